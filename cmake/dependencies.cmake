@@ -1,0 +1,23 @@
+# What the project links, each found once, each as an imported target.
+find_package(PkgConfig REQUIRED)
+find_package(OpenMP REQUIRED COMPONENTS C)
+find_package(Threads REQUIRED)
+
+pkg_check_modules(JANSSON REQUIRED IMPORTED_TARGET jansson)
+pkg_check_modules(LMDB REQUIRED IMPORTED_TARGET lmdb)
+pkg_check_modules(XXHASH REQUIRED IMPORTED_TARGET libxxhash)
+pkg_check_modules(JPEG REQUIRED IMPORTED_TARGET libjpeg)
+
+if(NOT FSHARD_VIPS STREQUAL "OFF")
+  pkg_check_modules(VIPS IMPORTED_TARGET vips>=8.12)
+  if(NOT VIPS_FOUND AND FSHARD_VIPS STREQUAL "ON")
+    message(FATAL_ERROR "FSHARD_VIPS=ON, but libvips was not found: install libvips-dev")
+  endif()
+endif()
+
+# oneDNN: the CPU backend of the trainer.
+find_package(dnnl 2.6 REQUIRED CONFIG)
+
+if(FSHARD_TESTS)
+  pkg_check_modules(CMOCKA REQUIRED IMPORTED_TARGET cmocka)
+endif()

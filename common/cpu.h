@@ -1,0 +1,17 @@
+/* cpu.h - how many cores this process may use. */
+#ifndef FSHARD_COMMON_CPU_H
+#define FSHARD_COMMON_CPU_H
+
+#include <stdint.h>
+
+/* Cores this process may use: sched_getaffinity, lowered by the cgroup's quota (v2 cpu.max along the path to the root,
+ * v1 cpu.cfs_quota_us), rounded up, at least 1. */
+int cpu_count_available(void);
+
+/* jobs as the user gave it: 0 becomes cpu_count_available(). */
+int cpu_jobs(int64_t jobs_option);
+
+/* Bytes this process may use: the smaller of MemTotal and the cgroup's limit. */
+uint64_t cpu_memory_available(void);
+
+#endif

@@ -1,0 +1,69 @@
+/* file.h - whole files in, and files out that are either absent or complete.
+ *
+ * AtomicFile writes to a hidden temporary name beside its target (".NAME.tmp-PID-N"), syncs, then renames: after any
+ * stop, kill -9 included, the target is the old file or the new one. A temporary name left by a killed run begins with
+ * a dot, so walk_files skips it; file_remove_stale_temporaries removes it. */
+#ifndef FSHARD_COMMON_FILE_H
+#define FSHARD_COMMON_FILE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "common/error.h"
+
+/* A growing buffer that a thread keeps for file after file. */
+typedef struct Buffer {
+    uint8_t *bytes;  /* owned; 64-byte aligned */
+    size_t length;   /* bytes in use */
+    size_t capacity; /* bytes owned */
+} Buffer;
+
+/* Makes room for at least capacity bytes; keeps what is there. FSH_ERR_MEMORY. */
+FshStatus buffer_reserve(Buffer *buffer, size_t capacity, FshError *error);
+FshStatus buffer_append(Buffer *buffer, const void *bytes, size_t length, FshError *error);
+void buffer_free(Buffer *buffer);
+
+/* Reads the whole regular file into buffer (length set). */
+FshStatus file_read(const char *path, Buffer *buffer, FshError *error);
+
+/* A read-only mapping of a whole file. bytes is NULL for an empty file. */
+typedef struct FileMapping {
+    const uint8_t *bytes;
+    uint64_t length;
+} FileMapping;
+FshStatus file_map(const char *path, FileMapping *mapping, FshError *error);
+void file_unmap(FileMapping *mapping);
+
+typedef struct AtomicFile {
+    char *path, *temporary_path; /* owned */
+    int descriptor;              /* -1 when closed */
+    uint64_t offset;             /* bytes written so far */
+} AtomicFile;
+
+/* Opens the temporary file. Unless force, a target that exists is FSH_ERR_EXISTS (checked again at the rename). */
+FshStatus atomic_file_open(AtomicFile *file, const char *path, bool force, FshError *error);
+FshStatus atomic_file_write(AtomicFile *file, const void *bytes, size_t length, FshError *error);
+/* fsync (when sync), close, rename, fsync of the folder (when sync). On failure the temporary file is gone. */
+FshStatus atomic_file_commit(AtomicFile *file, bool sync, FshError *error);
+/* Removes the temporary file if there is one; safe after commit, after failure and on a zeroed struct. */
+void atomic_file_abandon(AtomicFile *file);
+
+/* open, write, commit in one. */
+FshStatus file_write_atomic(const char *path, const void *bytes, size_t length, bool force, bool sync, FshError *error);
+
+/* mkdir -p. */
+FshStatus file_make_folders(const char *path, FshError *error);
+/* The folders above path, mkdir -p. */
+FshStatus file_make_parent_folders(const char *path, FshError *error);
+
+/* a/b into buffer; FSH_ERR_MEMORY when it does not fit (PATH_MAX buffers are usual). */
+FshStatus file_join(char *buffer, size_t buffer_bytes, const char *folder, const char *name, FshError *error);
+
+/* Removes ".*.tmp-PID-N" files directly in folder whose process is gone. Returns how many were removed. */
+uint64_t file_remove_stale_temporaries(const char *folder);
+
+bool file_exists(const char *path);
+bool file_is_folder(const char *path);
+
+#endif

@@ -1,0 +1,23 @@
+/* interrupt.h - SIGINT and SIGTERM as a flag that loops look at.
+ *
+ * The only process-wide state in fshard, because a signal is process-wide. The first signal sets the flag: the program
+ * finishes what is in hand and returns FSH_ERR_INTERRUPTED. A second SIGINT ends the process at once; nothing on disk
+ * is torn then either, since files appear by rename only. */
+#ifndef FSHARD_COMMON_INTERRUPT_H
+#define FSHARD_COMMON_INTERRUPT_H
+
+#include <stdbool.h>
+
+/* Installs the handlers (SIGINT, SIGTERM; SIGPIPE is ignored). Idempotent. */
+void interrupt_install(void);
+
+/* True once a signal has come. Any thread. */
+bool interrupt_requested(void);
+
+/* The signal that came (SIGINT, SIGTERM), or 0. Exit status is 128 plus it. */
+int interrupt_signal(void);
+
+/* Tests only: as if the signal had come, or never had (0). */
+void interrupt_simulate(int signal_number);
+
+#endif

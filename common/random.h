@@ -1,0 +1,40 @@
+/* random.h - numbers that are a function of (seed, stream, counter), not of what was drawn before.
+ *
+ * Philox4x32-10 (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", SC11). The draw for sample 17 of epoch 3
+ * is the same on any thread, rank or device, and after a resume. */
+#ifndef FSHARD_COMMON_RANDOM_H
+#define FSHARD_COMMON_RANDOM_H
+
+#include <stdint.h>
+
+/* The raw block function: 128 bits for a 128-bit counter and a 64-bit key. */
+void random_philox(const uint32_t counter[4], const uint32_t key[2], uint32_t out[4]);
+
+/* A sequence: seed and stream say which (stream: epoch, sample, parameter index …), the counter moves as it is read. */
+typedef struct Random {
+    uint32_t key[2];
+    uint32_t counter[4]; /* [0..1] position, [2..3] stream */
+    uint32_t block[4];
+    int used; /* of block; 4: empty */
+} Random;
+
+void random_start(Random *random, uint64_t seed, uint64_t stream);
+
+/* For keys of two parts, such as (epoch, sample): mixes them into one stream. */
+uint64_t random_stream(uint64_t a, uint64_t b);
+
+uint32_t random_u32(Random *random);
+/* In [0, 1), 24 bits. */
+float random_uniform(Random *random);
+/* In [0, 1), 53 bits. */
+double random_uniform_double(Random *random);
+/* In 0..bound-1, without bias (Lemire). bound > 0. */
+uint32_t random_below(Random *random, uint32_t bound);
+/* Mean 0, variance 1 (Box-Muller, both values used). */
+float random_normal(Random *random);
+
+/* The image of index under a permutation of 0..count-1 that seed and stream choose: a Feistel network of Philox rounds
+ * with cycle walking. O(1) memory. index < count. */
+uint64_t random_permute(uint64_t index, uint64_t count, uint64_t seed, uint64_t stream);
+
+#endif
