@@ -13,10 +13,12 @@
  *   accepted (scripts must not break when an option is added). One-letter options may be joined: -nv, -j4, -j 4.
  * - `--` ends the options; `-` alone is an argument.
  * - An option given twice is refused, unless its kind is OPTION_LIST. `--no-NAME` turns a flag off whose default is on.
+ * - A value that begins with `--` must be joined to its option by `=`: `--dst --force` is a forgotten value. Empty texts
+ *   and empty arguments are refused: they come from unset shell variables.
  * - Numbers are checked over their whole text and range; sizes take K, M, G, T (powers of 1024; KB, KiB too) and counts
  *   of parameters no suffix. The error names the option, the text given, and what is expected; an unknown option names
  *   the nearest known one.
- * - --help and --version are not in the table: every program has them.
+ * - -h, --help and --version are not in the table: every program has them, so a row may not take the letter h.
  *
  * Everything here works on the caller's memory; no globals. */
 #ifndef FSHARD_COMMON_OPTIONS_H
@@ -51,7 +53,7 @@ typedef struct Option {
     void *value;                /* holds the default before parsing; --help prints it */
     const char *argument;       /* "N", "DIR": the word in --help; NULL for flags */
     const char *help;           /* one sentence, lower case, no full stop; wrapped by --help */
-    double minimum, maximum;    /* both 0: unchecked */
+    double minimum, maximum;    /* both 0: unchecked; maximum below minimum, or infinite: no upper bound */
     const char *const *choices; /* NULL-terminated, for OPTION_CHOICE */
     const char *alias;          /* an older spelling that works too ("src"), or NULL; not listed */
     const char *group;          /* heading in --help; NULL: as the row before */
@@ -74,14 +76,21 @@ typedef struct OptionArguments {
 } OptionArguments;
 
 /* Parses argv[1..]. On FSH_ERR_USAGE the message is complete ("--max-size: '0' is not a whole number from 1 to
- * 65500"). With --help or --version the rest is not checked. The number of arguments is checked against the table. */
+ * 65500"). With --help or --version nothing else is checked or stored. The number of arguments is checked against the table. */
 FshStatus options_parse(const OptionTable *table, int argc, char **argv, OptionArguments *arguments, FshError *error);
 
 void options_arguments_free(OptionArguments *arguments);
 void option_list_free(OptionList *list);
 
-/* --help: summary, usage, options by group with defaults, examples. 80 columns. */
+/* --help: summary, usage, options by group with defaults, examples. 80 columns. The defaults are the values as they are,
+ * so call it before anything is stored (options_parse stores nothing when it meets --help). */
 void options_print_help(const OptionTable *table, FILE *stream);
+
+/* "-j, --jobs N"; "--flip, --no-flip" for a flag that is on by default. */
+void options_spelling(const Option *option, char *buffer, size_t buffer_bytes);
+
+/* --help-options: one spelling a line, for the test that compares man pages with the table. */
+void options_print_list(const OptionTable *table, FILE *stream);
 
 /* Calls visit for each option in table order, --help and --version last: the test of the man pages walks this. */
 void options_each(const OptionTable *table, void (*visit)(const Option *option, void *context), void *context);
@@ -93,5 +102,7 @@ FshStatus options_split_colon(const char *what, const char *text, char (*parts)[
 
 /* Reads "160M", "4GiB", "1024" whole; false if the text is no size or overflows. */
 bool options_parse_size(const char *text, uint64_t *bytes_ret);
+/* The shortest exact form that options_parse_size reads back: "64M", "1000". */
+void options_format_size(char *buffer, size_t buffer_bytes, uint64_t bytes);
 
 #endif
