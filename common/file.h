@@ -2,7 +2,10 @@
  *
  * AtomicFile writes to a hidden temporary name beside its target (".NAME.tmp-PID-N"), syncs, then renames: after any
  * stop, kill -9 included, the target is the old file or the new one. A temporary name left by a killed run begins with
- * a dot, so walk_files skips it; file_remove_stale_temporaries removes it. */
+ * a dot, so walk_files skips it; file_remove_stale_temporaries removes it. The writer holds a lock on it, so that those
+ * of living writers are left alone, in other containers and on other machines too.
+ *
+ * Threads: nothing is shared; one object belongs to one thread at a time. */
 #ifndef FSHARD_COMMON_FILE_H
 #define FSHARD_COMMON_FILE_H
 
@@ -24,7 +27,7 @@ FshStatus buffer_reserve(Buffer *buffer, size_t capacity, FshError *error);
 FshStatus buffer_append(Buffer *buffer, const void *bytes, size_t length, FshError *error);
 void buffer_free(Buffer *buffer);
 
-/* Reads the whole regular file into buffer (length set). */
+/* Reads the whole regular file into buffer (length set). FSH_ERR_UNSUPPORTED for folders, pipes and devices. */
 FshStatus file_read(const char *path, Buffer *buffer, FshError *error);
 
 /* A read-only mapping of a whole file. bytes is NULL for an empty file. */
@@ -38,7 +41,8 @@ void file_unmap(FileMapping *mapping);
 typedef struct AtomicFile {
     char *path, *temporary_path; /* owned */
     int descriptor;              /* -1 when closed */
-    uint64_t offset;             /* bytes written so far */
+    uint64_t offset;             /* bytes written so far by atomic_file_write */
+    bool force;                  /* an existing target may be replaced */
 } AtomicFile;
 
 /* Opens the temporary file. Unless force, a target that exists is FSH_ERR_EXISTS (checked again at the rename). */
@@ -52,7 +56,7 @@ void atomic_file_abandon(AtomicFile *file);
 /* open, write, commit in one. */
 FshStatus file_write_atomic(const char *path, const void *bytes, size_t length, bool force, bool sync, FshError *error);
 
-/* mkdir -p. */
+/* mkdir -p. FSH_ERR_EXISTS when a file has the name. Several threads may make the same folders. */
 FshStatus file_make_folders(const char *path, FshError *error);
 /* The folders above path, mkdir -p. */
 FshStatus file_make_parent_folders(const char *path, FshError *error);
@@ -60,9 +64,11 @@ FshStatus file_make_parent_folders(const char *path, FshError *error);
 /* a/b into buffer; FSH_ERR_MEMORY when it does not fit (PATH_MAX buffers are usual). */
 FshStatus file_join(char *buffer, size_t buffer_bytes, const char *folder, const char *name, FshError *error);
 
-/* Removes ".*.tmp-PID-N" files directly in folder whose process is gone. Returns how many were removed. */
+/* Removes ".*.tmp-PID-N" files directly in folder whose writer is gone. Returns how many were removed. A file system
+ * without locks (some Lustre mounts) keeps them all. */
 uint64_t file_remove_stale_temporaries(const char *folder);
 
+/* Links are followed: a dangling link does not exist. */
 bool file_exists(const char *path);
 bool file_is_folder(const char *path);
 
