@@ -43,8 +43,10 @@ typedef struct FshError {
 
 #if defined(__GNUC__)
 #define FSH_PRINTF(format_at, first_at) __attribute__((format(printf, format_at, first_at)))
+#define FSH_API                         __attribute__((visibility("default")))
 #else
 #define FSH_PRINTF(format_at, first_at)
+#define FSH_API
 #endif
 
 /* Records a failure and returns its status: `return fsh_error_set(error, FSH_ERR_CORRUPT, "%s: …", path);` */
@@ -60,7 +62,7 @@ FshStatus fsh_error_system(FshError *error, int system_errno, const char *format
 FshStatus fsh_error_prepend(FshError *error, const char *format, ...) FSH_PRINTF(2, 3);
 
 /* A name for people, "corrupt data"; static, never NULL. */
-const char *fsh_strerror(FshStatus status);
+FSH_API const char *fsh_strerror(FshStatus status);
 
 /* The exit status a program owes for this failure (fshard's programs agree on it):
  * 0 done; 2 usage; 130 interrupted; 1 everything else. */

@@ -41,12 +41,6 @@
 extern "C" {
 #endif
 
-#if defined(__GNUC__)
-#define FSH_API __attribute__((visibility("default")))
-#else
-#define FSH_API
-#endif
-
 enum {
     FSH_FORMAT_VERSION = 1,
     FSH_FIELDS_MAX = 8,
