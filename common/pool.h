@@ -5,9 +5,13 @@
  * call at a time. At most `window` slots exist, so memory is bounded by jobs and not by count. This is how fpack
  * writes the same bytes whatever the number of threads.
  *
- * All stop early when interrupt_requested(), returning FSH_ERR_INTERRUPTED, or when a callback fails. The first
- * failure's message is the one returned. An item that fails in the user's sense (a bad image) is no failure here: the
- * callback notes it and returns FSH_OK. */
+ * Both stop handing out items when interrupt_requested(), returning FSH_ERR_INTERRUPTED unless all were handed out, or
+ * when a callback fails. Items in hand are finished, and in pool_run_ordered those below the failed one delivered. Of
+ * several failures that of the lowest item is returned: status and message do not depend on the number of threads. An
+ * item that fails in the user's sense (a bad image) is no failure here: the callback notes it and returns FSH_OK.
+ *
+ * Memory that one callback wrote is seen by those after it: work by its deliver, deliver by the next deliver, and all
+ * by the caller. Works on fewer threads too, where OpenMP grants fewer (one inside of another parallel region). */
 #ifndef FSHARD_COMMON_POOL_H
 #define FSHARD_COMMON_POOL_H
 
@@ -26,7 +30,8 @@ FshStatus pool_run(int jobs, uint64_t count, PoolWork work, void *context, FshEr
 typedef FshStatus (*PoolOrderedWork)(uint64_t item, int thread, void *slot, void *context, FshError *error);
 typedef FshStatus (*PoolDeliver)(uint64_t item, void *slot, void *context, FshError *error);
 
-/* window: slots, at least jobs; 0 chooses 4 * jobs. slot_free is called on each slot at the end; may be NULL. */
+/* window: slots; fewer than jobs leave threads idle; 0 chooses 4 * jobs. slot_free is called on each slot at the end,
+ * on failure too; may be NULL. Slots are 64-byte aligned. */
 FshStatus pool_run_ordered(int jobs, uint64_t count, size_t window, size_t slot_bytes, PoolOrderedWork work,
                            PoolDeliver deliver, void (*slot_free)(void *slot), void *context, FshError *error);
 

@@ -1,0 +1,49 @@
+#include "common/interrupt.h"
+
+#include <signal.h>
+#include <stdatomic.h>
+#include <stddef.h>
+
+/* Lock-free, so that a signal handler may touch it and any thread may read it. */
+static atomic_int requested_signal;
+
+static void remember_signal(int signal_number)
+{
+    /* The second SIGINT meets a user who will not wait. Default action, so that the shell sees a death by
+     * signal. */
+    if (atomic_exchange(&requested_signal, signal_number) && signal_number == SIGINT) {
+        (void)signal(SIGINT, SIG_DFL);
+        (void)raise(SIGINT);
+    }
+}
+
+void interrupt_install(void)
+{
+    static const int watched[] = {SIGINT, SIGTERM};
+    for (size_t i = 0; i < sizeof watched / sizeof *watched; i++) {
+        struct sigaction old;
+        /* nohup and background jobs of a plain shell ignore SIGINT on purpose. */
+        if (sigaction(watched[i], NULL, &old) == 0 && old.sa_handler == SIG_IGN)
+            continue;
+        /* SA_RESTART: a write in progress is finished, not failed. */
+        struct sigaction action = {.sa_handler = remember_signal, .sa_flags = SA_RESTART};
+        (void)sigemptyset(&action.sa_mask);
+        (void)sigaction(watched[i], &action, NULL);
+    }
+    (void)signal(SIGPIPE, SIG_IGN); /* a closed pipe is an error of write, with a message */
+}
+
+bool interrupt_requested(void)
+{
+    return atomic_load_explicit(&requested_signal, memory_order_relaxed) != 0;
+}
+
+int interrupt_signal(void)
+{
+    return atomic_load(&requested_signal);
+}
+
+void interrupt_simulate(int signal_number)
+{
+    atomic_store(&requested_signal, signal_number);
+}
