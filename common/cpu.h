@@ -14,4 +14,14 @@ int cpu_jobs(int64_t jobs_option);
 /* Bytes this process may use: the smaller of MemTotal and the cgroup's limit. */
 uint64_t cpu_memory_available(void);
 
+/* What the control groups allow, for the two functions above. */
+typedef struct CpuLimits {
+    double cores;          /* INFINITY: no quota */
+    uint64_t memory_bytes; /* UINT64_MAX: no limit */
+} CpuLimits;
+
+/* cgroup_file is written as /proc/self/cgroup, mount holds the hierarchies as /sys/fs/cgroup does. What cannot be read
+ * limits nothing. */
+CpuLimits cpu_limits_read(const char *cgroup_file, const char *mount);
+
 #endif

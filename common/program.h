@@ -1,9 +1,11 @@
 /* program.h - what every program's main does in the same way.
  *
- *   int main(int argc, char **argv) { return program_main(argc, argv, &table, &settings, run); }
+ *   int main(int argc, char **argv) { return program_main(argc, argv, &table, &settings, versions, run); }
  *
  * Parses, handles --help and --version, installs the interrupt flag, calls run, prints the error once as
- * "fpack: MESSAGE" on stderr, checks that stdout could be written, returns the exit status of DESIGN.md. */
+ * "fpack: MESSAGE" on stderr (wrong usage gets "Try 'fpack --help'." too), checks that stdout could be written, returns
+ * the exit status: 0 done; 1 finished, but inputs failed, or a failure; 2 usage; 128 + signal (130, 143) interrupted.
+ * `PROGRAM --help-options` prints one spelling of an option a line, for the test of the man pages. */
 #ifndef FSHARD_COMMON_PROGRAM_H
 #define FSHARD_COMMON_PROGRAM_H
 
@@ -38,7 +40,8 @@ typedef struct ProgramContext {
 /* run returns FSH_OK with *partial_ret true when all is done but some inputs failed (exit 1), else a status. */
 typedef FshStatus (*ProgramRun)(const ProgramContext *context, bool *partial_ret, FshError *error);
 
-/* versions: one line on the libraries linked, "libjpeg-turbo 2.1.5, libvips 8.14.1"; NULL: none. */
+/* Closes stdout: call it last. Frees the table's lists (OPTION_LIST).
+ * versions: one line on the libraries linked, "libjpeg-turbo 2.1.5, libvips 8.14.1"; NULL: none. */
 int program_main(int argc, char **argv, const OptionTable *table, void *settings, const char *versions,
                  ProgramRun run);
 

@@ -6,7 +6,8 @@
  *   progress_finish(&progress);
  *
  * On a terminal a bar is redrawn ten times a second at most; elsewhere a plain line appears every 10 seconds.
- * A total of 0 means unknown: no bar and no ETA, count and rate only. NO_COLOR and TERM=dumb are honoured. */
+ * A total of 0 means unknown: no bar and no ETA, count and rate only. No colour is ever used, which is what NO_COLOR asks
+ * for; TERM=dumb, or none, counts as no terminal. */
 #ifndef FSHARD_COMMON_PROGRESS_H
 #define FSHARD_COMMON_PROGRESS_H
 
@@ -15,6 +16,8 @@
 #include <stdint.h>
 #include <stdio.h>
 
+#include "common/error.h"
+
 typedef struct Progress {
     FILE *stream;
     const char *verb, *unit;
@@ -22,6 +25,7 @@ typedef struct Progress {
     double start_seconds;
     _Atomic uint64_t total, done, bytes, failed;
     _Atomic uint64_t next_draw_ns; /* whoever moves it on draws */
+    _Atomic bool drawn;            /* a bar stands on the terminal */
 } Progress;
 
 void progress_start(Progress *progress, FILE *stream, const char *verb, const char *unit, uint64_t total, bool quiet);
@@ -29,19 +33,26 @@ void progress_start(Progress *progress, FILE *stream, const char *verb, const ch
 /* Any thread, lock-free but for the thread that draws. failed: of `count`, how many failed. */
 void progress_add(Progress *progress, uint64_t count, uint64_t bytes, uint64_t failed);
 
-/* Clears the bar so that a line can be printed, then the next add draws it again. Any thread. */
+/* Clears the bar so that a line can be printed, then a later add draws it again. While other threads add, hold
+ * flockfile(stream) from here to the end of the line, or use progress_note. */
 void progress_clear(Progress *progress);
 
-/* Clears the bar; nothing else is printed: the summary is the program's. */
+/* Prints a line on the stream above the bar, quiet or not; adds the line's end. Any thread. */
+void progress_note(Progress *progress, const char *format, ...) FSH_PRINTF(2, 3);
+
+/* Clears the bar; nothing else is printed: the summary is the program's. After all threads are done. */
 void progress_finish(Progress *progress);
 
 /* Seconds on the monotonic clock. */
 double progress_now_seconds(void);
 
-/* "1.5 GiB", "320 kB" style for people: binary units, three significant digits. Returns buffer. */
+/* "1.5 GiB", "320 KiB", "17 B": binary units, three significant digits (four from 1000 to 1023). Returns buffer. */
 const char *progress_format_bytes(char *buffer, size_t buffer_bytes, uint64_t bytes);
 
 /* "1:02:03", "2:05", "0:07". Returns buffer. */
 const char *progress_format_duration(char *buffer, size_t buffer_bytes, double seconds);
+
+/* "1,281,167". Returns buffer. */
+const char *progress_format_count(char *buffer, size_t buffer_bytes, uint64_t count);
 
 #endif

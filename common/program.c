@@ -1,0 +1,89 @@
+#include "common/program.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdio_ext.h>
+#include <string.h>
+
+#include "common/interrupt.h"
+
+enum { EXIT_OK = 0, EXIT_FAILED = 1, EXIT_SIGNALLED = 128 };
+
+static void print_error(const OptionTable *table, FshStatus status, const FshError *error)
+{
+    (void)fprintf(stderr, "%s: %s\n", table->program,
+                  error->message[0] ? error->message : fsh_strerror(status));
+    if (status == FSH_ERR_USAGE)
+        (void)fprintf(stderr, "Try '%s --help'.\n", table->program);
+}
+
+static int exit_status(FshStatus status, bool partial)
+{
+    if (status == FSH_ERR_INTERRUPTED && interrupt_signal())
+        return EXIT_SIGNALLED + interrupt_signal();
+    return status == FSH_OK && partial ? EXIT_FAILED : fsh_exit_status(status);
+}
+
+/* False, with a message, if something written to stdout did not arrive: a full disk shows at the latest here.
+ */
+static bool close_output(const OptionTable *table)
+{
+    bool pending = __fpending(stdout) > 0, failed = ferror(stdout) != 0;
+    errno = 0;
+    bool closed = fclose(stdout) == 0;
+    /* EBADF with nothing written: the program was started without a stdout (`>&-`), and did not need one. */
+    if (!failed && (closed || (!pending && errno == EBADF)))
+        return true;
+    (void)fprintf(stderr, "%s: standard output: cannot write%s%s\n", table->program, errno ? ": " : "",
+                  errno ? strerror(errno) : "");
+    return false;
+}
+
+static void print_version(const OptionTable *table, const char *versions)
+{
+    (void)printf("%s (fshard) %s\n", table->program, FSHARD_VERSION);
+    if (versions)
+        (void)printf("%s\n", versions);
+}
+
+static void free_list(const Option *option, void *context)
+{
+    (void)context;
+    if (option->kind == OPTION_LIST)
+        option_list_free(option->value);
+}
+
+static int run_program(int argc, char **argv, const OptionTable *table, void *settings, const char *versions,
+                       ProgramRun run)
+{
+    FshError error = {0};
+    OptionArguments arguments = {0};
+    bool partial = false;
+    /* For the test that compares man pages with the table; not an option that anybody needs to know. */
+    if (argc == 2 && strcmp(argv[1], "--help-options") == 0) {
+        options_print_list(table, stdout);
+        return EXIT_OK;
+    }
+    FshStatus status = options_parse(table, argc, argv, &arguments, &error);
+    if (!status && arguments.help) {
+        options_print_help(table, stdout);
+    } else if (!status && arguments.version) {
+        print_version(table, versions);
+    } else if (!status) {
+        interrupt_install();
+        const ProgramContext context = {.table = table, .settings = settings, .arguments = &arguments};
+        status = run(&context, &partial, &error);
+    }
+    if (status)
+        print_error(table, status, &error);
+    options_arguments_free(&arguments);
+    options_each(table, free_list, NULL);
+    return exit_status(status, partial);
+}
+
+int program_main(int argc, char **argv, const OptionTable *table, void *settings, const char *versions,
+                 ProgramRun run)
+{
+    int status = run_program(argc, argv, table, settings, versions, run);
+    return close_output(table) || status != EXIT_OK ? status : EXIT_FAILED;
+}

@@ -1,0 +1,266 @@
+#include "common/progress.h"
+
+#include <math.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { LINE_BYTES = 512 };
+static const uint64_t bar_interval_ns = 100 * UINT64_C(1000000);
+static const uint64_t line_interval_ns = 10 * UINT64_C(1000000000);
+
+static uint64_t now_ns(void)
+{
+    struct timespec now;
+    (void)clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t)now.tv_sec * UINT64_C(1000000000) + (uint64_t)now.tv_nsec;
+}
+
+double progress_now_seconds(void)
+{
+    return (double)now_ns() * 1e-9;
+}
+
+/* ---- numbers for people ---- */
+
+const char *progress_format_bytes(char *buffer, size_t buffer_bytes, uint64_t bytes)
+{
+    static const char *const units[] = {"B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
+    if (bytes < 1024) {
+        (void)snprintf(buffer, buffer_bytes, "%u B", (unsigned)bytes);
+        return buffer;
+    }
+    double value = (double)bytes;
+    size_t unit = 0;
+    while (value >= 1023.5 && unit + 1 < sizeof units / sizeof *units) { /* which rounds to 1024 */
+        value /= 1024;
+        unit++;
+    }
+    /* %.3g would write 1000 and more with an exponent. */
+    (void)snprintf(buffer, buffer_bytes, value < 100 ? "%.3g %s" : "%.0f %s", value, units[unit]);
+    return buffer;
+}
+
+const char *progress_format_duration(char *buffer, size_t buffer_bytes, double seconds)
+{
+    const double longest = 359999999; /* 99999:59:59 */
+    if (!(seconds >= 0))              /* NaN too */
+        seconds = 0;
+    unsigned long whole = (unsigned long)lround(seconds < longest ? seconds : longest);
+    unsigned long hours = whole / 3600, minutes = whole / 60 % 60;
+    if (hours)
+        (void)snprintf(buffer, buffer_bytes, "%lu:%02lu:%02lu", hours, minutes, whole % 60);
+    else
+        (void)snprintf(buffer, buffer_bytes, "%lu:%02lu", minutes, whole % 60);
+    return buffer;
+}
+
+const char *progress_format_count(char *buffer, size_t buffer_bytes, uint64_t count)
+{
+    char digits[24];
+    size_t length = (size_t)snprintf(digits, sizeof digits, "%llu", (unsigned long long)count), used = 0;
+    for (size_t i = 0; i < length && used + 2 < buffer_bytes; i++) {
+        if (i && (length - i) % 3 == 0)
+            buffer[used++] = ',';
+        buffer[used++] = digits[i];
+    }
+    if (buffer_bytes)
+        buffer[used] = '\0';
+    return buffer;
+}
+
+/* ---- the line ---- */
+
+typedef struct Snapshot {
+    uint64_t total, done, bytes, failed;
+    double seconds;
+} Snapshot;
+
+static Snapshot take_snapshot(Progress *progress)
+{
+    return (Snapshot){
+        .total = atomic_load_explicit(&progress->total, memory_order_relaxed),
+        .done = atomic_load_explicit(&progress->done, memory_order_relaxed),
+        .bytes = atomic_load_explicit(&progress->bytes, memory_order_relaxed),
+        .failed = atomic_load_explicit(&progress->failed, memory_order_relaxed),
+        .seconds = progress_now_seconds() - progress->start_seconds,
+    };
+}
+
+/* A line that grows, and is cut where it is full. */
+typedef struct Line {
+    char text[LINE_BYTES];
+    size_t length;
+} Line;
+
+static void append(Line *line, const char *format, ...) FSH_PRINTF(2, 3);
+static void append(Line *line, const char *format, ...)
+{
+    va_list arguments;
+    va_start(arguments, format);
+    int length = vsnprintf(line->text + line->length, sizeof line->text - line->length, format, arguments);
+    va_end(arguments);
+    if (length > 0)
+        line->length += (size_t)length;
+    if (line->length >= sizeof line->text)
+        line->length = sizeof line->text - 1;
+}
+
+/* "1,234/60,000 images" */
+static void append_count(Line *line, const Snapshot *now, const char *unit)
+{
+    char number[32];
+    append(line, "%s", progress_format_count(number, sizeof number, now->done));
+    if (now->total)
+        append(line, "/%s", progress_format_count(number, sizeof number, now->total));
+    append(line, " %s", unit);
+}
+
+/* ", 3,456 images/s, 120 MiB/s, 0:07 left, 3 failed": each as far as it is known. */
+static void append_rates(Line *line, const Snapshot *now, const char *unit)
+{
+    char number[32];
+    if (now->seconds > 0 && now->done) {
+        double rate = (double)now->done / now->seconds;
+        if (rate < 10)
+            append(line, ", %.2f %s/s", rate, unit);
+        else
+            append(line, ", %s %s/s", progress_format_count(number, sizeof number, (uint64_t)llround(rate)),
+                   unit);
+        if (now->bytes)
+            append(
+                line, ", %s/s",
+                progress_format_bytes(number, sizeof number, (uint64_t)((double)now->bytes / now->seconds)));
+        if (now->total > now->done)
+            append(line, ", %s left",
+                   progress_format_duration(number, sizeof number, (double)(now->total - now->done) / rate));
+    }
+    if (now->failed)
+        append(line, ", %s failed", progress_format_count(number, sizeof number, now->failed));
+}
+
+/* " [=====>    ] 55 %" */
+static void append_bar(Line *line, const Snapshot *now)
+{
+    enum { CELLS = 20 };
+    double part = (double)now->done / (double)now->total;
+    if (part > 1)
+        part = 1;
+    unsigned full = (unsigned)(part * CELLS);
+    append(line, " [");
+    for (unsigned i = 0; i < CELLS; i++)
+        append(line, "%c", i < full ? '=' : i == full ? '>' : ' ');
+    append(line, "] %u %%", (unsigned)(part * 100));
+}
+
+static size_t terminal_columns(FILE *stream)
+{
+    struct winsize size;
+    if (ioctl(fileno(stream), TIOCGWINSZ, &size) == 0 && size.ws_col > 10)
+        return size.ws_col;
+    return 80;
+}
+
+static void draw(Progress *progress)
+{
+    Snapshot now = take_snapshot(progress);
+    Line line = {.length = 0};
+    if (progress->terminal) {
+        append(&line, "\r\033[K");
+        size_t control = line.length;
+        append(&line, "%s ", progress->verb);
+        append_count(&line, &now, progress->unit);
+        if (now.total)
+            append_bar(&line, &now);
+        append_rates(&line, &now, progress->unit);
+        size_t columns = terminal_columns(progress->stream) - 1; /* the last column would wrap */
+        if (line.length - control > columns)
+            line.length = control + columns;
+    } else {
+        append(&line, "%s: ", progress->verb);
+        append_count(&line, &now, progress->unit);
+        append_rates(&line, &now, progress->unit);
+        append(&line, "\n");
+    }
+    flockfile(progress->stream); /* progress_note may be between its clearing and its line */
+    atomic_store(&progress->drawn, progress->terminal);
+    (void)fwrite(line.text, 1, line.length, progress->stream);
+    (void)fflush(progress->stream);
+    funlockfile(progress->stream);
+}
+
+/* ---- for callers ---- */
+
+static bool is_terminal(FILE *stream)
+{
+    const char *kind = getenv("TERM");
+    return isatty(fileno(stream)) && kind && strcmp(kind, "dumb") != 0;
+}
+
+static uint64_t interval_of(const Progress *progress)
+{
+    return progress->terminal ? bar_interval_ns : line_interval_ns;
+}
+
+void progress_start(Progress *progress, FILE *stream, const char *verb, const char *unit, uint64_t total,
+                    bool quiet)
+{
+    progress->stream = stream;
+    progress->verb = verb;
+    progress->unit = unit;
+    progress->quiet = quiet;
+    progress->terminal = is_terminal(stream);
+    progress->start_seconds = progress_now_seconds();
+    atomic_init(&progress->total, total);
+    atomic_init(&progress->done, 0);
+    atomic_init(&progress->bytes, 0);
+    atomic_init(&progress->failed, 0);
+    atomic_init(&progress->drawn, false);
+    /* Not at once: what is done within the first interval needs no line. */
+    atomic_init(&progress->next_draw_ns, now_ns() + interval_of(progress));
+}
+
+void progress_add(Progress *progress, uint64_t count, uint64_t bytes, uint64_t failed)
+{
+    (void)atomic_fetch_add_explicit(&progress->done, count, memory_order_relaxed);
+    if (bytes)
+        (void)atomic_fetch_add_explicit(&progress->bytes, bytes, memory_order_relaxed);
+    if (failed)
+        (void)atomic_fetch_add_explicit(&progress->failed, failed, memory_order_relaxed);
+    if (progress->quiet)
+        return;
+    uint64_t now = now_ns(), due = atomic_load_explicit(&progress->next_draw_ns, memory_order_relaxed);
+    if (now >= due &&
+        atomic_compare_exchange_strong(&progress->next_draw_ns, &due, now + interval_of(progress)))
+        draw(progress);
+}
+
+void progress_clear(Progress *progress)
+{
+    if (atomic_exchange(&progress->drawn, false)) {
+        (void)fputs("\r\033[K", progress->stream);
+        (void)fflush(progress->stream);
+    }
+}
+
+void progress_note(Progress *progress, const char *format, ...)
+{
+    flockfile(progress->stream);
+    progress_clear(progress);
+    va_list arguments;
+    va_start(arguments, format);
+    (void)vfprintf(progress->stream, format, arguments);
+    va_end(arguments);
+    (void)fputc('\n', progress->stream);
+    (void)fflush(progress->stream);
+    funlockfile(progress->stream);
+}
+
+void progress_finish(Progress *progress)
+{
+    progress->quiet = true;
+    progress_clear(progress);
+}

@@ -1,0 +1,134 @@
+#include "common/random.h"
+
+#include <math.h>
+
+/* Constants and rounds of Philox4x32-10, from the paper's table 2 and section 3.3. */
+enum { PHILOX_ROUNDS = 10 };
+static const uint32_t philox_multipliers[2] = {0xD2511F53, 0xCD9E8D57};
+static const uint32_t philox_weyl[2] = {0x9E3779B9, 0xBB67AE85}; /* golden ratio, sqrt(3) - 1 */
+
+void random_philox(const uint32_t counter[4], const uint32_t key[2], uint32_t out[4])
+{
+    uint32_t x[4] = {counter[0], counter[1], counter[2], counter[3]};
+    uint32_t k[2] = {key[0], key[1]};
+    for (int round = 0; round < PHILOX_ROUNDS; round++) {
+        uint64_t product0 = (uint64_t)philox_multipliers[0] * x[0];
+        uint64_t product1 = (uint64_t)philox_multipliers[1] * x[2];
+        x[0] = (uint32_t)(product1 >> 32) ^ x[1] ^ k[0];
+        x[1] = (uint32_t)product1;
+        x[2] = (uint32_t)(product0 >> 32) ^ x[3] ^ k[1];
+        x[3] = (uint32_t)product0;
+        k[0] += philox_weyl[0];
+        k[1] += philox_weyl[1];
+    }
+    for (int i = 0; i < 4; i++)
+        out[i] = x[i];
+}
+
+/* 64 bits that depend on all of a, b and key. */
+static uint64_t mix(uint64_t a, uint64_t b, uint64_t key)
+{
+    const uint32_t counter[4] = {(uint32_t)a, (uint32_t)(a >> 32), (uint32_t)b, (uint32_t)(b >> 32)};
+    const uint32_t key_words[2] = {(uint32_t)key, (uint32_t)(key >> 32)};
+    uint32_t out[4];
+    random_philox(counter, key_words, out);
+    return (uint64_t)out[1] << 32 | out[0];
+}
+
+uint64_t random_stream(uint64_t a, uint64_t b)
+{
+    return mix(a, b, 0);
+}
+
+void random_start(Random *random, uint64_t seed, uint64_t stream)
+{
+    *random = (Random){
+        .key = {(uint32_t)seed, (uint32_t)(seed >> 32)},
+        .counter = {0, 0, (uint32_t)stream, (uint32_t)(stream >> 32)},
+        .used = 4,
+    };
+}
+
+uint32_t random_u32(Random *random)
+{
+    if (random->used == 4) {
+        random_philox(random->counter, random->key, random->block);
+        random->used = 0;
+        if (++random->counter[0] == 0)
+            random->counter[1]++;
+    }
+    return random->block[random->used++];
+}
+
+float random_uniform(Random *random)
+{
+    return (float)(random_u32(random) >> 8) * 0x1p-24F;
+}
+
+double random_uniform_double(Random *random)
+{
+    uint64_t high = random_u32(random) >> 5, low = random_u32(random) >> 6;
+    return (double)(high << 26 | low) * 0x1p-53;
+}
+
+uint32_t random_below(Random *random, uint32_t bound)
+{
+    /* Lemire, "Fast random integer generation in an interval", 2019: the high word of the product is the
+     * answer, and the low word tells the few draws that would make some answers likelier. */
+    uint64_t product = (uint64_t)random_u32(random) * bound;
+    if ((uint32_t)product < bound) {
+        uint32_t threshold = (0 - bound) % bound;
+        while ((uint32_t)product < threshold)
+            product = (uint64_t)random_u32(random) * bound;
+    }
+    return (uint32_t)(product >> 32);
+}
+
+float random_normal(Random *random)
+{
+    if (random->normal_waits) {
+        random->normal_waits = false;
+        return random->second_normal;
+    }
+    const double two_pi = 6.283185307179586;
+    double radius = sqrt(-2 * log(((double)random_u32(random) + 1) * 0x1p-32)); /* of (0, 1], so finite */
+    double angle = two_pi * 0x1p-32 * (double)random_u32(random);
+    random->normal_waits = true;
+    random->second_normal = (float)(radius * sin(angle));
+    return (float)(radius * cos(angle));
+}
+
+uint64_t random_permute(uint64_t index, uint64_t count, uint64_t seed, uint64_t stream)
+{
+    /* Index is written as (left, right) on a grid of about sqrt(count) by sqrt(count) cells, a few more than
+     * count in all. Each round shifts one half by a function of the other, which can be undone: so the whole
+     * is a permutation of the cells. An image outside of 0..count-1 goes round again until it is inside
+     * ("cycle walking"), rarely twice. */
+    enum { ROUNDS = 8, ROUNDS_SMALL = 16, SMALL = 256 };
+    if (count < 2)
+        return 0;
+    /* A grid of a few cells mixes slowly: with 8 rounds, 4 items show an unevenness of 3 %, with 16 none
+     * (tests). */
+    const uint32_t rounds = count < SMALL ? ROUNDS_SMALL : ROUNDS;
+    const uint64_t lefts = (uint64_t)sqrt((double)count) + 1;
+    const uint64_t rights = count / lefts + (count % lefts != 0);
+    const uint32_t key[2] = {(uint32_t)seed, (uint32_t)(seed >> 32)};
+    do {
+        uint64_t left = index / rights, right = index % rights;
+        for (uint32_t round = 0; round < rounds; round++) {
+            const uint32_t half = (uint32_t)(round % 2 ? left : right);
+            /* The top bit keeps these counters apart from those that random_u32 reaches. */
+            const uint32_t counter[4] = {half, UINT32_C(1) << 31 | round, (uint32_t)stream,
+                                         (uint32_t)(stream >> 32)};
+            uint32_t out[4];
+            random_philox(counter, key, out);
+            uint64_t shift = (uint64_t)out[1] << 32 | out[0];
+            if (round % 2)
+                right = (right + shift % rights) % rights;
+            else
+                left = (left + shift % lefts) % lefts;
+        }
+        index = left * rights + right;
+    } while (index >= count);
+    return index;
+}
