@@ -1,0 +1,29 @@
+#!/bin/sh
+# The installed tree works on its own: programs run, libfshard links through pkg-config, man pages lie where man looks.
+# usage: install_test.sh BUILD_DIR SOURCE_DIR CC
+set -eu
+build=$1 source=$2 cc=$3
+prefix=$(mktemp -d)
+trap 'rm -rf "$prefix"' EXIT
+fail() {
+    echo "install_test: $*" >&2
+    exit 1
+}
+cmake --install "$build" --prefix "$prefix" >/dev/null
+for program in fresize fpack fverify ftrain; do
+    "$prefix/bin/$program" --version | grep -q "^$program (fshard) [0-9]" || fail "$program --version does not name itself"
+    [ -f "$prefix/share/man/man1/$program.1" ] || fail "no man page for $program"
+done
+[ -f "$prefix/share/man/man5/fshard.5" ] || fail "no fshard.5"
+# pkg-config files carry the configured prefix; a staged tree is found through --define-prefix.
+config=$(dirname "$(find "$prefix" -name fshard.pc)")
+flags=$(PKG_CONFIG_PATH=$config pkg-config --define-variable=prefix="$prefix" --cflags --libs fshard)
+# shellcheck disable=SC2086 # flags are words
+"$cc" -std=c11 -Wall -Werror -o "$prefix/consumer" "$source/tests/install/consumer.c" $flags
+status=0
+output=$(LD_LIBRARY_PATH=$(dirname "$config") "$prefix/consumer" "$prefix/nothing-here") || status=$?
+[ "$status" -eq 1 ] || fail "the consumer's exit status is $status, not 1"
+case $output in
+"not found: "*) ;;
+*) fail "the consumer printed '$output'" ;;
+esac
