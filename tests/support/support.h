@@ -1,0 +1,127 @@
+/* support.h - what many tests need: a folder that goes away, programs run and watched, files made and broken.
+ *
+ *   static void test_fverify_names_the_broken_record(void **state)
+ *   {
+ *       TestFolder *folder = *state;
+ *       test_file_flip_byte(test_path(folder, "train-00000-of-00001.fshard"), 5000);
+ *       RunResult result = run_program(NULL, "fverify", folder->path, NULL);
+ *       assert_int_equal(result.exit_status, 1);
+ *       assert_contains(result.err, "record 3");
+ *       run_result_free(&result);
+ *   }
+ *   … cmocka_unit_test_setup_teardown(test_…, test_folder_setup, test_folder_teardown)
+ *
+ * Whatever cannot be done here fails the running test, with the file and the reason: callers check nothing.
+ * Threads: one test, one thread. */
+#ifndef FSHARD_TESTS_SUPPORT_H
+#define FSHARD_TESTS_SUPPORT_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+/* cmocka.h wants these before it. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <cmocka.h>
+
+#include "common/error.h"
+
+/* ---- a folder for one test ---- */
+
+typedef struct TestFolder {
+    char path[256]; /* in /dev/shm where that can be written, else in $TMPDIR or /tmp */
+    char **paths;   /* what test_path has returned; owned */
+    size_t path_count;
+} TestFolder;
+
+void test_folder_make(TestFolder *folder);
+/* Removes it with all that is in it, folders without permissions included. */
+void test_folder_remove(TestFolder *folder);
+
+/* For cmocka_unit_test_setup_teardown: *state is the TestFolder *. The teardown runs after a failure too. */
+int test_folder_setup(void **state);
+int test_folder_teardown(void **state);
+
+/* "FOLDER/…" as printf would; lives until the folder is removed. */
+const char *test_path(TestFolder *folder, const char *format, ...) FSH_PRINTF(2, 3);
+
+/* ---- files ---- */
+
+/* Folders above path are made. An existing file is replaced. */
+void test_file_write(const char *path, const void *bytes, size_t length);
+void test_file_write_text(const char *path, const char *text);
+/* The whole file, with a NUL behind it; free it. length_ret may be NULL. */
+char *test_file_read(const char *path, size_t *length_ret);
+uint64_t test_file_size(const char *path);
+/* Inverts all bits of a byte; a negative offset counts from the end. */
+void test_file_flip_byte(const char *path, int64_t offset);
+/* A negative length counts from the end: -1 cuts off the last byte. */
+void test_file_truncate(const char *path, int64_t length);
+/* Everything below path but folders, hidden names included: "nothing was left behind". 0 where path is not there. */
+uint64_t test_count_files(const char *path);
+
+/* Compares names (hidden ones too), kinds and bytes. NULL: equal; else the first difference in words; free it. */
+char *test_tree_difference(const char *a, const char *b);
+
+/* Makes permissions hold for root too, for this thread and all that come from it: call it first in main, before OpenMP
+ * starts threads. False: this machine does not allow it, and a test of unreadable files must skip(). */
+bool test_bind_to_permissions(void);
+
+/* ---- programs ---- */
+
+typedef struct RunOptions {
+    const char *const *environment; /* "NAME=value" …, NULL at the end; added to the test's own; may be NULL */
+    const char *folder;             /* to run in; NULL: the test's own */
+    const char *stdout_path;        /* "/dev/full"; NULL: captured */
+    double timeout_seconds;         /* after which all its processes are killed and the test fails; 0: 60 */
+    bool limit_disk;                /* regular files take disk_bytes in all, then ENOSPC (see enospc.c) */
+    uint64_t disk_bytes;
+} RunOptions;
+
+typedef struct RunResult {
+    int exit_status; /* as a shell says it: 128 + signal when killed */
+    char *out, *err; /* NUL behind; owned; free with run_result_free */
+    size_t out_bytes, err_bytes;
+    double seconds;
+} RunResult;
+
+/* Runs $FSHARD_BIN/PROGRAM (or PROGRAM as it is, with a '/' in it) to its end. Arguments are const char *, then NULL.
+ * options may be NULL. Standard input is empty. */
+RunResult run_program(const RunOptions *options, const char *program, ...) __attribute__((sentinel));
+/* arguments: without the program's name, NULL at the end. */
+RunResult run_program_arguments(const RunOptions *options, const char *program, const char *const *arguments);
+void run_result_free(RunResult *result);
+
+/* The same in two steps, for tests that send signals on the way: kill(running.process, SIGINT). */
+typedef struct RunningProgram {
+    pid_t process; /* leads a process group of its own */
+    int out, err;  /* descriptors; out is -1 with stdout_path */
+    double start_seconds, timeout_seconds;
+    char name[64];
+} RunningProgram;
+RunningProgram run_start(const RunOptions *options, const char *program, const char *const *arguments);
+RunResult run_wait(RunningProgram *running);
+
+/* Waits until path exists, at most `seconds`; false if it never does. */
+bool wait_for_file(const char *path, double seconds);
+void sleep_seconds(double seconds);
+
+/* Fails with both texts when `text` does not have `part` in it. */
+#define assert_contains(text, part) test_assert_contains((text), (part), true, __FILE__, __LINE__)
+#define assert_contains_not(text, part) test_assert_contains((text), (part), false, __FILE__, __LINE__)
+void test_assert_contains(const char *text, const char *part, bool expected, const char *file, int line);
+
+/* Fails with the message when a call that should work does not. */
+#define assert_ok(status, error) test_assert_ok((status), (error), __FILE__, __LINE__)
+void test_assert_ok(FshStatus status, const FshError *error, const char *file, int line);
+
+/* ---- pixels: the same on every machine for the same arguments ---- */
+
+/* (height, width, 3) bytes, no padding. Smooth: what JPEG keeps well. seed shifts the colours. */
+void test_fill_gradient(uint8_t *rgb, size_t width, size_t height, uint32_t seed);
+/* White noise: what JPEG keeps badly. */
+void test_fill_noise(uint8_t *rgb, size_t width, size_t height, uint32_t seed);
+
+#endif
