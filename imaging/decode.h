@@ -1,18 +1,21 @@
 /* decode.h - image bytes to 8-bit pixels.
  *
- * JPEG goes straight through libjpeg-turbo; everything else, and JPEGs whose colours need a profile (CMYK, YCCK, ICC when
- * asked), go through libvips, which is a plugin (libfshard-vips.so) loaded at the first such image: programs start in a
- * millisecond, and a machine without libvips still trains on JPEG and raw. Without the plugin such an image is
- * FSH_ERR_UNSUPPORTED, and the message says how to get it.
+ * JPEG goes straight through libjpeg-turbo; everything else, and JPEGs whose colours need a profile (CMYK,
+ * YCCK, ICC when asked), go through libvips, which is a plugin (libfshard-vips.so) loaded at the first such
+ * image: programs start in a millisecond, and a machine without libvips still trains on JPEG and raw. Without
+ * the plugin such an image is FSH_ERR_UNSUPPORTED, and the message says how to get it.
  *
  * One rule of colours, for every format:
- *   gray stays gray (channels 1) unless RGB is asked for, then r = g = b; palette is expanded; CMYK and YCCK are converted to
- *   sRGB by their profile, or by libvips' default one (Adobe's inversion undone); 16-bit keeps the high byte
- *   (rounded); alpha is composited over white, as a page shows it (Pillow's convert("RGB") drops it and shows what was hidden);
- *   an embedded ICC profile is applied if convert_icc is set, else ignored, as Pillow does.
+ *   gray stays gray (channels 1) unless RGB is asked for, then r = g = b; palette is expanded; CMYK and YCCK
+ * are converted to sRGB by their profile, or by libvips' default one (Adobe's inversion undone); 16-bit keeps
+ * the high byte (rounded); alpha is composited over white, as a page shows it (Pillow's convert("RGB") drops
+ * it and shows what was hidden); an embedded ICC profile is applied if convert_icc is set, else ignored, as
+ * Pillow does.
  *
  * EXIF orientation is applied unless ignore_orientation: the result is what a viewer shows.
- * Threads: one ImageDecoder per thread. */
+ *
+ * Where the file is to be made smaller, image_convert_profile after the resampling costs a tenth of
+ * convert_icc. Threads: one ImageDecoder per thread. */
 #ifndef FSHARD_IMAGING_DECODE_H
 #define FSHARD_IMAGING_DECODE_H
 
@@ -27,25 +30,34 @@ void image_decoder_free(ImageDecoder **decoder);
 #define IMAGE_MAX_PIXELS_DEFAULT ((uint64_t)1 << 28) /* 268 megapixels: refuses decompression bombs */
 
 typedef struct ImageDecodeOptions {
-    uint32_t channels;         /* 1 or 3; 0: 1 for gray images, else 3 */
+    uint32_t channels; /* 1 or 3; 0: 1 for gray images, else 3 */
     bool ignore_orientation;
-    bool convert_icc;          /* apply an embedded profile (to sRGB) */
-    bool allow_truncated;      /* false: a JPEG that ends early, or has corrupt data, fails; true: what is there, and a warning */
-    uint64_t max_pixels;       /* 0: IMAGE_MAX_PIXELS_DEFAULT; checked before memory is taken */
-    /* Scaled decode, JPEG only: the result may be smaller than the image by a factor 1/2, 1/4, 1/8, as long as it keeps at
-     * least this many pixels on each edge (as displayed). 0: full size. Others decode in full. */
+    bool convert_icc;     /* apply an embedded profile (to sRGB) */
+    bool defer_icc;       /* with convert_icc, where it can wait (JPEG): leave it to image_convert_profile */
+    bool allow_truncated; /* false: a JPEG that ends early, or has corrupt data, fails; true: what is there,
+                             and a warning */
+    uint64_t max_pixels;  /* 0: IMAGE_MAX_PIXELS_DEFAULT; checked before memory is taken */
+    /* Scaled decode, JPEG only: the result may be smaller than the image by a factor 1/2, 1/4, 1/8, as long
+     * as it keeps at least this many pixels on each edge (as displayed). 0: full size. Others decode in full.
+     */
     uint32_t least_width, least_height;
 } ImageDecodeOptions;
 
 /* The header alone: format, size, orientation, quirks. Takes no memory for pixels. */
-FshStatus image_probe(ImageDecoder *decoder, const void *bytes, size_t length, ImageInfo *info, FshError *error);
+FshStatus image_probe(ImageDecoder *decoder, const void *bytes, size_t length, ImageInfo *info,
+                      FshError *error);
 
-/* Decodes into image (reserved here, kept by the caller for the next). info may be NULL; it is filled even where decoding
- * fails after the header. FSH_ERR_CORRUPT: truncated or damaged; FSH_ERR_UNSUPPORTED: no image, 12-bit JPEG, or a format no
- * decoder here reads; FSH_ERR_MISMATCH: more than max_pixels; FSH_ERR_MEMORY. Messages do not name the file: the caller
- * knows it and prepends. */
-FshStatus image_decode(ImageDecoder *decoder, const void *bytes, size_t length, const ImageDecodeOptions *options,
-                       Image *image, ImageInfo *info, FshError *error);
+/* Decodes into image (reserved here, kept by the caller for the next). info may be NULL; it is filled even
+ * where decoding fails after the header. FSH_ERR_CORRUPT: truncated or damaged; FSH_ERR_UNSUPPORTED: no
+ * image, 12-bit JPEG, or a format no decoder here reads; FSH_ERR_MISMATCH: more than max_pixels;
+ * FSH_ERR_MEMORY. Messages do not name the file: the caller knows it and prepends. */
+FshStatus image_decode(ImageDecoder *decoder, const void *bytes, size_t length,
+                       const ImageDecodeOptions *options, Image *image, ImageInfo *info, FshError *error);
+
+/* Converts image, which the last image_decode gave or which was resampled from that, from its embedded
+ * profile to sRGB. Does nothing where there is nothing left to do. FSH_ERR_CORRUPT: the profile is unusable;
+ * the pixels are untouched. */
+FshStatus image_convert_profile(ImageDecoder *decoder, Image *image, FshError *error);
 
 /* "libjpeg-turbo 2.1.5, libvips 8.14.1" (the latter loads the plugin), for --version. Returns buffer. */
 const char *image_library_versions(char *buffer, size_t buffer_bytes);

@@ -28,12 +28,15 @@ const char *image_format_name(ImageFormat format);
 /* The extension a file of this format usually has, with dot: ".jpg". */
 const char *image_format_extension(ImageFormat format);
 
-/* Names that a dataset's images end in (.jpg .jpeg .jpe .jfif .png .webp .bmp .tif .tiff .gif .ppm .pgm .pnm .pbm .heic .heif
- * .avif .jp2, any case), so that a walk can tell images from notes. Content decides later what they are. */
+/* Names that a dataset's images end in (.jpg .jpeg .jpe .jfif .png .webp .bmp .tif .tiff .gif .ppm .pgm .pnm
+ * .pbm .heic .heif .avif .jp2, any case), so that a walk can tell images from notes. Content decides later
+ * what they are. */
 bool image_name_is_image(const char *path);
+/* The format that such a name promises; IMAGE_UNKNOWN for any other name. */
+ImageFormat image_name_format(const char *path);
 
-/* 8-bit pixels, HWC interleaved, rows without padding: pixels[(y * width + x) * channels + c]. 64-byte aligned, owned.
- * An Image is kept and reused for file after file; only image_reserve grows it. */
+/* 8-bit pixels, HWC interleaved, rows without padding: pixels[(y * width + x) * channels + c]. 64-byte
+ * aligned, owned. An Image is kept and reused for file after file; only image_reserve grows it. */
 typedef struct Image {
     uint8_t *pixels;
     uint32_t width, height;
@@ -44,33 +47,38 @@ typedef struct Image {
 /* Sets the shape and makes room; contents are undefined after. FSH_ERR_MEMORY on overflow or no memory. */
 FshStatus image_reserve(Image *image, uint32_t width, uint32_t height, uint32_t channels, FshError *error);
 void image_free(Image *image);
+void image_exchange(Image *a, Image *b);
 
 /* Things worth telling the user about a file; a set of bits. */
 typedef enum ImageQuirk {
-    IMAGE_QUIRK_EXTENSION = 1u << 0,    /* content is not what the name's extension says (set by whoever knows the name) */
+    IMAGE_QUIRK_EXTENSION =
+        1u << 0, /* content is not what the name's extension says (set by whoever knows the name) */
     IMAGE_QUIRK_GRAY = 1u << 1,
-    IMAGE_QUIRK_CMYK = 1u << 2,         /* CMYK or YCCK, Adobe-inverted or not */
+    IMAGE_QUIRK_CMYK = 1u << 2, /* CMYK or YCCK, Adobe-inverted or not */
     IMAGE_QUIRK_PALETTE = 1u << 3,
     IMAGE_QUIRK_ALPHA = 1u << 4,
-    IMAGE_QUIRK_16BIT = 1u << 5,        /* more than 8 bits a channel */
-    IMAGE_QUIRK_ORIENTATION = 1u << 6,  /* EXIF orientation other than 1 */
-    IMAGE_QUIRK_ICC = 1u << 7,          /* an embedded profile that is not sRGB */
+    IMAGE_QUIRK_16BIT = 1u << 5,       /* more than 8 bits a channel */
+    IMAGE_QUIRK_ORIENTATION = 1u << 6, /* EXIF orientation other than 1 */
+    IMAGE_QUIRK_ICC = 1u << 7,         /* an embedded profile that is not sRGB */
     IMAGE_QUIRK_PROGRESSIVE = 1u << 8,
     IMAGE_QUIRK_ARITHMETIC = 1u << 9,
-    IMAGE_QUIRK_WARNING = 1u << 10,     /* the decoder warned: extraneous bytes, bad EXIF … */
+    IMAGE_QUIRK_WARNING = 1u << 10, /* the decoder warned: extraneous bytes, bad EXIF … */
 } ImageQuirk;
+#define IMAGE_QUIRK_COUNT 11
 
 /* "gray", "cmyk", … for one bit. */
 const char *image_quirk_name(ImageQuirk quirk);
 
 typedef struct ImageInfo {
     ImageFormat format;
-    uint32_t width, height;       /* as displayed: after EXIF orientation */
+    uint32_t width, height; /* as displayed: after EXIF orientation */
     uint32_t stored_width, stored_height;
-    uint32_t channels;            /* what decoding gives: 1 if gray, else 3 */
-    uint8_t orientation;          /* EXIF 1..8; 1 when absent or nonsense */
-    uint32_t quirks;              /* ImageQuirk bits known so far */
+    uint32_t channels;   /* what decoding gives: 1 if gray, else 3 */
+    uint8_t orientation; /* EXIF 1..8; 1 when absent or nonsense */
+    uint32_t quirks;     /* ImageQuirk bits known so far */
 } ImageInfo;
+
+#define IMAGE_SNIFF_BYTES 64 /* the first bytes of a file are enough to tell */
 
 /* By magic bytes alone; IMAGE_UNKNOWN for text, empty files and what no decoder here could read. */
 ImageFormat image_sniff(const void *bytes, size_t length);

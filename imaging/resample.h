@@ -1,8 +1,9 @@
 /* resample.h - separable resampling with antialiasing, in Pillow's arithmetic.
  *
- * Coefficients, rounding (22-bit fixed point, 8-bit intermediate) and box handling are those of Pillow's Image.resize
- * (https://github.com/python-pillow/Pillow, src/libImaging/Resample.c describes the method): results are identical
- * to it, bit for bit, for 8-bit gray and RGB. torchvision on PIL images gives the same pixels.
+ * Coefficients, rounding (22-bit fixed point, 8-bit intermediate) and box handling are those of Pillow's
+ * Image.resize (https://github.com/python-pillow/Pillow, src/libImaging/Resample.c describes the method):
+ * results are identical to it, bit for bit, for 8-bit gray and RGB. torchvision on PIL images gives the same
+ * pixels.
  *
  * Threads: one Resampler per thread; it keeps coefficients and scratch memory from image to image. */
 #ifndef FSHARD_IMAGING_RESAMPLE_H
@@ -30,13 +31,14 @@ typedef struct ResampleBox {
     double left, top, right, bottom;
 } ResampleBox;
 
-/* Resamples box of source (NULL: all of it) to width x height into target (reserved here; source's channels). source and
- * target are different images. FSH_ERR_MISMATCH: an empty box or size. */
-FshStatus resample(Resampler *resampler, const Image *source, const ResampleBox *box, uint32_t width, uint32_t height,
-                   ResampleFilter filter, Image *target, FshError *error);
+/* Resamples box of source (NULL: all of it) to width x height into target (reserved here; source's channels).
+ * source and target are different images. FSH_ERR_MISMATCH: an empty box or size. */
+FshStatus resample(Resampler *resampler, const Image *source, const ResampleBox *box, uint32_t width,
+                   uint32_t height, ResampleFilter filter, Image *target, FshError *error);
 
-/* The size an image of width x height gets when its short edge (long edge, if long_edge) is to be at most max_size: never
- * larger than it was, at least 1 x 1, the other edge rounded to the nearest pixel (half away from zero). Returns false if the image fits already. */
+/* The size an image of width x height gets when its short edge (long edge, if long_edge) is to be at most
+ * max_size: never larger than it was, at least 1 x 1, the other edge rounded to the nearest pixel (half away
+ * from zero). Returns false if the image fits already. */
 bool resample_fit(uint32_t width, uint32_t height, uint32_t max_size, bool long_edge, uint32_t *width_ret,
                   uint32_t *height_ret);
 

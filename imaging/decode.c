@@ -1,0 +1,158 @@
+#include "imaging/decode.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "imaging/jpeg_decode.h"
+#include "imaging/orient.h"
+#include "imaging/plugin.h"
+
+struct ImageDecoder {
+    JpegDecoder *jpeg;
+    const ImagePlugin *plugin; /* NULL until an image needs it */
+    Image scratch;             /* pixels before they are turned, or before their channels change */
+    bool profile_waits;        /* the last image's profile is still to be applied */
+};
+
+FshStatus image_decoder_new(ImageDecoder **decoder_ret, FshError *error)
+{
+    ImageDecoder *decoder = calloc(1, sizeof *decoder);
+    FshStatus status = decoder ? jpeg_decoder_new(&decoder->jpeg, error)
+                               : fsh_error_set(error, FSH_ERR_MEMORY, "no memory for a decoder");
+    if (status)
+        image_decoder_free(&decoder);
+    *decoder_ret = decoder;
+    return status;
+}
+
+void image_decoder_free(ImageDecoder **decoder)
+{
+    if (!*decoder)
+        return;
+    jpeg_decoder_free(&(*decoder)->jpeg);
+    image_free(&(*decoder)->scratch);
+    free(*decoder);
+    *decoder = NULL;
+}
+
+static FshStatus need_plugin(ImageDecoder *decoder, FshError *error)
+{
+    return decoder->plugin ? FSH_OK : image_plugin_load(&decoder->plugin, error);
+}
+
+static FshStatus unknown_format(size_t length, FshError *error)
+{
+    if (length == 0)
+        return fsh_error_set(error, FSH_ERR_CORRUPT, "the file is empty");
+    return fsh_error_set(error, FSH_ERR_UNSUPPORTED, "not an image of a known format");
+}
+
+/* The header by whoever reads this format. A CMYK JPEG is read by libjpeg here and decoded by libvips. */
+static FshStatus read_header(ImageDecoder *decoder, const void *bytes, size_t length, bool strict,
+                             ImageInfo *info, FshError *error)
+{
+    *info = (ImageInfo){.format = image_sniff(bytes, length), .orientation = 1};
+    if (info->format == IMAGE_UNKNOWN)
+        return unknown_format(length, error);
+    if (info->format == IMAGE_JPEG)
+        return jpeg_decoder_header(decoder->jpeg, bytes, length, strict, info, error);
+    FshStatus status = need_plugin(decoder, error);
+    return status ? status : decoder->plugin->probe(bytes, length, info->format, info, error);
+}
+
+FshStatus image_probe(ImageDecoder *decoder, const void *bytes, size_t length, ImageInfo *info,
+                      FshError *error)
+{
+    return read_header(decoder, bytes, length, false, info, error);
+}
+
+static FshStatus check_size(const ImageInfo *info, const ImageDecodeOptions *options, FshError *error)
+{
+    uint64_t most = options->max_pixels ? options->max_pixels : IMAGE_MAX_PIXELS_DEFAULT;
+    uint64_t pixels_count = (uint64_t)info->stored_width * info->stored_height;
+    if (pixels_count <= most)
+        return FSH_OK;
+    return fsh_error_set(
+        error, FSH_ERR_MISMATCH,
+        "the header claims %u x %u pixels, more than the limit of %llu; raise --max-pixels if that "
+        "is true",
+        info->stored_width, info->stored_height, (unsigned long long)most);
+}
+
+/* Pixels as stored, in the channels that come out of the format. */
+static FshStatus read_pixels(ImageDecoder *decoder, const void *bytes, size_t length,
+                             const ImageDecodeOptions *options, uint32_t *channels, Image *image,
+                             ImageInfo *info, FshError *error)
+{
+    if (info->format == IMAGE_JPEG && !(info->quirks & IMAGE_QUIRK_CMYK)) {
+        bool turned = !options->ignore_orientation && info->orientation >= 5;
+        uint32_t least_width = turned ? options->least_height : options->least_width;
+        uint32_t least_height = turned ? options->least_width : options->least_height;
+        bool convert = (info->quirks & IMAGE_QUIRK_ICC) && options->convert_icc;
+        bool defer = options->defer_icc && *channels == info->channels;
+        /* libjpeg changes gray to RGB and back by itself; but a profile is for the file's own channels */
+        if (convert)
+            *channels = info->channels;
+        FshStatus status =
+            jpeg_decoder_pixels(decoder->jpeg, *channels, least_width, least_height, image, info, error);
+        decoder->profile_waits = !status && convert;
+        return status || defer ? status : image_convert_profile(decoder, image, error);
+    }
+    uint32_t quirks = info->quirks;
+    FshStatus status = need_plugin(decoder, error);
+    if (!status)
+        status = decoder->plugin->decode(bytes, length, info->format, options, image, info, error);
+    info->quirks |= quirks; /* what libjpeg saw in a CMYK JPEG */
+    *channels = image->channels;
+    return status;
+}
+
+FshStatus image_decode(ImageDecoder *decoder, const void *bytes, size_t length,
+                       const ImageDecodeOptions *options, Image *image, ImageInfo *info, FshError *error)
+{
+    ImageInfo own_info;
+    if (!info)
+        info = &own_info;
+    decoder->profile_waits = false;
+    FshStatus status = read_header(decoder, bytes, length, !options->allow_truncated, info, error);
+    if (!status)
+        status = check_size(info, options, error);
+    if (status)
+        return status;
+    uint8_t orientation = options->ignore_orientation ? 1 : info->orientation;
+    uint32_t wanted = options->channels ? options->channels : info->channels, have = wanted;
+    /* each step that is needed exchanges the two images, so that the last one ends in the caller's */
+    status = read_pixels(decoder, bytes, length, options, &have, image, info, error);
+    if (!status && have != wanted) {
+        status = image_convert_channels(image, wanted, &decoder->scratch, error);
+        image_exchange(image, &decoder->scratch);
+    }
+    if (!status && orientation != 1) {
+        status = image_orient(image, orientation, &decoder->scratch, error);
+        image_exchange(image, &decoder->scratch);
+    }
+    return status;
+}
+
+FshStatus image_convert_profile(ImageDecoder *decoder, Image *image, FshError *error)
+{
+    if (!decoder->profile_waits)
+        return FSH_OK;
+    decoder->profile_waits = false;
+    size_t length = 0;
+    const void *profile = jpeg_decoder_profile(decoder->jpeg, &length);
+    FshStatus status = need_plugin(decoder, error);
+    if (status)
+        return fsh_error_prepend(error, "a colour profile that is not sRGB");
+    return decoder->plugin->convert_to_srgb(image, profile, length, error);
+}
+
+const char *image_library_versions(char *buffer, size_t buffer_bytes)
+{
+    const ImagePlugin *plugin = NULL;
+    FshError error = {0};
+    (void)image_plugin_load(&plugin, &error); /* without it the line says so */
+    (void)snprintf(buffer, buffer_bytes, "%s, %s", jpeg_library_version(),
+                   plugin ? plugin->library : "no libvips");
+    return buffer;
+}

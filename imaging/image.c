@@ -1,0 +1,185 @@
+#include "imaging/image.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+#define IMAGE_ALIGNMENT_BYTES 64
+
+static const struct {
+    const char *name, *extension;
+} formats[] = {
+    [IMAGE_UNKNOWN] = {"unknown", ""},  [IMAGE_JPEG] = {"jpeg", ".jpg"}, [IMAGE_PNG] = {"png", ".png"},
+    [IMAGE_WEBP] = {"webp", ".webp"},   [IMAGE_TIFF] = {"tiff", ".tif"}, [IMAGE_GIF] = {"gif", ".gif"},
+    [IMAGE_BMP] = {"bmp", ".bmp"},      [IMAGE_PNM] = {"pnm", ".ppm"},   [IMAGE_HEIF] = {"heif", ".heic"},
+    [IMAGE_JPEG2000] = {"jp2", ".jp2"}, [IMAGE_OTHER] = {"other", ""},
+};
+
+const char *image_format_name(ImageFormat format)
+{
+    return formats[format].name;
+}
+
+const char *image_format_extension(ImageFormat format)
+{
+    return formats[format].extension;
+}
+
+static const struct {
+    const char *extension;
+    ImageFormat format;
+} extensions[] = {
+    {".avif", IMAGE_HEIF}, {".bmp", IMAGE_BMP},   {".gif", IMAGE_GIF},      {".heic", IMAGE_HEIF},
+    {".heif", IMAGE_HEIF}, {".jfif", IMAGE_JPEG}, {".jp2", IMAGE_JPEG2000}, {".jpe", IMAGE_JPEG},
+    {".jpeg", IMAGE_JPEG}, {".jpg", IMAGE_JPEG},  {".pbm", IMAGE_PNM},      {".pgm", IMAGE_PNM},
+    {".png", IMAGE_PNG},   {".pnm", IMAGE_PNM},   {".ppm", IMAGE_PNM},      {".tif", IMAGE_TIFF},
+    {".tiff", IMAGE_TIFF}, {".webp", IMAGE_WEBP},
+};
+
+ImageFormat image_name_format(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    const char *name = slash ? slash + 1 : path;
+    const char *dot = strrchr(name, '.');
+    if (!dot || dot == name)
+        return IMAGE_UNKNOWN;
+    for (size_t i = 0; i < sizeof extensions / sizeof extensions[0]; i++) {
+        if (strcasecmp(dot, extensions[i].extension) == 0)
+            return extensions[i].format;
+    }
+    return IMAGE_UNKNOWN;
+}
+
+bool image_name_is_image(const char *path)
+{
+    return image_name_format(path) != IMAGE_UNKNOWN;
+}
+
+FshStatus image_reserve(Image *image, uint32_t width, uint32_t height, uint32_t channels, FshError *error)
+{
+    size_t bytes = 0;
+    if (__builtin_mul_overflow((size_t)width, (size_t)height, &bytes) ||
+        __builtin_mul_overflow(bytes, (size_t)channels, &bytes) || bytes > SIZE_MAX - IMAGE_ALIGNMENT_BYTES)
+        return fsh_error_set(error, FSH_ERR_MEMORY, "an image of %u x %u pixels does not fit into memory",
+                             width, height);
+    if (bytes > image->capacity_bytes || !image->pixels) {
+        /* aligned_alloc wants a multiple of the alignment; the old pixels are not kept, so there is nothing
+         * to copy */
+        size_t capacity = (bytes / IMAGE_ALIGNMENT_BYTES + 1) * IMAGE_ALIGNMENT_BYTES;
+        uint8_t *pixels = aligned_alloc(IMAGE_ALIGNMENT_BYTES, capacity);
+        if (!pixels)
+            return fsh_error_set(error, FSH_ERR_MEMORY, "no memory for an image of %u x %u pixels", width,
+                                 height);
+        free(image->pixels);
+        image->pixels = pixels;
+        image->capacity_bytes = capacity;
+    }
+    image->width = width;
+    image->height = height;
+    image->channels = channels;
+    return FSH_OK;
+}
+
+void image_free(Image *image)
+{
+    free(image->pixels);
+    *image = (Image){0};
+}
+
+void image_exchange(Image *a, Image *b)
+{
+    Image kept = *a;
+    *a = *b;
+    *b = kept;
+}
+
+static const char *const quirk_names[] = {
+    "extension",   "gray", "cmyk",        "palette",    "alpha",   "16-bit",
+    "orientation", "icc",  "progressive", "arithmetic", "warning",
+};
+
+const char *image_quirk_name(ImageQuirk quirk)
+{
+    for (unsigned bit = 0; bit < IMAGE_QUIRK_COUNT; bit++) {
+        if ((uint32_t)quirk == 1u << bit)
+            return quirk_names[bit];
+    }
+    return "unknown";
+}
+
+/* ---- sniffing: the first bytes of each format ---- */
+
+static bool begins(const uint8_t *bytes, size_t length, size_t offset, const char *magic, size_t magic_bytes)
+{
+    return length >= offset + magic_bytes && memcmp(bytes + offset, magic, magic_bytes) == 0;
+}
+
+#define MAGIC(offset, text, format)                                                                          \
+    {                                                                                                        \
+        text, sizeof(text) - 1, offset, format                                                               \
+    }
+
+static const struct {
+    const char *magic;
+    size_t magic_bytes, offset;
+    ImageFormat format;
+} magics[] = {
+    MAGIC(0, "\xff\xd8\xff", IMAGE_JPEG),
+    MAGIC(0, "\x89PNG\r\n\x1a\n", IMAGE_PNG),
+    MAGIC(8, "WEBP", IMAGE_WEBP), /* RIFF before it is checked below */
+    MAGIC(0, "II*\0", IMAGE_TIFF),
+    MAGIC(0, "MM\0*", IMAGE_TIFF),
+    MAGIC(0, "II+\0", IMAGE_TIFF),
+    MAGIC(0, "MM\0+", IMAGE_TIFF),
+    MAGIC(0, "GIF87a", IMAGE_GIF),
+    MAGIC(0, "GIF89a", IMAGE_GIF),
+    MAGIC(4, "ftypheic", IMAGE_HEIF),
+    MAGIC(4, "ftypheix", IMAGE_HEIF),
+    MAGIC(4, "ftyphevc", IMAGE_HEIF),
+    MAGIC(4, "ftypheim", IMAGE_HEIF),
+    MAGIC(4, "ftypheis", IMAGE_HEIF),
+    MAGIC(4, "ftypmif1", IMAGE_HEIF),
+    MAGIC(4, "ftypmsf1", IMAGE_HEIF),
+    MAGIC(4, "ftypavif", IMAGE_HEIF),
+    MAGIC(4, "ftypavis", IMAGE_HEIF),
+    MAGIC(0, "\0\0\0\x0cjP  \r\n\x87\n", IMAGE_JPEG2000),
+    MAGIC(0, "\xff\x4f\xff\x51", IMAGE_JPEG2000),
+    MAGIC(0, "\0\0\0\x0cJXL \r\n\x87\n", IMAGE_OTHER),
+    MAGIC(0, "\xff\x0a", IMAGE_OTHER), /* bare JPEG XL codestream */
+};
+
+/* "BM" alone would take any text that begins so: the size of the header that follows must be one that exists.
+ */
+static bool is_bmp(const uint8_t *bytes, size_t length)
+{
+    static const uint8_t header_bytes[] = {12, 16, 40, 52, 56, 64, 108, 124};
+    if (length < 18 || !begins(bytes, length, 0, "BM", 2) || bytes[15] || bytes[16] || bytes[17])
+        return false;
+    return memchr(header_bytes, bytes[14], sizeof header_bytes) != NULL;
+}
+
+/* P1 to P6, then white space or a comment, then a digit somewhere: "P5\n" and not "P5 in the list". */
+static bool is_pnm(const uint8_t *bytes, size_t length)
+{
+    if (length < 4 || bytes[0] != 'P' || bytes[1] < '1' || bytes[1] > '6')
+        return false;
+    size_t i = 2;
+    while (i < length && (bytes[i] == ' ' || (bytes[i] >= '\t' && bytes[i] <= '\r')))
+        i++;
+    return i > 2 && i < length && ((bytes[i] >= '0' && bytes[i] <= '9') || bytes[i] == '#');
+}
+
+ImageFormat image_sniff(const void *start, size_t length)
+{
+    const uint8_t *bytes = start;
+    for (size_t i = 0; i < sizeof magics / sizeof magics[0]; i++) {
+        if (!begins(bytes, length, magics[i].offset, magics[i].magic, magics[i].magic_bytes))
+            continue;
+        if (magics[i].format == IMAGE_WEBP && !begins(bytes, length, 0, "RIFF", 4))
+            continue;
+        return magics[i].format;
+    }
+    if (is_bmp(bytes, length))
+        return IMAGE_BMP;
+    return is_pnm(bytes, length) ? IMAGE_PNM : IMAGE_UNKNOWN;
+}

@@ -1,0 +1,440 @@
+/* image_vips.c - the libvips plugin: every format but plain JPEG, and colours that need a profile.
+ *
+ * libvips as fshard uses it: one image per thread, so no threads of its own; no operation cache, since no
+ * file comes twice; pixels are pulled strip by strip in the calling thread. Its error buffer is shared by all
+ * threads: on a failure we take it as a whole, empty it, and keep the line that this loader wrote. */
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <vips/vips.h>
+
+#include "imaging/exif.h"
+#include "imaging/icc.h"
+#include "imaging/plugin.h"
+
+enum { STRIP_ROWS = 64 };
+
+/* Loaders by the format we sniffed, not by libvips' own guess: content never reaches a loader of documents
+ * (PDF, SVG). */
+static const struct {
+    const char *loader;           /* libvips' operation */
+    const char *domain;           /* what its error lines begin with */
+    bool from_source;             /* takes a VipsSource, not a blob */
+    int least_major, least_minor; /* older libvips is refused: it writes outside its memory on such files */
+} loaders[] = {
+    [IMAGE_JPEG] = {.loader = "jpegload_buffer", .domain = "VipsJpeg"},
+    [IMAGE_PNG] = {.loader = "pngload_buffer", .domain = "png"},
+    [IMAGE_WEBP] = {.loader = "webpload_buffer", .domain = "webp"},
+    [IMAGE_TIFF] = {.loader = "tiffload_buffer", .domain = "tiff"},
+    [IMAGE_GIF] = {.loader = "gifload_buffer", .domain = "gif"},
+    [IMAGE_BMP] = {.loader = "magickload_buffer", .domain = "magick"},
+    [IMAGE_PNM] = {.loader = "ppmload_source", .domain = "ppm", .from_source = true},
+    [IMAGE_HEIF] = {.loader = "heifload_buffer", .domain = "heif"},
+    /* https://github.com/libvips/libvips/issues/4154, in 8.12 to 8.15 */
+    [IMAGE_JPEG2000] = {.loader = "jp2kload_buffer", .domain = "jp2k", .least_major = 8, .least_minor = 16},
+    [IMAGE_OTHER] = {.loader = "jxlload_buffer", .domain = "jxl"},
+};
+
+/* ---- errors and warnings ---- */
+
+static pthread_mutex_t error_lock = PTHREAD_MUTEX_INITIALIZER; /* copying and clearing is one step */
+static _Thread_local unsigned warnings_count;                  /* of the image in hand */
+
+/* libvips warns by GLib's log, which would print: "error reading resolution". We only count. */
+static void on_log(const gchar *domain, GLogLevelFlags level, const gchar *message, gpointer context)
+{
+    (void)domain;
+    (void)level;
+    (void)message;
+    (void)context;
+    warnings_count++;
+}
+
+/* The status with the text of libvips' buffer: the line of this domain, or the first. */
+static FshStatus vips_failure(FshStatus status, const char *domain, FshError *error)
+{
+    (void)pthread_mutex_lock(&error_lock);
+    char *text = vips_error_buffer_copy(); /* empties it */
+    (void)pthread_mutex_unlock(&error_lock);
+    const char *line = text;
+    for (const char *next = text; next && *next; next = strchr(next, '\n'), next = next ? next + 1 : NULL) {
+        if (strncmp(next, domain, strlen(domain)) == 0) {
+            line = next;
+            break;
+        }
+    }
+    size_t length = strcspn(line, "\n");
+    const char *colon = memmem(line, length, ": ", 2);
+    if (colon) {
+        length -= (size_t)(colon + 2 - line);
+        line = colon + 2;
+    }
+    (void)fsh_error_set(error, status, "%.*s", (int)(length < 500 ? length : 500),
+                        length ? line : "damaged, or of a kind that libvips cannot read");
+    g_free(text);
+    return status;
+}
+
+/* ---- headers ---- */
+
+/* Opens the header; pixels come when they are asked for. */
+static FshStatus open_image(const void *bytes, size_t length, ImageFormat format, VipsFailOn fail_on,
+                            VipsImage **image, FshError *error)
+{
+    const char *loader = loaders[format].loader;
+    *image = NULL;
+    if (!loader || !vips_type_find("VipsOperation", loader))
+        return fsh_error_set(error, FSH_ERR_UNSUPPORTED, "libvips %s here was built without a reader for %s",
+                             vips_version_string(), image_format_name(format));
+    int major = loaders[format].least_major, minor = loaders[format].least_minor;
+    if (vips_version(0) < major || (vips_version(0) == major && vips_version(1) < minor))
+        return fsh_error_set(
+            error, FSH_ERR_UNSUPPORTED,
+            "libvips %s reads %s unsafely, %d.%d is the first that does not; convert the file",
+            vips_version_string(), image_format_name(format), major, minor);
+    /* libvips only reads, and neither object owns the bytes */
+    VipsBlob *blob = loaders[format].from_source ? NULL : vips_blob_new(NULL, bytes, length);
+    VipsSource *source = loaders[format].from_source ? vips_source_new_from_memory(bytes, length) : NULL;
+    int failed =
+        blob ? vips_call(loader, blob, image, "access", VIPS_ACCESS_SEQUENTIAL, "fail_on", fail_on, NULL)
+             : vips_call(loader, source, image, "access", VIPS_ACCESS_SEQUENTIAL, "fail_on", fail_on, NULL);
+    if (blob)
+        vips_area_unref(VIPS_AREA(blob));
+    if (source)
+        g_object_unref(source);
+    return failed ? vips_failure(FSH_ERR_CORRUPT, loaders[format].domain, error) : FSH_OK;
+}
+
+/* The tag as libvips read it; PNG and WebP files may carry it in EXIF only. HEIF is turned by its loader. */
+static uint8_t find_orientation(VipsImage *image, ImageFormat format, ImageInfo *info)
+{
+    if (vips_image_get_typeof(image, VIPS_META_ORIENTATION)) {
+        int orientation = vips_image_get_orientation(image);
+        return (uint8_t)(orientation >= 1 && orientation <= 8 ? orientation : 1);
+    }
+    const void *exif = NULL;
+    size_t length = 0;
+    if ((format != IMAGE_PNG && format != IMAGE_WEBP) || !vips_image_get_typeof(image, VIPS_META_EXIF_NAME) ||
+        vips_image_get_blob(image, VIPS_META_EXIF_NAME, &exif, &length))
+        return 1;
+    bool damaged = false;
+    uint8_t orientation = exif_orientation(exif, length, &damaged);
+    if (damaged)
+        info->quirks |= IMAGE_QUIRK_WARNING;
+    return orientation;
+}
+
+static bool is_cmyk(const VipsImage *image)
+{
+    return image->Type == VIPS_INTERPRETATION_CMYK;
+}
+
+static unsigned colour_bands(VipsImage *image)
+{
+    return (unsigned)image->Bands - (vips_image_hasalpha(image) ? 1 : 0);
+}
+
+/* The embedded profile, if it is for the colours this image has and would change them. */
+static bool has_profile(VipsImage *image)
+{
+    const void *profile = NULL;
+    size_t length = 0;
+    return vips_image_get_typeof(image, VIPS_META_ICC_NAME) &&
+           !vips_image_get_blob(image, VIPS_META_ICC_NAME, &profile, &length) &&
+           icc_profile_matches(profile, length, colour_bands(image) == 1 ? 1 : 3) &&
+           !icc_profile_is_srgb(profile, length);
+}
+
+static void fill_info(VipsImage *image, ImageFormat format, ImageInfo *info)
+{
+    *info = (ImageInfo){.format = format};
+    info->stored_width = (uint32_t)image->Xsize;
+    info->stored_height = (uint32_t)image->Ysize;
+    info->channels = colour_bands(image) == 1 ? 1 : 3;
+    info->orientation = find_orientation(image, format, info);
+    bool turned = info->orientation >= 5;
+    info->width = turned ? info->stored_height : info->stored_width;
+    info->height = turned ? info->stored_width : info->stored_height;
+    if (info->channels == 1)
+        info->quirks |= IMAGE_QUIRK_GRAY;
+    if (is_cmyk(image))
+        info->quirks |= IMAGE_QUIRK_CMYK;
+    if (vips_image_hasalpha(image))
+        info->quirks |= IMAGE_QUIRK_ALPHA;
+    if (image->BandFmt != VIPS_FORMAT_UCHAR)
+        info->quirks |= IMAGE_QUIRK_16BIT;
+    if (vips_image_get_typeof(image, "palette-bit-depth"))
+        info->quirks |= IMAGE_QUIRK_PALETTE;
+    if (!is_cmyk(image) && has_profile(image))
+        info->quirks |= IMAGE_QUIRK_ICC;
+    if (info->orientation != 1)
+        info->quirks |= IMAGE_QUIRK_ORIENTATION;
+}
+
+static FshStatus plugin_probe(const void *bytes, size_t length, ImageFormat format, ImageInfo *info,
+                              FshError *error)
+{
+    VipsImage *image = NULL;
+    warnings_count = 0;
+    FshStatus status = open_image(bytes, length, format, VIPS_FAIL_ON_NONE, &image, error);
+    if (!status)
+        fill_info(image, format, info);
+    if (warnings_count)
+        info->quirks |= IMAGE_QUIRK_WARNING;
+    if (image)
+        g_object_unref(image);
+    return status;
+}
+
+/* ---- colours: everything becomes 8-bit gray or sRGB. Intermediate images belong to `pool`. ---- */
+
+enum { POOL_IMAGES = 8 };
+
+/* embedded: use the image's own profile; fallback: where there is none. */
+static int to_srgb(VipsImage *from, VipsImage **to, bool embedded, const char *fallback)
+{
+    return vips_icc_transform(from, to, "srgb", "embedded", (gboolean)embedded, "input_profile", fallback,
+                              "depth", 8, NULL);
+}
+
+/* Undoes what an attempt that may fail has left in the error buffer. */
+static void forget_failure(ImageInfo *info)
+{
+    (void)vips_failure(FSH_ERR_LIBRARY, "", NULL);
+    info->quirks |= IMAGE_QUIRK_WARNING;
+}
+
+static FshStatus convert_colours(VipsImage *from, VipsImage **pool, const ImageDecodeOptions *options,
+                                 ImageInfo *info, VipsImage **to, FshError *error)
+{
+    *to = from;
+    if (is_cmyk(from)) {
+        /* an unusable profile is as good as none */
+        if (to_srgb(from, &pool[0], true, "cmyk")) {
+            forget_failure(info);
+            if (to_srgb(from, &pool[0], false, "cmyk"))
+                return vips_failure(FSH_ERR_UNSUPPORTED, "icc", error);
+        }
+        *to = pool[0];
+        return FSH_OK;
+    }
+    if (options->convert_icc && (info->quirks & IMAGE_QUIRK_ICC)) {
+        if (to_srgb(from, &pool[0], true, "srgb")) {
+            forget_failure(info);
+        } else if (info->channels == 1) { /* r = g = b, perhaps with alpha behind */
+            if (vips_extract_band(pool[0], &pool[1], 0, NULL) ||
+                (pool[0]->Bands > 3 && (vips_extract_band(pool[0], &pool[2], 3, NULL) ||
+                                        vips_bandjoin2(pool[1], pool[2], &pool[3], NULL))) ||
+                vips_copy(pool[3] ? pool[3] : pool[1], &pool[4], "interpretation", VIPS_INTERPRETATION_B_W,
+                          NULL))
+                return vips_failure(FSH_ERR_LIBRARY, "extract_band", error);
+            *to = pool[4];
+            return FSH_OK;
+        } else {
+            *to = pool[0];
+            return FSH_OK;
+        }
+    }
+    if (from->BandFmt == VIPS_FORMAT_USHORT) { /* 65535 / 257 = 255: rounded, not cut */
+        /* and no longer 16-bit by name */
+        if (vips_linear1(from, &pool[1], 1.0 / 257.0, 0.5, "uchar", TRUE, NULL) ||
+            vips_copy(pool[1], &pool[2], "interpretation",
+                      info->channels == 1 ? VIPS_INTERPRETATION_B_W : VIPS_INTERPRETATION_sRGB, NULL))
+            return vips_failure(FSH_ERR_LIBRARY, "linear", error);
+        *to = pool[2];
+    } else if (from->Type == VIPS_INTERPRETATION_LAB || from->Type == VIPS_INTERPRETATION_LABS ||
+               from->Type == VIPS_INTERPRETATION_LABQ || from->Type == VIPS_INTERPRETATION_scRGB ||
+               from->Type == VIPS_INTERPRETATION_XYZ) {
+        if (vips_colourspace(from, &pool[1], VIPS_INTERPRETATION_sRGB, NULL))
+            return vips_failure(FSH_ERR_UNSUPPORTED, "vips_colourspace", error);
+        *to = pool[1];
+    } else if (from->BandFmt != VIPS_FORMAT_UCHAR) {
+        return fsh_error_set(error, FSH_ERR_UNSUPPORTED,
+                             "samples of type %s have no fixed range; convert the file to 8 or 16 bits",
+                             vips_enum_nick(VIPS_TYPE_BAND_FORMAT, from->BandFmt));
+    }
+    return FSH_OK;
+}
+
+/* The image as it will be copied: 8 bits, gray or RGB, perhaps with alpha behind. */
+static FshStatus build_pipeline(VipsImage *from, VipsImage **pool, const ImageDecodeOptions *options,
+                                bool drop_alpha, ImageInfo *info, VipsImage **to, FshError *error)
+{
+    FshStatus status = convert_colours(from, pool, options, info, to, error);
+    if (status)
+        return status;
+    if (drop_alpha && (*to)->Bands > (int)info->channels) {
+        if (vips_extract_band(*to, &pool[5], 0, "n", (int)info->channels, NULL))
+            return vips_failure(FSH_ERR_LIBRARY, "extract_band", error);
+        *to = pool[5];
+    }
+    int alpha_bands = vips_image_hasalpha(*to) ? 1 : 0;
+    if ((*to)->Bands - alpha_bands != (int)info->channels || (*to)->BandFmt != VIPS_FORMAT_UCHAR)
+        return fsh_error_set(error, FSH_ERR_UNSUPPORTED,
+                             "an image of %d channels; gray, RGB and CMYK are known", (*to)->Bands);
+    return FSH_OK;
+}
+
+/* A row of pixels with alpha, over white. */
+static void composite_row(const uint8_t *from, uint8_t *to, uint32_t width, uint32_t channels)
+{
+    for (uint32_t x = 0; x < width; x++, from += channels + 1, to += channels) {
+        unsigned alpha = from[channels], white = 255 * (255 - alpha);
+        for (uint32_t c = 0; c < channels; c++)
+            to[c] = (uint8_t)((from[c] * alpha + white + 127) / 255);
+    }
+}
+
+/* Pulls the pixels strip by strip, in this thread. */
+static FshStatus copy_pixels(VipsImage *from, uint32_t channels, Image *image, const char *domain,
+                             FshError *error)
+{
+    FshStatus status = image_reserve(image, (uint32_t)from->Xsize, (uint32_t)from->Ysize, channels, error);
+    if (status)
+        return status;
+    VipsRegion *region = vips_region_new(from);
+    size_t row_bytes = (size_t)image->width * channels;
+    for (int top = 0; !status && top < from->Ysize; top += STRIP_ROWS) {
+        int rows = from->Ysize - top < STRIP_ROWS ? from->Ysize - top : STRIP_ROWS;
+        VipsRect strip = {0, top, from->Xsize, rows};
+        if (vips_region_prepare(region, &strip)) {
+            status = vips_failure(FSH_ERR_CORRUPT, domain, error);
+            break;
+        }
+        for (int y = top; y < top + rows; y++) {
+            const uint8_t *row = VIPS_REGION_ADDR(region, 0, y);
+            if (from->Bands == (int)channels)
+                memcpy(image->pixels + (size_t)y * row_bytes, row, row_bytes);
+            else
+                composite_row(row, image->pixels + (size_t)y * row_bytes, image->width, channels);
+        }
+    }
+    g_object_unref(region);
+    return status;
+}
+
+/* A BMP has alpha only where its header names a mask for it; else the fourth byte of a pixel means nothing,
+ * whatever ImageMagick makes of it. Header of 56 bytes and more: masks of red, green, blue, alpha from byte
+ * 54 on. */
+static bool bmp_alpha_is_junk(const uint8_t *bytes, size_t length)
+{
+    static const uint8_t none[4];
+    return length < 70 || bytes[14] < 56 || memcmp(bytes + 66, none, 4) == 0;
+}
+
+static FshStatus plugin_decode(const void *bytes, size_t length, ImageFormat format,
+                               const ImageDecodeOptions *options, Image *image, ImageInfo *info,
+                               FshError *error)
+{
+    VipsImage *opened = NULL, *result = NULL, *owner = vips_image_new();
+    VipsImage **pool = (VipsImage **)(void *)vips_object_local_array(VIPS_OBJECT(owner), POOL_IMAGES);
+    warnings_count = 0;
+    FshStatus status =
+        open_image(bytes, length, format, options->allow_truncated ? VIPS_FAIL_ON_NONE : VIPS_FAIL_ON_ERROR,
+                   &opened, error);
+    if (status)
+        goto done;
+    fill_info(opened, format, info);
+    bool drop_alpha = format == IMAGE_BMP && bmp_alpha_is_junk(bytes, length);
+    status = build_pipeline(opened, pool, options, drop_alpha, info, &result, error);
+    if (!status)
+        status = copy_pixels(result, info->channels, image, loaders[format].domain, error);
+done:
+    if (warnings_count)
+        info->quirks |= IMAGE_QUIRK_WARNING;
+    g_object_unref(owner);
+    if (opened)
+        g_object_unref(opened);
+    vips_thread_shutdown(); /* this thread may never come back: libvips keeps buffers for each */
+    return status;
+}
+
+static VipsImage *wrap_pixels(const Image *image)
+{
+    size_t bytes = (size_t)image->width * image->height * image->channels;
+    VipsImage *wrapped = vips_image_new_from_memory(
+        image->pixels, bytes, (int)image->width, (int)image->height, (int)image->channels, VIPS_FORMAT_UCHAR);
+    if (wrapped)
+        wrapped->Type = image->channels == 1 ? VIPS_INTERPRETATION_B_W : VIPS_INTERPRETATION_sRGB;
+    return wrapped;
+}
+
+static FshStatus plugin_convert_to_srgb(Image *image, const void *profile, size_t length, FshError *error)
+{
+    VipsImage *from = wrap_pixels(image), *owner = vips_image_new();
+    VipsImage **pool = (VipsImage **)(void *)vips_object_local_array(VIPS_OBJECT(owner), POOL_IMAGES);
+    FshStatus status = FSH_OK;
+    if (!from) {
+        status = vips_failure(FSH_ERR_MEMORY, "", error);
+        goto done;
+    }
+    vips_image_set_blob_copy(from, VIPS_META_ICC_NAME, profile, length);
+    if (to_srgb(from, &pool[0], true, "srgb") ||
+        (image->channels == 1 && vips_extract_band(pool[0], &pool[1], 0, NULL))) {
+        status = vips_failure(FSH_ERR_CORRUPT, "icc", error);
+        goto done;
+    }
+    /* each pixel depends on itself alone, and strips are copied after they are computed: the image can be its
+     * own target */
+    status = copy_pixels(image->channels == 1 ? pool[1] : pool[0], image->channels, image, "icc", error);
+done:
+    g_object_unref(owner);
+    if (from)
+        g_object_unref(from);
+    vips_thread_shutdown();
+    return status;
+}
+
+static FshStatus plugin_encode_png(const Image *image, Buffer *out, FshError *error)
+{
+    VipsImage *from = wrap_pixels(image);
+    void *bytes = NULL;
+    size_t length = 0;
+    out->length = 0;
+    if (!from)
+        return vips_failure(FSH_ERR_MEMORY, "", error);
+    FshStatus status = FSH_OK;
+    if (vips_pngsave_buffer(from, &bytes, &length, "strip", TRUE, "filter", VIPS_FOREIGN_PNG_FILTER_ALL,
+                            NULL))
+        status = vips_failure(FSH_ERR_LIBRARY, "png", error);
+    else
+        status = buffer_append(out, bytes, length, error);
+    g_free(bytes);
+    g_object_unref(from);
+    vips_thread_shutdown();
+    return status;
+}
+
+/* ---- what the loader sees ---- */
+
+static bool started; /* written once, under pthread_once */
+static char library[64];
+
+static void start(void)
+{
+    if (VIPS_INIT("fshard"))
+        return;
+    vips_concurrency_set(1);
+    vips_cache_set_max(0);
+    (void)g_log_set_handler("VIPS", G_LOG_LEVEL_MASK | G_LOG_FLAG_FATAL | G_LOG_FLAG_RECURSION, on_log, NULL);
+    (void)snprintf(library, sizeof library, "libvips %s", vips_version_string());
+    started = true;
+}
+
+__attribute__((visibility("default"))) const ImagePlugin *fshard_image_plugin(uint32_t version);
+
+const ImagePlugin *fshard_image_plugin(uint32_t version)
+{
+    static const ImagePlugin plugin = {
+        .version = IMAGE_PLUGIN_VERSION,
+        .library = library,
+        .probe = plugin_probe,
+        .decode = plugin_decode,
+        .convert_to_srgb = plugin_convert_to_srgb,
+        .encode_png = plugin_encode_png,
+    };
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    (void)pthread_once(&once, start);
+    return started && version == IMAGE_PLUGIN_VERSION ? &plugin : NULL;
+}

@@ -1,0 +1,231 @@
+#include "imaging/jpeg_decode.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "imaging/exif.h"
+#include "imaging/icc.h"
+#include "imaging/jpeg_guard.h"
+
+enum {
+    /* A progressive file may repeat scans over the whole image as often as it likes; each costs a pass over
+     * all coefficients. Real files have about ten. libjpeg-turbo's own fuzzers stop at this number too. */
+    MAX_SCANS = 500,
+    MAX_ROWS_AT_ONCE = 32,
+};
+
+struct JpegDecoder {
+    JpegGuard guard;
+    struct jpeg_decompress_struct cinfo;
+    struct jpeg_progress_mgr progress;
+    bool created;
+    JOCTET *profile; /* of the file in hand, malloc'd by libjpeg; NULL: none that applies */
+    unsigned profile_length;
+    /* arguments of the step in progress */
+    const unsigned char *bytes;
+    unsigned long length;
+    ImageInfo *info;
+    Image *image;
+    uint32_t channels, least_width, least_height;
+};
+
+#define TEXT_(x) #x
+#define TEXT(x)  TEXT_(x)
+
+const char *jpeg_library_version(void)
+{
+    return "libjpeg-turbo " TEXT(LIBJPEG_TURBO_VERSION);
+}
+
+/* Called by libjpeg for each row of blocks it reads. */
+static void on_progress(j_common_ptr common)
+{
+    if (((j_decompress_ptr)common)->input_scan_number <= MAX_SCANS)
+        return;
+    JpegGuard *guard = (JpegGuard *)(void *)common->err;
+    jpeg_guard_fail(guard,
+                    fsh_error_set(guard->error, FSH_ERR_CORRUPT,
+                                  "a progressive JPEG of more than %d scans; refused as a decompression bomb",
+                                  MAX_SCANS));
+}
+
+static void step_create(void *context)
+{
+    JpegDecoder *jpeg = context;
+    jpeg_create_decompress(&jpeg->cinfo);
+    jpeg->created = true;
+    jpeg->cinfo.progress = &jpeg->progress;
+    /* these settings outlive each file */
+    jpeg_save_markers(&jpeg->cinfo, JPEG_APP0 + 1, 0xFFFF); /* EXIF */
+    jpeg_save_markers(&jpeg->cinfo, JPEG_APP0 + 2, 0xFFFF); /* ICC profile */
+}
+
+FshStatus jpeg_decoder_new(JpegDecoder **jpeg_ret, FshError *error)
+{
+    JpegDecoder *jpeg = calloc(1, sizeof *jpeg);
+    if (!jpeg)
+        return fsh_error_set(error, FSH_ERR_MEMORY, "no memory for a JPEG decoder");
+    jpeg_guard_init(&jpeg->guard);
+    jpeg->cinfo.err = &jpeg->guard.manager;
+    jpeg->progress.progress_monitor = on_progress;
+    FshStatus status = jpeg_guard(&jpeg->guard, step_create, jpeg, error);
+    if (status)
+        jpeg_decoder_free(&jpeg);
+    *jpeg_ret = jpeg;
+    return status;
+}
+
+void jpeg_decoder_free(JpegDecoder **jpeg)
+{
+    if (*jpeg && (*jpeg)->created)
+        jpeg_destroy_decompress(&(*jpeg)->cinfo);
+    if (*jpeg)
+        free((*jpeg)->profile);
+    free(*jpeg);
+    *jpeg = NULL;
+}
+
+/* The first APP1 that says it is EXIF counts, as in Pillow. */
+static void find_orientation(const struct jpeg_decompress_struct *cinfo, ImageInfo *info)
+{
+    info->orientation = 1;
+    for (jpeg_saved_marker_ptr marker = cinfo->marker_list; marker; marker = marker->next) {
+        if (marker->marker != JPEG_APP0 + 1 || marker->data_length < 6 ||
+            memcmp(marker->data, "Exif\0\0", 6) != 0)
+            continue;
+        bool damaged = false;
+        info->orientation = exif_orientation(marker->data, marker->data_length, &damaged);
+        if (damaged)
+            info->quirks |= IMAGE_QUIRK_WARNING;
+        return;
+    }
+}
+
+/* Keeps the profile if it is for the colours this file has. */
+static void find_profile(JpegDecoder *jpeg)
+{
+    free(jpeg->profile);
+    jpeg->profile = NULL;
+    jpeg->profile_length = 0;
+    if (!jpeg_read_icc_profile(&jpeg->cinfo, &jpeg->profile, &jpeg->profile_length))
+        return;
+    uint32_t channels = jpeg->info->channels;
+    bool cmyk = jpeg->info->quirks & IMAGE_QUIRK_CMYK;
+    if (cmyk || !icc_profile_matches(jpeg->profile, jpeg->profile_length, channels)) {
+        free(jpeg->profile); /* libvips reads the CMYK ones itself */
+        jpeg->profile = NULL;
+        jpeg->profile_length = 0;
+    } else if (!icc_profile_is_srgb(jpeg->profile, jpeg->profile_length)) {
+        jpeg->info->quirks |= IMAGE_QUIRK_ICC;
+    }
+}
+
+const void *jpeg_decoder_profile(const JpegDecoder *jpeg, size_t *length_ret)
+{
+    *length_ret = jpeg->profile_length;
+    return jpeg->profile;
+}
+
+static void fill_info(JpegDecoder *jpeg)
+{
+    struct jpeg_decompress_struct *cinfo = &jpeg->cinfo;
+    ImageInfo *info = jpeg->info;
+    info->stored_width = cinfo->image_width;
+    info->stored_height = cinfo->image_height;
+    info->channels = cinfo->num_components == 1 ? 1 : 3;
+    if (info->channels == 1)
+        info->quirks |= IMAGE_QUIRK_GRAY;
+    if (cinfo->num_components == 4)
+        info->quirks |= IMAGE_QUIRK_CMYK;
+    if (cinfo->progressive_mode)
+        info->quirks |= IMAGE_QUIRK_PROGRESSIVE;
+    if (cinfo->arith_code)
+        info->quirks |= IMAGE_QUIRK_ARITHMETIC;
+    find_orientation(cinfo, info);
+    bool turned = info->orientation >= 5;
+    info->width = turned ? info->stored_height : info->stored_width;
+    info->height = turned ? info->stored_width : info->stored_height;
+}
+
+static void step_header(void *context)
+{
+    JpegDecoder *jpeg = context;
+    struct jpeg_decompress_struct *cinfo = &jpeg->cinfo;
+    jpeg_mem_src(cinfo, jpeg->bytes, jpeg->length);
+    (void)jpeg_read_header(cinfo, TRUE);
+    fill_info(jpeg);
+    if (cinfo->num_components != 1 && cinfo->num_components != 3 && cinfo->num_components != 4)
+        jpeg_guard_fail(&jpeg->guard, fsh_error_set(jpeg->guard.error, FSH_ERR_UNSUPPORTED,
+                                                    "a JPEG of %d components; gray, RGB and CMYK are known",
+                                                    cinfo->num_components));
+    find_profile(jpeg);
+}
+
+FshStatus jpeg_decoder_header(JpegDecoder *jpeg, const void *bytes, size_t length, bool strict,
+                              ImageInfo *info, FshError *error)
+{
+    jpeg_abort_decompress(&jpeg->cinfo); /* whatever the last file left behind */
+    jpeg->bytes = bytes;
+    jpeg->length = length;
+    jpeg->info = info;
+    *info = (ImageInfo){.format = IMAGE_JPEG, .orientation = 1};
+    jpeg_guard_reset(&jpeg->guard, strict);
+    FshStatus status = jpeg_guard(&jpeg->guard, step_header, jpeg, error);
+    if (status)
+        jpeg_abort_decompress(&jpeg->cinfo);
+    return status;
+}
+
+/* The smallest of 1/8, 1/4, 1/2 and 1 that keeps enough pixels on both edges. */
+static unsigned scale_eighths(const JpegDecoder *jpeg)
+{
+    if (!jpeg->least_width || !jpeg->least_height)
+        return 8;
+    for (unsigned eighths = 1; eighths < 8; eighths *= 2) {
+        uint64_t width = (uint64_t)jpeg->cinfo.image_width * eighths / 8;
+        uint64_t height = (uint64_t)jpeg->cinfo.image_height * eighths / 8;
+        if (width >= jpeg->least_width && height >= jpeg->least_height)
+            return eighths;
+    }
+    return 8;
+}
+
+static void step_pixels(void *context)
+{
+    JpegDecoder *jpeg = context;
+    struct jpeg_decompress_struct *cinfo = &jpeg->cinfo;
+    cinfo->out_color_space = jpeg->channels == 1 ? JCS_GRAYSCALE : JCS_RGB;
+    cinfo->scale_num = scale_eighths(jpeg);
+    cinfo->scale_denom = 8;
+    (void)jpeg_start_decompress(cinfo);
+    if (image_reserve(jpeg->image, cinfo->output_width, cinfo->output_height, jpeg->channels,
+                      jpeg->guard.error))
+        jpeg_guard_fail(&jpeg->guard, FSH_ERR_MEMORY);
+    size_t row_bytes = (size_t)jpeg->image->width * jpeg->channels;
+    JSAMPROW rows[MAX_ROWS_AT_ONCE];
+    while (cinfo->output_scanline < cinfo->output_height) {
+        JDIMENSION first = cinfo->output_scanline, count = cinfo->output_height - first;
+        if (count > MAX_ROWS_AT_ONCE)
+            count = MAX_ROWS_AT_ONCE;
+        for (JDIMENSION i = 0; i < count; i++)
+            rows[i] = jpeg->image->pixels + (first + i) * row_bytes;
+        (void)jpeg_read_scanlines(cinfo, rows, count);
+    }
+    (void)jpeg_finish_decompress(cinfo);
+}
+
+FshStatus jpeg_decoder_pixels(JpegDecoder *jpeg, uint32_t channels, uint32_t least_width,
+                              uint32_t least_height, Image *image, ImageInfo *info, FshError *error)
+{
+    jpeg->channels = channels;
+    jpeg->least_width = least_width;
+    jpeg->least_height = least_height;
+    jpeg->image = image;
+    jpeg->info = info;
+    FshStatus status = jpeg_guard(&jpeg->guard, step_pixels, jpeg, error);
+    if (status)
+        jpeg_abort_decompress(&jpeg->cinfo);
+    if (jpeg->guard.warnings_count)
+        info->quirks |= IMAGE_QUIRK_WARNING;
+    return status;
+}

@@ -1,0 +1,138 @@
+#include "imaging/jpeg_encode.h"
+
+#include <stdlib.h>
+
+#include "imaging/jpeg_guard.h"
+
+enum { FIRST_CAPACITY_BYTES = 64 << 10, MAX_ROWS_AT_ONCE = 32 };
+
+struct JpegEncoder {
+    JpegGuard guard;
+    struct jpeg_compress_struct cinfo;
+    struct jpeg_destination_mgr destination;
+    bool created;
+    /* arguments of the step in progress */
+    const Image *image;
+    int quality;
+    ImageSubsampling subsampling;
+    Buffer *out;
+};
+
+/* ---- libjpeg writes straight into the caller's buffer, which grows and is kept for the next file ---- */
+
+static JpegEncoder *encoder_of(j_compress_ptr cinfo)
+{
+    return cinfo->client_data;
+}
+
+static void point_at_rest(JpegEncoder *jpeg)
+{
+    jpeg->destination.next_output_byte = jpeg->out->bytes + jpeg->out->length;
+    jpeg->destination.free_in_buffer = jpeg->out->capacity - jpeg->out->length;
+}
+
+static void grow(JpegEncoder *jpeg, size_t capacity)
+{
+    FshStatus status = buffer_reserve(jpeg->out, capacity, jpeg->guard.error);
+    if (status)
+        jpeg_guard_fail(&jpeg->guard, status);
+    point_at_rest(jpeg);
+}
+
+static void on_start(j_compress_ptr cinfo)
+{
+    JpegEncoder *jpeg = encoder_of(cinfo);
+    jpeg->out->length = 0;
+    grow(jpeg, FIRST_CAPACITY_BYTES);
+}
+
+/* libjpeg calls this when the whole buffer is used, whatever free_in_buffer says. */
+static boolean on_full(j_compress_ptr cinfo)
+{
+    JpegEncoder *jpeg = encoder_of(cinfo);
+    jpeg->out->length = jpeg->out->capacity;
+    grow(jpeg, jpeg->out->capacity * 2);
+    return TRUE;
+}
+
+static void on_end(j_compress_ptr cinfo)
+{
+    JpegEncoder *jpeg = encoder_of(cinfo);
+    jpeg->out->length = jpeg->out->capacity - jpeg->destination.free_in_buffer;
+}
+
+static void step_create(void *context)
+{
+    JpegEncoder *jpeg = context;
+    jpeg_create_compress(&jpeg->cinfo);
+    jpeg->created = true;
+    jpeg->destination = (struct jpeg_destination_mgr){
+        .init_destination = on_start, .empty_output_buffer = on_full, .term_destination = on_end};
+    jpeg->cinfo.dest = &jpeg->destination;
+    jpeg->cinfo.client_data = jpeg;
+}
+
+FshStatus jpeg_encoder_new(JpegEncoder **jpeg_ret, FshError *error)
+{
+    JpegEncoder *jpeg = calloc(1, sizeof *jpeg);
+    if (!jpeg)
+        return fsh_error_set(error, FSH_ERR_MEMORY, "no memory for a JPEG encoder");
+    jpeg_guard_init(&jpeg->guard);
+    jpeg->cinfo.err = &jpeg->guard.manager;
+    FshStatus status = jpeg_guard(&jpeg->guard, step_create, jpeg, error);
+    if (status)
+        jpeg_encoder_free(&jpeg);
+    *jpeg_ret = jpeg;
+    return status;
+}
+
+void jpeg_encoder_free(JpegEncoder **jpeg)
+{
+    if (*jpeg && (*jpeg)->created)
+        jpeg_destroy_compress(&(*jpeg)->cinfo);
+    free(*jpeg);
+    *jpeg = NULL;
+}
+
+static void step_encode(void *context)
+{
+    JpegEncoder *jpeg = context;
+    struct jpeg_compress_struct *cinfo = &jpeg->cinfo;
+    const Image *image = jpeg->image;
+    cinfo->image_width = image->width;
+    cinfo->image_height = image->height;
+    cinfo->input_components = (int)image->channels;
+    cinfo->in_color_space = image->channels == 1 ? JCS_GRAYSCALE : JCS_RGB;
+    jpeg_set_defaults(cinfo);
+    jpeg_set_quality(cinfo, jpeg->quality, TRUE);
+    if (image->channels == 3) {
+        int factor = jpeg->subsampling == IMAGE_SUBSAMPLING_420 ? 2 : 1;
+        cinfo->comp_info[0].h_samp_factor = cinfo->comp_info[0].v_samp_factor = factor;
+    }
+    jpeg_start_compress(cinfo, TRUE);
+    size_t row_bytes = (size_t)image->width * image->channels;
+    JSAMPROW rows[MAX_ROWS_AT_ONCE];
+    while (cinfo->next_scanline < cinfo->image_height) {
+        JDIMENSION first = cinfo->next_scanline, count = cinfo->image_height - first;
+        if (count > MAX_ROWS_AT_ONCE)
+            count = MAX_ROWS_AT_ONCE;
+        for (JDIMENSION i = 0; i < count; i++)
+            rows[i] = image->pixels + (first + i) * row_bytes; /* libjpeg only reads them */
+        (void)jpeg_write_scanlines(cinfo, rows, count);
+    }
+    jpeg_finish_compress(cinfo);
+}
+
+FshStatus jpeg_encoder_encode(JpegEncoder *jpeg, const Image *image, int quality,
+                              ImageSubsampling subsampling, Buffer *out, FshError *error)
+{
+    jpeg->image = image;
+    jpeg->quality = quality;
+    jpeg->subsampling = subsampling;
+    jpeg->out = out;
+    jpeg_guard_reset(&jpeg->guard, true);
+    FshStatus status = jpeg_guard(&jpeg->guard, step_encode, jpeg, error);
+    if (status)
+        jpeg_abort_compress(&jpeg->cinfo);
+    return status;
+}

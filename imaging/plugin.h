@@ -1,0 +1,50 @@
+/* plugin.h - the line between imaging and libvips, so that programs start in a millisecond and run without
+ * it.
+ *
+ * libfshard-vips.so exports one symbol, IMAGE_PLUGIN_SYMBOL, of type ImagePluginOpen. imaging loads it at the
+ * first image that libjpeg-turbo alone cannot do, from the first of these that has it:
+ *   $FSHARD_PLUGINS/libfshard-vips.so
+ *   DIR/../lib/libfshard-vips.so         DIR: where the running program lies (the build tree)
+ *   DIR/../lib/fshard/libfshard-vips.so  (installed)
+ *
+ * All functions may be called from any thread. Messages do not name the file. */
+#ifndef FSHARD_IMAGING_PLUGIN_H
+#define FSHARD_IMAGING_PLUGIN_H
+
+#include "common/file.h"
+#include "imaging/decode.h"
+#include "imaging/image.h"
+
+#define IMAGE_PLUGIN_VERSION                                                                                 \
+    1 /* changes with any struct below, Image, ImageInfo, Buffer and FshError included */
+#define IMAGE_PLUGIN_SYMBOL "fshard_image_plugin"
+#define IMAGE_PLUGIN_FILE   "libfshard-vips.so"
+
+typedef struct ImagePlugin {
+    uint32_t version;    /* IMAGE_PLUGIN_VERSION it was built with */
+    const char *library; /* "libvips 8.14.1" */
+
+    /* As image_probe, for bytes that image_sniff called `format`. */
+    FshStatus (*probe)(const void *bytes, size_t length, ImageFormat format, ImageInfo *info,
+                       FshError *error);
+
+    /* As image_decode, with three differences: pixels are as stored (orientation not applied), channels are
+     * what the file has (1 or 3), options' least_width and least_height are ignored. */
+    FshStatus (*decode)(const void *bytes, size_t length, ImageFormat format,
+                        const ImageDecodeOptions *options, Image *image, ImageInfo *info, FshError *error);
+
+    /* Pixels of an ICC profile's colours to sRGB, in place; gray stays gray. FSH_ERR_CORRUPT: an unusable
+     * profile. */
+    FshStatus (*convert_to_srgb)(Image *image, const void *profile, size_t length, FshError *error);
+
+    /* Lossless; out's length is set to the file's. */
+    FshStatus (*encode_png)(const Image *image, Buffer *out, FshError *error);
+} ImagePlugin;
+
+/* Returns NULL if the library cannot start, or if version is not its own. Idempotent. */
+typedef const ImagePlugin *(*ImagePluginOpen)(uint32_t version);
+
+/* Loads the plugin; it stays loaded until the process ends. FSH_ERR_UNSUPPORTED, with the way to get it. */
+FshStatus image_plugin_load(const ImagePlugin **plugin, FshError *error);
+
+#endif

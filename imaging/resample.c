@@ -1,0 +1,176 @@
+#include "imaging/resample.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "imaging/resample_axis.h"
+#include "imaging/resample_kernels.h"
+
+const char *const resample_filter_names[] = {"box", "bilinear", "bicubic", "lanczos", NULL};
+
+const ResampleKernels *const resample_kernels_all[] = {
+#ifdef FSHARD_RESAMPLE_X86
+    &resample_kernels_avx512,
+    &resample_kernels_avx2,
+#endif
+    &resample_kernels_portable,
+    NULL,
+};
+
+const ResampleKernels *resample_kernels_best(void)
+{
+    const ResampleKernels *const *kernels = resample_kernels_all;
+    while (!(*kernels)->supported())
+        kernels++;
+    return *kernels;
+}
+
+struct Resampler {
+    const ResampleKernels *kernels;
+    ResampleAxisCache columns, rows;
+    Image between;       /* after the horizontal pass */
+    uint8_t *padded_row; /* a row with slack behind it */
+    size_t padded_capacity;
+};
+
+FshStatus resampler_new(Resampler **resampler, FshError *error)
+{
+    *resampler = calloc(1, sizeof **resampler);
+    if (!*resampler)
+        return fsh_error_set(error, FSH_ERR_MEMORY, "no memory for a resampler");
+    (*resampler)->kernels = resample_kernels_best();
+    return FSH_OK;
+}
+
+void resampler_free(Resampler **resampler)
+{
+    if (!*resampler)
+        return;
+    resample_axis_cache_clear(&(*resampler)->columns);
+    resample_axis_cache_clear(&(*resampler)->rows);
+    image_free(&(*resampler)->between);
+    free((*resampler)->padded_row);
+    free(*resampler);
+    *resampler = NULL;
+}
+
+void resampler_use_kernels(Resampler *resampler, const ResampleKernels *kernels)
+{
+    resample_axis_cache_clear(&resampler->columns);
+    resample_axis_cache_clear(&resampler->rows);
+    resampler->kernels = kernels;
+}
+
+/* Rows first..first+rows-1 of source, resampled in width, become the whole of target. */
+static FshStatus horizontal_pass(Resampler *resampler, const ResampleAxis *axis, const Image *source,
+                                 uint32_t first, uint32_t rows, Image *target, FshError *error)
+{
+    size_t row_bytes = (size_t)source->width * source->channels;
+    FshStatus status = image_reserve(target, axis->count, rows, source->channels, error);
+    if (status)
+        return status;
+    size_t needed = row_bytes + RESAMPLE_SLACK_BYTES;
+    if (needed > resampler->padded_capacity) {
+        uint8_t *row = realloc(resampler->padded_row, needed);
+        if (!row)
+            return fsh_error_set(error, FSH_ERR_MEMORY, "no memory for a row of pixels");
+        memset(row, 0, needed);
+        resampler->padded_row = row;
+        resampler->padded_capacity = needed;
+    }
+    /* Kernels may read a little behind a row. Behind the source's last rows nothing may be read: they take a
+     * detour. */
+    uint32_t detour = 0;
+    while (detour < rows && (source->height - first - rows + detour) * row_bytes < RESAMPLE_SLACK_BYTES)
+        detour++;
+    size_t target_stride = (size_t)target->width * target->channels;
+    const uint8_t *from = source->pixels + first * row_bytes;
+    resampler->kernels->horizontal(axis, from, row_bytes, rows - detour, source->channels, target->pixels,
+                                   target_stride);
+    for (uint32_t y = rows - detour; y < rows; y++) {
+        memcpy(resampler->padded_row, from + y * row_bytes, row_bytes);
+        resampler->kernels->horizontal(axis, resampler->padded_row, row_bytes, 1, source->channels,
+                                       target->pixels + y * target_stride, target_stride);
+    }
+    return FSH_OK;
+}
+
+/* source holds the rows from first_row on. */
+static FshStatus vertical_pass(const Resampler *resampler, const ResampleAxis *axis, const Image *source,
+                               uint32_t first_row, Image *target, FshError *error)
+{
+    size_t row_bytes = (size_t)source->width * source->channels;
+    FshStatus status = image_reserve(target, source->width, axis->count, source->channels, error);
+    for (uint32_t y = 0; !status && y < axis->count; y++)
+        resampler->kernels->vertical(axis, y, source->pixels + (axis->first[y] - first_row) * row_bytes,
+                                     row_bytes, target->pixels + y * row_bytes);
+    return status;
+}
+
+FshStatus resample(Resampler *resampler, const Image *source, const ResampleBox *box, uint32_t width,
+                   uint32_t height, ResampleFilter filter, Image *target, FshError *error)
+{
+    ResampleBox whole = {0, 0, source->width, source->height};
+    if (!box)
+        box = &whole;
+    bool inside =
+        box->left >= 0 && box->top >= 0 && box->right <= source->width && box->bottom <= source->height;
+    /* as float, which is what the weights are computed from */
+    float left = (float)box->left, top = (float)box->top, right = (float)box->right,
+          bottom = (float)box->bottom;
+    if (!inside || !(left < right) || !(top < bottom) || width == 0 || height == 0)
+        return fsh_error_set(
+            error, FSH_ERR_MISMATCH, "cannot resample the box (%g, %g, %g, %g) of %u x %u pixels to %u x %u",
+            box->left, box->top, box->right, box->bottom, source->width, source->height, width, height);
+    bool change_width = width != source->width || left != 0 || right != (float)source->width;
+    bool change_height = height != source->height || top != 0 || bottom != (float)source->height;
+    const ResampleAxis *columns = NULL, *rows = NULL;
+    FshStatus status = FSH_OK;
+    if (change_width) {
+        ResampleAxisKey key = {source->width, width, left, right, filter};
+        status = resample_axis_get(&resampler->columns, &key, resampler->kernels, &columns, error);
+    }
+    if (!status && change_height) {
+        ResampleAxisKey key = {source->height, height, top, bottom, filter};
+        status = resample_axis_get(&resampler->rows, &key, resampler->kernels, &rows, error);
+    }
+    if (status)
+        return status;
+    if (!change_width && !change_height) {
+        status = image_reserve(target, width, height, source->channels, error);
+        if (!status)
+            memcpy(target->pixels, source->pixels, (size_t)width * height * source->channels);
+        return status;
+    }
+    if (!change_width)
+        return vertical_pass(resampler, rows, source, 0, target, error);
+    if (!change_height)
+        return horizontal_pass(resampler, columns, source, 0, source->height, target, error);
+    /* only the rows that the vertical pass will look at */
+    uint32_t first_row = rows->first[0];
+    uint32_t rows_count = rows->first[height - 1] + rows->length[height - 1] - first_row;
+    status = horizontal_pass(resampler, columns, source, first_row, rows_count, &resampler->between, error);
+    if (status)
+        return status;
+    return vertical_pass(resampler, rows, &resampler->between, first_row, target, error);
+}
+
+static uint32_t scale_edge(uint32_t edge, uint32_t max_size, uint32_t reference)
+{
+    uint64_t scaled = ((uint64_t)edge * max_size * 2 + reference) / ((uint64_t)reference * 2);
+    return scaled ? (uint32_t)scaled : 1;
+}
+
+bool resample_fit(uint32_t width, uint32_t height, uint32_t max_size, bool long_edge, uint32_t *width_ret,
+                  uint32_t *height_ret)
+{
+    bool by_width = (width < height) != long_edge;
+    uint32_t reference = by_width ? width : height;
+    *width_ret = width;
+    *height_ret = height;
+    if (reference <= max_size)
+        return false;
+    *width_ret = by_width ? max_size : scale_edge(width, max_size, reference);
+    *height_ret = by_width ? scale_edge(height, max_size, reference) : max_size;
+    return true;
+}

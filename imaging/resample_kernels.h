@@ -1,0 +1,75 @@
+/* resample_kernels.h - the two inner loops of resampling, as a table with one row for each instruction set.
+ * Internal.
+ *
+ * The portable row is the definition; every other row gives the same bytes
+ * (tests/imaging/resample_kernels_test.c holds them against each other). Weights are 22-bit fixed point: a
+ * sum of weight * pixel, plus a half, shifted down by 22 and clamped to 0..255, is the result, in 32-bit
+ * arithmetic throughout. */
+#ifndef FSHARD_IMAGING_RESAMPLE_KERNELS_H
+#define FSHARD_IMAGING_RESAMPLE_KERNELS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "imaging/resample.h"
+
+enum {
+    RESAMPLE_PRECISION_BITS = 32 - 8 - 2, /* Pillow's: 8 for the pixel, 2 for weights outside 0..1 */
+    RESAMPLE_TAPS_MULTIPLE = 16,          /* kernels may take this many weights at once */
+    /* A horizontal kernel may read this far behind the last byte it needs; the values do not matter. */
+    RESAMPLE_SLACK_BYTES = 64 + 3 * RESAMPLE_TAPS_MULTIPLE,
+};
+
+/* One axis: which source positions feed each output, and with what weights. */
+typedef struct ResampleAxis {
+    uint32_t count; /* outputs */
+    uint32_t
+        stride; /* weights from one output's first to the next one's; a multiple of RESAMPLE_TAPS_MULTIPLE */
+    uint32_t *first;  /* [count] first source position */
+    uint32_t *length; /* [count] weights that count, 1..stride; the others are 0 */
+    int32_t *weights; /* [count][stride] */
+    uint8_t *packed; /* [count][stride * 4 bytes], 64-byte aligned: the same, as the kernels' pack wrote it */
+} ResampleAxis;
+
+typedef struct ResampleKernels {
+    const char *name; /* "portable", "avx2", … */
+    bool (*supported)(void);
+
+    /* Rewrites the weights of one output (stride of them) into the form these kernels read; NULL: they read
+     * weights. */
+    void (*pack)(const int32_t *weights, uint32_t stride, uint8_t *packed);
+
+    /* rows rows of source to axis->count pixels each. RESAMPLE_SLACK_BYTES behind the last source row are
+     * readable. */
+    void (*horizontal)(const ResampleAxis *axis, const uint8_t *source, size_t source_stride_bytes,
+                       uint32_t rows, uint32_t channels, uint8_t *target, size_t target_stride_bytes);
+
+    /* One output row, from axis->length[output] rows that begin at source, the row axis->first[output].
+     * Nothing is read or written outside rows. */
+    void (*vertical)(const ResampleAxis *axis, uint32_t output, const uint8_t *source, size_t row_bytes,
+                     uint8_t *target);
+} ResampleKernels;
+
+extern const ResampleKernels resample_kernels_portable;
+#ifdef FSHARD_RESAMPLE_X86
+extern const ResampleKernels resample_kernels_avx2;
+extern const ResampleKernels resample_kernels_avx512; /* with VNNI */
+#endif
+
+/* All rows of the table, fastest first; NULL-terminated. Some may not be supported by this processor. */
+extern const ResampleKernels *const resample_kernels_all[];
+
+/* The fastest that this processor supports. */
+const ResampleKernels *resample_kernels_best(void);
+
+/* Tests and benchmarks: makes a resampler use these kernels. */
+void resampler_use_kernels(Resampler *resampler, const ResampleKernels *kernels);
+
+static inline uint8_t resample_clamp(int32_t sum)
+{
+    int32_t value = sum >> RESAMPLE_PRECISION_BITS;
+    return (uint8_t)(value < 0 ? 0 : value > 255 ? 255 : value);
+}
+
+#endif
