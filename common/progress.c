@@ -125,7 +125,7 @@ static void append_rates(Line *line, const Snapshot *now, const char *unit)
     char number[32];
     if (now->seconds > 0 && now->done) {
         double rate = (double)now->done / now->seconds;
-        if (rate < 10)
+        if (rate < 9.995) /* three digits; above, whole numbers */
             append(line, ", %.2f %s/s", rate, unit);
         else
             append(line, ", %s %s/s", progress_format_count(number, sizeof number, (uint64_t)llround(rate)),

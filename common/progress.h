@@ -52,7 +52,7 @@ const char *progress_format_bytes(char *buffer, size_t buffer_bytes, uint64_t by
 /* "1:02:03", "2:05", "0:07". Returns buffer. */
 const char *progress_format_duration(char *buffer, size_t buffer_bytes, double seconds);
 
-/* "1,281,167". Returns buffer. */
+/* "1,281,167"; at most 26 characters. Returns buffer. */
 const char *progress_format_count(char *buffer, size_t buffer_bytes, uint64_t count);
 
 #endif

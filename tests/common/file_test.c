@@ -1,0 +1,369 @@
+#include "common/file.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "tests/support/support.h"
+
+static bool permissions_bind;
+
+static void test_buffers_keep_what_they_have_and_stay_aligned(void **state)
+{
+    (void)state;
+    Buffer buffer = {0};
+    FshError error = {0};
+    for (int i = 0; i < 5000; i++) {
+        const unsigned char bytes[3] = {(unsigned char)i, (unsigned char)(i >> 8), 7};
+        assert_ok(buffer_append(&buffer, bytes, sizeof bytes, &error), &error);
+        assert_int_equal((uintptr_t)buffer.bytes % 64, 0);
+        assert_true(buffer.length <= buffer.capacity);
+    }
+    assert_int_equal(buffer.length, 15000);
+    for (int i = 0; i < 5000; i++) {
+        assert_int_equal(buffer.bytes[3 * i], i & 0xFF);
+        assert_int_equal(buffer.bytes[3 * i + 1], i >> 8);
+    }
+    const uint8_t *before = buffer.bytes;
+    assert_ok(buffer_reserve(&buffer, 10, &error), &error);
+    assert_ok(buffer_append(&buffer, NULL, 0, &error), &error);
+    assert_ptr_equal(buffer.bytes, before);
+    assert_int_equal(buffer_reserve(&buffer, SIZE_MAX, &error), FSH_ERR_MEMORY);
+    assert_int_equal(buffer_append(&buffer, "x", SIZE_MAX - 5, &error), FSH_ERR_MEMORY);
+    assert_int_equal(buffer.length, 15000); /* a refusal changes nothing */
+    buffer_free(&buffer);
+    assert_null(buffer.bytes);
+    buffer_free(&buffer);
+}
+
+static void test_read_and_map_give_the_whole_file(void **state)
+{
+    static const size_t lengths[] = {0, 1, 63, 64, 4096, 100001};
+    uint8_t *bytes = malloc(300000);
+    assert_non_null(bytes);
+    test_fill_noise(bytes, 1000, 100, 1);
+    Buffer buffer = {0};
+    FshError error = {0};
+    for (size_t i = 0; i < sizeof lengths / sizeof *lengths; i++) {
+        const char *path = test_path(*state, "%zu.bin", lengths[i]);
+        test_file_write(path, bytes, lengths[i]);
+        assert_ok(file_read(path, &buffer, &error), &error);
+        assert_int_equal(buffer.length, lengths[i]);
+        FileMapping mapping;
+        assert_ok(file_map(path, &mapping, &error), &error);
+        assert_int_equal(mapping.length, lengths[i]);
+        if (lengths[i]) {
+            assert_memory_equal(buffer.bytes, bytes, lengths[i]);
+            assert_memory_equal(mapping.bytes, bytes, lengths[i]);
+        } else {
+            assert_null(mapping.bytes);
+        }
+        file_unmap(&mapping);
+        assert_null(mapping.bytes);
+    }
+    /* A file that does not tell its size. */
+    assert_ok(file_read("/proc/self/status", &buffer, &error), &error);
+    assert_true(buffer.length > 100);
+    buffer_free(&buffer);
+    free(bytes);
+}
+
+static void test_what_is_no_readable_file_is_refused_by_name(void **state)
+{
+    TestFolder *folder = *state;
+    const char *missing = test_path(folder, "missing"), *fifo = test_path(folder, "fifo");
+    const char *secret = test_path(folder, "secret");
+    assert_int_equal(mkfifo(fifo, 0600), 0);
+    test_file_write_text(secret, "x");
+    assert_int_equal(chmod(secret, 0), 0);
+    const struct {
+        const char *path;
+        FshStatus status;
+        const char *message;
+    } cases[] = {
+        {missing, FSH_ERR_NOT_FOUND, "cannot open: No such file or directory"},
+        {folder->path, FSH_ERR_UNSUPPORTED, "is a folder"},
+        {fifo, FSH_ERR_UNSUPPORTED, "is not a regular file"},
+        {secret, FSH_ERR_SYSTEM, "cannot open: Permission denied"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        if (cases[i].path == secret && !permissions_bind)
+            continue;
+        Buffer buffer = {.length = 9};
+        FileMapping mapping;
+        FshError error = {0};
+        char expected[PATH_MAX];
+        (void)snprintf(expected, sizeof expected, "%s: %s", cases[i].path, cases[i].message);
+        assert_int_equal(file_read(cases[i].path, &buffer, &error), cases[i].status);
+        assert_string_equal(error.message, expected);
+        assert_int_equal(buffer.length, 0);
+        assert_int_equal(file_map(cases[i].path, &mapping, &error), cases[i].status);
+        assert_string_equal(error.message, expected);
+        assert_null(mapping.bytes);
+        buffer_free(&buffer);
+    }
+}
+
+static void test_a_file_appears_only_when_it_is_committed(void **state)
+{
+    TestFolder *folder = *state;
+    const char *path = test_path(folder, "a.bin");
+    AtomicFile file;
+    FshError error = {0};
+    assert_ok(atomic_file_open(&file, path, false, &error), &error);
+    assert_ok(atomic_file_write(&file, "half", 4, &error), &error);
+    assert_ok(atomic_file_write(&file, " and half", 9, &error), &error);
+    assert_int_equal(file.offset, 13);
+    assert_false(file_exists(path));
+    assert_ok(atomic_file_commit(&file, true, &error), &error);
+    char *text = test_file_read(path, NULL);
+    assert_string_equal(text, "half and half");
+    free(text);
+    assert_int_equal(test_count_files(folder->path), 1);
+    atomic_file_abandon(&file); /* safe after commit */
+    assert_int_equal(test_count_files(folder->path), 1);
+}
+
+static void test_an_abandoned_file_leaves_nothing(void **state)
+{
+    TestFolder *folder = *state;
+    AtomicFile file, untouched = {0};
+    FshError error = {0};
+    assert_ok(atomic_file_open(&file, test_path(folder, "a.bin"), false, &error), &error);
+    assert_ok(atomic_file_write(&file, "x", 1, &error), &error);
+    assert_int_equal(test_count_files(folder->path), 1);
+    atomic_file_abandon(&file);
+    assert_int_equal(test_count_files(folder->path), 0);
+    atomic_file_abandon(&file);
+    atomic_file_abandon(&untouched); /* must not close descriptor 0 */
+    assert_true(fcntl(STDIN_FILENO, F_GETFD) >= 0);
+}
+
+static void test_only_force_replaces_a_file(void **state)
+{
+    TestFolder *folder = *state;
+    const char *path = test_path(folder, "a.bin");
+    char expected[PATH_MAX];
+    (void)snprintf(expected, sizeof expected, "%s: exists already; --force replaces it", path);
+    FshError error = {0};
+    AtomicFile file;
+    test_file_write_text(path, "old");
+    assert_int_equal(file_write_atomic(path, "new", 3, false, false, &error), FSH_ERR_EXISTS);
+    assert_string_equal(error.message, expected);
+    assert_ok(file_write_atomic(path, "new", 3, true, true, &error), &error);
+    char *text = test_file_read(path, NULL);
+    assert_string_equal(text, "new");
+    free(text);
+
+    /* One that comes between open and commit. */
+    assert_int_equal(unlink(path), 0);
+    assert_ok(atomic_file_open(&file, path, false, &error), &error);
+    test_file_write_text(path, "faster");
+    assert_int_equal(atomic_file_commit(&file, false, &error), FSH_ERR_EXISTS);
+    assert_string_equal(error.message, expected);
+    text = test_file_read(path, NULL);
+    assert_string_equal(text, "faster");
+    free(text);
+    assert_int_equal(test_count_files(folder->path), 1);
+
+    /* A link to nothing takes the name as well. */
+    const char *dangling = test_path(folder, "dangling");
+    assert_int_equal(symlink("nowhere", dangling), 0);
+    assert_int_equal(file_write_atomic(dangling, "x", 1, false, false, &error), FSH_ERR_EXISTS);
+    assert_false(file_exists(dangling));
+}
+
+static void test_a_file_that_cannot_be_put_in_place_is_removed(void **state)
+{
+    TestFolder *folder = *state;
+    FshError error = {0};
+    const char *path = test_path(folder, "taken");
+    test_file_write_text(test_path(folder, "taken/by a folder"), "x");
+    assert_int_not_equal(file_write_atomic(path, "x", 1, true, false, &error), FSH_OK);
+    assert_contains(error.message, "taken: cannot put the file in place: ");
+    assert_int_equal(test_count_files(folder->path), 1);
+    assert_int_equal(file_write_atomic(test_path(folder, "no/such/a"), "x", 1, true, false, &error),
+                     FSH_ERR_NOT_FOUND);
+    assert_contains(error.message, "no/such/a: cannot create: No such file or directory");
+}
+
+static void test_two_writers_of_one_name_do_not_share_a_temporary(void **state)
+{
+    TestFolder *folder = *state;
+    const char *path = test_path(folder, "a");
+    FshError error = {0};
+    AtomicFile first, second;
+    assert_ok(atomic_file_open(&first, path, true, &error), &error);
+    assert_ok(atomic_file_open(&second, path, true, &error), &error);
+    assert_string_not_equal(first.temporary_path, second.temporary_path);
+    assert_ok(atomic_file_write(&first, "first", 5, &error), &error);
+    assert_ok(atomic_file_write(&second, "second", 6, &error), &error);
+    assert_ok(atomic_file_commit(&second, false, &error), &error);
+    assert_ok(atomic_file_commit(&first, false, &error), &error);
+    char *text = test_file_read(path, NULL);
+    assert_string_equal(text, "first");
+    free(text);
+    assert_int_equal(test_count_files(folder->path), 1);
+}
+
+static void test_names_of_any_length_and_no_folder_work(void **state)
+{
+    TestFolder *folder = *state;
+    FshError error = {0};
+    char name[256];
+    memset(name, 'n', 255);
+    name[255] = '\0';
+    for (size_t i = 150; i + 1 < 255; i += 2)
+        memcpy(name + i, "\xC3\xA9", 2); /* é, so that a cut may fall into a character */
+    assert_ok(file_write_atomic(test_path(folder, "%s", name), "x", 1, false, true, &error), &error);
+
+    char before[PATH_MAX];
+    assert_non_null(getcwd(before, sizeof before));
+    assert_int_equal(chdir(folder->path), 0);
+    FshStatus status = file_write_atomic("plain", "x", 1, false, true, &error);
+    assert_int_equal(chdir(before), 0);
+    assert_ok(status, &error);
+    assert_int_equal(test_count_files(folder->path), 2);
+}
+
+/* Opens a temporary file in a child and stays, or dies by SIGKILL; returns the child. */
+static pid_t start_writer(const char *path, bool stays)
+{
+    pid_t process = fork();
+    if (process == 0) {
+        AtomicFile file;
+        if (atomic_file_open(&file, path, true, NULL) || atomic_file_write(&file, "half", 4, NULL))
+            _exit(1);
+        while (stays)
+            pause();
+        (void)kill(getpid(), SIGKILL);
+    }
+    return process;
+}
+
+static void test_only_temporaries_of_dead_writers_are_removed(void **state)
+{
+    TestFolder *folder = *state;
+    pid_t dead = start_writer(test_path(folder, "dead.bin"), false);
+    int status = 0;
+    assert_int_equal(waitpid(dead, &status, 0), dead);
+    assert_true(WIFSIGNALED(status));
+    pid_t alive = start_writer(test_path(folder, "alive.bin"), true);
+    char alive_temporary[64];
+    (void)snprintf(alive_temporary, sizeof alive_temporary, ".alive.bin.tmp-%ld-0", (long)alive);
+    bool appeared = wait_for_file(test_path(folder, "%s", alive_temporary), 10);
+    sleep_seconds(0.05); /* it is locked right after it is made */
+
+    FshError error = {0};
+    AtomicFile own;
+    assert_ok(atomic_file_open(&own, test_path(folder, "own.bin"), true, &error), &error);
+    static const char *const innocent[] = {".hidden",   "a.tmp-1-2",  ".a.tmp-1",
+                                           ".a.tmp-1-", ".a.tmp--1",  ".a.tmp-1-2x",
+                                           ".tmp-1-2",  ".a.tmp-x-2", ".a.tmp-1-2.jpg"};
+    enum { INNOCENT = sizeof innocent / sizeof *innocent };
+    for (size_t i = 0; i < INNOCENT; i++)
+        test_file_write_text(test_path(folder, "%s", innocent[i]), "x");
+    test_file_write_text(test_path(folder, ".b.tmp-7.jpg.tmp-999999999-12"), "x");
+    assert_int_equal(test_count_files(folder->path), INNOCENT + 4);
+
+    uint64_t removed = file_remove_stale_temporaries(folder->path);
+    (void)kill(alive, SIGKILL);
+    (void)waitpid(alive, &status, 0);
+    assert_true(appeared);
+    assert_int_equal(removed, 2);
+    assert_int_equal(test_count_files(folder->path), INNOCENT + 2);
+    assert_true(file_exists(test_path(folder, "%s", alive_temporary)));
+    assert_ok(atomic_file_commit(&own, false, &error), &error);
+    assert_int_equal(file_remove_stale_temporaries(folder->path), 1); /* alive is dead now */
+    assert_int_equal(file_remove_stale_temporaries(test_path(folder, "missing")), 0);
+}
+
+static void test_folders_are_made_with_all_above(void **state)
+{
+    TestFolder *folder = *state;
+    FshError error = {0};
+    const char *deep = test_path(folder, "a/b//c/");
+    assert_ok(file_make_folders(deep, &error), &error);
+    assert_true(file_is_folder(deep));
+    assert_ok(file_make_folders(deep, &error), &error);
+    assert_ok(file_make_folders("/", &error), &error);
+    assert_ok(file_make_parent_folders(test_path(folder, "x/y/z.jpg"), &error), &error);
+    assert_true(file_is_folder(test_path(folder, "x/y")));
+    assert_false(file_exists(test_path(folder, "x/y/z.jpg")));
+    assert_ok(file_make_parent_folders("plain", &error), &error);
+    assert_ok(file_make_parent_folders("/plain", &error), &error);
+
+    test_file_write_text(test_path(folder, "file"), "x");
+    assert_int_equal(file_make_folders(test_path(folder, "file"), &error), FSH_ERR_EXISTS);
+    assert_contains(error.message, "file: exists and is no folder");
+    assert_int_equal(file_make_folders(test_path(folder, "file/below"), &error), FSH_ERR_NOT_FOUND);
+    assert_false(file_is_folder(test_path(folder, "file")));
+    assert_true(file_exists(test_path(folder, "file")));
+    if (permissions_bind) {
+        assert_int_equal(chmod(test_path(folder, "x"), 0500), 0);
+        assert_int_equal(file_make_folders(test_path(folder, "x/new/deep"), &error), FSH_ERR_SYSTEM);
+        assert_contains(error.message, "x/new: cannot make the folder: Permission denied");
+    }
+}
+
+static void test_join_puts_one_slash_and_refuses_what_does_not_fit(void **state)
+{
+    (void)state;
+    char buffer[8];
+    FshError error = {0};
+    assert_ok(file_join(buffer, sizeof buffer, "abc", "def", &error), &error);
+    assert_string_equal(buffer, "abc/def");
+    assert_ok(file_join(buffer, sizeof buffer, "abc/", "def", &error), &error);
+    assert_string_equal(buffer, "abc/def");
+    assert_ok(file_join(buffer, sizeof buffer, "/", "def", &error), &error);
+    assert_string_equal(buffer, "/def");
+    assert_ok(file_join(buffer, sizeof buffer, "", "def", &error), &error);
+    assert_string_equal(buffer, "def");
+    assert_int_equal(file_join(buffer, sizeof buffer, "abc", "defg", &error), FSH_ERR_MEMORY);
+    assert_string_equal(error.message, "abc/defg: path is longer than 7 bytes");
+}
+
+/* A device that is always full stands for the disk; what a whole program does then is tested by its own
+ * tests. */
+static void test_a_full_disk_is_told(void **state)
+{
+    (void)state;
+    FshError error = {0};
+    AtomicFile file = {.path = (char *)"a.bin", .descriptor = open("/dev/full", O_WRONLY | O_CLOEXEC)};
+    assert_true(file.descriptor >= 0);
+    assert_int_equal(atomic_file_write(&file, "x", 1, &error), FSH_ERR_NO_SPACE);
+    assert_string_equal(error.message, "a.bin: cannot write: No space left on device");
+    assert_int_equal(error.system_errno, ENOSPC);
+    assert_int_equal(file.offset, 0);
+    (void)close(file.descriptor);
+}
+
+#define in_folder(test) cmocka_unit_test_setup_teardown(test, test_folder_setup, test_folder_teardown)
+
+int main(void)
+{
+    permissions_bind = test_bind_to_permissions();
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_buffers_keep_what_they_have_and_stay_aligned),
+        in_folder(test_read_and_map_give_the_whole_file),
+        in_folder(test_what_is_no_readable_file_is_refused_by_name),
+        in_folder(test_a_file_appears_only_when_it_is_committed),
+        in_folder(test_an_abandoned_file_leaves_nothing),
+        in_folder(test_only_force_replaces_a_file),
+        in_folder(test_a_file_that_cannot_be_put_in_place_is_removed),
+        in_folder(test_two_writers_of_one_name_do_not_share_a_temporary),
+        in_folder(test_names_of_any_length_and_no_folder_work),
+        in_folder(test_only_temporaries_of_dead_writers_are_removed),
+        in_folder(test_folders_are_made_with_all_above),
+        cmocka_unit_test(test_join_puts_one_slash_and_refuses_what_does_not_fit),
+        cmocka_unit_test(test_a_full_disk_is_told),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,353 @@
+#include "common/pool.h"
+
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/interrupt.h"
+#include "common/random.h"
+#include "tests/support/support.h"
+
+enum { ITEMS_MAX = 400, NEVER = ITEMS_MAX + 1 };
+
+/* What a run is told to do, and what it did. */
+typedef struct Trial {
+    uint64_t fail_at, deliver_fail_at, interrupt_at; /* NEVER: not */
+    bool sleepy;                                     /* each item takes another while */
+    atomic_int worked[ITEMS_MAX];
+    atomic_int by_thread[16];
+    atomic_int working_now, working_most, delivering_now;
+    uint64_t delivered; /* plain: deliver promises one call at a time, each seeing the one before */
+    uint64_t sum;
+    bool out_of_order, overlapping, wrong_slot;
+    atomic_int freed;
+} Trial;
+
+/* What a slot keeps from item to item. */
+typedef struct Slot {
+    uint64_t value;
+    uint64_t uses;
+    char *buffer; /* allocated once, freed by free_slot */
+} Slot;
+
+static void init_trial(Trial *trial)
+{
+    memset(trial, 0, sizeof *trial);
+    trial->fail_at = trial->deliver_fail_at = trial->interrupt_at = NEVER;
+}
+
+static void nap(uint64_t item, uint64_t salt)
+{
+    sleep_seconds((double)(random_stream(item, salt) % 200) * 1e-6);
+}
+
+static FshStatus do_item(Trial *trial, uint64_t item, int thread, FshError *error)
+{
+    int now = atomic_fetch_add(&trial->working_now, 1) + 1;
+    int most = atomic_load(&trial->working_most);
+    while (now > most && !atomic_compare_exchange_weak(&trial->working_most, &most, now))
+        ;
+    atomic_fetch_add(&trial->worked[item], 1);
+    atomic_fetch_add(&trial->by_thread[thread], 1);
+    if (trial->sleepy)
+        nap(item, 1);
+    if (item == trial->interrupt_at)
+        interrupt_simulate(SIGINT);
+    atomic_fetch_sub(&trial->working_now, 1);
+    if (item >= trial->fail_at) /* and those after it: the lowest must win */
+        return fsh_error_set(error, FSH_ERR_CORRUPT, "item %llu is bad", (unsigned long long)item);
+    return FSH_OK;
+}
+
+static FshStatus work(uint64_t item, int thread, void *context, FshError *error)
+{
+    return do_item(context, item, thread, error);
+}
+
+static FshStatus ordered_work(uint64_t item, int thread, void *memory, void *context, FshError *error)
+{
+    Slot *slot = memory;
+    slot->value = item * item;
+    slot->uses++;
+    if (!slot->buffer)
+        slot->buffer = malloc(16);
+    return do_item(context, item, thread, error);
+}
+
+static FshStatus deliver(uint64_t item, void *memory, void *context, FshError *error)
+{
+    Trial *trial = context;
+    const Slot *slot = memory;
+    if (atomic_fetch_add(&trial->delivering_now, 1))
+        trial->overlapping = true;
+    trial->out_of_order = trial->out_of_order || item != trial->delivered;
+    trial->wrong_slot = trial->wrong_slot || slot->value != item * item;
+    if (trial->sleepy)
+        nap(item, 2);
+    atomic_fetch_sub(&trial->delivering_now, 1);
+    if (item == trial->deliver_fail_at)
+        return fsh_error_set(error, FSH_ERR_NO_SPACE, "cannot deliver %llu", (unsigned long long)item);
+    trial->delivered++;
+    trial->sum += slot->value;
+    return FSH_OK;
+}
+
+static _Thread_local Trial *freeing;
+
+static void free_slot(void *memory)
+{
+    Slot *slot = memory;
+    free(slot->buffer);
+    atomic_fetch_add(&freeing->freed, 1);
+}
+
+static FshStatus run_ordered(Trial *trial, int jobs, uint64_t count, size_t window, FshError *error)
+{
+    freeing = trial;
+    return pool_run_ordered(jobs, count, window, sizeof(Slot), ordered_work, deliver, free_slot, trial,
+                            error);
+}
+
+static void test_every_item_is_worked_on_once(void **state)
+{
+    (void)state;
+    static const int jobs[] = {1, 2, 3, 8, 16};
+    static const uint64_t counts[] = {0, 1, 2, 7, 100};
+    for (size_t i = 0; i < 25; i++) {
+        Trial trial;
+        FshError error = {0};
+        init_trial(&trial);
+        trial.sleepy = i % 2;
+        uint64_t count = counts[i % 5];
+        assert_ok(pool_run(jobs[i / 5], count, work, &trial, &error), &error);
+        for (uint64_t item = 0; item < ITEMS_MAX; item++)
+            assert_int_equal(trial.worked[item], item < count);
+        int by_threads = 0;
+        for (int thread = 0; thread < jobs[i / 5]; thread++)
+            by_threads += trial.by_thread[thread];
+        assert_int_equal(by_threads, count);
+        assert_true(trial.working_most <= jobs[i / 5]);
+    }
+}
+
+static void test_threads_work_at_the_same_time(void **state)
+{
+    (void)state;
+    Trial trial;
+    init_trial(&trial);
+    trial.sleepy = true;
+    assert_int_equal(pool_run(8, 200, work, &trial, NULL), FSH_OK);
+    assert_true(trial.working_most > 1);
+    init_trial(&trial);
+    trial.sleepy = true;
+    assert_int_equal(run_ordered(&trial, 8, 200, 0, NULL), FSH_OK);
+    assert_true(trial.working_most > 1);
+}
+
+static void test_the_lowest_failure_is_returned(void **state)
+{
+    (void)state;
+    for (uint64_t i = 0; i < 60; i++) {
+        Trial trial;
+        FshError error = {0};
+        char expected[64];
+        uint64_t fail_at = random_stream(i, 3) % 50;
+        (void)snprintf(expected, sizeof expected, "item %llu is bad", (unsigned long long)fail_at);
+        init_trial(&trial);
+        trial.sleepy = true;
+        trial.fail_at = fail_at;
+        assert_int_equal(pool_run((int)(1 + i % 9), ITEMS_MAX, work, &trial, &error), FSH_ERR_CORRUPT);
+        assert_int_equal(error.status, FSH_ERR_CORRUPT);
+        assert_string_equal(error.message, expected);
+        for (uint64_t item = 0; item <= fail_at; item++)
+            assert_int_equal(trial.worked[item], 1);
+        assert_int_equal(trial.worked[ITEMS_MAX - 1], 0); /* it stopped */
+    }
+}
+
+static FshStatus fail_silently(uint64_t item, int thread, void *context, FshError *error)
+{
+    (void)thread;
+    (void)context;
+    (void)error;
+    return item == 4 ? FSH_ERR_MISMATCH : FSH_OK;
+}
+
+static void test_a_failure_without_a_message_gets_one(void **state)
+{
+    (void)state;
+    FshError error = {0};
+    assert_int_equal(pool_run(2, 10, fail_silently, NULL, &error), FSH_ERR_MISMATCH);
+    assert_string_equal(error.message, "item 4: does not fit the job");
+}
+
+/* Many shapes: threads, slots, sizes, failures of either callback, all with random sleeps. */
+static void test_delivery_is_in_order_whatever_the_timing(void **state)
+{
+    (void)state;
+    Random random;
+    random_start(&random, 2026, 0);
+    for (int round = 0; round < 400; round++) {
+        Trial trial;
+        FshError error = {0};
+        init_trial(&trial);
+        int jobs = 1 + (int)random_below(&random, 12);
+        uint64_t count = random_below(&random, 60), window = random_below(&random, 30);
+        trial.sleepy = random_below(&random, 4) != 0;
+        if (random_below(&random, 3) == 0)
+            trial.fail_at = random_below(&random, 60);
+        if (random_below(&random, 3) == 0)
+            trial.deliver_fail_at = random_below(&random, 60);
+        uint64_t end = trial.fail_at <= trial.deliver_fail_at ? trial.fail_at : trial.deliver_fail_at;
+
+        FshStatus status = run_ordered(&trial, jobs, count, window, &error);
+        assert_false(trial.out_of_order || trial.overlapping || trial.wrong_slot);
+        if (end < count) {
+            bool by_work = end == trial.fail_at;
+            char expected[64];
+            (void)snprintf(expected, sizeof expected, by_work ? "item %llu is bad" : "cannot deliver %llu",
+                           (unsigned long long)end);
+            assert_int_equal(status, by_work ? FSH_ERR_CORRUPT : FSH_ERR_NO_SPACE);
+            assert_string_equal(error.message, expected);
+            assert_int_equal(trial.delivered, end);
+        } else {
+            assert_ok(status, &error);
+            assert_int_equal(trial.delivered, count);
+        }
+        for (uint64_t item = 0; item < ITEMS_MAX; item++)
+            assert_true(trial.worked[item] <= (item < count));
+        for (uint64_t item = 0; item < trial.delivered; item++)
+            assert_int_equal(trial.worked[item], 1);
+    }
+}
+
+static void test_slots_are_bounded_and_freed_once(void **state)
+{
+    (void)state;
+    Trial trial;
+    init_trial(&trial);
+    trial.sleepy = true;
+    assert_int_equal(run_ordered(&trial, 4, 300, 5, NULL), FSH_OK);
+    assert_int_equal(trial.freed, 5);
+    init_trial(&trial);
+    assert_int_equal(run_ordered(&trial, 4, 300, 0, NULL), FSH_OK);
+    assert_int_equal(trial.freed, 16);
+    init_trial(&trial);
+    trial.fail_at = 3;
+    assert_int_equal(run_ordered(&trial, 4, 300, 8, NULL), FSH_ERR_CORRUPT);
+    assert_int_equal(trial.freed, 8);
+    init_trial(&trial);
+    FshError error = {0};
+    assert_int_equal(pool_run_ordered(2, 5, 4, SIZE_MAX - 3, ordered_work, deliver, NULL, &trial, &error),
+                     FSH_ERR_MEMORY);
+    assert_int_equal(
+        pool_run_ordered(2, UINT64_MAX, SIZE_MAX / 32, 64, ordered_work, deliver, NULL, &trial, &error),
+        FSH_ERR_MEMORY);
+    assert_int_equal(trial.worked[0], 0);
+}
+
+/* One slow item at the head: the others fill the window, and no slot is used again before its item is
+ * delivered. */
+static FshStatus slow_head(uint64_t item, int thread, void *memory, void *context, FshError *error)
+{
+    if (item % 10 == 0)
+        sleep_seconds(0.002);
+    return ordered_work(item, thread, memory, context, error);
+}
+
+static void test_a_slow_item_holds_the_others_back_without_loss(void **state)
+{
+    (void)state;
+    for (size_t window = 1; window < 12; window++) {
+        Trial trial;
+        init_trial(&trial);
+        freeing = &trial;
+        assert_int_equal(
+            pool_run_ordered(6, 60, window, sizeof(Slot), slow_head, deliver, free_slot, &trial, NULL),
+            FSH_OK);
+        assert_false(trial.out_of_order || trial.wrong_slot);
+        assert_int_equal(trial.delivered, 60);
+    }
+}
+
+static void test_an_interrupt_stops_and_delivers_what_was_in_hand(void **state)
+{
+    (void)state;
+    for (uint64_t i = 0; i < 40; i++) {
+        Trial trial;
+        FshError error = {0};
+        init_trial(&trial);
+        trial.sleepy = true;
+        trial.interrupt_at = random_stream(i, 4) % 100;
+        FshStatus status = i % 2 ? pool_run((int)(1 + i % 7), ITEMS_MAX, work, &trial, &error)
+                                 : run_ordered(&trial, (int)(1 + i % 7), ITEMS_MAX, i % 9, &error);
+        interrupt_simulate(0);
+        assert_int_equal(status, FSH_ERR_INTERRUPTED);
+        assert_contains(error.message, "interrupted");
+        uint64_t worked = 0;
+        while (worked < ITEMS_MAX && trial.worked[worked])
+            worked++;
+        assert_true(worked > trial.interrupt_at && worked < ITEMS_MAX);
+        for (uint64_t item = worked; item < ITEMS_MAX; item++)
+            assert_int_equal(trial.worked[item], 0);
+        if (i % 2 == 0)
+            assert_int_equal(trial.delivered, worked);
+    }
+}
+
+static void test_an_interrupt_before_the_start_runs_nothing(void **state)
+{
+    (void)state;
+    Trial trial;
+    init_trial(&trial);
+    interrupt_simulate(SIGTERM);
+    FshStatus plain = pool_run(3, 10, work, &trial, NULL), ordered = run_ordered(&trial, 3, 10, 0, NULL);
+    FshStatus nothing = pool_run(3, 0, work, &trial, NULL);
+    int signal_seen = interrupt_signal();
+    interrupt_simulate(0);
+    assert_int_equal(plain, FSH_ERR_INTERRUPTED);
+    assert_int_equal(ordered, FSH_ERR_INTERRUPTED);
+    assert_int_equal(nothing, FSH_OK);
+    assert_int_equal(signal_seen, SIGTERM);
+    assert_int_equal(trial.worked[0], 0);
+    assert_int_equal(trial.delivered, 0);
+}
+
+static FshStatus nested(uint64_t item, int thread, void *context, FshError *error)
+{
+    (void)item;
+    (void)thread;
+    Trial *trials = context;
+    return run_ordered(&trials[item], 4, 20, 0, error);
+}
+
+static void test_a_pool_inside_of_a_pool_still_finishes(void **state)
+{
+    (void)state;
+    static Trial trials[6];
+    FshError error = {0};
+    for (size_t i = 0; i < 6; i++)
+        init_trial(&trials[i]);
+    assert_ok(pool_run(3, 6, nested, trials, &error), &error);
+    for (size_t i = 0; i < 6; i++)
+        assert_int_equal(trials[i].delivered, 20);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_every_item_is_worked_on_once),
+        cmocka_unit_test(test_threads_work_at_the_same_time),
+        cmocka_unit_test(test_the_lowest_failure_is_returned),
+        cmocka_unit_test(test_a_failure_without_a_message_gets_one),
+        cmocka_unit_test(test_delivery_is_in_order_whatever_the_timing),
+        cmocka_unit_test(test_slots_are_bounded_and_freed_once),
+        cmocka_unit_test(test_a_slow_item_holds_the_others_back_without_loss),
+        cmocka_unit_test(test_an_interrupt_stops_and_delivers_what_was_in_hand),
+        cmocka_unit_test(test_an_interrupt_before_the_start_runs_nothing),
+        cmocka_unit_test(test_a_pool_inside_of_a_pool_still_finishes),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

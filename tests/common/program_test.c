@@ -1,0 +1,188 @@
+#include "common/program.h"
+
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tests/support/support.h"
+
+static void assert_run(const char *const *arguments, int exit_status, const char *out, const char *err)
+{
+    RunResult result = run_program_arguments(NULL, PROGRAM_FIXTURE, arguments);
+    assert_string_equal(result.err, err);
+    assert_string_equal(result.out, out);
+    assert_int_equal(result.exit_status, exit_status);
+    run_result_free(&result);
+}
+
+#define ARGUMENTS(...) ((const char *const[]){__VA_ARGS__, NULL})
+
+static void test_exit_statuses_and_messages(void **state)
+{
+    (void)state;
+    assert_run(ARGUMENTS("hello"), 0, "hello\n", "");
+    assert_run(ARGUMENTS("--end=partial", "--list", "a", "--list=b"), 1, "", "");
+    assert_run(ARGUMENTS("--end=corrupt"), 1, "", "fixture: a.fshard: torn\n");
+    assert_run(ARGUMENTS("--end=silent"), 1, "", "fixture: library failure\n");
+    assert_run(ARGUMENTS("--end=interrupted"), 130, "", "fixture: stopped\n");
+}
+
+static void test_wrong_usage_points_to_the_help(void **state)
+{
+    (void)state;
+    assert_run(ARGUMENTS("--ned=ok"), 2, "",
+               "fixture: --ned: no such option; did you mean --end?\nTry 'fixture --help'.\n");
+    assert_run(ARGUMENTS("a", "b"), 2, "",
+               "fixture: 'b': one argument too many: fixture [OPTIONS] [WORD]\nTry 'fixture --help'.\n");
+    assert_run(ARGUMENTS("--end=usage"), 2, "",
+               "fixture: --a and --b contradict each other\nTry 'fixture --help'.\n");
+}
+
+static void test_help_version_and_the_list_go_to_stdout(void **state)
+{
+    (void)state;
+    RunResult help = run_program(NULL, PROGRAM_FIXTURE, "--bogus", "--help", NULL);
+    assert_int_equal(help.exit_status, 0);
+    assert_contains(help.out, "Does as it is told.\n\nUsage: fixture [OPTIONS] [WORD]\n");
+    assert_contains(help.out, "General:\n  -j, --jobs N");
+    assert_string_equal(help.err, "");
+    run_result_free(&help);
+    assert_run(ARGUMENTS("--version"), 0, "fixture (fshard) " FSHARD_VERSION "\nlibnothing 1.0\n", "");
+    assert_run(
+        ARGUMENTS("--help-options"), 0,
+        "--end HOW\n--ready FILE\n--write FILE\n--stdio FILE\n--bytes N\n--lines N\n--list X\n-j, --jobs N\n"
+        "-n, --dry-run\n-q, --quiet\n-v, --verbose\n--json\n-h, --help\n--version\n",
+        "");
+}
+
+static void test_a_full_disk_under_stdout_is_a_failure(void **state)
+{
+    (void)state;
+    const RunOptions full = {.stdout_path = "/dev/full"};
+    static const char *const lines[] = {"--lines=1", "--lines=100000", "--help", "--version"};
+    for (size_t i = 0; i < sizeof lines / sizeof *lines; i++) {
+        RunResult result = run_program(&full, PROGRAM_FIXTURE, lines[i], NULL);
+        assert_int_equal(result.exit_status, 1);
+        assert_contains(result.err, "fixture: standard output: cannot write");
+        run_result_free(&result);
+    }
+    /* A failure keeps its own status, and nothing written is nothing lost. */
+    RunResult result = run_program(&full, PROGRAM_FIXTURE, "--lines=1", "--end=usage", NULL);
+    assert_int_equal(result.exit_status, 2);
+    run_result_free(&result);
+    result = run_program(&full, PROGRAM_FIXTURE, "--lines=0", NULL);
+    assert_int_equal(result.exit_status, 0);
+    run_result_free(&result);
+}
+
+static void test_a_reader_that_leaves_is_no_crash(void **state)
+{
+    (void)state;
+    RunResult result = run_program(NULL, "/bin/sh", "-c",
+                                   "\"$0\" --lines=1000000 | head -n 1; exec >&-; \"$0\" && \"$0\" --lines=1",
+                                   PROGRAM_FIXTURE, NULL);
+    assert_string_equal(result.out, "line 0\n");
+    assert_contains(result.err, "fixture: standard output: cannot write: Broken pipe\n");
+    /* Started without a stdout: fine, unless there is something to write. */
+    assert_contains(result.err, "fixture: standard output: cannot write: Bad file descriptor\n");
+    assert_int_equal(result.exit_status, 1);
+    run_result_free(&result);
+}
+
+static void assert_signalled(TestFolder *folder, const char *end, int first, int second, int exit_status,
+                             const char *err)
+{
+    const char *ready = test_path(folder, "ready-%s-%d-%d", end, first, second);
+    RunningProgram running = run_start(NULL, PROGRAM_FIXTURE, ARGUMENTS("--end", end, "--ready", ready));
+    bool started = wait_for_file(ready, 20);
+    (void)kill(running.process, first);
+    if (second) {
+        sleep_seconds(0.1);
+        (void)kill(running.process, second);
+    }
+    RunResult result = run_wait(&running);
+    assert_true(started);
+    assert_string_equal(result.err, err);
+    assert_int_equal(result.exit_status, exit_status);
+    run_result_free(&result);
+}
+
+static void test_signals_end_a_run_with_their_status(void **state)
+{
+    assert_signalled(*state, "wait", SIGINT, 0, 130, "fixture: stopped after 3 files\n");
+    assert_signalled(*state, "wait", SIGTERM, 0, 143, "fixture: stopped after 3 files\n");
+}
+
+static void test_a_second_ctrl_c_ends_at_once(void **state)
+{
+    assert_signalled(*state, "ignore", SIGINT, SIGINT, 130, "");
+    assert_signalled(*state, "ignore", SIGTERM, SIGINT, 130, "");
+}
+
+/* `nohup`-like starts ignore SIGINT on purpose; it stays ignored. */
+static void test_an_ignored_signal_stays_ignored(void **state)
+{
+    TestFolder *folder = *state;
+    const char *ready = test_path(folder, "ready");
+    RunningProgram running = run_start(
+        NULL, "/bin/sh",
+        ARGUMENTS("-c", "trap '' INT; exec \"$0\" --end wait --ready \"$1\"", PROGRAM_FIXTURE, ready));
+    bool started = wait_for_file(ready, 20);
+    (void)kill(running.process, SIGINT);
+    sleep_seconds(0.1);
+    (void)kill(running.process, SIGTERM);
+    RunResult result = run_wait(&running);
+    assert_true(started);
+    assert_int_equal(result.exit_status, 143);
+    run_result_free(&result);
+}
+
+/* The full disk of tests/support, on both ways of writing; and that a file is absent or complete. */
+static void test_a_full_disk_leaves_no_half_written_file(void **state)
+{
+    TestFolder *folder = *state;
+    const char *path = test_path(folder, "out.bin"), *log = test_path(folder, "log.txt");
+    const RunOptions small = {.limit_disk = true, .disk_bytes = 5500},
+                     enough = {.limit_disk = true, .disk_bytes = 6000};
+    RunResult result = run_program(&small, PROGRAM_FIXTURE, "--write", path, "--bytes=6000", NULL);
+    assert_int_equal(result.exit_status, 1);
+    assert_contains(result.err, "out.bin: cannot write: No space left on device\n");
+    assert_int_equal(test_count_files(folder->path), 0);
+    run_result_free(&result);
+
+    result = run_program(&enough, PROGRAM_FIXTURE, "--write", path, "--bytes=6000", NULL);
+    assert_string_equal(result.err, "");
+    assert_int_equal(result.exit_status, 0);
+    assert_int_equal(test_file_size(path), 6000);
+    run_result_free(&result);
+
+    result = run_program(&small, PROGRAM_FIXTURE, "--stdio", log, "--bytes=6000", NULL);
+    assert_int_equal(result.exit_status, 1);
+    assert_contains(result.err, "log.txt: cannot write\n");
+    assert_int_equal(test_file_size(log),
+                     5500); /* stdio has no second name: as on a disk, what fits is there */
+    run_result_free(&result);
+
+    result = run_program(&enough, PROGRAM_FIXTURE, "--stdio", log, "--bytes=6000", NULL);
+    assert_int_equal(result.exit_status, 0);
+    assert_int_equal(test_file_size(log), 6000);
+    run_result_free(&result);
+}
+
+#define in_folder(test) cmocka_unit_test_setup_teardown(test, test_folder_setup, test_folder_teardown)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_exit_statuses_and_messages),
+        cmocka_unit_test(test_wrong_usage_points_to_the_help),
+        cmocka_unit_test(test_help_version_and_the_list_go_to_stdout),
+        cmocka_unit_test(test_a_full_disk_under_stdout_is_a_failure),
+        cmocka_unit_test(test_a_reader_that_leaves_is_no_crash),
+        in_folder(test_signals_end_a_run_with_their_status),
+        in_folder(test_a_second_ctrl_c_ends_at_once),
+        in_folder(test_an_ignored_signal_stays_ignored),
+        in_folder(test_a_full_disk_leaves_no_half_written_file),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
