@@ -1,17 +1,19 @@
-/* backend.h - what runs a graph. One interface; cpu/ (oneDNN, OpenMP) and cuda/ (cuDNN, cuBLASLt, own kernels) lower the same graph.
+/* backend.h - what runs a graph. One interface; cpu/ (oneDNN, OpenMP) and cuda/ (cuDNN, cuBLASLt, own
+ * kernels) lower the same graph.
  *
  *   Backend *backend;  State *state;  Program *train, *evaluate;
  *   backend_open(&backend, "cpu", &options, &error);
- *   state_new(&state, backend, train_graph, &error);        // parameters, buffers, momentum: one for all programs of a network
- *   state_initialize(state, seed, &error);
- *   program_new(&train, state, train_graph, &error);
- *   program_new(&evaluate, state, evaluate_graph, &error);
- *   program_write(train, image, pixels, bytes, &error); … program_run(train, &error); program_read(train, loss, …);
+ *   state_new(&state, backend, train_graph, &error);        // parameters, buffers, momentum: one for all
+ * programs of a network state_initialize(state, seed, &error); program_new(&train, state, train_graph,
+ * &error); program_new(&evaluate, state, evaluate_graph, &error); program_write(train, image, pixels, bytes,
+ * &error); … program_run(train, &error); program_read(train, loss, …);
  *
- * A State keeps parameters in whatever layout the backend's kernels prefer; state_read and state_write speak the
- * graph's logical layout (OIHW, float32), so checkpoints never see it. Optimizer state has the parameters' layout.
+ * A State keeps parameters in whatever layout the backend's kernels prefer; state_read and state_write speak
+ * the graph's logical layout (OIHW, float32), so checkpoints never see it. Optimizer state has the
+ * parameters' layout.
  *
- * Threads: one thread drives a backend and all that belongs to it. After the first run a program allocates nothing. */
+ * Threads: one thread drives a backend and all that belongs to it. After the first run a program allocates
+ * nothing. */
 #ifndef FSHARD_TRAINER_BACKEND_BACKEND_H
 #define FSHARD_TRAINER_BACKEND_BACKEND_H
 
@@ -25,21 +27,23 @@ typedef struct BackendOptions {
     int threads; /* of the CPU backend; 0: all available */
 } BackendOptions;
 
-/* device: "cpu" or "cuda". FSH_ERR_UNSUPPORTED: this build has no such backend, or this machine no such device; the message says
- * how to get it. */
+/* device: "cpu" or "cuda". FSH_ERR_UNSUPPORTED: this build has no such backend, or this machine no such
+ * device; the message says how to get it. */
 FshStatus backend_open(Backend **backend, const char *device, const BackendOptions *options, FshError *error);
 void backend_close(Backend **backend);
 /* "oneDNN 2.6.3, avx512_core_amx, 2 threads"; static for the backend's life. */
 const char *backend_description(const Backend *backend);
 
-/* Parameters and buffers of a graph (and the optimizer's state if it has an update), uninitialised. Every graph whose program
- * uses this State must have the same parameters, by name and shape; FSH_ERR_MISMATCH names the first that differs. */
+/* Parameters and buffers of a graph (and the optimizer's state if it has an update), uninitialised. Every
+ * graph whose program uses this State must have the same parameters, by name and shape; FSH_ERR_MISMATCH
+ * names the first that differs. */
 FshStatus state_new(State **state, Backend *backend, const Graph *graph, FshError *error);
 void state_free(State **state);
-/* Draws every parameter by its initializer from (seed, its name's hash), buffers by theirs; momentum becomes zero. The same seed gives the
- * same weights on every backend. */
+/* Draws every parameter by its initializer from (seed, its name's hash), buffers by theirs; momentum becomes
+ * zero. The same seed gives the same weights on every backend. */
 FshStatus state_initialize(State *state, uint64_t seed, FshError *error);
-/* Logical layout, float32, count elements. name: a parameter's or buffer's; "NAME.momentum" is its optimizer state. */
+/* Logical layout, float32, count elements. name: a parameter's or buffer's; "NAME.momentum" is its optimizer
+ * state. */
 FshStatus state_read(State *state, const char *name, float *values, size_t count, FshError *error);
 FshStatus state_write(State *state, const char *name, const float *values, size_t count, FshError *error);
 
@@ -53,8 +57,12 @@ FshStatus program_run(Program *program, FshError *error);
 FshStatus program_read(Program *program, TensorId tensor, void *values, size_t bytes, FshError *error);
 /* Bytes of the activation arena, of scratch memory. */
 void program_memory(const Program *program, uint64_t *arena_bytes_ret, uint64_t *scratch_bytes_ret);
-/* Seconds spent in each node over all runs so far, node_count values; FSH_ERR_UNSUPPORTED unless profiling is on. */
+/* enable: later runs measure their nodes. seconds: NULL, or what each node took over all measured runs so
+ * far, node_count values; then FSH_ERR_UNSUPPORTED if no run was measured. */
 FshStatus program_profile(Program *program, bool enable, double *seconds, size_t node_count, FshError *error);
+/* Fills activations, gradients and scratch memory with NaN: a run that reads what it did not write shows. For
+ * tests. */
+FshStatus program_poison(Program *program, FshError *error);
 
 /* What a backend implements; the functions above check arguments and call these. */
 typedef struct BackendInterface {
@@ -64,13 +72,17 @@ typedef struct BackendInterface {
     FshStatus (*state_new)(State **state, Backend *backend, const Graph *graph, FshError *error);
     void (*state_free)(State *state);
     FshStatus (*state_read)(State *state, const char *name, float *values, size_t count, FshError *error);
-    FshStatus (*state_write)(State *state, const char *name, const float *values, size_t count, FshError *error);
+    FshStatus (*state_write)(State *state, const char *name, const float *values, size_t count,
+                             FshError *error);
     FshStatus (*program_new)(Program **program, State *state, const Graph *graph, FshError *error);
     void (*program_free)(Program *program);
-    FshStatus (*program_write)(Program *program, TensorId input, const void *values, size_t bytes, FshError *error);
+    FshStatus (*program_write)(Program *program, TensorId input, const void *values, size_t bytes,
+                               FshError *error);
     FshStatus (*program_run)(Program *program, FshError *error);
     FshStatus (*program_read)(Program *program, TensorId tensor, void *values, size_t bytes, FshError *error);
-    FshStatus (*program_profile)(Program *program, bool enable, double *seconds, size_t node_count, FshError *error);
+    FshStatus (*program_profile)(Program *program, bool enable, double *seconds, size_t node_count,
+                                 FshError *error);
+    FshStatus (*program_poison)(Program *program, FshError *error);
 } BackendInterface;
 
 /* What every backend's objects begin with. */
@@ -87,5 +99,7 @@ struct Program {
     const Graph *graph; /* borrowed, outlives the program */
     uint64_t arena_bytes, scratch_bytes;
 };
+
+extern const BackendInterface backend_cpu;
 
 #endif

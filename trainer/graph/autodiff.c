@@ -1,0 +1,36 @@
+#include "trainer/graph/graph_internal.h"
+
+/* Reverse mode on the graph itself: from the last forward node to the first, each whose output has a gradient
+ * appends its own backward nodes. All consumers of a tensor stand after its producer, so when the producer's
+ * turn comes, the gradient of its output is complete. */
+void graph_differentiate(Graph *graph, TensorId loss)
+{
+    const Tensor *end = graph_operand(graph, loss);
+    if (!end)
+        return;
+    if (graph->differentiated) {
+        graph_fail(graph, FSH_ERR_USAGE, "%s: the graph is differentiated already", end->name);
+        return;
+    }
+    if (tensor_count(end) != 1 || !graph->tensors[loss].needs_gradient) {
+        char shape[96];
+        graph_fail(graph, FSH_ERR_USAGE,
+                   "%s: only one number that depends on a parameter can be differentiated, not [%s]",
+                   end->name, tensor_shape_text(end, shape, sizeof shape));
+        return;
+    }
+    graph->differentiated = true;
+    const size_t forward_count = graph->node_count;
+
+    /* d loss / d loss. A node of its own, so that a loss scale can stand in its place. */
+    Node named = {.op = OP_FILL}, seed = {.op = OP_FILL, .as.fill.value = 1};
+    node_name_after(&named, end);
+    graph_append_backward(graph, &named, &seed, &loss, 1);
+
+    for (size_t i = forward_count; i-- > 0 && !graph->failure.status;) {
+        const Node node = graph->nodes[i]; /* a copy: appending moves the array */
+        TensorId gradient = node.output_count ? graph_gradient(graph, node.outputs[0]) : TENSOR_NONE;
+        if (gradient != TENSOR_NONE)
+            op_table[node.op].differentiate(graph, &node, gradient);
+    }
+}

@@ -1,0 +1,434 @@
+#include "trainer/graph/graph_internal.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Elements of one tensor; far above what fits in memory, and low enough that bytes never overflow int64_t. */
+#define TENSOR_ELEMENTS_MAX (INT64_C(1) << 48)
+
+static const struct {
+    const char *name;
+    size_t bytes;
+} data_types[] = {
+    [DATA_F32] = {"f32", 4},
+    [DATA_U8] = {"u8", 1},
+    [DATA_I64] = {"i64", 8},
+};
+
+size_t data_type_bytes(DataType type)
+{
+    return data_types[type].bytes;
+}
+
+const char *data_type_name(DataType type)
+{
+    return data_types[type].name;
+}
+
+int64_t tensor_count(const Tensor *tensor)
+{
+    int64_t count = 1;
+    for (int i = 0; i < tensor->rank; i++)
+        count *= tensor->shape[i];
+    return count;
+}
+
+const char *tensor_shape_text(const Tensor *tensor, char *buffer, size_t buffer_bytes)
+{
+    size_t used = 0;
+    if (buffer_bytes)
+        buffer[0] = '\0';
+    for (int i = 0; i < tensor->rank && used < buffer_bytes; i++) {
+        int wrote =
+            snprintf(buffer + used, buffer_bytes - used, i ? " x %lld" : "%lld", (long long)tensor->shape[i]);
+        used += wrote > 0 ? (size_t)wrote : 0;
+    }
+    return buffer;
+}
+
+Graph *graph_new(void)
+{
+    return calloc(1, sizeof(Graph));
+}
+
+void graph_free(Graph **graph)
+{
+    if (!graph || !*graph)
+        return;
+    free((*graph)->nodes);
+    free((*graph)->tensors);
+    free(*graph);
+    *graph = NULL;
+}
+
+FshStatus graph_check(const Graph *graph, FshError *error)
+{
+    if (!graph)
+        return fsh_error_set(error, FSH_ERR_MEMORY, "graph: no memory");
+    if (error && graph->failure.status)
+        *error = graph->failure;
+    return graph->failure.status;
+}
+
+TensorId graph_fail(Graph *graph, FshStatus status, const char *format, ...)
+{
+    if (graph->failure.status)
+        return TENSOR_NONE;
+    va_list arguments;
+    va_start(arguments, format);
+    (void)vsnprintf(graph->failure.message, sizeof graph->failure.message, format, arguments);
+    va_end(arguments);
+    graph->failure.status = status;
+    return TENSOR_NONE;
+}
+
+const Tensor *graph_operand(Graph *graph, TensorId id)
+{
+    if (!graph || graph->failure.status)
+        return NULL;
+    if (id < 0 || (size_t)id >= graph->tensor_count) {
+        graph_fail(graph, FSH_ERR_USAGE, "graph: a layer was given no tensor");
+        return NULL;
+    }
+    return &graph->tensors[id].tensor;
+}
+
+const Tensor *graph_image(Graph *graph, const char *layer, const char *what, TensorId id)
+{
+    const Tensor *tensor = graph_operand(graph, id);
+    if (tensor && (tensor->rank != 4 || tensor->type != DATA_F32)) {
+        char shape[96];
+        graph_fail(graph, FSH_ERR_MISMATCH, "%s: %s needs an f32 image [N, H, W, C], not %s [%s]", layer,
+                   what, data_type_name(tensor->type), tensor_shape_text(tensor, shape, sizeof shape));
+        return NULL;
+    }
+    return tensor;
+}
+
+/* Room for one more element of size bytes; doubles, so that appending stays linear. */
+static bool grow(Graph *graph, void **items, size_t count, size_t *capacity, size_t bytes)
+{
+    if (count < *capacity)
+        return true;
+    size_t wanted = *capacity ? *capacity * 2 : 64;
+    void *moved = realloc(*items, wanted * bytes);
+    if (!moved) {
+        graph_fail(graph, FSH_ERR_MEMORY, "graph: no memory for %zu entries", wanted);
+        return false;
+    }
+    *items = moved;
+    *capacity = wanted;
+    return true;
+}
+
+static bool has_unique_name(const Tensor *tensor)
+{
+    return tensor->role != TENSOR_ACTIVATION || tensor->keep;
+}
+
+TensorId graph_find(const Graph *graph, const char *name)
+{
+    for (size_t i = 0; i < graph->tensor_count; i++) {
+        const Tensor *tensor = &graph->tensors[i].tensor;
+        if (has_unique_name(tensor) && strcmp(tensor->name, name) == 0)
+            return (TensorId)i;
+    }
+    return TENSOR_NONE;
+}
+
+void graph_set_name(Graph *graph, char target[GRAPH_NAME_MAX], const char *name)
+{
+    size_t length = strlen(name);
+    if (length >= GRAPH_NAME_MAX) {
+        graph_fail(graph, FSH_ERR_USAGE, "%s: a name of more than %d bytes", name, GRAPH_NAME_MAX - 1);
+        length = GRAPH_NAME_MAX - 1;
+    }
+    memcpy(target, name, length);
+    target[length] = '\0';
+}
+
+/* "a.b" cut to the room there is: for activations, whose names are for people only. */
+static void join_names(char target[GRAPH_NAME_MAX], const char *a, const char *b)
+{
+    char joined[2 * GRAPH_NAME_MAX];
+    (void)snprintf(joined, sizeof joined, "%.95s.%.95s", a, b);
+    joined[GRAPH_NAME_MAX - 1] = '\0';
+    memcpy(target, joined, GRAPH_NAME_MAX);
+}
+
+void node_name_after(Node *node, const Tensor *input)
+{
+    join_names(node->name, input->name, op_table[node->op].name);
+}
+
+TensorId graph_add_tensor(Graph *graph, const Tensor *tensor)
+{
+    char text[96];
+    if (graph->failure.status)
+        return TENSOR_NONE;
+    if (tensor->rank < 1 || tensor->rank > GRAPH_RANK_MAX)
+        return graph_fail(graph, FSH_ERR_USAGE, "%s: rank %d; a tensor has 1 to %d dimensions", tensor->name,
+                          tensor->rank, GRAPH_RANK_MAX);
+    int64_t count = 1;
+    for (int i = 0; i < tensor->rank; i++) {
+        if (tensor->shape[i] < 1)
+            return graph_fail(graph, FSH_ERR_MISMATCH, "%s: shape %s has a dimension below 1", tensor->name,
+                              tensor_shape_text(tensor, text, sizeof text));
+        if (__builtin_mul_overflow(count, tensor->shape[i], &count) || count > TENSOR_ELEMENTS_MAX)
+            return graph_fail(graph, FSH_ERR_MEMORY, "%s: shape %s is too large; use a smaller batch",
+                              tensor->name, tensor_shape_text(tensor, text, sizeof text));
+    }
+    if (has_unique_name(tensor) && graph_find(graph, tensor->name) != TENSOR_NONE)
+        return graph_fail(graph, FSH_ERR_USAGE, "%s: the graph has a tensor of this name already",
+                          tensor->name);
+    void *items = graph->tensors;
+    if (!grow(graph, &items, graph->tensor_count, &graph->tensor_capacity, sizeof *graph->tensors))
+        return TENSOR_NONE;
+    graph->tensors = items;
+    graph->tensors[graph->tensor_count] = (TensorRecord){.tensor = *tensor, .gradient = TENSOR_NONE};
+    return (TensorId)graph->tensor_count++;
+}
+
+TensorId graph_input(Graph *graph, const char *name, DataType type, int rank, const int64_t *shape)
+{
+    if (!graph || graph->failure.status)
+        return TENSOR_NONE;
+    Tensor tensor = {
+        .role = TENSOR_INPUT, .type = type, .rank = rank, .producer = NODE_NONE, .of = TENSOR_NONE};
+    graph_set_name(graph, tensor.name, name);
+    for (int i = 0; i < rank && i < GRAPH_RANK_MAX; i++)
+        tensor.shape[i] = shape[i];
+    return graph_add_tensor(graph, &tensor);
+}
+
+/* LAYER.SUFFIX, whole or not at all. */
+static void set_layer_name(Graph *graph, char target[GRAPH_NAME_MAX], const char *layer, const char *suffix)
+{
+    char name[2 * GRAPH_NAME_MAX];
+    int length = snprintf(name, sizeof name, "%s.%s", layer, suffix);
+    if (length < 0 || length >= GRAPH_NAME_MAX)
+        graph_fail(graph, FSH_ERR_USAGE, "%s.%s: a name of more than %d bytes", layer, suffix,
+                   GRAPH_NAME_MAX - 1);
+    else
+        graph_set_name(graph, target, name);
+}
+
+TensorId graph_parameter(Graph *graph, const char *layer, const char *suffix, int rank, const int64_t *shape,
+                         Initializer initializer, bool decays)
+{
+    Tensor tensor = {.role = TENSOR_PARAMETER,
+                     .type = DATA_F32,
+                     .rank = rank,
+                     .producer = NODE_NONE,
+                     .of = TENSOR_NONE,
+                     .decays = decays,
+                     .initializer = initializer};
+    memcpy(tensor.shape, shape, (size_t)rank * sizeof *shape);
+    set_layer_name(graph, tensor.name, layer, suffix);
+    TensorId id = graph_add_tensor(graph, &tensor);
+    if (id != TENSOR_NONE)
+        graph->tensors[id].needs_gradient = true;
+    return id;
+}
+
+TensorId graph_buffer(Graph *graph, const char *layer, const char *suffix, int64_t count,
+                      Initializer initializer)
+{
+    Tensor tensor = {.role = TENSOR_BUFFER,
+                     .type = DATA_F32,
+                     .rank = 1,
+                     .shape = {count},
+                     .producer = NODE_NONE,
+                     .of = TENSOR_NONE,
+                     .initializer = initializer};
+    set_layer_name(graph, tensor.name, layer, suffix);
+    return graph_add_tensor(graph, &tensor);
+}
+
+void graph_output(Graph *graph, Node *node, int slot, DataType type, int rank, const int64_t *shape)
+{
+    Tensor tensor = {.role = TENSOR_ACTIVATION,
+                     .type = type,
+                     .rank = rank,
+                     .producer = (NodeId)graph->node_count,
+                     .of = TENSOR_NONE};
+    memcpy(tensor.name, node->name, sizeof tensor.name);
+    memcpy(tensor.shape, shape, (size_t)rank * sizeof *shape);
+    node->outputs[slot] = graph_add_tensor(graph, &tensor);
+    if (slot >= node->output_count)
+        node->output_count = slot + 1;
+}
+
+/* The node is complete: its outputs exist. */
+static bool push_node(Graph *graph, const Node *node)
+{
+    void *items = graph->nodes;
+    if (graph->failure.status ||
+        !grow(graph, &items, graph->node_count, &graph->node_capacity, sizeof *graph->nodes))
+        return false;
+    graph->nodes = items;
+    graph->nodes[graph->node_count++] = *node;
+    return true;
+}
+
+TensorId graph_append(Graph *graph, Node *node)
+{
+    if (!graph || graph->failure.status)
+        return TENSOR_NONE;
+    for (int i = 0; i < NODE_OUTPUTS_MAX; i++)
+        node->outputs[i] = TENSOR_NONE;
+    bool needs_gradient = false;
+    for (int i = 0; i < node->input_count; i++)
+        needs_gradient |= node->inputs[i] != TENSOR_NONE && graph->tensors[node->inputs[i]].needs_gradient;
+    op_table[node->op].infer(graph, node);
+    if (!push_node(graph, node))
+        return TENSOR_NONE;
+    if (node->output_count && op_table[node->op].differentiate)
+        graph->tensors[node->outputs[0]].needs_gradient = needs_gradient;
+    return node->outputs[0];
+}
+
+/* Adds what was computed for `of` to what is there. */
+void graph_contribute_gradient(Graph *graph, TensorId of, TensorId gradient)
+{
+    if (of == TENSOR_NONE || gradient == TENSOR_NONE || graph->failure.status ||
+        !graph->tensors[of].needs_gradient)
+        return;
+    TensorId earlier = graph->tensors[of].gradient;
+    if (earlier == TENSOR_NONE) {
+        graph->tensors[of].gradient = gradient;
+        return;
+    }
+    Node add = {.op = OP_ADD, .inputs = {earlier, gradient}, .input_count = 2};
+    join_names(add.name, graph->tensors[of].tensor.name, "grad");
+    TensorId sum = graph_append(graph, &add);
+    if (sum != TENSOR_NONE) {
+        graph->tensors[sum].tensor.of = of;
+        graph->tensors[of].gradient = sum;
+    }
+}
+
+void graph_append_backward(Graph *graph, const Node *forward, Node *backward, const TensorId *of,
+                           int of_count)
+{
+    bool needed = false;
+    if (graph->failure.status)
+        return;
+    for (int i = 0; i < NODE_OUTPUTS_MAX; i++)
+        backward->outputs[i] = TENSOR_NONE;
+    memcpy(backward->name, forward->name, sizeof backward->name);
+    backward->output_count = of_count;
+    for (int i = 0; i < of_count; i++) {
+        if (of[i] == TENSOR_NONE || !graph->tensors[of[i]].needs_gradient)
+            continue;
+        needed = true;
+        Tensor gradient = graph->tensors[of[i]].tensor;
+        gradient.role = gradient.role == TENSOR_PARAMETER ? TENSOR_GRADIENT : TENSOR_ACTIVATION;
+        gradient.of = of[i];
+        gradient.producer = (NodeId)graph->node_count;
+        gradient.keep = gradient.decays = false;
+        gradient.initializer = (Initializer){INIT_ZEROS, 0};
+        if (gradient.role == TENSOR_GRADIENT)
+            set_layer_name(graph, gradient.name, graph->tensors[of[i]].tensor.name, "grad");
+        else
+            join_names(gradient.name, graph->tensors[of[i]].tensor.name, "grad");
+        backward->outputs[i] = graph_add_tensor(graph, &gradient);
+    }
+    if (!needed || !push_node(graph, backward))
+        return;
+    for (int i = 0; i < of_count; i++)
+        graph_contribute_gradient(graph, of[i], backward->outputs[i]);
+}
+
+void graph_keep(Graph *graph, TensorId tensor, const char *name)
+{
+    if (!graph_operand(graph, tensor))
+        return;
+    Tensor *kept = &graph->tensors[tensor].tensor;
+    if (name && kept->role == TENSOR_ACTIVATION) {
+        if (graph_find(graph, name) != TENSOR_NONE) {
+            graph_fail(graph, FSH_ERR_USAGE, "%s: the graph has a tensor of this name already", name);
+            return;
+        }
+        graph_set_name(graph, kept->name, name);
+    } else if (kept->role == TENSOR_ACTIVATION && !kept->keep) {
+        graph_fail(graph, FSH_ERR_USAGE, "%s: a kept activation needs a name", kept->name);
+        return;
+    }
+    kept->keep = true;
+}
+
+void graph_set_initializer(Graph *graph, const char *parameter, Initializer initializer)
+{
+    if (!graph || graph->failure.status)
+        return;
+    TensorId id = graph_find(graph, parameter);
+    if (id == TENSOR_NONE || graph->tensors[id].tensor.role != TENSOR_PARAMETER)
+        graph_fail(graph, FSH_ERR_USAGE, "%s: the graph has no parameter of this name", parameter);
+    else
+        graph->tensors[id].tensor.initializer = initializer;
+}
+
+size_t graph_node_count(const Graph *graph)
+{
+    return graph->node_count;
+}
+
+const Node *graph_node(const Graph *graph, NodeId id)
+{
+    return &graph->nodes[id];
+}
+
+size_t graph_tensor_count(const Graph *graph)
+{
+    return graph->tensor_count;
+}
+
+const Tensor *graph_tensor(const Graph *graph, TensorId id)
+{
+    return &graph->tensors[id].tensor;
+}
+
+TensorId graph_gradient(const Graph *graph, TensorId tensor)
+{
+    return tensor == TENSOR_NONE ? TENSOR_NONE : graph->tensors[tensor].gradient;
+}
+
+int64_t graph_parameter_count(const Graph *graph)
+{
+    int64_t count = 0;
+    for (size_t i = 0; i < graph->tensor_count; i++)
+        if (graph->tensors[i].tensor.role == TENSOR_PARAMETER)
+            count += tensor_count(&graph->tensors[i].tensor);
+    return count;
+}
+
+int64_t graph_node_flops(const Graph *graph, NodeId id)
+{
+    const Node *node = &graph->nodes[id];
+    return op_table[node->op].flops ? op_table[node->op].flops(graph, node) : 0;
+}
+
+int64_t graph_forward_flops(const Graph *graph)
+{
+    int64_t flops = 0;
+    for (size_t i = 0; i < graph->node_count; i++)
+        flops += graph_node_flops(graph, (NodeId)i);
+    return flops;
+}
+
+const char *op_name(OpKind op)
+{
+    return op_table[op].name;
+}
+
+bool node_may_overwrite(const Graph *graph, const Node *node, int output, int input)
+{
+    const OpRow *row = &op_table[node->op];
+    for (int i = 0; i < row->overwrite_count; i++)
+        if (row->overwrites[i].output == output && row->overwrites[i].input == input)
+            return !row->overwrites_if || row->overwrites_if(graph, node);
+    return false;
+}

@@ -1,0 +1,91 @@
+/* graph_internal.h - what the files of graph/ share: the graph's tables, the op table, and how ops append
+ * themselves.
+ *
+ * An op is one row of op_table (op_table.c) and one place in an op_*.c file that holds its builder call,
+ * shape rule, gradient and cost. A new op is a kind in graph.h, a row, and those functions; backends then
+ * fail to lower it by name until they know it. */
+#ifndef FSHARD_TRAINER_GRAPH_GRAPH_INTERNAL_H
+#define FSHARD_TRAINER_GRAPH_GRAPH_INTERNAL_H
+
+#include "trainer/graph/graph.h"
+
+typedef struct TensorRecord {
+    Tensor tensor;
+    TensorId gradient;   /* after autodiff */
+    bool needs_gradient; /* depends on a parameter */
+} TensorRecord;
+
+struct Graph {
+    Node *nodes;
+    size_t node_count, node_capacity;
+    TensorRecord *tensors;
+    size_t tensor_count, tensor_capacity;
+    bool differentiated;
+    FshError failure; /* the first; later builder calls do nothing */
+};
+
+/* output may take the bytes of input (node_may_overwrite). */
+typedef struct Overwrite {
+    int8_t output, input;
+} Overwrite;
+
+typedef struct OpRow {
+    const char *name;
+    /* Forward ops: checks inputs and attributes, creates the outputs by graph_output. node is not in the
+     * graph yet. NULL for backward ops, whose outputs are shaped like what they are the gradients of. Fails
+     * through graph_fail. */
+    void (*infer)(Graph *graph, Node *node);
+    /* Appends the backward nodes of node, given the gradient of its output 0, through graph_append_backward.
+     * NULL: the op has no gradient. node is a copy: the graph may move its own. */
+    void (*differentiate)(Graph *graph, const Node *node, TensorId output_gradient);
+    /* Multiply-adds times two; NULL: not counted. */
+    int64_t (*flops)(const Graph *graph, const Node *node);
+    int overwrite_count;
+    Overwrite overwrites[4];
+    /* NULL: overwrites hold for all shapes. */
+    bool (*overwrites_if)(const Graph *graph, const Node *node);
+} OpRow;
+
+extern const OpRow op_table[OP_KIND_COUNT];
+
+/* ---- for builder calls
+ * --------------------------------------------------------------------------------------------- */
+
+/* Records the first failure. Always returns TENSOR_NONE. */
+TensorId graph_fail(Graph *graph, FshStatus status, const char *format, ...) FSH_PRINTF(3, 4);
+
+/* The tensor, or NULL once the graph has failed or id is TENSOR_NONE. */
+const Tensor *graph_operand(Graph *graph, TensorId id);
+/* The same for an image [N, H, W, C] f32; anything else fails as "LAYER: WHAT needs …". */
+const Tensor *graph_image(Graph *graph, const char *layer, const char *what, TensorId id);
+
+/* A new tensor; returns TENSOR_NONE after failure (no memory, too large, name taken). name must be unique for
+ * every role but TENSOR_ACTIVATION. */
+TensorId graph_add_tensor(Graph *graph, const Tensor *tensor);
+/* LAYER.SUFFIX of a layer; decays: weight decay applies. */
+TensorId graph_parameter(Graph *graph, const char *layer, const char *suffix, int rank, const int64_t *shape,
+                         Initializer initializer, bool decays);
+TensorId graph_buffer(Graph *graph, const char *layer, const char *suffix, int64_t count,
+                      Initializer initializer);
+/* In infer: makes output slot an activation. */
+void graph_output(Graph *graph, Node *node, int slot, DataType type, int rank, const int64_t *shape);
+
+/* Infers and appends; returns output 0. node->name must be set. */
+TensorId graph_append(Graph *graph, Node *node);
+/* Name of a layer without one of its own: that of the tensor it reads and the op, "layer1.0.bn2.add". */
+void node_name_after(Node *node, const Tensor *input);
+/* Copies at most GRAPH_NAME_MAX - 1 bytes; a longer name is a failure of the graph. */
+void graph_set_name(Graph *graph, char target[GRAPH_NAME_MAX], const char *name);
+
+/* ---- for differentiate
+ * --------------------------------------------------------------------------------------------- */
+
+/* Appends backward (op, inputs and attributes set; named here after forward). Output i becomes the gradient
+ * of of[i] where that needs one; a node none of whose outputs is needed is left out. Gradients of a tensor
+ * used twice are added. */
+void graph_append_backward(Graph *graph, const Node *forward, Node *backward, const TensorId *of,
+                           int of_count);
+/* A gradient that exists already is (part of) that of `of`. */
+void graph_contribute_gradient(Graph *graph, TensorId of, TensorId gradient);
+
+#endif

@@ -1,0 +1,136 @@
+#include "trainer/graph/ops.h"
+
+#include <math.h>
+
+/* Pixels out along one axis, or 0 where the kernel does not fit. */
+int64_t window_count(int64_t in, int64_t kernel, int64_t stride, int64_t padding)
+{
+    int64_t room = in + 2 * padding - kernel;
+    return room < 0 ? 0 : room / stride + 1;
+}
+
+static Initializer conv_weight_initializer(const Conv2d *conv, int64_t in_channels)
+{
+    const double area = (double)(conv->kernel * conv->kernel);
+    const double fan_in = (double)in_channels * area, fan_out = (double)conv->channels * area;
+    switch (conv->init) {
+    case CONV_INIT_KAIMING_FAN_OUT:
+        return (Initializer){INIT_NORMAL, sqrt(2 / fan_out)};
+    case CONV_INIT_XAVIER_NORMAL:
+        return (Initializer){INIT_NORMAL, sqrt(2 / (fan_in + fan_out))};
+    case CONV_INIT_DEFAULT:
+        break;
+    }
+    return (Initializer){INIT_UNIFORM, 1 / sqrt(fan_in)};
+}
+
+TensorId graph_conv2d(Graph *graph, const char *name, TensorId x, const Conv2d *conv)
+{
+    const Tensor *image = graph_image(graph, name, "conv2d", x);
+    if (!image)
+        return TENSOR_NONE;
+    if (conv->channels < 1 || conv->kernel < 1 || conv->stride < 1 || conv->padding < 0)
+        return graph_fail(
+            graph, FSH_ERR_USAGE,
+            "%s: conv2d with %lld channels, kernel %lld, stride %lld, padding %lld; all but the "
+            "padding must be positive",
+            name, (long long)conv->channels, (long long)conv->kernel, (long long)conv->stride,
+            (long long)conv->padding);
+    const int64_t in_channels = image->shape[3];
+    const int64_t weight_shape[4] = {conv->channels, in_channels, conv->kernel, conv->kernel};
+    Node node = {.op = OP_CONV2D, .input_count = 3, .as.conv = *conv};
+    graph_set_name(graph, node.name, name);
+    node.inputs[0] = x;
+    node.inputs[1] = graph_parameter(graph, name, "weight", 4, weight_shape,
+                                     conv_weight_initializer(conv, in_channels), true);
+    node.inputs[2] = TENSOR_NONE;
+    if (conv->bias) {
+        Initializer initializer = {INIT_UNIFORM,
+                                   1 / sqrt((double)(in_channels * conv->kernel * conv->kernel))};
+        if (conv->init == CONV_INIT_XAVIER_NORMAL)
+            initializer = (Initializer){INIT_ZEROS, 0};
+        node.inputs[2] = graph_parameter(graph, name, "bias", 1, &conv->channels, initializer, false);
+    }
+    return graph_append(graph, &node);
+}
+
+void conv2d_infer(Graph *graph, Node *node)
+{
+    const Tensor *x = graph_tensor(graph, node->inputs[0]);
+    const Conv2d *conv = &node->as.conv;
+    const int64_t height = window_count(x->shape[1], conv->kernel, conv->stride, conv->padding);
+    const int64_t width = window_count(x->shape[2], conv->kernel, conv->stride, conv->padding);
+    if (height < 1 || width < 1) {
+        graph_fail(graph, FSH_ERR_MISMATCH,
+                   "%s: kernel %lld with padding %lld does not fit a %lld x %lld input; use larger images",
+                   node->name, (long long)conv->kernel, (long long)conv->padding, (long long)x->shape[1],
+                   (long long)x->shape[2]);
+        return;
+    }
+    graph_output(graph, node, 0, x->type, 4, (int64_t[]){x->shape[0], height, width, conv->channels});
+}
+
+void conv2d_differentiate(Graph *graph, const Node *node, TensorId output_gradient)
+{
+    Node weight = {.op = OP_CONV2D_BACKWARD_WEIGHT,
+                   .inputs = {output_gradient, node->inputs[0]},
+                   .input_count = 2,
+                   .as.conv = node->as.conv};
+    graph_append_backward(graph, node, &weight, &node->inputs[1], 2);
+    Node data = {.op = OP_CONV2D_BACKWARD_DATA,
+                 .inputs = {output_gradient, node->inputs[1]},
+                 .input_count = 2,
+                 .as.conv = node->as.conv};
+    graph_append_backward(graph, node, &data, &node->inputs[0], 1);
+}
+
+int64_t conv2d_flops(const Graph *graph, const Node *node)
+{
+    const Tensor *weight = graph_tensor(graph, node->inputs[1]), *y = graph_tensor(graph, node->outputs[0]);
+    return 2 * tensor_count(y) * (tensor_count(weight) / weight->shape[0]);
+}
+
+TensorId graph_linear(Graph *graph, const char *name, TensorId x, int64_t features, bool bias)
+{
+    const Tensor *matrix = graph_operand(graph, x);
+    char shape[96];
+    if (!matrix)
+        return TENSOR_NONE;
+    if (matrix->rank != 2 || matrix->type != DATA_F32)
+        return graph_fail(graph, FSH_ERR_MISMATCH, "%s: linear needs an f32 matrix [N, C], not %s [%s]", name,
+                          data_type_name(matrix->type), tensor_shape_text(matrix, shape, sizeof shape));
+    if (features < 1)
+        return graph_fail(graph, FSH_ERR_USAGE, "%s: linear with %lld features; at least 1", name,
+                          (long long)features);
+    const int64_t in = matrix->shape[1];
+    const Initializer initializer = {INIT_UNIFORM, 1 / sqrt((double)in)};
+    Node node = {.op = OP_LINEAR, .input_count = 3};
+    graph_set_name(graph, node.name, name);
+    node.inputs[0] = x;
+    node.inputs[1] = graph_parameter(graph, name, "weight", 2, (int64_t[]){features, in}, initializer, true);
+    node.inputs[2] =
+        bias ? graph_parameter(graph, name, "bias", 1, &features, initializer, false) : TENSOR_NONE;
+    return graph_append(graph, &node);
+}
+
+void linear_infer(Graph *graph, Node *node)
+{
+    const Tensor *x = graph_tensor(graph, node->inputs[0]), *weight = graph_tensor(graph, node->inputs[1]);
+    graph_output(graph, node, 0, x->type, 2, (int64_t[]){x->shape[0], weight->shape[0]});
+}
+
+void linear_differentiate(Graph *graph, const Node *node, TensorId output_gradient)
+{
+    Node weight = {
+        .op = OP_LINEAR_BACKWARD_WEIGHT, .inputs = {output_gradient, node->inputs[0]}, .input_count = 2};
+    graph_append_backward(graph, node, &weight, &node->inputs[1], 2);
+    Node data = {
+        .op = OP_LINEAR_BACKWARD_DATA, .inputs = {output_gradient, node->inputs[1]}, .input_count = 2};
+    graph_append_backward(graph, node, &data, &node->inputs[0], 1);
+}
+
+int64_t linear_flops(const Graph *graph, const Node *node)
+{
+    const Tensor *x = graph_tensor(graph, node->inputs[0]), *weight = graph_tensor(graph, node->inputs[1]);
+    return 2 * x->shape[0] * tensor_count(weight);
+}

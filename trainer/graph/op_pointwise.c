@@ -1,0 +1,101 @@
+#include "trainer/graph/ops.h"
+
+#include <string.h>
+
+void same_shape_infer(Graph *graph, Node *node)
+{
+    const Tensor x = *graph_tensor(graph, node->inputs[0]); /* a copy: graph_output moves the table */
+    graph_output(graph, node, 0, x.type, x.rank, x.shape);
+}
+
+TensorId graph_relu(Graph *graph, TensorId x)
+{
+    return graph_leaky_relu(graph, x, 0);
+}
+
+TensorId graph_leaky_relu(Graph *graph, TensorId x, float slope)
+{
+    const Tensor *input = graph_operand(graph, x);
+    if (!input)
+        return TENSOR_NONE;
+    /* The backward pass tells from the sign of the result where the input was negative. */
+    if (!(slope >= 0))
+        return graph_fail(graph, FSH_ERR_USAGE, "%s: leaky ReLU with slope %g; it must not be negative",
+                          input->name, (double)slope);
+    if (input->type != DATA_F32)
+        return graph_fail(graph, FSH_ERR_MISMATCH, "%s: ReLU needs f32, not %s", input->name,
+                          data_type_name(input->type));
+    Node node = {.op = OP_RELU, .inputs = {x}, .input_count = 1, .as.relu.slope = slope};
+    node_name_after(&node, input);
+    return graph_append(graph, &node);
+}
+
+void relu_differentiate(Graph *graph, const Node *node, TensorId output_gradient)
+{
+    Node backward = {.op = OP_RELU_BACKWARD,
+                     .inputs = {output_gradient, node->outputs[0]},
+                     .input_count = 2,
+                     .as.relu = node->as.relu};
+    graph_append_backward(graph, node, &backward, &node->inputs[0], 1);
+}
+
+TensorId graph_add(Graph *graph, TensorId a, TensorId b)
+{
+    const Tensor *left = graph_operand(graph, a);
+    if (!left || !graph_operand(graph, b))
+        return TENSOR_NONE;
+    Node node = {.op = OP_ADD, .inputs = {a, b}, .input_count = 2};
+    node_name_after(&node, left);
+    return graph_append(graph, &node);
+}
+
+void add_infer(Graph *graph, Node *node)
+{
+    const Tensor *a = graph_tensor(graph, node->inputs[0]), *b = graph_tensor(graph, node->inputs[1]);
+    char left[96], right[96];
+    if (a->rank != b->rank || a->type != b->type || a->type != DATA_F32 ||
+        memcmp(a->shape, b->shape, (size_t)a->rank * sizeof *a->shape) != 0) {
+        graph_fail(graph, FSH_ERR_MISMATCH,
+                   "%s: add needs two f32 tensors of one shape, not %s [%s] and %s [%s]", node->name,
+                   data_type_name(a->type), tensor_shape_text(a, left, sizeof left), data_type_name(b->type),
+                   tensor_shape_text(b, right, sizeof right));
+        return;
+    }
+    same_shape_infer(graph, node);
+}
+
+void add_differentiate(Graph *graph, const Node *node, TensorId output_gradient)
+{
+    graph_contribute_gradient(graph, node->inputs[0], output_gradient);
+    graph_contribute_gradient(graph, node->inputs[1], output_gradient);
+}
+
+TensorId graph_flatten(Graph *graph, TensorId x)
+{
+    const Tensor *input = graph_image(graph, "flatten", "flatten", x);
+    if (!input)
+        return TENSOR_NONE;
+    Node node = {.op = OP_FLATTEN, .inputs = {x}, .input_count = 1};
+    node_name_after(&node, input);
+    return graph_append(graph, &node);
+}
+
+void flatten_infer(Graph *graph, Node *node)
+{
+    const Tensor *x = graph_tensor(graph, node->inputs[0]);
+    graph_output(graph, node, 0, x->type, 2,
+                 (int64_t[]){x->shape[0], x->shape[1] * x->shape[2] * x->shape[3]});
+}
+
+void flatten_differentiate(Graph *graph, const Node *node, TensorId output_gradient)
+{
+    Node backward = {.op = OP_FLATTEN_BACKWARD, .inputs = {output_gradient}, .input_count = 1};
+    graph_append_backward(graph, node, &backward, &node->inputs[0], 1);
+}
+
+bool flatten_is_a_view(const Graph *graph, const Node *node)
+{
+    const Tensor *a = graph_tensor(graph, node->inputs[0]), *b = graph_tensor(graph, node->outputs[0]);
+    const Tensor *image = a->rank == 4 ? a : b;
+    return image->shape[1] * image->shape[2] == 1 || image->shape[3] == 1;
+}

@@ -1,0 +1,141 @@
+#include "trainer/graph/ops.h"
+
+enum { MAX_POOL_KERNEL_MAX = 15 }; /* the index of the maximum within its window is one byte */
+
+static TensorId append_pool(Graph *graph, OpKind op, TensorId x, const Pool2d *pool)
+{
+    const Tensor *image = graph_operand(graph, x);
+    if (!image || !(image = graph_image(graph, image->name, op_name(op), x)))
+        return TENSOR_NONE;
+    if (pool->kernel < 1 || pool->stride < 1 || pool->padding < 0 || 2 * pool->padding > pool->kernel)
+        return graph_fail(graph, FSH_ERR_USAGE,
+                          "%s: %s with kernel %lld, stride %lld, padding %lld; kernel and stride must be "
+                          "positive and the padding at most half of the kernel",
+                          image->name, op_name(op), (long long)pool->kernel, (long long)pool->stride,
+                          (long long)pool->padding);
+    Node node = {.op = op, .inputs = {x}, .input_count = 1, .as.pool = *pool};
+    node_name_after(&node, image);
+    return graph_append(graph, &node);
+}
+
+/* The shape of the result; false after a failure. */
+static bool pool_shape(Graph *graph, const Node *node, int64_t shape[4])
+{
+    const Tensor *x = graph_tensor(graph, node->inputs[0]);
+    const Pool2d *pool = &node->as.pool;
+    shape[0] = x->shape[0];
+    shape[1] = window_count(x->shape[1], pool->kernel, pool->stride, pool->padding);
+    shape[2] = window_count(x->shape[2], pool->kernel, pool->stride, pool->padding);
+    shape[3] = x->shape[3];
+    if (shape[1] > 0 && shape[2] > 0)
+        return true;
+    graph_fail(graph, FSH_ERR_MISMATCH,
+               "%s: kernel %lld with padding %lld does not fit a %lld x %lld input; use larger images",
+               node->name, (long long)pool->kernel, (long long)pool->padding, (long long)x->shape[1],
+               (long long)x->shape[2]);
+    return false;
+}
+
+TensorId graph_max_pool(Graph *graph, TensorId x, const Pool2d *pool)
+{
+    const Tensor *image = graph_operand(graph, x);
+    if (!image)
+        return TENSOR_NONE;
+    if (pool->kernel > MAX_POOL_KERNEL_MAX)
+        return graph_fail(graph, FSH_ERR_UNSUPPORTED, "%s: max pool with kernel %lld; at most %d",
+                          image->name, (long long)pool->kernel, MAX_POOL_KERNEL_MAX);
+    return append_pool(graph, OP_MAX_POOL, x, pool);
+}
+
+void max_pool_infer(Graph *graph, Node *node)
+{
+    int64_t shape[4];
+    if (!pool_shape(graph, node, shape))
+        return;
+    graph_output(graph, node, 0, DATA_F32, 4, shape);
+    graph_output(graph, node, 1, DATA_U8, 4, shape);
+}
+
+void max_pool_differentiate(Graph *graph, const Node *node, TensorId output_gradient)
+{
+    Node backward = {.op = OP_MAX_POOL_BACKWARD,
+                     .inputs = {output_gradient, node->outputs[1]},
+                     .input_count = 2,
+                     .as.pool = node->as.pool};
+    graph_append_backward(graph, node, &backward, &node->inputs[0], 1);
+}
+
+TensorId graph_avg_pool(Graph *graph, TensorId x, const Pool2d *pool)
+{
+    return append_pool(graph, OP_AVG_POOL, x, pool);
+}
+
+void avg_pool_infer(Graph *graph, Node *node)
+{
+    int64_t shape[4];
+    if (pool_shape(graph, node, shape))
+        graph_output(graph, node, 0, DATA_F32, 4, shape);
+}
+
+void avg_pool_differentiate(Graph *graph, const Node *node, TensorId output_gradient)
+{
+    Node backward = {
+        .op = OP_AVG_POOL_BACKWARD, .inputs = {output_gradient}, .input_count = 1, .as.pool = node->as.pool};
+    graph_append_backward(graph, node, &backward, &node->inputs[0], 1);
+}
+
+TensorId graph_global_avg_pool(Graph *graph, TensorId x)
+{
+    const Tensor *image = graph_operand(graph, x);
+    if (!image || !(image = graph_image(graph, image->name, "global average pool", x)))
+        return TENSOR_NONE;
+    Node node = {.op = OP_GLOBAL_AVG_POOL, .inputs = {x}, .input_count = 1};
+    node_name_after(&node, image);
+    return graph_append(graph, &node);
+}
+
+void global_avg_pool_infer(Graph *graph, Node *node)
+{
+    const Tensor *x = graph_tensor(graph, node->inputs[0]);
+    graph_output(graph, node, 0, DATA_F32, 2, (int64_t[]){x->shape[0], x->shape[3]});
+}
+
+void global_avg_pool_differentiate(Graph *graph, const Node *node, TensorId output_gradient)
+{
+    Node backward = {.op = OP_GLOBAL_AVG_POOL_BACKWARD, .inputs = {output_gradient}, .input_count = 1};
+    graph_append_backward(graph, node, &backward, &node->inputs[0], 1);
+}
+
+TensorId graph_reflection_pad(Graph *graph, TensorId x, int64_t padding)
+{
+    const Tensor *image = graph_operand(graph, x);
+    if (!image || !(image = graph_image(graph, image->name, "reflection pad", x)))
+        return TENSOR_NONE;
+    Node node = {.op = OP_REFLECTION_PAD, .inputs = {x}, .input_count = 1, .as.pad.padding = padding};
+    node_name_after(&node, image);
+    return graph_append(graph, &node);
+}
+
+void reflection_pad_infer(Graph *graph, Node *node)
+{
+    const Tensor *x = graph_tensor(graph, node->inputs[0]);
+    const int64_t padding = node->as.pad.padding;
+    /* The edge is not repeated: a mirror image of `padding` pixels needs one pixel more. */
+    if (padding < 0 || padding >= x->shape[1] || padding >= x->shape[2]) {
+        graph_fail(graph, FSH_ERR_MISMATCH,
+                   "%s: a reflection pad of %lld does not fit a %lld x %lld input; use larger images",
+                   node->name, (long long)padding, (long long)x->shape[1], (long long)x->shape[2]);
+        return;
+    }
+    graph_output(graph, node, 0, x->type, 4,
+                 (int64_t[]){x->shape[0], x->shape[1] + 2 * padding, x->shape[2] + 2 * padding, x->shape[3]});
+}
+
+void reflection_pad_differentiate(Graph *graph, const Node *node, TensorId output_gradient)
+{
+    Node backward = {.op = OP_REFLECTION_PAD_BACKWARD,
+                     .inputs = {output_gradient},
+                     .input_count = 1,
+                     .as.pad = node->as.pad};
+    graph_append_backward(graph, node, &backward, &node->inputs[0], 1);
+}

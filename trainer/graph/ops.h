@@ -1,0 +1,52 @@
+/* ops.h - the functions that rows of the op table name, by family; see OpRow in graph_internal.h for what
+ * each does. */
+#ifndef FSHARD_TRAINER_GRAPH_OPS_H
+#define FSHARD_TRAINER_GRAPH_OPS_H
+
+#include "trainer/graph/graph_internal.h"
+
+/* Windows of `kernel` at every `stride` along an axis of `in` pixels padded on both ends; 0 where none fits.
+ */
+int64_t window_count(int64_t in, int64_t kernel, int64_t stride, int64_t padding);
+
+/* op_convolution.c: conv2d, linear */
+void conv2d_infer(Graph *graph, Node *node);
+void conv2d_differentiate(Graph *graph, const Node *node, TensorId output_gradient);
+int64_t conv2d_flops(const Graph *graph, const Node *node);
+void linear_infer(Graph *graph, Node *node);
+void linear_differentiate(Graph *graph, const Node *node, TensorId output_gradient);
+int64_t linear_flops(const Graph *graph, const Node *node);
+
+/* op_norm.c: normalize, batch norm */
+void normalize_infer(Graph *graph, Node *node);
+void batch_norm_infer(Graph *graph, Node *node);
+void batch_norm_differentiate(Graph *graph, const Node *node, TensorId output_gradient);
+
+/* op_pointwise.c: ReLU, add, flatten */
+void same_shape_infer(Graph *graph, Node *node);
+void relu_differentiate(Graph *graph, const Node *node, TensorId output_gradient);
+void add_infer(Graph *graph, Node *node);
+void add_differentiate(Graph *graph, const Node *node, TensorId output_gradient);
+void flatten_infer(Graph *graph, Node *node);
+void flatten_differentiate(Graph *graph, const Node *node, TensorId output_gradient);
+/* One pixel: [N, 1, 1, C] and [N, C] are the same bytes. */
+bool flatten_is_a_view(const Graph *graph, const Node *node);
+
+/* op_pool.c: pools, reflection pad */
+void max_pool_infer(Graph *graph, Node *node);
+void max_pool_differentiate(Graph *graph, const Node *node, TensorId output_gradient);
+void avg_pool_infer(Graph *graph, Node *node);
+void avg_pool_differentiate(Graph *graph, const Node *node, TensorId output_gradient);
+void global_avg_pool_infer(Graph *graph, Node *node);
+void global_avg_pool_differentiate(Graph *graph, const Node *node, TensorId output_gradient);
+void reflection_pad_infer(Graph *graph, Node *node);
+void reflection_pad_differentiate(Graph *graph, const Node *node, TensorId output_gradient);
+
+/* op_loss.c: softmax cross-entropy */
+void softmax_cross_entropy_infer(Graph *graph, Node *node);
+void softmax_cross_entropy_differentiate(Graph *graph, const Node *node, TensorId output_gradient);
+
+/* op_optimizer.c: SGD */
+void sgd_infer(Graph *graph, Node *node);
+
+#endif

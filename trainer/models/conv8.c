@@ -1,0 +1,30 @@
+#include "trainer/models/networks.h"
+
+#include <stdio.h>
+
+TensorId conv8_build(Graph *graph, TensorId x, const ModelSpec *spec)
+{
+    static const struct {
+        int64_t channels, stride;
+    } layers[] = {{3, 2}, {3, 1}, {8, 2}, {8, 1}, {16, 2}, {16, 1}, {32, 2}, {32, 1}};
+    char name[GRAPH_NAME_MAX];
+    int module = 0; /* index within the nn.Sequential: pad, convolution, norm, activation */
+    for (size_t i = 0; i < sizeof layers / sizeof *layers; i++, module += 4) {
+        x = graph_reflection_pad(graph, x, 1);
+        (void)snprintf(name, sizeof name, "model.%d", module + 1);
+        x = graph_conv2d(graph, name, x,
+                         &(Conv2d){.channels = layers[i].channels,
+                                   .kernel = 3,
+                                   .stride = layers[i].stride,
+                                   .bias = true,
+                                   .init = CONV_INIT_XAVIER_NORMAL});
+        (void)snprintf(name, sizeof name, "model.%d", module + 2);
+        x = graph_batch_norm(graph, name, x, &(BatchNorm){.training = spec->training});
+        x = graph_leaky_relu(graph, x, 0.2F);
+    }
+    x = graph_flatten(graph, x);
+    x = graph_linear(graph, "model.33", x, spec->classes, true);
+    graph_set_initializer(graph, "model.33.weight", (Initializer){INIT_NORMAL, 0.01});
+    graph_set_initializer(graph, "model.33.bias", (Initializer){INIT_ZEROS, 0});
+    return x;
+}
