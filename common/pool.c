@@ -228,7 +228,8 @@ FshStatus pool_run_ordered(int jobs, uint64_t count, size_t window, size_t slot_
         if (window <= SIZE_MAX / 2 / run.slot_stride)
             run.slots = aligned_alloc(SLOT_ALIGNMENT, window * run.slot_stride);
     }
-    run.ready = calloc(window, sizeof *run.ready);
+    if (run.slots) /* so that the window is no wild number */
+        run.ready = calloc(window, sizeof *run.ready);
     if (!run.slots || !run.ready) {
         status = fsh_error_set(error, FSH_ERR_MEMORY, "out of memory for %zu slots of %zu bytes", window,
                                slot_bytes);

@@ -82,7 +82,8 @@ static void test_a_reader_that_leaves_is_no_crash(void **state)
                                    "\"$0\" --lines=1000000 | head -n 1; exec >&-; \"$0\" && \"$0\" --lines=1",
                                    PROGRAM_FIXTURE, NULL);
     assert_string_equal(result.out, "line 0\n");
-    assert_contains(result.err, "fixture: standard output: cannot write: Broken pipe\n");
+    /* Without a reason, if the pipe broke on an earlier write than the last. */
+    assert_ptr_equal(strstr(result.err, "fixture: standard output: cannot write"), result.err);
     /* Started without a stdout: fine, unless there is something to write. */
     assert_contains(result.err, "fixture: standard output: cannot write: Bad file descriptor\n");
     assert_int_equal(result.exit_status, 1);
