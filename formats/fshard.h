@@ -10,24 +10,27 @@
  *           use(sample.fields[0].data, sample.fields[0].bytes, sample.label);   // points into the mapping
  *   fsh_close(&dataset);
  *
- * Concepts. A dataset is a folder with a manifest (dataset.json) and, for each split (train, val, test), its records:
- * in shards (train-00000-of-00016.fshard) or in one LMDB (train.lmdb/). A sample is one training example: an index in
- * its split, a key (relative path without extension), a label or none, and fields: named bytes with a codec. A record is a
- * sample on disk; shards and LMDB hold the same records. The byte layout is in fshard(5), exact enough to write a reader.
- * libfshard moves bytes and never decodes an image.
+ * Concepts. A dataset is a folder with a manifest (dataset.json) and, for each split (train, val, test), its
+ * records: in shards (train-00000-of-00016.fshard) or in one LMDB (train.lmdb/). A sample is one training
+ * example: an index in its split, a key (relative path without extension), a label or none, and fields: named
+ * bytes with a codec. A record is a sample on disk; shards and LMDB hold the same records. The byte layout is
+ * in fshard(5), exact enough to write a reader. libfshard moves bytes and never decodes an image.
  *
- * Threads. An open dataset is immutable: any number of threads read it without locks. A writer belongs to one thread at
- * a time.
+ * Threads. An open dataset is immutable: any number of threads read it without locks. A writer belongs to one
+ * thread at a time.
  *
- * Trust. Every length, offset and count from a file is checked before it is used; a hostile file gives FSH_ERR_CORRUPT,
- * never a crash. fsh_open checks headers, indexes and footers, not payloads: whoever wants proof calls fsh_check (fverify does).
+ * Trust. Every length, offset and count from a file is checked before it is used; a hostile file gives
+ * FSH_ERR_CORRUPT, never a crash. fsh_open checks headers, indexes and footers, not payloads: whoever wants
+ * proof calls fsh_check (fverify does).
  *
  * Caveats.
- * - A file that is truncated by someone else while it is mapped gives SIGBUS. Fix: never write into a dataset; fpack
- *   writes to new names and renames.
- * - Field data is 64-byte aligned in shards only. In LMDB it has no alignment. Fix: copy, or pack as shards.
+ * - A file that is truncated by someone else while it is mapped gives SIGBUS.
+ *   Fix: never write into a dataset; fpack writes to new names and renames.
+ * - Field data is 64-byte aligned in shards only. In LMDB it has no alignment.
+ *   Fix: copy, or pack as shards.
  *
- * Limits: FSH_FIELDS_MAX fields, keys and source paths of 65,535 bytes, records below 2^40 bytes, 2^32 samples a shard. */
+ * Limits: FSH_FIELDS_MAX fields, keys and source paths of 65,535 bytes, records below 2^40 bytes, 2^32
+ * samples a shard. */
 #ifndef FSHARD_FSHARD_H
 #define FSHARD_FSHARD_H
 
@@ -52,8 +55,8 @@ enum {
 
 /* What a field's bytes are. Values are on disk: never renumber. */
 typedef enum FshCodec {
-    FSH_CODEC_RAW = 1,   /* uint8 pixels, height x width x channels (HWC), no padding */
-    FSH_CODEC_JPEG = 2,  /* a file as it was, known by its content */
+    FSH_CODEC_RAW = 1,  /* uint8 pixels, height x width x channels (HWC), no padding */
+    FSH_CODEC_JPEG = 2, /* a file as it was, known by its content */
     FSH_CODEC_PNG = 3,
     FSH_CODEC_WEBP = 4,
     FSH_CODEC_TIFF = 5,
@@ -77,66 +80,67 @@ typedef enum FshKind {
 } FshKind;
 
 typedef struct FshField {
-    const void *data;         /* bytes long; borrowed */
+    const void *data; /* bytes long; borrowed */
     size_t bytes;
-    uint32_t width, height;   /* pixels, as displayed (after EXIF orientation) */
-    uint8_t channels;         /* 1 or 3 once decoded */
+    uint32_t width, height; /* pixels, as displayed (after EXIF orientation) */
+    uint8_t channels;       /* 1 or 3 once decoded */
     FshCodec codec;
-    const char *source;       /* path of the original, relative to the source root; not NUL-terminated; borrowed */
+    const char *source; /* path of the original, relative to the source root; not NUL-terminated; borrowed */
     size_t source_bytes;
 } FshField;
 
 typedef struct FshSample {
-    uint64_t index;           /* in its split; writers ignore it */
-    int64_t label;            /* class index, or FSH_NO_LABEL */
-    const char *key;          /* not NUL-terminated; borrowed */
+    uint64_t index;  /* in its split; writers ignore it */
+    int64_t label;   /* class index, or FSH_NO_LABEL */
+    const char *key; /* not NUL-terminated; borrowed */
     size_t key_bytes;
-    unsigned field_count;     /* 1..FSH_FIELDS_MAX */
+    unsigned field_count; /* 1..FSH_FIELDS_MAX */
     FshField fields[FSH_FIELDS_MAX];
 } FshSample;
 
-/* ---- the manifest ------------------------------------------------------------------------------------------------ */
+/* ---- the manifest ---- */
 
 typedef struct FshHash128 {
     uint8_t bytes[16]; /* XXH3-128, canonical (big endian), as xxhsum -H2 prints it */
 } FshHash128;
 
 typedef struct FshFileInfo {
-    char *name;              /* "train-00000-of-00002.fshard" or "train.lmdb"; relative to the manifest */
+    char *name; /* "train-00000-of-00002.fshard" or "train.lmdb"; relative to the manifest */
     uint64_t sample_count;
     uint64_t bytes;
-    FshHash128 hash;         /* of the shard up to its footer; of data.mdb for LMDB */
+    FshHash128 hash; /* of the shard up to its footer; of data.mdb for LMDB */
 } FshFileInfo;
 
 typedef struct FshSplitInfo {
-    char *name;              /* "train", "val", "test" */
+    char *name; /* "train", "val", "test" */
     uint64_t sample_count;
-    uint64_t *class_counts;  /* class_count entries; NULL for pairs */
+    uint64_t *class_counts; /* class_count entries; NULL for pairs */
     FshFileInfo *files;
     size_t file_count;
 } FshSplitInfo;
 
-/* Over all images of the training split (of the first split where there is no train), on decoded 0..255 pixels. */
+/* Over all images of the training split (of the first split where there is no train), on decoded 0..255
+ * pixels. */
 typedef struct FshStatistics {
-    uint32_t channels;                     /* 1 if every image is gray, else 3 */
+    uint32_t channels;                                     /* 1 if every image is gray, else 3 */
     uint32_t width_min, width_max, height_min, height_max; /* over all splits */
-    double mean[FSH_CHANNELS_MAX];         /* in 0..1 */
+    double mean[FSH_CHANNELS_MAX];                         /* in 0..1 */
     double standard_deviation[FSH_CHANNELS_MAX];
 } FshStatistics;
 
 /* dataset.json in memory. All strings owned; free with fsh_manifest_free. */
 typedef struct FshManifest {
-    char id[33];             /* 32 hex digits: the same input and options give the same id; shards carry it too */
+    char id[33]; /* 32 hex digits: the same input and options give the same id; shards carry it too */
     FshContainer container;
     FshKind kind;
     char **field_names;
     size_t field_count;
-    char **class_names;      /* in byte order of the folder names; NULL for pairs */
+    char **class_names; /* in byte order of the folder names; NULL for pairs */
     size_t class_count;
     FshSplitInfo *splits;
     size_t split_count;
     FshStatistics statistics;
-    char *provenance_json;   /* one JSON object: tool, version, options, source, recipe; never NULL after load */
+    char *provenance_json; /* a JSON object: tool, version, options, …; never NULL after load */
 } FshManifest;
 
 #define FSH_MANIFEST_NAME "dataset.json"
@@ -144,10 +148,11 @@ typedef struct FshManifest {
 /* Reads and checks dataset.json at path (the file, or the folder it is in). */
 FSH_API FshStatus fsh_manifest_load(FshManifest *manifest, const char *path, FshError *error);
 /* Writes folder/dataset.json atomically. Deterministic: the same manifest gives the same bytes. */
-FSH_API FshStatus fsh_manifest_save(const FshManifest *manifest, const char *folder, bool force, FshError *error);
+FSH_API FshStatus fsh_manifest_save(const FshManifest *manifest, const char *folder, bool force,
+                                    FshError *error);
 FSH_API void fsh_manifest_free(FshManifest *manifest);
 
-/* ---- reading ----------------------------------------------------------------------------------------------------- */
+/* ---- reading ---- */
 
 typedef struct FshDataset FshDataset;
 
@@ -159,11 +164,11 @@ typedef struct FshSplit {
     struct FshSplitFiles *files; /* private */
 } FshSplit;
 
-/* Opens a dataset folder, its dataset.json, or a single .fshard file (which holds its field table and class names itself;
- * its split then has one file and statistics are zero). Sniffed by content.
- * FSH_ERR_NOT_FOUND: nothing there, or a file of the manifest is missing. FSH_ERR_CORRUPT: torn or damaged headers, indexes or
- * footers, or shards of another dataset. FSH_ERR_UNSUPPORTED: a newer format version, or an unknown kind of file.
- * On failure *dataset is NULL. */
+/* Opens a dataset folder, its dataset.json, or a single .fshard file (which holds its field table and class
+ * names itself; its split then has one file and statistics are zero). Sniffed by content. FSH_ERR_NOT_FOUND:
+ * nothing there, or a file of the manifest is missing. FSH_ERR_CORRUPT: torn or damaged headers, indexes or
+ * footers, or shards of another dataset. FSH_ERR_UNSUPPORTED: a newer format version, or an unknown kind of
+ * file. On failure *dataset is NULL. */
 FSH_API FshStatus fsh_open(FshDataset **dataset, const char *path, FshError *error);
 /* Frees and sets to NULL; NULL is fine. Samples borrowed from it are gone. */
 FSH_API void fsh_close(FshDataset **dataset);
@@ -173,69 +178,78 @@ FSH_API const char *fsh_path(const FshDataset *dataset);
 /* NULL if there is no such split. */
 FSH_API const FshSplit *fsh_split(const FshDataset *dataset, const char *name);
 
-/* Sample index of a split, zero-copy and O(1). Checks that the record's structure lies within its bounds, not its CRC.
- * FSH_ERR_NOT_FOUND: index >= sample_count. FSH_ERR_CORRUPT: the message names file, record and byte offset. */
+/* Sample index of a split, zero-copy and O(1). Checks that the record's structure lies within its bounds, not
+ * its CRC. FSH_ERR_NOT_FOUND: index >= sample_count. FSH_ERR_CORRUPT: the message names file, record and byte
+ * offset. */
 FSH_API FshStatus fsh_sample_get(const FshSplit *split, uint64_t index, FshSample *sample, FshError *error);
 
-/* The label alone, from the index row: does not touch the record (LMDB: the record's header). index must be in range. */
+/* The label alone, from the index row: does not touch the record (LMDB: the record's header). index must be
+ * in range. */
 FSH_API int64_t fsh_sample_label(const FshSplit *split, uint64_t index);
 
 /* Recomputes the record's CRC32C. FSH_ERR_CORRUPT names file, record and key. */
 FSH_API FshStatus fsh_sample_verify(const FshSplit *split, uint64_t index, FshError *error);
 
 /* Where a sample lies, for messages: "train-00000-of-00002.fshard record 17". Returns buffer. */
-FSH_API const char *fsh_sample_where(const FshSplit *split, uint64_t index, char *buffer, size_t buffer_bytes);
+FSH_API const char *fsh_sample_where(const FshSplit *split, uint64_t index, char *buffer,
+                                     size_t buffer_bytes);
 
-/* Bytes of all records of the split, and advice to the kernel: populate reads them into the page cache in parallel. */
+/* Bytes of all records of the split, and advice to the kernel: populate reads them into the page cache in
+ * parallel. */
 FSH_API uint64_t fsh_split_bytes(const FshSplit *split);
 FSH_API FshStatus fsh_split_populate(const FshSplit *split, int jobs, FshError *error);
 
-/* ---- writing ----------------------------------------------------------------------------------------------------- */
+/* ---- writing ---- */
 
 typedef struct FshWriterOptions {
     FshContainer container;
-    const char *dataset_id;          /* 32 hex digits */
-    const char *split;               /* "train" */
+    const char *dataset_id; /* 32 hex digits */
+    const char *split;      /* "train" */
     FshKind kind;
     const char *const *field_names;
     size_t field_count;
-    const char *const *class_names;  /* may be NULL */
+    const char *const *class_names; /* may be NULL */
     size_t class_count;
     uint32_t shard_index, shard_count; /* of the split; 0 and 1 for LMDB */
-    bool force;                      /* replace a file of this name */
+    bool force;                        /* replace a file of this name */
 } FshWriterOptions;
 
 typedef struct FshWriter FshWriter;
 
 /* Starts path (a .fshard file, or the .lmdb folder) under a temporary name. All option strings are copied.
  * FSH_ERR_EXISTS without force; FSH_ERR_USAGE for options out of range. On failure *writer is NULL. */
-FSH_API FshStatus fsh_writer_open(FshWriter **writer, const char *path, const FshWriterOptions *options, FshError *error);
+FSH_API FshStatus fsh_writer_open(FshWriter **writer, const char *path, const FshWriterOptions *options,
+                                  FshError *error);
 
 /* Appends one sample: builds its record and writes it. Borrows the sample for the call only.
- * FSH_ERR_MISMATCH: fields or label contradict the options (label >= class_count, wrong field count, raw bytes that are
- * not width * height * channels). FSH_ERR_NO_SPACE and FSH_ERR_SYSTEM: after these only fsh_writer_close is allowed. */
+ * FSH_ERR_MISMATCH: fields or label contradict the options (label >= class_count, wrong field count, raw
+ * bytes that are not width * height * channels). FSH_ERR_NO_SPACE and FSH_ERR_SYSTEM: after these only
+ * fsh_writer_close is allowed. */
 FSH_API FshStatus fsh_writer_put(FshWriter *writer, const FshSample *sample, FshError *error);
 
-/* The two halves of fsh_writer_put, so that threads build records in parallel and one thread appends them in order.
- * fsh_record_bytes: bytes the record takes, 0 if a length is out of range. fsh_record_build: writes them to `record`
- * (64-byte aligned, fsh_record_bytes long), CRC included. A record does not know its row: the index does. */
+/* The two halves of fsh_writer_put, so that threads build records in parallel and one thread appends them in
+ * order. fsh_record_bytes: bytes the record takes, 0 if a length is out of range. fsh_record_build: writes
+ * them to `record` (64-byte aligned, fsh_record_bytes long), CRC included. A record does not know its row:
+ * the index does. */
 FSH_API size_t fsh_record_bytes(const FshSample *sample);
-FSH_API FshStatus fsh_record_build(const FshSample *sample, void *record, size_t record_bytes, FshError *error);
+FSH_API FshStatus fsh_record_build(const FshSample *sample, void *record, size_t record_bytes,
+                                   FshError *error);
 /* Appends a record that fsh_record_build made. */
-FSH_API FshStatus fsh_writer_put_record(FshWriter *writer, const void *record, size_t record_bytes, FshError *error);
+FSH_API FshStatus fsh_writer_put_record(FshWriter *writer, const void *record, size_t record_bytes,
+                                        FshError *error);
 
-/* Writes index and footer, syncs, renames. *info_ret (may be NULL) gets name, count, bytes and hash; its name is owned by the
- * caller (free). After success or failure only fsh_writer_close is allowed. */
+/* Writes index and footer, syncs, renames. *info_ret (may be NULL) gets name, count, bytes and hash; its name
+ * is owned by the caller (free). After success or failure only fsh_writer_close is allowed. */
 FSH_API FshStatus fsh_writer_finish(FshWriter *writer, FshFileInfo *info_ret, FshError *error);
 
 /* Frees and sets to NULL; without a successful finish nothing stays on disk. */
 FSH_API void fsh_writer_close(FshWriter **writer);
 
 /* "train-00003-of-00016.fshard" or "train.lmdb" into buffer; returns buffer. */
-FSH_API const char *fsh_file_name(char *buffer, size_t buffer_bytes, FshContainer container, const char *split,
-                                  uint32_t shard_index, uint32_t shard_count);
+FSH_API const char *fsh_file_name(char *buffer, size_t buffer_bytes, FshContainer container,
+                                  const char *split, uint32_t shard_index, uint32_t shard_count);
 
-/* ---- proving ----------------------------------------------------------------------------------------------------- */
+/* ---- proving ---- */
 
 typedef enum FshCheckLevel {
     FSH_CHECK_QUICK = 1, /* structure, footers, indexes, whole-file hashes against the manifest */
@@ -245,20 +259,21 @@ typedef enum FshCheckLevel {
 /* One thing that is wrong. */
 typedef struct FshProblem {
     FshStatus status;
-    const char *file;      /* relative to the dataset; never NULL */
-    int64_t record;        /* row in the file, or -1 for the file as a whole */
-    const char *key;       /* NUL-terminated, or NULL where it is not known */
-    const char *source;    /* original's path, or NULL */
-    const char *reason;    /* "CRC32C is 1234abcd, stored 5678ef00" */
+    const char *file;   /* relative to the dataset; never NULL */
+    int64_t record;     /* row in the file, or -1 for the file as a whole */
+    const char *key;    /* NUL-terminated, or NULL where it is not known */
+    const char *source; /* original's path, or NULL */
+    const char *reason; /* "CRC32C is 1234abcd, stored 5678ef00" */
 } FshProblem;
 
 typedef void (*FshProblemVisit)(const FshProblem *problem, void *context);
 
-/* Checks a dataset, opened or not (one whose shards cannot be opened is the usual customer), file by file: visit is called
- * for each problem, from one thread at a time, files in manifest order. Everything is checked even after problems were
- * found. *problem_count_ret counts them. FSH_OK means the check could be made, not that all is well. */
-FSH_API FshStatus fsh_check(const char *path, FshCheckLevel level, int jobs, FshProblemVisit visit, void *context,
-                            uint64_t *problem_count_ret, FshError *error);
+/* Checks a dataset, opened or not (one whose shards cannot be opened is the usual customer), file by file:
+ * visit is called for each problem, from one thread at a time, files in manifest order. Everything is checked
+ * even after problems were found. *problem_count_ret counts them. FSH_OK means the check could be made, not
+ * that all is well. */
+FSH_API FshStatus fsh_check(const char *path, FshCheckLevel level, int jobs, FshProblemVisit visit,
+                            void *context, uint64_t *problem_count_ret, FshError *error);
 
 #ifdef __cplusplus
 }

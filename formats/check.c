@@ -1,0 +1,467 @@
+/* fsh_check: which files there are, each checked on its own (check_file.c), and what they add up to. */
+#include "formats/check.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/pool.h"
+
+/* ---- keys seen so far ---- */
+
+/* One key of a split: by its 128-bit hash, which no two keys of a dataset share by chance. */
+typedef struct SeenKey {
+    FshHash128 hash; /* zero: free */
+    uint64_t record;
+    size_t file; /* among all files checked */
+} SeenKey;
+
+/* Open addressing; capacity is a power of two, at most half full. */
+typedef struct KeySet {
+    SeenKey *keys;
+    size_t capacity, count;
+} KeySet;
+
+static const FshHash128 no_hash;
+
+static SeenKey *key_set_find(const KeySet *set, const FshHash128 *hash)
+{
+    size_t start = 0;
+    memcpy(&start, hash->bytes, sizeof start);
+    for (size_t i = start & (set->capacity - 1);; i = (i + 1) & (set->capacity - 1)) {
+        SeenKey *key = &set->keys[i];
+        if (fsh_hash_equal(&key->hash, &no_hash) || fsh_hash_equal(&key->hash, hash))
+            return key;
+    }
+}
+
+static FshStatus key_set_reserve(KeySet *set, uint64_t more, FshError *error)
+{
+    size_t capacity = set->capacity ? set->capacity : 64;
+    while (capacity / 2 < set->count + more) {
+        capacity *= 2;
+    }
+    if (capacity == set->capacity)
+        return FSH_OK;
+    KeySet grown = {.keys = calloc(capacity, sizeof *grown.keys), .capacity = capacity, .count = set->count};
+    if (!grown.keys)
+        return fsh_error_set(error, FSH_ERR_MEMORY, "out of memory: keys of %" PRIu64 " samples",
+                             set->count + more);
+    for (size_t i = 0; i < set->capacity; i++) {
+        if (!fsh_hash_equal(&set->keys[i].hash, &no_hash))
+            *key_set_find(&grown, &set->keys[i].hash) = set->keys[i];
+    }
+    free(set->keys);
+    *set = grown;
+    return FSH_OK;
+}
+
+/* ---- the run ---- */
+
+typedef struct Check {
+    char folder[PATH_MAX]; /* of the files */
+    FshCheckLevel level;
+    FshManifest manifest; /* empty where there is none or it cannot be read */
+    bool has_manifest;
+    Metadata *expected; /* for each split of the manifest */
+    FileCheck *files;   /* in the order of the manifest, or of their names */
+    char **paths;       /* owned: what files[].path points to */
+    char **names;       /* owned, where there is no manifest: what files[].name points to */
+    size_t *split_of;   /* index of each file's split; without a manifest each file is its own */
+    FshHash128 *hashes; /* of each file delivered */
+    size_t file_count, file_capacity;
+    /* the split at hand */
+    size_t split;
+    KeySet keys;
+    uint64_t *class_counts;
+    bool complete; /* all its files could be counted */
+    FshProblemVisit visit;
+    void *context;
+    uint64_t problem_count;
+} Check;
+
+static void tell(Check *check, const char *file, const FoundProblem *found)
+{
+    FshProblem problem = {.status = found->status,
+                          .file = file,
+                          .record = found->record,
+                          .key = found->key,
+                          .source = found->source,
+                          .reason = found->reason};
+    check->problem_count++;
+    if (check->visit)
+        check->visit(&problem, check->context);
+}
+
+static void tell_file(Check *check, const char *file, FshStatus status, char *reason)
+{
+    tell(check, file, &(FoundProblem){.status = status, .record = -1, .reason = reason});
+}
+
+static FshStatus add_file(Check *check, const char *name, FileCheck file, size_t split, FshError *error)
+{
+    if (check->file_count == check->file_capacity) {
+        size_t capacity = check->file_capacity ? 2 * check->file_capacity : 16;
+        FileCheck *files = realloc(check->files, capacity * sizeof *files);
+        if (files)
+            check->files = files;
+        char **paths = realloc(check->paths, capacity * sizeof *paths);
+        if (paths)
+            check->paths = paths;
+        char **names = realloc(check->names, capacity * sizeof *names);
+        if (names)
+            check->names = names;
+        size_t *split_of = realloc(check->split_of, capacity * sizeof *split_of);
+        if (split_of)
+            check->split_of = split_of;
+        if (!files || !paths || !names || !split_of)
+            return fsh_error_set(error, FSH_ERR_MEMORY, "out of memory");
+        check->file_capacity = capacity;
+    }
+    char path[PATH_MAX];
+    FshStatus status = file_join(path, sizeof path, check->folder, name, error);
+    if (status)
+        return status;
+    size_t i = check->file_count;
+    check->paths[i] = strdup(path);
+    check->names[i] = strdup(name);
+    if (!check->paths[i] || !check->names[i]) {
+        free(check->paths[i]);
+        free(check->names[i]);
+        return fsh_error_set(error, FSH_ERR_MEMORY, "out of memory");
+    }
+    check->split_of[i] = split;
+    check->files[i] = file;
+    check->files[i].path = check->paths[i];
+    check->files[i].name = check->names[i];
+    check->files[i].level = check->level;
+    check->file_count++;
+    return FSH_OK;
+}
+
+static FshStatus list_manifest(Check *check, FshError *error)
+{
+    const FshManifest *manifest = &check->manifest;
+    FshStatus status = FSH_OK;
+    check->expected = calloc(manifest->split_count, sizeof *check->expected);
+    if (!check->expected)
+        return fsh_error_set(error, FSH_ERR_MEMORY, "out of memory");
+    for (size_t i = 0; i < manifest->split_count && !status; i++) {
+        const FshSplitInfo *split = &manifest->splits[i];
+        status = fsh_metadata_make(&check->expected[i], manifest->id, split->name, manifest->kind,
+                                   (const char *const *)manifest->field_names, manifest->field_count,
+                                   (const char *const *)manifest->class_names, manifest->class_count, error);
+        for (size_t j = 0; j < split->file_count && !status; j++) {
+            FileCheck file = {.container = manifest->container,
+                              .expected = &check->expected[i],
+                              .info = &split->files[j],
+                              .file_index = j,
+                              .file_count = split->file_count};
+            status = add_file(check, split->files[j].name, file, i, error);
+        }
+    }
+    return status;
+}
+
+static bool ends_with(const char *text, const char *suffix)
+{
+    size_t length = strlen(text), suffix_length = strlen(suffix);
+    return length > suffix_length && strcmp(text + length - suffix_length, suffix) == 0;
+}
+
+static int compare_names(const void *a, const void *b)
+{
+    return strcmp(*(char *const *)a, *(char *const *)b);
+}
+
+/* Names in the folder that look like ours, sorted; owned by the caller. */
+static FshStatus list_folder(const char *folder, char ***names_ret, size_t *count_ret, FshError *error)
+{
+    size_t count = 0, capacity = 0;
+    char **names = NULL;
+    FshStatus status = FSH_OK;
+    DIR *entries = opendir(folder);
+    if (!entries)
+        return fsh_error_system(error, errno, "%s: cannot read the folder", folder);
+    for (struct dirent *entry = readdir(entries); entry && !status; entry = readdir(entries)) {
+        if (entry->d_name[0] == '.' ||
+            !(ends_with(entry->d_name, ".fshard") || ends_with(entry->d_name, ".lmdb")))
+            continue;
+        if (count == capacity) {
+            capacity = capacity ? 2 * capacity : 16;
+            char **grown = realloc(names, capacity * sizeof *grown);
+            if (grown)
+                names = grown;
+            else
+                status = FSH_ERR_MEMORY;
+        }
+        if (!status && !(names[count++] = strdup(entry->d_name)))
+            status = FSH_ERR_MEMORY;
+    }
+    (void)closedir(entries);
+    if (status) {
+        fsh_names_free(names, count);
+        return fsh_error_set(error, status, "%s: out of memory", folder);
+    }
+    if (count)
+        qsort(names, count, sizeof *names, compare_names);
+    *names_ret = names;
+    *count_ret = count;
+    return FSH_OK;
+}
+
+/* With a manifest: files it does not list are a problem. Without: they are what is checked. */
+static FshStatus look_for_others(Check *check, FshError *error)
+{
+    char **names = NULL;
+    size_t count = 0;
+    FshStatus status = list_folder(check->folder, &names, &count, error);
+    size_t listed = check->file_count;
+    for (size_t i = 0; i < count && !status; i++) {
+        bool known = false;
+        for (size_t j = 0; j < listed && !known; j++) {
+            known = strcmp(check->names[j], names[i]) == 0;
+        }
+        char reason[] = "is not in the manifest: left over from another run, remove it";
+        FileCheck file = {.container =
+                              ends_with(names[i], ".lmdb") ? FSH_CONTAINER_LMDB : FSH_CONTAINER_SHARDS};
+        if (!check->has_manifest)
+            status = add_file(check, names[i], file, i, error);
+        else if (!known)
+            tell_file(check, names[i], FSH_ERR_MISMATCH, reason);
+    }
+    fsh_names_free(names, count);
+    return status;
+}
+
+/* ---- adding up ---- */
+
+/* Keys that another record of the split has already. */
+static FshStatus check_keys(Check *check, size_t file_index, FileReport *report, FshError *error)
+{
+    if (!report->keys)
+        return FSH_OK;
+    FshStatus status = key_set_reserve(&check->keys, report->file.record_count, error);
+    for (uint64_t i = 0; i < report->file.record_count && !status; i++) {
+        if (fsh_hash_equal(&report->keys[i], &no_hash))
+            continue;
+        SeenKey *seen = key_set_find(&check->keys, &report->keys[i]);
+        if (fsh_hash_equal(&seen->hash, &no_hash)) {
+            *seen = (SeenKey){.hash = report->keys[i], .record = i, .file = file_index};
+            check->keys.count++;
+            continue;
+        }
+        FshSample sample;
+        char reason[PATH_MAX];
+        bool known = fsh_report_sample(report, i, &sample);
+        (void)snprintf(reason, sizeof reason, "the same key as %s record %" PRIu64,
+                       check->files[seen->file].name, seen->record);
+        status = fsh_report_add(report, FSH_ERR_CORRUPT, (int64_t)i, known ? &sample : NULL, reason, error);
+    }
+    return status;
+}
+
+/* A shard copied over another has the other's content under its own name. */
+static FshStatus check_copies(Check *check, size_t file_index, FileReport *report, FshError *error)
+{
+    check->hashes[file_index] = report->hash;
+    for (size_t i = 0; i < file_index && !fsh_hash_equal(&report->hash, &no_hash); i++) {
+        if (fsh_hash_equal(&check->hashes[i], &report->hash)) {
+            char reason[PATH_MAX];
+            (void)snprintf(reason, sizeof reason, "holds the same bytes as %s", check->files[i].name);
+            return fsh_report_add(report, FSH_ERR_CORRUPT, -1, NULL, reason, error);
+        }
+    }
+    return FSH_OK;
+}
+
+static FshStatus begin_split(Check *check, size_t split, FshError *error)
+{
+    check->split = split;
+    check->complete = check->has_manifest;
+    free(check->keys.keys);
+    check->keys = (KeySet){0};
+    free(check->class_counts);
+    check->class_counts = calloc(check->manifest.class_count + 1, sizeof *check->class_counts);
+    return check->class_counts ? FSH_OK : fsh_error_set(error, FSH_ERR_MEMORY, "out of memory");
+}
+
+/* What the labels count, against the manifest. */
+static void end_split(Check *check)
+{
+    if (!check->complete || !check->class_counts)
+        return;
+    const FshSplitInfo *split = &check->manifest.splits[check->split];
+    for (size_t i = 0; i < check->manifest.class_count; i++) {
+        if (check->class_counts[i] == split->class_counts[i])
+            continue;
+        char reason[1024];
+        (void)snprintf(reason, sizeof reason,
+                       "split %s, class %s: the manifest says %" PRIu64 " samples, the labels %" PRIu64,
+                       split->name, check->manifest.class_names[i], split->class_counts[i],
+                       check->class_counts[i]);
+        tell_file(check, FSH_MANIFEST_NAME, FSH_ERR_CORRUPT, reason);
+    }
+}
+
+static FshStatus work(uint64_t item, int thread, void *slot, void *context, FshError *error)
+{
+    (void)thread;
+    const Check *check = context;
+    return fsh_check_file(&check->files[item], slot, error);
+}
+
+static FshStatus deliver(uint64_t item, void *slot, void *context, FshError *error)
+{
+    Check *check = context;
+    FileReport *report = slot;
+    FshStatus status = FSH_OK;
+    if (item == 0 || check->split_of[item] != check->split) {
+        if (item > 0)
+            end_split(check);
+        status = begin_split(check, check->split_of[item], error);
+    }
+    if (!status)
+        status = check_keys(check, item, report, error);
+    if (!status)
+        status = check_copies(check, item, report, error);
+    if (!report->class_counts || report->class_count != check->manifest.class_count)
+        check->complete = false;
+    for (size_t i = 0; check->complete && !status && i < report->class_count; i++) {
+        check->class_counts[i] += report->class_counts[i];
+    }
+    for (size_t i = 0; i < report->problem_count; i++) {
+        tell(check, check->files[item].name, &report->problems[i]);
+    }
+    fsh_report_empty(report); /* lets the mapping go before the slot's next turn */
+    return status;
+}
+
+/* ---- what path is ---- */
+
+/* folder and name of a path; a path without '/' is in ".". */
+static FshStatus take_folder(Check *check, const char *path, const char **name_ret, FshError *error)
+{
+    size_t end = strlen(path);
+    while (end > 1 && path[end - 1] == '/') {
+        end--;
+    }
+    size_t begin = end;
+    while (begin > 0 && path[begin - 1] != '/') {
+        begin--;
+    }
+    int length = begin ? snprintf(check->folder, sizeof check->folder, "%.*s", (int)begin, path)
+                       : snprintf(check->folder, sizeof check->folder, ".");
+    if (length < 0 || (size_t)length >= sizeof check->folder)
+        return fsh_error_set(error, FSH_ERR_MEMORY, "%s: path is too long", path);
+    *name_ret = path + begin;
+    return FSH_OK;
+}
+
+/* A manifest that cannot be read is a problem; then the files are checked as they are. */
+static FshStatus list_dataset(Check *check, const char *manifest_path, const char *manifest_name,
+                              FshError *error)
+{
+    FshError found = {0};
+    FshStatus status = fsh_manifest_load(&check->manifest, manifest_path, &found);
+    if (status == FSH_ERR_MEMORY) {
+        if (error)
+            *error = found;
+        return status;
+    }
+    if (status)
+        tell_file(check, manifest_name, status, found.message);
+    check->has_manifest = status == FSH_OK;
+    status = check->has_manifest ? list_manifest(check, error) : FSH_OK;
+    return status ? status : look_for_others(check, error);
+}
+
+static FshStatus list_path(Check *check, const char *path, FshError *error)
+{
+    char inside[PATH_MAX], plain[PATH_MAX];
+    const char *name = "";
+    /* Without slashes at the end, so that the name is a name. */
+    size_t length = strlen(path);
+    while (length > 1 && path[length - 1] == '/') {
+        length--;
+    }
+    (void)snprintf(plain, sizeof plain, "%.*s", (int)(length < sizeof plain ? length : sizeof plain - 1),
+                   path);
+    if (!file_exists(plain))
+        return fsh_error_system(error, ENOENT, "%s: cannot open", path);
+    if (!file_is_folder(plain)) {
+        FshStatus status = take_folder(check, plain, &name, error);
+        if (status)
+            return status;
+        if (ends_with(name, ".json"))
+            return list_dataset(check, plain, name, error);
+        if (ends_with(name, ".fshard")) /* by name: its content may be what is damaged */
+            return add_file(check, name, (FileCheck){.container = FSH_CONTAINER_SHARDS}, 0, error);
+        return fsh_error_set(error, FSH_ERR_UNSUPPORTED, "%s: is neither a shard nor a " FSH_MANIFEST_NAME,
+                             path);
+    }
+    FshStatus status = file_join(inside, sizeof inside, plain, LMDB_DATA_NAME, error);
+    if (!status && file_exists(inside)) {
+        status = take_folder(check, plain, &name, error);
+        return status ? status
+                      : add_file(check, name, (FileCheck){.container = FSH_CONTAINER_LMDB}, 0, error);
+    }
+    (void)snprintf(check->folder, sizeof check->folder, "%s", plain);
+    status = file_join(inside, sizeof inside, plain, FSH_MANIFEST_NAME, error);
+    if (status)
+        return status;
+    if (file_exists(inside))
+        return list_dataset(check, inside, FSH_MANIFEST_NAME, error);
+    status = look_for_others(check, error);
+    if (!status && check->file_count == 0)
+        return fsh_error_set(error, FSH_ERR_NOT_FOUND, "%s: holds no " FSH_MANIFEST_NAME " and no shards",
+                             path);
+    char reason[] = "missing: packing did not finish, or it was removed; each file is checked alone";
+    if (!status)
+        tell_file(check, FSH_MANIFEST_NAME, FSH_ERR_NOT_FOUND, reason);
+    return status;
+}
+
+FshStatus fsh_check(const char *path, FshCheckLevel level, int jobs, FshProblemVisit visit, void *context,
+                    uint64_t *problem_count_ret, FshError *error)
+{
+    Check *check = calloc(1, sizeof *check);
+    if (!check)
+        return fsh_error_set(error, FSH_ERR_MEMORY, "%s: out of memory", path);
+    check->level = level;
+    check->visit = visit;
+    check->context = context;
+    FshStatus status = list_path(check, path, error);
+    if (!status) {
+        check->hashes = calloc(check->file_count + 1, sizeof *check->hashes);
+        status = check->hashes ? pool_run_ordered(jobs, check->file_count, 0, sizeof(FileReport), work,
+                                                  deliver, fsh_report_empty, check, error)
+                               : fsh_error_set(error, FSH_ERR_MEMORY, "%s: out of memory", path);
+    }
+    if (!status && check->file_count)
+        end_split(check);
+    if (problem_count_ret)
+        *problem_count_ret = check->problem_count;
+    for (size_t i = 0; i < check->file_count; i++) {
+        free(check->paths[i]);
+        free(check->names[i]);
+    }
+    for (size_t i = 0; check->expected && i < check->manifest.split_count; i++) {
+        fsh_metadata_free(&check->expected[i]);
+    }
+    free(check->expected);
+    free(check->files);
+    free(check->paths);
+    free(check->names);
+    free(check->split_of);
+    free(check->hashes);
+    free(check->keys.keys);
+    free(check->class_counts);
+    fsh_manifest_free(&check->manifest);
+    free(check);
+    return status;
+}

@@ -1,0 +1,48 @@
+/* check.h - between check.c (a dataset: which files, in which order, what they must add up to) and
+ * check_file.c (one file). */
+#ifndef FSHARD_FORMATS_CHECK_H
+#define FSHARD_FORMATS_CHECK_H
+
+#include "formats/internal.h"
+
+/* What is to be checked. */
+typedef struct FileCheck {
+    const char *path, *name;
+    FshContainer container;
+    FshCheckLevel level;
+    const Metadata *expected; /* NULL, with info, where there is no manifest */
+    const FshFileInfo *info;
+    size_t file_index, file_count;
+} FileCheck;
+
+typedef struct FoundProblem {
+    FshStatus status;
+    int64_t record;
+    char *key, *source, *reason; /* owned */
+} FoundProblem;
+
+/* What was found. A slot of the pool: starts zeroed, is filled, delivered, emptied, filled again. */
+typedef struct FileReport {
+    FoundProblem *problems;
+    size_t problem_count, problem_capacity;
+    SplitFile file;  /* mapped until the report is emptied, so that other files' keys can be told apart */
+    bool indexed;    /* file's rows can be trusted */
+    FshHash128 hash; /* of the file as it is, where it could be computed */
+    FshHash128
+        *keys; /* XXH3-128 of each record's key; zero where it is not known; NULL below FSH_CHECK_RECORDS */
+    uint64_t *class_counts; /* class_count of them, from the labels; NULL where they are not known */
+    size_t class_count;
+} FileReport;
+
+/* Fills report (emptied before). Fails only for want of memory or when interrupted; all else are problems. */
+FshStatus fsh_check_file(const FileCheck *check, FileReport *report, FshError *error);
+
+/* Appends a problem. sample may be NULL, or gives key and source. */
+FshStatus fsh_report_add(FileReport *report, FshStatus status, int64_t record, const FshSample *sample,
+                         const char *reason, FshError *error);
+/* The sample of a record that its index leads to, if its structure is good. */
+bool fsh_report_sample(const FileReport *report, uint64_t record, FshSample *sample);
+/* Frees what it holds; also the pool's way to free a slot. */
+void fsh_report_empty(void *slot);
+
+#endif

@@ -1,0 +1,333 @@
+#include "formats/check.h"
+
+#include <inttypes.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <xxhash.h>
+
+#include "common/interrupt.h"
+
+/* ---- reports ---- */
+
+static FshStatus out_of_memory(FshError *error)
+{
+    return fsh_error_set(error, FSH_ERR_MEMORY, "out of memory");
+}
+
+FshStatus fsh_report_add(FileReport *report, FshStatus status, int64_t record, const FshSample *sample,
+                         const char *reason, FshError *error)
+{
+    if (report->problem_count == report->problem_capacity) {
+        size_t capacity = report->problem_capacity ? 2 * report->problem_capacity : 8;
+        FoundProblem *grown = realloc(report->problems, capacity * sizeof *grown);
+        if (!grown)
+            return out_of_memory(error);
+        report->problems = grown;
+        report->problem_capacity = capacity;
+    }
+    FoundProblem *problem = &report->problems[report->problem_count];
+    *problem = (FoundProblem){.status = status, .record = record, .reason = strdup(reason)};
+    bool with_source = sample && sample->fields[0].source_bytes;
+    if (sample)
+        problem->key = strndup(sample->key, sample->key_bytes);
+    if (with_source)
+        problem->source = strndup(sample->fields[0].source, sample->fields[0].source_bytes);
+    report->problem_count++; /* from here on fsh_report_empty frees it */
+    if (!problem->reason || (sample && !problem->key) || (with_source && !problem->source))
+        return out_of_memory(error);
+    return FSH_OK;
+}
+
+/* A finding as a function of (found) left it. */
+static FshStatus add_found(FileReport *report, int64_t record, const FshSample *sample, const FshError *found,
+                           FshError *error)
+{
+    return fsh_report_add(report, found->status, record, sample, found->message, error);
+}
+
+bool fsh_report_sample(const FileReport *report, uint64_t record, FshSample *sample)
+{
+    const SplitFile *file = &report->file;
+    RecordHead head;
+    if (!report->indexed || record >= file->record_count)
+        return false;
+    IndexRow row = fsh_index_row_load(file->rows + record * INDEX_ROW_BYTES);
+    return fsh_record_parse(file->mapping.bytes + row.offset, row.record_bytes, sample, &head, NULL) ==
+           FSH_OK;
+}
+
+void fsh_report_empty(void *slot)
+{
+    FileReport *report = slot;
+    for (size_t i = 0; i < report->problem_count; i++) {
+        free(report->problems[i].key);
+        free(report->problems[i].source);
+        free(report->problems[i].reason);
+    }
+    free(report->problems);
+    free(report->keys);
+    free(report->class_counts);
+    fsh_split_file_close(&report->file);
+    *report = (FileReport){0};
+}
+
+/* ---- hashing ---- */
+
+/* Read, hash, look for an interrupt, in pieces of this size. */
+enum { PIECE_BYTES = 4 << 20 };
+
+typedef struct Hashing {
+    const FileMapping *mapping;
+    XXH3_state_t *state;
+    uint64_t position; /* everything before it is hashed */
+} Hashing;
+
+/* Hashes up to `end`. found gets FSH_ERR_SYSTEM where the disk gives nothing. */
+static FshStatus hash_to(Hashing *hashing, uint64_t end, FshError *found, FshError *error)
+{
+    while (hashing->position < end) {
+        uint64_t left = end - hashing->position;
+        size_t length = left < PIECE_BYTES ? (size_t)left : PIECE_BYTES;
+        const uint8_t *bytes = hashing->mapping->bytes + hashing->position;
+        if (interrupt_requested())
+            return fsh_error_set(error, FSH_ERR_INTERRUPTED, "interrupted");
+        if (fsh_populate(bytes, length, found)) {
+            (void)fsh_error_prepend(found, "byte %" PRIu64, hashing->position);
+            return FSH_OK;
+        }
+        if (XXH3_128bits_update(hashing->state, bytes, length) == XXH_ERROR)
+            return fsh_error_set(error, FSH_ERR_LIBRARY, "XXH3 failed");
+        hashing->position += length;
+    }
+    return FSH_OK;
+}
+
+/* ---- records ---- */
+
+static FshStatus check_record(const FileCheck *check, FileReport *report, const Metadata *metadata,
+                              uint64_t record, FshError *error)
+{
+    const SplitFile *file = &report->file;
+    IndexRow row = fsh_index_row_load(file->rows + record * INDEX_ROW_BYTES);
+    const uint8_t *bytes = file->mapping.bytes + row.offset;
+    bool in_shard = check->container == FSH_CONTAINER_SHARDS;
+    FshSample sample;
+    RecordHead head;
+    FshError found = {0};
+    if (fsh_record_parse(bytes, row.record_bytes, &sample, &head, &found)) {
+        (void)fsh_error_prepend(&found, "at byte %" PRIu64, row.offset);
+        return add_found(report, (int64_t)record, NULL, &found, error);
+    }
+    if (fsh_record_verify(bytes, &sample, &head, &found))
+        return add_found(report, (int64_t)record, &sample, &found, error);
+    if (head.record_bytes != row.record_bytes ||
+        (in_shard && (head.label != row.label || head.crc != row.crc)))
+        (void)fsh_error_set(&found, FSH_ERR_CORRUPT,
+                            "its index row says %" PRIu64 " bytes, label %" PRId64 ", CRC32C %08" PRIx32
+                            ", the record %" PRIu64 ", %" PRId64 ", %08" PRIx32,
+                            row.record_bytes, row.label, row.crc, head.record_bytes, head.label, head.crc);
+    else
+        (void)fsh_record_fits(&sample, metadata, &found);
+    if (found.status)
+        return add_found(report, (int64_t)record, &sample, &found, error);
+    if (report->keys) {
+        XXH128_canonical_t canonical;
+        XXH128_canonicalFromHash(&canonical, XXH3_128bits(sample.key, sample.key_bytes));
+        memcpy(report->keys[record].bytes, canonical.digest, sizeof report->keys[record].bytes);
+    }
+    if (!in_shard && report->class_counts && head.label >= 0)
+        report->class_counts[head.label]++;
+    return FSH_OK;
+}
+
+static FshStatus check_records(const FileCheck *check, FileReport *report, const Metadata *metadata,
+                               Hashing *hashing, FshError *found, FshError *error)
+{
+    const SplitFile *file = &report->file;
+    FshStatus status = FSH_OK;
+    for (uint64_t i = 0; i < file->record_count && !status && !found->status; i++) {
+        /* In a shard the hash runs ahead of the records, so that each byte comes from the disk once. */
+        if (check->container == FSH_CONTAINER_SHARDS) {
+            IndexRow row = fsh_index_row_load(file->rows + i * INDEX_ROW_BYTES);
+            status = hash_to(hashing, row.offset + row.record_bytes, found, error);
+        }
+        if (!status && !found->status)
+            status = check_record(check, report, metadata, i, error);
+    }
+    return status;
+}
+
+/* ---- structure ---- */
+
+/* A shard that cannot be used by its index: what is left of it? */
+static FshStatus add_with_intact(FileReport *report, int64_t row, const FshError *found, FshError *error)
+{
+    char reason[sizeof found->message + 64];
+    (void)snprintf(reason, sizeof reason, "%s; %" PRIu64 " intact records can be recovered", found->message,
+                   fsh_shard_count_intact(&report->file.shard));
+    return fsh_report_add(report, found->status, row, NULL, reason, error);
+}
+
+/* Header, metadata, footer and index, each problem by itself. *metadata_ret is the file's own. */
+static FshStatus check_shard_structure(const FileCheck *check, FileReport *report, Metadata *metadata_ret,
+                                       FshError *error)
+{
+    SplitFile *file = &report->file;
+    ShardView *shard = &file->shard;
+    FshError found = {0};
+    if (fsh_shard_parse_header(shard, file->mapping.bytes, file->mapping.length, &found))
+        return add_found(report, -1, NULL, &found, error);
+    bool readable =
+        fsh_metadata_parse(metadata_ret, shard->metadata, shard->metadata_bytes, NULL, &found) == FSH_OK;
+    if (readable && check->expected)
+        (void)fsh_metadata_compare(shard->metadata, shard->metadata_bytes, NULL, check->expected, &found);
+    FshStatus status = found.status ? add_found(report, -1, NULL, &found, error) : FSH_OK;
+    bool torn = false;
+    if (!status && fsh_shard_parse_footer(shard, &torn, &found))
+        return add_with_intact(report, -1, &found, error);
+    if (status || !readable)
+        return status;
+    report->class_count = metadata_ret->class_count;
+    report->class_counts = calloc(report->class_count + 1, sizeof *report->class_counts);
+    if (!report->class_counts)
+        return out_of_memory(error);
+    int64_t row = -1;
+    if (fsh_shard_check_index(shard, report->class_count, report->class_counts, &row, &found))
+        return add_with_intact(report, row, &found, error);
+    file->record_count = shard->record_count;
+    file->rows = shard->index;
+    report->indexed = true;
+    return FSH_OK;
+}
+
+static FshStatus check_lmdb_structure(const FileCheck *check, FileReport *report, Metadata *metadata_ret,
+                                      FshError *error)
+{
+    SplitFile *file = &report->file;
+    LmdbView *lmdb = &file->lmdb;
+    FshError found = {0};
+    uint64_t count = 0;
+    if (fsh_lmdb_parse(lmdb, file->mapping.bytes, file->mapping.length, &found) ||
+        fsh_metadata_parse(metadata_ret, lmdb->metadata, lmdb->metadata_bytes, &count, &found))
+        return add_found(report, -1, NULL, &found, error);
+    if (count != lmdb->record_count)
+        (void)fsh_error_set(&found, FSH_ERR_CORRUPT,
+                            "holds %" PRIu64 " samples, not the %" PRIu64 " its metadata says",
+                            lmdb->record_count, count);
+    else if (check->expected)
+        (void)fsh_metadata_compare(lmdb->metadata, lmdb->metadata_bytes, &count, check->expected, &found);
+    if (check->level == FSH_CHECK_RECORDS) { /* labels are in the records only */
+        report->class_count = metadata_ret->class_count;
+        report->class_counts = calloc(report->class_count + 1, sizeof *report->class_counts);
+        if (!report->class_counts)
+            return out_of_memory(error);
+    }
+    file->record_count = lmdb->record_count;
+    file->rows = lmdb->rows.bytes;
+    report->indexed = true;
+    return found.status ? add_found(report, -1, NULL, &found, error) : FSH_OK;
+}
+
+/* Maps the file. A file that cannot be mapped is a problem, and *mapped_ret is false. */
+static FshStatus map_file(const FileCheck *check, FileReport *report, bool *mapped_ret, FshError *error)
+{
+    char data_path[PATH_MAX];
+    const char *path = check->path;
+    FshError found = {0};
+    bool is_lmdb = check->container == FSH_CONTAINER_LMDB;
+    report->file.container = check->container;
+    if (is_lmdb) {
+        path = data_path;
+        (void)file_join(data_path, sizeof data_path, check->path, LMDB_DATA_NAME, &found);
+    }
+    if (!found.status)
+        (void)file_map(path, &report->file.mapping, &found);
+    *mapped_ret = !found.status;
+    if (found.status == FSH_ERR_NOT_FOUND)
+        (void)fsh_error_set(&found, FSH_ERR_NOT_FOUND, "%s",
+                            is_lmdb ? "missing, or without " LMDB_DATA_NAME : "missing");
+    return found.status ? add_found(report, -1, NULL, &found, error) : FSH_OK;
+}
+
+/* ---- the whole file ---- */
+
+/* Whole-file hash and, where asked for or where the hash is wrong, records. The file is indexed. */
+static FshStatus check_contents(const FileCheck *check, FileReport *report, const Metadata *metadata,
+                                Hashing *hashing, FshError *error)
+{
+    SplitFile *file = &report->file;
+    bool in_shard = check->container == FSH_CONTAINER_SHARDS;
+    bool every_record = check->level == FSH_CHECK_RECORDS;
+    uint64_t end = in_shard ? file->shard.footer_offset : file->mapping.length;
+    const FshHash128 *stored = in_shard ? &file->shard.hash : check->info ? &check->info->hash : NULL;
+    FshError found = {0};
+    FshStatus status = FSH_OK;
+    if (every_record) {
+        report->keys = calloc(file->record_count + 1, sizeof *report->keys);
+        if (!report->keys)
+            return out_of_memory(error);
+    }
+    if (!in_shard)
+        status = hash_to(hashing, end, &found, error);
+    if (every_record && !status && !found.status)
+        status = check_records(check, report, metadata, hashing, &found, error);
+    if (!status && !found.status)
+        status = hash_to(hashing, end, &found, error);
+    if (status)
+        return status;
+    if (found.status)
+        return add_found(report, -1, NULL, &found, error);
+    XXH128_canonical_t canonical;
+    XXH128_canonicalFromHash(&canonical, XXH3_128bits_digest(hashing->state));
+    memcpy(report->hash.bytes, canonical.digest, sizeof report->hash.bytes);
+    if (!stored || fsh_hash_equal(&report->hash, stored))
+        return FSH_OK;
+    if (!every_record) /* tell which records, now that something is wrong */
+        status = check_records(check, report, metadata, hashing, &found, error);
+    if (status || report->problem_count) /* a record's own message says more */
+        return status;
+    char computed[FSH_HASH_TEXT_BYTES], expected[FSH_HASH_TEXT_BYTES], reason[256];
+    fsh_hash_format(&report->hash, computed);
+    fsh_hash_format(stored, expected);
+    (void)snprintf(reason, sizeof reason, "XXH3-128 is %s, %s says %s: bytes were changed", computed,
+                   in_shard ? "its footer" : "the manifest", expected);
+    return fsh_report_add(report, FSH_ERR_CORRUPT, -1, NULL, reason, error);
+}
+
+FshStatus fsh_check_file(const FileCheck *check, FileReport *report, FshError *error)
+{
+    Metadata metadata = {0};
+    Hashing hashing = {.mapping = &report->file.mapping};
+    FshError found = {0};
+    bool mapped = false;
+    fsh_report_empty(report);
+    FshStatus status = map_file(check, report, &mapped, error);
+    if (!status && mapped)
+        status = check->container == FSH_CONTAINER_LMDB
+                     ? check_lmdb_structure(check, report, &metadata, error)
+                     : check_shard_structure(check, report, &metadata, error);
+    if (status || !report->indexed)
+        goto done;
+    if (check->info &&
+        fsh_split_file_compare(&report->file, check->info, check->file_index, check->file_count, &found))
+        status = add_found(report, -1, NULL, &found, error);
+    hashing.state = XXH3_createState();
+    if (!hashing.state || XXH3_128bits_reset(hashing.state) == XXH_ERROR) {
+        status = out_of_memory(error);
+        goto done;
+    }
+    size_t problems_before = report->problem_count;
+    if (!status)
+        status = check_contents(check, report, &metadata, &hashing, error);
+    if (check->container == FSH_CONTAINER_LMDB && report->problem_count > problems_before) {
+        free(report->class_counts); /* damaged records were not counted */
+        report->class_counts = NULL;
+    }
+done:
+    (void)XXH3_freeState(hashing.state);
+    fsh_metadata_free(&metadata);
+    return status;
+}

@@ -1,0 +1,425 @@
+/* An open dataset: its manifest and, for each split, its files mapped. */
+#include <inttypes.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/pool.h"
+#include "formats/bytes.h"
+#include "formats/internal.h"
+
+struct FshSplitFiles {
+    SplitFile *files; /* in the order of the manifest */
+    size_t count;
+    const char *folder;
+    const FshManifest *manifest;
+    Metadata metadata; /* what each file must say of itself */
+};
+
+struct FshDataset {
+    char *path;   /* as it was given to fsh_open */
+    char *folder; /* in which the files are; "" for the current one */
+    FshManifest manifest;
+    FshSplit *splits;                  /* manifest.split_count */
+    struct FshSplitFiles *split_files; /* as many */
+};
+
+/* ---- opening ---- */
+
+static FshStatus file_path(char *buffer, size_t buffer_bytes, const char *folder, const char *name,
+                           FshError *error)
+{
+    if (folder[0])
+        return file_join(buffer, buffer_bytes, folder, name, error);
+    int length = snprintf(buffer, buffer_bytes, "%s", name);
+    if (length < 0 || (size_t)length >= buffer_bytes)
+        return fsh_error_set(error, FSH_ERR_MEMORY, "%s: path is too long", name);
+    return FSH_OK;
+}
+
+static FshStatus open_split(FshDataset *dataset, size_t split_index, FshError *error)
+{
+    const FshManifest *manifest = &dataset->manifest;
+    const FshSplitInfo *info = &manifest->splits[split_index];
+    struct FshSplitFiles *files = &dataset->split_files[split_index];
+    dataset->splits[split_index] =
+        (FshSplit){.dataset = dataset, .info = info, .sample_count = info->sample_count, .files = files};
+    files->folder = dataset->folder;
+    files->manifest = manifest;
+    FshStatus status =
+        fsh_metadata_make(&files->metadata, manifest->id, info->name, manifest->kind,
+                          (const char *const *)manifest->field_names, manifest->field_count,
+                          (const char *const *)manifest->class_names, manifest->class_count, error);
+    if (status)
+        return status;
+    files->files = calloc(info->file_count, sizeof *files->files);
+    if (!files->files)
+        return fsh_error_set(error, FSH_ERR_MEMORY, "out of memory");
+    uint64_t first = 0;
+    for (size_t i = 0; i < info->file_count && !status; i++) {
+        char path[PATH_MAX];
+        status = file_path(path, sizeof path, dataset->folder, info->files[i].name, error);
+        if (!status)
+            status = fsh_split_file_open(&files->files[i], path, manifest->container, &files->metadata, NULL,
+                                         error);
+        if (status)
+            break;
+        files->count = i + 1;
+        files->files[i].first = first;
+        first += files->files[i].record_count;
+        status = fsh_split_file_compare(&files->files[i], &info->files[i], i, info->file_count, error);
+        if (status)
+            (void)fsh_error_prepend(error, "%s", path);
+    }
+    return status;
+}
+
+static FshStatus open_manifest(FshDataset *dataset, const char *manifest_path, FshError *error)
+{
+    FshStatus status = fsh_manifest_load(&dataset->manifest, manifest_path, error);
+    if (status)
+        return status;
+    size_t count = dataset->manifest.split_count;
+    dataset->splits = calloc(count, sizeof *dataset->splits);
+    dataset->split_files = calloc(count, sizeof *dataset->split_files);
+    if (!dataset->splits || !dataset->split_files)
+        return fsh_error_set(error, FSH_ERR_MEMORY, "%s: out of memory", manifest_path);
+    for (size_t i = 0; i < count && !status; i++) {
+        status = open_split(dataset, i, error);
+    }
+    return status;
+}
+
+/* One shard or LMDB without a manifest: what it says of itself becomes one. */
+static FshStatus open_single(FshDataset *dataset, const char *path, const char *name, FshContainer container,
+                             FshError *error)
+{
+    dataset->splits = calloc(1, sizeof *dataset->splits);
+    dataset->split_files = calloc(1, sizeof *dataset->split_files);
+    struct FshSplitFiles *files = dataset->split_files;
+    if (files)
+        files->files = calloc(1, sizeof *files->files);
+    if (!dataset->splits || !files || !files->files)
+        return fsh_error_set(error, FSH_ERR_MEMORY, "%s: out of memory", path);
+    SplitFile *file = files->files;
+    FshStatus status = fsh_split_file_open(file, path, container, NULL, &files->metadata, error);
+    if (status)
+        return status;
+    files->count = 1;
+    files->folder = dataset->folder;
+    files->manifest = &dataset->manifest;
+    FshFileInfo info = {.name = (char *)name,
+                        .sample_count = file->record_count,
+                        .bytes = file->mapping.length,
+                        .hash = file->shard.hash}; /* zero for LMDB: no one has computed it */
+    status = fsh_manifest_from_file(&dataset->manifest, &files->metadata, container, &info, error);
+    if (status)
+        return status;
+    FshSplitInfo *split = dataset->manifest.splits;
+    for (uint64_t i = 0; container == FSH_CONTAINER_SHARDS && split->class_counts && i < file->record_count;
+         i++) {
+        int64_t label = fsh_index_row_load(file->rows + i * INDEX_ROW_BYTES).label;
+        if (label >= 0)
+            split->class_counts[label]++;
+    }
+    dataset->splits[0] =
+        (FshSplit){.dataset = dataset, .info = split, .sample_count = split->sample_count, .files = files};
+    for (uint64_t i = 0; container == FSH_CONTAINER_LMDB && split->class_counts && i < file->record_count;
+         i++) {
+        int64_t label = fsh_sample_label(dataset->splits, i);
+        if (label >= 0 && label < (int64_t)dataset->manifest.class_count)
+            split->class_counts[label]++;
+    }
+    return FSH_OK;
+}
+
+/* Everything before the last part of path, and that part without slashes at its end. */
+static FshStatus split_path(const char *path, char **folder_ret, char name[NAME_MAX + 1], FshError *error)
+{
+    size_t end = strlen(path);
+    while (end > 1 && path[end - 1] == '/') {
+        end--;
+    }
+    size_t begin = end;
+    while (begin > 0 && path[begin - 1] != '/') {
+        begin--;
+    }
+    int length = snprintf(name, NAME_MAX + 1, "%.*s", (int)(end - begin), path + begin);
+    *folder_ret = strndup(path, begin);
+    if (!*folder_ret || length < 0 || length > NAME_MAX)
+        return fsh_error_set(error, FSH_ERR_MEMORY, "%s: name is too long", path);
+    return FSH_OK;
+}
+
+static FshStatus open_folder(FshDataset *dataset, const char *path, FshError *error)
+{
+    char inside[PATH_MAX];
+    FshStatus status = file_join(inside, sizeof inside, path, FSH_MANIFEST_NAME, error);
+    if (status)
+        return status;
+    if (file_exists(inside)) {
+        dataset->folder = strdup(path);
+        return dataset->folder ? open_manifest(dataset, inside, error)
+                               : fsh_error_set(error, FSH_ERR_MEMORY, "%s: out of memory", path);
+    }
+    status = file_join(inside, sizeof inside, path, LMDB_DATA_NAME, error);
+    if (status)
+        return status;
+    if (!file_exists(inside))
+        return fsh_error_set(error, FSH_ERR_NOT_FOUND,
+                             "%s: holds no " FSH_MANIFEST_NAME ", so it is no dataset; fpack makes one",
+                             path);
+    char name[NAME_MAX + 1];
+    status = split_path(path, &dataset->folder, name, error);
+    return status ? status : open_single(dataset, path, name, FSH_CONTAINER_LMDB, error);
+}
+
+static FshStatus open_path(FshDataset *dataset, const char *path, FshError *error)
+{
+    if (file_is_folder(path))
+        return open_folder(dataset, path, error);
+    FileMapping mapping;
+    FshStatus status = file_map(path, &mapping, error);
+    if (status)
+        return status;
+    bool is_shard = fsh_shard_sniff(mapping.bytes, mapping.length);
+    bool is_lmdb = fsh_lmdb_sniff(mapping.bytes, mapping.length);
+    bool is_json = false;
+    for (uint64_t i = 0; i < mapping.length && !is_json && strchr(" \t\r\n{", mapping.bytes[i]); i++) {
+        is_json = mapping.bytes[i] == '{';
+    }
+    file_unmap(&mapping);
+    char name[NAME_MAX + 1];
+    status = split_path(path, &dataset->folder, name, error);
+    if (status)
+        return status;
+    if (is_shard)
+        return open_single(dataset, path, name, FSH_CONTAINER_SHARDS, error);
+    if (is_json)
+        return open_manifest(dataset, path, error);
+    if (is_lmdb)
+        return fsh_error_set(error, FSH_ERR_UNSUPPORTED,
+                             "%s: is the data of an LMDB; give the folder it is in", path);
+    return fsh_error_set(error, FSH_ERR_UNSUPPORTED, "%s: is neither a shard nor a " FSH_MANIFEST_NAME, path);
+}
+
+FshStatus fsh_open(FshDataset **dataset_ret, const char *path, FshError *error)
+{
+    *dataset_ret = NULL;
+    FshDataset *dataset = calloc(1, sizeof *dataset);
+    if (dataset)
+        dataset->path = strdup(path);
+    if (!dataset || !dataset->path) {
+        free(dataset);
+        return fsh_error_set(error, FSH_ERR_MEMORY, "%s: out of memory", path);
+    }
+    FshStatus status = open_path(dataset, path, error);
+    if (status)
+        fsh_close(&dataset);
+    *dataset_ret = dataset;
+    return status;
+}
+
+void fsh_close(FshDataset **dataset_ret)
+{
+    FshDataset *dataset = *dataset_ret;
+    if (!dataset)
+        return;
+    for (size_t i = 0;
+         dataset->split_files && i < (dataset->manifest.split_count ? dataset->manifest.split_count : 1);
+         i++) {
+        struct FshSplitFiles *files = &dataset->split_files[i];
+        for (size_t j = 0; j < files->count; j++) {
+            fsh_split_file_close(&files->files[j]);
+        }
+        free(files->files);
+        fsh_metadata_free(&files->metadata);
+    }
+    free(dataset->split_files);
+    free(dataset->splits);
+    fsh_manifest_free(&dataset->manifest);
+    free(dataset->folder);
+    free(dataset->path);
+    free(dataset);
+    *dataset_ret = NULL;
+}
+
+const FshManifest *fsh_manifest(const FshDataset *dataset)
+{
+    return &dataset->manifest;
+}
+
+const char *fsh_path(const FshDataset *dataset)
+{
+    return dataset->path;
+}
+
+const FshSplit *fsh_split(const FshDataset *dataset, const char *name)
+{
+    for (size_t i = 0; i < dataset->manifest.split_count; i++) {
+        if (strcmp(dataset->manifest.splits[i].name, name) == 0)
+            return &dataset->splits[i];
+    }
+    return NULL;
+}
+
+/* ---- samples ---- */
+
+/* The file that holds sample index: the last one that begins at or before it. index < sample_count. */
+static const SplitFile *find_file(const FshSplit *split, uint64_t index)
+{
+    const SplitFile *files = split->files->files;
+    size_t low = 0, high = split->files->count;
+    while (high - low > 1) {
+        size_t middle = low + (high - low) / 2;
+        if (files[middle].first <= index)
+            low = middle;
+        else
+            high = middle;
+    }
+    return &files[low];
+}
+
+const char *fsh_sample_where(const FshSplit *split, uint64_t index, char *buffer, size_t buffer_bytes)
+{
+    if (index >= split->sample_count) {
+        (void)snprintf(buffer, buffer_bytes, "split %s sample %" PRIu64, split->info->name, index);
+        return buffer;
+    }
+    const SplitFile *file = find_file(split, index);
+    (void)snprintf(buffer, buffer_bytes, "%s record %" PRIu64,
+                   split->info->files[file - split->files->files].name, index - file->first);
+    return buffer;
+}
+
+/* Puts the place in front of a failure's message. */
+static FshStatus fail_at(const FshSplit *split, uint64_t index, uint64_t offset, FshStatus status,
+                         FshError *error)
+{
+    char where[FSH_FILE_NAME_BYTES + NAME_MAX];
+    const char *folder = split->files->folder;
+    (void)fsh_error_prepend(error, "%s%s%s at byte %" PRIu64, folder,
+                            folder[0] && !strchr(folder, 0)[-1] ? "/" : "",
+                            fsh_sample_where(split, index, where, sizeof where), offset);
+    return status;
+}
+
+/* The sample, and where its record begins. */
+static FshStatus get_record(const FshSplit *split, uint64_t index, FshSample *sample, RecordHead *head,
+                            const uint8_t **record_ret, FshError *error)
+{
+    if (index >= split->sample_count)
+        return fsh_error_set(error, FSH_ERR_NOT_FOUND, "split %s: sample %" PRIu64 " of %" PRIu64,
+                             split->info->name, index, split->sample_count);
+    const SplitFile *file = find_file(split, index);
+    IndexRow row = fsh_index_row_load(file->rows + (index - file->first) * INDEX_ROW_BYTES);
+    const uint8_t *record = file->mapping.bytes + row.offset;
+    FshStatus status = fsh_record_parse(record, row.record_bytes, sample, head, error);
+    if (!status && head->record_bytes != row.record_bytes)
+        status =
+            fsh_error_set(error, FSH_ERR_CORRUPT, "record of %" PRIu64 " bytes where the index has %" PRIu64,
+                          head->record_bytes, row.record_bytes);
+    if (!status && file->container == FSH_CONTAINER_SHARDS &&
+        (head->label != row.label || head->crc != row.crc))
+        status = fsh_error_set(error, FSH_ERR_CORRUPT,
+                               "label or CRC32C of the record is not that of its index row");
+    if (!status && (sample->field_count != split->files->manifest->field_count ||
+                    head->label >= (int64_t)split->files->manifest->class_count))
+        status = fsh_error_set(error, FSH_ERR_CORRUPT,
+                               "%u fields and label %" PRId64 " in a dataset of %zu fields and %zu classes",
+                               sample->field_count, head->label, split->files->manifest->field_count,
+                               split->files->manifest->class_count);
+    if (status)
+        return fail_at(split, index, row.offset, status, error);
+    sample->index = index;
+    *record_ret = record;
+    return FSH_OK;
+}
+
+FshStatus fsh_sample_get(const FshSplit *split, uint64_t index, FshSample *sample, FshError *error)
+{
+    RecordHead head;
+    const uint8_t *record;
+    return get_record(split, index, sample, &head, &record, error);
+}
+
+int64_t fsh_sample_label(const FshSplit *split, uint64_t index)
+{
+    const SplitFile *file = find_file(split, index);
+    IndexRow row = fsh_index_row_load(file->rows + (index - file->first) * INDEX_ROW_BYTES);
+    if (file->container == FSH_CONTAINER_SHARDS)
+        return row.label;
+    return row.record_bytes < RECORD_BYTES_MIN ? FSH_NO_LABEL
+                                               : fsh_record_label(file->mapping.bytes + row.offset);
+}
+
+FshStatus fsh_sample_verify(const FshSplit *split, uint64_t index, FshError *error)
+{
+    FshSample sample = {0};
+    RecordHead head = {0};
+    const uint8_t *record = NULL;
+    FshStatus status = get_record(split, index, &sample, &head, &record, error);
+    if (status)
+        return status;
+    status = fsh_record_verify(record, &sample, &head, error);
+    if (status) {
+        (void)fsh_error_prepend(error, "key %.*s", (int)sample.key_bytes, sample.key);
+        (void)fail_at(split, index, (uint64_t)(record - find_file(split, index)->mapping.bytes), status,
+                      error);
+    }
+    return status;
+}
+
+/* ---- bulk ---- */
+
+uint64_t fsh_split_bytes(const FshSplit *split)
+{
+    uint64_t bytes = 0;
+    for (size_t i = 0; i < split->files->count; i++) {
+        const SplitFile *file = &split->files->files[i];
+        if (file->container == FSH_CONTAINER_SHARDS) {
+            bytes += file->shard.index_offset - file->shard.header_bytes;
+            continue;
+        }
+        for (uint64_t j = 0; j < file->record_count; j++) {
+            bytes += fsh_index_row_load(file->rows + j * INDEX_ROW_BYTES).record_bytes;
+        }
+    }
+    return bytes;
+}
+
+/* One call for each: long enough to keep the disk busy, short enough to share out. */
+enum { POPULATE_BYTES = 32 << 20 };
+
+static uint64_t chunk_count(const SplitFile *file)
+{
+    return (file->mapping.length + POPULATE_BYTES - 1) / POPULATE_BYTES;
+}
+
+static FshStatus populate_chunk(uint64_t item, int thread, void *context, FshError *error)
+{
+    (void)thread;
+    const FshSplit *split = context;
+    const SplitFile *file = split->files->files;
+    while (item >= chunk_count(file)) {
+        item -= chunk_count(file++);
+    }
+    uint64_t offset = item * POPULATE_BYTES;
+    uint64_t length =
+        file->mapping.length - offset < POPULATE_BYTES ? file->mapping.length - offset : POPULATE_BYTES;
+    FshStatus status = fsh_populate(file->mapping.bytes + offset, length, error);
+    if (status)
+        (void)fsh_error_prepend(error, "%s at byte %" PRIu64,
+                                split->info->files[file - split->files->files].name, offset);
+    return status;
+}
+
+FshStatus fsh_split_populate(const FshSplit *split, int jobs, FshError *error)
+{
+    uint64_t items = 0;
+    for (size_t i = 0; i < split->files->count; i++) {
+        items += chunk_count(&split->files->files[i]);
+    }
+    return pool_run(jobs, items, populate_chunk, (void *)split, error);
+}

@@ -1,0 +1,276 @@
+/* internal.h - what the files of libfshard share. Layouts are in fshard(5); this header only names their
+ * parts.
+ *
+ * Parsers are pure functions of (bytes, length): they never read outside, keep no state, and can be fuzzed.
+ * Their messages name no file: the caller prepends it. Pointers in their results lie in the bytes they were
+ * given. */
+#ifndef FSHARD_FORMATS_INTERNAL_H
+#define FSHARD_FORMATS_INTERNAL_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <jansson.h>
+
+#include "common/error.h"
+#include "common/file.h"
+#include "formats/fshard.h"
+
+/* ---- names (names.c) ---- */
+
+enum { FSH_ID_DIGITS = 32, FSH_HASH_TEXT_BYTES = 33, FSH_FILE_NAME_BYTES = 128 };
+
+bool fsh_codec_known(unsigned codec);
+/* 32 lower-case hexadecimal digits. */
+bool fsh_id_valid(const char *id);
+/* Letters, digits, '_' and '-', the first a letter or digit, at most 64: it becomes part of a file name. */
+bool fsh_split_name_valid(const char *name);
+/* A name in the manifest's own folder: no '/', not hidden, not empty, at most 255 bytes. */
+bool fsh_file_name_valid(const char *name);
+const char *fsh_container_name(FshContainer container);
+const char *fsh_kind_name(FshKind kind);
+/* False if text names none. */
+bool fsh_container_from_name(const char *text, FshContainer *container_ret);
+bool fsh_kind_from_name(const char *text, FshKind *kind_ret);
+/* 32 digits and a NUL into text. */
+void fsh_hash_format(const FshHash128 *hash, char text[FSH_HASH_TEXT_BYTES]);
+bool fsh_hash_parse(const char *text, FshHash128 *hash_ret);
+bool fsh_hash_equal(const FshHash128 *a, const FshHash128 *b);
+
+/* ---- JSON (json.c) ---- */
+
+/* Checked members of an object. what is how messages call it: "dataset.json: splits[0]". FSH_ERR_CORRUPT when
+ * a member is missing or of the wrong type. Strings and arrays are borrowed from object. */
+FshStatus fsh_json_text(const json_t *object, const char *key, const char **text_ret, FshError *error);
+FshStatus fsh_json_count(const json_t *object, const char *key, uint64_t *count_ret, FshError *error);
+FshStatus fsh_json_array(const json_t *object, const char *key, const json_t **array_ret, FshError *error);
+FshStatus fsh_json_object(const json_t *object, const char *key, const json_t **object_ret, FshError *error);
+/* Copies an array of strings that all differ and are not empty. On success *names_ret (NULL if there are
+ * none) is owned by the caller: fsh_names_free. */
+FshStatus fsh_json_names(const json_t *object, const char *key, char ***names_ret, size_t *count_ret,
+                         FshError *error);
+/* A new array of strings; NULL when memory is short or a name is not UTF-8. */
+json_t *fsh_json_from_names(char *const *names, size_t count);
+
+/* Copies count strings. FSH_ERR_MEMORY. */
+FshStatus fsh_names_copy(char ***copy_ret, const char *const *names, size_t count, FshError *error);
+void fsh_names_free(char **names, size_t count);
+bool fsh_names_equal(char *const *a, size_t a_count, char *const *b, size_t b_count);
+/* FSH_ERR_USAGE naming `what` when a name is NULL, empty, not UTF-8 or there twice. */
+FshStatus fsh_names_check(const char *what, const char *const *names, size_t count, FshError *error);
+
+/* ---- what every file of a split says of itself (metadata.c) ---- */
+
+typedef struct Metadata {
+    char id[FSH_ID_DIGITS + 1];
+    char *split; /* all owned */
+    FshKind kind;
+    char **field_names;
+    size_t field_count;
+    char **class_names; /* NULL for pairs */
+    size_t class_count;
+    char *text; /* as in a shard's header, where fsh_metadata_make made it; else NULL */
+    size_t text_bytes;
+} Metadata;
+
+enum { METADATA_BYTES_MIN = 2, METADATA_BYTES_MAX = 64 << 20, METADATA_NO_COUNT = -1 };
+
+/* Copies and checks; FSH_ERR_USAGE for what fshard(5) does not allow. On failure *metadata is empty. */
+FshStatus fsh_metadata_make(Metadata *metadata, const char *id, const char *split, FshKind kind,
+                            const char *const *field_names, size_t field_count,
+                            const char *const *class_names, size_t class_count, FshError *error);
+/* The JSON, *text_ret owned by the caller (free). count: METADATA_NO_COUNT for shards, the number of samples
+ * for LMDB. */
+FshStatus fsh_metadata_encode(const Metadata *metadata, int64_t count, char **text_ret, size_t *bytes_ret,
+                              FshError *error);
+/* count_ret: NULL for shards. On failure *metadata is empty. FSH_ERR_CORRUPT. */
+FshStatus fsh_metadata_parse(Metadata *metadata, const char *text, size_t bytes, uint64_t *count_ret,
+                             FshError *error);
+/* FSH_ERR_CORRUPT, naming the first thing in which the text differs from what is expected. */
+FshStatus fsh_metadata_compare(const char *text, size_t bytes, uint64_t *count_ret, const Metadata *expected,
+                               FshError *error);
+void fsh_metadata_free(Metadata *metadata);
+
+/* ---- records (record.c) ---- */
+
+enum { RECORD_HEADER_BYTES = 64, FIELD_ROW_BYTES = 32, RECORD_BYTES_MIN = 192 };
+#define RECORD_BYTES_MAX (UINT64_C(1) << 40)
+
+/* What a record's first bytes say, for comparing with its index row. */
+typedef struct RecordHead {
+    uint64_t record_bytes;
+    int64_t label;
+    uint32_t crc;
+} RecordHead;
+
+/* Structure of the record at bytes, of which available bytes may be read; padding and CRC are not looked at.
+ * Fills sample (its index excepted) and head. FSH_ERR_CORRUPT, FSH_ERR_UNSUPPORTED. */
+FshStatus fsh_record_parse(const uint8_t *bytes, uint64_t available, FshSample *sample, RecordHead *head,
+                           FshError *error);
+/* The label of a record of at least RECORD_BYTES_MIN bytes, unchecked. */
+int64_t fsh_record_label(const uint8_t *bytes);
+/* Its stored CRC. */
+uint32_t fsh_record_crc(const uint8_t *bytes);
+/* CRC32C and zero padding of a record that fsh_record_parse has passed. */
+FshStatus fsh_record_verify(const uint8_t *bytes, const FshSample *sample, const RecordHead *head,
+                            FshError *error);
+/* Whether the sample may be in a split of this metadata. FSH_ERR_MISMATCH. */
+FshStatus fsh_record_fits(const FshSample *sample, const Metadata *metadata, FshError *error);
+
+/* ---- shards (shard.c) ---- */
+
+enum {
+    SHARD_HEADER_BYTES = 64,
+    SHARD_FOOTER_BYTES = 128,
+    INDEX_ROW_BYTES = 32,
+};
+
+typedef struct IndexRow {
+    uint64_t offset; /* of the record, in its file */
+    uint64_t record_bytes;
+    int64_t label;
+    uint32_t crc;
+} IndexRow;
+
+void fsh_index_row_store(uint8_t *at, const IndexRow *row);
+IndexRow fsh_index_row_load(const uint8_t *at);
+
+/* A shard in memory. */
+typedef struct ShardView {
+    const uint8_t *bytes;
+    uint64_t file_bytes;
+    /* from the header */
+    uint32_t header_bytes, shard_index, shard_count;
+    const char *metadata; /* JSON, not NUL-terminated */
+    size_t metadata_bytes;
+    /* from the footer */
+    uint64_t record_count, index_offset, footer_offset;
+    const uint8_t *index; /* record_count rows */
+    uint32_t index_crc;
+    FshHash128 hash;
+} ShardView;
+
+bool fsh_shard_sniff(const uint8_t *bytes, uint64_t length);
+/* bytes and file_bytes are set here. Checks the header's CRC. */
+FshStatus fsh_shard_parse_header(ShardView *view, const uint8_t *bytes, uint64_t length, FshError *error);
+/* After the header. A missing footer is FSH_ERR_CORRUPT and *torn_ret. */
+FshStatus fsh_shard_parse_footer(ShardView *view, bool *torn_ret, FshError *error);
+/* After the footer: CRC of the index, and that its rows cover the records without gaps; labels below
+ * class_count (below 0 for 0 classes). class_counts, if not NULL, is added to. On failure *row_ret, if not
+ * NULL, is the row or -1. */
+FshStatus fsh_shard_check_index(const ShardView *view, uint64_t class_count, uint64_t *class_counts,
+                                int64_t *row_ret, FshError *error);
+/* Number of intact records from the front of a shard whose header is good; needs no index. */
+uint64_t fsh_shard_count_intact(const ShardView *view);
+
+/* header_bytes of a shard with this metadata. */
+uint32_t fsh_shard_header_bytes(size_t metadata_bytes);
+/* Writes header_bytes bytes. */
+void fsh_shard_store_header(uint8_t *header, const char *metadata, size_t metadata_bytes,
+                            uint32_t shard_index, uint32_t shard_count);
+/* Writes SHARD_FOOTER_BYTES. */
+void fsh_shard_store_footer(uint8_t *footer, uint64_t record_count, uint64_t index_offset, uint32_t index_crc,
+                            const FshHash128 *hash);
+
+/* ---- LMDB (lmdb_reader.c) ---- */
+
+/* data.mdb in memory, read by our own walk over its pages: liblmdb trusts what it maps, and a hostile file
+ * makes it crash. The walk is also what makes reads O(1), zero-copy and lock-free: it ends in a table of
+ * where each value is. */
+typedef struct LmdbView {
+    Buffer rows; /* INDEX_ROW_BYTES each, offset and record_bytes filled, as in a shard's index; owned */
+    uint64_t record_count;
+    const char *metadata; /* JSON, not NUL-terminated */
+    size_t metadata_bytes;
+} LmdbView;
+
+#define LMDB_DATA_NAME    "data.mdb"
+#define LMDB_METADATA_KEY "~fshard"
+enum { LMDB_KEY_DIGITS = 10 };
+
+bool fsh_lmdb_sniff(const uint8_t *bytes, uint64_t length);
+/* FSH_ERR_CORRUPT, FSH_ERR_UNSUPPORTED (an LMDB that is none of ours), FSH_ERR_MEMORY. On failure *view is
+ * empty. */
+FshStatus fsh_lmdb_parse(LmdbView *view, const uint8_t *bytes, uint64_t length, FshError *error);
+void fsh_lmdb_free(LmdbView *view);
+
+/* ---- one file of a split, mapped (split_file.c) ---- */
+
+typedef struct SplitFile {
+    FshContainer container;
+    FileMapping mapping;
+    uint64_t first; /* index in the split of this file's first record */
+    uint64_t record_count;
+    const uint8_t
+        *rows; /* record_count index rows: of the shard, or of lmdb; labels and CRCs in shards only */
+    ShardView shard;
+    LmdbView lmdb;
+} SplitFile;
+
+/* Maps and parses path (a .fshard file, or an .lmdb folder). `expected` may be NULL: then *metadata_ret, if
+ * not NULL, gets the file's own (owned by the caller). The index of a shard is checked. Messages begin with
+ * the path. */
+FshStatus fsh_split_file_open(SplitFile *file, const char *path, FshContainer container,
+                              const Metadata *expected, Metadata *metadata_ret, FshError *error);
+/* Whether the opened file is the one that the manifest lists as file_index of file_count. FSH_ERR_CORRUPT;
+ * the message names no file. */
+FshStatus fsh_split_file_compare(const SplitFile *file, const FshFileInfo *info, size_t file_index,
+                                 size_t file_count, FshError *error);
+void fsh_split_file_close(SplitFile *file);
+
+/* Reads a range of a mapping into the page cache and maps it. Where the kernel can (Linux 5.14), a disk that
+ * fails is FSH_ERR_SYSTEM here instead of SIGBUS later. (populate.c) */
+FshStatus fsh_populate(const uint8_t *bytes, uint64_t length, FshError *error);
+
+/* ---- writing (writer.c) ---- */
+
+typedef enum WriterState {
+    WRITER_OPEN,
+    WRITER_ENDED, /* finished or failed: only closing is left */
+} WriterState;
+
+/* Records gather in a batch, which the container takes over whole: a shard writes and hashes it, an LMDB
+ * makes it one transaction. */
+struct FshWriter {
+    const struct ContainerWriter *container;
+    char *path;
+    Metadata metadata;
+    uint32_t shard_index, shard_count;
+    bool force;
+    WriterState state;
+    Buffer batch;         /* records, one after the other */
+    uint64_t batch_first; /* row of the batch's first record */
+    Buffer rows;          /* INDEX_ROW_BYTES for each record so far */
+    uint64_t record_count;
+    uint64_t next_offset; /* of the next record: in the file (shards), among all records (LMDB) */
+    AtomicFile file;      /* the shard, or data.mdb */
+    void *private_data;   /* the container's own; owned by it */
+};
+
+typedef struct ContainerWriter {
+    size_t batch_bytes;        /* how much gathers before write_batch */
+    uint64_t record_bytes_max; /* a record is smaller than this */
+    uint64_t record_count_max; /* there are at most so many */
+    FshStatus (*open)(FshWriter *writer, FshError *error);
+    FshStatus (*write_batch)(FshWriter *writer, FshError *error);
+    /* After the last batch. Fills bytes and hash of info. */
+    FshStatus (*finish)(FshWriter *writer, FshFileInfo *info, FshError *error);
+    /* Frees private_data and abandons what is not finished. After a failed open too. */
+    void (*close)(FshWriter *writer);
+} ContainerWriter;
+
+extern const ContainerWriter fsh_shard_writer, fsh_lmdb_writer; /* shard_writer.c, lmdb_writer.c */
+
+/* ---- manifest (manifest.c) ---- */
+
+/* The whole of dataset.json. FSH_ERR_CORRUPT, FSH_ERR_UNSUPPORTED. On failure *manifest is empty. */
+FshStatus fsh_manifest_parse(FshManifest *manifest, const char *text, size_t bytes, FshError *error);
+/* What is promised of every manifest: names, sums, counts. `status` is what a violation gives:
+ * FSH_ERR_CORRUPT on reading, FSH_ERR_USAGE on writing. */
+FshStatus fsh_manifest_check(const FshManifest *manifest, FshStatus status, FshError *error);
+/* A manifest for a file that stands alone: takes over metadata's names (metadata is empty then). */
+FshStatus fsh_manifest_from_file(FshManifest *manifest, Metadata *metadata, FshContainer container,
+                                 const FshFileInfo *file, FshError *error);
+
+#endif

@@ -1,0 +1,166 @@
+#include "formats/internal.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static FshStatus wrong_type(const char *key, const char *expected, const json_t *found, FshError *error)
+{
+    if (!found)
+        return fsh_error_set(error, FSH_ERR_CORRUPT, "\"%s\" is missing", key);
+    return fsh_error_set(error, FSH_ERR_CORRUPT, "\"%s\" is not %s", key, expected);
+}
+
+FshStatus fsh_json_text(const json_t *object, const char *key, const char **text_ret, FshError *error)
+{
+    const json_t *value = json_object_get(object, key);
+    if (!json_is_string(value))
+        return wrong_type(key, "a string", value, error);
+    *text_ret = json_string_value(value);
+    return FSH_OK;
+}
+
+FshStatus fsh_json_count(const json_t *object, const char *key, uint64_t *count_ret, FshError *error)
+{
+    const json_t *value = json_object_get(object, key);
+    if (!json_is_integer(value) || json_integer_value(value) < 0)
+        return wrong_type(key, "a whole number of 0 or more", value, error);
+    *count_ret = (uint64_t)json_integer_value(value);
+    return FSH_OK;
+}
+
+FshStatus fsh_json_array(const json_t *object, const char *key, const json_t **array_ret, FshError *error)
+{
+    const json_t *value = json_object_get(object, key);
+    if (!json_is_array(value))
+        return wrong_type(key, "a list", value, error);
+    *array_ret = value;
+    return FSH_OK;
+}
+
+FshStatus fsh_json_object(const json_t *object, const char *key, const json_t **object_ret, FshError *error)
+{
+    const json_t *value = json_object_get(object, key);
+    if (!json_is_object(value))
+        return wrong_type(key, "an object", value, error);
+    *object_ret = value;
+    return FSH_OK;
+}
+
+FshStatus fsh_json_names(const json_t *object, const char *key, char ***names_ret, size_t *count_ret,
+                         FshError *error)
+{
+    *names_ret = NULL;
+    *count_ret = 0;
+    const json_t *array = NULL;
+    FshStatus status = fsh_json_array(object, key, &array, error);
+    size_t count = status ? 0 : json_array_size(array);
+    if (status || count == 0)
+        return status;
+    const char **borrowed = calloc(count, sizeof *borrowed);
+    if (!borrowed)
+        return fsh_error_set(error, FSH_ERR_MEMORY, "out of memory");
+    for (size_t i = 0; i < count; i++) {
+        borrowed[i] = json_string_value(json_array_get(array, i)); /* NULL for what is no string */
+    }
+    status = fsh_names_check(key, borrowed, count, error);
+    if (status == FSH_ERR_USAGE) { /* here it is the file that is wrong, not the caller */
+        status = FSH_ERR_CORRUPT;
+        if (error)
+            error->status = FSH_ERR_CORRUPT;
+    }
+    if (!status)
+        status = fsh_names_copy(names_ret, borrowed, count, error);
+    if (!status)
+        *count_ret = count;
+    free(borrowed);
+    return status;
+}
+
+json_t *fsh_json_from_names(char *const *names, size_t count)
+{
+    json_t *array = json_array();
+    for (size_t i = 0; array && i < count; i++) {
+        if (json_array_append_new(array, json_string(names[i]))) {
+            json_decref(array);
+            return NULL;
+        }
+    }
+    return array;
+}
+
+FshStatus fsh_names_copy(char ***copy_ret, const char *const *names, size_t count, FshError *error)
+{
+    *copy_ret = NULL;
+    if (count == 0)
+        return FSH_OK;
+    char **copy = calloc(count, sizeof *copy);
+    for (size_t i = 0; copy && i < count; i++) {
+        copy[i] = strdup(names[i]);
+        if (!copy[i]) {
+            fsh_names_free(copy, count);
+            copy = NULL;
+        }
+    }
+    if (!copy)
+        return fsh_error_set(error, FSH_ERR_MEMORY, "out of memory");
+    *copy_ret = copy;
+    return FSH_OK;
+}
+
+void fsh_names_free(char **names, size_t count)
+{
+    for (size_t i = 0; names && i < count; i++) {
+        free(names[i]);
+    }
+    free(names);
+}
+
+bool fsh_names_equal(char *const *a, size_t a_count, char *const *b, size_t b_count)
+{
+    if (a_count != b_count)
+        return false;
+    for (size_t i = 0; i < a_count; i++) {
+        if (strcmp(a[i], b[i]) != 0)
+            return false;
+    }
+    return true;
+}
+
+static bool is_utf8(const char *text)
+{
+    json_t *value = json_string(text); /* refuses what is not */
+    bool valid = value != NULL;
+    json_decref(value);
+    return valid;
+}
+
+static int compare_names(const void *a, const void *b)
+{
+    return strcmp(*(const char *const *)a, *(const char *const *)b);
+}
+
+FshStatus fsh_names_check(const char *what, const char *const *names, size_t count, FshError *error)
+{
+    if (count == 0)
+        return FSH_OK;
+    for (size_t i = 0; i < count; i++) {
+        if (!names[i] || !names[i][0])
+            return fsh_error_set(error, FSH_ERR_USAGE, "%s: entry %zu is %s", what, i,
+                                 names[i] ? "empty" : "not a string");
+        if (!is_utf8(names[i]))
+            return fsh_error_set(error, FSH_ERR_USAGE, "%s: entry %zu is not UTF-8; rename it", what, i);
+    }
+    /* Sorted, so that 20,000 classes are no problem. */
+    const char **sorted = malloc(count * sizeof *sorted);
+    if (!sorted)
+        return fsh_error_set(error, FSH_ERR_MEMORY, "out of memory");
+    memcpy(sorted, names, count * sizeof *sorted);
+    qsort(sorted, count, sizeof *sorted, compare_names);
+    FshStatus status = FSH_OK;
+    for (size_t i = 1; i < count && !status; i++) {
+        if (strcmp(sorted[i - 1], sorted[i]) == 0)
+            status = fsh_error_set(error, FSH_ERR_USAGE, "%s: \"%s\" is there twice", what, sorted[i]);
+    }
+    free(sorted);
+    return status;
+}

@@ -1,0 +1,125 @@
+#include "formats/internal.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+static const struct {
+    FshCodec codec;
+    const char *name;
+} codecs[] = {
+    {FSH_CODEC_RAW, "raw"},   {FSH_CODEC_JPEG, "jpeg"}, {FSH_CODEC_PNG, "png"},
+    {FSH_CODEC_WEBP, "webp"}, {FSH_CODEC_TIFF, "tiff"}, {FSH_CODEC_GIF, "gif"},
+    {FSH_CODEC_BMP, "bmp"},   {FSH_CODEC_PNM, "pnm"},   {FSH_CODEC_OTHER, "other"},
+};
+
+/* Indexed by FshContainer and FshKind. */
+static const char *const container_names[] = {NULL, "shards", "lmdb"};
+static const char *const kind_names[] = {NULL, "classes", "pairs"};
+
+static const char lower_digits[] = "0123456789abcdef";
+
+bool fsh_codec_known(unsigned codec)
+{
+    for (size_t i = 0; i < sizeof codecs / sizeof *codecs; i++) {
+        if ((unsigned)codecs[i].codec == codec)
+            return true;
+    }
+    return false;
+}
+
+const char *fsh_codec_name(FshCodec codec)
+{
+    for (size_t i = 0; i < sizeof codecs / sizeof *codecs; i++) {
+        if (codecs[i].codec == codec)
+            return codecs[i].name;
+    }
+    return "unknown";
+}
+
+bool fsh_id_valid(const char *id)
+{
+    return strlen(id) == FSH_ID_DIGITS && strspn(id, lower_digits) == FSH_ID_DIGITS;
+}
+
+bool fsh_split_name_valid(const char *name)
+{
+    static const char letters[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-";
+    size_t length = strlen(name);
+    return length >= 1 && length <= 64 && name[0] != '-' && name[0] != '_' && strspn(name, letters) == length;
+}
+
+bool fsh_file_name_valid(const char *name)
+{
+    size_t length = strlen(name);
+    return length >= 1 && length <= 255 && name[0] != '.' && !strchr(name, '/');
+}
+
+const char *fsh_container_name(FshContainer container)
+{
+    return container_names[container];
+}
+
+const char *fsh_kind_name(FshKind kind)
+{
+    return kind_names[kind];
+}
+
+bool fsh_container_from_name(const char *text, FshContainer *container_ret)
+{
+    for (int i = FSH_CONTAINER_SHARDS; i <= FSH_CONTAINER_LMDB; i++) {
+        if (strcmp(text, container_names[i]) == 0) {
+            *container_ret = (FshContainer)i;
+            return true;
+        }
+    }
+    return false;
+}
+
+bool fsh_kind_from_name(const char *text, FshKind *kind_ret)
+{
+    for (int i = FSH_KIND_CLASSES; i <= FSH_KIND_PAIRS; i++) {
+        if (strcmp(text, kind_names[i]) == 0) {
+            *kind_ret = (FshKind)i;
+            return true;
+        }
+    }
+    return false;
+}
+
+void fsh_hash_format(const FshHash128 *hash, char text[FSH_HASH_TEXT_BYTES])
+{
+    for (size_t i = 0; i < sizeof hash->bytes; i++) {
+        text[2 * i] = lower_digits[hash->bytes[i] >> 4];
+        text[2 * i + 1] = lower_digits[hash->bytes[i] & 15];
+    }
+    text[FSH_HASH_TEXT_BYTES - 1] = '\0';
+}
+
+bool fsh_hash_parse(const char *text, FshHash128 *hash_ret)
+{
+    if (strlen(text) != FSH_HASH_TEXT_BYTES - 1 || strspn(text, lower_digits) != FSH_HASH_TEXT_BYTES - 1)
+        return false;
+    for (size_t i = 0; i < sizeof hash_ret->bytes; i++) {
+        size_t high = (size_t)(strchr(lower_digits, text[2 * i]) - lower_digits);
+        size_t low = (size_t)(strchr(lower_digits, text[2 * i + 1]) - lower_digits);
+        hash_ret->bytes[i] = (uint8_t)(high << 4 | low);
+    }
+    return true;
+}
+
+bool fsh_hash_equal(const FshHash128 *a, const FshHash128 *b)
+{
+    return memcmp(a->bytes, b->bytes, sizeof a->bytes) == 0;
+}
+
+const char *fsh_file_name(char *buffer, size_t buffer_bytes, FshContainer container, const char *split,
+                          uint32_t shard_index, uint32_t shard_count)
+{
+    if (container == FSH_CONTAINER_LMDB)
+        (void)snprintf(buffer, buffer_bytes, "%s.lmdb", split);
+    else
+        (void)snprintf(buffer, buffer_bytes, "%s-%05" PRIu32 "-of-%05" PRIu32 ".fshard", split, shard_index,
+                       shard_count);
+    return buffer;
+}

@@ -1,0 +1,296 @@
+#include "formats/internal.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+#include "formats/bytes.h"
+#include "formats/crc32c.h"
+
+/* Offsets in the header and in a field row; fshard(5). */
+enum {
+    AT_CRC = 4,
+    AT_RECORD_BYTES = 8,
+    AT_LABEL = 16,
+    AT_HEADER_BYTES = 24,
+    AT_KEY_BYTES = 28,
+    AT_FIELD_COUNT = 30,
+    AT_RESERVED = 31,
+    ROW_OFFSET = 0,
+    ROW_BYTES = 8,
+    ROW_WIDTH = 16,
+    ROW_HEIGHT = 20,
+    ROW_CHANNELS = 24,
+    ROW_CODEC = 25,
+    ROW_COMPRESSION = 26,
+    ROW_RESERVED_8 = 27,
+    ROW_SOURCE_BYTES = 28,
+    ROW_RESERVED_16 = 30,
+};
+
+static const uint8_t record_magic[4] = {'F', 'R', 'E', 'C'};
+
+/* ---- writing ---- */
+
+/* True if width * height * channels is bytes. */
+static bool is_raw_size(uint32_t width, uint32_t height, uint8_t channels, uint64_t bytes)
+{
+    uint64_t pixels = (uint64_t)width * height; /* cannot overflow */
+    uint64_t product;
+    return !__builtin_mul_overflow(pixels, (uint64_t)channels, &product) && product == bytes;
+}
+
+static FshStatus check_field(const FshField *field, unsigned index, FshError *error)
+{
+    if (!field->data || field->bytes == 0)
+        return fsh_error_set(error, FSH_ERR_MISMATCH, "field %u is empty", index);
+    if (field->channels < 1 || field->channels > FSH_CHANNELS_MAX)
+        return fsh_error_set(error, FSH_ERR_MISMATCH, "field %u: %u channels; 1 to %d are possible", index,
+                             field->channels, FSH_CHANNELS_MAX);
+    if (!fsh_codec_known((unsigned)field->codec))
+        return fsh_error_set(error, FSH_ERR_MISMATCH, "field %u: codec %d is unknown", index,
+                             (int)field->codec);
+    if (field->codec == FSH_CODEC_RAW &&
+        !is_raw_size(field->width, field->height, field->channels, field->bytes))
+        return fsh_error_set(error, FSH_ERR_MISMATCH,
+                             "field %u: %zu bytes are not %" PRIu32 " x %" PRIu32 " x %u", index,
+                             field->bytes, field->width, field->height, field->channels);
+    if (field->source_bytes > UINT16_MAX)
+        return fsh_error_set(error, FSH_ERR_MISMATCH,
+                             "field %u: source path of %zu bytes; at most %d are possible", index,
+                             field->source_bytes, UINT16_MAX);
+    if (field->source_bytes && memchr(field->source, 0, field->source_bytes))
+        return fsh_error_set(error, FSH_ERR_MISMATCH, "field %u: source path with a zero byte", index);
+    return FSH_OK;
+}
+
+/* What must hold for a sample to have a record, and how long that is. */
+static FshStatus measure(const FshSample *sample, uint64_t *header_bytes_ret, uint64_t *record_bytes_ret,
+                         FshError *error)
+{
+    if (sample->field_count < 1 || sample->field_count > FSH_FIELDS_MAX)
+        return fsh_error_set(error, FSH_ERR_MISMATCH, "%u fields; 1 to %d are possible", sample->field_count,
+                             FSH_FIELDS_MAX);
+    if (sample->key_bytes < 1 || sample->key_bytes > UINT16_MAX || memchr(sample->key, 0, sample->key_bytes))
+        return fsh_error_set(error, FSH_ERR_MISMATCH,
+                             "key of %zu bytes: 1 to %d without a zero byte are possible", sample->key_bytes,
+                             UINT16_MAX);
+    if (sample->label < FSH_NO_LABEL)
+        return fsh_error_set(error, FSH_ERR_MISMATCH, "label %" PRId64 " is out of range", sample->label);
+    uint64_t header_bytes =
+        RECORD_HEADER_BYTES + (uint64_t)sample->field_count * FIELD_ROW_BYTES + sample->key_bytes;
+    uint64_t payload_bytes = 0;
+    for (unsigned i = 0; i < sample->field_count; i++) {
+        const FshField *field = &sample->fields[i];
+        FshStatus status = check_field(field, i, error);
+        if (status)
+            return status;
+        header_bytes += field->source_bytes;
+        /* Each below the limit before they are added, so that nothing overflows. */
+        if (field->bytes >= RECORD_BYTES_MAX)
+            return fsh_error_set(error, FSH_ERR_MISMATCH, "field %u: %zu bytes are too many", i,
+                                 field->bytes);
+        payload_bytes += align_up(field->bytes);
+    }
+    *header_bytes_ret = align_up(header_bytes);
+    *record_bytes_ret = *header_bytes_ret + payload_bytes;
+    if (*record_bytes_ret >= RECORD_BYTES_MAX)
+        return fsh_error_set(error, FSH_ERR_MISMATCH, "record of %" PRIu64 " bytes is too large",
+                             *record_bytes_ret);
+    return FSH_OK;
+}
+
+size_t fsh_record_bytes(const FshSample *sample)
+{
+    uint64_t header_bytes = 0, record_bytes = 0;
+    return measure(sample, &header_bytes, &record_bytes, NULL) ? 0 : (size_t)record_bytes;
+}
+
+FshStatus fsh_record_build(const FshSample *sample, void *record, size_t record_bytes, FshError *error)
+{
+    uint64_t header_bytes = 0, bytes_needed = 0;
+    FshStatus status = measure(sample, &header_bytes, &bytes_needed, error);
+    if (status)
+        return status;
+    if (record_bytes != bytes_needed)
+        return fsh_error_set(error, FSH_ERR_USAGE, "record buffer of %zu bytes, not the %" PRIu64 " it takes",
+                             record_bytes, bytes_needed);
+    uint8_t *bytes = record;
+    memset(bytes, 0, (size_t)header_bytes);
+    memcpy(bytes, record_magic, sizeof record_magic);
+    store_le64(bytes + AT_RECORD_BYTES, record_bytes);
+    store_le64(bytes + AT_LABEL, (uint64_t)sample->label);
+    store_le32(bytes + AT_HEADER_BYTES, (uint32_t)header_bytes);
+    store_le16(bytes + AT_KEY_BYTES, (uint16_t)sample->key_bytes);
+    bytes[AT_FIELD_COUNT] = (uint8_t)sample->field_count;
+    uint8_t *row = bytes + RECORD_HEADER_BYTES;
+    uint8_t *text = row + (size_t)sample->field_count * FIELD_ROW_BYTES;
+    memcpy(text, sample->key, sample->key_bytes);
+    text += sample->key_bytes;
+    uint64_t offset = header_bytes;
+    for (unsigned i = 0; i < sample->field_count; i++, row += FIELD_ROW_BYTES) {
+        const FshField *field = &sample->fields[i];
+        store_le64(row + ROW_OFFSET, offset);
+        store_le64(row + ROW_BYTES, field->bytes);
+        store_le32(row + ROW_WIDTH, field->width);
+        store_le32(row + ROW_HEIGHT, field->height);
+        row[ROW_CHANNELS] = field->channels;
+        row[ROW_CODEC] = (uint8_t)field->codec;
+        store_le16(row + ROW_SOURCE_BYTES, (uint16_t)field->source_bytes);
+        if (field->source_bytes)
+            memcpy(text, field->source, field->source_bytes);
+        text += field->source_bytes;
+        uint64_t padded = align_up(field->bytes);
+        memcpy(bytes + offset, field->data, field->bytes);
+        memset(bytes + offset + field->bytes, 0, (size_t)(padded - field->bytes));
+        offset += padded;
+    }
+    store_le32(bytes + AT_CRC, fsh_crc32c(0, bytes + AT_RECORD_BYTES, record_bytes - AT_RECORD_BYTES));
+    return FSH_OK;
+}
+
+/* ---- reading ---- */
+
+/* One field row; *next_payload is where its payload must begin, and is moved behind it. */
+static FshStatus parse_row(const uint8_t *bytes, const uint8_t *row, unsigned index, uint64_t record_bytes,
+                           uint64_t *next_payload, FshField *field, FshError *error)
+{
+    uint64_t offset = load_le64(row + ROW_OFFSET), payload_bytes = load_le64(row + ROW_BYTES);
+    if (row[ROW_COMPRESSION] || row[ROW_RESERVED_8] || load_le16(row + ROW_RESERVED_16))
+        return fsh_error_set(error, FSH_ERR_UNSUPPORTED,
+                             "field %u: compression %u or reserved bytes of a later version", index,
+                             row[ROW_COMPRESSION]);
+    if (offset != *next_payload)
+        return fsh_error_set(error, FSH_ERR_CORRUPT, "field %u: payload at %" PRIu64 ", not at %" PRIu64,
+                             index, offset, *next_payload);
+    /* offset <= record_bytes holds: it is the end of the payload before. */
+    if (payload_bytes == 0 || payload_bytes > record_bytes - offset)
+        return fsh_error_set(error, FSH_ERR_CORRUPT, "field %u: %" PRIu64 " bytes in a record of %" PRIu64,
+                             index, payload_bytes, record_bytes);
+    *field = (FshField){
+        .data = bytes + offset,
+        .bytes = (size_t)payload_bytes,
+        .width = load_le32(row + ROW_WIDTH),
+        .height = load_le32(row + ROW_HEIGHT),
+        .channels = row[ROW_CHANNELS],
+        .codec = (FshCodec)row[ROW_CODEC],
+        .source_bytes = load_le16(row + ROW_SOURCE_BYTES),
+    };
+    if (field->channels < 1 || field->channels > FSH_CHANNELS_MAX)
+        return fsh_error_set(error, FSH_ERR_CORRUPT, "field %u: %u channels", index, field->channels);
+    if (!fsh_codec_known((unsigned)field->codec))
+        return fsh_error_set(error, FSH_ERR_UNSUPPORTED, "field %u: codec %d is unknown to this version",
+                             index, (int)field->codec);
+    if (field->codec == FSH_CODEC_RAW &&
+        !is_raw_size(field->width, field->height, field->channels, payload_bytes))
+        return fsh_error_set(error, FSH_ERR_CORRUPT,
+                             "field %u: %" PRIu64 " bytes are not %" PRIu32 " x %" PRIu32 " x %u", index,
+                             payload_bytes, field->width, field->height, field->channels);
+    *next_payload =
+        align_up(offset + payload_bytes); /* both are multiples of 64 or below record_bytes, which is one */
+    return FSH_OK;
+}
+
+FshStatus fsh_record_parse(const uint8_t *bytes, uint64_t available, FshSample *sample, RecordHead *head,
+                           FshError *error)
+{
+    if (available < RECORD_BYTES_MIN)
+        return fsh_error_set(error, FSH_ERR_CORRUPT, "%" PRIu64 " bytes are too few for a record", available);
+    if (memcmp(bytes, record_magic, sizeof record_magic) != 0)
+        return fsh_error_set(error, FSH_ERR_CORRUPT, "is no record: magic %02x%02x%02x%02x", bytes[0],
+                             bytes[1], bytes[2], bytes[3]);
+    uint64_t record_bytes = load_le64(bytes + AT_RECORD_BYTES);
+    uint32_t header_bytes = load_le32(bytes + AT_HEADER_BYTES);
+    int64_t label = (int64_t)load_le64(bytes + AT_LABEL);
+    size_t key_bytes = load_le16(bytes + AT_KEY_BYTES);
+    unsigned field_count = bytes[AT_FIELD_COUNT];
+    if (record_bytes < RECORD_BYTES_MIN || record_bytes > available || record_bytes >= RECORD_BYTES_MAX ||
+        record_bytes % FSH_ALIGNMENT)
+        return fsh_error_set(error, FSH_ERR_CORRUPT,
+                             "record_bytes is %" PRIu64 ", with %" PRIu64 " bytes there", record_bytes,
+                             available);
+    if (field_count < 1 || field_count > FSH_FIELDS_MAX)
+        return fsh_error_set(error, FSH_ERR_CORRUPT, "field_count is %u", field_count);
+    if (label < FSH_NO_LABEL)
+        return fsh_error_set(error, FSH_ERR_CORRUPT, "label is %" PRId64, label);
+    if (key_bytes == 0)
+        return fsh_error_set(error, FSH_ERR_CORRUPT, "key is empty");
+    if (!bytes_are_zero(bytes + AT_RESERVED, RECORD_HEADER_BYTES - AT_RESERVED))
+        return fsh_error_set(error, FSH_ERR_UNSUPPORTED, "reserved bytes are not zero: of a later version");
+    uint64_t text_offset = RECORD_HEADER_BYTES + (uint64_t)field_count * FIELD_ROW_BYTES;
+    if (header_bytes > record_bytes || header_bytes % FSH_ALIGNMENT || text_offset + key_bytes > header_bytes)
+        return fsh_error_set(error, FSH_ERR_CORRUPT, "header_bytes is %" PRIu32, header_bytes);
+
+    sample->label = label;
+    sample->field_count = field_count;
+    sample->key = (const char *)bytes + text_offset;
+    sample->key_bytes = key_bytes;
+    text_offset += key_bytes;
+    uint64_t next_payload = header_bytes;
+    for (unsigned i = 0; i < field_count; i++) {
+        FshField *field = &sample->fields[i];
+        FshStatus status = parse_row(bytes, bytes + RECORD_HEADER_BYTES + (size_t)i * FIELD_ROW_BYTES, i,
+                                     record_bytes, &next_payload, field, error);
+        if (status)
+            return status;
+        field->source = (const char *)bytes + text_offset;
+        text_offset += field->source_bytes;
+        if (text_offset > header_bytes)
+            break;
+    }
+    if (align_up(text_offset) != header_bytes)
+        return fsh_error_set(error, FSH_ERR_CORRUPT, "header_bytes is %" PRIu32 ", its parts take %" PRIu64,
+                             header_bytes, align_up(text_offset));
+    if (next_payload != record_bytes)
+        return fsh_error_set(error, FSH_ERR_CORRUPT, "record_bytes is %" PRIu64 ", its parts take %" PRIu64,
+                             record_bytes, next_payload);
+    *head = (RecordHead){.record_bytes = record_bytes, .label = label, .crc = load_le32(bytes + AT_CRC)};
+    return FSH_OK;
+}
+
+uint32_t fsh_record_crc(const uint8_t *bytes)
+{
+    return load_le32(bytes + AT_CRC);
+}
+
+int64_t fsh_record_label(const uint8_t *bytes)
+{
+    return (int64_t)load_le64(bytes + AT_LABEL);
+}
+
+FshStatus fsh_record_verify(const uint8_t *bytes, const FshSample *sample, const RecordHead *head,
+                            FshError *error)
+{
+    uint32_t crc = fsh_crc32c(0, bytes + AT_RECORD_BYTES, (size_t)head->record_bytes - AT_RECORD_BYTES);
+    if (crc != head->crc)
+        return fsh_error_set(error, FSH_ERR_CORRUPT, "CRC32C is %08" PRIx32 ", stored %08" PRIx32, crc,
+                             head->crc);
+    /* Padding lies between the parts; what a writer put there nobody would ever see. */
+    const FshField *last = &sample->fields[sample->field_count - 1];
+    const char *text_end = last->source + last->source_bytes;
+    const uint8_t *payload = sample->fields[0].data;
+    bool padded = bytes_are_zero((const uint8_t *)text_end, (size_t)((const char *)payload - text_end));
+    for (unsigned i = 0; i < sample->field_count; i++) {
+        const FshField *field = &sample->fields[i];
+        payload = field->data;
+        padded &= bytes_are_zero(payload + field->bytes, (size_t)(align_up(field->bytes) - field->bytes));
+        padded &= !field->source_bytes || !memchr(field->source, 0, field->source_bytes);
+    }
+    if (!padded || memchr(sample->key, 0, sample->key_bytes))
+        return fsh_error_set(error, FSH_ERR_CORRUPT, "padding is not zero, or a path has a zero byte");
+    return FSH_OK;
+}
+
+FshStatus fsh_record_fits(const FshSample *sample, const Metadata *metadata, FshError *error)
+{
+    if (sample->field_count != metadata->field_count)
+        return fsh_error_set(error, FSH_ERR_MISMATCH, "%u fields in a dataset of %zu", sample->field_count,
+                             metadata->field_count);
+    if (metadata->kind == FSH_KIND_PAIRS && sample->label != FSH_NO_LABEL)
+        return fsh_error_set(error, FSH_ERR_MISMATCH, "label %" PRId64 " in a dataset of pairs",
+                             sample->label);
+    if (metadata->kind == FSH_KIND_CLASSES && sample->label >= (int64_t)metadata->class_count)
+        return fsh_error_set(error, FSH_ERR_MISMATCH,
+                             "label %" PRId64 " is out of range: there are %zu classes", sample->label,
+                             metadata->class_count);
+    return FSH_OK;
+}

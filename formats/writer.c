@@ -1,0 +1,192 @@
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "formats/bytes.h"
+#include "formats/internal.h"
+
+FshStatus fsh_writer_open(FshWriter **writer_ret, const char *path, const FshWriterOptions *options,
+                          FshError *error)
+{
+    *writer_ret = NULL;
+    FshWriter *writer = calloc(1, sizeof *writer);
+    if (!writer)
+        return fsh_error_set(error, FSH_ERR_MEMORY, "%s: out of memory", path);
+    writer->file.descriptor = -1;
+    writer->shard_index = options->shard_index;
+    writer->shard_count = options->shard_count;
+    writer->force = options->force;
+    size_t path_bytes = strlen(path);
+    while (path_bytes > 1 && path[path_bytes - 1] == '/') {
+        path_bytes--;
+    }
+    writer->path = strndup(path, path_bytes);
+    FshStatus status = FSH_OK;
+    if (!writer->path)
+        status = fsh_error_set(error, FSH_ERR_MEMORY, "out of memory");
+    else if (options->shard_index >= options->shard_count)
+        status = fsh_error_set(error, FSH_ERR_USAGE, "shard %" PRIu32 " of %" PRIu32, options->shard_index,
+                               options->shard_count);
+    else if (options->container == FSH_CONTAINER_LMDB && options->shard_count != 1)
+        status = fsh_error_set(error, FSH_ERR_USAGE, "an LMDB is not split into shards");
+    else if (options->container != FSH_CONTAINER_SHARDS && options->container != FSH_CONTAINER_LMDB)
+        status = fsh_error_set(error, FSH_ERR_USAGE, "container %d is unknown", (int)options->container);
+    else
+        status = fsh_metadata_make(&writer->metadata, options->dataset_id, options->split, options->kind,
+                                   options->field_names, options->field_count, options->class_names,
+                                   options->class_count, error);
+    if (status) {
+        (void)fsh_error_prepend(error, "%s", path);
+        goto done;
+    }
+    writer->container = options->container == FSH_CONTAINER_LMDB ? &fsh_lmdb_writer : &fsh_shard_writer;
+    status = buffer_reserve(&writer->batch, writer->container->batch_bytes, error);
+    if (!status)
+        status = writer->container->open(writer, error);
+done:
+    if (status)
+        fsh_writer_close(&writer);
+    *writer_ret = writer;
+    return status;
+}
+
+static FshStatus write_batch(FshWriter *writer, FshError *error)
+{
+    FshStatus status = FSH_OK;
+    if (writer->batch.length)
+        status = writer->container->write_batch(writer, error);
+    writer->batch.length = 0;
+    writer->batch_first = writer->record_count;
+    return status;
+}
+
+/* Room for one record at the end of the batch. */
+static FshStatus reserve_record(FshWriter *writer, size_t record_bytes, FshError *error)
+{
+    FshStatus status = FSH_OK;
+    if (writer->record_count >= writer->container->record_count_max)
+        return fsh_error_set(error, FSH_ERR_MISMATCH,
+                             "%s: holds %" PRIu64 " records and can take no more; use more shards",
+                             writer->path, writer->record_count);
+    if (record_bytes >= writer->container->record_bytes_max)
+        return fsh_error_set(error, FSH_ERR_MISMATCH,
+                             "%s: a record of %zu bytes; it can take fewer than %" PRIu64
+                             " (shards take larger ones than LMDB)",
+                             writer->path, record_bytes, writer->container->record_bytes_max);
+    if (writer->batch.length && writer->batch.length + record_bytes > writer->container->batch_bytes)
+        status = write_batch(writer, error);
+    if (!status)
+        status = buffer_reserve(&writer->batch, writer->batch.length + record_bytes, error);
+    if (!status)
+        status = buffer_reserve(&writer->rows, writer->rows.length + INDEX_ROW_BYTES, error);
+    if (status)
+        writer->state = WRITER_ENDED;
+    return status;
+}
+
+/* Takes over the record that lies in the reserved room. */
+static void append_record(FshWriter *writer, const RecordHead *head)
+{
+    IndexRow row = {.offset = writer->next_offset,
+                    .record_bytes = head->record_bytes,
+                    .label = head->label,
+                    .crc = head->crc};
+    fsh_index_row_store(writer->rows.bytes + writer->rows.length, &row);
+    writer->rows.length += INDEX_ROW_BYTES;
+    writer->batch.length += (size_t)head->record_bytes;
+    writer->next_offset += head->record_bytes;
+    writer->record_count++;
+}
+
+static FshStatus refuse_ended(const FshWriter *writer, FshError *error)
+{
+    return fsh_error_set(error, FSH_ERR_USAGE, "%s: the writer has finished or failed", writer->path);
+}
+
+FshStatus fsh_writer_put(FshWriter *writer, const FshSample *sample, FshError *error)
+{
+    if (writer->state != WRITER_OPEN)
+        return refuse_ended(writer, error);
+    FshStatus status = fsh_record_fits(sample, &writer->metadata, error);
+    size_t record_bytes = status ? 0 : fsh_record_bytes(sample);
+    if (!status && !record_bytes) /* building says what is wrong */
+        status = fsh_record_build(sample, writer->batch.bytes, 0, error);
+    if (status) {
+        (void)fsh_error_prepend(error, "%s: sample %.*s", writer->path, (int)sample->key_bytes, sample->key);
+        return status;
+    }
+    status = reserve_record(writer, record_bytes, error);
+    if (status)
+        return status;
+    uint8_t *record = writer->batch.bytes + writer->batch.length;
+    status = fsh_record_build(sample, record, record_bytes, error);
+    if (status)
+        return status;
+    append_record(
+        writer,
+        &(RecordHead){.record_bytes = record_bytes, .label = sample->label, .crc = fsh_record_crc(record)});
+    return FSH_OK;
+}
+
+FshStatus fsh_writer_put_record(FshWriter *writer, const void *record, size_t record_bytes, FshError *error)
+{
+    if (writer->state != WRITER_OPEN)
+        return refuse_ended(writer, error);
+    FshSample sample;
+    RecordHead head;
+    FshStatus status = fsh_record_parse(record, record_bytes, &sample, &head, error);
+    if (!status && head.record_bytes != record_bytes)
+        status = fsh_error_set(error, FSH_ERR_USAGE, "record of %" PRIu64 " bytes in a buffer of %zu",
+                               head.record_bytes, record_bytes);
+    if (!status) {
+        status = fsh_record_fits(&sample, &writer->metadata, error);
+        if (status)
+            (void)fsh_error_prepend(error, "sample %.*s", (int)sample.key_bytes, sample.key);
+    }
+    if (status) {
+        (void)fsh_error_prepend(error, "%s", writer->path);
+        return status;
+    }
+    status = reserve_record(writer, record_bytes, error);
+    if (status)
+        return status;
+    memcpy(writer->batch.bytes + writer->batch.length, record, record_bytes);
+    append_record(writer, &head);
+    return FSH_OK;
+}
+
+FshStatus fsh_writer_finish(FshWriter *writer, FshFileInfo *info_ret, FshError *error)
+{
+    if (writer->state != WRITER_OPEN)
+        return refuse_ended(writer, error);
+    writer->state = WRITER_ENDED;
+    const char *slash = strrchr(writer->path, '/');
+    FshFileInfo info = {.name = strdup(slash ? slash + 1 : writer->path),
+                        .sample_count = writer->record_count};
+    FshStatus status =
+        info.name ? FSH_OK : fsh_error_set(error, FSH_ERR_MEMORY, "%s: out of memory", writer->path);
+    if (!status)
+        status = write_batch(writer, error);
+    if (!status)
+        status = writer->container->finish(writer, &info, error);
+    if (!status && info_ret)
+        *info_ret = info;
+    else
+        free(info.name);
+    return status;
+}
+
+void fsh_writer_close(FshWriter **writer_ret)
+{
+    FshWriter *writer = *writer_ret;
+    if (!writer)
+        return;
+    if (writer->container)
+        writer->container->close(writer);
+    fsh_metadata_free(&writer->metadata);
+    buffer_free(&writer->batch);
+    buffer_free(&writer->rows);
+    free(writer->path);
+    free(writer);
+    *writer_ret = NULL;
+}
