@@ -1,0 +1,307 @@
+#include "trainer/data/augment.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tests/support/support.h"
+
+enum { SIZE = 32 };
+
+static const Augmentation resized = {
+    .mode = CROP_RESIZED,
+    .size = SIZE,
+    .channels = 3,
+    .scale_min = 0.25,
+    .scale_max = 1,
+    .ratio_min = 0.75,
+    .ratio_max = 4.0 / 3,
+    .flip_probability = 0.5,
+};
+
+static const uint32_t sizes[][2] = {{1, 1},   {1, 1000}, {1000, 1},  {2, 3},     {31, 33},
+                                    {32, 32}, {64, 64},  {500, 375}, {375, 500}, {2000, 100}};
+enum { SIZES = sizeof sizes / sizeof *sizes, DRAWS = 300 };
+
+static CropPlan make_plan(const Augmentation *augmentation, uint32_t width, uint32_t height, uint64_t draw)
+{
+    Random random;
+    CropPlan plan;
+    random_start(&random, 1, random_stream(0, draw));
+    augment_plan(augmentation, width, height, &random, &plan);
+    return plan;
+}
+
+/* ---- plans ---- */
+
+static void test_every_box_lies_within_the_image(void **state)
+{
+    (void)state;
+    for (int mode = 0; mode < CROP_MODE_COUNT; mode++)
+        for (size_t i = 0; i < SIZES; i++)
+            for (uint64_t draw = 0; draw < DRAWS; draw++) {
+                Augmentation augmentation = resized;
+                augmentation.mode = (CropMode)mode;
+                augmentation.resize = SIZE + (uint32_t)(draw % 9);
+                augmentation.padding = 4;
+                CropPlan plan = make_plan(&augmentation, sizes[i][0], sizes[i][1], draw);
+                assert_true(plan.box.left >= 0 && plan.box.top >= 0);
+                assert_true(plan.box.right <= sizes[i][0] && plan.box.bottom <= sizes[i][1]);
+                assert_true(plan.box.left < plan.box.right && plan.box.top < plan.box.bottom);
+                assert_true(abs(plan.shift_x) <= 4 && abs(plan.shift_y) <= 4);
+            }
+}
+
+static void test_random_parts_keep_scale_and_ratio(void **state)
+{
+    (void)state;
+    double smallest = 1, largest = 0, flattest = 10, tallest = 0;
+    int flips = 0;
+    for (uint64_t draw = 0; draw < 2000; draw++) {
+        CropPlan plan = make_plan(&resized, 640, 480, draw);
+        double width = plan.box.right - plan.box.left, height = plan.box.bottom - plan.box.top;
+        double scale = width * height / (640.0 * 480), ratio = width / height;
+        smallest = fmin(smallest, scale);
+        largest = fmax(largest, scale);
+        flattest = fmin(flattest, ratio);
+        tallest = fmax(tallest, ratio);
+        flips += plan.flip;
+    }
+    /* A pixel's rounding beyond the limits at most; and the limits are reached. */
+    assert_true(smallest > 0.248 && smallest < 0.27);
+    assert_true(largest <= 1 && largest > 0.93);
+    assert_true(flattest > 0.745 && flattest < 0.77);
+    assert_true(tallest < 1.34 && tallest > 1.3);
+    assert_true(flips > 900 && flips < 1100);
+}
+
+static void test_an_image_too_long_for_any_try_gives_its_centre(void **state)
+{
+    (void)state;
+    Augmentation augmentation = resized;
+    augmentation.scale_min = 1; /* the whole area, of which no ratio allowed is possible */
+    CropPlan wide = make_plan(&augmentation, 1000, 30, 0), tall = make_plan(&augmentation, 30, 1000, 0);
+    assert_true(wide.box.top == 0 && wide.box.bottom == 30 && wide.box.left == 480 && wide.box.right == 520);
+    assert_true(tall.box.left == 0 && tall.box.right == 30 && tall.box.top == 480 && tall.box.bottom == 520);
+}
+
+static void test_the_centre_is_torchvisions(void **state)
+{
+    (void)state;
+    /* Resize(256) of 500 x 375: int(256 * 500 / 375) = 341 x 256; CenterCrop(224): left round(58.5) = 58,
+     * top 16. */
+    const Augmentation center = {.mode = CROP_CENTER, .size = 224, .resize = 256, .channels = 3};
+    CropPlan plan = make_plan(&center, 500, 375, 0);
+    assert_true(fabs(plan.box.left * 341 / 500 - 58) < 1e-9);
+    assert_true(fabs(plan.box.right * 341 / 500 - 282) < 1e-9);
+    assert_true(fabs(plan.box.top * 256 / 375 - 16) < 1e-9);
+    assert_true(fabs(plan.box.bottom * 256 / 375 - 240) < 1e-9);
+    assert_false(plan.flip);
+}
+
+static void test_plans_follow_from_their_stream_alone(void **state)
+{
+    (void)state;
+    CropPlan first = make_plan(&resized, 640, 480, 5), again = make_plan(&resized, 640, 480, 5);
+    CropPlan other = make_plan(&resized, 640, 480, 6);
+    assert_memory_equal(&first.box, &again.box, sizeof first.box);
+    assert_memory_not_equal(&first.box, &other.box, sizeof first.box);
+}
+
+static void test_the_least_size_still_gives_the_crop(void **state)
+{
+    (void)state;
+    for (uint64_t draw = 0; draw < DRAWS; draw++) {
+        CropPlan plan = make_plan(&resized, 640, 480, draw);
+        uint32_t width, height;
+        augment_least_size(&resized, &plan, 640, 480, &width, &height);
+        assert_true((plan.box.right - plan.box.left) * width / 640 >= SIZE);
+        assert_true((plan.box.bottom - plan.box.top) * height / 480 >= SIZE);
+        assert_true(width <= 640 && height <= 480);
+    }
+    /* An image smaller than the crop is needed whole. */
+    CropPlan plan = make_plan(&resized, 20, 20, 0);
+    uint32_t width, height;
+    augment_least_size(&resized, &plan, 20, 20, &width, &height);
+    assert_int_equal(width, 20);
+    assert_int_equal(height, 20);
+}
+
+/* ---- pixels ---- */
+
+typedef struct Bench {
+    Augmenter *augmenter;
+    Image image;
+    uint8_t target[SIZE * SIZE * 3];
+} Bench;
+
+static int make_bench(void **state)
+{
+    Bench *bench = calloc(1, sizeof *bench);
+    FshError error = {0};
+    if (!bench || augmenter_new(&bench->augmenter, &error))
+        return -1;
+    *state = bench;
+    return 0;
+}
+
+static int free_bench(void **state)
+{
+    Bench *bench = *state;
+    augmenter_free(&bench->augmenter);
+    image_free(&bench->image);
+    free(bench);
+    return 0;
+}
+
+static void fill_image(Bench *bench, uint32_t width, uint32_t height, uint32_t channels)
+{
+    FshError error = {0};
+    assert_ok(image_reserve(&bench->image, width, height, channels, &error), &error);
+    for (size_t i = 0; i < (size_t)width * height * channels; i++)
+        bench->image.pixels[i] = (uint8_t)(i * 7 + i / 31);
+}
+
+static void render(Bench *bench, const Augmentation *augmentation, const CropPlan *plan)
+{
+    FshError error = {0};
+    assert_ok(augment_render(bench->augmenter, augmentation, plan, bench->image.width, bench->image.height,
+                             &bench->image, bench->target, &error),
+              &error);
+}
+
+static void test_an_image_of_the_right_size_is_copied(void **state)
+{
+    Bench *bench = *state;
+    const Augmentation center = {.mode = CROP_CENTER, .size = SIZE, .resize = SIZE, .channels = 3};
+    fill_image(bench, SIZE, SIZE, 3);
+    CropPlan plan = make_plan(&center, SIZE, SIZE, 0);
+    render(bench, &center, &plan);
+    assert_memory_equal(bench->target, bench->image.pixels, sizeof bench->target);
+}
+
+static void test_a_flip_mirrors_each_row(void **state)
+{
+    Bench *bench = *state;
+    const Augmentation center = {
+        .mode = CROP_CENTER, .size = SIZE, .resize = SIZE, .channels = 3, .flip_probability = 1};
+    fill_image(bench, SIZE, SIZE, 3);
+    CropPlan plan = make_plan(&center, SIZE, SIZE, 0);
+    assert_true(plan.flip);
+    render(bench, &center, &plan);
+    for (size_t y = 0; y < SIZE; y++)
+        for (size_t x = 0; x < SIZE; x++)
+            assert_memory_equal(bench->target + (y * SIZE + x) * 3,
+                                bench->image.pixels + (y * SIZE + SIZE - 1 - x) * 3, 3);
+}
+
+static size_t reflect(long at)
+{
+    return (size_t)(at < 0 ? -at : at >= SIZE ? 2 * SIZE - 2 - at : at);
+}
+
+static void test_a_moved_image_is_mirrored_at_its_edges(void **state)
+{
+    Bench *bench = *state;
+    const Augmentation pad = {.mode = CROP_PADDED,
+                              .size = SIZE,
+                              .resize = SIZE,
+                              .channels = 3,
+                              .padding = 5,
+                              .flip_probability = 0.5};
+    fill_image(bench, SIZE, SIZE, 3);
+    bool corners[4] = {false};
+    for (uint64_t draw = 0; draw < DRAWS; draw++) {
+        CropPlan plan = make_plan(&pad, SIZE, SIZE, draw);
+        render(bench, &pad, &plan);
+        corners[(plan.shift_x > 0) * 2 + (plan.shift_y > 0)] = true;
+        for (long y = 0; y < SIZE; y++)
+            for (long x = 0; x < SIZE; x++) {
+                long unflipped = plan.flip ? SIZE - 1 - x : x;
+                size_t from = reflect(y + plan.shift_y) * SIZE + reflect(unflipped + plan.shift_x);
+                assert_memory_equal(bench->target + (y * SIZE + x) * 3, bench->image.pixels + from * 3, 3);
+            }
+    }
+    assert_true(corners[0] && corners[1] && corners[2] && corners[3]);
+}
+
+static void test_the_centre_crop_equals_resize_then_crop(void **state)
+{
+    Bench *bench = *state;
+    const Augmentation center = {.mode = CROP_CENTER, .size = SIZE, .resize = 40, .channels = 3};
+    fill_image(bench, 150, 100, 3);
+    CropPlan plan = make_plan(&center, 150, 100, 0);
+    render(bench, &center, &plan);
+    Resampler *resampler = NULL;
+    Image whole = {0};
+    FshError error = {0};
+    assert_ok(resampler_new(&resampler, &error), &error);
+    assert_ok(resample(resampler, &bench->image, NULL, 60, 40, RESAMPLE_BILINEAR, &whole, &error), &error);
+    for (size_t y = 0; y < SIZE; y++)
+        assert_memory_equal(bench->target + y * SIZE * 3, whole.pixels + ((y + 4) * 60 + 14) * 3, SIZE * 3);
+    image_free(&whole);
+    resampler_free(&resampler);
+}
+
+static void test_a_scaled_decode_gives_nearly_the_same_pixels(void **state)
+{
+    Bench *bench = *state;
+    FshError error = {0};
+    assert_ok(image_reserve(&bench->image, 256, 256, 3, &error), &error);
+    test_fill_gradient(bench->image.pixels, 256, 256, 3);
+    Image half = {0};
+    Resampler *resampler = NULL;
+    assert_ok(resampler_new(&resampler, &error), &error);
+    assert_ok(resample(resampler, &bench->image, NULL, 128, 128, RESAMPLE_BOX, &half, &error), &error);
+    uint8_t from_half[sizeof bench->target];
+    for (uint64_t draw = 0; draw < 20; draw++) {
+        CropPlan plan = make_plan(&resized, 256, 256, draw);
+        render(bench, &resized, &plan);
+        assert_ok(augment_render(bench->augmenter, &resized, &plan, 256, 256, &half, from_half, &error),
+                  &error);
+        for (size_t i = 0; i < sizeof from_half; i++)
+            assert_true(abs((int)from_half[i] - (int)bench->target[i]) <= 4);
+    }
+    image_free(&half);
+    resampler_free(&resampler);
+}
+
+static void test_gray_becomes_rgb_and_rgb_becomes_luma(void **state)
+{
+    Bench *bench = *state;
+    Augmentation center = {.mode = CROP_CENTER, .size = SIZE, .resize = SIZE, .channels = 3};
+    fill_image(bench, SIZE, SIZE, 1);
+    CropPlan plan = make_plan(&center, SIZE, SIZE, 0);
+    render(bench, &center, &plan);
+    for (size_t i = 0; i < SIZE * SIZE; i++)
+        for (size_t c = 0; c < 3; c++)
+            assert_int_equal(bench->target[i * 3 + c], bench->image.pixels[i]);
+    center.channels = 1;
+    fill_image(bench, SIZE, SIZE, 3);
+    const uint8_t corner[] = {255, 0, 0, 0, 255, 0, 0, 0, 255, 255, 255, 255};
+    memcpy(bench->image.pixels, corner, sizeof corner);
+    render(bench, &center, &plan);
+    const uint8_t luma[] = {76, 150, 29, 255}; /* Pillow's convert("L") */
+    assert_memory_equal(bench->target, luma, sizeof luma);
+}
+
+#define WITH_BENCH(test) cmocka_unit_test_setup_teardown(test, make_bench, free_bench)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_every_box_lies_within_the_image),
+        cmocka_unit_test(test_random_parts_keep_scale_and_ratio),
+        cmocka_unit_test(test_an_image_too_long_for_any_try_gives_its_centre),
+        cmocka_unit_test(test_the_centre_is_torchvisions),
+        cmocka_unit_test(test_plans_follow_from_their_stream_alone),
+        cmocka_unit_test(test_the_least_size_still_gives_the_crop),
+        WITH_BENCH(test_an_image_of_the_right_size_is_copied),
+        WITH_BENCH(test_a_flip_mirrors_each_row),
+        WITH_BENCH(test_a_moved_image_is_mirrored_at_its_edges),
+        WITH_BENCH(test_the_centre_crop_equals_resize_then_crop),
+        WITH_BENCH(test_a_scaled_decode_gives_nearly_the_same_pixels),
+        WITH_BENCH(test_gray_becomes_rgb_and_rgb_becomes_luma),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,189 @@
+#include "tests/trainer/dataset_support.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/random.h"
+#include "imaging/encode.h"
+#include "tests/support/support.h"
+
+enum { CLASSES_MAX = 64, SHARDS_MAX = 16, NAME_BYTES = 64 };
+
+static const char dataset_id[] = "0123456789abcdef0123456789abcdef";
+
+void dataset_draw(const DatasetSpec *spec, uint64_t index, uint8_t *pixels)
+{
+    uint64_t label = index % spec->class_count;
+    Random random;
+    random_start(&random, 99, index);
+    /* A bright quarter: the class says which, and in which channel. */
+    uint32_t left = label % 2 ? spec->width / 2 : 0, top = label / 2 % 2 ? spec->height / 2 : 0;
+    uint32_t bright = (uint32_t)(label / 4 % spec->channels);
+    for (uint32_t y = 0; y < spec->height; y++)
+        for (uint32_t x = 0; x < spec->width; x++)
+            for (uint32_t c = 0; c < spec->channels; c++) {
+                bool inside =
+                    x >= left && x < left + spec->width / 2 && y >= top && y < top + spec->height / 2;
+                uint32_t value = random_below(&random, 60) + (inside && c == bright ? 170 : 30);
+                *pixels++ = (uint8_t)value;
+            }
+}
+
+/* What one split needs while it is written. */
+typedef struct SplitWriter {
+    const DatasetSpec *spec;
+    const char *folder, *name;
+    FshSplitInfo *info;
+    ImageEncoder *encoder;
+    Image image;
+    Buffer encoded;
+} SplitWriter;
+
+static uint64_t class_of(const DatasetSpec *spec, const char *split, uint64_t index)
+{
+    if (!spec->classes_apart)
+        return index % spec->class_count;
+    return strcmp(split, "val") == 0 ? spec->class_count - 1 : index % (spec->class_count - 1);
+}
+
+static void fill_field(SplitWriter *writer, uint64_t index, FshField *field)
+{
+    const DatasetSpec *spec = writer->spec;
+    FshError error = {0};
+    assert_ok(image_reserve(&writer->image, spec->width, spec->height, spec->channels, &error), &error);
+    dataset_draw(spec, index, writer->image.pixels);
+    *field = (FshField){.data = writer->image.pixels,
+                        .bytes = (size_t)spec->width * spec->height * spec->channels,
+                        .width = spec->width,
+                        .height = spec->height,
+                        .channels = spec->channels,
+                        .codec = spec->codec};
+    if (spec->codec == FSH_CODEC_RAW)
+        return;
+    assert_ok(image_encode_jpeg(writer->encoder, &writer->image, 95, IMAGE_SUBSAMPLING_444, &writer->encoded,
+                                &error),
+              &error);
+    if (spec->garbage && index == 5)
+        memset(writer->encoded.bytes + 2, 0, writer->encoded.length - 2);
+    field->data = writer->encoded.bytes;
+    field->bytes = writer->encoded.length;
+}
+
+static void put_sample(SplitWriter *writer, FshWriter *shard, uint64_t index)
+{
+    const DatasetSpec *spec = writer->spec;
+    uint64_t label = class_of(spec, writer->name, index);
+    char key[NAME_BYTES], source[2 * NAME_BYTES];
+    (void)snprintf(key, sizeof key, "class%02u/%06u", (unsigned)label, (unsigned)index);
+    (void)snprintf(source, sizeof source, "%s/%s.png", writer->name, key);
+    FshSample sample = {.label = spec->kind == FSH_KIND_PAIRS ? FSH_NO_LABEL : (int64_t)label,
+                        .key = key,
+                        .key_bytes = strlen(key),
+                        .field_count = spec->kind == FSH_KIND_PAIRS ? 2 : 1};
+    for (unsigned i = 0; i < sample.field_count; i++) {
+        fill_field(writer, index, &sample.fields[i]);
+        sample.fields[i].source = source;
+        sample.fields[i].source_bytes = strlen(source);
+    }
+    FshError error = {0};
+    assert_ok(fsh_writer_put(shard, &sample, &error), &error);
+    if (writer->info->class_counts)
+        writer->info->class_counts[label]++;
+}
+
+static void write_shard(SplitWriter *writer, FshManifest *manifest, uint32_t number)
+{
+    const DatasetSpec *spec = writer->spec;
+    char name[NAME_BYTES], path[512];
+    FshError error = {0};
+    FshWriter *shard = NULL;
+    const FshWriterOptions options = {
+        .container = FSH_CONTAINER_SHARDS,
+        .dataset_id = dataset_id,
+        .split = writer->name,
+        .kind = manifest->kind,
+        .field_names = (const char *const *)manifest->field_names,
+        .field_count = manifest->field_count,
+        .class_names = (const char *const *)manifest->class_names,
+        .class_count = manifest->class_count,
+        .shard_index = number,
+        .shard_count = spec->shard_count,
+    };
+    (void)fsh_file_name(name, sizeof name, FSH_CONTAINER_SHARDS, writer->name, number, spec->shard_count);
+    (void)snprintf(path, sizeof path, "%s/%s", writer->folder, name);
+    assert_ok(fsh_writer_open(&shard, path, &options, &error), &error);
+    uint64_t count = writer->info->sample_count;
+    for (uint64_t i = count * number / spec->shard_count; i < count * (number + 1) / spec->shard_count; i++)
+        put_sample(writer, shard, i);
+    assert_ok(fsh_writer_finish(shard, &writer->info->files[number], &error), &error);
+    fsh_writer_close(&shard);
+}
+
+static void write_split(const char *folder, const DatasetSpec *spec, FshManifest *manifest, const char *name,
+                        uint64_t count)
+{
+    FshSplitInfo *info = &manifest->splits[manifest->split_count++];
+    *info = (FshSplitInfo){.name = strdup(name),
+                           .sample_count = count,
+                           .files = calloc(spec->shard_count, sizeof *info->files),
+                           .file_count = spec->shard_count};
+    if (manifest->kind == FSH_KIND_CLASSES)
+        info->class_counts = calloc(spec->class_count, sizeof *info->class_counts);
+    SplitWriter writer = {.spec = spec, .folder = folder, .name = name, .info = info};
+    FshError error = {0};
+    assert_ok(image_encoder_new(&writer.encoder, &error), &error);
+    for (uint32_t shard = 0; shard < spec->shard_count; shard++)
+        write_shard(&writer, manifest, shard);
+    image_encoder_free(&writer.encoder);
+    image_free(&writer.image);
+    buffer_free(&writer.encoded);
+}
+
+static void set_statistics(FshStatistics *statistics, const DatasetSpec *spec)
+{
+    *statistics = (FshStatistics){.channels = spec->channels,
+                                  .width_min = spec->width,
+                                  .width_max = spec->width,
+                                  .height_min = spec->height,
+                                  .height_max = spec->height};
+    for (uint32_t c = 0; c < spec->channels; c++) {
+        statistics->mean[c] = 0.35;
+        statistics->standard_deviation[c] = 0.25;
+    }
+}
+
+void dataset_make(const char *folder, const DatasetSpec *spec)
+{
+    FshManifest manifest = {.container = FSH_CONTAINER_SHARDS,
+                            .kind = spec->kind ? spec->kind : FSH_KIND_CLASSES,
+                            .provenance_json = strdup("{}")};
+    bool pairs = manifest.kind == FSH_KIND_PAIRS;
+    memcpy(manifest.id, dataset_id, sizeof dataset_id);
+    set_statistics(&manifest.statistics, spec);
+    manifest.field_count = pairs ? 2 : 1;
+    manifest.field_names = calloc(manifest.field_count, sizeof *manifest.field_names);
+    manifest.splits = calloc(2, sizeof *manifest.splits);
+    assert_true(manifest.field_names && manifest.splits && spec->class_count <= CLASSES_MAX &&
+                spec->shard_count <= SHARDS_MAX);
+    manifest.field_names[0] = strdup(pairs ? "blurry" : "image");
+    if (pairs) {
+        manifest.field_names[1] = strdup("sharp");
+    } else {
+        manifest.class_count = spec->class_count;
+        manifest.class_names = calloc(spec->class_count, sizeof *manifest.class_names);
+        for (uint64_t i = 0; i < spec->class_count; i++) {
+            char name[NAME_BYTES];
+            (void)snprintf(name, sizeof name, "class%02u", (unsigned)i);
+            manifest.class_names[i] = strdup(name);
+        }
+    }
+    FshError error = {0};
+    assert_ok(file_make_folders(folder, &error), &error);
+    if (spec->train_count)
+        write_split(folder, spec, &manifest, "train", spec->train_count);
+    if (spec->val_count)
+        write_split(folder, spec, &manifest, "val", spec->val_count);
+    assert_ok(fsh_manifest_save(&manifest, folder, false, &error), &error);
+    fsh_manifest_free(&manifest);
+}

@@ -1,0 +1,29 @@
+/* dataset_support.h - small datasets for the trainer's tests, made with libfshard as fpack makes them.
+ *
+ * Whatever cannot be done fails the running test. */
+#ifndef FSHARD_TESTS_TRAINER_DATASET_SUPPORT_H
+#define FSHARD_TESTS_TRAINER_DATASET_SUPPORT_H
+
+#include "formats/fshard.h"
+
+typedef struct DatasetSpec {
+    FshCodec codec; /* FSH_CODEC_RAW or FSH_CODEC_JPEG */
+    uint32_t width, height;
+    uint8_t channels; /* 1 or 3 */
+    uint64_t class_count;
+    uint64_t train_count, val_count; /* 0: no such split */
+    uint32_t shard_count;            /* of each split */
+    FshKind kind;                    /* 0: FSH_KIND_CLASSES */
+    bool classes_apart;              /* val has samples of the last class alone, train of all others */
+    bool garbage;                    /* sample 5 of each split is no image, but its checksum is right */
+} DatasetSpec;
+
+/* Writes the dataset into folder (made). Sample i of a split has class i % class_count, the key "class/N"
+ * with six digits, and the source path "SPLIT/class/N.png"; its pixels show a blob whose place and colour
+ * follow from its class, in noise. */
+void dataset_make(const char *folder, const DatasetSpec *spec);
+
+/* The pixels of sample i of class `label` as dataset_make draws them: [height, width, channels]. */
+void dataset_draw(const DatasetSpec *spec, uint64_t index, uint8_t *pixels);
+
+#endif

@@ -1,0 +1,363 @@
+#include "trainer/data/loader.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tests/support/support.h"
+#include "tests/trainer/dataset_support.h"
+
+static const DatasetSpec jpeg_spec = {.codec = FSH_CODEC_JPEG,
+                                      .width = 48,
+                                      .height = 40,
+                                      .channels = 3,
+                                      .class_count = 4,
+                                      .train_count = 100,
+                                      .val_count = 53,
+                                      .shard_count = 3};
+
+static const Augmentation train_view = {.mode = CROP_RESIZED,
+                                        .size = 24,
+                                        .channels = 3,
+                                        .scale_min = 0.2,
+                                        .scale_max = 1,
+                                        .ratio_min = 0.75,
+                                        .ratio_max = 1.3333,
+                                        .flip_probability = 0.5};
+static const Augmentation val_view = {.mode = CROP_CENTER, .size = 24, .resize = 28, .channels = 3};
+
+enum { PIXELS = 24 * 24 * 3 };
+
+/* A dataset, open, in the test's folder. */
+static FshDataset *open_dataset(TestFolder *folder, const DatasetSpec *spec)
+{
+    const char *path = test_path(folder, "set");
+    dataset_make(path, spec);
+    FshDataset *dataset = NULL;
+    FshError error = {0};
+    assert_ok(fsh_open(&dataset, path, &error), &error);
+    return dataset;
+}
+
+static LoaderOptions make_options(const FshDataset *dataset, bool training)
+{
+    return (LoaderOptions){.split = fsh_split(dataset, training ? "train" : "val"),
+                           .augmentation = training ? train_view : val_view,
+                           .batch = 16,
+                           .world_size = 1,
+                           .seed = 5,
+                           .training = training,
+                           .workers = 3,
+                           .batches_ahead = 2,
+                           .fill = {9, 8, 7}};
+}
+
+static Loader *open_loader(const LoaderOptions *options)
+{
+    Loader *loader = NULL;
+    FshError error = {0};
+    assert_ok(loader_new(&loader, options, &error), &error);
+    return loader;
+}
+
+static const Batch *next_batch(Loader *loader)
+{
+    const Batch *batch = NULL;
+    FshError error = {0};
+    assert_ok(loader_next(loader, &batch, &error), &error);
+    return batch;
+}
+
+static void test_evaluation_gives_every_sample_once_and_pads_the_last_batch(void **state)
+{
+    FshDataset *dataset = open_dataset(*state, &jpeg_spec);
+    const LoaderOptions options = make_options(dataset, false);
+    Loader *loader = open_loader(&options);
+    assert_int_equal(loader_step_count(loader), 4);
+    uint64_t place = 0, valid = 0;
+    loader_start(loader, 0, 4);
+    for (const Batch *batch = next_batch(loader); batch; batch = next_batch(loader)) {
+        valid += batch->valid_count;
+        for (uint64_t i = 0; i < 16; i++, place++) {
+            assert_int_equal(batch->samples[i], place < 53 ? place : SAMPLER_PADDING);
+            assert_int_equal(batch->labels[i], place < 53 ? (int64_t)(place % 4) : -1);
+            if (place >= 53)
+                assert_memory_equal(batch->pixels + i * PIXELS, "\x09\x08\x07\x09", 4);
+        }
+    }
+    assert_int_equal(place, 64);
+    assert_int_equal(valid, 53);
+    loader_free(&loader);
+    assert_null(loader);
+    fsh_close(&dataset);
+}
+
+static void test_raw_samples_of_the_right_size_arrive_unchanged(void **state)
+{
+    DatasetSpec spec = jpeg_spec;
+    spec.codec = FSH_CODEC_RAW;
+    spec.width = spec.height = 24;
+    FshDataset *dataset = open_dataset(*state, &spec);
+    LoaderOptions options = make_options(dataset, false);
+    options.augmentation.resize = 24;
+    Loader *loader = open_loader(&options);
+    loader_start(loader, 0, 4);
+    for (const Batch *batch = next_batch(loader); batch; batch = next_batch(loader)) {
+        assert_int_equal((uintptr_t)batch->pixels % 64, 0);
+        for (uint64_t i = 0; i < 16 && batch->samples[i] != SAMPLER_PADDING; i++) {
+            uint8_t expected[PIXELS];
+            dataset_draw(&spec, batch->samples[i], expected);
+            assert_memory_equal(batch->pixels + i * PIXELS, expected, PIXELS);
+        }
+    }
+    loader_free(&loader);
+    fsh_close(&dataset);
+}
+
+/* All pixels, labels and samples of `count` batches from number `first`. */
+typedef struct Recording {
+    uint8_t *pixels;
+    int64_t labels[32 * 16];
+    uint64_t samples[32 * 16];
+} Recording;
+
+static Recording record_batches(LoaderOptions options, int workers, size_t ahead, uint64_t first,
+                                uint64_t count)
+{
+    options.workers = workers;
+    options.batches_ahead = ahead;
+    Recording recording = {.pixels = malloc(count * 16 * PIXELS)};
+    assert_true(recording.pixels && count <= 32);
+    Loader *loader = open_loader(&options);
+    loader_start(loader, first, count);
+    for (uint64_t b = 0; b < count; b++) {
+        const Batch *batch = next_batch(loader);
+        assert_non_null(batch);
+        assert_int_equal(batch->epoch, (first + b) / loader_step_count(loader));
+        assert_int_equal(batch->step, (first + b) % loader_step_count(loader));
+        memcpy(recording.pixels + b * 16 * PIXELS, batch->pixels, (size_t)16 * PIXELS);
+        memcpy(recording.labels + b * 16, batch->labels, 16 * sizeof *batch->labels);
+        memcpy(recording.samples + b * 16, batch->samples, 16 * sizeof *batch->samples);
+    }
+    assert_null(next_batch(loader));
+    assert_null(next_batch(loader));
+    loader_free(&loader);
+    return recording;
+}
+
+static void test_batches_do_not_depend_on_the_number_of_workers(void **state)
+{
+    FshDataset *dataset = open_dataset(*state, &jpeg_spec);
+    const LoaderOptions options = make_options(dataset, true);
+    enum { BATCHES = 3 * 6 };
+    Recording one = record_batches(options, 1, 1, 0, BATCHES);
+    const int workers[] = {2, 3, 7};
+    for (size_t i = 0; i < sizeof workers / sizeof *workers; i++) {
+        Recording several = record_batches(options, workers[i], i + 1, 0, BATCHES);
+        assert_memory_equal(several.samples, one.samples, BATCHES * 16 * sizeof *one.samples);
+        assert_memory_equal(several.labels, one.labels, BATCHES * 16 * sizeof *one.labels);
+        assert_memory_equal(several.pixels, one.pixels, (size_t)BATCHES * 16 * PIXELS);
+        free(several.pixels);
+    }
+    free(one.pixels);
+    fsh_close(&dataset);
+}
+
+static void test_epochs_differ_in_order_and_in_augmentation(void **state)
+{
+    FshDataset *dataset = open_dataset(*state, &jpeg_spec);
+    Recording recording = record_batches(make_options(dataset, true), 2, 2, 0, 12);
+    assert_memory_not_equal(recording.samples, recording.samples + 96, 96 * sizeof *recording.samples);
+    /* The same sample in both epochs, if it is in both: other pixels. */
+    size_t same = 0, compared = 0;
+    for (size_t i = 0; i < 96; i++)
+        for (size_t j = 96; j < 192; j++)
+            if (recording.samples[i] == recording.samples[j]) {
+                same += memcmp(recording.pixels + i * PIXELS, recording.pixels + j * PIXELS, PIXELS) == 0;
+                compared++;
+            }
+    assert_true(compared > 80);
+    assert_int_equal(same, 0);
+    free(recording.pixels);
+    fsh_close(&dataset);
+}
+
+static void test_a_start_in_the_middle_gives_what_would_have_come(void **state)
+{
+    FshDataset *dataset = open_dataset(*state, &jpeg_spec);
+    const LoaderOptions options = make_options(dataset, true);
+    Recording whole = record_batches(options, 2, 2, 0, 12), rest = record_batches(options, 2, 2, 4, 8);
+    assert_memory_equal(rest.samples, whole.samples + 64, 128 * sizeof *rest.samples);
+    assert_memory_equal(rest.pixels, whole.pixels + (size_t)64 * PIXELS, (size_t)128 * PIXELS);
+    free(whole.pixels);
+    free(rest.pixels);
+    fsh_close(&dataset);
+}
+
+static void test_starting_again_drops_what_was_under_way(void **state)
+{
+    FshDataset *dataset = open_dataset(*state, &jpeg_spec);
+    const LoaderOptions options = make_options(dataset, true);
+    Loader *loader = open_loader(&options);
+    for (uint64_t round = 0; round < 20; round++) {
+        loader_start(loader, round, 50);
+        for (uint64_t b = 0; b < round % 4; b++)
+            assert_int_equal(next_batch(loader)->step, (round + b) % 6);
+    }
+    loader_start(loader, 6, 1);
+    const Batch *batch = next_batch(loader);
+    assert_int_equal(batch->epoch, 1);
+    assert_int_equal(batch->step, 0);
+    assert_null(next_batch(loader));
+    loader_free(&loader);
+    fsh_close(&dataset);
+}
+
+static void test_a_loader_can_be_freed_at_any_time(void **state)
+{
+    FshDataset *dataset = open_dataset(*state, &jpeg_spec);
+    const LoaderOptions options = make_options(dataset, true);
+    for (uint64_t round = 0; round < 30; round++) {
+        Loader *loader = open_loader(&options);
+        if (round % 5)
+            loader_start(loader, 0, 50);
+        for (uint64_t b = 0; b + 1 < round % 5; b++)
+            assert_non_null(next_batch(loader));
+        loader_free(&loader);
+    }
+    Loader *none = NULL;
+    loader_free(&none);
+    fsh_close(&dataset);
+}
+
+/* ---- bad samples ---- */
+
+/* Runs `epochs` epochs of training; returns the first failure. */
+static FshStatus run_epochs(Loader *loader, uint64_t epochs, uint64_t *blank_ret, FshError *error)
+{
+    const Batch *batch = NULL;
+    FshStatus status = FSH_OK;
+    *blank_ret = 0;
+    loader_start(loader, 0, epochs * loader_step_count(loader));
+    do {
+        status = loader_next(loader, &batch, error);
+        for (uint64_t i = 0; batch && i < 16; i++)
+            if (batch->labels[i] == -1) {
+                assert_memory_equal(batch->pixels + i * PIXELS, "\x09\x08\x07\x09", 4);
+                ++*blank_ret;
+            }
+    } while (!status && batch);
+    return status;
+}
+
+static void test_a_sample_that_is_no_image_stops_with_its_place(void **state)
+{
+    DatasetSpec spec = jpeg_spec;
+    spec.garbage = true;
+    FshDataset *dataset = open_dataset(*state, &spec);
+    LoaderOptions options = make_options(dataset, false);
+    Loader *loader = open_loader(&options);
+    FshError error = {0};
+    uint64_t blank;
+    assert_int_not_equal(run_epochs(loader, 1, &blank, &error), FSH_OK);
+    assert_contains(error.message, "val-00000-of-00003.fshard record 5");
+    assert_contains(error.message, "key class01/000005");
+    assert_contains(error.message, "packed from val/class01/000005.png");
+    loader_free(&loader);
+    fsh_close(&dataset);
+}
+
+static void test_a_skipped_sample_is_blank_and_named_once(void **state)
+{
+    DatasetSpec spec = jpeg_spec;
+    spec.garbage = true;
+    FshDataset *dataset = open_dataset(*state, &spec);
+    LoaderOptions options = make_options(dataset, false);
+    options.skip_bad = true;
+    Loader *loader = open_loader(&options);
+    FshError error = {0};
+    char message[512];
+    uint64_t blank;
+    for (int round = 0; round < 3; round++) {
+        assert_ok(run_epochs(loader, 1, &blank, &error), &error);
+        assert_int_equal(blank, 11 + 1); /* padding, and the bad one */
+    }
+    assert_int_equal(loader_problem_count(loader), 1);
+    assert_true(loader_problem(loader, 0, message, sizeof message));
+    assert_contains(message, "record 5");
+    assert_false(loader_problem(loader, 1, message, sizeof message));
+    loader_free(&loader);
+    fsh_close(&dataset);
+}
+
+static void test_the_first_bad_sample_in_order_is_the_one_reported(void **state)
+{
+    DatasetSpec spec = jpeg_spec;
+    spec.codec = FSH_CODEC_RAW;
+    TestFolder *folder = *state;
+    FshDataset *dataset = open_dataset(folder, &spec);
+    /* One byte in the pixels of every record of the last shard: all 18 are bad, the first of them is
+     * number 35. */
+    FshSample sample;
+    FshError error = {0};
+    const FshSplit *val = fsh_split(dataset, "val");
+    const char *shard = test_path(folder, "set/val-00002-of-00003.fshard");
+    size_t length = 0;
+    char *bytes = test_file_read(shard, &length);
+    for (uint64_t i = 35; i < 53; i++) {
+        assert_ok(fsh_sample_get(val, i, &sample, &error), &error);
+        const char *at = memmem(bytes, length, sample.fields[0].data, sample.fields[0].bytes);
+        assert_non_null(at);
+        test_file_flip_byte(shard, at - bytes + 100);
+    }
+    free(bytes);
+    fsh_close(&dataset);
+    assert_ok(fsh_open(&dataset, test_path(folder, "set"), &error), &error);
+    LoaderOptions options = make_options(dataset, false);
+    options.workers = 7;
+    for (int round = 0; round < 10; round++) {
+        Loader *loader = open_loader(&options);
+        uint64_t blank;
+        assert_int_equal(run_epochs(loader, 1, &blank, &error), FSH_ERR_CORRUPT);
+        assert_contains(error.message, "val-00002-of-00003.fshard");
+        assert_contains(error.message, "record 0");
+        assert_contains(error.message, "class03/000035");
+        assert_contains(error.message, "packed from val/class03/000035.png");
+        loader_free(&loader);
+    }
+    fsh_close(&dataset);
+}
+
+static void test_the_consumer_knows_how_long_it_waited(void **state)
+{
+    FshDataset *dataset = open_dataset(*state, &jpeg_spec);
+    const LoaderOptions options = make_options(dataset, true);
+    Loader *loader = open_loader(&options);
+    assert_true(loader_wait_seconds(loader) == 0);
+    loader_start(loader, 0, 60);
+    while (next_batch(loader))
+        ;
+    assert_true(loader_wait_seconds(loader) > 0); /* nobody is faster than nothing */
+    loader_free(&loader);
+    fsh_close(&dataset);
+}
+
+#define IN_FOLDER(test) cmocka_unit_test_setup_teardown(test, test_folder_setup, test_folder_teardown)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        IN_FOLDER(test_evaluation_gives_every_sample_once_and_pads_the_last_batch),
+        IN_FOLDER(test_raw_samples_of_the_right_size_arrive_unchanged),
+        IN_FOLDER(test_batches_do_not_depend_on_the_number_of_workers),
+        IN_FOLDER(test_epochs_differ_in_order_and_in_augmentation),
+        IN_FOLDER(test_a_start_in_the_middle_gives_what_would_have_come),
+        IN_FOLDER(test_starting_again_drops_what_was_under_way),
+        IN_FOLDER(test_a_loader_can_be_freed_at_any_time),
+        IN_FOLDER(test_a_sample_that_is_no_image_stops_with_its_place),
+        IN_FOLDER(test_a_skipped_sample_is_blank_and_named_once),
+        IN_FOLDER(test_the_first_bad_sample_in_order_is_the_one_reported),
+        IN_FOLDER(test_the_consumer_knows_how_long_it_waited),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,85 @@
+#include "trainer/loop/metrics.h"
+
+#include <math.h>
+
+#include "tests/support/support.h"
+
+enum { CLASSES = 7 };
+
+static void test_top1_and_top5_count_the_labels_rank(void **state)
+{
+    (void)state;
+    const float logits[4 * CLASSES] = {
+        1, 2, 9, 3, 4, 5, 6, /* label 2: first */
+        1, 2, 9, 3, 4, 5, 6, /* label 3: fifth */
+        1, 2, 9, 3, 4, 5, 6, /* label 1: sixth */
+        1, 2, 9, 3, 4, 5, 6, /* padding */
+    };
+    const int64_t labels[] = {2, 3, 1, -1};
+    Metrics metrics = {0};
+    metrics_add(&metrics, logits, labels, 4, CLASSES, 1.5);
+    assert_int_equal(metrics.count, 3);
+    assert_int_equal(metrics.top1, 1);
+    assert_int_equal(metrics.top5, 2);
+    assert_true(fabs(metrics_top1(&metrics) - 100.0 / 3) < 1e-9);
+    assert_true(fabs(metrics_top5(&metrics) - 200.0 / 3) < 1e-9);
+    assert_true(fabs(metrics_loss(&metrics) - 1.5) < 1e-9);
+}
+
+static void test_batches_weigh_by_their_samples(void **state)
+{
+    (void)state;
+    const float logits[3 * CLASSES] = {0};
+    const int64_t three[] = {0, 1, 2}, one[] = {-1, 0, -1};
+    Metrics metrics = {0}, second = {0};
+    metrics_add(&metrics, logits, three, 3, CLASSES, 2);
+    metrics_add(&second, logits, one, 3, CLASSES, 6);
+    metrics_merge(&metrics, &second);
+    assert_int_equal(metrics.count, 4);
+    assert_true(fabs(metrics_loss(&metrics) - 3) < 1e-9);
+}
+
+static void test_equal_logits_are_no_hit_for_all(void **state)
+{
+    (void)state;
+    const float logits[CLASSES] = {0};
+    Metrics metrics = {0};
+    for (int64_t label = 0; label < CLASSES; label++)
+        metrics_add(&metrics, logits, &label, 1, CLASSES, 0);
+    assert_int_equal(metrics.top1, 1);
+    assert_int_equal(metrics.top5, 5);
+}
+
+static void test_nan_is_never_right(void **state)
+{
+    (void)state;
+    const float all_nan[CLASSES] = {NAN, NAN, NAN, NAN, NAN, NAN, NAN}, one_nan[CLASSES] = {NAN, 5};
+    const int64_t first = 0, second = 1;
+    Metrics metrics = {0};
+    metrics_add(&metrics, all_nan, &first, 1, CLASSES, 0);
+    metrics_add(&metrics, one_nan, &second, 1, CLASSES, 0);
+    assert_int_equal(metrics.top1, 0);
+    assert_int_equal(metrics.top5, 1); /* behind the NaN, before the zeros */
+}
+
+static void test_nothing_seen_is_zero_not_nan(void **state)
+{
+    (void)state;
+    const float logits[CLASSES] = {0};
+    const int64_t padding = -1;
+    Metrics metrics = {0};
+    metrics_add(&metrics, logits, &padding, 1, CLASSES, NAN);
+    assert_true(metrics_loss(&metrics) == 0 && metrics_top1(&metrics) == 0 && metrics_top5(&metrics) == 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_top1_and_top5_count_the_labels_rank),
+        cmocka_unit_test(test_batches_weigh_by_their_samples),
+        cmocka_unit_test(test_equal_logits_are_no_hit_for_all),
+        cmocka_unit_test(test_nan_is_never_right),
+        cmocka_unit_test(test_nothing_seen_is_zero_not_nan),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,126 @@
+#include "trainer/optim/schedule.h"
+
+#include <math.h>
+
+#include "tests/support/support.h"
+
+/* 10 epochs of 20 steps, the first two of them warm-up. */
+static const Schedule base = {.base = 0.4,
+                              .minimum = 0.004,
+                              .warmup_factor = 0.01,
+                              .total_steps = 200,
+                              .warmup_steps = 40,
+                              .step_size = 60,
+                              .gamma = 0.1};
+
+static Schedule with_kind(ScheduleKind kind)
+{
+    Schedule schedule = base;
+    schedule.kind = kind;
+    return schedule;
+}
+
+static void assert_near(double value, double expected)
+{
+    if (fabs(value - expected) > 1e-12)
+        fail_msg("%.15g is not %.15g", value, expected);
+}
+
+static void test_every_kind_warms_up_along_a_line(void **state)
+{
+    (void)state;
+    for (int kind = 0; kind < SCHEDULE_KIND_COUNT; kind++) {
+        const Schedule schedule = with_kind((ScheduleKind)kind);
+        assert_near(schedule_at(&schedule, 0), 0.004);
+        assert_near(schedule_at(&schedule, 10), 0.004 + 0.25 * 0.396);
+        assert_near(schedule_at(&schedule, 39), 0.004 + 0.975 * 0.396);
+        assert_near(schedule_at(&schedule, 40), 0.4);
+    }
+}
+
+static void test_constant_stays(void **state)
+{
+    (void)state;
+    const Schedule schedule = with_kind(SCHEDULE_CONSTANT);
+    assert_near(schedule_at(&schedule, 199), 0.4);
+}
+
+static void test_step_drops_by_gamma(void **state)
+{
+    (void)state;
+    const Schedule schedule = with_kind(SCHEDULE_STEP);
+    assert_near(schedule_at(&schedule, 99), 0.4);
+    assert_near(schedule_at(&schedule, 100), 0.04);
+    assert_near(schedule_at(&schedule, 159), 0.04);
+    assert_near(schedule_at(&schedule, 160), 0.004);
+}
+
+/* torch.optim.lr_scheduler.CosineAnnealingLR(SGD(lr=0.4), T_max=160, eta_min=0.004), printed after n steps.
+ */
+static void test_cosine_is_pytorchs(void **state)
+{
+    (void)state;
+    const Schedule schedule = with_kind(SCHEDULE_COSINE);
+    const struct {
+        uint64_t step;
+        double rate;
+    } golden[] = {{0, 0.4},
+                  {1, 0.39996183361544885},
+                  {40, 0.34200714267493626},
+                  {80, 0.20199999999999985},
+                  {120, 0.06199285732506353},
+                  {159, 0.004038166384551166}};
+    for (size_t i = 0; i < sizeof golden / sizeof *golden; i++)
+        assert_near(schedule_at(&schedule, 40 + golden[i].step), golden[i].rate);
+}
+
+static void test_linear_falls_to_the_minimum(void **state)
+{
+    (void)state;
+    const Schedule schedule = with_kind(SCHEDULE_LINEAR);
+    assert_near(schedule_at(&schedule, 80), 0.004 + 0.75 * 0.396);
+    assert_near(schedule_at(&schedule, 199), 0.004 + 0.396 / 160);
+}
+
+static void test_steps_behind_the_end_keep_its_rate(void **state)
+{
+    (void)state;
+    const Schedule linear = with_kind(SCHEDULE_LINEAR), cosine = with_kind(SCHEDULE_COSINE);
+    assert_near(schedule_at(&linear, 200), 0.004);
+    assert_near(schedule_at(&linear, 1000), 0.004);
+    assert_near(schedule_at(&cosine, 1000), 0.004);
+}
+
+static void test_without_warmup_the_first_step_has_the_full_rate(void **state)
+{
+    (void)state;
+    Schedule schedule = with_kind(SCHEDULE_COSINE);
+    schedule.warmup_steps = 0;
+    assert_near(schedule_at(&schedule, 0), 0.4);
+}
+
+static void test_names_lead_to_kinds(void **state)
+{
+    (void)state;
+    assert_int_equal(schedule_find("constant"), SCHEDULE_CONSTANT);
+    assert_int_equal(schedule_find("step"), SCHEDULE_STEP);
+    assert_int_equal(schedule_find("cosine"), SCHEDULE_COSINE);
+    assert_int_equal(schedule_find("linear"), SCHEDULE_LINEAR);
+    assert_int_equal(schedule_find("cosin"), SCHEDULE_KIND_COUNT);
+    assert_null(schedule_names[SCHEDULE_KIND_COUNT]);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_every_kind_warms_up_along_a_line),
+        cmocka_unit_test(test_constant_stays),
+        cmocka_unit_test(test_step_drops_by_gamma),
+        cmocka_unit_test(test_cosine_is_pytorchs),
+        cmocka_unit_test(test_linear_falls_to_the_minimum),
+        cmocka_unit_test(test_steps_behind_the_end_keep_its_rate),
+        cmocka_unit_test(test_without_warmup_the_first_step_has_the_full_rate),
+        cmocka_unit_test(test_names_lead_to_kinds),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

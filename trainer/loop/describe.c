@@ -1,0 +1,345 @@
+#include "trainer/loop/describe.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/progress.h"
+#include "trainer/report/record.h"
+
+/* ---- JSON ---- */
+
+FshStatus describe_print_json(json_t *object, FshError *error)
+{
+    char *text = object ? json_dumps(object, JSON_INDENT(2) | JSON_REAL_PRECISION(9)) : NULL;
+    json_decref(object);
+    if (!text)
+        return fsh_error_set(error, FSH_ERR_MEMORY, "out of memory for the result");
+    (void)puts(text); /* main checks that stdout arrived */
+    free(text);
+    return FSH_OK;
+}
+
+static json_t *text_or_null(const char *text)
+{
+    return text ? json_string(text) : json_null();
+}
+
+static json_t *option_value(const Option *option)
+{
+    switch (option->kind) {
+    case OPTION_FLAG:
+        return json_boolean(*(const bool *)option->value);
+    case OPTION_INTEGER:
+        return json_integer(*(const int64_t *)option->value);
+    case OPTION_SIZE:
+        return json_integer((json_int_t) * (const uint64_t *)option->value);
+    case OPTION_REAL:
+        return json_real(*(const double *)option->value);
+    case OPTION_TEXT:
+    case OPTION_CHOICE:
+        return text_or_null(*(const char *const *)option->value);
+    case OPTION_LIST:
+        break; /* ftrain has none */
+    }
+    return json_null();
+}
+
+/* By name, as Python would spell it: train_crop_size. */
+static json_t *options_json(const TrainOptions *options)
+{
+    TrainOptions copy = *options;
+    Option rows[TRAIN_OPTION_ROWS];
+    train_options_rows(&copy, rows);
+    json_t *object = json_object();
+    for (const Option *option = rows; option->name; option++) {
+        char name[64];
+        (void)snprintf(name, sizeof name, "%s", option->name);
+        for (char *at = name; *at; at++)
+            if (*at == '-')
+                *at = '_';
+        (void)json_object_set_new(object, name, option_value(option));
+    }
+    return object;
+}
+
+static json_t *view_json(const Augmentation *view)
+{
+    json_t *object = json_pack("{s:s, s:i, s:i}", "crop_mode", crop_mode_names[view->mode], "size",
+                               (int)view->size, "channels", (int)view->channels);
+    if (view->mode == CROP_RESIZED)
+        (void)json_object_update_new(object,
+                                     json_pack("{s:[f, f], s:[f, f]}", "scale", view->scale_min,
+                                               view->scale_max, "ratio", view->ratio_min, view->ratio_max));
+    else
+        (void)json_object_set_new(object, "resize", json_integer(view->resize));
+    if (view->mode == CROP_PADDED)
+        (void)json_object_set_new(object, "padding", json_integer(view->padding));
+    (void)json_object_set_new(object, "flip_probability", json_real(view->flip_probability));
+    return object;
+}
+
+/* What was chosen where the options left it open, and what it is trained on. */
+static json_t *plan_json(const Session *session)
+{
+    const TrainPlan *plan = &session->plan;
+    json_t *mean = json_array(), *deviation = json_array();
+    for (uint32_t c = 0; c < session->data.channels; c++) {
+        (void)json_array_append_new(mean, json_real(session->data.mean[c]));
+        (void)json_array_append_new(deviation, json_real(session->data.standard_deviation[c]));
+    }
+    return json_pack(
+        "{s:I, s:I, s:I, s:I, s:I, s:f, s:I, s:i, s:i, s:o, s:o, s:o, s:o, s:I, s:I, s:s}", "batch_size",
+        (json_int_t)plan->train_spec.batch, "val_batch_size", (json_int_t)plan->evaluation_spec.batch,
+        "steps_per_epoch", (json_int_t)plan->steps_per_epoch, "train_samples", (json_int_t)plan->train_count,
+        "val_samples", (json_int_t)plan->evaluation_count, "lr", plan->schedule.base, "warmup_steps",
+        (json_int_t)plan->schedule.warmup_steps, "jobs", plan->threads, "workers", plan->workers, "train",
+        view_json(&plan->train_augmentation), "val", view_json(&plan->evaluation_augmentation), "mean", mean,
+        "std", deviation, "classes", (json_int_t)session->data.class_count, "parameters",
+        (json_int_t)graph_parameter_count(network_graph(&session->network)), "dataset_id",
+        fsh_manifest(session->data.dataset)->id);
+}
+
+FshStatus describe_arguments(const TrainOptions *options, const Session *session, char **text_ret,
+                             FshError *error)
+{
+    json_t *object = json_object();
+    (void)json_object_set_new(object, "version", json_string(FSHARD_VERSION));
+    (void)json_object_set_new(object, "device", json_string(backend_description(session->network.backend)));
+    (void)json_object_set_new(object, "options", options_json(options));
+    int failed = json_object_set_new(object, "chosen", plan_json(session));
+    *text_ret = failed ? NULL : json_dumps(object, JSON_INDENT(2) | JSON_REAL_PRECISION(9));
+    json_decref(object);
+    if (!*text_ret)
+        return fsh_error_set(error, FSH_ERR_MEMORY, "out of memory for args.json");
+    return FSH_OK;
+}
+
+/* ---- the network ---- */
+
+static int64_t node_parameters(const Graph *graph, const Node *node)
+{
+    int64_t count = 0;
+    for (int i = 0; i < node->input_count; i++)
+        if (node->inputs[i] != TENSOR_NONE && graph_tensor(graph, node->inputs[i])->role == TENSOR_PARAMETER)
+            count += tensor_count(graph_tensor(graph, node->inputs[i]));
+    return count;
+}
+
+static void print_layer(const Graph *graph, NodeId id, double images, FILE *stream)
+{
+    const Node *node = graph_node(graph, id);
+    char shape[96] = "", parameters[24] = "", flops[24] = "";
+    if (node->output_count > 0)
+        (void)tensor_shape_text(graph_tensor(graph, node->outputs[0]), shape, sizeof shape);
+    int64_t count = node_parameters(graph, node);
+    if (count)
+        (void)snprintf(parameters, sizeof parameters, "%" PRId64, count);
+    double mega = (double)graph_node_flops(graph, id) / 1e6 / images;
+    if (mega > 0)
+        (void)snprintf(flops, sizeof flops, "%.3f", mega);
+    (void)fprintf(stream, "%-28s %-22s %-22s %12s %12s\n", node->name, op_name(node->op), shape, parameters,
+                  flops);
+}
+
+static uint64_t role_bytes(const Graph *graph, TensorRole role)
+{
+    uint64_t bytes = 0;
+    for (size_t i = 0; i < graph_tensor_count(graph); i++) {
+        const Tensor *tensor = graph_tensor(graph, (TensorId)i);
+        if (tensor->role == role)
+            bytes += (uint64_t)tensor_count(tensor) * data_type_bytes(tensor->type);
+    }
+    return bytes;
+}
+
+static void print_bytes(FILE *stream, const char *what, uint64_t bytes, const char *note)
+{
+    char text[32];
+    (void)fprintf(stream, "%-28s %12s%s\n", what, progress_format_bytes(text, sizeof text, bytes), note);
+}
+
+static void print_program_memory(FILE *stream, const char *name, const NetworkProgram *part)
+{
+    if (!part->program)
+        return;
+    uint64_t arena_bytes = 0, scratch_bytes = 0;
+    char what[64], note[96], unshared[32];
+    program_memory(part->program, &arena_bytes, &scratch_bytes);
+    (void)snprintf(what, sizeof what, "%s, activations", name);
+    (void)snprintf(
+        note, sizeof note, "  (%s before sharing)",
+        progress_format_bytes(unshared, sizeof unshared, role_bytes(part->graph, TENSOR_ACTIVATION)));
+    print_bytes(stream, what, arena_bytes, note);
+    (void)snprintf(what, sizeof what, "%s, scratch", name);
+    print_bytes(stream, what, scratch_bytes, "");
+}
+
+void describe_network(const Session *session, FILE *stream)
+{
+    const Graph *graph = network_graph(&session->network);
+    const ModelSpec *spec =
+        session->network.train.graph ? &session->plan.train_spec : &session->plan.evaluation_spec;
+    double images = (double)spec->batch;
+    (void)fprintf(stream, "%-28s %-22s %-22s %12s %12s\n", "layer", "operation", "output", "parameters",
+                  "MFLOP/image");
+    for (size_t i = 0; i < graph_node_count(graph); i++) {
+        print_layer(graph, (NodeId)i, images, stream);
+        if (graph_node(graph, (NodeId)i)->op == OP_SOFTMAX_CROSS_ENTROPY)
+            break; /* what follows is backward */
+    }
+    (void)fprintf(stream, "%-28s %-22s %-22s %12" PRId64 " %12.3f\n\n", "total", "", "",
+                  graph_parameter_count(graph), (double)graph_forward_flops(graph) / 1e6 / images);
+
+    print_bytes(stream, "parameters", role_bytes(graph, TENSOR_PARAMETER), "");
+    print_bytes(stream, "buffers", role_bytes(graph, TENSOR_BUFFER), "");
+    print_bytes(stream, "optimizer", role_bytes(graph, TENSOR_OPTIMIZER), "");
+    print_bytes(stream, "gradients", role_bytes(graph, TENSOR_GRADIENT), "");
+    print_program_memory(stream, "training", &session->network.train);
+    print_program_memory(stream, "evaluation", &session->network.evaluation);
+    uint64_t ring_bytes = session->train ? loader_ring_bytes(session->train) : 0;
+    ring_bytes += session->evaluation ? loader_ring_bytes(session->evaluation) : 0;
+    print_bytes(stream, "loader", ring_bytes, "");
+}
+
+static json_t *run_json(const TrainOptions *options, const Session *session)
+{
+    uint64_t arena_bytes = 0, scratch_bytes = 0;
+    if (session->network.train.program)
+        program_memory(session->network.train.program, &arena_bytes, &scratch_bytes);
+    json_t *object = json_object();
+    (void)json_object_set_new(object, "options", options_json(options));
+    (void)json_object_set_new(object, "activation_bytes", json_integer((json_int_t)arena_bytes));
+    (void)json_object_set_new(object, "scratch_bytes", json_integer((json_int_t)scratch_bytes));
+    if (json_object_set_new(object, "chosen", plan_json(session))) {
+        json_decref(object);
+        object = NULL;
+    }
+    return object;
+}
+
+FshStatus describe_run(const TrainOptions *options, FshError *error)
+{
+    Session session;
+    FshStatus status = FSH_OK;
+    if (options->output)
+        status = record_check_folder(options->output, options->force, error);
+    if (!status)
+        status = session_open(&session, options, error);
+    if (status)
+        return status;
+    session_describe(&session);
+    if (options->program.json) {
+        status = describe_print_json(run_json(options, &session), error);
+    } else {
+        describe_network(&session, stdout);
+        (void)printf("\n%" PRIu64 " epochs of %" PRIu64 " steps: %" PRIu64
+                     " steps in all; evaluation %" PRIu64 " steps\n",
+                     session.plan.epochs, session.plan.steps_per_epoch, session.plan.schedule.total_steps,
+                     session.plan.evaluation_steps);
+    }
+    session_close(&session);
+    return status;
+}
+
+/* ---- --list-models ---- */
+
+/* One column of the list: images of this kind. */
+typedef struct ListedSize {
+    int64_t edge, channels, classes;
+} ListedSize;
+
+typedef struct ListedCost {
+    bool fits;
+    double mega_parameters, giga_flops;
+} ListedCost;
+
+static ListedCost cost_of(const Model *model, const ListedSize *size)
+{
+    const ModelSpec spec = {.batch = 1,
+                            .height = size->edge,
+                            .width = size->edge,
+                            .channels = size->channels,
+                            .classes = size->classes};
+    const ModelRecipe recipe = {.deviation = {1, 1, 1, 1}};
+    Graph *graph = NULL;
+    if (model_graph(model, &spec, &recipe, &graph, NULL) != FSH_OK)
+        return (ListedCost){0};
+    const ListedCost cost = {.fits = true,
+                             .mega_parameters = (double)graph_parameter_count(graph) / 1e6,
+                             .giga_flops = (double)graph_forward_flops(graph) / 1e9};
+    graph_free(&graph);
+    return cost;
+}
+
+static FshStatus listed_dataset(const TrainOptions *options, ListedSize *size, FshError *error)
+{
+    Classification data;
+    TrainPlan plan;
+    FshStatus status =
+        classification_open(&data, options->shards, options->train_split, options->val_split, error);
+    if (status)
+        return status;
+    status = plan_make(&plan, options, &data, error);
+    *size = (ListedSize){plan.train_spec.height, plan.train_spec.channels, plan.train_spec.classes};
+    classification_close(&data);
+    return status;
+}
+
+static json_t *cost_json(const ListedSize *size, const ListedCost *cost)
+{
+    if (!cost->fits)
+        return json_null();
+    return json_pack("{s:I, s:I, s:I, s:f, s:f}", "size", (json_int_t)size->edge, "channels",
+                     (json_int_t)size->channels, "classes", (json_int_t)size->classes, "parameters",
+                     cost->mega_parameters * 1e6, "gflop", cost->giga_flops);
+}
+
+static FshStatus list_json(const ListedSize *sizes, size_t size_count, FshError *error)
+{
+    json_t *list = json_array();
+    for (const Model *model = models; model->name; model++) {
+        json_t *costs = json_array();
+        for (size_t i = 0; i < size_count; i++) {
+            const ListedCost cost = cost_of(model, &sizes[i]);
+            (void)json_array_append_new(costs, cost_json(&sizes[i], &cost));
+        }
+        (void)json_array_append_new(list, json_pack("{s:s, s:s, s:o}", "name", model->name, "summary",
+                                                    model->summary, "costs", costs));
+    }
+    return describe_print_json(list, error);
+}
+
+FshStatus describe_models(const TrainOptions *options, FshError *error)
+{
+    /* CIFAR's and ImageNet's, unless there is a dataset. */
+    ListedSize sizes[] = {{32, 3, 10}, {224, 3, 1000}};
+    size_t size_count = 2;
+    if (options->shards) {
+        FshStatus status = listed_dataset(options, &sizes[0], error);
+        if (status)
+            return status;
+        size_count = 1;
+    }
+    if (options->program.json)
+        return list_json(sizes, size_count, error);
+    (void)printf("%-12s", "");
+    for (size_t i = 0; i < size_count; i++)
+        (void)printf("  %8" PRId64 " px, %4" PRId64 " classes", sizes[i].edge, sizes[i].classes);
+    (void)printf("\n%-12s", "network");
+    for (size_t i = 0; i < size_count; i++)
+        (void)printf("  %12s %11s", "parameters", "GFLOP");
+    (void)printf("\n");
+    for (const Model *model = models; model->name; model++) {
+        (void)printf("%-12s", model->name);
+        for (size_t i = 0; i < size_count; i++) {
+            const ListedCost cost = cost_of(model, &sizes[i]);
+            if (cost.fits)
+                (void)printf("  %10.2f M %11.4f", cost.mega_parameters, cost.giga_flops);
+            else
+                (void)printf("  %12s %11s", "-", "-");
+        }
+        (void)printf("  %s\n", model->summary);
+    }
+    return FSH_OK;
+}

@@ -1,0 +1,40 @@
+/* session.h - all that a run holds: dataset, plan, network, loaders; opened in one go and checked before
+ * anything is written.
+ *
+ * Threads: one. */
+#ifndef FSHARD_TRAINER_LOOP_SESSION_H
+#define FSHARD_TRAINER_LOOP_SESSION_H
+
+#include "trainer/data/loader.h"
+#include "trainer/loop/network.h"
+#include "trainer/report/console.h"
+
+typedef struct Session {
+    Console console;
+    Classification data;
+    TrainPlan plan;
+    Network network;
+    Loader *train, *evaluation; /* NULL where the plan has no such split */
+    uint64_t told_of[2];        /* problems of train, evaluation that were told */
+    uint64_t problems_told;     /* their sum */
+} Session;
+
+/* Opens everything that options name: options->shards is the dataset; with options->evaluate the training
+ * split is left out. Parameters are drawn from the seed, then read from options->weights if given. On failure
+ * nothing is held. */
+FshStatus session_open(Session *session, const TrainOptions *options, FshError *error);
+/* Frees what it owns; zeroed is fine. */
+void session_close(Session *session);
+
+/* Says what has been decided. */
+void session_describe(Session *session);
+
+/* Warns of each sample that a loader has skipped since the last call. */
+void session_tell_problems(Session *session);
+uint64_t session_problem_count(const Session *session);
+
+/* The whole evaluation split once, in stored order: every sample counted once. FSH_ERR_INTERRUPTED on a
+ * signal. */
+FshStatus session_evaluate(Session *session, Metrics *metrics, FshError *error);
+
+#endif

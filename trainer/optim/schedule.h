@@ -1,0 +1,48 @@
+/* schedule.h - the learning rate of each step, a closed form of the step alone.
+ *
+ *   warm-up    steps 0..w-1     base * (f + (1 - f) * t / w)            f: warmup_factor
+ *   then, with s = t - w and p = s / (total - w):
+ *   constant   base
+ *   step       base * gamma ^ floor(s / step_size)                       torch.optim.lr_scheduler.StepLR
+ *   cosine     min + (base - min) * (1 + cos(pi p)) / 2                  CosineAnnealingLR (Loshchilov and
+ * Hutter 2017) linear     base + (min - base) * p                                   one cycle, as FFCV's
+ * ImageNet recipe
+ *
+ * As in torchvision's reference scripts the schedule behind the warm-up starts anew where the warm-up ends.
+ * Pure functions: any step at any time, which is what resuming needs. */
+#ifndef FSHARD_TRAINER_OPTIM_SCHEDULE_H
+#define FSHARD_TRAINER_OPTIM_SCHEDULE_H
+
+#include <stdint.h>
+
+#include "common/error.h"
+
+typedef enum ScheduleKind {
+    SCHEDULE_CONSTANT,
+    SCHEDULE_STEP,
+    SCHEDULE_COSINE,
+    SCHEDULE_LINEAR,
+    SCHEDULE_KIND_COUNT
+} ScheduleKind;
+
+/* "constant", "step", "cosine", "linear", NULL: in enum order, for the option table. */
+extern const char *const schedule_names[];
+
+/* SCHEDULE_KIND_COUNT if there is none of this name. */
+ScheduleKind schedule_find(const char *name);
+
+typedef struct Schedule {
+    ScheduleKind kind;
+    double base;           /* the peak */
+    double minimum;        /* where cosine and linear end */
+    double warmup_factor;  /* the first step's share of base */
+    uint64_t total_steps;  /* warm-up included */
+    uint64_t warmup_steps; /* less than total_steps */
+    uint64_t step_size;    /* SCHEDULE_STEP: steps between two drops, > 0 */
+    double gamma;          /* SCHEDULE_STEP: what each drop multiplies by */
+} Schedule;
+
+/* Learning rate for step 0..total_steps-1; beyond them, that of the end. */
+double schedule_at(const Schedule *schedule, uint64_t step);
+
+#endif
