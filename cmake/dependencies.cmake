@@ -15,8 +15,12 @@ if(NOT FSHARD_VIPS STREQUAL "OFF")
   endif()
 endif()
 
-# oneDNN: the CPU backend of the trainer.
-find_package(dnnl 2.6 REQUIRED CONFIG)
+# oneDNN: the CPU backend of the trainer. Not through Debian's dnnl-config.cmake, which demands OpenCL's development files.
+find_path(DNNL_INCLUDE_DIR oneapi/dnnl/dnnl.h REQUIRED)
+find_library(DNNL_LIBRARY dnnl REQUIRED)
+add_library(fshard_dnnl INTERFACE)
+target_include_directories(fshard_dnnl SYSTEM INTERFACE ${DNNL_INCLUDE_DIR})
+target_link_libraries(fshard_dnnl INTERFACE ${DNNL_LIBRARY})
 
 if(FSHARD_TESTS)
   pkg_check_modules(CMOCKA REQUIRED IMPORTED_TARGET cmocka)

@@ -4,7 +4,11 @@ target_link_libraries(fshard_shared PRIVATE PkgConfig::JANSSON PkgConfig::LMDB P
                       OpenMP::OpenMP_C Threads::Threads m)
 set_target_properties(fshard_shared PROPERTIES OUTPUT_NAME fshard VERSION ${PROJECT_VERSION} SOVERSION 0)
 
-install(TARGETS fresize fpack fverify ftrain RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
+foreach(program fresize fpack fverify ftrain)
+  if(TARGET ${program})
+    install(TARGETS ${program} RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
+  endif()
+endforeach()
 install(TARGETS fshard_shared LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
 if(TARGET fshard-vips)
   install(TARGETS fshard-vips LIBRARY DESTINATION ${CMAKE_INSTALL_PREFIX}/lib/fshard)
