@@ -1,0 +1,279 @@
+/* fpack - class folders or pairs of images into one dataset: shards or LMDB. The options are here, the work
+ * is in plan.h and pack.h. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/cpu.h"
+#include "common/program.h"
+#include "imaging/decode.h"
+#include "tools/pack/destination.h"
+#include "tools/pack/pack_report.h"
+
+typedef struct Settings {
+    ProgramOptions program;
+    const char *source, *destination, *format, *store, *pairs, *fields, *report;
+    uint64_t shard_size;
+    double split;
+    int64_t seed, shuffle, limit, max_pixels;
+    bool split_given, check, force;
+} Settings;
+
+static const char *const formats[] = {"shards", "lmdb", NULL};
+static const char *const stores[] = {"copy", "raw", NULL};
+
+/* Warnings and notes above the bar: the first few of each, since a wrong folder gives thousands. */
+enum { NOTES_SHOWN = 100 };
+
+typedef struct Printer {
+    const Settings *settings;
+    uint64_t shown;
+} Printer;
+
+static void print_left_out(const Note *note, void *context)
+{
+    Printer *printer = context;
+    printer->shown++;
+    if (printer->shown <= NOTES_SHOWN || printer->settings->program.verbose)
+        (void)fprintf(stderr, "fpack: %s: %s; left out\n", note->path, note->reason);
+    else if (printer->shown == NOTES_SHOWN + 1)
+        (void)fprintf(stderr, "fpack: and more, not shown: --report lists them all, --verbose shows them\n");
+}
+
+static void print_warnings(const Settings *settings, const NoteList *warnings)
+{
+    for (size_t i = 0; i < warnings->count && !settings->program.quiet; i++)
+        (void)fprintf(stderr, "fpack: warning: %s: %s\n", warnings->items[i].path, warnings->items[i].reason);
+}
+
+/* SRC and DST come as arguments, or by the names that older scripts use. */
+static FshStatus take_paths(const ProgramContext *context, PackOptions *options, FshError *error)
+{
+    const Settings *settings = context->settings;
+    const OptionArguments *arguments = context->arguments;
+    const char **paths[] = {&options->source, &options->destination};
+    size_t taken = 0;
+    options->source = settings->source;
+    options->destination = settings->destination;
+    for (size_t i = 0; i < 2; i++) {
+        if (!*paths[i] && taken < arguments->count)
+            *paths[i] = arguments->items[taken++];
+        if (!*paths[i])
+            return fsh_error_set(error, FSH_ERR_USAGE, "%s is missing; usage: fpack [OPTIONS] SRC DST",
+                                 i == 0 ? "SRC, the folder of images," : "DST, the folder of the dataset,");
+    }
+    if (taken < arguments->count)
+        return fsh_error_set(error, FSH_ERR_USAGE,
+                             "'%s': one argument too many; usage: fpack [OPTIONS] SRC DST",
+                             arguments->items[taken]);
+    return FSH_OK;
+}
+
+static FshStatus take_fields(const Settings *settings, PackOptions *options, FshError *error)
+{
+    if (settings->pairs && settings->fields)
+        return fsh_error_set(error, FSH_ERR_USAGE, "--pairs and --fields: give one of them");
+    FshStatus status = FSH_OK;
+    if (settings->pairs)
+        status = options_split_colon("--pairs", settings->pairs, options->field_names, 2,
+                                     &options->field_count, error);
+    if (settings->fields)
+        status = options_split_colon("--fields", settings->fields, options->field_names, FSH_FIELDS_MAX,
+                                     &options->field_count, error);
+    for (size_t field = 0; field < options->field_count && !status; field++) {
+        if (strchr(options->field_names[field], '/'))
+            status =
+                fsh_error_set(error, FSH_ERR_USAGE, "%s: '%s' is a path; give the name of the folder alone",
+                              settings->pairs ? "--pairs" : "--fields", options->field_names[field]);
+    }
+    return status;
+}
+
+static FshStatus take_options(const ProgramContext *context, PackOptions *options, FshError *error)
+{
+    const Settings *settings = context->settings;
+    *options = (PackOptions){
+        .container = strcmp(settings->format, "lmdb") == 0 ? FSH_CONTAINER_LMDB : FSH_CONTAINER_SHARDS,
+        .store = strcmp(settings->store, "raw") == 0 ? PACK_STORE_RAW : PACK_STORE_COPY,
+        .shard_bytes = settings->shard_size,
+        .val_fraction = settings->split_given ? settings->split : 0,
+        .seed = (uint64_t)settings->seed,
+        .shuffle = settings->shuffle != 0,
+        .shuffle_seed = (uint64_t)settings->shuffle,
+        .limit = (uint64_t)settings->limit,
+        .check = settings->check,
+        .force = settings->force,
+        .max_pixels = (uint64_t)settings->max_pixels,
+        .jobs = cpu_jobs(settings->program.jobs),
+        .quiet = settings->program.quiet,
+    };
+    if (settings->split_given && !(settings->split > 0 && settings->split < 1))
+        return fsh_error_set(error, FSH_ERR_USAGE, "--split: %g is not between 0 and 1: a tenth is 0.1",
+                             settings->split);
+    FshStatus status = take_paths(context, options, error);
+    return status ? status : take_fields(settings, options, error);
+}
+
+static FshStatus run(const ProgramContext *context, bool *partial_ret, FshError *error)
+{
+    const Settings *settings = context->settings;
+    PackOptions options;
+    Plan plan = {0};
+    PackResult result = {0};
+    Printer printer = {.settings = settings};
+    FshStatus status = take_options(context, &options, error);
+    if (status)
+        return status;
+    status = plan_make(&plan, &options, error);
+    for (size_t i = 0; i < plan.left_out.count; i++)
+        print_left_out(&plan.left_out.items[i], &printer);
+    print_warnings(settings, &plan.warnings);
+    if (!status && settings->program.dry_run)
+        status = destination_check(options.destination, options.source, plan.id, options.force, error);
+    else if (!status)
+        status = pack_run(&plan, &options, print_left_out, &printer, &result, error);
+
+    /* Also after a stop: what was found by then is worth reading. */
+    if (settings->report && !settings->program.dry_run) {
+        FshError report_error = {0};
+        if (report_write_left_out(settings->report, &plan.left_out, &result.left_out, &report_error) &&
+            !status)
+            status = fsh_error_set(error, report_error.status, "--report: %s", report_error.message);
+    }
+    if (!status && !settings->program.quiet) {
+        if (settings->program.dry_run)
+            report_print_plan(stderr, &plan, &options);
+        else
+            report_print(stderr, &plan, &options, &result);
+    }
+    if (!status && settings->program.json)
+        status =
+            report_print_json(stdout, &plan, &options, settings->program.dry_run ? NULL : &result, error);
+    *partial_ret = plan.left_out.count + result.left_out.count > 0;
+    pack_result_free(&result);
+    plan_free(&plan);
+    return status;
+}
+
+int main(int argc, char **argv)
+{
+    Settings settings = {
+        .format = formats[0],
+        .store = stores[0],
+        .shard_size = (uint64_t)256 << 20,
+        .check = true,
+        .max_pixels = (int64_t)IMAGE_MAX_PIXELS_DEFAULT,
+    };
+    const Option options[] = {
+        {.name = "pairs",
+         .kind = OPTION_TEXT,
+         .value = &settings.pairs,
+         .argument = "A:B",
+         .help = "pairs of images: same path below a folder A and below a folder B, at any depth",
+         .group = "Input"},
+        {.name = "fields",
+         .kind = OPTION_TEXT,
+         .value = &settings.fields,
+         .argument = "A:B:C",
+         .help = "as --pairs, with two to eight images a sample"},
+        {.name = "split",
+         .kind = OPTION_REAL,
+         .value = &settings.split,
+         .argument = "FRACTION",
+         .maximum = 1,
+         .help = "make a val split of this share of each class of train; 0: none",
+         .given = &settings.split_given},
+        {.name = "limit",
+         .kind = OPTION_INTEGER,
+         .value = &settings.limit,
+         .argument = "N",
+         .maximum = 1e15,
+         .help = "take at most N samples of each split, spread over its classes; 0: all"},
+        {.name = "seed",
+         .kind = OPTION_INTEGER,
+         .value = &settings.seed,
+         .argument = "SEED",
+         .maximum = 1e15,
+         .help = "which samples --split and --limit choose"},
+        {.name = "check",
+         .kind = OPTION_FLAG,
+         .value = &settings.check,
+         .help = "decode every image in full and leave out what is damaged"},
+        {.name = "max-pixels",
+         .kind = OPTION_INTEGER,
+         .value = &settings.max_pixels,
+         .argument = "N",
+         .minimum = 1,
+         .maximum = 1e12,
+         .help = "leave out images of more pixels"},
+        {.name = "format",
+         .kind = OPTION_CHOICE,
+         .value = &settings.format,
+         .argument = "FORMAT",
+         .choices = formats,
+         .help = "shards: files of about --shard-size; lmdb: one LMDB for each split",
+         .group = "Output"},
+        {.name = "store",
+         .kind = OPTION_CHOICE,
+         .value = &settings.store,
+         .argument = "STORE",
+         .choices = stores,
+         .help = "copy: the files' bytes as they are; raw: decoded pixels, uint8, height x width x channels"},
+        {.name = "shard-size",
+         .kind = OPTION_SIZE,
+         .value = &settings.shard_size,
+         .argument = "SIZE",
+         .minimum = 4096,
+         .maximum = 1e15,
+         .help = "bytes of a shard, about"},
+        {.name = "shuffle",
+         .kind = OPTION_INTEGER,
+         .value = &settings.shuffle,
+         .argument = "SEED",
+         .maximum = 1e15,
+         .help = "store the samples of each split in the random order of this seed; 0: by path"},
+        {.name = "force",
+         .letter = 'f',
+         .kind = OPTION_FLAG,
+         .value = &settings.force,
+         .help = "replace the dataset in DST"},
+        {.name = "report",
+         .kind = OPTION_TEXT,
+         .value = &settings.report,
+         .argument = "FILE",
+         .help = "write what was left out, one JSON object a line; an older report is replaced"},
+        {.name = "src",
+         .kind = OPTION_TEXT,
+         .value = &settings.source,
+         .argument = "SRC",
+         .help = "the folder of images, where it is not given as an argument"},
+        {.name = "dst",
+         .kind = OPTION_TEXT,
+         .value = &settings.destination,
+         .argument = "DST",
+         .help = "the folder of the dataset, likewise"},
+        PROGRAM_OPTIONS(&settings.program),
+        {0}};
+    const OptionTable table = {
+        .program = "fpack",
+        .summary = "Packs images from class folders (SRC/CLASS/x.jpg, or SRC/train/CLASS/x.jpg and "
+                   "SRC/val/CLASS/x.jpg), or "
+                   "pairs of images, into a dataset that ftrain reads: DST/dataset.json and its shards. "
+                   "Every image is "
+                   "decoded on the way in; what is damaged is listed and left out. After a stop, the same "
+                   "command goes on.",
+        .usage = "[OPTIONS] SRC DST",
+        .options = options,
+        .examples = "  fpack imagenet160/ shards/\n"
+                    "  fpack --split 0.1 photos/ shards/\n"
+                    "  fpack --pairs blurry:sharp gopro/ shards/\n"
+                    "  fpack --store raw --format lmdb mnist/ mnist-lmdb/\n",
+        .arguments_max = 2,
+    };
+    /* Naming libvips loads it, which takes longer than all else at the start: only where it is asked for. */
+    char versions[128];
+    const bool asked = argc == 2 && strcmp(argv[1], "--version") == 0;
+    return program_main(argc, argv, &table, &settings,
+                        asked ? image_library_versions(versions, sizeof versions) : NULL, run);
+}

@@ -1,0 +1,274 @@
+#include "tools/pack/plan.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/pool.h"
+#include "common/random.h"
+#include "imaging/image.h"
+#include "tools/pack/source.h"
+
+const char *const plan_split_names[PLAN_SPLITS] = {"train", "val", "test"};
+
+/* What researchers call their split folders. */
+static const struct {
+    const char *name;
+    PlanSplitIndex split;
+} split_folders[] = {
+    {"train", PLAN_TRAIN},    {"val", PLAN_VAL},   {"valid", PLAN_VAL},
+    {"validation", PLAN_VAL}, {"test", PLAN_TEST},
+};
+
+PlanSplitIndex plan_split_by_name(const char *name, size_t length)
+{
+    for (size_t i = 0; i < sizeof split_folders / sizeof split_folders[0]; i++) {
+        if (strlen(split_folders[i].name) == length && memcmp(split_folders[i].name, name, length) == 0)
+            return split_folders[i].split;
+    }
+    return PLAN_SPLITS;
+}
+
+size_t plan_stem_bytes(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    const char *name = slash ? slash + 1 : path;
+    const char *dot = strrchr(name, '.');
+    return dot && dot != name && image_name_is_image(path) ? (size_t)(dot - path) : strlen(path);
+}
+
+void plan_add_sample(Plan *plan, const char *key, size_t key_bytes, int32_t label, PlanSplitIndex split,
+                     const uint64_t *sources)
+{
+    plan->samples[plan->sample_count++] = (PlanSample){.key = key,
+                                                       .key_bytes = (uint32_t)key_bytes,
+                                                       .label = label,
+                                                       .split = (uint32_t)split,
+                                                       .first_source = plan->source_count};
+    for (size_t field = 0; field < plan->field_count; field++)
+        plan->sources[plan->source_count++] = sources[field];
+}
+
+const FileEntry *plan_source(const Plan *plan, const PlanSample *sample, size_t field)
+{
+    return &plan->files.files[plan->sources[sample->first_source + field]];
+}
+
+void plan_describe(const Plan *plan, const PlanSample *sample, FshSample *description)
+{
+    *description = (FshSample){.label = sample->label,
+                               .key = sample->key,
+                               .key_bytes = sample->key_bytes,
+                               .field_count = (unsigned)plan->field_count};
+    for (size_t field = 0; field < plan->field_count; field++) {
+        uint64_t file = plan->sources[sample->first_source + field];
+        const FileEntry *entry = &plan->files.files[file];
+        description->fields[field] = (FshField){
+            .data = entry->path, /* not pixels: fsh_record_bytes asks for some data, and reads none */
+            .bytes = (size_t)(plan->payload_bytes ? plan->payload_bytes[file] : entry->bytes),
+            .channels = 1,
+            .codec = FSH_CODEC_OTHER,
+            .source = entry->path,
+            .source_bytes = strlen(entry->path)};
+    }
+}
+
+/* ---- which files are images ---- */
+
+enum { NOT_AN_IMAGE, AN_IMAGE, UNREADABLE };
+
+/* Enough for every signature image_sniff knows. */
+enum { SNIFF_BYTES = 512 };
+
+typedef struct SniffJob {
+    Plan *plan;
+    const uint64_t *files;
+    Buffer *buffers; /* for each thread */
+} SniffJob;
+
+static FshStatus sniff_one(uint64_t item, int thread, void *context, FshError *error)
+{
+    SniffJob *job = context;
+    Plan *plan = job->plan;
+    Buffer *buffer = &job->buffers[thread];
+    FshError failure = {0};
+    uint64_t file = job->files[item];
+    FshStatus status =
+        source_read_start(plan->root, plan->files.files[file].path, SNIFF_BYTES, buffer, &failure);
+    if (status == FSH_ERR_MEMORY)
+        return fsh_error_set(error, status, "%s", failure.message);
+    if (status)
+        plan->is_image[file] = UNREADABLE;
+    else if (image_sniff(buffer->bytes, buffer->length) != IMAGE_UNKNOWN)
+        plan->is_image[file] = AN_IMAGE;
+    return FSH_OK;
+}
+
+/* A name that says "image" is believed until the work reads the file (a text called .jpg is then reported,
+ * not passed over); a file of any other name is an image if its first bytes are one's. */
+static FshStatus find_images(Plan *plan, int jobs, FshError *error)
+{
+    FshStatus status = FSH_OK;
+    const uint64_t count = plan->files.count;
+    uint64_t odd_count = 0;
+    uint64_t *odd = calloc(count + 1, sizeof *odd);
+    Buffer *buffers = calloc((size_t)jobs, sizeof *buffers);
+    plan->is_image = calloc(count + 1, sizeof *plan->is_image);
+    if (!odd || !buffers || !plan->is_image) {
+        status = fsh_error_set(error, FSH_ERR_MEMORY, "%s: out of memory", plan->root);
+        goto done;
+    }
+    for (uint64_t file = 0; file < count; file++) {
+        plan->is_image[file] = image_name_is_image(plan->files.files[file].path) ? AN_IMAGE : NOT_AN_IMAGE;
+        if (plan->is_image[file] == NOT_AN_IMAGE)
+            odd[odd_count++] = file;
+    }
+    SniffJob job = {.plan = plan, .files = odd, .buffers = buffers};
+    status = pool_run(jobs, odd_count, sniff_one, &job, error);
+    for (uint64_t i = 0; i < odd_count && !status; i++) {
+        uint8_t *kind = &plan->is_image[odd[i]];
+        if (*kind == UNREADABLE) {
+            *kind = NOT_AN_IMAGE;
+            status = notes_add(&plan->left_out, FSH_ERR_SYSTEM, plan->files.files[odd[i]].path,
+                               "cannot be read to see whether it is an image", error);
+        }
+        plan->other_file_count += *kind == NOT_AN_IMAGE;
+    }
+done:
+    for (int thread = 0; buffers && thread < jobs; thread++)
+        buffer_free(&buffers[thread]);
+    free(buffers);
+    free(odd);
+    return status;
+}
+
+/* ---- order ---- */
+
+/* Samples split after split, and within a split in the order they have or, with --shuffle, permuted. */
+static FshStatus put_in_order(Plan *plan, const PackOptions *options, FshError *error)
+{
+    PlanSample *ordered = calloc(plan->sample_count + 1, sizeof *ordered);
+    if (!ordered)
+        return fsh_error_set(error, FSH_ERR_MEMORY, "%s: out of memory", plan->root);
+    uint64_t next = 0;
+    for (uint32_t split = 0; split < PLAN_SPLITS; split++) {
+        PlanSplit *range = &plan->splits[split];
+        *range = (PlanSplit){.first_sample = next};
+        for (uint64_t i = 0; i < plan->sample_count; i++) {
+            if (plan->samples[i].split == split)
+                ordered[next++] = plan->samples[i];
+        }
+        range->sample_count = next - range->first_sample;
+        range->present = range->sample_count > 0;
+    }
+    for (uint32_t split = 0; split < PLAN_SPLITS && options->shuffle; split++) {
+        const PlanSplit *range = &plan->splits[split];
+        for (uint64_t i = 0; i < range->sample_count; i++) {
+            uint64_t from = random_permute(i, range->sample_count, options->shuffle_seed, split);
+            plan->samples[range->first_sample + i] = ordered[range->first_sample + from];
+        }
+    }
+    if (options->shuffle) {
+        free(ordered);
+    } else {
+        free(plan->samples);
+        plan->samples = ordered;
+    }
+    return FSH_OK;
+}
+
+/* ---- all of it ---- */
+
+/* What the walk could not read is input left out too: a dangling link may have been a photograph. */
+static FshStatus note_walk_problems(Plan *plan, FshError *error)
+{
+    FshStatus status = FSH_OK;
+    for (uint64_t i = 0; i < plan->files.problem_count && !status; i++) {
+        char *path = strdup(plan->files.problems[i]);
+        if (!path)
+            return fsh_error_set(error, FSH_ERR_MEMORY, "%s: out of memory", plan->root);
+        char *colon = strstr(path, ": ");
+        const char *reason = "cannot be read";
+        if (colon) {
+            *colon = '\0';
+            reason = colon + 2;
+        }
+        status = notes_add(&plan->left_out, FSH_ERR_SYSTEM, path, reason, error);
+        free(path);
+    }
+    return status;
+}
+
+static FshStatus refuse_no_samples(const Plan *plan, const PackOptions *options, FshError *error)
+{
+    uint64_t image_count = plan->files.count - plan->other_file_count;
+    char found[128];
+    if (plan->files.count == 0)
+        (void)snprintf(found, sizeof found, "the folder holds no file");
+    else if (image_count == 0)
+        (void)snprintf(found, sizeof found, "none of its %llu files is an image",
+                       (unsigned long long)plan->files.count);
+    else
+        (void)snprintf(found, sizeof found, "its %llu images lie elsewhere", (unsigned long long)image_count);
+    if (options->field_count == 0)
+        return fsh_error_set(error, FSH_ERR_NOT_FOUND,
+                             "%s: no images in class folders (looked for %s/CLASS/x.jpg and "
+                             "%s/train/CLASS/x.jpg): %s",
+                             plan->root, plan->root, plan->root, found);
+    return fsh_error_set(
+        error, FSH_ERR_NOT_FOUND,
+        "%s: no sample has an image in each of the folders '%s' and '%s' (looked at any depth, "
+        "same path below them): %s",
+        plan->root, plan->field_names[0], plan->field_names[1],
+        plan->left_out.count ? "see what was left out" : found);
+}
+
+FshStatus plan_make(Plan *plan, const PackOptions *options, FshError *error)
+{
+    *plan = (Plan){.root = options->source,
+                   .kind = options->field_count ? FSH_KIND_PAIRS : FSH_KIND_CLASSES,
+                   .field_count = options->field_count ? options->field_count : 1,
+                   .field_names = {"image"}};
+    for (size_t field = 0; field < options->field_count; field++)
+        plan->field_names[field] = options->field_names[field];
+
+    FshStatus status = walk_files(options->source, options->jobs, &plan->files, error);
+    if (!status)
+        status = note_walk_problems(plan, error);
+    if (!status)
+        status = find_images(plan, options->jobs, error);
+    if (status)
+        return status;
+
+    plan->samples = calloc(plan->files.count + 1, sizeof *plan->samples);
+    plan->sources = calloc(plan->files.count + 1, sizeof *plan->sources);
+    if (!plan->samples || !plan->sources)
+        return fsh_error_set(error, FSH_ERR_MEMORY, "%s: out of memory", plan->root);
+    status = options->field_count ? plan_pairs(plan, options, error) : plan_classes(plan, options, error);
+    if (!status && plan->sample_count == 0)
+        status = refuse_no_samples(plan, options, error);
+    if (!status)
+        status = plan_select(plan, options, error);
+    if (!status)
+        status = put_in_order(plan, options, error);
+    if (!status)
+        status = plan_outputs(plan, options, error);
+    return status;
+}
+
+void plan_free(Plan *plan)
+{
+    for (size_t i = 0; i < plan->class_count; i++)
+        free(plan->class_names[i]);
+    free(plan->class_names);
+    free(plan->is_image);
+    free(plan->samples);
+    free(plan->sources);
+    free(plan->key_storage);
+    free(plan->outputs);
+    free(plan->payload_bytes);
+    notes_free(&plan->left_out);
+    notes_free(&plan->warnings);
+    file_list_free(&plan->files);
+    *plan = (Plan){0};
+}

@@ -1,0 +1,361 @@
+/* plan_classes.c - class folders to samples.
+ *
+ * Folders, not files, say what the classes are: an empty class folder is a class with no samples, so that
+ * training and validation sets made at different times keep the same class indexes. */
+#include <dirent.h>
+#include <errno.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <xxhash.h>
+
+#include "common/file.h"
+#include "tools/pack/plan.h"
+
+/* Names of the folders in one folder, in byte order. */
+typedef struct NameList {
+    char **names; /* owned */
+    size_t count, capacity;
+} NameList;
+
+static void names_free(NameList *list)
+{
+    for (size_t i = 0; i < list->count; i++)
+        free(list->names[i]);
+    free(list->names);
+    *list = (NameList){0};
+}
+
+static int compare_names(const void *a, const void *b)
+{
+    return strcmp(*(char *const *)a, *(char *const *)b);
+}
+
+static FshStatus names_add(NameList *list, const char *name, FshError *error)
+{
+    if (list->count == list->capacity) {
+        size_t capacity = list->capacity ? 2 * list->capacity : 64;
+        char **names = reallocarray(list->names, capacity, sizeof *names);
+        if (!names)
+            return fsh_error_set(error, FSH_ERR_MEMORY, "%s: out of memory", name);
+        list->names = names;
+        list->capacity = capacity;
+    }
+    list->names[list->count] = strdup(name);
+    if (!list->names[list->count])
+        return fsh_error_set(error, FSH_ERR_MEMORY, "%s: out of memory", name);
+    list->count++;
+    return FSH_OK;
+}
+
+/* The folders directly in `folder`, hidden ones left out, links followed: as walk_files sees them. */
+static FshStatus list_folders(const char *folder, NameList *list, FshError *error)
+{
+    FshStatus status = FSH_OK;
+    DIR *stream = opendir(folder);
+    if (!stream)
+        return fsh_error_system(error, errno, "%s: cannot open the folder", folder);
+    for (;;) {
+        char path[PATH_MAX];
+        errno = 0;
+        const struct dirent *entry = readdir(stream);
+        if (!entry) {
+            if (errno)
+                status = fsh_error_system(error, errno, "%s: cannot read the folder", folder);
+            break;
+        }
+        if (entry->d_name[0] == '.' || entry->d_type == DT_REG)
+            continue;
+        status = file_join(path, sizeof path, folder, entry->d_name, error);
+        if (!status && file_is_folder(path))
+            status = names_add(list, entry->d_name, error);
+        if (status)
+            break;
+    }
+    (void)closedir(stream);
+    if (list->count)
+        qsort(list->names, list->count, sizeof *list->names, compare_names);
+    return status;
+}
+
+static bool names_find(const NameList *list, const char *name, size_t *index_ret)
+{
+    char **found =
+        list->count ? bsearch(&name, list->names, list->count, sizeof *list->names, compare_names) : NULL;
+    if (found && index_ret)
+        *index_ret = (size_t)(found - list->names);
+    return found != NULL;
+}
+
+/* A folder whose folders are classes: the root itself, or train, val, test below it. */
+typedef struct ClassRoot {
+    PlanSplitIndex split;
+    char name[16]; /* "" for the root itself */
+    NameList classes;
+    uint64_t stray_count; /* images directly in it */
+} ClassRoot;
+
+enum { CLASS_ROOTS_MAX = 8 };
+
+typedef struct Layout {
+    ClassRoot roots[CLASS_ROOTS_MAX];
+    size_t root_count;
+    const ClassRoot *reference; /* whose classes are the dataset's */
+    uint64_t outside_count;     /* images below no class root */
+    const char *outside_example;
+    uint64_t *class_counts; /* [root][class] */
+} Layout;
+
+/* Fills the roots. Split folders are recognised by name and by having folders in them: a data set of vehicles
+ * may have a class called train, whose folder holds images. */
+static FshStatus find_roots(const Plan *plan, Layout *layout, FshError *error)
+{
+    NameList top = {0};
+    size_t split_roots = 0, other_folders = 0;
+    FshStatus status = list_folders(plan->root, &top, error);
+    for (size_t i = 0; i < top.count && !status; i++) {
+        PlanSplitIndex split = plan_split_by_name(top.names[i], strlen(top.names[i]));
+        if (split == PLAN_SPLITS) {
+            other_folders++;
+            continue;
+        }
+        char path[PATH_MAX];
+        ClassRoot *root = &layout->roots[layout->root_count++];
+        root->split = split;
+        (void)snprintf(root->name, sizeof root->name, "%s", top.names[i]);
+        status = file_join(path, sizeof path, plan->root, root->name, error);
+        if (!status)
+            status = list_folders(path, &root->classes, error);
+        split_roots += root->classes.count > 0;
+    }
+    if (!status && split_roots == 0 && other_folders > 0) { /* class folders directly below the source */
+        for (size_t i = 0; i < layout->root_count; i++)
+            names_free(&layout->roots[i].classes);
+        layout->roots[0] = (ClassRoot){.split = PLAN_TRAIN, .classes = top};
+        layout->root_count = 1;
+        return FSH_OK;
+    }
+    names_free(&top);
+    return status;
+}
+
+/* Which root an image is below; *rest_ret is its path below that root. */
+static ClassRoot *root_of(Layout *layout, const char *path, const char **rest_ret)
+{
+    for (size_t i = 0; i < layout->root_count; i++) {
+        size_t length = strlen(layout->roots[i].name);
+        if (length == 0) {
+            *rest_ret = path;
+            return &layout->roots[i];
+        }
+        if (strncmp(path, layout->roots[i].name, length) == 0 && path[length] == '/') {
+            *rest_ret = path + length + 1;
+            return &layout->roots[i];
+        }
+    }
+    return NULL;
+}
+
+static FshStatus add_samples(Plan *plan, Layout *layout, FshError *error)
+{
+    FshStatus status = FSH_OK;
+    for (uint64_t file = 0; file < plan->files.count && !status; file++) {
+        if (!plan->is_image[file])
+            continue;
+        const char *path = plan->files.files[file].path, *rest = NULL;
+        ClassRoot *root = root_of(layout, path, &rest);
+        if (!root) {
+            layout->outside_count++;
+            if (!layout->outside_example)
+                layout->outside_example = path;
+            continue;
+        }
+        const char *slash = strchr(rest, '/');
+        char name[NAME_MAX + 1];
+        size_t class_index = 0;
+        if (slash && (size_t)(slash - rest) < sizeof name) {
+            memcpy(name, rest, (size_t)(slash - rest));
+            name[slash - rest] = '\0';
+        }
+        if (!slash || !names_find(&layout->reference->classes, name, &class_index)) {
+            root->stray_count++;
+            status = notes_add(&plan->left_out, FSH_ERR_MISMATCH, path, "lies in no class folder", error);
+            continue;
+        }
+        layout
+            ->class_counts[(size_t)(root - layout->roots) * layout->reference->classes.count + class_index]++;
+        plan_add_sample(plan, rest, plan_stem_bytes(rest), (int32_t)class_index, root->split, &file);
+    }
+    return status;
+}
+
+/* The splits must agree on the classes, and each split has one folder. */
+static FshStatus check_roots(const Plan *plan, Layout *layout, FshError *error)
+{
+    for (size_t i = 0; i < layout->root_count; i++) {
+        const ClassRoot *root = &layout->roots[i];
+        for (size_t j = 0; j < i; j++) {
+            if (layout->roots[j].split == root->split)
+                return fsh_error_set(error, FSH_ERR_MISMATCH,
+                                     "%s: both '%s' and '%s' are there; keep one as the %s split", plan->root,
+                                     layout->roots[j].name, root->name, plan_split_names[root->split]);
+        }
+    }
+    for (uint32_t split = 0; split < PLAN_SPLITS && !layout->reference; split++) {
+        for (size_t i = 0; i < layout->root_count && !layout->reference; i++) {
+            if (layout->roots[i].split == split && layout->roots[i].classes.count)
+                layout->reference = &layout->roots[i];
+        }
+    }
+    for (size_t i = 0; i < layout->root_count && layout->reference; i++) {
+        const ClassRoot *root = &layout->roots[i];
+        size_t missing_count = 0;
+        const char *missing = NULL;
+        for (size_t c = 0; c < root->classes.count; c++) {
+            if (!names_find(&layout->reference->classes, root->classes.names[c], NULL) &&
+                missing_count++ == 0)
+                missing = root->classes.names[c];
+        }
+        if (missing_count)
+            return fsh_error_set(error, FSH_ERR_MISMATCH,
+                                 "%s: class '%s' of %s is missing from %s%s; the splits must have the same "
+                                 "classes (an empty folder counts)",
+                                 plan->root, missing, root->name, layout->reference->name,
+                                 missing_count > 1 ? ", and others" : "");
+    }
+    return FSH_OK;
+}
+
+/* What is odd, once the images are counted. */
+static FshStatus warn_layout(Plan *plan, const Layout *layout, FshError *error)
+{
+    const size_t class_count = layout->reference->classes.count;
+    FshStatus status = FSH_OK;
+    for (size_t i = 0; i < layout->root_count && !status; i++) {
+        const ClassRoot *root = &layout->roots[i];
+        const char *separator = root->name[0] ? "/" : "";
+        if (root->classes.count == 0)
+            status = notes_add(&plan->warnings, FSH_OK, root->name,
+                               "holds no class folder: the split is left out", error);
+        for (size_t c = 0; c < class_count && !status; c++) {
+            const char *name = layout->reference->classes.names[c];
+            char path[NAME_MAX + 32];
+            if (layout->class_counts[i * class_count + c] || !names_find(&root->classes, name, NULL))
+                continue;
+            (void)snprintf(path, sizeof path, "%s%s%s", root->name, separator, name);
+            status = notes_addf(&plan->warnings, FSH_OK, error, path,
+                                "a class folder without images; kept as class %zu with no sample", c);
+        }
+    }
+    if (!status && layout->outside_count)
+        status = notes_addf(&plan->warnings, FSH_OK, error, layout->outside_example,
+                            "%llu images such as this one lie outside train, val and test; left alone",
+                            (unsigned long long)layout->outside_count);
+    if (!status && class_count == 1)
+        status = notes_add(&plan->warnings, FSH_OK, layout->reference->classes.names[0],
+                           "the only class: there is nothing for a classifier to tell apart", error);
+    return status;
+}
+
+/* ---- keys ---- */
+
+/* Marks every sample whose key another sample of its split has; returns how many were marked. slots:
+ * slot_count (a power of two) entries, each a sample's index plus one. */
+static uint64_t mark_clashes(const Plan *plan, uint64_t *slots, uint64_t slot_count, uint8_t *clashes)
+{
+    uint64_t marked = 0;
+    memset(slots, 0, slot_count * sizeof *slots);
+    memset(clashes, 0, plan->sample_count);
+    for (uint64_t i = 0; i < plan->sample_count; i++) {
+        const PlanSample *sample = &plan->samples[i];
+        uint64_t slot =
+            XXH3_64bits_withSeed(sample->key, sample->key_bytes, sample->split) & (slot_count - 1);
+        for (; slots[slot]; slot = (slot + 1) & (slot_count - 1)) {
+            const PlanSample *other = &plan->samples[slots[slot] - 1];
+            if (other->split == sample->split && other->key_bytes == sample->key_bytes &&
+                memcmp(other->key, sample->key, sample->key_bytes) == 0)
+                break;
+        }
+        if (slots[slot]) {
+            clashes[i] = clashes[slots[slot] - 1] = 1;
+            marked++;
+        } else {
+            slots[slot] = i + 1;
+        }
+    }
+    return marked;
+}
+
+/* x.jpg and x.png in one folder would share the key x: each keeps its extension then. Longer keys may clash
+ * with others in turn ("x.jpg" and "x.jpg.png"), so it is repeated; whole names never clash, so it ends. */
+static FshStatus mend_keys(Plan *plan, FshError *error)
+{
+    uint64_t slot_count = 16;
+    while (slot_count < 2 * plan->sample_count)
+        slot_count *= 2;
+    uint64_t *slots = calloc(slot_count, sizeof *slots);
+    uint8_t *clashes = calloc(plan->sample_count + 1, 1);
+    const bool complete = slots && clashes;
+    while (complete && mark_clashes(plan, slots, slot_count, clashes)) {
+        for (uint64_t i = 0; i < plan->sample_count; i++) {
+            if (clashes[i])
+                plan->samples[i].key_bytes = (uint32_t)strlen(plan->samples[i].key);
+        }
+    }
+    free(slots);
+    free(clashes);
+    return complete ? FSH_OK : fsh_error_set(error, FSH_ERR_MEMORY, "%s: out of memory", plan->root);
+}
+
+FshStatus plan_classes(Plan *plan, const PackOptions *options, FshError *error)
+{
+    (void)options;
+    Layout layout = {0};
+    FshStatus status = find_roots(plan, &layout, error);
+    if (!status)
+        status = check_roots(plan, &layout, error);
+    if (status)
+        goto done;
+    if (!layout.reference) {
+        /* Split folders that hold no folders, or nothing at all. */
+        if (layout.root_count && plan->files.count > plan->other_file_count)
+            status = fsh_error_set(
+                error, FSH_ERR_NOT_FOUND,
+                "%s/%s: its images lie in no class folder; put each into a folder named after its "
+                "class",
+                plan->root, layout.roots[0].name);
+        goto done;
+    }
+    layout.class_counts =
+        calloc(layout.root_count * layout.reference->classes.count + 1, sizeof *layout.class_counts);
+    if (!layout.class_counts) {
+        status = fsh_error_set(error, FSH_ERR_MEMORY, "%s: out of memory", plan->root);
+        goto done;
+    }
+    status = add_samples(plan, &layout, error);
+    for (size_t i = 0; i < layout.root_count && !status; i++) {
+        const ClassRoot *root = &layout.roots[i];
+        if (root->classes.count == 0 && root->stray_count)
+            status = fsh_error_set(
+                error, FSH_ERR_MISMATCH,
+                "%s/%s: its %llu images lie in no class folder; put each into a folder named "
+                "after its class, as in %s",
+                plan->root, root->name, (unsigned long long)root->stray_count, layout.reference->name);
+    }
+    if (!status)
+        status = warn_layout(plan, &layout, error);
+    if (!status)
+        status = mend_keys(plan, error);
+    if (!status) { /* the reference's list becomes the plan's */
+        ClassRoot *reference = &layout.roots[layout.reference - layout.roots];
+        plan->class_names = reference->classes.names;
+        plan->class_count = reference->classes.count;
+        reference->classes = (NameList){0};
+    }
+done:
+    free(layout.class_counts);
+    for (size_t i = 0; i < layout.root_count; i++)
+        names_free(&layout.roots[i].classes);
+    return status;
+}

@@ -1,0 +1,225 @@
+/* plan_outputs.c - how large each record will be, which shard it goes to, and the dataset's id. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <xxhash.h>
+
+#include "common/pool.h"
+#include "imaging/decode.h"
+#include "tools/pack/plan.h"
+#include "tools/pack/source.h"
+
+/* ---- raw: sizes come from the headers ---- */
+
+/* Holds the header of nearly every image; where it does not (a JPEG with a large thumbnail), the file is read
+ * whole. */
+enum { HEADER_BYTES = 64 * 1024 };
+
+typedef struct ProbeThread {
+    ImageDecoder *decoder;
+    Buffer buffer;
+} ProbeThread;
+
+typedef struct ProbeJob {
+    const Plan *plan;
+    uint64_t max_pixels;
+    uint64_t *pixels;  /* for each field of each sample: width * height, 0 where the header cannot be read */
+    uint8_t *channels; /* likewise */
+    ProbeThread *threads;
+} ProbeJob;
+
+/* The file behind an item: a field of a sample. */
+static uint64_t probed_file(const Plan *plan, uint64_t item)
+{
+    return plan->sources[plan->samples[item / plan->field_count].first_source + item % plan->field_count];
+}
+
+static FshStatus probe_one(uint64_t item, int thread, void *context, FshError *error)
+{
+    ProbeJob *job = context;
+    ProbeThread *own = &job->threads[thread];
+    const Plan *plan = job->plan;
+    const FileEntry *file = &plan->files.files[probed_file(plan, item)];
+    ImageInfo info = {0};
+    FshError failure = {0};
+    if (!own->decoder) {
+        FshStatus made = image_decoder_new(&own->decoder, error);
+        if (made)
+            return made;
+    }
+    FshStatus status = source_read_start(plan->root, file->path, HEADER_BYTES, &own->buffer, &failure);
+    if (!status)
+        status = image_probe(own->decoder, own->buffer.bytes, own->buffer.length, &info, &failure);
+    if (status && file->bytes > HEADER_BYTES) {
+        status = source_read(plan->root, file->path, &own->buffer, &failure);
+        if (!status)
+            status = image_probe(own->decoder, own->buffer.bytes, own->buffer.length, &info, &failure);
+    }
+    if (status == FSH_ERR_MEMORY)
+        return fsh_error_set(error, status, "%s: %s", file->path, failure.message);
+    uint64_t pixels = (uint64_t)info.width * info.height;
+    if (!status && pixels <= job->max_pixels) { /* the work reports the others, with the reason */
+        job->pixels[item] = pixels;
+        job->channels[item] = (uint8_t)info.channels;
+    }
+    return FSH_OK;
+}
+
+/* Gray datasets stay gray; one image with colours makes all of them RGB, so that every sample has the same
+ * channels. */
+static FshStatus probe_raw(Plan *plan, const PackOptions *options, FshError *error)
+{
+    const uint64_t count = plan->sample_count * plan->field_count;
+    FshStatus status = FSH_OK;
+    ProbeJob job = {.plan = plan,
+                    .max_pixels = options->max_pixels,
+                    .pixels = calloc(count + 1, sizeof *job.pixels),
+                    .channels = calloc(count + 1, sizeof *job.channels),
+                    .threads = calloc((size_t)options->jobs, sizeof *job.threads)};
+    plan->payload_bytes = calloc(plan->files.count + 1, sizeof *plan->payload_bytes);
+    if (!job.pixels || !job.channels || !job.threads || !plan->payload_bytes) {
+        status = fsh_error_set(error, FSH_ERR_MEMORY, "%s: out of memory", plan->root);
+        goto done;
+    }
+    status = pool_run(options->jobs, count, probe_one, &job, error);
+    plan->raw_channels = 1;
+    for (uint64_t i = 0; i < count; i++) {
+        if (job.channels[i] > 1)
+            plan->raw_channels = 3;
+    }
+    for (uint64_t i = 0; i < count; i++)
+        plan->payload_bytes[probed_file(plan, i)] = job.pixels[i] * plan->raw_channels;
+done:
+    for (int thread = 0; job.threads && thread < options->jobs; thread++) {
+        image_decoder_free(&job.threads[thread].decoder);
+        buffer_free(&job.threads[thread].buffer);
+    }
+    free(job.threads);
+    free(job.pixels);
+    free(job.channels);
+    return status;
+}
+
+/* ---- shards ---- */
+
+/* Bytes of a sample's record as planned. A sample that is too large for a record is left out by the work. */
+static uint64_t planned_bytes(const Plan *plan, const PlanSample *sample)
+{
+    FshSample description;
+    plan_describe(plan, sample, &description);
+    return fsh_record_bytes(&description);
+}
+
+/* Cuts a split into as many shards as it has times shard_bytes, all about equal (a last shard of a few
+ * records would make ranks wait for each other). Shard k starts with the first record at or past k / n of the
+ * bytes. */
+static FshStatus cut_split(Plan *plan, uint32_t split, uint64_t shard_bytes, FshError *error)
+{
+    const PlanSplit *range = &plan->splits[split];
+    const uint64_t end = range->first_sample + range->sample_count;
+    uint64_t total = 0;
+    for (uint64_t i = range->first_sample; i < end; i++)
+        total += planned_bytes(plan, &plan->samples[i]);
+    uint64_t shard_count = shard_bytes ? total / shard_bytes + (total % shard_bytes != 0) : 1;
+    if (shard_count > range->sample_count)
+        shard_count = range->sample_count;
+    if (shard_count == 0)
+        shard_count = 1;
+    if (shard_count > 99999) /* what five digits in the name hold */
+        return fsh_error_set(error, FSH_ERR_USAGE,
+                             "--shard-size: %s would need %" PRIu64 " shards; choose a larger size",
+                             plan_split_names[split], shard_count);
+    PlanOutput *outputs = reallocarray(plan->outputs, plan->output_count + shard_count, sizeof *outputs);
+    if (!outputs)
+        return fsh_error_set(error, FSH_ERR_MEMORY, "%s: out of memory", plan->root);
+    plan->outputs = outputs;
+
+    const size_t first_output = plan->output_count;
+    const double share = (double)total / (double)shard_count;
+    uint64_t before = 0; /* bytes of the split's earlier samples */
+    for (uint64_t i = range->first_sample; i < end; i++) {
+        const size_t made = plan->output_count - first_output;
+        if (made == 0 || (made < shard_count && (double)before >= share * (double)made))
+            plan->outputs[plan->output_count++] =
+                (PlanOutput){.split = split, .shard_index = (uint32_t)made, .first_sample = i};
+        PlanOutput *output = &plan->outputs[plan->output_count - 1];
+        uint64_t bytes = planned_bytes(plan, &plan->samples[i]);
+        output->sample_count++;
+        output->record_bytes += bytes;
+        before += bytes;
+    }
+    /* One huge record may span the shares of several shards: there are fewer then. */
+    for (size_t i = first_output; i < plan->output_count; i++)
+        plan->outputs[i].shard_count = (uint32_t)(plan->output_count - first_output);
+    return FSH_OK;
+}
+
+/* ---- the id ---- */
+
+static void hash_u64(XXH3_state_t *state, uint64_t value)
+{
+    uint8_t bytes[8];
+    for (size_t i = 0; i < sizeof bytes; i++)
+        bytes[i] = (uint8_t)(value >> (8 * i));
+    (void)XXH3_128bits_update(state, bytes, sizeof bytes);
+}
+
+/* Length first, so that "ab", "c" and "a", "bc" differ. */
+static void hash_text(XXH3_state_t *state, const char *text, size_t length)
+{
+    hash_u64(state, length);
+    (void)XXH3_128bits_update(state, text, length);
+}
+
+/* Over everything that decides the bytes: version, options, classes, and each sample's place, key, label and
+ * sources (path and size). Not over modification times: a copy of the source gives the same dataset. */
+static FshStatus make_id(Plan *plan, const PackOptions *options, FshError *error)
+{
+    XXH3_state_t *state = XXH3_createState();
+    if (!state)
+        return fsh_error_set(error, FSH_ERR_MEMORY, "%s: out of memory", plan->root);
+    (void)XXH3_128bits_reset(state);
+    hash_text(state, FSHARD_VERSION, strlen(FSHARD_VERSION));
+    const uint64_t numbers[] = {FSH_FORMAT_VERSION,   (uint64_t)options->container,
+                                (uint64_t)plan->kind, (uint64_t)options->store,
+                                plan->raw_channels,   options->check,
+                                options->max_pixels,  plan->field_count,
+                                plan->class_count,    plan->sample_count};
+    for (size_t i = 0; i < sizeof numbers / sizeof numbers[0]; i++)
+        hash_u64(state, numbers[i]);
+    for (size_t i = 0; i < plan->field_count; i++)
+        hash_text(state, plan->field_names[i], strlen(plan->field_names[i]));
+    for (size_t i = 0; i < plan->class_count; i++)
+        hash_text(state, plan->class_names[i], strlen(plan->class_names[i]));
+    for (size_t i = 0; i < plan->output_count; i++) {
+        hash_u64(state, plan->outputs[i].split);
+        hash_u64(state, plan->outputs[i].sample_count);
+    }
+    for (uint64_t i = 0; i < plan->sample_count; i++) {
+        const PlanSample *sample = &plan->samples[i];
+        hash_text(state, sample->key, sample->key_bytes);
+        hash_u64(state, (uint64_t)(int64_t)sample->label);
+        for (size_t field = 0; field < plan->field_count; field++) {
+            const FileEntry *file = plan_source(plan, sample, field);
+            hash_text(state, file->path, strlen(file->path));
+            hash_u64(state, file->bytes);
+        }
+    }
+    XXH128_hash_t hash = XXH3_128bits_digest(state);
+    (void)snprintf(plan->id, sizeof plan->id, "%016" PRIx64 "%016" PRIx64, (uint64_t)hash.high64,
+                   (uint64_t)hash.low64);
+    (void)XXH3_freeState(state);
+    return FSH_OK;
+}
+
+FshStatus plan_outputs(Plan *plan, const PackOptions *options, FshError *error)
+{
+    FshStatus status = options->store == PACK_STORE_RAW ? probe_raw(plan, options, error) : FSH_OK;
+    for (uint32_t split = 0; split < PLAN_SPLITS && !status; split++) {
+        if (plan->splits[split].present)
+            status = cut_split(plan, split,
+                               options->container == FSH_CONTAINER_SHARDS ? options->shard_bytes : 0, error);
+    }
+    return status ? status : make_id(plan, options, error);
+}

@@ -1,0 +1,174 @@
+/* plan_pairs.c - side folders to samples: one image for each field, matched by path.
+ *
+ * A side is a folder named like a field, at any depth. What is left of a path without that folder and without
+ * the extension is the key; images with the same split and key are one sample. Nothing is guessed: a key that
+ * lacks a side, or has two images on one side, is listed and left out. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "tools/pack/plan.h"
+
+/* One image of one side. */
+typedef struct SideImage {
+    const char *key;
+    size_t key_bytes;
+    uint64_t file;
+    uint32_t split, field;
+} SideImage;
+
+/* By split, key, field, then path. */
+static int compare_images(const void *a, const void *b)
+{
+    const SideImage *left = a, *right = b;
+    if (left->split != right->split)
+        return left->split < right->split ? -1 : 1;
+    size_t shorter = left->key_bytes < right->key_bytes ? left->key_bytes : right->key_bytes;
+    int order = memcmp(left->key, right->key, shorter);
+    if (order)
+        return order;
+    if (left->key_bytes != right->key_bytes)
+        return left->key_bytes < right->key_bytes ? -1 : 1;
+    if (left->field != right->field)
+        return left->field < right->field ? -1 : 1;
+    return left->file < right->file ? -1 : left->file > right->file;
+}
+
+static bool same_sample(const SideImage *a, const SideImage *b)
+{
+    return a->split == b->split && a->key_bytes == b->key_bytes && memcmp(a->key, b->key, a->key_bytes) == 0;
+}
+
+/* Finds the side folders among the folders of path: *field_ret and the place of the first, and how many there
+ * are. */
+static size_t find_sides(const Plan *plan, const char *path, uint32_t *field_ret, size_t *begin_ret)
+{
+    size_t found = 0;
+    const char *part = path;
+    for (const char *slash = strchr(part, '/'); slash; part = slash + 1, slash = strchr(part, '/')) {
+        for (size_t field = 0; field < plan->field_count; field++) {
+            size_t length = strlen(plan->field_names[field]);
+            if (length != (size_t)(slash - part) || memcmp(part, plan->field_names[field], length) != 0)
+                continue;
+            if (found++ == 0) {
+                *field_ret = (uint32_t)field;
+                *begin_ret = (size_t)(part - path);
+            }
+        }
+    }
+    return found;
+}
+
+/* Writes path without the side's folder and without extension to storage, and finds its split. */
+static size_t make_key(const Plan *plan, const char *path, size_t side_begin, uint32_t field, char *storage,
+                       SideImage *image)
+{
+    size_t side_end = side_begin + strlen(plan->field_names[field]) + 1;
+    size_t stem_bytes = plan_stem_bytes(path);
+    memcpy(storage, path, side_begin);
+    memcpy(storage + side_begin, path + side_end, stem_bytes - side_end);
+    size_t length = side_begin + stem_bytes - side_end;
+    const char *slash = memchr(storage, '/', length);
+    PlanSplitIndex split = slash ? plan_split_by_name(storage, (size_t)(slash - storage)) : PLAN_SPLITS;
+    size_t skipped = split == PLAN_SPLITS ? 0 : (size_t)(slash - storage) + 1;
+    image->split = split == PLAN_SPLITS ? PLAN_TRAIN : split;
+    image->key = storage + skipped;
+    image->key_bytes = length - skipped;
+    return length;
+}
+
+/* Collects the images of all sides; *count_ret of them. */
+static FshStatus collect(Plan *plan, SideImage *images, uint64_t *count_ret, FshError *error)
+{
+    FshStatus status = FSH_OK;
+    uint64_t count = 0, outside_count = 0;
+    const char *outside_example = NULL;
+    size_t used = 0;
+    for (uint64_t file = 0; file < plan->files.count && !status; file++) {
+        const char *path = plan->files.files[file].path;
+        uint32_t field = 0;
+        size_t side_begin = 0;
+        if (!plan->is_image[file])
+            continue;
+        size_t sides = find_sides(plan, path, &field, &side_begin);
+        if (sides == 1) {
+            SideImage *image = &images[count++];
+            *image = (SideImage){.file = file, .field = field};
+            used += make_key(plan, path, side_begin, field, plan->key_storage + used, image);
+        } else if (sides > 1) {
+            status =
+                notes_add(&plan->left_out, FSH_ERR_MISMATCH, path,
+                          "lies below more than one side folder: which side it is cannot be told", error);
+        } else {
+            outside_count++;
+            if (!outside_example)
+                outside_example = path;
+        }
+    }
+    if (!status && outside_count)
+        status = notes_addf(&plan->warnings, FSH_OK, error, outside_example,
+                            "%llu images such as this one lie below no side folder; left alone",
+                            (unsigned long long)outside_count);
+    *count_ret = count;
+    return status;
+}
+
+/* A run of images with one key: a sample if each side has exactly one, else a note for each image. */
+static FshStatus add_group(Plan *plan, const SideImage *images, size_t count, FshError *error)
+{
+    uint64_t sources[FSH_FIELDS_MAX] = {0};
+    size_t per_field[FSH_FIELDS_MAX] = {0};
+    size_t missing = FSH_FIELDS_MAX, doubled = FSH_FIELDS_MAX; /* the first such field */
+    for (size_t i = 0; i < count; i++) {
+        per_field[images[i].field]++;
+        sources[images[i].field] = images[i].file;
+    }
+    for (size_t field = plan->field_count; field-- > 0;) {
+        missing = per_field[field] == 0 ? field : missing;
+        doubled = per_field[field] > 1 ? field : doubled;
+    }
+    if (missing == FSH_FIELDS_MAX && doubled == FSH_FIELDS_MAX) {
+        plan_add_sample(plan, images[0].key, images[0].key_bytes, FSH_NO_LABEL, images[0].split, sources);
+        return FSH_OK;
+    }
+    FshStatus status = FSH_OK;
+    for (size_t i = 0; i < count && !status; i++) {
+        const char *path = plan->files.files[images[i].file].path;
+        if (doubled < FSH_FIELDS_MAX)
+            status = notes_addf(&plan->left_out, FSH_ERR_MISMATCH, error, path,
+                                "'%s' has %zu images for '%.*s': which one is meant cannot be told",
+                                plan->field_names[doubled], per_field[doubled], (int)images[i].key_bytes,
+                                images[i].key);
+        else
+            status = notes_addf(&plan->left_out, FSH_ERR_NOT_FOUND, error, path, "has no counterpart in '%s'",
+                                plan->field_names[missing]);
+    }
+    return status;
+}
+
+FshStatus plan_pairs(Plan *plan, const PackOptions *options, FshError *error)
+{
+    (void)options;
+    FshStatus status = FSH_OK;
+    uint64_t count = 0;
+    size_t path_bytes = 1;
+    for (uint64_t file = 0; file < plan->files.count; file++)
+        path_bytes += strlen(plan->files.files[file].path);
+    SideImage *images = calloc(plan->files.count + 1, sizeof *images);
+    plan->key_storage = malloc(path_bytes); /* a key is shorter than its path */
+    if (!images || !plan->key_storage) {
+        status = fsh_error_set(error, FSH_ERR_MEMORY, "%s: out of memory", plan->root);
+        goto done;
+    }
+    status = collect(plan, images, &count, error);
+    if (status)
+        goto done;
+    qsort(images, count, sizeof *images, compare_images);
+    for (uint64_t begin = 0, end; begin < count && !status; begin = end) {
+        for (end = begin + 1; end < count && same_sample(&images[begin], &images[end]);)
+            end++;
+        status = add_group(plan, &images[begin], (size_t)(end - begin), error);
+    }
+done:
+    free(images);
+    return status;
+}

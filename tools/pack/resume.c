@@ -1,0 +1,185 @@
+#include "tools/pack/resume.h"
+
+#include <inttypes.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <xxhash.h>
+
+#include "common/file.h"
+
+void output_result_free(OutputResult *result)
+{
+    free(result->info.name);
+    free(result->class_counts);
+    notes_free(&result->left_out);
+    *result = (OutputResult){0};
+}
+
+static FshStatus progress_path(char path[PATH_MAX], const char *folder, const char *name, FshError *error)
+{
+    char hidden[NAME_MAX + sizeof "..json"];
+    (void)snprintf(hidden, sizeof hidden, ".%s.json", name);
+    return file_join(path, PATH_MAX, folder, hidden, error);
+}
+
+static void hex(const uint8_t *bytes, size_t count, char *text)
+{
+    for (size_t i = 0; i < count; i++)
+        (void)snprintf(text + 2 * i, 3, "%02x", bytes[i]);
+}
+
+/* Over path, size and modification time of the output's sources: content is taken to be unchanged where these
+ * are. */
+static void sources_hash(const Plan *plan, const PlanOutput *output, char text[17])
+{
+    uint64_t hash = 0;
+    for (uint64_t i = 0; i < output->sample_count; i++) {
+        const PlanSample *sample = &plan->samples[output->first_sample + i];
+        for (size_t field = 0; field < plan->field_count; field++) {
+            const FileEntry *file = plan_source(plan, sample, field);
+            const uint64_t facts[] = {hash, file->bytes, (uint64_t)file->modified_ns};
+            hash = XXH3_64bits_withSeed(file->path, strlen(file->path), XXH3_64bits(facts, sizeof facts));
+        }
+    }
+    (void)snprintf(text, 17, "%016" PRIx64, hash);
+}
+
+FshStatus resume_save(const Plan *plan, const PlanOutput *output, const char *folder,
+                      const OutputResult *result, FshError *error)
+{
+    char path[PATH_MAX], hash[33], sources[17];
+    char *text = NULL;
+    FshStatus status = progress_path(path, folder, result->info.name, error);
+    if (status)
+        return status;
+    hex(result->info.hash.bytes, sizeof result->info.hash.bytes, hash);
+    sources_hash(plan, output, sources);
+    json_t *counts = json_array(), *left_out = json_array();
+    int failed = !counts || !left_out;
+    for (size_t i = 0; i < plan->class_count && !failed; i++)
+        failed |= json_array_append_new(counts, json_integer((json_int_t)result->class_counts[i]));
+    for (size_t i = 0; i < result->left_out.count && !failed; i++) {
+        const Note *note =
+            &result->left_out.items[i]; /* a path that is no UTF-8 fails here: see the header */
+        failed |= json_array_append_new(left_out,
+                                        json_pack("[i, s, s]", (int)note->status, note->path, note->reason));
+    }
+    json_t *object = json_pack("{s:s, s:s, s:s, s:I, s:I, s:I, s:o, s:o, s:o}", "id", plan->id, "hash", hash,
+                               "sources", sources, "samples", (json_int_t)result->info.sample_count, "bytes",
+                               (json_int_t)result->info.bytes, "source_bytes",
+                               (json_int_t)result->source_bytes, "class_counts", counts, "left_out", left_out,
+                               "statistics", stats_to_json(&result->statistics));
+    if (object && !failed)
+        text = json_dumps(object, JSON_COMPACT | JSON_SORT_KEYS);
+    if (text)
+        status = file_write_atomic(path, text, strlen(text), true, true, error);
+    free(text);
+    json_decref(object);
+    return status;
+}
+
+/* The output's own word: its id and, for a shard, its footer. */
+static bool output_agrees(const Plan *plan, FshContainer container, const char *folder,
+                          const FshFileInfo *info)
+{
+    char path[PATH_MAX];
+    struct stat facts;
+    if (file_join(path, sizeof path, folder, info->name, NULL))
+        return false;
+    if (container == FSH_CONTAINER_LMDB) {
+        /* An LMDB appears whole, by a rename, like a shard; it has no footer to compare. */
+        char data[PATH_MAX];
+        return file_join(data, sizeof data, path, "data.mdb", NULL) == FSH_OK && stat(data, &facts) == 0 &&
+               (uint64_t)facts.st_size == info->bytes;
+    }
+    FshDataset *dataset = NULL;
+    if (fsh_open(&dataset, path, NULL))
+        return false;
+    const FshManifest *manifest = fsh_manifest(dataset);
+    bool agrees = strcmp(manifest->id, plan->id) == 0 && manifest->split_count == 1 &&
+                  manifest->splits[0].file_count == 1;
+    if (agrees) {
+        const FshFileInfo *own = &manifest->splits[0].files[0];
+        agrees = own->sample_count == info->sample_count && own->bytes == info->bytes &&
+                 memcmp(own->hash.bytes, info->hash.bytes, sizeof own->hash.bytes) == 0;
+    }
+    fsh_close(&dataset);
+    return agrees;
+}
+
+static bool hash_from_hex(const char *text, FshHash128 *hash)
+{
+    if (!text || strlen(text) != 2 * sizeof hash->bytes)
+        return false;
+    for (size_t i = 0; i < sizeof hash->bytes; i++) {
+        unsigned byte = 0;
+        if (sscanf(text + 2 * i, "%2x", &byte) != 1)
+            return false;
+        hash->bytes[i] = (uint8_t)byte;
+    }
+    return true;
+}
+
+/* Reads what resume_save wrote. *readable_ret false: it is something else. */
+static FshStatus parse(const Plan *plan, const json_t *object, OutputResult *result, bool *readable_ret,
+                       FshError *error)
+{
+    const json_t *counts = json_object_get(object, "class_counts"),
+                 *left_out = json_object_get(object, "left_out");
+    const char *hash = json_string_value(json_object_get(object, "hash"));
+    *readable_ret = false;
+    if (!hash_from_hex(hash, &result->info.hash) || json_array_size(counts) != plan->class_count ||
+        !stats_from_json(json_object_get(object, "statistics"), &result->statistics))
+        return FSH_OK;
+    result->info.sample_count = (uint64_t)json_integer_value(json_object_get(object, "samples"));
+    result->info.bytes = (uint64_t)json_integer_value(json_object_get(object, "bytes"));
+    result->source_bytes = (uint64_t)json_integer_value(json_object_get(object, "source_bytes"));
+    result->class_counts = calloc(plan->class_count + 1, sizeof *result->class_counts);
+    if (!result->class_counts)
+        return fsh_error_set(error, FSH_ERR_MEMORY, "%s: out of memory", result->info.name);
+    for (size_t i = 0; i < plan->class_count; i++)
+        result->class_counts[i] = (uint64_t)json_integer_value(json_array_get(counts, i));
+    for (size_t i = 0; i < json_array_size(left_out); i++) {
+        const json_t *note = json_array_get(left_out, i);
+        const char *path = json_string_value(json_array_get(note, 1));
+        const char *reason = json_string_value(json_array_get(note, 2));
+        if (!path || !reason)
+            return FSH_OK;
+        FshStatus status = notes_add(
+            &result->left_out, (FshStatus)json_integer_value(json_array_get(note, 0)), path, reason, error);
+        if (status)
+            return status;
+    }
+    *readable_ret = true;
+    return FSH_OK;
+}
+
+FshStatus resume_load(const Plan *plan, const PlanOutput *output, FshContainer container, const char *folder,
+                      OutputResult *result, bool *kept_ret, FshError *error)
+{
+    char path[PATH_MAX], name[NAME_MAX + 1], sources[17];
+    *kept_ret = false;
+    *result = (OutputResult){0};
+    (void)fsh_file_name(name, sizeof name, container, plan_split_names[output->split], output->shard_index,
+                        output->shard_count);
+    FshStatus status = progress_path(path, folder, name, error);
+    if (status)
+        return status;
+    json_t *object = json_load_file(path, 0, NULL);
+    sources_hash(plan, output, sources);
+    const char *id = json_string_value(json_object_get(object, "id"));
+    const char *then = json_string_value(json_object_get(object, "sources"));
+    if (id && then && strcmp(id, plan->id) == 0 && strcmp(then, sources) == 0) {
+        result->info.name = strdup(name);
+        status = result->info.name ? parse(plan, object, result, kept_ret, error)
+                                   : fsh_error_set(error, FSH_ERR_MEMORY, "%s: out of memory", path);
+        *kept_ret = *kept_ret && output_agrees(plan, container, folder, &result->info);
+    }
+    json_decref(object);
+    if (status || !*kept_ret)
+        output_result_free(result);
+    return status;
+}

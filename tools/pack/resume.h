@@ -1,0 +1,34 @@
+/* resume.h - what a finished output leaves behind, so that a stopped packing goes on without reading it
+ * again.
+ *
+ * Beside each finished shard (or LMDB) lies a hidden file, .NAME.json, with what the manifest will need of
+ * it: counts, sums of pixels, what was left out and why. It goes when the dataset is finished. An output
+ * without it, or whose own id, size or hash disagree, or whose source files changed since, is made again. */
+#ifndef FSHARD_PACK_RESUME_H
+#define FSHARD_PACK_RESUME_H
+
+#include "tools/pack/plan.h"
+#include "tools/pack/stats.h"
+
+/* What came of one output. */
+typedef struct OutputResult {
+    FshFileInfo info;
+    uint64_t *class_counts; /* class_count entries; owned */
+    uint64_t source_bytes;  /* read from the source for it */
+    PixelStatistics statistics;
+    NoteList left_out;
+} OutputResult;
+
+void output_result_free(OutputResult *result);
+
+/* Writes the progress file of an output that was just finished in folder. None is written where a path left
+ * out is no UTF-8, which JSON cannot hold: that output is then made again after a stop. */
+FshStatus resume_save(const Plan *plan, const PlanOutput *output, const char *folder,
+                      const OutputResult *result, FshError *error);
+
+/* Fills *result if the output is there and is what the plan would make; *kept_ret says so. Only running out
+ * of memory is a failure. */
+FshStatus resume_load(const Plan *plan, const PlanOutput *output, FshContainer container, const char *folder,
+                      OutputResult *result, bool *kept_ret, FshError *error);
+
+#endif

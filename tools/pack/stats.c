@@ -1,0 +1,207 @@
+#include "tools/pack/stats.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+/* A multiple of 1 and 3 channels and of a vector's width: lane i always holds channel i % channels, so the
+ * loop over lanes has no shuffle in it and the compiler turns it into vector instructions. */
+enum { LANES = 48 };
+
+/* Blocks after which a 32-bit lane of squares could overflow: 66051 * 255 * 255 < 2^32. */
+enum { BLOCKS_A_FLUSH = 66051 };
+
+void stats_add_size(PixelStatistics *statistics, uint32_t width, uint32_t height, uint32_t channels)
+{
+    if (statistics->image_count == 0 || width < statistics->width_min)
+        statistics->width_min = width;
+    if (statistics->image_count == 0 || height < statistics->height_min)
+        statistics->height_min = height;
+    if (width > statistics->width_max)
+        statistics->width_max = width;
+    if (height > statistics->height_max)
+        statistics->height_max = height;
+    statistics->image_count++;
+    statistics->rgb_count += channels != 1;
+}
+
+/* Adds block_count blocks of LANES bytes to the lanes; block_count <= BLOCKS_A_FLUSH. */
+static void sum_blocks(const uint8_t *bytes, size_t block_count, uint32_t sum[LANES], uint32_t squares[LANES])
+{
+    for (size_t block = 0; block < block_count; block++, bytes += LANES) {
+        for (size_t lane = 0; lane < LANES; lane++) {
+            uint32_t value = bytes[lane];
+            sum[lane] += value;
+            squares[lane] += value * value;
+        }
+    }
+}
+
+void stats_add_pixels(PixelStatistics *statistics, const Image *image)
+{
+    const size_t channels = image->channels;
+    PixelSums *sums = channels == 1 ? &statistics->gray : &statistics->rgb;
+    const uint64_t pixel_count = (uint64_t)image->width * image->height;
+    const uint8_t *bytes = image->pixels;
+    uint64_t left_bytes = pixel_count * channels;
+    while (left_bytes) {
+        uint32_t sum[LANES] = {0}, squares[LANES] = {0};
+        uint64_t block_count = left_bytes / LANES;
+        if (block_count > BLOCKS_A_FLUSH)
+            block_count = BLOCKS_A_FLUSH;
+        size_t taken = (size_t)block_count * LANES;
+        sum_blocks(bytes, (size_t)block_count, sum, squares);
+        if (block_count == 0) { /* the rest, shorter than a block */
+            uint8_t rest[LANES] = {0};
+            taken = (size_t)left_bytes;
+            memcpy(rest, bytes, taken);
+            sum_blocks(rest, 1, sum, squares);
+        }
+        for (size_t lane = 0; lane < LANES; lane++) {
+            sums->sum[lane % channels] += sum[lane];
+            sums->squares[lane % channels] += squares[lane];
+        }
+        bytes += taken;
+        left_bytes -= taken;
+    }
+    sums->pixel_count += pixel_count;
+}
+
+static void merge_sums(PixelSums *total, const PixelSums *part)
+{
+    total->pixel_count += part->pixel_count;
+    for (size_t channel = 0; channel < STATS_CHANNELS; channel++) {
+        total->sum[channel] += part->sum[channel];
+        total->squares[channel] += part->squares[channel];
+    }
+}
+
+void stats_merge(PixelStatistics *total, const PixelStatistics *part)
+{
+    merge_sums(&total->gray, &part->gray);
+    merge_sums(&total->rgb, &part->rgb);
+    if (part->image_count == 0)
+        return;
+    if (total->image_count == 0 || part->width_min < total->width_min)
+        total->width_min = part->width_min;
+    if (total->image_count == 0 || part->height_min < total->height_min)
+        total->height_min = part->height_min;
+    if (part->width_max > total->width_max)
+        total->width_max = part->width_max;
+    if (part->height_max > total->height_max)
+        total->height_max = part->height_max;
+    total->image_count += part->image_count;
+    total->rgb_count += part->rgb_count;
+}
+
+FshStatistics stats_finish(const PixelStatistics *statistics)
+{
+    FshStatistics result = {
+        .channels = statistics->rgb_count ? 3 : 1,
+        .width_min = statistics->width_min,
+        .width_max = statistics->width_max,
+        .height_min = statistics->height_min,
+        .height_max = statistics->height_max,
+    };
+    const PixelSums *gray = &statistics->gray, *rgb = &statistics->rgb;
+    const uint64_t pixel_count = gray->pixel_count + rgb->pixel_count;
+    for (uint32_t channel = 0; channel < result.channels && pixel_count; channel++) {
+        WideSum sum = gray->sum[0] + rgb->sum[channel];
+        WideSum squares = gray->squares[0] + rgb->squares[channel];
+        /* n * sum(x^2) - sum(x)^2 is n^2 times the variance: exact, where a difference of floating means is
+         * not. */
+        WideSum scaled_variance = squares * pixel_count - sum * sum;
+        result.mean[channel] = (double)sum / (double)pixel_count / 255.0;
+        result.standard_deviation[channel] = sqrt((double)scaled_variance) / (double)pixel_count / 255.0;
+    }
+    return result;
+}
+
+/* ---- JSON: sums as 32 hex digits, since JSON's integers end at 2^63 ---- */
+
+static json_t *wide_to_json(WideSum value)
+{
+    char text[33];
+    (void)snprintf(text, sizeof text, "%016" PRIx64 "%016" PRIx64, (uint64_t)(value >> 64), (uint64_t)value);
+    return json_string(text);
+}
+
+static bool wide_from_json(const json_t *value, WideSum *wide)
+{
+    static const char digits[] = "0123456789abcdef";
+    const char *text = json_string_value(value);
+    *wide = 0;
+    if (!text || strlen(text) != 32 || strspn(text, digits) != 32)
+        return false;
+    for (size_t i = 0; i < 32; i++)
+        *wide = *wide << 4 | (WideSum)(strchr(digits, text[i]) - digits);
+    return true;
+}
+
+/* One list of what is kept, walked by both directions: pixel counts, then sums and squares. */
+enum { SUMS_NUMBERS = 1 + 2 * STATS_CHANNELS };
+
+static json_t *sums_to_json(const PixelSums *sums)
+{
+    json_t *array = json_array();
+    int failed = json_array_append_new(array, wide_to_json(sums->pixel_count));
+    for (size_t channel = 0; channel < STATS_CHANNELS; channel++) {
+        failed |= json_array_append_new(array, wide_to_json(sums->sum[channel]));
+        failed |= json_array_append_new(array, wide_to_json(sums->squares[channel]));
+    }
+    if (failed) {
+        json_decref(array);
+        return NULL;
+    }
+    return array;
+}
+
+static bool sums_from_json(const json_t *array, PixelSums *sums)
+{
+    WideSum numbers[SUMS_NUMBERS];
+    if (json_array_size(array) != SUMS_NUMBERS)
+        return false;
+    for (size_t i = 0; i < SUMS_NUMBERS; i++) {
+        if (!wide_from_json(json_array_get(array, i), &numbers[i]))
+            return false;
+    }
+    sums->pixel_count = (uint64_t)numbers[0];
+    for (size_t channel = 0; channel < STATS_CHANNELS; channel++) {
+        sums->sum[channel] = numbers[1 + 2 * channel];
+        sums->squares[channel] = numbers[2 + 2 * channel];
+    }
+    return true;
+}
+
+json_t *stats_to_json(const PixelStatistics *statistics)
+{
+    return json_pack("{s:o, s:o, s:[I, I, I, I, I, I]}", "gray", sums_to_json(&statistics->gray), "rgb",
+                     sums_to_json(&statistics->rgb), "sizes", (json_int_t)statistics->image_count,
+                     (json_int_t)statistics->rgb_count, (json_int_t)statistics->width_min,
+                     (json_int_t)statistics->width_max, (json_int_t)statistics->height_min,
+                     (json_int_t)statistics->height_max);
+}
+
+bool stats_from_json(const json_t *object, PixelStatistics *statistics)
+{
+    const json_t *sizes = json_object_get(object, "sizes");
+    *statistics = (PixelStatistics){0};
+    if (!sums_from_json(json_object_get(object, "gray"), &statistics->gray) ||
+        !sums_from_json(json_object_get(object, "rgb"), &statistics->rgb) || json_array_size(sizes) != 6)
+        return false;
+    uint64_t numbers[6];
+    for (size_t i = 0; i < 6; i++) {
+        const json_t *number = json_array_get(sizes, i);
+        if (!json_is_integer(number) || json_integer_value(number) < 0)
+            return false;
+        numbers[i] = (uint64_t)json_integer_value(number);
+    }
+    statistics->image_count = numbers[0];
+    statistics->rgb_count = numbers[1];
+    statistics->width_min = (uint32_t)numbers[2];
+    statistics->width_max = (uint32_t)numbers[3];
+    statistics->height_min = (uint32_t)numbers[4];
+    statistics->height_max = (uint32_t)numbers[5];
+    return true;
+}

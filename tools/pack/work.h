@@ -1,0 +1,39 @@
+/* work.h - one sample from its source files to its record: read, check by decoding, build.
+ *
+ * Threads: one Worker per thread. A Worker keeps its decoder and buffers from sample to sample, so after the
+ * first few samples nothing is allocated. */
+#ifndef FSHARD_PACK_WORK_H
+#define FSHARD_PACK_WORK_H
+
+#include "common/file.h"
+#include "imaging/decode.h"
+#include "tools/pack/plan.h"
+#include "tools/pack/stats.h"
+
+typedef struct Worker {
+    ImageDecoder *decoder;
+    Buffer files[FSH_FIELDS_MAX];
+    Image images[FSH_FIELDS_MAX];
+} Worker;
+
+void worker_free(Worker *worker);
+
+/* What a sample became: a record, or the reason why it is left out. */
+typedef struct WorkResult {
+    Buffer record;       /* length: record bytes */
+    FshStatus failure;   /* FSH_OK: the record is good */
+    size_t failed_field; /* whose file the reason is about */
+    char reason[sizeof((FshError *)0)->message];
+    uint64_t source_bytes;      /* read */
+    PixelStatistics statistics; /* sizes; pixels too where they were asked for and decoded */
+} WorkResult;
+
+void work_result_free(void *result);
+
+/* Fills *result (reused from call to call; zeroed once). sum_pixels: add the pixels to the statistics. A
+ * sample that cannot be packed is no failure of the call: FSH_ERR_MEMORY, or a system without file
+ * descriptors, is. */
+FshStatus work_sample(Worker *worker, const Plan *plan, const PackOptions *options, const PlanSample *sample,
+                      bool sum_pixels, WorkResult *result, FshError *error);
+
+#endif

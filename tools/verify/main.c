@@ -1,0 +1,99 @@
+/* fverify - is a dataset whole? The options are here, the work is in verify.h. */
+#include <stdio.h>
+#include <string.h>
+
+#include "common/cpu.h"
+#include "common/program.h"
+#include "imaging/decode.h"
+#include "tools/verify/verify_report.h"
+
+typedef struct Settings {
+    int64_t jobs;
+    bool quick, quiet, verbose, json;
+} Settings;
+
+static FshStatus run(const ProgramContext *context, bool *partial_ret, FshError *error)
+{
+    const Settings *settings = context->settings;
+    const VerifyOptions options = {
+        .quick = settings->quick, .jobs = cpu_jobs(settings->jobs), .no_progress = settings->quiet};
+    const VerifyPrint print = {
+        .quick = settings->quick, .quiet = settings->quiet, .verbose = settings->verbose};
+    json_t *datasets = json_array();
+    FshStatus status = FSH_OK;
+    for (size_t i = 0; i < context->arguments->count && !status; i++) {
+        VerifyReport report;
+        status = verify_path(context->arguments->items[i], &options, &report, error);
+        if (!status && settings->json &&
+            json_array_append_new(datasets, verify_to_json(&report, settings->quick)))
+            status = fsh_error_set(error, FSH_ERR_MEMORY, "%s: out of memory", context->arguments->items[i]);
+        if (!status && !settings->json)
+            verify_print(stdout, &report, &print);
+        *partial_ret = *partial_ret || report.problem_count > 0;
+        verify_report_free(&report);
+    }
+    if (!status && settings->json) {
+        json_t *object =
+            json_pack("{s:s, s:b, s:O}", "program", "fverify", "ok", !*partial_ret, "datasets", datasets);
+        if (!object || json_dumpf(object, stdout, JSON_COMPACT | JSON_SORT_KEYS) ||
+            fputc('\n', stdout) == EOF)
+            status = fsh_error_set(error, FSH_ERR_MEMORY, "--json: the result cannot be written");
+        json_decref(object);
+    }
+    json_decref(datasets);
+    return status;
+}
+
+int main(int argc, char **argv)
+{
+    Settings settings = {0};
+    const Option options[] = {
+        {.name = "quick",
+         .kind = OPTION_FLAG,
+         .value = &settings.quick,
+         .help = "headers, indexes and checksums of whole files only: no record is read, no image decoded",
+         .group = "Checks"},
+        /* PROGRAM_OPTIONS less --dry-run: nothing is ever written. */
+        {.name = "jobs",
+         .letter = 'j',
+         .kind = OPTION_INTEGER,
+         .value = &settings.jobs,
+         .argument = "N",
+         .help = "threads to use; 0: as many as this process may use",
+         .maximum = 4096,
+         .group = "General"},
+        {.name = "quiet",
+         .letter = 'q',
+         .kind = OPTION_FLAG,
+         .value = &settings.quiet,
+         .help = "print problems only"},
+        {.name = "verbose",
+         .letter = 'v',
+         .kind = OPTION_FLAG,
+         .value = &settings.verbose,
+         .help = "print every class and every problem"},
+        {.name = "json",
+         .kind = OPTION_FLAG,
+         .value = &settings.json,
+         .help = "print the result as one JSON object on standard output"},
+        {0}};
+    const OptionTable table = {
+        .program = "fverify",
+        .summary = "Checks datasets made by fpack: structure, checksums of files and records, and that every "
+                   "image decodes "
+                   "to what its record says. PATH is a dataset's folder, its dataset.json, a .fshard file or "
+                   "an .lmdb "
+                   "folder. What is wrong is named by file, record, key and source.",
+        .usage = "[OPTIONS] PATH...",
+        .options = options,
+        .examples = "  fverify shards/\n"
+                    "  fverify --quick shards/train-00003-of-00016.fshard\n"
+                    "  fverify --json shards/ | jq '.datasets[].problems'\n",
+        .arguments_min = 1,
+        .arguments_max = 1 << 20,
+    };
+    char versions[128];
+    const bool asked = argc == 2 && strcmp(argv[1], "--version") == 0;
+    return program_main(argc, argv, &table, &settings,
+                        asked ? image_library_versions(versions, sizeof versions) : NULL, run);
+}

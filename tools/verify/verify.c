@@ -1,0 +1,268 @@
+#include "tools/verify/verify.h"
+
+#include <inttypes.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/file.h"
+#include "common/interrupt.h"
+#include "tools/pack/destination.h"
+#include "tools/verify/verify_records.h"
+
+typedef struct Verification {
+    const VerifyOptions *options;
+    VerifyReport *report;
+    char folder[PATH_MAX]; /* that the manifest's files are in */
+    Progress progress;
+    FshStatus visit_status; /* of noting what fsh_check found */
+    FshError visit_error;
+} Verification;
+
+static FshStatus add_problem(VerifyReport *report, FshStatus status, const char *file, const char *reason,
+                             FshError *error)
+{
+    const FshProblem problem = {.status = status, .file = file, .record = -1, .reason = reason};
+    return verify_add_problem(report, &problem, error);
+}
+
+static void visit(const FshProblem *problem, void *context)
+{
+    Verification *verification = context;
+    if (!verification->visit_status)
+        verification->visit_status =
+            verify_add_problem(verification->report, problem, &verification->visit_error);
+}
+
+/* ---- what is at the path ---- */
+
+/* Whether path leads to a dataset.json; folder gets the folder it is in. */
+static bool find_manifest(const char *path, char folder[PATH_MAX])
+{
+    char manifest[PATH_MAX];
+    if (file_is_folder(path)) {
+        (void)snprintf(folder, PATH_MAX, "%s", path);
+        return file_join(manifest, sizeof manifest, path, FSH_MANIFEST_NAME, NULL) == FSH_OK &&
+               file_exists(manifest);
+    }
+    const char *slash = strrchr(path, '/'), *dot = strrchr(path, '.');
+    (void)snprintf(folder, PATH_MAX, "%.*s", slash ? (int)(slash - path + 1) : 1, slash ? path : ".");
+    return dot &&
+           strcmp(dot, ".json") == 0; /* by name, as fsh_check does: the content may be what is damaged */
+}
+
+/* What fpack leaves when it is stopped explains itself better than "no dataset.json". */
+static FshStatus explain_missing(VerifyReport *report, const FshError *failure, FshError *error)
+{
+    char partial[PATH_MAX];
+    const char *reason = failure->message;
+    const size_t length = strlen(report->path);
+    if (file_join(partial, sizeof partial, report->path, DESTINATION_PARTIAL_NAME, NULL) == FSH_OK &&
+        file_exists(partial))
+        reason = "is unfinished: fpack was stopped, or is at work; the same fpack command goes on";
+    else if (strncmp(reason, report->path, length) == 0 && strncmp(reason + length, ": ", 2) == 0)
+        reason += length + 2;
+    return add_problem(report, failure->status, report->path, reason, error);
+}
+
+/* ---- counts ---- */
+
+/* False: out of memory. */
+static bool make_splits(VerifyReport *report)
+{
+    const FshManifest *manifest = &report->manifest;
+    report->splits = calloc(manifest->split_count + 1, sizeof *report->splits);
+    bool complete = report->splits != NULL;
+    for (size_t i = 0; i < manifest->split_count && complete; i++) {
+        VerifySplit *split = &report->splits[i];
+        split->name = strdup(manifest->splits[i].name);
+        complete = split->name != NULL;
+        if (manifest->class_count && complete) {
+            split->class_counts = calloc(manifest->class_count, sizeof *split->class_counts);
+            complete = split->class_counts != NULL;
+        }
+    }
+    return complete;
+}
+
+static void count_labels(const FshSplit *from, size_t class_count, uint64_t *class_counts)
+{
+    for (uint64_t i = 0; i < from->sample_count && class_counts; i++) {
+        int64_t label = fsh_sample_label(from, i);
+        if (label >= 0 && (uint64_t)label < class_count)
+            class_counts[label]++;
+    }
+}
+
+/* One file of a split, opened by itself, so that a broken neighbour does not hide it. */
+static FshStatus verify_file(Verification *verification, const char *path, const char *name,
+                             VerifySplit *split, FshError *error)
+{
+    VerifyReport *report = verification->report;
+    FshDataset *dataset = NULL;
+    FshError failure = {0};
+    FshStatus status = fsh_open(&dataset, path, &failure);
+    if (status == FSH_ERR_MEMORY)
+        return fsh_error_set(error, status, "%s", failure.message);
+    if (status) /* fsh_check has said why; this is for what only opening sees */
+        return verify_knows(report, name, -1) ? FSH_OK
+                                              : add_problem(report, status, name, failure.message, error);
+    const FshManifest *manifest = fsh_manifest(dataset);
+    const FshSplit *own = fsh_split(dataset, manifest->splits[0].name);
+    split->file_count++;
+    split->sample_count += own->sample_count;
+    split->bytes += manifest->splits[0].files[0].bytes;
+    count_labels(own, report->manifest.class_count, split->class_counts);
+    if (!verification->options->quick)
+        status = verify_records(own, name, verification->options, &verification->progress, report, error);
+    fsh_close(&dataset);
+    return status;
+}
+
+/* The sizes that dataset.json promises to the trainer, against those found. Only where nothing else is wrong:
+ * a missing shard explains the rest. */
+static FshStatus compare_sizes(VerifyReport *report, FshError *error)
+{
+    const FshStatistics *said = &report->manifest.statistics;
+    char reason[256];
+    if (report->image_count == 0 ||
+        (said->width_min == report->width_min && said->width_max == report->width_max &&
+         said->height_min == report->height_min && said->height_max == report->height_max))
+        return FSH_OK;
+    (void)snprintf(reason, sizeof reason,
+                   "widths %" PRIu32 " to %" PRIu32 " and heights %" PRIu32 " to %" PRIu32
+                   " are listed, its files hold %" PRIu32 " to %" PRIu32 " and %" PRIu32 " to %" PRIu32,
+                   said->width_min, said->width_max, said->height_min, said->height_max, report->width_min,
+                   report->width_max, report->height_min, report->height_max);
+    return add_problem(report, FSH_ERR_MISMATCH, FSH_MANIFEST_NAME, reason, error);
+}
+
+static FshStatus verify_dataset(Verification *verification, FshError *error)
+{
+    VerifyReport *report = verification->report;
+    FshError failure = {0};
+    FshStatus status = fsh_manifest_load(&report->manifest, report->path, &failure);
+    if (status) /* fsh_check has said so */
+        return report->problem_count ? FSH_OK : explain_missing(report, &failure, error);
+    report->opened = report->from_manifest = true;
+    if (!make_splits(report))
+        return fsh_error_set(error, FSH_ERR_MEMORY, "%s: out of memory", report->path);
+    for (size_t i = 0; i < report->manifest.split_count && !status; i++) {
+        const FshSplitInfo *info = &report->manifest.splits[i];
+        for (size_t f = 0; f < info->file_count && !status; f++) {
+            char path[PATH_MAX];
+            status = file_join(path, sizeof path, verification->folder, info->files[f].name, error);
+            if (!status)
+                status = verify_file(verification, path, info->files[f].name, &report->splits[i], error);
+            if (!status && interrupt_requested())
+                status = fsh_error_set(error, FSH_ERR_INTERRUPTED, "%s: interrupted", report->path);
+        }
+    }
+    if (!status && report->problem_count == 0)
+        status = compare_sizes(report, error);
+    return status;
+}
+
+/* Copies what the report shows of a file's own manifest. False: out of memory. */
+static bool borrow_manifest(VerifyReport *report, const FshManifest *from)
+{
+    FshManifest *to = &report->manifest;
+    memcpy(to->id, from->id, sizeof to->id);
+    to->container = from->container;
+    to->kind = from->kind;
+    to->class_names = calloc(from->class_count + 1, sizeof *to->class_names);
+    to->splits = calloc(1, sizeof *to->splits);
+    if (!to->class_names || !to->splits)
+        return false;
+    to->split_count = 1;
+    to->splits[0].name = strdup(from->splits[0].name);
+    for (; to->class_count < from->class_count; to->class_count++) {
+        to->class_names[to->class_count] = strdup(from->class_names[to->class_count]);
+        if (!to->class_names[to->class_count])
+            return false;
+    }
+    return to->splits[0].name != NULL;
+}
+
+static FshStatus verify_single(Verification *verification, FshError *error)
+{
+    VerifyReport *report = verification->report;
+    FshDataset *dataset = NULL;
+    FshError failure = {0};
+    FshStatus status = fsh_open(&dataset, report->path, &failure);
+    if (status)
+        return report->problem_count ? FSH_OK : explain_missing(report, &failure, error);
+    const FshManifest *manifest = fsh_manifest(dataset);
+    if (!borrow_manifest(report, manifest) || !make_splits(report)) {
+        status = fsh_error_set(error, FSH_ERR_MEMORY, "%s: out of memory", report->path);
+    } else {
+        report->opened = true;
+        status = verify_file(verification, report->path, manifest->splits[0].files[0].name,
+                             &report->splits[0], error);
+    }
+    fsh_close(&dataset);
+    return status;
+}
+
+/* ---- all of it ---- */
+
+/* Samples to decode, for the bar: what the manifest promises. */
+static uint64_t promised_samples(const char *path)
+{
+    FshManifest manifest = {0};
+    uint64_t count = 0;
+    if (fsh_manifest_load(&manifest, path, NULL))
+        return 0;
+    for (size_t i = 0; i < manifest.split_count; i++)
+        count += manifest.splits[i].sample_count;
+    fsh_manifest_free(&manifest);
+    return count;
+}
+
+FshStatus verify_path(const char *path, const VerifyOptions *options, VerifyReport *report, FshError *error)
+{
+    Verification verification = {.options = options, .report = report};
+    const double begin = progress_now_seconds();
+    uint64_t problem_count = 0;
+    FshError failure = {0};
+    *report = (VerifyReport){.path = strdup(path)};
+    if (!report->path)
+        return fsh_error_set(error, FSH_ERR_MEMORY, "%s: out of memory", path);
+    const bool is_dataset = find_manifest(path, verification.folder);
+    progress_start(&verification.progress, stderr, "verifying", "samples",
+                   is_dataset ? promised_samples(path) : 0, options->no_progress || options->quick);
+
+    FshStatus status = fsh_check(path, options->quick ? FSH_CHECK_QUICK : FSH_CHECK_RECORDS, options->jobs,
+                                 visit, &verification, &problem_count, &failure);
+    if (status == FSH_ERR_MEMORY || status == FSH_ERR_INTERRUPTED)
+        status = fsh_error_set(error, status, "%s", failure.message);
+    else if (status)
+        status = explain_missing(report, &failure, error);
+    else if (verification.visit_status)
+        status = fsh_error_set(error, verification.visit_status, "%s", verification.visit_error.message);
+    else
+        status = is_dataset ? verify_dataset(&verification, error) : verify_single(&verification, error);
+    progress_finish(&verification.progress);
+    report->seconds = progress_now_seconds() - begin;
+    return status;
+}
+
+void verify_report_free(VerifyReport *report)
+{
+    for (size_t i = 0; i < report->problem_count; i++) {
+        free(report->problems[i].file);
+        free(report->problems[i].key);
+        free(report->problems[i].source);
+        free(report->problems[i].reason);
+    }
+    free(report->problems);
+    for (size_t i = 0; report->splits && i < report->manifest.split_count; i++) {
+        free(report->splits[i].name);
+        free(report->splits[i].class_counts);
+    }
+    free(report->splits);
+    fsh_manifest_free(&report->manifest);
+    free(report->path);
+    *report = (VerifyReport){0};
+}

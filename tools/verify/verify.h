@@ -1,0 +1,58 @@
+/* verify.h - is a dataset whole? What is wrong with it, by file, record, key and source.
+ *
+ *   VerifyReport report = {0};
+ *   FshStatus status = verify_path("shards/", &options, &report, &error);
+ *   … report.problem_count == 0: all is well
+ *   verify_report_free(&report);
+ *
+ * libfshard proves the bytes (structure, hashes, CRCs, labels, counts: fsh_check); this adds what it cannot
+ * know: that every image decodes to what its record says, and that their sizes are those of the manifest. */
+#ifndef FSHARD_VERIFY_VERIFY_H
+#define FSHARD_VERIFY_VERIFY_H
+
+#include "formats/fshard.h"
+
+typedef struct VerifyOptions {
+    bool quick; /* headers, indexes and whole-file checksums only */
+    int jobs;
+    bool no_progress;
+} VerifyOptions;
+
+/* FshProblem with strings of its own; key and source may be NULL. */
+typedef struct VerifyProblem {
+    FshStatus status;
+    char *file, *key, *source, *reason;
+    int64_t record;
+} VerifyProblem;
+
+enum { VERIFY_CODECS = 16 };
+
+typedef struct VerifySplit {
+    char *name;
+    uint64_t file_count, sample_count, bytes; /* of the files that could be opened */
+    uint64_t *class_counts;                   /* class_count entries, by label; NULL for pairs */
+} VerifySplit;
+
+typedef struct VerifyReport {
+    char *path;
+    bool opened;          /* the fields below say something */
+    bool from_manifest;   /* not a single file */
+    FshManifest manifest; /* dataset.json, or what the single file says of itself */
+    VerifySplit *splits;  /* as in manifest.splits */
+    /* From the records (not with quick). */
+    uint64_t image_count, decoded_count, decoded_bytes;
+    uint64_t codec_counts[VERIFY_CODECS];
+    uint64_t gray_count;
+    uint32_t width_min, width_max, height_min, height_max;
+    VerifyProblem *problems; /* what libfshard found first, then the images', by file and record */
+    size_t problem_count, problem_capacity;
+    double seconds;
+} VerifyReport;
+
+/* path: a dataset's folder, its dataset.json, a .fshard file or an .lmdb folder. A path that is missing or
+ * cannot be opened is a problem in the report, not a failure. FSH_ERR_MEMORY, FSH_ERR_INTERRUPTED. The report
+ * is to be freed in every case. */
+FshStatus verify_path(const char *path, const VerifyOptions *options, VerifyReport *report, FshError *error);
+void verify_report_free(VerifyReport *report);
+
+#endif

@@ -1,0 +1,216 @@
+#include "tools/verify/verify_records.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/pool.h"
+#include "imaging/decode.h"
+#include "tools/pack/codec.h"
+
+/* ---- problems ---- */
+
+static char *copy_text(const char *text)
+{
+    return text ? strdup(text) : NULL;
+}
+
+FshStatus verify_add_problem(VerifyReport *report, const FshProblem *problem, FshError *error)
+{
+    if (report->problem_count == report->problem_capacity) {
+        size_t capacity = report->problem_capacity ? 2 * report->problem_capacity : 16;
+        VerifyProblem *problems = reallocarray(report->problems, capacity, sizeof *problems);
+        if (!problems)
+            return fsh_error_set(error, FSH_ERR_MEMORY, "%s: out of memory", problem->file);
+        report->problems = problems;
+        report->problem_capacity = capacity;
+    }
+    VerifyProblem *own = &report->problems[report->problem_count++];
+    *own = (VerifyProblem){.status = problem->status,
+                           .record = problem->record,
+                           .file = copy_text(problem->file),
+                           .key = copy_text(problem->key),
+                           .source = copy_text(problem->source),
+                           .reason = copy_text(problem->reason)};
+    if (!own->file || !own->reason)
+        return fsh_error_set(error, FSH_ERR_MEMORY, "%s: out of memory", problem->file);
+    return FSH_OK;
+}
+
+bool verify_knows(const VerifyReport *report, const char *file, int64_t record)
+{
+    for (size_t i = 0; i < report->problem_count; i++) {
+        const VerifyProblem *problem = &report->problems[i];
+        if (problem->record == record && strcmp(problem->file, file) == 0)
+            return true;
+    }
+    return false;
+}
+
+/* ---- one sample ---- */
+
+/* What thread and slot keep. */
+typedef struct VerifyThread {
+    ImageDecoder *decoder;
+    Image image;
+} VerifyThread;
+
+/* Found in one record. Slots are not cleared between records: check_record sets all of it. */
+typedef struct RecordFindings {
+    bool readable; /* sample is valid */
+    bool wrong;
+    FshError failure;
+    unsigned field; /* whose source the failure is about */
+    FshSample sample;
+    unsigned decoded_count;
+} RecordFindings;
+
+typedef struct RecordsJob {
+    const FshSplit *split;
+    const FshManifest *manifest;
+    const char *file;
+    VerifyThread *threads;
+    VerifyReport *report;
+    Progress *progress;
+} RecordsJob;
+
+/* The pixels that the field promises. */
+static FshStatus check_field(VerifyThread *thread, const FshField *field, FshError *failure)
+{
+    if (field->channels != 1 && field->channels != 3)
+        return fsh_error_set(failure, FSH_ERR_CORRUPT, "%u channels, not 1 or 3", (unsigned)field->channels);
+    if (field->codec == FSH_CODEC_RAW) { /* libfshard has compared the length with the geometry */
+        if (field->width && field->height)
+            return FSH_OK;
+        return fsh_error_set(failure, FSH_ERR_CORRUPT, "%" PRIu32 "x%" PRIu32 " pixels", field->width,
+                             field->height);
+    }
+    /* The record's own size is the limit: an image that is larger is wrong, however much memory there is. */
+    const ImageDecodeOptions options = {.max_pixels = (uint64_t)field->width * field->height};
+    ImageInfo info = {0};
+    FshStatus status =
+        image_decode(thread->decoder, field->data, field->bytes, &options, &thread->image, &info, failure);
+    const bool sized = info.width && info.height;
+    if (sized && (info.width != field->width || info.height != field->height))
+        return fsh_error_set(failure, FSH_ERR_MISMATCH,
+                             "the image is %" PRIu32 "x%" PRIu32 ", its record says %" PRIu32 "x%" PRIu32,
+                             info.width, info.height, field->width, field->height);
+    if (status)
+        return status;
+    if (thread->image.channels != field->channels)
+        return fsh_error_set(failure, FSH_ERR_MISMATCH,
+                             "the image has %" PRIu32 " channels, its record says %u", thread->image.channels,
+                             (unsigned)field->channels);
+    if (codec_of_format(info.format) != field->codec)
+        return fsh_error_set(failure, FSH_ERR_MISMATCH, "the image is %s, its record says %s",
+                             image_format_name(info.format), fsh_codec_name(field->codec));
+    return FSH_OK;
+}
+
+static FshStatus check_record(uint64_t item, int thread, void *slot, void *context, FshError *error)
+{
+    RecordsJob *job = context;
+    VerifyThread *own = &job->threads[thread];
+    RecordFindings *found = slot;
+    found->failure = (FshError){0};
+    found->field = 0;
+    found->decoded_count = 0;
+    if (!own->decoder) {
+        FshStatus made = image_decoder_new(&own->decoder, error);
+        if (made)
+            return made;
+    }
+    FshStatus status = fsh_sample_get(job->split, item, &found->sample, &found->failure);
+    found->readable = !status;
+    for (unsigned i = 0; i < found->sample.field_count && !status; i++) {
+        const FshField *field = &found->sample.fields[i], *first = &found->sample.fields[0];
+        found->field = i;
+        status = check_field(own, field, &found->failure);
+        if (!status && (field->width != first->width || field->height != first->height))
+            status = fsh_error_set(&found->failure, FSH_ERR_MISMATCH,
+                                   "sizes differ: %s is %" PRIu32 "x%" PRIu32 ", %s is %" PRIu32 "x%" PRIu32,
+                                   job->manifest->field_names[0], first->width, first->height,
+                                   job->manifest->field_names[i], field->width, field->height);
+        found->decoded_count += !status;
+    }
+    if (status == FSH_ERR_MEMORY)
+        return fsh_error_set(error, status, "%s record %" PRIu64 ": %s", job->file, item,
+                             found->failure.message);
+    found->wrong = status != FSH_OK;
+    return FSH_OK;
+}
+
+/* ---- gathering, in the order of the records ---- */
+
+static void count_images(VerifyReport *report, const FshSample *sample)
+{
+    for (unsigned i = 0; i < sample->field_count; i++) {
+        const FshField *field = &sample->fields[i];
+        const bool first = report->image_count++ == 0;
+        if (first || field->width < report->width_min)
+            report->width_min = field->width;
+        if (first || field->height < report->height_min)
+            report->height_min = field->height;
+        if (field->width > report->width_max)
+            report->width_max = field->width;
+        if (field->height > report->height_max)
+            report->height_max = field->height;
+        report->gray_count += field->channels == 1;
+        report->codec_counts[(unsigned)field->codec % VERIFY_CODECS]++;
+        report->decoded_bytes += field->bytes;
+    }
+}
+
+static FshStatus gather(uint64_t item, void *slot, void *context, FshError *error)
+{
+    RecordsJob *job = context;
+    const RecordFindings *found = slot;
+    VerifyReport *report = job->report;
+    FshStatus status = FSH_OK;
+    uint64_t bytes = 0;
+    if (found->readable) {
+        count_images(report, &found->sample);
+        for (unsigned i = 0; i < found->sample.field_count; i++)
+            bytes += found->sample.fields[i].bytes;
+    }
+    report->decoded_count += found->decoded_count;
+    /* A record whose CRC is wrong is in the report already; that it does not decode either is no news. */
+    if (found->wrong && !verify_knows(report, job->file, (int64_t)item)) {
+        const FshField *field = &found->sample.fields[found->field];
+        char *key = found->readable ? strndup(found->sample.key, found->sample.key_bytes) : NULL;
+        char *source = found->readable ? strndup(field->source, field->source_bytes) : NULL;
+        const FshProblem problem = {.status = found->failure.status,
+                                    .file = job->file,
+                                    .record = (int64_t)item,
+                                    .key = key,
+                                    .source = source,
+                                    .reason = found->failure.message};
+        status = verify_add_problem(report, &problem, error);
+        free(key);
+        free(source);
+    }
+    progress_add(job->progress, 1, bytes, found->wrong);
+    return status;
+}
+
+FshStatus verify_records(const FshSplit *split, const char *file, const VerifyOptions *options,
+                         Progress *progress, VerifyReport *report, FshError *error)
+{
+    RecordsJob job = {.split = split,
+                      .manifest = fsh_manifest(split->dataset),
+                      .file = file,
+                      .threads = calloc((size_t)options->jobs, sizeof *job.threads),
+                      .report = report,
+                      .progress = progress};
+    if (!job.threads)
+        return fsh_error_set(error, FSH_ERR_MEMORY, "%s: out of memory", file);
+    FshStatus status = pool_run_ordered(options->jobs, split->sample_count, 0, sizeof(RecordFindings),
+                                        check_record, gather, NULL, &job, error);
+    for (int thread = 0; thread < options->jobs; thread++) {
+        image_decoder_free(&job.threads[thread].decoder);
+        image_free(&job.threads[thread].image);
+    }
+    free(job.threads);
+    return status;
+}

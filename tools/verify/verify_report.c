@@ -1,0 +1,273 @@
+#include "tools/verify/verify_report.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/progress.h"
+#include "tools/pack/json_text.h"
+
+enum {
+    CLASSES_SHOWN = 20,  /* all, if there are no more */
+    CLASSES_LARGEST = 5, /* else these, */
+    CLASSES_SMALLEST = 3,
+    PROBLEMS_SHOWN = 50,
+};
+
+/* ---- for people ---- */
+
+static void print_splits(FILE *stream, const VerifyReport *report)
+{
+    char samples[32], bytes[32];
+    (void)fprintf(stream, "  %-8s %7s %14s %12s\n", "split", "files", "samples", "bytes");
+    for (size_t i = 0; i < report->manifest.split_count; i++) {
+        const VerifySplit *split = &report->splits[i];
+        (void)fprintf(stream, "  %-8s %7" PRIu64 " %14s %12s\n", split->name, split->file_count,
+                      progress_format_count(samples, sizeof samples, split->sample_count),
+                      progress_format_bytes(bytes, sizeof bytes, split->bytes));
+    }
+}
+
+typedef struct ClassRow {
+    size_t class_index;
+    uint64_t count; /* in all splits */
+} ClassRow;
+
+static int compare_rows(const void *a, const void *b)
+{
+    const ClassRow *left = a, *right = b;
+    if (left->count != right->count)
+        return left->count > right->count ? -1 : 1;
+    return left->class_index < right->class_index ? -1 : left->class_index > right->class_index;
+}
+
+static void print_class(FILE *stream, const VerifyReport *report, size_t class_index)
+{
+    char count[32];
+    (void)fprintf(stream, "  %-24s", report->manifest.class_names[class_index]);
+    for (size_t i = 0; i < report->manifest.split_count; i++)
+        (void)fprintf(
+            stream, " %12s",
+            progress_format_count(count, sizeof count, report->splits[i].class_counts[class_index]));
+    (void)fprintf(stream, "\n");
+}
+
+/* Few classes: all, by name. Many: the largest and the smallest. */
+static void print_classes(FILE *stream, const VerifyReport *report, bool all)
+{
+    const size_t class_count = report->manifest.class_count;
+    if (class_count == 0)
+        return;
+    (void)fprintf(stream, "  %-24s", "class");
+    for (size_t i = 0; i < report->manifest.split_count; i++)
+        (void)fprintf(stream, " %12s", report->splits[i].name);
+    (void)fprintf(stream, "\n");
+    ClassRow *rows = all || class_count <= CLASSES_SHOWN ? NULL : calloc(class_count, sizeof *rows);
+    for (size_t c = 0; c < class_count && !rows; c++)
+        print_class(stream, report, c);
+    for (size_t c = 0; c < class_count && rows; c++) {
+        rows[c].class_index = c;
+        for (size_t i = 0; i < report->manifest.split_count; i++)
+            rows[c].count += report->splits[i].class_counts[c];
+    }
+    if (rows) {
+        qsort(rows, class_count, sizeof *rows, compare_rows);
+        for (size_t i = 0; i < CLASSES_LARGEST; i++)
+            print_class(stream, report, rows[i].class_index);
+        (void)fprintf(stream, "  … and %zu between (--verbose lists them)\n",
+                      class_count - CLASSES_LARGEST - CLASSES_SMALLEST);
+        for (size_t i = class_count - CLASSES_SMALLEST; i < class_count; i++)
+            print_class(stream, report, rows[i].class_index);
+    }
+    free(rows);
+}
+
+static void print_range(FILE *stream, uint32_t low, uint32_t high, const char *what)
+{
+    if (low == high)
+        (void)fprintf(stream, "%" PRIu32 " %s", low, what);
+    else
+        (void)fprintf(stream, "%" PRIu32 " to %" PRIu32 " %s", low, high, what);
+}
+
+static void print_images(FILE *stream, const VerifyReport *report)
+{
+    char count[32];
+    const char *separator = "";
+    if (report->image_count == 0)
+        return;
+    (void)fprintf(stream, "  images   ");
+    for (unsigned codec = 0; codec < VERIFY_CODECS; codec++) {
+        if (report->codec_counts[codec] == 0)
+            continue;
+        (void)fprintf(stream, "%s%s %s", separator,
+                      progress_format_count(count, sizeof count, report->codec_counts[codec]),
+                      fsh_codec_name((FshCodec)codec));
+        separator = ", ";
+    }
+    (void)fprintf(stream, "; ");
+    print_range(stream, report->width_min, report->width_max, "wide, ");
+    print_range(stream, report->height_min, report->height_max, "high; ");
+    if (report->gray_count == report->image_count)
+        (void)fprintf(stream, "all gray\n");
+    else
+        (void)fprintf(stream, "%s gray\n",
+                      report->gray_count ? progress_format_count(count, sizeof count, report->gray_count)
+                                         : "none");
+}
+
+/* "train-00000-of-00002.fshard record 17, key cat/5, source train/cat/5.jpg: …" */
+static void print_problem(FILE *stream, const VerifyReport *report, const VerifyProblem *problem)
+{
+    if (strcmp(problem->file, report->path) != 0)
+        (void)fprintf(stream, "%s: ", report->path);
+    (void)fprintf(stream, "%s", problem->file);
+    if (problem->record >= 0)
+        (void)fprintf(stream, " record %" PRId64, problem->record);
+    if (problem->key)
+        (void)fprintf(stream, ", key %s", problem->key);
+    if (problem->source)
+        (void)fprintf(stream, ", source %s", problem->source);
+    (void)fprintf(stream, ": %s\n", problem->reason);
+}
+
+static void print_problems(FILE *stream, const VerifyReport *report, bool all)
+{
+    const size_t shown =
+        all || report->problem_count <= PROBLEMS_SHOWN ? report->problem_count : PROBLEMS_SHOWN;
+    for (size_t i = 0; i < shown; i++)
+        print_problem(stream, report, &report->problems[i]);
+    if (shown < report->problem_count)
+        (void)fprintf(stream, "… and %zu more (--verbose or --json lists them)\n",
+                      report->problem_count - shown);
+}
+
+static void print_heading(FILE *stream, const VerifyReport *report)
+{
+    const FshManifest *manifest = &report->manifest;
+    (void)fprintf(stream, "%s: %s, ", report->path,
+                  manifest->container == FSH_CONTAINER_LMDB ? "LMDB" : "shards");
+    if (manifest->kind == FSH_KIND_CLASSES)
+        (void)fprintf(stream, "%zu class%s", manifest->class_count, manifest->class_count == 1 ? "" : "es");
+    else
+        (void)fprintf(stream, "pairs");
+    (void)fprintf(stream, ", id %s\n", manifest->id);
+}
+
+void verify_print(FILE *stream, const VerifyReport *report, const VerifyPrint *print)
+{
+    char count[32], rate[32];
+    if (report->opened && !print->quiet) {
+        print_heading(stream, report);
+        print_splits(stream, report);
+        print_classes(stream, report, print->verbose);
+        print_images(stream, report);
+    }
+    print_problems(stream, report, print->verbose);
+    if (print->quiet)
+        return;
+    const double seconds = report->seconds > 1e-6 ? report->seconds : 1e-6;
+    uint64_t bytes = 0;
+    for (size_t i = 0; report->opened && i < report->manifest.split_count; i++)
+        bytes += report->splits[i].bytes;
+    (void)fprintf(stream, "%s: ", report->path);
+    if (report->problem_count)
+        (void)fprintf(stream, "%s problem%s",
+                      progress_format_count(count, sizeof count, report->problem_count),
+                      report->problem_count == 1 ? "" : "s");
+    else
+        (void)fprintf(stream, "ok");
+    if (print->quick)
+        (void)fprintf(stream,
+                      "; headers, indexes and checksums of files; records and images were not looked at");
+    else
+        (void)fprintf(stream, "; checksums of files and records, %s images decoded",
+                      progress_format_count(count, sizeof count, report->decoded_count));
+    (void)fprintf(stream, "; %.2f s, %s/s\n", seconds,
+                  progress_format_bytes(rate, sizeof rate, (uint64_t)((double)bytes / seconds)));
+}
+
+/* ---- for machines ---- */
+
+static json_t *problems_to_json(const VerifyReport *report)
+{
+    json_t *array = json_array();
+    int failed = !array;
+    for (size_t i = 0; i < report->problem_count && !failed; i++) {
+        const VerifyProblem *problem = &report->problems[i];
+        failed |= json_array_append_new(
+            array, json_pack("{s:o, s:o, s:o, s:o, s:o, s:s}", "file", json_text(problem->file), "record",
+                             problem->record >= 0 ? json_integer((json_int_t)problem->record) : json_null(),
+                             "key", json_text(problem->key), "source", json_text(problem->source), "reason",
+                             json_text(problem->reason), "kind", fsh_strerror(problem->status)));
+    }
+    if (failed) {
+        json_decref(array);
+        return NULL;
+    }
+    return array;
+}
+
+static json_t *splits_to_json(const VerifyReport *report)
+{
+    json_t *splits = json_object();
+    int failed = !splits;
+    for (size_t i = 0; report->opened && i < report->manifest.split_count && !failed; i++) {
+        const VerifySplit *split = &report->splits[i];
+        json_t *classes = json_object();
+        failed |= !classes;
+        for (size_t c = 0; c < report->manifest.class_count && !failed; c++)
+            failed |= json_object_set_new(classes, report->manifest.class_names[c],
+                                          json_integer((json_int_t)split->class_counts[c]));
+        failed |=
+            json_object_set_new(splits, split->name,
+                                json_pack("{s:I, s:I, s:I, s:o}", "files", (json_int_t)split->file_count,
+                                          "samples", (json_int_t)split->sample_count, "bytes",
+                                          (json_int_t)split->bytes, "classes", classes));
+    }
+    if (failed) {
+        json_decref(splits);
+        return NULL;
+    }
+    return splits;
+}
+
+static json_t *images_to_json(const VerifyReport *report)
+{
+    json_t *codecs = json_object();
+    int failed = !codecs;
+    for (unsigned codec = 0; codec < VERIFY_CODECS && !failed; codec++) {
+        if (report->codec_counts[codec])
+            failed |= json_object_set_new(codecs, fsh_codec_name((FshCodec)codec),
+                                          json_integer((json_int_t)report->codec_counts[codec]));
+    }
+    if (failed) {
+        json_decref(codecs);
+        return NULL;
+    }
+    return json_pack("{s:I, s:I, s:I, s:o, s:[I, I], s:[I, I]}", "count", (json_int_t)report->image_count,
+                     "decoded", (json_int_t)report->decoded_count, "gray", (json_int_t)report->gray_count,
+                     "codecs", codecs, "width", (json_int_t)report->width_min, (json_int_t)report->width_max,
+                     "height", (json_int_t)report->height_min, (json_int_t)report->height_max);
+}
+
+json_t *verify_to_json(const VerifyReport *report, bool quick)
+{
+    json_t *object =
+        json_pack("{s:o, s:b, s:s, s:o, s:o, s:f}", "path", json_text(report->path), "ok",
+                  report->problem_count == 0, "level", quick ? "quick" : "decode", "problems",
+                  problems_to_json(report), "splits", splits_to_json(report), "seconds", report->seconds);
+    int failed = !object;
+    if (!failed && report->opened)
+        failed |= json_object_set_new(object, "id", json_string(report->manifest.id)) ||
+                  json_object_set_new(
+                      object, "container",
+                      json_string(report->manifest.container == FSH_CONTAINER_LMDB ? "lmdb" : "shards"));
+    if (!failed && report->opened && !quick)
+        failed |= json_object_set_new(object, "images", images_to_json(report));
+    if (failed) {
+        json_decref(object);
+        return NULL;
+    }
+    return object;
+}

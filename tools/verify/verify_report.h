@@ -1,0 +1,22 @@
+/* verify_report.h - what fverify tells: a table for people, an object for machines. */
+#ifndef FSHARD_VERIFY_VERIFY_REPORT_H
+#define FSHARD_VERIFY_VERIFY_REPORT_H
+
+#include <jansson.h>
+#include <stdio.h>
+
+#include "tools/verify/verify.h"
+
+typedef struct VerifyPrint {
+    bool quick;   /* what was not looked at is not claimed */
+    bool quiet;   /* problems only */
+    bool verbose; /* every class and every problem */
+} VerifyPrint;
+
+/* Splits, classes, images, then the problems or "ok". */
+void verify_print(FILE *stream, const VerifyReport *report, const VerifyPrint *print);
+
+/* The same as an object; a new reference, NULL when out of memory. */
+json_t *verify_to_json(const VerifyReport *report, bool quick);
+
+#endif
