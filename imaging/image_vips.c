@@ -45,10 +45,10 @@ static _Thread_local unsigned warnings_count;                  /* of the image i
 static void on_log(const gchar *domain, GLogLevelFlags level, const gchar *message, gpointer context)
 {
     (void)domain;
-    (void)level;
     (void)message;
     (void)context;
-    warnings_count++;
+    if (level & (G_LOG_LEVEL_WARNING | G_LOG_LEVEL_CRITICAL))
+        warnings_count++;
 }
 
 /* The status with the text of libvips' buffer: the line of this domain, or the first. */
@@ -70,8 +70,10 @@ static FshStatus vips_failure(FshStatus status, const char *domain, FshError *er
         length -= (size_t)(colon + 2 - line);
         line = colon + 2;
     }
-    (void)fsh_error_set(error, status, "%.*s", (int)(length < 500 ? length : 500),
-                        length ? line : "damaged, or of a kind that libvips cannot read");
+    if (length)
+        (void)fsh_error_set(error, status, "%.*s", (int)(length < 500 ? length : 500), line);
+    else
+        (void)fsh_error_set(error, status, "damaged, or of a kind that libvips cannot read");
     g_free(text);
     return status;
 }
@@ -191,11 +193,18 @@ static FshStatus plugin_probe(const void *bytes, size_t length, ImageFormat form
 
 enum { POOL_IMAGES = 8 };
 
-/* embedded: use the image's own profile; fallback: where there is none. */
+/* By the embedded profile if `embedded`, and if it is there and usable; else by the fallback. */
 static int to_srgb(VipsImage *from, VipsImage **to, bool embedded, const char *fallback)
 {
     return vips_icc_transform(from, to, "srgb", "embedded", (gboolean)embedded, "input_profile", fallback,
                               "depth", 8, NULL);
+}
+
+/* By the embedded profile or not at all. Where it is unusable, libvips warns and takes another. */
+static int embedded_to_srgb(VipsImage *from, VipsImage **to)
+{
+    unsigned before = warnings_count;
+    return to_srgb(from, to, true, "srgb") || warnings_count != before;
 }
 
 /* Undoes what an attempt that may fail has left in the error buffer. */
@@ -220,7 +229,7 @@ static FshStatus convert_colours(VipsImage *from, VipsImage **pool, const ImageD
         return FSH_OK;
     }
     if (options->convert_icc && (info->quirks & IMAGE_QUIRK_ICC)) {
-        if (to_srgb(from, &pool[0], true, "srgb")) {
+        if (embedded_to_srgb(from, &pool[0])) {
             forget_failure(info);
         } else if (info->channels == 1) { /* r = g = b, perhaps with alpha behind */
             if (vips_extract_band(pool[0], &pool[1], 0, NULL) ||
@@ -370,9 +379,11 @@ static FshStatus plugin_convert_to_srgb(Image *image, const void *profile, size_
         goto done;
     }
     vips_image_set_blob_copy(from, VIPS_META_ICC_NAME, profile, length);
-    if (to_srgb(from, &pool[0], true, "srgb") ||
+    if (embedded_to_srgb(from, &pool[0]) ||
         (image->channels == 1 && vips_extract_band(pool[0], &pool[1], 0, NULL))) {
-        status = vips_failure(FSH_ERR_CORRUPT, "icc", error);
+        (void)vips_failure(FSH_ERR_CORRUPT, "icc",
+                           NULL); /* its buffer may be empty: some are only warnings */
+        status = fsh_error_set(error, FSH_ERR_CORRUPT, "the embedded colour profile is unusable");
         goto done;
     }
     /* each pixel depends on itself alone, and strips are copied after they are computed: the image can be its

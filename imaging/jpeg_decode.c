@@ -142,6 +142,8 @@ static void fill_info(JpegDecoder *jpeg)
     if (cinfo->arith_code)
         info->quirks |= IMAGE_QUIRK_ARITHMETIC;
     find_orientation(cinfo, info);
+    if (info->orientation != 1)
+        info->quirks |= IMAGE_QUIRK_ORIENTATION;
     bool turned = info->orientation >= 5;
     info->width = turned ? info->stored_height : info->stored_width;
     info->height = turned ? info->stored_width : info->stored_height;

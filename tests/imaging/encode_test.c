@@ -1,0 +1,157 @@
+/* Encoding: what comes back from the decoder is what went in, as far as JPEG keeps it. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "imaging/decode.h"
+#include "imaging/encode.h"
+#include "tests/imaging/make_images.h"
+#include "tests/support/support.h"
+
+typedef struct Tools {
+    ImageDecoder *decoder;
+    ImageEncoder *encoder;
+    Image image, back;
+    Buffer file;
+    ImageInfo info;
+    FshError error;
+} Tools;
+
+static int setup(void **state)
+{
+    Tools *tools = calloc(1, sizeof *tools);
+    *state = tools;
+    return !tools || image_decoder_new(&tools->decoder, &tools->error) ||
+           image_encoder_new(&tools->encoder, &tools->error);
+}
+
+static int teardown(void **state)
+{
+    Tools *tools = *state;
+    image_decoder_free(&tools->decoder);
+    image_encoder_free(&tools->encoder);
+    assert_null(tools->encoder);
+    image_free(&tools->image);
+    image_free(&tools->back);
+    buffer_free(&tools->file);
+    free(tools);
+    return 0;
+}
+
+static void fill(Tools *tools, uint32_t width, uint32_t height, uint32_t channels)
+{
+    uint8_t *pixels = make_pixels(width, height, channels);
+    assert_ok(image_reserve(&tools->image, width, height, channels, &tools->error), &tools->error);
+    memcpy(tools->image.pixels, pixels, (size_t)width * height * channels);
+    free(pixels);
+}
+
+static double decode_back(Tools *tools)
+{
+    const Image *image = &tools->image;
+    assert_ok(image_decode(tools->decoder, tools->file.bytes, tools->file.length, &(ImageDecodeOptions){0},
+                           &tools->back, &tools->info, &tools->error),
+              &tools->error);
+    assert_int_equal(tools->back.width, image->width);
+    assert_int_equal(tools->back.height, image->height);
+    assert_int_equal(tools->back.channels, image->channels);
+    return psnr(image->pixels, tools->back.pixels, (size_t)image->width * image->height * image->channels);
+}
+
+static void test_jpeg_keeps_pixels_and_channels(void **state)
+{
+    Tools *tools = *state;
+    static const uint32_t edges[][2] = {{1, 1}, {7, 5}, {16, 16}, {213, 160}};
+    for (size_t i = 0; i < sizeof edges / sizeof edges[0]; i++) {
+        for (uint32_t channels = 1; channels <= 3; channels += 2) {
+            fill(tools, edges[i][0], edges[i][1], channels);
+            assert_ok(image_encode_jpeg(tools->encoder, &tools->image, 95, IMAGE_SUBSAMPLING_444,
+                                        &tools->file, &tools->error),
+                      &tools->error);
+            assert_true(decode_back(tools) > 38);
+            assert_int_equal(tools->info.format, IMAGE_JPEG);
+            assert_int_equal(tools->info.quirks, channels == 1 ? IMAGE_QUIRK_GRAY : 0);
+        }
+    }
+}
+
+/* The byte behind "number of components, id" in SOF0 holds the sampling factors of Y. */
+static unsigned luma_factors(const Buffer *file)
+{
+    const uint8_t *sof = memmem(file->bytes, file->length, "\xff\xc0\0\x11\x08", 5);
+    assert_non_null(sof);
+    return sof[11];
+}
+
+static void test_subsampling_is_as_asked(void **state)
+{
+    Tools *tools = *state;
+    fill(tools, 64, 48, 3);
+    assert_ok(image_encode_jpeg(tools->encoder, &tools->image, 90, IMAGE_SUBSAMPLING_420, &tools->file,
+                                &tools->error),
+              &tools->error);
+    assert_int_equal(luma_factors(&tools->file), 0x22);
+    assert_ok(image_encode_jpeg(tools->encoder, &tools->image, 90, IMAGE_SUBSAMPLING_444, &tools->file,
+                                &tools->error),
+              &tools->error);
+    assert_int_equal(luma_factors(&tools->file), 0x11);
+}
+
+/* Noise at quality 100 is larger than the first buffer: it grows while libjpeg writes. */
+static void test_large_file_makes_the_buffer_grow(void **state)
+{
+    Tools *tools = *state;
+    assert_ok(image_reserve(&tools->image, 600, 500, 3, &tools->error), &tools->error);
+    test_fill_noise(tools->image.pixels, 600, 500, 1);
+    assert_ok(image_encode_jpeg(tools->encoder, &tools->image, 100, IMAGE_SUBSAMPLING_444, &tools->file,
+                                &tools->error),
+              &tools->error);
+    assert_true(tools->file.length > 400000);
+    assert_true(decode_back(tools) > 35);
+    size_t large = tools->file.length;
+    fill(tools, 20, 20, 3); /* and the same buffer serves a small one */
+    assert_ok(image_encode_jpeg(tools->encoder, &tools->image, 50, IMAGE_SUBSAMPLING_420, &tools->file,
+                                &tools->error),
+              &tools->error);
+    assert_true(tools->file.length < large / 100);
+    assert_true(decode_back(tools) > 25);
+}
+
+static void test_too_long_an_edge_is_refused(void **state)
+{
+    Tools *tools = *state;
+    assert_ok(image_reserve(&tools->image, 65501, 1, 1, &tools->error), &tools->error);
+    memset(tools->image.pixels, 0, 65501);
+    assert_int_equal(image_encode_jpeg(tools->encoder, &tools->image, 90, IMAGE_SUBSAMPLING_420, &tools->file,
+                                       &tools->error),
+                     FSH_ERR_MISMATCH);
+    assert_contains(tools->error.message, "65500");
+    test_jpeg_keeps_pixels_and_channels(state); /* the encoder lives on */
+}
+
+static void test_png_is_lossless(void **state)
+{
+    Tools *tools = *state;
+    for (uint32_t channels = 1; channels <= 3; channels += 2) {
+        fill(tools, 61, 47, channels);
+        FshStatus status = image_encode_png(tools->encoder, &tools->image, &tools->file, &tools->error);
+        if (status == FSH_ERR_UNSUPPORTED) {
+            print_message("built without libvips: skipped\n");
+            skip();
+        }
+        assert_ok(status, &tools->error);
+        assert_true(decode_back(tools) == 99);
+        assert_int_equal(tools->info.format, IMAGE_PNG);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(test_jpeg_keeps_pixels_and_channels, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_subsampling_is_as_asked, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_large_file_makes_the_buffer_grow, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_too_long_an_edge_is_refused, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_png_is_lossless, setup, teardown),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,63 @@
+/* make_images.h - image files for tests, made on the spot: every kind of JPEG and PNG that the decoders must
+ * know.
+ *
+ * Failures end the test program: they are mistakes in a test. Buffers are the caller's. */
+#ifndef FSHARD_TESTS_IMAGING_MAKE_IMAGES_H
+#define FSHARD_TESTS_IMAGING_MAKE_IMAGES_H
+
+#include "common/file.h"
+#include "imaging/image.h"
+
+typedef enum MakeColours { MAKE_GRAY, MAKE_RGB, MAKE_CMYK, MAKE_YCCK } MakeColours;
+
+typedef struct MakeJpeg {
+    uint32_t width, height;
+    MakeColours colours;
+    const uint8_t *pixels; /* width * height * (1, 3 or 4) bytes; CMYK as Adobe stores it: 255 is no ink */
+    int quality;           /* 0: 95 */
+    bool progressive, arithmetic;
+    bool scan_bomb;      /* gray only: more than 500 scans */
+    uint8_t orientation; /* 0: no EXIF; else an EXIF block with this value */
+    const void *exif;    /* another APP1 block, "Exif\0\0" included; NULL: none */
+    size_t exif_length;
+    const void *icc; /* an ICC profile; NULL: none */
+    size_t icc_length;
+} MakeJpeg;
+
+void make_jpeg(const MakeJpeg *options, Buffer *out);
+
+/* The EXIF block that MakeJpeg.orientation writes, without "Exif\0\0". Returns its length; bytes has room
+ * for 64. */
+size_t make_exif(uint8_t orientation, bool big_endian, uint8_t *bytes);
+
+typedef struct MakePng {
+    uint32_t width, height;
+    uint8_t bit_depth;   /* 1, 2, 4, 8, 16 */
+    uint8_t colour_type; /* 0 gray, 2 RGB, 3 palette, 4 gray + alpha, 6 RGB + alpha */
+    const uint8_t *rows; /* height rows of packed samples, big endian, each filled up to a byte */
+    const uint8_t *palette;
+    size_t palette_count; /* entries of 3 bytes */
+    const uint8_t *transparency;
+    size_t transparency_length;
+    const uint8_t *exif;
+    size_t exif_length;
+} MakePng;
+
+/* Stored, not compressed. */
+void make_png(const MakePng *options, Buffer *out);
+
+/* A profile that describes Adobe-RGB-like colours (gamma 2.2, wide green), or gray of gamma 1. description:
+ * "sRGB" makes readers take it for sRGB. Returns its length; bytes has room for 1024. */
+size_t make_icc(bool gray, const char *description, uint8_t *bytes);
+
+/* Changes the size a JPEG's or PNG's header claims. */
+void patch_size(Buffer *file, uint32_t width, uint32_t height);
+
+/* A smooth picture, 4 channels at most, different in each corner and channel. pixels: width * height *
+ * channels bytes, malloc'd; free it. */
+uint8_t *make_pixels(uint32_t width, uint32_t height, uint32_t channels);
+
+/* Peak signal to noise ratio of two arrays, in decibels; 99 where they are equal. */
+double psnr(const uint8_t *a, const uint8_t *b, size_t count);
+
+#endif
