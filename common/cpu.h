@@ -4,8 +4,8 @@
 
 #include <stdint.h>
 
-/* Cores this process may use: sched_getaffinity, lowered by the cgroup's quota (v2 cpu.max along the path to the root,
- * v1 cpu.cfs_quota_us), rounded up, at least 1. */
+/* Cores this process may use: sched_getaffinity, lowered by the cgroup's quota (v2 cpu.max along the path to
+ * the root, v1 cpu.cfs_quota_us), rounded up, at least 1. */
 int cpu_count_available(void);
 
 /* jobs as the user gave it: 0 becomes cpu_count_available(). */
@@ -20,8 +20,8 @@ typedef struct CpuLimits {
     uint64_t memory_bytes; /* UINT64_MAX: no limit */
 } CpuLimits;
 
-/* cgroup_file is written as /proc/self/cgroup, mount holds the hierarchies as /sys/fs/cgroup does. What cannot be read
- * limits nothing. */
+/* cgroup_file is written as /proc/self/cgroup, mount holds the hierarchies as /sys/fs/cgroup does. What
+ * cannot be read limits nothing. */
 CpuLimits cpu_limits_read(const char *cgroup_file, const char *mount);
 
 #endif

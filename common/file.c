@@ -142,7 +142,7 @@ done:
 void file_unmap(FileMapping *mapping)
 {
     if (mapping->bytes)
-        (void)munmap((void *)(uintptr_t)mapping->bytes, (size_t)mapping->length);
+        (void)munmap((void *)mapping->bytes, (size_t)mapping->length);
     *mapping = (FileMapping){0};
 }
 
@@ -171,8 +171,7 @@ FshStatus file_join(char *buffer, size_t buffer_bytes, const char *folder, const
     return FSH_OK;
 }
 
-/* Length of the folder part of path: "a/b" 1, "/b" 1, "b" 0; slashes at the end of path belong to its name.
- */
+/* Length of the folder part of path: "a/b" 1, "/b" 1, "b" 0; slashes at its end belong to the name. */
 static size_t folder_length_of(const char *path)
 {
     size_t end = strlen(path);
@@ -237,8 +236,7 @@ FshStatus file_make_parent_folders(const char *path, FshError *error)
  * process, also after kill -9, and it holds between containers and, on NFS, between machines, where a process
  * id means nothing. */
 
-/* "photos/.a.jpg.tmp-4711-0"; owned by the caller. A long name is cut: the suffix must fit in NAME_MAX too.
- */
+/* "photos/.a.jpg.tmp-4711-0"; owned by the caller. A long name is cut: the suffix must fit in NAME_MAX. */
 static char *temporary_name(const char *path, unsigned attempt)
 {
     enum { KEPT_BYTES = 200 };

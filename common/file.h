@@ -1,9 +1,10 @@
 /* file.h - whole files in, and files out that are either absent or complete.
  *
- * AtomicFile writes to a hidden temporary name beside its target (".NAME.tmp-PID-N"), syncs, then renames: after any
- * stop, kill -9 included, the target is the old file or the new one. A temporary name left by a killed run begins with
- * a dot, so walk_files skips it; file_remove_stale_temporaries removes it. The writer holds a lock on it, so that those
- * of living writers are left alone, in other containers and on other machines too.
+ * AtomicFile writes to a hidden temporary name beside its target (".NAME.tmp-PID-N"), syncs, then renames:
+ * after any stop, kill -9 included, the target is the old file or the new one. A temporary name left by a
+ * killed run begins with a dot, so walk_files skips it; file_remove_stale_temporaries removes it. The writer
+ * holds a lock on it, so that those of living writers are left alone, in other containers and on other
+ * machines too.
  *
  * Threads: nothing is shared; one object belongs to one thread at a time. */
 #ifndef FSHARD_COMMON_FILE_H
@@ -27,7 +28,7 @@ FshStatus buffer_reserve(Buffer *buffer, size_t capacity, FshError *error);
 FshStatus buffer_append(Buffer *buffer, const void *bytes, size_t length, FshError *error);
 void buffer_free(Buffer *buffer);
 
-/* Reads the whole regular file into buffer (length set). FSH_ERR_UNSUPPORTED for folders, pipes and devices. */
+/* Reads the whole regular file into buffer (length set). FSH_ERR_UNSUPPORTED: a folder, pipe or device. */
 FshStatus file_read(const char *path, Buffer *buffer, FshError *error);
 
 /* A read-only mapping of a whole file. bytes is NULL for an empty file. */
@@ -45,16 +46,18 @@ typedef struct AtomicFile {
     bool force;                  /* an existing target may be replaced */
 } AtomicFile;
 
-/* Opens the temporary file. Unless force, a target that exists is FSH_ERR_EXISTS (checked again at the rename). */
+/* Opens the temporary file. Unless force, a target that exists is FSH_ERR_EXISTS (checked again at the
+ * rename). */
 FshStatus atomic_file_open(AtomicFile *file, const char *path, bool force, FshError *error);
 FshStatus atomic_file_write(AtomicFile *file, const void *bytes, size_t length, FshError *error);
-/* fsync (when sync), close, rename, fsync of the folder (when sync). On failure the temporary file is gone. */
+/* fsync (when sync), rename, close, fsync of the folder (when sync). On failure nothing is left behind. */
 FshStatus atomic_file_commit(AtomicFile *file, bool sync, FshError *error);
 /* Removes the temporary file if there is one; safe after commit, after failure and on a zeroed struct. */
 void atomic_file_abandon(AtomicFile *file);
 
 /* open, write, commit in one. */
-FshStatus file_write_atomic(const char *path, const void *bytes, size_t length, bool force, bool sync, FshError *error);
+FshStatus file_write_atomic(const char *path, const void *bytes, size_t length, bool force, bool sync,
+                            FshError *error);
 
 /* mkdir -p. FSH_ERR_EXISTS when a file has the name. Several threads may make the same folders. */
 FshStatus file_make_folders(const char *path, FshError *error);
@@ -64,8 +67,8 @@ FshStatus file_make_parent_folders(const char *path, FshError *error);
 /* a/b into buffer; FSH_ERR_MEMORY when it does not fit (PATH_MAX buffers are usual). */
 FshStatus file_join(char *buffer, size_t buffer_bytes, const char *folder, const char *name, FshError *error);
 
-/* Removes ".*.tmp-PID-N" files directly in folder whose writer is gone. Returns how many were removed. A file system
- * without locks (some Lustre mounts) keeps them all. */
+/* Removes ".*.tmp-PID-N" files directly in folder whose writer is gone. Returns how many were removed. A file
+ * system without locks (some Lustre mounts) keeps them all. */
 uint64_t file_remove_stale_temporaries(const char *folder);
 
 /* Links are followed: a dangling link does not exist. */

@@ -1,8 +1,8 @@
 /* interrupt.h - SIGINT and SIGTERM as a flag that loops look at.
  *
- * The only process-wide state in fshard, because a signal is process-wide. The first signal sets the flag: the program
- * finishes what is in hand and returns FSH_ERR_INTERRUPTED. A second SIGINT ends the process at once; nothing on disk
- * is torn then either, since files appear by rename only. */
+ * The only process-wide state in fshard, because a signal is process-wide. The first signal sets the flag:
+ * the program finishes what is in hand and returns FSH_ERR_INTERRUPTED. A second SIGINT ends the process at
+ * once; nothing on disk is torn then either, since files appear by rename only. */
 #ifndef FSHARD_COMMON_INTERRUPT_H
 #define FSHARD_COMMON_INTERRUPT_H
 

@@ -275,8 +275,8 @@ static void consider_name(const Option *option, void *context)
     }
 }
 
-static FshStatus refuse_unknown(const OptionTable *table, const char *typed, size_t typed_length,
-                                FshError *error)
+static void describe_unknown(const OptionTable *table, const char *typed, size_t typed_length,
+                             FshError *error)
 {
     Nearest nearest = {.distance = (unsigned)(typed_length / 3) + 2}; /* farther is no likeness */
     if (typed_length <= NAME_MAX_LENGTH) {
@@ -286,9 +286,10 @@ static FshStatus refuse_unknown(const OptionTable *table, const char *typed, siz
     }
     int shown = (int)(typed_length < 200 ? typed_length : 200);
     if (nearest.name)
-        return fsh_error_set(error, FSH_ERR_USAGE, "--%.*s: no such option; did you mean --%s?", shown, typed,
-                             nearest.name);
-    return fsh_error_set(error, FSH_ERR_USAGE, "--%.*s: no such option", shown, typed);
+        (void)fsh_error_set(error, FSH_ERR_USAGE, "--%.*s: no such option; did you mean --%s?", shown, typed,
+                            nearest.name);
+    else
+        (void)fsh_error_set(error, FSH_ERR_USAGE, "--%.*s: no such option", shown, typed);
 }
 
 /* ---- the command line ---- */
@@ -339,8 +340,10 @@ static FshStatus read_long(Cursor *cursor, const char *typed, Token *token, FshE
         if (!token->negated)
             token->option = NULL;
     }
-    if (!token->option)
-        return refuse_unknown(cursor->table, typed, length, error);
+    if (!token->option) {
+        describe_unknown(cursor->table, typed, length, error);
+        return FSH_ERR_USAGE;
+    }
     if (token->option->kind == OPTION_FLAG) {
         if (equals)
             return fsh_error_set(error, FSH_ERR_USAGE, "--%s: takes no value, but got '%s'",

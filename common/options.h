@@ -1,24 +1,27 @@
 /* options.h - one table gives parsing, --help, and what the man page lists.
  *
- *   struct settings { int64_t max_size; bool force; const char *filter; } s = {.max_size = 256};
+ *   struct settings { int64_t max_size; bool force; } s = {.max_size = 256};
  *   const Option options[] = {
- *       {"max-size", 0, OPTION_INTEGER, &s.max_size, "N", "short edge at most N pixels", .minimum = 1, .maximum = 65500},
- *       {"force", 'f', OPTION_FLAG, &s.force, NULL, "overwrite the destination"},
+ *       {.name = "max-size", .kind = OPTION_INTEGER, .value = &s.max_size, .argument = "N",
+ *        .help = "short edge at most N pixels", .minimum = 1, .maximum = 65500},
+ *       {.name = "force", .letter = 'f', .kind = OPTION_FLAG, .value = &s.force, .help = "overwrite"},
  *       {0}};
- *   const OptionTable table = {.program = "fresize", .usage = "[OPTIONS] SRC DST", .summary = "…", .options = options};
+ *   const OptionTable table = {.program = "fresize", .usage = "[OPTIONS] SRC DST", .options = options, …};
  *   FshStatus status = options_parse(&table, argc, argv, &arguments, &error);
  *
  * Rules, the same for every program (tested):
- * - Long options in kebab-case; `_` is accepted for `-`; `--name VALUE` and `--name=VALUE`; an unambiguous prefix is NOT
- *   accepted (scripts must not break when an option is added). One-letter options may be joined: -nv, -j4, -j 4.
+ * - Long options in kebab-case; `_` is accepted for `-`; `--name VALUE` and `--name=VALUE`; an unambiguous
+ *   prefix is NOT accepted (scripts must not break when an option is added). One-letter options may be
+ *   joined: -nv, -j4, -j 4.
  * - `--` ends the options; `-` alone is an argument.
- * - An option given twice is refused, unless its kind is OPTION_LIST. `--no-NAME` turns a flag off whose default is on.
- * - A value that begins with `--` must be joined to its option by `=`: `--dst --force` is a forgotten value. Empty texts
- *   and empty arguments are refused: they come from unset shell variables.
- * - Numbers are checked over their whole text and range; sizes take K, M, G, T (powers of 1024; KB, KiB too) and counts
- *   of parameters no suffix. The error names the option, the text given, and what is expected; an unknown option names
- *   the nearest known one.
- * - -h, --help and --version are not in the table: every program has them, so a row may not take the letter h.
+ * - An option given twice is refused, unless its kind is OPTION_LIST. `--no-NAME` turns a flag off whose
+ *   default is on.
+ * - A value that begins with `--` must be joined to its option by `=`: `--dst --force` is a forgotten value.
+ *   Empty texts and empty arguments are refused: they come from unset shell variables.
+ * - Numbers are checked over their whole text and range; sizes take K, M, G, T (powers of 1024; KB, KiB
+ *   too), other numbers no suffix. The error names the option, the text given, and what is expected; an
+ *   unknown option names the nearest known one.
+ * - -h, --help and --version are not in the table: every program has them, and a row may not take the h.
  *
  * Everything here works on the caller's memory; no globals. */
 #ifndef FSHARD_COMMON_OPTIONS_H
@@ -47,8 +50,8 @@ typedef struct OptionList {
 } OptionList;
 
 typedef struct Option {
-    const char *name;           /* kebab-case, without dashes; NULL ends the table */
-    char letter;                /* 0: none */
+    const char *name; /* kebab-case, without dashes; NULL ends the table */
+    char letter;      /* 0: none */
     OptionKind kind;
     void *value;                /* holds the default before parsing; --help prints it */
     const char *argument;       /* "N", "DIR": the word in --help; NULL for flags */
@@ -61,29 +64,31 @@ typedef struct Option {
 } Option;
 
 typedef struct OptionTable {
-    const char *program;  /* "fresize" */
-    const char *summary;  /* first lines of --help: what it does, in one or two sentences */
-    const char *usage;    /* "[OPTIONS] SRC DST" */
+    const char *program; /* "fresize" */
+    const char *summary; /* first lines of --help: what it does, in one or two sentences */
+    const char *usage;   /* "[OPTIONS] SRC DST" */
     const Option *options;
     const char *examples; /* printed verbatim at the end of --help; NULL: none */
     size_t arguments_min, arguments_max;
 } OptionTable;
 
 typedef struct OptionArguments {
-    const char **items; /* the arguments that are no options, pointing into argv; free with options_arguments_free */
+    const char **items; /* what is no option, pointing into argv; free with options_arguments_free */
     size_t count;
     bool help, version; /* --help or --version was given: the caller prints and leaves with 0 */
 } OptionArguments;
 
-/* Parses argv[1..]. On FSH_ERR_USAGE the message is complete ("--max-size: '0' is not a whole number from 1 to
- * 65500"). With --help or --version nothing else is checked or stored. The number of arguments is checked against the table. */
-FshStatus options_parse(const OptionTable *table, int argc, char **argv, OptionArguments *arguments, FshError *error);
+/* Parses argv[1..]. On FSH_ERR_USAGE the message is complete ("--max-size: '0' is not a whole number from 1
+ * to 65500"). With --help or --version nothing else is checked or stored. The number of arguments is checked
+ * against the table. */
+FshStatus options_parse(const OptionTable *table, int argc, char **argv, OptionArguments *arguments,
+                        FshError *error);
 
 void options_arguments_free(OptionArguments *arguments);
 void option_list_free(OptionList *list);
 
-/* --help: summary, usage, options by group with defaults, examples. 80 columns. The defaults are the values as they are,
- * so call it before anything is stored (options_parse stores nothing when it meets --help). */
+/* --help: summary, usage, options by group with defaults, examples. 80 columns. The defaults are the values
+ * as they are, so call it before anything is stored (options_parse stores nothing when it meets --help). */
 void options_print_help(const OptionTable *table, FILE *stream);
 
 /* "-j, --jobs N"; "--flip, --no-flip" for a flag that is on by default. */
@@ -92,13 +97,16 @@ void options_spelling(const Option *option, char *buffer, size_t buffer_bytes);
 /* --help-options: one spelling a line, for the test that compares man pages with the table. */
 void options_print_list(const OptionTable *table, FILE *stream);
 
-/* Calls visit for each option in table order, --help and --version last: the test of the man pages walks this. */
-void options_each(const OptionTable *table, void (*visit)(const Option *option, void *context), void *context);
+/* Calls visit for each option in table order, --help and --version last: the test of the man pages walks
+ * this. */
+void options_each(const OptionTable *table, void (*visit)(const Option *option, void *context),
+                  void *context);
 
-/* "A:B" or "a:b:c" into parts (copied into storage of the caller). Each part must be non-empty and unlike the others.
- * what names the option in messages. Returns FSH_ERR_USAGE when there are fewer than 2 or more than `most` parts. */
-FshStatus options_split_colon(const char *what, const char *text, char (*parts)[256], size_t most, size_t *count_ret,
-                              FshError *error);
+/* "A:B" or "a:b:c" into parts (copied into storage of the caller). Each part must be non-empty and unlike the
+ * others. what names the option in messages. Returns FSH_ERR_USAGE when there are fewer than 2 or more than
+ * `most` parts. */
+FshStatus options_split_colon(const char *what, const char *text, char (*parts)[256], size_t most,
+                              size_t *count_ret, FshError *error);
 
 /* Reads "160M", "4GiB", "1024" whole; false if the text is no size or overflows. */
 bool options_parse_size(const char *text, uint64_t *bytes_ret);

@@ -104,8 +104,7 @@ FshStatus pool_run(int jobs, uint64_t count, PoolWork work, void *context, FshEr
  * Items head..next-1 each own the slot item % window. A thread that has nothing in hand looks, under the
  * lock, for the first of: the head to deliver, an item to work on, a reason to leave; it waits only while
  * every slot is taken. Then the head is in the hands of another thread, which will deliver it or find it
- * delivered, and free its slot: so there is always a thread that moves, with any number of threads and slots.
- */
+ * delivered, and free its slot: there is always a thread that moves, with any number of threads and slots. */
 
 typedef struct OrderedRun {
     uint64_t count;

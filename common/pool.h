@@ -1,17 +1,19 @@
 /* pool.h - one task for each item, over OpenMP threads, with results in order where they must be.
  *
  * pool_run: items 0..count-1 are handed out one at a time to `jobs` threads; no order is promised.
- * pool_run_ordered: work() runs on any thread and fills its slot; deliver() is called for 0, 1, 2, … in this order, one
- * call at a time. At most `window` slots exist, so memory is bounded by jobs and not by count. This is how fpack
- * writes the same bytes whatever the number of threads.
+ * pool_run_ordered: work() runs on any thread and fills its slot; deliver() is called for 0, 1, 2, … in this
+ * order, one call at a time. At most `window` slots exist, so memory is bounded by jobs and not by count.
+ * This is how fpack writes the same bytes whatever the number of threads.
  *
- * Both stop handing out items when interrupt_requested(), returning FSH_ERR_INTERRUPTED unless all were handed out, or
- * when a callback fails. Items in hand are finished, and in pool_run_ordered those below the failed one delivered. Of
- * several failures that of the lowest item is returned: status and message do not depend on the number of threads. An
- * item that fails in the user's sense (a bad image) is no failure here: the callback notes it and returns FSH_OK.
+ * Both stop handing out items when interrupt_requested(), returning FSH_ERR_INTERRUPTED unless all were
+ * handed out, or when a callback fails. Items in hand are finished, and in pool_run_ordered those below the
+ * failed one delivered. Of several failures that of the lowest item is returned: status and message do not
+ * depend on the number of threads. An item that fails in the user's sense (a bad image) is no failure here:
+ * the callback notes it and returns FSH_OK.
  *
- * Memory that one callback wrote is seen by those after it: work by its deliver, deliver by the next deliver, and all
- * by the caller. Works on fewer threads too, where OpenMP grants fewer (one inside of another parallel region). */
+ * Memory that one callback wrote is seen by those after it: work by its deliver, deliver by the next deliver,
+ * and all by the caller. Works on fewer threads too, where OpenMP grants fewer (one inside of another
+ * parallel region). */
 #ifndef FSHARD_COMMON_POOL_H
 #define FSHARD_COMMON_POOL_H
 
@@ -25,14 +27,15 @@ typedef FshStatus (*PoolWork)(uint64_t item, int thread, void *context, FshError
 
 FshStatus pool_run(int jobs, uint64_t count, PoolWork work, void *context, FshError *error);
 
-/* slot: the memory of this item, slot_bytes long, zeroed once at the start and reused by later items without clearing,
- * so that buffers in it live on. */
+/* slot: the memory of this item, slot_bytes long, zeroed once at the start and reused by later items without
+ * clearing, so that buffers in it live on. */
 typedef FshStatus (*PoolOrderedWork)(uint64_t item, int thread, void *slot, void *context, FshError *error);
 typedef FshStatus (*PoolDeliver)(uint64_t item, void *slot, void *context, FshError *error);
 
-/* window: slots; fewer than jobs leave threads idle; 0 chooses 4 * jobs. slot_free is called on each slot at the end,
- * on failure too; may be NULL. Slots are 64-byte aligned. */
+/* window: slots; fewer than jobs leave threads idle; 0 chooses 4 * jobs. slot_free is called on each slot at
+ * the end, on failure too; may be NULL. Slots are 64-byte aligned. */
 FshStatus pool_run_ordered(int jobs, uint64_t count, size_t window, size_t slot_bytes, PoolOrderedWork work,
-                           PoolDeliver deliver, void (*slot_free)(void *slot), void *context, FshError *error);
+                           PoolDeliver deliver, void (*slot_free)(void *slot), void *context,
+                           FshError *error);
 
 #endif

@@ -24,8 +24,8 @@ static int exit_status(FshStatus status, bool partial)
     return status == FSH_OK && partial ? EXIT_FAILED : fsh_exit_status(status);
 }
 
-/* False, with a message, if something written to stdout did not arrive: a full disk shows at the latest here.
- */
+/* False, with a message, if something written to stdout did not arrive: the last place where a full disk
+ * shows. */
 static bool close_output(const OptionTable *table)
 {
     bool pending = __fpending(stdout) > 0, failed = ferror(stdout) != 0;

@@ -3,9 +3,10 @@
  *   int main(int argc, char **argv) { return program_main(argc, argv, &table, &settings, versions, run); }
  *
  * Parses, handles --help and --version, installs the interrupt flag, calls run, prints the error once as
- * "fpack: MESSAGE" on stderr (wrong usage gets "Try 'fpack --help'." too), checks that stdout could be written, returns
- * the exit status: 0 done; 1 finished, but inputs failed, or a failure; 2 usage; 128 + signal (130, 143) interrupted.
- * `PROGRAM --help-options` prints one spelling of an option a line, for the test of the man pages. */
+ * "fpack: MESSAGE" on stderr (wrong usage gets "Try 'fpack --help'." too), checks that stdout could be
+ * written, returns the exit status: 0 done; 1 finished, but inputs failed, or a failure; 2 usage; 128 +
+ * signal (130, 143) interrupted. `PROGRAM --help-options` prints one spelling of an option a line, for the
+ * test of the man pages. */
 #ifndef FSHARD_COMMON_PROGRAM_H
 #define FSHARD_COMMON_PROGRAM_H
 
@@ -13,31 +14,35 @@
 
 /* The options every program has; embed first in the program's settings. */
 typedef struct ProgramOptions {
-    int64_t jobs;  /* -j; 0: cores available */
-    bool dry_run;  /* -n */
-    bool quiet;    /* -q: errors and results only */
-    bool verbose;  /* -v */
-    bool json;     /* --json: the result on stdout as one JSON object */
+    int64_t jobs; /* -j; 0: cores available */
+    bool dry_run; /* -n */
+    bool quiet;   /* -q: errors and results only */
+    bool verbose; /* -v */
+    bool json;    /* --json: the result on stdout as one JSON object */
 } ProgramOptions;
 
 /* Rows to splice into a table: PROGRAM_OPTIONS(&settings.program) ends no table. */
-#define PROGRAM_OPTIONS(p)                                                                                    \
-    {.name = "jobs", .letter = 'j', .kind = OPTION_INTEGER, .value = &(p)->jobs, .argument = "N",              \
-     .help = "threads to use; 0: as many as this process may use", .maximum = 4096, .group = "General"},       \
-    {.name = "dry-run", .letter = 'n', .kind = OPTION_FLAG, .value = &(p)->dry_run,                            \
-     .help = "say what would be done, write nothing"},                                                         \
-    {.name = "quiet", .letter = 'q', .kind = OPTION_FLAG, .value = &(p)->quiet, .help = "print errors only"},  \
-    {.name = "verbose", .letter = 'v', .kind = OPTION_FLAG, .value = &(p)->verbose, .help = "print more"},     \
-    {.name = "json", .kind = OPTION_FLAG, .value = &(p)->json,                                                 \
+/* clang-format off */
+#define PROGRAM_OPTIONS(p)                                                                                   \
+    {.name = "jobs", .letter = 'j', .kind = OPTION_INTEGER, .value = &(p)->jobs, .argument = "N",            \
+     .help = "threads to use; 0: as many as this process may use", .maximum = 4096, .group = "General"},     \
+    {.name = "dry-run", .letter = 'n', .kind = OPTION_FLAG, .value = &(p)->dry_run,                          \
+     .help = "say what would be done, write nothing"},                                                       \
+    {.name = "quiet", .letter = 'q', .kind = OPTION_FLAG, .value = &(p)->quiet,                              \
+     .help = "print errors only"},                                                                           \
+    {.name = "verbose", .letter = 'v', .kind = OPTION_FLAG, .value = &(p)->verbose,                          \
+     .help = "print more"},                                                                                  \
+    {.name = "json", .kind = OPTION_FLAG, .value = &(p)->json,                                               \
      .help = "print the result as one JSON object on standard output"}
+/* clang-format on */
 
 typedef struct ProgramContext {
     const OptionTable *table;
-    void *settings;               /* the program's own struct, filled */
+    void *settings; /* the program's own struct, filled */
     const OptionArguments *arguments;
 } ProgramContext;
 
-/* run returns FSH_OK with *partial_ret true when all is done but some inputs failed (exit 1), else a status. */
+/* run returns FSH_OK with *partial_ret true when all is done but some inputs failed (exit 1). */
 typedef FshStatus (*ProgramRun)(const ProgramContext *context, bool *partial_ret, FshError *error);
 
 /* Closes stdout: call it last. Frees the table's lists (OPTION_LIST).

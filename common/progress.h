@@ -6,8 +6,8 @@
  *   progress_finish(&progress);
  *
  * On a terminal a bar is redrawn ten times a second at most; elsewhere a plain line appears every 10 seconds.
- * A total of 0 means unknown: no bar and no ETA, count and rate only. No colour is ever used, which is what NO_COLOR asks
- * for; TERM=dumb, or none, counts as no terminal. */
+ * A total of 0 means unknown: no bar and no ETA, count and rate only. No colour is ever used, which is what
+ * NO_COLOR asks for; TERM=dumb, or none, counts as no terminal. */
 #ifndef FSHARD_COMMON_PROGRESS_H
 #define FSHARD_COMMON_PROGRESS_H
 
@@ -28,13 +28,14 @@ typedef struct Progress {
     _Atomic bool drawn;            /* a bar stands on the terminal */
 } Progress;
 
-void progress_start(Progress *progress, FILE *stream, const char *verb, const char *unit, uint64_t total, bool quiet);
+void progress_start(Progress *progress, FILE *stream, const char *verb, const char *unit, uint64_t total,
+                    bool quiet);
 
 /* Any thread, lock-free but for the thread that draws. failed: of `count`, how many failed. */
 void progress_add(Progress *progress, uint64_t count, uint64_t bytes, uint64_t failed);
 
-/* Clears the bar so that a line can be printed, then a later add draws it again. While other threads add, hold
- * flockfile(stream) from here to the end of the line, or use progress_note. */
+/* Clears the bar so that a line can be printed, then a later add draws it again. While other threads add,
+ * hold flockfile(stream) from here to the end of the line, or use progress_note. */
 void progress_clear(Progress *progress);
 
 /* Prints a line on the stream above the bar, quiet or not; adds the line's end. Any thread. */
@@ -46,7 +47,8 @@ void progress_finish(Progress *progress);
 /* Seconds on the monotonic clock. */
 double progress_now_seconds(void);
 
-/* "1.5 GiB", "320 KiB", "17 B": binary units, three significant digits (four from 1000 to 1023). Returns buffer. */
+/* "1.5 GiB", "320 KiB", "17 B": binary units, three significant digits (four from 1000 to 1023). Returns
+ * buffer. */
 const char *progress_format_bytes(char *buffer, size_t buffer_bytes, uint64_t bytes);
 
 /* "1:02:03", "2:05", "0:07". Returns buffer. */

@@ -1,7 +1,7 @@
 /* random.h - numbers that are a function of (seed, stream, counter), not of what was drawn before.
  *
- * Philox4x32-10 (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", SC11). The draw for sample 17 of epoch 3
- * is the same on any thread, rank or device, and after a resume. */
+ * Philox4x32-10 (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", SC11). The draw for sample 17
+ * of epoch 3 is the same on any thread, rank or device, and after a resume. */
 #ifndef FSHARD_COMMON_RANDOM_H
 #define FSHARD_COMMON_RANDOM_H
 
@@ -11,13 +11,14 @@
 /* The raw block function: 128 bits for a 128-bit counter and a 64-bit key. */
 void random_philox(const uint32_t counter[4], const uint32_t key[2], uint32_t out[4]);
 
-/* A sequence: seed and stream say which (stream: epoch, sample, parameter index …), the counter moves as it is read. */
+/* A sequence: seed and stream say which (stream: epoch, sample, parameter index …), the counter moves as it
+ * is read. */
 typedef struct Random {
     uint32_t key[2];
     uint32_t counter[4]; /* [0..1] position, [2..3] stream */
     uint32_t block[4];
-    int used;            /* of block; 4: empty */
-    bool normal_waits;   /* the second value of Box-Muller has not been read yet */
+    int used;          /* of block; 4: empty */
+    bool normal_waits; /* the second value of Box-Muller has not been read yet */
     float second_normal;
 } Random;
 
@@ -36,9 +37,9 @@ uint32_t random_below(Random *random, uint32_t bound);
 /* Mean 0, variance 1 (Box-Muller, both values used). */
 float random_normal(Random *random);
 
-/* The image of index under a permutation of 0..count-1 that seed and stream choose: a Feistel network of Philox rounds
- * with cycle walking (Black and Rogaway, "Ciphers with arbitrary finite domains", CT-RSA 2002). O(1) memory.
- * index < count < 2^63. About a quarter of a microsecond. */
+/* The image of index under a permutation of 0..count-1 that seed and stream choose: a Feistel network of
+ * Philox rounds with cycle walking (Black and Rogaway, "Ciphers with arbitrary finite domains", CT-RSA 2002).
+ * O(1) memory. index < count < 2^63. About a quarter of a microsecond. */
 uint64_t random_permute(uint64_t index, uint64_t count, uint64_t seed, uint64_t stream);
 
 #endif

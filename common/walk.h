@@ -5,10 +5,11 @@
  *   for (uint64_t i = 0; i < list.count; i++) use(list.files[i].path, list.files[i].bytes);
  *   file_list_free(&list);
  *
- * Folders are read in parallel; the result is sorted by the bytes of the relative path, so it does not depend on the
- * file system or on threads. Links are followed; a folder met a second time on its own path (same device and inode
- * among its ancestors) is not entered again. Names that begin with "." are skipped, files and folders, and reported
- * only by count; the root itself may have such a name. Only regular files are listed. */
+ * Folders are read in parallel; the result is sorted by the bytes of the relative path, so it does not depend
+ * on the file system or on threads. Links are followed; a folder met a second time on its own path (same
+ * device and inode among its ancestors) is not entered again. Names that begin with "." are skipped, files
+ * and folders, and reported only by count; the root itself may have such a name. Only regular files are
+ * listed. */
 #ifndef FSHARD_COMMON_WALK_H
 #define FSHARD_COMMON_WALK_H
 
@@ -17,9 +18,9 @@
 #include "common/error.h"
 
 typedef struct FileEntry {
-    const char *path;     /* relative to the root, '/' between parts; owned by the list */
-    uint64_t bytes;       /* st_size */
-    int64_t modified_ns;  /* st_mtim since the epoch */
+    const char *path;    /* relative to the root, '/' between parts; owned by the list */
+    uint64_t bytes;      /* st_size */
+    int64_t modified_ns; /* st_mtim since the epoch */
 } FileEntry;
 
 typedef struct FileList {
@@ -27,14 +28,15 @@ typedef struct FileList {
     uint64_t count;
     uint64_t total_bytes;
     uint64_t hidden_count;  /* names skipped because they begin with "." */
-    uint64_t problem_count; /* entries left out: dangling links, folders without permission, loops, devices and pipes */
+    uint64_t problem_count; /* entries left out: dangling links, folders without permission, loops, devices
+                               and pipes */
     char **problems;        /* problem_count lines, "path: reason", sorted; owned by the list */
     struct WalkArena *arena;
 } FileList;
 
-/* FSH_ERR_NOT_FOUND: root does not exist or is no folder. An unreadable folder below the root is a problem in the list,
- * not a failure; an unreadable root is a failure. An empty list is FSH_OK: the caller knows what it was looking for.
- * FSH_ERR_INTERRUPTED after a signal. On failure the list is empty and needs no free. */
+/* FSH_ERR_NOT_FOUND: root does not exist or is no folder. An unreadable folder below the root is a problem in
+ * the list, not a failure; an unreadable root is a failure. An empty list is FSH_OK: the caller knows what it
+ * was looking for. FSH_ERR_INTERRUPTED after a signal. On failure the list is empty and needs no free. */
 FshStatus walk_files(const char *root, int jobs, FileList *list, FshError *error);
 
 void file_list_free(FileList *list);

@@ -241,9 +241,10 @@ static pid_t start_writer(const char *path, bool stays)
         AtomicFile file;
         if (atomic_file_open(&file, path, true, NULL) || atomic_file_write(&file, "half", 4, NULL))
             _exit(1);
-        while (stays)
+        if (!stays)
+            (void)kill(getpid(), SIGKILL);
+        for (;;)
             pause();
-        (void)kill(getpid(), SIGKILL);
     }
     return process;
 }

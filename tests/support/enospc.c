@@ -25,6 +25,9 @@
 
 #define REPLACES __attribute__((visibility("default")))
 
+/* The C library's headers name their parameters "__fd". */
+/* NOLINTBEGIN(readability-inconsistent-declaration-parameter-name) */
+
 static _Atomic uint64_t left_bytes;
 static bool limited;
 
@@ -68,19 +71,39 @@ static size_t grant(int descriptor, size_t wanted)
 /* All or nothing, for calls that cannot be cut short. */
 static bool grant_all(int descriptor, size_t wanted)
 {
-    return grant(descriptor, wanted) == wanted || (errno = ENOSPC, false);
+    size_t granted = grant(descriptor, wanted);
+    if (granted == wanted)
+        return true;
+    atomic_fetch_add(&left_bytes, granted);
+    errno = ENOSPC;
+    return false;
+}
+
+/* Returns a call's result, and gives back what was taken for bytes that it did not write. */
+static ssize_t settle(int descriptor, size_t granted, ssize_t written)
+{
+    size_t kept = written > 0 ? (size_t)written : 0;
+    int failure = errno;
+    if (kept < granted && is_counted(descriptor))
+        atomic_fetch_add(&left_bytes, granted - kept);
+    errno = failure;
+    return written;
 }
 
 REPLACES ssize_t write(int descriptor, const void *bytes, size_t length)
 {
     size_t granted = grant(descriptor, length);
-    return length && !granted ? -1 : syscall(SYS_write, descriptor, bytes, granted);
+    if (length && !granted)
+        return -1;
+    return settle(descriptor, granted, syscall(SYS_write, descriptor, bytes, granted));
 }
 
 REPLACES ssize_t pwrite(int descriptor, const void *bytes, size_t length, off_t offset)
 {
     size_t granted = grant(descriptor, length);
-    return length && !granted ? -1 : syscall(SYS_pwrite64, descriptor, bytes, granted, offset);
+    if (length && !granted)
+        return -1;
+    return settle(descriptor, granted, syscall(SYS_pwrite64, descriptor, bytes, granted, offset));
 }
 
 REPLACES ssize_t pwrite64(int descriptor, const void *bytes, size_t length, off64_t offset)
@@ -98,15 +121,19 @@ static size_t total_of(const struct iovec *parts, int count)
 
 REPLACES ssize_t writev(int descriptor, const struct iovec *parts, int count)
 {
-    return grant_all(descriptor, total_of(parts, count)) ? syscall(SYS_writev, descriptor, parts, count) : -1;
+    size_t total = total_of(parts, count);
+    if (!grant_all(descriptor, total))
+        return -1;
+    return settle(descriptor, total, syscall(SYS_writev, descriptor, parts, count));
 }
 
 REPLACES ssize_t pwritev(int descriptor, const struct iovec *parts, int count, off_t offset)
 {
+    size_t total = total_of(parts, count);
+    if (!grant_all(descriptor, total))
+        return -1;
     /* The kernel takes the offset as two words and, on 64 bits, ignores the high one. */
-    return grant_all(descriptor, total_of(parts, count))
-               ? syscall(SYS_pwritev, descriptor, parts, count, offset, 0)
-               : -1;
+    return settle(descriptor, total, syscall(SYS_pwritev, descriptor, parts, count, offset, 0));
 }
 
 REPLACES ssize_t pwritev64(int descriptor, const struct iovec *parts, int count, off64_t offset)
@@ -118,15 +145,18 @@ REPLACES ssize_t copy_file_range(int from, off64_t *from_offset, int to, off64_t
                                  unsigned flags)
 {
     size_t granted = grant(to, length);
-    return length && !granted
-               ? -1
-               : syscall(SYS_copy_file_range, from, from_offset, to, to_offset, granted, flags);
+    if (length && !granted)
+        return -1;
+    return settle(to, granted,
+                  syscall(SYS_copy_file_range, from, from_offset, to, to_offset, granted, flags));
 }
 
 REPLACES ssize_t sendfile(int to, int from, off_t *offset, size_t length)
 {
     size_t granted = grant(to, length);
-    return length && !granted ? -1 : syscall(SYS_sendfile, to, from, offset, granted);
+    if (length && !granted)
+        return -1;
+    return settle(to, granted, syscall(SYS_sendfile, to, from, offset, granted));
 }
 
 REPLACES ssize_t sendfile64(int to, int from, off64_t *offset, size_t length)
@@ -286,3 +316,4 @@ REPLACES int fileno(FILE *stream)
     pthread_mutex_unlock(&wrapped_lock);
     return NEXT(DescriptorFunction, "fileno")(opened);
 }
+/* NOLINTEND(readability-inconsistent-declaration-parameter-name) */

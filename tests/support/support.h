@@ -59,24 +59,28 @@ uint64_t test_file_size(const char *path);
 void test_file_flip_byte(const char *path, int64_t offset);
 /* A negative length counts from the end: -1 cuts off the last byte. */
 void test_file_truncate(const char *path, int64_t length);
-/* Everything below path but folders, hidden names included: "nothing was left behind". 0 where path is not there. */
+/* Everything below path but folders, hidden names included: "nothing was left behind". 0 where path is not
+ * there. */
 uint64_t test_count_files(const char *path);
 
-/* Compares names (hidden ones too), kinds and bytes. NULL: equal; else the first difference in words; free it. */
+/* Compares names (hidden ones too), kinds and bytes. NULL: equal; else the first difference in words; free
+ * it. */
 char *test_tree_difference(const char *a, const char *b);
 
-/* Makes permissions hold for root too, for this thread and all that come from it: call it first in main, before OpenMP
- * starts threads. False: this machine does not allow it, and a test of unreadable files must skip(). */
+/* Makes permissions hold for root too, for this thread and all that come from it: call it first in main,
+ * before OpenMP starts threads. False: this machine does not allow it, and a test of unreadable files must
+ * skip(). */
 bool test_bind_to_permissions(void);
 
 /* ---- programs ---- */
 
 typedef struct RunOptions {
-    const char *const *environment; /* "NAME=value" …, NULL at the end; added to the test's own; may be NULL */
-    const char *folder;             /* to run in; NULL: the test's own */
-    const char *stdout_path;        /* "/dev/full"; NULL: captured */
-    double timeout_seconds;         /* after which all its processes are killed and the test fails; 0: 60 */
-    bool limit_disk;                /* regular files take disk_bytes in all, then ENOSPC (see enospc.c) */
+    const char *const
+        *environment;        /* "NAME=value" …, NULL at the end; added to the test's own; may be NULL */
+    const char *folder;      /* to run in; NULL: the test's own */
+    const char *stdout_path; /* "/dev/full"; NULL: captured */
+    double timeout_seconds;  /* after which all its processes are killed and the test fails; 0: 60 */
+    bool limit_disk;         /* regular files take disk_bytes in all, then ENOSPC (see enospc.c) */
     uint64_t disk_bytes;
 } RunOptions;
 
@@ -87,8 +91,8 @@ typedef struct RunResult {
     double seconds;
 } RunResult;
 
-/* Runs $FSHARD_BIN/PROGRAM (or PROGRAM as it is, with a '/' in it) to its end. Arguments are const char *, then NULL.
- * options may be NULL. Standard input is empty. */
+/* Runs $FSHARD_BIN/PROGRAM (or PROGRAM as it is, with a '/' in it) to its end. Arguments are const char *,
+ * then NULL. options may be NULL. Standard input is empty. */
 RunResult run_program(const RunOptions *options, const char *program, ...) __attribute__((sentinel));
 /* arguments: without the program's name, NULL at the end. */
 RunResult run_program_arguments(const RunOptions *options, const char *program, const char *const *arguments);
@@ -109,7 +113,7 @@ bool wait_for_file(const char *path, double seconds);
 void sleep_seconds(double seconds);
 
 /* Fails with both texts when `text` does not have `part` in it. */
-#define assert_contains(text, part) test_assert_contains((text), (part), true, __FILE__, __LINE__)
+#define assert_contains(text, part)     test_assert_contains((text), (part), true, __FILE__, __LINE__)
 #define assert_contains_not(text, part) test_assert_contains((text), (part), false, __FILE__, __LINE__)
 void test_assert_contains(const char *text, const char *part, bool expected, const char *file, int line);
 

@@ -94,9 +94,12 @@ const char *test_path(TestFolder *folder, const char *format, ...)
     (void)vsnprintf(name, sizeof name, format, arguments);
     va_end(arguments);
     char **paths = realloc(folder->paths, (folder->path_count + 1) * sizeof *paths);
-    if (!paths || asprintf(&path, "%s/%s", folder->path, name) < 0)
+    if (paths)
+        folder->paths = paths;
+    if (!paths || asprintf(&path, "%s/%s", folder->path, name) < 0) {
         fail_msg("out of memory");
-    folder->paths = paths;
+        return NULL; /* fail_msg does not come back, but no header says so */
+    }
     folder->paths[folder->path_count++] = path;
     return path;
 }

@@ -56,8 +56,11 @@ static void add_string(Strings *strings, const char *format, ...)
     int length = vasprintf(&text, format, arguments);
     va_end(arguments);
     char **items = realloc(strings->items, (strings->count + 2) * sizeof *items);
-    if (length < 0 || !items)
+    if (length < 0 || !items) {
+        free(items);
         fail_msg("out of memory");
+        return; /* fail_msg does not come back, but no header says so */
+    }
     items[strings->count++] = text;
     items[strings->count] = NULL;
     strings->items = items;

@@ -1,0 +1,52 @@
+#include "common/plugin.h"
+
+#include <dlfcn.h>
+#include <limits.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* The folder of the running program, without a final slash; empty if the kernel will not say. */
+static void find_program_folder(char *folder, size_t folder_bytes)
+{
+    ssize_t length = readlink("/proc/self/exe", folder, folder_bytes - 1);
+    folder[length > 0 ? length : 0] = '\0';
+    char *slash = strrchr(folder, '/');
+    if (slash)
+        *slash = '\0';
+}
+
+static bool find_file(const char *file, char *path, size_t path_bytes)
+{
+    static const char *const places[] = {"%s/%s", "%s/../lib/%s", "%s/../lib/fshard/%s"};
+    char program_folder[PATH_MAX];
+    find_program_folder(program_folder, sizeof program_folder);
+    for (size_t i = 0; i < sizeof places / sizeof places[0]; i++) {
+        const char *folder = i == 0 ? getenv("FSHARD_PLUGINS") : program_folder;
+        int length = folder ? snprintf(path, path_bytes, places[i], folder, file) : -1;
+        if (length > 0 && (size_t)length < path_bytes && access(path, F_OK) == 0)
+            return true;
+    }
+    return false;
+}
+
+FshStatus plugin_load(const char *file, const char *symbol, const void **address_ret, FshError *error)
+{
+    char path[PATH_MAX];
+    *address_ret = NULL;
+    if (!find_file(file, path, sizeof path))
+        return fsh_error_set(error, FSH_ERR_NOT_FOUND, "%s: is not here; name its folder in FSHARD_PLUGINS",
+                             file);
+    /* NODELETE: libraries with threads or registered types of their own cannot be unloaded */
+    void *handle = dlopen(path, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
+    if (!handle)
+        return fsh_error_set(error, FSH_ERR_UNSUPPORTED, "cannot load a plugin: %s", dlerror());
+    *address_ret = dlsym(handle, symbol);
+    (void)dlclose(handle);
+    if (!*address_ret)
+        return fsh_error_set(error, FSH_ERR_UNSUPPORTED, "%s: has no %s; build it from the same source", path,
+                             symbol);
+    return FSH_OK;
+}
