@@ -127,14 +127,16 @@ static void test_a_failure_while_writing_leaves_the_old_file(void **state)
 static const char *write_raw(TestFolder *folder, const char *header, const void *data, size_t data_bytes)
 {
     const char *path = test_path(folder, "raw.safetensors");
-    uint64_t header_bytes = strlen(header);
-    size_t bytes = sizeof header_bytes + (size_t)header_bytes + data_bytes;
+    size_t header_length = strlen(header);
+    uint64_t header_bytes = header_length;
+    size_t bytes = sizeof header_bytes + header_length + data_bytes;
     uint8_t *file = malloc(bytes);
     assert_non_null(file);
     memcpy(file, &header_bytes, sizeof header_bytes);
-    memcpy(file + sizeof header_bytes, header, (size_t)header_bytes);
+    for (size_t i = 0; i < header_length; i++)
+        file[sizeof header_bytes + i] = (uint8_t)header[i];
     if (data_bytes)
-        memcpy(file + sizeof header_bytes + header_bytes, data, data_bytes);
+        memcpy(file + sizeof header_bytes + header_length, data, data_bytes);
     test_file_write(path, file, bytes);
     free(file);
     return path;
@@ -247,9 +249,8 @@ static void test_lengths_beyond_the_file_are_refused(void **state)
     const char *path = test_path(*state, "short.safetensors");
     const uint64_t lengths[] = {3, 1000, 100000001, UINT64_MAX, UINT64_MAX - 7};
     for (size_t i = 0; i < sizeof lengths / sizeof *lengths; i++) {
-        uint8_t bytes[10];
+        uint8_t bytes[10] = {[8] = '{', [9] = '}'};
         memcpy(bytes, &lengths[i], 8);
-        memcpy(bytes + 8, "{}", 2);
         test_file_write(path, bytes, sizeof bytes);
         Safetensors *file = NULL;
         FshError error = {0};

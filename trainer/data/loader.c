@@ -81,10 +81,9 @@ static FshStatus raw_image(const FshField *field, Image *image, FshError *error)
         return fsh_error_set(error, FSH_ERR_CORRUPT,
                              "%zu bytes are no raw image of %u x %u pixels with %u channels", field->bytes,
                              field->width, field->height, field->channels);
-    *image = (Image){.pixels = (uint8_t *)(uintptr_t)field->data,
-                     .width = field->width,
-                     .height = field->height,
-                     .channels = field->channels};
+    *image = (Image){.width = field->width, .height = field->height, .channels = field->channels};
+    memcpy(&image->pixels, &field->data,
+           sizeof image->pixels); /* drops const: an Image has no read-only form */
     return FSH_OK;
 }
 

@@ -30,6 +30,7 @@ TrainOptions train_options_default(void)
         .epochs = 16,
         .lr_base = 0.5,
         .lr_scheduler = "cosine",
+        .lr_warmup_epochs = 5,
         .lr_step_size = 30,
         .lr_gamma = 0.1,
         .momentum = 0.9,
@@ -171,8 +172,8 @@ void train_options_rows(TrainOptions *o, Option *rows)
          .given = &o->lr_warmup_given,
          .alias = "warmup-epochs",
          .maximum = EPOCHS_MAX,
-         .help = "epochs in which the learning rate rises to its highest; a fifth of all, at most 5, unless "
-                 "given"},
+         .help =
+             "epochs in which the learning rate rises to its highest; at most a fifth of all unless given"},
         {.name = "lr-step-size",
          .kind = OPTION_INTEGER,
          .value = &o->lr_step_size,

@@ -8,17 +8,17 @@
 
 typedef struct TrainOptions {
     ProgramOptions program;
+    bool force, list_models, evaluate, nesterov, augment;
+    bool lr_warmup_given, hflip_given; /* these two mean something else when they were not given */
 
-    const char *shards, *output; /* given as options; the arguments of the same meaning come from main */
+    const char *shards, *output;         /* given as options, or as arguments (main) */
     const char *train_split, *val_split; /* val_split NULL: val, else test */
     const char *on_error;                /* "stop", "skip" */
     int64_t workers;                     /* loader threads; 0: chosen */
-    bool force;
 
     const char *model;
     const char *weights; /* NULL: drawn from the seed */
     const char *device;  /* "auto", "cpu", "cuda" */
-    bool list_models, evaluate;
 
     int64_t epochs;
     int64_t batch_size, val_batch_size; /* 0: chosen */
@@ -26,22 +26,17 @@ typedef struct TrainOptions {
     double lr_base;
     const char *lr_scheduler;
     double lr_warmup_epochs;
-    bool lr_warmup_given;
     int64_t lr_step_size; /* epochs */
     double lr_gamma, lr_min;
     double momentum, weight_decay, label_smoothing;
-    bool nesterov;
     int64_t seed;
+    int64_t log_interval; /* steps */
 
     int64_t train_crop_size, val_resize_size, val_crop_size; /* pixels; 0: chosen */
     const char *train_crop_mode;                             /* "auto" or one of crop_mode_names */
     const char *scale, *ratio;                               /* MIN:MAX */
     int64_t crop_padding;                                    /* pixels; 0: an eighth of the crop */
     double hflip_prob;
-    bool hflip_given;
-    bool augment;
-
-    int64_t log_interval; /* steps */
 } TrainOptions;
 
 /* The defaults. */

@@ -128,7 +128,8 @@ static FshStatus plan_batch(TrainPlan *plan, const TrainOptions *options, FshErr
 static FshStatus plan_schedule(TrainPlan *plan, const TrainOptions *options, FshError *error)
 {
     double epochs = (double)options->epochs;
-    double warmup_epochs = options->lr_warmup_given ? options->lr_warmup_epochs : fmin(5, 0.2 * epochs);
+    double warmup_epochs =
+        options->lr_warmup_given ? options->lr_warmup_epochs : fmin(options->lr_warmup_epochs, 0.2 * epochs);
     if (warmup_epochs >= epochs)
         return fsh_error_set(error, FSH_ERR_USAGE, "--lr-warmup-epochs: %g leaves nothing of %lld epochs",
                              warmup_epochs, (long long)options->epochs);

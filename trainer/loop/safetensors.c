@@ -178,13 +178,13 @@ static FshStatus check_coverage(const Safetensors *file, const char *path, const
     return FSH_OK;
 }
 
-static FshStatus check_metadata(const char *path, const json_t *metadata, FshError *error)
+static FshStatus check_metadata(const char *path, json_t *metadata, FshError *error)
 {
     const char *key;
     json_t *value;
     if (!json_is_object(metadata))
         return fsh_error_set(error, FSH_ERR_CORRUPT, "%s: __metadata__ is no object", path);
-    json_object_foreach((json_t *)(uintptr_t)metadata, key, value)
+    json_object_foreach(metadata, key, value)
     {
         if (!json_is_string(value))
             return fsh_error_set(error, FSH_ERR_CORRUPT, "%s: __metadata__ %.64s is no string", path, key);
@@ -300,7 +300,7 @@ FshStatus safetensors_read_f32(const SafetensorsEntry *entry, float *values, uin
 
 typedef struct Placed {
     size_t number; /* in the caller's list */
-    uint64_t begin, bytes;
+    uint64_t begin, end;
 } Placed;
 
 /* Offsets: wide elements first, the caller's order among equals. */
@@ -318,8 +318,9 @@ static FshStatus place_tensors(const SafetensorsTensor *tensors, size_t tensor_c
             bool overflow = false;
             for (int d = 0; d < tensors[i].rank; d++)
                 overflow |= __builtin_mul_overflow(bytes, tensors[i].shape[d], &bytes);
-            placed[done] = (Placed){.number = i, .begin = offset, .bytes = bytes};
+            placed[done] = (Placed){.number = i, .begin = offset};
             overflow |= __builtin_add_overflow(offset, bytes, &offset);
+            placed[done].end = offset;
             if (overflow || bytes > SIZE_MAX)
                 return fsh_error_set(error, FSH_ERR_MEMORY, "tensor %s is too large to be written",
                                      tensors[i].name);
@@ -336,7 +337,7 @@ static json_t *tensor_json(const SafetensorsTensor *tensor, const Placed *placed
     for (int d = 0; d < tensor->rank; d++)
         (void)json_array_append_new(shape, json_integer((json_int_t)tensor->shape[d]));
     return json_pack("{s:s, s:o, s:[I, I]}", "dtype", types[tensor->type].name, "shape", shape,
-                     "data_offsets", (json_int_t)placed->begin, (json_int_t)(placed->begin + placed->bytes));
+                     "data_offsets", (json_int_t)placed->begin, (json_int_t)placed->end);
 }
 
 /* The header as text, NULL without memory. Free with free(). */
@@ -401,7 +402,7 @@ FshStatus safetensors_write(const char *path, const SafetensorsTensor *tensors, 
     for (size_t i = 0; !status && i < tensor_count; i++) {
         status = read(placed[i].number, values, context, error);
         if (!status)
-            status = atomic_file_write(&file, values, placed[i].bytes, error);
+            status = atomic_file_write(&file, values, placed[i].end - placed[i].begin, error);
     }
     if (!status)
         status = atomic_file_commit(&file, true, error);

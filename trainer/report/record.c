@@ -107,6 +107,7 @@ FshStatus record_open(Record *record, const char *folder, bool force, const char
     FshStatus status = record_check_folder(folder, force, error);
     if (status)
         return status;
+    bool existed = file_exists(folder);
     record->folder = strdup(folder);
     if (!record->folder)
         return fsh_error_set(error, FSH_ERR_MEMORY, "%s: out of memory", folder);
@@ -126,8 +127,12 @@ FshStatus record_open(Record *record, const char *folder, bool force, const char
     if (!status)
         status = append(record, record->summary_descriptor, summary_name,
                         "epoch,time,train_loss,eval_loss,eval_top1,eval_top5,lr\n", error);
-    if (status)
+    if (status) {
+        (void)remove_earlier(record, NULL); /* nothing half-made stays */
+        if (!existed)
+            (void)rmdir(folder);
         record_close(record);
+    }
     return status;
 }
 
