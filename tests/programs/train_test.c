@@ -1,0 +1,603 @@
+/* ftrain from outside: what it learns, what it leaves, what it refuses. */
+#include "tests/support/support.h"
+
+#include <jansson.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/random.h"
+#include "imaging/encode.h"
+#include "tests/trainer/dataset_support.h"
+#include "trainer/loop/safetensors.h"
+
+#define IN_FOLDER(test) cmocka_unit_test_setup_teardown(test, test_folder_setup, test_folder_teardown)
+
+/* ---- images that are easy to tell apart: red, green and blue noise ---- */
+
+enum { EDGE = 32, CLASSES = 3 };
+
+static void write_image(ImageEncoder *encoder, const char *path, int label, uint32_t seed)
+{
+    Image image = {0};
+    Buffer file = {0};
+    FshError error = {0};
+    Random random;
+    assert_ok(image_reserve(&image, EDGE, EDGE, 3, &error), &error);
+    random_start(&random, seed, (uint64_t)label);
+    for (size_t i = 0; i < (size_t)EDGE * EDGE * 3; i++)
+        image.pixels[i] = (uint8_t)(random_below(&random, 100) + (i % 3 == (size_t)label ? 80 : 40));
+    assert_ok(image_encode_jpeg(encoder, &image, 90, IMAGE_SUBSAMPLING_444, &file, &error), &error);
+    test_file_write(path, file.bytes, file.length);
+    buffer_free(&file);
+    image_free(&image);
+}
+
+/* Class folders under train/ and val/, then fpack: returns the dataset. */
+static const char *pack_colours(TestFolder *folder, int train_count, int val_count)
+{
+    static const char *const names[CLASSES] = {"red", "green", "blue"};
+    ImageEncoder *encoder = NULL;
+    FshError error = {0};
+    assert_ok(image_encoder_new(&encoder, &error), &error);
+    for (int label = 0; label < CLASSES; label++) {
+        for (int i = 0; i < train_count; i++)
+            write_image(encoder, test_path(folder, "images/train/%s/%03d.jpg", names[label], i), label,
+                        (uint32_t)i);
+        for (int i = 0; i < val_count; i++)
+            write_image(encoder, test_path(folder, "images/val/%s/%03d.jpg", names[label], i), label,
+                        1000 + (uint32_t)i);
+    }
+    image_encoder_free(&encoder);
+    const char *shards = test_path(folder, "shards");
+    RunResult result = run_program(NULL, "fpack", "-q", test_path(folder, "images"), shards, NULL);
+    if (result.exit_status != 0)
+        fail_msg("fpack: %s", result.err);
+    run_result_free(&result);
+    return shards;
+}
+
+/* ---- running ---- */
+
+static RunResult expect_train(int exit_status, const RunOptions *options, const char *const *arguments)
+{
+    RunResult result = run_program_arguments(options, "ftrain", arguments);
+    if (result.exit_status != exit_status)
+        fail_msg("exit status %d, not %d\n%s%s", result.exit_status, exit_status, result.out, result.err);
+    return result;
+}
+
+#define TRAIN(exit_status, ...) expect_train((exit_status), NULL, (const char *const[]){__VA_ARGS__, NULL})
+
+/* It fails as told, with `part` in its message, and leaves nothing at `output`. */
+static void expect_refusal(int exit_status, const char *part, const char *output,
+                           const char *const *arguments)
+{
+    RunResult result = expect_train(exit_status, NULL, arguments);
+    assert_contains(result.err, part);
+    assert_contains(result.err, "ftrain: ");
+    assert_string_equal(result.out, "");
+    assert_int_equal(test_count_files(output), 0);
+    run_result_free(&result);
+}
+
+#define REFUSED(exit_status, part, output, ...)                                                              \
+    expect_refusal((exit_status), (part), (output), (const char *const[]){__VA_ARGS__, output, NULL})
+
+/* ---- learning ---- */
+
+static double number_of(const json_t *object, const char *name)
+{
+    const json_t *value = json_object_get(object, name);
+    assert_true(json_is_number(value));
+    return json_number_value(value);
+}
+
+static json_t *read_json(const char *text)
+{
+    json_error_t problem;
+    json_t *object = json_loads(text, 0, &problem);
+    if (!object)
+        fail_msg("no JSON: %s in '%s'", problem.text, text);
+    return object;
+}
+
+static size_t count_lines(const char *text)
+{
+    size_t lines = 0;
+    for (; *text; text++)
+        lines += *text == '\n';
+    return lines;
+}
+
+static void check_records(TestFolder *folder, size_t epochs)
+{
+    char *text = test_file_read(test_path(folder, "out/args.json"), NULL);
+    json_t *object = read_json(text);
+    assert_string_equal(json_string_value(json_object_get(json_object_get(object, "options"), "model")),
+                        "conv8");
+    assert_int_equal((int)number_of(json_object_get(object, "chosen"), "classes"), CLASSES);
+    json_decref(object);
+    free(text);
+
+    text = test_file_read(test_path(folder, "out/summary.csv"), NULL);
+    assert_contains(text, "epoch,time,train_loss,eval_loss,eval_top1,eval_top5,lr\n0,");
+    assert_int_equal(count_lines(text), epochs + 1);
+    free(text);
+
+    text = test_file_read(test_path(folder, "out/metrics.jsonl"), NULL);
+    size_t epoch_rows = 0;
+    for (char *line = strtok(text, "\n"); line; line = strtok(NULL, "\n")) {
+        object = read_json(line);
+        epoch_rows += strcmp(json_string_value(json_object_get(object, "event")), "epoch") == 0;
+        json_decref(object);
+    }
+    assert_int_equal(epoch_rows, epochs);
+    free(text);
+}
+
+static void test_folders_of_images_are_packed_and_learnt(void **state)
+{
+    TestFolder *folder = *state;
+    const char *shards = pack_colours(folder, 60, 21), *output = test_path(folder, "out");
+    RunResult result = TRAIN(0, "--model", "conv8", "--epochs", "8", "--json", shards, output);
+    json_t *object = read_json(result.out);
+    double top1 = number_of(object, "best_top1");
+    if (top1 <= 95)
+        fail_msg("top-1 is %g\n%s", top1, result.err);
+    assert_contains(result.err, "Epoch: [0][");
+    assert_contains(result.err, "Acc@1");
+    assert_contains(result.err, "32 pixels, moved by up to 4 pixels, flip 0.5");
+    check_records(folder, 8);
+    run_result_free(&result);
+
+    /* The best weights give what was reported when they are evaluated alone; all 63 samples counted. */
+    result =
+        TRAIN(0, "--model", "conv8", "--evaluate", "--weights",
+              test_path(folder, "out/model_best.safetensors"), "--json", "--val-batch-size", "50", shards);
+    json_t *evaluated = read_json(result.out);
+    assert_true(number_of(evaluated, "top1") == top1);
+    assert_int_equal((int)number_of(evaluated, "samples"), 63);
+    json_decref(evaluated);
+    json_decref(object);
+    run_result_free(&result);
+    assert_int_equal(test_count_files(output), 5);
+}
+
+static void test_resnet18_trains_and_leaves_torchvisions_names(void **state)
+{
+    TestFolder *folder = *state;
+    const DatasetSpec spec = {.codec = FSH_CODEC_RAW,
+                              .width = 32,
+                              .height = 32,
+                              .channels = 3,
+                              .class_count = 3,
+                              .train_count = 16,
+                              .val_count = 5,
+                              .shard_count = 1};
+    const char *shards = test_path(folder, "set");
+    dataset_make(shards, &spec);
+    RunResult result = TRAIN(0, "--epochs", "1", shards, test_path(folder, "out"));
+    run_result_free(&result);
+    Safetensors *file = NULL;
+    FshError error = {0};
+    assert_ok(safetensors_open(&file, test_path(folder, "out/last.safetensors"), &error), &error);
+    assert_int_equal(safetensors_count(file), 122); /* len(torchvision.models.resnet18().state_dict()) */
+    const SafetensorsEntry *entry = safetensors_find(file, "layer2.0.downsample.0.weight");
+    assert_non_null(entry);
+    const uint64_t shape[] = {128, 64, 1, 1};
+    assert_memory_equal(entry->shape, shape, sizeof shape);
+    entry = safetensors_find(file, "fc.weight");
+    assert_int_equal(entry->shape[0], 3);
+    assert_int_equal(entry->shape[1], 512);
+    entry = safetensors_find(file, "bn1.num_batches_tracked");
+    assert_int_equal(entry->type, SAFETENSORS_I64);
+    int64_t steps;
+    memcpy(&steps, entry->data, sizeof steps);
+    assert_int_equal(steps, 2); /* 16 samples, batches of 8 */
+    assert_string_equal(safetensors_metadata(file, "model"), "resnet18");
+    safetensors_close(&file);
+}
+
+/* ---- the same result ---- */
+
+static void assert_same_file(TestFolder *folder, const char *a, const char *b, bool same)
+{
+    size_t a_bytes = 0, b_bytes = 0;
+    char *a_text = test_file_read(test_path(folder, "%s/last.safetensors", a), &a_bytes);
+    char *b_text = test_file_read(test_path(folder, "%s/last.safetensors", b), &b_bytes);
+    bool equal = a_bytes == b_bytes && memcmp(a_text, b_text, a_bytes) == 0;
+    free(a_text);
+    free(b_text);
+    if (equal != same)
+        fail_msg("%s and %s: weights are %s", a, b, equal ? "the same" : "different");
+}
+
+static void test_the_same_seed_gives_the_same_weights_whatever_the_workers(void **state)
+{
+    TestFolder *folder = *state;
+    const char *shards = pack_colours(folder, 40, 8);
+    static const char *const runs[][3] = {{"a", "7", "1"}, {"b", "7", "1"}, {"c", "7", "3"}, {"d", "8", "1"}};
+    for (size_t i = 0; i < 4; i++) {
+        RunResult result = TRAIN(0, "--model", "conv8", "--epochs", "2", "--seed", runs[i][1], "--workers",
+                                 runs[i][2], shards, test_path(folder, "%s", runs[i][0]));
+        run_result_free(&result);
+    }
+    assert_same_file(folder, "a", "b", true);
+    assert_same_file(folder, "a", "c", true);
+    assert_same_file(folder, "a", "d", false);
+}
+
+/* ---- weights from elsewhere ---- */
+
+static void test_training_goes_on_from_given_weights(void **state)
+{
+    TestFolder *folder = *state;
+    const char *shards = pack_colours(folder, 40, 8);
+    RunResult result = TRAIN(0, "--model", "conv8", "--epochs", "8", shards, test_path(folder, "a"));
+    run_result_free(&result);
+    /* One epoch at next to no learning rate stays where the first run ended. */
+    result = TRAIN(0, "--model", "conv8", "--epochs", "1", "--lr", "1e-8", "--json", "--weights",
+                   test_path(folder, "a/model_best.safetensors"), shards, test_path(folder, "b"));
+    json_t *object = read_json(result.out);
+    assert_true(number_of(object, "best_top1") > 90);
+    json_decref(object);
+    run_result_free(&result);
+}
+
+static void test_weights_of_another_network_are_refused(void **state)
+{
+    TestFolder *folder = *state;
+    const char *shards = pack_colours(folder, 8, 2), *out = test_path(folder, "b");
+    RunResult result = TRAIN(0, "--model", "conv8", "--epochs", "1", shards, test_path(folder, "a"));
+    run_result_free(&result);
+    const char *weights = test_path(folder, "a/last.safetensors");
+    REFUSED(1, "has no tensor conv1.weight", out, "--weights", weights, shards);
+    test_file_truncate(weights, -5);
+    REFUSED(1, "last.safetensors: ", out, "--model", "conv8", "--weights", weights, shards);
+    REFUSED(1, "No such file", out, "--model", "conv8", "--weights", test_path(folder, "none"), shards);
+}
+
+/* ---- what is refused, before anything is written ---- */
+
+static const DatasetSpec plain = {.codec = FSH_CODEC_RAW,
+                                  .width = 32,
+                                  .height = 32,
+                                  .channels = 3,
+                                  .class_count = 4,
+                                  .train_count = 40,
+                                  .val_count = 8,
+                                  .shard_count = 2};
+
+static const char *make_set(TestFolder *folder, const DatasetSpec *spec)
+{
+    const char *path = test_path(folder, "set");
+    dataset_make(path, spec);
+    return path;
+}
+
+static void test_a_missing_dataset_is_refused(void **state)
+{
+    TestFolder *folder = *state;
+    REFUSED(1, "No such file", test_path(folder, "out"), test_path(folder, "none"));
+}
+
+static void test_pairs_are_refused(void **state)
+{
+    DatasetSpec spec = plain;
+    spec.kind = FSH_KIND_PAIRS;
+    TestFolder *folder = *state;
+    REFUSED(1, "holds pairs of images", test_path(folder, "out"), make_set(folder, &spec));
+}
+
+static void test_one_class_is_refused(void **state)
+{
+    DatasetSpec spec = plain;
+    spec.class_count = 1;
+    TestFolder *folder = *state;
+    REFUSED(1, "at least two class folders", test_path(folder, "out"), make_set(folder, &spec));
+}
+
+static void test_splits_of_different_classes_are_refused(void **state)
+{
+    DatasetSpec spec = plain;
+    spec.classes_apart = true;
+    TestFolder *folder = *state;
+    REFUSED(1, "split 'val' has images of class 'class03', split 'train' has none", test_path(folder, "out"),
+            make_set(folder, &spec));
+}
+
+static void test_a_missing_split_is_refused_by_name(void **state)
+{
+    TestFolder *folder = *state;
+    const char *shards = make_set(folder, &plain), *out = test_path(folder, "out");
+    REFUSED(1, "has no split 'validation'; it has: train, val", out, "--val-split", "validation", shards);
+    REFUSED(1, "has no split 'all'; it has: train, val", out, "--train-split", "all", shards);
+}
+
+static void test_fewer_samples_than_a_batch_are_refused(void **state)
+{
+    TestFolder *folder = *state;
+    REFUSED(1, "--batch-size: 41 is more than the 40 training samples; use 40 or less",
+            test_path(folder, "out"), "--batch-size", "41", make_set(folder, &plain));
+}
+
+static void test_a_model_that_does_not_fit_the_images_is_refused(void **state)
+{
+    TestFolder *folder = *state;
+    REFUSED(1, "conv8", test_path(folder, "out"), "--model", "conv8", "--train-crop-size", "2",
+            "--val-crop-size", "2", make_set(folder, &plain));
+}
+
+static void test_an_unknown_model_is_refused_with_the_known_ones(void **state)
+{
+    TestFolder *folder = *state;
+    REFUSED(2, "--model: 'resnet19' is none of the networks: conv8, resnet18", test_path(folder, "out"),
+            "--model", "resnet19", make_set(folder, &plain));
+}
+
+static void test_options_that_contradict_are_usage_errors(void **state)
+{
+    TestFolder *folder = *state;
+    const char *shards = make_set(folder, &plain), *out = test_path(folder, "out");
+    REFUSED(2, "--lr-warmup-epochs: 3 leaves nothing of 3 epochs", out, "--epochs", "3", "--lr-warmup-epochs",
+            "3", shards);
+    REFUSED(2, "--scale: '0.5' is not MIN:MAX", out, "--scale", "0.5", shards);
+    REFUSED(2, "--scale: '0.9:0.1' is not MIN:MAX", out, "--scale", "0.9:0.1", shards);
+    REFUSED(2, "--ratio: '1:x' is not MIN:MAX", out, "--ratio", "1:x", shards);
+    REFUSED(2, "--val-resize-size: 20 is less than the crop of 30", out, "--val-resize-size", "20",
+            "--val-crop-size", "30", shards);
+    REFUSED(2, "--crop-padding: 32 is not less than the crop", out, "--crop-padding", "32", shards);
+    REFUSED(2, "--evaluate needs --weights", out, "--evaluate", shards);
+    REFUSED(2, "SHARDS and OUTPUT are known already", out, "--shards", shards, "--output", out, "third");
+    REFUSED(2, "--epochs: '0' is not a whole number", out, "--epochs", "0", shards);
+}
+
+static void test_cuda_on_a_machine_without_it_is_refused(void **state)
+{
+    TestFolder *folder = *state;
+    const char *shards = make_set(folder, &plain), *out = test_path(folder, "out");
+    RunResult result = run_program(NULL, "ftrain", "--model", "conv8", "--epochs", "1", "--device", "cuda",
+                                   shards, out, NULL);
+    bool there = result.exit_status == 0;
+    if (!there) {
+        assert_int_equal(result.exit_status, 1);
+        assert_contains(result.err, "ftrain: ");
+        assert_contains(result.err, "CUDA");
+        assert_int_equal(test_count_files(out), 0);
+    }
+    run_result_free(&result);
+    if (there)
+        skip();
+}
+
+static void test_an_output_that_exists_is_refused_without_force(void **state)
+{
+    TestFolder *folder = *state;
+    const char *shards = make_set(folder, &plain), *out = test_path(folder, "out");
+    const char *note = test_path(folder, "out/note.txt"),
+               *stale = test_path(folder, "out/model_best.safetensors");
+    test_file_write_text(note, "mine");
+    test_file_write_text(stale, "of an earlier run");
+    RunResult result = TRAIN(1, "--model", "conv8", "--epochs", "1", shards, out);
+    assert_contains(result.err, "out: exists and is not empty");
+    assert_contains(result.err, "--force");
+    assert_int_equal(test_count_files(out), 2);
+    run_result_free(&result);
+
+    result = TRAIN(0, "--model", "conv8", "--epochs", "1", "--force", shards, out);
+    run_result_free(&result);
+    char *text = test_file_read(note, NULL);
+    assert_string_equal(text, "mine");
+    free(text);
+    assert_true(test_file_size(stale) > 1000);
+    assert_int_equal(test_count_files(out), 6);
+
+    result = TRAIN(1, "--model", "conv8", shards, note);
+    assert_contains(result.err, "note.txt: is a file");
+    run_result_free(&result);
+}
+
+/* ---- shards that are not what they were ---- */
+
+static void test_a_torn_shard_is_refused(void **state)
+{
+    TestFolder *folder = *state;
+    const char *shards = make_set(folder, &plain);
+    test_file_truncate(test_path(folder, "set/train-00001-of-00002.fshard"), -1000);
+    REFUSED(1, "train-00001-of-00002.fshard", test_path(folder, "out"), shards);
+}
+
+/* A bit of the pixels of sample 3 of train. */
+static void spoil_sample(TestFolder *folder)
+{
+    FshDataset *dataset = NULL;
+    FshSample sample;
+    FshError error = {0};
+    size_t length = 0;
+    const char *shard = test_path(folder, "set/train-00000-of-00002.fshard");
+    assert_ok(fsh_open(&dataset, test_path(folder, "set"), &error), &error);
+    assert_ok(fsh_sample_get(fsh_split(dataset, "train"), 3, &sample, &error), &error);
+    char *bytes = test_file_read(shard, &length);
+    const char *at = memmem(bytes, length, sample.fields[0].data, sample.fields[0].bytes);
+    assert_non_null(at);
+    test_file_flip_byte(shard, at - bytes + 1000);
+    free(bytes);
+    fsh_close(&dataset);
+}
+
+static void test_a_record_gone_bad_stops_with_its_name_or_is_skipped(void **state)
+{
+    TestFolder *folder = *state;
+    const char *shards = make_set(folder, &plain), *out = test_path(folder, "out");
+    spoil_sample(folder);
+    RunResult result = TRAIN(1, "--model", "conv8", "--epochs", "2", "--batch-size", "20", shards, out);
+    assert_contains(result.err, "train-00000-of-00002.fshard");
+    assert_contains(result.err, "record 3");
+    assert_contains(result.err, "train/class03/000003.png");
+    run_result_free(&result);
+
+    result = TRAIN(1, "--model", "conv8", "--epochs", "2", "--batch-size", "20", "--on-error", "skip",
+                   "--force", shards, out);
+    assert_contains(result.err, "warning: train-00000-of-00002.fshard");
+    assert_contains(result.err, "skipped");
+    assert_contains(result.err, "1 samples could not be read");
+    assert_contains(result.out, "best top-1");
+    assert_true(test_file_size(test_path(folder, "out/last.safetensors")) > 1000);
+    run_result_free(&result);
+}
+
+static void test_without_a_val_split_it_trains_and_says_so(void **state)
+{
+    DatasetSpec spec = plain;
+    spec.val_count = 0;
+    TestFolder *folder = *state;
+    RunResult result =
+        TRAIN(0, "--model", "conv8", "--epochs", "1", make_set(folder, &spec), test_path(folder, "out"));
+    assert_contains(result.err, "training without evaluation");
+    assert_contains_not(result.out, "best top-1");
+    assert_int_equal(test_count_files(test_path(folder, "out")), 4); /* no model_best */
+    run_result_free(&result);
+}
+
+/* ---- stopped and squeezed ---- */
+
+static void stop_with(TestFolder *folder, int signal_number)
+{
+    const char *shards = test_path(folder, "set"), *out = test_path(folder, "out%d", signal_number);
+    const char *const arguments[] = {"--model", "conv8", "--epochs", "1000000", shards, out, NULL};
+    RunningProgram running = run_start(NULL, "ftrain", arguments);
+    assert_true(wait_for_file(test_path(folder, "out%d/last.safetensors", signal_number), 30));
+    assert_int_equal(kill(running.process, signal_number), 0);
+    RunResult result = run_wait(&running);
+    assert_int_equal(result.exit_status, 128 + signal_number);
+    assert_contains(result.err, "interrupted in epoch");
+    run_result_free(&result);
+    result = TRAIN(0, "--model", "conv8", "--evaluate", "--weights",
+                   test_path(folder, "out%d/last.safetensors", signal_number), shards);
+    run_result_free(&result);
+    assert_int_equal(test_count_files(out), 5); /* no temporary file among them */
+}
+
+static void test_a_signal_ends_it_with_weights_on_disk(void **state)
+{
+    make_set(*state, &plain);
+    stop_with(*state, SIGINT);
+    stop_with(*state, SIGTERM);
+}
+
+static void test_a_full_disk_costs_a_warning_and_not_the_run(void **state)
+{
+    TestFolder *folder = *state;
+    const char *shards = make_set(folder, &plain), *out = test_path(folder, "out");
+    /* Room for the tables and about two of the 60 kB that conv8's weights take. */
+    const RunOptions options = {.limit_disk = true, .disk_bytes = 140000};
+    const char *const arguments[] = {"--model", "conv8", "--epochs", "4", shards, out, NULL};
+    RunResult result = expect_train(1, &options, arguments);
+    assert_contains(result.err, "No space left on device");
+    assert_contains(result.err, "training goes on");
+    assert_contains(result.err, "could not be saved");
+    assert_contains(result.out, "4 epochs in");
+    run_result_free(&result);
+    /* What is there is whole. */
+    result = TRAIN(0, "--model", "conv8", "--evaluate", "--weights",
+                   test_path(folder, "out/last.safetensors"), shards);
+    run_result_free(&result);
+    assert_true(test_count_files(out) <= 5);
+}
+
+static void test_a_disk_that_is_full_from_the_start_leaves_nothing(void **state)
+{
+    TestFolder *folder = *state;
+    const char *shards = make_set(folder, &plain), *out = test_path(folder, "out");
+    const RunOptions options = {.limit_disk = true, .disk_bytes = 100};
+    const char *const arguments[] = {"--model", "conv8", shards, out, NULL};
+    RunResult result = expect_train(1, &options, arguments);
+    assert_contains(result.err, "No space left on device");
+    assert_int_equal(test_count_files(out), 0);
+    run_result_free(&result);
+}
+
+static void test_a_loss_that_is_no_number_stops_with_advice(void **state)
+{
+    TestFolder *folder = *state;
+    const char *shards = make_set(folder, &plain);
+    RunResult result = TRAIN(1, "--model", "conv8", "--lr", "1e6", "--lr-warmup-epochs", "0", "--epochs",
+                             "50", shards, test_path(folder, "out"));
+    assert_contains(result.err, "training has diverged; lower --lr");
+    run_result_free(&result);
+}
+
+/* ---- telling without doing ---- */
+
+static void test_a_dry_run_prints_the_network_and_writes_nothing(void **state)
+{
+    TestFolder *folder = *state;
+    const char *shards = make_set(folder, &plain), *out = test_path(folder, "out");
+    RunResult result = TRAIN(0, "--dry-run", "--epochs", "3", shards, out);
+    assert_contains(result.out, "layer4.1.conv2");
+    assert_contains(result.out, "11178564"); /* torchvision.models.resnet18(num_classes=4) */
+    assert_contains(result.out, "training, activations");
+    assert_contains(result.out, "3 epochs of 5 steps: 15 steps in all; evaluation 1 steps");
+    assert_int_equal(test_count_files(out), 0);
+    run_result_free(&result);
+    result = TRAIN(0, "--dry-run", "--json", shards);
+    json_t *object = read_json(result.out);
+    assert_int_equal((int)number_of(json_object_get(object, "chosen"), "parameters"), 11178564);
+    json_decref(object);
+    run_result_free(&result);
+}
+
+static void test_list_models_gives_parameters_and_flops(void **state)
+{
+    (void)state;
+    RunResult result = TRAIN(0, "--list-models");
+    assert_contains(result.out, "conv8");
+    assert_contains(result.out, "11.69 M"); /* resnet18 for ImageNet */
+    run_result_free(&result);
+}
+
+static void test_folders_can_be_given_by_name(void **state)
+{
+    TestFolder *folder = *state;
+    const char *shards = make_set(folder, &plain), *out = test_path(folder, "out");
+    RunResult result =
+        TRAIN(0, "--shards", shards, "--output", out, "--model", "conv8", "--epochs", "1", "--quiet");
+    assert_string_equal(result.err, "");
+    assert_contains(result.out, "out/last.safetensors");
+    run_result_free(&result);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        IN_FOLDER(test_folders_of_images_are_packed_and_learnt),
+        IN_FOLDER(test_resnet18_trains_and_leaves_torchvisions_names),
+        IN_FOLDER(test_the_same_seed_gives_the_same_weights_whatever_the_workers),
+        IN_FOLDER(test_training_goes_on_from_given_weights),
+        IN_FOLDER(test_weights_of_another_network_are_refused),
+        IN_FOLDER(test_a_missing_dataset_is_refused),
+        IN_FOLDER(test_pairs_are_refused),
+        IN_FOLDER(test_one_class_is_refused),
+        IN_FOLDER(test_splits_of_different_classes_are_refused),
+        IN_FOLDER(test_a_missing_split_is_refused_by_name),
+        IN_FOLDER(test_fewer_samples_than_a_batch_are_refused),
+        IN_FOLDER(test_a_model_that_does_not_fit_the_images_is_refused),
+        IN_FOLDER(test_an_unknown_model_is_refused_with_the_known_ones),
+        IN_FOLDER(test_options_that_contradict_are_usage_errors),
+        IN_FOLDER(test_cuda_on_a_machine_without_it_is_refused),
+        IN_FOLDER(test_an_output_that_exists_is_refused_without_force),
+        IN_FOLDER(test_a_torn_shard_is_refused),
+        IN_FOLDER(test_a_record_gone_bad_stops_with_its_name_or_is_skipped),
+        IN_FOLDER(test_without_a_val_split_it_trains_and_says_so),
+        IN_FOLDER(test_a_signal_ends_it_with_weights_on_disk),
+        IN_FOLDER(test_a_full_disk_costs_a_warning_and_not_the_run),
+        IN_FOLDER(test_a_disk_that_is_full_from_the_start_leaves_nothing),
+        IN_FOLDER(test_a_loss_that_is_no_number_stops_with_advice),
+        IN_FOLDER(test_a_dry_run_prints_the_network_and_writes_nothing),
+        IN_FOLDER(test_list_models_gives_parameters_and_flops),
+        IN_FOLDER(test_folders_can_be_given_by_name),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
