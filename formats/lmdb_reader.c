@@ -202,8 +202,9 @@ static FshStatus read_leaf(LmdbView *view, const Tree *tree, uint64_t number, Fs
     return status;
 }
 
-/* Depth first, keys in order. Branches may point anywhere, also up: the depth bounds the stack, and no page
- * is read more often than there are pages, which bounds the time. */
+/* Depth first, keys in order. Branches may point anywhere, also up or at one page twice; the walk ends all
+ * the same. It goes no deeper than `depth`, where it must meet a leaf, and a leaf that comes again has the
+ * wrong keys: so no leaf is read twice. */
 static FshStatus walk(LmdbView *view, const Tree *tree, FshError *error)
 {
     struct Level {
@@ -211,11 +212,9 @@ static FshStatus walk(LmdbView *view, const Tree *tree, FshError *error)
         unsigned node_count, next;
     } levels[DEPTH_MAX] = {0};
     unsigned level = 0;
-    uint64_t pages_read = 0, number = tree->root;
+    uint64_t number = tree->root;
     for (;;) {
         FshStatus status = FSH_OK;
-        if (++pages_read > tree->page_count)
-            return fsh_error_set(error, FSH_ERR_CORRUPT, "pages of the tree point at each other in a circle");
         if (level + 1 == tree->depth) {
             status = read_leaf(view, tree, number, error);
         } else {

@@ -1,0 +1,396 @@
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "common/interrupt.h"
+#include "formats/bytes.h"
+#include "formats/crc32c.h"
+#include "formats/internal.h"
+#include "tests/formats/samples.h"
+
+static const DatasetPlan plan = {.train_count = 30, .val_count = 6, .shard_count = 3};
+
+/* ---- problems, kept as lines "file|record|key|source|reason" ---- */
+
+typedef struct Problems {
+    char text[16384];
+    size_t length;
+    uint64_t count;
+} Problems;
+
+static void keep(const FshProblem *problem, void *context)
+{
+    Problems *problems = context;
+    assert_true(problem->status < 0);
+    problems->length += (size_t)snprintf(
+        problems->text + problems->length, sizeof problems->text - problems->length, "%s|%lld|%s|%s|%s\n",
+        problem->file, (long long)problem->record, problem->key ? problem->key : "",
+        problem->source ? problem->source : "", problem->reason);
+    problems->count++;
+}
+
+/* Checks with one and with four threads, which must say the same. */
+static Problems check(const char *path, FshCheckLevel level)
+{
+    Problems alone = {0}, many = {0};
+    FshError error = {0};
+    uint64_t count = 0;
+    assert_ok(fsh_check(path, level, 1, keep, &alone, &count, &error), &error);
+    assert_int_equal(count, alone.count);
+    assert_ok(fsh_check(path, level, 4, keep, &many, &count, &error), &error);
+    assert_string_equal(alone.text, many.text);
+    return alone;
+}
+
+#define TRAIN(n) "train-0000" #n "-of-00003.fshard"
+
+static const char *make(TestFolder *folder)
+{
+    samples_write_dataset(&plan, folder->path);
+    return folder->path;
+}
+
+static void copy_file(const char *from, const char *to)
+{
+    size_t length = 0;
+    char *bytes = test_file_read(from, &length);
+    test_file_write(to, bytes, length);
+    free(bytes);
+}
+
+/* Byte offset in a file of the first place that holds `bytes`. */
+static int64_t find_bytes(const char *path, const void *bytes, size_t length)
+{
+    size_t file_length = 0;
+    char *text = test_file_read(path, &file_length);
+    const char *found = memmem(text, file_length, bytes, length);
+    assert_non_null(found);
+    int64_t offset = found - text;
+    free(text);
+    return offset;
+}
+
+/* ---- what is whole ---- */
+
+static void test_a_whole_dataset_has_no_problem(void **state)
+{
+    const char *path = make(*state);
+    for (int level = FSH_CHECK_QUICK; level <= FSH_CHECK_RECORDS; level++) {
+        Problems problems = check(path, (FshCheckLevel)level);
+        assert_string_equal(problems.text, "");
+        problems = check(test_path(*state, "dataset.json"), (FshCheckLevel)level);
+        assert_string_equal(problems.text, "");
+        problems = check(test_path(*state, TRAIN(1)), (FshCheckLevel)level);
+        assert_string_equal(problems.text, "");
+    }
+}
+
+/* ---- damage within a file ---- */
+
+static void test_a_damaged_record_is_named(void **state)
+{
+    TestFolder *folder = *state;
+    const char *path = make(folder), *shard = test_path(folder, TRAIN(1));
+    MadeSample made;
+    sample_make(&made, &plan, "train", 13);
+    test_file_flip_byte(shard, find_bytes(shard, made.payloads[0], made.sample.fields[0].bytes));
+    sample_free(&made);
+    for (int level = FSH_CHECK_QUICK; level <= FSH_CHECK_RECORDS; level++) {
+        Problems problems = check(path, (FshCheckLevel)level);
+        assert_int_equal(problems.count, 1);
+        assert_contains(problems.text, TRAIN(1) "|3|cat/image-13|train/cat/image-13.jpg|CRC32C is ");
+    }
+}
+
+static void test_every_damaged_file_is_listed_in_order(void **state)
+{
+    TestFolder *folder = *state;
+    const char *path = make(folder);
+    test_file_flip_byte(test_path(folder, TRAIN(0)), 20);
+    test_file_flip_byte(test_path(folder, TRAIN(2)), -100);
+    test_file_flip_byte(test_path(folder, "val-00000-of-00001.fshard"), 70);
+    Problems problems = check(path, FSH_CHECK_QUICK);
+    assert_int_equal(problems.count, 3);
+    const char *first = strstr(problems.text, TRAIN(0) "|-1|||header: CRC32C");
+    const char *second = strstr(problems.text, TRAIN(2) "|-1|||footer: CRC32C");
+    const char *third = strstr(problems.text, "val-00000-of-00001.fshard|-1|||header: CRC32C");
+    assert_true(first && second && third && first < second && second < third);
+    assert_contains(second, "10 intact records can be recovered");
+}
+
+/* A writer of another kind could make a file whose sums are right and whose content is not. */
+static void test_an_index_that_lies_is_found(void **state)
+{
+    TestFolder *folder = *state;
+    const char *path = test_path(folder, "train-00000-of-00001.fshard");
+    const DatasetPlan small = {.train_count = 3};
+    size_t length = 0;
+    FshError error = {0};
+    samples_write_file(&small, "train", path, 0, 0, 3, NULL);
+    char *text = test_file_read(path, &length);
+    uint8_t *bytes = (uint8_t *)text, *footer = bytes + length - SHARD_FOOTER_BYTES;
+    uint8_t *index = bytes + load_le64(footer + 24);
+    store_le64(index + INDEX_ROW_BYTES + 16, 2); /* label of row 1; the record says 1 */
+    store_le32(footer + 48, fsh_crc32c(0, index, (size_t)3 * INDEX_ROW_BYTES));
+    store_le32(footer + 124, fsh_crc32c(0, footer, 124));
+    test_file_write(path, bytes, length);
+    Problems problems = check(path, FSH_CHECK_RECORDS);
+    assert_int_equal(problems.count, 1);
+    assert_contains(problems.text, "|1|cat/image-1|train/cat/image-1.jpg|its index row says");
+    FshDataset *dataset = NULL;
+    FshSample sample;
+    assert_ok(fsh_open(&dataset, path, &error), &error);
+    assert_int_equal(fsh_sample_get(fsh_split(dataset, "train"), 1, &sample, &error), FSH_ERR_CORRUPT);
+    assert_contains(error.message, "record 1");
+    fsh_close(&dataset);
+
+    store_le64(index + INDEX_ROW_BYTES + 16, SAMPLES_CLASS_COUNT); /* no such class */
+    store_le32(footer + 48, fsh_crc32c(0, index, (size_t)3 * INDEX_ROW_BYTES));
+    store_le32(footer + 124, fsh_crc32c(0, footer, 124));
+    test_file_write(path, bytes, length);
+    problems = check(path, FSH_CHECK_QUICK);
+    assert_contains(problems.text, "|1|||index row 1: label 3 is out of range");
+    assert_int_equal(fsh_open(&dataset, path, &error), FSH_ERR_CORRUPT);
+    free(text);
+}
+
+/* ---- files that do not belong ---- */
+
+static void test_missing_truncated_and_left_over_files_are_named(void **state)
+{
+    TestFolder *folder = *state;
+    const char *path = make(folder);
+    FshError error = {0};
+    FshDataset *dataset = NULL;
+    copy_file(test_path(folder, TRAIN(0)), test_path(folder, "old-00000-of-00001.fshard"));
+    assert_int_equal(unlink(test_path(folder, TRAIN(0))), 0);
+    assert_int_equal(fsh_open(&dataset, path, &error), FSH_ERR_NOT_FOUND);
+    assert_contains(error.message, TRAIN(0));
+    test_file_truncate(test_path(folder, TRAIN(2)), -64);
+    Problems problems = check(path, FSH_CHECK_QUICK);
+    assert_int_equal(problems.count, 3);
+    assert_contains(problems.text, TRAIN(0) "|-1|||missing");
+    assert_contains(problems.text, TRAIN(2) "|-1|||no footer: the shard is torn");
+    assert_contains(problems.text, "10 intact records");
+    assert_contains(problems.text, "old-00000-of-00001.fshard|-1|||is not in the manifest");
+}
+
+static void test_swapped_shards_are_named(void **state)
+{
+    TestFolder *folder = *state;
+    const char *path = make(folder);
+    FshError error = {0};
+    FshDataset *dataset = NULL;
+    assert_int_equal(rename(test_path(folder, TRAIN(0)), test_path(folder, "x")), 0);
+    assert_int_equal(rename(test_path(folder, TRAIN(1)), test_path(folder, TRAIN(0))), 0);
+    assert_int_equal(rename(test_path(folder, "x"), test_path(folder, TRAIN(1))), 0);
+    Problems problems = check(path, FSH_CHECK_QUICK);
+    assert_int_equal(problems.count, 2);
+    assert_contains(problems.text, TRAIN(0) "|-1|||is shard 1 of 3 by its header, not 0 of 3");
+    assert_contains(problems.text, TRAIN(1) "|-1|||is shard 0 of 3 by its header, not 1 of 3");
+    assert_int_equal(fsh_open(&dataset, path, &error), FSH_ERR_CORRUPT);
+    assert_contains(error.message, TRAIN(0));
+    assert_contains(error.message, "swapped");
+}
+
+static void test_a_shard_copied_over_another_is_named(void **state)
+{
+    TestFolder *folder = *state;
+    const char *path = make(folder);
+    copy_file(test_path(folder, TRAIN(0)), test_path(folder, TRAIN(2)));
+    Problems problems = check(path, FSH_CHECK_QUICK);
+    assert_contains(problems.text, TRAIN(2) "|-1|||is shard 0 of 3 by its header, not 2 of 3");
+    assert_contains(problems.text, TRAIN(2) "|-1|||holds the same bytes as " TRAIN(0));
+    problems = check(path, FSH_CHECK_RECORDS);
+    assert_contains(problems.text, "the same key as " TRAIN(0) " record 9");
+}
+
+static void test_a_shard_of_another_dataset_or_split_is_named(void **state)
+{
+    TestFolder *folder = *state;
+    const char *path = make(folder);
+    FshError error = {0};
+    FshDataset *dataset = NULL;
+    FshWriter *writer = NULL;
+    FshWriterOptions options = samples_writer_options(&plan, "train", 1);
+    options.dataset_id = "ffffffffffffffffffffffffffffffff";
+    options.force = true;
+    assert_ok(fsh_writer_open(&writer, test_path(folder, TRAIN(1)), &options, &error), &error);
+    assert_ok(fsh_writer_finish(writer, NULL, &error), &error);
+    fsh_writer_close(&writer);
+    copy_file(test_path(folder, TRAIN(0)), test_path(folder, "val-00000-of-00001.fshard"));
+    Problems problems = check(path, FSH_CHECK_QUICK);
+    assert_contains(problems.text, TRAIN(1) "|-1|||belongs to another dataset: id ffffffff");
+    assert_contains(problems.text, "val-00000-of-00001.fshard|-1|||belongs to split train, not val");
+    assert_int_equal(fsh_open(&dataset, path, &error), FSH_ERR_CORRUPT);
+    assert_contains(error.message, TRAIN(1));
+    assert_contains(error.message, "another dataset");
+}
+
+/* The manifest with one text replaced by another. */
+static void edit_manifest(TestFolder *folder, const char *before, const char *after)
+{
+    char *text = test_file_read(test_path(folder, "dataset.json"), NULL), *edited = NULL;
+    char *at = strstr(text, before);
+    assert_non_null(at);
+    assert_true(asprintf(&edited, "%.*s%s%s", (int)(at - text), text, after, at + strlen(before)) > 0);
+    test_file_write_text(test_path(folder, "dataset.json"), edited);
+    free(text);
+    free(edited);
+}
+
+static void test_counts_that_the_shards_contradict_are_named(void **state)
+{
+    TestFolder *folder = *state;
+    const char *path = make(folder);
+    edit_manifest(folder, "\"class_counts\": [\n        8,", "\"class_counts\": [\n        7,");
+    Problems problems = check(path, FSH_CHECK_QUICK);
+    assert_int_equal(problems.count, 1);
+    assert_contains(problems.text,
+                    "dataset.json|-1|||split train, class bee: the manifest says 7 samples, the labels 8");
+}
+
+static void test_a_hash_that_the_manifest_contradicts_is_named(void **state)
+{
+    TestFolder *folder = *state;
+    const char *path = make(folder);
+    FshError error = {0};
+    FshDataset *dataset = NULL;
+    FshManifest manifest;
+    assert_ok(fsh_manifest_load(&manifest, path, &error), &error);
+    manifest.splits[0].files[1].hash.bytes[7] ^= 1;
+    assert_ok(fsh_manifest_save(&manifest, path, true, &error), &error);
+    fsh_manifest_free(&manifest);
+    Problems problems = check(path, FSH_CHECK_QUICK);
+    assert_int_equal(problems.count, 1);
+    assert_contains(problems.text, TRAIN(1) "|-1|||XXH3-128 in its footer is ");
+    assert_int_equal(fsh_open(&dataset, path, &error), FSH_ERR_CORRUPT);
+    assert_contains(error.message, TRAIN(1));
+}
+
+static void test_keys_that_are_there_twice_are_named(void **state)
+{
+    TestFolder *folder = *state;
+    const char *path = test_path(folder, "a.fshard");
+    FshError error = {0};
+    FshWriter *writer = NULL;
+    FshWriterOptions options = samples_writer_options(&(DatasetPlan){0}, "train", 0);
+    MadeSample made;
+    assert_ok(fsh_writer_open(&writer, path, &options, &error), &error);
+    for (uint64_t i = 0; i < 400; i++) {
+        sample_make(&made, &plan, "train", i == 399 ? 77 : i);
+        assert_ok(fsh_writer_put(writer, &made.sample, &error), &error);
+        sample_free(&made);
+    }
+    assert_ok(fsh_writer_finish(writer, NULL, &error), &error);
+    fsh_writer_close(&writer);
+    Problems problems = check(path, FSH_CHECK_RECORDS);
+    assert_int_equal(problems.count, 1);
+    assert_contains(problems.text,
+                    "a.fshard|399|däwg/image-77|train/däwg/image-77.jpg|the same key as a.fshard record 77");
+}
+
+/* ---- manifests that cannot be used ---- */
+
+static void test_shards_are_checked_without_their_manifest(void **state)
+{
+    TestFolder *folder = *state;
+    const char *path = make(folder);
+    test_file_flip_byte(test_path(folder, TRAIN(1)), -1);
+    test_file_write_text(test_path(folder, "dataset.json"), "{\"format\":");
+    Problems problems = check(path, FSH_CHECK_RECORDS);
+    assert_int_equal(problems.count, 2);
+    assert_contains(problems.text, "dataset.json|-1|||");
+    assert_contains(problems.text, TRAIN(1) "|-1|||footer: CRC32C");
+    assert_int_equal(unlink(test_path(folder, "dataset.json")), 0);
+    problems = check(path, FSH_CHECK_RECORDS);
+    assert_int_equal(problems.count, 2);
+    assert_contains(problems.text, "dataset.json|-1|||missing");
+    assert_contains(problems.text, TRAIN(1) "|-1|||footer: CRC32C");
+}
+
+static void test_what_cannot_be_checked_is_an_error(void **state)
+{
+    TestFolder *folder = *state;
+    FshError error = {0};
+    assert_int_equal(fsh_check(folder->path, FSH_CHECK_QUICK, 1, NULL, NULL, NULL, &error),
+                     FSH_ERR_NOT_FOUND);
+    assert_contains(error.message, folder->path);
+    assert_int_equal(fsh_check(test_path(folder, "none"), FSH_CHECK_QUICK, 1, NULL, NULL, NULL, &error),
+                     FSH_ERR_NOT_FOUND);
+    test_file_write_text(test_path(folder, "a.jpg"), "picture");
+    assert_int_equal(fsh_check(test_path(folder, "a.jpg"), FSH_CHECK_QUICK, 1, NULL, NULL, NULL, &error),
+                     FSH_ERR_UNSUPPORTED);
+}
+
+static void test_an_interrupt_ends_the_check(void **state)
+{
+    FshError error = {0};
+    const char *path = make(*state);
+    interrupt_simulate(SIGINT);
+    FshStatus status = fsh_check(path, FSH_CHECK_RECORDS, 2, NULL, NULL, NULL, &error);
+    interrupt_simulate(0);
+    assert_int_equal(status, FSH_ERR_INTERRUPTED);
+}
+
+/* ---- LMDB ---- */
+
+static void test_damage_in_an_lmdb_is_named(void **state)
+{
+    TestFolder *folder = *state;
+    const DatasetPlan lmdb_plan = {.container = FSH_CONTAINER_LMDB, .train_count = 30, .val_count = 6};
+    MadeSample made;
+    samples_write_dataset(&lmdb_plan, folder->path);
+    const char *data = test_path(folder, "train.lmdb/data.mdb");
+    sample_make(&made, &lmdb_plan, "train", 13);
+    int64_t offset = find_bytes(data, made.payloads[0], made.sample.fields[0].bytes);
+    sample_free(&made);
+    test_file_flip_byte(data, offset);
+    for (int level = FSH_CHECK_QUICK; level <= FSH_CHECK_RECORDS; level++) {
+        Problems problems = check(folder->path, (FshCheckLevel)level);
+        assert_int_equal(problems.count, 1);
+        assert_contains(problems.text, "train.lmdb|13|cat/image-13|train/cat/image-13.jpg|CRC32C is ");
+    }
+    test_file_flip_byte(data, offset);
+    Problems problems = check(folder->path, FSH_CHECK_RECORDS);
+    assert_string_equal(problems.text, "");
+
+    test_file_flip_byte(data, 4096 - 1); /* a byte that nothing reads */
+    problems = check(folder->path, FSH_CHECK_QUICK);
+    assert_contains(problems.text, "train.lmdb|-1|||XXH3-128 is ");
+    test_file_flip_byte(data, 4096 - 1);
+    test_file_flip_byte(data, 16);
+    problems = check(folder->path, FSH_CHECK_QUICK);
+    assert_contains(problems.text, "train.lmdb|-1|||is no LMDB");
+    test_file_truncate(data, -4096);
+    assert_int_equal(unlink(test_path(folder, "val.lmdb/data.mdb")), 0);
+    problems = check(folder->path, FSH_CHECK_QUICK);
+    assert_contains(problems.text, "train.lmdb|-1|||");
+    assert_contains(problems.text, "val.lmdb|-1|||missing");
+}
+
+#define with_folder(test) cmocka_unit_test_setup_teardown(test, test_folder_setup, test_folder_teardown)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        with_folder(test_a_whole_dataset_has_no_problem),
+        with_folder(test_a_damaged_record_is_named),
+        with_folder(test_every_damaged_file_is_listed_in_order),
+        with_folder(test_an_index_that_lies_is_found),
+        with_folder(test_missing_truncated_and_left_over_files_are_named),
+        with_folder(test_swapped_shards_are_named),
+        with_folder(test_a_shard_copied_over_another_is_named),
+        with_folder(test_a_shard_of_another_dataset_or_split_is_named),
+        with_folder(test_counts_that_the_shards_contradict_are_named),
+        with_folder(test_a_hash_that_the_manifest_contradicts_is_named),
+        with_folder(test_keys_that_are_there_twice_are_named),
+        with_folder(test_shards_are_checked_without_their_manifest),
+        with_folder(test_what_cannot_be_checked_is_an_error),
+        with_folder(test_an_interrupt_ends_the_check),
+        with_folder(test_damage_in_an_lmdb_is_named),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,67 @@
+#include <stdio.h>
+#include <string.h>
+
+#include "common/file.h"
+#include "tests/support/support.h"
+
+/* write_dataset on a disk that takes `disk_bytes`; what it leaves behind. */
+static RunResult write_on_full_disk(const char *folder, const char *container, uint64_t disk_bytes)
+{
+    RunOptions options = {.limit_disk = true, .disk_bytes = disk_bytes};
+    return run_program(&options, WRITE_DATASET, folder, container, "classes", "60", "5", "200000", NULL);
+}
+
+static void assert_full_disk_is_reported(TestFolder *folder, const char *container, const char *file_name)
+{
+    /* From the first bytes to nearly the last of about 3 MB. */
+    static const uint64_t sizes[] = {0, 100, 5000, 70000, 300000, 1500000, 2500000};
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+        const char *path = test_path(folder, "%s-%zu", container, i);
+        FshError error = {0};
+        assert_ok(file_make_folders(path, &error), &error);
+        RunResult result = write_on_full_disk(path, container, sizes[i]);
+        if (result.exit_status != 1)
+            fail_msg("%s with %llu bytes: exit status %d", container, (unsigned long long)sizes[i],
+                     result.exit_status);
+        assert_contains(result.err, "no space left");
+        assert_contains(result.err, path);
+        if (sizes[i] < 500000) {
+            /* The first file is not finished, so nothing at all is there. */
+            assert_contains(result.err, file_name);
+            assert_int_equal(test_count_files(path), 0);
+        }
+        assert_false(file_exists(test_path(folder, "%s-%zu/dataset.json", container, i)));
+        run_result_free(&result);
+    }
+}
+
+static void test_full_disk_leaves_no_shard_behind(void **state)
+{
+    assert_full_disk_is_reported(*state, "shards", "train-00000-of-00003.fshard");
+}
+
+static void test_full_disk_leaves_no_lmdb_behind(void **state)
+{
+    assert_full_disk_is_reported(*state, "lmdb", "train.lmdb");
+}
+
+static void test_a_disk_with_room_is_enough(void **state)
+{
+    TestFolder *folder = *state;
+    RunResult result = write_on_full_disk(folder->path, "shards", 64 << 20);
+    assert_int_equal(result.exit_status, 0);
+    assert_int_equal(test_count_files(folder->path), 5);
+    run_result_free(&result);
+}
+
+#define with_folder(test) cmocka_unit_test_setup_teardown(test, test_folder_setup, test_folder_teardown)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        with_folder(test_full_disk_leaves_no_shard_behind),
+        with_folder(test_full_disk_leaves_no_lmdb_behind),
+        with_folder(test_a_disk_with_room_is_enough),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,427 @@
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <lmdb.h>
+
+#include "common/random.h"
+#include "formats/internal.h"
+#include "tests/formats/samples.h"
+
+static const DatasetPlan small_plan = {.container = FSH_CONTAINER_LMDB, .train_count = 12};
+
+static const char *write_small_lmdb(TestFolder *folder)
+{
+    const char *path = test_path(folder, "train.lmdb");
+    samples_write_file(&small_plan, "train", path, 0, 0, small_plan.train_count, NULL);
+    return path;
+}
+
+static uint64_t count_problems(const char *path, FshCheckLevel level)
+{
+    FshError error = {0};
+    uint64_t count = 0;
+    assert_ok(fsh_check(path, level, 1, NULL, NULL, &count, &error), &error);
+    return count;
+}
+
+/* ---- round trips ---- */
+
+static void test_what_is_written_is_read(void **state)
+{
+    static const DatasetPlan plans[] = {
+        {.container = FSH_CONTAINER_LMDB, .train_count = 700, .val_count = 9}, /* a tree of two levels */
+        {.container = FSH_CONTAINER_LMDB, .kind = FSH_KIND_PAIRS, .train_count = 30, .val_count = 3},
+        {.container = FSH_CONTAINER_LMDB, .train_count = 1},
+        {.container = FSH_CONTAINER_LMDB, .train_count = 0, .val_count = 1},
+    };
+    TestFolder *folder = *state;
+    for (size_t i = 0; i < sizeof plans / sizeof *plans; i++) {
+        FshError error = {0};
+        FshDataset *dataset = NULL;
+        const char *path = test_path(folder, "%zu", i);
+        assert_ok(file_make_folders(path, &error), &error);
+        samples_write_dataset(&plans[i], path);
+        assert_ok(fsh_open(&dataset, path, &error), &error);
+        samples_assert_split(dataset, &plans[i], "train", plans[i].train_count);
+        if (plans[i].val_count)
+            samples_assert_split(dataset, &plans[i], "val", plans[i].val_count);
+        FshSample sample;
+        assert_int_equal(fsh_sample_get(fsh_split(dataset, "train"), plans[i].train_count, &sample, &error),
+                         FSH_ERR_NOT_FOUND);
+        fsh_close(&dataset);
+        assert_int_equal(count_problems(path, FSH_CHECK_QUICK), 0);
+        assert_int_equal(count_problems(path, FSH_CHECK_RECORDS), 0);
+        /* dataset.json and one data.mdb for each split: no lock file, no temporary file. */
+        assert_int_equal(test_count_files(path), plans[i].val_count ? 3 : 2);
+    }
+}
+
+static void test_records_are_those_of_shards(void **state)
+{
+    TestFolder *folder = *state;
+    DatasetPlan plan = {.train_count = 60};
+    FshError error = {0};
+    FshDataset *shards = NULL, *lmdb = NULL;
+    const char *shard_path = test_path(folder, "train-00000-of-00001.fshard");
+    samples_write_file(&plan, "train", shard_path, 0, 0, plan.train_count, NULL);
+    plan.container = FSH_CONTAINER_LMDB;
+    const char *lmdb_path = test_path(folder, "train.lmdb");
+    samples_write_file(&plan, "train", lmdb_path, 0, 0, plan.train_count, NULL);
+    assert_ok(fsh_open(&shards, shard_path, &error), &error);
+    assert_ok(fsh_open(&lmdb, lmdb_path, &error), &error);
+    assert_int_equal(fsh_split_bytes(fsh_split(shards, "train")), fsh_split_bytes(fsh_split(lmdb, "train")));
+    for (uint64_t i = 0; i < plan.train_count; i++) {
+        FshSample a, b;
+        assert_ok(fsh_sample_get(fsh_split(shards, "train"), i, &a, &error), &error);
+        assert_ok(fsh_sample_get(fsh_split(lmdb, "train"), i, &b, &error), &error);
+        size_t bytes = fsh_record_bytes(&a);
+        assert_int_equal(bytes, fsh_record_bytes(&b));
+        /* From the field table to the end: the records themselves, byte for byte. */
+        assert_memory_equal(a.key - 96, b.key - 96, bytes);
+    }
+    assert_int_equal(fsh_manifest(lmdb)->splits[0].class_counts[0],
+                     fsh_manifest(shards)->splits[0].class_counts[0]);
+    fsh_close(&shards);
+    fsh_close(&lmdb);
+}
+
+/* The library that everyone else reads it with, opened as fshard(5) says. */
+static void test_liblmdb_reads_the_same(void **state)
+{
+    const DatasetPlan plan = {.container = FSH_CONTAINER_LMDB, .train_count = 500, .payload_bytes_max = 9000};
+    TestFolder *folder = *state;
+    FshError error = {0};
+    FshDataset *dataset = NULL;
+    const char *path = test_path(folder, "train.lmdb/");
+    samples_write_file(&plan, "train", path, 0, 0, plan.train_count, NULL);
+    assert_ok(fsh_open(&dataset, path, &error), &error);
+    MDB_env *environment = NULL;
+    MDB_txn *transaction = NULL;
+    MDB_dbi database = 0;
+    MDB_stat statistics;
+    assert_int_equal(mdb_env_create(&environment), 0);
+    assert_int_equal(mdb_env_open(environment, path, MDB_RDONLY | MDB_NOLOCK, 0), 0);
+    assert_int_equal(mdb_txn_begin(environment, NULL, MDB_RDONLY, &transaction), 0);
+    assert_int_equal(mdb_dbi_open(transaction, NULL, 0, &database), 0);
+    assert_int_equal(mdb_stat(transaction, database, &statistics), 0);
+    assert_int_equal(statistics.ms_entries, plan.train_count + 1);
+    for (uint64_t i = 0; i < plan.train_count; i++) {
+        char digits[32];
+        (void)snprintf(digits, sizeof digits, "%010llu", (unsigned long long)i);
+        MDB_val key = {.mv_size = 10, .mv_data = digits}, value;
+        assert_int_equal(mdb_get(transaction, database, &key, &value), 0);
+        FshSample theirs = {.index = i};
+        RecordHead head;
+        assert_ok(fsh_record_parse(value.mv_data, value.mv_size, &theirs, &head, &error), &error);
+        assert_int_equal(head.record_bytes, value.mv_size);
+        sample_assert_equal(&theirs, &plan, "train", i);
+    }
+    MDB_val key = {.mv_size = 7, .mv_data = "~fshard"}, value;
+    assert_int_equal(mdb_get(transaction, database, &key, &value), 0);
+    char *text = strndup(value.mv_data, value.mv_size);
+    assert_contains(text, "\"count\":500");
+    assert_contains(text, "\"version\":1");
+    free(text);
+    mdb_txn_abort(transaction);
+    mdb_env_close(environment);
+    samples_assert_split(dataset, &plan, "train", plan.train_count);
+    fsh_close(&dataset);
+}
+
+static void test_the_map_grows_as_needed(void **state)
+{
+    /* 40 MiB and more than two batches, from a map of 1 MiB. */
+    const DatasetPlan plan = {
+        .container = FSH_CONTAINER_LMDB, .train_count = 83, .payload_bytes_max = 2000000};
+    TestFolder *folder = *state;
+    FshError error = {0};
+    FshDataset *dataset = NULL;
+    const char *path = test_path(folder, "train.lmdb");
+    samples_write_file(&plan, "train", path, 0, 0, plan.train_count, NULL);
+    assert_true(test_file_size(test_path(folder, "train.lmdb/data.mdb")) > 36 << 20);
+    assert_ok(fsh_open(&dataset, path, &error), &error);
+    samples_assert_split(dataset, &plan, "train", plan.train_count);
+    fsh_close(&dataset);
+}
+
+static void test_same_samples_give_same_bytes(void **state)
+{
+    const DatasetPlan plan = {
+        .container = FSH_CONTAINER_LMDB, .train_count = 900, .payload_bytes_max = 60000};
+    TestFolder *folder = *state;
+    FshFileInfo first, second;
+    samples_write_file(&plan, "train", test_path(folder, "a.lmdb"), 0, 0, plan.train_count, &first);
+    void *litter = malloc(5 << 20); /* what malloc gives next is not clean */
+    memset(litter, 0x5A, 5 << 20);
+    free(litter);
+    samples_write_file(&plan, "train", test_path(folder, "b.lmdb"), 0, 0, plan.train_count, &second);
+    size_t a_bytes = 0, b_bytes = 0;
+    char *a = test_file_read(test_path(folder, "a.lmdb/data.mdb"), &a_bytes);
+    char *b = test_file_read(test_path(folder, "b.lmdb/data.mdb"), &b_bytes);
+    assert_int_equal(a_bytes, b_bytes);
+    assert_int_equal(first.bytes, a_bytes);
+    assert_true(memcmp(a, b, a_bytes) == 0);
+    assert_memory_equal(first.hash.bytes, second.hash.bytes, sizeof first.hash.bytes);
+    free(a);
+    free(b);
+    free(first.name);
+    free(second.name);
+}
+
+/* ---- threads ---- */
+
+typedef struct Reader {
+    const FshSplit *split;
+    uint64_t seed;
+    uint64_t wrong;
+    pthread_t thread;
+} Reader;
+
+static void *read_at_random(void *argument)
+{
+    Reader *reader = argument;
+    Random random;
+    random_start(&random, reader->seed, 0);
+    for (int i = 0; i < 20000; i++) {
+        uint64_t index = random_below(&random, (uint32_t)reader->split->sample_count);
+        FshSample sample;
+        char key[64];
+        int length = snprintf(key, sizeof key, "%s/image-%llu",
+                              samples_class_names[index % SAMPLES_CLASS_COUNT], (unsigned long long)index);
+        reader->wrong += fsh_sample_get(reader->split, index, &sample, NULL) != FSH_OK ||
+                         sample.index != index || sample.key_bytes != (size_t)length ||
+                         memcmp(sample.key, key, sample.key_bytes) != 0 ||
+                         fsh_sample_verify(reader->split, index, NULL) != FSH_OK;
+    }
+    return NULL;
+}
+
+static void test_many_threads_read_at_once(void **state)
+{
+    TestFolder *folder = *state;
+    const DatasetPlan plan = {.container = FSH_CONTAINER_LMDB, .train_count = 300};
+    FshError error = {0};
+    FshDataset *dataset = NULL;
+    samples_write_dataset(&plan, folder->path);
+    assert_ok(fsh_open(&dataset, folder->path, &error), &error);
+    Reader readers[8];
+    for (size_t i = 0; i < 8; i++) {
+        readers[i] = (Reader){.split = fsh_split(dataset, "train"), .seed = i};
+        assert_int_equal(pthread_create(&readers[i].thread, NULL, read_at_random, &readers[i]), 0);
+    }
+    for (size_t i = 0; i < 8; i++) {
+        assert_int_equal(pthread_join(readers[i].thread, NULL), 0);
+        assert_int_equal(readers[i].wrong, 0);
+    }
+    fsh_close(&dataset);
+}
+
+/* ---- damage ---- */
+
+/* Parses a copy of exactly `length` bytes and reads all it leads to, so that a sanitizer sees every read
+ * outside. */
+static void walk_exact(const char *bytes, size_t length)
+{
+    LmdbView view;
+    uint8_t *exact = malloc(length ? length : 1);
+    memcpy(exact, bytes, length);
+    if (fsh_lmdb_parse(&view, exact, length, NULL) == FSH_OK) {
+        uint8_t sum = 0;
+        for (uint64_t i = 0; i < view.record_count; i++) {
+            IndexRow row = fsh_index_row_load(view.rows.bytes + i * INDEX_ROW_BYTES);
+            for (uint64_t j = 0; j < row.record_bytes; j++) {
+                sum += exact[row.offset + j];
+            }
+        }
+        for (size_t j = 0; j < view.metadata_bytes; j++) {
+            sum += (uint8_t)view.metadata[j];
+        }
+        exact[0] = sum;
+        fsh_lmdb_free(&view);
+    }
+    free(exact);
+}
+
+static void test_damaged_pages_are_refused_or_harmless(void **state)
+{
+    TestFolder *folder = *state;
+    const DatasetPlan plan = {.container = FSH_CONTAINER_LMDB, .train_count = 250};
+    size_t length = 0;
+    samples_write_file(&plan, "train", test_path(folder, "train.lmdb"), 0, 0, plan.train_count, NULL);
+    char *bytes = test_file_read(test_path(folder, "train.lmdb/data.mdb"), &length);
+    /* Headers and node tables of every page, byte by byte; then bytes anywhere. */
+    static const unsigned char values[] = {0x01, 0x40, 0x80, 0xFF};
+    for (size_t page = 0; page < length; page += 4096) {
+        for (size_t at = page; at < page + (page < 8192 ? 160 : 48); at++) {
+            for (size_t v = 0; v < sizeof values; v++) {
+                char kept = bytes[at];
+                bytes[at] ^= (char)values[v];
+                walk_exact(bytes, length);
+                bytes[at] = kept;
+            }
+        }
+    }
+    Random random;
+    random_start(&random, 5, 6);
+    for (int i = 0; i < 3000; i++) {
+        size_t at = random_below(&random, (uint32_t)length);
+        char kept = bytes[at];
+        bytes[at] = (char)random_u32(&random);
+        walk_exact(bytes, length);
+        bytes[at] = kept;
+    }
+    for (size_t cut = 0; cut < length; cut += 509) {
+        LmdbView view;
+        assert_int_not_equal(fsh_lmdb_parse(&view, (const uint8_t *)bytes, cut, NULL), FSH_OK);
+    }
+    free(bytes);
+}
+
+static void test_branches_in_a_circle_end(void **state)
+{
+    TestFolder *folder = *state;
+    const DatasetPlan plan = {.container = FSH_CONTAINER_LMDB, .train_count = 250};
+    FshError error = {0};
+    LmdbView view;
+    size_t length = 0;
+    samples_write_file(&plan, "train", test_path(folder, "train.lmdb"), 0, 0, plan.train_count, NULL);
+    char *text = test_file_read(test_path(folder, "train.lmdb/data.mdb"), &length);
+    uint8_t *bytes = (uint8_t *)text;
+    /* Every child of every branch page is the page itself, and the tree is as deep as it may be. */
+    for (size_t page = 8192; page < length; page += 4096) {
+        uint8_t *at = bytes + page;
+        if (at[10] != 1 || at[11] != 0)
+            continue;
+        for (unsigned i = 16; i < at[12] + 256U * at[13]; i += 2) {
+            uint8_t *node = at + at[i] + 256 * at[i + 1];
+            node[0] = (uint8_t)(page / 4096);
+            node[1] = (uint8_t)(page / 4096 >> 8);
+        }
+    }
+    bytes[94] = bytes[4096 + 94] = 32;
+    assert_int_equal(fsh_lmdb_parse(&view, bytes, length, &error), FSH_ERR_CORRUPT);
+    assert_contains(error.message, "is no leaf page");
+    free(text);
+}
+
+static void test_every_changed_byte_is_found_by_the_manifest(void **state)
+{
+    TestFolder *folder = *state;
+    const DatasetPlan plan = {.container = FSH_CONTAINER_LMDB, .train_count = 2};
+    samples_write_dataset(&plan, folder->path);
+    const char *path = test_path(folder, "train.lmdb/data.mdb");
+    size_t length = 0;
+    char *bytes = test_file_read(path, &length);
+    for (size_t i = 0; i < length; i += i % 4096 < 160 ? 1 : 61) {
+        bytes[i] ^= 4;
+        test_file_write(path, bytes, length);
+        bytes[i] ^= 4;
+        if (count_problems(folder->path, FSH_CHECK_QUICK) == 0)
+            fail_msg("a change of byte %zu is not found", i);
+    }
+    free(bytes);
+}
+
+/* ---- writing, the other ways ---- */
+
+static void test_nothing_stays_without_finish(void **state)
+{
+    TestFolder *folder = *state;
+    FshError error = {0};
+    FshWriter *writer = NULL;
+    FshWriterOptions options = samples_writer_options(&small_plan, "train", 0);
+    assert_ok(fsh_writer_open(&writer, test_path(folder, "train.lmdb"), &options, &error), &error);
+    fsh_writer_close(&writer);
+    assert_false(file_exists(test_path(folder, "train.lmdb")));
+}
+
+static void test_force_replaces_and_failure_keeps_the_old(void **state)
+{
+    TestFolder *folder = *state;
+    FshError error = {0};
+    FshWriter *writer = NULL;
+    const char *path = write_small_lmdb(folder);
+    FshWriterOptions options = samples_writer_options(&small_plan, "train", 0);
+    assert_int_equal(fsh_writer_open(&writer, path, &options, &error), FSH_ERR_EXISTS);
+    assert_null(writer);
+    test_file_write_text(test_path(folder, "train.lmdb/lock.mdb"), "of another program");
+
+    options.force = true;
+    assert_ok(fsh_writer_open(&writer, path, &options, &error), &error);
+    fsh_writer_close(&writer); /* given up */
+    FshDataset *dataset = NULL;
+    assert_ok(fsh_open(&dataset, path, &error), &error);
+    samples_assert_split(dataset, &small_plan, "train", small_plan.train_count);
+    fsh_close(&dataset);
+
+    assert_ok(fsh_writer_open(&writer, path, &options, &error), &error);
+    assert_ok(fsh_writer_finish(writer, NULL, &error), &error);
+    fsh_writer_close(&writer);
+    assert_ok(fsh_open(&dataset, path, &error), &error);
+    assert_int_equal(fsh_split(dataset, "train")->sample_count, 0);
+    fsh_close(&dataset);
+    assert_int_equal(test_count_files(path), 1);
+}
+
+static void test_a_file_in_the_way_is_refused(void **state)
+{
+    TestFolder *folder = *state;
+    FshError error = {0};
+    FshWriter *writer = NULL;
+    FshWriterOptions options = samples_writer_options(&small_plan, "train", 0);
+    options.force = true;
+    test_file_write_text(test_path(folder, "train.lmdb"), "a file");
+    assert_int_equal(fsh_writer_open(&writer, test_path(folder, "train.lmdb"), &options, &error),
+                     FSH_ERR_EXISTS);
+    assert_null(writer);
+    assert_int_equal(test_file_size(test_path(folder, "train.lmdb")), 6);
+}
+
+static void test_a_foreign_lmdb_is_refused(void **state)
+{
+    TestFolder *folder = *state;
+    FshError error = {0};
+    FshDataset *dataset = NULL;
+    MDB_env *environment = NULL;
+    MDB_txn *transaction = NULL;
+    MDB_dbi database = 0;
+    const char *path = test_path(folder, "other.lmdb");
+    assert_ok(file_make_folders(path, &error), &error);
+    assert_int_equal(mdb_env_create(&environment), 0);
+    assert_int_equal(mdb_env_open(environment, path, MDB_NOLOCK, 0600), 0);
+    assert_int_equal(mdb_txn_begin(environment, NULL, 0, &transaction), 0);
+    assert_int_equal(mdb_dbi_open(transaction, NULL, 0, &database), 0);
+    MDB_val key = {.mv_size = 3, .mv_data = "abc"}, value = {.mv_size = 3, .mv_data = "def"};
+    assert_int_equal(mdb_put(transaction, database, &key, &value, 0), 0);
+    assert_int_equal(mdb_txn_commit(transaction), 0);
+    mdb_env_close(environment);
+    assert_int_equal(fsh_open(&dataset, path, &error), FSH_ERR_UNSUPPORTED);
+    assert_contains(error.message, "not written by fshard");
+    assert_int_equal(fsh_open(&dataset, test_path(folder, "other.lmdb/data.mdb"), &error),
+                     FSH_ERR_UNSUPPORTED);
+    assert_contains(error.message, "folder");
+}
+
+#define with_folder(test) cmocka_unit_test_setup_teardown(test, test_folder_setup, test_folder_teardown)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        with_folder(test_what_is_written_is_read),
+        with_folder(test_records_are_those_of_shards),
+        with_folder(test_liblmdb_reads_the_same),
+        with_folder(test_the_map_grows_as_needed),
+        with_folder(test_same_samples_give_same_bytes),
+        with_folder(test_many_threads_read_at_once),
+        with_folder(test_damaged_pages_are_refused_or_harmless),
+        with_folder(test_branches_in_a_circle_end),
+        with_folder(test_every_changed_byte_is_found_by_the_manifest),
+        with_folder(test_nothing_stays_without_finish),
+        with_folder(test_force_replaces_and_failure_keeps_the_old),
+        with_folder(test_a_file_in_the_way_is_refused),
+        with_folder(test_a_foreign_lmdb_is_refused),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,289 @@
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <jansson.h>
+
+#include "formats/internal.h"
+#include "tests/formats/samples.h"
+
+static const DatasetPlan plan = {.train_count = 10, .val_count = 4, .shard_count = 2};
+
+static void test_what_is_saved_is_loaded(void **state)
+{
+    TestFolder *folder = *state;
+    FshError error = {0};
+    FshManifest manifest;
+    samples_write_dataset(&plan, folder->path);
+    assert_ok(fsh_manifest_load(&manifest, folder->path, &error), &error);
+    assert_string_equal(manifest.id, SAMPLES_ID);
+    assert_int_equal(manifest.container, FSH_CONTAINER_SHARDS);
+    assert_int_equal(manifest.kind, FSH_KIND_CLASSES);
+    assert_int_equal(manifest.field_count, 1);
+    assert_string_equal(manifest.field_names[0], "image");
+    assert_int_equal(manifest.class_count, SAMPLES_CLASS_COUNT);
+    assert_string_equal(manifest.class_names[2], "däwg");
+    assert_int_equal(manifest.split_count, 2);
+    const FshSplitInfo *train = &manifest.splits[0];
+    assert_string_equal(train->name, "train");
+    assert_int_equal(train->sample_count, 10);
+    assert_int_equal(train->class_counts[0], 3); /* 0, 3, 9: sample 6 has no label */
+    assert_int_equal(train->file_count, 2);
+    assert_string_equal(train->files[1].name, "train-00001-of-00002.fshard");
+    assert_int_equal(train->files[1].sample_count, 5);
+    assert_int_equal(train->files[1].bytes, test_file_size(test_path(folder, "train-00001-of-00002.fshard")));
+    assert_int_equal(manifest.statistics.channels, 3);
+    assert_int_equal(manifest.statistics.width_max, 20);
+    assert_int_equal(manifest.statistics.height_max, 8);
+    assert_true(fabs(manifest.statistics.mean[2] - 0.406) < 1e-9);
+    assert_true(fabs(manifest.statistics.standard_deviation[0] - 0.229) < 1e-9);
+    assert_contains(manifest.provenance_json, "samples");
+
+    /* Saving what was loaded gives the same bytes; the file itself loads as its folder does. */
+    char *before = test_file_read(test_path(folder, "dataset.json"), NULL);
+    assert_int_equal(fsh_manifest_save(&manifest, folder->path, false, &error), FSH_ERR_EXISTS);
+    assert_ok(fsh_manifest_save(&manifest, folder->path, true, &error), &error);
+    char *after = test_file_read(test_path(folder, "dataset.json"), NULL);
+    assert_string_equal(before, after);
+    assert_contains(after, "0.485,\n");
+    fsh_manifest_free(&manifest);
+    fsh_manifest_free(&manifest);
+    assert_ok(fsh_manifest_load(&manifest, test_path(folder, "dataset.json"), &error), &error);
+    fsh_manifest_free(&manifest);
+    free(before);
+    free(after);
+}
+
+static void test_the_hash_is_that_of_the_footer(void **state)
+{
+    TestFolder *folder = *state;
+    FshError error = {0};
+    FshManifest manifest;
+    samples_write_dataset(&plan, folder->path);
+    assert_ok(fsh_manifest_load(&manifest, folder->path, &error), &error);
+    size_t bytes = 0;
+    char *shard = test_file_read(test_path(folder, "val-00000-of-00001.fshard"), &bytes);
+    assert_memory_equal(manifest.splits[1].files[0].hash.bytes, shard + bytes - 128 + 64, 16);
+    free(shard);
+    fsh_manifest_free(&manifest);
+}
+
+/* ---- hostile manifests ---- */
+
+/* One change of a good manifest: the member at `path` ("splits/0/files/1/name") becomes the JSON `value`;
+ * NULL removes it. */
+typedef struct Change {
+    const char *path, *value;
+    FshStatus status;
+    const char *message;
+} Change;
+
+static const Change changes[] = {
+    {"format", "\"fshardx\"", FSH_ERR_UNSUPPORTED, "fshardx"},
+    {"format", NULL, FSH_ERR_CORRUPT, "\"format\" is missing"},
+    {"version", "2", FSH_ERR_UNSUPPORTED, "version 2"},
+    {"version", "\"1\"", FSH_ERR_CORRUPT, "version"},
+    {"version", "1.0", FSH_ERR_CORRUPT, "version"},
+    {"id", "\"x\"", FSH_ERR_CORRUPT, "hexadecimal"},
+    {"id", "7", FSH_ERR_CORRUPT, "id"},
+    {"container", "\"tar\"", FSH_ERR_UNSUPPORTED, "tar"},
+    {"container", "\"lmdb\"", FSH_ERR_CORRUPT, "files in a dataset of lmdb"},
+    {"kind", "\"boxes\"", FSH_ERR_UNSUPPORTED, "boxes"},
+    {"kind", "\"pairs\"", FSH_ERR_CORRUPT, "pairs"},
+    {"fields", "[]", FSH_ERR_CORRUPT, "field"},
+    {"fields", "\"image\"", FSH_ERR_CORRUPT, "not a list"},
+    {"fields", "[1]", FSH_ERR_CORRUPT, "not a string"},
+    {"fields", "[\"\"]", FSH_ERR_CORRUPT, "empty"},
+    {"classes", "[\"a\", \"b\", \"a\"]", FSH_ERR_CORRUPT, "\"a\" is there twice"},
+    {"classes", "[\"a\", \"b\"]", FSH_ERR_CORRUPT, "3 entries for 2 classes"},
+    {"classes", "{}", FSH_ERR_CORRUPT, "not a list"},
+    {"splits", "[]", FSH_ERR_CORRUPT, "no splits"},
+    {"splits", "null", FSH_ERR_CORRUPT, "splits"},
+    {"splits/0", "3", FSH_ERR_CORRUPT, "splits[0]"},
+    {"splits/0/name", "\"../train\"", FSH_ERR_CORRUPT, "../train"},
+    {"splits/0/name", "\"val\"", FSH_ERR_CORRUPT, "listed twice"},
+    {"splits/0/samples", "11", FSH_ERR_CORRUPT, "11 samples, but its files hold 10"},
+    {"splits/0/samples", "-1", FSH_ERR_CORRUPT, "samples"},
+    {"splits/0/samples", "1e3", FSH_ERR_CORRUPT, "samples"},
+    {"splits/0/samples", "99999999999999999999", FSH_ERR_CORRUPT, "integer"},
+    {"splits/0/class_counts", "[3, 3]", FSH_ERR_CORRUPT, "2 entries for 3 classes"},
+    {"splits/0/class_counts", "[3, 3, 5]", FSH_ERR_CORRUPT, "classes count 11"},
+    {"splits/0/class_counts", "[3, 3, -1]", FSH_ERR_CORRUPT, "entry 2"},
+    {"splits/0/class_counts", "[3, 3, \"2\"]", FSH_ERR_CORRUPT, "entry 2"},
+    {"splits/0/files", "[]", FSH_ERR_CORRUPT, "0 files"},
+    {"splits/0/files/1", "[]", FSH_ERR_CORRUPT, "files[1]"},
+    {"splits/0/files/1/samples", "6", FSH_ERR_CORRUPT, "its files hold 11"},
+    {"splits/0/files/1/samples", "9223372036854775807", FSH_ERR_CORRUPT, "files hold"},
+    {"splits/0/files/1/bytes", "true", FSH_ERR_CORRUPT, "bytes"},
+    {"splits/0/files/1/xxh3_128", "\"00\"", FSH_ERR_CORRUPT, "xxh3_128"},
+    {"splits/0/files/1/xxh3_128", "\"0123456789ABCDEF0123456789ABCDEF\"", FSH_ERR_CORRUPT, "xxh3_128"},
+    {"splits/0/files/1/name", "\"../a.fshard\"", FSH_ERR_CORRUPT, "plain name"},
+    {"splits/0/files/1/name", "\"/etc/a.fshard\"", FSH_ERR_CORRUPT, "plain name"},
+    {"splits/0/files/1/name", "\"sub/a.fshard\"", FSH_ERR_CORRUPT, "plain name"},
+    {"splits/0/files/1/name", "\"..\"", FSH_ERR_CORRUPT, "plain name"},
+    {"splits/0/files/1/name", "\".a.fshard\"", FSH_ERR_CORRUPT, "plain name"},
+    {"splits/0/files/1/name", "\"\"", FSH_ERR_CORRUPT, "plain name"},
+    {"splits/0/files/1/name", "\"dataset.json\"", FSH_ERR_CORRUPT, ".fshard"},
+    {"splits/0/files/1/name", "\"a\\u0000.fshard\"", FSH_ERR_CORRUPT, "NUL"},
+    {"splits/0/files/1/name", "\"train-00000-of-00002.fshard\"", FSH_ERR_CORRUPT, "listed twice"},
+    {"statistics", NULL, FSH_ERR_CORRUPT, "statistics"},
+    {"statistics/channels", "5", FSH_ERR_CORRUPT, "channels"},
+    {"statistics/width", "[20, 1]", FSH_ERR_CORRUPT, "width"},
+    {"statistics/height", "[1]", FSH_ERR_CORRUPT, "height"},
+    {"statistics/height", "[1, 4294967296]", FSH_ERR_CORRUPT, "height"},
+    {"statistics/mean", "[1, 2]", FSH_ERR_CORRUPT, "2 entries for 3 channels"},
+    {"statistics/mean", "[1, 2, \"3\"]", FSH_ERR_CORRUPT, "entry 2"},
+    {"provenance", "[]", FSH_ERR_CORRUPT, "provenance"},
+};
+
+/* Changes the member at path within node. */
+static void change_member(json_t *node, const char *path, json_t *value)
+{
+    const char *slash = strchr(path, '/');
+    char part[64] = {0};
+    memcpy(part, path, slash ? (size_t)(slash - path) : strlen(path));
+    json_t *child =
+        json_is_array(node) ? json_array_get(node, strtoul(part, NULL, 10)) : json_object_get(node, part);
+    assert_non_null(child);
+    if (slash)
+        change_member(child, slash + 1, value);
+    else if (json_is_array(node))
+        assert_int_equal(json_array_set(node, strtoul(part, NULL, 10), value), 0);
+    else if (value)
+        assert_int_equal(json_object_set(node, part, value), 0);
+    else
+        assert_int_equal(json_object_del(node, part), 0);
+}
+
+/* The manifest with one change, as text; free it. A value that jansson itself refuses is put in afterwards.
+ */
+static char *changed_text(const char *good, const Change *change)
+{
+    json_t *object = json_loads(good, 0, NULL);
+    json_t *value = change->value ? json_loads(change->value, JSON_DECODE_ANY, NULL) : NULL;
+    json_t *stand_in = change->value && !value ? json_string("@@") : NULL;
+    change_member(object, change->path, stand_in ? stand_in : value);
+    char *text = json_dumps(object, JSON_INDENT(2) | JSON_SORT_KEYS);
+    char *mark = strstr(text, "\"@@\"");
+    if (mark) {
+        char *longer = NULL;
+        assert_true(asprintf(&longer, "%.*s%s%s", (int)(mark - text), text, change->value, mark + 4) > 0);
+        free(text);
+        text = longer;
+    }
+    json_decref(object);
+    json_decref(value);
+    json_decref(stand_in);
+    return text;
+}
+
+static void test_hostile_manifests_are_refused(void **state)
+{
+    TestFolder *folder = *state;
+    const char *path = test_path(folder, "dataset.json");
+    samples_write_dataset(&plan, folder->path);
+    char *good = test_file_read(path, NULL);
+    for (size_t i = 0; i < sizeof changes / sizeof *changes; i++) {
+        FshError error = {0};
+        FshManifest manifest;
+        FshDataset *dataset = NULL;
+        char *text = changed_text(good, &changes[i]);
+        test_file_write_text(path, text);
+        free(text);
+        FshStatus status = fsh_manifest_load(&manifest, path, &error);
+        if (status != changes[i].status || error.status != status)
+            fail_msg("%s = %s gives %d: %s", changes[i].path, changes[i].value, status, error.message);
+        assert_contains(error.message, path);
+        assert_contains(error.message, changes[i].message);
+        assert_null(manifest.splits);
+        assert_int_equal(fsh_open(&dataset, folder->path, &error), status);
+        assert_null(dataset);
+    }
+    free(good);
+}
+
+static void test_unknown_members_are_ignored(void **state)
+{
+    TestFolder *folder = *state;
+    FshError error = {0};
+    FshManifest manifest;
+    samples_write_dataset(&plan, folder->path);
+    char *good = test_file_read(test_path(folder, "dataset.json"), NULL);
+    char *text = NULL;
+    assert_true(asprintf(&text, "{\"later\": [1, {\"a\": null}],%s", good + 1) > 0);
+    assert_ok(fsh_manifest_parse(&manifest, text, strlen(text), &error), &error);
+    fsh_manifest_free(&manifest);
+    free(text);
+    /* The same member twice could be read in two ways. */
+    assert_true(asprintf(&text, "{\"id\": \"%s\",%s", SAMPLES_ID, good + 1) > 0);
+    assert_int_equal(fsh_manifest_parse(&manifest, text, strlen(text), &error), FSH_ERR_CORRUPT);
+    free(text);
+    free(good);
+}
+
+static void test_text_that_is_no_manifest_is_refused(void **state)
+{
+    TestFolder *folder = *state;
+    FshError error = {0};
+    FshManifest manifest;
+    samples_write_dataset(&plan, folder->path);
+    char *good = test_file_read(test_path(folder, "dataset.json"), NULL);
+    size_t length = strlen(good) - 1; /* without the newline at the end, which JSON can spare */
+    for (size_t cut = 0; cut < length; cut++) {
+        char *exact = malloc(cut ? cut : 1);
+        memcpy(exact, good, cut);
+        assert_int_equal(fsh_manifest_parse(&manifest, exact, cut, &error), FSH_ERR_CORRUPT);
+        free(exact);
+    }
+    free(good);
+    assert_int_equal(fsh_manifest_parse(&manifest, "[]", 2, &error), FSH_ERR_CORRUPT);
+    char deep[5000];
+    memset(deep, '[', sizeof deep);
+    assert_int_equal(fsh_manifest_parse(&manifest, deep, sizeof deep, &error), FSH_ERR_CORRUPT);
+    assert_int_equal(fsh_manifest_load(&manifest, test_path(folder, "none"), &error), FSH_ERR_NOT_FOUND);
+}
+
+static void test_a_manifest_that_contradicts_itself_is_not_saved(void **state)
+{
+    TestFolder *folder = *state;
+    FshError error = {0};
+    FshManifest manifest;
+    samples_write_dataset(&plan, folder->path);
+    assert_ok(fsh_manifest_load(&manifest, folder->path, &error), &error);
+    const char *elsewhere = test_path(folder, "elsewhere");
+    assert_ok(file_make_folders(elsewhere, &error), &error);
+
+    manifest.splits[0].sample_count++;
+    assert_int_equal(fsh_manifest_save(&manifest, elsewhere, false, &error), FSH_ERR_USAGE);
+    manifest.splits[0].sample_count--;
+    manifest.statistics.mean[0] = NAN;
+    assert_int_equal(fsh_manifest_save(&manifest, elsewhere, false, &error), FSH_ERR_USAGE);
+    manifest.statistics.mean[0] = 0.5;
+    char *provenance = manifest.provenance_json;
+    manifest.provenance_json = (char[]){"[1]"};
+    assert_int_equal(fsh_manifest_save(&manifest, elsewhere, false, &error), FSH_ERR_USAGE);
+    manifest.provenance_json = provenance;
+    char *name = manifest.class_names[0];
+    manifest.class_names[0] = (char[]){"\xff\xfe"};
+    assert_int_equal(fsh_manifest_save(&manifest, elsewhere, false, &error), FSH_ERR_USAGE);
+    assert_contains(error.message, "UTF-8");
+    manifest.class_names[0] = name;
+    assert_int_equal(test_count_files(elsewhere), 0);
+    assert_ok(fsh_manifest_save(&manifest, elsewhere, false, &error), &error);
+    fsh_manifest_free(&manifest);
+}
+
+#define with_folder(test) cmocka_unit_test_setup_teardown(test, test_folder_setup, test_folder_teardown)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        with_folder(test_what_is_saved_is_loaded),
+        with_folder(test_the_hash_is_that_of_the_footer),
+        with_folder(test_hostile_manifests_are_refused),
+        with_folder(test_unknown_members_are_ignored),
+        with_folder(test_text_that_is_no_manifest_is_refused),
+        with_folder(test_a_manifest_that_contradicts_itself_is_not_saved),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
