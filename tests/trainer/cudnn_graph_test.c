@@ -1,0 +1,103 @@
+/* The module around cuDNN's graph API, for a GPU that need not be here: cuDNN builds plans from the device's
+ * properties alone. */
+#include "trainer/backend/cuda/cudnn_graph.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/file.h"
+#include "support/support.h"
+
+static const CudnnPolicy plain_f32 = {CUDNN_NOTES_OF_TF32 | CUDNN_NOTES_OF_TRANSFORMS | CUDNN_NOTES_OF_CHANCE,
+                                      1, UINT64_C(2) << 30};
+
+static int setup(void **state)
+{
+    static CudnnDevice device;
+    FshError error = {0};
+    Buffer json = {0};
+    char path[4096];
+    (void)snprintf(path, sizeof path, "%s/tests/trainer/h200_deviceprop.json", getenv("FSHARD_SOURCE"));
+    if (file_read(path, &json, &error) || buffer_append(&json, "", 1, &error) ||
+        CUDNN_TRY(cudnnBackendCreateDescriptor(CUDNN_BACKEND_DEVICEPROP_DESCRIPTOR, &device.properties),
+                  &error) ||
+        CUDNN_TRY(cudnnBackendSetAttribute(device.properties, CUDNN_ATTR_DEVICEPROP_JSON_REPRESENTATION,
+                                           CUDNN_TYPE_CHAR, (int64_t)json.length, json.bytes),
+                  &error) ||
+        CUDNN_TRY(cudnnBackendFinalize(device.properties), &error)) {
+        print_error("%s\n", error.message);
+        return -1;
+    }
+    buffer_free(&json);
+    *state = &device;
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    return (int)cudnnBackendDestroyDescriptor(((CudnnDevice *)*state)->properties);
+}
+
+/* A square convolution. */
+typedef struct Case {
+    int64_t batch, in, out, size, kernel, stride, padding;
+} Case;
+
+static FshStatus build(const CudnnDevice *device, const Case *c, ConvolutionKind kind,
+                       const CudnnPolicy *policy, CudnnPlan **plan, FshError *error)
+{
+    int64_t size = (c->size + 2 * c->padding - c->kernel) / c->stride + 1;
+    FshStatus status = cudnn_plan_new(plan, device, error);
+    if (status)
+        return status;
+    int x = cudnn_plan_tensor(*plan, CUDNN_DATA_FLOAT, (int64_t[4]){c->batch, c->in, c->size, c->size});
+    int w = cudnn_plan_tensor(*plan, CUDNN_DATA_FLOAT, (int64_t[4]){c->out, c->in, c->kernel, c->kernel});
+    int y = cudnn_plan_tensor(*plan, CUDNN_DATA_FLOAT, (int64_t[4]){c->batch, c->out, size, size});
+    cudnn_plan_convolution(*plan, kind, x, w, y, &(ConvolutionShape){c->stride, c->padding});
+    return cudnn_plan_build(*plan, policy, error);
+}
+
+static void test_every_convolution_of_the_networks_has_a_plain_f32_plan(void **state)
+{
+    static const Case cases[] = {
+        /* resnet18 at 160 px */
+        {256, 3, 64, 160, 7, 2, 3},
+        {256, 64, 64, 40, 3, 1, 1},
+        {256, 64, 128, 40, 3, 2, 1},
+        {256, 64, 128, 40, 1, 2, 0},
+        {256, 128, 128, 20, 3, 1, 1},
+        {256, 256, 512, 10, 3, 2, 1},
+        {256, 512, 512, 5, 3, 1, 1},
+        /* conv8 */
+        {64, 1, 3, 30, 3, 2, 0},
+        {64, 3, 3, 16, 3, 1, 0},
+        {64, 3, 8, 16, 3, 2, 0},
+        {64, 16, 32, 6, 3, 2, 0},
+        /* odd ones */
+        {1, 3, 5, 7, 3, 2, 1},
+        {1, 1, 1, 1, 1, 1, 0},
+        {3, 17, 13, 11, 5, 3, 2},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
+        for (int kind = CONVOLUTION_FORWARD; kind <= CONVOLUTION_BACKWARD_WEIGHT; kind++) {
+            CudnnPlan *plan = NULL;
+            FshError error = {0};
+            char text[128];
+            FshStatus status = build(*state, &cases[i], (ConvolutionKind)kind, &plain_f32, &plan, &error);
+            if (getenv("VERBOSE"))
+                printf("%2zu kind %d: %s\n", i, kind,
+                       status ? error.message : cudnn_plan_describe(plan, text, sizeof text));
+            else if (status)
+                fail_msg("case %zu, kind %d: %s", i, kind, error.message);
+            cudnn_plan_free(&plan);
+        }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_every_convolution_of_the_networks_has_a_plain_f32_plan),
+    };
+    return cmocka_run_group_tests(tests, setup, teardown);
+}

@@ -1,0 +1,203 @@
+#include "trainer/loop/plan.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "tests/support/support.h"
+
+/* What a dataset looks like to the plan. */
+typedef struct Facts {
+    uint32_t short_edge, channels;
+    bool uniform;
+    uint64_t train_count;
+} Facts;
+
+/* Made from facts; split stands for both train and val. */
+typedef struct Case {
+    TrainOptions options;
+    FshSplit split;
+    Classification data;
+    TrainPlan plan;
+    FshError error;
+} Case;
+
+static Case make_case(Facts facts)
+{
+    Case made = {.options = train_options_default()};
+    made.options.program.jobs = 4;
+    made.split.sample_count = facts.train_count;
+    made.data = (Classification){.class_count = 10,
+                                 .channels = facts.channels,
+                                 .mean = {0.5, 0.25, 1},
+                                 .standard_deviation = {0.25, 0.25, 0.25},
+                                 .short_edge = facts.short_edge,
+                                 .uniform = facts.uniform};
+    return made;
+}
+
+static FshStatus plan_case(Case *made)
+{
+    made->data.train = made->data.evaluation = &made->split;
+    return plan_make(&made->plan, &made->options, &made->data, &made->error);
+}
+
+static void test_image_sizes_follow_from_the_dataset(void **state)
+{
+    (void)state;
+    static const struct {
+        Facts facts;
+        uint32_t crop, resize;
+        CropMode mode;
+    } cases[] = {
+        {{28, 1, true, 8000}, 28, 28, CROP_PADDED},    /* MNIST */
+        {{32, 3, true, 50000}, 32, 32, CROP_PADDED},   /* CIFAR */
+        {{64, 3, true, 10000}, 64, 64, CROP_RESIZED},  /* Tiny ImageNet */
+        {{64, 3, false, 10000}, 64, 64, CROP_RESIZED}, /* not enlarged to lose a margin */
+        {{160, 3, false, 10000}, 160, 160, CROP_RESIZED},
+        {{256, 3, false, 10000}, 224, 256, CROP_RESIZED}, /* torchvision's */
+        {{375, 3, false, 10000}, 224, 256, CROP_RESIZED},
+        {{100, 3, false, 10000}, 96, 100, CROP_RESIZED},
+        {{128, 3, true, 10000}, 128, 128, CROP_RESIZED},
+        {{1, 3, true, 10000}, 1, 1, CROP_PADDED},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        Case made = make_case(cases[i].facts);
+        assert_ok(plan_case(&made), &made.error);
+        assert_int_equal(made.plan.train_augmentation.size, cases[i].crop);
+        assert_int_equal(made.plan.train_augmentation.mode, cases[i].mode);
+        assert_int_equal(made.plan.evaluation_augmentation.size, cases[i].crop);
+        assert_int_equal(made.plan.evaluation_augmentation.resize, cases[i].resize);
+        assert_int_equal(made.plan.evaluation_augmentation.mode, CROP_CENTER);
+        assert_int_equal(made.plan.train_spec.width, cases[i].crop);
+    }
+}
+
+static void test_given_sizes_decide_the_others(void **state)
+{
+    (void)state;
+    static const struct {
+        int64_t train_crop, val_resize, val_crop;
+        uint32_t train, resize, val;
+    } cases[] = {
+        {64, 0, 64, 64, 73, 64},        {64, 0, 0, 64, 73, 64},     {0, 0, 192, 192, 219, 192},
+        {128, 0, 160, 128, 183, 160},   {0, 300, 0, 224, 300, 224}, {0, 100, 0, 100, 100, 100},
+        {224, 256, 224, 224, 256, 224},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        Case made = make_case((Facts){375, 3, false, 10000});
+        made.options.train_crop_size = cases[i].train_crop;
+        made.options.val_resize_size = cases[i].val_resize;
+        made.options.val_crop_size = cases[i].val_crop;
+        assert_ok(plan_case(&made), &made.error);
+        assert_int_equal(made.plan.train_augmentation.size, cases[i].train);
+        assert_int_equal(made.plan.evaluation_augmentation.resize, cases[i].resize);
+        assert_int_equal(made.plan.evaluation_augmentation.size, cases[i].val);
+    }
+}
+
+static void test_gray_images_are_not_flipped_unless_told(void **state)
+{
+    (void)state;
+    Case gray = make_case((Facts){28, 1, true, 1000}), colour = make_case((Facts){28, 3, true, 1000});
+    assert_ok(plan_case(&gray), &gray.error);
+    assert_ok(plan_case(&colour), &colour.error);
+    assert_true(gray.plan.train_augmentation.flip_probability == 0);
+    assert_true(colour.plan.train_augmentation.flip_probability == 0.5);
+    gray.options.hflip_given = true;
+    assert_ok(plan_case(&gray), &gray.error);
+    assert_true(gray.plan.train_augmentation.flip_probability == 0.5);
+}
+
+static void test_without_augmentation_training_sees_what_evaluation_sees(void **state)
+{
+    (void)state;
+    Case made = make_case((Facts){256, 3, false, 1000});
+    made.options.augment = false;
+    assert_ok(plan_case(&made), &made.error);
+    const Augmentation *train = &made.plan.train_augmentation,
+                       *evaluation = &made.plan.evaluation_augmentation;
+    assert_int_equal(train->mode, CROP_CENTER);
+    assert_int_equal(train->size, evaluation->size);
+    assert_int_equal(train->resize, evaluation->resize);
+    assert_true(train->flip_probability == 0);
+}
+
+static void test_small_splits_get_small_batches(void **state)
+{
+    (void)state;
+    static const uint64_t cases[][2] = {{1000000, 64}, {1280, 64}, {1279, 32}, {400, 16}, {200, 8},
+                                        {20, 8},       {8, 8},     {5, 5},     {1, 1}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        Case made = make_case((Facts){32, 3, true, cases[i][0]});
+        assert_ok(plan_case(&made), &made.error);
+        assert_int_equal(made.plan.train_spec.batch, cases[i][1]);
+        assert_int_equal(made.plan.steps_per_epoch, cases[i][0] / cases[i][1]);
+    }
+}
+
+static void test_evaluation_has_a_step_for_every_sample(void **state)
+{
+    (void)state;
+    Case made = make_case((Facts){32, 3, true, 1001});
+    made.options.val_batch_size = 50;
+    assert_ok(plan_case(&made), &made.error);
+    assert_int_equal(made.plan.evaluation_steps, 21);
+}
+
+static void test_the_learning_rate_grows_with_the_batch(void **state)
+{
+    (void)state;
+    Case made = make_case((Facts){32, 3, true, 100000});
+    made.options.batch_size = 128;
+    made.options.lr_base = 0.4;
+    made.options.epochs = 10;
+    assert_ok(plan_case(&made), &made.error);
+    assert_true(fabs(made.plan.schedule.base - 0.2) < 1e-12);
+    assert_int_equal(made.plan.schedule.total_steps, 7810);
+    assert_int_equal(made.plan.schedule.warmup_steps, 1562); /* a fifth */
+    made.options.lr = 0.7;
+    made.options.lr_warmup_given = true;
+    made.options.lr_warmup_epochs = 0.5;
+    assert_ok(plan_case(&made), &made.error);
+    assert_true(made.plan.schedule.base == 0.7);
+    assert_int_equal(made.plan.schedule.warmup_steps, 391);
+}
+
+static void test_padding_shows_the_mean(void **state)
+{
+    (void)state;
+    Case made = make_case((Facts){32, 3, true, 1000});
+    assert_ok(plan_case(&made), &made.error);
+    const uint8_t expected[] = {128, 64, 255};
+    assert_memory_equal(made.plan.fill, expected, sizeof expected);
+}
+
+static void test_loader_threads_are_half_of_the_cores(void **state)
+{
+    (void)state;
+    Case made = make_case((Facts){32, 3, true, 1000});
+    assert_ok(plan_case(&made), &made.error);
+    assert_int_equal(made.plan.workers, 2);
+    made.options.program.jobs = 1;
+    assert_ok(plan_case(&made), &made.error);
+    assert_int_equal(made.plan.workers, 1);
+    made.options.workers = 5;
+    assert_ok(plan_case(&made), &made.error);
+    assert_int_equal(made.plan.workers, 5);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_image_sizes_follow_from_the_dataset),
+        cmocka_unit_test(test_given_sizes_decide_the_others),
+        cmocka_unit_test(test_gray_images_are_not_flipped_unless_told),
+        cmocka_unit_test(test_without_augmentation_training_sees_what_evaluation_sees),
+        cmocka_unit_test(test_small_splits_get_small_batches),
+        cmocka_unit_test(test_evaluation_has_a_step_for_every_sample),
+        cmocka_unit_test(test_the_learning_rate_grows_with_the_batch),
+        cmocka_unit_test(test_padding_shows_the_mean),
+        cmocka_unit_test(test_loader_threads_are_half_of_the_cores),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
