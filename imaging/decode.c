@@ -5,7 +5,7 @@
 
 #include "imaging/jpeg_decode.h"
 #include "imaging/orient.h"
-#include "imaging/plugin.h"
+#include "imaging/image_plugin.h"
 
 struct ImageDecoder {
     JpegDecoder *jpeg;

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 
 #include "imaging/jpeg_encode.h"
-#include "imaging/plugin.h"
+#include "imaging/image_plugin.h"
 
 struct ImageEncoder {
     JpegEncoder *jpeg;

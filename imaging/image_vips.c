@@ -11,7 +11,7 @@
 
 #include "imaging/exif.h"
 #include "imaging/icc.h"
-#include "imaging/plugin.h"
+#include "imaging/image_plugin.h"
 
 enum { STRIP_ROWS = 64 };
 

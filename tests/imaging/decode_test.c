@@ -5,7 +5,7 @@
 
 #include "imaging/decode.h"
 #include "imaging/orient.h"
-#include "imaging/plugin.h"
+#include "imaging/image_plugin.h"
 #include "tests/imaging/make_images.h"
 #include "tests/support/support.h"
 

@@ -6,7 +6,7 @@
 
 #include "common/walk.h"
 #include "imaging/decode.h"
-#include "imaging/plugin.h"
+#include "imaging/image_plugin.h"
 #include "tests/support/support.h"
 
 /* Formats that libvips reads may be decoded more often as it learns: at_least. Everything else is exact. */

@@ -1,15 +1,12 @@
-/* plugin.h - the line between imaging and libvips, so that programs start in a millisecond and run without
+/* image_plugin.h - the line between imaging and libvips, so that programs start in a millisecond and run without
  * it.
  *
- * libfshard-vips.so exports one symbol, IMAGE_PLUGIN_SYMBOL, of type ImagePluginOpen. imaging loads it at the
- * first image that libjpeg-turbo alone cannot do, from the first of these that has it:
- *   $FSHARD_PLUGINS/libfshard-vips.so
- *   DIR/../lib/libfshard-vips.so         DIR: where the running program lies (the build tree)
- *   DIR/../lib/fshard/libfshard-vips.so  (installed)
+ * libfshard-vips.so exports one symbol, IMAGE_PLUGIN_SYMBOL, of type ImagePluginOpen. It is loaded (common/plugin.h says
+ * from where) at the first image that libjpeg-turbo alone cannot do.
  *
  * All functions may be called from any thread. Messages do not name the file. */
-#ifndef FSHARD_IMAGING_PLUGIN_H
-#define FSHARD_IMAGING_PLUGIN_H
+#ifndef FSHARD_IMAGING_IMAGE_PLUGIN_H
+#define FSHARD_IMAGING_IMAGE_PLUGIN_H
 
 #include "common/file.h"
 #include "imaging/decode.h"
