@@ -51,7 +51,7 @@ int main(int argc, char **argv)
         {.name = "quick",
          .kind = OPTION_FLAG,
          .value = &settings.quick,
-         .help = "headers, indexes and checksums of whole files only: no record is read, no image decoded",
+         .help = "headers, indexes and checksums of whole files only: no image is decoded",
          .group = "Checks"},
         /* PROGRAM_OPTIONS less --dry-run: nothing is ever written. */
         {.name = "jobs",

@@ -178,8 +178,7 @@ void verify_print(FILE *stream, const VerifyReport *report, const VerifyPrint *p
     else
         (void)fprintf(stream, "ok");
     if (print->quick)
-        (void)fprintf(stream,
-                      "; headers, indexes and checksums of files; records and images were not looked at");
+        (void)fprintf(stream, "; headers, indexes and checksums of files; images were not decoded");
     else
         (void)fprintf(stream, "; checksums of files and records, %s images decoded",
                       progress_format_count(count, sizeof count, report->decoded_count));

@@ -1,0 +1,168 @@
+/* fpack --pairs and --fields: what belongs together, and what is left out rather than guessed. */
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "tests/tools/sources.h"
+
+/* SIDE/… of a sample, both sides of width x height. */
+static void make_pair(TestFolder *folder, const char *a, const char *b, uint32_t width, uint32_t height)
+{
+    source_jpeg(test_path(folder, "%s", a), width, height, 3, 1);
+    source_jpeg(test_path(folder, "%s", b), width, height, 3, 2);
+}
+
+static void test_pairs_match_by_path_at_any_depth(void **state)
+{
+    TestFolder *folder = *state;
+    const char *packed = test_path(folder, "shards");
+    make_pair(folder, "src/train/blurry/seq01/x.jpg", "src/train/sharp/seq01/x.jpg", 40, 30);
+    make_pair(folder, "src/train/seq02/blurry/y.jpeg", "src/train/seq02/sharp/y.jpg", 41, 30);
+    make_pair(folder, "src/blurry/validation/z.jpg", "src/sharp/validation/z.jpg", 42, 30);
+    make_pair(folder, "src/blurry/loose.jpg", "src/sharp/loose.jpg", 43, 30);
+    run_ok("fpack", "--pairs", "blurry:sharp", test_path(folder, "src"), packed, NULL);
+    char *train = packed_list(packed, "train"), *val = packed_list(packed, "val");
+    assert_string_equal(train, "loose -1\nseq01/x -1\nseq02/y -1\n");
+    assert_string_equal(val, "z -1\n");
+    free(train);
+    free(val);
+    packed_assert_copies(packed, test_path(folder, "src"));
+
+    FshDataset *dataset = packed_open(packed);
+    const FshManifest *manifest = fsh_manifest(dataset);
+    assert_int_equal(manifest->kind, FSH_KIND_PAIRS);
+    assert_int_equal(manifest->field_count, 2);
+    assert_string_equal(manifest->field_names[0], "blurry");
+    assert_string_equal(manifest->field_names[1], "sharp");
+    FshSample sample;
+    assert_ok(fsh_sample_get(fsh_split(dataset, "train"), 1, &sample, NULL), NULL);
+    assert_int_equal(sample.field_count, 2);
+    const char source[] = "train/sharp/seq01/x.jpg";
+    assert_int_equal(sample.fields[1].source_bytes, strlen(source));
+    assert_memory_equal(sample.fields[1].source, source, strlen(source));
+    assert_int_equal(sample.fields[0].width, 40);
+    fsh_close(&dataset);
+    run_ok("fverify", packed, NULL);
+}
+
+static void test_raw_pairs_in_lmdb(void **state)
+{
+    TestFolder *folder = *state;
+    const char *packed = test_path(folder, "lmdb");
+    make_pair(folder, "src/a/x.jpg", "src/b/x.jpg", 40, 30);
+    make_pair(folder, "src/a/y.jpg", "src/b/y.jpg", 20, 50);
+    run_ok("fpack", "--pairs", "b:a", "--store", "raw", "--format", "lmdb", test_path(folder, "src"), packed,
+           NULL);
+    FshDataset *dataset = packed_open(packed);
+    FshSample sample;
+    assert_ok(fsh_sample_get(fsh_split(dataset, "train"), 1, &sample, NULL), NULL);
+    for (int field = 0; field < 2; field++) {
+        assert_int_equal(sample.fields[field].codec, FSH_CODEC_RAW);
+        assert_int_equal(sample.fields[field].bytes, 20 * 50 * 3);
+    }
+    assert_memory_equal(sample.fields[0].source, "b/y.jpg", 7);
+    fsh_close(&dataset);
+    run_ok("fverify", packed, NULL);
+}
+
+static void test_orphans_and_unequal_pairs_are_listed_and_left_out(void **state)
+{
+    TestFolder *folder = *state;
+    const char *packed = test_path(folder, "shards");
+    make_pair(folder, "src/a/good.jpg", "src/b/good.jpg", 40, 30);
+    source_jpeg(test_path(folder, "src/a/only_a.jpg"), 40, 30, 3, 1);
+    source_jpeg(test_path(folder, "src/b/only_b.jpg"), 40, 30, 3, 1);
+    source_jpeg(test_path(folder, "src/a/unequal.jpg"), 40, 30, 3, 1);
+    source_jpeg(test_path(folder, "src/b/unequal.jpg"), 40, 31, 3, 1);
+    make_pair(folder, "src/a/broken.jpg", "src/b/broken.jpg", 40, 30);
+    test_file_truncate(test_path(folder, "src/b/broken.jpg"), -200);
+    RunResult result = run_expecting(1, "fpack", "--pairs", "a:b", test_path(folder, "src"), packed, NULL);
+    assert_contains(result.err, "a/only_a.jpg: has no counterpart in 'b'; left out");
+    assert_contains(result.err, "b/only_b.jpg: has no counterpart in 'a'; left out");
+    assert_contains(result.err,
+                    "a/unequal.jpg: sizes differ: a is 40x30, b (b/unequal.jpg) is 40x31; left out");
+    assert_contains(result.err, "b/broken.jpg: ");
+    assert_contains(result.err, "4 left out");
+    run_result_free(&result);
+    char *list = packed_list(packed, "train");
+    assert_string_equal(list, "good -1\n");
+    free(list);
+}
+
+static void test_ambiguous_matches_are_listed_and_left_out(void **state)
+{
+    TestFolder *folder = *state;
+    const char *packed = test_path(folder, "shards");
+    make_pair(folder, "src/a/good.jpg", "src/b/good.jpg", 40, 30);
+    make_pair(folder, "src/a/x.jpg", "src/b/x.jpg", 40, 30);
+    source_jpeg(test_path(folder, "src/b/x.jpeg"), 40, 30, 3, 9);       /* which x? */
+    source_jpeg(test_path(folder, "src/a/deep/b/y.jpg"), 40, 30, 3, 9); /* which side? */
+    source_jpeg(test_path(folder, "src/c/outside.jpg"), 40, 30, 3, 9);
+    RunResult result = run_expecting(1, "fpack", "--pairs", "a:b", test_path(folder, "src"), packed, NULL);
+    assert_contains(result.err, "a/x.jpg: 'b' has 2 images for 'x'");
+    assert_contains(result.err, "b/x.jpeg: 'b' has 2 images for 'x'");
+    assert_contains(result.err, "b/x.jpg: 'b' has 2 images for 'x'");
+    assert_contains(result.err, "a/deep/b/y.jpg: lies below more than one side folder");
+    assert_contains(result.err, "warning: c/outside.jpg: 1 images such as this one lie below no side folder");
+    run_result_free(&result);
+    assert_int_equal(packed_count(packed, "train"), 1);
+}
+
+static void test_more_than_two_fields(void **state)
+{
+    TestFolder *folder = *state;
+    const char *packed = test_path(folder, "shards");
+    make_pair(folder, "src/left/1.jpg", "src/right/1.jpg", 40, 30);
+    source_jpeg(test_path(folder, "src/depth/1.jpg"), 40, 30, 1, 3);
+    make_pair(folder, "src/left/2.jpg", "src/right/2.jpg", 40, 30);
+    RunResult result =
+        run_expecting(1, "fpack", "--fields", "left:right:depth", test_path(folder, "src"), packed, NULL);
+    assert_contains(result.err, "left/2.jpg: has no counterpart in 'depth'");
+    run_result_free(&result);
+    FshDataset *dataset = packed_open(packed);
+    FshSample sample;
+    assert_ok(fsh_sample_get(fsh_split(dataset, "train"), 0, &sample, NULL), NULL);
+    assert_int_equal(sample.field_count, 3);
+    assert_int_equal(sample.fields[2].channels, 1);
+    fsh_close(&dataset);
+    run_ok("fverify", packed, NULL);
+}
+
+static void test_no_pairs_at_all_is_explained(void **state)
+{
+    TestFolder *folder = *state;
+    source_two_classes(test_path(folder, "src"));
+    RunResult result = run_expecting(1, "fpack", "--pairs", "blur:sharp", test_path(folder, "src"),
+                                     test_path(folder, "shards"), NULL);
+    assert_contains(result.err, "'blur' and 'sharp'");
+    run_result_free(&result);
+    assert_false(access(test_path(folder, "shards"), F_OK) == 0);
+}
+
+static void test_split_of_pairs(void **state)
+{
+    TestFolder *folder = *state;
+    const char *packed = test_path(folder, "shards");
+    for (int i = 0; i < 10; i++)
+        make_pair(folder, test_path(folder, "src/a/%d.jpg", i) + strlen(folder->path) + 1,
+                  test_path(folder, "src/b/%d.jpg", i) + strlen(folder->path) + 1, 20, 20);
+    run_ok("fpack", "--pairs", "a:b", "--split", "0.3", test_path(folder, "src"), packed, NULL);
+    assert_int_equal(packed_count(packed, "train"), 7);
+    assert_int_equal(packed_count(packed, "val"), 3);
+}
+
+#define in_folder(test) cmocka_unit_test_setup_teardown(test, test_folder_setup, test_folder_teardown)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        in_folder(test_pairs_match_by_path_at_any_depth),
+        in_folder(test_raw_pairs_in_lmdb),
+        in_folder(test_orphans_and_unequal_pairs_are_listed_and_left_out),
+        in_folder(test_ambiguous_matches_are_listed_and_left_out),
+        in_folder(test_more_than_two_fields),
+        in_folder(test_no_pairs_at_all_is_explained),
+        in_folder(test_split_of_pairs),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

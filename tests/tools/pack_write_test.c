@@ -1,0 +1,333 @@
+/* fpack: the destination. Nothing is overwritten, nothing is half-written, and what was stopped goes on. */
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "tests/tools/sources.h"
+
+/* ---- what is there already ---- */
+
+static void test_a_finished_dataset_is_replaced_only_by_force(void **state)
+{
+    TestFolder *folder = *state;
+    const char *source = test_path(folder, "photos"), *packed = test_path(folder, "out/shards");
+    source_two_classes(source);
+    run_ok("fpack", source, packed, NULL);
+    source_class(source, "cat", 5);
+    RunResult result = run_expecting(1, "fpack", source, packed, NULL);
+    assert_contains(result.err, "--force");
+    run_result_free(&result);
+    assert_int_equal(packed_count(packed, "train"), 5);
+    run_ok("fpack", "--force", source, packed, NULL);
+    assert_int_equal(packed_count(packed, "train"), 7);
+    run_ok("fpack", "--force", "--format", "lmdb", source, packed, NULL);
+    assert_int_equal(packed_count(packed, "train"), 7);
+    run_ok("fverify", packed, NULL);
+    /* Nothing of the shards is left, in it or beside it: an LMDB's data.mdb and dataset.json. */
+    assert_int_equal(test_count_files(test_path(folder, "out")), 2);
+}
+
+static void test_other_files_are_never_touched(void **state)
+{
+    TestFolder *folder = *state;
+    const char *source = test_path(folder, "photos"), *packed = test_path(folder, "shards");
+    source_two_classes(source);
+    test_file_write_text(test_path(folder, "shards/thesis.tex"), "years of work");
+    RunResult result = run_expecting(1, "fpack", "--force", source, packed, NULL);
+    assert_contains(result.err, "thesis.tex");
+    run_result_free(&result);
+    assert_int_equal(test_count_files(packed), 1);
+    result = run_expecting(1, "fpack", "--dry-run", source, packed, NULL);
+    run_result_free(&result);
+
+    result = run_expecting(1, "fpack", source, test_path(folder, "shards/thesis.tex"), NULL);
+    assert_contains(result.err, "is no folder");
+    run_result_free(&result);
+    /* Also beside a finished dataset. */
+    assert_int_equal(unlink(test_path(folder, "shards/thesis.tex")), 0);
+    run_ok("fpack", source, packed, NULL);
+    test_file_write_text(test_path(folder, "shards/notes.md"), "mine");
+    result = run_expecting(1, "fpack", "--force", source, packed, NULL);
+    assert_contains(result.err, "notes.md");
+    run_result_free(&result);
+    assert_int_equal(test_count_files(packed), 3);
+}
+
+static void test_a_second_writer_is_refused(void **state)
+{
+    TestFolder *folder = *state;
+    const char *source = test_path(folder, "photos"), *packed = test_path(folder, "shards");
+    source_two_classes(source);
+    test_file_write_text(test_path(folder, "shards/.fpack-unfinished"), "");
+    int lock = open(test_path(folder, "shards/.fpack-unfinished"), O_RDWR | O_CLOEXEC);
+    assert_true(lock >= 0);
+    assert_int_equal(flock(lock, LOCK_EX), 0);
+    RunResult result = run_expecting(1, "fpack", source, packed, NULL);
+    assert_contains(result.err, "another fpack is writing there");
+    run_result_free(&result);
+    assert_int_equal(test_count_files(packed), 1);
+    (void)close(lock);
+    run_ok("fpack", source, packed, NULL);
+    assert_int_equal(test_count_files(packed), 2);
+}
+
+/* ---- full disk ---- */
+
+static void test_a_full_disk_leaves_whole_shards_or_nothing(void **state)
+{
+    TestFolder *folder = *state;
+    const char *source = test_path(folder, "photos"), *packed = test_path(folder, "shards");
+    source_class(source, "cat", 30);
+    source_class(source, "dog", 30);
+    run_ok("fpack", "--shard-size", "16K", source, test_path(folder, "whole"), NULL);
+    static const uint64_t limits[] = {0, 10, 3000, 40000, 40000};
+    for (size_t i = 0; i < sizeof limits / sizeof limits[0]; i++) {
+        const RunOptions options = {.limit_disk = true, .disk_bytes = limits[i]};
+        RunResult result = run_program(&options, "fpack", "--shard-size", "16K", source, packed, NULL);
+        if (result.exit_status != 1)
+            fail_msg("%llu bytes of disk: exit status %d\n%s", (unsigned long long)limits[i],
+                     result.exit_status, result.err);
+        assert_contains(result.err, packed);
+        assert_contains(result.err, "No space left on device");
+        run_result_free(&result);
+        assert_false(access(test_path(folder, "shards/dataset.json"), F_OK) == 0);
+        if (i < 3) /* not one shard: no trace */
+            assert_false(access(packed, F_OK) == 0);
+    }
+    assert_true(access(packed, F_OK) == 0);
+    /* No temporary file among what stayed. */
+    RunResult listing = run_program(NULL, "/bin/ls", "-A", packed, NULL);
+    assert_contains_not(listing.out, ".tmp-");
+    run_result_free(&listing);
+    /* With space again it goes on. */
+    RunResult result = run_expecting(0, "fpack", "--shard-size", "16K", source, packed, NULL);
+    assert_contains(result.err, "kept from the run that was stopped");
+    run_result_free(&result);
+    char *difference = test_tree_difference(packed, test_path(folder, "whole"));
+    assert_null(difference);
+}
+
+static void test_a_full_disk_ends_an_lmdb_too(void **state)
+{
+    TestFolder *folder = *state;
+    const char *source = test_path(folder, "photos"), *packed = test_path(folder, "lmdb");
+    source_class(source, "cat", 30);
+    source_class(source, "dog", 30);
+    const RunOptions options = {.limit_disk = true, .disk_bytes = 20000};
+    RunResult result = run_program(&options, "fpack", "--format", "lmdb", source, packed, NULL);
+    assert_int_equal(result.exit_status, 1);
+    assert_contains(result.err, "No space left on device");
+    run_result_free(&result);
+    assert_false(access(packed, F_OK) == 0);
+}
+
+/* ---- stops ---- */
+
+/* A source that takes a second or so. Its first file is no image. */
+static void make_slow_source(TestFolder *folder)
+{
+    static const char *const splits[] = {"train", "val"};
+    for (size_t i = 0; i < 2; i++) {
+        source_slow_class(test_path(folder, "slow/%s", splits[i]), "a", 75, 1280, 960);
+        source_slow_class(test_path(folder, "slow/%s", splits[i]), "b", 75, 1280, 960);
+    }
+    test_file_write_text(test_path(folder, "slow/train/a/0-bad.jpg"), "text");
+}
+
+/* The arguments of all slow packings but the destination. */
+#define SLOW_OPTIONS "-j1", "--shard-size", "600K"
+
+/* "train-00001-of-00007.fshard": the name of a finished dataset's shard; lives as long as the folder. */
+static const char *shard_name(TestFolder *folder, const char *dataset, size_t index)
+{
+    json_t *manifest = packed_manifest(dataset);
+    json_t *files = json_object_get(json_array_get(json_object_get(manifest, "splits"), 0), "files");
+    const char *name = json_string_value(json_object_get(json_array_get(files, index), "name"));
+    assert_non_null(name);
+    const char *kept = test_path(folder, "%s", name) + strlen(folder->path) + 1;
+    json_decref(manifest);
+    return kept;
+}
+
+static const char *slow_format(TestFolder *folder, const char *format, const char *destination)
+{
+    const char *whole = test_path(folder, "whole-%s", format);
+    if (access(whole, F_OK) != 0) {
+        RunResult result = run_expecting(1, "fpack", SLOW_OPTIONS, "--format", format,
+                                         test_path(folder, "slow"), whole, NULL);
+        run_result_free(&result);
+    }
+    return test_path(folder, "%s-%s", destination, format);
+}
+
+static void kill_until_finished(TestFolder *folder, const char *format)
+{
+    const char *packed = slow_format(folder, format, "killed"), *source = test_path(folder, "slow");
+    const char *const arguments[] = {SLOW_OPTIONS, "--format", format, source, packed, NULL};
+    unsigned killed = 0;
+    uint32_t random = 12345;
+    for (int run = 0; run < 200; run++) {
+        RunningProgram running = run_start(NULL, "fpack", arguments);
+        /* The first ten go at random moments, early and late; then they get longer and longer, so that one ends. */
+        random = random * 1664525 + 1013904223;
+        double wait = (random >> 8) / 16777216.0 * (run < 10 ? 0.2 : 0.1 * run);
+        sleep_seconds(wait);
+        (void)kill(running.process, SIGKILL);
+        RunResult result = run_wait(&running);
+        bool finished = result.exit_status == 1;
+        killed += result.exit_status == 128 + SIGKILL;
+        if (!finished && result.exit_status != 128 + SIGKILL)
+            fail_msg("exit status %d after %u kills\n%s", result.exit_status, killed, result.err);
+        run_result_free(&result);
+        if (finished)
+            break;
+        /* What is there is not taken for a dataset. */
+        result = run_program(NULL, "fverify", "--quick", packed, NULL);
+        if (access(test_path(folder, "killed-%s/dataset.json", format), F_OK) == 0) {
+            assert_int_equal(result.exit_status, 0);
+            run_result_free(&result);
+            break;
+        }
+        assert_int_equal(result.exit_status, 1);
+        run_result_free(&result);
+    }
+    assert_true(killed >= 8);
+    /* A kill after dataset.json but before the last mark was removed leaves marks; nobody minds them. */
+    RunResult result =
+        run_program(NULL, "/usr/bin/find", packed, "-name", ".*", "-not", "-name", ".", "-delete", NULL);
+    run_result_free(&result);
+    char *difference = test_tree_difference(packed, test_path(folder, "whole-%s", format));
+    if (difference)
+        fail_msg("after %u kills: %s", killed, difference);
+}
+
+static void test_kill_at_random_moments_and_the_same_bytes_in_the_end(void **state)
+{
+    make_slow_source(*state);
+    kill_until_finished(*state, "shards");
+}
+
+static void test_kill_of_an_lmdb_and_the_same_bytes_in_the_end(void **state)
+{
+    make_slow_source(*state);
+    kill_until_finished(*state, "lmdb");
+}
+
+static void test_interrupt_finishes_cleanly_and_says_how_to_go_on(void **state)
+{
+    TestFolder *folder = *state;
+    make_slow_source(folder);
+    const char *packed = slow_format(folder, "shards", "stopped"), *source = test_path(folder, "slow");
+    const char *whole = test_path(folder, "whole-shards");
+    static const int signals[] = {SIGINT, SIGTERM};
+    const char *const arguments[] = {SLOW_OPTIONS, source, packed, NULL};
+    for (size_t i = 0; i < 2; i++) {
+        RunningProgram running = run_start(NULL, "fpack", arguments);
+        assert_true(wait_for_file(test_path(folder, "stopped-shards/%s", shard_name(folder, whole, i)), 30));
+        assert_int_equal(kill(running.process, signals[i]), 0);
+        RunResult result = run_wait(&running);
+        assert_int_equal(result.exit_status, 128 + signals[i]);
+        assert_contains(result.err, "the same command goes on");
+        run_result_free(&result);
+        RunResult listing = run_program(NULL, "/bin/ls", "-A", packed, NULL);
+        assert_contains_not(listing.out, ".tmp-");
+        assert_contains_not(listing.out, "dataset.json");
+        run_result_free(&listing);
+    }
+    /* The last run keeps what is finished, and tells again of what was left out there. */
+    struct stat before, after;
+    const char *first = test_path(folder, "stopped-shards/%s", shard_name(folder, whole, 0));
+    assert_int_equal(stat(first, &before), 0);
+    RunResult result = run_expecting(1, "fpack", SLOW_OPTIONS, "--json", source, packed, NULL);
+    assert_contains(result.err, "train/a/0-bad.jpg: ");
+    json_t *json = json_of(result.out);
+    assert_int_equal(json_array_size(json_object_get(json, "left_out")), 1);
+    assert_true(json_integer_value(json_object_get(json, "kept_files")) >= 2);
+    json_decref(json);
+    run_result_free(&result);
+    assert_int_equal(stat(first, &after), 0);
+    assert_int_equal(before.st_ino, after.st_ino);
+    char *difference = test_tree_difference(packed, whole);
+    assert_null(difference);
+}
+
+/* Packs until the first shard is there, then stops. */
+static void stop_after_first_shard(TestFolder *folder, const char *packed, const char *first)
+{
+    const char *const arguments[] = {"-j1", "--shard-size", "100K", test_path(folder, "slow"), packed, NULL};
+    RunningProgram running = run_start(NULL, "fpack", arguments);
+    assert_true(wait_for_file(first, 30));
+    assert_int_equal(kill(running.process, SIGINT), 0);
+    RunResult result = run_wait(&running);
+    assert_int_equal(result.exit_status, 130);
+    run_result_free(&result);
+}
+
+static void test_changed_sources_and_damaged_shards_are_packed_again(void **state)
+{
+    TestFolder *folder = *state;
+    const char *source = test_path(folder, "slow"), *packed = test_path(folder, "shards");
+    source_slow_class(source, "a", 100, 640, 480);
+    source_slow_class(source, "b", 2, 640, 480);
+    run_ok("fpack", "--shard-size", "100K", source, test_path(folder, "count"), NULL);
+    const char *name = shard_name(folder, test_path(folder, "count"), 0);
+    const char *first = test_path(folder, "shards/%s", name);
+
+    /* Another image of the same size: names and sizes are as they were, the time is not. */
+    stop_after_first_shard(folder, packed, first);
+    size_t length = 0;
+    char *bytes = test_file_read(test_path(folder, "slow/b/00000.jpg"), &length);
+    assert_int_equal(unlink(test_path(folder, "slow/a/00000.jpg")), 0);
+    bytes[12] ^= 1; /* the minor version of JFIF */
+    test_file_write(test_path(folder, "slow/a/00000.jpg"), bytes, length);
+    free(bytes);
+    run_ok("fpack", "--shard-size", "100K", source, packed, NULL);
+    packed_assert_copies(packed, source);
+    run_ok("fpack", "--force", "--shard-size", "100K", source, test_path(folder, "count"), NULL);
+    char *difference = test_tree_difference(packed, test_path(folder, "count"));
+    assert_null(difference);
+
+    /* A finished shard that lost its footer is seen on resuming. */
+    const char *again = test_path(folder, "again");
+    stop_after_first_shard(folder, again, test_path(folder, "again/%s", name));
+    test_file_truncate(test_path(folder, "again/%s", name), -50);
+    run_ok("fpack", "--shard-size", "100K", source, again, NULL);
+    difference = test_tree_difference(again, test_path(folder, "count"));
+    assert_null(difference);
+
+    /* Other options do not go on there, except by force. */
+    const char *other = test_path(folder, "other");
+    stop_after_first_shard(folder, other, test_path(folder, "other/%s", name));
+    RunResult result = run_expecting(1, "fpack", "--shard-size", "200K", source, other, NULL);
+    assert_contains(result.err, "other input or options");
+    run_result_free(&result);
+    result = run_expecting(1, "fverify", other, NULL);
+    assert_contains(result.out, "did not finish");
+    run_result_free(&result);
+    run_ok("fpack", "--force", "--store", "raw", source, other, NULL);
+    run_ok("fverify", other, NULL);
+    assert_int_equal(test_count_files(other), 2);
+}
+
+#define in_folder(test) cmocka_unit_test_setup_teardown(test, test_folder_setup, test_folder_teardown)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        in_folder(test_a_finished_dataset_is_replaced_only_by_force),
+        in_folder(test_other_files_are_never_touched),
+        in_folder(test_a_second_writer_is_refused),
+        in_folder(test_a_full_disk_leaves_whole_shards_or_nothing),
+        in_folder(test_a_full_disk_ends_an_lmdb_too),
+        in_folder(test_kill_at_random_moments_and_the_same_bytes_in_the_end),
+        in_folder(test_kill_of_an_lmdb_and_the_same_bytes_in_the_end),
+        in_folder(test_interrupt_finishes_cleanly_and_says_how_to_go_on),
+        in_folder(test_changed_sources_and_damaged_shards_are_packed_again),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

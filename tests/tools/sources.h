@@ -1,0 +1,47 @@
+/* sources.h - source trees for the tests of the tools, and what they must have become. Whatever cannot be done fails the
+ * running test. */
+#ifndef FSHARD_TESTS_TOOLS_SOURCES_H
+#define FSHARD_TESTS_TOOLS_SOURCES_H
+
+#include <jansson.h>
+
+#include "formats/fshard.h"
+#include "tests/support/support.h"
+
+/* An image file; channels 1 or 3. The same arguments give the same bytes, another seed gives others. */
+void source_jpeg(const char *path, uint32_t width, uint32_t height, uint32_t channels, uint32_t seed);
+/* As a camera writes it that was held upright: `orientation` as in EXIF, 1 to 8. */
+void source_jpeg_turned(const char *path, uint32_t width, uint32_t height, uint8_t orientation,
+                        uint32_t seed);
+void source_png(const char *path, uint32_t width, uint32_t height, uint32_t channels, uint32_t seed);
+/* True if this build can read PNG (libvips is there); else PNG tests skip. */
+bool source_png_is_readable(void);
+
+/* count JPEGs of about 40 x 30 pixels, ROOT/CLASS/0.jpg, 1.jpg, … */
+void source_class(const char *root, const char *class_name, unsigned count);
+/* Two classes, cat with 3 and dog with 2 images, below root. */
+void source_two_classes(const char *root);
+/* count names, ROOT/CLASS/00000.jpg …, for one file of width x height pixels: cheap to make, slow to pack. */
+void source_slow_class(const char *root, const char *class_name, unsigned count, uint32_t width,
+                       uint32_t height);
+
+/* Runs fpack or fverify with these arguments (NULL at the end) and expects the exit status. The result is the caller's. */
+RunResult run_expecting(int exit_status, const char *program, ...) __attribute__((sentinel));
+/* The same, and forgets what was printed. */
+void run_ok(const char *program, ...) __attribute__((sentinel));
+
+/* A dataset, opened. */
+FshDataset *packed_open(const char *path);
+/* Samples of a split; 0 if there is no such split. */
+uint64_t packed_count(const char *path, const char *split);
+/* "key label\n" for every sample of a split, in order; free it. */
+char *packed_list(const char *path, const char *split);
+/* Every field of every sample holds the bytes of the file it names, and the label is the class of that name. */
+void packed_assert_copies(const char *path, const char *source_root);
+
+/* A JSON text, parsed; json_decref it. */
+json_t *json_of(const char *text);
+/* dataset.json of a dataset. */
+json_t *packed_manifest(const char *path);
+
+#endif

@@ -1,0 +1,371 @@
+/* fverify: what is whole passes, and whatever is wrong is named by file, record, key and source. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "tests/tools/sources.h"
+
+/* Packs photos/ of five images into shards/. */
+static const char *make_dataset(TestFolder *folder)
+{
+    source_two_classes(test_path(folder, "photos/train"));
+    source_class(test_path(folder, "photos/val"), "dog", 1);
+    const char *packed = test_path(folder, "shards");
+    run_ok("fpack", test_path(folder, "photos"), packed, NULL);
+    return packed;
+}
+
+/* Where the payload of a sample begins in its shard. */
+static int64_t payload_offset(const char *shard, uint64_t index)
+{
+    FshDataset *dataset = packed_open(shard);
+    FshSample sample;
+    size_t length = 0;
+    char *bytes = test_file_read(shard, &length);
+    assert_ok(fsh_sample_get(fsh_split(dataset, fsh_manifest(dataset)->splits[0].name), index, &sample, NULL),
+              NULL);
+    const char *found = memmem(bytes, length, sample.fields[0].data, sample.fields[0].bytes);
+    assert_non_null(found);
+    int64_t offset = found - bytes;
+    free(bytes);
+    fsh_close(&dataset);
+    return offset;
+}
+
+static void test_a_good_dataset_passes_by_every_name(void **state)
+{
+    TestFolder *folder = *state;
+    const char *packed = make_dataset(folder);
+    const char *const paths[] = {packed, test_path(folder, "shards/"),
+                                 test_path(folder, "shards/dataset.json"),
+                                 test_path(folder, "shards/train-00000-of-00001.fshard")};
+    for (size_t i = 0; i < 4; i++) {
+        RunResult result = run_expecting(0, "fverify", paths[i], NULL);
+        assert_contains(result.out, ": ok; ");
+        assert_contains(result.out, i < 3 ? "6 images decoded" : "5 images decoded");
+        assert_contains(result.out, "cat");
+        assert_contains(result.out, "jpeg");
+        assert_string_equal(result.err, "");
+        run_result_free(&result);
+        result = run_expecting(0, "fverify", "--quick", paths[i], NULL);
+        assert_contains(result.out, "images were not decoded");
+        run_result_free(&result);
+    }
+    const char *lmdb = test_path(folder, "lmdb");
+    run_ok("fpack", "--format", "lmdb", test_path(folder, "photos"), lmdb, NULL);
+    run_ok("fverify", lmdb, test_path(folder, "lmdb/train.lmdb"), NULL);
+    RunResult result = run_expecting(0, "fverify", "-q", packed, NULL);
+    assert_string_equal(result.out, "");
+    run_result_free(&result);
+}
+
+static void test_json_says_it_all(void **state)
+{
+    TestFolder *folder = *state;
+    const char *packed = make_dataset(folder);
+    RunResult result = run_expecting(1, "fverify", "--json", packed, test_path(folder, "nowhere"), NULL);
+    json_t *json = json_of(result.out);
+    assert_false(json_is_true(json_object_get(json, "ok")));
+    json_t *good = json_array_get(json_object_get(json, "datasets"), 0);
+    json_t *bad = json_array_get(json_object_get(json, "datasets"), 1);
+    assert_true(json_is_true(json_object_get(good, "ok")));
+    assert_int_equal(json_array_size(json_object_get(good, "problems")), 0);
+    json_t *train = json_object_get(json_object_get(good, "splits"), "train");
+    assert_int_equal(json_integer_value(json_object_get(train, "samples")), 5);
+    assert_int_equal(json_integer_value(json_object_get(json_object_get(train, "classes"), "cat")), 3);
+    json_t *images = json_object_get(good, "images");
+    assert_int_equal(json_integer_value(json_object_get(images, "decoded")), 6);
+    assert_int_equal(json_integer_value(json_array_get(json_object_get(images, "width"), 1)), 42);
+    assert_false(json_is_true(json_object_get(bad, "ok")));
+    assert_int_equal(json_array_size(json_object_get(bad, "problems")), 1);
+    json_decref(json);
+    run_result_free(&result);
+}
+
+static void test_a_flipped_byte_is_named_by_shard_record_key_and_source(void **state)
+{
+    TestFolder *folder = *state;
+    const char *packed = make_dataset(folder);
+    const char *shard = test_path(folder, "shards/train-00000-of-00001.fshard");
+    test_file_flip_byte(shard, payload_offset(shard, 3) + 300);
+    RunResult result = run_expecting(1, "fverify", packed, NULL);
+    assert_contains(result.out,
+                    "train-00000-of-00001.fshard record 3, key dog/0, source train/dog/0.jpg: CRC32C is ");
+    assert_contains_not(result.out, "record 2");
+    assert_contains_not(result.out, "record 4");
+    assert_contains_not(result.out, "val-0");
+    assert_contains(result.out, "1 problem;");
+    run_result_free(&result);
+    /* --quick sees by the file's checksum that something is wrong, and then looks where. */
+    result = run_expecting(1, "fverify", "--quick", packed, NULL);
+    assert_contains(result.out, "train-00000-of-00001.fshard record 3, key dog/0");
+    run_result_free(&result);
+    result = run_expecting(1, "fverify", "--json", shard, NULL);
+    json_t *json = json_of(result.out);
+    json_t *problems = json_object_get(json_array_get(json_object_get(json, "datasets"), 0), "problems");
+    json_t *problem = json_array_get(problems, 0);
+    for (size_t i = 0; i < json_array_size(problems); i++) {
+        if (json_is_integer(json_object_get(json_array_get(problems, i), "record")))
+            problem = json_array_get(problems, i);
+    }
+    assert_int_equal(json_integer_value(json_object_get(problem, "record")), 3);
+    assert_string_equal(json_string_value(json_object_get(problem, "key")), "dog/0");
+    assert_string_equal(json_string_value(json_object_get(problem, "source")), "train/dog/0.jpg");
+    json_decref(json);
+    run_result_free(&result);
+}
+
+static void test_an_image_that_does_not_decode_is_found_though_its_checksum_is_right(void **state)
+{
+    TestFolder *folder = *state;
+    const char *packed = test_path(folder, "shards");
+    source_two_classes(test_path(folder, "photos"));
+    test_file_truncate(test_path(folder, "photos/cat/1.jpg"), -200);
+    run_ok("fpack", "--no-check", test_path(folder, "photos"), packed, NULL);
+    run_ok("fverify", "--quick", packed, NULL);
+    RunResult result = run_expecting(1, "fverify", packed, NULL);
+    assert_contains(result.out, "record 1, key cat/1, source cat/1.jpg: ");
+    assert_contains(result.out, "1 problem;");
+    assert_contains(result.out, "4 images decoded");
+    run_result_free(&result);
+    /* In LMDB too. */
+    const char *lmdb = test_path(folder, "lmdb");
+    run_ok("fpack", "--no-check", "--format", "lmdb", test_path(folder, "photos"), lmdb, NULL);
+    result = run_expecting(1, "fverify", lmdb, NULL);
+    assert_contains(result.out, "train.lmdb record 1, key cat/1, source cat/1.jpg: ");
+    run_result_free(&result);
+}
+
+/* A dataset of one shard with one record as given, and the manifest that fits it. */
+static const char *write_record(TestFolder *folder, const char *name, const FshSample *sample,
+                                size_t field_count)
+{
+    static const char *const fields[] = {"a", "b"};
+    static const char *const classes[] = {"cat", "dog"};
+    const char *shard = test_path(folder, "%s-train-00000-of-00001.fshard", name);
+    const bool pairs = field_count > 1;
+    const FshWriterOptions options = {.container = FSH_CONTAINER_SHARDS,
+                                      .dataset_id = "00112233445566778899aabbccddeeff",
+                                      .split = "train",
+                                      .kind = pairs ? FSH_KIND_PAIRS : FSH_KIND_CLASSES,
+                                      .field_names = fields,
+                                      .field_count = field_count,
+                                      .class_names = pairs ? NULL : classes,
+                                      .class_count = pairs ? 0 : 2,
+                                      .shard_count = 1};
+    FshWriter *writer = NULL;
+    FshError error = {0};
+    assert_ok(fsh_writer_open(&writer, shard, &options, &error), &error);
+    assert_ok(fsh_writer_put(writer, sample, &error), &error);
+    assert_ok(fsh_writer_finish(writer, NULL, &error), &error);
+    fsh_writer_close(&writer);
+    return shard;
+}
+
+static void test_an_image_unlike_its_record_is_found(void **state)
+{
+    TestFolder *folder = *state;
+    size_t length = 0;
+    source_jpeg(test_path(folder, "x.jpg"), 40, 30, 3, 1);
+    char *bytes = test_file_read(test_path(folder, "x.jpg"), &length);
+    const FshSample good = {.label = 1,
+                            .key = "dog/x",
+                            .key_bytes = 5,
+                            .field_count = 1,
+                            .fields = {{.data = bytes,
+                                        .bytes = length,
+                                        .width = 40,
+                                        .height = 30,
+                                        .channels = 3,
+                                        .codec = FSH_CODEC_JPEG,
+                                        .source = "x.jpg",
+                                        .source_bytes = 5}}};
+    run_ok("fverify", write_record(folder, "good", &good, 1), NULL);
+    FshSample wide = good, flat = good, channels = good, codec = good, pair = good;
+    wide.fields[0].width = 41;
+    flat.fields[0].height = 0;
+    channels.fields[0].channels = 1;
+    codec.fields[0].codec = FSH_CODEC_PNG;
+    pair.label = FSH_NO_LABEL;
+    pair.field_count = 2;
+    pair.fields[1] = (FshField){
+        .data = bytes, .bytes = 12, .width = 2, .height = 2, .channels = 3, .codec = FSH_CODEC_RAW};
+    const struct {
+        const char *name;
+        const FshSample *sample;
+        const char *reason;
+    } wrong[] = {{"wide", &wide, "the image is 40x30, its record says 41x30"},
+                 {"flat", &flat, "the image is 40x30, its record says 40x0"},
+                 {"channels", &channels, "the image has 3 channels, its record says 1"},
+                 {"codec", &codec, "the image is jpeg, its record says png"},
+                 {"pair", &pair, "sizes differ: a is 40x30, b is 2x2"}};
+    for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
+        RunResult result = run_expecting(
+            1, "fverify", write_record(folder, wrong[i].name, wrong[i].sample, wrong[i].sample->field_count),
+            NULL);
+        assert_contains(result.out, "record 0, key dog/x");
+        assert_contains(result.out, wrong[i].reason);
+        run_result_free(&result);
+    }
+    free(bytes);
+}
+
+static void test_a_shard_cut_short_is_named_and_the_others_are_still_checked(void **state)
+{
+    TestFolder *folder = *state;
+    const char *packed = make_dataset(folder);
+    const char *shard = test_path(folder, "shards/val-00000-of-00001.fshard");
+    test_file_truncate(test_path(folder, "shards/train-00000-of-00001.fshard"), -1000);
+    RunResult result = run_expecting(1, "fverify", packed, NULL);
+    assert_contains(result.out, "train-00000-of-00001.fshard: ");
+    assert_contains(result.out, "can be recovered");
+    assert_contains_not(result.out, "val-00000-of-00001.fshard:");
+    run_result_free(&result);
+    test_file_flip_byte(shard, payload_offset(shard, 0) + 250);
+    result = run_expecting(1, "fverify", packed, NULL);
+    assert_contains(result.out, "train-00000-of-00001.fshard: ");
+    assert_contains(result.out, "val-00000-of-00001.fshard record 0, key dog/0, source val/dog/0.jpg: ");
+    run_result_free(&result);
+}
+
+static void test_a_missing_shard_is_named(void **state)
+{
+    TestFolder *folder = *state;
+    const char *packed = make_dataset(folder);
+    assert_int_equal(unlink(test_path(folder, "shards/val-00000-of-00001.fshard")), 0);
+    static const char *const levels[] = {"-v", "--quick"};
+    for (size_t i = 0; i < 2; i++) {
+        RunResult result = run_expecting(1, "fverify", levels[i], packed, NULL);
+        assert_contains(result.out, "val-00000-of-00001.fshard: ");
+        assert_contains(result.out, "1 problem;");
+        run_result_free(&result);
+    }
+}
+
+/* Replaces the first `from` in dataset.json. */
+static void edit_manifest(TestFolder *folder, const char *from, const char *to)
+{
+    const char *path = test_path(folder, "shards/dataset.json");
+    char *text = test_file_read(path, NULL);
+    char *found = strstr(text, from);
+    assert_non_null(found);
+    *found = '\0';
+    const char *rest = found + strlen(from);
+    char *edited = NULL;
+    size_t length = 0;
+    FILE *stream = open_memstream(&edited, &length);
+    assert_non_null(stream);
+    (void)fprintf(stream, "%s%s%s", text, to, rest);
+    assert_int_equal(fclose(stream), 0);
+    test_file_write(path, edited, length);
+    free(edited);
+    free(text);
+}
+
+static void test_an_edited_manifest_is_found(void **state)
+{
+    TestFolder *folder = *state;
+    const char *packed = make_dataset(folder);
+    char *original = test_file_read(test_path(folder, "shards/dataset.json"), NULL);
+    static const struct {
+        const char *from, *to;
+        bool needs_records; /* --quick cannot see it */
+    } edits[] = {
+        {"\"cat\"", "\"cow\"", false},
+        {"\"samples\": 5", "\"samples\": 4", false},
+        {"\"xxh3_128\": \"", "\"xxh3_128\": \"0", false},
+        {"\"id\": \"", "\"id\": \"f", false},
+        {"\"version\": 1\n", "\"version\": 2\n", false},
+        {"{", "[", false},
+        {"      40,\n", "      39,\n", true}, /* statistics.width: not what the images are */
+    };
+    if (!strstr(original, "\n    \"width\": [\n      40,\n"))
+        fail_msg("statistics look otherwise:\n%s", original);
+    for (size_t i = 0; i < sizeof edits / sizeof edits[0]; i++) {
+        test_file_write_text(test_path(folder, "shards/dataset.json"), original);
+        edit_manifest(folder, edits[i].from, edits[i].to);
+        RunResult result = run_expecting(1, "fverify", packed, NULL);
+        assert_contains(result.out, "shards");
+        run_result_free(&result);
+        result = run_expecting(edits[i].needs_records ? 0 : 1, "fverify", "--quick", packed, NULL);
+        run_result_free(&result);
+    }
+    free(original);
+}
+
+static void test_an_unfinished_dataset_is_called_so(void **state)
+{
+    TestFolder *folder = *state;
+    make_dataset(folder);
+    test_file_write_text(test_path(folder, "begun/.fpack-unfinished"), "0");
+    RunResult result = run_expecting(1, "fverify", test_path(folder, "begun"), NULL);
+    assert_contains(result.out, "unfinished");
+    assert_contains(result.out, "the same fpack command goes on");
+    run_result_free(&result);
+    assert_int_equal(unlink(test_path(folder, "shards/dataset.json")), 0);
+    result = run_expecting(1, "fverify", test_path(folder, "shards"), NULL);
+    assert_contains(result.out, "dataset.json: missing");
+    run_result_free(&result);
+}
+
+static void test_what_is_no_dataset_is_a_problem(void **state)
+{
+    TestFolder *folder = *state;
+    test_file_write_text(test_path(folder, "text"), "text");
+    test_file_write_text(test_path(folder, "text.fshard"), "text");
+    test_file_write_text(test_path(folder, "some/file"), "text");
+    const char *const paths[] = {test_path(folder, "text"), test_path(folder, "text.fshard"),
+                                 test_path(folder, "some"), test_path(folder, "nothing")};
+    for (size_t i = 0; i < 4; i++) {
+        RunResult result = run_expecting(1, "fverify", paths[i], NULL);
+        assert_contains(result.out, paths[i]);
+        assert_contains(result.out, "1 problem;");
+        run_result_free(&result);
+    }
+}
+
+static void test_wrong_usage_is_refused(void **state)
+{
+    TestFolder *folder = *state;
+    const char *packed = make_dataset(folder);
+    const char *const wrong[][3] = {
+        {NULL}, {"--fast", packed}, {"-j", "-1", packed}, {"--quick=yes", packed}};
+    for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
+        RunResult result = run_expecting(2, "fverify", wrong[i][0], wrong[i][1], wrong[i][2], NULL);
+        assert_contains(result.err, "fverify: ");
+        run_result_free(&result);
+    }
+}
+
+static void test_a_full_standard_output_is_a_failure(void **state)
+{
+    TestFolder *folder = *state;
+    const char *packed = make_dataset(folder);
+    const RunOptions options = {.stdout_path = "/dev/full"};
+    RunResult result = run_program(&options, "fverify", packed, NULL);
+    assert_int_equal(result.exit_status, 1);
+    assert_contains(result.err, "standard output");
+    run_result_free(&result);
+}
+
+#define in_folder(test) cmocka_unit_test_setup_teardown(test, test_folder_setup, test_folder_teardown)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        in_folder(test_a_good_dataset_passes_by_every_name),
+        in_folder(test_json_says_it_all),
+        in_folder(test_a_flipped_byte_is_named_by_shard_record_key_and_source),
+        in_folder(test_an_image_that_does_not_decode_is_found_though_its_checksum_is_right),
+        in_folder(test_an_image_unlike_its_record_is_found),
+        in_folder(test_a_shard_cut_short_is_named_and_the_others_are_still_checked),
+        in_folder(test_a_missing_shard_is_named),
+        in_folder(test_an_edited_manifest_is_found),
+        in_folder(test_an_unfinished_dataset_is_called_so),
+        in_folder(test_what_is_no_dataset_is_a_problem),
+        in_folder(test_wrong_usage_is_refused),
+        in_folder(test_a_full_standard_output_is_a_failure),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
