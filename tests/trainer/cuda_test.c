@@ -10,7 +10,7 @@
 #include <string.h>
 
 #include "common/random.h"
-#include "support/support.h"
+#include "tests/support/support.h"
 #include "trainer/backend/backend.h"
 #include "trainer/models/models.h"
 

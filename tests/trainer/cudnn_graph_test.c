@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "common/file.h"
-#include "support/support.h"
+#include "tests/support/support.h"
 
 static const CudnnPolicy plain_f32 = {CUDNN_NOTES_OF_TF32 | CUDNN_NOTES_OF_TRANSFORMS | CUDNN_NOTES_OF_CHANCE,
                                       1, UINT64_C(2) << 30};
@@ -83,21 +83,98 @@ static void test_every_convolution_of_the_networks_has_a_plain_f32_plan(void **s
         for (int kind = CONVOLUTION_FORWARD; kind <= CONVOLUTION_BACKWARD_WEIGHT; kind++) {
             CudnnPlan *plan = NULL;
             FshError error = {0};
-            char text[128];
-            FshStatus status = build(*state, &cases[i], (ConvolutionKind)kind, &plain_f32, &plan, &error);
-            if (getenv("VERBOSE"))
-                printf("%2zu kind %d: %s\n", i, kind,
-                       status ? error.message : cudnn_plan_describe(plan, text, sizeof text));
-            else if (status)
+            if (build(*state, &cases[i], (ConvolutionKind)kind, &plain_f32, &plan, &error))
                 fail_msg("case %zu, kind %d: %s", i, kind, error.message);
+            assert_int_equal(cudnn_plan_candidates(plan), 1);
+            assert_true(cudnn_plan_workspace_bytes(plan) <= plain_f32.workspace_limit_bytes);
             cudnn_plan_free(&plan);
         }
+}
+
+static const Case middle = {64, 64, 128, 40, 3, 2, 1};
+
+static void test_more_candidates_are_built_when_they_are_to_be_timed(void **state)
+{
+    CudnnPlan *plan = NULL;
+    FshError error = {0};
+    CudnnPolicy policy = plain_f32;
+    policy.candidates = 8;
+    assert_ok(build(*state, &middle, CONVOLUTION_FORWARD, &policy, &plan, &error), &error);
+    assert_true(cudnn_plan_candidates(plan) > 1);
+    cudnn_plan_free(&plan);
+}
+
+static void test_a_workspace_limit_is_kept(void **state)
+{
+    CudnnPlan *plan = NULL;
+    FshError error = {0};
+    CudnnPolicy policy = plain_f32;
+    assert_ok(build(*state, &middle, CONVOLUTION_FORWARD, &policy, &plan, &error), &error);
+    const uint64_t wanted = cudnn_plan_workspace_bytes(plan);
+    cudnn_plan_free(&plan);
+    assert_true(wanted > 0); /* or the case says nothing */
+    policy.workspace_limit_bytes = wanted - 1;
+    assert_ok(build(*state, &middle, CONVOLUTION_FORWARD, &policy, &plan, &error), &error);
+    assert_true(cudnn_plan_workspace_bytes(plan) < wanted);
+    cudnn_plan_free(&plan);
+}
+
+/* Weight gradients of 16-bit tensors come in 16 bits only. */
+static void test_a_pattern_without_an_engine_is_told(void **state)
+{
+    CudnnPlan *plan = NULL;
+    FshError error = {0};
+    assert_ok(cudnn_plan_new(&plan, *state, &error), &error);
+    int x = cudnn_plan_tensor(plan, CUDNN_DATA_HALF, (int64_t[4]){4, 64, 16, 16});
+    int w = cudnn_plan_tensor(plan, CUDNN_DATA_FLOAT, (int64_t[4]){64, 64, 3, 3});
+    int y = cudnn_plan_tensor(plan, CUDNN_DATA_HALF, (int64_t[4]){4, 64, 16, 16});
+    cudnn_plan_convolution(plan, CONVOLUTION_BACKWARD_WEIGHT, x, w, y, &(ConvolutionShape){1, 1});
+    assert_int_equal(cudnn_plan_build(plan, &plain_f32, &error), FSH_ERR_LIBRARY);
+    assert_contains(error.message, "has no engine for this: of 0 proposals");
+    cudnn_plan_free(&plan);
+}
+
+/* Of a forward convolution's proposals on this card most want the matrix units. */
+static void test_refused_numerics_are_counted(void **state)
+{
+    CudnnPlan *plan = NULL;
+    FshError error = {0};
+    CudnnPolicy policy = plain_f32;
+    policy.refused_notes = UINT32_MAX;
+    policy.workspace_limit_bytes = 0;
+    assert_int_equal(build(*state, &middle, CONVOLUTION_BACKWARD_DATA, &policy, &plan, &error),
+                     FSH_ERR_LIBRARY);
+    assert_contains(error.message, "refused numerics");
+    assert_contains_not(error.message, " 0 have refused numerics");
+    cudnn_plan_free(&plan);
+}
+
+/* cuDNN's own words reach the caller, and calls after the first failure do nothing. */
+static void test_shapes_that_contradict_each_other_are_told(void **state)
+{
+    CudnnPlan *plan = NULL;
+    FshError error = {0};
+    assert_ok(cudnn_plan_new(&plan, *state, &error), &error);
+    int x = cudnn_plan_tensor(plan, CUDNN_DATA_FLOAT, (int64_t[4]){4, 8, 16, 16});
+    int w = cudnn_plan_tensor(plan, CUDNN_DATA_FLOAT, (int64_t[4]){32, 8, 3, 3});
+    int y = cudnn_plan_tensor(plan, CUDNN_DATA_FLOAT, (int64_t[4]){4, 31, 9, 9});
+    cudnn_plan_convolution(plan, CONVOLUTION_FORWARD, x, w, y, &(ConvolutionShape){1, 1});
+    cudnn_plan_convolution(plan, CONVOLUTION_FORWARD, x, w, y, &(ConvolutionShape){1, 1});
+    assert_int_equal(cudnn_plan_tensor(plan, CUDNN_DATA_FLOAT, (int64_t[4]){1, 1, 1, 1}), -1);
+    assert_int_equal(cudnn_plan_build(plan, &plain_f32, &error), FSH_ERR_LIBRARY);
+    assert_contains(error.message, "CUDNN_STATUS_");
+    cudnn_plan_free(&plan);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_every_convolution_of_the_networks_has_a_plain_f32_plan),
+        cmocka_unit_test(test_more_candidates_are_built_when_they_are_to_be_timed),
+        cmocka_unit_test(test_a_workspace_limit_is_kept),
+        cmocka_unit_test(test_a_pattern_without_an_engine_is_told),
+        cmocka_unit_test(test_refused_numerics_are_counted),
+        cmocka_unit_test(test_shapes_that_contradict_each_other_are_told),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
 }

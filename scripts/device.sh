@@ -1,0 +1,61 @@
+#!/usr/bin/env bash
+# What is run on a machine with a GPU: builds the CUDA backend, its tests and its timing program, and prints a short table last.
+# The whole output of each part lies in $OUT (default: the build folder).
+#   scripts/device.sh [test|memcheck|time|all]     default: all
+# On a lent machine without Debian's packages: scripts/device_deps.sh first, and name .deps in `carry`.
+set -euo pipefail
+cd "$(dirname "$(readlink -f "$0")")/.."
+what=${1:-all}
+build=${FSHARD_DEVICE_BUILD:-/tmp/fshard-device}
+out=${OUT:-$build}
+mkdir -p "$build" "$out"
+cmake_options=()
+
+if compgen -G '.deps/*.deb' >/dev/null; then
+    deps=/tmp/fshard-deps
+    for package in .deps/*.deb; do dpkg -x "$package" "$deps"; done
+    export LD_LIBRARY_PATH=$deps/usr/lib/x86_64-linux-gnu${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
+    export PKG_CONFIG_PATH=$deps/usr/lib/x86_64-linux-gnu/pkgconfig PKG_CONFIG_SYSROOT_DIR=$deps
+    command -v pkg-config >/dev/null || export PKG_CONFIG=$deps/usr/bin/pkgconf
+    cmake_options+=("-DCMAKE_PREFIX_PATH=$deps/usr")
+fi
+
+summary=()
+# part NAME COMMAND…: runs it, keeps its output, adds a line to the table.
+part() {
+    local name=$1 start=$SECONDS status=0
+    shift
+    "$@" >"$out/$name.txt" 2>&1 || status=$?
+    summary+=("$(printf '%-10s %-8s %4d s' "$name" "$([ $status = 0 ] && echo passed || echo "exit $status")" $((SECONDS - start)))")
+    return $status
+}
+
+build_all() {
+    cmake -S . -B "$build" -G Ninja -DFSHARD_CUDA=ON -DFSHARD_VIPS=OFF "${cmake_options[@]}" &&
+        cmake --build "$build" --target fshard-cuda cuda_test cudnn_graph_test cuda_step_time
+}
+
+# Every op at small shapes under compute-sanitizer.
+memcheck() {
+    compute-sanitizer --tool memcheck --error-exitcode 9 --leak-check no "$build/tests/cuda_test" 2 '*_agree'
+}
+
+failed=0
+if part build build_all; then
+    nvidia-smi --query-gpu=name,driver_version,memory.total --format=csv,noheader || true
+    case $what in test | all) part test ctest --test-dir "$build" -R 'cuda_test|cudnn_graph' --output-on-failure || failed=1 ;; esac
+    case $what in memcheck | all) part memcheck memcheck || failed=1 ;; esac
+    case $what in time | all) part time "$build/tests/cuda_step_time" || failed=1 ;; esac
+else
+    failed=1
+fi
+for log in build test memcheck time; do
+    [ -f "$out/$log.txt" ] || continue
+    if ! printf '%s\n' "${summary[@]}" | grep -q "^$log *passed"; then
+        echo "---- $log"
+        grep -E -A3 'error|ERROR|FAILED|differs|LineNo|Error' "$out/$log.txt" | head -n 60 || tail -n 30 "$out/$log.txt"
+    fi
+done
+[ -f "$out/time.txt" ] && cat "$out/time.txt"
+printf '%s\n' "${summary[@]}"
+exit $failed

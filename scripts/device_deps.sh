@@ -1,0 +1,20 @@
+#!/usr/bin/env bash
+# Fetches into .deps/ the Debian packages that a lent GPU machine lacks (it can reach no registry): run it here, then name .deps in the
+# run's `carry`; scripts/device.sh unpacks them there. About 8 MB; git ignores the folder.
+set -euo pipefail
+cd "$(dirname "$(readlink -f "$0")")/.."
+packages=(
+    libdnnl-dev libdnnl2 ocl-icd-libopencl1 # oneDNN, and the loader that its library is linked to
+    libcmocka-dev libcmocka0
+    libjansson-dev libjansson4
+    libjpeg62-turbo-dev libjpeg62-turbo
+    liblmdb-dev liblmdb0
+    libxxhash-dev libxxhash0
+    pkgconf pkgconf-bin libpkgconf3
+)
+mkdir -p .deps
+cd .deps
+rm -f ./*.deb
+apt-get update -qq
+apt-get download -qq "${packages[@]}" 2> >(grep -v 'unsandboxed' >&2)
+echo "device_deps: $(ls ./*.deb | wc -l) packages, $(du -sh . | cut -f1) in .deps"

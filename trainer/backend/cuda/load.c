@@ -1,0 +1,33 @@
+#include "trainer/backend/cuda/load.h"
+
+#include <string.h>
+
+#include "common/plugin.h"
+#include "trainer/backend/cuda/plugin.h"
+
+static FshStatus open_cuda(Backend **backend, const BackendOptions *options, FshError *error)
+{
+    static const CudaPlugin ours = {CUDA_PLUGIN_HERE, .interface = NULL};
+    const void *symbol = NULL;
+    FshStatus status = plugin_load(CUDA_PLUGIN_FILE, CUDA_PLUGIN_SYMBOL, &symbol, error);
+    if (status == FSH_ERR_NOT_FOUND)
+        return fsh_error_set(
+            error, FSH_ERR_UNSUPPORTED,
+            "cuda: " CUDA_PLUGIN_FILE
+            " is not here, so this build has no CUDA backend; install the CUDA toolkit (12 or "
+            "newer) and cuDNN (9.8 or newer) and build again, name its folder in FSHARD_PLUGINS, or use "
+            "--device cpu");
+    if (status)
+        return fsh_error_prepend(error, "cuda");
+    const CudaPlugin *plugin = symbol;
+    if (strcmp(plugin->version, ours.version) != 0 || plugin->interface_bytes != ours.interface_bytes ||
+        plugin->node_bytes != ours.node_bytes || plugin->tensor_bytes != ours.tensor_bytes ||
+        plugin->op_kind_count != ours.op_kind_count)
+        return fsh_error_set(error, FSH_ERR_UNSUPPORTED,
+                             "cuda: " CUDA_PLUGIN_FILE
+                             " is of another version (%s, this is %s); build both from one source",
+                             plugin->version, ours.version);
+    return plugin->interface->open(backend, options, error);
+}
+
+const BackendInterface backend_cuda = {.device = "cuda", .open = open_cuda};

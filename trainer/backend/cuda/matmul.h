@@ -1,0 +1,28 @@
+/* matmul.h - products of row-major matrices through cuBLASLt, for linear layers.
+ *
+ * Float32 products and sums without TF32; of cuBLASLt's ways to join partial sums only those that give the
+ * same bits each time. Threads: a plan belongs to one thread. */
+#ifndef FSHARD_TRAINER_BACKEND_CUDA_MATMUL_H
+#define FSHARD_TRAINER_BACKEND_CUDA_MATMUL_H
+
+#include "trainer/backend/cuda/device.h"
+
+typedef struct MatmulPlan MatmulPlan;
+
+/* result [rows, columns] = a [rows, inner] b [inner, columns] (+ bias [columns] on every row). A transposed
+ * operand lies in memory the other way around: a as [inner, rows], b as [columns, inner]. */
+typedef struct MatmulShape {
+    int64_t rows, columns, inner;
+    bool transpose_a, transpose_b, bias;
+} MatmulShape;
+
+/* cuBLASLt's first proposal. FSH_ERR_MEMORY, FSH_ERR_LIBRARY. */
+FshStatus matmul_plan_new(MatmulPlan **plan, cublasLtHandle_t cublas_lt, const MatmulShape *shape,
+                          FshError *error);
+void matmul_plan_free(MatmulPlan **plan);
+uint64_t matmul_plan_workspace_bytes(const MatmulPlan *plan);
+/* Device addresses, 16-byte aligned; bias is ignored where the shape has none. */
+FshStatus matmul_plan_run(const MatmulPlan *plan, const void *a, const void *b, const void *bias,
+                          void *result, void *workspace, cudaStream_t stream, FshError *error);
+
+#endif

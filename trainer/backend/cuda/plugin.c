@@ -1,0 +1,35 @@
+#include "trainer/backend/cuda/plugin.h"
+
+#include "trainer/backend/cuda/device.h"
+#include "trainer/backend/cuda/program.h"
+#include "trainer/backend/cuda/state.h"
+
+static const BackendInterface interface;
+
+static FshStatus open_backend(Backend **backend, const BackendOptions *options, FshError *error)
+{
+    FshStatus status = cuda_backend_open(backend, options, error);
+    if (!status)
+        (*backend)->interface = &interface;
+    return status;
+}
+
+static const BackendInterface interface = {
+    .device = "cuda",
+    .open = open_backend,
+    .close = cuda_backend_close,
+    .state_new = cuda_state_new,
+    .state_free = cuda_state_free,
+    .state_read = cuda_state_read,
+    .state_write = cuda_state_write,
+    .program_new = cuda_program_new,
+    .program_free = cuda_program_free,
+    .program_write = cuda_program_write,
+    .program_run = cuda_program_run,
+    .program_read = cuda_program_read,
+    .program_profile = cuda_program_profile,
+    .program_poison = cuda_program_poison,
+};
+
+extern const CudaPlugin fshard_cuda_plugin; /* CUDA_PLUGIN_SYMBOL */
+FSH_API const CudaPlugin fshard_cuda_plugin = {CUDA_PLUGIN_HERE, .interface = &interface};

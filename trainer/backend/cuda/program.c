@@ -1,0 +1,374 @@
+#include "trainer/backend/cuda/program.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "trainer/backend/cuda/state.h"
+
+/* ---- messages ---- */
+
+/* Puts the node and its shapes in front of a message: "conv1: conv2d [8 x 32 x 32 x 3], [16 x 3 x 3 x 3] ->
+ * [8 x 32 x 32 x 16]". */
+static FshStatus prepend_node(const CudaProgram *program, const Node *node, FshError *error)
+{
+    char shapes[512] = "", shape[96];
+    size_t used = 0;
+    for (int i = 0; i < node->input_count + node->output_count; i++) {
+        const bool is_output = i >= node->input_count;
+        const TensorId id = is_output ? node->outputs[i - node->input_count] : node->inputs[i];
+        const char *between = i == node->input_count ? " -> " : i ? ", " : " ";
+        if (id == TENSOR_NONE || used >= sizeof shapes)
+            continue;
+        int wrote = snprintf(shapes + used, sizeof shapes - used, "%s[%s]", between,
+                             tensor_shape_text(graph_tensor(program->base.graph, id), shape, sizeof shape));
+        used += wrote > 0 ? (size_t)wrote : 0;
+    }
+    return fsh_error_prepend(error, "%s: %s%s", node->name, op_name(node->op), shapes);
+}
+
+/* ---- memory ---- */
+
+static uint64_t arena_bytes_of(const Graph *graph, TensorId id, void *context)
+{
+    (void)graph;
+    const CudaProgram *program = context;
+    return device_tensor_room_bytes(&program->tensors[id]);
+}
+
+static FshStatus find_in_state(CudaProgram *program, TensorId id, FshError *error)
+{
+    const Tensor *tensor = graph_tensor(program->base.graph, id);
+    const DeviceTensor *held = cuda_state_tensor(program->base.state, tensor->name);
+    char shape[96];
+    if (!held || device_tensor_count(held) != tensor_count(tensor) ||
+        memcmp(held->shape, program->tensors[id].shape, sizeof held->shape) != 0)
+        return fsh_error_set(error, FSH_ERR_MISMATCH, "%s [%s]: the state's network has %s", tensor->name,
+                             tensor_shape_text(tensor, shape, sizeof shape),
+                             held ? "another shape for it" : "no such tensor");
+    program->tensors[id].data = held->data;
+    return FSH_OK;
+}
+
+/* Inputs and parameters' gradients live for all of a run: they lie one behind the other from base on. Returns
+ * the end; NULL only counts. */
+static uint64_t place_fixed(CudaProgram *program, char *base)
+{
+    uint64_t offset = 0;
+    for (size_t t = 0; t < graph_tensor_count(program->base.graph); t++) {
+        const TensorRole role = graph_tensor(program->base.graph, (TensorId)t)->role;
+        if (role != TENSOR_INPUT && role != TENSOR_GRADIENT)
+            continue;
+        if (base)
+            program->tensors[t].data = base + offset;
+        offset += device_tensor_room_bytes(&program->tensors[t]);
+    }
+    return offset;
+}
+
+static FshStatus place_tensors(CudaProgram *program, FshError *error)
+{
+    const Graph *graph = program->base.graph;
+    MemoryPlan plan = {0};
+    FshStatus status = FSH_OK;
+    for (size_t t = 0; t < graph_tensor_count(graph) && !status; t++)
+        if (cuda_state_holds(graph_tensor(graph, (TensorId)t)->role))
+            status = find_in_state(program, (TensorId)t, error);
+    if (!status)
+        status = cuda_memory_new(&program->fixed, place_fixed(program, NULL), "inputs and gradients", error);
+    if (!status)
+        (void)place_fixed(program, program->fixed);
+    if (!status)
+        status = memory_plan_make(graph, arena_bytes_of, program, &plan, error);
+    if (!status) {
+        program->base.arena_bytes = plan.arena_bytes;
+        status = cuda_memory_new(&program->arena, plan.arena_bytes, "activations", error);
+    }
+    for (size_t t = 0; t < graph_tensor_count(graph) && !status; t++)
+        if (plan.offset_bytes[t] != UINT64_MAX)
+            program->tensors[t].data = (char *)program->arena + plan.offset_bytes[t];
+    memory_plan_free(&plan);
+    return status;
+}
+
+static FshStatus make_inputs(CudaProgram *program, FshError *error)
+{
+    const Graph *graph = program->base.graph;
+    FshStatus status = FSH_OK;
+    for (size_t t = 0; t < graph_tensor_count(graph) && !status; t++) {
+        if (graph_tensor(graph, (TensorId)t)->role != TENSOR_INPUT)
+            continue;
+        struct InputBuffer *input = &program->inputs[program->input_count++];
+        input->tensor = (TensorId)t;
+        for (int i = 0; i < 2 && !status; i++) {
+            status =
+                CUDA_TRY(cudaMallocHost(&input->pinned[i], device_tensor_bytes(&program->tensors[t])), error);
+            if (!status)
+                status = CUDA_TRY(cudaEventCreateWithFlags(&input->copied[i], cudaEventDisableTiming), error);
+        }
+    }
+    return status;
+}
+
+/* ---- steps ---- */
+
+static FshStatus make_steps(CudaProgram *program, FshError *error)
+{
+    const Graph *graph = program->base.graph;
+    FshStatus status = FSH_OK;
+    for (size_t n = 0; n < graph_node_count(graph) && !status; n++) {
+        const Node *node = graph_node(graph, (NodeId)n);
+        const Lowering *lowering = lowering_of(node->op);
+        Step *step = &program->steps[n];
+        step->node = node;
+        for (int i = 0; i < node->input_count; i++)
+            if (node->inputs[i] != TENSOR_NONE)
+                step->inputs[i] = program->tensors[node->inputs[i]];
+        for (int i = 0; i < node->output_count; i++)
+            if (node->outputs[i] != TENSOR_NONE)
+                step->outputs[i] = program->tensors[node->outputs[i]];
+        if (!lowering)
+            return fsh_error_set(error, FSH_ERR_UNSUPPORTED, "%s: the CUDA backend has no %s", node->name,
+                                 op_name(node->op));
+        if (lowering->prepare)
+            status = lowering->prepare(program, step, error);
+        if (status)
+            return prepend_node(program, node, error);
+        if (step->scratch_bytes > program->base.scratch_bytes)
+            program->base.scratch_bytes = step->scratch_bytes;
+    }
+    status = cuda_memory_new(&program->scratch, program->base.scratch_bytes, "scratch memory", error);
+    for (size_t n = 0; n < graph_node_count(graph) && !status; n++) {
+        Step *step = &program->steps[n];
+        step->scratch = program->scratch;
+        const Lowering *lowering = lowering_of(step->node->op);
+        if (lowering->bind)
+            status = lowering->bind(program, step, error);
+        if (status)
+            return prepend_node(program, step->node, error);
+    }
+    return status;
+}
+
+static FshStatus enqueue_step(const CudaProgram *program, size_t n, FshError *error)
+{
+    const Step *step = &program->steps[n];
+    FshStatus status = lowering_of(step->node->op)->enqueue(step, program_backend(program)->stream, error);
+    return status ? prepend_node(program, step->node, error) : FSH_OK;
+}
+
+/* Records the steps as one graph: a run is one launch. Relaxed, since libraries may load a kernel at its
+ * first use; one thread drives the backend, so no other thread's call can slip in. */
+static FshStatus record(CudaProgram *program, FshError *error)
+{
+    cudaStream_t stream = program_backend(program)->stream;
+    cudaGraph_t graph = NULL;
+    FshStatus status = CUDA_TRY(cudaStreamBeginCapture(stream, cudaStreamCaptureModeRelaxed), error);
+    if (status)
+        return status;
+    for (size_t n = 0; n < graph_node_count(program->base.graph) && !status; n++)
+        status = enqueue_step(program, n, error);
+    /* always: it is what gives the stream back */
+    cudaError_t ended = cudaStreamEndCapture(stream, &graph);
+    if (!status)
+        status = cuda_check(ended, "cudaStreamEndCapture(stream, &graph)", error);
+    if (!status)
+        status = CUDA_TRY(cudaGraphInstantiate(&program->recorded, graph, 0), error);
+    if (!status)
+        status = CUDA_TRY(cudaGraphUpload(program->recorded, stream), error);
+    if (graph)
+        (void)cudaGraphDestroy(graph);
+    return status;
+}
+
+FshStatus cuda_program_new(Program **program, State *state, const Graph *graph, FshError *error)
+{
+    const size_t tensor_total = graph_tensor_count(graph), node_total = graph_node_count(graph);
+    FshStatus status = FSH_OK;
+    CudaProgram *cuda = calloc(1, sizeof *cuda);
+    if (cuda) {
+        cuda->base.state = state;
+        cuda->base.graph = graph;
+        cuda->tensors = calloc(tensor_total + 1, sizeof *cuda->tensors);
+        cuda->inputs = calloc(tensor_total + 1, sizeof *cuda->inputs);
+        cuda->steps = calloc(node_total + 1, sizeof *cuda->steps);
+    }
+    if (!cuda || !cuda->tensors || !cuda->inputs || !cuda->steps) {
+        cuda_program_free(cuda ? &cuda->base : NULL);
+        return fsh_error_set(error, FSH_ERR_MEMORY, "cuda: no memory for a program of %zu nodes", node_total);
+    }
+    for (size_t t = 0; t < tensor_total; t++)
+        cuda->tensors[t] = device_tensor_describe(graph, (TensorId)t);
+    status = place_tensors(cuda, error);
+    if (!status)
+        status = make_inputs(cuda, error);
+    if (!status)
+        status = make_steps(cuda, error);
+    if (!status)
+        status = record(cuda, error);
+    if (status) {
+        cuda_program_free(&cuda->base);
+        return status;
+    }
+    *program = &cuda->base;
+    return FSH_OK;
+}
+
+static void free_marks(CudaProgram *program)
+{
+    for (size_t n = 0; program->marks && n <= graph_node_count(program->base.graph); n++)
+        if (program->marks[n])
+            (void)cudaEventDestroy(program->marks[n]);
+    free(program->marks);
+    free(program->seconds);
+    program->marks = NULL;
+    program->seconds = NULL;
+}
+
+void cuda_program_free(Program *program)
+{
+    CudaProgram *cuda = (CudaProgram *)program;
+    if (!cuda)
+        return;
+    (void)cudaStreamSynchronize(program_backend(cuda)->stream);
+    if (cuda->recorded)
+        (void)cudaGraphExecDestroy(cuda->recorded);
+    for (size_t n = 0; cuda->steps && n < graph_node_count(cuda->base.graph); n++) {
+        cudnn_plan_free(&cuda->steps[n].convolution);
+        matmul_plan_free(&cuda->steps[n].matmul);
+        (void)cudaFree(cuda->steps[n].pieces);
+    }
+    for (size_t i = 0; i < cuda->input_count; i++)
+        for (int k = 0; k < 2; k++) {
+            (void)cudaFreeHost(cuda->inputs[i].pinned[k]);
+            if (cuda->inputs[i].copied[k])
+                (void)cudaEventDestroy(cuda->inputs[i].copied[k]);
+        }
+    free_marks(cuda);
+    cuda_memory_free(&cuda->arena);
+    cuda_memory_free(&cuda->fixed);
+    cuda_memory_free(&cuda->scratch);
+    free(cuda->tensors);
+    free(cuda->inputs);
+    free(cuda->steps);
+    free(cuda);
+}
+
+/* ---- running ---- */
+
+FshStatus cuda_program_write(Program *program, TensorId id, const void *values, size_t bytes, FshError *error)
+{
+    CudaProgram *cuda = (CudaProgram *)program;
+    cudaStream_t stream = program_backend(cuda)->stream;
+    const char *name = graph_tensor(program->graph, id)->name;
+    struct InputBuffer *input = cuda->inputs;
+    while (input < cuda->inputs + cuda->input_count && input->tensor != id)
+        input++;
+    if (input == cuda->inputs + cuda->input_count)
+        return fsh_error_set(error, FSH_ERR_USAGE, "%s: is no input", name);
+    if (bytes != device_tensor_bytes(&cuda->tensors[id]))
+        return fsh_error_set(error, FSH_ERR_USAGE, "%s: %zu bytes were given for an input of %llu", name,
+                             bytes, (unsigned long long)device_tensor_bytes(&cuda->tensors[id]));
+    const int slot = input->next;
+    FshStatus status = CUDA_TRY(cudaEventSynchronize(input->copied[slot]), error);
+    if (!status) {
+        memcpy(input->pinned[slot], values, bytes);
+        status = CUDA_TRY(cudaMemcpyAsync(cuda->tensors[id].data, input->pinned[slot], bytes,
+                                          cudaMemcpyHostToDevice, stream),
+                          error);
+    }
+    if (!status)
+        status = CUDA_TRY(cudaEventRecord(input->copied[slot], stream), error);
+    input->next = 1 - slot;
+    return status ? fsh_error_prepend(error, "%s", name) : FSH_OK;
+}
+
+/* Step by step with marks between: a recorded graph cannot be looked into. */
+static FshStatus run_measured(CudaProgram *program, FshError *error)
+{
+    const size_t node_total = graph_node_count(program->base.graph);
+    cudaStream_t stream = program_backend(program)->stream;
+    FshStatus status = CUDA_TRY(cudaEventRecord(program->marks[0], stream), error);
+    for (size_t n = 0; n < node_total && !status; n++) {
+        status = enqueue_step(program, n, error);
+        if (!status)
+            status = CUDA_TRY(cudaEventRecord(program->marks[n + 1], stream), error);
+    }
+    if (!status)
+        status = CUDA_TRY(cudaStreamSynchronize(stream), error);
+    for (size_t n = 0; n < node_total && !status; n++) {
+        float milliseconds = 0;
+        status =
+            CUDA_TRY(cudaEventElapsedTime(&milliseconds, program->marks[n], program->marks[n + 1]), error);
+        program->seconds[n] += (double)milliseconds / 1000;
+    }
+    return status;
+}
+
+FshStatus cuda_program_run(Program *program, FshError *error)
+{
+    CudaProgram *cuda = (CudaProgram *)program;
+    if (cuda->profiling)
+        return run_measured(cuda, error);
+    return CUDA_TRY(cudaGraphLaunch(cuda->recorded, program_backend(cuda)->stream), error);
+}
+
+FshStatus cuda_program_read(Program *program, TensorId id, void *values, size_t bytes, FshError *error)
+{
+    CudaProgram *cuda = (CudaProgram *)program;
+    const char *name = graph_tensor(program->graph, id)->name;
+    if (!cuda->tensors[id].data)
+        return fsh_error_set(error, FSH_ERR_USAGE, "%s: is in no node of the program", name);
+    FshStatus status =
+        device_tensor_download(&cuda->tensors[id], values, bytes, program_backend(cuda)->stream, error);
+    return status ? fsh_error_prepend(error, "%s", name) : FSH_OK;
+}
+
+FshStatus cuda_program_profile(Program *program, bool enable, double *seconds, size_t node_count,
+                               FshError *error)
+{
+    CudaProgram *cuda = (CudaProgram *)program;
+    const size_t node_total = graph_node_count(program->graph);
+    FshStatus status = FSH_OK;
+    if (enable && !cuda->seconds) {
+        cuda->seconds = calloc(node_total + 1, sizeof *cuda->seconds);
+        cuda->marks = calloc(node_total + 1, sizeof(cudaEvent_t));
+        if (!cuda->seconds || !cuda->marks)
+            status = fsh_error_set(error, FSH_ERR_MEMORY, "cuda: no memory to measure %zu nodes", node_total);
+        for (size_t n = 0; n <= node_total && !status; n++)
+            status = CUDA_TRY(cudaEventCreate(&cuda->marks[n]), error);
+        if (status) {
+            free_marks(cuda);
+            return status;
+        }
+    }
+    cuda->profiling = enable;
+    if (!seconds)
+        return FSH_OK;
+    if (!cuda->seconds)
+        return fsh_error_set(error, FSH_ERR_UNSUPPORTED, "cuda: no run was measured");
+    if (node_count != node_total)
+        return fsh_error_set(error, FSH_ERR_USAGE,
+                             "cuda: seconds of %zu nodes were asked for, the program has %zu", node_count,
+                             node_total);
+    memcpy(seconds, cuda->seconds, node_total * sizeof *seconds);
+    return FSH_OK;
+}
+
+FshStatus cuda_program_poison(Program *program, FshError *error)
+{
+    CudaProgram *cuda = (CudaProgram *)program;
+    cudaStream_t stream = program_backend(cuda)->stream;
+    const int nan_byte = 0xFF; /* of any float type */
+    FshStatus status = FSH_OK;
+    if (cuda->arena)
+        status = CUDA_TRY(cudaMemsetAsync(cuda->arena, nan_byte, program->arena_bytes, stream), error);
+    if (!status && cuda->scratch)
+        status = CUDA_TRY(cudaMemsetAsync(cuda->scratch, nan_byte, program->scratch_bytes, stream), error);
+    for (size_t t = 0; t < graph_tensor_count(program->graph) && !status; t++)
+        if (graph_tensor(program->graph, (TensorId)t)->role == TENSOR_GRADIENT)
+            status = CUDA_TRY(cudaMemsetAsync(cuda->tensors[t].data, nan_byte,
+                                              device_tensor_bytes(&cuda->tensors[t]), stream),
+                              error);
+    return status;
+}

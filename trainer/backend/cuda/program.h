@@ -1,0 +1,77 @@
+/* program.h - a graph lowered to a list of steps, and the list recorded as one CUDA graph.
+ *
+ * A step is a node with its tensors' addresses and whatever was prepared for it: a cuDNN plan, a cuBLASLt
+ * plan, the optimizer's table. The table of lowerings (lowering.c) says for each op how to prepare and how to
+ * enqueue it; program.c owns memory, inputs, recording and timing, and knows no op.
+ *
+ * program_write copies into one of two pinned buffers of the input and returns; the copy to the device is
+ * enqueued behind the run before. So the host prepares a batch while the device works on the last one, and
+ * waits only where it is two ahead. */
+#ifndef FSHARD_TRAINER_BACKEND_CUDA_PROGRAM_H
+#define FSHARD_TRAINER_BACKEND_CUDA_PROGRAM_H
+
+#include "trainer/backend/cuda/matmul.h"
+#include "trainer/backend/cuda/tensors.h"
+
+typedef struct Step {
+    const Node *node;
+    DeviceTensor inputs[NODE_INPUTS_MAX],
+        outputs[NODE_OUTPUTS_MAX]; /* data is NULL for an optional one that is absent */
+    uint64_t scratch_bytes;        /* what prepare asks for */
+    void *scratch;                 /* that much, shared by all steps */
+    CudnnPlan *convolution;        /* owned; NULL for most ops, as are the next two */
+    MatmulPlan *matmul;
+    SgdPiece *pieces; /* owned, device memory */
+    int64_t piece_count;
+} Step;
+
+typedef struct CudaProgram {
+    Program base;
+    DeviceTensor *tensors; /* [graph_tensor_count] the one list: shapes, types, addresses; data NULL: not of
+                              this program */
+    void *arena;           /* activations */
+    void *fixed;           /* inputs and gradients of parameters */
+    void *scratch;
+    struct InputBuffer {
+        TensorId tensor;
+        void *pinned[2];
+        cudaEvent_t copied[2]; /* the device has taken what was in pinned[i] */
+        int next;
+    } * inputs;
+    size_t input_count;
+    Step *steps;              /* [graph_node_count] */
+    cudaGraphExec_t recorded; /* all steps */
+    bool profiling;
+    double *seconds;    /* [graph_node_count] once profiling was on; else NULL */
+    cudaEvent_t *marks; /* [graph_node_count + 1] with seconds */
+} CudaProgram;
+
+/* How an op becomes device work. */
+typedef struct Lowering {
+    /* Makes plans, says scratch_bytes. Addresses are known, that of scratch is not. May be NULL. */
+    FshStatus (*prepare)(const CudaProgram *program, Step *step, FshError *error);
+    /* What needs scratch's address. May be NULL. */
+    FshStatus (*bind)(const CudaProgram *program, Step *step, FshError *error);
+    /* Enqueues the step on stream. */
+    FshStatus (*enqueue)(const Step *step, cudaStream_t stream, FshError *error);
+} Lowering;
+
+/* NULL: this backend does not know the op. */
+const Lowering *lowering_of(OpKind op);
+
+static inline CudaBackend *program_backend(const CudaProgram *program)
+{
+    return (CudaBackend *)program->base.state->backend;
+}
+
+FshStatus cuda_program_new(Program **program, State *state, const Graph *graph, FshError *error);
+void cuda_program_free(Program *program);
+FshStatus cuda_program_write(Program *program, TensorId id, const void *values, size_t bytes,
+                             FshError *error);
+FshStatus cuda_program_run(Program *program, FshError *error);
+FshStatus cuda_program_read(Program *program, TensorId id, void *values, size_t bytes, FshError *error);
+FshStatus cuda_program_profile(Program *program, bool enable, double *seconds, size_t node_count,
+                               FshError *error);
+FshStatus cuda_program_poison(Program *program, FshError *error);
+
+#endif

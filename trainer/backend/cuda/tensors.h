@@ -1,0 +1,28 @@
+/* tensors.h - how the graph's tensors lie in device memory, and how they travel between there and the graph's
+ * logical layout.
+ *
+ * Activations lie as they are logically: NHWC, packed. Convolution weights, their gradients and their
+ * momentum are OIHW logically and OHWI in memory, which is what cuDNN calls KRSC and wants beside NHWC. */
+#ifndef FSHARD_TRAINER_BACKEND_CUDA_TENSORS_H
+#define FSHARD_TRAINER_BACKEND_CUDA_TENSORS_H
+
+#include "trainer/backend/cuda/device.h"
+#include "trainer/backend/cuda/kernels.h"
+
+/* Tensors begin at multiples of this: any vector access and any library is content. */
+enum { TENSOR_ALIGNMENT_BYTES = 256 };
+
+/* Everything but the address. */
+DeviceTensor device_tensor_describe(const Graph *graph, TensorId id);
+uint64_t device_tensor_bytes(const DeviceTensor *tensor);
+/* device_tensor_bytes, rounded up to TENSOR_ALIGNMENT_BYTES. */
+uint64_t device_tensor_room_bytes(const DeviceTensor *tensor);
+
+/* Logical layout <-> device memory, in stream order; back only when it is done. bytes must be the tensor's.
+ * FSH_ERR_USAGE, FSH_ERR_MEMORY, FSH_ERR_LIBRARY. */
+FshStatus device_tensor_upload(const DeviceTensor *tensor, const void *values, size_t bytes,
+                               cudaStream_t stream, FshError *error);
+FshStatus device_tensor_download(const DeviceTensor *tensor, void *values, size_t bytes, cudaStream_t stream,
+                                 FshError *error);
+
+#endif
