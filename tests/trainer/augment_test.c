@@ -52,6 +52,16 @@ static void test_every_box_lies_within_the_image(void **state)
             }
 }
 
+static void test_rounding_puts_no_edge_outside(void **state)
+{
+    (void)state;
+    for (uint32_t edge = 1; edge < 2000; edge++) {
+        const Augmentation whole = {.mode = CROP_CENTER, .size = 28, .resize = 28, .channels = 3};
+        CropPlan plan = make_plan(&whole, edge, edge, 0);
+        assert_true(plan.box.right <= edge && plan.box.bottom <= edge);
+    }
+}
+
 static void test_random_parts_keep_scale_and_ratio(void **state)
 {
     (void)state;
@@ -278,10 +288,11 @@ static void test_gray_becomes_rgb_and_rgb_becomes_luma(void **state)
             assert_int_equal(bench->target[i * 3 + c], bench->image.pixels[i]);
     center.channels = 1;
     fill_image(bench, SIZE, SIZE, 3);
-    const uint8_t corner[] = {255, 0, 0, 0, 255, 0, 0, 0, 255, 255, 255, 255};
-    memcpy(bench->image.pixels, corner, sizeof corner);
+    static const uint8_t colours[] = {255, 0, 0,  0,  255, 0,  0,   0,   255, 1,  2,  3,
+                                      250, 3, 99, 17, 200, 31, 128, 127, 129, 90, 14, 201};
+    memcpy(bench->image.pixels, colours, sizeof colours);
     render(bench, &center, &plan);
-    const uint8_t luma[] = {76, 150, 29, 255}; /* Pillow's convert("L") */
+    static const uint8_t luma[] = {76, 150, 29, 2, 88, 126, 128, 58}; /* Pillow's convert("L") */
     assert_memory_equal(bench->target, luma, sizeof luma);
 }
 
@@ -291,6 +302,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_every_box_lies_within_the_image),
+        cmocka_unit_test(test_rounding_puts_no_edge_outside),
         cmocka_unit_test(test_random_parts_keep_scale_and_ratio),
         cmocka_unit_test(test_an_image_too_long_for_any_try_gives_its_centre),
         cmocka_unit_test(test_the_centre_is_torchvisions),

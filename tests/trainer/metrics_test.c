@@ -70,6 +70,10 @@ static void test_nothing_seen_is_zero_not_nan(void **state)
     Metrics metrics = {0};
     metrics_add(&metrics, logits, &padding, 1, CLASSES, NAN);
     assert_true(metrics_loss(&metrics) == 0 && metrics_top1(&metrics) == 0 && metrics_top5(&metrics) == 0);
+    /* Nor does it spoil what is seen later. */
+    const int64_t label = 0;
+    metrics_add(&metrics, logits, &label, 1, CLASSES, 2);
+    assert_true(metrics_loss(&metrics) == 2);
 }
 
 int main(void)

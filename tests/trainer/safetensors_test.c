@@ -257,6 +257,18 @@ static void test_lengths_beyond_the_file_are_refused(void **state)
         assert_int_equal(safetensors_open(&file, path, &error), FSH_ERR_CORRUPT);
         assert_null(file);
     }
+    /* A whole page, so that reading on behind it would be noticed. */
+    enum { PAGE = 4096 };
+    char page[PAGE];
+    const uint64_t beyond = 2 * (uint64_t)PAGE;
+    memset(page, ' ', sizeof page);
+    memcpy(page, &beyond, sizeof beyond);
+    page[8] = '{';
+    test_file_write(path, page, sizeof page);
+    Safetensors *file = NULL;
+    FshError error = {0};
+    assert_int_equal(safetensors_open(&file, path, &error), FSH_ERR_CORRUPT);
+    assert_contains(error.message, "cut short");
 }
 
 static void test_a_file_cut_anywhere_is_refused(void **state)

@@ -33,12 +33,9 @@ static uint32_t choose_crop(const Classification *data)
     return edge;
 }
 
-/* Small sets of one size are used whole; photographs lose a margin, as in torchvision's 256 to 224, but are
- * not enlarged for it. */
+/* Photographs lose a margin, as in torchvision's 256 to 224, but are not enlarged for it: small images are used whole. */
 static uint32_t choose_resize(const Classification *data, uint32_t crop)
 {
-    if (data->uniform && data->short_edge == crop)
-        return crop;
     uint32_t wanted = (uint32_t)lround(crop * 8.0 / 7.0);
     uint32_t available = data->short_edge > crop ? data->short_edge : crop;
     return minimum_u32(wanted, available);
