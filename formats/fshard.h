@@ -164,10 +164,12 @@ typedef struct FshSplit {
     struct FshSplitFiles *files; /* private */
 } FshSplit;
 
-/* Opens a dataset folder, its dataset.json, or a single .fshard file (which holds its field table and class
- * names itself; its split then has one file and statistics are zero). Sniffed by content. FSH_ERR_NOT_FOUND:
- * nothing there, or a file of the manifest is missing. FSH_ERR_CORRUPT: torn or damaged headers, indexes or
- * footers, or shards of another dataset. FSH_ERR_UNSUPPORTED: a newer format version, or an unknown kind of
+/* Opens a dataset folder, its dataset.json, a single .fshard file or a single .lmdb folder. A single one
+ * says itself what its fields and classes are; its split then has one file, statistics are zero, and so is
+ * the hash of an LMDB. Sniffed by content. Headers, indexes and footers are checked, and against the
+ * manifest; payloads are not read. FSH_ERR_NOT_FOUND: nothing there, or a file of the manifest is missing.
+ * FSH_ERR_CORRUPT: torn or damaged headers, indexes or footers, or files that are not those of the
+ * manifest; the message names the file. FSH_ERR_UNSUPPORTED: a newer format version, or an unknown kind of
  * file. On failure *dataset is NULL. */
 FSH_API FshStatus fsh_open(FshDataset **dataset, const char *path, FshError *error);
 /* Frees and sets to NULL; NULL is fine. Samples borrowed from it are gone. */
@@ -268,10 +270,15 @@ typedef struct FshProblem {
 
 typedef void (*FshProblemVisit)(const FshProblem *problem, void *context);
 
-/* Checks a dataset, opened or not (one whose shards cannot be opened is the usual customer), file by file:
- * visit is called for each problem, from one thread at a time, files in manifest order. Everything is checked
- * even after problems were found. *problem_count_ret counts them. FSH_OK means the check could be made, not
- * that all is well. */
+/* Checks a dataset, opened or not (one whose shards cannot be opened is the usual customer), file by file,
+ * `jobs` at a time: visit is called for each problem, from one thread at a time, files in manifest order.
+ * Everything is checked even after problems were found. path: as for fsh_open, and a folder whose manifest
+ * is missing or damaged, where each file is checked alone. *problem_count_ret (may be NULL) counts the
+ * problems; visit may be NULL too. FSH_CHECK_QUICK reads each byte once; a file whose hash is wrong is then
+ * searched for the records that are damaged. FSH_CHECK_RECORDS also finds keys that are there twice in a
+ * split (16 to 96 bytes of memory for each sample). FSH_OK means the check could be made, not that all is
+ * well. FSH_ERR_NOT_FOUND, FSH_ERR_UNSUPPORTED: there is nothing to check at path. FSH_ERR_INTERRUPTED,
+ * FSH_ERR_MEMORY. */
 FSH_API FshStatus fsh_check(const char *path, FshCheckLevel level, int jobs, FshProblemVisit visit,
                             void *context, uint64_t *problem_count_ret, FshError *error);
 

@@ -1,4 +1,5 @@
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -141,7 +142,7 @@ static void change_member(json_t *node, const char *path, json_t *value)
 {
     const char *slash = strchr(path, '/');
     char part[64] = {0};
-    memcpy(part, path, slash ? (size_t)(slash - path) : strlen(path));
+    (void)snprintf(part, sizeof part, "%.*s", slash ? (int)(slash - path) : (int)strlen(path), path);
     json_t *child =
         json_is_array(node) ? json_array_get(node, strtoul(part, NULL, 10)) : json_object_get(node, part);
     assert_non_null(child);
