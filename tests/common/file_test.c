@@ -155,7 +155,7 @@ static void test_only_force_replaces_a_file(void **state)
     FshError error = {0};
     AtomicFile file;
     test_file_write_text(path, "old");
-    assert_int_equal(file_write_atomic(path, "new", 3, false, false, &error), FSH_ERR_EXISTS);
+    assert_int_equal(atomic_file_open(&file, path, false, &error), FSH_ERR_EXISTS); /* before any work */
     assert_string_equal(error.message, expected);
     assert_ok(file_write_atomic(path, "new", 3, true, true, &error), &error);
     char *text = test_file_read(path, NULL);
@@ -176,7 +176,7 @@ static void test_only_force_replaces_a_file(void **state)
     /* A link to nothing takes the name as well. */
     const char *dangling = test_path(folder, "dangling");
     assert_int_equal(symlink("nowhere", dangling), 0);
-    assert_int_equal(file_write_atomic(dangling, "x", 1, false, false, &error), FSH_ERR_EXISTS);
+    assert_int_equal(atomic_file_open(&file, dangling, false, &error), FSH_ERR_EXISTS);
     assert_false(file_exists(dangling));
 }
 

@@ -248,13 +248,16 @@ static void test_slots_are_bounded_and_freed_once(void **state)
     assert_int_equal(trial.worked[0], 0);
 }
 
-/* One slow item at the head: the others fill the window, and no slot is used again before its item is
- * delivered. */
+/* One slow item at the head: the others fill the window, and no slot is used again before its item is delivered. */
 static FshStatus slow_head(uint64_t item, int thread, void *memory, void *context, FshError *error)
 {
-    if (item % 10 == 0)
-        sleep_seconds(0.002);
-    return ordered_work(item, thread, memory, context, error);
+    Trial *trial = context;
+    if (item % 20 == 0)
+        sleep_seconds(0.01);
+    FshStatus status = ordered_work(item, thread, memory, context, error);
+    for (size_t i = 0; item == 0 && i < 16; i++)
+        atomic_store(&trial->by_thread[i], 0); /* from here on it tells who went on after the first wait */
+    return status;
 }
 
 static void test_a_slow_item_holds_the_others_back_without_loss(void **state)
@@ -263,12 +266,18 @@ static void test_a_slow_item_holds_the_others_back_without_loss(void **state)
     for (size_t window = 1; window < 12; window++) {
         Trial trial;
         init_trial(&trial);
+        trial.sleepy = true;
         freeing = &trial;
         assert_int_equal(
-            pool_run_ordered(6, 60, window, sizeof(Slot), slow_head, deliver, free_slot, &trial, NULL),
+            pool_run_ordered(6, 80, window, sizeof(Slot), slow_head, deliver, free_slot, &trial, NULL),
             FSH_OK);
         assert_false(trial.out_of_order || trial.wrong_slot);
-        assert_int_equal(trial.delivered, 60);
+        assert_int_equal(trial.delivered, 80);
+        size_t threads = 0;
+        for (size_t i = 0; i < 16; i++)
+            threads += trial.by_thread[i] > 0;
+        if (window > 2)
+            assert_true(threads > 1); /* those who waited were woken */
     }
 }
 
