@@ -1,0 +1,164 @@
+#include "trainer/report/console.h"
+
+#include <pty.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include "tests/support/support.h"
+
+static const StepReport step = {.epoch = 3,
+                                .epochs = 10,
+                                .step = 49,
+                                .steps = 156,
+                                .seconds_now = 0.25,
+                                .seconds_mean = 0.5,
+                                .data_now = 0.001,
+                                .data_mean = 0.1,
+                                .loss_now = 2.5,
+                                .loss_mean = 2.25,
+                                .top1_now = 12.5,
+                                .top1_mean = 33.25,
+                                .top5_now = 50,
+                                .top5_mean = 75.5,
+                                .learning_rate = 0.1,
+                                .images_per_second = 128,
+                                .remaining_seconds = 125};
+
+/* ---- to a file ---- */
+
+static char *text_of(TestFolder *folder, bool quiet)
+{
+    const char *path = test_path(folder, "log");
+    FILE *stream = fopen(path, "w");
+    assert_non_null(stream);
+    Console console;
+    console_open(&console, stream, quiet);
+    assert_false(console.terminal);
+    console_line(&console, "%s %d", "line", 1);
+    console_step(&console, &step);
+    console_progress(&console, &step);
+    console_evaluating(&console, 1, 2);
+    console_evaluated(&console, 52.3, 80.125, 1.9, " (best)");
+    console_warning(&console, "%s: disk full", "out");
+    console_clear(&console);
+    assert_int_equal(fclose(stream), 0);
+    return test_file_read(path, NULL);
+}
+
+static void test_a_log_has_pytorchs_lines_and_no_progress(void **state)
+{
+    char *text = text_of(*state, false);
+    assert_string_equal(text, "line 1\n"
+                              "Epoch: [3][ 50/156]\tTime  0.250 ( 0.500)\tData  0.001 ( 0.100)\t"
+                              "Loss 2.5000e+00 (2.2500e+00)\tAcc@1  12.50 ( 33.25)\tAcc@5  50.00 ( 75.50)\n"
+                              " *   Acc@1 52.300 Acc@5 80.125 Loss 1.9000 (best)\n"
+                              "warning: out: disk full\n");
+    free(text);
+}
+
+static void test_quiet_leaves_warnings_only(void **state)
+{
+    char *text = text_of(*state, true);
+    assert_string_equal(text, "warning: out: disk full\n");
+    free(text);
+}
+
+/* ---- to a terminal ---- */
+
+typedef struct Terminal {
+    int master;
+    FILE *stream;
+    Console console;
+} Terminal;
+
+static Terminal open_terminal(unsigned short columns)
+{
+    Terminal terminal;
+    int slave;
+    const struct winsize size = {.ws_row = 25, .ws_col = columns};
+    assert_int_equal(setenv("TERM", "xterm", 1), 0);
+    assert_int_equal(openpty(&terminal.master, &slave, NULL, NULL, &size), 0);
+    terminal.stream = fdopen(slave, "w");
+    assert_non_null(terminal.stream);
+    console_open(&terminal.console, terminal.stream, false);
+    return terminal;
+}
+
+/* What has arrived so far; closes the terminal. */
+static void close_terminal(Terminal *terminal, char *text, size_t text_bytes)
+{
+    assert_int_equal(fflush(terminal->stream), 0);
+    ssize_t length = read(terminal->master, text, text_bytes - 1);
+    assert_true(length > 0);
+    text[length] = '\0';
+    assert_int_equal(fclose(terminal->stream), 0);
+    assert_int_equal(close(terminal->master), 0);
+}
+
+static void test_a_terminal_gets_a_line_that_is_taken_away_again(void **state)
+{
+    (void)state;
+    char text[1024];
+    Terminal terminal = open_terminal(120);
+    assert_true(terminal.console.terminal);
+    console_progress(&terminal.console, &step);
+    console_line(&terminal.console, "done");
+    close_terminal(&terminal, text, sizeof text);
+    assert_string_equal(
+        text, "\repoch 3/10 step  50/156  loss 2.250  top-1 33.2  lr 0.1  128 images/s  2:05 left  data 20 %"
+              "\033[K\r\033[Kdone\r\n");
+}
+
+static void test_progress_is_cut_to_the_terminal(void **state)
+{
+    (void)state;
+    char text[1024];
+    Terminal terminal = open_terminal(30);
+    console_progress(&terminal.console, &step);
+    close_terminal(&terminal, text, sizeof text);
+    assert_string_equal(text, "\repoch 3/10 step  50/156  loss\033[K");
+}
+
+static void test_progress_is_not_drawn_more_often_than_one_can_see(void **state)
+{
+    (void)state;
+    char text[4096];
+    Terminal terminal = open_terminal(30);
+    for (int i = 0; i < 1000; i++)
+        console_progress(&terminal.console, &step);
+    close_terminal(&terminal, text, sizeof text);
+    size_t drawn = 0;
+    for (const char *at = text; (at = strchr(at, '\r')); at++)
+        drawn++;
+    assert_true(drawn >= 1 && drawn < 10);
+}
+
+static void test_a_dumb_terminal_gets_plain_lines(void **state)
+{
+    (void)state;
+    char text[1024];
+    Terminal terminal = open_terminal(80);
+    assert_int_equal(setenv("TERM", "dumb", 1), 0);
+    console_open(&terminal.console, terminal.stream, false);
+    console_progress(&terminal.console, &step);
+    console_line(&terminal.console, "done");
+    close_terminal(&terminal, text, sizeof text);
+    assert_string_equal(text, "done\r\n");
+}
+
+#define IN_FOLDER(test) cmocka_unit_test_setup_teardown(test, test_folder_setup, test_folder_teardown)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        IN_FOLDER(test_a_log_has_pytorchs_lines_and_no_progress),
+        IN_FOLDER(test_quiet_leaves_warnings_only),
+        cmocka_unit_test(test_a_terminal_gets_a_line_that_is_taken_away_again),
+        cmocka_unit_test(test_progress_is_cut_to_the_terminal),
+        cmocka_unit_test(test_progress_is_not_drawn_more_often_than_one_can_see),
+        cmocka_unit_test(test_a_dumb_terminal_gets_plain_lines),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

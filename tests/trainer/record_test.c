@@ -1,0 +1,137 @@
+#include "trainer/report/record.h"
+
+#include <jansson.h>
+#include <limits.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "common/file.h"
+#include "tests/support/support.h"
+
+static const EpochReport first = {.epoch = 0,
+                                  .seconds = 12.5,
+                                  .train_loss = 2,
+                                  .train_top1 = 30,
+                                  .train_top5 = 60,
+                                  .learning_rate = 0.05,
+                                  .images_per_second = 100,
+                                  .order_digest = 0xABCDEF};
+
+static Record open_record(const char *folder, bool force)
+{
+    Record record = RECORD_NONE;
+    FshError error = {0};
+    assert_ok(record_open(&record, folder, force, "{\"a\": 1}", &error), &error);
+    return record;
+}
+
+static void test_epochs_become_rows_of_both_tables(void **state)
+{
+    TestFolder *folder = *state;
+    Record record = open_record(test_path(folder, "a/b/out"), false);
+    FshError error = {0};
+    EpochReport second = first;
+    second.epoch = 1;
+    second.evaluated = true;
+    second.eval_loss = INFINITY;
+    second.eval_top1 = 52.25;
+    second.eval_top5 = 80;
+    assert_ok(record_epoch(&record, &first, &error), &error);
+    assert_ok(record_epoch(&record, &second, &error), &error);
+    record_close(&record);
+
+    char *text = test_file_read(test_path(folder, "a/b/out/summary.csv"), NULL);
+    assert_string_equal(text, "epoch,time,train_loss,eval_loss,eval_top1,eval_top5,lr\n"
+                              "0,12.500,2,,,,0.05\n"
+                              "1,12.500,2,inf,52.25,80,0.05\n");
+    free(text);
+    text = test_file_read(test_path(folder, "a/b/out/metrics.jsonl"), NULL);
+    char *end = strchr(text, '\n');
+    assert_non_null(end);
+    assert_contains(text, "\"order_digest\":\"0000000000abcdef\"");
+    json_t *row = json_loads(end + 1, 0, NULL);
+    assert_non_null(row);
+    assert_true(json_is_null(json_object_get(row, "eval_loss"))); /* JSON has no infinity */
+    assert_true(json_number_value(json_object_get(row, "eval_top1")) == 52.25);
+    json_decref(row);
+    free(text);
+    text = test_file_read(test_path(folder, "a/b/out/args.json"), NULL);
+    assert_string_equal(text, "{\"a\": 1}");
+    free(text);
+}
+
+static void test_steps_become_objects(void **state)
+{
+    TestFolder *folder = *state;
+    Record record = open_record(test_path(folder, "out"), false);
+    FshError error = {0};
+    const StepReport report = {.epoch = 2, .step = 7, .loss_now = 1.5, .learning_rate = 0.1};
+    assert_ok(record_step(&record, &report, &error), &error);
+    record_close(&record);
+    char *text = test_file_read(test_path(folder, "out/metrics.jsonl"), NULL);
+    json_t *row = json_loads(text, 0, NULL);
+    assert_non_null(row);
+    assert_string_equal(json_string_value(json_object_get(row, "event")), "step");
+    assert_int_equal(json_integer_value(json_object_get(row, "step")), 7);
+    assert_true(json_number_value(json_object_get(row, "loss")) == 1.5);
+    json_decref(row);
+    free(text);
+}
+
+static void test_an_empty_folder_is_used_and_a_full_one_is_not(void **state)
+{
+    TestFolder *folder = *state;
+    const char *out = test_path(folder, "out");
+    FshError error = {0};
+    assert_int_equal(mkdir(out, 0755), 0);
+    assert_ok(record_check_folder(out, false, &error), &error);
+    test_file_write_text(test_path(folder, "out/.hidden"), "");
+    assert_int_equal(record_check_folder(out, false, &error), FSH_ERR_EXISTS);
+    assert_ok(record_check_folder(out, true, &error), &error);
+    assert_int_equal(record_check_folder(test_path(folder, "out/.hidden"), true, &error), FSH_ERR_EXISTS);
+}
+
+static void test_force_removes_an_earlier_run_and_nothing_else(void **state)
+{
+    TestFolder *folder = *state;
+    const char *out = test_path(folder, "out");
+    test_file_write_text(test_path(folder, "out/model_best.safetensors"), "old");
+    test_file_write_text(test_path(folder, "out/summary.csv"), "old\n");
+    test_file_write_text(test_path(folder, "out/notes"), "mine");
+    Record record = open_record(out, true);
+    record_close(&record);
+    assert_false(file_exists(test_path(folder, "out/model_best.safetensors")));
+    char *text = test_file_read(test_path(folder, "out/summary.csv"), NULL);
+    assert_contains_not(text, "old");
+    free(text);
+    assert_int_equal(test_count_files(out), 4);
+}
+
+static void test_a_folder_that_cannot_be_made_leaves_nothing(void **state)
+{
+    TestFolder *folder = *state;
+    test_file_write_text(test_path(folder, "file"), "");
+    Record record = RECORD_NONE;
+    FshError error = {0};
+    assert_int_not_equal(record_open(&record, test_path(folder, "file/out"), false, "{}", &error), FSH_OK);
+    assert_contains(error.message, "file");
+    assert_null(record.folder);
+    record_close(&record);
+    assert_int_equal(test_count_files(folder->path), 1);
+}
+
+#define IN_FOLDER(test) cmocka_unit_test_setup_teardown(test, test_folder_setup, test_folder_teardown)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        IN_FOLDER(test_epochs_become_rows_of_both_tables),
+        IN_FOLDER(test_steps_become_objects),
+        IN_FOLDER(test_an_empty_folder_is_used_and_a_full_one_is_not),
+        IN_FOLDER(test_force_removes_an_earlier_run_and_nothing_else),
+        IN_FOLDER(test_a_folder_that_cannot_be_made_leaves_nothing),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
