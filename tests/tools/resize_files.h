@@ -1,0 +1,38 @@
+/* resize_files.h - images for the tests of fresize, and what they must have become. Whatever cannot be done fails the
+ * running test. */
+#ifndef FSHARD_TESTS_TOOLS_RESIZE_FILES_H
+#define FSHARD_TESTS_TOOLS_RESIZE_FILES_H
+
+#include <jansson.h>
+
+#include "imaging/image.h"
+#include "tests/imaging/make_images.h"
+#include "tests/support/support.h"
+
+/* A smooth JPEG; options' pixels are filled in. */
+void write_jpeg(const char *path, MakeJpeg options);
+/* A smooth RGB PNG. */
+void write_png(const char *path, uint32_t width, uint32_t height);
+/* True if this build can read and write PNG (libvips is there). */
+bool png_is_supported(void);
+
+/* A file decoded as it is stored: orientation ignored. image is the caller's. */
+void read_image(const char *path, Image *image, ImageInfo *info);
+/* Fails unless path holds an image of this format and size. */
+void assert_image(const char *path, ImageFormat format, uint32_t width, uint32_t height, uint32_t channels);
+/* Fails unless both files hold the same bytes. */
+void assert_same_bytes(const char *path, const char *other);
+
+/* Runs fresize with these arguments (NULL at the end) and expects the exit status. The result is the caller's. */
+RunResult fresize_expecting(int exit_status, ...) __attribute__((sentinel));
+/* The same, and forgets what was printed. */
+void fresize_ok(const char *argument, ...) __attribute__((sentinel));
+/* As fresize_expecting with --json: what it printed, parsed; json_decref it. */
+json_t *fresize_json(int exit_status, const char *const *arguments);
+/* An integer of an object; fails where there is none. */
+json_int_t json_count(const json_t *object, const char *key);
+
+/* count JPEGs of size x size pixels in folder: 000.jpg, 001.jpg, … */
+void write_many(TestFolder *folder, const char *name, unsigned count, uint32_t size);
+
+#endif

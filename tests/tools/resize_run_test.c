@@ -1,0 +1,385 @@
+/* fresize, how it behaves: resuming, refusing, stopping, telling. */
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "tests/tools/resize_files.h"
+
+static void test_missing_and_empty_folders_are_errors(void **state)
+{
+    TestFolder *folder = *state;
+    const char *out = test_path(folder, "out");
+    RunResult result = fresize_expecting(1, test_path(folder, "nowhere"), out, NULL);
+    assert_contains(result.err, "nowhere");
+    assert_contains(result.err, "No such file or directory");
+    run_result_free(&result);
+    assert_int_equal(mkdir(test_path(folder, "empty"), 0777), 0);
+    result = fresize_expecting(1, test_path(folder, "empty"), out, NULL);
+    assert_contains(result.err, "empty: no images in this folder (0 other files)");
+    run_result_free(&result);
+    test_file_write_text(test_path(folder, "texts/a.txt"), "a");
+    test_file_write_text(test_path(folder, "texts/b"), "b");
+    result = fresize_expecting(1, test_path(folder, "texts"), out, NULL);
+    assert_contains(result.err, "no images in this folder (2 other files)");
+    run_result_free(&result);
+    result = fresize_expecting(1, test_path(folder, "texts/a.txt"), out, NULL);
+    assert_contains(result.err, "a.txt");
+    run_result_free(&result);
+    assert_int_not_equal(access(out, F_OK), 0); /* nothing was made */
+}
+
+static void test_wrong_usage_is_exit_2(void **state)
+{
+    TestFolder *folder = *state;
+    write_many(folder, "in", 2, 40);
+    const char *in = test_path(folder, "in"), *out = test_path(folder, "out"),
+               *inside = test_path(folder, "in/out");
+    static const struct {
+        const char *option, *complaint;
+    } rows[] = {
+        {"--max-size=0", "--max-size"},     {"--max-size=big", "--max-size"},
+        {"--quality=101", "--quality"},     {"--filter=sinc", "--filter"},
+        {"--edge=both", "--edge"},          {"--subsampling=422", "--subsampling"},
+        {"--on-error=panic", "--on-error"}, {"--orient=up", "--orient"},
+        {"--max-pixels=0", "--max-pixels"}, {"--icc=cmyk", "--icc"},
+        {"--max-sizes=3", "--max-sizes"},   {"--exact=yes", "--exact"},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        RunResult result = fresize_expecting(2, rows[i].option, in, out, NULL);
+        assert_contains(result.err, rows[i].complaint);
+        run_result_free(&result);
+    }
+    RunResult result = fresize_expecting(2, in, NULL);
+    assert_contains(result.err, "DST, the folder to write to, is missing");
+    run_result_free(&result);
+    result = fresize_expecting(2, in, out, "third", NULL);
+    run_result_free(&result);
+    result = fresize_expecting(2, "--src", in, "--dst", out, "third", NULL);
+    assert_contains(result.err, "'third': one argument too many");
+    run_result_free(&result);
+    /* a destination inside the source would be read by the next run, and the other way round overwrites */
+    result = fresize_expecting(2, in, inside, NULL);
+    assert_contains(result.err, "lie in each other");
+    run_result_free(&result);
+    result = fresize_expecting(2, "--force", in, folder->path, NULL);
+    assert_contains(result.err, "lie in each other");
+    run_result_free(&result);
+    result = fresize_expecting(2, in, in, NULL);
+    run_result_free(&result);
+    assert_int_not_equal(access(out, F_OK), 0);
+    assert_int_equal(test_count_files(in), 2);
+}
+
+static void test_destination_of_others_is_refused_without_force(void **state)
+{
+    TestFolder *folder = *state;
+    write_many(folder, "in", 2, 40);
+    test_file_write_text(test_path(folder, "out/notes.txt"), "mine");
+    test_file_write_text(test_path(folder, "out/000.jpg"), "mine, too");
+    const char *in = test_path(folder, "in"), *out = test_path(folder, "out");
+    RunResult result = fresize_expecting(1, in, out, NULL);
+    assert_contains(result.err, "is not empty");
+    assert_contains(result.err, "--force");
+    run_result_free(&result);
+    char *kept = test_file_read(test_path(folder, "out/000.jpg"), NULL);
+    assert_string_equal(kept, "mine, too");
+    free(kept);
+    assert_int_equal(test_count_files(out), 2);
+    fresize_ok("--force", in, out, NULL);
+    assert_same_bytes(test_path(folder, "out/000.jpg"), test_path(folder, "in/000.jpg"));
+    kept = test_file_read(test_path(folder, "out/notes.txt"), NULL);
+    assert_string_equal(kept, "mine");
+    free(kept);
+    test_file_write_text(test_path(folder, "file"), "a file");
+    result = fresize_expecting(1, in, test_path(folder, "file"), NULL);
+    assert_contains(result.err, "file");
+    run_result_free(&result);
+}
+
+static void test_other_recipe_is_refused_and_force_does_all_anew(void **state)
+{
+    TestFolder *folder = *state;
+    write_many(folder, "in", 3, 60);
+    write_many(folder, "other", 3, 60);
+    const char *in = test_path(folder, "in"), *out = test_path(folder, "out");
+    fresize_ok("--max-size=20", in, out, NULL);
+    static const char *const changes[] = {"--max-size=30",   "--quality=80",     "--filter=box",
+                                          "--exact",         "--edge=long",      "--icc=ignore",
+                                          "--orient=ignore", "--subsampling=444"};
+    for (size_t i = 0; i < sizeof changes / sizeof changes[0]; i++) {
+        const char *size = i == 0 ? "-v" : "--max-size=20";
+        RunResult result = fresize_expecting(1, size, changes[i], in, out, NULL);
+        assert_contains(result.err, "was made with another ");
+        run_result_free(&result);
+    }
+    RunResult result = fresize_expecting(1, "--max-size=20", test_path(folder, "other"), out, NULL);
+    assert_contains(result.err, "another source");
+    run_result_free(&result);
+    fresize_ok("--force", "--max-size=30", in, out, NULL);
+    for (unsigned i = 0; i < 3; i++)
+        assert_image(test_path(folder, "out/%03u.jpg", i), IMAGE_JPEG, 30, 30, 3);
+    test_file_write_text(test_path(folder, "out/.fresize.json"), "{not json");
+    result = fresize_expecting(1, "--max-size=30", in, out, NULL);
+    assert_contains(result.err, "is not what fresize wrote");
+    run_result_free(&result);
+}
+
+/* Files of the old recipe have their source's time, too. A forced run that stops must not have them taken for its own. */
+static void test_forced_run_that_stops_resumes_with_its_own_recipe(void **state)
+{
+    TestFolder *folder = *state;
+    write_many(folder, "in", 6, 60);
+    write_jpeg(test_path(folder, "in/000.jpg"), (MakeJpeg){.width = 50, .height = 60, .colours = MAKE_RGB});
+    const char *in = test_path(folder, "in"), *out = test_path(folder, "out");
+    fresize_ok("--max-size=20", in, out, NULL);
+    const char *const arguments[] = {"--force", "--max-size=30", "-j1", in, out, NULL};
+    RunResult result =
+        run_program_arguments(&(RunOptions){.limit_disk = true, .disk_bytes = 3000}, "fresize", arguments);
+    assert_int_equal(result.exit_status, 1); /* the disk is full after some */
+    run_result_free(&result);
+    fresize_ok("--max-size=30", in, out, NULL);
+    fresize_ok("--max-size=30", in, test_path(folder, "fresh"), NULL);
+    char *difference = test_tree_difference(out, test_path(folder, "fresh"));
+    if (difference)
+        fail_msg("%s", difference);
+}
+
+static void test_finished_files_are_skipped_and_changed_ones_are_not(void **state)
+{
+    TestFolder *folder = *state;
+    write_many(folder, "in", 5, 60);
+    const char *in = test_path(folder, "in"), *out = test_path(folder, "out"),
+               *report = test_path(folder, "report");
+    const char *const arguments[] = {"--max-size=20", "--report", report, in, out, NULL};
+    json_decref(fresize_json(0, arguments));
+    struct stat before, source, after;
+    assert_int_equal(stat(test_path(folder, "out/001.jpg"), &before), 0);
+    assert_int_equal(stat(test_path(folder, "in/001.jpg"), &source), 0);
+    assert_int_equal(before.st_mtim.tv_nsec, source.st_mtim.tv_nsec);
+    /* gone, changed at its source, lost by a power cut */
+    assert_int_equal(unlink(test_path(folder, "out/000.jpg")), 0);
+    write_jpeg(test_path(folder, "in/002.jpg"), (MakeJpeg){.width = 80, .height = 60, .colours = MAKE_RGB});
+    test_file_truncate(test_path(folder, "out/003.jpg"), 0);
+    struct stat lost;
+    assert_int_equal(stat(test_path(folder, "in/003.jpg"), &lost), 0);
+    const struct timespec times[2] = {lost.st_mtim, lost.st_mtim};
+    assert_int_equal(utimensat(AT_FDCWD, test_path(folder, "out/003.jpg"), times, 0), 0);
+    json_t *summary = fresize_json(0, arguments);
+    assert_int_equal(json_count(summary, "images"), 5);
+    assert_int_equal(json_count(summary, "done_before"), 2);
+    assert_int_equal(json_count(summary, "resized"), 3);
+    json_decref(summary);
+    assert_int_equal(stat(test_path(folder, "out/001.jpg"), &after), 0);
+    assert_int_equal(before.st_ino, after.st_ino);
+    assert_image(test_path(folder, "out/002.jpg"), IMAGE_JPEG, 27, 20, 3);
+    assert_image(test_path(folder, "out/003.jpg"), IMAGE_JPEG, 20, 20, 3);
+    /* the report goes on where it was: 5 lines, then 3 */
+    char *lines = test_file_read(report, NULL);
+    unsigned count = 0;
+    for (const char *line = strchr(lines, '\n'); line; line = strchr(line + 1, '\n'))
+        count++;
+    assert_int_equal(count, 8);
+    free(lines);
+}
+
+/* Killed at many moments: what is there is whole, and going on gives the tree of a run that nobody killed. */
+static void test_killed_run_resumes_to_the_same_tree(void **state)
+{
+    TestFolder *folder = *state;
+    enum { IMAGES = 60, KILLS = 12 };
+    for (uint32_t i = 0; i < IMAGES; i++)
+        write_jpeg(test_path(folder, "in/%u/%02u.jpg", i % 4, i),
+                   (MakeJpeg){.width = 300 + i, .height = 260, .colours = MAKE_RGB});
+    const char *in = test_path(folder, "in"), *out = test_path(folder, "out");
+    fresize_ok("--max-size=100", in, test_path(folder, "whole"), NULL);
+    const char *const arguments[] = {"--max-size=100", "--quiet", in, out, NULL};
+    for (unsigned i = 0; i < KILLS; i++) {
+        RunningProgram running = run_start(NULL, "fresize", arguments);
+        sleep_seconds(0.002 + 0.004 * i);
+        (void)kill(running.process, SIGKILL);
+        RunResult result = run_wait(&running);
+        run_result_free(&result);
+        for (uint32_t k = 0; k < IMAGES; k++) {
+            const char *path = test_path(folder, "out/%u/%02u.jpg", k % 4, k);
+            if (access(path, F_OK) == 0)
+                assert_same_bytes(path, test_path(folder, "whole/%u/%02u.jpg", k % 4, k));
+        }
+    }
+    /* as a kill in the middle of a write leaves it */
+    test_file_write_text(test_path(folder, "out/1/.01.jpg.tmp-999999-0"), "half");
+    fresize_ok("--max-size=100", in, out, NULL);
+    char *difference = test_tree_difference(test_path(folder, "whole"), out);
+    if (difference)
+        fail_msg("%s", difference);
+}
+
+static void test_interrupt_finishes_what_is_in_hand_and_says_how_to_go_on(void **state)
+{
+    TestFolder *folder = *state;
+    write_many(folder, "in", 400, 700);
+    const char *in = test_path(folder, "in"), *out = test_path(folder, "out");
+    const char *const arguments[] = {"--max-size=300", in, out, NULL};
+    RunningProgram running = run_start(NULL, "fresize", arguments);
+    assert_true(wait_for_file(test_path(folder, "out/001.jpg"), 20));
+    assert_int_equal(kill(running.process, SIGINT), 0);
+    RunResult result = run_wait(&running);
+    assert_int_equal(result.exit_status, 130);
+    assert_contains(result.err, "the same command goes on");
+    assert_contains(result.err, " images of 400: ");
+    run_result_free(&result);
+    uint64_t written = test_count_files(out) - 1;
+    assert_in_range(written, 2, 399);
+    for (uint64_t i = 0; i < written; i++) /* in order, no gap, no temporary file */
+        assert_image(test_path(folder, "out/%03u.jpg", (unsigned)i), IMAGE_JPEG, 300, 300, 3);
+    const char *const more[] = {"--max-size=300", in, out, NULL};
+    json_t *summary = fresize_json(0, more);
+    assert_int_equal(json_count(summary, "done_before"), written);
+    assert_int_equal(json_count(summary, "resized"), 400 - written);
+    json_decref(summary);
+}
+
+static void test_full_disk_stops_with_the_path_and_tears_nothing(void **state)
+{
+    TestFolder *folder = *state;
+    write_many(folder, "in", 40, 200);
+    const char *in = test_path(folder, "in"), *out = test_path(folder, "out");
+    const char *const arguments[] = {"--max-size=100", "-j2", in, out, NULL};
+    RunResult result =
+        run_program_arguments(&(RunOptions){.limit_disk = true, .disk_bytes = 20000}, "fresize", arguments);
+    assert_int_equal(result.exit_status, 1);
+    assert_contains(result.err, out);
+    assert_contains(result.err, "No space left on device");
+    run_result_free(&result);
+    uint64_t written = test_count_files(out);
+    assert_in_range(written, 2, 40);
+    for (unsigned i = 0; i < 40; i++) {
+        const char *path = test_path(folder, "out/%03u.jpg", i);
+        if (access(path, F_OK) == 0)
+            assert_image(path, IMAGE_JPEG, 100, 100, 3);
+    }
+    fresize_ok("--max-size=100", in, out, NULL);
+    assert_int_equal(test_count_files(out), 41);
+    /* not even the state fits */
+    const char *const nothing[] = {in, test_path(folder, "none"), NULL};
+    result = run_program_arguments(&(RunOptions){.limit_disk = true, .disk_bytes = 10}, "fresize", nothing);
+    assert_int_equal(result.exit_status, 1);
+    assert_int_equal(test_count_files(test_path(folder, "none")), 0);
+    run_result_free(&result);
+}
+
+static void test_dry_run_writes_nothing(void **state)
+{
+    TestFolder *folder = *state;
+    write_many(folder, "in", 3, 60);
+    write_jpeg(test_path(folder, "in/small.jpg"), (MakeJpeg){.width = 8, .height = 9, .colours = MAKE_RGB});
+    test_file_write_text(test_path(folder, "in/text.jpg"), "text");
+    const char *in = test_path(folder, "in"), *out = test_path(folder, "out"),
+               *report = test_path(folder, "report");
+    const char *const arguments[] = {"--dry-run", "--max-size=20", "--report", report, in, out, NULL};
+    json_t *summary = fresize_json(1, arguments);
+    assert_int_equal(json_count(summary, "resized"), 3);
+    assert_int_equal(json_count(summary, "copied"), 1);
+    assert_int_equal(json_count(summary, "failed"), 1);
+    assert_true(json_is_true(json_object_get(summary, "dry_run")));
+    json_decref(summary);
+    assert_int_not_equal(access(out, F_OK), 0);
+    assert_int_not_equal(access(report, F_OK), 0);
+    RunResult result = fresize_expecting(1, "-n", "--max-size=20", in, out, NULL);
+    assert_contains(result.err, "3 would be resized, 1 would be copied, 1 failed");
+    assert_contains(result.err, "nothing written");
+    run_result_free(&result);
+}
+
+static void test_report_of_others_is_refused_without_force(void **state)
+{
+    TestFolder *folder = *state;
+    write_many(folder, "in", 2, 20);
+    const char *in = test_path(folder, "in"), *out = test_path(folder, "out"),
+               *report = test_path(folder, "report");
+    test_file_write_text(report, "precious\n");
+    RunResult result = fresize_expecting(1, "--report", report, in, out, NULL);
+    assert_contains(result.err, "the report exists already");
+    run_result_free(&result);
+    assert_int_equal(test_file_size(report), 9);
+    assert_int_not_equal(access(out, F_OK), 0);
+    fresize_ok("--force", "--report", report, in, out, NULL);
+    char *lines = test_file_read(report, NULL);
+    assert_contains_not(lines, "precious");
+    free(lines);
+    /* half a line, as a killed run leaves it, stays a line of its own */
+    test_file_write_text(report, "{\"path\":\"00");
+    assert_int_equal(unlink(test_path(folder, "out/001.jpg")), 0);
+    fresize_ok("--report", report, in, out, NULL);
+    lines = test_file_read(report, NULL);
+    assert_contains(lines, "{\"path\":\"00\n{\"path\":\"001.jpg\",\"status\":\"copied\"");
+    free(lines);
+}
+
+static void test_summary_as_json_and_quiet(void **state)
+{
+    TestFolder *folder = *state;
+    write_many(folder, "in", 2, 40);
+    test_file_write_text(test_path(folder, "in/notes.txt"), "words");
+    const char *in = test_path(folder, "in");
+    RunResult result = fresize_expecting(0, "-q", in, test_path(folder, "quiet"), NULL);
+    assert_string_equal(result.err, "");
+    assert_string_equal(result.out, "");
+    run_result_free(&result);
+    const char *const arguments[] = {"-q", "--max-size=20", in, test_path(folder, "out"), NULL};
+    json_t *summary = fresize_json(0, arguments);
+    assert_int_equal(json_count(summary, "other_files"), 1);
+    assert_int_equal(json_count(summary, "bytes_before"),
+                     2 * test_file_size(test_path(folder, "in/000.jpg")));
+    assert_int_equal(json_count(summary, "bytes_after"),
+                     2 * test_file_size(test_path(folder, "out/000.jpg")));
+    json_decref(summary);
+    char *text = test_file_read(test_path(folder, "out/.fresize.json"), NULL);
+    json_t *object = json_loads(text, 0, NULL);
+    assert_string_equal(json_string_value(json_object_get(object, "tool")), "fresize");
+    assert_int_equal(json_count(object, "max_size"), 20);
+    assert_string_equal(json_string_value(json_object_get(object, "filter")), "lanczos");
+    assert_true(json_is_true(json_object_get(object, "complete")));
+    json_decref(object);
+    free(text);
+}
+
+static void test_build_without_the_plugin_says_what_is_missing(void **state)
+{
+    TestFolder *folder = *state;
+    write_png(test_path(folder, "in/a.png"), 40, 30);
+    test_file_write_text(test_path(folder, "plugins/libfshard-vips.so"), "no library");
+    char environment[512];
+    (void)snprintf(environment, sizeof environment, "FSHARD_PLUGINS=%s", test_path(folder, "plugins"));
+    const char *const variables[] = {environment, NULL};
+    const char *const arguments[] = {test_path(folder, "in"), test_path(folder, "out"), NULL};
+    RunResult result = run_program_arguments(&(RunOptions){.environment = variables}, "fresize", arguments);
+    assert_int_equal(result.exit_status, 1);
+    assert_contains(result.err, "fresize: a.png: this needs the libvips plugin");
+    run_result_free(&result);
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, test_folder_setup, test_folder_teardown)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        TEST(test_missing_and_empty_folders_are_errors),
+        TEST(test_wrong_usage_is_exit_2),
+        TEST(test_destination_of_others_is_refused_without_force),
+        TEST(test_other_recipe_is_refused_and_force_does_all_anew),
+        TEST(test_forced_run_that_stops_resumes_with_its_own_recipe),
+        TEST(test_finished_files_are_skipped_and_changed_ones_are_not),
+        TEST(test_killed_run_resumes_to_the_same_tree),
+        TEST(test_interrupt_finishes_what_is_in_hand_and_says_how_to_go_on),
+        TEST(test_full_disk_stops_with_the_path_and_tears_nothing),
+        TEST(test_dry_run_writes_nothing),
+        TEST(test_report_of_others_is_refused_without_force),
+        TEST(test_summary_as_json_and_quiet),
+        TEST(test_build_without_the_plugin_says_what_is_missing),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

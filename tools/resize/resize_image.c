@@ -1,0 +1,139 @@
+#include "tools/resize/resize_image.h"
+
+#include <stdlib.h>
+
+#include "imaging/decode.h"
+
+/* A JPEG decoded at 1/2, 1/4 or 1/8 of its size must keep at least this many times the wanted edges. At 2 the result has
+ * 37 dB against full decoding in the worst photograph of 286 (160 px), above 40 dB in all others; at 1.5 it is 34.5 dB. What
+ * scaling saves is small, as Huffman decoding stays: 3 % of the time here. See docs/measurements. */
+enum { SCALED_DECODE_MARGIN = 2 };
+
+struct ResizeWorker {
+    ImageDecoder *decoder;
+    ImageEncoder *encoder;
+    Resampler *resampler;
+    Image decoded, resampled;
+    Buffer encoded;
+};
+
+FshStatus resize_worker_new(ResizeWorker **worker_ret, FshError *error)
+{
+    ResizeWorker *worker = calloc(1, sizeof *worker);
+    FshStatus status = worker ? image_decoder_new(&worker->decoder, error)
+                              : fsh_error_set(error, FSH_ERR_MEMORY, "no memory for a worker");
+    if (!status)
+        status = image_encoder_new(&worker->encoder, error);
+    if (!status)
+        status = resampler_new(&worker->resampler, error);
+    if (status)
+        resize_worker_free(&worker);
+    *worker_ret = worker;
+    return status;
+}
+
+void resize_worker_free(ResizeWorker **worker)
+{
+    if (!*worker)
+        return;
+    image_decoder_free(&(*worker)->decoder);
+    image_encoder_free(&(*worker)->encoder);
+    resampler_free(&(*worker)->resampler);
+    image_free(&(*worker)->decoded);
+    image_free(&(*worker)->resampled);
+    buffer_free(&(*worker)->encoded);
+    free(*worker);
+    *worker = NULL;
+}
+
+ImageFormat resize_format_for(ImageFormat format)
+{
+    static const ImageFormat formats[] = {
+        [IMAGE_UNKNOWN] = IMAGE_PNG, [IMAGE_JPEG] = IMAGE_JPEG,     [IMAGE_PNG] = IMAGE_PNG,
+        [IMAGE_WEBP] = IMAGE_JPEG,   [IMAGE_TIFF] = IMAGE_PNG,      [IMAGE_GIF] = IMAGE_PNG,
+        [IMAGE_BMP] = IMAGE_PNG,     [IMAGE_PNM] = IMAGE_PNG,       [IMAGE_HEIF] = IMAGE_JPEG,
+        [IMAGE_OTHER] = IMAGE_JPEG,  [IMAGE_JPEG2000] = IMAGE_JPEG,
+    };
+    return formats[format];
+}
+
+FshStatus resize_image_plan(ResizeWorker *worker, const void *bytes, size_t length, ImageFormat format,
+                            const ResizeRecipe *recipe, ResizedImage *resized, FshError *error)
+{
+    *resized = (ResizedImage){.format = format};
+    const ImageInfo *info = &resized->info;
+    FshStatus status = image_probe(worker->decoder, bytes, length, &resized->info, error);
+    if (status)
+        return status;
+    if (format == IMAGE_UNKNOWN)
+        resized->format = resize_format_for(info->format);
+    uint32_t width = recipe->ignore_orientation ? info->stored_width : info->width;
+    uint32_t height = recipe->ignore_orientation ? info->stored_height : info->height;
+    bool turned = info->orientation != 1 && !recipe->ignore_orientation;
+    bool changed = resized->format != info->format || turned || (info->quirks & IMAGE_QUIRK_CMYK);
+    if (resample_fit(width, height, recipe->max_size, recipe->long_edge, &resized->width, &resized->height))
+        resized->action = RESIZE_RESIZED;
+    else
+        resized->action = changed ? RESIZE_CONVERTED : RESIZE_COPIED;
+    return FSH_OK;
+}
+
+/* The pixels as they will be written. */
+static FshStatus make_pixels(ResizeWorker *worker, const void *bytes, size_t length,
+                             const ResizeRecipe *recipe, ResizedImage *resized, const Image **pixels,
+                             FshError *error)
+{
+    ImageDecodeOptions options = {
+        .ignore_orientation = recipe->ignore_orientation,
+        .convert_icc = !recipe->ignore_icc && resized->action != RESIZE_COPIED,
+        .defer_icc = true,
+        .max_pixels = recipe->max_pixels,
+    };
+    if (resized->action == RESIZE_COPIED) {
+        options.least_width = options.least_height = 1; /* only to see that it can be decoded */
+    } else if (resized->action == RESIZE_RESIZED && !recipe->exact) {
+        options.least_width = resized->width * SCALED_DECODE_MARGIN;
+        options.least_height = resized->height * SCALED_DECODE_MARGIN;
+    }
+    Image *image = &worker->decoded;
+    FshStatus status = image_decode(worker->decoder, bytes, length, &options, image, &resized->info, error);
+    if (!status && resized->action == RESIZE_RESIZED) {
+        image = &worker->resampled;
+        status = resample(worker->resampler, &worker->decoded, NULL, resized->width, resized->height,
+                          recipe->filter, image, error);
+    }
+    if (!status && image_convert_profile(worker->decoder, image, error)) {
+        status = error->status;
+        if (status == FSH_ERR_CORRUPT) { /* an unusable profile says nothing about the pixels */
+            resized->info.quirks |= IMAGE_QUIRK_WARNING;
+            *error = (FshError){0};
+            status = FSH_OK;
+        }
+    }
+    *pixels = image;
+    return status;
+}
+
+FshStatus resize_image(ResizeWorker *worker, const void *bytes, size_t length, ImageFormat format,
+                       const ResizeRecipe *recipe, ResizedImage *resized, FshError *error)
+{
+    const Image *pixels = NULL;
+    FshStatus status = resize_image_plan(worker, bytes, length, format, recipe, resized, error);
+    if (!status)
+        status = make_pixels(worker, bytes, length, recipe, resized, &pixels, error);
+    if (status)
+        return status;
+    if (resized->action == RESIZE_COPIED) {
+        resized->bytes = bytes;
+        resized->length = length;
+        return FSH_OK;
+    }
+    if (resized->format == IMAGE_JPEG)
+        status = image_encode_jpeg(worker->encoder, pixels, recipe->quality, recipe->subsampling,
+                                   &worker->encoded, error);
+    else
+        status = image_encode_png(worker->encoder, pixels, &worker->encoded, error);
+    resized->bytes = worker->encoded.bytes;
+    resized->length = worker->encoded.length;
+    return status;
+}

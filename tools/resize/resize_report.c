@@ -1,0 +1,203 @@
+#include "tools/resize/resize_report.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <jansson.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "common/progress.h"
+#include "tools/pack/json_text.h"
+
+const char *const resize_outcome_names[RESIZE_OUTCOME_COUNT] = {"resized", "converted", "copied",
+                                                                "done before", "failed"};
+
+/* ---- the report ---- */
+
+/* A run that was killed may have left half a line: what follows must not become part of it. */
+static FshStatus end_torn_line(const ResizeReport *report, FshError *error)
+{
+    char last = '\n';
+    off_t length = lseek(report->descriptor, 0, SEEK_END);
+    if (length > 0 && pread(report->descriptor, &last, 1, length - 1) != 1)
+        return fsh_error_system(error, errno, "%s: cannot read", report->path);
+    if (last != '\n' && write(report->descriptor, "\n", 1) != 1)
+        return fsh_error_system(error, errno, "%s: cannot write", report->path);
+    return FSH_OK;
+}
+
+FshStatus resize_report_open(ResizeReport *report, const char *path, bool resume, bool force, FshError *error)
+{
+    *report = (ResizeReport){.descriptor = -1, .path = path};
+    if (!path)
+        return FSH_OK;
+    report->is_new = force || access(path, F_OK) != 0;
+    int flags = O_RDWR | O_APPEND | O_CREAT | O_CLOEXEC | (force ? O_TRUNC : resume ? 0 : O_EXCL);
+    report->descriptor = open(path, flags, 0666);
+    if (report->descriptor < 0 && errno == EEXIST)
+        return fsh_error_set(error, FSH_ERR_EXISTS, "%s: the report exists already; --force replaces it",
+                             path);
+    if (report->descriptor < 0)
+        return fsh_error_system(error, errno, "%s: cannot open the report", path);
+    return end_torn_line(report, error);
+}
+
+static json_t *quirks_json(uint32_t quirks)
+{
+    json_t *names = json_array();
+    for (unsigned bit = 0; bit < IMAGE_QUIRK_COUNT; bit++) {
+        if (quirks & 1u << bit)
+            (void)json_array_append_new(names, json_string(image_quirk_name((ImageQuirk)(1u << bit))));
+    }
+    return names;
+}
+
+static json_t *line_json(const ResizeLine *line)
+{
+    json_t *object =
+        json_pack("{s:o, s:s}", "path", json_text(line->path), "status", resize_outcome_names[line->outcome]);
+    int failed = !object;
+    if (line->reason)
+        failed |= json_object_set_new(object, "reason", json_text(line->reason));
+    if (line->outcome == RESIZE_OUTCOME_DONE_BEFORE) {
+        failed |= json_object_set_new(object, "target", json_text(line->target));
+    } else {
+        failed |= json_object_update_new(
+            object, json_pack("{s:s, s:i, s:i, s:I, s:o}", "format", image_format_name(line->info.format),
+                              "width", (int)line->info.width, "height", (int)line->info.height, "bytes",
+                              (json_int_t)line->bytes_before, "quirks", quirks_json(line->info.quirks)));
+        if (line->outcome != RESIZE_OUTCOME_FAILED)
+            failed |= json_object_update_new(
+                object,
+                json_pack("{s:o, s:s, s:i, s:i, s:I}", "target", json_text(line->target), "new_format",
+                          image_format_name(line->format), "new_width", (int)line->width, "new_height",
+                          (int)line->height, "new_bytes", (json_int_t)line->bytes_after));
+    }
+    if (failed) {
+        json_decref(object);
+        return NULL;
+    }
+    return object;
+}
+
+FshStatus resize_report_add(const ResizeReport *report, const ResizeLine *line, FshError *error)
+{
+    if (report->descriptor < 0 || (line->outcome == RESIZE_OUTCOME_DONE_BEFORE && !report->is_new))
+        return FSH_OK;
+    FshStatus status = FSH_OK;
+    json_t *object = line_json(line);
+    char *text = object ? json_dumps(object, JSON_COMPACT) : NULL;
+    json_decref(object);
+    if (!text)
+        return fsh_error_set(error, FSH_ERR_MEMORY, "%s: no memory for a line", report->path);
+    size_t length = strlen(text);
+    text[length] = '\n'; /* in place of the NUL: one line, one write */
+    ssize_t written = write(report->descriptor, text, length + 1);
+    if (written < 0 || (size_t)written != length + 1)
+        status = fsh_error_system(error, written < 0 ? errno : ENOSPC, "%s: cannot write", report->path);
+    free(text);
+    return status;
+}
+
+FshStatus resize_report_close(ResizeReport *report, FshError *error)
+{
+    int descriptor = report->descriptor;
+    report->descriptor = -1;
+    if (descriptor >= 0 && close(descriptor))
+        return fsh_error_system(error, errno, "%s: cannot write", report->path);
+    return FSH_OK;
+}
+
+/* ---- the summary ---- */
+
+static uint64_t handled_count(const ResizeSummary *summary)
+{
+    uint64_t count = 0;
+    for (size_t i = 0; i < RESIZE_OUTCOME_COUNT; i++)
+        count += summary->outcome_counts[i];
+    return count;
+}
+
+/* Images a second, of those that this run has read. */
+static double rate(const ResizeSummary *summary)
+{
+    uint64_t count = handled_count(summary) - summary->outcome_counts[RESIZE_OUTCOME_DONE_BEFORE];
+    return summary->seconds > 0 ? (double)count / summary->seconds : 0;
+}
+
+/* "0.4 s", "1:02:03". */
+static const char *format_seconds(char *buffer, size_t buffer_bytes, double seconds)
+{
+    if (seconds >= 60)
+        return progress_format_duration(buffer, buffer_bytes, seconds);
+    (void)snprintf(buffer, buffer_bytes, "%.1f s", seconds);
+    return buffer;
+}
+
+void resize_summary_print(FILE *stream, const char *program, const ResizeSummary *summary, bool dry_run)
+{
+    static const char *const tenses[] = {"", "would be "};
+    char before[32], after[32], took[32];
+    (void)fprintf(stream, "%s: %" PRIu64 " images", program, handled_count(summary));
+    if (handled_count(summary) != summary->images_count)
+        (void)fprintf(stream, " of %" PRIu64, summary->images_count);
+    const char *separator = ": ";
+    for (size_t i = 0; i < RESIZE_OUTCOME_COUNT; i++) {
+        if (summary->outcome_counts[i] == 0)
+            continue;
+        (void)fprintf(stream, "%s%" PRIu64 " %s%s", separator, summary->outcome_counts[i],
+                      tenses[dry_run && i < RESIZE_OUTCOME_DONE_BEFORE], resize_outcome_names[i]);
+        separator = ", ";
+    }
+    if (dry_run)
+        (void)fprintf(stream, "\n%s: headers read only, nothing written\n", program);
+    else
+        (void)fprintf(stream, "\n%s: %s -> %s in %s, %.0f images/s\n", program,
+                      progress_format_bytes(before, sizeof before, summary->bytes_before),
+                      progress_format_bytes(after, sizeof after, summary->bytes_after),
+                      format_seconds(took, sizeof took, summary->seconds), rate(summary));
+    separator = ": met ";
+    for (unsigned bit = 0; bit < IMAGE_QUIRK_COUNT; bit++) {
+        if (summary->quirk_counts[bit] == 0)
+            continue;
+        (void)fprintf(stream, "%s%s%" PRIu64 " %s", separator[0] == ':' ? program : "", separator,
+                      summary->quirk_counts[bit], image_quirk_name((ImageQuirk)(1u << bit)));
+        separator = ", ";
+    }
+    if (separator[0] == ',')
+        (void)fputc('\n', stream);
+    if (summary->other_count)
+        (void)fprintf(stream, "%s: %" PRIu64 " other files left alone\n", program, summary->other_count);
+}
+
+FshStatus resize_summary_print_json(FILE *stream, const ResizeSummary *summary, bool dry_run, FshError *error)
+{
+    json_t *object = json_pack("{s:b, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:f, s:f}", "dry_run",
+                               dry_run, "images", (json_int_t)summary->images_count, "resized",
+                               (json_int_t)summary->outcome_counts[RESIZE_OUTCOME_RESIZED], "converted",
+                               (json_int_t)summary->outcome_counts[RESIZE_OUTCOME_CONVERTED], "copied",
+                               (json_int_t)summary->outcome_counts[RESIZE_OUTCOME_COPIED], "done_before",
+                               (json_int_t)summary->outcome_counts[RESIZE_OUTCOME_DONE_BEFORE], "failed",
+                               (json_int_t)summary->outcome_counts[RESIZE_OUTCOME_FAILED], "other_files",
+                               (json_int_t)summary->other_count, "hidden", (json_int_t)summary->hidden_count,
+                               "bytes_before", (json_int_t)summary->bytes_before, "bytes_after",
+                               (json_int_t)summary->bytes_after, "seconds", summary->seconds,
+                               "images_per_second", rate(summary));
+    json_t *quirks = json_object();
+    int failed = !object || !quirks;
+    for (unsigned bit = 0; bit < IMAGE_QUIRK_COUNT && !failed; bit++) {
+        if (summary->quirk_counts[bit])
+            failed = json_object_set_new(quirks, image_quirk_name((ImageQuirk)(1u << bit)),
+                                         json_integer((json_int_t)summary->quirk_counts[bit]));
+    }
+    failed |= json_object_set_new(object, "quirks", quirks);
+    char *text = failed ? NULL : json_dumps(object, JSON_REAL_PRECISION(6) | JSON_COMPACT);
+    json_decref(object);
+    if (!text)
+        return fsh_error_set(error, FSH_ERR_MEMORY, "no memory for the summary");
+    (void)fprintf(stream, "%s\n", text); /* program_main checks that it could be written */
+    free(text);
+    return FSH_OK;
+}

@@ -1,0 +1,40 @@
+/* resize_report.h - what a run did: lines for a file, numbers for people and for programs. */
+#ifndef FSHARD_RESIZE_REPORT_H
+#define FSHARD_RESIZE_REPORT_H
+
+#include <stdio.h>
+
+#include "tools/resize/resize.h"
+
+/* One image, as --report tells it. */
+typedef struct ResizeLine {
+    const char *path, *target;
+    ResizeOutcome outcome;
+    const char *reason; /* FAILED only */
+    ImageInfo info;
+    ImageFormat format;
+    uint32_t width, height; /* as written */
+    uint64_t bytes_before, bytes_after;
+} ResizeLine;
+
+typedef struct ResizeReport {
+    int descriptor; /* -1: none */
+    const char *path;
+    bool is_new; /* holds nothing of an earlier run */
+} ResizeReport;
+
+/* Opens path for lines at its end. A file that is there is continued when resume, emptied when force, else
+ * FSH_ERR_EXISTS. path NULL: a report that takes lines and drops them. */
+FshStatus resize_report_open(ResizeReport *report, const char *path, bool resume, bool force,
+                             FshError *error);
+/* One line in one write. Images done before are in an earlier run's report: they are left out unless it is new. */
+FshStatus resize_report_add(const ResizeReport *report, const ResizeLine *line, FshError *error);
+FshStatus resize_report_close(ResizeReport *report, FshError *error);
+
+/* A few lines; dry_run: in the conditional. */
+void resize_summary_print(FILE *stream, const char *program, const ResizeSummary *summary, bool dry_run);
+/* One JSON object and a newline. FSH_ERR_MEMORY. */
+FshStatus resize_summary_print_json(FILE *stream, const ResizeSummary *summary, bool dry_run,
+                                    FshError *error);
+
+#endif
