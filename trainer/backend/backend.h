@@ -24,8 +24,9 @@ typedef struct State State;
 typedef struct Program Program;
 
 typedef struct BackendOptions {
-    int threads;    /* of the CPU backend; 0: all available */
-    bool benchmark; /* of the CUDA backend: time the ways to compute each convolution, keep the fastest. Without
+    int threads; /* of the CPU backend; 0: all available */
+    bool
+        benchmark; /* of the CUDA backend: time the ways to compute each convolution, keep the fastest. Without
                      * it the same ways are chosen, and the same bits come out, in every run */
 } BackendOptions;
 

@@ -1,0 +1,227 @@
+#include "trainer/backend/backend.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/random.h"
+#include "trainer/backend/cuda/load.h"
+
+static const BackendInterface *const backends[] = {&backend_cpu, &backend_cuda};
+enum { BACKEND_COUNT = sizeof backends / sizeof *backends };
+
+FshStatus backend_open(Backend **backend, const char *device, const BackendOptions *options, FshError *error)
+{
+    *backend = NULL;
+    for (int i = 0; i < BACKEND_COUNT; i++)
+        if (strcmp(device, backends[i]->device) == 0)
+            return backends[i]->open(backend, options, error);
+    char known[64] = "";
+    for (int i = 0; i < BACKEND_COUNT; i++) {
+        size_t used = strlen(known);
+        (void)snprintf(known + used, sizeof known - used, "%s%s", i ? ", " : "", backends[i]->device);
+    }
+    return fsh_error_set(error, FSH_ERR_USAGE, "device '%s': unknown; choose one of %s", device, known);
+}
+
+void backend_close(Backend **backend)
+{
+    if (!backend || !*backend)
+        return;
+    (*backend)->interface->close(*backend);
+    *backend = NULL;
+}
+
+const char *backend_description(const Backend *backend)
+{
+    return backend->description;
+}
+
+/* ---- state ------------------------------------------------------------------------------------------------------ */
+
+FshStatus state_new(State **state, Backend *backend, const Graph *graph, FshError *error)
+{
+    *state = NULL;
+    FshStatus status = graph_check(graph, error);
+    return status ? status : backend->interface->state_new(state, backend, graph, error);
+}
+
+void state_free(State **state)
+{
+    if (!state || !*state)
+        return;
+    (*state)->backend->interface->state_free(*state);
+    *state = NULL;
+}
+
+static bool lives_in_state(const Tensor *tensor)
+{
+    return tensor->role == TENSOR_PARAMETER || tensor->role == TENSOR_BUFFER ||
+           tensor->role == TENSOR_OPTIMIZER;
+}
+
+/* FNV-1a, 64 bits (Fowler, Noll, Vo): a stream of random numbers for each name, whatever the order of the tensors. */
+static uint64_t name_hash(const char *name)
+{
+    uint64_t hash = UINT64_C(0xCBF29CE484222325);
+    for (; *name; name++)
+        hash = (hash ^ (unsigned char)*name) * UINT64_C(0x100000001B3);
+    return hash;
+}
+
+static void draw(const Tensor *tensor, uint64_t seed, float *values, size_t count)
+{
+    const double scale = tensor->initializer.scale;
+    Random random;
+    random_start(&random, seed, name_hash(tensor->name));
+    for (size_t i = 0; i < count; i++)
+        switch (tensor->initializer.kind) {
+        case INIT_ZEROS:
+            values[i] = 0;
+            break;
+        case INIT_ONES:
+            values[i] = 1;
+            break;
+        case INIT_NORMAL:
+            values[i] = (float)(scale * (double)random_normal(&random));
+            break;
+        case INIT_UNIFORM:
+            values[i] = (float)(scale * (2 * random_uniform_double(&random) - 1));
+            break;
+        }
+}
+
+FshStatus state_initialize(State *state, uint64_t seed, FshError *error)
+{
+    const Graph *graph = state->graph;
+    FshStatus status = FSH_OK;
+    size_t most = 0;
+    for (size_t i = 0; i < graph_tensor_count(graph); i++) {
+        const Tensor *tensor = graph_tensor(graph, (TensorId)i);
+        if (lives_in_state(tensor) && (size_t)tensor_count(tensor) > most)
+            most = (size_t)tensor_count(tensor);
+    }
+    float *values = malloc((most + 1) * sizeof *values);
+    if (!values)
+        return fsh_error_set(error, FSH_ERR_MEMORY, "no memory for %zu initial weights", most);
+    for (size_t i = 0; !status && i < graph_tensor_count(graph); i++) {
+        const Tensor *tensor = graph_tensor(graph, (TensorId)i);
+        if (!lives_in_state(tensor))
+            continue;
+        draw(tensor, seed, values, (size_t)tensor_count(tensor));
+        status = state_write(state, tensor->name, values, (size_t)tensor_count(tensor), error);
+    }
+    free(values);
+    return status;
+}
+
+/* The tensor of this name that lives in the State, its size held against count. */
+static FshStatus check_state_tensor(const State *state, const char *name, size_t count, FshError *error)
+{
+    char shape[96];
+    TensorId id = graph_find(state->graph, name);
+    const Tensor *tensor = id == TENSOR_NONE ? NULL : graph_tensor(state->graph, id);
+    if (!tensor || !lives_in_state(tensor))
+        return fsh_error_set(error, FSH_ERR_NOT_FOUND,
+                             "%s: the network has no parameter or buffer of this name", name);
+    if ((size_t)tensor_count(tensor) != count)
+        return fsh_error_set(error, FSH_ERR_MISMATCH, "%s: %zu values given, but its shape is [%s]", name,
+                             count, tensor_shape_text(tensor, shape, sizeof shape));
+    return FSH_OK;
+}
+
+FshStatus state_read(State *state, const char *name, float *values, size_t count, FshError *error)
+{
+    FshStatus status = check_state_tensor(state, name, count, error);
+    return status ? status : state->backend->interface->state_read(state, name, values, count, error);
+}
+
+FshStatus state_write(State *state, const char *name, const float *values, size_t count, FshError *error)
+{
+    FshStatus status = check_state_tensor(state, name, count, error);
+    return status ? status : state->backend->interface->state_write(state, name, values, count, error);
+}
+
+/* ---- program ---------------------------------------------------------------------------------------------------- */
+
+FshStatus program_new(Program **program, State *state, const Graph *graph, FshError *error)
+{
+    *program = NULL;
+    FshStatus status = graph_check(graph, error);
+    return status ? status : state->backend->interface->program_new(program, state, graph, error);
+}
+
+void program_free(Program **program)
+{
+    if (!program || !*program)
+        return;
+    (*program)->state->backend->interface->program_free(*program);
+    *program = NULL;
+}
+
+static const BackendInterface *interface_of(const Program *program)
+{
+    return program->state->backend->interface;
+}
+
+/* A tensor of the program's graph, and bytes its size. */
+static FshStatus check_tensor(const Program *program, TensorId id, size_t bytes, FshError *error)
+{
+    char shape[96];
+    if (id < 0 || (size_t)id >= graph_tensor_count(program->graph))
+        return fsh_error_set(error, FSH_ERR_USAGE, "program: no tensor %d in its graph", (int)id);
+    const Tensor *tensor = graph_tensor(program->graph, id);
+    if ((size_t)tensor_count(tensor) * data_type_bytes(tensor->type) != bytes)
+        return fsh_error_set(error, FSH_ERR_MISMATCH, "%s: %zu bytes given, but it is %s [%s]", tensor->name,
+                             bytes, data_type_name(tensor->type),
+                             tensor_shape_text(tensor, shape, sizeof shape));
+    return FSH_OK;
+}
+
+FshStatus program_write(Program *program, TensorId input, const void *values, size_t bytes, FshError *error)
+{
+    FshStatus status = check_tensor(program, input, bytes, error);
+    if (status)
+        return status;
+    const Tensor *tensor = graph_tensor(program->graph, input);
+    if (tensor->role != TENSOR_INPUT)
+        return fsh_error_set(error, FSH_ERR_USAGE, "%s: is no input of the program; it cannot be written",
+                             tensor->name);
+    return interface_of(program)->program_write(program, input, values, bytes, error);
+}
+
+FshStatus program_run(Program *program, FshError *error)
+{
+    return interface_of(program)->program_run(program, error);
+}
+
+FshStatus program_read(Program *program, TensorId id, void *values, size_t bytes, FshError *error)
+{
+    FshStatus status = check_tensor(program, id, bytes, error);
+    if (status)
+        return status;
+    const Tensor *tensor = graph_tensor(program->graph, id);
+    if (!tensor->keep && tensor->role != TENSOR_GRADIENT)
+        return fsh_error_set(error, FSH_ERR_USAGE, "%s: is not kept after a run; mark it with graph_keep",
+                             tensor->name);
+    return interface_of(program)->program_read(program, id, values, bytes, error);
+}
+
+void program_memory(const Program *program, uint64_t *arena_bytes_ret, uint64_t *scratch_bytes_ret)
+{
+    *arena_bytes_ret = program->arena_bytes;
+    *scratch_bytes_ret = program->scratch_bytes;
+}
+
+FshStatus program_profile(Program *program, bool enable, double *seconds, size_t node_count, FshError *error)
+{
+    if (seconds && node_count != graph_node_count(program->graph))
+        return fsh_error_set(error, FSH_ERR_MISMATCH, "program: times of %zu nodes asked, and it has %zu",
+                             node_count, graph_node_count(program->graph));
+    return interface_of(program)->program_profile(program, enable, seconds, node_count, error);
+}
+
+FshStatus program_poison(Program *program, FshError *error)
+{
+    return interface_of(program)->program_poison(program, error);
+}

@@ -1,0 +1,109 @@
+#include "trainer/backend/cpu/cpu.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <omp.h>
+#include <sys/mman.h>
+
+#include "common/cpu.h"
+
+static FshStatus cpu_open(Backend **backend_ret, const BackendOptions *options, FshError *error);
+
+static void cpu_close(Backend *base)
+{
+    CpuBackend *backend = (CpuBackend *)base;
+    dnn_engine_free(&backend->dnn);
+    free(backend);
+}
+
+const BackendInterface backend_cpu = {
+    .device = "cpu",
+    .open = cpu_open,
+    .close = cpu_close,
+    .state_new = cpu_state_new,
+    .state_free = cpu_state_free,
+    .state_read = cpu_state_read,
+    .state_write = cpu_state_write,
+    .program_new = cpu_program_new,
+    .program_free = cpu_program_free,
+    .program_write = cpu_program_write,
+    .program_run = cpu_program_run,
+    .program_read = cpu_program_read,
+    .program_profile = cpu_program_profile,
+    .program_poison = cpu_program_poison,
+};
+
+static FshStatus cpu_open(Backend **backend_ret, const BackendOptions *options, FshError *error)
+{
+    char dnn[80];
+    CpuBackend *backend = calloc(1, sizeof *backend);
+    if (!backend)
+        return fsh_error_set(error, FSH_ERR_MEMORY, "cpu: no memory");
+    backend->base.interface = &backend_cpu;
+    backend->threads = cpu_jobs(options ? options->threads : 0);
+    backend->kernels = cpu_kernels_choose();
+    FshStatus status = dnn_engine_new(&backend->dnn, error);
+    if (status) {
+        cpu_close(&backend->base);
+        return status;
+    }
+    dnn_engine_describe(dnn, sizeof dnn);
+    (void)snprintf(backend->base.description, sizeof backend->base.description,
+                   "cpu: %s, own kernels %s, %d thread%s", dnn, backend->kernels->name, backend->threads,
+                   backend->threads == 1 ? "" : "s");
+    *backend_ret = &backend->base;
+    return FSH_OK;
+}
+
+void cpu_parallel(const CpuBackend *backend, int64_t count, CpuPart work, void *context)
+{
+    const int parts = backend->threads;
+    if (parts == 1) {
+        work(context, 0, 0, count);
+        return;
+    }
+    /* schedule(static, 1): part i is the same items in every run, whichever thread has it. */
+#pragma omp parallel for num_threads(parts) schedule(static, 1)
+    for (int part = 0; part < parts; part++) {
+        const int64_t begin = count * part / parts, end = count * (part + 1) / parts;
+        if (begin < end)
+            work(context, part, begin, end);
+    }
+}
+
+int cpu_threads_enter(const CpuBackend *backend)
+{
+    const int previous = omp_get_max_threads();
+    if (previous != backend->threads)
+        omp_set_num_threads(backend->threads);
+    return previous;
+}
+
+void cpu_threads_leave(int previous)
+{
+    if (previous != omp_get_max_threads())
+        omp_set_num_threads(previous);
+}
+
+void *cpu_memory_new(uint64_t bytes)
+{
+    enum { LINE = 64, HUGE_PAGE = 2 << 20 };
+    const uint64_t alignment = bytes >= HUGE_PAGE ? HUGE_PAGE : LINE;
+    if (bytes > SIZE_MAX - HUGE_PAGE)
+        return NULL;
+    const size_t rounded = (size_t)((bytes + alignment - 1) / alignment * alignment);
+    void *memory = aligned_alloc(alignment, rounded ? rounded : LINE);
+    if (!memory)
+        return NULL;
+    if (alignment == HUGE_PAGE)
+        (void)madvise(memory, rounded, MADV_HUGEPAGE); /* a wish; without it everything works, slower */
+    memset(memory, 0, rounded);
+    return memory;
+}
+
+void cpu_memory_free(void *memory)
+{
+    free(memory);
+}

@@ -1,0 +1,74 @@
+#include "trainer/backend/cpu/cpu.h"
+
+DnnConvolution cpu_convolution_geometry(const Tensor *x, const Tensor *y, const Conv2d *conv)
+{
+    return (DnnConvolution){
+        .batch = x->shape[0],
+        .in_height = x->shape[1],
+        .in_width = x->shape[2],
+        .in_channels = x->shape[3],
+        .out_height = y->shape[1],
+        .out_width = y->shape[2],
+        .out_channels = y->shape[3],
+        .kernel = conv->kernel,
+        .stride = conv->stride,
+        .padding = conv->padding,
+    };
+}
+
+/* The layout of the weight that the step reads, or whose gradient it writes. */
+static const DnnLayout *weight_layout(const CpuStep *step, TensorId weight)
+{
+    return step->program->variables[weight]->layout;
+}
+
+FshStatus cpu_convolution_prepare(CpuStep *step, FshError *error)
+{
+    const Node *node = step->node;
+    DnnEngine *engine = step->program->backend->dnn;
+    DnnConvolution geometry;
+    switch (node->op) {
+    case OP_CONV2D:
+        geometry = cpu_convolution_geometry(cpu_input(step, 0), cpu_output(step, 0), &node->as.conv);
+        return dnn_convolution_forward_new(&step->primitive, engine, &geometry,
+                                           weight_layout(step, node->inputs[1]), step->inputs[0],
+                                           step->inputs[1], step->inputs[2], step->outputs[0], error);
+    case OP_CONV2D_BACKWARD_DATA:
+        geometry = cpu_convolution_geometry(cpu_output(step, 0), cpu_input(step, 0), &node->as.conv);
+        return dnn_convolution_backward_data_new(&step->primitive, engine, &geometry,
+                                                 weight_layout(step, node->inputs[1]), step->inputs[0],
+                                                 step->inputs[1], step->outputs[0], error);
+    default:
+        geometry = cpu_convolution_geometry(cpu_input(step, 1), cpu_input(step, 0), &node->as.conv);
+        return dnn_convolution_backward_weight_new(
+            &step->primitive, engine, &geometry, weight_layout(step, node->outputs[0]), step->inputs[0],
+            step->inputs[1], step->outputs[0], step->outputs[1], error);
+    }
+}
+
+FshStatus cpu_linear_prepare(CpuStep *step, FshError *error)
+{
+    const Node *node = step->node;
+    DnnEngine *engine = step->program->backend->dnn;
+    const Tensor *x = node->op == OP_LINEAR                 ? cpu_input(step, 0)
+                      : node->op == OP_LINEAR_BACKWARD_DATA ? cpu_output(step, 0)
+                                                            : cpu_input(step, 1);
+    const Tensor *y = node->op == OP_LINEAR ? cpu_output(step, 0) : cpu_input(step, 0);
+    const DnnLinear linear = {x->shape[0], x->shape[1], y->shape[1]};
+    switch (node->op) {
+    case OP_LINEAR:
+        return dnn_linear_forward_new(&step->primitive, engine, &linear, step->inputs[0], step->inputs[1],
+                                      step->inputs[2], step->outputs[0], error);
+    case OP_LINEAR_BACKWARD_DATA:
+        return dnn_linear_backward_data_new(&step->primitive, engine, &linear, step->inputs[0],
+                                            step->inputs[1], step->outputs[0], error);
+    default:
+        return dnn_linear_backward_weight_new(&step->primitive, engine, &linear, step->inputs[0],
+                                              step->inputs[1], step->outputs[0], step->outputs[1], error);
+    }
+}
+
+FshStatus cpu_primitive_run(CpuStep *step, FshError *error)
+{
+    return dnn_primitive_run(step->primitive, error);
+}

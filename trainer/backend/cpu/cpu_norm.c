@@ -1,0 +1,321 @@
+#include "trainer/backend/cpu/cpu.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Batch norm, each direction in two passes over the image: sums of each channel, then the result. Sums run over 32 rows in
+ * float, over blocks of rows in double, over threads in the order of their parts.
+ *
+ * Forward sums are those of x - shift and its square, with a shift near the mean (the mean of some pixels spread over
+ * the image), so that the variance does not vanish in rounding where the mean is large. */
+
+enum {
+    WIDTH_MIN =
+        64, /* with fewer channels several pixels become one row, so that loops are long enough for vectors */
+    SHIFT_PIXELS_MAX = 64 /* pixels that shift is the mean of */
+};
+
+/* The image as a matrix of rows x width, width = pixels in a row * channels, and a rest of less than one row. */
+typedef struct NormShape {
+    int64_t pixels, channels, width, rows, rest_width;
+    int64_t stride; /* width rounded up: from one vector in scratch to the next */
+    int64_t parts;
+} NormShape;
+
+/* Vectors of `stride` floats in scratch: coefficients, then each part's. */
+enum { MEAN, SCALE, BIAS, FROM_G, FROM_X, CONSTANT, COEFFICIENT_COUNT };
+enum {
+    PART_BLOCK = 0, /* 2 vectors of float */
+    PART_SUMS = 2,  /* 2 vectors of double */
+    PART_REST = 6,  /* 2 vectors of double */
+    PART_COUNT = 10
+};
+
+static float *coefficient(const CpuStep *step, int which)
+{
+    const NormShape *shape = step->plan;
+    return (float *)step->program->scratch + which * shape->stride;
+}
+
+static float *part_vector(const CpuStep *step, int64_t part, int which)
+{
+    const NormShape *shape = step->plan;
+    return coefficient(step, COEFFICIENT_COUNT) + (part * PART_COUNT + which) * shape->stride;
+}
+
+FshStatus cpu_batch_norm_prepare(CpuStep *step, FshError *error)
+{
+    const Tensor *x = cpu_input(step, step->node->op == OP_BATCH_NORM ? 0 : 1);
+    const int64_t channels = x->shape[x->rank - 1], pixels = tensor_count(x) / channels;
+    const int64_t pixels_in_row = (WIDTH_MIN + channels - 1) / channels;
+    NormShape *shape = step->plan = malloc(sizeof *shape);
+    if (!shape)
+        return fsh_error_set(error, FSH_ERR_MEMORY, "cpu: no memory");
+    *shape = (NormShape){.pixels = pixels,
+                         .channels = channels,
+                         .width = pixels_in_row * channels,
+                         .rows = pixels / pixels_in_row,
+                         .rest_width = pixels % pixels_in_row * channels,
+                         .parts = step->program->backend->threads};
+    shape->stride = (shape->width + 15) / 16 * 16;
+    step->scratch_bytes =
+        (uint64_t)((COEFFICIENT_COUNT + PART_COUNT * shape->parts) * shape->stride) * sizeof(float);
+    return FSH_OK;
+}
+
+/* A work item is a row of the matrix; the rest counts as one more. */
+static int64_t item_count(const NormShape *shape)
+{
+    return shape->rows + (shape->rest_width > 0);
+}
+
+/* Repeats the first `channels` values over the width. */
+static void repeat(const NormShape *shape, float *values)
+{
+    for (int64_t i = shape->channels; i < shape->width; i++)
+        values[i] = values[i - shape->channels];
+}
+
+static void clear_sums(const CpuStep *step)
+{
+    const NormShape *shape = step->plan;
+    for (int64_t part = 0; part < shape->parts; part++)
+        memset(part_vector(step, part, PART_SUMS), 0, (size_t)(2 * shape->width) * sizeof(double));
+}
+
+/* Adds the sums of a rest, whose second half stands at its own width, to the part's. */
+static void join_rest(const CpuStep *step, int64_t part)
+{
+    const NormShape *shape = step->plan;
+    double *sums = (double *)part_vector(step, part, PART_SUMS);
+    const double *rest = (const double *)part_vector(step, part, PART_REST);
+    for (int64_t i = 0; i < shape->rest_width; i++) {
+        sums[i] += rest[i];
+        sums[shape->width + i] += rest[shape->rest_width + i];
+    }
+}
+
+/* The first (0) or second (1) sum of channel c: over all parts and the pixels of a row. */
+static double total(const CpuStep *step, int which, int64_t c)
+{
+    const NormShape *shape = step->plan;
+    double sum = 0;
+    for (int64_t part = 0; part < shape->parts; part++) {
+        const double *sums = (const double *)part_vector(step, part, PART_SUMS) + which * shape->width;
+        for (int64_t i = c; i < shape->width; i += shape->channels)
+            sum += sums[i];
+    }
+    return sum;
+}
+
+/* ---- forward -------------------------------------------------------------------------------------------------------- */
+
+static void choose_shift(const CpuStep *step, const float *x, float *shift)
+{
+    const NormShape *shape = step->plan;
+    const int64_t count = shape->pixels < SHIFT_PIXELS_MAX ? shape->pixels : SHIFT_PIXELS_MAX;
+    memset(shift, 0, (size_t)shape->channels * sizeof *shift);
+    for (int64_t i = 0; i < count; i++) {
+        const float *pixel = x + shape->pixels * i / count * shape->channels;
+        for (int64_t c = 0; c < shape->channels; c++)
+            shift[c] += pixel[c] / (float)count;
+    }
+    repeat(shape, shift);
+}
+
+static void sums_part(void *context, int part, int64_t begin, int64_t end)
+{
+    const CpuStep *step = context;
+    const NormShape *shape = step->plan;
+    const CpuKernels *kernels = step->program->backend->kernels;
+    const float *x = step->inputs[0], *shift = coefficient(step, MEAN);
+    float *block = part_vector(step, part, PART_BLOCK);
+    const int64_t rows = (end < shape->rows ? end : shape->rows) - begin;
+    kernels->norm_sums(x + begin * shape->width, shift, rows, shape->width, block,
+                       (double *)part_vector(step, part, PART_SUMS));
+    if (end <= shape->rows)
+        return;
+    double *rest = (double *)part_vector(step, part, PART_REST);
+    memset(rest, 0, (size_t)(2 * shape->rest_width) * sizeof *rest);
+    kernels->norm_sums(x + shape->rows * shape->width, shift, 1, shape->rest_width, block, rest);
+    join_rest(step, part);
+}
+
+/* Mean and inverse deviation of this batch; running_* move towards its mean and unbiased variance. */
+static void find_batch_statistics(CpuStep *step, float *mean, float *inverse_deviation)
+{
+    const NormShape *shape = step->plan;
+    const BatchNorm *options = &step->node->as.norm.options;
+    float *running_mean = step->outputs[3], *running_var = step->outputs[4];
+    float *shift = coefficient(step, MEAN);
+    const double count = (double)shape->pixels;
+    choose_shift(step, step->inputs[0], shift);
+    clear_sums(step);
+    cpu_parallel(step->program->backend, item_count(shape), sums_part, step);
+    for (int64_t c = 0; c < shape->channels; c++) {
+        const double difference = total(step, 0, c) / count;
+        const double variance = fmax(total(step, 1, c) / count - difference * difference, 0);
+        const double batch_mean = (double)shift[c] + difference, unbiased = variance * count / (count - 1);
+        mean[c] = (float)batch_mean;
+        inverse_deviation[c] = (float)(1 / sqrt(variance + options->epsilon));
+        running_mean[c] =
+            (float)((1 - options->momentum) * (double)running_mean[c] + options->momentum * batch_mean);
+        running_var[c] =
+            (float)((1 - options->momentum) * (double)running_var[c] + options->momentum * unbiased);
+    }
+}
+
+static void take_running_statistics(CpuStep *step, float *mean, float *inverse_deviation)
+{
+    const NormShape *shape = step->plan;
+    const float *running_mean = step->inputs[3], *running_var = step->inputs[4];
+    for (int64_t c = 0; c < shape->channels; c++) {
+        mean[c] = running_mean[c];
+        inverse_deviation[c] =
+            (float)(1 / sqrt((double)running_var[c] + step->node->as.norm.options.epsilon));
+    }
+}
+
+/* Both directions: y = (x - mean) * scale + bias. */
+static void set_coefficients(const CpuStep *step, const float *mean, const float *inverse_deviation,
+                             const float *weight, const float *bias)
+{
+    const NormShape *shape = step->plan;
+    for (int64_t c = 0; c < shape->channels; c++) {
+        coefficient(step, MEAN)[c] = mean[c];
+        coefficient(step, SCALE)[c] = weight[c] * inverse_deviation[c];
+        coefficient(step, BIAS)[c] = bias[c];
+    }
+    repeat(shape, coefficient(step, MEAN));
+    repeat(shape, coefficient(step, SCALE));
+    repeat(shape, coefficient(step, BIAS));
+}
+
+static void forward_part(void *context, int part, int64_t begin, int64_t end)
+{
+    const CpuStep *step = context;
+    const NormShape *shape = step->plan;
+    const CpuKernels *kernels = step->program->backend->kernels;
+    const int64_t rows = (end < shape->rows ? end : shape->rows) - begin, offset = shape->rows * shape->width;
+    NormForward norm = {.x = step->inputs[0],
+                        .addend = step->inputs[5],
+                        .y = step->outputs[0],
+                        .mean = coefficient(step, MEAN),
+                        .scale = coefficient(step, SCALE),
+                        .bias = coefficient(step, BIAS),
+                        .relu = step->node->as.norm.relu,
+                        .slope = step->node->as.norm.slope};
+    (void)part;
+    kernels->norm_forward(&norm, begin, rows, shape->width);
+    if (end <= shape->rows)
+        return;
+    norm.x += offset;
+    norm.addend = norm.addend ? norm.addend + offset : NULL;
+    norm.y += offset;
+    kernels->norm_forward(&norm, 0, 1, shape->rest_width);
+}
+
+FshStatus cpu_batch_norm_run(CpuStep *step, FshError *error)
+{
+    const NormShape *shape = step->plan;
+    float *mean = step->outputs[1], *inverse_deviation = step->outputs[2];
+    (void)error;
+    if (step->node->as.norm.options.training)
+        find_batch_statistics(step, mean, inverse_deviation);
+    else
+        take_running_statistics(step, mean, inverse_deviation);
+    set_coefficients(step, mean, inverse_deviation, step->inputs[1], step->inputs[2]);
+    cpu_parallel(step->program->backend, item_count(shape), forward_part, step);
+    return FSH_OK;
+}
+
+/* ---- backward ------------------------------------------------------------------------------------------------------- */
+
+static NormBackward backward_arguments(const CpuStep *step, int64_t offset)
+{
+    const float *y = step->inputs[6];
+    float *dx = step->outputs[0], *g = step->outputs[3];
+    return (NormBackward){.dy = (const float *)step->inputs[0] + offset,
+                          .x = (const float *)step->inputs[1] + offset,
+                          .y = y ? y + offset : NULL,
+                          .g = g ? g + offset : NULL,
+                          .dx = dx ? dx + offset : NULL,
+                          .mean = coefficient(step, MEAN),
+                          .scale = coefficient(step, SCALE),
+                          .bias = coefficient(step, BIAS),
+                          .relu = step->node->as.norm.relu,
+                          .slope = step->node->as.norm.slope,
+                          .from_g = coefficient(step, FROM_G),
+                          .from_x = coefficient(step, FROM_X),
+                          .constant = coefficient(step, CONSTANT)};
+}
+
+static void backward_sums_part(void *context, int part, int64_t begin, int64_t end)
+{
+    const CpuStep *step = context;
+    const NormShape *shape = step->plan;
+    const CpuKernels *kernels = step->program->backend->kernels;
+    const int64_t rows = (end < shape->rows ? end : shape->rows) - begin;
+    const NormBackward whole = backward_arguments(step, 0);
+    float *block = part_vector(step, part, PART_BLOCK);
+    kernels->norm_backward_sums(&whole, begin, rows, shape->width, block,
+                                (double *)part_vector(step, part, PART_SUMS));
+    if (end <= shape->rows)
+        return;
+    const NormBackward last = backward_arguments(step, shape->rows * shape->width);
+    double *rest = (double *)part_vector(step, part, PART_REST);
+    memset(rest, 0, (size_t)(2 * shape->rest_width) * sizeof *rest);
+    kernels->norm_backward_sums(&last, 0, 1, shape->rest_width, block, rest);
+    join_rest(step, part);
+}
+
+static void backward_apply_part(void *context, int part, int64_t begin, int64_t end)
+{
+    const CpuStep *step = context;
+    const NormShape *shape = step->plan;
+    const CpuKernels *kernels = step->program->backend->kernels;
+    const int64_t rows = (end < shape->rows ? end : shape->rows) - begin;
+    const NormBackward whole = backward_arguments(step, 0);
+    (void)part;
+    kernels->norm_backward_apply(&whole, begin, rows, shape->width);
+    if (end <= shape->rows)
+        return;
+    const NormBackward last = backward_arguments(step, shape->rows * shape->width);
+    kernels->norm_backward_apply(&last, 0, 1, shape->rest_width);
+}
+
+/* With g the gradient after the activation, n pixels, x' = (x - mean) * inverse_deviation (Ioffe and Szegedy 2015):
+ *   dbias = sum g;  dweight = sum g x';  dx = weight * inverse_deviation * (g - dbias / n - x' dweight / n)
+ * and without the last two terms where mean and deviation are the running ones, which do not depend on x. */
+FshStatus cpu_batch_norm_backward_run(CpuStep *step, FshError *error)
+{
+    const NormShape *shape = step->plan;
+    const float *weight = step->inputs[2], *inverse_deviation = step->inputs[5];
+    float *dweight = step->outputs[1], *dbias = step->outputs[2];
+    const double count = (double)shape->pixels;
+    (void)error;
+    set_coefficients(step, step->inputs[4], inverse_deviation, weight, step->inputs[3]);
+    clear_sums(step);
+    cpu_parallel(step->program->backend, item_count(shape), backward_sums_part, step);
+    for (int64_t c = 0; c < shape->channels; c++) {
+        const double sum_g = total(step, 0, c), inverse = (double)inverse_deviation[c];
+        const double sum_gx = total(step, 1, c) * inverse; /* of g x' */
+        const double factor = (double)weight[c] * inverse;
+        const bool training = step->node->as.norm.options.training;
+        if (dweight)
+            dweight[c] = (float)sum_gx;
+        if (dbias)
+            dbias[c] = (float)sum_g;
+        coefficient(step, FROM_G)[c] = (float)factor;
+        coefficient(step, FROM_X)[c] = training ? (float)(-factor * inverse * sum_gx / count) : 0;
+        coefficient(step, CONSTANT)[c] = training ? (float)(-factor * sum_g / count) : 0;
+    }
+    if (!step->outputs[0])
+        return FSH_OK;
+    repeat(shape, coefficient(step, FROM_G));
+    repeat(shape, coefficient(step, FROM_X));
+    repeat(shape, coefficient(step, CONSTANT));
+    cpu_parallel(step->program->backend, item_count(shape), backward_apply_part, step);
+    return FSH_OK;
+}

@@ -1,0 +1,329 @@
+#include "trainer/backend/cpu/cpu.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/progress.h"
+
+enum { ALIGNMENT = 64 };
+
+/* How each op is made ready, and run. */
+static const struct CpuOp {
+    FshStatus (*prepare)(CpuStep *step, FshError *error); /* NULL: nothing to prepare */
+    FshStatus (*run)(CpuStep *step, FshError *error);     /* NULL: this backend does not know the op */
+} cpu_ops[OP_KIND_COUNT] = {
+    [OP_FILL] = {NULL, cpu_fill_run},
+    [OP_NORMALIZE] = {cpu_normalize_prepare, cpu_normalize_run},
+    [OP_CONV2D] = {cpu_convolution_prepare, cpu_primitive_run},
+    [OP_CONV2D_BACKWARD_DATA] = {cpu_convolution_prepare, cpu_primitive_run},
+    [OP_CONV2D_BACKWARD_WEIGHT] = {cpu_convolution_prepare, cpu_primitive_run},
+    [OP_BATCH_NORM] = {cpu_batch_norm_prepare, cpu_batch_norm_run},
+    [OP_BATCH_NORM_BACKWARD] = {cpu_batch_norm_prepare, cpu_batch_norm_backward_run},
+    [OP_RELU] = {NULL, cpu_relu_run},
+    [OP_RELU_BACKWARD] = {NULL, cpu_relu_backward_run},
+    [OP_ADD] = {NULL, cpu_add_run},
+    [OP_MAX_POOL] = {NULL, cpu_max_pool_run},
+    [OP_MAX_POOL_BACKWARD] = {NULL, cpu_max_pool_backward_run},
+    [OP_AVG_POOL] = {NULL, cpu_avg_pool_run},
+    [OP_AVG_POOL_BACKWARD] = {NULL, cpu_avg_pool_backward_run},
+    [OP_GLOBAL_AVG_POOL] = {NULL, cpu_global_avg_pool_run},
+    [OP_GLOBAL_AVG_POOL_BACKWARD] = {NULL, cpu_global_avg_pool_backward_run},
+    [OP_REFLECTION_PAD] = {NULL, cpu_reflection_pad_run},
+    [OP_REFLECTION_PAD_BACKWARD] = {NULL, cpu_reflection_pad_backward_run},
+    [OP_FLATTEN] = {NULL, cpu_flatten_run},
+    [OP_FLATTEN_BACKWARD] = {NULL, cpu_flatten_backward_run},
+    [OP_LINEAR] = {cpu_linear_prepare, cpu_primitive_run},
+    [OP_LINEAR_BACKWARD_DATA] = {cpu_linear_prepare, cpu_primitive_run},
+    [OP_LINEAR_BACKWARD_WEIGHT] = {cpu_linear_prepare, cpu_primitive_run},
+    [OP_SOFTMAX_CROSS_ENTROPY] = {cpu_softmax_cross_entropy_prepare, cpu_softmax_cross_entropy_run},
+    [OP_SOFTMAX_CROSS_ENTROPY_BACKWARD] = {NULL, cpu_softmax_cross_entropy_backward_run},
+    [OP_SGD] = {cpu_sgd_prepare, cpu_sgd_run},
+};
+
+const Tensor *cpu_input(const CpuStep *step, int k)
+{
+    return graph_tensor(step->program->base.graph, step->node->inputs[k]);
+}
+
+const Tensor *cpu_output(const CpuStep *step, int k)
+{
+    return graph_tensor(step->program->base.graph, step->node->outputs[k]);
+}
+
+static uint64_t tensor_bytes(const Graph *graph, TensorId id, void *context)
+{
+    const Tensor *tensor = graph_tensor(graph, id);
+    (void)context; /* activations are packed */
+    return (uint64_t)tensor_count(tensor) * data_type_bytes(tensor->type);
+}
+
+/* ---- what the program shares with its State ----------------------------------------------------------------------- */
+
+static bool same_shape(const CpuVariable *variable, const Tensor *tensor)
+{
+    return variable->rank == tensor->rank &&
+           memcmp(variable->shape, tensor->shape, (size_t)tensor->rank * sizeof *tensor->shape) == 0;
+}
+
+/* Finds the variable behind every tensor of the graph that has one. */
+static FshStatus match_variables(CpuProgram *program, FshError *error)
+{
+    const Graph *graph = program->base.graph;
+    const CpuState *state = (const CpuState *)program->base.state;
+    for (size_t i = 0; i < graph_tensor_count(graph); i++) {
+        const Tensor *tensor = graph_tensor(graph, (TensorId)i);
+        const Tensor *owner = tensor->role == TENSOR_GRADIENT ? graph_tensor(graph, tensor->of) : tensor;
+        if (owner->role != TENSOR_PARAMETER && owner->role != TENSOR_BUFFER &&
+            owner->role != TENSOR_OPTIMIZER)
+            continue;
+        const CpuVariable *variable = cpu_state_find(state, owner->name);
+        char shape[96];
+        if (!variable)
+            return fsh_error_set(error, FSH_ERR_MISMATCH,
+                                 "%s: the graph has it, and the parameters were made for a graph "
+                                 "without it",
+                                 owner->name);
+        if (!same_shape(variable, owner) || variable->role != owner->role)
+            return fsh_error_set(
+                error, FSH_ERR_MISMATCH,
+                "%s: the graph has it as [%s], unlike the graph that the parameters were made for",
+                owner->name, tensor_shape_text(owner, shape, sizeof shape));
+        program->variables[i] = variable;
+    }
+    for (size_t i = 0; i < state->variable_count; i++)
+        if (state->variables[i].role == TENSOR_PARAMETER &&
+            graph_find(graph, state->variables[i].name) == TENSOR_NONE)
+            return fsh_error_set(error, FSH_ERR_MISMATCH,
+                                 "%s: the parameters have it, and the graph does not",
+                                 state->variables[i].name);
+    return FSH_OK;
+}
+
+static bool has_gradients(const Graph *graph)
+{
+    for (size_t i = 0; i < graph_tensor_count(graph); i++)
+        if (graph_tensor(graph, (TensorId)i)->role == TENSOR_GRADIENT)
+            return true;
+    return false;
+}
+
+/* ---- memory --------------------------------------------------------------------------------------------------------- */
+
+static FshStatus allocate(CpuProgram *program, FshError *error)
+{
+    const Graph *graph = program->base.graph;
+    CpuState *state = (CpuState *)program->base.state;
+    uint64_t input_bytes = 0;
+    FshStatus status = memory_plan_make(graph, tensor_bytes, NULL, &program->plan, error);
+    if (status)
+        return status;
+    for (size_t i = 0; i < graph_tensor_count(graph); i++)
+        if (graph_tensor(graph, (TensorId)i)->role == TENSOR_INPUT) {
+            program->input_offsets[i] = input_bytes;
+            input_bytes += (tensor_bytes(graph, (TensorId)i, NULL) + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+        }
+    program->inputs = cpu_memory_new(input_bytes);
+    program->arena = cpu_memory_new(program->plan.arena_bytes);
+    program->base.arena_bytes = program->plan.arena_bytes;
+    if (has_gradients(graph) && !state->gradients)
+        state->gradients = cpu_memory_new(state->parameter_bytes);
+    if (!program->inputs || !program->arena || (has_gradients(graph) && !state->gradients)) {
+        char bytes[32];
+        return fsh_error_set(error, FSH_ERR_MEMORY,
+                             "cpu: no memory for %s of activations; use a smaller batch",
+                             progress_format_bytes(bytes, sizeof bytes, program->plan.arena_bytes));
+    }
+    return FSH_OK;
+}
+
+/* Where a tensor lies. NULL for TENSOR_NONE. */
+static void *address(const CpuProgram *program, TensorId id)
+{
+    const CpuState *state = (const CpuState *)program->base.state;
+    if (id == TENSOR_NONE)
+        return NULL;
+    switch (graph_tensor(program->base.graph, id)->role) {
+    case TENSOR_INPUT:
+        return program->inputs + program->input_offsets[id];
+    case TENSOR_ACTIVATION:
+        return program->arena + program->plan.offset_bytes[id];
+    case TENSOR_GRADIENT:
+        return state->gradients + program->variables[id]->offset_bytes;
+    case TENSOR_PARAMETER:
+    case TENSOR_BUFFER:
+    case TENSOR_OPTIMIZER:
+        break;
+    }
+    return state->values + program->variables[id]->offset_bytes;
+}
+
+/* ---- making and running --------------------------------------------------------------------------------------------- */
+
+/* "layer1.0.conv1: conv2d of [64 x 16 x 16 x 64]: " in front of a message. */
+static FshStatus say_where(const CpuStep *step, FshError *error)
+{
+    char shape[96] = "";
+    if (step->node->input_count)
+        tensor_shape_text(cpu_input(step, 0), shape, sizeof shape);
+    return fsh_error_prepend(error, "%s: %s of [%s]", step->node->name, op_name(step->node->op), shape);
+}
+
+static FshStatus make_step(CpuProgram *program, NodeId id, FshError *error)
+{
+    CpuStep *step = &program->steps[id];
+    const Node *node = graph_node(program->base.graph, id);
+    step->node = node;
+    step->program = program;
+    for (int k = 0; k < node->input_count; k++)
+        step->inputs[k] = address(program, node->inputs[k]);
+    for (int k = 0; k < node->output_count; k++)
+        step->outputs[k] = address(program, node->outputs[k]);
+    const struct CpuOp *op = &cpu_ops[node->op];
+    if (!op->run)
+        return fsh_error_set(error, FSH_ERR_UNSUPPORTED, "%s: the CPU backend has no %s", node->name,
+                             op_name(node->op));
+    step->run = op->run;
+    FshStatus status = op->prepare ? op->prepare(step, error) : FSH_OK;
+    if (!status && step->primitive)
+        step->scratch_bytes = dnn_primitive_scratch_bytes(step->primitive);
+    if (!status && step->scratch_bytes > program->base.scratch_bytes)
+        program->base.scratch_bytes = step->scratch_bytes;
+    return status ? say_where(step, error) : FSH_OK;
+}
+
+/* One scratch for all: steps run one after the other. */
+static FshStatus share_scratch(CpuProgram *program, FshError *error)
+{
+    FshStatus status = FSH_OK;
+    program->scratch = cpu_memory_new(program->base.scratch_bytes);
+    if (!program->scratch)
+        return fsh_error_set(error, FSH_ERR_MEMORY, "cpu: no memory for %llu bytes of scratch",
+                             (unsigned long long)program->base.scratch_bytes);
+    for (size_t i = 0; !status && i < graph_node_count(program->base.graph); i++)
+        if (program->steps[i].primitive)
+            status = dnn_primitive_set_scratch(program->steps[i].primitive, program->scratch, error);
+    return status;
+}
+
+FshStatus cpu_program_new(Program **program_ret, State *state, const Graph *graph, FshError *error)
+{
+    const size_t tensors = graph_tensor_count(graph), nodes = graph_node_count(graph);
+    const CpuBackend *backend = (const CpuBackend *)state->backend;
+    FshStatus status = FSH_OK;
+    CpuProgram *program = calloc(1, sizeof *program);
+    if (!program)
+        return fsh_error_set(error, FSH_ERR_MEMORY, "cpu: no memory");
+    const int previous = cpu_threads_enter(backend);
+    program->base = (Program){.state = state, .graph = graph};
+    program->backend = backend;
+    program->steps = calloc(nodes + 1, sizeof *program->steps);
+    program->seconds = calloc(nodes + 1, sizeof *program->seconds);
+    program->input_offsets = calloc(tensors + 1, sizeof *program->input_offsets);
+    program->variables = calloc(tensors + 1, sizeof *program->variables);
+    if (!program->steps || !program->seconds || !program->input_offsets || !program->variables)
+        status = fsh_error_set(error, FSH_ERR_MEMORY, "cpu: no memory for %zu nodes", nodes);
+    if (!status)
+        status = match_variables(program, error);
+    if (!status)
+        status = allocate(program, error);
+    for (size_t i = 0; !status && i < nodes; i++)
+        status = make_step(program, (NodeId)i, error);
+    if (!status)
+        status = share_scratch(program, error);
+    cpu_threads_leave(previous);
+    if (status)
+        cpu_program_free(&program->base);
+    else
+        *program_ret = &program->base;
+    return status;
+}
+
+void cpu_program_free(Program *base)
+{
+    CpuProgram *program = (CpuProgram *)base;
+    for (size_t i = 0; program->steps && i < graph_node_count(base->graph); i++) {
+        dnn_primitive_free(&program->steps[i].primitive);
+        free(program->steps[i].plan);
+    }
+    free(program->steps);
+    free(program->seconds);
+    free(program->input_offsets);
+    free(program->variables);
+    cpu_memory_free(program->inputs);
+    cpu_memory_free(program->arena);
+    cpu_memory_free(program->scratch);
+    memory_plan_free(&program->plan);
+    free(program);
+}
+
+FshStatus cpu_program_write(Program *base, TensorId input, const void *values, size_t bytes, FshError *error)
+{
+    (void)error;
+    memcpy(address((CpuProgram *)base, input), values, bytes);
+    return FSH_OK;
+}
+
+FshStatus cpu_program_run(Program *base, FshError *error)
+{
+    CpuProgram *program = (CpuProgram *)base;
+    const size_t nodes = graph_node_count(base->graph);
+    const int previous = cpu_threads_enter(program->backend);
+    FshStatus status = FSH_OK;
+    double before = program->measures ? progress_now_seconds() : 0;
+    for (size_t i = 0; !status && i < nodes; i++) {
+        CpuStep *step = &program->steps[i];
+        status = step->run(step, error);
+        if (status)
+            (void)say_where(step, error);
+        if (program->measures) {
+            const double now = progress_now_seconds();
+            program->seconds[i] += now - before;
+            before = now;
+        }
+    }
+    program->measured |= program->measures;
+    cpu_threads_leave(previous);
+    return status;
+}
+
+FshStatus cpu_program_read(Program *base, TensorId id, void *values, size_t bytes, FshError *error)
+{
+    CpuProgram *program = (CpuProgram *)base;
+    const Tensor *tensor = graph_tensor(base->graph, id);
+    const CpuVariable *variable = program->variables[id];
+    if (!variable) {
+        memcpy(values, address(program, id), bytes);
+        return FSH_OK;
+    }
+    const int previous = cpu_threads_enter(program->backend);
+    FshStatus status = dnn_layout_convert(program->backend->dnn, variable->layout, address(program, id),
+                                          variable->plain, values, error);
+    cpu_threads_leave(previous);
+    return status ? fsh_error_prepend(error, "%s", tensor->name) : FSH_OK;
+}
+
+FshStatus cpu_program_profile(Program *base, bool enable, double *seconds, size_t node_count, FshError *error)
+{
+    CpuProgram *program = (CpuProgram *)base;
+    if (seconds && !program->measured)
+        return fsh_error_set(error, FSH_ERR_UNSUPPORTED,
+                             "cpu: no run was measured; switch profiling on before the runs");
+    if (seconds)
+        memcpy(seconds, program->seconds, node_count * sizeof *seconds);
+    program->measures = enable;
+    return FSH_OK;
+}
+
+FshStatus cpu_program_poison(Program *base, FshError *error)
+{
+    CpuProgram *program = (CpuProgram *)base;
+    CpuState *state = (CpuState *)base->state;
+    (void)error;
+    /* All bits set: NaN as float, 255 as an index. */
+    memset(program->arena, 0xFF, base->arena_bytes);
+    memset(program->scratch, 0xFF, base->scratch_bytes);
+    if (state->gradients)
+        memset(state->gradients, 0xFF, state->parameter_bytes);
+    return FSH_OK;
+}

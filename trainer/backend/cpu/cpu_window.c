@@ -1,0 +1,249 @@
+#include "trainer/backend/cpu/cpu.h"
+
+#include <string.h>
+
+static const CpuKernels *kernels_of(const CpuStep *step)
+{
+    return step->program->backend->kernels;
+}
+
+/* ---- pools: rows of images, divided over the threads ---------------------------------------------------------------- */
+
+/* in: the larger tensor, out: what the forward pool makes. */
+static PoolShape pool_shape(const CpuStep *step, const Tensor *in, const Tensor *out)
+{
+    const Pool2d *pool = &step->node->as.pool;
+    return (PoolShape){in->shape[3],  in->shape[1], in->shape[2], out->shape[1],
+                       out->shape[2], pool->kernel, pool->stride, pool->padding};
+}
+
+typedef struct PoolJob {
+    const CpuStep *step;
+    PoolShape shape;
+    int64_t in_size, out_size; /* elements of one image */
+    int64_t in_row, out_row;   /* elements of one row */
+} PoolJob;
+
+static PoolJob pool_job(const CpuStep *step, const Tensor *in, const Tensor *out)
+{
+    const PoolShape s = pool_shape(step, in, out);
+    return (PoolJob){step,
+                     s,
+                     s.in_height * s.in_width * s.channels,
+                     s.out_height * s.out_width * s.channels,
+                     s.in_width * s.channels,
+                     s.out_width * s.channels};
+}
+
+static void max_pool_part(void *context, int part, int64_t begin, int64_t end)
+{
+    const PoolJob *job = context;
+    const float *x = job->step->inputs[0];
+    float *y = job->step->outputs[0];
+    uint8_t *index = job->step->outputs[1];
+    (void)part;
+    for (int64_t i = begin; i < end; i++)
+        kernels_of(job->step)->max_pool(&job->shape, x + i / job->shape.out_height * job->in_size,
+                                        i % job->shape.out_height, y + i * job->out_row,
+                                        index + i * job->out_row);
+}
+
+FshStatus cpu_max_pool_run(CpuStep *step, FshError *error)
+{
+    PoolJob job = pool_job(step, cpu_input(step, 0), cpu_output(step, 0));
+    (void)error;
+    cpu_parallel(step->program->backend, cpu_input(step, 0)->shape[0] * job.shape.out_height, max_pool_part,
+                 &job);
+    return FSH_OK;
+}
+
+static void max_pool_backward_part(void *context, int part, int64_t begin, int64_t end)
+{
+    const PoolJob *job = context;
+    const float *dy = job->step->inputs[0];
+    const uint8_t *index = job->step->inputs[1];
+    float *dx = job->step->outputs[0];
+    (void)part;
+    for (int64_t i = begin; i < end; i++) {
+        const int64_t image = i / job->shape.in_height * job->out_size;
+        kernels_of(job->step)->max_pool_backward(&job->shape, dy + image, index + image,
+                                                 i % job->shape.in_height, dx + i * job->in_row);
+    }
+}
+
+FshStatus cpu_max_pool_backward_run(CpuStep *step, FshError *error)
+{
+    PoolJob job = pool_job(step, cpu_output(step, 0), cpu_input(step, 0));
+    (void)error;
+    cpu_parallel(step->program->backend, cpu_input(step, 0)->shape[0] * job.shape.in_height,
+                 max_pool_backward_part, &job);
+    return FSH_OK;
+}
+
+static void avg_pool_part(void *context, int part, int64_t begin, int64_t end)
+{
+    const PoolJob *job = context;
+    const float *x = job->step->inputs[0];
+    float *y = job->step->outputs[0];
+    (void)part;
+    for (int64_t i = begin; i < end; i++)
+        kernels_of(job->step)->avg_pool(&job->shape, x + i / job->shape.out_height * job->in_size,
+                                        i % job->shape.out_height, y + i * job->out_row);
+}
+
+FshStatus cpu_avg_pool_run(CpuStep *step, FshError *error)
+{
+    PoolJob job = pool_job(step, cpu_input(step, 0), cpu_output(step, 0));
+    (void)error;
+    cpu_parallel(step->program->backend, cpu_input(step, 0)->shape[0] * job.shape.out_height, avg_pool_part,
+                 &job);
+    return FSH_OK;
+}
+
+static void avg_pool_backward_part(void *context, int part, int64_t begin, int64_t end)
+{
+    const PoolJob *job = context;
+    const float *dy = job->step->inputs[0];
+    float *dx = job->step->outputs[0];
+    (void)part;
+    for (int64_t i = begin; i < end; i++)
+        kernels_of(job->step)->avg_pool_backward(&job->shape, dy + i / job->shape.in_height * job->out_size,
+                                                 i % job->shape.in_height, dx + i * job->in_row);
+}
+
+FshStatus cpu_avg_pool_backward_run(CpuStep *step, FshError *error)
+{
+    PoolJob job = pool_job(step, cpu_output(step, 0), cpu_input(step, 0));
+    (void)error;
+    cpu_parallel(step->program->backend, cpu_input(step, 0)->shape[0] * job.shape.in_height,
+                 avg_pool_backward_part, &job);
+    return FSH_OK;
+}
+
+/* ---- global average pool -------------------------------------------------------------------------------------------- */
+
+static void global_avg_pool_part(void *context, int part, int64_t begin, int64_t end)
+{
+    const CpuStep *step = context;
+    const Tensor *image = cpu_input(step, 0);
+    const int64_t pixels = image->shape[1] * image->shape[2], channels = image->shape[3];
+    const float *x = step->inputs[0];
+    float *y = step->outputs[0];
+    (void)part;
+    for (int64_t n = begin; n < end; n++)
+        kernels_of(step)->row_mean(x + n * pixels * channels, pixels, channels, y + n * channels);
+}
+
+FshStatus cpu_global_avg_pool_run(CpuStep *step, FshError *error)
+{
+    (void)error;
+    cpu_parallel(step->program->backend, cpu_input(step, 0)->shape[0], global_avg_pool_part, step);
+    return FSH_OK;
+}
+
+static void global_avg_pool_backward_part(void *context, int part, int64_t begin, int64_t end)
+{
+    const CpuStep *step = context;
+    const Tensor *image = cpu_output(step, 0);
+    const int64_t pixels = image->shape[1] * image->shape[2], channels = image->shape[3];
+    const float *dy = step->inputs[0];
+    float *dx = step->outputs[0];
+    (void)part;
+    for (int64_t i = begin; i < end; i++)
+        kernels_of(step)->scale(dy + i / pixels * channels, 1 / (float)pixels, dx + i * channels, channels);
+}
+
+FshStatus cpu_global_avg_pool_backward_run(CpuStep *step, FshError *error)
+{
+    const Tensor *image = cpu_output(step, 0);
+    (void)error;
+    cpu_parallel(step->program->backend, image->shape[0] * image->shape[1] * image->shape[2],
+                 global_avg_pool_backward_part, step);
+    return FSH_OK;
+}
+
+/* ---- reflection pad: the edge itself is not repeated ---------------------------------------------------------------- */
+
+/* Where pixel `at` of the padded axis comes from: -1 is 1, size is size - 2. */
+static int64_t reflected(int64_t at, int64_t padding, int64_t size)
+{
+    const int64_t position = at - padding;
+    return position < 0 ? -position : position >= size ? 2 * (size - 1) - position : position;
+}
+
+/* The places of the padded axis that pixel `at` goes to: itself and up to two images. Returns how many. */
+static int reflections(int64_t at, int64_t padding, int64_t size, int64_t places[3])
+{
+    int count = 0;
+    places[count++] = at + padding;
+    if (at >= 1 && at <= padding)
+        places[count++] = padding - at;
+    if (at <= size - 2 && at >= size - 1 - padding)
+        places[count++] = padding + 2 * (size - 1) - at;
+    return count;
+}
+
+static void reflection_pad_part(void *context, int part, int64_t begin, int64_t end)
+{
+    const CpuStep *step = context;
+    const Tensor *in = cpu_input(step, 0), *out = cpu_output(step, 0);
+    const int64_t height = in->shape[1], width = in->shape[2], channels = in->shape[3];
+    const int64_t padding = step->node->as.pad.padding;
+    (void)part;
+    for (int64_t i = begin; i < end; i++) {
+        const int64_t sample = i / out->shape[1], row = reflected(i % out->shape[1], padding, height);
+        const float *x = (const float *)step->inputs[0] + (sample * height + row) * width * channels;
+        float *y = (float *)step->outputs[0] + i * out->shape[2] * channels;
+        memcpy(y + padding * channels, x, (size_t)(width * channels) * sizeof *y);
+        for (int64_t column = 0; column < padding; column++) {
+            const int64_t right = out->shape[2] - 1 - column;
+            memcpy(y + column * channels, x + reflected(column, padding, width) * channels,
+                   (size_t)channels * sizeof *y);
+            memcpy(y + right * channels, x + reflected(right, padding, width) * channels,
+                   (size_t)channels * sizeof *y);
+        }
+    }
+}
+
+FshStatus cpu_reflection_pad_run(CpuStep *step, FshError *error)
+{
+    const Tensor *out = cpu_output(step, 0);
+    (void)error;
+    cpu_parallel(step->program->backend, out->shape[0] * out->shape[1], reflection_pad_part, step);
+    return FSH_OK;
+}
+
+static void reflection_pad_backward_part(void *context, int part, int64_t begin, int64_t end)
+{
+    const CpuStep *step = context;
+    const Tensor *in = cpu_output(step, 0), *out = cpu_input(step, 0);
+    const int64_t height = in->shape[1], width = in->shape[2], channels = in->shape[3];
+    const int64_t padding = step->node->as.pad.padding;
+    (void)part;
+    for (int64_t i = begin; i < end; i++) {
+        const float *dy =
+            (const float *)step->inputs[0] + i / height * out->shape[1] * out->shape[2] * channels;
+        float *dx = (float *)step->outputs[0] + i * width * channels;
+        int64_t rows[3], columns[3];
+        const int row_count = reflections(i % height, padding, height, rows);
+        memset(dx, 0, (size_t)(width * channels) * sizeof *dx);
+        for (int r = 0; r < row_count; r++) {
+            const float *line = dy + rows[r] * out->shape[2] * channels;
+            kernels_of(step)->add(dx, line + padding * channels, dx, width * channels);
+            for (int64_t column = 0; column < width; column++) {
+                const int column_count = reflections(column, padding, width, columns);
+                for (int c = 1; c < column_count; c++)
+                    kernels_of(step)->add(dx + column * channels, line + columns[c] * channels,
+                                          dx + column * channels, channels);
+            }
+        }
+    }
+}
+
+FshStatus cpu_reflection_pad_backward_run(CpuStep *step, FshError *error)
+{
+    const Tensor *in = cpu_output(step, 0);
+    (void)error;
+    cpu_parallel(step->program->backend, in->shape[0] * in->shape[1], reflection_pad_backward_part, step);
+    return FSH_OK;
+}

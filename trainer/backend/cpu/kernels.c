@@ -1,0 +1,400 @@
+/* Compiled once for each instruction set, with FSHARD_KERNELS the name of its table and FSHARD_KERNELS_NAME its text.
+ * Loops carry `omp simd`: outputs may be an input's memory, element by element, which it allows. */
+#include "trainer/backend/cpu/kernels.h"
+
+#include <float.h>
+#include <string.h>
+
+enum {
+    BLOCK_ROWS = 32,    /* summed in float before they join a double: an error of some 1e-7 relative */
+    CHANNEL_BLOCK = 64, /* of pools: accumulators that stay in registers or L1 */
+};
+
+static int64_t smaller(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+
+static int64_t larger(int64_t a, int64_t b)
+{
+    return a > b ? a : b;
+}
+
+static void normalize(const uint8_t *x, const float *scale, const float *shift, float *y, int64_t rows,
+                      int64_t width)
+{
+    for (int64_t r = 0; r < rows; r++, x += width, y += width)
+#pragma omp simd
+        for (int64_t c = 0; c < width; c++)
+            y[c] = (float)x[c] * scale[c] + shift[c];
+}
+
+static void add(const float *a, const float *b, float *y, int64_t count)
+{
+#pragma omp simd
+    for (int64_t i = 0; i < count; i++)
+        y[i] = a[i] + b[i];
+}
+
+static void relu(const float *x, float *y, int64_t count, float slope)
+{
+    if (slope == 0) {
+#pragma omp simd
+        for (int64_t i = 0; i < count; i++)
+            y[i] = x[i] < 0 ? 0 : x[i]; /* this way round NaN stays NaN */
+        return;
+    }
+#pragma omp simd
+    for (int64_t i = 0; i < count; i++)
+        y[i] = x[i] < 0 ? slope * x[i] : x[i];
+}
+
+static void relu_backward(const float *dy, const float *y, float *dx, int64_t count, float slope)
+{
+#pragma omp simd
+    for (int64_t i = 0; i < count; i++)
+        dx[i] = y[i] > 0 ? dy[i] : slope * dy[i];
+}
+
+/* ---- batch norm --------------------------------------------------------------------------------------------------- */
+
+static void flush(const float *block, int64_t width, double *sums)
+{
+#pragma omp simd
+    for (int64_t c = 0; c < 2 * width; c++)
+        sums[c] += (double)block[c];
+}
+
+static void norm_sums(const float *x, const float *shift, int64_t rows, int64_t width, float *block,
+                      double *sums)
+{
+    float *first = block, *second = block + width;
+    for (int64_t done = 0; done < rows; done += BLOCK_ROWS) {
+        memset(block, 0, (size_t)(2 * width) * sizeof *block);
+        for (int64_t end = smaller(rows, done + BLOCK_ROWS), r = done; r < end; r++, x += width)
+#pragma omp simd
+            for (int64_t c = 0; c < width; c++) {
+                float difference = x[c] - shift[c];
+                first[c] += difference;
+                second[c] += difference * difference;
+            }
+        flush(block, width, sums);
+    }
+}
+
+static inline float activate(float value, bool is_relu, float slope)
+{
+    return !is_relu || !(value < 0) ? value : slope == 0 ? 0 : slope * value;
+}
+
+/* The flags are constants where this is called, so that each loop is straight. */
+static inline void norm_forward_rows(const NormForward *norm, int64_t first, int64_t rows, int64_t width,
+                                     bool has_addend, bool is_relu, bool is_leaky)
+{
+    const float *mean = norm->mean, *scale = norm->scale, *bias = norm->bias;
+    const float slope = is_leaky ? norm->slope : 0;
+    for (int64_t r = first; r < first + rows; r++) {
+        const float *x = norm->x + r * width, *addend = has_addend ? norm->addend + r * width : x;
+        float *y = norm->y + r * width;
+#pragma omp simd
+        for (int64_t c = 0; c < width; c++) {
+            float value = (x[c] - mean[c]) * scale[c] + bias[c];
+            if (has_addend)
+                value += addend[c];
+            y[c] = activate(value, is_relu, slope);
+        }
+    }
+}
+
+static void norm_forward(const NormForward *norm, int64_t first, int64_t rows, int64_t width)
+{
+    const bool is_leaky = norm->slope != 0;
+    if (norm->addend && !norm->relu)
+        norm_forward_rows(norm, first, rows, width, true, false, false);
+    else if (norm->addend && !is_leaky)
+        norm_forward_rows(norm, first, rows, width, true, true, false);
+    else if (norm->addend)
+        norm_forward_rows(norm, first, rows, width, true, true, true);
+    else if (!norm->relu)
+        norm_forward_rows(norm, first, rows, width, false, false, false);
+    else if (!is_leaky)
+        norm_forward_rows(norm, first, rows, width, false, true, false);
+    else
+        norm_forward_rows(norm, first, rows, width, false, true, true);
+}
+
+/* Where the gradient through the activation comes from. */
+enum { GATE_NONE, GATE_X, GATE_Y };
+
+static inline float gated(const NormBackward *norm, int gate, float dy, float x_minus_mean, float y,
+                          float scale, float bias)
+{
+    const float value = gate == GATE_X ? x_minus_mean * scale + bias : y;
+    return gate == GATE_NONE || value > 0 ? dy : norm->slope * dy;
+}
+
+static inline void norm_backward_sums_rows(const NormBackward *norm, int64_t first, int64_t rows,
+                                           int64_t width, float *block, double *sums, int gate, bool stores)
+{
+    const float *mean = norm->mean, *scale = norm->scale, *bias = norm->bias;
+    float *sum_g = block, *sum_gx = block + width;
+    for (int64_t done = first; done < first + rows; done += BLOCK_ROWS) {
+        memset(block, 0, (size_t)(2 * width) * sizeof *block);
+        for (int64_t end = smaller(first + rows, done + BLOCK_ROWS), r = done; r < end; r++) {
+            const float *dy = norm->dy + r * width, *x = norm->x + r * width;
+            const float *y = gate == GATE_Y ? norm->y + r * width : x;
+            float *g = stores ? norm->g + r * width : NULL;
+#pragma omp simd
+            for (int64_t c = 0; c < width; c++) {
+                const float difference = x[c] - mean[c];
+                const float value = gated(norm, gate, dy[c], difference, y[c], scale[c], bias[c]);
+                if (stores)
+                    g[c] = value;
+                sum_g[c] += value;
+                sum_gx[c] += value * difference;
+            }
+        }
+        flush(block, width, sums);
+    }
+}
+
+static int gate_of(const NormBackward *norm)
+{
+    return !norm->relu ? GATE_NONE : norm->y ? GATE_Y : GATE_X;
+}
+
+static void norm_backward_sums(const NormBackward *norm, int64_t first, int64_t rows, int64_t width,
+                               float *block, double *sums)
+{
+    const int gate = gate_of(norm);
+    if (gate == GATE_NONE && norm->g)
+        norm_backward_sums_rows(norm, first, rows, width, block, sums, GATE_NONE, true);
+    else if (gate == GATE_NONE)
+        norm_backward_sums_rows(norm, first, rows, width, block, sums, GATE_NONE, false);
+    else if (gate == GATE_X && norm->g)
+        norm_backward_sums_rows(norm, first, rows, width, block, sums, GATE_X, true);
+    else if (gate == GATE_X)
+        norm_backward_sums_rows(norm, first, rows, width, block, sums, GATE_X, false);
+    else if (norm->g)
+        norm_backward_sums_rows(norm, first, rows, width, block, sums, GATE_Y, true);
+    else
+        norm_backward_sums_rows(norm, first, rows, width, block, sums, GATE_Y, false);
+}
+
+static inline void norm_backward_apply_rows(const NormBackward *norm, int64_t first, int64_t rows,
+                                            int64_t width, int gate)
+{
+    const float *mean = norm->mean, *scale = norm->scale, *bias = norm->bias;
+    const float *from_g = norm->from_g, *from_x = norm->from_x, *constant = norm->constant;
+    for (int64_t r = first; r < first + rows; r++) {
+        const float *dy = norm->g ? norm->g + r * width : norm->dy + r * width, *x = norm->x + r * width;
+        const float *y = gate == GATE_Y ? norm->y + r * width : x;
+        float *dx = norm->dx + r * width;
+#pragma omp simd
+        for (int64_t c = 0; c < width; c++) {
+            const float difference = x[c] - mean[c];
+            const float g = gated(norm, gate, dy[c], difference, y[c], scale[c], bias[c]);
+            dx[c] = from_g[c] * g + (from_x[c] * difference + constant[c]);
+        }
+    }
+}
+
+static void norm_backward_apply(const NormBackward *norm, int64_t first, int64_t rows, int64_t width)
+{
+    switch (norm->g ? GATE_NONE : gate_of(norm)) { /* a stored g is gated already */
+    case GATE_NONE:
+        norm_backward_apply_rows(norm, first, rows, width, GATE_NONE);
+        break;
+    case GATE_X:
+        norm_backward_apply_rows(norm, first, rows, width, GATE_X);
+        break;
+    default:
+        norm_backward_apply_rows(norm, first, rows, width, GATE_Y);
+        break;
+    }
+}
+
+/* ---- pools ---------------------------------------------------------------------------------------------------------- */
+
+/* Input pixels first..end that window `out` covers along one axis. */
+static void window(int64_t out, int64_t in_size, const PoolShape *shape, int64_t *first, int64_t *end)
+{
+    const int64_t start = out * shape->stride - shape->padding;
+    *first = larger(start, 0);
+    *end = smaller(start + shape->kernel, in_size);
+}
+
+/* Windows first..end that cover input pixel `in` along one axis. */
+static void covering(int64_t in, int64_t out_size, const PoolShape *shape, int64_t *first, int64_t *end)
+{
+    const int64_t position = in + shape->padding;
+    *first = position < shape->kernel ? 0 : (position - shape->kernel) / shape->stride + 1;
+    *end = smaller(position / shape->stride + 1, out_size);
+}
+
+static void max_pool(const PoolShape *s, const float *x, int64_t out_row, float *y, uint8_t *index)
+{
+    int64_t row_first, row_end, column_first, column_end;
+    const int64_t channels = s->channels;
+    window(out_row, s->in_height, s, &row_first, &row_end);
+    for (int64_t out_column = 0; out_column < s->out_width; out_column++, y += channels, index += channels) {
+        window(out_column, s->in_width, s, &column_first, &column_end);
+        for (int64_t block = 0; block < channels; block += CHANNEL_BLOCK) {
+            const int64_t size = smaller(CHANNEL_BLOCK, channels - block);
+            float best[CHANNEL_BLOCK];
+            int32_t where[CHANNEL_BLOCK];
+            for (int64_t c = 0; c < CHANNEL_BLOCK; c++) {
+                best[c] = -FLT_MAX;
+                where[c] = -1;
+            }
+            for (int64_t row = row_first; row < row_end; row++)
+                for (int64_t column = column_first; column < column_end; column++) {
+                    const float *pixel = x + (row * s->in_width + column) * channels + block;
+                    const int32_t here = (int32_t)((row - out_row * s->stride + s->padding) * s->kernel +
+                                                   column - out_column * s->stride + s->padding);
+#pragma omp simd
+                    for (int64_t c = 0; c < size; c++) {
+                        /* The first of equals stays; NaN wins, as in PyTorch. */
+                        const bool wins = pixel[c] > best[c] || where[c] < 0 || pixel[c] != pixel[c];
+                        best[c] = wins ? pixel[c] : best[c];
+                        where[c] = wins ? here : where[c];
+                    }
+                }
+            for (int64_t c = 0; c < size; c++) {
+                y[block + c] = best[c];
+                index[block + c] = (uint8_t)where[c];
+            }
+        }
+    }
+}
+
+/* Gathers instead of scattering: each input pixel is written once, by one thread. */
+static void max_pool_backward(const PoolShape *s, const float *dy, const uint8_t *index, int64_t in_row,
+                              float *dx)
+{
+    int64_t row_first, row_end, column_first, column_end;
+    const int64_t channels = s->channels;
+    covering(in_row, s->out_height, s, &row_first, &row_end);
+    for (int64_t in_column = 0; in_column < s->in_width; in_column++, dx += channels) {
+        covering(in_column, s->out_width, s, &column_first, &column_end);
+        for (int64_t block = 0; block < channels; block += CHANNEL_BLOCK) {
+            const int64_t size = smaller(CHANNEL_BLOCK, channels - block);
+            float sum[CHANNEL_BLOCK] = {0};
+            for (int64_t row = row_first; row < row_end; row++)
+                for (int64_t column = column_first; column < column_end; column++) {
+                    const int64_t at = (row * s->out_width + column) * channels + block;
+                    const int32_t here = (int32_t)((in_row - row * s->stride + s->padding) * s->kernel +
+                                                   in_column - column * s->stride + s->padding);
+#pragma omp simd
+                    for (int64_t c = 0; c < size; c++)
+                        sum[c] += index[at + c] == here ? dy[at + c] : 0;
+                }
+            for (int64_t c = 0; c < size; c++)
+                dx[block + c] = sum[c];
+        }
+    }
+}
+
+static void avg_pool(const PoolShape *s, const float *x, int64_t out_row, float *y)
+{
+    int64_t row_first, row_end, column_first, column_end;
+    const int64_t channels = s->channels;
+    const float share = 1 / (float)(s->kernel * s->kernel);
+    window(out_row, s->in_height, s, &row_first, &row_end);
+    for (int64_t out_column = 0; out_column < s->out_width; out_column++, y += channels) {
+        window(out_column, s->in_width, s, &column_first, &column_end);
+        memset(y, 0, (size_t)channels * sizeof *y);
+        for (int64_t row = row_first; row < row_end; row++)
+            for (int64_t column = column_first; column < column_end; column++) {
+                const float *pixel = x + (row * s->in_width + column) * channels;
+#pragma omp simd
+                for (int64_t c = 0; c < channels; c++)
+                    y[c] += pixel[c];
+            }
+#pragma omp simd
+        for (int64_t c = 0; c < channels; c++)
+            y[c] *= share;
+    }
+}
+
+static void avg_pool_backward(const PoolShape *s, const float *dy, int64_t in_row, float *dx)
+{
+    int64_t row_first, row_end, column_first, column_end;
+    const int64_t channels = s->channels;
+    const float share = 1 / (float)(s->kernel * s->kernel);
+    covering(in_row, s->out_height, s, &row_first, &row_end);
+    for (int64_t in_column = 0; in_column < s->in_width; in_column++, dx += channels) {
+        covering(in_column, s->out_width, s, &column_first, &column_end);
+        memset(dx, 0, (size_t)channels * sizeof *dx);
+        for (int64_t row = row_first; row < row_end; row++)
+            for (int64_t column = column_first; column < column_end; column++) {
+                const float *pixel = dy + (row * s->out_width + column) * channels;
+#pragma omp simd
+                for (int64_t c = 0; c < channels; c++)
+                    dx[c] += pixel[c];
+            }
+#pragma omp simd
+        for (int64_t c = 0; c < channels; c++)
+            dx[c] *= share;
+    }
+}
+
+static void row_mean(const float *x, int64_t rows, int64_t width, float *y)
+{
+    const float share = 1 / (float)rows;
+    memset(y, 0, (size_t)width * sizeof *y);
+    for (int64_t r = 0; r < rows; r++, x += width)
+#pragma omp simd
+        for (int64_t c = 0; c < width; c++)
+            y[c] += x[c];
+#pragma omp simd
+    for (int64_t c = 0; c < width; c++)
+        y[c] *= share;
+}
+
+static void scale_by(const float *x, float factor, float *y, int64_t count)
+{
+#pragma omp simd
+    for (int64_t i = 0; i < count; i++)
+        y[i] = factor * x[i];
+}
+
+/* ---- optimizer ------------------------------------------------------------------------------------------------------ */
+
+static void sgd(float *w, float *v, const float *g, int64_t count, float rate, float momentum, float decay,
+                bool nesterov)
+{
+    if (nesterov) {
+#pragma omp simd
+        for (int64_t i = 0; i < count; i++) {
+            const float gradient = g[i] + decay * w[i];
+            v[i] = momentum * v[i] + gradient;
+            w[i] -= rate * (gradient + momentum * v[i]);
+        }
+        return;
+    }
+#pragma omp simd
+    for (int64_t i = 0; i < count; i++) {
+        v[i] = momentum * v[i] + (g[i] + decay * w[i]);
+        w[i] -= rate * v[i];
+    }
+}
+
+const CpuKernels FSHARD_KERNELS = {
+    .name = FSHARD_KERNELS_NAME,
+    .normalize = normalize,
+    .add = add,
+    .relu = relu,
+    .relu_backward = relu_backward,
+    .norm_sums = norm_sums,
+    .norm_forward = norm_forward,
+    .norm_backward_sums = norm_backward_sums,
+    .norm_backward_apply = norm_backward_apply,
+    .max_pool = max_pool,
+    .max_pool_backward = max_pool_backward,
+    .avg_pool = avg_pool,
+    .avg_pool_backward = avg_pool_backward,
+    .row_mean = row_mean,
+    .scale = scale_by,
+    .sgd = sgd,
+};

@@ -1,0 +1,87 @@
+/* onednn.h - the only door to oneDNN: convolution and matrix product, and the layouts in which it likes its weights.
+ *
+ * Everything oneDNN is in onednn.c: 2.x (Debian 12's 2.6.3) describes operations by op descriptors, 3.x does not, and
+ * nothing outside of that file should know. Activations are plain NHWC and NC everywhere; only convolution weights have
+ * a layout of oneDNN's own choice, the same for forward pass and weight gradient, so that neither converts.
+ *
+ * NHWC, because own kernels are then loops over channels, and it costs little: resnet18 at 64 px, batch 64, 2 cores,
+ * forward + both gradients 166 ms, against 158 ms where oneDNN chooses blocked activations too (docs/measurements).
+ *
+ * Threads: one thread at a time on an engine and its primitives; oneDNN's own threads are those of OpenMP. Nothing here
+ * allocates tensors after *_new: intermediate memory is the caller's scratch. */
+#ifndef FSHARD_TRAINER_BACKEND_CPU_ONEDNN_H
+#define FSHARD_TRAINER_BACKEND_CPU_ONEDNN_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "common/error.h"
+
+typedef struct DnnEngine DnnEngine;
+typedef struct DnnLayout DnnLayout;
+typedef struct DnnPrimitive DnnPrimitive;
+
+FshStatus dnn_engine_new(DnnEngine **engine, FshError *error);
+void dnn_engine_free(DnnEngine **engine);
+/* "oneDNN 2.6.3, avx512_core" into buffer. */
+void dnn_engine_describe(char *buffer, uint64_t buffer_bytes);
+
+typedef struct DnnConvolution {
+    int64_t batch;
+    int64_t in_height, in_width, in_channels;
+    int64_t out_height, out_width, out_channels;
+    int64_t kernel, stride, padding;
+} DnnConvolution;
+
+/* A plain row-major layout: OIHW, matrices, vectors. */
+FshStatus dnn_layout_plain(DnnLayout **layout, int rank, const int64_t *shape, FshError *error);
+/* Weights of the convolution: that of the first forward implementation whose layout the weight gradient is fast in, too. */
+FshStatus dnn_layout_convolution(DnnLayout **layout, DnnEngine *engine, const DnnConvolution *convolution,
+                                 FshError *error);
+void dnn_layout_free(DnnLayout **layout);
+uint64_t dnn_layout_bytes(const DnnLayout *layout);
+/* to = from; padding that the target layout has becomes zero. */
+FshStatus dnn_layout_convert(DnnEngine *engine, const DnnLayout *from_layout, const float *from,
+                             const DnnLayout *to_layout, float *to, FshError *error);
+
+/* Each of these makes a primitive bound to the given memory (f32, NHWC; weights in `weights`' layout, bias plain or NULL). */
+
+/* y = x * weight + bias */
+FshStatus dnn_convolution_forward_new(DnnPrimitive **primitive, DnnEngine *engine,
+                                      const DnnConvolution *convolution, const DnnLayout *weights,
+                                      const float *x, const float *weight, const float *bias, float *y,
+                                      FshError *error);
+/* dx from dy */
+FshStatus dnn_convolution_backward_data_new(DnnPrimitive **primitive, DnnEngine *engine,
+                                            const DnnConvolution *convolution, const DnnLayout *weights,
+                                            const float *dy, const float *weight, float *dx, FshError *error);
+/* dweight and dbias from dy and x */
+FshStatus dnn_convolution_backward_weight_new(DnnPrimitive **primitive, DnnEngine *engine,
+                                              const DnnConvolution *convolution, const DnnLayout *weights,
+                                              const float *dy, const float *x, float *dweight, float *dbias,
+                                              FshError *error);
+
+/* Matrices: x [batch, in], weight [out, in], y [batch, out], all plain. */
+typedef struct DnnLinear {
+    int64_t batch, in, out;
+} DnnLinear;
+
+FshStatus dnn_linear_forward_new(DnnPrimitive **primitive, DnnEngine *engine, const DnnLinear *linear,
+                                 const float *x, const float *weight, const float *bias, float *y,
+                                 FshError *error);
+FshStatus dnn_linear_backward_data_new(DnnPrimitive **primitive, DnnEngine *engine, const DnnLinear *linear,
+                                       const float *dy, const float *weight, float *dx, FshError *error);
+FshStatus dnn_linear_backward_weight_new(DnnPrimitive **primitive, DnnEngine *engine, const DnnLinear *linear,
+                                         const float *dy, const float *x, float *dweight, float *dbias,
+                                         FshError *error);
+
+void dnn_primitive_free(DnnPrimitive **primitive);
+/* Scratch memory that a run needs; may be shared with whatever does not run at the same time. */
+uint64_t dnn_primitive_scratch_bytes(const DnnPrimitive *primitive);
+/* scratch: 64-byte aligned; before the first run. */
+FshStatus dnn_primitive_set_scratch(DnnPrimitive *primitive, void *scratch, FshError *error);
+FshStatus dnn_primitive_run(DnnPrimitive *primitive, FshError *error);
+/* "jit:avx512_core": which of oneDNN's implementations it is; static. */
+const char *dnn_primitive_implementation(const DnnPrimitive *primitive);
+
+#endif
