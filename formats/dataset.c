@@ -128,7 +128,7 @@ static FshStatus open_single(FshDataset *dataset, const char *path, const char *
     for (uint64_t i = 0; container == FSH_CONTAINER_LMDB && split->class_counts && i < file->record_count;
          i++) {
         int64_t label = fsh_sample_label(dataset->splits, i);
-        if (label >= 0 && label < (int64_t)dataset->manifest.class_count)
+        if (label >= 0)
             split->class_counts[label]++;
     }
     return FSH_OK;
@@ -299,8 +299,9 @@ static FshStatus fail_at(const FshSplit *split, uint64_t index, uint64_t offset,
 {
     char where[FSH_FILE_NAME_BYTES + NAME_MAX];
     const char *folder = split->files->folder;
-    (void)fsh_error_prepend(error, "%s%s%s at byte %" PRIu64, folder,
-                            folder[0] && !strchr(folder, 0)[-1] ? "/" : "",
+    size_t length = strlen(folder);
+    const char *separator = length && folder[length - 1] != '/' ? "/" : "";
+    (void)fsh_error_prepend(error, "%s%s%s at byte %" PRIu64, folder, separator,
                             fsh_sample_where(split, index, where, sizeof where), offset);
     return status;
 }
@@ -348,10 +349,13 @@ int64_t fsh_sample_label(const FshSplit *split, uint64_t index)
 {
     const SplitFile *file = find_file(split, index);
     IndexRow row = fsh_index_row_load(file->rows + (index - file->first) * INDEX_ROW_BYTES);
-    if (file->container == FSH_CONTAINER_SHARDS)
+    if (file->container == FSH_CONTAINER_SHARDS) /* checked when it was opened */
         return row.label;
-    return row.record_bytes < RECORD_BYTES_MIN ? FSH_NO_LABEL
-                                               : fsh_record_label(file->mapping.bytes + row.offset);
+    if (row.record_bytes < RECORD_BYTES_MIN)
+        return FSH_NO_LABEL;
+    int64_t label = fsh_record_label(file->mapping.bytes + row.offset);
+    bool in_range = label >= 0 && label < (int64_t)split->files->manifest->class_count;
+    return in_range ? label : FSH_NO_LABEL;
 }
 
 FshStatus fsh_sample_verify(const FshSplit *split, uint64_t index, FshError *error)

@@ -185,8 +185,8 @@ FSH_API const FshSplit *fsh_split(const FshDataset *dataset, const char *name);
  * offset. */
 FSH_API FshStatus fsh_sample_get(const FshSplit *split, uint64_t index, FshSample *sample, FshError *error);
 
-/* The label alone, from the index row: does not touch the record (LMDB: the record's header). index must be
- * in range. */
+/* The label alone, from the index row: does not touch the record (LMDB: the record's header). Always
+ * FSH_NO_LABEL or a class of the manifest. index must be in range. */
 FSH_API int64_t fsh_sample_label(const FshSplit *split, uint64_t index);
 
 /* Recomputes the record's CRC32C. FSH_ERR_CORRUPT names file, record and key. */

@@ -102,6 +102,14 @@ static void test_a_damaged_record_is_named(void **state)
         assert_int_equal(problems.count, 1);
         assert_contains(problems.text, TRAIN(1) "|3|cat/image-13|train/cat/image-13.jpg|CRC32C is ");
     }
+    /* A reader hears of it in the same words, with the whole path. */
+    FshError error = {0};
+    FshDataset *dataset = NULL;
+    assert_ok(fsh_open(&dataset, path, &error), &error);
+    assert_int_equal(fsh_sample_verify(fsh_split(dataset, "train"), 13, &error), FSH_ERR_CORRUPT);
+    assert_contains(error.message, test_path(folder, TRAIN(1) " record 3 at byte "));
+    assert_contains(error.message, "key cat/image-13");
+    fsh_close(&dataset);
 }
 
 static void test_every_damaged_file_is_listed_in_order(void **state)

@@ -337,6 +337,16 @@ static void test_hostile_numbers_with_right_sums_are_refused(void **state)
         mend_sums(changed, length, header_bytes, index);
         assert_int_equal(read_exact(changed, length), FSH_ERR_CORRUPT);
     }
+    /* A first record so long that the sum of offset and length wraps to 64 bytes before it; all else adds up. */
+    memcpy(changed, whole, length);
+    uint64_t second = load_le64(whole + index + INDEX_ROW_BYTES),
+             third = load_le64(whole + index + 2 * INDEX_ROW_BYTES);
+    assert_true(second > header_bytes);
+    store_le64(changed + index + 8, UINT64_MAX - 63);
+    store_le64(changed + index + INDEX_ROW_BYTES, header_bytes - 64);
+    store_le64(changed + index + INDEX_ROW_BYTES + 8, third - header_bytes + 64);
+    mend_sums(changed, length, header_bytes, index);
+    assert_int_equal(read_exact(changed, length), FSH_ERR_CORRUPT);
     /* 64 bytes more between records and index, or between index and footer. */
     uint8_t *longer = calloc(1, length + 64);
     memcpy(longer, whole, index);
