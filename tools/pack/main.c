@@ -7,6 +7,7 @@
 
 #include "common/cpu.h"
 #include "common/program.h"
+#include "common/progress.h"
 #include "imaging/decode.h"
 #include "tools/pack/destination.h"
 #include "tools/pack/pack_report.h"
@@ -119,10 +120,15 @@ static FshStatus run(const ProgramContext *context, bool *partial_ret, FshError 
 {
     const Settings *settings = context->settings;
     PackOptions options;
-    Plan plan = {0};
+    Plan plan = {.folder = -1};
     PackResult result = {0};
     Printer printer = {.settings = settings};
+    const double begin = progress_now_seconds();
     FshStatus status = take_options(context, &options, error);
+    if (status)
+        return status;
+    if (settings->report)
+        status = report_check_path(settings->report, settings->force, error);
     if (status)
         return status;
     status = plan_make(&plan, &options, error);
@@ -133,6 +139,8 @@ static FshStatus run(const ProgramContext *context, bool *partial_ret, FshError 
         status = destination_check(options.destination, options.source, plan.id, options.force, error);
     else if (!status)
         status = pack_run(&plan, &options, print_left_out, &printer, &result, error);
+
+    result.seconds = progress_now_seconds() - begin;
 
     /* Also after a stop: what was found by then is worth reading. */
     if (settings->report && !settings->program.dry_run) {

@@ -13,7 +13,21 @@
 #include "tools/pack/resume.h"
 #include "tools/pack/work.h"
 
-/* One run. The work only reads plan, options, pending and starts; the rest is the deliverer's. */
+/* What a thread takes at a time: a few neighbouring samples of one output, since a sample of a kilobyte costs less than
+ * handing it from thread to thread. */
+enum { CHUNK_SAMPLES = 32, CHUNK_BYTES = 64 * 1024 };
+
+typedef struct Chunk {
+    uint64_t first_sample; /* of plan->samples */
+    uint32_t count;
+} Chunk;
+
+/* What came of a chunk's samples. */
+typedef struct ChunkResult {
+    WorkResult results[CHUNK_SAMPLES];
+} ChunkResult;
+
+/* One run. The work only reads plan, options and chunks; the rest is the deliverer's. */
 typedef struct Run {
     const Plan *plan;
     const PackOptions *options;
@@ -22,7 +36,8 @@ typedef struct Run {
 
     size_t *pending; /* outputs to make, in order */
     size_t pending_count;
-    uint64_t *starts; /* starts[i]: item that begins pending[i]; starts[pending_count]: items in all */
+    Chunk *chunks; /* of the pending outputs, in order */
+    uint64_t chunk_count, chunk_capacity;
     Worker *workers;
 
     size_t current;      /* of pending */
@@ -38,32 +53,25 @@ typedef struct Run {
 
 /* ---- work ---- */
 
-/* The pending output that an item belongs to: the last that starts at or before it. */
-static size_t find_pending(const Run *run, uint64_t item)
-{
-    size_t low = 0, high = run->pending_count;
-    while (high - low > 1) {
-        size_t middle = low + (high - low) / 2;
-        if (run->starts[middle] <= item)
-            low = middle;
-        else
-            high = middle;
-    }
-    return low;
-}
-
-static const PlanSample *sample_of(const Run *run, uint64_t item, size_t pending)
-{
-    const PlanOutput *output = &run->plan->outputs[run->pending[pending]];
-    return &run->plan->samples[output->first_sample + (item - run->starts[pending])];
-}
-
 static FshStatus work(uint64_t item, int thread, void *slot, void *context, FshError *error)
 {
     Run *run = context;
-    const PlanSample *sample = sample_of(run, item, find_pending(run, item));
-    return work_sample(&run->workers[thread], run->plan, run->options, sample,
-                       sample->split == run->statistics_split, slot, error);
+    ChunkResult *result = slot;
+    const Chunk *chunk = &run->chunks[item];
+    FshStatus status = FSH_OK;
+    for (uint32_t i = 0; i < chunk->count && !status; i++) {
+        const PlanSample *sample = &run->plan->samples[chunk->first_sample + i];
+        status = work_sample(&run->workers[thread], run->plan, run->options, sample,
+                             sample->split == run->statistics_split, &result->results[i], error);
+    }
+    return status;
+}
+
+static void chunk_result_free(void *slot)
+{
+    ChunkResult *result = slot;
+    for (size_t i = 0; i < CHUNK_SAMPLES; i++)
+        work_result_free(&result->results[i]);
 }
 
 /* ---- deliver ---- */
@@ -149,17 +157,13 @@ static FshStatus note_left_out(Run *run, const PlanSample *sample, const WorkRes
     return status;
 }
 
-static FshStatus deliver(uint64_t item, void *slot, void *context, FshError *error)
+static FshStatus deliver_sample(Run *run, const PlanSample *sample, const WorkResult *work_result,
+                                FshError *error)
 {
-    Run *run = context;
-    const WorkResult *work_result = slot;
-    const PlanSample *sample = sample_of(run, item, run->current);
     FshStatus status = FSH_OK;
-    if (!run->writer)
-        status = start_output(run, error);
-    if (!status && work_result->failure) {
+    if (work_result->failure) {
         status = note_left_out(run, sample, work_result, error);
-    } else if (!status) {
+    } else {
         status =
             fsh_writer_put_record(run->writer, work_result->record.bytes, work_result->record.length, error);
         if (sample->label >= 0)
@@ -167,12 +171,30 @@ static FshStatus deliver(uint64_t item, void *slot, void *context, FshError *err
         run->output.source_bytes += work_result->source_bytes;
         stats_merge(&run->output.statistics, &work_result->statistics);
     }
-    if (status)
-        return status;
     run->result->worked_count++;
     run->result->worked_bytes += work_result->source_bytes;
-    progress_add(&run->progress, 1, work_result->source_bytes, work_result->failure != FSH_OK);
-    return item + 1 == run->starts[run->current + 1] ? finish_output(run, error) : FSH_OK;
+    return status;
+}
+
+static FshStatus deliver(uint64_t item, void *slot, void *context, FshError *error)
+{
+    Run *run = context;
+    const ChunkResult *result = slot;
+    const Chunk *chunk = &run->chunks[item];
+    const PlanOutput *output = &run->plan->outputs[run->pending[run->current]];
+    const uint64_t end = chunk->first_sample + chunk->count;
+    uint64_t bytes = 0, failed = 0;
+    FshStatus status = run->writer ? FSH_OK : start_output(run, error);
+    for (uint32_t i = 0; i < chunk->count && !status; i++) {
+        status =
+            deliver_sample(run, &run->plan->samples[chunk->first_sample + i], &result->results[i], error);
+        bytes += result->results[i].source_bytes;
+        failed += result->results[i].failure != FSH_OK;
+    }
+    if (status)
+        return status;
+    progress_add(&run->progress, chunk->count, bytes, failed);
+    return end == output->first_sample + output->sample_count ? finish_output(run, error) : FSH_OK;
 }
 
 /* ---- the run ---- */
@@ -181,10 +203,9 @@ static FshStatus allocate(Run *run, FshError *error)
 {
     const Plan *plan = run->plan;
     run->pending = calloc(plan->output_count + 1, sizeof *run->pending);
-    run->starts = calloc(plan->output_count + 1, sizeof *run->starts);
     run->workers = calloc((size_t)run->options->jobs, sizeof *run->workers);
     run->totals.infos = calloc(plan->output_count + 1, sizeof *run->totals.infos);
-    bool complete = run->pending && run->starts && run->workers && run->totals.infos;
+    bool complete = run->pending && run->workers && run->totals.infos;
     for (uint32_t split = 0; split < PLAN_SPLITS; split++) {
         run->totals.class_counts[split] = calloc(plan->class_count + 1, sizeof(uint64_t));
         complete = complete && run->totals.class_counts[split];
@@ -204,16 +225,52 @@ static void release(Run *run)
     output_result_free(&run->output);
     free(run->totals.infos);
     free(run->pending);
-    free(run->starts);
+    free(run->chunks);
     free(run->workers);
 }
 
+static FshStatus add_chunk(Run *run, const Chunk *chunk, FshError *error)
+{
+    if (run->chunk_count == run->chunk_capacity) {
+        uint64_t capacity = run->chunk_capacity ? 2 * run->chunk_capacity : 256;
+        Chunk *chunks = reallocarray(run->chunks, capacity, sizeof *chunks);
+        if (!chunks)
+            return fsh_error_set(error, FSH_ERR_MEMORY, "%s: out of memory", run->plan->root);
+        run->chunks = chunks;
+        run->chunk_capacity = capacity;
+    }
+    run->chunks[run->chunk_count++] = *chunk;
+    return FSH_OK;
+}
+
+/* Cuts an output into chunks of at most CHUNK_SAMPLES and about CHUNK_BYTES of source. */
+static FshStatus add_pending(Run *run, size_t index, FshError *error)
+{
+    const Plan *plan = run->plan;
+    const PlanOutput *output = &plan->outputs[index];
+    Chunk chunk = {.first_sample = output->first_sample};
+    uint64_t bytes = 0;
+    FshStatus status = FSH_OK;
+    run->pending[run->pending_count++] = index;
+    for (uint64_t i = 0; i < output->sample_count && !status; i++) {
+        if (chunk.count == CHUNK_SAMPLES || bytes >= CHUNK_BYTES) {
+            status = add_chunk(run, &chunk, error);
+            chunk = (Chunk){.first_sample = output->first_sample + i};
+            bytes = 0;
+        }
+        for (size_t field = 0; field < plan->field_count; field++)
+            bytes += plan_source(plan, &plan->samples[output->first_sample + i], field)->bytes;
+        chunk.count++;
+    }
+    return status ? status : add_chunk(run, &chunk, error);
+}
+
 /* Takes over what an earlier run finished; the rest is pending. */
-static FshStatus find_pending_outputs(Run *run, FshError *error)
+static FshStatus find_pending_outputs(Run *run, uint64_t *sample_count_ret, FshError *error)
 {
     const Plan *plan = run->plan;
     FshStatus status = FSH_OK;
-    uint64_t items = 0;
+    *sample_count_ret = 0;
     for (size_t i = 0; i < plan->output_count && !status; i++) {
         bool kept = false;
         OutputResult output = {0};
@@ -228,12 +285,10 @@ static FshStatus find_pending_outputs(Run *run, FshError *error)
             status = count_output(run, i, &output, error);
             run->result->kept_output_count++;
         } else {
-            run->pending[run->pending_count] = i;
-            run->starts[run->pending_count++] = items;
-            items += plan->outputs[i].sample_count;
+            status = add_pending(run, i, error);
+            *sample_count_ret += plan->outputs[i].sample_count;
         }
     }
-    run->starts[run->pending_count] = items;
     return status;
 }
 
@@ -264,7 +319,6 @@ FshStatus pack_run(const Plan *plan, const PackOptions *options, PackLeftOut lef
                .left_out = left_out,
                .left_out_context = context};
     *result = (PackResult){0};
-    const double begin = progress_now_seconds();
     while (!plan->splits[run.statistics_split].present)
         run.statistics_split++;
 
@@ -273,13 +327,13 @@ FshStatus pack_run(const Plan *plan, const PackOptions *options, PackLeftOut lef
     if (status)
         return status;
     status = allocate(&run, error);
+    uint64_t sample_count = 0;
     if (!status)
-        status = find_pending_outputs(&run, error);
+        status = find_pending_outputs(&run, &sample_count, error);
     if (!status) {
-        const uint64_t items = run.starts[run.pending_count];
-        progress_start(&run.progress, stderr, "packing", "samples", items, options->quiet);
-        status = pool_run_ordered(options->jobs, items, 0, sizeof(WorkResult), work, deliver,
-                                  work_result_free, &run, error);
+        progress_start(&run.progress, stderr, "packing", "samples", sample_count, options->quiet);
+        status = pool_run_ordered(options->jobs, run.chunk_count, 0, sizeof(ChunkResult), work, deliver,
+                                  chunk_result_free, &run, error);
         progress_finish(&run.progress);
     }
     if (status == FSH_ERR_INTERRUPTED)
@@ -294,7 +348,6 @@ FshStatus pack_run(const Plan *plan, const PackOptions *options, PackLeftOut lef
     if (!status)
         status = destination_finish(&run.destination, error);
     destination_close(&run.destination);
-    result->seconds = progress_now_seconds() - begin;
     return status;
 }
 

@@ -15,8 +15,8 @@ typedef struct PackResult {
     uint64_t worked_count;    /* samples looked at in this run: fewer than planned after a resume */
     uint64_t worked_bytes;    /* read from the source in this run */
     size_t kept_output_count; /* finished by an earlier run */
-    double seconds;
-    NoteList left_out; /* by the work; the plan has its own list */
+    double seconds;           /* of the whole run, planning included; the caller fills it in */
+    NoteList left_out;        /* by the work; the plan has its own list */
 } PackResult;
 
 /* left_out is called as soon as a sample is left out, in packing order, with the progress bar cleared. */

@@ -15,6 +15,22 @@ static json_t *note_to_json(const Note *note)
                      "kind", fsh_strerror(note->status));
 }
 
+FshStatus report_check_path(const char *path, bool force, FshError *error)
+{
+    static const char begin[] = "{\"kind\":"; /* keys are sorted: so begins what note_to_json makes */
+    char bytes[sizeof begin - 1];
+    FILE *stream = force ? NULL : fopen(path, "re");
+    if (!stream)
+        return FSH_OK;
+    size_t length = fread(bytes, 1, sizeof bytes, stream);
+    (void)fclose(stream);
+    if (length == 0 || (length == sizeof bytes && memcmp(bytes, begin, sizeof bytes) == 0))
+        return FSH_OK;
+    return fsh_error_set(error, FSH_ERR_EXISTS,
+                         "%s: exists and is no report of fpack; --force replaces it, or name another file",
+                         path);
+}
+
 FshStatus report_write_left_out(const char *path, const NoteList *planned, const NoteList *worked,
                                 FshError *error)
 {
@@ -75,17 +91,18 @@ static const char *container_word(const PackOptions *options, size_t count)
 static void print_left_alone(FILE *stream, const Plan *plan, uint64_t left_out_count)
 {
     if (left_out_count)
-        (void)fprintf(stream, "%" PRIu64 " left out, as listed above\n", left_out_count);
+        (void)fprintf(stream, "fpack: %" PRIu64 " left out, as listed above\n", left_out_count);
     if (plan->other_file_count)
-        (void)fprintf(stream, "%" PRIu64 " file%s that %s no image, left alone\n", plan->other_file_count,
-                      plan->other_file_count == 1 ? "" : "s", plan->other_file_count == 1 ? "is" : "are");
+        (void)fprintf(stream, "fpack: %" PRIu64 " file%s that %s no image, left alone\n",
+                      plan->other_file_count, plan->other_file_count == 1 ? "" : "s",
+                      plan->other_file_count == 1 ? "is" : "are");
 }
 
 void report_print(FILE *stream, const Plan *plan, const PackOptions *options, const PackResult *result)
 {
     char bytes[32], rate[32];
     const double seconds = result->seconds > 1e-6 ? result->seconds : 1e-6;
-    (void)fprintf(stream, "%s: %" PRIu64 " samples (", options->destination, result->sample_count);
+    (void)fprintf(stream, "fpack: %s: %" PRIu64 " samples (", options->destination, result->sample_count);
     print_splits(stream, plan, result);
     (void)fprintf(stream, "; ");
     print_kind(stream, plan);
@@ -93,9 +110,10 @@ void report_print(FILE *stream, const Plan *plan, const PackOptions *options, co
                   container_word(options, plan->output_count),
                   progress_format_bytes(bytes, sizeof bytes, result->written_bytes));
     if (result->kept_output_count)
-        (void)fprintf(stream, "%zu of them kept from the run that was stopped\n", result->kept_output_count);
+        (void)fprintf(stream, "fpack: %zu of them kept from the run that was stopped\n",
+                      result->kept_output_count);
     (void)fprintf(
-        stream, "%.2f s, %.0f samples/s, %s/s\n", seconds, (double)result->worked_count / seconds,
+        stream, "fpack: %.2f s, %.0f samples/s, %s/s\n", seconds, (double)result->worked_count / seconds,
         progress_format_bytes(rate, sizeof rate, (uint64_t)((double)result->worked_bytes / seconds)));
     print_left_alone(stream, plan, plan->left_out.count + result->left_out.count);
 }
@@ -106,7 +124,8 @@ void report_print_plan(FILE *stream, const Plan *plan, const PackOptions *option
     uint64_t total = 0;
     for (size_t i = 0; i < plan->output_count; i++)
         total += plan->outputs[i].record_bytes;
-    (void)fprintf(stream, "%s: would hold %" PRIu64 " samples (", options->destination, plan->sample_count);
+    (void)fprintf(stream, "fpack: %s: would hold %" PRIu64 " samples (", options->destination,
+                  plan->sample_count);
     print_splits(stream, plan, NULL);
     (void)fprintf(stream, "; ");
     print_kind(stream, plan);

@@ -6,6 +6,10 @@
 
 #include "tools/pack/pack.h"
 
+/* Whether a report may be written to path: to a new file or over an older report; over any other only with force.
+ * FSH_ERR_EXISTS. */
+FshStatus report_check_path(const char *path, bool force, FshError *error);
+
 /* One JSON object a line for everything left out, {"path", "reason", "kind"}, the plan's first. Replaces an
  * older report. */
 FshStatus report_write_left_out(const char *path, const NoteList *planned, const NoteList *worked,

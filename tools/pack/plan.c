@@ -1,8 +1,10 @@
 #include "tools/pack/plan.h"
 
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "common/pool.h"
 #include "common/random.h"
@@ -77,9 +79,6 @@ void plan_describe(const Plan *plan, const PlanSample *sample, FshSample *descri
 
 enum { NOT_AN_IMAGE, AN_IMAGE, UNREADABLE };
 
-/* Enough for every signature image_sniff knows. */
-enum { SNIFF_BYTES = 512 };
-
 typedef struct SniffJob {
     Plan *plan;
     const uint64_t *files;
@@ -94,7 +93,7 @@ static FshStatus sniff_one(uint64_t item, int thread, void *context, FshError *e
     FshError failure = {0};
     uint64_t file = job->files[item];
     FshStatus status =
-        source_read_start(plan->root, plan->files.files[file].path, SNIFF_BYTES, buffer, &failure);
+        source_read_start(plan->folder, plan->files.files[file].path, IMAGE_SNIFF_BYTES, buffer, &failure);
     if (status == FSH_ERR_MEMORY)
         return fsh_error_set(error, status, "%s", failure.message);
     if (status)
@@ -199,6 +198,29 @@ static FshStatus note_walk_problems(Plan *plan, FshError *error)
     return status;
 }
 
+/* fresize leaves its recipe in the tree it writes: it belongs in the provenance. A tree that it has not finished is packed
+ * as it is, with a warning: images may be missing that nobody will miss later. */
+static FshStatus read_resize_recipe(Plan *plan, FshError *error)
+{
+    static const char name[] = ".fresize.json";
+    char path[PATH_MAX];
+    FshStatus status = file_join(path, sizeof path, plan->root, name, error);
+    if (status)
+        return status;
+    plan->resize = json_load_file(path, 0, NULL);
+    if (!json_is_object(plan->resize)) {
+        json_decref(plan->resize);
+        plan->resize = NULL;
+        return FSH_OK;
+    }
+    if (!json_is_true(json_object_get(plan->resize, "complete")))
+        status = notes_add(&plan->warnings, FSH_OK, name,
+                           "fresize did not come to its end here: images may be missing; run it again first",
+                           error);
+    (void)json_object_del(plan->resize, "complete");
+    return status;
+}
+
 static FshStatus refuse_no_samples(const Plan *plan, const PackOptions *options, FshError *error)
 {
     uint64_t image_count = plan->files.count - plan->other_file_count;
@@ -226,6 +248,7 @@ static FshStatus refuse_no_samples(const Plan *plan, const PackOptions *options,
 FshStatus plan_make(Plan *plan, const PackOptions *options, FshError *error)
 {
     *plan = (Plan){.root = options->source,
+                   .folder = -1,
                    .kind = options->field_count ? FSH_KIND_PAIRS : FSH_KIND_CLASSES,
                    .field_count = options->field_count ? options->field_count : 1,
                    .field_names = {"image"}};
@@ -235,6 +258,10 @@ FshStatus plan_make(Plan *plan, const PackOptions *options, FshError *error)
     FshStatus status = walk_files(options->source, options->jobs, &plan->files, error);
     if (!status)
         status = note_walk_problems(plan, error);
+    if (!status)
+        status = source_open(options->source, &plan->folder, error);
+    if (!status)
+        status = read_resize_recipe(plan, error);
     if (!status)
         status = find_images(plan, options->jobs, error);
     if (status)
@@ -267,8 +294,11 @@ void plan_free(Plan *plan)
     free(plan->key_storage);
     free(plan->outputs);
     free(plan->payload_bytes);
+    if (plan->folder >= 0)
+        (void)close(plan->folder);
+    json_decref(plan->resize);
     notes_free(&plan->left_out);
     notes_free(&plan->warnings);
     file_list_free(&plan->files);
-    *plan = (Plan){0};
+    *plan = (Plan){.folder = -1};
 }

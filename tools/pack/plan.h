@@ -16,6 +16,8 @@
 #ifndef FSHARD_PACK_PLAN_H
 #define FSHARD_PACK_PLAN_H
 
+#include <jansson.h>
+
 #include "common/walk.h"
 #include "formats/fshard.h"
 #include "tools/pack/notes.h"
@@ -72,6 +74,7 @@ typedef struct PlanOutput {
 
 typedef struct Plan {
     const char *root; /* options->source */
+    int folder;       /* descriptor of it, see source.h; -1: not open */
     FshKind kind;
     FileList files;
     uint8_t *is_image;         /* for each file: by name, or by content where the name says nothing */
@@ -94,6 +97,8 @@ typedef struct Plan {
     uint32_t raw_channels;   /* PACK_STORE_RAW: 1 where every image is gray, else 3 */
     uint64_t *payload_bytes; /* PACK_STORE_RAW: for each file, from its header; NULL for copy */
     char id[33];
+
+    json_t *resize; /* what fresize noted in the source about how it was made; NULL if it was not */
 
     NoteList left_out; /* inputs that go into no sample: orphans, images in no class, unreadable folders */
     NoteList warnings; /* what is odd but no failure */

@@ -107,6 +107,20 @@ typedef struct Layout {
     uint64_t *class_counts; /* [root][class] */
 } Layout;
 
+/* The names of classes stand in JSON, in the manifest and in every shard. */
+static FshStatus check_names(const Plan *plan, const NameList *names, FshError *error)
+{
+    for (size_t i = 0; i < names->count; i++) {
+        json_t *text = json_string(names->names[i]);
+        if (!text)
+            return fsh_error_set(error, FSH_ERR_UNSUPPORTED,
+                                 "%s: the name of its class folder '%s' is not UTF-8; rename it", plan->root,
+                                 names->names[i]);
+        json_decref(text);
+    }
+    return FSH_OK;
+}
+
 /* Fills the roots. Split folders are recognised by name and by having folders in them: a data set of vehicles
  * may have a class called train, whose folder holds images. */
 static FshStatus find_roots(const Plan *plan, Layout *layout, FshError *error)
@@ -343,6 +357,8 @@ FshStatus plan_classes(Plan *plan, const PackOptions *options, FshError *error)
                 "after its class, as in %s",
                 plan->root, root->name, (unsigned long long)root->stray_count, layout.reference->name);
     }
+    if (!status)
+        status = check_names(plan, &layout.reference->classes, error);
     if (!status)
         status = warn_layout(plan, &layout, error);
     if (!status)

@@ -48,11 +48,11 @@ static FshStatus probe_one(uint64_t item, int thread, void *context, FshError *e
         if (made)
             return made;
     }
-    FshStatus status = source_read_start(plan->root, file->path, HEADER_BYTES, &own->buffer, &failure);
+    FshStatus status = source_read_start(plan->folder, file->path, HEADER_BYTES, &own->buffer, &failure);
     if (!status)
         status = image_probe(own->decoder, own->buffer.bytes, own->buffer.length, &info, &failure);
     if (status && file->bytes > HEADER_BYTES) {
-        status = source_read(plan->root, file->path, &own->buffer, &failure);
+        status = source_read(plan->folder, file->path, file->bytes, &own->buffer, &failure);
         if (!status)
             status = image_probe(own->decoder, own->buffer.bytes, own->buffer.length, &info, &failure);
     }

@@ -17,10 +17,9 @@ void worker_free(Worker *worker)
     }
 }
 
-void work_result_free(void *result)
+void work_result_free(WorkResult *result)
 {
-    WorkResult *own = result;
-    buffer_free(&own->record);
+    buffer_free(&result->record);
 }
 
 /* Failures of the machine and not of the image: leaving samples out because of them would be a loss that
@@ -32,22 +31,6 @@ static bool is_fatal(const FshError *failure)
     return failure->status == FSH_ERR_MEMORY || number == EMFILE || number == ENFILE || number == ENOMEM;
 }
 
-/* The failure becomes the sample's reason. Messages of file_read begin with the path, which a note has
- * already. */
-static void leave_out(const Plan *plan, const PlanSample *sample, size_t field, const FshError *failure,
-                      WorkResult *result)
-{
-    const char *reason = failure->message;
-    const char *path = plan_source(plan, sample, field)->path;
-    const char *found = strstr(reason, path);
-    if (found && strncmp(reason, plan->root, strlen(plan->root)) == 0 &&
-        strncmp(found + strlen(path), ": ", 2) == 0)
-        reason = found + strlen(path) + 2;
-    result->failure = failure->status;
-    result->failed_field = field;
-    (void)snprintf(result->reason, sizeof result->reason, "%s", reason);
-}
-
 /* Reads one field's file and looks at it as closely as the options ask; fills description's field. */
 static FshStatus take_field(Worker *worker, const Plan *plan, const PackOptions *options, size_t field,
                             const FileEntry *file, bool sum_pixels, FshField *description, WorkResult *result,
@@ -57,14 +40,10 @@ static FshStatus take_field(Worker *worker, const Plan *plan, const PackOptions 
     Image *image = &worker->images[field];
     const bool raw = options->store == PACK_STORE_RAW;
     ImageInfo info = {0};
-    FshStatus status = source_read(plan->root, file->path, bytes, failure);
+    FshStatus status = source_read(plan->folder, file->path, file->bytes, bytes, failure);
     if (status)
         return status;
     result->source_bytes += bytes->length;
-    if (bytes->length != file->bytes)
-        return fsh_error_set(failure, FSH_ERR_MISMATCH,
-                             "changed while it was packed: %" PRIu64 " bytes when listed, %zu when read",
-                             file->bytes, bytes->length);
     if (raw || options->check) {
         const ImageDecodeOptions decode = {.channels = raw ? plan->raw_channels : 0,
                                            .max_pixels = options->max_pixels};
@@ -147,7 +126,9 @@ FshStatus work_sample(Worker *worker, const Plan *plan, const PackOptions *optio
     if (is_fatal(&failure))
         return fsh_error_set(error, failure.status, "%s: %s", plan_source(plan, sample, field)->path,
                              failure.message);
-    leave_out(plan, sample, field, &failure, result);
+    result->failure = failure.status;
+    result->failed_field = field;
+    (void)snprintf(result->reason, sizeof result->reason, "%s", failure.message);
     result->statistics = (PixelStatistics){0};
     return FSH_OK;
 }

@@ -28,7 +28,7 @@ typedef struct WorkResult {
     PixelStatistics statistics; /* sizes; pixels too where they were asked for and decoded */
 } WorkResult;
 
-void work_result_free(void *result);
+void work_result_free(WorkResult *result);
 
 /* Fills *result (reused from call to call; zeroed once). sum_pixels: add the pixels to the statistics. A
  * sample that cannot be packed is no failure of the call: FSH_ERR_MEMORY, or a system without file

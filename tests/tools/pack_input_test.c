@@ -1,0 +1,366 @@
+/* fpack: what is taken for a class, a split and an image, and what is left out or refused. */
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "tests/tools/sources.h"
+
+static bool permissions_bind, png_is_readable;
+
+static void test_content_says_what_a_file_is(void **state)
+{
+    TestFolder *folder = *state;
+    const char *source = test_path(folder, "photos"), *packed = test_path(folder, "shards");
+    if (!png_is_readable)
+        skip();
+    source_jpeg(test_path(folder, "photos/a/really_jpeg.png"), 20, 10, 3, 1);
+    source_png(test_path(folder, "photos/a/really_png.jpg"), 20, 10, 3, 1);
+    source_jpeg(test_path(folder, "photos/b/frame.0001"), 20, 10, 3, 1);
+    source_jpeg(test_path(folder, "photos/b/frame.0002"), 20, 10, 3, 2);
+    test_file_write_text(test_path(folder, "photos/b/notes.txt"), "not an image");
+    test_file_write_text(test_path(folder, "photos/README"), "");
+    RunResult result = run_expecting(0, "fpack", source, packed, NULL);
+    assert_contains(result.err, "2 files that are no image");
+    run_result_free(&result);
+    char *list = packed_list(packed, "train");
+    assert_string_equal(list, "a/really_jpeg 0\na/really_png 0\nb/frame.0001 1\nb/frame.0002 1\n");
+    free(list);
+    packed_assert_copies(packed, source);
+    FshDataset *dataset = packed_open(packed);
+    for (uint64_t i = 0; i < 2; i++) {
+        FshSample sample;
+        assert_ok(fsh_sample_get(fsh_split(dataset, "train"), i, &sample, NULL), NULL);
+        assert_int_equal(sample.fields[0].codec, i ? FSH_CODEC_PNG : FSH_CODEC_JPEG);
+    }
+    fsh_close(&dataset);
+    run_ok("fverify", packed, NULL);
+}
+
+static void test_damaged_images_are_reported_and_left_out(void **state)
+{
+    TestFolder *folder = *state;
+    const char *source = test_path(folder, "photos"), *packed = test_path(folder, "shards");
+    const char *report = test_path(folder, "bad.jsonl");
+    source_two_classes(source);
+    test_file_truncate(test_path(folder, "photos/cat/1.jpg"), -200);
+    test_file_write_text(test_path(folder, "photos/dog/text.jpg"), "this is no photograph");
+    test_file_write_text(test_path(folder, "photos/dog/void.jpg"), "");
+    RunResult result = run_expecting(1, "fpack", "--report", report, "--json", source, packed, NULL);
+    assert_contains(result.err, "cat/1.jpg: ");
+    assert_contains(result.err, "dog/text.jpg: ");
+    assert_contains(result.err, "dog/void.jpg: ");
+    assert_contains(result.err, "left out");
+    assert_contains_not(result.err, "cat/0.jpg");
+    char *list = packed_list(packed, "train");
+    assert_string_equal(list, "cat/0 0\ncat/2 0\ndog/0 1\ndog/1 1\n");
+    free(list);
+    run_ok("fverify", packed, NULL);
+
+    json_t *json = json_of(result.out);
+    assert_int_equal(json_array_size(json_object_get(json, "left_out")), 3);
+    assert_int_equal(json_integer_value(json_object_get(json, "samples")), 4);
+    json_decref(json);
+    char *text = test_file_read(report, NULL);
+    char *line = strtok(text, "\n");
+    json = json_of(line);
+    assert_string_equal(json_string_value(json_object_get(json, "path")), "cat/1.jpg");
+    assert_true(json_string_length(json_object_get(json, "reason")) > 10);
+    json_decref(json);
+    assert_non_null(strtok(NULL, "\n"));
+    assert_non_null(strtok(NULL, "\n"));
+    assert_null(strtok(NULL, "\n"));
+    free(text);
+    run_result_free(&result);
+}
+
+static void test_a_report_replaces_reports_only(void **state)
+{
+    TestFolder *folder = *state;
+    const char *source = test_path(folder, "photos"), *mine = test_path(folder, "thesis.tex");
+    const char *report = test_path(folder, "bad.jsonl");
+    source_two_classes(source);
+    test_file_write_text(test_path(folder, "photos/cat/bad.jpg"), "text");
+    test_file_write_text(mine, "years of work");
+    RunResult result = run_expecting(1, "fpack", "--report", mine, source, test_path(folder, "p1"), NULL);
+    assert_contains(result.err, "is no report of fpack");
+    run_result_free(&result);
+    assert_int_equal(test_file_size(mine), 13);
+    assert_false(access(test_path(folder, "p1"), F_OK) == 0);
+    for (int run = 0; run < 2; run++) {
+        result = run_expecting(1, "fpack", "--report", report, source, test_path(folder, "p%d", run), NULL);
+        assert_contains(result.err, "1 left out");
+        run_result_free(&result);
+    }
+    result = run_expecting(1, "fpack", "--force", "--report", mine, source, test_path(folder, "p0"), NULL);
+    run_result_free(&result);
+    char *difference = test_tree_difference(mine, report);
+    assert_null(difference);
+}
+
+static void test_names_that_are_no_utf8(void **state)
+{
+    TestFolder *folder = *state;
+    const char *source = test_path(folder, "photos"), *packed = test_path(folder, "shards");
+    source_two_classes(source);
+    source_jpeg(test_path(folder, "photos/cat/caf\xe9.jpg"), 20, 10, 3, 1);
+    test_file_write_text(test_path(folder, "photos/cat/bad\xe9.jpg"), "text");
+    RunResult result = run_expecting(1, "fpack", "--json", source, packed, NULL);
+    json_decref(json_of(result.out));
+    run_result_free(&result);
+    packed_assert_copies(packed, source);
+    run_ok("fverify", "--json", packed, NULL);
+    /* Names of classes stand in JSON, which has no way to write these. */
+    source_class(source, "\xe9", 1);
+    result = run_expecting(1, "fpack", "--force", source, packed, NULL);
+    assert_contains(result.err, "UTF-8");
+    run_result_free(&result);
+    assert_int_equal(packed_count(packed, "train"), 6); /* the old dataset is as it was */
+}
+
+static void test_no_check_packs_what_has_a_header(void **state)
+{
+    TestFolder *folder = *state;
+    const char *source = test_path(folder, "photos"), *packed = test_path(folder, "shards");
+    source_two_classes(source);
+    test_file_truncate(test_path(folder, "photos/cat/1.jpg"), -200);
+    run_ok("fpack", "--no-check", source, packed, NULL);
+    assert_int_equal(packed_count(packed, "train"), 5);
+    packed_assert_copies(packed, source);
+    json_t *manifest = packed_manifest(packed);
+    json_t *mean = json_object_get(json_object_get(manifest, "statistics"), "mean");
+    assert_true(json_number_value(json_array_get(mean, 0)) == 0); /* not measured */
+    json_decref(manifest);
+}
+
+static void test_images_above_max_pixels_are_left_out(void **state)
+{
+    TestFolder *folder = *state;
+    const char *source = test_path(folder, "photos");
+    source_jpeg(test_path(folder, "photos/a/small.jpg"), 20, 20, 3, 1);
+    source_jpeg(test_path(folder, "photos/b/large.jpg"), 21, 20, 3, 1);
+    source_jpeg(test_path(folder, "photos/b/small.jpg"), 20, 20, 3, 1);
+    static const char *const ways[][2] = {{"--check", "copy"}, {"--no-check", "copy"}, {"--check", "raw"}};
+    for (size_t way = 0; way < 3; way++) {
+        const char *packed = test_path(folder, "shards%zu", way);
+        RunResult result = run_expecting(1, "fpack", "--max-pixels", "400", ways[way][0], "--store",
+                                         ways[way][1], source, packed, NULL);
+        assert_contains(result.err, "b/large.jpg: ");
+        assert_int_equal(packed_count(packed, "train"), 2);
+        run_result_free(&result);
+    }
+}
+
+static void test_split_folders_and_their_aliases(void **state)
+{
+    TestFolder *folder = *state;
+    static const char *const aliases[] = {"val", "valid", "validation"};
+    for (size_t i = 0; i < 3; i++) {
+        const char *source = test_path(folder, "s%zu", i), *packed = test_path(folder, "p%zu", i);
+        source_two_classes(test_path(folder, "s%zu/train", i));
+        source_class(test_path(folder, "s%zu/%s", i, aliases[i]), "dog", 1);
+        source_class(test_path(folder, "s%zu/test", i), "cat", 2);
+        run_ok("fpack", source, packed, NULL);
+        assert_int_equal(packed_count(packed, "train"), 5);
+        assert_int_equal(packed_count(packed, "test"), 2);
+        char *list = packed_list(packed, "val");
+        assert_string_equal(list, "dog/0 1\n"); /* the class index is train's, though val has no cat */
+        free(list);
+    }
+    /* Two folders for one split. */
+    source_class(test_path(folder, "s0/valid"), "dog", 1);
+    RunResult result = run_expecting(1, "fpack", test_path(folder, "s0"), test_path(folder, "never"), NULL);
+    assert_contains(result.err, "both 'val' and 'valid'");
+    run_result_free(&result);
+    assert_false(access(test_path(folder, "never"), F_OK) == 0);
+}
+
+static void test_a_class_called_train_is_a_class(void **state)
+{
+    TestFolder *folder = *state;
+    const char *source = test_path(folder, "vehicles"), *packed = test_path(folder, "shards");
+    source_class(source, "car", 2);
+    source_class(source, "train", 2);
+    run_ok("fpack", source, packed, NULL);
+    char *list = packed_list(packed, "train");
+    assert_string_equal(list, "car/0 0\ncar/1 0\ntrain/0 1\ntrain/1 1\n");
+    free(list);
+}
+
+static void test_a_class_of_val_that_train_lacks_is_named(void **state)
+{
+    TestFolder *folder = *state;
+    const char *source = test_path(folder, "photos"), *packed = test_path(folder, "shards");
+    source_two_classes(test_path(folder, "photos/train"));
+    source_class(test_path(folder, "photos/val"), "bird", 1);
+    RunResult result = run_expecting(1, "fpack", source, packed, NULL);
+    assert_contains(result.err, "'bird'");
+    assert_contains(result.err, "val");
+    run_result_free(&result);
+    assert_false(access(packed, F_OK) == 0);
+}
+
+static void test_images_without_a_class_are_left_out(void **state)
+{
+    TestFolder *folder = *state;
+    const char *source = test_path(folder, "photos"), *packed = test_path(folder, "shards");
+    source_two_classes(test_path(folder, "photos/train"));
+    source_jpeg(test_path(folder, "photos/train/stray.jpg"), 20, 10, 3, 1);
+    source_jpeg(test_path(folder, "photos/extra/outside.jpg"), 20, 10, 3, 1);
+    RunResult result = run_expecting(1, "fpack", source, packed, NULL);
+    assert_contains(result.err, "train/stray.jpg: lies in no class folder");
+    assert_contains(result.err, "warning: extra/outside.jpg");
+    assert_int_equal(packed_count(packed, "train"), 5);
+    run_result_free(&result);
+    /* A whole split without classes is an error, not a thousand lines. */
+    source_jpeg(test_path(folder, "photos/val/1.jpg"), 20, 10, 3, 1);
+    result = run_expecting(1, "fpack", source, test_path(folder, "other"), NULL);
+    assert_contains(result.err, "photos/val: its 1 images lie in no class folder");
+    run_result_free(&result);
+}
+
+static void test_empty_classes_and_single_classes_are_warned_about(void **state)
+{
+    TestFolder *folder = *state;
+    const char *source = test_path(folder, "photos"), *packed = test_path(folder, "shards");
+    source_two_classes(source);
+    assert_int_equal(mkdir(test_path(folder, "photos/bird"), 0777), 0);
+    RunResult result = run_expecting(0, "fpack", source, packed, NULL);
+    assert_contains(result.err, "warning: bird: ");
+    run_result_free(&result);
+    char *list = packed_list(packed, "train");
+    assert_string_equal(list, "cat/0 1\ncat/1 1\ncat/2 1\ndog/0 2\ndog/1 2\n");
+    free(list);
+    json_t *manifest = packed_manifest(packed);
+    json_t *split = json_array_get(json_object_get(manifest, "splits"), 0);
+    assert_int_equal(json_integer_value(json_array_get(json_object_get(split, "class_counts"), 0)), 0);
+    json_decref(manifest);
+    run_ok("fverify", packed, NULL);
+
+    source_class(test_path(folder, "one"), "cat", 2);
+    result = run_expecting(0, "fpack", test_path(folder, "one"), test_path(folder, "p1"), NULL);
+    assert_contains(result.err, "the only class");
+    run_result_free(&result);
+}
+
+static void test_a_source_without_images_is_explained(void **state)
+{
+    TestFolder *folder = *state;
+    const char *packed = test_path(folder, "shards");
+    RunResult result = run_expecting(1, "fpack", test_path(folder, "missing"), packed, NULL);
+    assert_contains(result.err, "missing");
+    run_result_free(&result);
+
+    assert_int_equal(mkdir(test_path(folder, "empty"), 0777), 0);
+    result = run_expecting(1, "fpack", test_path(folder, "empty"), packed, NULL);
+    assert_contains(result.err, "/empty/train/CLASS/x.jpg");
+    assert_contains(result.err, "holds no file");
+    run_result_free(&result);
+
+    test_file_write_text(test_path(folder, "texts/a/note.txt"), "text");
+    result = run_expecting(1, "fpack", test_path(folder, "texts"), packed, NULL);
+    assert_contains(result.err, "none of its 1 files is an image");
+    run_result_free(&result);
+
+    source_jpeg(test_path(folder, "flat/x.jpg"), 20, 10, 3, 1);
+    result = run_expecting(1, "fpack", test_path(folder, "flat"), packed, NULL);
+    assert_contains(result.err, "its 1 images lie elsewhere");
+    run_result_free(&result);
+
+    source_jpeg(test_path(folder, "unclassed/train/x.jpg"), 20, 10, 3, 1);
+    result = run_expecting(1, "fpack", test_path(folder, "unclassed"), packed, NULL);
+    assert_contains(result.err, "no class folder");
+    run_result_free(&result);
+
+    test_file_write_text(test_path(folder, "bad/a/x.jpg"), "text");
+    result = run_expecting(1, "fpack", test_path(folder, "bad"), packed, NULL);
+    assert_contains(result.err, "none of its 1 samples can be packed");
+    run_result_free(&result);
+    assert_false(access(packed, F_OK) == 0); /* nothing was made in all this */
+}
+
+static void test_unreadable_files_are_reported_and_left_out(void **state)
+{
+    TestFolder *folder = *state;
+    const char *source = test_path(folder, "photos"), *packed = test_path(folder, "shards");
+    source_two_classes(source);
+    assert_int_equal(symlink("nowhere.jpg", test_path(folder, "photos/cat/link.jpg")), 0);
+    RunResult result = run_expecting(1, "fpack", source, packed, NULL);
+    assert_contains(result.err, "cat/link.jpg: link to nothing");
+    assert_int_equal(packed_count(packed, "train"), 5);
+    run_result_free(&result);
+    if (!permissions_bind)
+        skip();
+    assert_int_equal(chmod(test_path(folder, "photos/cat/0.jpg"), 0), 0);
+    result = run_expecting(1, "fpack", "--force", source, packed, NULL);
+    assert_contains(result.err, "cat/0.jpg: cannot open: Permission denied; left out");
+    assert_int_equal(packed_count(packed, "train"), 4);
+    run_result_free(&result);
+}
+
+static void test_wrong_usage_is_refused(void **state)
+{
+    TestFolder *folder = *state;
+    const char *source = test_path(folder, "photos"), *packed = test_path(folder, "shards");
+    source_two_classes(source);
+    const char *const wrong[][5] = {
+        {NULL},
+        {source},
+        {source, packed, packed},
+        {"--src", source, source, packed},
+        {"--pairs", "a", source, packed},
+        {"--pairs", "a:a", source, packed},
+        {"--pairs", "a:b:c", source, packed},
+        {"--fields", "a:b/c", source, packed},
+        {"--split", "0", source, packed},
+        {"--split", "1", source, packed},
+        {"--split", "a tenth", source, packed},
+        {"--format", "tar", source, packed},
+        {"--store", "zip", source, packed},
+        {"--shard-size", "1", source, packed},
+        {"--limit", "-1", source, packed},
+        {"--max-pixels", "0", source, packed},
+        {"--jobs", "many", source, packed},
+        {"--unheard-of", source, packed},
+        {source, source},
+        {source, test_path(folder, "photos/shards")},
+    };
+    for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
+        RunResult result =
+            run_expecting(2, "fpack", wrong[i][0], wrong[i][1], wrong[i][2], wrong[i][3], NULL);
+        assert_contains(result.err, "fpack: ");
+        assert_string_equal(result.out, "");
+        run_result_free(&result);
+    }
+    assert_false(access(packed, F_OK) == 0);
+    /* --src and --dst are as good as arguments. */
+    run_ok("fpack", "--dst", packed, source, NULL);
+    run_ok("fpack", "--src", source, "--dst", test_path(folder, "shards2"), NULL);
+    char *difference = test_tree_difference(packed, test_path(folder, "shards2"));
+    assert_null(difference);
+}
+
+#define in_folder(test) cmocka_unit_test_setup_teardown(test, test_folder_setup, test_folder_teardown)
+
+int main(void)
+{
+    permissions_bind = test_bind_to_permissions();
+    png_is_readable = source_png_is_readable();
+    const struct CMUnitTest tests[] = {
+        in_folder(test_content_says_what_a_file_is),
+        in_folder(test_damaged_images_are_reported_and_left_out),
+        in_folder(test_a_report_replaces_reports_only),
+        in_folder(test_names_that_are_no_utf8),
+        in_folder(test_no_check_packs_what_has_a_header),
+        in_folder(test_images_above_max_pixels_are_left_out),
+        in_folder(test_split_folders_and_their_aliases),
+        in_folder(test_a_class_called_train_is_a_class),
+        in_folder(test_a_class_of_val_that_train_lacks_is_named),
+        in_folder(test_images_without_a_class_are_left_out),
+        in_folder(test_empty_classes_and_single_classes_are_warned_about),
+        in_folder(test_a_source_without_images_is_explained),
+        in_folder(test_unreadable_files_are_reported_and_left_out),
+        in_folder(test_wrong_usage_is_refused),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
