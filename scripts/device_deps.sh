@@ -17,4 +17,5 @@ cd .deps
 rm -f ./*.deb
 apt-get update -qq
 apt-get download -qq "${packages[@]}" 2> >(grep -v 'unsandboxed' >&2)
-echo "device_deps: $(ls ./*.deb | wc -l) packages, $(du -sh . | cut -f1) in .deps"
+debs=(./*.deb)
+echo "device_deps: ${#debs[@]} packages, $(du -sh . | cut -f1) in .deps"

@@ -148,12 +148,11 @@ FshStatus cuda_memory_new(void **memory, uint64_t bytes, const char *what, FshEr
         size_t free_bytes = 0, total_bytes = 0;
         char asked[32], free_text[32], total_text[32];
         (void)cudaMemGetInfo(&free_bytes, &total_bytes);
-        return fsh_error_set(
-            error, status,
-            "cuda: out of memory: %s needs %s, and of the GPU's %s only %s are free; use a smaller batch",
-            what, progress_format_bytes(asked, sizeof asked, bytes),
-            progress_format_bytes(total_text, sizeof total_text, total_bytes),
-            progress_format_bytes(free_text, sizeof free_text, free_bytes));
+        return fsh_error_set(error, status,
+                             "cuda: no memory for %s of %s; of the GPU's %s %s are free; use a smaller batch",
+                             progress_format_bytes(asked, sizeof asked, bytes), what,
+                             progress_format_bytes(total_text, sizeof total_text, total_bytes),
+                             progress_format_bytes(free_text, sizeof free_text, free_bytes));
     }
     return status ? fsh_error_prepend(error, "cuda: %s", what) : FSH_OK;
 }

@@ -25,7 +25,8 @@ __device__ float warp_sum(float value)
     return value;
 }
 
-/* A label that names no class makes the loss NaN rather than reading beside the logits. */
+/* program_write refuses labels that name no class; should one come by another way, the loss is NaN, and nothing beside the logits
+ * is read. */
 __device__ float target_of(int64_t label, int k, int classes, float smoothing)
 {
     if (label < 0 || label >= classes)

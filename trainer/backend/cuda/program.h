@@ -34,6 +34,7 @@ typedef struct CudaProgram {
     void *scratch;
     struct InputBuffer {
         TensorId tensor;
+        int64_t classes; /* of a loss that takes this input for labels; else 0 */
         void *pinned[2];
         cudaEvent_t copied[2]; /* the device has taken what was in pinned[i] */
         int next;
@@ -42,6 +43,7 @@ typedef struct CudaProgram {
     Step *steps;              /* [graph_node_count] */
     cudaGraphExec_t recorded; /* all steps */
     bool profiling;
+    uint64_t measured_runs;
     double *seconds;    /* [graph_node_count] once profiling was on; else NULL */
     cudaEvent_t *marks; /* [graph_node_count + 1] with seconds */
 } CudaProgram;

@@ -14,6 +14,11 @@ typedef struct CudaState {
     size_t entry_count;
 } CudaState;
 
+static cudaStream_t stream_of(const State *state)
+{
+    return ((const CudaBackend *)state->backend)->stream;
+}
+
 bool cuda_state_holds(TensorRole role)
 {
     return role == TENSOR_PARAMETER || role == TENSOR_BUFFER || role == TENSOR_OPTIMIZER;
@@ -62,7 +67,7 @@ void cuda_state_free(State *state)
     if (!cuda)
         return;
     if (cuda->base.backend)
-        (void)cudaStreamSynchronize(((CudaBackend *)cuda->base.backend)->stream);
+        (void)cudaStreamSynchronize(stream_of(state));
     cuda_memory_free(&cuda->memory);
     free(cuda->entries);
     free(cuda);
@@ -77,33 +82,18 @@ const DeviceTensor *cuda_state_tensor(const State *state, const char *name)
     return NULL;
 }
 
-static FshStatus find(const State *state, const char *name, const DeviceTensor **tensor_ret, FshError *error)
-{
-    *tensor_ret = cuda_state_tensor(state, name);
-    if (!*tensor_ret)
-        return fsh_error_set(error, FSH_ERR_NOT_FOUND,
-                             "%s: the network has no parameter or buffer of this name", name);
-    return FSH_OK;
-}
-
 FshStatus cuda_state_read(State *state, const char *name, float *values, size_t count, FshError *error)
 {
-    const DeviceTensor *tensor = NULL;
-    FshStatus status = find(state, name, &tensor, error);
-    if (status)
-        return status;
-    status = device_tensor_download(tensor, values, count * sizeof *values,
-                                    ((CudaBackend *)state->backend)->stream, error);
+    (void)count; /* held against the tensor by state_read, which knows that it exists */
+    const DeviceTensor *tensor = cuda_state_tensor(state, name);
+    FshStatus status = device_tensor_download(tensor, values, stream_of(state), error);
     return status ? fsh_error_prepend(error, "%s", name) : FSH_OK;
 }
 
 FshStatus cuda_state_write(State *state, const char *name, const float *values, size_t count, FshError *error)
 {
-    const DeviceTensor *tensor = NULL;
-    FshStatus status = find(state, name, &tensor, error);
-    if (status)
-        return status;
-    status = device_tensor_upload(tensor, values, count * sizeof *values,
-                                  ((CudaBackend *)state->backend)->stream, error);
+    (void)count;
+    const DeviceTensor *tensor = cuda_state_tensor(state, name);
+    FshStatus status = device_tensor_upload(tensor, values, stream_of(state), error);
     return status ? fsh_error_prepend(error, "%s", name) : FSH_OK;
 }

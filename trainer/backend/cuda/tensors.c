@@ -57,14 +57,6 @@ static void permute_filter(const DeviceTensor *filter, const float *from, float 
                 }
 }
 
-static FshStatus check_bytes(const DeviceTensor *tensor, size_t bytes, FshError *error)
-{
-    if (bytes != device_tensor_bytes(tensor))
-        return fsh_error_set(error, FSH_ERR_USAGE, "%zu bytes were given for a tensor of %llu", bytes,
-                             (unsigned long long)device_tensor_bytes(tensor));
-    return FSH_OK;
-}
-
 static FshStatus copy(void *to, const void *from, size_t bytes, enum cudaMemcpyKind kind, cudaStream_t stream,
                       FshError *error)
 {
@@ -74,35 +66,31 @@ static FshStatus copy(void *to, const void *from, size_t bytes, enum cudaMemcpyK
     return status;
 }
 
-FshStatus device_tensor_upload(const DeviceTensor *tensor, const void *values, size_t bytes,
-                               cudaStream_t stream, FshError *error)
+FshStatus device_tensor_upload(const DeviceTensor *tensor, const void *values, cudaStream_t stream,
+                               FshError *error)
 {
-    FshStatus status = check_bytes(tensor, bytes, error);
-    if (status)
-        return status;
+    const size_t bytes = device_tensor_bytes(tensor);
     if (!tensor->is_filter)
         return copy(tensor->data, values, bytes, cudaMemcpyHostToDevice, stream, error);
     float *permuted = malloc(bytes);
     if (!permuted)
         return fsh_error_set(error, FSH_ERR_MEMORY, "no memory for %zu bytes of weights", bytes);
     permute_filter(tensor, values, permuted, true);
-    status = copy(tensor->data, permuted, bytes, cudaMemcpyHostToDevice, stream, error);
+    FshStatus status = copy(tensor->data, permuted, bytes, cudaMemcpyHostToDevice, stream, error);
     free(permuted);
     return status;
 }
 
-FshStatus device_tensor_download(const DeviceTensor *tensor, void *values, size_t bytes, cudaStream_t stream,
+FshStatus device_tensor_download(const DeviceTensor *tensor, void *values, cudaStream_t stream,
                                  FshError *error)
 {
-    FshStatus status = check_bytes(tensor, bytes, error);
-    if (status)
-        return status;
+    const size_t bytes = device_tensor_bytes(tensor);
     if (!tensor->is_filter)
         return copy(values, tensor->data, bytes, cudaMemcpyDeviceToHost, stream, error);
     float *permuted = malloc(bytes);
     if (!permuted)
         return fsh_error_set(error, FSH_ERR_MEMORY, "no memory for %zu bytes of weights", bytes);
-    status = copy(permuted, tensor->data, bytes, cudaMemcpyDeviceToHost, stream, error);
+    FshStatus status = copy(permuted, tensor->data, bytes, cudaMemcpyDeviceToHost, stream, error);
     if (!status)
         permute_filter(tensor, permuted, values, false);
     free(permuted);

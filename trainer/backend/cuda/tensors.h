@@ -18,11 +18,10 @@ uint64_t device_tensor_bytes(const DeviceTensor *tensor);
 /* device_tensor_bytes, rounded up to TENSOR_ALIGNMENT_BYTES. */
 uint64_t device_tensor_room_bytes(const DeviceTensor *tensor);
 
-/* Logical layout <-> device memory, in stream order; back only when it is done. bytes must be the tensor's.
- * FSH_ERR_USAGE, FSH_ERR_MEMORY, FSH_ERR_LIBRARY. */
-FshStatus device_tensor_upload(const DeviceTensor *tensor, const void *values, size_t bytes,
-                               cudaStream_t stream, FshError *error);
-FshStatus device_tensor_download(const DeviceTensor *tensor, void *values, size_t bytes, cudaStream_t stream,
+/* Logical layout <-> device memory, in stream order; both return when it is done. FSH_ERR_MEMORY, FSH_ERR_LIBRARY. */
+FshStatus device_tensor_upload(const DeviceTensor *tensor, const void *values, cudaStream_t stream,
+                               FshError *error);
+FshStatus device_tensor_download(const DeviceTensor *tensor, void *values, cudaStream_t stream,
                                  FshError *error);
 
 #endif
