@@ -2,16 +2,21 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
+#include "common/file.h"
+#include "imaging/icc.h"
+#include "imaging/image_plugin.h"
 #include "imaging/jpeg_decode.h"
 #include "imaging/orient.h"
-#include "imaging/image_plugin.h"
 
 struct ImageDecoder {
     JpegDecoder *jpeg;
     const ImagePlugin *plugin; /* NULL until an image needs it */
     Image scratch;             /* pixels before they are turned, or before their channels change */
     bool profile_waits;        /* the last image's profile is still to be applied */
+    IccConversion *conversion; /* of the profile met last: cameras write the same one into every file */
+    Buffer conversion_profile; /* its bytes; empty if there is none */
 };
 
 FshStatus image_decoder_new(ImageDecoder **decoder_ret, FshError *error)
@@ -31,6 +36,8 @@ void image_decoder_free(ImageDecoder **decoder)
         return;
     jpeg_decoder_free(&(*decoder)->jpeg);
     image_free(&(*decoder)->scratch);
+    free((*decoder)->conversion);
+    buffer_free(&(*decoder)->conversion_profile);
     free(*decoder);
     *decoder = NULL;
 }
@@ -134,6 +141,28 @@ FshStatus image_decode(ImageDecoder *decoder, const void *bytes, size_t length,
     return status;
 }
 
+/* The conversion of this profile, from the last file or made now; NULL in *conversion: it is one for libvips. */
+static FshStatus find_conversion(ImageDecoder *decoder, const void *profile, size_t length, uint32_t channels,
+                                 const IccConversion **conversion, FshError *error)
+{
+    Buffer *known = &decoder->conversion_profile;
+    *conversion = decoder->conversion;
+    if (known->length == length && memcmp(known->bytes, profile, length) == 0)
+        return FSH_OK; /* and it is for the same channels: they stand in its header */
+    *conversion = NULL;
+    known->length = 0;
+    if (!decoder->conversion)
+        decoder->conversion = calloc(1, sizeof *decoder->conversion);
+    if (!decoder->conversion)
+        return fsh_error_set(error, FSH_ERR_MEMORY, "no memory for a colour profile");
+    if (!icc_conversion_prepare(profile, length, channels, decoder->conversion))
+        return FSH_OK;
+    FshStatus status = buffer_append(known, profile, length, error);
+    if (!status)
+        *conversion = decoder->conversion;
+    return status;
+}
+
 FshStatus image_convert_profile(ImageDecoder *decoder, Image *image, FshError *error)
 {
     if (!decoder->profile_waits)
@@ -141,9 +170,16 @@ FshStatus image_convert_profile(ImageDecoder *decoder, Image *image, FshError *e
     decoder->profile_waits = false;
     size_t length = 0;
     const void *profile = jpeg_decoder_profile(decoder->jpeg, &length);
-    FshStatus status = need_plugin(decoder, error);
+    const IccConversion *conversion = NULL;
+    FshStatus status = find_conversion(decoder, profile, length, image->channels, &conversion, error);
+    if (!status && conversion) {
+        icc_conversion_apply(conversion, image);
+        return FSH_OK;
+    }
+    if (!status)
+        status = need_plugin(decoder, error);
     if (status)
-        return fsh_error_prepend(error, "a colour profile that is not sRGB");
+        return fsh_error_prepend(error, "its colour profile");
     return decoder->plugin->convert_to_srgb(image, profile, length, error);
 }
 

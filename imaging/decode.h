@@ -1,7 +1,7 @@
 /* decode.h - image bytes to 8-bit pixels.
  *
- * JPEG goes straight through libjpeg-turbo; everything else, and JPEGs whose colours need a profile (CMYK,
- * YCCK, ICC when asked), go through libvips, which is a plugin (libfshard-vips.so) loaded at the first such
+ * JPEG goes straight through libjpeg-turbo; everything else, CMYK and YCCK JPEGs, and colour profiles of
+ * unusual kinds (icc.h) go through libvips, which is a plugin (libfshard-vips.so) loaded at the first such
  * image: programs start in a millisecond, and a machine without libvips still trains on JPEG and raw. Without
  * the plugin such an image is FSH_ERR_UNSUPPORTED, and the message says how to get it.
  *
@@ -14,8 +14,9 @@
  *
  * EXIF orientation is applied unless ignore_orientation: the result is what a viewer shows.
  *
- * Where the file is to be made smaller, image_convert_profile after the resampling costs a tenth of
- * convert_icc. Threads: one ImageDecoder per thread. */
+ * Where the file is to be made smaller, image_convert_profile after the resampling has fewer pixels to do than
+ * convert_icc.
+ * Threads: one ImageDecoder per thread. */
 #ifndef FSHARD_IMAGING_DECODE_H
 #define FSHARD_IMAGING_DECODE_H
 

@@ -70,15 +70,22 @@ static __m512i finish(const __m512i sums[DIGITS])
 
 /* ---- horizontal ---- */
 
-/* 16 bytes from the same place of four rows. */
+/* 16 bytes from the same place of four rows. Broadcasts under a mask come from the load ports; inserting would compete with
+ * the shuffles. */
 static __m512i load_rows(const uint8_t *from, size_t stride_bytes)
 {
-    __m256i first =
-        _mm256_inserti128_si256(_mm256_castsi128_si256(load_16(from)), load_16(from + stride_bytes), 1);
-    from += 2 * stride_bytes;
-    __m256i second =
-        _mm256_inserti128_si256(_mm256_castsi128_si256(load_16(from)), load_16(from + stride_bytes), 1);
-    return _mm512_inserti64x4(_mm512_castsi256_si512(first), second, 1);
+    __m512i rows = _mm512_broadcast_i32x4(load_16(from));
+    rows = _mm512_mask_broadcast_i32x4(rows, 0x00F0, load_16(from + stride_bytes));
+    rows = _mm512_mask_broadcast_i32x4(rows, 0x0F00, load_16(from + 2 * stride_bytes));
+    return _mm512_mask_broadcast_i32x4(rows, 0xF000, load_16(from + 3 * stride_bytes));
+}
+
+static inline void store_pixel(uint8_t *to, int pixel, size_t bytes)
+{
+    if (bytes == 4)
+        memcpy(to, &pixel, 4);
+    else
+        memcpy(to, &pixel, 3);
 }
 
 /* 4 * blocks rows; blocks is a constant where this is called. */
@@ -110,11 +117,13 @@ static inline __attribute__((always_inline)) void rgb_rows(const ResampleAxis *a
         }
         for (int b = 0; b < blocks; b++) {
             __m512i values = _mm512_max_epi32(finish(sums[b]), _mm512_setzero_si512());
-            uint8_t pixels[16];
-            _mm_storeu_si128((__m128i *)(void *)pixels, _mm512_cvtusepi32_epi8(values));
-            for (int r = 0; r < LANE_ROWS; r++)
-                memcpy(target + (size_t)(b * LANE_ROWS + r) * target_stride_bytes + (size_t)i * 3,
-                       pixels + 4 * r, 3);
+            const __m128i pixels = _mm512_cvtusepi32_epi8(values);
+            uint8_t *to = target + (size_t)(b * LANE_ROWS) * target_stride_bytes + (size_t)i * 3;
+            const size_t stored = i + 1 < axis->count ? 4 : 3; /* the next pixel covers the byte too many */
+            store_pixel(to, _mm_cvtsi128_si32(pixels), stored);
+            store_pixel(to + target_stride_bytes, _mm_extract_epi32(pixels, 1), stored);
+            store_pixel(to + 2 * target_stride_bytes, _mm_extract_epi32(pixels, 2), stored);
+            store_pixel(to + 3 * target_stride_bytes, _mm_extract_epi32(pixels, 3), stored);
         }
     }
 }

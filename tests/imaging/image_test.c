@@ -190,20 +190,45 @@ static void test_profiles_say_what_they_are(void **state)
 {
     (void)state;
     uint8_t bytes[1024];
-    size_t length = make_icc(false, "Wide RGB", bytes);
+    size_t length = make_icc(false, MAKE_CURVE_GAMMA, "Wide RGB", bytes);
     assert_true(icc_profile_matches(bytes, length, 3));
     assert_false(icc_profile_matches(bytes, length, 1));
     assert_false(icc_profile_is_srgb(bytes, length));
-    length = make_icc(true, "sRGB gray", bytes);
+    length = make_icc(true, MAKE_CURVE_GAMMA, "sRGB gray", bytes);
     assert_true(icc_profile_matches(bytes, length, 1));
     assert_true(icc_profile_is_srgb(bytes, length));
-    for (size_t cut = 0; cut <= length; cut++) { /* no read outside */
-        uint8_t *part = malloc(cut + (cut == 0));
-        assert_non_null(part);
-        memcpy(part, bytes, cut);
-        (void)icc_profile_is_srgb(part, cut);
-        (void)icc_profile_matches(part, cut, 3);
-        free(part);
+}
+
+/* Cut anywhere, every byte changed to a few values: an answer, and no read outside (ASan watches). */
+static void test_hostile_profiles_are_harmless(void **state)
+{
+    (void)state;
+    static const uint8_t values[] = {0x00, 0x01, 0x7F, 0x80, 0xFF};
+    IccConversion conversion = {0};
+    uint8_t whole[1024];
+    for (MakeCurve curve = MAKE_CURVE_GAMMA; curve <= MAKE_CURVE_PARAMETRIC; curve++) {
+        size_t length = make_icc(false, curve, "Wide RGB", whole);
+        assert_true(icc_conversion_prepare(whole, length, 3, &conversion));
+        for (size_t cut = 0; cut < length; cut++) {
+            uint8_t *bytes = malloc(cut + (cut == 0));
+            assert_non_null(bytes);
+            memcpy(bytes, whole, cut);
+            assert_false(icc_profile_is_srgb(bytes, cut));
+            (void)icc_profile_matches(bytes, cut, 1);
+            (void)icc_conversion_prepare(bytes, cut, 3, &conversion);
+            free(bytes);
+        }
+        for (size_t at = 0; at < length; at++) {
+            for (size_t i = 0; i < sizeof values; i++) {
+                uint8_t *bytes = malloc(length);
+                assert_non_null(bytes);
+                memcpy(bytes, whole, length);
+                bytes[at] = values[i];
+                (void)icc_profile_is_srgb(bytes, length);
+                (void)icc_conversion_prepare(bytes, length, 3, &conversion);
+                free(bytes);
+            }
+        }
     }
 }
 
@@ -219,6 +244,7 @@ int main(void)
         cmocka_unit_test(test_exif_orientation_in_both_byte_orders),
         cmocka_unit_test(test_hostile_exif_is_harmless),
         cmocka_unit_test(test_profiles_say_what_they_are),
+        cmocka_unit_test(test_hostile_profiles_are_harmless),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -206,7 +206,29 @@ static size_t put_xyz(uint8_t *bytes, size_t *row, const char *name, size_t at, 
     return put_tag(bytes, row, name, at, 20);
 }
 
-size_t make_icc(bool gray, const char *description, uint8_t *bytes)
+/* Writes a curve; returns its length. */
+static size_t put_curve(uint8_t *to, MakeCurve curve, bool gray)
+{
+    static const double srgb[] = {2.4, 1 / 1.055, 0.055 / 1.055, 1 / 12.92, 0.04045};
+    enum { SAMPLES = 40 };
+    if (curve == MAKE_CURVE_PARAMETRIC) {
+        memcpy(to, "para\0\0\0\0\0\3", 10);
+        for (size_t i = 0; i < 5; i++)
+            put_be(to + 12 + 4 * i, 4, (uint32_t)lrint(srgb[i] * 65536));
+        return 32;
+    }
+    memcpy(to, "curv", 4);
+    put_be(to + 8, 4, curve == MAKE_CURVE_GAMMA ? 1 : SAMPLES);
+    if (curve == MAKE_CURVE_GAMMA) { /* 8.8 fixed point */
+        put_be(to + 12, 2, gray ? 0x0100 : 0x0233);
+        return 14;
+    }
+    for (uint32_t i = 0; i < SAMPLES; i++)
+        put_be(to + 12 + 2 * i, 2, (uint32_t)lrint(65535.0 * i * i / ((SAMPLES - 1) * (SAMPLES - 1))));
+    return 12 + 2 * SAMPLES;
+}
+
+size_t make_icc(bool gray, MakeCurve curve, const char *description, uint8_t *bytes)
 {
     static const double white[3] = {0.9642, 1.0, 0.8249};
     static const double red[3] = {0.6097, 0.3111, 0.0195}, green[3] = {0.2053, 0.6257, 0.0609},
@@ -223,15 +245,11 @@ size_t make_icc(bool gray, const char *description, uint8_t *bytes)
     memcpy(bytes + at, "text\0\0\0\0none", 13);
     at = put_tag(bytes, &row, "cprt", at, 13);
     at = put_xyz(bytes, &row, "wtpt", at, white);
-    /* a curve of one number: gamma, 8.8 fixed point */
-    size_t curve = at;
-    memcpy(bytes + at, "curv", 4);
-    put_be(bytes + at + 8, 4, 1);
-    put_be(bytes + at + 12, 2, gray ? 0x0100 : 0x0233);
-    at = put_tag(bytes, &row, gray ? "kTRC" : "rTRC", at, 14);
+    size_t curve_at = at, curve_length = put_curve(bytes + at, curve, gray);
+    at = put_tag(bytes, &row, gray ? "kTRC" : "rTRC", at, curve_length);
     if (!gray) {
-        (void)put_tag(bytes, &row, "gTRC", curve, 14);
-        (void)put_tag(bytes, &row, "bTRC", curve, 14);
+        (void)put_tag(bytes, &row, "gTRC", curve_at, curve_length);
+        (void)put_tag(bytes, &row, "bTRC", curve_at, curve_length);
         at = put_xyz(bytes, &row, "rXYZ", at, red);
         at = put_xyz(bytes, &row, "gXYZ", at, green);
         at = put_xyz(bytes, &row, "bXYZ", at, blue);

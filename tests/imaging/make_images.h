@@ -46,9 +46,15 @@ typedef struct MakePng {
 /* Stored, not compressed. */
 void make_png(const MakePng *options, Buffer *out);
 
-/* A profile that describes Adobe-RGB-like colours (gamma 2.2, wide green), or gray of gamma 1. description:
- * "sRGB" makes readers take it for sRGB. Returns its length; bytes has room for 1024. */
-size_t make_icc(bool gray, const char *description, uint8_t *bytes);
+typedef enum MakeCurve {
+    MAKE_CURVE_GAMMA,      /* 2.2 for RGB, 1 for gray */
+    MAKE_CURVE_TABLE,      /* 40 samples of a square */
+    MAKE_CURVE_PARAMETRIC, /* sRGB's own, type 3 */
+} MakeCurve;
+
+/* A profile that describes Adobe-RGB-like colours (wide green), or gray. description: "sRGB" makes readers take it for
+ * sRGB. Returns its length; bytes has room for 1024. */
+size_t make_icc(bool gray, MakeCurve curve, const char *description, uint8_t *bytes);
 
 /* Changes the size a JPEG's or PNG's header claims. */
 void patch_size(Buffer *file, uint32_t width, uint32_t height);

@@ -195,11 +195,12 @@ static void test_killed_run_resumes_to_the_same_tree(void **state)
         write_jpeg(test_path(folder, "in/%u/%02u.jpg", i % 4, i),
                    (MakeJpeg){.width = 300 + i, .height = 260, .colours = MAKE_RGB});
     const char *in = test_path(folder, "in"), *out = test_path(folder, "out");
-    fresize_ok("--max-size=100", in, test_path(folder, "whole"), NULL);
+    RunResult whole = fresize_expecting(0, "--max-size=100", in, test_path(folder, "whole"), NULL);
     const char *const arguments[] = {"--max-size=100", "--quiet", in, out, NULL};
-    for (unsigned i = 0; i < KILLS; i++) {
+    for (unsigned i = 0; i < KILLS;
+         i++) { /* from before the first file to the last ones, on slow machines, too */
         RunningProgram running = run_start(NULL, "fresize", arguments);
-        sleep_seconds(0.002 + 0.004 * i);
+        sleep_seconds(whole.seconds * (i + 1) / (KILLS + 1));
         (void)kill(running.process, SIGKILL);
         RunResult result = run_wait(&running);
         run_result_free(&result);
@@ -209,12 +210,24 @@ static void test_killed_run_resumes_to_the_same_tree(void **state)
                 assert_same_bytes(path, test_path(folder, "whole/%u/%02u.jpg", k % 4, k));
         }
     }
-    /* as a kill in the middle of a write leaves it */
+    /* as kills in the middle of a write leave it */
     test_file_write_text(test_path(folder, "out/1/.01.jpg.tmp-999999-0"), "half");
+    test_file_write_text(test_path(folder, "out/..fresize.json.tmp-999999-0"), "half");
     fresize_ok("--max-size=100", in, out, NULL);
     char *difference = test_tree_difference(test_path(folder, "whole"), out);
     if (difference)
         fail_msg("%s", difference);
+    run_result_free(&whole);
+}
+
+/* Killed before its state had its name: nothing of it counts, and nothing of it stays. */
+static void test_run_killed_at_its_start_is_no_obstacle(void **state)
+{
+    TestFolder *folder = *state;
+    write_many(folder, "in", 2, 40);
+    test_file_write_text(test_path(folder, "out/..fresize.json.tmp-999999-0"), "half");
+    fresize_ok(test_path(folder, "in"), test_path(folder, "out"), NULL);
+    assert_int_equal(test_count_files(test_path(folder, "out")), 3);
 }
 
 static void test_interrupt_finishes_what_is_in_hand_and_says_how_to_go_on(void **state)
@@ -374,6 +387,7 @@ int main(void)
         TEST(test_forced_run_that_stops_resumes_with_its_own_recipe),
         TEST(test_finished_files_are_skipped_and_changed_ones_are_not),
         TEST(test_killed_run_resumes_to_the_same_tree),
+        TEST(test_run_killed_at_its_start_is_no_obstacle),
         TEST(test_interrupt_finishes_what_is_in_hand_and_says_how_to_go_on),
         TEST(test_full_disk_stops_with_the_path_and_tears_nothing),
         TEST(test_dry_run_writes_nothing),

@@ -211,7 +211,7 @@ static void test_cmyk_and_profiles_become_srgb(void **state)
     if (!png_is_supported())
         skip();
     uint8_t icc[1024];
-    size_t icc_length = make_icc(false, "Wide RGB", icc);
+    size_t icc_length = make_icc(false, MAKE_CURVE_GAMMA, "Wide RGB", icc);
     write_jpeg(test_path(folder, "in/cmyk_large.jpg"),
                (MakeJpeg){.width = 90, .height = 60, .colours = MAKE_CMYK});
     write_jpeg(test_path(folder, "in/cmyk_small.jpg"),

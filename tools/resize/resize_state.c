@@ -206,7 +206,6 @@ static FshStatus clear_leftovers(const char *destination, const ResizePlan *plan
                                  FshError *error)
 {
     char path[PATH_MAX], folder[PATH_MAX] = "";
-    (void)file_remove_stale_temporaries(destination);
     for (uint64_t i = 0; i < plan->count; i++) {
         FshStatus status = file_join(path, sizeof path, destination, plan->items[i].target, error);
         if (status)
@@ -229,8 +228,10 @@ FshStatus resize_state_begin(const char *destination, const char *source, const 
 {
     bool empty = true;
     FshStatus status = file_make_folders(destination, error);
-    if (!status)
+    if (!status) {
+        (void)file_remove_stale_temporaries(destination);
         status = is_folder_empty(destination, &empty, error);
+    }
     if (!status && !empty)
         status = clear_leftovers(destination, plan, resume, error);
     if (!status)
