@@ -23,10 +23,10 @@ static uint32_t read_u32(const Reader *reader, size_t offset)
     return reader->big_endian ? first << 16 | second : second << 16 | first;
 }
 
-uint8_t exif_orientation(const void *start, size_t length, bool *damaged_ret)
+uint8_t exif_orientation(const void *bytes, size_t length, bool *damaged_ret)
 {
-    Reader reader = {.bytes = start, .length = length};
-    if (length >= 6 && memcmp(start, "Exif\0\0", 6) == 0) {
+    Reader reader = {.bytes = bytes, .length = length};
+    if (length >= 6 && memcmp(bytes, "Exif\0\0", 6) == 0) {
         reader.bytes += 6;
         reader.length -= 6;
     }

@@ -169,17 +169,17 @@ static bool is_pnm(const uint8_t *bytes, size_t length)
     return i > 2 && i < length && ((bytes[i] >= '0' && bytes[i] <= '9') || bytes[i] == '#');
 }
 
-ImageFormat image_sniff(const void *start, size_t length)
+ImageFormat image_sniff(const void *bytes, size_t length)
 {
-    const uint8_t *bytes = start;
+    const uint8_t *first = bytes;
     for (size_t i = 0; i < sizeof magics / sizeof magics[0]; i++) {
-        if (!begins(bytes, length, magics[i].offset, magics[i].magic, magics[i].magic_bytes))
+        if (!begins(first, length, magics[i].offset, magics[i].magic, magics[i].magic_bytes))
             continue;
-        if (magics[i].format == IMAGE_WEBP && !begins(bytes, length, 0, "RIFF", 4))
+        if (magics[i].format == IMAGE_WEBP && !begins(first, length, 0, "RIFF", 4))
             continue;
         return magics[i].format;
     }
-    if (is_bmp(bytes, length))
+    if (is_bmp(first, length))
         return IMAGE_BMP;
-    return is_pnm(bytes, length) ? IMAGE_PNM : IMAGE_UNKNOWN;
+    return is_pnm(first, length) ? IMAGE_PNM : IMAGE_UNKNOWN;
 }

@@ -57,7 +57,7 @@ static FshStatus vips_failure(FshStatus status, const char *domain, FshError *er
     (void)pthread_mutex_lock(&error_lock);
     char *text = vips_error_buffer_copy(); /* empties it */
     (void)pthread_mutex_unlock(&error_lock);
-    const char *line = text;
+    const char *line = text ? text : "";
     for (const char *next = text; next && *next; next = strchr(next, '\n'), next = next ? next + 1 : NULL) {
         if (strncmp(next, domain, strlen(domain)) == 0) {
             line = next;

@@ -19,10 +19,11 @@ const ResampleKernels *const resample_kernels_all[] = {
 
 const ResampleKernels *resample_kernels_best(void)
 {
-    const ResampleKernels *const *kernels = resample_kernels_all;
-    while (!(*kernels)->supported())
-        kernels++;
-    return *kernels;
+    for (const ResampleKernels *const *kernels = resample_kernels_all; *kernels; kernels++) {
+        if ((*kernels)->supported())
+            return *kernels;
+    }
+    return &resample_kernels_portable;
 }
 
 struct Resampler {

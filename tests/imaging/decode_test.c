@@ -283,14 +283,14 @@ static void test_extraneous_bytes_are_a_warning(void **state)
 {
     Tools *tools = *state;
     make_plain(tools, (MakeJpeg){.width = 32, .height = 32, .colours = MAKE_RGB});
-    assert_int_equal(buffer_reserve(&tools->file, tools->file.length + 4, NULL), FSH_OK);
-    uint8_t *after = tools->file.bytes + 2; /* between SOI and APP0 */
-    memmove(after + 4, after, tools->file.length - 2);
-    memcpy(after, "junk", 4);
-    /* SOI must be followed by a marker, so the junk goes behind APP0 */
-    memmove(after, after + 4, 18);
-    memcpy(after + 18, "junk", 4);
-    tools->file.length += 4;
+    /* behind SOI and APP0, which are 20 bytes */
+    Buffer with_junk = {0};
+    assert_int_equal(buffer_append(&with_junk, tools->file.bytes, 20, NULL), FSH_OK);
+    assert_int_equal(buffer_append(&with_junk, "junk", 4, NULL), FSH_OK);
+    assert_int_equal(buffer_append(&with_junk, tools->file.bytes + 20, tools->file.length - 20, NULL),
+                     FSH_OK);
+    buffer_free(&tools->file);
+    tools->file = with_junk;
     decode(tools);
     assert_int_equal(tools->info.quirks, IMAGE_QUIRK_WARNING);
 }
@@ -687,7 +687,8 @@ static void test_missing_plugin_says_how_to_get_it(void **state)
     TestFolder folder;
     test_folder_make(&folder);
     test_file_write_text(test_path(&folder, IMAGE_PLUGIN_FILE), "no library");
-    char *kept = getenv("FSHARD_PLUGINS") ? strdup(getenv("FSHARD_PLUGINS")) : NULL;
+    const char *asked = getenv("FSHARD_PLUGINS");
+    char *kept = asked ? strdup(asked) : NULL;
     assert_int_equal(setenv("FSHARD_PLUGINS", folder.path, 1), 0);
     static const uint8_t rows[] = {0};
     make_png(&(MakePng){.width = 1, .height = 1, .bit_depth = 8, .colour_type = 0, .rows = rows},

@@ -90,7 +90,7 @@ void make_jpeg(const MakeJpeg *options, Buffer *out)
     write_markers(&cinfo, options);
     size_t row_bytes = (size_t)options->width * (size_t)cinfo.input_components;
     while (cinfo.next_scanline < cinfo.image_height) {
-        JSAMPROW row = (JSAMPROW)(uintptr_t)(options->pixels + cinfo.next_scanline * row_bytes);
+        JSAMPROW row = (JSAMPROW)(options->pixels + cinfo.next_scanline * row_bytes);
         (void)jpeg_write_scanlines(&cinfo, &row, 1);
     }
     jpeg_finish_compress(&cinfo);
@@ -187,11 +187,18 @@ void patch_size(Buffer *file, uint32_t width, uint32_t height)
     put_be(file->bytes + at + 7, 2, width);
 }
 
+/* Without its NUL. */
+static void put_text(uint8_t *to, const char *text)
+{
+    while (*text)
+        *to++ = (uint8_t)*text++;
+}
+
 /* ---- ICC: the least that ICC.1 section 8 asks of an input profile with matrix and curves ---- */
 
 static size_t put_tag(uint8_t *bytes, size_t *row, const char *name, size_t at, size_t length)
 {
-    memcpy(bytes + *row, name, 4);
+    put_text(bytes + *row, name);
     put_be(bytes + *row + 4, 4, (uint32_t)at);
     put_be(bytes + *row + 8, 4, (uint32_t)length);
     *row += 12;
@@ -200,7 +207,7 @@ static size_t put_tag(uint8_t *bytes, size_t *row, const char *name, size_t at, 
 
 static size_t put_xyz(uint8_t *bytes, size_t *row, const char *name, size_t at, const double xyz[3])
 {
-    memcpy(bytes + at, "XYZ ", 4);
+    put_text(bytes + at, "XYZ ");
     for (size_t i = 0; i < 3; i++)
         put_be(bytes + at + 8 + 4 * i, 4, (uint32_t)(int32_t)lrint(xyz[i] * 65536));
     return put_tag(bytes, row, name, at, 20);
@@ -212,12 +219,13 @@ static size_t put_curve(uint8_t *to, MakeCurve curve, bool gray)
     static const double srgb[] = {2.4, 1 / 1.055, 0.055 / 1.055, 1 / 12.92, 0.04045};
     enum { SAMPLES = 40 };
     if (curve == MAKE_CURVE_PARAMETRIC) {
-        memcpy(to, "para\0\0\0\0\0\3", 10);
+        put_text(to, "para");
+        to[9] = 3;
         for (size_t i = 0; i < 5; i++)
             put_be(to + 12 + 4 * i, 4, (uint32_t)lrint(srgb[i] * 65536));
         return 32;
     }
-    memcpy(to, "curv", 4);
+    put_text(to, "curv");
     put_be(to + 8, 4, curve == MAKE_CURVE_GAMMA ? 1 : SAMPLES);
     if (curve == MAKE_CURVE_GAMMA) { /* 8.8 fixed point */
         put_be(to + 12, 2, gray ? 0x0100 : 0x0233);
@@ -238,11 +246,12 @@ size_t make_icc(bool gray, MakeCurve curve, const char *description, uint8_t *by
     put_be(bytes + 128, 4, (uint32_t)tags);
     /* textDescriptionType of version 2: length, ASCII, then 78 bytes of nothing */
     size_t text = strlen(description) + 1;
-    memcpy(bytes + at, "desc", 4);
+    put_text(bytes + at, "desc");
     put_be(bytes + at + 8, 4, (uint32_t)text);
     memcpy(bytes + at + 12, description, text);
     at = put_tag(bytes, &row, "desc", at, 12 + text + 78);
-    memcpy(bytes + at, "text\0\0\0\0none", 13);
+    put_text(bytes + at, "text");
+    put_text(bytes + at + 8, "none");
     at = put_tag(bytes, &row, "cprt", at, 13);
     at = put_xyz(bytes, &row, "wtpt", at, white);
     size_t curve_at = at, curve_length = put_curve(bytes + at, curve, gray);
@@ -256,8 +265,8 @@ size_t make_icc(bool gray, MakeCurve curve, const char *description, uint8_t *by
     }
     put_be(bytes, 4, (uint32_t)at);
     put_be(bytes + 8, 4, 0x02100000);
-    memcpy(bytes + 12, gray ? "mntrGRAYXYZ " : "mntrRGB XYZ ", 12);
-    memcpy(bytes + 36, "acsp", 4);
+    put_text(bytes + 12, gray ? "mntrGRAYXYZ " : "mntrRGB XYZ ");
+    put_text(bytes + 36, "acsp");
     put_be(bytes + 68, 4, 0xF6D6); /* the illuminant, D50 */
     put_be(bytes + 72, 4, 0x10000);
     put_be(bytes + 76, 4, 0xD32D);

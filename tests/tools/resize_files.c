@@ -78,16 +78,6 @@ void assert_same_bytes(const char *path, const char *other)
 
 enum { ARGUMENTS_MAX = 32 };
 
-static void collect(const char *arguments[ARGUMENTS_MAX], const char *first, va_list rest)
-{
-    size_t count = 0;
-    for (const char *argument = first; argument; argument = va_arg(rest, const char *)) {
-        assert_true(count < ARGUMENTS_MAX - 1);
-        arguments[count++] = argument;
-    }
-    arguments[count] = NULL;
-}
-
 static RunResult run_and_check(int exit_status, const char *const *arguments)
 {
     RunResult result = run_program_arguments(NULL, "fresize", arguments);
@@ -98,20 +88,22 @@ static RunResult run_and_check(int exit_status, const char *const *arguments)
 
 RunResult fresize_expecting(int exit_status, ...)
 {
-    const char *arguments[ARGUMENTS_MAX];
+    const char *arguments[ARGUMENTS_MAX] = {NULL};
     va_list list;
     va_start(list, exit_status);
-    collect(arguments, va_arg(list, const char *), list);
+    for (size_t i = 0; i < ARGUMENTS_MAX - 1 && (i == 0 || arguments[i - 1]); i++)
+        arguments[i] = va_arg(list, const char *);
     va_end(list);
     return run_and_check(exit_status, arguments);
 }
 
 void fresize_ok(const char *argument, ...)
 {
-    const char *arguments[ARGUMENTS_MAX];
+    const char *arguments[ARGUMENTS_MAX] = {argument};
     va_list list;
     va_start(list, argument);
-    collect(arguments, argument, list);
+    for (size_t i = 1; i < ARGUMENTS_MAX - 1 && arguments[i - 1]; i++)
+        arguments[i] = va_arg(list, const char *);
     va_end(list);
     RunResult result = run_and_check(0, arguments);
     run_result_free(&result);

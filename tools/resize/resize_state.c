@@ -21,8 +21,8 @@ static FshStatus resolve(const char *path, char resolved[PATH_MAX], FshError *er
     char existing[PATH_MAX], whole[PATH_MAX];
     if (strlen(path) >= sizeof existing)
         return fsh_error_set(error, FSH_ERR_USAGE, "%s: the path is too long", path);
-    strcpy(existing, path);
-    size_t length = strlen(existing);
+    size_t length = strlen(path);
+    memcpy(existing, path, length + 1);
     while (!realpath(length ? existing : ".", whole)) {
         if (errno != ENOENT)
             return fsh_error_system(error, errno, "%s: cannot find out where this is", path);
@@ -33,7 +33,7 @@ static FshStatus resolve(const char *path, char resolved[PATH_MAX], FshError *er
         existing[length] = '\0';
     }
     if (length == strlen(path)) {
-        strcpy(resolved, whole);
+        memcpy(resolved, whole, sizeof whole);
         return FSH_OK;
     }
     return file_join(resolved, PATH_MAX, whole, path + length, error);
