@@ -89,10 +89,12 @@ static RunResult run_and_check(int exit_status, const char *const *arguments)
 RunResult fresize_expecting(int exit_status, ...)
 {
     const char *arguments[ARGUMENTS_MAX] = {NULL};
+    size_t count = 0;
     va_list list;
     va_start(list, exit_status);
-    for (size_t i = 0; i < ARGUMENTS_MAX - 1 && (i == 0 || arguments[i - 1]); i++)
-        arguments[i] = va_arg(list, const char *);
+    const char *argument = va_arg(list, const char *);
+    for (; argument && count < ARGUMENTS_MAX - 1; argument = va_arg(list, const char *))
+        arguments[count++] = argument;
     va_end(list);
     return run_and_check(exit_status, arguments);
 }
@@ -100,10 +102,12 @@ RunResult fresize_expecting(int exit_status, ...)
 void fresize_ok(const char *argument, ...)
 {
     const char *arguments[ARGUMENTS_MAX] = {argument};
+    size_t count = 1;
     va_list list;
     va_start(list, argument);
-    for (size_t i = 1; i < ARGUMENTS_MAX - 1 && arguments[i - 1]; i++)
-        arguments[i] = va_arg(list, const char *);
+    const char *next = va_arg(list, const char *);
+    for (; next && count < ARGUMENTS_MAX - 1; next = va_arg(list, const char *))
+        arguments[count++] = next;
     va_end(list);
     RunResult result = run_and_check(0, arguments);
     run_result_free(&result);

@@ -1,0 +1,37 @@
+/* decode_tools.h - what the tests of decoding share: a decoder, a file, and what it became. */
+#ifndef FSHARD_TESTS_IMAGING_DECODE_TOOLS_H
+#define FSHARD_TESTS_IMAGING_DECODE_TOOLS_H
+
+#include "imaging/decode.h"
+#include "tests/imaging/make_images.h"
+#include "tests/support/support.h"
+
+typedef struct DecodeTools {
+    ImageDecoder *decoder;
+    Image image;
+    Buffer file;
+    ImageInfo info;
+    FshError error;
+} DecodeTools;
+
+/* *state is a DecodeTools *. */
+int decode_setup(void **state);
+int decode_teardown(void **state);
+#define DECODE_TEST(name) cmocka_unit_test_setup_teardown(name, decode_setup, decode_teardown)
+
+/* Skips the test, with a message, where the plugin is not there. */
+void need_libvips(void);
+
+/* Decodes tools->file into image and info. A failure has a message, a success has none. */
+FshStatus decode_with(DecodeTools *tools, const ImageDecodeOptions *options);
+/* The same with the default options; must succeed. */
+void decode_file(DecodeTools *tools);
+
+/* The image and its info. */
+void expect_shape(const DecodeTools *tools, uint32_t width, uint32_t height, uint32_t channels);
+void expect_near(const uint8_t *pixel, int red, int green, int blue, int tolerance);
+
+/* make_jpeg of a smooth picture into tools->file; options' pixels are filled in. */
+void make_plain_jpeg(DecodeTools *tools, MakeJpeg options);
+
+#endif
