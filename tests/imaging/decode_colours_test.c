@@ -44,7 +44,6 @@ static void test_cmyk_and_ycck_become_rgb(void **state)
 static void test_profile_is_converted_when_asked(void **state)
 {
     DecodeTools *tools = *state;
-    need_libvips();
     uint8_t icc[1024], pixels[32 * 32 * 3];
     for (size_t i = 0; i < sizeof pixels; i += 3)
         memcpy(pixels + i, (uint8_t[]){80, 180, 80}, 3);
@@ -131,7 +130,6 @@ static void test_own_conversion_agrees_with_libvips(void **state)
 static void test_gray_profile_leaves_gray(void **state)
 {
     DecodeTools *tools = *state;
-    need_libvips();
     uint8_t icc[1024], pixels[16 * 16];
     memset(pixels, 128, sizeof pixels);
     size_t length = make_icc(true, MAKE_CURVE_GAMMA, "Linear gray", icc);
