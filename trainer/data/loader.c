@@ -148,7 +148,7 @@ static FshStatus load_sample(Worker *worker, uint64_t epoch, uint64_t index, boo
         status = render_field(worker, &sample.fields[0], epoch, index, pixels, error);
     if (status) {
         char where[256];
-        status = fsh_error_prepend(error, "%s (key %.*s, packed from %.*s)",
+        status = fsh_error_prepend(error, "%s: %s (key %.*s, packed from %.*s)", fsh_path(split->dataset),
                                    fsh_sample_where(split, index, where, sizeof where), (int)sample.key_bytes,
                                    sample.key, (int)sample.fields[0].source_bytes, sample.fields[0].source);
     }
@@ -447,26 +447,32 @@ static uint64_t count_valid(const int64_t *labels, uint64_t count)
     return valid;
 }
 
-FshStatus loader_next(Loader *loader, const Batch **batch, FshError *error)
+/* With the mutex held: gives back the last batch, waits for the next; NULL behind the last one. */
+static Slot *take_slot(Loader *loader)
 {
-    *batch = NULL;
-    (void)pthread_mutex_lock(&loader->mutex);
     if (loader->handed_out) {
         loader->handed_out = false;
         (void)pthread_cond_broadcast(&loader->work);
     }
-    if (loader->consumed >= loader->end_batch) {
-        (void)pthread_mutex_unlock(&loader->mutex);
-        return FSH_OK;
-    }
-    double before = progress_now_seconds();
+    if (loader->consumed >= loader->end_batch)
+        return NULL;
     while (!is_whole(loader))
         (void)pthread_cond_wait(&loader->ready, &loader->mutex);
-    loader->wait_seconds += progress_now_seconds() - before;
-    Slot *slot = &loader->slots[loader->consumed % loader->slot_count];
-    uint64_t number = loader->consumed++;
     loader->handed_out = true;
+    return &loader->slots[loader->consumed++ % loader->slot_count];
+}
+
+FshStatus loader_next(Loader *loader, const Batch **batch, FshError *error)
+{
+    double before = progress_now_seconds();
+    *batch = NULL;
+    (void)pthread_mutex_lock(&loader->mutex);
+    uint64_t number = loader->consumed;
+    Slot *slot = take_slot(loader);
     (void)pthread_mutex_unlock(&loader->mutex);
+    loader->wait_seconds += progress_now_seconds() - before;
+    if (!slot)
+        return FSH_OK;
     if (slot->bad_place != UINT64_MAX) {
         if (error)
             *error = slot->error;

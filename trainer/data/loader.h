@@ -78,7 +78,7 @@ bool loader_problem(Loader *loader, uint64_t number, char *message, size_t messa
 /* Different bad samples so far. */
 uint64_t loader_problem_count(Loader *loader);
 
-/* Seconds that loader_next has waited since loader_new. */
+/* Seconds spent in loader_next since loader_new: what the consumer has waited for data. */
 double loader_wait_seconds(const Loader *loader);
 
 #endif

@@ -138,7 +138,7 @@ static void print_layer(const Graph *graph, NodeId id, double images, FILE *stre
     double mega = (double)graph_node_flops(graph, id) / 1e6 / images;
     if (mega > 0)
         (void)snprintf(flops, sizeof flops, "%.3f", mega);
-    (void)fprintf(stream, "%-28s %-22s %-22s %12s %12s\n", node->name, op_name(node->op), shape, parameters,
+    (void)fprintf(stream, "%-38s %-22s %-22s %12s %12s\n", node->name, op_name(node->op), shape, parameters,
                   flops);
 }
 
@@ -156,7 +156,7 @@ static uint64_t role_bytes(const Graph *graph, TensorRole role)
 static void print_bytes(FILE *stream, const char *what, uint64_t bytes, const char *note)
 {
     char text[32];
-    (void)fprintf(stream, "%-28s %12s%s\n", what, progress_format_bytes(text, sizeof text, bytes), note);
+    (void)fprintf(stream, "%-38s %12s%s\n", what, progress_format_bytes(text, sizeof text, bytes), note);
 }
 
 static void print_program_memory(FILE *stream, const char *name, const NetworkProgram *part)
@@ -181,14 +181,14 @@ void describe_network(const Session *session, FILE *stream)
     const ModelSpec *spec =
         session->network.train.graph ? &session->plan.train_spec : &session->plan.evaluation_spec;
     double images = (double)spec->batch;
-    (void)fprintf(stream, "%-28s %-22s %-22s %12s %12s\n", "layer", "operation", "output", "parameters",
+    (void)fprintf(stream, "%-38s %-22s %-22s %12s %12s\n", "layer", "operation", "output", "parameters",
                   "MFLOP/image");
     for (size_t i = 0; i < graph_node_count(graph); i++) {
         print_layer(graph, (NodeId)i, images, stream);
         if (graph_node(graph, (NodeId)i)->op == OP_SOFTMAX_CROSS_ENTROPY)
             break; /* what follows is backward */
     }
-    (void)fprintf(stream, "%-28s %-22s %-22s %12" PRId64 " %12.3f\n\n", "total", "", "",
+    (void)fprintf(stream, "%-38s %-22s %-22s %12" PRId64 " %12.3f\n\n", "total", "", "",
                   graph_parameter_count(graph), (double)graph_forward_flops(graph) / 1e6 / images);
 
     print_bytes(stream, "parameters", role_bytes(graph, TENSOR_PARAMETER), "");

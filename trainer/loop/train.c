@@ -114,11 +114,11 @@ static FshStatus train_step(Training *training, Epoch *epoch, uint64_t step, Fsh
 {
     Session *session = &training->session;
     const Batch *batch;
-    double start = progress_now_seconds(), loss = 0;
+    double start = progress_now_seconds(), waited_before = loader_wait_seconds(session->train), loss = 0;
     FshStatus status = loader_next(session->train, &batch, error);
     if (status)
         return status;
-    double data_seconds = progress_now_seconds() - start;
+    double data_seconds = loader_wait_seconds(session->train) - waited_before;
     epoch->data_seconds += data_seconds;
     epoch->learning_rate = schedule_at(&session->plan.schedule, training->steps_done);
     Metrics now = {0};

@@ -1,0 +1,160 @@
+/* Each man page lists exactly the options of its program's table, and is clean under mandoc's lint. */
+#include "tests/support/support.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { NAMES_MAX = 128, NAME_BYTES = 64 };
+
+/* A set of option names: "max-size" for --max-size, "j" for -j. */
+typedef struct Names {
+    char name[NAMES_MAX][NAME_BYTES];
+    size_t count;
+} Names;
+
+static bool names_have(const Names *names, const char *name)
+{
+    for (size_t i = 0; i < names->count; i++)
+        if (!strcmp(names->name[i], name))
+            return true;
+    return false;
+}
+
+static void names_add(Names *names, const char *name, size_t length)
+{
+    assert_true(names->count < NAMES_MAX && length > 0 && length < NAME_BYTES);
+    char *entry = names->name[names->count++];
+    memcpy(entry, name, length);
+    entry[length] = '\0';
+}
+
+/* Every word of the line that begins with a dash: "-j, --jobs N" gives j and jobs. */
+static void add_dashed_words(Names *names, const char *line)
+{
+    for (const char *at = line; *at && *at != '\n'; at++) {
+        if (*at != '-' || (at > line && at[-1] != ' '))
+            continue;
+        at += at[1] == '-' ? 2 : 1;
+        size_t length = strcspn(at, " ,=\n");
+        names_add(names, at, length);
+        at += length - 1;
+    }
+}
+
+static Names names_of_program(const char *program)
+{
+    Names names = {.count = 0};
+    RunResult result = run_program(NULL, program, "--help-options", NULL);
+    assert_int_equal(result.exit_status, 0);
+    for (const char *line = result.out; line && *line;) {
+        add_dashed_words(&names, line);
+        line = strchr(line, '\n');
+        line = line ? line + 1 : NULL;
+    }
+    run_result_free(&result);
+    assert_true(names.count > 5);
+    return names;
+}
+
+/* ".It Fl j , -jobs Ar N": in mdoc the first dash of "-jobs" is the long option's second, and ".It Fl j Ar N
+ * , Fl -jobs". */
+static Names names_of_page(const char *page)
+{
+    Names names = {.count = 0};
+    for (const char *line = page; line && *line;) {
+        if (!strncmp(line, ".It Fl ", 7)) {
+            bool flag = true;
+            for (const char *word = line + 7; *word && *word != '\n';) {
+                size_t length = strcspn(word, " \n");
+                bool keyword = length == 2 && (!strncmp(word, "Fl", 2) || !strncmp(word, "Ar", 2) ||
+                                               !strncmp(word, "Cm", 2) || !strncmp(word, "Ns", 2) ||
+                                               !strncmp(word, "Oo", 2) || !strncmp(word, "Oc", 2));
+                if (keyword)
+                    flag = !strncmp(word, "Fl", 2);
+                else if (flag && *word != ',' && *word != '|')
+                    names_add(&names, *word == '-' ? word + 1 : word, length - (*word == '-' ? 1 : 0));
+                word += length;
+                word += strspn(word, " ");
+            }
+        }
+        line = strchr(line, '\n');
+        line = line ? line + 1 : NULL;
+    }
+    return names;
+}
+
+static void check_program(const char *program)
+{
+    char path[512];
+    (void)snprintf(path, sizeof path, "%s/man/%s.1", getenv("FSHARD_SOURCE"), program);
+    char *page = test_file_read(path, NULL);
+    const Names in_program = names_of_program(program), in_page = names_of_page(page);
+    free(page);
+    size_t missing = 0;
+    for (size_t i = 0; i < in_program.count; i++) {
+        if (!names_have(&in_page, in_program.name[i])) {
+            print_error("%s takes '%s', man/%s.1 does not list it\n", program, in_program.name[i], program);
+            missing++;
+        }
+    }
+    for (size_t i = 0; i < in_page.count; i++) {
+        if (!names_have(&in_program, in_page.name[i])) {
+            print_error("man/%s.1 lists '%s', %s does not take it\n", program, in_page.name[i], program);
+            missing++;
+        }
+    }
+    assert_int_equal(missing, 0);
+}
+
+static void test_fresize_1_lists_the_options_of_fresize(void **state)
+{
+    (void)state;
+    check_program("fresize");
+}
+
+static void test_fpack_1_lists_the_options_of_fpack(void **state)
+{
+    (void)state;
+    check_program("fpack");
+}
+
+static void test_fverify_1_lists_the_options_of_fverify(void **state)
+{
+    (void)state;
+    check_program("fverify");
+}
+
+static void test_ftrain_1_lists_the_options_of_ftrain(void **state)
+{
+    (void)state;
+    check_program("ftrain");
+}
+
+static void test_pages_are_clean_under_mandoc_lint(void **state)
+{
+    (void)state;
+    static const char *const pages[] = {"fpack.1", "fresize.1", "fshard.5", "ftrain.1", "fverify.1"};
+    for (size_t i = 0; i < sizeof pages / sizeof pages[0]; i++) {
+        char path[512];
+        (void)snprintf(path, sizeof path, "%s/man/%s", getenv("FSHARD_SOURCE"), pages[i]);
+        RunResult result = run_program(NULL, "/usr/bin/mandoc", "-T", "lint", "-W", "style", path, NULL);
+        /* mandoc asks for the .Xr targets to be installed; ours are beside the page. */
+        if (result.exit_status != 0)
+            print_error("%s%s", result.out, result.err);
+        assert_int_equal(result.exit_status, 0);
+        run_result_free(&result);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_fresize_1_lists_the_options_of_fresize),
+        cmocka_unit_test(test_fpack_1_lists_the_options_of_fpack),
+        cmocka_unit_test(test_fverify_1_lists_the_options_of_fverify),
+        cmocka_unit_test(test_ftrain_1_lists_the_options_of_ftrain),
+        cmocka_unit_test(test_pages_are_clean_under_mandoc_lint),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
