@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # What is run on a machine with a GPU: builds the CUDA backend, its tests and its timing program, and prints a short table last.
 # The whole output of each part lies in $OUT (default: the build folder).
-#   scripts/device.sh [test|memcheck|time|all]     default: all
+#   scripts/device.sh [test|memcheck|racecheck|initcheck|time|all]     default: all
 # On a lent machine without Debian's packages: scripts/device_deps.sh first, and name .deps in `carry`.
 set -euo pipefail
 cd "$(dirname "$(readlink -f "$0")")/.."
@@ -42,25 +42,28 @@ tests() {
         "$build/tests/cuda_test" 2 && "$build/tests/cuda_test" 3
 }
 
-# Every op at small shapes under compute-sanitizer.
-memcheck() {
-    compute-sanitizer --tool memcheck --error-exitcode 9 --leak-check no "$build/tests/cuda_test" 2 '*_agree'
+# Every op at small shapes under one of compute-sanitizer's tools.
+sanitize() {
+    compute-sanitizer --tool "$1" --error-exitcode 9 "$build/tests/cuda_test" 2 '*_agree'
 }
 
 failed=0
 if part build build_all; then
     nvidia-smi --query-gpu=name,driver_version,memory.total --format=csv,noheader || true
     case $what in test | all) part test tests || failed=1 ;; esac
-    case $what in memcheck | all) part memcheck memcheck || failed=1 ;; esac
+    for tool in memcheck racecheck initcheck; do
+        case $what in "$tool" | all) part $tool sanitize $tool || failed=1 ;; esac
+    done
     case $what in time | all) part time "$build/tests/cuda_step_time" || failed=1 ;; esac
 else
     failed=1
 fi
-for log in build test memcheck time; do
+for log in build test memcheck racecheck initcheck time; do
     [ -f "$out/$log.txt" ] || continue
     if ! printf '%s\n' "${summary[@]}" | grep -q "^$log *passed"; then
         echo "---- $log"
-        grep -E -A3 'error|ERROR|FAILED|differs|LineNo|Error' "$out/$log.txt" | head -n 60 || tail -n 30 "$out/$log.txt"
+        { grep -E -A3 'error|ERROR|FAILED|differs|finite|=========' "$out/$log.txt" || tail -n 30 "$out/$log.txt"; } |
+            head -n 25 | cut -c1-180 || true # head closes the pipe
     fi
 done
 [ -f "$out/time.txt" ] && cat "$out/time.txt"

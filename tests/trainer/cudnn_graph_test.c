@@ -119,7 +119,7 @@ static void test_a_workspace_limit_is_kept(void **state)
     cudnn_plan_free(&plan);
 }
 
-/* Weight gradients of 16-bit tensors come in 16 bits only. */
+/* Weight gradients of 16-bit tensors come in 16 bits only: cuDNN proposes nothing (9.19) or what must be refused (9.14). */
 static void test_a_pattern_without_an_engine_is_told(void **state)
 {
     CudnnPlan *plan = NULL;
@@ -130,7 +130,7 @@ static void test_a_pattern_without_an_engine_is_told(void **state)
     int y = cudnn_plan_tensor(plan, CUDNN_DATA_HALF, (int64_t[4]){4, 64, 16, 16});
     cudnn_plan_convolution(plan, CONVOLUTION_BACKWARD_WEIGHT, x, w, y, &(ConvolutionShape){1, 1});
     assert_int_equal(cudnn_plan_build(plan, &plain_f32, &error), FSH_ERR_LIBRARY);
-    assert_contains(error.message, "has no engine for this: of 0 proposals");
+    assert_contains(error.message, "has no engine for this: of ");
     cudnn_plan_free(&plan);
 }
 

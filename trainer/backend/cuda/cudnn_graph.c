@@ -185,14 +185,15 @@ void cudnn_plan_convolution(CudnnPlan *plan, ConvolutionKind kind, int x, int w,
     SET_INT64(plan, convolution, CUDNN_ATTR_CONVOLUTION_DILATIONS, 2, dilation);
     finalize(plan, convolution, "finalize convolution");
 
-    const double alpha = 1, beta = 0;
+    /* Float, as the compute type is: a double is taken without complaint, and some engines then read half of it, which is 0. */
+    const float alpha = 1, beta = 0;
     Descriptor operation = create(plan, convolution_operations[kind].type, "convolution operation");
     SET_DESCRIPTOR(plan, operation, convolution_operations[kind].x, plan->tensors[x]);
     SET_DESCRIPTOR(plan, operation, convolution_operations[kind].w, plan->tensors[w]);
     SET_DESCRIPTOR(plan, operation, convolution_operations[kind].y, plan->tensors[y]);
     SET_DESCRIPTOR(plan, operation, convolution_operations[kind].convolution, convolution);
-    SET(plan, operation, convolution_operations[kind].alpha, CUDNN_TYPE_DOUBLE, 1, &alpha);
-    SET(plan, operation, convolution_operations[kind].beta, CUDNN_TYPE_DOUBLE, 1, &beta);
+    SET(plan, operation, convolution_operations[kind].alpha, CUDNN_TYPE_FLOAT, 1, &alpha);
+    SET(plan, operation, convolution_operations[kind].beta, CUDNN_TYPE_FLOAT, 1, &beta);
     finalize(plan, operation, "finalize convolution operation");
     plan->operations[plan->operation_count++] = operation;
 }

@@ -1,0 +1,46 @@
+/* backend_compare.h - one graph on two backends, from the same weights and inputs, compared tensor by tensor.
+ *
+ * Memory is poisoned before the first run, so that what is read before it is written shows as NaN.
+ *
+ * A ReLU's sign and a maximum's place are decisions: where two values are equal but for rounding both answers are right, and the
+ * gradients that follow differ for good. A comparison that meets such a case is made again on other weights and inputs. */
+#ifndef FSHARD_TESTS_TRAINER_BACKEND_COMPARE_H
+#define FSHARD_TESTS_TRAINER_BACKEND_COMPARE_H
+
+#include "tests/support/support.h"
+#include "trainer/backend/backend.h"
+
+typedef struct Comparison {
+    Backend *theirs;         /* the reference */
+    uint64_t seed;           /* of weights and inputs */
+    uint64_t draw;           /* counts the attempts of one comparison */
+    double largest;          /* relative difference met so far */
+    int mismatches;          /* a test goes on after one, so that all are printed */
+    bool ran[OP_KIND_COUNT]; /* ops that were compared */
+} Comparison;
+
+/* A state and a program for a graph on one backend. */
+typedef struct Side {
+    State *state;
+    Program *program;
+} Side;
+
+/* Weights of the seed; poisoned. */
+void side_start(Side *side, Backend *backend, const Graph *graph, const Comparison *comparison);
+void side_end(Side *side);
+
+/* Images and labels of the seed and step, every seventh label -1 (a sample that does not count), learning rate 0.05. */
+void side_write_inputs(Side *side, const Graph *graph, uint64_t step, const Comparison *comparison);
+
+/* True for tensors that live in a State. */
+bool tensor_is_in_state(const Tensor *tensor);
+/* Makes every activation readable, gradients too. */
+void graph_keep_everything(Graph *graph);
+
+/* Prints and counts a mismatch where ours is not near theirs, or where either is not finite. */
+void compare_values(Comparison *comparison, const char *what, const float *ours, const float *theirs,
+                    size_t count);
+/* Everything after each of `steps` runs, the state at the end. Keeps all tensors of the graph, and frees it. */
+void compare_graph(Comparison *comparison, Backend *ours, Graph *graph, const char *name, uint64_t steps);
+
+#endif
