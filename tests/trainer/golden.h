@@ -1,0 +1,37 @@
+/* golden.h - the golden files of golden/make_golden.py: inputs that are computed, results that are summarised.
+ *
+ * A tensor of inputs is a function of its name and the index (golden_generate); a result is stored as norm, sum and a few
+ * values at places that follow from its size. Whatever is wrong with a file fails the running test. */
+#ifndef FSHARD_TESTS_TRAINER_GOLDEN_H
+#define FSHARD_TESTS_TRAINER_GOLDEN_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include <jansson.h>
+
+/* $FSHARD_SOURCE/tests/trainer/golden/NAME; json_decref it. */
+json_t *golden_load(const char *name);
+
+/* The entry of an array whose "name" is this; NULL if there is none. */
+json_t *golden_find(json_t *array, const char *name);
+/* Required members. */
+const char *golden_text(const json_t *object, const char *key);
+int64_t golden_integer(const json_t *object, const char *key);
+double golden_real(const json_t *object, const char *key);
+/* Its "shape"; returns the rank. */
+int golden_shape(const json_t *spec, int64_t shape[4]);
+/* Elements of its "shape". */
+size_t golden_count(const json_t *spec);
+
+/* The count values in [-1, 1) that belong to a name. */
+void golden_uniform(const char *name, double *values, size_t count);
+/* What spec {name, shape, scale, offset, levels} stands for. values: golden_count(spec). */
+void golden_generate(const json_t *spec, float *values);
+void golden_generate_bytes(const json_t *spec, uint8_t *values);
+
+/* The relative error of values, against summary {norm, sum, samples, floor}: the larger of ||a - b|| / ||b|| over the samples, the
+ * error of the norm, and that of the sum relative to norm * sqrt(count). Infinite if anything is not finite. */
+double golden_error(const json_t *summary, const float *values, size_t count);
+
+#endif

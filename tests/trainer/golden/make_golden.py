@@ -1,0 +1,326 @@
+#!/usr/bin/python3
+"""Writes the golden files of parity_test.c: what PyTorch computes, in float64, for each layer and for whole training steps.
+
+    /usr/bin/python3 tests/trainer/golden/make_golden.py          # Debian's python3-torch 1.13 and python3-numpy
+
+Nothing large is stored. Inputs and weights are a function of (name, index), written down here and in golden.c; of a result
+the files hold norm, sum and up to SAMPLES values, at places that both sides compute. Layouts are the graph's: images NHWC,
+convolution weights OIHW.
+"""
+import json
+import math
+import os
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+
+torch.set_num_threads(2)
+HERE = os.path.dirname(os.path.abspath(__file__))
+SAMPLES = 48
+MASK = (1 << 64) - 1
+
+
+def name_hash(name):
+    """FNV-1a, 64 bits."""
+    h = 0xCBF29CE484222325
+    for byte in name.encode():
+        h = ((h ^ byte) * 0x100000001B3) & MASK
+    return h
+
+
+def uniform(name, count):
+    """Values in [-1, 1) with 24 bits: splitmix64 of a counter, top bits."""
+    with np.errstate(over="ignore"):
+        z = np.uint64(name_hash(name)) + np.arange(1, count + 1, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)
+        z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+        z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+        z = z ^ (z >> np.uint64(31))
+    return (z >> np.uint64(40)).astype(np.float64) * 2.0**-23 - 1
+
+
+def generate(spec):
+    """The tensor that a spec {name, shape, scale, offset, levels} stands for, as float64 holding float32 values."""
+    u = uniform(spec["name"], math.prod(spec["shape"]))
+    if spec.get("levels"):
+        u = np.floor(u * spec["levels"]) / spec["levels"]
+    values = (spec.get("offset", 0.0) + spec.get("scale", 1.0) * u).astype(np.float32)
+    return torch.from_numpy(values.astype(np.float64)).reshape(spec["shape"])
+
+
+def generate_bytes(spec):
+    u = uniform(spec["name"], math.prod(spec["shape"]))
+    return torch.from_numpy(np.floor((u + 1) * 128)).reshape(spec["shape"])
+
+
+def sample_places(count):
+    if count <= SAMPLES:
+        return list(range(count))
+    return [(i * 2654435761 + 12345) % count for i in range(SAMPLES)]
+
+
+def number(value):
+    return float(f"{value:.9g}")
+
+
+def summary(name, tensor, floor=0.0):
+    """floor: what errors are relative to where it is larger than the norm: a sum that is zero but for rounding."""
+    flat = tensor.detach().contiguous().reshape(-1).double()
+    result = {"name": name, "shape": list(tensor.shape), "norm": number(flat.norm().item()), "sum": number(flat.sum().item()),
+              "samples": [number(flat[i].item()) for i in sample_places(flat.numel())]}
+    if floor > 0:
+        result["floor"] = number(floor)
+    return result
+
+
+def nchw(x):
+    return x.permute(0, 3, 1, 2) if x.dim() == 4 else x
+
+
+def nhwc(x):
+    return x.permute(0, 2, 3, 1) if x.dim() == 4 else x
+
+
+def write(file_name, document):
+    with open(os.path.join(HERE, file_name), "w") as file:
+        file.write(json.dumps({"torch": torch.__version__, **document}, separators=(",", ":")).replace('{"name"', '\n{"name"') + "\n")
+
+
+# ---- layers ---------------------------------------------------------------------------------------------------------------
+
+def layer_case(name, op, shape, forward, attributes=None, parameters=(), buffers=(), inputs=(), x=None):
+    """forward(tensors) -> y, all NCHW; x, and whatever else is in `inputs`, get gradients too."""
+    specs = [{"name": "x", "shape": list(shape), **(x or {})}] + list(inputs)
+    specs += [{"name": n, "shape": list(s), "scale": scale, "offset": offset} for n, s, scale, offset in list(parameters) + list(buffers)]
+    stored = {spec["name"]: generate(spec) for spec in specs}
+    leaves = {n: t.clone().requires_grad_(n not in [b[0] for b in buffers]) for n, t in stored.items()}
+    tensors = {n: (t if n.startswith("layer.") else nchw(t)) for n, t in leaves.items()}
+    y = forward(tensors)
+    out = nhwc(y)
+    dy_spec = {"name": "dy", "shape": list(out.shape)}
+    out.backward(generate(dy_spec))
+    expected = [summary("y", out)]
+    for n, leaf in leaves.items():
+        if leaf.requires_grad:
+            expected.append(summary(n + ".grad" if n.startswith("layer.") else "d" + n, leaf.grad))
+        else:
+            expected.append(summary(n, leaf))
+    return {"name": name, "op": op, **(attributes or {}), "inputs": specs + [dy_spec], "expected": expected}
+
+
+def conv_case(shape, channels, kernel, stride, padding, bias):
+    weight_shape = (channels, shape[3], kernel, kernel)
+    scale = (3.0 / (shape[3] * kernel * kernel)) ** 0.5
+    parameters = [("layer.weight", weight_shape, number(scale), 0.0)] + ([("layer.bias", (channels,), 0.5, 0.0)] if bias else [])
+    name = f"conv2d {kernel}x{kernel}/{stride} pad {padding}{' bias' if bias else ''}, {'x'.join(map(str, shape))} to {channels}"
+    return layer_case(name, "conv2d", shape,
+                      lambda t: F.conv2d(t["x"], t["layer.weight"], t.get("layer.bias"), stride, padding),
+                      {"channels": channels, "kernel": kernel, "stride": stride, "padding": padding, "bias": bias}, parameters)
+
+
+def norm_case(name, shape, training, slope=None, addend=False, x=None):
+    channels = shape[-1]
+    parameters = [("layer.weight", (channels,), 0.5, 1.0), ("layer.bias", (channels,), 0.5, 0.0)]
+    buffers = [("layer.running_mean", (channels,), 0.5, 0.0), ("layer.running_var", (channels,), 0.5, 1.0)]
+
+    def forward(t):
+        y = F.batch_norm(t["x"], t["layer.running_mean"], t["layer.running_var"], t["layer.weight"], t["layer.bias"], training, 0.1, 1e-5)
+        if addend:
+            y = y + t["addend"]
+        return y if slope is None else F.leaky_relu(y, slope)
+
+    attributes = {"training": training, **({} if slope is None else {"slope": slope})}
+    inputs = [{"name": "addend", "shape": list(shape)}] if addend else []
+    return layer_case("batch_norm " + name, "batch_norm", shape, forward, attributes, parameters, buffers, inputs, x)
+
+
+def loss_case(name, labels, classes, smoothing):
+    x = {"name": "x", "shape": [len(labels), classes], "scale": 4.0}
+    logits = generate(x).requires_grad_(True)
+    target = torch.tensor(labels)
+    log_p = F.log_softmax(logits, 1)
+    valid = [n for n, label in enumerate(labels) if label != -1]
+    per_sample = [-(1 - smoothing) * log_p[n, labels[n]] - smoothing / classes * log_p[n].sum() for n in valid]
+    loss = (sum(per_sample) / len(valid)).reshape(1)
+    ours = F.cross_entropy(logits, target, ignore_index=-1, label_smoothing=smoothing)
+    assert abs(ours.item() - loss.item()) < 1e-12, (ours, loss)
+    dy = {"name": "dy", "shape": [1]}
+    loss.backward(generate(dy))
+    return {"name": "softmax_cross_entropy " + name, "op": "softmax_cross_entropy", "smoothing": smoothing, "labels": labels, "inputs": [x, dy],
+            "expected": [summary("y", loss), summary("dx", logits.grad)]}
+
+
+def layers():
+    image = (2, 9, 7, 20)
+    cases = [
+        conv_case((3, 9, 7, 16), 32, 3, 1, 1, False),
+        conv_case((2, 9, 11, 8), 24, 3, 2, 1, True),
+        conv_case((2, 5, 5, 64), 16, 1, 1, 0, False),
+        conv_case((2, 7, 9, 32), 64, 1, 2, 0, False),
+        conv_case((2, 21, 19, 3), 64, 7, 2, 3, False),
+        conv_case((2, 10, 12, 3), 3, 3, 1, 0, True),
+        conv_case((2, 10, 12, 1), 3, 3, 2, 0, True),
+        conv_case((2, 13, 11, 5), 7, 5, 3, 2, True),
+        conv_case((1, 2, 2, 512), 512, 3, 1, 1, False),
+        conv_case((5, 4, 4, 256), 512, 3, 2, 1, False),
+        conv_case((3, 1, 1, 40), 10, 1, 1, 0, True),
+        conv_case((16, 3, 3, 48), 48, 3, 1, 1, False),
+        norm_case("training", (4, 5, 7, 64), True),
+        norm_case("training, 3 channels", (3, 11, 5, 3), True),
+        norm_case("training, 70 channels", (2, 3, 3, 70), True),
+        norm_case("training, matrix", (33, 20), True),
+        norm_case("training, mean 300 deviations from 0", (4, 9, 9, 24), True, x={"offset": 300.0, "scale": 1.75}),
+        norm_case("evaluation", (4, 5, 7, 20), False),
+        norm_case("training, ReLU", (4, 5, 7, 48), True, 0.0),
+        norm_case("training, leaky ReLU", (3, 5, 7, 8), True, 0.2),
+        norm_case("training, add, ReLU", (4, 5, 7, 32), True, 0.0, True),
+        norm_case("training, add, leaky ReLU", (3, 5, 7, 5), True, 0.2, True),
+        norm_case("evaluation, add, ReLU", (3, 5, 7, 16), False, 0.0, True),
+        layer_case("relu", "relu", image, lambda t: F.relu(t["x"]), {"slope": 0.0}),
+        layer_case("leaky relu", "relu", image, lambda t: F.leaky_relu(t["x"], 0.2), {"slope": 0.2}),
+        layer_case("add of x and x", "add_twice", image, lambda t: t["x"] + t["x"]),
+        layer_case("add of x, relu(x) and x", "add_thrice", image, lambda t: t["x"] + F.relu(t["x"]) + t["x"]),
+    ]
+    for kernel, stride, padding, shape in ((3, 2, 1, (2, 9, 11, 64)), (2, 2, 0, (2, 8, 7, 5)), (3, 1, 1, (1, 5, 5, 70)), (5, 3, 2, (2, 13, 12, 7))):
+        attributes = {"kernel": kernel, "stride": stride, "padding": padding}
+        cases.append(layer_case(f"max_pool {kernel}/{stride} pad {padding}", "max_pool", shape,
+                                lambda t, k=kernel, s=stride, p=padding: F.max_pool2d(t["x"], k, s, p), attributes))
+        cases.append(layer_case(f"avg_pool {kernel}/{stride} pad {padding}", "avg_pool", shape,
+                                lambda t, k=kernel, s=stride, p=padding: F.avg_pool2d(t["x"], k, s, p), attributes))
+    cases += [
+        layer_case("max_pool 3/2 pad 1, many equal values", "max_pool", (2, 9, 11, 20), lambda t: F.max_pool2d(t["x"], 3, 2, 1),
+                   {"kernel": 3, "stride": 2, "padding": 1}, x={"levels": 3}),
+        layer_case("global_avg_pool", "global_avg_pool", (3, 5, 7, 70), lambda t: t["x"].mean((2, 3))),
+        layer_case("reflection_pad 1", "reflection_pad", (2, 5, 7, 3), lambda t: F.pad(t["x"], (1,) * 4, "reflect"), {"padding": 1}),
+        layer_case("reflection_pad 1 of 2 x 2", "reflection_pad", (2, 2, 2, 32), lambda t: F.pad(t["x"], (1,) * 4, "reflect"), {"padding": 1}),
+        layer_case("reflection_pad 3", "reflection_pad", (2, 4, 6, 5), lambda t: F.pad(t["x"], (3,) * 4, "reflect"), {"padding": 3}),
+        layer_case("flatten", "flatten", (3, 2, 5, 7), lambda t: t["x"].flatten(1)),
+        layer_case("flatten of one pixel", "flatten", (3, 1, 1, 7), lambda t: t["x"].flatten(1)),
+        layer_case("linear bias, 5x70 to 13", "linear", (5, 70), lambda t: F.linear(t["x"], t["layer.weight"], t["layer.bias"]),
+                   {"features": 13, "bias": True}, [("layer.weight", (13, 70), 0.25, 0.0), ("layer.bias", (13,), 0.5, 0.0)]),
+        layer_case("linear, 1x512 to 1000", "linear", (1, 512), lambda t: F.linear(t["x"], t["layer.weight"]),
+                   {"features": 1000, "bias": False}, [("layer.weight", (1000, 512), 0.0625, 0.0)]),
+        loss_case("", [3, 0, 9, 1, 4], 10, 0.0),
+        loss_case("smoothing 0.1", [3, 0, 9, 1, 4], 10, 0.1),
+        loss_case("smoothing 0.1, labels left out", [3, -1, 19, 1, -1, -1, 7], 20, 0.1),
+        loss_case("labels left out", [-1, 2, -1], 3, 0.0),
+    ]
+    write("layers.json", {"cases": cases})
+
+
+# ---- whole steps ----------------------------------------------------------------------------------------------------------
+
+def parameter_spec(name, shape):
+    """Rank 1: norms near 1, biases near 0. Else uniform with the deviation that keeps activations' size.
+
+    Norms' biases are shifted up, so that few values lie near the kink of the ReLU: one that falls on the other side by
+    rounding changes gradients by up to 1e-2 (PyTorch's own float32 against its float64, resnet18), which would hide everything else."""
+    if name.endswith("running_var") or (len(shape) == 1 and name.endswith("weight")):
+        return {"name": name, "shape": list(shape), "offset": 1.0, "scale": 0.25}
+    if len(shape) == 1:
+        of_norm = ".bn" in "." + name or "downsample" in name
+        return {"name": name, "shape": list(shape), "offset": 1.5 if of_norm and name.endswith("bias") else 0.0, "scale": 0.125}
+    return {"name": name, "shape": list(shape), "offset": 0.0, "scale": number((6.0 / math.prod(shape[1:])) ** 0.5)}
+
+
+class Network:
+    """Named tensors, made when first asked for; forward functions below read like the graph builders."""
+
+    def __init__(self, training):
+        self.tensors, self.specs, self.training = {}, [], training
+
+    def get(self, name, shape, trained=True):
+        if name not in self.tensors:
+            spec = parameter_spec(name, shape)
+            self.specs.append(spec)
+            self.tensors[name] = generate(spec).requires_grad_(trained)
+        return self.tensors[name]
+
+    def conv(self, name, x, channels, kernel, stride, padding, bias=False):
+        weight = self.get(name + ".weight", (channels, x.shape[1], kernel, kernel))
+        return F.conv2d(x, weight, self.get(name + ".bias", (channels,)) if bias else None, stride, padding)
+
+    def norm(self, name, x):
+        c = (x.shape[1],)
+        weight, bias = self.get(name + ".weight", c), self.get(name + ".bias", c)
+        mean, var = self.get(name + ".running_mean", c, False), self.get(name + ".running_var", c, False)
+        return F.batch_norm(x, mean, var, weight, bias, self.training, 0.1, 1e-5)
+
+    def linear(self, name, x, features):
+        return F.linear(x, self.get(name + ".weight", (features, x.shape[1])), self.get(name + ".bias", (features,)))
+
+
+def conv8(net, x, classes):
+    module = 0
+    for channels, stride in ((3, 2), (3, 1), (8, 2), (8, 1), (16, 2), (16, 1), (32, 2), (32, 1)):
+        x = F.pad(x, (1, 1, 1, 1), "reflect")
+        x = net.conv(f"model.{module + 1}", x, channels, 3, stride, 0, True)
+        x = F.leaky_relu(net.norm(f"model.{module + 2}", x), float(np.float32(0.2)))
+        module += 4
+    return net.linear("model.33", x.flatten(1), classes)
+
+
+def resnet18(net, x, classes):
+    x = F.relu(net.norm("bn1", net.conv("conv1", x, 64, 7, 2, 3)))
+    x = F.max_pool2d(x, 3, 2, 1)
+    for stage in range(4):
+        for block in range(2):
+            prefix, channels, stride = f"layer{stage + 1}.{block}.", 64 << stage, 2 if stage and not block else 1
+            y = F.relu(net.norm(prefix + "bn1", net.conv(prefix + "conv1", x, channels, 3, stride, 1)))
+            y = net.norm(prefix + "bn2", net.conv(prefix + "conv2", y, channels, 3, 1, 1))
+            if stage and not block:
+                x = net.norm(prefix + "downsample.1", net.conv(prefix + "downsample.0", x, channels, 1, stride, 0))
+            x = F.relu(y + x)
+    return net.linear("fc", x.mean((2, 3)), classes)
+
+
+def step_case(model, forward, shape, labels, classes, rate):
+    """Three steps of SGD with nesterov momentum on one batch; weight decay on all but norms and biases."""
+    steps, momentum, decay, smoothing = 3, 0.9, 0.01, 0.1
+    mean, deviation = [0.485, 0.456, 0.406][:shape[3]], [0.229, 0.224, 0.225][:shape[3]]
+    image = {"name": "image", "shape": list(shape)}
+    pixels = (generate_bytes(image) / 255 - torch.tensor(mean).double()) / torch.tensor(deviation).double()
+    net = Network(True)
+    with torch.no_grad():
+        net.training = False
+        forward(net, nchw(pixels), classes)  # makes the tensors
+        net.training = True
+    trained = [n for n, t in net.tensors.items() if t.requires_grad]
+    f32 = lambda value: float(np.float32(value))
+    optimizer = torch.optim.SGD([{"params": [net.tensors[n] for n in trained if net.tensors[n].dim() > 1], "weight_decay": f32(decay)},
+                                 {"params": [net.tensors[n] for n in trained if net.tensors[n].dim() == 1], "weight_decay": 0.0}],
+                                lr=f32(rate), momentum=f32(momentum), nesterov=True)
+    target, losses, first, floors = torch.tensor(labels), [], [], {}
+    for step in range(steps):
+        optimizer.zero_grad()
+        logits = forward(net, nchw(pixels), classes)
+        log_p = F.log_softmax(logits, 1)
+        valid = [n for n, label in enumerate(labels) if label != -1]
+        s = f32(smoothing)
+        loss = sum(-(1 - s) * log_p[n, labels[n]] - s / classes * log_p[n].sum() for n in valid) / len(valid)
+        loss.backward()
+        losses.append(number(loss.item()))
+        if step == 0:
+            for n in trained:
+                # A convolution's bias in front of a batch norm has no gradient but rounding: errors are relative to its weight's.
+                gradient = net.tensors[n].grad
+                weight = net.tensors[n[:-4] + "weight"] if n.endswith(".bias") else None
+                if weight is not None and weight.dim() == 4:
+                    floors[n] = weight.grad.norm().item()
+                first.append(summary(n + ".grad", gradient, floors.get(n, 0.0)))
+            first.append(summary("logits", logits))
+        optimizer.step()
+    after = []
+    for n, tensor in net.tensors.items():
+        after.append(summary(n, tensor))
+        if n in trained:
+            after.append(summary(n + ".momentum", optimizer.state[tensor]["momentum_buffer"], floors.get(n, 0.0)))
+    write(model + ".json", {"model": model, "mean": mean, "deviation": deviation, "classes": classes, "labels": labels, "rate": rate,
+                            "momentum": momentum, "weight_decay": decay, "smoothing": smoothing, "image": image, "inputs": net.specs,
+                            "losses": losses, "first": first, "after": after})
+
+
+if __name__ == "__main__":
+    layers()
+    step_case("conv8", conv8, (8, 28, 28, 1), [3, 0, 9, -1, 1, 4, 4, 7], 10, 0.01)
+    step_case("resnet18", resnet18, (4, 64, 64, 3), [3, 9, 0, 5], 10, 0.001)
