@@ -1,8 +1,18 @@
 #include "trainer/graph/graph_internal.h"
 
-/* Reverse mode on the graph itself: from the last forward node to the first, each whose output has a gradient
- * appends its own backward nodes. All consumers of a tensor stand after its producer, so when the producer's
- * turn comes, the gradient of its output is complete. */
+/* Reverse mode on the graph itself: from the last forward node to the first, each whose output has a gradient appends
+ * its own backward nodes. All consumers of a tensor stand after its producer, so when the producer's turn comes, the
+ * gradient of its output is complete. */
+void graph_append_backward_pass(Graph *graph, size_t forward_count)
+{
+    for (size_t i = forward_count; i-- > 0 && !graph->failure.status;) {
+        const Node node = graph->nodes[i]; /* a copy: appending moves the array */
+        TensorId gradient = node.output_count ? graph_gradient(graph, node.outputs[0]) : TENSOR_NONE;
+        if (gradient != TENSOR_NONE)
+            op_table[node.op].differentiate(graph, &node, gradient);
+    }
+}
+
 void graph_differentiate(Graph *graph, TensorId loss)
 {
     const Tensor *end = graph_operand(graph, loss);
@@ -26,11 +36,5 @@ void graph_differentiate(Graph *graph, TensorId loss)
     Node named = {.op = OP_FILL}, seed = {.op = OP_FILL, .as.fill.value = 1};
     node_name_after(&named, end);
     graph_append_backward(graph, &named, &seed, &loss, 1);
-
-    for (size_t i = forward_count; i-- > 0 && !graph->failure.status;) {
-        const Node node = graph->nodes[i]; /* a copy: appending moves the array */
-        TensorId gradient = node.output_count ? graph_gradient(graph, node.outputs[0]) : TENSOR_NONE;
-        if (gradient != TENSOR_NONE)
-            op_table[node.op].differentiate(graph, &node, gradient);
-    }
+    graph_append_backward_pass(graph, forward_count);
 }

@@ -87,5 +87,8 @@ void graph_append_backward(Graph *graph, const Node *forward, Node *backward, co
                            int of_count);
 /* A gradient that exists already is (part of) that of `of`. */
 void graph_contribute_gradient(Graph *graph, TensorId of, TensorId gradient);
+/* The backward nodes of the first forward_count nodes, for every tensor that has a gradient by now. Tests start it from a
+ * gradient of their own. */
+void graph_append_backward_pass(Graph *graph, size_t forward_count);
 
 #endif
