@@ -4,11 +4,7 @@ target_link_libraries(fshard_shared PRIVATE PkgConfig::JANSSON PkgConfig::LMDB P
                       OpenMP::OpenMP_C Threads::Threads m)
 set_target_properties(fshard_shared PROPERTIES OUTPUT_NAME fshard VERSION ${PROJECT_VERSION} SOVERSION 0)
 
-foreach(program fresize fpack fverify ftrain)
-  if(TARGET ${program})
-    install(TARGETS ${program} RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
-  endif()
-endforeach()
+install(TARGETS fresize fpack fverify ftrain RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
 install(TARGETS fshard_shared LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
 foreach(plugin fshard-cuda fshard-vips)
   if(TARGET ${plugin})

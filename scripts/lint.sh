@@ -13,5 +13,5 @@ done
 mapfile -t sources < <(git ls-files '*.c' | grep -v '^python/')
 mapfile -t headers < <(git ls-files '*.h')
 clang-format --dry-run -Werror "${sources[@]}" "${headers[@]}"
-printf '%s\n' "${sources[@]}" | xargs -P "$(nproc)" -n 4 clang-tidy -p build --quiet 2> >(grep -v 'warnings generated' >&2)
+printf '%s\n' "${sources[@]}" | xargs -P "$(nproc)" -n 1 clang-tidy -p build --quiet 2> >(grep -v 'warnings generated' >&2)
 echo "lint: ${#sources[@]} sources and ${#headers[@]} headers are clean"

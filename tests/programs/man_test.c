@@ -131,20 +131,41 @@ static void test_ftrain_1_lists_the_options_of_ftrain(void **state)
     check_program("ftrain");
 }
 
+static const char *const pages[] = {"fpack.1", "fresize.1", "ftrain.1", "fverify.1", "fshard.5"};
+enum { PAGE_COUNT = sizeof pages / sizeof pages[0] };
+
+/* mandoc looks for the targets of .Xr among the installed pages alone; ours lie beside the page. */
+static bool is_reference_to_ours(const char *line)
+{
+    const char *at = strstr(line, "STYLE: referenced manual not found: Xr ");
+    char name[32], section = 0, page[40];
+    if (!at || sscanf(at, "STYLE: referenced manual not found: Xr %31s %c", name, &section) != 2)
+        return false;
+    (void)snprintf(page, sizeof page, "%s.%c", name, section);
+    for (size_t i = 0; i < PAGE_COUNT; i++)
+        if (!strcmp(pages[i], page))
+            return true;
+    return false;
+}
+
 static void test_pages_are_clean_under_mandoc_lint(void **state)
 {
     (void)state;
-    static const char *const pages[] = {"fpack.1", "fresize.1", "fshard.5", "ftrain.1", "fverify.1"};
-    for (size_t i = 0; i < sizeof pages / sizeof pages[0]; i++) {
+    size_t complaints = 0;
+    for (size_t i = 0; i < PAGE_COUNT; i++) {
         char path[512];
         (void)snprintf(path, sizeof path, "%s/man/%s", getenv("FSHARD_SOURCE"), pages[i]);
-        RunResult result = run_program(NULL, "/usr/bin/mandoc", "-T", "lint", "-W", "style", path, NULL);
-        /* mandoc asks for the .Xr targets to be installed; ours are beside the page. */
-        if (result.exit_status != 0)
-            print_error("%s%s", result.out, result.err);
-        assert_int_equal(result.exit_status, 0);
+        RunResult result = run_program(NULL, "/usr/bin/mandoc", "-T", "lint", path, NULL);
+        assert_int_equal(result.err_bytes, 0);
+        for (char *rest = result.out, *line = strsep(&rest, "\n"); line; line = strsep(&rest, "\n")) {
+            if (!*line || is_reference_to_ours(line))
+                continue;
+            print_error("%s\n", line);
+            complaints++;
+        }
         run_result_free(&result);
     }
+    assert_int_equal(complaints, 0);
 }
 
 int main(void)
@@ -154,7 +175,8 @@ int main(void)
         cmocka_unit_test(test_fpack_1_lists_the_options_of_fpack),
         cmocka_unit_test(test_fverify_1_lists_the_options_of_fverify),
         cmocka_unit_test(test_ftrain_1_lists_the_options_of_ftrain),
-        cmocka_unit_test(test_pages_are_clean_under_mandoc_lint),
+        cmocka_unit_test_setup_teardown(test_pages_are_clean_under_mandoc_lint, test_folder_setup,
+                                        test_folder_teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
