@@ -21,7 +21,7 @@ static void test_content_says_what_a_file_is(void **state)
     test_file_write_text(test_path(folder, "photos/b/notes.txt"), "not an image");
     test_file_write_text(test_path(folder, "photos/README"), "");
     RunResult result = run_expecting(0, "fpack", source, packed, NULL);
-    assert_contains(result.err, "2 files that are no image");
+    assert_contains(result.err, "2 files are no image");
     run_result_free(&result);
     char *list = packed_list(packed, "train");
     assert_string_equal(list, "a/really_jpeg 0\na/really_png 0\nb/frame.0001 1\nb/frame.0002 1\n");

@@ -74,6 +74,8 @@ static void test_orphans_and_unequal_pairs_are_listed_and_left_out(void **state)
     source_jpeg(test_path(folder, "src/b/only_b.jpg"), 40, 30, 3, 1);
     source_jpeg(test_path(folder, "src/a/unequal.jpg"), 40, 30, 3, 1);
     source_jpeg(test_path(folder, "src/b/unequal.jpg"), 40, 31, 3, 1);
+    source_jpeg(test_path(folder, "src/a/wide.jpg"), 41, 30, 3, 1);
+    source_jpeg(test_path(folder, "src/b/wide.jpg"), 40, 30, 3, 1);
     make_pair(folder, "src/a/broken.jpg", "src/b/broken.jpg", 40, 30);
     test_file_truncate(test_path(folder, "src/b/broken.jpg"), -200);
     RunResult result = run_expecting(1, "fpack", "--pairs", "a:b", test_path(folder, "src"), packed, NULL);
@@ -81,8 +83,9 @@ static void test_orphans_and_unequal_pairs_are_listed_and_left_out(void **state)
     assert_contains(result.err, "b/only_b.jpg: has no counterpart in 'a'; left out");
     assert_contains(result.err,
                     "a/unequal.jpg: sizes differ: a is 40x30, b (b/unequal.jpg) is 40x31; left out");
+    assert_contains(result.err, "a/wide.jpg: sizes differ: a is 41x30, b (b/wide.jpg) is 40x30; left out");
     assert_contains(result.err, "b/broken.jpg: ");
-    assert_contains(result.err, "4 left out");
+    assert_contains(result.err, "5 left out");
     run_result_free(&result);
     char *list = packed_list(packed, "train");
     assert_string_equal(list, "good -1\n");

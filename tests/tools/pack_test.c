@@ -281,16 +281,49 @@ static void test_split_of_a_source_that_has_val_is_refused(void **state)
     run_result_free(&result);
 }
 
+/* The id in dataset.json; free it. */
+static char *id_of(const char *path)
+{
+    json_t *manifest = packed_manifest(path);
+    char *id = strdup(json_string_value(json_object_get(manifest, "id")));
+    json_decref(manifest);
+    return id;
+}
+
+static void test_the_id_follows_input_and_options(void **state)
+{
+    TestFolder *folder = *state;
+    source_two_classes(test_path(folder, "photos"));
+    source_two_classes(test_path(folder, "copy"));
+    const char *source = test_path(folder, "photos");
+    char *ids[5];
+    run_ok("fpack", source, test_path(folder, "p0"), NULL);
+    run_ok("fpack", "-j3", test_path(folder, "copy"), test_path(folder, "p1"), NULL);
+    run_ok("fpack", "--shuffle", "3", source, test_path(folder, "p2"), NULL);
+    run_ok("fpack", "--no-check", source, test_path(folder, "p3"), NULL);
+    source_jpeg(test_path(folder, "photos/cat/1.jpg"), 50, 30, 3, 1); /* the same name, another size */
+    run_ok("fpack", source, test_path(folder, "p4"), NULL);
+    for (size_t i = 0; i < 5; i++)
+        ids[i] = id_of(test_path(folder, "p%zu", i));
+    assert_string_equal(ids[0], ids[1]);
+    for (size_t i = 2; i < 5; i++) {
+        for (size_t j = 0; j < i; j++)
+            assert_true(j == 1 || strcmp(ids[i], ids[j]) != 0);
+    }
+    for (size_t i = 0; i < 5; i++)
+        free(ids[i]);
+}
+
 static void test_limit_takes_from_all_classes(void **state)
 {
     TestFolder *folder = *state;
-    source_class(test_path(folder, "photos/train"), "many", 10);
+    source_class(test_path(folder, "photos/train"), "a-many", 10);
     source_class(test_path(folder, "photos/train"), "few", 2);
-    source_class(test_path(folder, "photos/val"), "many", 3);
+    source_class(test_path(folder, "photos/val"), "a-many", 3);
     run_ok("fpack", "--limit", "6", test_path(folder, "photos"), test_path(folder, "shards"), NULL);
     char *train = packed_list(test_path(folder, "shards"), "train");
     assert_int_equal(count_class(train, "few"), 2);
-    assert_int_equal(count_class(train, "many"), 4);
+    assert_int_equal(count_class(train, "a-many"), 4);
     assert_int_equal(packed_count(test_path(folder, "shards"), "val"), 3);
     free(train);
 }
@@ -359,6 +392,7 @@ int main(void)
         in_folder(test_keys_that_would_clash_keep_their_extension),
         in_folder(test_split_is_stratified_and_repeatable),
         in_folder(test_split_of_a_source_that_has_val_is_refused),
+        in_folder(test_the_id_follows_input_and_options),
         in_folder(test_limit_takes_from_all_classes),
         in_folder(test_shuffle_changes_the_order_and_nothing_else),
         in_folder(test_dry_run_writes_nothing),

@@ -133,14 +133,14 @@ static void make_slow_source(TestFolder *folder)
 {
     static const char *const splits[] = {"train", "val"};
     for (size_t i = 0; i < 2; i++) {
-        source_slow_class(test_path(folder, "slow/%s", splits[i]), "a", 75, 1280, 960);
-        source_slow_class(test_path(folder, "slow/%s", splits[i]), "b", 75, 1280, 960);
+        source_slow_class(test_path(folder, "slow/%s", splits[i]), "a", 40, 960, 720);
+        source_slow_class(test_path(folder, "slow/%s", splits[i]), "b", 40, 960, 720);
     }
     test_file_write_text(test_path(folder, "slow/train/a/0-bad.jpg"), "text");
 }
 
 /* The arguments of all slow packings but the destination. */
-#define SLOW_OPTIONS "-j1", "--shard-size", "600K"
+#define SLOW_OPTIONS "-j1", "--shard-size", "400K"
 
 /* "train-00001-of-00007.fshard": the name of a finished dataset's shard; lives as long as the folder. */
 static const char *shard_name(TestFolder *folder, const char *dataset, size_t index)
@@ -175,7 +175,7 @@ static void kill_until_finished(TestFolder *folder, const char *format)
         RunningProgram running = run_start(NULL, "fpack", arguments);
         /* The first ten go at random moments, early and late; then they get longer and longer, so that one ends. */
         random = random * 1664525 + 1013904223;
-        double wait = (random >> 8) / 16777216.0 * (run < 10 ? 0.2 : 0.1 * run);
+        double wait = (random >> 8) / 16777216.0 * (run < 10 ? 0.15 : 0.05 * run);
         sleep_seconds(wait);
         (void)kill(running.process, SIGKILL);
         RunResult result = run_wait(&running);
@@ -314,6 +314,35 @@ static void test_changed_sources_and_damaged_shards_are_packed_again(void **stat
     assert_int_equal(test_count_files(other), 2);
 }
 
+static void test_force_leaves_the_old_dataset_whole_until_the_new_one_is(void **state)
+{
+    TestFolder *folder = *state;
+    make_slow_source(folder);
+    const char *source = test_path(folder, "slow"), *packed = test_path(folder, "out/shards");
+    const char *whole = test_path(folder, "whole-shards");
+    (void)slow_format(folder, "shards", "unused"); /* makes it */
+    source_two_classes(test_path(folder, "small"));
+    run_ok("fpack", test_path(folder, "small"), packed, NULL);
+    run_ok("fpack", test_path(folder, "small"), test_path(folder, "old"), NULL);
+    const char *const arguments[] = {SLOW_OPTIONS, "--force", source, packed, NULL};
+    RunningProgram running = run_start(NULL, "fpack", arguments);
+    assert_true(
+        wait_for_file(test_path(folder, "out/.shards.fpack-new/%s", shard_name(folder, whole, 1)), 30));
+    assert_int_equal(kill(running.process, SIGKILL), 0);
+    RunResult result = run_wait(&running);
+    assert_int_equal(result.exit_status, 128 + SIGKILL);
+    run_result_free(&result);
+    char *difference = test_tree_difference(packed, test_path(folder, "old"));
+    assert_null(difference);
+
+    result = run_expecting(1, "fpack", SLOW_OPTIONS, "--force", source, packed, NULL); /* 1: the bad image */
+    assert_contains(result.err, "kept from the run that was stopped");
+    run_result_free(&result);
+    difference = test_tree_difference(packed, whole);
+    assert_null(difference);
+    assert_int_equal(test_count_files(test_path(folder, "out")), test_count_files(whole));
+}
+
 #define in_folder(test) cmocka_unit_test_setup_teardown(test, test_folder_setup, test_folder_teardown)
 
 int main(void)
@@ -327,6 +356,7 @@ int main(void)
         in_folder(test_kill_at_random_moments_and_the_same_bytes_in_the_end),
         in_folder(test_kill_of_an_lmdb_and_the_same_bytes_in_the_end),
         in_folder(test_interrupt_finishes_cleanly_and_says_how_to_go_on),
+        in_folder(test_force_leaves_the_old_dataset_whole_until_the_new_one_is),
         in_folder(test_changed_sources_and_damaged_shards_are_packed_again),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

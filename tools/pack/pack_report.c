@@ -61,12 +61,14 @@ FshStatus report_write_left_out(const char *path, const NoteList *planned, const
 static void print_splits(FILE *stream, const Plan *plan, const PackResult *result)
 {
     const char *separator = "";
+    char number[32];
     for (uint32_t split = 0, at = 0; split < PLAN_SPLITS; split++) {
         if (!plan->splits[split].present)
             continue;
         uint64_t count =
             result ? result->manifest.splits[at++].sample_count : plan->splits[split].sample_count;
-        (void)fprintf(stream, "%s%s %" PRIu64, separator, plan_split_names[split], count);
+        (void)fprintf(stream, "%s%s %s", separator, plan_split_names[split],
+                      progress_format_count(number, sizeof number, count));
         separator = ", ";
     }
 }
@@ -90,19 +92,22 @@ static const char *container_word(const PackOptions *options, size_t count)
 
 static void print_left_alone(FILE *stream, const Plan *plan, uint64_t left_out_count)
 {
+    char count[32];
     if (left_out_count)
-        (void)fprintf(stream, "fpack: %" PRIu64 " left out, as listed above\n", left_out_count);
+        (void)fprintf(stream, "fpack: %s left out, as listed above\n",
+                      progress_format_count(count, sizeof count, left_out_count));
     if (plan->other_file_count)
-        (void)fprintf(stream, "fpack: %" PRIu64 " file%s that %s no image, left alone\n",
-                      plan->other_file_count, plan->other_file_count == 1 ? "" : "s",
-                      plan->other_file_count == 1 ? "is" : "are");
+        (void)fprintf(stream, "fpack: %s file%s no image, left alone\n",
+                      progress_format_count(count, sizeof count, plan->other_file_count),
+                      plan->other_file_count == 1 ? " is" : "s are");
 }
 
 void report_print(FILE *stream, const Plan *plan, const PackOptions *options, const PackResult *result)
 {
-    char bytes[32], rate[32];
+    char bytes[32], rate[32], count[32];
     const double seconds = result->seconds > 1e-6 ? result->seconds : 1e-6;
-    (void)fprintf(stream, "fpack: %s: %" PRIu64 " samples (", options->destination, result->sample_count);
+    (void)fprintf(stream, "fpack: %s: %s samples (", options->destination,
+                  progress_format_count(count, sizeof count, result->sample_count));
     print_splits(stream, plan, result);
     (void)fprintf(stream, "; ");
     print_kind(stream, plan);
@@ -120,12 +125,12 @@ void report_print(FILE *stream, const Plan *plan, const PackOptions *options, co
 
 void report_print_plan(FILE *stream, const Plan *plan, const PackOptions *options)
 {
-    char bytes[32];
+    char bytes[32], count[32];
     uint64_t total = 0;
     for (size_t i = 0; i < plan->output_count; i++)
         total += plan->outputs[i].record_bytes;
-    (void)fprintf(stream, "fpack: %s: would hold %" PRIu64 " samples (", options->destination,
-                  plan->sample_count);
+    (void)fprintf(stream, "fpack: %s: would hold %s samples (", options->destination,
+                  progress_format_count(count, sizeof count, plan->sample_count));
     print_splits(stream, plan, NULL);
     (void)fprintf(stream, "; ");
     print_kind(stream, plan);
