@@ -205,13 +205,13 @@ static void test_alpha_is_composited_over_white(void **state)
 {
     DecodeTools *tools = *state;
     need_libvips();
-    static const uint8_t rows[] = {100, 50, 0, 255, 100, 50, 0, 0, 100, 50, 0, 128, 0, 0, 0, 1};
-    static const uint8_t expected[] = {100, 50, 0, 255, 255, 255, 177, 152, 127, 254, 254, 254};
+    static const uint8_t rows[] = {100, 50, 0, 255, 100, 50, 0, 0, 100, 50, 0, 129, 0, 0, 0, 1};
+    static const uint8_t expected[] = {100, 50, 0, 255, 255, 255, 177, 151, 126, 254, 254, 254};
     decode_png(tools, &(MakePng){.width = 4, .height = 1, .bit_depth = 8, .colour_type = 6, .rows = rows});
     expect_shape(tools, 4, 1, 3);
     assert_int_equal(tools->info.quirks, IMAGE_QUIRK_ALPHA);
     assert_memory_equal(tools->image.pixels, expected, sizeof expected);
-    static const uint8_t gray_rows[] = {100, 255, 100, 0, 100, 128};
+    static const uint8_t gray_rows[] = {100, 255, 100, 0, 100, 129};
     static const uint8_t gray_expected[] = {100, 255, 177};
     decode_png(tools,
                &(MakePng){.width = 3, .height = 1, .bit_depth = 8, .colour_type = 4, .rows = gray_rows});
@@ -297,14 +297,14 @@ static void test_damaged_png_fails(void **state)
     free(pixels);
 }
 
-/* A BMP of 32 bits whose fourth bytes are zero: they are no alpha, as its header has no mask for one. */
+/* A BMP of 32 bits whose fourth bytes are junk: they are no alpha, as its header has no mask for one. */
 static void test_fourth_byte_of_a_plain_bmp_is_no_alpha(void **state)
 {
     DecodeTools *tools = *state;
     need_libvips();
-    static const uint8_t bmp[] = {'B', 'M', 62, 0, 0, 0, 0, 0,  0, 0, 54, 0, 0,  0,  40, 0, 0,  0,  2,  0, 0,
-                                  0,   1,   0,  0, 0, 1, 0, 32, 0, 0, 0,  0, 0,  8,  0,  0, 0,  0,  0,  0, 0,
-                                  0,   0,   0,  0, 0, 0, 0, 0,  0, 0, 0,  0, 30, 20, 10, 0, 60, 50, 40, 0};
+    static const uint8_t bmp[] = {'B', 'M', 62, 0, 0, 0, 0, 0,  0, 0, 54, 0, 0,  0,  40, 0,  0,  0,  2,  0, 0,
+                                  0,   1,   0,  0, 0, 1, 0, 32, 0, 0, 0,  0, 0,  8,  0,  0,  0,  0,  0,  0, 0,
+                                  0,   0,   0,  0, 0, 0, 0, 0,  0, 0, 0,  0, 30, 20, 10, 64, 60, 50, 40, 9};
     assert_int_equal(buffer_append(&tools->file, bmp, sizeof bmp, NULL), FSH_OK);
     FshStatus status = decode_with(tools, &(ImageDecodeOptions){0});
     if (status == FSH_ERR_UNSUPPORTED) {

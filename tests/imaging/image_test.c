@@ -199,6 +199,19 @@ static void test_profiles_say_what_they_are(void **state)
     assert_true(icc_profile_is_srgb(bytes, length));
 }
 
+static void test_curve_longer_than_its_tag_is_refused(void **state)
+{
+    (void)state;
+    IccConversion conversion = {0};
+    uint8_t bytes[1024];
+    size_t length = make_icc(false, MAKE_CURVE_TABLE, "Wide RGB", bytes);
+    uint8_t *curve = memmem(bytes, length, "curv", 4);
+    assert_non_null(curve);
+    assert_true(icc_conversion_prepare(bytes, length, 3, &conversion));
+    curve[11]++;
+    assert_false(icc_conversion_prepare(bytes, length, 3, &conversion));
+}
+
 /* Cut anywhere, every byte changed to a few values: an answer, and no read outside (ASan watches). */
 static void test_hostile_profiles_are_harmless(void **state)
 {
@@ -244,6 +257,7 @@ int main(void)
         cmocka_unit_test(test_exif_orientation_in_both_byte_orders),
         cmocka_unit_test(test_hostile_exif_is_harmless),
         cmocka_unit_test(test_profiles_say_what_they_are),
+        cmocka_unit_test(test_curve_longer_than_its_tag_is_refused),
         cmocka_unit_test(test_hostile_profiles_are_harmless),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
