@@ -1,4 +1,4 @@
-#include "trainer/report/record.h"
+#include "trainer/report/run_record.h"
 
 #include <jansson.h>
 #include <limits.h>

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "common/progress.h"
-#include "trainer/report/record.h"
+#include "trainer/report/run_record.h"
 
 /* ---- JSON ---- */
 

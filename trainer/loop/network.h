@@ -8,7 +8,7 @@
 #include "trainer/backend/backend.h"
 #include "trainer/data/loader.h"
 #include "trainer/loop/metrics.h"
-#include "trainer/loop/plan.h"
+#include "trainer/loop/train_plan.h"
 
 /* A graph, its program, and the tensors that go in and out. */
 typedef struct NetworkProgram {

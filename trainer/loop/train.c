@@ -11,7 +11,7 @@
 #include "trainer/loop/describe.h"
 #include "trainer/loop/session.h"
 #include "trainer/loop/weights.h"
-#include "trainer/report/record.h"
+#include "trainer/report/run_record.h"
 
 typedef struct Training {
     Session session;

@@ -4,7 +4,7 @@
 #ifndef FSHARD_TRAINER_LOOP_TRAIN_H
 #define FSHARD_TRAINER_LOOP_TRAIN_H
 
-#include "trainer/loop/options.h"
+#include "trainer/loop/train_options.h"
 
 /* Trains options->shards into the folder options->output: args.json, summary.csv, metrics.jsonl,
  * last.safetensors after each epoch, model_best.safetensors where evaluation is best. Nothing is written

@@ -1,4 +1,4 @@
-#include "trainer/loop/options.h"
+#include "trainer/loop/train_options.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -1,14 +1,14 @@
-/* plan.h - everything that a run will do, decided before it begins: from the options, the dataset and the
+/* train_plan.h - everything that a run will do, decided before it begins: from the options, the dataset and the
  * machine.
  *
  * What the user left open is chosen here, and told by plan_describe: image size, batch, learning rate,
  * augmentation, loader threads. Nothing later looks at the options again. */
-#ifndef FSHARD_TRAINER_LOOP_PLAN_H
-#define FSHARD_TRAINER_LOOP_PLAN_H
+#ifndef FSHARD_TRAINER_LOOP_TRAIN_PLAN_H
+#define FSHARD_TRAINER_LOOP_TRAIN_PLAN_H
 
 #include "trainer/data/augment.h"
 #include "trainer/data/classification.h"
-#include "trainer/loop/options.h"
+#include "trainer/loop/train_options.h"
 #include "trainer/models/models.h"
 #include "trainer/optim/schedule.h"
 

@@ -1,4 +1,4 @@
-/* record.h - what a run leaves in its output folder beside the weights, for programs to read.
+/* run_record.h - what a run leaves in its output folder beside the weights, for programs to read.
  *
  *   args.json       options, what was chosen, dataset, device, versions: enough to repeat the run
  *   summary.csv     a row for each epoch, timm's columns:
@@ -6,8 +6,8 @@
  * each epoch
  *
  * Rows are appended whole: where the disk is full, the file ends with the row before. Threads: one. */
-#ifndef FSHARD_TRAINER_REPORT_RECORD_H
-#define FSHARD_TRAINER_REPORT_RECORD_H
+#ifndef FSHARD_TRAINER_REPORT_RUN_RECORD_H
+#define FSHARD_TRAINER_REPORT_RUN_RECORD_H
 
 #include <stdbool.h>
 #include <stdint.h>

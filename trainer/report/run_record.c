@@ -1,4 +1,4 @@
-#include "trainer/report/record.h"
+#include "trainer/report/run_record.h"
 
 #include <dirent.h>
 #include <errno.h>

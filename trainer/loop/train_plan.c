@@ -1,4 +1,4 @@
-#include "trainer/loop/plan.h"
+#include "trainer/loop/train_plan.h"
 
 #include <math.h>
 #include <stdarg.h>

@@ -1,8 +1,8 @@
-/* options.h - what the user can say to ftrain: one struct with the defaults, and the table that fills it.
+/* train_options.h - what the user can say to ftrain: one struct with the defaults, and the table that fills it.
  *
- * A number of 0 means "chosen from the dataset or the machine" where the help says so; plan.h chooses. */
-#ifndef FSHARD_TRAINER_LOOP_OPTIONS_H
-#define FSHARD_TRAINER_LOOP_OPTIONS_H
+ * A number of 0 means "chosen from the dataset or the machine" where the help says so; train_plan.h chooses. */
+#ifndef FSHARD_TRAINER_LOOP_TRAIN_OPTIONS_H
+#define FSHARD_TRAINER_LOOP_TRAIN_OPTIONS_H
 
 #include "common/program.h"
 
