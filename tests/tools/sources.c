@@ -111,11 +111,12 @@ void source_slow_class(const char *root, const char *class_name, unsigned count,
 
 enum { ARGUMENTS_MAX = 32 };
 
-static RunResult run_list(const char *program, va_list list)
+static RunResult run_list(const char *program, va_list *list)
 {
     const char *arguments[ARGUMENTS_MAX + 1] = {NULL};
     size_t count = 0;
-    for (const char *argument = va_arg(list, const char *); argument; argument = va_arg(list, const char *)) {
+    for (const char *argument = va_arg(*list, const char *); argument;
+         argument = va_arg(*list, const char *)) {
         assert_true(count < ARGUMENTS_MAX);
         arguments[count++] = argument;
     }
@@ -133,7 +134,7 @@ RunResult run_expecting(int exit_status, const char *program, ...)
 {
     va_list list;
     va_start(list, program);
-    RunResult result = run_list(program, list);
+    RunResult result = run_list(program, &list);
     va_end(list);
     assert_exit(&result, program, exit_status);
     return result;
@@ -143,7 +144,7 @@ void run_ok(const char *program, ...)
 {
     va_list list;
     va_start(list, program);
-    RunResult result = run_list(program, list);
+    RunResult result = run_list(program, &list);
     va_end(list);
     assert_exit(&result, program, 0);
     run_result_free(&result);
