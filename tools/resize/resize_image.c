@@ -4,9 +4,9 @@
 
 #include "imaging/decode.h"
 
-/* A JPEG decoded at 1/2, 1/4 or 1/8 of its size must keep at least this many times the wanted edges. At 2 the result has
- * 37 dB against full decoding in the worst photograph of 286 (160 px), above 40 dB in all others; at 1.5 it is 34.5 dB. What
- * scaling saves is small, as Huffman decoding stays: 3 % of the time here. See docs/measurements. */
+/* A JPEG decoded at 1/2, 1/4 or 1/8 of its size must keep at least this many times the wanted edges. Of 286 ImageNet
+ * photographs at 160 px, 2 leaves 279 identical to full decoding and the worst at 37 dB; 1.5 leaves 263 and 34.5 dB. More
+ * would cost little: Huffman decoding remains, and scaling saves 1 % of the time here, 15 % where every image is scaled. */
 enum { SCALED_DECODE_MARGIN = 2 };
 
 struct ResizeWorker {
