@@ -336,6 +336,8 @@ static FshStatus deliver(uint64_t item, void *slot, void *context, FshError *err
     }
     for (size_t i = 0; i < report->problem_count; i++) {
         tell(check, check->files[item].name, &report->problems[i]);
+        if (report->problems[i].record < 0) /* with a file that is not the one listed, counts cannot agree */
+            check->complete = false;
     }
     fsh_report_empty(report); /* lets the mapping go before the slot's next turn */
     return status;

@@ -244,7 +244,7 @@ FshStatus fsh_lmdb_parse(LmdbView *view, const uint8_t *bytes, uint64_t length, 
     if (!status)
         status = walk(view, &tree, error);
     if (!status && !view->metadata)
-        status = fsh_error_set(error, FSH_ERR_UNSUPPORTED, "no entry %s: not written by fshard",
+        status = fsh_error_set(error, FSH_ERR_UNSUPPORTED, "no entry %s: not written by fshard, or damaged",
                                LMDB_METADATA_KEY);
     if (!status && view->record_count + 1 != tree.entry_count)
         status = fsh_error_set(error, FSH_ERR_CORRUPT,

@@ -164,6 +164,39 @@ static void test_an_index_that_lies_is_found(void **state)
     free(text);
 }
 
+static void test_an_index_row_over_two_records_is_found(void **state)
+{
+    TestFolder *folder = *state;
+    const char *path = test_path(folder, "train-00000-of-00001.fshard");
+    const DatasetPlan small = {.train_count = 3};
+    size_t length = 0;
+    FshError error = {0};
+    FshDataset *dataset = NULL;
+    FshSample sample;
+    samples_write_file(&small, "train", path, 0, 0, 3, NULL);
+    char *text = test_file_read(path, &length);
+    uint8_t *bytes = (uint8_t *)text, *footer = bytes + length - SHARD_FOOTER_BYTES;
+    uint64_t index_offset = load_le64(footer + 24);
+    uint8_t *index = bytes + index_offset;
+    IndexRow first = fsh_index_row_load(index), second = fsh_index_row_load(index + INDEX_ROW_BYTES);
+    IndexRow third = fsh_index_row_load(index + (size_t)2 * INDEX_ROW_BYTES);
+    first.record_bytes += second.record_bytes;
+    fsh_index_row_store(index, &first);
+    fsh_index_row_store(index + INDEX_ROW_BYTES, &third);
+    FshHash128 hash;
+    memcpy(hash.bytes, footer + 64, sizeof hash.bytes);
+    uint32_t crc = fsh_crc32c(0, index, (size_t)2 * INDEX_ROW_BYTES);
+    fsh_shard_store_footer(index + (size_t)2 * INDEX_ROW_BYTES, 2, index_offset, crc, &hash);
+    test_file_write(path, bytes, index_offset + (uint64_t)2 * INDEX_ROW_BYTES + SHARD_FOOTER_BYTES);
+    free(text);
+    Problems problems = check(path, FSH_CHECK_RECORDS);
+    assert_contains(problems.text, "|0|bee/image-0|train/bee/image-0.png|its index row says");
+    assert_ok(fsh_open(&dataset, path, &error), &error);
+    assert_int_equal(fsh_sample_get(fsh_split(dataset, "train"), 0, &sample, &error), FSH_ERR_CORRUPT);
+    assert_ok(fsh_sample_get(fsh_split(dataset, "train"), 1, &sample, &error), &error);
+    fsh_close(&dataset);
+}
+
 /* ---- files that do not belong ---- */
 
 static void test_missing_truncated_and_left_over_files_are_named(void **state)
@@ -206,13 +239,17 @@ static void test_swapped_shards_are_named(void **state)
 static void test_a_shard_copied_over_another_is_named(void **state)
 {
     TestFolder *folder = *state;
-    const char *path = make(folder);
+    const char *path = folder->path;
+    samples_write_dataset(&(DatasetPlan){.train_count = 120, .shard_count = 3}, path);
     copy_file(test_path(folder, TRAIN(0)), test_path(folder, TRAIN(2)));
     Problems problems = check(path, FSH_CHECK_QUICK);
+    assert_int_equal(problems.count, 2);
     assert_contains(problems.text, TRAIN(2) "|-1|||is shard 0 of 3 by its header, not 2 of 3");
     assert_contains(problems.text, TRAIN(2) "|-1|||holds the same bytes as " TRAIN(0));
     problems = check(path, FSH_CHECK_RECORDS);
-    assert_contains(problems.text, "the same key as " TRAIN(0) " record 9");
+    assert_int_equal(problems.count, 2 + 40);
+    assert_contains(problems.text, "the same key as " TRAIN(0) " record 0\n");
+    assert_contains(problems.text, "the same key as " TRAIN(0) " record 39\n");
 }
 
 static void test_a_shard_of_another_dataset_or_split_is_named(void **state)
@@ -237,45 +274,72 @@ static void test_a_shard_of_another_dataset_or_split_is_named(void **state)
     assert_contains(error.message, "another dataset");
 }
 
-/* The manifest with one text replaced by another. */
-static void edit_manifest(TestFolder *folder, const char *before, const char *after)
+/* A change of the manifest that is consistent in itself. */
+typedef void (*EditManifest)(FshManifest *manifest);
+
+static void count_train_otherwise(FshManifest *manifest)
 {
-    char *text = test_file_read(test_path(folder, "dataset.json"), NULL), *edited = NULL;
-    char *at = strstr(text, before);
-    assert_non_null(at);
-    assert_true(asprintf(&edited, "%.*s%s%s", (int)(at - text), text, after, at + strlen(before)) > 0);
-    test_file_write_text(test_path(folder, "dataset.json"), edited);
-    free(text);
-    free(edited);
+    manifest->splits[0].class_counts[0]--;
 }
 
-static void test_counts_that_the_shards_contradict_are_named(void **state)
+static void count_val_otherwise(FshManifest *manifest)
 {
-    TestFolder *folder = *state;
-    const char *path = make(folder);
-    edit_manifest(folder, "\"class_counts\": [\n        8,", "\"class_counts\": [\n        7,");
-    Problems problems = check(path, FSH_CHECK_QUICK);
-    assert_int_equal(problems.count, 1);
-    assert_contains(problems.text,
-                    "dataset.json|-1|||split train, class bee: the manifest says 7 samples, the labels 8");
+    manifest->splits[1].class_counts[2]--;
 }
 
-static void test_a_hash_that_the_manifest_contradicts_is_named(void **state)
+static void move_a_sample(FshManifest *manifest)
 {
-    TestFolder *folder = *state;
-    const char *path = make(folder);
-    FshError error = {0};
-    FshDataset *dataset = NULL;
-    FshManifest manifest;
-    assert_ok(fsh_manifest_load(&manifest, path, &error), &error);
-    manifest.splits[0].files[1].hash.bytes[7] ^= 1;
-    assert_ok(fsh_manifest_save(&manifest, path, true, &error), &error);
-    fsh_manifest_free(&manifest);
-    Problems problems = check(path, FSH_CHECK_QUICK);
-    assert_int_equal(problems.count, 1);
-    assert_contains(problems.text, TRAIN(1) "|-1|||XXH3-128 in its footer is ");
-    assert_int_equal(fsh_open(&dataset, path, &error), FSH_ERR_CORRUPT);
-    assert_contains(error.message, TRAIN(1));
+    manifest->splits[0].files[0].sample_count--;
+    manifest->splits[0].files[1].sample_count++;
+}
+
+static void lengthen_a_file(FshManifest *manifest)
+{
+    manifest->splits[0].files[1].bytes++;
+}
+
+static void change_a_hash(FshManifest *manifest)
+{
+    manifest->splits[0].files[1].hash.bytes[7] ^= 1;
+}
+
+static void test_a_manifest_that_the_files_contradict_is_found(void **state)
+{
+    static const struct {
+        EditManifest edit;
+        uint64_t count;
+        const char *problem;
+        bool opens; /* labels are not counted on opening */
+    } edits[] = {
+        {count_train_otherwise, 1,
+         "dataset.json|-1|||split train, class bee: the manifest says 7 samples, the labels 8", true},
+        {count_val_otherwise, 1,
+         "dataset.json|-1|||split val, class däwg: the manifest says 1 samples, the labels 2", true},
+        {move_a_sample, 2, TRAIN(0) "|-1|||holds 10 samples, not the 9 the manifest says", false},
+        {lengthen_a_file, 1, TRAIN(1) "|-1|||has ", false},
+        {change_a_hash, 1, TRAIN(1) "|-1|||XXH3-128 in its footer is ", false},
+    };
+    const char *path = make(*state);
+    for (size_t i = 0; i < sizeof edits / sizeof *edits; i++) {
+        FshError error = {0};
+        FshDataset *dataset = NULL;
+        FshManifest good, edited;
+        assert_ok(fsh_manifest_load(&good, path, &error), &error);
+        assert_ok(fsh_manifest_load(&edited, path, &error), &error);
+        edits[i].edit(&edited);
+        assert_ok(fsh_manifest_save(&edited, path, true, &error), &error);
+        Problems problems = check(path, FSH_CHECK_QUICK);
+        assert_int_equal(problems.count, edits[i].count);
+        assert_contains(problems.text, edits[i].problem);
+        FshStatus status = fsh_open(&dataset, path, &error);
+        assert_int_equal(status, edits[i].opens ? FSH_OK : FSH_ERR_CORRUPT);
+        if (!edits[i].opens)
+            assert_contains(error.message, path);
+        fsh_close(&dataset);
+        assert_ok(fsh_manifest_save(&good, path, true, &error), &error);
+        fsh_manifest_free(&good);
+        fsh_manifest_free(&edited);
+    }
 }
 
 static void test_keys_that_are_there_twice_are_named(void **state)
@@ -388,12 +452,12 @@ int main(void)
         with_folder(test_a_damaged_record_is_named),
         with_folder(test_every_damaged_file_is_listed_in_order),
         with_folder(test_an_index_that_lies_is_found),
+        with_folder(test_an_index_row_over_two_records_is_found),
         with_folder(test_missing_truncated_and_left_over_files_are_named),
         with_folder(test_swapped_shards_are_named),
         with_folder(test_a_shard_copied_over_another_is_named),
         with_folder(test_a_shard_of_another_dataset_or_split_is_named),
-        with_folder(test_counts_that_the_shards_contradict_are_named),
-        with_folder(test_a_hash_that_the_manifest_contradicts_is_named),
+        with_folder(test_a_manifest_that_the_files_contradict_is_found),
         with_folder(test_keys_that_are_there_twice_are_named),
         with_folder(test_shards_are_checked_without_their_manifest),
         with_folder(test_what_cannot_be_checked_is_an_error),

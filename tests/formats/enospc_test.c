@@ -1,5 +1,5 @@
-#include <stdio.h>
-#include <string.h>
+#include <stdbool.h>
+#include <stdint.h>
 
 #include "common/file.h"
 #include "tests/support/support.h"
@@ -45,6 +45,27 @@ static void test_full_disk_leaves_no_lmdb_behind(void **state)
     assert_full_disk_is_reported(*state, "lmdb", "train.lmdb");
 }
 
+/* A write that is cut short comes back from LMDB as an I/O error; the user must hear of the disk all the same. */
+static void test_full_disk_is_told_from_an_io_error(void **state)
+{
+    TestFolder *folder = *state;
+    FshError error = {0};
+    uint64_t disk_bytes = 30000;
+    bool done = false;
+    for (; !done; disk_bytes += 61) {
+        const char *path = test_path(folder, "%llu", (unsigned long long)disk_bytes);
+        assert_ok(file_make_folders(path, &error), &error);
+        RunOptions options = {.limit_disk = true, .disk_bytes = disk_bytes};
+        RunResult result =
+            run_program(&options, WRITE_DATASET, path, "lmdb", "classes", "30", "0", "200", NULL);
+        done = result.exit_status == 0;
+        if (!done)
+            assert_contains(result.err, "no space left");
+        run_result_free(&result);
+    }
+    assert_true(disk_bytes > 30061 && disk_bytes < 100000); /* the line was crossed on the way */
+}
+
 static void test_a_disk_with_room_is_enough(void **state)
 {
     TestFolder *folder = *state;
@@ -61,6 +82,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         with_folder(test_full_disk_leaves_no_shard_behind),
         with_folder(test_full_disk_leaves_no_lmdb_behind),
+        with_folder(test_full_disk_is_told_from_an_io_error),
         with_folder(test_a_disk_with_room_is_enough),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

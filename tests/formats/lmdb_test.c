@@ -6,6 +6,7 @@
 #include <lmdb.h>
 
 #include "common/random.h"
+#include "formats/bytes.h"
 #include "formats/internal.h"
 #include "tests/formats/samples.h"
 
@@ -279,6 +280,57 @@ static void test_damaged_pages_are_refused_or_harmless(void **state)
     free(bytes);
 }
 
+/* Each number of each node of the tree, set to what hurts. */
+static void test_hostile_nodes_are_refused_or_harmless(void **state)
+{
+    static const uint8_t values[] = {0, 1, 2, 0x7F, 0x80, 0xFF};
+    TestFolder *folder = *state;
+    const DatasetPlan plan = {.container = FSH_CONTAINER_LMDB, .train_count = 40, .payload_bytes_max = 6000};
+    size_t length = 0, in_overflow = 0;
+    samples_write_file(&plan, "train", test_path(folder, "train.lmdb"), 0, 0, plan.train_count, NULL);
+    char *text = test_file_read(test_path(folder, "train.lmdb/data.mdb"), &length);
+    uint8_t *bytes = (uint8_t *)text;
+    for (size_t page = 8192; page < length; page += 4096) {
+        unsigned lower = load_le16(bytes + page + 12);
+        if (load_le16(bytes + page + 10) > 2 || load_le64(bytes + page) != page / 4096)
+            continue;
+        for (unsigned i = 16; i < lower; i += 2) {
+            uint8_t *node = bytes + page + load_le16(bytes + page + i);
+            bool overflow = load_le16(bytes + page + 10) == 2 && load_le16(node + 4) == 1;
+            size_t number_bytes = overflow ? 8 + 10 + 8 : 8; /* with the page number behind the key */
+            in_overflow += overflow;
+            for (size_t at = 0; at < number_bytes; at++) {
+                for (size_t v = 0; v < sizeof values; v++) {
+                    uint8_t kept = node[at];
+                    node[at] = values[v];
+                    walk_exact(text, length);
+                    node[at] = kept;
+                }
+            }
+        }
+    }
+    assert_true(in_overflow > 5);
+    free(text);
+}
+
+static void test_a_tree_that_is_not_what_its_meta_page_says_is_refused(void **state)
+{
+    static const size_t places[] = {94, 120, 121, 128, 135}; /* depth, entries, root */
+    TestFolder *folder = *state;
+    size_t length = 0;
+    write_small_lmdb(folder);
+    char *bytes = test_file_read(test_path(folder, "train.lmdb/data.mdb"), &length);
+    for (size_t i = 0; i < sizeof places / sizeof *places; i++) {
+        LmdbView view;
+        bytes[places[i]] ^= 1; /* in both, whichever is the newer */
+        bytes[4096 + places[i]] ^= 1;
+        assert_int_not_equal(fsh_lmdb_parse(&view, (const uint8_t *)bytes, length, NULL), FSH_OK);
+        bytes[places[i]] ^= 1;
+        bytes[4096 + places[i]] ^= 1;
+    }
+    free(bytes);
+}
+
 static void test_branches_in_a_circle_end(void **state)
 {
     TestFolder *folder = *state;
@@ -416,6 +468,8 @@ int main(void)
         with_folder(test_same_samples_give_same_bytes),
         with_folder(test_many_threads_read_at_once),
         with_folder(test_damaged_pages_are_refused_or_harmless),
+        with_folder(test_hostile_nodes_are_refused_or_harmless),
+        with_folder(test_a_tree_that_is_not_what_its_meta_page_says_is_refused),
         with_folder(test_branches_in_a_circle_end),
         with_folder(test_every_changed_byte_is_found_by_the_manifest),
         with_folder(test_nothing_stays_without_finish),

@@ -104,6 +104,45 @@ static void test_hostile_lengths_in_a_record_are_refused(void **state)
     }
 }
 
+/* Numbers that contradict each other only in a sum that wraps, or not at all but for the layout being tight. */
+static void test_forged_layouts_are_refused(void **state)
+{
+    (void)state;
+    const DatasetPlan plan = {.kind = FSH_KIND_PAIRS};
+    MadeSample made;
+    FshError error = {0};
+    sample_make(&made, &plan, "train", 1); /* two fields that are not raw: their lengths are free */
+    size_t length = fsh_record_bytes(&made.sample);
+    uint8_t *record = aligned_alloc(FSH_ALIGNMENT, length), *forged = calloc(1, length + 64);
+    assert_ok(fsh_record_build(&made.sample, record, length, &error), &error);
+    uint64_t header_bytes = load_le32(record + 24);
+
+    memcpy(forged, record, length);
+    store_le64(forged + 72, UINT64_MAX - 63); /* ends 64 bytes before it begins */
+    store_le64(forged + 96, header_bytes - 64);
+    store_le64(forged + 104, length - header_bytes + 64);
+    assert_int_equal(parse_exact(forged, length), FSH_ERR_CORRUPT);
+
+    /* 64 bytes of nothing between the header and the first payload. */
+    memset(forged, 0, length + 64);
+    memcpy(forged, record, header_bytes);
+    memcpy(forged + header_bytes + 64, record + header_bytes, length - header_bytes);
+    store_le64(forged + 8, length + 64);
+    store_le32(forged + 24, (uint32_t)header_bytes + 64);
+    store_le64(forged + 64, load_le64(record + 64) + 64);
+    store_le64(forged + 96, load_le64(record + 96) + 64);
+    assert_int_equal(parse_exact(forged, length + 64), FSH_ERR_CORRUPT);
+
+    /* And behind the last. */
+    memset(forged, 0, length + 64);
+    memcpy(forged, record, length);
+    store_le64(forged + 8, length + 64);
+    assert_int_equal(parse_exact(forged, length + 64), FSH_ERR_CORRUPT);
+    free(record);
+    free(forged);
+    sample_free(&made);
+}
+
 static void test_reserved_bytes_are_of_a_later_version(void **state)
 {
     (void)state;
@@ -163,6 +202,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_hostile_lengths_in_a_record_are_refused),
+        cmocka_unit_test(test_forged_layouts_are_refused),
         cmocka_unit_test(test_reserved_bytes_are_of_a_later_version),
         cmocka_unit_test(test_padding_that_is_not_zero_is_corrupt),
     };

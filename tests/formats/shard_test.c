@@ -486,6 +486,7 @@ static void test_populate_reads_every_file(void **state)
     test_file_truncate(test_path(folder, "train-00001-of-00003.fshard"), 100);
     assert_int_equal(fsh_split_populate(fsh_split(dataset, "train"), 2, &error), FSH_ERR_SYSTEM);
     assert_contains(error.message, "train-00001-of-00003.fshard");
+    assert_contains(error.message, "cut short meanwhile");
     fsh_close(&dataset);
 }
 
