@@ -374,7 +374,8 @@ static void test_cuda_on_a_machine_without_it_is_refused(void **state)
     if (!there) {
         assert_int_equal(result.exit_status, 1);
         assert_contains(result.err, "ftrain: ");
-        assert_contains(result.err, "CUDA");
+        assert_contains(result.err, "cuda");
+        assert_contains(result.err, "--device cpu"); /* what to do */
         assert_int_equal(test_count_files(out), 0);
     }
     run_result_free(&result);

@@ -39,7 +39,7 @@ TrainOptions train_options_default(void)
         .nesterov = true,
         .train_crop_mode = "auto",
         .scale = "0.35:1",
-        .ratio = "0.75:1.3333333333333333",
+        .ratio = "0.75:1.3333",
         .hflip_prob = 0.5,
         .augment = true,
         .log_interval = 50,
