@@ -47,9 +47,9 @@ static FshStatus find_device(struct cudaDeviceProp *properties, FshError *error)
     version_text(runtime, runtime_text);
     if (driver == 0)
         return fsh_error_set(error, FSH_ERR_UNSUPPORTED,
-                             "cuda: no NVIDIA driver on this machine (libcuda.so.1 cannot be loaded; this "
-                             "build uses CUDA %s); install "
-                             "the driver, or use --device cpu",
+                             "cuda: the NVIDIA driver on this machine does not answer (this build uses CUDA "
+                             "%s); install or load it, "
+                             "or use --device cpu",
                              runtime_text);
     if (code == cudaErrorInsufficientDriver)
         return fsh_error_set(error, FSH_ERR_UNSUPPORTED,

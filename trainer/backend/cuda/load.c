@@ -1,15 +1,31 @@
 #include "trainer/backend/cuda/load.h"
 
+#include <dlfcn.h>
 #include <string.h>
 
 #include "common/plugin.h"
 #include "trainer/backend/cuda/plugin.h"
 
+/* Without the driver nothing can work: told in a millisecond, before the plugin brings in half a gigabyte of libraries. */
+static FshStatus find_driver(FshError *error)
+{
+    void *driver = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_LOCAL);
+    if (!driver)
+        return fsh_error_set(error, FSH_ERR_UNSUPPORTED,
+                             "cuda: no NVIDIA driver on this machine (%s); install it, or use --device cpu",
+                             dlerror());
+    (void)dlclose(driver);
+    return FSH_OK;
+}
+
 static FshStatus open_cuda(Backend **backend, const BackendOptions *options, FshError *error)
 {
     static const CudaPlugin ours = {CUDA_PLUGIN_HERE, .interface = NULL};
     const void *symbol = NULL;
-    FshStatus status = plugin_load(CUDA_PLUGIN_FILE, CUDA_PLUGIN_SYMBOL, &symbol, error);
+    FshStatus status = find_driver(error);
+    if (status)
+        return status;
+    status = plugin_load(CUDA_PLUGIN_FILE, CUDA_PLUGIN_SYMBOL, &symbol, error);
     if (status == FSH_ERR_NOT_FOUND)
         return fsh_error_set(
             error, FSH_ERR_UNSUPPORTED,
