@@ -174,8 +174,7 @@ static void fill_info(VipsImage *image, ImageFormat format, ImageInfo *info)
         info->quirks |= IMAGE_QUIRK_ORIENTATION;
 }
 
-static FshStatus plugin_probe(const void *bytes, size_t length, ImageFormat format, ImageInfo *info,
-                              FshError *error)
+static FshStatus probe(const void *bytes, size_t length, ImageFormat format, ImageInfo *info, FshError *error)
 {
     VipsImage *image = NULL;
     warnings_count = 0;
@@ -186,6 +185,7 @@ static FshStatus plugin_probe(const void *bytes, size_t length, ImageFormat form
         info->quirks |= IMAGE_QUIRK_WARNING;
     if (image)
         g_object_unref(image);
+    vips_thread_shutdown(); /* this thread may never come back: libvips keeps buffers for each */
     return status;
 }
 
@@ -332,9 +332,8 @@ static bool bmp_alpha_is_junk(const uint8_t *bytes, size_t length)
     return length < 70 || bytes[14] < 56 || memcmp(bytes + 66, none, 4) == 0;
 }
 
-static FshStatus plugin_decode(const void *bytes, size_t length, ImageFormat format,
-                               const ImageDecodeOptions *options, Image *image, ImageInfo *info,
-                               FshError *error)
+static FshStatus decode(const void *bytes, size_t length, ImageFormat format,
+                        const ImageDecodeOptions *options, Image *image, ImageInfo *info, FshError *error)
 {
     VipsImage *opened = NULL, *result = NULL, *owner = vips_image_new();
     VipsImage **pool = (VipsImage **)(void *)vips_object_local_array(VIPS_OBJECT(owner), POOL_IMAGES);
@@ -355,9 +354,68 @@ done:
     g_object_unref(owner);
     if (opened)
         g_object_unref(opened);
-    vips_thread_shutdown(); /* this thread may never come back: libvips keeps buffers for each */
+    vips_thread_shutdown();
     return status;
 }
+
+/* ---- ImageMagick, which reads BMP for libvips, takes OpenMP's thread number for an index into tables as long as the
+ * machine has cores, and aborts if it is higher. In a thread that OpenMP does not know the number is 0. ---- */
+
+typedef struct Call {
+    const void *bytes;
+    size_t length;
+    ImageFormat format;
+    const ImageDecodeOptions *options; /* NULL: probe */
+    Image *image;
+    ImageInfo *info;
+    FshError *error;
+    FshStatus status;
+} Call;
+
+static void *run_call(void *context)
+{
+    Call *call = context;
+    call->status = call->options ? decode(call->bytes, call->length, call->format, call->options, call->image,
+                                          call->info, call->error)
+                                 : probe(call->bytes, call->length, call->format, call->info, call->error);
+    return NULL;
+}
+
+static FshStatus call_safely(Call *call)
+{
+    pthread_t thread;
+    if (call->format != IMAGE_BMP) {
+        (void)run_call(call);
+        return call->status;
+    }
+    int failure = pthread_create(&thread, NULL, run_call, call);
+    if (failure)
+        return fsh_error_system(call->error, failure, "cannot start a thread");
+    (void)pthread_join(thread, NULL);
+    return call->status;
+}
+
+static FshStatus plugin_probe(const void *bytes, size_t length, ImageFormat format, ImageInfo *info,
+                              FshError *error)
+{
+    return call_safely(
+        &(Call){.bytes = bytes, .length = length, .format = format, .info = info, .error = error});
+}
+
+static FshStatus plugin_decode(const void *bytes, size_t length, ImageFormat format,
+                               const ImageDecodeOptions *options, Image *image, ImageInfo *info,
+                               FshError *error)
+{
+    return call_safely(&(Call){.bytes = bytes,
+                               .length = length,
+                               .format = format,
+                               .options = options,
+                               .image = image,
+                               .info = info,
+                               .error = error});
+}
+
+/* ---- pixels that are in memory already ---- */
 
 static VipsImage *wrap_pixels(const Image *image)
 {

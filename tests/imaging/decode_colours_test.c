@@ -1,5 +1,7 @@
 /* Decoding what libjpeg-turbo alone cannot: CMYK, profiles, PNG and other formats. These tests skip where the plugin is not
  * built. */
+#include <omp.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -297,14 +299,15 @@ static void test_damaged_png_fails(void **state)
     free(pixels);
 }
 
+static const uint8_t bmp[] = {'B', 'M', 62, 0, 0, 0, 0, 0,  0, 0, 54, 0, 0,  0,  40, 0,  0,  0,  2,  0, 0,
+                              0,   1,   0,  0, 0, 1, 0, 32, 0, 0, 0,  0, 0,  8,  0,  0,  0,  0,  0,  0, 0,
+                              0,   0,   0,  0, 0, 0, 0, 0,  0, 0, 0,  0, 30, 20, 10, 64, 60, 50, 40, 9};
+
 /* A BMP of 32 bits whose fourth bytes are junk: they are no alpha, as its header has no mask for one. */
 static void test_fourth_byte_of_a_plain_bmp_is_no_alpha(void **state)
 {
     DecodeTools *tools = *state;
     need_libvips();
-    static const uint8_t bmp[] = {'B', 'M', 62, 0, 0, 0, 0, 0,  0, 0, 54, 0, 0,  0,  40, 0,  0,  0,  2,  0, 0,
-                                  0,   1,   0,  0, 0, 1, 0, 32, 0, 0, 0,  0, 0,  8,  0,  0,  0,  0,  0,  0, 0,
-                                  0,   0,   0,  0, 0, 0, 0, 0,  0, 0, 0,  0, 30, 20, 10, 64, 60, 50, 40, 9};
     assert_int_equal(buffer_append(&tools->file, bmp, sizeof bmp, NULL), FSH_OK);
     FshStatus status = decode_with(tools, &(ImageDecodeOptions){0});
     if (status == FSH_ERR_UNSUPPORTED) {
@@ -314,6 +317,30 @@ static void test_fourth_byte_of_a_plain_bmp_is_no_alpha(void **state)
     assert_ok(status, &tools->error);
     expect_shape(tools, 2, 1, 3);
     assert_memory_equal(tools->image.pixels, ((const uint8_t[]){10, 20, 30, 40, 50, 60}), 6);
+}
+
+/* ImageMagick, which reads BMP for libvips, aborts in OpenMP threads beyond the number of cores. */
+static void test_bmp_is_read_in_any_thread(void **state)
+{
+    (void)state;
+    need_libvips();
+    atomic_uint decoded = 0, refused = 0;
+    int threads = 3 * omp_get_num_procs();
+#pragma omp parallel num_threads(threads)
+    {
+        ImageDecoder *decoder = NULL;
+        Image image = {0};
+        FshStatus status = image_decoder_new(&decoder, NULL);
+        if (!status)
+            status = image_decode(decoder, bmp, sizeof bmp, &(ImageDecodeOptions){0}, &image, NULL, NULL);
+        if (!status && memcmp(image.pixels, ((const uint8_t[]){10, 20, 30, 40, 50, 60}), 6) == 0)
+            atomic_fetch_add(&decoded, 1);
+        if (status == FSH_ERR_UNSUPPORTED) /* libvips without ImageMagick */
+            atomic_fetch_add(&refused, 1);
+        image_free(&image);
+        image_decoder_free(&decoder);
+    }
+    assert_int_equal(atomic_load(&decoded) + atomic_load(&refused), threads);
 }
 
 static void test_pnm_is_read(void **state)
@@ -342,6 +369,7 @@ int main(void)
         DECODE_TEST(test_png_orientation_is_applied),
         DECODE_TEST(test_damaged_png_fails),
         DECODE_TEST(test_fourth_byte_of_a_plain_bmp_is_no_alpha),
+        DECODE_TEST(test_bmp_is_read_in_any_thread),
         DECODE_TEST(test_pnm_is_read),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
