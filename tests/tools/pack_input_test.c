@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include "tests/tools/sources.h"
+#include "tools/pack/source.h"
 
 static bool permissions_bind, png_is_readable;
 
@@ -298,6 +299,27 @@ static void test_unreadable_files_are_reported_and_left_out(void **state)
     run_result_free(&result);
 }
 
+static void test_a_file_that_changed_since_it_was_listed_is_refused(void **state)
+{
+    TestFolder *folder = *state;
+    Buffer buffer = {0};
+    FshError error = {0};
+    int opened = -1;
+    test_file_write_text(test_path(folder, "a/x.jpg"), "12345");
+    assert_ok(source_open(folder->path, &opened, &error), &error);
+    assert_ok(source_read(opened, "a/x.jpg", 5, &buffer, &error), &error);
+    assert_int_equal(buffer.length, 5);
+    assert_memory_equal(buffer.bytes, "12345", 5);
+    assert_int_equal(source_read(opened, "a/x.jpg", 4, &buffer, &error), FSH_ERR_MISMATCH); /* it grew */
+    assert_int_equal(source_read(opened, "a/x.jpg", 6, &buffer, &error), FSH_ERR_MISMATCH); /* it shrank */
+    assert_contains(error.message, "changed since it was listed");
+    assert_int_equal(source_read(opened, "a/y.jpg", 6, &buffer, &error), FSH_ERR_NOT_FOUND);
+    assert_ok(source_read_start(opened, "a/x.jpg", 3, &buffer, &error), &error);
+    assert_int_equal(buffer.length, 3);
+    buffer_free(&buffer);
+    (void)close(opened);
+}
+
 static void test_wrong_usage_is_refused(void **state)
 {
     TestFolder *folder = *state;
@@ -360,6 +382,7 @@ int main(void)
         in_folder(test_empty_classes_and_single_classes_are_warned_about),
         in_folder(test_a_source_without_images_is_explained),
         in_folder(test_unreadable_files_are_reported_and_left_out),
+        in_folder(test_a_file_that_changed_since_it_was_listed_is_refused),
         in_folder(test_wrong_usage_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -154,28 +154,31 @@ static const char *shard_name(TestFolder *folder, const char *dataset, size_t in
     return kept;
 }
 
-static const char *slow_format(TestFolder *folder, const char *format, const char *destination)
+/* Where to pack to; first makes whole-FORMAT, which knows no stop, and says how long that took. */
+static const char *slow_format(TestFolder *folder, const char *format, const char *destination,
+                               double *seconds_ret)
 {
-    const char *whole = test_path(folder, "whole-%s", format);
-    if (access(whole, F_OK) != 0) {
-        RunResult result = run_expecting(1, "fpack", SLOW_OPTIONS, "--format", format,
-                                         test_path(folder, "slow"), whole, NULL);
-        run_result_free(&result);
-    }
+    RunResult result = run_expecting(1, "fpack", SLOW_OPTIONS, "--format", format, test_path(folder, "slow"),
+                                     test_path(folder, "whole-%s", format), NULL);
+    *seconds_ret = result.seconds;
+    run_result_free(&result);
     return test_path(folder, "%s-%s", destination, format);
 }
 
 static void kill_until_finished(TestFolder *folder, const char *format)
 {
-    const char *packed = slow_format(folder, format, "killed"), *source = test_path(folder, "slow");
+    double whole_seconds = 0;
+    const char *packed = slow_format(folder, format, "killed", &whole_seconds);
+    const char *source = test_path(folder, "slow");
     const char *const arguments[] = {SLOW_OPTIONS, "--format", format, source, packed, NULL};
     unsigned killed = 0;
     uint32_t random = 12345;
     for (int run = 0; run < 200; run++) {
         RunningProgram running = run_start(NULL, "fpack", arguments);
-        /* The first ten go at random moments, early and late; then they get longer and longer, so that one ends. */
+        /* The first ten come to half of an undisturbed run together, whatever the machine's speed; then they get longer
+         * and longer, so that one ends. */
         random = random * 1664525 + 1013904223;
-        double wait = (random >> 8) / 16777216.0 * (run < 10 ? 0.15 : 0.05 * run);
+        double wait = (random >> 8) / 16777216.0 * whole_seconds * (run < 10 ? 0.1 : 0.1 * run);
         sleep_seconds(wait);
         (void)kill(running.process, SIGKILL);
         RunResult result = run_wait(&running);
@@ -222,7 +225,9 @@ static void test_interrupt_finishes_cleanly_and_says_how_to_go_on(void **state)
 {
     TestFolder *folder = *state;
     make_slow_source(folder);
-    const char *packed = slow_format(folder, "shards", "stopped"), *source = test_path(folder, "slow");
+    double seconds = 0;
+    const char *packed = slow_format(folder, "shards", "stopped", &seconds);
+    const char *source = test_path(folder, "slow");
     const char *whole = test_path(folder, "whole-shards");
     static const int signals[] = {SIGINT, SIGTERM};
     const char *const arguments[] = {SLOW_OPTIONS, source, packed, NULL};
@@ -320,7 +325,8 @@ static void test_force_leaves_the_old_dataset_whole_until_the_new_one_is(void **
     make_slow_source(folder);
     const char *source = test_path(folder, "slow"), *packed = test_path(folder, "out/shards");
     const char *whole = test_path(folder, "whole-shards");
-    (void)slow_format(folder, "shards", "unused"); /* makes it */
+    double seconds = 0;
+    (void)slow_format(folder, "shards", "unused", &seconds); /* makes it */
     source_two_classes(test_path(folder, "small"));
     run_ok("fpack", test_path(folder, "small"), packed, NULL);
     run_ok("fpack", test_path(folder, "small"), test_path(folder, "old"), NULL);

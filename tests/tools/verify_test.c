@@ -116,6 +116,19 @@ static void test_a_flipped_byte_is_named_by_shard_record_key_and_source(void **s
     run_result_free(&result);
 }
 
+static void test_a_record_is_named_once_though_it_does_not_decode_either(void **state)
+{
+    TestFolder *folder = *state;
+    const char *packed = make_dataset(folder);
+    const char *shard = test_path(folder, "shards/train-00000-of-00001.fshard");
+    test_file_flip_byte(shard, payload_offset(shard, 2)); /* no JPEG any more */
+    RunResult result = run_expecting(1, "fverify", packed, NULL);
+    assert_contains(result.out, "record 2, key cat/2, source train/cat/2.jpg: CRC32C is ");
+    assert_contains(result.out, "1 problem;");
+    assert_contains(result.out, "5 images decoded");
+    run_result_free(&result);
+}
+
 static void test_an_image_that_does_not_decode_is_found_though_its_checksum_is_right(void **state)
 {
     TestFolder *folder = *state;
@@ -357,6 +370,7 @@ int main(void)
         in_folder(test_a_good_dataset_passes_by_every_name),
         in_folder(test_json_says_it_all),
         in_folder(test_a_flipped_byte_is_named_by_shard_record_key_and_source),
+        in_folder(test_a_record_is_named_once_though_it_does_not_decode_either),
         in_folder(test_an_image_that_does_not_decode_is_found_though_its_checksum_is_right),
         in_folder(test_an_image_unlike_its_record_is_found),
         in_folder(test_a_shard_cut_short_is_named_and_the_others_are_still_checked),
