@@ -77,9 +77,12 @@ struct CpuStep {
     FshStatus (*run)(CpuStep *step, FshError *error);
     void *inputs[NODE_INPUTS_MAX]; /* NULL where the node's are absent */
     void *outputs[NODE_OUTPUTS_MAX];
-    uint64_t scratch_bytes;  /* set by prepare: what run may use of program->scratch */
-    DnnPrimitive *primitive; /* or NULL; owned */
+    /* Set by prepare. */
+    uint64_t scratch_bytes;  /* what run may use of program->scratch */
+    DnnPrimitive *primitive; /* or NULL; owned; its scratch memory is the program's */
     void *plan;              /* what prepare worked out, malloc'd; or NULL; owned */
+    FshStatus (*bind_scratch)(CpuStep *step, FshError *error); /* once program->scratch is there; or NULL */
+    void (*release)(CpuStep *step); /* of what plan holds, before plan is freed; or NULL */
 };
 
 struct CpuProgram {
@@ -117,6 +120,10 @@ DnnConvolution cpu_convolution_geometry(const Tensor *x, const Tensor *y, const 
 
 /* prepare: fills plan, primitive and scratch_bytes once. run: the work. Pointers of the step are set before both. */
 FshStatus cpu_convolution_prepare(CpuStep *step, FshError *error);
+/* cpu_small_gradient.c: where it is the faster way to a convolution's weight gradient; it replaces step->run. */
+bool cpu_small_gradient_wins(const CpuStep *step, const DnnConvolution *convolution);
+FshStatus cpu_small_gradient_prepare(CpuStep *step, const DnnConvolution *convolution,
+                                     const DnnLayout *weights, FshError *error);
 FshStatus cpu_linear_prepare(CpuStep *step, FshError *error);
 FshStatus cpu_primitive_run(CpuStep *step, FshError *error);
 FshStatus cpu_batch_norm_prepare(CpuStep *step, FshError *error);

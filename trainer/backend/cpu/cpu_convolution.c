@@ -40,6 +40,8 @@ FshStatus cpu_convolution_prepare(CpuStep *step, FshError *error)
                                                  step->inputs[1], step->outputs[0], error);
     default:
         geometry = cpu_convolution_geometry(cpu_input(step, 1), cpu_input(step, 0), &node->as.conv);
+        if (cpu_small_gradient_wins(step, &geometry))
+            return cpu_small_gradient_prepare(step, &geometry, weight_layout(step, node->outputs[0]), error);
         return dnn_convolution_backward_weight_new(
             &step->primitive, engine, &geometry, weight_layout(step, node->outputs[0]), step->inputs[0],
             step->inputs[1], step->outputs[0], step->outputs[1], error);

@@ -200,9 +200,13 @@ static FshStatus share_scratch(CpuProgram *program, FshError *error)
     if (!program->scratch)
         return fsh_error_set(error, FSH_ERR_MEMORY, "cpu: no memory for %llu bytes of scratch",
                              (unsigned long long)program->base.scratch_bytes);
-    for (size_t i = 0; !status && i < graph_node_count(program->base.graph); i++)
-        if (program->steps[i].primitive)
-            status = dnn_primitive_set_scratch(program->steps[i].primitive, program->scratch, error);
+    for (size_t i = 0; !status && i < graph_node_count(program->base.graph); i++) {
+        CpuStep *step = &program->steps[i];
+        if (step->primitive)
+            status = dnn_primitive_set_scratch(step->primitive, program->scratch, error);
+        else if (step->bind_scratch)
+            status = step->bind_scratch(step, error);
+    }
     return status;
 }
 
@@ -243,8 +247,11 @@ void cpu_program_free(Program *base)
 {
     CpuProgram *program = (CpuProgram *)base;
     for (size_t i = 0; program->steps && i < graph_node_count(base->graph); i++) {
-        dnn_primitive_free(&program->steps[i].primitive);
-        free(program->steps[i].plan);
+        CpuStep *step = &program->steps[i];
+        if (step->release)
+            step->release(step);
+        dnn_primitive_free(&step->primitive);
+        free(step->plan);
     }
     free(program->steps);
     free(program->seconds);

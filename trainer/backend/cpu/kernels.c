@@ -126,17 +126,19 @@ static void norm_forward(const NormForward *norm, int64_t first, int64_t rows, i
 /* Where the gradient through the activation comes from. */
 enum { GATE_NONE, GATE_X, GATE_Y };
 
-static inline float gated(const NormBackward *norm, int gate, float dy, float x_minus_mean, float y,
-                          float scale, float bias)
+static inline float gated(int gate, float dy, float x_minus_mean, float y, float scale, float bias,
+                          float slope)
 {
     const float value = gate == GATE_X ? x_minus_mean * scale + bias : y;
-    return gate == GATE_NONE || value > 0 ? dy : norm->slope * dy;
+    const float off = slope * dy;
+    return gate == GATE_NONE || value > 0 ? dy : off;
 }
 
 static inline void norm_backward_sums_rows(const NormBackward *norm, int64_t first, int64_t rows,
                                            int64_t width, float *block, double *sums, int gate, bool stores)
 {
     const float *mean = norm->mean, *scale = norm->scale, *bias = norm->bias;
+    const float slope = norm->slope; /* a copy: stores in the loop cannot change it */
     float *sum_g = block, *sum_gx = block + width;
     for (int64_t done = first; done < first + rows; done += BLOCK_ROWS) {
         memset(block, 0, (size_t)(2 * width) * sizeof *block);
@@ -147,7 +149,7 @@ static inline void norm_backward_sums_rows(const NormBackward *norm, int64_t fir
 #pragma omp simd
             for (int64_t c = 0; c < width; c++) {
                 const float difference = x[c] - mean[c];
-                const float value = gated(norm, gate, dy[c], difference, y[c], scale[c], bias[c]);
+                const float value = gated(gate, dy[c], difference, y[c], scale[c], bias[c], slope);
                 if (stores)
                     g[c] = value;
                 sum_g[c] += value;
@@ -186,6 +188,7 @@ static inline void norm_backward_apply_rows(const NormBackward *norm, int64_t fi
 {
     const float *mean = norm->mean, *scale = norm->scale, *bias = norm->bias;
     const float *from_g = norm->from_g, *from_x = norm->from_x, *constant = norm->constant;
+    const float slope = norm->slope;
     for (int64_t r = first; r < first + rows; r++) {
         const float *dy = norm->g ? norm->g + r * width : norm->dy + r * width, *x = norm->x + r * width;
         const float *y = gate == GATE_Y ? norm->y + r * width : x;
@@ -193,7 +196,7 @@ static inline void norm_backward_apply_rows(const NormBackward *norm, int64_t fi
 #pragma omp simd
         for (int64_t c = 0; c < width; c++) {
             const float difference = x[c] - mean[c];
-            const float g = gated(norm, gate, dy[c], difference, y[c], scale[c], bias[c]);
+            const float g = gated(gate, dy[c], difference, y[c], scale[c], bias[c], slope);
             dx[c] = from_g[c] * g + (from_x[c] * difference + constant[c]);
         }
     }

@@ -621,3 +621,67 @@ done:
         dnn_primitive_free(primitive);
     return status;
 }
+
+/* ---- for gradients of small images (cpu_small_gradient.c) ------------------------------------------------ */
+
+FshStatus dnn_primitive_bind(DnnPrimitive *primitive, void *const *memories, int count, FshError *error)
+{
+    FshStatus status = FSH_OK;
+    for (int i = 0; !status && i < count && i < primitive->argument_count; i++)
+        status = CHECK(dnnl_memory_set_data_handle(primitive->arguments[i].memory, memories[i]));
+    return status;
+}
+
+FshStatus dnn_product_new(DnnPrimitive **primitive, DnnEngine *engine, const DnnProduct *product,
+                          FshError *error)
+{
+    const dnnl_dims_t a_shape = {product->rows, product->inner}, b_shape = {product->inner, product->columns};
+    const dnnl_dims_t c_shape = {product->rows, product->columns};
+    dnnl_memory_desc_t a, b, c;
+    dnnl_matmul_desc_t operation;
+    dnnl_primitive_desc_t description = NULL;
+    FshStatus status;
+    *primitive = NULL;
+    if ((status = CHECK(dnnl_memory_desc_init_by_tag(&a, 2, a_shape, dnnl_f32, dnnl_ba))) ||
+        (status = CHECK(dnnl_memory_desc_init_by_tag(&b, 2, b_shape, dnnl_f32, dnnl_ab))) ||
+        (status = CHECK(dnnl_memory_desc_init_by_tag(&c, 2, c_shape, dnnl_f32, dnnl_ab))) ||
+        (status = CHECK(dnnl_matmul_desc_init(&operation, &a, &b, NULL, &c))) ||
+        (status = CHECK(dnnl_primitive_desc_create(&description, &operation, engine->attributes,
+                                                   engine->engine, NULL))) ||
+        (status = primitive_new(primitive, engine, description, error)) ||
+        (status = bind(*primitive, DNNL_ARG_SRC, &a, NULL, error)) ||
+        (status = bind(*primitive, DNNL_ARG_WEIGHTS, &b, NULL, error)) ||
+        (status = bind(*primitive, DNNL_ARG_DST, &c, NULL, error)))
+        goto done;
+    status = bind_scratchpad(*primitive, description, error);
+done:
+    (void)dnnl_primitive_desc_destroy(description);
+    if (status)
+        dnn_primitive_free(primitive);
+    return status;
+}
+
+FshStatus dnn_conversion_new(DnnPrimitive **primitive, DnnEngine *engine, const DnnConvolution *convolution,
+                             const DnnLayout *weights, FshError *error)
+{
+    const dnnl_dims_t shape = {convolution->out_channels, convolution->in_channels, convolution->kernel,
+                               convolution->kernel};
+    dnnl_memory_desc_t from;
+    dnnl_primitive_desc_t description = NULL;
+    FshStatus status;
+    *primitive = NULL;
+    if ((status = CHECK(dnnl_memory_desc_init_by_tag(&from, 4, shape, dnnl_f32, dnnl_hwio))) ||
+        (status = CHECK(dnnl_reorder_primitive_desc_create(&description, &from, engine->engine,
+                                                           &weights->description, engine->engine,
+                                                           engine->attributes))) ||
+        (status = primitive_new(primitive, engine, description, error)) ||
+        (status = bind(*primitive, DNNL_ARG_FROM, &from, NULL, error)) ||
+        (status = bind(*primitive, DNNL_ARG_TO, &weights->description, NULL, error)))
+        goto done;
+    status = bind_scratchpad(*primitive, description, error);
+done:
+    (void)dnnl_primitive_desc_destroy(description);
+    if (status)
+        dnn_primitive_free(primitive);
+    return status;
+}

@@ -75,6 +75,21 @@ FshStatus dnn_linear_backward_weight_new(DnnPrimitive **primitive, DnnEngine *en
                                          const float *dy, const float *x, float *dweight, float *dbias,
                                          FshError *error);
 
+/* c [rows, columns] = transpose(a) * b, with a [inner, rows] and b [inner, columns], all plain. Not bound: see
+ * dnn_primitive_bind, in the order a, b, c. */
+typedef struct DnnProduct {
+    int64_t inner, rows, columns;
+} DnnProduct;
+FshStatus dnn_product_new(DnnPrimitive **primitive, DnnEngine *engine, const DnnProduct *product,
+                          FshError *error);
+
+/* Weights of a convolution from [kernel, kernel, in, out] to `weights`. Not bound: from, to. */
+FshStatus dnn_conversion_new(DnnPrimitive **primitive, DnnEngine *engine, const DnnConvolution *convolution,
+                             const DnnLayout *weights, FshError *error);
+
+/* Where the arguments lie, in the order that the maker of the primitive names. */
+FshStatus dnn_primitive_bind(DnnPrimitive *primitive, void *const *memories, int count, FshError *error);
+
 void dnn_primitive_free(DnnPrimitive **primitive);
 /* Scratch memory that a run needs; may be shared with whatever does not run at the same time. */
 uint64_t dnn_primitive_scratch_bytes(const DnnPrimitive *primitive);
