@@ -1,0 +1,27 @@
+"""The usual script: downscale a tree of images with Pillow, short edge at most N, one process for each job.
+
+usage: pillow_resize.py SRC DST N JOBS; the peer of bench/resize.sh."""
+import os
+import sys
+from concurrent.futures import ProcessPoolExecutor
+
+from PIL import Image
+
+SRC, DST, SIZE, JOBS = sys.argv[1], sys.argv[2], int(sys.argv[3]), int(sys.argv[4])
+
+
+def resize(path):
+    image = Image.open(os.path.join(SRC, path)).convert("RGB")
+    width, height = image.size
+    short = min(width, height)
+    if short > SIZE:
+        image = image.resize((round(width * SIZE / short), round(height * SIZE / short)), Image.LANCZOS)
+    target = os.path.join(DST, path)
+    os.makedirs(os.path.dirname(target), exist_ok=True)
+    image.save(target, "JPEG", quality=90)
+
+
+if __name__ == "__main__":
+    paths = [os.path.relpath(os.path.join(folder, name), SRC) for folder, _, names in os.walk(SRC) for name in names]
+    with ProcessPoolExecutor(JOBS) as executor:
+        list(executor.map(resize, sorted(paths), chunksize=16))
