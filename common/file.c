@@ -171,6 +171,27 @@ FshStatus file_join(char *buffer, size_t buffer_bytes, const char *folder, const
     return FSH_OK;
 }
 
+enum { NS_PER_SECOND = 1000000000 };
+
+int64_t file_time_ns(struct timespec time)
+{
+    int64_t time_ns = 0;
+    if (__builtin_mul_overflow((int64_t)time.tv_sec, NS_PER_SECOND, &time_ns) ||
+        __builtin_add_overflow(time_ns, (int64_t)time.tv_nsec, &time_ns))
+        return time.tv_sec < 0 ? INT64_MIN : INT64_MAX;
+    return time_ns;
+}
+
+struct timespec file_time_of_ns(int64_t time_ns)
+{
+    int64_t seconds = time_ns / NS_PER_SECOND, rest_ns = time_ns % NS_PER_SECOND;
+    if (rest_ns < 0) { /* before 1970: the kernel wants them counted up from a second */
+        seconds--;
+        rest_ns += NS_PER_SECOND;
+    }
+    return (struct timespec){.tv_sec = seconds, .tv_nsec = rest_ns};
+}
+
 /* Length of the folder part of path: "a/b" 1, "/b" 1, "b" 0; slashes at its end belong to the name. */
 static size_t folder_length_of(const char *path)
 {

@@ -13,6 +13,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <time.h>
 
 #include "common/error.h"
 
@@ -70,6 +71,12 @@ FshStatus file_join(char *buffer, size_t buffer_bytes, const char *folder, const
 /* Removes ".*.tmp-PID-N" files directly in folder whose writer is gone. Returns how many were removed. A file
  * system without locks (some Lustre mounts) keeps them all. */
 uint64_t file_remove_stale_temporaries(const char *folder);
+
+/* A file's time as nanoseconds since 1970, negative before; the years 1677 and 2262 stand for all beyond them, which file
+ * systems know too. */
+int64_t file_time_ns(struct timespec time);
+/* The time that file_time_ns reads as this number. */
+struct timespec file_time_of_ns(int64_t time_ns);
 
 /* Links are followed: a dangling link does not exist. */
 bool file_exists(const char *path);

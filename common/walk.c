@@ -12,6 +12,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "common/file.h"
 #include "common/interrupt.h"
 
 /* Two kinds of tasks wait on one stack: a folder to list, and a batch of names of a folder to look at (stat).
@@ -74,7 +75,7 @@ enum { BATCH_BYTES = 16384 };
 typedef struct Worker {
     FileEntry *files; /* sorted at the end */
     size_t count, capacity;
-    char **problems;
+    WalkProblem *problems;
     size_t problem_count, problem_capacity;
     uint64_t total_bytes, hidden_count;
     WalkArena *arena;
@@ -166,21 +167,22 @@ static bool grow(void **items, size_t count, size_t *capacity, size_t item_bytes
     return true;
 }
 
+/* path lives in an arena, as the reason will. */
 static void note_problem(Walk *walk, Worker *worker, const char *path, const char *what, int system_errno)
 {
-    char text[128];
-    char *line = NULL;
-    int length = system_errno
-                     ? asprintf(&line, "%s: %s: %s", path, what, strerror_r(system_errno, text, sizeof text))
-                     : asprintf(&line, "%s: %s", path, what);
-    if (length < 0 || !grow((void **)&worker->problems, worker->problem_count, &worker->problem_capacity,
-                            sizeof *worker->problems)) {
-        if (length >= 0)
-            free(line);
+    char text[128], reason[256];
+    int length = system_errno ? snprintf(reason, sizeof reason, "%s: %s", what,
+                                         strerror_r(system_errno, text, sizeof text))
+                              : snprintf(reason, sizeof reason, "%s", what);
+    size_t bytes = (size_t)length < sizeof reason ? (size_t)length + 1 : sizeof reason;
+    char *kept = arena_take(&worker->arena, bytes);
+    if (!kept || !grow((void **)&worker->problems, worker->problem_count, &worker->problem_capacity,
+                       sizeof *worker->problems)) {
         fail_memory(walk);
         return;
     }
-    worker->problems[worker->problem_count++] = line;
+    memcpy(kept, reason, bytes);
+    worker->problems[worker->problem_count++] = (WalkProblem){.path = path, .reason = kept};
 }
 
 /* ---- a name ---- */
@@ -225,7 +227,7 @@ static void add_file(Walk *walk, Worker *worker, const char *path, const struct 
     worker->files[worker->count++] = (FileEntry){
         .path = path,
         .bytes = (uint64_t)status->st_size,
-        .modified_ns = (int64_t)status->st_mtim.tv_sec * 1000000000 + status->st_mtim.tv_nsec,
+        .modified_ns = file_time_ns(status->st_mtim),
     };
     worker->total_bytes += (uint64_t)status->st_size;
 }
@@ -333,9 +335,9 @@ static int compare_files(const void *a, const void *b)
     return strcmp(((const FileEntry *)a)->path, ((const FileEntry *)b)->path);
 }
 
-static int compare_lines(const void *a, const void *b)
+static int compare_problems(const void *a, const void *b)
 {
-    return strcmp(*(char *const *)a, *(char *const *)b);
+    return strcmp(((const WalkProblem *)a)->path, ((const WalkProblem *)b)->path);
 }
 
 /* into[0 .. a_count+b_count-1], from two sorted neighbours. */
@@ -436,12 +438,8 @@ static FshStatus gather(Walk *walk, int jobs, FileList *list)
     list->problems = malloc((problem_count ? problem_count : 1) * sizeof *list->problems);
     for (int i = 0; i < jobs; i++) {
         Worker *worker = &walk->workers[i];
-        for (size_t j = 0; j < worker->problem_count; j++) {
-            if (list->problems)
-                list->problems[list->problem_count++] = worker->problems[j];
-            else
-                free(worker->problems[j]);
-        }
+        for (size_t j = 0; list->problems && j < worker->problem_count; j++)
+            list->problems[list->problem_count++] = worker->problems[j];
         free(worker->problems);
         free(worker->files);
     }
@@ -449,7 +447,7 @@ static FshStatus gather(Walk *walk, int jobs, FileList *list)
         fail_memory(walk);
         return walk->status;
     }
-    qsort(list->problems, (size_t)list->problem_count, sizeof *list->problems, compare_lines);
+    qsort(list->problems, (size_t)list->problem_count, sizeof *list->problems, compare_problems);
     return walk->status;
 }
 
@@ -493,8 +491,6 @@ FshStatus walk_files(const char *root, int jobs, FileList *list, FshError *error
 
 void file_list_free(FileList *list)
 {
-    for (uint64_t i = 0; i < list->problem_count; i++)
-        free(list->problems[i]);
     free(list->problems);
     free(list->files);
     arena_free(list->arena);

@@ -20,8 +20,14 @@
 typedef struct FileEntry {
     const char *path;    /* relative to the root, '/' between parts; owned by the list */
     uint64_t bytes;      /* st_size */
-    int64_t modified_ns; /* st_mtim since the epoch */
+    int64_t modified_ns; /* st_mtim, as file_time_ns gives it */
 } FileEntry;
+
+/* Something below the root that is no file to list. */
+typedef struct WalkProblem {
+    const char *path;   /* as FileEntry's; owned by the list */
+    const char *reason; /* "link to nothing", "cannot be read: Permission denied"; owned by the list */
+} WalkProblem;
 
 typedef struct FileList {
     FileEntry *files;
@@ -30,7 +36,7 @@ typedef struct FileList {
     uint64_t hidden_count;  /* names skipped because they begin with "." */
     uint64_t problem_count; /* entries left out: dangling links, folders without permission, loops, devices
                                and pipes */
-    char **problems;        /* problem_count lines, "path: reason", sorted; owned by the list */
+    WalkProblem *problems;  /* problem_count of them, sorted by path */
     struct WalkArena *arena;
 } FileList;
 

@@ -346,6 +346,31 @@ static void test_a_full_disk_is_told(void **state)
     (void)close(file.descriptor);
 }
 
+static void test_times_of_any_year_are_numbers_and_back(void **state)
+{
+    (void)state;
+    static const struct {
+        struct timespec time;
+        int64_t time_ns;
+    } rows[] = {
+        {{0, 0}, 0},
+        {{1763700000, 123456789}, 1763700000123456789},
+        {{-1, 0}, -1000000000},
+        {{-1, 999999999}, -1}, /* the kernel counts nanoseconds up, before 1970 too */
+        {{-315619200, 500000000}, -315619199500000000},
+        {{9223372036, 854775807}, INT64_MAX},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        assert_int_equal(file_time_ns(rows[i].time), rows[i].time_ns);
+        struct timespec time = file_time_of_ns(rows[i].time_ns);
+        assert_int_equal(time.tv_sec, rows[i].time.tv_sec);
+        assert_int_equal(time.tv_nsec, rows[i].time.tv_nsec);
+    }
+    assert_true(file_time_ns((struct timespec){.tv_sec = 99999999999, .tv_nsec = 5}) == INT64_MAX);
+    assert_true(file_time_ns((struct timespec){.tv_sec = 9223372036, .tv_nsec = 999999999}) == INT64_MAX);
+    assert_true(file_time_ns((struct timespec){.tv_sec = -99999999999, .tv_nsec = 5}) == INT64_MIN);
+}
+
 #define in_folder(test) cmocka_unit_test_setup_teardown(test, test_folder_setup, test_folder_teardown)
 
 int main(void)
@@ -365,6 +390,7 @@ int main(void)
         in_folder(test_folders_are_made_with_all_above),
         cmocka_unit_test(test_join_puts_one_slash_and_refuses_what_does_not_fit),
         cmocka_unit_test(test_a_full_disk_is_told),
+        cmocka_unit_test(test_times_of_any_year_are_numbers_and_back),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

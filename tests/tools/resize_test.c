@@ -205,6 +205,20 @@ static void test_two_sources_of_one_name_lose_nothing(void **state)
     assert_image(test_path(folder, "out/b.png"), IMAGE_PNG, 1, 1, 1);
 }
 
+static void test_image_renamed_to_the_name_of_a_folder_is_left_out(void **state)
+{
+    TestFolder *folder = *state;
+    write_many(folder, "in/a.png", 2, 20);
+    write_many(folder, "in/a.png-other", 1, 20);
+    write_many(folder, "in/0", 1, 20);
+    test_file_write(test_path(folder, "in/a.gif"), "GIF89a", 6);
+    RunResult result = fresize_expecting(1, test_path(folder, "in"), test_path(folder, "out"), NULL);
+    assert_contains(result.err,
+                    "fresize: a.gif: would be written to a.png, the folder of a.png/000.jpg; rename");
+    assert_contains(result.err, "4 copied, 1 failed");
+    run_result_free(&result);
+}
+
 static void test_cmyk_and_profiles_become_srgb(void **state)
 {
     TestFolder *folder = *state;
@@ -342,6 +356,7 @@ int main(void)
         TEST(test_exact_pixels_and_the_options_that_change_them),
         TEST(test_names_decide_formats),
         TEST(test_two_sources_of_one_name_lose_nothing),
+        TEST(test_image_renamed_to_the_name_of_a_folder_is_left_out),
         TEST(test_cmyk_and_profiles_become_srgb),
         TEST(test_bad_images_are_named_and_left_out),
         TEST(test_unreadable_files_are_named),

@@ -183,17 +183,8 @@ static FshStatus note_walk_problems(Plan *plan, FshError *error)
 {
     FshStatus status = FSH_OK;
     for (uint64_t i = 0; i < plan->files.problem_count && !status; i++) {
-        char *path = strdup(plan->files.problems[i]);
-        if (!path)
-            return fsh_error_set(error, FSH_ERR_MEMORY, "%s: out of memory", plan->root);
-        char *colon = strstr(path, ": ");
-        const char *reason = "cannot be read";
-        if (colon) {
-            *colon = '\0';
-            reason = colon + 2;
-        }
-        status = notes_add(&plan->left_out, FSH_ERR_SYSTEM, path, reason, error);
-        free(path);
+        const WalkProblem *problem = &plan->files.problems[i];
+        status = notes_add(&plan->left_out, FSH_ERR_SYSTEM, problem->path, problem->reason, error);
     }
     return status;
 }

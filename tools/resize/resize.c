@@ -54,8 +54,7 @@ static FshStatus write_output(const char *path, const ResizedImage *image, const
     if (status)
         return status;
     status = atomic_file_write(&file, image->bytes, image->length, error);
-    const struct timespec modified = {.tv_sec = source->modified_ns / 1000000000,
-                                      .tv_nsec = source->modified_ns % 1000000000};
+    const struct timespec modified = file_time_of_ns(source->modified_ns);
     const struct timespec times[2] = {modified, modified};
     if (!status && futimens(file.descriptor, times))
         status = fsh_error_system(error, errno, "%s: cannot set its time", path);
@@ -127,9 +126,10 @@ static FshStatus work(uint64_t index, int thread_index, void *slot, void *contex
     if (status)
         return status;
     if (item->conflict) {
+        bool is_folder = item->conflict[strlen(item->target)] == '/';
         (void)fsh_error_set(&result->reason, FSH_ERR_EXISTS,
-                            "would be written to %s, as %s is; rename one of them", item->target,
-                            item->conflict);
+                            "would be written to %s, %s %s%s; rename one of them", item->target,
+                            is_folder ? "the folder of" : "as", item->conflict, is_folder ? "" : " is");
         return FSH_OK;
     }
     if (run->resume && resize_state_is_finished(target, item->source)) {
@@ -186,20 +186,15 @@ static FshStatus deliver(uint64_t index, void *slot, void *context, FshError *er
     return status;
 }
 
-/* What the walk could not enter or follow: "path: reason". */
+/* What the walk could not enter or follow. */
 static FshStatus tell_problems(Run *run, FshError *error)
 {
     FshStatus status = FSH_OK;
     const FileList *list = &run->plan->list;
     for (uint64_t i = 0; i < list->problem_count && !status; i++) {
-        char path[PATH_MAX];
-        const char *colon = strstr(list->problems[i], ": ");
-        size_t length = colon ? (size_t)(colon - list->problems[i]) : 0;
-        length = length < sizeof path ? length : sizeof path - 1;
-        memcpy(path, list->problems[i], length);
-        path[length] = '\0';
-        const ResizeLine line = {
-            .path = path, .outcome = RESIZE_OUTCOME_FAILED, .reason = colon ? colon + 2 : list->problems[i]};
+        const ResizeLine line = {.path = list->problems[i].path,
+                                 .outcome = RESIZE_OUTCOME_FAILED,
+                                 .reason = list->problems[i].reason};
         run->summary->outcome_counts[RESIZE_OUTCOME_FAILED]++;
         status = resize_report_add(&run->report, &line, error);
         if (!status)

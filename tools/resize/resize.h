@@ -38,7 +38,8 @@ typedef struct ResizeSummary {
     double seconds;
 } ResizeSummary;
 
-/* Called for each image that could not be read, in byte order of the paths, one at a time. */
+/* Called for each image that could not be read, one at a time: first what the walk could not follow or enter, then the
+ * images, both in byte order of their paths. */
 typedef void (*ResizeOnFailure)(const char *path, const char *reason, void *context);
 
 /* Runs. The summary counts what was done, also after a failure or an interrupt. FSH_ERR_INTERRUPTED: what is written is

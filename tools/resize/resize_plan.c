@@ -80,7 +80,25 @@ static int compare_targets(const void *a, const void *b)
     return order ? order : strcmp(first->source->path, second->source->path);
 }
 
-/* Marks all but the first of the items that would be written to one name. */
+/* The first item whose source lies in a folder of this name; NULL: none. */
+static const ResizeItem *find_inside(const ResizePlan *plan, const char *folder)
+{
+    size_t length = strlen(folder), low = 0, high = plan->count;
+    while (low < high) { /* the first whose path, cut to the length of "folder/", is not below that */
+        size_t middle = low + (high - low) / 2;
+        const char *path = plan->items[middle].source->path;
+        int order = strncmp(path, folder, length);
+        bool below = order < 0 || (order == 0 && (unsigned char)path[length] < '/');
+        low = below ? middle + 1 : low;
+        high = below ? high : middle;
+    }
+    const ResizeItem *item = low < plan->count ? &plan->items[low] : NULL;
+    return item && strncmp(item->source->path, folder, length) == 0 && item->source->path[length] == '/'
+               ? item
+               : NULL;
+}
+
+/* Marks all but the first of the items that would be written to one name, and those whose new name is a folder's. */
 static FshStatus find_conflicts(ResizePlan *plan, FshError *error)
 {
     uint64_t renamed_count = 0;
@@ -102,6 +120,12 @@ static FshStatus find_conflicts(ResizePlan *plan, FshError *error)
             first = i;
     }
     free(order);
+    for (uint64_t i = 0; i < plan->count; i++) {
+        const ResizeItem *inside =
+            is_renamed(&plan->items[i]) ? find_inside(plan, plan->items[i].target) : NULL;
+        if (inside)
+            plan->items[i].conflict = inside->source->path;
+    }
     return FSH_OK;
 }
 

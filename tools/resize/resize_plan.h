@@ -17,7 +17,7 @@ typedef struct ResizeItem {
     const FileEntry *source; /* in the plan's list */
     const char *target;      /* relative to the destination; the source's own path, or owned by the plan */
     ImageFormat format;      /* IMAGE_JPEG, IMAGE_PNG; IMAGE_UNKNOWN: by content */
-    const char *conflict; /* path of the source that is written to target in this one's place; NULL: none */
+    const char *conflict; /* path of the source that takes target's name, or that of a folder; NULL: none */
 } ResizeItem;
 
 typedef struct ResizePlan {
