@@ -73,9 +73,9 @@ FshStatus image_probe(ImageDecoder *decoder, const void *bytes, size_t length, I
     return read_header(decoder, bytes, length, false, info, error);
 }
 
-static FshStatus check_size(const ImageInfo *info, const ImageDecodeOptions *options, FshError *error)
+FshStatus image_check_size(const ImageInfo *info, uint64_t max_pixels, FshError *error)
 {
-    uint64_t most = options->max_pixels ? options->max_pixels : IMAGE_MAX_PIXELS_DEFAULT;
+    uint64_t most = max_pixels ? max_pixels : IMAGE_MAX_PIXELS_DEFAULT;
     uint64_t pixels_count = (uint64_t)info->stored_width * info->stored_height;
     if (pixels_count <= most)
         return FSH_OK;
@@ -123,7 +123,7 @@ FshStatus image_decode(ImageDecoder *decoder, const void *bytes, size_t length,
     decoder->profile_waits = false;
     FshStatus status = read_header(decoder, bytes, length, !options->allow_truncated, info, error);
     if (!status)
-        status = check_size(info, options, error);
+        status = image_check_size(info, options->max_pixels, error);
     if (status)
         return status;
     uint8_t orientation = options->ignore_orientation ? 1 : info->orientation;

@@ -48,6 +48,10 @@ typedef struct ImageDecodeOptions {
 FshStatus image_probe(ImageDecoder *decoder, const void *bytes, size_t length, ImageInfo *info,
                       FshError *error);
 
+/* FSH_ERR_MISMATCH, with the message of image_decode, if the header claims more than max_pixels (0:
+ * IMAGE_MAX_PIXELS_DEFAULT). */
+FshStatus image_check_size(const ImageInfo *info, uint64_t max_pixels, FshError *error);
+
 /* Decodes into image (reserved here, kept by the caller for the next). info may be NULL; it is filled even
  * where decoding fails after the header. FSH_ERR_CORRUPT: truncated or damaged; FSH_ERR_UNSUPPORTED: no
  * image, 12-bit JPEG, or a format no decoder here reads; FSH_ERR_MISMATCH: more than max_pixels;

@@ -284,6 +284,86 @@ static void test_full_disk_stops_with_the_path_and_tears_nothing(void **state)
     run_result_free(&result);
 }
 
+static void test_source_is_never_its_own_destination(void **state)
+{
+    TestFolder *folder = *state;
+    write_many(folder, "in", 2, 60);
+    write_many(folder, "in/deep", 1, 60);
+    write_many(folder, "before", 2, 60);
+    write_many(folder, "before/deep", 1, 60);
+    const char *in = test_path(folder, "in"), *out = test_path(folder, "out");
+    /* "new" is not there yet: once it is made, new/.. is the folder of in */
+    static const char *const paths[] = {"new/../in", "new/../in/", "new/./../in/deeper",
+                                        "new/newer/../../in"};
+    for (size_t i = 0; i < sizeof paths / sizeof paths[0]; i++) {
+        RunResult result = fresize_expecting(2, "--max-size=20", in, test_path(folder, "%s", paths[i]), NULL);
+        assert_contains(result.err, "goes up from a folder that does not exist");
+        run_result_free(&result);
+    }
+    assert_int_not_equal(access(test_path(folder, "new"), F_OK), 0);
+    assert_int_equal(mkdir(out, 0777), 0);
+    assert_int_equal(symlink("../in/deep", test_path(folder, "out/deep")), 0);
+    RunResult result = fresize_expecting(2, "--force", "--max-size=20", in, out, NULL);
+    assert_contains(result.err, "out/deep/000.jpg: is the same file as");
+    run_result_free(&result);
+    char *difference = test_tree_difference(in, test_path(folder, "before"));
+    assert_null(difference);
+    /* names with dots that go nowhere */
+    fresize_ok("--max-size=20", in, test_path(folder, "...new/..x/"), NULL);
+    assert_image(test_path(folder, "...new/..x/deep/000.jpg"), IMAGE_JPEG, 20, 20, 3);
+}
+
+static void set_time(const char *path, time_t seconds, long nanoseconds)
+{
+    const struct timespec time = {.tv_sec = seconds, .tv_nsec = nanoseconds};
+    const struct timespec times[2] = {time, time};
+    assert_int_equal(utimensat(AT_FDCWD, path, times, 0), 0);
+}
+
+static void test_images_of_any_age_are_written_and_known_again(void **state)
+{
+    TestFolder *folder = *state;
+    write_many(folder, "in", 4, 60);
+    const char *in = test_path(folder, "in"), *out = test_path(folder, "out");
+    set_time(test_path(folder, "in/000.jpg"), -315619200, 500000000); /* 1960 */
+    set_time(test_path(folder, "in/001.jpg"), 12000000000, 5);        /* 2350 */
+    set_time(test_path(folder, "in/002.jpg"), 1763700001, 123456789);
+    set_time(test_path(folder, "in/003.jpg"), 1763700001, 123456789);
+    const char *const arguments[] = {"--max-size=20", in, out, NULL};
+    json_decref(fresize_json(0, arguments));
+    struct stat status;
+    assert_int_equal(stat(test_path(folder, "out/000.jpg"), &status), 0);
+    assert_int_equal(status.st_mtim.tv_sec, -315619200);
+    assert_int_equal(status.st_mtim.tv_nsec, 500000000);
+    /* as FAT keeps it; and one that no file system makes of it */
+    set_time(test_path(folder, "out/002.jpg"), 1763700000, 0);
+    set_time(test_path(folder, "out/003.jpg"), 1763700001, 123456780);
+    json_t *summary = fresize_json(0, arguments);
+    assert_int_equal(json_count(summary, "done_before"), 3);
+    assert_int_equal(json_count(summary, "resized"), 1);
+    json_decref(summary);
+}
+
+static void test_closed_streams_do_not_write_into_files(void **state)
+{
+    TestFolder *folder = *state;
+    write_many(folder, "in", 2, 20);
+    test_file_write_text(test_path(folder, "in/text.jpg"), "text");
+    test_file_write_text(test_path(folder, "in/a: b/text"), "text");
+    assert_int_equal(symlink("nothing", test_path(folder, "in/a: b/x.jpg")), 0);
+    const char *report = test_path(folder, "report"),
+               *command = "exec \"$FSHARD_BIN/fresize\" \"$@\" <&- >&- 2>&-";
+    RunResult result = run_program(NULL, "/bin/sh", "-c", command, "sh", "--report", report,
+                                   test_path(folder, "in"), test_path(folder, "out"), NULL);
+    assert_int_equal(result.exit_status, 1);
+    run_result_free(&result);
+    char *lines = test_file_read(report, NULL);
+    assert_contains(lines, "\"text.jpg\"");
+    assert_contains(lines, "{\"path\":\"a: b/x.jpg\",\"status\":\"failed\",\"reason\":\"link to nothing\"");
+    assert_contains_not(lines, "fresize:");
+    free(lines);
+}
+
 static void test_dry_run_writes_nothing(void **state)
 {
     TestFolder *folder = *state;
@@ -304,6 +384,10 @@ static void test_dry_run_writes_nothing(void **state)
     RunResult result = fresize_expecting(1, "-n", "--max-size=20", in, out, NULL);
     assert_contains(result.err, "3 would be resized, 1 would be copied, 1 failed");
     assert_contains(result.err, "nothing written");
+    run_result_free(&result);
+    result = fresize_expecting(1, "-n", "--max-pixels=100", in, out, NULL);
+    assert_contains(result.err, "fresize: 000.jpg: the header claims 60 x 60 pixels");
+    assert_contains(result.err, "1 would be copied, 4 failed");
     run_result_free(&result);
 }
 
@@ -330,6 +414,12 @@ static void test_report_of_others_is_refused_without_force(void **state)
     lines = test_file_read(report, NULL);
     assert_contains(lines, "{\"path\":\"00\n{\"path\":\"001.jpg\",\"status\":\"copied\"");
     free(lines);
+    /* a run that goes on does not add to what is no report */
+    test_file_write_text(report, "precious\n");
+    result = fresize_expecting(1, "--report", report, in, out, NULL);
+    assert_contains(result.err, "report: exists and is no report of fresize");
+    run_result_free(&result);
+    assert_int_equal(test_file_size(report), 9);
 }
 
 static void test_summary_as_json_and_quiet(void **state)
@@ -390,6 +480,9 @@ int main(void)
         TEST(test_run_killed_at_its_start_is_no_obstacle),
         TEST(test_interrupt_finishes_what_is_in_hand_and_says_how_to_go_on),
         TEST(test_full_disk_stops_with_the_path_and_tears_nothing),
+        TEST(test_source_is_never_its_own_destination),
+        TEST(test_images_of_any_age_are_written_and_known_again),
+        TEST(test_closed_streams_do_not_write_into_files),
         TEST(test_dry_run_writes_nothing),
         TEST(test_report_of_others_is_refused_without_force),
         TEST(test_summary_as_json_and_quiet),

@@ -63,6 +63,8 @@ FshStatus resize_image_plan(ResizeWorker *worker, const void *bytes, size_t leng
     *resized = (ResizedImage){.format = format};
     const ImageInfo *info = &resized->info;
     FshStatus status = image_probe(worker->decoder, bytes, length, &resized->info, error);
+    if (!status)
+        status = image_check_size(info, recipe->max_pixels, error);
     if (status)
         return status;
     if (format == IMAGE_UNKNOWN)

@@ -16,6 +16,18 @@ const char *const resize_outcome_names[RESIZE_OUTCOME_COUNT] = {"resized", "conv
 
 /* ---- the report ---- */
 
+/* Lines are not added to what is no report: a slip of the hand must not cost a file. */
+static FshStatus refuse_foreign(const ResizeReport *report, FshError *error)
+{
+    static const char beginning[] = "{\"path\":"; /* as line_json writes it */
+    char bytes[sizeof beginning - 1];
+    ssize_t length = pread(report->descriptor, bytes, sizeof bytes, 0);
+    if (length <= 0 || memcmp(bytes, beginning, (size_t)length) == 0)
+        return FSH_OK;
+    return fsh_error_set(error, FSH_ERR_EXISTS, "%s: exists and is no report of fresize; --force replaces it",
+                         report->path);
+}
+
 /* A run that was killed may have left half a line: what follows must not become part of it. */
 static FshStatus end_torn_line(const ResizeReport *report, FshError *error)
 {
@@ -41,7 +53,8 @@ FshStatus resize_report_open(ResizeReport *report, const char *path, bool resume
                              path);
     if (report->descriptor < 0)
         return fsh_error_system(error, errno, "%s: cannot open the report", path);
-    return end_torn_line(report, error);
+    FshStatus status = refuse_foreign(report, error);
+    return status ? status : end_torn_line(report, error);
 }
 
 static json_t *quirks_json(uint32_t quirks)

@@ -23,8 +23,8 @@ typedef struct ResizeReport {
     bool is_new; /* holds nothing of an earlier run */
 } ResizeReport;
 
-/* Opens path for lines at its end. A file that is there is continued when resume, emptied when force, else
- * FSH_ERR_EXISTS. path NULL: a report that takes lines and drops them. */
+/* Opens path for lines at its end. A file that is there is continued when resume and it is a report, emptied when force,
+ * else FSH_ERR_EXISTS. path NULL: a report that takes lines and drops them. */
 FshStatus resize_report_open(ResizeReport *report, const char *path, bool resume, bool force,
                              FshError *error);
 /* One line in one write. Images done before are in an earlier run's report: they are left out unless it is new. */

@@ -15,6 +15,17 @@
 
 /* ---- where things lie ---- */
 
+/* Whether a part of the path is "..". */
+static bool has_parent_step(const char *path)
+{
+    for (size_t length = 0; *path; path += length + (path[length] == '/')) {
+        length = strcspn(path, "/");
+        if (length == 2 && path[0] == '.' && path[1] == '.')
+            return true;
+    }
+    return false;
+}
+
 /* The path without links and dots, also where its last parts do not exist yet. */
 static FshStatus resolve(const char *path, char resolved[PATH_MAX], FshError *error)
 {
@@ -36,6 +47,9 @@ static FshStatus resolve(const char *path, char resolved[PATH_MAX], FshError *er
         memcpy(resolved, whole, sizeof whole);
         return FSH_OK;
     }
+    if (has_parent_step(path + length))
+        return fsh_error_set(error, FSH_ERR_USAGE,
+                             "%s: goes up from a folder that does not exist; name it without ..", path);
     return file_join(resolved, PATH_MAX, whole, path + length, error);
 }
 
@@ -193,26 +207,57 @@ FshStatus resize_state_check(const char *destination, const char *source, const 
 
 /* ---- beginning and end ---- */
 
+/* File systems keep times by the nanosecond, or by 100 (SMB, NTFS), the microsecond, millisecond, second or two (FAT). */
+static bool is_same_time(int64_t kept_ns, int64_t given_ns)
+{
+    static const int64_t steps_ns[] = {1, 100, 1000, 1000000, 10000000, 1000000000, 2000000000};
+    for (size_t i = 0; i < sizeof steps_ns / sizeof steps_ns[0]; i++) {
+        if (kept_ns % steps_ns[i] == 0 && given_ns >= kept_ns &&
+            (uint64_t)given_ns - (uint64_t)kept_ns < (uint64_t)steps_ns[i])
+            return true;
+    }
+    return false;
+}
+
 bool resize_state_is_finished(const char *path, const FileEntry *source)
 {
     struct stat status;
     /* A file system may lose the bytes of a file that it had not written at a power cut, and keep the name. */
     return stat(path, &status) == 0 && S_ISREG(status.st_mode) && status.st_size > 0 &&
-           (int64_t)status.st_mtim.tv_sec * 1000000000 + status.st_mtim.tv_nsec == source->modified_ns;
+           is_same_time(file_time_ns(status.st_mtim), source->modified_ns);
+}
+
+/* Fails if an output's name leads to its own source: by a link inside the destination, or a second mount of the source. */
+static FshStatus refuse_own_source(const char *source, const ResizeItem *item, const char *target,
+                                   FshError *error)
+{
+    char path[PATH_MAX];
+    struct stat from, to;
+    FshStatus status = file_join(path, sizeof path, source, item->source->path, error);
+    if (status || stat(path, &from) || stat(target, &to) || from.st_dev != to.st_dev ||
+        from.st_ino != to.st_ino)
+        return status;
+    return fsh_error_set(error, FSH_ERR_USAGE, "%s: is the same file as %s; take another destination", target,
+                         path);
 }
 
 /* Calls file_remove_stale_temporaries once for each folder that outputs lie in, and unmarks what looks finished. */
-static FshStatus clear_leftovers(const char *destination, const ResizePlan *plan, bool resume,
-                                 FshError *error)
+static FshStatus clear_leftovers(const char *destination, const char *source, const ResizePlan *plan,
+                                 bool resume, FshError *error)
 {
     char path[PATH_MAX], folder[PATH_MAX] = "";
     for (uint64_t i = 0; i < plan->count; i++) {
         FshStatus status = file_join(path, sizeof path, destination, plan->items[i].target, error);
         if (status)
             return status;
-        if (!resume && resize_state_is_finished(path, plan->items[i].source) &&
-            utimensat(AT_FDCWD, path, NULL, 0))
-            return fsh_error_system(error, errno, "%s: cannot be replaced", path);
+        if (!resume &&
+            resize_state_is_finished(path, plan->items[i].source)) { /* its own source would look so */
+            status = refuse_own_source(source, &plan->items[i], path, error);
+            if (!status && utimensat(AT_FDCWD, path, NULL, 0))
+                status = fsh_error_system(error, errno, "%s: cannot be replaced", path);
+            if (status)
+                return status;
+        }
         size_t length = (size_t)(strrchr(path, '/') - path);
         if (strncmp(folder, path, length) != 0 || folder[length] != '\0') {
             memcpy(folder, path, length);
@@ -233,7 +278,7 @@ FshStatus resize_state_begin(const char *destination, const char *source, const 
         status = is_folder_empty(destination, &empty, error);
     }
     if (!status && !empty)
-        status = clear_leftovers(destination, plan, resume, error);
+        status = clear_leftovers(destination, source, plan, resume, error);
     if (!status)
         status = write_state(destination, source, recipe, false, error);
     return status;

@@ -1,7 +1,7 @@
 /* resize_state.h - the destination's memory: what recipe made it, so that the same command resumes and another is refused.
  *
  * DST/.fresize.json holds the recipe, the source, and whether the run came to its end. It is there before the first image
- * is. An output is finished if its modification time is its source's, to the nanosecond: it gets that time under its
+ * is. An output is finished if its modification time is its source's, as exactly as its file system keeps times: it gets that time under its
  * temporary name, before it gets its own, so there is no journal that could disagree with the files. */
 #ifndef FSHARD_RESIZE_STATE_H
 #define FSHARD_RESIZE_STATE_H
