@@ -1,9 +1,10 @@
 #include "common/program.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
-#include <stdio_ext.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "common/interrupt.h"
 
@@ -28,11 +29,9 @@ static int exit_status(FshStatus status, bool partial)
  * shows. */
 static bool close_output(const OptionTable *table)
 {
-    bool pending = __fpending(stdout) > 0, failed = ferror(stdout) != 0;
+    bool failed = ferror(stdout) != 0;
     errno = 0;
-    bool closed = fclose(stdout) == 0;
-    /* EBADF with nothing written: the program was started without a stdout (`>&-`), and did not need one. */
-    if (!failed && (closed || (!pending && errno == EBADF)))
+    if (fclose(stdout) == 0 && !failed)
         return true;
     (void)fprintf(stderr, "%s: standard output: cannot write%s%s\n", table->program, errno ? ": " : "",
                   errno ? strerror(errno) : "");
@@ -81,9 +80,22 @@ static int run_program(int argc, char **argv, const OptionTable *table, void *se
     return exit_status(status, partial);
 }
 
+/* A program may be started without standard streams (`2>&-`). The next file opened would take the free number, and what is
+ * meant for stderr would be written into it. So a free one is filled with what cannot be used that way round: writing to
+ * stdout still fails, and is told. */
+static void fill_standard_streams(void)
+{
+    for (int stream = STDIN_FILENO; stream <= STDERR_FILENO; stream++) {
+        if (fcntl(stream, F_GETFD) < 0 && errno == EBADF)
+            (void)open("/dev/null",
+                       stream == STDIN_FILENO ? O_WRONLY : O_RDONLY); /* the lowest that is free */
+    }
+}
+
 int program_main(int argc, char **argv, const OptionTable *table, void *settings, const char *versions,
                  ProgramRun run)
 {
+    fill_standard_streams();
     int status = run_program(argc, argv, table, settings, versions, run);
     return close_output(table) || status != EXIT_OK ? status : EXIT_FAILED;
 }

@@ -2,7 +2,7 @@
  *
  *   int main(int argc, char **argv) { return program_main(argc, argv, &table, &settings, versions, run); }
  *
- * Parses, handles --help and --version, installs the interrupt flag, calls run, prints the error once as
+ * Sees to it that no file takes the place of a standard stream that is closed, parses, handles --help and --version, installs the interrupt flag, calls run, prints the error once as
  * "fpack: MESSAGE" on stderr (wrong usage gets "Try 'fpack --help'." too), checks that stdout could be
  * written, returns the exit status: 0 done; 1 finished, but inputs failed, or a failure; 2 usage; 128 +
  * signal (130, 143) interrupted. `PROGRAM --help-options` prints one spelling of an option a line, for the
