@@ -1,0 +1,504 @@
+/* States and programs of the CPU backend: what goes in comes out, the same run gives the same bits, mistakes are named. */
+#include "trainer/backend/backend.h"
+
+#include <malloc.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tests/support/support.h"
+#include "tests/trainer/network_support.h"
+
+/* ---- opening ---------------------------------------------------------------------------------------------------------- */
+
+static void test_unknown_device_names_the_choices(void **state)
+{
+    Backend *backend = NULL;
+    FshError error = {0};
+    (void)state;
+    assert_int_equal(backend_open(&backend, "tpu", &(BackendOptions){0}, &error), FSH_ERR_USAGE);
+    assert_string_equal(error.message, "device 'tpu': unknown; choose one of cpu, cuda");
+    assert_null(backend);
+    backend_close(&backend);
+}
+
+static void test_description_names_library_and_threads(void **state)
+{
+    (void)state;
+    Backend *backend = test_backend(2);
+    assert_contains(backend_description(backend), "oneDNN");
+    assert_contains(backend_description(backend), "2 threads");
+    backend_close(&backend);
+    assert_null(backend);
+}
+
+/* ---- state ------------------------------------------------------------------------------------------------------------ */
+
+static void test_state_gives_back_what_was_written(void **state)
+{
+    (void)state;
+    Backend *backend = test_backend(2);
+    TestNetwork network = test_network(backend, "resnet18", 2, 64);
+    FshError error = {0};
+    int checked = 0;
+    for (size_t i = 0; i < graph_tensor_count(network.graph); i++) {
+        const Tensor *tensor = graph_tensor(network.graph, (TensorId)i);
+        if (tensor->role != TENSOR_PARAMETER && tensor->role != TENSOR_BUFFER &&
+            tensor->role != TENSOR_OPTIMIZER)
+            continue;
+        const size_t count = (size_t)tensor_count(tensor);
+        float *written = malloc(count * sizeof *written);
+        assert_non_null(written);
+        for (size_t k = 0; k < count; k++)
+            written[k] = (float)(k * 7 % 1009) - (float)i;
+        test_check(state_write(network.state, tensor->name, written, count, &error), &error);
+        float *read = test_read(network.program, tensor->name, NULL);
+        assert_memory_equal(read, written, count * sizeof *read);
+        free(written);
+        free(read);
+        checked++;
+    }
+    assert_int_equal(checked, 62 + 40 + 62);
+    test_network_free(&network);
+    backend_close(&backend);
+}
+
+static void test_initial_weights_follow_seed_and_initializer(void **state)
+{
+    (void)state;
+    Backend *backend = test_backend(1);
+    TestNetwork network = test_network(backend, "resnet18", 2, 64);
+    FshError error = {0};
+    size_t count;
+    float *first = test_read(network.program, "layer3.0.conv1.weight", &count);
+    double square = 0, sum = 0;
+    for (size_t i = 0; i < count; i++) {
+        sum += (double)first[i];
+        square += (double)first[i] * (double)first[i];
+    }
+    const double wanted = sqrt(2.0 / (256 * 9)); /* kaiming_normal, fan_out */
+    assert_true(fabs(sum / (double)count) < 4 * wanted / sqrt((double)count));
+    assert_true(fabs(sqrt(square / (double)count) / wanted - 1) < 0.01);
+    test_check(state_initialize(network.state, 1, &error), &error);
+    float *again = test_read(network.program, "layer3.0.conv1.weight", NULL);
+    assert_memory_equal(first, again, count * sizeof *first);
+    test_check(state_initialize(network.state, 2, &error), &error);
+    float *other = test_read(network.program, "layer3.0.conv1.weight", NULL);
+    assert_true(test_relative_error(other, first, count) > 1);
+    free(first);
+    free(again);
+    free(other);
+
+    float *fc = test_read(network.program, "fc.bias", &count), largest = 0;
+    for (size_t i = 0; i < count; i++)
+        largest = fmaxf(largest, fabsf(fc[i]));
+    assert_true(largest > 0 && (double)largest <= 1 / sqrt(512.0)); /* PyTorch's default */
+    free(fc);
+    float *var = test_read(network.program, "bn1.running_var", NULL),
+          *mean = test_read(network.program, "bn1.running_mean", NULL);
+    float *momentum = test_read(network.program, "bn1.weight.momentum", NULL);
+    assert_true(var[5] == 1 && mean[5] == 0 && momentum[5] == 0);
+    free(var);
+    free(mean);
+    free(momentum);
+    test_network_free(&network);
+    backend_close(&backend);
+}
+
+static void test_state_refuses_wrong_names_and_counts(void **state)
+{
+    (void)state;
+    Backend *backend = test_backend(1);
+    TestNetwork network = test_network(backend, "conv8", 2, 28);
+    FshError error = {0};
+    float values[100] = {0};
+    assert_int_equal(state_read(network.state, "model.99.weight", values, 3, &error), FSH_ERR_NOT_FOUND);
+    assert_string_equal(error.message,
+                        "model.99.weight: the network has no parameter or buffer of this name");
+    assert_int_equal(state_write(network.state, "model.2.weight", values, 4, &error), FSH_ERR_MISMATCH);
+    assert_string_equal(error.message, "model.2.weight: 4 values given, but its shape is [3]");
+    assert_int_equal(state_read(network.state, "loss", values, 1, &error), FSH_ERR_NOT_FOUND);
+    test_network_free(&network);
+    backend_close(&backend);
+}
+
+static void test_program_of_another_network_is_refused(void **state)
+{
+    (void)state;
+    Backend *backend = test_backend(1);
+    TestNetwork network = test_network(backend, "conv8", 2, 28);
+    FshError error = {0};
+    Program *program = NULL;
+    Graph *other = test_model("resnet18", 2, 64, true);
+    assert_int_equal(program_new(&program, network.state, other, &error), FSH_ERR_MISMATCH);
+    assert_string_equal(
+        error.message, "conv1.weight: the graph has it, and the parameters were made for a graph without it");
+    assert_null(program);
+    graph_free(&other);
+    other = test_model("conv8", 2, 64, true); /* a larger image: more features at the end */
+    assert_int_equal(program_new(&program, network.state, other, &error), FSH_ERR_MISMATCH);
+    assert_string_equal(error.message,
+                        "model.33.weight: the graph has it as [10 x 512], unlike the graph that the "
+                        "parameters were made for");
+    graph_free(&other);
+
+    /* A State for evaluation has no momentum. */
+    State *frozen = NULL;
+    Graph *evaluation = test_model("conv8", 2, 28, false);
+    test_check(state_new(&frozen, backend, evaluation, &error), &error);
+    assert_int_equal(program_new(&program, frozen, network.graph, &error), FSH_ERR_MISMATCH);
+    assert_contains(error.message, "model.1.weight.momentum: the graph has it");
+    state_free(&frozen);
+    graph_free(&evaluation);
+    test_network_free(&network);
+    backend_close(&backend);
+}
+
+/* ---- programs ----------------------------------------------------------------------------------------------------------- */
+
+static void test_program_refuses_wrong_tensors_and_sizes(void **state)
+{
+    (void)state;
+    Backend *backend = test_backend(1);
+    TestNetwork network = test_network(backend, "conv8", 2, 28);
+    FshError error = {0};
+    char bytes[64] = {0};
+    assert_int_equal(program_write(network.program, graph_find(network.graph, "label"), bytes, 17, &error),
+                     FSH_ERR_MISMATCH);
+    assert_string_equal(error.message, "label: 17 bytes given, but it is i64 [2]");
+    assert_int_equal(program_write(network.program, graph_find(network.graph, "loss"), bytes, 4, &error),
+                     FSH_ERR_USAGE);
+    assert_int_equal(program_write(network.program, TENSOR_NONE, bytes, 4, &error), FSH_ERR_USAGE);
+    assert_int_equal(program_read(network.program, graph_find(network.graph, "label"), bytes, 16, &error),
+                     FSH_ERR_USAGE);
+    assert_string_equal(error.message, "label: is not kept after a run; mark it with graph_keep");
+    test_network_free(&network);
+    backend_close(&backend);
+}
+
+static void test_label_out_of_range_is_named(void **state)
+{
+    (void)state;
+    Backend *backend = test_backend(1);
+    TestNetwork network = test_network(backend, "conv8", 2, 28);
+    FshError error = {0};
+    static const int64_t bad[][2] = {{0, TEST_CLASSES}, {-2, 0}};
+    static const char *const messages[] = {"label 10 of sample 1; there are 10 classes",
+                                           "label -2 of sample 0; there are 10 classes"};
+    for (int i = 0; i < 2; i++) {
+        test_check(
+            program_write(network.program, graph_find(network.graph, "label"), bad[i], sizeof bad[i], &error),
+            &error);
+        assert_int_equal(program_run(network.program, &error), FSH_ERR_MISMATCH);
+        assert_contains(error.message, messages[i]);
+    }
+    test_network_free(&network);
+    backend_close(&backend);
+}
+
+/* All of the State in one array, in the graph's order. */
+static float *read_state(TestNetwork *network, size_t *count_ret)
+{
+    size_t total = 0;
+    float *all = NULL;
+    for (size_t i = 0; i < graph_tensor_count(network->graph); i++) {
+        const Tensor *tensor = graph_tensor(network->graph, (TensorId)i);
+        if (tensor->role != TENSOR_PARAMETER && tensor->role != TENSOR_BUFFER &&
+            tensor->role != TENSOR_OPTIMIZER)
+            continue;
+        size_t count;
+        float *values = test_read(network->program, tensor->name, &count);
+        all = realloc(all, (total + count) * sizeof *all);
+        assert_non_null(all);
+        memcpy(all + total, values, count * sizeof *all);
+        total += count;
+        free(values);
+    }
+    *count_ret = total;
+    return all;
+}
+
+/* The state after some steps, with the memory poisoned before each or not. */
+static float *train(const char *model, int threads, int64_t batch, int64_t size, bool poison,
+                    size_t *count_ret)
+{
+    FshError error = {0};
+    Backend *backend = test_backend(threads);
+    TestNetwork network = test_network(backend, model, batch, size);
+    for (int i = 0; i < 3; i++) {
+        if (poison)
+            test_check(program_poison(network.program, &error), &error);
+        assert_true(isfinite(test_step(&network)));
+    }
+    float *all = read_state(&network, count_ret);
+    test_network_free(&network);
+    backend_close(&backend);
+    return all;
+}
+
+static void test_two_runs_give_the_same_bits(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 2; i++) {
+        const char *model = i ? "resnet18" : "conv8";
+        size_t count;
+        float *a = train(model, 2, 5, 64, false, &count), *b = train(model, 2, 5, 64, false, &count);
+        assert_memory_equal(a, b, count * sizeof *a);
+        free(a);
+        free(b);
+    }
+}
+
+static void test_no_step_reads_what_it_did_not_write(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 2; i++) {
+        const char *model = i ? "resnet18" : "conv8";
+        size_t count;
+        float *clean = train(model, 2, 3, 70, false, &count),
+              *poisoned = train(model, 2, 3, 70, true, &count);
+        assert_memory_equal(clean, poisoned, count * sizeof *clean);
+        free(clean);
+        free(poisoned);
+    }
+}
+
+static void test_threads_change_results_by_rounding_only(void **state)
+{
+    (void)state;
+    size_t count;
+    float *one = train("conv8", 1, 7, 33, false, &count);
+    for (int threads = 2; threads <= 5; threads++) {
+        float *more = train("conv8", threads, 7, 33, false, &count);
+        assert_true(test_relative_error(more, one, count) < 1e-4);
+        free(more);
+    }
+    free(one);
+}
+
+static void test_odd_sizes_and_single_images_train(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *model;
+        int64_t batch, size;
+    } cases[] = {
+        {"conv8", 1, 17}, {"conv8", 3, 45}, {"resnet18", 1, 33}, {"resnet18", 2, 51}, {"resnet18", 7, 32}};
+    Backend *backend = test_backend(2);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        TestNetwork network = test_network(backend, cases[i].model, cases[i].batch, cases[i].size);
+        assert_true(isfinite(test_step(&network)));
+        assert_true(isfinite(test_step(&network)));
+        test_network_free(&network);
+    }
+    backend_close(&backend);
+}
+
+static void test_a_batch_is_learned_by_heart(void **state)
+{
+    (void)state;
+    Backend *backend = test_backend(2);
+    TestNetwork network = test_network(backend, "resnet18", 8, 32);
+    const float first = test_step(&network);
+    float last = first;
+    for (int i = 0; i < 10; i++)
+        last = test_step(&network);
+    /* With label smoothing 0.1 and 10 classes the loss cannot go below 0.5. */
+    assert_true(first > 2 && last > 0.49F && last < 0.8F);
+    test_network_free(&network);
+    backend_close(&backend);
+}
+
+static void test_training_and_evaluation_share_the_state(void **state)
+{
+    (void)state;
+    Backend *backend = test_backend(2);
+    TestNetwork network = test_network(backend, "resnet18", 4, 64);
+    FshError error = {0};
+    Graph *four = test_model("resnet18", 4, 64, false), *one = test_model("resnet18", 1, 64, false);
+    Program *program_four = NULL, *program_one = NULL;
+    test_check(program_new(&program_four, network.state, four, &error), &error);
+    test_check(program_new(&program_one, network.state, one, &error), &error);
+    test_write_batch(program_four);
+    test_write_batch(program_one); /* the first image of the four */
+    test_run(program_four);
+    float *before = test_read(program_four, "logits", NULL);
+    test_step(&network);
+    test_run(program_four);
+    test_run(program_one);
+    float *after = test_read(program_four, "logits", NULL), *alone = test_read(program_one, "logits", NULL);
+    assert_true(test_relative_error(after, before, 4 * TEST_CLASSES) > 1e-2);
+    /* Running statistics: an image's logits do not depend on the batch it is in. */
+    assert_true(test_relative_error(alone, after, TEST_CLASSES) < 1e-5);
+    free(before);
+    free(after);
+    free(alone);
+    program_free(&program_four);
+    program_free(&program_one);
+    graph_free(&four);
+    graph_free(&one);
+    test_network_free(&network);
+    backend_close(&backend);
+}
+
+static void test_a_batch_without_labels_changes_only_by_decay(void **state)
+{
+    (void)state;
+    Backend *backend = test_backend(2);
+    TestNetwork network = test_network(backend, "conv8", 2, 28);
+    const int64_t none[2] = {-1, -1};
+    FshError error = {0};
+    test_check(program_write(network.program, graph_find(network.graph, "label"), none, sizeof none, &error),
+               &error);
+    float *before = test_read(network.program, "model.33.weight", NULL);
+    assert_true(test_step(&network) == 0);
+    size_t count;
+    float *gradient = test_read(network.program, "model.33.weight.grad", &count);
+    float *after = test_read(network.program, "model.33.weight", NULL);
+    for (size_t i = 0; i < count; i++) {
+        assert_true(gradient[i] == 0);
+        assert_true(fabsf(after[i] - before[i] * (1 - 0.01F * 0.01F)) <= 1e-6F * fabsf(before[i]));
+    }
+    free(before);
+    free(gradient);
+    free(after);
+    test_network_free(&network);
+    backend_close(&backend);
+}
+
+static void test_runs_leave_nothing_allocated(void **state)
+{
+    (void)state;
+    Backend *backend = test_backend(2);
+    TestNetwork network = test_network(backend, "resnet18", 2, 64);
+    for (int i = 0; i < 2; i++)
+        test_run(network.program);
+    const struct mallinfo2 before = mallinfo2();
+    for (int i = 0; i < 3; i++)
+        test_run(network.program);
+    const struct mallinfo2 after = mallinfo2();
+    assert_int_equal(after.uordblks, before.uordblks);
+    assert_int_equal(after.hblkhd, before.hblkhd);
+    test_network_free(&network);
+    backend_close(&backend);
+}
+
+static void test_profile_measures_every_node(void **state)
+{
+    (void)state;
+    Backend *backend = test_backend(1);
+    TestNetwork network = test_network(backend, "conv8", 2, 28);
+    FshError error = {0};
+    const size_t nodes = graph_node_count(network.graph);
+    double *seconds = calloc(nodes, sizeof *seconds);
+    assert_non_null(seconds);
+    test_run(network.program);
+    assert_int_equal(program_profile(network.program, true, seconds, nodes, &error), FSH_ERR_UNSUPPORTED);
+    test_check(program_profile(network.program, true, NULL, 0, &error), &error);
+    test_run(network.program);
+    assert_int_equal(program_profile(network.program, true, seconds, nodes - 1, &error), FSH_ERR_MISMATCH);
+    test_check(program_profile(network.program, false, seconds, nodes, &error), &error);
+    for (size_t i = 0; i < nodes; i++)
+        assert_true(seconds[i] > 0 && seconds[i] < 60);
+    double *again = calloc(nodes, sizeof *again);
+    assert_non_null(again);
+    test_run(network.program);
+    test_check(program_profile(network.program, false, again, nodes, &error), &error);
+    assert_memory_equal(again, seconds, nodes * sizeof *again);
+    free(seconds);
+    free(again);
+    uint64_t arena_bytes, scratch_bytes;
+    program_memory(network.program, &arena_bytes, &scratch_bytes);
+    assert_true(arena_bytes > 0 && scratch_bytes > 0);
+    test_network_free(&network);
+    backend_close(&backend);
+}
+
+/* ---- fusion --------------------------------------------------------------------------------------------------------------- */
+
+/* resnet18 with chosen fusions, its gradients kept by name. */
+static Graph *fused_graph(unsigned fusions)
+{
+    const ModelSpec spec = {4, 64, 64, 3, TEST_CLASSES, true};
+    const double mean[3] = {0.5, 0.5, 0.5}, deviation[3] = {0.25, 0.25, 0.25};
+    FshError error = {0};
+    Graph *graph = graph_new();
+    assert_non_null(graph);
+    TensorId image = graph_input(graph, "image", DATA_U8, 4, (int64_t[]){4, 64, 64, 3});
+    TensorId label = graph_input(graph, "label", DATA_I64, 1, (int64_t[]){4});
+    TensorId logits =
+        model_find("resnet18")->build(graph, graph_normalize(graph, image, mean, deviation), &spec);
+    TensorId loss = graph_softmax_cross_entropy(graph, logits, label, 0);
+    graph_keep(graph, logits, "logits");
+    graph_fuse(graph, fusions);
+    graph_differentiate(graph, loss);
+    test_check(graph_check(graph, &error), &error);
+    return graph;
+}
+
+static void test_fusion_does_not_change_results(void **state)
+{
+    (void)state;
+    static const char *const names[] = {"logits",
+                                        "conv1.weight.grad",
+                                        "bn1.weight.grad",
+                                        "layer2.0.bn2.bias.grad",
+                                        "layer2.0.downsample.1.weight.grad",
+                                        "layer3.1.conv1.weight.grad"};
+    Backend *backend = test_backend(2);
+    float *reference[6] = {NULL};
+    for (unsigned fusions = 0; fusions <= FUSE_ALL; fusions++) {
+        Graph *graph = fused_graph(fusions);
+        State *weights = NULL;
+        Program *program = NULL;
+        FshError error = {0};
+        test_check(state_new(&weights, backend, graph, &error), &error);
+        test_check(state_initialize(weights, 3, &error), &error);
+        test_check(program_new(&program, weights, graph, &error), &error);
+        test_write_batch(program);
+        test_run(program);
+        for (int i = 0; i < 6; i++) {
+            size_t count;
+            float *values = test_read(program, names[i], &count);
+            if (fusions == 0) {
+                reference[i] = values;
+                continue;
+            }
+            const double relative = test_relative_error(values, reference[i], count);
+            if (!(relative < 1e-5))
+                fail_msg("fusions %u: %s differs by %.1e", fusions, names[i], relative);
+            free(values);
+        }
+        program_free(&program);
+        state_free(&weights);
+        graph_free(&graph);
+    }
+    for (int i = 0; i < 6; i++)
+        free(reference[i]);
+    backend_close(&backend);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_unknown_device_names_the_choices),
+        cmocka_unit_test(test_description_names_library_and_threads),
+        cmocka_unit_test(test_state_gives_back_what_was_written),
+        cmocka_unit_test(test_initial_weights_follow_seed_and_initializer),
+        cmocka_unit_test(test_state_refuses_wrong_names_and_counts),
+        cmocka_unit_test(test_program_of_another_network_is_refused),
+        cmocka_unit_test(test_program_refuses_wrong_tensors_and_sizes),
+        cmocka_unit_test(test_label_out_of_range_is_named),
+        cmocka_unit_test(test_two_runs_give_the_same_bits),
+        cmocka_unit_test(test_no_step_reads_what_it_did_not_write),
+        cmocka_unit_test(test_threads_change_results_by_rounding_only),
+        cmocka_unit_test(test_odd_sizes_and_single_images_train),
+        cmocka_unit_test(test_a_batch_is_learned_by_heart),
+        cmocka_unit_test(test_training_and_evaluation_share_the_state),
+        cmocka_unit_test(test_a_batch_without_labels_changes_only_by_decay),
+        cmocka_unit_test(test_runs_leave_nothing_allocated),
+        cmocka_unit_test(test_profile_measures_every_node),
+        cmocka_unit_test(test_fusion_does_not_change_results),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,133 @@
+/* Gradients against finite differences, through the whole of builder, autodiff, plan and backend: along the gradient g of
+ * one parameter, (loss(w + h g) - loss(w - h g)) / 2 h must be ||g||^2. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tests/support/support.h"
+#include "tests/trainer/network_support.h"
+
+enum { BATCH = 3, SIZE = 12 };
+
+/* Every op that has a gradient, with smooth activations but for max pool and a leaky ReLU; x is used twice. */
+static Graph *every_op(bool training)
+{
+    const double mean[3] = {0.5, 0.5, 0.5}, deviation[3] = {0.25, 0.25, 0.25};
+    const BatchNorm norm = {.training = training};
+    FshError error = {0};
+    Graph *graph = graph_new();
+    assert_non_null(graph);
+    TensorId image = graph_input(graph, "image", DATA_U8, 4, (int64_t[]){BATCH, SIZE, SIZE, 3});
+    TensorId label = graph_input(graph, "label", DATA_I64, 1, (int64_t[]){BATCH});
+    TensorId x = graph_normalize(graph, image, mean, deviation);
+    x = graph_conv2d(graph, "conv1", graph_reflection_pad(graph, x, 2),
+                     &(Conv2d){.channels = 6, .kernel = 3, .stride = 1, .bias = true});
+    x = graph_leaky_relu(graph, graph_batch_norm(graph, "bn1", x, &norm), 0.7F);
+    x = graph_max_pool(graph, x, &(Pool2d){3, 2, 1});
+    TensorId y =
+        graph_conv2d(graph, "conv2", x, &(Conv2d){.channels = 6, .kernel = 3, .stride = 1, .padding = 1});
+    y = graph_batch_norm(graph, "bn2", y, &norm);
+    x = graph_leaky_relu(graph, graph_add(graph, y, x), 0.6F);
+    x = graph_avg_pool(graph, x, &(Pool2d){2, 2, 0});
+    TensorId wide = graph_linear(graph, "wide", graph_flatten(graph, x), 5, false);
+    TensorId mean_pooled = graph_linear(graph, "pooled", graph_global_avg_pool(graph, x), 5, false);
+    TensorId logits = graph_batch_norm(graph, "bn3", graph_add(graph, wide, mean_pooled), &norm);
+    TensorId loss =
+        graph_softmax_cross_entropy(graph, graph_linear(graph, "fc", logits, 5, true), label, 0.2F);
+    graph_keep(graph, loss, "loss");
+    graph_fuse(graph, FUSE_ALL);
+    graph_differentiate(graph, loss);
+    test_check(graph_check(graph, &error), &error);
+    return graph;
+}
+
+static double loss_at(Program *program, const char *name, const float *w, const float *g, size_t count,
+                      double h)
+{
+    FshError error = {0};
+    float *moved = malloc(count * sizeof *moved), *loss;
+    assert_non_null(moved);
+    for (size_t i = 0; i < count; i++)
+        moved[i] = (float)((double)w[i] + h * (double)g[i]);
+    test_check(state_write(program->state, name, moved, count, &error), &error);
+    test_run(program);
+    loss = test_read(program, "loss", NULL);
+    const double value = (double)*loss;
+    free(loss);
+    free(moved);
+    return value;
+}
+
+static void check_parameter(Program *program, const char *name)
+{
+    FshError error = {0};
+    char gradient_name[128];
+    size_t count;
+    (void)strcat(strcpy(gradient_name, name), ".grad");
+    test_run(program);
+    float *w = test_read(program, name, &count), *g = test_read(program, gradient_name, NULL);
+    double square = 0;
+    for (size_t i = 0; i < count; i++)
+        square += (double)g[i] * (double)g[i];
+    /* A bias in front of a batch norm has no gradient. */
+    if (square > 1e-10) {
+        /* The loss moves by about 0.01: well above float's rounding, well below where it bends. */
+        const double h = 0.005 / square;
+        const double slope =
+            (loss_at(program, name, w, g, count, h) - loss_at(program, name, w, g, count, -h)) / (2 * h);
+        if (!(fabs(slope / square - 1) < 0.02))
+            fail_msg("%s: finite differences give %g, autodiff %g", name, slope, square);
+    } else if (strcmp(name, "conv1.bias") != 0) {
+        fail_msg("%s: its gradient vanishes", name);
+    }
+    test_check(state_write(program->state, name, w, count, &error), &error);
+    free(w);
+    free(g);
+}
+
+static void gradients_agree(bool training)
+{
+    FshError error = {0};
+    State *state = NULL;
+    Program *program = NULL;
+    Backend *backend = test_backend(2);
+    Graph *graph = every_op(training);
+    test_check(state_new(&state, backend, graph, &error), &error);
+    test_check(state_initialize(state, 11, &error), &error);
+    test_check(program_new(&program, state, graph, &error), &error);
+    test_write_batch(program);
+    int64_t labels[BATCH] = {1, -1, 4};
+    test_check(program_write(program, graph_find(graph, "label"), labels, sizeof labels, &error), &error);
+    int checked = 0;
+    for (size_t i = 0; i < graph_tensor_count(graph); i++)
+        if (graph_tensor(graph, (TensorId)i)->role == TENSOR_PARAMETER) {
+            check_parameter(program, graph_tensor(graph, (TensorId)i)->name);
+            checked++;
+        }
+    assert_int_equal(checked, 13);
+    program_free(&program);
+    state_free(&state);
+    graph_free(&graph);
+    backend_close(&backend);
+}
+
+static void test_training_gradients_agree_with_finite_differences(void **state)
+{
+    (void)state;
+    gradients_agree(true);
+}
+
+static void test_gradients_through_frozen_norms_agree_with_finite_differences(void **state)
+{
+    (void)state;
+    gradients_agree(false);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_training_gradients_agree_with_finite_differences),
+        cmocka_unit_test(test_gradients_through_frozen_norms_agree_with_finite_differences),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

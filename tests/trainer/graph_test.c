@@ -1,0 +1,527 @@
+/* The graph: shapes, names, failures, gradients as nodes, fusion, and the memory plan. */
+#include "trainer/graph/graph.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tests/support/support.h"
+#include "trainer/models/models.h"
+
+static const double mean[3] = {0.5, 0.5, 0.5}, deviation[3] = {0.25, 0.25, 0.25};
+
+static TensorId image_input(Graph *graph, int64_t batch, int64_t size, int64_t channels)
+{
+    return graph_input(graph, "image", DATA_U8, 4, (int64_t[]){batch, size, size, channels});
+}
+
+/* A normalised image. */
+static TensorId start(Graph *graph, int64_t batch, int64_t size, int64_t channels)
+{
+    return graph_normalize(graph, image_input(graph, batch, size, channels), mean, deviation);
+}
+
+static void assert_shape(const Graph *graph, TensorId id, const char *wanted)
+{
+    char text[96];
+    FshError error = {0};
+    if (graph_check(graph, &error))
+        fail_msg("%s", error.message);
+    assert_string_equal(tensor_shape_text(graph_tensor(graph, id), text, sizeof text), wanted);
+}
+
+/* The graph has failed, and says this. Frees it. */
+static void assert_failure(Graph *graph, FshStatus status, const char *message)
+{
+    FshError error = {0};
+    assert_int_equal(graph_check(graph, &error), status);
+    assert_string_equal(error.message, message);
+    assert_int_equal(graph_relu(graph, 0), TENSOR_NONE);
+    graph_free(&graph);
+}
+
+static Graph *model(const char *name, int64_t batch, int64_t size, bool training, FshError *error)
+{
+    Graph *graph = NULL;
+    const ModelSpec spec = {batch, size, size, 3, 10, training};
+    const ModelRecipe recipe = {.mean = {0.5, 0.5, 0.5},
+                                .deviation = {0.25, 0.25, 0.25},
+                                .sgd = {.momentum = 0.9, .weight_decay = 1e-4}};
+    FshStatus status = model_graph(model_find(name), &spec, &recipe, &graph, error);
+    assert_int_equal(status != FSH_OK, graph == NULL);
+    return graph;
+}
+
+static Graph *model_or_fail(const char *name, int64_t batch, int64_t size, bool training)
+{
+    FshError error = {0};
+    Graph *graph = model(name, batch, size, training, &error);
+    if (!graph)
+        fail_msg("%s", error.message);
+    return graph;
+}
+
+/* ---- shapes and names ---------------------------------------------------------------------------------------------- */
+
+static void test_shapes_follow_pytorch(void **state)
+{
+    (void)state;
+    Graph *graph = graph_new();
+    TensorId x = start(graph, 2, 65, 3);
+    x = graph_conv2d(graph, "conv", x, &(Conv2d){.channels = 8, .kernel = 7, .stride = 2, .padding = 3});
+    assert_shape(graph, x, "2 x 33 x 33 x 8");
+    assert_shape(graph, graph_find(graph, "conv.weight"), "8 x 3 x 7 x 7");
+    assert_shape(graph, graph_max_pool(graph, x, &(Pool2d){3, 2, 1}), "2 x 17 x 17 x 8");
+    assert_shape(graph, graph_avg_pool(graph, x, &(Pool2d){2, 2, 0}), "2 x 16 x 16 x 8");
+    assert_shape(graph, graph_reflection_pad(graph, x, 2), "2 x 37 x 37 x 8");
+    assert_shape(graph, graph_global_avg_pool(graph, x), "2 x 8");
+    x = graph_flatten(graph, graph_avg_pool(graph, x, &(Pool2d){8, 8, 0}));
+    assert_shape(graph, x, "2 x 128");
+    assert_shape(graph, graph_linear(graph, "fc", x, 5, true), "2 x 5");
+    assert_shape(graph, graph_find(graph, "fc.weight"), "5 x 128");
+    assert_shape(graph, graph_find(graph, "fc.bias"), "5");
+    graph_free(&graph);
+    assert_null(graph);
+}
+
+static void test_resnet18_is_torchvisions(void **state)
+{
+    (void)state;
+    Graph *graph = model_or_fail("resnet18", 1, 224, true);
+    /* torchvision's resnet18 has 11,689,512 parameters with 1000 classes, and 1.814 G multiply-adds. */
+    assert_int_equal(graph_parameter_count(graph), 11689512 - 990 * 513);
+    assert_int_equal(graph_forward_flops(graph), INT64_C(2) * (INT64_C(1814073344) - 990 * 512));
+    static const char *const names[] = {"conv1.weight",
+                                        "bn1.running_var",
+                                        "layer1.0.conv1.weight",
+                                        "layer2.0.downsample.0.weight",
+                                        "layer2.0.downsample.1.running_mean",
+                                        "layer4.1.bn2.bias",
+                                        "fc.weight",
+                                        "fc.weight.grad",
+                                        "fc.weight.momentum",
+                                        "logits",
+                                        "loss",
+                                        "learning_rate"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (graph_find(graph, names[i]) == TENSOR_NONE)
+            fail_msg("%s is missing", names[i]);
+    assert_int_equal(graph_find(graph, "conv1.bias"), TENSOR_NONE);
+    assert_true(graph_tensor(graph, graph_find(graph, "conv1.weight"))->decays);
+    assert_false(graph_tensor(graph, graph_find(graph, "bn1.weight"))->decays);
+    assert_false(graph_tensor(graph, graph_find(graph, "fc.bias"))->decays);
+    graph_free(&graph);
+}
+
+static void test_conv8_is_its_sources(void **state)
+{
+    (void)state;
+    Graph *graph = NULL;
+    const ModelSpec spec = {4, 28, 28, 1, 10, true};
+    const ModelRecipe recipe = {.mean = {0.5}, .deviation = {0.5}, .sgd = {.momentum = 0.9}};
+    FshError error = {0};
+    assert_int_equal(model_graph(model_find("conv8"), &spec, &recipe, &graph, &error), FSH_OK);
+    assert_shape(graph, graph_find(graph, "model.33.weight"), "10 x 128");
+    assert_shape(graph, graph_find(graph, "model.29.weight"), "32 x 32 x 3 x 3");
+    assert_shape(graph, graph_find(graph, "model.30.running_mean"), "32");
+    assert_shape(graph, graph_find(graph, "model.1.bias"), "3");
+    graph_free(&graph);
+}
+
+static void test_models_are_found_by_name(void **state)
+{
+    char names[256];
+    (void)state;
+    assert_null(model_find("resnet19"));
+    assert_string_equal(model_find("resnet18")->name, "resnet18");
+    assert_contains(model_names(names, sizeof names), "conv8, resnet18");
+}
+
+/* ---- failures -------------------------------------------------------------------------------------------------------- */
+
+static void test_kernel_that_does_not_fit_names_layer_and_shapes(void **state)
+{
+    (void)state;
+    Graph *graph = graph_new();
+    graph_conv2d(graph, "layer3.0.conv1", start(graph, 2, 1, 3),
+                 &(Conv2d){.channels = 8, .kernel = 3, .stride = 1});
+    assert_failure(graph, FSH_ERR_MISMATCH,
+                   "layer3.0.conv1: kernel 3 with padding 0 does not fit a 1 x 1 input; use larger images");
+    graph = graph_new();
+    graph_max_pool(graph, start(graph, 2, 2, 3), &(Pool2d){5, 1, 1});
+    assert_failure(
+        graph, FSH_ERR_MISMATCH,
+        "image.normalize.max_pool: kernel 5 with padding 1 does not fit a 2 x 2 input; use larger images");
+    graph = graph_new();
+    graph_reflection_pad(graph, start(graph, 2, 2, 3), 2);
+    assert_failure(graph, FSH_ERR_MISMATCH,
+                   "image.normalize.reflection_pad: a reflection pad of 2 does not fit a 2 x 2 input; use "
+                   "larger images");
+}
+
+static void test_first_failure_stays(void **state)
+{
+    (void)state;
+    Graph *graph = graph_new();
+    TensorId x = start(graph, 2, 8, 3);
+    x = graph_conv2d(graph, "a", x, &(Conv2d){.channels = 0, .kernel = 3, .stride = 1});
+    assert_int_equal(x, TENSOR_NONE);
+    x = graph_batch_norm(graph, "b", x, &(BatchNorm){.training = true});
+    graph_keep(graph, graph_linear(graph, "c", graph_flatten(graph, x), 10, true), "logits");
+    assert_failure(
+        graph, FSH_ERR_USAGE,
+        "a: conv2d with 0 channels, kernel 3, stride 1, padding 0; all but the padding must be positive");
+}
+
+static void test_wrong_operands_are_refused(void **state)
+{
+    (void)state;
+    Graph *graph = graph_new();
+    graph_add(graph, start(graph, 2, 8, 3), graph_input(graph, "other", DATA_F32, 2, (int64_t[]){2, 8}));
+    assert_failure(graph, FSH_ERR_MISMATCH,
+                   "image.normalize.add: add needs two f32 tensors of one shape, not f32 [2 x 8 x 8 x 3] and "
+                   "f32 [2 x 8]");
+    graph = graph_new();
+    graph_linear(graph, "fc", start(graph, 2, 8, 3), 10, true);
+    assert_failure(graph, FSH_ERR_MISMATCH, "fc: linear needs an f32 matrix [N, C], not f32 [2 x 8 x 8 x 3]");
+    graph = graph_new();
+    graph_conv2d(graph, "conv", image_input(graph, 2, 8, 3),
+                 &(Conv2d){.channels = 4, .kernel = 1, .stride = 1});
+    assert_failure(graph, FSH_ERR_MISMATCH,
+                   "conv: conv2d needs an f32 image [N, H, W, C], not u8 [2 x 8 x 8 x 3]");
+    graph = graph_new();
+    graph_batch_norm(
+        graph, "bn",
+        graph_conv2d(graph, "c", start(graph, 1, 1, 3), &(Conv2d){.channels = 4, .kernel = 1, .stride = 1}),
+        &(BatchNorm){.training = true});
+    assert_failure(
+        graph, FSH_ERR_MISMATCH,
+        "bn: batch norm in training needs more than one value for each channel, not [1 x 1 x 1 x 4]; use a "
+        "larger batch or larger images");
+    graph = graph_new();
+    graph_softmax_cross_entropy(graph, graph_input(graph, "x", DATA_F32, 2, (int64_t[]){4, 10}),
+                                graph_input(graph, "label", DATA_I64, 1, (int64_t[]){5}), 0);
+    assert_failure(
+        graph, FSH_ERR_MISMATCH,
+        "x: cross-entropy needs f32 logits [N, K] and i64 labels [N], not f32 [4 x 10] and i64 [5]");
+    graph = graph_new();
+    graph_leaky_relu(graph, start(graph, 1, 2, 3), -0.1F);
+    assert_failure(graph, FSH_ERR_USAGE,
+                   "image.normalize: leaky ReLU with slope -0.1; it must not be negative");
+    graph = graph_new();
+    graph_max_pool(graph, start(graph, 1, 20, 3), &(Pool2d){16, 1, 0});
+    assert_failure(graph, FSH_ERR_UNSUPPORTED, "image.normalize: max pool with kernel 16; at most 15");
+}
+
+static void test_names_are_unique(void **state)
+{
+    const Conv2d conv = {.channels = 4, .kernel = 1, .stride = 1};
+    (void)state;
+    Graph *graph = graph_new();
+    graph_conv2d(graph, "conv", graph_conv2d(graph, "conv", start(graph, 1, 2, 3), &conv), &conv);
+    assert_failure(graph, FSH_ERR_USAGE, "conv.weight: the graph has a tensor of this name already");
+    graph = graph_new();
+    char name[200];
+    memset(name, 'a', sizeof name);
+    name[sizeof name - 1] = '\0';
+    graph_conv2d(graph, name, start(graph, 1, 2, 3), &conv);
+    FshError error = {0};
+    assert_int_equal(graph_check(graph, &error), FSH_ERR_USAGE);
+    assert_contains(error.message, "a name of more than 95 bytes");
+    graph_free(&graph);
+}
+
+static void test_sizes_are_checked(void **state)
+{
+    (void)state;
+    Graph *graph = graph_new();
+    graph_input(graph, "x", DATA_F32, 4, (int64_t[]){INT64_MAX / 2, 8, 8, 3});
+    FshError error = {0};
+    assert_int_equal(graph_check(graph, &error), FSH_ERR_MEMORY);
+    assert_contains(error.message, "too large");
+    graph_free(&graph);
+    graph = graph_new();
+    graph_input(graph, "x", DATA_F32, 2, (int64_t[]){4, 0});
+    assert_failure(graph, FSH_ERR_MISMATCH, "x: shape 4 x 0 has a dimension below 1");
+}
+
+static void test_models_refuse_images_that_are_too_small(void **state)
+{
+    FshError error = {0};
+    (void)state;
+    assert_null(model("conv8", 8, 16, true, &error));
+    assert_int_equal(error.status, FSH_ERR_MISMATCH);
+    assert_string_equal(error.message,
+                        "conv8: model.26.relu.reflection_pad: a reflection pad of 1 does not fit a 1 x 1 "
+                        "input; use larger images");
+    Graph *graph = model_or_fail("conv8", 8, 17, true);
+    graph_free(&graph);
+    assert_null(model("resnet18", 1, 1, true, &error));
+    assert_contains(error.message, "resnet18: bn1: batch norm in training needs more than one value");
+    assert_null(model("resnet18", 0, 64, true, &error));
+    assert_int_equal(error.status, FSH_ERR_USAGE);
+}
+
+static void test_only_a_trained_number_is_differentiated(void **state)
+{
+    (void)state;
+    Graph *graph = graph_new();
+    TensorId x = graph_conv2d(graph, "conv", start(graph, 2, 4, 3),
+                              &(Conv2d){.channels = 4, .kernel = 1, .stride = 1});
+    graph_differentiate(graph, x);
+    assert_failure(
+        graph, FSH_ERR_USAGE,
+        "conv: only one number that depends on a parameter can be differentiated, not [2 x 4 x 4 x 4]");
+    graph = graph_new();
+    graph_sgd(graph, &(Sgd){.learning_rate = graph_input(graph, "rate", DATA_F32, 1, (int64_t[]){1})});
+    assert_failure(graph, FSH_ERR_USAGE, "sgd: no parameter has a gradient; call graph_differentiate first");
+}
+
+/* ---- gradients and fusion -------------------------------------------------------------------------------------------- */
+
+static size_t count_ops(const Graph *graph, OpKind op)
+{
+    size_t count = 0;
+    for (size_t i = 0; i < graph_node_count(graph); i++)
+        count += graph_node(graph, (NodeId)i)->op == op;
+    return count;
+}
+
+static void test_every_parameter_gets_a_gradient_like_it(void **state)
+{
+    (void)state;
+    Graph *graph = model_or_fail("resnet18", 2, 64, true);
+    size_t parameters = 0;
+    for (size_t i = 0; i < graph_tensor_count(graph); i++) {
+        const Tensor *tensor = graph_tensor(graph, (TensorId)i);
+        if (tensor->role != TENSOR_PARAMETER)
+            continue;
+        parameters++;
+        TensorId gradient = graph_gradient(graph, (TensorId)i);
+        if (gradient == TENSOR_NONE)
+            fail_msg("%s has no gradient", tensor->name);
+        assert_int_equal(graph_tensor(graph, gradient)->role, TENSOR_GRADIENT);
+        assert_int_equal(graph_tensor(graph, gradient)->of, i);
+        assert_memory_equal(graph_tensor(graph, gradient)->shape, tensor->shape, sizeof tensor->shape);
+    }
+    assert_int_equal(parameters, 62);
+    /* Pixels need no gradient, so the first convolution passes none back. */
+    assert_int_equal(count_ops(graph, OP_CONV2D_BACKWARD_DATA), count_ops(graph, OP_CONV2D) - 1);
+    assert_int_equal(count_ops(graph, OP_CONV2D_BACKWARD_WEIGHT), count_ops(graph, OP_CONV2D));
+    graph_free(&graph);
+}
+
+static void test_nodes_stand_in_execution_order(void **state)
+{
+    (void)state;
+    Graph *graph = model_or_fail("resnet18", 2, 64, true);
+    for (size_t i = 0; i < graph_node_count(graph); i++) {
+        const Node *node = graph_node(graph, (NodeId)i);
+        for (int k = 0; k < node->input_count; k++)
+            if (node->inputs[k] != TENSOR_NONE &&
+                graph_tensor(graph, node->inputs[k])->role == TENSOR_ACTIVATION)
+                assert_in_range(graph_tensor(graph, node->inputs[k])->producer, 0, i - 1);
+    }
+    graph_free(&graph);
+}
+
+static void test_norms_are_fused_with_what_follows(void **state)
+{
+    (void)state;
+    Graph *graph = model_or_fail("resnet18", 2, 64, true);
+    /* 20 norms: the three of the shortcuts stand alone, since the block's second norm has taken the addition. */
+    size_t fused = 0, with_addend = 0;
+    for (size_t i = 0; i < graph_node_count(graph); i++) {
+        const Node *node = graph_node(graph, (NodeId)i);
+        if (node->op == OP_BATCH_NORM) {
+            fused += node->as.norm.relu;
+            with_addend += node->inputs[5] != TENSOR_NONE;
+        }
+    }
+    assert_int_equal(count_ops(graph, OP_BATCH_NORM), 20);
+    assert_int_equal(fused, 17);
+    assert_int_equal(with_addend, 8);
+    assert_int_equal(count_ops(graph, OP_RELU), 0);
+    assert_int_equal(count_ops(graph, OP_RELU_BACKWARD), 0);
+    graph_free(&graph);
+}
+
+static void test_fusion_leaves_alone_what_is_needed_elsewhere(void **state)
+{
+    const BatchNorm norm = {.training = true};
+    (void)state;
+    Graph *graph = graph_new();
+    TensorId x = start(graph, 2, 4, 3), kept = graph_batch_norm(graph, "kept", x, &norm);
+    graph_keep(graph, kept, "normalised");
+    TensorId used_twice = graph_batch_norm(graph, "twice", graph_relu(graph, kept), &norm);
+    TensorId sum = graph_add(graph, graph_relu(graph, used_twice), used_twice);
+    graph_relu(graph, graph_batch_norm(graph, "alone", sum, &norm));
+    graph_fuse(graph, FUSE_ALL);
+    assert_int_equal(graph_check(graph, NULL), FSH_OK);
+    assert_int_equal(count_ops(graph, OP_RELU), 2);
+    assert_int_equal(count_ops(graph, OP_ADD), 1);
+    assert_true(graph_node(graph, (NodeId)graph_node_count(graph) - 1)->as.norm.relu);
+    graph_free(&graph);
+}
+
+static void test_fusions_can_be_chosen(void **state)
+{
+    (void)state;
+    for (unsigned fusions = 0; fusions <= FUSE_ALL; fusions++) {
+        const BatchNorm norm = {.training = true};
+        Graph *graph = graph_new();
+        TensorId x = start(graph, 2, 4, 3);
+        TensorId y = graph_relu(graph, graph_batch_norm(graph, "a", x, &norm));
+        graph_relu(graph, graph_add(graph, y, graph_batch_norm(graph, "b", y, &norm)));
+        graph_fuse(graph, fusions);
+        assert_int_equal(count_ops(graph, OP_RELU),
+                         !(fusions & FUSE_NORM_RELU) + !(fusions & FUSE_NORM_ADD_RELU));
+        assert_int_equal(count_ops(graph, OP_ADD), !(fusions & FUSE_NORM_ADD_RELU));
+        graph_free(&graph);
+    }
+}
+
+/* ---- memory plan ------------------------------------------------------------------------------------------------------ */
+
+static uint64_t packed_bytes(const Graph *graph, TensorId id, void *context)
+{
+    const Tensor *tensor = graph_tensor(graph, id);
+    (void)context;
+    return (uint64_t)tensor_count(tensor) * data_type_bytes(tensor->type);
+}
+
+/* First and last node that touch the tensor; last is node_count for one that is kept. */
+static void lifetime(const Graph *graph, TensorId id, size_t *first, size_t *last)
+{
+    *first = SIZE_MAX;
+    *last = 0;
+    for (size_t i = 0; i < graph_node_count(graph); i++) {
+        const Node *node = graph_node(graph, (NodeId)i);
+        bool touches = false;
+        for (int k = 0; k < node->input_count; k++)
+            touches |= node->inputs[k] == id;
+        for (int k = 0; k < node->output_count; k++)
+            touches |= node->outputs[k] == id;
+        if (touches && *first == SIZE_MAX)
+            *first = i;
+        if (touches)
+            *last = i;
+    }
+    if (graph_tensor(graph, id)->keep)
+        *last = graph_node_count(graph);
+}
+
+/* b is made by the node that uses a for the last time, which may write b over a. */
+static bool may_take_over(const Graph *graph, TensorId a, size_t a_last, TensorId b)
+{
+    const Node *node = graph_node(graph, graph_tensor(graph, b)->producer);
+    if (a_last != (size_t)graph_tensor(graph, b)->producer)
+        return false;
+    for (int i = 0; i < node->input_count; i++)
+        for (int o = 0; o < node->output_count; o++)
+            if (node->inputs[i] == a && node->outputs[o] == b && node_may_overwrite(graph, node, o, i))
+                return true;
+    return false;
+}
+
+static void check_plan(const Graph *graph)
+{
+    MemoryPlan plan;
+    FshError error = {0};
+    const size_t count = graph_tensor_count(graph);
+    assert_int_equal(memory_plan_make(graph, packed_bytes, NULL, &plan, &error), FSH_OK);
+    assert_true(plan.arena_bytes < plan.unshared_bytes);
+    size_t *first = calloc(count, sizeof *first), *last = calloc(count, sizeof *last);
+    assert_true(first && last);
+    for (size_t t = 0; t < count; t++)
+        if (plan.offset_bytes[t] != UINT64_MAX)
+            lifetime(graph, (TensorId)t, &first[t], &last[t]);
+    for (size_t a = 0; a < count; a++) {
+        const Tensor *tensor = graph_tensor(graph, (TensorId)a);
+        const bool planned = tensor->role == TENSOR_ACTIVATION && tensor->producer != NODE_NONE;
+        assert_int_equal(plan.offset_bytes[a] != UINT64_MAX, planned);
+        if (!planned)
+            continue;
+        const uint64_t a_end = plan.offset_bytes[a] + packed_bytes(graph, (TensorId)a, NULL);
+        assert_int_equal(plan.offset_bytes[a] % MEMORY_PLAN_ALIGNMENT, 0);
+        assert_true(a_end <= plan.arena_bytes);
+        for (size_t b = 0; b < count; b++) {
+            if (a == b || plan.offset_bytes[b] == UINT64_MAX)
+                continue;
+            const bool share =
+                plan.offset_bytes[b] < a_end &&
+                plan.offset_bytes[a] < plan.offset_bytes[b] + packed_bytes(graph, (TensorId)b, NULL);
+            const bool together = first[a] <= last[b] && first[b] <= last[a];
+            if (share && together && !may_take_over(graph, (TensorId)a, last[a], (TensorId)b) &&
+                !may_take_over(graph, (TensorId)b, last[b], (TensorId)a))
+                fail_msg("%s and %s live at the same time in the same bytes", tensor->name,
+                         graph_tensor(graph, (TensorId)b)->name);
+        }
+    }
+    free(first);
+    free(last);
+    memory_plan_free(&plan);
+}
+
+static void test_no_two_live_tensors_share_bytes(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *name;
+        int64_t batch, size;
+        bool training;
+    } cases[] = {{"conv8", 8, 28, true},
+                 {"conv8", 1, 17, false},
+                 {"resnet18", 4, 64, true},
+                 {"resnet18", 3, 97, true},
+                 {"resnet18", 4, 64, false}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        Graph *graph = model_or_fail(cases[i].name, cases[i].batch, cases[i].size, cases[i].training);
+        check_plan(graph);
+        graph_free(&graph);
+    }
+}
+
+static void test_inference_needs_little_memory(void **state)
+{
+    (void)state;
+    Graph *train = model_or_fail("resnet18", 8, 64, true),
+          *evaluate = model_or_fail("resnet18", 8, 64, false);
+    MemoryPlan of_train, of_evaluation;
+    assert_int_equal(memory_plan_make(train, packed_bytes, NULL, &of_train, NULL), FSH_OK);
+    assert_int_equal(memory_plan_make(evaluate, packed_bytes, NULL, &of_evaluation, NULL), FSH_OK);
+    /* Evaluation holds the first convolution's result and at most two of a quarter of its size; the norm works in place. */
+    const uint64_t largest = UINT64_C(8) * 32 * 32 * 64 * 4;
+    assert_in_range(of_evaluation.arena_bytes, largest, largest * 3 / 2);
+    assert_true(of_train.arena_bytes > 3 * of_evaluation.arena_bytes);
+    assert_true(of_train.arena_bytes < of_train.unshared_bytes / 2);
+    memory_plan_free(&of_train);
+    memory_plan_free(&of_evaluation);
+    graph_free(&train);
+    graph_free(&evaluate);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_shapes_follow_pytorch),
+        cmocka_unit_test(test_resnet18_is_torchvisions),
+        cmocka_unit_test(test_conv8_is_its_sources),
+        cmocka_unit_test(test_models_are_found_by_name),
+        cmocka_unit_test(test_kernel_that_does_not_fit_names_layer_and_shapes),
+        cmocka_unit_test(test_first_failure_stays),
+        cmocka_unit_test(test_wrong_operands_are_refused),
+        cmocka_unit_test(test_names_are_unique),
+        cmocka_unit_test(test_sizes_are_checked),
+        cmocka_unit_test(test_models_refuse_images_that_are_too_small),
+        cmocka_unit_test(test_only_a_trained_number_is_differentiated),
+        cmocka_unit_test(test_every_parameter_gets_a_gradient_like_it),
+        cmocka_unit_test(test_nodes_stand_in_execution_order),
+        cmocka_unit_test(test_norms_are_fused_with_what_follows),
+        cmocka_unit_test(test_fusion_leaves_alone_what_is_needed_elsewhere),
+        cmocka_unit_test(test_fusions_can_be_chosen),
+        cmocka_unit_test(test_no_two_live_tensors_share_bytes),
+        cmocka_unit_test(test_inference_needs_little_memory),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
