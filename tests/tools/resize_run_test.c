@@ -351,8 +351,7 @@ static void test_closed_streams_do_not_write_into_files(void **state)
     test_file_write_text(test_path(folder, "in/text.jpg"), "text");
     test_file_write_text(test_path(folder, "in/a: b/text"), "text");
     assert_int_equal(symlink("nothing", test_path(folder, "in/a: b/x.jpg")), 0);
-    const char *report = test_path(folder, "report"),
-               *command = "exec \"$FSHARD_BIN/fresize\" \"$@\" <&- >&- 2>&-";
+    const char *report = test_path(folder, "report"), *command = "exec \"$FSHARD_BIN/fresize\" \"$@\" 2>&-";
     RunResult result = run_program(NULL, "/bin/sh", "-c", command, "sh", "--report", report,
                                    test_path(folder, "in"), test_path(folder, "out"), NULL);
     assert_int_equal(result.exit_status, 1);
