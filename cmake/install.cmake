@@ -8,7 +8,7 @@ install(TARGETS fresize fpack fverify ftrain RUNTIME DESTINATION ${CMAKE_INSTALL
 install(TARGETS fshard_shared LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
 foreach(plugin fshard-cuda fshard-vips)
   if(TARGET ${plugin})
-    install(TARGETS ${plugin} LIBRARY DESTINATION ${CMAKE_INSTALL_PREFIX}/lib/fshard)
+    install(TARGETS ${plugin} LIBRARY DESTINATION lib/fshard)
   endif()
 endforeach()
 install(FILES formats/fshard.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/fshard)
