@@ -10,12 +10,66 @@
 
 enum { EXIT_OK = 0, EXIT_FAILED = 1, EXIT_SIGNALLED = 128 };
 
+/* Names of files come from strangers: a terminal must not obey what is in them. */
+static void print_text(const char *text)
+{
+    while (*text) {
+        size_t length = 0;
+        while ((unsigned char)text[length] >= ' ' && text[length] != 0x7F)
+            length++;
+        (void)fwrite(text, 1, length, stderr);
+        text += length;
+        if (*text) {
+            (void)fputc('?', stderr);
+            text++;
+        }
+    }
+}
+
 static void print_error(const OptionTable *table, FshStatus status, const FshError *error)
 {
-    (void)fprintf(stderr, "%s: %s\n", table->program,
-                  error->message[0] ? error->message : fsh_strerror(status));
+    (void)fprintf(stderr, "%s: ", table->program);
+    print_text(error->message[0] ? error->message : fsh_strerror(status));
+    (void)fputc('\n', stderr);
     if (status == FSH_ERR_USAGE)
         (void)fprintf(stderr, "Try '%s --help'.\n", table->program);
+}
+
+void program_note_left_out(ProgramNotes *notes, const char *path, const char *reason)
+{
+    enum { SHOWN = 100 };
+    notes->count++;
+    if (notes->count <= SHOWN || notes->verbose) {
+        (void)fprintf(stderr, "%s: ", notes->program);
+        print_text(path);
+        (void)fputs(": ", stderr);
+        print_text(reason);
+        (void)fputs("; left out\n", stderr);
+    } else if (notes->count == SHOWN + 1) {
+        (void)fprintf(stderr, "%s: and more, not shown: --report lists them all, --verbose shows them\n",
+                      notes->program);
+    }
+}
+
+FshStatus program_take_paths(const ProgramContext *context, const char **source, const char **destination,
+                             FshError *error)
+{
+    const OptionArguments *arguments = context->arguments;
+    const OptionTable *table = context->table;
+    const char **const paths[] = {source, destination};
+    size_t taken = 0;
+    for (size_t i = 0; i < 2; i++) {
+        if (!*paths[i] && taken < arguments->count)
+            *paths[i] = arguments->items[taken++];
+        if (!*paths[i])
+            return fsh_error_set(error, FSH_ERR_USAGE, "%s is missing; usage: %s %s",
+                                 i == 0 ? "SRC, the folder of images," : "DST, the folder to write to,",
+                                 table->program, table->usage);
+    }
+    if (taken < arguments->count)
+        return fsh_error_set(error, FSH_ERR_USAGE, "'%s': one argument too many; usage: %s %s",
+                             arguments->items[taken], table->program, table->usage);
+    return FSH_OK;
 }
 
 static int exit_status(FshStatus status, bool partial)

@@ -3,7 +3,7 @@
  *   int main(int argc, char **argv) { return program_main(argc, argv, &table, &settings, versions, run); }
  *
  * Sees to it that no file takes the place of a standard stream that is closed, parses, handles --help and --version, installs the interrupt flag, calls run, prints the error once as
- * "fpack: MESSAGE" on stderr (wrong usage gets "Try 'fpack --help'." too), checks that stdout could be
+ * "fpack: MESSAGE" on stderr (control characters, which names of files may hold, as "?") (wrong usage gets "Try 'fpack --help'." too), checks that stdout could be
  * written, returns the exit status: 0 done; 1 finished, but inputs failed, or a failure; 2 usage; 128 +
  * signal (130, 143) interrupted. `PROGRAM --help-options` prints one spelling of an option a line, for the
  * test of the man pages. */
@@ -41,6 +41,20 @@ typedef struct ProgramContext {
     void *settings; /* the program's own struct, filled */
     const OptionArguments *arguments;
 } ProgramContext;
+
+/* SRC and DST come as arguments, or by the names that older scripts use: *source and *destination hold what --src and
+ * --dst gave, or NULL, and are filled from the arguments in their order. FSH_ERR_USAGE. */
+FshStatus program_take_paths(const ProgramContext *context, const char **source, const char **destination,
+                             FshError *error);
+
+/* Tells on stderr, quiet or not, of inputs left out: "fpack: PATH: REASON; left out". The first hundred, or all if
+ * verbose: a wrong folder gives thousands. Zeroed but for program and verbose; one thread at a time. */
+typedef struct ProgramNotes {
+    const char *program;
+    bool verbose;
+    uint64_t count; /* told of so far, shown or not */
+} ProgramNotes;
+void program_note_left_out(ProgramNotes *notes, const char *path, const char *reason);
 
 /* run returns FSH_OK with *partial_ret true when all is done but some inputs failed (exit 1). */
 typedef FshStatus (*ProgramRun)(const ProgramContext *context, bool *partial_ret, FshError *error);

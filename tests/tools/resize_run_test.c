@@ -344,6 +344,20 @@ static void test_images_of_any_age_are_written_and_known_again(void **state)
     json_decref(summary);
 }
 
+static void test_terminals_are_not_obeyed_by_names(void **state)
+{
+    TestFolder *folder = *state;
+    write_many(folder, "in", 1, 20);
+    test_file_write_text(test_path(folder, "in/\33[2J\n\177фото.jpg"), "text");
+    const char *in = test_path(folder, "in"), *out = test_path(folder, "out");
+    RunResult result = fresize_expecting(1, in, out, NULL);
+    assert_contains(result.err, "fresize: ?[2J??фото.jpg: not an image of a known format; left out\n");
+    run_result_free(&result);
+    result = fresize_expecting(1, test_path(folder, "no\33[31m"), out, NULL);
+    assert_contains(result.err, "no?[31m: cannot read the folder: No such file or directory\n");
+    run_result_free(&result);
+}
+
 static void test_closed_streams_do_not_write_into_files(void **state)
 {
     TestFolder *folder = *state;
@@ -481,6 +495,7 @@ int main(void)
         TEST(test_full_disk_stops_with_the_path_and_tears_nothing),
         TEST(test_source_is_never_its_own_destination),
         TEST(test_images_of_any_age_are_written_and_known_again),
+        TEST(test_terminals_are_not_obeyed_by_names),
         TEST(test_closed_streams_do_not_write_into_files),
         TEST(test_dry_run_writes_nothing),
         TEST(test_report_of_others_is_refused_without_force),

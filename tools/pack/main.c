@@ -24,51 +24,15 @@ typedef struct Settings {
 static const char *const formats[] = {"shards", "lmdb", NULL};
 static const char *const stores[] = {"copy", "raw", NULL};
 
-/* Warnings and notes above the bar: the first few of each, since a wrong folder gives thousands. */
-enum { NOTES_SHOWN = 100 };
-
-typedef struct Printer {
-    const Settings *settings;
-    uint64_t shown;
-} Printer;
-
 static void print_left_out(const Note *note, void *context)
 {
-    Printer *printer = context;
-    printer->shown++;
-    if (printer->shown <= NOTES_SHOWN || printer->settings->program.verbose)
-        (void)fprintf(stderr, "fpack: %s: %s; left out\n", note->path, note->reason);
-    else if (printer->shown == NOTES_SHOWN + 1)
-        (void)fprintf(stderr, "fpack: and more, not shown: --report lists them all, --verbose shows them\n");
+    program_note_left_out(context, note->path, note->reason);
 }
 
 static void print_warnings(const Settings *settings, const NoteList *warnings)
 {
     for (size_t i = 0; i < warnings->count && !settings->program.quiet; i++)
         (void)fprintf(stderr, "fpack: warning: %s: %s\n", warnings->items[i].path, warnings->items[i].reason);
-}
-
-/* SRC and DST come as arguments, or by the names that older scripts use. */
-static FshStatus take_paths(const ProgramContext *context, PackOptions *options, FshError *error)
-{
-    const Settings *settings = context->settings;
-    const OptionArguments *arguments = context->arguments;
-    const char **paths[] = {&options->source, &options->destination};
-    size_t taken = 0;
-    options->source = settings->source;
-    options->destination = settings->destination;
-    for (size_t i = 0; i < 2; i++) {
-        if (!*paths[i] && taken < arguments->count)
-            *paths[i] = arguments->items[taken++];
-        if (!*paths[i])
-            return fsh_error_set(error, FSH_ERR_USAGE, "%s is missing; usage: fpack [OPTIONS] SRC DST",
-                                 i == 0 ? "SRC, the folder of images," : "DST, the folder of the dataset,");
-    }
-    if (taken < arguments->count)
-        return fsh_error_set(error, FSH_ERR_USAGE,
-                             "'%s': one argument too many; usage: fpack [OPTIONS] SRC DST",
-                             arguments->items[taken]);
-    return FSH_OK;
 }
 
 static FshStatus take_fields(const Settings *settings, PackOptions *options, FshError *error)
@@ -95,6 +59,8 @@ static FshStatus take_options(const ProgramContext *context, PackOptions *option
 {
     const Settings *settings = context->settings;
     *options = (PackOptions){
+        .source = settings->source,
+        .destination = settings->destination,
         .container = strcmp(settings->format, "lmdb") == 0 ? FSH_CONTAINER_LMDB : FSH_CONTAINER_SHARDS,
         .store = strcmp(settings->store, "raw") == 0 ? PACK_STORE_RAW : PACK_STORE_COPY,
         .shard_bytes = settings->shard_size,
@@ -112,7 +78,7 @@ static FshStatus take_options(const ProgramContext *context, PackOptions *option
     if (settings->split_given && !(settings->split > 0 && settings->split < 1))
         return fsh_error_set(error, FSH_ERR_USAGE, "--split: %g is not between 0 and 1: a tenth is 0.1",
                              settings->split);
-    FshStatus status = take_paths(context, options, error);
+    FshStatus status = program_take_paths(context, &options->source, &options->destination, error);
     return status ? status : take_fields(settings, options, error);
 }
 
@@ -122,7 +88,7 @@ static FshStatus run(const ProgramContext *context, bool *partial_ret, FshError 
     PackOptions options;
     Plan plan = {.folder = -1};
     PackResult result = {0};
-    Printer printer = {.settings = settings};
+    ProgramNotes notes = {.program = context->table->program, .verbose = settings->program.verbose};
     const double begin = progress_now_seconds();
     FshStatus status = take_options(context, &options, error);
     if (status)
@@ -133,12 +99,12 @@ static FshStatus run(const ProgramContext *context, bool *partial_ret, FshError 
         return status;
     status = plan_make(&plan, &options, error);
     for (size_t i = 0; i < plan.left_out.count; i++)
-        print_left_out(&plan.left_out.items[i], &printer);
+        print_left_out(&plan.left_out.items[i], &notes);
     print_warnings(settings, &plan.warnings);
     if (!status && settings->program.dry_run)
         status = destination_check(options.destination, options.source, plan.id, options.force, error);
     else if (!status)
-        status = pack_run(&plan, &options, print_left_out, &printer, &result, error);
+        status = pack_run(&plan, &options, print_left_out, &notes, &result, error);
 
     result.seconds = progress_now_seconds() - begin;
 

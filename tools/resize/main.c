@@ -21,46 +21,9 @@ static const char *const orients[] = {"apply", "ignore", NULL};
 static const char *const iccs[] = {"srgb", "ignore", NULL};
 static const char *const on_errors[] = {"skip", "fail", NULL};
 
-/* The first failures in full: a wrong folder gives thousands. */
-enum { FAILURES_SHOWN = 100 };
-
-typedef struct Printer {
-    const Settings *settings;
-    uint64_t count;
-} Printer;
-
 static void print_failure(const char *path, const char *reason, void *context)
 {
-    Printer *printer = context;
-    printer->count++;
-    if (printer->count <= FAILURES_SHOWN || printer->settings->program.verbose)
-        (void)fprintf(stderr, "fresize: %s: %s; left out\n", path, reason);
-    else if (printer->count == FAILURES_SHOWN + 1)
-        (void)fprintf(stderr,
-                      "fresize: and more, not shown: --report lists them all, --verbose shows them\n");
-}
-
-/* SRC and DST come as arguments, or by the names that older scripts use. */
-static FshStatus take_paths(const ProgramContext *context, ResizeOptions *options, FshError *error)
-{
-    const Settings *settings = context->settings;
-    const OptionArguments *arguments = context->arguments;
-    const char **paths[] = {&options->source, &options->destination};
-    size_t taken = 0;
-    options->source = settings->source;
-    options->destination = settings->destination;
-    for (size_t i = 0; i < 2; i++) {
-        if (!*paths[i] && taken < arguments->count)
-            *paths[i] = arguments->items[taken++];
-        if (!*paths[i] || !**paths[i])
-            return fsh_error_set(error, FSH_ERR_USAGE, "%s is missing; usage: fresize [OPTIONS] SRC DST",
-                                 i == 0 ? "SRC, the folder of images," : "DST, the folder to write to,");
-    }
-    if (taken < arguments->count)
-        return fsh_error_set(error, FSH_ERR_USAGE,
-                             "'%s': one argument too many; usage: fresize [OPTIONS] SRC DST",
-                             arguments->items[taken]);
-    return FSH_OK;
+    program_note_left_out(context, path, reason);
 }
 
 static bool is(const char *choice, const char *name)
@@ -80,6 +43,8 @@ static FshStatus run(const ProgramContext *context, bool *partial_ret, FshError 
 {
     const Settings *settings = context->settings;
     ResizeOptions options = {
+        .source = settings->source,
+        .destination = settings->destination,
         .report = settings->report,
         .recipe = {.max_size = (uint32_t)settings->max_size,
                    .long_edge = is(settings->edge, "long"),
@@ -97,12 +62,12 @@ static FshStatus run(const ProgramContext *context, bool *partial_ret, FshError 
         .fail_on_error = is(settings->on_error, "fail"),
         .jobs = cpu_jobs(settings->program.jobs),
     };
-    Printer printer = {.settings = settings};
+    ProgramNotes notes = {.program = context->table->program, .verbose = settings->program.verbose};
     ResizeSummary summary = {0};
-    FshStatus status = take_paths(context, &options, error);
+    FshStatus status = program_take_paths(context, &options.source, &options.destination, error);
     if (status)
         return status;
-    status = resize_run(&options, print_failure, &printer, &summary, error);
+    status = resize_run(&options, print_failure, &notes, &summary, error);
     bool ran = summary.images_count > 0; /* also if it stopped on the way: what was done is worth telling */
     if (ran && !settings->program.quiet)
         resize_summary_print(stderr, context->table->program, &summary, options.dry_run);
