@@ -7,7 +7,7 @@
 #include "common/program.h"
 #include "imaging/decode.h"
 #include "trainer/loop/describe.h"
-#include "trainer/loop/options.h"
+#include "trainer/loop/train_options.h"
 #include "trainer/loop/train.h"
 
 /* SHARDS and OUTPUT, given as arguments or as options, but not as both. */
