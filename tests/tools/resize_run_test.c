@@ -413,6 +413,7 @@ static void test_report_of_others_is_refused_without_force(void **state)
     test_file_write_text(report, "precious\n");
     RunResult result = fresize_expecting(1, "--report", report, in, out, NULL);
     assert_contains(result.err, "the report exists already");
+    assert_contains_not(result.err, "images"); /* no summary of nothing */
     run_result_free(&result);
     assert_int_equal(test_file_size(report), 9);
     assert_int_not_equal(access(out, F_OK), 0);

@@ -68,7 +68,11 @@ static FshStatus run(const ProgramContext *context, bool *partial_ret, FshError 
     if (status)
         return status;
     status = resize_run(&options, print_failure, &notes, &summary, error);
-    bool ran = summary.images_count > 0; /* also if it stopped on the way: what was done is worth telling */
+    bool ran =
+        !status || (status == FSH_ERR_INTERRUPTED &&
+                    summary.images_count > 0); /* or stopped on the way: what was done is worth telling */
+    for (size_t i = 0; i < RESIZE_OUTCOME_COUNT; i++)
+        ran = ran || summary.outcome_counts[i] > 0;
     if (ran && !settings->program.quiet)
         resize_summary_print(stderr, context->table->program, &summary, options.dry_run);
     if (ran && settings->program.json && (!status || status == FSH_ERR_INTERRUPTED)) {
