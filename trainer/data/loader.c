@@ -1,6 +1,7 @@
 #include "trainer/data/loader.h"
 
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -39,7 +40,6 @@ typedef struct Worker {
 typedef struct Chunk {
     uint64_t batch_number, first, count;
     Slot *slot;
-    bool verify;
 } Chunk;
 
 struct Loader {
@@ -48,6 +48,9 @@ struct Loader {
     uint64_t step_count;
     int64_t class_count;
     size_t sample_pixels_bytes;
+    /* A bit for each sample of the split: its checksum is right. Two workers may test a sample twice, at the turn of an
+     * epoch; that is harmless. */
+    atomic_uchar *verified;
     size_t slot_count;
     Slot *slots;
     Worker *workers;
@@ -62,10 +65,8 @@ struct Loader {
     uint64_t end_batch;              /* behind the last one */
     uint64_t consumed;               /* the next one that the consumer gets */
     uint64_t in_flight;              /* chunks taken and not finished */
-    uint64_t verify_before;          /* batches with a lower number test their records' checksums */
-    bool ever_started;
-    uint8_t *bad_seen; /* a bit for each sample of the split */
-    char **problems;   /* owned */
+    uint8_t *bad_seen;               /* a bit for each sample of the split */
+    char **problems;                 /* owned */
     uint64_t problem_count;
     double wait_seconds; /* the consumer's own */
 };
@@ -123,8 +124,20 @@ static FshStatus render_field(Worker *worker, const FshField *field, uint64_t ep
                           image, pixels, error);
 }
 
-static FshStatus load_sample(Worker *worker, uint64_t epoch, uint64_t index, bool verify, uint8_t *pixels,
-                             int64_t *label, FshError *error)
+/* Tests a record's checksum until it has been right once. A bad one is tested, and found bad, in every epoch. */
+static FshStatus verify_once(const Loader *loader, uint64_t index, FshError *error)
+{
+    const unsigned char bit = (unsigned char)(1U << (index % 8));
+    if (atomic_load_explicit(&loader->verified[index / 8], memory_order_relaxed) & bit)
+        return FSH_OK;
+    FshStatus status = fsh_sample_verify(loader->options.split, index, error);
+    if (!status)
+        (void)atomic_fetch_or_explicit(&loader->verified[index / 8], bit, memory_order_relaxed);
+    return status;
+}
+
+static FshStatus load_sample(Worker *worker, uint64_t epoch, uint64_t index, uint8_t *pixels, int64_t *label,
+                             FshError *error)
 {
     const Loader *loader = worker->loader;
     const FshSplit *split = loader->options.split;
@@ -132,8 +145,7 @@ static FshStatus load_sample(Worker *worker, uint64_t epoch, uint64_t index, boo
     FshStatus status = fsh_sample_get(split, index, &sample, error);
     if (status)
         return status; /* names file and record itself */
-    if (verify)
-        status = fsh_sample_verify(split, index, error);
+    status = verify_once(loader, index, error);
     if (status) {
         const FshField *field = &sample.fields[0];
         size_t length = strlen(error->message);
@@ -206,7 +218,7 @@ static void fill_chunk(Worker *worker, const Chunk *chunk)
             continue;
         }
         FshError error = {0};
-        if (load_sample(worker, epoch, sample, chunk->verify, pixels, label, &error)) {
+        if (load_sample(worker, epoch, sample, pixels, label, &error)) {
             fill_blank(loader, pixels, label);
             note_failure(loader, chunk, place, sample, &error);
         }
@@ -233,11 +245,8 @@ static Chunk take_chunk(Loader *loader)
     count = count < 1 ? 1 : count > CHUNK_MAX ? CHUNK_MAX : count;
     if (count > batch - loader->next_place)
         count = batch - loader->next_place;
-    Chunk chunk = {.batch_number = loader->next_batch,
-                   .first = loader->next_place,
-                   .count = count,
-                   .slot = slot,
-                   .verify = loader->next_batch < loader->verify_before};
+    Chunk chunk = {
+        .batch_number = loader->next_batch, .first = loader->next_place, .count = count, .slot = slot};
     loader->next_place += count;
     if (loader->next_place == batch) {
         loader->next_place = 0;
@@ -316,9 +325,10 @@ static FshStatus make_loader(Loader *loader, FshError *error)
     loader->slots = calloc(loader->slot_count, sizeof *loader->slots);
     loader->workers = calloc((size_t)options->workers, sizeof *loader->workers);
     loader->bad_seen = calloc(options->split->sample_count / 8 + 1, 1);
+    loader->verified = calloc(options->split->sample_count / 8 + 1, sizeof *loader->verified);
     loader->problems = calloc(PROBLEMS_KEPT, sizeof *loader->problems);
     if (!loader->mutex_made || !loader->work_made || !loader->ready_made || !loader->slots ||
-        !loader->workers || !loader->bad_seen || !loader->problems)
+        !loader->workers || !loader->bad_seen || !loader->verified || !loader->problems)
         return fsh_error_set(error, FSH_ERR_MEMORY, "out of memory for a loader");
     FshStatus status = FSH_OK;
     for (size_t i = 0; !status && i < loader->slot_count; i++)
@@ -391,6 +401,7 @@ void loader_free(Loader **loader)
         (void)pthread_mutex_destroy(&freed->mutex);
     free(freed->problems);
     free(freed->bad_seen);
+    free(freed->verified);
     free(freed->slots);
     free(freed->workers);
     free(freed);
@@ -425,8 +436,6 @@ void loader_start(Loader *loader, uint64_t first, uint64_t count)
     loader->next_place = 0;
     loader->next_batch = loader->consumed = first;
     loader->end_batch = first + count;
-    loader->verify_before = loader->ever_started ? 0 : first + loader->step_count;
-    loader->ever_started = true;
     (void)pthread_cond_broadcast(&loader->work);
     (void)pthread_mutex_unlock(&loader->mutex);
 }

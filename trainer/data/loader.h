@@ -16,8 +16,8 @@
  * alone, not from how many workers there are or which was faster.
  *
  * Records are read in place from the mapping; raw pixels are cropped from there without a copy in between.
- * The first time through a split each record's checksum is tested before it is used: a JPEG with a flipped
- * byte may well decode.
+ * Each record's checksum is tested until it has been right once, before the record is used: a JPEG with a
+ * flipped byte may well decode. One that is wrong stays left out, in every epoch.
  *
  * All memory is taken by loader_new, but for what decoders need for an image larger than any before.
  *
