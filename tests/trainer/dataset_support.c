@@ -147,7 +147,7 @@ static void set_statistics(FshStatistics *statistics, const DatasetSpec *spec)
                                   .width_max = spec->width,
                                   .height_min = spec->height,
                                   .height_max = spec->height};
-    for (uint32_t c = 0; c < spec->channels; c++) {
+    for (uint32_t c = 0; c < spec->channels && !spec->unmeasured; c++) {
         statistics->mean[c] = 0.35;
         statistics->standard_deviation[c] = 0.25;
     }

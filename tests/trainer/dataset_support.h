@@ -15,6 +15,7 @@ typedef struct DatasetSpec {
     uint32_t shard_count;            /* of each split */
     FshKind kind;                    /* 0: FSH_KIND_CLASSES */
     bool classes_apart;              /* val has samples of the last class alone, train of all others */
+    bool unmeasured;                 /* no mean and deviation, as fpack --no-check leaves them */
     bool garbage;                    /* sample 5 of each split is no image, but its checksum is right */
 } DatasetSpec;
 

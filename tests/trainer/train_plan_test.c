@@ -30,6 +30,7 @@ static Case make_case(Facts facts)
                                  .channels = facts.channels,
                                  .mean = {0.5, 0.25, 1},
                                  .standard_deviation = {0.25, 0.25, 0.25},
+                                 .measured = true,
                                  .short_edge = facts.short_edge,
                                  .uniform = facts.uniform};
     return made;
@@ -163,6 +164,20 @@ static void test_the_learning_rate_grows_with_the_batch(void **state)
     assert_int_equal(made.plan.schedule.warmup_steps, 391);
 }
 
+static void test_a_least_learning_rate_above_the_highest_is_refused(void **state)
+{
+    (void)state;
+    Case made = make_case((Facts){32, 3, true, 1000});
+    made.options.lr = 0.1;
+    made.options.lr_min = 0.1;
+    assert_ok(plan_case(&made), &made.error);
+    made.options.lr_min = 0.2;
+    assert_int_equal(plan_case(&made), FSH_ERR_USAGE);
+    assert_contains(made.error.message, "--lr-min: 0.2 is more than the highest learning rate of 0.1");
+    made.options.lr_scheduler = "constant"; /* has no use for it */
+    assert_ok(plan_case(&made), &made.error);
+}
+
 static void test_padding_shows_the_mean(void **state)
 {
     (void)state;
@@ -196,6 +211,7 @@ int main(void)
         cmocka_unit_test(test_small_splits_get_small_batches),
         cmocka_unit_test(test_evaluation_has_a_step_for_every_sample),
         cmocka_unit_test(test_the_learning_rate_grows_with_the_batch),
+        cmocka_unit_test(test_a_least_learning_rate_above_the_highest_is_refused),
         cmocka_unit_test(test_padding_shows_the_mean),
         cmocka_unit_test(test_loader_threads_are_half_of_the_cores),
     };

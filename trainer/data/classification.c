@@ -130,14 +130,32 @@ static FshStatus measure_images(Classification *classification, FshError *error)
     return FSH_OK;
 }
 
+/* fpack --no-check decodes nothing, so it knows sizes but no pixels: all zero. */
+static bool has_statistics(const FshStatistics *statistics)
+{
+    for (uint32_t c = 0; c < statistics->channels; c++)
+        if (statistics->mean[c] > 0 || statistics->standard_deviation[c] > 0)
+            return true;
+    return false;
+}
+
 static void take_statistics(Classification *classification)
 {
+    /* ImageNet's, as torchvision has them: what photographs are normalised by where nothing else is known. Gray is
+     * their mean over the channels. */
+    static const FshStatistics colour = {.mean = {0.485, 0.456, 0.406},
+                                         .standard_deviation = {0.229, 0.224, 0.225}},
+                               gray = {.mean = {0.449}, .standard_deviation = {0.226}};
     const FshManifest *manifest = fsh_manifest(classification->dataset);
+    const FshStatistics *statistics = &manifest->statistics;
     classification->class_count = (int64_t)manifest->class_count;
-    classification->channels = manifest->statistics.channels;
+    classification->channels = statistics->channels;
+    classification->measured = has_statistics(statistics);
+    if (!classification->measured)
+        statistics = classification->channels == 1 ? &gray : &colour;
     for (uint32_t c = 0; c < classification->channels; c++) {
-        double deviation = manifest->statistics.standard_deviation[c];
-        classification->mean[c] = manifest->statistics.mean[c];
+        double deviation = statistics->standard_deviation[c];
+        classification->mean[c] = statistics->mean[c];
         /* Images of one flat colour have none, and nothing may be divided by zero. */
         classification->standard_deviation[c] = deviation > 1.0 / 255 ? deviation : 1.0 / 255;
     }

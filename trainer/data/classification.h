@@ -13,6 +13,7 @@ typedef struct Classification {
     int64_t class_count;                   /* at least 2 */
     uint32_t channels;                     /* 1 or 3 */
     double mean[4], standard_deviation[4]; /* of full scale; a deviation is at least one grey level */
+    bool measured;                         /* they are the dataset's; else ImageNet's, for it has none */
     uint32_t short_edge;                   /* pixels: the median over images taken evenly from the split */
     bool uniform;                          /* every image of the dataset is a square of this edge */
 } Classification;

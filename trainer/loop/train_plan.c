@@ -145,6 +145,11 @@ static FshStatus plan_schedule(TrainPlan *plan, const TrainOptions *options, Fsh
     if (plan->train_count && !(plan->schedule.base > 0))
         return fsh_error_set(error, FSH_ERR_USAGE,
                              "--lr-base: 0 leaves a learning rate of 0; nothing would be learnt");
+    bool falls = plan->schedule.kind == SCHEDULE_COSINE || plan->schedule.kind == SCHEDULE_LINEAR;
+    if (plan->train_count && falls && plan->schedule.minimum > plan->schedule.base)
+        return fsh_error_set(error, FSH_ERR_USAGE,
+                             "--lr-min: %g is more than the highest learning rate of %g",
+                             plan->schedule.minimum, plan->schedule.base);
     return FSH_OK;
 }
 
@@ -250,6 +255,9 @@ void plan_describe(const TrainPlan *plan, const Classification *data,
     const char *path = fsh_path(data->dataset);
     tell(&teller, "dataset: %s, %lld classes, %s, short edge %s%u pixels", path, (long long)data->class_count,
          data->channels == 1 ? "gray" : "colour", data->uniform ? "" : "about ", data->short_edge);
+    if (!data->measured)
+        tell(&teller,
+             "normalisation: ImageNet's mean and deviation, for the dataset has none (fpack --no-check)");
     if (data->train)
         tell(&teller, "split %s: %llu samples, %llu steps of %lld (%llu samples left out of each epoch)",
              data->train->info->name, (unsigned long long)plan->train_count,
