@@ -263,7 +263,8 @@ static void test_weights_of_another_network_are_refused(void **state)
     RunResult result = TRAIN(0, "--model", "conv8", "--epochs", "1", shards, test_path(folder, "a"));
     run_result_free(&result);
     const char *weights = test_path(folder, "a/last.safetensors");
-    REFUSED(1, "has no tensor conv1.weight", out, "--weights", weights, shards);
+    REFUSED(1, "a/last.safetensors: has no tensor conv1.weight; it holds conv8", out, "--weights", weights,
+            shards);
     test_file_truncate(weights, -5);
     REFUSED(1, "last.safetensors: ", out, "--model", "conv8", "--weights", weights, shards);
     REFUSED(1, "No such file", out, "--model", "conv8", "--weights", test_path(folder, "none"), shards);
@@ -336,8 +337,8 @@ static void test_fewer_samples_than_a_batch_are_refused(void **state)
 static void test_a_model_that_does_not_fit_the_images_is_refused(void **state)
 {
     TestFolder *folder = *state;
-    REFUSED(1, "conv8", test_path(folder, "out"), "--model", "conv8", "--train-crop-size", "2",
-            "--val-crop-size", "2", make_set(folder, &plain));
+    REFUSED(1, "ftrain: images of 2 pixels: conv8: model.", test_path(folder, "out"), "--model", "conv8",
+            "--train-crop-size", "2", "--val-crop-size", "2", make_set(folder, &plain));
 }
 
 static void test_an_unknown_model_is_refused_with_the_known_ones(void **state)
@@ -420,16 +421,16 @@ static void test_a_torn_shard_is_refused(void **state)
     REFUSED(1, "train-00001-of-00002.fshard", test_path(folder, "out"), shards);
 }
 
-/* A bit of the pixels of sample 3 of train. */
-static void spoil_sample(TestFolder *folder)
+/* A bit of the pixels of sample 3 of a split. */
+static void spoil_sample(TestFolder *folder, const char *split)
 {
     FshDataset *dataset = NULL;
     FshSample sample;
     FshError error = {0};
     size_t length = 0;
-    const char *shard = test_path(folder, "set/train-00000-of-00002.fshard");
+    const char *shard = test_path(folder, "set/%s-00000-of-00002.fshard", split);
     assert_ok(fsh_open(&dataset, test_path(folder, "set"), &error), &error);
-    assert_ok(fsh_sample_get(fsh_split(dataset, "train"), 3, &sample, &error), &error);
+    assert_ok(fsh_sample_get(fsh_split(dataset, split), 3, &sample, &error), &error);
     char *bytes = test_file_read(shard, &length);
     const char *at = memmem(bytes, length, sample.fields[0].data, sample.fields[0].bytes);
     assert_non_null(at);
@@ -442,7 +443,7 @@ static void test_a_record_gone_bad_stops_with_its_name_or_is_skipped(void **stat
 {
     TestFolder *folder = *state;
     const char *shards = make_set(folder, &plain), *out = test_path(folder, "out");
-    spoil_sample(folder);
+    spoil_sample(folder, "train");
     RunResult result = TRAIN(1, "--model", "conv8", "--epochs", "2", "--batch-size", "20", shards, out);
     assert_contains(result.err, "train-00000-of-00002.fshard");
     assert_contains(result.err, "record 3");
@@ -457,6 +458,36 @@ static void test_a_record_gone_bad_stops_with_its_name_or_is_skipped(void **stat
     assert_contains(result.err, "1 samples could not be read");
     assert_contains(result.out, "best top-1");
     assert_true(test_file_size(test_path(folder, "out/last.safetensors")) > 1000);
+    run_result_free(&result);
+}
+
+static void test_a_bad_sample_in_evaluation_does_not_cost_what_was_learnt(void **state)
+{
+    TestFolder *folder = *state;
+    const char *shards = make_set(folder, &plain), *out = test_path(folder, "out");
+    spoil_sample(folder, "val");
+    RunResult result = TRAIN(1, "--model", "conv8", "--epochs", "2", shards, out);
+    assert_contains(result.err, "val-00000-of-00002.fshard record 3");
+    run_result_free(&result);
+    assert_true(test_file_size(test_path(folder, "out/last.safetensors")) > 1000);
+}
+
+static void test_a_network_gone_bad_has_a_loss_of_null(void **state)
+{
+    TestFolder *folder = *state;
+    const char *shards = make_set(folder, &plain), *weights = test_path(folder, "out/last.safetensors");
+    RunResult result = TRAIN(0, "--model", "conv8", "--epochs", "1", shards, test_path(folder, "out"));
+    run_result_free(&result);
+    size_t length = 0;
+    char *bytes = test_file_read(weights, &length);
+    memset(bytes + length - 4, 0xFF, 4); /* NaN: the last bias */
+    test_file_write(weights, bytes, length);
+    free(bytes);
+    result = TRAIN(0, "--model", "conv8", "--evaluate", "--json", "--weights", weights, shards);
+    json_t *object = read_json(result.out);
+    assert_true(json_is_null(json_object_get(object, "loss")));
+    assert_true(number_of(object, "top1") == 0);
+    json_decref(object);
     run_result_free(&result);
 }
 
@@ -570,6 +601,32 @@ static void test_list_models_gives_parameters_and_flops(void **state)
     run_result_free(&result);
 }
 
+/* What --dry-run --json says was chosen, for a dataset whose manifest has no mean and deviation. */
+static void check_stand_in(TestFolder *folder, uint8_t channels, double mean, double deviation)
+{
+    DatasetSpec spec = plain;
+    spec.unmeasured = true;
+    spec.channels = channels;
+    const char *shards = test_path(folder, "set%d", channels);
+    dataset_make(shards, &spec);
+    RunResult result = TRAIN(0, "--dry-run", "--json", "--model", "conv8", shards);
+    assert_contains(result.err, "ImageNet's mean and deviation, for the dataset has none");
+    json_t *object = read_json(result.out), *chosen = json_object_get(object, "chosen");
+    assert_true(json_number_value(json_array_get(json_object_get(chosen, "mean"), 0)) == mean);
+    assert_true(json_number_value(json_array_get(json_object_get(chosen, "std"), 0)) == deviation);
+    json_decref(object);
+    run_result_free(&result);
+}
+
+static void test_a_dataset_without_mean_and_deviation_gets_imagenets(void **state)
+{
+    check_stand_in(*state, 3, 0.485, 0.229);
+    check_stand_in(*state, 1, 0.449, 0.226);
+    RunResult result = TRAIN(0, "--dry-run", "--model", "conv8", make_set(*state, &plain));
+    assert_null(strstr(result.err, "normalisation")); /* that of the dataset goes without saying */
+    run_result_free(&result);
+}
+
 static void test_folders_can_be_given_by_name(void **state)
 {
     TestFolder *folder = *state;
@@ -602,6 +659,8 @@ int main(void)
         IN_FOLDER(test_an_output_that_exists_is_refused_without_force),
         IN_FOLDER(test_a_torn_shard_is_refused),
         IN_FOLDER(test_a_record_gone_bad_stops_with_its_name_or_is_skipped),
+        IN_FOLDER(test_a_bad_sample_in_evaluation_does_not_cost_what_was_learnt),
+        IN_FOLDER(test_a_network_gone_bad_has_a_loss_of_null),
         IN_FOLDER(test_without_a_val_split_it_trains_and_says_so),
         IN_FOLDER(test_a_signal_ends_it_with_weights_on_disk),
         IN_FOLDER(test_a_full_disk_costs_a_warning_and_not_the_run),
@@ -609,6 +668,7 @@ int main(void)
         IN_FOLDER(test_a_loss_that_is_no_number_stops_with_advice),
         IN_FOLDER(test_a_dry_run_prints_the_network_and_writes_nothing),
         IN_FOLDER(test_list_models_gives_parameters_and_flops),
+        IN_FOLDER(test_a_dataset_without_mean_and_deviation_gets_imagenets),
         IN_FOLDER(test_folders_can_be_given_by_name),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -60,6 +60,8 @@ static void test_nan_is_never_right(void **state)
     metrics_add(&metrics, one_nan, &second, 1, CLASSES, 0);
     assert_int_equal(metrics.top1, 0);
     assert_int_equal(metrics.top5, 1); /* behind the NaN, before the zeros */
+    metrics_add(&metrics, all_nan, &first, 1, 2, 0);
+    assert_int_equal(metrics.top5, 1); /* with two classes, too */
 }
 
 static void test_nothing_seen_is_zero_not_nan(void **state)

@@ -1,11 +1,15 @@
 #include "trainer/loop/metrics.h"
 
-/* How many classes stand before the label's. Every comparison with NaN is false: it ranks above every number, and as
- * the label's own logit below them, so that a network gone bad is never right. */
+#include <math.h>
+
+/* How many classes stand before the label's. NaN ranks above every number, and as the label's own logit behind any
+ * place that counts, so that a network gone bad is never right. */
 static uint64_t rank_of(const float *logits, uint64_t classes, uint64_t label)
 {
     float own = logits[label];
     uint64_t rank = 0;
+    if (isnan(own))
+        return UINT64_MAX;
     for (uint64_t c = 0; c < classes; c++)
         rank += !(logits[c] <= own) || (logits[c] == own && c < label);
     return rank;

@@ -30,8 +30,7 @@ static FshStatus build_graph(NetworkProgram *part, const TrainPlan *plan, const 
     part->learning_rate = TENSOR_NONE;
     FshStatus status = model_graph(plan->model, spec, &plan->recipe, &part->graph, error);
     if (status)
-        return fsh_error_prepend(error, "%s on images of %lld pixels", plan->model->name,
-                                 (long long)spec->width);
+        return fsh_error_prepend(error, "images of %lld pixels", (long long)spec->width);
     status = find_tensor(part->graph, "image", &part->image, error);
     if (!status)
         status = find_tensor(part->graph, "label", &part->label, error);

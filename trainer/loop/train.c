@@ -147,7 +147,8 @@ static FshStatus train_step(Training *training, Epoch *epoch, uint64_t step, Fsh
 
 static FshStatus stop_for_signal(Training *training, uint64_t epoch, uint64_t step, FshError *error)
 {
-    try_save(training, record_last_name, epoch, -1, &training->last_stale);
+    const uint64_t whole = step + 1 == training->session.plan.steps_per_epoch;
+    try_save(training, record_last_name, epoch + whole, -1, &training->last_stale);
     return fsh_error_set(error, FSH_ERR_INTERRUPTED,
                          "interrupted in epoch %" PRIu64 " after step %" PRIu64 "; %s %s/%s", epoch, step,
                          training->last_stale ? "the weights could NOT be saved to" : "the weights are in",
@@ -174,9 +175,12 @@ static FshStatus evaluate_epoch(Training *training, const Epoch *epoch, EpochRep
     double start = progress_now_seconds();
     FshStatus status = session_evaluate(session, &metrics, error);
     if (status == FSH_ERR_INTERRUPTED)
-        return stop_for_signal(training, epoch->number + 1, session->plan.steps_per_epoch - 1, error);
-    if (status)
+        return stop_for_signal(training, epoch->number, session->plan.steps_per_epoch - 1, error);
+    if (status) {
+        /* A sample that cannot be evaluated is no reason to lose what was learnt. */
+        try_save(training, record_last_name, epoch->number + 1, -1, &training->last_stale);
         return status;
+    }
     training->evaluation_seconds += progress_now_seconds() - start;
     report->evaluated = true;
     report->eval_loss = metrics_loss(&metrics);
@@ -333,6 +337,12 @@ done:
     return status;
 }
 
+/* JSON knows no NaN: a network gone bad has a loss of null. */
+static json_t *number_or_null(double value)
+{
+    return isfinite(value) ? json_real(value) : json_null();
+}
+
 FshStatus train_evaluate(const TrainOptions *options, bool *partial_ret, FshError *error)
 {
     Session session;
@@ -349,12 +359,13 @@ FshStatus train_evaluate(const TrainOptions *options, bool *partial_ret, FshErro
         goto done;
     *partial_ret = session_problem_count(&session) > 0;
     if (options->program.json)
-        status = describe_print_json(json_pack("{s:s, s:I, s:I, s:f, s:f, s:f, s:f}", "weights",
-                                               options->weights, "samples", (json_int_t)metrics.count,
-                                               "skipped_samples", (json_int_t)session_problem_count(&session),
-                                               "top1", metrics_top1(&metrics), "top5", metrics_top5(&metrics),
-                                               "loss", metrics_loss(&metrics), "seconds", seconds),
-                                     error);
+        status =
+            describe_print_json(json_pack("{s:s, s:I, s:I, s:f, s:f, s:o, s:f}", "weights", options->weights,
+                                          "samples", (json_int_t)metrics.count, "skipped_samples",
+                                          (json_int_t)session_problem_count(&session), "top1",
+                                          metrics_top1(&metrics), "top5", metrics_top5(&metrics), "loss",
+                                          number_or_null(metrics_loss(&metrics)), "seconds", seconds),
+                                error);
     else
         (void)printf("top-1 %.2f %%, top-5 %.2f %%, loss %.4f on %" PRIu64 " samples in %.1f s\n",
                      metrics_top1(&metrics), metrics_top5(&metrics), metrics_loss(&metrics), metrics.count,

@@ -116,13 +116,20 @@ static const char *format_shape(char *buffer, size_t buffer_bytes, int rank, con
     return buffer;
 }
 
+/* For "it holds …": the model that wrote the file, if it says. */
+static const char *held_network(const Safetensors *file)
+{
+    const char *model = safetensors_metadata(file, "model");
+    return model ? model : "another network";
+}
+
 static FshStatus check_tensor(const char *path, const Safetensors *file, const Tensor *tensor,
                               FshError *error)
 {
     const SafetensorsEntry *entry = safetensors_find(file, tensor->name);
     if (!entry)
-        return fsh_error_set(error, FSH_ERR_MISMATCH, "%s: has no tensor %s; it holds another network", path,
-                             tensor->name);
+        return fsh_error_set(error, FSH_ERR_MISMATCH, "%s: has no tensor %s; it holds %.64s", path,
+                             tensor->name, held_network(file));
     int64_t stored[SAFETENSORS_RANK_MAX];
     bool same = entry->rank == tensor->rank;
     for (int d = 0; d < entry->rank; d++) {
@@ -148,23 +155,24 @@ static FshStatus check_unknown(const char *path, const Safetensors *file, const 
         bool counter = length > suffix_length && strcmp(name + length - suffix_length, batches_suffix) == 0;
         TensorId tensor = graph_find(graph, name);
         if (!counter && (tensor == TENSOR_NONE || !is_weight(graph_tensor(graph, tensor))))
-            return fsh_error_set(error, FSH_ERR_MISMATCH,
-                                 "%s: the network has no tensor %s; it holds another network", path, name);
+            return fsh_error_set(error, FSH_ERR_MISMATCH, "%s: the network has no tensor %s; it holds %.64s",
+                                 path, name, held_network(file));
     }
     return FSH_OK;
 }
 
-static FshStatus load_tensor(const Safetensors *file, State *state, const Tensor *tensor, FshError *error)
+static FshStatus load_tensor(const char *path, const Safetensors *file, State *state, const Tensor *tensor,
+                             FshError *error)
 {
     size_t count = (size_t)tensor_count(tensor);
     float *values = malloc(count * sizeof *values + 1);
     if (!values)
-        return fsh_error_set(error, FSH_ERR_MEMORY, "out of memory for %s", tensor->name);
+        return fsh_error_set(error, FSH_ERR_MEMORY, "%s: out of memory for %s", path, tensor->name);
     FshStatus status = safetensors_read_f32(safetensors_find(file, tensor->name), values, count, error);
     if (!status)
         status = state_write(state, tensor->name, values, count, error);
     free(values);
-    return status;
+    return status ? fsh_error_prepend(error, "%s", path) : FSH_OK;
 }
 
 FshStatus weights_load(const char *path, State *state, const Graph *graph, FshError *error)
@@ -178,7 +186,7 @@ FshStatus weights_load(const char *path, State *state, const Graph *graph, FshEr
         status = check_unknown(path, file, graph, error);
     for (size_t i = 0; !status && i < graph_tensor_count(graph); i++)
         if (is_weight(graph_tensor(graph, (TensorId)i)))
-            status = load_tensor(file, state, graph_tensor(graph, (TensorId)i), error);
+            status = load_tensor(path, file, state, graph_tensor(graph, (TensorId)i), error);
     safetensors_close(&file);
     return status;
 }
