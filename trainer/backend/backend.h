@@ -1,12 +1,18 @@
 /* backend.h - what runs a graph. One interface; cpu/ (oneDNN, OpenMP) and cuda/ (cuDNN, cuBLASLt, own
  * kernels) lower the same graph.
  *
- *   Backend *backend;  State *state;  Program *train, *evaluate;
+ *   Backend *backend;
+ *   State *state; // parameters, buffers, momentum: one for all programs of a network
+ *   Program *train, *evaluate;
  *   backend_open(&backend, "cpu", &options, &error);
- *   state_new(&state, backend, train_graph, &error);        // parameters, buffers, momentum: one for all
- * programs of a network state_initialize(state, seed, &error); program_new(&train, state, train_graph,
- * &error); program_new(&evaluate, state, evaluate_graph, &error); program_write(train, image, pixels, bytes,
- * &error); … program_run(train, &error); program_read(train, loss, …);
+ *   state_new(&state, backend, train_graph, &error);
+ *   state_initialize(state, seed, &error);
+ *   program_new(&train, state, train_graph, &error);
+ *   program_new(&evaluate, state, evaluate_graph, &error);
+ *   program_write(train, image, pixels, bytes, &error);
+ *   …
+ *   program_run(train, &error);
+ *   program_read(train, loss, …);
  *
  * A State keeps parameters in whatever layout the backend's kernels prefer; state_read and state_write speak
  * the graph's logical layout (OIHW, float32), so checkpoints never see it. Optimizer state has the
@@ -24,10 +30,11 @@ typedef struct State State;
 typedef struct Program Program;
 
 typedef struct BackendOptions {
-    int threads; /* of the CPU backend; 0: all available */
-    bool
-        benchmark; /* of the CUDA backend: time the ways to compute each convolution, keep the fastest. Without
-                     * it the same ways are chosen, and the same bits come out, in every run */
+    /* Of the CPU backend; 0: all available. */
+    int threads;
+    /* Of the CUDA backend: time the ways to compute each convolution, keep the fastest. Without it the same
+     * ways are chosen, and the same bits come out, in every run. */
+    bool benchmark;
 } BackendOptions;
 
 /* device: "cpu" or "cuda". FSH_ERR_UNSUPPORTED: this build has no such backend, or this machine no such

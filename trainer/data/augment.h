@@ -3,9 +3,9 @@
  *   CropPlan plan;
  *   Random random;
  *   random_start(&random, seed, random_stream(epoch, sample));
- *   augment_plan(&augmentation, width, height, &random, &plan);             // geometry: no pixels needed
- *   augment_render(augmenter, &augmentation, &plan, &image, pixels, &error);  // pixels: [size, size,
- * channels] u8
+ *   augment_plan(&augmentation, width, height, &random, &plan); // geometry: no pixels needed
+ *   // pixels: [size, size, channels] u8
+ *   augment_render(augmenter, &augmentation, &plan, width, height, &image, pixels, &error);
  *
  * The plan is made from the image's size alone, so that a decoder can be told what will be used before it
  * decodes. Which thread does it, and in which order, cannot matter: all chance comes from (seed, epoch,

@@ -54,11 +54,10 @@ size_t data_type_bytes(DataType type);
 const char *data_type_name(DataType type);
 
 typedef enum TensorRole {
-    TENSOR_INPUT,     /* written from outside before a run: images, labels, learning rate */
-    TENSOR_PARAMETER, /* trained; lives in the State from run to run */
-    TENSOR_BUFFER,    /* lives in the State, not trained: running_mean, running_var */
-    TENSOR_OPTIMIZER, /* the optimizer's, of a parameter and shaped like it; lives in the State: NAME.momentum
-                       */
+    TENSOR_INPUT,      /* written from outside before a run: images, labels, learning rate */
+    TENSOR_PARAMETER,  /* trained; lives in the State from run to run */
+    TENSOR_BUFFER,     /* lives in the State, not trained: running_mean, running_var */
+    TENSOR_OPTIMIZER,  /* a parameter's, shaped like it; lives in the State: NAME.momentum */
     TENSOR_ACTIVATION, /* computed in each run, forward or backward; placed by the memory plan */
     TENSOR_GRADIENT,   /* of a parameter; all in one arena in parameter order, for optimizer and all-reduce */
 } TensorRole;
@@ -69,15 +68,15 @@ typedef struct Initializer {
 } Initializer;
 
 typedef struct Tensor {
-    char
-        name[GRAPH_NAME_MAX]; /* all but activations, and kept ones: unique; else: what made it, "bn1.relu" */
+    /* All but activations, and kept ones: unique; else what made it, "bn1.relu". */
+    char name[GRAPH_NAME_MAX];
     TensorRole role;
     DataType type;
     int rank;
     int64_t shape[GRAPH_RANK_MAX];
     NodeId producer; /* NODE_NONE for inputs, parameters, buffers */
-    TensorId
-        of; /* gradients: what they are the gradient of; TENSOR_OPTIMIZER: its parameter; else TENSOR_NONE */
+    /* Gradients: what they are the gradient of; TENSOR_OPTIMIZER: its parameter; else TENSOR_NONE. */
+    TensorId of;
     bool keep;               /* readable after a run: loss, logits */
     bool decays;             /* TENSOR_PARAMETER: weight decay applies (off for norms and biases) */
     Initializer initializer; /* TENSOR_PARAMETER, TENSOR_BUFFER, TENSOR_OPTIMIZER */
@@ -194,8 +193,7 @@ typedef struct Graph Graph;
 Graph *graph_new(void); /* NULL: no memory */
 void graph_free(Graph **graph);
 
-/* ---- building: returns the result, TENSOR_NONE after a failure
- * ---------------------------------------------------- */
+/* ---- building: returns the result, TENSOR_NONE after a failure ----------------------------------------- */
 
 TensorId graph_input(Graph *graph, const char *name, DataType type, int rank, const int64_t *shape);
 /* [N, H, W, C] u8 -> f32: (x - mean[c]) / deviation[c], mean and deviation in 0..1 of full scale, C values.
@@ -213,8 +211,8 @@ TensorId graph_max_pool(Graph *graph, TensorId x, const Pool2d *pool);
 TensorId graph_avg_pool(Graph *graph, TensorId x, const Pool2d *pool);
 TensorId graph_global_avg_pool(Graph *graph, TensorId x); /* -> [N, C] */
 TensorId graph_reflection_pad(Graph *graph, TensorId x, int64_t padding);
-TensorId graph_flatten(Graph *graph,
-                       TensorId x); /* [N, H, W, C] -> [N, C * H * W], in PyTorch's order (C, H, W) */
+/* [N, H, W, C] -> [N, C * H * W], in PyTorch's order (C, H, W) */
+TensorId graph_flatten(Graph *graph, TensorId x);
 TensorId graph_linear(Graph *graph, const char *name, TensorId x, int64_t features, bool bias);
 /* logits [N, K], labels [N] i64 -> mean loss [1] over samples whose label is not -1 (a padded sample of a
  * last batch). 0 <= smoothing < 1, as PyTorch's label_smoothing. */
@@ -246,8 +244,7 @@ void graph_sgd(Graph *graph, const Sgd *sgd);
  * kernel 3 does not fit a 1 x 1 input; use larger images"), FSH_ERR_MEMORY. */
 FshStatus graph_check(const Graph *graph, FshError *error);
 
-/* ---- reading
- * ------------------------------------------------------------------------------------------------------ */
+/* ---- reading ------------------------------------------------------------------------------------------- */
 
 /* Pointers are good until the graph is built further. */
 size_t graph_node_count(const Graph *graph);
@@ -270,8 +267,7 @@ const char *op_name(OpKind op);
  * the input for the last time before it writes the same element of the output. */
 bool node_may_overwrite(const Graph *graph, const Node *node, int output, int input);
 
-/* ---- the memory plan
- * ---------------------------------------------------------------------------------------------- */
+/* ---- the memory plan ----------------------------------------------------------------------------------- */
 
 /* Where each activation lies in one arena. Tensors whose lifetimes (first to last node that touches them; a
  * kept one's lasts to the end) do not overlap share bytes; and an output takes the bytes of an input that

@@ -48,8 +48,7 @@ typedef struct OpRow {
 
 extern const OpRow op_table[OP_KIND_COUNT];
 
-/* ---- for builder calls
- * --------------------------------------------------------------------------------------------- */
+/* ---- for builder calls --------------------------------------------------------------------------------- */
 
 /* Records the first failure. Always returns TENSOR_NONE. */
 TensorId graph_fail(Graph *graph, FshStatus status, const char *format, ...) FSH_PRINTF(3, 4);
@@ -77,8 +76,7 @@ void node_name_after(Node *node, const Tensor *input);
 /* Copies at most GRAPH_NAME_MAX - 1 bytes; a longer name is a failure of the graph. */
 void graph_set_name(Graph *graph, char target[GRAPH_NAME_MAX], const char *name);
 
-/* ---- for differentiate
- * --------------------------------------------------------------------------------------------- */
+/* ---- for differentiate --------------------------------------------------------------------------------- */
 
 /* Appends backward (op, inputs and attributes set; named here after forward). Output i becomes the gradient
  * of of[i] where that needs one; a node none of whose outputs is needed is left out. Gradients of a tensor

@@ -5,8 +5,8 @@
  *   constant   base
  *   step       base * gamma ^ floor(s / step_size)                       torch.optim.lr_scheduler.StepLR
  *   cosine     min + (base - min) * (1 + cos(pi p)) / 2                  CosineAnnealingLR (Loshchilov and
- * Hutter 2017) linear     base + (min - base) * p                                   one cycle, as FFCV's
- * ImageNet recipe
+ *                                                                        Hutter 2017)
+ *   linear     base + (min - base) * p                                   one cycle, as FFCV's ImageNet recipe
  *
  * As in torchvision's reference scripts the schedule behind the warm-up starts anew where the warm-up ends.
  * Pure functions: any step at any time, which is what resuming needs. */

@@ -2,8 +2,8 @@
  *
  *   args.json       options, what was chosen, dataset, device, versions: enough to repeat the run
  *   summary.csv     a row for each epoch, timm's columns:
- * epoch,time,train_loss,eval_loss,eval_top1,eval_top5,lr metrics.jsonl   an object for each logged step and
- * each epoch
+ *                   epoch,time,train_loss,eval_loss,eval_top1,eval_top5,lr
+ *   metrics.jsonl   an object for each logged step and each epoch
  *
  * Rows are appended whole: where the disk is full, the file ends with the row before. Threads: one. */
 #ifndef FSHARD_TRAINER_REPORT_RUN_RECORD_H
