@@ -319,6 +319,28 @@ static void test_splits_of_different_classes_are_refused(void **state)
             make_set(folder, &spec));
 }
 
+/* In an LMDB: the labels of shards stand in their index, too, which fsh_open checks. */
+static void test_a_label_out_of_range_is_refused_with_its_place(void **state)
+{
+    enum { LABEL_AT = 16 }; /* in a record, fshard(5) */
+    TestFolder *folder = *state;
+    (void)pack_colours(folder, 4, 2);
+    const char *set = test_path(folder, "lmdb"), *file = test_path(folder, "lmdb/train.lmdb/data.mdb");
+    RunResult result =
+        run_program(NULL, "fpack", "-q", "--format", "lmdb", test_path(folder, "images"), set, NULL);
+    assert_int_equal(result.exit_status, 0);
+    run_result_free(&result);
+    size_t length = 0;
+    char *bytes = test_file_read(file, &length), *record = memmem(bytes, length, "FREC", 4);
+    assert_non_null(record);
+    assert_in_range(record[LABEL_AT], 0, CLASSES - 1);
+    record[LABEL_AT] = CLASSES;
+    test_file_write(file, bytes, length);
+    free(bytes);
+    REFUSED(1, "label 3 in a dataset of 1 fields and 3 classes", test_path(folder, "out"), "--model", "conv8",
+            set);
+}
+
 static void test_a_missing_split_is_refused_by_name(void **state)
 {
     TestFolder *folder = *state;
@@ -650,6 +672,7 @@ int main(void)
         IN_FOLDER(test_pairs_are_refused),
         IN_FOLDER(test_one_class_is_refused),
         IN_FOLDER(test_splits_of_different_classes_are_refused),
+        IN_FOLDER(test_a_label_out_of_range_is_refused_with_its_place),
         IN_FOLDER(test_a_missing_split_is_refused_by_name),
         IN_FOLDER(test_fewer_samples_than_a_batch_are_refused),
         IN_FOLDER(test_a_model_that_does_not_fit_the_images_is_refused),

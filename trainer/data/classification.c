@@ -51,27 +51,22 @@ static FshStatus find_split(const FshDataset *dataset, const char *name, const F
     return FSH_OK;
 }
 
-/* The index rows say it all: no record is touched. */
+/* The index rows say it all: no record is touched but one that is wrong. */
 static FshStatus check_labels(const FshSplit *split, FshError *error)
 {
-    const FshManifest *manifest = fsh_manifest(split->dataset);
     for (uint64_t i = 0; i < split->sample_count; i++) {
-        int64_t label = fsh_sample_label(split, i);
-        if (label >= 0 && (uint64_t)label < manifest->class_count)
-            continue;
-        char where[256], key[256] = "unreadable";
+        char where[256];
         FshSample sample;
-        if (fsh_sample_get(split, i, &sample, NULL) == FSH_OK)
-            (void)snprintf(key, sizeof key, "%.*s", (int)sample.key_bytes, sample.key);
-        (void)fsh_sample_where(split, i, where, sizeof where);
-        if (label == FSH_NO_LABEL)
-            return fsh_error_set(error, FSH_ERR_MISMATCH,
-                                 "%s: %s (key %s): has no label; pack it from class folders",
-                                 fsh_path(split->dataset), where, key);
-        return fsh_error_set(
-            error, FSH_ERR_MISMATCH,
-            "%s: %s (key %s): label %lld is out of range, the dataset has %zu classes; pack it anew",
-            fsh_path(split->dataset), where, key, (long long)label, manifest->class_count);
+        if (fsh_sample_label(split, i) != FSH_NO_LABEL)
+            continue;
+        FshStatus status =
+            fsh_sample_get(split, i, &sample, error); /* says so where the label is out of range */
+        if (status)
+            return status;
+        return fsh_error_set(error, FSH_ERR_MISMATCH,
+                             "%s: %s (key %.*s): has no label; pack it from class folders",
+                             fsh_path(split->dataset), fsh_sample_where(split, i, where, sizeof where),
+                             (int)sample.key_bytes, sample.key);
     }
     return FSH_OK;
 }
