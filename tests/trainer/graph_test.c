@@ -147,6 +147,10 @@ static void test_kernel_that_does_not_fit_names_layer_and_shapes(void **state)
                  &(Conv2d){.channels = 8, .kernel = 3, .stride = 1});
     assert_failure(graph, FSH_ERR_MISMATCH,
                    "layer3.0.conv1: kernel 3 with padding 0 does not fit a 1 x 1 input; use larger images");
+    graph = graph_new(); /* one pixel short, and a stride that would round it away */
+    graph_conv2d(graph, "conv", start(graph, 2, 2, 3), &(Conv2d){.channels = 8, .kernel = 3, .stride = 2});
+    assert_failure(graph, FSH_ERR_MISMATCH,
+                   "conv: kernel 3 with padding 0 does not fit a 2 x 2 input; use larger images");
     graph = graph_new();
     graph_max_pool(graph, start(graph, 2, 2, 3), &(Pool2d){5, 1, 1});
     assert_failure(
@@ -355,11 +359,13 @@ static void test_fusion_leaves_alone_what_is_needed_elsewhere(void **state)
     graph_keep(graph, kept, "normalised");
     TensorId used_twice = graph_batch_norm(graph, "twice", graph_relu(graph, kept), &norm);
     TensorId sum = graph_add(graph, graph_relu(graph, used_twice), used_twice);
+    TensorId relu_last = graph_batch_norm(graph, "relu_last", sum, &norm);
+    sum = graph_add(graph, graph_add(graph, sum, relu_last), graph_relu(graph, relu_last));
     graph_relu(graph, graph_batch_norm(graph, "alone", sum, &norm));
     graph_fuse(graph, FUSE_ALL);
     assert_int_equal(graph_check(graph, NULL), FSH_OK);
-    assert_int_equal(count_ops(graph, OP_RELU), 2);
-    assert_int_equal(count_ops(graph, OP_ADD), 1);
+    assert_int_equal(count_ops(graph, OP_RELU), 3);
+    assert_int_equal(count_ops(graph, OP_ADD), 3);
     assert_true(graph_node(graph, (NodeId)graph_node_count(graph) - 1)->as.norm.relu);
     graph_free(&graph);
 }
