@@ -178,6 +178,19 @@ static void test_a_least_learning_rate_above_the_highest_is_refused(void **state
     assert_ok(plan_case(&made), &made.error);
 }
 
+static void test_a_step_at_least_is_behind_the_warm_up(void **state)
+{
+    (void)state;
+    Case made = make_case((Facts){32, 3, true, 100});
+    made.options.epochs = 1;
+    made.options.batch_size = 50;
+    made.options.lr_warmup_given = true;
+    made.options.lr_warmup_epochs = 0.9; /* of two steps: rounded, both */
+    assert_ok(plan_case(&made), &made.error);
+    assert_int_equal(made.plan.schedule.total_steps, 2);
+    assert_int_equal(made.plan.schedule.warmup_steps, 1);
+}
+
 static void test_padding_shows_the_mean(void **state)
 {
     (void)state;
@@ -212,6 +225,7 @@ int main(void)
         cmocka_unit_test(test_evaluation_has_a_step_for_every_sample),
         cmocka_unit_test(test_the_learning_rate_grows_with_the_batch),
         cmocka_unit_test(test_a_least_learning_rate_above_the_highest_is_refused),
+        cmocka_unit_test(test_a_step_at_least_is_behind_the_warm_up),
         cmocka_unit_test(test_padding_shows_the_mean),
         cmocka_unit_test(test_loader_threads_are_half_of_the_cores),
     };

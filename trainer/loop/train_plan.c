@@ -132,13 +132,17 @@ static FshStatus plan_schedule(TrainPlan *plan, const TrainOptions *options, Fsh
                              warmup_epochs, (long long)options->epochs);
     double batch = (double)plan->train_spec.batch;
     plan->epochs = (uint64_t)options->epochs;
+    uint64_t total_steps = plan->epochs * plan->steps_per_epoch;
+    uint64_t warmup_steps = (uint64_t)llround(warmup_epochs * (double)plan->steps_per_epoch);
+    if (warmup_steps >= total_steps) /* rounded up: one step at least is behind it */
+        warmup_steps = total_steps ? total_steps - 1 : 0;
     plan->schedule = (Schedule){
         .kind = schedule_find(options->lr_scheduler),
         .base = options->lr > 0 ? options->lr : options->lr_base * batch / 256,
         .minimum = options->lr_min,
         .warmup_factor = 0.01,
-        .total_steps = plan->epochs * plan->steps_per_epoch,
-        .warmup_steps = (uint64_t)llround(warmup_epochs * (double)plan->steps_per_epoch),
+        .total_steps = total_steps,
+        .warmup_steps = warmup_steps,
         .step_size = (uint64_t)options->lr_step_size * plan->steps_per_epoch,
         .gamma = options->lr_gamma,
     };
