@@ -1,6 +1,7 @@
 /* Gradients against finite differences, through the whole of builder, autodiff, plan and backend: along the gradient g of
  * one parameter, (loss(w + h g) - loss(w - h g)) / 2 h must be ||g||^2. */
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -45,7 +46,7 @@ static double loss_at(Program *program, const char *name, const float *w, const 
                       double h)
 {
     FshError error = {0};
-    float *moved = malloc(count * sizeof *moved), *loss;
+    float *moved = malloc((count + 1) * sizeof *moved), *loss;
     assert_non_null(moved);
     for (size_t i = 0; i < count; i++)
         moved[i] = (float)((double)w[i] + h * (double)g[i]);
@@ -63,7 +64,7 @@ static void check_parameter(Program *program, const char *name)
     FshError error = {0};
     char gradient_name[128];
     size_t count;
-    (void)strcat(strcpy(gradient_name, name), ".grad");
+    (void)snprintf(gradient_name, sizeof gradient_name, "%s.grad", name);
     test_run(program);
     float *w = test_read(program, name, &count), *g = test_read(program, gradient_name, NULL);
     double square = 0;

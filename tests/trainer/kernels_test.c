@@ -261,13 +261,18 @@ static const struct Kernel {
 };
 enum { KERNEL_COUNT = sizeof kernels / sizeof *kernels, SIZE_COUNT = sizeof sizes / sizeof *sizes };
 
+static bool same_bits(const void *a, const void *b, size_t bytes)
+{
+    return memcmp(a, b, bytes) == 0;
+}
+
 static void compare(const Bench *wanted, const Bench *got, const char *what, const CpuKernels *variant,
                     Size s, int flags)
 {
     const size_t bytes = (VALUES + 2 * GUARD + 1) * sizeof(float);
-    if (memcmp(wanted->out[0], got->out[0], bytes) != 0 || memcmp(wanted->out[1], got->out[1], bytes) != 0 ||
-        memcmp(wanted->index, got->index, VALUES) != 0 ||
-        memcmp(wanted->sums, got->sums, 2 * WIDTH_MAX * sizeof *got->sums) != 0)
+    if (!same_bits(wanted->out[0], got->out[0], bytes) || !same_bits(wanted->out[1], got->out[1], bytes) ||
+        !same_bits(wanted->index, got->index, VALUES) ||
+        !same_bits(wanted->sums, got->sums, 2 * WIDTH_MAX * sizeof *got->sums))
         fail_msg("%s, %s: differs from the baseline for %lld x %lld, variation %d", what, variant->name,
                  (long long)s.rows, (long long)s.width, flags);
     for (int i = 0; i < GUARD; i++)

@@ -7,8 +7,8 @@
 #include "common/random.h"
 #include "trainer/backend/cuda/load.h"
 
-static const BackendInterface *const backends[] = {&backend_cpu, &backend_cuda};
-enum { BACKEND_COUNT = sizeof backends / sizeof *backends };
+enum { BACKEND_COUNT = 2 };
+static const BackendInterface *const backends[BACKEND_COUNT] = {&backend_cpu, &backend_cuda};
 
 FshStatus backend_open(Backend **backend, const char *device, const BackendOptions *options, FshError *error)
 {
@@ -195,16 +195,16 @@ FshStatus program_run(Program *program, FshError *error)
     return interface_of(program)->program_run(program, error);
 }
 
-FshStatus program_read(Program *program, TensorId id, void *values, size_t bytes, FshError *error)
+FshStatus program_read(Program *program, TensorId tensor, void *values, size_t bytes, FshError *error)
 {
-    FshStatus status = check_tensor(program, id, bytes, error);
+    FshStatus status = check_tensor(program, tensor, bytes, error);
     if (status)
         return status;
-    const Tensor *tensor = graph_tensor(program->graph, id);
-    if (!tensor->keep && tensor->role != TENSOR_GRADIENT)
+    const Tensor *read = graph_tensor(program->graph, tensor);
+    if (!read->keep && read->role != TENSOR_GRADIENT)
         return fsh_error_set(error, FSH_ERR_USAGE, "%s: is not kept after a run; mark it with graph_keep",
-                             tensor->name);
-    return interface_of(program)->program_read(program, id, values, bytes, error);
+                             read->name);
+    return interface_of(program)->program_read(program, tensor, values, bytes, error);
 }
 
 void program_memory(const Program *program, uint64_t *arena_bytes_ret, uint64_t *scratch_bytes_ret)

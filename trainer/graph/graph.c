@@ -72,15 +72,20 @@ FshStatus graph_check(const Graph *graph, FshError *error)
     return graph->failure.status;
 }
 
+static void record_failure(FshError *failure, FshStatus status, const char *format, va_list arguments)
+{
+    if (failure->status)
+        return;
+    (void)vsnprintf(failure->message, sizeof failure->message, format, arguments);
+    failure->status = status;
+}
+
 TensorId graph_fail(Graph *graph, FshStatus status, const char *format, ...)
 {
-    if (graph->failure.status)
-        return TENSOR_NONE;
     va_list arguments;
     va_start(arguments, format);
-    (void)vsnprintf(graph->failure.message, sizeof graph->failure.message, format, arguments);
+    record_failure(&graph->failure, status, format, arguments);
     va_end(arguments);
-    graph->failure.status = status;
     return TENSOR_NONE;
 }
 

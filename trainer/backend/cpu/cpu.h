@@ -59,9 +59,9 @@ typedef struct CpuState {
 } CpuState;
 
 FshStatus cpu_state_new(State **state, Backend *backend, const Graph *graph, FshError *error);
-void cpu_state_free(State *state);
-FshStatus cpu_state_read(State *state, const char *name, float *values, size_t count, FshError *error);
-FshStatus cpu_state_write(State *state, const char *name, const float *values, size_t count, FshError *error);
+void cpu_state_free(State *base);
+FshStatus cpu_state_read(State *base, const char *name, float *values, size_t count, FshError *error);
+FshStatus cpu_state_write(State *base, const char *name, const float *values, size_t count, FshError *error);
 /* NULL if there is none. */
 const CpuVariable *cpu_state_find(const CpuState *state, const char *name);
 
@@ -104,14 +104,13 @@ const Tensor *cpu_input(const CpuStep *step, int k);
 const Tensor *cpu_output(const CpuStep *step, int k);
 
 FshStatus cpu_program_new(Program **program, State *state, const Graph *graph, FshError *error);
-void cpu_program_free(Program *program);
-FshStatus cpu_program_write(Program *program, TensorId input, const void *values, size_t bytes,
-                            FshError *error);
-FshStatus cpu_program_run(Program *program, FshError *error);
-FshStatus cpu_program_read(Program *program, TensorId tensor, void *values, size_t bytes, FshError *error);
-FshStatus cpu_program_profile(Program *program, bool enable, double *seconds, size_t node_count,
+void cpu_program_free(Program *base);
+FshStatus cpu_program_write(Program *base, TensorId input, const void *values, size_t bytes, FshError *error);
+FshStatus cpu_program_run(Program *base, FshError *error);
+FshStatus cpu_program_read(Program *base, TensorId id, void *values, size_t bytes, FshError *error);
+FshStatus cpu_program_profile(Program *base, bool enable, double *seconds, size_t node_count,
                               FshError *error);
-FshStatus cpu_program_poison(Program *program, FshError *error);
+FshStatus cpu_program_poison(Program *base, FshError *error);
 
 /* ---- ops ------------------------------------------------------------------------------------------------------------ */
 

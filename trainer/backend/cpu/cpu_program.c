@@ -224,7 +224,7 @@ FshStatus cpu_program_new(Program **program_ret, State *state, const Graph *grap
     program->steps = calloc(nodes + 1, sizeof *program->steps);
     program->seconds = calloc(nodes + 1, sizeof *program->seconds);
     program->input_offsets = calloc(tensors + 1, sizeof *program->input_offsets);
-    program->variables = calloc(tensors + 1, sizeof *program->variables);
+    program->variables = calloc(tensors + 1, sizeof(const CpuVariable *));
     if (!program->steps || !program->seconds || !program->input_offsets || !program->variables)
         status = fsh_error_set(error, FSH_ERR_MEMORY, "cpu: no memory for %zu nodes", nodes);
     if (!status)

@@ -346,10 +346,11 @@ static void row_mean(const float *x, int64_t rows, int64_t width, float *y)
 {
     const float share = 1 / (float)rows;
     memset(y, 0, (size_t)width * sizeof *y);
-    for (int64_t r = 0; r < rows; r++, x += width)
+    for (int64_t r = 0; r < rows; r++, x += width) {
 #pragma omp simd
         for (int64_t c = 0; c < width; c++)
             y[c] += x[c];
+    }
 #pragma omp simd
     for (int64_t c = 0; c < width; c++)
         y[c] *= share;
