@@ -7,7 +7,7 @@
 
 #include "common/file.h"
 #include "common/progress.h"
-#include "tools/pack/json_text.h"
+#include "common/json_text.h"
 
 static json_t *note_to_json(const Note *note)
 {

@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 #include "common/progress.h"
-#include "tools/pack/json_text.h"
+#include "common/json_text.h"
 
 const char *const resize_outcome_names[RESIZE_OUTCOME_COUNT] = {"resized", "converted", "copied",
                                                                 "done before", "failed"};

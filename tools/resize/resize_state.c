@@ -11,7 +11,7 @@
 #include <unistd.h>
 
 #include "common/file.h"
-#include "tools/pack/json_text.h"
+#include "common/json_text.h"
 
 /* ---- where things lie ---- */
 

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "common/progress.h"
-#include "tools/pack/json_text.h"
+#include "common/json_text.h"
 
 enum {
     CLASSES_SHOWN = 20,  /* all, if there are no more */

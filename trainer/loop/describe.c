@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/json_text.h"
 #include "common/progress.h"
 #include "trainer/report/run_record.h"
 
@@ -20,11 +21,6 @@ FshStatus describe_print_json(json_t *object, FshError *error)
     return FSH_OK;
 }
 
-static json_t *text_or_null(const char *text)
-{
-    return text ? json_string(text) : json_null();
-}
-
 static json_t *option_value(const Option *option)
 {
     switch (option->kind) {
@@ -38,7 +34,7 @@ static json_t *option_value(const Option *option)
         return json_real(*(const double *)option->value);
     case OPTION_TEXT:
     case OPTION_CHOICE:
-        return text_or_null(*(const char *const *)option->value);
+        return json_text(*(const char *const *)option->value);
     case OPTION_LIST:
         break; /* ftrain has none */
     }

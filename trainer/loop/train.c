@@ -7,6 +7,7 @@
 #include <stdlib.h>
 
 #include "common/interrupt.h"
+#include "common/json_text.h"
 #include "common/progress.h"
 #include "trainer/loop/describe.h"
 #include "trainer/loop/session.h"
@@ -264,7 +265,7 @@ static FshStatus print_result_json(const Training *training, FshError *error)
 {
     double rate = training->step_seconds > 0 ? (double)training->images / training->step_seconds : 0;
     json_t *object = json_pack(
-        "{s:s, s:s, s:I, s:f, s:f, s:f, s:f, s:I}", "output", training->record.folder, "model",
+        "{s:o, s:s, s:I, s:f, s:f, s:f, s:f, s:I}", "output", json_text(training->record.folder), "model",
         training->session.plan.model->name, "epochs", (json_int_t)training->session.plan.epochs, "seconds",
         progress_now_seconds() - training->start_seconds, "images_per_second", rate, "evaluation_seconds",
         training->evaluation_seconds, "loader_bound_percent", loader_share(training), "skipped_samples",
@@ -360,11 +361,11 @@ FshStatus train_evaluate(const TrainOptions *options, bool *partial_ret, FshErro
     *partial_ret = session_problem_count(&session) > 0;
     if (options->program.json)
         status =
-            describe_print_json(json_pack("{s:s, s:I, s:I, s:f, s:f, s:o, s:f}", "weights", options->weights,
-                                          "samples", (json_int_t)metrics.count, "skipped_samples",
-                                          (json_int_t)session_problem_count(&session), "top1",
-                                          metrics_top1(&metrics), "top5", metrics_top5(&metrics), "loss",
-                                          number_or_null(metrics_loss(&metrics)), "seconds", seconds),
+            describe_print_json(json_pack("{s:o, s:I, s:I, s:f, s:f, s:o, s:f}", "weights",
+                                          json_text(options->weights), "samples", (json_int_t)metrics.count,
+                                          "skipped_samples", (json_int_t)session_problem_count(&session),
+                                          "top1", metrics_top1(&metrics), "top5", metrics_top5(&metrics),
+                                          "loss", number_or_null(metrics_loss(&metrics)), "seconds", seconds),
                                 error);
     else
         (void)printf("top-1 %.2f %%, top-5 %.2f %%, loss %.4f on %" PRIu64 " samples in %.1f s\n",

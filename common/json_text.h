@@ -1,6 +1,6 @@
 /* json_text.h - names of files as JSON. */
-#ifndef FSHARD_PACK_JSON_TEXT_H
-#define FSHARD_PACK_JSON_TEXT_H
+#ifndef FSHARD_COMMON_JSON_TEXT_H
+#define FSHARD_COMMON_JSON_TEXT_H
 
 #include <jansson.h>
 

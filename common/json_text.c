@@ -1,4 +1,4 @@
-#include "tools/pack/json_text.h"
+#include "common/json_text.h"
 
 #include <stdlib.h>
 #include <string.h>
