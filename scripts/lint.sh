@@ -10,7 +10,7 @@ for tool in clang-format clang-tidy; do
     }
 done
 [ -f build/compile_commands.json ] || ./run build
-mapfile -t sources < <(git ls-files '*.c' | grep -v '^python/')
+mapfile -t sources < <(git ls-files '*.c' | grep -v -e '^python/' -e '^tests/install/')
 mapfile -t headers < <(git ls-files '*.h')
 clang-format --dry-run -Werror "${sources[@]}" "${headers[@]}"
 printf '%s\n' "${sources[@]}" | xargs -P "$(nproc)" -n 1 clang-tidy -p build --quiet 2> >(grep -v 'warnings generated' >&2)
