@@ -1,6 +1,6 @@
 /* onednn.h - the only door to oneDNN: convolution and matrix product, and the layouts in which it likes its weights.
  *
- * Everything oneDNN is in onednn.c: 2.x (Debian 12's 2.6.3) describes operations by op descriptors, 3.x does not, and
+ * Everything oneDNN is in onednn*.c: 2.x (Debian 12's 2.6.3) describes operations by op descriptors, 3.x does not, and
  * nothing outside of that file should know. Activations are plain NHWC and NC everywhere; only convolution weights have
  * a layout of oneDNN's own choice, the same for forward pass and weight gradient, so that neither converts.
  *
@@ -96,7 +96,5 @@ uint64_t dnn_primitive_scratch_bytes(const DnnPrimitive *primitive);
 /* scratch: 64-byte aligned; before the first run. */
 FshStatus dnn_primitive_set_scratch(DnnPrimitive *primitive, void *scratch, FshError *error);
 FshStatus dnn_primitive_run(DnnPrimitive *primitive, FshError *error);
-/* "jit:avx512_core": which of oneDNN's implementations it is; static. */
-const char *dnn_primitive_implementation(const DnnPrimitive *primitive);
 
 #endif
