@@ -3,6 +3,7 @@
 #   FSHARD_DEMO_SIZE    short edge after fresize (96)
 #   FSHARD_DEMO_CROP    pixels that the network sees (64)
 #   FSHARD_DEMO_EPOCHS  passes over the training images (12)
+#   FSHARD_DEMO_DEVICE  what trains: cpu or cuda (cpu)
 set -euo pipefail
 cd "$(dirname "$(readlink -f "$0")")/.."
 root=$PWD
@@ -23,7 +24,8 @@ stage() {
     # Exit 1 of a tool means: done, some inputs were bad, each was named above. The chain goes on with the rest.
     "$@" || status=$?
     seconds=$(awk -v a="$from" -v b="$(date +%s.%N)" 'BEGIN { printf "%.1f", b - a }')
-    if [ "$status" -gt 1 ] || { [ "$status" -eq 1 ] && [ "$name" != fresize ] && [ "$name" != fpack ]; }; then
+    # A stage without its output is over, whatever its status.
+    if [ "$status" -gt 1 ] || { [ "$status" -eq 1 ] && { [ "$name" != fresize ] && [ "$name" != fpack ] || [ ! -e "${!#}" ]; }; }; then
         echo "demo: $name stopped with exit status $status" >&2
         exit "$status"
     fi
@@ -33,18 +35,30 @@ bytes() { find -L "$1" -type f ! -name '.*' -printf '%s\n' | awk '{ s += $1 } EN
 human() { numfmt --to=iec-i --suffix=B --format=%.1f "$1"; }
 row() { rows+=("$1|$2|$3|$4|$5"); }
 
+[ $# -le 1 ] || {
+    echo "demo: one folder at most; '$2' is one too many" >&2
+    exit 2
+}
 if [ $# -gt 0 ]; then
-    source_folder=$1
-    [ -d "$source_folder" ] || {
-        echo "demo: $source_folder: no such folder; give a folder with one folder of images for each class" >&2
+    [ -d "$1" ] || {
+        echo "demo: $1: no such folder; give a folder with one folder of images for each class" >&2
         exit 1
     }
-    rm -rf "$work"
-    mkdir -p "$work"
+    source_folder=$(readlink -f "$1")
+    [ -n "$(find -L "$source_folder" -mindepth 1 -maxdepth 1 -type d ! -name '.*' -print -quit)" ] || {
+        echo "demo: $source_folder: has no folders in it; the demo wants one folder of images for each class" >&2
+        exit 1
+    }
+    work=$work/$(basename "$source_folder")
 else
-    rm -rf "$work"
-    mkdir -p "$work"
+    work=$work/pictures
     source_folder=$work/photos
+fi
+# Each set has a folder of its own below demo/; what the last run of the same set left is replaced.
+[ -d "$work" ] && echo "demo: $work: replacing what the last run left" >&2
+rm -rf "$work"
+mkdir -p "$work"
+if [ $# -eq 0 ]; then
     stage make-photos "$bin/make-photos" "$source_folder"
     row "render pictures" "$(files "$source_folder")" "" "$(human "$(bytes "$source_folder")")" "$seconds"
 fi
@@ -65,7 +79,7 @@ row "fpack into shards" "$(files "$work/resized")" "$(human "$after")" "$(human 
 stage fverify "$bin/fverify" "$work/shards"
 row "fverify" "$(files "$work/resized")" "$(human "$packed")" "" "$seconds"
 
-stage ftrain "$bin/ftrain" --device cpu --model resnet18 --epochs "$epochs" --train-crop-size "$crop" \
+stage ftrain "$bin/ftrain" --device "${FSHARD_DEMO_DEVICE:-cpu}" --model resnet18 --epochs "$epochs" --train-crop-size "$crop" \
     --val-crop-size "$crop" "$work/shards" "$work/training"
 row "ftrain resnet18, $epochs epochs" "" "" "$(human "$(bytes "$work/training")")" "$seconds"
 
