@@ -270,6 +270,41 @@ static void test_weights_of_another_network_are_refused(void **state)
     REFUSED(1, "No such file", out, "--model", "conv8", "--weights", test_path(folder, "none"), shards);
 }
 
+/* Changes the first `from` in a file to `to`, which is as long. */
+static void replace_in_file(const char *path, const char *from, const char *to)
+{
+    size_t length = 0;
+    char *bytes = test_file_read(path, &length);
+    char *at = memmem(bytes, length, from, strlen(from));
+    assert_non_null(at);
+    assert_int_equal(strlen(from), strlen(to));
+    for (size_t i = 0; to[i]; i++)
+        at[i] = to[i];
+    test_file_write(path, bytes, length);
+    free(bytes);
+}
+
+static void test_weights_that_nearly_fit_are_refused(void **state)
+{
+    TestFolder *folder = *state;
+    const char *shards = pack_colours(folder, 8, 2), *out = test_path(folder, "b");
+    RunResult result = TRAIN(0, "--model", "conv8", "--epochs", "1", shards, test_path(folder, "a"));
+    run_result_free(&result);
+    const char *weights = test_path(folder, "a/last.safetensors");
+    REFUSED(1, "model.33.weight is [3, 128], the network has [3, 512]", out, "--model", "conv8",
+            "--train-crop-size", "64", "--weights", weights, shards);
+    replace_in_file(weights, "\"model.1.weight\":{\"dtype\":\"F32\"",
+                    "\"model.1.weight\":{\"dtype\":\"I32\"");
+    REFUSED(1, "model.1.weight is I32; weights are floating-point numbers", out, "--model", "conv8",
+            "--weights", weights, shards);
+    replace_in_file(weights, "\"model.1.weight\":{\"dtype\":\"I32\"",
+                    "\"model.1.weight\":{\"dtype\":\"F32\"");
+    /* A counter by another name is a tensor that the network does not have. */
+    replace_in_file(weights, "model.2.num_batches_tracked", "model.2.num_batches_counted");
+    REFUSED(1, "the network has no tensor model.2.num_batches_counted", out, "--model", "conv8", "--weights",
+            weights, shards);
+}
+
 /* ---- what is refused, before anything is written ---- */
 
 static const DatasetSpec plain = {.codec = FSH_CODEC_RAW,
@@ -668,6 +703,7 @@ int main(void)
         IN_FOLDER(test_the_same_seed_gives_the_same_weights_whatever_the_workers),
         IN_FOLDER(test_training_goes_on_from_given_weights),
         IN_FOLDER(test_weights_of_another_network_are_refused),
+        IN_FOLDER(test_weights_that_nearly_fit_are_refused),
         IN_FOLDER(test_a_missing_dataset_is_refused),
         IN_FOLDER(test_pairs_are_refused),
         IN_FOLDER(test_one_class_is_refused),

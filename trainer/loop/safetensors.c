@@ -79,6 +79,11 @@ const char *safetensors_type_name(SafetensorsType type)
     return types[type].name;
 }
 
+bool safetensors_type_is_float(SafetensorsType type)
+{
+    return types[type].at != NULL;
+}
+
 /* ---- reading ---- */
 
 /* The JSON number as an offset or dimension; false if it is negative or no whole number. */
@@ -288,7 +293,7 @@ FshStatus safetensors_read_f32(const SafetensorsEntry *entry, float *values, uin
     if (count != entry->count)
         return fsh_error_set(error, FSH_ERR_MISMATCH, "tensor %s has %llu numbers, %llu are wanted",
                              entry->name, (unsigned long long)entry->count, (unsigned long long)count);
-    if (!types[entry->type].at)
+    if (!safetensors_type_is_float(entry->type))
         return fsh_error_set(error, FSH_ERR_MISMATCH, "tensor %s is %s, a floating-point type is wanted",
                              entry->name, types[entry->type].name);
     for (uint64_t i = 0; i < count; i++)

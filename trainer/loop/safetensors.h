@@ -43,6 +43,8 @@ typedef enum SafetensorsType {
 
 /* "F32", …; static. */
 const char *safetensors_type_name(SafetensorsType type);
+/* One that safetensors_read_f32 converts. */
+bool safetensors_type_is_float(SafetensorsType type);
 
 typedef struct SafetensorsEntry {
     const char *name; /* owned by the file */

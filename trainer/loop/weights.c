@@ -130,6 +130,9 @@ static FshStatus check_tensor(const char *path, const Safetensors *file, const T
     if (!entry)
         return fsh_error_set(error, FSH_ERR_MISMATCH, "%s: has no tensor %s; it holds %.64s", path,
                              tensor->name, held_network(file));
+    if (!safetensors_type_is_float(entry->type))
+        return fsh_error_set(error, FSH_ERR_MISMATCH, "%s: %s is %s; weights are floating-point numbers",
+                             path, tensor->name, safetensors_type_name(entry->type));
     int64_t stored[SAFETENSORS_RANK_MAX];
     bool same = entry->rank == tensor->rank;
     for (int d = 0; d < entry->rank; d++) {
