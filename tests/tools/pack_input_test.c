@@ -244,6 +244,23 @@ static void test_empty_classes_and_single_classes_are_warned_about(void **state)
     run_result_free(&result);
 }
 
+static void test_a_split_that_takes_nothing_is_warned_about(void **state)
+{
+    TestFolder *folder = *state;
+    const char *source = test_path(folder, "photos"), *packed = test_path(folder, "shards");
+    const char *warning = "no val split was made: every class has fewer than 2 images";
+    source_jpeg(test_path(folder, "photos/cat/1.jpg"), 20, 10, 3, 1);
+    source_jpeg(test_path(folder, "photos/dog/2.jpg"), 20, 10, 3, 2);
+    RunResult result = run_expecting(0, "fpack", "--split", "0.1", source, packed, NULL);
+    assert_contains(result.err, warning);
+    run_result_free(&result);
+    source_jpeg(test_path(folder, "photos/dog/3.jpg"), 20, 10, 3, 3);
+    result = run_expecting(0, "fpack", "--force", "--split", "0.1", source, packed, NULL);
+    assert_contains_not(result.err, "no val split");
+    run_result_free(&result);
+    assert_int_equal(packed_count(packed, "val"), 1);
+}
+
 static void test_a_source_without_images_is_explained(void **state)
 {
     TestFolder *folder = *state;
@@ -380,6 +397,7 @@ int main(void)
         in_folder(test_a_class_of_val_that_train_lacks_is_named),
         in_folder(test_images_without_a_class_are_left_out),
         in_folder(test_empty_classes_and_single_classes_are_warned_about),
+        in_folder(test_a_split_that_takes_nothing_is_warned_about),
         in_folder(test_a_source_without_images_is_explained),
         in_folder(test_unreadable_files_are_reported_and_left_out),
         in_folder(test_a_file_that_changed_since_it_was_listed_is_refused),

@@ -134,12 +134,45 @@ static void test_more_than_two_fields(void **state)
 static void test_no_pairs_at_all_is_explained(void **state)
 {
     TestFolder *folder = *state;
-    source_two_classes(test_path(folder, "src"));
+    source_jpeg(test_path(folder, "src/blur/1.jpg"), 40, 30, 3, 1);
+    source_jpeg(test_path(folder, "src/sharp/2.jpg"), 40, 30, 3, 1);
     RunResult result = run_expecting(1, "fpack", "--pairs", "blur:sharp", test_path(folder, "src"),
                                      test_path(folder, "shards"), NULL);
     assert_contains(result.err, "'blur' and 'sharp'");
     run_result_free(&result);
     assert_false(access(test_path(folder, "shards"), F_OK) == 0);
+}
+
+static void test_a_side_that_is_nowhere_is_one_error(void **state)
+{
+    TestFolder *folder = *state;
+    make_pair(folder, "src/train/seq01/blurry/1.jpg", "src/train/seq01/sharp/1.jpg", 40, 30);
+    make_pair(folder, "src/train/seq02/blurry/2.jpg", "src/train/seq02/sharp/2.jpg", 40, 30);
+    make_pair(folder, "src/train/seq03/blurry/3.jpg", "src/train/seq03/sharp/3.jpg", 40, 30);
+    RunResult result = run_expecting(1, "fpack", "--pairs", "blur:sharp", test_path(folder, "src"),
+                                     test_path(folder, "shards"), NULL);
+    assert_contains(result.err, "src: no folder named 'blur' holds an image; folders that do: blurry, sharp, "
+                                "seq01, seq02, seq03\n");
+    assert_contains_not(result.err, "counterpart");
+    run_result_free(&result);
+    assert_false(access(test_path(folder, "shards"), F_OK) == 0);
+}
+
+static void test_pairs_packed_as_classes_are_warned_about(void **state)
+{
+    TestFolder *folder = *state;
+    const char *source = test_path(folder, "src"), *packed = test_path(folder, "shards");
+    make_pair(folder, "src/blurry/seq01/1.jpg", "src/sharp/seq01/1.jpg", 40, 30);
+    make_pair(folder, "src/blurry/seq01/2.jpg", "src/sharp/seq01/2.jpeg", 40, 30);
+    source_jpeg(test_path(folder, "src/sharp/seq02/1.jpg"), 40, 30, 3, 1);
+    RunResult result = run_expecting(0, "fpack", source, packed, NULL);
+    assert_contains(result.err, "the classes 'blurry' and 'sharp' hold files of the same names; for image "
+                                "pairs use --pairs blurry:sharp");
+    run_result_free(&result);
+    source_jpeg(test_path(folder, "src/sharp/seq02/2.jpg"), 40, 30, 3, 1); /* two of four: not most */
+    result = run_expecting(0, "fpack", "--force", source, packed, NULL);
+    assert_contains_not(result.err, "--pairs");
+    run_result_free(&result);
 }
 
 static void test_split_of_pairs(void **state)
@@ -165,6 +198,8 @@ int main(void)
         in_folder(test_ambiguous_matches_are_listed_and_left_out),
         in_folder(test_more_than_two_fields),
         in_folder(test_no_pairs_at_all_is_explained),
+        in_folder(test_a_side_that_is_nowhere_is_one_error),
+        in_folder(test_pairs_packed_as_classes_are_warned_about),
         in_folder(test_split_of_pairs),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -272,6 +272,72 @@ static FshStatus warn_layout(Plan *plan, const Layout *layout, FshError *error)
     return status;
 }
 
+/* A sample's path below its class folder, without the extension. */
+typedef struct ClassFile {
+    const char *path;
+    size_t path_bytes;
+    uint32_t split;
+    int32_t label;
+} ClassFile;
+
+static int compare_places(const ClassFile *left, const ClassFile *right)
+{
+    if (left->split != right->split)
+        return left->split < right->split ? -1 : 1;
+    if (left->path_bytes != right->path_bytes)
+        return left->path_bytes < right->path_bytes ? -1 : 1;
+    return memcmp(left->path, right->path, left->path_bytes);
+}
+
+/* By split and path, then class. */
+static int compare_class_files(const void *a, const void *b)
+{
+    const ClassFile *left = a, *right = b;
+    int order = compare_places(left, right);
+    return order ? order : (left->label > right->label) - (left->label < right->label);
+}
+
+/* cat/0.jpg and dog/0.jpg: photographs that were counted in each class are no pairs. */
+static bool is_number(const ClassFile *file)
+{
+    size_t digits = 0;
+    while (digits < file->path_bytes && file->path[digits] >= '0' && file->path[digits] <= '9')
+        digits++;
+    return digits == file->path_bytes;
+}
+
+/* Pairs that are packed without --pairs look like two classes of the same names. Before mend_keys: keys have
+ * no extension yet. */
+static FshStatus warn_pairs(Plan *plan, const NameList *classes, FshError *error)
+{
+    if (classes->count != 2)
+        return FSH_OK;
+    ClassFile *files = calloc(plan->sample_count + 1, sizeof *files);
+    if (!files)
+        return fsh_error_set(error, FSH_ERR_MEMORY, "%s: out of memory", plan->root);
+    uint64_t counts[2] = {0}, same_count = 0;
+    for (uint64_t i = 0; i < plan->sample_count; i++) {
+        const PlanSample *sample = &plan->samples[i];
+        const size_t folder_bytes = strlen(classes->names[sample->label]) + 1;
+        files[i] = (ClassFile){.path = sample->key + folder_bytes,
+                               .path_bytes = sample->key_bytes - folder_bytes,
+                               .split = sample->split,
+                               .label = sample->label};
+        counts[sample->label]++;
+    }
+    qsort(files, plan->sample_count, sizeof *files, compare_class_files);
+    for (uint64_t i = 1; i < plan->sample_count; i++)
+        same_count += files[i].label != files[i - 1].label && !is_number(&files[i]) &&
+                      compare_places(&files[i], &files[i - 1]) == 0;
+    free(files);
+    if (same_count <= (counts[0] > counts[1] ? counts[0] : counts[1]) / 2)
+        return FSH_OK;
+    return notes_addf(&plan->warnings, FSH_OK, error, plan->root,
+                      "the classes '%s' and '%s' hold files of the same names; for image pairs use "
+                      "--pairs %s:%s",
+                      classes->names[0], classes->names[1], classes->names[0], classes->names[1]);
+}
+
 /* ---- keys ---- */
 
 /* Marks every sample whose key another sample of its split has; returns how many were marked. slots:
@@ -361,6 +427,8 @@ FshStatus plan_classes(Plan *plan, const PackOptions *options, FshError *error)
         status = check_names(plan, &layout.reference->classes, error);
     if (!status)
         status = warn_layout(plan, &layout, error);
+    if (!status)
+        status = warn_pairs(plan, &layout.reference->classes, error);
     if (!status)
         status = mend_keys(plan, error);
     if (!status) { /* the reference's list becomes the plan's */

@@ -3,6 +3,7 @@
  * A side is a folder named like a field, at any depth. What is left of a path without that folder and without
  * the extension is the key; images with the same split and key are one sample. Nothing is guessed: a key that
  * lacks a side, or has two images on one side, is listed and left out. */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -145,10 +146,101 @@ static FshStatus add_group(Plan *plan, const SideImage *images, size_t count, Fs
     return status;
 }
 
+/* A folder name on the path of an image. */
+typedef struct FolderName {
+    const char *text; /* bytes long, not NUL-terminated */
+    size_t bytes;
+    uint64_t image_count;
+} FolderName;
+
+static int compare_folder_names(const void *a, const void *b)
+{
+    const FolderName *left = a, *right = b;
+    int order = memcmp(left->text, right->text, left->bytes < right->bytes ? left->bytes : right->bytes);
+    return order ? order : (left->bytes > right->bytes) - (left->bytes < right->bytes);
+}
+
+/* Most images first, then by name. */
+static int compare_image_counts(const void *a, const void *b)
+{
+    const FolderName *left = a, *right = b;
+    if (left->image_count != right->image_count)
+        return left->image_count > right->image_count ? -1 : 1;
+    return compare_folder_names(a, b);
+}
+
+static void set_missing_error(const Plan *plan, const char *missing, const FolderName *names, size_t count,
+                              FshError *error)
+{
+    enum { SHOWN_MAX = 6 };
+    char shown[512] = "";
+    size_t used = 0;
+    for (size_t i = 0; i < count && i < SHOWN_MAX; i++) {
+        if (used + names[i].bytes + sizeof ", , ..." > sizeof shown)
+            break;
+        used += (size_t)snprintf(shown + used, sizeof shown - used, "%s%.*s", i ? ", " : "",
+                                 (int)names[i].bytes, names[i].text);
+    }
+    (void)fsh_error_set(error, FSH_ERR_NOT_FOUND,
+                        "%s: no folder named '%s' holds an image; folders that do: %s%s", plan->root, missing,
+                        shown, count > SHOWN_MAX ? ", ..." : "");
+}
+
+/* A side that is nowhere is one mistake in the command, not one of each image of the other side. Where no
+ * image lies in a folder, what was looked for is explained elsewhere. */
+static FshStatus check_sides(const Plan *plan, FshError *error)
+{
+    FshStatus status = FSH_OK;
+    size_t capacity = 1, count = 0, distinct = 0;
+    bool seen[FSH_FIELDS_MAX] = {0};
+    for (uint64_t file = 0; file < plan->files.count; file++) {
+        for (const char *at = plan->files.files[file].path; (at = strchr(at, '/')); at++)
+            capacity++;
+    }
+    FolderName *names = calloc(capacity, sizeof *names);
+    if (!names)
+        return fsh_error_set(error, FSH_ERR_MEMORY, "%s: out of memory", plan->root);
+    for (uint64_t file = 0; file < plan->files.count; file++) {
+        const char *part = plan->files.files[file].path;
+        for (const char *slash; plan->is_image[file] && (slash = strchr(part, '/')); part = slash + 1)
+            names[count++] = (FolderName){.text = part, .bytes = (size_t)(slash - part), .image_count = 1};
+    }
+    if (count)
+        qsort(names, count, sizeof *names, compare_folder_names);
+    for (size_t i = 0; i < count; i++) {
+        if (distinct && compare_folder_names(&names[distinct - 1], &names[i]) == 0)
+            names[distinct - 1].image_count++;
+        else
+            names[distinct++] = names[i];
+    }
+    for (size_t i = 0; i < distinct; i++) {
+        for (size_t field = 0; field < plan->field_count; field++)
+            seen[field] |= strlen(plan->field_names[field]) == names[i].bytes &&
+                           memcmp(plan->field_names[field], names[i].text, names[i].bytes) == 0;
+    }
+    size_t kept = 0; /* names that could be sides */
+    for (size_t i = 0; i < distinct; i++) {
+        if (plan_split_by_name(names[i].text, names[i].bytes) == PLAN_SPLITS)
+            names[kept++] = names[i];
+    }
+    if (kept)
+        qsort(names, kept, sizeof *names, compare_image_counts);
+    for (size_t field = 0; field < plan->field_count && kept && !status; field++) {
+        if (!seen[field]) {
+            set_missing_error(plan, plan->field_names[field], names, kept, error);
+            status = FSH_ERR_NOT_FOUND;
+        }
+    }
+    free(names);
+    return status;
+}
+
 FshStatus plan_pairs(Plan *plan, const PackOptions *options, FshError *error)
 {
     (void)options;
-    FshStatus status = FSH_OK;
+    FshStatus status = check_sides(plan, error);
+    if (status)
+        return status;
     uint64_t count = 0;
     size_t path_bytes = 1;
     for (uint64_t file = 0; file < plan->files.count; file++)

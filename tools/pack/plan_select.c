@@ -101,11 +101,13 @@ static FshStatus apply_split(Plan *plan, const PackOptions *options, FshError *e
     Draw *draws = draw_all(plan, options->seed);
     if (!draws)
         return fsh_error_set(error, FSH_ERR_MEMORY, "%s: out of memory", plan->root);
+    uint64_t train_count = 0, val_count = 0;
     for (uint64_t begin = 0, end; begin < plan->sample_count; begin = end) {
         for (end = begin + 1; end < plan->sample_count && same_class(&draws[begin], &draws[end]);)
             end++;
         if (draws[begin].split != PLAN_TRAIN)
             continue;
+        train_count += end - begin;
         const uint64_t size = end - begin;
         uint64_t moved = (uint64_t)llround((double)size * options->val_fraction);
         if (moved == 0)
@@ -114,9 +116,17 @@ static FshStatus apply_split(Plan *plan, const PackOptions *options, FshError *e
             moved = size - 1;
         for (uint64_t i = 0; i < moved; i++)
             plan->samples[draws[begin + i].sample].split = PLAN_VAL;
+        val_count += moved;
     }
     free(draws);
-    return FSH_OK;
+    if (val_count)
+        return FSH_OK;
+    const char *reason = "no val split was made: every class has fewer than 2 images";
+    if (train_count == 0)
+        reason = "no val split was made: there is no train split to take it from";
+    else if (plan->kind == FSH_KIND_PAIRS)
+        reason = "no val split was made: there are fewer than 2 samples";
+    return notes_add(&plan->warnings, FSH_OK, "--split", reason, error);
 }
 
 FshStatus plan_select(Plan *plan, const PackOptions *options, FshError *error)
