@@ -105,8 +105,8 @@ typedef enum OpKind {
     OP_RELU,          /* (x) -> y; leaky where slope != 0 */
     OP_RELU_BACKWARD, /* (dy, y) -> dx */
     OP_ADD,           /* (a, b) -> y */
-    OP_MAX_POOL, /* (x) -> y, index u8: where in its window the maximum lay, row * kernel + column, the first
-                    of equals */
+    /* (x) -> y, index u8: where in its window the maximum lay, row * kernel + column, the first of equals. */
+    OP_MAX_POOL,
     OP_MAX_POOL_BACKWARD,              /* (dy, index) -> dx */
     OP_AVG_POOL,                       /* (x) -> y */
     OP_AVG_POOL_BACKWARD,              /* (dy) -> dx */
@@ -121,7 +121,8 @@ typedef enum OpKind {
     OP_LINEAR_BACKWARD_WEIGHT,         /* (dy, x) -> dweight, dbias? */
     OP_SOFTMAX_CROSS_ENTROPY,          /* (logits, labels i64) -> loss [1], probabilities [N, K] */
     OP_SOFTMAX_CROSS_ENTROPY_BACKWARD, /* (dloss, probabilities, labels i64) -> dlogits */
-    OP_SGD, /* (learning_rate [1]) -> (): every parameter that has a gradient, with its NAME.momentum */
+    /* (learning_rate [1]) -> (): every parameter that has a gradient, with its NAME.momentum. */
+    OP_SGD,
     OP_KIND_COUNT
 } OpKind;
 
@@ -131,11 +132,12 @@ typedef struct Conv2d {
     int64_t kernel, stride, padding;
     bool bias;
     enum {
-        CONV_INIT_DEFAULT, /* PyTorch's: weight and bias uniform in +-1 / sqrt(fan_in) (kaiming_uniform, a =
-                              sqrt 5) */
-        CONV_INIT_KAIMING_FAN_OUT, /* torchvision's resnet: normal, deviation sqrt(2 / fan_out); bias as
-                                      default */
-        CONV_INIT_XAVIER_NORMAL,   /* normal, deviation sqrt(2 / (fan_in + fan_out)); bias 0 */
+        /* PyTorch's: weight and bias uniform in +-1 / sqrt(fan_in) (kaiming_uniform, a = sqrt 5). */
+        CONV_INIT_DEFAULT,
+        /* torchvision's resnet: normal, deviation sqrt(2 / fan_out); bias as default. */
+        CONV_INIT_KAIMING_FAN_OUT,
+        /* Normal, deviation sqrt(2 / (fan_in + fan_out)); bias 0. */
+        CONV_INIT_XAVIER_NORMAL,
     } init;
 } Conv2d;
 
@@ -196,13 +198,12 @@ void graph_free(Graph **graph);
 /* ---- building: returns the result, TENSOR_NONE after a failure ----------------------------------------- */
 
 TensorId graph_input(Graph *graph, const char *name, DataType type, int rank, const int64_t *shape);
-/* [N, H, W, C] u8 -> f32: (x - mean[c]) / deviation[c], mean and deviation in 0..1 of full scale, C values.
- */
+/* [N, H, W, C] u8 -> f32: (x - mean[c]) / deviation[c], mean and deviation in 0..1 of full scale, C values. */
 TensorId graph_normalize(Graph *graph, TensorId x, const double *mean, const double *deviation);
 /* [N, H, W, C] -> [N, H', W', channels]; makes name.weight and, with bias, name.bias. */
 TensorId graph_conv2d(Graph *graph, const char *name, TensorId x, const Conv2d *conv);
-/* [N, H, W, C] or [N, C]; makes name.weight, .bias, .running_mean, .running_var. Where the result is followed
- * by a ReLU a backend may fuse the two; that is a pass, not the builder's affair. */
+/* [N, H, W, C] or [N, C]; makes name.weight, .bias, .running_mean, .running_var. What
+ * follows it may become part of it: graph_fuse. */
 TensorId graph_batch_norm(Graph *graph, const char *name, TensorId x, const BatchNorm *batch_norm);
 TensorId graph_relu(Graph *graph, TensorId x);
 TensorId graph_leaky_relu(Graph *graph, TensorId x, float slope);

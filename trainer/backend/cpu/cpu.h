@@ -1,8 +1,8 @@
 /* cpu.h - the CPU backend's own objects: what its files share.
  *
  * Files: cpu_backend.c (opening, threads, memory), cpu_state.c (parameters), cpu_program.c (a graph made runnable),
- * cpu_convolution.c, cpu_norm.c, cpu_pointwise.c, cpu_window.c, cpu_loss.c, cpu_sgd.c (one pair of functions for each op),
- * kernels.c (loops), onednn.c (convolution and matrix product). A new op is a row in cpu_program.c's table.
+ * cpu_convolution.c, cpu_small_gradient.c, cpu_norm.c, cpu_pointwise.c, cpu_window.c, cpu_loss.c, cpu_sgd.c (one pair of
+ * functions for each op), kernels.c (loops), onednn*.c (convolution and matrix product). A new op is a row in cpu_program.c's table.
  *
  * Activations are packed NHWC and NC. Results depend on the number of threads (it divides sums) and on the instruction
  * set (through oneDNN), and on nothing else: the same run gives the same bits. */
@@ -92,10 +92,9 @@ struct CpuProgram {
     char *arena, *scratch;
     char *inputs; /* tensors of TENSOR_INPUT */
     MemoryPlan plan;
-    uint64_t *input_offsets; /* [tensor_count] in inputs */
-    const CpuVariable *
-        *variables;  /* [tensor_count] of what lives in the State; of a gradient, its parameter's */
-    double *seconds; /* [node_count] of measured runs */
+    uint64_t *input_offsets;       /* [tensor_count] in inputs */
+    const CpuVariable **variables; /* [tensor_count] of what lives in the State; a gradient's parameter's */
+    double *seconds;               /* [node_count] of measured runs */
     bool measures, measured;
 };
 
