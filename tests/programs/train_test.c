@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/file.h"
 #include "common/random.h"
 #include "imaging/encode.h"
 #include "tests/trainer/dataset_support.h"
@@ -147,6 +148,23 @@ static void check_records(TestFolder *folder, size_t epochs)
     free(text);
 }
 
+/* The first epoch with the highest eval_top1 in summary.csv. */
+static int best_epoch_of(TestFolder *folder)
+{
+    char *text = test_file_read(test_path(folder, "out/summary.csv"), NULL);
+    int epoch = 0, best = -1;
+    double top1, highest = -1;
+    for (char *line = strchr(text, '\n'); line && line[1]; line = strchr(line + 1, '\n'), epoch++) {
+        assert_int_equal(sscanf(line + 1, "%*d,%*f,%*f,%*f,%lf", &top1), 1);
+        if (top1 > highest) {
+            highest = top1;
+            best = epoch;
+        }
+    }
+    free(text);
+    return best;
+}
+
 static void test_folders_of_images_are_packed_and_learnt(void **state)
 {
     TestFolder *folder = *state;
@@ -160,6 +178,7 @@ static void test_folders_of_images_are_packed_and_learnt(void **state)
     assert_contains(result.err, "Acc@1");
     assert_contains(result.err, "32 pixels, moved by up to 4 pixels, flip 0.5");
     check_records(folder, 8);
+    assert_int_equal((int)number_of(object, "best_epoch"), best_epoch_of(folder));
     run_result_free(&result);
 
     /* The best weights give what was reported when they are evaluated alone; all 63 samples counted. */
@@ -563,28 +582,54 @@ static void test_without_a_val_split_it_trains_and_says_so(void **state)
 
 /* ---- stopped and squeezed ---- */
 
-static void stop_with(TestFolder *folder, int signal_number)
+/* num_batches_tracked of conv8's first norm. */
+static int64_t steps_of(const char *path)
 {
-    const char *shards = test_path(folder, "set"), *out = test_path(folder, "out%d", signal_number);
-    const char *const arguments[] = {"--model", "conv8", "--epochs", "1000000", shards, out, NULL};
+    Safetensors *file = NULL;
+    FshError error = {0};
+    int64_t steps;
+    assert_ok(safetensors_open(&file, path, &error), &error);
+    const SafetensorsEntry *entry = safetensors_find(file, "model.2.num_batches_tracked");
+    assert_non_null(entry);
+    memcpy(&steps, entry->data, sizeof steps);
+    safetensors_close(&file);
+    return steps;
+}
+
+/* A long run over 40 steps an epoch gets the signal; what it says and what it has saved must agree to the step. */
+static void stop_with(TestFolder *folder, const char *shards, int signal_number, uint64_t files)
+{
+    const char *out = test_path(folder, "out%d", signal_number);
+    const char *weights = test_path(folder, "out%d/last.safetensors", signal_number);
+    const char *const arguments[] = {"--jobs", "1",        "--model", "conv8",     "--batch-size",
+                                     "1",      "--epochs", "1000000", "--lr-base", "0.01",
+                                     shards,   out,        NULL};
     RunningProgram running = run_start(NULL, "ftrain", arguments);
-    assert_true(wait_for_file(test_path(folder, "out%d/last.safetensors", signal_number), 30));
+    assert_true(wait_for_file(weights, 30));
     assert_int_equal(kill(running.process, signal_number), 0);
     RunResult result = run_wait(&running);
     assert_int_equal(result.exit_status, 128 + signal_number);
-    assert_contains(result.err, "interrupted in epoch");
+    unsigned long long epoch, step;
+    const char *message = strstr(result.err, "interrupted in epoch ");
+    assert_non_null(message);
+    assert_int_equal(sscanf(message, "interrupted in epoch %llu after step %llu", &epoch, &step), 2);
+    assert_int_equal(steps_of(weights), epoch * 40 + step + 1);
     run_result_free(&result);
-    result = TRAIN(0, "--model", "conv8", "--evaluate", "--weights",
-                   test_path(folder, "out%d/last.safetensors", signal_number), shards);
+    result = TRAIN(0, "--model", "conv8", "--evaluate", "--val-split", "train", "--weights", weights, shards);
     run_result_free(&result);
-    assert_int_equal(test_count_files(out), 5); /* no temporary file among them */
+    assert_int_equal(test_count_files(out), files); /* no temporary file among them */
 }
 
 static void test_a_signal_ends_it_with_weights_on_disk(void **state)
 {
-    make_set(*state, &plain);
-    stop_with(*state, SIGINT);
-    stop_with(*state, SIGTERM);
+    stop_with(*state, make_set(*state, &plain), SIGINT, 5);
+}
+
+static void test_a_signal_ends_training_without_evaluation_too(void **state)
+{
+    DatasetSpec spec = plain;
+    spec.val_count = 0;
+    stop_with(*state, make_set(*state, &spec), SIGTERM, 4);
 }
 
 static void test_a_full_disk_costs_a_warning_and_not_the_run(void **state)
@@ -611,12 +656,18 @@ static void test_a_disk_that_is_full_from_the_start_leaves_nothing(void **state)
 {
     TestFolder *folder = *state;
     const char *shards = make_set(folder, &plain), *out = test_path(folder, "out");
-    const RunOptions options = {.limit_disk = true, .disk_bytes = 100};
-    const char *const arguments[] = {"--model", "conv8", shards, out, NULL};
-    RunResult result = expect_train(1, &options, arguments);
-    assert_contains(result.err, "No space left on device");
-    assert_int_equal(test_count_files(out), 0);
+    RunResult result = TRAIN(0, "--model", "conv8", "--epochs", "1", shards, test_path(folder, "was"));
     run_result_free(&result);
+    /* Full at once, and full behind args.json. */
+    const uint64_t rooms[] = {100, test_file_size(test_path(folder, "was/args.json")) + 10};
+    for (size_t i = 0; i < 2; i++) {
+        const RunOptions options = {.limit_disk = true, .disk_bytes = rooms[i]};
+        const char *const arguments[] = {"--model", "conv8", "--epochs", "1", shards, out, NULL};
+        result = expect_train(1, &options, arguments);
+        assert_contains(result.err, "No space left on device");
+        assert_false(file_exists(out));
+        run_result_free(&result);
+    }
 }
 
 static void test_a_loss_that_is_no_number_stops_with_advice(void **state)
@@ -722,6 +773,7 @@ int main(void)
         IN_FOLDER(test_a_network_gone_bad_has_a_loss_of_null),
         IN_FOLDER(test_without_a_val_split_it_trains_and_says_so),
         IN_FOLDER(test_a_signal_ends_it_with_weights_on_disk),
+        IN_FOLDER(test_a_signal_ends_training_without_evaluation_too),
         IN_FOLDER(test_a_full_disk_costs_a_warning_and_not_the_run),
         IN_FOLDER(test_a_disk_that_is_full_from_the_start_leaves_nothing),
         IN_FOLDER(test_a_loss_that_is_no_number_stops_with_advice),
