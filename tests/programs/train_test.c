@@ -497,16 +497,19 @@ static void test_a_torn_shard_is_refused(void **state)
     REFUSED(1, "train-00001-of-00002.fshard", test_path(folder, "out"), shards);
 }
 
-/* A bit of the pixels of sample 3 of a split. */
-static void spoil_sample(TestFolder *folder, const char *split)
+/* A bit of the pixels of a sample. */
+static void spoil_sample(TestFolder *folder, const char *split_name, uint64_t index)
 {
     FshDataset *dataset = NULL;
     FshSample sample;
     FshError error = {0};
     size_t length = 0;
-    const char *shard = test_path(folder, "set/%s-00000-of-00002.fshard", split);
+    char where[128];
     assert_ok(fsh_open(&dataset, test_path(folder, "set"), &error), &error);
-    assert_ok(fsh_sample_get(fsh_split(dataset, split), 3, &sample, &error), &error);
+    const FshSplit *split = fsh_split(dataset, split_name);
+    assert_ok(fsh_sample_get(split, index, &sample, &error), &error);
+    (void)fsh_sample_where(split, index, where, sizeof where); /* "val-00000-of-00002.fshard record 3" */
+    const char *shard = test_path(folder, "set/%.*s", (int)strcspn(where, " "), where);
     char *bytes = test_file_read(shard, &length);
     const char *at = memmem(bytes, length, sample.fields[0].data, sample.fields[0].bytes);
     assert_non_null(at);
@@ -519,7 +522,7 @@ static void test_a_record_gone_bad_stops_with_its_name_or_is_skipped(void **stat
 {
     TestFolder *folder = *state;
     const char *shards = make_set(folder, &plain), *out = test_path(folder, "out");
-    spoil_sample(folder, "train");
+    spoil_sample(folder, "train", 3);
     RunResult result = TRAIN(1, "--model", "conv8", "--epochs", "2", "--batch-size", "20", shards, out);
     assert_contains(result.err, "train-00000-of-00002.fshard");
     assert_contains(result.err, "record 3");
@@ -541,7 +544,7 @@ static void test_a_bad_sample_in_evaluation_does_not_cost_what_was_learnt(void *
 {
     TestFolder *folder = *state;
     const char *shards = make_set(folder, &plain), *out = test_path(folder, "out");
-    spoil_sample(folder, "val");
+    spoil_sample(folder, "val", 3);
     RunResult result = TRAIN(1, "--model", "conv8", "--epochs", "2", shards, out);
     assert_contains(result.err, "val-00000-of-00002.fshard record 3");
     run_result_free(&result);
@@ -564,6 +567,20 @@ static void test_a_network_gone_bad_has_a_loss_of_null(void **state)
     assert_true(json_is_null(json_object_get(object, "loss")));
     assert_true(number_of(object, "top1") == 0);
     json_decref(object);
+    run_result_free(&result);
+}
+
+static void test_an_evaluation_of_nothing_is_no_result(void **state)
+{
+    DatasetSpec spec = plain;
+    spec.val_count = 2;
+    TestFolder *folder = *state;
+    const char *shards = make_set(folder, &spec), *out = test_path(folder, "out");
+    spoil_sample(folder, "val", 0);
+    spoil_sample(folder, "val", 1);
+    RunResult result = TRAIN(1, "--model", "conv8", "--epochs", "2", "--on-error", "skip", shards, out);
+    assert_contains(result.err, "no sample of split 'val' could be read");
+    assert_string_equal(result.out, "");
     run_result_free(&result);
 }
 
@@ -771,6 +788,7 @@ int main(void)
         IN_FOLDER(test_a_record_gone_bad_stops_with_its_name_or_is_skipped),
         IN_FOLDER(test_a_bad_sample_in_evaluation_does_not_cost_what_was_learnt),
         IN_FOLDER(test_a_network_gone_bad_has_a_loss_of_null),
+        IN_FOLDER(test_an_evaluation_of_nothing_is_no_result),
         IN_FOLDER(test_without_a_val_split_it_trains_and_says_so),
         IN_FOLDER(test_a_signal_ends_it_with_weights_on_disk),
         IN_FOLDER(test_a_signal_ends_training_without_evaluation_too),
