@@ -226,6 +226,8 @@ static void test_resnet18_trains_and_leaves_torchvisions_names(void **state)
     memcpy(&steps, entry->data, sizeof steps);
     assert_int_equal(steps, 2); /* 16 samples, batches of 8 */
     assert_string_equal(safetensors_metadata(file, "model"), "resnet18");
+    assert_string_equal(safetensors_metadata(file, "epoch"), "0"); /* as in summary.csv */
+    assert_string_equal(safetensors_metadata(file, "steps"), "2");
     safetensors_close(&file);
 }
 
@@ -322,6 +324,20 @@ static void test_weights_that_nearly_fit_are_refused(void **state)
     replace_in_file(weights, "model.2.num_batches_tracked", "model.2.num_batches_counted");
     REFUSED(1, "the network has no tensor model.2.num_batches_counted", out, "--model", "conv8", "--weights",
             weights, shards);
+}
+
+static void test_evaluation_takes_the_network_that_the_weights_name(void **state)
+{
+    TestFolder *folder = *state;
+    const char *shards = pack_colours(folder, 8, 2), *weights = test_path(folder, "a/last.safetensors");
+    RunResult result = TRAIN(0, "--model", "conv8", "--epochs", "1", shards, test_path(folder, "a"));
+    run_result_free(&result);
+    result = TRAIN(0, "--evaluate", "--weights", weights, shards);
+    assert_contains(result.err, "network: conv8");
+    run_result_free(&result);
+    result = TRAIN(1, "--evaluate", "--model", "resnet18", "--weights", weights, shards);
+    assert_contains(result.err, "a/last.safetensors: these are conv8 weights; add --model conv8");
+    run_result_free(&result);
 }
 
 /* ---- what is refused, before anything is written ---- */
@@ -454,6 +470,11 @@ static void test_cuda_on_a_machine_without_it_is_refused(void **state)
         assert_contains(result.err, "cuda");
         assert_contains(result.err, "--device cpu"); /* what to do */
         assert_int_equal(test_count_files(out), 0);
+        run_result_free(&result);
+        /* Said before an output that cannot be used either. */
+        test_file_write_text(test_path(folder, "out/note.txt"), "mine");
+        result = TRAIN(1, "--model", "conv8", "--device", "cuda", shards, out);
+        assert_contains(result.err, "--device cpu");
     }
     run_result_free(&result);
     if (there)
@@ -484,6 +505,29 @@ static void test_an_output_that_exists_is_refused_without_force(void **state)
 
     result = TRAIN(1, "--model", "conv8", shards, note);
     assert_contains(result.err, "note.txt: is a file");
+    run_result_free(&result);
+}
+
+static void test_the_dataset_is_checked_before_the_output(void **state)
+{
+    TestFolder *folder = *state;
+    const char *shards = make_set(folder, &plain), *out = test_path(folder, "out");
+    test_file_write_text(test_path(folder, "out/note.txt"), "mine");
+    RunResult result = TRAIN(1, "--model", "conv8", out, shards); /* swapped */
+    assert_contains(result.err, "dataset.json");
+    assert_contains_not(result.err, "--force");
+    run_result_free(&result);
+
+    result = TRAIN(1, "--model", "conv8", shards, shards);
+    assert_contains(result.err, "it is a dataset, not an output folder; the order is ftrain SHARDS OUTPUT");
+    assert_contains_not(result.err, "--force");
+    run_result_free(&result);
+
+    result = TRAIN(1, "--model", "conv8", "--batch-size", "41", shards, out);
+    assert_contains(result.err, "--batch-size: 41");
+    run_result_free(&result);
+
+    result = TRAIN(0, "--dry-run", "--model", "conv8", shards, out);
     run_result_free(&result);
 }
 
@@ -772,6 +816,7 @@ int main(void)
         IN_FOLDER(test_training_goes_on_from_given_weights),
         IN_FOLDER(test_weights_of_another_network_are_refused),
         IN_FOLDER(test_weights_that_nearly_fit_are_refused),
+        IN_FOLDER(test_evaluation_takes_the_network_that_the_weights_name),
         IN_FOLDER(test_a_missing_dataset_is_refused),
         IN_FOLDER(test_pairs_are_refused),
         IN_FOLDER(test_one_class_is_refused),
@@ -784,6 +829,7 @@ int main(void)
         IN_FOLDER(test_options_that_contradict_are_usage_errors),
         IN_FOLDER(test_cuda_on_a_machine_without_it_is_refused),
         IN_FOLDER(test_an_output_that_exists_is_refused_without_force),
+        IN_FOLDER(test_the_dataset_is_checked_before_the_output),
         IN_FOLDER(test_a_torn_shard_is_refused),
         IN_FOLDER(test_a_record_gone_bad_stops_with_its_name_or_is_skipped),
         IN_FOLDER(test_a_bad_sample_in_evaluation_does_not_cost_what_was_learnt),

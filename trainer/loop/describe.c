@@ -6,7 +6,6 @@
 
 #include "common/json_text.h"
 #include "common/progress.h"
-#include "trainer/report/run_record.h"
 
 /* ---- JSON ---- */
 
@@ -217,11 +216,7 @@ static json_t *run_json(const TrainOptions *options, const Session *session)
 FshStatus describe_run(const TrainOptions *options, FshError *error)
 {
     Session session;
-    FshStatus status = FSH_OK;
-    if (options->output)
-        status = record_check_folder(options->output, options->force, error);
-    if (!status)
-        status = session_open(&session, options, error);
+    FshStatus status = session_open(&session, options, error);
     if (status)
         return status;
     session_describe(&session);

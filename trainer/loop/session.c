@@ -25,6 +25,25 @@ static FshStatus open_loader(Session *session, bool training, Loader **loader, F
     return loader_new(loader, &options, error);
 }
 
+/* Evaluation needs no --model where the weights name their network; one that contradicts them is a mistake. */
+static FshStatus plan_session(Session *session, const TrainOptions *options, FshError *error)
+{
+    TrainOptions settled = *options;
+    if (options->evaluate) {
+        const Model *named;
+        FshStatus status = weights_model(options->weights, &named, error);
+        if (status)
+            return status;
+        if (named && options->model_given && model_find(options->model) &&
+            strcmp(options->model, named->name) != 0)
+            return fsh_error_set(error, FSH_ERR_MISMATCH, "%s: these are %s weights; add --model %s",
+                                 options->weights, named->name, named->name);
+        if (named && !options->model_given)
+            settled.model = named->name;
+    }
+    return plan_make(&session->plan, &settled, &session->data, error);
+}
+
 FshStatus session_open(Session *session, const TrainOptions *options, FshError *error)
 {
     *session = (Session){0};
@@ -33,7 +52,7 @@ FshStatus session_open(Session *session, const TrainOptions *options, FshError *
         classification_open(&session->data, options->shards, options->evaluate ? NULL : options->train_split,
                             options->val_split, error);
     if (!status)
-        status = plan_make(&session->plan, options, &session->data, error);
+        status = plan_session(session, options, error);
     if (!status)
         status = network_open(&session->network, &session->plan, options->device, error);
     if (!status)

@@ -39,14 +39,14 @@ typedef struct Epoch {
 
 /* ---- saving: never a reason to stop ---- */
 
-static FshStatus save_weights(Training *training, const char *name, uint64_t epochs_done, double top1,
+static FshStatus save_weights(Training *training, const char *name, uint64_t epoch, double top1,
                               FshError *error)
 {
     char path[PATH_MAX];
     const Session *session = &training->session;
     const WeightsInfo info = {.model = session->plan.model->name,
                               .dataset_id = fsh_manifest(session->data.dataset)->id,
-                              .epoch = epochs_done,
+                              .epoch = epoch,
                               .steps = training->steps_done,
                               .top1 = top1};
     FshStatus status = record_path(&training->record, path, sizeof path, name, error);
@@ -55,10 +55,10 @@ static FshStatus save_weights(Training *training, const char *name, uint64_t epo
     return status;
 }
 
-static void try_save(Training *training, const char *name, uint64_t epochs_done, double top1, bool *stale)
+static void try_save(Training *training, const char *name, uint64_t epoch, double top1, bool *stale)
 {
     FshError error = {0};
-    *stale = save_weights(training, name, epochs_done, top1, &error) != FSH_OK;
+    *stale = save_weights(training, name, epoch, top1, &error) != FSH_OK;
     if (*stale)
         console_warning(&training->session.console,
                         "%s; the file before it, if any, is untouched, training goes on", error.message);
@@ -148,8 +148,7 @@ static FshStatus train_step(Training *training, Epoch *epoch, uint64_t step, Fsh
 
 static FshStatus stop_for_signal(Training *training, uint64_t epoch, uint64_t step, FshError *error)
 {
-    const uint64_t whole = step + 1 == training->session.plan.steps_per_epoch;
-    try_save(training, record_last_name, epoch + whole, -1, &training->last_stale);
+    try_save(training, record_last_name, epoch, -1, &training->last_stale);
     return fsh_error_set(error, FSH_ERR_INTERRUPTED,
                          "interrupted in epoch %" PRIu64 " after step %" PRIu64 "; %s %s/%s", epoch, step,
                          training->last_stale ? "the weights could NOT be saved to" : "the weights are in",
@@ -179,7 +178,7 @@ static FshStatus evaluate_epoch(Training *training, const Epoch *epoch, EpochRep
         return stop_for_signal(training, epoch->number, session->plan.steps_per_epoch - 1, error);
     if (status) {
         /* A sample that cannot be evaluated is no reason to lose what was learnt. */
-        try_save(training, record_last_name, epoch->number + 1, -1, &training->last_stale);
+        try_save(training, record_last_name, epoch->number, -1, &training->last_stale);
         return status;
     }
     training->evaluation_seconds += progress_now_seconds() - start;
@@ -193,7 +192,7 @@ static FshStatus evaluate_epoch(Training *training, const Epoch *epoch, EpochRep
         training->best_epoch = epoch->number;
         training->best_top1 = report->eval_top1;
         training->best_top5 = report->eval_top5;
-        try_save(training, record_best_name, epoch->number + 1, report->eval_top1, &training->best_stale);
+        try_save(training, record_best_name, epoch->number, report->eval_top1, &training->best_stale);
     }
     console_evaluated(&session->console, report->eval_top1, report->eval_top5, report->eval_loss,
                       better ? " (best)" : "");
@@ -228,7 +227,7 @@ static FshStatus run_epoch(Training *training, uint64_t number, FshError *error)
         status = evaluate_epoch(training, &epoch, &report, error);
     if (status)
         return status;
-    try_save(training, record_last_name, number + 1, report.evaluated ? report.eval_top1 : -1,
+    try_save(training, record_last_name, number, report.evaluated ? report.eval_top1 : -1,
              &training->last_stale);
     report.seconds = progress_now_seconds() - training->start_seconds;
     FshError record_error = {0};
@@ -311,9 +310,8 @@ FshStatus train_run(const TrainOptions *options, bool *partial_ret, FshError *er
     Training training = {.record = RECORD_NONE, .log_interval = (uint64_t)options->log_interval};
     Session *session = &training.session;
     char *arguments = NULL;
-    FshStatus status = record_check_folder(options->output, options->force, error);
-    if (!status)
-        status = session_open(session, options, error);
+    /* The output last: where the arguments are swapped, the dataset is what to speak of. */
+    FshStatus status = session_open(session, options, error);
     if (!status)
         status = describe_arguments(options, session, &arguments, error);
     if (!status)

@@ -102,7 +102,9 @@ void train_options_rows(TrainOptions *o, Option *rows)
          .value = &o->model,
          .argument = "NAME",
          .alias = "arch",
-         .help = "the network; see --list-models",
+         .given = &o->model_given,
+         .help =
+             "the network; see --list-models; with --evaluate, the one that the weights name unless given",
          .group = "Network"},
         {.name = "list-models",
          .kind = OPTION_FLAG,

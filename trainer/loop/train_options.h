@@ -9,7 +9,7 @@
 typedef struct TrainOptions {
     ProgramOptions program;
     bool force, list_models, evaluate, nesterov, augment;
-    bool lr_warmup_given, hflip_given; /* these two mean something else when they were not given */
+    bool lr_warmup_given, hflip_given, model_given; /* these mean something else when they were not given */
 
     const char *shards, *output;         /* given as options, or as arguments (main) */
     const char *train_split, *val_split; /* val_split NULL: val, else test */

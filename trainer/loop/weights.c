@@ -178,6 +178,16 @@ static FshStatus load_tensor(const char *path, const Safetensors *file, State *s
     return status ? fsh_error_prepend(error, "%s", path) : FSH_OK;
 }
 
+FshStatus weights_model(const char *path, const Model **model_ret, FshError *error)
+{
+    Safetensors *file = NULL;
+    FshStatus status = safetensors_open(&file, path, error);
+    const char *name = status ? NULL : safetensors_metadata(file, "model");
+    *model_ret = name ? model_find(name) : NULL;
+    safetensors_close(&file);
+    return status;
+}
+
 FshStatus weights_load(const char *path, State *state, const Graph *graph, FshError *error)
 {
     Safetensors *file = NULL;

@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "common/file.h"
+#include "formats/fshard.h"
 
 const char record_best_name[] = "model_best.safetensors";
 const char record_last_name[] = "last.safetensors";
@@ -40,6 +41,12 @@ FshStatus record_check_folder(const char *folder, bool force, FshError *error)
         return FSH_OK;
     if (!file_is_folder(folder))
         return fsh_error_set(error, FSH_ERR_EXISTS, "%s: is a file; the output must be a folder", folder);
+    char manifest[PATH_MAX];
+    if (!force && !file_join(manifest, sizeof manifest, folder, FSH_MANIFEST_NAME, NULL) &&
+        file_exists(manifest))
+        return fsh_error_set(error, FSH_ERR_EXISTS,
+                             "%s: it is a dataset, not an output folder; the order is ftrain SHARDS OUTPUT",
+                             folder);
     if (!force && !is_empty_folder(folder))
         return fsh_error_set(error, FSH_ERR_EXISTS,
                              "%s: exists and is not empty; choose another output folder, or use --force",
