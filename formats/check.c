@@ -345,22 +345,16 @@ static FshStatus deliver(uint64_t item, void *slot, void *context, FshError *err
 
 /* ---- what path is ---- */
 
-/* folder and name of a path; a path without '/' is in ".". */
+/* folder and name of a path without slashes at its end; a path without '/' is in ".". */
 static FshStatus take_folder(Check *check, const char *path, const char **name_ret, FshError *error)
 {
-    size_t end = strlen(path);
-    while (end > 1 && path[end - 1] == '/') {
-        end--;
-    }
-    size_t begin = end;
-    while (begin > 0 && path[begin - 1] != '/') {
-        begin--;
-    }
-    int length = begin ? snprintf(check->folder, sizeof check->folder, "%.*s", (int)begin, path)
-                       : snprintf(check->folder, sizeof check->folder, ".");
+    size_t name_bytes = 0;
+    *name_ret = fsh_path_name(path, &name_bytes);
+    size_t folder_bytes = (size_t)(*name_ret - path);
+    int length = folder_bytes ? snprintf(check->folder, sizeof check->folder, "%.*s", (int)folder_bytes, path)
+                              : snprintf(check->folder, sizeof check->folder, ".");
     if (length < 0 || (size_t)length >= sizeof check->folder)
         return fsh_error_set(error, FSH_ERR_MEMORY, "%s: path is too long", path);
-    *name_ret = path + begin;
     return FSH_OK;
 }
 
@@ -375,8 +369,12 @@ static FshStatus list_dataset(Check *check, const char *manifest_path, const cha
             *error = found;
         return status;
     }
-    if (status)
-        tell_file(check, manifest_name, status, found.message);
+    if (status) { /* the problem says which file it is about: its message need not */
+        size_t path_bytes = strlen(manifest_path);
+        bool named = strncmp(found.message, manifest_path, path_bytes) == 0 &&
+                     strncmp(found.message + path_bytes, ": ", 2) == 0;
+        tell_file(check, manifest_name, status, found.message + (named ? path_bytes + 2 : 0));
+    }
     check->has_manifest = status == FSH_OK;
     status = check->has_manifest ? list_manifest(check, error) : FSH_OK;
     return status ? status : look_for_others(check, error);
@@ -387,12 +385,12 @@ static FshStatus list_path(Check *check, const char *path, FshError *error)
     char inside[PATH_MAX], plain[PATH_MAX];
     const char *name = "";
     /* Without slashes at the end, so that the name is a name. */
-    size_t length = strlen(path);
-    while (length > 1 && path[length - 1] == '/') {
-        length--;
-    }
-    (void)snprintf(plain, sizeof plain, "%.*s", (int)(length < sizeof plain ? length : sizeof plain - 1),
-                   path);
+    size_t name_bytes = 0;
+    size_t length = (size_t)(fsh_path_name(path, &name_bytes) - path) + name_bytes;
+    if (length >= sizeof plain)
+        return fsh_error_set(error, FSH_ERR_MEMORY, "%s: path is too long", path);
+    memcpy(plain, path, length);
+    plain[length] = '\0';
     if (!file_exists(plain))
         return fsh_error_system(error, ENOENT, "%s: cannot open", path);
     if (!file_is_folder(plain)) {

@@ -261,6 +261,7 @@ static FshStatus check_contents(const FileCheck *check, FileReport *report, cons
     SplitFile *file = &report->file;
     bool in_shard = check->container == FSH_CONTAINER_SHARDS;
     bool every_record = check->level == FSH_CHECK_RECORDS;
+    const size_t problems_before = report->problem_count;
     uint64_t end = in_shard ? file->shard.footer_offset : file->mapping.length;
     const FshHash128 *stored = in_shard ? &file->shard.hash : check->info ? &check->info->hash : NULL;
     FshError found = {0};
@@ -287,7 +288,7 @@ static FshStatus check_contents(const FileCheck *check, FileReport *report, cons
         return FSH_OK;
     if (!every_record) /* tell which records, now that something is wrong */
         status = check_records(check, report, metadata, hashing, &found, error);
-    if (status || report->problem_count) /* a record's own message says more */
+    if (status || report->problem_count > problems_before) /* a record's own message says more */
         return status;
     char computed[FSH_HASH_TEXT_BYTES], expected[FSH_HASH_TEXT_BYTES], reason[256];
     fsh_hash_format(&report->hash, computed);

@@ -137,19 +137,14 @@ static FshStatus open_single(FshDataset *dataset, const char *path, const char *
 /* Everything before the last part of path, and that part without slashes at its end. */
 static FshStatus split_path(const char *path, char **folder_ret, char name[NAME_MAX + 1], FshError *error)
 {
-    size_t end = strlen(path);
-    while (end > 1 && path[end - 1] == '/') {
-        end--;
-    }
-    size_t begin = end;
-    while (begin > 0 && path[begin - 1] != '/') {
-        begin--;
-    }
-    int length = snprintf(name, NAME_MAX + 1, "%.*s", (int)(end - begin), path + begin);
-    *folder_ret = strndup(path, begin);
-    if (!*folder_ret || length < 0 || length > NAME_MAX)
+    size_t name_bytes = 0;
+    const char *last = fsh_path_name(path, &name_bytes);
+    if (name_bytes > NAME_MAX)
         return fsh_error_set(error, FSH_ERR_MEMORY, "%s: name is too long", path);
-    return FSH_OK;
+    memcpy(name, last, name_bytes);
+    name[name_bytes] = '\0';
+    *folder_ret = strndup(path, (size_t)(last - path));
+    return *folder_ret ? FSH_OK : fsh_error_set(error, FSH_ERR_MEMORY, "%s: out of memory", path);
 }
 
 static FshStatus open_folder(FshDataset *dataset, const char *path, FshError *error)
@@ -186,7 +181,7 @@ static FshStatus open_path(FshDataset *dataset, const char *path, FshError *erro
     bool is_shard = fsh_shard_sniff(mapping.bytes, mapping.length);
     bool is_lmdb = fsh_lmdb_sniff(mapping.bytes, mapping.length);
     bool is_json = false;
-    for (uint64_t i = 0; i < mapping.length && !is_json && strchr(" \t\r\n{", mapping.bytes[i]); i++) {
+    for (uint64_t i = 0; i < mapping.length && !is_json && memchr(" \t\r\n{", mapping.bytes[i], 5); i++) {
         is_json = mapping.bytes[i] == '{';
     }
     file_unmap(&mapping);

@@ -26,6 +26,9 @@ bool fsh_codec_known(unsigned codec);
 bool fsh_id_valid(const char *id);
 /* Letters, digits, '_' and '-', the first a letter or digit, at most 64: it becomes part of a file name. */
 bool fsh_split_name_valid(const char *name);
+/* The last part of path, slashes at its end left out: "b" of "a/b/"; *length_ret is its length. What stands before it
+ * in path is its folder. */
+const char *fsh_path_name(const char *path, size_t *length_ret);
 /* A name in the manifest's own folder: no '/', not hidden, not empty, at most 255 bytes. */
 bool fsh_file_name_valid(const char *name);
 const char *fsh_container_name(FshContainer container);
@@ -40,8 +43,8 @@ bool fsh_hash_equal(const FshHash128 *a, const FshHash128 *b);
 
 /* ---- JSON (json.c) ---- */
 
-/* Checked members of an object. what is how messages call it: "dataset.json: splits[0]". FSH_ERR_CORRUPT when
- * a member is missing or of the wrong type. Strings and arrays are borrowed from object. */
+/* Checked members of an object. FSH_ERR_CORRUPT when a member is missing or of the wrong type; the caller prepends
+ * which object it is. Strings and arrays are borrowed from object. */
 FshStatus fsh_json_text(const json_t *object, const char *key, const char **text_ret, FshError *error);
 FshStatus fsh_json_count(const json_t *object, const char *key, uint64_t *count_ret, FshError *error);
 FshStatus fsh_json_array(const json_t *object, const char *key, const json_t **array_ret, FshError *error);

@@ -49,6 +49,20 @@ bool fsh_split_name_valid(const char *name)
     return length >= 1 && length <= 64 && name[0] != '-' && name[0] != '_' && strspn(name, letters) == length;
 }
 
+const char *fsh_path_name(const char *path, size_t *length_ret)
+{
+    size_t end = strlen(path);
+    while (end > 1 && path[end - 1] == '/') {
+        end--;
+    }
+    size_t begin = end;
+    while (begin > 0 && path[begin - 1] != '/') {
+        begin--;
+    }
+    *length_ret = end - begin;
+    return path + begin;
+}
+
 bool fsh_file_name_valid(const char *name)
 {
     size_t length = strlen(name);

@@ -230,7 +230,12 @@ FshStatus fsh_shard_check_index(const ShardView *view, uint64_t class_count, uin
                                  " do not follow the record before, which ends at %" PRIu64,
                                  i, row.record_bytes, row.offset, expected_offset);
         }
-        if (row.label < FSH_NO_LABEL || row.label >= (int64_t)class_count || load_le32(at + ROW_RESERVED)) {
+        if (load_le32(at + ROW_RESERVED)) {
+            *row_ret = (int64_t)i;
+            return fsh_error_set(error, FSH_ERR_UNSUPPORTED,
+                                 "index row %" PRIu64 ": reserved bytes are not zero: of a later version", i);
+        }
+        if (row.label < FSH_NO_LABEL || row.label >= (int64_t)class_count) {
             *row_ret = (int64_t)i;
             return fsh_error_set(error, FSH_ERR_CORRUPT,
                                  "index row %" PRIu64 ": label %" PRId64

@@ -30,6 +30,7 @@ SHARD_MAGIC = b"\x89FSHARD\n"
 FOOTER_MAGIC = b"FSHARDND"
 FOOTER_BYTES = 128
 RECORD_MAGIC = b"FREC"
+RECORD_BYTES_MIN = 192
 ALIGNMENT = 64
 
 INDEX_ROW = np.dtype([("offset", "<u8"), ("bytes", "<u8"), ("label", "<i8"), ("crc", "<u4"), ("reserved", "<u4")])
@@ -46,6 +47,16 @@ def _check(condition, where, what):
 
 def _align(length):
     return -(-length // ALIGNMENT) * ALIGNMENT
+
+
+def _json(data, where):
+    """The JSON object that the bytes are."""
+    try:
+        value = json.loads(bytes(data))
+    except ValueError as error:
+        raise FormatError(f"{where}: {error}") from None
+    _check(isinstance(value, dict), where, "is no JSON object")
+    return value
 
 
 def _crc32c_table():
@@ -112,7 +123,7 @@ class Sample:
 
 def parse_record(record, field_names, where):
     """(key, label, fields) of the bytes of one record."""
-    _check(len(record) >= 192 and record[:4] == RECORD_MAGIC, where, "is no record")
+    _check(len(record) >= RECORD_BYTES_MIN and record[:4] == RECORD_MAGIC, where, "is no record")
     record_bytes, label, header_bytes, key_bytes, field_count = struct.unpack_from("<QqIHB", record, 8)
     _check(record_bytes == len(record) and record_bytes % ALIGNMENT == 0, where, f"record_bytes is {record_bytes}")
     _check(label >= -1, where, f"label is {label}")
@@ -168,7 +179,7 @@ class Shard:
         _check(crc == struct.unpack_from("<I", view, 60)[0], path, "header: CRC32C is wrong")
         _check(not any(view[28:60]), path, "header: reserved bytes are not zero: a later version")
         _check(self.shard_index < self.shard_count, path, "header: shard number out of range")
-        self.metadata = json.loads(bytes(view[64 : 64 + metadata_bytes]))
+        self.metadata = _json(view[64 : 64 + metadata_bytes], path)
         self._read_index(header_bytes)
 
     def _read_index(self, header_bytes):
@@ -194,6 +205,8 @@ class Shard:
         ends = np.concatenate(([header_bytes], self.rows["offset"] + self.rows["bytes"])).astype(np.uint64)
         _check(np.array_equal(self.rows["offset"], ends[:-1]), path, "index: records do not follow each other")
         _check(int(ends[-1]) == offset and (self.rows["bytes"] <= offset).all(), path, "index: ends elsewhere")
+        _check((self.rows["bytes"] >= RECORD_BYTES_MIN).all(), path, "index: a record is too short")
+        _check(not self.rows["reserved"].any(), path, "index: of a later version")
 
     def __len__(self):
         return len(self.rows)
@@ -243,8 +256,8 @@ class Lmdb:
         self._walk(root, depth)
         _check(self.metadata is not None, path, "has no entry ~fshard: not written by fshard")
         _check(entries == len(self.values) + 1, path, "number of entries is wrong")
-        _check(self.metadata["version"] == VERSION, path, "is of a later version")
-        _check(self.metadata["count"] == len(self.values), path, "number of samples is wrong")
+        _check(self.metadata.get("version") == VERSION, path, "is of a later version")
+        _check(self.metadata.get("count") == len(self.values), path, "number of samples is wrong")
 
     def _page(self, number):
         at = number * self.page_bytes
@@ -269,13 +282,14 @@ class Lmdb:
     def _entry(self, key, offset, length, flags):
         _check(flags in (0, 1), self.path, "is not written by fshard")
         if flags == 1:
+            _check(offset + 8 <= len(self.view), self.path, "a value lies outside the file")
             number = struct.unpack_from("<Q", self.view, offset)[0]
             offset = self._page(number) + 16
         _check(offset + length <= len(self.view), self.path, "a value lies outside the file")
         if self.metadata is None and key == b"%010d" % len(self.values):
             self.values.append((offset, length))
         elif self.metadata is None and key == b"~fshard":
-            self.metadata = json.loads(bytes(self.view[offset : offset + length]))
+            self.metadata = _json(self.view[offset : offset + length], self.path)
         else:
             raise FormatError(f"{self.path}: key {key!r} where sample {len(self.values)} was expected")
 
@@ -284,7 +298,7 @@ class Lmdb:
 
     def record(self, i):
         offset, length = self.values[i]
-        _check(length >= 192, f"{self.path} record {i}", "is no record")
+        _check(length >= RECORD_BYTES_MIN, f"{self.path} record {i}", "is no record")
         return self.view[offset : offset + length]
 
     def labels(self):
@@ -368,8 +382,8 @@ class Dataset:
         self._splits[name] = Split(name, files, self.fields, verify)
 
     def _open_manifest(self, path, verify):
-        with open(path, encoding="utf-8") as stream:
-            self.manifest = manifest = json.load(stream)
+        with open(path, "rb") as stream:
+            self.manifest = manifest = _json(stream.read(), path)
         _check(manifest.get("format") == "fshard", path, "is no manifest of fshard")
         _check(manifest["version"] == VERSION, path, f"version {manifest['version']}; this reader knows {VERSION}")
         _check(manifest["container"] in ("shards", "lmdb"), path, f"container {manifest['container']} is unknown")

@@ -161,6 +161,15 @@ static void test_an_index_that_lies_is_found(void **state)
     problems = check(path, FSH_CHECK_QUICK);
     assert_contains(problems.text, "|1|||index row 1: label 3 is out of range");
     assert_int_equal(fsh_open(&dataset, path, &error), FSH_ERR_CORRUPT);
+
+    store_le64(index + INDEX_ROW_BYTES + 16, 1);
+    store_le32(index + INDEX_ROW_BYTES + 28, 1); /* reserved */
+    store_le32(footer + 48, fsh_crc32c(0, index, (size_t)3 * INDEX_ROW_BYTES));
+    store_le32(footer + 124, fsh_crc32c(0, footer, 124));
+    test_file_write(path, bytes, length);
+    problems = check(path, FSH_CHECK_QUICK);
+    assert_contains(problems.text, "|1|||index row 1: reserved bytes are not zero: of a later version");
+    assert_int_equal(fsh_open(&dataset, path, &error), FSH_ERR_UNSUPPORTED);
     free(text);
 }
 
@@ -366,6 +375,15 @@ static void test_keys_that_are_there_twice_are_named(void **state)
 
 /* ---- manifests that cannot be used ---- */
 
+static void test_a_damaged_manifest_is_named_once(void **state)
+{
+    const char *path = make(*state);
+    test_file_write_text(test_path(*state, "dataset.json"), "{");
+    Problems problems = check(path, FSH_CHECK_QUICK);
+    assert_int_equal(problems.count, 1);
+    assert_contains(problems.text, "dataset.json|-1|||line 1: ");
+}
+
 static void test_shards_are_checked_without_their_manifest(void **state)
 {
     TestFolder *folder = *state;
@@ -432,6 +450,19 @@ static void test_damage_in_an_lmdb_is_named(void **state)
     test_file_flip_byte(data, 4096 - 1); /* a byte that nothing reads */
     problems = check(folder->path, FSH_CHECK_QUICK);
     assert_contains(problems.text, "train.lmdb|-1|||XXH3-128 is ");
+    /* Also where something else is wrong with the file. */
+    FshError error = {0};
+    FshManifest manifest;
+    assert_ok(fsh_manifest_load(&manifest, folder->path, &error), &error);
+    manifest.splits[0].files[0].bytes++;
+    assert_ok(fsh_manifest_save(&manifest, folder->path, true, &error), &error);
+    problems = check(folder->path, FSH_CHECK_QUICK);
+    assert_int_equal(problems.count, 2);
+    assert_contains(problems.text, "train.lmdb|-1|||has ");
+    assert_contains(problems.text, "train.lmdb|-1|||XXH3-128 is ");
+    manifest.splits[0].files[0].bytes--;
+    assert_ok(fsh_manifest_save(&manifest, folder->path, true, &error), &error);
+    fsh_manifest_free(&manifest);
     test_file_flip_byte(data, 4096 - 1);
     test_file_flip_byte(data, 16);
     problems = check(folder->path, FSH_CHECK_QUICK);
@@ -459,6 +490,7 @@ int main(void)
         with_folder(test_a_shard_of_another_dataset_or_split_is_named),
         with_folder(test_a_manifest_that_the_files_contradict_is_found),
         with_folder(test_keys_that_are_there_twice_are_named),
+        with_folder(test_a_damaged_manifest_is_named_once),
         with_folder(test_shards_are_checked_without_their_manifest),
         with_folder(test_what_cannot_be_checked_is_an_error),
         with_folder(test_an_interrupt_ends_the_check),

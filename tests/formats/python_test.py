@@ -3,6 +3,7 @@
 python_test.py SOURCE_FOLDER WRITE_DATASET. Exit 77 without NumPy."""
 
 import os
+import struct
 import subprocess
 import sys
 import tempfile
@@ -94,8 +95,30 @@ def test_damage_is_refused(folder):
     assert "CRC32C" in assert_refused(shard, read_all=True)
     flip(shard, size // 2)
     list(fshard.Dataset(shard, verify=True)["val"])
-    with open(shard, "r+b") as stream:
-        stream.truncate(size - 64)
+    # What contradicts the page under right sums.
+    with open(shard, "rb") as stream:
+        whole = stream.read()
+    offset, count = struct.unpack_from("<Q", whole, size - 128 + 24)[0], 5
+    begin, first_bytes, second_bytes = struct.unpack_from("<QQ24xQ", whole, offset)
+    both = first_bytes + second_bytes
+    for at, replaced, message in (
+        (offset + 28, b"\x01", "later version"),  # reserved bytes of a row
+        (offset + 8, struct.pack("<Q", 0), "follow each other"),
+        (64, b"!", "Expecting value"),  # metadata that is no JSON
+        (offset, struct.pack("<QQ16xQQ", begin, both, begin + both, 0), "too short"),
+    ):
+        changed = bytearray(whole)
+        changed[at : at + len(replaced)] = replaced
+        header_bytes = struct.unpack_from("<I", changed, 12)[0]
+        crc = fshard.crc32c(changed[64:header_bytes], fshard.crc32c(changed[:60]))
+        struct.pack_into("<I", changed, 60, crc)
+        struct.pack_into("<I", changed, size - 128 + 48, fshard.crc32c(changed[offset : offset + 32 * count]))
+        struct.pack_into("<I", changed, size - 4, fshard.crc32c(changed[size - 128 : size - 4]))
+        with open(shard, "wb") as stream:
+            stream.write(changed)
+        assert message in assert_refused(shard, read_all=True), message
+    with open(shard, "wb") as stream:
+        stream.write(whole[: size - 64])
     assert "torn" in assert_refused(shard)
 
 
