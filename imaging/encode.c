@@ -33,7 +33,7 @@ void image_encoder_free(ImageEncoder **encoder)
 FshStatus image_encode_jpeg(ImageEncoder *encoder, const Image *image, int quality,
                             ImageSubsampling subsampling, Buffer *out, FshError *error)
 {
-    return jpeg_encoder_encode(encoder->jpeg, image, quality, subsampling, out, error);
+    return jpeg_encoder_encode(encoder->jpeg, image, quality, subsampling, NULL, out, error);
 }
 
 FshStatus image_encode_png(ImageEncoder *encoder, const Image *image, Buffer *out, FshError *error)

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/file.h"
 #include "imaging/exif.h"
 #include "imaging/icc.h"
 #include "imaging/jpeg_guard.h"
@@ -21,6 +22,7 @@ struct JpegDecoder {
     bool created;
     JOCTET *profile; /* of the file in hand, malloc'd by libjpeg; NULL: none that applies */
     unsigned profile_length;
+    Buffer exif, xmp; /* of the file in hand; libjpeg forgets its markers with the last row of pixels */
     /* arguments of the step in progress */
     const unsigned char *bytes;
     unsigned long length;
@@ -79,26 +81,41 @@ void jpeg_decoder_free(JpegDecoder **jpeg)
 {
     if (*jpeg && (*jpeg)->created)
         jpeg_destroy_decompress(&(*jpeg)->cinfo);
-    if (*jpeg)
+    if (*jpeg) {
         free((*jpeg)->profile);
+        buffer_free(&(*jpeg)->exif);
+        buffer_free(&(*jpeg)->xmp);
+    }
     free(*jpeg);
     *jpeg = NULL;
 }
 
-/* The first APP1 that says it is EXIF counts, as in Pillow. */
-static void find_orientation(const struct jpeg_decompress_struct *cinfo, ImageInfo *info)
+/* Keeps what the first APP1 marker that begins with this signature holds behind it; Pillow takes the first, too. */
+static bool find_app1(JpegDecoder *jpeg, const char *signature, size_t signature_bytes, Buffer *block)
+{
+    block->length = 0;
+    for (jpeg_saved_marker_ptr marker = jpeg->cinfo.marker_list; marker; marker = marker->next) {
+        if (marker->marker != JPEG_APP0 + 1 || marker->data_length < signature_bytes ||
+            memcmp(marker->data, signature, signature_bytes) != 0)
+            continue;
+        FshStatus status = buffer_append(block, marker->data + signature_bytes,
+                                         marker->data_length - signature_bytes, jpeg->guard.error);
+        if (status)
+            jpeg_guard_fail(&jpeg->guard, status);
+        return true;
+    }
+    return false;
+}
+
+static void find_orientation(JpegDecoder *jpeg, ImageInfo *info)
 {
     info->orientation = 1;
-    for (jpeg_saved_marker_ptr marker = cinfo->marker_list; marker; marker = marker->next) {
-        if (marker->marker != JPEG_APP0 + 1 || marker->data_length < 6 ||
-            memcmp(marker->data, "Exif\0\0", 6) != 0)
-            continue;
-        bool damaged = false;
-        info->orientation = exif_orientation(marker->data, marker->data_length, &damaged);
-        if (damaged)
-            info->quirks |= IMAGE_QUIRK_WARNING;
+    if (!find_app1(jpeg, JPEG_EXIF_SIGNATURE, JPEG_EXIF_SIGNATURE_BYTES, &jpeg->exif))
         return;
-    }
+    bool damaged = false;
+    info->orientation = exif_orientation(jpeg->exif.bytes, jpeg->exif.length, &damaged);
+    if (damaged)
+        info->quirks |= IMAGE_QUIRK_WARNING;
 }
 
 /* Keeps the profile if it is for the colours this file has. */
@@ -126,6 +143,20 @@ const void *jpeg_decoder_profile(const JpegDecoder *jpeg, size_t *length_ret)
     return jpeg->profile;
 }
 
+static ImageBlock block_of(const void *bytes, size_t length)
+{
+    return (ImageBlock){length ? bytes : NULL, length};
+}
+
+void jpeg_decoder_metadata(const JpegDecoder *jpeg, ImageMetadata *metadata)
+{
+    *metadata = (ImageMetadata){
+        .exif = block_of(jpeg->exif.bytes, jpeg->exif.length),
+        .icc = block_of(jpeg->profile, jpeg->profile_length),
+        .xmp = block_of(jpeg->xmp.bytes, jpeg->xmp.length),
+    };
+}
+
 static void fill_info(JpegDecoder *jpeg)
 {
     struct jpeg_decompress_struct *cinfo = &jpeg->cinfo;
@@ -141,7 +172,8 @@ static void fill_info(JpegDecoder *jpeg)
         info->quirks |= IMAGE_QUIRK_PROGRESSIVE;
     if (cinfo->arith_code)
         info->quirks |= IMAGE_QUIRK_ARITHMETIC;
-    find_orientation(cinfo, info);
+    find_orientation(jpeg, info);
+    (void)find_app1(jpeg, JPEG_XMP_SIGNATURE, JPEG_XMP_SIGNATURE_BYTES, &jpeg->xmp);
     if (info->orientation != 1)
         info->quirks |= IMAGE_QUIRK_ORIENTATION;
     bool turned = info->orientation >= 5;

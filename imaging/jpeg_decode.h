@@ -8,6 +8,7 @@
 #define FSHARD_IMAGING_JPEG_DECODE_H
 
 #include "imaging/image.h"
+#include "imaging/metadata.h"
 
 typedef struct JpegDecoder JpegDecoder;
 
@@ -29,6 +30,10 @@ FshStatus jpeg_decoder_pixels(JpegDecoder *jpeg, uint32_t channels, uint32_t lea
 /* The embedded ICC profile of the file whose header was read last; NULL if there is none or it is for other
  * colours than the file has. The decoder's own, until its next header. */
 const void *jpeg_decoder_profile(const JpegDecoder *jpeg, size_t *length_ret);
+
+/* What the file whose header was read last carries: its first EXIF and XMP blocks, and the profile as
+ * jpeg_decoder_profile gives it. The decoder's own, until its next header. */
+void jpeg_decoder_metadata(const JpegDecoder *jpeg, ImageMetadata *metadata);
 
 /* "libjpeg-turbo 2.1.5"; static. */
 const char *jpeg_library_version(void);

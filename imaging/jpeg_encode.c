@@ -4,7 +4,13 @@
 
 #include "imaging/jpeg_guard.h"
 
-enum { FIRST_CAPACITY_BYTES = 64 << 10, MAX_ROWS_AT_ONCE = 32 };
+enum {
+    FIRST_CAPACITY_BYTES = 64 << 10,
+    MAX_ROWS_AT_ONCE = 32,
+    MAX_EXIF_BYTES = 65533 - JPEG_EXIF_SIGNATURE_BYTES, /* a marker holds 65533 bytes */
+    MAX_XMP_BYTES = 65502,                              /* Adobe's specification leaves two unused */
+    MAX_ICC_BYTES = 255 * (65533 - 14),                 /* markers are counted in a byte, after a signature */
+};
 
 struct JpegEncoder {
     JpegGuard guard;
@@ -15,6 +21,7 @@ struct JpegEncoder {
     const Image *image;
     int quality;
     ImageSubsampling subsampling;
+    const ImageMetadata *metadata; /* may be NULL */
     Buffer *out;
 };
 
@@ -94,6 +101,30 @@ void jpeg_encoder_free(JpegEncoder **jpeg)
     *jpeg = NULL;
 }
 
+static void write_app1(j_compress_ptr cinfo, const char *signature, size_t signature_bytes,
+                       const ImageBlock *block, size_t most_bytes)
+{
+    if (!block->bytes || block->length > most_bytes)
+        return;
+    const unsigned char *bytes = block->bytes;
+    jpeg_write_m_header(cinfo, JPEG_APP0 + 1, (unsigned)(signature_bytes + block->length));
+    for (size_t i = 0; i < signature_bytes; i++)
+        jpeg_write_m_byte(cinfo, (unsigned char)signature[i]);
+    for (size_t i = 0; i < block->length; i++)
+        jpeg_write_m_byte(cinfo, bytes[i]);
+}
+
+/* After the start, which writes JFIF's own marker, and before the first row. */
+static void write_metadata(j_compress_ptr cinfo, const ImageMetadata *metadata)
+{
+    if (!metadata)
+        return;
+    write_app1(cinfo, JPEG_EXIF_SIGNATURE, JPEG_EXIF_SIGNATURE_BYTES, &metadata->exif, MAX_EXIF_BYTES);
+    write_app1(cinfo, JPEG_XMP_SIGNATURE, JPEG_XMP_SIGNATURE_BYTES, &metadata->xmp, MAX_XMP_BYTES);
+    if (metadata->icc.bytes && metadata->icc.length && metadata->icc.length <= MAX_ICC_BYTES)
+        jpeg_write_icc_profile(cinfo, metadata->icc.bytes, (unsigned)metadata->icc.length);
+}
+
 static void step_encode(void *context)
 {
     JpegEncoder *jpeg = context;
@@ -110,6 +141,7 @@ static void step_encode(void *context)
         cinfo->comp_info[0].h_samp_factor = cinfo->comp_info[0].v_samp_factor = factor;
     }
     jpeg_start_compress(cinfo, TRUE);
+    write_metadata(cinfo, jpeg->metadata);
     size_t row_bytes = (size_t)image->width * image->channels;
     JSAMPROW rows[MAX_ROWS_AT_ONCE];
     while (cinfo->next_scanline < cinfo->image_height) {
@@ -124,11 +156,13 @@ static void step_encode(void *context)
 }
 
 FshStatus jpeg_encoder_encode(JpegEncoder *jpeg, const Image *image, int quality,
-                              ImageSubsampling subsampling, Buffer *out, FshError *error)
+                              ImageSubsampling subsampling, const ImageMetadata *metadata, Buffer *out,
+                              FshError *error)
 {
     jpeg->image = image;
     jpeg->quality = quality;
     jpeg->subsampling = subsampling;
+    jpeg->metadata = metadata;
     jpeg->out = out;
     jpeg_guard_reset(&jpeg->guard, true);
     FshStatus status = jpeg_guard(&jpeg->guard, step_encode, jpeg, error);

@@ -20,6 +20,12 @@
 
 #include "common/error.h"
 
+/* What an APP1 marker begins with; the rest of it is the block that ImageMetadata holds. */
+#define JPEG_EXIF_SIGNATURE       "Exif\0"
+#define JPEG_EXIF_SIGNATURE_BYTES sizeof JPEG_EXIF_SIGNATURE
+#define JPEG_XMP_SIGNATURE        "http://ns.adobe.com/xap/1.0/"
+#define JPEG_XMP_SIGNATURE_BYTES  sizeof JPEG_XMP_SIGNATURE
+
 typedef struct JpegGuard {
     struct jpeg_error_mgr manager; /* first: libjpeg hands us a pointer to it */
     jmp_buf escape;
