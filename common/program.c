@@ -92,11 +92,12 @@ static bool close_output(const OptionTable *table)
     return false;
 }
 
-static void print_version(const OptionTable *table, const char *versions)
+static void print_version(const OptionTable *table, ProgramVersions versions)
 {
+    char line[256];
     (void)printf("%s (fshard) %s\n", table->program, FSHARD_VERSION);
     if (versions)
-        (void)printf("%s\n", versions);
+        (void)printf("%s\n", versions(line, sizeof line));
 }
 
 static void free_list(const Option *option, void *context)
@@ -106,8 +107,8 @@ static void free_list(const Option *option, void *context)
         option_list_free(option->value);
 }
 
-static int run_program(int argc, char **argv, const OptionTable *table, void *settings, const char *versions,
-                       ProgramRun run)
+static int run_program(int argc, char **argv, const OptionTable *table, void *settings,
+                       ProgramVersions versions, ProgramRun run)
 {
     FshError error = {0};
     OptionArguments arguments = {0};
@@ -146,7 +147,7 @@ static void fill_standard_streams(void)
     }
 }
 
-int program_main(int argc, char **argv, const OptionTable *table, void *settings, const char *versions,
+int program_main(int argc, char **argv, const OptionTable *table, void *settings, ProgramVersions versions,
                  ProgramRun run)
 {
     fill_standard_streams();

@@ -2,11 +2,11 @@
  *
  *   int main(int argc, char **argv) { return program_main(argc, argv, &table, &settings, versions, run); }
  *
- * Sees to it that no file takes the place of a standard stream that is closed, parses, handles --help and --version, installs the interrupt flag, calls run, prints the error once as
- * "fpack: MESSAGE" on stderr (control characters, which names of files may hold, as "?") (wrong usage gets "Try 'fpack --help'." too), checks that stdout could be
- * written, returns the exit status: 0 done; 1 finished, but inputs failed, or a failure; 2 usage; 128 +
- * signal (130, 143) interrupted. `PROGRAM --help-options` prints one spelling of an option a line, for the
- * test of the man pages. */
+ * Sees to it that no file takes the place of a standard stream that is closed, parses, handles --help and --version,
+ * installs the interrupt flag, calls run, prints the error once as "fpack: MESSAGE" on stderr (control characters, which
+ * names of files may hold, as "?"; wrong usage gets "Try 'fpack --help'." too), checks that stdout could be written,
+ * returns the exit status: 0 done; 1 finished, but inputs failed, or a failure; 2 usage; 128 + signal (130, 143)
+ * interrupted. `PROGRAM --help-options` prints one spelling of an option a line, for the test of the man pages. */
 #ifndef FSHARD_COMMON_PROGRAM_H
 #define FSHARD_COMMON_PROGRAM_H
 
@@ -59,9 +59,13 @@ void program_note_left_out(ProgramNotes *notes, const char *path, const char *re
 /* run returns FSH_OK with *partial_ret true when all is done but some inputs failed (exit 1). */
 typedef FshStatus (*ProgramRun)(const ProgramContext *context, bool *partial_ret, FshError *error);
 
+/* One line on the libraries linked, "libjpeg-turbo 2.1.5, libvips 8.14.1", into buffer, which it returns. Called for
+ * --version alone: naming a library may mean to load it. */
+typedef const char *(*ProgramVersions)(char *buffer, size_t buffer_bytes);
+
 /* Closes stdout: call it last. Frees the table's lists (OPTION_LIST).
- * versions: one line on the libraries linked, "libjpeg-turbo 2.1.5, libvips 8.14.1"; NULL: none. */
-int program_main(int argc, char **argv, const OptionTable *table, void *settings, const char *versions,
+ * versions: NULL: none. */
+int program_main(int argc, char **argv, const OptionTable *table, void *settings, ProgramVersions versions,
                  ProgramRun run);
 
 #endif

@@ -1,7 +1,6 @@
 /* ftrain: trains an image classifier on a dataset that fpack made. */
 #include <limits.h>
 #include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
 #include "common/program.h"
@@ -86,9 +85,5 @@ int main(int argc, char **argv)
                                .options = rows,
                                .examples = train_examples,
                                .arguments_max = 2};
-    /* Naming libvips loads it, which takes longer than all else at the start: only where it is asked for. */
-    char versions[160];
-    const bool asked = argc == 2 && strcmp(argv[1], "--version") == 0;
-    return program_main(argc, argv, &table, &options,
-                        asked ? image_library_versions(versions, sizeof versions) : NULL, run);
+    return program_main(argc, argv, &table, &options, image_library_versions, run);
 }

@@ -93,6 +93,12 @@ static FshStatus run(const ProgramContext *context, bool *partial_ret, FshError 
     return FSH_OK;
 }
 
+static const char *versions(char *buffer, size_t buffer_bytes)
+{
+    (void)snprintf(buffer, buffer_bytes, "libnothing 1.0");
+    return buffer;
+}
+
 int main(int argc, char **argv)
 {
     Settings settings = {.end = "ok"};
@@ -137,5 +143,5 @@ int main(int argc, char **argv)
                                .usage = "[OPTIONS] [WORD]",
                                .options = options,
                                .arguments_max = 1};
-    return program_main(argc, argv, &table, &settings, "libnothing 1.0", run);
+    return program_main(argc, argv, &table, &settings, versions, run);
 }

@@ -75,6 +75,17 @@ static void test_damaged_images_are_reported_and_left_out(void **state)
     run_result_free(&result);
 }
 
+static void test_version_names_the_libraries_whatever_else_is_given(void **state)
+{
+    (void)state;
+    static const char *const programs[] = {"fpack", "fverify", "fresize"};
+    for (size_t i = 0; i < sizeof programs / sizeof programs[0]; i++) {
+        RunResult result = run_expecting(0, programs[i], "--quiet", "--version", NULL);
+        assert_contains(result.out, "libjpeg-turbo ");
+        run_result_free(&result);
+    }
+}
+
 static void test_a_report_replaces_reports_only(void **state)
 {
     TestFolder *folder = *state;
@@ -388,6 +399,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         in_folder(test_content_says_what_a_file_is),
         in_folder(test_damaged_images_are_reported_and_left_out),
+        cmocka_unit_test(test_version_names_the_libraries_whatever_else_is_given),
         in_folder(test_a_report_replaces_reports_only),
         in_folder(test_names_that_are_no_utf8),
         in_folder(test_no_check_packs_what_has_a_header),

@@ -202,9 +202,5 @@ int main(int argc, char **argv)
         .arguments_min = 0,
         .arguments_max = 2,
     };
-    /* Naming libvips loads it, which takes longer than all else at the start: only where it is asked for. */
-    char versions[128];
-    const bool asked = argc == 2 && strcmp(argv[1], "--version") == 0;
-    return program_main(argc, argv, &table, &settings,
-                        asked ? image_library_versions(versions, sizeof versions) : NULL, run);
+    return program_main(argc, argv, &table, &settings, image_library_versions, run);
 }

@@ -1,6 +1,5 @@
 /* fverify - is a dataset whole? The options are here, the work is in verify.h. */
 #include <stdio.h>
-#include <string.h>
 
 #include "common/cpu.h"
 #include "common/program.h"
@@ -92,8 +91,5 @@ int main(int argc, char **argv)
         .arguments_min = 1,
         .arguments_max = 1 << 20,
     };
-    char versions[128];
-    const bool asked = argc == 2 && strcmp(argv[1], "--version") == 0;
-    return program_main(argc, argv, &table, &settings,
-                        asked ? image_library_versions(versions, sizeof versions) : NULL, run);
+    return program_main(argc, argv, &table, &settings, image_library_versions, run);
 }
