@@ -10,18 +10,26 @@
 
 enum { EXIT_OK = 0, EXIT_FAILED = 1, EXIT_SIGNALLED = 128 };
 
-/* Names of files come from strangers: a terminal must not obey what is in them. */
-static void print_text(const char *text)
+/* Bytes of the control character that text begins with, or 0: C0 and DEL, and C1 in UTF-8 (0xC2 0x9B is "ESC ["). */
+static size_t control_bytes(const char *text)
+{
+    const unsigned char *bytes = (const unsigned char *)text;
+    if ((bytes[0] && bytes[0] < ' ') || bytes[0] == 0x7F)
+        return 1;
+    return bytes[0] == 0xC2 && bytes[1] >= 0x80 && bytes[1] <= 0x9F ? 2 : 0;
+}
+
+void program_print_text(FILE *stream, const char *text)
 {
     while (*text) {
         size_t length = 0;
-        while ((unsigned char)text[length] >= ' ' && text[length] != 0x7F)
+        while (text[length] && !control_bytes(text + length))
             length++;
-        (void)fwrite(text, 1, length, stderr);
+        (void)fwrite(text, 1, length, stream);
         text += length;
         if (*text) {
-            (void)fputc('?', stderr);
-            text++;
+            (void)fputc('?', stream);
+            text += control_bytes(text);
         }
     }
 }
@@ -29,7 +37,7 @@ static void print_text(const char *text)
 static void print_error(const OptionTable *table, FshStatus status, const FshError *error)
 {
     (void)fprintf(stderr, "%s: ", table->program);
-    print_text(error->message[0] ? error->message : fsh_strerror(status));
+    program_print_text(stderr, error->message[0] ? error->message : fsh_strerror(status));
     (void)fputc('\n', stderr);
     if (status == FSH_ERR_USAGE)
         (void)fprintf(stderr, "Try '%s --help'.\n", table->program);
@@ -41,9 +49,9 @@ void program_note_left_out(ProgramNotes *notes, const char *path, const char *re
     notes->count++;
     if (notes->count <= SHOWN || notes->verbose) {
         (void)fprintf(stderr, "%s: ", notes->program);
-        print_text(path);
+        program_print_text(stderr, path);
         (void)fputs(": ", stderr);
-        print_text(reason);
+        program_print_text(stderr, reason);
         (void)fputs("; left out\n", stderr);
     } else if (notes->count == SHOWN + 1) {
         (void)fprintf(stderr, "%s: and more, not shown: --report lists them all, --verbose shows them\n",

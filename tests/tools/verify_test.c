@@ -60,6 +60,29 @@ static void test_a_good_dataset_passes_by_every_name(void **state)
     run_result_free(&result);
 }
 
+/* A terminal would obey them: colours at best. ESC [ in one byte and two, and a line of its own. */
+static void test_control_characters_of_names_reach_no_terminal(void **state)
+{
+    TestFolder *folder = *state;
+    const char *source = test_path(folder, "photos"), *packed = test_path(folder, "sha\x1b[1mrds");
+    source_class(test_path(folder, "photos/train"), "cat\x1b[31m", 2);
+    source_class(test_path(folder, "photos"), "out\nside\xc2\x9b", 1);
+    RunResult result = run_expecting(0, "fpack", source, packed, NULL);
+    assert_contains(result.err, "warning: cat?[31m: the only class");
+    assert_contains(result.err, "warning: out?side?/0.jpg: 1 images such as this");
+    assert_contains(result.err, "fpack: ");
+    assert_contains_not(result.err, "\x1b");
+    run_result_free(&result);
+    const char *shard = test_path(folder, "sha\x1b[1mrds/train-00000-of-00001.fshard");
+    test_file_flip_byte(shard, payload_offset(shard, 1) + 300);
+    result = run_expecting(1, "fverify", packed, shard, NULL);
+    assert_contains(result.out, "  cat?[31m                            2\n");
+    assert_contains(result.out, "key cat?[31m/1, source train/cat?[31m/1.jpg: ");
+    assert_contains(result.out, "/sha?[1mrds: ");
+    assert_contains_not(result.out, "\x1b");
+    run_result_free(&result);
+}
+
 static void test_json_says_it_all(void **state)
 {
     TestFolder *folder = *state;
@@ -368,6 +391,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         in_folder(test_a_good_dataset_passes_by_every_name),
+        in_folder(test_control_characters_of_names_reach_no_terminal),
         in_folder(test_json_says_it_all),
         in_folder(test_a_flipped_byte_is_named_by_shard_record_key_and_source),
         in_folder(test_a_record_is_named_once_though_it_does_not_decode_either),

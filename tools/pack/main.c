@@ -31,8 +31,13 @@ static void print_left_out(const Note *note, void *context)
 
 static void print_warnings(const Settings *settings, const NoteList *warnings)
 {
-    for (size_t i = 0; i < warnings->count && !settings->program.quiet; i++)
-        (void)fprintf(stderr, "fpack: warning: %s: %s\n", warnings->items[i].path, warnings->items[i].reason);
+    for (size_t i = 0; i < warnings->count && !settings->program.quiet; i++) {
+        (void)fputs("fpack: warning: ", stderr);
+        program_print_text(stderr, warnings->items[i].path);
+        (void)fputs(": ", stderr);
+        program_print_text(stderr, warnings->items[i].reason);
+        (void)fputc('\n', stderr);
+    }
 }
 
 static FshStatus take_fields(const Settings *settings, PackOptions *options, FshError *error)

@@ -6,8 +6,9 @@
 #include <string.h>
 
 #include "common/file.h"
-#include "common/progress.h"
 #include "common/json_text.h"
+#include "common/program.h"
+#include "common/progress.h"
 
 static json_t *note_to_json(const Note *note)
 {
@@ -79,8 +80,10 @@ static void print_kind(FILE *stream, const Plan *plan)
         (void)fprintf(stream, "%zu class%s", plan->class_count, plan->class_count == 1 ? "" : "es");
         return;
     }
-    for (size_t field = 0; field < plan->field_count; field++)
-        (void)fprintf(stream, "%s%s", field ? ":" : "", plan->field_names[field]);
+    for (size_t field = 0; field < plan->field_count; field++) {
+        (void)fputs(field ? ":" : "", stream);
+        program_print_text(stream, plan->field_names[field]);
+    }
 }
 
 static const char *container_word(const PackOptions *options, size_t count)
@@ -106,8 +109,9 @@ void report_print(FILE *stream, const Plan *plan, const PackOptions *options, co
 {
     char bytes[32], rate[32], count[32];
     const double seconds = result->seconds > 1e-6 ? result->seconds : 1e-6;
-    (void)fprintf(stream, "fpack: %s: %s samples (", options->destination,
-                  progress_format_count(count, sizeof count, result->sample_count));
+    (void)fputs("fpack: ", stream);
+    program_print_text(stream, options->destination);
+    (void)fprintf(stream, ": %s samples (", progress_format_count(count, sizeof count, result->sample_count));
     print_splits(stream, plan, result);
     (void)fprintf(stream, "; ");
     print_kind(stream, plan);
@@ -129,7 +133,9 @@ void report_print_plan(FILE *stream, const Plan *plan, const PackOptions *option
     uint64_t total = 0;
     for (size_t i = 0; i < plan->output_count; i++)
         total += plan->outputs[i].record_bytes;
-    (void)fprintf(stream, "fpack: %s: would hold %s samples (", options->destination,
+    (void)fputs("fpack: ", stream);
+    program_print_text(stream, options->destination);
+    (void)fprintf(stream, ": would hold %s samples (",
                   progress_format_count(count, sizeof count, plan->sample_count));
     print_splits(stream, plan, NULL);
     (void)fprintf(stream, "; ");

@@ -4,14 +4,16 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/progress.h"
 #include "common/json_text.h"
+#include "common/program.h"
+#include "common/progress.h"
 
 enum {
     CLASSES_SHOWN = 20,  /* all, if there are no more */
     CLASSES_LARGEST = 5, /* else these, */
     CLASSES_SMALLEST = 3,
     PROBLEMS_SHOWN = 50,
+    CLASS_COLUMN = 24,
 };
 
 /* ---- for people ---- */
@@ -44,7 +46,11 @@ static int compare_rows(const void *a, const void *b)
 static void print_class(FILE *stream, const VerifyReport *report, size_t class_index)
 {
     char count[32];
-    (void)fprintf(stream, "  %-24s", report->manifest.class_names[class_index]);
+    const char *name = report->manifest.class_names[class_index];
+    const size_t length = strlen(name);
+    (void)fputs("  ", stream);
+    program_print_text(stream, name);
+    (void)fprintf(stream, "%*s", length < CLASS_COLUMN ? CLASS_COLUMN - (int)length : 0, "");
     for (size_t i = 0; i < report->manifest.split_count; i++)
         (void)fprintf(
             stream, " %12s",
@@ -58,7 +64,7 @@ static void print_classes(FILE *stream, const VerifyReport *report, bool all)
     const size_t class_count = report->manifest.class_count;
     if (class_count == 0)
         return;
-    (void)fprintf(stream, "  %-24s", "class");
+    (void)fprintf(stream, "  %-*s", CLASS_COLUMN, "class");
     for (size_t i = 0; i < report->manifest.split_count; i++)
         (void)fprintf(stream, " %12s", report->splits[i].name);
     (void)fprintf(stream, "\n");
@@ -116,19 +122,27 @@ static void print_images(FILE *stream, const VerifyReport *report)
                                          : "none");
 }
 
+/* A name between words of ours. */
+static void print_name(FILE *stream, const char *before, const char *name, const char *after)
+{
+    (void)fputs(before, stream);
+    program_print_text(stream, name);
+    (void)fputs(after, stream);
+}
+
 /* "train-00000-of-00002.fshard record 17, key cat/5, source train/cat/5.jpg: …" */
 static void print_problem(FILE *stream, const VerifyReport *report, const VerifyProblem *problem)
 {
     if (strcmp(problem->file, report->path) != 0)
-        (void)fprintf(stream, "%s: ", report->path);
-    (void)fprintf(stream, "%s", problem->file);
+        print_name(stream, "", report->path, ": ");
+    program_print_text(stream, problem->file);
     if (problem->record >= 0)
         (void)fprintf(stream, " record %" PRId64, problem->record);
     if (problem->key)
-        (void)fprintf(stream, ", key %s", problem->key);
+        print_name(stream, ", key ", problem->key, "");
     if (problem->source)
-        (void)fprintf(stream, ", source %s", problem->source);
-    (void)fprintf(stream, ": %s\n", problem->reason);
+        print_name(stream, ", source ", problem->source, "");
+    print_name(stream, ": ", problem->reason, "\n");
 }
 
 static void print_problems(FILE *stream, const VerifyReport *report, bool all)
@@ -145,8 +159,8 @@ static void print_problems(FILE *stream, const VerifyReport *report, bool all)
 static void print_heading(FILE *stream, const VerifyReport *report)
 {
     const FshManifest *manifest = &report->manifest;
-    (void)fprintf(stream, "%s: %s, ", report->path,
-                  manifest->container == FSH_CONTAINER_LMDB ? "LMDB" : "shards");
+    print_name(stream, "", report->path, ": ");
+    (void)fprintf(stream, "%s, ", manifest->container == FSH_CONTAINER_LMDB ? "LMDB" : "shards");
     if (manifest->kind == FSH_KIND_CLASSES)
         (void)fprintf(stream, "%zu class%s", manifest->class_count, manifest->class_count == 1 ? "" : "es");
     else
@@ -170,7 +184,7 @@ void verify_print(FILE *stream, const VerifyReport *report, const VerifyPrint *p
     uint64_t bytes = 0;
     for (size_t i = 0; report->opened && i < report->manifest.split_count; i++)
         bytes += report->splits[i].bytes;
-    (void)fprintf(stream, "%s: ", report->path);
+    print_name(stream, "", report->path, ": ");
     if (report->problem_count)
         (void)fprintf(stream, "%s problem%s",
                       progress_format_count(count, sizeof count, report->problem_count),
