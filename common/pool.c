@@ -39,7 +39,7 @@ static FshStatus report(const Failure *failure, bool interrupted, FshError *erro
         return failure->status;
     }
     if (interrupted)
-        return fsh_error_set(error, FSH_ERR_INTERRUPTED, "interrupted; the same command goes on from here");
+        return fsh_error_set(error, FSH_ERR_INTERRUPTED, "interrupted");
     return FSH_OK;
 }
 

@@ -6,7 +6,8 @@
  * This is how fpack writes the same bytes whatever the number of threads.
  *
  * Both stop handing out items when interrupt_requested(), returning FSH_ERR_INTERRUPTED unless all were
- * handed out, or when a callback fails. Items in hand are finished, and in pool_run_ordered those below the
+ * handed out (its message says no more than "interrupted": how to go on is the program's to say), or when a
+ * callback fails. Items in hand are finished, and in pool_run_ordered those below the
  * failed one delivered. Of several failures that of the lowest item is returned: status and message do not
  * depend on the number of threads. An item that fails in the user's sense (a bad image) is no failure here:
  * the callback notes it and returns FSH_OK.

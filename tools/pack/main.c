@@ -103,6 +103,8 @@ static FshStatus run(const ProgramContext *context, bool *partial_ret, FshError 
     if (status)
         return status;
     status = plan_make(&plan, &options, error);
+    if (status == FSH_ERR_INTERRUPTED)
+        status = fsh_error_set(error, status, "%s: interrupted before anything was written", options.source);
     for (size_t i = 0; i < plan.left_out.count; i++)
         print_left_out(&plan.left_out.items[i], &notes);
     print_warnings(settings, &plan.warnings);

@@ -240,6 +240,10 @@ static FshStatus run_images(Run *run, FshError *error)
         status = pool_run_ordered(options->jobs, run->plan->count, (size_t)options->jobs * SLOTS_PER_JOB,
                                   sizeof(Result), work, deliver, NULL, run, error);
     progress_finish(&run->progress);
+    if (status == FSH_ERR_INTERRUPTED)
+        status = fsh_error_set(error, status, "%s: interrupted; %s", options->destination,
+                               options->force ? "with --force, the same command begins anew"
+                                              : "the same command goes on from here");
     return status;
 }
 

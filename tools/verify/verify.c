@@ -156,7 +156,7 @@ static FshStatus verify_dataset(Verification *verification, FshError *error)
             if (!status)
                 status = verify_file(verification, path, info->files[f].name, &report->splits[i], error);
             if (!status && interrupt_requested())
-                status = fsh_error_set(error, FSH_ERR_INTERRUPTED, "%s: interrupted", report->path);
+                status = FSH_ERR_INTERRUPTED; /* verify_path says where */
         }
     }
     if (!status && report->problem_count == 0)
@@ -244,6 +244,8 @@ FshStatus verify_path(const char *path, const VerifyOptions *options, VerifyRepo
     else
         status = is_dataset ? verify_dataset(&verification, error) : verify_single(&verification, error);
     progress_finish(&verification.progress);
+    if (status == FSH_ERR_INTERRUPTED)
+        status = fsh_error_set(error, status, "%s: interrupted", path);
     report->seconds = progress_now_seconds() - begin;
     return status;
 }
