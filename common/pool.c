@@ -102,24 +102,25 @@ FshStatus pool_run(int jobs, uint64_t count, PoolWork work, void *context, FshEr
 /* ---- delivered in order ----
  *
  * Items head..next-1 each own the slot item % window. A thread that has nothing in hand looks, under the
- * lock, for the first of: the head to deliver, an item to work on, a reason to leave; it waits only while
- * every slot is taken. Then the head is in the hands of another thread, which will deliver it or find it
- * delivered, and free its slot: there is always a thread that moves, with any number of threads and slots. */
+ * lock, for the first of: the head to deliver, a reason to leave, an item to take and work on; it waits only
+ * while another thread takes, or while every slot is used. In the second case the head is in the hands of
+ * another thread, which will deliver it or find it delivered, and free its slot. Whoever makes a take possible,
+ * by ending its own or by freeing a slot, wakes one that waits: there is always a thread that moves, with any
+ * number of threads and slots. */
 
 typedef struct OrderedRun {
-    uint64_t count;
+    const PoolStream *stream; /* take may be NULL: items 0..count-1, with nothing to begin them with */
     size_t window, slot_stride;
     unsigned char *slots;
-    PoolOrderedWork work;
-    PoolDeliver deliver;
-    void *context;
 
     pthread_mutex_t lock; /* over all below; not held while a callback runs */
-    pthread_cond_t slot_freed;
+    pthread_cond_t changed;
     int next_thread;
+    uint64_t count;  /* items there are; UINT64_MAX until take has found the end */
     uint64_t head;   /* next to deliver */
-    uint64_t next;   /* next to work on */
+    uint64_t next;   /* next to take: those below are done or in hand */
     bool *ready;     /* window of them: worked on, not delivered */
+    bool taking;     /* a thread is about to have the item `next` */
     bool delivering; /* a thread is at the head */
     bool stopped;    /* hand out no more */
     bool interrupted;
@@ -146,41 +147,80 @@ static bool may_hand_out(OrderedRun *run)
     return !run->stopped;
 }
 
-/* Both are entered and left with the lock held, and let it go for the callback. */
+static bool may_take(const OrderedRun *run)
+{
+    return !run->taking && run->next - run->head < run->window;
+}
+
+/* All below are entered and left with the lock held, and let it go for the callback. */
+
+static void wake(OrderedRun *run)
+{
+    if (!may_hand_out(run))
+        (void)pthread_cond_broadcast(&run->changed); /* those who wait may leave */
+    else if (may_take(run))
+        (void)pthread_cond_signal(&run->changed);
+}
+
+static void stop(OrderedRun *run, uint64_t item, FshStatus status, const FshError *error)
+{
+    note_failure(&run->failure, item, status, error);
+    run->stopped = true;
+}
+
 static void deliver_head(OrderedRun *run)
 {
     uint64_t item = run->head;
     FshError error = {0};
     run->delivering = true;
     (void)pthread_mutex_unlock(&run->lock);
-    FshStatus status = run->deliver(item, slot_of(run, item), run->context, &error);
+    FshStatus status = run->stream->deliver(item, slot_of(run, item), run->stream->context, &error);
     (void)pthread_mutex_lock(&run->lock);
     run->delivering = false;
     if (status) {
-        note_failure(&run->failure, item, status, &error);
-        run->stopped = true;
+        stop(run, item, status, &error);
     } else {
         run->ready[item % run->window] = false;
         run->head++;
     }
-    if (may_hand_out(run))
-        (void)pthread_cond_signal(&run->slot_freed);
-    else
-        (void)pthread_cond_broadcast(&run->slot_freed); /* those who wait may leave */
+    wake(run);
 }
 
-static void work_on_next(OrderedRun *run, int thread)
+/* True: the item `next` is in this thread's hands, and next is the one after it. */
+static bool take_next(OrderedRun *run)
 {
-    uint64_t item = run->next++;
+    uint64_t item = run->next;
+    FshError error = {0};
+    FshStatus status = FSH_OK;
+    bool end = false;
+    if (run->stream->take) {
+        run->taking = true;
+        (void)pthread_mutex_unlock(&run->lock);
+        status = run->stream->take(item, slot_of(run, item), &end, run->stream->context, &error);
+        (void)pthread_mutex_lock(&run->lock);
+        run->taking = false;
+    }
+    if (status)
+        stop(run, item, status, &error);
+    else if (end)
+        run->count = item;
+    else
+        run->next++;
+    wake(run);
+    return !status && !end;
+}
+
+/* What was taken is worked on, whatever has stopped the run meanwhile: see Failure. */
+static void work_on(OrderedRun *run, uint64_t item, int thread)
+{
     FshError error = {0};
     (void)pthread_mutex_unlock(&run->lock);
-    FshStatus status = run->work(item, thread, slot_of(run, item), run->context, &error);
+    FshStatus status = run->stream->work(item, thread, slot_of(run, item), run->stream->context, &error);
     (void)pthread_mutex_lock(&run->lock);
     run->ready[item % run->window] = true;
     if (status) {
-        note_failure(&run->failure, item, status, &error);
-        run->stopped = true;
-        (void)pthread_cond_broadcast(&run->slot_freed);
+        stop(run, item, status, &error);
+        wake(run);
     }
 }
 
@@ -189,39 +229,35 @@ static void run_ordered_items(OrderedRun *run)
     (void)pthread_mutex_lock(&run->lock);
     int thread = run->next_thread++;
     for (;;) {
+        uint64_t item = run->next;
         if (may_deliver(run))
             deliver_head(run);
         else if (!may_hand_out(run))
             break; /* what is still in hand is delivered by those who have it */
-        else if (run->next - run->head < run->window)
-            work_on_next(run, thread);
-        else
-            (void)pthread_cond_wait(&run->slot_freed, &run->lock);
+        else if (!may_take(run))
+            (void)pthread_cond_wait(&run->changed, &run->lock);
+        else if (take_next(run))
+            work_on(run, item, thread);
     }
     (void)pthread_mutex_unlock(&run->lock);
 }
 
-FshStatus pool_run_ordered(int jobs, uint64_t count, size_t window, size_t slot_bytes, PoolOrderedWork work,
-                           PoolDeliver deliver, void (*slot_free)(void *slot), void *context, FshError *error)
+static FshStatus run_in_order(int threads, const PoolStream *stream, uint64_t count, FshError *error)
 {
     enum { SLOT_ALIGNMENT = 64 }; /* two threads write neighbouring slots */
     FshStatus status = FSH_OK;
-    int threads = threads_for(jobs, count);
-    if (!window)
-        window = 4 * (size_t)threads;
+    size_t window = stream->window ? stream->window : 4 * (size_t)threads;
     if (window > count)
         window = count ? (size_t)count : 1;
 
-    OrderedRun run = {.count = count,
+    OrderedRun run = {.stream = stream,
+                      .count = count,
                       .window = window,
-                      .work = work,
-                      .deliver = deliver,
-                      .context = context,
                       .lock = PTHREAD_MUTEX_INITIALIZER,
-                      .slot_freed = PTHREAD_COND_INITIALIZER,
+                      .changed = PTHREAD_COND_INITIALIZER,
                       .failure = {.item = UINT64_MAX}};
-    if (slot_bytes <= SIZE_MAX / 2) {
-        run.slot_stride = (slot_bytes + SLOT_ALIGNMENT - 1) / SLOT_ALIGNMENT * SLOT_ALIGNMENT;
+    if (stream->slot_bytes <= SIZE_MAX / 2) {
+        run.slot_stride = (stream->slot_bytes + SLOT_ALIGNMENT - 1) / SLOT_ALIGNMENT * SLOT_ALIGNMENT;
         if (!run.slot_stride)
             run.slot_stride = SLOT_ALIGNMENT;
         if (window <= SIZE_MAX / 2 / run.slot_stride)
@@ -231,19 +267,37 @@ FshStatus pool_run_ordered(int jobs, uint64_t count, size_t window, size_t slot_
         run.ready = calloc(window, sizeof *run.ready);
     if (!run.slots || !run.ready) {
         status = fsh_error_set(error, FSH_ERR_MEMORY, "out of memory for %zu slots of %zu bytes", window,
-                               slot_bytes);
+                               stream->slot_bytes);
         goto done;
     }
     memset(run.slots, 0, window * run.slot_stride);
 #pragma omp parallel num_threads(threads)
     run_ordered_items(&run);
-    for (size_t i = 0; slot_free && i < window; i++)
-        slot_free(run.slots + i * run.slot_stride);
-    status = report(&run.failure, run.interrupted, error);
+    for (size_t i = 0; stream->slot_free && i < window; i++)
+        stream->slot_free(run.slots + i * run.slot_stride);
+    /* A signal that came while the end was found has cut nothing off. */
+    status = report(&run.failure, run.interrupted && run.next != run.count, error);
 done:
-    (void)pthread_cond_destroy(&run.slot_freed);
+    (void)pthread_cond_destroy(&run.changed);
     (void)pthread_mutex_destroy(&run.lock);
     free(run.ready);
     free(run.slots);
     return status;
+}
+
+FshStatus pool_run_ordered(int jobs, uint64_t count, size_t window, size_t slot_bytes, PoolOrderedWork work,
+                           PoolDeliver deliver, void (*slot_free)(void *slot), void *context, FshError *error)
+{
+    const PoolStream stream = {.work = work,
+                               .deliver = deliver,
+                               .slot_free = slot_free,
+                               .window = window,
+                               .slot_bytes = slot_bytes,
+                               .context = context};
+    return run_in_order(threads_for(jobs, count), &stream, count, error);
+}
+
+FshStatus pool_run_stream(int jobs, const PoolStream *stream, FshError *error)
+{
+    return run_in_order(threads_for(jobs, UINT64_MAX), stream, UINT64_MAX, error);
 }

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "common/interrupt.h"
+#include "common/progress.h"
 #include "common/random.h"
 #include "tests/support/support.h"
 
@@ -15,14 +16,17 @@ enum { ITEMS_MAX = 400, NEVER = ITEMS_MAX + 1 };
 /* What a run is told to do, and what it did. */
 typedef struct Trial {
     uint64_t fail_at, deliver_fail_at, interrupt_at; /* NEVER: not */
-    bool sleepy;                                     /* each item takes another while */
+    uint64_t take_fail_at, end_at;                   /* of a stream; interrupt_take_at: while it is taken */
+    uint64_t interrupt_take_at;
+    /* Plain: take and deliver promise one call at a time each, each seeing the one before. */
+    uint64_t taken, takes;
+    uint64_t delivered, sum;
     atomic_int worked[ITEMS_MAX];
     atomic_int by_thread[16];
-    atomic_int working_now, working_most, delivering_now;
-    uint64_t delivered; /* plain: deliver promises one call at a time, each seeing the one before */
-    uint64_t sum;
-    bool out_of_order, overlapping, wrong_slot;
-    atomic_int freed;
+    atomic_int working_now, working_most, taking_now, delivering_now;
+    atomic_int freed, delivered_before_take;
+    bool sleepy; /* each item takes another while */
+    atomic_bool out_of_order, overlapping, wrong_slot, ended, taken_after_the_end;
 } Trial;
 
 /* What a slot keeps from item to item. */
@@ -36,6 +40,7 @@ static void init_trial(Trial *trial)
 {
     memset(trial, 0, sizeof *trial);
     trial->fail_at = trial->deliver_fail_at = trial->interrupt_at = NEVER;
+    trial->take_fail_at = trial->end_at = trial->interrupt_take_at = NEVER;
 }
 
 static void nap(uint64_t item, uint64_t salt)
@@ -165,6 +170,187 @@ static void test_the_lowest_failure_is_returned(void **state)
             assert_int_equal(trial.worked[item], 1);
         assert_int_equal(trial.worked[ITEMS_MAX - 1], 0); /* it stopped */
     }
+}
+
+/* ---- streams ---- */
+
+static FshStatus take(uint64_t item, void *memory, bool *end_ret, void *context, FshError *error)
+{
+    Trial *trial = context;
+    Slot *slot = memory;
+    if (atomic_fetch_add(&trial->taking_now, 1))
+        trial->overlapping = true;
+    trial->takes++;
+    trial->out_of_order = trial->out_of_order || item != trial->taken;
+    trial->taken_after_the_end = trial->taken_after_the_end || trial->ended;
+    if (trial->sleepy)
+        nap(item, 3);
+    if (item == trial->interrupt_take_at)
+        interrupt_simulate(SIGINT);
+    atomic_fetch_sub(&trial->taking_now, 1);
+    if (item == trial->take_fail_at)
+        return fsh_error_set(error, FSH_ERR_LIBRARY, "cannot take %llu", (unsigned long long)item);
+    if (item == trial->end_at) {
+        *end_ret = trial->ended = true;
+        return FSH_OK;
+    }
+    slot->value = item + 1;
+    trial->taken++;
+    return FSH_OK;
+}
+
+/* Makes of what take left in the slot what deliver expects. */
+static FshStatus stream_work(uint64_t item, int thread, void *memory, void *context, FshError *error)
+{
+    Trial *trial = context;
+    Slot *slot = memory;
+    if (slot->value != item + 1)
+        trial->wrong_slot = true; /* a race only when the test fails */
+    return ordered_work(item, thread, memory, context, error);
+}
+
+static FshStatus run_stream(Trial *trial, int jobs, size_t window, FshError *error)
+{
+    freeing = trial;
+    const PoolStream stream = {.take = take,
+                               .work = stream_work,
+                               .deliver = deliver,
+                               .slot_free = free_slot,
+                               .window = window,
+                               .slot_bytes = sizeof(Slot),
+                               .context = trial};
+    return pool_run_stream(jobs, &stream, error);
+}
+
+static uint64_t least(uint64_t a, uint64_t b)
+{
+    return a < b ? a : b;
+}
+
+/* As delivery_is_in_order, with an end that is found on the way, and three callbacks that can fail. */
+static void test_a_stream_is_taken_and_delivered_in_order_whatever_the_timing(void **state)
+{
+    (void)state;
+    Random random;
+    random_start(&random, 2027, 0);
+    for (int round = 0; round < 600; round++) {
+        Trial trial;
+        FshError error = {0};
+        init_trial(&trial);
+        int jobs = 1 + (int)random_below(&random, 12);
+        uint64_t window = random_below(&random, 30);
+        trial.end_at = random_below(&random, 60);
+        trial.sleepy = random_below(&random, 4) != 0;
+        if (random_below(&random, 3) == 0)
+            trial.fail_at = random_below(&random, 60);
+        if (random_below(&random, 3) == 0)
+            trial.take_fail_at = random_below(&random, 60);
+        if (random_below(&random, 3) == 0)
+            trial.deliver_fail_at = random_below(&random, 60);
+        uint64_t end = least(least(trial.fail_at, trial.take_fail_at), trial.deliver_fail_at);
+
+        FshStatus status = run_stream(&trial, jobs, window, &error);
+        assert_false(trial.out_of_order || trial.overlapping || trial.wrong_slot ||
+                     trial.taken_after_the_end);
+        /* A take fails at the end's item too, where it would have found the end. */
+        if (end < trial.end_at || (end == trial.end_at && end == trial.take_fail_at)) {
+            FshStatus expected_status = FSH_ERR_LIBRARY;
+            const char *form = "cannot take %llu";
+            if (end != trial.take_fail_at) {
+                bool by_work = end == trial.fail_at;
+                expected_status = by_work ? FSH_ERR_CORRUPT : FSH_ERR_NO_SPACE;
+                form = by_work ? "item %llu is bad" : "cannot deliver %llu";
+            }
+            char expected[64];
+            (void)snprintf(expected, sizeof expected, form, (unsigned long long)end);
+            assert_int_equal(status, expected_status);
+            assert_string_equal(error.message, expected);
+            assert_int_equal(trial.delivered, end);
+        } else {
+            assert_ok(status, &error);
+            assert_int_equal(trial.delivered, trial.end_at);
+            assert_int_equal(trial.takes, trial.end_at + 1);
+        }
+        for (uint64_t item = 0; item < ITEMS_MAX; item++)
+            assert_int_equal(trial.worked[item], item < trial.taken); /* what was taken is worked on */
+        assert_int_equal(trial.freed, window ? window : 4 * (uint64_t)jobs);
+    }
+}
+
+static void test_an_interrupted_stream_delivers_all_that_was_taken(void **state)
+{
+    (void)state;
+    for (uint64_t i = 0; i < 60; i++) {
+        Trial trial;
+        FshError error = {0};
+        init_trial(&trial);
+        trial.sleepy = true;
+        trial.end_at = 150;
+        if (i % 2)
+            trial.interrupt_at = random_stream(i, 5) % 100;
+        else
+            trial.interrupt_take_at = random_stream(i, 5) % 100;
+        FshStatus status = run_stream(&trial, (int)(1 + i % 7), i % 9, &error);
+        interrupt_simulate(0);
+        assert_int_equal(status, FSH_ERR_INTERRUPTED);
+        assert_contains(error.message, "interrupted");
+        assert_true(trial.taken > least(trial.interrupt_at, trial.interrupt_take_at) && trial.taken < 150);
+        assert_int_equal(trial.delivered, trial.taken);
+        for (uint64_t item = 0; item < ITEMS_MAX; item++)
+            assert_int_equal(trial.worked[item], item < trial.taken);
+    }
+}
+
+static void test_a_signal_that_comes_as_the_end_is_found_cuts_nothing_off(void **state)
+{
+    (void)state;
+    for (int jobs = 1; jobs < 6; jobs++) {
+        Trial trial;
+        FshError error = {0};
+        init_trial(&trial);
+        trial.sleepy = true;
+        trial.end_at = trial.interrupt_take_at = 30;
+        FshStatus status = run_stream(&trial, jobs, 0, &error);
+        interrupt_simulate(0);
+        assert_ok(status, &error);
+        assert_int_equal(trial.delivered, 30);
+    }
+}
+
+/* Takes that are slow, as a listing over a network: meanwhile the others work and deliver. */
+static FshStatus slow_take(uint64_t item, void *memory, bool *end_ret, void *context, FshError *error)
+{
+    Trial *trial = context;
+    for (int waited = 0; item == 12 && trial->delivered_before_take < 12 && waited < 2000; waited++)
+        sleep_seconds(0.005);
+    return take(item, memory, end_ret, context, error);
+}
+
+static FshStatus counted_deliver(uint64_t item, void *memory, void *context, FshError *error)
+{
+    Trial *trial = context;
+    FshStatus status = deliver(item, memory, context, error);
+    atomic_fetch_add(&trial->delivered_before_take, 1);
+    return status;
+}
+
+static void test_a_slow_take_does_not_hold_delivery_back(void **state)
+{
+    (void)state;
+    Trial trial;
+    init_trial(&trial);
+    trial.end_at = 20;
+    freeing = &trial;
+    const PoolStream stream = {.take = slow_take,
+                               .work = stream_work,
+                               .deliver = counted_deliver,
+                               .slot_free = free_slot,
+                               .slot_bytes = sizeof(Slot),
+                               .context = &trial};
+    double start = progress_now_seconds();
+    assert_int_equal(pool_run_stream(3, &stream, NULL), FSH_OK);
+    assert_true(progress_now_seconds() - start < 9); /* take 12 gives up after 10 seconds */
+    assert_int_equal(trial.delivered, 20);
 }
 
 static FshStatus fail_silently(uint64_t item, int thread, void *context, FshError *error)
@@ -357,6 +543,10 @@ int main(void)
         cmocka_unit_test(test_an_interrupt_stops_and_delivers_what_was_in_hand),
         cmocka_unit_test(test_an_interrupt_before_the_start_runs_nothing),
         cmocka_unit_test(test_a_pool_inside_of_a_pool_still_finishes),
+        cmocka_unit_test(test_a_stream_is_taken_and_delivered_in_order_whatever_the_timing),
+        cmocka_unit_test(test_an_interrupted_stream_delivers_all_that_was_taken),
+        cmocka_unit_test(test_a_signal_that_comes_as_the_end_is_found_cuts_nothing_off),
+        cmocka_unit_test(test_a_slow_take_does_not_hold_delivery_back),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
