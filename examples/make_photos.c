@@ -65,8 +65,11 @@ static FshStatus make_one(uint64_t item, int thread, void *context, FshError *er
     if (!status)
         status = scene_render(scene, seed, width, height, channels, &worker->image, error);
     if (!status)
-        status = image_encode_jpeg(worker->encoder, &worker->image, 85 + (int)random_below(&random, 11),
-                                   IMAGE_SUBSAMPLING_420, &worker->file, error);
+        status = image_encode(worker->encoder, &worker->image,
+                              &(ImageEncodeOptions){.format = IMAGE_JPEG,
+                                                    .quality = 85 + (int)random_below(&random, 11),
+                                                    .subsampling = IMAGE_SUBSAMPLING_420},
+                              &worker->file, error);
     if (!status)
         status = file_write_atomic(path, worker->file.bytes, worker->file.length, true, false, error);
     if (!status)

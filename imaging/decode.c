@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "common/file.h"
+#include "imaging/camera_raw.h"
 #include "imaging/icc.h"
 #include "imaging/image_plugin.h"
 #include "imaging/jpeg_decode.h"
@@ -17,6 +18,9 @@ struct ImageDecoder {
     bool profile_waits;        /* the last image's profile is still to be applied */
     IccConversion *conversion; /* of the profile met last: cameras write the same one into every file */
     Buffer conversion_profile; /* its bytes; empty if there is none */
+    ImageMetadata metadata;    /* of the image decoded last, if it was asked for */
+    Buffer metadata_bytes;     /* its blocks as libvips gave them */
+    Buffer upright_bytes;      /* its blocks as they fit turned pixels */
 };
 
 FshStatus image_decoder_new(ImageDecoder **decoder_ret, FshError *error)
@@ -38,6 +42,8 @@ void image_decoder_free(ImageDecoder **decoder)
     image_free(&(*decoder)->scratch);
     free((*decoder)->conversion);
     buffer_free(&(*decoder)->conversion_profile);
+    buffer_free(&(*decoder)->metadata_bytes);
+    buffer_free(&(*decoder)->upright_bytes);
     free(*decoder);
     *decoder = NULL;
 }
@@ -63,6 +69,10 @@ static FshStatus read_header(ImageDecoder *decoder, const void *bytes, size_t le
         return unknown_format(length, error);
     if (info->format == IMAGE_JPEG)
         return jpeg_decoder_header(decoder->jpeg, bytes, length, strict, info, error);
+    if (info->format == IMAGE_TIFF && camera_raw_is(bytes, length))
+        return fsh_error_set(error, FSH_ERR_UNSUPPORTED,
+                             "a camera's raw file, of which only the thumbnail could be read; develop it to "
+                             "JPEG or TIFF first");
     FshStatus status = need_plugin(decoder, error);
     return status ? status : decoder->plugin->probe(bytes, length, info->format, info, error);
 }
@@ -108,10 +118,30 @@ static FshStatus read_pixels(ImageDecoder *decoder, const void *bytes, size_t le
     uint32_t quirks = info->quirks;
     FshStatus status = need_plugin(decoder, error);
     if (!status)
-        status = decoder->plugin->decode(bytes, length, info->format, options, image, info, error);
+        status = decoder->plugin->decode(bytes, length, info->format, options, image, info,
+                                         &decoder->metadata, &decoder->metadata_bytes, error);
     info->quirks |= quirks; /* what libjpeg saw in a CMYK JPEG */
     *channels = image->channels;
     return status;
+}
+
+/* decoder->metadata as it fits the pixels. libvips has filled it, but for what libjpeg has read. */
+static FshStatus fit_metadata(ImageDecoder *decoder, const ImageDecodeOptions *options, const ImageInfo *info,
+                              FshError *error)
+{
+    ImageMetadata *metadata = &decoder->metadata;
+    if (info->format == IMAGE_JPEG)
+        jpeg_decoder_metadata(decoder->jpeg, metadata);
+    if (options->convert_icc || (info->quirks & IMAGE_QUIRK_CMYK))
+        metadata->icc = (ImageBlock){0};
+    if (options->ignore_orientation && info->format != IMAGE_HEIF)
+        return FSH_OK;
+    return image_metadata_upright(metadata, &decoder->upright_bytes, metadata, error);
+}
+
+void image_decoder_metadata(const ImageDecoder *decoder, ImageMetadata *metadata)
+{
+    *metadata = decoder->metadata;
 }
 
 FshStatus image_decode(ImageDecoder *decoder, const void *bytes, size_t length,
@@ -121,6 +151,7 @@ FshStatus image_decode(ImageDecoder *decoder, const void *bytes, size_t length,
     if (!info)
         info = &own_info;
     decoder->profile_waits = false;
+    decoder->metadata = (ImageMetadata){0};
     FshStatus status = read_header(decoder, bytes, length, !options->allow_truncated, info, error);
     if (!status)
         status = image_check_size(info, options->max_pixels, error);
@@ -138,6 +169,8 @@ FshStatus image_decode(ImageDecoder *decoder, const void *bytes, size_t length,
         status = image_orient(image, orientation, &decoder->scratch, error);
         image_exchange(image, &decoder->scratch);
     }
+    if (!status && options->keep_metadata)
+        status = fit_metadata(decoder, options, info, error);
     return status;
 }
 

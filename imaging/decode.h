@@ -21,6 +21,7 @@
 #define FSHARD_IMAGING_DECODE_H
 
 #include "imaging/image.h"
+#include "imaging/metadata.h"
 
 typedef struct ImageDecoder ImageDecoder;
 
@@ -34,6 +35,7 @@ typedef struct ImageDecodeOptions {
     uint32_t channels; /* 1 or 3; 0: 1 for gray images, else 3 */
     bool ignore_orientation;
     bool convert_icc;     /* apply an embedded profile (to sRGB) */
+    bool keep_metadata;   /* image_decoder_metadata is to be asked */
     bool defer_icc;       /* with convert_icc, where it can wait (JPEG): leave it to image_convert_profile */
     bool allow_truncated; /* false: a JPEG that ends early, or has corrupt data, fails; true: what is there,
                              and a warning */
@@ -54,10 +56,17 @@ FshStatus image_check_size(const ImageInfo *info, uint64_t max_pixels, FshError 
 
 /* Decodes into image (reserved here, kept by the caller for the next). info may be NULL; it is filled even
  * where decoding fails after the header. FSH_ERR_CORRUPT: truncated or damaged; FSH_ERR_UNSUPPORTED: no
- * image, 12-bit JPEG, or a format no decoder here reads; FSH_ERR_MISMATCH: more than max_pixels;
+ * image, 12-bit JPEG, a camera's raw file (camera_raw.h), or a format no decoder here reads; FSH_ERR_MISMATCH: more than max_pixels;
  * FSH_ERR_MEMORY. Messages do not name the file: the caller knows it and prepends. */
 FshStatus image_decode(ImageDecoder *decoder, const void *bytes, size_t length,
                        const ImageDecodeOptions *options, Image *image, ImageInfo *info, FshError *error);
+
+/* What the image that was decoded last carries, after an image_decode with keep_metadata that succeeded: of JPEG, PNG,
+ * WebP, HEIF; of TIFF profile and XMP, not its own tags of the camera. It fits the pixels that came out: EXIF and XMP say
+ * orientation 1 unless ignore_orientation was set (in HEIF always: its pixels come turned), and an EXIF block too damaged
+ * for that is left out; the profile is left out if convert_icc was set, and if the pixels are of other colours than the
+ * file's (CMYK, Lab). Blocks are the decoder's, until its next image. */
+void image_decoder_metadata(const ImageDecoder *decoder, ImageMetadata *metadata);
 
 /* Converts image, which the last image_decode gave or which was resampled from that, from its embedded
  * profile to sRGB. Does nothing where there is nothing left to do. FSH_ERR_CORRUPT: the profile is unusable;

@@ -2,8 +2,9 @@
 
 #include <stdlib.h>
 
-#include "imaging/jpeg_encode.h"
 #include "imaging/image_plugin.h"
+#include "imaging/jpeg_encode.h"
+#include "imaging/metadata_write.h"
 
 struct ImageEncoder {
     JpegEncoder *jpeg;
@@ -30,14 +31,21 @@ void image_encoder_free(ImageEncoder **encoder)
     *encoder = NULL;
 }
 
-FshStatus image_encode_jpeg(ImageEncoder *encoder, const Image *image, int quality,
-                            ImageSubsampling subsampling, Buffer *out, FshError *error)
+FshStatus image_encode(ImageEncoder *encoder, const Image *image, const ImageEncodeOptions *options,
+                       Buffer *out, FshError *error)
 {
-    return jpeg_encoder_encode(encoder->jpeg, image, quality, subsampling, NULL, out, error);
-}
-
-FshStatus image_encode_png(ImageEncoder *encoder, const Image *image, Buffer *out, FshError *error)
-{
+    const ImageMetadata *metadata = options->metadata;
+    if (options->format == IMAGE_JPEG)
+        return jpeg_encoder_encode(encoder->jpeg, image, options->quality, options->subsampling, metadata,
+                                   out, error);
+    if (options->format != IMAGE_PNG && options->format != IMAGE_WEBP)
+        return fsh_error_set(error, FSH_ERR_UNSUPPORTED, "there is no writer for %s here",
+                             image_format_name(options->format));
     FshStatus status = encoder->plugin ? FSH_OK : image_plugin_load(&encoder->plugin, error);
-    return status ? status : encoder->plugin->encode_png(image, out, error);
+    if (!status)
+        status = encoder->plugin->encode(image, options, out, error);
+    if (status || !metadata)
+        return status;
+    return options->format == IMAGE_PNG ? metadata_write_png(out, metadata, error)
+                                        : metadata_write_webp(out, image, metadata, error);
 }

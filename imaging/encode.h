@@ -4,6 +4,7 @@
 
 #include "common/file.h"
 #include "imaging/image.h"
+#include "imaging/metadata.h"
 
 typedef struct ImageEncoder ImageEncoder;
 
@@ -12,13 +13,24 @@ void image_encoder_free(ImageEncoder **encoder);
 
 typedef enum ImageSubsampling { IMAGE_SUBSAMPLING_420, IMAGE_SUBSAMPLING_444 } ImageSubsampling;
 
-/* Appends nothing: out's length is set to the file's. quality 1..100. Baseline, standard Huffman tables
- * (optimised ones cost ten times the time for 5 % of the bytes), no metadata. FSH_ERR_MISMATCH: an edge above
- * 65500. */
-FshStatus image_encode_jpeg(ImageEncoder *encoder, const Image *image, int quality,
-                            ImageSubsampling subsampling, Buffer *out, FshError *error);
+typedef struct ImageEncodeOptions {
+    ImageFormat format;            /* IMAGE_JPEG, IMAGE_PNG or IMAGE_WEBP */
+    int quality;                   /* of JPEG and WebP, 1..100 */
+    ImageSubsampling subsampling;  /* of JPEG */
+    const ImageMetadata *metadata; /* written with the pixels, byte for byte; NULL: none */
+} ImageEncodeOptions;
 
-/* Through the libvips plugin; lossless. */
-FshStatus image_encode_png(ImageEncoder *encoder, const Image *image, Buffer *out, FshError *error);
+/* out's length is set to the file's.
+ *
+ *   JPEG  libjpeg-turbo, baseline, standard Huffman tables (optimised ones cost ten times the time for 5 % of the bytes).
+ *         A metadata block that its markers cannot hold is left out (jpeg_encode.h).
+ *   PNG   libvips; lossless.
+ *   WebP  libvips; lossy, at quality 100 too (which is libwebp's finest, not its lossless form); always 4:2:0, and RGB: gray
+ *         comes back with r = g = b.
+ *
+ * FSH_ERR_MISMATCH: an edge above 65500 (JPEG) or 16383 (WebP). FSH_ERR_UNSUPPORTED: another format, or PNG and WebP
+ * without the libvips plugin. FSH_ERR_MEMORY. */
+FshStatus image_encode(ImageEncoder *encoder, const Image *image, const ImageEncodeOptions *options,
+                       Buffer *out, FshError *error);
 
 #endif

@@ -2,65 +2,68 @@
 
 #include <string.h>
 
-enum { TAG_ORIENTATION = 0x0112, TYPE_SHORT = 3, TYPE_LONG = 4, ENTRY_BYTES = 12 };
+#include "imaging/tiff_tags.h"
 
-typedef struct Reader {
-    const uint8_t *bytes; /* from the TIFF header on: offsets count from here */
-    size_t length;
-    bool big_endian;
-} Reader;
+enum { TAG_ORIENTATION = 0x0112 };
 
-/* The caller has checked that the bytes are there. */
-static uint32_t read_u16(const Reader *reader, size_t offset)
+size_t exif_prefix_bytes(const void *bytes, size_t length)
 {
-    const uint8_t *p = reader->bytes + offset;
-    return reader->big_endian ? (uint32_t)p[0] << 8 | p[1] : (uint32_t)p[1] << 8 | p[0];
-}
-
-static uint32_t read_u32(const Reader *reader, size_t offset)
-{
-    uint32_t first = read_u16(reader, offset), second = read_u16(reader, offset + 2);
-    return reader->big_endian ? first << 16 | second : second << 16 | first;
+    return length >= 6 && memcmp(bytes, "Exif\0\0", 6) == 0 ? 6 : 0;
 }
 
 uint8_t exif_orientation(const void *bytes, size_t length, bool *damaged_ret)
 {
-    Reader reader = {.bytes = bytes, .length = length};
-    if (length >= 6 && memcmp(bytes, "Exif\0\0", 6) == 0) {
-        reader.bytes += 6;
-        reader.length -= 6;
-    }
-    if (reader.length < 8) {
+    size_t prefix = exif_prefix_bytes(bytes, length);
+    TiffTags tags;
+    const uint8_t *block = bytes;
+    if (prefix)
+        block += prefix; /* which may be NULL, of no bytes */
+    if (!tiff_tags_open(&tags, block, length - prefix)) {
         *damaged_ret = true;
         return 1;
     }
-    reader.big_endian = reader.bytes[0] == 'M';
-    if (memcmp(reader.bytes, reader.big_endian ? "MM\0*" : "II*\0", 4) != 0) {
+    if (tags.cut_short) /* what is there may still hold the tag */
         *damaged_ret = true;
-        return 1;
-    }
-    size_t folder = read_u32(&reader, 4);
-    if (folder > reader.length - 2) {
-        *damaged_ret = true;
-        return 1;
-    }
-    size_t count = read_u16(&reader, folder);
-    size_t room = (reader.length - folder - 2) / ENTRY_BYTES;
-    if (count > room) { /* cut short: what is there may still hold the tag */
-        *damaged_ret = true;
-        count = room;
-    }
-    for (size_t i = 0; i < count; i++) {
-        size_t entry = folder + 2 + i * ENTRY_BYTES;
-        if (read_u16(&reader, entry) != TAG_ORIENTATION)
+    for (size_t i = 0; i < tags.count; i++) {
+        TiffTag tag = tiff_tags_get(&tags, i);
+        uint32_t value = 0;
+        if (tag.tag != TAG_ORIENTATION)
             continue;
-        uint32_t type = read_u16(&reader, entry + 2);
-        uint32_t value = type == TYPE_LONG ? read_u32(&reader, entry + 8) : read_u16(&reader, entry + 8);
-        if ((type != TYPE_SHORT && type != TYPE_LONG) || value < 1 || value > 8) {
+        if (!tiff_tag_number(&tags, &tag, &value) || value < 1 || value > 8) {
             *damaged_ret = true;
             return 1;
         }
         return (uint8_t)value;
     }
     return 1;
+}
+
+bool exif_make_upright(uint8_t *bytes, size_t length)
+{
+    /* type, count and value: a SHORT that is 1, the rest of its four bytes 0 */
+    static const uint8_t big[] = {0, 3, 0, 0, 0, 1, 0, 1, 0, 0}, little[] = {3, 0, 1, 0, 0, 0, 1, 0, 0, 0};
+    size_t prefix = exif_prefix_bytes(bytes, length);
+    TiffTags tags;
+    if (!tiff_tags_open(&tags, bytes + prefix, length - prefix) || tags.cut_short)
+        return false;
+    for (size_t i = 0; i < tags.count; i++) { /* all of them: readers differ in which one they take */
+        TiffTag tag = tiff_tags_get(&tags, i);
+        if (tag.tag == TAG_ORIENTATION)
+            memcpy(bytes + prefix + tag.at + 2, tags.big_endian ? big : little, sizeof big);
+    }
+    return true;
+}
+
+void xmp_make_upright(char *text, size_t length)
+{
+    static const char name[] = "tiff:Orientation";
+    char *end = text + length, *found = text;
+    while ((found = memmem(found, (size_t)(end - found), name, sizeof name - 1)) != NULL) {
+        found += sizeof name - 1;
+        char *value = found; /* ="6" or >6</ */
+        while (value < end && value - found < 8 && strchr(" \t\r\n='\">", *value) && *value)
+            value++;
+        if (value > found && value < end && *value >= '2' && *value <= '8')
+            *value = '1';
+    }
 }

@@ -95,7 +95,7 @@ void image_exchange(Image *a, Image *b)
 
 static const char *const quirk_names[] = {
     "extension",   "gray", "cmyk",        "palette",    "alpha",   "16-bit",
-    "orientation", "icc",  "progressive", "arithmetic", "warning",
+    "orientation", "icc",  "progressive", "arithmetic", "warning", "animation",
 };
 
 const char *image_quirk_name(ImageQuirk quirk)
@@ -145,7 +145,6 @@ static const struct {
     MAGIC(0, "\0\0\0\x0cjP  \r\n\x87\n", IMAGE_JPEG2000),
     MAGIC(0, "\xff\x4f\xff\x51", IMAGE_JPEG2000),
     MAGIC(0, "\0\0\0\x0cJXL \r\n\x87\n", IMAGE_OTHER),
-    MAGIC(0, "\xff\x0a", IMAGE_OTHER), /* bare JPEG XL codestream */
 };
 
 /* "BM" alone would take any text that begins so: the size of the header that follows must be one that exists.
@@ -169,6 +168,20 @@ static bool is_pnm(const uint8_t *bytes, size_t length)
     return i > 2 && i < length && ((bytes[i] >= '0' && bytes[i] <= '9') || bytes[i] == '#');
 }
 
+/* A bare JPEG XL codestream. Its magic is two bytes, which a Latin-1 text may begin with too (y with diaeresis, end of
+ * line): the bit-packed headers that follow are no text, so that control characters are among them. */
+static bool is_jxl(const uint8_t *bytes, size_t length)
+{
+    size_t most = length < IMAGE_SNIFF_BYTES ? length : IMAGE_SNIFF_BYTES;
+    if (!begins(bytes, length, 0, "\xff\x0a", 2))
+        return false;
+    for (size_t i = 2; i < most; i++) {
+        if (bytes[i] < '\t' || (bytes[i] > '\r' && bytes[i] < ' ' && bytes[i] != 0x1B))
+            return true;
+    }
+    return false;
+}
+
 ImageFormat image_sniff(const void *bytes, size_t length)
 {
     const uint8_t *first = bytes;
@@ -181,5 +194,7 @@ ImageFormat image_sniff(const void *bytes, size_t length)
     }
     if (is_bmp(first, length))
         return IMAGE_BMP;
+    if (is_jxl(first, length))
+        return IMAGE_OTHER;
     return is_pnm(first, length) ? IMAGE_PNM : IMAGE_UNKNOWN;
 }

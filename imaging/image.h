@@ -62,9 +62,10 @@ typedef enum ImageQuirk {
     IMAGE_QUIRK_ICC = 1u << 7,         /* an embedded profile that is not sRGB */
     IMAGE_QUIRK_PROGRESSIVE = 1u << 8,
     IMAGE_QUIRK_ARITHMETIC = 1u << 9,
-    IMAGE_QUIRK_WARNING = 1u << 10, /* the decoder warned: extraneous bytes, bad EXIF … */
+    IMAGE_QUIRK_WARNING = 1u << 10,   /* the decoder warned: extraneous bytes, bad EXIF … */
+    IMAGE_QUIRK_ANIMATION = 1u << 11, /* a GIF, WebP or PNG of several frames, of which the first is taken */
 } ImageQuirk;
-#define IMAGE_QUIRK_COUNT 11
+#define IMAGE_QUIRK_COUNT 12
 
 /* "gray", "cmyk", … for one bit. */
 const char *image_quirk_name(ImageQuirk quirk);

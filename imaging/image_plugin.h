@@ -10,10 +10,11 @@
 
 #include "common/file.h"
 #include "imaging/decode.h"
+#include "imaging/encode.h"
 #include "imaging/image.h"
 
 #define IMAGE_PLUGIN_VERSION                                                                                 \
-    1 /* changes with any struct below, Image, ImageInfo, Buffer and FshError included */
+    2 /* changes with any struct below, Image, ImageInfo, ImageMetadata, Buffer and FshError included */
 #define IMAGE_PLUGIN_SYMBOL "fshard_image_plugin"
 #define IMAGE_PLUGIN_FILE   "libfshard-vips.so"
 
@@ -26,16 +27,18 @@ typedef struct ImagePlugin {
                        FshError *error);
 
     /* As image_decode, with three differences: pixels are as stored (orientation not applied), channels are
-     * what the file has (1 or 3), options' least_width and least_height are ignored. */
+     * what the file has (1 or 3), options' least_width and least_height are ignored.
+     * metadata is filled where options->keep_metadata: as the file has it, in room. */
     FshStatus (*decode)(const void *bytes, size_t length, ImageFormat format,
-                        const ImageDecodeOptions *options, Image *image, ImageInfo *info, FshError *error);
+                        const ImageDecodeOptions *options, Image *image, ImageInfo *info,
+                        ImageMetadata *metadata, Buffer *room, FshError *error);
 
     /* Pixels of an ICC profile's colours to sRGB, in place; gray stays gray. FSH_ERR_CORRUPT: an unusable
      * profile. */
     FshStatus (*convert_to_srgb)(Image *image, const void *profile, size_t length, FshError *error);
 
-    /* Lossless; out's length is set to the file's. */
-    FshStatus (*encode_png)(const Image *image, Buffer *out, FshError *error);
+    /* As image_encode, PNG or WebP, without metadata. */
+    FshStatus (*encode)(const Image *image, const ImageEncodeOptions *options, Buffer *out, FshError *error);
 } ImagePlugin;
 
 /* Returns NULL if the library cannot start, or if version is not its own. Idempotent. */

@@ -148,7 +148,29 @@ static bool has_profile(VipsImage *image)
            !icc_profile_is_srgb(profile, length);
 }
 
-static void fill_info(VipsImage *image, ImageFormat format, ImageInfo *info)
+/* APNG: a chunk before the pixels says so. */
+static bool png_is_animated(const uint8_t *bytes, size_t length)
+{
+    size_t at = 8, chunk = 0;
+    for (; length - at >= 12; at += chunk) {
+        if (memcmp(bytes + at + 4, "acTL", 4) == 0)
+            return true;
+        chunk = 12 + ((size_t)bytes[at] << 24 | (size_t)bytes[at + 1] << 16 | (size_t)bytes[at + 2] << 8 |
+                      bytes[at + 3]);
+        if (chunk > length - at || memcmp(bytes + at + 4, "IDAT", 4) == 0)
+            return false;
+    }
+    return false;
+}
+
+static bool is_animated(VipsImage *image, const void *bytes, size_t length, ImageFormat format)
+{
+    if (format == IMAGE_PNG)
+        return png_is_animated(bytes, length);
+    return (format == IMAGE_GIF || format == IMAGE_WEBP) && vips_image_get_n_pages(image) > 1;
+}
+
+static void fill_info(VipsImage *image, const void *bytes, size_t length, ImageFormat format, ImageInfo *info)
 {
     *info = (ImageInfo){.format = format};
     info->stored_width = (uint32_t)image->Xsize;
@@ -172,6 +194,56 @@ static void fill_info(VipsImage *image, ImageFormat format, ImageInfo *info)
         info->quirks |= IMAGE_QUIRK_ICC;
     if (info->orientation != 1)
         info->quirks |= IMAGE_QUIRK_ORIENTATION;
+    if (is_animated(image, bytes, length, format))
+        info->quirks |= IMAGE_QUIRK_ANIMATION;
+}
+
+/* Colours that no device has: they leave with their profile. */
+static bool is_device_independent(const VipsImage *image)
+{
+    return image->Type == VIPS_INTERPRETATION_LAB || image->Type == VIPS_INTERPRETATION_LABS ||
+           image->Type == VIPS_INTERPRETATION_LABQ || image->Type == VIPS_INTERPRETATION_scRGB ||
+           image->Type == VIPS_INTERPRETATION_XYZ;
+}
+
+static FshStatus keep_block(VipsImage *image, const char *name, Buffer *room, ImageBlock *block,
+                            FshError *error)
+{
+    const void *bytes = NULL;
+    size_t length = 0;
+    if (!vips_image_get_typeof(image, name) || vips_image_get_blob(image, name, &bytes, &length))
+        return FSH_OK;
+    if (strcmp(name, VIPS_META_EXIF_NAME) == 0) {
+        size_t prefix = exif_prefix_bytes(bytes, length);
+        bytes = (const uint8_t *)bytes + prefix;
+        length -= prefix;
+    }
+    block->length = length;
+    return buffer_append(room, bytes, length, error);
+}
+
+/* The blocks, one behind another in room. */
+static FshStatus keep_metadata(VipsImage *image, ImageMetadata *metadata, Buffer *room, FshError *error)
+{
+    bool profile_applies = !is_cmyk(image) && !is_device_independent(image);
+    *metadata = (ImageMetadata){0};
+    room->length = 0;
+    FshStatus status = keep_block(image, VIPS_META_EXIF_NAME, room, &metadata->exif, error);
+    if (!status)
+        status = keep_block(image, VIPS_META_XMP_NAME, room, &metadata->xmp, error);
+    if (!status && profile_applies)
+        status = keep_block(image, VIPS_META_ICC_NAME, room, &metadata->icc, error);
+    if (status || !room->length)
+        return status;
+    const uint8_t *next = room->bytes; /* which does not move any more */
+    ImageBlock *const blocks[] = {&metadata->exif, &metadata->xmp, &metadata->icc};
+    for (size_t i = 0; i < sizeof blocks / sizeof blocks[0]; i++) {
+        blocks[i]->bytes = blocks[i]->length ? next : NULL;
+        next += blocks[i]->length;
+    }
+    if (!icc_profile_matches(metadata->icc.bytes, metadata->icc.length, colour_bands(image) == 1 ? 1 : 3))
+        metadata->icc = (ImageBlock){0};
+    return FSH_OK;
 }
 
 static FshStatus probe(const void *bytes, size_t length, ImageFormat format, ImageInfo *info, FshError *error)
@@ -180,7 +252,7 @@ static FshStatus probe(const void *bytes, size_t length, ImageFormat format, Ima
     warnings_count = 0;
     FshStatus status = open_image(bytes, length, format, VIPS_FAIL_ON_NONE, &image, error);
     if (!status)
-        fill_info(image, format, info);
+        fill_info(image, bytes, length, format, info);
     if (warnings_count)
         info->quirks |= IMAGE_QUIRK_WARNING;
     if (image)
@@ -252,9 +324,7 @@ static FshStatus convert_colours(VipsImage *from, VipsImage **pool, const ImageD
                       info->channels == 1 ? VIPS_INTERPRETATION_B_W : VIPS_INTERPRETATION_sRGB, NULL))
             return vips_failure(FSH_ERR_LIBRARY, "linear", error);
         *to = pool[2];
-    } else if (from->Type == VIPS_INTERPRETATION_LAB || from->Type == VIPS_INTERPRETATION_LABS ||
-               from->Type == VIPS_INTERPRETATION_LABQ || from->Type == VIPS_INTERPRETATION_scRGB ||
-               from->Type == VIPS_INTERPRETATION_XYZ) {
+    } else if (is_device_independent(from)) {
         if (vips_colourspace(from, &pool[1], VIPS_INTERPRETATION_sRGB, NULL))
             return vips_failure(FSH_ERR_UNSUPPORTED, "vips_colourspace", error);
         *to = pool[1];
@@ -333,7 +403,8 @@ static bool bmp_alpha_is_junk(const uint8_t *bytes, size_t length)
 }
 
 static FshStatus decode(const void *bytes, size_t length, ImageFormat format,
-                        const ImageDecodeOptions *options, Image *image, ImageInfo *info, FshError *error)
+                        const ImageDecodeOptions *options, Image *image, ImageInfo *info,
+                        ImageMetadata *metadata, Buffer *room, FshError *error)
 {
     VipsImage *opened = NULL, *result = NULL, *owner = vips_image_new();
     VipsImage **pool = (VipsImage **)(void *)vips_object_local_array(VIPS_OBJECT(owner), POOL_IMAGES);
@@ -343,7 +414,11 @@ static FshStatus decode(const void *bytes, size_t length, ImageFormat format,
                    &opened, error);
     if (status)
         goto done;
-    fill_info(opened, format, info);
+    fill_info(opened, bytes, length, format, info);
+    if (options->keep_metadata)
+        status = keep_metadata(opened, metadata, room, error);
+    if (status)
+        goto done;
     bool drop_alpha = format == IMAGE_BMP && bmp_alpha_is_junk(bytes, length);
     status = build_pipeline(opened, pool, options, drop_alpha, info, &result, error);
     if (!status)
@@ -368,6 +443,8 @@ typedef struct Call {
     const ImageDecodeOptions *options; /* NULL: probe */
     Image *image;
     ImageInfo *info;
+    ImageMetadata *metadata;
+    Buffer *room;
     FshError *error;
     FshStatus status;
 } Call;
@@ -376,7 +453,7 @@ static void *run_call(void *context)
 {
     Call *call = context;
     call->status = call->options ? decode(call->bytes, call->length, call->format, call->options, call->image,
-                                          call->info, call->error)
+                                          call->info, call->metadata, call->room, call->error)
                                  : probe(call->bytes, call->length, call->format, call->info, call->error);
     return NULL;
 }
@@ -404,7 +481,7 @@ static FshStatus plugin_probe(const void *bytes, size_t length, ImageFormat form
 
 static FshStatus plugin_decode(const void *bytes, size_t length, ImageFormat format,
                                const ImageDecodeOptions *options, Image *image, ImageInfo *info,
-                               FshError *error)
+                               ImageMetadata *metadata, Buffer *room, FshError *error)
 {
     return call_safely(&(Call){.bytes = bytes,
                                .length = length,
@@ -412,6 +489,8 @@ static FshStatus plugin_decode(const void *bytes, size_t length, ImageFormat for
                                .options = options,
                                .image = image,
                                .info = info,
+                               .metadata = metadata,
+                               .room = room,
                                .error = error});
 }
 
@@ -455,8 +534,22 @@ done:
     return status;
 }
 
-static FshStatus plugin_encode_png(const Image *image, Buffer *out, FshError *error)
+enum { WEBP_MAX_EDGE = 16383 };
+
+static int save(VipsImage *from, const ImageEncodeOptions *options, void **bytes, size_t *length)
 {
+    if (options->format == IMAGE_WEBP)
+        return vips_webpsave_buffer(from, bytes, length, "strip", TRUE, "Q", options->quality, NULL);
+    return vips_pngsave_buffer(from, bytes, length, "strip", TRUE, "filter", VIPS_FOREIGN_PNG_FILTER_ALL,
+                               NULL);
+}
+
+static FshStatus plugin_encode(const Image *image, const ImageEncodeOptions *options, Buffer *out,
+                               FshError *error)
+{
+    if (options->format == IMAGE_WEBP && (image->width > WEBP_MAX_EDGE || image->height > WEBP_MAX_EDGE))
+        return fsh_error_set(error, FSH_ERR_MISMATCH, "%u x %u pixels: WebP holds at most %d on an edge",
+                             image->width, image->height, WEBP_MAX_EDGE);
     VipsImage *from = wrap_pixels(image);
     void *bytes = NULL;
     size_t length = 0;
@@ -464,9 +557,8 @@ static FshStatus plugin_encode_png(const Image *image, Buffer *out, FshError *er
     if (!from)
         return vips_failure(FSH_ERR_MEMORY, "", error);
     FshStatus status = FSH_OK;
-    if (vips_pngsave_buffer(from, &bytes, &length, "strip", TRUE, "filter", VIPS_FOREIGN_PNG_FILTER_ALL,
-                            NULL))
-        status = vips_failure(FSH_ERR_LIBRARY, "png", error);
+    if (save(from, options, &bytes, &length))
+        status = vips_failure(FSH_ERR_LIBRARY, loaders[options->format].domain, error);
     else
         status = buffer_append(out, bytes, length, error);
     g_free(bytes);
@@ -501,7 +593,7 @@ const ImagePlugin *fshard_image_plugin(uint32_t version)
         .probe = plugin_probe,
         .decode = plugin_decode,
         .convert_to_srgb = plugin_convert_to_srgb,
-        .encode_png = plugin_encode_png,
+        .encode = plugin_encode,
     };
     static pthread_once_t once = PTHREAD_ONCE_INIT;
     (void)pthread_once(&once, start);

@@ -5,6 +5,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "common/file.h"
+
 typedef struct ImageBlock {
     const void *bytes; /* NULL: there is none; not owned */
     size_t length;
@@ -16,5 +18,11 @@ typedef struct ImageMetadata {
     ImageBlock icc;  /* the profile, put together from its pieces */
     ImageBlock xmp;  /* the packet, without JPEG's "http://ns.adobe.com/xap/1.0/\0" */
 } ImageMetadata;
+
+/* Metadata for pixels that are turned already: copies of EXIF and XMP that say orientation 1 (exif_make_upright), in room;
+ * a damaged EXIF block is left out. The profile is the same. Tags of the size and the thumbnail stay the source's.
+ * upright may be metadata. FSH_ERR_MEMORY. */
+FshStatus image_metadata_upright(const ImageMetadata *metadata, Buffer *room, ImageMetadata *upright,
+                                 FshError *error);
 
 #endif

@@ -45,6 +45,17 @@ static void fill(Tools *tools, uint32_t width, uint32_t height, uint32_t channel
     free(pixels);
 }
 
+static FshStatus encode(Tools *tools, ImageEncodeOptions options)
+{
+    return image_encode(tools->encoder, &tools->image, &options, &tools->file, &tools->error);
+}
+
+static FshStatus encode_jpeg(Tools *tools, int quality, ImageSubsampling subsampling)
+{
+    return encode(tools,
+                  (ImageEncodeOptions){.format = IMAGE_JPEG, .quality = quality, .subsampling = subsampling});
+}
+
 static double decode_back(Tools *tools)
 {
     const Image *image = &tools->image;
@@ -64,9 +75,7 @@ static void test_jpeg_keeps_pixels_and_channels(void **state)
     for (size_t i = 0; i < sizeof edges / sizeof edges[0]; i++) {
         for (uint32_t channels = 1; channels <= 3; channels += 2) {
             fill(tools, edges[i][0], edges[i][1], channels);
-            assert_ok(image_encode_jpeg(tools->encoder, &tools->image, 95, IMAGE_SUBSAMPLING_444,
-                                        &tools->file, &tools->error),
-                      &tools->error);
+            assert_ok(encode_jpeg(tools, 95, IMAGE_SUBSAMPLING_444), &tools->error);
             assert_true(decode_back(tools) > 38);
             assert_int_equal(tools->info.format, IMAGE_JPEG);
             assert_int_equal(tools->info.quirks, channels == 1 ? IMAGE_QUIRK_GRAY : 0);
@@ -86,13 +95,9 @@ static void test_subsampling_is_as_asked(void **state)
 {
     Tools *tools = *state;
     fill(tools, 64, 48, 3);
-    assert_ok(image_encode_jpeg(tools->encoder, &tools->image, 90, IMAGE_SUBSAMPLING_420, &tools->file,
-                                &tools->error),
-              &tools->error);
+    assert_ok(encode_jpeg(tools, 90, IMAGE_SUBSAMPLING_420), &tools->error);
     assert_int_equal(luma_factors(&tools->file), 0x22);
-    assert_ok(image_encode_jpeg(tools->encoder, &tools->image, 90, IMAGE_SUBSAMPLING_444, &tools->file,
-                                &tools->error),
-              &tools->error);
+    assert_ok(encode_jpeg(tools, 90, IMAGE_SUBSAMPLING_444), &tools->error);
     assert_int_equal(luma_factors(&tools->file), 0x11);
 }
 
@@ -102,16 +107,12 @@ static void test_large_file_makes_the_buffer_grow(void **state)
     Tools *tools = *state;
     assert_ok(image_reserve(&tools->image, 600, 500, 3, &tools->error), &tools->error);
     test_fill_noise(tools->image.pixels, 600, 500, 1);
-    assert_ok(image_encode_jpeg(tools->encoder, &tools->image, 100, IMAGE_SUBSAMPLING_444, &tools->file,
-                                &tools->error),
-              &tools->error);
+    assert_ok(encode_jpeg(tools, 100, IMAGE_SUBSAMPLING_444), &tools->error);
     assert_true(tools->file.length > 400000);
     assert_true(decode_back(tools) > 35);
     size_t large = tools->file.length;
     fill(tools, 20, 20, 3); /* and the same buffer serves a small one */
-    assert_ok(image_encode_jpeg(tools->encoder, &tools->image, 50, IMAGE_SUBSAMPLING_420, &tools->file,
-                                &tools->error),
-              &tools->error);
+    assert_ok(encode_jpeg(tools, 50, IMAGE_SUBSAMPLING_420), &tools->error);
     assert_true(tools->file.length < large / 100);
     assert_true(decode_back(tools) > 25);
 }
@@ -121,9 +122,7 @@ static void test_too_long_an_edge_is_refused(void **state)
     Tools *tools = *state;
     assert_ok(image_reserve(&tools->image, 65501, 1, 1, &tools->error), &tools->error);
     memset(tools->image.pixels, 0, 65501);
-    assert_int_equal(image_encode_jpeg(tools->encoder, &tools->image, 90, IMAGE_SUBSAMPLING_420, &tools->file,
-                                       &tools->error),
-                     FSH_ERR_MISMATCH);
+    assert_int_equal(encode_jpeg(tools, 90, IMAGE_SUBSAMPLING_420), FSH_ERR_MISMATCH);
     assert_contains(tools->error.message, "65500");
     test_jpeg_keeps_pixels_and_channels(state); /* the encoder lives on */
 }
@@ -133,7 +132,7 @@ static void test_png_is_lossless(void **state)
     Tools *tools = *state;
     for (uint32_t channels = 1; channels <= 3; channels += 2) {
         fill(tools, 61, 47, channels);
-        FshStatus status = image_encode_png(tools->encoder, &tools->image, &tools->file, &tools->error);
+        FshStatus status = encode(tools, (ImageEncodeOptions){.format = IMAGE_PNG});
         if (status == FSH_ERR_UNSUPPORTED) {
             print_message("built without libvips: skipped\n");
             skip();

@@ -72,7 +72,7 @@ static void test_quirks_have_names(void **state)
     (void)state;
     assert_string_equal(image_quirk_name(IMAGE_QUIRK_EXTENSION), "extension");
     assert_string_equal(image_quirk_name(IMAGE_QUIRK_WARNING), "warning");
-    assert_string_equal(image_quirk_name((ImageQuirk)(1u << (IMAGE_QUIRK_COUNT - 1))), "warning");
+    assert_string_equal(image_quirk_name((ImageQuirk)(1u << (IMAGE_QUIRK_COUNT - 1))), "animation");
 }
 
 static void test_impossible_size_is_refused(void **state)

@@ -29,7 +29,11 @@ static void write_image(ImageEncoder *encoder, const char *path, int label, uint
     random_start(&random, seed, (uint64_t)label);
     for (size_t i = 0; i < (size_t)EDGE * EDGE * 3; i++)
         image.pixels[i] = (uint8_t)(random_below(&random, 100) + (i % 3 == (size_t)label ? 80 : 40));
-    assert_ok(image_encode_jpeg(encoder, &image, 90, IMAGE_SUBSAMPLING_444, &file, &error), &error);
+    assert_ok(image_encode(encoder, &image,
+                           &(ImageEncodeOptions){
+                               .format = IMAGE_JPEG, .quality = 90, .subsampling = IMAGE_SUBSAMPLING_444},
+                           &file, &error),
+              &error);
     test_file_write(path, file.bytes, file.length);
     buffer_free(&file);
     image_free(&image);

@@ -61,8 +61,10 @@ static void fill_field(SplitWriter *writer, uint64_t index, FshField *field)
                         .codec = spec->codec};
     if (spec->codec == FSH_CODEC_RAW)
         return;
-    assert_ok(image_encode_jpeg(writer->encoder, &writer->image, 95, IMAGE_SUBSAMPLING_444, &writer->encoded,
-                                &error),
+    assert_ok(image_encode(writer->encoder, &writer->image,
+                           &(ImageEncodeOptions){
+                               .format = IMAGE_JPEG, .quality = 95, .subsampling = IMAGE_SUBSAMPLING_444},
+                           &writer->encoded, &error),
               &error);
     if (spec->garbage && index == 5)
         memset(writer->encoded.bytes + 2, 0, writer->encoded.length - 2);

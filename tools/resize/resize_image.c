@@ -2,6 +2,7 @@
 
 #include <stdlib.h>
 
+#include "common/progress.h"
 #include "imaging/decode.h"
 
 /* A JPEG decoded at 1/2, 1/4 or 1/8 of its size must keep at least this many times the wanted edges. Of 286 ImageNet
@@ -50,11 +51,18 @@ ImageFormat resize_format_for(ImageFormat format)
 {
     static const ImageFormat formats[] = {
         [IMAGE_UNKNOWN] = IMAGE_PNG, [IMAGE_JPEG] = IMAGE_JPEG,     [IMAGE_PNG] = IMAGE_PNG,
-        [IMAGE_WEBP] = IMAGE_JPEG,   [IMAGE_TIFF] = IMAGE_PNG,      [IMAGE_GIF] = IMAGE_PNG,
+        [IMAGE_WEBP] = IMAGE_WEBP,   [IMAGE_TIFF] = IMAGE_PNG,      [IMAGE_GIF] = IMAGE_PNG,
         [IMAGE_BMP] = IMAGE_PNG,     [IMAGE_PNM] = IMAGE_PNG,       [IMAGE_HEIF] = IMAGE_JPEG,
         [IMAGE_OTHER] = IMAGE_JPEG,  [IMAGE_JPEG2000] = IMAGE_JPEG,
     };
     return formats[format];
+}
+
+uint64_t resize_most_bytes(const ResizeRecipe *recipe)
+{
+    const uint64_t bytes_per_pixel = 8, more = (uint64_t)64 << 20;
+    uint64_t pixels = recipe->max_pixels ? recipe->max_pixels : IMAGE_MAX_PIXELS_DEFAULT;
+    return pixels > (UINT64_MAX - more) / bytes_per_pixel ? UINT64_MAX : pixels * bytes_per_pixel + more;
 }
 
 FshStatus resize_image_plan(ResizeWorker *worker, const void *bytes, size_t length, ImageFormat format,
@@ -67,12 +75,20 @@ FshStatus resize_image_plan(ResizeWorker *worker, const void *bytes, size_t leng
         status = image_check_size(info, recipe->max_pixels, error);
     if (status)
         return status;
-    if (format == IMAGE_UNKNOWN)
+    if (recipe->format != IMAGE_UNKNOWN)
+        resized->format = recipe->format;
+    else if (format == IMAGE_UNKNOWN)
         resized->format = resize_format_for(info->format);
     uint32_t width = recipe->ignore_orientation ? info->stored_width : info->width;
     uint32_t height = recipe->ignore_orientation ? info->stored_height : info->height;
     bool turned = info->orientation != 1 && !recipe->ignore_orientation;
     bool changed = resized->format != info->format || turned || (info->quirks & IMAGE_QUIRK_CMYK);
+    if (width < recipe->min_size || height < recipe->min_size) {
+        resized->action = RESIZE_TOO_SMALL;
+        resized->width = width;
+        resized->height = height;
+        return FSH_OK;
+    }
     if (resample_fit(width, height, recipe->max_size, recipe->long_edge, &resized->width, &resized->height))
         resized->action = RESIZE_RESIZED;
     else
@@ -80,15 +96,24 @@ FshStatus resize_image_plan(ResizeWorker *worker, const void *bytes, size_t leng
     return FSH_OK;
 }
 
+/* Seconds since *start_seconds, which becomes now. */
+static double lap(double *start_seconds)
+{
+    double now = progress_now_seconds(), taken = now - *start_seconds;
+    *start_seconds = now;
+    return taken;
+}
+
 /* The pixels as they will be written. */
 static FshStatus make_pixels(ResizeWorker *worker, const void *bytes, size_t length,
                              const ResizeRecipe *recipe, ResizedImage *resized, const Image **pixels,
-                             FshError *error)
+                             double *start_seconds, FshError *error)
 {
     ImageDecodeOptions options = {
         .ignore_orientation = recipe->ignore_orientation,
-        .convert_icc = !recipe->ignore_icc && resized->action != RESIZE_COPIED,
+        .convert_icc = !recipe->ignore_icc && !recipe->keep_metadata && resized->action != RESIZE_COPIED,
         .defer_icc = true,
+        .keep_metadata = recipe->keep_metadata && resized->action != RESIZE_COPIED,
         .max_pixels = recipe->max_pixels,
     };
     if (resized->action == RESIZE_COPIED) {
@@ -99,6 +124,7 @@ static FshStatus make_pixels(ResizeWorker *worker, const void *bytes, size_t len
     }
     Image *image = &worker->decoded;
     FshStatus status = image_decode(worker->decoder, bytes, length, &options, image, &resized->info, error);
+    resized->decode_seconds = lap(start_seconds);
     if (!status && resized->action == RESIZE_RESIZED) {
         image = &worker->resampled;
         status = resample(worker->resampler, &worker->decoded, NULL, resized->width, resized->height,
@@ -112,6 +138,7 @@ static FshStatus make_pixels(ResizeWorker *worker, const void *bytes, size_t len
             status = FSH_OK;
         }
     }
+    resized->resample_seconds = lap(start_seconds);
     *pixels = image;
     return status;
 }
@@ -120,9 +147,11 @@ FshStatus resize_image(ResizeWorker *worker, const void *bytes, size_t length, I
                        const ResizeRecipe *recipe, ResizedImage *resized, FshError *error)
 {
     const Image *pixels = NULL;
+    double start_seconds = progress_now_seconds();
     FshStatus status = resize_image_plan(worker, bytes, length, format, recipe, resized, error);
-    if (!status)
-        status = make_pixels(worker, bytes, length, recipe, resized, &pixels, error);
+    if (status || resized->action == RESIZE_TOO_SMALL)
+        return status;
+    status = make_pixels(worker, bytes, length, recipe, resized, &pixels, &start_seconds, error);
     if (status)
         return status;
     if (resized->action == RESIZE_COPIED) {
@@ -130,11 +159,15 @@ FshStatus resize_image(ResizeWorker *worker, const void *bytes, size_t length, I
         resized->length = length;
         return FSH_OK;
     }
-    if (resized->format == IMAGE_JPEG)
-        status = image_encode_jpeg(worker->encoder, pixels, recipe->quality, recipe->subsampling,
-                                   &worker->encoded, error);
-    else
-        status = image_encode_png(worker->encoder, pixels, &worker->encoded, error);
+    ImageMetadata metadata = {0};
+    if (recipe->keep_metadata)
+        image_decoder_metadata(worker->decoder, &metadata);
+    const ImageEncodeOptions options = {.format = resized->format,
+                                        .quality = recipe->quality,
+                                        .subsampling = recipe->subsampling,
+                                        .metadata = recipe->keep_metadata ? &metadata : NULL};
+    status = image_encode(worker->encoder, pixels, &options, &worker->encoded, error);
+    resized->encode_seconds = lap(&start_seconds);
     resized->bytes = worker->encoded.bytes;
     resized->length = worker->encoded.length;
     return status;

@@ -19,27 +19,36 @@ typedef struct ResizeRecipe {
     uint32_t max_size; /* of the short edge, or the long one */
     bool long_edge;
     ResampleFilter filter;
-    int quality; /* of JPEG, 1..100 */
-    ImageSubsampling subsampling;
+    ImageFormat
+        format; /* of everything that is written: JPEG, PNG or WebP; IMAGE_UNKNOWN: keep (resize_format_for) */
+    int quality;                  /* of JPEG and WebP, 1..100 */
+    ImageSubsampling subsampling; /* of JPEG; WebP has 4:2:0 only */
     bool ignore_orientation;
-    bool ignore_icc;     /* leave colours as they are, as Pillow does, instead of converting them to sRGB */
+    bool ignore_icc; /* leave colours as they are, as Pillow does, instead of converting them to sRGB */
+    bool
+        keep_metadata; /* EXIF, XMP and profile are written too, and colours left as they are, which the profile explains
+                            (but CMYK becomes sRGB and loses it); else nothing but pixels is written */
+    uint32_t min_size;   /* images whose short edge as displayed is below this are left out; 0: none are */
     bool exact;          /* decode in full; else a JPEG may be decoded at 1/2, 1/4 or 1/8 of its size */
     uint64_t max_pixels; /* larger images are refused by their header */
 } ResizeRecipe;
 
 typedef enum ResizeAction {
-    RESIZE_COPIED,    /* small enough and in order: the bytes are the source's */
+    RESIZE_COPIED,    /* small enough and in order: the bytes are the source's, metadata included */
     RESIZE_CONVERTED, /* small enough, but of another format, orientation or colours */
     RESIZE_RESIZED,
+    RESIZE_TOO_SMALL, /* below min_size: nothing is decoded and no bytes come out. Not a failure */
 } ResizeAction;
 
 typedef struct ResizedImage {
     ResizeAction action;
-    ImageFormat format;     /* of the bytes: JPEG or PNG */
+    ImageFormat format;     /* of the bytes: JPEG, PNG or WebP */
     ImageInfo info;         /* of the source; filled as far as known after a failure, too */
     uint32_t width, height; /* as written */
     const uint8_t *bytes;   /* the worker's, or the source's own (RESIZE_COPIED) */
     size_t length;
+    /* by the clock: header and decoding; resampling and colours; encoding */
+    double decode_seconds, resample_seconds, encode_seconds;
 } ResizedImage;
 
 typedef struct ResizeWorker ResizeWorker;
@@ -48,13 +57,24 @@ FshStatus resize_worker_new(ResizeWorker **worker, FshError *error);
 /* Frees and sets to NULL; NULL is fine. */
 void resize_worker_free(ResizeWorker **worker);
 
-/* The format an image of this format is written in where its name leaves it open: JPEG for photographs' formats (JPEG,
- * WebP, HEIF, JPEG 2000), PNG for the others. */
+/* What `keep` writes for an image of this format:
+ *   JPEG, PNG, WebP              the same
+ *   HEIF, JPEG 2000, others      JPEG: photographs, of which there is no writer here
+ *   GIF, BMP, TIFF, PNM          PNG: lossless ones, of which there is no writer here
+ * WebP is written lossy, from a lossless one too. */
 ImageFormat resize_format_for(ImageFormat format);
 
-/* format: IMAGE_JPEG or IMAGE_PNG, what the file's name promises; IMAGE_UNKNOWN: resize_format_for its content.
+/* The longest file of max_pixels: 16-bit RGB with alpha, not compressed, and 64 MiB around it. Longer ones need not be read
+ * (file_read_most). */
+uint64_t resize_most_bytes(const ResizeRecipe *recipe);
+
+/* format: what the output's name promises (JPEG, PNG or WebP: it wins over the content, so a PNG that is called .JPEG becomes
+ * a JPEG); IMAGE_UNKNOWN: resize_format_for its content. recipe->format, where it is set, wins over both.
+ * Already small enough: copied byte for byte unless format, orientation or colours (CMYK) must change.
+ * Alpha is composited over white, whatever is written; of an animation the first frame is taken, and the quirk told.
  * Every image is decoded, those that are copied too: what comes out can be read. FSH_ERR_CORRUPT, FSH_ERR_UNSUPPORTED,
- * FSH_ERR_MISMATCH (max_pixels), FSH_ERR_MEMORY are about this image; messages do not name it. */
+ * FSH_ERR_MISMATCH (max_pixels, or too long an edge for WebP), FSH_ERR_MEMORY are about this image; messages do not name
+ * it. */
 FshStatus resize_image(ResizeWorker *worker, const void *bytes, size_t length, ImageFormat format,
                        const ResizeRecipe *recipe, ResizedImage *resized, FshError *error);
 
