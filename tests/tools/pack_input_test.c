@@ -75,6 +75,17 @@ static void test_damaged_images_are_reported_and_left_out(void **state)
     run_result_free(&result);
 }
 
+static void test_split_0_is_none(void **state)
+{
+    TestFolder *folder = *state;
+    const char *source = test_path(folder, "photos");
+    source_two_classes(source);
+    run_ok("fpack", "--split", "0", source, test_path(folder, "zero"), NULL);
+    run_ok("fpack", source, test_path(folder, "none"), NULL);
+    char *difference = test_tree_difference(test_path(folder, "zero"), test_path(folder, "none"));
+    assert_null(difference);
+}
+
 static void test_version_names_the_libraries_whatever_else_is_given(void **state)
 {
     (void)state;
@@ -362,7 +373,6 @@ static void test_wrong_usage_is_refused(void **state)
         {"--pairs", "a:a", source, packed},
         {"--pairs", "a:b:c", source, packed},
         {"--fields", "a:b/c", source, packed},
-        {"--split", "0", source, packed},
         {"--split", "1", source, packed},
         {"--split", "a tenth", source, packed},
         {"--format", "tar", source, packed},
@@ -399,6 +409,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         in_folder(test_content_says_what_a_file_is),
         in_folder(test_damaged_images_are_reported_and_left_out),
+        in_folder(test_split_0_is_none),
         cmocka_unit_test(test_version_names_the_libraries_whatever_else_is_given),
         in_folder(test_a_report_replaces_reports_only),
         in_folder(test_names_that_are_no_utf8),

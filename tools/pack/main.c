@@ -18,7 +18,7 @@ typedef struct Settings {
     uint64_t shard_size;
     double split;
     int64_t seed, shuffle, limit, max_pixels;
-    bool split_given, check, force;
+    bool check, force;
 } Settings;
 
 static const char *const formats[] = {"shards", "lmdb", NULL};
@@ -69,7 +69,7 @@ static FshStatus take_options(const ProgramContext *context, PackOptions *option
         .container = strcmp(settings->format, "lmdb") == 0 ? FSH_CONTAINER_LMDB : FSH_CONTAINER_SHARDS,
         .store = strcmp(settings->store, "raw") == 0 ? PACK_STORE_RAW : PACK_STORE_COPY,
         .shard_bytes = settings->shard_size,
-        .val_fraction = settings->split_given ? settings->split : 0,
+        .val_fraction = settings->split,
         .seed = (uint64_t)settings->seed,
         .shuffle = settings->shuffle != 0,
         .shuffle_seed = (uint64_t)settings->shuffle,
@@ -80,8 +80,8 @@ static FshStatus take_options(const ProgramContext *context, PackOptions *option
         .jobs = cpu_jobs(settings->program.jobs),
         .quiet = settings->program.quiet,
     };
-    if (settings->split_given && !(settings->split > 0 && settings->split < 1))
-        return fsh_error_set(error, FSH_ERR_USAGE, "--split: %g is not between 0 and 1: a tenth is 0.1",
+    if (settings->split >= 1)
+        return fsh_error_set(error, FSH_ERR_USAGE, "--split: %g leaves nothing to train on: a tenth is 0.1",
                              settings->split);
     FshStatus status = program_take_paths(context, &options->source, &options->destination, error);
     return status ? status : take_fields(settings, options, error);
@@ -163,8 +163,7 @@ int main(int argc, char **argv)
          .value = &settings.split,
          .argument = "FRACTION",
          .maximum = 1,
-         .help = "make a val split of this share of each class of train; 0: none",
-         .given = &settings.split_given},
+         .help = "make a val split of this share of each class of train; 0: none"},
         {.name = "limit",
          .kind = OPTION_INTEGER,
          .value = &settings.limit,
