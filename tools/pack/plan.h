@@ -1,16 +1,19 @@
 /* plan.h - every decision of a packing, made before a pixel is read: plan, then work, then deliver.
  *
- *   Plan plan = {0};
- *   FshStatus status = plan_make(&plan, &options, &error);     // which sample goes where, under which key
- * and label … pack_run(&plan, &options, &result, &error);              // pack.h: reads, checks, writes
+ *   Plan plan = {.folder = -1};
+ *   FshStatus status = plan_make(&plan, &options, &error); // which sample goes where, with which key and label
+ *   if (!status)                                           // pack.h: reads, checks, writes
+ *       status = pack_run(&plan, &options, left_out, context, &result, &error);
  *   plan_free(&plan);
  *
  * A plan is a function of the names, sizes (and for `raw` the image headers) below the source and of the
- * options: not of threads, times or the destination. Its parts, in the order they run: plan.c          walk,
- * which files are images, order, keys that would clash plan_classes.c  class folders → split, class, key
- *   plan_pairs.c    side folders → split, key, one source for each field
- *   plan_select.c   --limit and --split, stratified by a hash of the key
- *   plan_outputs.c  bytes of each record, cut into shards; the dataset's id
+ * options: not of threads, times or the destination. Its parts, in the order they run:
+ *
+ * - plan.c: walk, which files are images; after plan_select, the order of the samples
+ * - plan_classes.c: class folders to split, class and key; keys that would clash
+ * - plan_pairs.c: side folders to split, key and one source for each field
+ * - plan_select.c: --limit and --split, stratified by a hash of the key
+ * - plan_outputs.c: bytes of each record, cut into shards; the dataset's id
  *
  * Threads: a finished plan is only read. */
 #ifndef FSHARD_PACK_PLAN_H
