@@ -275,6 +275,14 @@ static void consider_name(const Option *option, void *context)
     }
 }
 
+static const OptionForeign *find_foreign(const OptionTable *table, const char *typed, size_t typed_length)
+{
+    for (const OptionForeign *foreign = table->foreign; foreign && foreign->name; foreign++)
+        if (name_matches(foreign->name, typed, typed_length))
+            return foreign;
+    return NULL;
+}
+
 static void describe_unknown(const OptionTable *table, const char *typed, size_t typed_length,
                              FshError *error)
 {
@@ -285,7 +293,11 @@ static void describe_unknown(const OptionTable *table, const char *typed, size_t
         options_each(table, consider_name, &nearest);
     }
     int shown = (int)(typed_length < 200 ? typed_length : 200);
-    if (nearest.name)
+    const OptionForeign *foreign = find_foreign(table, typed, typed_length);
+    if (foreign)
+        (void)fsh_error_set(error, FSH_ERR_USAGE, "--%.*s: no such option; %s calls it --%s", shown, typed,
+                            table->program, foreign->ours);
+    else if (nearest.name)
         (void)fsh_error_set(error, FSH_ERR_USAGE, "--%.*s: no such option; did you mean --%s?", shown, typed,
                             nearest.name);
     else

@@ -21,6 +21,7 @@
  * - Numbers are checked over their whole text and range; sizes take K, M, G, T (powers of 1024; KB, KiB
  *   too), other numbers no suffix. The error names the option, the text given, and what is expected; an
  *   unknown option names the nearest known one.
+ *   One that a peer has under another name (OptionTable.foreign) is named first.
  * - -h, --help and --version are not in the table: every program has them, and a row may not take the h.
  *
  * Everything here works on the caller's memory; no globals. */
@@ -63,12 +64,19 @@ typedef struct Option {
     bool *given;                /* set to true when the option was on the command line; may be NULL */
 } Option;
 
+/* What another program of the field calls an option. */
+typedef struct OptionForeign {
+    const char *name; /* "num-workers"; NULL ends the table */
+    const char *ours; /* "jobs" */
+} OptionForeign;
+
 typedef struct OptionTable {
     const char *program; /* "fresize" */
     const char *summary; /* first lines of --help: what it does, in one or two sentences */
     const char *usage;   /* "[OPTIONS] SRC DST" */
     const Option *options;
-    const char *examples; /* printed verbatim at the end of --help; NULL: none */
+    const OptionForeign *foreign; /* spellings that are refused with ours in the message; NULL: none */
+    const char *examples;         /* printed verbatim at the end of --help; NULL: none */
     size_t arguments_min, arguments_max;
 } OptionTable;
 

@@ -5,6 +5,7 @@
 
 #include "tests/support/support.h"
 
+static const OptionForeign foreign[] = {{"workers", "seed"}, {"num-workers", "seed"}, {0}};
 static const char *const filters[] = {"box", "bicubic", "lanczos3", NULL};
 
 typedef struct Settings {
@@ -89,6 +90,7 @@ static void set_up(Fixture *fixture)
                                    .summary = "Makes images smaller. Max size is the short edge.",
                                    .usage = "[OPTIONS] SRC DST",
                                    .options = fixture->options,
+                                   .foreign = foreign,
                                    .examples = "  fresize a b\n",
                                    .arguments_max = 2};
 }
@@ -338,6 +340,14 @@ static void test_unknown_options_name_the_nearest(void **state)
     assert_refused("-fx", "-x: no such option (in '-fx')");
 }
 
+static void test_names_of_other_programs_are_translated(void **state)
+{
+    (void)state;
+    assert_refused("--workers 4", "--workers: no such option; fresize calls it --seed");
+    assert_refused("--num_workers=4", "--num_workers: no such option; fresize calls it --seed");
+    assert_refused("--num_worker=4", "--num_worker: no such option");
+}
+
 static void test_a_prefix_is_not_an_option(void **state)
 {
     (void)state;
@@ -529,6 +539,7 @@ int main(void)
         cmocka_unit_test(test_numbers_are_checked_over_their_whole_text_and_range),
         cmocka_unit_test(test_sizes_take_suffixes_and_refuse_overflow),
         cmocka_unit_test(test_unknown_options_name_the_nearest),
+        cmocka_unit_test(test_names_of_other_programs_are_translated),
         cmocka_unit_test(test_a_prefix_is_not_an_option),
         cmocka_unit_test(test_a_missing_value_is_named),
         cmocka_unit_test(test_choices_are_exact),

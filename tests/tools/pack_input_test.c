@@ -75,6 +75,22 @@ static void test_damaged_images_are_reported_and_left_out(void **state)
     run_result_free(&result);
 }
 
+static void test_options_of_other_packers_are_translated(void **state)
+{
+    (void)state;
+    static const char *const names[][2] = {{"--workers", "--jobs"},
+                                           {"--num-workers", "--jobs"},
+                                           {"--num_workers", "--jobs"},
+                                           {"--overwrite", "--force"}};
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        char expected[64];
+        (void)snprintf(expected, sizeof expected, "no such option; fpack calls it %s\n", names[i][1]);
+        RunResult result = run_expecting(2, "fpack", names[i][0], "a", "b", NULL);
+        assert_contains(result.err, expected);
+        run_result_free(&result);
+    }
+}
+
 static void test_split_0_is_none(void **state)
 {
     TestFolder *folder = *state;
@@ -382,6 +398,7 @@ static void test_wrong_usage_is_refused(void **state)
         {"--max-pixels", "0", source, packed},
         {"--jobs", "many", source, packed},
         {"--unheard-of", source, packed},
+        {"--workers", "4", source, packed},
         {source, source},
         {source, test_path(folder, "photos/shards")},
     };
@@ -409,6 +426,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         in_folder(test_content_says_what_a_file_is),
         in_folder(test_damaged_images_are_reported_and_left_out),
+        cmocka_unit_test(test_options_of_other_packers_are_translated),
         in_folder(test_split_0_is_none),
         cmocka_unit_test(test_version_names_the_libraries_whatever_else_is_given),
         in_folder(test_a_report_replaces_reports_only),

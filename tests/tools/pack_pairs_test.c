@@ -187,6 +187,37 @@ static void test_split_of_pairs(void **state)
     assert_int_equal(packed_count(packed, "val"), 3);
 }
 
+/* Which of two words is a side would be a guess; that they are sides is plain. */
+static void test_a_flat_folder_of_numbered_pairs_is_explained(void **state)
+{
+    TestFolder *folder = *state;
+    static const char *const names[][4] = {
+        {"1_blur.jpg", "1_sharp.jpg", "2_blur.jpg", "2_sharp.jpg"},
+        {"1.jpg", "1_gt.jpg", "2.jpg", "2_gt.jpg"},
+        {"blur_1.jpg", "sharp_1.jpg", "blur_2.jpg", "sharp_2.jpg"},
+    };
+    for (size_t i = 0; i < 3; i++) {
+        const char *source = test_path(folder, "flat%zu", i);
+        for (size_t n = 0; n < 4; n++)
+            source_jpeg(test_path(folder, "flat%zu/train/%s", i, names[i][n]), 20, 10, 3, (uint32_t)n);
+        RunResult result = run_expecting(1, "fpack", source, test_path(folder, "out"), NULL);
+        assert_contains(result.err, test_path(folder, "'train/%s' and 'train/%s' look like a pair",
+                                              names[i][0], names[i][1]) +
+                                        strlen(folder->path) + 1);
+        assert_contains(result.err, "with --pairs A:B");
+        run_result_free(&result);
+        result = run_expecting(1, "fpack", "--pairs", "blur:sharp", source, test_path(folder, "out"), NULL);
+        assert_contains(result.err, "look like a pair");
+        run_result_free(&result);
+    }
+    /* Numbers alone are no sides. */
+    for (uint32_t n = 0; n < 4; n++)
+        source_jpeg(test_path(folder, "plain/%04u.jpg", n), 20, 10, 3, n);
+    RunResult result = run_expecting(1, "fpack", test_path(folder, "plain"), test_path(folder, "out"), NULL);
+    assert_contains_not(result.err, "look like a pair");
+    run_result_free(&result);
+}
+
 #define in_folder(test) cmocka_unit_test_setup_teardown(test, test_folder_setup, test_folder_teardown)
 
 int main(void)
@@ -201,6 +232,7 @@ int main(void)
         in_folder(test_a_side_that_is_nowhere_is_one_error),
         in_folder(test_pairs_packed_as_classes_are_warned_about),
         in_folder(test_split_of_pairs),
+        in_folder(test_a_flat_folder_of_numbered_pairs_is_explained),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -24,6 +24,17 @@ typedef struct Settings {
 static const char *const formats[] = {"shards", "lmdb", NULL};
 static const char *const stores[] = {"copy", "raw", NULL};
 
+/* What img2dataset, WebDataset's and FFCV's writers, MDS and older scripts call them. */
+static const OptionForeign foreign[] = {
+    {"workers", "jobs"},    {"num-workers", "jobs"},   {"processes-count", "jobs"},
+    {"n-jobs", "jobs"},     {"threads", "jobs"},       {"overwrite", "force"},
+    {"exist-ok", "force"},  {"input", "src"},          {"input-dir", "src"},
+    {"data-dir", "src"},    {"output", "dst"},         {"output-dir", "dst"},
+    {"out-dir", "dst"},     {"maxsize", "shard-size"}, {"size-limit", "shard-size"},
+    {"val-split", "split"}, {"val-fraction", "split"}, {"output-format", "format"},
+    {"subset", "limit"},    {"max-samples", "limit"},  {0},
+};
+
 static void print_left_out(const Note *note, void *context)
 {
     program_note_left_out(context, note->path, note->reason);
@@ -245,6 +256,7 @@ int main(int argc, char **argv)
                    "command goes on.",
         .usage = "[OPTIONS] SRC DST",
         .options = options,
+        .foreign = foreign,
         .examples = "  fpack imagenet160/ shards/\n"
                     "  fpack --split 0.1 photos/ shards/\n"
                     "  fpack --pairs blurry:sharp gopro/ shards/\n"

@@ -265,6 +265,8 @@ FshStatus plan_make(Plan *plan, const PackOptions *options, FshError *error)
     status = options->field_count ? plan_pairs(plan, options, error) : plan_classes(plan, options, error);
     if (!status && plan->sample_count == 0)
         status = refuse_no_samples(plan, options, error);
+    if (status == FSH_ERR_NOT_FOUND)
+        status = plan_hint_flat_pairs(plan, status, error);
     if (!status)
         status = plan_select(plan, options, error);
     if (!status)

@@ -12,6 +12,7 @@
  * - plan.c: walk, which files are images; after plan_select, the order of the samples
  * - plan_classes.c: class folders to split, class and key; keys that would clash
  * - plan_pairs.c: side folders to split, key and one source for each field
+ * - plan_flat.c: a hint, where neither finds a sample
  * - plan_select.c: --limit and --split, stratified by a hash of the key
  * - plan_outputs.c: bytes of each record, cut into shards; the dataset's id
  *
@@ -136,6 +137,10 @@ size_t plan_stem_bytes(const char *path);
 /* Fill samples, sources and class_names. */
 FshStatus plan_classes(Plan *plan, const PackOptions *options, FshError *error);
 FshStatus plan_pairs(Plan *plan, const PackOptions *options, FshError *error);
+
+/* Where plan_make fails for want of samples: adds to its message, if all images lie in one folder and their names pair
+ * up. Returns status. */
+FshStatus plan_hint_flat_pairs(const Plan *plan, FshStatus status, FshError *error);
 
 /* Apply --limit, then --split. Sample order is kept. */
 FshStatus plan_select(Plan *plan, const PackOptions *options, FshError *error);
