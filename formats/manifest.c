@@ -285,6 +285,16 @@ static FshStatus parse_identity(FshManifest *manifest, const json_t *object, Fsh
     return FSH_OK;
 }
 
+/* What made the dataset is told, not read: of its members only the recipe's type is fixed. */
+static FshStatus check_provenance(const json_t *provenance, FshError *error)
+{
+    const json_t *recipe = NULL;
+    if (!json_object_get(provenance, "recipe") ||
+        fsh_json_object(provenance, "recipe", &recipe, error) == FSH_OK)
+        return FSH_OK;
+    return fsh_error_prepend(error, "provenance");
+}
+
 static FshStatus parse_object(FshManifest *manifest, const json_t *object, FshError *error)
 {
     const json_t *splits = NULL, *statistics = NULL, *provenance = NULL;
@@ -304,6 +314,8 @@ static FshStatus parse_object(FshManifest *manifest, const json_t *object, FshEr
     }
     if (!status)
         status = fsh_json_object(object, "provenance", &provenance, error);
+    if (!status)
+        status = check_provenance(provenance, error);
     if (status)
         return status;
     manifest->provenance_json = json_dumps(provenance, JSON_COMPACT | JSON_SORT_KEYS);
@@ -338,6 +350,8 @@ FshStatus fsh_manifest_parse(FshManifest *manifest, const char *text, size_t byt
     return status;
 }
 
+enum { MANIFEST_BYTES_MAX = 1 << 30 }; /* a million shards take 200 MB */
+
 FshStatus fsh_manifest_load(FshManifest *manifest, const char *path, FshError *error)
 {
     *manifest = (FshManifest){0};
@@ -349,7 +363,7 @@ FshStatus fsh_manifest_load(FshManifest *manifest, const char *path, FshError *e
         path = joined;
     }
     if (!status)
-        status = file_read(path, &text, error);
+        status = file_read_most(path, MANIFEST_BYTES_MAX, &text, error);
     if (!status) {
         status = fsh_manifest_parse(manifest, (const char *)text.bytes, text.length, error);
         if (status)

@@ -135,6 +135,7 @@ static const Change changes[] = {
     {"statistics/mean", "[1, 2]", FSH_ERR_CORRUPT, "2 entries for 3 channels"},
     {"statistics/mean", "[1, 2, \"3\"]", FSH_ERR_CORRUPT, "entry 2"},
     {"provenance", "[]", FSH_ERR_CORRUPT, "provenance"},
+    {"provenance/recipe", "\"short edge 160\"", FSH_ERR_CORRUPT, "provenance: \"recipe\""},
 };
 
 /* Changes the member at path within node. */

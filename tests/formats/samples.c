@@ -188,7 +188,7 @@ FshStatus samples_try_write_dataset(const DatasetPlan *plan, const char *folder,
                        .height_max = 8,
                        .mean = {0.485, 0.456, 0.406},
                        .standard_deviation = {0.229, 0.224, 0.225}},
-        .provenance_json = (char[]){"{\"tool\": \"samples\"}"},
+        .provenance_json = (char[]){"{\"tool\": \"samples\", \"recipe\": {\"max_size\": 160}}"},
     };
     if (!status)
         status = fsh_manifest_save(&manifest, folder, false, error);

@@ -209,8 +209,8 @@ static void test_the_recipe_of_fresize_is_kept(void **state)
     assert_contains_not(result.err, "warning");
     run_result_free(&result);
     json_t *manifest = packed_manifest(packed);
-    json_t *resize = json_object_get(json_object_get(manifest, "provenance"), "resize");
-    assert_int_equal(json_integer_value(json_object_get(resize, "max_size")), 160);
+    json_t *recipe = json_object_get(json_object_get(manifest, "provenance"), "recipe");
+    assert_int_equal(json_integer_value(json_object_get(recipe, "max_size")), 160);
     json_decref(manifest);
     test_file_write_text(test_path(folder, "photos/.fresize.json"), "{\"complete\": false}");
     result = run_expecting(0, "fpack", "--force", source, packed, NULL);

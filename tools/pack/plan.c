@@ -198,17 +198,17 @@ static FshStatus read_resize_recipe(Plan *plan, FshError *error)
     FshStatus status = file_join(path, sizeof path, plan->root, name, error);
     if (status)
         return status;
-    plan->resize = json_load_file(path, 0, NULL);
-    if (!json_is_object(plan->resize)) {
-        json_decref(plan->resize);
-        plan->resize = NULL;
+    plan->recipe = json_load_file(path, 0, NULL);
+    if (!json_is_object(plan->recipe)) {
+        json_decref(plan->recipe);
+        plan->recipe = NULL;
         return FSH_OK;
     }
-    if (!json_is_true(json_object_get(plan->resize, "complete")))
+    if (!json_is_true(json_object_get(plan->recipe, "complete")))
         status = notes_add(&plan->warnings, FSH_OK, name,
                            "fresize did not come to its end here: images may be missing; run it again first",
                            error);
-    (void)json_object_del(plan->resize, "complete");
+    (void)json_object_del(plan->recipe, "complete");
     return status;
 }
 
@@ -289,7 +289,7 @@ void plan_free(Plan *plan)
     free(plan->payload_bytes);
     if (plan->folder >= 0)
         (void)close(plan->folder);
-    json_decref(plan->resize);
+    json_decref(plan->recipe);
     notes_free(&plan->left_out);
     notes_free(&plan->warnings);
     file_list_free(&plan->files);

@@ -102,7 +102,7 @@ typedef struct Plan {
     uint64_t *payload_bytes; /* PACK_STORE_RAW: for each file, from its header; NULL for copy */
     char id[33];
 
-    json_t *resize; /* what fresize noted in the source about how it was made; NULL if it was not */
+    json_t *recipe; /* what fresize noted in the source about how it was made; NULL if it was not */
 
     NoteList left_out; /* inputs that go into no sample: orphans, images in no class, unreadable folders */
     NoteList warnings; /* what is odd but no failure */

@@ -67,7 +67,7 @@ static char *provenance_json(const Plan *plan, const PackOptions *options, const
     json_t *object = json_pack("{s:s, s:s, s:o, s:o, s:I, s:I, s:O*}", "tool", "fpack", "version",
                                FSHARD_VERSION, "source", source_to_json(options->source), "options",
                                options_to_json(plan, options), "left_out", (json_int_t)left_out_count,
-                               "planned", (json_int_t)plan->sample_count, "resize", plan->resize);
+                               "planned", (json_int_t)plan->sample_count, "recipe", plan->recipe);
     if (object)
         text = json_dumps(object, JSON_COMPACT | JSON_SORT_KEYS);
     json_decref(object);
