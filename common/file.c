@@ -82,7 +82,18 @@ static FshStatus open_regular(const char *path, int *descriptor_ret, uint64_t *l
     return FSH_OK;
 }
 
+static FshStatus too_long(const char *path, uint64_t length, uint64_t most_bytes, FshError *error)
+{
+    return fsh_error_set(error, FSH_ERR_MISMATCH, "%s: %llu bytes or more, and at most %llu are read", path,
+                         (unsigned long long)length, (unsigned long long)most_bytes);
+}
+
 FshStatus file_read(const char *path, Buffer *buffer, FshError *error)
+{
+    return file_read_most(path, UINT64_MAX, buffer, error);
+}
+
+FshStatus file_read_most(const char *path, uint64_t most_bytes, Buffer *buffer, FshError *error)
 {
     int descriptor = -1;
     uint64_t length = 0;
@@ -90,6 +101,10 @@ FshStatus file_read(const char *path, Buffer *buffer, FshError *error)
     FshStatus status = open_regular(path, &descriptor, &length, error);
     if (status)
         return status;
+    if (length > most_bytes) {
+        status = too_long(path, length, most_bytes, error);
+        goto done;
+    }
     if (length >= SIZE_MAX / 2) {
         status = fsh_error_set(error, FSH_ERR_MEMORY, "%s: too large for memory", path);
         goto done;
@@ -109,6 +124,8 @@ FshStatus file_read(const char *path, Buffer *buffer, FshError *error)
             buffer->length += (size_t)got;
         else if (errno != EINTR)
             status = fsh_error_system(error, errno, "%s: cannot read", path);
+        if (!status && buffer->length > most_bytes)
+            status = too_long(path, buffer->length, most_bytes, error);
     }
 done:
     (void)close(descriptor);

@@ -29,7 +29,11 @@ FshStatus buffer_reserve(Buffer *buffer, size_t capacity, FshError *error);
 FshStatus buffer_append(Buffer *buffer, const void *bytes, size_t length, FshError *error);
 void buffer_free(Buffer *buffer);
 
-/* Reads the whole regular file into buffer (length set). FSH_ERR_UNSUPPORTED: a folder, pipe or device. */
+/* Reads the whole regular file into buffer (length set). FSH_ERR_UNSUPPORTED: a folder, pipe or device.
+ * FSH_ERR_MISMATCH: it is longer than most_bytes; found before memory is taken, and again while reading, for a file that
+ * grows or does not tell its size. */
+FshStatus file_read_most(const char *path, uint64_t most_bytes, Buffer *buffer, FshError *error);
+/* The same of any length: for files of our own making. What a user names is better read with a bound. */
 FshStatus file_read(const char *path, Buffer *buffer, FshError *error);
 
 /* A read-only mapping of a whole file. bytes is NULL for an empty file. */

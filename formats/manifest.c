@@ -350,6 +350,8 @@ FshStatus fsh_manifest_parse(FshManifest *manifest, const char *text, size_t byt
     return status;
 }
 
+enum { MANIFEST_BYTES_MAX = 1 << 30 }; /* what is longer is no manifest */
+
 FshStatus fsh_manifest_load(FshManifest *manifest, const char *path, FshError *error)
 {
     *manifest = (FshManifest){0};
@@ -361,7 +363,7 @@ FshStatus fsh_manifest_load(FshManifest *manifest, const char *path, FshError *e
         path = joined;
     }
     if (!status)
-        status = file_read(path, &text, error);
+        status = file_read_most(path, MANIFEST_BYTES_MAX, &text, error);
     if (!status) {
         status = fsh_manifest_parse(manifest, (const char *)text.bytes, text.length, error);
         if (status)

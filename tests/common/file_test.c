@@ -111,6 +111,26 @@ static void test_what_is_no_readable_file_is_refused_by_name(void **state)
     }
 }
 
+static void test_a_file_above_the_bound_is_refused_before_memory_is_taken(void **state)
+{
+    const char *path = test_path(*state, "large.jpg");
+    Buffer buffer = {0};
+    FshError error = {0};
+    test_file_write_text(path, "12345");
+    assert_ok(file_read_most(path, 5, &buffer, &error), &error);
+    assert_int_equal(buffer.length, 5);
+    buffer_free(&buffer);
+    assert_int_equal(file_read_most(path, 4, &buffer, &error), FSH_ERR_MISMATCH);
+    assert_contains(error.message, "large.jpg: 5 bytes or more, and at most 4 are read");
+    assert_int_equal(truncate(path, (off_t)10 << 30), 0); /* sparse */
+    assert_int_equal(file_read_most(path, 1 << 20, &buffer, &error), FSH_ERR_MISMATCH);
+    assert_int_equal(buffer.capacity, 0);
+    /* A file that says 0 and goes on. */
+    assert_int_equal(file_read_most("/proc/self/status", 100, &buffer, &error), FSH_ERR_MISMATCH);
+    assert_true(buffer.capacity < 1000);
+    buffer_free(&buffer);
+}
+
 static void test_a_file_appears_only_when_it_is_committed(void **state)
 {
     TestFolder *folder = *state;
@@ -380,6 +400,7 @@ int main(void)
         cmocka_unit_test(test_buffers_keep_what_they_have_and_stay_aligned),
         in_folder(test_read_and_map_give_the_whole_file),
         in_folder(test_what_is_no_readable_file_is_refused_by_name),
+        in_folder(test_a_file_above_the_bound_is_refused_before_memory_is_taken),
         in_folder(test_a_file_appears_only_when_it_is_committed),
         in_folder(test_an_abandoned_file_leaves_nothing),
         in_folder(test_only_force_replaces_a_file),

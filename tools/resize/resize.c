@@ -85,7 +85,8 @@ static bool make_image(const Run *run, Thread *thread, const ResizeItem *item, c
                        Result *result)
 {
     const ResizeOptions *options = run->options;
-    FshStatus status = file_read(path, &thread->file, &result->reason);
+    FshStatus status =
+        file_read_most(path, resize_most_bytes(&options->recipe), &thread->file, &result->reason);
     if (status) {
         drop_prefix(&result->reason, path);
         fail_result(result, status);
