@@ -83,6 +83,58 @@ static void test_control_characters_of_names_reach_no_terminal(void **state)
     run_result_free(&result);
 }
 
+/* Writes a shard of records that are whole and hold no image. */
+static void write_undecodable(const char *path, unsigned count)
+{
+    static const char *const fields[] = {"image"}, *const classes[] = {"cat"};
+    const FshWriterOptions options = {.container = FSH_CONTAINER_SHARDS,
+                                      .dataset_id = "0123456789abcdef0123456789abcdef",
+                                      .split = "train",
+                                      .kind = FSH_KIND_CLASSES,
+                                      .field_names = fields,
+                                      .field_count = 1,
+                                      .class_names = classes,
+                                      .class_count = 1,
+                                      .shard_count = 1};
+    FshWriter *writer = NULL;
+    FshError error = {0};
+    assert_ok(fsh_writer_open(&writer, path, &options, &error), &error);
+    for (unsigned i = 0; i < count; i++) {
+        char key[16];
+        FshSample sample = {
+            .key = key, .key_bytes = (size_t)snprintf(key, sizeof key, "%u", i), .field_count = 1};
+        sample.fields[0] = (FshField){.data = "text",
+                                      .bytes = 4,
+                                      .width = 1,
+                                      .height = 1,
+                                      .channels = 3,
+                                      .codec = FSH_CODEC_JPEG,
+                                      .source = key,
+                                      .source_bytes = sample.key_bytes};
+        assert_ok(fsh_writer_put(writer, &sample, &error), &error);
+    }
+    assert_ok(fsh_writer_finish(writer, NULL, &error), &error);
+    fsh_writer_close(&writer);
+}
+
+/* A wrong column of a disk, say: a look through all problems for each problem would be 16 times the time here, not 4. */
+static void test_many_problems_take_no_more_time_each(void **state)
+{
+    TestFolder *folder = *state;
+    double seconds[2];
+    for (unsigned i = 0; i < 2; i++) {
+        const char *shard = test_path(folder, "train-00000-of-00001.fshard");
+        (void)unlink(shard);
+        write_undecodable(shard, i ? 80000 : 20000);
+        RunResult result = run_expecting(1, "fverify", shard, NULL);
+        assert_contains(result.out, i ? "80,000 problems" : "20,000 problems");
+        seconds[i] = result.seconds;
+        run_result_free(&result);
+    }
+    if (seconds[1] > 8 * seconds[0] + 1)
+        fail_msg("%.2f s for 20,000 problems, %.2f s for 80,000", seconds[0], seconds[1]);
+}
+
 static void test_json_says_it_all(void **state)
 {
     TestFolder *folder = *state;
@@ -392,6 +444,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         in_folder(test_a_good_dataset_passes_by_every_name),
         in_folder(test_control_characters_of_names_reach_no_terminal),
+        in_folder(test_many_problems_take_no_more_time_each),
         in_folder(test_json_says_it_all),
         in_folder(test_a_flipped_byte_is_named_by_shard_record_key_and_source),
         in_folder(test_a_record_is_named_once_though_it_does_not_decode_either),

@@ -233,15 +233,18 @@ FshStatus verify_path(const char *path, const VerifyOptions *options, VerifyRepo
     progress_start(&verification.progress, stderr, "verifying", "samples",
                    is_dataset ? promised_samples(path) : 0, options->no_progress || options->quick);
 
-    FshStatus status = fsh_check(path, options->quick ? FSH_CHECK_QUICK : FSH_CHECK_RECORDS, options->jobs,
-                                 visit, &verification, &problem_count, &failure);
-    if (status == FSH_ERR_MEMORY || status == FSH_ERR_INTERRUPTED)
-        status = fsh_error_set(error, status, "%s", failure.message);
-    else if (status)
+    const FshStatus checked = fsh_check(path, options->quick ? FSH_CHECK_QUICK : FSH_CHECK_RECORDS,
+                                        options->jobs, visit, &verification, &problem_count, &failure);
+    FshStatus status = FSH_OK;
+    if (checked == FSH_ERR_MEMORY || checked == FSH_ERR_INTERRUPTED)
+        status = fsh_error_set(error, checked, "%s", failure.message);
+    else if (checked)
         status = explain_missing(report, &failure, error);
     else if (verification.visit_status)
         status = fsh_error_set(error, verification.visit_status, "%s", verification.visit_error.message);
     else
+        status = verify_know_problems(report, error);
+    if (!status && !checked)
         status = is_dataset ? verify_dataset(&verification, error) : verify_single(&verification, error);
     progress_finish(&verification.progress);
     if (status == FSH_ERR_INTERRUPTED)
@@ -259,6 +262,7 @@ void verify_report_free(VerifyReport *report)
         free(report->problems[i].reason);
     }
     free(report->problems);
+    free(report->known);
     for (size_t i = 0; report->splits && i < report->manifest.split_count; i++) {
         free(report->splits[i].name);
         free(report->splits[i].class_counts);

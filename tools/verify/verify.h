@@ -46,6 +46,8 @@ typedef struct VerifyReport {
     uint32_t width_min, width_max, height_min, height_max;
     VerifyProblem *problems; /* what libfshard found first, then the images', by file and record */
     size_t problem_count, problem_capacity;
+    struct VerifyKnown *known; /* of what libfshard found, in order: see verify_knows */
+    size_t known_count;
     double seconds;
 } VerifyReport;
 

@@ -38,14 +38,36 @@ FshStatus verify_add_problem(VerifyReport *report, const FshProblem *problem, Fs
     return FSH_OK;
 }
 
+typedef struct VerifyKnown {
+    const char *file; /* the problem's */
+    int64_t record;
+} VerifyKnown;
+
+static int compare_known(const void *a, const void *b)
+{
+    const VerifyKnown *left = a, *right = b;
+    int order = strcmp(left->file, right->file);
+    return order ? order : (left->record > right->record) - (left->record < right->record);
+}
+
+FshStatus verify_know_problems(VerifyReport *report, FshError *error)
+{
+    report->known = calloc(report->problem_count + 1, sizeof *report->known);
+    if (!report->known)
+        return fsh_error_set(error, FSH_ERR_MEMORY, "%s: out of memory", report->path);
+    for (size_t i = 0; i < report->problem_count; i++)
+        report->known[i] =
+            (VerifyKnown){.file = report->problems[i].file, .record = report->problems[i].record};
+    report->known_count = report->problem_count;
+    qsort(report->known, report->known_count, sizeof *report->known, compare_known);
+    return FSH_OK;
+}
+
 bool verify_knows(const VerifyReport *report, const char *file, int64_t record)
 {
-    for (size_t i = 0; i < report->problem_count; i++) {
-        const VerifyProblem *problem = &report->problems[i];
-        if (problem->record == record && strcmp(problem->file, file) == 0)
-            return true;
-    }
-    return false;
+    const VerifyKnown wanted = {.file = file, .record = record};
+    return report->known_count &&
+           bsearch(&wanted, report->known, report->known_count, sizeof wanted, compare_known);
 }
 
 /* ---- one sample ---- */

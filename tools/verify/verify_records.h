@@ -8,7 +8,11 @@
 /* Adds a problem; strings are copied, key and source may be NULL. FSH_ERR_MEMORY. */
 FshStatus verify_add_problem(VerifyReport *report, const FshProblem *problem, FshError *error);
 
-/* Whether something is known to be wrong with this record already. */
+/* To be called once, when libfshard has found what it finds. FSH_ERR_MEMORY. */
+FshStatus verify_know_problems(VerifyReport *report, FshError *error);
+
+/* Whether libfshard found something wrong with this record (-1: with the file as a whole). O(log problems): a disk may
+ * have spoiled a million records. */
 bool verify_knows(const VerifyReport *report, const char *file, int64_t record);
 
 /* Checks all samples of split, which is the whole of `file`, on options->jobs threads, and adds to the
