@@ -135,6 +135,19 @@ static void test_many_problems_take_no_more_time_each(void **state)
         fail_msg("%.2f s for 20,000 problems, %.2f s for 80,000", seconds[0], seconds[1]);
 }
 
+/* What could not be looked at has no counts. */
+static void test_nothing_is_claimed_of_what_cannot_be_opened(void **state)
+{
+    TestFolder *folder = *state;
+    const char *nowhere = test_path(folder, "nowhere");
+    RunResult result = run_expecting(1, "fverify", nowhere, NULL);
+    assert_contains(result.out, "nowhere: ");
+    assert_contains(result.out, "No such file or directory");
+    assert_contains_not(result.out, "decoded");
+    assert_contains_not(result.out, "checksums");
+    run_result_free(&result);
+}
+
 static void test_json_says_it_all(void **state)
 {
     TestFolder *folder = *state;
@@ -408,7 +421,8 @@ static void test_what_is_no_dataset_is_a_problem(void **state)
     for (size_t i = 0; i < 4; i++) {
         RunResult result = run_expecting(1, "fverify", paths[i], NULL);
         assert_contains(result.out, paths[i]);
-        assert_contains(result.out, "1 problem;");
+        assert_ptr_equal(strchr(result.out, '\n') + 1,
+                         strchr(result.out, '\0')); /* the problem, and no more */
         run_result_free(&result);
     }
 }
@@ -445,6 +459,7 @@ int main(void)
         in_folder(test_a_good_dataset_passes_by_every_name),
         in_folder(test_control_characters_of_names_reach_no_terminal),
         in_folder(test_many_problems_take_no_more_time_each),
+        in_folder(test_nothing_is_claimed_of_what_cannot_be_opened),
         in_folder(test_json_says_it_all),
         in_folder(test_a_flipped_byte_is_named_by_shard_record_key_and_source),
         in_folder(test_a_record_is_named_once_though_it_does_not_decode_either),

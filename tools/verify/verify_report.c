@@ -178,7 +178,8 @@ void verify_print(FILE *stream, const VerifyReport *report, const VerifyPrint *p
         print_images(stream, report);
     }
     print_problems(stream, report, print->verbose);
-    if (print->quiet)
+    /* Of what could not be opened nothing is claimed, and one problem needs no count. */
+    if (print->quiet || (!report->opened && report->problem_count == 1))
         return;
     const double seconds = report->seconds > 1e-6 ? report->seconds : 1e-6;
     uint64_t bytes = 0;
@@ -191,6 +192,10 @@ void verify_print(FILE *stream, const VerifyReport *report, const VerifyPrint *p
                       report->problem_count == 1 ? "" : "s");
     else
         (void)fprintf(stream, "ok");
+    if (!report->opened) {
+        (void)fputc('\n', stream);
+        return;
+    }
     if (print->quick)
         (void)fprintf(stream, "; headers, indexes and checksums of files; images were not decoded");
     else
