@@ -395,7 +395,7 @@ static int rename_new(const char *from, const char *to)
     return rename(from, to) == 0 ? 0 : errno;
 }
 
-static FshStatus sync_parent_folder(const char *path, FshError *error)
+FshStatus file_sync_parent_folder(const char *path, FshError *error)
 {
     size_t length = folder_length_of(path);
     char *folder = length ? strndup(path, length) : strdup(".");
@@ -442,7 +442,7 @@ FshStatus atomic_file_commit(AtomicFile *file, bool sync, FshError *error)
     free(file->temporary_path);
     file->temporary_path = NULL;
     if (sync)
-        status = sync_parent_folder(file->path, error);
+        status = file_sync_parent_folder(file->path, error);
 done:
     atomic_file_abandon(file);
     return status;

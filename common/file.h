@@ -69,6 +69,9 @@ FshStatus file_make_folders(const char *path, FshError *error);
 /* The folders above path, mkdir -p. */
 FshStatus file_make_parent_folders(const char *path, FshError *error);
 
+/* Waits until the disk has the names in the folder of path: a file that was synced can still lose its name. */
+FshStatus file_sync_parent_folder(const char *path, FshError *error);
+
 /* a/b into buffer; FSH_ERR_MEMORY when it does not fit (PATH_MAX buffers are usual). */
 FshStatus file_join(char *buffer, size_t buffer_bytes, const char *folder, const char *name, FshError *error);
 
