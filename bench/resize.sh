@@ -155,7 +155,7 @@ if [[ $failed != *" pillow "* ]]; then
     mv "$work/measures.new" "$work/measures.tsv"
 fi
 pin=() memory=()
-if "$bin/fresize" --help | grep -q -- '--format'; then
+if grep -q -- '--format' <<<"$("$bin/fresize" --help)"; then
     fresh_output fresize.png "$work/lists"
     "$bin/fresize" -q --icc ignore --format png --max-size "$size" "$photographs" "$output" || die "fresize --format png failed"
     fresh_output exact.png "$work/lists"
