@@ -34,18 +34,17 @@ void image_encoder_free(ImageEncoder **encoder)
 FshStatus image_encode(ImageEncoder *encoder, const Image *image, const ImageEncodeOptions *options,
                        Buffer *out, FshError *error)
 {
-    const ImageMetadata *metadata = options->metadata;
     if (options->format == IMAGE_JPEG)
-        return jpeg_encoder_encode(encoder->jpeg, image, options->quality, options->subsampling, metadata,
-                                   out, error);
+        return jpeg_encoder_encode(encoder->jpeg, image, options->quality, options->subsampling,
+                                   options->metadata, out, error);
     if (options->format != IMAGE_PNG && options->format != IMAGE_WEBP)
         return fsh_error_set(error, FSH_ERR_UNSUPPORTED, "there is no writer for %s here",
                              image_format_name(options->format));
     FshStatus status = encoder->plugin ? FSH_OK : image_plugin_load(&encoder->plugin, error);
     if (!status)
         status = encoder->plugin->encode(image, options, out, error);
-    if (status || !metadata)
+    if (status)
         return status;
-    return options->format == IMAGE_PNG ? metadata_write_png(out, metadata, error)
-                                        : metadata_write_webp(out, image, metadata, error);
+    return options->format == IMAGE_PNG ? metadata_write_png(out, options->metadata, error)
+                                        : metadata_write_webp(out, image, options->metadata, error);
 }

@@ -17,7 +17,7 @@ typedef struct ImageEncodeOptions {
     ImageFormat format;            /* IMAGE_JPEG, IMAGE_PNG or IMAGE_WEBP */
     int quality;                   /* of JPEG and WebP, 1..100 */
     ImageSubsampling subsampling;  /* of JPEG */
-    const ImageMetadata *metadata; /* written with the pixels, byte for byte; NULL: none */
+    const ImageMetadata *metadata; /* written with the pixels, byte for byte, and nothing else; NULL: none */
 } ImageEncodeOptions;
 
 /* out's length is set to the file's.

@@ -37,7 +37,7 @@ typedef struct ImagePlugin {
      * profile. */
     FshStatus (*convert_to_srgb)(Image *image, const void *profile, size_t length, FshError *error);
 
-    /* As image_encode, PNG or WebP, without metadata. */
+    /* As image_encode, PNG or WebP, with whatever metadata the library makes up. */
     FshStatus (*encode)(const Image *image, const ImageEncodeOptions *options, Buffer *out, FshError *error);
 } ImagePlugin;
 

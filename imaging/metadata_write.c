@@ -10,15 +10,21 @@ static bool is_there(const ImageBlock *block)
 /* Chunk lengths have 31 bits in PNG and 32 in WebP; what is near that is no metadata. */
 static FshStatus check_lengths(const Buffer *file, const ImageMetadata *metadata, FshError *error)
 {
-    const size_t most = (size_t)1 << 30;
+    const size_t most = (size_t)256 << 20;
     const size_t lengths[] = {metadata->exif.length, metadata->icc.length, metadata->xmp.length,
                               file->length};
     for (size_t i = 0; i < sizeof lengths / sizeof lengths[0]; i++) {
-        if (lengths[i] > most / 4)
-            return fsh_error_set(error, FSH_ERR_MISMATCH, "%zu bytes of metadata or pixels are too many",
+        if (lengths[i] > most)
+            return fsh_error_set(error, FSH_ERR_MISMATCH,
+                                 "%zu bytes of metadata or pixels are too many to be written together",
                                  lengths[i]);
     }
     return FSH_OK;
+}
+
+static bool is_empty(const ImageMetadata *metadata)
+{
+    return !metadata || !(is_there(&metadata->icc) || is_there(&metadata->exif) || is_there(&metadata->xmp));
 }
 
 /* Makes room for `length` bytes at `at`; returns where they begin, NULL without memory. */
@@ -104,13 +110,39 @@ static const char icc_head[] = "ICC profile\0"; /* its name, method 0: zlib */
 static const char xmp_head[] =
     "XML:com.adobe.xmp\0\0\0\0"; /* keyword, not compressed, no language, no translation */
 
+static size_t get_be32(const uint8_t *from)
+{
+    return (size_t)from[0] << 24 | (size_t)from[1] << 16 | (size_t)from[2] << 8 | from[3];
+}
+
+/* Leaves the critical chunks, whose names begin with a capital: header, pixels, end. */
+static FshStatus strip_png(Buffer *file, FshError *error)
+{
+    size_t from = PNG_SIGNATURE_BYTES, to = from;
+    while (from + PNG_CHUNK_BYTES <= file->length) {
+        size_t length = get_be32(file->bytes + from);
+        if (length > file->length - from - PNG_CHUNK_BYTES)
+            break;
+        if (!(file->bytes[from + 4] & 0x20)) {
+            memmove(file->bytes + to, file->bytes + from, PNG_CHUNK_BYTES + length);
+            to += PNG_CHUNK_BYTES + length;
+        }
+        from += PNG_CHUNK_BYTES + length;
+    }
+    if (from != file->length || to < PNG_HEADER_END || memcmp(file->bytes + 12, "IHDR", 4) != 0)
+        return fsh_error_set(error, FSH_ERR_LIBRARY, "the PNG that was written is not built as one");
+    file->length = to;
+    return FSH_OK;
+}
+
 FshStatus metadata_write_png(Buffer *file, const ImageMetadata *metadata, FshError *error)
 {
-    FshStatus status = check_lengths(file, metadata, error);
+    FshStatus status = strip_png(file, error);
+    if (status || is_empty(metadata))
+        return status;
+    status = check_lengths(file, metadata, error);
     if (status)
         return status;
-    if (file->length < PNG_HEADER_END || memcmp(file->bytes + 12, "IHDR", 4) != 0)
-        return fsh_error_set(error, FSH_ERR_LIBRARY, "the PNG that was written does not begin as one");
     size_t icc = is_there(&metadata->icc) ? sizeof icc_head + zlib_stored_bytes(metadata->icc.length) : 0;
     size_t exif = is_there(&metadata->exif) ? metadata->exif.length : 0;
     size_t xmp = is_there(&metadata->xmp) ? sizeof xmp_head + metadata->xmp.length : 0;
@@ -157,17 +189,46 @@ static uint8_t *put_riff(uint8_t *to, const char *type, const ImageBlock *block)
     return put(to, "", block->length % 2);
 }
 
+static size_t get_le32(const uint8_t *from)
+{
+    return from[0] | (size_t)from[1] << 8 | (size_t)from[2] << 16 | (size_t)from[3] << 24;
+}
+
+static void set_riff_length(Buffer *file)
+{
+    (void)put_le(file->bytes + 4, 4, file->length - RIFF_CHUNK_BYTES);
+}
+
+/* Leaves the one chunk that holds the pixels: a simple lossy file. */
+static FshStatus strip_webp(Buffer *file, FshError *error)
+{
+    size_t at = RIFF_HEADER_BYTES;
+    while (at + RIFF_CHUNK_BYTES <= file->length) {
+        size_t length = get_le32(file->bytes + at + 4), whole = RIFF_CHUNK_BYTES + length + length % 2;
+        if (whole > file->length - at)
+            break;
+        if (memcmp(file->bytes + at, "VP8 ", 4) == 0) {
+            memmove(file->bytes + RIFF_HEADER_BYTES, file->bytes + at, whole);
+            file->length = RIFF_HEADER_BYTES + whole;
+            set_riff_length(file);
+            return FSH_OK;
+        }
+        at += whole;
+    }
+    return fsh_error_set(error, FSH_ERR_LIBRARY, "the WebP that was written is not built as a lossy one");
+}
+
 FshStatus metadata_write_webp(Buffer *file, const Image *image, const ImageMetadata *metadata,
                               FshError *error)
 {
-    FshStatus status = check_lengths(file, metadata, error);
-    size_t before = riff_bytes(&metadata->icc),
-           behind = riff_bytes(&metadata->exif) + riff_bytes(&metadata->xmp);
-    if (status || before + behind == 0)
+    FshStatus status = strip_webp(file, error);
+    if (status || is_empty(metadata))
         return status;
-    if (file->length < RIFF_HEADER_BYTES || file->length % 2 || memcmp(file->bytes, "RIFF", 4) != 0 ||
-        memcmp(file->bytes + RIFF_HEADER_BYTES, "VP8 ", 4) != 0)
-        return fsh_error_set(error, FSH_ERR_LIBRARY, "the WebP that was written is not a plain lossy one");
+    status = check_lengths(file, metadata, error);
+    if (status)
+        return status;
+    size_t before = riff_bytes(&metadata->icc);
+    size_t behind = riff_bytes(&metadata->exif) + riff_bytes(&metadata->xmp);
     uint8_t *to = open_gap(file, file->length, behind, error);
     if (!to)
         return FSH_ERR_MEMORY;
@@ -181,6 +242,6 @@ FshStatus metadata_write_webp(Buffer *file, const Image *image, const ImageMetad
     to = put_le(put_le(put(to, "VP8X", 4), 4, VP8X_BYTES), 4, flags);
     to = put_le(put_le(to, 3, image->width - 1), 3, image->height - 1);
     (void)put_riff(to, "ICCP", &metadata->icc);
-    (void)put_le(file->bytes + 4, 4, file->length - RIFF_CHUNK_BYTES);
+    set_riff_length(file);
     return FSH_OK;
 }

@@ -143,6 +143,49 @@ static void test_png_is_lossless(void **state)
     }
 }
 
+/* Lossy at every quality, gray as RGB, and nothing in the file but pixels. */
+static void test_webp_is_lossy_and_plain(void **state)
+{
+    Tools *tools = *state;
+    static const int qualities[] = {30, 90, 100};
+    size_t before = 0;
+    for (size_t i = 0; i < sizeof qualities / sizeof qualities[0]; i++) {
+        fill(tools, 213, 160, 3);
+        FshStatus status = encode(tools, (ImageEncodeOptions){.format = IMAGE_WEBP, .quality = qualities[i]});
+        if (status == FSH_ERR_UNSUPPORTED) {
+            print_message("built without libvips: skipped\n");
+            skip();
+        }
+        assert_ok(status, &tools->error);
+        assert_true(decode_back(tools) > 30);
+        assert_int_equal(tools->info.format, IMAGE_WEBP);
+        assert_memory_equal(tools->file.bytes + 12, "VP8 ", 4);
+        assert_int_equal(tools->info.quirks, 0);
+        assert_true(tools->file.length > before);
+        before = tools->file.length;
+    }
+    fill(tools, 40, 30, 1);
+    assert_ok(encode(tools, (ImageEncodeOptions){.format = IMAGE_WEBP, .quality = 100}), &tools->error);
+    assert_ok(image_decode(tools->decoder, tools->file.bytes, tools->file.length, &(ImageDecodeOptions){0},
+                           &tools->back, &tools->info, &tools->error),
+              &tools->error);
+    assert_int_equal(tools->back.channels, 3);
+    for (size_t i = 0; i < (size_t)40 * 30; i++)
+        assert_in_range(tools->back.pixels[3 * i] + 4 - tools->image.pixels[i], 0, 8);
+    fill(tools, 16384, 1, 3);
+    assert_int_equal(encode(tools, (ImageEncodeOptions){.format = IMAGE_WEBP, .quality = 90}),
+                     FSH_ERR_MISMATCH);
+    assert_contains(tools->error.message, "16384 x 1 pixels: WebP holds at most 16383");
+}
+
+static void test_formats_without_a_writer_are_refused(void **state)
+{
+    Tools *tools = *state;
+    fill(tools, 8, 8, 3);
+    assert_int_equal(encode(tools, (ImageEncodeOptions){.format = IMAGE_GIF}), FSH_ERR_UNSUPPORTED);
+    assert_contains(tools->error.message, "no writer for gif");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -151,6 +194,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_large_file_makes_the_buffer_grow, setup, teardown),
         cmocka_unit_test_setup_teardown(test_too_long_an_edge_is_refused, setup, teardown),
         cmocka_unit_test_setup_teardown(test_png_is_lossless, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_webp_is_lossy_and_plain, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_formats_without_a_writer_are_refused, setup, teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

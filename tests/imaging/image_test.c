@@ -40,6 +40,10 @@ static void test_formats_are_known_by_their_first_bytes(void **state)
                "ftypmp42\0\0\0\0"),
          IMAGE_UNKNOWN},
         {BYTES("\0\0\0\x0cjP  \r\n\x87\n"), IMAGE_JPEG2000},
+        {BYTES("\xff\x0a\xcb\x06\x01\xc8\x07\x49\x71\x13\0\x80"), IMAGE_OTHER}, /* JPEG XL */
+        {BYTES("\xff\n\xe9t\xe9, a text in Latin-1\r\n\tthat begins with a letter of its own\n"),
+         IMAGE_UNKNOWN},
+        {BYTES("\xff\x0a"), IMAGE_UNKNOWN},
         {BYTES("<html><body>"), IMAGE_UNKNOWN},
         {BYTES(""), IMAGE_UNKNOWN},
         {BYTES("\xff"), IMAGE_UNKNOWN},

@@ -1,0 +1,50 @@
+/* resize_image_tools.h - what the tests of resize_image share: a file, what it became, and what that must be. Whatever cannot
+ * be done fails the running test. */
+#ifndef FSHARD_TESTS_TOOLS_RESIZE_IMAGE_TOOLS_H
+#define FSHARD_TESTS_TOOLS_RESIZE_IMAGE_TOOLS_H
+
+#include "imaging/decode.h"
+#include "tests/imaging/make_images.h"
+#include "tests/support/support.h"
+#include "tools/resize/resize_image.h"
+
+typedef struct ResizeTools {
+    ResizeWorker *worker;
+    ImageDecoder *decoder; /* of what came out */
+    ResizeRecipe recipe;
+    Buffer file;
+    ResizedImage resized;
+    Image image; /* what came out, as it is stored */
+    ImageInfo info;
+    ImageMetadata metadata;
+    FshError error;
+} ResizeTools;
+
+/* 30 pixels on the short edge, quality 95. */
+extern const ResizeRecipe resize_usual_recipe;
+
+/* *state is a ResizeTools *, with the usual recipe. */
+int resize_tools_setup(void **state);
+int resize_tools_teardown(void **state);
+
+/* Skips the test, with a message, where the plugin is not there. */
+void need_libvips(void);
+
+/* Into tools->file: a JPEG (of a smooth picture unless pixels are given), a smooth RGB PNG, a smooth picture in a format of
+ * ours, these bytes. */
+void take_jpeg(ResizeTools *tools, MakeJpeg options);
+void take_png(ResizeTools *tools, uint32_t width, uint32_t height);
+void take_encoded(ResizeTools *tools, ImageFormat format, uint32_t width, uint32_t height,
+                  const ImageMetadata *metadata);
+void take_bytes(ResizeTools *tools, const void *from, size_t length);
+
+/* resize_image of tools->file. What comes out is decoded as it is stored. */
+FshStatus resize_as(ResizeTools *tools, ImageFormat promised);
+/* The same, promising nothing; fails unless this comes out. */
+void expect(ResizeTools *tools, ResizeAction action, ImageFormat format, uint32_t width, uint32_t height,
+            uint32_t channels);
+void expect_failure(ResizeTools *tools, FshStatus status, const char *message);
+/* Of what came out, within 12 levels. */
+void expect_pixel(const ResizeTools *tools, uint32_t x, uint32_t y, int red, int green, int blue);
+
+#endif
