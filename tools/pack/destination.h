@@ -3,12 +3,12 @@
  *
  * A dataset without dataset.json is unfinished. While fpack writes, the hidden file .fpack-unfinished holds
  * the dataset's id and, by a lock (flock), says that someone writes. A run that was stopped leaves it: the
- * next run with the same id goes on there, any other is refused. What is not fpack's own is never removed,
- * whatever the options: a folder with other files in it is refused.
+ * next run with the same id goes on there, any other is refused. What is not fpack's own, by its content (contents.h), is
+ * never removed, whatever the options: a folder with other files in it is refused.
  *
  * With --force a finished dataset is replaced whole: the new one is packed into a hidden folder beside it,
  * and the two change names in one step (renameat2 with RENAME_EXCHANGE; where the file system lacks it, two
- * renames). */
+ * renames, of which the first is undone if the second fails). */
 #ifndef FSHARD_PACK_DESTINATION_H
 #define FSHARD_PACK_DESTINATION_H
 
@@ -16,8 +16,6 @@
 #include <stdbool.h>
 
 #include "common/error.h"
-
-#define DESTINATION_PARTIAL_NAME ".fpack-unfinished"
 
 typedef struct Destination {
     char target[PATH_MAX];  /* the folder asked for */
@@ -40,9 +38,13 @@ FshStatus destination_check(const char *path, const char *source, const char *id
 FshStatus destination_open(Destination *destination, const char *path, const char *source, const char *id,
                            bool force, FshError *error);
 
-/* To be called when dataset.json is in folder: removes the marks of work in progress and, if it replaces
- * another dataset, puts this one in its place. Closes. */
+/* To be called when dataset.json is in folder: puts it in the place of the dataset that it replaces, if it does, and
+ * removes that, then the marks of work in progress. Closes. After a failure before the last step the next run with this id
+ * goes on. */
 FshStatus destination_finish(Destination *destination, FshError *error);
+
+/* FSH_ERR_USAGE: file, which need not exist, lies in the folder path, which need not either. */
+FshStatus destination_check_outside(const char *path, const char *file, FshError *error);
 
 /* Removes every file of a dataset from folder, finished or not. */
 FshStatus destination_clear(const Destination *destination, FshError *error);

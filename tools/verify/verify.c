@@ -8,7 +8,7 @@
 
 #include "common/file.h"
 #include "common/interrupt.h"
-#include "tools/pack/destination.h"
+#include "tools/pack/contents.h"
 #include "tools/verify/verify_records.h"
 
 typedef struct Verification {
@@ -58,7 +58,7 @@ static FshStatus explain_missing(VerifyReport *report, const FshError *failure, 
     char partial[PATH_MAX];
     const char *reason = failure->message;
     const size_t length = strlen(report->path);
-    if (file_join(partial, sizeof partial, report->path, DESTINATION_PARTIAL_NAME, NULL) == FSH_OK &&
+    if (file_join(partial, sizeof partial, report->path, CONTENTS_PARTIAL_NAME, NULL) == FSH_OK &&
         file_exists(partial))
         reason = "is unfinished: fpack was stopped, or is at work; the same fpack command goes on";
     else if (strncmp(reason, report->path, length) == 0 && strncmp(reason + length, ": ", 2) == 0)

@@ -1,0 +1,279 @@
+#include "tools/pack/contents.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "common/file.h"
+#include "formats/fshard.h"
+#include "tools/pack/plan.h"
+
+/* ---- by name ---- */
+
+/* Length of the output name that text begins with, or 0. */
+static size_t output_name_bytes(const char *text)
+{
+    for (size_t split = 0; split < PLAN_SPLITS; split++) {
+        size_t length = strlen(plan_split_names[split]);
+        if (strncmp(text, plan_split_names[split], length) != 0)
+            continue;
+        const char *rest = text + length;
+        if (strncmp(rest, ".lmdb", 5) == 0)
+            return length + 5;
+        static const char form[] = "-#####-of-#####.fshard";
+        size_t i = 0;
+        while (form[i] && (form[i] == '#' ? rest[i] >= '0' && rest[i] <= '9' : rest[i] == form[i]))
+            i++;
+        if (!form[i])
+            return length + i;
+    }
+    return 0;
+}
+
+/* One of CONTENTS_*, or 0 for what fpack never calls a file. */
+static unsigned kind_of(const char *name)
+{
+    if (strcmp(name, FSH_MANIFEST_NAME) == 0)
+        return CONTENTS_MANIFEST;
+    if (strcmp(name, CONTENTS_PARTIAL_NAME) == 0)
+        return CONTENTS_PARTIAL;
+    size_t length = output_name_bytes(name);
+    if (length && name[length] == '\0')
+        return CONTENTS_OUTPUTS;
+    if (name[0] != '.')
+        return 0;
+    length = output_name_bytes(name + 1);
+    if (length && strcmp(name + 1 + length, ".json") == 0)
+        return CONTENTS_PROGRESS;
+    /* Temporary names: a dot, what it will be called, ".tmp-" and numbers. */
+    const char *mark = strstr(name, ".tmp-");
+    if (!mark)
+        return 0;
+    const char *base = name + strspn(name, ".");
+    bool ours = output_name_bytes(base) || strncmp(base, FSH_MANIFEST_NAME, strlen(FSH_MANIFEST_NAME)) == 0;
+    return ours ? CONTENTS_TEMPORARY : 0;
+}
+
+/* What an LMDB's folder may hold: lock.mdb is made by other readers, temporaries by a writer that was killed. */
+static bool is_of_an_lmdb(const char *name)
+{
+    static const char temporary[] = ".data.mdb.tmp-";
+    return strcmp(name, "data.mdb") == 0 || strcmp(name, "lock.mdb") == 0 ||
+           strncmp(name, temporary, sizeof temporary - 1) == 0;
+}
+
+/* ---- going through a folder ---- */
+
+/* Calls visit with the path and the name of each entry until one fails. */
+typedef FshStatus (*VisitEntry)(const char *path, const char *name, void *context, FshError *error);
+
+static FshStatus each_entry(const char *folder, VisitEntry visit, void *context, FshError *error)
+{
+    FshStatus status = FSH_OK;
+    DIR *stream = opendir(folder);
+    if (!stream)
+        return fsh_error_system(error, errno, "%s: cannot open the folder", folder);
+    while (!status) {
+        char path[PATH_MAX];
+        errno = 0;
+        const struct dirent *entry = readdir(stream);
+        if (!entry) {
+            if (errno)
+                status = fsh_error_system(error, errno, "%s: cannot read the folder", folder);
+            break;
+        }
+        if (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0)
+            continue;
+        status = file_join(path, sizeof path, folder, entry->d_name, error);
+        if (!status)
+            status = visit(path, entry->d_name, context, error);
+    }
+    (void)closedir(stream);
+    return status;
+}
+
+/* ---- by content ---- */
+
+/* What is known of the folder while its entries are looked at. */
+typedef struct Look {
+    Contents *contents;
+    FshManifest manifest; /* empty where there is none that can be read */
+} Look;
+
+static void set_foreign(Contents *contents, const char *folder, const char *name)
+{
+    (void)snprintf(contents->foreign, sizeof contents->foreign, "%s%s%s", folder, folder[0] ? "/" : "", name);
+}
+
+static bool is_listed(const FshManifest *manifest, const char *name)
+{
+    for (size_t i = 0; i < manifest->split_count; i++) {
+        for (size_t f = 0; f < manifest->splits[i].file_count; f++) {
+            if (strcmp(manifest->splits[i].files[f].name, name) == 0)
+                return true;
+        }
+    }
+    return false;
+}
+
+/* The first bytes, as fshard(5) has them: of any version, whole or not. */
+static bool is_shard(const char *path)
+{
+    static const char magic[8] = "\x89"
+                                 "FSHARD\n"; /* no NUL at its end */
+    char bytes[sizeof magic];
+    FILE *stream = fopen(path, "re");
+    size_t length = stream ? fread(bytes, 1, sizeof bytes, stream) : 0;
+    if (stream)
+        (void)fclose(stream);
+    return length == sizeof bytes && memcmp(bytes, magic, sizeof bytes) == 0;
+}
+
+static FshStatus visit_lmdb(const char *path, const char *name, void *context, FshError *error)
+{
+    (void)path;
+    (void)error;
+    char *foreign = context;
+    if (!is_of_an_lmdb(name))
+        (void)snprintf(foreign, NAME_MAX + 1, "%s", name);
+    return FSH_OK;
+}
+
+/* An LMDB that was being written has no data.mdb yet: then there is nothing to lose. */
+static FshStatus look_at_lmdb(Contents *contents, const char *path, const char *name, bool listed,
+                              FshError *error)
+{
+    char data[PATH_MAX], foreign[NAME_MAX + 1] = "";
+    FshDataset *dataset = NULL;
+    FshStatus status = each_entry(path, visit_lmdb, foreign, error);
+    if (!status)
+        status = file_join(data, sizeof data, path, "data.mdb", error);
+    if (status)
+        return status;
+    if (foreign[0]) {
+        set_foreign(contents, name, foreign);
+    } else if (!listed && file_exists(data)) {
+        if (fsh_open(&dataset, path, NULL))
+            set_foreign(contents, "", name);
+        fsh_close(&dataset);
+    }
+    return FSH_OK;
+}
+
+/* A manifest that cannot be read as one may be of a newer version, and is ours by its own word. */
+static bool is_manifest(const char *path)
+{
+    json_t *object = json_load_file(path, 0, NULL);
+    const char *format = json_string_value(json_object_get(object, "format"));
+    bool ours = format && strcmp(format, "fshard") == 0;
+    json_decref(object);
+    return ours;
+}
+
+static void read_id(const char *path, char id[33])
+{
+    FILE *stream = fopen(path, "re");
+    size_t length = 0;
+    if (stream) {
+        length = fread(id, 1, 32, stream);
+        (void)fclose(stream);
+    }
+    id[length] = '\0';
+}
+
+static FshStatus look_at_entry(const char *path, const char *name, void *context, FshError *error)
+{
+    const Look *look = context;
+    Contents *contents = look->contents;
+    const unsigned kind = kind_of(name);
+    bool ours = kind != 0;
+    if (kind == CONTENTS_MANIFEST) {
+        contents->finished = true;
+        ours = is_manifest(path);
+    } else if (kind == CONTENTS_PARTIAL) {
+        contents->unfinished = true;
+        read_id(path, contents->id);
+    } else if (kind == CONTENTS_OUTPUTS) {
+        const bool listed = is_listed(&look->manifest, name);
+        contents->outputs = true;
+        if (strstr(name, ".lmdb") && file_is_folder(path))
+            return look_at_lmdb(contents, path, name, listed, error);
+        ours = listed || is_shard(path);
+    }
+    if (!ours)
+        set_foreign(contents, "", name);
+    return FSH_OK;
+}
+
+FshStatus contents_look(const char *folder, Contents *contents, FshError *error)
+{
+    struct stat facts;
+    *contents = (Contents){0};
+    if (stat(folder, &facts))
+        return errno == ENOENT ? FSH_OK
+                               : fsh_error_system(error, errno, "%s: cannot open the folder", folder);
+    if (!S_ISDIR(facts.st_mode))
+        return fsh_error_set(error, FSH_ERR_EXISTS, "%s: is there and is no folder", folder);
+    contents->exists = true;
+    Look look = {.contents = contents};
+    (void)fsh_manifest_load(&look.manifest, folder, NULL); /* what is no manifest lists nothing */
+    FshStatus status = each_entry(folder, look_at_entry, &look, error);
+    fsh_manifest_free(&look.manifest);
+    contents->unfinished = !contents->finished && (contents->unfinished || contents->outputs);
+    return status;
+}
+
+/* ---- removing ---- */
+
+static FshStatus refuse_foreign(const char *path, const char *name, void *context, FshError *error)
+{
+    (void)context;
+    return is_of_an_lmdb(name)
+               ? FSH_OK
+               : fsh_error_set(error, FSH_ERR_EXISTS, "%s: is not fpack's; remove it first", path);
+}
+
+static FshStatus remove_file(const char *path, const char *name, void *context, FshError *error)
+{
+    (void)name;
+    (void)context;
+    return unlink(path) && errno != ENOENT ? fsh_error_system(error, errno, "%s: cannot remove", path)
+                                           : FSH_OK;
+}
+
+/* A file, or an LMDB's folder with all that it may hold: nothing of it, if something else is in it. */
+static FshStatus remove_entry(const char *path, FshError *error)
+{
+    if (unlink(path) == 0 || errno == ENOENT)
+        return FSH_OK;
+    if (errno != EISDIR && errno != EPERM)
+        return fsh_error_system(error, errno, "%s: cannot remove", path);
+    FshStatus status = each_entry(path, refuse_foreign, NULL, error);
+    if (!status)
+        status = each_entry(path, remove_file, NULL, error);
+    if (!status && rmdir(path))
+        status = fsh_error_system(error, errno, "%s: cannot remove", path);
+    return status;
+}
+
+static FshStatus remove_if_in_set(const char *path, const char *name, void *context, FshError *error)
+{
+    const unsigned *set = context;
+    return kind_of(name) & *set ? remove_entry(path, error) : FSH_OK;
+}
+
+FshStatus contents_remove(const char *folder, unsigned set, FshError *error)
+{
+    char manifest[PATH_MAX];
+    FshStatus status = FSH_OK;
+    if (set & CONTENTS_MANIFEST) {
+        status = file_join(manifest, sizeof manifest, folder, FSH_MANIFEST_NAME, error);
+        if (!status)
+            status = remove_entry(manifest, error);
+    }
+    return status ? status : each_entry(folder, remove_if_in_set, &set, error);
+}
