@@ -91,6 +91,31 @@ static void test_options_of_other_packers_are_translated(void **state)
     }
 }
 
+/* There, the next run would find a file that is not fpack's, and refuse. */
+static void test_a_report_in_the_dataset_is_refused(void **state)
+{
+    TestFolder *folder = *state;
+    const char *source = test_path(folder, "photos"), *packed = test_path(folder, "shards");
+    source_two_classes(source);
+    assert_int_equal(symlink("shards", test_path(folder, "link")), 0);
+    const char *const reports[] = {test_path(folder, "shards/bad.jsonl"),
+                                   test_path(folder, "shards/deep/bad.jsonl"),
+                                   test_path(folder, "other/../shards/bad.jsonl")};
+    for (size_t i = 0; i < 3; i++) {
+        RunResult result = run_expecting(2, "fpack", "--report", reports[i], source, packed, NULL);
+        assert_contains(result.err, reports[i]);
+        assert_contains(result.err, "choose a name outside");
+        run_result_free(&result);
+        assert_false(access(packed, F_OK) == 0);
+        test_file_write_text(test_path(folder, "other/x"), "the folder of the third");
+    }
+    run_ok("fpack", "--report", test_path(folder, "shards.jsonl"), source, packed, NULL);
+    RunResult result = run_expecting(2, "fpack", "--report", test_path(folder, "link/bad.jsonl"), "--force",
+                                     source, packed, NULL);
+    run_result_free(&result);
+    run_ok("fpack", "--report", test_path(folder, "shards.jsonl"), "--force", source, packed, NULL);
+}
+
 static void test_split_0_is_none(void **state)
 {
     TestFolder *folder = *state;
@@ -427,6 +452,7 @@ int main(void)
         in_folder(test_content_says_what_a_file_is),
         in_folder(test_damaged_images_are_reported_and_left_out),
         cmocka_unit_test(test_options_of_other_packers_are_translated),
+        in_folder(test_a_report_in_the_dataset_is_refused),
         in_folder(test_split_0_is_none),
         cmocka_unit_test(test_version_names_the_libraries_whatever_else_is_given),
         in_folder(test_a_report_replaces_reports_only),

@@ -110,6 +110,8 @@ static FshStatus run(const ProgramContext *context, bool *partial_ret, FshError 
     if (status)
         return status;
     if (settings->report)
+        status = destination_check_outside(options.destination, settings->report, error);
+    if (settings->report && !status)
         status = report_check_path(settings->report, settings->force, error);
     if (status)
         return status;
