@@ -40,11 +40,12 @@ int rename(const char *from, const char *to)
 
 /* ---- packing, in this process ---- */
 
-static FshStatus pack(const char *source, const char *destination, size_t *kept_ret, FshError *error)
+static FshStatus pack_as(FshContainer container, const char *source, const char *destination,
+                         size_t *kept_ret, FshError *error)
 {
     const PackOptions options = {.source = source,
                                  .destination = destination,
-                                 .container = FSH_CONTAINER_SHARDS,
+                                 .container = container,
                                  .shard_bytes = 16384,
                                  .check = true,
                                  .force = true,
@@ -60,6 +61,11 @@ static FshStatus pack(const char *source, const char *destination, size_t *kept_
     pack_result_free(&result);
     plan_free(&plan);
     return status;
+}
+
+static FshStatus pack(const char *source, const char *destination, size_t *kept_ret, FshError *error)
+{
+    return pack_as(FSH_CONTAINER_SHARDS, source, destination, kept_ret, error);
 }
 
 /* An old dataset in out/shards, copies of old and new in old/ and new/, and the source of the new one. */
@@ -119,6 +125,33 @@ static void test_two_renames_of_which_the_second_fails_are_undone(void **state)
     assert_same(folder, "out/shards", "new");
     failing.exchange_errno = 0;
     assert_int_equal(test_count_files(test_path(folder, "out")), test_count_files(test_path(folder, "new")));
+}
+
+/* Its size says little: LMDBs are made of pages. */
+static void test_an_lmdb_of_other_samples_is_not_kept(void **state)
+{
+    TestFolder *folder = *state;
+    FshError error = {0};
+    size_t kept = 0;
+    const char *source = make_old_and_new(folder), *packed = test_path(folder, "out/shards");
+    const char *data = test_path(folder, "out/.shards.fpack-new/train.lmdb/data.mdb");
+    source_class(test_path(folder, "other"), "cow", 20);
+    source_class(test_path(folder, "other"), "dog", 20);
+    run_ok("fpack", "--format", "lmdb", test_path(folder, "other"), test_path(folder, "other-lmdb"), NULL);
+    size_t length = 0;
+    char *other = test_file_read(test_path(folder, "other-lmdb/train.lmdb/data.mdb"), &length);
+    for (int foreign = 0; foreign < 2; foreign++) {
+        failing.exchange_errno = EIO;
+        assert_int_equal(pack_as(FSH_CONTAINER_LMDB, source, packed, &kept, &error), FSH_ERR_SYSTEM);
+        failing.exchange_errno = 0;
+        assert_int_equal(test_file_size(data), length);
+        if (foreign)
+            test_file_write(data, other, length);
+        assert_ok(pack_as(FSH_CONTAINER_LMDB, source, packed, &kept, &error), &error);
+        assert_int_equal(kept, !foreign);
+        run_ok("fverify", packed, NULL);
+    }
+    free(other);
 }
 
 /* ---- what is fpack's own ---- */
@@ -201,6 +234,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         in_folder(test_a_failed_exchange_leaves_the_old_dataset_and_the_same_command_goes_on),
         in_folder(test_two_renames_of_which_the_second_fails_are_undone),
+        in_folder(test_an_lmdb_of_other_samples_is_not_kept),
         in_folder(test_an_lmdb_that_was_killed_half_way_is_cleared_by_force),
         in_folder(test_a_name_alone_does_not_make_a_file_fpacks),
         in_folder(test_shards_and_lmdbs_are_known_by_content),

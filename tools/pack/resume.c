@@ -5,7 +5,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <xxhash.h>
 
 #include "common/file.h"
@@ -81,30 +80,24 @@ FshStatus resume_save(const Plan *plan, const PlanOutput *output, const char *fo
     return status;
 }
 
-/* The output's own word: its id and, for a shard, its footer. */
-static bool output_agrees(const Plan *plan, FshContainer container, const char *folder,
-                          const FshFileInfo *info)
+/* The output's own word: its id, split and count and, for a shard, the hash in its footer. An LMDB has none; its pages are
+ * gone through by fsh_open. */
+static bool output_agrees(const Plan *plan, const PlanOutput *output, FshContainer container,
+                          const char *folder, const FshFileInfo *info)
 {
     char path[PATH_MAX];
-    struct stat facts;
-    if (file_join(path, sizeof path, folder, info->name, NULL))
-        return false;
-    if (container == FSH_CONTAINER_LMDB) {
-        /* An LMDB appears whole, by a rename, like a shard; it has no footer to compare. */
-        char data[PATH_MAX];
-        return file_join(data, sizeof data, path, "data.mdb", NULL) == FSH_OK && stat(data, &facts) == 0 &&
-               (uint64_t)facts.st_size == info->bytes;
-    }
     FshDataset *dataset = NULL;
-    if (fsh_open(&dataset, path, NULL))
+    if (file_join(path, sizeof path, folder, info->name, NULL) || fsh_open(&dataset, path, NULL))
         return false;
     const FshManifest *manifest = fsh_manifest(dataset);
-    bool agrees = strcmp(manifest->id, plan->id) == 0 && manifest->split_count == 1 &&
-                  manifest->splits[0].file_count == 1;
+    bool agrees = strcmp(manifest->id, plan->id) == 0 && manifest->container == container &&
+                  manifest->split_count == 1 && manifest->splits[0].file_count == 1 &&
+                  strcmp(manifest->splits[0].name, plan_split_names[output->split]) == 0;
     if (agrees) {
         const FshFileInfo *own = &manifest->splits[0].files[0];
         agrees = own->sample_count == info->sample_count && own->bytes == info->bytes &&
-                 memcmp(own->hash.bytes, info->hash.bytes, sizeof own->hash.bytes) == 0;
+                 (container == FSH_CONTAINER_LMDB ||
+                  memcmp(own->hash.bytes, info->hash.bytes, sizeof own->hash.bytes) == 0);
     }
     fsh_close(&dataset);
     return agrees;
@@ -176,7 +169,7 @@ FshStatus resume_load(const Plan *plan, const PlanOutput *output, FshContainer c
         result->info.name = strdup(name);
         status = result->info.name ? parse(plan, object, result, kept_ret, error)
                                    : fsh_error_set(error, FSH_ERR_MEMORY, "%s: out of memory", path);
-        *kept_ret = *kept_ret && output_agrees(plan, container, folder, &result->info);
+        *kept_ret = *kept_ret && output_agrees(plan, output, container, folder, &result->info);
     }
     json_decref(object);
     if (status || !*kept_ret)
