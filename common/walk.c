@@ -2,159 +2,66 @@
 
 #include <dirent.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <limits.h>
-#include <pthread.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include "common/file.h"
 #include "common/interrupt.h"
+#include "common/walk_internal.h"
 
-/* Two kinds of tasks wait on one stack: a folder to list, and a batch of names of a folder to look at (stat).
- * Batches let many threads share one flat folder of a million files, where each stat is a round trip on a
- * network disk. */
+/* The cursor goes down depth first. A folder is read whole and sorted as it is entered, with its folders as "name/",
+ * which is the byte order of whole paths: "a-b/x", "a.txt", "a/x". */
 
-/* ---- memory of the paths: bump allocation, freed as a whole ---- */
+/* ---- names of one folder ---- */
 
-typedef struct WalkArena {
-    struct WalkArena *next;
-    size_t used, capacity;
-    char bytes[];
-} WalkArena;
+typedef enum NameKind {
+    NAME_FILE,
+    NAME_FOLDER,
+    NAME_LINK,          /* not yet followed */
+    NAME_UNKNOWN,       /* the file system does not tell: to be looked at */
+    NAME_LINKED_FOLDER, /* a link, followed */
+    NAME_OTHER,         /* pipes, sockets, devices */
+} NameKind;
 
-static void *arena_take(WalkArena **arena, size_t bytes)
-{
-    enum { CHUNK_BYTES = 1 << 18, ALIGNMENT = 8 };
-    bytes = (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
-    if (!*arena || (*arena)->capacity - (*arena)->used < bytes) {
-        size_t capacity = bytes > CHUNK_BYTES ? bytes : CHUNK_BYTES;
-        WalkArena *chunk = malloc(sizeof *chunk + capacity);
-        if (!chunk)
-            return NULL;
-        *chunk = (WalkArena){.next = *arena, .capacity = capacity};
-        *arena = chunk;
-    }
-    void *taken = (*arena)->bytes + (*arena)->used;
-    (*arena)->used += bytes;
-    return taken;
-}
+typedef struct Name {
+    uint64_t key; /* what sorts most of them: eight bytes, from where the folder's names begin to differ */
+    char *text;   /* with a '/' behind where it is a folder's; text[-1] is its NameKind */
+} Name;
 
-static void arena_free(WalkArena *arena)
-{
-    while (arena) {
-        WalkArena *next = arena->next;
-        free(arena);
-        arena = next;
-    }
-}
-
-/* ---- what is walked, and by whom ---- */
-
-typedef struct Folder {
-    const struct Folder *parent; /* NULL: the root */
-    const char *path;            /* relative to the root; "" for the root */
+/* A folder on the way down. */
+typedef struct Level {
+    struct Level *above;
     dev_t device;
     ino_t inode;
-} Folder;
+    bool linked;        /* it, or one above, was reached by a link */
+    size_t full_length; /* of its own path in cursor->full */
+    char *texts;        /* of all names: kind, name, NUL, and a byte for the '/' */
+    Name *names;
+    size_t count, at;
+} Level;
 
-typedef struct Task {
-    struct Task *below; /* on the stack */
-    const Folder *folder;
-    size_t names_bytes; /* 0: the folder is to be listed */
-    char names[];       /* NUL after each */
-} Task;
+typedef struct FolderId {
+    dev_t device;
+    ino_t inode;
+} FolderId;
 
-enum { BATCH_BYTES = 16384 };
+struct WalkCursor {
+    Level *top;
+    size_t root_length; /* of the root in full; the relative path is behind the '/' that follows */
+    uint64_t hidden_count;
+    FolderId *entered; /* by links in linked folders; sorted */
+    size_t entered_count, entered_capacity;
+    bool looked_at; /* status is that of the last entry */
+    struct stat status;
+    char reason[WALK_REASON_BYTES];
+    char full[WALK_FULL_BYTES];
+};
 
-/* What one thread has found; nobody else touches it until all are done. */
-typedef struct Worker {
-    FileEntry *files; /* sorted at the end */
-    size_t count, capacity;
-    WalkProblem *problems;
-    size_t problem_count, problem_capacity;
-    uint64_t total_bytes, hidden_count;
-    WalkArena *arena;
-} Worker;
-
-typedef struct Walk {
-    const char *root;
-    Worker *workers;
-    pthread_mutex_t lock; /* over all below */
-    pthread_cond_t changed;
-    int next_worker;
-    Task *top;
-    size_t unfinished; /* tasks on the stack or in a thread's hands */
-    FshStatus status;  /* the first failure stops all */
-    FshError error;
-} Walk;
-
-static void fail(Walk *walk, const FshError *error)
-{
-    (void)pthread_mutex_lock(&walk->lock);
-    if (!walk->status) {
-        walk->status = error->status;
-        walk->error = *error;
-    }
-    (void)pthread_cond_broadcast(&walk->changed);
-    (void)pthread_mutex_unlock(&walk->lock);
-}
-
-static void fail_memory(Walk *walk)
-{
-    FshError error = {0};
-    (void)fsh_error_set(&error, FSH_ERR_MEMORY, "%s: out of memory for the list of its files", walk->root);
-    fail(walk, &error);
-}
-
-static void push_task(Walk *walk, Task *task)
-{
-    (void)pthread_mutex_lock(&walk->lock);
-    task->below = walk->top;
-    walk->top = task;
-    walk->unfinished++;
-    (void)pthread_cond_signal(&walk->changed);
-    (void)pthread_mutex_unlock(&walk->lock);
-}
-
-static void push_folder(Walk *walk, const Folder *folder)
-{
-    Task *task = malloc(sizeof *task);
-    if (!task) {
-        fail_memory(walk);
-        return;
-    }
-    *task = (Task){.folder = folder};
-    push_task(walk, task);
-}
-
-/* A task, or NULL when there is nothing left to do. */
-static Task *pop_task(Walk *walk)
-{
-    (void)pthread_mutex_lock(&walk->lock);
-    while (!walk->top && walk->unfinished && !walk->status)
-        (void)pthread_cond_wait(&walk->changed, &walk->lock);
-    Task *task = walk->status ? NULL : walk->top;
-    if (task)
-        walk->top = task->below;
-    (void)pthread_mutex_unlock(&walk->lock);
-    return task;
-}
-
-static void finish_task(Walk *walk)
-{
-    (void)pthread_mutex_lock(&walk->lock);
-    if (--walk->unfinished == 0)
-        (void)pthread_cond_broadcast(&walk->changed);
-    (void)pthread_mutex_unlock(&walk->lock);
-}
-
-/* Room for one more in a growing array; false: out of memory. */
-static bool grow(void **items, size_t count, size_t *capacity, size_t item_bytes)
+bool walk_grow(void **items, size_t count, size_t *capacity, size_t item_bytes)
 {
     if (count < *capacity)
         return true;
@@ -167,332 +74,393 @@ static bool grow(void **items, size_t count, size_t *capacity, size_t item_bytes
     return true;
 }
 
-/* path lives in an arena, as the reason will. */
-static void note_problem(Walk *walk, Worker *worker, const char *path, const char *what, int system_errno)
+static FshStatus out_of_memory(WalkCursor *cursor, FshError *error)
 {
-    char text[128], reason[256];
-    int length = system_errno ? snprintf(reason, sizeof reason, "%s: %s", what,
-                                         strerror_r(system_errno, text, sizeof text))
-                              : snprintf(reason, sizeof reason, "%s", what);
-    size_t bytes = (size_t)length < sizeof reason ? (size_t)length + 1 : sizeof reason;
-    char *kept = arena_take(&worker->arena, bytes);
-    if (!kept || !grow((void **)&worker->problems, worker->problem_count, &worker->problem_capacity,
-                       sizeof *worker->problems)) {
-        fail_memory(walk);
-        return;
-    }
-    memcpy(kept, reason, bytes);
-    worker->problems[worker->problem_count++] = (WalkProblem){.path = path, .reason = kept};
+    return fsh_error_set(error, FSH_ERR_MEMORY, "%.*s: out of memory for the list of its files",
+                         (int)cursor->root_length, cursor->full);
 }
 
-/* ---- a name ---- */
-
-/* "root/a/b" into a PATH_MAX buffer; false when it does not fit. */
-static bool full_path(char *buffer, const char *root, const char *path)
+static FshStatus interrupted(WalkCursor *cursor, FshError *error)
 {
-    int length = snprintf(buffer, PATH_MAX, "%s%s%s", root, *path ? "/" : "", path);
-    return length >= 0 && length < PATH_MAX;
+    return fsh_error_set(error, FSH_ERR_INTERRUPTED, "%.*s: interrupted while its files were listed",
+                         (int)cursor->root_length, cursor->full);
 }
 
-static bool is_own_ancestor(const Folder *folder, const struct stat *status)
+static NameKind kind_of(const Name *name)
 {
-    for (; folder; folder = folder->parent)
-        if (folder->device == status->st_dev && folder->inode == status->st_ino)
-            return true;
-    return false;
+    return (NameKind)name->text[-1];
 }
 
-static void add_folder(Walk *walk, Worker *worker, const Folder *parent, const char *path,
-                       const struct stat *status)
+static NameKind kind_told(const struct dirent *entry)
 {
-    if (is_own_ancestor(parent, status)) {
-        note_problem(walk, worker, path, "leads back to a folder above it; not entered again", 0);
-        return;
-    }
-    Folder *folder = arena_take(&worker->arena, sizeof *folder);
-    if (!folder) {
-        fail_memory(walk);
-        return;
-    }
-    *folder = (Folder){.parent = parent, .path = path, .device = status->st_dev, .inode = status->st_ino};
-    push_folder(walk, folder);
-}
-
-static void add_file(Walk *walk, Worker *worker, const char *path, const struct stat *status)
-{
-    if (!grow((void **)&worker->files, worker->count, &worker->capacity, sizeof *worker->files)) {
-        fail_memory(walk);
-        return;
-    }
-    worker->files[worker->count++] = (FileEntry){
-        .path = path,
-        .bytes = (uint64_t)status->st_size,
-        .modified_ns = file_time_ns(status->st_mtim),
-    };
-    worker->total_bytes += (uint64_t)status->st_size;
-}
-
-static void look_at_name(Walk *walk, Worker *worker, const Folder *folder, const char *name)
-{
-    size_t folder_length = strlen(folder->path), name_length = strlen(name);
-    char *path = arena_take(&worker->arena, folder_length + 1 + name_length + 1);
-    if (!path) {
-        fail_memory(walk);
-        return;
-    }
-    char *end = path;
-    if (folder_length) {
-        memcpy(end, folder->path, folder_length);
-        end += folder_length;
-        *end++ = '/';
-    }
-    memcpy(end, name, name_length + 1);
-
-    char full[PATH_MAX];
-    struct stat status;
-    if (!full_path(full, walk->root, path)) {
-        note_problem(walk, worker, path, "cannot be read", ENAMETOOLONG);
-    } else if (stat(full, &status)) {
-        int failure = errno;
-        bool dangling = failure == ENOENT && lstat(full, &status) == 0 && S_ISLNK(status.st_mode);
-        note_problem(walk, worker, path, dangling ? "link to nothing" : "cannot be read",
-                     dangling ? 0 : failure);
-    } else if (S_ISDIR(status.st_mode)) {
-        add_folder(walk, worker, folder, path, &status);
-    } else if (S_ISREG(status.st_mode)) {
-        add_file(walk, worker, path, &status);
-    } else {
-        note_problem(walk, worker, path, "is no regular file", 0);
+    switch (entry->d_type) {
+    case DT_REG:
+        return NAME_FILE;
+    case DT_DIR:
+        return NAME_FOLDER;
+    case DT_LNK:
+        return NAME_LINK;
+    case DT_UNKNOWN:
+        return NAME_UNKNOWN;
+    default:
+        return NAME_OTHER;
     }
 }
 
-static void look_at_names(Walk *walk, Worker *worker, const Task *task)
+static int compare_names(const void *a, const void *b)
 {
-    for (size_t at = 0; at < task->names_bytes; at += strlen(task->names + at) + 1)
-        look_at_name(walk, worker, task->folder, task->names + at);
+    const Name *first = a, *second = b;
+    if (first->key != second->key)
+        return first->key < second->key ? -1 : 1;
+    return strcmp(first->text, second->text);
+}
+
+static void sort_names(Level *level)
+{
+    size_t same = level->count ? strlen(level->names[0].text) : 0;
+    for (size_t i = 1; i < level->count; i++) {
+        size_t at = 0;
+        while (at < same && level->names[i].text[at] == level->names[0].text[at])
+            at++;
+        same = at;
+    }
+    for (size_t i = 0; i < level->count; i++) {
+        const unsigned char *text = (const unsigned char *)level->names[i].text + same;
+        uint64_t key = 0;
+        for (size_t at = 0; at < sizeof key; at++) {
+            key = key << 8 | *text;
+            text += *text != '\0';
+        }
+        level->names[i].key = key;
+    }
+    qsort(level->names, level->count, sizeof *level->names, compare_names);
+}
+
+/* Puts the name behind the level's path; false: longer than the system takes. */
+static bool set_path(WalkCursor *cursor, const Level *level, const char *text)
+{
+    size_t length = strlen(text);
+    if (length && text[length - 1] == '/')
+        length--;
+    char *end = cursor->full + level->full_length;
+    *end++ = '/';
+    memcpy(end, text, length);
+    end[length] = '\0';
+    return (size_t)(end - cursor->full) + length < PATH_MAX;
+}
+
+/* Follows a link, and asks for what the file system did not tell. False, with errno: cannot be looked at. */
+static bool look(WalkCursor *cursor, Name *name)
+{
+    NameKind kind = kind_of(name);
+    if (stat(cursor->full, &cursor->status))
+        return false;
+    cursor->looked_at = true;
+    NameKind found = S_ISREG(cursor->status.st_mode) ? NAME_FILE : NAME_OTHER;
+    if (S_ISDIR(cursor->status.st_mode)) {
+        struct stat itself;
+        bool linked = kind == NAME_LINK || lstat(cursor->full, &itself) || S_ISLNK(itself.st_mode);
+        found = linked ? NAME_LINKED_FOLDER : NAME_FOLDER;
+    }
+    name->text[-1] = (char)found;
+    return true;
+}
+
+/* A link is followed when its turn comes, not before: a folder may have a million. Only those must be followed for
+ * the order's sake behind which another name stands with theirs and a byte below '/': before "a-b", or behind it as
+ * "a/"? */
+static void look_where_the_order_asks(WalkCursor *cursor, Level *level)
+{
+    bool changed = false;
+    for (size_t i = 0; i + 1 < level->count; i++) {
+        Name *name = &level->names[i];
+        if (kind_of(name) != NAME_LINK && kind_of(name) != NAME_UNKNOWN)
+            continue;
+        size_t length = strlen(name->text);
+        const char *next = level->names[i + 1].text;
+        if (strncmp(next, name->text, length) != 0 || (unsigned char)next[length] >= '/' ||
+            !set_path(cursor, level, name->text) || !look(cursor, name))
+            continue;
+        if (kind_of(name) == NAME_FOLDER || kind_of(name) == NAME_LINKED_FOLDER) {
+            memcpy(name->text + length, "/", 2);
+            changed = true;
+        }
+    }
+    if (changed)
+        sort_names(level);
+    cursor->looked_at = false;
+    cursor->full[level->full_length] = '\0';
 }
 
 /* ---- a folder ---- */
 
-static void unreadable_folder(Walk *walk, Worker *worker, const Folder *folder, int system_errno)
+static void free_level(Level *level)
 {
-    if (folder->parent) {
-        note_problem(walk, worker, folder->path, "cannot read the folder", system_errno);
-        return;
-    }
-    FshError error = {0};
-    (void)fsh_error_system(&error, system_errno, "%s: cannot read the folder", walk->root);
-    fail(walk, &error);
+    free(level->names);
+    free(level->texts);
+    free(level);
 }
 
-static void list_folder(Walk *walk, Worker *worker, const Folder *folder)
+/* All names but hidden ones into level; *read_errno: why not all, 0 if all. */
+static FshStatus read_names(WalkCursor *cursor, Level *level, DIR *entries, int *read_errno, FshError *error)
 {
-    char full[PATH_MAX];
-    errno = ENAMETOOLONG; /* opendir sets its own */
-    DIR *entries = full_path(full, walk->root, folder->path) ? opendir(full) : NULL;
-    if (!entries) {
-        unreadable_folder(walk, worker, folder, errno);
-        return;
-    }
-    Task *batch = NULL;
+    size_t capacity = 0, used = 0, count = 0;
     for (;;) {
+        if (interrupt_requested())
+            return interrupted(cursor, error);
         errno = 0;
-        struct dirent *entry = readdir(entries);
+        const struct dirent *entry = readdir(entries);
         if (!entry)
             break;
         const char *name = entry->d_name;
         if (name[0] == '.') {
-            worker->hidden_count += strcmp(name, ".") != 0 && strcmp(name, "..") != 0;
+            cursor->hidden_count += strcmp(name, ".") != 0 && strcmp(name, "..") != 0;
             continue;
         }
-        size_t bytes = strlen(name) + 1;
-        if (batch && BATCH_BYTES - batch->names_bytes < bytes) {
-            push_task(walk, batch);
-            batch = NULL;
+        size_t length = strlen(name);
+        if (capacity - used < length + 3) {
+            capacity = capacity ? capacity * 2 : 4096;
+            char *grown = realloc(level->texts, capacity);
+            if (!grown)
+                return out_of_memory(cursor, error);
+            level->texts = grown;
         }
-        if (!batch) {
-            batch = malloc(sizeof *batch + BATCH_BYTES);
-            if (!batch) {
-                fail_memory(walk);
-                break;
-            }
-            *batch = (Task){.folder = folder};
+        NameKind kind = kind_told(entry);
+        char *text = level->texts + used;
+        *text++ = (char)kind;
+        memcpy(text, name, length);
+        text[length] = kind == NAME_FOLDER ? '/' : '\0';
+        text[length + 1] = '\0';
+        used += length + 3;
+        count++;
+    }
+    *read_errno = errno;
+    level->names = malloc((count ? count : 1) * sizeof *level->names);
+    if (!level->names)
+        return out_of_memory(cursor, error);
+    level->count = count;
+    char *text = level->texts;
+    for (size_t i = 0; i < count; i++) {
+        size_t length = strlen(text + 1);
+        level->names[i].text = text + 1;
+        text += 1 + length + (text[length] == '/' ? 1 : 2);
+    }
+    sort_names(level);
+    look_where_the_order_asks(cursor, level);
+    return FSH_OK;
+}
+
+const char *walk_reason(char *buffer, const char *what, int system_errno)
+{
+    char text[128];
+    (void)snprintf(buffer, WALK_REASON_BYTES, "%s%s%s", what, system_errno ? ": " : "",
+                   system_errno ? strerror_r(system_errno, text, sizeof text) : "");
+    return buffer;
+}
+
+static void set_reason(WalkCursor *cursor, const char *what, int system_errno)
+{
+    (void)walk_reason(cursor->reason, what, system_errno);
+}
+
+static int compare_ids(const FolderId *a, const FolderId *b)
+{
+    if (a->device != b->device)
+        return a->device < b->device ? -1 : 1;
+    return a->inode < b->inode ? -1 : a->inode > b->inode;
+}
+
+/* False, *failed false: it is there already. */
+static bool add_entered(WalkCursor *cursor, const FolderId *id, bool *failed)
+{
+    size_t low = 0, high = cursor->entered_count;
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        int order = compare_ids(&cursor->entered[middle], id);
+        if (!order)
+            return false;
+        if (order < 0)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    *failed = !walk_grow((void **)&cursor->entered, cursor->entered_count, &cursor->entered_capacity,
+                         sizeof *cursor->entered);
+    if (*failed)
+        return false;
+    memmove(cursor->entered + low + 1, cursor->entered + low,
+            (cursor->entered_count - low) * sizeof *cursor->entered);
+    cursor->entered[low] = *id;
+    cursor->entered_count++;
+    return true;
+}
+
+/* Whether the folder is to be entered; else *why. */
+static bool may_enter(WalkCursor *cursor, const Level *level, bool by_link, const char **why, bool *failed)
+{
+    for (const Level *above = level->above; above; above = above->above)
+        if (above->device == level->device && above->inode == level->inode) {
+            *why = "leads back to a folder above it; not entered again";
+            return false;
         }
-        memcpy(batch->names + batch->names_bytes, name, bytes);
-        batch->names_bytes += bytes;
+    /* Folders full of links to each other have a path for each of their orders: without this, no end in sight. */
+    if (by_link && level->above && level->above->linked) {
+        *why = "a link in a linked folder, to one entered so before; not entered again";
+        return add_entered(cursor, &(FolderId){level->device, level->inode}, failed);
     }
-    if (errno)
-        unreadable_folder(walk, worker, folder, errno);
-    if (batch)
-        push_task(walk, batch);
-    (void)closedir(entries);
+    return true;
 }
 
-/* ---- sorting: each thread its own finds, then merges of two ---- */
-
-static int compare_files(const void *a, const void *b)
+/* The folder at cursor->full becomes the top, or the reason is set; both, where its listing breaks off. *system_errno:
+ * what went wrong, if that was it. */
+static FshStatus enter(WalkCursor *cursor, bool by_link, int *system_errno, FshError *error)
 {
-    return strcmp(((const FileEntry *)a)->path, ((const FileEntry *)b)->path);
-}
-
-static int compare_problems(const void *a, const void *b)
-{
-    return strcmp(((const WalkProblem *)a)->path, ((const WalkProblem *)b)->path);
-}
-
-/* into[0 .. a_count+b_count-1], from two sorted neighbours. */
-static void merge_neighbours(const FileEntry *a, size_t a_count, const FileEntry *b, size_t b_count,
-                             FileEntry *into)
-{
-    while (a_count && b_count) {
-        bool first = compare_files(a, b) <= 0;
-        *into++ = first ? *a++ : *b++;
-        a_count -= first;
-        b_count -= !first;
-    }
-    memcpy(into, a_count ? a : b, (a_count + b_count) * sizeof *into);
-}
-
-/* The workers' sorted finds, as one sorted array; NULL: out of memory. */
-static FileEntry *merge_workers(Worker *workers, int jobs, size_t count)
-{
-    size_t slots = count ? count : 1;
-    FileEntry *files = malloc(slots * sizeof *files), *other = malloc(slots * sizeof *other);
-    size_t *starts =
-        malloc(((size_t)jobs + 1) * sizeof *starts); /* run i is starts[i] .. starts[i + 1] - 1 */
-    if (!files || !other || !starts) {
-        free(files);
-        files = NULL;
+    FshStatus status = FSH_OK;
+    struct stat found;
+    bool failed = false;
+    Level *level = NULL;
+    DIR *entries = opendir(cursor->full);
+    if (!entries || fstat(dirfd(entries), &found)) {
+        *system_errno = errno;
+        set_reason(cursor, stat(cursor->full, &found) ? "cannot be read" : "cannot read the folder",
+                   *system_errno);
         goto done;
     }
-    starts[0] = 0;
-    for (int i = 0; i < jobs; i++) {
-        if (workers[i].count)
-            memcpy(files + starts[i], workers[i].files, workers[i].count * sizeof *files);
-        starts[i + 1] = starts[i] + workers[i].count;
-        free(workers[i].files);
-        workers[i].files = NULL;
+    level = malloc(sizeof *level);
+    if (!level) {
+        status = out_of_memory(cursor, error);
+        goto done;
     }
-    for (int runs = jobs; runs > 1; runs = (runs + 1) / 2) {
-#pragma omp parallel for num_threads(jobs)
-        for (int pair = 0; pair < (runs + 1) / 2; pair++) {
-            size_t start = starts[2 * pair], middle = starts[2 * pair + 1];
-            size_t end = 2 * pair + 2 <= runs ? starts[2 * pair + 2] : middle;
-            merge_neighbours(files + start, middle - start, files + middle, end - middle, other + start);
-        }
-        for (int pair = 0; pair <= runs / 2; pair++)
-            starts[pair] = starts[2 * pair];
-        starts[(runs + 1) / 2] = count;
-        FileEntry *merged = other;
-        other = files;
-        files = merged;
+    *level = (Level){.above = cursor->top,
+                     .device = found.st_dev,
+                     .inode = found.st_ino,
+                     .linked = cursor->top && (by_link || cursor->top->linked),
+                     .full_length = strlen(cursor->full)};
+    const char *why = NULL;
+    if (!may_enter(cursor, level, by_link, &why, &failed)) {
+        if (failed)
+            status = out_of_memory(cursor, error);
+        else
+            set_reason(cursor, why, 0);
+        goto done;
     }
+    status = read_names(cursor, level, entries, system_errno, error);
+    if (status)
+        goto done;
+    if (*system_errno)
+        set_reason(cursor, "cannot read the folder", *system_errno);
+    cursor->top = level;
+    level = NULL;
 done:
-    free(starts);
-    free(other);
-    return files;
+    if (level)
+        free_level(level);
+    if (entries)
+        (void)closedir(entries);
+    return status;
 }
 
-/* ---- the walk ---- */
+/* ---- the cursor ---- */
 
-static void walk_tasks(Walk *walk)
+FshStatus walk_open(WalkCursor **cursor_ret, const char *root, FshError *error)
 {
-    (void)pthread_mutex_lock(&walk->lock);
-    Worker *worker = &walk->workers[walk->next_worker++];
-    (void)pthread_mutex_unlock(&walk->lock);
-    for (Task *task = pop_task(walk); task; task = pop_task(walk)) {
-        if (interrupt_requested()) {
-            FshError error = {0};
-            (void)fsh_error_set(&error, FSH_ERR_INTERRUPTED, "%s: interrupted while its files were listed",
-                                walk->root);
-            fail(walk, &error);
-        } else if (task->names_bytes) {
-            look_at_names(walk, worker, task);
-        } else {
-            list_folder(walk, worker, task->folder);
-        }
-        free(task);
-        finish_task(walk);
-    }
-    if (worker->count)
-        qsort(worker->files, worker->count, sizeof *worker->files, compare_files);
-}
-
-/* Moves all that the workers found into the list, on failure too, so that one function frees it. */
-static FshStatus gather(Walk *walk, int jobs, FileList *list)
-{
-    size_t problem_count = 0;
-    for (int i = 0; i < jobs; i++) {
-        Worker *worker = &walk->workers[i];
-        list->count += worker->count;
-        list->total_bytes += worker->total_bytes;
-        list->hidden_count += worker->hidden_count;
-        problem_count += worker->problem_count;
-        WalkArena **end = &worker->arena;
-        while (*end)
-            end = &(*end)->next;
-        *end = list->arena;
-        list->arena = worker->arena;
-    }
-    list->files = merge_workers(walk->workers, jobs, (size_t)list->count);
-    list->problems = malloc((problem_count ? problem_count : 1) * sizeof *list->problems);
-    for (int i = 0; i < jobs; i++) {
-        Worker *worker = &walk->workers[i];
-        for (size_t j = 0; list->problems && j < worker->problem_count; j++)
-            list->problems[list->problem_count++] = worker->problems[j];
-        free(worker->problems);
-        free(worker->files);
-    }
-    if (!list->files || !list->problems) {
-        fail_memory(walk);
-        return walk->status;
-    }
-    qsort(list->problems, (size_t)list->problem_count, sizeof *list->problems, compare_problems);
-    return walk->status;
-}
-
-FshStatus walk_files(const char *root, int jobs, FileList *list, FshError *error)
-{
-    *list = (FileList){0};
-    struct stat status;
-    if (stat(root, &status))
+    *cursor_ret = NULL;
+    struct stat found;
+    if (stat(root, &found))
         return fsh_error_system(error, errno, "%s: cannot read the folder", root);
-    if (!S_ISDIR(status.st_mode))
+    if (!S_ISDIR(found.st_mode))
         return fsh_error_set(error, FSH_ERR_NOT_FOUND, "%s: is no folder", root);
-    if (jobs < 1)
-        jobs = 1;
-
-    Folder root_folder = {.path = "", .device = status.st_dev, .inode = status.st_ino};
-    Walk walk = {.root = root,
-                 .lock = PTHREAD_MUTEX_INITIALIZER,
-                 .changed = PTHREAD_COND_INITIALIZER,
-                 .workers = calloc((size_t)jobs, sizeof *walk.workers)};
-    if (!walk.workers)
+    WalkCursor *cursor = calloc(1, sizeof *cursor);
+    if (!cursor)
         return fsh_error_set(error, FSH_ERR_MEMORY, "%s: out of memory for the list of its files", root);
-    push_folder(&walk, &root_folder);
-#pragma omp parallel num_threads(jobs)
-    walk_tasks(&walk);
-    while (walk.top) { /* after a failure */
-        Task *task = walk.top;
-        walk.top = task->below;
-        free(task);
-    }
-    FshStatus result = gather(&walk, jobs, list);
-    if (result) {
-        if (error)
-            *error = walk.error;
-        file_list_free(list);
-    }
-    free(walk.workers);
-    (void)pthread_cond_destroy(&walk.changed);
-    (void)pthread_mutex_destroy(&walk.lock);
-    return result;
+    cursor->root_length = strlen(root); /* below PATH_MAX, since stat took it */
+    memcpy(cursor->full, root, cursor->root_length);
+    int system_errno = 0;
+    FshStatus status = enter(cursor, false, &system_errno, error);
+    if (!status && system_errno)
+        status = fsh_error_system(error, system_errno, "%s: cannot read the folder", root);
+    if (status)
+        walk_close(&cursor);
+    *cursor_ret = cursor;
+    return status;
 }
 
-void file_list_free(FileList *list)
+/* The next file or problem in the top folder, or the folder that becomes the top: *found_ret is false then. */
+static FshStatus step(WalkCursor *cursor, bool *found_ret, FshError *error)
 {
-    free(list->problems);
-    free(list->files);
-    arena_free(list->arena);
-    *list = (FileList){0};
+    Level *level = cursor->top;
+    Name *name = &level->names[level->at++];
+    *found_ret = true;
+    if (!set_path(cursor, level, name->text)) {
+        set_reason(cursor, "cannot be read", ENAMETOOLONG);
+        return FSH_OK;
+    }
+    if ((kind_of(name) == NAME_LINK || kind_of(name) == NAME_UNKNOWN) && !look(cursor, name)) {
+        int failure = errno;
+        struct stat itself;
+        bool dangling = failure == ENOENT && lstat(cursor->full, &itself) == 0 && S_ISLNK(itself.st_mode);
+        set_reason(cursor, dangling ? "link to nothing" : "cannot be read", dangling ? 0 : failure);
+        return FSH_OK;
+    }
+    NameKind kind = kind_of(name);
+    if (kind == NAME_OTHER) {
+        set_reason(cursor, "is no regular file", 0);
+    } else if (kind != NAME_FILE) {
+        int system_errno = 0;
+        FshStatus status = enter(cursor, kind == NAME_LINKED_FOLDER, &system_errno, error);
+        *found_ret = cursor->reason[0] != '\0';
+        return status;
+    }
+    return FSH_OK;
+}
+
+FshStatus walk_next(WalkCursor *cursor, WalkEntry *entry, FshError *error)
+{
+    *entry = (WalkEntry){0};
+    for (;;) {
+        cursor->reason[0] = '\0';
+        cursor->looked_at = false;
+        if (interrupt_requested())
+            return interrupted(cursor, error);
+        Level *level = cursor->top;
+        if (!level)
+            return FSH_OK;
+        if (level->at == level->count) {
+            cursor->top = level->above;
+            free_level(level);
+            continue;
+        }
+        bool found = false;
+        FshStatus status = step(cursor, &found, error);
+        if (status)
+            return status;
+        if (found) {
+            entry->path = cursor->full + cursor->root_length + 1;
+            entry->reason = cursor->reason[0] ? cursor->reason : NULL;
+            entry->looked_at = cursor->looked_at && !entry->reason;
+            if (entry->looked_at) {
+                entry->bytes = (uint64_t)cursor->status.st_size;
+                entry->modified_ns = file_time_ns(cursor->status.st_mtim);
+            }
+            return FSH_OK;
+        }
+    }
+}
+
+uint64_t walk_hidden_count(const WalkCursor *cursor)
+{
+    return cursor->hidden_count;
+}
+
+void walk_close(WalkCursor **cursor)
+{
+    if (!*cursor)
+        return;
+    while ((*cursor)->top) {
+        Level *above = (*cursor)->top->above;
+        free_level((*cursor)->top);
+        (*cursor)->top = above;
+    }
+    free((*cursor)->entered);
+    free(*cursor);
+    *cursor = NULL;
 }

@@ -5,14 +5,19 @@
  *   for (uint64_t i = 0; i < list.count; i++) use(list.files[i].path, list.files[i].bytes);
  *   file_list_free(&list);
  *
- * Folders are read in parallel; the result is sorted by the bytes of the relative path, so it does not depend
- * on the file system or on threads. Links are followed; a folder met a second time on its own path (same
- * device and inode among its ancestors) is not entered again. Names that begin with "." are skipped, files
- * and folders, and reported only by count; the root itself may have such a name. Only regular files are
- * listed. */
+ * Files are looked at in parallel; the result is sorted by the bytes of the relative path, so it does not depend
+ * on the file system or on threads. Names that begin with "." are skipped, files and folders, and reported only by
+ * count; the root itself may have such a name. Only regular files are listed.
+ *
+ * Links are followed, with two bounds. A folder met a second time on its own path (same device and inode among its
+ * ancestors) is not entered again. And a link to a folder that is itself in a linked folder is followed once for each
+ * folder it leads to: the first in the order is. So a link to a class folder works as often as there are such links,
+ * while folders full of links to each other, which have more paths than there are files on earth, come to an end: at
+ * most (links + folders) times folders are entered. What is not entered is a problem in the list. */
 #ifndef FSHARD_COMMON_WALK_H
 #define FSHARD_COMMON_WALK_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "common/error.h"
@@ -46,5 +51,35 @@ typedef struct FileList {
 FshStatus walk_files(const char *root, int jobs, FileList *list, FshError *error);
 
 void file_list_free(FileList *list);
+
+/* ---- the same walk, a file at a time: work begins with the first file of a million ----
+ *
+ *   WalkCursor *cursor = NULL;
+ *   FshStatus status = walk_open(&cursor, root, &error);
+ *   while (!status && !(status = walk_next(cursor, &entry, &error)) && entry.path) use(entry.path);
+ *   walk_close(&cursor);
+ *
+ * The order, what is skipped and what is a problem are those of walk_files, to the byte. Files are not looked at
+ * (no stat), but for links and on file systems that do not tell kinds: a file that is gone, or may not be read, is
+ * found out by who opens it. Memory: the names of the folders on the way down to the one in hand, 30 to 60 bytes for
+ * each; no folder stays open. Threads: one at a time. */
+typedef struct WalkCursor WalkCursor;
+
+typedef struct WalkEntry {
+    const char *path;   /* relative to the root; the cursor's, until its next step; NULL: the end */
+    const char *reason; /* NULL: a regular file; else why nothing can be read there, as WalkProblem's */
+    bool looked_at;     /* the two below are known: it was a link, or the file system does not tell kinds */
+    uint64_t bytes;
+    int64_t modified_ns;
+} WalkEntry;
+
+/* As walk_files: FSH_ERR_NOT_FOUND, or an unreadable root. */
+FshStatus walk_open(WalkCursor **cursor, const char *root, FshError *error);
+/* FSH_ERR_INTERRUPTED after a signal; FSH_ERR_MEMORY. */
+FshStatus walk_next(WalkCursor *cursor, WalkEntry *entry, FshError *error);
+/* Names skipped so far because they begin with ".". */
+uint64_t walk_hidden_count(const WalkCursor *cursor);
+/* Frees and sets to NULL; NULL is fine. */
+void walk_close(WalkCursor **cursor);
 
 #endif

@@ -1,6 +1,8 @@
 #include "common/walk.h"
 
+#include <errno.h>
 #include <fcntl.h>
+#include <malloc.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -9,6 +11,7 @@
 #include <unistd.h>
 
 #include "common/interrupt.h"
+#include "common/random.h"
 #include "tests/support/support.h"
 
 static bool permissions_bind;
@@ -260,6 +263,290 @@ static void test_an_interrupt_ends_the_walk(void **state)
     assert_contains(error.message, "interrupted");
 }
 
+/* ---- the cursor ---- */
+
+/* Lines of PATH, or of PATH: REASON, in the cursor's order; free it. */
+static char *walked(const char *root, uint64_t *hidden_count)
+{
+    WalkCursor *cursor = NULL;
+    FshError error = {0};
+    char *text = NULL;
+    size_t length = 0;
+    FILE *stream = open_memstream(&text, &length);
+    assert_non_null(stream);
+    assert_ok(walk_open(&cursor, root, &error), &error);
+    for (;;) {
+        WalkEntry entry;
+        assert_ok(walk_next(cursor, &entry, &error), &error);
+        if (!entry.path)
+            break;
+        (void)fprintf(stream, entry.reason ? "%s: %s\n" : "%s\n", entry.path, entry.reason);
+    }
+    WalkEntry entry;
+    assert_ok(walk_next(cursor, &entry, &error), &error); /* the end stays the end */
+    assert_null(entry.path);
+    if (hidden_count)
+        *hidden_count = walk_hidden_count(cursor);
+    walk_close(&cursor);
+    assert_null(cursor);
+    walk_close(&cursor);
+    assert_int_equal(fclose(stream), 0);
+    return text;
+}
+
+static void assert_walked(const char *root, const char *expected)
+{
+    char *text = walked(root, NULL);
+    assert_string_equal(text, expected);
+    free(text);
+}
+
+static void link_to(TestFolder *folder, const char *target, const char *path)
+{
+    assert_int_equal(symlink(target, test_path(folder, "%s", path)), 0);
+}
+
+static void test_the_cursor_gives_files_and_problems_in_one_order(void **state)
+{
+    TestFolder *folder = *state;
+    static const char *const paths[] = {"r/a/x",   "r/a-b/x", "r/a.txt", "r/a0",         "r/a!/x",
+                                        "r/l.txt", "r/l0",    "r/m.",    "r/\xff\xfe/x", "r/.hidden/x",
+                                        "r/b/.x",  "o/.h",    "o/x",     "r/a/.-"};
+    for (size_t i = 0; i < sizeof paths / sizeof *paths; i++)
+        test_file_write_text(test_path(folder, "%s", paths[i]), "12");
+    link_to(folder, "../o", "r/l");      /* a folder: behind l.txt */
+    link_to(folder, "a.txt", "r/m");     /* a file: before m. */
+    link_to(folder, "../o", "r/l-");     /* followed for the order's sake by l alone */
+    link_to(folder, "nothing", "r/l-!"); /* before l-/ */
+    link_to(folder, "circle", "r/circle");
+    link_to(folder, "..", "r/b/up");
+    assert_int_equal(mkfifo(test_path(folder, "r/a.fifo"), 0600), 0);
+    static const char expected[] = "a!/x\na-b/x\na.fifo: is no regular file\na.txt\na/x\na0\n"
+                                   "b/up: leads back to a folder above it; not entered again\n"
+                                   "circle: cannot be read: Too many levels of symbolic links\n"
+                                   "l-!: link to nothing\nl-/x\nl.txt\nl/x\nl0\nm\nm.\n\xff\xfe/x\n";
+    assert_walked(test_path(folder, "r"), expected);
+    uint64_t hidden_count = 0;
+    free(walked(test_path(folder, "r"), &hidden_count));
+    assert_int_equal(hidden_count, 5); /* o/.h by two links */
+    for (int jobs = 1; jobs < 4; jobs++) {
+        FileList list;
+        walk(test_path(folder, "r"), jobs, &list);
+        char *text = joined(&list);
+        assert_string_equal(text, "a!/x\na-b/x\na.txt\na/x\na0\nl-/x\nl.txt\nl/x\nl0\nm\nm.\n\xff\xfe/x\n");
+        free(text);
+        assert_int_equal(list.problem_count, 4);
+        assert_string_equal(list.problems[3].path, "l-!");
+        assert_int_equal(list.total_bytes, 12 * 2);
+        assert_int_equal(list.hidden_count, 5);
+        file_list_free(&list);
+    }
+}
+
+static int compare_texts(const void *a, const void *b)
+{
+    return strcmp(*(char *const *)a, *(char *const *)b);
+}
+
+/* Trees of names that begin alike and end around '/'; the truth is what the test made, sorted as strings. */
+static void test_any_tree_comes_in_the_order_of_its_paths(void **state)
+{
+    TestFolder *folder = *state;
+    static const char *const parts[] = {"a", "a.", "a-", "a!", "a0", "a/", "aa", "\x01", "\xff", "a .b"};
+    enum { PART_COUNT = sizeof parts / sizeof *parts, FILES = 200 };
+    Random random;
+    random_start(&random, 5, 0);
+    for (int round = 0; round < 12; round++) {
+        const char *root = test_path(folder, "t%d", round), *files[FILES];
+        size_t count = 0;
+        for (int i = 0; i < FILES; i++) {
+            char path[256] = "";
+            uint64_t depth = 1 + random_below(&random, 5);
+            for (uint64_t at = 0; at < depth; at++)
+                (void)snprintf(path + strlen(path), sizeof path - strlen(path), "%s%s", at ? "/" : "",
+                               parts[random_below(&random, PART_COUNT)]);
+            const char *full = test_path(folder, "t%d/%s", round, path);
+            struct stat found;
+            /* Neither a folder with this name, nor a file where a folder would be. */
+            if (path[strlen(path) - 1] == '/' || stat(full, &found) == 0 || errno == ENOTDIR)
+                continue;
+            test_file_write_text(full, "");
+            files[count++] = full + strlen(root) + 1;
+        }
+        char *expected = NULL;
+        size_t length = 0;
+        FILE *stream = open_memstream(&expected, &length);
+        assert_non_null(stream);
+        for (size_t i = 0; i < count; i++) { /* "a//b" and "a/b" are one */
+            char *path = (char *)files[i], *end = path;
+            for (const char *from = path; *from; from++)
+                if (*from != '/' || end[-1] != '/')
+                    *end++ = *from;
+            *end = '\0';
+        }
+        qsort(files, count, sizeof *files, compare_texts);
+        for (size_t i = 0; i < count; i++)
+            (void)fprintf(stream, "%s\n", files[i]);
+        assert_int_equal(fclose(stream), 0);
+        assert_true(count > 20);
+        assert_walked(root, expected);
+        assert_paths(root, expected);
+        free(expected);
+    }
+}
+
+static void test_the_first_file_comes_before_the_rest_is_read(void **state)
+{
+    TestFolder *folder = *state;
+    for (int i = 0; i < 50; i++)
+        test_file_write_text(test_path(folder, "%02d/%d/x", i / 10, i), "x");
+    WalkCursor *cursor = NULL;
+    FshError error = {0};
+    WalkEntry entry;
+    assert_ok(walk_open(&cursor, folder->path, &error), &error);
+    assert_ok(walk_next(cursor, &entry, &error), &error);
+    assert_string_equal(entry.path, "00/0/x");
+    assert_false(entry.looked_at);
+    test_file_write_text(test_path(folder, "00/1/new"), "x"); /* a folder is read as it is entered */
+    test_file_write_text(test_path(folder, "04/new"), "x");
+    size_t count = 1;
+    bool seen[2] = {false, false};
+    for (;; count++) {
+        assert_ok(walk_next(cursor, &entry, &error), &error);
+        if (!entry.path)
+            break;
+        seen[0] = seen[0] || !strcmp(entry.path, "00/1/new");
+        seen[1] = seen[1] || !strcmp(entry.path, "04/new");
+    }
+    walk_close(&cursor);
+    assert_int_equal(count, 52);
+    assert_true(seen[0] && seen[1]);
+}
+
+static void test_the_cursor_holds_the_folders_on_its_way_only(void **state)
+{
+    TestFolder *folder = *state;
+    enum { FOLDERS = 60, EACH = 200 };
+    for (int i = 0; i < FOLDERS; i++) {
+        test_file_write_text(test_path(folder, "%02d/first", i), "x");
+        for (int j = 1; j < EACH; j++) {
+            char path[512];
+            (void)snprintf(path, sizeof path, "%s/%02d/file-%d", folder->path, i, j);
+            FILE *stream = fopen(path, "we");
+            assert_non_null(stream);
+            assert_int_equal(fclose(stream), 0);
+        }
+    }
+    WalkCursor *cursor = NULL;
+    FshError error = {0};
+    WalkEntry entry;
+    size_t before = mallinfo2().uordblks, most = 0, count = 0;
+    assert_ok(walk_open(&cursor, folder->path, &error), &error);
+    for (;; count++) {
+        assert_ok(walk_next(cursor, &entry, &error), &error);
+        if (!entry.path)
+            break;
+        size_t now = mallinfo2().uordblks;
+        most = now - before > most ? now - before : most;
+    }
+    walk_close(&cursor);
+    assert_int_equal(count, FOLDERS * EACH);
+    if (!mallinfo2().uordblks)
+        skip();                                /* a sanitizer's malloc tells nothing */
+    assert_true(most > 0 && most < 48 * 1024); /* one folder's 200 names; all 12,000 take 400 KiB and more */
+    assert_int_equal(mallinfo2().uordblks, before);
+}
+
+static void test_what_a_link_leads_to_is_told(void **state)
+{
+    TestFolder *folder = *state;
+    test_file_write_text(test_path(folder, "o/x"), "12345");
+    assert_int_equal(mkdir(test_path(folder, "r"), 0700), 0);
+    link_to(folder, "../o/x", "r/link");
+    WalkCursor *cursor = NULL;
+    WalkEntry entry;
+    FileList list;
+    assert_int_equal(walk_open(&cursor, test_path(folder, "r"), NULL), FSH_OK);
+    assert_int_equal(walk_next(cursor, &entry, NULL), FSH_OK);
+    walk(test_path(folder, "r"), 1, &list);
+    assert_true(entry.looked_at);
+    assert_int_equal(entry.bytes, 5);
+    assert_true(entry.modified_ns == list.files[0].modified_ns);
+    assert_int_equal(list.files[0].bytes, 5);
+    file_list_free(&list);
+    walk_close(&cursor);
+}
+
+/* Each folder has a file and a link to each folder: 12! paths without a bound. */
+static void test_a_web_of_links_comes_to_an_end(void **state)
+{
+    TestFolder *folder = *state;
+    enum { FOLDERS = 12 };
+    for (int i = 0; i < FOLDERS; i++) {
+        test_file_write_text(test_path(folder, "%02d/x", i), "x");
+        for (int j = 0; j < FOLDERS; j++) {
+            char target[16], path[32];
+            (void)snprintf(target, sizeof target, "../%02d", j);
+            (void)snprintf(path, sizeof path, "%02d/link%02d", i, j);
+            link_to(folder, target, path);
+        }
+    }
+    FileList list;
+    walk(folder->path, 2, &list);
+    /* Folders, links in them, and each folder once more by links in linked folders. */
+    assert_int_equal(list.count, FOLDERS + FOLDERS * (FOLDERS - 1) + FOLDERS);
+    size_t again = 0;
+    for (uint64_t i = 0; i < list.problem_count; i++)
+        again += !strcmp(list.problems[i].reason,
+                         "a link in a linked folder, to one entered so before; not entered again");
+    assert_true(again > 0);
+    file_list_free(&list);
+}
+
+static void test_a_folder_linked_many_times_is_entered_each_time(void **state)
+{
+    TestFolder *folder = *state;
+    test_file_write_text(test_path(folder, "pool/class/x"), "x");
+    assert_int_equal(mkdir(test_path(folder, "r"), 0700), 0);
+    link_to(folder, "../pool", "r/a"); /* class is no link there: it counts as often as pool does */
+    link_to(folder, "../pool", "r/b");
+    link_to(folder, "../pool/class", "r/c");
+    link_to(folder, "class", "pool/same");
+    assert_walked(test_path(folder, "r"),
+                  "a/class/x\na/same/x\nb/class/x\n"
+                  "b/same: a link in a linked folder, to one entered so before; not entered again\nc/x\n");
+}
+
+static void test_the_cursor_fails_as_the_list_does(void **state)
+{
+    TestFolder *folder = *state;
+    WalkCursor *cursor = NULL;
+    WalkEntry entry;
+    FshError error = {0};
+    assert_int_equal(walk_open(&cursor, test_path(folder, "missing"), &error), FSH_ERR_NOT_FOUND);
+    assert_contains(error.message, "missing: cannot read the folder: No such file or directory");
+    assert_null(cursor);
+    test_file_write_text(test_path(folder, "a/x"), "x");
+    assert_int_equal(walk_open(&cursor, test_path(folder, "a/x"), &error), FSH_ERR_NOT_FOUND);
+    assert_contains(error.message, "a/x: is no folder");
+    assert_ok(walk_open(&cursor, folder->path, &error), &error);
+    interrupt_simulate(SIGINT);
+    FshStatus status = walk_next(cursor, &entry, &error);
+    interrupt_simulate(0);
+    assert_int_equal(status, FSH_ERR_INTERRUPTED);
+    assert_contains(error.message, "interrupted while its files were listed");
+    walk_close(&cursor);
+    if (!permissions_bind)
+        skip();
+    test_file_write_text(test_path(folder, "secret/x"), "x");
+    test_file_write_text(test_path(folder, "secret.txt"), "x");
+    assert_int_equal(chmod(test_path(folder, "secret"), 0), 0);
+    assert_walked(folder->path, "a/x\nsecret.txt\nsecret: cannot read the folder: Permission denied\n");
+    assert_int_equal(walk_open(&cursor, test_path(folder, "secret"), &error), FSH_ERR_SYSTEM);
+    assert_contains(error.message, "secret: cannot read the folder: Permission denied");
+    assert_null(cursor);
+}
+
 #define in_folder(test) cmocka_unit_test_setup_teardown(test, test_folder_setup, test_folder_teardown)
 
 int main(void)
@@ -276,6 +563,14 @@ int main(void)
         in_folder(test_large_folders_are_complete_and_the_same_for_any_number_of_threads),
         in_folder(test_paths_longer_than_the_system_takes_are_problems),
         in_folder(test_an_interrupt_ends_the_walk),
+        in_folder(test_the_cursor_gives_files_and_problems_in_one_order),
+        in_folder(test_any_tree_comes_in_the_order_of_its_paths),
+        in_folder(test_the_first_file_comes_before_the_rest_is_read),
+        in_folder(test_the_cursor_holds_the_folders_on_its_way_only),
+        in_folder(test_what_a_link_leads_to_is_told),
+        in_folder(test_a_web_of_links_comes_to_an_end),
+        in_folder(test_a_folder_linked_many_times_is_entered_each_time),
+        in_folder(test_the_cursor_fails_as_the_list_does),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
