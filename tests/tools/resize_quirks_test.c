@@ -130,9 +130,10 @@ static void test_cmyk_and_ycck_lose_their_inversion(void **state)
     need_libvips();
     uint8_t *pixels = malloc((size_t)64 * 64 * 4);
     assert_non_null(pixels);
-    for (size_t i = 0; i < (size_t)64 * 64;
-         i++) /* above no ink, below cyan alone; as Adobe stores it: 255 is none */
-        memcpy(pixels + 4 * i, i < (size_t)32 * 64 ? "\xff\xff\xff\xff" : "\0\xff\xff\xff", 4);
+    /* above no ink, below cyan alone; as Adobe stores it: 255 is none */
+    memset(pixels, 255, (size_t)64 * 64 * 4);
+    for (size_t i = (size_t)32 * 64; i < (size_t)64 * 64; i++)
+        pixels[4 * i] = 0;
     for (int ycck = 0; ycck <= 1; ycck++) {
         for (uint32_t max = 32; max <= 64; max += 32) {
             tools->recipe.max_size = max;
@@ -201,8 +202,8 @@ static void test_16_bit_palette_and_alpha_become_8_bit_pixels(void **state)
     assert_int_equal(tools->resized.info.quirks, IMAGE_QUIRK_PALETTE | IMAGE_QUIRK_ALPHA);
     expect_pixel(tools, 15, 25, 255, 255, 255);
 
-    for (size_t i = 0; i < (size_t)EDGE * EDGE; i++) /* half-transparent black: gray over white */
-        memcpy(rows + 4 * i, "\0\0\0\x80", 4);
+    for (size_t i = 0; i < (size_t)EDGE * EDGE * 4; i++) /* half-transparent black: gray over white */
+        rows[i] = i % 4 == 3 ? 128 : 0;
     make_png(&(MakePng){.width = EDGE, .height = EDGE, .bit_depth = 8, .colour_type = 6, .rows = rows},
              &tools->file);
     tools->recipe.format = IMAGE_WEBP;
