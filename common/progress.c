@@ -76,18 +76,31 @@ const char *progress_format_count(char *buffer, size_t buffer_bytes, uint64_t co
 
 typedef struct Snapshot {
     uint64_t total, done, bytes, failed;
+    int64_t saved_bytes;
+    double part; /* done of the whole, 0 to 1; negative: unknown */
     double seconds;
 } Snapshot;
 
 static Snapshot take_snapshot(Progress *progress)
 {
-    return (Snapshot){
+    Snapshot now = {
         .total = atomic_load_explicit(&progress->total, memory_order_relaxed),
         .done = atomic_load_explicit(&progress->done, memory_order_relaxed),
         .bytes = atomic_load_explicit(&progress->bytes, memory_order_relaxed),
         .failed = atomic_load_explicit(&progress->failed, memory_order_relaxed),
+        .saved_bytes = atomic_load_explicit(&progress->saved_bytes, memory_order_relaxed),
+        .part = -1,
         .seconds = progress_now_seconds() - progress->start_seconds,
     };
+    uint64_t position = atomic_load_explicit(&progress->position, memory_order_relaxed);
+    uint64_t extent = atomic_load_explicit(&progress->extent, memory_order_relaxed);
+    if (now.total)
+        now.part = (double)now.done / (double)now.total;
+    else if (extent)
+        now.part = (double)position / (double)extent;
+    if (now.part > 1)
+        now.part = 1;
+    return now;
 }
 
 /* A line that grows, and is cut where it is full. */
@@ -119,7 +132,7 @@ static void append_count(Line *line, const Snapshot *now, const char *unit)
     append(line, " %s", unit);
 }
 
-/* ", 3,456 images/s, 120 MiB/s, 0:07 left, 3 failed": each as far as it is known. */
+/* ", 3,456 images/s, 120 MiB/s, 0:07 left, 1.2 GiB saved, 3 failed": each as far as it is known. */
 static void append_rates(Line *line, const Snapshot *now, const char *unit)
 {
     char number[32];
@@ -134,10 +147,12 @@ static void append_rates(Line *line, const Snapshot *now, const char *unit)
             append(
                 line, ", %s/s",
                 progress_format_bytes(number, sizeof number, (uint64_t)((double)now->bytes / now->seconds)));
-        if (now->total > now->done)
-            append(line, ", %s left",
-                   progress_format_duration(number, sizeof number, (double)(now->total - now->done) / rate));
     }
+    if (now->seconds > 0 && now->part > 0 && now->part < 1)
+        append(line, ", %s left",
+               progress_format_duration(number, sizeof number, now->seconds * (1 / now->part - 1)));
+    if (now->saved_bytes > 0)
+        append(line, ", %s saved", progress_format_bytes(number, sizeof number, (uint64_t)now->saved_bytes));
     if (now->failed)
         append(line, ", %s failed", progress_format_count(number, sizeof number, now->failed));
 }
@@ -146,14 +161,11 @@ static void append_rates(Line *line, const Snapshot *now, const char *unit)
 static void append_bar(Line *line, const Snapshot *now)
 {
     enum { CELLS = 20 };
-    double part = (double)now->done / (double)now->total;
-    if (part > 1)
-        part = 1;
-    unsigned full = (unsigned)(part * CELLS);
+    unsigned full = (unsigned)(now->part * CELLS);
     append(line, " [");
     for (unsigned i = 0; i < CELLS; i++)
         append(line, "%c", i < full ? '=' : i == full ? '>' : ' ');
-    append(line, "] %u %%", (unsigned)(part * 100));
+    append(line, "] %u %%", (unsigned)(now->part * 100));
 }
 
 static size_t terminal_columns(FILE *stream)
@@ -173,7 +185,7 @@ static void draw(Progress *progress)
         size_t control = line.length;
         append(&line, "%s ", progress->verb);
         append_count(&line, &now, progress->unit);
-        if (now.total)
+        if (now.part >= 0)
             append_bar(&line, &now);
         append_rates(&line, &now, progress->unit);
         size_t columns = terminal_columns(progress->stream) - 1; /* the last column would wrap */
@@ -182,6 +194,8 @@ static void draw(Progress *progress)
     } else {
         append(&line, "%s: ", progress->verb);
         append_count(&line, &now, progress->unit);
+        if (!now.total && now.part >= 0)
+            append(&line, ", %u %%", (unsigned)(now.part * 100));
         append_rates(&line, &now, progress->unit);
         append(&line, "\n");
     }
@@ -218,6 +232,9 @@ void progress_start(Progress *progress, FILE *stream, const char *verb, const ch
     atomic_init(&progress->done, 0);
     atomic_init(&progress->bytes, 0);
     atomic_init(&progress->failed, 0);
+    atomic_init(&progress->position, 0);
+    atomic_init(&progress->extent, 0);
+    atomic_init(&progress->saved_bytes, 0);
     atomic_init(&progress->drawn, false);
     /* Not at once: what is done within the first interval needs no line. */
     atomic_init(&progress->next_draw_ns, now_ns() + interval_of(progress));
@@ -236,6 +253,22 @@ void progress_add(Progress *progress, uint64_t count, uint64_t bytes, uint64_t f
     if (now >= due &&
         atomic_compare_exchange_strong(&progress->next_draw_ns, &due, now + interval_of(progress)))
         draw(progress);
+}
+
+void progress_set_total(Progress *progress, uint64_t total)
+{
+    atomic_store_explicit(&progress->total, total, memory_order_relaxed);
+}
+
+void progress_set_position(Progress *progress, uint64_t position, uint64_t extent)
+{
+    atomic_store_explicit(&progress->position, position, memory_order_relaxed);
+    atomic_store_explicit(&progress->extent, extent, memory_order_relaxed);
+}
+
+void progress_add_saved(Progress *progress, int64_t bytes)
+{
+    (void)atomic_fetch_add_explicit(&progress->saved_bytes, bytes, memory_order_relaxed);
 }
 
 void progress_clear(Progress *progress)

@@ -6,7 +6,8 @@
  *   progress_finish(&progress);
  *
  * On a terminal a bar is redrawn ten times a second at most; elsewhere a plain line appears every 10 seconds.
- * A total of 0 means unknown: no bar and no ETA, count and rate only. No colour is ever used, which is what
+ * A total of 0 means unknown: no bar and no ETA, count and rate only, until progress_set_total or
+ * progress_set_position tells. No colour is ever used, which is what
  * NO_COLOR asks for; TERM=dumb, or none, counts as no terminal. */
 #ifndef FSHARD_COMMON_PROGRESS_H
 #define FSHARD_COMMON_PROGRESS_H
@@ -24,6 +25,8 @@ typedef struct Progress {
     bool quiet, terminal;
     double start_seconds;
     _Atomic uint64_t total, done, bytes, failed;
+    _Atomic uint64_t position, extent; /* extent 0: not in use */
+    _Atomic int64_t saved_bytes;
     _Atomic uint64_t next_draw_ns; /* whoever moves it on draws */
     _Atomic bool drawn;            /* a bar stands on the terminal */
 } Progress;
@@ -33,6 +36,18 @@ void progress_start(Progress *progress, FILE *stream, const char *verb, const ch
 
 /* Any thread, lock-free but for the thread that draws. failed: of `count`, how many failed. */
 void progress_add(Progress *progress, uint64_t count, uint64_t bytes, uint64_t failed);
+
+/* The total, once it is known; any thread. */
+void progress_set_total(Progress *progress, uint64_t total);
+
+/* How far into the whole, where items cannot be counted beforehand but their container's bytes can (a tar): bar and
+ * time left come from position / extent, as long as there is no total; without a terminal the part is told too, as
+ * ", 55 %". An extent of 0 takes it back. Any thread, one at a time. */
+void progress_set_position(Progress *progress, uint64_t position, uint64_t extent);
+
+/* Bytes that the output is smaller than its input, told as ", 1.2 GiB saved"; may be negative, then it is not told.
+ * Adds up. Any thread. */
+void progress_add_saved(Progress *progress, int64_t bytes);
 
 /* Clears the bar so that a line can be printed, then a later add draws it again. While other threads add,
  * hold flockfile(stream) from here to the end of the line, or use progress_note. */

@@ -127,6 +127,74 @@ static void test_an_unknown_total_gives_count_and_rate_only(void **state)
     free(text);
 }
 
+/* One line after ten seconds and 25 more items; free it. */
+static char *line_after(TestFolder *folder, Progress *progress)
+{
+    const char *path = test_path(folder, "log");
+    FILE *stream = fopen(path, "we");
+    assert_non_null(stream);
+    progress->stream = stream;
+    make_due(progress);
+    progress_add(progress, 25, 0, 0);
+    assert_int_equal(fclose(stream), 0);
+    return test_file_read(path, NULL);
+}
+
+static void test_a_total_may_come_later(void **state)
+{
+    Progress progress;
+    progress_start(&progress, stdout, "resizing", "images", 0, false);
+    progress_set_total(&progress, 100);
+    char *text = line_after(*state, &progress);
+    assert_string_equal(text, "resizing: 25/100 images, 2.50 images/s, 0:30 left\n");
+    free(text);
+}
+
+static void test_a_position_tells_the_time_left_until_a_total_does(void **state)
+{
+    static const struct {
+        uint64_t total, position, extent;
+        const char *text;
+    } cases[] = {
+        {0, 1, 5, "resizing: 25 images, 20 %, 2.50 images/s, 0:40 left\n"},
+        {0, UINT64_C(3) << 60, UINT64_C(3) << 61, "resizing: 25 images, 50 %, 2.50 images/s, 0:10 left\n"},
+        {0, 0, 5, "resizing: 25 images, 0 %, 2.50 images/s\n"},
+        {0, 6, 5, "resizing: 25 images, 100 %, 2.50 images/s\n"},
+        {0, 6, 0, "resizing: 25 images, 2.50 images/s\n"},
+        {50, 1, 5, "resizing: 25/50 images, 2.50 images/s, 0:10 left\n"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        Progress progress;
+        progress_start(&progress, stdout, "resizing", "images", cases[i].total, false);
+        progress_set_position(&progress, cases[i].position, cases[i].extent);
+        char *text = line_after(*state, &progress);
+        assert_string_equal(text, cases[i].text);
+        free(text);
+    }
+}
+
+static void test_saved_bytes_are_told_when_there_are_any(void **state)
+{
+    static const struct {
+        int64_t first, second;
+        const char *text;
+    } cases[] = {
+        {1 << 30, 1 << 29, "resizing: 25 images, 2.50 images/s, 1.5 GiB saved\n"},
+        {-5, 6, "resizing: 25 images, 2.50 images/s, 1 B saved\n"},
+        {5, -6, "resizing: 25 images, 2.50 images/s\n"},
+        {0, 0, "resizing: 25 images, 2.50 images/s\n"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        Progress progress;
+        progress_start(&progress, stdout, "resizing", "images", 0, false);
+        progress_add_saved(&progress, cases[i].first);
+        progress_add_saved(&progress, cases[i].second);
+        char *text = line_after(*state, &progress);
+        assert_string_equal(text, cases[i].text);
+        free(text);
+    }
+}
+
 static void test_quiet_prints_notes_only(void **state)
 {
     TestFolder *folder = *state;
@@ -255,6 +323,27 @@ static void test_on_a_terminal_a_bar_is_redrawn_and_cleared(void **state)
     close_terminal(&terminal);
 }
 
+static void test_a_position_draws_a_bar(void **state)
+{
+    (void)state;
+    assert_int_equal(setenv("TERM", "xterm", 1), 0);
+    Terminal terminal;
+    Progress progress;
+    char text[1024];
+    open_terminal(&terminal, 120);
+    progress_start(&progress, terminal.stream, "resizing", "images", 0, false);
+    progress_set_position(&progress, 55, 100);
+    progress_add_saved(&progress, 1 << 20);
+    make_due(&progress);
+    progress_add(&progress, 110, 0, 2);
+    look(&terminal, text, sizeof text);
+    assert_string_equal(text,
+                        CLEAR "resizing 110 images [===========>        ] 55 %, 11 images/s, 0:08 left, "
+                              "1 MiB saved, 2 failed");
+    progress_finish(&progress);
+    close_terminal(&terminal);
+}
+
 static void test_a_bar_is_cut_to_the_width_of_the_terminal(void **state)
 {
     (void)state;
@@ -298,9 +387,13 @@ int main(void)
         cmocka_unit_test(test_counts_have_commas),
         in_folder(test_elsewhere_than_on_a_terminal_plain_lines_appear),
         in_folder(test_an_unknown_total_gives_count_and_rate_only),
+        in_folder(test_a_total_may_come_later),
+        in_folder(test_a_position_tells_the_time_left_until_a_total_does),
+        in_folder(test_saved_bytes_are_told_when_there_are_any),
         in_folder(test_quiet_prints_notes_only),
         cmocka_unit_test(test_threads_lose_no_count),
         cmocka_unit_test(test_on_a_terminal_a_bar_is_redrawn_and_cleared),
+        cmocka_unit_test(test_a_position_draws_a_bar),
         cmocka_unit_test(test_a_bar_is_cut_to_the_width_of_the_terminal),
         cmocka_unit_test(test_a_dumb_terminal_gets_plain_lines),
     };
