@@ -1,5 +1,6 @@
 #include "imaging/jpeg_decode.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -29,6 +30,14 @@ struct JpegDecoder {
     ImageInfo *info;
     Image *image;
     uint32_t channels, least_width, least_height;
+    /* planes */
+    bool header_waits; /* a header was read, its pixels were not */
+    bool in_planes;    /* libjpeg is to give planes at these scales: */
+    uint32_t eighths[JPEG_PLANES_MAX];
+    uint32_t next_group;
+    uint8_t *const *group_rows;
+    const size_t *group_strides;
+    void (*realize_virt_arrays)(j_common_ptr cinfo); /* libjpeg's own */
 };
 
 #define TEXT_(x) #x
@@ -51,11 +60,32 @@ static void on_progress(j_common_ptr common)
                                   MAX_SCANS));
 }
 
+/* libjpeg scales all components alike (and subsampled ones less, to spare the upsampling). We want each plane at the
+ * scale that its own resampling needs: half as large for colour that ends up subsampled. The scales may be set between
+ * the computation of the output's dimensions and the choice of the inverse transforms; both lie in
+ * jpeg_start_decompress, and of what it calls between the two, the request for memory is one that we may replace. */
+static void on_realize(j_common_ptr common)
+{
+    JpegDecoder *jpeg = common->client_data;
+    for (int i = 0; jpeg->in_planes && i < jpeg->cinfo.num_components; i++) {
+        jpeg_component_info *component = &jpeg->cinfo.comp_info[i];
+#if JPEG_LIB_VERSION >= 70
+        component->DCT_h_scaled_size = component->DCT_v_scaled_size = (int)jpeg->eighths[i];
+#else
+        component->DCT_scaled_size = (int)jpeg->eighths[i];
+#endif
+    }
+    jpeg->realize_virt_arrays(common);
+}
+
 static void step_create(void *context)
 {
     JpegDecoder *jpeg = context;
     jpeg_create_decompress(&jpeg->cinfo);
     jpeg->created = true;
+    jpeg->cinfo.client_data = jpeg;
+    jpeg->realize_virt_arrays = jpeg->cinfo.mem->realize_virt_arrays;
+    jpeg->cinfo.mem->realize_virt_arrays = on_realize;
     jpeg->cinfo.progress = &jpeg->progress;
     /* these settings outlive each file */
     jpeg_save_markers(&jpeg->cinfo, JPEG_APP0 + 1, 0xFFFF); /* EXIF */
@@ -202,9 +232,11 @@ FshStatus jpeg_decoder_header(JpegDecoder *jpeg, const void *bytes, size_t lengt
     jpeg->bytes = bytes;
     jpeg->length = length;
     jpeg->info = info;
+    jpeg->in_planes = false;
     *info = (ImageInfo){.format = IMAGE_JPEG, .orientation = 1};
     jpeg_guard_reset(&jpeg->guard, strict);
     FshStatus status = jpeg_guard(&jpeg->guard, step_header, jpeg, error);
+    jpeg->header_waits = !status;
     if (status)
         jpeg_abort_decompress(&jpeg->cinfo);
     return status;
@@ -256,10 +288,97 @@ FshStatus jpeg_decoder_pixels(JpegDecoder *jpeg, uint32_t channels, uint32_t lea
     jpeg->least_height = least_height;
     jpeg->image = image;
     jpeg->info = info;
+    jpeg->header_waits = false;
     FshStatus status = jpeg_guard(&jpeg->guard, step_pixels, jpeg, error);
     if (status)
         jpeg_abort_decompress(&jpeg->cinfo);
     if (jpeg->guard.warnings_count)
         info->quirks |= IMAGE_QUIRK_WARNING;
+    return status;
+}
+
+/* ---- planes ---- */
+
+uint32_t jpeg_decoder_planes_count(const JpegDecoder *jpeg)
+{
+    const struct jpeg_decompress_struct *cinfo = &jpeg->cinfo;
+    if (!jpeg->header_waits)
+        return 0;
+    if (cinfo->num_components == 1 && cinfo->jpeg_color_space == JCS_GRAYSCALE)
+        return 1;
+    return cinfo->num_components == 3 && cinfo->jpeg_color_space == JCS_YCbCr ? 3 : 0;
+}
+
+void jpeg_decoder_plane(const JpegDecoder *jpeg, uint32_t index, uint32_t eighths, JpegPlane *plane)
+{
+    const struct jpeg_decompress_struct *cinfo = &jpeg->cinfo;
+    const jpeg_component_info *component = &cinfo->comp_info[index];
+    double per_column =
+        (double)(component->h_samp_factor * (int)eighths) / (cinfo->max_h_samp_factor * DCTSIZE);
+    double per_row = (double)(component->v_samp_factor * (int)eighths) / (cinfo->max_v_samp_factor * DCTSIZE);
+    *plane = (JpegPlane){
+        .covered_width = cinfo->image_width * per_column,
+        .covered_height = cinfo->image_height * per_row,
+        .row_bytes = component->width_in_blocks * eighths,
+        .group_rows = (uint32_t)component->v_samp_factor * eighths,
+    };
+    plane->width = (uint32_t)ceil(plane->covered_width);
+    plane->height = (uint32_t)ceil(plane->covered_height);
+}
+
+uint32_t jpeg_decoder_groups_count(const JpegDecoder *jpeg)
+{
+    return jpeg->cinfo.total_iMCU_rows;
+}
+
+static void step_planes_start(void *context)
+{
+    JpegDecoder *jpeg = context;
+    jpeg->cinfo.raw_data_out = TRUE;
+    jpeg->cinfo.scale_num = jpeg->cinfo.scale_denom = 1; /* on_realize sets the scales that count */
+    jpeg->cinfo.out_color_space = jpeg->cinfo.jpeg_color_space;
+    (void)jpeg_start_decompress(&jpeg->cinfo);
+}
+
+FshStatus jpeg_decoder_planes_start(JpegDecoder *jpeg, const uint32_t eighths[JPEG_PLANES_MAX], bool strict,
+                                    FshError *error)
+{
+    memcpy(jpeg->eighths, eighths, sizeof jpeg->eighths);
+    jpeg->in_planes = true;
+    jpeg->header_waits = false;
+    jpeg->next_group = 0;
+    jpeg->guard.strict = strict; /* the header's warnings still count */
+    FshStatus status = jpeg_guard(&jpeg->guard, step_planes_start, jpeg, error);
+    if (status)
+        jpeg_abort_decompress(&jpeg->cinfo);
+    return status;
+}
+
+static void step_planes_next(void *context)
+{
+    JpegDecoder *jpeg = context;
+    struct jpeg_decompress_struct *cinfo = &jpeg->cinfo;
+    JSAMPROW rows[JPEG_PLANES_MAX][JPEG_GROUP_ROWS_MAX];
+    JSAMPARRAY planes[JPEG_PLANES_MAX] = {rows[0], rows[1], rows[2]};
+    for (int i = 0; i < cinfo->num_components; i++) {
+        uint32_t count = (uint32_t)cinfo->comp_info[i].v_samp_factor * jpeg->eighths[i];
+        for (uint32_t y = 0; y < count; y++)
+            rows[i][y] = jpeg->group_rows[i] + y * jpeg->group_strides[i];
+    }
+    (void)jpeg_read_raw_data(cinfo, planes, (JDIMENSION)cinfo->max_v_samp_factor * DCTSIZE);
+    if (++jpeg->next_group == cinfo->total_iMCU_rows)
+        (void)jpeg_finish_decompress(cinfo);
+}
+
+FshStatus jpeg_decoder_planes_next(JpegDecoder *jpeg, uint8_t *const rows[JPEG_PLANES_MAX],
+                                   const size_t strides[JPEG_PLANES_MAX], uint32_t *quirks, FshError *error)
+{
+    jpeg->group_rows = rows;
+    jpeg->group_strides = strides;
+    FshStatus status = jpeg_guard(&jpeg->guard, step_planes_next, jpeg, error);
+    if (status)
+        jpeg_abort_decompress(&jpeg->cinfo);
+    if (jpeg->guard.warnings_count)
+        *quirks |= IMAGE_QUIRK_WARNING;
     return status;
 }

@@ -3,6 +3,13 @@
  *   jpeg_decoder_header(jpeg, bytes, length, strict, &info, &error);     // takes no memory for pixels
  *   jpeg_decoder_pixels(jpeg, channels, least_width, least_height, &image, &error);
  *
+ * or, instead of pixels, the colour planes as the file has them, without upsampling and conversion:
+ *
+ *   jpeg_decoder_plane(jpeg, 0, 4, &plane);                              // its shape at 4/8
+ *   jpeg_decoder_planes_start(jpeg, eighths, &error);
+ *   for (group = 0; group < jpeg_decoder_groups_count(jpeg); group++)
+ *       jpeg_decoder_planes_next(jpeg, rows, strides, &error);
+ *
  * The bytes must stay until the pixels are read. Threads: one JpegDecoder per thread. */
 #ifndef FSHARD_IMAGING_JPEG_DECODE_H
 #define FSHARD_IMAGING_JPEG_DECODE_H
@@ -34,6 +41,41 @@ const void *jpeg_decoder_profile(const JpegDecoder *jpeg, size_t *length_ret);
 /* What the file whose header was read last carries: its first EXIF and XMP blocks, and the profile as
  * jpeg_decoder_profile gives it. The decoder's own, until its next header. */
 void jpeg_decoder_metadata(const JpegDecoder *jpeg, ImageMetadata *metadata);
+
+enum {
+    JPEG_PLANES_MAX = 3,
+    JPEG_GROUP_ROWS_MAX = 32, /* sampling factors go to 4, blocks have 8 rows */
+};
+
+/* One colour plane, decoded at eighths/8 of its stored size. */
+typedef struct JpegPlane {
+    uint32_t width, height; /* samples */
+    /* Samples that the image covers. The last column and row may lie half beyond its edge. */
+    double covered_width, covered_height;
+    uint32_t row_bytes; /* room that a decoded row needs: whole blocks; at least width */
+    uint32_t
+        group_rows; /* rows for each jpeg_decoder_planes_next; the last group's may go on behind height */
+} JpegPlane;
+
+/* After a header that succeeded: how many planes jpeg_decoder_planes_start would give. 1: gray; 3: Y, Cb and Cr; 0: no
+ * such planes (RGB or CMYK inside), or the header's pixels are read already. */
+uint32_t jpeg_decoder_planes_count(const JpegDecoder *jpeg);
+
+/* The shape of plane index at eighths/8, eighths 1, 2, 4 or 8. */
+void jpeg_decoder_plane(const JpegDecoder *jpeg, uint32_t index, uint32_t eighths, JpegPlane *plane);
+
+/* Calls of jpeg_decoder_planes_next that the image takes. */
+uint32_t jpeg_decoder_groups_count(const JpegDecoder *jpeg);
+
+/* Begins to decode planes, each at its own scale: eighths[index]/8. strict: damage fails. */
+FshStatus jpeg_decoder_planes_start(JpegDecoder *jpeg, const uint32_t eighths[JPEG_PLANES_MAX], bool strict,
+                                    FshError *error);
+
+/* The next rows of all planes: group_rows of plane i, from rows[i] on, strides[i] (at least row_bytes) apart. The last
+ * group's call reads to the end of the file, and adds IMAGE_QUIRK_WARNING to *quirks if libjpeg warned. FSH_ERR_CORRUPT:
+ * truncated or damaged; then, too, only a new header can follow. */
+FshStatus jpeg_decoder_planes_next(JpegDecoder *jpeg, uint8_t *const rows[JPEG_PLANES_MAX],
+                                   const size_t strides[JPEG_PLANES_MAX], uint32_t *quirks, FshError *error);
 
 /* "libjpeg-turbo 2.1.5"; static. */
 const char *jpeg_library_version(void);

@@ -7,6 +7,8 @@
 enum {
     FIRST_CAPACITY_BYTES = 64 << 10,
     MAX_ROWS_AT_ONCE = 32,
+    PLANES_MAX = 3,
+    GROUP_ROWS_MAX = 16,
     MAX_EXIF_BYTES = 65533 - JPEG_EXIF_SIGNATURE_BYTES, /* a marker holds 65533 bytes */
     MAX_XMP_BYTES = 65502,                              /* Adobe's specification leaves two unused */
     MAX_ICC_BYTES = 255 * (65533 - 14),                 /* markers are counted in a byte, after a signature */
@@ -19,6 +21,8 @@ struct JpegEncoder {
     bool created;
     /* arguments of the step in progress */
     const Image *image;
+    const JpegSamples *planes; /* NULL: image */
+    uint32_t planes_count, width, height;
     int quality;
     ImageSubsampling subsampling;
     const ImageMetadata *metadata; /* may be NULL */
@@ -125,23 +129,31 @@ static void write_metadata(j_compress_ptr cinfo, const ImageMetadata *metadata)
         jpeg_write_icc_profile(cinfo, metadata->icc.bytes, (unsigned)metadata->icc.length);
 }
 
+static void start(JpegEncoder *jpeg, uint32_t width, uint32_t height, uint32_t channels,
+                  J_COLOR_SPACE colours)
+{
+    struct jpeg_compress_struct *cinfo = &jpeg->cinfo;
+    cinfo->image_width = width;
+    cinfo->image_height = height;
+    cinfo->input_components = (int)channels;
+    cinfo->in_color_space = channels == 1 ? JCS_GRAYSCALE : colours;
+    jpeg_set_defaults(cinfo);
+    jpeg_set_quality(cinfo, jpeg->quality, TRUE);
+    if (channels == 3) {
+        int factor = jpeg->subsampling == IMAGE_SUBSAMPLING_420 ? 2 : 1;
+        cinfo->comp_info[0].h_samp_factor = cinfo->comp_info[0].v_samp_factor = factor;
+    }
+    cinfo->raw_data_in = jpeg->planes != NULL;
+    jpeg_start_compress(cinfo, TRUE);
+    write_metadata(cinfo, jpeg->metadata);
+}
+
 static void step_encode(void *context)
 {
     JpegEncoder *jpeg = context;
     struct jpeg_compress_struct *cinfo = &jpeg->cinfo;
     const Image *image = jpeg->image;
-    cinfo->image_width = image->width;
-    cinfo->image_height = image->height;
-    cinfo->input_components = (int)image->channels;
-    cinfo->in_color_space = image->channels == 1 ? JCS_GRAYSCALE : JCS_RGB;
-    jpeg_set_defaults(cinfo);
-    jpeg_set_quality(cinfo, jpeg->quality, TRUE);
-    if (image->channels == 3) {
-        int factor = jpeg->subsampling == IMAGE_SUBSAMPLING_420 ? 2 : 1;
-        cinfo->comp_info[0].h_samp_factor = cinfo->comp_info[0].v_samp_factor = factor;
-    }
-    jpeg_start_compress(cinfo, TRUE);
-    write_metadata(cinfo, jpeg->metadata);
+    start(jpeg, image->width, image->height, image->channels, JCS_RGB);
     size_t row_bytes = (size_t)image->width * image->channels;
     JSAMPROW rows[MAX_ROWS_AT_ONCE];
     while (cinfo->next_scanline < cinfo->image_height) {
@@ -155,18 +167,64 @@ static void step_encode(void *context)
     jpeg_finish_compress(cinfo);
 }
 
-FshStatus jpeg_encoder_encode(JpegEncoder *jpeg, const Image *image, int quality,
-                              ImageSubsampling subsampling, const ImageMetadata *metadata, Buffer *out,
-                              FshError *error)
+/* A group of rows at a time: eight or sixteen of Y, eight of the others. Behind the last row it is repeated. */
+static void step_encode_planes(void *context)
 {
-    jpeg->image = image;
+    JpegEncoder *jpeg = context;
+    struct jpeg_compress_struct *cinfo = &jpeg->cinfo;
+    start(jpeg, jpeg->width, jpeg->height, jpeg->planes_count, JCS_YCbCr);
+    JSAMPROW rows[PLANES_MAX][GROUP_ROWS_MAX];
+    JSAMPARRAY planes[PLANES_MAX] = {rows[0], rows[1], rows[2]};
+    for (JDIMENSION group = 0; cinfo->next_scanline < cinfo->image_height; group++) {
+        for (uint32_t i = 0; i < jpeg->planes_count; i++) {
+            const jpeg_component_info *component = &cinfo->comp_info[i];
+            JDIMENSION count = (JDIMENSION)component->v_samp_factor * DCTSIZE;
+            JDIMENSION last = (cinfo->image_height * (JDIMENSION)component->v_samp_factor +
+                               (JDIMENSION)cinfo->max_v_samp_factor - 1) /
+                                  (JDIMENSION)cinfo->max_v_samp_factor -
+                              1;
+            for (JDIMENSION y = 0; y < count; y++) {
+                JDIMENSION row = group * count + y < last ? group * count + y : last;
+                rows[i][y] = jpeg->planes[i].samples + row * jpeg->planes[i].stride_bytes;
+            }
+        }
+        (void)jpeg_write_raw_data(cinfo, planes, (JDIMENSION)cinfo->max_v_samp_factor * DCTSIZE);
+    }
+    jpeg_finish_compress(cinfo);
+}
+
+static FshStatus encode(JpegEncoder *jpeg, void (*step)(void *context), int quality,
+                        ImageSubsampling subsampling, const ImageMetadata *metadata, Buffer *out,
+                        FshError *error)
+{
     jpeg->quality = quality;
     jpeg->subsampling = subsampling;
     jpeg->metadata = metadata;
     jpeg->out = out;
     jpeg_guard_reset(&jpeg->guard, true);
-    FshStatus status = jpeg_guard(&jpeg->guard, step_encode, jpeg, error);
+    FshStatus status = jpeg_guard(&jpeg->guard, step, jpeg, error);
     if (status)
         jpeg_abort_compress(&jpeg->cinfo);
     return status;
+}
+
+FshStatus jpeg_encoder_encode(JpegEncoder *jpeg, const Image *image, int quality,
+                              ImageSubsampling subsampling, const ImageMetadata *metadata, Buffer *out,
+                              FshError *error)
+{
+    jpeg->image = image;
+    jpeg->planes = NULL;
+    return encode(jpeg, step_encode, quality, subsampling, metadata, out, error);
+}
+
+FshStatus jpeg_encoder_encode_planes(JpegEncoder *jpeg, const JpegSamples *planes, uint32_t planes_count,
+                                     uint32_t width, uint32_t height, int quality,
+                                     ImageSubsampling subsampling, const ImageMetadata *metadata, Buffer *out,
+                                     FshError *error)
+{
+    jpeg->planes = planes;
+    jpeg->planes_count = planes_count;
+    jpeg->width = width;
+    jpeg->height = height;
+    return encode(jpeg, step_encode_planes, quality, subsampling, metadata, out, error);
 }

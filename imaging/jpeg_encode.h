@@ -17,4 +17,18 @@ FshStatus jpeg_encoder_encode(JpegEncoder *jpeg, const Image *image, int quality
                               ImageSubsampling subsampling, const ImageMetadata *metadata, Buffer *out,
                               FshError *error);
 
+/* Samples of one colour plane. Each row has room for whole blocks of eight: behind its last sample, the caller repeats
+ * it. */
+typedef struct JpegSamples {
+    uint8_t *samples;    /* libjpeg only reads them */
+    size_t stride_bytes; /* at least the width rounded up to 8 */
+} JpegSamples;
+
+/* The same from colour planes: one (gray), or Y, Cb and Cr, the latter two halved in both directions (rounded up) with
+ * IMAGE_SUBSAMPLING_420. width and height are the image's, which is Y's. */
+FshStatus jpeg_encoder_encode_planes(JpegEncoder *jpeg, const JpegSamples *planes, uint32_t planes_count,
+                                     uint32_t width, uint32_t height, int quality,
+                                     ImageSubsampling subsampling, const ImageMetadata *metadata, Buffer *out,
+                                     FshError *error);
+
 #endif

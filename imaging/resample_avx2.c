@@ -16,6 +16,8 @@ enum {
     GROUP_TAPS = 4,
     GROUP_BYTES = 16,
     ROWS_AT_ONCE = 4,
+    GRAY_ROWS = 2,
+    GRAY_OUTPUTS = 4,
     COLUMNS_AT_ONCE = 32,
 };
 
@@ -121,6 +123,57 @@ static void gray_row(const ResampleAxis *axis, const uint8_t *row, uint8_t *targ
     }
 }
 
+/* Two rows times four outputs: the sums of each output stay a vector until four are there to be added up together. */
+static void gray_block(const ResampleAxis *axis, uint32_t first_output, const uint8_t *source,
+                       size_t source_stride_bytes, uint8_t *target, size_t target_stride_bytes)
+{
+    enum { TAPS = 16 };
+    __m256i outputs[GRAY_ROWS][GRAY_OUTPUTS];
+    for (uint32_t i = 0; i < GRAY_OUTPUTS; i++) {
+        const uint8_t *weights = packed_of(axis, first_output + i);
+        const uint8_t *from = source + axis->first[first_output + i];
+        const uint32_t length = axis->length[first_output + i];
+        __m256i low[GRAY_ROWS], high[GRAY_ROWS];
+        for (int r = 0; r < GRAY_ROWS; r++)
+            low[r] = high[r] = _mm256_setzero_si256();
+        for (uint32_t k = 0; k < length; k += TAPS, weights += TAPS * sizeof(int32_t), from += TAPS) {
+            __m256i first = load_32(weights), second = load_32(weights + 32);
+            /* quarters of four taps: 0 2 | 1 3, put into order */
+            __m256i low_weights =
+                _mm256_permute4x64_epi64(_mm256_unpacklo_epi64(first, second), _MM_SHUFFLE(3, 1, 2, 0));
+            __m256i high_weights =
+                _mm256_permute4x64_epi64(_mm256_unpackhi_epi64(first, second), _MM_SHUFFLE(3, 1, 2, 0));
+            for (int r = 0; r < GRAY_ROWS; r++) {
+                __m256i pixels = _mm256_cvtepu8_epi16(load_16(from + (size_t)r * source_stride_bytes));
+                low[r] = _mm256_add_epi32(low[r], _mm256_madd_epi16(pixels, low_weights));
+                high[r] = _mm256_add_epi32(high[r], _mm256_madd_epi16(pixels, high_weights));
+            }
+        }
+        for (int r = 0; r < GRAY_ROWS; r++)
+            outputs[r][i] = join(low[r], high[r]);
+    }
+    for (int r = 0; r < GRAY_ROWS; r++) {
+        __m256i halves = _mm256_hadd_epi32(_mm256_hadd_epi32(outputs[r][0], outputs[r][1]),
+                                           _mm256_hadd_epi32(outputs[r][2], outputs[r][3]));
+        __m128i sum = _mm_add_epi32(_mm256_castsi256_si128(halves), _mm256_extracti128_si256(halves, 1));
+        sum = _mm_srai_epi32(_mm_add_epi32(sum, _mm_set1_epi32(ROUNDING)), RESAMPLE_PRECISION_BITS);
+        sum = _mm_packs_epi32(sum, sum);
+        const int pixels = _mm_cvtsi128_si32(_mm_packus_epi16(sum, sum));
+        memcpy(target + (size_t)r * target_stride_bytes + first_output, &pixels, sizeof pixels);
+    }
+}
+
+static void gray_rows(const ResampleAxis *axis, const uint8_t *source, size_t source_stride_bytes,
+                      uint8_t *target, size_t target_stride_bytes)
+{
+    uint32_t i = 0;
+    for (; i + GRAY_OUTPUTS <= axis->count; i += GRAY_OUTPUTS)
+        gray_block(axis, i, source, source_stride_bytes, target, target_stride_bytes);
+    if (i < axis->count) /* the last block overlaps the one before, and gives the same there */
+        gray_block(axis, axis->count - GRAY_OUTPUTS, source, source_stride_bytes, target,
+                   target_stride_bytes);
+}
+
 static void horizontal(const ResampleAxis *axis, const uint8_t *source, size_t source_stride_bytes,
                        uint32_t rows, uint32_t channels, uint8_t *target, size_t target_stride_bytes)
 {
@@ -128,6 +181,9 @@ static void horizontal(const ResampleAxis *axis, const uint8_t *source, size_t s
     for (; channels == 3 && y + ROWS_AT_ONCE <= rows; y += ROWS_AT_ONCE)
         rgb_rows(axis, source + y * source_stride_bytes, source_stride_bytes, ROWS_AT_ONCE,
                  target + y * target_stride_bytes, target_stride_bytes);
+    for (; channels == 1 && axis->count >= GRAY_OUTPUTS && y + GRAY_ROWS <= rows; y += GRAY_ROWS)
+        gray_rows(axis, source + y * source_stride_bytes, source_stride_bytes,
+                  target + y * target_stride_bytes, target_stride_bytes);
     for (; y < rows; y++) {
         const uint8_t *from = source + y * source_stride_bytes;
         uint8_t *to = target + y * target_stride_bytes;

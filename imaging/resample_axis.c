@@ -6,49 +6,66 @@
 
 /* ---- filters, written as Pillow writes them: the order of operations decides the last bit ---- */
 
-static double box_filter(double x)
+/* values[k] = the filter at source pixel first + k, for an output whose centre lies at centre. */
+typedef void FilterFill(double first, double centre, double step, uint32_t count, double *values);
+
+static void fill_box(double first, double centre, double step, uint32_t count, double *values)
 {
-    return x > -0.5 && x <= 0.5 ? 1.0 : 0.0;
+    for (uint32_t k = 0; k < count; k++) {
+        double x = (k + first - centre + 0.5) * step;
+        values[k] = x > -0.5 && x <= 0.5 ? 1.0 : 0.0;
+    }
 }
 
-static double bilinear_filter(double x)
+static void fill_bilinear(double first, double centre, double step, uint32_t count, double *values)
 {
-    x = fabs(x);
-    return x < 1.0 ? 1.0 - x : 0.0;
+    for (uint32_t k = 0; k < count; k++) {
+        double x = fabs((k + first - centre + 0.5) * step);
+        values[k] = x < 1.0 ? 1.0 - x : 0.0;
+    }
 }
 
-static double bicubic_filter(double x)
+static void fill_bicubic(double first, double centre, double step, uint32_t count, double *values)
 {
     static const double a = -0.5;
-    x = fabs(x);
-    if (x < 1.0)
-        return ((a + 2.0) * x - (a + 3.0)) * x * x + 1;
-    if (x < 2.0)
-        return (((x - 5) * x + 8) * x - 4) * a;
-    return 0.0;
+    for (uint32_t k = 0; k < count; k++) {
+        double x = fabs((k + first - centre + 0.5) * step);
+        if (x < 1.0)
+            values[k] = ((a + 2.0) * x - (a + 3.0)) * x * x + 1;
+        else
+            values[k] = x < 2.0 ? (((x - 5) * x + 8) * x - 4) * a : 0.0;
+    }
 }
 
-static double sinc(double x)
+/* sinc(x) sinc(x / 3) = sin(pi x) sin(pi x / 3) * 3 / (pi x)^2 on -3 <= x < 3. Two sines for each weight made up 6 % of
+ * the time of resizing a photograph. sin(pi x) follows from s = sin(pi x / 3) as 3 s - 4 s^3, and s turns from weight to
+ * weight by a constant angle; what is lost, some 1e-16 for each step, is far below the weights' 22 bits. */
+static void fill_lanczos(double first, double centre, double step, uint32_t count, double *values)
 {
-    if (x == 0.0)
-        return 1.0;
-    x *= M_PI;
-    return sin(x) / x;
-}
-
-static double lanczos_filter(double x)
-{
-    return -3.0 <= x && x < 3.0 ? sinc(x) * sinc(x / 3) : 0.0;
+    const double third = M_PI / 3;
+    const double angle = third * (first - centre + 0.5) * step;
+    double s = sin(angle), c = cos(angle);
+    const double turn_s = sin(third * step), turn_c = cos(third * step);
+    for (uint32_t k = 0; k < count; k++) {
+        double x = (k + first - centre + 0.5) * step;
+        if (fabs(x) < 1e-5) /* here the quotient would magnify the loss */
+            values[k] = 1.0;
+        else
+            values[k] = -3.0 <= x && x < 3.0 ? (3 - 4 * s * s) * s * s * 3 / (M_PI * M_PI * x * x) : 0.0;
+        double next = s * turn_c + c * turn_s;
+        c = c * turn_c - s * turn_s;
+        s = next;
+    }
 }
 
 static const struct {
-    double (*value)(double x);
+    FilterFill *fill;
     double support; /* where it ends, in source pixels at scale 1 */
 } filters[] = {
-    [RESAMPLE_BOX] = {box_filter, 0.5},
-    [RESAMPLE_BILINEAR] = {bilinear_filter, 1.0},
-    [RESAMPLE_BICUBIC] = {bicubic_filter, 2.0},
-    [RESAMPLE_LANCZOS] = {lanczos_filter, 3.0},
+    [RESAMPLE_BOX] = {fill_box, 0.5},
+    [RESAMPLE_BILINEAR] = {fill_bilinear, 1.0},
+    [RESAMPLE_BICUBIC] = {fill_bicubic, 2.0},
+    [RESAMPLE_LANCZOS] = {fill_lanczos, 3.0},
 };
 
 /* ---- weights ---- */
@@ -60,6 +77,13 @@ static void axis_free(ResampleAxis *axis)
     free(axis->weights);
     free(axis->packed);
     *axis = (ResampleAxis){0};
+}
+
+static size_t axis_bytes(const ResampleAxis *axis)
+{
+    size_t weights_count = (size_t)axis->count * axis->stride;
+    return weights_count * (sizeof *axis->weights + (axis->packed ? sizeof(int32_t) : 0)) +
+           axis->count * (sizeof *axis->first + sizeof *axis->length);
 }
 
 static size_t round_up(size_t value, size_t multiple)
@@ -112,16 +136,19 @@ static FshStatus axis_compute(ResampleAxisCache *cache, const ResampleAxisKey *k
         uint32_t first = low > 0 ? (uint32_t)low : 0;
         uint32_t last = high < key->source_size ? (uint32_t)high : key->source_size;
         uint32_t length = last - first;
-        double sum = 0.0;
-        for (uint32_t k = 0; k < length; k++) {
-            double weight = filters[key->filter].value((k + (double)first - centre + 0.5) * step);
-            cache->scratch[k] = weight;
-            sum += weight;
+        if (first >= last) { /* an axis that ends behind its last source pixel: that one alone */
+            first = key->source_size - 1;
+            length = 1;
         }
+        double sum = 0.0;
+        filters[key->filter].fill((double)first, centre, step, length, cache->scratch);
+        for (uint32_t k = 0; k < length; k++)
+            sum += cache->scratch[k];
+        if (sum == 0.0)
+            cache->scratch[0] = sum = 1.0;
         int32_t *weights = axis->weights + (size_t)i * stride;
         for (uint32_t k = 0; k < length; k++) {
-            double weight = sum != 0.0 ? cache->scratch[k] / sum : cache->scratch[k];
-            weight *= 1 << RESAMPLE_PRECISION_BITS;
+            double weight = cache->scratch[k] / sum * (1 << RESAMPLE_PRECISION_BITS);
             weights[k] = (int32_t)(weight < 0 ? weight - 0.5 : weight + 0.5);
         }
         memset(weights + length, 0, (stride - length) * sizeof *weights);
@@ -141,27 +168,61 @@ static bool same_key(const ResampleAxisKey *a, const ResampleAxisKey *b)
            a->end == b->end && a->filter == b->filter;
 }
 
+static void drop(ResampleAxisCache *cache, size_t index)
+{
+    cache->bytes -= axis_bytes(&cache->entries[index].axis);
+    axis_free(&cache->entries[index].axis);
+    cache->entries[index].used_at = 0;
+}
+
+/* The entry used longest ago; an empty one before all others. */
+static size_t oldest(const ResampleAxisCache *cache)
+{
+    size_t found = 0;
+    for (size_t i = 1; i < RESAMPLE_CACHE_COUNT; i++) {
+        if (cache->entries[i].used_at < cache->entries[found].used_at)
+            found = i;
+    }
+    return found;
+}
+
+/* Of those that hold something. */
+static size_t oldest_held(const ResampleAxisCache *cache)
+{
+    size_t found = RESAMPLE_CACHE_COUNT;
+    for (size_t i = 0; i < RESAMPLE_CACHE_COUNT; i++) {
+        if (cache->entries[i].used_at &&
+            (found == RESAMPLE_CACHE_COUNT || cache->entries[i].used_at < cache->entries[found].used_at))
+            found = i;
+    }
+    return found;
+}
+
 FshStatus resample_axis_get(ResampleAxisCache *cache, const ResampleAxisKey *key,
                             const ResampleKernels *kernels, const ResampleAxis **axis, FshError *error)
 {
-    size_t oldest = 0;
     for (size_t i = 0; i < RESAMPLE_CACHE_COUNT; i++) {
         if (cache->entries[i].used_at && same_key(&cache->entries[i].key, key)) {
             cache->entries[i].used_at = ++cache->clock;
             *axis = &cache->entries[i].axis;
             return FSH_OK;
         }
-        if (cache->entries[i].used_at < cache->entries[oldest].used_at)
-            oldest = i;
     }
-    axis_free(&cache->entries[oldest].axis);
-    cache->entries[oldest].used_at = 0;
-    FshStatus status = axis_compute(cache, key, kernels, &cache->entries[oldest].axis, error);
+    size_t place = oldest(cache);
+    drop(cache, place);
+    FshStatus status = axis_compute(cache, key, kernels, &cache->entries[place].axis, error);
     if (status)
         return status;
-    cache->entries[oldest].key = *key;
-    cache->entries[oldest].used_at = ++cache->clock;
-    *axis = &cache->entries[oldest].axis;
+    cache->entries[place].key = *key;
+    cache->entries[place].used_at = ++cache->clock;
+    cache->bytes += axis_bytes(&cache->entries[place].axis);
+    *axis = &cache->entries[place].axis;
+    while (cache->bytes > RESAMPLE_CACHE_BYTES) {
+        size_t last = oldest_held(cache);
+        if (cache->entries[last].used_at + RESAMPLE_CACHE_KEPT > cache->clock)
+            break;
+        drop(cache, last);
+    }
     return FSH_OK;
 }
 

@@ -1,0 +1,50 @@
+/* jpeg_shrink.h - a JPEG made smaller without leaving its own colour space.
+ *
+ *   status = jpeg_decoder_header(decoder, bytes, length, false, &info, &error);
+ *   if (!status && jpeg_decoder_planes_count(decoder))
+ *       status = jpeg_shrink(shrinker, decoder, encoder, &options, &out, &info.quirks, &error);
+ *
+ * Decoding, resampling and encoding work on planes: Y, Cb and Cr each at the smallest DCT scale that its own target
+ * needs, resampled with Pillow's weights straight to the size that the encoder wants. What the way over RGB does between
+ * these (upsampling, conversion there and back, subsampling) is left out: it costs time, and rounds four times. Where the
+ * source's colour is subsampled and the target's too, a colour sample is filtered once instead of three times.
+ *
+ * Rows go through vertical and horizontal pass while they are in the first-level cache; of the source no more than the
+ * filter's reach is held. Colour is sited in the centre, as libjpeg has it: a halved sample covers columns 2j and 2j + 1.
+ *
+ * Against the way over RGB: the same within the rounding where all three are decoded alike; see docs/measurements for
+ * the numbers. Threads: one JpegShrinker per thread; it keeps weights and buffers from image to image. */
+#ifndef FSHARD_IMAGING_JPEG_SHRINK_H
+#define FSHARD_IMAGING_JPEG_SHRINK_H
+
+#include "imaging/jpeg_decode.h"
+#include "imaging/jpeg_encode.h"
+#include "imaging/resample_kernels.h"
+
+typedef struct JpegShrinker JpegShrinker;
+
+FshStatus jpeg_shrinker_new(JpegShrinker **shrinker, FshError *error);
+/* Frees and sets to NULL; NULL is fine. */
+void jpeg_shrinker_free(JpegShrinker **shrinker);
+
+typedef struct JpegShrinkOptions {
+    uint32_t width, height; /* of the result; as stored: orientation is the caller's */
+    uint32_t
+        margin; /* each plane is decoded at 1/8, 1/4 or 1/2 where this many times the wanted edges remain;
+                               0: in full */
+    ResampleFilter filter;
+    int quality; /* 1..100 */
+    ImageSubsampling subsampling;
+    const ImageMetadata *metadata; /* NULL: none */
+} JpegShrinkOptions;
+
+/* The file whose header decoder has read, and that has planes, at options' size into out. Adds IMAGE_QUIRK_WARNING to
+ * *quirks if libjpeg warned. Strict: FSH_ERR_CORRUPT for a truncated or damaged file; FSH_ERR_MISMATCH: an empty size, or
+ * an edge above 65500; FSH_ERR_UNSUPPORTED: no planes, or no header waiting; FSH_ERR_MEMORY. */
+FshStatus jpeg_shrink(JpegShrinker *shrinker, JpegDecoder *decoder, JpegEncoder *encoder,
+                      const JpegShrinkOptions *options, Buffer *out, uint32_t *quirks, FshError *error);
+
+/* Tests: use these kernels. */
+void jpeg_shrinker_use_kernels(JpegShrinker *shrinker, const ResampleKernels *kernels);
+
+#endif
