@@ -19,15 +19,15 @@ typedef struct ResizeRecipe {
     uint32_t max_size; /* of the short edge, or the long one */
     bool long_edge;
     ResampleFilter filter;
-    ImageFormat
-        format; /* of everything that is written: JPEG, PNG or WebP; IMAGE_UNKNOWN: keep (resize_format_for) */
+    /* Of everything that is written: JPEG, PNG or WebP; IMAGE_UNKNOWN: keep (resize_format_for). */
+    ImageFormat format;
     int quality;                  /* of JPEG and WebP, 1..100 */
     ImageSubsampling subsampling; /* of JPEG; WebP has 4:2:0 only */
     bool ignore_orientation;
     bool ignore_icc; /* leave colours as they are, as Pillow does, instead of converting them to sRGB */
-    bool
-        keep_metadata; /* EXIF, XMP and profile are written too, and colours left as they are, which the profile explains
-                            (but CMYK becomes sRGB and loses it); else nothing but pixels is written */
+    /* EXIF, XMP and profile are written too, and colours left as they are, which the profile explains (but CMYK becomes
+     * sRGB and loses it); else nothing but pixels is written. EXIF fits the pixels: see image_decoder_metadata. */
+    bool keep_metadata;
     uint32_t min_size;   /* images whose short edge as displayed is below this are left out; 0: none are */
     bool exact;          /* decode in full; else a JPEG may be decoded at 1/2, 1/4 or 1/8 of its size */
     uint64_t max_pixels; /* larger images are refused by their header */
