@@ -2,14 +2,17 @@
  * program's own: they fail where a test says so. */
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
 #include "common/file.h"
 #include "imaging/decode.h"
+#include "tests/imaging/make_images.h"
 #include "tests/tools/sources.h"
 #include "tools/pack/pack.h"
 
@@ -227,11 +230,53 @@ static void test_shards_and_lmdbs_are_known_by_content(void **state)
     assert_int_equal(test_count_files(packed), 2);
 }
 
+/* ---- memory ---- */
+
+/* A folder of images with count links to one of width x height gray pixels without detail: few bytes of JPEG. */
+static void make_plain_class(const char *root, const char *class_name, unsigned count, uint32_t width,
+                             uint32_t height)
+{
+    Buffer file = {0};
+    char first[PATH_MAX], path[PATH_MAX];
+    uint8_t *pixels = calloc(width, height);
+    assert_non_null(pixels);
+    make_jpeg(&(MakeJpeg){.width = width, .height = height, .colours = MAKE_GRAY, .pixels = pixels}, &file);
+    (void)snprintf(first, sizeof first, "%s/%s/000.jpg", root, class_name);
+    test_file_write(first, file.bytes, file.length);
+    for (unsigned i = 1; i < count; i++) {
+        (void)snprintf(path, sizeof path, "%s/%s/%03u.jpg", root, class_name, i);
+        assert_int_equal(link(first, path), 0);
+    }
+    free(pixels);
+    buffer_free(&file);
+}
+
+/* What is small on disk may be large decoded: 6 million pixels in 37,000 bytes. First of all tests: the number is that of
+ * the largest child so far. */
+static void test_memory_is_bounded_by_jobs_and_not_by_what_images_become(void **state)
+{
+#if defined(__SANITIZE_ADDRESS__)
+    (void)state;
+    skip(); /* it keeps what is freed */
+#else
+    TestFolder *folder = *state;
+    struct rusage usage;
+    make_plain_class(test_path(folder, "photos"), "a", 60, 3000, 2000);
+    make_plain_class(test_path(folder, "photos"), "b", 60, 500, 400);
+    source_two_classes(test_path(folder, "photos")); /* with colours: 18 million bytes each */
+    run_ok("fpack", "-j2", "--store", "raw", test_path(folder, "photos"), test_path(folder, "out"), NULL);
+    assert_int_equal(getrusage(RUSAGE_CHILDREN, &usage), 0);
+    if (usage.ru_maxrss > 160 * 1024)
+        fail_msg("%ld KiB of memory for two jobs", usage.ru_maxrss);
+#endif
+}
+
 #define in_folder(test) cmocka_unit_test_setup_teardown(test, test_folder_setup, test_folder_teardown)
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        in_folder(test_memory_is_bounded_by_jobs_and_not_by_what_images_become),
         in_folder(test_a_failed_exchange_leaves_the_old_dataset_and_the_same_command_goes_on),
         in_folder(test_two_renames_of_which_the_second_fails_are_undone),
         in_folder(test_an_lmdb_of_other_samples_is_not_kept),

@@ -1,6 +1,9 @@
 /* fpack - class folders or pairs of images into one dataset: shards or LMDB. The options are here, the work
  * is in plan.h and pack.h. */
 #include <inttypes.h>
+#if defined(__GLIBC__)
+#include <malloc.h>
+#endif
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -150,8 +153,19 @@ static FshStatus run(const ProgramContext *context, bool *partial_ret, FshError 
     return status;
 }
 
+/* Decoded photographs are given back to the system when they are freed. glibc's own threshold for that grows to the size
+ * of what was freed, up to 32 MiB, and its arenas then kept three times what is in use. */
+static void limit_kept_memory(void)
+{
+#ifdef M_MMAP_THRESHOLD
+    enum { KEPT_BYTES = 1 << 20 };
+    (void)mallopt(M_MMAP_THRESHOLD, KEPT_BYTES);
+#endif
+}
+
 int main(int argc, char **argv)
 {
+    limit_kept_memory();
     Settings settings = {
         .format = formats[0],
         .store = stores[0],

@@ -8,6 +8,7 @@
 #include "common/file.h"
 #include "common/pool.h"
 #include "common/progress.h"
+#include "tools/pack/budget.h"
 #include "tools/pack/destination.h"
 #include "tools/pack/provenance.h"
 #include "tools/pack/resume.h"
@@ -17,9 +18,13 @@
  * handing it from thread to thread. */
 enum { CHUNK_SAMPLES = 32, CHUNK_BYTES = 64 * 1024 };
 
+/* Records in hand, for each job; a record's buffer larger than BUFFER_KEPT_BYTES is not kept for the next. */
+enum { JOB_BYTES = 32 << 20, BUFFER_KEPT_BYTES = 1 << 20 };
+
 typedef struct Chunk {
     uint64_t first_sample; /* of plan->samples */
     uint32_t count;
+    uint64_t bytes; /* of its records, about: payloads, or the source's files */
 } Chunk;
 
 /* What came of a chunk's samples. */
@@ -39,6 +44,7 @@ typedef struct Run {
     Chunk *chunks; /* of the pending outputs, in order */
     uint64_t chunk_count, chunk_capacity;
     Worker *workers;
+    Budget budget;
 
     size_t current;      /* of pending */
     FshWriter *writer;   /* of the current output; NULL between two */
@@ -59,11 +65,14 @@ static FshStatus work(uint64_t item, int thread, void *slot, void *context, FshE
     ChunkResult *result = slot;
     const Chunk *chunk = &run->chunks[item];
     FshStatus status = FSH_OK;
+    budget_take(&run->budget, item, chunk->bytes);
     for (uint32_t i = 0; i < chunk->count && !status; i++) {
         const PlanSample *sample = &run->plan->samples[chunk->first_sample + i];
         status = work_sample(&run->workers[thread], run->plan, run->options, sample,
                              sample->split == run->statistics_split, &result->results[i], error);
     }
+    if (status)
+        budget_open(&run->budget);
     return status;
 }
 
@@ -176,11 +185,8 @@ static FshStatus deliver_sample(Run *run, const PlanSample *sample, const WorkRe
     return status;
 }
 
-static FshStatus deliver(uint64_t item, void *slot, void *context, FshError *error)
+static FshStatus deliver_chunk(Run *run, const Chunk *chunk, const ChunkResult *result, FshError *error)
 {
-    Run *run = context;
-    const ChunkResult *result = slot;
-    const Chunk *chunk = &run->chunks[item];
     const PlanOutput *output = &run->plan->outputs[run->pending[run->current]];
     const uint64_t end = chunk->first_sample + chunk->count;
     uint64_t bytes = 0, failed = 0;
@@ -195,6 +201,24 @@ static FshStatus deliver(uint64_t item, void *slot, void *context, FshError *err
         return status;
     progress_add(&run->progress, chunk->count, bytes, failed);
     return end == output->first_sample + output->sample_count ? finish_output(run, error) : FSH_OK;
+}
+
+static FshStatus deliver(uint64_t item, void *slot, void *context, FshError *error)
+{
+    Run *run = context;
+    ChunkResult *result = slot;
+    const Chunk *chunk = &run->chunks[item];
+    FshStatus status = deliver_chunk(run, chunk, result, error);
+    /* Else every buffer of every slot would grow to the largest record in time. */
+    for (uint32_t i = 0; i < chunk->count; i++) {
+        if (result->results[i].record.capacity > BUFFER_KEPT_BYTES)
+            buffer_free(&result->results[i].record);
+    }
+    if (status)
+        budget_open(&run->budget);
+    else
+        budget_give(&run->budget, item, chunk->bytes);
+    return status;
 }
 
 /* ---- the run ---- */
@@ -227,6 +251,7 @@ static void release(Run *run)
     free(run->pending);
     free(run->chunks);
     free(run->workers);
+    budget_destroy(&run->budget);
 }
 
 static FshStatus add_chunk(Run *run, const Chunk *chunk, FshError *error)
@@ -243,23 +268,31 @@ static FshStatus add_chunk(Run *run, const Chunk *chunk, FshError *error)
     return FSH_OK;
 }
 
-/* Cuts an output into chunks of at most CHUNK_SAMPLES and about CHUNK_BYTES of source. */
+/* What a sample takes in memory, about. */
+static uint64_t sample_bytes(const Plan *plan, const PlanSample *sample)
+{
+    uint64_t bytes = 0;
+    for (size_t field = 0; field < plan->field_count; field++) {
+        const uint64_t file = plan->sources[sample->first_source + field];
+        bytes += plan->payload_bytes ? plan->payload_bytes[file] : plan->files.files[file].bytes;
+    }
+    return bytes;
+}
+
+/* Cuts an output into chunks of at most CHUNK_SAMPLES and about CHUNK_BYTES. */
 static FshStatus add_pending(Run *run, size_t index, FshError *error)
 {
     const Plan *plan = run->plan;
     const PlanOutput *output = &plan->outputs[index];
     Chunk chunk = {.first_sample = output->first_sample};
-    uint64_t bytes = 0;
     FshStatus status = FSH_OK;
     run->pending[run->pending_count++] = index;
     for (uint64_t i = 0; i < output->sample_count && !status; i++) {
-        if (chunk.count == CHUNK_SAMPLES || bytes >= CHUNK_BYTES) {
+        if (chunk.count == CHUNK_SAMPLES || chunk.bytes >= CHUNK_BYTES) {
             status = add_chunk(run, &chunk, error);
             chunk = (Chunk){.first_sample = output->first_sample + i};
-            bytes = 0;
         }
-        for (size_t field = 0; field < plan->field_count; field++)
-            bytes += plan_source(plan, &plan->samples[output->first_sample + i], field)->bytes;
+        chunk.bytes += sample_bytes(plan, &plan->samples[output->first_sample + i]);
         chunk.count++;
     }
     return status ? status : add_chunk(run, &chunk, error);
@@ -319,13 +352,16 @@ FshStatus pack_run(const Plan *plan, const PackOptions *options, PackLeftOut lef
                .left_out = left_out,
                .left_out_context = context};
     *result = (PackResult){0};
+    budget_init(&run.budget, (uint64_t)options->jobs * JOB_BYTES);
     while (!plan->splits[run.statistics_split].present)
         run.statistics_split++;
 
     FshStatus status = destination_open(&run.destination, options->destination, options->source, plan->id,
                                         options->force, error);
-    if (status)
+    if (status) {
+        budget_destroy(&run.budget);
         return status;
+    }
     status = allocate(&run, error);
     uint64_t sample_count = 0;
     if (!status)

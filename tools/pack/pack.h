@@ -1,7 +1,8 @@
 /* pack.h - work and deliver: carries a plan out.
  *
  * Threads read, check and build records; one at a time delivers them in the plan's order to the writers, so
- * the bytes do not depend on the number of threads. At most 4 * jobs samples are in memory. */
+ * the bytes do not depend on the number of threads. At most 32 MiB of records for each job are in memory, or one record
+ * that is larger, and for each job one file and its pixels. */
 #ifndef FSHARD_PACK_PACK_H
 #define FSHARD_PACK_PACK_H
 
