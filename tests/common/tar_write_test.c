@@ -3,9 +3,11 @@
 #include <inttypes.h>
 #include <limits.h>
 #include <locale.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -373,6 +375,32 @@ static void test_a_full_disk_is_told_and_leaves_whole_entries(void **state)
     }
 }
 
+/* A write that is cut short, and then fails, leaves no part of an entry: RLIMIT_FSIZE does that to every file. */
+static void test_a_part_of_an_entry_is_cut_off_again(void **state)
+{
+    TestFolder *folder = *state;
+    const char *path = test_path(folder, "a.tar");
+    pid_t child = fork();
+    if (child == 0) {
+        const struct rlimit limit = {5000, 5000};
+        TarWriter *writer = NULL;
+        FshError error = {0};
+        bool fits = signal(SIGXFSZ, SIG_IGN) != SIG_ERR && setrlimit(RLIMIT_FSIZE, &limit) == 0 &&
+                    tar_writer_open(&writer, path, 0, &error) == FSH_OK &&
+                    tar_writer_add(writer, "a", noise, 1000, 0, NULL, &error) == FSH_OK;
+        bool told = fits && tar_writer_add(writer, "b", noise, 20000, 0, NULL, &error) == FSH_ERR_SYSTEM &&
+                    strstr(error.message, "a.tar: cannot write: File too large");
+        /* What is smaller still fits. */
+        uint64_t offset = 0;
+        bool fits_again = told && tar_writer_add(writer, "c", noise, 512, 0, &offset, &error) == FSH_OK;
+        _exit(fits_again && offset == 1536 + 1024 ? 0 : 1);
+    }
+    int status = 1;
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_int_equal(status, 0);
+    assert_int_equal(test_file_size(path), 1536 + 1024);
+}
+
 #define with_folder(test) cmocka_unit_test_setup_teardown(test, test_folder_setup, test_folder_teardown)
 
 int main(int argument_count, char **arguments)
@@ -390,6 +418,7 @@ int main(int argument_count, char **arguments)
         with_folder(test_an_offset_that_is_not_there_is_refused),
         with_folder(test_what_cannot_be_a_tar_is_refused),
         with_folder(test_a_second_writer_is_refused),
+        with_folder(test_a_part_of_an_entry_is_cut_off_again),
         with_folder(test_a_full_disk_is_told_and_leaves_whole_entries),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
