@@ -34,6 +34,14 @@ typedef struct ProgramOptions {
      .help = "print more"},                                                                                  \
     {.name = "json", .kind = OPTION_FLAG, .value = &(p)->json,                                               \
      .help = "print the result as one JSON object on standard output"}
+
+/* For programs with SRC and DST as arguments: the same by name. PROGRAM_PATHS(&settings.source, &settings.destination),
+ * each a const char *; program_take_paths puts both ways together. */
+#define PROGRAM_PATHS(source, destination)                                                                   \
+    {.name = "src", .kind = OPTION_TEXT, .value = (source), .argument = "PATH",                              \
+     .help = "the same as SRC, for older scripts", .group = "Paths"},                                        \
+    {.name = "dst", .kind = OPTION_TEXT, .value = (destination), .argument = "PATH",                         \
+     .help = "the same as DST, for older scripts"}
 /* clang-format on */
 
 typedef struct ProgramContext {
@@ -43,7 +51,7 @@ typedef struct ProgramContext {
 } ProgramContext;
 
 /* SRC and DST come as arguments, or by the names that older scripts use: *source and *destination hold what --src and
- * --dst gave, or NULL, and are filled from the arguments in their order. FSH_ERR_USAGE. */
+ * --dst (PROGRAM_PATHS) gave, or NULL, and are filled from the arguments in their order. FSH_ERR_USAGE. */
 FshStatus program_take_paths(const ProgramContext *context, const char **source, const char **destination,
                              FshError *error);
 

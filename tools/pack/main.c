@@ -250,16 +250,7 @@ int main(int argc, char **argv)
          .value = &settings.report,
          .argument = "FILE",
          .help = "write what was left out, one JSON object a line; an older report is replaced"},
-        {.name = "src",
-         .kind = OPTION_TEXT,
-         .value = &settings.source,
-         .argument = "SRC",
-         .help = "the folder of images, where it is not given as an argument"},
-        {.name = "dst",
-         .kind = OPTION_TEXT,
-         .value = &settings.destination,
-         .argument = "DST",
-         .help = "the folder of the dataset, likewise"},
+        PROGRAM_PATHS(&settings.source, &settings.destination),
         PROGRAM_OPTIONS(&settings.program),
         {0}};
     const OptionTable table = {
