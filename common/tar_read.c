@@ -287,10 +287,11 @@ static FshStatus open_inner(TarReader *reader, bool *opened_ret, FshError *error
     const char *path = (const char *)reader->name.bytes;
     size_t stem_bytes = reader->level == outer ? tar_name_stem(path) : 0;
     *opened_ret = false;
-    if (!stem_bytes)
+    /* A sparse one is left a file: it is no stretch, and its holes may be terabytes of zeros. */
+    if (!stem_bytes || archive_entry_sparse_reset(reader->entry) > 0)
         return FSH_OK;
     uint64_t bytes = entry_bytes(reader->entry);
-    bool in_file = is_plain(outer) && archive_entry_sparse_reset(reader->entry) == 0;
+    bool in_file = is_plain(outer);
     FshStatus status = peek(reader, in_file, bytes, error);
     if (status || (!tar_source_is_start(reader->start, reader->start_bytes, true) &&
                    !tar_source_is_compressed(reader->start, reader->start_bytes)))
@@ -326,6 +327,7 @@ static void leave_level(TarReader *reader)
         reader->ended = true;
         return;
     }
+    reader->levels[0].fatal |= reader->level->source.outer_broke;
     close_level(reader->level);
     reader->level = &reader->levels[0];
 }
@@ -424,7 +426,9 @@ static FshStatus read_content(TarReader *reader, Buffer *content, uint64_t bytes
         status = buffer_reserve(content, content->length + (size_t)wanted, error);
         if (status)
             return status;
-        la_ssize_t got = archive_read_data(level->archive, content->bytes + content->length, (size_t)wanted);
+        la_ssize_t got = ARCHIVE_FATAL; /* what has broken is not asked again: it keeps its words */
+        if (!level->fatal)
+            got = archive_read_data(level->archive, content->bytes + content->length, (size_t)wanted);
         if (got == 0)
             return FSH_OK;
         if (got > 0) {

@@ -10,7 +10,7 @@
  * A tar in a tar is a folder of its name without the extension: ILSVRC2012_img_train.tar holds n01440764.tar, which holds
  * n01440764_18.JPEG: the path is n01440764/n01440764_18.JPEG. One level; a tar in a tar in a tar is a file. A tar in a tar
  * has one of the names .tar, .tgz, .tbz2, .txz, .tzst, .tar.gz, .tar.bz2, .tar.xz, .tar.zst and begins as its name says;
- * a file that does not is a file.
+ * a file that does not is a file, as is one that is stored with holes (sparse).
  *
  * Names are hostile: those that are absolute, hold "..", are empty or longer than PATH_MAX, links, devices and pipes are
  * entries with a reason, never followed; the path then ends in the name as it stands. "./a" is "a", doubled slashes
@@ -33,9 +33,8 @@ typedef struct TarReader TarReader;
 
 /* Caveat: a time before 1970 with a fraction of a second is wrong by up to a second (libarchive 3.6 reads "-1.5" as -0.5). */
 typedef struct TarEntry {
-    const char *path; /* the reader's, until its next step; NULL: the end */
-    const char
-        *reason; /* NULL: a regular file; else why it is left out ("is a symbolic link"), the reader's too */
+    const char *path;    /* the reader's, until its next step; NULL: the end */
+    const char *reason;  /* NULL: a regular file; else why not: "is a symbolic link"; the reader's too */
     uint64_t bytes;      /* of its content, as its header says; 0 with a reason */
     int64_t modified_ns; /* as file_time_ns gives it; 0 with a reason */
 } TarEntry;

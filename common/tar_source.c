@@ -29,6 +29,7 @@ static la_ssize_t source_read(struct archive *archive, void *data, const void **
         if (got < 0)
             archive_set_error(archive, archive_errno(source->outer), "%s",
                               archive_error_string(source->outer));
+        source->outer_broke = got < 0;
         return got < 0 ? ARCHIVE_FATAL : got;
     }
     uint64_t left = source->end - source->offset;

@@ -22,8 +22,9 @@ typedef struct TarSource {
     struct archive *outer; /* not NULL: read from its entry */
     const uint8_t *start;  /* what was taken from there before: start_bytes, 0 when given on */
     size_t start_bytes;
-    uint8_t *bytes; /* MOST_READ_BYTES; owned */
-    int failure;    /* errno of a read that failed, else 0 */
+    uint8_t *bytes;   /* MOST_READ_BYTES; owned */
+    int failure;      /* errno of a read that failed, else 0 */
+    bool outer_broke; /* so that it cannot go on */
 } TarSource;
 
 /* Opens the file and looks at its first bytes. FSH_ERR_NOT_FOUND, FSH_ERR_SYSTEM, FSH_ERR_MEMORY; FSH_ERR_UNSUPPORTED: no
