@@ -203,7 +203,7 @@ static void test_the_recipe_of_fresize_is_kept(void **state)
     TestFolder *folder = *state;
     const char *source = test_path(folder, "photos"), *packed = test_path(folder, "shards");
     source_two_classes(source);
-    test_file_write_text(test_path(folder, "photos/.fresize.json"),
+    test_file_write_text(test_path(folder, "photos/.fresize/recipe.json"),
                          "{\"max_size\": 160, \"complete\": true}");
     RunResult result = run_expecting(0, "fpack", source, packed, NULL);
     assert_contains_not(result.err, "warning");
@@ -212,7 +212,7 @@ static void test_the_recipe_of_fresize_is_kept(void **state)
     json_t *recipe = json_object_get(json_object_get(manifest, "provenance"), "recipe");
     assert_int_equal(json_integer_value(json_object_get(recipe, "max_size")), 160);
     json_decref(manifest);
-    test_file_write_text(test_path(folder, "photos/.fresize.json"), "{\"complete\": false}");
+    test_file_write_text(test_path(folder, "photos/.fresize/recipe.json"), "{\"complete\": false}");
     result = run_expecting(0, "fpack", "--force", source, packed, NULL);
     assert_contains(result.err, "fresize did not come to its end here");
     run_result_free(&result);

@@ -1,5 +1,6 @@
 #include "tests/tools/resize_files.h"
 
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -143,4 +144,11 @@ void write_many(TestFolder *folder, const char *name, unsigned count, uint32_t s
     for (unsigned i = 1; i < count; i++)
         test_file_write(test_path(folder, "%s/%03u.jpg", name, i), bytes, length);
     free(bytes);
+}
+
+uint64_t count_outputs(const char *path)
+{
+    char state[PATH_MAX];
+    (void)snprintf(state, sizeof state, "%s/.fresize", path);
+    return test_count_files(path) - test_count_files(state);
 }

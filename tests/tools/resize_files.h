@@ -32,6 +32,9 @@ json_t *fresize_json(int exit_status, const char *const *arguments);
 /* An integer of an object; fails where there is none. */
 json_int_t json_count(const json_t *object, const char *key);
 
+/* Files below a destination of fresize, those of its state not counted. */
+uint64_t count_outputs(const char *path);
+
 /* count JPEGs of size x size pixels in folder: 000.jpg, 001.jpg, … */
 void write_many(TestFolder *folder, const char *name, unsigned count, uint32_t size);
 

@@ -193,7 +193,7 @@ static FshStatus note_walk_problems(Plan *plan, FshError *error)
  * as it is, with a warning: images may be missing that nobody will miss later. */
 static FshStatus read_resize_recipe(Plan *plan, FshError *error)
 {
-    static const char name[] = ".fresize.json";
+    static const char name[] = ".fresize/recipe.json";
     char path[PATH_MAX];
     FshStatus status = file_join(path, sizeof path, plan->root, name, error);
     if (status)

@@ -1,22 +1,26 @@
-/* fresize - a folder of photographs into the same folder, smaller. The options are here, the work is in resize.h. */
-#include <inttypes.h>
+/* fresize - a folder or tar of photographs into another, smaller. The options are here, the work is in resize.h. */
 #include <stdio.h>
 #include <string.h>
 
 #include "common/cpu.h"
 #include "common/program.h"
 #include "imaging/decode.h"
+#include "tools/resize/resize_check.h"
 #include "tools/resize/resize_report.h"
 
 typedef struct Settings {
     ProgramOptions program;
-    const char *source, *destination, *report, *edge, *filter, *subsampling, *orient, *icc, *on_error;
-    int64_t max_size, quality, max_pixels;
-    bool exact, force;
+    const char *source, *destination, *report, *edge, *filter, *subsampling, *format, *orient, *icc,
+        *on_error;
+    const char *files_from, *labels, *pairs, *part;
+    int64_t max_size, min_size, quality, max_pixels;
+    bool exact, force, link, check, keep_metadata, null_separated;
 } Settings;
 
 static const char *const edges[] = {"short", "long", NULL};
 static const char *const subsamplings[] = {"420", "444", NULL};
+static const char *const formats[] = {"keep", "jpeg", "png", "webp", NULL};
+static const ImageFormat format_values[] = {IMAGE_UNKNOWN, IMAGE_JPEG, IMAGE_PNG, IMAGE_WEBP};
 static const char *const orients[] = {"apply", "ignore", NULL};
 static const char *const iccs[] = {"srgb", "ignore", NULL};
 static const char *const on_errors[] = {"skip", "fail", NULL};
@@ -31,55 +35,166 @@ static bool is(const char *choice, const char *name)
     return strcmp(choice, name) == 0;
 }
 
-static ResampleFilter filter_of(const char *name)
+/* The option table has checked that it is one of them. */
+static size_t index_of(const char *const *choices, const char *name)
 {
-    size_t filter = 0;
-    while (!is(resample_filter_names[filter], name)) /* the option table has checked that it is one of them */
-        filter++;
-    return (ResampleFilter)filter;
+    size_t index = 0;
+    while (!is(choices[index], name))
+        index++;
+    return index;
+}
+
+/* ---- --check ---- */
+
+typedef struct Findings {
+    const char *program;
+    bool verbose;
+    uint64_t count;
+} Findings;
+
+static void print_finding(ResizeFinding finding, const char *path, const char *reason, void *context)
+{
+    enum { SHOWN = 100 };
+    Findings *findings = context;
+    if (!findings->verbose && findings->count++ >= SHOWN)
+        return;
+    (void)fprintf(stderr, "%s: %s: ", findings->program, resize_finding_names[finding]);
+    program_print_text(stderr, path);
+    (void)fputs(": ", stderr);
+    program_print_text(stderr, reason);
+    (void)fputc('\n', stderr);
+    if (!findings->verbose && findings->count == SHOWN)
+        (void)fprintf(stderr, "%s: more are only counted; -v prints all\n", findings->program);
+}
+
+static FshStatus check(const ProgramContext *context, const ResizeOptions *options, bool *partial_ret,
+                       FshError *error)
+{
+    const Settings *settings = context->settings;
+    Findings findings = {.program = context->table->program, .verbose = settings->program.verbose};
+    ResizeCheckSummary summary;
+    FshStatus status = resize_check(options, print_finding, &findings, &summary, error);
+    if (status)
+        return status;
+    if (!settings->program.quiet)
+        resize_check_print(stderr, context->table->program, &summary);
+    if (settings->program.json)
+        status = resize_check_print_json(stdout, &summary, error);
+    for (size_t i = 0; i < RESIZE_FINDING_COUNT; i++)
+        *partial_ret = *partial_ret || summary.finding_counts[i] > 0;
+    return status;
+}
+
+/* ---- resizing ---- */
+
+static FshStatus resize(const ProgramContext *context, const ResizeOptions *options, bool *partial_ret,
+                        FshError *error)
+{
+    const Settings *settings = context->settings;
+    ProgramNotes notes = {.program = context->table->program, .verbose = settings->program.verbose};
+    ResizeSummary summary;
+    FshStatus status = resize_run(options, print_failure, &notes, &summary, error);
+    /* what was done before a stop is worth telling, too */
+    const bool ran = (!status || resize_summary_images(&summary) > 0) && status != FSH_ERR_NOT_FOUND;
+    if (ran && !settings->program.quiet)
+        resize_summary_print(stderr, context->table->program, &summary, options->dry_run);
+    if (ran && settings->program.json && (!status || status == FSH_ERR_INTERRUPTED)) {
+        FshStatus printed = resize_summary_print_json(stdout, &summary, options->dry_run, error);
+        status = status ? status : printed;
+    }
+    if (status == FSH_ERR_INTERRUPTED && !options->dry_run)
+        (void)fsh_error_set(error, status, "interrupted; the same command%s goes on from here",
+                            options->force ? " without --force" : "");
+    *partial_ret = summary.outcome_counts[RESIZE_OUTCOME_FAILED] > 0;
+    return status;
+}
+
+/* ---- the options ---- */
+
+/* What goes together, and what does not. */
+static FshStatus check_usage(const Settings *settings, const ResizeOptions *options, FshError *error)
+{
+    const bool is_tar = resize_source_is_tar(&options->source);
+    if (settings->check && (options->part.count || options->force || options->report || options->dry_run))
+        return fsh_error_set(error, FSH_ERR_USAGE,
+                             "--check looks at all of DST and writes nothing: it goes without %s",
+                             options->part.count ? "--part"
+                             : options->force    ? "--force"
+                             : options->report   ? "--report"
+                                                 : "--dry-run");
+    if (options->source.null_separated && !options->source.files_from)
+        return fsh_error_set(error, FSH_ERR_USAGE,
+                             "-0 says how the list of --files-from is separated; name the list");
+    if (options->source.files_from && is(options->source.files_from, "-") && options->part.count)
+        return fsh_error_set(
+            error, FSH_ERR_USAGE,
+            "--part reads the list of --files-from twice, which standard input cannot give; take a file");
+    if (settings->pairs && (settings->labels || settings->files_from))
+        return fsh_error_set(error, FSH_ERR_USAGE, "--pairs goes without %s",
+                             settings->labels ? "--labels" : "--files-from");
+    if (options->link && is_tar)
+        return fsh_error_set(error, FSH_ERR_USAGE, "--link needs files to link to, and %s is a tar",
+                             options->source.path);
+    return FSH_OK;
+}
+
+static FshStatus fill_pairs(const char *text, ResizeSourceOptions *source, FshError *error)
+{
+    char parts[2][256];
+    size_t count = 0;
+    FshStatus status = options_split_colon("--pairs", text, parts, 2, &count, error);
+    for (size_t side = 0; side < 2 && !status; side++) {
+        if (strchr(parts[side], '/') || is(parts[side], ".") || is(parts[side], ".."))
+            status = fsh_error_set(error, FSH_ERR_USAGE, "--pairs: '%s' is no name of a folder", parts[side]);
+        memcpy(source->sides[side], parts[side], sizeof source->sides[side]);
+    }
+    return status;
 }
 
 static FshStatus run(const ProgramContext *context, bool *partial_ret, FshError *error)
 {
     const Settings *settings = context->settings;
+    Labels *labels = NULL;
     ResizeOptions options = {
-        .source = settings->source,
+        .source = {.path = settings->source,
+                   .files_from = settings->files_from,
+                   .null_separated = settings->null_separated},
         .destination = settings->destination,
+        .labels = settings->labels,
         .report = settings->report,
         .recipe = {.max_size = (uint32_t)settings->max_size,
+                   .min_size = (uint32_t)settings->min_size,
                    .long_edge = is(settings->edge, "long"),
-                   .filter = filter_of(settings->filter),
+                   .filter = (ResampleFilter)index_of(resample_filter_names, settings->filter),
+                   .format = format_values[index_of(formats, settings->format)],
                    .quality = (int)settings->quality,
                    .subsampling =
                        is(settings->subsampling, "444") ? IMAGE_SUBSAMPLING_444 : IMAGE_SUBSAMPLING_420,
                    .ignore_orientation = is(settings->orient, "ignore"),
                    .ignore_icc = is(settings->icc, "ignore"),
+                   .keep_metadata = settings->keep_metadata,
                    .exact = settings->exact,
                    .max_pixels = (uint64_t)settings->max_pixels},
+        .link = settings->link,
         .force = settings->force,
         .dry_run = settings->program.dry_run,
         .quiet = settings->program.quiet,
         .fail_on_error = is(settings->on_error, "fail"),
         .jobs = cpu_jobs(settings->program.jobs),
     };
-    ProgramNotes notes = {.program = context->table->program, .verbose = settings->program.verbose};
-    ResizeSummary summary = {0};
-    FshStatus status = program_take_paths(context, &options.source, &options.destination, error);
-    if (status)
-        return status;
-    status = resize_run(&options, print_failure, &notes, &summary, error);
-    bool ran =
-        !status || (status == FSH_ERR_INTERRUPTED &&
-                    summary.images_count > 0); /* or stopped on the way: what was done is worth telling */
-    for (size_t i = 0; i < RESIZE_OUTCOME_COUNT; i++)
-        ran = ran || summary.outcome_counts[i] > 0;
-    if (ran && !settings->program.quiet)
-        resize_summary_print(stderr, context->table->program, &summary, options.dry_run);
-    if (ran && settings->program.json && (!status || status == FSH_ERR_INTERRUPTED)) {
-        FshStatus printed = resize_summary_print_json(stdout, &summary, options.dry_run, error);
-        status = status ? status : printed;
-    }
-    *partial_ret = summary.outcome_counts[RESIZE_OUTCOME_FAILED] > 0;
+    FshStatus status = program_take_paths(context, &options.source.path, &options.destination, error);
+    if (!status && settings->pairs)
+        status = fill_pairs(settings->pairs, &options.source, error);
+    if (!status && settings->part)
+        status = part_parse("--part", settings->part, &options.part, error);
+    if (!status)
+        status = check_usage(settings, &options, error);
+    if (!status && settings->labels)
+        status = labels_load(&labels, settings->labels, error);
+    options.source.labels = labels;
+    if (!status)
+        status = (settings->check ? check : resize)(context, &options, partial_ret, error);
+    labels_free(&labels);
     return status;
 }
 
@@ -89,6 +204,7 @@ int main(int argc, char **argv)
         .edge = "short",
         .filter = "lanczos",
         .subsampling = "420",
+        .format = "keep",
         .orient = "apply",
         .icc = "srgb",
         .on_error = "skip",
@@ -111,6 +227,12 @@ int main(int argc, char **argv)
          .argument = "WHICH",
          .help = "which edge --max-size means",
          .choices = edges},
+        {.name = "min-size",
+         .kind = OPTION_INTEGER,
+         .value = &settings.min_size,
+         .argument = "N",
+         .help = "leave out images whose short edge is below N pixels, and count them; 0: none",
+         .maximum = 65500},
         {.name = "filter",
          .kind = OPTION_CHOICE,
          .value = &settings.filter,
@@ -123,14 +245,22 @@ int main(int argc, char **argv)
          .help =
              "decode every JPEG in full; else large ones are decoded at a half, a quarter or an eighth of "
              "their size, with at least twice the pixels that are needed"},
+        {.name = "format",
+         .kind = OPTION_CHOICE,
+         .value = &settings.format,
+         .argument = "NAME",
+         .help =
+             "what all images are written as; keep: JPEG, PNG and WebP as they are named, other photographs "
+             "as JPEG, other graphics as PNG",
+         .choices = formats,
+         .group = "Output"},
         {.name = "quality",
          .kind = OPTION_INTEGER,
          .value = &settings.quality,
          .argument = "N",
-         .help = "of the JPEGs written",
+         .help = "of the JPEG and WebP files written",
          .minimum = 1,
-         .maximum = 100,
-         .group = "Output"},
+         .maximum = 100},
         {.name = "subsampling",
          .kind = OPTION_CHOICE,
          .value = &settings.subsampling,
@@ -149,6 +279,16 @@ int main(int argc, char **argv)
          .argument = "WHAT",
          .help = "what to do with an embedded colour profile: convert to sRGB, or ignore it as Pillow does",
          .choices = iccs},
+        {.name = "keep-metadata",
+         .kind = OPTION_FLAG,
+         .value = &settings.keep_metadata,
+         .help =
+             "write EXIF, XMP and colour profile too, and leave colours in that profile; else nothing but "
+             "pixels is written"},
+        {.name = "link",
+         .kind = OPTION_FLAG,
+         .value = &settings.link,
+         .help = "make images that are small enough hard links of their sources, instead of copies"},
         {.name = "force",
          .letter = 'f',
          .kind = OPTION_FLAG,
@@ -172,32 +312,66 @@ int main(int argc, char **argv)
          .kind = OPTION_TEXT,
          .value = &settings.report,
          .argument = "FILE",
-         .help = "write a line of JSON for each image: path, status, reason, quirks, sizes before and after"},
-        {.name = "src",
+         .help = "write a line of JSON for each image: path, status, reason, quirks, sizes before and after",
+         .group = "Report"},
+        {.name = "check",
+         .kind = OPTION_FLAG,
+         .value = &settings.check,
+         .help = "compare DST with SRC and write nothing: outputs that are missing, damaged, of a source "
+                 "that has "
+                 "changed or is gone, and files that are not fresize's; exit status 1 if there are any"},
+        {.name = "files-from",
          .kind = OPTION_TEXT,
-         .value = &settings.source,
-         .argument = "DIR",
-         .help = "the same as SRC, for older scripts",
-         .group = "Paths"},
-        {.name = "dst",
+         .value = &settings.files_from,
+         .argument = "FILE",
+         .help = "the images that FILE lists, a path below SRC on each line; -: standard input",
+         .group = "Input"},
+        {.name = "null",
+         .letter = '0',
+         .kind = OPTION_FLAG,
+         .value = &settings.null_separated,
+         .help = "the list of --files-from is separated by NUL, as find -print0 writes it"},
+        {.name = "labels",
          .kind = OPTION_TEXT,
-         .value = &settings.destination,
-         .argument = "DIR",
-         .help = "the same as DST, for older scripts"},
+         .value = &settings.labels,
+         .argument = "FILE",
+         .help =
+             "put each image into the folder of its class: lines of NAME LABEL or NAME,LABEL, or of LABEL "
+             "alone for images that end in their number (ImageNet's validation set)"},
+        {.name = "pairs",
+         .kind = OPTION_TEXT,
+         .value = &settings.pairs,
+         .argument = "A:B",
+         .help =
+             "images below folders A and B belong together and keep one geometry; a pair that is incomplete, "
+             "of two sizes, or unreadable on one side is left out"},
+        {.name = "part",
+         .kind = OPTION_TEXT,
+         .value = &settings.part,
+         .argument = "I/N",
+         .help = "do the I-th of N parts, equal in bytes, into one DST; auto: as Slurm's job array says"},
+        PROGRAM_PATHS(&settings.source, &settings.destination),
         PROGRAM_OPTIONS(&settings.program),
         {0},
     };
     const OptionTable table = {
         .program = "fresize",
-        .summary = "Writes the images of SRC to DST with their SHORT edge at most --max-size pixels, never "
-                   "enlarged. "
-                   "Same tree, same names; images already small enough are copied byte for byte.",
+        .summary =
+            "Writes the images of SRC to DST with their SHORT edge at most --max-size pixels, never "
+            "enlarged. Same tree, same names; images already small enough are copied byte for byte. SRC is "
+            "a folder or a tar (of tars, as ImageNet's), DST a folder, or a tar if its name ends in .tar.",
         .usage = "[OPTIONS] SRC DST",
         .options = options,
         .examples =
             "  fresize --max-size 160 imagenet/ imagenet160/\n"
+            "  fresize --max-size 160 ILSVRC2012_img_train.tar imagenet160/train\n"
+            "  fresize --max-size 160 --labels val.txt ILSVRC2012_img_val.tar imagenet160/val\n"
             "  fresize --max-size 160 --exact --icc ignore imagenet/ imagenet160/   # Pillow's pixels\n"
-            "  fresize --edge long --max-size 1024 --quality 95 raw/ small/\n"
+            "  fresize --max-size 256 --pairs blur:sharp GOPRO_Large/ gopro256/\n"
+            "  fresize --part 2/8 --max-size 160 imagenet/ imagenet160/             # on the second of 8 "
+            "machines\n"
+            "  fresize --check --max-size 160 imagenet/ imagenet160/                # is it all there, and "
+            "right?\n"
             "  fresize --dry-run photos/ small/                                     # what would be done\n",
         .arguments_min = 0,
         .arguments_max = 2,

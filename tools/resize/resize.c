@@ -1,207 +1,304 @@
 #include "tools/resize/resize.h"
 
-#include <errno.h>
-#include <limits.h>
+#include <pthread.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 
 #include "common/pool.h"
 #include "common/progress.h"
-#include "tools/resize/resize_plan.h"
+#include "common/tar_write.h"
+#include "common/walk.h"
+#include "tools/resize/resize_names.h"
+#include "tools/resize/resize_output.h"
 #include "tools/resize/resize_report.h"
-#include "tools/resize/resize_state.h"
+#include "tools/resize/resize_work.h"
 
-/* What one thread needs, kept from image to image. */
-typedef struct Thread {
-    ResizeWorker *worker;
-    Buffer file;
-} Thread;
+enum {
+    SLOTS_PER_JOB = 32,    /* one slow image holds up only what is told, not what is done */
+    TAR_SLOTS_PER_JOB = 4, /* these hold whole files */
+};
 
 typedef struct Run {
     const ResizeOptions *options;
-    const ResizePlan *plan;
-    Thread *threads; /* options->jobs of them */
-    bool resume;
+    ResizeJob job;
+    ResizeState state;
+    ResizeSource *source;
+    NameClaims *claims;
+    uint64_t ordinal, begin, end; /* items taken; those of this part */
+    TarWriter *tar;
+    char tar_path[PATH_MAX]; /* while it is written */
+    uint64_t tar_offset;
+    ResizeThread *threads; /* options->jobs of them */
+    double finding_seconds, delivering_seconds;
     ResizeReport report;
     ResizeOnFailure on_failure;
     void *context;
     ResizeSummary *summary;
     Progress progress;
+    pthread_t counter;
+    bool counting;
+    atomic_bool stopped; /* the pool is done: nobody needs the count any more */
 } Run;
 
-/* What a thread found out about one image, until it is its turn to be told. */
-typedef struct Result {
-    ResizeOutcome outcome;
-    FshError reason; /* FAILED */
-    ResizedImage image;
-    uint64_t bytes_before, bytes_after;
-} Result;
-
-/* ---- one image ---- */
-
-/* The file appears with its source's time, which is how a later run knows it. */
-static FshStatus write_output(const char *path, const ResizedImage *image, const FileEntry *source,
-                              FshError *error)
+uint64_t resize_summary_images(const ResizeSummary *summary)
 {
-    AtomicFile file;
-    FshStatus status = atomic_file_open(&file, path, true, error);
-    if (status == FSH_ERR_NOT_FOUND) { /* the first image of its folder */
-        status = file_make_parent_folders(path, error);
-        if (!status)
-            status = atomic_file_open(&file, path, true, error);
-    }
-    if (status)
-        return status;
-    status = atomic_file_write(&file, image->bytes, image->length, error);
-    const struct timespec modified = file_time_of_ns(source->modified_ns);
-    const struct timespec times[2] = {modified, modified};
-    if (!status && futimens(file.descriptor, times))
-        status = fsh_error_system(error, errno, "%s: cannot set its time", path);
-    /* The disk is waited for once, at the end of the run: a sync for each image would take longer than the image. */
-    if (!status)
-        status = atomic_file_commit(&file, false, error);
-    atomic_file_abandon(&file);
+    uint64_t count = 0;
+    for (size_t i = 0; i < RESIZE_OUTCOME_COUNT; i++)
+        count += summary->outcome_counts[i];
+    return count;
+}
+
+/* ---- taking: in the source's order, one at a time ---- */
+
+/* The next item of this part. */
+static FshStatus take_item(Run *run, ResizeItem *item, bool *end_ret, FshError *error)
+{
+    FshStatus status = FSH_OK;
+    do {
+        *end_ret = run->ordinal >= run->end;
+        if (!*end_ret)
+            status = resize_source_next(run->source, item, end_ret, error);
+    } while (!status && !*end_ret && run->ordinal++ < run->begin);
     return status;
 }
 
-static void fail_result(Result *result, FshStatus status)
+static void show_position(Run *run)
 {
-    result->outcome = RESIZE_OUTCOME_FAILED;
-    if (result->reason.status != status)
-        (void)fsh_error_set(&result->reason, status, "%s", fsh_strerror(status));
+    uint64_t position = 0, extent = 0;
+    resize_source_position(run->source, &position, &extent);
+    if (extent)
+        progress_set_position(&run->progress, position, extent);
 }
 
-/* A message that begins with the path, without it: the path is told apart. */
-static void drop_prefix(FshError *error, const char *path)
+static FshStatus take(uint64_t index, void *memory, bool *end_ret, void *context, FshError *error)
 {
-    size_t length = strlen(path);
-    if (strncmp(error->message, path, length) == 0 && strncmp(error->message + length, ": ", 2) == 0)
-        memmove(error->message, error->message + length + 2, strlen(error->message + length + 2) + 1);
-}
-
-/* Reads and decodes; a failure here is the image's, and noted in result. False then. */
-static bool make_image(const Run *run, Thread *thread, const ResizeItem *item, const char *path,
-                       Result *result)
-{
-    const ResizeOptions *options = run->options;
-    FshStatus status =
-        file_read_most(path, resize_most_bytes(&options->recipe), &thread->file, &result->reason);
-    if (status) {
-        drop_prefix(&result->reason, path);
-        fail_result(result, status);
-        return false;
+    Run *run = context;
+    ResizeSlot *slot = memory;
+    ResizeItem *item = &slot->item;
+    ResizeResult *result = &slot->results[0];
+    (void)index;
+    const double begin = progress_now_seconds();
+    const char *owner = NULL;
+    slot->conflict = slot->done = false;
+    slot->results_count = 1;
+    FshStatus status = take_item(run, item, end_ret, error);
+    if (!status && !*end_ret)
+        status = resize_result_begin(&run->job, item->path, item->name, result, error);
+    const bool wanted = !status && !*end_ret && !item->reason[0];
+    if (wanted && (!run->job.sorted || strcmp(result->target, item->path) != 0))
+        status = name_claims_take(run->claims, item->path, result->target, &slot->conflict, &owner, error);
+    (void)snprintf(slot->owner, sizeof slot->owner, "%s", owner ? owner : "");
+    if (wanted && !status && !slot->conflict && item->in_tar) { /* what is done need not be read */
+        result->modified_ns = item->modified_ns;
+        status = resize_is_done(&run->job, result, item->bytes, &slot->done, error);
+        if (!status && !slot->done)
+            status = resize_source_load(run->source, item, resize_most_bytes(&run->options->recipe), error);
     }
-    result->bytes_before = thread->file.length;
-    status = (options->dry_run ? resize_image_plan : resize_image)(
-        thread->worker, thread->file.bytes, thread->file.length, item->format, &options->recipe,
-        &result->image, &result->reason);
-    ImageInfo *info = &result->image.info;
-    ImageFormat promised = image_name_format(item->source->path);
-    if (promised != IMAGE_UNKNOWN && info->format != IMAGE_UNKNOWN && promised != info->format)
-        info->quirks |= IMAGE_QUIRK_EXTENSION;
-    if (status) {
-        fail_result(result, status);
-        return false;
-    }
-    static const ResizeOutcome outcomes[] = {[RESIZE_COPIED] = RESIZE_OUTCOME_COPIED,
-                                             [RESIZE_CONVERTED] = RESIZE_OUTCOME_CONVERTED,
-                                             [RESIZE_RESIZED] = RESIZE_OUTCOME_RESIZED};
-    result->outcome = outcomes[result->image.action];
-    result->bytes_after = result->image.length;
-    return true;
+    show_position(run);
+    run->finding_seconds += progress_now_seconds() - begin;
+    return status;
 }
 
-/* A failure returned from here is the destination's and ends the run. */
-static FshStatus work(uint64_t index, int thread_index, void *slot, void *context, FshError *error)
+static FshStatus work(uint64_t index, int thread, void *slot, void *context, FshError *error)
 {
     const Run *run = context;
-    const ResizeItem *item = &run->plan->items[index];
-    Thread *thread = &run->threads[thread_index];
-    Result *result = slot;
-    char source[PATH_MAX], target[PATH_MAX];
-    *result = (Result){.outcome = RESIZE_OUTCOME_FAILED};
-    FshStatus status = file_join(source, sizeof source, run->options->source, item->source->path, error);
-    if (!status)
-        status = file_join(target, sizeof target, run->options->destination, item->target, error);
-    if (status)
-        return status;
-    if (item->conflict) {
-        bool is_folder = item->conflict[strlen(item->target)] == '/';
-        (void)fsh_error_set(&result->reason, FSH_ERR_EXISTS,
-                            "would be written to %s, %s %s%s; rename one of them", item->target,
-                            is_folder ? "the folder of" : "as", item->conflict, is_folder ? "" : " is");
-        return FSH_OK;
-    }
-    if (run->resume && resize_state_is_finished(target, item->source)) {
-        result->outcome = RESIZE_OUTCOME_DONE_BEFORE;
-        return FSH_OK;
-    }
-    if (!make_image(run, thread, item, source, result) || run->options->dry_run)
-        return FSH_OK;
-    return write_output(target, &result->image, item->source, error);
+    (void)index;
+    return resize_work(&run->job, &run->threads[thread], slot, error);
 }
 
-/* ---- what is told, in order ---- */
+/* ---- delivering: in the same order, one at a time ---- */
 
-static FshStatus tell_failure(Run *run, const char *path, const char *reason, FshStatus status,
-                              FshError *error)
+static FshStatus tell_failure(Run *run, const ResizeResult *result, FshError *error)
 {
+    const char *reason = result->reason.message;
     if (run->options->fail_on_error)
-        return fsh_error_set(error, status, "%s: %s; stopped, as --on-error fail asks", path, reason);
+        return fsh_error_set(error, result->reason.status, "%s: %s; stopped, as --on-error fail asks",
+                             result->path, reason);
     progress_clear(&run->progress);
-    run->on_failure(path, reason, run->context);
+    run->on_failure(result->path, reason, run->context);
     return FSH_OK;
 }
 
-static FshStatus deliver(uint64_t index, void *slot, void *context, FshError *error)
+static FshStatus report(Run *run, const ResizeResult *result, FshError *error)
 {
-    Run *run = context;
-    const ResizeItem *item = &run->plan->items[index];
-    const Result *result = slot;
-    ResizeSummary *summary = run->summary;
-    bool failed = result->outcome == RESIZE_OUTCOME_FAILED;
-    summary->outcome_counts[result->outcome]++;
-    for (unsigned bit = 0; bit < IMAGE_QUIRK_COUNT; bit++)
-        summary->quirk_counts[bit] += result->image.info.quirks >> bit & 1;
-    if (!failed) {
-        summary->bytes_before += result->bytes_before;
-        summary->bytes_after += result->bytes_after;
-    }
-    progress_add(&run->progress, 1, result->bytes_before, failed);
+    const bool failed = result->outcome == RESIZE_OUTCOME_FAILED;
     const ResizeLine line = {
-        .path = item->source->path,
-        .target = item->target,
+        .path = result->path,
+        .target = result->target,
         .outcome = result->outcome,
         .reason = failed ? result->reason.message : NULL,
         .info = result->image.info,
         .format = result->image.format,
         .width = result->image.width,
         .height = result->image.height,
-        .bytes_before = failed && !result->bytes_before ? item->source->bytes : result->bytes_before,
-        .bytes_after = result->bytes_after,
+        .bytes_before = result->bytes_before,
+        .bytes_after = result->row.bytes,
     };
     FshStatus status = resize_report_add(&run->report, &line, error);
-    if (!status && failed)
-        status = tell_failure(run, item->source->path, result->reason.message, result->reason.status, error);
+    return !status && failed ? tell_failure(run, result, error) : status;
+}
+
+static void count_result(Run *run, const ResizeResult *result)
+{
+    ResizeSummary *summary = run->summary;
+    summary->outcome_counts[result->outcome]++;
+    for (unsigned bit = 0; bit < IMAGE_QUIRK_COUNT; bit++)
+        summary->quirk_counts[bit] += result->image.info.quirks >> bit & 1;
+    summary->unlinked_count += result->unlinked;
+    if (!result->is_new)
+        return;
+    summary->bytes_before += result->bytes_before;
+    summary->bytes_after += result->row.bytes;
+    progress_add_saved(&run->progress, (int64_t)result->bytes_before - (int64_t)result->row.bytes);
+}
+
+/* The rows of the outputs that are there, about once a second; an output in a tar is there when the tar is on disk. */
+static FshStatus commit(Run *run, FshError *error)
+{
+    FshStatus status = run->tar ? tar_writer_sync(run->tar, error) : FSH_OK;
+    return status ? status : ledger_commit(run->state.ledger, run->tar_offset, error);
+}
+
+static FshStatus keep_output(Run *run, ResizeResult *result, FshError *error)
+{
+    FshStatus status = FSH_OK;
+    if (run->tar)
+        status = tar_writer_add(run->tar, result->target, result->output.bytes, result->output.length,
+                                result->modified_ns, &run->tar_offset, error);
+    if (!status)
+        status = ledger_add(run->state.ledger, result->target, result->path, &result->row, error);
+    if (!status && ledger_is_due(run->state.ledger))
+        status = commit(run, error);
     return status;
 }
 
-/* What the walk could not enter or follow. */
-static FshStatus tell_problems(Run *run, FshError *error)
+static FshStatus deliver(uint64_t index, void *memory, void *context, FshError *error)
 {
+    Run *run = context;
+    ResizeSlot *slot = memory;
     FshStatus status = FSH_OK;
-    const FileList *list = &run->plan->list;
-    for (uint64_t i = 0; i < list->problem_count && !status; i++) {
-        const ResizeLine line = {.path = list->problems[i].path,
-                                 .outcome = RESIZE_OUTCOME_FAILED,
-                                 .reason = list->problems[i].reason};
-        run->summary->outcome_counts[RESIZE_OUTCOME_FAILED]++;
-        status = resize_report_add(&run->report, &line, error);
-        if (!status)
-            status = tell_failure(run, line.path, line.reason, FSH_ERR_SYSTEM, error);
+    uint64_t bytes = 0, failed = 0;
+    (void)index;
+    const double begin = progress_now_seconds();
+    for (size_t i = 0; i < slot->results_count && !status; i++) {
+        ResizeResult *result = &slot->results[i];
+        if (result->is_other) {
+            run->summary->other_count++;
+            continue;
+        }
+        if (result->is_new)
+            status = keep_output(run, result, error);
+        bytes += result->bytes_before;
+        failed += result->outcome == RESIZE_OUTCOME_FAILED;
+        if (status)
+            break;
+        count_result(run, result);
+        status = report(run, result, error);
     }
+    run->delivering_seconds += progress_now_seconds() - begin;
+    progress_add(&run->progress, 1, bytes, failed);
     return status;
+}
+
+/* ---- parts ---- */
+
+typedef struct Sizing {
+    ResizeSource *source;
+    const char *root;
+    PartScan scan;
+} Sizing;
+
+typedef struct SizingSlot {
+    ResizeItem item;
+    uint64_t bytes;
+} SizingSlot;
+
+static FshStatus take_to_size(uint64_t index, void *memory, bool *end_ret, void *context, FshError *error)
+{
+    Sizing *sizing = context;
+    (void)index;
+    return resize_source_next(sizing->source, &((SizingSlot *)memory)->item, end_ret, error);
+}
+
+static FshStatus size_item(uint64_t index, int thread, void *memory, void *context, FshError *error)
+{
+    const Sizing *sizing = context;
+    SizingSlot *slot = memory;
+    char path[PATH_MAX];
+    struct stat status;
+    (void)index, (void)thread, (void)error;
+    slot->bytes = slot->item.bytes;
+    /* what cannot be read fails later, by name */
+    if (!slot->item.in_tar && !slot->item.reason[0] &&
+        !file_join(path, sizeof path, sizing->root, slot->item.path, NULL) && stat(path, &status) == 0)
+        slot->bytes = (uint64_t)status.st_size;
+    return FSH_OK;
+}
+
+static FshStatus add_size(uint64_t index, void *memory, void *context, FshError *error)
+{
+    (void)index, (void)error;
+    part_scan_add(&((Sizing *)context)->scan, ((SizingSlot *)memory)->bytes);
+    return FSH_OK;
+}
+
+/* Looks at the sizes of the whole source, in its order, and finds which items are this part's. */
+static FshStatus find_part(Run *run, FshError *error)
+{
+    const ResizeOptions *options = run->options;
+    if (!options->part.count)
+        return FSH_OK;
+    Sizing *sizing = malloc(sizeof *sizing); /* too large for a stack */
+    if (!sizing)
+        return fsh_error_set(error, FSH_ERR_MEMORY, "no memory for the sizes of the parts");
+    sizing->source = NULL;
+    sizing->root = options->source.path;
+    part_scan_init(&sizing->scan);
+    const PoolStream stream = {.take = take_to_size,
+                               .work = size_item,
+                               .deliver = add_size,
+                               .window = (size_t)options->jobs * SLOTS_PER_JOB,
+                               .slot_bytes = sizeof(SizingSlot),
+                               .context = sizing};
+    FshStatus status = resize_source_open(&sizing->source, &options->source, error);
+    if (!status)
+        status = pool_run_stream(options->jobs, &stream, error);
+    resize_source_close(&sizing->source);
+    if (!status) {
+        part_scan_range(&sizing->scan, options->part, &run->begin, &run->end);
+        progress_set_total(&run->progress, run->end - run->begin);
+        if (!options->dry_run && !run->state.is_tar)
+            status = resize_state_note_part(&run->state, options->part, sizing->scan.count,
+                                            sizing->scan.bytes, error);
+    }
+    free(sizing);
+    return status;
+}
+
+/* ---- beside the run ---- */
+
+/* Counts a folder's files for the time that is left, and clears up after runs that were killed. */
+static void *count_files(void *context)
+{
+    Run *run = context;
+    const ResizeOptions *options = run->options;
+    if (run->state.resume && !run->state.is_tar && !options->dry_run)
+        resize_state_remove_leftovers(options->destination);
+    if (options->quiet || options->part.count || options->source.files_from)
+        return NULL;
+    WalkCursor *cursor = NULL;
+    WalkEntry entry = {0};
+    uint64_t count = 0;
+    FshStatus status = walk_open(&cursor, options->source.path, NULL);
+    while (!status && !atomic_load(&run->stopped) && !(status = walk_next(cursor, &entry, NULL)) &&
+           entry.path)
+        count++;
+    if (!status && !entry.path)
+        progress_set_total(&run->progress, count);
+    walk_close(&cursor);
+    return NULL;
 }
 
 /* ---- the run ---- */
@@ -213,78 +310,132 @@ static FshStatus start_threads(Run *run, FshError *error)
         return fsh_error_set(error, FSH_ERR_MEMORY, "no memory for %d threads", run->options->jobs);
     FshStatus status = FSH_OK;
     for (int i = 0; i < run->options->jobs && !status; i++)
-        status = resize_worker_new(&run->threads[i].worker, error);
+        status = resize_thread_init(&run->threads[i], run->options->source.sides[0][0], error);
     return status;
 }
 
 static void free_threads(Run *run)
 {
+    double *seconds = run->summary->stage_seconds;
     for (int i = 0; run->threads && i < run->options->jobs; i++) {
-        resize_worker_free(&run->threads[i].worker);
-        buffer_free(&run->threads[i].file);
+        for (size_t stage = 0; stage < RESIZE_STAGE_COUNT; stage++)
+            seconds[stage] += run->threads[i].stage_seconds[stage];
+        resize_thread_free(&run->threads[i]);
     }
+    seconds[RESIZE_STAGE_FINDING] += run->finding_seconds;
+    seconds[RESIZE_STAGE_WRITING] += run->delivering_seconds;
     free(run->threads);
 }
 
-/* The images. What was done before a stop is told, too. */
+/* The destination: its state, and the tar where it is one. */
+static FshStatus open_destination(Run *run, FshError *error)
+{
+    const ResizeOptions *options = run->options;
+    FshStatus status =
+        resize_report_open(&run->report, options->report, run->state.resume, options->force, error);
+    if (!status)
+        status = resize_state_begin(&run->state, options, error);
+    if (status || !run->state.is_tar)
+        return status;
+    status = file_join(run->tar_path, sizeof run->tar_path, run->state.folder, "images.tar", error);
+    if (!status)
+        status = ledger_tar_offset(run->state.ledger, &run->tar_offset, error);
+    return status ? status : tar_writer_open(&run->tar, run->tar_path, run->tar_offset, error);
+}
+
+static FshStatus close_destination(Run *run, FshError *error)
+{
+    const ResizeOptions *options = run->options;
+    FshStatus status = FSH_OK;
+    if (run->tar)
+        status = tar_writer_finish(&run->tar, error);
+    if (!status && run->state.is_tar)
+        status = output_finish_tar(run->tar_path, options->destination, error);
+    return status ? status : resize_state_finish(&run->state, options, error);
+}
+
 static FshStatus run_images(Run *run, FshError *error)
 {
-    enum { SLOTS_PER_JOB = 64 }; /* one slow image holds up only what is told, not what is done */
     const ResizeOptions *options = run->options;
-    FshStatus status = start_threads(run, error);
-    if (status)
-        return status;
-    progress_start(&run->progress, stderr, options->dry_run ? "looking" : "resizing", "images",
-                   run->plan->count, options->quiet);
-    status = tell_problems(run, error);
+    const PoolStream stream = {
+        .take = take,
+        .work = work,
+        .deliver = deliver,
+        .slot_free = resize_slot_free,
+        .window =
+            (size_t)options->jobs *
+            (resize_source_is_tar(&options->source) || run->state.is_tar ? TAR_SLOTS_PER_JOB : SLOTS_PER_JOB),
+        .slot_bytes = sizeof(ResizeSlot),
+        .context = run};
+    progress_start(&run->progress, stderr, options->dry_run ? "looking" : "resizing", "files", 0,
+                   options->quiet);
+    FshStatus status = find_part(run, error);
     if (!status)
-        status = pool_run_ordered(options->jobs, run->plan->count, (size_t)options->jobs * SLOTS_PER_JOB,
-                                  sizeof(Result), work, deliver, NULL, run, error);
+        status = start_threads(run, error);
+    if (!status)
+        run->counting = pthread_create(&run->counter, NULL, count_files, run) == 0;
+    if (!status)
+        status = pool_run_stream(options->jobs, &stream, error);
+    /* what was done before a stop is known to the next run */
+    FshError late = {0};
+    if (run->state.ledger && commit(run, &late) && !status)
+        status = fsh_error_set(error, late.status, "%s", late.message);
+    atomic_store(&run->stopped, true);
+    if (run->counting)
+        (void)pthread_join(run->counter, NULL);
     progress_finish(&run->progress);
-    if (status == FSH_ERR_INTERRUPTED)
-        status = fsh_error_set(error, status, "%s: interrupted; %s", options->destination,
-                               options->force ? "with --force, the same command begins anew"
-                                              : "the same command goes on from here");
     return status;
+}
+
+static bool found_nothing(const ResizeSummary *summary)
+{
+    return resize_summary_images(summary) == 0;
 }
 
 FshStatus resize_run(const ResizeOptions *options, ResizeOnFailure on_failure, void *context,
                      ResizeSummary *summary, FshError *error)
 {
-    ResizePlan plan = {0};
     Run run = {.options = options,
-               .plan = &plan,
+               .job = {.options = options},
+               .end = UINT64_MAX,
                .report = {.descriptor = -1},
                .on_failure = on_failure,
                .context = context,
                .summary = summary};
-    double start_seconds = progress_now_seconds();
+    const double start_seconds = progress_now_seconds();
     *summary = (ResizeSummary){0};
-    FshStatus status = resize_plan_make(&plan, options->source, options->jobs, error);
+    run.job.state = &run.state;
+    FshStatus status = resize_source_open(&run.source, &options->source, error);
     if (!status)
-        status = resize_state_check(options->destination, options->source, &options->recipe, options->force,
-                                    &run.resume, error);
+        status = resize_state_check(&run.state, options, error);
     if (status)
         goto done;
-    summary->images_count = plan.count + plan.list.problem_count;
-    summary->other_count = plan.other_count;
-    summary->hidden_count = plan.list.hidden_count;
-    if (!options->dry_run) {
-        status = resize_report_open(&run.report, options->report, run.resume, options->force, error);
-        if (!status)
-            status = resize_state_begin(options->destination, options->source, &options->recipe, &plan,
-                                        run.resume, error);
-    }
+    run.job.sorted = resize_source_is_sorted(run.source);
+    status = name_claims_new(&run.claims, run.job.sorted, error);
+    if (!status && !options->dry_run)
+        status = open_destination(&run, error);
     if (!status)
         status = run_images(&run, error);
-    if (!status && !options->dry_run)
-        status = resize_state_finish(options->destination, options->source, &options->recipe, error);
+    summary->hidden_count = resize_source_hidden_count(run.source);
+    const bool nothing = !status && found_nothing(summary) && !options->part.count;
+    if (nothing)
+        status = fsh_error_set(error, FSH_ERR_NOT_FOUND, "%s: no images in it (%llu other files)",
+                               options->source.path, (unsigned long long)summary->other_count);
+    else if (!status && !options->dry_run)
+        status = close_destination(&run, error);
+    if (nothing && run.state.fresh && !options->dry_run) {
+        tar_writer_abandon(&run.tar);
+        resize_state_undo(&run.state, options->destination);
+    }
     FshError close_error = {0};
     if (resize_report_close(&run.report, &close_error) && !status)
         status = fsh_error_set(error, close_error.status, "%s", close_error.message);
 done:
     summary->seconds = progress_now_seconds() - start_seconds;
     free_threads(&run);
-    resize_plan_free(&plan);
+    tar_writer_abandon(&run.tar);
+    name_claims_free(&run.claims);
+    resize_source_close(&run.source);
+    resize_state_close(&run.state);
     return status;
 }

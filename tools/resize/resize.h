@@ -1,50 +1,64 @@
 /* resize.h - a tree of images into the same tree, smaller: the whole of fresize but its options.
  *
- * Threads: one run at a time for each destination. */
+ *   source --take--> slot --work--> slot --deliver--> tar, ledger, report, summary
+ *   (walk, tar)      (any thread: read, resize,       (in the source's order)
+ *    in order         write a file)
+ *
+ * Threads: one run at a time for each destination (resize_state.h sees to it). */
 #ifndef FSHARD_RESIZE_H
 #define FSHARD_RESIZE_H
 
-#include "tools/resize/resize_image.h"
-
-typedef struct ResizeOptions {
-    const char *source, *destination;
-    const char *report; /* JSON lines; NULL: none */
-    ResizeRecipe recipe;
-    bool force, dry_run, quiet;
-    bool fail_on_error; /* stop at the first image that cannot be read */
-    int jobs;
-} ResizeOptions;
+#include "tools/resize/resize_options.h"
 
 /* What became of one image. */
 typedef enum ResizeOutcome {
     RESIZE_OUTCOME_RESIZED,
     RESIZE_OUTCOME_CONVERTED, /* small enough, but another format, orientation or colours */
     RESIZE_OUTCOME_COPIED,
+    RESIZE_OUTCOME_LINKED,
     RESIZE_OUTCOME_DONE_BEFORE, /* by an earlier run over the same destination */
+    RESIZE_OUTCOME_TOO_SMALL,   /* below --min-size: left out as asked */
     RESIZE_OUTCOME_FAILED,
     RESIZE_OUTCOME_COUNT,
 } ResizeOutcome;
 
-/* "resized", "converted", "copied", "done before", "failed". */
+/* "resized", "converted", "copied", "linked", "done before", "too small", "failed". */
 extern const char *const resize_outcome_names[RESIZE_OUTCOME_COUNT];
 
+/* Where the threads' time went. */
+typedef enum ResizeStage {
+    RESIZE_STAGE_FINDING, /* walking folders, reading a tar or a list */
+    RESIZE_STAGE_READING,
+    RESIZE_STAGE_DECODING,
+    RESIZE_STAGE_RESAMPLING,
+    RESIZE_STAGE_ENCODING,
+    RESIZE_STAGE_WRITING,
+    RESIZE_STAGE_COUNT,
+} ResizeStage;
+
+/* "finding", "reading", "decoding", … */
+extern const char *const resize_stage_names[RESIZE_STAGE_COUNT];
+
 typedef struct ResizeSummary {
-    uint64_t images_count; /* in the source, those that cannot be read included */
-    uint64_t outcome_counts[RESIZE_OUTCOME_COUNT];
+    uint64_t outcome_counts[RESIZE_OUTCOME_COUNT]; /* images; both of a pair count */
     uint64_t quirk_counts[IMAGE_QUIRK_COUNT];
     uint64_t bytes_before, bytes_after; /* of the images written in this run */
     uint64_t other_count;               /* files that are no images */
     uint64_t hidden_count;              /* names that begin with "." */
-    double seconds;
+    uint64_t unlinked_count;            /* copied though a link was asked for: the file system refused */
+    double seconds;                     /* of the run */
+    double stage_seconds[RESIZE_STAGE_COUNT]; /* of all threads together */
 } ResizeSummary;
 
-/* Called for each image that could not be read, one at a time: first what the walk could not follow or enter, then the
- * images, both in byte order of their paths. */
+uint64_t resize_summary_images(const ResizeSummary *summary); /* all outcomes */
+
+/* Called for each image that could not be read, one at a time, in the source's order. */
 typedef void (*ResizeOnFailure)(const char *path, const char *reason, void *context);
 
 /* Runs. The summary counts what was done, also after a failure or an interrupt. FSH_ERR_INTERRUPTED: what is written is
  * whole, the same call goes on. FSH_ERR_NO_SPACE, FSH_ERR_SYSTEM: the destination cannot be written. Images that cannot be
- * read are no failure (see outcome_counts) unless fail_on_error. */
+ * read are no failure (see outcome_counts) unless fail_on_error. FSH_ERR_NOT_FOUND: there is no image in the source;
+ * nothing was made. */
 FshStatus resize_run(const ResizeOptions *options, ResizeOnFailure on_failure, void *context,
                      ResizeSummary *summary, FshError *error);
 

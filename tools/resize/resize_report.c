@@ -11,8 +11,18 @@
 #include "common/progress.h"
 #include "common/json_text.h"
 
-const char *const resize_outcome_names[RESIZE_OUTCOME_COUNT] = {"resized", "converted", "copied",
-                                                                "done before", "failed"};
+const char *const resize_outcome_names[RESIZE_OUTCOME_COUNT] = {
+    [RESIZE_OUTCOME_RESIZED] = "resized",         [RESIZE_OUTCOME_CONVERTED] = "converted",
+    [RESIZE_OUTCOME_COPIED] = "copied",           [RESIZE_OUTCOME_LINKED] = "linked",
+    [RESIZE_OUTCOME_DONE_BEFORE] = "done before", [RESIZE_OUTCOME_TOO_SMALL] = "too small",
+    [RESIZE_OUTCOME_FAILED] = "failed",
+};
+
+const char *const resize_stage_names[RESIZE_STAGE_COUNT] = {
+    [RESIZE_STAGE_FINDING] = "finding",   [RESIZE_STAGE_READING] = "reading",
+    [RESIZE_STAGE_DECODING] = "decoding", [RESIZE_STAGE_RESAMPLING] = "resampling",
+    [RESIZE_STAGE_ENCODING] = "encoding", [RESIZE_STAGE_WRITING] = "writing",
+};
 
 /* ---- the report ---- */
 
@@ -81,7 +91,7 @@ static json_t *line_json(const ResizeLine *line)
             object, json_pack("{s:s, s:i, s:i, s:I, s:o}", "format", image_format_name(line->info.format),
                               "width", (int)line->info.width, "height", (int)line->info.height, "bytes",
                               (json_int_t)line->bytes_before, "quirks", quirks_json(line->info.quirks)));
-        if (line->outcome != RESIZE_OUTCOME_FAILED)
+        if (line->outcome != RESIZE_OUTCOME_FAILED && line->outcome != RESIZE_OUTCOME_TOO_SMALL)
             failed |= json_object_update_new(
                 object,
                 json_pack("{s:o, s:s, s:i, s:i, s:I}", "target", json_text(line->target), "new_format",
@@ -125,18 +135,10 @@ FshStatus resize_report_close(ResizeReport *report, FshError *error)
 
 /* ---- the summary ---- */
 
-static uint64_t handled_count(const ResizeSummary *summary)
-{
-    uint64_t count = 0;
-    for (size_t i = 0; i < RESIZE_OUTCOME_COUNT; i++)
-        count += summary->outcome_counts[i];
-    return count;
-}
-
 /* Images a second, of those that this run has read. */
 static double rate(const ResizeSummary *summary)
 {
-    uint64_t count = handled_count(summary) - summary->outcome_counts[RESIZE_OUTCOME_DONE_BEFORE];
+    uint64_t count = resize_summary_images(summary) - summary->outcome_counts[RESIZE_OUTCOME_DONE_BEFORE];
     return summary->seconds > 0 ? (double)count / summary->seconds : 0;
 }
 
@@ -149,13 +151,59 @@ static const char *format_seconds(char *buffer, size_t buffer_bytes, double seco
     return buffer;
 }
 
+/* "decoding 71 %, encoding 14 %, …; bottleneck: decoding": what the threads' time went to, the largest first. */
+static void print_stages(FILE *stream, const char *program, const ResizeSummary *summary)
+{
+    double all = 0;
+    size_t order[RESIZE_STAGE_COUNT];
+    for (size_t i = 0; i < RESIZE_STAGE_COUNT; i++) {
+        size_t at = i;
+        for (; at > 0 && summary->stage_seconds[order[at - 1]] < summary->stage_seconds[i]; at--)
+            order[at] = order[at - 1];
+        order[at] = i;
+        all += summary->stage_seconds[i];
+    }
+    if (all <= 0 || summary->bytes_before == 0)
+        return;
+    (void)fprintf(stream, "%s: time", program);
+    for (size_t i = 0; i < RESIZE_STAGE_COUNT; i++) {
+        double part = 100 * summary->stage_seconds[order[i]] / all;
+        if (part >= 0.5)
+            (void)fprintf(stream, "%s %s %.0f %%", i ? "," : "", resize_stage_names[order[i]], part);
+    }
+    (void)fprintf(stream, "; the bottleneck is %s\n", resize_stage_names[order[0]]);
+}
+
+static void print_quirks(FILE *stream, const char *program, const ResizeSummary *summary)
+{
+    bool any = false;
+    for (unsigned bit = 0; bit < IMAGE_QUIRK_COUNT; bit++) {
+        if (summary->quirk_counts[bit] == 0)
+            continue;
+        (void)fprintf(stream, "%s%s%" PRIu64 " %s", any ? "" : program, any ? ", " : ": met ",
+                      summary->quirk_counts[bit], image_quirk_name((ImageQuirk)(1u << bit)));
+        any = true;
+    }
+    if (any)
+        (void)fputc('\n', stream);
+}
+
+/* "; 1.2 GiB saved", where there is something to tell. */
+static void print_saved(FILE *stream, const ResizeSummary *summary)
+{
+    char saved[32];
+    if (summary->bytes_before > summary->bytes_after)
+        (void)fprintf(
+            stream, ", %s (%.0f %%) saved",
+            progress_format_bytes(saved, sizeof saved, summary->bytes_before - summary->bytes_after),
+            100.0 * (double)(summary->bytes_before - summary->bytes_after) / (double)summary->bytes_before);
+}
+
 void resize_summary_print(FILE *stream, const char *program, const ResizeSummary *summary, bool dry_run)
 {
     static const char *const tenses[] = {"", "would be "};
     char before[32], after[32], took[32];
-    (void)fprintf(stream, "%s: %" PRIu64 " images", program, handled_count(summary));
-    if (handled_count(summary) != summary->images_count)
-        (void)fprintf(stream, " of %" PRIu64, summary->images_count);
+    (void)fprintf(stream, "%s: %" PRIu64 " images", program, resize_summary_images(summary));
     const char *separator = ": ";
     for (size_t i = 0; i < RESIZE_OUTCOME_COUNT; i++) {
         if (summary->outcome_counts[i] == 0)
@@ -164,49 +212,68 @@ void resize_summary_print(FILE *stream, const char *program, const ResizeSummary
                       tenses[dry_run && i < RESIZE_OUTCOME_DONE_BEFORE], resize_outcome_names[i]);
         separator = ", ";
     }
-    if (dry_run)
+    if (dry_run) {
         (void)fprintf(stream, "\n%s: headers read only, nothing written\n", program);
-    else
-        (void)fprintf(stream, "\n%s: %s -> %s in %s, %.0f images/s\n", program,
+    } else {
+        (void)fprintf(stream, "\n%s: %s -> %s", program,
                       progress_format_bytes(before, sizeof before, summary->bytes_before),
-                      progress_format_bytes(after, sizeof after, summary->bytes_after),
-                      format_seconds(took, sizeof took, summary->seconds), rate(summary));
-    separator = ": met ";
-    for (unsigned bit = 0; bit < IMAGE_QUIRK_COUNT; bit++) {
-        if (summary->quirk_counts[bit] == 0)
-            continue;
-        (void)fprintf(stream, "%s%s%" PRIu64 " %s", separator[0] == ':' ? program : "", separator,
-                      summary->quirk_counts[bit], image_quirk_name((ImageQuirk)(1u << bit)));
-        separator = ", ";
+                      progress_format_bytes(after, sizeof after, summary->bytes_after));
+        print_saved(stream, summary);
+        (void)fprintf(stream, " in %s, %.0f images/s\n", format_seconds(took, sizeof took, summary->seconds),
+                      rate(summary));
+        print_stages(stream, program, summary);
     }
-    if (separator[0] == ',')
-        (void)fputc('\n', stream);
+    print_quirks(stream, program, summary);
+    if (summary->unlinked_count)
+        (void)fprintf(stream, "%s: %" PRIu64 " copied, not linked: the file system of DST cannot link them\n",
+                      program, summary->unlinked_count);
     if (summary->other_count)
         (void)fprintf(stream, "%s: %" PRIu64 " other files left alone\n", program, summary->other_count);
 }
 
-FshStatus resize_summary_print_json(FILE *stream, const ResizeSummary *summary, bool dry_run, FshError *error)
+/* An object with a number for each name; spaces in names become "_". NULL: no memory. */
+static json_t *outcomes_json(const ResizeSummary *summary)
 {
-    json_t *object = json_pack("{s:b, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:f, s:f}", "dry_run",
-                               dry_run, "images", (json_int_t)summary->images_count, "resized",
-                               (json_int_t)summary->outcome_counts[RESIZE_OUTCOME_RESIZED], "converted",
-                               (json_int_t)summary->outcome_counts[RESIZE_OUTCOME_CONVERTED], "copied",
-                               (json_int_t)summary->outcome_counts[RESIZE_OUTCOME_COPIED], "done_before",
-                               (json_int_t)summary->outcome_counts[RESIZE_OUTCOME_DONE_BEFORE], "failed",
-                               (json_int_t)summary->outcome_counts[RESIZE_OUTCOME_FAILED], "other_files",
-                               (json_int_t)summary->other_count, "hidden", (json_int_t)summary->hidden_count,
-                               "bytes_before", (json_int_t)summary->bytes_before, "bytes_after",
-                               (json_int_t)summary->bytes_after, "seconds", summary->seconds,
-                               "images_per_second", rate(summary));
-    json_t *quirks = json_object();
-    int failed = !object || !quirks;
+    json_t *object = json_object();
+    int failed = 0;
+    for (size_t i = 0; i < RESIZE_OUTCOME_COUNT && !failed; i++) {
+        char name[32];
+        (void)snprintf(name, sizeof name, "%s", resize_outcome_names[i]);
+        for (char *space = strchr(name, ' '); space; space = strchr(space, ' '))
+            *space = '_';
+        failed = json_object_set_new(object, name, json_integer((json_int_t)summary->outcome_counts[i]));
+    }
+    return object;
+}
+
+static json_t *summary_json(const ResizeSummary *summary, bool dry_run)
+{
+    json_t *quirks = json_object(), *stages = json_object(), *object = outcomes_json(summary);
+    int failed = !quirks || !stages || !object;
     for (unsigned bit = 0; bit < IMAGE_QUIRK_COUNT && !failed; bit++) {
         if (summary->quirk_counts[bit])
             failed = json_object_set_new(quirks, image_quirk_name((ImageQuirk)(1u << bit)),
                                          json_integer((json_int_t)summary->quirk_counts[bit]));
     }
-    failed |= json_object_set_new(object, "quirks", quirks);
-    char *text = failed ? NULL : json_dumps(object, JSON_REAL_PRECISION(6) | JSON_COMPACT);
+    for (size_t i = 0; i < RESIZE_STAGE_COUNT && !failed; i++)
+        failed = json_object_set_new(stages, resize_stage_names[i], json_real(summary->stage_seconds[i]));
+    json_t *others = json_pack(
+        "{s:b, s:I, s:I, s:I, s:I, s:I, s:I, s:f, s:f, s:o, s:o}", "dry_run", dry_run, "images",
+        (json_int_t)resize_summary_images(summary), "other_files", (json_int_t)summary->other_count, "hidden",
+        (json_int_t)summary->hidden_count, "not_linked", (json_int_t)summary->unlinked_count, "bytes_before",
+        (json_int_t)summary->bytes_before, "bytes_after", (json_int_t)summary->bytes_after, "seconds",
+        summary->seconds, "images_per_second", rate(summary), "quirks", quirks, "stage_seconds", stages);
+    failed |= !others || json_object_update_new(object, others);
+    if (!failed)
+        return object;
+    json_decref(object);
+    return NULL;
+}
+
+FshStatus resize_summary_print_json(FILE *stream, const ResizeSummary *summary, bool dry_run, FshError *error)
+{
+    json_t *object = summary_json(summary, dry_run);
+    char *text = object ? json_dumps(object, JSON_REAL_PRECISION(6) | JSON_COMPACT) : NULL;
     json_decref(object);
     if (!text)
         return fsh_error_set(error, FSH_ERR_MEMORY, "no memory for the summary");

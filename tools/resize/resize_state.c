@@ -3,15 +3,21 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <fts.h>
 #include <jansson.h>
-#include <limits.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "common/file.h"
 #include "common/json_text.h"
+
+#define RECIPE_NAME "recipe.json"
+
+enum { JSON_BYTES_MAX = 1 << 20 }; /* of a file of ours */
 
 /* ---- where things lie ---- */
 
@@ -62,29 +68,64 @@ static bool lies_in(const char *inner, const char *outer)
     return strncmp(inner, outer, length) == 0 && (inner[length] == '/' || inner[length] == '\0');
 }
 
-/* ---- the state as JSON ---- */
-
-static json_t *state_json(const char *source, const ResizeRecipe *recipe, bool complete, FshError *error)
+/* DST/.fresize, or DIR/.NAME.tar.fresize. */
+static FshStatus place_state(ResizeState *state, const char *destination, FshError *error)
 {
-    char resolved[PATH_MAX];
-    if (resolve(source, resolved, error))
-        return NULL;
-    json_t *state = json_pack(
-        "{s:s, s:s, s:o*, s:i, s:s, s:s, s:i, s:s, s:s, s:s, s:b, s:b}", "tool", "fresize", "version",
-        FSHARD_VERSION, "source", json_text(resolved), "max_size", (int)recipe->max_size, "edge",
-        recipe->long_edge ? "long" : "short", "filter", resample_filter_names[recipe->filter], "quality",
-        recipe->quality, "subsampling", recipe->subsampling == IMAGE_SUBSAMPLING_420 ? "420" : "444",
-        "orient", recipe->ignore_orientation ? "ignore" : "apply", "icc",
-        recipe->ignore_icc ? "ignore" : "srgb", "exact", recipe->exact, "complete", complete);
-    if (!state)
-        (void)fsh_error_set(error, FSH_ERR_MEMORY, "no memory for " RESIZE_STATE_NAME);
-    return state;
+    size_t length = strlen(destination);
+    state->is_tar = length > 4 && strcmp(destination + length - 4, ".tar") == 0;
+    if (!state->is_tar)
+        return file_join(state->folder, sizeof state->folder, destination, RESIZE_STATE_FOLDER, error);
+    const char *slash = strrchr(destination, '/');
+    size_t before = slash ? (size_t)(slash + 1 - destination) : 0;
+    int written = snprintf(state->folder, sizeof state->folder, "%.*s.%s.fresize", (int)before, destination,
+                           destination + before);
+    if (written < 0 || (size_t)written >= sizeof state->folder)
+        return fsh_error_set(error, FSH_ERR_USAGE, "%s: the path is too long", destination);
+    return FSH_OK;
 }
 
-/* What may differ between two runs over one tree. */
+/* ---- the recipe as JSON ---- */
+
+/* A path without links, or null. */
+static json_t *path_json(const char *path, FshError *error)
+{
+    char resolved[PATH_MAX];
+    if (!path)
+        return json_null();
+    return resolve(path, resolved, error) ? NULL : json_text(resolved);
+}
+
+static json_t *recipe_json(const ResizeState *state, const ResizeOptions *options, bool complete,
+                           FshError *error)
+{
+    const ResizeRecipe *recipe = &options->recipe;
+    const char(*sides)[RESIZE_SIDE_BYTES] = options->source.sides;
+    char pairs[2 * RESIZE_SIDE_BYTES + 2], part[32];
+    (void)snprintf(pairs, sizeof pairs, "%s:%s", sides[0], sides[1]);
+    (void)snprintf(part, sizeof part, "%u/%u", options->part.index, options->part.count);
+    *error = (FshError){0};
+    json_t *source = path_json(options->source.path, error), *labels = path_json(options->labels, error);
+    json_t *object = json_pack(
+        "{s:s, s:s, s:o, s:o, s:o, s:i, s:s, s:s, s:i, s:s, s:s, s:i, s:s, s:s, s:b, s:b, s:o, s:b}", "tool",
+        "fresize", "version", FSHARD_VERSION, "source", source, "labels", labels, "pairs",
+        sides[0][0] ? json_text(pairs) : json_null(), "max_size", (int)recipe->max_size, "edge",
+        recipe->long_edge ? "long" : "short", "filter", resample_filter_names[recipe->filter], "quality",
+        recipe->quality, "subsampling", recipe->subsampling == IMAGE_SUBSAMPLING_420 ? "420" : "444",
+        "format", recipe->format == IMAGE_UNKNOWN ? "keep" : image_format_name(recipe->format), "min_size",
+        (int)recipe->min_size, "orient", recipe->ignore_orientation ? "ignore" : "apply", "icc",
+        recipe->ignore_icc ? "ignore" : "srgb", "exact", recipe->exact, "keep_metadata",
+        recipe->keep_metadata,
+        /* a folder's parts come together in it; a tar is of one part or of all */
+        "part", state->is_tar && options->part.count ? json_text(part) : json_null(), "complete", complete);
+    if (!object && !error->status)
+        (void)fsh_error_set(error, FSH_ERR_MEMORY, "no memory for " RECIPE_NAME);
+    return object;
+}
+
+/* What may differ between two runs over one destination. */
 static const char *const free_keys[] = {"version", "complete", NULL};
 
-/* The first key in which two states differ; NULL: none. */
+/* The first key in which two recipes differ; NULL: none. */
 static const char *first_difference(const json_t *ours, const json_t *theirs)
 {
     const char *key = NULL;
@@ -100,27 +141,52 @@ static const char *first_difference(const json_t *ours, const json_t *theirs)
     return NULL;
 }
 
-static FshStatus write_state(const char *destination, const char *source, const ResizeRecipe *recipe,
-                             bool complete, FshError *error)
+/* object is consumed; NULL, with error set, passes through. */
+static FshStatus write_json(const ResizeState *state, const char *name, json_t *object, FshError *error)
 {
     char path[PATH_MAX];
-    char *text = NULL;
-    json_t *state = state_json(source, recipe, complete, error);
-    FshStatus status =
-        state ? file_join(path, sizeof path, destination, RESIZE_STATE_NAME, error) : error->status;
-    if (!status) {
-        text = json_dumps(state, JSON_INDENT(2));
-        status = text ? file_write_atomic(path, text, strlen(text), true, true, error)
-                      : fsh_error_set(error, FSH_ERR_MEMORY, "no memory for " RESIZE_STATE_NAME);
-    }
+    char *text = object ? json_dumps(object, JSON_INDENT(2)) : NULL;
+    FshStatus status = FSH_OK;
+    if (!text)
+        status = object ? fsh_error_set(error, FSH_ERR_MEMORY, "no memory for %s", name) : error->status;
+    if (!status)
+        status = file_join(path, sizeof path, state->folder, name, error);
+    if (!status)
+        status = file_write_atomic(path, text, strlen(text), true, true, error);
     free(text);
-    json_decref(state);
+    json_decref(object);
     return status;
+}
+
+/* *object_ret: NULL if there is no such file, or it is no object. */
+static FshStatus read_json(const ResizeState *state, const char *name, json_t **object_ret, FshError *error)
+{
+    char path[PATH_MAX];
+    Buffer file = {0};
+    *object_ret = NULL;
+    FshStatus status = file_join(path, sizeof path, state->folder, name, error);
+    if (status || !file_exists(path))
+        return status;
+    status = file_read_most(path, JSON_BYTES_MAX, &file, error);
+    if (!status)
+        *object_ret = json_loadb((const char *)file.bytes, file.length, 0, NULL);
+    buffer_free(&file);
+    if (!json_is_object(*object_ret)) {
+        json_decref(*object_ret);
+        *object_ret = NULL;
+    }
+    return status;
+}
+
+static FshStatus write_recipe(const ResizeState *state, const ResizeOptions *options, bool complete,
+                              FshError *error)
+{
+    return write_json(state, RECIPE_NAME, recipe_json(state, options, complete, error), error);
 }
 
 /* ---- checking ---- */
 
-/* Any name but those of temporary files, which a killed run may leave. */
+/* Any name but the state's: a run that was killed early left nothing else. */
 static FshStatus is_folder_empty(const char *path, bool *empty_ret, FshError *error)
 {
     *empty_ret = true;
@@ -131,168 +197,402 @@ static FshStatus is_folder_empty(const char *path, bool *empty_ret, FshError *er
                    : fsh_error_system(error, errno, "%s: cannot be used as the destination", path);
     for (const struct dirent *entry = readdir(folder); entry; entry = readdir(folder)) {
         const char *name = entry->d_name;
-        bool temporary =
-            strncmp(name, "." RESIZE_STATE_NAME ".tmp-", sizeof "." RESIZE_STATE_NAME ".tmp-" - 1) == 0;
-        if (strcmp(name, ".") != 0 && strcmp(name, "..") != 0 && !temporary)
+        if (strcmp(name, ".") != 0 && strcmp(name, "..") != 0 && strcmp(name, RESIZE_STATE_FOLDER) != 0)
             *empty_ret = false;
     }
     (void)closedir(folder);
     return FSH_OK;
 }
 
-/* The destination holds a state: is it ours? */
-static FshStatus compare_state(const char *destination, const Buffer *file, const char *source,
-                               const ResizeRecipe *recipe, FshError *error)
+/* The destination has a recipe: is it ours? */
+static FshStatus compare_recipe(const ResizeState *state, const json_t *theirs, const ResizeOptions *options,
+                                FshError *error)
 {
-    json_t *ours = state_json(source, recipe, false, error);
-    json_t *theirs = json_loadb((const char *)file->bytes, file->length, 0, NULL);
-    FshStatus status = ours ? FSH_OK : error->status;
-    const char *key = !status && json_is_object(theirs) ? first_difference(ours, theirs) : NULL;
-    if (!status && !json_is_object(theirs)) {
-        status =
-            fsh_error_set(error, FSH_ERR_EXISTS,
-                          "%s/" RESIZE_STATE_NAME ": is not what fresize wrote; take another destination, or "
-                          "--force to write this one anew",
-                          destination);
-    } else if (!status && key) {
+    json_t *ours = recipe_json(state, options, false, error);
+    if (!ours)
+        return error->status;
+    const char *key = first_difference(ours, theirs);
+    FshStatus status = FSH_OK;
+    if (key) {
         char *before = json_dumps(json_object_get(theirs, key), JSON_ENCODE_ANY);
         char *now = json_dumps(json_object_get(ours, key), JSON_ENCODE_ANY);
         status = fsh_error_set(
             error, FSH_ERR_EXISTS,
             "%s: was made with another %s (%s, now %s); take another destination, or --force to "
             "write it anew",
-            destination, key, before ? before : "none", now ? now : "none");
+            options->destination, key, before ? before : "none", now ? now : "none");
         free(before);
         free(now);
     }
     json_decref(ours);
-    json_decref(theirs);
     return status;
 }
 
-FshStatus resize_state_check(const char *destination, const char *source, const ResizeRecipe *recipe,
-                             bool force, bool *resume_ret, FshError *error)
+static FshStatus refuse_places_in_each_other(const ResizeOptions *options, FshError *error)
 {
-    char from[PATH_MAX], to[PATH_MAX], path[PATH_MAX];
-    *resume_ret = false;
-    FshStatus status = resolve(source, from, error);
+    char from[PATH_MAX], to[PATH_MAX];
+    FshStatus status = resolve(options->source.path, from, error);
     if (!status)
-        status = resolve(destination, to, error);
-    if (status)
-        return status;
-    if (lies_in(to, from) || lies_in(from, to))
-        return fsh_error_set(error, FSH_ERR_USAGE,
-                             "%s: source and destination lie in each other; take a destination beside %s",
-                             destination, source);
-    bool empty = true;
-    status = is_folder_empty(destination, &empty, error);
-    if (status || empty || force)
-        return status;
-    status = file_join(path, sizeof path, destination, RESIZE_STATE_NAME, error);
-    if (status)
-        return status;
-    Buffer file = {0};
-    if (!file_exists(path))
+        status = resolve(options->destination, to, error);
+    if (!status && (lies_in(to, from) || lies_in(from, to)))
+        status = fsh_error_set(error, FSH_ERR_USAGE,
+                               "%s: source and destination lie in each other; take a destination beside %s",
+                               options->destination, options->source.path);
+    return status;
+}
+
+/* A destination without a state of ours must be empty, or a tar that does not exist. */
+static FshStatus refuse_foreign(ResizeState *state, const ResizeOptions *options, FshError *error)
+{
+    const char *destination = options->destination;
+    FshStatus status = FSH_OK;
+    if (state->is_tar) {
+        state->fresh = true;
+        return FSH_OK;
+    }
+    status = is_folder_empty(destination, &state->fresh, error);
+    if (!status && !state->fresh && !options->force)
         status = fsh_error_set(error, FSH_ERR_EXISTS,
                                "%s: is not empty; take another destination, or --force to write into it",
                                destination);
-    else
-        status = file_read(path, &file, error);
-    if (!status)
-        status = compare_state(destination, &file, source, recipe, error);
-    buffer_free(&file);
-    *resume_ret = !status;
     return status;
+}
+
+FshStatus resize_state_check(ResizeState *state, const ResizeOptions *options, FshError *error)
+{
+    *state = (ResizeState){.locks = {-1, -1}};
+    json_t *recipe = NULL;
+    FshStatus status = place_state(state, options->destination, error);
+    if (!status)
+        status = refuse_places_in_each_other(options, error);
+    if (!status && state->is_tar && file_is_folder(options->destination))
+        status = fsh_error_set(error, FSH_ERR_EXISTS, "%s: is a folder, and a tar is to have this name",
+                               options->destination);
+    if (!status && state->is_tar && file_exists(options->destination) && !options->force)
+        status = fsh_error_set(error, FSH_ERR_EXISTS,
+                               "%s: exists already; --check compares it with %s, --force writes it anew",
+                               options->destination, options->source.path);
+    if (!status)
+        status = read_json(state, RECIPE_NAME, &recipe, error);
+    if (status)
+        return status;
+    state->resume = recipe && !options->force;
+    status =
+        state->resume ? compare_recipe(state, recipe, options, error) : refuse_foreign(state, options, error);
+    json_decref(recipe);
+    return status;
+}
+
+/* ---- locks and ledgers ---- */
+
+/* "lock", or "part-2-of-4" with the ending. */
+static FshStatus state_path(const ResizeState *state, Part part, const char *ending, char path[PATH_MAX],
+                            FshError *error)
+{
+    char name[64];
+    (void)snprintf(name, sizeof name, "part-%u-of-%u%s", part.index, part.count, ending);
+    return file_join(path, PATH_MAX, state->folder, part.count ? name : ending + 1, error);
+}
+
+static FshStatus take_lock(const char *path, int how, const char *destination, int *descriptor_ret,
+                           FshError *error)
+{
+    *descriptor_ret = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+    if (*descriptor_ret < 0)
+        return fsh_error_system(error, errno, "%s: cannot open", path);
+    if (flock(*descriptor_ret, how | LOCK_NB) && errno == EWOULDBLOCK)
+        return fsh_error_set(error, FSH_ERR_EXISTS,
+                             "%s: another fresize is writing it; wait for it, or stop it", destination);
+    return FSH_OK; /* a file system without locks is no reason to stop */
+}
+
+static FshStatus take_locks(ResizeState *state, const ResizeOptions *options, FshError *error)
+{
+    static const Part whole = {0, 0};
+    char path[PATH_MAX];
+    FshStatus status = state_path(state, whole, ".lock", path, error);
+    if (!status)
+        status = take_lock(path, options->part.count ? LOCK_SH : LOCK_EX, options->destination,
+                           &state->locks[0], error);
+    if (status || !options->part.count)
+        return status;
+    status = state_path(state, options->part, ".lock", path, error);
+    return status ? status : take_lock(path, LOCK_EX, options->destination, &state->locks[1], error);
+}
+
+static bool has_ending(const char *name, const char *ending)
+{
+    size_t length = strlen(name), ending_length = strlen(ending);
+    return length > ending_length && strcmp(name + length - ending_length, ending) == 0;
+}
+
+static bool is_from_earlier_run(const char *name)
+{
+    return has_ending(name, ".lmdb") || has_ending(name, ".json") || has_ending(name, ".tar");
+}
+
+static bool is_of_part(const char *name)
+{
+    return strncmp(name, "part-", 5) == 0;
+}
+
+static FshStatus remove_names(const ResizeState *state, bool (*is_chosen)(const char *name), FshError *error)
+{
+    FshStatus status = FSH_OK;
+    DIR *folder = opendir(state->folder);
+    for (const struct dirent *entry = folder ? readdir(folder) : NULL; entry && !status;
+         entry = readdir(folder)) {
+        if (is_chosen(entry->d_name) && unlinkat(dirfd(folder), entry->d_name, 0) && errno != ENOENT)
+            status = fsh_error_system(error, errno, "%s/%s: cannot remove", state->folder, entry->d_name);
+    }
+    if (folder)
+        (void)closedir(folder);
+    return status;
+}
+
+/* Everything of earlier runs that --force does away with: all of it, or in a part what is this part's. */
+static FshStatus forget(const ResizeState *state, Part part, FshError *error)
+{
+    char path[PATH_MAX];
+    FshStatus status = FSH_OK;
+    static const char *const endings[] = {".lmdb", ".json"};
+    if (part.count) {
+        for (size_t i = 0; i < sizeof endings / sizeof endings[0] && !status; i++) {
+            status = state_path(state, part, endings[i], path, error);
+            if (!status && unlink(path) && errno != ENOENT)
+                status = fsh_error_system(error, errno, "%s: cannot remove", path);
+        }
+        return status;
+    }
+    return remove_names(state, is_from_earlier_run, error);
+}
+
+/* What the whole has taken over. */
+static FshStatus forget_parts(const ResizeState *state, FshError *error)
+{
+    return remove_names(state, is_of_part, error);
+}
+
+/* Opens, to be read, the ledgers of those whom the locks keep out: of all parts, or in a part that of the whole. */
+static FshStatus open_others(ResizeState *state, bool part_only, FshError *error)
+{
+    char path[PATH_MAX];
+    FshStatus status = FSH_OK;
+    DIR *folder = opendir(state->folder);
+    for (const struct dirent *entry = folder ? readdir(folder) : NULL; entry && !status;
+         entry = readdir(folder)) {
+        const char *name = entry->d_name;
+        bool is_part = strncmp(name, "part-", 5) == 0 && has_ending(name, ".lmdb");
+        if (part_only ? strcmp(name, "ledger.lmdb") != 0 : !is_part)
+            continue;
+        Ledger **grown = realloc(state->others, (state->others_count + 1) * sizeof(Ledger *));
+        if (!grown) {
+            status = fsh_error_set(error, FSH_ERR_MEMORY, "no memory for what is done already");
+            break;
+        }
+        state->others = grown;
+        state->others[state->others_count] = NULL;
+        status = file_join(path, sizeof path, state->folder, name, error);
+        if (!status)
+            status = ledger_open(&state->others[state->others_count], path, true, error);
+        state->others_count += !status;
+    }
+    if (folder)
+        (void)closedir(folder);
+    return status;
+}
+
+static FshStatus open_ledgers(ResizeState *state, Part part, bool read_only, FshError *error)
+{
+    char path[PATH_MAX];
+    FshStatus status = part.count ? state_path(state, part, ".lmdb", path, error)
+                                  : file_join(path, sizeof path, state->folder, "ledger.lmdb", error);
+    if (!status && (!read_only || file_exists(path)))
+        status = ledger_open(&state->ledger, path, read_only, error);
+    return status ? status : open_others(state, part.count > 0, error);
 }
 
 /* ---- beginning and end ---- */
 
-/* File systems keep times by the nanosecond, or by 100 (SMB, NTFS), the microsecond, millisecond, second or two (FAT). */
-static bool is_same_time(int64_t kept_ns, int64_t given_ns)
+FshStatus resize_state_begin(ResizeState *state, const ResizeOptions *options, FshError *error)
 {
-    static const int64_t steps_ns[] = {1, 100, 1000, 1000000, 10000000, 1000000000, 2000000000};
-    for (size_t i = 0; i < sizeof steps_ns / sizeof steps_ns[0]; i++) {
-        if (kept_ns % steps_ns[i] == 0 && given_ns >= kept_ns &&
-            (uint64_t)given_ns - (uint64_t)kept_ns < (uint64_t)steps_ns[i])
-            return true;
-    }
-    return false;
-}
-
-bool resize_state_is_finished(const char *path, const FileEntry *source)
-{
-    struct stat status;
-    /* A file system may lose the bytes of a file that it had not written at a power cut, and keep the name. */
-    return stat(path, &status) == 0 && S_ISREG(status.st_mode) && status.st_size > 0 &&
-           is_same_time(file_time_ns(status.st_mtim), source->modified_ns);
-}
-
-/* Fails if an output's name leads to its own source: by a link inside the destination, or a second mount of the source. */
-static FshStatus refuse_own_source(const char *source, const ResizeItem *item, const char *target,
-                                   FshError *error)
-{
-    char path[PATH_MAX];
-    struct stat from, to;
-    FshStatus status = file_join(path, sizeof path, source, item->source->path, error);
-    if (status || stat(path, &from) || stat(target, &to) || from.st_dev != to.st_dev ||
-        from.st_ino != to.st_ino)
-        return status;
-    return fsh_error_set(error, FSH_ERR_USAGE, "%s: is the same file as %s; take another destination", target,
-                         path);
-}
-
-/* Calls file_remove_stale_temporaries once for each folder that outputs lie in, and unmarks what looks finished. */
-static FshStatus clear_leftovers(const char *destination, const char *source, const ResizePlan *plan,
-                                 bool resume, FshError *error)
-{
-    char path[PATH_MAX], folder[PATH_MAX] = "";
-    for (uint64_t i = 0; i < plan->count; i++) {
-        FshStatus status = file_join(path, sizeof path, destination, plan->items[i].target, error);
-        if (status)
-            return status;
-        if (!resume &&
-            resize_state_is_finished(path, plan->items[i].source)) { /* its own source would look so */
-            status = refuse_own_source(source, &plan->items[i], path, error);
-            if (!status && utimensat(AT_FDCWD, path, NULL, 0))
-                status = fsh_error_system(error, errno, "%s: cannot be replaced", path);
-            if (status)
-                return status;
-        }
-        size_t length = (size_t)(strrchr(path, '/') - path);
-        if (strncmp(folder, path, length) != 0 || folder[length] != '\0') {
-            memcpy(folder, path, length);
-            folder[length] = '\0';
-            (void)file_remove_stale_temporaries(folder);
-        }
-    }
-    return FSH_OK;
-}
-
-FshStatus resize_state_begin(const char *destination, const char *source, const ResizeRecipe *recipe,
-                             const ResizePlan *plan, bool resume, FshError *error)
-{
-    bool empty = true;
-    FshStatus status = file_make_folders(destination, error);
-    if (!status) {
-        (void)file_remove_stale_temporaries(destination);
-        status = is_folder_empty(destination, &empty, error);
-    }
-    if (!status && !empty)
-        status = clear_leftovers(destination, source, plan, resume, error);
+    FshStatus status = file_make_folders(state->folder, error);
     if (!status)
-        status = write_state(destination, source, recipe, false, error);
+        status = take_locks(state, options, error);
+    if (!status)
+        (void)file_remove_stale_temporaries(state->folder);
+    if (!status && !state->resume)
+        status = forget(state, options->part, error);
+    if (!status) /* anew in any case: a finished destination is no longer known to be complete */
+        status = write_recipe(state, options, false, error);
+    return status ? status : open_ledgers(state, options->part, false, error);
+}
+
+FshStatus resize_state_open(ResizeState *state, const ResizeOptions *options, FshError *error)
+{
+    *state = (ResizeState){.locks = {-1, -1}, .resume = true};
+    json_t *recipe = NULL;
+    FshStatus status = place_state(state, options->destination, error);
+    if (!status)
+        status = read_json(state, RECIPE_NAME, &recipe, error);
+    if (!status && !recipe)
+        status = fsh_error_set(error, FSH_ERR_NOT_FOUND,
+                               "%s: fresize has not made this (there is no %s/" RECIPE_NAME ")",
+                               options->destination, state->folder);
+    if (!status)
+        status = compare_recipe(state, recipe, options, error);
+    json_decref(recipe);
+    if (!status)
+        status = take_locks(state, options, error);
+    return status ? status : open_ledgers(state, options->part, true, error);
+}
+
+FshStatus resize_state_note_part(const ResizeState *state, Part part, uint64_t images_count,
+                                 uint64_t images_bytes, FshError *error)
+{
+    char name[64];
+    FshStatus status = FSH_OK;
+    DIR *folder = opendir(state->folder);
+    for (const struct dirent *entry = folder ? readdir(folder) : NULL; entry && !status;
+         entry = readdir(folder)) {
+        unsigned index = 0, count = 0;
+        json_t *theirs = NULL;
+        if (!has_ending(entry->d_name, ".json") ||
+            sscanf(entry->d_name, "part-%u-of-%u.json", &index, &count) != 2 || index == part.index)
+            continue;
+        status = read_json(state, entry->d_name, &theirs, error);
+        uint64_t their_count = (uint64_t)json_integer_value(json_object_get(theirs, "images"));
+        uint64_t their_bytes = (uint64_t)json_integer_value(json_object_get(theirs, "bytes"));
+        if (!status && theirs && count != part.count)
+            status =
+                fsh_error_set(error, FSH_ERR_MISMATCH,
+                              "%s: part %u was made of %u parts, this one is of %u; take as many, or run "
+                              "without --part, which does what is missing",
+                              state->folder, index, count, part.count);
+        else if (!status && theirs && (their_count != images_count || their_bytes != images_bytes))
+            status = fsh_error_set(
+                error, FSH_ERR_MISMATCH,
+                "%s: the source has changed since part %u/%u began: %llu files of %llu bytes then, "
+                "%llu of %llu now; let the parts that run come to their end, then run without "
+                "--part, which does what is missing",
+                state->folder, index, count, (unsigned long long)their_count, (unsigned long long)their_bytes,
+                (unsigned long long)images_count, (unsigned long long)images_bytes);
+        json_decref(theirs);
+    }
+    if (folder)
+        (void)closedir(folder);
+    if (status)
+        return status;
+    (void)snprintf(name, sizeof name, "part-%u-of-%u.json", part.index, part.count);
+    json_t *object =
+        json_pack("{s:I, s:I}", "images", (json_int_t)images_count, "bytes", (json_int_t)images_bytes);
+    if (!object)
+        return fsh_error_set(error, FSH_ERR_MEMORY, "no memory for %s", name);
+    return write_json(state, name, object, error);
+}
+
+FshStatus resize_state_find(const ResizeState *state, const char *target, bool *found_ret, LedgerRow *row,
+                            FshError *error)
+{
+    *found_ret = false;
+    FshStatus status = state->ledger ? ledger_find(state->ledger, target, found_ret, row, error) : FSH_OK;
+    for (size_t i = 0; i < state->others_count && !status && !*found_ret; i++)
+        status = ledger_find(state->others[i], target, found_ret, row, error);
     return status;
 }
 
-FshStatus resize_state_finish(const char *destination, const char *source, const ResizeRecipe *recipe,
-                              FshError *error)
+FshStatus resize_state_each(const ResizeState *state, LedgerVisit visit, void *context, FshError *error)
 {
-    int descriptor = open(destination, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (descriptor < 0)
-        return fsh_error_system(error, errno, "%s: cannot open", destination);
+    FshStatus status = state->ledger ? ledger_each(state->ledger, visit, context, error) : FSH_OK;
+    for (size_t i = 0; i < state->others_count && !status; i++)
+        status = ledger_each(state->others[i], visit, context, error);
+    return status;
+}
+
+uint64_t resize_state_count(const ResizeState *state)
+{
+    uint64_t count = state->ledger ? ledger_count(state->ledger) : 0;
+    for (size_t i = 0; i < state->others_count; i++)
+        count += ledger_count(state->others[i]);
+    return count;
+}
+
+bool resize_row_is_current(const LedgerRow *row, uint64_t source_bytes, int64_t source_modified_ns)
+{
+    return row->source_bytes == source_bytes && row->source_modified_ns == source_modified_ns;
+}
+
+void resize_state_remove_leftovers(const char *destination)
+{
+    char *const roots[] = {(char *)destination, NULL};
+    FTS *tree = fts_open(roots, FTS_PHYSICAL | FTS_NOCHDIR, NULL);
+    for (const FTSENT *entry = tree ? fts_read(tree) : NULL; entry; entry = fts_read(tree)) {
+        if (entry->fts_info == FTS_D)
+            (void)file_remove_stale_temporaries(entry->fts_path);
+    }
+    if (tree)
+        (void)fts_close(tree);
+}
+
+/* A row of a part, which from now on is one of the whole. */
+static FshStatus adopt_row(const char *target, const char *source, const LedgerRow *row, void *context,
+                           FshError *error)
+{
+    Ledger *ledger = context;
+    bool found = false;
+    LedgerRow own;
+    FshStatus status = ledger_find(ledger, target, &found, &own, error);
+    if (!status && !found) /* what this run has made is newer */
+        status = ledger_add(ledger, target, source, row, error);
+    return status ? status : ledger_is_due(ledger) ? ledger_commit(ledger, 0, error) : FSH_OK;
+}
+
+FshStatus resize_state_finish(const ResizeState *state, const ResizeOptions *options, FshError *error)
+{
     FshStatus status = FSH_OK;
-    if (syncfs(descriptor))
-        status = fsh_error_system(error, errno, "%s: cannot write to disk", destination);
-    (void)close(descriptor);
-    return status ? status : write_state(destination, source, recipe, true, error);
+    int descriptor = open(state->folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (descriptor < 0 || syncfs(descriptor))
+        status = fsh_error_system(error, errno, "%s: cannot write to disk", options->destination);
+    if (descriptor >= 0)
+        (void)close(descriptor);
+    if (status || (options->part.count && !state->is_tar)) /* other parts are not known to be done */
+        return status;
+    for (size_t i = 0; i < state->others_count && !status; i++)
+        status = ledger_each(state->others[i], adopt_row, state->ledger, error);
+    if (!status && state->others_count)
+        status = ledger_commit(state->ledger, 0, error);
+    if (!status)
+        status = ledger_settle(state->ledger, error);
+    if (!status)
+        status = forget_parts(state, error);
+    return status ? status : write_recipe(state, options, true, error);
+}
+
+void resize_state_undo(ResizeState *state, const char *destination)
+{
+    const bool is_folder = !state->is_tar;
+    static const char *const names[] = {RECIPE_NAME, "ledger.lmdb", "lock", "images.tar"};
+    char path[PATH_MAX];
+    resize_state_close(state);
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        if (!file_join(path, sizeof path, state->folder, names[i], NULL))
+            (void)unlink(path);
+    }
+    if (rmdir(state->folder) == 0 && is_folder)
+        (void)rmdir(destination);
+}
+
+void resize_state_close(ResizeState *state)
+{
+    ledger_close(&state->ledger);
+    for (size_t i = 0; i < state->others_count; i++)
+        ledger_close(&state->others[i]);
+    free(state->others);
+    state->others = NULL;
+    state->others_count = 0;
+    for (size_t i = 0; i < 2 && *state->folder; i++) {
+        if (state->locks[i] >= 0)
+            (void)close(state->locks[i]);
+        state->locks[i] = -1;
+    }
 }

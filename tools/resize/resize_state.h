@@ -1,32 +1,70 @@
-/* resize_state.h - the destination's memory: what recipe made it, so that the same command resumes and another is refused.
+/* resize_state.h - the destination's memory: by what recipe it was made, from what, and which outputs are done.
  *
- * DST/.fresize.json holds the recipe, the source, and whether the run came to its end. It is there before the first image
- * is. An output is finished if its modification time is its source's, as exactly as its file system keeps times: it gets that time under its
- * temporary name, before it gets its own, so there is no journal that could disagree with the files. */
+ * A folder DST has it in DST/.fresize, a tar DIR/NAME.tar in DIR/.NAME.tar.fresize:
+ *   recipe.json           recipe, source, and whether a run came to its end; there before the first output is
+ *   ledger.lmdb           the outputs (resize_ledger.h); part-2-of-4.lmdb those of a part
+ *   part-2-of-4.json      how many images of how many bytes that part saw in the whole source
+ *   lock, part-2-of-4.lock
+ *   images.tar            a tar that is not finished
+ *
+ * One run writes a destination at a time, or several parts of it: a run without --part locks out all others, and a part
+ * all runs of the same part and those without. */
 #ifndef FSHARD_RESIZE_STATE_H
 #define FSHARD_RESIZE_STATE_H
 
-#include "tools/resize/resize_plan.h"
-#include "tools/resize/resize_image.h"
+#include "tools/resize/resize_ledger.h"
+#include "tools/resize/resize_options.h"
 
-#define RESIZE_STATE_NAME ".fresize.json"
+#define RESIZE_STATE_FOLDER ".fresize"
 
-/* Looks only. *resume_ret: an earlier run with the same recipe and source is there and is to be continued.
- * FSH_ERR_USAGE: destination and source lie in each other. FSH_ERR_EXISTS: the destination is a file; or it holds files
- * and no state, or another recipe's or source's, and force is not set. */
-FshStatus resize_state_check(const char *destination, const char *source, const ResizeRecipe *recipe,
-                             bool force, bool *resume_ret, FshError *error);
+typedef struct ResizeState {
+    char folder[PATH_MAX];
+    bool is_tar;
+    bool resume;  /* an earlier run with the same recipe and source is there and goes on */
+    bool fresh;   /* nothing was there */
+    int locks[2]; /* descriptors; -1: none */
+    Ledger *ledger;
+    Ledger **others; /* of parts, in a run without them; of such a run, in a part */
+    size_t others_count;
+} ResizeState;
 
-/* Makes the destination and its state; leftovers of killed runs go. Unless it is to be resumed, files that
- * look finished are marked as not (their time is set to now): they may be of another recipe. */
-FshStatus resize_state_begin(const char *destination, const char *source, const ResizeRecipe *recipe,
-                             const ResizePlan *plan, bool resume, FshError *error);
+/* Looks only, for dry runs too: fills folder, is_tar, resume, fresh. FSH_ERR_USAGE: destination and source lie in each
+ * other. FSH_ERR_EXISTS: the destination is a file or a finished tar; or it holds files and no state, or another recipe's or
+ * source's, and force is not set. */
+FshStatus resize_state_check(ResizeState *state, const ResizeOptions *options, FshError *error);
 
-/* All is written: waits for the disk, then notes that the tree is complete. */
-FshStatus resize_state_finish(const char *destination, const char *source, const ResizeRecipe *recipe,
-                              FshError *error);
+/* After resize_state_check: makes the destination, its state and its locks. FSH_ERR_EXISTS: another process is at it. */
+FshStatus resize_state_begin(ResizeState *state, const ResizeOptions *options, FshError *error);
 
-/* Whether the output of this source is there already. path: the output's. */
-bool resize_state_is_finished(const char *path, const FileEntry *source);
+/* Opens what a finished or stopped run left, to be read; for --check. FSH_ERR_NOT_FOUND: fresize has not made this. */
+FshStatus resize_state_open(ResizeState *state, const ResizeOptions *options, FshError *error);
+
+/* Notes what this part's scan of the source found, and compares it with the other parts': parts that saw another source
+ * would leave images out, or do them twice. FSH_ERR_MISMATCH. */
+FshStatus resize_state_note_part(const ResizeState *state, Part part, uint64_t images_count,
+                                 uint64_t images_bytes, FshError *error);
+
+/* The row of an output, by whichever run made it. */
+FshStatus resize_state_find(const ResizeState *state, const char *target, bool *found_ret, LedgerRow *row,
+                            FshError *error);
+
+/* The rows of all runs that the state knows. */
+FshStatus resize_state_each(const ResizeState *state, LedgerVisit visit, void *context, FshError *error);
+uint64_t resize_state_count(const ResizeState *state);
+
+/* Whether a row is of a source of this size and time. */
+bool resize_row_is_current(const LedgerRow *row, uint64_t source_bytes, int64_t source_modified_ns);
+
+/* Removes temporary files of killed runs from a folder destination and the folders in it. */
+void resize_state_remove_leftovers(const char *destination);
+
+/* All is written: waits for the disk, then notes that the output is complete. */
+FshStatus resize_state_finish(const ResizeState *state, const ResizeOptions *options, FshError *error);
+
+/* A destination that was made for nothing (the source had no image) goes again, if nothing but the state is in it. */
+void resize_state_undo(ResizeState *state, const char *destination);
+
+/* Gives up locks and memory. Safe on a zeroed state, and twice. */
+void resize_state_close(ResizeState *state);
 
 #endif

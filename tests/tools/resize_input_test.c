@@ -1,0 +1,406 @@
+/* fresize, where images come from and where they go: lists, tars, labels, pairs; links and other formats. */
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "tests/tools/resize_files.h"
+
+static void write_size(const char *path, uint32_t width, uint32_t height)
+{
+    write_jpeg(path, (MakeJpeg){.width = width, .height = height, .colours = MAKE_RGB});
+}
+
+/* Runs a command of the shell in the folder. */
+static void shell(TestFolder *folder, const char *command)
+{
+    RunResult result =
+        run_program(NULL, "/bin/sh", "-ec", "cd \"$1\"; eval \"$2\"", "sh", folder->path, command, NULL);
+    if (result.exit_status != 0)
+        fail_msg("%s: %s", command, result.err);
+    run_result_free(&result);
+}
+
+static bool exists(const char *path)
+{
+    return access(path, F_OK) == 0;
+}
+
+/* ---- lists ---- */
+
+static void test_a_list_names_the_images(void **state)
+{
+    TestFolder *folder = *state;
+    write_many(folder, "in/a", 3, 40);
+    write_many(folder, "in/b", 3, 40);
+    test_file_write_text(
+        test_path(folder, "list"),
+        "b/002.jpg\r\n\n./a//000.jpg\na/000.jpg\nb/nowhere.jpg\n../in/a/001.jpg\n/etc/passwd\n");
+    const char *in = test_path(folder, "in"), *out = test_path(folder, "out"),
+               *list = test_path(folder, "list");
+    RunResult result = fresize_expecting(1, "--max-size=20", "--files-from", list, in, out, NULL);
+    assert_contains(result.err,
+                    "a/000.jpg: would be written to a/000.jpg, as an image before it in the list is");
+    assert_contains(result.err, "b/nowhere.jpg: cannot be read: No such file or directory");
+    assert_contains(result.err, "../in/a/001.jpg: goes up by ..");
+    assert_contains(result.err, "/etc/passwd: is absolute");
+    run_result_free(&result);
+    assert_int_equal(count_outputs(out), 2);
+    assert_image(test_path(folder, "out/b/002.jpg"), IMAGE_JPEG, 20, 20, 3);
+    assert_image(test_path(folder, "out/a/000.jpg"), IMAGE_JPEG, 20, 20, 3);
+}
+
+static void test_a_list_may_come_from_find(void **state)
+{
+    TestFolder *folder = *state;
+    write_size(test_path(folder, "in/a b\nc.jpg"), 40, 40);
+    write_size(test_path(folder, "in/d.jpg"), 40, 40);
+    shell(
+        folder,
+        "find in -name '*.jpg' -printf '%P\\0' | \"$FSHARD_BIN/fresize\" -q --max-size 20 -0 --files-from - "
+        "in out");
+    assert_image(test_path(folder, "out/a b\nc.jpg"), IMAGE_JPEG, 20, 20, 3);
+    assert_image(test_path(folder, "out/d.jpg"), IMAGE_JPEG, 20, 20, 3);
+    RunResult result = fresize_expecting(2, "--files-from=-", "--part=1/2", test_path(folder, "in"),
+                                         test_path(folder, "two"), NULL);
+    assert_contains(result.err, "standard input");
+    run_result_free(&result);
+    result = fresize_expecting(2, "-0", test_path(folder, "in"), test_path(folder, "two"), NULL);
+    run_result_free(&result);
+    result = fresize_expecting(1, "--files-from", test_path(folder, "none"), test_path(folder, "in"),
+                               test_path(folder, "two"), NULL);
+    assert_contains(result.err, "none: cannot open the list of files: No such file or directory");
+    run_result_free(&result);
+}
+
+/* ---- tars ---- */
+
+static void test_a_tar_gives_what_its_folder_gives(void **state)
+{
+    TestFolder *folder = *state;
+    write_many(folder, "in/a", 5, 60);
+    write_many(folder, "in/b/deep", 5, 30);
+    test_file_write_text(test_path(folder, "in/README"), "words");
+    shell(folder, "tar cf plain.tar -C in . && tar czf packed.tar.gz -C in a b README");
+    fresize_ok("--max-size=20", test_path(folder, "in"), test_path(folder, "out"), NULL);
+    static const char *const tars[] = {"plain.tar", "packed.tar.gz"};
+    for (size_t i = 0; i < 2; i++) {
+        const char *const arguments[] = {"--max-size=20", test_path(folder, "%s", tars[i]),
+                                         test_path(folder, "out%zu", i), NULL};
+        json_t *summary = fresize_json(0, arguments);
+        assert_int_equal(json_count(summary, "resized"), 10);
+        assert_int_equal(json_count(summary, "other_files"), 1);
+        json_decref(summary);
+        char command[128];
+        (void)snprintf(command, sizeof command, "diff -r -x .fresize out out%zu", i);
+        shell(folder, command);
+    }
+}
+
+static void test_a_tar_of_tars_is_a_folder_of_folders(void **state)
+{
+    TestFolder *folder = *state;
+    write_many(folder, "n01", 3, 60);
+    write_many(folder, "n02", 2, 60);
+    shell(folder, "tar cf n01.tar -C n01 . && tar cf n02.tar -C n02 000.jpg 001.jpg && tar cf train.tar "
+                  "n01.tar n02.tar");
+    const char *const arguments[] = {"--max-size=20", test_path(folder, "train.tar"),
+                                     test_path(folder, "out"), NULL};
+    json_t *summary = fresize_json(0, arguments);
+    assert_int_equal(json_count(summary, "resized"), 5);
+    json_decref(summary);
+    assert_image(test_path(folder, "out/n01/002.jpg"), IMAGE_JPEG, 20, 20, 3);
+    assert_image(test_path(folder, "out/n02/001.jpg"), IMAGE_JPEG, 20, 20, 3);
+    assert_int_equal(unlink(test_path(folder, "out/n02/001.jpg")), 0);
+    summary = fresize_json(0, arguments); /* what is done is not read again */
+    assert_int_equal(json_count(summary, "done_before"), 4);
+    assert_int_equal(json_count(summary, "resized"), 1);
+    json_decref(summary);
+}
+
+static void test_names_in_a_tar_cannot_leave_the_destination(void **state)
+{
+    TestFolder *folder = *state;
+    write_size(test_path(folder, "src/good.jpg"), 40, 40);
+    write_size(test_path(folder, "src/evil.jpg"), 40, 40);
+    shell(folder, "cd src && ln -s /etc link.jpg && ln good.jpg hard.jpg && "
+                  "tar cf ../a.tar good.jpg hard.jpg link.jpg && "
+                  "tar rPf ../a.tar --transform 's|evil|../../evil|' evil.jpg && "
+                  "tar rPf ../a.tar --transform 's|evil|/tmp/fshard-evil|' evil.jpg");
+    RunResult result =
+        fresize_expecting(1, "--max-size=20", test_path(folder, "a.tar"), test_path(folder, "x/y/out"), NULL);
+    assert_contains(result.err, "../../evil.jpg: ");
+    assert_contains(result.err, "/tmp/fshard-evil.jpg: ");
+    assert_contains(result.err, "link.jpg: ");
+    assert_contains(result.err, "hard.jpg: ");
+    run_result_free(&result);
+    assert_int_equal(count_outputs(test_path(folder, "x/y/out")), 1);
+    assert_false(exists(test_path(folder, "x/evil.jpg")));
+    assert_false(exists(test_path(folder, "evil.jpg")));
+    assert_false(exists("/tmp/fshard-evil.jpg"));
+}
+
+static void test_a_tar_that_ends_early_gives_what_is_there(void **state)
+{
+    TestFolder *folder = *state;
+    write_many(folder, "in", 4, 60);
+    shell(folder, "tar cf a.tar -C in 000.jpg 001.jpg 002.jpg 003.jpg");
+    test_file_truncate(test_path(folder, "a.tar"), (int64_t)test_file_size(test_path(folder, "a.tar")) / 2);
+    RunResult result =
+        fresize_expecting(1, "--max-size=20", test_path(folder, "a.tar"), test_path(folder, "out"), NULL);
+    assert_contains(result.err, "a.tar: ");
+    run_result_free(&result);
+    assert_true(exists(test_path(folder, "out/000.jpg")));
+    assert_false(exists(test_path(folder, "out/003.jpg")));
+}
+
+static void test_validation_images_go_to_the_folders_of_their_labels(void **state)
+{
+    TestFolder *folder = *state;
+    for (unsigned i = 1; i <= 4; i++)
+        write_size(test_path(folder, "in/ILSVRC2012_val_%08u.JPEG", i), 40, 40);
+    shell(folder, "tar cf val.tar -C in .");
+    test_file_write_text(test_path(folder, "names"),
+                         "ILSVRC2012_val_00000001.JPEG n02\nILSVRC2012_val_00000002.JPEG n01\n"
+                         "ILSVRC2012_val_00000003.JPEG n02\n");
+    test_file_write_text(test_path(folder, "numbers"), "490\n361\n171\n822\n");
+    RunResult result = fresize_expecting(1, "--max-size=20", "--labels", test_path(folder, "names"),
+                                         test_path(folder, "val.tar"), test_path(folder, "out"), NULL);
+    assert_contains(result.err, "ILSVRC2012_val_00000004.JPEG: has no label in the file of labels");
+    run_result_free(&result);
+    assert_image(test_path(folder, "out/n02/ILSVRC2012_val_00000003.JPEG"), IMAGE_JPEG, 20, 20, 3);
+    assert_image(test_path(folder, "out/n01/ILSVRC2012_val_00000002.JPEG"), IMAGE_JPEG, 20, 20, 3);
+    assert_int_equal(count_outputs(test_path(folder, "out")), 3);
+    fresize_ok("--max-size=20", "--labels", test_path(folder, "numbers"), test_path(folder, "in"),
+               test_path(folder, "numbered"), NULL);
+    assert_image(test_path(folder, "numbered/822/ILSVRC2012_val_00000004.JPEG"), IMAGE_JPEG, 20, 20, 3);
+}
+
+/* ---- into a tar ---- */
+
+static void test_a_tar_holds_what_a_folder_would(void **state)
+{
+    TestFolder *folder = *state;
+    write_many(folder, "in/a", 30, 90);
+    write_many(folder, "in/b", 30, 20);
+    const char *in = test_path(folder, "in");
+    fresize_ok("--max-size=30", in, test_path(folder, "out"), NULL);
+    fresize_ok("--max-size=30", "-j1", in, test_path(folder, "one.tar"), NULL);
+    fresize_ok("--max-size=30", "-j4", in, test_path(folder, "four.tar"), NULL);
+    assert_same_bytes(test_path(folder, "one.tar"), test_path(folder, "four.tar"));
+    shell(folder, "mkdir x && tar xf one.tar -C x && rm -r out/.fresize && diff -r out x && "
+                  "test \"$(stat -c %Y in/a/003.jpg)\" = \"$(stat -c %Y x/a/003.jpg)\"");
+    RunResult result = fresize_expecting(1, "--max-size=30", in, test_path(folder, "one.tar"), NULL);
+    assert_contains(result.err, "exists already; --check compares it");
+    run_result_free(&result);
+    fresize_ok("--max-size=30", "--check", in, test_path(folder, "one.tar"), NULL);
+    test_file_flip_byte(test_path(folder, "one.tar"), 1700); /* in the first image */
+    result = fresize_expecting(1, "--max-size=30", "--check", in, test_path(folder, "one.tar"), NULL);
+    assert_contains(result.err, "damaged: a/000.jpg: is not what was written");
+    run_result_free(&result);
+    fresize_ok("--max-size=30", "--force", in, test_path(folder, "one.tar"), NULL);
+    assert_same_bytes(test_path(folder, "one.tar"), test_path(folder, "four.tar"));
+}
+
+static void test_a_tar_goes_on_after_kills_to_the_same_bytes(void **state)
+{
+    TestFolder *folder = *state;
+    enum { KILLS = 6 };
+    write_many(folder, "in", 300, 500);
+    const char *in = test_path(folder, "in"), *out = test_path(folder, "out.tar");
+    RunResult whole = fresize_expecting(0, "--max-size=250", in, test_path(folder, "whole.tar"), NULL);
+    const char *const arguments[] = {"--max-size=250", "-q", in, out, NULL};
+    for (unsigned i = 0; i < KILLS; i++) {
+        RunningProgram running = run_start(NULL, "fresize", arguments);
+        sleep_seconds(whole.seconds * (i + 1) / (KILLS + 2));
+        (void)kill(running.process, i % 2 ? SIGKILL : SIGTERM);
+        RunResult result = run_wait(&running);
+        run_result_free(&result);
+        if (i < 2)
+            assert_false(exists(out)); /* it has its name when it is whole */
+    }
+    if (!exists(out))
+        fresize_ok("--max-size=250", in, out, NULL);
+    assert_same_bytes(out, test_path(folder, "whole.tar"));
+    run_result_free(&whole);
+}
+
+/* ---- pairs ---- */
+
+static void test_pairs_keep_one_geometry_or_are_left_out(void **state)
+{
+    TestFolder *folder = *state;
+    write_size(test_path(folder, "in/train/seq1/blur/000.jpg"), 90, 60);
+    write_size(test_path(folder, "in/train/seq1/sharp/000.jpg"), 90, 60);
+    write_size(test_path(folder, "in/train/seq1/blur/001.jpg"), 90, 60);
+    write_size(test_path(folder, "in/train/seq1/sharp/001.jpg"), 60, 90);
+    write_size(test_path(folder, "in/train/seq1/blur/002.jpg"), 90, 60);
+    write_size(test_path(folder, "in/train/seq1/sharp/003.jpg"), 90, 60);
+    write_size(test_path(folder, "in/train/seq1/blur/004.jpg"), 90, 60);
+    write_size(test_path(folder, "in/train/seq1/sharp/004.jpeg"), 90, 60);
+    write_size(test_path(folder, "in/train/seq1/blur/005.jpg"), 90, 60);
+    test_file_write_text(test_path(folder, "in/train/seq1/sharp/005.jpg"), "no image");
+    write_size(test_path(folder, "in/other/006.jpg"), 90, 60);
+    test_file_write_text(test_path(folder, "in/README"), "words");
+    const char *in = test_path(folder, "in"), *out = test_path(folder, "out");
+    RunResult result = fresize_expecting(1, "--max-size=30", "--pairs=blur:sharp", in, out, NULL);
+    assert_contains(result.err, "blur/001.jpg: is 90 x 60, its partner train/seq1/sharp/001.jpg 60 x 90");
+    assert_contains(result.err, "sharp/001.jpg: is 60 x 90, its partner train/seq1/blur/001.jpg 90 x 60");
+    assert_contains(result.err, "blur/002.jpg: has no partner train/seq1/sharp/002.jpg");
+    assert_contains(result.err, "sharp/003.jpg: has no partner train/seq1/blur/003.jpg");
+    assert_contains(result.err, "sharp/005.jpg: not an image of a known format");
+    assert_contains(result.err, "blur/005.jpg: its partner train/seq1/sharp/005.jpg cannot be used");
+    assert_contains(result.err, "other/006.jpg: lies below neither side's folder (blur, sharp)");
+    assert_contains(result.err, "11 images: 4 resized, 7 failed");
+    assert_contains(result.err, "1 other files");
+    run_result_free(&result);
+    assert_int_equal(count_outputs(out), 4);
+    assert_image(test_path(folder, "out/train/seq1/blur/004.jpg"), IMAGE_JPEG, 45, 30, 3);
+    assert_image(test_path(folder, "out/train/seq1/sharp/004.jpeg"), IMAGE_JPEG, 45, 30, 3);
+    result = fresize_expecting(2, "--pairs=blur", in, out, NULL);
+    assert_contains(result.err, "--pairs");
+    run_result_free(&result);
+    assert_int_equal(unlink(test_path(folder, "out/train/seq1/sharp/000.jpg")),
+                     0); /* half a pair is made whole */
+    result = fresize_expecting(1, "--max-size=30", "--pairs=blur:sharp", in, out, NULL);
+    assert_contains(result.err, "11 images: 1 resized, 3 done before, 7 failed");
+    run_result_free(&result);
+}
+
+/* ---- links, sizes, formats ---- */
+
+static void test_small_images_become_links_where_asked(void **state)
+{
+    TestFolder *folder = *state;
+    write_size(test_path(folder, "in/a/small.jpg"), 20, 20);
+    write_size(test_path(folder, "in/a/large.jpg"), 90, 90);
+    const char *const arguments[] = {"--max-size=30", "--link", test_path(folder, "in"),
+                                     test_path(folder, "out"), NULL};
+    json_t *summary = fresize_json(0, arguments);
+    assert_int_equal(json_count(summary, "linked"), 1);
+    assert_int_equal(json_count(summary, "resized"), 1);
+    json_decref(summary);
+    struct stat from, to;
+    assert_int_equal(stat(test_path(folder, "in/a/small.jpg"), &from), 0);
+    assert_int_equal(stat(test_path(folder, "out/a/small.jpg"), &to), 0);
+    assert_int_equal(from.st_ino, to.st_ino);
+    summary = fresize_json(0, arguments);
+    assert_int_equal(json_count(summary, "done_before"), 2);
+    json_decref(summary);
+    const char *const anew[] = {"--max-size=30",          "--link", "--force", test_path(folder, "in"),
+                                test_path(folder, "out"), NULL};
+    summary = fresize_json(0, anew); /* over its own link */
+    assert_int_equal(json_count(summary, "linked"), 1);
+    json_decref(summary);
+    fresize_ok("--max-size=10", "--force", test_path(folder, "in"), test_path(folder, "out"), NULL);
+    assert_image(test_path(folder, "in/a/small.jpg"), IMAGE_JPEG, 20, 20,
+                 3); /* nothing was written through it */
+}
+
+static void test_too_small_images_are_left_out_and_told(void **state)
+{
+    TestFolder *folder = *state;
+    write_size(test_path(folder, "in/a.jpg"), 20, 90);
+    write_size(test_path(folder, "in/b.jpg"), 21, 90);
+    const char *in = test_path(folder, "in"), *out = test_path(folder, "out"),
+               *report = test_path(folder, "report");
+    RunResult result =
+        fresize_expecting(0, "--max-size=30", "--min-size=21", "--report", report, in, out, NULL);
+    assert_contains(result.err, "2 images: 1 copied, 1 too small");
+    run_result_free(&result);
+    assert_int_equal(count_outputs(out), 1);
+    char *lines = test_file_read(report, NULL);
+    assert_contains(lines, "{\"path\":\"a.jpg\",\"status\":\"too small\"");
+    free(lines);
+    fresize_ok("--max-size=30", "--min-size=21", "--check", in, out, NULL);
+}
+
+static void test_everything_becomes_the_format_that_is_asked_for(void **state)
+{
+    TestFolder *folder = *state;
+    if (!png_is_supported())
+        skip();
+    write_size(test_path(folder, "in/a.jpg"), 20, 20);
+    write_png(test_path(folder, "in/b.png"), 90, 60);
+    write_png(test_path(folder, "in/c.JPEG"), 20, 20);
+    const char *in = test_path(folder, "in");
+    fresize_ok("--max-size=30", "--format=png", in, test_path(folder, "png"), NULL);
+    assert_image(test_path(folder, "png/a.png"), IMAGE_PNG, 20, 20, 3);
+    assert_image(test_path(folder, "png/b.png"), IMAGE_PNG, 45, 30, 3);
+    assert_image(test_path(folder, "png/c.png"), IMAGE_PNG, 20, 20, 3);
+    fresize_ok("--max-size=30", "--format=webp", in, test_path(folder, "webp"), NULL);
+    assert_image(test_path(folder, "webp/a.webp"), IMAGE_WEBP, 20, 20, 3);
+    assert_int_equal(count_outputs(test_path(folder, "webp")), 3);
+    fresize_ok("--max-size=30", in, test_path(folder, "keep"), NULL);
+    assert_image(test_path(folder, "keep/b.png"), IMAGE_PNG, 45, 30, 3);
+    assert_image(test_path(folder, "keep/c.JPEG"), IMAGE_JPEG, 20, 20, 3); /* ImageNet's PNG named .JPEG */
+}
+
+static void test_one_name_for_two_images_is_told(void **state)
+{
+    TestFolder *folder = *state;
+    if (!png_is_supported())
+        skip();
+    write_size(test_path(folder, "in/a.jpg"), 20, 20);
+    write_png(test_path(folder, "in/a.png"), 20, 20);
+    write_png(test_path(folder, "in/b.PNG"), 20, 20);
+    write_png(test_path(folder, "in/b.png"), 20, 20);
+    write_png(test_path(folder, "in/c.png"), 20, 20);
+    write_size(test_path(folder, "in/c.jpg/d.jpg"), 20, 20);
+    RunResult result =
+        fresize_expecting(1, "--format=jpeg", test_path(folder, "in"), test_path(folder, "out"), NULL);
+    assert_contains(result.err, "a.png: would be written to a.jpg, as a.jpg is");
+    assert_contains(result.err, "b.png: would be written to b.jpg, as b.PNG is");
+    assert_contains(result.err, "c.png: would be written to c.jpg, which is a folder");
+    run_result_free(&result);
+    assert_int_equal(count_outputs(test_path(folder, "out")), 3);
+    assert_same_bytes(test_path(folder, "out/a.jpg"), test_path(folder, "in/a.jpg"));
+}
+
+static void test_what_does_not_go_together_is_usage(void **state)
+{
+    TestFolder *folder = *state;
+    write_many(folder, "in", 1, 20);
+    shell(folder, "tar cf in.tar in");
+    const char *in = test_path(folder, "in"), *tar = test_path(folder, "in.tar"),
+               *out = test_path(folder, "out");
+    const char *const rows[][3] = {
+        {"--check", "--force", in},        {"--check", "--part=1/2", in}, {"--check", "--dry-run", in},
+        {"--pairs=a:b", "--labels=x", in}, {"--pairs=a:b", "-q", tar},    {"--link", "-q", tar},
+        {"--files-from=x", "-q", tar},     {"--part=3/2", "-q", in},      {"--pairs=a/b:c", "-q", in},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        RunResult result = fresize_expecting(2, rows[i][0], rows[i][1], rows[i][2], out, NULL);
+        run_result_free(&result);
+    }
+    assert_false(exists(out));
+    RunResult result = fresize_expecting(1, "--check", in, out, NULL);
+    assert_contains(result.err, "fresize has not made this");
+    run_result_free(&result);
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, test_folder_setup, test_folder_teardown)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        TEST(test_a_list_names_the_images),
+        TEST(test_a_list_may_come_from_find),
+        TEST(test_a_tar_gives_what_its_folder_gives),
+        TEST(test_a_tar_of_tars_is_a_folder_of_folders),
+        TEST(test_names_in_a_tar_cannot_leave_the_destination),
+        TEST(test_a_tar_that_ends_early_gives_what_is_there),
+        TEST(test_validation_images_go_to_the_folders_of_their_labels),
+        TEST(test_a_tar_holds_what_a_folder_would),
+        TEST(test_a_tar_goes_on_after_kills_to_the_same_bytes),
+        TEST(test_pairs_keep_one_geometry_or_are_left_out),
+        TEST(test_small_images_become_links_where_asked),
+        TEST(test_too_small_images_are_left_out_and_told),
+        TEST(test_everything_becomes_the_format_that_is_asked_for),
+        TEST(test_one_name_for_two_images_is_told),
+        TEST(test_what_does_not_go_together_is_usage),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

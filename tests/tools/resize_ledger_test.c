@@ -1,0 +1,151 @@
+/* What the ledger remembers. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tests/support/support.h"
+#include "tools/resize/resize_ledger.h"
+
+static Ledger *open_ledger(TestFolder *folder, bool read_only)
+{
+    Ledger *ledger = NULL;
+    FshError error = {0};
+    assert_ok(ledger_open(&ledger, test_path(folder, "ledger.lmdb"), read_only, &error), &error);
+    return ledger;
+}
+
+static LedgerRow row_of(uint64_t number)
+{
+    LedgerRow row = {.source_bytes = number, .source_modified_ns = -(int64_t)number, .bytes = number + 1};
+    memset(row.hash, (int)number, sizeof row.hash);
+    return row;
+}
+
+static bool has_row(Ledger *ledger, const char *target, uint64_t number)
+{
+    LedgerRow row, expected = row_of(number);
+    bool found = false;
+    FshError error = {0};
+    assert_ok(ledger_find(ledger, target, &found, &row, &error), &error);
+    return found && row.source_bytes == expected.source_bytes &&
+           row.source_modified_ns == expected.source_modified_ns && row.bytes == expected.bytes &&
+           memcmp(row.hash, expected.hash, sizeof row.hash) == 0;
+}
+
+static void test_committed_rows_are_found_by_a_later_run(void **state)
+{
+    TestFolder *folder = *state;
+    FshError error = {0};
+    Ledger *ledger = open_ledger(folder, false);
+    LedgerRow first = row_of(1), second = row_of(2), changed = row_of(3);
+    assert_ok(ledger_add(ledger, "a/b.jpg", "a/b.png", &first, &error), &error);
+    assert_ok(ledger_add(ledger, "c.jpg", "c.jpg", &second, &error), &error);
+    assert_false(has_row(ledger, "a/b.jpg", 1)); /* not before the commit */
+    assert_ok(ledger_commit(ledger, 0, &error), &error);
+    assert_true(has_row(ledger, "a/b.jpg", 1));
+    assert_ok(ledger_add(ledger, "c.jpg", "c.jpg", &changed, &error), &error);
+    assert_ok(ledger_commit(ledger, 512, &error), &error);
+    assert_ok(ledger_add(ledger, "lost.jpg", "lost.jpg", &first, &error), &error);
+    ledger_close(&ledger);
+
+    ledger = open_ledger(folder, true);
+    uint64_t offset = 0;
+    assert_true(has_row(ledger, "a/b.jpg", 1));
+    assert_true(has_row(ledger, "c.jpg", 3));
+    assert_false(has_row(ledger, "lost.jpg", 1));
+    assert_int_equal(ledger_count(ledger), 2);
+    assert_ok(ledger_tar_offset(ledger, &offset, &error), &error);
+    assert_int_equal(offset, 512);
+    ledger_close(&ledger);
+}
+
+static void test_names_longer_than_a_key_stay_apart(void **state)
+{
+    enum { LENGTH = 2000 };
+    char one[LENGTH + 1], other[LENGTH + 1];
+    FshError error = {0};
+    Ledger *ledger = open_ledger(*state, false);
+    LedgerRow first = row_of(1), second = row_of(2);
+    memset(one, 'x', LENGTH);
+    one[LENGTH] = '\0';
+    memcpy(other, one, sizeof one);
+    other[LENGTH - 1] = 'y';
+    assert_ok(ledger_add(ledger, one, "a", &first, &error), &error);
+    assert_ok(ledger_add(ledger, other, "b", &second, &error), &error);
+    assert_ok(ledger_commit(ledger, 0, &error), &error);
+    assert_true(has_row(ledger, one, 1));
+    assert_true(has_row(ledger, other, 2));
+    ledger_close(&ledger);
+}
+
+typedef struct Seen {
+    unsigned count;
+    char text[256];
+} Seen;
+
+static FshStatus see(const char *target, const char *source, const LedgerRow *row, void *context,
+                     FshError *error)
+{
+    Seen *seen = context;
+    size_t length = strlen(seen->text);
+    (void)error;
+    (void)snprintf(seen->text + length, sizeof seen->text - length, "%s<%s=%d ", target, source,
+                   (int)row->source_bytes);
+    return ++seen->count == 3 ? FSH_ERR_MISMATCH : FSH_OK;
+}
+
+static void test_rows_are_visited_in_order_until_a_visit_fails(void **state)
+{
+    FshError error = {0};
+    Ledger *ledger = open_ledger(*state, false);
+    static const char *const names[] = {"d", "b", "a", "c"};
+    for (unsigned i = 0; i < 4; i++) {
+        LedgerRow row = row_of(i);
+        assert_ok(ledger_add(ledger, names[i], "s", &row, &error), &error);
+    }
+    assert_ok(ledger_commit(ledger, 4096, &error), &error); /* the offset is no row */
+    Seen seen = {0};
+    assert_int_equal(ledger_each(ledger, see, &seen, &error), FSH_ERR_MISMATCH);
+    assert_string_equal(seen.text, "a<s=2 b<s=1 c<s=3 ");
+    assert_int_equal(ledger_count(ledger), 4);
+    ledger_close(&ledger);
+}
+
+static void test_a_file_that_is_no_ledger_is_refused_with_the_way_out(void **state)
+{
+    TestFolder *folder = *state;
+    Ledger *ledger = NULL;
+    FshError error = {0};
+    char *text = malloc(20000);
+    memset(text, 'x', 20000);
+    text[19999] = '\0';
+    test_file_write_text(test_path(folder, "ledger.lmdb"), text);
+    free(text);
+    assert_int_equal(ledger_open(&ledger, test_path(folder, "ledger.lmdb"), false, &error), FSH_ERR_CORRUPT);
+    assert_non_null(strstr(error.message, "--force"));
+    assert_null(ledger);
+}
+
+static void test_a_ledger_that_was_never_written_is_empty(void **state)
+{
+    TestFolder *folder = *state;
+    test_file_write_text(test_path(folder, "ledger.lmdb"), "");
+    Ledger *ledger = open_ledger(folder, true);
+    assert_false(has_row(ledger, "a", 0));
+    assert_int_equal(ledger_count(ledger), 0);
+    ledger_close(&ledger);
+}
+
+#define TEST(function) cmocka_unit_test_setup_teardown(function, test_folder_setup, test_folder_teardown)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        TEST(test_committed_rows_are_found_by_a_later_run),
+        TEST(test_names_longer_than_a_key_stay_apart),
+        TEST(test_rows_are_visited_in_order_until_a_visit_fails),
+        TEST(test_a_file_that_is_no_ledger_is_refused_with_the_way_out),
+        TEST(test_a_ledger_that_was_never_written_is_empty),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

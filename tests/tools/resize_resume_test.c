@@ -1,0 +1,238 @@
+/* fresize over a destination that is there already: killed runs, parts, checks, other writers. */
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "common/random.h"
+#include "tests/tools/resize_files.h"
+
+static void assert_same_trees(const char *a, const char *b)
+{
+    char *difference = test_tree_difference(a, b);
+    if (difference)
+        fail_msg("%s", difference);
+}
+
+static void write_tree(TestFolder *folder, unsigned count, uint32_t size)
+{
+    for (unsigned i = 0; i < count; i++)
+        write_jpeg(test_path(folder, "in/%u/%03u.jpg", i % 4, i),
+                   (MakeJpeg){.width = size + i, .height = size, .colours = MAKE_RGB});
+}
+
+/* A hundred kills at random moments: what is there is whole at each, and the tree at the end, state included, is that of a
+ * run that nobody killed. */
+static void test_a_hundred_kills_leave_no_trace(void **state)
+{
+    TestFolder *folder = *state;
+    enum { KILLS = 100, IMAGES = 120 };
+    write_tree(folder, IMAGES, 320);
+    const char *in = test_path(folder, "in"), *out = test_path(folder, "out");
+    RunResult whole = fresize_expecting(0, "--max-size=100", in, test_path(folder, "whole"), NULL);
+    const char *const arguments[] = {"--max-size=100", "--quiet", in, out, NULL};
+    Random random;
+    random_start(&random, 20261121, 0);
+    for (unsigned i = 0; i < KILLS; i++) {
+        RunningProgram running = run_start(NULL, "fresize", arguments);
+        sleep_seconds(whole.seconds * 1.2 * (double)random_below(&random, 1000) / 1000);
+        (void)kill(running.process, SIGKILL);
+        RunResult result = run_wait(&running);
+        run_result_free(&result);
+        for (unsigned k = i % 7; k < IMAGES; k += 7) {
+            const char *path = test_path(folder, "out/%u/%03u.jpg", k % 4, k);
+            if (access(path, F_OK) == 0)
+                assert_same_bytes(path, test_path(folder, "whole/%u/%03u.jpg", k % 4, k));
+        }
+        if (i % 10 == 9) { /* a run that comes to its end ends them all: begin again */
+            fresize_ok("--max-size=100", in, out, NULL);
+            assert_same_trees(test_path(folder, "whole"), out);
+            result = run_program(NULL, "/bin/rm", "-r", out, NULL);
+            run_result_free(&result);
+        }
+    }
+    run_result_free(&whole);
+}
+
+/* ---- what the ledger knows ---- */
+
+static void test_a_source_of_another_size_is_done_again_whatever_its_time(void **state)
+{
+    TestFolder *folder = *state;
+    write_tree(folder, 4, 60);
+    const char *const arguments[] = {"--max-size=20", test_path(folder, "in"), test_path(folder, "out"),
+                                     NULL};
+    json_decref(fresize_json(0, arguments));
+    struct stat before;
+    assert_int_equal(stat(test_path(folder, "in/1/001.jpg"), &before), 0);
+    write_jpeg(test_path(folder, "in/1/001.jpg"), (MakeJpeg){.width = 90, .height = 60, .colours = MAKE_RGB});
+    const struct timespec times[2] = {before.st_mtim, before.st_mtim};
+    assert_int_equal(utimensat(AT_FDCWD, test_path(folder, "in/1/001.jpg"), times, 0), 0);
+    json_t *summary = fresize_json(0, arguments);
+    assert_int_equal(json_count(summary, "resized"), 1);
+    assert_int_equal(json_count(summary, "done_before"), 3);
+    json_decref(summary);
+    assert_image(test_path(folder, "out/1/001.jpg"), IMAGE_JPEG, 30, 20, 3);
+}
+
+static void test_check_tells_all_that_is_wrong(void **state)
+{
+    TestFolder *folder = *state;
+    write_tree(folder, 8, 60);
+    const char *in = test_path(folder, "in"), *out = test_path(folder, "out");
+    const char *const arguments[] = {"--max-size=20", "--check", in, out, NULL};
+    fresize_ok("--max-size=20", in, out, NULL);
+    json_t *summary = fresize_json(0, arguments);
+    assert_int_equal(json_count(summary, "good"), 8);
+    json_decref(summary);
+    assert_int_equal(unlink(test_path(folder, "out/0/000.jpg")), 0);
+    test_file_flip_byte(test_path(folder, "out/1/001.jpg"), 200);
+    test_file_truncate(test_path(folder, "out/2/002.jpg"), 100);
+    write_jpeg(test_path(folder, "in/3/003.jpg"), (MakeJpeg){.width = 99, .height = 60, .colours = MAKE_RGB});
+    assert_int_equal(unlink(test_path(folder, "in/0/004.jpg")), 0);
+    write_jpeg(test_path(folder, "in/1/new.jpg"), (MakeJpeg){.width = 99, .height = 60, .colours = MAKE_RGB});
+    test_file_write_text(test_path(folder, "out/notes.txt"), "mine");
+    test_file_write_text(test_path(folder, "in/notes.txt"), "no image");
+    uint64_t files = test_count_files(out);
+    RunResult result = fresize_expecting(1, "--max-size=20", "--check", in, out, NULL);
+    assert_contains(result.err, "fresize: missing: 0/000.jpg: its output is not there\n");
+    assert_contains(result.err, "fresize: damaged: 1/001.jpg: its output is not what was written\n");
+    assert_contains(result.err, "fresize: damaged: 2/002.jpg: ");
+    assert_contains(result.err, "fresize: stale: 3/003.jpg: has changed since: ");
+    assert_contains(result.err, "fresize: source gone: 0/004.jpg: its source 0/004.jpg is gone\n");
+    assert_contains(result.err, "fresize: missing: 1/new.jpg: has no output\n");
+    assert_contains(result.err, "fresize: extra: notes.txt: ");
+    assert_contains(result.err,
+                    "3 of 8 images have the output they should have, 2 missing, 1 stale, 2 damaged, 1 extra, "
+                    "1 source gone");
+    run_result_free(&result);
+    assert_int_equal(test_count_files(out), files);
+    result = fresize_expecting(1, "--max-size=30", "--check", in, out, NULL);
+    assert_contains(result.err, "was made with another max_size (20, now 30)");
+    run_result_free(&result);
+    fresize_ok("--max-size=20", in, out,
+               NULL); /* what was damaged keeps its size in one case: only --check sees it */
+    assert_image(test_path(folder, "out/2/002.jpg"), IMAGE_JPEG, 21, 20, 3);
+}
+
+/* ---- parts ---- */
+
+static void test_parts_are_disjoint_and_complete_and_become_one(void **state)
+{
+    TestFolder *folder = *state;
+    enum { IMAGES = 60, PARTS = 4 };
+    write_tree(folder, IMAGES, 60);
+    const char *in = test_path(folder, "in"), *out = test_path(folder, "out");
+    json_int_t sum = 0, least = INT64_MAX, most = 0;
+    for (unsigned part = PARTS; part >= 1; part--) {
+        char option[32];
+        (void)snprintf(option, sizeof option, "--part=%u/%u", part, PARTS);
+        const char *const arguments[] = {"--max-size=20", option, in, out, NULL};
+        json_t *summary = fresize_json(0, arguments);
+        json_int_t bytes = json_count(summary, "bytes_before");
+        assert_int_equal(json_count(summary, "done_before"), 0); /* disjoint */
+        sum += json_count(summary, "resized");
+        least = bytes < least ? bytes : least;
+        most = bytes > most ? bytes : most;
+        json_decref(summary);
+        if (part == 2) {
+            json_decref(fresize_json(0, arguments)); /* again: nothing to do */
+            char *text = test_file_read(test_path(folder, "out/.fresize/recipe.json"), NULL);
+            assert_contains(text, "\"complete\": false");
+            free(text);
+        }
+    }
+    assert_int_equal(sum, IMAGES);
+    uint64_t largest = 0;
+    for (unsigned i = 0; i < IMAGES; i++) {
+        uint64_t bytes = test_file_size(test_path(folder, "in/%u/%03u.jpg", i % 4, i));
+        largest = bytes > largest ? bytes : largest;
+    }
+    assert_in_range(most - least, 0, 2 * largest); /* equal in bytes but for an image at each end */
+    const char *const whole[] = {"--max-size=20", in, out, NULL};
+    json_t *summary = fresize_json(0, whole);
+    assert_int_equal(json_count(summary, "done_before"), IMAGES);
+    json_decref(summary);
+    fresize_ok("--max-size=20", in, test_path(folder, "alone"), NULL);
+    assert_same_trees(out, test_path(folder, "alone"));
+}
+
+static void test_slurm_says_which_part(void **state)
+{
+    TestFolder *folder = *state;
+    write_tree(folder, 9, 60);
+    const char *in = test_path(folder, "in"), *out = test_path(folder, "out");
+    const char *const arguments[] = {"--max-size=20", "--part=auto", in, out, NULL};
+    const char *const variables[] = {"SLURM_ARRAY_TASK_ID=11",   "SLURM_ARRAY_TASK_MIN=10",
+                                     "SLURM_ARRAY_TASK_MAX=12",  "SLURM_ARRAY_TASK_STEP=1",
+                                     "SLURM_ARRAY_TASK_COUNT=3", NULL};
+    RunResult result = run_program_arguments(&(RunOptions){.environment = variables}, "fresize", arguments);
+    assert_int_equal(result.exit_status, 0);
+    run_result_free(&result);
+    assert_int_equal(count_outputs(out), 3);
+    assert_int_equal(access(test_path(folder, "out/.fresize/part-2-of-3.lmdb"), F_OK), 0);
+}
+
+static void test_parts_of_a_source_that_changes_are_refused(void **state)
+{
+    TestFolder *folder = *state;
+    write_tree(folder, 10, 60);
+    const char *in = test_path(folder, "in"), *out = test_path(folder, "out");
+    fresize_ok("--max-size=20", "--part=1/2", in, out, NULL);
+    write_jpeg(test_path(folder, "in/0/more.jpg"),
+               (MakeJpeg){.width = 60, .height = 60, .colours = MAKE_RGB});
+    RunResult result = fresize_expecting(1, "--max-size=20", "--part=2/2", in, out, NULL);
+    assert_contains(result.err, "the source has changed since part 1/2 began");
+    run_result_free(&result);
+    result = fresize_expecting(1, "--max-size=20", "--part=2/3", in, out, NULL);
+    assert_contains(result.err, "part 1 was made of 2 parts, this one is of 3");
+    run_result_free(&result);
+    fresize_ok("--max-size=20", in, out, NULL); /* does what is missing */
+    assert_int_equal(count_outputs(out), 11);
+    fresize_ok("--max-size=20", "--check", in, out, NULL);
+}
+
+/* ---- two writers ---- */
+
+static void test_a_second_writer_is_refused(void **state)
+{
+    TestFolder *folder = *state;
+    write_tree(folder, 4, 60);
+    const char *in = test_path(folder, "in"), *out = test_path(folder, "out");
+    fresize_ok("--max-size=20", "--part=1/2", in, out, NULL);
+    int lock = open(test_path(folder, "out/.fresize/lock"), O_RDWR | O_CLOEXEC);
+    assert_true(lock >= 0);
+    assert_int_equal(flock(lock, LOCK_SH), 0); /* as a part holds it */
+    RunResult result = fresize_expecting(1, "--max-size=20", in, out, NULL);
+    assert_contains(result.err, "out: another fresize is writing it");
+    run_result_free(&result);
+    result = fresize_expecting(1, "--max-size=20", "--force", in, out, NULL);
+    assert_contains(result.err, "out: another fresize is writing it");
+    run_result_free(&result);
+    fresize_ok("--max-size=20", "--part=2/2", in, out, NULL); /* the other part may */
+    assert_int_equal(flock(lock, LOCK_EX | LOCK_NB), 0);      /* as a run of the whole holds it */
+    result = fresize_expecting(1, "--max-size=20", "--part=2/2", in, out, NULL);
+    assert_contains(result.err, "out: another fresize is writing it");
+    run_result_free(&result);
+    (void)close(lock);
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, test_folder_setup, test_folder_teardown)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        TEST(test_a_hundred_kills_leave_no_trace),
+        TEST(test_a_source_of_another_size_is_done_again_whatever_its_time),
+        TEST(test_check_tells_all_that_is_wrong),
+        TEST(test_parts_are_disjoint_and_complete_and_become_one),
+        TEST(test_slurm_says_which_part),
+        TEST(test_parts_of_a_source_that_changes_are_refused),
+        TEST(test_a_second_writer_is_refused),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

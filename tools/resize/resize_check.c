@@ -1,0 +1,368 @@
+#include "tools/resize/resize_check.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <jansson.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
+#include "common/pool.h"
+#include "common/progress.h"
+#include "common/tar_read.h"
+#include "common/walk.h"
+#include "tools/resize/resize_names.h"
+#include "tools/resize/resize_state.h"
+
+const char *const resize_finding_names[RESIZE_FINDING_COUNT] = {
+    [RESIZE_FINDING_MISSING] = "missing",  [RESIZE_FINDING_STALE] = "stale",
+    [RESIZE_FINDING_DAMAGED] = "damaged",  [RESIZE_FINDING_EXTRA] = "extra",
+    [RESIZE_FINDING_GONE] = "source gone",
+};
+
+typedef struct Thread {
+    ResizeWorker *worker; /* with --min-size: whether an image without output is too small */
+    Buffer file;
+} Thread;
+
+typedef struct Check {
+    const ResizeOptions *options;
+    ResizeState state;
+    ResizeSource *source;
+    Thread *threads;
+    ResizeOnFinding on_finding;
+    void *context;
+    ResizeCheckSummary *summary;
+    Progress progress;
+    uint64_t matched_count; /* rows that an image of the source, or an entry of the tar, has asked for */
+} Check;
+
+/* An image of the source, looked up. */
+typedef struct Slot {
+    ResizeItem item;
+    char target[PATH_MAX];
+    ImageFormat format;
+    bool is_image, found, good;
+    LedgerRow row;
+    ResizeFinding finding;
+    char reason[512];
+    uint64_t bytes_read;
+} Slot;
+
+static void slot_free(void *slot)
+{
+    buffer_free(&((Slot *)slot)->item.content);
+}
+
+static FshStatus tell(Check *check, ResizeFinding finding, const char *path, const char *reason)
+{
+    check->summary->finding_counts[finding]++;
+    progress_clear(&check->progress);
+    check->on_finding(finding, path, reason, check->context);
+    return FSH_OK;
+}
+
+static bool has_hash(const LedgerRow *row, const void *bytes, size_t length)
+{
+    XXH128_canonical_t hash;
+    XXH128_canonicalFromHash(&hash, XXH3_128bits(bytes, length));
+    return row->bytes == length && memcmp(&hash, row->hash, sizeof row->hash) == 0;
+}
+
+/* ---- from the source to the destination ---- */
+
+static FshStatus take(uint64_t index, void *memory, bool *end_ret, void *context, FshError *error)
+{
+    Check *check = context;
+    Slot *slot = memory;
+    ResizeItem *item = &slot->item;
+    const ResizeRecipe *recipe = &check->options->recipe;
+    (void)index;
+    FshStatus status = resize_source_next(check->source, item, end_ret, error);
+    if (status || *end_ret)
+        return status;
+    slot->found = slot->good = false;
+    slot->bytes_read = 0;
+    slot->is_image = image_name_is_image(item->path) || (item->reason[0] && !item->is_outside);
+    status = resize_name_target(item->name, recipe->format, slot->target, &slot->format, error);
+    if (!status && !item->reason[0])
+        status = resize_state_find(&check->state, slot->target, &slot->found, &slot->row, error);
+    if (!status && item->in_tar && !slot->found && !item->reason[0] && slot->is_image && recipe->min_size)
+        status = resize_source_load(check->source, item, resize_most_bytes(recipe), error);
+    return status;
+}
+
+static void find(Slot *slot, ResizeFinding finding, const char *reason)
+{
+    slot->finding = finding;
+    (void)snprintf(slot->reason, sizeof slot->reason, "%.*s", (int)sizeof slot->reason - 1, reason);
+}
+
+/* An image without a row may have been too small. */
+static bool is_too_small(const Check *check, Thread *thread, const Slot *slot, const char *path)
+{
+    const ResizeItem *item = &slot->item;
+    const ResizeRecipe *recipe = &check->options->recipe;
+    ResizedImage image;
+    if (!recipe->min_size ||
+        (!item->in_tar && file_read_most(path, resize_most_bytes(recipe), &thread->file, NULL)))
+        return false;
+    const Buffer *file = item->in_tar ? &item->content : &thread->file;
+    return !resize_image_plan(thread->worker, file->bytes, file->length, slot->format, recipe, &image,
+                              NULL) &&
+           image.action == RESIZE_TOO_SMALL;
+}
+
+static void compare_output(const Check *check, Thread *thread, Slot *slot, const char *target)
+{
+    FshError reason = {0};
+    if (check->state.is_tar) { /* its entries are read in their own order */
+        slot->good = true;
+        return;
+    }
+    if (!file_exists(target)) {
+        find(slot, RESIZE_FINDING_MISSING, "its output is not there");
+    } else if (file_read_most(target, slot->row.bytes, &thread->file, &reason)) {
+        find(slot, RESIZE_FINDING_DAMAGED, reason.message);
+    } else {
+        slot->bytes_read = thread->file.length;
+        slot->good = has_hash(&slot->row, thread->file.bytes, thread->file.length);
+        find(slot, RESIZE_FINDING_DAMAGED, "its output is not what was written");
+    }
+}
+
+static FshStatus look(uint64_t index, int thread_index, void *memory, void *context, FshError *error)
+{
+    const Check *check = context;
+    Thread *thread = &check->threads[thread_index];
+    Slot *slot = memory;
+    const ResizeItem *item = &slot->item;
+    char path[PATH_MAX], target[PATH_MAX];
+    struct stat source;
+    uint64_t bytes = item->bytes;
+    int64_t modified_ns = item->modified_ns;
+    (void)index;
+    FshStatus status = file_join(path, sizeof path, check->options->source.path, item->path, error);
+    if (!status)
+        status = file_join(target, sizeof target, check->options->destination, slot->target, error);
+    if (status)
+        return status;
+    slot->is_image = slot->is_image || slot->found;
+    if (!slot->is_image)
+        return FSH_OK;
+    if (item->reason[0]) {
+        find(slot, RESIZE_FINDING_MISSING, item->reason);
+        return FSH_OK;
+    }
+    if (!slot->found) {
+        slot->good = is_too_small(check, thread, slot, path);
+        find(slot, RESIZE_FINDING_MISSING, "has no output");
+        return FSH_OK;
+    }
+    if (!item->in_tar) {
+        if (stat(path, &source)) {
+            find(slot, RESIZE_FINDING_GONE, "cannot be read any more");
+            return FSH_OK;
+        }
+        bytes = (uint64_t)source.st_size;
+        modified_ns = file_time_ns(source.st_mtim);
+    }
+    if (!resize_row_is_current(&slot->row, bytes, modified_ns)) {
+        (void)snprintf(slot->reason, sizeof slot->reason,
+                       "has changed since: %" PRIu64 " bytes then, %" PRIu64 " now%s", slot->row.source_bytes,
+                       bytes, slot->row.source_bytes == bytes ? ", with another time" : "");
+        slot->finding = RESIZE_FINDING_STALE;
+        return FSH_OK;
+    }
+    compare_output(check, thread, slot, target);
+    return FSH_OK;
+}
+
+static FshStatus deliver(uint64_t index, void *memory, void *context, FshError *error)
+{
+    Check *check = context;
+    const Slot *slot = memory;
+    (void)index, (void)error;
+    progress_add(&check->progress, 1, slot->bytes_read, slot->is_image && !slot->good);
+    if (!slot->is_image)
+        return FSH_OK;
+    check->summary->images_count++;
+    check->summary->good_count += slot->good;
+    check->summary->bytes += slot->bytes_read;
+    check->matched_count += slot->found;
+    return slot->good ? FSH_OK : tell(check, slot->finding, slot->item.path, slot->reason);
+}
+
+static FshStatus check_images(Check *check, FshError *error)
+{
+    const ResizeOptions *options = check->options;
+    FshStatus status = FSH_OK;
+    check->threads = calloc((size_t)options->jobs, sizeof *check->threads);
+    if (!check->threads)
+        return fsh_error_set(error, FSH_ERR_MEMORY, "no memory for %d threads", options->jobs);
+    for (int i = 0; i < options->jobs && options->recipe.min_size && !status; i++)
+        status = resize_worker_new(&check->threads[i].worker, error);
+    const PoolStream stream = {.take = take,
+                               .work = look,
+                               .deliver = deliver,
+                               .slot_free = slot_free,
+                               .window = (size_t)options->jobs * 8,
+                               .slot_bytes = sizeof(Slot),
+                               .context = check};
+    if (!status)
+        status = pool_run_stream(options->jobs, &stream, error);
+    for (int i = 0; i < options->jobs; i++) {
+        resize_worker_free(&check->threads[i].worker);
+        buffer_free(&check->threads[i].file);
+    }
+    free(check->threads);
+    return status;
+}
+
+/* ---- from the destination to the source ---- */
+
+static FshStatus check_folder(Check *check, FshError *error)
+{
+    WalkCursor *cursor = NULL;
+    WalkEntry entry = {0};
+    FshStatus status = walk_open(&cursor, check->options->destination, error);
+    while (!status && !(status = walk_next(cursor, &entry, error)) && entry.path) {
+        LedgerRow row;
+        bool found = false;
+        status = entry.reason ? FSH_OK : resize_state_find(&check->state, entry.path, &found, &row, error);
+        if (!status && !found)
+            status =
+                tell(check, RESIZE_FINDING_EXTRA, entry.path,
+                     entry.reason ? entry.reason : "is in the destination, and fresize did not write it");
+    }
+    walk_close(&cursor);
+    return status;
+}
+
+static FshStatus check_tar(Check *check, FshError *error)
+{
+    TarReader *reader = NULL;
+    TarEntry entry = {0};
+    Buffer content = {0};
+    uint64_t count = 0;
+    const char *path = check->options->destination;
+    FshStatus status = tar_reader_open(&reader, path, error);
+    while (!status && !(status = tar_reader_next(reader, &entry, error)) && entry.path) {
+        LedgerRow row;
+        bool found = false;
+        FshError reason = {0};
+        if (entry.reason) {
+            status = tell(check, RESIZE_FINDING_DAMAGED, entry.path, entry.reason);
+            continue;
+        }
+        status = resize_state_find(&check->state, entry.path, &found, &row, error);
+        if (!status && !found) {
+            status =
+                tell(check, RESIZE_FINDING_EXTRA, entry.path, "is in the tar, and fresize did not write it");
+            continue;
+        }
+        count++;
+        if (!status && tar_reader_content(reader, &content, row.bytes, &reason))
+            status = tell(check, RESIZE_FINDING_DAMAGED, entry.path, reason.message);
+        else if (!status && !has_hash(&row, content.bytes, content.length))
+            status = tell(check, RESIZE_FINDING_DAMAGED, entry.path, "is not what was written");
+        check->summary->bytes += content.length;
+    }
+    buffer_free(&content);
+    tar_reader_close(&reader);
+    char text[128];
+    uint64_t rows = resize_state_count(&check->state);
+    (void)snprintf(text, sizeof text, "lacks %" PRIu64 " of the %" PRIu64 " outputs that were written",
+                   rows - count, rows);
+    return !status && count < rows ? tell(check, RESIZE_FINDING_MISSING, path, text) : status;
+}
+
+/* A row's source, where the source is a folder. */
+static FshStatus check_row(const char *target, const char *source, const LedgerRow *row, void *context,
+                           FshError *error)
+{
+    Check *check = context;
+    char path[PATH_MAX];
+    struct stat status;
+    (void)row;
+    FshStatus joined = file_join(path, sizeof path, check->options->source.path, source, error);
+    if (joined || stat(path, &status) == 0 || (errno != ENOENT && errno != ENOTDIR))
+        return joined;
+    (void)snprintf(path, sizeof path, "its source %.300s is gone", source);
+    return tell(check, RESIZE_FINDING_GONE, target, path);
+}
+
+static FshStatus check_rows(Check *check, FshError *error)
+{
+    if (!resize_source_is_tar(&check->options->source))
+        return resize_state_each(&check->state, check_row, check, error);
+    char text[128];
+    uint64_t rows = resize_state_count(&check->state);
+    if (check->matched_count >= rows)
+        return FSH_OK;
+    (void)snprintf(text, sizeof text, "holds %" PRIu64 " outputs of images that the source does not have",
+                   rows - check->matched_count);
+    return tell(check, RESIZE_FINDING_GONE, check->options->destination, text);
+}
+
+/* ---- all of it ---- */
+
+FshStatus resize_check(const ResizeOptions *options, ResizeOnFinding on_finding, void *context,
+                       ResizeCheckSummary *summary, FshError *error)
+{
+    Check check = {.options = options, .on_finding = on_finding, .context = context, .summary = summary};
+    const double start_seconds = progress_now_seconds();
+    *summary = (ResizeCheckSummary){0};
+    FshStatus status = resize_source_open(&check.source, &options->source, error);
+    if (!status)
+        status = resize_state_open(&check.state, options, error);
+    if (!status) {
+        progress_start(&check.progress, stderr, "checking", "images", resize_state_count(&check.state),
+                       options->quiet);
+        status = check_images(&check, error);
+    }
+    if (!status)
+        status = check.state.is_tar ? check_tar(&check, error) : check_folder(&check, error);
+    if (!status)
+        status = check_rows(&check, error);
+    progress_finish(&check.progress);
+    resize_source_close(&check.source);
+    resize_state_close(&check.state);
+    summary->seconds = progress_now_seconds() - start_seconds;
+    return status;
+}
+
+void resize_check_print(FILE *stream, const char *program, const ResizeCheckSummary *summary)
+{
+    char bytes[32];
+    (void)fprintf(stream, "%s: %" PRIu64 " of %" PRIu64 " images have the output they should have", program,
+                  summary->good_count, summary->images_count);
+    for (size_t i = 0; i < RESIZE_FINDING_COUNT; i++) {
+        if (summary->finding_counts[i])
+            (void)fprintf(stream, ", %" PRIu64 " %s", summary->finding_counts[i], resize_finding_names[i]);
+    }
+    (void)fprintf(stream, "\n%s: %s of outputs read in %.1f s\n", program,
+                  progress_format_bytes(bytes, sizeof bytes, summary->bytes), summary->seconds);
+}
+
+FshStatus resize_check_print_json(FILE *stream, const ResizeCheckSummary *summary, FshError *error)
+{
+    json_t *object = json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:f}", "images",
+                               (json_int_t)summary->images_count, "good", (json_int_t)summary->good_count,
+                               "missing", (json_int_t)summary->finding_counts[RESIZE_FINDING_MISSING],
+                               "stale", (json_int_t)summary->finding_counts[RESIZE_FINDING_STALE], "damaged",
+                               (json_int_t)summary->finding_counts[RESIZE_FINDING_DAMAGED], "extra",
+                               (json_int_t)summary->finding_counts[RESIZE_FINDING_EXTRA], "source_gone",
+                               (json_int_t)summary->finding_counts[RESIZE_FINDING_GONE], "bytes",
+                               (json_int_t)summary->bytes, "seconds", summary->seconds);
+    char *text = object ? json_dumps(object, JSON_REAL_PRECISION(6) | JSON_COMPACT) : NULL;
+    json_decref(object);
+    if (!text)
+        return fsh_error_set(error, FSH_ERR_MEMORY, "no memory for the summary");
+    (void)fprintf(stream, "%s\n", text);
+    free(text);
+    return FSH_OK;
+}

@@ -1,0 +1,45 @@
+/* resize_check.h - does the destination hold what the source says now? Nothing is written.
+ *
+ * Each image of the source is looked up in the ledger: by size and time it must be the one that was read, and its output
+ * must be there with the bytes that were written (XXH3-128). Then the other way round: what stands in the destination
+ * without a row, and rows whose source is gone. */
+#ifndef FSHARD_RESIZE_CHECK_H
+#define FSHARD_RESIZE_CHECK_H
+
+#include <stdio.h>
+
+#include "tools/resize/resize_options.h"
+
+typedef enum ResizeFinding {
+    RESIZE_FINDING_MISSING, /* an image of the source without output */
+    RESIZE_FINDING_STALE,   /* the source has changed since */
+    RESIZE_FINDING_DAMAGED, /* the output is not what was written */
+    RESIZE_FINDING_EXTRA,   /* a file in the destination that fresize did not write */
+    RESIZE_FINDING_GONE,    /* an output whose source is no longer there */
+    RESIZE_FINDING_COUNT,
+} ResizeFinding;
+
+/* "missing", "stale", "damaged", "extra", "source gone". */
+extern const char *const resize_finding_names[RESIZE_FINDING_COUNT];
+
+typedef struct ResizeCheckSummary {
+    uint64_t images_count; /* of the source */
+    uint64_t good_count;   /* with a current, undamaged output, or left out by --min-size */
+    uint64_t finding_counts[RESIZE_FINDING_COUNT];
+    uint64_t bytes; /* of outputs read */
+    double seconds;
+} ResizeCheckSummary;
+
+/* One at a time: the source's images in their order, then the destination's files. path: the image's, or below DST. */
+typedef void (*ResizeOnFinding)(ResizeFinding finding, const char *path, const char *reason, void *context);
+
+/* FSH_ERR_NOT_FOUND: fresize has not made the destination. FSH_ERR_EXISTS: by another recipe or source; or it is being
+ * written. */
+FshStatus resize_check(const ResizeOptions *options, ResizeOnFinding on_finding, void *context,
+                       ResizeCheckSummary *summary, FshError *error);
+
+/* A few lines; one JSON object and a newline. */
+void resize_check_print(FILE *stream, const char *program, const ResizeCheckSummary *summary);
+FshStatus resize_check_print_json(FILE *stream, const ResizeCheckSummary *summary, FshError *error);
+
+#endif

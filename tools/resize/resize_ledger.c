@@ -1,0 +1,380 @@
+#include "tools/resize/resize_ledger.h"
+
+#include <errno.h>
+#include <lmdb.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
+#include "common/file.h"
+#include "common/progress.h"
+
+enum {
+    KEY_BYTES_MAX = 511,     /* LMDB's, as Debian builds it */
+    ROW_BYTES = 3 * 8 + 16,  /* what stands in front of the paths */
+    KEPT_BACK_MAX = 1 << 22, /* bytes of rows waiting for a commit */
+};
+
+#define MAP_BYTES ((size_t)16 << 30) /* addresses, not memory: a hundred million rows */
+
+static const double commit_interval_seconds = 1.0;
+/* Where the tar's end stands: no output has an empty name, or one that begins with NUL. */
+static const char tar_key[1] = {'\0'};
+
+/* Readers begin a transaction for each look and the writer commits alone, under the lock: LMDB's own locks, which do not
+ * work on network disks, are not used. */
+struct Ledger {
+    MDB_env *env;
+    MDB_dbi dbi;
+    bool has_rows; /* a database is there: not in a file that was just made read-only */
+    pthread_rwlock_t lock;
+    char *path;
+    Buffer kept_back; /* rows waiting: key length, value length (uint32_t each), key, value */
+    double committed_seconds;
+};
+
+static FshStatus lmdb_failed(const Ledger *ledger, int code, const char *what, FshError *error)
+{
+    if (code > 0) /* an errno */
+        return fsh_error_system(error, code, "%s: cannot %s", ledger->path, what);
+    return fsh_error_set(error, code == MDB_MAP_FULL ? FSH_ERR_NO_SPACE : FSH_ERR_CORRUPT,
+                         "%s: cannot %s: %s; --force makes the output anew", ledger->path, what,
+                         mdb_strerror(code));
+}
+
+/* ---- rows as bytes ---- */
+
+static void store_number(uint8_t *bytes, uint64_t number)
+{
+    for (int i = 0; i < 8; i++)
+        bytes[i] = (uint8_t)(number >> (8 * i));
+}
+
+static uint64_t load_number(const uint8_t *bytes)
+{
+    uint64_t number = 0;
+    for (int i = 7; i >= 0; i--)
+        number = number << 8 | bytes[i];
+    return number;
+}
+
+/* Returns the key's length. */
+static size_t make_key(const char *target, uint8_t key[KEY_BYTES_MAX])
+{
+    size_t length = strlen(target);
+    if (length <= KEY_BYTES_MAX) {
+        memcpy(key, target, length);
+        return length;
+    }
+    XXH128_canonical_t hash;
+    XXH128_canonicalFromHash(&hash, XXH3_128bits(target, length));
+    memcpy(key, target, KEY_BYTES_MAX - sizeof hash);
+    memcpy(key + KEY_BYTES_MAX - sizeof hash, &hash, sizeof hash);
+    return KEY_BYTES_MAX;
+}
+
+/* The file is the user's disk's: what it holds is checked. *source and *target point into value. */
+static bool read_row(const MDB_val *value, LedgerRow *row, const char **source, const char **target)
+{
+    const uint8_t *bytes = value->mv_data;
+    if (value->mv_size < ROW_BYTES + 2 || bytes[value->mv_size - 1] != '\0')
+        return false;
+    row->source_bytes = load_number(bytes);
+    row->source_modified_ns = (int64_t)load_number(bytes + 8);
+    row->bytes = load_number(bytes + 16);
+    memcpy(row->hash, bytes + 24, sizeof row->hash);
+    *source = (const char *)bytes + ROW_BYTES;
+    size_t source_bytes = strlen(*source) + 1;
+    if (source_bytes > value->mv_size - ROW_BYTES - 1)
+        return false;
+    *target = *source + source_bytes;
+    return true;
+}
+
+/* ---- open and close ---- */
+
+/* Opens the LMDB of this name; a new one is empty. *env_ret is to be closed, on failure too. */
+static int open_environment(const char *path, unsigned flags, MDB_env **env_ret, MDB_dbi *dbi_ret)
+{
+    MDB_txn *txn = NULL;
+    int code = mdb_env_create(env_ret);
+    if (!code)
+        code = mdb_env_set_mapsize(*env_ret, MAP_BYTES);
+    if (!code)
+        code =
+            mdb_env_open(*env_ret, path, MDB_NOSUBDIR | MDB_NOLOCK | MDB_NOTLS | MDB_NORDAHEAD | flags, 0666);
+    if (!code)
+        code = mdb_txn_begin(*env_ret, NULL, MDB_RDONLY, &txn);
+    if (!code) {
+        code = mdb_dbi_open(txn, NULL, 0, dbi_ret);
+        mdb_txn_abort(txn);
+    }
+    return code;
+}
+
+static FshStatus open_database(Ledger *ledger, bool read_only, FshError *error)
+{
+    enum { META_BYTES = 2 * 4096 }; /* shorter, it was stopped before its first commit */
+    struct stat file;
+    const bool unborn = stat(ledger->path, &file) == 0 && file.st_size < META_BYTES;
+    if (unborn && read_only)
+        return FSH_OK;
+    if (unborn && truncate(ledger->path, 0))
+        return fsh_error_system(error, errno, "%s: cannot write", ledger->path);
+    int code = open_environment(ledger->path, read_only ? MDB_RDONLY : 0, &ledger->env, &ledger->dbi);
+    ledger->has_rows = !code;
+    return code ? lmdb_failed(ledger, code, "open", error) : FSH_OK;
+}
+
+FshStatus ledger_open(Ledger **ledger_ret, const char *path, bool read_only, FshError *error)
+{
+    Ledger *ledger = calloc(1, sizeof *ledger);
+    FshStatus status = FSH_OK;
+    if (!ledger)
+        return fsh_error_set(error, FSH_ERR_MEMORY, "%s: no memory for the list of what is done", path);
+    (void)pthread_rwlock_init(&ledger->lock, NULL);
+    ledger->path = strdup(path);
+    ledger->committed_seconds = progress_now_seconds();
+    if (!ledger->path)
+        status = fsh_error_set(error, FSH_ERR_MEMORY, "%s: no memory for the list of what is done", path);
+    if (!status)
+        status = open_database(ledger, read_only, error);
+    if (status)
+        ledger_close(&ledger);
+    *ledger_ret = ledger;
+    return status;
+}
+
+void ledger_close(Ledger **ledger)
+{
+    if (!*ledger)
+        return;
+    if ((*ledger)->env)
+        mdb_env_close((*ledger)->env);
+    (void)pthread_rwlock_destroy(&(*ledger)->lock);
+    buffer_free(&(*ledger)->kept_back);
+    free((*ledger)->path);
+    free(*ledger);
+    *ledger = NULL;
+}
+
+/* ---- reading ---- */
+
+/* The value of a key, as read by `read`, which sees it while it is there. */
+static FshStatus look_up(Ledger *ledger, const void *key, size_t key_bytes, bool *found_ret,
+                         bool (*read)(const MDB_val *value, void *context), void *context, FshError *error)
+{
+    *found_ret = false;
+    if (!ledger->has_rows)
+        return FSH_OK;
+    MDB_txn *txn = NULL;
+    MDB_val name = {.mv_size = key_bytes, .mv_data = (void *)key}, value;
+    bool readable = true;
+    (void)pthread_rwlock_rdlock(&ledger->lock);
+    int code = mdb_txn_begin(ledger->env, NULL, MDB_RDONLY, &txn);
+    if (!code) {
+        code = mdb_get(txn, ledger->dbi, &name, &value);
+        if (!code)
+            readable = read(&value, context);
+        mdb_txn_abort(txn);
+    }
+    (void)pthread_rwlock_unlock(&ledger->lock);
+    *found_ret = !code && readable; /* a row that makes no sense is none: its output is made again */
+    return code && code != MDB_NOTFOUND ? lmdb_failed(ledger, code, "read", error) : FSH_OK;
+}
+
+static bool read_found_row(const MDB_val *value, void *context)
+{
+    const char *source = NULL, *target = NULL;
+    return read_row(value, context, &source, &target);
+}
+
+FshStatus ledger_find(Ledger *ledger, const char *target, bool *found_ret, LedgerRow *row, FshError *error)
+{
+    uint8_t key[KEY_BYTES_MAX];
+    size_t key_bytes = make_key(target, key);
+    return look_up(ledger, key, key_bytes, found_ret, read_found_row, row, error);
+}
+
+static bool read_offset(const MDB_val *value, void *context)
+{
+    if (value->mv_size != 8)
+        return false;
+    *(uint64_t *)context = load_number(value->mv_data);
+    return true;
+}
+
+FshStatus ledger_tar_offset(Ledger *ledger, uint64_t *offset_ret, FshError *error)
+{
+    bool found = false;
+    *offset_ret = 0;
+    return look_up(ledger, tar_key, sizeof tar_key, &found, read_offset, offset_ret, error);
+}
+
+uint64_t ledger_count(Ledger *ledger)
+{
+    MDB_stat stat = {0};
+    MDB_txn *txn = NULL;
+    bool has_offset = false;
+    uint64_t offset = 0;
+    if (!ledger->has_rows || mdb_txn_begin(ledger->env, NULL, MDB_RDONLY, &txn))
+        return 0;
+    (void)mdb_stat(txn, ledger->dbi, &stat);
+    mdb_txn_abort(txn);
+    (void)look_up(ledger, tar_key, sizeof tar_key, &has_offset, read_offset, &offset, NULL);
+    return stat.ms_entries - has_offset;
+}
+
+FshStatus ledger_each(Ledger *ledger, LedgerVisit visit, void *context, FshError *error)
+{
+    if (!ledger->has_rows)
+        return FSH_OK;
+    MDB_txn *txn = NULL;
+    MDB_cursor *cursor = NULL;
+    MDB_val key, value;
+    FshStatus status = FSH_OK;
+    int code = mdb_txn_begin(ledger->env, NULL, MDB_RDONLY, &txn);
+    if (!code)
+        code = mdb_cursor_open(txn, ledger->dbi, &cursor);
+    while (!code && !status && !(code = mdb_cursor_get(cursor, &key, &value, MDB_NEXT))) {
+        LedgerRow row;
+        const char *source = NULL, *target = NULL;
+        if (read_row(&value, &row, &source, &target))
+            status = visit(target, source, &row, context, error);
+    }
+    mdb_cursor_close(cursor);
+    if (txn)
+        mdb_txn_abort(txn);
+    if (code && code != MDB_NOTFOUND)
+        status = lmdb_failed(ledger, code, "read", error);
+    return status;
+}
+
+/* ---- writing ---- */
+
+FshStatus ledger_add(Ledger *ledger, const char *target, const char *source, const LedgerRow *row,
+                     FshError *error)
+{
+    uint8_t key[KEY_BYTES_MAX], fixed[ROW_BYTES];
+    size_t target_bytes = strlen(target) + 1, source_bytes = strlen(source) + 1;
+    uint32_t lengths[2] = {(uint32_t)make_key(target, key),
+                           (uint32_t)(ROW_BYTES + source_bytes + target_bytes)};
+    store_number(fixed, row->source_bytes);
+    store_number(fixed + 8, (uint64_t)row->source_modified_ns);
+    store_number(fixed + 16, row->bytes);
+    memcpy(fixed + 24, row->hash, sizeof row->hash);
+    const size_t before = ledger->kept_back.length;
+    FshStatus status = buffer_append(&ledger->kept_back, lengths, sizeof lengths, error);
+    if (!status)
+        status = buffer_append(&ledger->kept_back, key, lengths[0], error);
+    if (!status)
+        status = buffer_append(&ledger->kept_back, fixed, sizeof fixed, error);
+    if (!status)
+        status = buffer_append(&ledger->kept_back, source, source_bytes, error);
+    if (!status)
+        status = buffer_append(&ledger->kept_back, target, target_bytes, error);
+    if (status)
+        ledger->kept_back.length = before;
+    return status;
+}
+
+bool ledger_is_due(const Ledger *ledger)
+{
+    return ledger->kept_back.length >= KEPT_BACK_MAX ||
+           progress_now_seconds() - ledger->committed_seconds >= commit_interval_seconds;
+}
+
+static int put_rows(const Ledger *ledger, MDB_txn *txn)
+{
+    int code = 0;
+    for (size_t at = 0; at < ledger->kept_back.length && !code;) {
+        uint32_t lengths[2];
+        memcpy(lengths, ledger->kept_back.bytes + at, sizeof lengths);
+        at += sizeof lengths;
+        MDB_val key = {.mv_size = lengths[0], .mv_data = ledger->kept_back.bytes + at};
+        MDB_val value = {.mv_size = lengths[1], .mv_data = ledger->kept_back.bytes + at + lengths[0]};
+        at += (size_t)lengths[0] + lengths[1];
+        code = mdb_put(txn, ledger->dbi, &key, &value, 0);
+    }
+    return code;
+}
+
+FshStatus ledger_commit(Ledger *ledger, uint64_t tar_offset, FshError *error)
+{
+    MDB_txn *txn = NULL;
+    uint8_t number[8];
+    store_number(number, tar_offset);
+    (void)pthread_rwlock_wrlock(&ledger->lock);
+    int code = mdb_txn_begin(ledger->env, NULL, 0, &txn);
+    if (!code)
+        code = put_rows(ledger, txn);
+    if (!code && tar_offset) {
+        MDB_val key = {.mv_size = sizeof tar_key, .mv_data = (void *)tar_key};
+        MDB_val value = {.mv_size = sizeof number, .mv_data = number};
+        code = mdb_put(txn, ledger->dbi, &key, &value, 0);
+    }
+    if (!code)
+        code = mdb_txn_commit(txn);
+    else if (txn)
+        mdb_txn_abort(txn);
+    (void)pthread_rwlock_unlock(&ledger->lock);
+    ledger->committed_seconds = progress_now_seconds();
+    if (code)
+        return lmdb_failed(ledger, code, "write", error);
+    ledger->kept_back.length = 0;
+    return FSH_OK;
+}
+
+/* All of one database at the end of another, in the order of the keys. */
+static int copy_rows(const Ledger *ledger, MDB_env *to, MDB_dbi to_dbi)
+{
+    MDB_txn *reading = NULL, *writing = NULL;
+    MDB_cursor *cursor = NULL;
+    MDB_val key, value;
+    int code = mdb_txn_begin(ledger->env, NULL, MDB_RDONLY, &reading);
+    if (!code)
+        code = mdb_cursor_open(reading, ledger->dbi, &cursor);
+    if (!code)
+        code = mdb_txn_begin(to, NULL, 0, &writing);
+    while (!code && !(code = mdb_cursor_get(cursor, &key, &value, MDB_NEXT)))
+        code = mdb_put(writing, to_dbi, &key, &value, MDB_APPEND);
+    mdb_cursor_close(cursor);
+    if (reading)
+        mdb_txn_abort(reading);
+    if (code == MDB_NOTFOUND) /* the end */
+        return mdb_txn_commit(writing);
+    if (writing)
+        mdb_txn_abort(writing);
+    return code;
+}
+
+FshStatus ledger_settle(Ledger *ledger, FshError *error)
+{
+    char path[PATH_MAX];
+    MDB_env *env = NULL;
+    MDB_dbi dbi = 0;
+    int length = snprintf(path, sizeof path, "%s.new", ledger->path);
+    if (length < 0 || (size_t)length >= sizeof path)
+        return fsh_error_set(error, FSH_ERR_MEMORY, "%s: the path is too long", ledger->path);
+    (void)unlink(path); /* of a run that was killed here */
+    int code = open_environment(path, 0, &env, &dbi);
+    if (!code)
+        code = copy_rows(ledger, env, dbi);
+    if (env)
+        mdb_env_close(env);
+    if (!code && rename(path, ledger->path))
+        code = errno;
+    if (code) {
+        (void)unlink(path);
+        return lmdb_failed(ledger, code, "rewrite", error);
+    }
+    mdb_env_close(ledger->env); /* of the file that has lost its name */
+    ledger->env = NULL;
+    return open_database(ledger, false, error);
+}

@@ -1,0 +1,58 @@
+/* resize_ledger.h - which outputs are there, and from what they were made: one row each, in an LMDB.
+ *
+ * A row is added after its output has its name, so a row without an output is a file that somebody removed, and an output
+ * without a row is made again. Rows are kept back for about a second and then committed together, with a sync: a kill
+ * costs what was done in that second.
+ *
+ * Key: the output's path below the destination (where LMDB's keys are too short for it, its beginning and its XXH3-128).
+ * Value: LedgerRow as little-endian numbers, then the source's path and the output's, each with its NUL.
+ *
+ * Threads: ledger_find from any thread, at any time; the others from one thread at a time. */
+#ifndef FSHARD_RESIZE_LEDGER_H
+#define FSHARD_RESIZE_LEDGER_H
+
+#include <limits.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "common/error.h"
+
+typedef struct LedgerRow {
+    uint64_t source_bytes;
+    int64_t source_modified_ns; /* as file_time_ns gives it */
+    uint64_t bytes;             /* of the output */
+    uint8_t hash[16];           /* XXH3-128 of the output, canonical */
+} LedgerRow;
+
+typedef struct Ledger Ledger;
+
+/* Opens the LMDB of this name: one file, made where it is not there unless read_only. That no other process writes it
+ * meanwhile is the caller's care (resize_state.h). FSH_ERR_CORRUPT: the file is no ledger, with the way out. */
+FshStatus ledger_open(Ledger **ledger, const char *path, bool read_only, FshError *error);
+
+/* Committed rows only: nobody asks for what this run has made. */
+FshStatus ledger_find(Ledger *ledger, const char *target, bool *found_ret, LedgerRow *row, FshError *error);
+
+FshStatus ledger_add(Ledger *ledger, const char *target, const char *source, const LedgerRow *row,
+                     FshError *error);
+/* Whether a second's worth of rows waits for ledger_commit. */
+bool ledger_is_due(const Ledger *ledger);
+/* tar_offset: where the next entry of the output's tar begins, what stands before it being on disk; 0: no tar. */
+FshStatus ledger_commit(Ledger *ledger, uint64_t tar_offset, FshError *error);
+FshStatus ledger_tar_offset(Ledger *ledger, uint64_t *offset_ret, FshError *error);
+
+uint64_t ledger_count(Ledger *ledger); /* rows committed */
+
+/* Calls visit for each committed row, in byte order of the keys; stops when it fails. */
+typedef FshStatus (*LedgerVisit)(const char *target, const char *source, const LedgerRow *row, void *context,
+                                 FshError *error);
+FshStatus ledger_each(Ledger *ledger, LedgerVisit visit, void *context, FshError *error);
+
+/* After the last commit: the same rows in a file that depends on nothing but them, so that two destinations with the same
+ * outputs are the same to the byte, state included, whatever interrupted the runs. */
+FshStatus ledger_settle(Ledger *ledger, FshError *error);
+
+/* Rows not committed are lost. Frees and sets to NULL; NULL is fine. */
+void ledger_close(Ledger **ledger);
+
+#endif

@@ -1,0 +1,24 @@
+/* resize_options.h - what fresize is asked to do. */
+#ifndef FSHARD_RESIZE_OPTIONS_H
+#define FSHARD_RESIZE_OPTIONS_H
+
+#include "common/part.h"
+#include "tools/resize/resize_image.h"
+#include "tools/resize/resize_source.h"
+
+typedef struct ResizeOptions {
+    ResizeSourceOptions source;
+    const char *destination; /* a folder, or a tar if the name ends in ".tar" */
+    const char *labels;      /* the file that source.labels came from; NULL: none */
+    const char *report;      /* JSON lines; NULL: none */
+    ResizeRecipe recipe;
+    Part part;
+    bool link;  /* small enough images become hard links of their sources */
+    bool force; /* write everything anew */
+    bool dry_run;
+    bool quiet;
+    bool fail_on_error; /* stop at the first image that cannot be read */
+    int jobs;
+} ResizeOptions;
+
+#endif

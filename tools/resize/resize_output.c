@@ -1,0 +1,85 @@
+#include "tools/resize/resize_output.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "common/file.h"
+
+FshStatus output_write(const char *path, const void *bytes, size_t length, int64_t modified_ns,
+                       FshError *error)
+{
+    AtomicFile file;
+    FshStatus status = atomic_file_open(&file, path, true, error);
+    if (status == FSH_ERR_NOT_FOUND) { /* the first image of its folder */
+        status = file_make_parent_folders(path, error);
+        if (!status)
+            status = atomic_file_open(&file, path, true, error);
+    }
+    if (status)
+        return status;
+    status = atomic_file_write(&file, bytes, length, error);
+    const struct timespec modified = file_time_of_ns(modified_ns);
+    const struct timespec times[2] = {modified, modified};
+    if (!status && futimens(file.descriptor, times))
+        status = fsh_error_system(error, errno, "%s: cannot set its time", path);
+    /* A sync for each image would take longer than the image. */
+    if (!status)
+        status = atomic_file_commit(&file, false, error);
+    atomic_file_abandon(&file);
+    return status;
+}
+
+FshStatus output_link(const char *source, const char *path, bool *linked_ret, FshError *error)
+{
+    FshStatus status = FSH_OK;
+    int failure = link(source, path) ? errno : 0;
+    if (failure == ENOENT) {
+        status = file_make_parent_folders(path, error);
+        failure = !status && link(source, path) ? errno : 0;
+    }
+    if (failure == EEXIST) { /* of an earlier run; a kill here leaves no file, and the next run makes it */
+        failure = unlink(path) || link(source, path) ? errno : 0;
+    }
+    *linked_ret = !status && !failure;
+    if (failure && failure != EXDEV && failure != EMLINK && failure != EPERM && failure != EACCES &&
+        failure != EOPNOTSUPP && failure != ENOSYS)
+        status = fsh_error_system(error, failure, "%s: cannot become a link of %s", path, source);
+    return status;
+}
+
+/* The folder that a path lies in; false: it cannot be looked at. */
+static bool stat_folder(const char *path, struct stat *status)
+{
+    char folder[PATH_MAX];
+    const char *slash = strrchr(path, '/');
+    int length = slash ? snprintf(folder, sizeof folder, "%.*s", (int)(slash + 1 - path), path)
+                       : snprintf(folder, sizeof folder, ".");
+    return length > 0 && (size_t)length < sizeof folder && stat(folder, status) == 0;
+}
+
+bool output_is_beside(const char *source, const char *path)
+{
+    struct stat from, to;
+    return stat_folder(source, &from) && stat_folder(path, &to) && from.st_dev == to.st_dev &&
+           from.st_ino == to.st_ino;
+}
+
+FshStatus output_finish_tar(const char *temporary_path, const char *path, FshError *error)
+{
+    if (rename(temporary_path, path))
+        return fsh_error_system(error, errno, "%s: cannot get its name from %s", path, temporary_path);
+    const char *slash = strrchr(path, '/');
+    char folder[PATH_MAX];
+    (void)snprintf(folder, sizeof folder, "%.*s", slash ? (int)(slash + 1 - path) : 1, slash ? path : ".");
+    int descriptor = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (descriptor >= 0) { /* the name survives a power cut where the file system can see to it */
+        (void)fsync(descriptor);
+        (void)close(descriptor);
+    }
+    return FSH_OK;
+}

@@ -1,0 +1,40 @@
+#include "tools/resize/resize_pairs.h"
+
+#include <dirent.h>
+#include <string.h>
+
+#include "imaging/image.h"
+
+static size_t stem_bytes(const char *name)
+{
+    const char *dot = strrchr(name, '.');
+    return dot && dot > name ? (size_t)(dot - name) : strlen(name);
+}
+
+FshStatus pair_find_partner(const char *root, const ResizeItem *item, char partner[PATH_MAX], FshError *error)
+{
+    char path[PATH_MAX];
+    memcpy(partner, item->partner, strlen(item->partner) + 1);
+    FshStatus status = file_join(path, sizeof path, root, item->partner, error);
+    if (status || file_exists(path))
+        return status;
+    char *slash = strrchr(path, '/'), *wanted = strrchr(partner, '/') + 1; /* it lies in its side's folder */
+    *slash = '\0';
+    size_t folder_bytes = (size_t)(wanted - partner), stem = stem_bytes(wanted), found = 0;
+    DIR *folder = opendir(path);
+    for (const struct dirent *entry = folder ? readdir(folder) : NULL; entry; entry = readdir(folder)) {
+        const char *name = entry->d_name;
+        if (stem_bytes(name) != stem || strncmp(name, wanted, stem) != 0 || !image_name_is_image(name) ||
+            folder_bytes + strlen(name) >= PATH_MAX)
+            continue;
+        if (found++ == 0)
+            memcpy(wanted, name, strlen(name) + 1);
+    }
+    if (folder)
+        (void)closedir(folder);
+    if (found == 1)
+        return FSH_OK;
+    return found ? fsh_error_set(error, FSH_ERR_MISMATCH,
+                                 "has several partners: %.300s and others of that name", partner)
+                 : fsh_error_set(error, FSH_ERR_NOT_FOUND, "has no partner %.300s", item->partner);
+}

@@ -1,0 +1,369 @@
+#include "tools/resize/resize_work.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
+#include "common/progress.h"
+#include "tools/resize/resize_names.h"
+#include "tools/resize/resize_output.h"
+#include "tools/resize/resize_pairs.h"
+
+enum { KEPT_BUFFER_BYTES = 4 << 20 }; /* a buffer that grew beyond is given back */
+
+FshStatus resize_thread_init(ResizeThread *thread, bool pairs, FshError *error)
+{
+    FshStatus status = resize_worker_new(&thread->workers[0], error);
+    if (!status && pairs)
+        status = resize_worker_new(&thread->workers[1], error);
+    return status;
+}
+
+void resize_thread_free(ResizeThread *thread)
+{
+    for (size_t side = 0; side < 2; side++) {
+        resize_worker_free(&thread->workers[side]);
+        buffer_free(&thread->files[side]);
+    }
+    file_unmap(&thread->mapping);
+}
+
+void resize_slot_free(void *memory)
+{
+    ResizeSlot *slot = memory;
+    buffer_free(&slot->item.content);
+    buffer_free(&slot->results[0].output);
+    buffer_free(&slot->results[1].output);
+}
+
+/* ---- failures of one image ---- */
+
+static void fail_result(ResizeResult *result, FshStatus status)
+{
+    result->outcome = RESIZE_OUTCOME_FAILED;
+    if (result->reason.status != status)
+        (void)fsh_error_set(&result->reason, status, "%s", fsh_strerror(status));
+}
+
+/* A message that begins with the path, without it: the path is told apart. */
+static void drop_prefix(FshError *error, const char *path)
+{
+    size_t length = strlen(path);
+    if (strncmp(error->message, path, length) == 0 && strncmp(error->message + length, ": ", 2) == 0)
+        memmove(error->message, error->message + length + 2, strlen(error->message + length + 2) + 1);
+}
+
+/* ---- before the work ---- */
+
+/* Whether the output stands there, made from a source of this size and time. */
+FshStatus resize_is_done(const ResizeJob *job, const ResizeResult *result, uint64_t source_bytes,
+                         bool *done_ret, FshError *error)
+{
+    const ResizeOptions *options = job->options;
+    bool found = false;
+    LedgerRow row;
+    *done_ret = false;
+    if (!job->state->resume)
+        return FSH_OK;
+    FshStatus status = resize_state_find(job->state, result->target, &found, &row, error);
+    if (status || !found)
+        return status;
+    bool current = resize_row_is_current(&row, source_bytes, result->modified_ns);
+    if (job->state->is_tar) {
+        *done_ret = current;
+        return current
+                   ? FSH_OK
+                   : fsh_error_set(error, FSH_ERR_EXISTS,
+                                   "%s: has changed since it was written into the tar; --force makes %s anew",
+                                   result->path, options->destination);
+    }
+    char path[PATH_MAX];
+    struct stat output;
+    status = file_join(path, sizeof path, options->destination, result->target, error);
+    /* the size too: a file system may lose the bytes of a file at a power cut, and keep the name */
+    *done_ret = !status && current && stat(path, &output) == 0 && S_ISREG(output.st_mode) &&
+                (uint64_t)output.st_size == row.bytes;
+    return status;
+}
+
+FshStatus resize_result_begin(const ResizeJob *job, const char *path, const char *name, ResizeResult *result,
+                              FshError *error)
+{
+    Buffer output = result->output;
+    output.length = 0;
+    if (output.capacity > KEPT_BUFFER_BYTES)
+        buffer_free(&output);
+    *result = (ResizeResult){.path = path, .outcome = RESIZE_OUTCOME_FAILED, .output = output};
+    return resize_name_target(name, job->options->recipe.format, result->target, &result->format, error);
+}
+
+/* ---- one image ---- */
+
+/* An output that was renamed must not take the place of another source's. */
+static bool is_taken_by_source(const ResizeJob *job, ResizeResult *result)
+{
+    char path[PATH_MAX];
+    if (!job->sorted || strcmp(result->path, result->target) == 0 ||
+        file_join(path, sizeof path, job->options->source.path, result->target, NULL) || !file_exists(path))
+        return false;
+    bool is_folder = file_is_folder(path);
+    (void)fsh_error_set(&result->reason, FSH_ERR_EXISTS,
+                        "would be written to %.400s, %s%.400s%s; rename one of them", result->target,
+                        is_folder ? "which is a folder" : "as ", is_folder ? "" : result->target,
+                        is_folder ? "" : " is");
+    return true;
+}
+
+/* The content of a file, or of its beginning where a header is enough. */
+static FshStatus read_file(const ResizeJob *job, ResizeThread *thread, size_t side, const char *path,
+                           ResizeResult *result, const uint8_t **bytes_ret, size_t *length_ret)
+{
+    FshStatus status = FSH_OK;
+    double begin = progress_now_seconds();
+    if (job->options->dry_run) {
+        file_unmap(&thread->mapping);
+        status = file_map(path, &thread->mapping, &result->reason);
+        *bytes_ret = thread->mapping.bytes;
+        *length_ret = (size_t)thread->mapping.length;
+    } else {
+        Buffer *file = &thread->files[side];
+        if (file->capacity > KEPT_BUFFER_BYTES)
+            buffer_free(file);
+        status = file_read_most(path, resize_most_bytes(&job->options->recipe), file, &result->reason);
+        *bytes_ret = file->bytes;
+        *length_ret = file->length;
+    }
+    drop_prefix(&result->reason, path);
+    thread->stage_seconds[RESIZE_STAGE_READING] += progress_now_seconds() - begin;
+    return status;
+}
+
+/* A name that promises no image may be anything: its first bytes tell. */
+static bool is_image_by_content(const char *path)
+{
+    uint8_t bytes[IMAGE_SNIFF_BYTES];
+    FILE *file = fopen(path, "re");
+    size_t length = file ? fread(bytes, 1, sizeof bytes, file) : 0;
+    if (file)
+        (void)fclose(file);
+    return length && image_sniff(bytes, length) != IMAGE_UNKNOWN;
+}
+
+/* Bytes to an image in result, made by the thread's worker of this side. */
+static void make_image(const ResizeJob *job, ResizeThread *thread, size_t side, const uint8_t *bytes,
+                       size_t length, ResizeResult *result)
+{
+    static const ResizeOutcome outcomes[] = {
+        [RESIZE_COPIED] = RESIZE_OUTCOME_COPIED,
+        [RESIZE_CONVERTED] = RESIZE_OUTCOME_CONVERTED,
+        [RESIZE_RESIZED] = RESIZE_OUTCOME_RESIZED,
+        [RESIZE_TOO_SMALL] = RESIZE_OUTCOME_TOO_SMALL,
+    };
+    ResizedImage *image = &result->image;
+    result->bytes_before = length;
+    FshStatus status = (job->options->dry_run ? resize_image_plan : resize_image)(
+        thread->workers[side], bytes, length, result->format, &job->options->recipe, image, &result->reason);
+    thread->stage_seconds[RESIZE_STAGE_DECODING] += image->decode_seconds;
+    thread->stage_seconds[RESIZE_STAGE_RESAMPLING] += image->resample_seconds;
+    thread->stage_seconds[RESIZE_STAGE_ENCODING] += image->encode_seconds;
+    ImageFormat promised = image_name_format(result->path);
+    if (promised != IMAGE_UNKNOWN && image->info.format != IMAGE_UNKNOWN && promised != image->info.format)
+        image->info.quirks |= IMAGE_QUIRK_EXTENSION;
+    if (status)
+        fail_result(result, status);
+    else
+        result->outcome = outcomes[image->action];
+}
+
+/* From the source to an image ready to be written; what goes wrong with it stands in result. A failure returned is the
+ * destination's and ends the run. */
+static FshStatus prepare(const ResizeJob *job, ResizeThread *thread, size_t side, const ResizeItem *item,
+                         ResizeResult *result, FshError *error)
+{
+    char path[PATH_MAX], target[PATH_MAX];
+    struct stat source;
+    bool done = false;
+    const uint8_t *bytes = item->content.bytes;
+    size_t length = item->content.length;
+    FshStatus status = file_join(path, sizeof path, job->options->source.path, result->path, error);
+    if (!status)
+        status = file_join(target, sizeof target, job->options->destination, result->target, error);
+    if (status)
+        return status;
+    if (!item->in_tar) {
+        if (stat(path, &source)) {
+            fail_result(result, fsh_error_system(&result->reason, errno, "cannot be read"));
+            return FSH_OK;
+        }
+        result->bytes_before = (uint64_t)source.st_size;
+        result->modified_ns = file_time_ns(source.st_mtim);
+        status = resize_is_done(job, result, result->bytes_before, &done, error);
+        if (status || done) {
+            result->outcome = RESIZE_OUTCOME_DONE_BEFORE;
+            return status;
+        }
+    }
+    bool promised = image_name_is_image(result->path);
+    result->is_other = !promised && (item->in_tar ? image_sniff(bytes, length) == IMAGE_UNKNOWN
+                                                  : !is_image_by_content(path));
+    if (result->is_other || is_taken_by_source(job, result))
+        return FSH_OK;
+    if (!item->name[0]) {
+        fail_result(result,
+                    fsh_error_set(&result->reason, FSH_ERR_NOT_FOUND, "has no label in the file of labels"));
+        return FSH_OK;
+    }
+    if (!item->in_tar) {
+        if (!job->state->fresh && !job->state->is_tar && output_is_beside(path, target))
+            return fsh_error_set(error, FSH_ERR_USAGE,
+                                 "%s: lies in the folder of its own source, %s; take another "
+                                 "destination",
+                                 target, path);
+        status = read_file(job, thread, side, path, result, &bytes, &length);
+    }
+    if (status)
+        fail_result(result, status);
+    else
+        make_image(job, thread, side, bytes, length, result);
+    return FSH_OK;
+}
+
+static bool has_output(const ResizeResult *result)
+{
+    return result->outcome == RESIZE_OUTCOME_RESIZED || result->outcome == RESIZE_OUTCOME_CONVERTED ||
+           result->outcome == RESIZE_OUTCOME_COPIED;
+}
+
+static FshStatus write_file(const ResizeJob *job, const ResizeItem *item, ResizeResult *result,
+                            FshError *error)
+{
+    char path[PATH_MAX], source[PATH_MAX];
+    bool linked = false;
+    const bool wanted = job->options->link && result->outcome == RESIZE_OUTCOME_COPIED && !item->in_tar;
+    FshStatus status = file_join(path, sizeof path, job->options->destination, result->target, error);
+    if (!status && wanted)
+        status = file_join(source, sizeof source, job->options->source.path, result->path, error);
+    if (!status && wanted)
+        status = output_link(source, path, &linked, error);
+    if (!status && !linked)
+        status = output_write(path, result->image.bytes, result->image.length, result->modified_ns, error);
+    result->unlinked = wanted && !linked;
+    if (linked)
+        result->outcome = RESIZE_OUTCOME_LINKED;
+    return status;
+}
+
+/* Writes what prepare has made, or keeps it for its turn. */
+static FshStatus put(const ResizeJob *job, ResizeThread *thread, const ResizeItem *item, ResizeResult *result,
+                     FshError *error)
+{
+    if (!has_output(result) || job->options->dry_run)
+        return FSH_OK;
+    double begin = progress_now_seconds();
+    const ResizedImage *image = &result->image;
+    XXH128_canonical_t hash;
+    XXH128_canonicalFromHash(&hash, XXH3_128bits(image->bytes, image->length));
+    result->is_new = true;
+    result->row = (LedgerRow){.source_bytes = result->bytes_before,
+                              .source_modified_ns = result->modified_ns,
+                              .bytes = image->length};
+    memcpy(result->row.hash, &hash, sizeof result->row.hash);
+    FshStatus status = job->state->is_tar ? buffer_append(&result->output, image->bytes, image->length, error)
+                                          : write_file(job, item, result, error);
+    thread->stage_seconds[RESIZE_STAGE_WRITING] += progress_now_seconds() - begin;
+    return status;
+}
+
+/* ---- a pair ---- */
+
+/* Both sides keep the same geometry, or neither is written. */
+static void compare_sides(const ResizeJob *job, ResizeResult results[2])
+{
+    const bool stored = job->options->recipe.ignore_orientation;
+    const ImageInfo *infos[2] = {&results[0].image.info, &results[1].image.info};
+    uint32_t sizes[2][2];
+    for (size_t side = 0; side < 2; side++) {
+        sizes[side][0] = stored ? infos[side]->stored_width : infos[side]->width;
+        sizes[side][1] = stored ? infos[side]->stored_height : infos[side]->height;
+    }
+    bool done[2] = {results[0].outcome == RESIZE_OUTCOME_DONE_BEFORE,
+                    results[1].outcome == RESIZE_OUTCOME_DONE_BEFORE};
+    for (size_t side = 0; side < 2; side++) {
+        ResizeResult *result = &results[side], *other = &results[!side];
+        if (result->outcome == RESIZE_OUTCOME_FAILED)
+            continue;
+        if (other->outcome == RESIZE_OUTCOME_FAILED)
+            fail_result(result, fsh_error_set(&result->reason, FSH_ERR_MISMATCH,
+                                              "its partner %.200s cannot be used", other->path));
+    }
+    if (done[0] || done[1] || results[0].outcome == RESIZE_OUTCOME_FAILED)
+        return;
+    if (memcmp(sizes[0], sizes[1], sizeof sizes[0]) == 0)
+        return;
+    for (size_t side = 0; side < 2; side++)
+        fail_result(&results[side],
+                    fsh_error_set(&results[side].reason, FSH_ERR_MISMATCH,
+                                  "is %u x %u, its partner %.200s %u x %u; a pair must be of one size",
+                                  sizes[side][0], sizes[side][1], results[!side].path, sizes[!side][0],
+                                  sizes[!side][1]));
+}
+
+static FshStatus work_on_pair(const ResizeJob *job, ResizeThread *thread, ResizeSlot *slot, FshError *error)
+{
+    const ResizeItem *item = &slot->item;
+    ResizeResult *results = slot->results;
+    FshStatus status = pair_find_partner(job->options->source.path, item, slot->partner, &results[0].reason);
+    if (status) {
+        results[0].is_other = !image_name_is_image(item->path);
+        fail_result(&results[0], status);
+        return FSH_OK;
+    }
+    slot->results_count = item->is_second_side ? 0 : 2;
+    if (item->is_second_side)
+        return FSH_OK;
+    status = resize_result_begin(job, slot->partner, slot->partner, &results[1], error);
+    for (size_t side = 0; side < 2 && !status; side++)
+        status = prepare(job, thread, side, item, &results[side], error);
+    if (status)
+        return status;
+    compare_sides(job, results);
+    for (size_t side = 0; side < 2 && !status; side++)
+        status = put(job, thread, item, &results[side], error);
+    return status;
+}
+
+/* ---- any item ---- */
+
+static const char *unknown_owner(const ResizeJob *job)
+{
+    return job->options->source.files_from ? "an image before it in the list" : "another image";
+}
+
+FshStatus resize_work(const ResizeJob *job, ResizeThread *thread, ResizeSlot *slot, FshError *error)
+{
+    const ResizeItem *item = &slot->item;
+    ResizeResult *result = &slot->results[0];
+    if (slot->done) {
+        result->outcome = RESIZE_OUTCOME_DONE_BEFORE;
+        return FSH_OK;
+    }
+    if (item->reason[0]) {
+        result->is_other = item->is_outside && !image_name_is_image(item->path);
+        fail_result(result, fsh_error_set(&result->reason, FSH_ERR_CORRUPT, "%s", item->reason));
+        return FSH_OK;
+    }
+    if (slot->conflict) {
+        fail_result(result, fsh_error_set(&result->reason, FSH_ERR_EXISTS,
+                                          "would be written to %.400s, as %.400s is; rename one of them",
+                                          result->target, slot->owner[0] ? slot->owner : unknown_owner(job)));
+        return FSH_OK;
+    }
+    if (item->partner[0])
+        return work_on_pair(job, thread, slot, error);
+    FshStatus status = prepare(job, thread, 0, item, result, error);
+    return status ? status : put(job, thread, item, result, error);
+}
