@@ -12,8 +12,7 @@
  * Rows go through vertical and horizontal pass while they are in the first-level cache; of the source no more than the
  * filter's reach is held. Colour is sited in the centre, as libjpeg has it: a halved sample covers columns 2j and 2j + 1.
  *
- * Against the way over RGB: the same within the rounding where all three are decoded alike; see docs/measurements for
- * the numbers. Threads: one JpegShrinker per thread; it keeps weights and buffers from image to image. */
+ * Threads: one JpegShrinker per thread; it keeps weights and buffers from image to image. */
 #ifndef FSHARD_IMAGING_JPEG_SHRINK_H
 #define FSHARD_IMAGING_JPEG_SHRINK_H
 
@@ -29,9 +28,8 @@ void jpeg_shrinker_free(JpegShrinker **shrinker);
 
 typedef struct JpegShrinkOptions {
     uint32_t width, height; /* of the result; as stored: orientation is the caller's */
-    uint32_t
-        margin; /* each plane is decoded at 1/8, 1/4 or 1/2 where this many times the wanted edges remain;
-                               0: in full */
+    /* Each plane is decoded at 1/8, 1/4 or 1/2 where this many times its wanted edges remain; 0: in full. */
+    uint32_t margin;
     ResampleFilter filter;
     int quality; /* 1..100 */
     ImageSubsampling subsampling;

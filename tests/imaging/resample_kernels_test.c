@@ -160,6 +160,34 @@ static void test_small_images_are_read_within_their_bounds(void **state)
     resampler_free(&portable);
 }
 
+/* Hostile sizes: an axis here takes 3 MB, the cache of them no more than its limit and those in use. */
+static void test_cached_weights_stay_within_their_limit(void **state)
+{
+    (void)state;
+    ResampleAxisCache cache = {0};
+    const ResampleAxis *axes[RESAMPLE_CACHE_KEPT] = {0};
+    FshError error = {0};
+    size_t largest = 0;
+    for (uint32_t i = 0; i < 30; i++) {
+        ResampleAxisKey key = {65500 - i, 160, 0, (float)(65500 - i), RESAMPLE_LANCZOS};
+        size_t place = i % RESAMPLE_CACHE_KEPT;
+        assert_ok(resample_axis_get(&cache, &key, &resample_kernels_portable, &axes[place], &error), &error);
+        size_t bytes = (size_t)axes[place]->stride * axes[place]->count * sizeof(int32_t);
+        largest = bytes > largest ? bytes : largest;
+        assert_true(cache.bytes <= RESAMPLE_CACHE_BYTES + RESAMPLE_CACHE_KEPT * (largest + 4096));
+        for (uint32_t k = 0; k < RESAMPLE_CACHE_KEPT && k <= i; k++) { /* those in use are still there */
+            assert_int_equal(axes[k]->count, 160);
+            assert_int_equal(axes[k]->first[0], 0);
+        }
+    }
+    for (uint32_t i = 0; i < RESAMPLE_CACHE_KEPT; i++) { /* small ones push the large ones out */
+        ResampleAxisKey key = {100, 50 - i, 0, 100, RESAMPLE_BOX};
+        assert_ok(resample_axis_get(&cache, &key, &resample_kernels_portable, &axes[i], &error), &error);
+    }
+    assert_true(cache.bytes <= RESAMPLE_CACHE_BYTES);
+    resample_axis_cache_clear(&cache);
+}
+
 /* 500 x 375 RGB to 213 x 160 by Lanczos: ImageNet's commonest size. */
 static void bench(void)
 {
@@ -194,6 +222,7 @@ int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_kernels_give_the_portable_bytes),
+        cmocka_unit_test(test_cached_weights_stay_within_their_limit),
         cmocka_unit_test(test_small_images_are_read_within_their_bounds),
     };
     if (argc == 2 && strcmp(argv[1], "--bench") == 0)
