@@ -23,6 +23,7 @@ static struct {
     unsigned rename_fails; /* the n-th rename of a folder from now on, 0: none */
 } failing;
 
+/* NOLINTBEGIN(readability-inconsistent-declaration-parameter-name) */
 int renameat2(int from_folder, const char *from, int to_folder, const char *to, unsigned flags)
 {
     if (flags & RENAME_EXCHANGE && failing.exchange_errno) {
@@ -40,6 +41,8 @@ int rename(const char *from, const char *to)
     }
     return (int)syscall(SYS_renameat2, AT_FDCWD, from, AT_FDCWD, to, 0);
 }
+
+/* NOLINTEND(readability-inconsistent-declaration-parameter-name) */
 
 /* ---- packing, in this process ---- */
 

@@ -100,12 +100,11 @@ FshStatus plan_hint_flat_pairs(const Plan *plan, FshStatus status, FshError *err
 {
     const char *example[2] = {NULL, NULL};
     uint64_t count = 0;
-    FshError before = {0};
     if (!error || !plan->is_image || !one_folder(plan, &count) || count < 4 || count % 2 != 0)
         return status;
     if (!all_pairs(plan, count, true, example) && !all_pairs(plan, count, false, example))
         return status;
-    before = *error;
+    const FshError before = *error;
     return fsh_error_set(
         error, status,
         "%s; '%s' and '%s' look like a pair: put the two sides into folders of their own, A and B, "
