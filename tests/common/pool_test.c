@@ -185,8 +185,10 @@ static FshStatus take(uint64_t item, void *memory, bool *end_ret, void *context,
     trial->taken_after_the_end = trial->taken_after_the_end || trial->ended;
     if (trial->sleepy)
         nap(item, 3);
-    if (item == trial->interrupt_take_at)
+    if (item == trial->interrupt_take_at) {
         interrupt_simulate(SIGINT);
+        sleep_seconds(0.005); /* the others see it before the take is done */
+    }
     atomic_fetch_sub(&trial->taking_now, 1);
     if (item == trial->take_fail_at)
         return fsh_error_set(error, FSH_ERR_LIBRARY, "cannot take %llu", (unsigned long long)item);
