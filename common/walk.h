@@ -61,8 +61,9 @@ void file_list_free(FileList *list);
  *
  * The order, what is skipped and what is a problem are those of walk_files, to the byte. Files are not looked at
  * (no stat), but for links and on file systems that do not tell kinds: a file that is gone, or may not be read, is
- * found out by who opens it. Memory: the names of the folders on the way down to the one in hand, 30 to 60 bytes for
- * each; no folder stays open. Threads: one at a time. */
+ * found out by who opens it. Memory: the names of the folders on the way down to the one in hand, and 20 bytes more
+ * for each, 36 while they are sorted (300,000 files in one folder: 20 MB). No folder stays open, and none is read
+ * before its turn. Threads: one at a time. */
 typedef struct WalkCursor WalkCursor;
 
 typedef struct WalkEntry {
