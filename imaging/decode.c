@@ -125,9 +125,14 @@ static FshStatus read_pixels(ImageDecoder *decoder, const void *bytes, size_t le
     return status;
 }
 
+JpegDecoder *image_decoder_jpeg(ImageDecoder *decoder)
+{
+    return decoder->jpeg;
+}
+
 /* decoder->metadata as it fits the pixels. libvips has filled it, but for what libjpeg has read. */
-static FshStatus fit_metadata(ImageDecoder *decoder, const ImageDecodeOptions *options, const ImageInfo *info,
-                              FshError *error)
+FshStatus image_decoder_fit_metadata(ImageDecoder *decoder, const ImageDecodeOptions *options,
+                                     const ImageInfo *info, FshError *error)
 {
     ImageMetadata *metadata = &decoder->metadata;
     if (info->format == IMAGE_JPEG)
@@ -170,7 +175,7 @@ FshStatus image_decode(ImageDecoder *decoder, const void *bytes, size_t length,
         image_exchange(image, &decoder->scratch);
     }
     if (!status && options->keep_metadata)
-        status = fit_metadata(decoder, options, info, error);
+        status = image_decoder_fit_metadata(decoder, options, info, error);
     return status;
 }
 

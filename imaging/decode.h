@@ -24,6 +24,7 @@
 #include "imaging/metadata.h"
 
 typedef struct ImageDecoder ImageDecoder;
+typedef struct JpegDecoder JpegDecoder; /* jpeg_decode.h */
 
 FshStatus image_decoder_new(ImageDecoder **decoder, FshError *error);
 /* Frees and sets to NULL; NULL is fine. */
@@ -67,6 +68,12 @@ FshStatus image_decode(ImageDecoder *decoder, const void *bytes, size_t length,
  * for that is left out; the profile is left out if convert_icc was set, and if the pixels are of other colours than the
  * file's (CMYK, Lab). Blocks are the decoder's, until its next image. */
 void image_decoder_metadata(const ImageDecoder *decoder, ImageMetadata *metadata);
+
+/* Past image_decode: jpeg_shrink takes the planes of the JPEG whose header image_probe has read. The decoder of that, which
+ * stays this one's; and what image_decoder_metadata is then to give, as after image_decode with these options. */
+JpegDecoder *image_decoder_jpeg(ImageDecoder *decoder);
+FshStatus image_decoder_fit_metadata(ImageDecoder *decoder, const ImageDecodeOptions *options,
+                                     const ImageInfo *info, FshError *error);
 
 /* Converts image, which the last image_decode gave or which was resampled from that, from its embedded
  * profile to sRGB. Does nothing where there is nothing left to do. FSH_ERR_CORRUPT: the profile is unusable;

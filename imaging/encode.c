@@ -31,6 +31,11 @@ void image_encoder_free(ImageEncoder **encoder)
     *encoder = NULL;
 }
 
+JpegEncoder *image_encoder_jpeg(ImageEncoder *encoder)
+{
+    return encoder->jpeg;
+}
+
 FshStatus image_encode(ImageEncoder *encoder, const Image *image, const ImageEncodeOptions *options,
                        Buffer *out, FshError *error)
 {

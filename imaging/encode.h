@@ -7,6 +7,7 @@
 #include "imaging/metadata.h"
 
 typedef struct ImageEncoder ImageEncoder;
+typedef struct JpegEncoder JpegEncoder; /* jpeg_encode.h */
 
 FshStatus image_encoder_new(ImageEncoder **encoder, FshError *error);
 void image_encoder_free(ImageEncoder **encoder);
@@ -32,5 +33,8 @@ typedef struct ImageEncodeOptions {
  * without the libvips plugin. FSH_ERR_MEMORY. */
 FshStatus image_encode(ImageEncoder *encoder, const Image *image, const ImageEncodeOptions *options,
                        Buffer *out, FshError *error);
+
+/* For jpeg_shrink, which has planes instead of an image; it stays this encoder's. */
+JpegEncoder *image_encoder_jpeg(ImageEncoder *encoder);
 
 #endif

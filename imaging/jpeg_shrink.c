@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/progress.h"
 #include "imaging/resample_axis.h"
 
 enum {
@@ -175,9 +176,43 @@ static void take_group(const ResampleKernels *kernels, Plane *plane)
     }
 }
 
-FshStatus jpeg_shrink(JpegShrinker *shrinker, JpegDecoder *decoder, JpegEncoder *encoder,
-                      const JpegShrinkOptions *options, Buffer *out, uint32_t *quirks, FshError *error)
+/* Seconds since *start_seconds, which becomes now. */
+static double lap(double *start_seconds)
 {
+    double now = progress_now_seconds(), taken = now - *start_seconds;
+    *start_seconds = now;
+    return taken;
+}
+
+/* All planes from the decoder's first row to its last, into their targets. */
+static FshStatus fill_targets(JpegShrinker *shrinker, JpegDecoder *decoder, uint32_t count,
+                              const uint32_t eighths[JPEG_PLANES_MAX], JpegShrinkReport *report,
+                              double *start_seconds, FshError *error)
+{
+    uint8_t *rows[JPEG_PLANES_MAX] = {0};
+    size_t strides[JPEG_PLANES_MAX] = {0};
+    for (uint32_t i = 0; i < count; i++)
+        strides[i] = shrinker->planes[i].stride_bytes;
+    FshStatus status = jpeg_decoder_planes_start(decoder, eighths, true, error);
+    uint32_t groups = status ? 0 : jpeg_decoder_groups_count(decoder);
+    for (uint32_t group = 0; !status && group < groups; group++) {
+        for (uint32_t i = 0; i < count; i++)
+            rows[i] = make_room(&shrinker->planes[i]);
+        status = jpeg_decoder_planes_next(decoder, rows, strides, &report->quirks, error);
+        report->decode_seconds += lap(start_seconds);
+        for (uint32_t i = 0; !status && i < count; i++)
+            take_group(shrinker->kernels, &shrinker->planes[i]);
+        report->resample_seconds += lap(start_seconds);
+    }
+    return status;
+}
+
+FshStatus jpeg_shrink(JpegShrinker *shrinker, JpegDecoder *decoder, JpegEncoder *encoder,
+                      const JpegShrinkOptions *options, Buffer *out, JpegShrinkReport *report,
+                      FshError *error)
+{
+    *report = (JpegShrinkReport){0};
+    double start_seconds = progress_now_seconds();
     uint32_t count = jpeg_decoder_planes_count(decoder);
     if (!count)
         return fsh_error_set(error, FSH_ERR_UNSUPPORTED,
@@ -186,8 +221,6 @@ FshStatus jpeg_shrink(JpegShrinker *shrinker, JpegDecoder *decoder, JpegEncoder 
         return fsh_error_set(error, FSH_ERR_MISMATCH, "cannot shrink a JPEG to %u x %u", options->width,
                              options->height);
     uint32_t eighths[JPEG_PLANES_MAX] = {0};
-    uint8_t *rows[JPEG_PLANES_MAX] = {0};
-    size_t strides[JPEG_PLANES_MAX] = {0};
     JpegSamples samples[JPEG_PLANES_MAX] = {{0}};
     FshStatus status = FSH_OK;
     for (uint32_t i = 0; !status && i < count; i++) {
@@ -198,22 +231,15 @@ FshStatus jpeg_shrink(JpegShrinker *shrinker, JpegDecoder *decoder, JpegEncoder 
         eighths[i] = choose_scale(decoder, i, plane->width, plane->height, options->margin);
         jpeg_decoder_plane(decoder, i, eighths[i], &plane->source);
         status = prepare_plane(shrinker, plane, options, halved, error);
-        strides[i] = plane->stride_bytes;
         samples[i] = (JpegSamples){plane->target.bytes, plane->target_stride_bytes};
     }
+    report->resample_seconds = lap(&start_seconds);
     if (!status)
-        status = jpeg_decoder_planes_start(decoder, eighths, true, error);
-    uint32_t groups = status ? 0 : jpeg_decoder_groups_count(decoder);
-    for (uint32_t group = 0; !status && group < groups; group++) {
-        for (uint32_t i = 0; i < count; i++)
-            rows[i] = make_room(&shrinker->planes[i]);
-        status = jpeg_decoder_planes_next(decoder, rows, strides, quirks, error);
-        for (uint32_t i = 0; !status && i < count; i++)
-            take_group(shrinker->kernels, &shrinker->planes[i]);
-    }
+        status = fill_targets(shrinker, decoder, count, eighths, report, &start_seconds, error);
     if (!status)
         status =
             jpeg_encoder_encode_planes(encoder, samples, count, options->width, options->height,
                                        options->quality, options->subsampling, options->metadata, out, error);
+    report->encode_seconds = lap(&start_seconds);
     return status;
 }

@@ -2,7 +2,7 @@
  *
  *   status = jpeg_decoder_header(decoder, bytes, length, false, &info, &error);
  *   if (!status && jpeg_decoder_planes_count(decoder))
- *       status = jpeg_shrink(shrinker, decoder, encoder, &options, &out, &info.quirks, &error);
+ *       status = jpeg_shrink(shrinker, decoder, encoder, &options, &out, &report, &error);
  *
  * Decoding, resampling and encoding work on planes: Y, Cb and Cr each at the smallest DCT scale that its own target
  * needs, resampled with Pillow's weights straight to the size that the encoder wants. What the way over RGB does between
@@ -36,11 +36,18 @@ typedef struct JpegShrinkOptions {
     const ImageMetadata *metadata; /* NULL: none */
 } JpegShrinkOptions;
 
-/* The file whose header decoder has read, and that has planes, at options' size into out. Adds IMAGE_QUIRK_WARNING to
- * *quirks if libjpeg warned. Strict: FSH_ERR_CORRUPT for a truncated or damaged file; FSH_ERR_MISMATCH: an empty size, or
- * an edge above 65500; FSH_ERR_UNSUPPORTED: no planes, or no header waiting; FSH_ERR_MEMORY. */
+/* What a file's shrinking took by the clock, and what was noticed. */
+typedef struct JpegShrinkReport {
+    uint32_t quirks; /* IMAGE_QUIRK_WARNING if libjpeg warned, else 0 */
+    double decode_seconds, resample_seconds, encode_seconds;
+} JpegShrinkReport;
+
+/* The file whose header decoder has read, and that has planes, at options' size into out. report is filled after a
+ * failure, too. Strict: FSH_ERR_CORRUPT for a truncated or damaged file; FSH_ERR_MISMATCH: an empty size, or an edge above
+ * 65500; FSH_ERR_UNSUPPORTED: no planes, or no header waiting; FSH_ERR_MEMORY. */
 FshStatus jpeg_shrink(JpegShrinker *shrinker, JpegDecoder *decoder, JpegEncoder *encoder,
-                      const JpegShrinkOptions *options, Buffer *out, uint32_t *quirks, FshError *error);
+                      const JpegShrinkOptions *options, Buffer *out, JpegShrinkReport *report,
+                      FshError *error);
 
 /* Tests: use these kernels. */
 void jpeg_shrinker_use_kernels(JpegShrinker *shrinker, const ResampleKernels *kernels);

@@ -18,6 +18,7 @@ typedef struct Tools {
     JpegEncoder *encoder;
     Buffer file, out;
     ImageInfo info;
+    JpegShrinkReport report;
     FshError error;
 } Tools;
 
@@ -215,8 +216,8 @@ static FshStatus shrink(Tools *tools, const JpegShrinkOptions *options)
                                            &tools->info, &tools->error);
     if (status)
         return status;
-    return jpeg_shrink(tools->shrinker, tools->decoder, tools->encoder, options, &tools->out,
-                       &tools->info.quirks, &tools->error);
+    return jpeg_shrink(tools->shrinker, tools->decoder, tools->encoder, options, &tools->out, &tools->report,
+                       &tools->error);
 }
 
 /* The worst of the planes' signal to noise ratios against the formula. */
@@ -448,7 +449,7 @@ static void test_damaged_bytes_are_survived(void **state)
             JpegShrinkOptions options = {
                 .width = 20, .height = 13, .margin = 2, .filter = RESAMPLE_LANCZOS, .quality = 90};
             status = jpeg_shrink(tools->shrinker, tools->decoder, tools->encoder, &options, &tools->out,
-                                 &tools->info.quirks, &tools->error);
+                                 &tools->report, &tools->error);
         }
         refused += status != FSH_OK;
         tools->file.bytes[at] = kept;
@@ -472,7 +473,7 @@ static void test_files_without_such_planes_are_told(void **state)
     make(&kinds[2], 16, 16, &tools->file);
     assert_ok(shrink(tools, &options), &tools->error);
     assert_int_equal(jpeg_shrink(tools->shrinker, tools->decoder, tools->encoder, &options, &tools->out,
-                                 &tools->info.quirks, &tools->error),
+                                 &tools->report, &tools->error),
                      FSH_ERR_UNSUPPORTED); /* its header is used up */
     options.width = 0;
     assert_int_equal(shrink(tools, &options), FSH_ERR_MISMATCH);
@@ -508,7 +509,7 @@ static void test_metadata_goes_along(void **state)
     JpegShrinkOptions options = {
         .width = 32, .height = 24, .filter = RESAMPLE_LANCZOS, .quality = 90, .metadata = &metadata};
     assert_ok(jpeg_shrink(tools->shrinker, tools->decoder, tools->encoder, &options, &tools->out,
-                          &tools->info.quirks, &tools->error),
+                          &tools->report, &tools->error),
               &tools->error);
     uint8_t exif[64];
     size_t exif_length = metadata.exif.length;
