@@ -230,6 +230,8 @@ static void test_a_damaged_compressed_tar_is_told(void **state)
         assert_contains(listing, "(tar): is damaged at byte ");
         assert_contains(listing, " of its uncompressed bytes: ");
         assert_contains_not(listing, "INTERNAL"); /* libarchive's word for being asked after a failure */
+        if (i == 5)                               /* the outer tells why it broke, not that it cannot go on */
+            assert_contains_not(listing, "only 0 available");
         free(listing);
     }
 }

@@ -60,24 +60,30 @@ static void test_names_and_times_of_all_kinds_come_back(void **state)
     long_name[300] = '\0';
     memset(long_latin, '\xE9', 200);
     long_latin[200] = '\0';
-    const char *const names[] = {"größe/家.jpg", "gr\xF6\xDF.jpg", long_name,
-                                 long_latin,     "a\nb\t\033[1m",  "a b\\c:d\"e"};
-    static const int64_t times_ns[] = {0,         1500000000123456789, -86400000000000, 8589934592000000000,
-                                       999999999, 9223372036854775807};
-    static const char *const locales[] = {"C", "C.UTF-8"};
+    enum { NAMES = 7 };
+    const char *const names[NAMES] = {"größe.jpg", "家/дом.jpg",    "gr\xF6\xDF.jpg", long_name,
+                                      long_latin,  "a\nb\t\033[1m", "a b\\c:d\"e"};
+    static const int64_t times_ns[NAMES] = {
+        0, 1, 1500000000123456789, -86400000000000, 8589934592000000000, 999999999, 9223372036854775807};
+    /* "latin1" is made here, where this machine can. */
+    static const char *const locales[] = {"C", "C.UTF-8", "latin1"};
     TestFolder *folder = *state;
+    RunResult made = run_program(NULL, "/usr/bin/env", "localedef", "-i", "de_DE", "-f", "ISO-8859-1",
+                                 test_path(folder, "latin1"), NULL);
+    run_result_free(&made);
+    assert_int_equal(setenv("LOCPATH", folder->path, 1), 0);
     const char *path = test_path(folder, "a.tar");
     TarWriter *writer = tar_begin(path);
-    for (size_t i = 0; i < 6; i++)
+    for (size_t i = 0; i < NAMES; i++)
         tar_add(writer, names[i], "x", 1, times_ns[i]);
     tar_finish(&writer);
-    for (size_t l = 0; l < 2; l++) {
+    for (size_t l = 0; l < sizeof locales / sizeof *locales; l++) {
         (void)setlocale(LC_ALL, locales[l]);
         TarReader *reader = NULL;
         TarEntry entry;
         FshError error = {0};
         assert_ok(tar_reader_open(&reader, path, &error), &error);
-        for (size_t i = 0; i < 6; i++) {
+        for (size_t i = 0; i < NAMES; i++) {
             assert_ok(tar_reader_next(reader, &entry, &error), &error);
             assert_string_equal(entry.path, names[i]);
             assert_null(entry.reason);
@@ -86,8 +92,10 @@ static void test_names_and_times_of_all_kinds_come_back(void **state)
                          times_ns[i]);
         }
         tar_reader_close(&reader);
+        assert_true(uselocale((locale_t)0) == LC_GLOBAL_LOCALE); /* the thread's own is as it was */
     }
     (void)setlocale(LC_ALL, "C");
+    assert_int_equal(unsetenv("LOCPATH"), 0);
 }
 
 /* By GNU tar: every format and filter of the field. */
