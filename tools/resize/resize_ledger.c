@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <lmdb.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,6 +20,7 @@ enum {
     KEY_BYTES_MAX = 511,     /* LMDB's, as Debian builds it */
     ROW_BYTES = 3 * 8 + 16,  /* what stands in front of the paths */
     KEPT_BACK_MAX = 1 << 22, /* bytes of rows waiting for a commit */
+    LOOKS_MAX = 1 << 16,     /* rows read before what was mapped for them is given back: some 8 MB */
 };
 
 #define MAP_BYTES ((size_t)16 << 30) /* addresses, not memory: a hundred million rows */
@@ -32,10 +34,12 @@ static const char tar_key[1] = {'\0'};
 struct Ledger {
     MDB_env *env;
     MDB_dbi dbi;
+    bool read_only;
     bool has_rows; /* a database is there: not in a file that was just made read-only */
     pthread_rwlock_t lock;
     char *path;
-    Buffer kept_back; /* rows waiting: key length, value length (uint32_t each), key, value */
+    atomic_uint looks; /* since the environment was opened */
+    Buffer kept_back;  /* rows waiting: key length, value length (uint32_t each), key, value */
     double committed_seconds;
 };
 
@@ -118,8 +122,9 @@ static int open_environment(const char *path, unsigned flags, MDB_env **env_ret,
     return code;
 }
 
-static FshStatus open_database(Ledger *ledger, bool read_only, FshError *error)
+static FshStatus open_database(Ledger *ledger, FshError *error)
 {
+    const bool read_only = ledger->read_only;
     enum { META_BYTES = 2 * 4096 }; /* shorter, it was stopped before its first commit */
     struct stat file;
     const bool unborn = stat(ledger->path, &file) == 0 && file.st_size < META_BYTES;
@@ -132,19 +137,31 @@ static FshStatus open_database(Ledger *ledger, bool read_only, FshError *error)
     return code ? lmdb_failed(ledger, code, "open", error) : FSH_OK;
 }
 
+/* Pages that were read stay mapped, and count as the program's memory, until the environment is closed. Under the lock, or
+ * where nobody else reads. */
+static FshStatus reopen(Ledger *ledger, FshError *error)
+{
+    mdb_env_close(ledger->env);
+    ledger->env = NULL;
+    ledger->has_rows = false;
+    atomic_store(&ledger->looks, 0);
+    return open_database(ledger, error);
+}
+
 FshStatus ledger_open(Ledger **ledger_ret, const char *path, bool read_only, FshError *error)
 {
     Ledger *ledger = calloc(1, sizeof *ledger);
     FshStatus status = FSH_OK;
     if (!ledger)
         return fsh_error_set(error, FSH_ERR_MEMORY, "%s: no memory for the list of what is done", path);
+    ledger->read_only = read_only;
     (void)pthread_rwlock_init(&ledger->lock, NULL);
     ledger->path = strdup(path);
     ledger->committed_seconds = progress_now_seconds();
     if (!ledger->path)
         status = fsh_error_set(error, FSH_ERR_MEMORY, "%s: no memory for the list of what is done", path);
     if (!status)
-        status = open_database(ledger, read_only, error);
+        status = open_database(ledger, error);
     if (status)
         ledger_close(&ledger);
     *ledger_ret = ledger;
@@ -176,6 +193,14 @@ static FshStatus look_up(Ledger *ledger, const void *key, size_t key_bytes, bool
     MDB_txn *txn = NULL;
     MDB_val name = {.mv_size = key_bytes, .mv_data = (void *)key}, value;
     bool readable = true;
+    FshStatus status = FSH_OK;
+    if (atomic_fetch_add(&ledger->looks, 1) == LOOKS_MAX) {
+        (void)pthread_rwlock_wrlock(&ledger->lock);
+        status = reopen(ledger, error);
+        (void)pthread_rwlock_unlock(&ledger->lock);
+    }
+    if (status)
+        return status;
     (void)pthread_rwlock_rdlock(&ledger->lock);
     int code = mdb_txn_begin(ledger->env, NULL, MDB_RDONLY, &txn);
     if (!code) {
@@ -231,29 +256,80 @@ uint64_t ledger_count(Ledger *ledger)
     return stat.ms_entries - has_offset;
 }
 
-FshStatus ledger_each(Ledger *ledger, LedgerVisit visit, void *context, FshError *error)
+/* Entries as they are stored, in the order of the keys, from `after` on (key_bytes 0: from the first), LOOKS_MAX at most.
+ * after becomes the last one's key; *count_ret how many there were. */
+typedef int (*RawVisit)(const MDB_val *key, const MDB_val *value, void *context);
+
+static int visit_some(const Ledger *ledger, uint8_t after[KEY_BYTES_MAX], size_t *after_bytes,
+                      size_t *count_ret, RawVisit visit, void *context)
 {
-    if (!ledger->has_rows)
-        return FSH_OK;
     MDB_txn *txn = NULL;
     MDB_cursor *cursor = NULL;
-    MDB_val key, value;
-    FshStatus status = FSH_OK;
+    MDB_val key = {.mv_size = *after_bytes, .mv_data = after}, value;
+    *count_ret = 0;
     int code = mdb_txn_begin(ledger->env, NULL, MDB_RDONLY, &txn);
     if (!code)
         code = mdb_cursor_open(txn, ledger->dbi, &cursor);
-    while (!code && !status && !(code = mdb_cursor_get(cursor, &key, &value, MDB_NEXT))) {
-        LedgerRow row;
-        const char *source = NULL, *target = NULL;
-        if (read_row(&value, &row, &source, &target))
-            status = visit(target, source, &row, context, error);
+    if (!code)
+        code = mdb_cursor_get(cursor, &key, &value, *after_bytes ? MDB_SET_RANGE : MDB_FIRST);
+    if (!code && *after_bytes) /* it is the one seen last */
+        code = mdb_cursor_get(cursor, &key, &value, MDB_NEXT);
+    while (!code && *count_ret < LOOKS_MAX) {
+        code = visit(&key, &value, context);
+        memcpy(after, key.mv_data, key.mv_size);
+        *after_bytes = key.mv_size;
+        ++*count_ret;
+        if (!code)
+            code = mdb_cursor_get(cursor, &key, &value, MDB_NEXT);
     }
     mdb_cursor_close(cursor);
     if (txn)
         mdb_txn_abort(txn);
-    if (code && code != MDB_NOTFOUND)
-        status = lmdb_failed(ledger, code, "read", error);
+    return code;
+}
+
+/* All of them. Where visit fails, with any number but MDB_NOTFOUND, this is returned in *code_ret. */
+static FshStatus visit_all(Ledger *ledger, RawVisit visit, void *context, int *code_ret, FshError *error)
+{
+    uint8_t after[KEY_BYTES_MAX];
+    size_t after_bytes = 0, count = 0;
+    FshStatus status = FSH_OK;
+    *code_ret = ledger->has_rows ? 0 : MDB_NOTFOUND;
+    while (!status && !*code_ret) {
+        *code_ret = visit_some(ledger, after, &after_bytes, &count, visit, context);
+        status = reopen(ledger, error);
+    }
+    if (*code_ret == MDB_NOTFOUND)
+        *code_ret = 0;
     return status;
+}
+
+typedef struct Visiting {
+    LedgerVisit visit;
+    void *context;
+    FshError *error;
+    FshStatus status;
+} Visiting;
+
+static int visit_row(const MDB_val *key, const MDB_val *value, void *context)
+{
+    Visiting *visiting = context;
+    LedgerRow row;
+    const char *source = NULL, *target = NULL;
+    (void)key;
+    if (read_row(value, &row, &source, &target))
+        visiting->status = visiting->visit(target, source, &row, visiting->context, visiting->error);
+    return visiting->status ? ECANCELED : 0;
+}
+
+FshStatus ledger_each(Ledger *ledger, LedgerVisit visit, void *context, FshError *error)
+{
+    Visiting visiting = {.visit = visit, .context = context, .error = error};
+    int code = 0;
+    FshStatus status = visit_all(ledger, visit_row, &visiting, &code, visiting.status ? NULL : error);
+    if (visiting.status)
+        return visiting.status;
+    return status || !code ? status : lmdb_failed(ledger, code, "read", error);
 }
 
 /* ---- writing ---- */
@@ -331,50 +407,56 @@ FshStatus ledger_commit(Ledger *ledger, uint64_t tar_offset, FshError *error)
     return FSH_OK;
 }
 
-/* All of one database at the end of another, in the order of the keys. */
-static int copy_rows(const Ledger *ledger, MDB_env *to, MDB_dbi to_dbi)
+/* A database that is filled in the order of its keys. */
+typedef struct Copying {
+    MDB_env *env;
+    MDB_dbi dbi;
+    MDB_txn *txn;
+    size_t count; /* of rows in the transaction */
+} Copying;
+
+static int copy_row(const MDB_val *key, const MDB_val *value, void *context)
 {
-    MDB_txn *reading = NULL, *writing = NULL;
-    MDB_cursor *cursor = NULL;
-    MDB_val key, value;
-    int code = mdb_txn_begin(ledger->env, NULL, MDB_RDONLY, &reading);
-    if (!code)
-        code = mdb_cursor_open(reading, ledger->dbi, &cursor);
-    if (!code)
-        code = mdb_txn_begin(to, NULL, 0, &writing);
-    while (!code && !(code = mdb_cursor_get(cursor, &key, &value, MDB_NEXT)))
-        code = mdb_put(writing, to_dbi, &key, &value, MDB_APPEND);
-    mdb_cursor_close(cursor);
-    if (reading)
-        mdb_txn_abort(reading);
-    if (code == MDB_NOTFOUND) /* the end */
-        return mdb_txn_commit(writing);
-    if (writing)
-        mdb_txn_abort(writing);
-    return code;
+    Copying *copying = context;
+    MDB_val name = *key, content = *value;
+    int code = 0;
+    if (copying->count++ == LOOKS_MAX / 4) { /* a transaction holds what it has written in memory */
+        code = mdb_txn_commit(copying->txn);
+        copying->txn = NULL;
+        copying->count = 0;
+    }
+    if (!code && !copying->txn)
+        code = mdb_txn_begin(copying->env, NULL, 0, &copying->txn);
+    return code ? code : mdb_put(copying->txn, copying->dbi, &name, &content, MDB_APPEND);
 }
 
 FshStatus ledger_settle(Ledger *ledger, FshError *error)
 {
     char path[PATH_MAX];
-    MDB_env *env = NULL;
-    MDB_dbi dbi = 0;
+    Copying copying = {0};
     int length = snprintf(path, sizeof path, "%s.new", ledger->path);
     if (length < 0 || (size_t)length >= sizeof path)
         return fsh_error_set(error, FSH_ERR_MEMORY, "%s: the path is too long", ledger->path);
     (void)unlink(path); /* of a run that was killed here */
-    int code = open_environment(path, 0, &env, &dbi);
+    FshStatus status = FSH_OK;
+    int code = open_environment(path, MDB_NOSYNC, &copying.env, &copying.dbi);
     if (!code)
-        code = copy_rows(ledger, env, dbi);
-    if (env)
-        mdb_env_close(env);
-    if (!code && rename(path, ledger->path))
-        code = errno;
-    if (code) {
-        (void)unlink(path);
-        return lmdb_failed(ledger, code, "rewrite", error);
+        status = visit_all(ledger, copy_row, &copying, &code, error);
+    if (copying.txn && !status && !code) {
+        code = mdb_txn_commit(copying.txn);
+        copying.txn = NULL;
     }
-    mdb_env_close(ledger->env); /* of the file that has lost its name */
-    ledger->env = NULL;
-    return open_database(ledger, false, error);
+    if (copying.txn)
+        mdb_txn_abort(copying.txn);
+    if (!status && !code)
+        code = mdb_env_sync(copying.env, 1);
+    if (copying.env)
+        mdb_env_close(copying.env);
+    if (!status && !code && rename(path, ledger->path))
+        code = errno;
+    if (status || code) {
+        (void)unlink(path);
+        return status ? status : lmdb_failed(ledger, code, "rewrite", error);
+    }
+    return reopen(ledger, error); /* the file that has the name now */
 }
