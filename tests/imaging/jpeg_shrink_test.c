@@ -51,21 +51,24 @@ typedef struct Kind {
     int horizontal, vertical; /* Y's sampling factors */
     bool progressive, arithmetic;
     unsigned restart; /* in MCUs */
+    int colour;       /* both sampling factors of Cb, Cr has 1; 0: 1 */
 } Kind;
 
 static const Kind kinds[] = {
-    {"gray", 1, 1, 1, false, false, 0},
-    {"gray with factors", 1, 2, 2, false, false, 0},
-    {"444", 3, 1, 1, false, false, 0},
-    {"422", 3, 2, 1, false, false, 0},
-    {"420", 3, 2, 2, false, false, 0},
-    {"440", 3, 1, 2, false, false, 0},
-    {"411", 3, 4, 1, false, false, 0},
-    {"441", 3, 1, 4, false, false, 0},
-    {"420 progressive", 3, 2, 2, true, false, 0},
-    {"444 progressive", 3, 1, 1, true, false, 0},
-    {"420 arithmetic", 3, 2, 2, false, true, 0},
-    {"422 with restarts", 3, 2, 1, false, false, 3},
+    {"gray", 1, 1, 1, false, false, 0, 0},
+    {"gray with factors", 1, 2, 2, false, false, 0, 0},
+    {"444", 3, 1, 1, false, false, 0, 0},
+    {"422", 3, 2, 1, false, false, 0, 0},
+    {"420", 3, 2, 2, false, false, 0, 0},
+    {"440", 3, 1, 2, false, false, 0, 0},
+    {"411", 3, 4, 1, false, false, 0, 0},
+    {"441", 3, 1, 4, false, false, 0, 0},
+    {"420 progressive", 3, 2, 2, true, false, 0, 0},
+    {"444 progressive", 3, 1, 1, true, false, 0, 0},
+    {"420 arithmetic", 3, 2, 2, false, true, 0, 0},
+    {"422 with restarts", 3, 2, 1, false, false, 3, 0},
+    {"Cb finer than Y", 3, 1, 1, false, false, 0, 2},
+    {"Cb finer than Y, progressive", 3, 1, 2, true, false, 0, 2},
 };
 enum { KINDS_COUNT = sizeof kinds / sizeof kinds[0] };
 
@@ -87,6 +90,8 @@ static void make_from(const Kind *kind, uint32_t width, uint32_t height, uint8_t
     jpeg_set_quality(&cinfo, 98, TRUE);
     cinfo.comp_info[0].h_samp_factor = kind->horizontal;
     cinfo.comp_info[0].v_samp_factor = kind->vertical;
+    if (kind->colour)
+        cinfo.comp_info[1].h_samp_factor = cinfo.comp_info[1].v_samp_factor = kind->colour;
     cinfo.arith_code = kind->arithmetic;
     cinfo.restart_interval = kind->restart;
     if (kind->progressive)
@@ -187,9 +192,9 @@ static double *resample_plane(const Planes *source, uint32_t index, uint32_t wid
                               double extent_x, double extent_y)
 {
     uint32_t from_width = source->width[index], from_height = source->height[index];
-    double *input = malloc(sizeof *input * from_width * from_height);
-    double *between = malloc(sizeof *between * width * from_height);
-    double *result = malloc(sizeof *result * width * height);
+    double *input = calloc((size_t)from_width * from_height, sizeof *input);
+    double *between = calloc((size_t)width * from_height, sizeof *between);
+    double *result = calloc((size_t)width * height, sizeof *result);
     assert_true(input && between && result);
     for (uint32_t y = 0; y < from_height; y++) {
         for (uint32_t x = 0; x < from_width; x++)
@@ -355,12 +360,13 @@ static void check_flat(Tools *tools, const Kind *kind, const JpegShrinkOptions *
 static void test_flat_colour_reaches_the_edges(void **state)
 {
     Tools *tools = *state;
+    static const uint8_t colour[3] = {0xD2, 0x3C, 0x64};
     enum { WIDTH = 24, HEIGHT = 37 }; /* 19 of 24: such a centre */
     for (size_t k = 2; k < KINDS_COUNT; k++) {
         uint8_t *flat = malloc((size_t)WIDTH * HEIGHT * 3);
         assert_non_null(flat);
         for (size_t i = 0; i < (size_t)WIDTH * HEIGHT; i++)
-            memcpy(flat + 3 * i, "\xD2\x3C\x64", 3);
+            memcpy(flat + 3 * i, colour, sizeof colour);
         make_from(&kinds[k], WIDTH, HEIGHT, flat, &tools->file);
         for (int filter = RESAMPLE_BOX; filter <= RESAMPLE_LANCZOS; filter++) {
             for (uint32_t width = 17; width <= WIDTH; width++) {
