@@ -187,15 +187,21 @@ static double resample_one(const double *from, size_t step, uint32_t count, doub
     return sum / weights;
 }
 
+static double *make_doubles(size_t count)
+{
+    double *values = calloc(count ? count : 1, sizeof *values);
+    assert_non_null(values);
+    return values;
+}
+
 /* Plane index of source, to width x height samples that cover the part extent_x x extent_y of it. */
 static double *resample_plane(const Planes *source, uint32_t index, uint32_t width, uint32_t height,
                               double extent_x, double extent_y)
 {
     uint32_t from_width = source->width[index], from_height = source->height[index];
-    double *input = calloc((size_t)from_width * from_height, sizeof *input);
-    double *between = calloc((size_t)width * from_height, sizeof *between);
-    double *result = calloc((size_t)width * height, sizeof *result);
-    assert_true(input && between && result);
+    double *input = make_doubles((size_t)from_width * from_height);
+    double *between = make_doubles((size_t)width * from_height);
+    double *result = make_doubles((size_t)width * height);
     for (uint32_t y = 0; y < from_height; y++) {
         for (uint32_t x = 0; x < from_width; x++)
             input[y * from_width + x] = source->samples[index][y * source->stride[index] + x];

@@ -7,8 +7,8 @@
 #include "imaging/jpeg_shrink.h"
 
 /* A JPEG decoded at 1/2, 1/4 or 1/8 of its size must keep at least this many times the wanted edges. Of 286 ImageNet
- * photographs at 160 px, 2 leaves 279 identical to full decoding and the worst at 37 dB; 1.5 leaves 263 and 34.5 dB. More
- * would cost little: Huffman decoding remains, and scaling saves 1 % of the time here, 15 % where every image is scaled. */
+ * photographs at 160 px, against Pillow's full decoding: 1 gives 39.9 dB on average and 27.7 at worst, 2 48.9 and 39.6, 3 and
+ * 4 the same within 0.03; 3 takes 7 % longer. */
 enum { SCALED_DECODE_MARGIN = 2 };
 
 struct ResizeWorker {
@@ -172,6 +172,38 @@ static FshStatus shrink(ResizeWorker *worker, const ResizeRecipe *recipe,
     return status;
 }
 
+/* The part of the decoded pixels that the image covers. libjpeg rounds a scaled size up: the last column and row (the first
+ * ones, if they were turned there) may lie half behind the image's edge. Taken as whole ones they would move the picture;
+ * at 64 px that costs 5 dB. */
+static ResampleBox covered_box(const ImageInfo *info, bool ignore_orientation, const Image *decoded)
+{
+    static const struct {
+        bool across, down;
+    } mirrored[9] = {[2] = {true, false}, [3] = {true, true}, [4] = {false, true},
+                     [6] = {true, false}, [7] = {true, true}, [8] = {false, true}};
+    uint64_t width = ignore_orientation ? info->stored_width : info->width;
+    uint64_t height = ignore_orientation ? info->stored_height : info->height;
+    uint8_t orientation = ignore_orientation ? 1 : info->orientation;
+    ResampleBox box = {0, 0, decoded->width, decoded->height};
+    for (uint64_t eighths = 4; eighths >= 1 && (decoded->width < width || decoded->height < height);
+         eighths /= 2) {
+        if ((width * eighths + 7) / 8 == decoded->width && (height * eighths + 7) / 8 == decoded->height) {
+            box.right = (double)(width * eighths) / 8;
+            box.bottom = (double)(height * eighths) / 8;
+            break;
+        }
+    }
+    if (mirrored[orientation].across) {
+        box.left = decoded->width - box.right;
+        box.right = decoded->width;
+    }
+    if (mirrored[orientation].down) {
+        box.top = decoded->height - box.bottom;
+        box.bottom = decoded->height;
+    }
+    return box;
+}
+
 /* The pixels as they will be written. */
 static FshStatus make_pixels(ResizeWorker *worker, const void *bytes, size_t length,
                              const ResizeRecipe *recipe, const ImageDecodeOptions *options,
@@ -182,8 +214,9 @@ static FshStatus make_pixels(ResizeWorker *worker, const void *bytes, size_t len
     FshStatus status = image_decode(worker->decoder, bytes, length, options, image, &resized->info, error);
     resized->decode_seconds = lap(start_seconds);
     if (!status && resized->action == RESIZE_RESIZED) {
+        const ResampleBox box = covered_box(&resized->info, recipe->ignore_orientation, &worker->decoded);
         image = &worker->resampled;
-        status = resample(worker->resampler, &worker->decoded, NULL, resized->width, resized->height,
+        status = resample(worker->resampler, &worker->decoded, &box, resized->width, resized->height,
                           recipe->filter, image, error);
     }
     if (!status && image_convert_profile(worker->decoder, image, error)) {
