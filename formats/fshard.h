@@ -16,8 +16,13 @@
  * bytes with a codec. A record is a sample on disk; shards and LMDB hold the same records. The byte layout is
  * in fshard(5), exact enough to write a reader. libfshard moves bytes and never decodes an image.
  *
- * Threads. An open dataset is immutable: any number of threads read it without locks. A writer belongs to one
- * thread at a time.
+ * Compression. A field's bytes may be kept as a zstd frame: of raw pixels or of any codec's bytes. Reading a
+ * sample gives what is stored; fsh_field_unpack gives the codec's bytes, and costs nothing where nothing is
+ * compressed. Many small images are packed with a dictionary that was trained on some of them. It belongs to
+ * the dataset: every one of its files carries it.
+ *
+ * Threads. An open dataset is immutable: any number of threads read it without locks. A writer, a packer and
+ * an unpacker each belong to one thread at a time.
  *
  * Trust. Every length, offset and count from a file is checked before it is used; a hostile file gives
  * FSH_ERR_CORRUPT, never a crash. fsh_open checks headers, indexes and footers, not payloads: whoever wants
@@ -28,9 +33,11 @@
  *   Fix: never write into a dataset; fpack writes to new names and renames.
  * - Field data is 64-byte aligned in shards only. In LMDB it has no alignment.
  *   Fix: copy, or pack as shards.
+ * - A field's data may be compressed, whatever its codec.
+ *   Fix: always go through fsh_field_unpack before decoding.
  *
  * Limits: FSH_FIELDS_MAX fields, keys and source paths of 65,535 bytes, records below 2^40 bytes, 2^32
- * samples a shard. */
+ * samples a shard, FSH_UNPACKED_BYTES_MAX for a compressed field, FSH_DICTIONARY_BYTES_MAX. */
 #ifndef FSHARD_FSHARD_H
 #define FSHARD_FSHARD_H
 
@@ -49,6 +56,10 @@ enum {
     FSH_FIELDS_MAX = 8,
     FSH_CHANNELS_MAX = 4,
     FSH_ALIGNMENT = 64, /* of records and payloads: a cache line, and what AVX-512 and GPU copies like */
+    /* 1 GiB: raw pixels of 18,900 x 18,900 in colour. A reader's thread never takes more for a compressed
+     * field, whatever a file says. */
+    FSH_UNPACKED_BYTES_MAX = 1 << 30,
+    FSH_DICTIONARY_BYTES_MAX = 1 << 20, /* zstd's own default is 112,640 */
 };
 
 #define FSH_NO_LABEL (-1)
@@ -69,6 +80,15 @@ typedef enum FshCodec {
 /* "raw", "jpeg", …; "unknown" for a value not above. */
 FSH_API const char *fsh_codec_name(FshCodec codec);
 
+/* How a field's bytes are kept. Values are on disk: never renumber. */
+typedef enum FshCompression {
+    FSH_COMPRESSION_NONE = 0,
+    FSH_COMPRESSION_ZSTD = 1, /* one zstd frame (RFC 8878), with the dataset's dictionary if it has one */
+} FshCompression;
+
+/* "none", "zstd"; "unknown" for a value not above. */
+FSH_API const char *fsh_compression_name(FshCompression compression);
+
 typedef enum FshContainer {
     FSH_CONTAINER_SHARDS = 1,
     FSH_CONTAINER_LMDB = 2,
@@ -80,11 +100,13 @@ typedef enum FshKind {
 } FshKind;
 
 typedef struct FshField {
-    const void *data; /* bytes long; borrowed */
+    const void *data; /* what is stored, bytes long; borrowed */
     size_t bytes;
+    size_t unpacked_bytes;  /* == bytes where nothing is compressed; writers may leave it 0 then */
     uint32_t width, height; /* pixels, as displayed (after EXIF orientation) */
     uint8_t channels;       /* 1 or 3 once decoded */
-    FshCodec codec;
+    FshCodec codec;         /* of the unpacked bytes */
+    FshCompression compression;
     const char *source; /* path of the original, relative to the source root; not NUL-terminated; borrowed */
     size_t source_bytes;
 } FshField;
@@ -128,6 +150,13 @@ typedef struct FshStatistics {
     double standard_deviation[FSH_CHANNELS_MAX];
 } FshStatistics;
 
+/* Names a dictionary; bytes 0: there is none. */
+typedef struct FshDictionaryInfo {
+    uint32_t bytes;
+    uint32_t id; /* zstd's, never 0 */
+    FshHash128 hash;
+} FshDictionaryInfo;
+
 /* dataset.json in memory. All strings owned; free with fsh_manifest_free. */
 typedef struct FshManifest {
     char id[33]; /* 32 hex digits: the same input and options give the same id; shards carry it too */
@@ -139,6 +168,7 @@ typedef struct FshManifest {
     size_t class_count;
     FshSplitInfo *splits;
     size_t split_count;
+    FshDictionaryInfo dictionary; /* what its files carry */
     FshStatistics statistics;
     char *provenance_json; /* a JSON object: tool, version, options, …; never NULL after load */
 } FshManifest;
@@ -196,10 +226,90 @@ FSH_API FshStatus fsh_sample_verify(const FshSplit *split, uint64_t index, FshEr
 FSH_API const char *fsh_sample_where(const FshSplit *split, uint64_t index, char *buffer,
                                      size_t buffer_bytes);
 
-/* Bytes of all records of the split, and advice to the kernel: populate reads them into the page cache in
- * parallel. */
+/* Bytes of all records of the split. */
 FSH_API uint64_t fsh_split_bytes(const FshSplit *split);
+
+/* The dataset's dictionary, borrowed; *bytes_ret is 0 where it has none. For whoever packs its records again. */
+FSH_API const void *fsh_dictionary(const FshDataset *dataset, size_t *bytes_ret);
+
+/* ---- compressed fields ---- */
+
+/* A decompression context and a buffer. Any number of them may work on one dataset at a time. */
+typedef struct FshUnpacker FshUnpacker;
+
+/* Takes memory as fields need it. FSH_ERR_MEMORY; *unpacker is NULL then. */
+FSH_API FshStatus fsh_unpacker_new(FshUnpacker **unpacker, FshError *error);
+/* Frees and sets to NULL; NULL is fine. */
+FSH_API void fsh_unpacker_free(FshUnpacker **unpacker);
+
+/* The codec's bytes of a field that fsh_sample_get gave for this split. Not compressed: the field's own data,
+ * nothing is copied. Compressed: in the unpacker's buffer, 64-byte aligned, until its next call; whoever needs
+ * several fields at a time takes an unpacker for each. FSH_ERR_CORRUPT: the frame is damaged or does not give
+ * exactly unpacked_bytes; the message names file and record. FSH_ERR_MEMORY. */
+FSH_API FshStatus fsh_field_unpack(FshUnpacker *unpacker, const FshSplit *split, const FshField *field,
+                                   const void **data_ret, size_t *bytes_ret, FshError *error);
+
+/* A compression context, and a buffer for each field of a sample. */
+typedef struct FshPacker FshPacker;
+
+enum {
+    FSH_PACK_LEVEL_DEFAULT = 3,
+    FSH_PACK_LEVEL_MAX = 19
+}; /* zstd's levels; above 19 readers need more memory */
+
+/* level: 1 to FSH_PACK_LEVEL_MAX. dictionary: that of FshWriterOptions, or NULL and 0; copied. FSH_ERR_USAGE:
+ * a level out of range, or bytes that are no zstd dictionary. FSH_ERR_MEMORY. *packer is NULL then. */
+FSH_API FshStatus fsh_packer_new(FshPacker **packer, int level, const void *dictionary,
+                                 size_t dictionary_bytes, FshError *error);
+/* Frees and sets to NULL; NULL is fine. */
+FSH_API void fsh_packer_free(FshPacker **packer);
+
+/* *packed is the sample with its fields compressed; a field that would not become smaller, or is larger than
+ * FSH_UNPACKED_BYTES_MAX, stays as it is. Borrows from the sample, and from the packer until its next call.
+ * packed may be the sample itself. The same sample, level, dictionary and libzstd give the same bytes.
+ * FSH_ERR_USAGE: a field is compressed already. FSH_ERR_MEMORY. */
+FSH_API FshStatus fsh_sample_pack(FshPacker *packer, const FshSample *sample, FshSample *packed,
+                                  FshError *error);
+
+/* Trains a zstd dictionary of at most capacity bytes (256 to FSH_DICTIONARY_BYTES_MAX) on count samples that
+ * lie one after the other at samples, each sizes[i] bytes. A hundred times as many bytes of samples as of
+ * dictionary are plenty. Deterministic, on one thread. *dictionary_ret is owned by the caller (free).
+ * FSH_ERR_MISMATCH: too few or too small samples. FSH_ERR_USAGE, FSH_ERR_MEMORY. */
+FSH_API FshStatus fsh_dictionary_train(const void *samples, const size_t *sizes, size_t count,
+                                       size_t capacity, void **dictionary_ret, size_t *dictionary_bytes_ret,
+                                       FshError *error);
+/* What the manifest says of a dictionary. FSH_ERR_USAGE: these bytes are no zstd dictionary. */
+FSH_API FshStatus fsh_dictionary_describe(const void *dictionary, size_t bytes, FshDictionaryInfo *info_ret,
+                                          FshError *error);
+
+/* ---- residency ---- */
+
+/* What shall be done so that reading a split waits for no disk. */
+typedef enum FshCache {
+    FSH_CACHE_NONE = 0, /* nothing: the kernel reads pages as they are touched */
+    FSH_CACHE_RAM,  /* read the files into the page cache and map them, in huge pages where the kernel can */
+    FSH_CACHE_LOCK, /* and keep them there (mlock), for as long as the dataset is open */
+} FshCache;
+
+/* FSH_CACHE_RAM alone; fsh_split_cache takes its place. */
 FSH_API FshStatus fsh_split_populate(const FshSplit *split, int jobs, FshError *error);
+
+/* "none", "ram", "lock". False if text names none. */
+FSH_API bool fsh_cache_from_name(const char *text, FshCache *cache_ret);
+
+/* jobs threads read; all processes of a host share the pages. Reads stay as they are: zero-copy, lock-free,
+ * and possible while this runs. FSH_ERR_SYSTEM: the disk fails, or memory may not be locked (the message says
+ * how much the limit allows). FSH_ERR_INTERRUPTED. */
+FSH_API FshStatus fsh_split_cache(const FshSplit *split, FshCache cache, int jobs, FshError *error);
+
+typedef struct FshResidency {
+    uint64_t bytes;          /* of the split's files */
+    uint64_t resident_bytes; /* of them in memory at this moment */
+    bool known; /* false: Linux does not tell it of files that the caller neither owns nor may write */
+} FshResidency;
+
+/* FSH_ERR_MEMORY, FSH_ERR_SYSTEM. */
+FSH_API FshStatus fsh_split_residency(const FshSplit *split, FshResidency *residency, FshError *error);
 
 /* ---- writing ---- */
 
@@ -214,6 +324,8 @@ typedef struct FshWriterOptions {
     size_t class_count;
     uint32_t shard_index, shard_count; /* of the split; 0 and 1 for LMDB */
     bool force;                        /* replace a file of this name */
+    const void *dictionary;            /* what the samples are packed with, or NULL; the same in all files */
+    size_t dictionary_bytes;
 } FshWriterOptions;
 
 typedef struct FshWriter FshWriter;
@@ -224,6 +336,7 @@ FSH_API FshStatus fsh_writer_open(FshWriter **writer, const char *path, const Fs
                                   FshError *error);
 
 /* Appends one sample: builds its record and writes it. Borrows the sample for the call only.
+ * Fields are written as they are: whoever wants them compressed calls fsh_sample_pack first.
  * FSH_ERR_MISMATCH: fields or label contradict the options (label >= class_count, wrong field count, raw
  * bytes that are not width * height * channels). FSH_ERR_NO_SPACE and FSH_ERR_SYSTEM: after these only
  * fsh_writer_close is allowed. */
