@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "imaging/decode.h"
 #include "imaging/image_plugin.h"
@@ -75,6 +76,25 @@ void assert_same_bytes(const char *path, const char *other)
         fail_msg("%s and %s differ", path, other);
     free(bytes);
     free(other_bytes);
+}
+
+void shell(TestFolder *folder, const char *command)
+{
+    RunResult result =
+        run_program(NULL, "/bin/sh", "-ec", "cd \"$1\"; eval \"$2\"", "sh", folder->path, command, NULL);
+    if (result.exit_status != 0)
+        fail_msg("%s: %s", command, result.err);
+    run_result_free(&result);
+}
+
+bool exists(const char *path)
+{
+    return access(path, F_OK) == 0;
+}
+
+void write_size(const char *path, uint32_t width, uint32_t height)
+{
+    write_jpeg(path, (MakeJpeg){.width = width, .height = height, .colours = MAKE_RGB});
 }
 
 enum { ARGUMENTS_MAX = 32 };

@@ -11,6 +11,8 @@
 
 /* A smooth JPEG; options' pixels are filled in. */
 void write_jpeg(const char *path, MakeJpeg options);
+/* The same, in colour, of this size. */
+void write_size(const char *path, uint32_t width, uint32_t height);
 /* A smooth RGB PNG. */
 void write_png(const char *path, uint32_t width, uint32_t height);
 /* True if this build can read and write PNG (libvips is there). */
@@ -22,6 +24,10 @@ void read_image(const char *path, Image *image, ImageInfo *info);
 void assert_image(const char *path, ImageFormat format, uint32_t width, uint32_t height, uint32_t channels);
 /* Fails unless both files hold the same bytes. */
 void assert_same_bytes(const char *path, const char *other);
+
+/* Runs a command of the shell in the folder. */
+void shell(TestFolder *folder, const char *command);
+bool exists(const char *path);
 
 /* Runs fresize with these arguments (NULL at the end) and expects the exit status. The result is the caller's. */
 RunResult fresize_expecting(int exit_status, ...) __attribute__((sentinel));

@@ -8,26 +8,6 @@
 
 #include "tests/tools/resize_files.h"
 
-static void write_size(const char *path, uint32_t width, uint32_t height)
-{
-    write_jpeg(path, (MakeJpeg){.width = width, .height = height, .colours = MAKE_RGB});
-}
-
-/* Runs a command of the shell in the folder. */
-static void shell(TestFolder *folder, const char *command)
-{
-    RunResult result =
-        run_program(NULL, "/bin/sh", "-ec", "cd \"$1\"; eval \"$2\"", "sh", folder->path, command, NULL);
-    if (result.exit_status != 0)
-        fail_msg("%s: %s", command, result.err);
-    run_result_free(&result);
-}
-
-static bool exists(const char *path)
-{
-    return access(path, F_OK) == 0;
-}
-
 /* ---- lists ---- */
 
 static void test_a_list_names_the_images(void **state)

@@ -84,9 +84,11 @@ static FshStatus take(uint64_t index, void *memory, bool *end_ret, void *context
     slot->conflict = slot->done = false;
     slot->results_count = 1;
     FshStatus status = take_item(run, item, end_ret, error);
-    if (!status && !*end_ret)
-        status = resize_result_begin(&run->job, item->path, item->name, result, error);
-    const bool wanted = !status && !*end_ret && !item->reason[0];
+    FshError unnamed = {0};
+    if (!status && !*end_ret && resize_result_begin(&run->job, item->path, item->name, result, &unnamed) &&
+        !item->reason[0])
+        (void)snprintf(item->reason, sizeof item->reason, "its new name would be too long");
+    const bool wanted = !status && !*end_ret && !item->reason[0] && item->name[0];
     if (wanted && (!run->job.sorted || strcmp(result->target, item->path) != 0))
         status = name_claims_take(run->claims, item->path, result->target, &slot->conflict, &owner, error);
     (void)snprintf(slot->owner, sizeof slot->owner, "%s", owner ? owner : "");

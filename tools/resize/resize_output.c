@@ -34,16 +34,22 @@ FshStatus output_write(const char *path, const void *bytes, size_t length, int64
     return status;
 }
 
+/* Where source is a symbolic link, path becomes a name of the file it leads to. 0 or errno. */
+static int link_file(const char *source, const char *path)
+{
+    return linkat(AT_FDCWD, source, AT_FDCWD, path, AT_SYMLINK_FOLLOW) ? errno : 0;
+}
+
 FshStatus output_link(const char *source, const char *path, bool *linked_ret, FshError *error)
 {
     FshStatus status = FSH_OK;
-    int failure = link(source, path) ? errno : 0;
+    int failure = link_file(source, path);
     if (failure == ENOENT) {
         status = file_make_parent_folders(path, error);
-        failure = !status && link(source, path) ? errno : 0;
+        failure = status ? 0 : link_file(source, path);
     }
     if (failure == EEXIST) { /* of an earlier run; a kill here leaves no file, and the next run makes it */
-        failure = unlink(path) || link(source, path) ? errno : 0;
+        failure = unlink(path) ? errno : link_file(source, path);
     }
     *linked_ret = !status && !failure;
     if (failure && failure != EXDEV && failure != EMLINK && failure != EPERM && failure != EACCES &&

@@ -189,11 +189,13 @@ static FshStatus prepare(const ResizeJob *job, ResizeThread *thread, size_t side
     bool done = false;
     const uint8_t *bytes = item->content.bytes;
     size_t length = item->content.length;
-    FshStatus status = file_join(path, sizeof path, job->options->source.path, result->path, error);
+    FshStatus status = file_join(path, sizeof path, job->options->source.path, result->path, NULL);
     if (!status)
-        status = file_join(target, sizeof target, job->options->destination, result->target, error);
-    if (status)
-        return status;
+        status = file_join(target, sizeof target, job->options->destination, result->target, NULL);
+    if (status) {
+        fail_result(result, fsh_error_set(&result->reason, status, "its path would be too long"));
+        return FSH_OK;
+    }
     if (!item->in_tar) {
         if (stat(path, &source)) {
             fail_result(result, fsh_error_system(&result->reason, errno, "cannot be read"));
@@ -257,6 +259,17 @@ static FshStatus write_file(const ResizeJob *job, const ResizeItem *item, Resize
     return status;
 }
 
+/* Whether an output could not be written because no file can have its name, or a file has the name of its folder: the
+ * next one can be. */
+static bool is_about_name(const FshError *error)
+{
+    static const int numbers[] = {ENAMETOOLONG, EISDIR, ENOTDIR, ELOOP, EILSEQ, EINVAL};
+    bool found = error->status == FSH_ERR_EXISTS;
+    for (size_t i = 0; i < sizeof numbers / sizeof numbers[0]; i++)
+        found = found || (error->status != FSH_OK && error->system_errno == numbers[i]);
+    return found;
+}
+
 /* Writes what prepare has made, or keeps it for its turn. */
 static FshStatus put(const ResizeJob *job, ResizeThread *thread, const ResizeItem *item, ResizeResult *result,
                      FshError *error)
@@ -272,9 +285,19 @@ static FshStatus put(const ResizeJob *job, ResizeThread *thread, const ResizeIte
                               .source_modified_ns = result->modified_ns,
                               .bytes = image->length};
     memcpy(result->row.hash, &hash, sizeof result->row.hash);
-    FshStatus status = job->state->is_tar ? buffer_append(&result->output, image->bytes, image->length, error)
-                                          : write_file(job, item, result, error);
+    FshError failure = {0};
+    FshStatus status = job->state->is_tar
+                           ? buffer_append(&result->output, image->bytes, image->length, &failure)
+                           : write_file(job, item, result, &failure);
     thread->stage_seconds[RESIZE_STAGE_WRITING] += progress_now_seconds() - begin;
+    if (status && is_about_name(&failure)) {
+        result->is_new = false;
+        result->reason = failure;
+        fail_result(result, status);
+        return FSH_OK;
+    }
+    if (status && error)
+        *error = failure;
     return status;
 }
 
@@ -325,7 +348,12 @@ static FshStatus work_on_pair(const ResizeJob *job, ResizeThread *thread, Resize
     slot->results_count = item->is_second_side ? 0 : 2;
     if (item->is_second_side)
         return FSH_OK;
-    status = resize_result_begin(job, slot->partner, slot->partner, &results[1], error);
+    status = resize_result_begin(job, slot->partner, slot->partner, &results[1], &results[0].reason);
+    if (status) {
+        slot->results_count = 1;
+        fail_result(&results[0], status);
+        return FSH_OK;
+    }
     for (size_t side = 0; side < 2 && !status; side++)
         status = prepare(job, thread, side, item, &results[side], error);
     if (status)
