@@ -30,8 +30,8 @@ stage() {
         exit "$status"
     fi
 }
-files() { find -L "$1" -type f ! -name '.*' | wc -l; }
-bytes() { find -L "$1" -type f ! -name '.*' -printf '%s\n' | awk '{ s += $1 } END { printf "%.0f", s }'; }
+files() { find -L "$1" -type f ! -path '*/.*' | wc -l; }
+bytes() { find -L "$1" -type f ! -path '*/.*' -printf '%s\n' | awk '{ s += $1 } END { printf "%.0f", s }'; }
 human() { numfmt --to=iec-i --suffix=B --format=%.1f "$1"; }
 row() { rows+=("$1|$2|$3|$4|$5"); }
 

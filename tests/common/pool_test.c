@@ -193,7 +193,8 @@ static FshStatus take(uint64_t item, void *memory, bool *end_ret, void *context,
     if (item == trial->take_fail_at)
         return fsh_error_set(error, FSH_ERR_LIBRARY, "cannot take %llu", (unsigned long long)item);
     if (item == trial->end_at) {
-        *end_ret = trial->ended = true;
+        trial->ended = true;
+        *end_ret = true;
         return FSH_OK;
     }
     slot->value = item + 1;

@@ -71,14 +71,12 @@ static uint64_t load_number(const uint8_t *bytes)
 /* Returns the key's length. */
 static size_t make_key(const char *target, uint8_t key[KEY_BYTES_MAX])
 {
-    size_t length = strlen(target);
-    if (length <= KEY_BYTES_MAX) {
-        memcpy(key, target, length);
+    size_t length = strlen(target), kept = length < KEY_BYTES_MAX ? length : KEY_BYTES_MAX;
+    memcpy(key, target, kept);
+    if (kept == length)
         return length;
-    }
     XXH128_canonical_t hash;
     XXH128_canonicalFromHash(&hash, XXH3_128bits(target, length));
-    memcpy(key, target, KEY_BYTES_MAX - sizeof hash);
     memcpy(key + KEY_BYTES_MAX - sizeof hash, &hash, sizeof hash);
     return KEY_BYTES_MAX;
 }

@@ -145,10 +145,10 @@ static const char *first_difference(const json_t *ours, const json_t *theirs)
 static FshStatus write_json(const ResizeState *state, const char *name, json_t *object, FshError *error)
 {
     char path[PATH_MAX];
-    char *text = object ? json_dumps(object, JSON_INDENT(2)) : NULL;
-    FshStatus status = FSH_OK;
-    if (!text)
-        status = object ? fsh_error_set(error, FSH_ERR_MEMORY, "no memory for %s", name) : error->status;
+    if (!object)
+        return error->status;
+    char *text = json_dumps(object, JSON_INDENT(2));
+    FshStatus status = text ? FSH_OK : fsh_error_set(error, FSH_ERR_MEMORY, "no memory for %s", name);
     if (!status)
         status = file_join(path, sizeof path, state->folder, name, error);
     if (!status)

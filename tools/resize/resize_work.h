@@ -45,7 +45,7 @@ typedef struct ResizeSlot {
     size_t results_count; /* 2: a pair; 0: a partner, whose first side brings it along */
 } ResizeSlot;
 
-void resize_slot_free(void *slot);
+void resize_slot_free(void *memory);
 
 typedef struct ResizeJob {
     const ResizeOptions *options;
