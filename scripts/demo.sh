@@ -30,8 +30,9 @@ stage() {
         exit "$status"
     fi
 }
-files() { find -L "$1" -type f ! -path '*/.*' | wc -l; }
-bytes() { find -L "$1" -type f ! -path '*/.*' -printf '%s\n' | awk '{ s += $1 } END { printf "%.0f", s }'; }
+# Files below a folder and their bytes; what has a hidden name, fresize's state, is not counted.
+files() { find -L "$1" -mindepth 1 -name '.*' -prune -o -type f -print | wc -l; }
+bytes() { find -L "$1" -mindepth 1 -name '.*' -prune -o -type f -printf '%s\n' | awk '{ s += $1 } END { printf "%.0f", s }'; }
 human() { numfmt --to=iec-i --suffix=B --format=%.1f "$1"; }
 row() { rows+=("$1|$2|$3|$4|$5"); }
 
