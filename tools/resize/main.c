@@ -25,6 +25,38 @@ static const char *const orients[] = {"apply", "ignore", NULL};
 static const char *const iccs[] = {"srgb", "ignore", NULL};
 static const char *const on_errors[] = {"skip", "fail", NULL};
 
+/* What Pillow scripts, img2dataset, FFCV's writer, vipsthumbnail and mogrify call it. */
+static const OptionForeign foreign[] = {
+    {"workers", "jobs"},
+    {"num-workers", "jobs"},
+    {"processes", "jobs"},
+    {"processes-count", "jobs"},
+    {"threads", "jobs"},
+    {"n-jobs", "jobs"},
+    {"size", "max-size"},
+    {"resize", "max-size"},
+    {"image-size", "max-size"},
+    {"max-resolution", "max-size"},
+    {"min-image-size", "min-size"},
+    {"resample", "filter"},
+    {"interpolation", "filter"},
+    {"jpeg-quality", "quality"},
+    {"encode-quality", "quality"},
+    {"encode-format", "format"},
+    {"ext", "format"},
+    {"overwrite", "force"},
+    {"exist-ok", "force"},
+    {"input", "src"},
+    {"input-dir", "src"},
+    {"output", "dst"},
+    {"output-dir", "dst"},
+    {"out-dir", "dst"},
+    {"file-list", "files-from"},
+    {"verify", "check"},
+    {"shard", "part"},
+    {0},
+};
+
 static void print_failure(const char *path, const char *reason, void *context)
 {
     program_note_left_out(context, path, reason);
@@ -362,6 +394,7 @@ int main(int argc, char **argv)
             "a folder or a tar (of tars, as ImageNet's), DST a folder, or a tar if its name ends in .tar.",
         .usage = "[OPTIONS] SRC DST",
         .options = options,
+        .foreign = foreign,
         .examples =
             "  fresize --max-size 160 imagenet/ imagenet160/\n"
             "  fresize --max-size 160 ILSVRC2012_img_train.tar imagenet160/train\n"
