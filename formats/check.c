@@ -152,9 +152,7 @@ static FshStatus list_manifest(Check *check, FshError *error)
         return fsh_error_set(error, FSH_ERR_MEMORY, "out of memory");
     for (size_t i = 0; i < manifest->split_count && !status; i++) {
         const FshSplitInfo *split = &manifest->splits[i];
-        status = fsh_metadata_make(&check->expected[i], manifest->id, split->name, manifest->kind,
-                                   (const char *const *)manifest->field_names, manifest->field_count,
-                                   (const char *const *)manifest->class_names, manifest->class_count, error);
+        status = fsh_metadata_make(&check->expected[i], manifest, split->name, error);
         for (size_t j = 0; j < split->file_count && !status; j++) {
             FileCheck file = {.container = manifest->container,
                               .expected = &check->expected[i],

@@ -184,6 +184,9 @@ static FshStatus check_shard_structure(const FileCheck *check, FileReport *repor
         fsh_metadata_parse(metadata_ret, shard->metadata, shard->metadata_bytes, NULL, &found) == FSH_OK;
     if (readable && check->expected)
         (void)fsh_metadata_compare(shard->metadata, shard->metadata_bytes, NULL, check->expected, &found);
+    if (readable && !found.status)
+        (void)fsh_dictionary_check(shard->dictionary, shard->dictionary_bytes, &metadata_ret->dictionary,
+                                   &found);
     FshStatus status = found.status ? add_found(report, -1, NULL, &found, error) : FSH_OK;
     bool torn = false;
     if (!status && fsh_shard_parse_footer(shard, &torn, &found))
@@ -219,6 +222,9 @@ static FshStatus check_lmdb_structure(const FileCheck *check, FileReport *report
                             lmdb->record_count, count);
     else if (check->expected)
         (void)fsh_metadata_compare(lmdb->metadata, lmdb->metadata_bytes, &count, check->expected, &found);
+    if (!found.status)
+        (void)fsh_dictionary_check(lmdb->dictionary, lmdb->dictionary_bytes, &metadata_ret->dictionary,
+                                   &found);
     if (check->level == FSH_CHECK_RECORDS) { /* labels are in the records only */
         report->class_count = metadata_ret->class_count;
         report->class_counts = calloc(report->class_count + 1, sizeof *report->class_counts);

@@ -9,20 +9,13 @@
 #include "formats/bytes.h"
 #include "formats/internal.h"
 
-struct FshSplitFiles {
-    SplitFile *files; /* in the order of the manifest */
-    size_t count;
-    const char *folder;
-    const FshManifest *manifest;
-    Metadata metadata; /* what each file must say of itself */
-};
-
 struct FshDataset {
     char *path;   /* as it was given to fsh_open */
     char *folder; /* in which the files are; "" for the current one */
     FshManifest manifest;
     FshSplit *splits;                  /* manifest.split_count */
     struct FshSplitFiles *split_files; /* as many */
+    struct ZSTD_DDict_s *dictionary;   /* NULL if there is none */
 };
 
 /* ---- opening ---- */
@@ -47,10 +40,7 @@ static FshStatus open_split(FshDataset *dataset, size_t split_index, FshError *e
         (FshSplit){.dataset = dataset, .info = info, .sample_count = info->sample_count, .files = files};
     files->folder = dataset->folder;
     files->manifest = manifest;
-    FshStatus status =
-        fsh_metadata_make(&files->metadata, manifest->id, info->name, manifest->kind,
-                          (const char *const *)manifest->field_names, manifest->field_count,
-                          (const char *const *)manifest->class_names, manifest->class_count, error);
+    FshStatus status = fsh_metadata_make(&files->metadata, manifest, info->name, error);
     if (status)
         return status;
     files->files = calloc(info->file_count, sizeof *files->files);
@@ -199,6 +189,28 @@ static FshStatus open_path(FshDataset *dataset, const char *path, FshError *erro
     return fsh_error_set(error, FSH_ERR_UNSUPPORTED, "%s: is neither a shard nor a " FSH_MANIFEST_NAME, path);
 }
 
+const void *fsh_dictionary(const FshDataset *dataset, size_t *bytes_ret)
+{
+    /* All files have the same, and there is at least one. */
+    const SplitFile *file = dataset->split_files[0].files;
+    bool is_shard = file->container == FSH_CONTAINER_SHARDS;
+    *bytes_ret = is_shard ? file->shard.dictionary_bytes : file->lmdb.dictionary_bytes;
+    return is_shard ? file->shard.dictionary : file->lmdb.dictionary;
+}
+
+static FshStatus prepare_dictionary(FshDataset *dataset, FshError *error)
+{
+    size_t bytes = 0;
+    const void *dictionary = fsh_dictionary(dataset, &bytes);
+    if (!bytes)
+        return FSH_OK;
+    FshStatus status = fsh_dictionary_prepare(dictionary, bytes, &dataset->dictionary, error);
+    for (size_t i = 0; i < dataset->manifest.split_count; i++) {
+        dataset->split_files[i].dictionary = dataset->dictionary;
+    }
+    return status ? fsh_error_prepend(error, "%s", dataset->path) : FSH_OK;
+}
+
 FshStatus fsh_open(FshDataset **dataset_ret, const char *path, FshError *error)
 {
     *dataset_ret = NULL;
@@ -210,6 +222,8 @@ FshStatus fsh_open(FshDataset **dataset_ret, const char *path, FshError *error)
         return fsh_error_set(error, FSH_ERR_MEMORY, "%s: out of memory", path);
     }
     FshStatus status = open_path(dataset, path, error);
+    if (!status)
+        status = prepare_dictionary(dataset, error);
     if (status)
         fsh_close(&dataset);
     *dataset_ret = dataset;
@@ -233,6 +247,7 @@ void fsh_close(FshDataset **dataset_ret)
     }
     free(dataset->split_files);
     free(dataset->splits);
+    fsh_dictionary_release(dataset->dictionary);
     fsh_manifest_free(&dataset->manifest);
     free(dataset->folder);
     free(dataset->path);
@@ -298,6 +313,25 @@ static FshStatus fail_at(const FshSplit *split, uint64_t index, uint64_t offset,
     const char *separator = length && folder[length - 1] != '/' ? "/" : "";
     (void)fsh_error_prepend(error, "%s%s%s at byte %" PRIu64, folder, separator,
                             fsh_sample_where(split, index, where, sizeof where), offset);
+    return status;
+}
+
+/* Only for messages: an LMDB's rows are in no order. */
+FshStatus fsh_split_fail_at_data(const FshSplit *split, const void *data, FshStatus status, FshError *error)
+{
+    uintptr_t address = (uintptr_t)data;
+    for (size_t i = 0; i < split->files->count; i++) {
+        const SplitFile *file = &split->files->files[i];
+        uintptr_t begin = (uintptr_t)file->mapping.bytes;
+        if (address < begin || address >= begin + file->mapping.length)
+            continue;
+        for (uint64_t j = 0; j < file->record_count; j++) {
+            IndexRow row = fsh_index_row_load(file->rows + j * INDEX_ROW_BYTES);
+            if (address - begin >= row.offset && address - begin - row.offset < row.record_bytes)
+                return fail_at(split, file->first + j, row.offset, status, error);
+        }
+    }
+    (void)fsh_error_prepend(error, "split %s", split->info->name);
     return status;
 }
 

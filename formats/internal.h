@@ -55,6 +55,10 @@ FshStatus fsh_json_names(const json_t *object, const char *key, char ***names_re
                          FshError *error);
 /* A new array of strings; NULL when memory is short or a name is not UTF-8. */
 json_t *fsh_json_from_names(char *const *names, size_t count);
+/* The member "dictionary", which need not be there: *info_ret is empty then. */
+FshStatus fsh_json_dictionary(const json_t *object, FshDictionaryInfo *info_ret, FshError *error);
+/* The value of that member; NULL when memory is short. */
+json_t *fsh_json_from_dictionary(const FshDictionaryInfo *info);
 
 /* Copies count strings. FSH_ERR_MEMORY. */
 FshStatus fsh_names_copy(char ***copy_ret, const char *const *names, size_t count, FshError *error);
@@ -62,6 +66,21 @@ void fsh_names_free(char **names, size_t count);
 bool fsh_names_equal(char *const *a, size_t a_count, char *const *b, size_t b_count);
 /* FSH_ERR_USAGE naming `what` when a name is NULL, empty, not UTF-8 or there twice. */
 FshStatus fsh_names_check(const char *what, const char *const *names, size_t count, FshError *error);
+
+/* ---- dictionaries (dictionary.c, unpacker.c) ---- */
+
+enum { DICTIONARY_BYTES_MIN = 256 }; /* zstd trains none that is smaller */
+
+bool fsh_dictionary_info_equal(const FshDictionaryInfo *a, const FshDictionaryInfo *b);
+/* Whether a file's dictionary (0 bytes: it has none) is the one that its metadata names. FSH_ERR_CORRUPT. */
+FshStatus fsh_dictionary_check(const void *dictionary, size_t bytes, const FshDictionaryInfo *expected,
+                               FshError *error);
+/* zstd's own form of a dictionary, which any number of threads decompress with. FSH_ERR_CORRUPT. */
+struct ZSTD_DDict_s;
+FshStatus fsh_dictionary_prepare(const void *dictionary, size_t bytes, struct ZSTD_DDict_s **prepared_ret,
+                                 FshError *error);
+/* NULL is fine. */
+void fsh_dictionary_release(struct ZSTD_DDict_s *prepared);
 
 /* ---- what every file of a split says of itself (metadata.c) ---- */
 
@@ -73,16 +92,17 @@ typedef struct Metadata {
     size_t field_count;
     char **class_names; /* NULL for pairs */
     size_t class_count;
-    char *text; /* as in a shard's header, where fsh_metadata_make made it; else NULL */
+    FshDictionaryInfo dictionary; /* bytes 0: none */
+    char *text;                   /* as in a shard's header, where fsh_metadata_make made it; else NULL */
     size_t text_bytes;
 } Metadata;
 
 enum { METADATA_BYTES_MIN = 2, METADATA_BYTES_MAX = 64 << 20, METADATA_NO_COUNT = -1 };
 
-/* Copies and checks; FSH_ERR_USAGE for what fshard(5) does not allow. On failure *metadata is empty. */
-FshStatus fsh_metadata_make(Metadata *metadata, const char *id, const char *split, FshKind kind,
-                            const char *const *field_names, size_t field_count,
-                            const char *const *class_names, size_t class_count, FshError *error);
+/* What the files of a manifest's split say: id, kind, fields, classes and dictionary are copied and checked, the rest of
+ * the manifest is not looked at. FSH_ERR_USAGE for what fshard(5) does not allow. On failure *metadata is empty. */
+FshStatus fsh_metadata_make(Metadata *metadata, const FshManifest *manifest, const char *split,
+                            FshError *error);
 /* The JSON, *text_ret owned by the caller (free). count: METADATA_NO_COUNT for shards, the number of samples
  * for LMDB. */
 FshStatus fsh_metadata_encode(const Metadata *metadata, int64_t count, char **text_ret, size_t *bytes_ret,
@@ -147,6 +167,8 @@ typedef struct ShardView {
     uint32_t header_bytes, shard_index, shard_count;
     const char *metadata; /* JSON, not NUL-terminated */
     size_t metadata_bytes;
+    const uint8_t *dictionary;
+    size_t dictionary_bytes; /* 0: none */
     /* from the footer */
     uint64_t record_count, index_offset, footer_offset;
     const uint8_t *index; /* record_count rows */
@@ -167,11 +189,12 @@ FshStatus fsh_shard_check_index(const ShardView *view, uint64_t class_count, uin
 /* Number of intact records from the front of a shard whose header is good; needs no index. */
 uint64_t fsh_shard_count_intact(const ShardView *view);
 
-/* header_bytes of a shard with this metadata. */
-uint32_t fsh_shard_header_bytes(size_t metadata_bytes);
+/* header_bytes of a shard with this metadata and dictionary. */
+uint32_t fsh_shard_header_bytes(size_t metadata_bytes, size_t dictionary_bytes);
 /* Writes header_bytes bytes. */
 void fsh_shard_store_header(uint8_t *header, const char *metadata, size_t metadata_bytes,
-                            uint32_t shard_index, uint32_t shard_count);
+                            const void *dictionary, size_t dictionary_bytes, uint32_t shard_index,
+                            uint32_t shard_count);
 /* Writes SHARD_FOOTER_BYTES. */
 void fsh_shard_store_footer(uint8_t *footer, uint64_t record_count, uint64_t index_offset, uint32_t index_crc,
                             const FshHash128 *hash);
@@ -186,10 +209,13 @@ typedef struct LmdbView {
     uint64_t record_count;
     const char *metadata; /* JSON, not NUL-terminated */
     size_t metadata_bytes;
+    const uint8_t *dictionary;
+    size_t dictionary_bytes; /* 0: none */
 } LmdbView;
 
-#define LMDB_DATA_NAME    "data.mdb"
-#define LMDB_METADATA_KEY "~fshard"
+#define LMDB_DATA_NAME      "data.mdb"
+#define LMDB_METADATA_KEY   "~fshard"
+#define LMDB_DICTIONARY_KEY "~fshard-dictionary"
 enum { LMDB_KEY_DIGITS = 10 };
 
 bool fsh_lmdb_sniff(const uint8_t *bytes, uint64_t length);
@@ -222,6 +248,20 @@ FshStatus fsh_split_file_compare(const SplitFile *file, const FshFileInfo *info,
                                  size_t file_count, FshError *error);
 void fsh_split_file_close(SplitFile *file);
 
+/* ---- the files of a split (dataset.c) ---- */
+
+struct FshSplitFiles {
+    SplitFile *files; /* in the order of the manifest */
+    size_t count;
+    const char *folder;
+    const FshManifest *manifest;
+    Metadata metadata;                     /* what each file must say of itself */
+    const struct ZSTD_DDict_s *dictionary; /* the dataset's, or NULL */
+};
+
+/* Puts file, record and byte offset of the record that holds data in front of a failure's message. Returns status. */
+FshStatus fsh_split_fail_at_data(const FshSplit *split, const void *data, FshStatus status, FshError *error);
+
 /* Reads a range of a mapping into the page cache and maps it. Where the kernel can (Linux 5.14), a disk that
  * fails is FSH_ERR_SYSTEM here instead of SIGBUS later. (populate.c) */
 FshStatus fsh_populate(const uint8_t *bytes, uint64_t length, FshError *error);
@@ -239,6 +279,7 @@ struct FshWriter {
     const struct ContainerWriter *container;
     char *path;
     Metadata metadata;
+    void *dictionary; /* metadata.dictionary.bytes of them, or NULL */
     uint32_t shard_index, shard_count;
     bool force;
     WriterState state;

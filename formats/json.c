@@ -76,6 +76,42 @@ FshStatus fsh_json_names(const json_t *object, const char *key, char ***names_re
     return status;
 }
 
+FshStatus fsh_json_dictionary(const json_t *object, FshDictionaryInfo *info_ret, FshError *error)
+{
+    const json_t *dictionary = NULL;
+    uint64_t bytes = 0, id = 0;
+    const char *hash = NULL;
+    *info_ret = (FshDictionaryInfo){0};
+    if (!json_object_get(object, "dictionary"))
+        return FSH_OK;
+    FshStatus status = fsh_json_object(object, "dictionary", &dictionary, error);
+    if (status)
+        return status;
+    status = fsh_json_count(dictionary, "bytes", &bytes, error);
+    if (!status)
+        status = fsh_json_count(dictionary, "id", &id, error);
+    if (!status)
+        status = fsh_json_text(dictionary, "xxh3_128", &hash, error);
+    if (!status && (bytes < DICTIONARY_BYTES_MIN || bytes > FSH_DICTIONARY_BYTES_MAX || id < 1 ||
+                    id > UINT32_MAX || !fsh_hash_parse(hash, &info_ret->hash)))
+        status = fsh_error_set(error, FSH_ERR_CORRUPT, "\"bytes\", \"id\" or \"xxh3_128\" is out of range");
+    if (status) {
+        *info_ret = (FshDictionaryInfo){0};
+        return fsh_error_prepend(error, "dictionary");
+    }
+    info_ret->bytes = (uint32_t)bytes;
+    info_ret->id = (uint32_t)id;
+    return FSH_OK;
+}
+
+json_t *fsh_json_from_dictionary(const FshDictionaryInfo *info)
+{
+    char hash[FSH_HASH_TEXT_BYTES];
+    fsh_hash_format(&info->hash, hash);
+    return json_pack("{s:I, s:I, s:s}", "bytes", (json_int_t)info->bytes, "id", (json_int_t)info->id,
+                     "xxh3_128", hash);
+}
+
 json_t *fsh_json_from_names(char *const *names, size_t count)
 {
     json_t *array = json_array();

@@ -165,7 +165,13 @@ static void format_key(uint64_t index, char key[LMDB_KEY_DIGITS])
     }
 }
 
-/* All entries of a leaf, in order: samples without gaps, then the metadata, then nothing. */
+static bool key_is(const char *key, size_t key_bytes, const char *expected)
+{
+    return key_bytes == strlen(expected) && memcmp(key, expected, key_bytes) == 0;
+}
+
+/* All entries of a leaf, in order: samples without gaps, then the metadata, then the dictionary if there is one, then
+ * nothing. */
 static FshStatus read_leaf(LmdbView *view, const Tree *tree, uint64_t number, FshError *error)
 {
     const uint8_t *page = NULL;
@@ -188,10 +194,12 @@ static FshStatus read_leaf(LmdbView *view, const Tree *tree, uint64_t number, Fs
             fsh_index_row_store(view->rows.bytes + view->rows.length, &row);
             view->rows.length += INDEX_ROW_BYTES;
             view->record_count++;
-        } else if (!view->metadata && key_bytes == strlen(LMDB_METADATA_KEY) &&
-                   memcmp(key, LMDB_METADATA_KEY, key_bytes) == 0) {
+        } else if (!view->metadata && key_is(key, key_bytes, LMDB_METADATA_KEY)) {
             view->metadata = (const char *)tree->bytes + row.offset;
             view->metadata_bytes = (size_t)row.record_bytes;
+        } else if (view->metadata && !view->dictionary && key_is(key, key_bytes, LMDB_DICTIONARY_KEY)) {
+            view->dictionary = tree->bytes + row.offset;
+            view->dictionary_bytes = (size_t)row.record_bytes;
         } else {
             status = fsh_error_set(error, FSH_ERR_UNSUPPORTED,
                                    "key \"%.*s\" where sample %" PRIu64
@@ -246,10 +254,11 @@ FshStatus fsh_lmdb_parse(LmdbView *view, const uint8_t *bytes, uint64_t length, 
     if (!status && !view->metadata)
         status = fsh_error_set(error, FSH_ERR_UNSUPPORTED, "no entry %s: not written by fshard, or damaged",
                                LMDB_METADATA_KEY);
-    if (!status && view->record_count + 1 != tree.entry_count)
+    uint64_t entry_count = view->record_count + 1 + (view->dictionary != NULL);
+    if (!status && entry_count != tree.entry_count)
         status = fsh_error_set(error, FSH_ERR_CORRUPT,
-                               "%" PRIu64 " entries, not the %" PRIu64 " its meta page says",
-                               view->record_count + 1, tree.entry_count);
+                               "%" PRIu64 " entries, not the %" PRIu64 " its meta page says", entry_count,
+                               tree.entry_count);
     if (status)
         fsh_lmdb_free(view);
     return status;

@@ -73,12 +73,18 @@ static int append_records(FshWriter *writer, MDB_txn *transaction, const void *c
     return MDB_SUCCESS;
 }
 
+/* context: the metadata. */
 static int append_metadata(FshWriter *writer, MDB_txn *transaction, const void *context)
 {
     LmdbWriter *lmdb = writer->private_data;
-    char name[] = LMDB_METADATA_KEY;
+    char name[] = LMDB_METADATA_KEY, dictionary_name[] = LMDB_DICTIONARY_KEY;
     MDB_val key = {.mv_size = sizeof name - 1, .mv_data = name};
     MDB_val value = *(const MDB_val *)context;
+    int code = mdb_put(transaction, lmdb->database, &key, &value, MDB_APPEND);
+    if (code || !writer->dictionary)
+        return code;
+    key = (MDB_val){.mv_size = sizeof dictionary_name - 1, .mv_data = dictionary_name};
+    value = (MDB_val){.mv_size = writer->metadata.dictionary.bytes, .mv_data = writer->dictionary};
     return mdb_put(transaction, lmdb->database, &key, &value, MDB_APPEND);
 }
 

@@ -109,9 +109,7 @@ FshStatus fsh_manifest_check(const FshManifest *manifest, FshStatus status, FshE
         return fsh_error_set(error, status, "no splits");
     /* The rules for names, kind and identity are those of the files. */
     Metadata metadata;
-    FshStatus failure = fsh_metadata_make(
-        &metadata, manifest->id, "any", manifest->kind, (const char *const *)manifest->field_names,
-        manifest->field_count, (const char *const *)manifest->class_names, manifest->class_count, error);
+    FshStatus failure = fsh_metadata_make(&metadata, manifest, "any", error);
     fsh_metadata_free(&metadata);
     if (failure == FSH_ERR_USAGE) {
         failure = status;
@@ -304,6 +302,8 @@ static FshStatus parse_object(FshManifest *manifest, const json_t *object, FshEr
     if (!status)
         status = fsh_json_names(object, "classes", &manifest->class_names, &manifest->class_count, error);
     if (!status)
+        status = fsh_json_dictionary(object, &manifest->dictionary, error);
+    if (!status)
         status = fsh_json_array(object, "splits", &splits, error);
     if (!status)
         status = fsh_json_object(object, "statistics", &statistics, error);
@@ -442,6 +442,9 @@ static json_t *manifest_to_json(const FshManifest *manifest, json_t *provenance)
                   fsh_json_from_names(manifest->field_names, manifest->field_count), "classes",
                   fsh_json_from_names(manifest->class_names, manifest->class_count), "splits", splits,
                   "statistics", statistics_to_json(&manifest->statistics), "provenance", provenance);
+    if (object && manifest->dictionary.bytes)
+        failed |=
+            json_object_set_new(object, "dictionary", fsh_json_from_dictionary(&manifest->dictionary)) != 0;
     if (failed) {
         json_decref(object);
         object = NULL;
@@ -522,6 +525,7 @@ FshStatus fsh_manifest_from_file(FshManifest *manifest, Metadata *metadata, FshC
         .field_count = metadata->field_count,
         .class_names = metadata->class_names,
         .class_count = metadata->class_count,
+        .dictionary = metadata->dictionary,
         .provenance_json = strdup("{}"),
         .splits = calloc(1, sizeof *manifest->splits),
     };

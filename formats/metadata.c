@@ -25,24 +25,23 @@ static FshStatus check_shape(const Metadata *metadata, FshStatus status, FshErro
     return FSH_OK;
 }
 
-FshStatus fsh_metadata_make(Metadata *metadata, const char *id, const char *split, FshKind kind,
-                            const char *const *field_names, size_t field_count,
-                            const char *const *class_names, size_t class_count, FshError *error)
+FshStatus fsh_metadata_make(Metadata *metadata, const FshManifest *manifest, const char *split,
+                            FshError *error)
 {
-    *metadata = (Metadata){.kind = kind, .field_count = field_count, .class_count = class_count};
+    const char *const *field_names = (const char *const *)manifest->field_names;
+    const char *const *class_names = (const char *const *)manifest->class_names;
+    size_t field_count = manifest->field_count, class_count = manifest->class_count;
+    *metadata = (Metadata){.kind = manifest->kind,
+                           .field_count = field_count,
+                           .class_count = class_count,
+                           .dictionary = manifest->dictionary};
     FshStatus status = FSH_OK;
-    if (!id || !split || (field_count && !field_names) || (class_count && !class_names) ||
-        (kind != FSH_KIND_CLASSES && kind != FSH_KIND_PAIRS)) {
-        status =
-            fsh_error_set(error, FSH_ERR_USAGE, "dataset id, split, kind, fields or classes are not given");
+    if (!split || (field_count && !field_names) || (class_count && !class_names) ||
+        (manifest->kind != FSH_KIND_CLASSES && manifest->kind != FSH_KIND_PAIRS)) {
+        status = fsh_error_set(error, FSH_ERR_USAGE, "split, kind, fields or classes are not given");
         goto done;
     }
-    if (!fsh_id_valid(id)) {
-        status = fsh_error_set(error, FSH_ERR_USAGE,
-                               "dataset id \"%s\" is not 32 lower-case hexadecimal digits", id);
-        goto done;
-    }
-    memcpy(metadata->id, id, sizeof metadata->id);
+    memcpy(metadata->id, manifest->id, sizeof metadata->id);
     metadata->split = strdup(split);
     if (!metadata->split) {
         status = fsh_error_set(error, FSH_ERR_MEMORY, "out of memory");
@@ -76,6 +75,9 @@ FshStatus fsh_metadata_encode(const Metadata *metadata, int64_t count, char **te
                                fsh_json_from_names(metadata->field_names, metadata->field_count), "id",
                                metadata->id, "kind", fsh_kind_name(metadata->kind), "split", metadata->split);
     bool failed = !object;
+    if (!failed && metadata->dictionary.bytes)
+        failed =
+            json_object_set_new(object, "dictionary", fsh_json_from_dictionary(&metadata->dictionary)) != 0;
     if (!failed && count != METADATA_NO_COUNT)
         failed = json_object_set_new(object, "count", json_integer(count)) ||
                  json_object_set_new(object, "version", json_integer(FSH_FORMAT_VERSION));
@@ -108,6 +110,8 @@ static FshStatus parse_object(Metadata *metadata, const json_t *object, uint64_t
         status = fsh_json_names(object, "fields", &metadata->field_names, &metadata->field_count, error);
     if (!status)
         status = fsh_json_names(object, "classes", &metadata->class_names, &metadata->class_count, error);
+    if (!status)
+        status = fsh_json_dictionary(object, &metadata->dictionary, error);
     if (!status && count_ret) {
         uint64_t version = 0;
         status = fsh_json_count(object, "version", &version, error);
@@ -175,6 +179,8 @@ FshStatus fsh_metadata_compare(const char *text, size_t bytes, uint64_t *count_r
     else if (!fsh_names_equal(found.class_names, found.class_count, expected->class_names,
                               expected->class_count))
         status = fsh_error_set(error, FSH_ERR_CORRUPT, "has other classes than the dataset");
+    else if (!fsh_dictionary_info_equal(&found.dictionary, &expected->dictionary))
+        status = fsh_error_set(error, FSH_ERR_CORRUPT, "was packed with another dictionary than the dataset");
     fsh_metadata_free(&found);
     return status;
 }

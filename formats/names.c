@@ -37,6 +37,29 @@ const char *fsh_codec_name(FshCodec codec)
     return "unknown";
 }
 
+const char *fsh_compression_name(FshCompression compression)
+{
+    switch (compression) {
+    case FSH_COMPRESSION_NONE:
+        return "none";
+    case FSH_COMPRESSION_ZSTD:
+        return "zstd";
+    }
+    return "unknown";
+}
+
+bool fsh_cache_from_name(const char *text, FshCache *cache_ret)
+{
+    static const char *const names[] = {"none", "ram", "lock"}; /* indexed by FshCache */
+    for (int i = FSH_CACHE_NONE; i <= FSH_CACHE_LOCK; i++) {
+        if (strcmp(text, names[i]) == 0) {
+            *cache_ret = (FshCache)i;
+            return true;
+        }
+    }
+    return false;
+}
+
 bool fsh_id_valid(const char *id)
 {
     return strlen(id) == FSH_ID_DIGITS && strspn(id, lower_digits) == FSH_ID_DIGITS;

@@ -15,6 +15,7 @@ enum {
     AT_KEY_BYTES = 28,
     AT_FIELD_COUNT = 30,
     AT_RESERVED = 31,
+    AT_UNPACKED = 32, /* u32 for each of FSH_FIELDS_MAX fields */
     ROW_OFFSET = 0,
     ROW_BYTES = 8,
     ROW_WIDTH = 16,
@@ -39,6 +40,23 @@ static bool is_raw_size(uint32_t width, uint32_t height, uint8_t channels, uint6
     return !__builtin_mul_overflow(pixels, (uint64_t)channels, &product) && product == bytes;
 }
 
+static FshStatus check_compression(const FshField *field, unsigned index, FshError *error)
+{
+    if (field->compression != FSH_COMPRESSION_NONE && field->compression != FSH_COMPRESSION_ZSTD)
+        return fsh_error_set(error, FSH_ERR_MISMATCH, "field %u: compression %d is unknown", index,
+                             (int)field->compression);
+    if (field->compression == FSH_COMPRESSION_NONE && field->unpacked_bytes &&
+        field->unpacked_bytes != field->bytes)
+        return fsh_error_set(error, FSH_ERR_MISMATCH,
+                             "field %u: %zu bytes that are not compressed, and %zu unpacked", index,
+                             field->bytes, field->unpacked_bytes);
+    if (field->compression == FSH_COMPRESSION_ZSTD &&
+        (field->unpacked_bytes < 1 || field->unpacked_bytes > FSH_UNPACKED_BYTES_MAX))
+        return fsh_error_set(error, FSH_ERR_MISMATCH, "field %u: %zu bytes unpacked; 1 to %d are possible",
+                             index, field->unpacked_bytes, FSH_UNPACKED_BYTES_MAX);
+    return FSH_OK;
+}
+
 static FshStatus check_field(const FshField *field, unsigned index, FshError *error)
 {
     if (!field->data || field->bytes == 0)
@@ -49,11 +67,15 @@ static FshStatus check_field(const FshField *field, unsigned index, FshError *er
     if (!fsh_codec_known((unsigned)field->codec))
         return fsh_error_set(error, FSH_ERR_MISMATCH, "field %u: codec %d is unknown", index,
                              (int)field->codec);
+    FshStatus status = check_compression(field, index, error);
+    if (status)
+        return status;
+    size_t raw_bytes = field->compression ? field->unpacked_bytes : field->bytes;
     if (field->codec == FSH_CODEC_RAW &&
-        !is_raw_size(field->width, field->height, field->channels, field->bytes))
+        !is_raw_size(field->width, field->height, field->channels, raw_bytes))
         return fsh_error_set(error, FSH_ERR_MISMATCH,
-                             "field %u: %zu bytes are not %" PRIu32 " x %" PRIu32 " x %u", index,
-                             field->bytes, field->width, field->height, field->channels);
+                             "field %u: %zu bytes are not %" PRIu32 " x %" PRIu32 " x %u", index, raw_bytes,
+                             field->width, field->height, field->channels);
     if (field->source_bytes > UINT16_MAX)
         return fsh_error_set(error, FSH_ERR_MISMATCH,
                              "field %u: source path of %zu bytes; at most %d are possible", index,
@@ -135,6 +157,9 @@ FshStatus fsh_record_build(const FshSample *sample, void *record, size_t record_
         store_le32(row + ROW_HEIGHT, field->height);
         row[ROW_CHANNELS] = field->channels;
         row[ROW_CODEC] = (uint8_t)field->codec;
+        row[ROW_COMPRESSION] = (uint8_t)field->compression;
+        if (field->compression)
+            store_le32(bytes + AT_UNPACKED + 4 * (size_t)i, (uint32_t)field->unpacked_bytes);
         store_le16(row + ROW_SOURCE_BYTES, (uint16_t)field->source_bytes);
         if (field->source_bytes)
             memcpy(text, field->source, field->source_bytes);
@@ -155,10 +180,12 @@ static FshStatus parse_row(const uint8_t *bytes, const uint8_t *row, unsigned in
                            uint64_t *next_payload, FshField *field, FshError *error)
 {
     uint64_t offset = load_le64(row + ROW_OFFSET), payload_bytes = load_le64(row + ROW_BYTES);
-    if (row[ROW_COMPRESSION] || row[ROW_RESERVED_8] || load_le16(row + ROW_RESERVED_16))
+    uint32_t unpacked_bytes = load_le32(bytes + AT_UNPACKED + 4 * (size_t)index);
+    unsigned compression = row[ROW_COMPRESSION];
+    if (compression > FSH_COMPRESSION_ZSTD || row[ROW_RESERVED_8] || load_le16(row + ROW_RESERVED_16))
         return fsh_error_set(error, FSH_ERR_UNSUPPORTED,
                              "field %u: compression %u or reserved bytes of a later version", index,
-                             row[ROW_COMPRESSION]);
+                             compression);
     if (offset != *next_payload)
         return fsh_error_set(error, FSH_ERR_CORRUPT, "field %u: payload at %" PRIu64 ", not at %" PRIu64,
                              index, offset, *next_payload);
@@ -166,9 +193,16 @@ static FshStatus parse_row(const uint8_t *bytes, const uint8_t *row, unsigned in
     if (payload_bytes == 0 || payload_bytes > record_bytes - offset)
         return fsh_error_set(error, FSH_ERR_CORRUPT, "field %u: %" PRIu64 " bytes in a record of %" PRIu64,
                              index, payload_bytes, record_bytes);
+    if (compression == FSH_COMPRESSION_NONE ? unpacked_bytes != 0
+                                            : unpacked_bytes < 1 || unpacked_bytes > FSH_UNPACKED_BYTES_MAX)
+        return fsh_error_set(error, FSH_ERR_CORRUPT,
+                             "field %u: %" PRIu32 " bytes unpacked, with compression %u", index,
+                             unpacked_bytes, compression);
     *field = (FshField){
         .data = bytes + offset,
         .bytes = (size_t)payload_bytes,
+        .unpacked_bytes = compression ? unpacked_bytes : (size_t)payload_bytes,
+        .compression = (FshCompression)compression,
         .width = load_le32(row + ROW_WIDTH),
         .height = load_le32(row + ROW_HEIGHT),
         .channels = row[ROW_CHANNELS],
@@ -181,10 +215,10 @@ static FshStatus parse_row(const uint8_t *bytes, const uint8_t *row, unsigned in
         return fsh_error_set(error, FSH_ERR_UNSUPPORTED, "field %u: codec %d is unknown to this version",
                              index, (int)field->codec);
     if (field->codec == FSH_CODEC_RAW &&
-        !is_raw_size(field->width, field->height, field->channels, payload_bytes))
+        !is_raw_size(field->width, field->height, field->channels, field->unpacked_bytes))
         return fsh_error_set(error, FSH_ERR_CORRUPT,
-                             "field %u: %" PRIu64 " bytes are not %" PRIu32 " x %" PRIu32 " x %u", index,
-                             payload_bytes, field->width, field->height, field->channels);
+                             "field %u: %zu bytes are not %" PRIu32 " x %" PRIu32 " x %u", index,
+                             field->unpacked_bytes, field->width, field->height, field->channels);
     *next_payload =
         align_up(offset + payload_bytes); /* both are multiples of 64 or below record_bytes, which is one */
     return FSH_OK;
@@ -214,7 +248,8 @@ FshStatus fsh_record_parse(const uint8_t *bytes, uint64_t available, FshSample *
         return fsh_error_set(error, FSH_ERR_CORRUPT, "label is %" PRId64, label);
     if (key_bytes == 0)
         return fsh_error_set(error, FSH_ERR_CORRUPT, "key is empty");
-    if (!bytes_are_zero(bytes + AT_RESERVED, RECORD_HEADER_BYTES - AT_RESERVED))
+    size_t unpacked_end = AT_UNPACKED + 4 * (size_t)field_count;
+    if (bytes[AT_RESERVED] || !bytes_are_zero(bytes + unpacked_end, RECORD_HEADER_BYTES - unpacked_end))
         return fsh_error_set(error, FSH_ERR_UNSUPPORTED, "reserved bytes are not zero: of a later version");
     uint64_t text_offset = RECORD_HEADER_BYTES + (uint64_t)field_count * FIELD_ROW_BYTES;
     if (header_bytes > record_bytes || header_bytes % FSH_ALIGNMENT || text_offset + key_bytes > header_bytes)

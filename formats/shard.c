@@ -13,7 +13,8 @@ enum {
     AT_SHARD_INDEX = 16,
     AT_SHARD_COUNT = 20,
     AT_METADATA_BYTES = 24,
-    AT_HEADER_RESERVED = 28,
+    AT_DICTIONARY_BYTES = 28,
+    AT_HEADER_RESERVED = 32,
     AT_HEADER_CRC = 60,
 
     AT_FOOTER_BYTES = 12,
@@ -60,9 +61,9 @@ IndexRow fsh_index_row_load(const uint8_t *at)
 
 /* ---- header ---- */
 
-uint32_t fsh_shard_header_bytes(size_t metadata_bytes)
+uint32_t fsh_shard_header_bytes(size_t metadata_bytes, size_t dictionary_bytes)
 {
-    return (uint32_t)align_up(SHARD_HEADER_BYTES + metadata_bytes);
+    return (uint32_t)(align_up(SHARD_HEADER_BYTES + metadata_bytes) + align_up(dictionary_bytes));
 }
 
 /* The header's CRC skips itself. */
@@ -73,9 +74,10 @@ static uint32_t header_crc(const uint8_t *header, uint32_t header_bytes)
 }
 
 void fsh_shard_store_header(uint8_t *header, const char *metadata, size_t metadata_bytes,
-                            uint32_t shard_index, uint32_t shard_count)
+                            const void *dictionary, size_t dictionary_bytes, uint32_t shard_index,
+                            uint32_t shard_count)
 {
-    uint32_t header_bytes = fsh_shard_header_bytes(metadata_bytes);
+    uint32_t header_bytes = fsh_shard_header_bytes(metadata_bytes, dictionary_bytes);
     memset(header, 0, header_bytes);
     memcpy(header, header_magic, sizeof header_magic);
     store_le32(header + AT_VERSION, FSH_FORMAT_VERSION);
@@ -83,7 +85,10 @@ void fsh_shard_store_header(uint8_t *header, const char *metadata, size_t metada
     store_le32(header + AT_SHARD_INDEX, shard_index);
     store_le32(header + AT_SHARD_COUNT, shard_count);
     store_le32(header + AT_METADATA_BYTES, (uint32_t)metadata_bytes);
+    store_le32(header + AT_DICTIONARY_BYTES, (uint32_t)dictionary_bytes);
     memcpy(header + SHARD_HEADER_BYTES, metadata, metadata_bytes);
+    if (dictionary_bytes)
+        memcpy(header + align_up(SHARD_HEADER_BYTES + metadata_bytes), dictionary, dictionary_bytes);
     store_le32(header + AT_HEADER_CRC, header_crc(header, header_bytes));
 }
 
@@ -108,10 +113,14 @@ FshStatus fsh_shard_parse_header(ShardView *view, const uint8_t *bytes, uint64_t
                              FSH_FORMAT_VERSION);
     uint32_t header_bytes = load_le32(bytes + AT_HEADER_BYTES);
     uint32_t metadata_bytes = load_le32(bytes + AT_METADATA_BYTES);
+    uint32_t dictionary_bytes = load_le32(bytes + AT_DICTIONARY_BYTES);
     if (metadata_bytes < METADATA_BYTES_MIN || metadata_bytes > METADATA_BYTES_MAX ||
-        header_bytes != fsh_shard_header_bytes(metadata_bytes))
-        return fsh_error_set(error, FSH_ERR_CORRUPT, "header of %" PRIu32 " bytes with metadata of %" PRIu32,
-                             header_bytes, metadata_bytes);
+        dictionary_bytes > FSH_DICTIONARY_BYTES_MAX ||
+        header_bytes != fsh_shard_header_bytes(metadata_bytes, dictionary_bytes))
+        return fsh_error_set(error, FSH_ERR_CORRUPT,
+                             "header of %" PRIu32 " bytes with metadata of %" PRIu32
+                             " and a dictionary of %" PRIu32,
+                             header_bytes, metadata_bytes, dictionary_bytes);
     if (header_bytes > length)
         return fsh_error_set(error, FSH_ERR_CORRUPT,
                              "cut short in its header: %" PRIu64 " of %" PRIu32 " bytes", length,
@@ -123,14 +132,19 @@ FshStatus fsh_shard_parse_header(ShardView *view, const uint8_t *bytes, uint64_t
     if (!bytes_are_zero(bytes + AT_HEADER_RESERVED, AT_HEADER_CRC - AT_HEADER_RESERVED))
         return fsh_error_set(error, FSH_ERR_UNSUPPORTED,
                              "header: reserved bytes are not zero: of a later version");
-    if (!bytes_are_zero(bytes + SHARD_HEADER_BYTES + metadata_bytes,
-                        header_bytes - SHARD_HEADER_BYTES - metadata_bytes))
+    size_t metadata_end = SHARD_HEADER_BYTES + (size_t)metadata_bytes;
+    size_t dictionary_begin = (size_t)align_up(metadata_end);
+    size_t dictionary_end = dictionary_begin + dictionary_bytes;
+    if (!bytes_are_zero(bytes + metadata_end, dictionary_begin - metadata_end) ||
+        !bytes_are_zero(bytes + dictionary_end, header_bytes - dictionary_end))
         return fsh_error_set(error, FSH_ERR_CORRUPT, "header: padding is not zero");
     view->header_bytes = header_bytes;
     view->shard_index = load_le32(bytes + AT_SHARD_INDEX);
     view->shard_count = load_le32(bytes + AT_SHARD_COUNT);
     view->metadata = (const char *)bytes + SHARD_HEADER_BYTES;
     view->metadata_bytes = metadata_bytes;
+    view->dictionary = bytes + dictionary_begin;
+    view->dictionary_bytes = dictionary_bytes;
     if (view->shard_index >= view->shard_count)
         return fsh_error_set(error, FSH_ERR_CORRUPT, "header: shard %" PRIu32 " of %" PRIu32,
                              view->shard_index, view->shard_count);

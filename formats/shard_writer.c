@@ -30,14 +30,14 @@ static FshStatus shard_open(FshWriter *writer, FshError *error)
     if (status)
         goto done;
     const Metadata *metadata = &writer->metadata;
-    uint32_t header_bytes = fsh_shard_header_bytes(metadata->text_bytes);
+    uint32_t header_bytes = fsh_shard_header_bytes(metadata->text_bytes, metadata->dictionary.bytes);
     header = malloc(header_bytes);
     if (!header) {
         status = fsh_error_set(error, FSH_ERR_MEMORY, "%s: out of memory", writer->path);
         goto done;
     }
-    fsh_shard_store_header(header, metadata->text, metadata->text_bytes, writer->shard_index,
-                           writer->shard_count);
+    fsh_shard_store_header(header, metadata->text, metadata->text_bytes, writer->dictionary,
+                           metadata->dictionary.bytes, writer->shard_index, writer->shard_count);
     status = write_hashed(writer, header, header_bytes, error);
     writer->next_offset = header_bytes;
 done:

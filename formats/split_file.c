@@ -18,6 +18,9 @@ static FshStatus open_shard(SplitFile *file, const Metadata *expected, Metadata 
         class_count = metadata_ret->class_count;
     }
     if (!status)
+        status = fsh_dictionary_check(shard->dictionary, shard->dictionary_bytes,
+                                      expected ? &expected->dictionary : &metadata_ret->dictionary, error);
+    if (!status)
         status = fsh_shard_parse_footer(shard, &torn, error);
     if (!status)
         status = fsh_shard_check_index(shard, class_count, NULL, NULL, error);
@@ -35,6 +38,9 @@ static FshStatus open_lmdb(SplitFile *file, const Metadata *expected, Metadata *
         status = fsh_metadata_compare(lmdb->metadata, lmdb->metadata_bytes, &count, expected, error);
     else if (!status)
         status = fsh_metadata_parse(metadata_ret, lmdb->metadata, lmdb->metadata_bytes, &count, error);
+    if (!status)
+        status = fsh_dictionary_check(lmdb->dictionary, lmdb->dictionary_bytes,
+                                      expected ? &expected->dictionary : &metadata_ret->dictionary, error);
     if (!status && count != lmdb->record_count)
         status = fsh_error_set(error, FSH_ERR_CORRUPT,
                                "holds %" PRIu64 " samples, not the %" PRIu64 " its metadata says",

@@ -5,6 +5,22 @@
 #include "formats/bytes.h"
 #include "formats/internal.h"
 
+static FshStatus copy_dictionary(FshWriter *writer, const FshWriterOptions *options,
+                                 FshDictionaryInfo *info_ret, FshError *error)
+{
+    if (options->dictionary_bytes == 0)
+        return FSH_OK;
+    FshStatus status =
+        fsh_dictionary_describe(options->dictionary, options->dictionary_bytes, info_ret, error);
+    if (status)
+        return status;
+    writer->dictionary = malloc(options->dictionary_bytes);
+    if (!writer->dictionary)
+        return fsh_error_set(error, FSH_ERR_MEMORY, "out of memory");
+    memcpy(writer->dictionary, options->dictionary, options->dictionary_bytes);
+    return FSH_OK;
+}
+
 FshStatus fsh_writer_open(FshWriter **writer_ret, const char *path, const FshWriterOptions *options,
                           FshError *error)
 {
@@ -21,6 +37,11 @@ FshStatus fsh_writer_open(FshWriter **writer_ret, const char *path, const FshWri
         path_bytes--;
     }
     writer->path = strndup(path, path_bytes);
+    FshManifest manifest = {.kind = options->kind,
+                            .field_names = (char **)options->field_names,
+                            .field_count = options->field_count,
+                            .class_names = (char **)options->class_names,
+                            .class_count = options->class_count};
     FshStatus status = FSH_OK;
     if (!writer->path)
         status = fsh_error_set(error, FSH_ERR_MEMORY, "out of memory");
@@ -31,10 +52,16 @@ FshStatus fsh_writer_open(FshWriter **writer_ret, const char *path, const FshWri
         status = fsh_error_set(error, FSH_ERR_USAGE, "an LMDB is not split into shards");
     else if (options->container != FSH_CONTAINER_SHARDS && options->container != FSH_CONTAINER_LMDB)
         status = fsh_error_set(error, FSH_ERR_USAGE, "container %d is unknown", (int)options->container);
-    else
-        status = fsh_metadata_make(&writer->metadata, options->dataset_id, options->split, options->kind,
-                                   options->field_names, options->field_count, options->class_names,
-                                   options->class_count, error);
+    else if (!options->dataset_id || !fsh_id_valid(options->dataset_id))
+        status =
+            fsh_error_set(error, FSH_ERR_USAGE, "dataset id \"%s\" is not 32 lower-case hexadecimal digits",
+                          options->dataset_id ? options->dataset_id : "");
+    if (!status)
+        status = copy_dictionary(writer, options, &manifest.dictionary, error);
+    if (!status) {
+        memcpy(manifest.id, options->dataset_id, sizeof manifest.id);
+        status = fsh_metadata_make(&writer->metadata, &manifest, options->split, error);
+    }
     if (status) {
         (void)fsh_error_prepend(error, "%s", path);
         goto done;
@@ -186,6 +213,7 @@ void fsh_writer_close(FshWriter **writer_ret)
     fsh_metadata_free(&writer->metadata);
     buffer_free(&writer->batch);
     buffer_free(&writer->rows);
+    free(writer->dictionary);
     free(writer->path);
     free(writer);
     *writer_ret = NULL;

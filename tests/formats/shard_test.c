@@ -376,13 +376,16 @@ static void test_offsets_beyond_4_gib(void **state)
     FshError error = {0};
     Metadata metadata;
     FshWriterOptions options = samples_writer_options(&small_plan, "train", 0);
-    assert_ok(fsh_metadata_make(&metadata, options.dataset_id, options.split, options.kind,
-                                options.field_names, options.field_count, options.class_names,
-                                options.class_count, &error),
-              &error);
-    uint32_t header_bytes = fsh_shard_header_bytes(metadata.text_bytes);
+    FshManifest manifest = {.id = SAMPLES_ID,
+                            .kind = options.kind,
+                            .field_names = (char **)options.field_names,
+                            .field_count = options.field_count,
+                            .class_names = (char **)options.class_names,
+                            .class_count = options.class_count};
+    assert_ok(fsh_metadata_make(&metadata, &manifest, options.split, &error), &error);
+    uint32_t header_bytes = fsh_shard_header_bytes(metadata.text_bytes, 0);
     uint8_t *header = malloc(header_bytes);
-    fsh_shard_store_header(header, metadata.text, metadata.text_bytes, 0, 1);
+    fsh_shard_store_header(header, metadata.text, metadata.text_bytes, NULL, 0, 0, 1);
 
     /* 65536 x 65537 gray pixels: more than 2^32 bytes. Built small, then stretched by hand. */
     static uint8_t huge[RECORD_BYTES_MIN];
