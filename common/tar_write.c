@@ -203,16 +203,15 @@ static size_t padding_of(uint64_t length)
 
 static const char zeros[END_BYTES];
 
-static FshStatus make_headers(TarWriter *writer, const char *path, uint64_t length, int64_t modified_ns,
-                              FshError *error)
+/* Appends what stands before the content to headers; records is scratch. */
+static FshStatus make_headers(Buffer *headers, Buffer *records, const char *path, uint64_t length,
+                              int64_t modified_ns, FshError *error)
 {
     NameParts parts = split_path(path);
-    Buffer *headers = &writer->headers, *records = &writer->records;
     UstarHeader header;
     int64_t seconds = file_time_of_ns(modified_ns).tv_sec;
     uint64_t modified = seconds < 0 ? 0 : (uint64_t)seconds;
     FshStatus status = make_records(records, path, &parts, length, modified_ns, error);
-    headers->length = 0;
     if (!status && records->length) {
         static const char name[] = "PaxHeaders/entry"; /* nobody sees it but readers that know no pax */
         NameParts pax = {.name = name, .name_bytes = sizeof name - 1, .whole = true};
@@ -227,6 +226,34 @@ static FshStatus make_headers(TarWriter *writer, const char *path, uint64_t leng
         return status;
     fill_header(&header, '0', parts, length, modified);
     return buffer_append(headers, &header, sizeof header, error);
+}
+
+static bool can_name_file(const char *path)
+{
+    size_t path_bytes = strlen(path);
+    return path_bytes && path[path_bytes - 1] != '/';
+}
+
+FshStatus tar_entry_append(Buffer *tar, Buffer *scratch, const char *path, const void *bytes, size_t length,
+                           int64_t modified_ns, size_t *content_at_ret, FshError *error)
+{
+    if (!can_name_file(path))
+        return fsh_error_set(error, FSH_ERR_USAGE, "\"%s\" cannot name a file", path);
+    const size_t before = tar->length;
+    FshStatus status = make_headers(tar, scratch, path, length, modified_ns, error);
+    *content_at_ret = tar->length;
+    if (!status)
+        status = buffer_append(tar, bytes, length, error);
+    if (!status)
+        status = buffer_append(tar, zeros, padding_of(length), error);
+    if (status)
+        tar->length = before;
+    return status;
+}
+
+FshStatus tar_end_append(Buffer *tar, FshError *error)
+{
+    return buffer_append(tar, zeros, END_BYTES, error);
 }
 
 /* ---- the file ---- */
@@ -346,10 +373,10 @@ done:
 FshStatus tar_writer_add(TarWriter *writer, const char *path, const void *bytes, size_t length,
                          int64_t modified_ns, uint64_t *offset_ret, FshError *error)
 {
-    size_t path_bytes = strlen(path);
-    if (!path_bytes || path[path_bytes - 1] == '/')
+    if (!can_name_file(path))
         return fsh_error_set(error, FSH_ERR_USAGE, "%s: \"%s\" cannot name a file", writer->path, path);
-    FshStatus status = make_headers(writer, path, length, modified_ns, error);
+    writer->headers.length = 0;
+    FshStatus status = make_headers(&writer->headers, &writer->records, path, length, modified_ns, error);
     if (status)
         return status;
     /* struct iovec has no const; pwritev does not write there. */

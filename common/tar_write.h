@@ -23,6 +23,7 @@
 #include <stdint.h>
 
 #include "common/error.h"
+#include "common/file.h"
 
 typedef struct TarWriter TarWriter;
 
@@ -43,6 +44,13 @@ FshStatus tar_writer_sync(TarWriter *writer, FshError *error);
 
 /* The end marker, sync, close; frees and sets to NULL, on failure too. Two zero blocks, no padding to 10240. */
 FshStatus tar_writer_finish(TarWriter **writer, FshError *error);
+
+/* The same entries in memory, for who hashes them or writes them elsewhere: appends the entry's header, content and padding
+ * to tar; *content_at_ret is where in tar the content begins. scratch is kept from entry to entry. On failure tar is as
+ * before the call. FSH_ERR_USAGE: as above; FSH_ERR_MEMORY. */
+FshStatus tar_entry_append(Buffer *tar, Buffer *scratch, const char *path, const void *bytes, size_t length,
+                           int64_t modified_ns, size_t *content_at_ret, FshError *error);
+FshStatus tar_end_append(Buffer *tar, FshError *error);
 
 /* Closes without the end marker; frees and sets to NULL; NULL is fine. */
 void tar_writer_abandon(TarWriter **writer);
