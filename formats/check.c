@@ -10,55 +10,8 @@
 #include <string.h>
 
 #include "common/pool.h"
-
-/* ---- keys seen so far ---- */
-
-/* One key of a split: by its 128-bit hash, which no two keys of a dataset share by chance. */
-typedef struct SeenKey {
-    FshHash128 hash; /* zero: free */
-    uint64_t record;
-    size_t file; /* among all files checked */
-} SeenKey;
-
-/* Open addressing; capacity is a power of two, at most half full. */
-typedef struct KeySet {
-    SeenKey *keys;
-    size_t capacity, count;
-} KeySet;
-
-static const FshHash128 no_hash;
-
-static SeenKey *key_set_find(const KeySet *set, const FshHash128 *hash)
-{
-    size_t start = 0;
-    memcpy(&start, hash->bytes, sizeof start);
-    for (size_t i = start & (set->capacity - 1);; i = (i + 1) & (set->capacity - 1)) {
-        SeenKey *key = &set->keys[i];
-        if (fsh_hash_equal(&key->hash, &no_hash) || fsh_hash_equal(&key->hash, hash))
-            return key;
-    }
-}
-
-static FshStatus key_set_reserve(KeySet *set, uint64_t more, FshError *error)
-{
-    size_t capacity = set->capacity ? set->capacity : 64;
-    while (capacity / 2 < set->count + more) {
-        capacity *= 2;
-    }
-    if (capacity == set->capacity)
-        return FSH_OK;
-    KeySet grown = {.keys = calloc(capacity, sizeof *grown.keys), .capacity = capacity, .count = set->count};
-    if (!grown.keys)
-        return fsh_error_set(error, FSH_ERR_MEMORY, "out of memory: keys of %" PRIu64 " samples",
-                             set->count + more);
-    for (size_t i = 0; i < set->capacity; i++) {
-        if (!fsh_hash_equal(&set->keys[i].hash, &no_hash))
-            *key_set_find(&grown, &set->keys[i].hash) = set->keys[i];
-    }
-    free(set->keys);
-    *set = grown;
-    return FSH_OK;
-}
+#include "formats/check_overlap.h"
+#include "formats/hash_set.h"
 
 /* ---- the run ---- */
 
@@ -74,9 +27,10 @@ typedef struct Check {
     size_t *split_of;   /* index of each file's split; without a manifest each file is its own */
     FshHash128 *hashes; /* of each file delivered */
     size_t file_count, file_capacity;
+    FileContents *contents; /* of each file delivered; NULL below FSH_CHECK_CONTENTS */
     /* the split at hand */
     size_t split;
-    KeySet keys;
+    HashSet keys;
     uint64_t *class_counts;
     bool complete; /* all its files could be counted */
     FshProblemVisit visit;
@@ -243,16 +197,13 @@ static FshStatus check_keys(Check *check, size_t file_index, FileReport *report,
 {
     if (!report->keys)
         return FSH_OK;
-    FshStatus status = key_set_reserve(&check->keys, report->file.record_count, error);
+    FshStatus status = hash_set_reserve(&check->keys, report->file.record_count, error);
     for (uint64_t i = 0; i < report->file.record_count && !status; i++) {
-        if (fsh_hash_equal(&report->keys[i], &no_hash))
+        if (!hash_is_known(&report->keys[i]))
             continue;
-        SeenKey *seen = key_set_find(&check->keys, &report->keys[i]);
-        if (fsh_hash_equal(&seen->hash, &no_hash)) {
-            *seen = (SeenKey){.hash = report->keys[i], .record = i, .file = file_index};
-            check->keys.count++;
+        const HashSetEntry *seen = hash_set_meet(&check->keys, &report->keys[i], i, file_index);
+        if (!seen)
             continue;
-        }
         FshSample sample;
         char reason[PATH_MAX];
         bool known = fsh_report_sample(report, i, &sample);
@@ -267,7 +218,7 @@ static FshStatus check_keys(Check *check, size_t file_index, FileReport *report,
 static FshStatus check_copies(Check *check, size_t file_index, FileReport *report, FshError *error)
 {
     check->hashes[file_index] = report->hash;
-    for (size_t i = 0; i < file_index && !fsh_hash_equal(&report->hash, &no_hash); i++) {
+    for (size_t i = 0; i < file_index && hash_is_known(&report->hash); i++) {
         if (fsh_hash_equal(&check->hashes[i], &report->hash)) {
             char reason[PATH_MAX];
             (void)snprintf(reason, sizeof reason, "holds the same bytes as %s", check->files[i].name);
@@ -281,8 +232,7 @@ static FshStatus begin_split(Check *check, size_t split, FshError *error)
 {
     check->split = split;
     check->complete = check->has_manifest;
-    free(check->keys.keys);
-    check->keys = (KeySet){0};
+    hash_set_free(&check->keys);
     free(check->class_counts);
     check->class_counts = calloc(check->manifest.class_count + 1, sizeof *check->class_counts);
     return check->class_counts ? FSH_OK : fsh_error_set(error, FSH_ERR_MEMORY, "out of memory");
@@ -337,8 +287,19 @@ static FshStatus deliver(uint64_t item, void *slot, void *context, FshError *err
         if (report->problems[i].record < 0) /* with a file that is not the one listed, counts cannot agree */
             check->complete = false;
     }
+    if (check->contents) {
+        check->contents[item] =
+            (FileContents){.hashes = report->contents, .record_count = report->file.record_count};
+        report->contents = NULL;
+    }
     fsh_report_empty(report); /* lets the mapping go before the slot's next turn */
     return status;
+}
+
+static void tell_overlap(size_t file, const FoundProblem *problem, void *context)
+{
+    Check *check = context;
+    tell(check, check->files[file].name, problem);
 }
 
 /* ---- what path is ---- */
@@ -434,20 +395,33 @@ FshStatus fsh_check(const char *path, FshCheckLevel level, int jobs, FshProblemV
     check->visit = visit;
     check->context = context;
     FshStatus status = list_path(check, path, error);
+    /* Contents of one split alone say nothing. */
+    const bool with_contents =
+        level >= FSH_CHECK_CONTENTS && check->has_manifest && check->manifest.split_count > 1;
+    for (size_t i = 0; i < check->file_count; i++)
+        check->files[i].with_contents = with_contents;
     if (!status) {
         check->hashes = calloc(check->file_count + 1, sizeof *check->hashes);
-        status = check->hashes ? pool_run_ordered(jobs, check->file_count, 0, sizeof(FileReport), work,
-                                                  deliver, fsh_report_empty, check, error)
-                               : fsh_error_set(error, FSH_ERR_MEMORY, "%s: out of memory", path);
+        check->contents = with_contents ? calloc(check->file_count + 1, sizeof *check->contents) : NULL;
+        status = check->hashes && (check->contents || !with_contents)
+                     ? pool_run_ordered(jobs, check->file_count, 0, sizeof(FileReport), work, deliver,
+                                        fsh_report_empty, check, error)
+                     : fsh_error_set(error, FSH_ERR_MEMORY, "%s: out of memory", path);
     }
     if (!status && check->file_count)
         end_split(check);
+    if (!status && check->contents)
+        status = fsh_check_overlap(check->files, check->contents, check->split_of, check->file_count,
+                                   tell_overlap, check, error);
     if (problem_count_ret)
         *problem_count_ret = check->problem_count;
     for (size_t i = 0; i < check->file_count; i++) {
         free(check->paths[i]);
         free(check->names[i]);
+        if (check->contents)
+            free(check->contents[i].hashes);
     }
+    free(check->contents);
     for (size_t i = 0; check->expected && i < check->manifest.split_count; i++) {
         fsh_metadata_free(&check->expected[i]);
     }
@@ -457,7 +431,7 @@ FshStatus fsh_check(const char *path, FshCheckLevel level, int jobs, FshProblemV
     free(check->names);
     free(check->split_of);
     free(check->hashes);
-    free(check->keys.keys);
+    hash_set_free(&check->keys);
     free(check->class_counts);
     fsh_manifest_free(&check->manifest);
     free(check);

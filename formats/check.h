@@ -13,6 +13,7 @@ typedef struct FileCheck {
     const Metadata *expected; /* NULL, with info, where there is no manifest */
     const FshFileInfo *info;
     size_t file_index, file_count;
+    bool with_contents; /* FileReport.contents is wanted */
 } FileCheck;
 
 typedef struct FoundProblem {
@@ -30,6 +31,7 @@ typedef struct FileReport {
     FshHash128 hash; /* of the file as it is, where it could be computed */
     FshHash128
         *keys; /* XXH3-128 of each record's key; zero where it is not known; NULL below FSH_CHECK_RECORDS */
+    FshHash128 *contents;   /* of each record's payloads; likewise; NULL unless asked for */
     uint64_t *class_counts; /* class_count of them, from the labels; NULL where they are not known */
     size_t class_count;
 } FileReport;

@@ -6,9 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <xxhash.h>
-
 #include "common/interrupt.h"
+#include "formats/xxh3.h"
 
 /* ---- reports ---- */
 
@@ -69,6 +68,7 @@ void fsh_report_empty(void *slot)
     }
     free(report->problems);
     free(report->keys);
+    free(report->contents);
     free(report->class_counts);
     fsh_split_file_close(&report->file);
     *report = (FileReport){0};
@@ -76,8 +76,9 @@ void fsh_report_empty(void *slot)
 
 /* ---- hashing ---- */
 
-/* Read, hash, look for an interrupt, in pieces of this size. */
-enum { PIECE_BYTES = 4 << 20 };
+/* Read, hash, check, look for an interrupt, in pieces of this size: what was hashed is still in the second-level cache when
+ * the CRC comes by. */
+enum { PIECE_BYTES = 512 << 10 };
 
 typedef struct Hashing {
     const FileMapping *mapping;
@@ -107,6 +108,24 @@ static FshStatus hash_to(Hashing *hashing, uint64_t end, FshError *found, FshErr
 
 /* ---- records ---- */
 
+static FshHash128 hash_bytes(const void *bytes, size_t length)
+{
+    XXH128_canonical_t canonical;
+    FshHash128 hash;
+    XXH128_canonicalFromHash(&canonical, XXH3_128bits(bytes, length));
+    memcpy(hash.bytes, canonical.digest, sizeof hash.bytes);
+    return hash;
+}
+
+/* Of all payloads, without their padding. */
+static FshHash128 hash_contents(const FshSample *sample)
+{
+    FshHash128 hashes[FSH_FIELDS_MAX];
+    for (unsigned i = 0; i < sample->field_count; i++)
+        hashes[i] = hash_bytes(sample->fields[i].data, sample->fields[i].bytes);
+    return sample->field_count == 1 ? hashes[0] : hash_bytes(hashes, sample->field_count * sizeof *hashes);
+}
+
 static FshStatus check_record(const FileCheck *check, FileReport *report, const Metadata *metadata,
                               uint64_t record, FshError *error)
 {
@@ -133,11 +152,10 @@ static FshStatus check_record(const FileCheck *check, FileReport *report, const 
         (void)fsh_record_fits(&sample, metadata, &found);
     if (found.status)
         return add_found(report, (int64_t)record, &sample, &found, error);
-    if (report->keys) {
-        XXH128_canonical_t canonical;
-        XXH128_canonicalFromHash(&canonical, XXH3_128bits(sample.key, sample.key_bytes));
-        memcpy(report->keys[record].bytes, canonical.digest, sizeof report->keys[record].bytes);
-    }
+    if (report->keys)
+        report->keys[record] = hash_bytes(sample.key, sample.key_bytes);
+    if (report->contents)
+        report->contents[record] = hash_contents(&sample);
     if (!in_shard && report->class_counts && head.label >= 0)
         report->class_counts[head.label]++;
     return FSH_OK;
@@ -225,7 +243,7 @@ static FshStatus check_lmdb_structure(const FileCheck *check, FileReport *report
     if (!found.status)
         (void)fsh_dictionary_check(lmdb->dictionary, lmdb->dictionary_bytes, &metadata_ret->dictionary,
                                    &found);
-    if (check->level == FSH_CHECK_RECORDS) { /* labels are in the records only */
+    if (check->level >= FSH_CHECK_RECORDS) { /* labels are in the records only */
         report->class_count = metadata_ret->class_count;
         report->class_counts = calloc(report->class_count + 1, sizeof *report->class_counts);
         if (!report->class_counts)
@@ -266,7 +284,7 @@ static FshStatus check_contents(const FileCheck *check, FileReport *report, cons
 {
     SplitFile *file = &report->file;
     bool in_shard = check->container == FSH_CONTAINER_SHARDS;
-    bool every_record = check->level == FSH_CHECK_RECORDS;
+    bool every_record = check->level >= FSH_CHECK_RECORDS;
     const size_t problems_before = report->problem_count;
     uint64_t end = in_shard ? file->shard.footer_offset : file->mapping.length;
     const FshHash128 *stored = in_shard ? &file->shard.hash : check->info ? &check->info->hash : NULL;
@@ -274,7 +292,9 @@ static FshStatus check_contents(const FileCheck *check, FileReport *report, cons
     FshStatus status = FSH_OK;
     if (every_record) {
         report->keys = calloc(file->record_count + 1, sizeof *report->keys);
-        if (!report->keys)
+        report->contents =
+            check->with_contents ? calloc(file->record_count + 1, sizeof *report->contents) : NULL;
+        if (!report->keys || (check->with_contents && !report->contents))
             return out_of_memory(error);
     }
     if (!in_shard)

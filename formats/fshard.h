@@ -369,6 +369,7 @@ FSH_API const char *fsh_file_name(char *buffer, size_t buffer_bytes, FshContaine
 typedef enum FshCheckLevel {
     FSH_CHECK_QUICK = 1, /* structure, footers, indexes, whole-file hashes against the manifest */
     FSH_CHECK_RECORDS,   /* and each record: structure and CRC32C, index row against record */
+    FSH_CHECK_CONTENTS,  /* and that no two splits hold a sample of the same content (stored bytes) */
 } FshCheckLevel;
 
 /* One thing that is wrong. */
@@ -389,7 +390,8 @@ typedef void (*FshProblemVisit)(const FshProblem *problem, void *context);
  * is missing or damaged, where each file is checked alone. *problem_count_ret (may be NULL) counts the
  * problems; visit may be NULL too. FSH_CHECK_QUICK reads each byte once; a file whose hash is wrong is then
  * searched for the records that are damaged. FSH_CHECK_RECORDS also finds keys that are there twice in a
- * split (16 to 96 bytes of memory for each sample). FSH_OK means the check could be made, not that all is
+ * split (16 to 96 bytes of memory for each sample). FSH_CHECK_CONTENTS takes 16 bytes more for each sample, and 64 to 128 for
+ * each that is not in the largest split; what it finds is FSH_ERR_MISMATCH. FSH_OK means the check could be made, not that all is
  * well. FSH_ERR_NOT_FOUND, FSH_ERR_UNSUPPORTED: there is nothing to check at path. FSH_ERR_INTERRUPTED,
  * FSH_ERR_MEMORY. */
 FSH_API FshStatus fsh_check(const char *path, FshCheckLevel level, int jobs, FshProblemVisit visit,
