@@ -74,11 +74,15 @@ static bool lies_in(const char *path, const char *folder)
 static FshStatus find_target(const char *path, const char *source, char target[PATH_MAX], FshError *error)
 {
     char source_path[PATH_MAX];
-    if (!realpath(source, source_path))
+    const bool known = realpath(source, source_path); /* else names with braces, of tars */
+    if (!known && !strchr(source, '{'))
         return fsh_error_system(error, errno, "%s", source);
     if (!resolve(path, target))
         return fsh_error_system(error, errno ? errno : ENAMETOOLONG, "%s", path);
-    if (lies_in(target, source_path))
+    if (known && !file_is_folder(source_path) && lies_in(source_path, target))
+        return fsh_error_set(error, FSH_ERR_USAGE, "%s: the source %s lies in it; choose another folder",
+                             path, source);
+    if (known && lies_in(target, source_path))
         return fsh_error_set(
             error, FSH_ERR_USAGE,
             "%s: lies in the source %s, where it would be taken for a class; choose a folder outside", path,

@@ -157,8 +157,10 @@ static FshStatus note_left_out(Run *run, const PlanSample *sample, const WorkRes
                                FshError *error)
 {
     NoteList *list = &run->output.left_out;
-    const char *path = plan_source(run->plan, sample, work_result->failed_field)->path;
-    FshStatus status = notes_add(list, work_result->failure, path, work_result->reason, error);
+    char name[PATH_MAX];
+    FshStatus status = notes_add(list, work_result->failure,
+                                 plan_source_name(run->plan, sample, work_result->failed_field, name),
+                                 work_result->reason, error);
     if (!status && run->left_out) {
         progress_clear(&run->progress);
         run->left_out(&list->items[list->count - 1], run->left_out_context);
@@ -268,17 +270,6 @@ static FshStatus add_chunk(Run *run, const Chunk *chunk, FshError *error)
     return FSH_OK;
 }
 
-/* What a sample takes in memory, about. */
-static uint64_t sample_bytes(const Plan *plan, const PlanSample *sample)
-{
-    uint64_t bytes = 0;
-    for (size_t field = 0; field < plan->field_count; field++) {
-        const uint64_t file = plan->sources[sample->first_source + field];
-        bytes += plan->payload_bytes ? plan->payload_bytes[file] : plan->files.files[file].bytes;
-    }
-    return bytes;
-}
-
 /* Cuts an output into chunks of at most CHUNK_SAMPLES and about CHUNK_BYTES. */
 static FshStatus add_pending(Run *run, size_t index, FshError *error)
 {
@@ -292,7 +283,7 @@ static FshStatus add_pending(Run *run, size_t index, FshError *error)
             status = add_chunk(run, &chunk, error);
             chunk = (Chunk){.first_sample = output->first_sample + i};
         }
-        chunk.bytes += sample_bytes(plan, &plan->samples[output->first_sample + i]);
+        chunk.bytes += plan_sample_bytes(plan, &plan->samples[output->first_sample + i]);
         chunk.count++;
     }
     return status ? status : add_chunk(run, &chunk, error);

@@ -165,8 +165,11 @@ static json_t *splits_to_json(const Plan *plan, const PackResult *result)
             uint64_t *counts = calloc(plan->class_count + 1, sizeof *counts);
             json_t *classes = json_object();
             failed |= !counts || !classes;
-            for (uint64_t i = 0; i < range->sample_count && counts && !info; i++)
-                counts[plan->samples[range->first_sample + i].label]++;
+            for (uint64_t i = 0; i < range->sample_count && counts && !info; i++) {
+                const int32_t label = plan->samples[range->first_sample + i].label;
+                if (label >= 0) /* a tar may have samples of no class */
+                    counts[label]++;
+            }
             for (size_t i = 0; i < plan->class_count && !failed; i++)
                 failed |=
                     json_object_set_new(classes, plan->class_names[i],

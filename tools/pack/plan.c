@@ -10,6 +10,7 @@
 #include "common/random.h"
 #include "imaging/image.h"
 #include "tools/pack/source.h"
+#include "tools/resize/resize_recipe.h"
 
 const char *const plan_split_names[PLAN_SPLITS] = {"train", "val", "test"};
 
@@ -51,9 +52,75 @@ void plan_add_sample(Plan *plan, const char *key, size_t key_bytes, int32_t labe
         plan->sources[plan->source_count++] = sources[field];
 }
 
-const FileEntry *plan_source(const Plan *plan, const PlanSample *sample, size_t field)
+/* ---- where bytes come from ---- */
+
+uint64_t plan_item(const Plan *plan, const PlanSample *sample, size_t field)
 {
-    return &plan->files.files[plan->sources[sample->first_source + field]];
+    return plan->sources[sample->first_source + field];
+}
+
+PlanSource plan_source(const Plan *plan, const PlanSample *sample, size_t field)
+{
+    const uint64_t item = plan_item(plan, sample, field);
+    if (!plan->from.dataset) {
+        const FileEntry *file = &plan->files.files[item];
+        return (PlanSource){.path = file->path,
+                            .path_bytes = strlen(file->path),
+                            .bytes = file->bytes,
+                            .modified_ns = file->modified_ns};
+    }
+    FshSample from;
+    size_t at = 0;
+    if (plan_dataset_sample(plan, item, &from, &at, NULL, NULL))
+        return (PlanSource){.path = ""};
+    return (PlanSource){.path = from.fields[at].source,
+                        .path_bytes = from.fields[at].source_bytes,
+                        .bytes = from.fields[at].unpacked_bytes,
+                        .modified_ns = plan->from.modified_ns};
+}
+
+const char *plan_source_name(const Plan *plan, const PlanSample *sample, size_t field, char buffer[PATH_MAX])
+{
+    const PlanSource source = plan_source(plan, sample, field);
+    const char *name = source.path_bytes ? source.path : sample->key;
+    const size_t bytes = source.path_bytes ? source.path_bytes : sample->key_bytes;
+    (void)snprintf(buffer, PATH_MAX, "%.*s", (int)(bytes < PATH_MAX ? bytes : PATH_MAX - 1), name);
+    return buffer;
+}
+
+/* What an image is stored as takes, about: only the work knows what one that is made smaller becomes. */
+static uint64_t payload_bytes(const Plan *plan, uint64_t item, const PlanSource *source)
+{
+    char name[PATH_MAX];
+    if (plan->payload_bytes)
+        return plan->payload_bytes[item];
+    if (!plan->smaller_bytes[0] || source->path_bytes >= sizeof name)
+        return source->bytes;
+    memcpy(name, source->path, source->path_bytes);
+    name[source->path_bytes] = '\0';
+    const ImageFormat format = resize_format_for(image_name_format(name));
+    const uint64_t most = plan->smaller_bytes[format == IMAGE_PNG];
+    return source->bytes < most ? source->bytes : most;
+}
+
+/* Bits of photographs at quality 90 for each pixel, and of graphics: guesses that decide no more than how many shards there
+ * are. */
+static void guess_smaller_bytes(Plan *plan, const ResizeRecipe *recipe)
+{
+    const uint64_t size = recipe->max_size;
+    const uint64_t pixels = recipe->long_edge ? size * size * 3 / 4 : size * size * 4 / 3;
+    plan->smaller_bytes[0] = size ? pixels * 3 / 8 + 600 : 0;
+    plan->smaller_bytes[1] = size ? pixels * 2 + 600 : 0;
+}
+
+uint64_t plan_sample_bytes(const Plan *plan, const PlanSample *sample)
+{
+    uint64_t bytes = 0;
+    for (size_t field = 0; field < plan->field_count; field++) {
+        const PlanSource source = plan_source(plan, sample, field);
+        bytes += payload_bytes(plan, plan_item(plan, sample, field), &source);
+    }
+    return bytes;
 }
 
 void plan_describe(const Plan *plan, const PlanSample *sample, FshSample *description)
@@ -63,15 +130,14 @@ void plan_describe(const Plan *plan, const PlanSample *sample, FshSample *descri
                                .key_bytes = sample->key_bytes,
                                .field_count = (unsigned)plan->field_count};
     for (size_t field = 0; field < plan->field_count; field++) {
-        uint64_t file = plan->sources[sample->first_source + field];
-        const FileEntry *entry = &plan->files.files[file];
+        const PlanSource source = plan_source(plan, sample, field);
         description->fields[field] = (FshField){
-            .data = entry->path, /* not pixels: fsh_record_bytes asks for some data, and reads none */
-            .bytes = (size_t)(plan->payload_bytes ? plan->payload_bytes[file] : entry->bytes),
+            .data = sample->key, /* not pixels: fsh_record_bytes asks for some data, and reads none */
+            .bytes = (size_t)payload_bytes(plan, plan_item(plan, sample, field), &source),
             .channels = 1,
             .codec = FSH_CODEC_OTHER,
-            .source = entry->path,
-            .source_bytes = strlen(entry->path)};
+            .source = source.path,
+            .source_bytes = source.path_bytes};
     }
 }
 
@@ -236,16 +302,9 @@ static FshStatus refuse_no_samples(const Plan *plan, const PackOptions *options,
         plan->left_out.count ? "see what was left out" : found);
 }
 
-FshStatus plan_make(Plan *plan, const PackOptions *options, FshError *error)
+/* A tree of files: samples in class folders or below side folders. */
+static FshStatus plan_tree(Plan *plan, const PackOptions *options, FshError *error)
 {
-    *plan = (Plan){.root = options->source,
-                   .folder = -1,
-                   .kind = options->field_count ? FSH_KIND_PAIRS : FSH_KIND_CLASSES,
-                   .field_count = options->field_count ? options->field_count : 1,
-                   .field_names = {"image"}};
-    for (size_t field = 0; field < options->field_count; field++)
-        plan->field_names[field] = options->field_names[field];
-
     FshStatus status = walk_files(options->source, options->jobs, &plan->files, error);
     if (!status)
         status = note_walk_problems(plan, error);
@@ -258,6 +317,7 @@ FshStatus plan_make(Plan *plan, const PackOptions *options, FshError *error)
     if (status)
         return status;
 
+    plan->item_count = plan->files.count;
     plan->samples = calloc(plan->files.count + 1, sizeof *plan->samples);
     plan->sources = calloc(plan->files.count + 1, sizeof *plan->sources);
     if (!plan->samples || !plan->sources)
@@ -265,8 +325,40 @@ FshStatus plan_make(Plan *plan, const PackOptions *options, FshError *error)
     status = options->field_count ? plan_pairs(plan, options, error) : plan_classes(plan, options, error);
     if (!status && plan->sample_count == 0)
         status = refuse_no_samples(plan, options, error);
-    if (status == FSH_ERR_NOT_FOUND)
-        status = plan_hint_flat_pairs(plan, status, error);
+    return status == FSH_ERR_NOT_FOUND ? plan_hint_flat_pairs(plan, status, error) : status;
+}
+
+/* The recipe of this run takes the place of the source's, which goes into it. */
+static FshStatus take_own_recipe(Plan *plan, const PackOptions *options, FshError *error)
+{
+    if (!options->resize.max_size)
+        return FSH_OK;
+    json_t *recipe = resize_recipe_json(&options->resize, "fpack");
+    if (recipe && plan->recipe && json_object_set(recipe, "before", plan->recipe)) {
+        json_decref(recipe);
+        recipe = NULL;
+    }
+    json_decref(plan->recipe);
+    plan->recipe = recipe;
+    guess_smaller_bytes(plan, &options->resize);
+    return recipe ? FSH_OK : fsh_error_set(error, FSH_ERR_MEMORY, "no memory for the recipe");
+}
+
+FshStatus plan_make(Plan *plan, const PackOptions *options, FshError *error)
+{
+    *plan = (Plan){.root = options->source,
+                   .folder = -1,
+                   .kind = options->field_count ? FSH_KIND_PAIRS : FSH_KIND_CLASSES,
+                   .field_count = options->field_count ? options->field_count : 1,
+                   .field_names = {"image"}};
+    for (size_t field = 0; field < options->field_count; field++)
+        plan->field_names[field] = options->field_names[field];
+    FshStatus status = plan_is_dataset(options->source) ? plan_dataset(plan, options, error)
+                                                        : plan_tree(plan, options, error);
+    if (!status && plan->sample_count == 0)
+        status = fsh_error_set(error, FSH_ERR_NOT_FOUND, "%s: holds no sample", plan->root);
+    if (!status)
+        status = take_own_recipe(plan, options, error);
     if (!status)
         status = plan_select(plan, options, error);
     if (!status)
@@ -292,6 +384,8 @@ void plan_free(Plan *plan)
     json_decref(plan->recipe);
     notes_free(&plan->left_out);
     notes_free(&plan->warnings);
+    names_free(&plan->made_keys);
+    fsh_close(&plan->from.dataset);
     file_list_free(&plan->files);
     *plan = (Plan){.folder = -1};
 }

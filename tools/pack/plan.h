@@ -10,9 +10,11 @@
  * options: not of threads, times or the destination. Its parts, in the order they run:
  *
  * - plan.c: walk, which files are images; after plan_select, the order of the samples
- * - plan_classes.c: class folders to split, class and key; keys that would clash
+ * - plan_dataset.c: instead of all that up to plan_select, where the source is a dataset
+ * - plan_classes.c: class folders to split, class and key
  * - plan_pairs.c: side folders to split, key and one source for each field
  * - plan_flat.c: a hint, where neither finds a sample
+ * - plan_keys.c: keys that would clash
  * - plan_select.c: --limit and --split, stratified by a hash of the key
  * - plan_outputs.c: bytes of each record, cut into shards; the dataset's id
  *
@@ -20,11 +22,15 @@
 #ifndef FSHARD_PACK_PLAN_H
 #define FSHARD_PACK_PLAN_H
 
+#include <limits.h>
+
 #include <jansson.h>
 
 #include "common/walk.h"
 #include "formats/fshard.h"
+#include "tools/pack/names.h"
 #include "tools/pack/notes.h"
+#include "tools/resize/resize_image.h"
 
 typedef enum PackStore {
     PACK_STORE_COPY, /* the file's bytes as they are */
@@ -42,8 +48,9 @@ typedef struct PackOptions {
     uint64_t seed;                         /* of that choice and of limit's */
     bool shuffle;                          /* order of the samples: shuffle_seed's instead of the paths' */
     uint64_t shuffle_seed;
-    uint64_t limit; /* samples of each split at most, spread over its classes; 0: all */
-    bool check;     /* decode every image in full */
+    uint64_t limit;      /* samples of each split at most, spread over its classes; 0: all */
+    ResizeRecipe resize; /* what is done to images on the way in; max_size 0: nothing */
+    bool check;          /* decode every image in full */
     bool force;
     uint64_t max_pixels; /* larger images are left out */
     int jobs;
@@ -60,8 +67,18 @@ typedef struct PlanSample {
     uint32_t key_bytes;
     int32_t label;         /* index into class_names, or -1 */
     uint32_t split;        /* PlanSplitIndex */
-    uint64_t first_source; /* sources[first_source + field] is the file of a field */
+    uint64_t first_source; /* sources[first_source + field] is the item of a field */
 } PlanSample;
+
+/* What one field of one sample is made from: an item. Of a tree of files it is the file, of a dataset a field of one of its
+ * samples; intake.h reads either. */
+typedef struct PlanSource {
+    const char
+        *path; /* of the file, relative to the source; what the dataset says it was; not NUL-terminated */
+    size_t path_bytes;
+    uint64_t bytes;      /* as listed; not compressed */
+    int64_t modified_ns; /* of the file, or of all that is the dataset */
+} PlanSource;
 
 typedef struct PlanSplit {
     bool present;                        /* has at least one sample */
@@ -76,15 +93,26 @@ typedef struct PlanOutput {
     uint64_t record_bytes;
 } PlanOutput;
 
+/* A dataset as the source: anything that fsh_open opens. Item i is field i % field_count of the dataset's sample
+ * i / field_count, counted through its splits. */
+typedef struct PlanDataset {
+    FshDataset *dataset; /* NULL: the source is a tree of files */
+    const FshSplit *splits[PLAN_SPLITS];
+    uint64_t first_samples[PLAN_SPLITS]; /* the split's first, among those of all splits */
+    size_t field_count;
+    int64_t modified_ns;
+} PlanDataset;
+
 typedef struct Plan {
     const char *root; /* options->source */
     int folder;       /* descriptor of it, see source.h; -1: not open */
     FshKind kind;
-    FileList files;
+    PlanDataset from;
+    FileList files;            /* empty where the source is a dataset */
     uint8_t *is_image;         /* for each file: by name, or by content where the name says nothing */
     uint64_t other_file_count; /* files that are no images */
 
-    const char *field_names[FSH_FIELDS_MAX]; /* borrowed from the options; "image" for classes */
+    const char *field_names[FSH_FIELDS_MAX]; /* the options' or the dataset's; "image" for classes */
     size_t field_count;
     char **class_names; /* byte order */
     size_t class_count;
@@ -92,17 +120,21 @@ typedef struct Plan {
     PlanSplit splits[PLAN_SPLITS];
     PlanSample *samples; /* in packing order, split after split */
     uint64_t sample_count;
-    uint64_t *sources; /* indexes into files.files */
+    uint64_t *sources; /* items */
     uint64_t source_count;
-    char *key_storage; /* keys that are not part of a path */
+    uint64_t item_count; /* items are below this: all files, or all fields of the dataset */
+    char *key_storage;   /* keys that are not part of a path */
+    NameList made_keys;  /* keys that got a number */
+    uint64_t
+        smaller_bytes[2]; /* what an image made smaller takes, about: JPEG and WebP, others; 0: as they are */
 
     PlanOutput *outputs;
     size_t output_count;
     uint32_t raw_channels;   /* PACK_STORE_RAW: 1 where every image is gray, else 3 */
-    uint64_t *payload_bytes; /* PACK_STORE_RAW: for each file, from its header; NULL for copy */
+    uint64_t *payload_bytes; /* PACK_STORE_RAW: for each item, from its header; NULL for copy */
     char id[33];
 
-    json_t *recipe; /* what fresize noted in the source about how it was made; NULL if it was not */
+    json_t *recipe; /* how the images were made smaller: here, or by fresize before; NULL: they were not */
 
     NoteList left_out; /* inputs that go into no sample: orphans, images in no class, unreadable folders */
     NoteList warnings; /* what is odd but no failure */
@@ -114,8 +146,25 @@ typedef struct Plan {
 FshStatus plan_make(Plan *plan, const PackOptions *options, FshError *error);
 void plan_free(Plan *plan);
 
-/* The file behind a field of a sample. */
-const FileEntry *plan_source(const Plan *plan, const PlanSample *sample, size_t field);
+/* What stands behind a field of a sample. A dataset's sample that cannot be got any more has no path and no bytes: the work
+ * tells why. */
+PlanSource plan_source(const Plan *plan, const PlanSample *sample, size_t field);
+
+/* Its item. */
+uint64_t plan_item(const Plan *plan, const PlanSample *sample, size_t field);
+
+/* The dataset's sample behind an item, and which of its fields; where the source is a dataset. As fsh_sample_get. split_ret may be
+ * NULL. */
+FshStatus plan_dataset_sample(const Plan *plan, uint64_t item, FshSample *sample, size_t *field_ret,
+                              const FshSplit **split_ret, FshError *error);
+
+/* What messages call that source: its path or, where it has none, the sample's key. Cut to PATH_MAX - 1 bytes. Returns
+ * buffer. */
+const char *plan_source_name(const Plan *plan, const PlanSample *sample, size_t field, char buffer[PATH_MAX]);
+
+/* Payload bytes of a sample in its record, about: known for raw, the files' for copy, guessed for images that are made
+ * smaller. */
+uint64_t plan_sample_bytes(const Plan *plan, const PlanSample *sample);
 
 /* The sample as fsh_record_bytes wants it: key, label, sources, and the payload's length as planned. Data,
  * geometry and codec are placeholders until the work fills them in. */
@@ -137,6 +186,15 @@ size_t plan_stem_bytes(const char *path);
 /* Fill samples, sources and class_names. */
 FshStatus plan_classes(Plan *plan, const PackOptions *options, FshError *error);
 FshStatus plan_pairs(Plan *plan, const PackOptions *options, FshError *error);
+
+/* Whether the source is to be opened as a dataset: a file, names with braces, or a folder in which a dataset, an LMDB, or
+ * tars and nothing but such lie. */
+bool plan_is_dataset(const char *source);
+/* Opens it and takes its samples, classes, fields and splits as they are. */
+FshStatus plan_dataset(Plan *plan, const PackOptions *options, FshError *error);
+
+/* Makes keys differ within each split: those of files by their extensions, those of a dataset by a number, with a warning. */
+FshStatus plan_mend_keys(Plan *plan, FshError *error);
 
 /* Where plan_make fails for want of samples: adds to its message, if all images lie in one folder and their names pair
  * up. Returns status. */

@@ -8,46 +8,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <xxhash.h>
 
 #include "common/file.h"
+#include "tools/pack/names.h"
 #include "tools/pack/plan.h"
-
-/* Names of the folders in one folder, in byte order. */
-typedef struct NameList {
-    char **names; /* owned */
-    size_t count, capacity;
-} NameList;
-
-static void names_free(NameList *list)
-{
-    for (size_t i = 0; i < list->count; i++)
-        free(list->names[i]);
-    free(list->names);
-    *list = (NameList){0};
-}
-
-static int compare_names(const void *a, const void *b)
-{
-    return strcmp(*(char *const *)a, *(char *const *)b);
-}
-
-static FshStatus names_add(NameList *list, const char *name, FshError *error)
-{
-    if (list->count == list->capacity) {
-        size_t capacity = list->capacity ? 2 * list->capacity : 64;
-        char **names = reallocarray(list->names, capacity, sizeof *names);
-        if (!names)
-            return fsh_error_set(error, FSH_ERR_MEMORY, "%s: out of memory", name);
-        list->names = names;
-        list->capacity = capacity;
-    }
-    list->names[list->count] = strdup(name);
-    if (!list->names[list->count])
-        return fsh_error_set(error, FSH_ERR_MEMORY, "%s: out of memory", name);
-    list->count++;
-    return FSH_OK;
-}
 
 /* The folders directly in `folder`, hidden ones left out, links followed: as walk_files sees them. */
 static FshStatus list_folders(const char *folder, NameList *list, FshError *error)
@@ -74,18 +38,8 @@ static FshStatus list_folders(const char *folder, NameList *list, FshError *erro
             break;
     }
     (void)closedir(stream);
-    if (list->count)
-        qsort(list->names, list->count, sizeof *list->names, compare_names);
+    names_sort(list);
     return status;
-}
-
-static bool names_find(const NameList *list, const char *name, size_t *index_ret)
-{
-    char **found =
-        list->count ? bsearch(&name, list->names, list->count, sizeof *list->names, compare_names) : NULL;
-    if (found && index_ret)
-        *index_ret = (size_t)(found - list->names);
-    return found != NULL;
 }
 
 /* A folder whose folders are classes: the root itself, or train, val, test below it. */
@@ -306,7 +260,7 @@ static bool is_number(const ClassFile *file)
     return digits == file->path_bytes;
 }
 
-/* Pairs that are packed without --pairs look like two classes of the same names. Before mend_keys: keys have
+/* Pairs that are packed without --pairs look like two classes of the same names. Before plan_mend_keys: keys have
  * no extension yet. */
 static FshStatus warn_pairs(Plan *plan, const NameList *classes, FshError *error)
 {
@@ -336,56 +290,6 @@ static FshStatus warn_pairs(Plan *plan, const NameList *classes, FshError *error
                       "the classes '%s' and '%s' hold files of the same names; for image pairs use "
                       "--pairs %s:%s",
                       classes->names[0], classes->names[1], classes->names[0], classes->names[1]);
-}
-
-/* ---- keys ---- */
-
-/* Marks every sample whose key another sample of its split has; returns how many were marked. slots:
- * slot_count (a power of two) entries, each a sample's index plus one. */
-static uint64_t mark_clashes(const Plan *plan, uint64_t *slots, uint64_t slot_count, uint8_t *clashes)
-{
-    uint64_t marked = 0;
-    memset(slots, 0, slot_count * sizeof *slots);
-    memset(clashes, 0, plan->sample_count);
-    for (uint64_t i = 0; i < plan->sample_count; i++) {
-        const PlanSample *sample = &plan->samples[i];
-        uint64_t slot =
-            XXH3_64bits_withSeed(sample->key, sample->key_bytes, sample->split) & (slot_count - 1);
-        for (; slots[slot]; slot = (slot + 1) & (slot_count - 1)) {
-            const PlanSample *other = &plan->samples[slots[slot] - 1];
-            if (other->split == sample->split && other->key_bytes == sample->key_bytes &&
-                memcmp(other->key, sample->key, sample->key_bytes) == 0)
-                break;
-        }
-        if (slots[slot]) {
-            clashes[i] = clashes[slots[slot] - 1] = 1;
-            marked++;
-        } else {
-            slots[slot] = i + 1;
-        }
-    }
-    return marked;
-}
-
-/* x.jpg and x.png in one folder would share the key x: each keeps its extension then. Longer keys may clash
- * with others in turn ("x.jpg" and "x.jpg.png"), so it is repeated; whole names never clash, so it ends. */
-static FshStatus mend_keys(Plan *plan, FshError *error)
-{
-    uint64_t slot_count = 16;
-    while (slot_count < 2 * plan->sample_count)
-        slot_count *= 2;
-    uint64_t *slots = calloc(slot_count, sizeof *slots);
-    uint8_t *clashes = calloc(plan->sample_count + 1, 1);
-    const bool complete = slots && clashes;
-    while (complete && mark_clashes(plan, slots, slot_count, clashes)) {
-        for (uint64_t i = 0; i < plan->sample_count; i++) {
-            if (clashes[i])
-                plan->samples[i].key_bytes = (uint32_t)strlen(plan->samples[i].key);
-        }
-    }
-    free(slots);
-    free(clashes);
-    return complete ? FSH_OK : fsh_error_set(error, FSH_ERR_MEMORY, "%s: out of memory", plan->root);
 }
 
 FshStatus plan_classes(Plan *plan, const PackOptions *options, FshError *error)
@@ -430,7 +334,7 @@ FshStatus plan_classes(Plan *plan, const PackOptions *options, FshError *error)
     if (!status)
         status = warn_pairs(plan, &layout.reference->classes, error);
     if (!status)
-        status = mend_keys(plan, error);
+        status = plan_mend_keys(plan, error);
     if (!status) { /* the reference's list becomes the plan's */
         ClassRoot *reference = &layout.roots[layout.reference - layout.roots];
         plan->class_names = reference->classes.names;

@@ -7,40 +7,30 @@
 
 #include "common/pool.h"
 #include "imaging/decode.h"
-#include "tools/pack/plan.h"
-#include "tools/pack/source.h"
+#include "tools/pack/intake.h"
 
 /* ---- raw: sizes come from the headers ---- */
 
-/* Holds the header of nearly every image; where it does not (a JPEG with a large thumbnail), the file is read
- * whole. */
-enum { HEADER_BYTES = 64 * 1024 };
-
 typedef struct ProbeThread {
     ImageDecoder *decoder;
-    Buffer buffer;
+    Intake intake;
 } ProbeThread;
 
 typedef struct ProbeJob {
     const Plan *plan;
-    uint64_t max_pixels;
+    const PackOptions *options;
     uint64_t *pixels;  /* for each field of each sample: width * height, 0 where the header cannot be read */
     uint8_t *channels; /* likewise */
     ProbeThread *threads;
 } ProbeJob;
 
-/* The file behind an item: a field of a sample. */
-static uint64_t probed_file(const Plan *plan, uint64_t item)
-{
-    return plan->sources[plan->samples[item / plan->field_count].first_source + item % plan->field_count];
-}
-
-static FshStatus probe_one(uint64_t item, int thread, void *context, FshError *error)
+static FshStatus probe_one(uint64_t number, int thread, void *context, FshError *error)
 {
     ProbeJob *job = context;
     ProbeThread *own = &job->threads[thread];
     const Plan *plan = job->plan;
-    const FileEntry *file = &plan->files.files[probed_file(plan, item)];
+    const PlanSample *sample = &plan->samples[number / plan->field_count];
+    const size_t field = number % plan->field_count;
     ImageInfo info = {0};
     FshError failure = {0};
     if (!own->decoder) {
@@ -48,20 +38,17 @@ static FshStatus probe_one(uint64_t item, int thread, void *context, FshError *e
         if (made)
             return made;
     }
-    FshStatus status = source_read_start(plan->folder, file->path, HEADER_BYTES, &own->buffer, &failure);
-    if (!status)
-        status = image_probe(own->decoder, own->buffer.bytes, own->buffer.length, &info, &failure);
-    if (status && file->bytes > HEADER_BYTES) {
-        status = source_read(plan->folder, file->path, file->bytes, &own->buffer, &failure);
-        if (!status)
-            status = image_probe(own->decoder, own->buffer.bytes, own->buffer.length, &info, &failure);
+    FshStatus status =
+        intake_probe(&own->intake, own->decoder, plan, job->options, sample, field, &info, &failure);
+    if (status == FSH_ERR_MEMORY) {
+        char name[PATH_MAX];
+        return fsh_error_set(error, status, "%s: %s", plan_source_name(plan, sample, field, name),
+                             failure.message);
     }
-    if (status == FSH_ERR_MEMORY)
-        return fsh_error_set(error, status, "%s: %s", file->path, failure.message);
     uint64_t pixels = (uint64_t)info.width * info.height;
-    if (!status && pixels <= job->max_pixels) { /* the work reports the others, with the reason */
-        job->pixels[item] = pixels;
-        job->channels[item] = (uint8_t)info.channels;
+    if (!status && pixels <= job->options->max_pixels) { /* the work reports the others, with the reason */
+        job->pixels[number] = pixels;
+        job->channels[number] = (uint8_t)info.channels;
     }
     return FSH_OK;
 }
@@ -73,11 +60,11 @@ static FshStatus probe_raw(Plan *plan, const PackOptions *options, FshError *err
     const uint64_t count = plan->sample_count * plan->field_count;
     FshStatus status = FSH_OK;
     ProbeJob job = {.plan = plan,
-                    .max_pixels = options->max_pixels,
+                    .options = options,
                     .pixels = calloc(count + 1, sizeof *job.pixels),
                     .channels = calloc(count + 1, sizeof *job.channels),
                     .threads = calloc((size_t)options->jobs, sizeof *job.threads)};
-    plan->payload_bytes = calloc(plan->files.count + 1, sizeof *plan->payload_bytes);
+    plan->payload_bytes = calloc(plan->item_count + 1, sizeof *plan->payload_bytes);
     if (!job.pixels || !job.channels || !job.threads || !plan->payload_bytes) {
         status = fsh_error_set(error, FSH_ERR_MEMORY, "%s: out of memory", plan->root);
         goto done;
@@ -89,11 +76,12 @@ static FshStatus probe_raw(Plan *plan, const PackOptions *options, FshError *err
             plan->raw_channels = 3;
     }
     for (uint64_t i = 0; i < count; i++)
-        plan->payload_bytes[probed_file(plan, i)] = job.pixels[i] * plan->raw_channels;
+        plan->payload_bytes[plan_item(plan, &plan->samples[i / plan->field_count], i % plan->field_count)] =
+            job.pixels[i] * plan->raw_channels;
 done:
     for (int thread = 0; job.threads && thread < options->jobs; thread++) {
         image_decoder_free(&job.threads[thread].decoder);
-        buffer_free(&job.threads[thread].buffer);
+        intake_free(&job.threads[thread].intake);
     }
     free(job.threads);
     free(job.pixels);
@@ -172,6 +160,15 @@ static void hash_text(XXH3_state_t *state, const char *text, size_t length)
     (void)XXH3_128bits_update(state, text, length);
 }
 
+/* The recipe of this run, not that of the source. */
+static void hash_recipe(XXH3_state_t *state, const ResizeRecipe *recipe)
+{
+    const uint64_t numbers[] = {recipe->max_size, recipe->long_edge, (uint64_t)recipe->filter,
+                                (uint64_t)recipe->quality, recipe->exact};
+    for (size_t i = 0; i < sizeof numbers / sizeof numbers[0] && recipe->max_size; i++)
+        hash_u64(state, numbers[i]);
+}
+
 /* Over everything that decides the bytes: version, options, classes, and each sample's place, key, label and
  * sources (path and size). Not over modification times: a copy of the source gives the same dataset. */
 static FshStatus make_id(Plan *plan, const PackOptions *options, FshError *error)
@@ -188,6 +185,9 @@ static FshStatus make_id(Plan *plan, const PackOptions *options, FshError *error
                                 plan->class_count,    plan->sample_count};
     for (size_t i = 0; i < sizeof numbers / sizeof numbers[0]; i++)
         hash_u64(state, numbers[i]);
+    hash_recipe(state, &options->resize);
+    if (plan->from.dataset) /* of foreign containers, a hash of their own */
+        hash_text(state, fsh_manifest(plan->from.dataset)->id, strlen(fsh_manifest(plan->from.dataset)->id));
     for (size_t i = 0; i < plan->field_count; i++)
         hash_text(state, plan->field_names[i], strlen(plan->field_names[i]));
     for (size_t i = 0; i < plan->class_count; i++)
@@ -201,9 +201,9 @@ static FshStatus make_id(Plan *plan, const PackOptions *options, FshError *error
         hash_text(state, sample->key, sample->key_bytes);
         hash_u64(state, (uint64_t)(int64_t)sample->label);
         for (size_t field = 0; field < plan->field_count; field++) {
-            const FileEntry *file = plan_source(plan, sample, field);
-            hash_text(state, file->path, strlen(file->path));
-            hash_u64(state, file->bytes);
+            const PlanSource source = plan_source(plan, sample, field);
+            hash_text(state, source.path, source.path_bytes);
+            hash_u64(state, source.bytes);
         }
     }
     XXH128_hash_t hash = XXH3_128bits_digest(state);

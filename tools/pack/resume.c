@@ -38,9 +38,9 @@ static void sources_hash(const Plan *plan, const PlanOutput *output, char text[1
     for (uint64_t i = 0; i < output->sample_count; i++) {
         const PlanSample *sample = &plan->samples[output->first_sample + i];
         for (size_t field = 0; field < plan->field_count; field++) {
-            const FileEntry *file = plan_source(plan, sample, field);
-            const uint64_t facts[] = {hash, file->bytes, (uint64_t)file->modified_ns};
-            hash = XXH3_64bits_withSeed(file->path, strlen(file->path), XXH3_64bits(facts, sizeof facts));
+            const PlanSource source = plan_source(plan, sample, field);
+            const uint64_t facts[] = {hash, source.bytes, (uint64_t)source.modified_ns};
+            hash = XXH3_64bits_withSeed(source.path, source.path_bytes, XXH3_64bits(facts, sizeof facts));
         }
     }
     (void)snprintf(text, 17, "%016" PRIx64, hash);

@@ -6,15 +6,13 @@
 #include <string.h>
 
 #include "tools/pack/codec.h"
-#include "tools/pack/source.h"
 
 void worker_free(Worker *worker)
 {
     image_decoder_free(&worker->decoder);
-    for (size_t field = 0; field < FSH_FIELDS_MAX; field++) {
-        buffer_free(&worker->files[field]);
+    intake_free(&worker->intake);
+    for (size_t field = 0; field < FSH_FIELDS_MAX; field++)
         image_free(&worker->images[field]);
-    }
 }
 
 void work_result_free(WorkResult *result)
@@ -31,46 +29,98 @@ static bool is_fatal(const FshError *failure)
     return failure->status == FSH_ERR_MEMORY || number == EMFILE || number == ENFILE || number == ENOMEM;
 }
 
-/* Reads one field's file and looks at it as closely as the options ask; fills description's field. */
-static FshStatus take_field(Worker *worker, const Plan *plan, const PackOptions *options, size_t field,
-                            const FileEntry *file, bool sum_pixels, FshField *description, WorkResult *result,
-                            FshError *failure)
+static FshStatus refuse_size(uint32_t width, uint32_t height, const PackOptions *options, FshError *failure)
 {
-    Buffer *bytes = &worker->files[field];
-    Image *image = &worker->images[field];
-    const bool raw = options->store == PACK_STORE_RAW;
-    ImageInfo info = {0};
-    FshStatus status = source_read(plan->folder, file->path, file->bytes, bytes, failure);
+    return fsh_error_set(failure, FSH_ERR_MISMATCH,
+                         "%" PRIu32 "x%" PRIu32 " is more than --max-pixels %" PRIu64, width, height,
+                         options->max_pixels);
+}
+
+/* Pixels that need no decoding: as they are, or gray ones in three channels. */
+static FshStatus take_pixels(const IntakeBytes *taken, uint32_t channels, Image *image, FshError *error)
+{
+    const uint8_t *pixels = taken->data;
+    const size_t pixel_count = (size_t)taken->width * taken->height;
+    FshStatus status = image_reserve(image, taken->width, taken->height, channels, error);
     if (status)
         return status;
-    result->source_bytes += bytes->length;
-    if (raw || options->check) {
-        const ImageDecodeOptions decode = {.channels = raw ? plan->raw_channels : 0,
-                                           .max_pixels = options->max_pixels};
-        status = image_decode(worker->decoder, bytes->bytes, bytes->length, &decode, image, &info, failure);
-        if (status)
-            return status;
-        if (sum_pixels)
-            stats_add_pixels(&result->statistics, image);
-        description->width = image->width;
-        description->height = image->height;
-        description->channels = (uint8_t)image->channels;
-    } else {
-        status = image_probe(worker->decoder, bytes->bytes, bytes->length, &info, failure);
-        if (status)
-            return status;
-        if ((uint64_t)info.width * info.height > options->max_pixels)
-            return fsh_error_set(failure, FSH_ERR_MISMATCH,
-                                 "%" PRIu32 "x%" PRIu32 " is more than --max-pixels %" PRIu64, info.width,
-                                 info.height, options->max_pixels);
-        description->width = info.width;
-        description->height = info.height;
-        description->channels = (uint8_t)info.channels;
+    if (channels == taken->channels) {
+        memcpy(image->pixels, pixels, taken->bytes);
+        return FSH_OK;
     }
+    if (channels < taken->channels)
+        return fsh_error_set(error, FSH_ERR_MISMATCH, "has colours, in a dataset that was planned gray");
+    for (size_t i = 0; i < pixel_count; i++)
+        memset(image->pixels + 3 * i, pixels[i], 3);
+    return FSH_OK;
+}
+
+/* Decoded, or pixels from the first. */
+static FshStatus take_image(Worker *worker, const Plan *plan, const PackOptions *options,
+                            const IntakeBytes *taken, Image *image, FshField *description, FshError *failure)
+{
+    const bool raw = options->store == PACK_STORE_RAW;
+    const uint32_t channels = raw ? plan->raw_channels : 0;
+    ImageInfo info = {0};
+    FshStatus status = FSH_OK;
+    if (taken->is_raw) {
+        status = (uint64_t)taken->width * taken->height > options->max_pixels
+                     ? refuse_size(taken->width, taken->height, options, failure)
+                     : take_pixels(taken, channels ? channels : taken->channels, image, failure);
+    } else {
+        const ImageDecodeOptions decode = {.channels = channels, .max_pixels = options->max_pixels};
+        status = image_decode(worker->decoder, taken->data, taken->bytes, &decode, image, &info, failure);
+    }
+    if (status)
+        return status;
+    description->width = image->width;
+    description->height = image->height;
+    description->channels = (uint8_t)image->channels;
+    description->codec = raw || taken->is_raw ? FSH_CODEC_RAW : codec_of_format(info.format);
+    description->data = raw ? image->pixels : taken->data;
+    description->bytes = raw ? (size_t)image->width * image->height * image->channels : taken->bytes;
+    return FSH_OK;
+}
+
+/* Without a look at the pixels. */
+static FshStatus take_header(Worker *worker, const PackOptions *options, const IntakeBytes *taken,
+                             FshField *description, FshError *failure)
+{
+    ImageInfo info = {.width = taken->width, .height = taken->height, .channels = taken->channels};
+    FshStatus status =
+        taken->is_raw ? FSH_OK : image_probe(worker->decoder, taken->data, taken->bytes, &info, failure);
+    if (status)
+        return status;
+    if ((uint64_t)info.width * info.height > options->max_pixels)
+        return refuse_size(info.width, info.height, options, failure);
+    description->width = info.width;
+    description->height = info.height;
+    description->channels = (uint8_t)info.channels;
+    description->codec = taken->is_raw ? FSH_CODEC_RAW : codec_of_format(info.format);
+    description->data = taken->data;
+    description->bytes = taken->bytes;
+    return FSH_OK;
+}
+
+/* Takes one field and looks at it as closely as the options ask; fills description's field. */
+static FshStatus take_field(Worker *worker, const Plan *plan, const PackOptions *options,
+                            const PlanSample *sample, size_t field, bool sum_pixels, FshField *description,
+                            WorkResult *result, FshError *failure)
+{
+    const bool whole = options->store == PACK_STORE_RAW || options->check;
+    Image *image = &worker->images[field];
+    IntakeBytes taken = {0};
+    FshStatus status = intake_take(&worker->intake, plan, options, sample, field, &taken, failure);
+    if (status)
+        return status;
+    result->source_bytes += taken.source_bytes;
+    status = whole ? take_image(worker, plan, options, &taken, image, description, failure)
+                   : take_header(worker, options, &taken, description, failure);
+    if (status)
+        return status;
+    if (whole && sum_pixels)
+        stats_add_pixels(&result->statistics, image);
     stats_add_size(&result->statistics, description->width, description->height, description->channels);
-    description->codec = raw ? FSH_CODEC_RAW : codec_of_format(info.format);
-    description->data = raw ? image->pixels : bytes->bytes;
-    description->bytes = raw ? (size_t)image->width * image->height * image->channels : bytes->length;
     return FSH_OK;
 }
 
@@ -107,8 +157,8 @@ FshStatus work_sample(Worker *worker, const Plan *plan, const PackOptions *optio
 
     size_t field = 0;
     for (; field < plan->field_count && !status; field++)
-        status = take_field(worker, plan, options, field, plan_source(plan, sample, field), sum_pixels,
-                            &description.fields[field], result, &failure);
+        status = take_field(worker, plan, options, sample, field, sum_pixels, &description.fields[field],
+                            result, &failure);
     field = status ? field - 1 : 0;
     if (!status)
         status = check_sizes(plan, &description, &failure);
@@ -123,9 +173,11 @@ FshStatus work_sample(Worker *worker, const Plan *plan, const PackOptions *optio
         result->record.length = record_bytes;
         return FSH_OK;
     }
-    if (is_fatal(&failure))
-        return fsh_error_set(error, failure.status, "%s: %s", plan_source(plan, sample, field)->path,
+    if (is_fatal(&failure)) {
+        char name[PATH_MAX];
+        return fsh_error_set(error, failure.status, "%s: %s", plan_source_name(plan, sample, field, name),
                              failure.message);
+    }
     result->failure = failure.status;
     result->failed_field = field;
     (void)snprintf(result->reason, sizeof result->reason, "%s", failure.message);

@@ -1,18 +1,16 @@
-/* work.h - one sample from its source files to its record: read, check by decoding, build.
+/* work.h - one sample from its source to its record: take (intake.h), check by decoding, build.
  *
  * Threads: one Worker per thread. A Worker keeps its decoder and buffers from sample to sample, so after the
  * first few samples nothing is allocated. */
 #ifndef FSHARD_PACK_WORK_H
 #define FSHARD_PACK_WORK_H
 
-#include "common/file.h"
-#include "imaging/decode.h"
-#include "tools/pack/plan.h"
+#include "tools/pack/intake.h"
 #include "tools/pack/stats.h"
 
 typedef struct Worker {
     ImageDecoder *decoder;
-    Buffer files[FSH_FIELDS_MAX];
+    Intake intake;
     Image images[FSH_FIELDS_MAX];
 } Worker;
 

@@ -1,0 +1,50 @@
+/* intake.h - the bytes of one field of one sample, whatever they come from: a file below the source's folder, a record of a
+ * dataset, and either made smaller on the way in.
+ *
+ *   Intake intake = {0};
+ *   IntakeBytes taken;
+ *   FshStatus status = intake_take(&intake, plan, options, sample, field, &taken, &error);
+ *   … taken.data, until intake takes this field of another sample …
+ *   intake_free(&intake);
+ *
+ * A dataset's bytes are not copied, unless they are compressed: they lie in its mapping. With --check its records' checksums
+ * are checked here.
+ *
+ * Threads: one Intake per thread. */
+#ifndef FSHARD_PACK_INTAKE_H
+#define FSHARD_PACK_INTAKE_H
+
+#include "common/file.h"
+#include "imaging/decode.h"
+#include "tools/pack/plan.h"
+
+typedef struct Intake {
+    Buffer files[FSH_FIELDS_MAX];           /* as read; of a dataset's raw pixels: as an image file of them */
+    Buffer smaller[FSH_FIELDS_MAX];         /* made smaller */
+    FshUnpacker *unpackers[FSH_FIELDS_MAX]; /* made when a field is compressed */
+    uint32_t widths[FSH_FIELDS_MAX], heights[FSH_FIELDS_MAX]; /* before that */
+    ResizeWorker *resizer;                                    /* made when it is needed */
+} Intake;
+
+void intake_free(Intake *intake);
+
+typedef struct IntakeBytes {
+    const void *data; /* not compressed; borrowed from the Intake or the dataset */
+    size_t bytes;
+    bool is_raw;            /* pixels: width x height x channels, nothing to decode; else an image file */
+    uint32_t width, height; /* is_raw only, and the next */
+    uint8_t channels;
+    uint64_t source_bytes; /* read from the source */
+} IntakeBytes;
+
+/* Fields of a sample are to be taken in order. FSH_ERR_MISMATCH: a file that changed since it was listed; sides of a pair
+ * that had different sizes before they were made smaller. FSH_ERR_CORRUPT: a record of the dataset; an image that is to be
+ * made smaller. Messages do not name the source. */
+FshStatus intake_take(Intake *intake, const Plan *plan, const PackOptions *options, const PlanSample *sample,
+                      size_t field, IntakeBytes *taken, FshError *error);
+
+/* Size and channels of what intake_take would give, by the header: pixels as displayed. */
+FshStatus intake_probe(Intake *intake, ImageDecoder *decoder, const Plan *plan, const PackOptions *options,
+                       const PlanSample *sample, size_t field, ImageInfo *info, FshError *error);
+
+#endif

@@ -1,0 +1,231 @@
+/* plan_dataset.c - a dataset as the source: its samples with the keys, labels, classes and splits that they have, to be put
+ * into other shards, another container, another order or other splits.
+ *
+ * Bytes and keys stay where they are, in the dataset's mapping. */
+#include <dirent.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "common/file.h"
+#include "tools/pack/names.h"
+#include "tools/pack/plan.h"
+
+/* ---- is it one? ---- */
+
+static bool ends_in(const char *name, const char *end)
+{
+    const size_t length = strlen(name), end_length = strlen(end);
+    return length > end_length && strcmp(name + length - end_length, end) == 0;
+}
+
+/* Tars beside class folders are downloads that were forgotten there; among themselves they are a dataset. */
+static bool folder_is_dataset(const char *folder)
+{
+    bool dataset = false, containers = false, others = false;
+    DIR *stream = opendir(folder);
+    for (const struct dirent *entry; stream && !dataset && (entry = readdir(stream));) {
+        const char *name = entry->d_name;
+        char path[PATH_MAX];
+        if (name[0] == '.' || file_join(path, sizeof path, folder, name, NULL))
+            continue;
+        const bool is_folder = entry->d_type == DT_DIR || (entry->d_type != DT_REG && file_is_folder(path));
+        dataset = !is_folder && (strcmp(name, FSH_MANIFEST_NAME) == 0 || strcmp(name, "data.mdb") == 0);
+        if (ends_in(name, ".lmdb") || (!is_folder && (ends_in(name, ".tar") || ends_in(name, ".fshard"))))
+            containers = true;
+        else
+            others = others || is_folder;
+    }
+    if (stream)
+        (void)closedir(stream);
+    return dataset || (containers && !others);
+}
+
+bool plan_is_dataset(const char *source)
+{
+    if (file_is_folder(source))
+        return folder_is_dataset(source);
+    return file_exists(source) || strchr(source, '{');
+}
+
+/* ---- which of its parts ---- */
+
+FshStatus plan_dataset_sample(const Plan *plan, uint64_t item, FshSample *sample, size_t *field_ret,
+                              const FshSplit **split_ret, FshError *error)
+{
+    const PlanDataset *from = &plan->from;
+    const uint64_t number = item / from->field_count;
+    uint32_t at = PLAN_SPLITS;
+    while (at-- > 0 && (!from->splits[at] || from->first_samples[at] > number))
+        ;
+    if (at >= PLAN_SPLITS)
+        return fsh_error_set(error, FSH_ERR_NOT_FOUND, "no such sample");
+    *field_ret = item % from->field_count;
+    if (split_ret)
+        *split_ret = from->splits[at];
+    FshStatus status = fsh_sample_get(from->splits[at], number - from->first_samples[at], sample, error);
+    if (!status && *field_ret >= sample->field_count)
+        status = fsh_error_set(error, FSH_ERR_MISMATCH, "has %u fields of %zu", sample->field_count,
+                               from->field_count);
+    return status;
+}
+
+/* Which of the dataset's splits are train, val and test. A single one of any other name is train. */
+static FshStatus take_splits(Plan *plan, const FshManifest *manifest, FshError *error)
+{
+    PlanDataset *from = &plan->from;
+    for (size_t i = 0; i < manifest->split_count; i++) {
+        const char *name = manifest->splits[i].name;
+        PlanSplitIndex split = plan_split_by_name(name, strlen(name));
+        if (split == PLAN_SPLITS && manifest->split_count == 1)
+            split = PLAN_TRAIN;
+        if (split == PLAN_SPLITS || from->splits[split])
+            return fsh_error_set(error, FSH_ERR_MISMATCH,
+                                 "%s: its split '%s' is not one of train, val and test, once each",
+                                 plan->root, name);
+        from->splits[split] = fsh_split(from->dataset, name);
+    }
+    uint64_t sample_count = 0;
+    for (uint32_t split = 0; split < PLAN_SPLITS; split++) {
+        from->first_samples[split] = sample_count;
+        sample_count += from->splits[split] ? from->splits[split]->sample_count : 0;
+    }
+    plan->item_count = sample_count * from->field_count;
+    return FSH_OK;
+}
+
+static FshStatus refuse_field(const Plan *plan, const FshManifest *manifest, const char *name,
+                              FshError *error)
+{
+    char names[512] = "";
+    size_t used = 0;
+    for (size_t i = 0; i < manifest->field_count && used < sizeof names; i++)
+        used += (size_t)snprintf(names + used, sizeof names - used, "%s%s", i ? ":" : "",
+                                 manifest->field_names[i]);
+    return fsh_error_set(error, FSH_ERR_USAGE, "--pairs: %s has no field '%s'; it has %s", plan->root, name,
+                         names);
+}
+
+/* fields[i] is the dataset's field that becomes the plan's field i. */
+static FshStatus take_fields(Plan *plan, const PackOptions *options, const FshManifest *manifest,
+                             size_t fields[FSH_FIELDS_MAX], FshError *error)
+{
+    plan->kind = manifest->kind;
+    plan->from.field_count = manifest->field_count;
+    if (options->field_count && manifest->kind != FSH_KIND_PAIRS)
+        return fsh_error_set(error, FSH_ERR_USAGE,
+                             "--pairs: %s is a dataset of classes, which holds no pairs", plan->root);
+    plan->field_count = options->field_count ? options->field_count : manifest->field_count;
+    for (size_t i = 0; i < plan->field_count; i++) {
+        size_t field = options->field_count ? 0 : i;
+        while (options->field_count && field < manifest->field_count &&
+               strcmp(manifest->field_names[field], options->field_names[i]) != 0)
+            field++;
+        if (field == manifest->field_count)
+            return refuse_field(plan, manifest, options->field_names[i], error);
+        fields[i] = field;
+        plan->field_names[i] = manifest->field_names[field];
+    }
+    return FSH_OK;
+}
+
+/* ---- its samples ---- */
+
+static FshStatus take_sample(Plan *plan, PlanSplitIndex split, PlanSplitIndex become, uint64_t index,
+                             const size_t fields[FSH_FIELDS_MAX], FshError *error)
+{
+    const PlanDataset *from = &plan->from;
+    uint64_t items[FSH_FIELDS_MAX];
+    FshSample sample;
+    FshError failure = {0};
+    size_t field = 0;
+    const uint64_t first_item = (from->first_samples[split] + index) * from->field_count;
+    FshStatus status = plan_dataset_sample(plan, first_item + from->field_count - 1, &sample, &field, NULL,
+                                           &failure); /* its last field: all are there */
+    if (!status && sample.label > INT32_MAX)
+        status = fsh_error_set(&failure, FSH_ERR_MISMATCH, "its label is out of range");
+    if (status == FSH_ERR_MEMORY)
+        return fsh_error_set(error, status, "%s", failure.message);
+    if (status) {
+        char where[PATH_MAX];
+        return notes_add(&plan->left_out, status,
+                         fsh_sample_where(from->splits[split], index, where, sizeof where), failure.message,
+                         error);
+    }
+    for (size_t i = 0; i < plan->field_count; i++)
+        items[i] = first_item + fields[i];
+    plan_add_sample(plan, sample.key, sample.key_bytes, (int32_t)sample.label, become, items);
+    return FSH_OK;
+}
+
+static FshStatus take_samples(Plan *plan, const PackOptions *options, const size_t fields[FSH_FIELDS_MAX],
+                              FshError *error)
+{
+    FshStatus status = FSH_OK;
+    const uint64_t count = plan->item_count / plan->from.field_count;
+    plan->samples = calloc(count + 1, sizeof *plan->samples);
+    plan->sources = calloc(count * plan->field_count + 1, sizeof *plan->sources);
+    if (!plan->samples || !plan->sources)
+        return fsh_error_set(error, FSH_ERR_MEMORY, "%s: out of memory", plan->root);
+    for (uint32_t split = 0; split < PLAN_SPLITS; split++) {
+        const FshSplit *samples = plan->from.splits[split];
+        const bool joins = split == PLAN_VAL && options->val_fraction > 0; /* to be drawn anew */
+        for (uint64_t i = 0; samples && i < samples->sample_count && !status; i++)
+            status = take_sample(plan, (PlanSplitIndex)split, joins ? PLAN_TRAIN : (PlanSplitIndex)split, i,
+                                 fields, error);
+        if (joins && samples && !status)
+            status = notes_addf(&plan->warnings, FSH_OK, error, "--split",
+                                "the val split that is there is put back: %llu samples join train",
+                                (unsigned long long)samples->sample_count);
+    }
+    return status;
+}
+
+/* The names of the classes; where the container knows numbers only, the numbers. */
+static FshStatus take_classes(Plan *plan, const FshManifest *manifest, FshError *error)
+{
+    NameList names = {0};
+    FshStatus status = FSH_OK;
+    int64_t most = -1;
+    if (plan->kind != FSH_KIND_CLASSES)
+        return FSH_OK;
+    for (size_t i = 0; i < manifest->class_count && !status; i++)
+        status = names_add(&names, manifest->class_names[i], error);
+    for (uint64_t i = 0; i < plan->sample_count && !manifest->class_count; i++)
+        most = plan->samples[i].label > most ? plan->samples[i].label : most;
+    if (!manifest->class_count)
+        status = names_add_numbers(&names, (uint64_t)(most + 1), plan->root, error);
+    plan->class_names = names.names;
+    plan->class_count = names.count;
+    return status;
+}
+
+/* What its own packing noted about sizes. */
+static void take_recipe(Plan *plan, const FshManifest *manifest)
+{
+    json_t *provenance = manifest->provenance_json ? json_loads(manifest->provenance_json, 0, NULL) : NULL;
+    plan->recipe = json_incref(json_object_get(provenance, "recipe"));
+    json_decref(provenance);
+}
+
+FshStatus plan_dataset(Plan *plan, const PackOptions *options, FshError *error)
+{
+    size_t fields[FSH_FIELDS_MAX] = {0};
+    struct stat facts;
+    FshStatus status = fsh_open(&plan->from.dataset, plan->root, error);
+    if (status)
+        return status;
+    const FshManifest *manifest = fsh_manifest(plan->from.dataset);
+    if (stat(plan->root, &facts) == 0)
+        plan->from.modified_ns = file_time_ns(facts.st_mtim);
+    take_recipe(plan, manifest);
+    status = take_fields(plan, options, manifest, fields, error);
+    if (!status)
+        status = take_splits(plan, manifest, error);
+    if (!status)
+        status = take_samples(plan, options, fields, error);
+    if (!status)
+        status = take_classes(plan, manifest, error);
+    return status ? status : plan_mend_keys(plan, error);
+}

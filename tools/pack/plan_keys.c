@@ -1,0 +1,127 @@
+/* plan_keys.c - every sample of a split gets a key of its own. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <xxhash.h>
+
+#include "tools/pack/plan.h"
+
+/* Samples by split and key: slots hold a sample's index plus one. */
+typedef struct KeyTable {
+    const Plan *plan;
+    uint64_t *slots;
+    uint64_t slot_count; /* a power of two, at least twice the samples */
+} KeyTable;
+
+static bool table_make(KeyTable *table, const Plan *plan)
+{
+    *table = (KeyTable){.plan = plan, .slot_count = 16};
+    while (table->slot_count < 2 * plan->sample_count)
+        table->slot_count *= 2;
+    table->slots = calloc(table->slot_count, sizeof *table->slots);
+    return table->slots != NULL;
+}
+
+static bool same_key(const PlanSample *a, const PlanSample *b)
+{
+    return a->split == b->split && a->key_bytes == b->key_bytes && memcmp(a->key, b->key, a->key_bytes) == 0;
+}
+
+/* The slot that holds a sample of this key, or the empty one where it belongs. */
+static uint64_t *table_find(const KeyTable *table, const PlanSample *sample)
+{
+    const uint64_t mask = table->slot_count - 1;
+    uint64_t slot = XXH3_64bits_withSeed(sample->key, sample->key_bytes, sample->split) & mask;
+    while (table->slots[slot] && !same_key(&table->plan->samples[table->slots[slot] - 1], sample))
+        slot = (slot + 1) & mask;
+    return &table->slots[slot];
+}
+
+/* Marks every sample whose key another sample of its split has; returns how many there are. */
+static uint64_t mark_clashes(KeyTable *table, uint8_t *clashes)
+{
+    uint64_t marked = 0;
+    memset(table->slots, 0, table->slot_count * sizeof *table->slots);
+    memset(clashes, 0, table->plan->sample_count);
+    for (uint64_t i = 0; i < table->plan->sample_count; i++) {
+        uint64_t *slot = table_find(table, &table->plan->samples[i]);
+        if (*slot) {
+            clashes[i] = clashes[*slot - 1] = 1;
+            marked++;
+        } else {
+            *slot = i + 1;
+        }
+    }
+    return marked;
+}
+
+/* x.jpg and x.png in one folder would share the key x: each keeps its extension then. Longer keys may clash
+ * with others in turn ("x.jpg" and "x.jpg.png"), so it is repeated; whole names never clash, so it ends. */
+static void keep_extensions(Plan *plan, KeyTable *table, uint8_t *clashes)
+{
+    while (mark_clashes(table, clashes)) {
+        for (uint64_t i = 0; i < plan->sample_count; i++) {
+            if (clashes[i])
+                plan->samples[i].key_bytes = (uint32_t)strlen(plan->samples[i].key);
+        }
+    }
+}
+
+/* The key of a sample that has another's: KEY~2, or the next number that is free. */
+static FshStatus number_key(Plan *plan, const KeyTable *table, PlanSample *sample, FshError *error)
+{
+    const PlanSample before = *sample;
+    char *key = malloc((size_t)before.key_bytes + 24);
+    if (!key || before.key_bytes > UINT16_MAX - 24) {
+        free(key);
+        return fsh_error_set(error, FSH_ERR_MEMORY, "%s: no room for a longer key", plan->root);
+    }
+    FshStatus status = names_take(&plan->made_keys, key, error);
+    if (status)
+        return status;
+    memcpy(key, before.key, before.key_bytes);
+    sample->key = key;
+    for (unsigned number = 2; *table_find(table, sample); number++)
+        sample->key_bytes = before.key_bytes + (uint32_t)snprintf(key + before.key_bytes, 24, "~%u", number);
+    return FSH_OK;
+}
+
+/* Keys of a dataset are whole: what clashes comes from two splits that became one, or from tars that know no better. */
+static FshStatus number_keys(Plan *plan, KeyTable *table, FshError *error)
+{
+    uint64_t count = 0;
+    const PlanSample *example = NULL;
+    FshStatus status = FSH_OK;
+    for (uint64_t i = 0; i < plan->sample_count && !status; i++) {
+        PlanSample *sample = &plan->samples[i];
+        if (*table_find(table, sample)) {
+            status = number_key(plan, table, sample, error);
+            example = sample;
+            count++;
+        }
+        if (!status)
+            *table_find(table, sample) = i + 1;
+    }
+    if (status || !count)
+        return status;
+    return notes_addf(&plan->warnings, FSH_OK, error, plan->root,
+                      "%llu samples have a key that another of their split has; they get a number, such as "
+                      "%.*s",
+                      (unsigned long long)count, (int)example->key_bytes, example->key);
+}
+
+FshStatus plan_mend_keys(Plan *plan, FshError *error)
+{
+    KeyTable table;
+    FshStatus status = FSH_OK;
+    uint8_t *clashes = calloc(plan->sample_count + 1, 1);
+    if (!table_make(&table, plan) || !clashes)
+        status = fsh_error_set(error, FSH_ERR_MEMORY, "%s: out of memory", plan->root);
+    else if (plan->from.dataset)
+        status = number_keys(plan, &table, error);
+    else
+        keep_extensions(plan, &table, clashes);
+    free(table.slots);
+    free(clashes);
+    return status;
+}
