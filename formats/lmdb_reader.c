@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "formats/bytes.h"
+#include "formats/foreign.h"
 
 enum {
     PAGE_HEADER_BYTES = 16,
@@ -136,7 +137,7 @@ static FshStatus read_value(const Tree *tree, const uint8_t *page, const uint8_t
     uint64_t value_bytes = load_le16(node + NODE_LOW) | (uint64_t)load_le16(node + NODE_HIGH) << 16;
     unsigned flags = load_le16(node + NODE_FLAGS);
     if (flags > NODE_IN_OVERFLOW)
-        return fsh_error_set(error, FSH_ERR_UNSUPPORTED, "node flags %04x: not written by fshard", flags);
+        return fsh_error_set(error, FSH_ERR_UNSUPPORTED, "node flags %04x: another kind of database", flags);
     uint64_t inline_bytes = flags == NODE_IN_OVERFLOW ? sizeof(uint64_t) : value_bytes;
     if (key_bytes > room || inline_bytes > room - key_bytes)
         return fsh_error_set(error, FSH_ERR_CORRUPT,
@@ -170,50 +171,50 @@ static bool key_is(const char *key, size_t key_bytes, const char *expected)
     return key_bytes == strlen(expected) && memcmp(key, expected, key_bytes) == 0;
 }
 
-/* All entries of a leaf, in order: samples without gaps, then the metadata, then the dictionary if there is one, then
- * nothing. */
-static FshStatus read_leaf(LmdbView *view, const Tree *tree, uint64_t number, FshError *error)
+/* What the walk carries from leaf to leaf. */
+typedef struct Walk {
+    LmdbVisit visit;
+    void *context;
+    const char *last_key; /* of the entry before; NULL: none */
+    size_t last_key_bytes;
+    uint64_t entry_count; /* so far */
+} Walk;
+
+static bool key_follows(const Walk *walk, const char *key, size_t key_bytes)
+{
+    if (!walk->last_key)
+        return true;
+    size_t common = key_bytes < walk->last_key_bytes ? key_bytes : walk->last_key_bytes;
+    int order = memcmp(walk->last_key, key, common);
+    return order < 0 || (order == 0 && walk->last_key_bytes < key_bytes);
+}
+
+static FshStatus read_leaf(Walk *walk, const Tree *tree, uint64_t number, FshError *error)
 {
     const uint8_t *page = NULL;
     unsigned node_count = 0;
     FshStatus status = read_page(tree, number, true, &page, &node_count, error);
     for (unsigned i = 0; i < node_count && !status; i++) {
         const uint8_t *node = page + load_le16(page + PAGE_HEADER_BYTES + 2 * i);
-        IndexRow row = {0};
-        status = read_value(tree, page, node, &row.offset, &row.record_bytes, error);
-        if (status)
-            break;
-        const char *key = (const char *)node + NODE_HEADER_BYTES;
-        size_t key_bytes = load_le16(node + NODE_KEY_BYTES);
-        char expected[LMDB_KEY_DIGITS];
-        format_key(view->record_count, expected);
-        if (!view->metadata && key_bytes == sizeof expected && memcmp(key, expected, sizeof expected) == 0) {
-            status = buffer_reserve(&view->rows, view->rows.length + INDEX_ROW_BYTES, error);
-            if (status)
-                break;
-            fsh_index_row_store(view->rows.bytes + view->rows.length, &row);
-            view->rows.length += INDEX_ROW_BYTES;
-            view->record_count++;
-        } else if (!view->metadata && key_is(key, key_bytes, LMDB_METADATA_KEY)) {
-            view->metadata = (const char *)tree->bytes + row.offset;
-            view->metadata_bytes = (size_t)row.record_bytes;
-        } else if (view->metadata && !view->dictionary && key_is(key, key_bytes, LMDB_DICTIONARY_KEY)) {
-            view->dictionary = tree->bytes + row.offset;
-            view->dictionary_bytes = (size_t)row.record_bytes;
-        } else {
-            status = fsh_error_set(error, FSH_ERR_UNSUPPORTED,
-                                   "key \"%.*s\" where sample %" PRIu64
-                                   " or %s was expected: not written by fshard, or damaged",
-                                   (int)key_bytes, key, view->record_count, LMDB_METADATA_KEY);
-        }
+        LmdbEntry entry = {.key = (const char *)node + NODE_HEADER_BYTES,
+                           .key_bytes = load_le16(node + NODE_KEY_BYTES)};
+        status = read_value(tree, page, node, &entry.offset, &entry.bytes, error);
+        if (!status)
+            status = walk->visit(&entry, walk->context, error);
+        if (!status && !key_follows(walk, entry.key, entry.key_bytes))
+            status =
+                fsh_error_set(error, FSH_ERR_CORRUPT, "page %" PRIu64 ": key %u is out of order", number, i);
+        walk->last_key = entry.key;
+        walk->last_key_bytes = entry.key_bytes;
+        walk->entry_count++;
     }
     return status;
 }
 
 /* Depth first, keys in order. Branches may point anywhere, also up or at one page twice; the walk ends all
- * the same. It goes no deeper than `depth`, where it must meet a leaf, and a leaf that comes again has the
- * wrong keys: so no leaf is read twice. */
-static FshStatus walk(LmdbView *view, const Tree *tree, FshError *error)
+ * the same. It goes no deeper than `depth`, where it must meet a leaf, and a leaf that comes again has keys
+ * that were there before: so no leaf is read twice. */
+static FshStatus walk_tree(Walk *walk, const Tree *tree, FshError *error)
 {
     struct Level {
         const uint8_t *page;
@@ -224,7 +225,7 @@ static FshStatus walk(LmdbView *view, const Tree *tree, FshError *error)
     for (;;) {
         FshStatus status = FSH_OK;
         if (level + 1 == tree->depth) {
-            status = read_leaf(view, tree, number, error);
+            status = read_leaf(walk, tree, number, error);
         } else {
             levels[level].next = 0;
             status = read_page(tree, number, false, &levels[level].page, &levels[level].node_count, error);
@@ -244,21 +245,68 @@ static FshStatus walk(LmdbView *view, const Tree *tree, FshError *error)
     }
 }
 
+FshStatus fsh_lmdb_walk(const uint8_t *bytes, uint64_t length, LmdbVisit visit, void *context,
+                        FshError *error)
+{
+    Tree tree = {.bytes = bytes, .length = length};
+    Walk walk = {.visit = visit, .context = context};
+    FshStatus status = read_metas(&tree, error);
+    if (!status)
+        status = walk_tree(&walk, &tree, error);
+    if (!status && walk.entry_count != tree.entry_count)
+        status = fsh_error_set(error, FSH_ERR_CORRUPT,
+                               "%" PRIu64 " entries, not the %" PRIu64 " its meta page says",
+                               walk.entry_count, tree.entry_count);
+    return status;
+}
+
+/* ---- the LMDB of our own: records under ten digits ---- */
+
+typedef struct OwnParse {
+    LmdbView *view;
+    const uint8_t *bytes;
+} OwnParse;
+
+/* Samples without gaps, then the metadata, then the dictionary if there is one, then nothing. */
+static FshStatus visit_own(const LmdbEntry *entry, void *context, FshError *error)
+{
+    const OwnParse *parse = context;
+    LmdbView *view = parse->view;
+    char expected[LMDB_KEY_DIGITS];
+    format_key(view->record_count, expected);
+    if (!view->metadata && entry->key_bytes == sizeof expected &&
+        memcmp(entry->key, expected, sizeof expected) == 0) {
+        IndexRow row = {.offset = entry->offset, .record_bytes = entry->bytes};
+        FshStatus status = buffer_reserve(&view->rows, view->rows.length + INDEX_ROW_BYTES, error);
+        if (status)
+            return status;
+        fsh_index_row_store(view->rows.bytes + view->rows.length, &row);
+        view->rows.length += INDEX_ROW_BYTES;
+        view->record_count++;
+    } else if (!view->metadata && key_is(entry->key, entry->key_bytes, LMDB_METADATA_KEY)) {
+        view->metadata = (const char *)parse->bytes + entry->offset;
+        view->metadata_bytes = (size_t)entry->bytes;
+    } else if (view->metadata && !view->dictionary &&
+               key_is(entry->key, entry->key_bytes, LMDB_DICTIONARY_KEY)) {
+        view->dictionary = parse->bytes + entry->offset;
+        view->dictionary_bytes = (size_t)entry->bytes;
+    } else {
+        return fsh_error_set(error, FSH_ERR_UNSUPPORTED,
+                             "key \"%.*s\" where sample %" PRIu64
+                             " or %s was expected: not written by fshard, or damaged",
+                             (int)entry->key_bytes, entry->key, view->record_count, LMDB_METADATA_KEY);
+    }
+    return FSH_OK;
+}
+
 FshStatus fsh_lmdb_parse(LmdbView *view, const uint8_t *bytes, uint64_t length, FshError *error)
 {
     *view = (LmdbView){0};
-    Tree tree = {.bytes = bytes, .length = length};
-    FshStatus status = read_metas(&tree, error);
-    if (!status)
-        status = walk(view, &tree, error);
+    OwnParse parse = {.view = view, .bytes = bytes};
+    FshStatus status = fsh_lmdb_walk(bytes, length, visit_own, &parse, error);
     if (!status && !view->metadata)
         status = fsh_error_set(error, FSH_ERR_UNSUPPORTED, "no entry %s: not written by fshard, or damaged",
                                LMDB_METADATA_KEY);
-    uint64_t entry_count = view->record_count + 1 + (view->dictionary != NULL);
-    if (!status && entry_count != tree.entry_count)
-        status = fsh_error_set(error, FSH_ERR_CORRUPT,
-                               "%" PRIu64 " entries, not the %" PRIu64 " its meta page says", entry_count,
-                               tree.entry_count);
     if (status)
         fsh_lmdb_free(view);
     return status;
