@@ -38,6 +38,8 @@ typedef struct SplitWriter {
     ImageEncoder *encoder;
     Image image;
     Buffer encoded;
+    const Buffer *dictionary; /* empty: nothing is compressed */
+    FshPacker *packer;
 } SplitWriter;
 
 static uint64_t class_of(const DatasetSpec *spec, const char *split, uint64_t index)
@@ -89,6 +91,15 @@ static void put_sample(SplitWriter *writer, FshWriter *shard, uint64_t index)
         sample.fields[i].source_bytes = strlen(source);
     }
     FshError error = {0};
+    uint8_t broken[64] = {0};
+    if (writer->packer) {
+        assert_ok(fsh_sample_pack(writer->packer, &sample, &sample, &error), &error);
+        assert_int_equal(sample.fields[0].compression, FSH_COMPRESSION_ZSTD);
+    }
+    if (spec->broken_frame && index == 5) {
+        sample.fields[0].data = broken;
+        sample.fields[0].bytes = sizeof broken;
+    }
     assert_ok(fsh_writer_put(shard, &sample, &error), &error);
     if (writer->info->class_counts)
         writer->info->class_counts[label]++;
@@ -111,6 +122,8 @@ static void write_shard(SplitWriter *writer, FshManifest *manifest, uint32_t num
         .class_count = manifest->class_count,
         .shard_index = number,
         .shard_count = spec->shard_count,
+        .dictionary = writer->dictionary->bytes,
+        .dictionary_bytes = writer->dictionary->length,
     };
     (void)fsh_file_name(name, sizeof name, FSH_CONTAINER_SHARDS, writer->name, number, spec->shard_count);
     (void)snprintf(path, sizeof path, "%s/%s", writer->folder, name);
@@ -122,8 +135,38 @@ static void write_shard(SplitWriter *writer, FshManifest *manifest, uint32_t num
     fsh_writer_close(&shard);
 }
 
-static void write_split(const char *folder, const DatasetSpec *spec, FshManifest *manifest, const char *name,
-                        uint64_t count)
+/* Trained on the images of the training split. */
+static void train_dictionary(const DatasetSpec *spec, Buffer *dictionary)
+{
+    enum { DICTIONARY_BYTES = 1024 };
+    FshError error = {0};
+    SplitWriter writer = {.spec = spec};
+    Buffer images = {0};
+    size_t *sizes = calloc(spec->train_count, sizeof *sizes);
+    void *trained = NULL;
+    size_t trained_bytes = 0;
+    assert_non_null(sizes);
+    assert_ok(image_encoder_new(&writer.encoder, &error), &error);
+    for (uint64_t i = 0; i < spec->train_count; i++) {
+        FshField field;
+        fill_field(&writer, i, &field);
+        assert_ok(buffer_append(&images, field.data, field.bytes, &error), &error);
+        sizes[i] = field.bytes;
+    }
+    assert_ok(fsh_dictionary_train(images.bytes, sizes, spec->train_count, DICTIONARY_BYTES, &trained,
+                                   &trained_bytes, &error),
+              &error);
+    assert_ok(buffer_append(dictionary, trained, trained_bytes, &error), &error);
+    free(trained);
+    free(sizes);
+    image_encoder_free(&writer.encoder);
+    image_free(&writer.image);
+    buffer_free(&writer.encoded);
+    buffer_free(&images);
+}
+
+static void write_split(const char *folder, const DatasetSpec *spec, const Buffer *dictionary,
+                        FshManifest *manifest, const char *name, uint64_t count)
 {
     FshSplitInfo *info = &manifest->splits[manifest->split_count++];
     *info = (FshSplitInfo){.name = strdup(name),
@@ -132,11 +175,17 @@ static void write_split(const char *folder, const DatasetSpec *spec, FshManifest
                            .file_count = spec->shard_count};
     if (manifest->kind == FSH_KIND_CLASSES)
         info->class_counts = calloc(spec->class_count, sizeof *info->class_counts);
-    SplitWriter writer = {.spec = spec, .folder = folder, .name = name, .info = info};
+    SplitWriter writer = {
+        .spec = spec, .folder = folder, .name = name, .info = info, .dictionary = dictionary};
     FshError error = {0};
+    if (dictionary->length)
+        assert_ok(fsh_packer_new(&writer.packer, FSH_PACK_LEVEL_DEFAULT, dictionary->bytes,
+                                 dictionary->length, &error),
+                  &error);
     assert_ok(image_encoder_new(&writer.encoder, &error), &error);
     for (uint32_t shard = 0; shard < spec->shard_count; shard++)
         write_shard(&writer, manifest, shard);
+    fsh_packer_free(&writer.packer);
     image_encoder_free(&writer.encoder);
     image_free(&writer.image);
     buffer_free(&writer.encoded);
@@ -182,10 +231,17 @@ void dataset_make(const char *folder, const DatasetSpec *spec)
     }
     FshError error = {0};
     assert_ok(file_make_folders(folder, &error), &error);
+    Buffer dictionary = {0};
+    if (spec->compressed) {
+        train_dictionary(spec, &dictionary);
+        assert_ok(fsh_dictionary_describe(dictionary.bytes, dictionary.length, &manifest.dictionary, &error),
+                  &error);
+    }
     if (spec->train_count)
-        write_split(folder, spec, &manifest, "train", spec->train_count);
+        write_split(folder, spec, &dictionary, &manifest, "train", spec->train_count);
     if (spec->val_count)
-        write_split(folder, spec, &manifest, "val", spec->val_count);
+        write_split(folder, spec, &dictionary, &manifest, "val", spec->val_count);
     assert_ok(fsh_manifest_save(&manifest, folder, false, &error), &error);
+    buffer_free(&dictionary);
     fsh_manifest_free(&manifest);
 }

@@ -16,7 +16,9 @@ typedef struct DatasetSpec {
     FshKind kind;                    /* 0: FSH_KIND_CLASSES */
     bool classes_apart;              /* val has samples of the last class alone, train of all others */
     bool unmeasured;                 /* no mean and deviation, as fpack --no-check leaves them */
-    bool garbage;                    /* sample 5 of each split is no image, but its checksum is right */
+    bool compressed;                 /* every field is a zstd frame, made with a trained dictionary */
+    bool broken_frame; /* and that of sample 5 of each split is none, but its checksum is right */
+    bool garbage;      /* sample 5 of each split is no image, but its checksum is right */
 } DatasetSpec;
 
 /* Writes the dataset into folder (made). Sample i of a split has class i % class_count, the key "class/N"

@@ -163,6 +163,34 @@ static void test_batches_do_not_depend_on_the_number_of_workers(void **state)
     fsh_close(&dataset);
 }
 
+static void test_compressed_samples_make_the_same_batches(void **state)
+{
+    TestFolder *folder = *state;
+    enum { BATCHES = 6 };
+    const FshCodec codecs[] = {FSH_CODEC_RAW, FSH_CODEC_JPEG};
+    for (size_t i = 0; i < sizeof codecs / sizeof *codecs; i++) {
+        Recording recordings[2];
+        for (int compressed = 0; compressed < 2; compressed++) {
+            char name[32];
+            DatasetSpec spec = jpeg_spec;
+            FshDataset *dataset = NULL;
+            FshError error = {0};
+            spec.codec = codecs[i];
+            spec.compressed = compressed;
+            (void)snprintf(name, sizeof name, "set-%zu-%d", i, compressed);
+            dataset_make(test_path(folder, name), &spec);
+            assert_ok(fsh_open(&dataset, test_path(folder, name), &error), &error);
+            recordings[compressed] = record_batches(make_options(dataset, true), 3, 2, 0, BATCHES);
+            fsh_close(&dataset);
+        }
+        assert_memory_equal(recordings[1].samples, recordings[0].samples,
+                            BATCHES * 16 * sizeof *recordings[0].samples);
+        assert_memory_equal(recordings[1].pixels, recordings[0].pixels, (size_t)BATCHES * 16 * PIXELS);
+        free(recordings[0].pixels);
+        free(recordings[1].pixels);
+    }
+}
+
 static void test_epochs_differ_in_order_and_in_augmentation(void **state)
 {
     FshDataset *dataset = open_dataset(*state, &jpeg_spec);
@@ -262,6 +290,23 @@ static void test_a_sample_that_is_no_image_stops_with_its_place(void **state)
     assert_int_not_equal(run_epochs(loader, 1, &blank, &error), FSH_OK);
     assert_contains(error.message, "val-00000-of-00003.fshard record 5");
     assert_contains(error.message, "key class01/000005");
+    assert_contains(error.message, "packed from val/class01/000005.png");
+    loader_free(&loader);
+    fsh_close(&dataset);
+}
+
+static void test_a_sample_that_is_no_frame_stops_with_its_place(void **state)
+{
+    DatasetSpec spec = jpeg_spec;
+    spec.compressed = spec.broken_frame = true;
+    FshDataset *dataset = open_dataset(*state, &spec);
+    LoaderOptions options = make_options(dataset, false);
+    Loader *loader = open_loader(&options);
+    FshError error = {0};
+    uint64_t blank;
+    assert_int_equal(run_epochs(loader, 1, &blank, &error), FSH_ERR_CORRUPT);
+    assert_contains(error.message, "val-00000-of-00003.fshard record 5");
+    assert_contains(error.message, "no zstd frame");
     assert_contains(error.message, "packed from val/class01/000005.png");
     loader_free(&loader);
     fsh_close(&dataset);
@@ -395,11 +440,13 @@ int main(void)
         IN_FOLDER(test_evaluation_gives_every_sample_once_and_pads_the_last_batch),
         IN_FOLDER(test_raw_samples_of_the_right_size_arrive_unchanged),
         IN_FOLDER(test_batches_do_not_depend_on_the_number_of_workers),
+        IN_FOLDER(test_compressed_samples_make_the_same_batches),
         IN_FOLDER(test_epochs_differ_in_order_and_in_augmentation),
         IN_FOLDER(test_a_start_in_the_middle_gives_what_would_have_come),
         IN_FOLDER(test_starting_again_drops_what_was_under_way),
         IN_FOLDER(test_a_loader_can_be_freed_at_any_time),
         IN_FOLDER(test_a_sample_that_is_no_image_stops_with_its_place),
+        IN_FOLDER(test_a_sample_that_is_no_frame_stops_with_its_place),
         IN_FOLDER(test_a_skipped_sample_is_blank_and_named_once),
         IN_FOLDER(test_the_first_bad_sample_in_order_is_the_one_reported),
         IN_FOLDER(test_a_wrong_checksum_is_left_out_in_every_epoch),

@@ -31,6 +31,7 @@ typedef struct Worker {
     pthread_t thread;
     bool started;
     struct Loader *loader;
+    FshUnpacker *unpacker;
     ImageDecoder *decoder;
     Augmenter *augmenter;
     Image image;
@@ -73,7 +74,7 @@ struct Loader {
 
 /* ---- one sample ---- */
 
-/* A view of raw pixels in the mapping; never written through. */
+/* A view of raw pixels, in the mapping or in the unpacker; never written through. */
 static FshStatus raw_image(const FshField *field, Image *image, FshError *error)
 {
     uint64_t bytes = (uint64_t)field->width * field->height;
@@ -136,28 +137,39 @@ static FshStatus verify_once(const Loader *loader, uint64_t index, FshError *err
     return status;
 }
 
+/* The field as its codec knows it: the sample's own, or in the worker's unpacker. */
+static FshStatus unpack_field(Worker *worker, const FshField *stored, FshField *field, FshError *error)
+{
+    *field = *stored;
+    field->compression = FSH_COMPRESSION_NONE;
+    return fsh_field_unpack(worker->unpacker, worker->loader->options.split, stored, &field->data,
+                            &field->bytes, error);
+}
+
 static FshStatus load_sample(Worker *worker, uint64_t epoch, uint64_t index, uint8_t *pixels, int64_t *label,
                              FshError *error)
 {
     const Loader *loader = worker->loader;
     const FshSplit *split = loader->options.split;
     FshSample sample;
+    FshField field;
     FshStatus status = fsh_sample_get(split, index, &sample, error);
     if (status)
         return status; /* names file and record itself */
     status = verify_once(loader, index, error);
-    if (status) {
-        const FshField *field = &sample.fields[0];
+    if (!status)
+        status = unpack_field(worker, &sample.fields[0], &field, error);
+    if (status) { /* the message has file and record already */
         size_t length = strlen(error->message);
         (void)snprintf(error->message + length, sizeof error->message - length, " (packed from %.*s)",
-                       (int)field->source_bytes, field->source);
+                       (int)sample.fields[0].source_bytes, sample.fields[0].source);
         return status;
     }
     if (sample.label < 0 || sample.label >= loader->class_count)
         status = fsh_error_set(error, FSH_ERR_MISMATCH, "label %lld, but the dataset has %lld classes",
                                (long long)sample.label, (long long)loader->class_count);
     else
-        status = render_field(worker, &sample.fields[0], epoch, index, pixels, error);
+        status = render_field(worker, &field, epoch, index, pixels, error);
     if (status) {
         char where[256];
         status = fsh_error_prepend(error, "%s: %s (key %.*s, packed from %.*s)", fsh_path(split->dataset),
@@ -303,7 +315,9 @@ static FshStatus make_slot(Loader *loader, Slot *slot, FshError *error)
 static FshStatus make_worker(Loader *loader, Worker *worker, FshError *error)
 {
     worker->loader = loader;
-    FshStatus status = image_decoder_new(&worker->decoder, error);
+    FshStatus status = fsh_unpacker_new(&worker->unpacker, error);
+    if (!status)
+        status = image_decoder_new(&worker->decoder, error);
     if (!status)
         status = augmenter_new(&worker->augmenter, error);
     if (status)
@@ -374,6 +388,7 @@ static void stop_workers(Loader *loader)
         Worker *worker = &loader->workers[i];
         if (worker->started)
             (void)pthread_join(worker->thread, NULL);
+        fsh_unpacker_free(&worker->unpacker);
         image_decoder_free(&worker->decoder);
         augmenter_free(&worker->augmenter);
         image_free(&worker->image);
