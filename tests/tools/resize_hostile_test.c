@@ -1,7 +1,9 @@
 /* fresize and what it must not fall for: names that no file can have, links, ledgers of another recipe, a broken state. */
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -64,15 +66,210 @@ static void test_a_link_is_of_the_file_that_a_symbolic_link_leads_to(void **stat
     assert_int_equal(from.st_ino, to.st_ino);
 }
 
+/* An output that a link leads into the source would replace a photograph. */
+static void test_a_link_in_the_destination_does_not_lead_into_the_source(void **state)
+{
+    TestFolder *folder = *state;
+    write_size(test_path(folder, "in/a/x.jpg"), 90, 90);
+    write_size(test_path(folder, "in/b/x.jpg"), 80, 80);
+    shell(folder, "mkdir out && ln -s ../in/b out/a");
+    RunResult result = fresize_expecting(2, "--max-size=20", "--force", "-j1", test_path(folder, "in"),
+                                         test_path(folder, "out"), NULL);
+    run_result_free(&result);
+    assert_image(test_path(folder, "in/b/x.jpg"), IMAGE_JPEG, 80, 80, 3);
+}
+
+static void test_links_in_place_of_the_state_are_refused(void **state)
+{
+    TestFolder *folder = *state;
+    const char *in = test_path(folder, "in"), *out = test_path(folder, "out");
+    write_size(test_path(folder, "in/x.jpg"), 90, 90);
+    test_file_write_text(test_path(folder, "mine/precious.json"), "{}");
+    test_file_write_text(test_path(folder, "mine/tiny"), "tiny");
+    shell(folder, "mkdir out && ln -s ../mine out/.fresize");
+    RunResult result = fresize_expecting(1, "--force", in, out, NULL);
+    assert_contains(result.err, "out/.fresize: is no folder");
+    run_result_free(&result);
+    assert_true(exists(test_path(folder, "mine/precious.json")));
+    shell(folder, "rm out/.fresize && mkdir out/.fresize && ln -s ../../mine/tiny out/.fresize/ledger.lmdb");
+    result = fresize_expecting(1, in, out, NULL);
+    assert_contains(result.err, "ledger.lmdb: is not a file that fresize made");
+    run_result_free(&result);
+    assert_int_equal(test_file_size(test_path(folder, "mine/tiny")), 4);
+}
+
+/* ---- the ledger ---- */
+
+/* A part that began anew by another recipe, and went on as its message says: what the whole did before is not done. */
+static void test_rows_of_an_earlier_recipe_are_not_taken_for_done(void **state)
+{
+    TestFolder *folder = *state;
+    const char *in = test_path(folder, "in"), *out = test_path(folder, "out");
+    write_many(folder, "in", 8, 60);
+    fresize_ok("--max-size=40", in, out, NULL);
+    fresize_ok("--max-size=20", "--force", "--part=1/2", in, out, NULL);
+    fresize_ok("--max-size=20", "--part=1/2", in, out, NULL);
+    fresize_ok("--max-size=20", "--part=2/2", in, out, NULL);
+    for (unsigned i = 0; i < 8; i++)
+        assert_image(test_path(folder, "out/%03u.jpg", i), IMAGE_JPEG, 20, 20, 3);
+    fresize_ok("--max-size=20", in, out, NULL);
+    fresize_ok("--max-size=20", "--check", in, out, NULL);
+}
+
+/* Parts over a finished whole know more than it does. */
+static void test_check_believes_the_latest_row(void **state)
+{
+    TestFolder *folder = *state;
+    const char *in = test_path(folder, "in"), *out = test_path(folder, "out");
+    write_many(folder, "in", 4, 60);
+    fresize_ok("--max-size=20", in, out, NULL);
+    write_size(test_path(folder, "in/001.jpg"), 90, 60);
+    fresize_ok("--max-size=20", "--part=1/1", in, out, NULL);
+    fresize_ok("--max-size=20", "--check", in, out, NULL);
+    const char *const arguments[] = {"--max-size=20", in, out, NULL};
+    json_t *summary = fresize_json(0, arguments);
+    assert_int_equal(json_count(summary, "done_before"), 4);
+    json_decref(summary);
+    fresize_ok("--max-size=20", "--check", in, out, NULL);
+}
+
+static void test_changed_labels_are_another_recipe(void **state)
+{
+    TestFolder *folder = *state;
+    const char *in = test_path(folder, "in"), *out = test_path(folder, "out");
+    const char *labels = test_path(folder, "labels");
+    write_size(test_path(folder, "in/a.jpg"), 60, 60);
+    test_file_write_text(labels, "a.jpg cat\n");
+    fresize_ok("--max-size=20", "--labels", labels, in, out, NULL);
+    test_file_write_text(labels, "a.jpg dog\n");
+    RunResult result = fresize_expecting(1, "--max-size=20", "--labels", labels, in, out, NULL);
+    assert_contains(result.err, "was made with another labels_hash");
+    run_result_free(&result);
+    assert_int_equal(count_outputs(out), 1);
+}
+
+/* ---- parts and pairs ---- */
+
+static void test_one_name_for_images_of_two_parts_is_told(void **state)
+{
+    TestFolder *folder = *state;
+    const char *in = test_path(folder, "in"), *out = test_path(folder, "out");
+    const char *list = test_path(folder, "list");
+    write_many(folder, "in", 4, 60);
+    test_file_write_text(list, "000.jpg\n001.jpg\n000.jpg\n003.jpg\n");
+    const char *const first[] = {"--part=1/2", "--files-from", list, in, out, NULL};
+    const char *const second[] = {"--part=2/2", "--files-from", list, in, out, NULL};
+    json_decref(fresize_json(0, first));
+    json_t *summary = fresize_json(1, second);
+    assert_int_equal(json_count(summary, "failed"), 1);
+    json_decref(summary);
+}
+
+static void test_a_side_that_changes_is_compared_again(void **state)
+{
+    TestFolder *folder = *state;
+    const char *in = test_path(folder, "in"), *out = test_path(folder, "out");
+    write_size(test_path(folder, "in/blur/1.jpg"), 60, 60);
+    write_size(test_path(folder, "in/sharp/1.jpg"), 60, 60);
+    const char *const arguments[] = {"--max-size=20", "--pairs=blur:sharp", in, out, NULL};
+    json_decref(fresize_json(0, arguments));
+    write_jpeg(test_path(folder, "in/sharp/1.jpg"),
+               (MakeJpeg){.width = 60, .height = 60, .colours = MAKE_RGB, .quality = 50});
+    json_t *summary = fresize_json(0, arguments);
+    assert_int_equal(json_count(summary, "done_before"), 1);
+    assert_int_equal(json_count(summary, "resized"), 1);
+    json_decref(summary);
+    write_size(test_path(folder, "in/sharp/1.jpg"), 90, 60);
+    RunResult result = fresize_expecting(1, "--max-size=20", "--pairs=blur:sharp", in, out, NULL);
+    assert_contains(result.err, "a pair must be of one size");
+    run_result_free(&result);
+    assert_image(test_path(folder, "out/sharp/1.jpg"), IMAGE_JPEG, 20, 20, 3);
+}
+
+/* ---- what is said ---- */
+
+static void test_dry_run_knows_what_is_done(void **state)
+{
+    TestFolder *folder = *state;
+    const char *in = test_path(folder, "in"), *out = test_path(folder, "out");
+    write_many(folder, "in", 4, 60);
+    fresize_ok("--max-size=20", "--part=1/2", in, out, NULL);
+    const char *const arguments[] = {"--max-size=20", "--dry-run", in, out, NULL};
+    json_t *summary = fresize_json(0, arguments);
+    assert_int_equal(json_count(summary, "done_before"), 2);
+    assert_int_equal(json_count(summary, "resized"), 2);
+    json_decref(summary);
+}
+
+static void test_check_misses_images_whose_names_promise_none(void **state)
+{
+    TestFolder *folder = *state;
+    const char *out = test_path(folder, "out"), *from_tar = test_path(folder, "from-tar");
+    write_size(test_path(folder, "in/a"), 60, 60);
+    write_size(test_path(folder, "in/b.jpg"), 60, 60);
+    test_file_write_text(test_path(folder, "in/notes"), "no image");
+    shell(folder, "tar cf in.tar -C in . && printf 'b.jpg\\n' >list");
+    fresize_ok("--files-from", test_path(folder, "list"), test_path(folder, "in"), out, NULL);
+    RunResult result = fresize_expecting(1, "--check", test_path(folder, "in"), out, NULL);
+    assert_contains(result.err, "missing: a: has no output");
+    assert_contains_not(result.err, "notes");
+    run_result_free(&result);
+    RunResult part = fresize_expecting(0, "--part=3/3", test_path(folder, "in.tar"), from_tar, NULL);
+    run_result_free(&part);
+    result = fresize_expecting(1, "--check", test_path(folder, "in.tar"), from_tar, NULL);
+    assert_contains(result.err, "of 2 images");
+    assert_contains_not(result.err, "notes");
+    run_result_free(&result);
+}
+
+static void test_a_report_of_nothing_is_not_left(void **state)
+{
+    TestFolder *folder = *state;
+    const char *report = test_path(folder, "report.jsonl");
+    shell(folder, "mkdir empty");
+    RunResult result =
+        fresize_expecting(1, "--report", report, test_path(folder, "empty"), test_path(folder, "out"), NULL);
+    assert_contains(result.err, "no images in it");
+    run_result_free(&result);
+    assert_false(exists(report));
+}
+
+static void test_a_second_writer_leaves_the_report_of_the_first(void **state)
+{
+    TestFolder *folder = *state;
+    const char *in = test_path(folder, "in"), *out = test_path(folder, "out");
+    const char *report = test_path(folder, "report.jsonl");
+    write_many(folder, "in", 2, 60);
+    fresize_ok("--report", report, in, out, NULL);
+    const uint64_t bytes = test_file_size(report);
+    int lock = open(test_path(folder, "out/.fresize/lock"), O_RDWR | O_CLOEXEC);
+    assert_true(lock >= 0 && flock(lock, LOCK_EX) == 0);
+    RunResult result = fresize_expecting(1, "--force", "--report", report, in, out, NULL);
+    assert_contains(result.err, "another fresize is writing it");
+    run_result_free(&result);
+    assert_int_equal(test_file_size(report), bytes);
+    (void)close(lock);
+}
+
+#define TEST(function) cmocka_unit_test_setup_teardown(function, test_folder_setup, test_folder_teardown)
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(test_a_name_that_no_file_can_have_costs_its_image_only,
-                                        test_folder_setup, test_folder_teardown),
-        cmocka_unit_test_setup_teardown(test_files_without_label_that_are_no_images_are_left_alone,
-                                        test_folder_setup, test_folder_teardown),
-        cmocka_unit_test_setup_teardown(test_a_link_is_of_the_file_that_a_symbolic_link_leads_to,
-                                        test_folder_setup, test_folder_teardown),
+        TEST(test_a_name_that_no_file_can_have_costs_its_image_only),
+        TEST(test_files_without_label_that_are_no_images_are_left_alone),
+        TEST(test_a_link_is_of_the_file_that_a_symbolic_link_leads_to),
+        TEST(test_a_link_in_the_destination_does_not_lead_into_the_source),
+        TEST(test_links_in_place_of_the_state_are_refused),
+        TEST(test_rows_of_an_earlier_recipe_are_not_taken_for_done),
+        TEST(test_check_believes_the_latest_row),
+        TEST(test_changed_labels_are_another_recipe),
+        TEST(test_one_name_for_images_of_two_parts_is_told),
+        TEST(test_a_side_that_changes_is_compared_again),
+        TEST(test_dry_run_knows_what_is_done),
+        TEST(test_check_misses_images_whose_names_promise_none),
+        TEST(test_a_report_of_nothing_is_not_left),
+        TEST(test_a_second_writer_leaves_the_report_of_the_first),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -6,11 +6,13 @@
 #include "tests/support/support.h"
 #include "tools/resize/resize_ledger.h"
 
+static const uint8_t recipe[LEDGER_RECIPE_BYTES] = {1, 2, 3};
+
 static Ledger *open_ledger(TestFolder *folder, bool read_only)
 {
     Ledger *ledger = NULL;
     FshError error = {0};
-    assert_ok(ledger_open(&ledger, test_path(folder, "ledger.lmdb"), read_only, &error), &error);
+    assert_ok(ledger_open(&ledger, test_path(folder, "ledger.lmdb"), recipe, read_only, &error), &error);
     return ledger;
 }
 
@@ -121,7 +123,8 @@ static void test_a_file_that_is_no_ledger_is_refused_with_the_way_out(void **sta
     text[19999] = '\0';
     test_file_write_text(test_path(folder, "ledger.lmdb"), text);
     free(text);
-    assert_int_equal(ledger_open(&ledger, test_path(folder, "ledger.lmdb"), false, &error), FSH_ERR_CORRUPT);
+    assert_int_equal(ledger_open(&ledger, test_path(folder, "ledger.lmdb"), recipe, false, &error),
+                     FSH_ERR_CORRUPT);
     assert_non_null(strstr(error.message, "--force"));
     assert_null(ledger);
 }
@@ -136,6 +139,61 @@ static void test_a_ledger_that_was_never_written_is_empty(void **state)
     ledger_close(&ledger);
 }
 
+static void test_rows_of_another_recipe_are_none(void **state)
+{
+    TestFolder *folder = *state;
+    static const uint8_t other[LEDGER_RECIPE_BYTES] = {1, 2, 4};
+    FshError error = {0};
+    Ledger *ledger = open_ledger(folder, false);
+    LedgerRow row = row_of(1);
+    assert_ok(ledger_add(ledger, "a", "s", &row, &error), &error);
+    assert_ok(ledger_commit(ledger, 512, &error), &error);
+    ledger_close(&ledger);
+    assert_ok(ledger_open(&ledger, test_path(folder, "ledger.lmdb"), other, true, &error), &error);
+    assert_false(has_row(ledger, "a", 1));
+    assert_int_equal(ledger_count(ledger), 0);
+    ledger_close(&ledger);
+    ledger = open_ledger(folder, true); /* a look has changed nothing */
+    assert_true(has_row(ledger, "a", 1));
+    ledger_close(&ledger);
+    assert_ok(ledger_open(&ledger, test_path(folder, "ledger.lmdb"), other, false, &error), &error);
+    ledger_close(&ledger);
+    ledger = open_ledger(folder, false);
+    uint64_t offset = 1;
+    assert_false(has_row(ledger, "a", 1));
+    assert_ok(ledger_tar_offset(ledger, &offset, &error), &error);
+    assert_int_equal(offset, 0);
+    ledger_close(&ledger);
+}
+
+static void test_a_ledger_without_its_end_is_refused(void **state)
+{
+    TestFolder *folder = *state;
+    Ledger *ledger = open_ledger(folder, false);
+    FshError error = {0};
+    char target[16];
+    for (unsigned i = 0; i < 1000; i++) {
+        LedgerRow row = row_of(i);
+        (void)snprintf(target, sizeof target, "%u", i);
+        assert_ok(ledger_add(ledger, target, "s", &row, &error), &error);
+    }
+    assert_ok(ledger_commit(ledger, 0, &error), &error);
+    ledger_close(&ledger);
+    const char *path = test_path(folder, "ledger.lmdb");
+    test_file_truncate(path, (int64_t)test_file_size(path) / 2);
+    assert_int_equal(ledger_open(&ledger, path, recipe, true, &error), FSH_ERR_CORRUPT);
+    FshStatus status = ledger_open(&ledger, path, recipe, false, &error);
+    for (unsigned i = 0; i < 1000 && !status; i++) {
+        LedgerRow row;
+        bool found = false;
+        (void)snprintf(target, sizeof target, "%u", i);
+        status = ledger_find(ledger, target, &found, &row, &error);
+    }
+    assert_int_equal(status, FSH_ERR_CORRUPT);
+    assert_non_null(strstr(error.message, "--force"));
+    ledger_close(&ledger);
+}
+
 #define TEST(function) cmocka_unit_test_setup_teardown(function, test_folder_setup, test_folder_teardown)
 
 int main(void)
@@ -146,6 +204,8 @@ int main(void)
         TEST(test_rows_are_visited_in_order_until_a_visit_fails),
         TEST(test_a_file_that_is_no_ledger_is_refused_with_the_way_out),
         TEST(test_a_ledger_that_was_never_written_is_empty),
+        TEST(test_rows_of_another_recipe_are_none),
+        TEST(test_a_ledger_without_its_end_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

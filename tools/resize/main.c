@@ -362,7 +362,7 @@ int main(int argc, char **argv)
          .letter = '0',
          .kind = OPTION_FLAG,
          .value = &settings.null_separated,
-         .help = "the list of --files-from is separated by NUL, as find -print0 writes it"},
+         .help = "the list of --files-from is separated by NUL, as find -printf '%P\\0' writes it"},
         {.name = "labels",
          .kind = OPTION_TEXT,
          .value = &settings.labels,

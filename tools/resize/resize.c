@@ -52,14 +52,34 @@ uint64_t resize_summary_images(const ResizeSummary *summary)
 
 /* ---- taking: in the source's order, one at a time ---- */
 
-/* The next item of this part. */
-static FshStatus take_item(Run *run, ResizeItem *item, bool *end_ret, FshError *error)
+/* Begins the item's result, and takes its name. */
+static FshStatus begin_item(Run *run, ResizeSlot *slot, FshError *error)
+{
+    ResizeItem *item = &slot->item;
+    ResizeResult *result = &slot->results[0];
+    FshError unnamed = {0};
+    const char *owner = NULL;
+    FshStatus status = FSH_OK;
+    slot->conflict = slot->done = false;
+    slot->results_count = 1;
+    if (resize_result_begin(&run->job, item->path, item->name, result, &unnamed) && !item->reason[0])
+        (void)snprintf(item->reason, sizeof item->reason, "its new name would be too long");
+    if (!item->reason[0] && item->name[0] && (!run->job.sorted || strcmp(result->target, item->path) != 0))
+        status = name_claims_take(run->claims, item->path, result->target, &slot->conflict, &owner, error);
+    (void)snprintf(slot->owner, sizeof slot->owner, "%s", owner ? owner : "");
+    return status;
+}
+
+/* The next item of this part. Those before it take their names, too: so no name is given away in two parts. */
+static FshStatus take_item(Run *run, ResizeSlot *slot, bool *end_ret, FshError *error)
 {
     FshStatus status = FSH_OK;
     do {
         *end_ret = run->ordinal >= run->end;
         if (!*end_ret)
-            status = resize_source_next(run->source, item, end_ret, error);
+            status = resize_source_next(run->source, &slot->item, end_ret, error);
+        if (!status && !*end_ret)
+            status = begin_item(run, slot, error);
     } while (!status && !*end_ret && run->ordinal++ < run->begin);
     return status;
 }
@@ -80,19 +100,11 @@ static FshStatus take(uint64_t index, void *memory, bool *end_ret, void *context
     ResizeResult *result = &slot->results[0];
     (void)index;
     const double begin = progress_now_seconds();
-    const char *owner = NULL;
-    slot->conflict = slot->done = false;
-    slot->results_count = 1;
-    FshStatus status = take_item(run, item, end_ret, error);
-    FshError unnamed = {0};
-    if (!status && !*end_ret && resize_result_begin(&run->job, item->path, item->name, result, &unnamed) &&
-        !item->reason[0])
-        (void)snprintf(item->reason, sizeof item->reason, "its new name would be too long");
-    const bool wanted = !status && !*end_ret && !item->reason[0] && item->name[0];
-    if (wanted && (!run->job.sorted || strcmp(result->target, item->path) != 0))
-        status = name_claims_take(run->claims, item->path, result->target, &slot->conflict, &owner, error);
-    (void)snprintf(slot->owner, sizeof slot->owner, "%s", owner ? owner : "");
-    if (wanted && !status && !slot->conflict && item->in_tar) { /* what is done need not be read */
+    if (item->content.capacity > RESIZE_KEPT_BYTES)
+        buffer_free(&item->content);
+    FshStatus status = take_item(run, slot, end_ret, error);
+    const bool wanted = !status && !*end_ret && !item->reason[0] && !slot->conflict;
+    if (wanted && item->in_tar) { /* what is done need not be read */
         result->modified_ns = item->modified_ns;
         status = resize_is_done(&run->job, result, item->bytes, &slot->done, error);
         if (!status && !slot->done)
@@ -169,11 +181,7 @@ static FshStatus keep_output(Run *run, ResizeResult *result, FshError *error)
     if (run->tar)
         status = tar_writer_add(run->tar, result->target, result->output.bytes, result->output.length,
                                 result->modified_ns, &run->tar_offset, error);
-    if (!status)
-        status = ledger_add(run->state.ledger, result->target, result->path, &result->row, error);
-    if (!status && ledger_is_due(run->state.ledger))
-        status = commit(run, error);
-    return status;
+    return status ? status : ledger_add(run->state.ledger, result->target, result->path, &result->row, error);
 }
 
 static FshStatus deliver(uint64_t index, void *memory, void *context, FshError *error)
@@ -199,6 +207,9 @@ static FshStatus deliver(uint64_t index, void *memory, void *context, FshError *
         count_result(run, result);
         status = report(run, result, error);
     }
+    if (!status && run->state.ledger &&
+        ledger_is_due(run->state.ledger)) /* what it knows, the report tells */
+        status = commit(run, error);
     run->delivering_seconds += progress_now_seconds() - begin;
     progress_add(&run->progress, 1, bytes, failed);
     return status;
@@ -287,7 +298,7 @@ static void *count_files(void *context)
     Run *run = context;
     const ResizeOptions *options = run->options;
     if (run->state.resume && !run->state.is_tar && !options->dry_run)
-        resize_state_remove_leftovers(options->destination);
+        output_remove_leftovers(options->destination);
     if (options->quiet || options->part.count || options->source.files_from)
         return NULL;
     WalkCursor *cursor = NULL;
@@ -337,6 +348,8 @@ static FshStatus open_destination(Run *run, FshError *error)
         resize_report_open(&run->report, options->report, run->state.resume, options->force, error);
     if (!status)
         status = resize_state_begin(&run->state, options, error);
+    if (!status)
+        status = resize_report_begin(&run->report, error);
     if (status || !run->state.is_tar)
         return status;
     status = file_join(run->tar_path, sizeof run->tar_path, run->state.folder, "images.tar", error);
@@ -351,9 +364,11 @@ static FshStatus close_destination(Run *run, FshError *error)
     FshStatus status = FSH_OK;
     if (run->tar)
         status = tar_writer_finish(&run->tar, error);
-    if (!status && run->state.is_tar)
-        status = output_finish_tar(run->tar_path, options->destination, error);
-    return status ? status : resize_state_finish(&run->state, options, error);
+    if (!status)
+        status = resize_state_finish(&run->state, options, error);
+    /* last: as long as it has not its name, the same command goes on */
+    return status || !run->state.is_tar ? status
+                                        : output_finish_tar(run->tar_path, options->destination, error);
 }
 
 static FshStatus run_images(Run *run, FshError *error)
@@ -414,8 +429,9 @@ FshStatus resize_run(const ResizeOptions *options, ResizeOnFailure on_failure, v
         goto done;
     run.job.sorted = resize_source_is_sorted(run.source);
     status = name_claims_new(&run.claims, run.job.sorted, error);
-    if (!status && !options->dry_run)
-        status = open_destination(&run, error);
+    if (!status)
+        status =
+            options->dry_run ? resize_state_look(&run.state, options, error) : open_destination(&run, error);
     if (!status)
         status = run_images(&run, error);
     summary->hidden_count = resize_source_hidden_count(run.source);
@@ -429,6 +445,8 @@ FshStatus resize_run(const ResizeOptions *options, ResizeOnFailure on_failure, v
         tar_writer_abandon(&run.tar);
         resize_state_undo(&run.state, options->destination);
     }
+    if (nothing || !run.state.ledger)
+        resize_report_undo(&run.report);
     FshError close_error = {0};
     if (resize_report_close(&run.report, &close_error) && !status)
         status = fsh_error_set(error, close_error.status, "%s", close_error.message);

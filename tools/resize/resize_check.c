@@ -15,7 +15,7 @@
 #include "common/tar_read.h"
 #include "common/walk.h"
 #include "tools/resize/resize_names.h"
-#include "tools/resize/resize_state.h"
+#include "tools/resize/resize_work.h"
 
 const char *const resize_finding_names[RESIZE_FINDING_COUNT] = {
     [RESIZE_FINDING_MISSING] = "missing",  [RESIZE_FINDING_STALE] = "stale",
@@ -85,12 +85,14 @@ static FshStatus take(uint64_t index, void *memory, bool *end_ret, void *context
     if (status || *end_ret)
         return status;
     slot->found = slot->good = false;
+    item->content.length = 0; /* of an earlier item */
     slot->bytes_read = 0;
     slot->is_image = image_name_is_image(item->path) || (item->reason[0] && !item->is_outside);
     status = resize_name_target(item->name, recipe->format, slot->target, &slot->format, error);
     if (!status && !item->reason[0])
         status = resize_state_find(&check->state, slot->target, &slot->found, &slot->row, error);
-    if (!status && item->in_tar && !slot->found && !item->reason[0] && slot->is_image && recipe->min_size)
+    /* it may be too small, or an image by its content alone */
+    if (!status && item->in_tar && !slot->found && !item->reason[0] && (!slot->is_image || recipe->min_size))
         status = resize_source_load(check->source, item, resize_most_bytes(recipe), error);
     return status;
 }
@@ -150,7 +152,9 @@ static FshStatus look(uint64_t index, int thread_index, void *memory, void *cont
         status = file_join(target, sizeof target, check->options->destination, slot->target, error);
     if (status)
         return status;
-    slot->is_image = slot->is_image || slot->found;
+    slot->is_image = slot->is_image || slot->found ||
+                     (item->in_tar ? image_sniff(item->content.bytes, item->content.length) != IMAGE_UNKNOWN
+                                   : !item->reason[0] && resize_is_image_by_content(path));
     if (!slot->is_image)
         return FSH_OK;
     if (item->reason[0]) {

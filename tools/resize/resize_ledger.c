@@ -28,6 +28,7 @@ enum {
 static const double commit_interval_seconds = 1.0;
 /* Where the tar's end stands: no output has an empty name, or one that begins with NUL. */
 static const char tar_key[1] = {'\0'};
+static const char recipe_key[2] = {'\0', 'r'};
 
 /* Readers begin a transaction for each look and the writer commits alone, under the lock: LMDB's own locks, which do not
  * work on network disks, are not used. */
@@ -35,7 +36,9 @@ struct Ledger {
     MDB_env *env;
     MDB_dbi dbi;
     bool read_only;
-    bool has_rows; /* a database is there: not in a file that was just made read-only */
+    bool has_rows; /* a database of this recipe is there */
+    bool is_lost;  /* it could not be opened again: nothing is known any more */
+    uint8_t recipe[LEDGER_RECIPE_BYTES];
     pthread_rwlock_t lock;
     char *path;
     atomic_uint looks; /* since the environment was opened */
@@ -120,8 +123,63 @@ static int open_environment(const char *path, unsigned flags, MDB_env **env_ret,
     return code;
 }
 
+/* A file that lost its end would be a SIGBUS when it is read. Zeros in place of what is missing are no pages: LMDB says so,
+ * if it ever comes to them (pages that were never used need not be there). */
+static int complete_length(const Ledger *ledger)
+{
+    MDB_envinfo info = {0};
+    MDB_stat pages = {0};
+    struct stat file;
+    int code = mdb_env_info(ledger->env, &info);
+    if (!code)
+        code = mdb_env_stat(ledger->env, &pages);
+    if (!code && stat(ledger->path, &file))
+        code = errno;
+    const off_t needed = (off_t)((info.me_last_pgno + 1) * pages.ms_psize);
+    if (code || file.st_size >= needed)
+        return code;
+    if (ledger->read_only)
+        return MDB_CORRUPTED;
+    return truncate(ledger->path, needed) ? errno : 0;
+}
+
+/* *same_ret: whether the rows are of the ledger's recipe. */
+static int compare_recipe(const Ledger *ledger, bool *same_ret)
+{
+    MDB_txn *txn = NULL;
+    MDB_val key = {.mv_size = sizeof recipe_key, .mv_data = (void *)recipe_key}, value;
+    int code = mdb_txn_begin(ledger->env, NULL, MDB_RDONLY, &txn);
+    *same_ret = false;
+    if (code)
+        return code;
+    code = mdb_get(txn, ledger->dbi, &key, &value);
+    *same_ret = !code && value.mv_size == sizeof ledger->recipe &&
+                memcmp(value.mv_data, ledger->recipe, sizeof ledger->recipe) == 0;
+    mdb_txn_abort(txn);
+    return code == MDB_NOTFOUND ? 0 : code;
+}
+
+/* Empties it of another recipe's rows, and notes its own. */
+static int begin_recipe(const Ledger *ledger)
+{
+    MDB_txn *txn = NULL;
+    MDB_val key = {.mv_size = sizeof recipe_key, .mv_data = (void *)recipe_key};
+    MDB_val value = {.mv_size = sizeof ledger->recipe, .mv_data = (void *)ledger->recipe};
+    int code = mdb_txn_begin(ledger->env, NULL, 0, &txn);
+    if (!code)
+        code = mdb_drop(txn, ledger->dbi, 0);
+    if (!code)
+        code = mdb_put(txn, ledger->dbi, &key, &value, 0);
+    if (!code)
+        return mdb_txn_commit(txn);
+    if (txn)
+        mdb_txn_abort(txn);
+    return code;
+}
+
 static FshStatus open_database(Ledger *ledger, FshError *error)
 {
+    bool same = false;
     const bool read_only = ledger->read_only;
     enum { META_BYTES = 2 * 4096 }; /* shorter, it was stopped before its first commit */
     struct stat file;
@@ -131,7 +189,13 @@ static FshStatus open_database(Ledger *ledger, FshError *error)
     if (unborn && truncate(ledger->path, 0))
         return fsh_error_system(error, errno, "%s: cannot write", ledger->path);
     int code = open_environment(ledger->path, read_only ? MDB_RDONLY : 0, &ledger->env, &ledger->dbi);
-    ledger->has_rows = !code;
+    if (!code)
+        code = complete_length(ledger);
+    if (!code)
+        code = compare_recipe(ledger, &same);
+    if (!code && !same && !read_only)
+        code = begin_recipe(ledger);
+    ledger->has_rows = !code && (same || !read_only);
     return code ? lmdb_failed(ledger, code, "open", error) : FSH_OK;
 }
 
@@ -143,16 +207,20 @@ static FshStatus reopen(Ledger *ledger, FshError *error)
     ledger->env = NULL;
     ledger->has_rows = false;
     atomic_store(&ledger->looks, 0);
-    return open_database(ledger, error);
+    FshStatus status = open_database(ledger, error);
+    ledger->is_lost = status != FSH_OK;
+    return status;
 }
 
-FshStatus ledger_open(Ledger **ledger_ret, const char *path, bool read_only, FshError *error)
+FshStatus ledger_open(Ledger **ledger_ret, const char *path, const uint8_t recipe[LEDGER_RECIPE_BYTES],
+                      bool read_only, FshError *error)
 {
     Ledger *ledger = calloc(1, sizeof *ledger);
     FshStatus status = FSH_OK;
     if (!ledger)
         return fsh_error_set(error, FSH_ERR_MEMORY, "%s: no memory for the list of what is done", path);
     ledger->read_only = read_only;
+    memcpy(ledger->recipe, recipe, sizeof ledger->recipe);
     (void)pthread_rwlock_init(&ledger->lock, NULL);
     ledger->path = strdup(path);
     ledger->committed_seconds = progress_now_seconds();
@@ -185,13 +253,11 @@ void ledger_close(Ledger **ledger)
 static FshStatus look_up(Ledger *ledger, const void *key, size_t key_bytes, bool *found_ret,
                          bool (*read)(const MDB_val *value, void *context), void *context, FshError *error)
 {
-    *found_ret = false;
-    if (!ledger->has_rows)
-        return FSH_OK;
     MDB_txn *txn = NULL;
     MDB_val name = {.mv_size = key_bytes, .mv_data = (void *)key}, value;
     bool readable = true;
     FshStatus status = FSH_OK;
+    *found_ret = false;
     if (atomic_fetch_add(&ledger->looks, 1) == LOOKS_MAX) {
         (void)pthread_rwlock_wrlock(&ledger->lock);
         status = reopen(ledger, error);
@@ -200,7 +266,8 @@ static FshStatus look_up(Ledger *ledger, const void *key, size_t key_bytes, bool
     if (status)
         return status;
     (void)pthread_rwlock_rdlock(&ledger->lock);
-    int code = mdb_txn_begin(ledger->env, NULL, MDB_RDONLY, &txn);
+    const bool is_lost = ledger->is_lost;
+    int code = ledger->has_rows ? mdb_txn_begin(ledger->env, NULL, MDB_RDONLY, &txn) : MDB_NOTFOUND;
     if (!code) {
         code = mdb_get(txn, ledger->dbi, &name, &value);
         if (!code)
@@ -208,6 +275,8 @@ static FshStatus look_up(Ledger *ledger, const void *key, size_t key_bytes, bool
         mdb_txn_abort(txn);
     }
     (void)pthread_rwlock_unlock(&ledger->lock);
+    if (is_lost) /* by another thread's look, which tells why */
+        return fsh_error_set(error, FSH_ERR_CORRUPT, "%s: cannot be opened again", ledger->path);
     *found_ret = !code && readable; /* a row that makes no sense is none: its output is made again */
     return code && code != MDB_NOTFOUND ? lmdb_failed(ledger, code, "read", error) : FSH_OK;
 }
@@ -251,7 +320,7 @@ uint64_t ledger_count(Ledger *ledger)
     (void)mdb_stat(txn, ledger->dbi, &stat);
     mdb_txn_abort(txn);
     (void)look_up(ledger, tar_key, sizeof tar_key, &has_offset, read_offset, &offset, NULL);
-    return stat.ms_entries - has_offset;
+    return stat.ms_entries - has_offset - 1; /* and the recipe */
 }
 
 /* Entries as they are stored, in the order of the keys, from `after` on (key_bytes 0: from the first), LOOKS_MAX at most.
@@ -273,6 +342,10 @@ static int visit_some(const Ledger *ledger, uint8_t after[KEY_BYTES_MAX], size_t
     if (!code && *after_bytes) /* it is the one seen last */
         code = mdb_cursor_get(cursor, &key, &value, MDB_NEXT);
     while (!code && *count_ret < LOOKS_MAX) {
+        if (key.mv_size > KEY_BYTES_MAX) { /* none that LMDB itself would have written */
+            code = MDB_CORRUPTED;
+            break;
+        }
         code = visit(&key, &value, context);
         memcpy(after, key.mv_data, key.mv_size);
         *after_bytes = key.mv_size;
@@ -384,6 +457,8 @@ FshStatus ledger_commit(Ledger *ledger, uint64_t tar_offset, FshError *error)
     MDB_txn *txn = NULL;
     uint8_t number[8];
     store_number(number, tar_offset);
+    if (ledger->is_lost)
+        return fsh_error_set(error, FSH_ERR_CORRUPT, "%s: cannot be opened again", ledger->path);
     (void)pthread_rwlock_wrlock(&ledger->lock);
     int code = mdb_txn_begin(ledger->env, NULL, 0, &txn);
     if (!code)

@@ -5,7 +5,8 @@
  * costs what was done in that second.
  *
  * Key: the output's path below the destination (where LMDB's keys are too short for it, its beginning and its XXH3-128).
- * Value: LedgerRow as little-endian numbers, then the source's path and the output's, each with its NUL.
+ * Value: LedgerRow as little-endian numbers, then the source's path and the output's, each with its NUL. Besides, the hash
+ * of the recipe by which all of them were made: a ledger of another recipe is as good as none.
  *
  * Threads: ledger_find from any thread, at any time; the others from one thread at a time. */
 #ifndef FSHARD_RESIZE_LEDGER_H
@@ -26,9 +27,13 @@ typedef struct LedgerRow {
 
 typedef struct Ledger Ledger;
 
-/* Opens the LMDB of this name: one file, made where it is not there unless read_only. That no other process writes it
- * meanwhile is the caller's care (resize_state.h). FSH_ERR_CORRUPT: the file is no ledger, with the way out. */
-FshStatus ledger_open(Ledger **ledger, const char *path, bool read_only, FshError *error);
+enum { LEDGER_RECIPE_BYTES = 16 };
+
+/* Opens the LMDB of this name: one file, made where it is not there unless read_only. Rows of another recipe are dropped,
+ * or with read_only not seen. That no other process writes it meanwhile is the caller's care (resize_state.h).
+ * FSH_ERR_CORRUPT: the file is no ledger, or lacks its end; with the way out. */
+FshStatus ledger_open(Ledger **ledger, const char *path, const uint8_t recipe[LEDGER_RECIPE_BYTES],
+                      bool read_only, FshError *error);
 
 /* Committed rows only: nobody asks for what this run has made. */
 FshStatus ledger_find(Ledger *ledger, const char *target, bool *found_ret, LedgerRow *row, FshError *error);

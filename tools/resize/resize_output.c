@@ -1,5 +1,6 @@
 #include "tools/resize/resize_output.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -9,6 +10,7 @@
 #include <unistd.h>
 
 #include "common/file.h"
+#include "common/interrupt.h"
 
 FshStatus output_write(const char *path, const void *bytes, size_t length, int64_t modified_ns,
                        FshError *error)
@@ -73,6 +75,31 @@ bool output_is_beside(const char *source, const char *path)
     struct stat from, to;
     return stat_folder(source, &from) && stat_folder(path, &to) && from.st_dev == to.st_dev &&
            from.st_ino == to.st_ino;
+}
+
+static bool is_real_folder(DIR *folder, const struct dirent *entry)
+{
+    struct stat status;
+    if (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0)
+        return false;
+    if (entry->d_type != DT_UNKNOWN)
+        return entry->d_type == DT_DIR;
+    return fstatat(dirfd(folder), entry->d_name, &status, AT_SYMLINK_NOFOLLOW) == 0 &&
+           S_ISDIR(status.st_mode);
+}
+
+void output_remove_leftovers(const char *path)
+{
+    char below[PATH_MAX];
+    (void)file_remove_stale_temporaries(path);
+    DIR *folder = opendir(path);
+    for (const struct dirent *entry = folder ? readdir(folder) : NULL; entry && !interrupt_requested();
+         entry = readdir(folder)) {
+        if (is_real_folder(folder, entry) && !file_join(below, sizeof below, path, entry->d_name, NULL))
+            output_remove_leftovers(below);
+    }
+    if (folder)
+        (void)closedir(folder);
 }
 
 FshStatus output_finish_tar(const char *temporary_path, const char *path, FshError *error)

@@ -21,6 +21,10 @@ FshStatus output_link(const char *source, const char *path, bool *linked_ret, Fs
  * file of the source. */
 bool output_is_beside(const char *source, const char *path);
 
+/* Removes temporary files of killed runs from a folder and the folders in it, unless a signal comes. Memory: the names of
+ * the folders on the way down. */
+void output_remove_leftovers(const char *folder);
+
 /* A tar under way is a file beside the state (resize_state.h), and gets its name when it is whole. */
 FshStatus output_finish_tar(const char *temporary_path, const char *path, FshError *error);
 

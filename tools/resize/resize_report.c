@@ -55,16 +55,31 @@ FshStatus resize_report_open(ResizeReport *report, const char *path, bool resume
     *report = (ResizeReport){.descriptor = -1, .path = path};
     if (!path)
         return FSH_OK;
-    report->is_new = force || access(path, F_OK) != 0;
-    int flags = O_RDWR | O_APPEND | O_CREAT | O_CLOEXEC | (force ? O_TRUNC : resume ? 0 : O_EXCL);
+    report->is_made = access(path, F_OK) != 0;
+    report->is_new = force || report->is_made;
+    int flags = O_RDWR | O_APPEND | O_CREAT | O_CLOEXEC | (force || resume ? 0 : O_EXCL);
     report->descriptor = open(path, flags, 0666);
     if (report->descriptor < 0 && errno == EEXIST)
         return fsh_error_set(error, FSH_ERR_EXISTS, "%s: the report exists already; --force replaces it",
                              path);
     if (report->descriptor < 0)
         return fsh_error_system(error, errno, "%s: cannot open the report", path);
-    FshStatus status = refuse_foreign(report, error);
-    return status ? status : end_torn_line(report, error);
+    return force ? FSH_OK : refuse_foreign(report, error);
+}
+
+FshStatus resize_report_begin(const ResizeReport *report, FshError *error)
+{
+    if (report->descriptor < 0)
+        return FSH_OK;
+    if (report->is_new && !report->is_made && ftruncate(report->descriptor, 0))
+        return fsh_error_system(error, errno, "%s: cannot empty the report", report->path);
+    return end_torn_line(report, error);
+}
+
+void resize_report_undo(const ResizeReport *report)
+{
+    if (report->descriptor >= 0 && report->is_made)
+        (void)unlink(report->path);
 }
 
 static json_t *quirks_json(uint32_t quirks)

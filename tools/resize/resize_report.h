@@ -20,13 +20,18 @@ typedef struct ResizeLine {
 typedef struct ResizeReport {
     int descriptor; /* -1: none */
     const char *path;
-    bool is_new; /* holds nothing of an earlier run */
+    bool is_new;  /* holds nothing of an earlier run */
+    bool is_made; /* by this run */
 } ResizeReport;
 
-/* Opens path for lines at its end. A file that is there is continued when resume and it is a report, emptied when force,
- * else FSH_ERR_EXISTS. path NULL: a report that takes lines and drops them. */
+/* Opens path for lines at its end, and changes nothing yet. A file that is there is continued when resume and it is a
+ * report, emptied when force, else FSH_ERR_EXISTS. path NULL: a report that takes lines and drops them. */
 FshStatus resize_report_open(ResizeReport *report, const char *path, bool resume, bool force,
                              FshError *error);
+/* Before the first line, when it is known that no other run is at the destination and its report. */
+FshStatus resize_report_begin(const ResizeReport *report, FshError *error);
+/* Nothing was done: a file that was not there goes again. To be closed all the same. */
+void resize_report_undo(const ResizeReport *report);
 /* One line in one write. Images done before are in an earlier run's report: they are left out unless it is new. */
 FshStatus resize_report_add(const ResizeReport *report, const ResizeLine *line, FshError *error);
 FshStatus resize_report_close(ResizeReport *report, FshError *error);

@@ -3,7 +3,6 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <fts.h>
 #include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,8 +11,12 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
 #include "common/file.h"
 #include "common/json_text.h"
+#include "tools/resize/resize_recipe.h"
 
 #define RECIPE_NAME "recipe.json"
 
@@ -95,28 +98,44 @@ static json_t *path_json(const char *path, FshError *error)
     return resolve(path, resolved, error) ? NULL : json_text(resolved);
 }
 
+/* The XXH3-128 of a file's bytes, or null: labels that have changed would put images into two folders. */
+static json_t *hash_json(const char *path, FshError *error)
+{
+    enum { LABELS_BYTES_MAX = 1 << 30 };
+    Buffer file = {0};
+    if (!path)
+        return json_null();
+    json_t *text = NULL;
+    if (!file_read_most(path, LABELS_BYTES_MAX, &file, error)) {
+        XXH128_hash_t hash = XXH3_128bits(file.bytes, file.length);
+        text =
+            json_sprintf("%016llx%016llx", (unsigned long long)hash.high64, (unsigned long long)hash.low64);
+    }
+    buffer_free(&file);
+    return text;
+}
+
 static json_t *recipe_json(const ResizeState *state, const ResizeOptions *options, bool complete,
                            FshError *error)
 {
-    const ResizeRecipe *recipe = &options->recipe;
     const char(*sides)[RESIZE_SIDE_BYTES] = options->source.sides;
     char pairs[2 * RESIZE_SIDE_BYTES + 2], part[32];
     (void)snprintf(pairs, sizeof pairs, "%s:%s", sides[0], sides[1]);
     (void)snprintf(part, sizeof part, "%u/%u", options->part.index, options->part.count);
     *error = (FshError){0};
     json_t *source = path_json(options->source.path, error), *labels = path_json(options->labels, error);
-    json_t *object = json_pack(
-        "{s:s, s:s, s:o, s:o, s:o, s:i, s:s, s:s, s:i, s:s, s:s, s:i, s:s, s:s, s:b, s:b, s:o, s:b}", "tool",
-        "fresize", "version", FSHARD_VERSION, "source", source, "labels", labels, "pairs",
-        sides[0][0] ? json_text(pairs) : json_null(), "max_size", (int)recipe->max_size, "edge",
-        recipe->long_edge ? "long" : "short", "filter", resample_filter_names[recipe->filter], "quality",
-        recipe->quality, "subsampling", recipe->subsampling == IMAGE_SUBSAMPLING_420 ? "420" : "444",
-        "format", recipe->format == IMAGE_UNKNOWN ? "keep" : image_format_name(recipe->format), "min_size",
-        (int)recipe->min_size, "orient", recipe->ignore_orientation ? "ignore" : "apply", "icc",
-        recipe->ignore_icc ? "ignore" : "srgb", "exact", recipe->exact, "keep_metadata",
-        recipe->keep_metadata,
-        /* a folder's parts come together in it; a tar is of one part or of all */
-        "part", state->is_tar && options->part.count ? json_text(part) : json_null(), "complete", complete);
+    json_t *labels_hash = hash_json(options->labels, error);
+    json_t *object = resize_recipe_json(&options->recipe, "fresize");
+    json_t *run = json_pack("{s:o, s:o, s:o, s:o, s:o, s:b}", "source", source, "labels", labels,
+                            "labels_hash", labels_hash, "pairs", sides[0][0] ? json_text(pairs) : json_null(),
+                            /* a folder's parts come together in it; a tar is of one part or of all */
+                            "part", state->is_tar && options->part.count ? json_text(part) : json_null(),
+                            "complete", complete);
+    if (!object || !run || json_object_update(object, run)) {
+        json_decref(object);
+        object = NULL;
+    }
+    json_decref(run);
     if (!object && !error->status)
         (void)fsh_error_set(error, FSH_ERR_MEMORY, "no memory for " RECIPE_NAME);
     return object;
@@ -139,6 +158,26 @@ static const char *first_difference(const json_t *ours, const json_t *theirs)
             return key;
     }
     return NULL;
+}
+
+/* What ledgers know a recipe by. */
+static FshStatus hash_recipe(ResizeState *state, const ResizeOptions *options, FshError *error)
+{
+    json_t *recipe = recipe_json(state, options, false, error);
+    for (const char *const *name = free_keys; recipe && *name; name++)
+        (void)json_object_del(recipe, *name);
+    char *text = recipe ? json_dumps(recipe, JSON_COMPACT | JSON_SORT_KEYS) : NULL;
+    FshStatus status = FSH_OK;
+    if (text) {
+        XXH128_canonical_t hash;
+        XXH128_canonicalFromHash(&hash, XXH3_128bits(text, strlen(text)));
+        memcpy(state->recipe, &hash, sizeof state->recipe);
+    } else {
+        status = recipe ? fsh_error_set(error, FSH_ERR_MEMORY, "no memory for " RECIPE_NAME) : error->status;
+    }
+    free(text);
+    json_decref(recipe);
+    return status;
 }
 
 /* object is consumed; NULL, with error set, passes through. */
@@ -228,9 +267,10 @@ static FshStatus compare_recipe(const ResizeState *state, const json_t *theirs, 
     return status;
 }
 
-static FshStatus refuse_places_in_each_other(const ResizeOptions *options, FshError *error)
+static FshStatus refuse_places_in_each_other(ResizeState *state, const ResizeOptions *options,
+                                             FshError *error)
 {
-    char from[PATH_MAX], to[PATH_MAX];
+    char to[PATH_MAX], *from = state->source;
     FshStatus status = resolve(options->source.path, from, error);
     if (!status)
         status = resolve(options->destination, to, error);
@@ -258,13 +298,41 @@ static FshStatus refuse_foreign(ResizeState *state, const ResizeOptions *options
     return status;
 }
 
-FshStatus resize_state_check(ResizeState *state, const ResizeOptions *options, FshError *error)
+/* The state is files of ours in a folder of ours: a link that somebody put there would have others truncated or removed. */
+static FshStatus refuse_links(const ResizeState *state, FshError *error)
 {
-    *state = (ResizeState){.locks = {-1, -1}};
+    struct stat kind;
+    FshStatus status = FSH_OK;
+    if (lstat(state->folder, &kind))
+        return FSH_OK; /* what it is to hold will tell, if it is not that there is none */
+    if (!S_ISDIR(kind.st_mode))
+        return fsh_error_set(error, FSH_ERR_EXISTS,
+                             "%s: is no folder, and fresize keeps its state there; remove it", state->folder);
+    DIR *folder = opendir(state->folder);
+    for (const struct dirent *entry = folder ? readdir(folder) : NULL; entry && !status;
+         entry = readdir(folder)) {
+        if (entry->d_name[0] != '.' && !fstatat(dirfd(folder), entry->d_name, &kind, AT_SYMLINK_NOFOLLOW) &&
+            !S_ISREG(kind.st_mode))
+            status = fsh_error_set(error, FSH_ERR_EXISTS, "%s/%s: is not a file that fresize made; remove it",
+                                   state->folder, entry->d_name);
+    }
+    if (folder)
+        (void)closedir(folder);
+    return status;
+}
+
+/* What resize_state_check says; again under the locks, where it holds. */
+static FshStatus look(ResizeState *state, const ResizeOptions *options, FshError *error)
+{
     json_t *recipe = NULL;
+    state->fresh = state->resume = false;
     FshStatus status = place_state(state, options->destination, error);
     if (!status)
-        status = refuse_places_in_each_other(options, error);
+        status = refuse_places_in_each_other(state, options, error);
+    if (!status)
+        status = refuse_links(state, error);
+    if (!status)
+        status = hash_recipe(state, options, error);
     if (!status && state->is_tar && file_is_folder(options->destination))
         status = fsh_error_set(error, FSH_ERR_EXISTS, "%s: is a folder, and a tar is to have this name",
                                options->destination);
@@ -283,6 +351,21 @@ FshStatus resize_state_check(ResizeState *state, const ResizeOptions *options, F
     return status;
 }
 
+FshStatus resize_state_check(ResizeState *state, const ResizeOptions *options, FshError *error)
+{
+    *state = (ResizeState){.locks = {-1, -1}};
+    return look(state, options, error);
+}
+
+bool resize_state_leads_to_source(const ResizeState *state, const char *output)
+{
+    char folder[PATH_MAX], resolved[PATH_MAX];
+    const char *slash = strrchr(output, '/');
+    (void)snprintf(folder, sizeof folder, "%.*s", slash ? (int)(slash - output) : 1, slash ? output : ".");
+    return *state->source && !resolve(slash == output ? "/" : folder, resolved, NULL) &&
+           lies_in(resolved, state->source);
+}
+
 /* ---- locks and ledgers ---- */
 
 /* "lock", or "part-2-of-4" with the ending. */
@@ -294,30 +377,32 @@ static FshStatus state_path(const ResizeState *state, Part part, const char *end
     return file_join(path, PATH_MAX, state->folder, part.count ? name : ending + 1, error);
 }
 
-static FshStatus take_lock(const char *path, int how, const char *destination, int *descriptor_ret,
-                           FshError *error)
+/* Where read_only, a lock that nobody made is nobody's. */
+static FshStatus take_lock(const char *path, int how, bool read_only, const char *destination,
+                           int *descriptor_ret, FshError *error)
 {
-    *descriptor_ret = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+    *descriptor_ret = open(path, read_only ? O_RDONLY | O_CLOEXEC : O_RDWR | O_CREAT | O_CLOEXEC, 0666);
     if (*descriptor_ret < 0)
-        return fsh_error_system(error, errno, "%s: cannot open", path);
+        return read_only ? FSH_OK : fsh_error_system(error, errno, "%s: cannot open", path);
     if (flock(*descriptor_ret, how | LOCK_NB) && errno == EWOULDBLOCK)
         return fsh_error_set(error, FSH_ERR_EXISTS,
                              "%s: another fresize is writing it; wait for it, or stop it", destination);
     return FSH_OK; /* a file system without locks is no reason to stop */
 }
 
-static FshStatus take_locks(ResizeState *state, const ResizeOptions *options, FshError *error)
+static FshStatus take_locks(ResizeState *state, const ResizeOptions *options, bool read_only, FshError *error)
 {
     static const Part whole = {0, 0};
     char path[PATH_MAX];
     FshStatus status = state_path(state, whole, ".lock", path, error);
     if (!status)
-        status = take_lock(path, options->part.count ? LOCK_SH : LOCK_EX, options->destination,
+        status = take_lock(path, options->part.count ? LOCK_SH : LOCK_EX, read_only, options->destination,
                            &state->locks[0], error);
     if (status || !options->part.count)
         return status;
     status = state_path(state, options->part, ".lock", path, error);
-    return status ? status : take_lock(path, LOCK_EX, options->destination, &state->locks[1], error);
+    return status ? status
+                  : take_lock(path, LOCK_EX, read_only, options->destination, &state->locks[1], error);
 }
 
 static bool has_ending(const char *name, const char *ending)
@@ -373,43 +458,94 @@ static FshStatus forget_parts(const ResizeState *state, FshError *error)
     return remove_names(state, is_of_part, error);
 }
 
-/* Opens, to be read, the ledgers of those whom the locks keep out: of all parts, or in a part that of the whole. */
-static FshStatus open_others(ResizeState *state, bool part_only, FshError *error)
+static FshStatus open_other(ResizeState *state, const char *path, FshError *error)
+{
+    Ledger **grown = realloc(state->others, (state->others_count + 1) * sizeof(Ledger *));
+    if (!grown)
+        return fsh_error_set(error, FSH_ERR_MEMORY, "no memory for what is done already");
+    state->others = grown;
+    state->others[state->others_count] = NULL;
+    FshStatus status = ledger_open(&state->others[state->others_count], path, state->recipe, true, error);
+    state->others_count += !status;
+    return status;
+}
+
+/* Opens, to be read, the ledgers of all parts. */
+static FshStatus open_parts(ResizeState *state, FshError *error)
 {
     char path[PATH_MAX];
     FshStatus status = FSH_OK;
     DIR *folder = opendir(state->folder);
     for (const struct dirent *entry = folder ? readdir(folder) : NULL; entry && !status;
          entry = readdir(folder)) {
-        const char *name = entry->d_name;
-        bool is_part = strncmp(name, "part-", 5) == 0 && has_ending(name, ".lmdb");
-        if (part_only ? strcmp(name, "ledger.lmdb") != 0 : !is_part)
+        if (!is_of_part(entry->d_name) || !has_ending(entry->d_name, ".lmdb"))
             continue;
-        Ledger **grown = realloc(state->others, (state->others_count + 1) * sizeof(Ledger *));
-        if (!grown) {
-            status = fsh_error_set(error, FSH_ERR_MEMORY, "no memory for what is done already");
-            break;
-        }
-        state->others = grown;
-        state->others[state->others_count] = NULL;
-        status = file_join(path, sizeof path, state->folder, name, error);
+        status = file_join(path, sizeof path, state->folder, entry->d_name, error);
         if (!status)
-            status = ledger_open(&state->others[state->others_count], path, true, error);
-        state->others_count += !status;
+            status = open_other(state, path, error);
     }
     if (folder)
         (void)closedir(folder);
     return status;
 }
 
-static FshStatus open_ledgers(ResizeState *state, Part part, bool read_only, FshError *error)
+/* As open_other, if it is there: ledger.lmdb, or that of a part. */
+static FshStatus open_one(ResizeState *state, Part part, FshError *error)
 {
     char path[PATH_MAX];
     FshStatus status = part.count ? state_path(state, part, ".lmdb", path, error)
                                   : file_join(path, sizeof path, state->folder, "ledger.lmdb", error);
-    if (!status && (!read_only || file_exists(path)))
-        status = ledger_open(&state->ledger, path, read_only, error);
-    return status ? status : open_others(state, part.count > 0, error);
+    return status || !file_exists(path) ? status : open_other(state, path, error);
+}
+
+/* All that is to be read, later rows first: parts begin when the whole has ended, which takes over what they did. */
+static FshStatus open_to_read(ResizeState *state, Part part, FshError *error)
+{
+    static const Part whole = {0, 0};
+    FshStatus status = part.count ? open_one(state, part, error) : open_parts(state, error);
+    return status || (part.count && state->is_tar) ? status : open_one(state, whole, error);
+}
+
+static void close_others(ResizeState *state)
+{
+    for (size_t i = 0; i < state->others_count; i++)
+        ledger_close(&state->others[i]);
+    free(state->others);
+    state->others = NULL;
+    state->others_count = 0;
+}
+
+static FshStatus adopt_row(const char *target, const char *source, const LedgerRow *row, void *context,
+                           FshError *error)
+{
+    Ledger *ledger = context;
+    FshStatus status = ledger_add(ledger, target, source, row, error);
+    return status ? status : ledger_is_due(ledger) ? ledger_commit(ledger, 0, error) : FSH_OK;
+}
+
+/* The whole takes over what parts have done since. */
+static FshStatus adopt_parts(ResizeState *state, FshError *error)
+{
+    FshStatus status = open_parts(state, error);
+    for (size_t i = 0; i < state->others_count && !status; i++)
+        status = ledger_each(state->others[i], adopt_row, state->ledger, error);
+    if (!status && state->others_count)
+        status = ledger_commit(state->ledger, 0, error);
+    close_others(state);
+    return status ? status : forget_parts(state, error);
+}
+
+static FshStatus open_ledgers(ResizeState *state, Part part, FshError *error)
+{
+    static const Part whole = {0, 0};
+    char path[PATH_MAX];
+    FshStatus status = part.count ? state_path(state, part, ".lmdb", path, error)
+                                  : file_join(path, sizeof path, state->folder, "ledger.lmdb", error);
+    if (!status)
+        status = ledger_open(&state->ledger, path, state->recipe, false, error);
+    if (status || state->is_tar)
+        return status;
+    return part.count ? open_one(state, whole, error) : adopt_parts(state, error);
 }
 
 /* ---- beginning and end ---- */
@@ -418,14 +554,22 @@ FshStatus resize_state_begin(ResizeState *state, const ResizeOptions *options, F
 {
     FshStatus status = file_make_folders(state->folder, error);
     if (!status)
-        status = take_locks(state, options, error);
+        status = take_locks(state, options, false, error);
+    if (!status)
+        status = look(state, options, error);
     if (!status)
         (void)file_remove_stale_temporaries(state->folder);
     if (!status && !state->resume)
         status = forget(state, options->part, error);
     if (!status) /* anew in any case: a finished destination is no longer known to be complete */
         status = write_recipe(state, options, false, error);
-    return status ? status : open_ledgers(state, options->part, false, error);
+    return status ? status : open_ledgers(state, options->part, error);
+}
+
+FshStatus resize_state_look(ResizeState *state, const ResizeOptions *options, FshError *error)
+{
+    FshStatus status = take_locks(state, options, true, error);
+    return status || !state->resume ? status : open_to_read(state, options->part, error);
 }
 
 FshStatus resize_state_open(ResizeState *state, const ResizeOptions *options, FshError *error)
@@ -433,6 +577,8 @@ FshStatus resize_state_open(ResizeState *state, const ResizeOptions *options, Fs
     *state = (ResizeState){.locks = {-1, -1}, .resume = true};
     json_t *recipe = NULL;
     FshStatus status = place_state(state, options->destination, error);
+    if (!status)
+        status = hash_recipe(state, options, error);
     if (!status)
         status = read_json(state, RECIPE_NAME, &recipe, error);
     if (!status && !recipe)
@@ -443,22 +589,34 @@ FshStatus resize_state_open(ResizeState *state, const ResizeOptions *options, Fs
         status = compare_recipe(state, recipe, options, error);
     json_decref(recipe);
     if (!status)
-        status = take_locks(state, options, error);
-    return status ? status : open_ledgers(state, options->part, true, error);
+        status = take_locks(state, options, true, error);
+    return status ? status : open_to_read(state, options->part, error);
 }
 
+static FshStatus write_part(const ResizeState *state, const char *name, uint64_t images_count,
+                            uint64_t images_bytes, FshError *error)
+{
+    json_t *object =
+        json_pack("{s:I, s:I}", "images", (json_int_t)images_count, "bytes", (json_int_t)images_bytes);
+    if (!object)
+        return fsh_error_set(error, FSH_ERR_MEMORY, "no memory for %s", name);
+    return write_json(state, name, object, error);
+}
+
+/* Written first, then compared: of two that come at the same time, one sees the other. */
 FshStatus resize_state_note_part(const ResizeState *state, Part part, uint64_t images_count,
                                  uint64_t images_bytes, FshError *error)
 {
-    char name[64];
-    FshStatus status = FSH_OK;
+    char name[64], path[PATH_MAX];
+    (void)snprintf(name, sizeof name, "part-%u-of-%u.json", part.index, part.count);
+    FshStatus status = write_part(state, name, images_count, images_bytes, error);
     DIR *folder = opendir(state->folder);
     for (const struct dirent *entry = folder ? readdir(folder) : NULL; entry && !status;
          entry = readdir(folder)) {
         unsigned index = 0, count = 0;
         json_t *theirs = NULL;
-        if (!has_ending(entry->d_name, ".json") ||
-            sscanf(entry->d_name, "part-%u-of-%u.json", &index, &count) != 2 || index == part.index)
+        if (!has_ending(entry->d_name, ".json") || strcmp(entry->d_name, name) == 0 ||
+            sscanf(entry->d_name, "part-%u-of-%u.json", &index, &count) != 2)
             continue;
         status = read_json(state, entry->d_name, &theirs, error);
         uint64_t their_count = (uint64_t)json_integer_value(json_object_get(theirs, "images"));
@@ -481,14 +639,9 @@ FshStatus resize_state_note_part(const ResizeState *state, Part part, uint64_t i
     }
     if (folder)
         (void)closedir(folder);
-    if (status)
-        return status;
-    (void)snprintf(name, sizeof name, "part-%u-of-%u.json", part.index, part.count);
-    json_t *object =
-        json_pack("{s:I, s:I}", "images", (json_int_t)images_count, "bytes", (json_int_t)images_bytes);
-    if (!object)
-        return fsh_error_set(error, FSH_ERR_MEMORY, "no memory for %s", name);
-    return write_json(state, name, object, error);
+    if (status && !file_join(path, sizeof path, state->folder, name, NULL))
+        (void)unlink(path); /* it has done nothing */
+    return status;
 }
 
 FshStatus resize_state_find(const ResizeState *state, const char *target, bool *found_ret, LedgerRow *row,
@@ -522,31 +675,6 @@ bool resize_row_is_current(const LedgerRow *row, uint64_t source_bytes, int64_t 
     return row->source_bytes == source_bytes && row->source_modified_ns == source_modified_ns;
 }
 
-void resize_state_remove_leftovers(const char *destination)
-{
-    char *const roots[] = {(char *)destination, NULL};
-    FTS *tree = fts_open(roots, FTS_PHYSICAL | FTS_NOCHDIR, NULL);
-    for (const FTSENT *entry = tree ? fts_read(tree) : NULL; entry; entry = fts_read(tree)) {
-        if (entry->fts_info == FTS_D)
-            (void)file_remove_stale_temporaries(entry->fts_path);
-    }
-    if (tree)
-        (void)fts_close(tree);
-}
-
-/* A row of a part, which from now on is one of the whole. */
-static FshStatus adopt_row(const char *target, const char *source, const LedgerRow *row, void *context,
-                           FshError *error)
-{
-    Ledger *ledger = context;
-    bool found = false;
-    LedgerRow own;
-    FshStatus status = ledger_find(ledger, target, &found, &own, error);
-    if (!status && !found) /* what this run has made is newer */
-        status = ledger_add(ledger, target, source, row, error);
-    return status ? status : ledger_is_due(ledger) ? ledger_commit(ledger, 0, error) : FSH_OK;
-}
-
 FshStatus resize_state_finish(const ResizeState *state, const ResizeOptions *options, FshError *error)
 {
     FshStatus status = FSH_OK;
@@ -557,14 +685,7 @@ FshStatus resize_state_finish(const ResizeState *state, const ResizeOptions *opt
         (void)close(descriptor);
     if (status || (options->part.count && !state->is_tar)) /* other parts are not known to be done */
         return status;
-    for (size_t i = 0; i < state->others_count && !status; i++)
-        status = ledger_each(state->others[i], adopt_row, state->ledger, error);
-    if (!status && state->others_count)
-        status = ledger_commit(state->ledger, 0, error);
-    if (!status)
-        status = ledger_settle(state->ledger, error);
-    if (!status)
-        status = forget_parts(state, error);
+    status = ledger_settle(state->ledger, error);
     return status ? status : write_recipe(state, options, true, error);
 }
 
@@ -585,11 +706,7 @@ void resize_state_undo(ResizeState *state, const char *destination)
 void resize_state_close(ResizeState *state)
 {
     ledger_close(&state->ledger);
-    for (size_t i = 0; i < state->others_count; i++)
-        ledger_close(&state->others[i]);
-    free(state->others);
-    state->others = NULL;
-    state->others_count = 0;
+    close_others(state);
     for (size_t i = 0; i < 2 && *state->folder; i++) {
         if (state->locks[i] >= 0)
             (void)close(state->locks[i]);

@@ -19,22 +19,28 @@
 
 typedef struct ResizeState {
     char folder[PATH_MAX];
+    char source[PATH_MAX]; /* without links; "": it is gone */
+    uint8_t recipe[LEDGER_RECIPE_BYTES];
     bool is_tar;
-    bool resume;  /* an earlier run with the same recipe and source is there and goes on */
-    bool fresh;   /* nothing was there */
-    int locks[2]; /* descriptors; -1: none */
-    Ledger *ledger;
-    Ledger **others; /* of parts, in a run without them; of such a run, in a part */
+    bool resume;     /* an earlier run with the same recipe and source is there and goes on */
+    bool fresh;      /* nothing was there */
+    int locks[2];    /* descriptors; -1: none */
+    Ledger *ledger;  /* that is written */
+    Ledger **others; /* that are read only, later ones first: in a part, that of the whole */
     size_t others_count;
 } ResizeState;
 
-/* Looks only, for dry runs too: fills folder, is_tar, resume, fresh. FSH_ERR_USAGE: destination and source lie in each
+/* Looks only: fills folder, is_tar, resume, fresh. FSH_ERR_USAGE: destination and source lie in each
  * other. FSH_ERR_EXISTS: the destination is a file or a finished tar; or it holds files and no state, or another recipe's or
  * source's, and force is not set. */
 FshStatus resize_state_check(ResizeState *state, const ResizeOptions *options, FshError *error);
 
-/* After resize_state_check: makes the destination, its state and its locks. FSH_ERR_EXISTS: another process is at it. */
+/* After resize_state_check: makes the destination, its state and its locks, and looks again, now that nobody else writes.
+ * A run of the whole takes over what parts before it have done. FSH_ERR_EXISTS: another process is at it. */
 FshStatus resize_state_begin(ResizeState *state, const ResizeOptions *options, FshError *error);
+
+/* After resize_state_check, for dry runs: opens what there is, to be read. FSH_ERR_EXISTS as above. */
+FshStatus resize_state_look(ResizeState *state, const ResizeOptions *options, FshError *error);
 
 /* Opens what a finished or stopped run left, to be read; for --check. FSH_ERR_NOT_FOUND: fresize has not made this. */
 FshStatus resize_state_open(ResizeState *state, const ResizeOptions *options, FshError *error);
@@ -55,8 +61,8 @@ uint64_t resize_state_count(const ResizeState *state);
 /* Whether a row is of a source of this size and time. */
 bool resize_row_is_current(const LedgerRow *row, uint64_t source_bytes, int64_t source_modified_ns);
 
-/* Removes temporary files of killed runs from a folder destination and the folders in it. */
-void resize_state_remove_leftovers(const char *destination);
+/* Whether the output would be written into the source, by a link in the destination. */
+bool resize_state_leads_to_source(const ResizeState *state, const char *output);
 
 /* All is written: waits for the disk, then notes that the output is complete. */
 FshStatus resize_state_finish(const ResizeState *state, const ResizeOptions *options, FshError *error);

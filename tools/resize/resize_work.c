@@ -13,8 +13,6 @@
 #include "tools/resize/resize_output.h"
 #include "tools/resize/resize_pairs.h"
 
-enum { KEPT_BUFFER_BYTES = 4 << 20 }; /* a buffer that grew beyond is given back */
-
 FshStatus resize_thread_init(ResizeThread *thread, bool pairs, FshError *error)
 {
     FshStatus status = resize_worker_new(&thread->workers[0], error);
@@ -95,7 +93,7 @@ FshStatus resize_result_begin(const ResizeJob *job, const char *path, const char
 {
     Buffer output = result->output;
     output.length = 0;
-    if (output.capacity > KEPT_BUFFER_BYTES)
+    if (output.capacity > RESIZE_KEPT_BYTES)
         buffer_free(&output);
     *result = (ResizeResult){.path = path, .outcome = RESIZE_OUTCOME_FAILED, .output = output};
     return resize_name_target(name, job->options->recipe.format, result->target, &result->format, error);
@@ -131,7 +129,7 @@ static FshStatus read_file(const ResizeJob *job, ResizeThread *thread, size_t si
         *length_ret = (size_t)thread->mapping.length;
     } else {
         Buffer *file = &thread->files[side];
-        if (file->capacity > KEPT_BUFFER_BYTES)
+        if (file->capacity > RESIZE_KEPT_BYTES)
             buffer_free(file);
         status = file_read_most(path, resize_most_bytes(&job->options->recipe), file, &result->reason);
         *bytes_ret = file->bytes;
@@ -143,7 +141,7 @@ static FshStatus read_file(const ResizeJob *job, ResizeThread *thread, size_t si
 }
 
 /* A name that promises no image may be anything: its first bytes tell. */
-static bool is_image_by_content(const char *path)
+bool resize_is_image_by_content(const char *path)
 {
     uint8_t bytes[IMAGE_SNIFF_BYTES];
     FILE *file = fopen(path, "re");
@@ -179,10 +177,10 @@ static void make_image(const ResizeJob *job, ResizeThread *thread, size_t side, 
         result->outcome = outcomes[image->action];
 }
 
-/* From the source to an image ready to be written; what goes wrong with it stands in result. A failure returned is the
- * destination's and ends the run. */
+/* From the source to an image ready to be written; what goes wrong with it stands in result. anew: also where it was done
+ * before. A failure returned is the destination's and ends the run. */
 static FshStatus prepare(const ResizeJob *job, ResizeThread *thread, size_t side, const ResizeItem *item,
-                         ResizeResult *result, FshError *error)
+                         bool anew, ResizeResult *result, FshError *error)
 {
     char path[PATH_MAX], target[PATH_MAX];
     struct stat source;
@@ -203,7 +201,8 @@ static FshStatus prepare(const ResizeJob *job, ResizeThread *thread, size_t side
         }
         result->bytes_before = (uint64_t)source.st_size;
         result->modified_ns = file_time_ns(source.st_mtim);
-        status = resize_is_done(job, result, result->bytes_before, &done, error);
+        if (!anew)
+            status = resize_is_done(job, result, result->bytes_before, &done, error);
         if (status || done) {
             result->outcome = RESIZE_OUTCOME_DONE_BEFORE;
             return status;
@@ -211,7 +210,7 @@ static FshStatus prepare(const ResizeJob *job, ResizeThread *thread, size_t side
     }
     bool promised = image_name_is_image(result->path);
     result->is_other = !promised && (item->in_tar ? image_sniff(bytes, length) == IMAGE_UNKNOWN
-                                                  : !is_image_by_content(path));
+                                                  : !resize_is_image_by_content(path));
     if (result->is_other || is_taken_by_source(job, result))
         return FSH_OK;
     if (!item->name[0]) {
@@ -220,7 +219,8 @@ static FshStatus prepare(const ResizeJob *job, ResizeThread *thread, size_t side
         return FSH_OK;
     }
     if (!item->in_tar) {
-        if (!job->state->fresh && !job->state->is_tar && output_is_beside(path, target))
+        if (!job->state->fresh && !job->state->is_tar &&
+            (output_is_beside(path, target) || resize_state_leads_to_source(job->state, target)))
             return fsh_error_set(error, FSH_ERR_USAGE,
                                  "%s: lies in the folder of its own source, %s; take another "
                                  "destination",
@@ -313,8 +313,6 @@ static void compare_sides(const ResizeJob *job, ResizeResult results[2])
         sizes[side][0] = stored ? infos[side]->stored_width : infos[side]->width;
         sizes[side][1] = stored ? infos[side]->stored_height : infos[side]->height;
     }
-    bool done[2] = {results[0].outcome == RESIZE_OUTCOME_DONE_BEFORE,
-                    results[1].outcome == RESIZE_OUTCOME_DONE_BEFORE};
     for (size_t side = 0; side < 2; side++) {
         ResizeResult *result = &results[side], *other = &results[!side];
         if (result->outcome == RESIZE_OUTCOME_FAILED)
@@ -323,7 +321,7 @@ static void compare_sides(const ResizeJob *job, ResizeResult results[2])
             fail_result(result, fsh_error_set(&result->reason, FSH_ERR_MISMATCH,
                                               "its partner %.200s cannot be used", other->path));
     }
-    if (done[0] || done[1] || results[0].outcome == RESIZE_OUTCOME_FAILED)
+    if (results[0].outcome == RESIZE_OUTCOME_DONE_BEFORE || results[0].outcome == RESIZE_OUTCOME_FAILED)
         return;
     if (memcmp(sizes[0], sizes[1], sizeof sizes[0]) == 0)
         return;
@@ -354,11 +352,19 @@ static FshStatus work_on_pair(const ResizeJob *job, ResizeThread *thread, Resize
         fail_result(&results[0], status);
         return FSH_OK;
     }
-    for (size_t side = 0; side < 2 && !status; side++)
-        status = prepare(job, thread, side, item, &results[side], error);
+    bool done[2] = {false, false};
+    for (size_t side = 0; side < 2 && !status; side++) {
+        status = prepare(job, thread, side, item, false, &results[side], error);
+        done[side] = results[side].outcome == RESIZE_OUTCOME_DONE_BEFORE;
+    }
+    const bool one_done = done[0] != done[1]; /* its size is still to be compared */
+    if (!status && one_done)
+        status = prepare(job, thread, done[1], item, true, &results[done[1]], error);
     if (status)
         return status;
     compare_sides(job, results);
+    if (one_done && results[done[1]].outcome != RESIZE_OUTCOME_FAILED)
+        results[done[1]].outcome = RESIZE_OUTCOME_DONE_BEFORE;
     for (size_t side = 0; side < 2 && !status; side++)
         status = put(job, thread, item, &results[side], error);
     return status;
@@ -392,6 +398,6 @@ FshStatus resize_work(const ResizeJob *job, ResizeThread *thread, ResizeSlot *sl
     }
     if (item->partner[0])
         return work_on_pair(job, thread, slot, error);
-    FshStatus status = prepare(job, thread, 0, item, result, error);
+    FshStatus status = prepare(job, thread, 0, item, false, result, error);
     return status ? status : put(job, thread, item, result, error);
 }

@@ -6,6 +6,8 @@
 #include "tools/resize/resize.h"
 #include "tools/resize/resize_state.h"
 
+enum { RESIZE_KEPT_BYTES = 4 << 20 }; /* a buffer that grew beyond is given back */
+
 /* What one thread keeps from image to image; two of each for the two images of a pair. */
 typedef struct ResizeThread {
     ResizeWorker *workers[2];
@@ -61,6 +63,9 @@ FshStatus resize_result_begin(const ResizeJob *job, const char *path, const char
  * from another. */
 FshStatus resize_is_done(const ResizeJob *job, const ResizeResult *result, uint64_t source_bytes,
                          bool *done_ret, FshError *error);
+
+/* Whether a file begins as an image does, whatever its name. */
+bool resize_is_image_by_content(const char *path);
 
 /* Does the slot's item, whose first result has begun. What is wrong with an image stands in its result; a failure that is
  * returned is the destination's. */
