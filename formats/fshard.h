@@ -397,6 +397,34 @@ typedef void (*FshProblemVisit)(const FshProblem *problem, void *context);
 FSH_API FshStatus fsh_check(const char *path, FshCheckLevel level, int jobs, FshProblemVisit visit,
                             void *context, uint64_t *problem_count_ret, FshError *error);
 
+/* A part of a shard that is lost. */
+typedef struct FshLoss {
+    uint64_t offset, bytes; /* in the torn shard */
+    /* What stands at its beginning, where that can still be read; not NUL-terminated; borrowed; NULL and 0. */
+    const char *key, *source;
+    size_t key_bytes, source_bytes;
+    const char *reason; /* "CRC32C is 1234abcd, stored 5678ef00", "no intact record" */
+} FshLoss;
+
+typedef void (*FshLossVisit)(const FshLoss *loss, void *context);
+
+typedef struct FshRepairReport {
+    uint64_t record_count, record_bytes; /* kept */
+    uint64_t lost_ranges, lost_bytes;    /* an index that was cut off counts as lost bytes */
+    bool indexed;                        /* the old index is whole: then each range is one record */
+} FshRepairReport;
+
+/* Writes the intact records of the shard at path, in their order, as a new shard: repaired_path, which must not
+ * exist; it appears when it is whole, as with a writer. A record is intact whose magic, structure and CRC32C are
+ * right; after a damaged one they are looked for at every multiple of 64. Header and records are taken over byte
+ * for byte, so a shard that lacks nothing but index and footer comes back as it was. visit (may be NULL) is called
+ * for each part that is lost, from the front. report may be NULL. A repaired shard that lost records is not the
+ * one its manifest lists: it is opened by itself. FSH_ERR_CORRUPT, FSH_ERR_UNSUPPORTED: the header is not
+ * intact. FSH_ERR_NOT_FOUND, FSH_ERR_EXISTS, FSH_ERR_NO_SPACE, FSH_ERR_SYSTEM, FSH_ERR_MEMORY,
+ * FSH_ERR_INTERRUPTED: nothing is written. */
+FSH_API FshStatus fsh_repair(const char *path, const char *repaired_path, FshLossVisit visit, void *context,
+                             FshRepairReport *report, FshError *error);
+
 #ifdef __cplusplus
 }
 #endif

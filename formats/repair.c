@@ -1,0 +1,223 @@
+/* A torn shard's records stand for themselves: each has a magic, its length and a CRC32C, and begins at a multiple of 64. So
+ * they are looked for from the front; where there is none, the next multiple of 64 is tried, until one has all three. The
+ * header, which is the beginning of every intact shard, is taken over byte for byte, and so are the records. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/interrupt.h"
+#include "formats/bytes.h"
+#include "formats/crc32c.h"
+#include "formats/internal.h"
+#include "formats/xxh3.h"
+
+typedef struct Repair {
+    const char *path; /* for messages */
+    FileMapping mapping;
+    ShardView view;
+    Metadata metadata;
+    uint64_t end;    /* of the part where records are */
+    bool indexed;    /* the index can be believed: view.index says what there was */
+    AtomicFile file; /* the new shard */
+    XXH3_state_t *hash;
+    Buffer rows; /* of its index */
+    FshRepairReport *report;
+    FshLossVisit visit;
+    void *context;
+} Repair;
+
+static FshStatus out_of_memory(const Repair *repair, FshError *error)
+{
+    return fsh_error_set(error, FSH_ERR_MEMORY, "%s: out of memory", repair->path);
+}
+
+/* ---- what is lost ---- */
+
+static void tell(Repair *repair, uint64_t begin, uint64_t end, const char *reason)
+{
+    FshLoss loss = {.offset = begin, .bytes = end - begin, .reason = reason};
+    FshSample sample;
+    RecordHead head;
+    /* A damaged payload leaves the record's own header readable: the key is a help, if no proof. */
+    if (fsh_record_parse(repair->mapping.bytes + begin, repair->end - begin, &sample, &head, NULL) ==
+        FSH_OK) {
+        loss.key = sample.key;
+        loss.key_bytes = sample.key_bytes;
+        loss.source = sample.fields[0].source;
+        loss.source_bytes = sample.fields[0].source_bytes;
+    }
+    if (repair->visit)
+        repair->visit(&loss, repair->context);
+    repair->report->lost_bytes += loss.bytes;
+    repair->report->lost_ranges++;
+}
+
+/* ---- the new shard ---- */
+
+static FshStatus put(Repair *repair, const void *bytes, size_t length, FshError *error)
+{
+    if (XXH3_128bits_update(repair->hash, bytes, length) == XXH_ERROR)
+        return fsh_error_set(error, FSH_ERR_LIBRARY, "%s: XXH3 failed", repair->path);
+    return atomic_file_write(&repair->file, bytes, length, error);
+}
+
+static FshStatus put_record(Repair *repair, uint64_t offset, const RecordHead *head, FshError *error)
+{
+    uint8_t row[INDEX_ROW_BYTES];
+    const IndexRow values = {.offset = repair->file.offset,
+                             .record_bytes = head->record_bytes,
+                             .label = head->label,
+                             .crc = head->crc};
+    fsh_index_row_store(row, &values);
+    FshStatus status = buffer_append(&repair->rows, row, sizeof row, error);
+    if (!status)
+        status = put(repair, repair->mapping.bytes + offset, (size_t)head->record_bytes, error);
+    repair->report->record_count++;
+    repair->report->record_bytes += head->record_bytes;
+    return status;
+}
+
+static FshStatus put_end(Repair *repair, FshError *error)
+{
+    static const uint8_t zeros[FSH_ALIGNMENT];
+    const uint64_t index_offset = repair->file.offset, count = repair->report->record_count;
+    const Buffer *rows = &repair->rows;
+    const size_t padding = (size_t)(align_up(rows->length) - rows->length);
+    FshStatus status = rows->length ? put(repair, rows->bytes, rows->length, error) : FSH_OK;
+    if (!status && padding)
+        status = put(repair, zeros, padding, error);
+    if (status)
+        return status;
+    XXH128_canonical_t canonical;
+    FshHash128 hash;
+    uint8_t footer[SHARD_FOOTER_BYTES];
+    XXH128_canonicalFromHash(&canonical, XXH3_128bits_digest(repair->hash));
+    memcpy(hash.bytes, canonical.digest, sizeof hash.bytes);
+    fsh_shard_store_footer(footer, count, index_offset, fsh_crc32c(0, rows->bytes, rows->length), &hash);
+    status = atomic_file_write(&repair->file, footer, sizeof footer, error);
+    return status ? status : atomic_file_commit(&repair->file, true, error);
+}
+
+/* ---- the torn one ---- */
+
+/* FSH_OK if an intact record of this dataset begins at offset, within length bytes. */
+static FshStatus check_record(const Repair *repair, uint64_t offset, uint64_t length, RecordHead *head,
+                              FshError *error)
+{
+    const uint8_t *bytes = repair->mapping.bytes + offset;
+    FshSample sample;
+    FshStatus status = fsh_record_parse(bytes, length, &sample, head, error);
+    if (!status)
+        status = fsh_record_verify(bytes, &sample, head, error);
+    return status ? status : fsh_record_fits(&sample, &repair->metadata, error);
+}
+
+/* Header, and where records end as far as footer and index can still be believed. */
+static FshStatus look_at_structure(Repair *repair, FshError *error)
+{
+    ShardView *view = &repair->view;
+    FshError found = {0};
+    bool torn = false;
+    FshStatus status = fsh_shard_parse_header(view, repair->mapping.bytes, repair->mapping.length, &found);
+    if (!status)
+        status = fsh_metadata_parse(&repair->metadata, view->metadata, view->metadata_bytes, NULL, &found);
+    if (!status)
+        status = fsh_dictionary_check(view->dictionary, view->dictionary_bytes, &repair->metadata.dictionary,
+                                      &found);
+    if (status)
+        return fsh_error_set(error, status,
+                             "%s: %s; without its header a shard cannot be repaired: pack it again",
+                             repair->path, found.message);
+    repair->end = repair->mapping.length;
+    if (fsh_shard_parse_footer(view, &torn, NULL) == FSH_OK) {
+        repair->end = view->index_offset;
+        repair->indexed =
+            fsh_shard_check_index(view, repair->metadata.class_count, NULL, NULL, NULL) == FSH_OK;
+    }
+    repair->report->indexed = repair->indexed;
+    return FSH_OK;
+}
+
+static FshStatus interrupted(const Repair *repair, FshError *error)
+{
+    return fsh_error_set(error, FSH_ERR_INTERRUPTED, "%s: interrupted; nothing was written", repair->path);
+}
+
+/* Where the index is whole, it says where each record is: nothing in a damaged one can pass for another. */
+static FshStatus copy_by_index(Repair *repair, FshError *error)
+{
+    FshStatus status = FSH_OK;
+    for (uint64_t i = 0; i < repair->view.record_count && !status; i++) {
+        const IndexRow row = fsh_index_row_load(repair->view.index + i * INDEX_ROW_BYTES);
+        RecordHead head = {0};
+        FshError found = {0};
+        if (interrupt_requested())
+            return interrupted(repair, error);
+        if (check_record(repair, row.offset, row.record_bytes, &head, &found) == FSH_OK &&
+            (head.record_bytes != row.record_bytes || head.crc != row.crc || head.label != row.label))
+            (void)fsh_error_set(&found, FSH_ERR_CORRUPT, "is not the record of its index row");
+        if (found.status)
+            tell(repair, row.offset, row.offset + row.record_bytes, found.message);
+        else
+            status = put_record(repair, row.offset, &head, error);
+    }
+    return status;
+}
+
+static FshStatus copy_by_search(Repair *repair, FshError *error)
+{
+    static const char reason[] = "no intact record";
+    uint64_t offset = repair->view.header_bytes, lost_begin = offset;
+    FshStatus status = FSH_OK;
+    while (offset < repair->end && !status) {
+        RecordHead head;
+        if (interrupt_requested())
+            return interrupted(repair, error);
+        if (check_record(repair, offset, repair->end - offset, &head, NULL)) {
+            offset += FSH_ALIGNMENT;
+            continue;
+        }
+        if (lost_begin < offset)
+            tell(repair, lost_begin, offset, reason);
+        status = put_record(repair, offset, &head, error);
+        offset += head.record_bytes;
+        lost_begin = offset;
+    }
+    if (!status && lost_begin < repair->end)
+        tell(repair, lost_begin, repair->end, reason);
+    return status;
+}
+
+FshStatus fsh_repair(const char *path, const char *repaired_path, FshLossVisit visit, void *context,
+                     FshRepairReport *report, FshError *error)
+{
+    FshRepairReport unused;
+    Repair repair = {.path = path, .report = report ? report : &unused, .visit = visit, .context = context};
+    *repair.report = (FshRepairReport){0};
+    FshStatus status = file_map(path, &repair.mapping, error);
+    if (status)
+        return status;
+    status = look_at_structure(&repair, error);
+    if (status)
+        goto done;
+    repair.hash = XXH3_createState();
+    if (!repair.hash || XXH3_128bits_reset(repair.hash) == XXH_ERROR) {
+        status = out_of_memory(&repair, error);
+        goto done;
+    }
+    status = atomic_file_open(&repair.file, repaired_path, false, error);
+    if (!status)
+        status = put(&repair, repair.mapping.bytes, repair.view.header_bytes, error);
+    if (!status)
+        status = repair.indexed ? copy_by_index(&repair, error) : copy_by_search(&repair, error);
+    if (!status)
+        status = put_end(&repair, error);
+done:
+    atomic_file_abandon(&repair.file);
+    (void)XXH3_freeState(repair.hash);
+    buffer_free(&repair.rows);
+    fsh_metadata_free(&repair.metadata);
+    file_unmap(&repair.mapping);
+    return status;
+}

@@ -1,0 +1,236 @@
+/* fsh_repair: what a torn or damaged shard still holds comes back, record by record, and what is lost is told. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/interrupt.h"
+#include "formats/bytes.h"
+#include "formats/internal.h"
+#include "tests/formats/samples.h"
+
+enum { SAMPLES = 7, LOSSES_MAX = 64, EDGE_STEP = 97 };
+static const DatasetPlan plan = {.train_count = SAMPLES};
+
+typedef struct Losses {
+    FshLoss losses[LOSSES_MAX];
+    char keys[LOSSES_MAX][64], reasons[LOSSES_MAX][256];
+    size_t count;
+    uint64_t bytes, end; /* of the last one: they come in order and do not overlap */
+} Losses;
+
+static void keep(const FshLoss *loss, void *context)
+{
+    Losses *losses = context;
+    assert_true(losses->count < LOSSES_MAX);
+    assert_true(loss->bytes > 0 && loss->offset >= losses->end);
+    (void)snprintf(losses->keys[losses->count], 64, "%.*s", (int)loss->key_bytes, loss->key ? loss->key : "");
+    (void)snprintf(losses->reasons[losses->count], 256, "%s", loss->reason);
+    losses->losses[losses->count++] = *loss;
+    losses->bytes += loss->bytes;
+    losses->end = loss->offset + loss->bytes;
+}
+
+/* A whole shard and where its records are. */
+typedef struct Whole {
+    const char *path;
+    char *bytes;
+    size_t length;
+    ShardView view;
+    uint64_t ends[SAMPLES]; /* of each record */
+} Whole;
+
+static Whole make_whole(TestFolder *folder)
+{
+    Whole whole = {.path = test_path(folder, "train-00000-of-00001.fshard")};
+    bool torn = true;
+    samples_write_file(&plan, "train", whole.path, 0, 0, SAMPLES, NULL);
+    whole.bytes = test_file_read(whole.path, &whole.length);
+    assert_ok(fsh_shard_parse_header(&whole.view, (const uint8_t *)whole.bytes, whole.length, NULL), NULL);
+    assert_ok(fsh_shard_parse_footer(&whole.view, &torn, NULL), NULL);
+    for (size_t i = 0; i < SAMPLES; i++) {
+        IndexRow row = fsh_index_row_load(whole.view.index + i * INDEX_ROW_BYTES);
+        whole.ends[i] = row.offset + row.record_bytes;
+    }
+    return whole;
+}
+
+static void expect_problems(const char *path, uint64_t expected)
+{
+    uint64_t count = 0;
+    FshError error = {0};
+    assert_ok(fsh_check(path, FSH_CHECK_RECORDS, 1, NULL, NULL, &count, &error), &error);
+    assert_int_equal(count, expected);
+}
+
+/* Opens the repaired shard, which must be whole, and expects these samples of the plan in it. */
+static void expect_samples(const char *path, const bool *kept)
+{
+    FshError error = {0};
+    FshDataset *dataset = NULL;
+    expect_problems(path, 0);
+    assert_ok(fsh_open(&dataset, path, &error), &error);
+    const FshSplit *split = fsh_split(dataset, "train");
+    uint64_t at = 0;
+    for (uint64_t i = 0; i < SAMPLES; i++) {
+        FshSample sample;
+        if (!kept[i])
+            continue;
+        assert_ok(fsh_sample_get(split, at, &sample, &error), &error);
+        sample.index = i;
+        sample_assert_equal(&sample, &plan, "train", i);
+        at++;
+    }
+    assert_int_equal(split->sample_count, at);
+    fsh_close(&dataset);
+}
+
+static void test_a_shard_cut_anywhere_gives_back_every_record_before_the_cut(void **state)
+{
+    TestFolder *folder = *state;
+    Whole whole = make_whole(folder);
+    const char *torn = test_path(folder, "torn.fshard"), *repaired = test_path(folder, "repaired.fshard");
+    unsigned repaired_count = 0;
+    for (size_t cut = 0; cut < whole.length; cut += cut + EDGE_STEP < whole.length ? EDGE_STEP : 1) {
+        Losses losses = {0};
+        FshRepairReport report;
+        FshError error = {0};
+        bool kept[SAMPLES];
+        uint64_t count = 0, kept_end = whole.view.header_bytes;
+        for (size_t i = 0; i < SAMPLES; i++) {
+            kept[i] = whole.ends[i] <= cut;
+            count += kept[i];
+            kept_end = kept[i] ? whole.ends[i] : kept_end;
+        }
+        test_file_write(torn, whole.bytes, cut);
+        FshStatus status = fsh_repair(torn, repaired, keep, &losses, &report, &error);
+        if (cut < whole.view.header_bytes) {
+            assert_int_equal(status, FSH_ERR_CORRUPT);
+            assert_contains(error.message, "pack it again");
+            assert_int_equal(test_count_files(folder->path), 2);
+            continue;
+        }
+        assert_ok(status, &error);
+        assert_false(report.indexed);
+        assert_int_equal(report.record_count, count);
+        assert_int_equal(report.lost_bytes, cut - kept_end);
+        assert_int_equal(losses.bytes, report.lost_bytes);
+        assert_int_equal(losses.count, report.lost_ranges);
+        expect_samples(repaired, kept);
+        if (count == SAMPLES) { /* only index and footer were lost: it is what it was */
+            size_t length = 0;
+            char *bytes = test_file_read(repaired, &length);
+            assert_int_equal(length, whole.length);
+            assert_memory_equal(bytes, whole.bytes, length);
+            free(bytes);
+        }
+        assert_int_equal(remove(repaired), 0);
+        repaired_count++;
+    }
+    assert_true(repaired_count > 20);
+    free(whole.bytes);
+}
+
+static void test_damaged_records_are_left_out_by_the_index_and_named(void **state)
+{
+    TestFolder *folder = *state;
+    Whole whole = make_whole(folder);
+    const char *repaired = test_path(folder, "repaired.fshard");
+    const bool kept[SAMPLES] = {true, true, false, true, true, false, true};
+    Losses losses = {0};
+    FshRepairReport report;
+    FshError error = {0};
+    test_file_flip_byte(whole.path, (int64_t)whole.ends[1] + 200); /* in record 2, behind its magic */
+    test_file_flip_byte(whole.path, (int64_t)whole.ends[4]);       /* the magic of record 5 */
+    assert_ok(fsh_repair(whole.path, repaired, keep, &losses, &report, &error), &error);
+    assert_true(report.indexed);
+    assert_int_equal(report.record_count, SAMPLES - 2);
+    assert_int_equal(losses.count, 2);
+    assert_int_equal(losses.losses[0].offset, whole.ends[1]);
+    assert_int_equal(losses.losses[0].bytes, whole.ends[2] - whole.ends[1]);
+    assert_string_equal(losses.keys[0], "däwg/image-2");
+    assert_contains(losses.reasons[0], "CRC32C is ");
+    assert_int_equal(losses.losses[1].offset, whole.ends[4]);
+    assert_string_equal(losses.keys[1], "");
+    assert_contains(losses.reasons[1], "is no record: magic");
+    expect_samples(repaired, kept);
+    free(whole.bytes);
+}
+
+/* Without an index the next record is found by looking for it; a length that lies does not lead astray. */
+static void test_records_are_found_behind_damage_without_an_index(void **state)
+{
+    TestFolder *folder = *state;
+    Whole whole = make_whole(folder);
+    const char *repaired = test_path(folder, "repaired.fshard");
+    const bool kept[SAMPLES] = {false, true, true, true, false, false, true};
+    Losses losses = {0};
+    FshRepairReport report;
+    FshError error = {0};
+    test_file_flip_byte(whole.path, whole.view.header_bytes + 40);
+    test_file_flip_byte(whole.path, (int64_t)whole.ends[3] + 9); /* record_bytes of record 4 */
+    test_file_flip_byte(whole.path, (int64_t)whole.ends[4] + 4); /* the CRC of record 5 */
+    test_file_flip_byte(whole.path, -3);                         /* the footer's CRC */
+    assert_ok(fsh_repair(whole.path, repaired, keep, &losses, &report, &error), &error);
+    assert_false(report.indexed);
+    assert_int_equal(report.record_count, 4);
+    assert_int_equal(losses.count, 3); /* record 0; 4 with 5; what was the index */
+    assert_int_equal(losses.losses[1].offset, whole.ends[3]);
+    assert_int_equal(losses.losses[1].bytes, whole.ends[5] - whole.ends[3]);
+    assert_int_equal(losses.losses[2].offset, whole.ends[6]);
+    expect_samples(repaired, kept);
+    free(whole.bytes);
+}
+
+static void test_nothing_is_ever_written_in_place(void **state)
+{
+    TestFolder *folder = *state;
+    Whole whole = make_whole(folder);
+    FshError error = {0};
+    assert_int_equal(fsh_repair(whole.path, whole.path, NULL, NULL, NULL, &error), FSH_ERR_EXISTS);
+    size_t length = 0;
+    char *bytes = test_file_read(whole.path, &length);
+    assert_int_equal(length, whole.length);
+    assert_memory_equal(bytes, whole.bytes, length);
+    free(bytes);
+    assert_int_equal(
+        fsh_repair(test_path(folder, "nowhere"), test_path(folder, "x"), NULL, NULL, NULL, &error),
+        FSH_ERR_NOT_FOUND);
+    interrupt_simulate(2);
+    assert_int_equal(fsh_repair(whole.path, test_path(folder, "x"), NULL, NULL, NULL, &error),
+                     FSH_ERR_INTERRUPTED);
+    interrupt_simulate(0);
+    assert_int_equal(test_count_files(folder->path), 1);
+    free(whole.bytes);
+}
+
+static void test_an_intact_shard_comes_back_as_it_is(void **state)
+{
+    TestFolder *folder = *state;
+    Whole whole = make_whole(folder);
+    const char *repaired = test_path(folder, "repaired.fshard");
+    FshRepairReport report;
+    FshError error = {0};
+    size_t length = 0;
+    assert_ok(fsh_repair(whole.path, repaired, NULL, NULL, &report, &error), &error);
+    assert_int_equal(report.lost_bytes, 0);
+    assert_int_equal(report.record_count, SAMPLES);
+    char *bytes = test_file_read(repaired, &length);
+    assert_int_equal(length, whole.length);
+    assert_memory_equal(bytes, whole.bytes, length);
+    free(bytes);
+    free(whole.bytes);
+}
+
+#define in_folder(test) cmocka_unit_test_setup_teardown(test, test_folder_setup, test_folder_teardown)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        in_folder(test_a_shard_cut_anywhere_gives_back_every_record_before_the_cut),
+        in_folder(test_damaged_records_are_left_out_by_the_index_and_named),
+        in_folder(test_records_are_found_behind_damage_without_an_index),
+        in_folder(test_nothing_is_ever_written_in_place),
+        in_folder(test_an_intact_shard_comes_back_as_it_is),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
