@@ -1,4 +1,4 @@
-/* fpack - class folders or pairs of images into one dataset: shards or LMDB. The options are here, the work
+/* fpack - class folders, pairs of images, or another dataset into one dataset: shards or LMDB. The options are here, the work
  * is in plan.h and pack.h. */
 #include <inttypes.h>
 #if defined(__GLIBC__)
@@ -17,14 +17,15 @@
 
 typedef struct Settings {
     ProgramOptions program;
-    const char *source, *destination, *format, *store, *pairs, *fields, *report;
+    const char *source, *destination, *format, *store, *pairs, *fields, *report, *edge, *filter;
     uint64_t shard_size;
     double split;
-    int64_t seed, shuffle, limit, max_pixels;
-    bool check, force;
+    int64_t seed, shuffle, limit, max_pixels, max_size, quality;
+    bool check, force, exact, sizing; /* sizing: an option was given that says how to make images smaller */
 } Settings;
 
 static const char *const formats[] = {"shards", "lmdb", NULL};
+static const char *const edges[] = {"short", "long", NULL};
 static const char *const stores[] = {"copy", "raw", NULL};
 
 /* What img2dataset, WebDataset's and FFCV's writers, MDS and older scripts call them. */
@@ -74,6 +75,28 @@ static FshStatus take_fields(const Settings *settings, PackOptions *options, Fsh
     return status;
 }
 
+/* fresize's recipe, with its defaults where fpack has no option. */
+static FshStatus take_recipe(const Settings *settings, ResizeRecipe *recipe, FshError *error)
+{
+    size_t filter = 0;
+    while (strcmp(resample_filter_names[filter], settings->filter) != 0)
+        filter++; /* the option table has checked that it is one of them */
+    *recipe = (ResizeRecipe){.max_size = (uint32_t)settings->max_size,
+                             .long_edge = strcmp(settings->edge, "long") == 0,
+                             .filter = (ResampleFilter)filter,
+                             .format = IMAGE_UNKNOWN,
+                             .quality = (int)settings->quality,
+                             .subsampling = IMAGE_SUBSAMPLING_420,
+                             .exact = settings->exact,
+                             .max_pixels = (uint64_t)settings->max_pixels};
+    return settings->sizing && !settings->max_size
+               ? fsh_error_set(
+                     error, FSH_ERR_USAGE,
+                     "--edge, --filter, --quality and --exact say how images are made smaller; give "
+                     "--max-size too")
+               : FSH_OK;
+}
+
 static FshStatus take_options(const ProgramContext *context, PackOptions *options, FshError *error)
 {
     const Settings *settings = context->settings;
@@ -98,6 +121,8 @@ static FshStatus take_options(const ProgramContext *context, PackOptions *option
         return fsh_error_set(error, FSH_ERR_USAGE, "--split: %g leaves nothing to train on: a tenth is 0.1",
                              settings->split);
     FshStatus status = program_take_paths(context, &options->source, &options->destination, error);
+    if (!status)
+        status = take_recipe(settings, &options->resize, error);
     return status ? status : take_fields(settings, options, error);
 }
 
@@ -172,6 +197,9 @@ int main(int argc, char **argv)
         .shard_size = (uint64_t)256 << 20,
         .check = true,
         .max_pixels = (int64_t)IMAGE_MAX_PIXELS_DEFAULT,
+        .edge = edges[0],
+        .filter = "lanczos",
+        .quality = 90,
     };
     const Option options[] = {
         {.name = "pairs",
@@ -214,6 +242,42 @@ int main(int argc, char **argv)
          .minimum = 1,
          .maximum = 1e12,
          .help = "leave out images of more pixels"},
+        {.name = "max-size",
+         .kind = OPTION_INTEGER,
+         .value = &settings.max_size,
+         .argument = "N",
+         .maximum = 65500,
+         .help = "make images smaller on the way in, as fresize would: short edge at most N pixels, never "
+                 "enlarged; 0: as they are",
+         .group = "Size"},
+        {.name = "edge",
+         .kind = OPTION_CHOICE,
+         .value = &settings.edge,
+         .argument = "WHICH",
+         .choices = edges,
+         .given = &settings.sizing,
+         .help = "which edge --max-size means"},
+        {.name = "filter",
+         .kind = OPTION_CHOICE,
+         .value = &settings.filter,
+         .argument = "NAME",
+         .choices = resample_filter_names,
+         .given = &settings.sizing,
+         .help = "how pixels are weighed, with antialiasing, in Pillow's arithmetic"},
+        {.name = "quality",
+         .kind = OPTION_INTEGER,
+         .value = &settings.quality,
+         .argument = "N",
+         .minimum = 1,
+         .maximum = 100,
+         .given = &settings.sizing,
+         .help = "of JPEGs and WebPs that are made smaller"},
+        {.name = "exact",
+         .kind = OPTION_FLAG,
+         .value = &settings.exact,
+         .given = &settings.sizing,
+         .help = "decode every JPEG in full; else large ones are decoded at a half, a quarter or an eighth "
+                 "of their size, with at least twice the pixels that are needed"},
         {.name = "format",
          .kind = OPTION_CHOICE,
          .value = &settings.format,
@@ -257,7 +321,8 @@ int main(int argc, char **argv)
         .program = "fpack",
         .summary = "Packs images from class folders (SRC/CLASS/x.jpg, or SRC/train/CLASS/x.jpg and "
                    "SRC/val/CLASS/x.jpg), or "
-                   "pairs of images, into a dataset that ftrain reads: DST/dataset.json and its shards. "
+                   "pairs of images, or another dataset, into a dataset that ftrain reads: "
+                   "DST/dataset.json and its shards. "
                    "Every image is "
                    "decoded on the way in; what is damaged is listed and left out. After a stop, the same "
                    "command goes on.",
@@ -267,6 +332,8 @@ int main(int argc, char **argv)
         .examples = "  fpack imagenet160/ shards/\n"
                     "  fpack --split 0.1 photos/ shards/\n"
                     "  fpack --pairs blurry:sharp gopro/ shards/\n"
+                    "  fpack --max-size 160 imagenet/ shards/       # from originals in one pass\n"
+                    "  fpack --split 0.2 --format lmdb shards/ lmdb/ # a dataset, packed again\n"
                     "  fpack --store raw --format lmdb mnist/ mnist-lmdb/\n",
         .arguments_max = 2,
     };
