@@ -52,6 +52,23 @@ static void test_files_without_label_that_are_no_images_are_left_alone(void **st
     json_decref(summary);
 }
 
+static void test_a_list_does_not_reach_the_state(void **state)
+{
+    TestFolder *folder = *state;
+    write_size(test_path(folder, "in/.fresize/ledger.lmdb"), 60, 60);
+    write_size(test_path(folder, "in/a.jpg"), 60, 60);
+    test_file_write_text(test_path(folder, "list"), ".fresize/ledger.lmdb\na.jpg\n");
+    RunResult result = fresize_expecting(1, "--files-from", test_path(folder, "list"),
+                                         test_path(folder, "in"), test_path(folder, "out"), NULL);
+    assert_contains(result.err, ".fresize/ledger.lmdb: would be written into .fresize");
+    assert_contains(result.err, "2 images: 1 copied, 1 failed");
+    run_result_free(&result);
+    result = fresize_expecting(1, "--files-from", test_path(folder, "list"), test_path(folder, "in"),
+                               test_path(folder, "out"), NULL);
+    assert_contains(result.err, "1 done before");
+    run_result_free(&result);
+}
+
 /* ---- links ---- */
 
 static void test_a_link_is_of_the_file_that_a_symbolic_link_leads_to(void **state)
@@ -258,6 +275,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(test_a_name_that_no_file_can_have_costs_its_image_only),
         TEST(test_files_without_label_that_are_no_images_are_left_alone),
+        TEST(test_a_list_does_not_reach_the_state),
         TEST(test_a_link_is_of_the_file_that_a_symbolic_link_leads_to),
         TEST(test_a_link_in_the_destination_does_not_lead_into_the_source),
         TEST(test_links_in_place_of_the_state_are_refused),

@@ -57,6 +57,7 @@ static FshStatus begin_item(Run *run, ResizeSlot *slot, FshError *error)
 {
     ResizeItem *item = &slot->item;
     ResizeResult *result = &slot->results[0];
+    static const char own_folder[] = RESIZE_STATE_FOLDER "/";
     FshError unnamed = {0};
     const char *owner = NULL;
     FshStatus status = FSH_OK;
@@ -64,6 +65,9 @@ static FshStatus begin_item(Run *run, ResizeSlot *slot, FshError *error)
     slot->results_count = 1;
     if (resize_result_begin(&run->job, item->path, item->name, result, &unnamed) && !item->reason[0])
         (void)snprintf(item->reason, sizeof item->reason, "its new name would be too long");
+    if (!item->reason[0] && strncmp(result->target, own_folder, sizeof own_folder - 1) == 0)
+        (void)snprintf(item->reason, sizeof item->reason,
+                       "would be written into %s, which fresize needs itself", RESIZE_STATE_FOLDER);
     if (!item->reason[0] && item->name[0] && (!run->job.sorted || strcmp(result->target, item->path) != 0))
         status = name_claims_take(run->claims, item->path, result->target, &slot->conflict, &owner, error);
     (void)snprintf(slot->owner, sizeof slot->owner, "%s", owner ? owner : "");
