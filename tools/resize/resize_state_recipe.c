@@ -1,0 +1,207 @@
+#include "tools/resize/resize_state_recipe.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
+#include "common/file.h"
+#include "common/json_text.h"
+#include "tools/resize/resize_recipe.h"
+
+enum { JSON_BYTES_MAX = 1 << 20 }; /* of a file of ours */
+
+/* Whether a part of the path is "..". */
+static bool has_parent_step(const char *path)
+{
+    for (size_t length = 0; *path; path += length + (path[length] == '/')) {
+        length = strcspn(path, "/");
+        if (length == 2 && path[0] == '.' && path[1] == '.')
+            return true;
+    }
+    return false;
+}
+
+FshStatus recipe_resolve(const char *path, char resolved[PATH_MAX], FshError *error)
+{
+    char existing[PATH_MAX], whole[PATH_MAX];
+    if (strlen(path) >= sizeof existing)
+        return fsh_error_set(error, FSH_ERR_USAGE, "%s: the path is too long", path);
+    size_t length = strlen(path);
+    memcpy(existing, path, length + 1);
+    while (!realpath(length ? existing : ".", whole)) {
+        if (errno != ENOENT)
+            return fsh_error_system(error, errno, "%s: cannot find out where this is", path);
+        while (length > 0 && existing[length - 1] == '/')
+            length--;
+        while (length > 0 && existing[length - 1] != '/')
+            length--;
+        existing[length] = '\0';
+    }
+    if (length == strlen(path)) {
+        memcpy(resolved, whole, sizeof whole);
+        return FSH_OK;
+    }
+    if (has_parent_step(path + length))
+        return fsh_error_set(error, FSH_ERR_USAGE,
+                             "%s: goes up from a folder that does not exist; name it without ..", path);
+    return file_join(resolved, PATH_MAX, whole, path + length, error);
+}
+
+/* ---- the recipe as JSON ---- */
+
+/* A path without links, or null. */
+static json_t *path_json(const char *path, FshError *error)
+{
+    char resolved[PATH_MAX];
+    if (!path)
+        return json_null();
+    return recipe_resolve(path, resolved, error) ? NULL : json_text(resolved);
+}
+
+/* The XXH3-128 of a file's bytes, or null: labels that have changed would put images into two folders. */
+static json_t *hash_json(const char *path, FshError *error)
+{
+    enum { LABELS_BYTES_MAX = 1 << 30 };
+    Buffer file = {0};
+    if (!path)
+        return json_null();
+    json_t *text = NULL;
+    if (!file_read_most(path, LABELS_BYTES_MAX, &file, error)) {
+        XXH128_hash_t hash = XXH3_128bits(file.bytes, file.length);
+        text =
+            json_sprintf("%016llx%016llx", (unsigned long long)hash.high64, (unsigned long long)hash.low64);
+    }
+    buffer_free(&file);
+    return text;
+}
+
+static json_t *recipe_json(const ResizeState *state, const ResizeOptions *options, bool complete,
+                           FshError *error)
+{
+    const char(*sides)[RESIZE_SIDE_BYTES] = options->source.sides;
+    char pairs[2 * RESIZE_SIDE_BYTES + 2], part[32];
+    (void)snprintf(pairs, sizeof pairs, "%s:%s", sides[0], sides[1]);
+    (void)snprintf(part, sizeof part, "%u/%u", options->part.index, options->part.count);
+    *error = (FshError){0};
+    json_t *source = path_json(options->source.path, error), *labels = path_json(options->labels, error);
+    json_t *labels_hash = hash_json(options->labels, error);
+    json_t *object = resize_recipe_json(&options->recipe, "fresize");
+    json_t *run = json_pack("{s:o, s:o, s:o, s:o, s:o, s:b}", "source", source, "labels", labels,
+                            "labels_hash", labels_hash, "pairs", sides[0][0] ? json_text(pairs) : json_null(),
+                            /* a folder's parts come together in it; a tar is of one part or of all */
+                            "part", state->is_tar && options->part.count ? json_text(part) : json_null(),
+                            "complete", complete);
+    if (!object || !run || json_object_update(object, run)) {
+        json_decref(object);
+        object = NULL;
+    }
+    json_decref(run);
+    if (!object && !error->status)
+        (void)fsh_error_set(error, FSH_ERR_MEMORY, "no memory for " RECIPE_NAME);
+    return object;
+}
+
+/* What may differ between two runs over one destination. */
+static const char *const free_keys[] = {"version", "complete", NULL};
+
+/* The first key in which two recipes differ; NULL: none. */
+static const char *first_difference(const json_t *ours, const json_t *theirs)
+{
+    const char *key = NULL;
+    json_t *value = NULL;
+    json_object_foreach((json_t *)ours, key, value)
+    {
+        bool compared = true;
+        for (const char *const *name = free_keys; *name; name++)
+            compared = compared && strcmp(*name, key) != 0;
+        if (compared && !json_equal(value, json_object_get(theirs, key)))
+            return key;
+    }
+    return NULL;
+}
+
+FshStatus recipe_hash(ResizeState *state, const ResizeOptions *options, FshError *error)
+{
+    json_t *recipe = recipe_json(state, options, false, error);
+    for (const char *const *name = free_keys; recipe && *name; name++)
+        (void)json_object_del(recipe, *name);
+    char *text = recipe ? json_dumps(recipe, JSON_COMPACT | JSON_SORT_KEYS) : NULL;
+    FshStatus status = FSH_OK;
+    if (text) {
+        XXH128_canonical_t hash;
+        XXH128_canonicalFromHash(&hash, XXH3_128bits(text, strlen(text)));
+        memcpy(state->recipe, &hash, sizeof state->recipe);
+    } else {
+        status = recipe ? fsh_error_set(error, FSH_ERR_MEMORY, "no memory for " RECIPE_NAME) : error->status;
+    }
+    free(text);
+    json_decref(recipe);
+    return status;
+}
+
+FshStatus recipe_write_json(const ResizeState *state, const char *name, json_t *object, FshError *error)
+{
+    char path[PATH_MAX];
+    if (!object)
+        return error->status;
+    char *text = json_dumps(object, JSON_INDENT(2));
+    FshStatus status = text ? FSH_OK : fsh_error_set(error, FSH_ERR_MEMORY, "no memory for %s", name);
+    if (!status)
+        status = file_join(path, sizeof path, state->folder, name, error);
+    if (!status)
+        status = file_write_atomic(path, text, strlen(text), true, true, error);
+    free(text);
+    json_decref(object);
+    return status;
+}
+
+FshStatus recipe_read_json(const ResizeState *state, const char *name, json_t **object_ret, FshError *error)
+{
+    char path[PATH_MAX];
+    Buffer file = {0};
+    *object_ret = NULL;
+    FshStatus status = file_join(path, sizeof path, state->folder, name, error);
+    if (status || !file_exists(path))
+        return status;
+    status = file_read_most(path, JSON_BYTES_MAX, &file, error);
+    if (!status)
+        *object_ret = json_loadb((const char *)file.bytes, file.length, 0, NULL);
+    buffer_free(&file);
+    if (!json_is_object(*object_ret)) {
+        json_decref(*object_ret);
+        *object_ret = NULL;
+    }
+    return status;
+}
+
+FshStatus recipe_write(const ResizeState *state, const ResizeOptions *options, bool complete, FshError *error)
+{
+    return recipe_write_json(state, RECIPE_NAME, recipe_json(state, options, complete, error), error);
+}
+
+FshStatus recipe_compare(const ResizeState *state, const json_t *theirs, const ResizeOptions *options,
+                         FshError *error)
+{
+    json_t *ours = recipe_json(state, options, false, error);
+    if (!ours)
+        return error->status;
+    const char *key = first_difference(ours, theirs);
+    FshStatus status = FSH_OK;
+    if (key) {
+        char *before = json_dumps(json_object_get(theirs, key), JSON_ENCODE_ANY);
+        char *now = json_dumps(json_object_get(ours, key), JSON_ENCODE_ANY);
+        status = fsh_error_set(
+            error, FSH_ERR_EXISTS,
+            "%s: was made with another %s (%s, now %s); take another destination, or --force to "
+            "write it anew",
+            options->destination, key, before ? before : "none", now ? now : "none");
+        free(before);
+        free(now);
+    }
+    json_decref(ours);
+    return status;
+}
