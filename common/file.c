@@ -150,6 +150,8 @@ FshStatus file_map(const char *path, FileMapping *mapping, FshError *error)
         goto done;
     }
     *mapping = (FileMapping){.bytes = bytes, .length = length};
+    struct stat owner;
+    mapping->ours = (fstat(descriptor, &owner) == 0 && owner.st_uid == geteuid()) || access(path, W_OK) == 0;
 done:
     if (descriptor >= 0)
         (void)close(descriptor); /* the mapping keeps the file */

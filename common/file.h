@@ -40,6 +40,7 @@ FshStatus file_read(const char *path, Buffer *buffer, FshError *error);
 typedef struct FileMapping {
     const uint8_t *bytes;
     uint64_t length;
+    bool ours; /* owned or writable by this user: only then Linux tells which pages are in memory */
 } FileMapping;
 FshStatus file_map(const char *path, FileMapping *mapping, FshError *error);
 void file_unmap(FileMapping *mapping);

@@ -5,7 +5,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/pool.h"
 #include "formats/bytes.h"
 #include "formats/internal.h"
 
@@ -420,39 +419,4 @@ uint64_t fsh_split_bytes(const FshSplit *split)
         }
     }
     return bytes;
-}
-
-/* One call for each: long enough to keep the disk busy, short enough to share out. */
-enum { POPULATE_BYTES = 32 << 20 };
-
-static uint64_t chunk_count(const SplitFile *file)
-{
-    return (file->mapping.length + POPULATE_BYTES - 1) / POPULATE_BYTES;
-}
-
-static FshStatus populate_chunk(uint64_t item, int thread, void *context, FshError *error)
-{
-    (void)thread;
-    const FshSplit *split = context;
-    const SplitFile *file = split->files->files;
-    while (item >= chunk_count(file)) {
-        item -= chunk_count(file++);
-    }
-    uint64_t offset = item * POPULATE_BYTES;
-    uint64_t length =
-        file->mapping.length - offset < POPULATE_BYTES ? file->mapping.length - offset : POPULATE_BYTES;
-    FshStatus status = fsh_populate(file->mapping.bytes + offset, length, error);
-    if (status)
-        (void)fsh_error_prepend(error, "%s at byte %" PRIu64,
-                                split->info->files[file - split->files->files].name, offset);
-    return status;
-}
-
-FshStatus fsh_split_populate(const FshSplit *split, int jobs, FshError *error)
-{
-    uint64_t items = 0;
-    for (size_t i = 0; i < split->files->count; i++) {
-        items += chunk_count(&split->files->files[i]);
-    }
-    return pool_run(jobs, items, populate_chunk, (void *)split, error);
 }

@@ -291,9 +291,6 @@ typedef enum FshCache {
     FSH_CACHE_LOCK, /* and keep them there (mlock), for as long as the dataset is open */
 } FshCache;
 
-/* FSH_CACHE_RAM alone; fsh_split_cache takes its place. */
-FSH_API FshStatus fsh_split_populate(const FshSplit *split, int jobs, FshError *error);
-
 /* "none", "ram", "lock". False if text names none. */
 FSH_API bool fsh_cache_from_name(const char *text, FshCache *cache_ret);
 
@@ -368,8 +365,9 @@ FSH_API const char *fsh_file_name(char *buffer, size_t buffer_bytes, FshContaine
 
 typedef enum FshCheckLevel {
     FSH_CHECK_QUICK = 1, /* structure, footers, indexes, whole-file hashes against the manifest */
-    FSH_CHECK_RECORDS,   /* and each record: structure and CRC32C, index row against record */
-    FSH_CHECK_CONTENTS,  /* and that no two splits hold a sample of the same content (stored bytes) */
+    FSH_CHECK_RECORDS, /* and each record: structure and CRC32C, index row against record. Compressed fields are not
+                          * unpacked: the CRC covers them as they are, and whoever decodes them unpacks them */
+    FSH_CHECK_CONTENTS, /* and that no two splits hold a sample of the same content (stored bytes) */
 } FshCheckLevel;
 
 /* One thing that is wrong. */

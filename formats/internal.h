@@ -263,7 +263,7 @@ struct FshSplitFiles {
 FshStatus fsh_split_fail_at_data(const FshSplit *split, const void *data, FshStatus status, FshError *error);
 
 /* Reads a range of a mapping into the page cache and maps it. Where the kernel can (Linux 5.14), a disk that
- * fails is FSH_ERR_SYSTEM here instead of SIGBUS later. (populate.c) */
+ * fails is FSH_ERR_SYSTEM here instead of SIGBUS later. (residency.c) */
 FshStatus fsh_populate(const uint8_t *bytes, uint64_t length, FshError *error);
 
 /* ---- writing (writer.c) ---- */

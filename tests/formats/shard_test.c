@@ -476,23 +476,6 @@ static void test_what_is_no_dataset_is_refused_by_kind(void **state)
     assert_null(dataset);
 }
 
-static void test_populate_reads_every_file(void **state)
-{
-    TestFolder *folder = *state;
-    const DatasetPlan plan = {.train_count = 40, .shard_count = 3, .payload_bytes_max = 100000};
-    FshError error = {0};
-    FshDataset *dataset = NULL;
-    samples_write_dataset(&plan, folder->path);
-    assert_ok(fsh_open(&dataset, folder->path, &error), &error);
-    assert_ok(fsh_split_populate(fsh_split(dataset, "train"), 2, &error), &error);
-    /* A file that was cut short meanwhile is a failure here, and not a death by SIGBUS. */
-    test_file_truncate(test_path(folder, "train-00001-of-00003.fshard"), 100);
-    assert_int_equal(fsh_split_populate(fsh_split(dataset, "train"), 2, &error), FSH_ERR_SYSTEM);
-    assert_contains(error.message, "train-00001-of-00003.fshard");
-    assert_contains(error.message, "cut short meanwhile");
-    fsh_close(&dataset);
-}
-
 #define with_folder(test) cmocka_unit_test_setup_teardown(test, test_folder_setup, test_folder_teardown)
 
 int main(void)
@@ -509,7 +492,6 @@ int main(void)
         with_folder(test_offsets_beyond_4_gib),
         with_folder(test_sample_beyond_the_end_is_not_found),
         with_folder(test_what_is_no_dataset_is_refused_by_kind),
-        with_folder(test_populate_reads_every_file),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

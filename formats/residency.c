@@ -1,0 +1,155 @@
+/* Files in memory before they are needed, and how much of them is there. Readers know nothing of it: pages that are
+ * there are faster, and that is all. */
+#include "formats/internal.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include "common/pool.h"
+
+static size_t page_bytes(void)
+{
+    return (size_t)sysconf(_SC_PAGESIZE);
+}
+
+FshStatus fsh_populate(const uint8_t *bytes, uint64_t length, FshError *error)
+{
+    size_t page = page_bytes();
+    size_t before = (uintptr_t)bytes & (page - 1); /* madvise wants whole pages; the mapping begins at one */
+    const uint8_t *begin = bytes - before, *end = bytes + length;
+    size_t span = (size_t)length + before;
+    if (length == 0)
+        return FSH_OK;
+#ifdef MADV_POPULATE_READ
+    for (;;) {
+        if (madvise((void *)begin, span, MADV_POPULATE_READ) == 0)
+            return FSH_OK;
+        if (errno == EINTR)
+            continue;
+        if (errno == EINVAL) /* before Linux 5.14 */
+            break;
+        if (errno == EFAULT)
+            return fsh_error_set(error, FSH_ERR_SYSTEM,
+                                 "cannot be read: the disk fails, or the file was cut short meanwhile");
+        return fsh_error_system(error, errno, "cannot be read");
+    }
+#endif
+    (void)madvise((void *)begin, span, MADV_WILLNEED);
+    volatile uint8_t sink = 0;
+    for (const uint8_t *at = begin; at < end; at += page) {
+        sink = *(const volatile uint8_t *)at;
+    }
+    (void)sink;
+    return FSH_OK;
+}
+
+/* ---- a split ---- */
+
+/* One call for each: long enough to keep the disk busy, short enough to share out. */
+enum { POPULATE_BYTES = 32 << 20 };
+
+static uint64_t chunk_count(const SplitFile *file)
+{
+    return (file->mapping.length + POPULATE_BYTES - 1) / POPULATE_BYTES;
+}
+
+static FshStatus populate_chunk(uint64_t item, int thread, void *context, FshError *error)
+{
+    (void)thread;
+    const FshSplit *split = context;
+    const SplitFile *file = split->files->files;
+    while (item >= chunk_count(file)) {
+        item -= chunk_count(file++);
+    }
+    uint64_t offset = item * POPULATE_BYTES;
+    uint64_t length =
+        file->mapping.length - offset < POPULATE_BYTES ? file->mapping.length - offset : POPULATE_BYTES;
+    FshStatus status = fsh_populate(file->mapping.bytes + offset, length, error);
+    if (status)
+        (void)fsh_error_prepend(error, "%s at byte %" PRIu64,
+                                split->info->files[file - split->files->files].name, offset);
+    return status;
+}
+
+static FshStatus lock_file(const FshSplit *split, size_t number, FshError *error)
+{
+    const FileMapping *mapping = &split->files->files[number].mapping;
+    if (mapping->length == 0 || mlock(mapping->bytes, (size_t)mapping->length) == 0)
+        return FSH_OK;
+    int code = errno;
+    struct rlimit limit;
+    if ((code == ENOMEM || code == EPERM) && getrlimit(RLIMIT_MEMLOCK, &limit) == 0 &&
+        limit.rlim_cur != RLIM_INFINITY)
+        return fsh_error_set(error, FSH_ERR_SYSTEM,
+                             "%s: its %" PRIu64
+                             " bytes cannot be locked in memory: this user may lock %" PRIu64
+                             " bytes (ulimit -l); raise that, or let them be in memory without a lock (ram)",
+                             split->info->files[number].name, mapping->length, (uint64_t)limit.rlim_cur);
+    return fsh_error_system(error, code, "%s: cannot be locked in memory", split->info->files[number].name);
+}
+
+FshStatus fsh_split_cache(const FshSplit *split, FshCache cache, int jobs, FshError *error)
+{
+    const struct FshSplitFiles *files = split->files;
+    uint64_t items = 0;
+    if (cache == FSH_CACHE_NONE)
+        return FSH_OK;
+    for (size_t i = 0; i < files->count; i++) {
+        const FileMapping *mapping = &files->files[i].mapping;
+        items += chunk_count(&files->files[i]);
+#ifdef MADV_HUGEPAGE
+        /* A wish: tmpfs mounted with huge=advise fulfils it, and file systems with large folios need none. */
+        if (mapping->length)
+            (void)madvise((void *)mapping->bytes, (size_t)mapping->length, MADV_HUGEPAGE);
+#endif
+    }
+    FshStatus status = pool_run(jobs, items, populate_chunk, (void *)split, error);
+    for (size_t i = 0; i < files->count && !status && cache == FSH_CACHE_LOCK; i++) {
+        status = lock_file(split, i, error);
+    }
+    return status;
+}
+
+/* ---- how much is there ---- */
+
+enum { PAGES_AT_A_TIME = 1 << 16 };
+
+/* Adds what is in memory of one file. states has room for PAGES_AT_A_TIME. */
+static FshStatus count_resident(const FileMapping *mapping, unsigned char *states, uint64_t *bytes,
+                                FshError *error)
+{
+    size_t page = page_bytes();
+    for (uint64_t offset = 0; offset < mapping->length;) {
+        uint64_t left = mapping->length - offset;
+        size_t length = left < (uint64_t)page * PAGES_AT_A_TIME ? (size_t)left : page * PAGES_AT_A_TIME;
+        if (mincore((void *)(mapping->bytes + offset), length, states))
+            return fsh_error_system(error, errno, "cannot ask how much is in memory");
+        for (size_t at = 0; at < length; at += page) {
+            if (states[at / page] & 1)
+                *bytes += length - at < page ? length - at : page;
+        }
+        offset += length;
+    }
+    return FSH_OK;
+}
+
+FshStatus fsh_split_residency(const FshSplit *split, FshResidency *residency, FshError *error)
+{
+    *residency = (FshResidency){.known = true};
+    unsigned char *states = malloc(PAGES_AT_A_TIME);
+    if (!states)
+        return fsh_error_set(error, FSH_ERR_MEMORY, "out of memory");
+    FshStatus status = FSH_OK;
+    for (size_t i = 0; i < split->files->count && !status; i++) {
+        const FileMapping *mapping = &split->files->files[i].mapping;
+        residency->bytes += mapping->length;
+        residency->known &= mapping->ours || mapping->length == 0;
+        status = count_resident(mapping, states, &residency->resident_bytes, error);
+    }
+    free(states);
+    return status;
+}
