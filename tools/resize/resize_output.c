@@ -88,18 +88,29 @@ static bool is_real_folder(DIR *folder, const struct dirent *entry)
            S_ISDIR(status.st_mode);
 }
 
-void output_remove_leftovers(const char *path)
+/* path: one buffer for all levels, and as it was afterwards. */
+static void remove_leftovers(char path[PATH_MAX])
 {
-    char below[PATH_MAX];
+    const size_t length = strlen(path);
     (void)file_remove_stale_temporaries(path);
     DIR *folder = opendir(path);
     for (const struct dirent *entry = folder ? readdir(folder) : NULL; entry && !interrupt_requested();
          entry = readdir(folder)) {
-        if (is_real_folder(folder, entry) && !file_join(below, sizeof below, path, entry->d_name, NULL))
-            output_remove_leftovers(below);
+        if (!is_real_folder(folder, entry) || length + 1 + strlen(entry->d_name) >= PATH_MAX)
+            continue;
+        (void)snprintf(path + length, PATH_MAX - length, "/%s", entry->d_name);
+        remove_leftovers(path);
+        path[length] = '\0';
     }
     if (folder)
         (void)closedir(folder);
+}
+
+void output_remove_leftovers(const char *folder)
+{
+    char path[PATH_MAX];
+    if (snprintf(path, sizeof path, "%s", folder) < (int)sizeof path)
+        remove_leftovers(path);
 }
 
 FshStatus output_finish_tar(const char *temporary_path, const char *path, FshError *error)
