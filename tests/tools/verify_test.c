@@ -41,16 +41,19 @@ static void test_a_good_dataset_passes_by_every_name(void **state)
                                  test_path(folder, "shards/dataset.json"),
                                  test_path(folder, "shards/train-00000-of-00001.fshard")};
     for (size_t i = 0; i < 4; i++) {
-        RunResult result = run_expecting(0, "fverify", paths[i], NULL);
+        RunResult result = run_expecting(0, "fverify", "--decode", paths[i], NULL);
         assert_contains(result.out, ": ok; ");
         assert_contains(result.out, i < 3 ? "6 images decoded" : "5 images decoded");
         assert_contains(result.out, "cat");
         assert_contains(result.out, "jpeg");
         assert_string_equal(result.err, "");
         run_result_free(&result);
-        result = run_expecting(0, "fverify", "--quick", paths[i], NULL);
-        assert_contains(result.out, "images were not decoded");
-        run_result_free(&result);
+        static const char *const lesser[] = {"--quick", "-v"};
+        for (size_t j = 0; j < 2; j++) {
+            result = run_expecting(0, "fverify", lesser[j], paths[i], NULL);
+            assert_contains(result.out, "images were not decoded");
+            run_result_free(&result);
+        }
     }
     const char *lmdb = test_path(folder, "lmdb");
     run_ok("fpack", "--format", "lmdb", test_path(folder, "photos"), lmdb, NULL);
@@ -126,7 +129,7 @@ static void test_many_problems_take_no_more_time_each(void **state)
         const char *shard = test_path(folder, "train-00000-of-00001.fshard");
         (void)unlink(shard);
         write_undecodable(shard, i ? 80000 : 20000);
-        RunResult result = run_expecting(1, "fverify", shard, NULL);
+        RunResult result = run_expecting(1, "fverify", "--decode", shard, NULL);
         assert_contains(result.out, i ? "80,000 problems" : "20,000 problems");
         seconds[i] = result.seconds;
         run_result_free(&result);
@@ -152,7 +155,8 @@ static void test_json_says_it_all(void **state)
 {
     TestFolder *folder = *state;
     const char *packed = make_dataset(folder);
-    RunResult result = run_expecting(1, "fverify", "--json", packed, test_path(folder, "nowhere"), NULL);
+    RunResult result =
+        run_expecting(1, "fverify", "--json", "--decode", packed, test_path(folder, "nowhere"), NULL);
     json_t *json = json_of(result.out);
     assert_false(json_is_true(json_object_get(json, "ok")));
     json_t *good = json_array_get(json_object_get(json, "datasets"), 0);
@@ -210,7 +214,7 @@ static void test_a_record_is_named_once_though_it_does_not_decode_either(void **
     const char *packed = make_dataset(folder);
     const char *shard = test_path(folder, "shards/train-00000-of-00001.fshard");
     test_file_flip_byte(shard, payload_offset(shard, 2)); /* no JPEG any more */
-    RunResult result = run_expecting(1, "fverify", packed, NULL);
+    RunResult result = run_expecting(1, "fverify", "--decode", packed, NULL);
     assert_contains(result.out, "record 2, key cat/2, source train/cat/2.jpg: CRC32C is ");
     assert_contains(result.out, "1 problem;");
     assert_contains(result.out, "5 images decoded");
@@ -225,7 +229,7 @@ static void test_an_image_that_does_not_decode_is_found_though_its_checksum_is_r
     test_file_truncate(test_path(folder, "photos/cat/1.jpg"), -200);
     run_ok("fpack", "--no-check", test_path(folder, "photos"), packed, NULL);
     run_ok("fverify", "--quick", packed, NULL);
-    RunResult result = run_expecting(1, "fverify", packed, NULL);
+    RunResult result = run_expecting(1, "fverify", "--decode", packed, NULL);
     assert_contains(result.out, "record 1, key cat/1, source cat/1.jpg: ");
     assert_contains(result.out, "1 problem;");
     assert_contains(result.out, "4 images decoded");
@@ -233,7 +237,7 @@ static void test_an_image_that_does_not_decode_is_found_though_its_checksum_is_r
     /* In LMDB too. */
     const char *lmdb = test_path(folder, "lmdb");
     run_ok("fpack", "--no-check", "--format", "lmdb", test_path(folder, "photos"), lmdb, NULL);
-    result = run_expecting(1, "fverify", lmdb, NULL);
+    result = run_expecting(1, "fverify", "--decode", lmdb, NULL);
     assert_contains(result.out, "train.lmdb record 1, key cat/1, source cat/1.jpg: ");
     run_result_free(&result);
 }
@@ -282,7 +286,7 @@ static void test_an_image_unlike_its_record_is_found(void **state)
                                         .codec = FSH_CODEC_JPEG,
                                         .source = "x.jpg",
                                         .source_bytes = 5}}};
-    run_ok("fverify", write_record(folder, "good", &good, 1), NULL);
+    run_ok("fverify", "--decode", write_record(folder, "good", &good, 1), NULL);
     FshSample wide = good, flat = good, channels = good, codec = good, pair = good;
     wide.fields[0].width = 41;
     flat.fields[0].height = 0;
@@ -303,8 +307,8 @@ static void test_an_image_unlike_its_record_is_found(void **state)
                  {"pair", &pair, "sizes differ: a is 40x30, b is 2x2"}};
     for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
         RunResult result = run_expecting(
-            1, "fverify", write_record(folder, wrong[i].name, wrong[i].sample, wrong[i].sample->field_count),
-            NULL);
+            1, "fverify", "--decode",
+            write_record(folder, wrong[i].name, wrong[i].sample, wrong[i].sample->field_count), NULL);
         assert_contains(result.out, "record 0, key dog/x");
         assert_contains(result.out, wrong[i].reason);
         run_result_free(&result);

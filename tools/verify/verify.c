@@ -16,6 +16,7 @@ typedef struct Verification {
     VerifyReport *report;
     char folder[PATH_MAX]; /* that the manifest's files are in */
     Progress progress;
+    Against against;        /* folder NULL: nothing is compared */
     FshStatus visit_status; /* of noting what fsh_check found */
     FshError visit_error;
 } Verification;
@@ -95,6 +96,12 @@ static void count_labels(const FshSplit *from, size_t class_count, uint64_t *cla
     }
 }
 
+/* Whether samples are looked at here, beyond what fsh_check does. */
+static bool reads_records(const VerifyOptions *options)
+{
+    return options->level > VERIFY_QUICK || options->against || options->pairs;
+}
+
 /* One file of a split, opened by itself, so that a broken neighbour does not hide it. */
 static FshStatus verify_file(Verification *verification, const char *path, const char *name,
                              VerifySplit *split, FshError *error)
@@ -114,8 +121,10 @@ static FshStatus verify_file(Verification *verification, const char *path, const
     split->sample_count += own->sample_count;
     split->bytes += manifest->splits[0].files[0].bytes;
     count_labels(own, report->manifest.class_count, split->class_counts);
-    if (!verification->options->quick)
-        status = verify_records(own, name, verification->options, &verification->progress, report, error);
+    if (reads_records(verification->options))
+        status = verify_records(own, name, verification->options,
+                                verification->against.folder ? &verification->against : NULL,
+                                &verification->progress, report, error);
     fsh_close(&dataset);
     return status;
 }
@@ -127,15 +136,22 @@ static FshStatus compare_sizes(VerifyReport *report, FshError *error)
     const FshStatistics *said = &report->manifest.statistics;
     char reason[256];
     if (report->image_count == 0 ||
-        (said->width_min == report->width_min && said->width_max == report->width_max &&
-         said->height_min == report->height_min && said->height_max == report->height_max))
+        (said->width_min == report->widths.minimum && said->width_max == report->widths.maximum &&
+         said->height_min == report->heights.minimum && said->height_max == report->heights.maximum))
         return FSH_OK;
     (void)snprintf(reason, sizeof reason,
                    "widths %" PRIu32 " to %" PRIu32 " and heights %" PRIu32 " to %" PRIu32
-                   " are listed, its files hold %" PRIu32 " to %" PRIu32 " and %" PRIu32 " to %" PRIu32,
-                   said->width_min, said->width_max, said->height_min, said->height_max, report->width_min,
-                   report->width_max, report->height_min, report->height_max);
+                   " are listed, its files hold %" PRIu64 " to %" PRIu64 " and %" PRIu64 " to %" PRIu64,
+                   said->width_min, said->width_max, said->height_min, said->height_max,
+                   report->widths.minimum, report->widths.maximum, report->heights.minimum,
+                   report->heights.maximum);
     return add_problem(report, FSH_ERR_MISMATCH, FSH_MANIFEST_NAME, reason, error);
+}
+
+static void open_against(Verification *verification)
+{
+    if (verification->options->against)
+        against_open(&verification->against, verification->options->against, &verification->report->manifest);
 }
 
 static FshStatus verify_dataset(Verification *verification, FshError *error)
@@ -148,6 +164,7 @@ static FshStatus verify_dataset(Verification *verification, FshError *error)
     report->opened = report->from_manifest = true;
     if (!make_splits(report))
         return fsh_error_set(error, FSH_ERR_MEMORY, "%s: out of memory", report->path);
+    open_against(verification);
     for (size_t i = 0; i < report->manifest.split_count && !status; i++) {
         const FshSplitInfo *info = &report->manifest.splits[i];
         for (size_t f = 0; f < info->file_count && !status; f++) {
@@ -198,6 +215,7 @@ static FshStatus verify_single(Verification *verification, FshError *error)
         status = fsh_error_set(error, FSH_ERR_MEMORY, "%s: out of memory", report->path);
     } else {
         report->opened = true;
+        open_against(verification);
         status = verify_file(verification, report->path, manifest->splits[0].files[0].name,
                              &report->splits[0], error);
     }
@@ -220,6 +238,13 @@ static uint64_t promised_samples(const char *path)
     return count;
 }
 
+static FshCheckLevel check_level(const VerifyOptions *options)
+{
+    if (options->level == VERIFY_QUICK)
+        return FSH_CHECK_QUICK;
+    return options->overlap ? FSH_CHECK_CONTENTS : FSH_CHECK_RECORDS;
+}
+
 FshStatus verify_path(const char *path, const VerifyOptions *options, VerifyReport *report, FshError *error)
 {
     Verification verification = {.options = options, .report = report};
@@ -229,12 +254,14 @@ FshStatus verify_path(const char *path, const VerifyOptions *options, VerifyRepo
     *report = (VerifyReport){.path = strdup(path)};
     if (!report->path)
         return fsh_error_set(error, FSH_ERR_MEMORY, "%s: out of memory", path);
+    if (options->against && !file_is_folder(options->against))
+        return fsh_error_set(error, FSH_ERR_NOT_FOUND, "--against: %s is no folder", options->against);
     const bool is_dataset = find_manifest(path, verification.folder);
     progress_start(&verification.progress, stderr, "verifying", "samples",
-                   is_dataset ? promised_samples(path) : 0, options->no_progress || options->quick);
+                   is_dataset ? promised_samples(path) : 0, options->no_progress || !reads_records(options));
 
-    const FshStatus checked = fsh_check(path, options->quick ? FSH_CHECK_QUICK : FSH_CHECK_RECORDS,
-                                        options->jobs, visit, &verification, &problem_count, &failure);
+    const FshStatus checked =
+        fsh_check(path, check_level(options), options->jobs, visit, &verification, &problem_count, &failure);
     FshStatus status = FSH_OK;
     if (checked == FSH_ERR_MEMORY || checked == FSH_ERR_INTERRUPTED)
         status = fsh_error_set(error, checked, "%s", failure.message);

@@ -5,15 +5,27 @@
  *   … report.problem_count == 0: all is well
  *   verify_report_free(&report);
  *
- * libfshard proves the bytes (structure, hashes, CRCs, labels, counts: fsh_check); this adds what it cannot
- * know: that every image decodes to what its record says, and that their sizes are those of the manifest. */
+ * libfshard proves the bytes (structure, hashes, CRCs, labels, counts, content in two splits: fsh_check); this
+ * adds what it cannot know: that every image decodes to what its record says, that their sizes are those of the manifest, that
+ * they are those of the source tree, and that the sides of a pair look alike. */
 #ifndef FSHARD_VERIFY_VERIFY_H
 #define FSHARD_VERIFY_VERIFY_H
 
 #include "formats/fshard.h"
+#include "tools/verify/verify_histogram.h"
+
+typedef enum VerifyLevel {
+    VERIFY_QUICK,   /* headers, indexes and whole-file checksums */
+    VERIFY_RECORDS, /* and each record */
+    VERIFY_DECODE,  /* and each image */
+} VerifyLevel;
 
 typedef struct VerifyOptions {
-    bool quick; /* headers, indexes and whole-file checksums only */
+    VerifyLevel level;
+    bool overlap;        /* look for content that two splits share (not with VERIFY_QUICK) */
+    const char *against; /* the source tree to compare with, or NULL */
+    bool pairs;          /* compare what the sides of pairs show */
+    double likeness_min; /* a pair of less is suspicious */
     int jobs;
     bool no_progress;
 } VerifyOptions;
@@ -39,11 +51,13 @@ typedef struct VerifyReport {
     bool from_manifest;   /* not a single file */
     FshManifest manifest; /* dataset.json, or what the single file says of itself */
     VerifySplit *splits;  /* as in manifest.splits */
-    /* From the records (not with quick). */
-    uint64_t image_count, decoded_count, decoded_bytes;
-    uint64_t codec_counts[VERIFY_CODECS];
+    /* From the records (not with VERIFY_QUICK alone). */
+    uint64_t image_count, decoded_count, compared_count, pair_count;
+    uint64_t codec_counts[VERIFY_CODECS], compressed_count;
     uint64_t gray_count;
-    uint32_t width_min, width_max, height_min, height_max;
+    Histogram widths, heights, bytes; /* of images; bytes as they are stored */
+    double likeness_least;            /* of all pairs, and the sum, for the mean */
+    double likeness_sum;
     VerifyProblem *problems; /* what libfshard found first, then the images', by file and record */
     size_t problem_count, problem_capacity;
     struct VerifyKnown *known; /* of what libfshard found, in order: see verify_knows */
@@ -51,7 +65,7 @@ typedef struct VerifyReport {
     double seconds;
 } VerifyReport;
 
-/* path: a dataset's folder, its dataset.json, a .fshard file or an .lmdb folder. A path that is missing or
+/* path: whatever fsh_open opens. A path that is missing or
  * cannot be opened is a problem in the report, not a failure. FSH_ERR_MEMORY, FSH_ERR_INTERRUPTED. The report
  * is to be freed in every case. */
 FshStatus verify_path(const char *path, const VerifyOptions *options, VerifyReport *report, FshError *error);

@@ -6,7 +6,6 @@
 #include <string.h>
 
 #include "common/pool.h"
-#include "imaging/decode.h"
 #include "tools/pack/codec.h"
 
 /* ---- problems ---- */
@@ -72,10 +71,10 @@ bool verify_knows(const VerifyReport *report, const char *file, int64_t record)
 
 /* ---- one sample ---- */
 
-/* What thread and slot keep. */
+/* What a thread keeps. */
 typedef struct VerifyThread {
-    ImageDecoder *decoder;
-    Image image;
+    AgainstReader reader;
+    Image thumbnails[2];
 } VerifyThread;
 
 /* Found in one record. Slots are not cleared between records: check_record sets all of it. */
@@ -85,49 +84,99 @@ typedef struct RecordFindings {
     FshError failure;
     unsigned field; /* whose source the failure is about */
     FshSample sample;
-    unsigned decoded_count;
+    unsigned decoded_count, compared_count;
+    bool paired;
+    double likeness;
 } RecordFindings;
 
 typedef struct RecordsJob {
     const FshSplit *split;
     const FshManifest *manifest;
     const char *file;
+    const VerifyOptions *options;
+    const Against *against;
     VerifyThread *threads;
     VerifyReport *report;
     Progress *progress;
 } RecordsJob;
 
 /* The pixels that the field promises. */
-static FshStatus check_field(VerifyThread *thread, const FshField *field, FshError *failure)
+static FshStatus decode_field(PixelReader *reader, const FshField *field, const void *data, size_t bytes,
+                              FshError *failure)
 {
-    if (field->channels != 1 && field->channels != 3)
-        return fsh_error_set(failure, FSH_ERR_CORRUPT, "%u channels, not 1 or 3", (unsigned)field->channels);
-    if (field->codec == FSH_CODEC_RAW) { /* libfshard has compared the length with the geometry */
-        if (field->width && field->height)
-            return FSH_OK;
-        return fsh_error_set(failure, FSH_ERR_CORRUPT, "%" PRIu32 "x%" PRIu32 " pixels", field->width,
-                             field->height);
-    }
-    /* The record's own size is the limit: an image that is larger is wrong, however much memory there is. */
-    const ImageDecodeOptions options = {.max_pixels = (uint64_t)field->width * field->height};
     ImageInfo info = {0};
-    FshStatus status =
-        image_decode(thread->decoder, field->data, field->bytes, &options, &thread->image, &info, failure);
-    const bool sized = info.width && info.height;
+    FshStatus status = pixel_reader_decode(reader, field, data, bytes, 0, &info, failure);
+    const bool sized = info.width && info.height; /* not of raw pixels */
     if (sized && (info.width != field->width || info.height != field->height))
         return fsh_error_set(failure, FSH_ERR_MISMATCH,
                              "the image is %" PRIu32 "x%" PRIu32 ", its record says %" PRIu32 "x%" PRIu32,
                              info.width, info.height, field->width, field->height);
     if (status)
         return status;
-    if (thread->image.channels != field->channels)
+    if (reader->decoded.channels != field->channels)
         return fsh_error_set(failure, FSH_ERR_MISMATCH,
-                             "the image has %" PRIu32 " channels, its record says %u", thread->image.channels,
-                             (unsigned)field->channels);
-    if (codec_of_format(info.format) != field->codec)
+                             "the image has %" PRIu32 " channels, its record says %u",
+                             reader->decoded.channels, (unsigned)field->channels);
+    if (sized && codec_of_format(info.format) != field->codec)
         return fsh_error_set(failure, FSH_ERR_MISMATCH, "the image is %s, its record says %s",
                              image_format_name(info.format), fsh_codec_name(field->codec));
     return FSH_OK;
+}
+
+/* What needs the field's bytes, unpacked. */
+static FshStatus check_contents(const RecordsJob *job, VerifyThread *own, unsigned index,
+                                RecordFindings *found)
+{
+    const FshField *field = &found->sample.fields[index];
+    PixelReader *reader = &own->reader.pixels;
+    const bool thumbnail = job->options->pairs && found->sample.field_count > 1;
+    const bool decode = job->options->level >= VERIFY_DECODE;
+    const void *data = NULL;
+    size_t bytes = 0;
+    if (!thumbnail && !decode && !job->against)
+        return FSH_OK;
+    FshStatus status = pixel_reader_bytes(reader, job->split, field, &data, &bytes, &found->failure);
+    if (!status && decode) {
+        status = decode_field(reader, field, data, bytes, &found->failure);
+        found->decoded_count += !status;
+    } else if (!status && thumbnail) {
+        status = pixel_reader_decode(reader, field, data, bytes, LIKENESS_EDGE, NULL, &found->failure);
+    }
+    if (!status && thumbnail) {
+        status =
+            pixel_reader_shrink(reader, LIKENESS_EDGE, true, &own->thumbnails[index > 0], &found->failure);
+        if (!status && index > 0) { /* every other side against the first */
+            const double likeness = image_likeness(&own->thumbnails[0], &own->thumbnails[1]);
+            found->likeness = !found->paired || likeness < found->likeness ? likeness : found->likeness;
+            found->paired = true;
+        }
+    }
+    if (!status && job->against) {
+        status = against_compare(job->against, &own->reader, field, data, bytes, &found->failure);
+        found->compared_count += !status;
+    }
+    return status;
+}
+
+static FshStatus check_field(const RecordsJob *job, VerifyThread *own, unsigned index, RecordFindings *found)
+{
+    const FshField *field = &found->sample.fields[index], *first = &found->sample.fields[0];
+    found->field = index;
+    FshStatus status = FSH_OK;
+    if (field->channels != 1 && field->channels != 3)
+        status = fsh_error_set(&found->failure, FSH_ERR_CORRUPT, "%u channels, not 1 or 3",
+                               (unsigned)field->channels);
+    if (!status && field->codec == FSH_CODEC_RAW && (field->width == 0 || field->height == 0))
+        status = fsh_error_set(&found->failure, FSH_ERR_CORRUPT, "%" PRIu32 "x%" PRIu32 " pixels",
+                               field->width, field->height);
+    if (!status)
+        status = check_contents(job, own, index, found);
+    if (!status && (field->width != first->width || field->height != first->height))
+        status = fsh_error_set(&found->failure, FSH_ERR_MISMATCH,
+                               "sizes differ: %s is %" PRIu32 "x%" PRIu32 ", %s is %" PRIu32 "x%" PRIu32,
+                               job->manifest->field_names[0], first->width, first->height,
+                               job->manifest->field_names[index], field->width, field->height);
+    return status;
 }
 
 static FshStatus check_record(uint64_t item, int thread, void *slot, void *context, FshError *error)
@@ -135,27 +184,18 @@ static FshStatus check_record(uint64_t item, int thread, void *slot, void *conte
     RecordsJob *job = context;
     VerifyThread *own = &job->threads[thread];
     RecordFindings *found = slot;
-    found->failure = (FshError){0};
-    found->field = 0;
-    found->decoded_count = 0;
-    if (!own->decoder) {
-        FshStatus made = image_decoder_new(&own->decoder, error);
-        if (made)
-            return made;
-    }
+    found->failure.status = FSH_OK;
+    found->field = found->decoded_count = found->compared_count = 0;
+    found->paired = false;
+    found->likeness = 0;
     FshStatus status = fsh_sample_get(job->split, item, &found->sample, &found->failure);
     found->readable = !status;
-    for (unsigned i = 0; i < found->sample.field_count && !status; i++) {
-        const FshField *field = &found->sample.fields[i], *first = &found->sample.fields[0];
-        found->field = i;
-        status = check_field(own, field, &found->failure);
-        if (!status && (field->width != first->width || field->height != first->height))
-            status = fsh_error_set(&found->failure, FSH_ERR_MISMATCH,
-                                   "sizes differ: %s is %" PRIu32 "x%" PRIu32 ", %s is %" PRIu32 "x%" PRIu32,
-                                   job->manifest->field_names[0], first->width, first->height,
-                                   job->manifest->field_names[i], field->width, field->height);
-        found->decoded_count += !status;
-    }
+    for (unsigned i = 0; !status && i < found->sample.field_count; i++)
+        status = check_field(job, own, i, found);
+    if (!status && found->paired && !(found->likeness >= job->options->likeness_min))
+        status = fsh_error_set(&found->failure, FSH_ERR_MISMATCH,
+                               "suspicious: its sides do not look alike: likeness %.3f, less than %.3g",
+                               found->likeness, job->options->likeness_min);
     if (status == FSH_ERR_MEMORY)
         return fsh_error_set(error, status, "%s record %" PRIu64 ": %s", job->file, item,
                              found->failure.message);
@@ -169,19 +209,21 @@ static void count_images(VerifyReport *report, const FshSample *sample)
 {
     for (unsigned i = 0; i < sample->field_count; i++) {
         const FshField *field = &sample->fields[i];
-        const bool first = report->image_count++ == 0;
-        if (first || field->width < report->width_min)
-            report->width_min = field->width;
-        if (first || field->height < report->height_min)
-            report->height_min = field->height;
-        if (field->width > report->width_max)
-            report->width_max = field->width;
-        if (field->height > report->height_max)
-            report->height_max = field->height;
+        report->image_count++;
+        histogram_add(&report->widths, field->width);
+        histogram_add(&report->heights, field->height);
+        histogram_add(&report->bytes, field->bytes);
         report->gray_count += field->channels == 1;
         report->codec_counts[(unsigned)field->codec % VERIFY_CODECS]++;
-        report->decoded_bytes += field->bytes;
+        report->compressed_count += field->compression != FSH_COMPRESSION_NONE;
     }
+}
+
+static void count_pair(VerifyReport *report, double likeness)
+{
+    if (report->pair_count++ == 0 || likeness < report->likeness_least)
+        report->likeness_least = likeness;
+    report->likeness_sum += likeness;
 }
 
 static FshStatus gather(uint64_t item, void *slot, void *context, FshError *error)
@@ -197,6 +239,9 @@ static FshStatus gather(uint64_t item, void *slot, void *context, FshError *erro
             bytes += found->sample.fields[i].bytes;
     }
     report->decoded_count += found->decoded_count;
+    report->compared_count += found->compared_count;
+    if (found->paired)
+        count_pair(report, found->likeness);
     /* A record whose CRC is wrong is in the report already; that it does not decode either is no news. */
     if (found->wrong && !verify_knows(report, job->file, (int64_t)item)) {
         const FshField *field = &found->sample.fields[found->field];
@@ -217,11 +262,13 @@ static FshStatus gather(uint64_t item, void *slot, void *context, FshError *erro
 }
 
 FshStatus verify_records(const FshSplit *split, const char *file, const VerifyOptions *options,
-                         Progress *progress, VerifyReport *report, FshError *error)
+                         const Against *against, Progress *progress, VerifyReport *report, FshError *error)
 {
     RecordsJob job = {.split = split,
                       .manifest = fsh_manifest(split->dataset),
                       .file = file,
+                      .options = options,
+                      .against = against,
                       .threads = calloc((size_t)options->jobs, sizeof *job.threads),
                       .report = report,
                       .progress = progress};
@@ -230,8 +277,9 @@ FshStatus verify_records(const FshSplit *split, const char *file, const VerifyOp
     FshStatus status = pool_run_ordered(options->jobs, split->sample_count, 0, sizeof(RecordFindings),
                                         check_record, gather, NULL, &job, error);
     for (int thread = 0; thread < options->jobs; thread++) {
-        image_decoder_free(&job.threads[thread].decoder);
-        image_free(&job.threads[thread].image);
+        against_reader_free(&job.threads[thread].reader);
+        image_free(&job.threads[thread].thumbnails[0]);
+        image_free(&job.threads[thread].thumbnails[1]);
     }
     free(job.threads);
     return status;

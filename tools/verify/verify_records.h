@@ -1,9 +1,10 @@
-/* verify_records.h - every record of one file: geometry, and each image decoded. */
+/* verify_records.h - every record of one file: geometry, and as far as it is asked for its images. */
 #ifndef FSHARD_VERIFY_VERIFY_RECORDS_H
 #define FSHARD_VERIFY_VERIFY_RECORDS_H
 
 #include "common/progress.h"
 #include "tools/verify/verify.h"
+#include "tools/verify/verify_against.h"
 
 /* Adds a problem; strings are copied, key and source may be NULL. FSH_ERR_MEMORY. */
 FshStatus verify_add_problem(VerifyReport *report, const FshProblem *problem, FshError *error);
@@ -16,8 +17,8 @@ FshStatus verify_know_problems(VerifyReport *report, FshError *error);
 bool verify_knows(const VerifyReport *report, const char *file, int64_t record);
 
 /* Checks all samples of split, which is the whole of `file`, on options->jobs threads, and adds to the
- * report: image counts and sizes, and problems in the order of the records. */
+ * report: image counts and sizes, and problems in the order of the records. against: NULL, or the source tree. */
 FshStatus verify_records(const FshSplit *split, const char *file, const VerifyOptions *options,
-                         Progress *progress, VerifyReport *report, FshError *error);
+                         const Against *against, Progress *progress, VerifyReport *report, FshError *error);
 
 #endif

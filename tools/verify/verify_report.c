@@ -4,7 +4,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/json_text.h"
 #include "common/program.h"
 #include "common/progress.h"
 
@@ -15,8 +14,6 @@ enum {
     PROBLEMS_SHOWN = 50,
     CLASS_COLUMN = 24,
 };
-
-/* ---- for people ---- */
 
 static void print_splits(FILE *stream, const VerifyReport *report)
 {
@@ -88,17 +85,43 @@ static void print_classes(FILE *stream, const VerifyReport *report, bool all)
     free(rows);
 }
 
-static void print_range(FILE *stream, uint32_t low, uint32_t high, const char *what)
+static void print_range(FILE *stream, const Histogram *histogram, const char *what)
 {
-    if (low == high)
-        (void)fprintf(stream, "%" PRIu32 " %s", low, what);
+    if (histogram->minimum == histogram->maximum)
+        (void)fprintf(stream, "%" PRIu64 " %s", histogram->minimum, what);
     else
-        (void)fprintf(stream, "%" PRIu32 " to %" PRIu32 " %s", low, high, what);
+        (void)fprintf(stream, "%" PRIu64 " to %" PRIu64 " %s", histogram->minimum, histogram->maximum, what);
+}
+
+/* How many images have an edge of so many pixels; nothing where all are of one size. */
+static void print_dimensions(FILE *stream, const VerifyReport *report)
+{
+    const Histogram *widths = &report->widths, *heights = &report->heights;
+    size_t begin, end, heights_begin, heights_end;
+    histogram_range(widths, &begin, &end);
+    histogram_range(heights, &heights_begin, &heights_end);
+    if (widths->minimum == widths->maximum && heights->minimum == heights->maximum)
+        return;
+    begin = heights_begin < begin ? heights_begin : begin;
+    end = heights_end > end ? heights_end : end;
+    (void)fprintf(stream, "  %-*s %12s %12s\n", CLASS_COLUMN, "pixels", "wide", "high");
+    for (size_t i = begin; i < end; i++) {
+        char range[64], wide[32], high[32];
+        const uint64_t last = histogram_bin_begin(i + 1) - 1;
+        if (!widths->counts[i] && !heights->counts[i])
+            continue;
+        (void)snprintf(range, sizeof range,
+                       i + 1 == HISTOGRAM_BINS ? "%" PRIu64 " and more" : "%" PRIu64 " to %" PRIu64,
+                       histogram_bin_begin(i), last);
+        (void)fprintf(stream, "  %-*s %12s %12s\n", CLASS_COLUMN, range,
+                      progress_format_count(wide, sizeof wide, widths->counts[i]),
+                      progress_format_count(high, sizeof high, heights->counts[i]));
+    }
 }
 
 static void print_images(FILE *stream, const VerifyReport *report)
 {
-    char count[32];
+    char count[32], bytes[32];
     const char *separator = "";
     if (report->image_count == 0)
         return;
@@ -111,15 +134,25 @@ static void print_images(FILE *stream, const VerifyReport *report)
                       fsh_codec_name((FshCodec)codec));
         separator = ", ";
     }
+    if (report->compressed_count)
+        (void)fprintf(stream, ", %s compressed",
+                      progress_format_count(count, sizeof count, report->compressed_count));
     (void)fprintf(stream, "; ");
-    print_range(stream, report->width_min, report->width_max, "wide, ");
-    print_range(stream, report->height_min, report->height_max, "high; ");
+    print_range(stream, &report->widths, "wide, ");
+    print_range(stream, &report->heights, "high; ");
     if (report->gray_count == report->image_count)
-        (void)fprintf(stream, "all gray\n");
+        (void)fprintf(stream, "all gray");
     else
-        (void)fprintf(stream, "%s gray\n",
+        (void)fprintf(stream, "%s gray",
                       report->gray_count ? progress_format_count(count, sizeof count, report->gray_count)
                                          : "none");
+    (void)fprintf(stream, "; %s each\n",
+                  progress_format_bytes(bytes, sizeof bytes, report->bytes.sum / report->bytes.count));
+    print_dimensions(stream, report);
+    if (report->pair_count)
+        (void)fprintf(stream, "  pairs    %s compared: likeness %.3f at least, %.3f on average\n",
+                      progress_format_count(count, sizeof count, report->pair_count), report->likeness_least,
+                      report->likeness_sum / (double)report->pair_count);
 }
 
 /* A name between words of ours. */
@@ -196,96 +229,17 @@ void verify_print(FILE *stream, const VerifyReport *report, const VerifyPrint *p
         (void)fputc('\n', stream);
         return;
     }
-    if (print->quick)
-        (void)fprintf(stream, "; headers, indexes and checksums of files; images were not decoded");
-    else
-        (void)fprintf(stream, "; checksums of files and records, %s images decoded",
+    const VerifyOptions *options = print->options;
+    (void)fprintf(stream, options->level == VERIFY_QUICK ? "; headers, indexes and checksums of files"
+                                                         : "; checksums of files and records");
+    if (options->level == VERIFY_DECODE)
+        (void)fprintf(stream, ", %s images decoded",
                       progress_format_count(count, sizeof count, report->decoded_count));
+    else
+        (void)fprintf(stream, "; images were not decoded (--decode does)");
+    if (options->against)
+        (void)fprintf(stream, "; %s compared with their sources",
+                      progress_format_count(count, sizeof count, report->compared_count));
     (void)fprintf(stream, "; %.2f s, %s/s\n", seconds,
                   progress_format_bytes(rate, sizeof rate, (uint64_t)((double)bytes / seconds)));
-}
-
-/* ---- for machines ---- */
-
-static json_t *problems_to_json(const VerifyReport *report)
-{
-    json_t *array = json_array();
-    int failed = !array;
-    for (size_t i = 0; i < report->problem_count && !failed; i++) {
-        const VerifyProblem *problem = &report->problems[i];
-        failed |= json_array_append_new(
-            array, json_pack("{s:o, s:o, s:o, s:o, s:o, s:s}", "file", json_text(problem->file), "record",
-                             problem->record >= 0 ? json_integer((json_int_t)problem->record) : json_null(),
-                             "key", json_text(problem->key), "source", json_text(problem->source), "reason",
-                             json_text(problem->reason), "kind", fsh_strerror(problem->status)));
-    }
-    if (failed) {
-        json_decref(array);
-        return NULL;
-    }
-    return array;
-}
-
-static json_t *splits_to_json(const VerifyReport *report)
-{
-    json_t *splits = json_object();
-    int failed = !splits;
-    for (size_t i = 0; report->opened && i < report->manifest.split_count && !failed; i++) {
-        const VerifySplit *split = &report->splits[i];
-        json_t *classes = json_object();
-        failed |= !classes;
-        for (size_t c = 0; c < report->manifest.class_count && !failed; c++)
-            failed |= json_object_set_new(classes, report->manifest.class_names[c],
-                                          json_integer((json_int_t)split->class_counts[c]));
-        failed |=
-            json_object_set_new(splits, split->name,
-                                json_pack("{s:I, s:I, s:I, s:o}", "files", (json_int_t)split->file_count,
-                                          "samples", (json_int_t)split->sample_count, "bytes",
-                                          (json_int_t)split->bytes, "classes", classes));
-    }
-    if (failed) {
-        json_decref(splits);
-        return NULL;
-    }
-    return splits;
-}
-
-static json_t *images_to_json(const VerifyReport *report)
-{
-    json_t *codecs = json_object();
-    int failed = !codecs;
-    for (unsigned codec = 0; codec < VERIFY_CODECS && !failed; codec++) {
-        if (report->codec_counts[codec])
-            failed |= json_object_set_new(codecs, fsh_codec_name((FshCodec)codec),
-                                          json_integer((json_int_t)report->codec_counts[codec]));
-    }
-    if (failed) {
-        json_decref(codecs);
-        return NULL;
-    }
-    return json_pack("{s:I, s:I, s:I, s:o, s:[I, I], s:[I, I]}", "count", (json_int_t)report->image_count,
-                     "decoded", (json_int_t)report->decoded_count, "gray", (json_int_t)report->gray_count,
-                     "codecs", codecs, "width", (json_int_t)report->width_min, (json_int_t)report->width_max,
-                     "height", (json_int_t)report->height_min, (json_int_t)report->height_max);
-}
-
-json_t *verify_to_json(const VerifyReport *report, bool quick)
-{
-    json_t *object =
-        json_pack("{s:o, s:b, s:s, s:o, s:o, s:f}", "path", json_text(report->path), "ok",
-                  report->problem_count == 0, "level", quick ? "quick" : "decode", "problems",
-                  problems_to_json(report), "splits", splits_to_json(report), "seconds", report->seconds);
-    int failed = !object;
-    if (!failed && report->opened)
-        failed |= json_object_set_new(object, "id", json_string(report->manifest.id)) ||
-                  json_object_set_new(
-                      object, "container",
-                      json_string(report->manifest.container == FSH_CONTAINER_LMDB ? "lmdb" : "shards"));
-    if (!failed && report->opened && !quick)
-        failed |= json_object_set_new(object, "images", images_to_json(report));
-    if (failed) {
-        json_decref(object);
-        return NULL;
-    }
-    return object;
 }

@@ -8,15 +8,15 @@
 #include "tools/verify/verify.h"
 
 typedef struct VerifyPrint {
-    bool quick;   /* what was not looked at is not claimed */
-    bool quiet;   /* problems only */
-    bool verbose; /* every class and every problem */
+    const VerifyOptions *options; /* what was not looked at is not claimed */
+    bool quiet;                   /* problems only */
+    bool verbose;                 /* every class and every problem */
 } VerifyPrint;
 
 /* Splits, classes, images, then the problems or "ok". */
 void verify_print(FILE *stream, const VerifyReport *report, const VerifyPrint *print);
 
-/* The same as an object; a new reference, NULL when out of memory. */
-json_t *verify_to_json(const VerifyReport *report, bool quick);
+/* The same as an object; a new reference, NULL when out of memory. (verify_json.c) */
+json_t *verify_to_json(const VerifyReport *report, const VerifyOptions *options);
 
 #endif

@@ -1,0 +1,116 @@
+#include <inttypes.h>
+#include <stdlib.h>
+
+#include "common/json_text.h"
+#include "tools/verify/verify_report.h"
+
+static json_t *problems_to_json(const VerifyReport *report)
+{
+    json_t *array = json_array();
+    int failed = !array;
+    for (size_t i = 0; i < report->problem_count && !failed; i++) {
+        const VerifyProblem *problem = &report->problems[i];
+        failed |= json_array_append_new(
+            array, json_pack("{s:o, s:o, s:o, s:o, s:o, s:s}", "file", json_text(problem->file), "record",
+                             problem->record >= 0 ? json_integer((json_int_t)problem->record) : json_null(),
+                             "key", json_text(problem->key), "source", json_text(problem->source), "reason",
+                             json_text(problem->reason), "kind", fsh_strerror(problem->status)));
+    }
+    if (failed) {
+        json_decref(array);
+        return NULL;
+    }
+    return array;
+}
+
+static json_t *splits_to_json(const VerifyReport *report)
+{
+    json_t *splits = json_object();
+    int failed = !splits;
+    for (size_t i = 0; report->opened && i < report->manifest.split_count && !failed; i++) {
+        const VerifySplit *split = &report->splits[i];
+        json_t *classes = json_object();
+        failed |= !classes;
+        for (size_t c = 0; c < report->manifest.class_count && !failed; c++)
+            failed |= json_object_set_new(classes, report->manifest.class_names[c],
+                                          json_integer((json_int_t)split->class_counts[c]));
+        failed |=
+            json_object_set_new(splits, split->name,
+                                json_pack("{s:I, s:I, s:I, s:o}", "files", (json_int_t)split->file_count,
+                                          "samples", (json_int_t)split->sample_count, "bytes",
+                                          (json_int_t)split->bytes, "classes", classes));
+    }
+    if (failed) {
+        json_decref(splits);
+        return NULL;
+    }
+    return splits;
+}
+
+/* [[first value of the range, count], …], from the first range that holds something to the last. */
+static json_t *histogram_to_json(const Histogram *histogram)
+{
+    size_t begin, end;
+    json_t *array = json_array();
+    int failed = !array;
+    histogram_range(histogram, &begin, &end);
+    for (size_t i = begin; i < end && !failed; i++)
+        failed |= json_array_append_new(
+            array, json_pack("[I, I]", (json_int_t)histogram_bin_begin(i), (json_int_t)histogram->counts[i]));
+    if (failed) {
+        json_decref(array);
+        return NULL;
+    }
+    return array;
+}
+
+static json_t *images_to_json(const VerifyReport *report)
+{
+    json_t *codecs = json_object();
+    int failed = !codecs;
+    for (unsigned codec = 0; codec < VERIFY_CODECS && !failed; codec++) {
+        if (report->codec_counts[codec])
+            failed |= json_object_set_new(codecs, fsh_codec_name((FshCodec)codec),
+                                          json_integer((json_int_t)report->codec_counts[codec]));
+    }
+    if (failed) {
+        json_decref(codecs);
+        return NULL;
+    }
+    return json_pack("{s:I, s:I, s:I, s:I, s:I, s:o, s:[I, I], s:[I, I], s:o, s:o, s:o}", "count",
+                     (json_int_t)report->image_count, "decoded", (json_int_t)report->decoded_count,
+                     "compared", (json_int_t)report->compared_count, "gray", (json_int_t)report->gray_count,
+                     "compressed", (json_int_t)report->compressed_count, "codecs", codecs, "width",
+                     (json_int_t)report->widths.minimum, (json_int_t)report->widths.maximum, "height",
+                     (json_int_t)report->heights.minimum, (json_int_t)report->heights.maximum, "widths",
+                     histogram_to_json(&report->widths), "heights", histogram_to_json(&report->heights),
+                     "bytes", histogram_to_json(&report->bytes));
+}
+
+json_t *verify_to_json(const VerifyReport *report, const VerifyOptions *options)
+{
+    static const char *const levels[] = {
+        [VERIFY_QUICK] = "quick", [VERIFY_RECORDS] = "records", [VERIFY_DECODE] = "decode"};
+    json_t *object =
+        json_pack("{s:o, s:b, s:s, s:o, s:o, s:f}", "path", json_text(report->path), "ok",
+                  report->problem_count == 0, "level", levels[options->level], "problems",
+                  problems_to_json(report), "splits", splits_to_json(report), "seconds", report->seconds);
+    int failed = !object;
+    if (!failed && report->opened)
+        failed |= json_object_set_new(object, "id", json_string(report->manifest.id)) ||
+                  json_object_set_new(
+                      object, "container",
+                      json_string(report->manifest.container == FSH_CONTAINER_LMDB ? "lmdb" : "shards"));
+    if (!failed && report->opened && report->image_count)
+        failed |= json_object_set_new(object, "images", images_to_json(report));
+    if (!failed && report->pair_count)
+        failed |= json_object_set_new(object, "pairs",
+                                      json_pack("{s:I, s:f, s:f}", "count", (json_int_t)report->pair_count,
+                                                "likeness_least", report->likeness_least, "likeness_mean",
+                                                report->likeness_sum / (double)report->pair_count));
+    if (failed) {
+        json_decref(object);
+        return NULL;
+    }
+    return object;
+}

@@ -1,0 +1,99 @@
+#include "tools/verify/verify_pixels.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <string.h>
+
+void pixel_reader_free(PixelReader *reader)
+{
+    image_decoder_free(&reader->decoder);
+    resampler_free(&reader->resampler);
+    fsh_unpacker_free(&reader->unpacker);
+    image_free(&reader->decoded);
+}
+
+FshStatus pixel_reader_bytes(PixelReader *reader, const FshSplit *split, const FshField *field,
+                             const void **data_ret, size_t *bytes_ret, FshError *error)
+{
+    FshStatus status = reader->unpacker ? FSH_OK : fsh_unpacker_new(&reader->unpacker, error);
+    return status ? status : fsh_field_unpack(reader->unpacker, split, field, data_ret, bytes_ret, error);
+}
+
+FshStatus pixel_reader_decode(PixelReader *reader, const FshField *field, const void *data, size_t bytes,
+                              uint32_t least_edge, ImageInfo *info_ret, FshError *error)
+{
+    if (field->codec == FSH_CODEC_RAW) {
+        const uint64_t expected = (uint64_t)field->width * field->height * field->channels;
+        if (field->width == 0 || field->height == 0 || bytes != expected)
+            return fsh_error_set(error, FSH_ERR_CORRUPT,
+                                 "%zu bytes are not %" PRIu32 "x%" PRIu32 "x%u pixels", bytes, field->width,
+                                 field->height, (unsigned)field->channels);
+        if (field->channels != 1 && field->channels != 3)
+            return fsh_error_set(error, FSH_ERR_CORRUPT, "%u channels, not 1 or 3",
+                                 (unsigned)field->channels);
+        FshStatus reserved =
+            image_reserve(&reader->decoded, field->width, field->height, field->channels, error);
+        if (!reserved)
+            memcpy(reader->decoded.pixels, data, bytes);
+        return reserved;
+    }
+    FshStatus status = reader->decoder ? FSH_OK : image_decoder_new(&reader->decoder, error);
+    /* The record's own size is the limit: an image that is larger is wrong, however much memory there is. */
+    const ImageDecodeOptions options = {.max_pixels = (uint64_t)field->width * field->height,
+                                        .least_width = least_edge,
+                                        .least_height = least_edge};
+    return status ? status
+                  : image_decode(reader->decoder, data, bytes, &options, &reader->decoded, info_ret, error);
+}
+
+FshStatus pixel_reader_shrink(PixelReader *reader, uint32_t edge, bool stretch, Image *thumbnail,
+                              FshError *error)
+{
+    const Image *from = &reader->decoded;
+    uint32_t width = edge, height = edge;
+    if (!stretch && !resample_fit(from->width, from->height, edge, true, &width, &height)) {
+        width = from->width;
+        height = from->height;
+    }
+    FshStatus status = reader->resampler ? FSH_OK : resampler_new(&reader->resampler, error);
+    return status
+               ? status
+               : resample(reader->resampler, from, NULL, width, height, RESAMPLE_BILINEAR, thumbnail, error);
+}
+
+FshStatus pixel_reader_thumbnail(PixelReader *reader, const FshSplit *split, const FshField *field,
+                                 uint32_t edge, bool stretch, Image *thumbnail, FshError *error)
+{
+    const void *data = NULL;
+    size_t bytes = 0;
+    FshStatus status = pixel_reader_bytes(reader, split, field, &data, &bytes, error);
+    if (!status)
+        status = pixel_reader_decode(reader, field, data, bytes, edge, NULL, error);
+    return status ? status : pixel_reader_shrink(reader, edge, stretch, thumbnail, error);
+}
+
+/* Luma of ITU-R 601 in thousandths, less no offset: correlation does not see one. */
+static double luminance(const Image *image, size_t pixel)
+{
+    const uint8_t *at = image->pixels + pixel * image->channels;
+    return image->channels == 1 ? 1000.0 * at[0] : 299.0 * at[0] + 587.0 * at[1] + 114.0 * at[2];
+}
+
+double image_likeness(const Image *a, const Image *b)
+{
+    enum { PIXELS = LIKENESS_EDGE * LIKENESS_EDGE };
+    const double flat = 1000.0 * 1000.0 * PIXELS / 16; /* standard deviation of a quarter of a step of 255 */
+    double sum_a = 0, sum_b = 0, square_a = 0, square_b = 0, product = 0;
+    for (size_t i = 0; i < PIXELS; i++) {
+        const double value_a = luminance(a, i), value_b = luminance(b, i);
+        sum_a += value_a;
+        sum_b += value_b;
+        square_a += value_a * value_a;
+        square_b += value_b * value_b;
+        product += value_a * value_b;
+    }
+    const double spread_a = square_a - sum_a * sum_a / PIXELS, spread_b = square_b - sum_b * sum_b / PIXELS;
+    if (spread_a < flat || spread_b < flat)
+        return spread_a < flat && spread_b < flat ? 1 : 0;
+    return (product - sum_a * sum_b / PIXELS) / sqrt(spread_a * spread_b);
+}

@@ -1,0 +1,44 @@
+/* verify_pixels.h - what a field holds: its bytes, its pixels, a thumbnail of it, and how alike two of them are.
+ *
+ * Threads: one PixelReader per thread. Zeroed to begin with; it makes what it needs when it needs it. */
+#ifndef FSHARD_VERIFY_VERIFY_PIXELS_H
+#define FSHARD_VERIFY_VERIFY_PIXELS_H
+
+#include "formats/fshard.h"
+#include "imaging/decode.h"
+#include "imaging/resample.h"
+
+typedef struct PixelReader {
+    ImageDecoder *decoder;
+    Resampler *resampler;
+    FshUnpacker *unpacker;
+    Image decoded;
+} PixelReader;
+
+void pixel_reader_free(PixelReader *reader);
+
+/* The codec's bytes; borrowed, until the reader's next call. */
+FshStatus pixel_reader_bytes(PixelReader *reader, const FshSplit *split, const FshField *field,
+                             const void **data_ret, size_t *bytes_ret, FshError *error);
+
+/* An image file or raw pixels of field's geometry, in memory, as pixels: reader->decoded. least_edge: a JPEG may be decoded
+ * smaller, with no edge below this; 0: in full. info_ret may be NULL; of raw pixels it is left alone. */
+FshStatus pixel_reader_decode(PixelReader *reader, const FshField *field, const void *data, size_t bytes,
+                              uint32_t least_edge, ImageInfo *info_ret, FshError *error);
+
+/* The whole image in a box of edge x edge pixels: as large as fits, never enlarged; with stretch exactly that size, its
+ * proportions given up. */
+FshStatus pixel_reader_thumbnail(PixelReader *reader, const FshSplit *split, const FshField *field,
+                                 uint32_t edge, bool stretch, Image *thumbnail, FshError *error);
+/* The same of reader->decoded. */
+FshStatus pixel_reader_shrink(PixelReader *reader, uint32_t edge, bool stretch, Image *thumbnail,
+                              FshError *error);
+
+/* Thumbnails of both sides of a pair are compared at this size: motion blur and noise are gone, composition stays. */
+enum { LIKENESS_EDGE = 32 };
+
+/* Pearson's correlation of the luminance of two images of LIKENESS_EDGE x LIKENESS_EDGE pixels, -1..1. 1 where both are of
+ * one colour throughout, 0 where only one is. */
+double image_likeness(const Image *a, const Image *b);
+
+#endif
