@@ -203,6 +203,17 @@ static void test_a_side_that_changes_is_compared_again(void **state)
     assert_image(test_path(folder, "out/sharp/1.jpg"), IMAGE_JPEG, 20, 20, 3);
 }
 
+static void test_a_folder_is_no_partner(void **state)
+{
+    TestFolder *folder = *state;
+    write_size(test_path(folder, "in/sharp/1.jpg"), 60, 60);
+    write_size(test_path(folder, "in/blur/1.jpg/notes.jpg"), 60, 60);
+    RunResult result =
+        fresize_expecting(1, "--pairs=blur:sharp", test_path(folder, "in"), test_path(folder, "out"), NULL);
+    assert_contains(result.err, "sharp/1.jpg: has no partner");
+    run_result_free(&result);
+}
+
 /* ---- what is said ---- */
 
 static void test_dry_run_knows_what_is_done(void **state)
@@ -284,6 +295,7 @@ int main(void)
         TEST(test_changed_labels_are_another_recipe),
         TEST(test_one_name_for_images_of_two_parts_is_told),
         TEST(test_a_side_that_changes_is_compared_again),
+        TEST(test_a_folder_is_no_partner),
         TEST(test_dry_run_knows_what_is_done),
         TEST(test_check_misses_images_whose_names_promise_none),
         TEST(test_a_report_of_nothing_is_not_left),

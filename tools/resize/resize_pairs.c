@@ -2,6 +2,7 @@
 
 #include <dirent.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "imaging/image.h"
 
@@ -16,7 +17,8 @@ FshStatus pair_find_partner(const char *root, const ResizeItem *item, char partn
     char path[PATH_MAX];
     memcpy(partner, item->partner, strlen(item->partner) + 1);
     FshStatus status = file_join(path, sizeof path, root, item->partner, error);
-    if (status || file_exists(path))
+    struct stat partner_file;
+    if (status || (stat(path, &partner_file) == 0 && S_ISREG(partner_file.st_mode)))
         return status;
     char *slash = strrchr(path, '/'), *wanted = strrchr(partner, '/') + 1; /* it lies in its side's folder */
     *slash = '\0';
@@ -25,7 +27,8 @@ FshStatus pair_find_partner(const char *root, const ResizeItem *item, char partn
     for (const struct dirent *entry = folder ? readdir(folder) : NULL; entry; entry = readdir(folder)) {
         const char *name = entry->d_name;
         if (stem_bytes(name) != stem || strncmp(name, wanted, stem) != 0 || !image_name_is_image(name) ||
-            folder_bytes + strlen(name) >= PATH_MAX)
+            folder_bytes + strlen(name) >= PATH_MAX || fstatat(dirfd(folder), name, &partner_file, 0) != 0 ||
+            !S_ISREG(partner_file.st_mode))
             continue;
         if (found++ == 0)
             memcpy(wanted, name, strlen(name) + 1);
