@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "common/file.h"
+#include "common/progress.h"
 #include "common/random.h"
 #include "imaging/encode.h"
 #include "tests/trainer/dataset_support.h"
@@ -645,6 +646,43 @@ static void test_without_a_val_split_it_trains_and_says_so(void **state)
     run_result_free(&result);
 }
 
+/* ---- memory ---- */
+
+static void test_cache_says_how_much_of_the_dataset_is_in_memory(void **state)
+{
+    TestFolder *folder = *state;
+    const char *shards = make_set(folder, &plain);
+    RunResult result = TRAIN(0, "--model", "conv8", "--epochs", "1", shards, test_path(folder, "none"));
+    assert_contains_not(result.err, "resident");
+    run_result_free(&result);
+    const char *const hows[] = {"ram", "lock"}; /* files this small may be locked by anyone */
+    for (size_t i = 0; i < 2; i++) {
+        char whole[32], line[128];
+        const char *splits[] = {"train", "val"};
+        result = TRAIN(0, "--model", "conv8", "--epochs", "1", "--cache", hows[i], shards,
+                       test_path(folder, "%s", hows[i]));
+        for (size_t s = 0; s < 2; s++) {
+            uint64_t bytes = 0;
+            for (uint32_t n = 0; n < plain.shard_count; n++)
+                bytes += test_file_size(test_path(folder, "set/%s-%05u-of-%05u.fshard", splits[s],
+                                                  (unsigned)n, (unsigned)plain.shard_count));
+            (void)progress_format_bytes(whole, sizeof whole, bytes);
+            (void)snprintf(line, sizeof line, "%s: %s of %s resident%s\n", splits[s], whole, whole,
+                           i ? ", locked" : "");
+            assert_contains(result.err, line);
+        }
+        run_result_free(&result);
+        assert_same_file(folder, "none", hows[i], true);
+        result = TRAIN(0, "--evaluate", "--weights", test_path(folder, "none/last.safetensors"), "--cache",
+                       hows[i], shards);
+        assert_contains(result.err, line);
+        run_result_free(&result);
+    }
+    result = TRAIN(2, "--cache", "disk", shards, test_path(folder, "out"));
+    assert_contains(result.err, "--cache");
+    run_result_free(&result);
+}
+
 /* ---- stopped and squeezed ---- */
 
 /* num_batches_tracked of conv8's first norm. */
@@ -817,6 +855,7 @@ int main(void)
         IN_FOLDER(test_folders_of_images_are_packed_and_learnt),
         IN_FOLDER(test_resnet18_trains_and_leaves_torchvisions_names),
         IN_FOLDER(test_the_same_seed_gives_the_same_weights_whatever_the_workers),
+        IN_FOLDER(test_cache_says_how_much_of_the_dataset_is_in_memory),
         IN_FOLDER(test_training_goes_on_from_given_weights),
         IN_FOLDER(test_weights_of_another_network_are_refused),
         IN_FOLDER(test_weights_that_nearly_fit_are_refused),

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "common/interrupt.h"
+#include "common/progress.h"
 #include "trainer/loop/weights.h"
 
 enum { PROBLEMS_TOLD_MAX = 20 }; /* one by one; a broken disk would fill the log */
@@ -97,6 +98,41 @@ void session_describe(Session *session)
     console_line(&session->console, "device: %s; loader: %d thread%s, %zu batches ahead",
                  backend_description(session->network.backend), plan->workers, plan->workers == 1 ? "" : "s",
                  plan->batches_ahead);
+}
+
+static FshStatus cache_split(Session *session, const FshSplit *split, FshError *error)
+{
+    const TrainPlan *plan = &session->plan;
+    FshResidency residency;
+    char resident[32], whole[32];
+    FshStatus status = fsh_split_cache(split, plan->cache, plan->threads, error);
+    if (!status)
+        status = fsh_split_residency(split, &residency, error);
+    if (status)
+        return fsh_error_prepend(error, "%s: --cache", fsh_path(session->data.dataset));
+    const char *locked = plan->cache == FSH_CACHE_LOCK ? ", locked" : "";
+    (void)progress_format_bytes(whole, sizeof whole, residency.bytes);
+    if (residency.known)
+        console_line(&session->console, "%s: %s of %s resident%s", split->info->name,
+                     progress_format_bytes(resident, sizeof resident, residency.resident_bytes), whole,
+                     locked);
+    else
+        console_line(
+            &session->console,
+            "%s: %s read into memory%s; how much of it stays is not told, for the files are not yours",
+            split->info->name, whole, locked);
+    return FSH_OK;
+}
+
+FshStatus session_cache(Session *session, FshError *error)
+{
+    const FshSplit *const splits[] = {session->data.train, session->data.evaluation};
+    FshStatus status = FSH_OK;
+    for (int i = 0; i < 2 && !status && session->plan.cache != FSH_CACHE_NONE; i++) {
+        if (splits[i])
+            status = cache_split(session, splits[i], error);
+    }
+    return status;
 }
 
 static uint64_t problem_count(Loader *loader)

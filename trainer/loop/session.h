@@ -29,6 +29,10 @@ void session_close(Session *session);
 /* Says what has been decided. */
 void session_describe(Session *session);
 
+/* Brings the splits into memory if the plan wants that, and says how much of them is there. FSH_ERR_SYSTEM: the disk
+ * fails, or memory may not be locked. FSH_ERR_INTERRUPTED. */
+FshStatus session_cache(Session *session, FshError *error);
+
 /* Warns of each sample that a loader has skipped since the last call. */
 void session_tell_problems(Session *session);
 uint64_t session_problem_count(const Session *session);

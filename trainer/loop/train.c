@@ -321,7 +321,9 @@ FshStatus train_run(const TrainOptions *options, bool *partial_ret, FshError *er
     session_describe(session);
     if (options->program.verbose)
         describe_network(session, stderr);
-    status = run_epochs(&training, error);
+    status = session_cache(session, error);
+    if (!status)
+        status = run_epochs(&training, error);
     if (status)
         goto done;
     *partial_ret = tell_losses(&training);
@@ -350,8 +352,10 @@ FshStatus train_evaluate(const TrainOptions *options, bool *partial_ret, FshErro
     if (status)
         return status;
     session_describe(&session);
+    status = session_cache(&session, error);
     double start = progress_now_seconds();
-    status = session_evaluate(&session, &metrics, error);
+    if (!status)
+        status = session_evaluate(&session, &metrics, error);
     double seconds = progress_now_seconds() - start;
     console_clear(&session.console);
     if (status)

@@ -25,6 +25,7 @@ TrainOptions train_options_default(void)
     return (TrainOptions){
         .train_split = "train",
         .on_error = "stop",
+        .cache = "none",
         .model = "resnet18",
         .device = "auto",
         .epochs = 16,
@@ -47,6 +48,7 @@ TrainOptions train_options_default(void)
 }
 
 static const char *const on_error_choices[] = {"stop", "skip", NULL};
+static const char *const cache_choices[] = {"none", "ram", "lock", NULL};
 static const char *const device_choices[] = {"auto", "cpu", "cuda", NULL};
 static const char *const crop_mode_choices[] = {"auto", "rrc", "pad", "center", NULL};
 
@@ -95,6 +97,13 @@ void train_options_rows(TrainOptions *o, Option *rows)
          .argument = "N",
          .maximum = 1024,
          .help = "threads that decode and augment ahead of training; 0: half the cores"},
+        {.name = "cache",
+         .kind = OPTION_CHOICE,
+         .value = &o->cache,
+         .argument = "HOW",
+         .choices = cache_choices,
+         .help =
+             "before the first step: none, bring the dataset into memory (ram), or lock it there too (lock)"},
 
         {.name = "model",
          .letter = 'm',

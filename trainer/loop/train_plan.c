@@ -201,6 +201,9 @@ FshStatus plan_make(TrainPlan *plan, const TrainOptions *options, const Classifi
     };
     int half = plan->threads / 2;
     plan->workers = options->workers ? (int)options->workers : half < 1 ? 1 : half;
+    if (!fsh_cache_from_name(options->cache, &plan->cache))
+        return fsh_error_set(error, FSH_ERR_USAGE, "--cache: '%s' is none of none, ram, lock",
+                             options->cache);
     FshStatus status = find_model(options->model, &plan->model, error);
     if (!status)
         status = plan_sizes(plan, options, data, error);

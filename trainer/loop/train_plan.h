@@ -26,6 +26,7 @@ typedef struct TrainPlan {
     int workers; /* of the loader */
     size_t batches_ahead;
     bool skip_bad;
+    FshCache cache;
 } TrainPlan;
 
 /* FSH_ERR_USAGE: options that contradict each other. FSH_ERR_NOT_FOUND: no such model. FSH_ERR_MISMATCH:
