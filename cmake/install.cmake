@@ -1,6 +1,7 @@
-# cmake --install build --prefix /usr/local: programs, the libvips plugin, libfshard with its header and pkg-config file, man pages.
+# cmake --install build --prefix /usr/local: programs, the libvips plugin, libfshard with its header and pkg-config file, man pages, and
+# the Python package (PYTHONPATH=PREFIX/share/fshard/python, or `pip install PREFIX/share/fshard/python`).
 add_library(fshard_shared SHARED $<TARGET_OBJECTS:fshard> $<TARGET_OBJECTS:fshard_common>)
-target_link_libraries(fshard_shared PRIVATE PkgConfig::JANSSON PkgConfig::LMDB PkgConfig::XXHASH
+target_link_libraries(fshard_shared PRIVATE PkgConfig::JANSSON PkgConfig::LMDB PkgConfig::XXHASH PkgConfig::ZSTD
                       OpenMP::OpenMP_C Threads::Threads m)
 set_target_properties(fshard_shared PROPERTIES OUTPUT_NAME fshard VERSION ${PROJECT_VERSION} SOVERSION 0)
 
@@ -18,3 +19,6 @@ configure_file(cmake/fshard.pc.in fshard.pc @ONLY)
 install(FILES ${CMAKE_BINARY_DIR}/fshard.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
 install(FILES man/fpack.1 man/fresize.1 man/ftrain.1 man/fverify.1 DESTINATION ${CMAKE_INSTALL_MANDIR}/man1)
 install(FILES man/fshard.5 DESTINATION ${CMAKE_INSTALL_MANDIR}/man5)
+install(DIRECTORY python/fshard DESTINATION ${CMAKE_INSTALL_DATADIR}/fshard/python FILES_MATCHING PATTERN "*.py" PATTERN "py.typed"
+        PATTERN "__pycache__" EXCLUDE)
+install(FILES python/pyproject.toml DESTINATION ${CMAKE_INSTALL_DATADIR}/fshard/python)

@@ -75,7 +75,8 @@ def _verify(dataset: Dataset) -> int:
 def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m fshard", description="Tells what is in a dataset of fshard.")
     parser.add_argument("path", metavar="PATH", help="a dataset's folder, a .fshard file or an .lmdb folder")
-    parser.add_argument("--verify", action="store_true", help="check the CRC32C of every record, and file sums where xxhash is installed")
+    sums = "check the CRC32C of every record, and file sums where xxhash is installed"
+    parser.add_argument("--verify", action="store_true", help=sums)
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     parser.add_argument("--version", action="version", version=f"fshard {__version__} (CRC32C: {CRC32C})")
     options = parser.parse_args(arguments)

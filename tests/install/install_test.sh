@@ -15,6 +15,8 @@ for program in fresize fpack fverify ftrain; do
     [ -f "$prefix/share/man/man1/$program.1" ] || fail "no man page for $program"
 done
 [ -f "$prefix/share/man/man5/fshard.5" ] || fail "no fshard.5"
+[ -f "$prefix/share/fshard/python/fshard/__init__.py" ] || fail "no Python package"
+[ -f "$prefix/share/fshard/python/pyproject.toml" ] || fail "pip cannot install the Python package"
 config=$(dirname "$(find "$prefix" -name fshard.pc)")
 flags=$(PKG_CONFIG_PATH=$config pkg-config --cflags --libs fshard)
 # shellcheck disable=SC2086 # flags are words
