@@ -25,9 +25,12 @@ void test_folder_make(TestFolder *folder)
     const char *candidates[] = {"/dev/shm", temporary ? temporary : "/tmp", "/tmp"};
     *folder = (TestFolder){0};
     for (size_t i = 0; i < sizeof candidates / sizeof *candidates; i++) {
-        (void)snprintf(folder->path, sizeof folder->path, "%s/fshard-test-XXXXXX", candidates[i]);
-        if (mkdtemp(folder->path))
+        char path[sizeof folder->path];
+        int length = snprintf(path, sizeof path, "%s/fshard-test-XXXXXX", candidates[i]);
+        if (length > 0 && (size_t)length < sizeof path && mkdtemp(path)) {
+            memcpy(folder->path, path, sizeof path);
             return;
+        }
     }
     fail_msg("no folder for the test: neither /dev/shm nor TMPDIR nor /tmp can be written: %s",
              strerror(errno));
