@@ -34,6 +34,11 @@ static size_t output_name_bytes(const char *text)
     return 0;
 }
 
+static bool begins_with(const char *text, const char *beginning)
+{
+    return strncmp(text, beginning, strlen(beginning)) == 0;
+}
+
 /* One of CONTENTS_*, or 0 for what fpack never calls a file. */
 static unsigned kind_of(const char *name)
 {
@@ -41,6 +46,8 @@ static unsigned kind_of(const char *name)
         return CONTENTS_MANIFEST;
     if (strcmp(name, CONTENTS_PARTIAL_NAME) == 0)
         return CONTENTS_PARTIAL;
+    if (strcmp(name, CONTENTS_BLUEPRINT_NAME) == 0 || begins_with(name, CONTENTS_PART_NAME))
+        return CONTENTS_PROGRESS;
     size_t length = output_name_bytes(name);
     if (length && name[length] == '\0')
         return CONTENTS_OUTPUTS;
@@ -54,7 +61,8 @@ static unsigned kind_of(const char *name)
     if (!mark)
         return 0;
     const char *base = name + strspn(name, ".");
-    bool ours = output_name_bytes(base) || strncmp(base, FSH_MANIFEST_NAME, strlen(FSH_MANIFEST_NAME)) == 0;
+    bool ours = output_name_bytes(base) || begins_with(base, FSH_MANIFEST_NAME) ||
+                begins_with(base, CONTENTS_BLUEPRINT_NAME + 1);
     return ours ? CONTENTS_TEMPORARY : 0;
 }
 

@@ -11,7 +11,9 @@
 
 #include "common/error.h"
 
-#define CONTENTS_PARTIAL_NAME ".fpack-unfinished"
+#define CONTENTS_PARTIAL_NAME   ".fpack-unfinished"
+#define CONTENTS_BLUEPRINT_NAME ".fpack-plan.json"
+#define CONTENTS_PART_NAME      ".fpack-part-" /* and the part: its lock; see destination.h */
 
 typedef struct Contents {
     bool exists;
@@ -29,7 +31,8 @@ FshStatus contents_look(const char *folder, Contents *contents, FshError *error)
 enum {
     CONTENTS_MANIFEST = 1,
     CONTENTS_OUTPUTS = 2,
-    CONTENTS_PROGRESS = 4,  /* .train-00000-of-00002.fshard.json: see resume.h */
+    CONTENTS_PROGRESS =
+        4, /* .train-00000-of-00002.fshard.json: see resume.h; the blueprint; locks of parts */
     CONTENTS_TEMPORARY = 8, /* .train-00000-of-00002.fshard.tmp-4711-0 */
     CONTENTS_PARTIAL = 16,  /* .fpack-unfinished */
     CONTENTS_DATASET = CONTENTS_MANIFEST | CONTENTS_OUTPUTS | CONTENTS_PROGRESS | CONTENTS_TEMPORARY,

@@ -7,6 +7,7 @@
 #include <string.h>
 #include <sys/file.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "common/file.h"
@@ -74,8 +75,8 @@ static bool lies_in(const char *path, const char *folder)
 static FshStatus find_target(const char *path, const char *source, char target[PATH_MAX], FshError *error)
 {
     char source_path[PATH_MAX];
-    const bool known = realpath(source, source_path); /* else names with braces, of tars */
-    if (!known && !strchr(source, '{'))
+    const bool known = source && realpath(source, source_path); /* else names with braces, of tars */
+    if (source && !known && !strchr(source, '{'))
         return fsh_error_system(error, errno, "%s", source);
     if (!resolve(path, target))
         return fsh_error_system(error, errno ? errno : ENAMETOOLONG, "%s", path);
@@ -90,21 +91,22 @@ static FshStatus find_target(const char *path, const char *source, char target[P
     return FSH_OK;
 }
 
-FshStatus destination_check(const char *path, const char *source, const char *id, bool force, FshError *error)
+FshStatus destination_check(const char *path, const DestinationOptions *options, FshError *error)
 {
     char target[PATH_MAX];
     Contents contents;
-    FshStatus status = find_target(path, source, target, error);
+    FshStatus status = find_target(path, options->source, target, error);
     if (!status)
         status = contents_look(target, &contents, error);
-    return status ? status : judge(path, &contents, id, force, error);
+    return status ? status : judge(path, &contents, options->id, options->force, error);
 }
 
-/* ---- opening ---- */
+/* ---- locks ---- */
 
-/* Takes the lock on a mark. Whoever finishes removes that file, so a lock counts only if the name still leads to the file
- * that was locked. */
-static FshStatus take_lock(const char *mark, const char *target, int *lock_ret, FshError *error)
+/* Takes the lock on a mark: operation is LOCK_EX or LOCK_SH. Whoever finishes removes that file, so a lock counts only if the
+ * name still leads to the file that was locked. FSH_ERR_EXISTS: somebody else has it. */
+static FshStatus take_lock(const char *mark, int operation, const char *refusal, int *lock_ret,
+                           FshError *error)
 {
     for (;;) {
         int descriptor = open(mark, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
@@ -113,9 +115,9 @@ static FshStatus take_lock(const char *mark, const char *target, int *lock_ret, 
         struct stat locked, named;
         /* File systems without locks answer otherwise than EWOULDBLOCK: there nothing guards against two
          * writers. */
-        if (flock(descriptor, LOCK_EX | LOCK_NB) && errno == EWOULDBLOCK) {
+        if (flock(descriptor, operation | LOCK_NB) && errno == EWOULDBLOCK) {
             (void)close(descriptor);
-            return fsh_error_set(error, FSH_ERR_EXISTS, "%s: another fpack is writing there", target);
+            return fsh_error_set(error, FSH_ERR_EXISTS, "%s", refusal);
         }
         if (fstat(descriptor, &locked) == 0 && stat(mark, &named) == 0 && locked.st_dev == named.st_dev &&
             locked.st_ino == named.st_ino) {
@@ -124,6 +126,23 @@ static FshStatus take_lock(const char *mark, const char *target, int *lock_ret, 
         }
         (void)close(descriptor);
     }
+}
+
+/* For the length of PATH_MAX and some words. */
+enum { REFUSAL_BYTES = PATH_MAX + 128 };
+
+static FshStatus lock_alone(const char *mark, const char *target, int *lock_ret, FshError *error)
+{
+    char refusal[REFUSAL_BYTES];
+    (void)snprintf(refusal, sizeof refusal, "%s: another fpack is writing there", target);
+    return take_lock(mark, LOCK_EX, refusal, lock_ret, error);
+}
+
+FshStatus destination_hold(const char *folder, int *lock_ret, FshError *error)
+{
+    char mark[PATH_MAX];
+    FshStatus status = file_join(mark, sizeof mark, folder, CONTENTS_PARTIAL_NAME, error);
+    return status ? status : lock_alone(mark, folder, lock_ret, error);
 }
 
 static FshStatus write_id(const Destination *destination, const char *id, FshError *error)
@@ -137,16 +156,32 @@ static FshStatus write_id(const Destination *destination, const char *id, FshErr
     return FSH_OK;
 }
 
-/* PARENT/.NAME.fpack-new, which must be on the same file system as the target. */
+/* PARENT/.NAME.fpack-new */
+static FshStatus name_sibling(const char *target, char sibling[PATH_MAX], FshError *error)
+{
+    const char *slash = strrchr(target, '/');
+    int length = snprintf(sibling, PATH_MAX, "%.*s/.%s.fpack-new", (int)(slash - target), target, slash + 1);
+    if (length < 0 || length >= PATH_MAX)
+        return fsh_error_system(error, ENAMETOOLONG, "%s", target);
+    return FSH_OK;
+}
+
+FshStatus destination_sibling(const char *path, char sibling[PATH_MAX], FshError *error)
+{
+    char target[PATH_MAX];
+    FshStatus status = find_target(path, NULL, target, error);
+    return status ? status : name_sibling(target, sibling, error);
+}
+
+/* It must be on the same file system as the target. */
 static FshStatus choose_sibling(Destination *destination, FshError *error)
 {
     const char *target = destination->target;
     const char *slash = strrchr(target, '/');
     struct stat own, parent;
-    int length = snprintf(destination->folder, sizeof destination->folder, "%.*s/.%s.fpack-new",
-                          (int)(slash - target), target, slash + 1);
-    if (length < 0 || (size_t)length >= sizeof destination->folder)
-        return fsh_error_system(error, ENAMETOOLONG, "%s", target);
+    FshStatus status = name_sibling(target, destination->folder, error);
+    if (status)
+        return status;
     char above[PATH_MAX];
     (void)snprintf(above, sizeof above, "%.*s", slash == target ? 1 : (int)(slash - target), target);
     if (stat(target, &own) || stat(above, &parent))
@@ -161,16 +196,105 @@ static FshStatus choose_sibling(Destination *destination, FshError *error)
     return FSH_OK;
 }
 
-FshStatus destination_open(Destination *destination, const char *path, const char *source, const char *id,
-                           bool force, FshError *error)
+/* With the lock alone: looks once more, since what was seen before may have been another run's last moment, and makes the
+ * folder one of this id. */
+static FshStatus take_folder(Destination *destination, const char *path, const DestinationOptions *options,
+                             FshError *error)
 {
-    *destination = (Destination){.lock = -1};
     Contents contents;
-    FshStatus status = find_target(path, source, destination->target, error);
+    FshStatus status = contents_look(destination->folder, &contents, error);
+    if (!status)
+        status = judge(path, &contents, options->id, options->force, error);
+    if (status)
+        return status;
+    /* One that is complete but for changing names goes on too; its manifest is made again. */
+    destination->resumes =
+        (destination->replaces || !contents.finished) && strcmp(contents.id, options->id) == 0;
+    status = contents_remove(destination->folder,
+                             destination->resumes ? CONTENTS_TEMPORARY | CONTENTS_MANIFEST : CONTENTS_DATASET,
+                             error);
+    return status ? status : write_id(destination, options->id, error);
+}
+
+/* What came of a try to join the parts in a folder. */
+typedef enum Joining { JOINED, REFUSED, IS_BUSY } Joining;
+
+/* With the lock shared. IS_BUSY: another part makes the folder ready at this moment. */
+static FshStatus join_folder(Destination *destination, const char *path, const DestinationOptions *options,
+                             Joining *joining, FshError *error)
+{
+    Contents contents;
+    *joining = REFUSED;
+    FshStatus status = contents_look(destination->folder, &contents, error);
+    if (status)
+        return status;
+    if (strcmp(contents.id, options->id) != 0 || contents.finished) {
+        if (flock(destination->lock, LOCK_EX | LOCK_NB) && errno == EWOULDBLOCK) {
+            if (contents.id[0])
+                return fsh_error_set(error, FSH_ERR_EXISTS,
+                                     "%s: parts of another dataset are being packed there",
+                                     destination->target);
+            *joining = IS_BUSY;
+            return FSH_OK;
+        }
+        status = take_folder(destination, path, options, error);
+        if (status)
+            return status;
+        /* Going from one lock to the other lets go for a moment: who comes in between finds the id. */
+        if (flock(destination->lock, LOCK_SH | LOCK_NB) && errno == EWOULDBLOCK) {
+            *joining = IS_BUSY;
+            return FSH_OK;
+        }
+    }
+    (void)file_remove_stale_temporaries(destination->folder);
+    destination->resumes = true;
+    *joining = JOINED;
+    return FSH_OK;
+}
+
+static FshStatus join_parts(Destination *destination, const char *path, const DestinationOptions *options,
+                            FshError *error)
+{
+    enum { TRIES = 200 };
+    const struct timespec wait = {.tv_nsec = 10 * 1000 * 1000};
+    char refusal[REFUSAL_BYTES];
+    FshStatus status = FSH_OK;
+    Joining joining = IS_BUSY;
+    (void)snprintf(refusal, sizeof refusal,
+                   "%s: another fpack is writing there, which packs or merges all of it",
+                   destination->target);
+    for (int try = 0; try < TRIES && joining == IS_BUSY; try++) {
+        if (try)
+            (void)nanosleep(&wait, NULL);
+        status = take_lock(destination->partial, LOCK_SH, refusal, &destination->lock, error);
+        if (status == FSH_ERR_EXISTS)
+            continue; /* a part that makes the folder ready holds it for a moment; others for long */
+        if (!status)
+            status = join_folder(destination, path, options, &joining, error);
+        if (status)
+            return status;
+        if (joining == IS_BUSY) {
+            (void)close(destination->lock);
+            destination->lock = -1;
+        }
+    }
+    if (joining == IS_BUSY)
+        return fsh_error_set(error, FSH_ERR_EXISTS, "%s", refusal);
+    (void)snprintf(refusal, sizeof refusal, "%s: another fpack is packing part %u/%u there",
+                   destination->target, options->part.index, options->part.count);
+    return take_lock(destination->part, LOCK_EX, refusal, &destination->part_lock, error);
+}
+
+/* Chooses the folder and makes it. */
+static FshStatus make_folder(Destination *destination, const char *path, const DestinationOptions *options,
+                             FshError *error)
+{
+    Contents contents;
+    FshStatus status = find_target(path, options->source, destination->target, error);
     if (!status)
         status = contents_look(destination->target, &contents, error);
     if (!status)
-        status = judge(path, &contents, id, force, error);
+        status = judge(path, &contents, options->id, options->force, error);
     if (status)
         return status;
     memcpy(destination->folder, destination->target, sizeof destination->folder);
@@ -179,55 +303,72 @@ FshStatus destination_open(Destination *destination, const char *path, const cha
         if (!status)
             status = contents_look(destination->folder, &contents, error);
         if (!status)
-            status = judge(destination->folder, &contents, id, force, error);
+            status = judge(destination->folder, &contents, options->id, options->force, error);
     }
     if (!status && !contents.exists) {
         status = file_make_folders(destination->folder, error);
         destination->made_folder = !status;
     }
+    return status;
+}
+
+FshStatus destination_open(Destination *destination, const char *path, const DestinationOptions *options,
+                           FshError *error)
+{
+    *destination = (Destination){.lock = -1, .part_lock = -1};
+    FshStatus status = make_folder(destination, path, options, error);
     if (!status)
         status = file_join(destination->partial, sizeof destination->partial, destination->folder,
                            CONTENTS_PARTIAL_NAME, error);
-    if (!status)
-        status = take_lock(destination->partial, destination->target, &destination->lock, error);
+    if (!status && options->part.count) {
+        char name[64];
+        (void)snprintf(name, sizeof name, CONTENTS_PART_NAME "%u-of-%u", options->part.index,
+                       options->part.count);
+        status = file_join(destination->part, sizeof destination->part, destination->folder, name, error);
+        if (!status)
+            status = join_parts(destination, path, options, error);
+    } else if (!status) {
+        status = lock_alone(destination->partial, destination->target, &destination->lock, error);
+        if (!status)
+            status = take_folder(destination, path, options, error);
+    }
     if (status)
-        goto failed;
-
-    /* Again, now that nobody else can write: what was seen before may have been another run's last moment. */
-    status = contents_look(destination->folder, &contents, error);
-    if (!status)
-        status = judge(path, &contents, id, force, error);
-    if (status)
-        goto failed;
-    /* One that is complete but for changing names goes on too; its manifest is made again. */
-    destination->resumes = (destination->replaces || !contents.finished) && strcmp(contents.id, id) == 0;
-    status = contents_remove(destination->folder,
-                             destination->resumes ? CONTENTS_TEMPORARY | CONTENTS_MANIFEST : CONTENTS_DATASET,
-                             error);
-    if (!status)
-        status = write_id(destination, id, error);
-    if (!status)
-        return FSH_OK;
-failed:
-    destination_close(destination);
+        destination_close(destination);
     return status;
 }
 
 /* ---- closing ---- */
 
-void destination_close(Destination *destination)
+/* Nothing complete: nothing to resume from, so no trace either. */
+static void remove_traces(const Destination *destination)
 {
     Contents contents;
-    if (destination->lock >= 0) {
-        /* Nothing complete: nothing to resume from, so no trace either. */
-        if (contents_look(destination->folder, &contents, NULL) == FSH_OK && !contents.outputs &&
-            !contents.finished)
-            (void)unlink(destination->partial);
-        (void)close(destination->lock);
+    if (contents_look(destination->folder, &contents, NULL) || contents.outputs || contents.finished)
+        return;
+    if (destination->part[0] && flock(destination->lock, LOCK_EX | LOCK_NB) && errno == EWOULDBLOCK)
+        return; /* other parts are at work */
+    (void)contents_remove(destination->folder, CONTENTS_PROGRESS, NULL);
+    (void)unlink(destination->partial);
+}
+
+static void let_go(Destination *destination)
+{
+    if (destination->part_lock >= 0) {
+        (void)unlink(destination->part);
+        (void)close(destination->part_lock);
     }
+    if (destination->lock >= 0)
+        (void)close(destination->lock);
+    destination->lock = destination->part_lock = -1;
+}
+
+void destination_close(Destination *destination)
+{
+    if (destination->lock >= 0)
+        remove_traces(destination);
+    let_go(destination);
     if (destination->made_folder)
         (void)rmdir(destination->folder); /* fails where something is in it, as it should */
-    destination->lock = -1;
     destination->made_folder = false;
 }
 
@@ -295,7 +436,7 @@ FshStatus destination_finish(Destination *destination, FshError *error)
          * the exchange it has the name under which the next replacement is packed. */
         status = file_join(mark, sizeof mark, destination->target, CONTENTS_PARTIAL_NAME, error);
         if (!status)
-            status = take_lock(mark, destination->target, &old_lock, error);
+            status = lock_alone(mark, destination->target, &old_lock, error);
         if (!status)
             status = exchange(destination, old, error);
         exchanged = !status;
@@ -318,6 +459,13 @@ FshStatus destination_finish(Destination *destination, FshError *error)
         (void)close(old_lock);
     destination->made_folder = false;
     destination_close(destination);
+    return status;
+}
+
+FshStatus destination_leave_part(Destination *destination, FshError *error)
+{
+    FshStatus status = sync_folder(destination->folder, error);
+    let_go(destination);
     return status;
 }
 

@@ -13,6 +13,7 @@
 #include "common/progress.h"
 #include "imaging/decode.h"
 #include "tools/pack/destination.h"
+#include "tools/pack/merge.h"
 #include "tools/pack/pack_report.h"
 
 typedef struct Settings {
@@ -21,7 +22,10 @@ typedef struct Settings {
     uint64_t shard_size;
     double split;
     int64_t seed, shuffle, limit, max_pixels, max_size, quality;
-    bool check, force, exact, sizing; /* sizing: an option was given that says how to make images smaller */
+    const char *part;
+    const struct Settings *defaults;
+    bool check, force, merge, exact,
+        sizing; /* sizing: an option was given that says how to make images smaller */
 } Settings;
 
 static const char *const formats[] = {"shards", "lmdb", NULL};
@@ -97,6 +101,80 @@ static FshStatus take_recipe(const Settings *settings, ResizeRecipe *recipe, Fsh
                : FSH_OK;
 }
 
+/* ---- --merge ---- */
+
+static size_t option_value_bytes(OptionKind kind)
+{
+    switch (kind) {
+    case OPTION_FLAG:
+        return sizeof(bool);
+    case OPTION_INTEGER:
+        return sizeof(int64_t);
+    case OPTION_SIZE:
+        return sizeof(uint64_t);
+    case OPTION_REAL:
+        return sizeof(double);
+    case OPTION_LIST:
+        return sizeof(OptionList);
+    case OPTION_TEXT:
+    case OPTION_CHOICE:
+        break;
+    }
+    return sizeof(const char *);
+}
+
+/* What the dataset is was decided when its parts were packed: an option that says otherwise is a misunderstanding. */
+static FshStatus refuse_other_options(const ProgramContext *context, FshError *error)
+{
+    static const char *const allowed[] = {"merge",   "force", "dst",     "jobs",
+                                          "dry-run", "quiet", "verbose", "json"};
+    const Settings *settings = context->settings;
+    for (const Option *option = context->table->options; option->name; option++) {
+        bool known = false;
+        for (size_t i = 0; i < sizeof allowed / sizeof allowed[0]; i++)
+            known = known || strcmp(option->name, allowed[i]) == 0;
+        const size_t offset = (size_t)((const char *)option->value - (const char *)settings);
+        if (!known && memcmp(option->value, (const char *)settings->defaults + offset,
+                             option_value_bytes(option->kind)) != 0)
+            return fsh_error_set(error, FSH_ERR_USAGE,
+                                 "--%s: was decided when the parts were packed; it does not go with --merge",
+                                 option->name);
+    }
+    return FSH_OK;
+}
+
+/* "--merge DST PART…", or "--merge --dst DST PART…". */
+static FshStatus merge(const ProgramContext *context, FshError *error)
+{
+    const Settings *settings = context->settings;
+    const OptionArguments *arguments = context->arguments;
+    const size_t taken = settings->destination ? 0 : 1;
+    PackResult result = {0};
+    FshStatus status = refuse_other_options(context, error);
+    if (!status && arguments->count < taken)
+        status = fsh_error_set(error, FSH_ERR_USAGE,
+                               "DST, the folder to merge into, is missing; usage: fpack "
+                               "--merge DST [PART...]");
+    if (status)
+        return status;
+    const MergeOptions options = {.destination = taken ? arguments->items[0] : settings->destination,
+                                  .parts = arguments->items + taken,
+                                  .part_count = arguments->count - taken,
+                                  .force = settings->force,
+                                  .dry_run = settings->program.dry_run};
+    status = merge_run(&options, &result, error);
+    const Report report = {
+        .destination = options.destination, .result = &result, .merged = true, .dry_run = options.dry_run};
+    if (!status && !settings->program.quiet)
+        report_print(stderr, &report);
+    if (!status && settings->program.json)
+        status = report_print_json(stdout, &report, error);
+    pack_result_free(&result);
+    return status;
+}
+
+/* ---- packing ---- */
+
 static FshStatus take_options(const ProgramContext *context, PackOptions *options, FshError *error)
 {
     const Settings *settings = context->settings;
@@ -121,6 +199,8 @@ static FshStatus take_options(const ProgramContext *context, PackOptions *option
         return fsh_error_set(error, FSH_ERR_USAGE, "--split: %g leaves nothing to train on: a tenth is 0.1",
                              settings->split);
     FshStatus status = program_take_paths(context, &options->source, &options->destination, error);
+    if (!status && settings->part)
+        status = part_parse("--part", settings->part, &options->part, error);
     if (!status)
         status = take_recipe(settings, &options->resize, error);
     return status ? status : take_fields(settings, options, error);
@@ -134,6 +214,8 @@ static FshStatus run(const ProgramContext *context, bool *partial_ret, FshError 
     PackResult result = {0};
     ProgramNotes notes = {.program = context->table->program, .verbose = settings->program.verbose};
     const double begin = progress_now_seconds();
+    if (settings->merge)
+        return merge(context, error);
     FshStatus status = take_options(context, &options, error);
     if (status)
         return status;
@@ -150,7 +232,7 @@ static FshStatus run(const ProgramContext *context, bool *partial_ret, FshError 
         print_left_out(&plan.left_out.items[i], &notes);
     print_warnings(settings, &plan.warnings);
     if (!status && settings->program.dry_run)
-        status = destination_check(options.destination, options.source, plan.id, options.force, error);
+        status = pack_preview(&plan, &options, &result, error);
     else if (!status)
         status = pack_run(&plan, &options, print_left_out, &notes, &result, error);
 
@@ -163,15 +245,16 @@ static FshStatus run(const ProgramContext *context, bool *partial_ret, FshError 
             !status)
             status = fsh_error_set(error, report_error.status, "--report: %s", report_error.message);
     }
-    if (!status && !settings->program.quiet) {
-        if (settings->program.dry_run)
-            report_print_plan(stderr, &plan, &options);
-        else
-            report_print(stderr, &plan, &options, &result);
-    }
+    const Report report = {.destination = options.destination,
+                           .result = &result,
+                           .planned_left_out = &plan.left_out,
+                           .other_file_count = plan.other_file_count,
+                           .part = options.part,
+                           .dry_run = settings->program.dry_run};
+    if (!status && !settings->program.quiet)
+        report_print(stderr, &report);
     if (!status && settings->program.json)
-        status =
-            report_print_json(stdout, &plan, &options, settings->program.dry_run ? NULL : &result, error);
+        status = report_print_json(stdout, &report, error);
     *partial_ret = plan.left_out.count + result.left_out.count > 0;
     pack_result_free(&result);
     plan_free(&plan);
@@ -191,7 +274,7 @@ static void limit_kept_memory(void)
 int main(int argc, char **argv)
 {
     limit_kept_memory();
-    Settings settings = {
+    const Settings defaults = {
         .format = formats[0],
         .store = stores[0],
         .shard_size = (uint64_t)256 << 20,
@@ -201,6 +284,8 @@ int main(int argc, char **argv)
         .filter = "lanczos",
         .quality = 90,
     };
+    Settings settings = defaults;
+    settings.defaults = &defaults;
     const Option options[] = {
         {.name = "pairs",
          .kind = OPTION_TEXT,
@@ -314,6 +399,18 @@ int main(int argc, char **argv)
          .value = &settings.report,
          .argument = "FILE",
          .help = "write what was left out, one JSON object a line; an older report is replaced"},
+        {.name = "part",
+         .kind = OPTION_TEXT,
+         .value = &settings.part,
+         .argument = "I/N",
+         .help =
+             "pack part I of N, into the same DST as the others or one of its own; auto: as the Slurm array "
+             "says",
+         .group = "Many machines"},
+        {.name = "merge",
+         .kind = OPTION_FLAG,
+         .value = &settings.merge,
+         .help = "the arguments are DST and folders of parts: make the dataset of them"},
         PROGRAM_PATHS(&settings.source, &settings.destination),
         PROGRAM_OPTIONS(&settings.program),
         {0}};
@@ -326,7 +423,7 @@ int main(int argc, char **argv)
                    "Every image is "
                    "decoded on the way in; what is damaged is listed and left out. After a stop, the same "
                    "command goes on.",
-        .usage = "[OPTIONS] SRC DST",
+        .usage = "[OPTIONS] SRC DST, or fpack --merge DST [PART...]",
         .options = options,
         .foreign = foreign,
         .examples = "  fpack imagenet160/ shards/\n"
@@ -334,8 +431,10 @@ int main(int argc, char **argv)
                     "  fpack --pairs blurry:sharp gopro/ shards/\n"
                     "  fpack --max-size 160 imagenet/ shards/       # from originals in one pass\n"
                     "  fpack --split 0.2 --format lmdb shards/ lmdb/ # a dataset, packed again\n"
+                    "  fpack --part auto photos/ shards/            # in each task of a Slurm array, then\n"
+                    "  fpack --merge shards/\n"
                     "  fpack --store raw --format lmdb mnist/ mnist-lmdb/\n",
-        .arguments_max = 2,
+        .arguments_max = SIZE_MAX,
     };
     return program_main(argc, argv, &table, &settings, image_library_versions, run);
 }

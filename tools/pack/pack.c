@@ -8,10 +8,9 @@
 #include "common/file.h"
 #include "common/pool.h"
 #include "common/progress.h"
+#include "tools/pack/blueprint.h"
 #include "tools/pack/budget.h"
 #include "tools/pack/destination.h"
-#include "tools/pack/provenance.h"
-#include "tools/pack/resume.h"
 #include "tools/pack/work.h"
 
 /* What a thread takes at a time: a few neighbouring samples of one output, since a sample of a kilobyte costs less than
@@ -50,7 +49,7 @@ typedef struct Run {
     FshWriter *writer;   /* of the current output; NULL between two */
     OutputResult output; /* likewise */
 
-    PackTotals totals;
+    Blueprint blueprint;
     PackResult *result;
     PackLeftOut left_out;
     void *left_out_context;
@@ -118,23 +117,8 @@ static FshStatus start_output(Run *run, FshError *error)
 /* Takes a finished output into the totals; its parts move over. */
 static FshStatus count_output(Run *run, size_t index, OutputResult *output, FshError *error)
 {
-    const Plan *plan = run->plan;
-    const uint32_t split = plan->outputs[index].split;
-    FshStatus status = FSH_OK;
-    run->totals.infos[index] = output->info;
-    output->info.name = NULL;
-    run->totals.sample_counts[split] += output->info.sample_count;
-    for (size_t i = 0; i < plan->class_count; i++)
-        run->totals.class_counts[split][i] += output->class_counts[i];
-    stats_merge(&run->totals.statistics, &output->statistics);
-    run->totals.left_out_count += output->left_out.count;
-    run->result->sample_count += output->info.sample_count;
-    run->result->written_bytes += output->info.bytes;
-    run->result->source_bytes += output->source_bytes;
-    for (size_t i = 0; i < output->left_out.count && !status; i++) {
-        const Note *note = &output->left_out.items[i];
-        status = notes_add(&run->result->left_out, note->status, note->path, note->reason, error);
-    }
+    FshStatus status = pack_result_add(run->result, output, error);
+    blueprint_add(&run->blueprint, index, output);
     output_result_free(output);
     return status;
 }
@@ -230,26 +214,17 @@ static FshStatus allocate(Run *run, FshError *error)
     const Plan *plan = run->plan;
     run->pending = calloc(plan->output_count + 1, sizeof *run->pending);
     run->workers = calloc((size_t)run->options->jobs, sizeof *run->workers);
-    run->totals.infos = calloc(plan->output_count + 1, sizeof *run->totals.infos);
-    bool complete = run->pending && run->workers && run->totals.infos;
-    for (uint32_t split = 0; split < PLAN_SPLITS; split++) {
-        run->totals.class_counts[split] = calloc(plan->class_count + 1, sizeof(uint64_t));
-        complete = complete && run->totals.class_counts[split];
-    }
-    return complete ? FSH_OK : fsh_error_set(error, FSH_ERR_MEMORY, "%s: out of memory", plan->root);
+    if (!run->pending || !run->workers)
+        return fsh_error_set(error, FSH_ERR_MEMORY, "%s: out of memory", plan->root);
+    return blueprint_make(&run->blueprint, plan, run->options, error);
 }
 
 static void release(Run *run)
 {
     for (int thread = 0; run->workers && thread < run->options->jobs; thread++)
         worker_free(&run->workers[thread]);
-    for (size_t i = 0; run->totals.infos && i < run->plan->output_count; i++)
-        free(run->totals.infos[i].name);
-    for (uint32_t split = 0; split < PLAN_SPLITS; split++)
-        free(run->totals.class_counts[split]);
-    fsh_writer_close(&run->writer); /* what it was writing goes with it */
+    blueprint_free(&run->blueprint);
     output_result_free(&run->output);
-    free(run->totals.infos);
     free(run->pending);
     free(run->chunks);
     free(run->workers);
@@ -289,18 +264,38 @@ static FshStatus add_pending(Run *run, size_t index, FshError *error)
     return status ? status : add_chunk(run, &chunk, error);
 }
 
+/* Whether an earlier run finished an output: *result then has it. */
+static FshStatus find_output(const Run *run, size_t index, OutputResult *result, bool *kept_ret,
+                             FshError *error)
+{
+    const Plan *plan = run->plan;
+    const PlanOutput *output = &plan->outputs[index];
+    char sources[RESUME_SOURCES_BYTES];
+    FshSplitInfo *split = NULL;
+    const FshFileInfo *file = blueprint_output(&run->blueprint, index, &split);
+    resume_sources(plan, output, sources);
+    const ResumeKey key = {.id = plan->id,
+                           .split = split->name,
+                           .name = file->name,
+                           .container = run->options->container,
+                           .class_count = plan->class_count,
+                           .sources = sources};
+    return resume_load(&key, run->destination.folder, result, kept_ret, error);
+}
+
 /* Takes over what an earlier run finished; the rest is pending. */
 static FshStatus find_pending_outputs(Run *run, uint64_t *sample_count_ret, FshError *error)
 {
     const Plan *plan = run->plan;
-    FshStatus status = FSH_OK;
+    size_t end = 0;
     *sample_count_ret = 0;
-    for (size_t i = 0; i < plan->output_count && !status; i++) {
+    FshStatus status = plan_part(plan, run->options, &run->result->first_output, &end, error);
+    run->result->output_count = end - run->result->first_output;
+    for (size_t i = run->result->first_output; i < end && !status; i++) {
         bool kept = false;
         OutputResult output = {0};
         if (run->destination.resumes)
-            status = resume_load(plan, &plan->outputs[i], run->options->container, run->destination.folder,
-                                 &output, &kept, error);
+            status = find_output(run, i, &output, &kept, error);
         if (status)
             break;
         if (kept) {
@@ -316,21 +311,34 @@ static FshStatus find_pending_outputs(Run *run, uint64_t *sample_count_ret, FshE
     return status;
 }
 
-static FshStatus write_manifest(Run *run, FshError *error)
+/* The last step of all: the manifest, or, for a part, nothing more than what lies there. */
+static FshStatus finish(Run *run, FshError *error)
 {
-    FshManifest *manifest = &run->result->manifest;
+    if (run->options->part.count) {
+        run->result->manifest = run->blueprint.manifest;
+        run->blueprint.manifest = (FshManifest){0};
+        return destination_leave_part(&run->destination, error);
+    }
     if (run->result->sample_count == 0) {
-        const uint64_t planned = run->plan->sample_count;
         FshStatus status = destination_clear(&run->destination, error);
         return status
                    ? status
                    : fsh_error_set(error, FSH_ERR_CORRUPT,
                                    "%s: none of its %" PRIu64 " samples can be packed; nothing was written",
-                                   run->plan->root, planned);
+                                   run->plan->root, run->plan->sample_count);
     }
-    FshStatus status = provenance_manifest(run->plan, run->options, &run->totals, manifest, error);
+    return pack_finish(&run->blueprint, &run->destination, run->result, error);
+}
+
+FshStatus pack_finish(Blueprint *blueprint, Destination *destination, PackResult *result, FshError *error)
+{
+    FshStatus status = blueprint_finish(blueprint, error);
     if (!status)
-        status = fsh_manifest_save(manifest, run->destination.folder, false, error);
+        status = fsh_manifest_save(&blueprint->manifest, destination->folder, false, error);
+    if (!status)
+        status = destination_finish(destination, error);
+    result->manifest = blueprint->manifest;
+    blueprint->manifest = (FshManifest){0};
     return status;
 }
 
@@ -347,8 +355,9 @@ FshStatus pack_run(const Plan *plan, const PackOptions *options, PackLeftOut lef
     while (!plan->splits[run.statistics_split].present)
         run.statistics_split++;
 
-    FshStatus status = destination_open(&run.destination, options->destination, options->source, plan->id,
-                                        options->force, error);
+    const DestinationOptions where = {
+        .source = options->source, .id = plan->id, .force = options->force, .part = options->part};
+    FshStatus status = destination_open(&run.destination, options->destination, &where, error);
     if (status) {
         budget_destroy(&run.budget);
         return status;
@@ -357,6 +366,8 @@ FshStatus pack_run(const Plan *plan, const PackOptions *options, PackLeftOut lef
     uint64_t sample_count = 0;
     if (!status)
         status = find_pending_outputs(&run, &sample_count, error);
+    if (!status && options->part.count)
+        status = blueprint_save(&run.blueprint, run.destination.folder, error);
     if (!status) {
         progress_start(&run.progress, stderr, "packing", "samples", sample_count, options->quiet);
         status = pool_run_ordered(options->jobs, run.chunk_count, 0, sizeof(ChunkResult), work, deliver,
@@ -366,15 +377,57 @@ FshStatus pack_run(const Plan *plan, const PackOptions *options, PackLeftOut lef
     if (status == FSH_ERR_INTERRUPTED)
         status = fsh_error_set(
             error, status,
-            "%s: interrupted; %zu of %zu files of the dataset are complete, the same command goes on "
+            "%s: interrupted; %zu of %zu files of the %s are complete, the same command goes on "
             "from there",
-            options->destination, plan->output_count - (run.pending_count - run.current), plan->output_count);
+            options->destination, result->output_count - (run.pending_count - run.current),
+            result->output_count, options->part.count ? "part" : "dataset");
+    fsh_writer_close(&run.writer); /* what it was writing goes with it */
     if (!status)
-        status = write_manifest(&run, error);
+        status = finish(&run, error);
     release(&run);
-    if (!status)
-        status = destination_finish(&run.destination, error);
     destination_close(&run.destination);
+    return status;
+}
+
+FshStatus pack_preview(const Plan *plan, const PackOptions *options, PackResult *result, FshError *error)
+{
+    const DestinationOptions where = {
+        .source = options->source, .id = plan->id, .force = options->force, .part = options->part};
+    Blueprint blueprint = {0};
+    size_t end = 0;
+    *result = (PackResult){0};
+    FshStatus status = destination_check(options->destination, &where, error);
+    if (!status)
+        status = plan_part(plan, options, &result->first_output, &end, error);
+    if (!status)
+        status = blueprint_make(&blueprint, plan, options, error);
+    if (status)
+        return status;
+    result->output_count = end - result->first_output;
+    for (size_t index = result->first_output; index < end; index++) {
+        const PlanOutput *output = &plan->outputs[index];
+        FshSplitInfo *split = NULL;
+        (void)blueprint_output(&blueprint, index, &split);
+        split->sample_count += output->sample_count;
+        for (uint64_t i = 0; i < output->sample_count && split->class_counts; i++)
+            split->class_counts[plan->samples[output->first_sample + i].label]++;
+        result->sample_count += output->sample_count;
+        result->written_bytes += output->record_bytes;
+    }
+    result->manifest = blueprint.manifest;
+    return FSH_OK;
+}
+
+FshStatus pack_result_add(PackResult *result, const OutputResult *output, FshError *error)
+{
+    FshStatus status = FSH_OK;
+    result->sample_count += output->info.sample_count;
+    result->written_bytes += output->info.bytes;
+    result->source_bytes += output->source_bytes;
+    for (size_t i = 0; i < output->left_out.count && !status; i++) {
+        const Note *note = &output->left_out.items[i];
+        status = notes_add(&result->left_out, note->status, note->path, note->reason, error);
+    }
     return status;
 }
 

@@ -6,18 +6,22 @@
 #ifndef FSHARD_PACK_PACK_H
 #define FSHARD_PACK_PACK_H
 
+#include "tools/pack/blueprint.h"
+#include "tools/pack/destination.h"
 #include "tools/pack/plan.h"
 
 typedef struct PackResult {
-    FshManifest manifest;     /* as written to dataset.json */
-    uint64_t sample_count;    /* in the dataset */
-    uint64_t source_bytes;    /* of the samples' files */
-    uint64_t written_bytes;   /* shards or LMDBs */
-    uint64_t worked_count;    /* samples looked at in this run: fewer than planned after a resume */
-    uint64_t worked_bytes;    /* read from the source in this run */
-    size_t kept_output_count; /* finished by an earlier run */
-    double seconds;           /* of the whole run, planning included; the caller fills it in */
-    NoteList left_out;        /* by the work; the plan has its own list */
+    FshManifest
+        manifest; /* as written to dataset.json; of a part: what it added to it; of a preview: counts only */
+    uint64_t sample_count;             /* in the dataset */
+    uint64_t source_bytes;             /* of the samples' files */
+    uint64_t written_bytes;            /* shards or LMDBs */
+    uint64_t worked_count;             /* samples looked at in this run: fewer than planned after a resume */
+    uint64_t worked_bytes;             /* read from the source in this run */
+    size_t first_output, output_count; /* what this run was to do: all of the plan's, or a part */
+    size_t kept_output_count;          /* of them finished by an earlier run */
+    double seconds;                    /* of the whole run, planning included; the caller fills it in */
+    NoteList left_out;                 /* by the work; the plan has its own list */
 } PackResult;
 
 /* left_out is called as soon as a sample is left out, in packing order, with the progress bar cleared. */
@@ -30,5 +34,16 @@ typedef void (*PackLeftOut)(const Note *note, void *context);
 FshStatus pack_run(const Plan *plan, const PackOptions *options, PackLeftOut left_out, void *context,
                    PackResult *result, FshError *error);
 void pack_result_free(PackResult *result);
+
+/* What pack_run would do, for --dry-run: counts as planned, written_bytes about. Writes nothing. Errors of the destination as
+ * pack_run's. */
+FshStatus pack_preview(const Plan *plan, const PackOptions *options, PackResult *result, FshError *error);
+
+/* ---- for merge.c, which ends as a packing does ---- */
+
+/* Counts a finished output. FSH_ERR_MEMORY. */
+FshStatus pack_result_add(PackResult *result, const OutputResult *output, FshError *error);
+/* All outputs are there: writes the manifest, which moves to the result, and closes the destination. */
+FshStatus pack_finish(Blueprint *blueprint, Destination *destination, PackResult *result, FshError *error);
 
 #endif

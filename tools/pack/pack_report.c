@@ -59,125 +59,126 @@ FshStatus report_write_left_out(const char *path, const NoteList *planned, const
 /* ---- for people ---- */
 
 /* "train 8000, val 2000" */
-static void print_splits(FILE *stream, const Plan *plan, const PackResult *result)
+static void print_splits(FILE *stream, const FshManifest *manifest)
 {
-    const char *separator = "";
     char number[32];
-    for (uint32_t split = 0, at = 0; split < PLAN_SPLITS; split++) {
-        if (!plan->splits[split].present)
-            continue;
-        uint64_t count =
-            result ? result->manifest.splits[at++].sample_count : plan->splits[split].sample_count;
-        (void)fprintf(stream, "%s%s %s", separator, plan_split_names[split],
-                      progress_format_count(number, sizeof number, count));
-        separator = ", ";
-    }
+    for (size_t i = 0; i < manifest->split_count; i++)
+        (void)fprintf(stream, "%s%s %s", i ? ", " : "", manifest->splits[i].name,
+                      progress_format_count(number, sizeof number, manifest->splits[i].sample_count));
 }
 
-static void print_kind(FILE *stream, const Plan *plan)
+static void print_kind(FILE *stream, const FshManifest *manifest)
 {
-    if (plan->kind == FSH_KIND_CLASSES) {
-        (void)fprintf(stream, "%zu class%s", plan->class_count, plan->class_count == 1 ? "" : "es");
+    if (manifest->kind == FSH_KIND_CLASSES) {
+        (void)fprintf(stream, "%zu class%s", manifest->class_count, manifest->class_count == 1 ? "" : "es");
         return;
     }
-    for (size_t field = 0; field < plan->field_count; field++) {
+    for (size_t field = 0; field < manifest->field_count; field++) {
         (void)fputs(field ? ":" : "", stream);
-        program_print_text(stream, plan->field_names[field]);
+        program_print_text(stream, manifest->field_names[field]);
     }
 }
 
-static const char *container_word(const PackOptions *options, size_t count)
+static const struct {
+    FshContainer container;
+    const char *name, *one, *many;
+} container_words[] = {
+    {FSH_CONTAINER_SHARDS, "shards", "shard", "shards"},
+    {FSH_CONTAINER_LMDB, "lmdb", "LMDB", "LMDBs"},
+};
+
+static const char *container_word(FshContainer container, size_t count)
 {
-    if (options->container == FSH_CONTAINER_LMDB)
-        return count == 1 ? "LMDB" : "LMDBs";
-    return count == 1 ? "shard" : "shards";
+    size_t i = 0;
+    while (container_words[i].container != container)
+        i++;
+    return count == 1 ? container_words[i].one : container_words[i].many;
 }
 
-static void print_left_alone(FILE *stream, const Plan *plan, uint64_t left_out_count)
+static const char *container_name(FshContainer container)
+{
+    size_t i = 0;
+    while (container_words[i].container != container)
+        i++;
+    return container_words[i].name;
+}
+
+static uint64_t left_out_count(const Report *report)
+{
+    return report->result->left_out.count + (report->planned_left_out ? report->planned_left_out->count : 0);
+}
+
+static void print_left_alone(FILE *stream, const Report *report)
 {
     char count[32];
-    if (left_out_count)
+    const uint64_t left_out = left_out_count(report), other = report->other_file_count;
+    if (left_out)
         (void)fprintf(stream, "fpack: %s left out, as listed above\n",
-                      progress_format_count(count, sizeof count, left_out_count));
-    if (plan->other_file_count)
+                      progress_format_count(count, sizeof count, left_out));
+    if (other)
         (void)fprintf(stream, "fpack: %s file%s no image, left alone\n",
-                      progress_format_count(count, sizeof count, plan->other_file_count),
-                      plan->other_file_count == 1 ? " is" : "s are");
+                      progress_format_count(count, sizeof count, other), other == 1 ? " is" : "s are");
 }
 
-void report_print(FILE *stream, const Plan *plan, const PackOptions *options, const PackResult *result)
+static void print_speed(FILE *stream, const PackResult *result)
 {
-    char bytes[32], rate[32], count[32];
+    char rate[32];
     const double seconds = result->seconds > 1e-6 ? result->seconds : 1e-6;
-    (void)fputs("fpack: ", stream);
-    program_print_text(stream, options->destination);
-    (void)fprintf(stream, ": %s samples (", progress_format_count(count, sizeof count, result->sample_count));
-    print_splits(stream, plan, result);
-    (void)fprintf(stream, "; ");
-    print_kind(stream, plan);
-    (void)fprintf(stream, ") in %zu %s, %s\n", plan->output_count,
-                  container_word(options, plan->output_count),
-                  progress_format_bytes(bytes, sizeof bytes, result->written_bytes));
-    if (result->kept_output_count)
-        (void)fprintf(stream, "fpack: %zu of them kept from the run that was stopped\n",
-                      result->kept_output_count);
     (void)fprintf(
         stream, "fpack: %.2f s, %.0f samples/s, %s/s\n", seconds, (double)result->worked_count / seconds,
         progress_format_bytes(rate, sizeof rate, (uint64_t)((double)result->worked_bytes / seconds)));
-    print_left_alone(stream, plan, plan->left_out.count + result->left_out.count);
 }
 
-void report_print_plan(FILE *stream, const Plan *plan, const PackOptions *options)
+void report_print(FILE *stream, const Report *report)
 {
     char bytes[32], count[32];
-    uint64_t total = 0;
-    for (size_t i = 0; i < plan->output_count; i++)
-        total += plan->outputs[i].record_bytes;
+    const PackResult *result = report->result;
+    const FshManifest *manifest = &result->manifest;
     (void)fputs("fpack: ", stream);
-    program_print_text(stream, options->destination);
-    (void)fprintf(stream, ": would hold %s samples (",
-                  progress_format_count(count, sizeof count, plan->sample_count));
-    print_splits(stream, plan, NULL);
-    (void)fprintf(stream, "; ");
-    print_kind(stream, plan);
-    (void)fprintf(stream, ") in %zu %s, %s; nothing was written\n", plan->output_count,
-                  container_word(options, plan->output_count),
-                  progress_format_bytes(bytes, sizeof bytes, total));
-    print_left_alone(stream, plan, plan->left_out.count);
+    program_print_text(stream, report->destination);
+    (void)fputs(report->dry_run ? ": would hold " : ": ", stream);
+    if (report->part.count)
+        (void)fprintf(stream, "part %u/%u: ", report->part.index, report->part.count);
+    (void)fprintf(stream, "%s samples (", progress_format_count(count, sizeof count, result->sample_count));
+    print_splits(stream, manifest);
+    (void)fputs("; ", stream);
+    print_kind(stream, manifest);
+    (void)fprintf(stream, ") in %zu %s, %s%s\n", result->output_count,
+                  container_word(manifest->container, result->output_count),
+                  progress_format_bytes(bytes, sizeof bytes, result->written_bytes),
+                  report->dry_run ? "; nothing was written" : "");
+    if (result->kept_output_count)
+        (void)fprintf(stream, "fpack: %zu of them kept from the run that was stopped\n",
+                      result->kept_output_count);
+    if (!report->dry_run && !report->merged)
+        print_speed(stream, result);
+    print_left_alone(stream, report);
+    if (report->part.count && !report->dry_run) {
+        (void)fputs("fpack: when all parts are packed: fpack --merge ", stream);
+        program_print_text(stream, report->destination);
+        (void)fputc('\n', stream);
+    }
 }
 
 /* ---- for machines ---- */
 
 /* {"train": {"samples": 3, "classes": {"cat": 1, …}}, …}; a dry run counts what is planned. */
-static json_t *splits_to_json(const Plan *plan, const PackResult *result)
+static json_t *splits_to_json(const FshManifest *manifest)
 {
     json_t *splits = json_object();
-    size_t at = 0;
-    for (uint32_t split = 0; split < PLAN_SPLITS && splits; split++) {
-        const PlanSplit *range = &plan->splits[split];
-        if (!range->present)
-            continue;
-        const FshSplitInfo *info = result ? &result->manifest.splits[at++] : NULL;
-        json_t *object =
-            json_pack("{s:I}", "samples", (json_int_t)(info ? info->sample_count : range->sample_count));
+    for (size_t at = 0; at < manifest->split_count && splits; at++) {
+        const FshSplitInfo *info = &manifest->splits[at];
+        json_t *object = json_pack("{s:I}", "samples", (json_int_t)info->sample_count);
         int failed = !object;
-        if (plan->kind == FSH_KIND_CLASSES) {
-            uint64_t *counts = calloc(plan->class_count + 1, sizeof *counts);
+        if (manifest->kind == FSH_KIND_CLASSES) {
             json_t *classes = json_object();
-            failed |= !counts || !classes;
-            for (uint64_t i = 0; i < range->sample_count && counts && !info; i++) {
-                const int32_t label = plan->samples[range->first_sample + i].label;
-                if (label >= 0) /* a tar may have samples of no class */
-                    counts[label]++;
-            }
-            for (size_t i = 0; i < plan->class_count && !failed; i++)
-                failed |=
-                    json_object_set_new(classes, plan->class_names[i],
-                                        json_integer((json_int_t)(info ? info->class_counts[i] : counts[i])));
+            failed |= !classes;
+            for (size_t i = 0; i < manifest->class_count && !failed; i++)
+                failed |= json_object_set_new(classes, manifest->class_names[i],
+                                              json_integer((json_int_t)info->class_counts[i]));
             failed |= json_object_set_new(object, "classes", classes);
-            free(counts);
         }
-        failed |= json_object_set_new(splits, plan_split_names[split], object);
+        failed |= json_object_set_new(splits, info->name, object);
         if (failed) {
             json_decref(splits);
             splits = NULL;
@@ -186,26 +187,36 @@ static json_t *splits_to_json(const Plan *plan, const PackResult *result)
     return splits;
 }
 
-FshStatus report_print_json(FILE *stream, const Plan *plan, const PackOptions *options,
-                            const PackResult *result, FshError *error)
+static json_t *left_out_to_json(const Report *report)
 {
-    static const NoteList none = {0};
-    const NoteList *lists[] = {&plan->left_out, result ? &result->left_out : &none};
-    json_t *left_out = json_array();
-    int failed = !left_out;
-    for (size_t list = 0; list < 2; list++) {
-        for (size_t i = 0; i < lists[list]->count; i++)
-            failed |= json_array_append_new(left_out, note_to_json(&lists[list]->items[i]));
+    const NoteList *lists[] = {report->planned_left_out, &report->result->left_out};
+    json_t *array = json_array();
+    for (size_t list = 0; list < 2 && array; list++) {
+        for (size_t i = 0; lists[list] && i < lists[list]->count; i++) {
+            if (json_array_append_new(array, note_to_json(&lists[list]->items[i]))) {
+                json_decref(array);
+                return NULL;
+            }
+        }
     }
-    json_t *object = json_pack("{s:s, s:o, s:s, s:s, s:I, s:I, s:o, s:o, s:I}", "program", "fpack",
-                               "destination", json_text(options->destination), "id", plan->id, "container",
-                               options->container == FSH_CONTAINER_LMDB ? "lmdb" : "shards", "files",
-                               (json_int_t)plan->output_count, "samples",
-                               (json_int_t)(result ? result->sample_count : plan->sample_count), "splits",
-                               splits_to_json(plan, result), "left_out", left_out, "other_files",
-                               (json_int_t)plan->other_file_count);
-    failed |= !object;
-    if (!failed && result) {
+    return array;
+}
+
+FshStatus report_print_json(FILE *stream, const Report *report, FshError *error)
+{
+    const PackResult *result = report->result;
+    const FshManifest *manifest = &result->manifest;
+    json_t *object =
+        json_pack("{s:s, s:o, s:s, s:s, s:I, s:I, s:o, s:o, s:I}", "program", "fpack", "destination",
+                  json_text(report->destination), "id", manifest->id, "container",
+                  container_name(manifest->container), "files", (json_int_t)result->output_count, "samples",
+                  (json_int_t)result->sample_count, "splits", splits_to_json(manifest), "left_out",
+                  left_out_to_json(report), "other_files", (json_int_t)report->other_file_count);
+    int failed = !object;
+    if (!failed && report->part.count)
+        failed |= json_object_set_new(object, "part",
+                                      json_pack("[i, i]", (int)report->part.index, (int)report->part.count));
+    if (!failed && !report->dry_run) {
         const double seconds = result->seconds > 1e-6 ? result->seconds : 1e-6;
         json_t *numbers = json_pack(
             "{s:I, s:I, s:I, s:f, s:f, s:f}", "source_bytes", (json_int_t)result->source_bytes, "bytes",

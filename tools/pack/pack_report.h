@@ -15,14 +15,20 @@ FshStatus report_check_path(const char *path, bool force, FshError *error);
 FshStatus report_write_left_out(const char *path, const NoteList *planned, const NoteList *worked,
                                 FshError *error);
 
-/* The summary of a finished packing: a few lines for people. */
-void report_print(FILE *stream, const Plan *plan, const PackOptions *options, const PackResult *result);
+/* What came of a run. */
+typedef struct Report {
+    const char *destination;
+    const PackResult *result;
+    const NoteList *planned_left_out; /* NULL: none; the result has what the work left out */
+    uint64_t other_file_count;        /* files of the source that are no images */
+    Part part;                        /* {0, 0}: all of it */
+    bool dry_run, merged;
+} Report;
 
-/* What a dry run found. */
-void report_print_plan(FILE *stream, const Plan *plan, const PackOptions *options);
+/* The summary: a few lines for people. */
+void report_print(FILE *stream, const Report *report);
 
-/* The same as one JSON object on a line; result NULL: a dry run. FSH_ERR_MEMORY. */
-FshStatus report_print_json(FILE *stream, const Plan *plan, const PackOptions *options,
-                            const PackResult *result, FshError *error);
+/* The same as one JSON object on a line. FSH_ERR_MEMORY. */
+FshStatus report_print_json(FILE *stream, const Report *report, FshError *error);
 
 #endif

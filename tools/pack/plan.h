@@ -26,6 +26,7 @@
 
 #include <jansson.h>
 
+#include "common/part.h"
 #include "common/walk.h"
 #include "formats/fshard.h"
 #include "tools/pack/names.h"
@@ -53,6 +54,7 @@ typedef struct PackOptions {
     bool check;          /* decode every image in full */
     bool force;
     uint64_t max_pixels; /* larger images are left out */
+    Part part; /* of the outputs; {0, 0}: all */
     int jobs;
     bool quiet;
 } PackOptions;
@@ -84,6 +86,8 @@ typedef struct PlanSplit {
     bool present;                        /* has at least one sample */
     uint64_t first_sample, sample_count; /* its samples are neighbours */
 } PlanSplit;
+
+enum { PLAN_SHARDS_MAX = 99999 }; /* of a split: what five digits in the name hold */
 
 /* One file of the dataset: a shard, or a split's LMDB. Its samples are neighbours. */
 typedef struct PlanOutput {
@@ -202,6 +206,10 @@ FshStatus plan_hint_flat_pairs(const Plan *plan, FshStatus status, FshError *err
 
 /* Apply --limit, then --split. Sample order is kept. */
 FshStatus plan_select(Plan *plan, const PackOptions *options, FshError *error);
+
+/* Outputs *begin_ret .. *end_ret - 1 are what options->part packs. FSH_ERR_MEMORY. */
+FshStatus plan_part(const Plan *plan, const PackOptions *options, size_t *begin_ret, size_t *end_ret,
+                    FshError *error);
 
 /* Probe (raw), cut into outputs, compute the id. */
 FshStatus plan_outputs(Plan *plan, const PackOptions *options, FshError *error);

@@ -114,7 +114,7 @@ static FshStatus cut_split(Plan *plan, uint32_t split, uint64_t shard_bytes, Fsh
         shard_count = range->sample_count;
     if (shard_count == 0)
         shard_count = 1;
-    if (shard_count > 99999) /* what five digits in the name hold */
+    if (shard_count > PLAN_SHARDS_MAX)
         return fsh_error_set(error, FSH_ERR_USAGE,
                              "--shard-size: %s would need %" PRIu64 " shards; choose a larger size",
                              plan_split_names[split], shard_count);
@@ -222,4 +222,23 @@ FshStatus plan_outputs(Plan *plan, const PackOptions *options, FshError *error)
                                options->container == FSH_CONTAINER_SHARDS ? options->shard_bytes : 0, error);
     }
     return status ? status : make_id(plan, options, error);
+}
+
+FshStatus plan_part(const Plan *plan, const PackOptions *options, size_t *begin_ret, size_t *end_ret,
+                    FshError *error)
+{
+    uint64_t begin = 0, end = plan->output_count;
+    if (options->part.count) {
+        PartScan *scan = malloc(sizeof *scan);
+        if (!scan)
+            return fsh_error_set(error, FSH_ERR_MEMORY, "%s: out of memory", plan->root);
+        part_scan_init(scan);
+        for (size_t i = 0; i < plan->output_count; i++)
+            part_scan_add(scan, plan->outputs[i].record_bytes);
+        part_scan_range(scan, options->part, &begin, &end);
+        free(scan);
+    }
+    *begin_ret = (size_t)begin;
+    *end_ret = (size_t)end;
+    return FSH_OK;
 }

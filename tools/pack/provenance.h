@@ -1,21 +1,12 @@
-/* provenance.h - the manifest: what the dataset is, and where it comes from. */
+/* provenance.h - where a dataset comes from, for its manifest. */
 #ifndef FSHARD_PACK_PROVENANCE_H
 #define FSHARD_PACK_PROVENANCE_H
 
 #include "tools/pack/plan.h"
-#include "tools/pack/stats.h"
 
-/* What packing found out, for all outputs of a plan. */
-typedef struct PackTotals {
-    FshFileInfo *infos;                  /* for each output of the plan; names owned */
-    uint64_t *class_counts[PLAN_SPLITS]; /* class_count entries each */
-    uint64_t sample_counts[PLAN_SPLITS];
-    PixelStatistics statistics;
-    uint64_t left_out_count;
-} PackTotals;
-
-/* Fills *manifest (owned: fsh_manifest_free). Nothing in it depends on threads, times or the destination. */
-FshStatus provenance_manifest(const Plan *plan, const PackOptions *options, const PackTotals *totals,
-                              FshManifest *manifest, FshError *error);
+/* A JSON object: tool, version, source, options, recipe; all but how many samples were left out, which is known in the end
+ * (blueprint.h). Nothing in it depends on threads, times, parts or the destination. Owned by the caller (free); NULL: out of
+ * memory. */
+char *provenance_json(const Plan *plan, const PackOptions *options);
 
 #endif

@@ -17,11 +17,16 @@ void output_result_free(OutputResult *result)
     *result = (OutputResult){0};
 }
 
+const char *resume_name(char *buffer, size_t buffer_bytes, const char *name)
+{
+    (void)snprintf(buffer, buffer_bytes, ".%s.json", name);
+    return buffer;
+}
+
 static FshStatus progress_path(char path[PATH_MAX], const char *folder, const char *name, FshError *error)
 {
     char hidden[NAME_MAX + sizeof "..json"];
-    (void)snprintf(hidden, sizeof hidden, ".%s.json", name);
-    return file_join(path, PATH_MAX, folder, hidden, error);
+    return file_join(path, PATH_MAX, folder, resume_name(hidden, sizeof hidden, name), error);
 }
 
 static void hex(const uint8_t *bytes, size_t count, char *text)
@@ -30,9 +35,8 @@ static void hex(const uint8_t *bytes, size_t count, char *text)
         (void)snprintf(text + 2 * i, 3, "%02x", bytes[i]);
 }
 
-/* Over path, size and modification time of the output's sources: content is taken to be unchanged where these
- * are. */
-static void sources_hash(const Plan *plan, const PlanOutput *output, char text[17])
+/* Content is taken to be unchanged where path, size and time are. */
+void resume_sources(const Plan *plan, const PlanOutput *output, char text[RESUME_SOURCES_BYTES])
 {
     uint64_t hash = 0;
     for (uint64_t i = 0; i < output->sample_count; i++) {
@@ -43,19 +47,19 @@ static void sources_hash(const Plan *plan, const PlanOutput *output, char text[1
             hash = XXH3_64bits_withSeed(source.path, source.path_bytes, XXH3_64bits(facts, sizeof facts));
         }
     }
-    (void)snprintf(text, 17, "%016" PRIx64, hash);
+    (void)snprintf(text, RESUME_SOURCES_BYTES, "%016" PRIx64, hash);
 }
 
 FshStatus resume_save(const Plan *plan, const PlanOutput *output, const char *folder,
                       const OutputResult *result, FshError *error)
 {
-    char path[PATH_MAX], hash[33], sources[17];
+    char path[PATH_MAX], hash[33], sources[RESUME_SOURCES_BYTES];
     char *text = NULL;
     FshStatus status = progress_path(path, folder, result->info.name, error);
     if (status)
         return status;
     hex(result->info.hash.bytes, sizeof result->info.hash.bytes, hash);
-    sources_hash(plan, output, sources);
+    resume_sources(plan, output, sources);
     json_t *counts = json_array(), *left_out = json_array();
     int failed = !counts || !left_out;
     for (size_t i = 0; i < plan->class_count && !failed; i++)
@@ -82,21 +86,20 @@ FshStatus resume_save(const Plan *plan, const PlanOutput *output, const char *fo
 
 /* The output's own word: its id, split and count and, for a shard, the hash in its footer. An LMDB has none; its pages are
  * gone through by fsh_open. */
-static bool output_agrees(const Plan *plan, const PlanOutput *output, FshContainer container,
-                          const char *folder, const FshFileInfo *info)
+static bool output_agrees(const ResumeKey *key, const char *folder, const FshFileInfo *info)
 {
     char path[PATH_MAX];
     FshDataset *dataset = NULL;
     if (file_join(path, sizeof path, folder, info->name, NULL) || fsh_open(&dataset, path, NULL))
         return false;
     const FshManifest *manifest = fsh_manifest(dataset);
-    bool agrees = strcmp(manifest->id, plan->id) == 0 && manifest->container == container &&
+    bool agrees = strcmp(manifest->id, key->id) == 0 && manifest->container == key->container &&
                   manifest->split_count == 1 && manifest->splits[0].file_count == 1 &&
-                  strcmp(manifest->splits[0].name, plan_split_names[output->split]) == 0;
+                  strcmp(manifest->splits[0].name, key->split) == 0;
     if (agrees) {
         const FshFileInfo *own = &manifest->splits[0].files[0];
         agrees = own->sample_count == info->sample_count && own->bytes == info->bytes &&
-                 (container == FSH_CONTAINER_LMDB ||
+                 (key->container == FSH_CONTAINER_LMDB ||
                   memcmp(own->hash.bytes, info->hash.bytes, sizeof own->hash.bytes) == 0);
     }
     fsh_close(&dataset);
@@ -117,23 +120,23 @@ static bool hash_from_hex(const char *text, FshHash128 *hash)
 }
 
 /* Reads what resume_save wrote. *readable_ret false: it is something else. */
-static FshStatus parse(const Plan *plan, const json_t *object, OutputResult *result, bool *readable_ret,
+static FshStatus parse(size_t class_count, const json_t *object, OutputResult *result, bool *readable_ret,
                        FshError *error)
 {
     const json_t *counts = json_object_get(object, "class_counts"),
                  *left_out = json_object_get(object, "left_out");
     const char *hash = json_string_value(json_object_get(object, "hash"));
     *readable_ret = false;
-    if (!hash_from_hex(hash, &result->info.hash) || json_array_size(counts) != plan->class_count ||
+    if (!hash_from_hex(hash, &result->info.hash) || json_array_size(counts) != class_count ||
         !stats_from_json(json_object_get(object, "statistics"), &result->statistics))
         return FSH_OK;
     result->info.sample_count = (uint64_t)json_integer_value(json_object_get(object, "samples"));
     result->info.bytes = (uint64_t)json_integer_value(json_object_get(object, "bytes"));
     result->source_bytes = (uint64_t)json_integer_value(json_object_get(object, "source_bytes"));
-    result->class_counts = calloc(plan->class_count + 1, sizeof *result->class_counts);
+    result->class_counts = calloc(class_count + 1, sizeof *result->class_counts);
     if (!result->class_counts)
         return fsh_error_set(error, FSH_ERR_MEMORY, "%s: out of memory", result->info.name);
-    for (size_t i = 0; i < plan->class_count; i++)
+    for (size_t i = 0; i < class_count; i++)
         result->class_counts[i] = (uint64_t)json_integer_value(json_array_get(counts, i));
     for (size_t i = 0; i < json_array_size(left_out); i++) {
         const json_t *note = json_array_get(left_out, i);
@@ -150,26 +153,23 @@ static FshStatus parse(const Plan *plan, const json_t *object, OutputResult *res
     return FSH_OK;
 }
 
-FshStatus resume_load(const Plan *plan, const PlanOutput *output, FshContainer container, const char *folder,
-                      OutputResult *result, bool *kept_ret, FshError *error)
+FshStatus resume_load(const ResumeKey *key, const char *folder, OutputResult *result, bool *kept_ret,
+                      FshError *error)
 {
-    char path[PATH_MAX], name[NAME_MAX + 1], sources[17];
+    char path[PATH_MAX];
     *kept_ret = false;
     *result = (OutputResult){0};
-    (void)fsh_file_name(name, sizeof name, container, plan_split_names[output->split], output->shard_index,
-                        output->shard_count);
-    FshStatus status = progress_path(path, folder, name, error);
+    FshStatus status = progress_path(path, folder, key->name, error);
     if (status)
         return status;
     json_t *object = json_load_file(path, 0, NULL);
-    sources_hash(plan, output, sources);
     const char *id = json_string_value(json_object_get(object, "id"));
     const char *then = json_string_value(json_object_get(object, "sources"));
-    if (id && then && strcmp(id, plan->id) == 0 && strcmp(then, sources) == 0) {
-        result->info.name = strdup(name);
-        status = result->info.name ? parse(plan, object, result, kept_ret, error)
+    if (id && then && strcmp(id, key->id) == 0 && (!key->sources || strcmp(then, key->sources) == 0)) {
+        result->info.name = strdup(key->name);
+        status = result->info.name ? parse(key->class_count, object, result, kept_ret, error)
                                    : fsh_error_set(error, FSH_ERR_MEMORY, "%s: out of memory", path);
-        *kept_ret = *kept_ret && output_agrees(plan, output, container, folder, &result->info);
+        *kept_ret = *kept_ret && output_agrees(key, folder, &result->info);
     }
     json_decref(object);
     if (status || !*kept_ret)

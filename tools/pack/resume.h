@@ -26,9 +26,25 @@ void output_result_free(OutputResult *result);
 FshStatus resume_save(const Plan *plan, const PlanOutput *output, const char *folder,
                       const OutputResult *result, FshError *error);
 
-/* Fills *result if the output is there and is what the plan would make; *kept_ret says so. Only running out
- * of memory is a failure. */
-FshStatus resume_load(const Plan *plan, const PlanOutput *output, FshContainer container, const char *folder,
-                      OutputResult *result, bool *kept_ret, FshError *error);
+enum { RESUME_SOURCES_BYTES = 17 };
+
+/* What is asked for. */
+typedef struct ResumeKey {
+    const char *id, *split, *name; /* of the dataset, of the split, of the file */
+    FshContainer container;
+    size_t class_count;
+    const char *sources; /* what resume_sources says of the output; NULL: made from whatever sources */
+} ResumeKey;
+
+/* A hash over path, size and modification time of the output's sources, as hexadecimal digits into text. */
+void resume_sources(const Plan *plan, const PlanOutput *output, char text[RESUME_SOURCES_BYTES]);
+
+/* Fills *result if the output lies in folder and is what was asked for; *kept_ret says so. Only running out of memory is a
+ * failure. */
+FshStatus resume_load(const ResumeKey *key, const char *folder, OutputResult *result, bool *kept_ret,
+                      FshError *error);
+
+/* The name of the progress file of an output: ".NAME.json". Returns buffer. */
+const char *resume_name(char *buffer, size_t buffer_bytes, const char *name);
 
 #endif

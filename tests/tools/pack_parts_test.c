@@ -1,0 +1,277 @@
+/* fpack --part and --merge: what many machines pack is what one does, byte for byte. */
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "tests/tools/sources.h"
+
+#define OPTIONS "--shard-size", "16K", "--split", "0.2", "--shuffle", "3"
+
+/* Three classes in about ten shards, an image that is damaged, and one in no class. */
+static const char *make_source(TestFolder *folder)
+{
+    const char *source = test_path(folder, "photos");
+    source_class(source, "cat", 30);
+    source_class(source, "dog", 20);
+    source_class(source, "owl", 25);
+    test_file_truncate(test_path(folder, "photos/cat/7.jpg"), -300);
+    return source;
+}
+
+/* Packs part i/n into destination; 1 is what a part with the damaged image exits with. */
+static void pack_part(const char *source, const char *destination, unsigned index, unsigned count)
+{
+    char part[32];
+    (void)snprintf(part, sizeof part, "%u/%u", index, count);
+    RunResult result = run_program(NULL, "fpack", OPTIONS, "--part", part, source, destination, NULL);
+    if (result.exit_status > 1 || !strstr(result.err, "--merge"))
+        fail_msg("part %s: exit status %d\n%s", part, result.exit_status, result.err);
+    run_result_free(&result);
+}
+
+static const char *pack_whole(TestFolder *folder, const char *source)
+{
+    const char *whole = test_path(folder, "whole");
+    run_forget(run_expecting(1, "fpack", OPTIONS, source, whole, NULL));
+    assert_true(test_count_files(whole) > 8);
+    return whole;
+}
+
+static void assert_same(const char *packed, const char *whole)
+{
+    char *difference = test_tree_difference(packed, whole);
+    if (difference)
+        fail_msg("%s", difference);
+}
+
+static void test_parts_in_one_folder_merge_to_what_one_machine_packs(void **state)
+{
+    TestFolder *folder = *state;
+    const char *source = make_source(folder), *whole = pack_whole(folder, source);
+    for (unsigned count = 1; count <= 20; count += count < 4 ? 1 : 16) { /* 20: more than there are shards */
+        const char *packed = test_path(folder, "of-%u", count);
+        for (unsigned i = count; i >= 1; i--)
+            pack_part(source, packed, i, count);
+        RunResult result = run_expecting(1, "fverify", packed, NULL); /* unfinished until then */
+        run_result_free(&result);
+        run_ok("fpack", "--merge", packed, NULL);
+        assert_same(packed, whole);
+        run_ok("fverify", packed, NULL);
+    }
+}
+
+static void test_parts_in_folders_of_their_own_stay_as_they_are(void **state)
+{
+    TestFolder *folder = *state;
+    const char *source = make_source(folder), *whole = pack_whole(folder, source);
+    const char *first = test_path(folder, "first"), *second = test_path(folder, "second");
+    const char *packed = test_path(folder, "packed");
+    pack_part(source, first, 1, 2);
+    pack_part(source, second, 2, 2);
+    const uint64_t first_count = test_count_files(first);
+
+    /* One is missing: told, nothing lost, and the next merge needs it alone. */
+    RunResult result = run_expecting(1, "fpack", "--merge", packed, first, NULL);
+    assert_contains(result.err, "files are missing, the first is ");
+    run_result_free(&result);
+    result = run_expecting(0, "fpack", "--merge", "--dry-run", packed, first, second, NULL);
+    assert_contains(result.err, "would hold 74 samples");
+    run_result_free(&result);
+    assert_false(access(test_path(folder, "packed/dataset.json"), F_OK) == 0);
+    result = run_expecting(0, "fpack", "--merge", "--json", packed, second, NULL);
+    json_t *json = json_of(result.out);
+    assert_int_equal(json_integer_value(json_object_get(json, "samples")), 74);
+    assert_int_equal(json_array_size(json_object_get(json, "left_out")), 1);
+    json_decref(json);
+    run_result_free(&result);
+    assert_same(packed, whole);
+    assert_int_equal(test_count_files(first), first_count);
+
+    /* A finished dataset is replaced by force only. */
+    result = run_expecting(1, "fpack", "--merge", packed, first, second, NULL);
+    assert_contains(result.err, "--force");
+    run_result_free(&result);
+    run_ok("fpack", "--merge", "--force", packed, first, second, NULL);
+    assert_same(packed, whole);
+}
+
+static void test_lmdbs_merge_too(void **state)
+{
+    TestFolder *folder = *state;
+    const char *source = test_path(folder, "photos"), *whole = test_path(folder, "whole");
+    const char *first = test_path(folder, "first"), *second = test_path(folder, "second");
+    source_two_classes(source);
+    run_ok("fpack", "--format", "lmdb", "--split", "0.4", source, whole, NULL);
+    run_ok("fpack", "--format", "lmdb", "--split", "0.4", "--part", "1/2", source, first, NULL);
+    run_ok("fpack", "--format", "lmdb", "--split", "0.4", "--part", "2/2", source, second, NULL);
+    run_ok("fpack", "--merge", "--dst", test_path(folder, "packed"), first, second, NULL);
+    assert_same(test_path(folder, "packed"), whole);
+}
+
+static void test_a_run_without_part_goes_on_from_parts(void **state)
+{
+    TestFolder *folder = *state;
+    const char *source = make_source(folder), *whole = pack_whole(folder, source);
+    const char *packed = test_path(folder, "packed");
+    pack_part(source, packed, 2, 3);
+    RunResult result = run_expecting(1, "fpack", OPTIONS, source, packed, NULL);
+    assert_contains(result.err, "kept from the run that was stopped");
+    run_result_free(&result);
+    assert_same(packed, whole);
+}
+
+static void test_parts_of_different_datasets_do_not_merge(void **state)
+{
+    TestFolder *folder = *state;
+    const char *source = make_source(folder);
+    const char *first = test_path(folder, "first"), *second = test_path(folder, "second");
+    pack_part(source, first, 1, 2);
+    run_forget(run_expecting(0, "fpack", "--limit", "40", "--part", "2/2", source, second, NULL));
+    RunResult result = run_expecting(1, "fpack", "--merge", test_path(folder, "packed"), first, second, NULL);
+    assert_contains(result.err, "part of another dataset");
+    run_result_free(&result);
+    assert_false(access(test_path(folder, "packed"), F_OK) == 0);
+    /* Nor does a part join another dataset's folder. */
+    result = run_expecting(1, "fpack", "--limit", "40", "--part", "2/2", source, first, NULL);
+    assert_contains(result.err, "other input or options");
+    run_result_free(&result);
+}
+
+static void test_merge_refuses_what_it_would_ignore(void **state)
+{
+    TestFolder *folder = *state;
+    const char *packed = test_path(folder, "packed");
+    RunResult result = run_expecting(1, "fpack", "--merge", packed, NULL);
+    assert_contains(result.err, "holds no part of a dataset");
+    run_result_free(&result);
+    assert_false(access(packed, F_OK) == 0);
+    result = run_expecting(2, "fpack", "--merge", "--store", "raw", packed, NULL);
+    assert_contains(result.err, "--store");
+    run_result_free(&result);
+    result = run_expecting(2, "fpack", "--merge", "--limit", "3", packed, NULL);
+    assert_contains(result.err, "--limit");
+    run_result_free(&result);
+    result = run_expecting(2, "fpack", "--merge", NULL);
+    assert_contains(result.err, "DST");
+    run_result_free(&result);
+    result = run_expecting(2, "fpack", "--part", "4/3", packed, packed, NULL);
+    assert_contains(result.err, "--part");
+    run_result_free(&result);
+}
+
+/* ---- at the same time ---- */
+
+static void test_parts_are_packed_at_once(void **state)
+{
+    enum { PARTS = 6 };
+    TestFolder *folder = *state;
+    const char *source = make_source(folder), *whole = pack_whole(folder, source);
+    const char *packed = test_path(folder, "packed");
+    RunningProgram running[PARTS];
+    for (unsigned i = 0; i < PARTS; i++) {
+        char part[32];
+        (void)snprintf(part, sizeof part, "%u/%d", i + 1, PARTS);
+        const char *const arguments[] = {OPTIONS, "-j1", "--part", part, source, packed, NULL};
+        running[i] = run_start(NULL, "fpack", arguments);
+    }
+    for (unsigned i = 0; i < PARTS; i++) {
+        RunResult result = run_wait(&running[i]);
+        if (result.exit_status > 1 || !strstr(result.err, "--merge"))
+            fail_msg("part %u: exit status %d\n%s", i + 1, result.exit_status, result.err);
+        run_result_free(&result);
+    }
+    run_ok("fpack", "--merge", packed, NULL);
+    assert_same(packed, whole);
+}
+
+/* A descriptor that holds a lock on a mark in the folder. */
+static int hold(TestFolder *folder, const char *name, int operation)
+{
+    int lock = open(test_path(folder, "packed/%s", name), O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+    assert_true(lock >= 0);
+    assert_int_equal(flock(lock, operation), 0);
+    return lock;
+}
+
+static void test_one_part_has_one_writer_and_parts_exclude_the_whole(void **state)
+{
+    TestFolder *folder = *state;
+    const char *source = make_source(folder), *packed = test_path(folder, "packed");
+    pack_part(source, packed, 1, 2);
+
+    int lock = hold(folder, ".fpack-part-2-of-2", LOCK_EX);
+    RunResult result = run_expecting(1, "fpack", OPTIONS, "--part", "2/2", source, packed, NULL);
+    assert_contains(result.err, "another fpack is packing part 2/2 there");
+    run_result_free(&result);
+    pack_part(source, packed, 1, 2); /* another part may */
+    (void)close(lock);
+
+    lock = hold(folder, ".fpack-unfinished", LOCK_SH); /* as a part at work does */
+    result = run_expecting(1, "fpack", OPTIONS, source, packed, NULL);
+    assert_contains(result.err, "another fpack is writing there");
+    run_result_free(&result);
+    result = run_expecting(1, "fpack", "--merge", packed, NULL);
+    assert_contains(result.err, "another fpack is writing there");
+    run_result_free(&result);
+    result = run_expecting(1, "fpack", "--merge", test_path(folder, "elsewhere"), packed, NULL);
+    assert_contains(result.err, "another fpack is writing there");
+    run_result_free(&result);
+    pack_part(source, packed, 2, 2);
+    (void)close(lock);
+
+    lock = hold(folder, ".fpack-unfinished", LOCK_EX); /* as a merge does */
+    result = run_expecting(1, "fpack", OPTIONS, "--part", "2/2", source, packed, NULL);
+    assert_contains(result.err, "which packs or merges all of it");
+    run_result_free(&result);
+    (void)close(lock);
+    run_ok("fpack", "--merge", packed, NULL);
+}
+
+static void test_a_part_that_is_killed_goes_on(void **state)
+{
+    TestFolder *folder = *state;
+    const char *source = test_path(folder, "photos"), *whole = test_path(folder, "whole");
+    const char *packed = test_path(folder, "packed");
+    source_slow_class(source, "a", 60, 640, 480);
+    run_ok("fpack", "--shard-size", "40K", source, whole, NULL);
+    const char *const arguments[] = {"-j1", "--shard-size", "40K", "--part", "1/2", source, packed, NULL};
+    unsigned killed = 0;
+    for (unsigned run = 0; run < 20; run++) {
+        RunningProgram running = run_start(NULL, "fpack", arguments);
+        sleep_seconds(0.004 + 0.004 * run);
+        (void)kill(running.process, SIGKILL);
+        RunResult result = run_wait(&running);
+        killed += result.exit_status == 128 + SIGKILL;
+        run_result_free(&result);
+        if (run % 5 == 4) { /* another part comes and goes meanwhile */
+            run_ok("fpack", "--shard-size", "40K", "--part", "2/2", source, packed, NULL);
+        }
+    }
+    assert_true(killed >= 3);
+    run_ok("fpack", "--shard-size", "40K", "--part", "1/2", source, packed, NULL);
+    run_ok("fpack", "--merge", packed, NULL);
+    assert_same(packed, whole);
+}
+
+#define in_folder(test) cmocka_unit_test_setup_teardown(test, test_folder_setup, test_folder_teardown)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        in_folder(test_parts_in_one_folder_merge_to_what_one_machine_packs),
+        in_folder(test_parts_in_folders_of_their_own_stay_as_they_are),
+        in_folder(test_lmdbs_merge_too),
+        in_folder(test_a_run_without_part_goes_on_from_parts),
+        in_folder(test_parts_of_different_datasets_do_not_merge),
+        in_folder(test_merge_refuses_what_it_would_ignore),
+        in_folder(test_parts_are_packed_at_once),
+        in_folder(test_one_part_has_one_writer_and_parts_exclude_the_whole),
+        in_folder(test_a_part_that_is_killed_goes_on),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
