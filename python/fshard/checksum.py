@@ -22,7 +22,7 @@ def _byte_table() -> np.ndarray:
     """(256,) uint32: the register after one byte, from zero."""
     table = np.arange(256, dtype=np.uint32)
     for _ in range(8):
-        table = (table >> 1) ^ np.where(table & 1, np.uint32(0x82F63B78), np.uint32(0))
+        table = table >> np.uint32(1) ^ np.uint32(0x82F63B78) * (table & np.uint32(1))
     return table
 
 

@@ -52,11 +52,11 @@ class Lmdb:
         """view: the whole file. expected: what it must say of itself. Every page of the tree is checked, records are
         not read. FshardError."""
         self.view = view
-        self._read_metas()
         self._offsets: list[int] = []
         self._lengths: list[int] = []
         self._metadata: bytes | None = None
         self._dictionary: memoryview | None = None
+        self._read_metas()
         self._walk()
         self.count = len(self._offsets)
         entries = self.count + (self._metadata is not None) + (self._dictionary is not None)
@@ -64,15 +64,15 @@ class Lmdb:
             raise FshardError(f"{entries} entries, not the {self._entry_count} its meta page says")
         if self._metadata is None:
             raise FshardError("no entry ~fshard: not written by fshard, or damaged", "unsupported")
-        self.metadata = parse_metadata(self._metadata, counted=True)
+        self.metadata: Metadata = parse_metadata(self._metadata, counted=True)
         if expected is not None:
             compare_metadata(self.metadata, expected)
-        self.dictionary = memoryview(b"") if self._dictionary is None else self._dictionary
+        self.dictionary: memoryview = memoryview(b"") if self._dictionary is None else self._dictionary
         check_dictionary(self.dictionary, self.metadata.dictionary)
         if self.metadata.count != self.count:
             raise FshardError(f"holds {self.count} samples, not the {self.metadata.count} its metadata says")
-        self.offsets = np.array(self._offsets, np.uint64)
-        self.lengths = np.array(self._lengths, np.uint64)
+        self.offsets: np.ndarray = np.array(self._offsets, np.uint64)
+        self.lengths: np.ndarray = np.array(self._lengths, np.uint64)
 
     # ---- pages
 

@@ -50,6 +50,8 @@ class Split:
         return error.at(f"{self._paths[number]} record {row} at byte {offset}", self._paths[number], row)
 
     def _in_range(self, index: int) -> int:
+        if 0 <= index < self._count and type(index) is int:
+            return index
         index = operator.index(index)
         if not -self._count <= index < self._count:
             raise IndexError(f"split {self.name}: sample {index} of {self._count}")
@@ -61,9 +63,9 @@ class Split:
         IndexError. FshardError: a damaged record; the message names file, record and byte offset.
         """
         index = self._in_range(index)
-        number, row = self._find(index)
+        number = bisect.bisect_right(self._starts, index) - 1
         file = self.files[number]
-        offset, length, label_expected, crc_expected = file.place(row)
+        offset, length, label_expected, crc_expected = file.place(index - self._starts[number])
         try:
             key, label, found, crc, count, fields = record.parse(
                 file.view, offset, length, self._fields, (self, index)

@@ -72,11 +72,11 @@ class Field:
             self.compression = "zstd"
             self.unpacked_bytes = unpacked_bytes
             self._data: Payload | None = None
-            self._origin = origin
         else:
             self.compression = "none"
             self.unpacked_bytes = len(stored)
             self._data = stored
+        self._origin = origin
 
     @property
     def data(self) -> Payload:
@@ -85,6 +85,7 @@ class Field:
         FshardError: a damaged frame, or no module to decompress with (status "missing module").
         """
         if self._data is None:
+            assert self._origin is not None
             split, index = self._origin
             self._data = split.unpack(index, self.stored, self.unpacked_bytes)
         return self._data

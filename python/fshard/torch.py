@@ -47,8 +47,8 @@ class FshardDataset(torch.utils.data.Dataset):
     `lambda field: field.data` leaves decoding to others.
     classes, class_to_idx, targets: as torchvision's ImageFolder has them; targets is an int64 array, -1 for none.
 
-    Raises FshardError (here and at a damaged sample), KeyError for a split that is not there, IndexError, ValueError for a
-    target_transform with pairs.
+    Raises FshardError (here and at a damaged sample), KeyError for a split that is not there, IndexError, ValueError
+    for a target_transform with pairs.
     """
 
     def __init__(

@@ -363,7 +363,8 @@ class Damage(Case):
         peer = self.peer()
         changes = (
             lambda m: m.update(version=2), lambda m: m.update(format="other"), lambda m: m.pop("id"),
-            lambda m: m.update(id="0" * 31 + "A"), lambda m: m.update(container="tar9"), lambda m: m.update(kind="both"),
+            lambda m: m.update(id="0" * 31 + "A"), lambda m: m.update(container="tar9"),
+            lambda m: m.update(kind="both"),
             lambda m: m.update(fields=[]), lambda m: m.update(fields=["a", "a"]), lambda m: m.update(classes=["a", ""]),
             lambda m: m.update(classes=[1]), lambda m: m.update(splits=[]), lambda m: m.update(splits=3),
             lambda m: m.update(provenance=[]), lambda m: m["provenance"].update(recipe=1),
@@ -400,7 +401,8 @@ class Damage(Case):
         ):  # fmt: skip
             with self.assertRaises(ValueError, msg=text[:40]):
                 strict_json.loads(text)
-        self.assertEqual(strict_json.loads(b'{"a": [1, -0.5, "\\u00e4\\ud83d\\ude00"]}'), {"a": [1, -0.5, "\u00e4\U0001f600"]})
+        whole = b'{"a": [1, -0.5, "\\u00e4\\ud83d\\ude00"]}'
+        self.assertEqual(strict_json.loads(whole), {"a": [1, -0.5, "\u00e4\U0001f600"]})
 
     @needs("xxhash")
     def test_a_flipped_byte_is_found_by_the_sum_of_its_file(self):
@@ -525,6 +527,29 @@ class Compression(Case):
                         self.assertEqual(bool(dataset.manifest.dictionary), how == "dictionary")
                 self.assertEqual(self.assert_same(self.peer(), folder), "ok")
 
+    def test_damaged_frames_are_refused_as_libfshard_does(self):
+        """Under right sums, so that only the frame can tell."""
+        if compression._find(None) is None:
+            self.skipTest("no module that decompresses zstd is installed")
+        make_compressed(self.path("d"), "shards", "dictionary", 12)
+        shard = self.path("d", "train-00000-of-00001.fshard")
+        with open(shard, "rb") as stream:
+            whole = stream.read()
+        peer, chance, found = self.peer(), random.Random(6), []
+        split = fshard.Dataset(self.path("d"))["train"]
+        index = struct.unpack_from("<Q", whole, len(whole) - 104)[0]
+        for _ in range(600):
+            data, i = bytearray(whole), chance.randrange(12)
+            begin, length, _, _ = split.files[0].place(i)
+            frame, frame_bytes = struct.unpack_from("<QQ", data, begin + 64)
+            data[begin + frame + chance.randrange(frame_bytes)] ^= chance.randrange(1, 256)
+            crc = fshard.crc32c(bytes(data[begin + 8 : begin + length]))
+            struct.pack_into("<I", data, begin + 4, crc)
+            struct.pack_into("<I", data, index + 32 * i + 24, crc)
+            with changed(shard, 0, repair_sums(data)):
+                found.append(self.assert_same(peer, shard, words=False))
+        self.assertEqual(set(found), {"ok", "corrupt"})  # ok: other content, of the same length
+
     def test_without_a_module_the_error_says_what_to_install(self):
         make_compressed(self.path("d"), "shards", "dictionary")
         with mock.patch.object(compression, "_find", lambda dictionary: None):
@@ -610,7 +635,11 @@ class Decoding(unittest.TestCase):
     def test_what_cannot_be_decoded_is_told_by_its_source(self):
         pixels = np.zeros((5, 7, 3), np.uint8)
         whole = self.encode(pixels, "PNG")
-        for data, width, message in ((whole[:40], 7, "cannot decode"), (b"x", 7, "cannot decode"), (whole, 8, "decodes to")):
+        for data, width, message in (
+            (whole[:40], 7, "cannot decode"),
+            (b"x", 7, "cannot decode"),
+            (whole, 8, "decodes to"),
+        ):
             with self.assertRaisesRegex(fshard.FshardError, "a/b.png: " + message):
                 fshard.decode(fshard.Field(data, "png", 5, width, 3, "a/b.png"))
 
@@ -673,7 +702,8 @@ class Torch(Case):
         write_dataset(self.path("d"))
         with flipped(self.path("d", "train-00000-of-00003.fshard"), 512):
             dataset = FshardDataset(self.path("d"), load=stored, verify=True)
-            with self.assertRaisesRegex(fshard.FshardError, "train-00000-of-00003.fshard record 1 at byte 448: field 0: payload at 127, not at 128"):
+            place = "train-00000-of-00003.fshard record 1 at byte 448: field 0: payload at 127, not at 128"
+            with self.assertRaisesRegex(fshard.FshardError, place):
                 list(DataLoader(dataset, batch_size=4, num_workers=1, collate_fn=lengths))
 
 
@@ -700,7 +730,8 @@ class Program(Case):
 
     def test_the_module_runs_as_a_program(self):
         write_dataset(self.path("d"))
-        done = subprocess.run([sys.executable, "-m", "fshard", self.path("d")], stdout=subprocess.PIPE, encoding="utf-8")
+        command = [sys.executable, "-m", "fshard", self.path("d")]
+        done = subprocess.run(command, stdout=subprocess.PIPE, encoding="utf-8")
         self.assertEqual(done.returncode, 0)
         self.assertIn("3 classes", done.stdout)
 
