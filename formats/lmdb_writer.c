@@ -121,10 +121,11 @@ static FshStatus open_environment(FshWriter *writer, FshError *error)
     int code = mdb_env_create(&lmdb->environment);
     if (!code)
         code = mdb_env_set_mapsize(lmdb->environment, lmdb->map_bytes);
-    /* One writer, no reader, one sync at the end: no lock file, no syncs between. */
+    /* One writer, no reader, one sync at the end: no lock file, no syncs between. Nothing is read but the edge of the
+     * tree: no read-ahead. */
     if (!code)
         code = mdb_env_open(lmdb->environment, writer->file.temporary_path,
-                            MDB_NOSUBDIR | MDB_NOLOCK | MDB_NOSYNC | MDB_NOMETASYNC, 0666);
+                            MDB_NOSUBDIR | MDB_NOLOCK | MDB_NOSYNC | MDB_NOMETASYNC | MDB_NORDAHEAD, 0666);
     if (!code)
         code = mdb_txn_begin(lmdb->environment, NULL, 0, &transaction);
     if (!code) {

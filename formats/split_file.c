@@ -2,6 +2,7 @@
 
 #include <inttypes.h>
 #include <limits.h>
+#include <sys/mman.h>
 
 static FshStatus open_shard(SplitFile *file, const Metadata *expected, Metadata *metadata_ret,
                             FshError *error)
@@ -29,11 +30,22 @@ static FshStatus open_shard(SplitFile *file, const Metadata *expected, Metadata 
     return status;
 }
 
+/* The pages of an LMDB's tree lie scattered among those of the values. Where the file is not in memory, reading around
+ * each of them, as the kernel does for files that are mapped, would bring in most of it. What MDB_NORDAHEAD does, but
+ * for the tree only: a value of many pages is read in one go, 4 times as fast as page by page. */
+static void read_around(const FileMapping *mapping, bool wanted)
+{
+    if (mapping->length)
+        (void)madvise((void *)mapping->bytes, (size_t)mapping->length, wanted ? MADV_NORMAL : MADV_RANDOM);
+}
+
 static FshStatus open_lmdb(SplitFile *file, const Metadata *expected, Metadata *metadata_ret, FshError *error)
 {
     uint64_t count = 0;
     LmdbView *lmdb = &file->lmdb;
+    read_around(&file->mapping, false);
     FshStatus status = fsh_lmdb_parse(lmdb, file->mapping.bytes, file->mapping.length, error);
+    read_around(&file->mapping, true);
     if (!status && expected)
         status = fsh_metadata_compare(lmdb->metadata, lmdb->metadata_bytes, &count, expected, error);
     else if (!status)
