@@ -360,6 +360,11 @@ uint64_t labels_count(const Labels *labels)
     return labels->count;
 }
 
+bool labels_have_names(const Labels *labels)
+{
+    return labels->form != FORM_LABEL_ONLY;
+}
+
 void labels_free(Labels **labels)
 {
     if (!*labels)

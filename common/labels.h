@@ -19,6 +19,7 @@
 #ifndef FSHARD_COMMON_LABELS_H
 #define FSHARD_COMMON_LABELS_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "common/error.h"
@@ -35,6 +36,9 @@ FshStatus labels_load(Labels **labels, const char *path, FshError *error);
 const char *labels_find(const Labels *labels, const char *path);
 /* Names that have a label (lines that say the same twice count once), or labels where there are no names. */
 uint64_t labels_count(const Labels *labels);
+/* Whether each label has a name; else they are told apart by their line alone, as those of ILSVRC's ground truth, whose
+ * numbers are not those of the class folders. */
+bool labels_have_names(const Labels *labels);
 /* Frees and sets to NULL; NULL is fine. */
 void labels_free(Labels **labels);
 

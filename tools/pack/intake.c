@@ -70,8 +70,8 @@ static FshStatus wrap_pixels(Buffer *file, IntakeBytes *taken, FshError *error)
 
 /* ---- either ---- */
 
-static FshStatus take_bytes(Intake *intake, const Plan *plan, const PackOptions *options,
-                            const PlanSample *sample, size_t field, IntakeBytes *taken, FshError *error)
+FshStatus intake_original(Intake *intake, const Plan *plan, const PackOptions *options,
+                          const PlanSample *sample, size_t field, IntakeBytes *taken, FshError *error)
 {
     if (plan->from.dataset)
         return take_record(intake, plan, options, sample, field, taken, error);
@@ -155,7 +155,7 @@ static FshStatus make_smaller(Intake *intake, const Plan *plan, const PackOption
 FshStatus intake_take(Intake *intake, const Plan *plan, const PackOptions *options, const PlanSample *sample,
                       size_t field, IntakeBytes *taken, FshError *error)
 {
-    FshStatus status = take_bytes(intake, plan, options, sample, field, taken, error);
+    FshStatus status = intake_original(intake, plan, options, sample, field, taken, error);
     if (!status && options->resize.max_size)
         status = make_smaller(intake, plan, options, sample, field, taken, error);
     return status;
@@ -201,7 +201,7 @@ FshStatus intake_probe(Intake *intake, ImageDecoder *decoder, const Plan *plan, 
         if (!status || status == FSH_ERR_MEMORY || file->bytes <= HEADER_BYTES)
             return status ? fsh_error_set(error, status, "%s", failure.message) : FSH_OK;
     }
-    status = take_bytes(intake, plan, options, sample, field, &taken, error);
+    status = intake_original(intake, plan, options, sample, field, &taken, error);
     if (!status)
         status = probe_bytes(intake, decoder, plan, options, sample, field, &taken, info, error);
     return status;

@@ -43,6 +43,10 @@ typedef struct IntakeBytes {
 FshStatus intake_take(Intake *intake, const Plan *plan, const PackOptions *options, const PlanSample *sample,
                       size_t field, IntakeBytes *taken, FshError *error);
 
+/* The same as it is, not made smaller. */
+FshStatus intake_original(Intake *intake, const Plan *plan, const PackOptions *options,
+                          const PlanSample *sample, size_t field, IntakeBytes *taken, FshError *error);
+
 /* Size and channels of what intake_take would give, by the header: pixels as displayed. */
 FshStatus intake_probe(Intake *intake, ImageDecoder *decoder, const Plan *plan, const PackOptions *options,
                        const PlanSample *sample, size_t field, ImageInfo *info, FshError *error);

@@ -19,12 +19,13 @@
 typedef struct Settings {
     ProgramOptions program;
     const char *source, *destination, *format, *store, *pairs, *fields, *report, *edge, *filter;
+    const char *files_from, *labels, *classes;
     uint64_t shard_size;
     double split;
     int64_t seed, shuffle, limit, max_pixels, max_size, quality;
     const char *part;
     const struct Settings *defaults;
-    bool check, force, merge, exact,
+    bool check, force, merge, dedupe, exact,
         sizing; /* sizing: an option was given that says how to make images smaller */
 } Settings;
 
@@ -59,14 +60,39 @@ static void print_warnings(const Settings *settings, const NoteList *warnings)
     }
 }
 
+/* The folders in which a data set's own documents, or a code's, put the sides of its pairs. */
+static const struct {
+    const char *name, *sides;
+} pair_presets[] = {
+    {"gopro", "blur:sharp"},    /* GOPRO_Large, REDS' blur and sharp */
+    {"nafnet", "input:target"}, /* NAFNet, Restormer, MPRNet: datasets/GoPro/train/input */
+    {"basicsr", "lq:gt"},       /* BasicSR: dataroot_lq, dataroot_gt */
+};
+
+/* The sides of a preset; text itself where it names none. */
+static FshStatus find_pairs(const char *text, const char **sides_ret, FshError *error)
+{
+    *sides_ret = text;
+    for (size_t i = 0; i < sizeof pair_presets / sizeof pair_presets[0]; i++) {
+        if (strcmp(text, pair_presets[i].name) == 0)
+            *sides_ret = pair_presets[i].sides;
+    }
+    return strchr(*sides_ret, ':')
+               ? FSH_OK
+               : fsh_error_set(error, FSH_ERR_USAGE,
+                               "--pairs: '%s' is neither A:B nor one of gopro, nafnet, basicsr", text);
+}
+
 static FshStatus take_fields(const Settings *settings, PackOptions *options, FshError *error)
 {
     if (settings->pairs && settings->fields)
         return fsh_error_set(error, FSH_ERR_USAGE, "--pairs and --fields: give one of them");
     FshStatus status = FSH_OK;
+    const char *sides = NULL;
     if (settings->pairs)
-        status = options_split_colon("--pairs", settings->pairs, options->field_names, 2,
-                                     &options->field_count, error);
+        status = find_pairs(settings->pairs, &sides, error);
+    if (sides && !status)
+        status = options_split_colon("--pairs", sides, options->field_names, 2, &options->field_count, error);
     if (settings->fields)
         status = options_split_colon("--fields", settings->fields, options->field_names, FSH_FIELDS_MAX,
                                      &options->field_count, error);
@@ -77,6 +103,27 @@ static FshStatus take_fields(const Settings *settings, PackOptions *options, Fsh
                               settings->pairs ? "--pairs" : "--fields", options->field_names[field]);
     }
     return status;
+}
+
+/* What goes together, and what does not. */
+static FshStatus check_usage(const PackOptions *options, FshError *error)
+{
+    const char *one = NULL, *other = NULL;
+    if (options->field_count) {
+        one = "--pairs and --fields";
+        other = options->labels       ? "--labels"
+                : options->files_from ? "--files-from"
+                : options->classes    ? "--classes"
+                                      : NULL;
+    } else if (options->labels && options->files_from) {
+        one = "--labels";
+        other = "--files-from";
+    }
+    return other ? fsh_error_set(error, FSH_ERR_USAGE, "%s: %s", one,
+                                 options->field_count ? "pairs have no classes; leave out --labels, "
+                                                        "--files-from and --classes"
+                                                      : "a list of --files-from has labels itself")
+                 : FSH_OK;
 }
 
 /* fresize's recipe, with its defaults where fpack has no option. */
@@ -183,6 +230,10 @@ static FshStatus take_options(const ProgramContext *context, PackOptions *option
         .destination = settings->destination,
         .container = strcmp(settings->format, "lmdb") == 0 ? FSH_CONTAINER_LMDB : FSH_CONTAINER_SHARDS,
         .store = strcmp(settings->store, "raw") == 0 ? PACK_STORE_RAW : PACK_STORE_COPY,
+        .files_from = settings->files_from,
+        .labels = settings->labels,
+        .classes = settings->classes,
+        .dedupe = settings->dedupe,
         .shard_bytes = settings->shard_size,
         .val_fraction = settings->split,
         .seed = (uint64_t)settings->seed,
@@ -203,7 +254,9 @@ static FshStatus take_options(const ProgramContext *context, PackOptions *option
         status = part_parse("--part", settings->part, &options->part, error);
     if (!status)
         status = take_recipe(settings, &options->resize, error);
-    return status ? status : take_fields(settings, options, error);
+    if (!status)
+        status = take_fields(settings, options, error);
+    return status ? status : check_usage(options, error);
 }
 
 static FshStatus run(const ProgramContext *context, bool *partial_ret, FshError *error)
@@ -255,7 +308,9 @@ static FshStatus run(const ProgramContext *context, bool *partial_ret, FshError 
         report_print(stderr, &report);
     if (!status && settings->program.json)
         status = report_print_json(stdout, &report, error);
-    *partial_ret = plan.left_out.count + result.left_out.count > 0;
+    *partial_ret = result.left_out.count > 0;
+    for (size_t i = 0; i < plan.left_out.count; i++)
+        *partial_ret = *partial_ret || plan.left_out.items[i].status; /* FSH_OK: left out as asked */
     pack_result_free(&result);
     plan_free(&plan);
     return status;
@@ -291,13 +346,34 @@ int main(int argc, char **argv)
          .kind = OPTION_TEXT,
          .value = &settings.pairs,
          .argument = "A:B",
-         .help = "pairs of images: same path below a folder A and below a folder B, at any depth",
+         .help = "pairs of images: same path below a folder A and below a folder B, at any depth; gopro is "
+                 "blur:sharp, nafnet input:target, basicsr lq:gt",
          .group = "Input"},
         {.name = "fields",
          .kind = OPTION_TEXT,
          .value = &settings.fields,
          .argument = "A:B:C",
          .help = "as --pairs, with two to eight images a sample"},
+        {.name = "files-from",
+         .kind = OPTION_TEXT,
+         .value = &settings.files_from,
+         .argument = "FILE",
+         .help = "the images that FILE lists, in its order: PATH<tab>LABEL, with a path below SRC and a "
+                 "label that is a name or a number; -: standard input"},
+        {.name = "labels",
+         .kind = OPTION_TEXT,
+         .value = &settings.labels,
+         .argument = "FILE",
+         .help = "what the images of a flat folder (SRC/val) are: lines of NAME LABEL or NAME,LABEL"},
+        {.name = "classes",
+         .kind = OPTION_TEXT,
+         .value = &settings.classes,
+         .argument = "FILE",
+         .help = "only the classes that FILE names, one a line; a class's index is its place there, from 0"},
+        {.name = "dedupe",
+         .kind = OPTION_FLAG,
+         .value = &settings.dedupe,
+         .help = "of images with exactly the same content keep the first, in the order train, val, test"},
         {.name = "split",
          .kind = OPTION_REAL,
          .value = &settings.split,
@@ -429,6 +505,8 @@ int main(int argc, char **argv)
         .examples = "  fpack imagenet160/ shards/\n"
                     "  fpack --split 0.1 photos/ shards/\n"
                     "  fpack --pairs blurry:sharp gopro/ shards/\n"
+                    "  fpack --pairs gopro GOPRO_Large/ shards/\n"
+                    "  fpack --labels LOC_val_solution.csv imagenet/ shards/ # train/CLASS/x.jpg, val/x.jpg\n"
                     "  fpack --max-size 160 imagenet/ shards/       # from originals in one pass\n"
                     "  fpack --split 0.2 --format lmdb shards/ lmdb/ # a dataset, packed again\n"
                     "  fpack --part auto photos/ shards/            # in each task of a Slurm array, then\n"

@@ -13,7 +13,7 @@
 static json_t *note_to_json(const Note *note)
 {
     return json_pack("{s:o, s:o, s:s}", "path", json_text(note->path), "reason", json_text(note->reason),
-                     "kind", fsh_strerror(note->status));
+                     "kind", note->status ? fsh_strerror(note->status) : "duplicate");
 }
 
 FshStatus report_check_path(const char *path, bool force, FshError *error)

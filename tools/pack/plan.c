@@ -302,16 +302,17 @@ static FshStatus refuse_no_samples(const Plan *plan, const PackOptions *options,
         plan->left_out.count ? "see what was left out" : found);
 }
 
-/* A tree of files: samples in class folders or below side folders. */
+/* A tree of files: samples in class folders or below side folders, or those of a list. */
 static FshStatus plan_tree(Plan *plan, const PackOptions *options, FshError *error)
 {
-    FshStatus status = walk_files(options->source, options->jobs, &plan->files, error);
-    if (!status)
-        status = note_walk_problems(plan, error);
-    if (!status)
-        status = source_open(options->source, &plan->folder, error);
+    FshStatus status = source_open(options->source, &plan->folder, error);
     if (!status)
         status = read_resize_recipe(plan, error);
+    if (status || options->files_from)
+        return status ? status : plan_list(plan, options, error);
+    status = walk_files(options->source, options->jobs, &plan->files, error);
+    if (!status)
+        status = note_walk_problems(plan, error);
     if (!status)
         status = find_images(plan, options->jobs, error);
     if (status)
@@ -344,6 +345,20 @@ static FshStatus take_own_recipe(Plan *plan, const PackOptions *options, FshErro
     return recipe ? FSH_OK : fsh_error_set(error, FSH_ERR_MEMORY, "no memory for the recipe");
 }
 
+/* The names of classes stand in JSON, in the manifest and in every shard. */
+static FshStatus check_class_names(const Plan *plan, FshError *error)
+{
+    for (size_t i = 0; i < plan->class_count; i++) {
+        json_t *text = json_string(plan->class_names[i]);
+        if (!text)
+            return fsh_error_set(error, FSH_ERR_UNSUPPORTED,
+                                 "%s: the name of its class '%s' is not UTF-8; rename it", plan->root,
+                                 plan->class_names[i]);
+        json_decref(text);
+    }
+    return FSH_OK;
+}
+
 FshStatus plan_make(Plan *plan, const PackOptions *options, FshError *error)
 {
     *plan = (Plan){.root = options->source,
@@ -353,12 +368,22 @@ FshStatus plan_make(Plan *plan, const PackOptions *options, FshError *error)
                    .field_names = {"image"}};
     for (size_t field = 0; field < options->field_count; field++)
         plan->field_names[field] = options->field_names[field];
-    FshStatus status = plan_is_dataset(options->source) ? plan_dataset(plan, options, error)
-                                                        : plan_tree(plan, options, error);
+    /* A list says what there is: nothing else is looked for. */
+    const bool dataset = !options->files_from && plan_is_dataset(options->source);
+    if (dataset && options->labels)
+        return fsh_error_set(error, FSH_ERR_USAGE, "--labels: %s is a dataset, which has labels of its own",
+                             plan->root);
+    FshStatus status = dataset ? plan_dataset(plan, options, error) : plan_tree(plan, options, error);
     if (!status && plan->sample_count == 0)
         status = fsh_error_set(error, FSH_ERR_NOT_FOUND, "%s: holds no sample", plan->root);
     if (!status)
         status = take_own_recipe(plan, options, error);
+    if (!status && options->classes)
+        status = plan_choose_classes(plan, options, error);
+    if (!status)
+        status = check_class_names(plan, error);
+    if (!status && options->dedupe)
+        status = plan_dedupe(plan, options, error);
     if (!status)
         status = plan_select(plan, options, error);
     if (!status)
@@ -377,6 +402,7 @@ void plan_free(Plan *plan)
     free(plan->samples);
     free(plan->sources);
     free(plan->key_storage);
+    buffer_free(&plan->list_text);
     free(plan->outputs);
     free(plan->payload_bytes);
     if (plan->folder >= 0)

@@ -12,9 +12,12 @@
  * - plan.c: walk, which files are images; after plan_select, the order of the samples
  * - plan_dataset.c: instead of all that up to plan_select, where the source is a dataset
  * - plan_classes.c: class folders to split, class and key
+ * - plan_list.c: instead of the walk and that, a list of paths and labels
+ * - plan_texts.c: classes from labels that stand in a file
  * - plan_pairs.c: side folders to split, key and one source for each field
  * - plan_flat.c: a hint, where neither finds a sample
  * - plan_keys.c: keys that would clash
+ * - plan_chosen.c, plan_dedupe.c: --classes, --dedupe
  * - plan_select.c: --limit and --split, stratified by a hash of the key
  * - plan_outputs.c: bytes of each record, cut into shards; the dataset's id
  *
@@ -26,6 +29,7 @@
 
 #include <jansson.h>
 
+#include "common/file.h"
 #include "common/part.h"
 #include "common/walk.h"
 #include "formats/fshard.h"
@@ -49,9 +53,13 @@ typedef struct PackOptions {
     uint64_t seed;                         /* of that choice and of limit's */
     bool shuffle;                          /* order of the samples: shuffle_seed's instead of the paths' */
     uint64_t shuffle_seed;
-    uint64_t limit;      /* samples of each split at most, spread over its classes; 0: all */
-    ResizeRecipe resize; /* what is done to images on the way in; max_size 0: nothing */
-    bool check;          /* decode every image in full */
+    uint64_t limit;         /* samples of each split at most, spread over its classes; 0: all */
+    ResizeRecipe resize;    /* what is done to images on the way in; max_size 0: nothing */
+    const char *files_from; /* a list of paths and labels, see plan_list.c; "-": standard input; NULL: none */
+    const char *labels;     /* a file that says what the images of flat folders are (labels.h); NULL: none */
+    const char *classes;    /* a file of class names: these and no others, in this order; NULL: all */
+    bool dedupe;            /* of samples with the same content only the first */
+    bool check;             /* decode every image in full */
     bool force;
     uint64_t max_pixels; /* larger images are left out */
     Part part; /* of the outputs; {0, 0}: all */
@@ -112,9 +120,12 @@ typedef struct Plan {
     int folder;       /* descriptor of it, see source.h; -1: not open */
     FshKind kind;
     PlanDataset from;
-    FileList files;            /* empty where the source is a dataset */
-    uint8_t *is_image;         /* for each file: by name, or by content where the name says nothing */
-    uint64_t other_file_count; /* files that are no images */
+    FileList files;             /* empty where the source is a dataset */
+    Buffer list_text;           /* --files-from: their paths */
+    uint8_t *is_image;          /* for each file: by name, or by content where the name says nothing */
+    uint64_t other_file_count;  /* files that are no images */
+    uint64_t other_class_count; /* images of classes that --classes does not name */
+    char other_class_example[PATH_MAX];
 
     const char *field_names[FSH_FIELDS_MAX]; /* the options' or the dataset's; "image" for classes */
     size_t field_count;
@@ -140,7 +151,9 @@ typedef struct Plan {
 
     json_t *recipe; /* how the images were made smaller: here, or by fresize before; NULL: they were not */
 
-    NoteList left_out; /* inputs that go into no sample: orphans, images in no class, unreadable folders */
+    /* Inputs that go into no sample: orphans, images in no class, unreadable folders; with status FSH_OK what --dedupe left
+     * out, as asked. */
+    NoteList left_out;
     NoteList warnings; /* what is odd but no failure */
 } Plan;
 
@@ -191,6 +204,9 @@ size_t plan_stem_bytes(const char *path);
 FshStatus plan_classes(Plan *plan, const PackOptions *options, FshError *error);
 FshStatus plan_pairs(Plan *plan, const PackOptions *options, FshError *error);
 
+/* The samples of --files-from. */
+FshStatus plan_list(Plan *plan, const PackOptions *options, FshError *error);
+
 /* Whether the source is to be opened as a dataset: a file, names with braces, or a folder in which a dataset, an LMDB, or
  * tars and nothing but such lie. */
 bool plan_is_dataset(const char *source);
@@ -203,6 +219,21 @@ FshStatus plan_mend_keys(Plan *plan, FshError *error);
 /* Where plan_make fails for want of samples: adds to its message, if all images lie in one folder and their names pair
  * up. Returns status. */
 FshStatus plan_hint_flat_pairs(const Plan *plan, FshStatus status, FshError *error);
+
+/* Names, one a line, empty lines passed over. FSH_ERR_NOT_FOUND, FSH_ERR_SYSTEM; FSH_ERR_CORRUPT: no text, no name, or one
+ * name twice. */
+FshStatus plan_read_class_list(const char *path, NameList *names, FshError *error);
+/* Gives every sample the class that its text names, and the plan its classes: the names in byte order or, if all texts are
+ * numbers, what they count: the names in the file of --classes, else themselves. what: the file they come from. */
+FshStatus plan_label_by_texts(Plan *plan, const PackOptions *options, const char *const *texts,
+                              const char *what, FshError *error);
+/* An image left out because its class is not one of --classes. */
+void plan_count_other_class(Plan *plan, const char *path);
+/* Applies --classes. */
+FshStatus plan_choose_classes(Plan *plan, const PackOptions *options, FshError *error);
+
+/* Applies --dedupe. */
+FshStatus plan_dedupe(Plan *plan, const PackOptions *options, FshError *error);
 
 /* Apply --limit, then --split. Sample order is kept. */
 FshStatus plan_select(Plan *plan, const PackOptions *options, FshError *error);

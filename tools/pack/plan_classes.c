@@ -1,4 +1,4 @@
-/* plan_classes.c - class folders to samples.
+/* plan_classes.c - class folders to samples, and flat folders where a file of labels says what is in them (ImageNet's val).
  *
  * Folders, not files, say what the classes are: an empty class folder is a class with no samples, so that
  * training and validation sets made at different times keep the same class indexes. */
@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "common/file.h"
+#include "common/labels.h"
 #include "tools/pack/names.h"
 #include "tools/pack/plan.h"
 
@@ -48,6 +49,7 @@ typedef struct ClassRoot {
     char name[16]; /* "" for the root itself */
     NameList classes;
     uint64_t stray_count; /* images directly in it */
+    bool flat;            /* its folders are no classes: its images have labels in a file, if anywhere */
 } ClassRoot;
 
 enum { CLASS_ROOTS_MAX = 8 };
@@ -55,25 +57,14 @@ enum { CLASS_ROOTS_MAX = 8 };
 typedef struct Layout {
     ClassRoot roots[CLASS_ROOTS_MAX];
     size_t root_count;
-    const ClassRoot *reference; /* whose classes are the dataset's */
+    const ClassRoot *reference; /* whose classes the others must have */
+    NameList classes;           /* the dataset's: the reference's or, where --classes chooses, those of all */
     uint64_t outside_count;     /* images below no class root */
     const char *outside_example;
     uint64_t *class_counts; /* [root][class] */
+    Labels *labels;         /* --labels; NULL: none */
+    const char **texts;     /* where nothing but labels tells classes: each sample's */
 } Layout;
-
-/* The names of classes stand in JSON, in the manifest and in every shard. */
-static FshStatus check_names(const Plan *plan, const NameList *names, FshError *error)
-{
-    for (size_t i = 0; i < names->count; i++) {
-        json_t *text = json_string(names->names[i]);
-        if (!text)
-            return fsh_error_set(error, FSH_ERR_UNSUPPORTED,
-                                 "%s: the name of its class folder '%s' is not UTF-8; rename it", plan->root,
-                                 names->names[i]);
-        json_decref(text);
-    }
-    return FSH_OK;
-}
 
 /* Fills the roots. Split folders are recognised by name and by having folders in them: a data set of vehicles
  * may have a class called train, whose folder holds images. */
@@ -97,7 +88,10 @@ static FshStatus find_roots(const Plan *plan, Layout *layout, FshError *error)
             status = list_folders(path, &root->classes, error);
         split_roots += root->classes.count > 0;
     }
-    if (!status && split_roots == 0 && other_folders > 0) { /* class folders directly below the source */
+    const bool flat_splits =
+        layout->labels && layout->root_count; /* val/ beside a folder of something else */
+    if (!status && split_roots == 0 && other_folders > 0 &&
+        !flat_splits) { /* class folders directly below the source */
         for (size_t i = 0; i < layout->root_count; i++)
             names_free(&layout->roots[i].classes);
         layout->roots[0] = (ClassRoot){.split = PLAN_TRAIN, .classes = top};
@@ -105,7 +99,47 @@ static FshStatus find_roots(const Plan *plan, Layout *layout, FshError *error)
         return FSH_OK;
     }
     names_free(&top);
+    if (!status && layout->root_count == 0 && layout->labels) /* nothing but images */
+        layout->roots[layout->root_count++] = (ClassRoot){.split = PLAN_TRAIN};
     return status;
+}
+
+/* Whether the folders of one are all unlike those of the other. */
+static bool share_nothing(const NameList *a, const NameList *b)
+{
+    for (size_t i = 0; i < a->count; i++) {
+        if (names_find(b, a->names[i], NULL))
+            return false;
+    }
+    return true;
+}
+
+/* The first root with classes, in the order of the splits; the flat ones. With a file of labels a single folder is one of
+ * images (Tiny ImageNet's val/images), and so is one that is no class of train. */
+static FshStatus find_reference(const Plan *plan, const PackOptions *options, Layout *layout, FshError *error)
+{
+    bool any_flat = false;
+    for (size_t i = 0; i < layout->root_count; i++)
+        layout->roots[i].flat = layout->roots[i].classes.count <= (layout->labels ? 1 : 0);
+    for (uint32_t split = 0; split < PLAN_SPLITS && !layout->reference; split++) {
+        for (size_t i = 0; i < layout->root_count && !layout->reference; i++) {
+            if (layout->roots[i].split == split && !layout->roots[i].flat)
+                layout->reference = &layout->roots[i];
+        }
+    }
+    for (size_t i = 0; i < layout->root_count && layout->labels; i++) {
+        ClassRoot *root = &layout->roots[i];
+        if (layout->reference && share_nothing(&root->classes, &layout->reference->classes))
+            root->flat = true;
+        any_flat = any_flat || root->flat;
+    }
+    if (layout->labels && !any_flat)
+        return fsh_error_set(
+            error, FSH_ERR_USAGE,
+            "--labels: the images of %s lie in class folders already, which say what %s would "
+            "say; leave --labels out",
+            plan->root, options->labels);
+    return FSH_OK;
 }
 
 /* Which root an image is below; *rest_ret is its path below that root. */
@@ -125,7 +159,49 @@ static ClassRoot *root_of(Layout *layout, const char *path, const char **rest_re
     return NULL;
 }
 
-static FshStatus add_samples(Plan *plan, Layout *layout, FshError *error)
+/* The class that a label names: by its name or, of a file that names images, by its number. */
+static bool find_label(const Layout *layout, const char *text, size_t *class_ret)
+{
+    uint64_t number = 0;
+    if (names_find(&layout->classes, text, class_ret))
+        return true;
+    if (!labels_have_names(layout->labels) || !names_parse_number(text, &number) ||
+        number >= layout->classes.count)
+        return false;
+    *class_ret = (size_t)number;
+    return true;
+}
+
+/* An image of a flat folder. */
+static FshStatus add_labelled(Plan *plan, const PackOptions *options, Layout *layout, const ClassRoot *root,
+                              uint64_t file, const char *rest, FshError *error)
+{
+    const char *path = plan->files.files[file].path, *text = labels_find(layout->labels, rest);
+    size_t class_index = 0;
+    if (!text)
+        return notes_addf(&plan->left_out, FSH_ERR_NOT_FOUND, error, path, "has no label in %s",
+                          options->labels);
+    if (!layout->reference) {
+        layout->texts[plan->sample_count] = text;
+    } else if (!find_label(layout, text, &class_index)) {
+        if (options->classes) {
+            plan_count_other_class(plan, path);
+            return FSH_OK;
+        }
+        return fsh_error_set(
+            error, FSH_ERR_MISMATCH, "%s/%s: its label '%s' in %s is no class of %s%s", plan->root, path,
+            text, options->labels, layout->reference->name[0] ? layout->reference->name : plan->root,
+            labels_have_names(layout->labels)
+                ? "; numbers count from 0, in byte order of the class folders"
+                : "; ILSVRC's ground truth has numbers of its own: take a file that names the classes");
+    } else {
+        layout->class_counts[(size_t)(root - layout->roots) * layout->classes.count + class_index]++;
+    }
+    plan_add_sample(plan, rest, plan_stem_bytes(rest), (int32_t)class_index, root->split, &file);
+    return FSH_OK;
+}
+
+static FshStatus add_samples(Plan *plan, const PackOptions *options, Layout *layout, FshError *error)
 {
     FshStatus status = FSH_OK;
     for (uint64_t file = 0; file < plan->files.count && !status; file++) {
@@ -139,6 +215,10 @@ static FshStatus add_samples(Plan *plan, Layout *layout, FshError *error)
                 layout->outside_example = path;
             continue;
         }
+        if (layout->labels && root->flat) {
+            status = add_labelled(plan, options, layout, root, file, rest, error);
+            continue;
+        }
         const char *slash = strchr(rest, '/');
         char name[NAME_MAX + 1];
         size_t class_index = 0;
@@ -146,13 +226,12 @@ static FshStatus add_samples(Plan *plan, Layout *layout, FshError *error)
             memcpy(name, rest, (size_t)(slash - rest));
             name[slash - rest] = '\0';
         }
-        if (!slash || !names_find(&layout->reference->classes, name, &class_index)) {
+        if (!slash || !names_find(&layout->classes, name, &class_index)) {
             root->stray_count++;
             status = notes_add(&plan->left_out, FSH_ERR_MISMATCH, path, "lies in no class folder", error);
             continue;
         }
-        layout
-            ->class_counts[(size_t)(root - layout->roots) * layout->reference->classes.count + class_index]++;
+        layout->class_counts[(size_t)(root - layout->roots) * layout->classes.count + class_index]++;
         plan_add_sample(plan, rest, plan_stem_bytes(rest), (int32_t)class_index, root->split, &file);
     }
     return status;
@@ -170,44 +249,62 @@ static FshStatus check_roots(const Plan *plan, Layout *layout, FshError *error)
                                      layout->roots[j].name, root->name, plan_split_names[root->split]);
         }
     }
-    for (uint32_t split = 0; split < PLAN_SPLITS && !layout->reference; split++) {
-        for (size_t i = 0; i < layout->root_count && !layout->reference; i++) {
-            if (layout->roots[i].split == split && layout->roots[i].classes.count)
-                layout->reference = &layout->roots[i];
-        }
-    }
-    for (size_t i = 0; i < layout->root_count && layout->reference; i++) {
+    return FSH_OK;
+}
+
+/* The dataset's classes: those of the reference, which has all that the others have. Where --classes chooses, classes that
+ * are not in all splits may be none of those: all are taken, and what is not chosen goes later. */
+static FshStatus collect_classes(const Plan *plan, const PackOptions *options, Layout *layout,
+                                 FshError *error)
+{
+    const NameList *reference = &layout->reference->classes;
+    FshStatus status = FSH_OK;
+    for (size_t i = 0; i < reference->count && !status; i++)
+        status = names_add(&layout->classes, reference->names[i], error);
+    for (size_t i = 0; i < layout->root_count && !status; i++) {
         const ClassRoot *root = &layout->roots[i];
         size_t missing_count = 0;
         const char *missing = NULL;
-        for (size_t c = 0; c < root->classes.count; c++) {
-            if (!names_find(&layout->reference->classes, root->classes.names[c], NULL) &&
-                missing_count++ == 0)
+        for (size_t c = 0; c < root->classes.count && !root->flat && !status; c++) {
+            if (names_find(reference, root->classes.names[c], NULL))
+                continue;
+            if (missing_count++ == 0)
                 missing = root->classes.names[c];
+            if (options->classes)
+                status = names_add(&layout->classes, root->classes.names[c], error);
         }
-        if (missing_count)
+        if (missing_count && !options->classes)
             return fsh_error_set(error, FSH_ERR_MISMATCH,
                                  "%s: class '%s' of %s is missing from %s%s; the splits must have the same "
                                  "classes (an empty folder counts)",
                                  plan->root, missing, root->name, layout->reference->name,
                                  missing_count > 1 ? ", and others" : "");
     }
-    return FSH_OK;
+    names_sort(&layout->classes);
+    size_t kept = 0; /* val and test may have added the same */
+    for (size_t i = 0; i < layout->classes.count; i++) {
+        if (kept && strcmp(layout->classes.names[kept - 1], layout->classes.names[i]) == 0)
+            free(layout->classes.names[i]);
+        else
+            layout->classes.names[kept++] = layout->classes.names[i];
+    }
+    layout->classes.count = kept;
+    return status;
 }
 
 /* What is odd, once the images are counted. */
-static FshStatus warn_layout(Plan *plan, const Layout *layout, FshError *error)
+static FshStatus warn_layout(Plan *plan, const PackOptions *options, const Layout *layout, FshError *error)
 {
-    const size_t class_count = layout->reference->classes.count;
+    const size_t class_count = layout->classes.count;
     FshStatus status = FSH_OK;
     for (size_t i = 0; i < layout->root_count && !status; i++) {
         const ClassRoot *root = &layout->roots[i];
         const char *separator = root->name[0] ? "/" : "";
-        if (root->classes.count == 0)
+        if (root->flat && !layout->labels)
             status = notes_add(&plan->warnings, FSH_OK, root->name,
                                "holds no class folder: the split is left out", error);
-        for (size_t c = 0; c < class_count && !status; c++) {
-            const char *name = layout->reference->classes.names[c];
+        for (size_t c = 0; c < class_count && !status && !options->classes; c++) {
+            const char *name = layout->classes.names[c];
             char path[NAME_MAX + 32];
             if (layout->class_counts[i * class_count + c] || !names_find(&root->classes, name, NULL))
                 continue;
@@ -221,7 +318,7 @@ static FshStatus warn_layout(Plan *plan, const Layout *layout, FshError *error)
                             "%llu images such as this one lie outside train, val and test; left alone",
                             (unsigned long long)layout->outside_count);
     if (!status && class_count == 1)
-        status = notes_add(&plan->warnings, FSH_OK, layout->reference->classes.names[0],
+        status = notes_add(&plan->warnings, FSH_OK, layout->classes.names[0],
                            "the only class: there is nothing for a classifier to tell apart", error);
     return status;
 }
@@ -292,57 +389,84 @@ static FshStatus warn_pairs(Plan *plan, const NameList *classes, FshError *error
                       classes->names[0], classes->names[1], classes->names[0], classes->names[1]);
 }
 
-FshStatus plan_classes(Plan *plan, const PackOptions *options, FshError *error)
+/* Images in a folder that should have class folders. */
+static FshStatus refuse_stray(const Plan *plan, const Layout *layout, FshError *error)
 {
-    (void)options;
-    Layout layout = {0};
-    FshStatus status = find_roots(plan, &layout, error);
-    if (!status)
-        status = check_roots(plan, &layout, error);
-    if (status)
-        goto done;
-    if (!layout.reference) {
-        /* Split folders that hold no folders, or nothing at all. */
-        if (layout.root_count && plan->files.count > plan->other_file_count)
-            status = fsh_error_set(
-                error, FSH_ERR_NOT_FOUND,
-                "%s/%s: its images lie in no class folder; put each into a folder named after its "
-                "class",
-                plan->root, layout.roots[0].name);
-        goto done;
-    }
-    layout.class_counts =
-        calloc(layout.root_count * layout.reference->classes.count + 1, sizeof *layout.class_counts);
-    if (!layout.class_counts) {
-        status = fsh_error_set(error, FSH_ERR_MEMORY, "%s: out of memory", plan->root);
-        goto done;
-    }
-    status = add_samples(plan, &layout, error);
-    for (size_t i = 0; i < layout.root_count && !status; i++) {
-        const ClassRoot *root = &layout.roots[i];
-        if (root->classes.count == 0 && root->stray_count)
-            status = fsh_error_set(
+    for (size_t i = 0; i < layout->root_count; i++) {
+        const ClassRoot *root = &layout->roots[i];
+        if (root->flat && root->stray_count)
+            return fsh_error_set(
                 error, FSH_ERR_MISMATCH,
                 "%s/%s: its %llu images lie in no class folder; put each into a folder named "
-                "after its class, as in %s",
-                plan->root, root->name, (unsigned long long)root->stray_count, layout.reference->name);
+                "after its class, as in %s, or say with --labels what they are",
+                plan->root, root->name, (unsigned long long)root->stray_count, layout->reference->name);
     }
+    return FSH_OK;
+}
+
+/* No class folder anywhere: only labels can tell. */
+static FshStatus plan_flat(Plan *plan, const PackOptions *options, Layout *layout, FshError *error)
+{
+    if (!layout->labels) {
+        /* Split folders that hold no folders, or nothing at all. */
+        if (layout->root_count && plan->files.count > plan->other_file_count)
+            return fsh_error_set(error, FSH_ERR_NOT_FOUND,
+                                 "%s/%s: its images lie in no class folder; put each into a folder named "
+                                 "after its class, or say with --labels what they are",
+                                 plan->root, layout->roots[0].name);
+        return FSH_OK;
+    }
+    layout->texts = calloc(plan->files.count + 1, sizeof *layout->texts);
+    if (!layout->texts)
+        return fsh_error_set(error, FSH_ERR_MEMORY, "%s: out of memory", plan->root);
+    FshStatus status = add_samples(plan, options, layout, error);
     if (!status)
-        status = check_names(plan, &layout.reference->classes, error);
+        status = plan_label_by_texts(plan, options, layout->texts, options->labels, error);
+    return status ? status : plan_mend_keys(plan, error);
+}
+
+static FshStatus plan_folders(Plan *plan, const PackOptions *options, Layout *layout, FshError *error)
+{
+    FshStatus status = collect_classes(plan, options, layout, error);
+    if (status)
+        return status;
+    layout->class_counts =
+        calloc(layout->root_count * layout->classes.count + 1, sizeof *layout->class_counts);
+    if (!layout->class_counts)
+        return fsh_error_set(error, FSH_ERR_MEMORY, "%s: out of memory", plan->root);
+    status = add_samples(plan, options, layout, error);
     if (!status)
-        status = warn_layout(plan, &layout, error);
+        status = refuse_stray(plan, layout, error);
     if (!status)
-        status = warn_pairs(plan, &layout.reference->classes, error);
+        status = warn_layout(plan, options, layout, error);
+    if (!status && !layout->labels)
+        status = warn_pairs(plan, &layout->classes, error);
     if (!status)
         status = plan_mend_keys(plan, error);
-    if (!status) { /* the reference's list becomes the plan's */
-        ClassRoot *reference = &layout.roots[layout.reference - layout.roots];
-        plan->class_names = reference->classes.names;
-        plan->class_count = reference->classes.count;
-        reference->classes = (NameList){0};
+    if (!status) { /* the list becomes the plan's */
+        plan->class_names = layout->classes.names;
+        plan->class_count = layout->classes.count;
+        layout->classes = (NameList){0};
     }
-done:
+    return status;
+}
+
+FshStatus plan_classes(Plan *plan, const PackOptions *options, FshError *error)
+{
+    Layout layout = {0};
+    FshStatus status = options->labels ? labels_load(&layout.labels, options->labels, error) : FSH_OK;
+    if (!status)
+        status = find_roots(plan, &layout, error);
+    if (!status)
+        status = check_roots(plan, &layout, error);
+    if (!status)
+        status = find_reference(plan, options, &layout, error);
+    if (!status)
+        status = (layout.reference ? plan_folders : plan_flat)(plan, options, &layout, error);
     free(layout.class_counts);
+    free(layout.texts);
+    labels_free(&layout.labels);
+    names_free(&layout.classes);
     for (size_t i = 0; i < layout.root_count; i++)
         names_free(&layout.roots[i].classes);
     return status;

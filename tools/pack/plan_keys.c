@@ -56,13 +56,15 @@ static uint64_t mark_clashes(KeyTable *table, uint8_t *clashes)
 }
 
 /* x.jpg and x.png in one folder would share the key x: each keeps its extension then. Longer keys may clash
- * with others in turn ("x.jpg" and "x.jpg.png"), so it is repeated; whole names never clash, so it ends. */
+ * with others in turn ("x.jpg" and "x.jpg.png"), so it is repeated, until nothing can be made longer. */
 static void keep_extensions(Plan *plan, KeyTable *table, uint8_t *clashes)
 {
-    while (mark_clashes(table, clashes)) {
+    for (bool changed = true; changed && mark_clashes(table, clashes);) {
+        changed = false;
         for (uint64_t i = 0; i < plan->sample_count; i++) {
-            if (clashes[i])
-                plan->samples[i].key_bytes = (uint32_t)strlen(plan->samples[i].key);
+            const uint32_t length = clashes[i] ? (uint32_t)strlen(plan->samples[i].key) : 0;
+            changed = changed || length > plan->samples[i].key_bytes;
+            plan->samples[i].key_bytes = clashes[i] ? length : plan->samples[i].key_bytes;
         }
     }
 }
@@ -86,9 +88,11 @@ static FshStatus number_key(Plan *plan, const KeyTable *table, PlanSample *sampl
     return FSH_OK;
 }
 
-/* Keys of a dataset are whole: what clashes comes from two splits that became one, or from tars that know no better. */
+/* What clashes still comes from two splits that became one, from tars that know no better, or from val/x and valid/x in a
+ * list. */
 static FshStatus number_keys(Plan *plan, KeyTable *table, FshError *error)
 {
+    memset(table->slots, 0, table->slot_count * sizeof *table->slots);
     uint64_t count = 0;
     const PlanSample *example = NULL;
     FshStatus status = FSH_OK;
@@ -117,10 +121,10 @@ FshStatus plan_mend_keys(Plan *plan, FshError *error)
     uint8_t *clashes = calloc(plan->sample_count + 1, 1);
     if (!table_make(&table, plan) || !clashes)
         status = fsh_error_set(error, FSH_ERR_MEMORY, "%s: out of memory", plan->root);
-    else if (plan->from.dataset)
-        status = number_keys(plan, &table, error);
-    else
+    else if (!plan->from.dataset) /* whose keys are whole */
         keep_extensions(plan, &table, clashes);
+    if (!status)
+        status = number_keys(plan, &table, error);
     free(table.slots);
     free(clashes);
     return status;

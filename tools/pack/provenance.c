@@ -4,6 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/json_text.h"
+
 /* The options that decide what the dataset is; those left at "do nothing" are left out of the text too. */
 static json_t *options_to_json(const Plan *plan, const PackOptions *options)
 {
@@ -20,6 +22,16 @@ static json_t *options_to_json(const Plan *plan, const PackOptions *options)
         failed |= json_object_set_new(object, "split", json_real(options->val_fraction));
     if (options->limit || options->val_fraction > 0)
         failed |= json_object_set_new(object, "seed", json_integer((json_int_t)options->seed));
+    const struct {
+        const char *key, *path;
+    } files[] = {
+        {"files_from", options->files_from}, {"labels", options->labels}, {"classes", options->classes}};
+    for (size_t i = 0; i < sizeof files / sizeof files[0]; i++) {
+        if (files[i].path)
+            failed |= json_object_set_new(object, files[i].key, json_text(files[i].path));
+    }
+    if (options->dedupe)
+        failed |= json_object_set_new(object, "dedupe", json_true());
     if (options->field_count) {
         json_t *fields = json_array();
         for (size_t i = 0; i < plan->field_count; i++)
