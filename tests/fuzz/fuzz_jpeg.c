@@ -1,0 +1,79 @@
+/* A JPEG: its header and what it carries, its pixels, and itself made smaller by planes. libjpeg-turbo does the decoding; what
+ * is fuzzed is our way through it. */
+#include "imaging/decode.h"
+#include "imaging/jpeg_decode.h"
+#include "imaging/jpeg_shrink.h"
+#include "tests/fuzz/fuzz.h"
+
+enum { PIXELS_MAX = 1 << 16 };
+
+typedef struct Tools {
+    JpegDecoder *decoder;
+    JpegEncoder *encoder;
+    JpegShrinker *shrinker;
+    Image image;
+    Buffer file;
+} Tools;
+
+static void expect_ok(FshStatus status, const FshError *error)
+{
+    fuzz_expect_ok(status, error, "a decoder, an encoder, a shrinker");
+}
+
+static void shrink(Tools *tools, const ImageInfo *info, const ImageMetadata *metadata)
+{
+    const JpegShrinkOptions options = {.width = 1 + info->stored_width / 3,
+                                       .height = 1 + info->stored_height / 3,
+                                       .margin = 2,
+                                       .filter = RESAMPLE_BICUBIC,
+                                       .quality = 90,
+                                       .subsampling = IMAGE_SUBSAMPLING_420,
+                                       .metadata = metadata};
+    JpegShrinkReport report;
+    FshError error = {0};
+    if (jpeg_shrink(tools->shrinker, tools->decoder, tools->encoder, &options, &tools->file, &report,
+                    &error) == FSH_OK)
+        fuzz_touch(tools->file.bytes, tools->file.length);
+}
+
+static void read_all(Tools *tools, const uint8_t *bytes, size_t length, bool strict)
+{
+    ImageInfo info = {0};
+    ImageMetadata metadata = {0};
+    FshError error = {0};
+    if (jpeg_decoder_header(tools->decoder, bytes, length, strict, &info, &error) != FSH_OK)
+        return;
+    fuzz_expect(info.width && info.height && info.orientation >= 1 && info.orientation <= 8,
+                "a header that was read says what is there");
+    jpeg_decoder_metadata(tools->decoder, &metadata);
+    fuzz_touch(metadata.exif.bytes, metadata.exif.length);
+    fuzz_touch(metadata.icc.bytes, metadata.icc.length);
+    fuzz_touch(metadata.xmp.bytes, metadata.xmp.length);
+    if ((uint64_t)info.width * info.height > PIXELS_MAX)
+        return;
+    if (strict && jpeg_decoder_planes_count(tools->decoder)) {
+        shrink(tools, &info, &metadata);
+    } else if (!(info.quirks & IMAGE_QUIRK_CMYK) &&
+               jpeg_decoder_pixels(tools->decoder, info.channels, 4, 4, &tools->image, &info, &error) ==
+                   FSH_OK) {
+        fuzz_touch(tools->image.pixels,
+                   (size_t)tools->image.width * tools->image.height * tools->image.channels);
+    }
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t length)
+{
+    Tools tools = {0};
+    FshError error = {0};
+    expect_ok(jpeg_decoder_new(&tools.decoder, &error), &error);
+    expect_ok(jpeg_encoder_new(&tools.encoder, &error), &error);
+    expect_ok(jpeg_shrinker_new(&tools.shrinker, &error), &error);
+    read_all(&tools, bytes, length, true);
+    read_all(&tools, bytes, length, false); /* with the same decoder: one file leaves nothing to the next */
+    jpeg_decoder_free(&tools.decoder);
+    jpeg_encoder_free(&tools.encoder);
+    jpeg_shrinker_free(&tools.shrinker);
+    image_free(&tools.image);
+    buffer_free(&tools.file);
+    return 0;
+}

@@ -1,0 +1,60 @@
+/* data.mdb of our own LMDBs: the walk over its pages, in memory that ends where the file ends, and the records it finds; then
+ * as a dataset, mapped, by fsh_open and fsh_check. */
+#include <string.h>
+
+#include "formats/bytes.h"
+#include "formats/crc32c.h"
+#include "formats/internal.h"
+#include "tests/fuzz/fuzz.h"
+
+enum { AT_RECORD_CRC = 4, AT_RECORD_BYTES = 8 }; /* fshard(5) */
+
+static void parse(const uint8_t *bytes, size_t length)
+{
+    LmdbView view;
+    FshError error = {0};
+    if (fsh_lmdb_parse(&view, bytes, length, &error) != FSH_OK)
+        return;
+    Metadata metadata = {0};
+    uint64_t count = 0;
+    (void)fsh_metadata_parse(&metadata, view.metadata, view.metadata_bytes, &count, &error);
+    for (uint64_t i = 0; i < view.record_count; i++) {
+        IndexRow row = fsh_index_row_load(view.rows.bytes + i * INDEX_ROW_BYTES);
+        FshSample sample;
+        RecordHead head;
+        fuzz_expect(row.offset <= length && row.record_bytes <= length - row.offset,
+                    "a value lies within the file");
+        if (fsh_record_parse(bytes + row.offset, row.record_bytes, &sample, &head, &error) == FSH_OK)
+            (void)fsh_record_verify(bytes + row.offset, &sample, &head, &error);
+    }
+    fsh_metadata_free(&metadata);
+    fsh_lmdb_free(&view);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t length)
+{
+    parse(bytes, length);
+    if (fsh_lmdb_sniff(bytes, length)) {
+        FuzzFolder folder = fuzz_folder_open(LMDB_DATA_NAME, bytes, length);
+        fuzz_dataset(folder.path);
+        fuzz_folder_close(&folder);
+    }
+    return 0;
+}
+
+/* LMDB itself has no checksums; the records in it have. */
+void fuzz_mend(uint8_t *bytes, size_t length, uint32_t choice)
+{
+    LmdbView view;
+    (void)choice;
+    if (fsh_lmdb_parse(&view, bytes, length, NULL) != FSH_OK)
+        return;
+    for (uint64_t i = 0; i < view.record_count; i++) {
+        IndexRow row = fsh_index_row_load(view.rows.bytes + i * INDEX_ROW_BYTES);
+        if (row.record_bytes >= RECORD_BYTES_MIN)
+            store_le32(bytes + row.offset + AT_RECORD_CRC,
+                       fsh_crc32c(0, bytes + row.offset + AT_RECORD_BYTES,
+                                  (size_t)row.record_bytes - AT_RECORD_BYTES));
+    }
+    fsh_lmdb_free(&view);
+}

@@ -1,0 +1,74 @@
+/* fuzz_mend of targets whose input is a shard: checksums and lengths, from the inside out. */
+#include "formats/bytes.h"
+#include "formats/crc32c.h"
+#include "formats/internal.h"
+#include "tests/fuzz/fuzz.h"
+
+/* Where mending writes; fshard(5). */
+enum {
+    AT_HEADER_BYTES = 12,
+    AT_METADATA_BYTES = 24,
+    AT_DICTIONARY_BYTES = 28,
+    AT_HEADER_CRC = 60,
+
+    AT_RECORD_COUNT = 16,
+    AT_INDEX_OFFSET = 24,
+    AT_INDEX_BYTES = 32,
+    AT_FILE_BYTES = 40,
+    AT_INDEX_CRC = 48,
+    AT_FOOTER_CRC = 124,
+
+    AT_RECORD_CRC = 4,
+    AT_RECORD_BYTES = 8,
+    AT_ROW_CRC = 24,
+};
+
+static void mend_records(uint8_t *bytes, size_t length, uint8_t *rows, size_t row_count)
+{
+    for (size_t i = 0; i < row_count; i++) {
+        uint8_t *at = rows + i * INDEX_ROW_BYTES;
+        IndexRow row = fsh_index_row_load(at);
+        if (row.offset > length || row.record_bytes > length - row.offset ||
+            row.record_bytes < RECORD_BYTES_MIN)
+            continue;
+        uint8_t *record = bytes + row.offset;
+        store_le64(record + AT_RECORD_BYTES, row.record_bytes);
+        uint32_t crc = fsh_crc32c(0, record + AT_RECORD_BYTES, (size_t)row.record_bytes - AT_RECORD_BYTES);
+        store_le32(record + AT_RECORD_CRC, crc);
+        store_le32(at + AT_ROW_CRC, crc);
+    }
+}
+
+static void mend_footer(uint8_t *bytes, size_t length, uint32_t choice)
+{
+    uint8_t *footer = bytes + length - SHARD_FOOTER_BYTES;
+    uint64_t offset = load_le64(footer + AT_INDEX_OFFSET), room = length - SHARD_FOOTER_BYTES;
+    if (choice & 1)
+        store_le64(footer + AT_FILE_BYTES, length);
+    if (choice & 2)
+        store_le64(footer + AT_INDEX_BYTES, load_le64(footer + AT_RECORD_COUNT) * INDEX_ROW_BYTES);
+    uint64_t index_bytes = load_le64(footer + AT_INDEX_BYTES);
+    if (offset <= room && index_bytes <= room - offset) {
+        if (choice & 4)
+            mend_records(bytes, length, bytes + offset, (size_t)index_bytes / INDEX_ROW_BYTES);
+        store_le32(footer + AT_INDEX_CRC, fsh_crc32c(0, bytes + offset, (size_t)index_bytes));
+    }
+    store_le32(footer + AT_FOOTER_CRC, fsh_crc32c(0, footer, AT_FOOTER_CRC));
+}
+
+void fuzz_mend(uint8_t *bytes, size_t length, uint32_t choice)
+{
+    if (length < SHARD_HEADER_BYTES + SHARD_FOOTER_BYTES)
+        return;
+    mend_footer(bytes, length, choice);
+    if (choice & 8)
+        store_le32(bytes + AT_HEADER_BYTES,
+                   fsh_shard_header_bytes(load_le32(bytes + AT_METADATA_BYTES) & 0xFFFFFF,
+                                          load_le32(bytes + AT_DICTIONARY_BYTES) & 0xFFFFF));
+    uint32_t header_bytes = load_le32(bytes + AT_HEADER_BYTES);
+    if (header_bytes >= SHARD_HEADER_BYTES && header_bytes <= length) {
+        uint32_t crc = fsh_crc32c(0, bytes, AT_HEADER_CRC);
+        crc = fsh_crc32c(crc, bytes + SHARD_HEADER_BYTES, header_bytes - SHARD_HEADER_BYTES);
+        store_le32(bytes + AT_HEADER_CRC, crc);
+    }
+}

@@ -1,0 +1,311 @@
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "formats/bytes.h"
+#include "formats/internal.h"
+#include "tests/formats/samples.h"
+#include "tests/fuzz/fuzz_dictionary.h"
+#include "tests/fuzz/seeds.h"
+
+enum { PAYLOAD_BYTES = 40 };
+
+static void need_ok(FshStatus status, const FshError *error)
+{
+    seed_need(status == FSH_OK, error->message);
+}
+
+/* A file of a dataset in folder becomes a seed. */
+static void take(const char *root, const char *target, const char *name, const char *folder, const char *file,
+                 Buffer *bytes)
+{
+    char path[PATH_MAX];
+    FshError error = {0};
+    need_ok(file_join(path, sizeof path, folder, file, &error), &error);
+    need_ok(file_read(path, bytes, &error), &error);
+    seed_write(root, target, name, bytes->bytes, bytes->length);
+    if (strcmp(target, "shard") == 0) { /* whole, and without its footer */
+        char torn[64];
+        (void)snprintf(torn, sizeof torn, "%s-torn", name);
+        seed_write(root, "repair", name, bytes->bytes, bytes->length);
+        seed_write(root, "repair", torn, bytes->bytes, bytes->length - SHARD_FOOTER_BYTES);
+    }
+}
+
+/* What a shard consists of. */
+static void take_parts(const char *root, const char *name, const Buffer *shard)
+{
+    ShardView view;
+    FshError error = {0};
+    bool torn = false;
+    need_ok(fsh_shard_parse_header(&view, shard->bytes, shard->length, &error), &error);
+    need_ok(fsh_shard_parse_footer(&view, &torn, &error), &error);
+    seed_write(root, "metadata", name, view.metadata, view.metadata_bytes);
+    for (uint64_t i = 0; i < view.record_count; i++) {
+        IndexRow row = fsh_index_row_load(view.index + i * INDEX_ROW_BYTES);
+        char record_name[64];
+        (void)snprintf(record_name, sizeof record_name, "%s-%llu", name, (unsigned long long)i);
+        seed_write(root, "record", record_name, shard->bytes + row.offset, (size_t)row.record_bytes);
+    }
+    /* The index, as fuzz_index.c has it: records begin at 128. */
+    Buffer index = {0};
+    uint8_t head[16];
+    store_le64(head, view.index_offset - view.header_bytes + 128);
+    store_le64(head + 8, SAMPLES_CLASS_COUNT);
+    need_ok(buffer_append(&index, head, sizeof head, &error), &error);
+    need_ok(buffer_append(&index, view.index, (size_t)view.record_count * INDEX_ROW_BYTES, &error), &error);
+    for (uint64_t i = 0; i < view.record_count; i++) {
+        uint8_t *row = index.bytes + sizeof head + i * INDEX_ROW_BYTES;
+        store_le64(row, load_le64(row) - view.header_bytes + 128);
+    }
+    seed_write(root, "index", name, index.bytes, index.length);
+    buffer_free(&index);
+}
+
+static void make_dataset(const char *root, const char *name, const DatasetPlan *plan)
+{
+    char folder[64] = "/tmp/fuzz-seeds-XXXXXX", command[128];
+    FshError error = {0};
+    Buffer bytes = {0};
+    seed_need(mkdtemp(folder) != NULL, "mkdtemp");
+    need_ok(samples_try_write_dataset(plan, folder, &error), &error);
+    take(root, "manifest", name, folder, FSH_MANIFEST_NAME, &bytes);
+    if (plan->container == FSH_CONTAINER_LMDB) {
+        take(root, "lmdb", name, folder, "train.lmdb/" LMDB_DATA_NAME, &bytes);
+        LmdbView view;
+        need_ok(fsh_lmdb_parse(&view, bytes.bytes, bytes.length, &error), &error);
+        seed_write(root, "metadata", name, view.metadata, view.metadata_bytes);
+        fsh_lmdb_free(&view);
+    } else {
+        char file[FSH_FILE_NAME_BYTES], torn[64];
+        (void)fsh_file_name(file, sizeof file, plan->container, "train", 0, plan->shard_count);
+        take(root, "shard", name, folder, file, &bytes);
+        take_parts(root, name, &bytes);
+        (void)snprintf(torn, sizeof torn, "%s-torn", name);
+        seed_write(root, "shard", torn, bytes.bytes, bytes.length / 64 * 32);
+    }
+    buffer_free(&bytes);
+    (void)snprintf(command, sizeof command, "rm -rf %s", folder);
+    seed_need(system(command) == 0, command); // NOLINT(cert-env33-c): a name of our own making
+}
+
+/* ---- an LMDB of pages of 256 bytes, which liblmdb would not write: all kinds of pages in two kilobytes ---- */
+
+enum { SMALL_PAGE = 256, PAGE_HEADER = 16, FLAG_BRANCH = 1, FLAG_LEAF = 2, FLAG_OVERFLOW = 4, FLAG_META = 8 };
+
+static uint8_t *small_page(uint8_t *file, uint64_t number, unsigned flags)
+{
+    uint8_t *page = file + number * SMALL_PAGE;
+    store_le64(page, number);
+    store_le16(page + 10, (uint16_t)flags);
+    store_le16(page + 12, PAGE_HEADER);
+    store_le16(page + 14, SMALL_PAGE);
+    return page;
+}
+
+/* low, high and flags are the node's first six bytes. */
+static void add_node(uint8_t *page, uint16_t low, uint16_t high, uint16_t flags, const char *key,
+                     const void *data, size_t data_bytes)
+{
+    size_t key_bytes = strlen(key), lower = load_le16(page + 12);
+    size_t upper = (load_le16(page + 14) - 8 - key_bytes - data_bytes) & ~(size_t)1;
+    seed_need(upper >= lower + 2, "a node fits into its page");
+    store_le16(page + upper, low);
+    store_le16(page + upper + 2, high);
+    store_le16(page + upper + 4, flags);
+    store_le16(page + upper + 6, (uint16_t)key_bytes);
+    memcpy(page + upper + 8, key,
+           key_bytes); // NOLINT(bugprone-not-null-terminated-result): a key has its length
+    memcpy(page + upper + 8 + key_bytes, data, data_bytes);
+    store_le16(page + lower, (uint16_t)upper);
+    store_le16(page + 12, (uint16_t)(lower + 2));
+    store_le16(page + 14, (uint16_t)upper);
+}
+
+static void make_small_lmdb(const char *root)
+{
+    enum { PAGES = 10, BRANCH = 2, FIRST_LEAF = 3, LAST_LEAF = 5, RECORD_AT = 6, METADATA_AT = 8 };
+    static const char jpeg[] = "\xFF\xD8 no more than this";
+    static const char *const fields[] = {"image"}, *const classes[] = {"bee", "cat"};
+    uint8_t file[PAGES * SMALL_PAGE] = {0}, number[8], *page;
+    FshError error = {0};
+    Metadata metadata = {0};
+    char *text = NULL;
+    size_t text_bytes = 0;
+    FshSample sample = {.label = 1, .key = "cat/1", .key_bytes = 5, .field_count = 1};
+    sample.fields[0] = (FshField){.data = jpeg,
+                                  .bytes = sizeof jpeg,
+                                  .width = 2,
+                                  .height = 2,
+                                  .channels = 3,
+                                  .codec = FSH_CODEC_JPEG,
+                                  .source = "cat/1.jpg",
+                                  .source_bytes = 9};
+    _Alignas(FSH_ALIGNMENT) uint8_t record[RECORD_BYTES_MIN];
+    need_ok(fsh_record_build(&sample, record, sizeof record, &error), &error);
+    const FshManifest manifest = {.id = SAMPLES_ID,
+                                  .container = FSH_CONTAINER_LMDB,
+                                  .kind = FSH_KIND_CLASSES,
+                                  .field_names = (char **)fields,
+                                  .field_count = 1,
+                                  .class_names = (char **)classes,
+                                  .class_count = 2};
+    need_ok(fsh_metadata_make(&metadata, &manifest, "train", &error), &error);
+    need_ok(fsh_metadata_encode(&metadata, 2, &text, &text_bytes, &error), &error);
+    for (uint64_t i = 0; i < 2; i++) {
+        page = small_page(file, i, FLAG_META);
+        store_le32(page + 16, 0xBEEFC0DE);
+        store_le32(page + 20, 1);
+        store_le32(page + 40, SMALL_PAGE);
+        store_le16(page + 94, 2);
+        store_le64(page + 120, 3);
+        store_le64(page + 128, BRANCH);
+        store_le64(page + 136, PAGES - 1);
+        store_le64(page + 144, i);
+    }
+    page = small_page(file, BRANCH, FLAG_BRANCH);
+    add_node(page, FIRST_LEAF, 0, 0, "", "", 0);
+    add_node(page, FIRST_LEAF + 1, 0, 0, "0000000001", "", 0);
+    add_node(page, LAST_LEAF, 0, 0, LMDB_METADATA_KEY, "", 0);
+    add_node(small_page(file, FIRST_LEAF, FLAG_LEAF), sizeof record, 0, 0, "0000000000", record,
+             sizeof record);
+    store_le64(number, RECORD_AT);
+    add_node(small_page(file, FIRST_LEAF + 1, FLAG_LEAF), sizeof record, 0, 1, "0000000001", number,
+             sizeof number);
+    page = small_page(file, RECORD_AT, FLAG_OVERFLOW);
+    memcpy(page + PAGE_HEADER, record, sizeof record);
+    store_le64(number, METADATA_AT);
+    add_node(small_page(file, LAST_LEAF, FLAG_LEAF), (uint16_t)text_bytes, 0, 1, LMDB_METADATA_KEY, number,
+             sizeof number);
+    page = small_page(file, METADATA_AT, FLAG_OVERFLOW);
+    seed_need(text_bytes <= 2 * SMALL_PAGE - PAGE_HEADER, "metadata fits into its pages");
+    memcpy(page + PAGE_HEADER, text, text_bytes);
+    LmdbView view;
+    need_ok(fsh_lmdb_parse(&view, file, sizeof file, &error), &error);
+    seed_need(view.record_count == 2, "both records are found");
+    fsh_lmdb_free(&view);
+    seed_write(root, "lmdb", "small-pages", file, sizeof file);
+    free(text);
+    fsh_metadata_free(&metadata);
+}
+
+/* ---- compressed fields ---- */
+
+/* As fuzz_unpack.c has it. */
+static void write_frame(const char *root, const char *name, const FshField *field, bool with_dictionary)
+{
+    uint8_t head[5] = {0};
+    Buffer input = {0};
+    FshError error = {0};
+    store_le32(head, (uint32_t)field->unpacked_bytes - 1);
+    head[4] = with_dictionary;
+    need_ok(buffer_append(&input, head, sizeof head, &error), &error);
+    need_ok(buffer_append(&input, field->data, field->bytes, &error), &error);
+    seed_write(root, "unpack", name, input.bytes, input.length);
+    buffer_free(&input);
+}
+
+typedef struct Packing {
+    const char *root, *name;
+    FshContainer container;
+    const void *dictionary; /* NULL: none */
+    size_t dictionary_bytes;
+    FshPacker *packer;
+} Packing;
+
+static void put_packed(const Packing *packing, FshWriter *writer, uint64_t index)
+{
+    enum { PARTS = 8 };
+    const DatasetPlan plan = {.container = packing->container, .train_count = 3, .shard_count = 1};
+    uint8_t picture[PARTS * FUZZ_PICTURE_BYTES];
+    char frame_name[64];
+    MadeSample made;
+    FshSample packed;
+    FshError error = {0};
+    for (size_t part = 0; part < PARTS; part++)
+        fuzz_picture(index, picture + part * FUZZ_PICTURE_BYTES);
+    sample_make(&made, &plan, "train", index);
+    FshField *field = &made.sample.fields[0];
+    field->data = picture;
+    field->bytes = packing->dictionary ? FUZZ_PICTURE_BYTES : sizeof picture; /* repeats need no dictionary */
+    field->codec = index == 2 ? FSH_CODEC_RAW : FSH_CODEC_JPEG;
+    field->width = (uint32_t)field->bytes / 3;
+    field->height = 1;
+    field->channels = 3;
+    need_ok(fsh_sample_pack(packing->packer, &made.sample, &packed, &error), &error);
+    seed_need(packed.fields[0].compression == FSH_COMPRESSION_ZSTD, "a picture becomes smaller");
+    (void)snprintf(frame_name, sizeof frame_name, "%s-%llu", packing->name, (unsigned long long)index);
+    write_frame(packing->root, frame_name, &packed.fields[0], packing->dictionary != NULL);
+    need_ok(fsh_writer_put(writer, &packed, &error), &error);
+    sample_free(&made);
+}
+
+/* A shard or LMDB of frames. */
+static void make_packed(Packing packing)
+{
+    const bool is_lmdb = packing.container == FSH_CONTAINER_LMDB;
+    const DatasetPlan plan = {.container = packing.container, .train_count = 3, .shard_count = 1};
+    char folder[64] = "/tmp/fuzz-seeds-XXXXXX", path[PATH_MAX], command[128], file[FSH_FILE_NAME_BYTES];
+    FshWriterOptions options = samples_writer_options(&plan, "train", 0);
+    FshWriter *writer = NULL;
+    FshError error = {0};
+    Buffer bytes = {0};
+    options.dictionary = packing.dictionary;
+    options.dictionary_bytes = packing.dictionary_bytes;
+    seed_need(mkdtemp(folder) != NULL, "mkdtemp");
+    (void)fsh_file_name(file, sizeof file, packing.container, "train", 0, 1);
+    need_ok(file_join(path, sizeof path, folder, file, &error), &error);
+    need_ok(fsh_packer_new(&packing.packer, FSH_PACK_LEVEL_DEFAULT, packing.dictionary,
+                           packing.dictionary_bytes, &error),
+            &error);
+    need_ok(fsh_writer_open(&writer, path, &options, &error), &error);
+    for (uint64_t i = 0; i < plan.train_count; i++)
+        put_packed(&packing, writer, i);
+    need_ok(fsh_writer_finish(writer, NULL, &error), &error);
+    fsh_writer_close(&writer);
+    fsh_packer_free(&packing.packer);
+    take(packing.root, is_lmdb ? "lmdb" : "shard", packing.name, folder,
+         is_lmdb ? "train.lmdb/" LMDB_DATA_NAME : file, &bytes);
+    if (!is_lmdb)
+        take_parts(packing.root, packing.name, &bytes);
+    buffer_free(&bytes);
+    (void)snprintf(command, sizeof command, "rm -rf %s", folder);
+    seed_need(system(command) == 0, command); // NOLINT(cert-env33-c): a name of our own making
+}
+
+static void make_compressed(const char *root)
+{
+    void *dictionary = NULL;
+    size_t dictionary_bytes = 0;
+    FshError error = {0};
+    need_ok(fuzz_dictionary_train(&dictionary, &dictionary_bytes, &error), &error);
+    make_packed((Packing){root, "packed", FSH_CONTAINER_SHARDS, NULL, 0, NULL});
+    make_packed((Packing){root, "dictionary", FSH_CONTAINER_SHARDS, dictionary, dictionary_bytes, NULL});
+    make_packed((Packing){root, "lmdb-dictionary", FSH_CONTAINER_LMDB, dictionary, dictionary_bytes, NULL});
+    free(dictionary);
+}
+
+void seeds_formats(const char *root)
+{
+    static const struct {
+        const char *name;
+        DatasetPlan plan;
+    } datasets[] = {
+        {"classes", {.container = FSH_CONTAINER_SHARDS, .train_count = 7, .val_count = 1, .shard_count = 2}},
+        {"one", {.container = FSH_CONTAINER_SHARDS, .train_count = 1, .shard_count = 1}},
+        {"pairs",
+         {.container = FSH_CONTAINER_SHARDS, .kind = FSH_KIND_PAIRS, .train_count = 2, .shard_count = 1}},
+        {"lmdb", {.container = FSH_CONTAINER_LMDB, .train_count = 3}},
+        {"lmdb-pairs", {.container = FSH_CONTAINER_LMDB, .kind = FSH_KIND_PAIRS, .train_count = 2}},
+        {"lmdb-overflow", {.container = FSH_CONTAINER_LMDB, .train_count = 2, .payload_bytes_max = 6000}},
+    };
+    for (size_t i = 0; i < sizeof datasets / sizeof datasets[0]; i++) {
+        DatasetPlan plan = datasets[i].plan;
+        if (!plan.payload_bytes_max)
+            plan.payload_bytes_max = PAYLOAD_BYTES;
+        make_dataset(root, datasets[i].name, &plan);
+    }
+    make_small_lmdb(root);
+    make_compressed(root);
+}

@@ -1,0 +1,160 @@
+#include <archive.h>
+#include <archive_entry.h>
+#include <string.h>
+
+#include "common/file.h"
+#include "tests/fuzz/seeds.h"
+
+/* ---- labels ---- */
+
+static void write_labels(const char *root)
+{
+    static const struct {
+        const char *name, *text;
+    } files[] = {
+        {"tabs", "val_0.JPEG\tn03444034\t0\t32\t44\t62\nval_1.JPEG\tn04067472\t52\t55\t57\t59\n"},
+        {"commas",
+         "ImageId,PredictionString\nILSVRC2012_val_00000001,n03995372 85 1 499 272 \n\"b,2\",cat\r\n"},
+        {"boxes", "a.jpg,n01 1 2 3 4 n01 5 6 7 8\nb.jpg,n02 -1 2.5 3 4\n"},
+        {"words", "# Caffe\nILSVRC2012_val_00000001.JPEG 65\n./x/ILSVRC2012_val_00000002.JPEG 970\n\n"},
+        {"alone", "\xEF\xBB\xBF"
+                  "490\n361\n171\n"},
+        {"twice", "a.jpg\tcat\na.jpg\tcat\na.jpg\tdog\n"},
+        {"gap", "1\n\n2\n"},
+        {"spaces", "image name.png\tgolden retriever\nimg\t\"quoted\"\n"},
+    };
+    for (size_t i = 0; i < sizeof files / sizeof files[0]; i++)
+        seed_write(root, "labels", files[i].name, files[i].text, strlen(files[i].text));
+}
+
+/* ---- tars, by libarchive: all its formats and filters, with all its kinds of entries ---- */
+
+typedef struct TarBytes {
+    char bytes[1 << 16];
+    size_t used;
+} TarBytes;
+
+typedef struct TarFile {
+    const char *path, *content, *link;
+    size_t length;
+    unsigned type;
+} TarFile;
+
+static void make_tar(TarBytes *tar, int format, int filter, const TarFile *files, size_t count)
+{
+    struct archive *archive = archive_write_new();
+    seed_need(archive && !archive_write_set_format(archive, format) &&
+                  !archive_write_add_filter(archive, filter) &&
+                  !archive_write_set_bytes_in_last_block(archive, 1) &&
+                  !archive_write_open_memory(archive, tar->bytes, sizeof tar->bytes, &tar->used),
+              "libarchive begins a tar");
+    for (size_t i = 0; i < count; i++) {
+        struct archive_entry *entry = archive_entry_new();
+        seed_need(entry != NULL, "memory");
+        archive_entry_set_pathname(entry, files[i].path);
+        archive_entry_set_filetype(entry, files[i].type ? files[i].type : AE_IFREG);
+        archive_entry_set_perm(entry, 0644);
+        archive_entry_set_size(entry, (la_int64_t)files[i].length);
+        archive_entry_set_mtime(entry, 1234567890, i % 2 ? 500000000 : 0);
+        if (files[i].link)
+            archive_entry_set_symlink(entry, files[i].link);
+        seed_need(archive_write_header(archive, entry) >= ARCHIVE_WARN, "libarchive writes a header");
+        seed_need(archive_write_data(archive, files[i].content, files[i].length) ==
+                      (la_ssize_t)files[i].length,
+                  "libarchive writes a file");
+        archive_entry_free(entry);
+    }
+    seed_need(!archive_write_close(archive), "libarchive ends a tar");
+    (void)archive_write_free(archive);
+}
+
+static void write_tars(const char *root)
+{
+    static TarBytes inner, tar;
+    char long_name[200];
+    memset(long_name, 'n', sizeof long_name - 1);
+    memcpy(long_name + 100, "/x", 2);
+    long_name[sizeof long_name - 1] = '\0';
+    const TarFile plain[] = {{.path = "cat/1.jpg", .content = "first", .length = 5},
+                             {.path = "./b//2.cls", .content = "7", .length = 1},
+                             {.path = ".hidden/x", .content = "", .length = 0},
+                             {.path = "link", .link = "/etc/passwd", .type = AE_IFLNK},
+                             {.path = "folder/", .type = AE_IFDIR},
+                             {.path = "../up", .content = "!", .length = 1},
+                             {.path = long_name, .content = "long", .length = 4},
+                             {.path = "k\303\244fer.jpg", .content = "", .length = 0}};
+    const struct {
+        const char *name;
+        int format, filter;
+        size_t count;
+    } kinds[] = {
+        {"ustar", ARCHIVE_FORMAT_TAR_USTAR, ARCHIVE_FILTER_NONE, 3},
+        {"pax", ARCHIVE_FORMAT_TAR_PAX_INTERCHANGE, ARCHIVE_FILTER_NONE, 8},
+        {"gnu", ARCHIVE_FORMAT_TAR_GNUTAR, ARCHIVE_FILTER_NONE, 7},
+        {"v7", ARCHIVE_FORMAT_TAR, ARCHIVE_FILTER_NONE, 2},
+        {"gz", ARCHIVE_FORMAT_TAR_USTAR, ARCHIVE_FILTER_GZIP, 4},
+        {"xz", ARCHIVE_FORMAT_TAR_USTAR, ARCHIVE_FILTER_XZ, 2},
+        {"bz2", ARCHIVE_FORMAT_TAR_USTAR, ARCHIVE_FILTER_BZIP2, 2},
+        {"zst", ARCHIVE_FORMAT_TAR_USTAR, ARCHIVE_FILTER_ZSTD, 2},
+    };
+    for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++) {
+        make_tar(&tar, kinds[i].format, kinds[i].filter, plain, kinds[i].count);
+        seed_write(root, "tar", kinds[i].name, tar.bytes, tar.used);
+    }
+    make_tar(&inner, ARCHIVE_FORMAT_TAR_USTAR, ARCHIVE_FILTER_NONE, plain, 2);
+    const TarFile nested[] = {{.path = "n01440764.tar", .content = inner.bytes, .length = inner.used},
+                              {.path = "n01443537.tar", .content = "no tar", .length = 6},
+                              {.path = "after.jpg", .content = "after", .length = 5}};
+    make_tar(&tar, ARCHIVE_FORMAT_TAR_USTAR, ARCHIVE_FILTER_NONE, nested, 3);
+    seed_write(root, "tar", "nested", tar.bytes, tar.used);
+    static TarBytes packed;
+    make_tar(&packed, ARCHIVE_FORMAT_TAR_USTAR, ARCHIVE_FILTER_GZIP, plain, 2);
+    const TarFile nested_gz[] = {{.path = "a.tar.gz", .content = packed.bytes, .length = packed.used},
+                                 {.path = "b.tar", .content = inner.bytes, .length = inner.used - 700}};
+    make_tar(&tar, ARCHIVE_FORMAT_TAR_USTAR, ARCHIVE_FILTER_NONE, nested_gz, 2);
+    seed_write(root, "tar", "nested-gz", tar.bytes, tar.used);
+}
+
+/* ---- the rest ---- */
+
+static void write_rows(const char *root)
+{
+    enum { FIXED = 1 + 3 * 8 + 16 }; /* the key's choice, then a row: resize_ledger.h */
+    char row[FIXED + sizeof "cat/1.png\0cat/1.jpg"] = {0};
+    memcpy(row + FIXED, "cat/1.png\0cat/1.jpg", sizeof "cat/1.png\0cat/1.jpg");
+    seed_write(root, "ledger", "row", row, sizeof row);
+    seed_write(root, "ledger", "offset", "\1\0\2\0\0\0\0\0\0", 9);
+}
+
+static void write_tensors(const char *root)
+{
+    static const char *const headers[] = {
+        "{\"a\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[0,8]},"
+        "\"b\":{\"dtype\":\"BF16\",\"shape\":[2,1],\"data_offsets\":[8,12]},"
+        "\"c\":{\"dtype\":\"F16\",\"shape\":[],\"data_offsets\":[12,14]},"
+        "\"d\":{\"dtype\":\"I8\",\"shape\":[0],\"data_offsets\":[14,14]},"
+        "\"__metadata__\":{\"format\":\"pt\"}}",
+        "{\"x\":{\"dtype\":\"F64\",\"shape\":[1],\"data_offsets\":[0,8]},"
+        "\"n\":{\"dtype\":\"BOOL\",\"shape\":[6],\"data_offsets\":[8,14]}}",
+    };
+    static const char *const names[] = {"floats", "others"};
+    static const uint8_t values[14] = {0, 0, 0x80, 0x3F, 1, 2, 3, 4, 5, 6, 7, 1, 0, 0x7C};
+    for (size_t i = 0; i < 2; i++) {
+        char file[512] = {0};
+        size_t header_bytes = strlen(headers[i]);
+        file[0] = (char)(header_bytes & 255);
+        file[1] = (char)(header_bytes >> 8);
+        memcpy(file + 8, headers[i],
+               header_bytes); // NOLINT(bugprone-not-null-terminated-result): it has its length
+        memcpy(file + 8 + header_bytes, values, sizeof values);
+        seed_write(root, "safetensors", names[i], file, 8 + header_bytes + sizeof values);
+    }
+}
+
+void seeds_lists(const char *root)
+{
+    write_labels(root);
+    write_tars(root);
+    write_rows(root);
+    write_tensors(root);
+}
