@@ -4,6 +4,8 @@
 #include "common/cpu.h"
 #include "common/program.h"
 #include "imaging/decode.h"
+#include "tools/verify/verify_actions.h"
+#include "tools/verify/verify_html.h"
 #include "tools/verify/verify_report.h"
 
 /* Motion blur and resizing leave a pair above this, other pictures are below: docs/measurements has the numbers. */
@@ -11,10 +13,96 @@
 
 typedef struct Settings {
     int64_t jobs;
-    bool quick, decode, overlap, pairs, quiet, verbose, json;
+    bool quick, decode, overlap, pairs, quiet, verbose, json, list, force;
     double likeness_min;
-    const char *against;
+    const char *against, *html, *extract, *sheet, *repair;
 } Settings;
+
+/* ---- instead of proving ---- */
+
+/* What the options ask for besides or instead of proof; *action_ret NULL: nothing. */
+static FshStatus choose_action(const Settings *settings, size_t path_count, Action *action_ret,
+                               const char **target_ret, FshError *error)
+{
+    const struct {
+        const char *name, *target;
+        Action action;
+    } actions[] = {{"list", settings->list ? "" : NULL, action_list},
+                   {"extract", settings->extract, action_extract},
+                   {"sheet", settings->sheet, action_sheet},
+                   {"repair", settings->repair, action_repair},
+                   {"html", settings->html, NULL}};
+    const char *first = NULL;
+    *action_ret = NULL;
+    *target_ret = NULL;
+    for (size_t i = 0; i < sizeof actions / sizeof *actions; i++) {
+        if (!actions[i].target)
+            continue;
+        if (first)
+            return fsh_error_set(error, FSH_ERR_USAGE, "--%s and --%s: one at a time", first,
+                                 actions[i].name);
+        first = actions[i].name;
+        if (path_count > 1 && !settings->list)
+            return fsh_error_set(error, FSH_ERR_USAGE, "--%s takes one PATH", first);
+        *action_ret = actions[i].action;
+        *target_ret = actions[i].target;
+    }
+    if (*action_ret && (settings->quick || settings->decode || settings->against || settings->pairs))
+        return fsh_error_set(error, FSH_ERR_USAGE,
+                             "--%s proves nothing: run fverify without it for --quick, --decode, --against "
+                             "and --pairs",
+                             first);
+    if (settings->list && settings->json)
+        return fsh_error_set(error, FSH_ERR_USAGE, "--list prints lines, not --json");
+    return FSH_OK;
+}
+
+static FshStatus run_action(const ProgramContext *context, Action action, const char *target,
+                            bool *partial_ret, FshError *error)
+{
+    const Settings *settings = context->settings;
+    FshStatus status = FSH_OK;
+    for (size_t i = 0; i < context->arguments->count && !status; i++) {
+        const ActionOptions options = {.path = context->arguments->items[i],
+                                       .target = target,
+                                       .jobs = cpu_jobs(settings->jobs),
+                                       .quiet = settings->quiet,
+                                       .verbose = settings->verbose,
+                                       .json = settings->json,
+                                       .force = settings->force};
+        status = action(&options, partial_ret, error);
+    }
+    return status;
+}
+
+/* ---- proving ---- */
+
+static FshStatus write_page(const char *path, const Settings *settings, const VerifyReport *report,
+                            const VerifyOptions *options, FshError *error)
+{
+    FshDataset *dataset = NULL;
+    (void)fsh_open(&dataset, path, NULL); /* why it cannot be is in the report */
+    FshStatus status = verify_write_html(report, options, dataset, settings->html, settings->force, error);
+    fsh_close(&dataset);
+    return status;
+}
+
+static FshStatus verify_one(const char *path, const Settings *settings, const VerifyOptions *options,
+                            json_t *datasets, bool *partial_ret, FshError *error)
+{
+    const VerifyPrint print = {.options = options, .quiet = settings->quiet, .verbose = settings->verbose};
+    VerifyReport report;
+    FshStatus status = verify_path(path, options, &report, error);
+    if (!status && settings->json && json_array_append_new(datasets, verify_to_json(&report, options)))
+        status = fsh_error_set(error, FSH_ERR_MEMORY, "%s: out of memory", path);
+    if (!status && !settings->json)
+        verify_print(stdout, &report, &print);
+    if (!status && settings->html)
+        status = write_page(path, settings, &report, options, error);
+    *partial_ret = *partial_ret || report.problem_count > 0;
+    verify_report_free(&report);
+    return status;
+}
 
 static FshStatus run(const ProgramContext *context, bool *partial_ret, FshError *error)
 {
@@ -28,21 +116,16 @@ static FshStatus run(const ProgramContext *context, bool *partial_ret, FshError 
                                    .likeness_min = settings->likeness_min,
                                    .jobs = cpu_jobs(settings->jobs),
                                    .no_progress = settings->quiet};
-    const VerifyPrint print = {.options = &options, .quiet = settings->quiet, .verbose = settings->verbose};
-    if (settings->quick && settings->decode)
-        return fsh_error_set(error, FSH_ERR_USAGE, "--quick and --decode contradict each other");
+    Action action = NULL;
+    const char *target = NULL;
+    FshStatus status = choose_action(settings, context->arguments->count, &action, &target, error);
+    if (!status && settings->quick && settings->decode)
+        status = fsh_error_set(error, FSH_ERR_USAGE, "--quick and --decode contradict each other");
+    if (status || action)
+        return status ? status : run_action(context, action, target, partial_ret, error);
     json_t *datasets = json_array();
-    FshStatus status = FSH_OK;
-    for (size_t i = 0; i < context->arguments->count && !status; i++) {
-        VerifyReport report;
-        status = verify_path(context->arguments->items[i], &options, &report, error);
-        if (!status && settings->json && json_array_append_new(datasets, verify_to_json(&report, &options)))
-            status = fsh_error_set(error, FSH_ERR_MEMORY, "%s: out of memory", context->arguments->items[i]);
-        if (!status && !settings->json)
-            verify_print(stdout, &report, &print);
-        *partial_ret = *partial_ret || report.problem_count > 0;
-        verify_report_free(&report);
-    }
+    for (size_t i = 0; i < context->arguments->count && !status; i++)
+        status = verify_one(context->arguments->items[i], settings, &options, datasets, partial_ret, error);
     if (!status && settings->json) {
         json_t *object =
             json_pack("{s:s, s:b, s:O}", "program", "fverify", "ok", !*partial_ret, "datasets", datasets);
@@ -89,7 +172,39 @@ int main(int argc, char **argv)
          .kind = OPTION_FLAG,
          .value = &settings.overlap,
          .help = "find images that two splits share"},
-        /* PROGRAM_OPTIONS less --dry-run: nothing is ever written. */
+        {.name = "html",
+         .kind = OPTION_TEXT,
+         .value = &settings.html,
+         .argument = "FILE",
+         .help = "write the report as one page too, with pictures; it needs no network",
+         .group = "Output"},
+        {.name = "list",
+         .kind = OPTION_FLAG,
+         .value = &settings.list,
+         .help = "instead, print a line for each sample: split, index, key, label, class, fields, sizes, "
+                 "codecs, bytes, between tabs"},
+        {.name = "extract",
+         .kind = OPTION_TEXT,
+         .value = &settings.extract,
+         .argument = "DIR",
+         .help = "instead, write every image below DIR under the name of its source; raw pixels as PNG"},
+        {.name = "sheet",
+         .kind = OPTION_TEXT,
+         .value = &settings.sheet,
+         .argument = "FILE",
+         .help = "instead, write a contact sheet, a JPEG, PNG or WebP as FILE is called"},
+        {.name = "repair",
+         .kind = OPTION_TEXT,
+         .value = &settings.repair,
+         .argument = "OUT",
+         .help =
+             "instead, write what is intact of the shard PATH as the new shard OUT, and tell what is lost"},
+        {.name = "force",
+         .letter = 'f',
+         .kind = OPTION_FLAG,
+         .value = &settings.force,
+         .help = "replace the FILE of --html or --sheet"},
+        /* PROGRAM_OPTIONS less --dry-run: no dataset is ever written to. */
         {.name = "jobs",
          .letter = 'j',
          .kind = OPTION_INTEGER,
@@ -123,6 +238,8 @@ int main(int argc, char **argv)
         .options = options,
         .examples = "  fverify shards/\n"
                     "  fverify --decode --against photos/ shards/\n"
+                    "  fverify --html report.html shards/\n"
+                    "  fverify --repair fixed.fshard torn.fshard\n"
                     "  fverify --quick shards/train-00003-of-00016.fshard\n"
                     "  fverify --json shards/ | jq '.datasets[].problems'\n",
         .arguments_min = 1,

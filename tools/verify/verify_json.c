@@ -4,7 +4,7 @@
 #include "common/json_text.h"
 #include "tools/verify/verify_report.h"
 
-static json_t *problems_to_json(const VerifyReport *report)
+json_t *verify_problems_to_json(const VerifyReport *report)
 {
     json_t *array = json_array();
     int failed = !array;
@@ -91,10 +91,10 @@ json_t *verify_to_json(const VerifyReport *report, const VerifyOptions *options)
 {
     static const char *const levels[] = {
         [VERIFY_QUICK] = "quick", [VERIFY_RECORDS] = "records", [VERIFY_DECODE] = "decode"};
-    json_t *object =
-        json_pack("{s:o, s:b, s:s, s:o, s:o, s:f}", "path", json_text(report->path), "ok",
-                  report->problem_count == 0, "level", levels[options->level], "problems",
-                  problems_to_json(report), "splits", splits_to_json(report), "seconds", report->seconds);
+    json_t *object = json_pack("{s:o, s:b, s:s, s:o, s:o, s:f}", "path", json_text(report->path), "ok",
+                               report->problem_count == 0, "level", levels[options->level], "problems",
+                               verify_problems_to_json(report), "splits", splits_to_json(report), "seconds",
+                               report->seconds);
     int failed = !object;
     if (!failed && report->opened)
         failed |= json_object_set_new(object, "id", json_string(report->manifest.id)) ||

@@ -37,6 +37,24 @@ FshStatus verify_add_problem(VerifyReport *report, const FshProblem *problem, Fs
     return FSH_OK;
 }
 
+FshStatus verify_add_sample_problem(VerifyReport *report, const char *file, uint64_t record,
+                                    const FshSample *sample, unsigned field, const FshError *failure,
+                                    FshError *error)
+{
+    char *key = sample ? strndup(sample->key, sample->key_bytes) : NULL;
+    char *source = sample ? strndup(sample->fields[field].source, sample->fields[field].source_bytes) : NULL;
+    const FshProblem problem = {.status = failure->status,
+                                .file = file,
+                                .record = (int64_t)record,
+                                .key = key,
+                                .source = source && source[0] ? source : NULL,
+                                .reason = failure->message};
+    FshStatus status = verify_add_problem(report, &problem, error);
+    free(key);
+    free(source);
+    return status;
+}
+
 typedef struct VerifyKnown {
     const char *file; /* the problem's */
     int64_t record;
@@ -243,20 +261,9 @@ static FshStatus gather(uint64_t item, void *slot, void *context, FshError *erro
     if (found->paired)
         count_pair(report, found->likeness);
     /* A record whose CRC is wrong is in the report already; that it does not decode either is no news. */
-    if (found->wrong && !verify_knows(report, job->file, (int64_t)item)) {
-        const FshField *field = &found->sample.fields[found->field];
-        char *key = found->readable ? strndup(found->sample.key, found->sample.key_bytes) : NULL;
-        char *source = found->readable ? strndup(field->source, field->source_bytes) : NULL;
-        const FshProblem problem = {.status = found->failure.status,
-                                    .file = job->file,
-                                    .record = (int64_t)item,
-                                    .key = key,
-                                    .source = source,
-                                    .reason = found->failure.message};
-        status = verify_add_problem(report, &problem, error);
-        free(key);
-        free(source);
-    }
+    if (found->wrong && !verify_knows(report, job->file, (int64_t)item))
+        status = verify_add_sample_problem(report, job->file, item, found->readable ? &found->sample : NULL,
+                                           found->field, &found->failure, error);
     progress_add(job->progress, 1, bytes, found->wrong);
     return status;
 }

@@ -9,6 +9,11 @@
 /* Adds a problem; strings are copied, key and source may be NULL. FSH_ERR_MEMORY. */
 FshStatus verify_add_problem(VerifyReport *report, const FshProblem *problem, FshError *error);
 
+/* The same of sample `record` of `file`: its key, and the source of one of its fields. sample: NULL where it cannot be read. */
+FshStatus verify_add_sample_problem(VerifyReport *report, const char *file, uint64_t record,
+                                    const FshSample *sample, unsigned field, const FshError *failure,
+                                    FshError *error);
+
 /* To be called once, when libfshard has found what it finds. FSH_ERR_MEMORY. */
 FshStatus verify_know_problems(VerifyReport *report, FshError *error);
 

@@ -178,7 +178,7 @@ static void print_problem(FILE *stream, const VerifyReport *report, const Verify
     print_name(stream, ": ", problem->reason, "\n");
 }
 
-static void print_problems(FILE *stream, const VerifyReport *report, bool all)
+void verify_print_problems(FILE *stream, const VerifyReport *report, bool all)
 {
     const size_t shown =
         all || report->problem_count <= PROBLEMS_SHOWN ? report->problem_count : PROBLEMS_SHOWN;
@@ -210,7 +210,7 @@ void verify_print(FILE *stream, const VerifyReport *report, const VerifyPrint *p
         print_classes(stream, report, print->verbose);
         print_images(stream, report);
     }
-    print_problems(stream, report, print->verbose);
+    verify_print_problems(stream, report, print->verbose);
     /* Of what could not be opened nothing is claimed, and one problem needs no count. */
     if (print->quiet || (!report->opened && report->problem_count == 1))
         return;

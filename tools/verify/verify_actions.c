@@ -1,0 +1,207 @@
+#include "tools/verify/verify_actions.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/json_text.h"
+#include "common/program.h"
+#include "common/progress.h"
+#include "tools/verify/verify_extract.h"
+#include "tools/verify/verify_list.h"
+#include "tools/verify/verify_report.h"
+#include "tools/verify/verify_thumbs.h"
+
+enum {
+    SHEET_SAMPLES = 100,
+    SHEET_EDGE_PX = 128,
+};
+
+/* object is consumed; NULL: there was no memory for it. */
+static FshStatus print_json(json_t *object, FshError *error)
+{
+    const bool printed = object && json_dumpf(object, stdout, JSON_COMPACT | JSON_SORT_KEYS) == 0 &&
+                         fputc('\n', stdout) != EOF;
+    json_decref(object);
+    return printed ? FSH_OK : fsh_error_set(error, FSH_ERR_MEMORY, "--json: the result cannot be written");
+}
+
+/* ---- list ---- */
+
+FshStatus action_list(const ActionOptions *options, bool *partial_ret, FshError *error)
+{
+    FshDataset *dataset = NULL;
+    uint64_t bad_count = 0;
+    FshStatus status = fsh_open(&dataset, options->path, error);
+    if (!status)
+        status = verify_list(dataset, stdout, &bad_count, error);
+    fsh_close(&dataset);
+    *partial_ret = *partial_ret || bad_count;
+    return status;
+}
+
+/* ---- extract ---- */
+
+static uint64_t count_samples(const FshDataset *dataset)
+{
+    const FshManifest *manifest = fsh_manifest(dataset);
+    uint64_t count = 0;
+    for (size_t i = 0; i < manifest->split_count; i++)
+        count += manifest->splits[i].sample_count;
+    return count;
+}
+
+static void print_extracted(const ActionOptions *options, const VerifyReport *report,
+                            const ExtractResult *result)
+{
+    char count[32], bytes[32];
+    verify_print_problems(stdout, report, options->verbose);
+    if (options->quiet)
+        return;
+    program_print_text(stdout, options->target);
+    (void)printf(": %s files, %s", progress_format_count(count, sizeof count, result->file_count),
+                 progress_format_bytes(bytes, sizeof bytes, result->bytes));
+    if (report->problem_count)
+        (void)printf("; %s problem%s", progress_format_count(count, sizeof count, report->problem_count),
+                     report->problem_count == 1 ? "" : "s");
+    (void)printf("\n");
+}
+
+FshStatus action_extract(const ActionOptions *options, bool *partial_ret, FshError *error)
+{
+    FshDataset *dataset = NULL;
+    VerifyReport report = {.path = strdup(options->path)};
+    ExtractResult result = {0};
+    Progress progress;
+    FshStatus status = report.path ? fsh_open(&dataset, options->path, error)
+                                   : fsh_error_set(error, FSH_ERR_MEMORY, "%s: out of memory", options->path);
+    if (!status) {
+        progress_start(&progress, stderr, "extracting", "samples", count_samples(dataset), options->quiet);
+        status = verify_extract(dataset, options->target, options->jobs, &progress, &report, &result, error);
+        progress_finish(&progress);
+    }
+    if (!status && options->json)
+        status =
+            print_json(json_pack("{s:s, s:b, s:o, s:o, s:I, s:I, s:o}", "program", "fverify", "ok",
+                                 report.problem_count == 0, "path", json_text(options->path), "folder",
+                                 json_text(options->target), "files", (json_int_t)result.file_count, "bytes",
+                                 (json_int_t)result.bytes, "problems", verify_problems_to_json(&report)),
+                       error);
+    else if (!status)
+        print_extracted(options, &report, &result);
+    *partial_ret = *partial_ret || report.problem_count;
+    verify_report_free(&report);
+    fsh_close(&dataset);
+    return status;
+}
+
+/* ---- sheet ---- */
+
+FshStatus action_sheet(const ActionOptions *options, bool *partial_ret, FshError *error)
+{
+    const ThumbOptions thumb_options = {.count = SHEET_SAMPLES, .edge = SHEET_EDGE_PX, .jobs = options->jobs};
+    FshDataset *dataset = NULL;
+    Thumbs thumbs = {0};
+    FshStatus status = fsh_open(&dataset, options->path, error);
+    if (!status)
+        status = thumbs_make(dataset, &thumb_options, &thumbs, error);
+    if (!status)
+        status = thumbs_write_sheet(&thumbs, SHEET_EDGE_PX, options->target, options->force, error);
+    for (size_t i = 0; i < thumbs.count; i++)
+        *partial_ret = *partial_ret || thumbs.items[i].reason[0];
+    if (!status && options->json)
+        status = print_json(json_pack("{s:s, s:b, s:o, s:o, s:I}", "program", "fverify", "ok", !*partial_ret,
+                                      "path", json_text(options->path), "sheet", json_text(options->target),
+                                      "samples", (json_int_t)thumbs.count),
+                            error);
+    else if (!status && !options->quiet) {
+        program_print_text(stdout, options->target);
+        (void)printf(": %zu samples%s\n", thumbs.count,
+                     *partial_ret ? ", of which some cannot be decoded (--decode lists them)" : "");
+    }
+    thumbs_free(&thumbs);
+    fsh_close(&dataset);
+    return status;
+}
+
+/* ---- repair ---- */
+
+typedef struct Losses {
+    const ActionOptions *options;
+    json_t *array; /* with --json */
+    bool failed;   /* no memory for it */
+} Losses;
+
+static void print_loss(const FshLoss *loss)
+{
+    char text[1024];
+    (void)printf("lost: bytes %" PRIu64 " to %" PRIu64, loss->offset, loss->offset + loss->bytes - 1);
+    if (loss->key) {
+        (void)snprintf(text, sizeof text, ", key %.*s", (int)loss->key_bytes, loss->key);
+        program_print_text(stdout, text);
+    }
+    if (loss->source_bytes) {
+        (void)snprintf(text, sizeof text, ", source %.*s", (int)loss->source_bytes, loss->source);
+        program_print_text(stdout, text);
+    }
+    (void)printf(": ");
+    program_print_text(stdout, loss->reason);
+    (void)printf("\n");
+}
+
+static json_t *bytes_to_json(const char *text, size_t length)
+{
+    char *copy = text ? strndup(text, length) : NULL;
+    json_t *json = json_text(copy);
+    free(copy);
+    return json;
+}
+
+static void visit_loss(const FshLoss *loss, void *context)
+{
+    Losses *losses = context;
+    if (!losses->array) {
+        print_loss(loss);
+        return;
+    }
+    json_t *object =
+        json_pack("{s:I, s:I, s:o, s:o, s:o}", "offset", (json_int_t)loss->offset, "bytes",
+                  (json_int_t)loss->bytes, "key", bytes_to_json(loss->key, loss->key_bytes), "source",
+                  bytes_to_json(loss->source, loss->source_bytes), "reason", json_text(loss->reason));
+    losses->failed |= json_array_append_new(losses->array, object) != 0;
+}
+
+FshStatus action_repair(const ActionOptions *options, bool *partial_ret, FshError *error)
+{
+    Losses losses = {.options = options, .array = options->json ? json_array() : NULL};
+    FshRepairReport report;
+    char count[32], bytes[32];
+    FshStatus status = fsh_repair(options->path, options->target, visit_loss, &losses, &report, error);
+    if (!status)
+        *partial_ret = *partial_ret || report.lost_ranges;
+    if (!status && options->json) {
+        status =
+            losses.failed
+                ? fsh_error_set(error, FSH_ERR_MEMORY, "--json: out of memory")
+                : print_json(json_pack("{s:s, s:b, s:o, s:o, s:I, s:I, s:I, s:O}", "program", "fverify", "ok",
+                                       report.lost_ranges == 0, "path", json_text(options->path), "repaired",
+                                       json_text(options->target), "records", (json_int_t)report.record_count,
+                                       "bytes", (json_int_t)report.record_bytes, "lost_bytes",
+                                       (json_int_t)report.lost_bytes, "lost", losses.array),
+                             error);
+    } else if (!status && !options->quiet) {
+        program_print_text(stdout, options->target);
+        (void)printf(": %s records, %s", progress_format_count(count, sizeof count, report.record_count),
+                     progress_format_bytes(bytes, sizeof bytes, report.record_bytes));
+        if (report.lost_ranges && report.indexed)
+            (void)printf("; %s records lost", progress_format_count(count, sizeof count, report.lost_ranges));
+        if (report.lost_ranges)
+            (void)printf("; %s lost", progress_format_bytes(bytes, sizeof bytes, report.lost_bytes));
+        else
+            (void)printf("; nothing lost");
+        (void)printf("\n");
+    }
+    json_decref(losses.array);
+    return status;
+}

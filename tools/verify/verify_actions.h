@@ -1,0 +1,22 @@
+/* verify_actions.h - what fverify does with a dataset besides proving it: list, extract, sheet, repair. Each prints its
+ * result on stdout; problems with the data set *partial_ret. */
+#ifndef FSHARD_VERIFY_VERIFY_ACTIONS_H
+#define FSHARD_VERIFY_VERIFY_ACTIONS_H
+
+#include "formats/fshard.h"
+
+typedef struct ActionOptions {
+    const char *path;   /* the dataset, or the shard to repair */
+    const char *target; /* what is written: the folder, the sheet, the new shard; NULL for the list */
+    int jobs;
+    bool quiet, verbose, json, force;
+} ActionOptions;
+
+typedef FshStatus (*Action)(const ActionOptions *options, bool *partial_ret, FshError *error);
+
+FshStatus action_list(const ActionOptions *options, bool *partial_ret, FshError *error);
+FshStatus action_extract(const ActionOptions *options, bool *partial_ret, FshError *error);
+FshStatus action_sheet(const ActionOptions *options, bool *partial_ret, FshError *error);
+FshStatus action_repair(const ActionOptions *options, bool *partial_ret, FshError *error);
+
+#endif

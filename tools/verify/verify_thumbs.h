@@ -1,0 +1,41 @@
+/* verify_thumbs.h - a few samples of a dataset as small images, for people to look at: a contact sheet, a page. */
+#ifndef FSHARD_VERIFY_VERIFY_THUMBS_H
+#define FSHARD_VERIFY_VERIFY_THUMBS_H
+
+#include "common/file.h"
+#include "formats/fshard.h"
+#include "imaging/image.h"
+
+typedef struct Thumb {
+    const FshSplit *split;
+    uint64_t index;
+    FshSample sample;             /* borrowed from the dataset; field_count 0 where it cannot be read */
+    Image images[FSH_FIELDS_MAX]; /* width 0 where it cannot be decoded; owned */
+    Image crop[FSH_FIELDS_MAX];   /* with_crops: the middle of each side, pixel for pixel */
+    char reason[256];             /* why the first of those cannot */
+} Thumb;
+
+typedef struct Thumbs {
+    Thumb *items; /* owned */
+    size_t count;
+} Thumbs;
+
+typedef struct ThumbOptions {
+    size_t
+        count; /* at most so many samples, of each split in proportion, but at least one, evenly spread over it */
+    uint32_t edge; /* of the box a thumbnail fits in, px */
+    bool with_crops;
+    int jobs;
+} ThumbOptions;
+
+/* What cannot be decoded is no failure. FSH_ERR_MEMORY, FSH_ERR_INTERRUPTED; *thumbs is to be freed in every case. */
+FshStatus thumbs_make(const FshDataset *dataset, const ThumbOptions *options, Thumbs *thumbs,
+                      FshError *error);
+void thumbs_free(Thumbs *thumbs);
+
+/* All of them in one image file of the format that path's name promises (JPEG, PNG, WebP): rows and columns of cells of
+ * edge x edge pixels, the sides of a pair beside each other. FSH_ERR_USAGE: another name. FSH_ERR_EXISTS without force. */
+FshStatus thumbs_write_sheet(const Thumbs *thumbs, uint32_t edge, const char *path, bool force,
+                             FshError *error);
+
+#endif
