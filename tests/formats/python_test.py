@@ -297,6 +297,7 @@ class Damage(Case):
             (offset + 8, struct.pack("<Q", 0), "do not follow the record before"),
             (offset + 40, struct.pack("<Q", 1 << 63), "do not follow the record before"),
             (offset, struct.pack("<QQ16xQQ", begin, first + second, begin + first + second, 0), "do not follow"),
+            (offset + 32, struct.pack("<QQ", begin + first + 64, second - 64), "do not follow the record before"),
             (offset + 16, struct.pack("<q", 3), "label 3 is out of range"),
             (64, b"!", "is no JSON object"),
             (len(whole) - 112, struct.pack("<Q", 1 << 32), "records with an index"),
@@ -346,6 +347,47 @@ class Damage(Case):
                         self.assertEqual(expected[1], found[1])
                     refused += found[0] != "ok"
             self.assertGreater(refused, 50)
+
+    def test_nodes_of_an_lmdb_that_reach_out_of_their_page_are_refused(self):
+        """Lengths, flags and offsets of every kind of node, in a tree with branches, inline values and overflow pages."""
+        write_dataset(self.path("d"), "lmdb", train=300, val=1, payload=3000)
+        path = self.path("d", "train.lmdb")
+        file = fshard.Dataset(path)["train"].files[0]
+        pages = {1: [], 2: []}
+        for number in range(2, file._page_count):
+            flags = struct.unpack_from("<H", file.view, number * file._page_bytes + 10)[0]
+            pages.get(flags, []).append(number)
+        self.assertTrue(pages[1] and pages[2])
+        chance, peer, found = random.Random(7), self.peer(), []
+        for _ in range(600):
+            kind = chance.choice((1, 2, 2))
+            number = chance.choice(pages[kind])
+            try:
+                nodes = file._nodes(number, kind)
+            except fshard.FshardError:
+                continue  # a page of an overflow that looks like one
+            node = chance.choice(nodes[:2] + nodes[-2:])
+            at = chance.choice((node, node + 2, node + 4, node + 6, node + 8, number * file._page_bytes + 16))
+            value = chance.choice((0, 1, 2, 15, 16, 0x7FFF, 0xFFFF, file._page_bytes - 8, chance.randrange(1 << 16)))
+            if chance.random() < 0.5:
+                value = struct.unpack_from("<H", file.view, at)[0] + chance.choice((-2, -1, 1, 2, 64)) & 0xFFFF
+            with changed(os.path.join(path, "data.mdb"), at, struct.pack("<H", value)):
+                expected, answer = peer.read(path), read_all(path)
+                self.assertEqual(expected[0] == "ok", answer[0] == "ok", f"{at}: {expected} {answer}")
+                self.assert_values_lie_in_their_pages(path)
+                found.append(answer[0] == "ok")
+        self.assertGreater(found.count(False), 200)
+
+    def assert_values_lie_in_their_pages(self, path):
+        """Of an LMDB that opens: values in leaves end there, values in overflow pages end in the file."""
+        try:
+            file = fshard.Dataset(path)["train"].files[0]
+        except fshard.FshardError:
+            return
+        ends, page_bytes = file.offsets + file.lengths, np.uint64(file._page_bytes)
+        self.assertTrue((ends <= len(file.view)).all())
+        inline = file.offsets % page_bytes != 16
+        self.assertTrue((ends[inline] <= (file.offsets[inline] // page_bytes + np.uint64(1)) * page_bytes).all())
 
     def test_a_changed_manifest_is_refused_as_libfshard_does(self):
         write_dataset(self.path("d"))
