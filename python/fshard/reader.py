@@ -141,7 +141,7 @@ def _reopen_split(dataset: Dataset, name: str) -> Split:
 class Dataset:
     """An open dataset: dataset["train"], dataset.splits, dataset.classes.
 
-    path: a dataset's folder, its dataset.json, a .fshard file or an .lmdb folder; told apart by content.
+    path: a dataset's folder, its dataset.json, a .fshard file, an .lmdb folder or its data.mdb; told apart by content.
     verify: check the CRC32C of every record that is read (those of headers, footers and indexes are always checked).
 
     id: 32 hexadecimal digits. container: "shards" or "lmdb". kind: "classes" or "pairs". fields: names. classes:
@@ -193,12 +193,12 @@ class Dataset:
         view = map_file(self.path)
         if is_shard(view):
             self._open_single(_open(self.path, "shards", None, view))
+        elif lmdb.is_lmdb(view):
+            self._open_single(_open(self.path, "lmdb", None, view))
         elif bytes(view[:4096]).lstrip(b" \t\r\n")[:1] == b"{":
             self._open_manifest(self.path, os.path.dirname(self.path))
         else:
-            what = "is neither a shard nor a " + manifests.NAME
-            if lmdb.is_lmdb(view):
-                what = "is the data of an LMDB; give the folder it is in"
+            what = f"is neither a shard, nor an LMDB, nor a {manifests.NAME}; fpack makes datasets of other containers"
             raise FshardError(f"{self.path}: {what}", "unsupported", self.path)
 
     def _open_single(self, file: File) -> None:
