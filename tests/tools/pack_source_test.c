@@ -233,6 +233,8 @@ static void test_where_it_comes_from_stays_known(void **state)
     json_t *manifest = packed_manifest(test_path(folder, "again"));
     json_t *recipe = json_object_get(json_object_get(manifest, "provenance"), "recipe");
     assert_int_equal(json_integer_value(json_object_get(recipe, "max_size")), 20);
+    const json_t *from = json_object_get(json_object_get(manifest, "provenance"), "from");
+    assert_string_equal(json_string_value(json_object_get(from, "source")), test_path(folder, "resized"));
     json_decref(manifest);
     manifest = packed_manifest(test_path(folder, "smaller"));
     recipe = json_object_get(json_object_get(manifest, "provenance"), "recipe");

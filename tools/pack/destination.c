@@ -12,6 +12,7 @@
 
 #include "common/file.h"
 #include "tools/pack/contents.h"
+#include "tools/pack/plan.h"
 
 FshStatus destination_clear(const Destination *destination, FshError *error)
 {
@@ -75,8 +76,8 @@ static bool lies_in(const char *path, const char *folder)
 static FshStatus find_target(const char *path, const char *source, char target[PATH_MAX], FshError *error)
 {
     char source_path[PATH_MAX];
-    const bool known = source && realpath(source, source_path); /* else names with braces, of tars */
-    if (source && !known && !strchr(source, '{'))
+    const bool known = source && realpath(source, source_path); /* else several files in one word */
+    if (source && !known && !plan_names_files(source))
         return fsh_error_system(error, errno, "%s", source);
     if (!resolve(path, target))
         return fsh_error_system(error, errno ? errno : ENAMETOOLONG, "%s", path);

@@ -408,6 +408,7 @@ void plan_free(Plan *plan)
     if (plan->folder >= 0)
         (void)close(plan->folder);
     json_decref(plan->recipe);
+    json_decref(plan->provenance);
     notes_free(&plan->left_out);
     notes_free(&plan->warnings);
     names_free(&plan->made_keys);

@@ -62,7 +62,7 @@ typedef struct PackOptions {
     bool check;             /* decode every image in full */
     bool force;
     uint64_t max_pixels; /* larger images are left out */
-    Part part; /* of the outputs; {0, 0}: all */
+    Part part;           /* of the outputs; {0, 0}: all */
     int jobs;
     bool quiet;
 } PackOptions;
@@ -149,6 +149,7 @@ typedef struct Plan {
     uint64_t *payload_bytes; /* PACK_STORE_RAW: for each item, from its header; NULL for copy */
     char id[33];
 
+    json_t *provenance; /* of the dataset that is the source, which has one of its own; NULL: none */
     json_t *recipe; /* how the images were made smaller: here, or by fresize before; NULL: they were not */
 
     /* Inputs that go into no sample: orphans, images in no class, unreadable folders; with status FSH_OK what --dedupe left
@@ -207,8 +208,10 @@ FshStatus plan_pairs(Plan *plan, const PackOptions *options, FshError *error);
 /* The samples of --files-from. */
 FshStatus plan_list(Plan *plan, const PackOptions *options, FshError *error);
 
-/* Whether the source is to be opened as a dataset: a file, names with braces, or a folder in which a dataset, an LMDB, or
- * tars and nothing but such lie. */
+/* Whether the source is several files in one word: WebDataset's x-{000..127}.tar or a.tar::b.tar. */
+bool plan_names_files(const char *source);
+/* Whether the source is to be opened as a dataset: a file, several, or a folder in which a dataset, an LMDB, or tars, LMDBs
+ * and shards without any other folder lie. */
 bool plan_is_dataset(const char *source);
 /* Opens it and takes its samples, classes, fields and splits as they are. */
 FshStatus plan_dataset(Plan *plan, const PackOptions *options, FshError *error);

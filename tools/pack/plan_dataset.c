@@ -46,7 +46,12 @@ bool plan_is_dataset(const char *source)
 {
     if (file_is_folder(source))
         return folder_is_dataset(source);
-    return file_exists(source) || strchr(source, '{');
+    return file_exists(source) || plan_names_files(source);
+}
+
+bool plan_names_files(const char *source)
+{
+    return !file_exists(source) && (strchr(source, '{') || strstr(source, "::"));
 }
 
 /* ---- which of its parts ---- */
@@ -201,12 +206,35 @@ static FshStatus take_classes(Plan *plan, const FshManifest *manifest, FshError 
     return status;
 }
 
-/* What its own packing noted about sizes. */
-static void take_recipe(Plan *plan, const FshManifest *manifest)
+/* What its own packing noted: where it comes from and how its images were made smaller. */
+static void take_provenance(Plan *plan, const FshManifest *manifest)
 {
-    json_t *provenance = manifest->provenance_json ? json_loads(manifest->provenance_json, 0, NULL) : NULL;
-    plan->recipe = json_incref(json_object_get(provenance, "recipe"));
-    json_decref(provenance);
+    plan->provenance = manifest->provenance_json ? json_loads(manifest->provenance_json, 0, NULL) : NULL;
+    plan->recipe = json_incref(json_object_get(plan->provenance, "recipe"));
+    if (json_object_size(plan->provenance) == 0) { /* another tool's, or a single file */
+        json_decref(plan->provenance);
+        plan->provenance = NULL;
+    }
+}
+
+/* A tar of images alone may hold none. */
+static FshStatus check_labels(Plan *plan, FshError *error)
+{
+    uint64_t count = 0;
+    const PlanSample *example = NULL;
+    for (uint64_t i = plan->kind == FSH_KIND_CLASSES ? plan->sample_count : 0; i-- > 0;) {
+        count += plan->samples[i].label < 0;
+        example = plan->samples[i].label < 0 ? &plan->samples[i] : example;
+    }
+    if (!count)
+        return FSH_OK;
+    if (count == plan->sample_count)
+        return fsh_error_set(error, FSH_ERR_MISMATCH,
+                             "%s: none of its %llu samples has a label, and they are no pairs", plan->root,
+                             (unsigned long long)count);
+    return notes_addf(&plan->warnings, FSH_OK, error, plan->root,
+                      "%llu samples have no label, %.*s is the first; kept without one",
+                      (unsigned long long)count, (int)example->key_bytes, example->key);
 }
 
 FshStatus plan_dataset(Plan *plan, const PackOptions *options, FshError *error)
@@ -219,12 +247,14 @@ FshStatus plan_dataset(Plan *plan, const PackOptions *options, FshError *error)
     const FshManifest *manifest = fsh_manifest(plan->from.dataset);
     if (stat(plan->root, &facts) == 0)
         plan->from.modified_ns = file_time_ns(facts.st_mtim);
-    take_recipe(plan, manifest);
+    take_provenance(plan, manifest);
     status = take_fields(plan, options, manifest, fields, error);
     if (!status)
         status = take_splits(plan, manifest, error);
     if (!status)
         status = take_samples(plan, options, fields, error);
+    if (!status)
+        status = check_labels(plan, error);
     if (!status)
         status = take_classes(plan, manifest, error);
     return status ? status : plan_mend_keys(plan, error);

@@ -60,10 +60,10 @@ static json_t *source_to_json(const char *source)
 char *provenance_json(const Plan *plan, const PackOptions *options)
 {
     char *text = NULL;
-    json_t *object =
-        json_pack("{s:s, s:s, s:o, s:o, s:I, s:O*}", "tool", "fpack", "version", FSHARD_VERSION, "source",
-                  source_to_json(options->source), "options", options_to_json(plan, options), "planned",
-                  (json_int_t)plan->sample_count, "recipe", plan->recipe);
+    json_t *object = json_pack("{s:s, s:s, s:o, s:o, s:I, s:O*, s:O*}", "tool", "fpack", "version",
+                               FSHARD_VERSION, "source", source_to_json(options->source), "options",
+                               options_to_json(plan, options), "planned", (json_int_t)plan->sample_count,
+                               "recipe", plan->recipe, "from", plan->provenance);
     if (object)
         text = json_dumps(object, JSON_COMPACT | JSON_SORT_KEYS);
     json_decref(object);
