@@ -122,7 +122,7 @@ static FshStatus verify_file(Verification *verification, const char *path, const
     split->bytes += manifest->splits[0].files[0].bytes;
     count_labels(own, report->manifest.class_count, split->class_counts);
     if (reads_records(verification->options))
-        status = verify_records(own, name, verification->options,
+        status = verify_records(own, verification->options,
                                 verification->against.folder ? &verification->against : NULL,
                                 &verification->progress, report, error);
     fsh_close(&dataset);
@@ -135,7 +135,7 @@ static FshStatus compare_sizes(VerifyReport *report, FshError *error)
 {
     const FshStatistics *said = &report->manifest.statistics;
     char reason[256];
-    if (report->image_count == 0 ||
+    if (report->widths.count == 0 ||
         (said->width_min == report->widths.minimum && said->width_max == report->widths.maximum &&
          said->height_min == report->heights.minimum && said->height_max == report->heights.maximum))
         return FSH_OK;
@@ -154,6 +154,62 @@ static void open_against(Verification *verification)
         against_open(&verification->against, verification->options->against, &verification->report->manifest);
 }
 
+/* Copies what the report shows of a dataset's own manifest. False: out of memory. */
+static bool borrow_manifest(VerifyReport *report, const FshManifest *from)
+{
+    FshManifest *to = &report->manifest;
+    memcpy(to->id, from->id, sizeof to->id);
+    to->container = from->container;
+    to->kind = from->kind;
+    to->class_names = calloc(from->class_count + 1, sizeof *to->class_names);
+    to->splits = calloc(from->split_count + 1, sizeof *to->splits);
+    if (!to->class_names || !to->splits)
+        return false;
+    for (; to->split_count < from->split_count; to->split_count++) {
+        to->splits[to->split_count].name = strdup(from->splits[to->split_count].name);
+        if (!to->splits[to->split_count].name)
+            return false;
+    }
+    for (; to->class_count < from->class_count; to->class_count++) {
+        to->class_names[to->class_count] = strdup(from->class_names[to->class_count]);
+        if (!to->class_names[to->class_count])
+            return false;
+    }
+    return true;
+}
+
+/* Whatever fsh_open opens, as a whole: one file, and containers of others, which only together make samples. */
+static FshStatus verify_opened(Verification *verification, FshError *error)
+{
+    VerifyReport *report = verification->report;
+    FshDataset *dataset = NULL;
+    FshError failure = {0};
+    FshStatus status = fsh_open(&dataset, report->path, &failure);
+    if (status)
+        return report->problem_count ? FSH_OK : explain_missing(report, &failure, error);
+    const FshManifest *manifest = fsh_manifest(dataset);
+    if (!report->opened && (!borrow_manifest(report, manifest) || !make_splits(report)))
+        status = fsh_error_set(error, FSH_ERR_MEMORY, "%s: out of memory", report->path);
+    if (!status && !report->opened)
+        open_against(verification);
+    report->opened = !status;
+    for (size_t i = 0; i < manifest->split_count && !status; i++) {
+        const FshSplit *own = fsh_split(dataset, manifest->splits[i].name);
+        VerifySplit *split = &report->splits[i];
+        for (size_t f = 0; f < own->info->file_count; f++)
+            split->bytes += own->info->files[f].bytes;
+        split->file_count += own->info->file_count;
+        split->sample_count += own->sample_count;
+        count_labels(own, manifest->class_count, split->class_counts);
+        if (reads_records(verification->options))
+            status = verify_records(own, verification->options,
+                                    verification->against.folder ? &verification->against : NULL,
+                                    &verification->progress, report, error);
+    }
+    fsh_close(&dataset);
+    return status;
+}
+
 static FshStatus verify_dataset(Verification *verification, FshError *error)
 {
     VerifyReport *report = verification->report;
@@ -165,6 +221,8 @@ static FshStatus verify_dataset(Verification *verification, FshError *error)
     if (!make_splits(report))
         return fsh_error_set(error, FSH_ERR_MEMORY, "%s: out of memory", report->path);
     open_against(verification);
+    if (report->manifest.container > FSH_CONTAINER_LMDB)
+        return verify_opened(verification, error);
     for (size_t i = 0; i < report->manifest.split_count && !status; i++) {
         const FshSplitInfo *info = &report->manifest.splits[i];
         for (size_t f = 0; f < info->file_count && !status; f++) {
@@ -178,48 +236,6 @@ static FshStatus verify_dataset(Verification *verification, FshError *error)
     }
     if (!status && report->problem_count == 0)
         status = compare_sizes(report, error);
-    return status;
-}
-
-/* Copies what the report shows of a file's own manifest. False: out of memory. */
-static bool borrow_manifest(VerifyReport *report, const FshManifest *from)
-{
-    FshManifest *to = &report->manifest;
-    memcpy(to->id, from->id, sizeof to->id);
-    to->container = from->container;
-    to->kind = from->kind;
-    to->class_names = calloc(from->class_count + 1, sizeof *to->class_names);
-    to->splits = calloc(1, sizeof *to->splits);
-    if (!to->class_names || !to->splits)
-        return false;
-    to->split_count = 1;
-    to->splits[0].name = strdup(from->splits[0].name);
-    for (; to->class_count < from->class_count; to->class_count++) {
-        to->class_names[to->class_count] = strdup(from->class_names[to->class_count]);
-        if (!to->class_names[to->class_count])
-            return false;
-    }
-    return to->splits[0].name != NULL;
-}
-
-static FshStatus verify_single(Verification *verification, FshError *error)
-{
-    VerifyReport *report = verification->report;
-    FshDataset *dataset = NULL;
-    FshError failure = {0};
-    FshStatus status = fsh_open(&dataset, report->path, &failure);
-    if (status)
-        return report->problem_count ? FSH_OK : explain_missing(report, &failure, error);
-    const FshManifest *manifest = fsh_manifest(dataset);
-    if (!borrow_manifest(report, manifest) || !make_splits(report)) {
-        status = fsh_error_set(error, FSH_ERR_MEMORY, "%s: out of memory", report->path);
-    } else {
-        report->opened = true;
-        open_against(verification);
-        status = verify_file(verification, report->path, manifest->splits[0].files[0].name,
-                             &report->splits[0], error);
-    }
-    fsh_close(&dataset);
     return status;
 }
 
@@ -272,7 +288,7 @@ FshStatus verify_path(const char *path, const VerifyOptions *options, VerifyRepo
     else
         status = verify_know_problems(report, error);
     if (!status && !checked)
-        status = is_dataset ? verify_dataset(&verification, error) : verify_single(&verification, error);
+        status = is_dataset ? verify_dataset(&verification, error) : verify_opened(&verification, error);
     progress_finish(&verification.progress);
     if (status == FSH_ERR_INTERRUPTED)
         status = fsh_error_set(error, status, "%s: interrupted", path);

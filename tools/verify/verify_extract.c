@@ -244,17 +244,10 @@ static FshStatus deliver(uint64_t item, void *slot, void *context, FshError *err
     const Extraction *extraction = context;
     const Extracted *extracted = slot;
     FshStatus status = FSH_OK;
-    if (extracted->wrong) {
-        char where[2 * NAME_MAX];
-        (void)fsh_sample_where(extraction->split, item, where, sizeof where);
-        char *mark = strstr(where, " record ");
-        const uint64_t record = mark ? strtoull(mark + strlen(" record "), NULL, 10) : item;
-        if (mark)
-            *mark = '\0';
-        status = verify_add_sample_problem(extraction->report, where, record,
+    if (extracted->wrong)
+        status = verify_add_sample_problem(extraction->report, extraction->split, item,
                                            extracted->readable ? &extracted->sample : NULL, extracted->field,
                                            &extracted->failure, error);
-    }
     extraction->result->file_count += extracted->file_count;
     extraction->result->bytes += extracted->bytes;
     progress_add(extraction->progress, 1, extracted->bytes, extracted->wrong);

@@ -148,7 +148,7 @@ static void add_caption(Page *page, const FshDataset *dataset, const Thumb *thum
         add(page, " · ");
         add_string(page, manifest->class_names[sample->label]);
     }
-    if (sample->field_count)
+    if (sample->field_count && sample->fields[0].width)
         add(page, " · %" PRIu32 "×%" PRIu32 " %s", sample->fields[0].width, sample->fields[0].height,
             fsh_codec_name(sample->fields[0].codec));
     if (thumb->reason[0]) {

@@ -98,9 +98,8 @@ json_t *verify_to_json(const VerifyReport *report, const VerifyOptions *options)
     int failed = !object;
     if (!failed && report->opened)
         failed |= json_object_set_new(object, "id", json_string(report->manifest.id)) ||
-                  json_object_set_new(
-                      object, "container",
-                      json_string(report->manifest.container == FSH_CONTAINER_LMDB ? "lmdb" : "shards"));
+                  json_object_set_new(object, "container",
+                                      json_string(verify_container_name(report->manifest.container)));
     if (!failed && report->opened && report->image_count)
         failed |= json_object_set_new(object, "images", images_to_json(report));
     if (!failed && report->pair_count)

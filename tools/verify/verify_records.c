@@ -1,6 +1,7 @@
 #include "tools/verify/verify_records.h"
 
 #include <inttypes.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -37,24 +38,6 @@ FshStatus verify_add_problem(VerifyReport *report, const FshProblem *problem, Fs
     return FSH_OK;
 }
 
-FshStatus verify_add_sample_problem(VerifyReport *report, const char *file, uint64_t record,
-                                    const FshSample *sample, unsigned field, const FshError *failure,
-                                    FshError *error)
-{
-    char *key = sample ? strndup(sample->key, sample->key_bytes) : NULL;
-    char *source = sample ? strndup(sample->fields[field].source, sample->fields[field].source_bytes) : NULL;
-    const FshProblem problem = {.status = failure->status,
-                                .file = file,
-                                .record = (int64_t)record,
-                                .key = key,
-                                .source = source && source[0] ? source : NULL,
-                                .reason = failure->message};
-    FshStatus status = verify_add_problem(report, &problem, error);
-    free(key);
-    free(source);
-    return status;
-}
-
 typedef struct VerifyKnown {
     const char *file; /* the problem's */
     int64_t record;
@@ -87,6 +70,37 @@ bool verify_knows(const VerifyReport *report, const char *file, int64_t record)
            bsearch(&wanted, report->known, report->known_count, sizeof wanted, compare_known);
 }
 
+FshStatus verify_add_sample_problem(VerifyReport *report, const FshSplit *split, uint64_t index,
+                                    const FshSample *sample, unsigned field, const FshError *failure,
+                                    FshError *error)
+{
+    static const char separator[] = " record ";
+    char file[PATH_MAX];
+    (void)fsh_sample_where(split, index, file, sizeof file);
+    char *mark = NULL;
+    for (char *at = strstr(file, separator); at; at = strstr(at + 1, separator))
+        mark = at; /* the last: a name may hold the word */
+    const int64_t record = mark ? (int64_t)strtoull(mark + strlen(separator), NULL, 10) : (int64_t)index;
+    if (mark)
+        *mark = '\0';
+    if (verify_knows(report, file, record))
+        return FSH_OK;
+    char *key = sample ? strndup(sample->key, sample->key_bytes) : NULL;
+    char *source = sample && sample->fields[field].source_bytes
+                       ? strndup(sample->fields[field].source, sample->fields[field].source_bytes)
+                       : NULL;
+    const FshProblem problem = {.status = failure->status,
+                                .file = file,
+                                .record = record,
+                                .key = key,
+                                .source = source,
+                                .reason = failure->message};
+    FshStatus status = verify_add_problem(report, &problem, error);
+    free(key);
+    free(source);
+    return status;
+}
+
 /* ---- one sample ---- */
 
 /* What a thread keeps. */
@@ -110,7 +124,6 @@ typedef struct RecordFindings {
 typedef struct RecordsJob {
     const FshSplit *split;
     const FshManifest *manifest;
-    const char *file;
     const VerifyOptions *options;
     const Against *against;
     VerifyThread *threads;
@@ -118,13 +131,25 @@ typedef struct RecordsJob {
     Progress *progress;
 } RecordsJob;
 
-/* The pixels that the field promises. */
-static FshStatus decode_field(PixelReader *reader, const FshField *field, const void *data, size_t bytes,
-                              FshError *failure)
+/* Containers of others need not tell an image's size: then there is nothing that decoding could contradict. */
+static bool tells_size(const FshField *field, const FshManifest *manifest)
+{
+    return manifest->container <= FSH_CONTAINER_LMDB || field->width || field->height || field->channels;
+}
+
+/* The pixels that the field promises; of one that promises none, field gets what they are. */
+static FshStatus decode_field(PixelReader *reader, const FshManifest *manifest, FshField *field,
+                              const void *data, size_t bytes, FshError *failure)
 {
     ImageInfo info = {0};
     FshStatus status = pixel_reader_decode(reader, field, data, bytes, 0, &info, failure);
     const bool sized = info.width && info.height; /* not of raw pixels */
+    if (!tells_size(field, manifest)) {
+        field->width = info.width;
+        field->height = info.height;
+        field->channels = status ? 0 : (uint8_t)reader->decoded.channels;
+        return status;
+    }
     if (sized && (info.width != field->width || info.height != field->height))
         return fsh_error_set(failure, FSH_ERR_MISMATCH,
                              "the image is %" PRIu32 "x%" PRIu32 ", its record says %" PRIu32 "x%" PRIu32,
@@ -145,7 +170,7 @@ static FshStatus decode_field(PixelReader *reader, const FshField *field, const 
 static FshStatus check_contents(const RecordsJob *job, VerifyThread *own, unsigned index,
                                 RecordFindings *found)
 {
-    const FshField *field = &found->sample.fields[index];
+    FshField *field = &found->sample.fields[index];
     PixelReader *reader = &own->reader.pixels;
     const bool thumbnail = job->options->pairs && found->sample.field_count > 1;
     const bool decode = job->options->level >= VERIFY_DECODE;
@@ -155,7 +180,7 @@ static FshStatus check_contents(const RecordsJob *job, VerifyThread *own, unsign
         return FSH_OK;
     FshStatus status = pixel_reader_bytes(reader, job->split, field, &data, &bytes, &found->failure);
     if (!status && decode) {
-        status = decode_field(reader, field, data, bytes, &found->failure);
+        status = decode_field(reader, job->manifest, field, data, bytes, &found->failure);
         found->decoded_count += !status;
     } else if (!status && thumbnail) {
         status = pixel_reader_decode(reader, field, data, bytes, LIKENESS_EDGE, NULL, &found->failure);
@@ -181,7 +206,7 @@ static FshStatus check_field(const RecordsJob *job, VerifyThread *own, unsigned 
     const FshField *field = &found->sample.fields[index], *first = &found->sample.fields[0];
     found->field = index;
     FshStatus status = FSH_OK;
-    if (field->channels != 1 && field->channels != 3)
+    if (field->channels != 1 && field->channels != 3 && tells_size(field, job->manifest))
         status = fsh_error_set(&found->failure, FSH_ERR_CORRUPT, "%u channels, not 1 or 3",
                                (unsigned)field->channels);
     if (!status && field->codec == FSH_CODEC_RAW && (field->width == 0 || field->height == 0))
@@ -189,7 +214,8 @@ static FshStatus check_field(const RecordsJob *job, VerifyThread *own, unsigned 
                                field->width, field->height);
     if (!status)
         status = check_contents(job, own, index, found);
-    if (!status && (field->width != first->width || field->height != first->height))
+    if (!status && field->width && first->width &&
+        (field->width != first->width || field->height != first->height))
         status = fsh_error_set(&found->failure, FSH_ERR_MISMATCH,
                                "sizes differ: %s is %" PRIu32 "x%" PRIu32 ", %s is %" PRIu32 "x%" PRIu32,
                                job->manifest->field_names[0], first->width, first->height,
@@ -215,7 +241,7 @@ static FshStatus check_record(uint64_t item, int thread, void *slot, void *conte
                                "suspicious: its sides do not look alike: likeness %.3f, less than %.3g",
                                found->likeness, job->options->likeness_min);
     if (status == FSH_ERR_MEMORY)
-        return fsh_error_set(error, status, "%s record %" PRIu64 ": %s", job->file, item,
+        return fsh_error_set(error, status, "split %s sample %" PRIu64 ": %s", job->split->info->name, item,
                              found->failure.message);
     found->wrong = status != FSH_OK;
     return FSH_OK;
@@ -228,8 +254,10 @@ static void count_images(VerifyReport *report, const FshSample *sample)
     for (unsigned i = 0; i < sample->field_count; i++) {
         const FshField *field = &sample->fields[i];
         report->image_count++;
-        histogram_add(&report->widths, field->width);
-        histogram_add(&report->heights, field->height);
+        if (field->width && field->height) {
+            histogram_add(&report->widths, field->width);
+            histogram_add(&report->heights, field->height);
+        }
         histogram_add(&report->bytes, field->bytes);
         report->gray_count += field->channels == 1;
         report->codec_counts[(unsigned)field->codec % VERIFY_CODECS]++;
@@ -261,26 +289,25 @@ static FshStatus gather(uint64_t item, void *slot, void *context, FshError *erro
     if (found->paired)
         count_pair(report, found->likeness);
     /* A record whose CRC is wrong is in the report already; that it does not decode either is no news. */
-    if (found->wrong && !verify_knows(report, job->file, (int64_t)item))
-        status = verify_add_sample_problem(report, job->file, item, found->readable ? &found->sample : NULL,
+    if (found->wrong)
+        status = verify_add_sample_problem(report, job->split, item, found->readable ? &found->sample : NULL,
                                            found->field, &found->failure, error);
     progress_add(job->progress, 1, bytes, found->wrong);
     return status;
 }
 
-FshStatus verify_records(const FshSplit *split, const char *file, const VerifyOptions *options,
-                         const Against *against, Progress *progress, VerifyReport *report, FshError *error)
+FshStatus verify_records(const FshSplit *split, const VerifyOptions *options, const Against *against,
+                         Progress *progress, VerifyReport *report, FshError *error)
 {
     RecordsJob job = {.split = split,
                       .manifest = fsh_manifest(split->dataset),
-                      .file = file,
                       .options = options,
                       .against = against,
                       .threads = calloc((size_t)options->jobs, sizeof *job.threads),
                       .report = report,
                       .progress = progress};
     if (!job.threads)
-        return fsh_error_set(error, FSH_ERR_MEMORY, "%s: out of memory", file);
+        return fsh_error_set(error, FSH_ERR_MEMORY, "%s: out of memory", split->info->name);
     FshStatus status = pool_run_ordered(options->jobs, split->sample_count, 0, sizeof(RecordFindings),
                                         check_record, gather, NULL, &job, error);
     for (int thread = 0; thread < options->jobs; thread++) {

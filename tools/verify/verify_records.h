@@ -9,8 +9,9 @@
 /* Adds a problem; strings are copied, key and source may be NULL. FSH_ERR_MEMORY. */
 FshStatus verify_add_problem(VerifyReport *report, const FshProblem *problem, FshError *error);
 
-/* The same of sample `record` of `file`: its key, and the source of one of its fields. sample: NULL where it cannot be read. */
-FshStatus verify_add_sample_problem(VerifyReport *report, const char *file, uint64_t record,
+/* The same of sample `index` of split: its place, its key, and the source of one of its fields. sample: NULL where it cannot
+ * be read. Nothing is added where libfshard has found this record wrong: see verify_knows. */
+FshStatus verify_add_sample_problem(VerifyReport *report, const FshSplit *split, uint64_t index,
                                     const FshSample *sample, unsigned field, const FshError *failure,
                                     FshError *error);
 
@@ -21,9 +22,9 @@ FshStatus verify_know_problems(VerifyReport *report, FshError *error);
  * have spoiled a million records. */
 bool verify_knows(const VerifyReport *report, const char *file, int64_t record);
 
-/* Checks all samples of split, which is the whole of `file`, on options->jobs threads, and adds to the
+/* Checks all samples of split on options->jobs threads, and adds to the
  * report: image counts and sizes, and problems in the order of the records. against: NULL, or the source tree. */
-FshStatus verify_records(const FshSplit *split, const char *file, const VerifyOptions *options,
-                         const Against *against, Progress *progress, VerifyReport *report, FshError *error);
+FshStatus verify_records(const FshSplit *split, const VerifyOptions *options, const Against *against,
+                         Progress *progress, VerifyReport *report, FshError *error);
 
 #endif

@@ -138,8 +138,10 @@ static void print_images(FILE *stream, const VerifyReport *report)
         (void)fprintf(stream, ", %s compressed",
                       progress_format_count(count, sizeof count, report->compressed_count));
     (void)fprintf(stream, "; ");
-    print_range(stream, &report->widths, "wide, ");
-    print_range(stream, &report->heights, "high; ");
+    if (report->widths.count) {
+        print_range(stream, &report->widths, "wide, ");
+        print_range(stream, &report->heights, "high; ");
+    }
     if (report->gray_count == report->image_count)
         (void)fprintf(stream, "all gray");
     else
@@ -189,16 +191,25 @@ void verify_print_problems(FILE *stream, const VerifyReport *report, bool all)
                       report->problem_count - shown);
 }
 
+const char *verify_container_name(FshContainer container)
+{
+    static const char *const names[] = {"unknown", "shards", "lmdb", "tar", "basicsr", "folder2lmdb"};
+    const size_t index = (size_t)container;
+    return names[index < sizeof names / sizeof *names ? index : 0];
+}
+
 static void print_heading(FILE *stream, const VerifyReport *report)
 {
     const FshManifest *manifest = &report->manifest;
     print_name(stream, "", report->path, ": ");
-    (void)fprintf(stream, "%s, ", manifest->container == FSH_CONTAINER_LMDB ? "LMDB" : "shards");
+    (void)fprintf(stream, "%s, ", verify_container_name(manifest->container));
     if (manifest->kind == FSH_KIND_CLASSES)
         (void)fprintf(stream, "%zu class%s", manifest->class_count, manifest->class_count == 1 ? "" : "es");
     else
         (void)fprintf(stream, "pairs");
-    (void)fprintf(stream, ", id %s\n", manifest->id);
+    if (manifest->id[0]) /* containers of others have none */
+        (void)fprintf(stream, ", id %s", manifest->id);
+    (void)fputc('\n', stream);
 }
 
 void verify_print(FILE *stream, const VerifyReport *report, const VerifyPrint *print)

@@ -13,6 +13,9 @@ typedef struct VerifyPrint {
     bool verbose;                 /* every class and every problem */
 } VerifyPrint;
 
+/* "shards", "lmdb", "tar", … */
+const char *verify_container_name(FshContainer container);
+
 /* What is wrong, a line each; all of them, or the first fifty. */
 void verify_print_problems(FILE *stream, const VerifyReport *report, bool all);
 

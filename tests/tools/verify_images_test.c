@@ -1,0 +1,283 @@
+/* fverify: what images show, where they come from, and which are where they must not be. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "tests/tools/sources.h"
+#include "tools/verify/verify_histogram.h"
+
+/* ---- overlap ---- */
+
+static void copy_file(const char *from, const char *to)
+{
+    size_t length = 0;
+    char *bytes = test_file_read(from, &length);
+    test_file_write(to, bytes, length);
+    free(bytes);
+}
+
+static void test_an_image_in_two_splits_is_listed_with_both_places(void **state)
+{
+    TestFolder *folder = *state;
+    const char *photos = test_path(folder, "photos"), *packed = test_path(folder, "packed");
+    static const char *const jobs[] = {"-j1", "-j4"};
+    source_two_classes(test_path(folder, "photos/train"));
+    source_class(test_path(folder, "photos/val"), "dog", 2);
+    source_class(test_path(folder, "photos/test"), "cat", 1);
+    run_ok("fpack", photos, packed, NULL);
+    run_ok("fverify", packed, NULL);
+    copy_file(test_path(folder, "photos/train/cat/2.jpg"), test_path(folder, "photos/val/dog/new.jpg"));
+    copy_file(test_path(folder, "photos/val/dog/0.jpg"), test_path(folder, "photos/test/cat/9.jpg"));
+    copy_file(test_path(folder, "photos/train/cat/0.jpg"), test_path(folder, "photos/train/cat/again.jpg"));
+    run_ok("fpack", "--force", photos, packed, NULL);
+    for (size_t i = 0; i < 2; i++) {
+        RunResult result = run_expecting(1, "fverify", jobs[i], packed, NULL);
+        assert_contains(result.out,
+                        "val-00000-of-00001.fshard record 2, key dog/new, source val/dog/new.jpg: "
+                        "the same content is in another split: "
+                        "train-00000-of-00001.fshard record 2, key cat/2");
+        assert_contains(result.out, "test-00000-of-00001.fshard record 1, key cat/9, source test/cat/9.jpg: "
+                                    "the same content is in another split: "
+                                    "val-00000-of-00001.fshard record 0, key dog/0");
+        assert_contains(result.out, "2 problems"); /* twice in train is no leak */
+        run_result_free(&result);
+    }
+    run_ok("fverify", "--no-overlap", packed, NULL);
+    run_ok("fverify", "--quick", packed, NULL);
+}
+
+/* Neither depends on which split is the largest. */
+static void test_overlap_is_found_where_val_is_the_larger(void **state)
+{
+    TestFolder *folder = *state;
+    const char *photos = test_path(folder, "photos"), *packed = test_path(folder, "packed");
+    source_class(test_path(folder, "photos/train"), "cat", 2);
+    source_class(test_path(folder, "photos/val"), "cat", 9);
+    copy_file(test_path(folder, "photos/train/cat/1.jpg"), test_path(folder, "photos/val/cat/x.jpg"));
+    run_ok("fpack", photos, packed, NULL);
+    RunResult result = run_expecting(1, "fverify", packed, NULL);
+    assert_contains(result.out,
+                    "val-00000-of-00001.fshard record 9, key cat/x, source val/cat/x.jpg: the same");
+    assert_contains(result.out, "train-00000-of-00001.fshard record 1, key cat/1");
+    assert_contains(result.out, "1 problem;");
+    run_result_free(&result);
+}
+
+/* ---- against ---- */
+
+/* fverify --against SOURCE PACKED; the result is the caller's. */
+static RunResult against(int exit_status, const char *source, const char *packed)
+{
+    return run_expecting(exit_status, "fverify", "--against", source, packed, NULL);
+}
+
+static void test_sources_are_compared_byte_for_byte(void **state)
+{
+    TestFolder *folder = *state;
+    const char *photos = test_path(folder, "photos"), *packed = test_path(folder, "packed");
+    source_two_classes(photos);
+    run_ok("fpack", photos, packed, NULL);
+    RunResult result = against(0, photos, packed);
+    assert_contains(result.out, "5 compared with their sources");
+    run_result_free(&result);
+    test_file_flip_byte(test_path(folder, "photos/cat/1.jpg"), -1);
+    assert_int_equal(unlink(test_path(folder, "photos/dog/0.jpg")), 0);
+    result = against(1, photos, packed);
+    assert_contains(result.out, "record 1, key cat/1, source cat/1.jpg: is not what its source in ");
+    assert_contains(result.out, "record 3, key dog/0, source dog/0.jpg: ");
+    assert_contains(result.out, "No such file");
+    assert_contains(result.out, "2 problems; ");
+    assert_contains(result.out, "3 compared");
+    run_result_free(&result);
+    result = against(1, test_path(folder, "nowhere"), packed);
+    assert_contains(result.err, "nowhere is no folder");
+    run_result_free(&result);
+}
+
+static void test_raw_pixels_are_compared_with_the_source_decoded(void **state)
+{
+    TestFolder *folder = *state;
+    const char *photos = test_path(folder, "photos"), *packed = test_path(folder, "packed");
+    source_two_classes(photos);
+    source_jpeg_turned(test_path(folder, "photos/dog/turned.jpg"), 40, 30, 6, 77);
+    source_jpeg(test_path(folder, "photos/dog/gray.jpg"), 40, 30, 1, 78);
+    run_ok("fpack", "--store", "raw", photos, packed, NULL);
+    run_forget(against(0, photos, packed));
+    source_jpeg(test_path(folder, "photos/cat/0.jpg"), 40, 30, 3, 12345);
+    RunResult result = against(1, photos, packed);
+    assert_contains(result.out, "record 0, key cat/0, source cat/0.jpg: is not what its source in ");
+    assert_contains(result.out, "1 problem;");
+    run_result_free(&result);
+}
+
+/* The shards of a tree that fresize made stand against that tree, and against the originals by the recipe. */
+static void test_resized_images_are_compared_by_recipe(void **state)
+{
+    TestFolder *folder = *state;
+    const char *photos = test_path(folder, "photos"), *small = test_path(folder, "small");
+    const char *packed = test_path(folder, "packed"), *raw = test_path(folder, "raw");
+    const char *direct = test_path(folder, "direct");
+    source_two_classes(photos);
+    run_ok("fresize", "--max-size", "16", "--quality", "77", "--filter", "bicubic", photos, small, NULL);
+    run_ok("fpack", small, packed, NULL);
+    run_ok("fpack", "--store", "raw", small, raw, NULL);
+    run_ok("fpack", "--max-size", "16", photos, direct, NULL);
+    run_forget(against(0, small, packed));
+    run_forget(against(0, photos, packed));
+    run_forget(against(0, photos, raw));
+    run_forget(against(0, photos, direct));
+    source_jpeg(test_path(folder, "photos/dog/1.jpg"), 41, 30, 3, 999);
+    const char *const wrong[] = {packed, raw, direct};
+    for (size_t i = 0; i < 3; i++) {
+        RunResult result = against(1, photos, wrong[i]);
+        assert_contains(result.out, "record 4, key dog/1");
+        assert_contains(result.out, "neither as it is nor by the recipe");
+        assert_contains(result.out, "1 problem;");
+        run_result_free(&result);
+    }
+}
+
+/* ---- pairs ---- */
+
+static void make_pair(TestFolder *folder, unsigned number, uint32_t blurry_seed, uint32_t sharp_seed)
+{
+    source_jpeg(test_path(folder, "pairs/blurry/%u.jpg", number), 64, 48, 3, blurry_seed);
+    source_jpeg(test_path(folder, "pairs/sharp/%u.jpg", number), 64, 48, 3, sharp_seed);
+}
+
+static void test_sides_that_do_not_look_alike_are_suspicious(void **state)
+{
+    TestFolder *folder = *state;
+    const char *pairs = test_path(folder, "pairs"), *packed = test_path(folder, "packed");
+    for (unsigned i = 0; i < 4; i++)
+        make_pair(folder, i, i, i);
+    run_ok("fpack", "--pairs", "blurry:sharp", pairs, packed, NULL);
+    RunResult result = run_expecting(0, "fverify", "--pairs", packed, NULL);
+    assert_contains(result.out, "4 compared: likeness 1.000 at least, 1.000 on average");
+    run_result_free(&result);
+    /* A side that is turned upside down is another picture. */
+    source_jpeg_turned(test_path(folder, "pairs/sharp/2.jpg"), 64, 48, 3, 2);
+    run_ok("fpack", "--force", "--pairs", "blurry:sharp", pairs, packed, NULL);
+    run_ok("fverify", packed, NULL);
+    for (int decode = 0; decode < 2; decode++) {
+        result = run_expecting(1, "fverify", "--pairs", decode ? "--decode" : "-v", packed, NULL);
+        assert_contains(result.out, "record 2, key 2, source sharp/2.jpg: suspicious: its sides do not look "
+                                    "alike: likeness ");
+        assert_contains(result.out, "1 problem;");
+        run_result_free(&result);
+    }
+    run_ok("fverify", "--pairs", "--likeness", "-1", packed, NULL);
+}
+
+static void link_side(TestFolder *folder, const char *source, const char *side, const char *from,
+                      const char *to)
+{
+    const char *path = test_path(folder, "exchanged/%s/%s.png", side, to);
+    test_file_write_text(path, ""); /* makes its folders */
+    assert_int_equal(unlink(path), 0);
+    char original[1024];
+    (void)snprintf(original, sizeof original, "%s/train/%s/%s.png", source, side, from);
+    assert_int_equal(symlink(original, path), 0);
+}
+
+/* Photographs, where they are there: every pair passes, every exchanged one is found. */
+static void test_exchanged_photographs_are_found(void **state)
+{
+    enum { PAIRS_MAX = 500 };
+    TestFolder *folder = *state;
+    const char *data = getenv("FSHARD_DATA");
+    char source[512], keys[PAIRS_MAX][64], sizes[PAIRS_MAX][64];
+    (void)snprintf(source, sizeof source, "%s/deblur-pairs", data ? data : "");
+    if (!data || access(source, R_OK))
+        skip();
+    const char *packed = test_path(folder, "packed"), *wrong = test_path(folder, "wrong");
+    run_ok("fpack", "--pairs", "blurry:sharp", source, packed, NULL);
+    run_ok("fverify", "--pairs", packed, NULL);
+    RunResult list = run_expecting(0, "fverify", "--list", packed, NULL);
+    size_t count = 0, exchanged = 0;
+    for (char *line = list.out; line && count < PAIRS_MAX; line = strchr(line, '\n')) {
+        line += *line == '\n';
+        if (sscanf(line, "train\t%*d\t%63[^\t]\t-\t-\tblurry,sharp\t%63[^,]", keys[count], sizes[count]) == 2)
+            count++;
+    }
+    run_result_free(&list);
+    for (size_t i = 0; i < count; i++) { /* each with the sharp side of the next of its size */
+        for (size_t j = (i + 1) % count; j != i; j = (j + 1) % count) {
+            if (strcmp(sizes[i], sizes[j]) != 0)
+                continue;
+            link_side(folder, source, "blurry", keys[i], keys[i]);
+            link_side(folder, source, "sharp", keys[j], keys[i]);
+            exchanged++;
+            break;
+        }
+    }
+    assert_true(exchanged > 10);
+    run_ok("fpack", "--pairs", "blurry:sharp", test_path(folder, "exchanged"), wrong, NULL);
+    RunResult result = run_expecting(1, "fverify", "--json", "--pairs", wrong, NULL);
+    json_t *json = json_of(result.out);
+    json_t *problems = json_object_get(json_array_get(json_object_get(json, "datasets"), 0), "problems");
+    assert_int_equal(json_array_size(problems), exchanged);
+    json_decref(json);
+    run_result_free(&result);
+}
+
+/* ---- histograms ---- */
+
+static void test_every_value_is_in_the_bin_of_its_range(void **state)
+{
+    (void)state;
+    static const uint64_t values[] = {0, 1, 2, 3, 4, 7, 8, 15, 16, 23, 24, 31, 32, 500, 1u << 20, UINT64_MAX};
+    for (size_t i = 0; i < sizeof values / sizeof *values; i++) {
+        Histogram histogram = {0};
+        size_t begin, end;
+        histogram_add(&histogram, values[i]);
+        histogram_range(&histogram, &begin, &end);
+        assert_int_equal(end, begin + 1);
+        assert_true(histogram_bin_begin(begin) <= values[i]);
+        assert_true(begin + 1 == HISTOGRAM_BINS || values[i] < histogram_bin_begin(begin + 1));
+        assert_true(histogram.minimum == values[i] && histogram.maximum == values[i]);
+    }
+    for (size_t bin = 1; bin <= HISTOGRAM_BINS; bin++)
+        assert_true(histogram_bin_begin(bin) > histogram_bin_begin(bin - 1));
+}
+
+static void test_sizes_are_told_as_a_histogram(void **state)
+{
+    TestFolder *folder = *state;
+    source_jpeg(test_path(folder, "photos/cat/a.jpg"), 20, 40, 3, 1);
+    source_jpeg(test_path(folder, "photos/cat/b.jpg"), 100, 40, 1, 2);
+    run_ok("fpack", test_path(folder, "photos"), test_path(folder, "packed"), NULL);
+    RunResult result = run_expecting(0, "fverify", test_path(folder, "packed"), NULL);
+    assert_contains(result.out, "20 to 100 wide, 40 high; 1 gray");
+    assert_contains(result.out, "  16 to 23                            1            0\n");
+    assert_contains(result.out, "  32 to 47                            0            2\n");
+    assert_contains(result.out, "  96 to 127                           1            0\n");
+    run_result_free(&result);
+    result = run_expecting(0, "fverify", "--json", test_path(folder, "packed"), NULL);
+    json_t *json = json_of(result.out);
+    json_t *images = json_object_get(json_array_get(json_object_get(json, "datasets"), 0), "images");
+    json_t *first = json_array_get(json_object_get(images, "widths"), 0);
+    assert_int_equal(json_integer_value(json_array_get(first, 0)), 16);
+    assert_int_equal(json_integer_value(json_array_get(first, 1)), 1);
+    json_decref(json);
+    run_result_free(&result);
+}
+
+#define in_folder(test) cmocka_unit_test_setup_teardown(test, test_folder_setup, test_folder_teardown)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        in_folder(test_an_image_in_two_splits_is_listed_with_both_places),
+        in_folder(test_overlap_is_found_where_val_is_the_larger),
+        in_folder(test_sources_are_compared_byte_for_byte),
+        in_folder(test_raw_pixels_are_compared_with_the_source_decoded),
+        in_folder(test_resized_images_are_compared_by_recipe),
+        in_folder(test_sides_that_do_not_look_alike_are_suspicious),
+        in_folder(test_exchanged_photographs_are_found),
+        cmocka_unit_test(test_every_value_is_in_the_bin_of_its_range),
+        in_folder(test_sizes_are_told_as_a_histogram),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
