@@ -97,6 +97,9 @@ static void test_labels_alone_make_classes(void **state)
     run_ok("fpack", "--labels", labels, test_path(folder, "flat"), test_path(folder, "numbers"), NULL);
     assert_classes(test_path(folder, "numbers"), "0,1,2");
     assert_list(test_path(folder, "numbers"), "train", "0 2\n1 0\n2 2\n");
+    source_jpeg(test_path(folder, "deep/images/0.jpg"), 30, 20, 3, 1); /* one folder, and no class */
+    run_ok("fpack", "--labels", labels, test_path(folder, "deep"), test_path(folder, "one"), NULL);
+    assert_list(test_path(folder, "one"), "train", "images/0 2\n");
 }
 
 static void test_labels_that_do_not_fit_are_refused(void **state)

@@ -157,16 +157,56 @@ static void test_raw_pixels_stay_pixels(void **state)
     assert_same_samples(raw, test_path(folder, "fourth"));
 }
 
-/* Gray pixels that get neighbours with colours have three channels from then on, as files would. */
+/* Gray pixels beside colours have three channels in a raw dataset, as gray files would; a copy keeps them gray. */
 static void test_gray_pixels_become_three_channels_beside_colours(void **state)
 {
     TestFolder *folder = *state;
-    source_jpeg(test_path(folder, "photos/a/gray.jpg"), 20, 10, 1, 1);
-    source_jpeg(test_path(folder, "photos/b/colour.jpg"), 20, 10, 3, 1);
-    run_ok("fpack", "--store", "raw", test_path(folder, "photos"), test_path(folder, "raw"), NULL);
-    run_ok("fpack", test_path(folder, "photos"), test_path(folder, "files"), NULL);
-    run_ok("fpack", "--store", "raw", test_path(folder, "files"), test_path(folder, "again"), NULL);
-    assert_same_samples(test_path(folder, "raw"), test_path(folder, "again"));
+    static const uint8_t gray[2] = {7, 9}, colours[6] = {1, 2, 3, 4, 5, 6};
+    static const uint8_t widened[6] = {7, 7, 7, 9, 9, 9};
+    static const char *const names[] = {"image"}, *const classes[] = {"a"};
+    const FshWriterOptions options = {.container = FSH_CONTAINER_SHARDS,
+                                      .dataset_id = "0123456789abcdef0123456789abcdef",
+                                      .split = "train",
+                                      .kind = FSH_KIND_CLASSES,
+                                      .field_names = names,
+                                      .field_count = 1,
+                                      .class_names = classes,
+                                      .class_count = 1,
+                                      .shard_count = 1};
+    const char *mixed = test_path(folder, "train-00000-of-00001.fshard");
+    FshWriter *writer = NULL;
+    FshError error = {0};
+    assert_ok(fsh_writer_open(&writer, mixed, &options, &error), &error);
+    for (uint8_t channels = 1; channels <= 3; channels += 2) {
+        const FshSample sample = {.key = channels == 1 ? "gray" : "rgb",
+                                  .key_bytes = channels == 1 ? 4 : 3,
+                                  .field_count = 1,
+                                  .fields = {{.data = channels == 1 ? gray : colours,
+                                              .bytes = 2 * (size_t)channels,
+                                              .width = 2,
+                                              .height = 1,
+                                              .channels = channels,
+                                              .codec = FSH_CODEC_RAW,
+                                              .source = "",
+                                              .source_bytes = 0}}};
+        assert_ok(fsh_writer_put(writer, &sample, &error), &error);
+    }
+    assert_ok(fsh_writer_finish(writer, NULL, &error), &error);
+    fsh_writer_close(&writer);
+    for (int raw = 0; raw < 2; raw++) {
+        const char *packed = test_path(folder, "packed%d", raw);
+        run_ok("fpack", "--store", raw ? "raw" : "copy", mixed, packed, NULL);
+        FshDataset *dataset = packed_open(packed);
+        FshSample sample;
+        assert_ok(fsh_sample_get(fsh_split(dataset, "train"), 0, &sample, &error), &error);
+        assert_int_equal(sample.fields[0].channels, raw ? 3 : 1);
+        assert_int_equal(sample.fields[0].bytes, raw ? 6 : 2);
+        assert_memory_equal(sample.fields[0].data, raw ? widened : gray, sample.fields[0].bytes);
+        assert_ok(fsh_sample_get(fsh_split(dataset, "train"), 1, &sample, &error), &error);
+        assert_memory_equal(sample.fields[0].data, colours, 6);
+        fsh_close(&dataset);
+        run_ok("fverify", packed, NULL);
+    }
 }
 
 static void test_pairs_of_a_dataset_stay_pairs(void **state)
