@@ -80,10 +80,13 @@ FshStatus blueprint_make(Blueprint *blueprint, const Plan *plan, const PackOptio
         if (file_count)
             complete = add_split(blueprint, plan_split_names[split], file_count);
     }
-    if (complete)
-        return FSH_OK;
-    blueprint_free(blueprint);
-    return out_of_memory(error);
+    FshStatus status = complete ? FSH_OK : out_of_memory(error);
+    if (!status && plan->dictionary)
+        status =
+            fsh_dictionary_describe(plan->dictionary, plan->dictionary_bytes, &manifest->dictionary, error);
+    if (status)
+        blueprint_free(blueprint);
+    return status;
 }
 
 /* ---- adding up ---- */
@@ -146,6 +149,22 @@ static json_t *names_to_json(char *const *names, size_t count)
     return array;
 }
 
+static json_t *dictionary_to_json(const FshDictionaryInfo *dictionary)
+{
+    char hash[33];
+    resume_hash_to_text(&dictionary->hash, hash);
+    return json_pack("[I, I, s]", (json_int_t)dictionary->bytes, (json_int_t)dictionary->id, hash);
+}
+
+static bool dictionary_from_json(const json_t *array, FshDictionaryInfo *dictionary)
+{
+    const json_int_t bytes = json_integer_value(json_array_get(array, 0));
+    const json_int_t id = json_integer_value(json_array_get(array, 1));
+    *dictionary = (FshDictionaryInfo){.bytes = (uint32_t)bytes, .id = (uint32_t)id};
+    return bytes >= 0 && bytes <= FSH_DICTIONARY_BYTES_MAX && id >= 0 && id <= UINT32_MAX &&
+           resume_hash_from_text(json_string_value(json_array_get(array, 2)), &dictionary->hash);
+}
+
 FshStatus blueprint_save(const Blueprint *blueprint, const char *folder, FshError *error)
 {
     char path[PATH_MAX];
@@ -157,11 +176,12 @@ FshStatus blueprint_save(const Blueprint *blueprint, const char *folder, FshErro
         failed |= json_array_append_new(splits, json_pack("[s, I]", manifest->splits[i].name,
                                                           (json_int_t)manifest->splits[i].file_count));
     json_t *object = json_pack(
-        "{s:i, s:s, s:i, s:i, s:o, s:o, s:o, s:I, s:o}", "version", BLUEPRINT_VERSION, "id", manifest->id,
-        "container", (int)manifest->container, "kind", (int)manifest->kind, "fields",
+        "{s:i, s:s, s:i, s:i, s:o, s:o, s:o, s:I, s:o, s:o}", "version", BLUEPRINT_VERSION, "id",
+        manifest->id, "container", (int)manifest->container, "kind", (int)manifest->kind, "fields",
         names_to_json(manifest->field_names, manifest->field_count), "classes",
         names_to_json(manifest->class_names, manifest->class_count), "splits", splits, "left_out",
-        (json_int_t)blueprint->left_out_count, "provenance", json_loads(manifest->provenance_json, 0, NULL));
+        (json_int_t)blueprint->left_out_count, "provenance", json_loads(manifest->provenance_json, 0, NULL),
+        "dictionary", dictionary_to_json(&manifest->dictionary));
     if (object && !failed)
         text = json_dumps(object, JSON_COMPACT | JSON_SORT_KEYS);
     json_decref(object);
@@ -225,7 +245,8 @@ static bool from_json(const json_t *object, Blueprint *blueprint)
         names_from_json(json_object_get(object, "fields"), &manifest->field_names, &manifest->field_count);
     if (good && json_array_size(classes))
         good = names_from_json(classes, &manifest->class_names, &manifest->class_count);
-    return good && splits_from_json(json_object_get(object, "splits"), blueprint);
+    return good && dictionary_from_json(json_object_get(object, "dictionary"), &manifest->dictionary) &&
+           splits_from_json(json_object_get(object, "splits"), blueprint);
 }
 
 FshStatus blueprint_load(Blueprint *blueprint, const char *folder, FshError *error)

@@ -149,6 +149,7 @@ static FshStatus make_smaller(Intake *intake, const Plan *plan, const PackOption
     status = buffer_append(smaller, resized.bytes, resized.length, error);
     taken->data = smaller->bytes;
     taken->bytes = smaller->length;
+    taken->is_new = true;
     return status;
 }
 

@@ -34,6 +34,7 @@ typedef struct IntakeBytes {
     bool is_raw;            /* pixels: width x height x channels, nothing to decode; else an image file */
     uint32_t width, height; /* is_raw only, and the next */
     uint8_t channels;
+    bool is_new;           /* encoded here, as the recipe says: made smaller */
     uint64_t source_bytes; /* read from the source */
 } IntakeBytes;
 

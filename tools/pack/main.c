@@ -20,18 +20,17 @@ typedef struct Settings {
     ProgramOptions program;
     const char *source, *destination, *format, *store, *pairs, *fields, *report, *edge, *filter;
     const char *files_from, *labels, *classes;
-    uint64_t shard_size;
+    uint64_t shard_size, raw_under, budget, dictionary_size;
     double split;
-    int64_t seed, shuffle, limit, max_pixels, max_size, quality;
+    int64_t seed, shuffle, limit, max_pixels, max_size, quality, level;
     const char *part;
     const struct Settings *defaults;
-    bool check, force, merge, dedupe, exact,
+    bool check, force, merge, dedupe, dictionary, quality_given, level_given, dictionary_size_given, exact,
         sizing; /* sizing: an option was given that says how to make images smaller */
 } Settings;
 
 static const char *const formats[] = {"shards", "lmdb", NULL};
 static const char *const edges[] = {"short", "long", NULL};
-static const char *const stores[] = {"copy", "raw", NULL};
 
 /* What img2dataset, WebDataset's and FFCV's writers, MDS and older scripts call them. */
 static const OptionForeign foreign[] = {
@@ -141,11 +140,33 @@ static FshStatus take_recipe(const Settings *settings, ResizeRecipe *recipe, Fsh
                              .exact = settings->exact,
                              .max_pixels = (uint64_t)settings->max_pixels};
     return settings->sizing && !settings->max_size
-               ? fsh_error_set(
-                     error, FSH_ERR_USAGE,
-                     "--edge, --filter, --quality and --exact say how images are made smaller; give "
-                     "--max-size too")
+               ? fsh_error_set(error, FSH_ERR_USAGE,
+                               "--edge, --filter and --exact say how images are made smaller; give "
+                               "--max-size too")
                : FSH_OK;
+}
+
+/* How samples are stored; an option that would do nothing is refused. */
+static FshStatus take_store(const Settings *settings, PackOptions *options, FshError *error)
+{
+    while (strcmp(pack_store_names[options->store], settings->store) != 0)
+        options->store++; /* the option table has checked that it is one of them */
+    const bool automatic = options->store == PACK_STORE_AUTO;
+    const bool compresses = options->store == PACK_STORE_ZSTD || settings->dictionary;
+    const char *message = NULL;
+    if (automatic && !settings->raw_under && !settings->budget)
+        message = "--store auto: give --raw-under or --budget, or both: what shall be stored raw";
+    else if (!automatic && (settings->raw_under || settings->budget))
+        message = "--raw-under and --budget choose between raw and copy: give --store auto too";
+    else if (settings->quality_given && !settings->max_size && options->store != PACK_STORE_JPEG)
+        message = "--quality: nothing is encoded; give --max-size too, or --store jpeg";
+    else if (settings->dictionary && (automatic || options->store == PACK_STORE_RAW))
+        message = "--dictionary: raw pixels are mapped as they are; use --store zstd, copy or jpeg";
+    else if (settings->dictionary_size_given && !settings->dictionary)
+        message = "--dictionary-size: give --dictionary too";
+    else if (settings->level_given && !compresses)
+        message = "--level: nothing is compressed; give --store zstd or --dictionary too";
+    return message ? fsh_error_set(error, FSH_ERR_USAGE, "%s", message) : FSH_OK;
 }
 
 /* ---- --merge ---- */
@@ -229,11 +250,14 @@ static FshStatus take_options(const ProgramContext *context, PackOptions *option
         .source = settings->source,
         .destination = settings->destination,
         .container = strcmp(settings->format, "lmdb") == 0 ? FSH_CONTAINER_LMDB : FSH_CONTAINER_SHARDS,
-        .store = strcmp(settings->store, "raw") == 0 ? PACK_STORE_RAW : PACK_STORE_COPY,
         .files_from = settings->files_from,
         .labels = settings->labels,
         .classes = settings->classes,
         .dedupe = settings->dedupe,
+        .level = (int)settings->level,
+        .raw_under = settings->raw_under,
+        .budget_bytes = settings->budget,
+        .dictionary_bytes = settings->dictionary ? settings->dictionary_size : 0,
         .shard_bytes = settings->shard_size,
         .val_fraction = settings->split,
         .seed = (uint64_t)settings->seed,
@@ -254,6 +278,8 @@ static FshStatus take_options(const ProgramContext *context, PackOptions *option
         status = part_parse("--part", settings->part, &options->part, error);
     if (!status)
         status = take_recipe(settings, &options->resize, error);
+    if (!status)
+        status = take_store(settings, options, error);
     if (!status)
         status = take_fields(settings, options, error);
     return status ? status : check_usage(options, error);
@@ -303,7 +329,8 @@ static FshStatus run(const ProgramContext *context, bool *partial_ret, FshError 
                            .planned_left_out = &plan.left_out,
                            .other_file_count = plan.other_file_count,
                            .part = options.part,
-                           .dry_run = settings->program.dry_run};
+                           .dry_run = settings->program.dry_run,
+                           .chosen = options.store == PACK_STORE_AUTO ? &plan.chosen : NULL};
     if (!status && !settings->program.quiet)
         report_print(stderr, &report);
     if (!status && settings->program.json)
@@ -331,7 +358,9 @@ int main(int argc, char **argv)
     limit_kept_memory();
     const Settings defaults = {
         .format = formats[0],
-        .store = stores[0],
+        .store = pack_store_names[PACK_STORE_COPY],
+        .level = FSH_PACK_LEVEL_DEFAULT,
+        .dictionary_size = 112640,
         .shard_size = (uint64_t)256 << 20,
         .check = true,
         .max_pixels = (int64_t)IMAGE_MAX_PIXELS_DEFAULT,
@@ -431,8 +460,8 @@ int main(int argc, char **argv)
          .argument = "N",
          .minimum = 1,
          .maximum = 100,
-         .given = &settings.sizing,
-         .help = "of JPEGs and WebPs that are made smaller"},
+         .given = &settings.quality_given,
+         .help = "of JPEGs and WebPs that are made smaller, and of --store jpeg"},
         {.name = "exact",
          .kind = OPTION_FLAG,
          .value = &settings.exact,
@@ -450,8 +479,45 @@ int main(int argc, char **argv)
          .kind = OPTION_CHOICE,
          .value = &settings.store,
          .argument = "STORE",
-         .choices = stores,
-         .help = "copy: the files' bytes as they are; raw: decoded pixels, uint8, height x width x channels"},
+         .choices = pack_store_names,
+         .help =
+             "copy: the files' bytes as they are; jpeg: encoded again, see --quality; raw: decoded pixels, "
+             "uint8, height x width x channels; zstd: the same, compressed; auto: raw or copy, see "
+             "--raw-under and --budget"},
+        {.name = "raw-under",
+         .kind = OPTION_SIZE,
+         .value = &settings.raw_under,
+         .argument = "SIZE",
+         .maximum = 1e15,
+         .help = "--store auto: raw where an image's pixels take at most SIZE; 0: no bound"},
+        {.name = "budget",
+         .kind = OPTION_SIZE,
+         .value = &settings.budget,
+         .argument = "SIZE",
+         .maximum = 1e15,
+         .help = "--store auto: raw for as many samples as fit, so that all records take at most SIZE; 0: no "
+                 "bound"},
+        {.name = "level",
+         .kind = OPTION_INTEGER,
+         .value = &settings.level,
+         .argument = "N",
+         .minimum = 1,
+         .maximum = FSH_PACK_LEVEL_MAX,
+         .given = &settings.level_given,
+         .help = "of zstd: higher is smaller and slower to pack"},
+        {.name = "dictionary",
+         .kind = OPTION_FLAG,
+         .value = &settings.dictionary,
+         .help = "compress with a dictionary trained on the training split: for small images, with --store "
+                 "copy, jpeg or zstd"},
+        {.name = "dictionary-size",
+         .kind = OPTION_SIZE,
+         .value = &settings.dictionary_size,
+         .argument = "SIZE",
+         .minimum = 256,
+         .maximum = FSH_DICTIONARY_BYTES_MAX,
+         .given = &settings.dictionary_size_given,
+         .help = "bytes of that dictionary, at most"},
         {.name = "shard-size",
          .kind = OPTION_SIZE,
          .value = &settings.shard_size,

@@ -109,6 +109,8 @@ static FshStatus start_output(Run *run, FshError *error)
         .class_count = plan->class_count,
         .shard_index = output->shard_index,
         .shard_count = output->shard_count,
+        .dictionary = plan->dictionary,
+        .dictionary_bytes = plan->dictionary_bytes,
         .force = true, /* an output of this name in our locked folder is one that must be made again */
     };
     return fsh_writer_open(&run->writer, path, &options, error);
@@ -352,8 +354,7 @@ FshStatus pack_run(const Plan *plan, const PackOptions *options, PackLeftOut lef
                .left_out_context = context};
     *result = (PackResult){0};
     budget_init(&run.budget, (uint64_t)options->jobs * JOB_BYTES);
-    while (!plan->splits[run.statistics_split].present)
-        run.statistics_split++;
+    run.statistics_split = plan_main_split(plan);
 
     const DestinationOptions where = {
         .source = options->source, .id = plan->id, .force = options->force, .part = options->part};

@@ -129,6 +129,17 @@ static void print_speed(FILE *stream, const PackResult *result)
         progress_format_bytes(rate, sizeof rate, (uint64_t)((double)result->worked_bytes / seconds)));
 }
 
+/* "fpack: auto: 800 samples raw (1.2 GiB), 200 as they are (20 MiB)" */
+static void print_chosen(FILE *stream, const PlanChosen *chosen)
+{
+    char raw_count[32], copy_count[32], raw_bytes[32], copy_bytes[32];
+    (void)fprintf(stream, "fpack: auto: %s samples raw (%s), %s as they are (%s)\n",
+                  progress_format_count(raw_count, sizeof raw_count, chosen->raw_count),
+                  progress_format_bytes(raw_bytes, sizeof raw_bytes, chosen->raw_bytes),
+                  progress_format_count(copy_count, sizeof copy_count, chosen->copy_count),
+                  progress_format_bytes(copy_bytes, sizeof copy_bytes, chosen->copy_bytes));
+}
+
 void report_print(FILE *stream, const Report *report)
 {
     char bytes[32], count[32];
@@ -147,6 +158,8 @@ void report_print(FILE *stream, const Report *report)
                   container_word(manifest->container, result->output_count),
                   progress_format_bytes(bytes, sizeof bytes, result->written_bytes),
                   report->dry_run ? "; nothing was written" : "");
+    if (report->chosen)
+        print_chosen(stream, report->chosen);
     if (result->kept_output_count)
         (void)fprintf(stream, "fpack: %zu of them kept from the run that was stopped\n",
                       result->kept_output_count);
@@ -216,6 +229,12 @@ FshStatus report_print_json(FILE *stream, const Report *report, FshError *error)
     if (!failed && report->part.count)
         failed |= json_object_set_new(object, "part",
                                       json_pack("[i, i]", (int)report->part.index, (int)report->part.count));
+    if (!failed && report->chosen)
+        failed |= json_object_set_new(
+            object, "chosen",
+            json_pack("{s:I, s:I, s:I, s:I}", "raw", (json_int_t)report->chosen->raw_count, "raw_bytes",
+                      (json_int_t)report->chosen->raw_bytes, "copy", (json_int_t)report->chosen->copy_count,
+                      "copy_bytes", (json_int_t)report->chosen->copy_bytes));
     if (!failed && !report->dry_run) {
         const double seconds = result->seconds > 1e-6 ? result->seconds : 1e-6;
         json_t *numbers = json_pack(

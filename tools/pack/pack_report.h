@@ -23,6 +23,7 @@ typedef struct Report {
     uint64_t other_file_count;        /* files of the source that are no images */
     Part part;                        /* {0, 0}: all of it */
     bool dry_run, merged;
+    const PlanChosen *chosen; /* by --store auto, for the whole dataset; NULL: nothing was chosen */
 } Report;
 
 /* The summary: a few lines for people. */

@@ -405,6 +405,8 @@ void plan_free(Plan *plan)
     buffer_free(&plan->list_text);
     free(plan->outputs);
     free(plan->payload_bytes);
+    free(plan->is_raw);
+    free(plan->dictionary);
     if (plan->folder >= 0)
         (void)close(plan->folder);
     json_decref(plan->recipe);

@@ -19,6 +19,8 @@
  * - plan_keys.c: keys that would clash
  * - plan_chosen.c, plan_dedupe.c: --classes, --dedupe
  * - plan_select.c: --limit and --split, stratified by a hash of the key
+ * - plan_store.c: how each sample is stored, and what its record takes
+ * - plan_trial.c: what compressing and encoding make of that; the dictionary
  * - plan_outputs.c: bytes of each record, cut into shards; the dataset's id
  *
  * Threads: a finished plan is only read. */
@@ -39,13 +41,23 @@
 
 typedef enum PackStore {
     PACK_STORE_COPY, /* the file's bytes as they are */
+    PACK_STORE_JPEG, /* decoded, and encoded again */
     PACK_STORE_RAW,  /* decoded: uint8 HWC */
+    PACK_STORE_ZSTD, /* the same, compressed */
+    PACK_STORE_AUTO, /* copy or raw, chosen for each sample */
 } PackStore;
+
+/* "copy", "jpeg", …; NULL behind the last. Indexed by PackStore. */
+extern const char *const pack_store_names[];
 
 typedef struct PackOptions {
     const char *source, *destination;
     FshContainer container;
-    PackStore store;
+    PackStore store;    /* quality of JPEG: resize.quality */
+    int level;          /* of zstd: 1 to FSH_PACK_LEVEL_MAX */
+    uint64_t raw_under; /* PACK_STORE_AUTO: raw where no image of the sample takes more bytes; 0: no bound */
+    uint64_t budget_bytes;                 /* PACK_STORE_AUTO: what all records may take; 0: no bound */
+    uint64_t dictionary_bytes;             /* what a dictionary may take at most; 0: none */
     char field_names[FSH_FIELDS_MAX][256]; /* the side folders */
     size_t field_count;                    /* 0: class folders */
     uint64_t shard_bytes;                  /* aimed at, for each shard */
@@ -105,6 +117,11 @@ typedef struct PlanOutput {
     uint64_t record_bytes;
 } PlanOutput;
 
+/* How many samples are stored in which way, and the bytes of their records. */
+typedef struct PlanChosen {
+    uint64_t raw_count, raw_bytes, copy_count, copy_bytes;
+} PlanChosen;
+
 /* A dataset as the source: anything that fsh_open opens. Item i is field i % field_count of the dataset's sample
  * i / field_count, counted through its splits. */
 typedef struct PlanDataset {
@@ -145,8 +162,12 @@ typedef struct Plan {
 
     PlanOutput *outputs;
     size_t output_count;
-    uint32_t raw_channels;   /* PACK_STORE_RAW: 1 where every image is gray, else 3 */
-    uint64_t *payload_bytes; /* PACK_STORE_RAW: for each item, from its header; NULL for copy */
+    uint8_t *is_raw;  /* PACK_STORE_AUTO: for each sample; else NULL */
+    void *dictionary; /* owned; NULL: none */
+    size_t dictionary_bytes;
+    PlanChosen chosen;       /* PACK_STORE_AUTO */
+    uint32_t raw_channels;   /* of raw pixels: 1 where every image is gray, else 3 */
+    uint64_t *payload_bytes; /* for each item, where headers were read; else NULL */
     char id[33];
 
     json_t *provenance; /* of the dataset that is the source, which has one of its own; NULL: none */
@@ -183,6 +204,13 @@ const char *plan_source_name(const Plan *plan, const PlanSample *sample, size_t 
 /* Payload bytes of a sample in its record, about: known for raw, the files' for copy, guessed for images that are made
  * smaller. */
 uint64_t plan_sample_bytes(const Plan *plan, const PlanSample *sample);
+
+/* How it is stored: never PACK_STORE_AUTO. */
+PackStore plan_store_of(const Plan *plan, const PackOptions *options, const PlanSample *sample);
+
+/* Bytes of its record as planned: before compression, and before encoding again. 0: too large for a record, or unreadable; the
+ * work leaves it out. */
+uint64_t plan_record_bytes(const Plan *plan, const PlanSample *sample);
 
 /* The sample as fsh_record_bytes wants it: key, label, sources, and the payload's length as planned. Data,
  * geometry and codec are placeholders until the work fills them in. */
@@ -245,7 +273,22 @@ FshStatus plan_select(Plan *plan, const PackOptions *options, FshError *error);
 FshStatus plan_part(const Plan *plan, const PackOptions *options, size_t *begin_ret, size_t *end_ret,
                     FshError *error);
 
-/* Probe (raw), cut into outputs, compute the id. */
+/* Reads headers where sizes follow from them, and chooses (PACK_STORE_AUTO). */
+FshStatus plan_store(Plan *plan, const PackOptions *options, FshError *error);
+
+/* Stored bytes are about numerator / denominator times the planned ones. */
+typedef struct PlanShare {
+    uint64_t numerator, denominator;
+} PlanShare;
+
+/* Where the planned sizes are not the stored ones: does the work for some samples of the training split, trains the dictionary
+ * on them, and measures. Deterministic. FSH_ERR_MISMATCH: too few samples for a dictionary. */
+FshStatus plan_trial(Plan *plan, const PackOptions *options, PlanShare *share, FshError *error);
+
+/* The split that statistics and dictionary come from: train, or the first that is there. */
+uint32_t plan_main_split(const Plan *plan);
+
+/* All that, cut into outputs, and the id. */
 FshStatus plan_outputs(Plan *plan, const PackOptions *options, FshError *error);
 
 #endif

@@ -1,115 +1,33 @@
-/* plan_outputs.c - how large each record will be, which shard it goes to, and the dataset's id. */
+/* plan_outputs.c - which shard each record goes to, and the dataset's id. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <xxhash.h>
 
-#include "common/pool.h"
-#include "imaging/decode.h"
-#include "tools/pack/intake.h"
-
-/* ---- raw: sizes come from the headers ---- */
-
-typedef struct ProbeThread {
-    ImageDecoder *decoder;
-    Intake intake;
-} ProbeThread;
-
-typedef struct ProbeJob {
-    const Plan *plan;
-    const PackOptions *options;
-    uint64_t *pixels;  /* for each field of each sample: width * height, 0 where the header cannot be read */
-    uint8_t *channels; /* likewise */
-    ProbeThread *threads;
-} ProbeJob;
-
-static FshStatus probe_one(uint64_t number, int thread, void *context, FshError *error)
-{
-    ProbeJob *job = context;
-    ProbeThread *own = &job->threads[thread];
-    const Plan *plan = job->plan;
-    const PlanSample *sample = &plan->samples[number / plan->field_count];
-    const size_t field = number % plan->field_count;
-    ImageInfo info = {0};
-    FshError failure = {0};
-    if (!own->decoder) {
-        FshStatus made = image_decoder_new(&own->decoder, error);
-        if (made)
-            return made;
-    }
-    FshStatus status =
-        intake_probe(&own->intake, own->decoder, plan, job->options, sample, field, &info, &failure);
-    if (status == FSH_ERR_MEMORY) {
-        char name[PATH_MAX];
-        return fsh_error_set(error, status, "%s: %s", plan_source_name(plan, sample, field, name),
-                             failure.message);
-    }
-    uint64_t pixels = (uint64_t)info.width * info.height;
-    if (!status && pixels <= job->options->max_pixels) { /* the work reports the others, with the reason */
-        job->pixels[number] = pixels;
-        job->channels[number] = (uint8_t)info.channels;
-    }
-    return FSH_OK;
-}
-
-/* Gray datasets stay gray; one image with colours makes all of them RGB, so that every sample has the same
- * channels. */
-static FshStatus probe_raw(Plan *plan, const PackOptions *options, FshError *error)
-{
-    const uint64_t count = plan->sample_count * plan->field_count;
-    FshStatus status = FSH_OK;
-    ProbeJob job = {.plan = plan,
-                    .options = options,
-                    .pixels = calloc(count + 1, sizeof *job.pixels),
-                    .channels = calloc(count + 1, sizeof *job.channels),
-                    .threads = calloc((size_t)options->jobs, sizeof *job.threads)};
-    plan->payload_bytes = calloc(plan->item_count + 1, sizeof *plan->payload_bytes);
-    if (!job.pixels || !job.channels || !job.threads || !plan->payload_bytes) {
-        status = fsh_error_set(error, FSH_ERR_MEMORY, "%s: out of memory", plan->root);
-        goto done;
-    }
-    status = pool_run(options->jobs, count, probe_one, &job, error);
-    plan->raw_channels = 1;
-    for (uint64_t i = 0; i < count; i++) {
-        if (job.channels[i] > 1)
-            plan->raw_channels = 3;
-    }
-    for (uint64_t i = 0; i < count; i++)
-        plan->payload_bytes[plan_item(plan, &plan->samples[i / plan->field_count], i % plan->field_count)] =
-            job.pixels[i] * plan->raw_channels;
-done:
-    for (int thread = 0; job.threads && thread < options->jobs; thread++) {
-        image_decoder_free(&job.threads[thread].decoder);
-        intake_free(&job.threads[thread].intake);
-    }
-    free(job.threads);
-    free(job.pixels);
-    free(job.channels);
-    return status;
-}
+#include "tools/pack/plan.h"
 
 /* ---- shards ---- */
 
-/* Bytes of a sample's record as planned. A sample that is too large for a record is left out by the work. */
-static uint64_t planned_bytes(const Plan *plan, const PlanSample *sample)
+static uint64_t scale(uint64_t bytes, uint64_t numerator, uint64_t denominator)
 {
-    FshSample description;
-    plan_describe(plan, sample, &description);
-    return fsh_record_bytes(&description);
+    __extension__ typedef unsigned __int128 Wide;
+    return (uint64_t)((Wide)bytes * numerator / denominator);
 }
 
-/* Cuts a split into as many shards as it has times shard_bytes, all about equal (a last shard of a few
- * records would make ranks wait for each other). Shard k starts with the first record at or past k / n of the
- * bytes. */
-static FshStatus cut_split(Plan *plan, uint32_t split, uint64_t shard_bytes, FshError *error)
+/* Cuts a split into as many shards as its records, as they will be stored, have times shard_bytes; all about equal (a last
+ * shard of a few records would make ranks wait for each other). Shard k starts with the first record at or past k / n of the
+ * planned bytes: what is decided here is which samples a shard holds, and what they come to does not change it. */
+static FshStatus cut_split(Plan *plan, uint32_t split, uint64_t shard_bytes, const PlanShare *stored,
+                           FshError *error)
 {
     const PlanSplit *range = &plan->splits[split];
     const uint64_t end = range->first_sample + range->sample_count;
     uint64_t total = 0;
     for (uint64_t i = range->first_sample; i < end; i++)
-        total += planned_bytes(plan, &plan->samples[i]);
-    uint64_t shard_count = shard_bytes ? total / shard_bytes + (total % shard_bytes != 0) : 1;
+        total += plan_record_bytes(plan, &plan->samples[i]);
+    const uint64_t bytes_stored = scale(total, stored->numerator, stored->denominator);
+    uint64_t shard_count = shard_bytes ? bytes_stored / shard_bytes + (bytes_stored % shard_bytes != 0) : 1;
     if (shard_count > range->sample_count)
         shard_count = range->sample_count;
     if (shard_count == 0)
@@ -132,14 +50,17 @@ static FshStatus cut_split(Plan *plan, uint32_t split, uint64_t shard_bytes, Fsh
             plan->outputs[plan->output_count++] =
                 (PlanOutput){.split = split, .shard_index = (uint32_t)made, .first_sample = i};
         PlanOutput *output = &plan->outputs[plan->output_count - 1];
-        uint64_t bytes = planned_bytes(plan, &plan->samples[i]);
+        uint64_t bytes = plan_record_bytes(plan, &plan->samples[i]);
         output->sample_count++;
         output->record_bytes += bytes;
         before += bytes;
     }
     /* One huge record may span the shares of several shards: there are fewer then. */
-    for (size_t i = first_output; i < plan->output_count; i++)
-        plan->outputs[i].shard_count = (uint32_t)(plan->output_count - first_output);
+    for (size_t i = first_output; i < plan->output_count; i++) {
+        PlanOutput *output = &plan->outputs[i];
+        output->shard_count = (uint32_t)(plan->output_count - first_output);
+        output->record_bytes = scale(output->record_bytes, stored->numerator, stored->denominator);
+    }
     return FSH_OK;
 }
 
@@ -160,9 +81,17 @@ static void hash_text(XXH3_state_t *state, const char *text, size_t length)
     (void)XXH3_128bits_update(state, text, length);
 }
 
-/* The recipe of this run, not that of the source. */
-static void hash_recipe(XXH3_state_t *state, const ResizeRecipe *recipe)
+/* The recipe of this run, not that of the source, and what decides how samples are stored. */
+static void hash_recipe(XXH3_state_t *state, const Plan *plan, const PackOptions *options)
 {
+    const ResizeRecipe *recipe = &options->resize;
+    if (options->store == PACK_STORE_JPEG)
+        hash_u64(state, (uint64_t)recipe->quality);
+    if (options->store == PACK_STORE_ZSTD || plan->dictionary)
+        hash_u64(state, (uint64_t)options->level);
+    if (options->store == PACK_STORE_AUTO)
+        hash_text(state, (const char *)plan->is_raw, plan->sample_count);
+    hash_text(state, plan->dictionary, plan->dictionary_bytes);
     const uint64_t numbers[] = {recipe->max_size, recipe->long_edge, (uint64_t)recipe->filter,
                                 (uint64_t)recipe->quality, recipe->exact};
     for (size_t i = 0; i < sizeof numbers / sizeof numbers[0] && recipe->max_size; i++)
@@ -185,7 +114,7 @@ static FshStatus make_id(Plan *plan, const PackOptions *options, FshError *error
                                 plan->class_count,    plan->sample_count};
     for (size_t i = 0; i < sizeof numbers / sizeof numbers[0]; i++)
         hash_u64(state, numbers[i]);
-    hash_recipe(state, &options->resize);
+    hash_recipe(state, plan, options);
     if (plan->from.dataset) /* of foreign containers, a hash of their own */
         hash_text(state, fsh_manifest(plan->from.dataset)->id, strlen(fsh_manifest(plan->from.dataset)->id));
     for (size_t i = 0; i < plan->field_count; i++)
@@ -215,11 +144,15 @@ static FshStatus make_id(Plan *plan, const PackOptions *options, FshError *error
 
 FshStatus plan_outputs(Plan *plan, const PackOptions *options, FshError *error)
 {
-    FshStatus status = options->store == PACK_STORE_RAW ? probe_raw(plan, options, error) : FSH_OK;
+    PlanShare stored = {1, 1};
+    FshStatus status = plan_store(plan, options, error);
+    if (!status)
+        status = plan_trial(plan, options, &stored, error);
     for (uint32_t split = 0; split < PLAN_SPLITS && !status; split++) {
         if (plan->splits[split].present)
-            status = cut_split(plan, split,
-                               options->container == FSH_CONTAINER_SHARDS ? options->shard_bytes : 0, error);
+            status =
+                cut_split(plan, split, options->container == FSH_CONTAINER_SHARDS ? options->shard_bytes : 0,
+                          &stored, error);
     }
     return status ? status : make_id(plan, options, error);
 }

@@ -6,12 +6,38 @@
 
 #include "common/json_text.h"
 
+static int add_integer(json_t *object, const char *key, uint64_t value)
+{
+    return json_object_set_new(object, key, json_integer((json_int_t)value));
+}
+
+/* What goes with --store, and what auto chose. */
+static int add_store(json_t *object, const Plan *plan, const PackOptions *options)
+{
+    int failed = 0;
+    if (options->store == PACK_STORE_JPEG)
+        failed |= add_integer(object, "quality", (uint64_t)options->resize.quality);
+    if (options->store == PACK_STORE_ZSTD || options->dictionary_bytes)
+        failed |= add_integer(object, "level", (uint64_t)options->level);
+    if (options->dictionary_bytes)
+        failed |= add_integer(object, "dictionary_size", options->dictionary_bytes);
+    if (options->store != PACK_STORE_AUTO)
+        return failed;
+    if (options->raw_under)
+        failed |= add_integer(object, "raw_under", options->raw_under);
+    if (options->budget_bytes)
+        failed |= add_integer(object, "budget", options->budget_bytes);
+    return failed | json_object_set_new(object, "chosen",
+                                        json_pack("{s:I, s:I}", "raw", (json_int_t)plan->chosen.raw_count,
+                                                  "copy", (json_int_t)plan->chosen.copy_count));
+}
+
 /* The options that decide what the dataset is; those left at "do nothing" are left out of the text too. */
 static json_t *options_to_json(const Plan *plan, const PackOptions *options)
 {
-    json_t *object = json_pack("{s:s, s:b}", "store", options->store == PACK_STORE_RAW ? "raw" : "copy",
-                               "check", options->check);
-    int failed = !object;
+    json_t *object =
+        json_pack("{s:s, s:b}", "store", pack_store_names[options->store], "check", options->check);
+    int failed = !object || add_store(object, plan, options);
     if (options->container == FSH_CONTAINER_SHARDS)
         failed |= json_object_set_new(object, "shard_size", json_integer((json_int_t)options->shard_bytes));
     if (options->shuffle)

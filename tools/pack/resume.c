@@ -29,10 +29,10 @@ static FshStatus progress_path(char path[PATH_MAX], const char *folder, const ch
     return file_join(path, PATH_MAX, folder, resume_name(hidden, sizeof hidden, name), error);
 }
 
-static void hex(const uint8_t *bytes, size_t count, char *text)
+void resume_hash_to_text(const FshHash128 *hash, char text[33])
 {
-    for (size_t i = 0; i < count; i++)
-        (void)snprintf(text + 2 * i, 3, "%02x", bytes[i]);
+    for (size_t i = 0; i < sizeof hash->bytes; i++)
+        (void)snprintf(text + 2 * i, 3, "%02x", hash->bytes[i]);
 }
 
 /* Content is taken to be unchanged where path, size and time are. */
@@ -58,7 +58,7 @@ FshStatus resume_save(const Plan *plan, const PlanOutput *output, const char *fo
     FshStatus status = progress_path(path, folder, result->info.name, error);
     if (status)
         return status;
-    hex(result->info.hash.bytes, sizeof result->info.hash.bytes, hash);
+    resume_hash_to_text(&result->info.hash, hash);
     resume_sources(plan, output, sources);
     json_t *counts = json_array(), *left_out = json_array();
     int failed = !counts || !left_out;
@@ -106,7 +106,7 @@ static bool output_agrees(const ResumeKey *key, const char *folder, const FshFil
     return agrees;
 }
 
-static bool hash_from_hex(const char *text, FshHash128 *hash)
+bool resume_hash_from_text(const char *text, FshHash128 *hash)
 {
     if (!text || strlen(text) != 2 * sizeof hash->bytes)
         return false;
@@ -127,7 +127,7 @@ static FshStatus parse(size_t class_count, const json_t *object, OutputResult *r
                  *left_out = json_object_get(object, "left_out");
     const char *hash = json_string_value(json_object_get(object, "hash"));
     *readable_ret = false;
-    if (!hash_from_hex(hash, &result->info.hash) || json_array_size(counts) != class_count ||
+    if (!resume_hash_from_text(hash, &result->info.hash) || json_array_size(counts) != class_count ||
         !stats_from_json(json_object_get(object, "statistics"), &result->statistics))
         return FSH_OK;
     result->info.sample_count = (uint64_t)json_integer_value(json_object_get(object, "samples"));

@@ -11,8 +11,12 @@ void worker_free(Worker *worker)
 {
     image_decoder_free(&worker->decoder);
     intake_free(&worker->intake);
-    for (size_t field = 0; field < FSH_FIELDS_MAX; field++)
+    image_encoder_free(&worker->encoder);
+    fsh_packer_free(&worker->packer);
+    for (size_t field = 0; field < FSH_FIELDS_MAX; field++) {
         image_free(&worker->images[field]);
+        buffer_free(&worker->encoded[field]);
+    }
 }
 
 void work_result_free(WorkResult *result)
@@ -55,31 +59,70 @@ static FshStatus take_pixels(const IntakeBytes *taken, uint32_t channels, Image 
     return FSH_OK;
 }
 
-/* Decoded, or pixels from the first. */
-static FshStatus take_image(Worker *worker, const Plan *plan, const PackOptions *options,
-                            const IntakeBytes *taken, Image *image, FshField *description, FshError *failure)
+/* Decodes, or takes pixels as they are; channels: 0 for what the image has. */
+static FshStatus take_image(Worker *worker, const PackOptions *options, const IntakeBytes *taken,
+                            uint32_t channels, Image *image, FshCodec *codec, FshError *failure)
 {
-    const bool raw = options->store == PACK_STORE_RAW;
-    const uint32_t channels = raw ? plan->raw_channels : 0;
     ImageInfo info = {0};
     FshStatus status = FSH_OK;
     if (taken->is_raw) {
-        status = (uint64_t)taken->width * taken->height > options->max_pixels
-                     ? refuse_size(taken->width, taken->height, options, failure)
-                     : take_pixels(taken, channels ? channels : taken->channels, image, failure);
-    } else {
-        const ImageDecodeOptions decode = {.channels = channels, .max_pixels = options->max_pixels};
-        status = image_decode(worker->decoder, taken->data, taken->bytes, &decode, image, &info, failure);
+        *codec = FSH_CODEC_RAW;
+        return (uint64_t)taken->width * taken->height > options->max_pixels
+                   ? refuse_size(taken->width, taken->height, options, failure)
+                   : take_pixels(taken, channels ? channels : taken->channels, image, failure);
     }
+    const ImageDecodeOptions decode = {.channels = channels, .max_pixels = options->max_pixels};
+    status = image_decode(worker->decoder, taken->data, taken->bytes, &decode, image, &info, failure);
+    *codec = codec_of_format(info.format);
+    return status;
+}
+
+/* Encodes the image again and, where its pixels will be summed, decodes what came of it: statistics are of what is stored. */
+static FshStatus encode_again(Worker *worker, const PackOptions *options, size_t field, bool sum_pixels,
+                              FshField *description, FshError *failure)
+{
+    Image *image = &worker->images[field];
+    Buffer *encoded = &worker->encoded[field];
+    const ImageEncodeOptions encode = {
+        .format = IMAGE_JPEG, .quality = options->resize.quality, .subsampling = options->resize.subsampling};
+    FshStatus status = worker->encoder ? FSH_OK : image_encoder_new(&worker->encoder, failure);
+    if (!status)
+        status = image_encode(worker->encoder, image, &encode, encoded, failure);
+    if (!status && sum_pixels) {
+        const ImageDecodeOptions decode = {.max_pixels = options->max_pixels};
+        status =
+            image_decode(worker->decoder, encoded->bytes, encoded->length, &decode, image, NULL, failure);
+    }
+    description->codec = FSH_CODEC_JPEG;
+    description->data = encoded->bytes;
+    description->bytes = encoded->length;
+    return status;
+}
+
+/* By its pixels, which are checked so. */
+static FshStatus take_whole(Worker *worker, const Plan *plan, const PackOptions *options, PackStore store,
+                            const IntakeBytes *taken, size_t field, bool sum_pixels, FshField *description,
+                            FshError *failure)
+{
+    const bool pixels = store == PACK_STORE_RAW || store == PACK_STORE_ZSTD;
+    Image *image = &worker->images[field];
+    FshStatus status = take_image(worker, options, taken, pixels ? plan->raw_channels : 0, image,
+                                  &description->codec, failure);
     if (status)
         return status;
     description->width = image->width;
     description->height = image->height;
     description->channels = (uint8_t)image->channels;
-    description->codec = raw || taken->is_raw ? FSH_CODEC_RAW : codec_of_format(info.format);
-    description->data = raw ? image->pixels : taken->data;
-    description->bytes = raw ? (size_t)image->width * image->height * image->channels : taken->bytes;
-    return FSH_OK;
+    description->data = taken->data;
+    description->bytes = taken->bytes;
+    if (pixels) {
+        description->codec = FSH_CODEC_RAW;
+        description->data = image->pixels;
+        description->bytes = (size_t)image->width * image->height * image->channels;
+    } else if (store == PACK_STORE_JPEG && !(taken->is_new && description->codec == FSH_CODEC_JPEG)) {
+        status = encode_again(worker, options, field, sum_pixels, description, failure);
+    }
+    return status;
 }
 
 /* Without a look at the pixels. */
@@ -107,19 +150,19 @@ static FshStatus take_field(Worker *worker, const Plan *plan, const PackOptions 
                             const PlanSample *sample, size_t field, bool sum_pixels, FshField *description,
                             WorkResult *result, FshError *failure)
 {
-    const bool whole = options->store == PACK_STORE_RAW || options->check;
-    Image *image = &worker->images[field];
+    const PackStore store = plan_store_of(plan, options, sample);
+    const bool whole = store != PACK_STORE_COPY || options->check;
     IntakeBytes taken = {0};
     FshStatus status = intake_take(&worker->intake, plan, options, sample, field, &taken, failure);
     if (status)
         return status;
     result->source_bytes += taken.source_bytes;
-    status = whole ? take_image(worker, plan, options, &taken, image, description, failure)
+    status = whole ? take_whole(worker, plan, options, store, &taken, field, sum_pixels, description, failure)
                    : take_header(worker, options, &taken, description, failure);
     if (status)
         return status;
     if (whole && sum_pixels)
-        stats_add_pixels(&result->statistics, image);
+        stats_add_pixels(&result->statistics, &worker->images[field]);
     stats_add_size(&result->statistics, description->width, description->height, description->channels);
     return FSH_OK;
 }
@@ -141,11 +184,27 @@ static FshStatus check_sizes(const Plan *plan, const FshSample *description, Fsh
     return FSH_OK;
 }
 
-FshStatus work_sample(Worker *worker, const Plan *plan, const PackOptions *options, const PlanSample *sample,
-                      bool sum_pixels, WorkResult *result, FshError *error)
+/* Notes why a sample is left out. A failure of the machine is one of the call. */
+static FshStatus leave_out(const Plan *plan, const PlanSample *sample, size_t field, const FshError *failure,
+                           WorkResult *result, FshError *error)
+{
+    if (is_fatal(failure)) {
+        char name[PATH_MAX];
+        return fsh_error_set(error, failure->status, "%s: %s", plan_source_name(plan, sample, field, name),
+                             failure->message);
+    }
+    result->failure = failure->status;
+    result->failed_field = field;
+    (void)snprintf(result->reason, sizeof result->reason, "%s", failure->message);
+    result->statistics = (PixelStatistics){0};
+    return FSH_OK;
+}
+
+FshStatus work_describe(Worker *worker, const Plan *plan, const PackOptions *options,
+                        const PlanSample *sample, bool sum_pixels, WorkResult *result, FshSample *description,
+                        FshError *error)
 {
     FshError failure = {0};
-    FshSample description;
     FshStatus status = worker->decoder ? FSH_OK : image_decoder_new(&worker->decoder, error);
     if (status)
         return status;
@@ -153,34 +212,49 @@ FshStatus work_sample(Worker *worker, const Plan *plan, const PackOptions *optio
     result->source_bytes = 0;
     result->record.length = 0;
     result->statistics = (PixelStatistics){0};
-    plan_describe(plan, sample, &description);
+    plan_describe(plan, sample, description);
 
     size_t field = 0;
     for (; field < plan->field_count && !status; field++)
-        status = take_field(worker, plan, options, sample, field, sum_pixels, &description.fields[field],
+        status = take_field(worker, plan, options, sample, field, sum_pixels, &description->fields[field],
                             result, &failure);
     field = status ? field - 1 : 0;
     if (!status)
-        status = check_sizes(plan, &description, &failure);
-    size_t record_bytes = status ? 0 : fsh_record_bytes(&description);
-    if (!status && record_bytes == 0)
+        status = check_sizes(plan, description, &failure);
+    return status ? leave_out(plan, sample, field, &failure, result, error) : FSH_OK;
+}
+
+bool work_compresses(const Plan *plan, const PackOptions *options)
+{
+    return options->store == PACK_STORE_ZSTD || plan->dictionary;
+}
+
+FshStatus work_sample(Worker *worker, const Plan *plan, const PackOptions *options, const PlanSample *sample,
+                      bool sum_pixels, WorkResult *result, FshError *error)
+{
+    FshError failure = {0};
+    FshSample description;
+    FshStatus status = work_describe(worker, plan, options, sample, sum_pixels, result, &description, error);
+    if (status || result->failure)
+        return status;
+    if (work_compresses(plan, options)) {
+        if (!worker->packer)
+            status = fsh_packer_new(&worker->packer, options->level, plan->dictionary, plan->dictionary_bytes,
+                                    error);
+        if (!status)
+            status = fsh_sample_pack(worker->packer, &description, &description, error);
+        if (status)
+            return status;
+    }
+    size_t record_bytes = fsh_record_bytes(&description);
+    if (record_bytes == 0)
         status = fsh_error_set(&failure, FSH_ERR_MISMATCH, "too large for a record");
     if (!status)
         status = buffer_reserve(&result->record, record_bytes, &failure);
     if (!status)
         status = fsh_record_build(&description, result->record.bytes, record_bytes, &failure);
-    if (!status) {
-        result->record.length = record_bytes;
-        return FSH_OK;
-    }
-    if (is_fatal(&failure)) {
-        char name[PATH_MAX];
-        return fsh_error_set(error, failure.status, "%s: %s", plan_source_name(plan, sample, field, name),
-                             failure.message);
-    }
-    result->failure = failure.status;
-    result->failed_field = field;
-    (void)snprintf(result->reason, sizeof result->reason, "%s", failure.message);
-    result->statistics = (PixelStatistics){0};
+    if (status)
+        return leave_out(plan, sample, 0, &failure, result, error);
+    result->record.length = record_bytes;
     return FSH_OK;
 }

@@ -5,6 +5,7 @@
 #ifndef FSHARD_PACK_WORK_H
 #define FSHARD_PACK_WORK_H
 
+#include "imaging/encode.h"
 #include "tools/pack/intake.h"
 #include "tools/pack/stats.h"
 
@@ -12,6 +13,9 @@ typedef struct Worker {
     ImageDecoder *decoder;
     Intake intake;
     Image images[FSH_FIELDS_MAX];
+    ImageEncoder *encoder; /* these are made when they are needed */
+    FshPacker *packer;
+    Buffer encoded[FSH_FIELDS_MAX];
 } Worker;
 
 void worker_free(Worker *worker);
@@ -33,5 +37,14 @@ void work_result_free(WorkResult *result);
  * descriptors, is. */
 FshStatus work_sample(Worker *worker, const Plan *plan, const PackOptions *options, const PlanSample *sample,
                       bool sum_pixels, WorkResult *result, FshError *error);
+
+/* The first half: the sample with its fields as they are stored, before compression. It borrows from worker and source until
+ * the worker's next sample. Good only where result->failure is FSH_OK. */
+FshStatus work_describe(Worker *worker, const Plan *plan, const PackOptions *options,
+                        const PlanSample *sample, bool sum_pixels, WorkResult *result, FshSample *description,
+                        FshError *error);
+
+/* Whether fields are compressed then. */
+bool work_compresses(const Plan *plan, const PackOptions *options);
 
 #endif
