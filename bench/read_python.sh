@@ -21,5 +21,5 @@ trap 'rm -rf "$work"' EXIT
 for kind in shards lmdb mdb; do
     "$bin/read_bench" make $kind "$work/$kind" "$count" "$bytes"
 done
-echo "$count records of $bytes bytes, in tmpfs, warm, one core; the best of $rounds rounds"
+echo "$count records of $bytes bytes, in tmpfs, warm, one core; CPU time, the best of $rounds rounds"
 PYTHONDONTWRITEBYTECODE=1 PYTHONPATH=python taskset -c 0 "$python" bench/read_python.py "$work" "$count" "$rounds"
