@@ -77,7 +77,11 @@ static FshStatus add_file(Check *check, const char *name, FileCheck file, size_t
         check->file_capacity = capacity;
     }
     char path[PATH_MAX];
-    FshStatus status = file_join(path, sizeof path, check->folder, name, error);
+    FshStatus status = FSH_OK;
+    if (check->folder[0])
+        status = file_join(path, sizeof path, check->folder, name, error);
+    else if (snprintf(path, sizeof path, "%s", name) >= (int)sizeof path)
+        status = fsh_error_set(error, FSH_ERR_MEMORY, "%s: path is too long", name);
     if (status)
         return status;
     size_t i = check->file_count;
@@ -339,7 +343,7 @@ static FshStatus list_dataset(Check *check, const char *manifest_path, const cha
     return status ? status : look_for_others(check, error);
 }
 
-static FshStatus list_path(Check *check, const char *path, FshError *error)
+static FshStatus list_own(Check *check, const char *path, FshError *error)
 {
     char inside[PATH_MAX], plain[PATH_MAX];
     const char *name = "";
@@ -383,6 +387,31 @@ static FshStatus list_path(Check *check, const char *path, FshError *error)
     if (!status)
         tell_file(check, FSH_MANIFEST_NAME, FSH_ERR_NOT_FOUND, reason);
     return status;
+}
+
+/* Tars and LMDBs of others, which have no manifest. */
+static FshStatus list_collection(Check *check, const Collection *collection, FshError *error)
+{
+    FshStatus status = FSH_OK;
+    size_t split = 0;
+    (void)snprintf(check->folder, sizeof check->folder, "%s", collection->folder);
+    for (size_t i = 0; i < collection->count && !status; i++) {
+        const CollectionFile *file = &collection->files[i];
+        split += i && file->split != collection->files[i - 1].split;
+        status = add_file(check, file->name, (FileCheck){.container = collection->container}, split, error);
+    }
+    return status;
+}
+
+static FshStatus list_path(Check *check, const char *path, FshError *error)
+{
+    Collection collection;
+    FshStatus status = fsh_collection_find(&collection, path, error);
+    bool found = collection.container != 0;
+    if (!status && found)
+        status = list_collection(check, &collection, error);
+    fsh_collection_free(&collection);
+    return status || found ? status : list_own(check, path, error);
 }
 
 FshStatus fsh_check(const char *path, FshCheckLevel level, int jobs, FshProblemVisit visit, void *context,

@@ -53,6 +53,9 @@ bool fsh_report_sample(const FileReport *report, uint64_t record, FshSample *sam
     RecordHead head;
     if (!report->indexed || record >= file->record_count)
         return false;
+    if (fsh_container_is_foreign(file->container))
+        return fsh_split_file_sample(file, record, sample, &head, NULL) == FSH_OK;
+    /* Of a record that contradicts its index row the key is told all the same. */
     IndexRow row = fsh_index_row_load(file->rows + record * INDEX_ROW_BYTES);
     return fsh_record_parse(file->mapping.bytes + row.offset, row.record_bytes, sample, &head, NULL) ==
            FSH_OK;
@@ -126,6 +129,33 @@ static FshHash128 hash_contents(const FshSample *sample)
     return sample->field_count == 1 ? hashes[0] : hash_bytes(hashes, sample->field_count * sizeof *hashes);
 }
 
+static void note_record(FileReport *report, uint64_t record, const FshSample *sample)
+{
+    if (report->keys)
+        report->keys[record] = hash_bytes(sample->key, sample->key_bytes);
+    if (report->contents)
+        report->contents[record] = hash_contents(sample);
+}
+
+/* A sample that is no record: its structure, and the CRCs that a .json of ours tells. */
+static FshStatus check_foreign_record(FileReport *report, uint64_t record, FshError *error)
+{
+    const SplitFile *file = &report->file;
+    FshSample sample;
+    RecordHead head;
+    FshError found = {0};
+    bool readable = fsh_split_file_sample(file, record, &sample, &head, &found) == FSH_OK;
+    if (readable)
+        (void)fsh_split_file_verify(file, record, &found);
+    if (!found.status) {
+        note_record(report, record, &sample);
+        return FSH_OK;
+    }
+    (void)fsh_error_prepend(&found, "at byte %" PRIu64,
+                            fsh_index_row_load(file->rows + record * INDEX_ROW_BYTES).offset);
+    return add_found(report, (int64_t)record, readable ? &sample : NULL, &found, error);
+}
+
 static FshStatus check_record(const FileCheck *check, FileReport *report, const Metadata *metadata,
                               uint64_t record, FshError *error)
 {
@@ -152,10 +182,7 @@ static FshStatus check_record(const FileCheck *check, FileReport *report, const 
         (void)fsh_record_fits(&sample, metadata, &found);
     if (found.status)
         return add_found(report, (int64_t)record, &sample, &found, error);
-    if (report->keys)
-        report->keys[record] = hash_bytes(sample.key, sample.key_bytes);
-    if (report->contents)
-        report->contents[record] = hash_contents(&sample);
+    note_record(report, record, &sample);
     if (!in_shard && report->class_counts && head.label >= 0)
         report->class_counts[head.label]++;
     return FSH_OK;
@@ -173,7 +200,9 @@ static FshStatus check_records(const FileCheck *check, FileReport *report, const
             status = hash_to(hashing, row.offset + row.record_bytes, found, error);
         }
         if (!status && !found->status)
-            status = check_record(check, report, metadata, i, error);
+            status = fsh_container_is_foreign(check->container)
+                         ? check_foreign_record(report, i, error)
+                         : check_record(check, report, metadata, i, error);
     }
     return status;
 }
@@ -255,6 +284,43 @@ static FshStatus check_lmdb_structure(const FileCheck *check, FileReport *report
     return found.status ? add_found(report, -1, NULL, &found, error) : FSH_OK;
 }
 
+/* Maps the file too. Where there is a manifest, its fields are expected. */
+static FshStatus check_foreign_structure(const FileCheck *check, FileReport *report, FshError *error)
+{
+    SplitFile *file = &report->file;
+    const Metadata *expected = check->expected;
+    FshError found = {0};
+    size_t path_bytes = strlen(check->path);
+    if (fsh_foreign_open(file, check->path, check->container,
+                         expected ? (const char *const *)expected->field_names : NULL,
+                         expected ? expected->field_count : 0, expected != NULL, &found)) {
+        /* The problem names its file already. */
+        bool named = strncmp(found.message, check->path, path_bytes) == 0 && found.message[path_bytes] == ':';
+        const char *reason = found.status == FSH_ERR_NOT_FOUND ? "missing"
+                             : named                           ? found.message + path_bytes + 2
+                                                               : found.message;
+        return fsh_report_add(report, found.status, -1, NULL, reason, error);
+    }
+    report->indexed = true;
+    if (!expected)
+        return FSH_OK;
+    if (file->table.label_max >= (int64_t)expected->class_count)
+        (void)fsh_error_set(&found, FSH_ERR_CORRUPT, "label %" PRId32 " in a dataset of %zu classes",
+                            file->table.label_max, expected->class_count);
+    if (found.status)
+        return add_found(report, -1, NULL, &found, error);
+    report->class_count = expected->class_count;
+    report->class_counts = calloc(report->class_count + 1, sizeof *report->class_counts);
+    if (!report->class_counts)
+        return out_of_memory(error);
+    for (uint64_t i = 0; i < file->record_count; i++) {
+        int64_t label = fsh_index_row_load(file->rows + i * INDEX_ROW_BYTES).label;
+        if (label >= 0)
+            report->class_counts[label]++;
+    }
+    return FSH_OK;
+}
+
 /* Maps the file. A file that cannot be mapped is a problem, and *mapped_ret is false. */
 static FshStatus map_file(const FileCheck *check, FileReport *report, bool *mapped_ret, FshError *error)
 {
@@ -286,7 +352,6 @@ static FshStatus check_contents(const FileCheck *check, FileReport *report, cons
     bool in_shard = check->container == FSH_CONTAINER_SHARDS;
     bool every_record = check->level >= FSH_CHECK_RECORDS;
     const size_t problems_before = report->problem_count;
-    uint64_t end = in_shard ? file->shard.footer_offset : file->mapping.length;
     const FshHash128 *stored = in_shard ? &file->shard.hash : check->info ? &check->info->hash : NULL;
     FshError found = {0};
     FshStatus status = FSH_OK;
@@ -297,12 +362,14 @@ static FshStatus check_contents(const FileCheck *check, FileReport *report, cons
         if (!report->keys || (check->with_contents && !report->contents))
             return out_of_memory(error);
     }
-    if (!in_shard)
-        status = hash_to(hashing, end, &found, error);
+    for (size_t i = 0; i < fsh_split_file_mapping_count(file) && !in_shard && !status && !found.status; i++) {
+        *hashing = (Hashing){.mapping = fsh_split_file_mapping(file, i), .state = hashing->state};
+        status = hash_to(hashing, hashing->mapping->length, &found, error);
+    }
     if (every_record && !status && !found.status)
         status = check_records(check, report, metadata, hashing, &found, error);
-    if (!status && !found.status)
-        status = hash_to(hashing, end, &found, error);
+    if (!status && !found.status && in_shard)
+        status = hash_to(hashing, file->shard.footer_offset, &found, error);
     if (status)
         return status;
     if (found.status)
@@ -331,7 +398,9 @@ FshStatus fsh_check_file(const FileCheck *check, FileReport *report, FshError *e
     FshError found = {0};
     bool mapped = false;
     fsh_report_empty(report);
-    FshStatus status = map_file(check, report, &mapped, error);
+    bool foreign = fsh_container_is_foreign(check->container);
+    FshStatus status =
+        foreign ? check_foreign_structure(check, report, error) : map_file(check, report, &mapped, error);
     if (!status && mapped)
         status = check->container == FSH_CONTAINER_LMDB
                      ? check_lmdb_structure(check, report, &metadata, error)

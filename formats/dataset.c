@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/cpu.h"
+#include "common/pool.h"
 #include "formats/bytes.h"
 #include "formats/internal.h"
 
@@ -136,6 +138,90 @@ static FshStatus split_path(const char *path, char **folder_ret, char name[NAME_
     return *folder_ret ? FSH_OK : fsh_error_set(error, FSH_ERR_MEMORY, "%s: out of memory", path);
 }
 
+/* What the threads that open files share. */
+typedef struct CollectionOpening {
+    const Collection *collection;
+    SplitFile *files;
+    uint64_t first; /* the file of item 0 */
+} CollectionOpening;
+
+static FshStatus open_collection_file(uint64_t item, int thread, void *context, FshError *error)
+{
+    (void)thread;
+    const CollectionOpening *opening = context;
+    const size_t index = (size_t)(opening->first + item);
+    /* The first file has found out what the fields are. */
+    const SampleTable *table = &opening->files[0].table;
+    bool known = index > 0;
+    return fsh_foreign_open(
+        &opening->files[index], opening->collection->files[index].path, opening->collection->container,
+        known ? (const char *const *)table->field_names : NULL, known ? table->field_count : 0, false, error);
+}
+
+/* Hands the opened files to the splits of the manifest, which are in their order. */
+static FshStatus share_out(FshDataset *dataset, SplitFile *opened, FshError *error)
+{
+    const FshManifest *manifest = &dataset->manifest;
+    size_t next = 0;
+    for (size_t i = 0; i < manifest->split_count; i++) {
+        const FshSplitInfo *info = &manifest->splits[i];
+        struct FshSplitFiles *files = &dataset->split_files[i];
+        files->files = calloc(info->file_count, sizeof *files->files);
+        if (!files->files)
+            return fsh_error_set(error, FSH_ERR_MEMORY, "out of memory");
+        files->folder = dataset->folder;
+        files->manifest = manifest;
+        files->count = info->file_count;
+        uint64_t first = 0;
+        for (size_t j = 0; j < files->count; j++, next++) {
+            files->files[j] = opened[next];
+            opened[next] = (SplitFile){0};
+            files->files[j].first = first;
+            first += files->files[j].record_count;
+        }
+        dataset->splits[i] =
+            (FshSplit){.dataset = dataset, .info = info, .sample_count = info->sample_count, .files = files};
+        FshStatus status = fsh_metadata_make(&files->metadata, manifest, info->name, error);
+        if (status)
+            return status;
+    }
+    return FSH_OK;
+}
+
+/* Files of others: what they hold becomes a manifest. */
+static FshStatus open_collection(FshDataset *dataset, const Collection *collection, FshError *error)
+{
+    CollectionOpening opening = {.collection = collection};
+    opening.files = calloc(collection->count, sizeof *opening.files);
+    dataset->folder = strdup(collection->folder);
+    FshStatus status = FSH_OK;
+    if (!opening.files || !dataset->folder) {
+        status = fsh_error_set(error, FSH_ERR_MEMORY, "%s: out of memory", dataset->path);
+        goto done;
+    }
+    status = open_collection_file(0, 0, &opening, error);
+    opening.first = 1;
+    if (!status && collection->count > 1)
+        status =
+            pool_run(cpu_count_available(), collection->count - 1, open_collection_file, &opening, error);
+    if (!status)
+        status = fsh_collection_manifest(&dataset->manifest, collection, opening.files, error);
+    if (status)
+        goto done;
+    dataset->splits = calloc(dataset->manifest.split_count, sizeof *dataset->splits);
+    dataset->split_files = calloc(dataset->manifest.split_count, sizeof *dataset->split_files);
+    if (!dataset->splits || !dataset->split_files)
+        status = fsh_error_set(error, FSH_ERR_MEMORY, "%s: out of memory", dataset->path);
+    else
+        status = share_out(dataset, opening.files, error);
+done:
+    for (size_t i = 0; opening.files && i < collection->count; i++) {
+        fsh_split_file_close(&opening.files[i]);
+    }
+    free(opening.files);
+    return status;
+}
+
 static FshStatus open_folder(FshDataset *dataset, const char *path, FshError *error)
 {
     char inside[PATH_MAX];
@@ -152,17 +238,17 @@ static FshStatus open_folder(FshDataset *dataset, const char *path, FshError *er
         return status;
     if (!file_exists(inside))
         return fsh_error_set(error, FSH_ERR_NOT_FOUND,
-                             "%s: holds no " FSH_MANIFEST_NAME ", so it is no dataset; fpack makes one",
+                             "%s: holds no " FSH_MANIFEST_NAME
+                             ", no tars and no LMDBs, so it is no dataset; fpack makes one",
                              path);
     char name[NAME_MAX + 1];
     status = split_path(path, &dataset->folder, name, error);
     return status ? status : open_single(dataset, path, name, FSH_CONTAINER_LMDB, error);
 }
 
-static FshStatus open_path(FshDataset *dataset, const char *path, FshError *error)
+/* A shard, a manifest, or the one file of an LMDB. */
+static FshStatus open_file(FshDataset *dataset, const char *path, FshError *error)
 {
-    if (file_is_folder(path))
-        return open_folder(dataset, path, error);
     FileMapping mapping;
     FshStatus status = file_map(path, &mapping, error);
     if (status)
@@ -185,14 +271,27 @@ static FshStatus open_path(FshDataset *dataset, const char *path, FshError *erro
     if (is_lmdb)
         return fsh_error_set(error, FSH_ERR_UNSUPPORTED,
                              "%s: is the data of an LMDB; give the folder it is in", path);
-    return fsh_error_set(error, FSH_ERR_UNSUPPORTED, "%s: is neither a shard nor a " FSH_MANIFEST_NAME, path);
+    return fsh_error_set(error, FSH_ERR_UNSUPPORTED,
+                         "%s: is neither a shard nor a tar nor a " FSH_MANIFEST_NAME, path);
+}
+
+static FshStatus open_path(FshDataset *dataset, const char *path, FshError *error)
+{
+    Collection collection = {0};
+    FshStatus status = fsh_collection_find(&collection, path, error);
+    if (!status && collection.container)
+        status = open_collection(dataset, &collection, error);
+    else if (!status)
+        status = file_is_folder(path) ? open_folder(dataset, path, error) : open_file(dataset, path, error);
+    fsh_collection_free(&collection);
+    return status;
 }
 
 const void *fsh_dictionary(const FshDataset *dataset, size_t *bytes_ret)
 {
     /* All files have the same, and there is at least one. */
     const SplitFile *file = dataset->split_files[0].files;
-    bool is_shard = file->container == FSH_CONTAINER_SHARDS;
+    bool is_shard = file->container == FSH_CONTAINER_SHARDS; /* foreign ones have none: their lmdb is empty */
     *bytes_ret = is_shard ? file->shard.dictionary_bytes : file->lmdb.dictionary_bytes;
     return is_shard ? file->shard.dictionary : file->lmdb.dictionary;
 }
@@ -334,50 +433,36 @@ FshStatus fsh_split_fail_at_data(const FshSplit *split, const void *data, FshSta
     return status;
 }
 
-/* The sample, and where its record begins. */
-static FshStatus get_record(const FshSplit *split, uint64_t index, FshSample *sample, RecordHead *head,
-                            const uint8_t **record_ret, FshError *error)
+static uint64_t record_offset(const SplitFile *file, uint64_t record)
 {
-    if (index >= split->sample_count)
-        return fsh_error_set(error, FSH_ERR_NOT_FOUND, "split %s: sample %" PRIu64 " of %" PRIu64,
-                             split->info->name, index, split->sample_count);
-    const SplitFile *file = find_file(split, index);
-    IndexRow row = fsh_index_row_load(file->rows + (index - file->first) * INDEX_ROW_BYTES);
-    const uint8_t *record = file->mapping.bytes + row.offset;
-    FshStatus status = fsh_record_parse(record, row.record_bytes, sample, head, error);
-    if (!status && head->record_bytes != row.record_bytes)
-        status =
-            fsh_error_set(error, FSH_ERR_CORRUPT, "record of %" PRIu64 " bytes where the index has %" PRIu64,
-                          head->record_bytes, row.record_bytes);
-    if (!status && file->container == FSH_CONTAINER_SHARDS &&
-        (head->label != row.label || head->crc != row.crc))
-        status = fsh_error_set(error, FSH_ERR_CORRUPT,
-                               "label or CRC32C of the record is not that of its index row");
-    if (!status && (sample->field_count != split->files->manifest->field_count ||
-                    head->label >= (int64_t)split->files->manifest->class_count))
-        status = fsh_error_set(error, FSH_ERR_CORRUPT,
-                               "%u fields and label %" PRId64 " in a dataset of %zu fields and %zu classes",
-                               sample->field_count, head->label, split->files->manifest->field_count,
-                               split->files->manifest->class_count);
-    if (status)
-        return fail_at(split, index, row.offset, status, error);
-    sample->index = index;
-    *record_ret = record;
-    return FSH_OK;
+    return fsh_index_row_load(file->rows + record * INDEX_ROW_BYTES).offset;
 }
 
 FshStatus fsh_sample_get(const FshSplit *split, uint64_t index, FshSample *sample, FshError *error)
 {
     RecordHead head;
-    const uint8_t *record;
-    return get_record(split, index, sample, &head, &record, error);
+    if (index >= split->sample_count)
+        return fsh_error_set(error, FSH_ERR_NOT_FOUND, "split %s: sample %" PRIu64 " of %" PRIu64,
+                             split->info->name, index, split->sample_count);
+    const SplitFile *file = find_file(split, index);
+    FshStatus status = fsh_split_file_sample(file, index - file->first, sample, &head, error);
+    if (!status && (sample->field_count != split->files->manifest->field_count ||
+                    head.label >= (int64_t)split->files->manifest->class_count))
+        status = fsh_error_set(error, FSH_ERR_CORRUPT,
+                               "%u fields and label %" PRId64 " in a dataset of %zu fields and %zu classes",
+                               sample->field_count, head.label, split->files->manifest->field_count,
+                               split->files->manifest->class_count);
+    if (status)
+        return fail_at(split, index, record_offset(file, index - file->first), status, error);
+    sample->index = index;
+    return FSH_OK;
 }
 
 int64_t fsh_sample_label(const FshSplit *split, uint64_t index)
 {
     const SplitFile *file = find_file(split, index);
     IndexRow row = fsh_index_row_load(file->rows + (index - file->first) * INDEX_ROW_BYTES);
-    if (file->container == FSH_CONTAINER_SHARDS) /* checked when it was opened */
+    if (file->container != FSH_CONTAINER_LMDB) /* checked when it was opened */
         return row.label;
     if (row.record_bytes < RECORD_BYTES_MIN)
         return FSH_NO_LABEL;
@@ -389,16 +474,14 @@ int64_t fsh_sample_label(const FshSplit *split, uint64_t index)
 FshStatus fsh_sample_verify(const FshSplit *split, uint64_t index, FshError *error)
 {
     FshSample sample = {0};
-    RecordHead head = {0};
-    const uint8_t *record = NULL;
-    FshStatus status = get_record(split, index, &sample, &head, &record, error);
+    FshStatus status = fsh_sample_get(split, index, &sample, error);
     if (status)
         return status;
-    status = fsh_record_verify(record, &sample, &head, error);
+    const SplitFile *file = find_file(split, index);
+    status = fsh_split_file_verify(file, index - file->first, error);
     if (status) {
         (void)fsh_error_prepend(error, "key %.*s", (int)sample.key_bytes, sample.key);
-        (void)fail_at(split, index, (uint64_t)(record - find_file(split, index)->mapping.bytes), status,
-                      error);
+        (void)fail_at(split, index, record_offset(file, index - file->first), status, error);
     }
     return status;
 }

@@ -35,6 +35,9 @@ typedef struct FieldRow {
     uint8_t channels;       /* 0: not told */
 } FieldRow;
 
+struct JsonSlice;
+
+/* Begins with label_max FSH_NO_LABEL and all else zero. */
 typedef struct SampleTable {
     char *field_names[FSH_FIELDS_MAX]; /* owned */
     unsigned field_count;
@@ -63,6 +66,9 @@ void fsh_table_free(SampleTable *table);
  * .json of ours. Its index is not set. FSH_ERR_CORRUPT. */
 FshStatus fsh_table_sample(const SampleTable *table, const FileMapping *const *sides, uint64_t record,
                            FshSample *sample, FshError *error);
+/* In a .json of ours (it has a member "fshard"), the object that tells of a field: that under its name in "fields", or the
+ * whole where there is no "fields". False: none. */
+bool fsh_note_object(const char *text, size_t bytes, const char *field_name, struct JsonSlice *object_ret);
 /* CRC32C of each field, where the sample's .json tells it. must: FSH_ERR_CORRUPT where it does not. */
 FshStatus fsh_table_verify(const SampleTable *table, const FileMapping *const *sides, uint64_t record,
                            bool must, FshError *error);
@@ -122,8 +128,8 @@ FshStatus fsh_json_append_text(Buffer *out, const char *bytes, size_t length, Fs
 typedef struct TarCursor {
     const uint8_t *bytes;
     uint64_t length, offset; /* of the next header */
-    bool marked_end;         /* after the last member: there was an end marker */
-    Buffer path;             /* of the member, NUL-terminated; owned */
+    bool marked_end; /* there was an end marker; without one the tar may have been cut where a member ends */
+    Buffer path;     /* of the member, NUL-terminated; owned */
 } TarCursor;
 
 typedef struct TarMember {
@@ -144,8 +150,8 @@ void fsh_tar_free(TarCursor *cursor);
 /* ---- samples of a tar (tar_samples.c) ---- */
 
 /* Groups members as webdataset does: neighbours whose paths are equal up to the first dot of the last part. names: the
- * fields to expect, or NULL and 0: then those of the first sample with images, in their order. The table is zeroed; on
- * failure it is freed. FSH_ERR_CORRUPT, FSH_ERR_MISMATCH: a sample with other fields than the first; FSH_ERR_UNSUPPORTED,
+ * fields to expect, or NULL and 0: then those of the first sample with images, in their order. On failure the table is
+ * empty. FSH_ERR_CORRUPT, FSH_ERR_MISMATCH: a sample with other fields than the first; FSH_ERR_UNSUPPORTED,
  * FSH_ERR_MEMORY. */
 FshStatus fsh_tar_table(SampleTable *table, const uint8_t *bytes, uint64_t length, const char *const *names,
                         size_t name_count, FshError *error);
@@ -191,9 +197,13 @@ typedef struct BasicsrSide {
     const char *meta;
     size_t meta_bytes;
 } BasicsrSide;
-/* Samples in the order of the first side's meta_info.txt. FSH_ERR_MISMATCH: a key that one side has and another has not, or
+/* decode: %XX in keys stands for a byte, as fsh_basicsr_key_encode writes it. Samples in the order of the first side's meta_info.txt. FSH_ERR_MISMATCH: a key that one side has and another has not, or
  * that is there twice; FSH_ERR_CORRUPT, FSH_ERR_UNSUPPORTED, FSH_ERR_MEMORY. */
-FshStatus fsh_basicsr_table(SampleTable *table, const BasicsrSide *sides, size_t side_count, FshError *error);
+FshStatus fsh_basicsr_table(SampleTable *table, const BasicsrSide *sides, size_t side_count, bool decode,
+                            FshError *error);
+/* A key as BasicSR's reader takes it: '%', dots, control characters, and bytes that are not ASCII become %XX.
+ * FSH_ERR_MISMATCH: longer than LMDB takes, 511 bytes; FSH_ERR_MEMORY. */
+FshStatus fsh_basicsr_key_encode(const char *key, size_t key_bytes, Buffer *out, FshError *error);
 
 /* ---- folder2lmdb (folder2lmdb.c) ---- */
 
@@ -201,6 +211,8 @@ FshStatus fsh_basicsr_table(SampleTable *table, const BasicsrSide *sides, size_t
  * needs are read, every other one is refused by name. FSH_ERR_UNSUPPORTED, FSH_ERR_CORRUPT. */
 FshStatus fsh_pickle_sample(const uint8_t *bytes, size_t length, uint64_t *image_at, uint64_t *image_bytes,
                             int64_t *label_ret, FshError *error);
+/* Whether an LMDB's first key is one of folder2lmdb's. False also for what is damaged. */
+bool fsh_folder2lmdb_sniff(const uint8_t *bytes, uint64_t length);
 /* Keys "0", "1", … in the order of numbers, without gaps. */
 FshStatus fsh_folder2lmdb_table(SampleTable *table, const uint8_t *bytes, uint64_t length, FshError *error);
 

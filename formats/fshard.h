@@ -92,6 +92,9 @@ FSH_API const char *fsh_compression_name(FshCompression compression);
 typedef enum FshContainer {
     FSH_CONTAINER_SHARDS = 1,
     FSH_CONTAINER_LMDB = 2,
+    FSH_CONTAINER_TAR = 3,         /* WebDataset */
+    FSH_CONTAINER_BASICSR = 4,     /* a folder of LMDBs with meta_info.txt, one for each field */
+    FSH_CONTAINER_FOLDER2LMDB = 5, /* read only */
 } FshContainer;
 
 typedef enum FshKind {

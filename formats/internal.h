@@ -15,6 +15,7 @@
 
 #include "common/error.h"
 #include "common/file.h"
+#include "formats/foreign.h"
 #include "formats/fshard.h"
 
 /* ---- names (names.c) ---- */
@@ -229,13 +230,22 @@ void fsh_lmdb_free(LmdbView *view);
 typedef struct SplitFile {
     FshContainer container;
     FileMapping mapping;
+    FileMapping *others; /* BasicSR has several: see fsh_split_file_mapping; owned */
+    size_t other_count;
     uint64_t first; /* index in the split of this file's first record */
     uint64_t record_count;
-    const uint8_t
-        *rows; /* record_count index rows: of the shard, or of lmdb; labels and CRCs in shards only */
+    /* record_count index rows: of the shard, or of lmdb, where they have no labels and CRCs; of foreign containers
+     * those in own_rows, with label, the first field's offset and the bytes of all fields, without CRC */
+    const uint8_t *rows;
     ShardView shard;
     LmdbView lmdb;
+    SampleTable table; /* foreign containers */
+    Buffer own_rows;
+    bool written_by_us; /* foreign containers: a manifest lists it, so a tar's .json must tell the CRCs */
 } SplitFile;
+
+/* Containers whose samples are no records: tar, BasicSR, folder2lmdb. */
+bool fsh_container_is_foreign(FshContainer container);
 
 /* Maps and parses path (a .fshard file, or an .lmdb folder). `expected` may be NULL: then *metadata_ret, if
  * not NULL, gets the file's own (owned by the caller). The index of a shard is checked. Messages begin with
@@ -247,6 +257,46 @@ FshStatus fsh_split_file_open(SplitFile *file, const char *path, FshContainer co
 FshStatus fsh_split_file_compare(const SplitFile *file, const FshFileInfo *info, size_t file_index,
                                  size_t file_count, FshError *error);
 void fsh_split_file_close(SplitFile *file);
+/* The file's mappings in the order in which they are hashed: of BasicSR data.mdb and meta_info.txt of each field, of
+ * every other container one. */
+size_t fsh_split_file_mapping_count(const SplitFile *file);
+const FileMapping *fsh_split_file_mapping(const SplitFile *file, size_t index);
+/* Bytes of all of them. */
+uint64_t fsh_split_file_bytes(const SplitFile *file);
+/* A record of the file, whatever the container: the sample (its index excepted) and what its record or index says.
+ * Checks its structure. FSH_ERR_CORRUPT; the message names no place. */
+FshStatus fsh_split_file_sample(const SplitFile *file, uint64_t record, FshSample *sample, RecordHead *head,
+                                FshError *error);
+/* Checksums of that record; FSH_OK where the container has none. */
+FshStatus fsh_split_file_verify(const SplitFile *file, uint64_t record, FshError *error);
+
+/* Opens a file of a foreign container, *file zeroed before, for fsh_split_file_open and collections. names: fields to
+ * expect, or NULL. written_by_us: as in SplitFile. (foreign_file.c) */
+FshStatus fsh_foreign_open(SplitFile *file, const char *path, FshContainer container,
+                           const char *const *names, size_t name_count, bool written_by_us, FshError *error);
+
+/* ---- datasets without a manifest, of foreign containers (collection.c) ---- */
+
+typedef struct CollectionFile {
+    char *path, *name; /* owned; name: as the manifest lists it */
+    const char *split; /* static */
+} CollectionFile;
+
+typedef struct Collection {
+    FshContainer container;
+    CollectionFile *files; /* split by split: train, val, test; in each by name, or as given */
+    size_t count;
+    char *folder; /* what the names are relative to; owned; "" for none */
+} Collection;
+
+/* What is at path: a tar, a folder of tars, a list with braces, LMDBs of others. *container of the result is 0 where there is
+ * nothing of the kind. FSH_ERR_UNSUPPORTED, FSH_ERR_SYSTEM, FSH_ERR_MEMORY. */
+FshStatus fsh_collection_find(Collection *collection, const char *path, FshError *error);
+/* The manifest of its opened files (file i is collection file i): fields, classes, counts, an id that the names, sizes and
+ * counts of the files give. */
+FshStatus fsh_collection_manifest(FshManifest *manifest, const Collection *collection, const SplitFile *files,
+                                  FshError *error);
+void fsh_collection_free(Collection *collection);
 
 /* ---- the files of a split (dataset.c) ---- */
 
@@ -304,7 +354,12 @@ typedef struct ContainerWriter {
     void (*close)(FshWriter *writer);
 } ContainerWriter;
 
-extern const ContainerWriter fsh_shard_writer, fsh_lmdb_writer; /* shard_writer.c, lmdb_writer.c */
+/* shard_writer.c, lmdb_writer.c, tar_writer.c */
+extern const ContainerWriter fsh_shard_writer, fsh_lmdb_writer, fsh_tar_writer;
+
+/* folder/SPLIT-wids.json, the shard list that webdataset's indexed reader takes. (wids.c) */
+FshStatus fsh_wids_save(const FshManifest *manifest, const FshSplitInfo *split, const char *folder,
+                        bool force, FshError *error);
 
 /* ---- manifest (manifest.c) ---- */
 

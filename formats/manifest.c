@@ -11,6 +11,16 @@
 
 /* ---- rules ---- */
 
+static const char *file_suffix(FshContainer container)
+{
+    static const char *const suffixes[] = {[FSH_CONTAINER_SHARDS] = ".fshard",
+                                           [FSH_CONTAINER_LMDB] = ".lmdb",
+                                           [FSH_CONTAINER_TAR] = ".tar",
+                                           [FSH_CONTAINER_BASICSR] = ".basicsr",
+                                           [FSH_CONTAINER_FOLDER2LMDB] = ".lmdb"};
+    return suffixes[container];
+}
+
 static FshStatus check_file(const FshManifest *manifest, const FshFileInfo *file, FshStatus status,
                             FshError *error)
 {
@@ -20,7 +30,7 @@ static FshStatus check_file(const FshManifest *manifest, const FshFileInfo *file
             "file name \"%s\": must be a plain name in the dataset's folder, not a path or hidden",
             file->name);
     /* The suffix keeps a manifest from naming any other file of the folder, itself for one. */
-    const char *suffix = manifest->container == FSH_CONTAINER_LMDB ? ".lmdb" : ".fshard";
+    const char *suffix = file_suffix(manifest->container);
     size_t name_bytes = strlen(file->name), suffix_bytes = strlen(suffix);
     if (name_bytes <= suffix_bytes || strcmp(file->name + name_bytes - suffix_bytes, suffix) != 0)
         return fsh_error_set(error, status, "file name \"%s\" does not end in %s", file->name, suffix);
@@ -34,7 +44,8 @@ static FshStatus check_split(const FshManifest *manifest, const FshSplitInfo *sp
         return fsh_error_set(error, status, "split \"%s\": letters, digits, '_' and '-' only, at most 64",
                              split->name);
     if (split->file_count < 1 || split->file_count > UINT32_MAX ||
-        (manifest->container == FSH_CONTAINER_LMDB && split->file_count != 1))
+        ((manifest->container == FSH_CONTAINER_LMDB || manifest->container == FSH_CONTAINER_BASICSR) &&
+         split->file_count != 1))
         return fsh_error_set(error, status, "split %s: %zu files in a dataset of %s", split->name,
                              split->file_count, fsh_container_name(manifest->container));
     uint64_t in_files = 0, in_classes = 0;
@@ -272,7 +283,8 @@ static FshStatus parse_identity(FshManifest *manifest, const json_t *object, Fsh
         status = fsh_json_text(object, "kind", &kind, error);
     if (status)
         return status;
-    if (!fsh_container_from_name(container, &manifest->container))
+    if (!fsh_container_from_name(container, &manifest->container) ||
+        manifest->container == FSH_CONTAINER_FOLDER2LMDB)
         return fsh_error_set(error, FSH_ERR_UNSUPPORTED, "container \"%s\" is unknown to this version",
                              container);
     if (!fsh_kind_from_name(kind, &manifest->kind))
@@ -463,8 +475,8 @@ FshStatus fsh_manifest_save(const FshManifest *manifest, const char *folder, boo
     FshStatus status = file_join(path, sizeof path, folder, FSH_MANIFEST_NAME, error);
     if (status)
         goto done;
-    if (manifest->container != FSH_CONTAINER_SHARDS && manifest->container != FSH_CONTAINER_LMDB)
-        status = fsh_error_set(error, FSH_ERR_USAGE, "container %d is unknown", (int)manifest->container);
+    if (manifest->container < FSH_CONTAINER_SHARDS || manifest->container > FSH_CONTAINER_TAR)
+        status = fsh_error_set(error, FSH_ERR_USAGE, "container %d is not written", (int)manifest->container);
     else if (!json_is_object(provenance))
         status = fsh_error_set(error, FSH_ERR_USAGE, "provenance is no JSON object");
     else
@@ -473,6 +485,12 @@ FshStatus fsh_manifest_save(const FshManifest *manifest, const char *folder, boo
         (void)fsh_error_prepend(error, "%s", path);
         goto done;
     }
+    for (size_t i = 0; i < manifest->split_count && manifest->container == FSH_CONTAINER_TAR && !status;
+         i++) {
+        status = fsh_wids_save(manifest, &manifest->splits[i], folder, force, error);
+    }
+    if (status)
+        goto done;
     object = manifest_to_json(manifest, provenance);
     /* Nine digits: more than a mean of bytes can carry, and 0.485 stays 0.485. */
     if (object)

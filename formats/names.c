@@ -14,7 +14,7 @@ static const struct {
 };
 
 /* Indexed by FshContainer and FshKind. */
-static const char *const container_names[] = {NULL, "shards", "lmdb"};
+static const char *const container_names[] = {NULL, "shards", "lmdb", "tar", "basicsr", "folder2lmdb"};
 static const char *const kind_names[] = {NULL, "classes", "pairs"};
 
 static const char lower_digits[] = "0123456789abcdef";
@@ -104,7 +104,7 @@ const char *fsh_kind_name(FshKind kind)
 
 bool fsh_container_from_name(const char *text, FshContainer *container_ret)
 {
-    for (int i = FSH_CONTAINER_SHARDS; i <= FSH_CONTAINER_LMDB; i++) {
+    for (int i = FSH_CONTAINER_SHARDS; i <= FSH_CONTAINER_FOLDER2LMDB; i++) {
         if (strcmp(text, container_names[i]) == 0) {
             *container_ret = (FshContainer)i;
             return true;
@@ -155,6 +155,10 @@ const char *fsh_file_name(char *buffer, size_t buffer_bytes, FshContainer contai
 {
     if (container == FSH_CONTAINER_LMDB)
         (void)snprintf(buffer, buffer_bytes, "%s.lmdb", split);
+    else if (container == FSH_CONTAINER_TAR)
+        (void)snprintf(buffer, buffer_bytes, "%s-%06" PRIu32 ".tar", split, shard_index);
+    else if (container == FSH_CONTAINER_BASICSR)
+        (void)snprintf(buffer, buffer_bytes, "%s.basicsr", split);
     else
         (void)snprintf(buffer, buffer_bytes, "%s-%05" PRIu32 "-of-%05" PRIu32 ".fshard", split, shard_index,
                        shard_count);

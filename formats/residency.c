@@ -52,9 +52,9 @@ FshStatus fsh_populate(const uint8_t *bytes, uint64_t length, FshError *error)
 /* One call for each: long enough to keep the disk busy, short enough to share out. */
 enum { POPULATE_BYTES = 32 << 20 };
 
-static uint64_t chunk_count(const SplitFile *file)
+static uint64_t chunk_count(const FileMapping *mapping)
 {
-    return (file->mapping.length + POPULATE_BYTES - 1) / POPULATE_BYTES;
+    return (mapping->length + POPULATE_BYTES - 1) / POPULATE_BYTES;
 }
 
 static FshStatus populate_chunk(uint64_t item, int thread, void *context, FshError *error)
@@ -62,22 +62,28 @@ static FshStatus populate_chunk(uint64_t item, int thread, void *context, FshErr
     (void)thread;
     const FshSplit *split = context;
     const SplitFile *file = split->files->files;
-    while (item >= chunk_count(file)) {
-        item -= chunk_count(file++);
+    size_t part = 0;
+    const FileMapping *mapping = fsh_split_file_mapping(file, part);
+    while (item >= chunk_count(mapping)) {
+        item -= chunk_count(mapping);
+        if (++part == fsh_split_file_mapping_count(file)) {
+            file++;
+            part = 0;
+        }
+        mapping = fsh_split_file_mapping(file, part);
     }
     uint64_t offset = item * POPULATE_BYTES;
-    uint64_t length =
-        file->mapping.length - offset < POPULATE_BYTES ? file->mapping.length - offset : POPULATE_BYTES;
-    FshStatus status = fsh_populate(file->mapping.bytes + offset, length, error);
+    uint64_t length = mapping->length - offset < POPULATE_BYTES ? mapping->length - offset : POPULATE_BYTES;
+    FshStatus status = fsh_populate(mapping->bytes + offset, length, error);
     if (status)
         (void)fsh_error_prepend(error, "%s at byte %" PRIu64,
                                 split->info->files[file - split->files->files].name, offset);
     return status;
 }
 
-static FshStatus lock_file(const FshSplit *split, size_t number, FshError *error)
+static FshStatus lock_mapping(const FshSplit *split, size_t number, const FileMapping *mapping,
+                              FshError *error)
 {
-    const FileMapping *mapping = &split->files->files[number].mapping;
     if (mapping->length == 0 || mlock(mapping->bytes, (size_t)mapping->length) == 0)
         return FSH_OK;
     int code = errno;
@@ -99,17 +105,21 @@ FshStatus fsh_split_cache(const FshSplit *split, FshCache cache, int jobs, FshEr
     if (cache == FSH_CACHE_NONE)
         return FSH_OK;
     for (size_t i = 0; i < files->count; i++) {
-        const FileMapping *mapping = &files->files[i].mapping;
-        items += chunk_count(&files->files[i]);
+        for (size_t j = 0; j < fsh_split_file_mapping_count(&files->files[i]); j++) {
+            const FileMapping *mapping = fsh_split_file_mapping(&files->files[i], j);
+            items += chunk_count(mapping);
 #ifdef MADV_HUGEPAGE
-        /* A wish: tmpfs mounted with huge=advise fulfils it, and file systems with large folios need none. */
-        if (mapping->length)
-            (void)madvise((void *)mapping->bytes, (size_t)mapping->length, MADV_HUGEPAGE);
+            /* A wish: tmpfs mounted with huge=advise fulfils it, and file systems with large folios need none. */
+            if (mapping->length)
+                (void)madvise((void *)mapping->bytes, (size_t)mapping->length, MADV_HUGEPAGE);
 #endif
+        }
     }
     FshStatus status = pool_run(jobs, items, populate_chunk, (void *)split, error);
     for (size_t i = 0; i < files->count && !status && cache == FSH_CACHE_LOCK; i++) {
-        status = lock_file(split, i, error);
+        for (size_t j = 0; j < fsh_split_file_mapping_count(&files->files[i]) && !status; j++) {
+            status = lock_mapping(split, i, fsh_split_file_mapping(&files->files[i], j), error);
+        }
     }
     return status;
 }
@@ -145,10 +155,13 @@ FshStatus fsh_split_residency(const FshSplit *split, FshResidency *residency, Fs
         return fsh_error_set(error, FSH_ERR_MEMORY, "out of memory");
     FshStatus status = FSH_OK;
     for (size_t i = 0; i < split->files->count && !status; i++) {
-        const FileMapping *mapping = &split->files->files[i].mapping;
-        residency->bytes += mapping->length;
-        residency->known &= mapping->ours || mapping->length == 0;
-        status = count_resident(mapping, states, &residency->resident_bytes, error);
+        const SplitFile *file = &split->files->files[i];
+        for (size_t j = 0; j < fsh_split_file_mapping_count(file) && !status; j++) {
+            const FileMapping *mapping = fsh_split_file_mapping(file, j);
+            residency->bytes += mapping->length;
+            residency->known &= mapping->ours || mapping->length == 0;
+            status = count_resident(mapping, states, &residency->resident_bytes, error);
+        }
     }
     free(states);
     return status;

@@ -3,6 +3,7 @@
 #include <inttypes.h>
 #include <limits.h>
 #include <sys/mman.h>
+#include <stdlib.h>
 
 static FshStatus open_shard(SplitFile *file, const Metadata *expected, Metadata *metadata_ret,
                             FshError *error)
@@ -65,10 +66,21 @@ static FshStatus open_lmdb(SplitFile *file, const Metadata *expected, Metadata *
 FshStatus fsh_split_file_open(SplitFile *file, const char *path, FshContainer container,
                               const Metadata *expected, Metadata *metadata_ret, FshError *error)
 {
+    FshStatus status = FSH_OK;
     *file = (SplitFile){.container = container};
+    if (fsh_container_is_foreign(container)) {
+        status = fsh_foreign_open(file, path, container, (const char *const *)expected->field_names,
+                                  expected->field_count, true, error);
+        if (!status && file->table.label_max >= (int64_t)expected->class_count)
+            status =
+                fsh_error_set(error, FSH_ERR_CORRUPT, "%s: label %" PRId32 " in a dataset of %zu classes",
+                              path, file->table.label_max, expected->class_count);
+        if (status)
+            fsh_split_file_close(file);
+        return status;
+    }
     char data_path[PATH_MAX];
     Metadata metadata = {0};
-    FshStatus status = FSH_OK;
     if (container == FSH_CONTAINER_LMDB) {
         status = file_join(data_path, sizeof data_path, path, LMDB_DATA_NAME, error);
         path = data_path;
@@ -103,10 +115,10 @@ FshStatus fsh_split_file_compare(const SplitFile *file, const FshFileInfo *info,
         return fsh_error_set(error, FSH_ERR_CORRUPT,
                              "holds %" PRIu64 " samples, not the %" PRIu64 " the manifest says",
                              file->record_count, info->sample_count);
-    if (file->mapping.length != info->bytes)
+    if (fsh_split_file_bytes(file) != info->bytes)
         return fsh_error_set(error, FSH_ERR_CORRUPT,
                              "has %" PRIu64 " bytes, not the %" PRIu64 " the manifest says",
-                             file->mapping.length, info->bytes);
+                             fsh_split_file_bytes(file), info->bytes);
     if (is_shard && !fsh_hash_equal(&file->shard.hash, &info->hash)) {
         char found[FSH_HASH_TEXT_BYTES], listed[FSH_HASH_TEXT_BYTES];
         fsh_hash_format(&file->shard.hash, found);
@@ -122,5 +134,82 @@ void fsh_split_file_close(SplitFile *file)
     if (file->container == FSH_CONTAINER_LMDB)
         fsh_lmdb_free(&file->lmdb);
     file_unmap(&file->mapping);
+    for (size_t i = 0; i < file->other_count; i++) {
+        file_unmap(&file->others[i]);
+    }
+    free(file->others);
+    fsh_table_free(&file->table);
+    buffer_free(&file->own_rows);
     *file = (SplitFile){0};
+}
+
+size_t fsh_split_file_mapping_count(const SplitFile *file)
+{
+    return 1 + file->other_count;
+}
+
+const FileMapping *fsh_split_file_mapping(const SplitFile *file, size_t index)
+{
+    return index ? &file->others[index - 1] : &file->mapping;
+}
+
+uint64_t fsh_split_file_bytes(const SplitFile *file)
+{
+    uint64_t bytes = 0;
+    for (size_t i = 0; i < fsh_split_file_mapping_count(file); i++) {
+        bytes += fsh_split_file_mapping(file, i)->length;
+    }
+    return bytes;
+}
+
+bool fsh_container_is_foreign(FshContainer container)
+{
+    return container == FSH_CONTAINER_TAR || container == FSH_CONTAINER_BASICSR ||
+           container == FSH_CONTAINER_FOLDER2LMDB;
+}
+
+/* The mapping in which each field lies. */
+static void find_sides(const SplitFile *file, const FileMapping *sides[FSH_FIELDS_MAX])
+{
+    for (unsigned i = 0; i < file->table.field_count; i++) {
+        sides[i] = fsh_split_file_mapping(file, file->container == FSH_CONTAINER_BASICSR ? (size_t)2 * i : 0);
+    }
+}
+
+FshStatus fsh_split_file_sample(const SplitFile *file, uint64_t record, FshSample *sample, RecordHead *head,
+                                FshError *error)
+{
+    IndexRow row = fsh_index_row_load(file->rows + record * INDEX_ROW_BYTES);
+    if (fsh_container_is_foreign(file->container)) {
+        const FileMapping *sides[FSH_FIELDS_MAX];
+        find_sides(file, sides);
+        *head = (RecordHead){.record_bytes = row.record_bytes, .label = row.label, .crc = row.crc};
+        return fsh_table_sample(&file->table, sides, record, sample, error);
+    }
+    FshStatus status =
+        fsh_record_parse(file->mapping.bytes + row.offset, row.record_bytes, sample, head, error);
+    if (!status && head->record_bytes != row.record_bytes)
+        status =
+            fsh_error_set(error, FSH_ERR_CORRUPT, "record of %" PRIu64 " bytes where the index has %" PRIu64,
+                          head->record_bytes, row.record_bytes);
+    if (!status && file->container == FSH_CONTAINER_SHARDS &&
+        (head->label != row.label || head->crc != row.crc))
+        status = fsh_error_set(error, FSH_ERR_CORRUPT,
+                               "label or CRC32C of the record is not that of its index row");
+    return status;
+}
+
+FshStatus fsh_split_file_verify(const SplitFile *file, uint64_t record, FshError *error)
+{
+    if (fsh_container_is_foreign(file->container)) {
+        const FileMapping *sides[FSH_FIELDS_MAX];
+        find_sides(file, sides);
+        bool must = file->written_by_us && file->container == FSH_CONTAINER_TAR;
+        return fsh_table_verify(&file->table, sides, record, must, error);
+    }
+    FshSample sample = {0};
+    RecordHead head = {0};
+    FshStatus status = fsh_split_file_sample(file, record, &sample, &head, error);
+    IndexRow row = fsh_index_row_load(file->rows + record * INDEX_ROW_BYTES);
+    return status ? status : fsh_record_verify(file->mapping.bytes + row.offset, &sample, &head, error);
 }

@@ -21,6 +21,23 @@ static FshStatus copy_dictionary(FshWriter *writer, const FshWriterOptions *opti
     return FSH_OK;
 }
 
+/* NULL: not written. */
+static const ContainerWriter *find_writer(FshContainer container)
+{
+    switch (container) {
+    case FSH_CONTAINER_SHARDS:
+        return &fsh_shard_writer;
+    case FSH_CONTAINER_LMDB:
+        return &fsh_lmdb_writer;
+    case FSH_CONTAINER_TAR:
+        return &fsh_tar_writer;
+    case FSH_CONTAINER_BASICSR:
+    case FSH_CONTAINER_FOLDER2LMDB:
+        break;
+    }
+    return NULL;
+}
+
 FshStatus fsh_writer_open(FshWriter **writer_ret, const char *path, const FshWriterOptions *options,
                           FshError *error)
 {
@@ -50,7 +67,7 @@ FshStatus fsh_writer_open(FshWriter **writer_ret, const char *path, const FshWri
                                options->shard_count);
     else if (options->container == FSH_CONTAINER_LMDB && options->shard_count != 1)
         status = fsh_error_set(error, FSH_ERR_USAGE, "an LMDB is not split into shards");
-    else if (options->container != FSH_CONTAINER_SHARDS && options->container != FSH_CONTAINER_LMDB)
+    else if (!find_writer(options->container))
         status = fsh_error_set(error, FSH_ERR_USAGE, "container %d is unknown", (int)options->container);
     else if (!options->dataset_id || !fsh_id_valid(options->dataset_id))
         status =
@@ -66,7 +83,7 @@ FshStatus fsh_writer_open(FshWriter **writer_ret, const char *path, const FshWri
         (void)fsh_error_prepend(error, "%s", path);
         goto done;
     }
-    writer->container = options->container == FSH_CONTAINER_LMDB ? &fsh_lmdb_writer : &fsh_shard_writer;
+    writer->container = find_writer(options->container);
     status = buffer_reserve(&writer->batch, writer->container->batch_bytes, error);
     if (!status)
         status = writer->container->open(writer, error);

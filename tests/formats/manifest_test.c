@@ -87,7 +87,7 @@ static const Change changes[] = {
     {"version", "1.0", FSH_ERR_CORRUPT, "version"},
     {"id", "\"x\"", FSH_ERR_CORRUPT, "hexadecimal"},
     {"id", "7", FSH_ERR_CORRUPT, "id"},
-    {"container", "\"tar\"", FSH_ERR_UNSUPPORTED, "tar"},
+    {"container", "\"zip\"", FSH_ERR_UNSUPPORTED, "zip"},
     {"container", "\"lmdb\"", FSH_ERR_CORRUPT, "files in a dataset of lmdb"},
     {"kind", "\"boxes\"", FSH_ERR_UNSUPPORTED, "boxes"},
     {"kind", "\"pairs\"", FSH_ERR_CORRUPT, "pairs"},

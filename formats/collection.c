@@ -1,0 +1,452 @@
+/* Files of other tools have no manifest: names tell the splits, and contents the rest. */
+#include <ctype.h>
+#include <dirent.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "formats/internal.h"
+#include "formats/xxh3.h"
+
+/* ---- which split ---- */
+
+static const char *const split_names[] = {"train", "val", "test"};
+
+/* Words in file names, and the split they mean. */
+static const struct {
+    const char *word;
+    int split; /* index in split_names */
+} split_words[] = {
+    {"train", 0}, {"training", 0}, {"val", 1}, {"valid", 1}, {"validation", 1}, {"test", 2}, {"testing", 2},
+};
+
+/* The first word of letters in the name that means a split: "imagenet-val-000000.tar" is val. -1: none. */
+static int find_split(const char *name)
+{
+    for (const char *at = name; *at;) {
+        char word[16] = {0};
+        size_t length = 0;
+        while (at[length] && isalpha((unsigned char)at[length])) {
+            length++;
+        }
+        for (size_t i = 0; i < length && length < sizeof word; i++) {
+            word[i] = (char)tolower((unsigned char)at[i]);
+        }
+        for (size_t i = 0; word[0] && i < sizeof split_words / sizeof *split_words; i++) {
+            if (strcmp(word, split_words[i].word) == 0)
+                return split_words[i].split;
+        }
+        at += length ? length : 1;
+    }
+    return -1;
+}
+
+/* ---- gathering ---- */
+
+static FshStatus out_of_memory(const char *path, FshError *error)
+{
+    return fsh_error_set(error, FSH_ERR_MEMORY, "%s: out of memory", path);
+}
+
+static FshStatus add_file(Collection *collection, const char *folder, const char *name, FshError *error)
+{
+    char joined[PATH_MAX];
+    const char *path = name;
+    FshStatus status = FSH_OK;
+    if (folder[0]) {
+        status = file_join(joined, sizeof joined, folder, name, error);
+        path = joined;
+    }
+    if (status)
+        return status;
+    if ((collection->count & (collection->count - 1)) == 0) { /* room for twice as many at powers of two */
+        size_t capacity = collection->count ? 2 * collection->count : 1;
+        CollectionFile *grown = realloc(collection->files, capacity * sizeof *grown);
+        if (!grown)
+            return out_of_memory(path, error);
+        collection->files = grown;
+    }
+    CollectionFile *file = &collection->files[collection->count];
+    *file = (CollectionFile){.path = strdup(path), .name = strdup(name)};
+    if (!file->path || !file->name) {
+        free(file->path);
+        free(file->name);
+        return out_of_memory(path, error);
+    }
+    collection->count++;
+    return FSH_OK;
+}
+
+static int compare_files(const void *a, const void *b)
+{
+    return strcmp(((const CollectionFile *)a)->name, ((const CollectionFile *)b)->name);
+}
+
+/* All names tell a split, or none does: a mix is more likely a mistake than one training set. */
+static FshStatus assign_splits(Collection *collection, FshError *error)
+{
+    const CollectionFile *without = NULL, *with = NULL;
+    for (size_t i = 0; i < collection->count; i++) {
+        size_t bytes = 0;
+        CollectionFile *file = &collection->files[i];
+        int split = find_split(fsh_path_name(file->path, &bytes));
+        file->split = split_names[split < 0 ? 0 : split];
+        *(split < 0 ? &without : &with) = file;
+    }
+    if (with && without)
+        return fsh_error_set(error, FSH_ERR_UNSUPPORTED,
+                             "%s: which split is it of? %s is of %s; name them train-…, val-…, test-…",
+                             without->path, with->name, with->split);
+    /* Stable: in each split the order stays. */
+    CollectionFile *sorted = calloc(collection->count, sizeof *sorted);
+    if (!sorted)
+        return out_of_memory(collection->files[0].path, error);
+    size_t next = 0;
+    for (size_t split = 0; split < sizeof split_names / sizeof *split_names; split++) {
+        for (size_t i = 0; i < collection->count; i++) {
+            if (collection->files[i].split == split_names[split])
+                sorted[next++] = collection->files[i];
+        }
+    }
+    free(collection->files);
+    collection->files = sorted;
+    return FSH_OK;
+}
+
+/* ---- sniffing ---- */
+
+static bool has_suffix(const char *name, const char *suffix)
+{
+    size_t length = strlen(name), suffix_bytes = strlen(suffix);
+    return length > suffix_bytes && strcmp(name + length - suffix_bytes, suffix) == 0;
+}
+
+static bool is_in(const char *folder, const char *name)
+{
+    char path[PATH_MAX];
+    return file_join(path, sizeof path, folder, name, NULL) == FSH_OK && file_exists(path);
+}
+
+/* An LMDB of folder2lmdb: a folder with data.mdb, or the file itself. */
+static bool is_folder2lmdb(const char *path)
+{
+    char data_path[PATH_MAX];
+    FileMapping mapping;
+    if (file_is_folder(path)) {
+        if (file_join(data_path, sizeof data_path, path, LMDB_DATA_NAME, NULL))
+            return false;
+        path = data_path;
+    }
+    if (!file_exists(path) || file_map(path, &mapping, NULL))
+        return false;
+    bool is =
+        fsh_lmdb_sniff(mapping.bytes, mapping.length) && fsh_folder2lmdb_sniff(mapping.bytes, mapping.length);
+    file_unmap(&mapping);
+    return is;
+}
+
+/* What a single path is; 0: nothing of the kind. */
+static FshContainer sniff_path(const char *path)
+{
+    FileMapping mapping;
+    if (file_is_folder(path)) {
+        if (!is_in(path, LMDB_DATA_NAME))
+            return 0;
+        return is_in(path, BASICSR_META_NAME) ? FSH_CONTAINER_BASICSR
+               : is_folder2lmdb(path)         ? FSH_CONTAINER_FOLDER2LMDB
+                                              : 0;
+    }
+    if (!file_exists(path) || file_map(path, &mapping, NULL))
+        return 0;
+    bool is_tar = fsh_tar_sniff(mapping.bytes, mapping.length) ||
+                  (has_suffix(path, ".tar") && mapping.length && mapping.bytes[0] == 0);
+    file_unmap(&mapping);
+    return is_tar ? FSH_CONTAINER_TAR : is_folder2lmdb(path) ? FSH_CONTAINER_FOLDER2LMDB : 0;
+}
+
+/* Names that tars have when they are packed, which nobody can read in place. */
+static FshStatus refuse_compressed(const char *path, FshError *error)
+{
+    static const char *const suffixes[] = {".tar.gz", ".tgz", ".tar.zst", ".tar.xz", ".tar.bz2", ".tar.lz4"};
+    for (size_t i = 0; i < sizeof suffixes / sizeof *suffixes; i++) {
+        if (has_suffix(path, suffixes[i]))
+            return fsh_error_set(
+                error, FSH_ERR_UNSUPPORTED,
+                "%s: is compressed, and samples are read in place; unpack it to a .tar, or fpack it", path);
+    }
+    return FSH_OK;
+}
+
+/* Puts the folder's entries with this suffix that are of the container into the collection. */
+static FshStatus gather(Collection *collection, const char *path, const char *suffix, FshContainer container,
+                        FshError *error)
+{
+    FshStatus status = FSH_OK;
+    DIR *folder = opendir(path);
+    const struct dirent *entry;
+    if (!folder)
+        return fsh_error_system(error, errno, "%s: cannot be read", path);
+    while (!status && (entry = readdir(folder))) {
+        char inside[PATH_MAX];
+        const char *name = entry->d_name;
+        if (name[0] == '.' || !has_suffix(name, suffix))
+            continue;
+        status = file_join(inside, sizeof inside, path, name, error);
+        if (!status && (container == FSH_CONTAINER_TAR || sniff_path(inside) == container))
+            status = add_file(collection, path, name, error);
+    }
+    (void)closedir(folder);
+    if (collection->count)
+        qsort(collection->files, collection->count, sizeof *collection->files, compare_files);
+    if (!status && collection->count)
+        collection->container = container;
+    return status;
+}
+
+/* Several LMDBs of BasicSR in one folder are the sides of one split. */
+static FshStatus make_sides(Collection *collection, const char *path, FshError *error)
+{
+    size_t bytes = 0;
+    const char *name = fsh_path_name(path, &bytes);
+    for (size_t i = 0; i < collection->count; i++) {
+        free(collection->files[i].path);
+        free(collection->files[i].name);
+    }
+    collection->count = 0;
+    free(collection->folder);
+    collection->folder = strndup(path, (size_t)(name - path));
+    if (!collection->folder)
+        return out_of_memory(path, error);
+    FshStatus status = add_file(collection, "", path, error);
+    if (status)
+        return status;
+    free(collection->files[0].name);
+    collection->files[0].name = strndup(name, bytes);
+    return collection->files[0].name ? FSH_OK : out_of_memory(path, error);
+}
+
+static FshStatus find_in_folder(Collection *collection, const char *path, FshError *error)
+{
+    FshStatus status = gather(collection, path, ".tar", FSH_CONTAINER_TAR, error);
+    if (!status && !collection->container) {
+        status = gather(collection, path, ".lmdb", FSH_CONTAINER_BASICSR, error);
+        if (!status && collection->container)
+            status = make_sides(collection, path, error);
+    }
+    if (!status && !collection->container)
+        status = gather(collection, path, ".lmdb", FSH_CONTAINER_FOLDER2LMDB, error);
+    return status;
+}
+
+static FshStatus find_list(Collection *collection, const char *text, FshError *error)
+{
+    char **paths = NULL;
+    size_t count = 0;
+    FshStatus status = fsh_brace_expand(text, &paths, &count, error);
+    for (size_t i = 0; i < count && !status; i++) {
+        if (!file_exists(paths[i]))
+            status = fsh_error_set(error, FSH_ERR_NOT_FOUND, "%s: no such file; it is one of the %zu of %s",
+                                   paths[i], count, text);
+        if (!status)
+            status = add_file(collection, "", paths[i], error);
+    }
+    fsh_names_free(paths, count);
+    collection->container = FSH_CONTAINER_TAR;
+    return status;
+}
+
+FshStatus fsh_collection_find(Collection *collection, const char *path, FshError *error)
+{
+    FshStatus status = refuse_compressed(path, error);
+    *collection = (Collection){0};
+    if (status)
+        return status;
+    bool is_list = !file_exists(path) && (strchr(path, '{') || strstr(path, "::"));
+    bool is_folder = file_is_folder(path);
+    collection->folder = strdup(is_folder ? path : "");
+    if (!collection->folder)
+        return out_of_memory(path, error);
+    if (is_folder && is_in(path, FSH_MANIFEST_NAME))
+        return FSH_OK;
+    collection->container = sniff_path(path);
+    if (is_list) {
+        status = find_list(collection, path, error);
+    } else if (collection->container) {
+        status = make_sides(collection, path, error);
+    } else if (is_folder && !is_in(path, LMDB_DATA_NAME)) {
+        status = find_in_folder(collection, path, error);
+    }
+    if (!status && collection->container)
+        status = assign_splits(collection, error);
+    if (status)
+        fsh_collection_free(collection);
+    return status;
+}
+
+void fsh_collection_free(Collection *collection)
+{
+    for (size_t i = 0; i < collection->count; i++) {
+        free(collection->files[i].path);
+        free(collection->files[i].name);
+    }
+    free(collection->files);
+    free(collection->folder);
+    *collection = (Collection){0};
+}
+
+/* ---- the manifest ---- */
+
+static int compare_text(const void *a, const void *b)
+{
+    return strcmp(*(const char *const *)a, *(const char *const *)b);
+}
+
+/* Names that the files tell for a class, where they agree and no two classes have one name; else its number. */
+static FshStatus name_classes(FshManifest *manifest, const SplitFile *files, size_t file_count,
+                              FshError *error)
+{
+    size_t count = manifest->class_count;
+    const char **told = calloc(count, sizeof *told), **sorted = calloc(count, sizeof *sorted);
+    char(*numbers)[16] = calloc(count, sizeof *numbers);
+    bool agree = true;
+    FshStatus status = FSH_OK;
+    if (!told || !sorted || !numbers) {
+        status = fsh_error_set(error, FSH_ERR_MEMORY, "out of memory");
+        goto done;
+    }
+    for (size_t i = 0; i < file_count; i++) {
+        const SampleTable *table = &files[i].table;
+        for (int32_t label = 0; table->class_names && label <= table->label_max; label++) {
+            const char *name = table->class_names[label];
+            agree &= !name || !told[label] || strcmp(name, told[label]) == 0;
+            told[label] = name ? name : told[label];
+        }
+    }
+    for (size_t i = 0; i < count; i++) {
+        (void)snprintf(numbers[i], sizeof numbers[i], "%zu", i);
+        sorted[i] = told[i] ? told[i] : numbers[i];
+    }
+    qsort(sorted, count, sizeof *sorted, compare_text);
+    for (size_t i = 1; i < count; i++) {
+        agree &= strcmp(sorted[i - 1], sorted[i]) != 0;
+    }
+    for (size_t i = 0; i < count; i++) {
+        told[i] = agree && told[i] ? told[i] : numbers[i];
+    }
+    if (agree && fsh_names_check("classes", told, count, NULL)) /* empty, or not UTF-8 */
+        for (size_t i = 0; i < count; i++) {
+            told[i] = numbers[i];
+        }
+    status = fsh_names_copy(&manifest->class_names, told, count, error);
+done:
+    free(told);
+    free(sorted);
+    free(numbers);
+    return status;
+}
+
+/* One class even where no sample has a label: kind classes has classes. */
+static FshStatus make_classes(FshManifest *manifest, const SplitFile *files, size_t file_count,
+                              FshError *error)
+{
+    static const char *const unlabelled[] = {"unlabelled"};
+    int32_t label_max = FSH_NO_LABEL;
+    for (size_t i = 0; i < file_count; i++) {
+        label_max = files[i].table.label_max > label_max ? files[i].table.label_max : label_max;
+    }
+    if (manifest->kind != FSH_KIND_CLASSES)
+        return FSH_OK;
+    manifest->class_count = label_max < 0 ? 1 : (size_t)label_max + 1;
+    return label_max < 0 ? fsh_names_copy(&manifest->class_names, unlabelled, 1, error)
+                         : name_classes(manifest, files, file_count, error);
+}
+
+static FshStatus fill_split(FshSplitInfo *split, size_t class_count, const CollectionFile *list,
+                            const SplitFile *files, size_t count, FshError *error)
+{
+    split->name = strdup(list[0].split);
+    split->files = calloc(count, sizeof *split->files);
+    split->class_counts = class_count ? calloc(class_count, sizeof *split->class_counts) : NULL;
+    if (!split->name || !split->files || (class_count && !split->class_counts))
+        return fsh_error_set(error, FSH_ERR_MEMORY, "out of memory");
+    for (size_t i = 0; i < count; i++) {
+        split->files[i] = (FshFileInfo){.name = strdup(list[i].name),
+                                        .sample_count = files[i].record_count,
+                                        .bytes = fsh_split_file_bytes(&files[i])};
+        split->file_count = i + 1;
+        if (!split->files[i].name)
+            return fsh_error_set(error, FSH_ERR_MEMORY, "out of memory");
+        split->sample_count += files[i].record_count;
+        for (uint64_t j = 0; split->class_counts && j < files[i].record_count; j++) {
+            int32_t label = fsh_table_row(&files[i].table, j)->label;
+            if (label >= 0)
+                split->class_counts[label]++;
+        }
+    }
+    return FSH_OK;
+}
+
+/* The same names, sizes and counts give the same id. */
+static FshStatus make_id(FshManifest *manifest, const Collection *collection, const SplitFile *files,
+                         FshError *error)
+{
+    Buffer text = {0};
+    FshStatus status = FSH_OK;
+    for (size_t i = 0; i < collection->count && !status; i++) {
+        char numbers[96];
+        int length = snprintf(numbers, sizeof numbers, "\n%s %" PRIu64 " %" PRIu64 "\n",
+                              fsh_container_name(collection->container), fsh_split_file_bytes(&files[i]),
+                              files[i].record_count);
+        status = buffer_append(&text, collection->files[i].name, strlen(collection->files[i].name), error);
+        if (!status)
+            status = buffer_append(&text, numbers, (size_t)length, error);
+    }
+    if (!status) {
+        XXH128_canonical_t canonical;
+        FshHash128 hash;
+        XXH128_canonicalFromHash(&canonical, XXH3_128bits(text.bytes, text.length));
+        memcpy(hash.bytes, canonical.digest, sizeof hash.bytes);
+        fsh_hash_format(&hash, manifest->id);
+    }
+    buffer_free(&text);
+    return status;
+}
+
+FshStatus fsh_collection_manifest(FshManifest *manifest, const Collection *collection, const SplitFile *files,
+                                  FshError *error)
+{
+    const SampleTable *table = &files[0].table;
+    *manifest =
+        (FshManifest){.container = collection->container,
+                      .kind = table->field_count > 1 ? FSH_KIND_PAIRS : FSH_KIND_CLASSES,
+                      .provenance_json = strdup("{}"),
+                      .splits = calloc(sizeof split_names / sizeof *split_names, sizeof *manifest->splits)};
+    FshStatus status = FSH_OK;
+    if (!manifest->provenance_json || !manifest->splits)
+        status = fsh_error_set(error, FSH_ERR_MEMORY, "out of memory");
+    if (!status && table->field_count == 0)
+        status = fsh_error_set(error, FSH_ERR_UNSUPPORTED, "%s: holds no sample with an image",
+                               collection->files[0].path);
+    if (!status)
+        status = fsh_names_copy(&manifest->field_names, (const char *const *)table->field_names,
+                                table->field_count, error);
+    if (!status)
+        manifest->field_count = table->field_count;
+    if (!status)
+        status = make_classes(manifest, files, collection->count, error);
+    for (size_t begin = 0, end = 0; begin < collection->count && !status; begin = end) {
+        while (end < collection->count && collection->files[end].split == collection->files[begin].split) {
+            end++;
+        }
+        status = fill_split(&manifest->splits[manifest->split_count++], manifest->class_count,
+                            &collection->files[begin], &files[begin], end - begin, error);
+    }
+    if (!status)
+        status = make_id(manifest, collection, files, error);
+    if (status)
+        fsh_manifest_free(manifest);
+    return status;
+}

@@ -1,0 +1,446 @@
+/* WebDataset's convention on top of a tar: https://github.com/webdataset/webdataset, "The WebDataset Format". */
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "formats/foreign.h"
+
+/* ---- names ---- */
+
+/* A path as webdataset takes it apart: all up to the first dot of the last part, and what comes after. False: the
+ * member belongs to no sample. */
+static bool split_member_path(const char *path, size_t bytes, size_t *key_bytes, const char **suffix)
+{
+    const char *slash = memrchr(path, '/', bytes);
+    const char *base = slash ? slash + 1 : path;
+    const char *dot = memchr(base, '.', (size_t)(path + bytes - base));
+    if (!dot || dot == base)
+        return false;
+    *key_bytes = (size_t)(dot - path);
+    *suffix = dot + 1;
+    return true;
+}
+
+/* webdataset passes over "__NAME__" and what is in a folder of such a name. */
+static bool is_meta_path(const char *path)
+{
+    if (strncmp(path, "__", 2) != 0)
+        return false;
+    size_t bytes = strcspn(path, "/");
+    return bytes >= 4 && path[bytes - 1] == '_' && path[bytes - 2] == '_';
+}
+
+/* Absolute, or with a part "..": nobody who unpacks it is safe. */
+static bool is_unsafe_path(const char *path)
+{
+    for (const char *part = path, *next = path; next; part = next + 1) {
+        next = strchr(part, '/');
+        size_t bytes = next ? (size_t)(next - part) : strlen(part);
+        if (bytes == 2 && memcmp(part, "..", 2) == 0)
+            return true;
+    }
+    return path[0] == '/';
+}
+
+static FshStatus append_percent(Buffer *path, unsigned char c, FshError *error)
+{
+    static const char digits[] = "0123456789ABCDEF";
+    char text[3] = {'%', digits[c >> 4], digits[c & 15]};
+    return buffer_append(path, text, sizeof text, error);
+}
+
+FshStatus fsh_tar_key_encode(const char *key, size_t key_bytes, Buffer *path, FshError *error)
+{
+    const char *slash = memrchr(key, '/', key_bytes);
+    size_t base_at = slash ? (size_t)(slash + 1 - key) : 0;
+    FshStatus status = FSH_OK;
+    path->length = 0;
+    for (size_t i = 0; i < key_bytes && !status; i++) {
+        unsigned char c = (unsigned char)key[i];
+        bool encoded = c == '%' || c <= ' ' || c == 0x7F || (c == '.' && i >= base_at) ||
+                       (i == 0 && c == '_' && key_bytes > 1 && key[1] == '_');
+        status = encoded ? append_percent(path, c, error) : buffer_append(path, &c, 1, error);
+    }
+    size_t length = path->length;
+    if (!status)
+        status = buffer_append(path, "", 1, error);
+    if (status)
+        return status;
+    path->length = length;
+    if (base_at == key_bytes || length > UINT16_MAX || is_unsafe_path((const char *)path->bytes) ||
+        strncmp((const char *)path->bytes, "./", 2) == 0)
+        return fsh_error_set(
+            error, FSH_ERR_MISMATCH,
+            "key %.*s: a tar takes no path that is absolute, has \"..\" in it or ends in '/'", (int)key_bytes,
+            key);
+    return FSH_OK;
+}
+
+/* ---- grouping ---- */
+
+typedef struct Member {
+    bool there;
+    uint64_t offset, bytes;
+} Member;
+
+typedef struct Grouping {
+    SampleTable *table;
+    const uint8_t *bytes;
+    bool fields_known; /* expected by the caller, or those of the first sample */
+    bool want_classes;
+    /* the sample in hand */
+    Buffer key;
+    bool begun;
+    unsigned images; /* bit i: field i is there */
+    FieldRow fields[FSH_FIELDS_MAX];
+    Member label, note;
+    uint64_t member_count;
+    Buffer scratch, encoded;
+} Grouping;
+
+static FshStatus fail_sample(const Grouping *grouping, FshStatus status, FshError *error)
+{
+    if (status == FSH_ERR_MEMORY)
+        return status;
+    (void)fsh_error_prepend(error, "sample %.*s", (int)grouping->key.length,
+                            (const char *)grouping->key.bytes);
+    return status;
+}
+
+/* The field's name is what stands before the extension: "left" of "left.png", and "image" where nothing does. */
+static FshStatus find_field(Grouping *grouping, const char *name, size_t bytes, unsigned *field_ret,
+                            FshError *error)
+{
+    SampleTable *table = grouping->table;
+    if (bytes == 0) {
+        name = "image";
+        bytes = strlen(name);
+    }
+    for (unsigned i = 0; i < table->field_count; i++) {
+        if (strlen(table->field_names[i]) == bytes && memcmp(table->field_names[i], name, bytes) == 0) {
+            *field_ret = i;
+            return FSH_OK;
+        }
+    }
+    if (grouping->fields_known)
+        return fsh_error_set(error, FSH_ERR_MISMATCH,
+                             "has an image \"%.*s\", which the first sample (or the manifest) does not have",
+                             (int)bytes, name);
+    if (table->field_count == FSH_FIELDS_MAX)
+        return fsh_error_set(error, FSH_ERR_UNSUPPORTED, "more than %d images", FSH_FIELDS_MAX);
+    char *copy = strndup(name, bytes);
+    if (!copy)
+        return fsh_error_set(error, FSH_ERR_MEMORY, "out of memory");
+    *field_ret = table->field_count;
+    table->field_names[table->field_count++] = copy;
+    return FSH_OK;
+}
+
+/* Text of digits with blanks around, as webdataset's int() takes it. */
+static bool parse_label(const char *text, size_t bytes, int64_t *label_ret)
+{
+    static const char blanks[] = " \t\r\n";
+    while (bytes && memchr(blanks, text[0], 4)) {
+        text++;
+        bytes--;
+    }
+    while (bytes && memchr(blanks, text[bytes - 1], 4)) {
+        bytes--;
+    }
+    JsonSlice slice = {.kind = JSON_SCAN_NUMBER, .text = text, .bytes = bytes};
+    return bytes && bytes < 20 && fsh_json_slice_integer(&slice, label_ret);
+}
+
+/* What a .json is asked for when the tar is opened. */
+typedef struct NoteFacts {
+    bool has_label;
+    int64_t label;
+    JsonSlice key, class_name;
+} NoteFacts;
+
+static bool read_note_facts(const Grouping *grouping, NoteFacts *facts)
+{
+    static const char *const label_names[] = {"label", "cls"};
+    const char *text = (const char *)grouping->bytes + grouping->note.offset;
+    size_t bytes = (size_t)grouping->note.bytes;
+    JsonScan scan = fsh_json_scan(text, bytes);
+    JsonSlice name, value;
+    *facts = (NoteFacts){0};
+    while (fsh_json_scan_next(&scan, &name, &value)) {
+        for (size_t i = 0; i < sizeof label_names / sizeof *label_names; i++) {
+            if (!facts->has_label && fsh_json_slice_is(&name, label_names[i]))
+                facts->has_label = fsh_json_slice_integer(&value, &facts->label);
+        }
+        if (value.kind == JSON_SCAN_TEXT && fsh_json_slice_is(&name, "key"))
+            facts->key = value;
+        else if (value.kind == JSON_SCAN_TEXT && fsh_json_slice_is(&name, "class_name"))
+            facts->class_name = value;
+    }
+    return !scan.broken;
+}
+
+/* The text of a slice in grouping->scratch. */
+static FshStatus unescape(Grouping *grouping, const JsonSlice *slice, size_t *bytes_ret, FshError *error)
+{
+    FshStatus status = buffer_reserve(&grouping->scratch, slice->bytes + 1, error);
+    if (!status && !fsh_json_slice_unescape(slice, (char *)grouping->scratch.bytes, bytes_ret))
+        status = fsh_error_set(error, FSH_ERR_CORRUPT, ".json with a wrong escape");
+    return status;
+}
+
+/* The key as it was before fsh_tar_key_encode, if the note's encodes to the one in the tar. */
+static FshStatus true_key(Grouping *grouping, const NoteFacts *facts, const char **key, size_t *key_bytes,
+                          FshError *error)
+{
+    size_t bytes = 0;
+    if (!facts->key.bytes || !memchr(grouping->key.bytes, '%', grouping->key.length))
+        return FSH_OK;
+    FshStatus status = unescape(grouping, &facts->key, &bytes, error);
+    if (status)
+        return status;
+    const char *plain = (const char *)grouping->scratch.bytes;
+    status = fsh_tar_key_encode(plain, bytes, &grouping->encoded, NULL);
+    if (!status && grouping->encoded.length == grouping->key.length &&
+        memcmp(grouping->encoded.bytes, grouping->key.bytes, grouping->key.length) == 0) {
+        *key = plain;
+        *key_bytes = bytes;
+    }
+    return status == FSH_ERR_MEMORY ? status : FSH_OK;
+}
+
+/* Sources with escapes cannot be lent out where they stand: they go to the table. */
+static FshStatus add_sources(Grouping *grouping, uint64_t sample, FshError *error)
+{
+    SampleTable *table = grouping->table;
+    FshStatus status = FSH_OK;
+    for (unsigned i = 0; i < table->field_count && !status; i++) {
+        JsonSlice object, name, value;
+        size_t bytes = 0;
+        const char *text = (const char *)grouping->bytes + grouping->note.offset;
+        if (fsh_note_object(text, (size_t)grouping->note.bytes, table->field_names[i], &object)) {
+            JsonScan scan = fsh_json_scan(object.text, object.bytes);
+            while (fsh_json_scan_next(&scan, &name, &value) && !status) {
+                if (value.kind == JSON_SCAN_TEXT && fsh_json_slice_is(&name, "source"))
+                    status = unescape(grouping, &value, &bytes, error);
+            }
+        }
+        if (!status && bytes > UINT16_MAX)
+            status = fsh_error_set(error, FSH_ERR_CORRUPT, ".json with a source of %zu bytes", bytes);
+        uint8_t length[2] = {(uint8_t)bytes, (uint8_t)(bytes >> 8)};
+        if (!status)
+            status = buffer_append(&table->text, length, sizeof length, error);
+        if (!status)
+            status = buffer_append(&table->text, grouping->scratch.bytes, bytes, error);
+    }
+    fsh_table_row(table, sample)->with_sources = true;
+    return status;
+}
+
+/* Remembers the name of the sample's class, once for each class. */
+static FshStatus add_class_name(Grouping *grouping, const NoteFacts *facts, int32_t label,
+                                int32_t label_max_before, FshError *error)
+{
+    SampleTable *table = grouping->table;
+    size_t bytes = 0;
+    if (table->label_max > label_max_before || !table->class_names) {
+        size_t count = (size_t)table->label_max + 1;
+        size_t before = table->class_names ? (size_t)label_max_before + 1 : 0;
+        char **grown = realloc(table->class_names, count * sizeof *grown);
+        if (!grown)
+            return fsh_error_set(error, FSH_ERR_MEMORY, "out of memory");
+        memset(grown + before, 0, (count - before) * sizeof *grown);
+        table->class_names = grown;
+    }
+    if (table->class_names[label] || !facts->class_name.bytes)
+        return FSH_OK;
+    FshStatus status = unescape(grouping, &facts->class_name, &bytes, error);
+    if (status)
+        return status;
+    table->class_names[label] = strndup((const char *)grouping->scratch.bytes, bytes);
+    return table->class_names[label] ? FSH_OK : fsh_error_set(error, FSH_ERR_MEMORY, "out of memory");
+}
+
+static bool class_is_named(const SampleTable *table, int64_t label)
+{
+    return label >= 0 && label <= table->label_max && table->class_names && table->class_names[label];
+}
+
+/* Puts the sample into the table; facts are empty where they were not needed. */
+static FshStatus add_sample(Grouping *grouping, const NoteFacts *facts, int64_t label, bool escaped,
+                            FshError *error)
+{
+    SampleTable *table = grouping->table;
+    const char *key = (const char *)grouping->key.bytes;
+    size_t key_bytes = grouping->key.length;
+    int32_t label_max = table->label_max;
+    FshStatus status = true_key(grouping, facts, &key, &key_bytes, error);
+    if (!status)
+        status = fsh_table_add(table, key, key_bytes, error);
+    if (status)
+        return status;
+    uint64_t sample = table->sample_count - 1;
+    SampleRow *row = fsh_table_row(table, sample);
+    memcpy(fsh_table_fields(table, sample), grouping->fields, table->field_count * sizeof *grouping->fields);
+    if (grouping->note.there && grouping->note.bytes <= UINT32_MAX) {
+        row->note_at = grouping->note.offset;
+        row->note_bytes = (uint32_t)grouping->note.bytes;
+        if (escaped)
+            status = add_sources(grouping, sample, error);
+    }
+    if (!status)
+        status = fsh_table_label(table, sample, label, error);
+    if (!status && label >= 0 && grouping->want_classes)
+        status = add_class_name(grouping, facts, (int32_t)label, label_max, error);
+    return status;
+}
+
+/* Without an image a sample is none. */
+static FshStatus finish_sample(Grouping *grouping, FshError *error)
+{
+    SampleTable *table = grouping->table;
+    const Member *note = &grouping->note, *cls = &grouping->label;
+    const char *text = (const char *)grouping->bytes;
+    if (!grouping->begun)
+        return FSH_OK;
+    grouping->begun = false;
+    if (!grouping->images) {
+        table->ignored_count += grouping->member_count;
+        return FSH_OK;
+    }
+    grouping->fields_known = true;
+    for (unsigned i = 0; i < table->field_count; i++) {
+        if (!(grouping->images >> i & 1))
+            return fsh_error_set(error, FSH_ERR_MISMATCH, "has no image \"%s\"", table->field_names[i]);
+    }
+    bool labelled = table->field_count == 1; /* pairs have no labels */
+    int64_t label = FSH_NO_LABEL;
+    if (labelled && cls->there && !parse_label(text + cls->offset, (size_t)cls->bytes, &label))
+        return fsh_error_set(error, FSH_ERR_CORRUPT, "its .cls at byte %" PRIu64 " is no whole number",
+                             cls->offset);
+    NoteFacts facts = {0};
+    bool escaped = note->there && note->bytes && memchr(text + note->offset, '\\', (size_t)note->bytes);
+    bool needed = (labelled && !cls->there) || memchr(grouping->key.bytes, '%', grouping->key.length) ||
+                  (labelled && grouping->want_classes && !class_is_named(table, label));
+    if (note->there && needed && !read_note_facts(grouping, &facts) && labelled && !cls->there)
+        return fsh_error_set(error, FSH_ERR_CORRUPT, "its .json at byte %" PRIu64 " is no JSON object",
+                             note->offset);
+    if (labelled && !cls->there && facts.has_label)
+        label = facts.label;
+    return add_sample(grouping, &facts, label, escaped, error);
+}
+
+static FshStatus take_once(Member *member, const TarMember *from, const char *what, FshError *error)
+{
+    if (member->there)
+        return fsh_error_set(error, FSH_ERR_CORRUPT, "has two %s, the second at byte %" PRIu64, what,
+                             from->content);
+    *member = (Member){.there = true, .offset = from->content, .bytes = from->bytes};
+    return FSH_OK;
+}
+
+static FshStatus take_image(Grouping *grouping, const TarMember *member, const char *name, size_t name_bytes,
+                            FshError *error)
+{
+    unsigned field = 0;
+    FshStatus status = find_field(grouping, name, name_bytes, &field, error);
+    if (!status && grouping->images >> field & 1)
+        status = fsh_error_set(error, FSH_ERR_CORRUPT, "has two images \"%s\", the second at byte %" PRIu64,
+                               grouping->table->field_names[field], member->content);
+    if (status)
+        return status;
+    grouping->images |= 1U << field;
+    grouping->fields[field] = (FieldRow){.offset = member->content, .bytes = member->bytes};
+    return FSH_OK;
+}
+
+enum { EXTENSION_BYTES_MAX = 8 };
+
+static FshStatus take_member(Grouping *grouping, const TarMember *member, const char *suffix,
+                             size_t suffix_bytes, FshError *error)
+{
+    NpyArray array;
+    const char *dot = memrchr(suffix, '.', suffix_bytes);
+    const char *last = dot ? dot + 1 : suffix;
+    size_t last_bytes = (size_t)(suffix + suffix_bytes - last);
+    char extension[EXTENSION_BYTES_MAX + 1] = {0};
+    grouping->member_count++;
+    for (size_t i = 0; i < last_bytes && last_bytes <= EXTENSION_BYTES_MAX; i++) {
+        bool capital = last[i] >= 'A' && last[i] <= 'Z';
+        extension[i] = capital ? (char)(last[i] - 'A' + 'a') : last[i];
+    }
+    if (fsh_extension_is_image(extension, strlen(extension)) ||
+        (strcmp(extension, "npy") == 0 &&
+         fsh_npy_parse(grouping->bytes + member->content, (size_t)member->bytes, &array)))
+        return take_image(grouping, member, suffix, dot ? (size_t)(dot - suffix) : 0, error);
+    if (!dot && strcmp(extension, "cls") == 0)
+        return take_once(&grouping->label, member, ".cls", error);
+    if (!dot && strcmp(extension, "json") == 0)
+        return take_once(&grouping->note, member, ".json", error);
+    grouping->table->ignored_count++;
+    return FSH_OK;
+}
+
+static FshStatus add_member(Grouping *grouping, const TarMember *member, FshError *error)
+{
+    const char *path = member->path, *suffix = NULL;
+    size_t path_bytes = member->path_bytes, key_bytes = 0;
+    if (is_unsafe_path(path))
+        return fsh_error_set(error, FSH_ERR_CORRUPT,
+                             "byte %" PRIu64 ": member %s: an absolute path, or one with \"..\"",
+                             member->header_offset, path);
+    while (path_bytes > 2 && path[0] == '.' && path[1] == '/') { /* tar cf x.tar . */
+        path += 2;
+        path_bytes -= 2;
+    }
+    if (!member->regular)
+        return FSH_OK;
+    if (is_meta_path(path) || !split_member_path(path, path_bytes, &key_bytes, &suffix)) {
+        grouping->table->ignored_count++;
+        return FSH_OK;
+    }
+    FshStatus status = FSH_OK;
+    if (!grouping->begun || grouping->key.length != key_bytes ||
+        memcmp(grouping->key.bytes, path, key_bytes) != 0) {
+        status = finish_sample(grouping, error);
+        if (status)
+            return fail_sample(grouping, status, error);
+        grouping->key.length = 0;
+        status = buffer_append(&grouping->key, path, key_bytes, error);
+        grouping->begun = true;
+        grouping->images = 0;
+        grouping->label = grouping->note = (Member){0};
+        grouping->member_count = 0;
+    }
+    if (!status)
+        status = take_member(grouping, member, suffix, path_bytes - (size_t)(suffix - path), error);
+    return status ? fail_sample(grouping, status, error) : FSH_OK;
+}
+
+FshStatus fsh_tar_table(SampleTable *table, const uint8_t *bytes, uint64_t length, const char *const *names,
+                        size_t name_count, FshError *error)
+{
+    Grouping grouping = {
+        .table = table, .bytes = bytes, .fields_known = name_count > 0, .want_classes = name_count == 0};
+    TarCursor cursor = {.bytes = bytes, .length = length};
+    TarMember member = {0};
+    *table = (SampleTable){.label_max = FSH_NO_LABEL};
+    FshStatus status = fsh_table_name_fields(table, names, name_count, error);
+    do {
+        if (!status)
+            status = fsh_tar_next(&cursor, &member, error);
+        if (!status && member.path)
+            status = add_member(&grouping, &member, error);
+    } while (!status && member.path);
+    if (!status) {
+        status = finish_sample(&grouping, error);
+        if (status)
+            status = fail_sample(&grouping, status, error);
+    }
+    buffer_free(&grouping.key);
+    buffer_free(&grouping.scratch);
+    buffer_free(&grouping.encoded);
+    fsh_tar_free(&cursor);
+    if (status)
+        fsh_table_free(table);
+    return status;
+}
