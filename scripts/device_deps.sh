@@ -11,6 +11,7 @@ packages=(
     libjpeg62-turbo-dev libjpeg62-turbo
     liblmdb-dev liblmdb0
     libxxhash-dev libxxhash0
+    libzstd-dev libzstd1
     pkgconf pkgconf-bin libpkgconf3
 )
 mkdir -p .deps
