@@ -11,6 +11,7 @@ typedef struct KeyTable {
     const Plan *plan;
     uint64_t *slots;
     uint64_t slot_count; /* a power of two, at least twice the samples */
+    uint32_t *numbers;   /* the last number given to the key in this slot; NULL before the first clash */
 } KeyTable;
 
 static bool table_make(KeyTable *table, const Plan *plan)
@@ -70,11 +71,15 @@ static void keep_extensions(Plan *plan, KeyTable *table, uint8_t *clashes)
 }
 
 /* The key of a sample that has another's: KEY~2, or the next number that is free. */
-static FshStatus number_key(Plan *plan, const KeyTable *table, PlanSample *sample, FshError *error)
+static FshStatus number_key(Plan *plan, KeyTable *table, PlanSample *sample, FshError *error)
 {
+    enum { NUMBER_BYTES = 24 };
     const PlanSample before = *sample;
-    char *key = malloc((size_t)before.key_bytes + 24);
-    if (!key || before.key_bytes > UINT16_MAX - 24) {
+    const uint64_t slot = (uint64_t)(table_find(table, sample) - table->slots);
+    if (!table->numbers)
+        table->numbers = calloc(table->slot_count, sizeof *table->numbers);
+    char *key = malloc((size_t)before.key_bytes + NUMBER_BYTES);
+    if (!table->numbers || !key || before.key_bytes > UINT16_MAX - NUMBER_BYTES) {
         free(key);
         return fsh_error_set(error, FSH_ERR_MEMORY, "%s: no room for a longer key", plan->root);
     }
@@ -83,8 +88,14 @@ static FshStatus number_key(Plan *plan, const KeyTable *table, PlanSample *sampl
         return status;
     memcpy(key, before.key, before.key_bytes);
     sample->key = key;
-    for (unsigned number = 2; *table_find(table, sample); number++)
-        sample->key_bytes = before.key_bytes + (uint32_t)snprintf(key + before.key_bytes, 24, "~%u", number);
+    /* From the last one on: tars that all count from 0 have a thousand samples of each key. */
+    uint32_t number = table->numbers[slot] ? table->numbers[slot] : 1;
+    do {
+        number++;
+        sample->key_bytes =
+            before.key_bytes + (uint32_t)snprintf(key + before.key_bytes, NUMBER_BYTES, "~%u", number);
+    } while (*table_find(table, sample));
+    table->numbers[slot] = number;
     return FSH_OK;
 }
 
@@ -100,7 +111,7 @@ static FshStatus number_keys(Plan *plan, KeyTable *table, FshError *error)
         PlanSample *sample = &plan->samples[i];
         if (*table_find(table, sample)) {
             status = number_key(plan, table, sample, error);
-            example = sample;
+            example = example ? example : sample;
             count++;
         }
         if (!status)
@@ -126,6 +137,7 @@ FshStatus plan_mend_keys(Plan *plan, FshError *error)
     if (!status)
         status = number_keys(plan, &table, error);
     free(table.slots);
+    free(table.numbers);
     free(clashes);
     return status;
 }
