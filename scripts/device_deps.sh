@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Fetches into .deps/ the Debian packages that a lent GPU machine lacks (it can reach no registry): run it here, then name .deps in the
-# run's `carry`; scripts/device.sh unpacks them there. About 8 MB; git ignores the folder.
+# run's `carry`; scripts/device.sh unpacks them there. About 9 MB; git ignores the folder.
 set -euo pipefail
 cd "$(dirname "$(readlink -f "$0")")/.."
 packages=(
