@@ -158,6 +158,39 @@ static void test_raw_pixels_stay_pixels(void **state)
     assert_same_samples(raw, test_path(folder, "fourth"));
 }
 
+static uint64_t compressed_count(const char *path)
+{
+    uint64_t count = 0;
+    FshDataset *dataset = packed_open(path);
+    const FshSplit *split = fsh_split(dataset, "train");
+    for (uint64_t i = 0; i < split->sample_count; i++) {
+        FshSample sample;
+        assert_ok(fsh_sample_get(split, i, &sample, NULL), NULL);
+        count += sample.fields[0].compression == FSH_COMPRESSION_ZSTD;
+    }
+    fsh_close(&dataset);
+    return count;
+}
+
+static void test_compressed_fields_are_unpacked_on_the_way_in(void **state)
+{
+    TestFolder *folder = *state;
+    const char *photos = test_path(folder, "photos");
+    source_class(photos, "cat", 40);
+    source_class(photos, "dog", 40);
+    source_jpeg(test_path(folder, "photos/dog/large.jpg"), 600, 400, 3, 1);
+    run_ok("fpack", photos, test_path(folder, "copy"), NULL);
+    run_ok("fpack", "--store", "raw", photos, test_path(folder, "raw"), NULL);
+    run_ok("fpack", "--store", "zstd", photos, test_path(folder, "zstd"), NULL);
+    run_ok("fpack", "--store", "copy", "--dictionary", photos, test_path(folder, "small"), NULL);
+    assert_true(compressed_count(test_path(folder, "zstd")) > 0);
+    assert_true(compressed_count(test_path(folder, "small")) > 0);
+    run_ok("fpack", test_path(folder, "zstd"), test_path(folder, "raw-again"), NULL);
+    assert_same_samples(test_path(folder, "raw"), test_path(folder, "raw-again"));
+    run_ok("fpack", test_path(folder, "small"), test_path(folder, "copy-again"), NULL);
+    assert_same_samples(test_path(folder, "copy"), test_path(folder, "copy-again"));
+}
+
 /* Gray pixels beside colours have three channels in a raw dataset, as gray files would; a copy keeps them gray. */
 static void test_gray_pixels_become_three_channels_beside_colours(void **state)
 {
@@ -493,6 +526,7 @@ int main(void)
         in_folder(test_packing_again_does_not_depend_on_threads),
         in_folder(test_split_draws_a_datasets_train_and_val_anew),
         in_folder(test_raw_pixels_stay_pixels),
+        in_folder(test_compressed_fields_are_unpacked_on_the_way_in),
         in_folder(test_gray_pixels_become_three_channels_beside_colours),
         in_folder(test_pairs_of_a_dataset_stay_pairs),
         in_folder(test_a_damaged_record_is_left_out),
