@@ -232,7 +232,8 @@ int main(int argc, char **argv)
         .program = "fverify",
         .summary = "Checks datasets: structure, checksums of files and records, labels, keys, images that "
                    "two splits share; with --decode every image, with --against every source. PATH is a "
-                   "dataset's folder, its dataset.json, a .fshard file or an .lmdb folder. What is wrong is "
+                   "dataset's folder, its dataset.json, a .fshard file, an .lmdb folder, WebDataset tars, or "
+                   "LMDBs of BasicSR. What is wrong is "
                    "named by file, record, key and source.",
         .usage = "[OPTIONS] PATH...",
         .options = options,

@@ -77,7 +77,8 @@ static bool make_splits(VerifyReport *report)
     bool complete = report->splits != NULL;
     for (size_t i = 0; i < manifest->split_count && complete; i++) {
         VerifySplit *split = &report->splits[i];
-        split->name = strdup(manifest->splits[i].name);
+        const char *name = manifest->splits[i].name;
+        split->name = name ? strdup(name) : NULL;
         complete = split->name != NULL;
         if (manifest->class_count && complete) {
             split->class_counts = calloc(manifest->class_count, sizeof *split->class_counts);

@@ -141,14 +141,14 @@ static void print_images(FILE *stream, const VerifyReport *report)
     if (report->widths.count) {
         print_range(stream, &report->widths, "wide, ");
         print_range(stream, &report->heights, "high; ");
+        if (report->gray_count == report->image_count)
+            (void)fprintf(stream, "all gray; ");
+        else
+            (void)fprintf(stream, "%s gray; ",
+                          report->gray_count ? progress_format_count(count, sizeof count, report->gray_count)
+                                             : "none");
     }
-    if (report->gray_count == report->image_count)
-        (void)fprintf(stream, "all gray");
-    else
-        (void)fprintf(stream, "%s gray",
-                      report->gray_count ? progress_format_count(count, sizeof count, report->gray_count)
-                                         : "none");
-    (void)fprintf(stream, "; %s each\n",
+    (void)fprintf(stream, "%s each\n",
                   progress_format_bytes(bytes, sizeof bytes, report->bytes.sum / report->bytes.count));
     print_dimensions(stream, report);
     if (report->pair_count)
@@ -241,8 +241,11 @@ void verify_print(FILE *stream, const VerifyReport *report, const VerifyPrint *p
         return;
     }
     const VerifyOptions *options = print->options;
-    (void)fprintf(stream, options->level == VERIFY_QUICK ? "; headers, indexes and checksums of files"
-                                                         : "; checksums of files and records");
+    const char *proved = options->level == VERIFY_QUICK ? "; headers, indexes and checksums of files"
+                                                        : "; checksums of files and records";
+    if (report->manifest.container > FSH_CONTAINER_LMDB && !report->from_manifest)
+        proved = "; structure of files and samples"; /* they carry no checksums */
+    (void)fputs(proved, stream);
     if (options->level == VERIFY_DECODE)
         (void)fprintf(stream, ", %s images decoded",
                       progress_format_count(count, sizeof count, report->decoded_count));

@@ -1,0 +1,92 @@
+/* fverify on WebDataset tars that no fpack has made. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/tar_write.h"
+#include "tests/tools/sources.h"
+
+static void add(TarWriter *writer, const char *name, const void *bytes, size_t length)
+{
+    FshError error = {0};
+    assert_ok(tar_writer_add(writer, name, bytes, length, 0, NULL, &error), &error);
+}
+
+/* FOLDER/name of `count` samples from number `first` on: a JPEG of 40 x 30, and a class of two. */
+static const char *write_tar(TestFolder *folder, const char *name, unsigned first, unsigned count)
+{
+    const char *path = test_path(folder, "%s", name), *image = test_path(folder, "made/x.jpg");
+    TarWriter *writer = NULL;
+    FshError error = {0};
+    test_file_write_text(path, ""); /* makes its folder */
+    assert_ok(tar_writer_open(&writer, path, 0, &error), &error);
+    for (unsigned i = first; i < first + count; i++) {
+        char entry[32];
+        size_t length = 0;
+        source_jpeg(image, 40, 30, 3, 1 + i);
+        char *bytes = test_file_read(image, &length);
+        (void)snprintf(entry, sizeof entry, "%06u.cls", i);
+        add(writer, entry, i % 2 ? "1" : "0", 1);
+        (void)snprintf(entry, sizeof entry, "%06u.jpg", i);
+        add(writer, entry, bytes, length);
+        free(bytes);
+    }
+    assert_ok(tar_writer_finish(&writer, &error), &error);
+    return path;
+}
+
+static void test_tars_are_checked_as_one_dataset(void **state)
+{
+    TestFolder *folder = *state;
+    const char *tars = test_path(folder, "tars"),
+               *braces = test_path(folder, "tars/train-{000000..000001}.tar");
+    const char *one = write_tar(folder, "tars/train-000000.tar", 0, 3);
+    (void)write_tar(folder, "tars/train-000001.tar", 3, 2);
+    const char *const paths[] = {tars, braces, one};
+    for (size_t i = 0; i < 3; i++) {
+        RunResult result = run_expecting(0, "fverify", "--decode", paths[i], NULL);
+        assert_contains(result.out, ": tar, 2 classes");
+        assert_contains(result.out, i < 2 ? "5 images decoded" : "3 images decoded");
+        assert_contains(result.out, "40 wide, 30 high; none gray"); /* no one had told */
+        assert_contains_not(result.out, "checksums");
+        run_result_free(&result);
+        run_ok("fverify", paths[i], NULL);
+        run_ok("fverify", "--quick", paths[i], NULL);
+    }
+    RunResult result = run_expecting(0, "fverify", "--list", tars, NULL);
+    assert_contains(result.out, "train\t4\t000004\t0\t0\timage\t0x0x0\tjpeg\t");
+    run_result_free(&result);
+    run_ok("fverify", "--extract", test_path(folder, "out"), tars, NULL);
+    assert_int_equal(test_count_files(test_path(folder, "out")), 5);
+    run_ok("fverify", "--html", test_path(folder, "page.html"), tars, NULL);
+    run_ok("fverify", "--sheet", test_path(folder, "sheet.jpg"), tars, NULL);
+}
+
+static void test_damage_in_a_tar_is_named(void **state)
+{
+    TestFolder *folder = *state;
+    const char *tars = test_path(folder, "tars");
+    (void)write_tar(folder, "tars/train-000000.tar", 0, 3);
+    const char *second = write_tar(folder, "tars/train-000001.tar", 3, 2);
+    test_file_flip_byte(second, 1024 + 512); /* the JPEG's first byte */
+    RunResult result = run_expecting(1, "fverify", "--decode", tars, NULL);
+    assert_contains(result.out, "train-000001.tar record 0, key 000003");
+    assert_contains(result.out, "1 problem;");
+    run_result_free(&result);
+    test_file_truncate(second, 2000);
+    result = run_expecting(1, "fverify", tars, NULL);
+    assert_contains(result.out, "train-000001.tar: ");
+    assert_contains(result.out, "cut short");
+    run_result_free(&result);
+}
+
+#define in_folder(test) cmocka_unit_test_setup_teardown(test, test_folder_setup, test_folder_teardown)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        in_folder(test_tars_are_checked_as_one_dataset),
+        in_folder(test_damage_in_a_tar_is_named),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
