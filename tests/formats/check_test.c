@@ -112,6 +112,30 @@ static void test_a_damaged_record_is_named(void **state)
     fsh_close(&dataset);
 }
 
+/* Every bit of every byte of a small shard, by either level. */
+static void test_every_changed_bit_is_found(void **state)
+{
+    TestFolder *folder = *state;
+    static const DatasetPlan small = {.train_count = 2, .payload_bytes_max = 100};
+    const char *path = test_path(folder, "train-00000-of-00001.fshard");
+    size_t length = 0;
+    samples_write_file(&small, "train", path, 0, 0, 2, NULL);
+    char *bytes = test_file_read(path, &length);
+    for (size_t bit = 0; bit < 8 * length; bit++) {
+        uint64_t count = 0;
+        FshError error = {0};
+        bytes[bit / 8] = (char)(bytes[bit / 8] ^ 1 << bit % 8);
+        test_file_write(path, bytes, length);
+        bytes[bit / 8] = (char)(bytes[bit / 8] ^ 1 << bit % 8);
+        assert_ok(
+            fsh_check(path, bit % 2 ? FSH_CHECK_QUICK : FSH_CHECK_CONTENTS, 1, NULL, NULL, &count, &error),
+            &error);
+        if (count == 0)
+            fail_msg("a change of bit %zu of byte %zu is not found", bit % 8, bit / 8);
+    }
+    free(bytes);
+}
+
 static void test_every_damaged_file_is_listed_in_order(void **state)
 {
     TestFolder *folder = *state;
@@ -481,6 +505,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         with_folder(test_a_whole_dataset_has_no_problem),
         with_folder(test_a_damaged_record_is_named),
+        with_folder(test_every_changed_bit_is_found),
         with_folder(test_every_damaged_file_is_listed_in_order),
         with_folder(test_an_index_that_lies_is_found),
         with_folder(test_an_index_row_over_two_records_is_found),

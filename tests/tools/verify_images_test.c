@@ -95,6 +95,30 @@ static void test_sources_are_compared_byte_for_byte(void **state)
     run_result_free(&result);
 }
 
+/* Left out for a reason or not: it is told, and is no problem. */
+static void test_images_that_no_record_holds_are_told(void **state)
+{
+    TestFolder *folder = *state;
+    const char *photos = test_path(folder, "photos"), *packed = test_path(folder, "packed");
+    source_two_classes(photos);
+    run_ok("fpack", photos, packed, NULL);
+    RunResult result = against(0, photos, packed);
+    assert_contains_not(result.out, "in no record");
+    run_result_free(&result);
+    source_jpeg(test_path(folder, "photos/dog/new.jpg"), 40, 30, 3, 50);
+    source_jpeg(test_path(folder, "photos/cat/new.JPEG"), 40, 30, 3, 51);
+    test_file_write_text(test_path(folder, "photos/notes.txt"), "no image");
+    result = against(0, photos, packed);
+    assert_contains(result.out, " has 2 images that are in no record: cat/new.JPEG dog/new.jpg\n");
+    run_result_free(&result);
+    result = run_expecting(0, "fverify", "--json", "--against", photos, packed, NULL);
+    json_t *json = json_of(result.out);
+    json_t *dataset = json_array_get(json_object_get(json, "datasets"), 0);
+    assert_int_equal(json_integer_value(json_object_get(dataset, "not_packed")), 2);
+    json_decref(json);
+    run_result_free(&result);
+}
+
 static void test_raw_pixels_are_compared_with_the_source_decoded(void **state)
 {
     TestFolder *folder = *state;
@@ -272,6 +296,7 @@ int main(void)
         in_folder(test_an_image_in_two_splits_is_listed_with_both_places),
         in_folder(test_overlap_is_found_where_val_is_the_larger),
         in_folder(test_sources_are_compared_byte_for_byte),
+        in_folder(test_images_that_no_record_holds_are_told),
         in_folder(test_raw_pixels_are_compared_with_the_source_decoded),
         in_folder(test_resized_images_are_compared_by_recipe),
         in_folder(test_sides_that_do_not_look_alike_are_suspicious),

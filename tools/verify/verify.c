@@ -290,6 +290,9 @@ FshStatus verify_path(const char *path, const VerifyOptions *options, VerifyRepo
         status = verify_know_problems(report, error);
     if (!status && !checked)
         status = is_dataset ? verify_dataset(&verification, error) : verify_opened(&verification, error);
+    if (!status && report->opened && options->against)
+        status = missing_images_find(&report->sources, options->against, verification.against.has_recipe,
+                                     options->jobs, &report->missing, error);
     progress_finish(&verification.progress);
     if (status == FSH_ERR_INTERRUPTED)
         status = fsh_error_set(error, status, "%s: interrupted", path);
@@ -312,6 +315,8 @@ void verify_report_free(VerifyReport *report)
         free(report->splits[i].class_counts);
     }
     free(report->splits);
+    source_set_free(&report->sources);
+    missing_images_free(&report->missing);
     fsh_manifest_free(&report->manifest);
     free(report->path);
     *report = (VerifyReport){0};

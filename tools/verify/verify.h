@@ -13,6 +13,7 @@
 
 #include "formats/fshard.h"
 #include "tools/verify/verify_histogram.h"
+#include "tools/verify/verify_missing.h"
 
 typedef enum VerifyLevel {
     VERIFY_QUICK,   /* headers, indexes and whole-file checksums */
@@ -56,7 +57,9 @@ typedef struct VerifyReport {
     uint64_t codec_counts[VERIFY_CODECS], compressed_count;
     uint64_t gray_count;
     Histogram widths, heights, bytes; /* of images; bytes as they are stored */
-    double likeness_least;            /* of all pairs, and the sum, for the mean */
+    SourceSet sources;                /* that records name (with against), */
+    MissingImages missing; /* and what else is in the source tree: fpack may have left it out for a reason */
+    double likeness_least; /* of all pairs, and the sum, for the mean */
     double likeness_sum;
     VerifyProblem *problems; /* what libfshard found first, then the images', by file and record */
     size_t problem_count, problem_capacity;

@@ -102,6 +102,8 @@ json_t *verify_to_json(const VerifyReport *report, const VerifyOptions *options)
                                       json_string(verify_container_name(report->manifest.container)));
     if (!failed && report->opened && report->image_count)
         failed |= json_object_set_new(object, "images", images_to_json(report));
+    if (!failed && report->opened && options->against)
+        failed |= json_object_set_new(object, "not_packed", json_integer((json_int_t)report->missing.count));
     if (!failed && report->pair_count)
         failed |= json_object_set_new(object, "pairs",
                                       json_pack("{s:I, s:f, s:f}", "count", (json_int_t)report->pair_count,

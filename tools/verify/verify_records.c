@@ -292,6 +292,9 @@ static FshStatus gather(uint64_t item, void *slot, void *context, FshError *erro
     if (found->wrong)
         status = verify_add_sample_problem(report, job->split, item, found->readable ? &found->sample : NULL,
                                            found->field, &found->failure, error);
+    for (unsigned i = 0; found->readable && job->against && i < found->sample.field_count && !status; i++)
+        status = source_set_add(&report->sources, found->sample.fields[i].source,
+                                found->sample.fields[i].source_bytes, job->against->has_recipe, error);
     progress_add(job->progress, 1, bytes, found->wrong);
     return status;
 }

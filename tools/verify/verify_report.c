@@ -157,6 +157,22 @@ static void print_images(FILE *stream, const VerifyReport *report)
                       report->likeness_sum / (double)report->pair_count);
 }
 
+static void print_missing(FILE *stream, const VerifyReport *report, const char *folder)
+{
+    char count[32];
+    if (!report->missing.count)
+        return;
+    (void)fputs("  source   ", stream);
+    program_print_text(stream, folder);
+    (void)fprintf(stream, " has %s images that are in no record:",
+                  progress_format_count(count, sizeof count, report->missing.count));
+    for (size_t i = 0; i < MISSING_NAMES && report->missing.names[i]; i++) {
+        (void)fputc(' ', stream);
+        program_print_text(stream, report->missing.names[i]);
+    }
+    (void)fputs(report->missing.count > MISSING_NAMES ? " …\n" : "\n", stream);
+}
+
 /* A name between words of ours. */
 static void print_name(FILE *stream, const char *before, const char *name, const char *after)
 {
@@ -220,6 +236,7 @@ void verify_print(FILE *stream, const VerifyReport *report, const VerifyPrint *p
         print_splits(stream, report);
         print_classes(stream, report, print->verbose);
         print_images(stream, report);
+        print_missing(stream, report, print->options->against);
     }
     verify_print_problems(stream, report, print->verbose);
     /* Of what could not be opened nothing is claimed, and one problem needs no count. */
