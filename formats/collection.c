@@ -269,7 +269,8 @@ FshStatus fsh_collection_find(Collection *collection, const char *path, FshError
     collection->folder = strdup(is_folder ? path : "");
     if (!collection->folder)
         return out_of_memory(path, error);
-    if (is_folder && is_in(path, FSH_MANIFEST_NAME))
+    /* Tars that fpack has not finished packing are no dataset of others. */
+    if (is_folder && (is_in(path, FSH_MANIFEST_NAME) || is_in(path, FSH_UNFINISHED_NAME)))
         return FSH_OK;
     collection->container = sniff_path(path);
     if (is_list) {

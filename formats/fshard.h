@@ -177,6 +177,8 @@ typedef struct FshManifest {
 } FshManifest;
 
 #define FSH_MANIFEST_NAME "dataset.json"
+/* While a dataset is being packed, or was stopped, this file stands in its folder instead. */
+#define FSH_UNFINISHED_NAME ".fpack-unfinished"
 
 /* Reads and checks dataset.json at path (the file, or the folder it is in). */
 FSH_API FshStatus fsh_manifest_load(FshManifest *manifest, const char *path, FshError *error);

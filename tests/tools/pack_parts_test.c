@@ -100,17 +100,21 @@ static void test_parts_in_folders_of_their_own_stay_as_they_are(void **state)
     assert_same(packed, whole);
 }
 
-static void test_lmdbs_merge_too(void **state)
+static void test_lmdbs_and_tars_merge_too(void **state)
 {
+    static const char *const formats[] = {"lmdb", "tar"};
     TestFolder *folder = *state;
-    const char *source = test_path(folder, "photos"), *whole = test_path(folder, "whole");
-    const char *first = test_path(folder, "first"), *second = test_path(folder, "second");
+    const char *source = test_path(folder, "photos");
     source_two_classes(source);
-    run_ok("fpack", "--format", "lmdb", "--split", "0.4", source, whole, NULL);
-    run_ok("fpack", "--format", "lmdb", "--split", "0.4", "--part", "1/2", source, first, NULL);
-    run_ok("fpack", "--format", "lmdb", "--split", "0.4", "--part", "2/2", source, second, NULL);
-    run_ok("fpack", "--merge", "--dst", test_path(folder, "packed"), first, second, NULL);
-    assert_same(test_path(folder, "packed"), whole);
+    for (size_t i = 0; i < 2; i++) {
+        const char *format = formats[i], *whole = test_path(folder, "whole-%zu", i);
+        const char *first = test_path(folder, "first-%zu", i), *second = test_path(folder, "second-%zu", i);
+        run_ok("fpack", "--format", format, "--split", "0.4", source, whole, NULL);
+        run_ok("fpack", "--format", format, "--split", "0.4", "--part", "1/2", source, first, NULL);
+        run_ok("fpack", "--format", format, "--split", "0.4", "--part", "2/2", source, second, NULL);
+        run_ok("fpack", "--merge", "--dst", test_path(folder, "packed-%zu", i), first, second, NULL);
+        assert_same(test_path(folder, "packed-%zu", i), whole);
+    }
 }
 
 static void test_a_run_without_part_goes_on_from_parts(void **state)
@@ -265,7 +269,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         in_folder(test_parts_in_one_folder_merge_to_what_one_machine_packs),
         in_folder(test_parts_in_folders_of_their_own_stay_as_they_are),
-        in_folder(test_lmdbs_merge_too),
+        in_folder(test_lmdbs_and_tars_merge_too),
         in_folder(test_a_run_without_part_goes_on_from_parts),
         in_folder(test_parts_of_different_datasets_do_not_merge),
         in_folder(test_merge_refuses_what_it_would_ignore),

@@ -330,6 +330,8 @@ static void test_options_that_would_do_nothing_are_refused(void **state)
         {{"--store", "raw", "--dictionary"}, "--dictionary"},
         {{"--store", "auto", "--budget", "1G", "--dictionary"}, "--dictionary"},
         {{"--store", "zstd", "--dictionary-size", "64K"}, "give --dictionary too"},
+        {{"--store", "zstd", "--format", "tar"}, "--format tar"},
+        {{"--dictionary", "--format", "tar"}, "--format tar"},
     };
     for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
         const char *arguments[9] = {NULL};

@@ -221,6 +221,39 @@ static void test_kill_of_an_lmdb_and_the_same_bytes_in_the_end(void **state)
     kill_until_finished(*state, "lmdb");
 }
 
+static void test_kill_of_tars_and_the_same_bytes_in_the_end(void **state)
+{
+    make_slow_source(*state);
+    kill_until_finished(*state, "tar");
+}
+
+/* A train-000000.tar may be anybody's: only ours, by what is in it, is replaced. */
+static void test_tars_of_others_are_never_touched(void **state)
+{
+    TestFolder *folder = *state;
+    const char *source = test_path(folder, "photos"), *packed = test_path(folder, "tars");
+    source_two_classes(source);
+    run_ok("fpack", "--format", "tar", source, packed, NULL);
+    run_ok("fpack", "--format", "tar", "--force", source, packed, NULL);
+    /* What a kill before the manifest leaves is gone on from, though nothing lists it. */
+    assert_int_equal(unlink(test_path(folder, "tars/dataset.json")), 0);
+    run_ok("fpack", "--format", "tar", "--force", source, packed, NULL);
+    RunResult result =
+        run_program(NULL, "/bin/tar", "cf", test_path(folder, "others/train-000000.tar"), source, NULL);
+    assert_int_equal(result.exit_status, 2); /* no folder yet */
+    run_result_free(&result);
+    test_file_write_text(test_path(folder, "others/train-000000.tar"), "");
+    result = run_program(NULL, "/bin/tar", "cf", test_path(folder, "others/train-000000.tar"), "-C", source,
+                         ".", NULL);
+    assert_int_equal(result.exit_status, 0);
+    run_result_free(&result);
+    result =
+        run_expecting(1, "fpack", "--format", "tar", "--force", source, test_path(folder, "others"), NULL);
+    assert_contains(result.err, "train-000000.tar");
+    run_result_free(&result);
+    assert_int_equal(test_count_files(test_path(folder, "others")), 1);
+}
+
 static void test_interrupt_finishes_cleanly_and_says_how_to_go_on(void **state)
 {
     TestFolder *folder = *state;
@@ -361,6 +394,8 @@ int main(void)
         in_folder(test_a_full_disk_ends_an_lmdb_too),
         in_folder(test_kill_at_random_moments_and_the_same_bytes_in_the_end),
         in_folder(test_kill_of_an_lmdb_and_the_same_bytes_in_the_end),
+        in_folder(test_kill_of_tars_and_the_same_bytes_in_the_end),
+        in_folder(test_tars_of_others_are_never_touched),
         in_folder(test_interrupt_finishes_cleanly_and_says_how_to_go_on),
         in_folder(test_force_leaves_the_old_dataset_whole_until_the_new_one_is),
         in_folder(test_changed_sources_and_damaged_shards_are_packed_again),

@@ -24,12 +24,15 @@ static size_t output_name_bytes(const char *text)
         const char *rest = text + length;
         if (strncmp(rest, ".lmdb", 5) == 0)
             return length + 5;
-        static const char form[] = "-#####-of-#####.fshard";
-        size_t i = 0;
-        while (form[i] && (form[i] == '#' ? rest[i] >= '0' && rest[i] <= '9' : rest[i] == form[i]))
-            i++;
-        if (!form[i])
-            return length + i;
+        static const char *const forms[] = {"-#####-of-#####.fshard", "-######.tar", "-######.idx"};
+        for (size_t form = 0; form < sizeof forms / sizeof forms[0]; form++) {
+            const char *at = forms[form];
+            size_t i = 0;
+            while (at[i] && (at[i] == '#' ? rest[i] >= '0' && rest[i] <= '9' : rest[i] == at[i]))
+                i++;
+            if (!at[i])
+                return length + i;
+        }
     }
     return 0;
 }
@@ -37,6 +40,17 @@ static size_t output_name_bytes(const char *text)
 static bool begins_with(const char *text, const char *beginning)
 {
     return strncmp(text, beginning, strlen(beginning)) == 0;
+}
+
+/* "train-wids.json" */
+static bool is_wids_name(const char *text)
+{
+    for (size_t split = 0; split < PLAN_SPLITS; split++) {
+        if (begins_with(text, plan_split_names[split]) &&
+            begins_with(text + strlen(plan_split_names[split]), "-wids.json"))
+            return true;
+    }
+    return false;
 }
 
 /* One of CONTENTS_*, or 0 for what fpack never calls a file. */
@@ -48,6 +62,8 @@ static unsigned kind_of(const char *name)
         return CONTENTS_PARTIAL;
     if (strcmp(name, CONTENTS_BLUEPRINT_NAME) == 0 || begins_with(name, CONTENTS_PART_NAME))
         return CONTENTS_PROGRESS;
+    if (is_wids_name(name))
+        return CONTENTS_LISTS;
     size_t length = output_name_bytes(name);
     if (length && name[length] == '\0')
         return CONTENTS_OUTPUTS;
@@ -61,7 +77,7 @@ static unsigned kind_of(const char *name)
     if (!mark)
         return 0;
     const char *base = name + strspn(name, ".");
-    bool ours = output_name_bytes(base) || begins_with(base, FSH_MANIFEST_NAME) ||
+    bool ours = output_name_bytes(base) || is_wids_name(base) || begins_with(base, FSH_MANIFEST_NAME) ||
                 begins_with(base, CONTENTS_BLUEPRINT_NAME + 1);
     return ours ? CONTENTS_TEMPORARY : 0;
 }
@@ -128,17 +144,61 @@ static bool is_listed(const FshManifest *manifest, const char *name)
     return false;
 }
 
-/* The first bytes, as fshard(5) has them: of any version, whole or not. */
-static bool is_shard(const char *path)
+static bool file_begins_with(const char *path, const char *text, size_t length)
 {
-    static const char magic[8] = "\x89"
-                                 "FSHARD\n"; /* no NUL at its end */
-    char bytes[sizeof magic];
+    char bytes[32];
     FILE *stream = fopen(path, "re");
-    size_t length = stream ? fread(bytes, 1, sizeof bytes, stream) : 0;
+    size_t got = stream ? fread(bytes, 1, length, stream) : 0;
     if (stream)
         (void)fclose(stream);
-    return length == sizeof bytes && memcmp(bytes, magic, sizeof bytes) == 0;
+    return got == length && memcmp(bytes, text, length) == 0;
+}
+
+/* By their first members: one of a sample is its .json, which says whose it is. A tar without members holds nothing. */
+static bool is_our_tar(const char *path)
+{
+    enum {
+        BLOCK_BYTES = 512,
+        MEMBERS_MAX = 4 * FSH_FIELDS_MAX,
+        NAME_BYTES = 100,
+        SIZE_AT = 124,
+        SIZE_DIGITS = 11
+    };
+    static const char ours[] = "{\"fshard\": ";
+    char header[BLOCK_BYTES], content[sizeof ours - 1];
+    bool found = false;
+    FILE *stream = fopen(path, "re");
+    for (int member = 0; stream && !found && member < MEMBERS_MAX; member++) {
+        if (fread(header, 1, sizeof header, stream) != sizeof header)
+            break;
+        found = header[0] == '\0' && member == 0;
+        header[SIZE_AT + SIZE_DIGITS] = '\0';
+        const unsigned long long bytes = strtoull(header + SIZE_AT, NULL, 8);
+        header[NAME_BYTES] = '\0';
+        const char *dot = strrchr(header, '.');
+        const off_t next = ftello(stream) + (off_t)((bytes + BLOCK_BYTES - 1) / BLOCK_BYTES * BLOCK_BYTES);
+        if (dot && strcmp(dot, ".json") == 0 && fread(content, 1, sizeof content, stream) == sizeof content)
+            found = memcmp(content, ours, sizeof content) == 0;
+        if (fseeko(stream, next, SEEK_SET))
+            break;
+    }
+    if (stream)
+        (void)fclose(stream);
+    return found;
+}
+
+/* By the first bytes: of any version, whole or not. */
+static bool is_output(const char *path, const char *name)
+{
+    static const char shard[] = "\x89"
+                                "FSHARD\n"; /* fshard(5) */
+    static const char index[] = "v1.2 ";
+    const char *dot = strrchr(name, '.');
+    if (strcmp(dot, ".tar") == 0)
+        return is_our_tar(path);
+    if (strcmp(dot, ".idx") == 0)
+        return file_begins_with(path, index, sizeof index - 1);
+    return file_begins_with(path, shard, sizeof shard - 1);
 }
 
 static FshStatus visit_lmdb(const char *path, const char *name, void *context, FshError *error)
@@ -210,7 +270,7 @@ static FshStatus look_at_entry(const char *path, const char *name, void *context
         contents->outputs = true;
         if (strstr(name, ".lmdb") && file_is_folder(path))
             return look_at_lmdb(contents, path, name, listed, error);
-        ours = listed || is_shard(path);
+        ours = listed || is_output(path, name);
     }
     if (!ours)
         set_foreign(contents, "", name);

@@ -1,7 +1,7 @@
 /* contents.h - what lies in a dataset's folder, and which of it is fpack's.
  *
  * Names say what a file could be, content what it is. Its own are: a dataset.json of the format; what that lists; shards,
- * known by their first bytes; LMDBs that fsh_open reads; and the hidden names that nobody else gives (marks, progress,
+ * known by their first bytes; tars whose .json are ours, and their indexes; LMDBs that fsh_open reads; and the hidden names that nobody else gives (marks, progress,
  * temporaries). Everything else is foreign, a train.lmdb of another program too, and is never removed. */
 #ifndef FSHARD_PACK_CONTENTS_H
 #define FSHARD_PACK_CONTENTS_H
@@ -10,8 +10,9 @@
 #include <stdbool.h>
 
 #include "common/error.h"
+#include "formats/fshard.h"
 
-#define CONTENTS_PARTIAL_NAME   ".fpack-unfinished"
+#define CONTENTS_PARTIAL_NAME   FSH_UNFINISHED_NAME
 #define CONTENTS_BLUEPRINT_NAME ".fpack-plan.json"
 #define CONTENTS_PART_NAME      ".fpack-part-" /* and the part: its lock; see destination.h */
 
@@ -35,7 +36,9 @@ enum {
         4, /* .train-00000-of-00002.fshard.json: see resume.h; the blueprint; locks of parts */
     CONTENTS_TEMPORARY = 8, /* .train-00000-of-00002.fshard.tmp-4711-0 */
     CONTENTS_PARTIAL = 16,  /* .fpack-unfinished */
-    CONTENTS_DATASET = CONTENTS_MANIFEST | CONTENTS_OUTPUTS | CONTENTS_PROGRESS | CONTENTS_TEMPORARY,
+    CONTENTS_LISTS = 32,    /* train-wids.json, which is written with the manifest */
+    CONTENTS_DATASET =
+        CONTENTS_MANIFEST | CONTENTS_OUTPUTS | CONTENTS_PROGRESS | CONTENTS_TEMPORARY | CONTENTS_LISTS,
 };
 
 /* Removes what is in the set, the manifest first, so that a stop half-way leaves something that is seen to be unfinished.

@@ -212,7 +212,8 @@ static FshStatus take_folder(Destination *destination, const char *path, const D
     destination->resumes =
         (destination->replaces || !contents.finished) && strcmp(contents.id, options->id) == 0;
     status = contents_remove(destination->folder,
-                             destination->resumes ? CONTENTS_TEMPORARY | CONTENTS_MANIFEST : CONTENTS_DATASET,
+                             destination->resumes ? CONTENTS_TEMPORARY | CONTENTS_MANIFEST | CONTENTS_LISTS
+                                                  : CONTENTS_DATASET,
                              error);
     return status ? status : write_id(destination, options->id, error);
 }

@@ -29,7 +29,8 @@ typedef struct Settings {
         sizing; /* sizing: an option was given that says how to make images smaller */
 } Settings;
 
-static const char *const formats[] = {"shards", "lmdb", NULL};
+static const char *const formats[] = {"shards", "lmdb", "tar", NULL};
+static const FshContainer containers[] = {FSH_CONTAINER_SHARDS, FSH_CONTAINER_LMDB, FSH_CONTAINER_TAR};
 static const char *const edges[] = {"short", "long", NULL};
 
 /* What img2dataset, WebDataset's and FFCV's writers, MDS and older scripts call them. */
@@ -162,6 +163,9 @@ static FshStatus take_store(const Settings *settings, PackOptions *options, FshE
         message = "--quality: nothing is encoded; give --max-size too, or --store jpeg";
     else if (settings->dictionary && (automatic || options->store == PACK_STORE_RAW))
         message = "--dictionary: raw pixels are mapped as they are; use --store zstd, copy or jpeg";
+    else if (options->container == FSH_CONTAINER_TAR && compresses)
+        message =
+            "--format tar: holds files as others read them, not compressed: no --store zstd, no --dictionary";
     else if (settings->dictionary_size_given && !settings->dictionary)
         message = "--dictionary-size: give --dictionary too";
     else if (settings->level_given && !compresses)
@@ -243,13 +247,21 @@ static FshStatus merge(const ProgramContext *context, FshError *error)
 
 /* ---- packing ---- */
 
+static FshContainer container_of(const char *format)
+{
+    size_t i = 0;
+    while (strcmp(formats[i], format) != 0)
+        i++; /* the option table has checked that it is one of them */
+    return containers[i];
+}
+
 static FshStatus take_options(const ProgramContext *context, PackOptions *options, FshError *error)
 {
     const Settings *settings = context->settings;
     *options = (PackOptions){
         .source = settings->source,
         .destination = settings->destination,
-        .container = strcmp(settings->format, "lmdb") == 0 ? FSH_CONTAINER_LMDB : FSH_CONTAINER_SHARDS,
+        .container = container_of(settings->format),
         .files_from = settings->files_from,
         .labels = settings->labels,
         .classes = settings->classes,
@@ -473,7 +485,7 @@ int main(int argc, char **argv)
          .value = &settings.format,
          .argument = "FORMAT",
          .choices = formats,
-         .help = "shards: files of about --shard-size; lmdb: one LMDB for each split",
+         .help = "shards: files of about --shard-size; lmdb: one LMDB for each split; tar: WebDataset",
          .group = "Output"},
         {.name = "store",
          .kind = OPTION_CHOICE,

@@ -77,6 +77,12 @@ static FshStatus bring_output(const char *from, const char *to, const char *name
     } else if (!status) {
         status = bring_file(from_path, to_path, error);
     }
+    const size_t stem = strlen(name) - strlen(".tar");
+    if (!status && strcmp(name + stem, ".tar") == 0) {
+        char index[NAME_MAX + 1];
+        (void)snprintf(index, sizeof index, "%.*s.idx", (int)stem, name);
+        status = bring_named(from, to, index, error);
+    }
     return status ? status : bring_named(from, to, resume_name(hidden, sizeof hidden, name), error);
 }
 

@@ -85,6 +85,7 @@ static const struct {
 } container_words[] = {
     {FSH_CONTAINER_SHARDS, "shards", "shard", "shards"},
     {FSH_CONTAINER_LMDB, "lmdb", "LMDB", "LMDBs"},
+    {FSH_CONTAINER_TAR, "tar", "tar", "tars"},
 };
 
 static const char *container_word(FshContainer container, size_t count)

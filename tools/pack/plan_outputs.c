@@ -15,17 +15,33 @@ static uint64_t scale(uint64_t bytes, uint64_t numerator, uint64_t denominator)
     return (uint64_t)((Wide)bytes * numerator / denominator);
 }
 
+/* Bytes of a sample in its file as planned: of its record; in a tar, of its members .jpg, .cls and .json, each with a header
+ * and filled up to blocks. */
+static uint64_t planned_bytes(const Plan *plan, const PackOptions *options, const PlanSample *sample)
+{
+    enum { BLOCK_BYTES = 512, JSON_BLOCKS = 2, CLASS_BLOCKS = 2 };
+    if (options->container != FSH_CONTAINER_TAR)
+        return plan_record_bytes(plan, sample);
+    FshSample description;
+    plan_describe(plan, sample, &description);
+    uint64_t blocks = JSON_BLOCKS + (plan->kind == FSH_KIND_CLASSES ? CLASS_BLOCKS : 0);
+    for (unsigned i = 0; i < description.field_count; i++)
+        blocks += 1 + (description.fields[i].bytes + BLOCK_BYTES - 1) / BLOCK_BYTES;
+    return blocks * BLOCK_BYTES;
+}
+
 /* Cuts a split into as many shards as its records, as they will be stored, have times shard_bytes; all about equal (a last
  * shard of a few records would make ranks wait for each other). Shard k starts with the first record at or past k / n of the
  * planned bytes: what is decided here is which samples a shard holds, and what they come to does not change it. */
-static FshStatus cut_split(Plan *plan, uint32_t split, uint64_t shard_bytes, const PlanShare *stored,
+static FshStatus cut_split(Plan *plan, uint32_t split, const PackOptions *options, const PlanShare *stored,
                            FshError *error)
 {
+    const uint64_t shard_bytes = options->container == FSH_CONTAINER_LMDB ? 0 : options->shard_bytes;
     const PlanSplit *range = &plan->splits[split];
     const uint64_t end = range->first_sample + range->sample_count;
     uint64_t total = 0;
     for (uint64_t i = range->first_sample; i < end; i++)
-        total += plan_record_bytes(plan, &plan->samples[i]);
+        total += planned_bytes(plan, options, &plan->samples[i]);
     const uint64_t bytes_stored = scale(total, stored->numerator, stored->denominator);
     uint64_t shard_count = shard_bytes ? bytes_stored / shard_bytes + (bytes_stored % shard_bytes != 0) : 1;
     if (shard_count > range->sample_count)
@@ -50,7 +66,7 @@ static FshStatus cut_split(Plan *plan, uint32_t split, uint64_t shard_bytes, con
             plan->outputs[plan->output_count++] =
                 (PlanOutput){.split = split, .shard_index = (uint32_t)made, .first_sample = i};
         PlanOutput *output = &plan->outputs[plan->output_count - 1];
-        uint64_t bytes = plan_record_bytes(plan, &plan->samples[i]);
+        uint64_t bytes = planned_bytes(plan, options, &plan->samples[i]);
         output->sample_count++;
         output->record_bytes += bytes;
         before += bytes;
@@ -150,9 +166,7 @@ FshStatus plan_outputs(Plan *plan, const PackOptions *options, FshError *error)
         status = plan_trial(plan, options, &stored, error);
     for (uint32_t split = 0; split < PLAN_SPLITS && !status; split++) {
         if (plan->splits[split].present)
-            status =
-                cut_split(plan, split, options->container == FSH_CONTAINER_SHARDS ? options->shard_bytes : 0,
-                          &stored, error);
+            status = cut_split(plan, split, options, &stored, error);
     }
     return status ? status : make_id(plan, options, error);
 }

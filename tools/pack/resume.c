@@ -84,13 +84,31 @@ FshStatus resume_save(const Plan *plan, const PlanOutput *output, const char *fo
     return status;
 }
 
+/* A tar says nothing of the dataset it belongs to: all of it is hashed. */
+static bool tar_agrees(const char *path, const FshFileInfo *info)
+{
+    FileMapping mapping = {0};
+    if (file_map(path, &mapping, NULL))
+        return false;
+    XXH128_canonical_t canonical;
+    XXH128_canonicalFromHash(&canonical, XXH3_128bits(mapping.bytes, mapping.length));
+    const bool agrees = mapping.length == info->bytes &&
+                        memcmp(canonical.digest, info->hash.bytes, sizeof info->hash.bytes) == 0;
+    file_unmap(&mapping);
+    return agrees;
+}
+
 /* The output's own word: its id, split and count and, for a shard, the hash in its footer. An LMDB has none; its pages are
  * gone through by fsh_open. */
 static bool output_agrees(const ResumeKey *key, const char *folder, const FshFileInfo *info)
 {
     char path[PATH_MAX];
     FshDataset *dataset = NULL;
-    if (file_join(path, sizeof path, folder, info->name, NULL) || fsh_open(&dataset, path, NULL))
+    if (file_join(path, sizeof path, folder, info->name, NULL))
+        return false;
+    if (key->container == FSH_CONTAINER_TAR)
+        return tar_agrees(path, info);
+    if (fsh_open(&dataset, path, NULL))
         return false;
     const FshManifest *manifest = fsh_manifest(dataset);
     bool agrees = strcmp(manifest->id, key->id) == 0 && manifest->container == key->container &&
