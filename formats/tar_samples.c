@@ -33,13 +33,15 @@ static bool is_meta_path(const char *path)
 /* Absolute, or with a part "..": nobody who unpacks it is safe. */
 static bool is_unsafe_path(const char *path)
 {
-    for (const char *part = path, *next = path; next; part = next + 1) {
-        next = strchr(part, '/');
-        size_t bytes = next ? (size_t)(next - part) : strlen(part);
+    const char *part = path;
+    for (;;) {
+        size_t bytes = strcspn(part, "/");
         if (bytes == 2 && memcmp(part, "..", 2) == 0)
             return true;
+        if (!part[bytes])
+            return path[0] == '/';
+        part += bytes + 1;
     }
-    return path[0] == '/';
 }
 
 static FshStatus append_percent(Buffer *path, unsigned char c, FshError *error)
