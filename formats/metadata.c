@@ -48,6 +48,10 @@ FshStatus fsh_metadata_make(Metadata *metadata, const FshManifest *manifest, con
         goto done;
     }
     status = check_shape(metadata, FSH_ERR_USAGE, error);
+    if (!status && metadata->dictionary.bytes &&
+        (metadata->dictionary.bytes < DICTIONARY_BYTES_MIN ||
+         metadata->dictionary.bytes > FSH_DICTIONARY_BYTES_MAX || metadata->dictionary.id == 0))
+        status = fsh_error_set(error, FSH_ERR_USAGE, "dictionary: its size or id is out of range");
     if (!status)
         status = fsh_names_check("fields", field_names, field_count, error);
     if (!status)
