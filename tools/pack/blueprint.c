@@ -209,6 +209,15 @@ static bool names_from_json(const json_t *array, char ***names_ret, size_t *coun
     return good;
 }
 
+/* Names of files are made of it: one with a slash in it would lead out of the dataset. */
+static bool is_split_name(const char *name)
+{
+    bool found = false;
+    for (size_t i = 0; i < PLAN_SPLITS; i++)
+        found |= strcmp(name, plan_split_names[i]) == 0;
+    return found;
+}
+
 static bool splits_from_json(const json_t *array, Blueprint *blueprint)
 {
     const size_t count = json_array_size(array);
@@ -218,7 +227,7 @@ static bool splits_from_json(const json_t *array, Blueprint *blueprint)
         const json_t *split = json_array_get(array, i);
         const char *name = json_string_value(json_array_get(split, 0));
         const json_int_t file_count = json_integer_value(json_array_get(split, 1));
-        if (!name || strlen(name) > 64 || file_count < 1 || file_count > PLAN_SHARDS_MAX ||
+        if (!name || !is_split_name(name) || file_count < 1 || file_count > PLAN_SHARDS_MAX ||
             !add_split(blueprint, name, (size_t)file_count))
             return false;
     }
