@@ -53,6 +53,8 @@ typedef struct FuzzFolder {
 } FuzzFolder;
 
 FuzzFolder fuzz_folder_open(const char *name, const uint8_t *bytes, size_t length);
+/* Removes another file from it, if it is there. */
+void fuzz_folder_empty(const FuzzFolder *folder, const char *name);
 /* Removes file and folder. */
 void fuzz_folder_close(FuzzFolder *folder);
 

@@ -85,6 +85,13 @@ FuzzFolder fuzz_folder_open(const char *name, const uint8_t *bytes, size_t lengt
     return folder;
 }
 
+void fuzz_folder_empty(const FuzzFolder *folder, const char *name)
+{
+    char path[2 * sizeof folder->path];
+    (void)snprintf(path, sizeof path, "%s/%s", folder->path, name);
+    (void)unlink(path);
+}
+
 void fuzz_folder_close(FuzzFolder *folder)
 {
     (void)unlink(folder->file);

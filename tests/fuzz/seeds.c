@@ -33,6 +33,7 @@ int main(int argc, char **argv)
         return 2;
     }
     seeds_formats(argv[1]);
+    seeds_foreign(argv[1]);
     seeds_images(argv[1]);
     seeds_lists(argv[1]);
     return 0;

@@ -8,6 +8,7 @@
 #include "tests/formats/samples.h"
 #include "tests/fuzz/fuzz_dictionary.h"
 #include "tests/fuzz/seeds.h"
+#include "tests/fuzz/seeds_lmdb.h"
 
 enum { PAYLOAD_BYTES = 40 };
 
@@ -63,6 +64,32 @@ static void take_parts(const char *root, const char *name, const Buffer *shard)
     buffer_free(&index);
 }
 
+/* What the parsers of each container are given of a dataset. */
+static void take_container(const char *root, const char *name, const DatasetPlan *plan, const char *folder,
+                           Buffer *bytes)
+{
+    char file[FSH_FILE_NAME_BYTES], torn[64];
+    LmdbView view;
+    FshError error = {0};
+    (void)fsh_file_name(file, sizeof file, plan->container, "train", 0, plan->shard_count);
+    switch (plan->container) {
+    case FSH_CONTAINER_LMDB:
+        take(root, "lmdb", name, folder, "train.lmdb/" LMDB_DATA_NAME, bytes);
+        need_ok(fsh_lmdb_parse(&view, bytes->bytes, bytes->length, &error), &error);
+        seed_write(root, "metadata", name, view.metadata, view.metadata_bytes);
+        fsh_lmdb_free(&view);
+        break;
+    case FSH_CONTAINER_SHARDS:
+        take(root, "shard", name, folder, file, bytes);
+        take_parts(root, name, bytes);
+        (void)snprintf(torn, sizeof torn, "%s-torn", name);
+        seed_write(root, "shard", torn, bytes->bytes, bytes->length / 64 * 32);
+        break;
+    default:
+        take(root, "webdataset", name, folder, file, bytes);
+    }
+}
+
 static void make_dataset(const char *root, const char *name, const DatasetPlan *plan)
 {
     char folder[64] = "/tmp/fuzz-seeds-XXXXXX", command[128];
@@ -71,64 +98,16 @@ static void make_dataset(const char *root, const char *name, const DatasetPlan *
     seed_need(mkdtemp(folder) != NULL, "mkdtemp");
     need_ok(samples_try_write_dataset(plan, folder, &error), &error);
     take(root, "manifest", name, folder, FSH_MANIFEST_NAME, &bytes);
-    if (plan->container == FSH_CONTAINER_LMDB) {
-        take(root, "lmdb", name, folder, "train.lmdb/" LMDB_DATA_NAME, &bytes);
-        LmdbView view;
-        need_ok(fsh_lmdb_parse(&view, bytes.bytes, bytes.length, &error), &error);
-        seed_write(root, "metadata", name, view.metadata, view.metadata_bytes);
-        fsh_lmdb_free(&view);
-    } else {
-        char file[FSH_FILE_NAME_BYTES], torn[64];
-        (void)fsh_file_name(file, sizeof file, plan->container, "train", 0, plan->shard_count);
-        take(root, "shard", name, folder, file, &bytes);
-        take_parts(root, name, &bytes);
-        (void)snprintf(torn, sizeof torn, "%s-torn", name);
-        seed_write(root, "shard", torn, bytes.bytes, bytes.length / 64 * 32);
-    }
+    take_container(root, name, plan, folder, &bytes);
     buffer_free(&bytes);
     (void)snprintf(command, sizeof command, "rm -rf %s", folder);
     seed_need(system(command) == 0, command); // NOLINT(cert-env33-c): a name of our own making
 }
 
-/* ---- an LMDB of pages of 256 bytes, which liblmdb would not write: all kinds of pages in two kilobytes ---- */
-
-enum { SMALL_PAGE = 256, PAGE_HEADER = 16, FLAG_BRANCH = 1, FLAG_LEAF = 2, FLAG_OVERFLOW = 4, FLAG_META = 8 };
-
-static uint8_t *small_page(uint8_t *file, uint64_t number, unsigned flags)
-{
-    uint8_t *page = file + number * SMALL_PAGE;
-    store_le64(page, number);
-    store_le16(page + 10, (uint16_t)flags);
-    store_le16(page + 12, PAGE_HEADER);
-    store_le16(page + 14, SMALL_PAGE);
-    return page;
-}
-
-/* low, high and flags are the node's first six bytes. */
-static void add_node(uint8_t *page, uint16_t low, uint16_t high, uint16_t flags, const char *key,
-                     const void *data, size_t data_bytes)
-{
-    size_t key_bytes = strlen(key), lower = load_le16(page + 12);
-    size_t upper = (load_le16(page + 14) - 8 - key_bytes - data_bytes) & ~(size_t)1;
-    seed_need(upper >= lower + 2, "a node fits into its page");
-    store_le16(page + upper, low);
-    store_le16(page + upper + 2, high);
-    store_le16(page + upper + 4, flags);
-    store_le16(page + upper + 6, (uint16_t)key_bytes);
-    memcpy(page + upper + 8, key,
-           key_bytes); // NOLINT(bugprone-not-null-terminated-result): a key has its length
-    memcpy(page + upper + 8 + key_bytes, data, data_bytes);
-    store_le16(page + lower, (uint16_t)upper);
-    store_le16(page + 12, (uint16_t)(lower + 2));
-    store_le16(page + 14, (uint16_t)upper);
-}
-
 static void make_small_lmdb(const char *root)
 {
-    enum { PAGES = 10, BRANCH = 2, FIRST_LEAF = 3, LAST_LEAF = 5, RECORD_AT = 6, METADATA_AT = 8 };
     static const char jpeg[] = "\xFF\xD8 no more than this";
     static const char *const fields[] = {"image"}, *const classes[] = {"bee", "cat"};
-    uint8_t file[PAGES * SMALL_PAGE] = {0}, number[8], *page;
     FshError error = {0};
     Metadata metadata = {0};
     char *text = NULL;
@@ -153,39 +132,10 @@ static void make_small_lmdb(const char *root)
                                   .class_count = 2};
     need_ok(fsh_metadata_make(&metadata, &manifest, "train", &error), &error);
     need_ok(fsh_metadata_encode(&metadata, 2, &text, &text_bytes, &error), &error);
-    for (uint64_t i = 0; i < 2; i++) {
-        page = small_page(file, i, FLAG_META);
-        store_le32(page + 16, 0xBEEFC0DE);
-        store_le32(page + 20, 1);
-        store_le32(page + 40, SMALL_PAGE);
-        store_le16(page + 94, 2);
-        store_le64(page + 120, 3);
-        store_le64(page + 128, BRANCH);
-        store_le64(page + 136, PAGES - 1);
-        store_le64(page + 144, i);
-    }
-    page = small_page(file, BRANCH, FLAG_BRANCH);
-    add_node(page, FIRST_LEAF, 0, 0, "", "", 0);
-    add_node(page, FIRST_LEAF + 1, 0, 0, "0000000001", "", 0);
-    add_node(page, LAST_LEAF, 0, 0, LMDB_METADATA_KEY, "", 0);
-    add_node(small_page(file, FIRST_LEAF, FLAG_LEAF), sizeof record, 0, 0, "0000000000", record,
-             sizeof record);
-    store_le64(number, RECORD_AT);
-    add_node(small_page(file, FIRST_LEAF + 1, FLAG_LEAF), sizeof record, 0, 1, "0000000001", number,
-             sizeof number);
-    page = small_page(file, RECORD_AT, FLAG_OVERFLOW);
-    memcpy(page + PAGE_HEADER, record, sizeof record);
-    store_le64(number, METADATA_AT);
-    add_node(small_page(file, LAST_LEAF, FLAG_LEAF), (uint16_t)text_bytes, 0, 1, LMDB_METADATA_KEY, number,
-             sizeof number);
-    page = small_page(file, METADATA_AT, FLAG_OVERFLOW);
-    seed_need(text_bytes <= 2 * SMALL_PAGE - PAGE_HEADER, "metadata fits into its pages");
-    memcpy(page + PAGE_HEADER, text, text_bytes);
-    LmdbView view;
-    need_ok(fsh_lmdb_parse(&view, file, sizeof file, &error), &error);
-    seed_need(view.record_count == 2, "both records are found");
-    fsh_lmdb_free(&view);
-    seed_write(root, "lmdb", "small-pages", file, sizeof file);
+    const SeedEntry entries[] = {{"0000000000", record, sizeof record, false},
+                                 {"0000000001", record, sizeof record, true},
+                                 {LMDB_METADATA_KEY, text, text_bytes, true}};
+    seed_write_lmdb(root, "lmdb", "small-pages", entries, 3);
     free(text);
     fsh_metadata_free(&metadata);
 }
@@ -298,6 +248,8 @@ void seeds_formats(const char *root)
          {.container = FSH_CONTAINER_SHARDS, .kind = FSH_KIND_PAIRS, .train_count = 2, .shard_count = 1}},
         {"lmdb", {.container = FSH_CONTAINER_LMDB, .train_count = 3}},
         {"lmdb-pairs", {.container = FSH_CONTAINER_LMDB, .kind = FSH_KIND_PAIRS, .train_count = 2}},
+        {"tar", {.container = FSH_CONTAINER_TAR, .train_count = 4}},
+        {"tar-pairs", {.container = FSH_CONTAINER_TAR, .kind = FSH_KIND_PAIRS, .train_count = 2}},
         {"lmdb-overflow", {.container = FSH_CONTAINER_LMDB, .train_count = 2, .payload_bytes_max = 6000}},
     };
     for (size_t i = 0; i < sizeof datasets / sizeof datasets[0]; i++) {

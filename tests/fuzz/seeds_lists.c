@@ -1,5 +1,6 @@
 #include <archive.h>
 #include <archive_entry.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "common/file.h"
@@ -126,6 +127,30 @@ static void write_rows(const char *root)
     seed_write(root, "ledger", "offset", "\1\0\2\0\0\0\0\0\0", 9);
 }
 
+static void write_packings(const char *root)
+{
+    static const char blueprint[] =
+        "{\"classes\":[\"bee\",\"cat\"],\"container\":1,\"dictionary\":[0,0,"
+        "\"00000000000000000000000000000000\"],"
+        "\"fields\":[\"image\"],\"id\":\"0123456789abcdef0123456789abcdef\",\"kind\":1,\"left_out\":1,"
+        "\"provenance\":{\"tool\":\"fpack\"},\"splits\":[[\"train\",2],[\"val\",1]],\"version\":1}";
+    static const char sums[] = "[\"00000000000000000000000000000004\",\"00000000000000000000000000000010\","
+                               "\"00000000000000000000000000000100\",\"00000000000000000000000000000010\","
+                               "\"00000000000000000000000000000100\",\"00000000000000000000000000000010\","
+                               "\"00000000000000000000000000000100\"]";
+    char resume[2048];
+    int length =
+        snprintf(resume, sizeof resume,
+                 "{\"bytes\":640,\"class_counts\":[1,2],\"hash\":\"0123456789abcdef0123456789abcdef\","
+                 "\"id\":\"0123456789abcdef0123456789abcdef\",\"left_out\":[[-31005,\"a.jpg\",\"damaged\"]],"
+                 "\"samples\":3,\"source_bytes\":99,\"sources\":\"0123456789abcdef\","
+                 "\"statistics\":{\"gray\":%s,\"rgb\":%s,\"sizes\":[3,2,1,9,1,9]}}",
+                 sums, sums);
+    seed_need(length > 0 && (size_t)length < sizeof resume, "room for a progress file");
+    seed_write(root, "blueprint", "classes", blueprint, sizeof blueprint - 1);
+    seed_write(root, "resume", "classes", resume, (size_t)length);
+}
+
 static void write_tensors(const char *root)
 {
     static const char *const headers[] = {
@@ -157,4 +182,5 @@ void seeds_lists(const char *root)
     write_tars(root);
     write_rows(root);
     write_tensors(root);
+    write_packings(root);
 }
