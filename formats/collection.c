@@ -23,8 +23,9 @@ static const struct {
     {"train", 0}, {"training", 0}, {"val", 1}, {"valid", 1}, {"validation", 1}, {"test", 2}, {"testing", 2},
 };
 
-/* The first word of letters in the name that means a split: "imagenet-val-000000.tar" is val. -1: none. */
-static int find_split(const char *name)
+/* The first word of letters in the name that means a split: "imagenet-val-000000.tar" is val. only_first: of a folder, whose
+ * name is chosen for many reasons, only the whole name before a dot counts. -1: none. */
+static int find_split(const char *name, bool only_first)
 {
     for (const char *at = name; *at;) {
         char word[16] = {0};
@@ -35,10 +36,15 @@ static int find_split(const char *name)
         for (size_t i = 0; i < length && length < sizeof word; i++) {
             word[i] = (char)tolower((unsigned char)at[i]);
         }
+        bool whole = at[length] == '\0' || at[length] == '.' || at[length] == '/';
+        if (only_first && !whole)
+            return -1;
         for (size_t i = 0; word[0] && i < sizeof split_words / sizeof *split_words; i++) {
             if (strcmp(word, split_words[i].word) == 0)
                 return split_words[i].split;
         }
+        if (only_first)
+            return -1;
         at += length ? length : 1;
     }
     return -1;
@@ -92,7 +98,8 @@ static FshStatus assign_splits(Collection *collection, FshError *error)
     for (size_t i = 0; i < collection->count; i++) {
         size_t bytes = 0;
         CollectionFile *file = &collection->files[i];
-        int split = find_split(fsh_path_name(file->path, &bytes));
+        int split =
+            find_split(fsh_path_name(file->path, &bytes), collection->container == FSH_CONTAINER_BASICSR);
         file->split = split_names[split < 0 ? 0 : split];
         *(split < 0 ? &without : &with) = file;
     }

@@ -354,8 +354,8 @@ typedef struct ContainerWriter {
     void (*close)(FshWriter *writer);
 } ContainerWriter;
 
-/* shard_writer.c, lmdb_writer.c, tar_writer.c */
-extern const ContainerWriter fsh_shard_writer, fsh_lmdb_writer, fsh_tar_writer;
+/* shard_writer.c, lmdb_writer.c, tar_writer.c, basicsr_writer.c */
+extern const ContainerWriter fsh_shard_writer, fsh_lmdb_writer, fsh_tar_writer, fsh_basicsr_writer;
 
 /* folder/SPLIT-wids.json, the shard list that webdataset's indexed reader takes. (wids.c) */
 FshStatus fsh_wids_save(const FshManifest *manifest, const FshSplitInfo *split, const char *folder,

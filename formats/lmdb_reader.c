@@ -80,6 +80,11 @@ static FshStatus read_meta(Tree *tree, unsigned page_number, FshError *error)
     return FSH_OK;
 }
 
+static bool tree_is_empty(const Tree *tree)
+{
+    return tree->depth == 0 && tree->entry_count == 0 && tree->root == UINT64_MAX;
+}
+
 static FshStatus read_metas(Tree *tree, FshError *error)
 {
     if (!fsh_lmdb_sniff(tree->bytes, tree->length))
@@ -99,6 +104,8 @@ static FshStatus read_metas(Tree *tree, FshError *error)
     FshStatus status = read_meta(tree, 0, error);
     if (!status)
         status = read_meta(tree, 1, error);
+    if (!status && tree_is_empty(tree))
+        return FSH_OK;
     if (!status && (tree->depth < 1 || tree->depth > DEPTH_MAX || tree->root >= tree->page_count))
         status = fsh_error_set(error, FSH_ERR_CORRUPT, "tree of depth %u with its root at page %" PRIu64,
                                tree->depth, tree->root);
@@ -251,7 +258,7 @@ FshStatus fsh_lmdb_walk(const uint8_t *bytes, uint64_t length, LmdbVisit visit, 
     Tree tree = {.bytes = bytes, .length = length};
     Walk walk = {.visit = visit, .context = context};
     FshStatus status = read_metas(&tree, error);
-    if (!status)
+    if (!status && !tree_is_empty(&tree))
         status = walk_tree(&walk, &tree, error);
     if (!status && walk.entry_count != tree.entry_count)
         status = fsh_error_set(error, FSH_ERR_CORRUPT,

@@ -475,7 +475,7 @@ FshStatus fsh_manifest_save(const FshManifest *manifest, const char *folder, boo
     FshStatus status = file_join(path, sizeof path, folder, FSH_MANIFEST_NAME, error);
     if (status)
         goto done;
-    if (manifest->container < FSH_CONTAINER_SHARDS || manifest->container > FSH_CONTAINER_TAR)
+    if (manifest->container < FSH_CONTAINER_SHARDS || manifest->container > FSH_CONTAINER_BASICSR)
         status = fsh_error_set(error, FSH_ERR_USAGE, "container %d is not written", (int)manifest->container);
     else if (!json_is_object(provenance))
         status = fsh_error_set(error, FSH_ERR_USAGE, "provenance is no JSON object");

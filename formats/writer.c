@@ -32,6 +32,7 @@ static const ContainerWriter *find_writer(FshContainer container)
     case FSH_CONTAINER_TAR:
         return &fsh_tar_writer;
     case FSH_CONTAINER_BASICSR:
+        return &fsh_basicsr_writer;
     case FSH_CONTAINER_FOLDER2LMDB:
         break;
     }
@@ -65,7 +66,8 @@ FshStatus fsh_writer_open(FshWriter **writer_ret, const char *path, const FshWri
     else if (options->shard_index >= options->shard_count)
         status = fsh_error_set(error, FSH_ERR_USAGE, "shard %" PRIu32 " of %" PRIu32, options->shard_index,
                                options->shard_count);
-    else if (options->container == FSH_CONTAINER_LMDB && options->shard_count != 1)
+    else if ((options->container == FSH_CONTAINER_LMDB || options->container == FSH_CONTAINER_BASICSR) &&
+             options->shard_count != 1)
         status = fsh_error_set(error, FSH_ERR_USAGE, "an LMDB is not split into shards");
     else if (!find_writer(options->container))
         status = fsh_error_set(error, FSH_ERR_USAGE, "container %d is unknown", (int)options->container);
