@@ -159,6 +159,10 @@ static void test_a_list_says_what_where_and_in_which_order(void **state)
                    getenv("FSHARD_BIN"), test_path(folder, "photos"), test_path(folder, "piped"), list);
     assert_int_equal(system(command), 0);
     assert_list(test_path(folder, "piped"), "train", "dog/1 0\ncat/0 1\ncat/2 0\n");
+    (void)snprintf(command, sizeof command,
+                   "'%s/fpack' --quiet --files-from /dev/stdin '%s' '%s' < /dev/null", getenv("FSHARD_BIN"),
+                   test_path(folder, "photos"), test_path(folder, "nothing"));
+    assert_int_not_equal(system(command), 0);
 }
 
 static void test_numbers_in_a_list_are_classes(void **state)
@@ -276,7 +280,7 @@ static void test_chosen_classes_come_in_the_order_of_the_file(void **state)
     source_three_classes(test_path(folder, "set/train"));
     source_class(test_path(folder, "set/val"), "dog", 1);
     source_class(test_path(folder, "set/val"), "fox", 1); /* not in train, and not chosen */
-    test_file_write_text(classes, "eel\r\n\nwolf\ndog\n");
+    test_file_write_text(classes, "eel\r\n\nwolf\ndog\tman's best friend\n");
     RunResult result =
         run_expecting(0, "fpack", "--classes", classes, test_path(folder, "set"), packed, NULL);
     assert_contains(result.err, "4 images of other classes, such as train/cat/0.jpg, are left out");

@@ -73,7 +73,7 @@ PlanSource plan_source(const Plan *plan, const PlanSample *sample, size_t field)
     size_t at = 0;
     if (plan_dataset_sample(plan, item, &from, &at, NULL, NULL))
         return (PlanSource){.path = ""};
-    return (PlanSource){.path = from.fields[at].source,
+    return (PlanSource){.path = from.fields[at].source ? from.fields[at].source : "", /* a tar has none */
                         .path_bytes = from.fields[at].source_bytes,
                         .bytes = from.fields[at].unpacked_bytes,
                         .modified_ns = plan->from.modified_ns};

@@ -251,7 +251,7 @@ FshStatus plan_mend_keys(Plan *plan, FshError *error);
  * up. Returns status. */
 FshStatus plan_hint_flat_pairs(const Plan *plan, FshStatus status, FshError *error);
 
-/* Names, one a line, empty lines passed over. FSH_ERR_NOT_FOUND, FSH_ERR_SYSTEM; FSH_ERR_CORRUPT: no text, no name, or one
+/* Names, one a line, what is behind a tab and empty lines passed over. FSH_ERR_NOT_FOUND, FSH_ERR_SYSTEM; FSH_ERR_CORRUPT: no text, no name, or one
  * name twice. */
 FshStatus plan_read_class_list(const char *path, NameList *names, FshError *error);
 /* Gives every sample the class that its text names, and the plan its classes: the names in byte order or, if all texts are
