@@ -18,6 +18,8 @@ bin=${FSHARD_BENCH_BIN:-build/bin}
 photographs=$(readlink -f "$1") size=${2:-160} rounds=${3:-3}
 [[ $size =~ ^[1-9][0-9]*$ && $rounds =~ ^[1-9][0-9]*$ ]] || die "SIZE and ROUNDS are whole numbers from 1"
 
+[ -n "${FSHARD_BENCH_BIN:-}" ] || cmake --build build --target resize_floor >/dev/null # not part of a usual build
+
 install_peers() {
     local name missing=()
     if ! command -v apt-get >/dev/null || [ "$(id -u)" -ne 0 ]; then return; fi

@@ -1,7 +1,8 @@
 /* resample.h - separable resampling with antialiasing, in Pillow's arithmetic.
  *
  * Coefficients, rounding (22-bit fixed point, 8-bit intermediate) and box handling are those of Pillow's
- * Image.resize (https://github.com/python-pillow/Pillow, src/libImaging/Resample.c describes the method):
+ * Image.resize up to version 12 (https://github.com/python-pillow/Pillow, src/libImaging/Resample.c describes the method;
+ * 13 takes the vertical pass first where an image is more than twice as high as wide, which rounds differently there):
  * results are identical to it, bit for bit, for 8-bit gray and RGB. torchvision on PIL images gives the same
  * pixels.
  *
