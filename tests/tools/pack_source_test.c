@@ -47,7 +47,7 @@ static void assert_same_samples(const char *path, const char *other_path)
         assert_non_null(other_split);
         assert_int_equal(split->sample_count, other_split->sample_count);
         for (uint64_t i = 0; i < split->sample_count; i++) {
-            FshSample sample, found;
+            FshSample sample, found = {0};
             FshError error = {0};
             assert_ok(fsh_sample_get(split, i, &sample, &error), &error);
             if (!find_key(other_split, &sample, &found))
