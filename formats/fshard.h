@@ -31,7 +31,7 @@
  * Caveats.
  * - A file that is truncated by someone else while it is mapped gives SIGBUS.
  *   Fix: never write into a dataset; fpack writes to new names and renames.
- * - Field data is 64-byte aligned in shards only. In LMDB it has no alignment.
+ * - Field data is 64-byte aligned in shards only. Elsewhere it has no alignment.
  *   Fix: copy, or pack as shards.
  * - A field's data may be compressed, whatever its codec.
  *   Fix: always go through fsh_field_unpack before decoding.
@@ -106,8 +106,10 @@ typedef struct FshField {
     const void *data; /* what is stored, bytes long; borrowed */
     size_t bytes;
     size_t unpacked_bytes;  /* == bytes where nothing is compressed; writers may leave it 0 then */
-    uint32_t width, height; /* pixels, as displayed (after EXIF orientation) */
-    uint8_t channels;       /* 1 or 3 once decoded */
+    /* Pixels, as displayed (after EXIF orientation). 0: not known before decoding; so it is in containers of others, unless
+     * the pixels are raw. Writers of shards and LMDB want them. */
+    uint32_t width, height;
+    uint8_t channels; /* 1 or 3 once decoded; 0: not known */
     FshCodec codec;         /* of the unpacked bytes */
     FshCompression compression;
     const char *source; /* path of the original, relative to the source root; not NUL-terminated; borrowed */
@@ -205,7 +207,13 @@ typedef struct FshSplit {
  * manifest; payloads are not read. FSH_ERR_NOT_FOUND: nothing there, or a file of the manifest is missing.
  * FSH_ERR_CORRUPT: torn or damaged headers, indexes or footers, or files that are not those of the
  * manifest; the message names the file. FSH_ERR_UNSUPPORTED: a newer format version, or an unknown kind of
- * file. On failure *dataset is NULL. */
+ * file. On failure *dataset is NULL.
+ *
+ * Also opens what others have written: a tar of WebDataset, a folder of them, or a list as webdataset spells it
+ * ("train-{000000..000127}.tar", "a.tar::b.tar"); a folder of BasicSR's LMDBs, or one; LMDBs of folder2lmdb. fshard(5)
+ * says what is read of them. They have no manifest: one is made up, with classes "0", "1", … or the names that a .json
+ * tells (one class "unlabelled" where nothing has a label), statistics and hashes of zero, and an id from names, sizes
+ * and counts. Fields of pairs may differ in size. Opening reads every header (tars) or value's edges (folder2lmdb). */
 FSH_API FshStatus fsh_open(FshDataset **dataset, const char *path, FshError *error);
 /* Frees and sets to NULL; NULL is fine. Samples borrowed from it are gone. */
 FSH_API void fsh_close(FshDataset **dataset);

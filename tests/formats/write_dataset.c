@@ -1,4 +1,4 @@
-/* write_dataset FOLDER (shards|lmdb) (classes|pairs) TRAIN VAL PAYLOAD_MAX: a data set of samples.h, and on
+/* write_dataset FOLDER (shards|lmdb|tar) (classes|pairs) TRAIN VAL PAYLOAD_MAX: a data set of samples.h, and on
  * stdout a listing of what is in it, computed from the samples and not from the files. python_test.py prints
  * the same from what it reads. enospc_test runs it on a disk that fills up. */
 #include <inttypes.h>
@@ -31,12 +31,14 @@ static void list_split(const DatasetPlan *plan, const char *split, uint64_t coun
 int main(int argc, char **argv)
 {
     if (argc != 7) {
-        (void)fprintf(stderr,
-                      "usage: write_dataset FOLDER (shards|lmdb) (classes|pairs) TRAIN VAL PAYLOAD_MAX\n");
+        (void)fprintf(
+            stderr, "usage: write_dataset FOLDER (shards|lmdb|tar) (classes|pairs) TRAIN VAL PAYLOAD_MAX\n");
         return 2;
     }
     DatasetPlan plan = {
-        .container = strcmp(argv[2], "lmdb") == 0 ? FSH_CONTAINER_LMDB : FSH_CONTAINER_SHARDS,
+        .container = strcmp(argv[2], "lmdb") == 0  ? FSH_CONTAINER_LMDB
+                     : strcmp(argv[2], "tar") == 0 ? FSH_CONTAINER_TAR
+                                                   : FSH_CONTAINER_SHARDS,
         .kind = strcmp(argv[3], "pairs") == 0 ? FSH_KIND_PAIRS : FSH_KIND_CLASSES,
         .train_count = strtoull(argv[4], NULL, 10),
         .val_count = strtoull(argv[5], NULL, 10),
