@@ -262,6 +262,9 @@ static void test_repair_tells_what_is_lost_and_leaves_the_shard_alone(void **sta
     assert_int_equal(json_array_size(json_object_get(json, "lost")), 1);
     json_decref(json);
     run_result_free(&result);
+    result = run_expecting(1, "fverify", "--repair", test_path(folder, "3.fshard"), packed, NULL);
+    assert_contains(result.err, "--repair takes one shard");
+    run_result_free(&result);
     /* What was repaired can be packed from. */
     run_ok("fverify", "--extract", test_path(folder, "out"), fixed, NULL);
     assert_int_equal(test_count_files(test_path(folder, "out")), 4);

@@ -8,7 +8,8 @@
 #include "tools/verify/verify_html.h"
 #include "tools/verify/verify_report.h"
 
-/* Motion blur and resizing leave a pair above this, other pictures are below: docs/measurements has the numbers. */
+/* Of 80 pairs of sharp photographs and the same with motion blur the least alike has 0.979; of 1,000 of them that were
+ * exchanged none reaches 0.8, and 4 reach 0.6. */
 #define LIKENESS_MIN 0.8
 
 typedef struct Settings {

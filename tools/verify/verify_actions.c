@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/file.h"
 #include "common/json_text.h"
 #include "common/program.h"
 #include "common/progress.h"
@@ -175,9 +176,14 @@ static void visit_loss(const FshLoss *loss, void *context)
 FshStatus action_repair(const ActionOptions *options, bool *partial_ret, FshError *error)
 {
     Losses losses = {.options = options, .array = options->json ? json_array() : NULL};
-    FshRepairReport report;
+    FshRepairReport report = {0};
     char count[32], bytes[32];
-    FshStatus status = fsh_repair(options->path, options->target, visit_loss, &losses, &report, error);
+    FshStatus status = FSH_OK;
+    if (file_is_folder(options->path))
+        status = fsh_error_set(error, FSH_ERR_UNSUPPORTED,
+                               "%s: is a folder; --repair takes one shard, a .fshard file", options->path);
+    if (!status)
+        status = fsh_repair(options->path, options->target, visit_loss, &losses, &report, error);
     if (!status)
         *partial_ret = *partial_ret || report.lost_ranges;
     if (!status && options->json) {
