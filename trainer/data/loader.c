@@ -146,6 +146,20 @@ static FshStatus unpack_field(Worker *worker, const FshField *stored, FshField *
                             &field->bytes, error);
 }
 
+/* Tars and LMDBs of others do not say how large an image is: its header does. */
+static FshStatus find_size(Worker *worker, FshField *field, FshError *error)
+{
+    ImageInfo info;
+    if ((field->width && field->height) || field->codec == FSH_CODEC_RAW)
+        return FSH_OK;
+    FshStatus status = image_probe(worker->decoder, field->data, field->bytes, &info, error);
+    if (!status) {
+        field->width = info.width;
+        field->height = info.height;
+    }
+    return status;
+}
+
 static FshStatus load_sample(Worker *worker, uint64_t epoch, uint64_t index, uint8_t *pixels, int64_t *label,
                              FshError *error)
 {
@@ -169,6 +183,8 @@ static FshStatus load_sample(Worker *worker, uint64_t epoch, uint64_t index, uin
         status = fsh_error_set(error, FSH_ERR_MISMATCH, "label %lld, but the dataset has %lld classes",
                                (long long)sample.label, (long long)loader->class_count);
     else
+        status = find_size(worker, &field, error);
+    if (!status)
         status = render_field(worker, &field, epoch, index, pixels, error);
     if (status) {
         char where[256];
