@@ -14,6 +14,11 @@
 
 /* ---- by name ---- */
 
+static bool begins_with(const char *text, const char *beginning)
+{
+    return strncmp(text, beginning, strlen(beginning)) == 0;
+}
+
 /* Length of the output name that text begins with, or 0. */
 static size_t output_name_bytes(const char *text)
 {
@@ -22,8 +27,11 @@ static size_t output_name_bytes(const char *text)
         if (strncmp(text, plan_split_names[split], length) != 0)
             continue;
         const char *rest = text + length;
-        if (strncmp(rest, ".lmdb", 5) == 0)
-            return length + 5;
+        static const char *const folders[] = {".lmdb", ".basicsr"};
+        for (size_t i = 0; i < sizeof folders / sizeof folders[0]; i++) {
+            if (begins_with(rest, folders[i]))
+                return length + strlen(folders[i]);
+        }
         static const char *const forms[] = {"-#####-of-#####.fshard", "-######.tar", "-######.idx"};
         for (size_t form = 0; form < sizeof forms / sizeof forms[0]; form++) {
             const char *at = forms[form];
@@ -35,11 +43,6 @@ static size_t output_name_bytes(const char *text)
         }
     }
     return 0;
-}
-
-static bool begins_with(const char *text, const char *beginning)
-{
-    return strncmp(text, beginning, strlen(beginning)) == 0;
 }
 
 /* "train-wids.json" */
@@ -82,12 +85,20 @@ static unsigned kind_of(const char *name)
     return ours ? CONTENTS_TEMPORARY : 0;
 }
 
-/* What an LMDB's folder may hold: lock.mdb is made by other readers, temporaries by a writer that was killed. */
+/* What an LMDB's folder may hold: lock.mdb is made by other readers, meta_info.txt is BasicSR's, temporaries are of a writer
+ * that was killed. */
 static bool is_of_an_lmdb(const char *name)
 {
-    static const char temporary[] = ".data.mdb.tmp-";
     return strcmp(name, "data.mdb") == 0 || strcmp(name, "lock.mdb") == 0 ||
-           strncmp(name, temporary, sizeof temporary - 1) == 0;
+           strcmp(name, "meta_info.txt") == 0 || begins_with(name, ".data.mdb.tmp-") ||
+           begins_with(name, ".meta_info.txt.tmp-");
+}
+
+/* A side of BasicSR's: blurry.lmdb. */
+static bool is_side(const char *path, const char *name)
+{
+    const size_t length = strlen(name);
+    return length > 5 && strcmp(name + length - 5, ".lmdb") == 0 && name[0] != '.' && file_is_folder(path);
 }
 
 /* ---- going through a folder ---- */
@@ -201,17 +212,19 @@ static bool is_output(const char *path, const char *name)
     return file_begins_with(path, shard, sizeof shard - 1);
 }
 
+/* Notes what is of no LMDB, in its folder or those of BasicSR's sides. */
 static FshStatus visit_lmdb(const char *path, const char *name, void *context, FshError *error)
 {
-    (void)path;
-    (void)error;
     char *foreign = context;
+    if (is_side(path, name))
+        return each_entry(path, visit_lmdb, foreign, error);
     if (!is_of_an_lmdb(name))
         (void)snprintf(foreign, NAME_MAX + 1, "%s", name);
     return FSH_OK;
 }
 
-/* An LMDB that was being written has no data.mdb yet: then there is nothing to lose. */
+/* An LMDB that was being written has no data.mdb yet: then there is nothing to lose. Nobody but fpack calls a folder
+ * train.basicsr. */
 static FshStatus look_at_lmdb(Contents *contents, const char *path, const char *name, bool listed,
                               FshError *error)
 {
@@ -268,7 +281,7 @@ static FshStatus look_at_entry(const char *path, const char *name, void *context
     } else if (kind == CONTENTS_OUTPUTS) {
         const bool listed = is_listed(&look->manifest, name);
         contents->outputs = true;
-        if (strstr(name, ".lmdb") && file_is_folder(path))
+        if (file_is_folder(path))
             return look_at_lmdb(contents, path, name, listed, error);
         ours = listed || is_output(path, name);
     }
@@ -299,18 +312,31 @@ FshStatus contents_look(const char *folder, Contents *contents, FshError *error)
 
 static FshStatus refuse_foreign(const char *path, const char *name, void *context, FshError *error)
 {
-    (void)context;
+    if (is_side(path, name))
+        return each_entry(path, refuse_foreign, context, error);
     return is_of_an_lmdb(name)
                ? FSH_OK
                : fsh_error_set(error, FSH_ERR_EXISTS, "%s: is not fpack's; remove it first", path);
 }
 
+static FshStatus remove_all_of(const char *path, FshError *error);
+
 static FshStatus remove_file(const char *path, const char *name, void *context, FshError *error)
 {
-    (void)name;
     (void)context;
+    if (is_side(path, name))
+        return remove_all_of(path, error);
     return unlink(path) && errno != ENOENT ? fsh_error_system(error, errno, "%s: cannot remove", path)
                                            : FSH_OK;
+}
+
+/* A folder in which refuse_foreign has found nothing. */
+static FshStatus remove_all_of(const char *path, FshError *error)
+{
+    FshStatus status = each_entry(path, remove_file, NULL, error);
+    if (!status && rmdir(path))
+        status = fsh_error_system(error, errno, "%s: cannot remove", path);
+    return status;
 }
 
 /* A file, or an LMDB's folder with all that it may hold: nothing of it, if something else is in it. */
@@ -321,11 +347,7 @@ static FshStatus remove_entry(const char *path, FshError *error)
     if (errno != EISDIR && errno != EPERM)
         return fsh_error_system(error, errno, "%s: cannot remove", path);
     FshStatus status = each_entry(path, refuse_foreign, NULL, error);
-    if (!status)
-        status = each_entry(path, remove_file, NULL, error);
-    if (!status && rmdir(path))
-        status = fsh_error_system(error, errno, "%s: cannot remove", path);
-    return status;
+    return status ? status : remove_all_of(path, error);
 }
 
 static FshStatus remove_if_in_set(const char *path, const char *name, void *context, FshError *error)

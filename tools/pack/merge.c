@@ -1,5 +1,6 @@
 #include "tools/pack/merge.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -61,6 +62,30 @@ static FshStatus bring_named(const char *from_folder, const char *to_folder, con
     return status ? status : bring_file(from, to, error);
 }
 
+/* An LMDB's folder, or BasicSR's with one for each side. */
+static FshStatus bring_folder(const char *from, const char *to, FshError *error)
+{
+    FshStatus status = file_make_folders(to, error);
+    DIR *stream = status ? NULL : opendir(from);
+    if (!status && !stream)
+        status = fsh_error_system(error, errno, "%s: cannot open the folder", from);
+    for (const struct dirent *entry; !status && (entry = readdir(stream));) {
+        char from_path[PATH_MAX], to_path[PATH_MAX];
+        const char *name = entry->d_name;
+        if (name[0] == '.' || strcmp(name, "lock.mdb") == 0) /* a reader's, of that machine */
+            continue;
+        status = file_join(from_path, sizeof from_path, from, name, error);
+        if (!status)
+            status = file_join(to_path, sizeof to_path, to, name, error);
+        if (!status)
+            status = file_is_folder(from_path) ? bring_folder(from_path, to_path, error)
+                                               : bring_file(from_path, to_path, error);
+    }
+    if (stream)
+        (void)closedir(stream);
+    return status ? status : file_sync_parent_folder(to, error);
+}
+
 /* An output, then its progress file: without the latter it is made again, or brought again. */
 static FshStatus bring_output(const char *from, const char *to, const char *name, FshError *error)
 {
@@ -68,15 +93,9 @@ static FshStatus bring_output(const char *from, const char *to, const char *name
     FshStatus status = file_join(from_path, sizeof from_path, from, name, error);
     if (!status)
         status = file_join(to_path, sizeof to_path, to, name, error);
-    if (!status && file_is_folder(from_path)) {
-        status = file_make_folders(to_path, error);
-        if (!status)
-            status = bring_named(from_path, to_path, "data.mdb", error);
-        if (!status)
-            status = file_sync_parent_folder(to_path, error);
-    } else if (!status) {
-        status = bring_file(from_path, to_path, error);
-    }
+    if (!status)
+        status = file_is_folder(from_path) ? bring_folder(from_path, to_path, error)
+                                           : bring_file(from_path, to_path, error);
     const size_t stem = strlen(name) - strlen(".tar");
     if (!status && strcmp(name + stem, ".tar") == 0) {
         char index[NAME_MAX + 1];

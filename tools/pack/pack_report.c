@@ -86,6 +86,7 @@ static const struct {
     {FSH_CONTAINER_SHARDS, "shards", "shard", "shards"},
     {FSH_CONTAINER_LMDB, "lmdb", "LMDB", "LMDBs"},
     {FSH_CONTAINER_TAR, "tar", "tar", "tars"},
+    {FSH_CONTAINER_BASICSR, "basicsr", "folder of LMDBs", "folders of LMDBs"},
 };
 
 static const char *container_word(FshContainer container, size_t count)

@@ -269,6 +269,9 @@ FshStatus plan_dedupe(Plan *plan, const PackOptions *options, FshError *error);
 /* Apply --limit, then --split. Sample order is kept. */
 FshStatus plan_select(Plan *plan, const PackOptions *options, FshError *error);
 
+/* Whether --shard-size says how many outputs a split has; else it is one. */
+bool plan_is_cut(const PackOptions *options);
+
 /* Outputs *begin_ret .. *end_ret - 1 are what options->part packs. FSH_ERR_MEMORY. */
 FshStatus plan_part(const Plan *plan, const PackOptions *options, size_t *begin_ret, size_t *end_ret,
                     FshError *error);

@@ -30,13 +30,18 @@ static uint64_t planned_bytes(const Plan *plan, const PackOptions *options, cons
     return blocks * BLOCK_BYTES;
 }
 
+bool plan_is_cut(const PackOptions *options)
+{
+    return options->container == FSH_CONTAINER_SHARDS || options->container == FSH_CONTAINER_TAR;
+}
+
 /* Cuts a split into as many shards as its records, as they will be stored, have times shard_bytes; all about equal (a last
  * shard of a few records would make ranks wait for each other). Shard k starts with the first record at or past k / n of the
  * planned bytes: what is decided here is which samples a shard holds, and what they come to does not change it. */
 static FshStatus cut_split(Plan *plan, uint32_t split, const PackOptions *options, const PlanShare *stored,
                            FshError *error)
 {
-    const uint64_t shard_bytes = options->container == FSH_CONTAINER_LMDB ? 0 : options->shard_bytes;
+    const uint64_t shard_bytes = plan_is_cut(options) ? options->shard_bytes : 0;
     const PlanSplit *range = &plan->splits[split];
     const uint64_t end = range->first_sample + range->sample_count;
     uint64_t total = 0;
@@ -161,6 +166,10 @@ static FshStatus make_id(Plan *plan, const PackOptions *options, FshError *error
 FshStatus plan_outputs(Plan *plan, const PackOptions *options, FshError *error)
 {
     PlanShare stored = {1, 1};
+    if (options->container == FSH_CONTAINER_BASICSR && plan->class_count)
+        return fsh_error_set(
+            error, FSH_ERR_USAGE,
+            "--layout basicsr: has no place for classes; use --format lmdb, or give --pairs");
     FshStatus status = plan_store(plan, options, error);
     if (!status)
         status = plan_trial(plan, options, &stored, error);

@@ -38,7 +38,7 @@ static json_t *options_to_json(const Plan *plan, const PackOptions *options)
     json_t *object =
         json_pack("{s:s, s:b}", "store", pack_store_names[options->store], "check", options->check);
     int failed = !object || add_store(object, plan, options);
-    if (options->container != FSH_CONTAINER_LMDB)
+    if (plan_is_cut(options))
         failed |= json_object_set_new(object, "shard_size", json_integer((json_int_t)options->shard_bytes));
     if (options->shuffle)
         failed |= json_object_set_new(object, "shuffle", json_integer((json_int_t)options->shuffle_seed));

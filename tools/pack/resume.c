@@ -111,13 +111,14 @@ static bool output_agrees(const ResumeKey *key, const char *folder, const FshFil
     if (fsh_open(&dataset, path, NULL))
         return false;
     const FshManifest *manifest = fsh_manifest(dataset);
-    bool agrees = strcmp(manifest->id, key->id) == 0 && manifest->container == key->container &&
-                  manifest->split_count == 1 && manifest->splits[0].file_count == 1 &&
-                  strcmp(manifest->splits[0].name, key->split) == 0;
+    bool agrees = manifest->container == key->container && manifest->split_count == 1 &&
+                  manifest->splits[0].file_count == 1;
+    if (agrees && key->container != FSH_CONTAINER_BASICSR) /* which is as BasicSR reads it, without more */
+        agrees = strcmp(manifest->id, key->id) == 0 && strcmp(manifest->splits[0].name, key->split) == 0;
     if (agrees) {
         const FshFileInfo *own = &manifest->splits[0].files[0];
         agrees = own->sample_count == info->sample_count && own->bytes == info->bytes &&
-                 (key->container == FSH_CONTAINER_LMDB ||
+                 (key->container != FSH_CONTAINER_SHARDS ||
                   memcmp(own->hash.bytes, info->hash.bytes, sizeof own->hash.bytes) == 0);
     }
     fsh_close(&dataset);

@@ -1,0 +1,227 @@
+#include "tools/pack/settings.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/cpu.h"
+
+const char *const settings_formats[] = {"shards", "lmdb", "tar", NULL};
+const char *const settings_layouts[] = {"fshard", "basicsr", NULL};
+const char *const settings_edges[] = {"short", "long", NULL};
+
+/* The folders in which a data set's own documents, or a code's, put the sides of its pairs. */
+static const struct {
+    const char *name, *sides;
+} pair_presets[] = {
+    {"gopro", "blur:sharp"},    /* GOPRO_Large, REDS' blur and sharp */
+    {"nafnet", "input:target"}, /* NAFNet, Restormer, MPRNet: datasets/GoPro/train/input */
+    {"basicsr", "lq:gt"},       /* BasicSR: dataroot_lq, dataroot_gt */
+};
+
+/* The sides of a preset; text itself where it names none. */
+static FshStatus find_pairs(const char *text, const char **sides_ret, FshError *error)
+{
+    *sides_ret = text;
+    for (size_t i = 0; i < sizeof pair_presets / sizeof pair_presets[0]; i++) {
+        if (strcmp(text, pair_presets[i].name) == 0)
+            *sides_ret = pair_presets[i].sides;
+    }
+    return strchr(*sides_ret, ':')
+               ? FSH_OK
+               : fsh_error_set(error, FSH_ERR_USAGE,
+                               "--pairs: '%s' is neither A:B nor one of gopro, nafnet, basicsr", text);
+}
+
+static FshStatus take_fields(const Settings *settings, PackOptions *options, FshError *error)
+{
+    if (settings->pairs && settings->fields)
+        return fsh_error_set(error, FSH_ERR_USAGE, "--pairs and --fields: give one of them");
+    FshStatus status = FSH_OK;
+    const char *sides = NULL;
+    if (settings->pairs)
+        status = find_pairs(settings->pairs, &sides, error);
+    if (sides && !status)
+        status = options_split_colon("--pairs", sides, options->field_names, 2, &options->field_count, error);
+    if (settings->fields)
+        status = options_split_colon("--fields", settings->fields, options->field_names, FSH_FIELDS_MAX,
+                                     &options->field_count, error);
+    for (size_t field = 0; field < options->field_count && !status; field++) {
+        if (strchr(options->field_names[field], '/'))
+            status =
+                fsh_error_set(error, FSH_ERR_USAGE, "%s: '%s' is a path; give the name of the folder alone",
+                              settings->pairs ? "--pairs" : "--fields", options->field_names[field]);
+    }
+    return status;
+}
+
+/* What goes together, and what does not. */
+static FshStatus check_usage(const PackOptions *options, FshError *error)
+{
+    const char *one = NULL, *other = NULL;
+    if (options->field_count) {
+        one = "--pairs and --fields";
+        other = options->labels       ? "--labels"
+                : options->files_from ? "--files-from"
+                : options->classes    ? "--classes"
+                                      : NULL;
+    } else if (options->labels && options->files_from) {
+        one = "--labels";
+        other = "--files-from";
+    }
+    return other ? fsh_error_set(error, FSH_ERR_USAGE, "%s: %s", one,
+                                 options->field_count ? "pairs have no classes; leave out --labels, "
+                                                        "--files-from and --classes"
+                                                      : "a list of --files-from has labels itself")
+                 : FSH_OK;
+}
+
+/* fresize's recipe, with its defaults where fpack has no option. */
+static FshStatus take_recipe(const Settings *settings, ResizeRecipe *recipe, FshError *error)
+{
+    size_t filter = 0;
+    while (strcmp(resample_filter_names[filter], settings->filter) != 0)
+        filter++; /* the option table has checked that it is one of them */
+    *recipe = (ResizeRecipe){.max_size = (uint32_t)settings->max_size,
+                             .long_edge = strcmp(settings->edge, "long") == 0,
+                             .filter = (ResampleFilter)filter,
+                             .format = IMAGE_UNKNOWN,
+                             .quality = (int)settings->quality,
+                             .subsampling = IMAGE_SUBSAMPLING_420,
+                             .exact = settings->exact,
+                             .max_pixels = (uint64_t)settings->max_pixels};
+    return settings->sizing && !settings->max_size
+               ? fsh_error_set(error, FSH_ERR_USAGE,
+                               "--edge, --filter and --exact say how images are made smaller; give "
+                               "--max-size too")
+               : FSH_OK;
+}
+
+/* How samples are stored; an option that would do nothing is refused. */
+static FshStatus take_store(const Settings *settings, PackOptions *options, FshError *error)
+{
+    while (strcmp(pack_store_names[options->store], settings->store) != 0)
+        options->store++; /* the option table has checked that it is one of them */
+    const bool automatic = options->store == PACK_STORE_AUTO;
+    const bool compresses = options->store == PACK_STORE_ZSTD || settings->dictionary;
+    const char *message = NULL;
+    if (automatic && !settings->raw_under && !settings->budget)
+        message = "--store auto: give --raw-under or --budget, or both: what shall be stored raw";
+    else if (!automatic && (settings->raw_under || settings->budget))
+        message = "--raw-under and --budget choose between raw and copy: give --store auto too";
+    else if (settings->quality_given && !settings->max_size && options->store != PACK_STORE_JPEG)
+        message = "--quality: nothing is encoded; give --max-size too, or --store jpeg";
+    else if (settings->dictionary && (automatic || options->store == PACK_STORE_RAW))
+        message = "--dictionary: raw pixels are mapped as they are; use --store zstd, copy or jpeg";
+    else if (options->container == FSH_CONTAINER_BASICSR &&
+             ((options->store != PACK_STORE_COPY && options->store != PACK_STORE_JPEG) || compresses))
+        message = "--layout basicsr: holds image files: --store copy or jpeg, no --dictionary";
+    else if (options->container == FSH_CONTAINER_TAR && compresses)
+        message =
+            "--format tar: holds files as others read them, not compressed: no --store zstd, no --dictionary";
+    else if (settings->dictionary_size_given && !settings->dictionary)
+        message = "--dictionary-size: give --dictionary too";
+    else if (settings->level_given && !compresses)
+        message = "--level: nothing is compressed; give --store zstd or --dictionary too";
+    return message ? fsh_error_set(error, FSH_ERR_USAGE, "%s", message) : FSH_OK;
+}
+
+/* By --format and --layout. */
+static FshStatus take_container(const Settings *settings, FshContainer *container, FshError *error)
+{
+    static const FshContainer containers[] = {FSH_CONTAINER_SHARDS, FSH_CONTAINER_LMDB, FSH_CONTAINER_TAR};
+    size_t format = 0;
+    while (strcmp(settings_formats[format], settings->format) != 0)
+        format++; /* the option table has checked that it is one of them */
+    *container = containers[format];
+    if (strcmp(settings->layout, "basicsr") != 0)
+        return FSH_OK;
+    if (settings->format_given && *container != FSH_CONTAINER_LMDB)
+        return fsh_error_set(error, FSH_ERR_USAGE, "--layout basicsr: is of LMDBs; leave out --format %s",
+                             settings->format);
+    *container = FSH_CONTAINER_BASICSR;
+    return FSH_OK;
+}
+
+FshStatus settings_take(const ProgramContext *context, PackOptions *options, FshError *error)
+{
+    const Settings *settings = context->settings;
+    *options = (PackOptions){
+        .source = settings->source,
+        .destination = settings->destination,
+        .files_from = settings->files_from,
+        .labels = settings->labels,
+        .classes = settings->classes,
+        .dedupe = settings->dedupe,
+        .level = (int)settings->level,
+        .raw_under = settings->raw_under,
+        .budget_bytes = settings->budget,
+        .dictionary_bytes = settings->dictionary ? settings->dictionary_size : 0,
+        .shard_bytes = settings->shard_size,
+        .val_fraction = settings->split,
+        .seed = (uint64_t)settings->seed,
+        .shuffle = settings->shuffle != 0,
+        .shuffle_seed = (uint64_t)settings->shuffle,
+        .limit = (uint64_t)settings->limit,
+        .check = settings->check,
+        .force = settings->force,
+        .max_pixels = (uint64_t)settings->max_pixels,
+        .jobs = cpu_jobs(settings->program.jobs),
+        .quiet = settings->program.quiet,
+    };
+    if (settings->split >= 1)
+        return fsh_error_set(error, FSH_ERR_USAGE, "--split: %g leaves nothing to train on: a tenth is 0.1",
+                             settings->split);
+    FshStatus status = program_take_paths(context, &options->source, &options->destination, error);
+    if (!status && settings->part)
+        status = part_parse("--part", settings->part, &options->part, error);
+    if (!status)
+        status = take_recipe(settings, &options->resize, error);
+    if (!status)
+        status = take_container(settings, &options->container, error);
+    if (!status)
+        status = take_store(settings, options, error);
+    if (!status)
+        status = take_fields(settings, options, error);
+    return status ? status : check_usage(options, error);
+}
+
+/* ---- --merge ---- */
+
+static size_t option_value_bytes(OptionKind kind)
+{
+    switch (kind) {
+    case OPTION_FLAG:
+        return sizeof(bool);
+    case OPTION_INTEGER:
+        return sizeof(int64_t);
+    case OPTION_SIZE:
+        return sizeof(uint64_t);
+    case OPTION_REAL:
+        return sizeof(double);
+    case OPTION_LIST:
+        return sizeof(OptionList);
+    case OPTION_TEXT:
+    case OPTION_CHOICE:
+        break;
+    }
+    return sizeof(const char *);
+}
+
+FshStatus settings_take_merge(const ProgramContext *context, FshError *error)
+{
+    static const char *const allowed[] = {"merge",   "force", "dst",     "jobs",
+                                          "dry-run", "quiet", "verbose", "json"};
+    const Settings *settings = context->settings;
+    for (const Option *option = context->table->options; option->name; option++) {
+        bool known = false;
+        for (size_t i = 0; i < sizeof allowed / sizeof allowed[0]; i++)
+            known = known || strcmp(option->name, allowed[i]) == 0;
+        const size_t offset = (size_t)((const char *)option->value - (const char *)settings);
+        if (!known && memcmp(option->value, (const char *)settings->defaults + offset,
+                             option_value_bytes(option->kind)) != 0)
+            return fsh_error_set(error, FSH_ERR_USAGE,
+                                 "--%s: was decided when the parts were packed; it does not go with --merge",
+                                 option->name);
+    }
+    return FSH_OK;
+}

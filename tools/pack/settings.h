@@ -1,0 +1,34 @@
+/* settings.h - fpack's options as they are on the command line, and what they mean: PackOptions.
+ *
+ * An option that would do nothing is refused, with what it goes with. The table of options is in main.c. */
+#ifndef FSHARD_PACK_SETTINGS_H
+#define FSHARD_PACK_SETTINGS_H
+
+#include "common/program.h"
+#include "tools/pack/plan.h"
+
+typedef struct Settings {
+    ProgramOptions program;
+    const char *source, *destination, *format, *store, *pairs, *fields, *report, *edge, *filter;
+    const char *files_from, *labels, *classes;
+    uint64_t shard_size, raw_under, budget, dictionary_size;
+    double split;
+    int64_t seed, shuffle, limit, max_pixels, max_size, quality, level;
+    const char *part, *layout;
+    const struct Settings *defaults;
+    bool check, force, merge, format_given, dedupe, dictionary, quality_given, level_given,
+        dictionary_size_given, exact,
+        sizing; /* sizing: an option was given that says how to make images smaller */
+} Settings;
+
+/* What the choices of --format, --layout and --edge are; NULL behind the last. */
+extern const char *const settings_formats[], *const settings_layouts[], *const settings_edges[];
+
+/* Fills *options. FSH_ERR_USAGE. */
+FshStatus settings_take(const ProgramContext *context, PackOptions *options, FshError *error);
+
+/* What the dataset is was decided when its parts were packed: with --merge an option that says otherwise is a
+ * misunderstanding, and FSH_ERR_USAGE. */
+FshStatus settings_take_merge(const ProgramContext *context, FshError *error);
+
+#endif
