@@ -36,7 +36,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t length)
     parse(bytes, length);
     if (fsh_lmdb_sniff(bytes, length)) {
         FuzzFolder folder = fuzz_folder_open(LMDB_DATA_NAME, bytes, length);
-        fuzz_dataset(folder.path);
+        fuzz_dataset(folder.path, true);
         fuzz_folder_close(&folder);
     }
     return 0;

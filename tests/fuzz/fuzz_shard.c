@@ -36,7 +36,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t length)
     parse(bytes, length);
     if (fsh_shard_sniff(bytes, length)) { /* all else fsh_open takes for something else */
         FuzzFile file = fuzz_file_open(bytes, length);
-        fuzz_dataset(file.path);
+        fuzz_dataset(file.path, true);
         fuzz_file_close(&file);
     }
     return 0;
