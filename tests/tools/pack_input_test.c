@@ -416,7 +416,7 @@ static void test_wrong_usage_is_refused(void **state)
         {"--fields", "a:b/c", source, packed},
         {"--split", "1", source, packed},
         {"--split", "a tenth", source, packed},
-        {"--format", "tar", source, packed},
+        {"--format", "zip", source, packed},
         {"--store", "zip", source, packed},
         {"--shard-size", "1", source, packed},
         {"--limit", "-1", source, packed},
