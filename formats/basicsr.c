@@ -218,12 +218,10 @@ static FshStatus add_side(SampleTable *table, size_t field, const BasicsrSide *s
     size_t offset = 0;
     MetaLine line = {0};
     FshStatus status = FSH_OK;
-    for (size_t i = 0; i < entries->count || i < first->count; i++) {
-        const LmdbEntry *mine = i < entries->count ? entry_at(entries, i) : NULL;
-        const LmdbEntry *other = i < first->count ? entry_at(first, i) : NULL;
-        int order = !mine    ? 1
-                    : !other ? -1
-                             : compare_key(mine->key, mine->key_bytes, other->key, other->key_bytes);
+    size_t common = entries->count < first->count ? entries->count : first->count;
+    for (size_t i = 0; i < common; i++) {
+        const LmdbEntry *mine = entry_at(entries, i), *other = entry_at(first, i);
+        int order = compare_key(mine->key, mine->key_bytes, other->key, other->key_bytes);
         if (order < 0)
             return fail_key(sides[0].name, mine->key, mine->key_bytes, "is missing; the other side has it",
                             error);
@@ -233,6 +231,12 @@ static FshStatus add_side(SampleTable *table, size_t field, const BasicsrSide *s
         FieldRow *row = &fsh_table_fields(table, sample_of_first[i])[field];
         row->offset = mine->offset;
         row->bytes = mine->bytes;
+    }
+    if (entries->count != first->count) {
+        bool more = entries->count > common;
+        const LmdbEntry *orphan = entry_at(more ? entries : first, common);
+        return fail_key(more ? sides[0].name : side->name, orphan->key, orphan->key_bytes,
+                        "is missing; the other side has it", error);
     }
     while (!(status = fsh_meta_line_next(side->meta, side->meta_bytes, &offset, &line, error)) && line.key) {
         size_t index = find_key(entries, line.key, line.key_bytes);

@@ -108,7 +108,7 @@ static FshStatus assign_splits(Collection *collection, FshError *error)
                              "%s: which split is it of? %s is of %s; name them train-…, val-…, test-…",
                              without->path, with->name, with->split);
     /* Stable: in each split the order stays. */
-    CollectionFile *sorted = calloc(collection->count, sizeof *sorted);
+    CollectionFile *sorted = calloc(collection->count + 1, sizeof *sorted);
     if (!sorted)
         return out_of_memory(collection->files[0].path, error);
     size_t next = 0;

@@ -9,9 +9,14 @@ JsonScan fsh_json_scan(const char *text, size_t bytes)
     return (JsonScan){.next = text, .end = text + bytes};
 }
 
+static bool is_blank(char c)
+{
+    return c == ' ' || c == '\t' || c == '\r' || c == '\n';
+}
+
 static void skip_blanks(JsonScan *scan)
 {
-    while (scan->next < scan->end && memchr(" \t\r\n", *scan->next, 4)) {
+    while (scan->next < scan->end && is_blank(*scan->next)) {
         scan->next++;
     }
 }
@@ -77,7 +82,8 @@ static bool take_value(JsonScan *scan, JsonSlice *value)
             return false;
         *value = (JsonSlice){.kind = *begin == '{' ? JSON_SCAN_OBJECT : JSON_SCAN_OTHER};
     } else { /* a number, true, false, null */
-        while (scan->next < scan->end && !memchr(",}] \t\r\n\"", *scan->next, 8)) {
+        while (scan->next < scan->end && !is_blank(*scan->next) && *scan->next != ',' && *scan->next != '}' &&
+               *scan->next != ']' && *scan->next != '"') {
             scan->next++;
         }
         bool number = *begin == '-' || (*begin >= '0' && *begin <= '9');
@@ -102,9 +108,7 @@ bool fsh_json_scan_next(JsonScan *scan, JsonSlice *name, JsonSlice *value)
         scan->begun = true;
         return false;
     }
-    if (scan->begun && scan->next == scan->end)
-        scan->broken = true;
-    else if (scan->begun && !take(scan, ','))
+    if (scan->begun && !take(scan, ','))
         scan->broken = true;
     else if (!take(scan, '"') || !take_text(scan, name) || !take(scan, ':') || !take_value(scan, value))
         scan->broken = true;

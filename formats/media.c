@@ -28,7 +28,7 @@ FshCodec fsh_codec_sniff(const uint8_t *bytes, size_t length)
     }
     /* P1 to P7 and a blank: netpbm. */
     if (length >= 3 && bytes[0] == 'P' && bytes[1] >= '1' && bytes[1] <= '7' &&
-        memchr(" \t\r\n#", bytes[2], 5))
+        (bytes[2] == ' ' || bytes[2] == '\t' || bytes[2] == '\r' || bytes[2] == '\n' || bytes[2] == '#'))
         return FSH_CODEC_PNM;
     return FSH_CODEC_OTHER;
 }

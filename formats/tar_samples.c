@@ -138,15 +138,19 @@ static FshStatus find_field(Grouping *grouping, const char *name, size_t bytes, 
     return FSH_OK;
 }
 
+static bool is_blank(char c)
+{
+    return c == ' ' || c == '\t' || c == '\r' || c == '\n';
+}
+
 /* Text of digits with blanks around, as webdataset's int() takes it. */
 static bool parse_label(const char *text, size_t bytes, int64_t *label_ret)
 {
-    static const char blanks[] = " \t\r\n";
-    while (bytes && memchr(blanks, text[0], 4)) {
+    while (bytes && is_blank(text[0])) {
         text++;
         bytes--;
     }
-    while (bytes && memchr(blanks, text[bytes - 1], 4)) {
+    while (bytes && is_blank(text[bytes - 1])) {
         bytes--;
     }
     JsonSlice slice = {.kind = JSON_SCAN_NUMBER, .text = text, .bytes = bytes};

@@ -291,7 +291,7 @@ static void tar_close(FshWriter *writer)
     (void)XXH3_freeState(shard->hash);
     Buffer *buffers[] = {&shard->tar,  &shard->scratch, &shard->key,    &shard->last_key,
                          &shard->path, &shard->json,    &shard->pixels, &shard->index};
-    for (size_t i = 0; i < sizeof buffers / sizeof *buffers; i++) {
+    for (size_t i = 0; i < sizeof buffers / sizeof buffers[0]; i++) {
         buffer_free(buffers[i]);
     }
     free(shard);

@@ -32,9 +32,11 @@ static FshStatus check_kind(const FshDataset *dataset, FshError *error)
                              "%s: has %zu class; a classifier needs at least two class folders", path,
                              manifest->class_count);
     if (manifest->statistics.channels != 1 && manifest->statistics.channels != 3)
-        return fsh_error_set(error, FSH_ERR_MISMATCH,
-                             "%s: has no mean and deviation; give the folder that fpack made, with its %s",
-                             path, FSH_MANIFEST_NAME);
+        return fsh_error_set(
+            error, FSH_ERR_MISMATCH,
+            "%s: has no mean and deviation; give the folder that fpack made, with its %s (tars and LMDBs "
+            "of others: fpack them first)",
+            path, FSH_MANIFEST_NAME);
     return FSH_OK;
 }
 
