@@ -202,8 +202,13 @@ static FshStatus deliver(uint64_t index, void *memory, void *context, FshError *
             run->summary->other_count++;
             continue;
         }
-        if (result->is_new)
+        if (run->state.finished && resize_has_output(result)) {
+            status = fsh_error_set(error, FSH_ERR_EXISTS,
+                                   "%s: %s has changed since: %s is not in it; --force writes it anew",
+                                   run->options->destination, run->options->source.path, result->path);
+        } else if (result->is_new) {
             status = keep_output(run, result, error);
+        }
         bytes += result->bytes_before;
         failed += result->outcome == RESIZE_OUTCOME_FAILED;
         if (status)
@@ -354,9 +359,9 @@ static FshStatus open_destination(Run *run, FshError *error)
         status = resize_state_begin(&run->state, options, error);
     if (!status)
         status = resize_report_begin(&run->report, error);
-    if (status || !run->state.is_tar)
+    if (status || !run->state.is_tar || run->state.finished)
         return status;
-    status = file_join(run->tar_path, sizeof run->tar_path, run->state.folder, "images.tar", error);
+    status = file_join(run->tar_path, sizeof run->tar_path, run->state.folder, RESIZE_TAR_NAME, error);
     if (!status)
         status = ledger_tar_offset(run->state.ledger, &run->tar_offset, error);
     return status ? status : tar_writer_open(&run->tar, run->tar_path, run->tar_offset, error);
@@ -366,6 +371,8 @@ static FshStatus close_destination(Run *run, FshError *error)
 {
     const ResizeOptions *options = run->options;
     FshStatus status = FSH_OK;
+    if (run->state.finished)
+        return FSH_OK;
     if (run->tar)
         status = tar_writer_finish(&run->tar, error);
     if (!status)
@@ -449,7 +456,7 @@ FshStatus resize_run(const ResizeOptions *options, ResizeOnFailure on_failure, v
         tar_writer_abandon(&run.tar);
         resize_state_undo(&run.state, options->destination);
     }
-    if (nothing || !run.state.ledger)
+    if (nothing || !(run.state.ledger || run.state.others_count))
         resize_report_undo(&run.report);
     FshError close_error = {0};
     if (resize_report_close(&run.report, &close_error) && !status)

@@ -115,11 +115,36 @@ static FshStatus refuse_links(const ResizeState *state, FshError *error)
     return status;
 }
 
+/* A tar that has its name, one that is under way, both, or neither: what the recipe says of it holds only as far as it is
+ * there. */
+static FshStatus look_at_tar(ResizeState *state, const ResizeOptions *options, const json_t *recipe,
+                             FshError *error)
+{
+    char path[PATH_MAX];
+    FshStatus status = file_join(path, sizeof path, state->folder, RESIZE_TAR_NAME, error);
+    if (status || options->force)
+        return status;
+    const bool is_there = file_exists(options->destination), under_way = file_exists(path);
+    state->finished = is_there && !under_way && json_is_true(json_object_get(recipe, "complete"));
+    state->resume = recipe && (state->finished || under_way);
+    if (is_there && !recipe)
+        return fsh_error_set(error, FSH_ERR_EXISTS,
+                             "%s: exists already, and fresize has not made it; take another name, or --force "
+                             "to write it anew",
+                             options->destination);
+    if (is_there && !state->finished)
+        return fsh_error_set(
+            error, FSH_ERR_EXISTS,
+            "%s: exists already, and another is under way in its place; --force writes it anew",
+            options->destination);
+    return FSH_OK;
+}
+
 /* What resize_state_check says; again under the locks, where it holds. */
 static FshStatus look(ResizeState *state, const ResizeOptions *options, FshError *error)
 {
     json_t *recipe = NULL;
-    state->fresh = state->resume = false;
+    state->fresh = state->resume = state->finished = false;
     FshStatus status = place_state(state, options->destination, error);
     if (!status)
         status = refuse_places_in_each_other(state, options, error);
@@ -130,17 +155,16 @@ static FshStatus look(ResizeState *state, const ResizeOptions *options, FshError
     if (!status && state->is_tar && file_is_folder(options->destination))
         status = fsh_error_set(error, FSH_ERR_EXISTS, "%s: is a folder, and a tar is to have this name",
                                options->destination);
-    if (!status && state->is_tar && file_exists(options->destination) && !options->force)
-        status = fsh_error_set(error, FSH_ERR_EXISTS,
-                               "%s: exists already; --check compares it with %s, --force writes it anew",
-                               options->destination, options->source.path);
     if (!status)
         status = recipe_read_json(state, RECIPE_NAME, &recipe, error);
     if (status)
         return status;
     state->resume = recipe && !options->force;
-    status =
-        state->resume ? recipe_compare(state, recipe, options, error) : refuse_foreign(state, options, error);
+    if (state->is_tar)
+        status = look_at_tar(state, options, recipe, error);
+    if (!status)
+        status = state->resume ? recipe_compare(state, recipe, options, error)
+                               : refuse_foreign(state, options, error);
     json_decref(recipe);
     return status;
 }
@@ -342,6 +366,21 @@ static FshStatus open_ledgers(ResizeState *state, Part part, FshError *error)
     return part.count ? open_one(state, whole, error) : adopt_parts(state, error);
 }
 
+/* Whether the finished tar is the one that was written: its end marker is two blocks of zeros behind the last entry. */
+static FshStatus compare_length(const ResizeState *state, const ResizeOptions *options, FshError *error)
+{
+    enum { END_MARKER_BYTES = 2 * 512 };
+    struct stat tar;
+    uint64_t offset = 0;
+    FshStatus status = state->others_count ? ledger_tar_offset(state->others[0], &offset, error) : FSH_OK;
+    if (!status && (stat(options->destination, &tar) || (uint64_t)tar.st_size != offset + END_MARKER_BYTES))
+        status =
+            fsh_error_set(error, FSH_ERR_EXISTS,
+                          "%s: is not the tar that fresize wrote: another length; --force writes it anew",
+                          options->destination);
+    return status;
+}
+
 /* ---- beginning and end ---- */
 
 FshStatus resize_state_begin(ResizeState *state, const ResizeOptions *options, FshError *error)
@@ -351,6 +390,10 @@ FshStatus resize_state_begin(ResizeState *state, const ResizeOptions *options, F
         status = take_locks(state, options, false, error);
     if (!status)
         status = look(state, options, error);
+    if (!status && state->finished) {
+        status = open_to_read(state, options->part, error);
+        return status ? status : compare_length(state, options, error);
+    }
     if (!status)
         (void)file_remove_stale_temporaries(state->folder);
     if (!status && !state->resume)
@@ -363,7 +406,9 @@ FshStatus resize_state_begin(ResizeState *state, const ResizeOptions *options, F
 FshStatus resize_state_look(ResizeState *state, const ResizeOptions *options, FshError *error)
 {
     FshStatus status = take_locks(state, options, true, error);
-    return status || !state->resume ? status : open_to_read(state, options->part, error);
+    if (!status && state->resume)
+        status = open_to_read(state, options->part, error);
+    return status || !state->finished ? status : compare_length(state, options, error);
 }
 
 FshStatus resize_state_open(ResizeState *state, const ResizeOptions *options, FshError *error)
@@ -486,7 +531,7 @@ FshStatus resize_state_finish(const ResizeState *state, const ResizeOptions *opt
 void resize_state_undo(ResizeState *state, const char *destination)
 {
     const bool is_folder = !state->is_tar;
-    static const char *const names[] = {RECIPE_NAME, "ledger.lmdb", "lock", "images.tar"};
+    static const char *const names[] = {RECIPE_NAME, "ledger.lmdb", "lock", RESIZE_TAR_NAME};
     char path[PATH_MAX];
     resize_state_close(state);
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {

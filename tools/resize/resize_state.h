@@ -16,6 +16,7 @@
 #include "tools/resize/resize_options.h"
 
 #define RESIZE_STATE_FOLDER ".fresize"
+#define RESIZE_TAR_NAME     "images.tar"
 
 typedef struct ResizeState {
     char folder[PATH_MAX];
@@ -24,19 +25,22 @@ typedef struct ResizeState {
     bool is_tar;
     bool resume;     /* an earlier run with the same recipe and source is there and goes on */
     bool fresh;      /* nothing was there */
+    bool finished;   /* a tar that is whole: there is nothing to write */
     int locks[2];    /* descriptors; -1: none */
     Ledger *ledger;  /* that is written */
     Ledger **others; /* that are read only, later ones first: in a part, that of the whole */
     size_t others_count;
 } ResizeState;
 
-/* Looks only: fills folder, is_tar, resume, fresh. FSH_ERR_USAGE: destination and source lie in each
- * other. FSH_ERR_EXISTS: the destination is a file or a finished tar; or it holds files and no state, or another recipe's or
+/* Looks only: fills folder, is_tar, resume, fresh, finished. What is known of a tar that is gone, finished or not, binds
+ * nothing: it is made from the beginning. FSH_ERR_USAGE: destination and source lie in each other. FSH_ERR_EXISTS: the
+ * destination is a file, or a tar that is not known to be finished; or it holds files and no state, or another recipe's or
  * source's, and force is not set. */
 FshStatus resize_state_check(ResizeState *state, const ResizeOptions *options, FshError *error);
 
 /* After resize_state_check: makes the destination, its state and its locks, and looks again, now that nobody else writes.
- * A run of the whole takes over what parts before it have done. FSH_ERR_EXISTS: another process is at it. */
+ * A run of the whole takes over what parts before it have done. Of what is finished, nothing is written. FSH_ERR_EXISTS:
+ * another process is at it; or the tar has not the length that was written. */
 FshStatus resize_state_begin(ResizeState *state, const ResizeOptions *options, FshError *error);
 
 /* After resize_state_check, for dry runs: opens what there is, to be read. FSH_ERR_EXISTS as above. */

@@ -73,11 +73,10 @@ FshStatus resize_is_done(const ResizeJob *job, const ResizeResult *result, uint6
     bool current = resize_row_is_current(&row, source_bytes, result->modified_ns);
     if (job->state->is_tar) {
         *done_ret = current;
-        return current
-                   ? FSH_OK
-                   : fsh_error_set(error, FSH_ERR_EXISTS,
-                                   "%s: has changed since it was written into the tar; --force makes %s anew",
-                                   result->path, options->destination);
+        return current ? FSH_OK
+                       : fsh_error_set(error, FSH_ERR_EXISTS,
+                                       "%s: %s has changed since: %s is another; --force writes it anew",
+                                       options->destination, options->source.path, result->path);
     }
     char path[PATH_MAX];
     struct stat output;
@@ -234,7 +233,7 @@ static FshStatus prepare(const ResizeJob *job, ResizeThread *thread, size_t side
     return FSH_OK;
 }
 
-static bool has_output(const ResizeResult *result)
+bool resize_has_output(const ResizeResult *result)
 {
     return result->outcome == RESIZE_OUTCOME_RESIZED || result->outcome == RESIZE_OUTCOME_CONVERTED ||
            result->outcome == RESIZE_OUTCOME_COPIED;
@@ -274,7 +273,7 @@ static bool is_about_name(const FshError *error)
 static FshStatus put(const ResizeJob *job, ResizeThread *thread, const ResizeItem *item, ResizeResult *result,
                      FshError *error)
 {
-    if (!has_output(result) || job->options->dry_run)
+    if (!resize_has_output(result) || job->options->dry_run)
         return FSH_OK;
     double begin = progress_now_seconds();
     const ResizedImage *image = &result->image;

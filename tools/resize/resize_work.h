@@ -64,6 +64,9 @@ FshStatus resize_result_begin(const ResizeJob *job, const char *path, const char
 FshStatus resize_is_done(const ResizeJob *job, const ResizeResult *result, uint64_t source_bytes,
                          bool *done_ret, FshError *error);
 
+/* Whether there is, or in a dry run would be, something to write. */
+bool resize_has_output(const ResizeResult *result);
+
 /* Whether a file begins as an image does, whatever its name. */
 bool resize_is_image_by_content(const char *path);
 
