@@ -344,6 +344,7 @@ struct FshWriter {
 
 typedef struct ContainerWriter {
     size_t batch_bytes;        /* how much gathers before write_batch */
+    bool takes_small_batches;  /* a batch of one record costs no more than in company */
     uint64_t record_bytes_max; /* a record is smaller than this */
     uint64_t record_count_max; /* there are at most so many */
     FshStatus (*open)(FshWriter *writer, FshError *error);

@@ -83,6 +83,7 @@ static void shard_close(FshWriter *writer)
 
 const ContainerWriter fsh_shard_writer = {
     .batch_bytes = 1 << 20, /* stays in the second-level cache between building, hashing and writing */
+    .takes_small_batches = true,
     .record_bytes_max = RECORD_BYTES_MAX,
     .record_count_max = UINT32_MAX,
     .open = shard_open,

@@ -5,6 +5,8 @@
 #include "formats/bytes.h"
 #include "formats/internal.h"
 
+enum { ALONE_BYTES = 64 << 10 };
+
 static FshStatus copy_dictionary(FshWriter *writer, const FshWriterOptions *options,
                                  FshDictionaryInfo *info_ret, FshError *error)
 {
@@ -106,8 +108,8 @@ static FshStatus write_batch(FshWriter *writer, FshError *error)
     return status;
 }
 
-/* Room for one record at the end of the batch. */
-static FshStatus reserve_record(FshWriter *writer, size_t record_bytes, FshError *error)
+/* Room for room_bytes at the end of the batch, and for the row of a record of record_bytes. */
+static FshStatus reserve_record(FshWriter *writer, size_t room_bytes, size_t record_bytes, FshError *error)
 {
     FshStatus status = FSH_OK;
     if (writer->record_count >= writer->container->record_count_max)
@@ -119,10 +121,10 @@ static FshStatus reserve_record(FshWriter *writer, size_t record_bytes, FshError
                              "%s: a record of %zu bytes; it can take fewer than %" PRIu64
                              " (shards take larger ones than LMDB)",
                              writer->path, record_bytes, writer->container->record_bytes_max);
-    if (writer->batch.length && writer->batch.length + record_bytes > writer->container->batch_bytes)
+    if (writer->batch.length && writer->batch.length + room_bytes > writer->container->batch_bytes)
         status = write_batch(writer, error);
     if (!status)
-        status = buffer_reserve(&writer->batch, writer->batch.length + record_bytes, error);
+        status = buffer_reserve(&writer->batch, writer->batch.length + room_bytes, error);
     if (!status)
         status = buffer_reserve(&writer->rows, writer->rows.length + INDEX_ROW_BYTES, error);
     if (status)
@@ -161,7 +163,7 @@ FshStatus fsh_writer_put(FshWriter *writer, const FshSample *sample, FshError *e
         (void)fsh_error_prepend(error, "%s: sample %.*s", writer->path, (int)sample->key_bytes, sample->key);
         return status;
     }
-    status = reserve_record(writer, record_bytes, error);
+    status = reserve_record(writer, record_bytes, record_bytes, error);
     if (status)
         return status;
     uint8_t *record = writer->batch.bytes + writer->batch.length;
@@ -172,6 +174,24 @@ FshStatus fsh_writer_put(FshWriter *writer, const FshSample *sample, FshError *e
         writer,
         &(RecordHead){.record_bytes = record_bytes, .label = sample->label, .crc = fsh_record_crc(record)});
     return FSH_OK;
+}
+
+/* A large record goes to the container as it lies, as a batch of its own: copying it together with others would only cost. */
+static FshStatus put_alone(FshWriter *writer, const void *record, const RecordHead *head, FshError *error)
+{
+    FshStatus status = reserve_record(writer, 0, (size_t)head->record_bytes, error);
+    if (!status)
+        status = write_batch(writer, error);
+    if (!status) {
+        const Buffer batch = writer->batch;
+        writer->batch = (Buffer){.bytes = (uint8_t *)record}; /* is only read */
+        append_record(writer, head);
+        status = write_batch(writer, error);
+        writer->batch = batch;
+    }
+    if (status)
+        writer->state = WRITER_ENDED;
+    return status;
 }
 
 FshStatus fsh_writer_put_record(FshWriter *writer, const void *record, size_t record_bytes, FshError *error)
@@ -193,7 +213,9 @@ FshStatus fsh_writer_put_record(FshWriter *writer, const void *record, size_t re
         (void)fsh_error_prepend(error, "%s", writer->path);
         return status;
     }
-    status = reserve_record(writer, record_bytes, error);
+    if (record_bytes >= ALONE_BYTES && writer->container->takes_small_batches)
+        return put_alone(writer, record, &head, error);
+    status = reserve_record(writer, record_bytes, record_bytes, error);
     if (status)
         return status;
     memcpy(writer->batch.bytes + writer->batch.length, record, record_bytes);

@@ -14,20 +14,19 @@ static const char *write_small_shard(TestFolder *folder)
     return path;
 }
 
-static void test_same_samples_give_same_bytes(void **state)
+static void write_both_ways(TestFolder *folder, const DatasetPlan *plan)
 {
-    TestFolder *folder = *state;
     const char *a = test_path(folder, "a.fshard"), *b = test_path(folder, "b.fshard");
-    samples_write_file(&small_plan, "train", a, 0, 0, 5, NULL);
+    samples_write_file(plan, "train", a, 0, 0, plan->train_count, NULL);
     /* The other way of writing: records built apart, as threads do. */
     FshError error = {0};
-    FshWriterOptions options = samples_writer_options(&small_plan, "train", 0);
+    FshWriterOptions options = samples_writer_options(plan, "train", 0);
     FshWriter *writer = NULL;
     FshFileInfo info;
     assert_ok(fsh_writer_open(&writer, b, &options, &error), &error);
-    for (uint64_t i = 0; i < 5; i++) {
+    for (uint64_t i = 0; i < plan->train_count; i++) {
         MadeSample made;
-        sample_make(&made, &small_plan, "train", i);
+        sample_make(&made, plan, "train", i);
         size_t bytes = fsh_record_bytes(&made.sample);
         void *record = aligned_alloc(FSH_ALIGNMENT, bytes);
         memset(record, 0xA5, bytes); /* no byte of it may stay */
@@ -39,7 +38,7 @@ static void test_same_samples_give_same_bytes(void **state)
     assert_ok(fsh_writer_finish(writer, &info, &error), &error);
     fsh_writer_close(&writer);
     assert_string_equal(info.name, "b.fshard");
-    assert_int_equal(info.sample_count, 5);
+    assert_int_equal(info.sample_count, plan->train_count);
     assert_int_equal(info.bytes, test_file_size(b));
     free(info.name);
     size_t a_bytes = 0, b_bytes = 0;
@@ -48,6 +47,18 @@ static void test_same_samples_give_same_bytes(void **state)
     assert_memory_equal(a_text, b_text, a_bytes);
     free(a_text);
     free(b_text);
+}
+
+static void test_same_samples_give_same_bytes(void **state)
+{
+    write_both_ways(*state, &small_plan);
+}
+
+/* Large records are written by themselves, between small ones that gather. */
+static void test_large_records_between_small_ones_give_the_same_bytes(void **state)
+{
+    const DatasetPlan plan = {.train_count = 60, .payload_bytes_max = 150000};
+    write_both_ways(*state, &plan);
 }
 
 static void test_nothing_stays_without_finish(void **state)
@@ -225,6 +236,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         with_folder(test_same_samples_give_same_bytes),
+        with_folder(test_large_records_between_small_ones_give_the_same_bytes),
         with_folder(test_nothing_stays_without_finish),
         with_folder(test_existing_file_needs_force),
         with_folder(test_samples_that_do_not_fit_are_refused_and_writing_goes_on),
