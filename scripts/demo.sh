@@ -77,7 +77,7 @@ stage fpack "$bin/fpack" "${split[@]}" "$work/resized" "$work/shards"
 packed=$(bytes "$work/shards")
 row "fpack into shards" "$(files "$work/resized")" "$(human "$after")" "$(human "$packed")" "$seconds"
 
-stage fverify "$bin/fverify" "$work/shards"
+stage fverify "$bin/fverify" --decode "$work/shards"
 row "fverify" "$(files "$work/resized")" "$(human "$packed")" "" "$seconds"
 
 stage ftrain "$bin/ftrain" --device "${FSHARD_DEMO_DEVICE:-cpu}" --model resnet18 --epochs "$epochs" --train-crop-size "$crop" \
