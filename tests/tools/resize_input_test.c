@@ -247,6 +247,65 @@ static void test_pairs_keep_one_geometry_or_are_left_out(void **state)
     run_result_free(&result);
 }
 
+/* One line instead of a hundred, and the right command goes through afterwards. */
+static void test_mistyped_sides_and_labels_are_told_in_one_line_and_bind_nothing(void **state)
+{
+    TestFolder *folder = *state;
+    write_many(folder, "in/train/blurry", 9, 60);
+    write_many(folder, "in/train/sharp", 9, 60);
+    const char *in = test_path(folder, "in"), *out = test_path(folder, "out");
+    const char *labels = test_path(folder, "labels"), *tar = test_path(folder, "out.tar");
+    test_file_write_text(labels, "x.jpg cat\ny.jpg dog\n");
+    RunResult result = fresize_expecting(1, "--pairs=blur:sharper", in, out, NULL);
+    assert_contains(result.err,
+                    "in: no image lies below a folder blur or sharper; the folders here are: train, "
+                    "blurry, sharp\n");
+    assert_contains(result.err, "train/blurry/002.jpg: ");
+    assert_contains_not(result.err, "train/blurry/003.jpg: ");
+    assert_false(exists(out));
+    run_result_free(&result);
+    result =
+        fresize_expecting(1, "--pairs=blur:sharp", "--report", test_path(folder, "report"), in, out, NULL);
+    assert_contains(result.err,
+                    "no image lies below a folder blur; the folders here are: train, blurry, sharp\n");
+    assert_contains_not(result.err, "sharp/003.jpg");
+    assert_false(exists(out));
+    assert_false(exists(test_path(folder, "report")));
+    run_result_free(&result);
+    result = fresize_expecting(1, "-v", "--labels", labels, in, tar, NULL);
+    assert_contains(result.err, "in: none of the 18 images has a label in ");
+    assert_contains(result.err, "(the first is train/blurry/000.jpg)\n");
+    assert_contains(result.err, "sharp/008.jpg: has no label");
+    assert_false(exists(tar));
+    assert_int_equal(test_count_files(folder->path), 18 + 1);
+    run_result_free(&result);
+    fresize_ok("--max-size=30", "--pairs=blurry:sharp", in, out, NULL);
+    assert_int_equal(count_outputs(out), 18);
+    /* some have a place: that is no slip of the hand, but a hundred lines are still too many */
+    write_many(folder, "in/train/other", 9, 60);
+    result = fresize_expecting(1, "--max-size=30", "--pairs=blurry:sharp", in, out, NULL);
+    assert_contains(result.err, "other/002.jpg: lies below neither side's folder (blurry, sharp)");
+    assert_contains_not(result.err, "other/003.jpg");
+    assert_contains(result.err, "6 more were left out for such reasons");
+    run_result_free(&result);
+}
+
+static void test_a_state_without_outputs_binds_nothing(void **state)
+{
+    TestFolder *folder = *state;
+    const char *in = test_path(folder, "in"), *out = test_path(folder, "out");
+    test_file_write_text(test_path(folder, "in/a.jpg"), "no image");
+    RunResult result = fresize_expecting(1, "--max-size=20", in, out, NULL);
+    run_result_free(&result);
+    assert_true(exists(test_path(folder, "out/.fresize/recipe.json")));
+    write_size(test_path(folder, "in/a.jpg"), 60, 60);
+    fresize_ok("--max-size=30", in, out, NULL);
+    assert_image(test_path(folder, "out/a.jpg"), IMAGE_JPEG, 30, 30, 3);
+    result = fresize_expecting(1, "--max-size=20", in, out, NULL);
+    assert_contains(result.err, "was made with ");
+    run_result_free(&result);
+}
+
 /* ---- links, sizes, formats ---- */
 
 static void test_small_images_become_links_where_asked(void **state)
@@ -374,6 +433,8 @@ int main(void)
         TEST(test_a_tar_holds_what_a_folder_would),
         TEST(test_a_tar_goes_on_after_kills_to_the_same_bytes),
         TEST(test_pairs_keep_one_geometry_or_are_left_out),
+        TEST(test_mistyped_sides_and_labels_are_told_in_one_line_and_bind_nothing),
+        TEST(test_a_state_without_outputs_binds_nothing),
         TEST(test_small_images_become_links_where_asked),
         TEST(test_too_small_images_are_left_out_and_told),
         TEST(test_everything_becomes_the_format_that_is_asked_for),

@@ -211,6 +211,7 @@ static FshStatus run(const ProgramContext *context, bool *partial_ret, FshError 
         .force = settings->force,
         .dry_run = settings->program.dry_run,
         .quiet = settings->program.quiet,
+        .verbose = settings->program.verbose,
         .fail_on_error = is(settings->on_error, "fail"),
         .jobs = cpu_jobs(settings->program.jobs),
     };

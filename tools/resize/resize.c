@@ -12,6 +12,7 @@
 #include "common/walk.h"
 #include "tools/resize/resize_names.h"
 #include "tools/resize/resize_output.h"
+#include "tools/resize/resize_places.h"
 #include "tools/resize/resize_report.h"
 #include "tools/resize/resize_work.h"
 
@@ -33,6 +34,7 @@ typedef struct Run {
     ResizeThread *threads; /* options->jobs of them */
     double finding_seconds, delivering_seconds;
     ResizeReport report;
+    ResizePlaces places;
     ResizeOnFailure on_failure;
     void *context;
     ResizeSummary *summary;
@@ -131,9 +133,14 @@ static FshStatus work(uint64_t index, int thread, void *slot, void *context, Fsh
 static FshStatus tell_failure(Run *run, const ResizeResult *result, FshError *error)
 {
     const char *reason = result->reason.message;
+    const bool worth = places_note(&run->places, &run->options->source, result) || run->options->verbose;
     if (run->options->fail_on_error)
         return fsh_error_set(error, result->reason.status, "%s: %s; stopped, as --on-error fail asks",
                              result->path, reason);
+    if (!worth) {
+        run->summary->untold_count++;
+        return FSH_OK;
+    }
     progress_clear(&run->progress);
     run->on_failure(result->path, reason, run->context);
     return FSH_OK;
@@ -155,6 +162,8 @@ static FshStatus report(Run *run, const ResizeResult *result, FshError *error)
         .bytes_after = result->row.bytes,
     };
     FshStatus status = resize_report_add(&run->report, &line, error);
+    if (!failed)
+        (void)places_note(&run->places, &run->options->source, result);
     return !status && failed ? tell_failure(run, result, error) : status;
 }
 
@@ -415,9 +424,18 @@ static FshStatus run_images(Run *run, FshError *error)
     return status;
 }
 
-static bool found_nothing(const ResizeSummary *summary)
+/* Nothing to do, and so nothing to keep: FSH_ERR_NOT_FOUND. */
+static FshStatus refuse_nothing(const Run *run, FshError *error)
 {
-    return resize_summary_images(summary) == 0;
+    const ResizeOptions *options = run->options;
+    if (options->part.count) /* others may have found some */
+        return FSH_OK;
+    if (places_all_missed(&run->places))
+        return places_explain(&run->places, options, error);
+    return resize_summary_images(run->summary)
+               ? FSH_OK
+               : fsh_error_set(error, FSH_ERR_NOT_FOUND, "%s: no images in it (%llu other files)",
+                               options->source.path, (unsigned long long)run->summary->other_count);
 }
 
 FshStatus resize_run(const ResizeOptions *options, ResizeOnFailure on_failure, void *context,
@@ -446,11 +464,10 @@ FshStatus resize_run(const ResizeOptions *options, ResizeOnFailure on_failure, v
     if (!status)
         status = run_images(&run, error);
     summary->hidden_count = resize_source_hidden_count(run.source);
-    const bool nothing = !status && found_nothing(summary) && !options->part.count;
-    if (nothing)
-        status = fsh_error_set(error, FSH_ERR_NOT_FOUND, "%s: no images in it (%llu other files)",
-                               options->source.path, (unsigned long long)summary->other_count);
-    else if (!status && !options->dry_run)
+    const FshStatus refused = status ? FSH_OK : refuse_nothing(&run, error);
+    const bool nothing = refused != FSH_OK;
+    status = nothing ? refused : status;
+    if (!status && !options->dry_run)
         status = close_destination(&run, error);
     if (nothing && run.state.fresh && !options->dry_run) {
         tar_writer_abandon(&run.tar);

@@ -45,6 +45,7 @@ typedef struct ResizeSummary {
     uint64_t bytes_before, bytes_after; /* of the images written in this run */
     uint64_t other_count;               /* files that are no images */
     uint64_t hidden_count;              /* names that begin with "." */
+    uint64_t untold_count;              /* failed, and on_failure was not called: see resize_run */
     uint64_t unlinked_count;            /* copied though a link was asked for: the file system refused */
     double seconds;                     /* of the run */
     double stage_seconds[RESIZE_STAGE_COUNT]; /* of all threads together */
@@ -52,13 +53,14 @@ typedef struct ResizeSummary {
 
 uint64_t resize_summary_images(const ResizeSummary *summary); /* all outcomes */
 
-/* Called for each image that could not be read, one at a time, in the source's order. */
+/* Called for images that were left out, one at a time, in the source's order. */
 typedef void (*ResizeOnFailure)(const char *path, const char *reason, void *context);
 
 /* Runs. The summary counts what was done, also after a failure or an interrupt. FSH_ERR_INTERRUPTED: what is written is
  * whole, the same call goes on. FSH_ERR_NO_SPACE, FSH_ERR_SYSTEM: the destination cannot be written. Images that cannot be
- * read are no failure (see outcome_counts) unless fail_on_error. FSH_ERR_NOT_FOUND: there is no image in the source;
- * nothing was made. */
+ * read are no failure (see outcome_counts) unless fail_on_error. Of those that have no side, partner or label, on_failure
+ * hears of the first three (verbose: of all). FSH_ERR_NOT_FOUND: there is no image in the source, or none of them has such
+ * a place; nothing was made. */
 FshStatus resize_run(const ResizeOptions *options, ResizeOnFailure on_failure, void *context,
                      ResizeSummary *summary, FshError *error);
 

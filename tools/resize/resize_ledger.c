@@ -20,6 +20,7 @@ enum {
     KEY_BYTES_MAX = 511,     /* LMDB's, as Debian builds it */
     ROW_BYTES = 3 * 8 + 16,  /* what stands in front of the paths */
     KEPT_BACK_MAX = 1 << 22, /* bytes of rows waiting for a commit */
+    META_BYTES = 2 * 4096,   /* shorter, it was stopped before its first commit */
     LOOKS_MAX = 1 << 16,     /* rows read before what was mapped for them is given back: some 8 MB */
 };
 
@@ -181,7 +182,6 @@ static FshStatus open_database(Ledger *ledger, FshError *error)
 {
     bool same = false;
     const bool read_only = ledger->read_only;
-    enum { META_BYTES = 2 * 4096 }; /* shorter, it was stopped before its first commit */
     struct stat file;
     const bool unborn = stat(ledger->path, &file) == 0 && file.st_size < META_BYTES;
     if (unborn && read_only)
@@ -248,6 +248,37 @@ void ledger_close(Ledger **ledger)
 }
 
 /* ---- reading ---- */
+
+bool ledger_is_blank(const char *path)
+{
+    static const struct {
+        const char *bytes;
+        size_t length;
+    } notes[] = {{tar_key, sizeof tar_key}, {recipe_key, sizeof recipe_key}};
+    struct stat file;
+    if (stat(path, &file))
+        return errno == ENOENT;
+    if (file.st_size < META_BYTES)
+        return true;
+    MDB_env *env = NULL;
+    MDB_txn *txn = NULL;
+    MDB_dbi dbi = 0;
+    MDB_stat rows = {0};
+    int code = open_environment(path, MDB_RDONLY, &env, &dbi);
+    if (!code)
+        code = mdb_txn_begin(env, NULL, MDB_RDONLY, &txn);
+    if (!code)
+        code = mdb_stat(txn, dbi, &rows);
+    for (size_t i = 0; i < sizeof notes / sizeof notes[0] && !code; i++) {
+        MDB_val key = {.mv_size = notes[i].length, .mv_data = (void *)notes[i].bytes}, value;
+        rows.ms_entries -= mdb_get(txn, dbi, &key, &value) == 0;
+    }
+    if (txn)
+        mdb_txn_abort(txn);
+    if (env)
+        mdb_env_close(env);
+    return !code && rows.ms_entries == 0;
+}
 
 /* The value of a key, as read by `read`, which sees it while it is there. */
 static FshStatus look_up(Ledger *ledger, const void *key, size_t key_bytes, bool *found_ret,

@@ -35,6 +35,10 @@ enum { LEDGER_RECIPE_BYTES = 16 };
 FshStatus ledger_open(Ledger **ledger, const char *path, const uint8_t recipe[LEDGER_RECIPE_BYTES],
                       bool read_only, FshError *error);
 
+/* Whether no run, by whichever recipe, has noted an output in the LMDB of this name, or it is not there. False where that
+ * cannot be found out. */
+bool ledger_is_blank(const char *path);
+
 /* Committed rows only: nobody asks for what this run has made. */
 FshStatus ledger_find(Ledger *ledger, const char *target, bool *found_ret, LedgerRow *row, FshError *error);
 

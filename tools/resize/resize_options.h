@@ -17,6 +17,7 @@ typedef struct ResizeOptions {
     bool force; /* write everything anew */
     bool dry_run;
     bool quiet;
+    bool verbose;       /* tell of every image that is left out */
     bool fail_on_error; /* stop at the first image that cannot be read */
     int jobs;
 } ResizeOptions;

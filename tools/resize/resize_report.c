@@ -239,6 +239,11 @@ void resize_summary_print(FILE *stream, const char *program, const ResizeSummary
         print_stages(stream, program, summary);
     }
     print_quirks(stream, program, summary);
+    if (summary->untold_count)
+        (void)fprintf(stream,
+                      "%s: %" PRIu64
+                      " more were left out for such reasons: -v prints all, --report lists them\n",
+                      program, summary->untold_count);
     if (summary->unlinked_count)
         (void)fprintf(stream, "%s: %" PRIu64 " copied, not linked: the file system of DST cannot link them\n",
                       program, summary->unlinked_count);

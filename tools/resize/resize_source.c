@@ -197,6 +197,7 @@ static void fill_pair(const ResizeSource *source, ResizeItem *item)
                                : "lies below neither side's folder (%.80s, %.80s)",
                        sides[0], sides[1]);
         item->is_outside = true;
+        item->is_unplaced = !several;
         return;
     }
     int length = snprintf(item->partner, sizeof item->partner, "%.*s%s%s", (int)begin, item->path,
@@ -250,15 +251,17 @@ static void fill_name(const ResizeSource *source, ResizeItem *item)
         int length = snprintf(item->name, sizeof item->name, "%s/%s", label, slash ? slash + 1 : item->path);
         if (length < 0 || (size_t)length >= sizeof item->name)
             (void)snprintf(item->reason, sizeof item->reason, "its path with the label would be too long");
-    } else if (image_name_is_image(item->path)) {
-        (void)snprintf(item->reason, sizeof item->reason, "has no label in the file of labels");
+    } else {
+        item->is_unplaced = true;
+        if (image_name_is_image(item->path))
+            (void)snprintf(item->reason, sizeof item->reason, "has no label in the file of labels");
     }
 }
 
 FshStatus resize_source_next(ResizeSource *source, ResizeItem *item, bool *end_ret, FshError *error)
 {
     item->path[0] = item->name[0] = item->partner[0] = item->reason[0] = '\0';
-    item->is_second_side = item->is_outside = item->in_tar = false;
+    item->is_second_side = item->is_outside = item->is_unplaced = item->in_tar = false;
     item->bytes = 0;
     *end_ret = false;
     FshStatus status = next_path(source, item, end_ret, error);

@@ -34,6 +34,7 @@ typedef struct ResizeItem {
     char partner[PATH_MAX]; /* pairs: where the other side's image is if it has the same extension; else "" */
     bool
         is_second_side; /* of a pair that comes, or came, with its first: nothing to do if there is a first */
+    bool is_unplaced;   /* pairs: lies below no side; labels: has none */
     bool is_outside;    /* pairs: lies below no side, or several, as reason says; matters if it is an image */
     char
         reason[RESIZE_REASON_BYTES]; /* not "": there is nothing to read, and why; only path is set besides */

@@ -43,6 +43,12 @@ static FshStatus place_state(ResizeState *state, const char *destination, FshErr
 
 /* ---- checking ---- */
 
+static bool has_ending(const char *name, const char *ending)
+{
+    size_t length = strlen(name), ending_length = strlen(ending);
+    return length > ending_length && strcmp(name + length - ending_length, ending) == 0;
+}
+
 /* Any name but the state's: a run that was killed early left nothing else. */
 static FshStatus is_folder_empty(const char *path, bool *empty_ret, FshError *error)
 {
@@ -140,6 +146,26 @@ static FshStatus look_at_tar(ResizeState *state, const ResizeOptions *options, c
     return FSH_OK;
 }
 
+/* Whether the run that left this has made nothing that is known: a slip of the hand must not bind the next one. Parts may
+ * run at this moment. */
+static bool has_made_nothing(const ResizeState *state, const ResizeOptions *options)
+{
+    char path[PATH_MAX];
+    bool empty = options->part.count == 0;
+    if (empty && !state->is_tar)
+        empty = is_folder_empty(options->destination, &empty, NULL) == FSH_OK && empty;
+    DIR *folder = empty ? opendir(state->folder) : NULL;
+    for (const struct dirent *entry = folder ? readdir(folder) : NULL; entry && empty;
+         entry = readdir(folder)) {
+        if (has_ending(entry->d_name, ".lmdb"))
+            empty = file_join(path, sizeof path, state->folder, entry->d_name, NULL) == FSH_OK &&
+                    ledger_is_blank(path);
+    }
+    if (folder)
+        (void)closedir(folder);
+    return empty;
+}
+
 /* What resize_state_check says; again under the locks, where it holds. */
 static FshStatus look(ResizeState *state, const ResizeOptions *options, FshError *error)
 {
@@ -162,9 +188,15 @@ static FshStatus look(ResizeState *state, const ResizeOptions *options, FshError
     state->resume = recipe && !options->force;
     if (state->is_tar)
         status = look_at_tar(state, options, recipe, error);
-    if (!status)
-        status = state->resume ? recipe_compare(state, recipe, options, error)
-                               : refuse_foreign(state, options, error);
+    if (!status && state->resume) {
+        status = recipe_compare(state, recipe, options, error);
+        if (status == FSH_ERR_EXISTS && !state->finished && has_made_nothing(state, options)) {
+            state->resume = false;
+            status = FSH_OK;
+        }
+    }
+    if (!status && !state->resume)
+        status = refuse_foreign(state, options, error);
     json_decref(recipe);
     return status;
 }
@@ -221,12 +253,6 @@ static FshStatus take_locks(ResizeState *state, const ResizeOptions *options, bo
     status = state_path(state, options->part, ".lock", path, error);
     return status ? status
                   : take_lock(path, LOCK_EX, read_only, options->destination, &state->locks[1], error);
-}
-
-static bool has_ending(const char *name, const char *ending)
-{
-    size_t length = strlen(name), ending_length = strlen(ending);
-    return length > ending_length && strcmp(name + length - ending_length, ending) == 0;
 }
 
 static bool is_from_earlier_run(const char *name)

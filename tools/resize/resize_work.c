@@ -213,6 +213,7 @@ static FshStatus prepare(const ResizeJob *job, ResizeThread *thread, size_t side
     if (result->is_other || is_taken_by_source(job, result))
         return FSH_OK;
     if (!item->name[0]) {
+        result->is_unplaced = true;
         fail_result(result,
                     fsh_error_set(&result->reason, FSH_ERR_NOT_FOUND, "has no label in the file of labels"));
         return FSH_OK;
@@ -339,6 +340,7 @@ static FshStatus work_on_pair(const ResizeJob *job, ResizeThread *thread, Resize
     FshStatus status = pair_find_partner(job->options->source.path, item, slot->partner, &results[0].reason);
     if (status) {
         results[0].is_other = !image_name_is_image(item->path);
+        results[0].is_unplaced = status == FSH_ERR_NOT_FOUND;
         fail_result(&results[0], status);
         return FSH_OK;
     }
@@ -386,6 +388,7 @@ FshStatus resize_work(const ResizeJob *job, ResizeThread *thread, ResizeSlot *sl
     }
     if (item->reason[0]) {
         result->is_other = item->is_outside && !image_name_is_image(item->path);
+        result->is_unplaced = item->is_unplaced;
         fail_result(result, fsh_error_set(&result->reason, FSH_ERR_CORRUPT, "%s", item->reason));
         return FSH_OK;
     }

@@ -26,6 +26,7 @@ typedef struct ResizeResult {
     ImageFormat format;    /* that target's name promises */
     bool is_other;         /* no image, and its name did not say so: nothing to tell */
     ResizeOutcome outcome;
+    bool is_unplaced;   /* FAILED, having no side, no partner or no label */
     FshError reason;    /* FAILED */
     ResizedImage image; /* its bytes are gone when the thread goes on */
     uint64_t bytes_before;
