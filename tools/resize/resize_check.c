@@ -37,7 +37,10 @@ typedef struct Check {
     void *context;
     ResizeCheckSummary *summary;
     Progress progress;
-    uint64_t matched_count; /* rows that an image of the source, or an entry of the tar, has asked for */
+    uint64_t matched_count; /* rows that an image of the source has asked for */
+    /* of a tar, which is read first: targets that are in it, and those that are as they were written */
+    NameClaims *seen, *whole;
+    char tar_reason[512]; /* why the tar could not be read to its end; "": it could */
 } Check;
 
 /* An image of the source, looked up. */
@@ -46,7 +49,10 @@ typedef struct Slot {
     char target[PATH_MAX];
     ImageFormat format;
     bool is_image, found, good;
+    bool is_in_tar, is_whole; /* the output, if the destination is a tar */
     LedgerRow row;
+    char
+        owner[PATH_MAX]; /* the source of the output that has the target's name; "": no other than this one */
     ResizeFinding finding;
     char reason[512];
     uint64_t bytes_read;
@@ -74,6 +80,21 @@ static bool has_hash(const LedgerRow *row, const void *bytes, size_t length)
 
 /* ---- from the source to the destination ---- */
 
+/* An output counts for the image it was made of alone. */
+static FshStatus find_row(const Check *check, Slot *slot, FshError *error)
+{
+    FshStatus status =
+        resize_state_find(&check->state, slot->target, &slot->found, &slot->row, slot->owner, error);
+    slot->found = slot->found && strcmp(slot->owner, slot->item.path) == 0;
+    if (slot->found || status)
+        slot->owner[0] = '\0';
+    if (check->state.is_tar) {
+        slot->is_in_tar = name_claims_has(check->seen, slot->target);
+        slot->is_whole = name_claims_has(check->whole, slot->target);
+    }
+    return status;
+}
+
 static FshStatus take(uint64_t index, void *memory, bool *end_ret, void *context, FshError *error)
 {
     Check *check = context;
@@ -85,12 +106,13 @@ static FshStatus take(uint64_t index, void *memory, bool *end_ret, void *context
     if (status || *end_ret)
         return status;
     slot->found = slot->good = false;
+    slot->owner[0] = '\0';
     item->content.length = 0; /* of an earlier item */
     slot->bytes_read = 0;
     slot->is_image = image_name_is_image(item->path) || (item->reason[0] && !item->is_outside);
     status = resize_name_target(item->name, recipe->format, slot->target, &slot->format, error);
     if (!status && !item->reason[0])
-        status = resize_state_find(&check->state, slot->target, &slot->found, &slot->row, error);
+        status = find_row(check, slot, error);
     /* it may be too small, or an image by its content alone */
     if (!status && item->in_tar && !slot->found && !item->reason[0] && (!slot->is_image || recipe->min_size))
         status = resize_source_load(check->source, item, resize_most_bytes(recipe), error);
@@ -118,14 +140,22 @@ static bool is_too_small(const Check *check, Thread *thread, const Slot *slot, c
            image.action == RESIZE_TOO_SMALL;
 }
 
+static void find_in_tar(const Check *check, Slot *slot)
+{
+    char reason[sizeof check->tar_reason + 64];
+    (void)snprintf(reason, sizeof reason, "its output is not in the tar%s%s",
+                   *check->tar_reason ? ", which " : "", check->tar_reason);
+    find(slot, slot->is_in_tar ? RESIZE_FINDING_DAMAGED : RESIZE_FINDING_MISSING,
+         slot->is_in_tar ? "its output is not what was written" : reason);
+}
+
 static void compare_output(const Check *check, Thread *thread, Slot *slot, const char *target)
 {
     FshError reason = {0};
-    if (check->state.is_tar) { /* its entries are read in their own order */
-        slot->good = true;
-        return;
-    }
-    if (!file_exists(target)) {
+    if (check->state.is_tar) {
+        slot->good = slot->is_whole;
+        find_in_tar(check, slot);
+    } else if (!file_exists(target)) {
         find(slot, RESIZE_FINDING_MISSING, "its output is not there");
     } else if (file_read_most(target, slot->row.bytes, &thread->file, &reason)) {
         find(slot, RESIZE_FINDING_DAMAGED, reason.message);
@@ -164,6 +194,9 @@ static FshStatus look(uint64_t index, int thread_index, void *memory, void *cont
     if (!slot->found) {
         slot->good = is_too_small(check, thread, slot, path);
         find(slot, RESIZE_FINDING_MISSING, "has no output");
+        if (slot->owner[0])
+            (void)snprintf(slot->reason, sizeof slot->reason, "would be written to %.200s, as %.200s is",
+                           slot->target, slot->owner);
         return FSH_OK;
     }
     if (!item->in_tar) {
@@ -190,7 +223,9 @@ static FshStatus deliver(uint64_t index, void *memory, void *context, FshError *
     Check *check = context;
     const Slot *slot = memory;
     (void)index, (void)error;
-    progress_add(&check->progress, 1, slot->bytes_read, slot->is_image && !slot->good);
+    const bool is_counted = check->state.is_tar && slot->is_in_tar; /* when the tar was read */
+    progress_add(&check->progress, !is_counted, slot->bytes_read,
+                 slot->is_image && !slot->good && !is_counted);
     if (!slot->is_image)
         return FSH_OK;
     check->summary->images_count++;
@@ -235,8 +270,10 @@ static FshStatus check_folder(Check *check, FshError *error)
     FshStatus status = walk_open(&cursor, check->options->destination, error);
     while (!status && !(status = walk_next(cursor, &entry, error)) && entry.path) {
         LedgerRow row;
+        char source[PATH_MAX];
         bool found = false;
-        status = entry.reason ? FSH_OK : resize_state_find(&check->state, entry.path, &found, &row, error);
+        status =
+            entry.reason ? FSH_OK : resize_state_find(&check->state, entry.path, &found, &row, source, error);
         if (!status && !found)
             status =
                 tell(check, RESIZE_FINDING_EXTRA, entry.path,
@@ -246,42 +283,63 @@ static FshStatus check_folder(Check *check, FshError *error)
     return status;
 }
 
+/* One entry: what it is told of when the images of the source are looked up, or that none can have asked for it. */
+static FshStatus check_entry(Check *check, TarReader *reader, const TarEntry *entry, Buffer *content,
+                             FshError *error)
+{
+    LedgerRow row;
+    char source[PATH_MAX];
+    bool found = false, twice = false;
+    const char *owner = NULL;
+    if (entry->reason && strcmp(entry->path, check->options->destination) == 0) { /* there is no more of it */
+        (void)snprintf(check->tar_reason, sizeof check->tar_reason, "%s", entry->reason);
+        return FSH_OK;
+    }
+    FshStatus status = resize_state_find(&check->state, entry->path, &found, &row, source, error);
+    if (!status && !found)
+        return tell(check, RESIZE_FINDING_EXTRA, entry->path,
+                    entry->reason ? entry->reason : "is in the tar, and fresize did not write it");
+    if (!status)
+        status = name_claims_take(check->seen, entry->path, entry->path, &twice, &owner, error);
+    if (!status && twice)
+        return tell(check, RESIZE_FINDING_EXTRA, entry->path, "stands in the tar a second time");
+    const bool is_whole = !status && !entry->reason &&
+                          !tar_reader_content(reader, content, row.bytes, NULL) &&
+                          has_hash(&row, content->bytes, content->length);
+    if (is_whole)
+        status = name_claims_take(check->whole, entry->path, entry->path, &twice, &owner, error);
+    check->summary->bytes += content->length;
+    progress_add(&check->progress, 1, content->length, !is_whole);
+    return status;
+}
+
+/* Before the source: an image is good only if the tar holds what was written. */
 static FshStatus check_tar(Check *check, FshError *error)
 {
     TarReader *reader = NULL;
     TarEntry entry = {0};
     Buffer content = {0};
-    uint64_t count = 0;
-    const char *path = check->options->destination;
-    FshStatus status = tar_reader_open(&reader, path, error);
+    FshStatus status = name_claims_new(&check->seen, false, error);
+    if (!status)
+        status = name_claims_new(&check->whole, false, error);
+    if (!status)
+        status = tar_reader_open(&reader, check->options->destination, error);
     while (!status && !(status = tar_reader_next(reader, &entry, error)) && entry.path) {
-        LedgerRow row;
-        bool found = false;
-        FshError reason = {0};
-        if (entry.reason) {
-            status = tell(check, RESIZE_FINDING_DAMAGED, entry.path, entry.reason);
-            continue;
-        }
-        status = resize_state_find(&check->state, entry.path, &found, &row, error);
-        if (!status && !found) {
-            status =
-                tell(check, RESIZE_FINDING_EXTRA, entry.path, "is in the tar, and fresize did not write it");
-            continue;
-        }
-        count++;
-        if (!status && tar_reader_content(reader, &content, row.bytes, &reason))
-            status = tell(check, RESIZE_FINDING_DAMAGED, entry.path, reason.message);
-        else if (!status && !has_hash(&row, content.bytes, content.length))
-            status = tell(check, RESIZE_FINDING_DAMAGED, entry.path, "is not what was written");
-        check->summary->bytes += content.length;
+        content.length = 0;
+        status = check_entry(check, reader, &entry, &content, error);
     }
     buffer_free(&content);
     tar_reader_close(&reader);
-    char text[128];
-    uint64_t rows = resize_state_count(&check->state);
-    (void)snprintf(text, sizeof text, "lacks %" PRIu64 " of the %" PRIu64 " outputs that were written",
-                   rows - count, rows);
-    return !status && count < rows ? tell(check, RESIZE_FINDING_MISSING, path, text) : status;
+    return status;
+}
+
+/* Findings count images: a tar that ends early is told with those that it lacks, or alone where nothing else is wrong. */
+static FshStatus tell_of_tar(Check *check)
+{
+    const uint64_t *counts = check->summary->finding_counts;
+    if (!*check->tar_reason || counts[RESIZE_FINDING_MISSING] || counts[RESIZE_FINDING_DAMAGED])
+        return FSH_OK;
+    return tell(check, RESIZE_FINDING_DAMAGED, check->options->destination, check->tar_reason);
 }
 
 /* A row's source, where the source is a folder. */
@@ -326,13 +384,17 @@ FshStatus resize_check(const ResizeOptions *options, ResizeOnFinding on_finding,
     if (!status) {
         progress_start(&check.progress, stderr, "checking", "images", resize_state_count(&check.state),
                        options->quiet);
-        status = check_images(&check, error);
+        status = check.state.is_tar ? check_tar(&check, error) : FSH_OK;
     }
     if (!status)
-        status = check.state.is_tar ? check_tar(&check, error) : check_folder(&check, error);
+        status = check_images(&check, error);
+    if (!status)
+        status = check.state.is_tar ? tell_of_tar(&check) : check_folder(&check, error);
     if (!status)
         status = check_rows(&check, error);
     progress_finish(&check.progress);
+    name_claims_free(&check.seen);
+    name_claims_free(&check.whole);
     resize_source_close(&check.source);
     resize_state_close(&check.state);
     summary->seconds = progress_now_seconds() - start_seconds;

@@ -325,6 +325,29 @@ FshStatus ledger_find(Ledger *ledger, const char *target, bool *found_ret, Ledge
     return look_up(ledger, key, key_bytes, found_ret, read_found_row, row, error);
 }
 
+typedef struct FoundRow {
+    LedgerRow *row;
+    char *source; /* PATH_MAX bytes */
+} FoundRow;
+
+static bool read_row_and_source(const MDB_val *value, void *context)
+{
+    const FoundRow *found = context;
+    const char *source = NULL, *target = NULL;
+    if (!read_row(value, found->row, &source, &target))
+        return false;
+    return snprintf(found->source, PATH_MAX, "%s", source) < PATH_MAX;
+}
+
+FshStatus ledger_find_source(Ledger *ledger, const char *target, bool *found_ret, LedgerRow *row,
+                             char source[PATH_MAX], FshError *error)
+{
+    uint8_t key[KEY_BYTES_MAX];
+    size_t key_bytes = make_key(target, key);
+    FoundRow found = {.row = row, .source = source};
+    return look_up(ledger, key, key_bytes, found_ret, read_row_and_source, &found, error);
+}
+
 static bool read_offset(const MDB_val *value, void *context)
 {
     if (value->mv_size != 8)

@@ -41,6 +41,9 @@ bool ledger_is_blank(const char *path);
 
 /* Committed rows only: nobody asks for what this run has made. */
 FshStatus ledger_find(Ledger *ledger, const char *target, bool *found_ret, LedgerRow *row, FshError *error);
+/* The same, and the path of its source. */
+FshStatus ledger_find_source(Ledger *ledger, const char *target, bool *found_ret, LedgerRow *row,
+                             char source[PATH_MAX], FshError *error);
 
 FshStatus ledger_add(Ledger *ledger, const char *target, const char *source, const LedgerRow *row,
                      FshError *error);

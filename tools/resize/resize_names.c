@@ -119,6 +119,14 @@ static XXH128_hash_t *find_slot(XXH128_hash_t *table, size_t slots, XXH128_hash_
     return &table[at];
 }
 
+bool name_claims_has(const NameClaims *claims, const char *target)
+{
+    if (!claims->slots)
+        return false;
+    const XXH128_hash_t *slot = find_slot(claims->table, claims->slots, XXH3_128bits(target, strlen(target)));
+    return slot->low64 || slot->high64;
+}
+
 static FshStatus take_hashed(NameClaims *claims, const char *target, bool *taken_ret, FshError *error)
 {
     if (claims->used * 4 >= claims->slots * 3) {

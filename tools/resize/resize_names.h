@@ -32,6 +32,8 @@ FshStatus name_claims_new(NameClaims **claims, bool sorted, FshError *error);
  * FSH_ERR_MEMORY. */
 FshStatus name_claims_take(NameClaims *claims, const char *path, const char *target, bool *taken_ret,
                            const char **owner_ret, FshError *error);
+/* Whether target was given away; unsorted only. */
+bool name_claims_has(const NameClaims *claims, const char *target);
 void name_claims_free(NameClaims **claims);
 
 #endif

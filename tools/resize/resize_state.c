@@ -510,12 +510,13 @@ FshStatus resize_state_note_part(const ResizeState *state, Part part, uint64_t i
 }
 
 FshStatus resize_state_find(const ResizeState *state, const char *target, bool *found_ret, LedgerRow *row,
-                            FshError *error)
+                            char source[PATH_MAX], FshError *error)
 {
     *found_ret = false;
-    FshStatus status = state->ledger ? ledger_find(state->ledger, target, found_ret, row, error) : FSH_OK;
+    FshStatus status =
+        state->ledger ? ledger_find_source(state->ledger, target, found_ret, row, source, error) : FSH_OK;
     for (size_t i = 0; i < state->others_count && !status && !*found_ret; i++)
-        status = ledger_find(state->others[i], target, found_ret, row, error);
+        status = ledger_find_source(state->others[i], target, found_ret, row, source, error);
     return status;
 }
 

@@ -54,9 +54,9 @@ FshStatus resize_state_open(ResizeState *state, const ResizeOptions *options, Fs
 FshStatus resize_state_note_part(const ResizeState *state, Part part, uint64_t images_count,
                                  uint64_t images_bytes, FshError *error);
 
-/* The row of an output, by whichever run made it. */
+/* The row of an output, by whichever run made it, and the path of its source. */
 FshStatus resize_state_find(const ResizeState *state, const char *target, bool *found_ret, LedgerRow *row,
-                            FshError *error);
+                            char source[PATH_MAX], FshError *error);
 
 /* The rows of all runs that the state knows. */
 FshStatus resize_state_each(const ResizeState *state, LedgerVisit visit, void *context, FshError *error);

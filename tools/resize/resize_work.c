@@ -64,13 +64,15 @@ FshStatus resize_is_done(const ResizeJob *job, const ResizeResult *result, uint6
     const ResizeOptions *options = job->options;
     bool found = false;
     LedgerRow row;
+    char path[PATH_MAX];
     *done_ret = false;
     if (!job->state->resume)
         return FSH_OK;
-    FshStatus status = resize_state_find(job->state, result->target, &found, &row, error);
+    FshStatus status = resize_state_find(job->state, result->target, &found, &row, path, error);
     if (status || !found)
         return status;
-    bool current = resize_row_is_current(&row, source_bytes, result->modified_ns);
+    bool current =
+        strcmp(path, result->path) == 0 && resize_row_is_current(&row, source_bytes, result->modified_ns);
     if (job->state->is_tar) {
         *done_ret = current;
         return current ? FSH_OK
@@ -78,7 +80,6 @@ FshStatus resize_is_done(const ResizeJob *job, const ResizeResult *result, uint6
                                        "%s: %s has changed since: %s is another; --force writes it anew",
                                        options->destination, options->source.path, result->path);
     }
-    char path[PATH_MAX];
     struct stat output;
     status = file_join(path, sizeof path, options->destination, result->target, error);
     /* the size too: a file system may lose the bytes of a file at a power cut, and keep the name */
@@ -200,6 +201,8 @@ static FshStatus prepare(const ResizeJob *job, ResizeThread *thread, size_t side
         }
         result->bytes_before = (uint64_t)source.st_size;
         result->modified_ns = file_time_ns(source.st_mtim);
+        if (image_name_is_image(result->path) && is_taken_by_source(job, result))
+            return FSH_OK;
         if (!anew)
             status = resize_is_done(job, result, result->bytes_before, &done, error);
         if (status || done) {

@@ -1,0 +1,121 @@
+/* fresize --check: what is good, what is missing, and what it takes to make it good again. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "tests/tools/resize_files.h"
+
+/* All that fresize printed: where findings go is the options' affair. */
+static char *check_output(const char *in, const char *out)
+{
+    RunResult result = fresize_expecting(1, "--max-size=20", "--check", in, out, NULL);
+    char *text = malloc(strlen(result.out) + strlen(result.err) + 1);
+    assert_non_null(text);
+    (void)sprintf(text, "%s%s", result.out, result.err);
+    run_result_free(&result);
+    return text;
+}
+
+static void assert_counts(const char *in, const char *out, json_int_t images, json_int_t good,
+                          json_int_t missing, json_int_t damaged)
+{
+    const char *const arguments[] = {"--max-size=20", "--check", in, out, NULL};
+    json_t *summary = fresize_json(1, arguments);
+    assert_int_equal(json_count(summary, "images"), images);
+    assert_int_equal(json_count(summary, "good"), good);
+    assert_int_equal(json_count(summary, "missing"), missing);
+    assert_int_equal(json_count(summary, "damaged"), damaged);
+    json_decref(summary);
+}
+
+/* ---- tars ---- */
+
+static void test_a_damaged_tar_is_not_good(void **state)
+{
+    TestFolder *folder = *state;
+    write_many(folder, "in", 10, 40);
+    const char *in = test_path(folder, "in"), *tar = test_path(folder, "x.tar");
+    fresize_ok("--max-size=20", in, tar, NULL);
+    test_file_flip_byte(tar, 1700); /* in the first image, behind its headers */
+    assert_counts(in, tar, 10, 9, 0, 1);
+    char *text = check_output(in, tar);
+    assert_contains(text, "damaged: 000.jpg: its output is not what was written");
+    free(text);
+    uint64_t bytes = test_file_size(tar);
+    test_file_truncate(tar, bytes - 1024); /* its end alone */
+    assert_counts(in, tar, 10, 9, 0, 1);
+    fresize_ok("--max-size=20", "--force", in, tar, NULL);
+    test_file_truncate(tar, bytes - 1024);
+    assert_counts(in, tar, 10, 10, 0, 1);
+    text = check_output(in, tar);
+    assert_contains(text, "damaged: ");
+    assert_contains(text, "x.tar: is damaged at byte ");
+    free(text);
+    test_file_truncate(tar, bytes * 4 / 10); /* within the fourth or fifth image */
+    const char *const arguments[] = {"--max-size=20", "--check", in, tar, NULL};
+    json_t *summary = fresize_json(1, arguments);
+    assert_int_equal(json_count(summary, "images"), 10);
+    assert_in_range(json_count(summary, "good"), 3, 4);
+    assert_in_range(json_count(summary, "missing"), 5, 7);
+    assert_int_equal(
+        json_count(summary, "good") + json_count(summary, "missing") + json_count(summary, "damaged"), 10);
+    json_decref(summary);
+    text = check_output(in, tar);
+    assert_contains(text, "missing: 009.jpg: its output is not in the tar, which is damaged at byte ");
+    free(text);
+}
+
+static void test_what_others_put_into_a_tar_is_extra(void **state)
+{
+    TestFolder *folder = *state;
+    write_many(folder, "in", 3, 40);
+    const char *in = test_path(folder, "in"), *tar = test_path(folder, "x.tar");
+    fresize_ok("--max-size=20", in, tar, NULL);
+    shell(folder, "mkdir x && tar xf x.tar -C x && echo mine > x/notes.txt && rm x/001.jpg && "
+                  "tar cf x.tar -C x 000.jpg 002.jpg notes.txt 000.jpg");
+    assert_counts(in, tar, 3, 2, 1, 0);
+    char *text = check_output(in, tar);
+    assert_contains(text, "extra: notes.txt: is in the tar, and fresize did not write it");
+    assert_contains(text, "extra: 000.jpg: stands in the tar a second time");
+    assert_contains(text, "missing: 001.jpg: its output is not in the tar");
+    free(text);
+}
+
+/* ---- two sources, one name ---- */
+
+static void test_a_row_is_that_of_its_own_source(void **state)
+{
+    TestFolder *folder = *state;
+    if (!png_is_supported())
+        return;
+    write_png(test_path(folder, "in/a.png"), 40, 40);
+    shell(folder, "cd in && printf 'P6 30 30 255\\n%02700d' 0 > a.ppm");
+    const char *in = test_path(folder, "in"), *out = test_path(folder, "out"),
+               *tar = test_path(folder, "out.tar");
+    for (int into_tar = 0; into_tar < 2; into_tar++) {
+        const char *to = into_tar ? tar : out;
+        for (int again = 0; again < 2; again++) {
+            RunResult result = fresize_expecting(1, "--max-size=20", in, to, NULL);
+            assert_contains(result.err, "a.ppm: would be written to a.png, as a.png is");
+            run_result_free(&result);
+        }
+        assert_counts(in, to, 2, 1, 1, 0);
+        char *text = check_output(in, to);
+        assert_contains(text, "missing: a.ppm: would be written to a.png, as a.png is");
+        assert_null(strstr(text, "stale"));
+        free(text);
+    }
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, test_folder_setup, test_folder_teardown)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        TEST(test_a_damaged_tar_is_not_good),
+        TEST(test_what_others_put_into_a_tar_is_extra),
+        TEST(test_a_row_is_that_of_its_own_source),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
