@@ -235,6 +235,7 @@ static void test_shards_and_lmdbs_are_known_by_content(void **state)
 
 /* ---- memory ---- */
 
+#if !defined(__SANITIZE_ADDRESS__)
 /* A folder of images with count links to one of width x height gray pixels without detail: few bytes of JPEG. */
 static void make_plain_class(const char *root, const char *class_name, unsigned count, uint32_t width,
                              uint32_t height)
@@ -253,6 +254,7 @@ static void make_plain_class(const char *root, const char *class_name, unsigned 
     free(pixels);
     buffer_free(&file);
 }
+#endif
 
 /* What is small on disk may be large decoded: 6 million pixels in 37,000 bytes. First of all tests: the number is that of
  * the largest child so far. */

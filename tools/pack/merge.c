@@ -239,7 +239,11 @@ static FshStatus merge_folders(Merge *merge, FshError *error)
     const DestinationOptions where = {.id = merge->blueprint.manifest.id, .force = options->force};
     if (options->dry_run) {
         FshStatus status = destination_check(options->destination, &where, error);
-        return status ? status : take_outputs(merge, options->destination, error);
+        if (!status)
+            status = take_outputs(merge, options->destination, error);
+        merge->result->manifest = merge->blueprint.manifest;
+        merge->blueprint.manifest = (FshManifest){0};
+        return status;
     }
     FshStatus status = destination_open(&merge->destination, options->destination, &where, error);
     if (!status)
