@@ -103,9 +103,57 @@ static void test_a_row_is_that_of_its_own_source(void **state)
         assert_counts(in, to, 2, 1, 1, 0);
         char *text = check_output(in, to);
         assert_contains(text, "missing: a.ppm: would be written to a.png, as a.png is");
-        assert_null(strstr(text, "stale"));
+        assert_null(strstr(text, "stale: "));
         free(text);
     }
+}
+
+/* ---- mending ---- */
+
+static void test_a_damaged_output_is_made_again(void **state)
+{
+    TestFolder *folder = *state;
+    write_many(folder, "in", 4, 40);
+    shell(folder, "touch -d '2020-02-03 04:05:06.789' in/*");
+    const char *in = test_path(folder, "in"), *out = test_path(folder, "out");
+    const char *const arguments[] = {"--max-size=20", in, out, NULL};
+    fresize_ok("--max-size=20", in, out, NULL);
+    shell(folder,
+          "cp -pr out whole; touch -d '2020-02-03 04:05:08' out/000.jpg"); /* a coarse file system's */
+    test_file_flip_byte(test_path(folder, "out/002.jpg"), 200);
+    assert_counts(in, out, 4, 3, 0, 1);
+    json_t *summary = fresize_json(0, arguments);
+    assert_int_equal(json_count(summary, "done_before"), 3);
+    assert_int_equal(json_count(summary, "resized"), 1);
+    json_decref(summary);
+    assert_same_bytes(test_path(folder, "out/002.jpg"), test_path(folder, "whole/002.jpg"));
+
+    test_file_flip_byte(test_path(folder, "out/003.jpg"),
+                        200); /* by what leaves the time alone, such as a disk */
+    shell(folder, "touch -r in/003.jpg out/003.jpg");
+    assert_counts(in, out, 4, 3, 0, 1);
+    char *text = check_output(in, out);
+    assert_contains(text,
+                    "the same command without --check makes missing and stale outputs again; delete the "
+                    "damaged ones first\n");
+    free(text);
+    assert_int_equal(unlink(test_path(folder, "out/003.jpg")), 0);
+    fresize_ok("--max-size=20", in, out, NULL);
+    RunResult result = fresize_expecting(0, "--max-size=20", "--check", in, out, NULL);
+    assert_null(strstr(result.err, "the same command"));
+    run_result_free(&result);
+}
+
+static void test_a_damaged_tar_is_to_be_written_anew(void **state)
+{
+    TestFolder *folder = *state;
+    write_many(folder, "in", 4, 40);
+    const char *in = test_path(folder, "in"), *tar = test_path(folder, "x.tar");
+    fresize_ok("--max-size=20", in, tar, NULL);
+    test_file_flip_byte(tar, 1700);
+    char *text = check_output(in, tar);
+    assert_contains(text, "the same command with --force instead of --check writes the tar anew\n");
+    free(text);
 }
 
 #define TEST(name) cmocka_unit_test_setup_teardown(name, test_folder_setup, test_folder_teardown)
@@ -113,9 +161,9 @@ static void test_a_row_is_that_of_its_own_source(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(test_a_damaged_tar_is_not_good),
-        TEST(test_what_others_put_into_a_tar_is_extra),
-        TEST(test_a_row_is_that_of_its_own_source),
+        TEST(test_a_damaged_tar_is_not_good),           TEST(test_what_others_put_into_a_tar_is_extra),
+        TEST(test_a_row_is_that_of_its_own_source),     TEST(test_a_damaged_output_is_made_again),
+        TEST(test_a_damaged_tar_is_to_be_written_anew),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

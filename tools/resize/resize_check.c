@@ -384,6 +384,7 @@ FshStatus resize_check(const ResizeOptions *options, ResizeOnFinding on_finding,
     if (!status) {
         progress_start(&check.progress, stderr, "checking", "images", resize_state_count(&check.state),
                        options->quiet);
+        summary->is_tar = check.state.is_tar;
         status = check.state.is_tar ? check_tar(&check, error) : FSH_OK;
     }
     if (!status)
@@ -412,6 +413,12 @@ void resize_check_print(FILE *stream, const char *program, const ResizeCheckSumm
     }
     (void)fprintf(stream, "\n%s: %s of outputs read in %.1f s\n", program,
                   progress_format_bytes(bytes, sizeof bytes, summary->bytes), summary->seconds);
+    const uint64_t *counts = summary->finding_counts;
+    if (counts[RESIZE_FINDING_MISSING] + counts[RESIZE_FINDING_STALE] + counts[RESIZE_FINDING_DAMAGED])
+        (void)fprintf(stream, "%s: the same command %s\n", program,
+                      summary->is_tar ? "with --force instead of --check writes the tar anew"
+                                      : "without --check makes missing and stale outputs again; delete the "
+                                        "damaged ones first");
 }
 
 FshStatus resize_check_print_json(FILE *stream, const ResizeCheckSummary *summary, FshError *error)

@@ -27,6 +27,7 @@ typedef struct ResizeCheckSummary {
     uint64_t images_count; /* of the source */
     uint64_t good_count;   /* with a current, undamaged output, or left out by --min-size */
     uint64_t finding_counts[RESIZE_FINDING_COUNT];
+    bool is_tar;    /* the destination: it can only be written anew as a whole */
     uint64_t bytes; /* of outputs read */
     double seconds;
 } ResizeCheckSummary;
@@ -40,7 +41,7 @@ typedef void (*ResizeOnFinding)(ResizeFinding finding, const char *path, const c
 FshStatus resize_check(const ResizeOptions *options, ResizeOnFinding on_finding, void *context,
                        ResizeCheckSummary *summary, FshError *error);
 
-/* A few lines; one JSON object and a newline. */
+/* A few lines, the last of them what to do, if there is anything; one JSON object and a newline. */
 void resize_check_print(FILE *stream, const char *program, const ResizeCheckSummary *summary);
 FshStatus resize_check_print_json(FILE *stream, const ResizeCheckSummary *summary, FshError *error);
 

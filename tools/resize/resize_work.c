@@ -57,6 +57,14 @@ static void drop_prefix(FshError *error, const char *path)
 
 /* ---- before the work ---- */
 
+/* Whether two times are one, on any file system: the coarsest keep every second second, rounded. */
+static bool is_same_time(int64_t a_ns, int64_t b_ns)
+{
+    static const uint64_t tolerance_ns = UINT64_C(3000000000);
+    const uint64_t between = a_ns > b_ns ? (uint64_t)a_ns - (uint64_t)b_ns : (uint64_t)b_ns - (uint64_t)a_ns;
+    return between <= tolerance_ns;
+}
+
 /* Whether the output stands there, made from a source of this size and time. */
 FshStatus resize_is_done(const ResizeJob *job, const ResizeResult *result, uint64_t source_bytes,
                          bool *done_ret, FshError *error)
@@ -82,9 +90,11 @@ FshStatus resize_is_done(const ResizeJob *job, const ResizeResult *result, uint6
     }
     struct stat output;
     status = file_join(path, sizeof path, options->destination, result->target, error);
-    /* the size too: a file system may lose the bytes of a file at a power cut, and keep the name */
+    /* the size too: a file system may lose the bytes of a file at a power cut, and keep the name; and the time that it was
+     * given: who has written into it has changed that */
     *done_ret = !status && current && stat(path, &output) == 0 && S_ISREG(output.st_mode) &&
-                (uint64_t)output.st_size == row.bytes;
+                (uint64_t)output.st_size == row.bytes &&
+                is_same_time(file_time_ns(output.st_mtim), result->modified_ns);
     return status;
 }
 

@@ -60,7 +60,8 @@ typedef struct ResizeJob {
 FshStatus resize_result_begin(const ResizeJob *job, const char *path, const char *name, ResizeResult *result,
                               FshError *error);
 
-/* Whether the output stands there, made from a source of this size and result's time. FSH_ERR_EXISTS: a tar holds it, made
+/* Whether the output stands there, with the size and the time that it was given, made from a source of this size and
+ * result's time. FSH_ERR_EXISTS: a tar holds it, made
  * from another. */
 FshStatus resize_is_done(const ResizeJob *job, const ResizeResult *result, uint64_t source_bytes,
                          bool *done_ret, FshError *error);
