@@ -117,7 +117,7 @@ static uint64_t samples_for(const Plan *plan, const PlanSplit *split, uint64_t b
     uint64_t seen_bytes = 0, seen = 0;
     for (uint64_t i = 0; i < split->sample_count; i += step, seen++)
         seen_bytes += plan_sample_bytes(plan, &plan->samples[split->first_sample + i]);
-    const uint64_t each = seen_bytes / seen + 1;
+    const uint64_t each = seen_bytes / (seen ? seen : 1) + 1;
     const uint64_t count = bytes / each + 1;
     return count < TRAINED_SAMPLES_MAX ? count : TRAINED_SAMPLES_MAX;
 }

@@ -99,8 +99,12 @@ static FshStatus take_recipe(const Settings *settings, ResizeRecipe *recipe, Fsh
 /* How samples are stored; an option that would do nothing is refused. */
 static FshStatus take_store(const Settings *settings, PackOptions *options, FshError *error)
 {
-    while (strcmp(pack_store_names[options->store], settings->store) != 0)
-        options->store++; /* the option table has checked that it is one of them */
+    options->store = PACK_STORE_COPY;
+    for (int store = 0; pack_store_names[store];
+         store++) { /* the option table has checked that it is one of them */
+        if (strcmp(pack_store_names[store], settings->store) == 0)
+            options->store = (PackStore)store;
+    }
     const bool automatic = options->store == PACK_STORE_AUTO;
     const bool compresses = options->store == PACK_STORE_ZSTD || settings->dictionary;
     const char *message = NULL;
