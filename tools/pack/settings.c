@@ -133,10 +133,10 @@ static FshStatus take_store(const Settings *settings, PackOptions *options, FshE
 static FshStatus take_container(const Settings *settings, FshContainer *container, FshError *error)
 {
     static const FshContainer containers[] = {FSH_CONTAINER_SHARDS, FSH_CONTAINER_LMDB, FSH_CONTAINER_TAR};
-    size_t format = 0;
-    while (strcmp(settings_formats[format], settings->format) != 0)
-        format++; /* the option table has checked that it is one of them */
-    *container = containers[format];
+    for (size_t i = 0; settings_formats[i]; i++) { /* the option table has checked that it is one of them */
+        if (strcmp(settings_formats[i], settings->format) == 0)
+            *container = containers[i];
+    }
     if (strcmp(settings->layout, "basicsr") != 0)
         return FSH_OK;
     if (settings->format_given && *container != FSH_CONTAINER_LMDB)
