@@ -239,7 +239,7 @@ static void test_check_misses_images_whose_names_promise_none(void **state)
     shell(folder, "tar cf in.tar -C in . && printf 'b.jpg\\n' >list");
     fresize_ok("--files-from", test_path(folder, "list"), test_path(folder, "in"), out, NULL);
     RunResult result = fresize_expecting(1, "--check", test_path(folder, "in"), out, NULL);
-    assert_contains(result.err, "missing: a: has no output");
+    assert_contains(result.out, "missing: a: has no output");
     assert_contains_not(result.err, "notes");
     run_result_free(&result);
     RunResult part = fresize_expecting(0, "--part=3/3", test_path(folder, "in.tar"), from_tar, NULL);

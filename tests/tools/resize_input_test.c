@@ -176,7 +176,7 @@ static void test_a_tar_holds_what_a_folder_would(void **state)
     test_file_flip_byte(test_path(folder, "one.tar"), 1700); /* in the first image */
     RunResult result =
         fresize_expecting(1, "--max-size=30", "--check", in, test_path(folder, "one.tar"), NULL);
-    assert_contains(result.err, "damaged: a/000.jpg: its output is not what was written");
+    assert_contains(result.out, "damaged: a/000.jpg: its output is not what was written");
     run_result_free(&result);
     fresize_ok("--max-size=30", "--force", in, test_path(folder, "one.tar"), NULL);
     assert_same_bytes(test_path(folder, "one.tar"), test_path(folder, "four.tar"));

@@ -99,18 +99,47 @@ static void test_check_tells_all_that_is_wrong(void **state)
     test_file_write_text(test_path(folder, "in/notes.txt"), "no image");
     uint64_t files = test_count_files(out);
     RunResult result = fresize_expecting(1, "--max-size=20", "--check", in, out, NULL);
-    assert_contains(result.err, "fresize: missing: 0/000.jpg: its output is not there\n");
-    assert_contains(result.err, "fresize: damaged: 1/001.jpg: its output is not what was written\n");
-    assert_contains(result.err, "fresize: damaged: 2/002.jpg: ");
-    assert_contains(result.err, "fresize: stale: 3/003.jpg: has changed since: ");
-    assert_contains(result.err, "fresize: source gone: 0/004.jpg: its source 0/004.jpg is gone\n");
-    assert_contains(result.err, "fresize: missing: 1/new.jpg: has no output\n");
-    assert_contains(result.err, "fresize: extra: notes.txt: ");
+    assert_contains(result.out, "missing: 0/000.jpg: its output is not there\n");
+    assert_contains(result.out, "damaged: 1/001.jpg: its output is not what was written\n");
+    assert_contains(result.out, "damaged: 2/002.jpg: ");
+    assert_contains(result.out, "stale: 3/003.jpg: has changed since: ");
+    assert_contains(result.out, "source gone: 0/004.jpg: its source 0/004.jpg is gone\n");
+    assert_contains(result.out, "missing: 1/new.jpg: has no output\n");
+    assert_contains(result.out, "extra: notes.txt: ");
     assert_contains(result.err,
                     "3 of 8 images have the output they should have, 2 missing, 1 stale, 2 damaged, 1 extra, "
                     "1 source gone");
     run_result_free(&result);
     assert_int_equal(test_count_files(out), files);
+    /* the same for programs */
+    summary = fresize_json(1, arguments);
+    const json_t *problems = json_object_get(summary, "problems");
+    assert_int_equal(json_array_size(problems), 7);
+    const json_t *first = json_array_get(problems, 0);
+    assert_string_equal(json_string_value(json_object_get(first, "kind")), "missing");
+    assert_string_equal(json_string_value(json_object_get(first, "path")), "0/000.jpg");
+    assert_string_equal(json_string_value(json_object_get(first, "reason")), "its output is not there");
+    assert_int_equal(json_count(summary, "good"), 3);
+    json_decref(summary);
+    result = fresize_expecting(1, "--max-size=20", "--check", "--report=-", in, out, NULL);
+    assert_contains(result.out, "{\"path\":\"0/000.jpg\",\"status\":\"missing\",\"reason\":");
+    assert_contains_not(result.out, "missing: ");
+    run_result_free(&result);
+    const char *report = test_path(folder, "report");
+    for (unsigned i = 0; i < 2; i++) { /* a second one is not mixed with the first */
+        result = fresize_expecting(1, "--max-size=20", "--check", "--report", report, in, out,
+                                   i ? "--force" : NULL, NULL);
+        run_result_free(&result);
+    }
+    char *lines = test_file_read(report, NULL);
+    size_t count = 0;
+    for (const char *end = strchr(lines, '\n'); end; end = strchr(end + 1, '\n'))
+        count++;
+    assert_int_equal(count, 7);
+    free(lines);
+    result = fresize_expecting(1, "--max-size=20", "--check", "--report", report, in, out, NULL);
+    assert_contains(result.err, "the report exists already");
+    run_result_free(&result);
     result = fresize_expecting(1, "--max-size=30", "--check", in, out, NULL);
     assert_contains(result.err, "was made with another max_size (20, now 30)");
     run_result_free(&result);

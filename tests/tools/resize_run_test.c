@@ -435,6 +435,47 @@ static void test_report_of_others_is_refused_without_force(void **state)
     assert_int_equal(test_file_size(report), 9);
 }
 
+static void test_report_goes_down_a_pipe_and_not_into_the_destination(void **state)
+{
+    TestFolder *folder = *state;
+    write_many(folder, "in", 2, 20);
+    test_file_write_text(test_path(folder, "in/text.jpg"), "text");
+    const char *in = test_path(folder, "in");
+    static const char *const commands[] = {
+        "exec \"$FSHARD_BIN/fresize\" --report - \"$@\"",
+        "exec \"$FSHARD_BIN/fresize\" --report /dev/stdout \"$@\" | cat",
+        "mkfifo \"$2.pipe\"; cat \"$2.pipe\" & \"$FSHARD_BIN/fresize\" --report \"$2.pipe\" \"$@\"; wait",
+    };
+    for (size_t i = 0; i < sizeof commands / sizeof commands[0]; i++) {
+        const char *out = test_path(folder, "out%zu", i);
+        RunResult result = run_program(NULL, "/bin/sh", "-c", commands[i], "sh", in, out, NULL);
+        assert_contains(result.out, "{\"path\":\"000.jpg\",\"status\":\"copied\"");
+        assert_contains(result.out, "{\"path\":\"text.jpg\",\"status\":\"failed\"");
+        run_result_free(&result);
+        assert_int_equal(count_outputs(out), 2);
+    }
+    assert_false(exists("-"));
+    RunResult result = fresize_expecting(2, "--report", test_path(folder, "new/r.jsonl"), in,
+                                         test_path(folder, "new"), NULL);
+    assert_contains(result.err, "choose a name outside");
+    run_result_free(&result);
+    result = fresize_expecting(2, "--check", "--report", test_path(folder, "out0/.fresize/r"), in,
+                               test_path(folder, "out0"), NULL);
+    assert_contains(result.err, "choose a name outside");
+    assert_false(exists(test_path(folder, "out0/.fresize/r")));
+    run_result_free(&result);
+    result =
+        fresize_expecting(2, "--report", test_path(folder, "x.tar"), in, test_path(folder, "x.tar"), NULL);
+    run_result_free(&result);
+    result = fresize_expecting(2, "--report=-", "--json", in, test_path(folder, "new"), NULL);
+    assert_contains(result.err, "both want standard output");
+    run_result_free(&result);
+    result = fresize_expecting(1, "--check", "--report", test_path(folder, "r"), in, test_path(folder, "new"),
+                               NULL);
+    assert_false(exists(test_path(folder, "r"))); /* fresize has not made this */
+    run_result_free(&result);
+}
+
 static void test_summary_as_json_and_quiet(void **state)
 {
     TestFolder *folder = *state;
@@ -499,6 +540,7 @@ int main(void)
         TEST(test_closed_streams_do_not_write_into_files),
         TEST(test_dry_run_writes_nothing),
         TEST(test_report_of_others_is_refused_without_force),
+        TEST(test_report_goes_down_a_pipe_and_not_into_the_destination),
         TEST(test_summary_as_json_and_quiet),
         TEST(test_build_without_the_plugin_says_what_is_missing),
     };

@@ -5,8 +5,9 @@
 #include "common/cpu.h"
 #include "common/program.h"
 #include "imaging/decode.h"
-#include "tools/resize/resize_check.h"
+#include "tools/resize/resize_findings.h"
 #include "tools/resize/resize_report.h"
+#include "tools/resize/resize_state.h"
 
 typedef struct Settings {
     ProgramOptions program;
@@ -78,40 +79,22 @@ static size_t index_of(const char *const *choices, const char *name)
 
 /* ---- --check ---- */
 
-typedef struct Findings {
-    const char *program;
-    bool verbose;
-    uint64_t count;
-} Findings;
-
-static void print_finding(ResizeFinding finding, const char *path, const char *reason, void *context)
-{
-    enum { SHOWN = 100 };
-    Findings *findings = context;
-    if (!findings->verbose && findings->count++ >= SHOWN)
-        return;
-    (void)fprintf(stderr, "%s: %s: ", findings->program, resize_finding_names[finding]);
-    program_print_text(stderr, path);
-    (void)fputs(": ", stderr);
-    program_print_text(stderr, reason);
-    (void)fputc('\n', stderr);
-    if (!findings->verbose && findings->count == SHOWN)
-        (void)fprintf(stderr, "%s: more are only counted; -v prints all\n", findings->program);
-}
-
 static FshStatus check(const ProgramContext *context, const ResizeOptions *options, bool *partial_ret,
                        FshError *error)
 {
     const Settings *settings = context->settings;
-    Findings findings = {.program = context->table->program, .verbose = settings->program.verbose};
+    ResizeFindings findings;
     ResizeCheckSummary summary;
-    FshStatus status = resize_check(options, print_finding, &findings, &summary, error);
+    FshStatus status =
+        findings_open(&findings, stdout, settings->program.json, options->report, options->force, error);
+    if (!status)
+        status = resize_check(options, findings_add, &findings, &summary, error);
+    FshStatus closed = findings_close(&findings, status ? NULL : &summary, status ? NULL : error);
+    status = status ? status : closed;
     if (status)
         return status;
     if (!settings->program.quiet)
         resize_check_print(stderr, context->table->program, &summary);
-    if (settings->program.json)
-        status = resize_check_print_json(stdout, &summary, error);
     for (size_t i = 0; i < RESIZE_FINDING_COUNT; i++)
         *partial_ret = *partial_ret || summary.finding_counts[i] > 0;
     return status;
@@ -147,13 +130,17 @@ static FshStatus resize(const ProgramContext *context, const ResizeOptions *opti
 static FshStatus check_usage(const Settings *settings, const ResizeOptions *options, FshError *error)
 {
     const bool is_tar = resize_source_is_tar(&options->source);
-    if (settings->check && (options->part.count || options->force || options->report || options->dry_run))
+    const bool is_forced = options->force && !options->report; /* else it is for the report */
+    if (settings->check && (options->part.count || is_forced || options->dry_run))
         return fsh_error_set(error, FSH_ERR_USAGE,
                              "--check looks at all of DST and writes nothing: it goes without %s",
                              options->part.count ? "--part"
-                             : options->force    ? "--force"
-                             : options->report   ? "--report"
+                             : is_forced         ? "--force"
                                                  : "--dry-run");
+    if (settings->program.json && resize_report_is_stdout(options->report))
+        return fsh_error_set(error, FSH_ERR_USAGE,
+                             "--json and --report %s both want standard output; take a file for one of them",
+                             options->report);
     if (options->source.null_separated && !options->source.files_from)
         return fsh_error_set(error, FSH_ERR_USAGE,
                              "-0 says how the list of --files-from is separated; name the list");
@@ -222,6 +209,8 @@ static FshStatus run(const ProgramContext *context, bool *partial_ret, FshError 
         status = part_parse("--part", settings->part, &options.part, error);
     if (!status)
         status = check_usage(settings, &options, error);
+    if (!status)
+        status = resize_state_refuse_report(&options, error);
     if (!status && settings->labels)
         status = labels_load(&labels, settings->labels, error);
     options.source.labels = labels;
@@ -345,7 +334,9 @@ int main(int argc, char **argv)
          .kind = OPTION_TEXT,
          .value = &settings.report,
          .argument = "FILE",
-         .help = "write a line of JSON for each image: path, status, reason, quirks, sizes before and after",
+         .help = "write a line of JSON for each image: path, status, reason, quirks, sizes before and after; "
+                 "with "
+                 "--check, for each finding; -: standard output",
          .group = "Report"},
         {.name = "check",
          .kind = OPTION_FLAG,

@@ -435,7 +435,7 @@ FshStatus resize_check_print_json(FILE *stream, const ResizeCheckSummary *summar
     json_decref(object);
     if (!text)
         return fsh_error_set(error, FSH_ERR_MEMORY, "no memory for the summary");
-    (void)fprintf(stream, "%s\n", text);
+    (void)fprintf(stream, "%s\n", text + 1); /* without the brace */
     free(text);
     return FSH_OK;
 }

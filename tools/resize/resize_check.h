@@ -41,7 +41,8 @@ typedef void (*ResizeOnFinding)(ResizeFinding finding, const char *path, const c
 FshStatus resize_check(const ResizeOptions *options, ResizeOnFinding on_finding, void *context,
                        ResizeCheckSummary *summary, FshError *error);
 
-/* A few lines, the last of them what to do, if there is anything; one JSON object and a newline. */
+/* A few lines, the last of them what to do, if there is anything; the members and the end of a JSON object that was begun,
+ * and a newline. */
 void resize_check_print(FILE *stream, const char *program, const ResizeCheckSummary *summary);
 FshStatus resize_check_print_json(FILE *stream, const ResizeCheckSummary *summary, FshError *error);
 

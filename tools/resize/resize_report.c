@@ -6,6 +6,7 @@
 #include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "common/progress.h"
@@ -50,11 +51,29 @@ static FshStatus end_torn_line(const ResizeReport *report, FshError *error)
     return FSH_OK;
 }
 
+bool resize_report_is_stdout(const char *path)
+{
+    return path && (strcmp(path, "-") == 0 || strcmp(path, "/dev/stdout") == 0);
+}
+
+static FshStatus open_stream(ResizeReport *report, FshError *error)
+{
+    report->is_stream = report->is_new = true;
+    report->descriptor = resize_report_is_stdout(report->path) ? fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, 3)
+                                                               : open(report->path, O_WRONLY | O_CLOEXEC);
+    return report->descriptor >= 0
+               ? FSH_OK
+               : fsh_error_system(error, errno, "%s: cannot open the report", report->path);
+}
+
 FshStatus resize_report_open(ResizeReport *report, const char *path, bool resume, bool force, FshError *error)
 {
+    struct stat kind;
     *report = (ResizeReport){.descriptor = -1, .path = path};
     if (!path)
         return FSH_OK;
+    if (resize_report_is_stdout(path) || (stat(path, &kind) == 0 && !S_ISREG(kind.st_mode)))
+        return open_stream(report, error);
     report->is_made = access(path, F_OK) != 0;
     report->is_new = force || report->is_made;
     int flags = O_RDWR | O_APPEND | O_CREAT | O_CLOEXEC | (force || resume ? 0 : O_EXCL);
@@ -69,7 +88,7 @@ FshStatus resize_report_open(ResizeReport *report, const char *path, bool resume
 
 FshStatus resize_report_begin(const ResizeReport *report, FshError *error)
 {
-    if (report->descriptor < 0)
+    if (report->descriptor < 0 || report->is_stream)
         return FSH_OK;
     if (report->is_new && !report->is_made && ftruncate(report->descriptor, 0))
         return fsh_error_system(error, errno, "%s: cannot empty the report", report->path);
@@ -120,23 +139,44 @@ static json_t *line_json(const ResizeLine *line)
     return object;
 }
 
-FshStatus resize_report_add(const ResizeReport *report, const ResizeLine *line, FshError *error)
+/* Consumes the object, which is NULL where there was no memory for it. */
+static FshStatus write_line(const ResizeReport *report, json_t *object, FshError *error)
 {
-    if (report->descriptor < 0 || (line->outcome == RESIZE_OUTCOME_DONE_BEFORE && !report->is_new))
-        return FSH_OK;
     FshStatus status = FSH_OK;
-    json_t *object = line_json(line);
     char *text = object ? json_dumps(object, JSON_COMPACT) : NULL;
     json_decref(object);
     if (!text)
         return fsh_error_set(error, FSH_ERR_MEMORY, "%s: no memory for a line", report->path);
     size_t length = strlen(text);
     text[length] = '\n'; /* in place of the NUL: one line, one write */
-    ssize_t written = write(report->descriptor, text, length + 1);
-    if (written < 0 || (size_t)written != length + 1)
+    ssize_t written = 0;
+    size_t sent = 0;
+    do { /* a pipe may take a part */
+        written = write(report->descriptor, text + sent, length + 1 - sent);
+        sent += written > 0 ? (size_t)written : 0;
+    } while (report->is_stream && sent < length + 1 && (written > 0 || (written < 0 && errno == EINTR)));
+    if (sent != length + 1)
         status = fsh_error_system(error, written < 0 ? errno : ENOSPC, "%s: cannot write", report->path);
     free(text);
     return status;
+}
+
+FshStatus resize_report_add(const ResizeReport *report, const ResizeLine *line, FshError *error)
+{
+    if (report->descriptor < 0 || (line->outcome == RESIZE_OUTCOME_DONE_BEFORE && !report->is_new))
+        return FSH_OK;
+    return write_line(report, line_json(line), error);
+}
+
+FshStatus resize_report_add_finding(const ResizeReport *report, const char *path, const char *finding,
+                                    const char *reason, FshError *error)
+{
+    if (report->descriptor < 0)
+        return FSH_OK;
+    return write_line(
+        report,
+        json_pack("{s:o, s:s, s:o}", "path", json_text(path), "status", finding, "reason", json_text(reason)),
+        error);
 }
 
 FshStatus resize_report_close(ResizeReport *report, FshError *error)

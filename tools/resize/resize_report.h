@@ -20,11 +20,16 @@ typedef struct ResizeLine {
 typedef struct ResizeReport {
     int descriptor; /* -1: none */
     const char *path;
-    bool is_new;  /* holds nothing of an earlier run */
-    bool is_made; /* by this run */
+    bool is_stream; /* standard output, a pipe or a device: nothing in it is looked at or taken back */
+    bool is_new;    /* holds nothing of an earlier run */
+    bool is_made;   /* by this run */
 } ResizeReport;
 
-/* Opens path for lines at its end, and changes nothing yet. A file that is there is continued when resume and it is a
+/* Whether this names standard output: "-", or "/dev/stdout". NULL does not. */
+bool resize_report_is_stdout(const char *path);
+
+/* Opens path for lines at its end, and changes nothing yet. What is no regular file, and standard output, takes them as they
+ * come. A file that is there is continued when resume and it is a
  * report, emptied when force, else FSH_ERR_EXISTS. path NULL: a report that takes lines and drops them. */
 FshStatus resize_report_open(ResizeReport *report, const char *path, bool resume, bool force,
                              FshError *error);
@@ -34,6 +39,9 @@ FshStatus resize_report_begin(const ResizeReport *report, FshError *error);
 void resize_report_undo(const ResizeReport *report);
 /* One line in one write. Images done before are in an earlier run's report: they are left out unless it is new. */
 FshStatus resize_report_add(const ResizeReport *report, const ResizeLine *line, FshError *error);
+/* The same for what --check finds. */
+FshStatus resize_report_add_finding(const ResizeReport *report, const char *path, const char *finding,
+                                    const char *reason, FshError *error);
 FshStatus resize_report_close(ResizeReport *report, FshError *error);
 
 /* A few lines; dry_run: in the conditional. */

@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "common/file.h"
+#include "tools/resize/resize_report.h"
 #include "tools/resize/resize_state_recipe.h"
 
 /* ---- where things lie ---- */
@@ -78,6 +79,27 @@ static FshStatus refuse_places_in_each_other(ResizeState *state, const ResizeOpt
         status = fsh_error_set(error, FSH_ERR_USAGE,
                                "%s: source and destination lie in each other; take a destination beside %s",
                                options->destination, options->source.path);
+    return status;
+}
+
+FshStatus resize_state_refuse_report(const ResizeOptions *options, FshError *error)
+{
+    ResizeState state = {.locks = {-1, -1}};
+    const char *const places[] = {options->destination, state.folder};
+    char report[PATH_MAX], place[PATH_MAX];
+    if (!options->report || resize_report_is_stdout(options->report))
+        return FSH_OK;
+    FshStatus status = place_state(&state, options->destination, error);
+    if (!status)
+        status = recipe_resolve(options->report, report, error);
+    for (size_t i = 0; i < sizeof places / sizeof places[0] && !status; i++) {
+        status = recipe_resolve(places[i], place, error);
+        if (!status && lies_in(report, place))
+            status = fsh_error_set(
+                error, FSH_ERR_USAGE,
+                "--report: %s lies in %s, which is to hold images and nothing else; choose a name outside",
+                options->report, places[i]);
+    }
     return status;
 }
 

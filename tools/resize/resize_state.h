@@ -38,6 +38,10 @@ typedef struct ResizeState {
  * source's, and force is not set. */
 FshStatus resize_state_check(ResizeState *state, const ResizeOptions *options, FshError *error);
 
+/* A report in the destination would be taken for what fresize did not write, in its state for what it must not lose.
+ * FSH_ERR_USAGE. */
+FshStatus resize_state_refuse_report(const ResizeOptions *options, FshError *error);
+
 /* After resize_state_check: makes the destination, its state and its locks, and looks again, now that nobody else writes.
  * A run of the whole takes over what parts before it have done. Of what is finished, nothing is written. FSH_ERR_EXISTS:
  * another process is at it; or the tar has not the length that was written. */
