@@ -4,7 +4,6 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
 #include "common/pool.h"
 #include "common/progress.h"
@@ -12,6 +11,7 @@
 #include "common/walk.h"
 #include "tools/resize/resize_names.h"
 #include "tools/resize/resize_output.h"
+#include "tools/resize/resize_range.h"
 #include "tools/resize/resize_places.h"
 #include "tools/resize/resize_report.h"
 #include "tools/resize/resize_work.h"
@@ -235,77 +235,20 @@ static FshStatus deliver(uint64_t index, void *memory, void *context, FshError *
 
 /* ---- parts ---- */
 
-typedef struct Sizing {
-    ResizeSource *source;
-    const char *root;
-    PartScan scan;
-} Sizing;
-
-typedef struct SizingSlot {
-    ResizeItem item;
-    uint64_t bytes;
-} SizingSlot;
-
-static FshStatus take_to_size(uint64_t index, void *memory, bool *end_ret, void *context, FshError *error)
-{
-    Sizing *sizing = context;
-    (void)index;
-    return resize_source_next(sizing->source, &((SizingSlot *)memory)->item, end_ret, error);
-}
-
-static FshStatus size_item(uint64_t index, int thread, void *memory, void *context, FshError *error)
-{
-    const Sizing *sizing = context;
-    SizingSlot *slot = memory;
-    char path[PATH_MAX];
-    struct stat status;
-    (void)index, (void)thread, (void)error;
-    slot->bytes = slot->item.bytes;
-    /* what cannot be read fails later, by name */
-    if (!slot->item.in_tar && !slot->item.reason[0] &&
-        !file_join(path, sizeof path, sizing->root, slot->item.path, NULL) && stat(path, &status) == 0)
-        slot->bytes = (uint64_t)status.st_size;
-    return FSH_OK;
-}
-
-static FshStatus add_size(uint64_t index, void *memory, void *context, FshError *error)
-{
-    (void)index, (void)error;
-    part_scan_add(&((Sizing *)context)->scan, ((SizingSlot *)memory)->bytes);
-    return FSH_OK;
-}
-
-/* Looks at the sizes of the whole source, in its order, and finds which items are this part's. */
 static FshStatus find_part(Run *run, FshError *error)
 {
     const ResizeOptions *options = run->options;
-    if (!options->part.count)
-        return FSH_OK;
-    Sizing *sizing = malloc(sizeof *sizing); /* too large for a stack */
-    if (!sizing)
-        return fsh_error_set(error, FSH_ERR_MEMORY, "no memory for the sizes of the parts");
-    sizing->source = NULL;
-    sizing->root = options->source.path;
-    part_scan_init(&sizing->scan);
-    const PoolStream stream = {.take = take_to_size,
-                               .work = size_item,
-                               .deliver = add_size,
-                               .window = (size_t)options->jobs * SLOTS_PER_JOB,
-                               .slot_bytes = sizeof(SizingSlot),
-                               .context = sizing};
-    FshStatus status = resize_source_open(&sizing->source, &options->source, error);
-    if (!status)
-        status = pool_run_stream(options->jobs, &stream, error);
-    resize_source_close(&sizing->source);
-    if (!status) {
-        part_scan_range(&sizing->scan, options->part, &run->begin, &run->end);
-        progress_set_total(&run->progress, run->end - run->begin);
-        if (!options->dry_run && !run->state.is_tar)
-            status = resize_state_note_part(&run->state, options->part, sizing->scan.count,
-                                            sizing->scan.bytes, error);
-    }
-    free(sizing);
-    return status;
+    ResizeRange range;
+    FshStatus status = options->part.count ? resize_range_find(options, &range, error) : FSH_OK;
+    if (status || !options->part.count)
+        return status;
+    run->begin = range.begin;
+    run->end = range.end;
+    progress_set_total(&run->progress, run->end - run->begin);
+    return options->dry_run || run->state.is_tar
+               ? FSH_OK
+               : resize_state_note_part(&run->state, options->part, range.source_count, range.source_bytes,
+                                        error);
 }
 
 /* ---- beside the run ---- */
