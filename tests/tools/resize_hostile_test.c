@@ -182,6 +182,30 @@ static void test_one_name_for_images_of_two_parts_is_told(void **state)
     json_decref(summary);
 }
 
+/* The second sides come all at the end of the source; an image without partner is told of once. */
+static void test_parts_of_pairs_are_of_one_size(void **state)
+{
+    TestFolder *folder = *state;
+    enum { PAIRS = 40, PARTS = 4 };
+    const char *in = test_path(folder, "in"), *out = test_path(folder, "out");
+    write_many(folder, "in/blur", PAIRS, 60);
+    write_many(folder, "in/sharp", PAIRS + 1, 60);
+    json_int_t failed = 0;
+    for (unsigned part = 1; part <= PARTS; part++) {
+        char option[32];
+        (void)snprintf(option, sizeof option, "--part=%u/%u", part, PARTS);
+        RunResult result = run_program(NULL, "fresize", "--max-size=20", "--json", option,
+                                       "--pairs=blur:sharp", in, out, NULL);
+        json_t *summary = json_loads(result.out, 0, NULL);
+        assert_in_range(json_count(summary, "resized"), 2 * PAIRS / PARTS - 2, 2 * PAIRS / PARTS + 2);
+        failed += json_count(summary, "failed");
+        json_decref(summary);
+        run_result_free(&result);
+    }
+    assert_int_equal(failed, 1);
+    assert_int_equal(count_outputs(out), 2 * PAIRS);
+}
+
 static void test_a_side_that_changes_is_compared_again(void **state)
 {
     TestFolder *folder = *state;
@@ -294,6 +318,7 @@ int main(void)
         TEST(test_check_believes_the_latest_row),
         TEST(test_changed_labels_are_another_recipe),
         TEST(test_one_name_for_images_of_two_parts_is_told),
+        TEST(test_parts_of_pairs_are_of_one_size),
         TEST(test_a_side_that_changes_is_compared_again),
         TEST(test_a_folder_is_no_partner),
         TEST(test_dry_run_knows_what_is_done),

@@ -4,6 +4,7 @@
 #include <sys/stat.h>
 
 #include "common/pool.h"
+#include "tools/resize/resize_pairs.h"
 
 enum { SLOTS_PER_JOB = 32 };
 
@@ -25,18 +26,36 @@ static FshStatus take_to_size(uint64_t index, void *memory, bool *end_ret, void 
     return resize_source_next(sizing->source, &((SizingSlot *)memory)->item, end_ret, error);
 }
 
+/* What cannot be read fails later, by name. */
+static uint64_t file_bytes(const char *root, const char *path)
+{
+    char whole[PATH_MAX];
+    struct stat status;
+    return !file_join(whole, sizeof whole, root, path, NULL) && stat(whole, &status) == 0
+               ? (uint64_t)status.st_size
+               : 0;
+}
+
+/* A pair is done where its first side stands, so that is where it weighs. */
+static uint64_t pair_bytes(const char *root, const ResizeItem *item)
+{
+    char partner[PATH_MAX];
+    if (item->is_second_side)
+        return 0;
+    const bool is_whole = pair_find_partner(root, item, partner, NULL) == FSH_OK;
+    return file_bytes(root, item->path) + (is_whole ? file_bytes(root, partner) : 0);
+}
+
 static FshStatus size_item(uint64_t index, int thread, void *memory, void *context, FshError *error)
 {
     const Sizing *sizing = context;
     SizingSlot *slot = memory;
-    char path[PATH_MAX];
-    struct stat status;
+    const ResizeItem *item = &slot->item;
     (void)index, (void)thread, (void)error;
-    slot->bytes = slot->item.bytes;
-    /* what cannot be read fails later, by name */
-    if (!slot->item.in_tar && !slot->item.reason[0] &&
-        !file_join(path, sizeof path, sizing->root, slot->item.path, NULL) && stat(path, &status) == 0)
-        slot->bytes = (uint64_t)status.st_size;
+    slot->bytes = item->bytes;
+    if (!item->in_tar && !item->reason[0])
+        slot->bytes =
+            item->partner[0] ? pair_bytes(sizing->root, item) : file_bytes(sizing->root, item->path);
     return FSH_OK;
 }
 
