@@ -61,6 +61,13 @@ static void test_wrong_usage_is_exit_2(void **state)
     result = fresize_expecting(2, "--src", in, "--dst", out, "third", NULL);
     assert_contains(result.err, "'third': one argument too many");
     run_result_free(&result);
+    result = fresize_expecting(2, in, test_path(folder, "x.tar.gz"), NULL);
+    assert_contains(result.err, "x.tar.gz: tars are written uncompressed: name it ");
+    assert_contains(result.err, "/x.tar\n");
+    run_result_free(&result);
+    assert_false(exists(test_path(folder, "x.tar.gz")));
+    assert_int_equal(mkdir(test_path(folder, "y.tgz"), 0777), 0); /* whoever has such a folder means it */
+    fresize_ok(in, test_path(folder, "y.tgz"), NULL);
     /* a destination inside the source would be read by the next run, and the other way round overwrites */
     result = fresize_expecting(2, in, inside, NULL);
     assert_contains(result.err, "lie in each other");

@@ -126,6 +126,23 @@ static FshStatus resize(const ProgramContext *context, const ResizeOptions *opti
 
 /* ---- the options ---- */
 
+/* A name that asks for a tar of another kind would become a folder of this name. */
+static FshStatus check_tar_name(const char *destination, FshError *error)
+{
+    static const char *const endings[] = {".tar.gz", ".tgz",     ".tar.bz2", ".tbz",     ".tbz2", ".tar.xz",
+                                          ".txz",    ".tar.zst", ".tzst",    ".tar.lz4", ".TAR"};
+    const size_t length = strlen(destination);
+    for (size_t i = 0; i < sizeof endings / sizeof endings[0]; i++) {
+        const size_t ending = strlen(endings[i]);
+        const size_t stem = length > ending ? length - ending : 0;
+        if (stem && destination[stem - 1] != '/' && is(destination + stem, endings[i]) &&
+            !file_is_folder(destination))
+            return fsh_error_set(error, FSH_ERR_USAGE, "%s: tars are written uncompressed: name it %.*s.tar",
+                                 destination, (int)stem, destination);
+    }
+    return FSH_OK;
+}
+
 /* What goes together, and what does not. */
 static FshStatus check_usage(const Settings *settings, const ResizeOptions *options, FshError *error)
 {
@@ -154,7 +171,7 @@ static FshStatus check_usage(const Settings *settings, const ResizeOptions *opti
     if (options->link && is_tar)
         return fsh_error_set(error, FSH_ERR_USAGE, "--link needs files to link to, and %s is a tar",
                              options->source.path);
-    return FSH_OK;
+    return check_tar_name(options->destination, error);
 }
 
 static FshStatus fill_pairs(const char *text, ResizeSourceOptions *source, FshError *error)
