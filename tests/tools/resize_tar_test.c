@@ -88,6 +88,71 @@ static void test_a_tar_of_others_is_not_taken_for_the_finished_one(void **state)
     free(text);
 }
 
+/* ---- parts ---- */
+
+static void test_each_part_has_a_tar_of_its_own(void **state)
+{
+    TestFolder *folder = *state;
+    enum { IMAGES = 30, PARTS = 3 };
+    write_many(folder, "in", IMAGES, 40);
+    const char *in = test_path(folder, "in"), *tar = test_path(folder, "x.tar");
+    json_int_t sum = 0;
+    for (unsigned part = 1; part <= PARTS; part++) {
+        char option[32];
+        (void)snprintf(option, sizeof option, "--part=%u/%u", part, PARTS);
+        const char *const arguments[] = {"--max-size=20", option, in, tar, NULL};
+        json_t *summary = fresize_json(0, arguments);
+        sum += json_count(summary, "resized");
+        assert_in_range(json_count(summary, "resized"), 8, 12);
+        json_decref(summary);
+        summary = fresize_json(0, arguments);
+        assert_int_equal(json_count(summary, "resized"), 0);
+        json_decref(summary);
+        assert_true(exists(test_path(folder, "x-%u-of-%u.tar", part, PARTS)));
+    }
+    assert_int_equal(sum, IMAGES);
+    assert_false(exists(tar)); /* nobody takes a part for the whole */
+    fresize_ok("--max-size=20", in, test_path(folder, "out"), NULL);
+    shell(folder, "mkdir x && for i in 1 2 3; do tar xf x-$i-of-3.tar -C x; done && rm -r out/.fresize && "
+                  "diff -r out x");
+    const char *const check[] = {"--max-size=20", "--check", "--part=2/3", in, tar, NULL};
+    json_t *summary = fresize_json(0, check);
+    assert_in_range(json_count(summary, "good"), 8, 12);
+    assert_int_equal(json_count(summary, "images"), json_count(summary, "good"));
+    json_decref(summary);
+    test_file_flip_byte(test_path(folder, "x-2-of-3.tar"), 1700);
+    summary = fresize_json(1, check);
+    assert_int_equal(json_count(summary, "damaged"), 1);
+    json_decref(summary);
+    RunResult result =
+        fresize_expecting(2, "--max-size=20", "--check", "--part=2/3", in, test_path(folder, "out"), NULL);
+    assert_contains(result.err, "--part");
+    run_result_free(&result);
+}
+
+static void test_a_part_of_pairs_is_checked_with_both_sides(void **state)
+{
+    TestFolder *folder = *state;
+    write_many(folder, "in/blur", 12, 40);
+    write_many(folder, "in/sharp", 12, 40);
+    const char *in = test_path(folder, "in"), *tar = test_path(folder, "x.tar");
+    json_int_t written = 0, good = 0;
+    for (unsigned part = 1; part <= 2; part++) {
+        char option[32];
+        (void)snprintf(option, sizeof option, "--part=%u/2", part);
+        const char *const run[] = {"--max-size=20", "--pairs=blur:sharp", option, in, tar, NULL};
+        const char *const check[] = {"--max-size=20", "--pairs=blur:sharp", option, "--check", in, tar, NULL};
+        json_t *summary = fresize_json(0, run);
+        written += json_count(summary, "resized");
+        json_decref(summary);
+        summary = fresize_json(0, check);
+        good += json_count(summary, "good");
+        json_decref(summary);
+    }
+    assert_int_equal(written, 24);
+    assert_int_equal(good, 24);
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, test_folder_setup, test_folder_teardown)
 
 int main(void)
@@ -96,6 +161,8 @@ int main(void)
         TEST(test_a_finished_tar_that_is_gone_is_made_anew),
         TEST(test_a_finished_tar_is_done_before_until_its_source_changes),
         TEST(test_a_tar_of_others_is_not_taken_for_the_finished_one),
+        TEST(test_each_part_has_a_tar_of_its_own),
+        TEST(test_a_part_of_pairs_is_checked_with_both_sides),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

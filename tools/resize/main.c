@@ -148,12 +148,13 @@ static FshStatus check_usage(const Settings *settings, const ResizeOptions *opti
 {
     const bool is_tar = resize_source_is_tar(&options->source);
     const bool is_forced = options->force && !options->report; /* else it is for the report */
-    if (settings->check && (options->part.count || is_forced || options->dry_run))
+    const bool is_in_part = options->part.count && !resize_state_is_tar(options->destination);
+    if (settings->check && (is_in_part || is_forced || options->dry_run))
         return fsh_error_set(error, FSH_ERR_USAGE,
                              "--check looks at all of DST and writes nothing: it goes without %s",
-                             options->part.count ? "--part"
-                             : is_forced         ? "--force"
-                                                 : "--dry-run");
+                             is_in_part  ? "--part"
+                             : is_forced ? "--force"
+                                         : "--dry-run");
     if (settings->program.json && resize_report_is_stdout(options->report))
         return fsh_error_set(error, FSH_ERR_USAGE,
                              "--json and --report %s both want standard output; take a file for one of them",
@@ -191,6 +192,7 @@ static FshStatus run(const ProgramContext *context, bool *partial_ret, FshError 
 {
     const Settings *settings = context->settings;
     Labels *labels = NULL;
+    char part_name[PATH_MAX];
     ResizeOptions options = {
         .source = {.path = settings->source,
                    .files_from = settings->files_from,
@@ -224,6 +226,10 @@ static FshStatus run(const ProgramContext *context, bool *partial_ret, FshError 
         status = fill_pairs(settings->pairs, &options.source, error);
     if (!status && settings->part)
         status = part_parse("--part", settings->part, &options.part, error);
+    if (!status && options.part.count) {
+        status = resize_state_part_name(options.destination, options.part, part_name, error);
+        options.destination = part_name;
+    }
     if (!status)
         status = check_usage(settings, &options, error);
     if (!status)
@@ -390,7 +396,8 @@ int main(int argc, char **argv)
          .kind = OPTION_TEXT,
          .value = &settings.part,
          .argument = "I/N",
-         .help = "do the I-th of N parts, equal in bytes, into one DST; auto: as Slurm's job array says"},
+         .help = "do the I-th of N parts, equal in bytes, into one DST, or where that is x.tar into "
+                 "x-I-of-N.tar; auto: as Slurm's job array says"},
         PROGRAM_PATHS(&settings.source, &settings.destination),
         PROGRAM_OPTIONS(&settings.program),
         {0},

@@ -15,6 +15,7 @@
 #include "common/tar_read.h"
 #include "common/walk.h"
 #include "tools/resize/resize_names.h"
+#include "tools/resize/resize_range.h"
 #include "tools/resize/resize_work.h"
 
 const char *const resize_finding_names[RESIZE_FINDING_COUNT] = {
@@ -37,6 +38,8 @@ typedef struct Check {
     void *context;
     ResizeCheckSummary *summary;
     Progress progress;
+    ResizeRange range;      /* of the source: all of it, or that of a part */
+    uint64_t ordinal;       /* items taken from the source */
     uint64_t matched_count; /* rows that an image of the source has asked for */
     /* of a tar, which is read first: targets that are in it, and those that are as they were written */
     NameClaims *seen, *whole;
@@ -95,13 +98,13 @@ static FshStatus find_row(const Check *check, Slot *slot, FshError *error)
     return status;
 }
 
-static FshStatus take(uint64_t index, void *memory, bool *end_ret, void *context, FshError *error)
+/* The next image of the source; *wanted_ret: it is of the part, if there are parts. The second side of a pair is where the
+ * first is, which may come long before: it is the part's that has a row of it. */
+static FshStatus take_next(Check *check, Slot *slot, bool *wanted_ret, bool *end_ret, FshError *error)
 {
-    Check *check = context;
-    Slot *slot = memory;
     ResizeItem *item = &slot->item;
-    const ResizeRecipe *recipe = &check->options->recipe;
-    (void)index;
+    const ResizeRange *range = &check->range;
+    const uint64_t ordinal = check->ordinal++;
     FshStatus status = resize_source_next(check->source, item, end_ret, error);
     if (status || *end_ret)
         return status;
@@ -110,11 +113,31 @@ static FshStatus take(uint64_t index, void *memory, bool *end_ret, void *context
     item->content.length = 0; /* of an earlier item */
     slot->bytes_read = 0;
     slot->is_image = image_name_is_image(item->path) || (item->reason[0] && !item->is_outside);
-    status = resize_name_target(item->name, recipe->format, slot->target, &slot->format, error);
+    status =
+        resize_name_target(item->name, check->options->recipe.format, slot->target, &slot->format, error);
     if (!status && !item->reason[0])
         status = find_row(check, slot, error);
+    *wanted_ret = check->options->part.count && item->is_second_side
+                      ? slot->found
+                      : ordinal >= range->begin && ordinal < range->end;
+    return status;
+}
+
+static FshStatus take(uint64_t index, void *memory, bool *end_ret, void *context, FshError *error)
+{
+    Check *check = context;
+    Slot *slot = memory;
+    ResizeItem *item = &slot->item;
+    const ResizeRecipe *recipe = &check->options->recipe;
+    bool wanted = false;
+    FshStatus status = FSH_OK;
+    (void)index;
+    while (!status && !wanted && !*end_ret)
+        status = take_next(check, slot, &wanted, end_ret, error);
+    if (status || *end_ret)
+        return status;
     /* it may be too small, or an image by its content alone */
-    if (!status && item->in_tar && !slot->found && !item->reason[0] && (!slot->is_image || recipe->min_size))
+    if (item->in_tar && !slot->found && !item->reason[0] && (!slot->is_image || recipe->min_size))
         status = resize_source_load(check->source, item, resize_most_bytes(recipe), error);
     return status;
 }
@@ -375,7 +398,11 @@ static FshStatus check_rows(Check *check, FshError *error)
 FshStatus resize_check(const ResizeOptions *options, ResizeOnFinding on_finding, void *context,
                        ResizeCheckSummary *summary, FshError *error)
 {
-    Check check = {.options = options, .on_finding = on_finding, .context = context, .summary = summary};
+    Check check = {.range.end = UINT64_MAX,
+                   .options = options,
+                   .on_finding = on_finding,
+                   .context = context,
+                   .summary = summary};
     const double start_seconds = progress_now_seconds();
     *summary = (ResizeCheckSummary){0};
     FshStatus status = resize_source_open(&check.source, &options->source, error);
@@ -385,8 +412,10 @@ FshStatus resize_check(const ResizeOptions *options, ResizeOnFinding on_finding,
         progress_start(&check.progress, stderr, "checking", "images", resize_state_count(&check.state),
                        options->quiet);
         summary->is_tar = check.state.is_tar;
-        status = check.state.is_tar ? check_tar(&check, error) : FSH_OK;
+        status = options->part.count ? resize_range_find(options, &check.range, error) : FSH_OK;
     }
+    if (!status && check.state.is_tar)
+        status = check_tar(&check, error);
     if (!status)
         status = check_images(&check, error);
     if (!status)

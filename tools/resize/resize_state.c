@@ -26,11 +26,34 @@ static bool lies_in(const char *inner, const char *outer)
     return strncmp(inner, outer, length) == 0 && (inner[length] == '/' || inner[length] == '\0');
 }
 
+static bool has_ending(const char *name, const char *ending)
+{
+    size_t length = strlen(name), ending_length = strlen(ending);
+    return length > ending_length && strcmp(name + length - ending_length, ending) == 0;
+}
+
+bool resize_state_is_tar(const char *destination)
+{
+    return has_ending(destination, ".tar");
+}
+
+FshStatus resize_state_part_name(const char *destination, Part part, char name[PATH_MAX], FshError *error)
+{
+    char suffix[64] = "";
+    const bool has_own = part.count && resize_state_is_tar(destination);
+    if (has_own)
+        (void)snprintf(suffix, sizeof suffix, "-%u-of-%u.tar", part.index, part.count);
+    size_t kept = strlen(destination) - (has_own ? strlen(".tar") : 0);
+    if (kept + strlen(suffix) >= PATH_MAX)
+        return fsh_error_set(error, FSH_ERR_USAGE, "%s: the path is too long", destination);
+    (void)snprintf(name, PATH_MAX, "%.*s%s", (int)kept, destination, suffix);
+    return FSH_OK;
+}
+
 /* DST/.fresize, or DIR/.NAME.tar.fresize. */
 static FshStatus place_state(ResizeState *state, const char *destination, FshError *error)
 {
-    size_t length = strlen(destination);
-    state->is_tar = length > 4 && strcmp(destination + length - 4, ".tar") == 0;
+    state->is_tar = resize_state_is_tar(destination);
     if (!state->is_tar)
         return file_join(state->folder, sizeof state->folder, destination, RESIZE_STATE_FOLDER, error);
     const char *slash = strrchr(destination, '/');
@@ -43,12 +66,6 @@ static FshStatus place_state(ResizeState *state, const char *destination, FshErr
 }
 
 /* ---- checking ---- */
-
-static bool has_ending(const char *name, const char *ending)
-{
-    size_t length = strlen(name), ending_length = strlen(ending);
-    return length > ending_length && strcmp(name + length - ending_length, ending) == 0;
-}
 
 /* Any name but the state's: a run that was killed early left nothing else. */
 static FshStatus is_folder_empty(const char *path, bool *empty_ret, FshError *error)

@@ -18,6 +18,13 @@
 #define RESIZE_STATE_FOLDER ".fresize"
 #define RESIZE_TAR_NAME     "images.tar"
 
+/* A destination whose name ends in ".tar" is one. */
+bool resize_state_is_tar(const char *destination);
+
+/* Where a part of it goes: a folder's into the folder, a tar's into one of its own, x-2-of-4.tar for x.tar.
+ * FSH_ERR_USAGE: the name is too long. */
+FshStatus resize_state_part_name(const char *destination, Part part, char name[PATH_MAX], FshError *error);
+
 typedef struct ResizeState {
     char folder[PATH_MAX];
     char source[PATH_MAX]; /* without links; "": it is gone */
