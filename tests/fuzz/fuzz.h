@@ -55,7 +55,7 @@ typedef struct FuzzFolder {
 FuzzFolder fuzz_folder_open(const char *name, const uint8_t *bytes, size_t length);
 /* Removes another file from it, if it is there. */
 void fuzz_folder_empty(const FuzzFolder *folder, const char *name);
-/* Removes file and folder. */
+/* Removes the folder and all files in it. */
 void fuzz_folder_close(FuzzFolder *folder);
 
 /* Opens a dataset by path and does all that can be done with it: reads and verifies each sample, checks the whole

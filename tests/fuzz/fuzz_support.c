@@ -1,3 +1,4 @@
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -92,9 +93,15 @@ void fuzz_folder_empty(const FuzzFolder *folder, const char *name)
     (void)unlink(path);
 }
 
+/* With what the readers wrote beside the input. */
 void fuzz_folder_close(FuzzFolder *folder)
 {
-    (void)unlink(folder->file);
+    DIR *files = opendir(folder->path);
+    const struct dirent *file;
+    while (files && (file = readdir(files)))
+        (void)unlinkat(dirfd(files), file->d_name, 0); /* "." and ".." stay: they are folders */
+    if (files)
+        (void)closedir(files);
     (void)rmdir(folder->path);
     *folder = (FuzzFolder){{0}, {0}};
 }
