@@ -232,13 +232,21 @@ static void test_pairs_keep_one_geometry_or_are_left_out(void **state)
     assert_contains(result.err, "blur/005.jpg: its partner train/seq1/sharp/005.jpg cannot be used");
     assert_contains(result.err, "other/006.jpg: lies below neither side's folder (blur, sharp)");
     assert_contains(result.err, "11 images: 4 resized, 7 failed");
-    assert_contains(result.err, "1 other files");
+    assert_contains(result.err, "1 other file left alone\n");
+    assert_contains_not(result.err, "side gray");
     run_result_free(&result);
     assert_int_equal(count_outputs(out), 4);
     assert_image(test_path(folder, "out/train/seq1/blur/004.jpg"), IMAGE_JPEG, 45, 30, 3);
     assert_image(test_path(folder, "out/train/seq1/sharp/004.jpeg"), IMAGE_JPEG, 45, 30, 3);
     result = fresize_expecting(2, "--pairs=blur", in, out, NULL);
     assert_contains(result.err, "--pairs");
+    run_result_free(&result);
+    write_jpeg(test_path(folder, "gray/blur/a.jpg"),
+               (MakeJpeg){.width = 90, .height = 60, .colours = MAKE_GRAY});
+    write_size(test_path(folder, "gray/sharp/a.jpg"), 90, 60);
+    result =
+        fresize_expecting(0, "--pairs=blur:sharp", test_path(folder, "gray"), test_path(folder, "g"), NULL);
+    assert_contains(result.err, "fresize: 1 pair with one side gray and the other in colours\n");
     run_result_free(&result);
     assert_int_equal(unlink(test_path(folder, "out/train/seq1/sharp/000.jpg")),
                      0); /* half a pair is made whole */

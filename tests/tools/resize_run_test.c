@@ -483,6 +483,25 @@ static void test_report_goes_down_a_pipe_and_not_into_the_destination(void **sta
     run_result_free(&result);
 }
 
+static void test_summary_claims_no_rate_of_nothing(void **state)
+{
+    TestFolder *folder = *state;
+    write_many(folder, "in", 2, 20);
+    const char *in = test_path(folder, "in"), *out = test_path(folder, "out");
+    RunResult result = fresize_expecting(0, "--part=2/2", in, out, NULL);
+    assert_contains(result.err, "fresize: part 2/2: 1 image: 1 copied\n");
+    assert_contains(result.err, "images/s");
+    run_result_free(&result);
+    for (unsigned i = 0; i < 2; i++) {
+        result = fresize_expecting(0, in, out, NULL);
+        run_result_free(&result);
+    }
+    result = fresize_expecting(0, in, out, NULL);
+    assert_contains(result.err, "fresize: 2 images: 2 done before\nfresize: nothing was written, in ");
+    assert_contains_not(result.err, "images/s");
+    run_result_free(&result);
+}
+
 static void test_summary_as_json_and_quiet(void **state)
 {
     TestFolder *folder = *state;
@@ -548,6 +567,7 @@ int main(void)
         TEST(test_dry_run_writes_nothing),
         TEST(test_report_of_others_is_refused_without_force),
         TEST(test_report_goes_down_a_pipe_and_not_into_the_destination),
+        TEST(test_summary_claims_no_rate_of_nothing),
         TEST(test_summary_as_json_and_quiet),
         TEST(test_build_without_the_plugin_says_what_is_missing),
     };

@@ -181,6 +181,15 @@ static void count_result(Run *run, const ResizeResult *result)
     progress_add_saved(&run->progress, (int64_t)result->bytes_before - (int64_t)result->row.bytes);
 }
 
+/* What was written of them; of what was done before, nothing is known. */
+static bool is_mixed_pair(const ResizeSlot *slot)
+{
+    const ResizeResult *results = slot->results;
+    return slot->results_count == 2 && results[0].outcome < RESIZE_OUTCOME_DONE_BEFORE &&
+           results[1].outcome < RESIZE_OUTCOME_DONE_BEFORE &&
+           ((results[0].image.info.quirks ^ results[1].image.info.quirks) & IMAGE_QUIRK_GRAY);
+}
+
 /* The rows of the outputs that are there, about once a second; an output in a tar is there when the tar is on disk. */
 static FshStatus commit(Run *run, FshError *error)
 {
@@ -225,6 +234,7 @@ static FshStatus deliver(uint64_t index, void *memory, void *context, FshError *
         count_result(run, result);
         status = report(run, result, error);
     }
+    run->summary->mixed_pairs_count += is_mixed_pair(slot);
     if (!status && run->state.ledger &&
         ledger_is_due(run->state.ledger)) /* what it knows, the report tells */
         status = commit(run, error);
@@ -392,7 +402,7 @@ FshStatus resize_run(const ResizeOptions *options, ResizeOnFailure on_failure, v
                .context = context,
                .summary = summary};
     const double start_seconds = progress_now_seconds();
-    *summary = (ResizeSummary){0};
+    *summary = (ResizeSummary){.part = options->part};
     run.job.state = &run.state;
     FshStatus status = resize_source_open(&run.source, &options->source, error);
     if (!status)

@@ -40,12 +40,14 @@ typedef enum ResizeStage {
 extern const char *const resize_stage_names[RESIZE_STAGE_COUNT];
 
 typedef struct ResizeSummary {
+    Part part;                                     /* that was done; count 0: the whole */
     uint64_t outcome_counts[RESIZE_OUTCOME_COUNT]; /* images; both of a pair count */
     uint64_t quirk_counts[IMAGE_QUIRK_COUNT];
     uint64_t bytes_before, bytes_after; /* of the images written in this run */
     uint64_t other_count;               /* files that are no images */
     uint64_t hidden_count;              /* names that begin with "." */
     uint64_t untold_count;              /* failed, and on_failure was not called: see resize_run */
+    uint64_t mixed_pairs_count;         /* pairs of one gray and one coloured side */
     uint64_t unlinked_count;            /* copied though a link was asked for: the file system refused */
     double seconds;                     /* of the run */
     double stage_seconds[RESIZE_STAGE_COUNT]; /* of all threads together */

@@ -254,11 +254,35 @@ static void print_saved(FILE *stream, const ResizeSummary *summary)
             100.0 * (double)(summary->bytes_before - summary->bytes_after) / (double)summary->bytes_before);
 }
 
+static const char *plural(uint64_t count)
+{
+    return count == 1 ? "" : "s";
+}
+
+/* Bytes and rate, where anything was written: else they say nothing. */
+static void print_written(FILE *stream, const char *program, const ResizeSummary *summary)
+{
+    char before[32], after[32], took[32];
+    (void)format_seconds(took, sizeof took, summary->seconds);
+    if (summary->bytes_after == 0) {
+        (void)fprintf(stream, "%s: nothing was written, in %s\n", program, took);
+        return;
+    }
+    (void)fprintf(stream, "%s: %s -> %s", program,
+                  progress_format_bytes(before, sizeof before, summary->bytes_before),
+                  progress_format_bytes(after, sizeof after, summary->bytes_after));
+    print_saved(stream, summary);
+    (void)fprintf(stream, " in %s, %.0f images/s\n", took, rate(summary));
+}
+
 void resize_summary_print(FILE *stream, const char *program, const ResizeSummary *summary, bool dry_run)
 {
     static const char *const tenses[] = {"", "would be "};
-    char before[32], after[32], took[32];
-    (void)fprintf(stream, "%s: %" PRIu64 " images", program, resize_summary_images(summary));
+    const uint64_t images = resize_summary_images(summary);
+    (void)fprintf(stream, "%s: ", program);
+    if (summary->part.count)
+        (void)fprintf(stream, "part %u/%u: ", summary->part.index, summary->part.count);
+    (void)fprintf(stream, "%" PRIu64 " image%s", images, plural(images));
     const char *separator = ": ";
     for (size_t i = 0; i < RESIZE_OUTCOME_COUNT; i++) {
         if (summary->outcome_counts[i] == 0)
@@ -270,12 +294,8 @@ void resize_summary_print(FILE *stream, const char *program, const ResizeSummary
     if (dry_run) {
         (void)fprintf(stream, "\n%s: headers read only, nothing written\n", program);
     } else {
-        (void)fprintf(stream, "\n%s: %s -> %s", program,
-                      progress_format_bytes(before, sizeof before, summary->bytes_before),
-                      progress_format_bytes(after, sizeof after, summary->bytes_after));
-        print_saved(stream, summary);
-        (void)fprintf(stream, " in %s, %.0f images/s\n", format_seconds(took, sizeof took, summary->seconds),
-                      rate(summary));
+        (void)fputc('\n', stream);
+        print_written(stream, program, summary);
         print_stages(stream, program, summary);
     }
     print_quirks(stream, program, summary);
@@ -287,8 +307,12 @@ void resize_summary_print(FILE *stream, const char *program, const ResizeSummary
     if (summary->unlinked_count)
         (void)fprintf(stream, "%s: %" PRIu64 " copied, not linked: the file system of DST cannot link them\n",
                       program, summary->unlinked_count);
+    if (summary->mixed_pairs_count)
+        (void)fprintf(stream, "%s: %" PRIu64 " pair%s with one side gray and the other in colours\n", program,
+                      summary->mixed_pairs_count, plural(summary->mixed_pairs_count));
     if (summary->other_count)
-        (void)fprintf(stream, "%s: %" PRIu64 " other files left alone\n", program, summary->other_count);
+        (void)fprintf(stream, "%s: %" PRIu64 " other file%s left alone\n", program, summary->other_count,
+                      plural(summary->other_count));
 }
 
 /* An object with a number for each name; spaces in names become "_". NULL: no memory. */
@@ -318,11 +342,12 @@ static json_t *summary_json(const ResizeSummary *summary, bool dry_run)
     for (size_t i = 0; i < RESIZE_STAGE_COUNT && !failed; i++)
         failed = json_object_set_new(stages, resize_stage_names[i], json_real(summary->stage_seconds[i]));
     json_t *others = json_pack(
-        "{s:b, s:I, s:I, s:I, s:I, s:I, s:I, s:f, s:f, s:o, s:o}", "dry_run", dry_run, "images",
-        (json_int_t)resize_summary_images(summary), "other_files", (json_int_t)summary->other_count, "hidden",
-        (json_int_t)summary->hidden_count, "not_linked", (json_int_t)summary->unlinked_count, "bytes_before",
-        (json_int_t)summary->bytes_before, "bytes_after", (json_int_t)summary->bytes_after, "seconds",
-        summary->seconds, "images_per_second", rate(summary), "quirks", quirks, "stage_seconds", stages);
+        "{s:b, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:f, s:f, s:o, s:o}", "dry_run", dry_run, "images",
+        (json_int_t)resize_summary_images(summary), "mixed_pairs", (json_int_t)summary->mixed_pairs_count,
+        "other_files", (json_int_t)summary->other_count, "hidden", (json_int_t)summary->hidden_count,
+        "not_linked", (json_int_t)summary->unlinked_count, "bytes_before", (json_int_t)summary->bytes_before,
+        "bytes_after", (json_int_t)summary->bytes_after, "seconds", summary->seconds, "images_per_second",
+        rate(summary), "quirks", quirks, "stage_seconds", stages);
     failed |= !others || json_object_update_new(object, others);
     if (!failed)
         return object;
