@@ -156,14 +156,80 @@ static void test_a_damaged_tar_is_to_be_written_anew(void **state)
     free(text);
 }
 
+/* ---- the options of the run ---- */
+
+static void test_options_that_are_not_given_are_those_of_the_run(void **state)
+{
+    TestFolder *folder = *state;
+    write_many(folder, "in/blur", 3, 60);
+    write_many(folder, "in/sharp", 3, 60);
+    const char *in = test_path(folder, "in");
+    static const char *const runs[][6] = {
+        {"--max-size=20", "--pairs=blur:sharp", "--filter=box", "--exact", "--format=webp", NULL},
+        {"--max-size=20", "--edge=long", "--quality=70", "--subsampling=444", "--min-size=61", NULL},
+        {"--max-size=20", "--orient=ignore", "--icc=ignore", "--keep-metadata", NULL},
+        {"--max-size=20", "--part=1/2", NULL},
+        {"--max-size=20", NULL},
+    };
+    for (size_t i = png_is_supported() ? 0 : 1; i < sizeof runs / sizeof runs[0]; i++) {
+        const char *out = test_path(folder, "%zu.tar", i), *arguments[10] = {NULL};
+        size_t count = 0;
+        for (; runs[i][count]; count++)
+            arguments[count] = runs[i][count];
+        arguments[count] = in;
+        arguments[count + 1] = out;
+        json_t *summary = fresize_json(0, arguments);
+        const bool in_part = i == 3;
+        json_int_t images = json_count(summary, "resized") + json_count(summary, "too_small");
+        json_decref(summary);
+        const char *const check[] = {"--check", in, in_part ? test_path(folder, "3-1-of-2.tar") : out, NULL};
+        summary = fresize_json(0, check);
+        assert_int_equal(json_count(summary, "images"), images);
+        assert_int_equal(json_count(summary, "good"), images);
+        json_decref(summary);
+    }
+}
+
+static void test_an_option_that_differs_is_told_as_it_would_be_given(void **state)
+{
+    TestFolder *folder = *state;
+    write_many(folder, "in/blur", 3, 60);
+    write_many(folder, "in/sharp", 3, 60);
+    const char *in = test_path(folder, "in"), *out = test_path(folder, "out");
+    fresize_ok("--max-size=20", "--pairs=blur:sharp", in, out, NULL);
+    static const struct {
+        const char *arguments[2], *complaint;
+    } rows[] = {
+        {{"--check", "--max-size=30"}, "out: was made with --max-size 20, not 30\n"},
+        {{"--check", "--exact"}, "out: was made without --exact, not with\n"},
+        {{"--check", "--pairs=sharp:blur"}, "out: was made with --pairs blur:sharp, not sharp:blur\n"},
+        {{"--check", "--filter=box"}, "out: was made with --filter lanczos, not box\n"},
+        {{"--max-size=20", "-j1"},
+         "out: was made with --pairs blur:sharp, now none; take another destination, "},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        RunResult result = fresize_expecting(1, rows[i].arguments[0], rows[i].arguments[1], in, out, NULL);
+        assert_contains(result.err, rows[i].complaint);
+        run_result_free(&result);
+    }
+    test_file_write_text(test_path(folder, "labels.txt"), "000.jpg cat\n001.jpg dog\n002.jpg dog\n");
+    fresize_ok("--labels", test_path(folder, "labels.txt"), test_path(folder, "in/blur"),
+               test_path(folder, "labelled"), NULL);
+    fresize_ok("--check", test_path(folder, "in/blur"), test_path(folder, "labelled"), NULL);
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, test_folder_setup, test_folder_teardown)
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(test_a_damaged_tar_is_not_good),           TEST(test_what_others_put_into_a_tar_is_extra),
-        TEST(test_a_row_is_that_of_its_own_source),     TEST(test_a_damaged_output_is_made_again),
+        TEST(test_a_damaged_tar_is_not_good),
+        TEST(test_what_others_put_into_a_tar_is_extra),
+        TEST(test_a_row_is_that_of_its_own_source),
+        TEST(test_a_damaged_output_is_made_again),
         TEST(test_a_damaged_tar_is_to_be_written_anew),
+        TEST(test_options_that_are_not_given_are_those_of_the_run),
+        TEST(test_an_option_that_differs_is_told_as_it_would_be_given),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

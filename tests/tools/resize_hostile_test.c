@@ -160,7 +160,7 @@ static void test_changed_labels_are_another_recipe(void **state)
     fresize_ok("--max-size=20", "--labels", labels, in, out, NULL);
     test_file_write_text(labels, "a.jpg dog\n");
     RunResult result = fresize_expecting(1, "--max-size=20", "--labels", labels, in, out, NULL);
-    assert_contains(result.err, "was made with another labels_hash");
+    assert_contains(result.err, "was made with other --labels: the file has changed since");
     run_result_free(&result);
     assert_int_equal(count_outputs(out), 1);
 }

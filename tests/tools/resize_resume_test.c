@@ -141,7 +141,7 @@ static void test_check_tells_all_that_is_wrong(void **state)
     assert_contains(result.err, "the report exists already");
     run_result_free(&result);
     result = fresize_expecting(1, "--max-size=30", "--check", in, out, NULL);
-    assert_contains(result.err, "was made with another max_size (20, now 30)");
+    assert_contains(result.err, "was made with --max-size 20, not 30");
     run_result_free(&result);
     fresize_ok("--max-size=20", in, out,
                NULL); /* what was damaged keeps its size in one case: only --check sees it */

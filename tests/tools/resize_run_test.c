@@ -121,7 +121,10 @@ static void test_other_recipe_is_refused_and_force_does_all_anew(void **state)
     for (size_t i = 0; i < sizeof changes / sizeof changes[0]; i++) {
         const char *size = i == 0 ? "-v" : "--max-size=20";
         RunResult result = fresize_expecting(1, size, changes[i], in, out, NULL);
-        assert_contains(result.err, "was made with another ");
+        const char *option = strndupa(changes[i], strcspn(changes[i], "="));
+        assert_contains(result.err, "was made with");
+        assert_contains(result.err, option);
+        assert_contains(result.err, ", now ");
         run_result_free(&result);
     }
     RunResult result = fresize_expecting(1, "--max-size=20", test_path(folder, "other"), out, NULL);

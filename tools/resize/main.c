@@ -6,6 +6,7 @@
 #include "common/program.h"
 #include "imaging/decode.h"
 #include "tools/resize/resize_findings.h"
+#include "tools/resize/resize_given.h"
 #include "tools/resize/resize_report.h"
 #include "tools/resize/resize_state.h"
 
@@ -16,6 +17,10 @@ typedef struct Settings {
     const char *files_from, *labels, *pairs, *part;
     int64_t max_size, min_size, quality, max_pixels;
     bool exact, force, link, check, keep_metadata, null_separated;
+    struct {
+        bool max_size, edge, min_size, filter, exact, format, quality, subsampling, orient, icc,
+            keep_metadata, labels, pairs, part;
+    } given; /* what of the recipe was on the command line */
 } Settings;
 
 static const char *const edges[] = {"short", "long", NULL};
@@ -193,12 +198,9 @@ static FshStatus fill_pairs(const char *text, ResizeSourceOptions *source, FshEr
     return status;
 }
 
-static FshStatus run(const ProgramContext *context, bool *partial_ret, FshError *error)
+static ResizeOptions options_of(const Settings *settings)
 {
-    const Settings *settings = context->settings;
-    Labels *labels = NULL;
-    char part_name[PATH_MAX];
-    ResizeOptions options = {
+    return (ResizeOptions){
         .source = {.path = settings->source,
                    .files_from = settings->files_from,
                    .null_separated = settings->null_separated},
@@ -226,15 +228,39 @@ static FshStatus run(const ProgramContext *context, bool *partial_ret, FshError 
         .fail_on_error = is(settings->on_error, "fail"),
         .jobs = cpu_jobs(settings->program.jobs),
     };
-    FshStatus status = program_take_paths(context, &options.source.path, &options.destination, error);
-    if (!status && settings->pairs)
+}
+
+/* DST, or in a part the tar that is the part's, whose name is written into part_name. */
+static FshStatus take_destination(Settings *settings, char part_name[PATH_MAX], FshError *error)
+{
+    Part part = {0};
+    FshStatus status = settings->part ? part_parse("--part", settings->part, &part, error) : FSH_OK;
+    if (!status && part.count) {
+        status = resize_state_part_name(settings->destination, part, part_name, error);
+        settings->destination = part_name;
+    }
+    return status;
+}
+
+static FshStatus run(const ProgramContext *context, bool *partial_ret, FshError *error)
+{
+    Settings *settings = context->settings;
+    Labels *labels = NULL;
+    json_t *recipe = NULL; /* holds texts of settings */
+    char part_name[PATH_MAX];
+    ResizeOptions options;
+    FshStatus status = program_take_paths(context, &settings->source, &settings->destination, error);
+    if (!status)
+        status = take_destination(settings, part_name, error);
+    if (!status && settings->check)
+        status = resize_given_fill(context->table->options, settings->destination, &recipe, error);
+    if (status)
+        return status;
+    options = options_of(settings);
+    if (settings->pairs)
         status = fill_pairs(settings->pairs, &options.source, error);
     if (!status && settings->part)
         status = part_parse("--part", settings->part, &options.part, error);
-    if (!status && options.part.count) {
-        status = resize_state_part_name(options.destination, options.part, part_name, error);
-        options.destination = part_name;
-    }
     if (!status)
         status = check_usage(settings, &options, error);
     if (!status)
@@ -245,6 +271,7 @@ static FshStatus run(const ProgramContext *context, bool *partial_ret, FshError 
     if (!status)
         status = (settings->check ? check : resize)(context, &options, partial_ret, error);
     labels_free(&labels);
+    json_decref(recipe);
     return status;
 }
 
@@ -266,6 +293,7 @@ int main(int argc, char **argv)
         {.name = "max-size",
          .kind = OPTION_INTEGER,
          .value = &settings.max_size,
+         .given = &settings.given.max_size,
          .argument = "N",
          .help = "short edge at most N pixels; never enlarged",
          .minimum = 1,
@@ -274,30 +302,35 @@ int main(int argc, char **argv)
         {.name = "edge",
          .kind = OPTION_CHOICE,
          .value = &settings.edge,
+         .given = &settings.given.edge,
          .argument = "WHICH",
          .help = "which edge --max-size means",
          .choices = edges},
         {.name = "min-size",
          .kind = OPTION_INTEGER,
          .value = &settings.min_size,
+         .given = &settings.given.min_size,
          .argument = "N",
          .help = "leave out images whose short edge is below N pixels, and count them; 0: none",
          .maximum = 65500},
         {.name = "filter",
          .kind = OPTION_CHOICE,
          .value = &settings.filter,
+         .given = &settings.given.filter,
          .argument = "NAME",
          .help = "how pixels are weighed, with antialiasing, in Pillow's arithmetic",
          .choices = resample_filter_names},
         {.name = "exact",
          .kind = OPTION_FLAG,
          .value = &settings.exact,
+         .given = &settings.given.exact,
          .help =
              "decode every JPEG in full; else large ones are decoded at a half, a quarter or an eighth of "
              "their size, with at least twice the pixels that are needed"},
         {.name = "format",
          .kind = OPTION_CHOICE,
          .value = &settings.format,
+         .given = &settings.given.format,
          .argument = "NAME",
          .help =
              "what all images are written as; keep: JPEG, PNG and WebP as they are named, other photographs "
@@ -307,6 +340,7 @@ int main(int argc, char **argv)
         {.name = "quality",
          .kind = OPTION_INTEGER,
          .value = &settings.quality,
+         .given = &settings.given.quality,
          .argument = "N",
          .help = "of the JPEG and WebP files written",
          .minimum = 1,
@@ -314,24 +348,28 @@ int main(int argc, char **argv)
         {.name = "subsampling",
          .kind = OPTION_CHOICE,
          .value = &settings.subsampling,
+         .given = &settings.given.subsampling,
          .argument = "WHICH",
          .help = "of the colours of the JPEGs written",
          .choices = subsamplings},
         {.name = "orient",
          .kind = OPTION_CHOICE,
          .value = &settings.orient,
+         .given = &settings.given.orient,
          .argument = "WHAT",
          .help = "whether to turn images as their EXIF orientation says",
          .choices = orients},
         {.name = "icc",
          .kind = OPTION_CHOICE,
          .value = &settings.icc,
+         .given = &settings.given.icc,
          .argument = "WHAT",
          .help = "what to do with an embedded colour profile: convert to sRGB, or ignore it as Pillow does",
          .choices = iccs},
         {.name = "keep-metadata",
          .kind = OPTION_FLAG,
          .value = &settings.keep_metadata,
+         .given = &settings.given.keep_metadata,
          .help =
              "write EXIF, XMP and colour profile too, and leave colours in that profile; else nothing but "
              "pixels is written"},
@@ -386,6 +424,7 @@ int main(int argc, char **argv)
         {.name = "labels",
          .kind = OPTION_TEXT,
          .value = &settings.labels,
+         .given = &settings.given.labels,
          .argument = "FILE",
          .help =
              "put each image into the folder of its class: lines of NAME LABEL or NAME,LABEL, or of LABEL "
@@ -393,6 +432,7 @@ int main(int argc, char **argv)
         {.name = "pairs",
          .kind = OPTION_TEXT,
          .value = &settings.pairs,
+         .given = &settings.given.pairs,
          .argument = "A:B",
          .help =
              "images below folders A and B belong together and keep one geometry; a pair that is incomplete, "
@@ -400,6 +440,7 @@ int main(int argc, char **argv)
         {.name = "part",
          .kind = OPTION_TEXT,
          .value = &settings.part,
+         .given = &settings.given.part,
          .argument = "I/N",
          .help = "do the I-th of N parts, equal in bytes, into one DST, or where that is x.tar into "
                  "x-I-of-N.tar; auto: as Slurm's job array says"},

@@ -51,7 +51,7 @@ FshStatus resize_state_part_name(const char *destination, Part part, char name[P
 }
 
 /* DST/.fresize, or DIR/.NAME.tar.fresize. */
-static FshStatus place_state(ResizeState *state, const char *destination, FshError *error)
+FshStatus resize_state_place(ResizeState *state, const char *destination, FshError *error)
 {
     state->is_tar = resize_state_is_tar(destination);
     if (!state->is_tar)
@@ -106,7 +106,7 @@ FshStatus resize_state_refuse_report(const ResizeOptions *options, FshError *err
     char report[PATH_MAX], place[PATH_MAX];
     if (!options->report || resize_report_is_stdout(options->report))
         return FSH_OK;
-    FshStatus status = place_state(&state, options->destination, error);
+    FshStatus status = resize_state_place(&state, options->destination, error);
     if (!status)
         status = recipe_resolve(options->report, report, error);
     for (size_t i = 0; i < sizeof places / sizeof places[0] && !status; i++) {
@@ -210,7 +210,7 @@ static FshStatus look(ResizeState *state, const ResizeOptions *options, FshError
 {
     json_t *recipe = NULL;
     state->fresh = state->resume = state->finished = false;
-    FshStatus status = place_state(state, options->destination, error);
+    FshStatus status = resize_state_place(state, options->destination, error);
     if (!status)
         status = refuse_places_in_each_other(state, options, error);
     if (!status)
@@ -228,7 +228,7 @@ static FshStatus look(ResizeState *state, const ResizeOptions *options, FshError
     if (state->is_tar)
         status = look_at_tar(state, options, recipe, error);
     if (!status && state->resume) {
-        status = recipe_compare(state, recipe, options, error);
+        status = recipe_compare(state, recipe, options, true, error);
         if (status == FSH_ERR_EXISTS && !state->finished && has_made_nothing(state, options)) {
             state->resume = false;
             status = FSH_OK;
@@ -480,7 +480,7 @@ FshStatus resize_state_open(ResizeState *state, const ResizeOptions *options, Fs
 {
     *state = (ResizeState){.locks = {-1, -1}, .resume = true};
     json_t *recipe = NULL;
-    FshStatus status = place_state(state, options->destination, error);
+    FshStatus status = resize_state_place(state, options->destination, error);
     if (!status)
         status = recipe_hash(state, options, error);
     if (!status)
@@ -490,7 +490,7 @@ FshStatus resize_state_open(ResizeState *state, const ResizeOptions *options, Fs
                                "%s: fresize has not made this (there is no %s/" RECIPE_NAME ")",
                                options->destination, state->folder);
     if (!status)
-        status = recipe_compare(state, recipe, options, error);
+        status = recipe_compare(state, recipe, options, false, error);
     json_decref(recipe);
     if (!status)
         status = take_locks(state, options, true, error);

@@ -39,6 +39,9 @@ typedef struct ResizeState {
     size_t others_count;
 } ResizeState;
 
+/* Fills folder and is_tar of a zeroed state, and looks at nothing. FSH_ERR_USAGE: the path is too long. */
+FshStatus resize_state_place(ResizeState *state, const char *destination, FshError *error);
+
 /* Looks only: fills folder, is_tar, resume, fresh, finished. What is known of a tar that is gone, finished or not, binds
  * nothing: it is made from the beginning. FSH_ERR_USAGE: destination and source lie in each other. FSH_ERR_EXISTS: the
  * destination is a file, or a tar that is not known to be finished; or it holds files and no state, or another recipe's or

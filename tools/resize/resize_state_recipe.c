@@ -183,8 +183,51 @@ FshStatus recipe_write(const ResizeState *state, const ResizeOptions *options, b
     return recipe_write_json(state, RECIPE_NAME, recipe_json(state, options, complete, error), error);
 }
 
+const char *recipe_key(const char *option, char *key, size_t key_bytes)
+{
+    (void)snprintf(key, key_bytes, "%s", option);
+    for (char *dash = strchr(key, '-'); dash; dash = strchr(dash, '-'))
+        *dash = '_';
+    return key;
+}
+
+/* A value as it would be given: 160, blur:sharp; "none" for what is not there. */
+static const char *spell_value(const json_t *value, char *text, size_t text_bytes)
+{
+    if (json_is_integer(value))
+        (void)snprintf(text, text_bytes, "%lld", (long long)json_integer_value(value));
+    else
+        (void)snprintf(text, text_bytes, "%.400s", json_is_string(value) ? json_string_value(value) : "none");
+    return text;
+}
+
+/* "was made with --max-size 160, now 256", "was made without --exact, now with": separator is ", now " or ", not ". */
+static void spell_difference(const char *key, const json_t *before, const json_t *now, const char *separator,
+                             char *text, size_t text_bytes)
+{
+    char option[64], values[2][512];
+    (void)snprintf(option, sizeof option, "%s", key);
+    for (char *dash = strchr(option, '_'); dash; dash = strchr(dash, '_'))
+        *dash = '-';
+    spell_value(before, values[0], sizeof values[0]);
+    spell_value(now, values[1], sizeof values[1]);
+    if (strcmp(key, "source") == 0)
+        (void)snprintf(text, text_bytes, "was made of another source: %s%s%s", values[0], separator,
+                       values[1]);
+    else if (strcmp(key, "labels_hash") == 0)
+        (void)snprintf(text, text_bytes, "was made with other --labels: the file has changed since");
+    else if (json_is_boolean(now))
+        (void)snprintf(text, text_bytes, "was made %s --%s%s%s", json_is_true(before) ? "with" : "without",
+                       option, separator, json_is_true(now) ? "with" : "without");
+    else if (json_is_integer(before) || json_is_string(before))
+        (void)snprintf(text, text_bytes, "was made with --%s %s%s%s", option, values[0], separator,
+                       values[1]);
+    else
+        (void)snprintf(text, text_bytes, "was made without --%s%s%s", option, separator, values[1]);
+}
+
 FshStatus recipe_compare(const ResizeState *state, const json_t *theirs, const ResizeOptions *options,
-                         FshError *error)
+                         bool writes, FshError *error)
 {
     json_t *ours = recipe_json(state, options, false, error);
     if (!ours)
@@ -192,15 +235,11 @@ FshStatus recipe_compare(const ResizeState *state, const json_t *theirs, const R
     const char *key = first_difference(ours, theirs);
     FshStatus status = FSH_OK;
     if (key) {
-        char *before = json_dumps(json_object_get(theirs, key), JSON_ENCODE_ANY);
-        char *now = json_dumps(json_object_get(ours, key), JSON_ENCODE_ANY);
-        status = fsh_error_set(
-            error, FSH_ERR_EXISTS,
-            "%s: was made with another %s (%s, now %s); take another destination, or --force to "
-            "write it anew",
-            options->destination, key, before ? before : "none", now ? now : "none");
-        free(before);
-        free(now);
+        char difference[1200];
+        spell_difference(key, json_object_get(theirs, key), json_object_get(ours, key),
+                         writes ? ", now " : ", not ", difference, sizeof difference);
+        status = fsh_error_set(error, FSH_ERR_EXISTS, "%s: %s%s", options->destination, difference,
+                               writes ? "; take another destination, or --force to write it anew" : "");
     }
     json_decref(ours);
     return status;

@@ -1,5 +1,5 @@
 /* resize_state_recipe.h - recipe.json: how a destination is made, from what, and whether another run's is the same.
- * Internal to resize_state.c. */
+ * Internal to resize_state.c and resize_given.c. */
 #ifndef FSHARD_RESIZE_STATE_RECIPE_H
 #define FSHARD_RESIZE_STATE_RECIPE_H
 
@@ -22,8 +22,10 @@ FshStatus recipe_write(const ResizeState *state, const ResizeOptions *options, b
                        FshError *error);
 /* Into state->recipe: what ledgers know the recipe by. */
 FshStatus recipe_hash(ResizeState *state, const ResizeOptions *options, FshError *error);
-/* FSH_ERR_EXISTS, with what differs, unless theirs is the recipe of these options. */
+/* FSH_ERR_EXISTS, with what differs, unless theirs is the recipe of these options; writes: and with the way out. */
 FshStatus recipe_compare(const ResizeState *state, const json_t *theirs, const ResizeOptions *options,
-                         FshError *error);
+                         bool writes, FshError *error);
+/* "max-size" to "max_size": under which key an option stands in recipe.json. Returns key. */
+const char *recipe_key(const char *option, char *key, size_t key_bytes);
 
 #endif
