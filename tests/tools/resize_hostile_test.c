@@ -253,6 +253,23 @@ static void test_dry_run_knows_what_is_done(void **state)
     json_decref(summary);
 }
 
+static void test_check_tells_why_an_image_has_no_output(void **state)
+{
+    TestFolder *folder = *state;
+    const char *in = test_path(folder, "in"), *out = test_path(folder, "out"), *tar = test_path(folder, "in.tar");
+    write_size(test_path(folder, "in/a.jpg"), 60, 60);
+    test_file_write_text(test_path(folder, "in/b.jpg"), "no image");
+    shell(folder, "tar cf in.tar -C in .");
+    const char *const sources[] = {in, tar};
+    for (size_t i = 0; i < 2; i++) {
+        RunResult result = fresize_expecting(1, "--force", sources[i], out, NULL);
+        run_result_free(&result);
+        result = fresize_expecting(1, "--check", sources[i], out, NULL);
+        assert_string_equal(result.out, "missing: b.jpg: has no output: not an image of a known format\n");
+        run_result_free(&result);
+    }
+}
+
 static void test_check_misses_images_whose_names_promise_none(void **state)
 {
     TestFolder *folder = *state;
@@ -322,6 +339,7 @@ int main(void)
         TEST(test_a_side_that_changes_is_compared_again),
         TEST(test_a_folder_is_no_partner),
         TEST(test_dry_run_knows_what_is_done),
+        TEST(test_check_tells_why_an_image_has_no_output),
         TEST(test_check_misses_images_whose_names_promise_none),
         TEST(test_a_report_of_nothing_is_not_left),
         TEST(test_a_second_writer_leaves_the_report_of_the_first),

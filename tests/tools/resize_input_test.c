@@ -25,7 +25,7 @@ static void test_a_list_names_the_images(void **state)
                     "a/000.jpg: would be written to a/000.jpg, as an image before it in the list is");
     assert_contains(result.err, "b/nowhere.jpg: cannot be read: No such file or directory");
     assert_contains(result.err, "../in/a/001.jpg: goes up by ..");
-    assert_contains(result.err, "/etc/passwd: is absolute");
+    assert_contains(result.err, "/etc/passwd: is not below SRC");
     run_result_free(&result);
     assert_int_equal(count_outputs(out), 2);
     assert_image(test_path(folder, "out/b/002.jpg"), IMAGE_JPEG, 20, 20, 3);
@@ -203,6 +203,41 @@ static void test_a_tar_goes_on_after_kills_to_the_same_bytes(void **state)
         fresize_ok("--max-size=250", in, out, NULL);
     assert_same_bytes(out, test_path(folder, "whole.tar"));
     run_result_free(&whole);
+}
+
+/* As find gives them, whole or with the name of the source in front. */
+static void test_a_list_may_name_the_source_in_its_paths(void **state)
+{
+    TestFolder *folder = *state;
+    write_many(folder, "in", 4, 60);
+    write_size(test_path(folder, "in/in/003.jpg"), 50, 50);
+    assert_int_equal(symlink("in", test_path(folder, "link")), 0);
+    const char *out = test_path(folder, "out");
+    char text[2048];
+    (void)snprintf(text, sizeof text, "%s/000.jpg\n%s//001.jpg\nlink/002.jpg\n%s-not/a.jpg\n%s/../in/003.jpg\n",
+                   test_path(folder, "in"), test_path(folder, "in"), test_path(folder, "in"),
+                   test_path(folder, "in"));
+    test_file_write_text(test_path(folder, "list"), text);
+    const char *const arguments[] = {"--max-size=30", "--files-from", "list", "link/", "out", NULL};
+    RunResult result = run_program_arguments(&(RunOptions){.folder = folder->path}, "fresize", arguments);
+    assert_contains(result.err, "in-not/a.jpg: is not below SRC");
+    assert_contains(result.err, "../in/003.jpg: goes up by ..");
+    assert_contains(result.err, "5 images: 3 resized, 2 failed");
+    run_result_free(&result);
+    assert_int_equal(count_outputs(out), 3);
+    assert_image(test_path(folder, "out/002.jpg"), IMAGE_JPEG, 30, 30, 3);
+    /* what there is below the source comes first */
+    test_file_write_text(test_path(folder, "list"), "in/003.jpg\n");
+    const char *const same[] = {"--max-size=50", "--files-from", "list", "in", "same", NULL};
+    result = run_program_arguments(&(RunOptions){.folder = folder->path}, "fresize", same);
+    assert_int_equal(result.exit_status, 0);
+    run_result_free(&result);
+    assert_image(test_path(folder, "same/in/003.jpg"), IMAGE_JPEG, 50, 50, 3);
+    test_file_write_text(test_path(folder, "list"), "\n");
+    result = fresize_expecting(1, "--files-from", test_path(folder, "list"), test_path(folder, "in"),
+                               test_path(folder, "none"), NULL);
+    assert_contains(result.err, "list: the list names no image");
+    run_result_free(&result);
 }
 
 /* ---- pairs ---- */
@@ -440,6 +475,7 @@ int main(void)
         TEST(test_validation_images_go_to_the_folders_of_their_labels),
         TEST(test_a_tar_holds_what_a_folder_would),
         TEST(test_a_tar_goes_on_after_kills_to_the_same_bytes),
+        TEST(test_a_list_may_name_the_source_in_its_paths),
         TEST(test_pairs_keep_one_geometry_or_are_left_out),
         TEST(test_mistyped_sides_and_labels_are_told_in_one_line_and_bind_nothing),
         TEST(test_a_state_without_outputs_binds_nothing),

@@ -385,10 +385,15 @@ static FshStatus refuse_nothing(const Run *run, FshError *error)
         return FSH_OK;
     if (places_all_missed(&run->places))
         return places_explain(&run->places, options, error);
+    const char *list = options->source.files_from;
+    if (list && list[0] == '-' && !list[1])
+        list = "standard input";
     return resize_summary_images(run->summary)
                ? FSH_OK
-               : fsh_error_set(error, FSH_ERR_NOT_FOUND, "%s: no images in it (%llu other files)",
-                               options->source.path, (unsigned long long)run->summary->other_count);
+               : fsh_error_set(error, FSH_ERR_NOT_FOUND, "%s: %s (%llu other files)",
+                               list ? list : options->source.path,
+                               list ? "the list names no image" : "no images in it",
+                               (unsigned long long)run->summary->other_count);
 }
 
 FshStatus resize_run(const ResizeOptions *options, ResizeOnFailure on_failure, void *context,

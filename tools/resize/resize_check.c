@@ -25,7 +25,7 @@ const char *const resize_finding_names[RESIZE_FINDING_COUNT] = {
 };
 
 typedef struct Thread {
-    ResizeWorker *worker; /* with --min-size: whether an image without output is too small */
+    ResizeWorker *worker; /* why an image has no output */
     Buffer file;
 } Thread;
 
@@ -136,8 +136,8 @@ static FshStatus take(uint64_t index, void *memory, bool *end_ret, void *context
         status = take_next(check, slot, &wanted, end_ret, error);
     if (status || *end_ret)
         return status;
-    /* it may be too small, or an image by its content alone */
-    if (item->in_tar && !slot->found && !item->reason[0] && (!slot->is_image || recipe->min_size))
+    /* it may be too small, damaged, or an image by its content alone */
+    if (item->in_tar && !slot->found && !item->reason[0])
         status = resize_source_load(check->source, item, resize_most_bytes(recipe), error);
     return status;
 }
@@ -148,19 +148,21 @@ static void find(Slot *slot, ResizeFinding finding, const char *reason)
     (void)snprintf(slot->reason, sizeof slot->reason, "%.*s", (int)sizeof slot->reason - 1, reason);
 }
 
-/* An image without a row may have been too small. */
-static bool is_too_small(const Check *check, Thread *thread, const Slot *slot, const char *path)
+/* An image without a row may have been too small, or be one that cannot be read: reason tells, if its header does. */
+static bool is_too_small(const Check *check, Thread *thread, const Slot *slot, const char *path,
+                         FshError *reason)
 {
     const ResizeItem *item = &slot->item;
-    const ResizeRecipe *recipe = &check->options->recipe;
     ResizedImage image;
-    if (!recipe->min_size ||
-        (!item->in_tar && file_read_most(path, resize_most_bytes(recipe), &thread->file, NULL)))
+    FileMapping mapping = {0};
+    if (!item->in_tar && file_map(path, &mapping, NULL))
         return false;
-    const Buffer *file = item->in_tar ? &item->content : &thread->file;
-    return !resize_image_plan(thread->worker, file->bytes, file->length, slot->format, recipe, &image,
-                              NULL) &&
-           image.action == RESIZE_TOO_SMALL;
+    const uint8_t *bytes = item->in_tar ? item->content.bytes : mapping.bytes;
+    const size_t length = item->in_tar ? item->content.length : (size_t)mapping.length;
+    FshStatus status = resize_image_plan(thread->worker, bytes, length, slot->format, &check->options->recipe,
+                                         &image, reason);
+    file_unmap(&mapping);
+    return !status && image.action == RESIZE_TOO_SMALL;
 }
 
 static void find_in_tar(const Check *check, Slot *slot)
@@ -215,8 +217,11 @@ static FshStatus look(uint64_t index, int thread_index, void *memory, void *cont
         return FSH_OK;
     }
     if (!slot->found) {
-        slot->good = is_too_small(check, thread, slot, path);
+        FshError unreadable = {0};
+        slot->good = is_too_small(check, thread, slot, path, &unreadable);
         find(slot, RESIZE_FINDING_MISSING, "has no output");
+        if (unreadable.status)
+            (void)snprintf(slot->reason, sizeof slot->reason, "has no output: %.400s", unreadable.message);
         if (slot->owner[0])
             (void)snprintf(slot->reason, sizeof slot->reason, "would be written to %.200s, as %.200s is",
                            slot->target, slot->owner);
@@ -265,7 +270,7 @@ static FshStatus check_images(Check *check, FshError *error)
     check->threads = calloc((size_t)options->jobs, sizeof *check->threads);
     if (!check->threads)
         return fsh_error_set(error, FSH_ERR_MEMORY, "no memory for %d threads", options->jobs);
-    for (int i = 0; i < options->jobs && options->recipe.min_size && !status; i++)
+    for (int i = 0; i < options->jobs && !status; i++)
         status = resize_worker_new(&check->threads[i].worker, error);
     const PoolStream stream = {.take = take,
                                .work = look,

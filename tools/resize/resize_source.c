@@ -21,6 +21,7 @@ struct ResizeSource {
     size_t line_capacity;
     uint64_t line_count;
     uint64_t list_extent; /* bytes; 0: standard input */
+    char resolved[PATH_MAX]; /* SRC, for a list that names whole paths; "": unknown */
 };
 
 bool resize_source_is_tar(const ResizeSourceOptions *options)
@@ -41,6 +42,8 @@ static FshStatus open_list(ResizeSource *source, FshError *error)
         return fsh_error_set(error, FSH_ERR_USAGE, "%s: is a folder, not a list of files", path);
     if (source->list != stdin && S_ISREG(status.st_mode))
         source->list_extent = (uint64_t)status.st_size;
+    if (!realpath(source->options->path, source->resolved))
+        source->resolved[0] = '\0';
     return FSH_OK;
 }
 
@@ -95,13 +98,37 @@ void resize_source_close(ResizeSource **source)
 static const char *refuse_path(const char *path)
 {
     if (path[0] == '/')
-        return "is absolute; the list names paths below SRC";
+        return "is not below SRC";
     for (size_t length = 0; *path; path += length + (path[length] == '/')) {
         length = strcspn(path, "/");
         if (length == 2 && path[0] == '.' && path[1] == '.')
             return "goes up by ..; the list names paths below SRC";
     }
     return NULL;
+}
+
+/* What lies behind the folder; NULL: the path does not lie below it. */
+static const char *path_below(const char *path, const char *folder)
+{
+    size_t length = strlen(folder);
+    while (length && folder[length - 1] == '/')
+        length--;
+    return strncmp(path, folder, length) == 0 && path[length] == '/' ? path + length + strspn(path + length, "/")
+                                                                     : NULL;
+}
+
+/* `find SRC` and `find /data/SRC` give SRC with each path. Relative, it is that only if SRC/path is not there. */
+static const char *drop_source(const ResizeSource *source, const char *path)
+{
+    char whole[PATH_MAX];
+    const char *folder = source->options->path;
+    const char *below = path_below(path, folder);
+    if (!below && path[0] == '/' && source->resolved[0])
+        below = path_below(path, source->resolved);
+    if (!below || !*below ||
+        (path[0] != '/' && (file_join(whole, sizeof whole, folder, path, NULL) || file_exists(whole))))
+        return path;
+    return below;
 }
 
 /* Without "./" and doubled slashes, so that equal files have equal names. */
@@ -154,8 +181,8 @@ static FshStatus next_line(ResizeSource *source, ResizeItem *item, bool *end_ret
         return fsh_error_set(error, FSH_ERR_USAGE, "%s: line %llu is longer than a path can be; %s", list,
                              (unsigned long long)source->line_count,
                              separator ? "is it a list of files?" : "is it separated by NUL?");
-    const char *refusal = refuse_path(source->line);
-    memcpy(item->path, source->line, strlen(source->line) + 1);
+    const char *path = drop_source(source, source->line), *refusal = refuse_path(path);
+    memcpy(item->path, path, strlen(path) + 1);
     if (refusal)
         (void)snprintf(item->reason, sizeof item->reason, "%s", refusal);
     else
