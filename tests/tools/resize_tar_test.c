@@ -1,4 +1,5 @@
 /* fresize into a tar that is there, or was there, already: again, moved away, damaged, in parts. */
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -88,6 +89,31 @@ static void test_a_tar_of_others_is_not_taken_for_the_finished_one(void **state)
     free(text);
 }
 
+static void test_a_forced_run_that_stops_leaves_the_finished_tar(void **state)
+{
+    TestFolder *folder = *state;
+    write_many(folder, "in", 200, 500);
+    const char *in = test_path(folder, "in"), *tar = test_path(folder, "x.tar");
+    const char *const forced[] = {"--max-size=250", "--force", in, tar, NULL};
+    fresize_ok("--max-size=20", in, tar, NULL);
+    shell(folder, "cp -p x.tar kept.tar");
+    RunningProgram running = run_start(NULL, "fresize", forced);
+    assert_true(wait_for_file(test_path(folder, ".x.tar.fresize/images.tar"), 20));
+    assert_int_equal(kill(running.process, SIGINT), 0);
+    RunResult result = run_wait(&running);
+    assert_int_equal(result.exit_status, 130);
+    assert_contains(result.err, "x.tar is as it was, and the same command begins anew");
+    run_result_free(&result);
+    assert_same_bytes(tar, test_path(folder, "kept.tar"));
+    for (int check = 0; check < 2; check++) { /* what is known of the new one is not taken for the old */
+        result = fresize_expecting(1, "--max-size=250", check ? "--check" : "-j1", in, tar, NULL);
+        run_result_free(&result);
+    }
+    assert_same_bytes(tar, test_path(folder, "kept.tar"));
+    json_decref(fresize_json(0, forced));
+    fresize_ok("--check", in, tar, NULL);
+}
+
 /* ---- parts ---- */
 
 static void test_each_part_has_a_tar_of_its_own(void **state)
@@ -161,6 +187,7 @@ int main(void)
         TEST(test_a_finished_tar_that_is_gone_is_made_anew),
         TEST(test_a_finished_tar_is_done_before_until_its_source_changes),
         TEST(test_a_tar_of_others_is_not_taken_for_the_finished_one),
+        TEST(test_a_forced_run_that_stops_leaves_the_finished_tar),
         TEST(test_each_part_has_a_tar_of_its_own),
         TEST(test_a_part_of_pairs_is_checked_with_both_sides),
     };

@@ -127,7 +127,12 @@ static FshStatus resize(const ProgramContext *context, const ResizeOptions *opti
         FshStatus printed = resize_summary_print_json(stdout, &summary, options->dry_run, error);
         status = status ? status : printed;
     }
-    if (status == FSH_ERR_INTERRUPTED && !options->dry_run)
+    const bool has_old_tar =
+        options->force && resize_state_is_tar(options->destination) && file_exists(options->destination);
+    if (status == FSH_ERR_INTERRUPTED && has_old_tar && !options->dry_run)
+        (void)fsh_error_set(error, status, "interrupted; %s is as it was, and the same command begins anew",
+                            options->destination);
+    else if (status == FSH_ERR_INTERRUPTED && !options->dry_run)
         (void)fsh_error_set(error, status, "interrupted; the same command%s goes on from here",
                             options->force ? " without --force" : "");
     *partial_ret = summary.outcome_counts[RESIZE_OUTCOME_FAILED] > 0;
