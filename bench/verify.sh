@@ -1,19 +1,24 @@
 #!/usr/bin/env bash
-# fverify on a warm dataset of about a gigabyte, beside `cat FILES >/dev/null`, in turn.
-# usage: ./run bench verify [DIR] [ROUNDS]; DIR: a dataset of shards (made if not given: 1 GB of records of 100 kB)
+# fverify on a warm dataset, beside `cat FILES >/dev/null`, in turn.
+# usage: ./run bench verify DIR [ROUNDS]; DIR: class folders of photographs, linked 32 times over and packed into shards of 128 MB
+# in tmpfs (300 photographs make a gigabyte), or a dataset of shards, taken as it is
 set -euo pipefail
 export LC_ALL=C
 cd "$(dirname "$(readlink -f "$0")")/.."
 bin=${FSHARD_BENCH_BIN:-build/bin} rounds=${2:-5}
 work=$(mktemp -d /dev/shm/fshard-bench-XXXXXX)
 trap 'rm -rf "$work"' EXIT
-dataset=${1:-}
-if [ -z "$dataset" ]; then
-    [ -n "${FSHARD_BENCH_BIN:-}" ] || cmake --build build --target read_bench >/dev/null
+[ $# -ge 1 ] && [ -d "$1" ] || {
+    echo "usage: ./run bench verify DIR [ROUNDS]" >&2
+    exit 2
+}
+dataset=$(readlink -f "$1")
+if [ ! -e "$dataset/dataset.json" ]; then
+    mkdir "$work/classes"
+    for copy in $(seq 32); do ln -s "$dataset" "$work/classes/class$copy"; done
+    "$bin/fpack" -q --no-check --shard-size 128M "$work/classes" "$work/set"
     dataset=$work/set
-    "$bin/read_bench" make shards "$dataset" 10000 100000
 fi
-[ -d "$dataset" ] || { echo "usage: ./run bench verify [DIR] [ROUNDS]" >&2; exit 2; }
 bytes=$(find "$dataset" -name '*.fshard' -printf '%s\n' | awk '{ s += $1 } END { print s + 0 }')
 [ "$bytes" -gt 0 ] || { echo "bench: $dataset holds no shards" >&2; exit 1; }
 # seconds COMMAND…: by the clock, into $took
