@@ -27,6 +27,40 @@ void options_each(const OptionTable *table, void (*visit)(const Option *option, 
         visit(option, context);
 }
 
+/* ---- likeness ---- */
+
+enum { NAME_MAX_LENGTH = 63 };
+
+/* Optimal string alignment: insert, delete, replace, swap two neighbours; each costs 1. Both at most
+ * NAME_MAX_LENGTH. */
+static unsigned edit_distance(const char *a, const char *b)
+{
+    size_t a_length = strlen(a), b_length = strlen(b);
+    unsigned rows[3][NAME_MAX_LENGTH + 1]; /* of the table: two before, one before, this one */
+    unsigned *before = rows[0], *above = rows[1], *row = rows[2];
+    for (size_t j = 0; j <= b_length; j++)
+        above[j] = before[j] = (unsigned)j;
+    for (size_t i = 1; i <= a_length; i++) {
+        row[0] = (unsigned)i;
+        for (size_t j = 1; j <= b_length; j++) {
+            unsigned best = above[j - 1] + (a[i - 1] != b[j - 1]);
+            if (above[j] + 1 < best)
+                best = above[j] + 1;
+            if (row[j - 1] + 1 < best)
+                best = row[j - 1] + 1;
+            bool swapped = i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1];
+            if (swapped && before[j - 2] + 1 < best)
+                best = before[j - 2] + 1;
+            row[j] = best;
+        }
+        unsigned *recycled = before;
+        before = above;
+        above = row;
+        row = recycled;
+    }
+    return above[b_length];
+}
+
 /* ---- values: one function for each kind ---- */
 
 static const char size_suffixes[] = "KMGT";
@@ -145,6 +179,34 @@ static FshStatus store_text(const Option *option, const char *text, FshError *er
     return FSH_OK;
 }
 
+/* Letters and digits alone, in lower case: "4:2:0" is 420, "sRGB" srgb. */
+static void fold(const char *text, char folded[NAME_MAX_LENGTH + 1])
+{
+    size_t length = 0;
+    for (; *text && length < NAME_MAX_LENGTH; text++) {
+        if (isalnum((unsigned char)*text))
+            folded[length++] = (char)tolower((unsigned char)*text);
+    }
+    folded[length] = '\0';
+}
+
+/* What was meant, for the message: the same but for case and signs, or else a word with one letter off ("jpg", and not
+ * "422"). NULL: nobody knows. */
+static const char *nearest_choice(const Option *option, const char *text)
+{
+    char typed[NAME_MAX_LENGTH + 1], known[NAME_MAX_LENGTH + 1];
+    const char *nearest = NULL;
+    fold(text, typed);
+    for (const char *const *choice = option->choices; *choice && *typed; choice++) {
+        fold(*choice, known);
+        if (strcmp(known, typed) == 0)
+            return *choice;
+        if (!nearest && isalpha((unsigned char)typed[0]) && edit_distance(typed, known) == 1)
+            nearest = *choice;
+    }
+    return nearest;
+}
+
 static FshStatus store_choice(const Option *option, const char *text, FshError *error)
 {
     char known[512] = "";
@@ -158,7 +220,9 @@ static FshStatus store_choice(const Option *option, const char *text, FshError *
             length +=
                 (size_t)snprintf(known + length, sizeof known - length, "%s%s", length ? ", " : "", *choice);
     }
-    return fsh_error_set(error, FSH_ERR_USAGE, "--%s: '%s' is not one of: %s", option->name, text, known);
+    const char *nearest = nearest_choice(option, text);
+    return fsh_error_set(error, FSH_ERR_USAGE, "--%s: '%s' is not one of: %s%s%s%s", option->name, text,
+                         known, nearest ? "; did you mean " : "", nearest ? nearest : "", nearest ? "?" : "");
 }
 
 static FshStatus store_list(const Option *option, const char *text, FshError *error)
@@ -223,38 +287,6 @@ static const Option *find_letter(const OptionTable *table, char letter)
             if (option->letter == letter)
                 return option;
     return NULL;
-}
-
-enum { NAME_MAX_LENGTH = 63 };
-
-/* Optimal string alignment: insert, delete, replace, swap two neighbours; each costs 1. Both at most
- * NAME_MAX_LENGTH. */
-static unsigned edit_distance(const char *a, const char *b)
-{
-    size_t a_length = strlen(a), b_length = strlen(b);
-    unsigned rows[3][NAME_MAX_LENGTH + 1]; /* of the table: two before, one before, this one */
-    unsigned *before = rows[0], *above = rows[1], *row = rows[2];
-    for (size_t j = 0; j <= b_length; j++)
-        above[j] = before[j] = (unsigned)j;
-    for (size_t i = 1; i <= a_length; i++) {
-        row[0] = (unsigned)i;
-        for (size_t j = 1; j <= b_length; j++) {
-            unsigned best = above[j - 1] + (a[i - 1] != b[j - 1]);
-            if (above[j] + 1 < best)
-                best = above[j] + 1;
-            if (row[j - 1] + 1 < best)
-                best = row[j - 1] + 1;
-            bool swapped = i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1];
-            if (swapped && before[j - 2] + 1 < best)
-                best = before[j - 2] + 1;
-            row[j] = best;
-        }
-        unsigned *recycled = before;
-        before = above;
-        above = row;
-        row = recycled;
-    }
-    return above[b_length];
 }
 
 typedef struct Nearest {

@@ -21,7 +21,8 @@
  * - Numbers are checked over their whole text and range; sizes take K, M, G, T (powers of 1024; KB, KiB
  *   too), other numbers no suffix. The error names the option, the text given, and what is expected; an
  *   unknown option names the nearest known one.
- *   One that a peer has under another name (OptionTable.foreign) is named first.
+ *   One that a peer has under another name (OptionTable.foreign) is named first. A choice that is only spelt
+ *   otherwise ("jpg", "4:2:0", "Lanczos") is refused with ours.
  * - -h, --help and --version are not in the table: every program has them, and a row may not take the h.
  *
  * Everything here works on the caller's memory; no globals. */

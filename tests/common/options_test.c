@@ -375,8 +375,15 @@ static void test_a_missing_value_is_named(void **state)
 static void test_choices_are_exact(void **state)
 {
     (void)state;
-    assert_refused("--filter Box", "--filter: 'Box' is not one of: box, bicubic, lanczos3");
-    assert_refused("--filter bo", "--filter: 'bo' is not one of: box, bicubic, lanczos3");
+    assert_refused("--filter Box",
+                   "--filter: 'Box' is not one of: box, bicubic, lanczos3; did you mean box?");
+    assert_refused("--filter bo", "--filter: 'bo' is not one of: box, bicubic, lanczos3; did you mean box?");
+    assert_refused("--filter LANCZOS:3",
+                   "--filter: 'LANCZOS:3' is not one of: box, bicubic, lanczos3; did you mean lanczos3?");
+    assert_refused("--filter lanczos",
+                   "--filter: 'lanczos' is not one of: box, bicubic, lanczos3; did you mean lanczos3?");
+    assert_refused("--filter sinc", "--filter: 'sinc' is not one of: box, bicubic, lanczos3");
+    assert_refused("--filter :", "--filter: ':' is not one of: box, bicubic, lanczos3");
 }
 
 static void test_arguments_are_counted(void **state)

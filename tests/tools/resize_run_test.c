@@ -41,12 +41,20 @@ static void test_wrong_usage_is_exit_2(void **state)
     static const struct {
         const char *option, *complaint;
     } rows[] = {
-        {"--max-size=0", "--max-size"},     {"--max-size=big", "--max-size"},
-        {"--quality=101", "--quality"},     {"--filter=sinc", "--filter"},
-        {"--edge=both", "--edge"},          {"--subsampling=422", "--subsampling"},
-        {"--on-error=panic", "--on-error"}, {"--orient=up", "--orient"},
-        {"--max-pixels=0", "--max-pixels"}, {"--icc=cmyk", "--icc"},
-        {"--max-sizes=3", "--max-sizes"},   {"--exact=yes", "--exact"},
+        {"--max-size=0", "--max-size"},
+        {"--max-size=big", "--max-size"},
+        {"--quality=101", "--quality"},
+        {"--filter=sinc", "--filter"},
+        {"--edge=both", "--edge"},
+        {"--subsampling=422", "--subsampling"},
+        {"--on-error=panic", "--on-error"},
+        {"--orient=up", "--orient"},
+        {"--max-pixels=0", "--max-pixels"},
+        {"--icc=cmyk", "--icc"},
+        {"--format=jpg", "did you mean jpeg?"},
+        {"--subsampling=4:4:4", "did you mean 444?"},
+        {"--max-sizes=3", "--max-sizes"},
+        {"--exact=yes", "--exact"},
     };
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         RunResult result = fresize_expecting(2, rows[i].option, in, out, NULL);
