@@ -51,6 +51,30 @@ static void on_log(const gchar *domain, GLogLevelFlags level, const gchar *messa
         warnings_count++;
 }
 
+/* ImageMagick's text without where in its source it was raised: "improper image header `' @ error/bmp.c/…". */
+static size_t without_origin(const char *line, size_t length)
+{
+    static const char *const tails[] = {" @ error/", " `'"};
+    for (size_t i = 0; i < sizeof tails / sizeof tails[0]; i++) {
+        const char *tail = memmem(line, length, tails[i], strlen(tails[i]));
+        length = tail ? (size_t)(tail - line) : length;
+    }
+    return length;
+}
+
+/* Libraries tell what they met, and not what it means: "libpng read error". */
+static FshStatus describe_damage(const char *line, size_t length, FshError *error)
+{
+    static const char *const kinds[] = {"unsupported", "not supported", "unknown"};
+    char text[500];
+    (void)snprintf(text, sizeof text, "%.*s", (int)(length < sizeof text ? length : sizeof text - 1), line);
+    for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++) {
+        if (strcasestr(text, kinds[i]))
+            return fsh_error_set(error, FSH_ERR_CORRUPT, "%s", text);
+    }
+    return fsh_error_set(error, FSH_ERR_CORRUPT, "damaged or truncated (%s)", text);
+}
+
 /* The status with the text of libvips' buffer: the line of this domain, or the first. */
 static FshStatus vips_failure(FshStatus status, const char *domain, FshError *error)
 {
@@ -70,7 +94,10 @@ static FshStatus vips_failure(FshStatus status, const char *domain, FshError *er
         length -= (size_t)(colon + 2 - line);
         line = colon + 2;
     }
-    if (length)
+    length = without_origin(line, length);
+    if (length && status == FSH_ERR_CORRUPT)
+        (void)describe_damage(line, length, error);
+    else if (length)
         (void)fsh_error_set(error, status, "%.*s", (int)(length < 500 ? length : 500), line);
     else
         (void)fsh_error_set(error, status, "damaged, or of a kind that libvips cannot read");

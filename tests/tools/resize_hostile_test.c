@@ -253,10 +253,24 @@ static void test_dry_run_knows_what_is_done(void **state)
     json_decref(summary);
 }
 
+static void test_reasons_of_libraries_are_in_words(void **state)
+{
+    TestFolder *folder = *state;
+    if (!png_is_supported())
+        skip();
+    const char *png = test_path(folder, "in/a.png");
+    write_png(png, 200, 150);
+    test_file_truncate(png, (int64_t)test_file_size(png) / 2);
+    RunResult result = fresize_expecting(1, test_path(folder, "in"), test_path(folder, "out"), NULL);
+    assert_contains(result.err, "a.png: damaged or truncated (");
+    run_result_free(&result);
+}
+
 static void test_check_tells_why_an_image_has_no_output(void **state)
 {
     TestFolder *folder = *state;
-    const char *in = test_path(folder, "in"), *out = test_path(folder, "out"), *tar = test_path(folder, "in.tar");
+    const char *in = test_path(folder, "in"), *out = test_path(folder, "out"),
+               *tar = test_path(folder, "in.tar");
     write_size(test_path(folder, "in/a.jpg"), 60, 60);
     test_file_write_text(test_path(folder, "in/b.jpg"), "no image");
     shell(folder, "tar cf in.tar -C in .");
@@ -339,6 +353,7 @@ int main(void)
         TEST(test_a_side_that_changes_is_compared_again),
         TEST(test_a_folder_is_no_partner),
         TEST(test_dry_run_knows_what_is_done),
+        TEST(test_reasons_of_libraries_are_in_words),
         TEST(test_check_tells_why_an_image_has_no_output),
         TEST(test_check_misses_images_whose_names_promise_none),
         TEST(test_a_report_of_nothing_is_not_left),
