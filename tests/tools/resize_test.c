@@ -26,7 +26,7 @@ static void test_tree_is_mirrored_with_the_short_edge_fitted(void **state)
     const char *in = test_path(folder, "in"), *out = test_path(folder, "out");
     RunResult result = fresize_expecting(0, "--max-size", "60", in, out, NULL);
     assert_contains(result.err, "4 images: 3 resized, 1 copied");
-    assert_contains(result.err, "1 other files left alone");
+    assert_contains(result.err, "1 other file left alone");
     assert_string_equal(result.out, "");
     run_result_free(&result);
     assert_image(test_path(folder, "out/cat/a.jpg"), IMAGE_JPEG, 80, 60, 3);
