@@ -8,10 +8,10 @@ cd "$(dirname "$(readlink -f "$0")")/.."
 bin=${FSHARD_BENCH_BIN:-build/bin} rounds=${2:-5}
 work=$(mktemp -d /dev/shm/fshard-bench-XXXXXX)
 trap 'rm -rf "$work"' EXIT
-[ $# -ge 1 ] && [ -d "$1" ] || {
+if [ $# -lt 1 ] || [ ! -d "$1" ]; then
     echo "usage: ./run bench verify DIR [ROUNDS]" >&2
     exit 2
-}
+fi
 dataset=$(readlink -f "$1")
 if [ ! -e "$dataset/dataset.json" ]; then
     mkdir "$work/classes"
