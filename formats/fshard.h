@@ -105,12 +105,12 @@ typedef enum FshKind {
 typedef struct FshField {
     const void *data; /* what is stored, bytes long; borrowed */
     size_t bytes;
-    size_t unpacked_bytes;  /* == bytes where nothing is compressed; writers may leave it 0 then */
+    size_t unpacked_bytes; /* == bytes where nothing is compressed; writers may leave it 0 then */
     /* Pixels, as displayed (after EXIF orientation). 0: not known before decoding; so it is in containers of others, unless
      * the pixels are raw. Writers of shards and LMDB want them. */
     uint32_t width, height;
     uint8_t channels; /* 1 or 3 once decoded; 0: not known */
-    FshCodec codec;         /* of the unpacked bytes */
+    FshCodec codec;   /* of the unpacked bytes */
     FshCompression compression;
     const char *source; /* path of the original, relative to the source root; not NUL-terminated; borrowed */
     size_t source_bytes;
