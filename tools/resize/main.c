@@ -470,7 +470,7 @@ int main(int argc, char **argv)
             "  fresize --max-size 256 --pairs blur:sharp GOPRO_Large/ gopro256/\n"
             "  fresize --part 2/8 --max-size 160 imagenet/ imagenet160/             # on the second of 8 "
             "machines\n"
-            "  fresize --check --max-size 160 imagenet/ imagenet160/                # is it all there, and "
+            "  fresize --check imagenet/ imagenet160/                               # is it all there, and "
             "right?\n"
             "  fresize --dry-run photos/ small/                                     # what would be done\n",
         .arguments_min = 0,
