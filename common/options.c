@@ -307,9 +307,9 @@ static void consider_name(const Option *option, void *context)
     }
 }
 
-static const OptionForeign *find_foreign(const OptionTable *table, const char *typed, size_t typed_length)
+static const OptionForeign *find_foreign(const OptionForeign *list, const char *typed, size_t typed_length)
 {
-    for (const OptionForeign *foreign = table->foreign; foreign && foreign->name; foreign++)
+    for (const OptionForeign *foreign = list; foreign && foreign->name; foreign++)
         if (name_matches(foreign->name, typed, typed_length))
             return foreign;
     return NULL;
@@ -325,8 +325,11 @@ static void describe_unknown(const OptionTable *table, const char *typed, size_t
         options_each(table, consider_name, &nearest);
     }
     int shown = (int)(typed_length < 200 ? typed_length : 200);
-    const OptionForeign *foreign = find_foreign(table, typed, typed_length);
-    if (foreign)
+    const OptionForeign *foreign = find_foreign(table->foreign, typed, typed_length);
+    const OptionForeign *answer = find_foreign(table->answers, typed, typed_length);
+    if (answer)
+        (void)fsh_error_set(error, FSH_ERR_USAGE, "--%.*s: no such option; %s", shown, typed, answer->ours);
+    else if (foreign)
         (void)fsh_error_set(error, FSH_ERR_USAGE, "--%.*s: no such option; %s calls it --%s", shown, typed,
                             table->program, foreign->ours);
     else if (nearest.name)

@@ -77,6 +77,7 @@ typedef struct OptionTable {
     const char *usage;   /* "[OPTIONS] SRC DST" */
     const Option *options;
     const OptionForeign *foreign; /* spellings that are refused with ours in the message; NULL: none */
+    const OptionForeign *answers; /* what is no option here, with a sentence as ours; NULL: none */
     const char *examples;         /* printed verbatim at the end of --help; NULL: none */
     size_t arguments_min, arguments_max;
 } OptionTable;

@@ -5,6 +5,7 @@
 
 #include "tests/support/support.h"
 
+static const OptionForeign answers[] = {{"resume", "the same command goes on"}, {0}};
 static const OptionForeign foreign[] = {{"workers", "seed"}, {"num-workers", "seed"}, {0}};
 static const char *const filters[] = {"box", "bicubic", "lanczos3", NULL};
 
@@ -91,6 +92,7 @@ static void set_up(Fixture *fixture)
                                    .usage = "[OPTIONS] SRC DST",
                                    .options = fixture->options,
                                    .foreign = foreign,
+                                   .answers = answers,
                                    .examples = "  fresize a b\n",
                                    .arguments_max = 2};
 }
@@ -346,6 +348,7 @@ static void test_names_of_other_programs_are_translated(void **state)
     assert_refused("--workers 4", "--workers: no such option; fresize calls it --seed");
     assert_refused("--num_workers=4", "--num_workers: no such option; fresize calls it --seed");
     assert_refused("--num_worker=4", "--num_worker: no such option");
+    assert_refused("--resume", "--resume: no such option; the same command goes on");
 }
 
 static void test_a_prefix_is_not_an_option(void **state)

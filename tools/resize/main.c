@@ -68,6 +68,14 @@ static const OptionForeign foreign[] = {
     {0},
 };
 
+static const OptionForeign answers[] = {
+    {"resume", "the same command goes on where it was stopped"},
+    {"continue", "the same command goes on where it was stopped"},
+    {"skip-existing", "what is done is not done again"},
+    {"recursive", "folders in SRC are gone into anyway"},
+    {0},
+};
+
 static void print_failure(const char *path, const char *reason, void *context)
 {
     program_note_left_out(context, path, reason);
@@ -462,6 +470,7 @@ int main(int argc, char **argv)
         .usage = "[OPTIONS] SRC DST",
         .options = options,
         .foreign = foreign,
+        .answers = answers,
         .examples =
             "  fresize --max-size 160 imagenet/ imagenet160/\n"
             "  fresize --max-size 160 ILSVRC2012_img_train.tar imagenet160/train\n"

@@ -23,8 +23,8 @@ typedef struct ResizeFindings {
 FshStatus findings_open(ResizeFindings *findings, FILE *stream, bool json, const char *report, bool force,
                         FshError *error);
 
-/* "missing: PATH: REASON"; a ResizeOnFinding. */
-void findings_add(ResizeFinding finding, const char *path, const char *reason, void *findings);
+/* "missing: PATH: REASON"; a ResizeOnFinding, whose context is a ResizeFindings. */
+void findings_add(ResizeFinding finding, const char *path, const char *reason, void *context);
 
 /* Ends the object with the summary's counts (NULL: the check could not come to its end, and the object says so), and closes
  * the report. To be called after findings_open in any case. */
