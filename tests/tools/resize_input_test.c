@@ -214,9 +214,9 @@ static void test_a_list_may_name_the_source_in_its_paths(void **state)
     assert_int_equal(symlink("in", test_path(folder, "link")), 0);
     const char *out = test_path(folder, "out");
     char text[2048];
-    (void)snprintf(text, sizeof text, "%s/000.jpg\n%s//001.jpg\nlink/002.jpg\n%s-not/a.jpg\n%s/../in/003.jpg\n",
-                   test_path(folder, "in"), test_path(folder, "in"), test_path(folder, "in"),
-                   test_path(folder, "in"));
+    (void)snprintf(
+        text, sizeof text, "%s/000.jpg\n%s//001.jpg\nlink/002.jpg\n%s-not/a.jpg\n%s/../in/003.jpg\n",
+        test_path(folder, "in"), test_path(folder, "in"), test_path(folder, "in"), test_path(folder, "in"));
     test_file_write_text(test_path(folder, "list"), text);
     const char *const arguments[] = {"--max-size=30", "--files-from", "list", "link/", "out", NULL};
     RunResult result = run_program_arguments(&(RunOptions){.folder = folder->path}, "fresize", arguments);

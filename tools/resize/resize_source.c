@@ -20,7 +20,7 @@ struct ResizeSource {
     char *line; /* getdelim's */
     size_t line_capacity;
     uint64_t line_count;
-    uint64_t list_extent; /* bytes; 0: standard input */
+    uint64_t list_extent;    /* bytes; 0: standard input */
     char resolved[PATH_MAX]; /* SRC, for a list that names whole paths; "": unknown */
 };
 
@@ -113,8 +113,9 @@ static const char *path_below(const char *path, const char *folder)
     size_t length = strlen(folder);
     while (length && folder[length - 1] == '/')
         length--;
-    return strncmp(path, folder, length) == 0 && path[length] == '/' ? path + length + strspn(path + length, "/")
-                                                                     : NULL;
+    return strncmp(path, folder, length) == 0 && path[length] == '/'
+               ? path + length + strspn(path + length, "/")
+               : NULL;
 }
 
 /* `find SRC` and `find /data/SRC` give SRC with each path. Relative, it is that only if SRC/path is not there. */
