@@ -256,7 +256,9 @@ static FshStatus open_file(FshDataset *dataset, const char *path, FshError *erro
     bool is_shard = fsh_shard_sniff(mapping.bytes, mapping.length);
     bool is_lmdb = fsh_lmdb_sniff(mapping.bytes, mapping.length);
     bool is_json = false;
-    for (uint64_t i = 0; i < mapping.length && !is_json && memchr(" \t\r\n{", mapping.bytes[i], 5); i++) {
+    static const char beginnings[] = {' ', '\t', '\r', '\n', '{'}; /* NUL is none of them */
+    for (uint64_t i = 0;
+         i < mapping.length && !is_json && memchr(beginnings, mapping.bytes[i], sizeof beginnings); i++) {
         is_json = mapping.bytes[i] == '{';
     }
     file_unmap(&mapping);

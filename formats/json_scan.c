@@ -108,10 +108,9 @@ bool fsh_json_scan_next(JsonScan *scan, JsonSlice *name, JsonSlice *value)
         scan->begun = true;
         return false;
     }
-    if (scan->begun && !take(scan, ','))
-        scan->broken = true;
-    else if (!take(scan, '"') || !take_text(scan, name) || !take(scan, ':') || !take_value(scan, value))
-        scan->broken = true;
+    bool separated = !scan->begun || take(scan, ',');
+    scan->broken = !separated || !take(scan, '"') || !take_text(scan, name) || !take(scan, ':') ||
+                   !take_value(scan, value);
     scan->begun = true;
     return !scan->broken;
 }

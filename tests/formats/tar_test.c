@@ -602,8 +602,8 @@ static void test_braces_are_those_of_braceexpand(void **state)
         size_t count = 0;
         assert_ok(fsh_brace_expand(rows[i].text, &paths, &count, &error), &error);
         for (size_t j = 0; j < count; j++) {
-            (void)strcat(joined, j ? " " : "");
-            (void)strcat(joined, paths[j]);
+            size_t length = strlen(joined);
+            (void)snprintf(joined + length, sizeof joined - length, "%s%s", j ? " " : "", paths[j]);
         }
         assert_string_equal(joined, rows[i].paths);
         fsh_names_free(paths, count);
