@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "common/interrupt.h"
+#include "common/text.h"
 #include "formats/xxh3.h"
 
 /* ---- reports ---- */
@@ -31,9 +32,9 @@ FshStatus fsh_report_add(FileReport *report, FshStatus status, int64_t record, c
     *problem = (FoundProblem){.status = status, .record = record, .reason = strdup(reason)};
     bool with_source = sample && sample->fields[0].source_bytes;
     if (sample)
-        problem->key = strndup(sample->key, sample->key_bytes);
+        problem->key = text_copy(sample->key, sample->key_bytes);
     if (with_source)
-        problem->source = strndup(sample->fields[0].source, sample->fields[0].source_bytes);
+        problem->source = text_copy(sample->fields[0].source, sample->fields[0].source_bytes);
     report->problem_count++; /* from here on fsh_report_empty frees it */
     if (!problem->reason || (sample && !problem->key) || (with_source && !problem->source))
         return out_of_memory(error);

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/text.h"
 #include "formats/foreign.h"
 
 /* ---- names ---- */
@@ -130,7 +131,7 @@ static FshStatus find_field(Grouping *grouping, const char *name, size_t bytes, 
                              (int)bytes, name);
     if (table->field_count == FSH_FIELDS_MAX)
         return fsh_error_set(error, FSH_ERR_UNSUPPORTED, "more than %d images", FSH_FIELDS_MAX);
-    char *copy = strndup(name, bytes);
+    char *copy = text_copy(name, bytes);
     if (!copy)
         return fsh_error_set(error, FSH_ERR_MEMORY, "out of memory");
     *field_ret = table->field_count;
@@ -262,7 +263,7 @@ static FshStatus add_class_name(Grouping *grouping, const NoteFacts *facts, int3
     FshStatus status = unescape(grouping, &facts->class_name, &bytes, error);
     if (status)
         return status;
-    table->class_names[label] = strndup((const char *)grouping->scratch.bytes, bytes);
+    table->class_names[label] = text_copy((const char *)grouping->scratch.bytes, bytes);
     return table->class_names[label] ? FSH_OK : fsh_error_set(error, FSH_ERR_MEMORY, "out of memory");
 }
 

@@ -9,6 +9,7 @@
 #include "common/json_text.h"
 #include "common/program.h"
 #include "common/progress.h"
+#include "common/text.h"
 #include "tools/verify/verify_extract.h"
 #include "tools/verify/verify_list.h"
 #include "tools/verify/verify_report.h"
@@ -153,7 +154,7 @@ static void print_loss(const FshLoss *loss)
 
 static json_t *bytes_to_json(const char *text, size_t length)
 {
-    char *copy = text ? strndup(text, length) : NULL;
+    char *copy = text ? text_copy(text, length) : NULL;
     json_t *json = json_text(copy);
     free(copy);
     return json;

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "common/pool.h"
+#include "common/text.h"
 #include "tools/pack/codec.h"
 
 /* ---- problems ---- */
@@ -85,9 +86,9 @@ FshStatus verify_add_sample_problem(VerifyReport *report, const FshSplit *split,
         *mark = '\0';
     if (verify_knows(report, file, record))
         return FSH_OK;
-    char *key = sample ? strndup(sample->key, sample->key_bytes) : NULL;
+    char *key = sample ? text_copy(sample->key, sample->key_bytes) : NULL;
     char *source = sample && sample->fields[field].source_bytes
-                       ? strndup(sample->fields[field].source, sample->fields[field].source_bytes)
+                       ? text_copy(sample->fields[field].source, sample->fields[field].source_bytes)
                        : NULL;
     const FshProblem problem = {.status = failure->status,
                                 .file = file,
