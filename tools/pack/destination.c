@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "common/file.h"
+#include "common/path.h"
 #include "tools/pack/contents.h"
 #include "tools/pack/plan.h"
 
@@ -65,14 +66,6 @@ static bool resolve(const char *path, char resolved[PATH_MAX])
     return file_join(resolved, PATH_MAX, above, last, NULL) == FSH_OK;
 }
 
-/* Both as resolve makes them. A folder lies in itself. */
-static bool lies_in(const char *path, const char *folder)
-{
-    size_t length = strlen(folder);
-    return strncmp(path, folder, length) == 0 &&
-           (path[length] == '/' || path[length] == '\0' || folder[length - 1] == '/');
-}
-
 static FshStatus find_target(const char *path, const char *source, char target[PATH_MAX], FshError *error)
 {
     char source_path[PATH_MAX];
@@ -81,10 +74,10 @@ static FshStatus find_target(const char *path, const char *source, char target[P
         return fsh_error_system(error, errno, "%s", source);
     if (!resolve(path, target))
         return fsh_error_system(error, errno ? errno : ENAMETOOLONG, "%s", path);
-    if (known && !file_is_folder(source_path) && lies_in(source_path, target))
+    if (known && !file_is_folder(source_path) && path_lies_in(source_path, target))
         return fsh_error_set(error, FSH_ERR_USAGE, "%s: the source %s lies in it; choose another folder",
                              path, source);
-    if (known && lies_in(target, source_path))
+    if (known && path_lies_in(target, source_path))
         return fsh_error_set(
             error, FSH_ERR_USAGE,
             "%s: lies in the source %s, where it would be taken for a class; choose a folder outside", path,
@@ -478,7 +471,7 @@ FshStatus destination_check_outside(const char *path, const char *file, FshError
         return fsh_error_system(error, errno ? errno : ENAMETOOLONG, "%s", path);
     if (!resolve(file, resolved))
         return fsh_error_system(error, errno ? errno : ENAMETOOLONG, "%s", file);
-    if (!lies_in(resolved, target))
+    if (!path_lies_in(resolved, target))
         return FSH_OK;
     return fsh_error_set(
         error, FSH_ERR_USAGE,

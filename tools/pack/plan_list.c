@@ -12,6 +12,7 @@
 
 #include "common/file.h"
 #include "common/pool.h"
+#include "common/path.h"
 #include "tools/pack/plan.h"
 
 enum { LIST_BYTES_MAX = 1 << 30 };
@@ -120,35 +121,13 @@ static FshStatus read_lines(List *list, FshError *error)
 
 /* ---- paths ---- */
 
-static bool leads_outside(const char *path)
-{
-    for (const char *part = path; *part; part += part[0] == '/') {
-        const size_t bytes = strcspn(part, "/");
-        if (bytes == 2 && memcmp(part, "..", 2) == 0)
-            return true;
-        part += bytes;
-    }
-    return *path == '/';
-}
-
 /* Drops "." parts and doubled slashes, in place; false where the path leads outside, or nowhere. */
 static bool normalise(char *path)
 {
-    char *out = path;
-    if (!path || leads_outside(path))
+    if (!path || *path == '/' || path_goes_up(path))
         return false;
-    for (const char *part = path; *part; part += part[0] == '/') {
-        const size_t bytes = strcspn(part, "/");
-        if (bytes && !(bytes == 1 && *part == '.')) {
-            if (out > path)
-                *out++ = '/'; /* where the last one was, or before */
-            memmove(out, part, bytes);
-            out += bytes;
-        }
-        part += bytes;
-    }
-    *out = '\0';
-    return out > path;
+    path_clean(path);
+    return *path != '\0';
 }
 
 /* A full path below the source becomes a relative one. */

@@ -7,9 +7,6 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#define XXH_INLINE_ALL
-#include <xxhash.h>
-
 #include "common/pool.h"
 #include "common/progress.h"
 #include "common/tar_read.h"
@@ -76,9 +73,9 @@ static FshStatus tell(Check *check, ResizeFinding finding, const char *path, con
 
 static bool has_hash(const LedgerRow *row, const void *bytes, size_t length)
 {
-    XXH128_canonical_t hash;
-    XXH128_canonicalFromHash(&hash, XXH3_128bits(bytes, length));
-    return row->bytes == length && memcmp(&hash, row->hash, sizeof row->hash) == 0;
+    uint8_t hash[sizeof row->hash];
+    ledger_hash(bytes, length, hash);
+    return row->bytes == length && memcmp(hash, row->hash, sizeof hash) == 0;
 }
 
 /* ---- from the source to the destination ---- */

@@ -72,6 +72,13 @@ static uint64_t load_number(const uint8_t *bytes)
     return number;
 }
 
+void ledger_hash(const void *bytes, size_t length, uint8_t hash[16])
+{
+    XXH128_canonical_t canonical;
+    XXH128_canonicalFromHash(&canonical, XXH3_128bits(bytes, length));
+    memcpy(hash, &canonical, sizeof canonical);
+}
+
 /* Returns the key's length. */
 static size_t make_key(const char *target, uint8_t key[KEY_BYTES_MAX])
 {

@@ -14,6 +14,7 @@
 
 #include <limits.h>
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #include "common/error.h"
@@ -26,6 +27,9 @@ typedef struct LedgerRow {
 } LedgerRow;
 
 typedef struct Ledger Ledger;
+
+/* XXH3-128 of the bytes, canonical, as LedgerRow has it. */
+void ledger_hash(const void *bytes, size_t length, uint8_t hash[16]);
 
 enum { LEDGER_RECIPE_BYTES = 16 };
 

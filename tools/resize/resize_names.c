@@ -7,16 +7,10 @@
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
+#include "common/path.h"
 #include "tools/resize/resize_image.h"
 
 /* ---- targets ---- */
-
-/* Bytes of path in front of its extension's dot; all of it where there is none. */
-static size_t stem_bytes(const char *path)
-{
-    const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path, *dot = strrchr(name, '.');
-    return dot && dot > name ? (size_t)(dot - path) : strlen(path);
-}
 
 FshStatus resize_name_target(const char *path, ImageFormat format, char target[PATH_MAX],
                              ImageFormat *format_ret, FshError *error)
@@ -26,7 +20,7 @@ FshStatus resize_name_target(const char *path, ImageFormat format, char target[P
                   : promised != IMAGE_UNKNOWN ? resize_format_for(promised)
                                               : IMAGE_UNKNOWN;
     bool same = *format_ret == promised;
-    size_t kept = same || promised == IMAGE_UNKNOWN ? strlen(path) : stem_bytes(path);
+    size_t kept = same || promised == IMAGE_UNKNOWN ? strlen(path) : path_stem_bytes(path);
     int length = snprintf(target, PATH_MAX, "%.*s%s", (int)kept, path,
                           same ? "" : image_format_extension(*format_ret));
     if (length < 0 || length >= PATH_MAX)
@@ -101,7 +95,7 @@ static FshStatus take_sorted(NameClaims *claims, const char *path, const char *t
         claims->stack = grown;
         claims->capacity = capacity;
     }
-    Claim claim = {.target = strdup(target), .owner = strdup(path), .stem_bytes = stem_bytes(path)};
+    Claim claim = {.target = strdup(target), .owner = strdup(path), .stem_bytes = path_stem_bytes(path)};
     if (!claim.target || !claim.owner) {
         free_claim(&claim);
         return fsh_error_set(error, FSH_ERR_MEMORY, "no memory for the names of the output");

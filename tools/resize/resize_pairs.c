@@ -4,13 +4,8 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "common/path.h"
 #include "imaging/image.h"
-
-static size_t stem_bytes(const char *name)
-{
-    const char *dot = strrchr(name, '.');
-    return dot && dot > name ? (size_t)(dot - name) : strlen(name);
-}
 
 FshStatus pair_find_partner(const char *root, const ResizeItem *item, char partner[PATH_MAX], FshError *error)
 {
@@ -22,11 +17,11 @@ FshStatus pair_find_partner(const char *root, const ResizeItem *item, char partn
         return status;
     char *slash = strrchr(path, '/'), *wanted = strrchr(partner, '/') + 1; /* it lies in its side's folder */
     *slash = '\0';
-    size_t folder_bytes = (size_t)(wanted - partner), stem = stem_bytes(wanted), found = 0;
+    size_t folder_bytes = (size_t)(wanted - partner), stem = path_stem_bytes(wanted), found = 0;
     DIR *folder = opendir(path);
     for (const struct dirent *entry = folder ? readdir(folder) : NULL; entry; entry = readdir(folder)) {
         const char *name = entry->d_name;
-        if (stem_bytes(name) != stem || strncmp(name, wanted, stem) != 0 || !image_name_is_image(name) ||
+        if (path_stem_bytes(name) != stem || strncmp(name, wanted, stem) != 0 || !image_name_is_image(name) ||
             folder_bytes + strlen(name) >= PATH_MAX || fstatat(dirfd(folder), name, &partner_file, 0) != 0 ||
             !S_ISREG(partner_file.st_mode))
             continue;

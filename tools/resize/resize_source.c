@@ -9,6 +9,7 @@
 #include "common/interrupt.h"
 #include "common/tar_read.h"
 #include "common/walk.h"
+#include "common/path.h"
 #include "imaging/image.h"
 
 struct ResizeSource {
@@ -99,12 +100,7 @@ static const char *refuse_path(const char *path)
 {
     if (path[0] == '/')
         return "is not below SRC";
-    for (size_t length = 0; *path; path += length + (path[length] == '/')) {
-        length = strcspn(path, "/");
-        if (length == 2 && path[0] == '.' && path[1] == '.')
-            return "goes up by ..; the list names paths below SRC";
-    }
-    return NULL;
+    return path_goes_up(path) ? "goes up by ..; the list names paths below SRC" : NULL;
 }
 
 /* What lies behind the folder; NULL: the path does not lie below it. */
@@ -130,25 +126,6 @@ static const char *drop_source(const ResizeSource *source, const char *path)
         (path[0] != '/' && (file_join(whole, sizeof whole, folder, path, NULL) || file_exists(whole))))
         return path;
     return below;
-}
-
-/* Without "./" and doubled slashes, so that equal files have equal names. */
-static void clean_path(char *path)
-{
-    const char *from = path;
-    char *to = path;
-    while (*from) {
-        size_t length = strcspn(from, "/");
-        bool dropped = length == 0 || (length == 1 && from[0] == '.');
-        if (!dropped) {
-            if (to > path)
-                *to++ = '/';
-            memmove(to, from, length);
-            to += length;
-        }
-        from += length + (from[length] == '/');
-    }
-    *to = '\0';
 }
 
 /* The next line that is not empty, in item's path; *end_ret: none. */
@@ -187,7 +164,7 @@ static FshStatus next_line(ResizeSource *source, ResizeItem *item, bool *end_ret
     if (refusal)
         (void)snprintf(item->reason, sizeof item->reason, "%s", refusal);
     else
-        clean_path(item->path);
+        path_clean(item->path);
     return FSH_OK;
 }
 

@@ -12,19 +12,11 @@
 #include <unistd.h>
 
 #include "common/file.h"
+#include "common/path.h"
 #include "tools/resize/resize_report.h"
 #include "tools/resize/resize_state_recipe.h"
 
 /* ---- where things lie ---- */
-
-/* Whether inner is outer, or below it. */
-static bool lies_in(const char *inner, const char *outer)
-{
-    size_t length = strlen(outer);
-    if (strcmp(outer, "/") == 0)
-        return true;
-    return strncmp(inner, outer, length) == 0 && (inner[length] == '/' || inner[length] == '\0');
-}
 
 static bool has_ending(const char *name, const char *ending)
 {
@@ -92,7 +84,7 @@ static FshStatus refuse_places_in_each_other(ResizeState *state, const ResizeOpt
     FshStatus status = recipe_resolve(options->source.path, from, error);
     if (!status)
         status = recipe_resolve(options->destination, to, error);
-    if (!status && (lies_in(to, from) || lies_in(from, to)))
+    if (!status && (path_lies_in(to, from) || path_lies_in(from, to)))
         status = fsh_error_set(error, FSH_ERR_USAGE,
                                "%s: source and destination lie in each other; take a destination beside %s",
                                options->destination, options->source.path);
@@ -111,7 +103,7 @@ FshStatus resize_state_refuse_report(const ResizeOptions *options, FshError *err
         status = recipe_resolve(options->report, report, error);
     for (size_t i = 0; i < sizeof places / sizeof places[0] && !status; i++) {
         status = recipe_resolve(places[i], place, error);
-        if (!status && lies_in(report, place))
+        if (!status && path_lies_in(report, place))
             status = fsh_error_set(
                 error, FSH_ERR_USAGE,
                 "--report: %s lies in %s, which is to hold images and nothing else; choose a name outside",
@@ -252,7 +244,7 @@ bool resize_state_leads_to_source(const ResizeState *state, const char *output)
     const char *slash = strrchr(output, '/');
     (void)snprintf(folder, sizeof folder, "%.*s", slash ? (int)(slash - output) : 1, slash ? output : ".");
     return *state->source && !recipe_resolve(slash == output ? "/" : folder, resolved, NULL) &&
-           lies_in(resolved, state->source);
+           path_lies_in(resolved, state->source);
 }
 
 /* ---- locks and ledgers ---- */

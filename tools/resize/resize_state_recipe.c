@@ -10,20 +10,10 @@
 
 #include "common/file.h"
 #include "common/json_text.h"
+#include "common/path.h"
 #include "tools/resize/resize_recipe.h"
 
 enum { JSON_BYTES_MAX = 1 << 20 }; /* of a file of ours */
-
-/* Whether a part of the path is "..". */
-static bool has_parent_step(const char *path)
-{
-    for (size_t length = 0; *path; path += length + (path[length] == '/')) {
-        length = strcspn(path, "/");
-        if (length == 2 && path[0] == '.' && path[1] == '.')
-            return true;
-    }
-    return false;
-}
 
 FshStatus recipe_resolve(const char *path, char resolved[PATH_MAX], FshError *error)
 {
@@ -45,7 +35,7 @@ FshStatus recipe_resolve(const char *path, char resolved[PATH_MAX], FshError *er
         memcpy(resolved, whole, sizeof whole);
         return FSH_OK;
     }
-    if (has_parent_step(path + length))
+    if (path_goes_up(path + length))
         return fsh_error_set(error, FSH_ERR_USAGE,
                              "%s: goes up from a folder that does not exist; name it without ..", path);
     return file_join(resolved, PATH_MAX, whole, path + length, error);
@@ -131,13 +121,10 @@ FshStatus recipe_hash(ResizeState *state, const ResizeOptions *options, FshError
         (void)json_object_del(recipe, *name);
     char *text = recipe ? json_dumps(recipe, JSON_COMPACT | JSON_SORT_KEYS) : NULL;
     FshStatus status = FSH_OK;
-    if (text) {
-        XXH128_canonical_t hash;
-        XXH128_canonicalFromHash(&hash, XXH3_128bits(text, strlen(text)));
-        memcpy(state->recipe, &hash, sizeof state->recipe);
-    } else {
+    if (text)
+        ledger_hash(text, strlen(text), state->recipe);
+    else
         status = recipe ? fsh_error_set(error, FSH_ERR_MEMORY, "no memory for " RECIPE_NAME) : error->status;
-    }
     free(text);
     json_decref(recipe);
     return status;

@@ -5,9 +5,6 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#define XXH_INLINE_ALL
-#include <xxhash.h>
-
 #include "common/progress.h"
 #include "tools/resize/resize_names.h"
 #include "tools/resize/resize_output.h"
@@ -291,13 +288,11 @@ static FshStatus put(const ResizeJob *job, ResizeThread *thread, const ResizeIte
         return FSH_OK;
     double begin = progress_now_seconds();
     const ResizedImage *image = &result->image;
-    XXH128_canonical_t hash;
-    XXH128_canonicalFromHash(&hash, XXH3_128bits(image->bytes, image->length));
     result->is_new = true;
     result->row = (LedgerRow){.source_bytes = result->bytes_before,
                               .source_modified_ns = result->modified_ns,
                               .bytes = image->length};
-    memcpy(result->row.hash, &hash, sizeof result->row.hash);
+    ledger_hash(image->bytes, image->length, result->row.hash);
     FshError failure = {0};
     FshStatus status = job->state->is_tar
                            ? buffer_append(&result->output, image->bytes, image->length, &failure)
