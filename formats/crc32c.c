@@ -28,3 +28,27 @@ uint32_t fsh_crc32c(uint32_t crc, const void *bytes, size_t length)
     return fsh_crc32c_sse42_available() ? fsh_crc32c_sse42(crc, bytes, length)
                                         : fsh_crc32c_portable(crc, bytes, length);
 }
+
+/* a * b modulo the polynomial; both bit-reflected: the highest bit is the coefficient of x^0. */
+static uint32_t multiply(uint32_t a, uint32_t b)
+{
+    uint32_t product = 0;
+    for (; a; a <<= 1) {
+        product ^= b & (0U - (a >> 31));
+        b = b >> 1 ^ (0x82F63B78U & (0U - (b & 1)));
+    }
+    return product;
+}
+
+/* A CRC moves over n bytes by multiplication with x^(8n), which is a product of x^8, x^16, x^32, … The inversions before and
+ * behind cancel each other. */
+uint32_t fsh_crc32c_combine(uint32_t first, uint32_t second, uint64_t second_bytes)
+{
+    uint32_t power = 0x00800000U; /* x^8 */
+    for (; second_bytes; second_bytes >>= 1) {
+        if (second_bytes & 1)
+            first = multiply(power, first);
+        power = multiply(power, power);
+    }
+    return first ^ second;
+}

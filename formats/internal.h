@@ -139,6 +139,10 @@ uint32_t fsh_record_crc(const uint8_t *bytes);
 /* CRC32C and zero padding of a record that fsh_record_parse has passed. */
 FshStatus fsh_record_verify(const uint8_t *bytes, const FshSample *sample, const RecordHead *head,
                             FshError *error);
+/* The same where the CRC32C of the record's bytes from RECORD_CRC_BEGIN on is known. */
+enum { RECORD_CRC_BEGIN = 8 };
+FshStatus fsh_record_verify_crc(const FshSample *sample, const RecordHead *head, uint32_t crc,
+                                FshError *error);
 /* Whether the sample may be in a split of this metadata. FSH_ERR_MISMATCH. */
 FshStatus fsh_record_fits(const FshSample *sample, const Metadata *metadata, FshError *error);
 

@@ -302,27 +302,45 @@ int64_t fsh_record_label(const uint8_t *bytes)
     return (int64_t)load_le64(bytes + AT_LABEL);
 }
 
-FshStatus fsh_record_verify(const uint8_t *bytes, const FshSample *sample, const RecordHead *head,
-                            FshError *error)
+/* Padding lies between the parts; what a writer put there nobody would ever see. The texts stand one behind the other, and the
+ * first zero byte ends the look: so nobody can make it long where records overlap. */
+static bool has_clean_texts(const FshSample *sample)
 {
-    uint32_t crc = fsh_crc32c(0, bytes + AT_RECORD_BYTES, (size_t)head->record_bytes - AT_RECORD_BYTES);
+    const FshField *last = &sample->fields[sample->field_count - 1];
+    const char *text_end = last->source + last->source_bytes;
+    const char *payload = (const char *)sample->fields[0].data;
+    if (memchr(sample->key, 0, sample->key_bytes))
+        return false;
+    for (unsigned i = 0; i < sample->field_count; i++) {
+        const FshField *field = &sample->fields[i];
+        if (field->source_bytes && memchr(field->source, 0, field->source_bytes))
+            return false;
+    }
+    for (unsigned i = 0; i < sample->field_count; i++) {
+        const FshField *field = &sample->fields[i];
+        const uint8_t *end = (const uint8_t *)field->data + field->bytes;
+        if (!bytes_are_zero(end, (size_t)(align_up(field->bytes) - field->bytes)))
+            return false;
+    }
+    return bytes_are_zero((const uint8_t *)text_end, (size_t)(payload - text_end));
+}
+
+FshStatus fsh_record_verify_crc(const FshSample *sample, const RecordHead *head, uint32_t crc,
+                                FshError *error)
+{
     if (crc != head->crc)
         return fsh_error_set(error, FSH_ERR_CORRUPT, "CRC32C is %08" PRIx32 ", stored %08" PRIx32, crc,
                              head->crc);
-    /* Padding lies between the parts; what a writer put there nobody would ever see. */
-    const FshField *last = &sample->fields[sample->field_count - 1];
-    const char *text_end = last->source + last->source_bytes;
-    const uint8_t *payload = sample->fields[0].data;
-    bool padded = bytes_are_zero((const uint8_t *)text_end, (size_t)((const char *)payload - text_end));
-    for (unsigned i = 0; i < sample->field_count; i++) {
-        const FshField *field = &sample->fields[i];
-        payload = field->data;
-        padded &= bytes_are_zero(payload + field->bytes, (size_t)(align_up(field->bytes) - field->bytes));
-        padded &= !field->source_bytes || !memchr(field->source, 0, field->source_bytes);
-    }
-    if (!padded || memchr(sample->key, 0, sample->key_bytes))
+    if (!has_clean_texts(sample))
         return fsh_error_set(error, FSH_ERR_CORRUPT, "padding is not zero, or a path has a zero byte");
     return FSH_OK;
+}
+
+FshStatus fsh_record_verify(const uint8_t *bytes, const FshSample *sample, const RecordHead *head,
+                            FshError *error)
+{
+    uint32_t crc = fsh_crc32c(0, bytes + RECORD_CRC_BEGIN, (size_t)head->record_bytes - RECORD_CRC_BEGIN);
+    return fsh_record_verify_crc(sample, head, crc, error);
 }
 
 FshStatus fsh_record_fits(const FshSample *sample, const Metadata *metadata, FshError *error)

@@ -1,6 +1,10 @@
 /* A torn shard's records stand for themselves: each has a magic, its length and a CRC32C, and begins at a multiple of 64. So
  * they are looked for from the front; where there is none, the next multiple of 64 is tried, until one has all three. The
- * header, which is the beginning of every intact shard, is taken over byte for byte, and so are the records. */
+ * header, which is the beginning of every intact shard, is taken over byte for byte, and so are the records.
+ *
+ * Whoever wishes us ill lets a thousand records begin that all claim the rest of the file. So each byte goes through the CRC
+ * once, from the front, and what it was on the way is kept at every CHECKPOINT_BYTES: the CRC of any stretch then comes of
+ * those at its two ends (fsh_crc32c_combine), and of at most 2 * CHECKPOINT_BYTES bytes, however long it is. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,14 +16,24 @@
 #include "formats/internal.h"
 #include "formats/xxh3.h"
 
+enum { CHECKPOINT_BYTES = 6144 }; /* 1/1536 of the file is memory; three long blocks of crc32c_sse42.c */
+
+/* CRC32C of the first n bytes, for any n, each byte read about once. */
+typedef struct RunningCrc {
+    const uint8_t *bytes;
+    uint32_t *checkpoints; /* of the first i * CHECKPOINT_BYTES bytes; owned */
+    uint64_t count;        /* of them that are known: at least one */
+} RunningCrc;
+
 typedef struct Repair {
     const char *path; /* for messages */
     FileMapping mapping;
     ShardView view;
     Metadata metadata;
-    uint64_t end;    /* of the part where records are */
-    bool indexed;    /* the index can be believed: view.index says what there was */
-    AtomicFile file; /* the new shard */
+    RunningCrc running; /* only where records are looked for */
+    uint64_t end;       /* of the part where records are */
+    bool indexed;       /* the index can be believed: view.index says what there was */
+    AtomicFile file;    /* the new shard */
     XXH3_state_t *hash;
     Buffer rows; /* of its index */
     FshRepairReport *report;
@@ -101,14 +115,44 @@ static FshStatus put_end(Repair *repair, FshError *error)
 
 /* ---- the torn one ---- */
 
+static FshStatus running_crc_open(Repair *repair, FshError *error)
+{
+    uint64_t count = repair->mapping.length / CHECKPOINT_BYTES + 1;
+    repair->running = (RunningCrc){
+        .bytes = repair->mapping.bytes, .checkpoints = calloc((size_t)count, sizeof(uint32_t)), .count = 1};
+    return repair->running.checkpoints ? FSH_OK : out_of_memory(repair, error);
+}
+
+static uint32_t crc_before(RunningCrc *running, uint64_t end)
+{
+    const uint64_t needed = end / CHECKPOINT_BYTES;
+    for (; running->count <= needed; running->count++) {
+        const uint64_t last = running->count - 1;
+        running->checkpoints[running->count] = fsh_crc32c(
+            running->checkpoints[last], running->bytes + last * CHECKPOINT_BYTES, CHECKPOINT_BYTES);
+    }
+    return fsh_crc32c(running->checkpoints[needed], running->bytes + needed * CHECKPOINT_BYTES,
+                      (size_t)(end - needed * CHECKPOINT_BYTES));
+}
+
+static uint32_t crc_between(RunningCrc *running, uint64_t begin, uint64_t end)
+{
+    uint32_t until_end = crc_before(running, end);
+    return fsh_crc32c_combine(crc_before(running, begin), until_end, end - begin);
+}
+
 /* FSH_OK if an intact record of this dataset begins at offset, within length bytes. */
-static FshStatus check_record(const Repair *repair, uint64_t offset, uint64_t length, RecordHead *head,
+static FshStatus check_record(Repair *repair, uint64_t offset, uint64_t length, RecordHead *head,
                               FshError *error)
 {
     const uint8_t *bytes = repair->mapping.bytes + offset;
     FshSample sample;
     FshStatus status = fsh_record_parse(bytes, length, &sample, head, error);
-    if (!status)
+    if (!status && repair->running.checkpoints)
+        status = fsh_record_verify_crc(
+            &sample, head,
+            crc_between(&repair->running, offset + RECORD_CRC_BEGIN, offset + head->record_bytes), error);
+    else if (!status)
         status = fsh_record_verify(bytes, &sample, head, error);
     return status ? status : fsh_record_fits(&sample, &repair->metadata, error);
 }
@@ -169,7 +213,7 @@ static FshStatus copy_by_search(Repair *repair, FshError *error)
 {
     static const char reason[] = "no intact record";
     uint64_t offset = repair->view.header_bytes, lost_begin = offset;
-    FshStatus status = FSH_OK;
+    FshStatus status = running_crc_open(repair, error);
     while (offset < repair->end && !status) {
         RecordHead head;
         if (interrupt_requested())
@@ -216,6 +260,7 @@ FshStatus fsh_repair(const char *path, const char *repaired_path, FshLossVisit v
 done:
     atomic_file_abandon(&repair.file);
     (void)XXH3_freeState(repair.hash);
+    free(repair.running.checkpoints);
     buffer_free(&repair.rows);
     fsh_metadata_free(&repair.metadata);
     file_unmap(&repair.mapping);

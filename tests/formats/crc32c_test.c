@@ -108,12 +108,44 @@ static void test_parts_join(void **state)
     }
 }
 
+static void test_crcs_of_parts_join_and_come_apart(void **state)
+{
+    (void)state;
+    enum { ROOM = 5000 };
+    uint8_t bytes[ROOM];
+    Random random;
+    random_start(&random, 5, 6);
+    for (size_t i = 0; i < sizeof bytes; i++) {
+        bytes[i] = (uint8_t)random_u32(&random);
+    }
+    for (size_t length = 0; length <= ROOM; length += 499) {
+        uint32_t whole = crc32c_bitwise(0, bytes, length);
+        for (size_t cut = 0; cut <= length; cut += 83) {
+            uint32_t first = crc32c_bitwise(0, bytes, cut);
+            uint32_t second = crc32c_bitwise(0, bytes + cut, length - cut);
+            assert_int_equal(fsh_crc32c_combine(first, second, length - cut), whole);
+            assert_int_equal(fsh_crc32c_combine(first, whole, length - cut), second);
+        }
+    }
+    /* Further than anybody reads: zeros doubled until they are 2^40 bytes, one by one and at once. */
+    uint32_t zeros = crc32c_bitwise(0, (const uint8_t[1]){0}, 1);
+    for (unsigned i = 0; i < 40; i++) {
+        zeros = fsh_crc32c_combine(zeros, zeros, UINT64_C(1) << i);
+    }
+    uint32_t start = crc32c_bitwise(0, bytes, 9);
+    uint32_t twice =
+        fsh_crc32c_combine(fsh_crc32c_combine(start, zeros, UINT64_C(1) << 40), zeros, UINT64_C(1) << 40);
+    uint32_t both = fsh_crc32c_combine(zeros, zeros, UINT64_C(1) << 40);
+    assert_int_equal(twice, fsh_crc32c_combine(start, both, UINT64_C(1) << 41));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_values_of_the_standard),
         cmocka_unit_test(test_every_way_agrees_with_the_definition),
         cmocka_unit_test(test_parts_join),
+        cmocka_unit_test(test_crcs_of_parts_join_and_come_apart),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -2,6 +2,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "common/interrupt.h"
 #include "formats/bytes.h"
@@ -221,6 +222,58 @@ static void test_an_intact_shard_comes_back_as_it_is(void **state)
     free(whole.bytes);
 }
 
+/* A shard of `length` bytes behind its header, where a record seems to begin every 128 bytes, each as long as all the rest;
+ * length is a multiple of 128. Returns the processor's seconds for repairing it. */
+static double repair_overlapping(TestFolder *folder, const Whole *whole, size_t length)
+{
+    enum { STEP = 128, AT_BYTES = 8, AT_FIELD_BYTES = RECORD_HEADER_BYTES + 8 };
+    const char *hostile = test_path(folder, "hostile.fshard"),
+               *repaired = test_path(folder, "repaired.fshard");
+    const FshSample sample = {
+        .key = "k",
+        .key_bytes = 1,
+        .field_count = 1,
+        .fields = {{.data = (const uint8_t *)"x", .bytes = 1, .channels = 3, .codec = FSH_CODEC_JPEG}}};
+    uint8_t record[RECORD_BYTES_MIN];
+    FshError error = {0};
+    const size_t header_bytes = whole->view.header_bytes;
+    uint8_t *bytes = malloc(header_bytes + length);
+    assert_ok(fsh_record_build(&sample, record, sizeof record, &error), &error);
+    memcpy(bytes, whole->bytes, header_bytes);
+    for (size_t at = 0; at < length; at += STEP) {
+        memcpy(bytes + header_bytes + at, record, STEP);
+        store_le64(bytes + header_bytes + at + AT_BYTES, length - at);
+        store_le64(bytes + header_bytes + at + AT_FIELD_BYTES, length - at - STEP);
+    }
+    FshSample found;
+    RecordHead head;
+    assert_ok(fsh_record_parse(bytes + header_bytes, length, &found, &head, &error), &error);
+    assert_int_equal(head.record_bytes, length);
+    test_file_write(hostile, bytes, header_bytes + length);
+    free(bytes);
+    FshRepairReport report;
+    clock_t begin = clock();
+    assert_ok(fsh_repair(hostile, repaired, NULL, NULL, &report, &error), &error);
+    double seconds = (double)(clock() - begin) / CLOCKS_PER_SEC;
+    assert_int_equal(report.record_count, 0);
+    assert_int_equal(report.lost_bytes, length);
+    assert_int_equal(remove(repaired), 0);
+    return seconds;
+}
+
+/* Eight times the bytes take eight times as long, where each record's own CRC would take 64 times as long. */
+static void test_records_that_claim_all_the_rest_do_not_hold_up_the_search(void **state)
+{
+    TestFolder *folder = *state;
+    Whole whole = make_whole(folder);
+    enum { SMALL_BYTES = 1 << 20, TIMES = 8, TIMES_MAX = 24 };
+    double small = repair_overlapping(folder, &whole, SMALL_BYTES);
+    double large = repair_overlapping(folder, &whole, (size_t)SMALL_BYTES * TIMES);
+    if (large > small * TIMES_MAX)
+        fail_msg("%.3f s for %d bytes, %.3f s for %d times as many", small, SMALL_BYTES, large, TIMES);
+    free(whole.bytes);
+}
+
 #define in_folder(test) cmocka_unit_test_setup_teardown(test, test_folder_setup, test_folder_teardown)
 
 int main(void)
@@ -229,6 +282,7 @@ int main(void)
         in_folder(test_a_shard_cut_anywhere_gives_back_every_record_before_the_cut),
         in_folder(test_damaged_records_are_left_out_by_the_index_and_named),
         in_folder(test_records_are_found_behind_damage_without_an_index),
+        in_folder(test_records_that_claim_all_the_rest_do_not_hold_up_the_search),
         in_folder(test_nothing_is_ever_written_in_place),
         in_folder(test_an_intact_shard_comes_back_as_it_is),
     };
