@@ -27,6 +27,8 @@ typedef struct Check {
     size_t *split_of;   /* index of each file's split; without a manifest each file is its own */
     FshHash128 *hashes; /* of each file delivered */
     size_t file_count, file_capacity;
+    char **field_names; /* owned: those of the first file without a manifest that has any; NULL for now */
+    size_t field_count;
     FileContents *contents; /* of each file delivered; NULL below FSH_CHECK_CONTENTS */
     /* the split at hand */
     size_t split;
@@ -232,6 +234,34 @@ static FshStatus check_copies(Check *check, size_t file_index, FileReport *repor
     return FSH_OK;
 }
 
+static bool has_name(char *const *names, size_t count, const char *name)
+{
+    for (size_t i = 0; i < count; i++) {
+        if (strcmp(names[i], name) == 0)
+            return true;
+    }
+    return false;
+}
+
+/* Without a manifest the first file says which images a sample has; a reader refuses others that do not have them too. */
+static FshStatus check_fields(Check *check, FileReport *report, FshError *error)
+{
+    const SampleTable *table = &report->file.table;
+    if (check->has_manifest || !table->field_count)
+        return FSH_OK;
+    if (!check->field_names) {
+        check->field_count = table->field_count;
+        return fsh_names_copy(&check->field_names, (const char *const *)table->field_names,
+                              table->field_count, error);
+    }
+    bool same = table->field_count == check->field_count;
+    for (unsigned i = 0; i < table->field_count; i++) {
+        same = same && has_name(check->field_names, check->field_count, table->field_names[i]);
+    }
+    char reason[] = "its samples do not have the images that those of the first file have";
+    return same ? FSH_OK : fsh_report_add(report, FSH_ERR_MISMATCH, -1, NULL, reason, error);
+}
+
 static FshStatus begin_split(Check *check, size_t split, FshError *error)
 {
     check->split = split;
@@ -281,6 +311,8 @@ static FshStatus deliver(uint64_t item, void *slot, void *context, FshError *err
         status = check_keys(check, item, report, error);
     if (!status)
         status = check_copies(check, item, report, error);
+    if (!status)
+        status = check_fields(check, report, error);
     if (!report->class_counts || report->class_count != check->manifest.class_count)
         check->complete = false;
     for (size_t i = 0; check->complete && !status && i < report->class_count; i++) {
@@ -462,6 +494,7 @@ FshStatus fsh_check(const char *path, FshCheckLevel level, int jobs, FshProblemV
     free(check->hashes);
     hash_set_free(&check->keys);
     free(check->class_counts);
+    fsh_names_free(check->field_names, check->field_count);
     fsh_manifest_free(&check->manifest);
     free(check);
     return status;

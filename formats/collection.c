@@ -435,9 +435,6 @@ FshStatus fsh_collection_manifest(FshManifest *manifest, const Collection *colle
     FshStatus status = FSH_OK;
     if (!manifest->provenance_json || !manifest->splits)
         status = fsh_error_set(error, FSH_ERR_MEMORY, "out of memory");
-    if (!status && table->field_count == 0)
-        status = fsh_error_set(error, FSH_ERR_UNSUPPORTED, "%s: holds no sample with an image",
-                               collection->files[0].path);
     if (!status)
         status = fsh_names_copy(&manifest->field_names, (const char *const *)table->field_names,
                                 table->field_count, error);

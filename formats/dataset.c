@@ -183,7 +183,7 @@ static FshStatus share_out(FshDataset *dataset, SplitFile *opened, FshError *err
             (FshSplit){.dataset = dataset, .info = info, .sample_count = info->sample_count, .files = files};
         FshStatus status = fsh_metadata_make(&files->metadata, manifest, info->name, error);
         if (status)
-            return status;
+            return fsh_error_prepend(error, "%s", dataset->path);
     }
     return FSH_OK;
 }

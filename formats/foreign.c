@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/text.h"
 #include "formats/bytes.h"
 #include "formats/crc32c.h"
 #include "formats/internal.h"
@@ -36,18 +37,34 @@ FshStatus fsh_table_add(SampleTable *table, const char *key, size_t key_bytes, F
     return status;
 }
 
+FshStatus fsh_table_name_field(SampleTable *table, const char *name, size_t bytes, FshError *error)
+{
+    if (table->field_count == FSH_FIELDS_MAX)
+        return fsh_error_set(error, FSH_ERR_UNSUPPORTED, "more than %d images", FSH_FIELDS_MAX);
+    char *copy = text_copy(name, bytes);
+    if (!copy)
+        return fsh_error_set(error, FSH_ERR_MEMORY, "out of memory");
+    const char *const names[] = {copy};
+    FshStatus status = fsh_names_check("images", names, 1, NULL);
+    if (status == FSH_OK)
+        table->field_names[table->field_count++] = copy;
+    else if (status == FSH_ERR_MEMORY)
+        (void)fsh_error_set(error, status, "out of memory");
+    else
+        status = fsh_error_set(error, FSH_ERR_UNSUPPORTED,
+                               "has an image \"%s\", a name that is empty or not UTF-8: rename it", copy);
+    if (status)
+        free(copy);
+    return status;
+}
+
 FshStatus fsh_table_name_fields(SampleTable *table, const char *const *names, size_t count, FshError *error)
 {
-    if (count > FSH_FIELDS_MAX)
-        return fsh_error_set(error, FSH_ERR_UNSUPPORTED, "%zu fields; at most %d are possible", count,
-                             FSH_FIELDS_MAX);
-    for (size_t i = 0; i < count; i++) {
-        table->field_names[i] = strdup(names[i]);
-        if (!table->field_names[i])
-            return fsh_error_set(error, FSH_ERR_MEMORY, "out of memory");
-        table->field_count = (unsigned)i + 1;
+    FshStatus status = FSH_OK;
+    for (size_t i = 0; i < count && !status; i++) {
+        status = fsh_table_name_field(table, names[i], strlen(names[i]), error);
     }
-    return FSH_OK;
+    return status;
 }
 
 FshStatus fsh_table_label(SampleTable *table, uint64_t sample, int64_t label, FshError *error)

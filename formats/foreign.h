@@ -55,7 +55,9 @@ typedef struct SampleTable {
 FshStatus fsh_table_add(SampleTable *table, const char *key, size_t key_bytes, FshError *error);
 SampleRow *fsh_table_row(const SampleTable *table, uint64_t sample);
 FieldRow *fsh_table_fields(const SampleTable *table, uint64_t sample);
-/* Copies the names; the table has none yet. FSH_ERR_MEMORY. */
+/* Adds one field more. FSH_ERR_UNSUPPORTED: too many, or a name that is not UTF-8, as a manifest's must be; FSH_ERR_MEMORY. */
+FshStatus fsh_table_name_field(SampleTable *table, const char *name, size_t bytes, FshError *error);
+/* Copies the names; the table has none yet. The same errors. */
 FshStatus fsh_table_name_fields(SampleTable *table, const char *const *names, size_t count, FshError *error);
 /* A label from a file: FSH_ERR_CORRUPT below -1, FSH_ERR_UNSUPPORTED from FOREIGN_CLASSES_MAX on. */
 FshStatus fsh_table_label(SampleTable *table, uint64_t sample, int64_t label, FshError *error);

@@ -185,6 +185,8 @@ FshStatus fsh_foreign_open(SplitFile *file, const char *path, FshContainer conta
         status = open_basicsr(file, path, names, name_count, error);
     else
         status = open_folder2lmdb(file, path, error);
+    if (!status && file->table.field_count == 0)
+        status = fsh_error_set(error, FSH_ERR_UNSUPPORTED, "%s: holds no sample with an image", path);
     if (!status)
         status = make_rows(file, error);
     if (status)

@@ -129,14 +129,8 @@ static FshStatus find_field(Grouping *grouping, const char *name, size_t bytes, 
         return fsh_error_set(error, FSH_ERR_MISMATCH,
                              "has an image \"%.*s\", which the first sample (or the manifest) does not have",
                              (int)bytes, name);
-    if (table->field_count == FSH_FIELDS_MAX)
-        return fsh_error_set(error, FSH_ERR_UNSUPPORTED, "more than %d images", FSH_FIELDS_MAX);
-    char *copy = text_copy(name, bytes);
-    if (!copy)
-        return fsh_error_set(error, FSH_ERR_MEMORY, "out of memory");
     *field_ret = table->field_count;
-    table->field_names[table->field_count++] = copy;
-    return FSH_OK;
+    return fsh_table_name_field(table, name, bytes, error);
 }
 
 static bool is_blank(char c)

@@ -402,6 +402,91 @@ static void test_samples_that_contradict_are_named(void **state)
     assert_refused(test_path(folder, "9.tar.gz"), FSH_ERR_UNSUPPORTED, "compressed");
 }
 
+/* ---- what fsh_check says of them ---- */
+
+/* A copy of the last problem, and how many there were. */
+typedef struct Told {
+    FshStatus status;
+    char file[64], reason[256];
+    uint64_t count;
+} Told;
+
+static void note_problem(const FshProblem *problem, void *context)
+{
+    Told *told = context;
+    told->status = problem->status;
+    (void)snprintf(told->file, sizeof told->file, "%s", problem->file);
+    (void)snprintf(told->reason, sizeof told->reason, "%s", problem->reason);
+    told->count++;
+}
+
+static Told check_told(const char *path)
+{
+    Told told = {0};
+    FshError error = {0};
+    uint64_t count = 0;
+    assert_ok(fsh_check(path, FSH_CHECK_RECORDS, 2, note_problem, &told, &count, &error), &error);
+    assert_int_equal(count, told.count);
+    return told;
+}
+
+static void assert_one_problem(const char *path, const char *file, FshStatus status, const char *part)
+{
+    Told told = check_told(path);
+    assert_int_equal(told.count, 1);
+    assert_string_equal(told.file, file);
+    assert_int_equal(told.status, status);
+    assert_contains(told.reason, part);
+}
+
+static void test_what_cannot_be_opened_is_a_problem(void **state)
+{
+    TestFolder *folder = *state;
+    TestTar tar = {0};
+    add_text(&tar, "000.txt", "nothing but text");
+    const char *path = save(&tar, folder, "text.tar");
+    assert_refused(path, FSH_ERR_UNSUPPORTED, "holds no sample with an image");
+    assert_one_problem(path, "text.tar", FSH_ERR_UNSUPPORTED, "holds no sample with an image");
+    add_text(&tar, "000.jpg", JPEG);
+    add_text(&tar, "001.\xFF.jpg", JPEG);
+    path = save(&tar, folder, "mixed.tar");
+    assert_refused(path, FSH_ERR_MISMATCH, "sample 001");
+    assert_one_problem(path, "mixed.tar", FSH_ERR_MISMATCH, "sample 001");
+    add_text(&tar, "000.left\xFF.jpg", JPEG);
+    path = save(&tar, folder, "name.tar");
+    assert_refused(path, FSH_ERR_UNSUPPORTED, "not UTF-8");
+    assert_one_problem(path, "name.tar", FSH_ERR_UNSUPPORTED, "sample 000: has an image \"left\xFF\"");
+}
+
+/* Each of these tars is good by itself. */
+static void test_tars_of_other_images_are_told(void **state)
+{
+    static const char *const others[][2] = {
+        {"000.left.jpg", "000.middle.jpg"}, {"000.left.jpg", NULL}, {"000.left.jpg", "000.jpg"}};
+    TestFolder *folder = *state;
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
+        TestTar tar = {0};
+        add_text(&tar, "100.left.jpg", JPEG);
+        add_text(&tar, "100.right.jpg", JPEG "r");
+        (void)save(&tar, folder, "train-000000.tar");
+        add_text(&tar, "200.right.jpg", JPEG "2r"); /* in another order */
+        add_text(&tar, "200.left.jpg", JPEG "2l");
+        (void)save(&tar, folder, "train-000001.tar");
+        FshDataset *dataset = open_good(folder->path);
+        fsh_close(&dataset);
+        assert_int_equal(check_told(folder->path).count, 0);
+        add_text(&tar, others[i][0], JPEG);
+        if (others[i][1])
+            add_text(&tar, others[i][1], PNG);
+        (void)save(&tar, folder, "train-000002.tar");
+        FshError error = {0};
+        assert_int_equal(fsh_open(&dataset, folder->path, &error), FSH_ERR_MISMATCH);
+        assert_contains(error.message, "train-000002.tar");
+        assert_one_problem(folder->path, "train-000002.tar", FSH_ERR_MISMATCH, "those of the first file");
+        assert_int_equal(remove(test_path(folder, "train-000002.tar")), 0);
+    }
+}
+
 /* ---- the format ---- */
 
 static void test_long_names_and_all_formats_of_gnu_tar(void **state)
@@ -686,6 +771,8 @@ int main(void)
         with_folder(test_several_images_are_pairs),
         with_folder(test_names_of_tars_tell_the_split),
         with_folder(test_samples_that_contradict_are_named),
+        with_folder(test_what_cannot_be_opened_is_a_problem),
+        with_folder(test_tars_of_other_images_are_told),
         with_folder(test_long_names_and_all_formats_of_gnu_tar),
         with_folder(test_a_tar_without_its_end_is_read_and_a_cut_one_is_not),
         with_folder(test_more_after_the_end_is_told),
