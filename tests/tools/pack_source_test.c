@@ -383,6 +383,32 @@ static void test_tars_are_packed(void **state)
     fsh_close(&dataset);
 }
 
+/* A dry run counted the classes of samples that have none. */
+static void test_a_dry_run_of_samples_without_labels(void **state)
+{
+    TestFolder *folder = *state;
+    const char *tar = test_path(folder, "some.tar");
+    TarWriter *writer = NULL;
+    FshError error = {0};
+    size_t length = 0;
+    source_jpeg(test_path(folder, "one.jpg"), 60, 40, 3, 1);
+    char *bytes = test_file_read(test_path(folder, "one.jpg"), &length);
+    assert_ok(tar_writer_open(&writer, tar, 0, &error), &error);
+    assert_ok(tar_writer_add(writer, "a.jpg", bytes, length, 0, NULL, &error), &error);
+    assert_ok(tar_writer_add(writer, "a.cls", "0", 1, 0, NULL, &error), &error);
+    assert_ok(tar_writer_add(writer, "b.jpg", bytes, length, 0, NULL, &error), &error);
+    assert_ok(tar_writer_finish(&writer, &error), &error);
+    free(bytes);
+    RunResult result =
+        run_expecting(0, "fpack", "--dry-run", "--json", tar, test_path(folder, "packed"), NULL);
+    json_t *json = json_of(result.out);
+    const json_t *train = json_object_get(json_object_get(json, "splits"), "train");
+    assert_int_equal(json_integer_value(json_object_get(train, "samples")), 2);
+    assert_int_equal(json_integer_value(json_object_get(json_object_get(train, "classes"), "0")), 1);
+    json_decref(json);
+    run_result_free(&result);
+}
+
 /* A tar that was forgotten beside class folders is no dataset. */
 static void test_a_tree_with_a_tar_in_it_is_a_tree(void **state)
 {
@@ -532,6 +558,7 @@ int main(void)
         in_folder(test_a_damaged_record_is_left_out),
         in_folder(test_where_it_comes_from_stays_known),
         in_folder(test_tars_are_packed),
+        in_folder(test_a_dry_run_of_samples_without_labels),
         in_folder(test_a_tree_with_a_tar_in_it_is_a_tree),
         in_folder(test_files_that_are_no_dataset_are_refused),
         in_folder(test_max_size_packs_what_fresize_would_have_written),

@@ -410,8 +410,11 @@ FshStatus pack_preview(const Plan *plan, const PackOptions *options, PackResult 
         FshSplitInfo *split = NULL;
         (void)blueprint_output(&blueprint, index, &split);
         split->sample_count += output->sample_count;
-        for (uint64_t i = 0; i < output->sample_count && split->class_counts; i++)
-            split->class_counts[plan->samples[output->first_sample + i].label]++;
+        for (uint64_t i = 0; i < output->sample_count && split->class_counts; i++) {
+            const int32_t label = plan->samples[output->first_sample + i].label;
+            if (label >= 0) /* a tar's sample may have none */
+                split->class_counts[label]++;
+        }
         result->sample_count += output->sample_count;
         result->written_bytes += output->record_bytes;
     }
