@@ -419,6 +419,7 @@ static void test_wrong_usage_is_refused(void **state)
         {"--format", "zip", source, packed},
         {"--store", "zip", source, packed},
         {"--shard-size", "1", source, packed},
+        {"--seed", "3", source, packed},
         {"--limit", "-1", source, packed},
         {"--max-pixels", "0", source, packed},
         {"--jobs", "many", source, packed},
@@ -434,6 +435,13 @@ static void test_wrong_usage_is_refused(void **state)
         assert_string_equal(result.out, "");
         run_result_free(&result);
     }
+    /* Of what would do nothing it is told what it goes with. */
+    RunResult result = run_expecting(2, "fpack", "--seed", "0", source, packed, NULL);
+    assert_contains(result.err, "--seed: says which samples --split and --limit choose");
+    run_result_free(&result);
+    result = run_expecting(2, "fpack", "--format", "lmdb", "--shard-size", "256M", source, packed, NULL);
+    assert_contains(result.err, "--shard-size: a split is one LMDB");
+    run_result_free(&result);
     assert_false(access(packed, F_OK) == 0);
     /* --src and --dst are as good as arguments. */
     run_ok("fpack", "--dst", packed, source, NULL);

@@ -55,7 +55,7 @@ static FshStatus take_fields(const Settings *settings, PackOptions *options, Fsh
 }
 
 /* What goes together, and what does not. */
-static FshStatus check_usage(const PackOptions *options, FshError *error)
+static FshStatus check_usage(const Settings *settings, const PackOptions *options, FshError *error)
 {
     const char *one = NULL, *other = NULL;
     if (options->field_count) {
@@ -68,11 +68,20 @@ static FshStatus check_usage(const PackOptions *options, FshError *error)
         one = "--labels";
         other = "--files-from";
     }
-    return other ? fsh_error_set(error, FSH_ERR_USAGE, "%s: %s", one,
-                                 options->field_count ? "pairs have no classes; leave out --labels, "
-                                                        "--files-from and --classes"
-                                                      : "a list of --files-from has labels itself")
-                 : FSH_OK;
+    if (other)
+        return fsh_error_set(error, FSH_ERR_USAGE, "%s: %s", one,
+                             options->field_count ? "pairs have no classes; leave out --labels, "
+                                                    "--files-from and --classes"
+                                                  : "a list of --files-from has labels itself");
+    if (settings->seed_given && !options->limit && !(options->val_fraction > 0))
+        return fsh_error_set(error, FSH_ERR_USAGE,
+                             "--seed: says which samples --split and --limit choose; give one of them (the "
+                             "order goes by --shuffle SEED)");
+    if (settings->shard_size_given && !plan_is_cut(options))
+        return fsh_error_set(error, FSH_ERR_USAGE,
+                             "--shard-size: a split is one LMDB, whatever its size; leave it out, or use "
+                             "--format shards or tar");
+    return FSH_OK;
 }
 
 /* fresize's recipe, with its defaults where fpack has no option. */
@@ -186,7 +195,7 @@ FshStatus settings_take(const ProgramContext *context, PackOptions *options, Fsh
         status = take_store(settings, options, error);
     if (!status)
         status = take_fields(settings, options, error);
-    return status ? status : check_usage(options, error);
+    return status ? status : check_usage(settings, options, error);
 }
 
 /* ---- --merge ---- */

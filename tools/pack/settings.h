@@ -17,7 +17,7 @@ typedef struct Settings {
     const char *part, *layout;
     const struct Settings *defaults;
     bool check, force, merge, format_given, dedupe, dictionary, quality_given, level_given,
-        dictionary_size_given, exact,
+        dictionary_size_given, seed_given, shard_size_given, exact,
         sizing; /* sizing: an option was given that says how to make images smaller */
 } Settings;
 
