@@ -24,7 +24,7 @@ static void parse(const uint8_t *bytes, size_t length)
             RecordHead head;
             fuzz_expect(row.offset <= length && row.record_bytes <= length - row.offset,
                         "a row of a sound index lies within the file");
-            if (fsh_record_parse(bytes + row.offset, row.record_bytes, &sample, &head, &error) == FSH_OK)
+            if (fsh_record_parse(bytes + row.offset, row.record_bytes, FSH_RECORD_ALIGNED, &sample, &head, &error) == FSH_OK)
                 (void)fsh_record_verify(bytes + row.offset, &sample, &head, &error);
         }
     }
@@ -36,7 +36,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t length)
     parse(bytes, length);
     if (fsh_shard_sniff(bytes, length)) { /* all else fsh_open takes for something else */
         FuzzFile file = fuzz_file_open(bytes, length);
-        fuzz_dataset(file.path, true);
+        fuzz_dataset(file.path);
         fuzz_file_close(&file);
     }
     return 0;

@@ -57,7 +57,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t length)
     read_table(bytes, length);
     if (fsh_tar_sniff(bytes, length)) {
         FuzzFolder folder = fuzz_folder_open("train.tar", bytes, length);
-        fuzz_dataset(folder.file, false);
+        fuzz_dataset(folder.file);
         fuzz_folder_close(&folder);
     }
     return 0;
