@@ -20,6 +20,7 @@ typedef struct Check {
     FshCheckLevel level;
     FshManifest manifest; /* empty where there is none or it cannot be read */
     bool has_manifest;
+    bool has_splits;    /* split_of is told by the manifest, or by the names of others' files */
     Metadata *expected; /* for each split of the manifest */
     FileCheck *files;   /* in the order of the manifest, or of their names */
     char **paths;       /* owned: what files[].path points to */
@@ -370,7 +371,7 @@ static FshStatus list_dataset(Check *check, const char *manifest_path, const cha
                      strncmp(found.message + path_bytes, ": ", 2) == 0;
         tell_file(check, manifest_name, status, found.message + (named ? path_bytes + 2 : 0));
     }
-    check->has_manifest = status == FSH_OK;
+    check->has_manifest = check->has_splits = status == FSH_OK;
     status = check->has_manifest ? list_manifest(check, error) : FSH_OK;
     return status ? status : look_for_others(check, error);
 }
@@ -426,6 +427,7 @@ static FshStatus list_collection(Check *check, const Collection *collection, Fsh
 {
     FshStatus status = FSH_OK;
     size_t split = 0;
+    check->has_splits = true;
     (void)snprintf(check->folder, sizeof check->folder, "%s", collection->folder);
     for (size_t i = 0; i < collection->count && !status; i++) {
         const CollectionFile *file = &collection->files[i];
@@ -457,8 +459,8 @@ FshStatus fsh_check(const char *path, FshCheckLevel level, int jobs, FshProblemV
     check->context = context;
     FshStatus status = list_path(check, path, error);
     /* Contents of one split alone say nothing. */
-    const bool with_contents =
-        level >= FSH_CHECK_CONTENTS && check->has_manifest && check->manifest.split_count > 1;
+    const bool with_contents = level >= FSH_CHECK_CONTENTS && check->has_splits && check->file_count &&
+                               check->split_of[check->file_count - 1] > 0;
     for (size_t i = 0; i < check->file_count; i++)
         check->files[i].with_contents = with_contents;
     if (!status) {

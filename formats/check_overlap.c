@@ -34,6 +34,20 @@ static void close_file(OpenFile *file)
     *file = (OpenFile){0};
 }
 
+static bool open_file(SplitFile *file, const FileCheck *check)
+{
+    const Metadata *expected = check->expected; /* NULL: no manifest tells */
+    if (!fsh_container_is_foreign(check->container))
+        return fsh_split_file_open(file, check->path, check->container, NULL, NULL, NULL) == FSH_OK;
+    *file = (SplitFile){.container = check->container};
+    if (fsh_foreign_open(file, check->path, check->container,
+                         expected ? (const char *const *)expected->field_names : NULL,
+                         expected ? expected->field_count : 0, expected != NULL, NULL) == FSH_OK)
+        return true;
+    fsh_split_file_close(file);
+    return false;
+}
+
 /* The record's sample; false where its file cannot be read any more. */
 static bool read_sample(const Overlap *overlap, OpenFile *open, size_t file, uint64_t record,
                         FshSample *sample)
@@ -41,15 +55,11 @@ static bool read_sample(const Overlap *overlap, OpenFile *open, size_t file, uin
     if (!open->tried || open->index != file) {
         close_file(open);
         *open = (OpenFile){.index = file, .tried = true};
-        open->open = fsh_split_file_open(&open->file, overlap->files[file].path,
-                                         overlap->files[file].container, NULL, NULL, NULL) == FSH_OK;
+        open->open = open_file(&open->file, &overlap->files[file]);
     }
-    if (!open->open || record >= open->file.record_count)
-        return false;
     RecordHead head;
-    IndexRow row = fsh_index_row_load(open->file.rows + record * INDEX_ROW_BYTES);
-    return fsh_record_parse(open->file.mapping.bytes + row.offset, row.record_bytes, sample, &head, NULL) ==
-           FSH_OK;
+    return open->open && record < open->file.record_count &&
+           fsh_split_file_sample(&open->file, record, sample, &head, NULL) == FSH_OK;
 }
 
 static FshStatus tell(Overlap *overlap, size_t file, uint64_t record, const HashSetEntry *seen,

@@ -62,6 +62,43 @@ static void test_tars_are_checked_as_one_dataset(void **state)
     run_ok("fverify", "--sheet", test_path(folder, "sheet.jpg"), tars, NULL);
 }
 
+/* The name of the first sample that another split holds too comes from a tar, not from a record. */
+static void test_content_in_two_tars_is_listed_with_both_places(void **state)
+{
+    TestFolder *folder = *state;
+    const char *photos = test_path(folder, "photos");
+    (void)write_tar(folder, "tars/train-000000.tar", 0, 3);
+    (void)write_tar(folder, "tars/val-000000.tar", 2, 2);
+    RunResult result = run_expecting(1, "fverify", test_path(folder, "tars"), NULL);
+    assert_contains(result.out, "val-000000.tar record 0, key 000002: the same content is in another split: "
+                                "train-000000.tar record 2, key 000002");
+    assert_contains(result.out, "1 problem;");
+    run_result_free(&result);
+    run_ok("fverify", "--no-overlap", test_path(folder, "tars"), NULL);
+    /* Those that fpack has written, too. */
+    source_jpeg(test_path(folder, "photos/train/cat/a.jpg"), 40, 30, 3, 1);
+    source_jpeg(test_path(folder, "photos/val/cat/b.jpg"), 40, 30, 3, 1);
+    run_ok("fpack", "--format", "tar", photos, test_path(folder, "packed"), NULL);
+    result = run_expecting(1, "fverify", test_path(folder, "packed"), NULL);
+    assert_contains(result.out, "val-000000.tar record 0, key cat/b, source val/cat/b.jpg: the same content "
+                                "is in another split: train-000000.tar record 0, key cat/a");
+    run_result_free(&result);
+}
+
+static void test_pairs_in_two_lmdbs_of_basicsr_are_listed(void **state)
+{
+    TestFolder *folder = *state;
+    static const char *const sides[] = {"train/lq/1", "train/gt/1", "val/lq/9", "val/gt/9"};
+    for (unsigned i = 0; i < 4; i++)
+        source_jpeg(test_path(folder, "pairs/%s.jpg", sides[i]), 40, 30, 3, 1 + i % 2);
+    run_ok("fpack", "--layout", "basicsr", "--pairs", "basicsr", test_path(folder, "pairs"),
+           test_path(folder, "packed"), NULL);
+    RunResult result = run_expecting(1, "fverify", test_path(folder, "packed"), NULL);
+    assert_contains(result.out, "val.basicsr record 0, key 9: the same content is in another split: "
+                                "train.basicsr record 0, key 1");
+    run_result_free(&result);
+}
+
 static void test_damage_in_a_tar_is_named(void **state)
 {
     TestFolder *folder = *state;
@@ -86,6 +123,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         in_folder(test_tars_are_checked_as_one_dataset),
+        in_folder(test_content_in_two_tars_is_listed_with_both_places),
+        in_folder(test_pairs_in_two_lmdbs_of_basicsr_are_listed),
         in_folder(test_damage_in_a_tar_is_named),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
