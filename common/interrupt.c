@@ -6,6 +6,7 @@
 
 /* Lock-free, so that a signal handler may touch it and any thread may read it. */
 static atomic_int requested_signal;
+static atomic_bool requeues;
 
 static void remember_signal(int signal_number)
 {
@@ -17,20 +18,35 @@ static void remember_signal(int signal_number)
     }
 }
 
+static void watch(int signal_number)
+{
+    struct sigaction old;
+    /* nohup and background jobs of a plain shell ignore SIGINT on purpose. */
+    if (sigaction(signal_number, NULL, &old) == 0 && old.sa_handler == SIG_IGN)
+        return;
+    /* SA_RESTART: a write in progress is finished, not failed. */
+    struct sigaction action = {.sa_handler = remember_signal, .sa_flags = SA_RESTART};
+    (void)sigemptyset(&action.sa_mask);
+    (void)sigaction(signal_number, &action, NULL);
+}
+
 void interrupt_install(void)
 {
-    static const int watched[] = {SIGINT, SIGTERM};
-    for (size_t i = 0; i < sizeof watched / sizeof *watched; i++) {
-        struct sigaction old;
-        /* nohup and background jobs of a plain shell ignore SIGINT on purpose. */
-        if (sigaction(watched[i], NULL, &old) == 0 && old.sa_handler == SIG_IGN)
-            continue;
-        /* SA_RESTART: a write in progress is finished, not failed. */
-        struct sigaction action = {.sa_handler = remember_signal, .sa_flags = SA_RESTART};
-        (void)sigemptyset(&action.sa_mask);
-        (void)sigaction(watched[i], &action, NULL);
-    }
+    watch(SIGINT);
+    watch(SIGTERM);
     (void)signal(SIGPIPE, SIG_IGN); /* a closed pipe is an error of write, with a message */
+}
+
+void interrupt_install_requeue(void)
+{
+    watch(SIGUSR1);
+    atomic_store(&requeues, true);
+}
+
+bool interrupt_requeues(void)
+{
+    const int signal_number = interrupt_signal();
+    return atomic_load(&requeues) && (signal_number == SIGTERM || signal_number == SIGUSR1);
 }
 
 bool interrupt_requested(void)

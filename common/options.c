@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/options_config.h"
+
 /* What every program has besides its table; --help prints them last. */
 static const Option standard_options[] = {
     {.name = "help",
@@ -480,6 +482,44 @@ static FshStatus store_option(const Token *token, bool *seen, FshError *error)
     return FSH_OK;
 }
 
+FshStatus options_store(const OptionTable *table, const char *name, const char *text, FshError *error)
+{
+    const Option *option = find_in(table->options, name, strlen(name));
+    if (!option) {
+        describe_unknown(table, name, strlen(name), error);
+        return FSH_ERR_USAGE;
+    }
+    if (option->given)
+        *option->given = true;
+    if (option->kind != OPTION_FLAG)
+        return store_value[option->kind](option, text, error);
+    if (strcmp(text, "true") != 0 && strcmp(text, "false") != 0)
+        return fsh_error_set(error, FSH_ERR_USAGE, "--%s: '%s' is neither true nor false", option->name,
+                             text);
+    *(bool *)option->value = text[0] == 't';
+    return FSH_OK;
+}
+
+/* The file that the words name, before anything else is stored. Words that are wrong are told later. */
+static FshStatus store_config(const OptionTable *table, char **words, OptionArguments *arguments,
+                              FshError *error)
+{
+    const char *path = NULL;
+    Cursor cursor = {.table = table, .next = words};
+    for (skip_separator(&cursor); table->config && !at_end(&cursor); skip_separator(&cursor)) {
+        Token token;
+        if (read_token(&cursor, &token, NULL) == FSH_OK && token.option && token.text &&
+            strcmp(token.option->name, table->config) == 0)
+            path = token.text;
+    }
+    if (!path)
+        return FSH_OK;
+    FshStatus status = options_config_read(path, &arguments->config, error);
+    if (!status)
+        status = options_config_apply(table, path, arguments->config, table->config_skip, error);
+    return status;
+}
+
 static FshStatus check_argument_count(const OptionTable *table, const OptionArguments *arguments,
                                       FshError *error)
 {
@@ -514,6 +554,9 @@ FshStatus options_parse(const OptionTable *table, int argc, char **argv, OptionA
         status = fsh_error_set(error, FSH_ERR_MEMORY, "out of memory for %d arguments", argc);
         goto done;
     }
+    status = store_config(table, words, arguments, error);
+    if (status)
+        goto done;
     Cursor cursor = {.table = table, .next = words};
     for (skip_separator(&cursor); !at_end(&cursor); skip_separator(&cursor)) {
         Token token;
@@ -542,6 +585,7 @@ done:
 void options_arguments_free(OptionArguments *arguments)
 {
     free(arguments->items);
+    json_decref(arguments->config);
     *arguments = (OptionArguments){0};
 }
 

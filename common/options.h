@@ -23,6 +23,7 @@
  *   unknown option names the nearest known one.
  *   One that a peer has under another name (OptionTable.foreign) is named first. A choice that is only spelt
  *   otherwise ("jpg", "4:2:0", "Lanczos") is refused with ours.
+ * - Values may come from a file too (OptionTable.config); the command line wins.
  * - -h, --help and --version are not in the table: every program has them, and a row may not take the h.
  *
  * Everything here works on the caller's memory; no globals. */
@@ -32,6 +33,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <jansson.h>
 #include <stdio.h>
 
 #include "common/error.h"
@@ -79,6 +81,10 @@ typedef struct OptionTable {
     const OptionForeign *foreign; /* spellings that are refused with ours in the message; NULL: none */
     const OptionForeign *answers; /* what is no option here, with a sentence as ours; NULL: none */
     const char *examples;         /* printed verbatim at the end of --help; NULL: none */
+    /* The OPTION_TEXT row that names a file of values (options_config.h), read before the command line is stored, and
+     * names that no file may give, NULL-terminated. NULL: none. */
+    const char *config;
+    const char *const *config_skip;
     size_t arguments_min, arguments_max;
 } OptionTable;
 
@@ -86,6 +92,7 @@ typedef struct OptionArguments {
     const char **items; /* what is no option, pointing into argv; free with options_arguments_free */
     size_t count;
     bool help, version; /* --help or --version was given: the caller prints and leaves with 0 */
+    json_t *config;     /* what options_config_read read, owned: texts of options point into it */
 } OptionArguments;
 
 /* Parses argv[1..]. On FSH_ERR_USAGE the message is complete ("--max-size: '0' is not a whole number from 1
@@ -93,6 +100,10 @@ typedef struct OptionArguments {
  * against the table. */
 FshStatus options_parse(const OptionTable *table, int argc, char **argv, OptionArguments *arguments,
                         FshError *error);
+
+/* Stores one value by the option's name or alias ("true" and "false" for flags), as the command line would, but a later one
+ * replaces it. text must live as long as the option's value. FSH_ERR_USAGE. */
+FshStatus options_store(const OptionTable *table, const char *name, const char *text, FshError *error);
 
 void options_arguments_free(OptionArguments *arguments);
 void option_list_free(OptionList *list);

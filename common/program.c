@@ -8,7 +8,7 @@
 
 #include "common/interrupt.h"
 
-enum { EXIT_OK = 0, EXIT_FAILED = 1, EXIT_SIGNALLED = 128 };
+enum { EXIT_OK = 0, EXIT_FAILED = 1, EXIT_REQUEUE = 75, EXIT_SIGNALLED = 128 };
 
 /* Bytes of the control character that text begins with, or 0: C0 and DEL, and C1 in UTF-8 (0xC2 0x9B is "ESC ["). */
 static size_t control_bytes(const char *text)
@@ -82,6 +82,8 @@ FshStatus program_take_paths(const ProgramContext *context, const char **source,
 
 static int exit_status(FshStatus status, bool partial)
 {
+    if (status == FSH_ERR_INTERRUPTED && interrupt_requeues())
+        return EXIT_REQUEUE;
     if (status == FSH_ERR_INTERRUPTED && interrupt_signal())
         return EXIT_SIGNALLED + interrupt_signal();
     return status == FSH_OK && partial ? EXIT_FAILED : fsh_exit_status(status);

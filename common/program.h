@@ -6,7 +6,7 @@
  * installs the interrupt flag, calls run, prints the error once as "fpack: MESSAGE" on stderr (control characters, which
  * names of files may hold, as "?"; wrong usage gets "Try 'fpack --help'." too), checks that stdout could be written,
  * returns the exit status: 0 done; 1 finished, but inputs failed, or a failure; 2 usage; 128 + signal (130, 143)
- * interrupted. `PROGRAM --help-options` prints one spelling of an option a line, for the test of the man pages. */
+ * interrupted, or 75 where the program can go on later (interrupt_install_requeue). `PROGRAM --help-options` prints one spelling of an option a line, for the test of the man pages. */
 #ifndef FSHARD_COMMON_PROGRAM_H
 #define FSHARD_COMMON_PROGRAM_H
 

@@ -14,8 +14,8 @@ typedef struct Settings {
     OptionList list;
 } Settings;
 
-static const char *const ends[] = {"ok",          "partial", "corrupt", "usage", "silent",
-                                   "interrupted", "wait",    "ignore",  NULL};
+static const char *const ends[] = {"ok",          "partial", "corrupt", "usage",   "silent",
+                                   "interrupted", "wait",    "ignore",  "requeue", NULL};
 
 static void nap(void)
 {
@@ -86,7 +86,9 @@ static FshStatus run(const ProgramContext *context, bool *partial_ret, FshError 
         return FSH_ERR_LIBRARY;
     if (strcmp(settings->end, "interrupted") == 0)
         return fsh_error_set(error, FSH_ERR_INTERRUPTED, "stopped");
-    if (strcmp(settings->end, "wait") == 0)
+    if (strcmp(settings->end, "requeue") == 0)
+        interrupt_install_requeue();
+    if (strcmp(settings->end, "wait") == 0 || strcmp(settings->end, "requeue") == 0)
         return wait_for_signal(settings, false, error);
     if (strcmp(settings->end, "ignore") == 0)
         return wait_for_signal(settings, true, error);

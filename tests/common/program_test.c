@@ -120,6 +120,13 @@ static void test_signals_end_a_run_with_their_status(void **state)
     assert_signalled(*state, "wait", SIGTERM, 0, 143, "fixture: stopped after 3 files\n");
 }
 
+static void test_a_program_that_goes_on_later_leaves_with_75(void **state)
+{
+    assert_signalled(*state, "requeue", SIGTERM, 0, 75, "fixture: stopped after 3 files\n");
+    assert_signalled(*state, "requeue", SIGUSR1, 0, 75, "fixture: stopped after 3 files\n");
+    assert_signalled(*state, "requeue", SIGINT, 0, 130, "fixture: stopped after 3 files\n");
+}
+
 static void test_a_second_ctrl_c_ends_at_once(void **state)
 {
     assert_signalled(*state, "ignore", SIGINT, SIGINT, 130, "");
@@ -188,6 +195,7 @@ int main(void)
         cmocka_unit_test(test_a_reader_that_leaves_is_a_failure_and_no_crash),
         cmocka_unit_test(test_a_missing_stdout_matters_only_when_it_is_written),
         in_folder(test_signals_end_a_run_with_their_status),
+        in_folder(test_a_program_that_goes_on_later_leaves_with_75),
         in_folder(test_a_second_ctrl_c_ends_at_once),
         in_folder(test_an_ignored_signal_stays_ignored),
         in_folder(test_a_full_disk_leaves_no_half_written_file),

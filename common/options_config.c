@@ -1,0 +1,342 @@
+#include "common/options_config.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/file.h"
+#include "common/json_text.h"
+#include "common/text.h"
+
+enum { CONFIG_MAX_BYTES = 1 << 20 };
+
+/* ---- TOML ---- */
+
+typedef struct TomlLine {
+    const char *path;
+    size_t number; /* from 1 */
+    const char *at, *end;
+} TomlLine;
+
+static FshStatus refuse(const TomlLine *line, FshError *error, const char *reason)
+{
+    return fsh_error_set(error, FSH_ERR_USAGE, "%s:%zu: %s", line->path, line->number, reason);
+}
+
+static void skip_blanks(TomlLine *line)
+{
+    while (line->at < line->end && (*line->at == ' ' || *line->at == '\t' || *line->at == '\r'))
+        line->at++;
+}
+
+static bool at_line_end(TomlLine *line)
+{
+    skip_blanks(line);
+    return line->at == line->end || *line->at == '#';
+}
+
+/* A basic ("…", with escapes) or literal ('…') string into a new text; the quote is at line->at. */
+static FshStatus read_string(TomlLine *line, char **text_ret, FshError *error)
+{
+    static const char escapes[] = "\"\\bfnrt/", meanings[] = "\"\\\b\f\n\r\t/";
+    const char quote = *line->at++;
+    size_t length = 0;
+    char *text = malloc((size_t)(line->end - line->at) + 1);
+    if (!text)
+        return fsh_error_set(error, FSH_ERR_MEMORY, "%s: out of memory", line->path);
+    while (line->at < line->end && *line->at != quote) {
+        char letter = *line->at++;
+        if (letter == '\\' && quote == '"') {
+            const char *escape = line->at < line->end ? strchr(escapes, *line->at) : NULL;
+            if (!escape || !*escape) {
+                free(text);
+                return refuse(line, error,
+                              "after a backslash only one of \" \\ b f n r t is understood; 'single quotes' "
+                              "take a text as it is");
+            }
+            letter = meanings[escape - escapes];
+            line->at++;
+        }
+        text[length++] = letter;
+    }
+    text[length] = '\0';
+    if (line->at == line->end) {
+        free(text);
+        return refuse(line, error, "a text has no closing quote");
+    }
+    line->at++;
+    *text_ret = text;
+    return FSH_OK;
+}
+
+static bool is_bare(char letter)
+{
+    return isalnum((unsigned char)letter) || letter == '_' || letter == '-';
+}
+
+static FshStatus read_key(TomlLine *line, char **key_ret, FshError *error)
+{
+    if (*line->at == '"' || *line->at == '\'')
+        return read_string(line, key_ret, error);
+    if (*line->at == '[')
+        return refuse(line, error,
+                      "tables ([name]) are not understood here: options stand at the top, one a line");
+    const char *begin = line->at;
+    while (line->at < line->end && is_bare(*line->at))
+        line->at++;
+    if (line->at == begin)
+        return refuse(line, error, "expected: name = value");
+    *key_ret = text_copy(begin, (size_t)(line->at - begin));
+    return *key_ret ? FSH_OK : fsh_error_set(error, FSH_ERR_MEMORY, "%s: out of memory", line->path);
+}
+
+/* Numbers and booleans: a word without blanks. */
+static FshStatus read_word(TomlLine *line, json_t **value_ret, FshError *error)
+{
+    char word[64];
+    size_t length = 0;
+    while (line->at < line->end && *line->at != '#' && !isspace((unsigned char)*line->at)) {
+        if (length + 1 == sizeof word)
+            return refuse(line, error, "the value is neither \"text\" nor a number, true or false");
+        /* TOML: an underscore only between digits. */
+        const bool joint = *line->at == '_' && length && isdigit((unsigned char)word[length - 1]) &&
+                           line->at + 1 < line->end && isdigit((unsigned char)line->at[1]);
+        if (!joint)
+            word[length++] = *line->at;
+        line->at++;
+    }
+    word[length] = '\0';
+    char *end = NULL;
+    *value_ret = NULL;
+    if (strcmp(word, "true") == 0 || strcmp(word, "false") == 0)
+        *value_ret = json_boolean(word[0] == 't');
+    else if (length && word[strspn(word, "+-0123456789")] == '\0') {
+        errno = 0;
+        const long long number = strtoll(word, &end, 10);
+        if (*end == '\0' && errno == 0)
+            *value_ret = json_integer(number);
+    } else if (length && word[strspn(word, "+-.eE0123456789")] == '\0') {
+        const double number = strtod(word, &end);
+        if (*end == '\0' && isfinite(number))
+            *value_ret = json_real(number);
+    }
+    return *value_ret ? FSH_OK
+                      : refuse(line, error, "the value is neither \"text\" nor a number, true or false");
+}
+
+static FshStatus read_value(TomlLine *line, json_t **value_ret, FshError *error)
+{
+    if (at_line_end(line))
+        return refuse(line, error, "the value is missing: name = value");
+    if (*line->at != '"' && *line->at != '\'')
+        return read_word(line, value_ret, error);
+    char *text = NULL;
+    FshStatus status = read_string(line, &text, error);
+    if (status)
+        return status;
+    *value_ret = json_string(text);
+    free(text);
+    return *value_ret ? FSH_OK : refuse(line, error, "the text is not UTF-8");
+}
+
+static FshStatus read_line(TomlLine *line, json_t *object, FshError *error)
+{
+    char *key = NULL;
+    json_t *value = NULL;
+    if (at_line_end(line))
+        return FSH_OK;
+    FshStatus status = read_key(line, &key, error);
+    if (status)
+        return status;
+    skip_blanks(line);
+    if (line->at == line->end || *line->at != '=') {
+        status = refuse(line, error, "expected \"=\" after the name: name = value");
+        goto done;
+    }
+    line->at++;
+    status = read_value(line, &value, error);
+    if (!status && !at_line_end(line))
+        status = refuse(line, error, "there is something behind the value");
+    if (!status && json_object_get(object, key))
+        status = refuse(line, error, "this name stands above already");
+    if (!status && json_object_set(object, key, value))
+        status = refuse(line, error, "the name is not UTF-8");
+done:
+    json_decref(value);
+    free(key);
+    return status;
+}
+
+static FshStatus read_toml(const char *path, const char *text, size_t length, json_t *object, FshError *error)
+{
+    const char *const end = text + length;
+    FshStatus status = FSH_OK;
+    for (size_t number = 1; !status && text < end; number++) {
+        const char *newline = memchr(text, '\n', (size_t)(end - text));
+        TomlLine line = {.path = path, .number = number, .at = text, .end = newline ? newline : end};
+        status = read_line(&line, object, error);
+        text = newline ? newline + 1 : end;
+    }
+    return status;
+}
+
+/* ---- reading ---- */
+
+static FshStatus read_json(const char *path, const char *text, size_t length, json_t **object_ret,
+                           FshError *error)
+{
+    json_error_t where;
+    json_t *whole = json_loadb(text, length, JSON_REJECT_DUPLICATES, &where);
+    if (!whole)
+        return fsh_error_set(error, FSH_ERR_USAGE, "%s:%d: %s", path, where.line, where.text);
+    json_t *options = json_object_get(whole, "options");
+    *object_ret = json_incref(json_is_object(options) ? options : whole);
+    json_decref(whole);
+    return FSH_OK;
+}
+
+FshStatus options_config_read(const char *path, json_t **object_ret, FshError *error)
+{
+    Buffer buffer = {0};
+    *object_ret = NULL;
+    FshStatus status = file_read_most(path, CONFIG_MAX_BYTES, &buffer, error);
+    if (status)
+        goto done;
+    const char *text = (const char *)buffer.bytes;
+    size_t blanks = 0;
+    while (blanks < buffer.length && isspace((unsigned char)text[blanks]))
+        blanks++;
+    if (blanks < buffer.length && text[blanks] == '{') {
+        status = read_json(path, text, buffer.length, object_ret, error);
+        goto done;
+    }
+    *object_ret = json_object();
+    status = *object_ret ? read_toml(path, text, buffer.length, *object_ret, error)
+                         : fsh_error_set(error, FSH_ERR_MEMORY, "%s: out of memory", path);
+    if (status) {
+        json_decref(*object_ret);
+        *object_ret = NULL;
+    }
+done:
+    buffer_free(&buffer);
+    return status;
+}
+
+/* ---- storing ---- */
+
+static bool same_name(const char *name, const char *given)
+{
+    for (; *name && *given; name++, given++)
+        if (*name != (*given == '_' ? '-' : *given))
+            return false;
+    return *name == *given;
+}
+
+static bool is_skipped(const char *const *skip, const char *name)
+{
+    for (; skip && *skip; skip++)
+        if (same_name(*skip, name))
+            return true;
+    return false;
+}
+
+static FshStatus store(const OptionTable *table, const char *key, const json_t *value, FshError *error)
+{
+    char number[40];
+    if (json_is_string(value))
+        return options_store(table, key, json_string_value(value), error);
+    if (json_is_boolean(value))
+        return options_store(table, key, json_is_true(value) ? "true" : "false", error);
+    if (json_is_integer(value))
+        (void)snprintf(number, sizeof number, "%lld", (long long)json_integer_value(value));
+    else if (json_is_real(value))
+        (void)snprintf(number, sizeof number, "%.17g", json_real_value(value));
+    else
+        return fsh_error_set(error, FSH_ERR_USAGE, "%s: a list or an object is no value of an option", key);
+    return options_store(table, key, number, error);
+}
+
+FshStatus options_config_apply(const OptionTable *table, const char *path, const json_t *object,
+                               const char *const *skip, FshError *error)
+{
+    const char *key;
+    json_t *value;
+    json_object_foreach((json_t *)object, key, value)
+    {
+        if (json_is_null(value))
+            continue;
+        if (is_skipped(skip, key))
+            return fsh_error_set(error, FSH_ERR_USAGE, "%s: --%s is for the command line alone", path, key);
+        FshStatus status = store(table, key, value, error);
+        if (status)
+            return fsh_error_prepend(error, "%s", path);
+    }
+    return FSH_OK;
+}
+
+/* ---- writing ---- */
+
+static json_t *value_of(const Option *option)
+{
+    switch (option->kind) {
+    case OPTION_FLAG:
+        return json_boolean(*(const bool *)option->value);
+    case OPTION_INTEGER:
+        return json_integer(*(const int64_t *)option->value);
+    case OPTION_SIZE:
+        return json_integer((json_int_t) * (const uint64_t *)option->value);
+    case OPTION_REAL:
+        return json_real(*(const double *)option->value);
+    case OPTION_TEXT:
+    case OPTION_CHOICE:
+        return json_text(*(const char *const *)option->value);
+    case OPTION_LIST:
+        break;
+    }
+    return json_null(); /* a list has no one value */
+}
+
+json_t *options_config_object(const OptionTable *table, const char *const *skip)
+{
+    json_t *object = json_object();
+    for (const Option *option = table->options; object && option->name; option++) {
+        char name[64];
+        if (is_skipped(skip, option->name))
+            continue;
+        (void)snprintf(name, sizeof name, "%s", option->name);
+        for (char *at = name; *at; at++)
+            if (*at == '-')
+                *at = '_';
+        if (json_object_set_new(object, name, value_of(option))) {
+            json_decref(object);
+            return NULL;
+        }
+    }
+    return object;
+}
+
+void options_config_print(const OptionTable *table, const char *const *skip, FILE *stream)
+{
+    const char *group = NULL;
+    (void)fprintf(stream, "# %s --config FILE; what the command line says wins\n", table->program);
+    for (const Option *option = table->options; option->name; option++) {
+        const char *heading =
+            option->group && (!group || strcmp(group, option->group) != 0) ? option->group : NULL;
+        group = option->group ? option->group : group;
+        if (is_skipped(skip, option->name) || option->kind == OPTION_LIST)
+            continue;
+        json_t *value = value_of(option);
+        char *text = value ? json_dumps(value, JSON_ENCODE_ANY | JSON_REAL_PRECISION(15)) : NULL;
+        if (heading)
+            (void)fprintf(stream, "\n# %s\n", heading);
+        (void)fprintf(stream, "# %s\n", option->help);
+        if (json_is_null(value))
+            (void)fprintf(stream, "# %s =\n", option->name);
+        else
+            (void)fprintf(stream, "%s = %s\n", option->name, text ? text : "");
+        free(text);
+        json_decref(value);
+    }
+}

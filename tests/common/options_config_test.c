@@ -1,0 +1,215 @@
+/* Options from a file: TOML and JSON read the same, the command line wins, and what is printed reads back. */
+#include <stdio.h>
+#include <string.h>
+
+#include "common/options_config.h"
+#include "tests/support/support.h"
+
+typedef struct Settings {
+    int64_t size;
+    double rate;
+    bool flip, force, size_given;
+    const char *model, *mode, *config;
+    uint64_t bytes;
+} Settings;
+
+static const char *const modes[] = {"fast", "slow", NULL};
+static const char *const skip[] = {"config", "force", NULL};
+
+typedef struct Fixture {
+    Settings settings;
+    Option rows[16];
+    OptionTable table;
+    OptionArguments arguments;
+    FshError error;
+} Fixture;
+
+static void begin(Fixture *f)
+{
+    *f = (Fixture){.settings = {.size = 7, .rate = 0.5, .flip = true, .mode = "fast"}};
+    Settings *s = &f->settings;
+    const Option rows[] = {
+        {.name = "size",
+         .kind = OPTION_INTEGER,
+         .value = &s->size,
+         .argument = "N",
+         .help = "edge",
+         .minimum = 1,
+         .maximum = 100,
+         .given = &s->size_given,
+         .group = "Images"},
+        {.name = "learning-rate",
+         .kind = OPTION_REAL,
+         .value = &s->rate,
+         .argument = "X",
+         .help = "rate",
+         .alias = "lr"},
+        {.name = "flip", .kind = OPTION_FLAG, .value = &s->flip, .help = "mirror"},
+        {.name = "force", .kind = OPTION_FLAG, .value = &s->force, .help = "overwrite"},
+        {.name = "model",
+         .kind = OPTION_TEXT,
+         .value = &s->model,
+         .argument = "NAME",
+         .help = "network",
+         .group = "Network"},
+        {.name = "mode",
+         .kind = OPTION_CHOICE,
+         .value = &s->mode,
+         .argument = "HOW",
+         .help = "speed",
+         .choices = modes},
+        {.name = "bytes", .kind = OPTION_SIZE, .value = &s->bytes, .argument = "SIZE", .help = "bytes"},
+        {.name = "config", .kind = OPTION_TEXT, .value = &s->config, .argument = "FILE", .help = "values"},
+        {0}};
+    memcpy(f->rows, rows, sizeof rows);
+    f->table = (OptionTable){.program = "test",
+                             .summary = "",
+                             .usage = "",
+                             .options = f->rows,
+                             .config = "config",
+                             .config_skip = skip};
+}
+
+/* Parses `--config FILE`, a file that holds text, with up to two more words. */
+static FshStatus parse(Fixture *f, TestFolder *folder, const char *text, const char *word, const char *second)
+{
+    char path[4096], program[] = "test", option[] = "--config", first[64] = "", next[64] = "";
+    (void)snprintf(path, sizeof path, "%s", test_path(folder, "values"));
+    test_file_write_text(path, text);
+    (void)snprintf(first, sizeof first, "%s", word ? word : "");
+    (void)snprintf(next, sizeof next, "%s", second ? second : "");
+    char *argv[] = {program, option, path, word ? first : NULL, second ? next : NULL, NULL};
+    begin(f);
+    return options_parse(&f->table, 3 + !!word + !!second, argv, &f->arguments, &f->error);
+}
+
+static void test_toml_and_json_read_the_same(void **state)
+{
+    static const char *const texts[] = {
+        "# a run\nsize = 4_2 # edge\r\nlearning_rate=1e-3\nflip = false\n\"model\" = \"a \\\"b\\\"\"\nmode = "
+        "'slow'\nbytes = 4096",
+        " {\"size\": 42, \"lr\": 0.001, \"flip\": false, \"model\": \"a \\\"b\\\"\", \"mode\": \"slow\", "
+        "\"bytes\": \"4K\"}",
+        "{\"version\": 3, \"options\": {\"size\": 42, \"learning-rate\": 1e-3, \"flip\": false, \"model\": "
+        "\"a \\\"b\\\"\", "
+        "\"mode\": \"slow\", \"bytes\": 4096}}",
+    };
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
+        Fixture f;
+        assert_int_equal(parse(&f, *state, texts[i], NULL, NULL), FSH_OK);
+        assert_int_equal(f.settings.size, 42);
+        assert_true(f.settings.size_given);
+        assert_true(f.settings.rate == 1e-3);
+        assert_false(f.settings.flip);
+        assert_string_equal(f.settings.model, "a \"b\"");
+        assert_string_equal(f.settings.mode, "slow");
+        assert_int_equal(f.settings.bytes, 4096);
+        options_arguments_free(&f.arguments);
+    }
+}
+
+static void test_the_command_line_wins(void **state)
+{
+    Fixture f;
+    assert_int_equal(parse(&f, *state, "size = 42\nflip = false\n", "--flip", "--size=9"), FSH_OK);
+    assert_int_equal(f.settings.size, 9);
+    assert_true(f.settings.flip);
+    options_arguments_free(&f.arguments);
+}
+
+static void test_null_leaves_an_option(void **state)
+{
+    Fixture f;
+    assert_int_equal(parse(&f, *state, "{\"model\": null, \"size\": null}", NULL, NULL), FSH_OK);
+    assert_null(f.settings.model);
+    assert_int_equal(f.settings.size, 7);
+    assert_false(f.settings.size_given);
+    options_arguments_free(&f.arguments);
+}
+
+static void test_what_is_wrong_is_told_by_line(void **state)
+{
+    static const struct {
+        const char *text, *message;
+    } cases[] = {
+        {"size = 4\n[table]\n", "values:2: tables"},
+        {"size 4\n", "values:1: expected \"=\""},
+        {"size =\n", "values:1: the value is missing"},
+        {"size = 4 5\n", "values:1: there is something behind"},
+        {"size = 4\nsize = 5\n", "values:2: this name stands above"},
+        {"model = \"open\n", "values:1: a text has no closing quote"},
+        {"model = \"a\\x\"\n", "values:1: after a backslash"},
+        {"size = 1979-05-27\n", "values:1: the value is neither"},
+        {"learning-rate = nan\n", "values:1: the value is neither"},
+        {"size = _4\n", "values:1: the value is neither"},
+        {"= 4\n", "values:1: expected: name = value"},
+        {"{\"size\": 4,}", "values:1: "},
+        {"{\"size\": 4, \"size\": 5}", "duplicate"},
+        {"{\"size\": [4]}", "no value of an option"},
+        {"sise = 4\n", "did you mean --size?"},
+        {"size = 400\n", "--size: '400' is not a whole number from 1 to 100"},
+        {"size = 4.5\n", "--size: '4.5' is not a whole number"},
+        {"flip = 3\n", "--flip: '3' is neither true nor false"},
+        {"force = true\n", "--force is for the command line alone"},
+        {"config = \"x\"\n", "--config is for the command line alone"},
+        {"model = \"\"\n", "--model: the value is empty"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        Fixture f;
+        assert_int_equal(parse(&f, *state, cases[i].text, NULL, NULL), FSH_ERR_USAGE);
+        if (!strstr(f.error.message, cases[i].message))
+            fail_msg("'%s' does not say '%s'", f.error.message, cases[i].message);
+        assert_non_null(strstr(f.error.message, "values"));
+    }
+}
+
+static void test_a_file_that_is_not_there_is_told(void **state)
+{
+    Fixture f;
+    char program[] = "test", option[] = "--config=/nonexistent/values";
+    char *argv[] = {program, option, NULL};
+    (void)state;
+    begin(&f);
+    assert_int_equal(options_parse(&f.table, 2, argv, &f.arguments, &f.error), FSH_ERR_NOT_FOUND);
+    assert_non_null(strstr(f.error.message, "/nonexistent/values"));
+}
+
+static void test_what_is_printed_reads_back(void **state)
+{
+    char text[4096] = "";
+    Fixture f, again;
+    begin(&f);
+    f.settings.model = "weiß \"1\"\\";
+    f.settings.rate = 1.0 / 3;
+    f.settings.flip = false;
+    FILE *file = fmemopen(text, sizeof text, "w");
+    assert_non_null(file);
+    options_config_print(&f.table, skip, file);
+    assert_int_equal(fclose(file), 0);
+    assert_non_null(strstr(text, "\n# Network\n# network\nmodel = "));
+    assert_null(strstr(text, "force"));
+    assert_int_equal(parse(&again, *state, text, NULL, NULL), FSH_OK);
+    assert_string_equal(again.settings.model, f.settings.model);
+    assert_true(again.settings.rate - f.settings.rate < 1e-15 &&
+                f.settings.rate - again.settings.rate < 1e-15);
+    assert_false(again.settings.flip);
+    assert_int_equal(again.settings.bytes, 0);
+    options_arguments_free(&again.arguments);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(test_toml_and_json_read_the_same, test_folder_setup,
+                                        test_folder_teardown),
+        cmocka_unit_test_setup_teardown(test_the_command_line_wins, test_folder_setup, test_folder_teardown),
+        cmocka_unit_test_setup_teardown(test_null_leaves_an_option, test_folder_setup, test_folder_teardown),
+        cmocka_unit_test_setup_teardown(test_what_is_wrong_is_told_by_line, test_folder_setup,
+                                        test_folder_teardown),
+        cmocka_unit_test_setup_teardown(test_a_file_that_is_not_there_is_told, test_folder_setup,
+                                        test_folder_teardown),
+        cmocka_unit_test_setup_teardown(test_what_is_printed_reads_back, test_folder_setup,
+                                        test_folder_teardown),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
