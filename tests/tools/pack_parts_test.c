@@ -117,13 +117,13 @@ static void test_lmdbs_and_tars_merge_too(void **state)
     }
 }
 
-/* BasicSR's layout: whole, by parts, and after kills. */
-static void test_basicsr_merges_and_goes_on_too(void **state)
+/* BasicSR's layout: whole and by parts. */
+static void test_basicsr_merges_too(void **state)
 {
     TestFolder *folder = *state;
     const char *source = test_path(folder, "pairs"), *whole = test_path(folder, "whole");
     const char *first = test_path(folder, "first"), *second = test_path(folder, "second");
-    const char *packed = test_path(folder, "packed"), *killed = test_path(folder, "killed");
+    const char *packed = test_path(folder, "packed");
     static const char *const splits[] = {"train", "val"};
     for (unsigned i = 0; i < 120; i++) {
         for (unsigned side = 0; side < 2; side++)
@@ -132,9 +132,7 @@ static void test_basicsr_merges_and_goes_on_too(void **state)
                         150, 120, 3, 2 * i + side);
     }
 #define BASICSR "-j1", "--layout", "basicsr", "--pairs", "lq:gt"
-    RunResult result = run_expecting(0, "fpack", BASICSR, source, whole, NULL);
-    const double seconds = result.seconds;
-    run_result_free(&result);
+    run_ok("fpack", BASICSR, source, whole, NULL);
     run_ok("fverify", whole, NULL);
     char *meta = test_file_read(test_path(folder, "whole/train.basicsr/lq.lmdb/meta_info.txt"), NULL);
     assert_contains(meta, "(120,150,3) 1\n");
@@ -146,24 +144,9 @@ static void test_basicsr_merges_and_goes_on_too(void **state)
     run_ok("fpack", "--merge", "--force", packed, first, second, NULL);
     assert_same(packed, whole);
 
-    const char *const arguments[] = {BASICSR, source, killed, NULL};
-    for (unsigned run = 0; run < 20; run++) {
-        RunningProgram running = run_start(NULL, "fpack", arguments);
-        sleep_seconds(seconds * (run % 10) / 11);
-        (void)kill(running.process, SIGKILL);
-        result = run_wait(&running);
-        run_result_free(&result);
-    }
-    if (access(test_path(folder, "killed/dataset.json"), F_OK))
-        run_ok("fpack", BASICSR, source, killed, NULL);
-    /* A kill after dataset.json but before the last mark was removed leaves marks; nobody minds them. */
-    result = run_program(NULL, "/usr/bin/find", killed, "-name", ".*", "-not", "-name", ".", "-delete", NULL);
-    run_result_free(&result);
-    assert_same(killed, whole);
-
     source_two_classes(test_path(folder, "photos"));
-    result = run_expecting(2, "fpack", "--layout", "basicsr", test_path(folder, "photos"),
-                           test_path(folder, "labels"), NULL);
+    RunResult result = run_expecting(2, "fpack", "--layout", "basicsr", test_path(folder, "photos"),
+                                     test_path(folder, "labels"), NULL);
     assert_contains(result.err, "has no place for classes");
     run_result_free(&result);
     result = run_expecting(2, "fpack", BASICSR, "--format", "tar", source, test_path(folder, "labels"), NULL);
@@ -327,7 +310,7 @@ int main(void)
         in_folder(test_parts_in_one_folder_merge_to_what_one_machine_packs),
         in_folder(test_parts_in_folders_of_their_own_stay_as_they_are),
         in_folder(test_lmdbs_and_tars_merge_too),
-        in_folder(test_basicsr_merges_and_goes_on_too),
+        in_folder(test_basicsr_merges_too),
         in_folder(test_a_run_without_part_goes_on_from_parts),
         in_folder(test_parts_of_different_datasets_do_not_merge),
         in_folder(test_merge_refuses_what_it_would_ignore),

@@ -154,83 +154,13 @@ static const char *shard_name(TestFolder *folder, const char *dataset, size_t in
     return kept;
 }
 
-/* What makes several files of it, where the format can have several. */
-static const char *size_option(const char *format)
+/* What packing the slow source makes without a stop. */
+static const char *make_slow_whole(TestFolder *folder)
 {
-    return strcmp(format, "lmdb") == 0 ? "--split=0" : "--shard-size=400K";
-}
-
-/* Where to pack to; first makes whole-FORMAT, which knows no stop, and says how long that took. */
-static const char *slow_format(TestFolder *folder, const char *format, const char *destination,
-                               double *seconds_ret)
-{
-    RunResult result = run_expecting(1, "fpack", "-j1", size_option(format), "--format", format,
-                                     test_path(folder, "slow"), test_path(folder, "whole-%s", format), NULL);
-    *seconds_ret = result.seconds;
-    run_result_free(&result);
-    return test_path(folder, "%s-%s", destination, format);
-}
-
-static void kill_until_finished(TestFolder *folder, const char *format)
-{
-    double whole_seconds = 0;
-    const char *packed = slow_format(folder, format, "killed", &whole_seconds);
-    const char *source = test_path(folder, "slow");
-    const char *const arguments[] = {"-j1", size_option(format), "--format", format, source, packed, NULL};
-    unsigned killed = 0;
-    uint32_t random = 12345;
-    for (int run = 0; run < 200; run++) {
-        RunningProgram running = run_start(NULL, "fpack", arguments);
-        /* The first ten come to half of an undisturbed run together, whatever the machine's speed; then they get longer
-         * and longer, so that one ends. */
-        random = random * 1664525 + 1013904223;
-        double wait = (random >> 8) / 16777216.0 * whole_seconds * (run < 10 ? 0.1 : 0.1 * run);
-        sleep_seconds(wait);
-        (void)kill(running.process, SIGKILL);
-        RunResult result = run_wait(&running);
-        bool finished = result.exit_status == 1;
-        killed += result.exit_status == 128 + SIGKILL;
-        if (!finished && result.exit_status != 128 + SIGKILL)
-            fail_msg("exit status %d after %u kills\n%s", result.exit_status, killed, result.err);
-        run_result_free(&result);
-        if (finished)
-            break;
-        /* What is there is not taken for a dataset. */
-        result = run_program(NULL, "fverify", "--quick", packed, NULL);
-        if (access(test_path(folder, "killed-%s/dataset.json", format), F_OK) == 0) {
-            assert_int_equal(result.exit_status, 0);
-            run_result_free(&result);
-            break;
-        }
-        assert_int_equal(result.exit_status, 1);
-        run_result_free(&result);
-    }
-    assert_true(killed >= 8);
-    /* A kill after dataset.json but before the last mark was removed leaves marks; nobody minds them. */
-    RunResult result =
-        run_program(NULL, "/usr/bin/find", packed, "-name", ".*", "-not", "-name", ".", "-delete", NULL);
-    run_result_free(&result);
-    char *difference = test_tree_difference(packed, test_path(folder, "whole-%s", format));
-    if (difference)
-        fail_msg("after %u kills: %s", killed, difference);
-}
-
-static void test_kill_at_random_moments_and_the_same_bytes_in_the_end(void **state)
-{
-    make_slow_source(*state);
-    kill_until_finished(*state, "shards");
-}
-
-static void test_kill_of_an_lmdb_and_the_same_bytes_in_the_end(void **state)
-{
-    make_slow_source(*state);
-    kill_until_finished(*state, "lmdb");
-}
-
-static void test_kill_of_tars_and_the_same_bytes_in_the_end(void **state)
-{
-    make_slow_source(*state);
-    kill_until_finished(*state, "tar");
+    make_slow_source(folder);
+    const char *whole = test_path(folder, "whole");
+    run_forget(run_expecting(1, "fpack", SLOW_OPTIONS, test_path(folder, "slow"), whole, NULL));
+    return whole;
 }
 
 /* A train-000000.tar may be anybody's: only ours, by what is in it, is replaced. */
@@ -263,16 +193,13 @@ static void test_tars_of_others_are_never_touched(void **state)
 static void test_interrupt_finishes_cleanly_and_says_how_to_go_on(void **state)
 {
     TestFolder *folder = *state;
-    make_slow_source(folder);
-    double seconds = 0;
-    const char *packed = slow_format(folder, "shards", "stopped", &seconds);
-    const char *source = test_path(folder, "slow");
-    const char *whole = test_path(folder, "whole-shards");
+    const char *whole = make_slow_whole(folder);
+    const char *source = test_path(folder, "slow"), *packed = test_path(folder, "stopped");
     static const int signals[] = {SIGINT, SIGTERM};
     const char *const arguments[] = {SLOW_OPTIONS, source, packed, NULL};
     for (size_t i = 0; i < 2; i++) {
         RunningProgram running = run_start(NULL, "fpack", arguments);
-        assert_true(wait_for_file(test_path(folder, "stopped-shards/%s", shard_name(folder, whole, i)), 30));
+        assert_true(wait_for_file(test_path(folder, "stopped/%s", shard_name(folder, whole, i)), 30));
         assert_int_equal(kill(running.process, signals[i]), 0);
         RunResult result = run_wait(&running);
         assert_int_equal(result.exit_status, 128 + signals[i]);
@@ -285,7 +212,7 @@ static void test_interrupt_finishes_cleanly_and_says_how_to_go_on(void **state)
     }
     /* The last run keeps what is finished, and tells again of what was left out there. */
     struct stat before, after;
-    const char *first = test_path(folder, "stopped-shards/%s", shard_name(folder, whole, 0));
+    const char *first = test_path(folder, "stopped/%s", shard_name(folder, whole, 0));
     assert_int_equal(stat(first, &before), 0);
     RunResult result = run_expecting(1, "fpack", SLOW_OPTIONS, "--json", source, packed, NULL);
     assert_contains(result.err, "train/a/0-bad.jpg: ");
@@ -361,11 +288,8 @@ static void test_changed_sources_and_damaged_shards_are_packed_again(void **stat
 static void test_force_leaves_the_old_dataset_whole_until_the_new_one_is(void **state)
 {
     TestFolder *folder = *state;
-    make_slow_source(folder);
+    const char *whole = make_slow_whole(folder);
     const char *source = test_path(folder, "slow"), *packed = test_path(folder, "out/shards");
-    const char *whole = test_path(folder, "whole-shards");
-    double seconds = 0;
-    (void)slow_format(folder, "shards", "unused", &seconds); /* makes it */
     source_two_classes(test_path(folder, "small"));
     run_ok("fpack", test_path(folder, "small"), packed, NULL);
     run_ok("fpack", test_path(folder, "small"), test_path(folder, "old"), NULL);
@@ -398,9 +322,6 @@ int main(void)
         in_folder(test_a_second_writer_is_refused),
         in_folder(test_a_full_disk_leaves_whole_shards_or_nothing),
         in_folder(test_a_full_disk_ends_an_lmdb_too),
-        in_folder(test_kill_at_random_moments_and_the_same_bytes_in_the_end),
-        in_folder(test_kill_of_an_lmdb_and_the_same_bytes_in_the_end),
-        in_folder(test_kill_of_tars_and_the_same_bytes_in_the_end),
         in_folder(test_tars_of_others_are_never_touched),
         in_folder(test_interrupt_finishes_cleanly_and_says_how_to_go_on),
         in_folder(test_force_leaves_the_old_dataset_whole_until_the_new_one_is),
