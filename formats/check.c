@@ -376,6 +376,16 @@ static FshStatus list_dataset(Check *check, const char *manifest_path, const cha
     return status ? status : look_for_others(check, error);
 }
 
+static bool is_lmdb(const char *path)
+{
+    FileMapping mapping;
+    if (file_map(path, &mapping, NULL))
+        return false;
+    const bool is = fsh_lmdb_sniff(mapping.bytes, mapping.length);
+    file_unmap(&mapping);
+    return is;
+}
+
 static FshStatus list_own(Check *check, const char *path, FshError *error)
 {
     char inside[PATH_MAX], plain[PATH_MAX];
@@ -397,6 +407,8 @@ static FshStatus list_own(Check *check, const char *path, FshError *error)
             return list_dataset(check, plain, name, error);
         if (ends_with(name, ".fshard")) /* by name: its content may be what is damaged */
             return add_file(check, name, (FileCheck){.container = FSH_CONTAINER_SHARDS}, 0, error);
+        if (ends_with(name, ".mdb") || is_lmdb(plain))
+            return add_file(check, name, (FileCheck){.container = FSH_CONTAINER_LMDB}, 0, error);
         return fsh_error_set(error, FSH_ERR_UNSUPPORTED, "%s: is neither a shard nor a " FSH_MANIFEST_NAME,
                              path);
     }

@@ -332,7 +332,7 @@ static FshStatus map_file(const FileCheck *check, FileReport *report, bool *mapp
     report->file.container = check->container;
     if (is_lmdb) {
         path = data_path;
-        (void)file_join(data_path, sizeof data_path, check->path, LMDB_DATA_NAME, &found);
+        (void)fsh_lmdb_data_path(data_path, check->path, &found);
     }
     if (!found.status)
         (void)file_map(path, &report->file.mapping, &found);

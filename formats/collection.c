@@ -142,12 +142,8 @@ static bool is_folder2lmdb(const char *path)
 {
     char data_path[PATH_MAX];
     FileMapping mapping;
-    if (file_is_folder(path)) {
-        if (file_join(data_path, sizeof data_path, path, LMDB_DATA_NAME, NULL))
-            return false;
-        path = data_path;
-    }
-    if (!file_exists(path) || file_map(path, &mapping, NULL))
+    if (fsh_lmdb_data_path(data_path, path, NULL) || !file_exists(data_path) ||
+        file_map(data_path, &mapping, NULL))
         return false;
     bool is =
         fsh_lmdb_sniff(mapping.bytes, mapping.length) && fsh_folder2lmdb_sniff(mapping.bytes, mapping.length);

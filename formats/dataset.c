@@ -271,8 +271,7 @@ static FshStatus open_file(FshDataset *dataset, const char *path, FshError *erro
     if (is_json)
         return open_manifest(dataset, path, error);
     if (is_lmdb)
-        return fsh_error_set(error, FSH_ERR_UNSUPPORTED,
-                             "%s: is the data of an LMDB; give the folder it is in", path);
+        return open_single(dataset, path, name, FSH_CONTAINER_LMDB, error);
     return fsh_error_set(error, FSH_ERR_UNSUPPORTED,
                          "%s: is neither a shard nor a tar nor a " FSH_MANIFEST_NAME, path);
 }

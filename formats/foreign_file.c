@@ -53,17 +53,13 @@ static FshStatus open_tar(SplitFile *file, const char *path, const char *const *
 static FshStatus open_folder2lmdb(SplitFile *file, const char *path, FshError *error)
 {
     char data_path[PATH_MAX];
-    FshStatus status = FSH_OK;
-    if (file_is_folder(path)) {
-        status = file_join(data_path, sizeof data_path, path, LMDB_DATA_NAME, error);
-        path = data_path;
-    }
+    FshStatus status = fsh_lmdb_data_path(data_path, path, error);
     if (!status)
-        status = file_map(path, &file->mapping, error);
+        status = file_map(data_path, &file->mapping, error);
     if (status)
         return status;
     status = fsh_folder2lmdb_table(&file->table, file->mapping.bytes, file->mapping.length, error);
-    return fail_at_path(path, status, error);
+    return fail_at_path(data_path, status, error);
 }
 
 /* ---- BasicSR ---- */

@@ -201,8 +201,8 @@ typedef struct FshSplit {
     struct FshSplitFiles *files; /* private */
 } FshSplit;
 
-/* Opens a dataset folder, its dataset.json, a single .fshard file or a single .lmdb folder. A single one
- * says itself what its fields and classes are; its split then has one file, statistics are zero, and so is
+/* Opens a dataset folder, its dataset.json, a single .fshard file or a single .lmdb folder, or the one file
+ * of that, under any name. A single one says itself what its fields and classes are; its split then has one file, statistics are zero, and so is
  * the hash of an LMDB. Sniffed by content. Headers, indexes and footers are checked, and against the
  * manifest; payloads are not read. FSH_ERR_NOT_FOUND: nothing there, or a file of the manifest is missing.
  * FSH_ERR_CORRUPT: torn or damaged headers, indexes or footers, or files that are not those of the

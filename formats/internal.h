@@ -9,6 +9,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <limits.h>
 #include <stdint.h>
 
 #include <jansson.h>
@@ -224,6 +225,8 @@ typedef struct LmdbView {
 enum { LMDB_KEY_DIGITS = 10 };
 
 bool fsh_lmdb_sniff(const uint8_t *bytes, uint64_t length);
+/* The file of an LMDB: data.mdb in the folder path, or path itself, as liblmdb's MDB_NOSUBDIR has it. */
+FshStatus fsh_lmdb_data_path(char data_path[PATH_MAX], const char *path, FshError *error);
 /* FSH_ERR_CORRUPT, FSH_ERR_UNSUPPORTED (an LMDB that is none of ours), FSH_ERR_MEMORY. On failure *view is
  * empty. */
 FshStatus fsh_lmdb_parse(LmdbView *view, const uint8_t *bytes, uint64_t length, FshError *error);

@@ -6,6 +6,8 @@
 #include "formats/internal.h"
 
 #include <inttypes.h>
+#include <limits.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "formats/bytes.h"
@@ -58,6 +60,15 @@ bool fsh_lmdb_sniff(const uint8_t *bytes, uint64_t length)
 {
     return length >= META_END && load_le16(bytes + AT_FLAGS) == FLAG_META &&
            load_le32(bytes + AT_META_MAGIC) == lmdb_magic;
+}
+
+FshStatus fsh_lmdb_data_path(char data_path[PATH_MAX], const char *path, FshError *error)
+{
+    if (!file_exists(path) || file_is_folder(path))
+        return file_join(data_path, PATH_MAX, path, LMDB_DATA_NAME, error);
+    return (size_t)snprintf(data_path, PATH_MAX, "%s", path) < PATH_MAX
+               ? FSH_OK
+               : fsh_error_set(error, FSH_ERR_MEMORY, "%s: path is too long", path);
 }
 
 /* Takes the tree of one meta page if it is the newer. */

@@ -82,7 +82,7 @@ FshStatus fsh_split_file_open(SplitFile *file, const char *path, FshContainer co
     char data_path[PATH_MAX];
     Metadata metadata = {0};
     if (container == FSH_CONTAINER_LMDB) {
-        status = file_join(data_path, sizeof data_path, path, LMDB_DATA_NAME, error);
+        status = fsh_lmdb_data_path(data_path, path, error);
         path = data_path;
     }
     if (!status)

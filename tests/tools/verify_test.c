@@ -58,6 +58,25 @@ static void test_a_good_dataset_passes_by_every_name(void **state)
     const char *lmdb = test_path(folder, "lmdb");
     run_ok("fpack", "--format", "lmdb", test_path(folder, "photos"), lmdb, NULL);
     run_ok("fverify", lmdb, test_path(folder, "lmdb/train.lmdb"), NULL);
+    /* The one file of an LMDB, in its folder or by itself, as MDB_NOSUBDIR has it. */
+    size_t length = 0;
+    char *bytes = test_file_read(test_path(folder, "lmdb/train.lmdb/data.mdb"), &length);
+    test_file_write(test_path(folder, "alone"), bytes, length);
+    const char *jpeg = memmem(bytes, length, "\xff\xd8\xff", 3);
+    assert_non_null(jpeg);
+    const int64_t in_a_record = jpeg - bytes + 99;
+    free(bytes);
+    const char *const files[] = {test_path(folder, "lmdb/train.lmdb/data.mdb"), test_path(folder, "alone")};
+    for (size_t i = 0; i < 2; i++) {
+        RunResult result = run_expecting(0, "fverify", "--decode", files[i], NULL);
+        assert_contains(result.out, "lmdb, 2 classes");
+        assert_contains(result.out, "5 images decoded");
+        run_result_free(&result);
+    }
+    test_file_flip_byte(files[1], in_a_record);
+    RunResult damaged = run_expecting(1, "fverify", files[1], NULL);
+    assert_contains(damaged.out, "alone record 1, key cat/1, source");
+    run_result_free(&damaged);
     RunResult result = run_expecting(0, "fverify", "-q", packed, NULL);
     assert_string_equal(result.out, "");
     run_result_free(&result);
