@@ -12,19 +12,29 @@ enum { CLASSES_MAX = 64, SHARDS_MAX = 16, NAME_BYTES = 64 };
 
 static const char dataset_id[] = "0123456789abcdef0123456789abcdef";
 
+uint32_t dataset_width(const DatasetSpec *spec, uint64_t index)
+{
+    return spec->width + spec->grow * (uint32_t)(index % 3);
+}
+
+uint32_t dataset_height(const DatasetSpec *spec, uint64_t index)
+{
+    return spec->height + spec->grow * (uint32_t)(index % 2);
+}
+
 void dataset_draw(const DatasetSpec *spec, uint64_t index, uint8_t *pixels)
 {
+    uint32_t width = dataset_width(spec, index), height = dataset_height(spec, index);
     uint64_t label = index % spec->class_count;
     Random random;
     random_start(&random, 99, index);
     /* A bright quarter: the class says which, and in which channel. */
-    uint32_t left = label % 2 ? spec->width / 2 : 0, top = label / 2 % 2 ? spec->height / 2 : 0;
+    uint32_t left = label % 2 ? width / 2 : 0, top = label / 2 % 2 ? height / 2 : 0;
     uint32_t bright = (uint32_t)(label / 4 % spec->channels);
-    for (uint32_t y = 0; y < spec->height; y++)
-        for (uint32_t x = 0; x < spec->width; x++)
+    for (uint32_t y = 0; y < height; y++)
+        for (uint32_t x = 0; x < width; x++)
             for (uint32_t c = 0; c < spec->channels; c++) {
-                bool inside =
-                    x >= left && x < left + spec->width / 2 && y >= top && y < top + spec->height / 2;
+                bool inside = x >= left && x < left + width / 2 && y >= top && y < top + height / 2;
                 uint32_t value = random_below(&random, 60) + (inside && c == bright ? 170 : 30);
                 *pixels++ = (uint8_t)value;
             }
@@ -36,8 +46,8 @@ typedef struct SplitWriter {
     const char *folder, *name;
     FshSplitInfo *info;
     ImageEncoder *encoder;
-    Image image;
-    Buffer encoded;
+    Image images[2]; /* of a pair: input and target */
+    Buffer encoded[2];
     const Buffer *dictionary; /* empty: nothing is compressed */
     FshPacker *packer;
 } SplitWriter;
@@ -49,29 +59,45 @@ static uint64_t class_of(const DatasetSpec *spec, const char *split, uint64_t in
     return strcmp(split, "val") == 0 ? spec->class_count - 1 : index % (spec->class_count - 1);
 }
 
-static void fill_field(SplitWriter *writer, uint64_t index, FshField *field)
+static void fill_field(SplitWriter *writer, uint64_t index, unsigned side, FshField *field)
 {
     const DatasetSpec *spec = writer->spec;
+    Image *image = &writer->images[side];
+    Buffer *encoded = &writer->encoded[side];
     FshError error = {0};
-    assert_ok(image_reserve(&writer->image, spec->width, spec->height, spec->channels, &error), &error);
-    dataset_draw(spec, index, writer->image.pixels);
-    *field = (FshField){.data = writer->image.pixels,
-                        .bytes = (size_t)spec->width * spec->height * spec->channels,
-                        .width = spec->width,
-                        .height = spec->height,
+    uint32_t width = dataset_width(spec, index), height = dataset_height(spec, index);
+    size_t bytes = (size_t)width * height * spec->channels;
+    assert_ok(image_reserve(image, width, height, spec->channels, &error), &error);
+    dataset_draw(spec, index, image->pixels);
+    for (size_t i = 0; side == 1 && i < bytes; i++)
+        image->pixels[i] = (uint8_t)(255 - image->pixels[i]);
+    *field = (FshField){.data = image->pixels,
+                        .bytes = bytes,
+                        .width = width,
+                        .height = height,
                         .channels = spec->channels,
                         .codec = spec->codec};
     if (spec->codec == FSH_CODEC_RAW)
         return;
-    assert_ok(image_encode(writer->encoder, &writer->image,
+    assert_ok(image_encode(writer->encoder, image,
                            &(ImageEncodeOptions){
                                .format = IMAGE_JPEG, .quality = 95, .subsampling = IMAGE_SUBSAMPLING_444},
-                           &writer->encoded, &error),
+                           encoded, &error),
               &error);
     if (spec->garbage && index == 5)
-        memset(writer->encoded.bytes + 2, 0, writer->encoded.length - 2);
-    field->data = writer->encoded.bytes;
-    field->bytes = writer->encoded.length;
+        memset(encoded->bytes + 2, 0, encoded->length - 2);
+    field->data = encoded->bytes;
+    field->bytes = encoded->length;
+}
+
+static void split_writer_free(SplitWriter *writer)
+{
+    fsh_packer_free(&writer->packer);
+    image_encoder_free(&writer->encoder);
+    for (int side = 0; side < 2; side++) {
+        image_free(&writer->images[side]);
+        buffer_free(&writer->encoded[side]);
+    }
 }
 
 static void put_sample(SplitWriter *writer, FshWriter *shard, uint64_t index)
@@ -86,7 +112,7 @@ static void put_sample(SplitWriter *writer, FshWriter *shard, uint64_t index)
                         .key_bytes = strlen(key),
                         .field_count = spec->kind == FSH_KIND_PAIRS ? 2 : 1};
     for (unsigned i = 0; i < sample.field_count; i++) {
-        fill_field(writer, index, &sample.fields[i]);
+        fill_field(writer, index, i, &sample.fields[i]);
         sample.fields[i].source = source;
         sample.fields[i].source_bytes = strlen(source);
     }
@@ -149,7 +175,7 @@ static void train_dictionary(const DatasetSpec *spec, Buffer *dictionary)
     assert_ok(image_encoder_new(&writer.encoder, &error), &error);
     for (uint64_t i = 0; i < spec->train_count; i++) {
         FshField field;
-        fill_field(&writer, i, &field);
+        fill_field(&writer, i, 0, &field);
         assert_ok(buffer_append(&images, field.data, field.bytes, &error), &error);
         sizes[i] = field.bytes;
     }
@@ -159,9 +185,7 @@ static void train_dictionary(const DatasetSpec *spec, Buffer *dictionary)
     assert_ok(buffer_append(dictionary, trained, trained_bytes, &error), &error);
     free(trained);
     free(sizes);
-    image_encoder_free(&writer.encoder);
-    image_free(&writer.image);
-    buffer_free(&writer.encoded);
+    split_writer_free(&writer);
     buffer_free(&images);
 }
 
@@ -185,19 +209,16 @@ static void write_split(const char *folder, const DatasetSpec *spec, const Buffe
     assert_ok(image_encoder_new(&writer.encoder, &error), &error);
     for (uint32_t shard = 0; shard < spec->shard_count; shard++)
         write_shard(&writer, manifest, shard);
-    fsh_packer_free(&writer.packer);
-    image_encoder_free(&writer.encoder);
-    image_free(&writer.image);
-    buffer_free(&writer.encoded);
+    split_writer_free(&writer);
 }
 
 static void set_statistics(FshStatistics *statistics, const DatasetSpec *spec)
 {
     *statistics = (FshStatistics){.channels = spec->channels,
                                   .width_min = spec->width,
-                                  .width_max = spec->width,
+                                  .width_max = spec->width + 2 * spec->grow,
                                   .height_min = spec->height,
-                                  .height_max = spec->height};
+                                  .height_max = spec->height + spec->grow};
     for (uint32_t c = 0; c < spec->channels && !spec->unmeasured; c++) {
         statistics->mean[c] = 0.35;
         statistics->standard_deviation[c] = 0.25;

@@ -19,6 +19,7 @@ typedef struct DatasetSpec {
     bool compressed;                 /* every field is a zstd frame, made with a trained dictionary */
     bool broken_frame; /* and that of sample 5 of each split is none, but its checksum is right */
     bool garbage;      /* sample 5 of each split is no image, but its checksum is right */
+    uint32_t grow;     /* sample i is wider by grow * (i % 3) pixels, higher by grow * (i % 2) */
 } DatasetSpec;
 
 /* Writes the dataset into folder (made). Sample i of a split has class i % class_count, the key "class/N"
@@ -26,7 +27,12 @@ typedef struct DatasetSpec {
  * follow from its class, in noise. */
 void dataset_make(const char *folder, const DatasetSpec *spec);
 
-/* The pixels of sample i of class `label` as dataset_make draws them: [height, width, channels]. */
+/* The size of sample i. */
+uint32_t dataset_width(const DatasetSpec *spec, uint64_t index);
+uint32_t dataset_height(const DatasetSpec *spec, uint64_t index);
+
+/* The pixels of sample i as dataset_make draws them: [height, width, channels]. A pair's target is the negative of its input.
+ */
 void dataset_draw(const DatasetSpec *spec, uint64_t index, uint8_t *pixels);
 
 #endif

@@ -1,0 +1,184 @@
+#include "trainer/data/training_data.h"
+
+#include <string.h>
+
+#include "tests/support/support.h"
+#include "tests/trainer/dataset_support.h"
+
+static const DatasetSpec classes_spec = {.codec = FSH_CODEC_RAW,
+                                         .width = 24,
+                                         .height = 20,
+                                         .channels = 3,
+                                         .class_count = 4,
+                                         .train_count = 30,
+                                         .val_count = 12,
+                                         .shard_count = 2};
+static const DatasetSpec pairs_spec = {.codec = FSH_CODEC_RAW,
+                                       .width = 24,
+                                       .height = 20,
+                                       .channels = 3,
+                                       .class_count = 1,
+                                       .train_count = 30,
+                                       .val_count = 12,
+                                       .shard_count = 2,
+                                       .kind = FSH_KIND_PAIRS,
+                                       .grow = 8};
+
+/* Makes the dataset in the test's folder and opens it. */
+static FshStatus open_data(TestFolder *folder, const DatasetSpec *spec, FshKind kind, TrainingData *data,
+                           FshError *error)
+{
+    const char *path = test_path(folder, "set");
+    dataset_make(path, spec);
+    return training_data_open(data, path, kind, "train", NULL, error);
+}
+
+static void test_classes_open_with_their_splits_and_sizes(void **state)
+{
+    TrainingData data;
+    FshError error = {0};
+    assert_ok(open_data(*state, &classes_spec, FSH_KIND_CLASSES, &data, &error), &error);
+    assert_int_equal(data.kind, FSH_KIND_CLASSES);
+    assert_int_equal(data.class_count, 4);
+    assert_int_equal(data.train->sample_count, 30);
+    assert_string_equal(data.evaluation->info->name, "val");
+    assert_int_equal(data.input_field, 0);
+    assert_int_equal(data.target_field, 0);
+    assert_int_equal(data.short_edge, 20);
+    assert_false(data.uniform);
+    assert_true(data.measured && data.mean[2] == 0.35);
+    training_data_close(&data);
+    assert_null(data.dataset);
+}
+
+static void test_pairs_open_with_their_fields_and_sizes(void **state)
+{
+    TrainingData data;
+    FshError error = {0};
+    assert_ok(open_data(*state, &pairs_spec, FSH_KIND_PAIRS, &data, &error), &error);
+    assert_int_equal(data.kind, FSH_KIND_PAIRS);
+    assert_int_equal(data.class_count, 0);
+    assert_int_equal(data.input_field, 0);
+    assert_int_equal(data.target_field, 1);
+    assert_string_equal(data.input_name, "blurry");
+    assert_string_equal(data.target_name, "sharp");
+    assert_int_equal(data.channels, 3);
+    assert_int_equal(data.width_min, 24);
+    assert_int_equal(data.width_max, 40);
+    assert_int_equal(data.height_max, 28);
+    training_data_close(&data);
+}
+
+/* A shard by itself has no statistics: the images tell. */
+static void test_pairs_without_a_manifest_are_measured(void **state)
+{
+    TestFolder *folder = *state;
+    TrainingData data;
+    FshError error = {0};
+    dataset_make(test_path(folder, "set"), &pairs_spec);
+    assert_ok(training_data_open(&data, test_path(folder, "set/train-00000-of-00002.fshard"), FSH_KIND_PAIRS,
+                                 "train", NULL, &error),
+              &error);
+    assert_int_equal(data.channels, 3);
+    assert_int_equal(data.width_min, 0);
+    assert_int_equal(data.short_edge, 20);
+    assert_false(data.measured);
+    assert_int_equal(training_data_check_crop(&data, data.train, 21, &error), FSH_ERR_MISMATCH);
+    training_data_close(&data);
+}
+
+static void test_each_kind_refuses_the_other(void **state)
+{
+    TestFolder *folder = *state;
+    TrainingData data;
+    FshError error = {0};
+    dataset_make(test_path(folder, "classes"), &classes_spec);
+    dataset_make(test_path(folder, "pairs"), &pairs_spec);
+    assert_int_equal(
+        training_data_open(&data, test_path(folder, "pairs"), FSH_KIND_CLASSES, "train", NULL, &error),
+        FSH_ERR_MISMATCH);
+    assert_contains(error.message, "holds pairs of images, not classes");
+    assert_null(data.dataset);
+    assert_int_equal(
+        training_data_open(&data, test_path(folder, "classes"), FSH_KIND_PAIRS, "train", NULL, &error),
+        FSH_ERR_MISMATCH);
+    assert_contains(error.message, "holds classes, not pairs of images");
+    assert_contains(error.message, "fpack --pairs");
+    assert_null(data.dataset);
+    assert_ok(training_data_open(&data, test_path(folder, "pairs"), 0, "train", NULL, &error), &error);
+    assert_int_equal(data.kind, FSH_KIND_PAIRS);
+    training_data_close(&data);
+}
+
+static void test_one_class_is_refused(void **state)
+{
+    DatasetSpec spec = classes_spec;
+    spec.class_count = 1;
+    TrainingData data;
+    FshError error = {0};
+    assert_int_equal(open_data(*state, &spec, FSH_KIND_CLASSES, &data, &error), FSH_ERR_MISMATCH);
+    assert_contains(error.message, "has 1 class; a classifier needs at least two");
+}
+
+static void test_splits_of_different_classes_are_refused(void **state)
+{
+    DatasetSpec spec = classes_spec;
+    spec.classes_apart = true;
+    TrainingData data;
+    FshError error = {0};
+    assert_int_equal(open_data(*state, &spec, FSH_KIND_CLASSES, &data, &error), FSH_ERR_MISMATCH);
+    assert_contains(error.message, "split 'val' has images of class 'class03', split 'train' has none");
+}
+
+static void test_a_crop_larger_than_a_pair_names_the_pair(void **state)
+{
+    TrainingData data;
+    FshError error = {0};
+    assert_ok(open_data(*state, &pairs_spec, FSH_KIND_PAIRS, &data, &error), &error);
+    assert_ok(training_data_check_crop(&data, data.train, 20, &error), &error);
+    assert_int_equal(training_data_check_crop(&data, data.train, 28, &error), FSH_ERR_MISMATCH);
+    /* 0 is 24 x 20, 1 is 32 x 28: the first that allows 28; 3 is 24 x 28. Of six only 1 and 5 do. */
+    assert_contains(error.message,
+                    "train-00000-of-00002.fshard record 0 (key class00/000000) is 24 x 20 pixels");
+    assert_contains(error.message, "too small for a crop of 28 x 28, as are 20 of the split's 30");
+    assert_contains(error.message, "--train-crop-size 20 or less");
+    training_data_close(&data);
+}
+
+static void test_a_crop_larger_than_a_classs_image_is_no_matter(void **state)
+{
+    TrainingData data;
+    FshError error = {0};
+    assert_ok(open_data(*state, &classes_spec, FSH_KIND_CLASSES, &data, &error), &error);
+    assert_ok(training_data_check_crop(&data, data.train, 224, &error), &error);
+    training_data_close(&data);
+}
+
+static void test_a_split_that_is_not_there_is_named_with_those_that_are(void **state)
+{
+    TestFolder *folder = *state;
+    TrainingData data;
+    FshError error = {0};
+    dataset_make(test_path(folder, "set"), &pairs_spec);
+    assert_int_equal(training_data_open(&data, test_path(folder, "set"), 0, "training", NULL, &error),
+                     FSH_ERR_NOT_FOUND);
+    assert_contains(error.message, "has no split 'training'; it has: train, val");
+}
+
+#define IN_FOLDER(test) cmocka_unit_test_setup_teardown(test, test_folder_setup, test_folder_teardown)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        IN_FOLDER(test_classes_open_with_their_splits_and_sizes),
+        IN_FOLDER(test_pairs_open_with_their_fields_and_sizes),
+        IN_FOLDER(test_pairs_without_a_manifest_are_measured),
+        IN_FOLDER(test_each_kind_refuses_the_other),
+        IN_FOLDER(test_one_class_is_refused),
+        IN_FOLDER(test_splits_of_different_classes_are_refused),
+        IN_FOLDER(test_a_crop_larger_than_a_pair_names_the_pair),
+        IN_FOLDER(test_a_crop_larger_than_a_classs_image_is_no_matter),
+        IN_FOLDER(test_a_split_that_is_not_there_is_named_with_those_that_are),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

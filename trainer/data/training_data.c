@@ -1,0 +1,341 @@
+#include "trainer/data/training_data.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "imaging/decode.h"
+
+enum { SIZES_LOOKED_AT = 512 }; /* images: enough for a median, and a millisecond on any set */
+
+/* "train, val" */
+static const char *split_names(const FshManifest *manifest, char *buffer, size_t buffer_bytes)
+{
+    size_t length = 0;
+    buffer[0] = '\0';
+    for (size_t i = 0; i < manifest->split_count && length < buffer_bytes; i++)
+        length += (size_t)snprintf(buffer + length, buffer_bytes - length, "%s%s", i ? ", " : "",
+                                   manifest->splits[i].name);
+    return buffer;
+}
+
+static FshStatus check_classes(const FshManifest *manifest, const char *path, FshError *error)
+{
+    if (manifest->class_count < 2)
+        return fsh_error_set(error, FSH_ERR_MISMATCH,
+                             "%s: has %zu class; a classifier needs at least two class folders", path,
+                             manifest->class_count);
+    if (manifest->statistics.channels != 1 && manifest->statistics.channels != 3)
+        return fsh_error_set(
+            error, FSH_ERR_MISMATCH,
+            "%s: has no mean and deviation; give the folder that fpack made, with its %s (tars and LMDBs "
+            "of others: fpack them first)",
+            path, FSH_MANIFEST_NAME);
+    return FSH_OK;
+}
+
+static FshStatus check_pairs(const FshManifest *manifest, const char *path, FshError *error)
+{
+    if (manifest->field_count < 2)
+        return fsh_error_set(
+            error, FSH_ERR_MISMATCH,
+            "%s: each of its samples has one image, '%s'; a restoration network needs two (fpack "
+            "--pairs INPUT:TARGET SRC DST)",
+            path, manifest->field_names[0]);
+    return FSH_OK;
+}
+
+static FshStatus check_kind(const FshDataset *dataset, FshKind kind, FshError *error)
+{
+    const FshManifest *manifest = fsh_manifest(dataset);
+    const char *path = fsh_path(dataset);
+    if (kind == FSH_KIND_CLASSES && manifest->kind != kind)
+        return fsh_error_set(
+            error, FSH_ERR_MISMATCH,
+            "%s: holds pairs of images, not classes; pack class folders (fpack SRC DST) to train a "
+            "classifier",
+            path);
+    if (kind == FSH_KIND_PAIRS && manifest->kind != kind)
+        return fsh_error_set(error, FSH_ERR_MISMATCH,
+                             "%s: holds classes, not pairs of images; pack pairs (fpack --pairs INPUT:TARGET "
+                             "SRC DST) to train a "
+                             "restoration network",
+                             path);
+    return manifest->kind == FSH_KIND_PAIRS ? check_pairs(manifest, path, error)
+                                            : check_classes(manifest, path, error);
+}
+
+static FshStatus find_split(const FshDataset *dataset, const char *name, const FshSplit **split_ret,
+                            FshError *error)
+{
+    char names[256];
+    *split_ret = fsh_split(dataset, name);
+    if (!*split_ret)
+        return fsh_error_set(error, FSH_ERR_NOT_FOUND, "%s: has no split '%s'; it has: %s", fsh_path(dataset),
+                             name, split_names(fsh_manifest(dataset), names, sizeof names));
+    if ((*split_ret)->sample_count == 0)
+        return fsh_error_set(error, FSH_ERR_MISMATCH, "%s: split '%s' is empty", fsh_path(dataset), name);
+    return FSH_OK;
+}
+
+/* The index rows say it all: no record is touched but one that is wrong. */
+static FshStatus check_labels(const FshSplit *split, FshError *error)
+{
+    for (uint64_t i = 0; i < split->sample_count; i++) {
+        char where[256];
+        FshSample sample;
+        if (fsh_sample_label(split, i) != FSH_NO_LABEL)
+            continue;
+        FshStatus status =
+            fsh_sample_get(split, i, &sample, error); /* says so where the label is out of range */
+        if (status)
+            return status;
+        return fsh_error_set(error, FSH_ERR_MISMATCH,
+                             "%s: %s (key %.*s): has no label; pack it from class folders",
+                             fsh_path(split->dataset), fsh_sample_where(split, i, where, sizeof where),
+                             (int)sample.key_bytes, sample.key);
+    }
+    return FSH_OK;
+}
+
+/* A class that training never sees can only be got wrong: the splits do not belong together. */
+static FshStatus check_same_classes(const TrainingData *data, FshError *error)
+{
+    const FshManifest *manifest = fsh_manifest(data->dataset);
+    const FshSplitInfo *train = data->train->info, *evaluation = data->evaluation->info;
+    if (!train->class_counts || !evaluation->class_counts)
+        return FSH_OK;
+    for (size_t i = 0; i < manifest->class_count; i++)
+        if (evaluation->class_counts[i] && !train->class_counts[i])
+            return fsh_error_set(
+                error, FSH_ERR_MISMATCH,
+                "%s: split '%s' has images of class '%s', split '%s' has none; both need the same class "
+                "folders",
+                fsh_path(data->dataset), evaluation->name, manifest->class_names[i], train->name);
+    return FSH_OK;
+}
+
+static FshStatus choose_evaluation(TrainingData *data, const char *name, FshError *error)
+{
+    if (!name)
+        name = fsh_split(data->dataset, "val") ? "val" : fsh_split(data->dataset, "test") ? "test" : NULL;
+    return name ? find_split(data->dataset, name, &data->evaluation, error) : FSH_OK;
+}
+
+/* ---- the images ---- */
+
+static int compare_edges(const void *a, const void *b)
+{
+    uint32_t left = *(const uint32_t *)a, right = *(const uint32_t *)b;
+    return left < right ? -1 : left > right;
+}
+
+/* Tars and LMDBs of others do not say how large an image is: its header does. */
+static FshStatus probe_field(ImageDecoder *decoder, FshUnpacker *unpacker, const FshSplit *split,
+                             uint64_t index, FshField *field, FshError *error)
+{
+    const void *bytes;
+    size_t length;
+    ImageInfo info;
+    char where[256];
+    if (field->width && field->height && field->channels)
+        return FSH_OK;
+    FshStatus status = fsh_field_unpack(unpacker, split, field, &bytes, &length, error);
+    if (status)
+        return status;
+    status = image_probe(decoder, bytes, length, &info, error);
+    if (status)
+        return fsh_error_prepend(error, "%s: %s", fsh_path(split->dataset),
+                                 fsh_sample_where(split, index, where, sizeof where));
+    field->width = info.width;
+    field->height = info.height;
+    field->channels = (uint8_t)info.channels;
+    return FSH_OK;
+}
+
+/* Looks at images taken evenly from the split: the median of their short edges, and whether any has colours. */
+static FshStatus look_at_images(TrainingData *data, const FshSplit *split, ImageDecoder *decoder,
+                                FshUnpacker *unpacker, FshError *error)
+{
+    uint32_t edges[SIZES_LOOKED_AT];
+    uint64_t looked_at = split->sample_count < SIZES_LOOKED_AT ? split->sample_count : SIZES_LOOKED_AT;
+    uint32_t channels = 1;
+    for (uint64_t i = 0; i < looked_at; i++) {
+        uint64_t index = split->sample_count / looked_at * i;
+        FshSample sample;
+        FshStatus status = fsh_sample_get(split, index, &sample, error);
+        FshField *field = &sample.fields[data->input_field];
+        if (!status)
+            status = probe_field(decoder, unpacker, split, index, field, error);
+        if (status)
+            return status;
+        edges[i] = field->width < field->height ? field->width : field->height;
+        if (field->channels == 3)
+            channels = 3;
+    }
+    qsort(edges, looked_at, sizeof *edges, compare_edges);
+    data->short_edge = edges[looked_at / 2];
+    if (!data->channels)
+        data->channels = channels;
+    return FSH_OK;
+}
+
+static FshStatus measure_images(TrainingData *data, FshError *error)
+{
+    const FshSplit *split = data->train ? data->train : data->evaluation;
+    ImageDecoder *decoder = NULL;
+    FshUnpacker *unpacker = NULL;
+    FshStatus status = image_decoder_new(&decoder, error);
+    if (!status)
+        status = fsh_unpacker_new(&unpacker, error);
+    if (!status)
+        status = look_at_images(data, split, decoder, unpacker, error);
+    image_decoder_free(&decoder);
+    fsh_unpacker_free(&unpacker);
+    return status;
+}
+
+/* fpack --no-check decodes nothing, so it knows sizes but no pixels: all zero. */
+static bool has_statistics(const FshStatistics *statistics)
+{
+    for (uint32_t c = 0; c < statistics->channels; c++)
+        if (statistics->mean[c] > 0 || statistics->standard_deviation[c] > 0)
+            return true;
+    return false;
+}
+
+static void take_fields(TrainingData *data)
+{
+    const FshManifest *manifest = fsh_manifest(data->dataset);
+    data->kind = manifest->kind;
+    data->class_count = data->kind == FSH_KIND_CLASSES ? (int64_t)manifest->class_count : 0;
+    data->target_field = data->kind == FSH_KIND_PAIRS ? (unsigned)manifest->field_count - 1 : 0;
+    data->input_name = manifest->field_names[data->input_field];
+    data->target_name = manifest->field_names[data->target_field];
+    const FshStatistics *statistics = &manifest->statistics;
+    data->channels = statistics->channels;
+    data->width_min = statistics->width_min;
+    data->width_max = statistics->width_max;
+    data->height_min = statistics->height_min;
+    data->height_max = statistics->height_max;
+    data->uniform = statistics->width_min == statistics->width_max &&
+                    statistics->height_min == statistics->height_max &&
+                    statistics->width_min == statistics->height_min && statistics->width_min > 0;
+}
+
+/* After the images were looked at: what others packed has its channels from there. */
+static void take_statistics(TrainingData *data)
+{
+    /* ImageNet's, as torchvision has them: what photographs are normalised by where nothing else is known. Gray is
+     * their mean over the channels. */
+    static const FshStatistics colour = {.mean = {0.485, 0.456, 0.406},
+                                         .standard_deviation = {0.229, 0.224, 0.225}},
+                               gray = {.mean = {0.449}, .standard_deviation = {0.226}};
+    const FshStatistics *statistics = &fsh_manifest(data->dataset)->statistics;
+    data->measured = has_statistics(statistics);
+    if (!data->measured)
+        statistics = data->channels == 1 ? &gray : &colour;
+    for (uint32_t c = 0; c < data->channels; c++) {
+        double deviation = statistics->standard_deviation[c];
+        data->mean[c] = statistics->mean[c];
+        /* Images of one flat colour have none, and nothing may be divided by zero. */
+        data->standard_deviation[c] = deviation > 1.0 / 255 ? deviation : 1.0 / 255;
+    }
+}
+
+/* ---- life ---- */
+
+FshStatus training_data_open(TrainingData *data, const char *path, FshKind kind, const char *train_split,
+                             const char *evaluation_split, FshError *error)
+{
+    *data = (TrainingData){0};
+    FshStatus status = fsh_open(&data->dataset, path, error);
+    if (!status)
+        status = check_kind(data->dataset, kind, error);
+    if (!status)
+        take_fields(data);
+    if (!status && train_split)
+        status = find_split(data->dataset, train_split, &data->train, error);
+    if (!status)
+        status = choose_evaluation(data, evaluation_split, error);
+    if (!status && !train_split && !data->evaluation)
+        status = fsh_error_set(
+            error, FSH_ERR_NOT_FOUND,
+            "%s: has neither a split 'val' nor 'test' to evaluate; name one with --val-split", path);
+    bool classes = data->kind == FSH_KIND_CLASSES;
+    if (!status && classes && data->train)
+        status = check_labels(data->train, error);
+    if (!status && classes && data->evaluation)
+        status = check_labels(data->evaluation, error);
+    if (!status && classes && data->train && data->evaluation)
+        status = check_same_classes(data, error);
+    if (!status)
+        status = measure_images(data, error);
+    if (!status)
+        take_statistics(data);
+    if (status)
+        training_data_close(data);
+    return status;
+}
+
+void training_data_close(TrainingData *data)
+{
+    fsh_close(&data->dataset);
+    *data = (TrainingData){0};
+}
+
+/* ---- crops ---- */
+
+/* The images of a split that are smaller than a crop. */
+typedef struct TooSmall {
+    uint64_t count, first;
+    uint32_t first_width, first_height;
+    uint32_t least_edge; /* of all images */
+} TooSmall;
+
+static FshStatus find_too_small(const TrainingData *data, const FshSplit *split, uint32_t size,
+                                TooSmall *found, FshError *error)
+{
+    *found = (TooSmall){.least_edge = size};
+    for (uint64_t i = 0; i < split->sample_count; i++) {
+        FshSample sample;
+        FshStatus status = fsh_sample_get(split, i, &sample, error);
+        if (status)
+            return status;
+        const FshField *field = &sample.fields[data->input_field];
+        uint32_t edge = field->width < field->height ? field->width : field->height;
+        if (edge == 0 || edge >= size)
+            continue;
+        if (found->count++ == 0) {
+            found->first = i;
+            found->first_width = field->width;
+            found->first_height = field->height;
+        }
+        if (edge < found->least_edge)
+            found->least_edge = edge;
+    }
+    return FSH_OK;
+}
+
+FshStatus training_data_check_crop(const TrainingData *data, const FshSplit *split, uint32_t size,
+                                   FshError *error)
+{
+    TooSmall found;
+    FshSample sample;
+    char where[256];
+    if (data->kind != FSH_KIND_PAIRS || (data->width_min >= size && data->height_min >= size))
+        return FSH_OK;
+    FshStatus status = find_too_small(data, split, size, &found, error);
+    if (status || found.count == 0)
+        return status;
+    status = fsh_sample_get(split, found.first, &sample, error);
+    if (status)
+        return status;
+    return fsh_error_set(
+        error, FSH_ERR_MISMATCH,
+        "%s: %s (key %.*s) is %u x %u pixels, too small for a crop of %u x %u, as are %llu of "
+        "the split's %llu; use --train-crop-size %u or less",
+        fsh_path(data->dataset), fsh_sample_where(split, found.first, where, sizeof where),
+        (int)sample.key_bytes, sample.key, found.first_width, found.first_height, size, size,
+        (unsigned long long)found.count, (unsigned long long)split->sample_count, found.least_edge);
+}

@@ -1,0 +1,51 @@
+/* training_data.h - a dataset as a network needs it: of the right kind, checked, and its images' sizes known.
+ *
+ *   TrainingData data;
+ *   training_data_open(&data, "shards/", FSH_KIND_PAIRS, "train", NULL, &error);
+ *   // data.train, data.evaluation; a pair's input is field data.input_field, its target data.target_field
+ *   training_data_close(&data);
+ *
+ * Classes: one image and a label. Pairs: the first field goes in, the last is what shall come out.
+ *
+ * Threads: constant once opened. */
+#ifndef FSHARD_TRAINER_DATA_TRAINING_DATA_H
+#define FSHARD_TRAINER_DATA_TRAINING_DATA_H
+
+#include "formats/fshard.h"
+
+typedef struct TrainingData {
+    FshDataset *dataset; /* owned */
+    FshKind kind;
+    const FshSplit *train;                 /* NULL where none was asked for */
+    const FshSplit *evaluation;            /* NULL: the dataset has none */
+    int64_t class_count;                   /* classes: at least 2; pairs: 0 */
+    unsigned input_field, target_field;    /* classes: both 0 */
+    const char *input_name, *target_name;  /* borrowed from the manifest: "blurry", "sharp" */
+    uint32_t channels;                     /* 1 or 3 */
+    double mean[4], standard_deviation[4]; /* of full scale; a deviation is at least one grey level */
+    bool measured;                         /* they are the dataset's; else ImageNet's, for it has none */
+    uint32_t short_edge;                   /* pixels: the median over images taken evenly from the split */
+    bool uniform;                          /* every image of the dataset is a square of this edge */
+    /* Of all images, pixels; 0: the dataset does not say. */
+    uint32_t width_min, width_max, height_min, height_max;
+} TrainingData;
+
+/* Opens path (a dataset folder or its dataset.json; pairs also as others have written them: see fsh_open).
+ * kind: what the network takes; 0: whatever the dataset holds. train_split: its name, or NULL to open none.
+ * evaluation_split: its name; NULL: "val", else "test", else none.
+ * FSH_ERR_NOT_FOUND: no such dataset or split. FSH_ERR_MISMATCH: the other kind, fewer than two classes, a sample without a
+ * label or with one beyond the classes (named by shard, record and key), an evaluation class that training has no sample of,
+ * fewer than two fields in pairs, an empty split. On failure nothing is held. */
+FshStatus training_data_open(TrainingData *data, const char *path, FshKind kind, const char *train_split,
+                             const char *evaluation_split, FshError *error);
+/* Frees what it owns; zeroed is fine. */
+void training_data_close(TrainingData *data);
+
+/* Pairs are cropped as they are, never enlarged: FSH_ERR_MISMATCH if an image of split (of data's dataset) is smaller than
+ * size x size; the message names the first one, its size, how many there are, and the largest crop that all allow. Reads
+ * records' headers only where the manifest does not already say that all are large enough. Images whose size the container
+ * does not know pass; the loader meets them. Classes always pass: their crops are resized. */
+FshStatus training_data_check_crop(const TrainingData *data, const FshSplit *split, uint32_t size,
+                                   FshError *error);
+
+#endif
