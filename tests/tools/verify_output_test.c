@@ -113,6 +113,35 @@ static void test_raw_pixels_become_png(void **state)
     fsh_close(&second);
 }
 
+static void test_raw_pixels_of_one_name_keep_their_extension(void **state)
+{
+    TestFolder *folder = *state;
+    if (!source_png_is_readable())
+        skip();
+    const char *raw = test_path(folder, "raw"), *out = test_path(folder, "out");
+    source_jpeg(test_path(folder, "photos/cat/x.jpg"), 20, 30, 3, 1);
+    source_png(test_path(folder, "photos/cat/x.png"), 40, 30, 3, 2);
+    source_jpeg(test_path(folder, "photos/cat/y.jpg"), 20, 30, 3, 3);
+    run_ok("fpack", "--store", "raw", test_path(folder, "photos"), raw, NULL);
+    run_ok("fverify", "--extract", out, raw, NULL);
+    assert_int_equal(test_count_files(out), 3);
+    assert_int_equal(access(test_path(folder, "out/cat/x.jpg.png"), R_OK), 0);
+    assert_int_equal(access(test_path(folder, "out/cat/x.png"), R_OK), 0);
+    assert_int_equal(access(test_path(folder, "out/cat/y.png"), R_OK), 0);
+    /* Each is what it was. */
+    run_ok("fpack", "--store", "raw", out, test_path(folder, "again"), NULL);
+    FshDataset *first = packed_open(raw), *second = packed_open(test_path(folder, "again"));
+    for (uint64_t i = 0; i < 3; i++) {
+        FshSample a, b;
+        assert_ok(fsh_sample_get(fsh_split(first, "train"), i, &a, NULL), NULL);
+        assert_ok(fsh_sample_get(fsh_split(second, "train"), i, &b, NULL), NULL);
+        assert_int_equal(a.fields[0].width, b.fields[0].width);
+        assert_memory_equal(a.fields[0].data, b.fields[0].data, a.fields[0].bytes);
+    }
+    fsh_close(&first);
+    fsh_close(&second);
+}
+
 static void test_extract_never_overwrites(void **state)
 {
     TestFolder *folder = *state;
@@ -363,12 +392,36 @@ static void test_one_thing_at_a_time(void **state)
                  {"--extract", "out", shard, shard, "--extract takes one PATH"},
                  {"--list", "--decode", shard, NULL, "--list proves nothing"},
                  {"--list", "--json", shard, NULL, "--list prints lines"},
-                 {"--quick", "--decode", shard, NULL, "contradict"}};
+                 {"--quick", "--decode", shard, NULL, "contradict"},
+                 {"--likeness", "0.5", shard, NULL, "--likeness: of what --pairs compares"},
+                 {"-f", "--extract", "out", shard, "--force: replaces the FILE of --html or --sheet"}};
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
         RunResult result = run_expecting(2, "fverify", wrong[i].a, wrong[i].b, wrong[i].c, wrong[i].d, NULL);
         assert_contains(result.err, wrong[i].message);
         run_result_free(&result);
     }
+}
+
+static void test_a_page_that_is_there_is_told_before_anything_is_checked(void **state)
+{
+    TestFolder *folder = *state;
+    const char *shard = write_named(folder, "x.fshard", "key", "x.jpg"),
+               *page = test_path(folder, "page.html");
+    test_file_write_text(page, "mine");
+    RunResult result = run_expecting(1, "fverify", "--html", page, shard, NULL);
+    assert_contains(result.err, "page.html: exists already; --force replaces it");
+    assert_string_equal(result.out, "");
+    run_result_free(&result);
+    run_ok("fverify", "--force", "--html", page, shard, NULL);
+}
+
+static void test_pairs_are_missed_where_there_are_none(void **state)
+{
+    TestFolder *folder = *state;
+    const char *shard = write_named(folder, "x.fshard", "key", "x.jpg");
+    RunResult result = run_expecting(1, "fverify", "--pairs", shard, NULL);
+    assert_contains(result.out, "--pairs: its samples are single images");
+    run_result_free(&result);
 }
 
 #define in_folder(test) cmocka_unit_test_setup_teardown(test, test_folder_setup, test_folder_teardown)
@@ -378,6 +431,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         in_folder(test_pack_then_extract_gives_identical_files),
         in_folder(test_raw_pixels_become_png),
+        in_folder(test_raw_pixels_of_one_name_keep_their_extension),
         in_folder(test_extract_never_overwrites),
         in_folder(test_extract_never_leaves_its_folder),
         in_folder(test_extract_follows_no_link),
@@ -389,6 +443,8 @@ int main(void)
         in_folder(test_the_page_is_whole_and_needs_nothing_else),
         in_folder(test_names_cannot_break_out_of_the_page),
         in_folder(test_one_thing_at_a_time),
+        in_folder(test_a_page_that_is_there_is_told_before_anything_is_checked),
+        in_folder(test_pairs_are_missed_where_there_are_none),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -2,6 +2,7 @@
 #include <stdio.h>
 
 #include "common/cpu.h"
+#include "common/file.h"
 #include "common/program.h"
 #include "imaging/decode.h"
 #include "tools/verify/verify_actions.h"
@@ -14,7 +15,7 @@
 
 typedef struct Settings {
     int64_t jobs;
-    bool quick, decode, overlap, pairs, quiet, verbose, json, list, force;
+    bool quick, decode, overlap, pairs, likeness_given, quiet, verbose, json, list, force;
     double likeness_min;
     const char *against, *html, *extract, *sheet, *repair;
 } Settings;
@@ -53,9 +54,30 @@ static FshStatus choose_action(const Settings *settings, size_t path_count, Acti
                              "--%s proves nothing: run fverify without it for --quick, --decode, --against "
                              "and --pairs",
                              first);
-    if (settings->list && settings->json)
-        return fsh_error_set(error, FSH_ERR_USAGE, "--list prints lines, not --json");
     return FSH_OK;
+}
+
+/* An option that would do nothing is a misunderstanding. */
+static FshStatus check_usage(const Settings *settings, FshError *error)
+{
+    const char *message = NULL;
+    if (settings->list && settings->json)
+        message = "--list prints lines, not --json";
+    else if (settings->quick && settings->decode)
+        message = "--quick and --decode contradict each other";
+    else if (settings->likeness_given && !settings->pairs)
+        message = "--likeness: of what --pairs compares; give it too";
+    else if (settings->force && !settings->html && !settings->sheet)
+        message = "--force: replaces the FILE of --html or --sheet, and nothing else is ever replaced";
+    return message ? fsh_error_set(error, FSH_ERR_USAGE, "%s", message) : FSH_OK;
+}
+
+/* Before an hour of proof rather than after it. */
+static FshStatus check_page(const Settings *settings, FshError *error)
+{
+    if (!settings->html || settings->force || !file_exists(settings->html))
+        return FSH_OK;
+    return fsh_error_set(error, FSH_ERR_EXISTS, "%s: exists already; --force replaces it", settings->html);
 }
 
 static FshStatus run_action(const ProgramContext *context, Action action, const char *target,
@@ -120,8 +142,10 @@ static FshStatus run(const ProgramContext *context, bool *partial_ret, FshError 
     Action action = NULL;
     const char *target = NULL;
     FshStatus status = choose_action(settings, context->arguments->count, &action, &target, error);
-    if (!status && settings->quick && settings->decode)
-        status = fsh_error_set(error, FSH_ERR_USAGE, "--quick and --decode contradict each other");
+    if (!status)
+        status = check_usage(settings, error);
+    if (!status)
+        status = check_page(settings, error);
     if (status || action)
         return status ? status : run_action(context, action, target, partial_ret, error);
     json_t *datasets = json_array();
@@ -166,6 +190,7 @@ int main(int argc, char **argv)
          .kind = OPTION_REAL,
          .value = &settings.likeness_min,
          .argument = "R",
+         .given = &settings.likeness_given,
          .help = "with --pairs: the least correlation of two sides' thumbnails",
          .minimum = -1,
          .maximum = 1},

@@ -290,6 +290,9 @@ FshStatus verify_path(const char *path, const VerifyOptions *options, VerifyRepo
         status = verify_know_problems(report, error);
     if (!status && !checked)
         status = is_dataset ? verify_dataset(&verification, error) : verify_opened(&verification, error);
+    if (!status && report->opened && options->pairs && report->manifest.kind != FSH_KIND_PAIRS)
+        status = add_problem(report, FSH_ERR_MISMATCH, path,
+                             "--pairs: its samples are single images, there are no pairs to compare", error);
     if (!status && report->opened && options->against)
         status = missing_images_find(&report->sources, options->against, verification.against.has_recipe,
                                      options->jobs, &report->missing, error);

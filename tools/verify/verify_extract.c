@@ -29,6 +29,7 @@ typedef struct Extraction {
     const FshSplit *split;
     const char *folder; /* for messages */
     int descriptor;     /* of folder */
+    SourceSet names;    /* that raw pixels have as PNG, and all others; empty where there are no raw pixels */
     ExtractThread *threads;
     Progress *progress;
     VerifyReport *report;
@@ -67,6 +68,45 @@ static bool begins_with_folder(const FshSample *sample, const char *name)
     return sample->key_bytes > length && memcmp(sample->key, name, length) == 0 && sample->key[length] == '/';
 }
 
+/* The source's path. Raw pixels are a PNG: x.jpg becomes x.png or, with keeps_extension, x.jpg.png. */
+static int name_by_source(const FshField *field, bool keeps_extension, char name[PATH_MAX])
+{
+    const int length = snprintf(name, PATH_MAX, "%.*s", (int)field->source_bytes, field->source);
+    if (field->codec != FSH_CODEC_RAW || length <= 0 || length >= PATH_MAX)
+        return length;
+    const char *dot = strrchr(name, '.');
+    const int stem = dot && !keeps_extension && image_name_is_image(name) ? (int)(dot - name) : length;
+    return snprintf(name + stem, PATH_MAX - (size_t)stem, ".png") + stem;
+}
+
+/* x.jpg and x.png of one folder would both be x.png, as pixels: which names are wanted twice, in all of the dataset, so that
+ * what a file is called depends on no order. */
+static FshStatus gather_names(Extraction *extraction, const FshDataset *dataset, FshError *error)
+{
+    FshStatus status = FSH_OK;
+    bool any_raw = false;
+    for (size_t i = 0; i < extraction->manifest->split_count && !status; i++) {
+        const FshSplit *split = fsh_split(dataset, extraction->manifest->splits[i].name);
+        for (uint64_t j = 0; j < split->sample_count && !status; j++) {
+            FshSample sample = {0};
+            if (fsh_sample_get(split, j, &sample, NULL))
+                continue; /* a problem, when its turn comes */
+            for (unsigned f = 0; f < sample.field_count && !status; f++) {
+                char name[PATH_MAX];
+                const FshField *field = &sample.fields[f];
+                const int length = field->source_bytes ? name_by_source(field, false, name) : 0;
+                any_raw = any_raw || field->codec == FSH_CODEC_RAW;
+                if (length > 0 && length < PATH_MAX)
+                    status = source_set_add(&extraction->names, name, (size_t)length, false, error);
+            }
+        }
+    }
+    if (!any_raw)
+        source_set_free(&extraction->names);
+    source_set_sort(&extraction->names);
+    return status;
+}
+
 /* Where the field goes, below the folder. */
 static FshStatus make_name(const Extraction *extraction, const FshSample *sample, unsigned index,
                            char name[PATH_MAX], FshError *error)
@@ -75,12 +115,11 @@ static FshStatus make_name(const Extraction *extraction, const FshSample *sample
     const FshField *field = &sample->fields[index];
     int length = 0;
     if (field->source_bytes) {
-        length = snprintf(name, PATH_MAX, "%.*s", (int)field->source_bytes, field->source);
-        char *dot = length > 0 && length < PATH_MAX ? strrchr(name, '.') : NULL;
-        if (field->codec == FSH_CODEC_RAW && length > 0 && length < PATH_MAX) {
-            const int stem = dot && image_name_is_image(name) ? (int)(dot - name) : length;
-            length = snprintf(name + stem, PATH_MAX - (size_t)stem, ".png") + stem;
-        }
+        length = name_by_source(field, false, name);
+        if (field->codec == FSH_CODEC_RAW && length > 0 && length < PATH_MAX &&
+            source_set_has_twice(&extraction->names, name, (size_t)length, false) &&
+            !((size_t)length == field->source_bytes && memcmp(name, field->source, field->source_bytes) == 0))
+            length = name_by_source(field, true, name);
     } else {
         const char *class_name = sample->label >= 0 && (uint64_t)sample->label < manifest->class_count
                                      ? manifest->class_names[sample->label]
@@ -272,6 +311,8 @@ FshStatus verify_extract(const FshDataset *dataset, const char *folder, int jobs
         if (extraction.descriptor < 0)
             status = fsh_error_system(error, errno, "%s: cannot be opened", folder);
     }
+    if (!status)
+        status = gather_names(&extraction, dataset, error);
     for (size_t i = 0; i < extraction.manifest->split_count && !status; i++) {
         extraction.split = fsh_split(dataset, extraction.manifest->splits[i].name);
         status = pool_run_ordered(jobs, extraction.split->sample_count, 0, sizeof(Extracted), extract_sample,
@@ -285,6 +326,7 @@ FshStatus verify_extract(const FshDataset *dataset, const char *folder, int jobs
         buffer_free(&extraction.threads[thread].png);
     }
     free(extraction.threads);
+    source_set_free(&extraction.names);
     if (extraction.descriptor >= 0)
         (void)close(extraction.descriptor);
     return status;

@@ -10,7 +10,8 @@ typedef struct ExtractResult {
 } ExtractResult;
 
 /* Writes every image below folder (made if it is not there) under the name of its source, so that packing and extracting
- * gives identical files; raw pixels become PNG, and their name's extension .png. A record without a source becomes
+ * gives identical files; raw pixels become PNG, and their name's extension .png, which follows their own where the dataset has
+ * another image of that name (x.jpg.png beside x.png). A record without a source becomes
  * [SPLIT/][FIELD/][CLASS/]KEY.EXTENSION, each part where the dataset has more than one of the kind and the key does not
  * begin with the class itself.
  *

@@ -45,13 +45,27 @@ static int compare_hashes(const void *a, const void *b)
     return (left > right) - (left < right);
 }
 
+void source_set_sort(SourceSet *set)
+{
+    if (set->count)
+        qsort(set->hashes, set->count, sizeof *set->hashes, compare_hashes);
+}
+
+bool source_set_has_twice(const SourceSet *set, const char *path, size_t length, bool without_extension)
+{
+    const uint64_t hash = hash_path(path, length, without_extension);
+    const uint64_t *found =
+        set->count ? bsearch(&hash, set->hashes, set->count, sizeof hash, compare_hashes) : NULL;
+    const uint64_t *end = set->hashes + set->count;
+    return found && ((found > set->hashes && found[-1] == hash) || (found + 1 < end && found[1] == hash));
+}
+
 FshStatus missing_images_find(SourceSet *set, const char *folder, bool without_extension, int jobs,
                               MissingImages *missing, FshError *error)
 {
     FileList list = {0};
     *missing = (MissingImages){0};
-    if (set->count)
-        qsort(set->hashes, set->count, sizeof *set->hashes, compare_hashes);
+    source_set_sort(set);
     FshStatus status = walk_files(folder, jobs, &list, error);
     for (uint64_t i = 0; i < list.count && !status; i++) {
         const char *path = list.files[i].path;
