@@ -107,18 +107,36 @@ typedef enum OpKind {
     OP_ADD,           /* (a, b) -> y */
     /* (x) -> y, index u8: where in its window the maximum lay, row * kernel + column, the first of equals. */
     OP_MAX_POOL,
-    OP_MAX_POOL_BACKWARD,              /* (dy, index) -> dx */
-    OP_AVG_POOL,                       /* (x) -> y */
-    OP_AVG_POOL_BACKWARD,              /* (dy) -> dx */
-    OP_GLOBAL_AVG_POOL,                /* (x) -> y */
-    OP_GLOBAL_AVG_POOL_BACKWARD,       /* (dy) -> dx */
-    OP_REFLECTION_PAD,                 /* (x) -> y */
-    OP_REFLECTION_PAD_BACKWARD,        /* (dy) -> dx */
-    OP_FLATTEN,                        /* (x) -> y */
-    OP_FLATTEN_BACKWARD,               /* (dy) -> dx */
-    OP_LINEAR,                         /* (x, weight, bias?) -> y */
-    OP_LINEAR_BACKWARD_DATA,           /* (dy, weight) -> dx */
-    OP_LINEAR_BACKWARD_WEIGHT,         /* (dy, x) -> dweight, dbias? */
+    OP_MAX_POOL_BACKWARD,        /* (dy, index) -> dx */
+    OP_AVG_POOL,                 /* (x) -> y */
+    OP_AVG_POOL_BACKWARD,        /* (dy) -> dx */
+    OP_GLOBAL_AVG_POOL,          /* (x) -> y */
+    OP_GLOBAL_AVG_POOL_BACKWARD, /* (dy) -> dx */
+    OP_REFLECTION_PAD,           /* (x) -> y */
+    OP_REFLECTION_PAD_BACKWARD,  /* (dy) -> dx */
+    OP_FLATTEN,                  /* (x) -> y */
+    OP_FLATTEN_BACKWARD,         /* (dy) -> dx */
+    OP_LINEAR,                   /* (x, weight, bias?) -> y */
+    OP_LINEAR_BACKWARD_DATA,     /* (dy, weight) -> dx */
+    OP_LINEAR_BACKWARD_WEIGHT,   /* (dy, x) -> dweight, dbias? */
+    /* Boxes of an image (as.box: size of the smaller tensor's place in the larger), each the other's gradient. */
+    OP_ZERO_PAD, /* (x) -> y: x at the top left, its channels from first_channel on, zeros elsewhere */
+    OP_CROP,     /* (x) -> y: that box of x */
+    OP_CONCAT,   /* (a, b) -> y: the channels of a, then those of b */
+    OP_SCALE,    /* (x) -> y = factor * x */
+    /* (x, weight [1, C, 1, 1], addend?) -> y = x * weight[c] + addend */
+    OP_CHANNEL_SCALE,
+    OP_CHANNEL_SCALE_BACKWARD,    /* (dy, x, weight) -> dx, dweight */
+    OP_CHANNEL_MULTIPLY,          /* (x [N, H, W, C], s [N, C]) -> y = x * s */
+    OP_CHANNEL_MULTIPLY_BACKWARD, /* (dy, x, s) -> dx, ds */
+    OP_GATE,                      /* (x [.., 2 C]) -> y [.., C]: first half of the channels * second half */
+    OP_GATE_BACKWARD,             /* (dy, x) -> dx */
+    /* (x, weight, bias) -> y, mean, inverse_deviation [N, H, W, 1]: over the channels of each pixel */
+    OP_LAYER_NORM,
+    OP_LAYER_NORM_BACKWARD, /* (dy, x, weight, mean, inverse_deviation) -> dx, dweight, dbias */
+    /* as.shuffle.factor r, each the other's gradient: y[h * r + i, w * r + j, c] = x[h, w, (c * r + i) * r + j] */
+    OP_PIXEL_SHUFFLE,                  /* (x [N, H, W, C * r * r]) -> y [N, H * r, W * r, C] */
+    OP_PIXEL_UNSHUFFLE,                /* (x [N, H * r, W * r, C]) -> y [N, H, W, C * r * r] */
     OP_SOFTMAX_CROSS_ENTROPY,          /* (logits, labels i64) -> loss [1], probabilities [N, K] */
     OP_SOFTMAX_CROSS_ENTROPY_BACKWARD, /* (dloss, probabilities, labels i64) -> dlogits */
     /* (learning_rate [1]) -> (): every parameter that has a gradient, with its NAME.momentum. */
@@ -126,7 +144,7 @@ typedef enum OpKind {
     OP_KIND_COUNT
 } OpKind;
 
-/* Square kernels in the builder's short form; groups and dilation when a network needs them. */
+/* Square kernels. */
 typedef struct Conv2d {
     int64_t channels; /* out */
     int64_t kernel, stride, padding;
@@ -139,6 +157,7 @@ typedef struct Conv2d {
         /* Normal, deviation sqrt(2 / (fan_in + fan_out)); bias 0. */
         CONV_INIT_XAVIER_NORMAL,
     } init;
+    int64_t groups; /* 0 means 1; channels in and out are divided by it; depthwise: as many as channels */
 } Conv2d;
 
 typedef struct BatchNorm {
@@ -184,6 +203,18 @@ typedef struct Node {
             int64_t padding;
         } pad;
         struct {
+            int64_t height, width, channels, first_channel;
+        } box;
+        struct {
+            float factor;
+        } scale;
+        struct {
+            float epsilon;
+        } layer_norm;
+        struct {
+            int64_t factor;
+        } shuffle;
+        struct {
             float smoothing;
         } loss;
         Sgd sgd;
@@ -215,6 +246,27 @@ TensorId graph_reflection_pad(Graph *graph, TensorId x, int64_t padding);
 /* [N, H, W, C] -> [N, C * H * W], in PyTorch's order (C, H, W) */
 TensorId graph_flatten(Graph *graph, TensorId x);
 TensorId graph_linear(Graph *graph, const char *name, TensorId x, int64_t features, bool bias);
+/* The same as a 1x1 convolution of one pixel: [N, C] -> [N, channels], name.weight is [channels, C, 1, 1]. */
+TensorId graph_linear_1x1(Graph *graph, const char *name, TensorId x, int64_t channels, bool bias);
+/* The image at the top left of zeros; sizes not below its own. */
+TensorId graph_zero_pad(Graph *graph, TensorId x, int64_t height, int64_t width, int64_t channels);
+/* Its top left; sizes not above its own. */
+TensorId graph_crop(Graph *graph, TensorId x, int64_t height, int64_t width);
+/* Images of one size, on channels. */
+TensorId graph_concat(Graph *graph, TensorId a, TensorId b);
+TensorId graph_scale(Graph *graph, TensorId x, float factor);
+/* x * LAYER.PARAMETER [1, C, 1, 1] + addend (TENSOR_NONE: without); the parameter begins as zeros, undecayed. */
+TensorId graph_channel_scale(Graph *graph, const char *layer, const char *parameter, TensorId x,
+                             TensorId addend);
+/* [N, H, W, C] times [N, C] */
+TensorId graph_channel_multiply(Graph *graph, TensorId x, TensorId s);
+/* [N, H, W, 2 C] -> [N, H, W, C]: NAFNet's SimpleGate */
+TensorId graph_gate(Graph *graph, TensorId x);
+/* Over the channels of each pixel; makes name.weight, name.bias. NAFNet's LayerNorm2d has epsilon 1e-6. */
+TensorId graph_layer_norm(Graph *graph, const char *name, TensorId x, double epsilon);
+/* [N, H, W, C * r * r] -> [N, H * r, W * r, C], PyTorch's order. */
+TensorId graph_pixel_shuffle(Graph *graph, TensorId x, int64_t factor);
+TensorId graph_pixel_unshuffle(Graph *graph, TensorId x, int64_t factor);
 /* logits [N, K], labels [N] i64 -> mean loss [1] over samples whose label is not -1 (a padded sample of a
  * last batch). 0 <= smoothing < 1, as PyTorch's label_smoothing. */
 TensorId graph_softmax_cross_entropy(Graph *graph, TensorId logits, TensorId labels, float smoothing);

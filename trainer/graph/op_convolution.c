@@ -36,9 +36,17 @@ TensorId graph_conv2d(Graph *graph, const char *name, TensorId x, const Conv2d *
             "padding must be positive",
             name, (long long)conv->channels, (long long)conv->kernel, (long long)conv->stride,
             (long long)conv->padding);
-    const int64_t in_channels = image->shape[3];
+    const int64_t groups = conv->groups ? conv->groups : 1;
+    if (groups < 1 || image->shape[3] % groups || conv->channels % groups)
+        return graph_fail(
+            graph, FSH_ERR_USAGE,
+            "%s: conv2d in %lld groups of %lld channels in and %lld out; both must be multiples "
+            "of the groups",
+            name, (long long)groups, (long long)image->shape[3], (long long)conv->channels);
+    const int64_t in_channels = image->shape[3] / groups; /* of one group */
     const int64_t weight_shape[4] = {conv->channels, in_channels, conv->kernel, conv->kernel};
     Node node = {.op = OP_CONV2D, .input_count = 3, .as.conv = *conv};
+    node.as.conv.groups = groups;
     graph_set_name(graph, node.name, name);
     node.inputs[0] = x;
     node.inputs[1] = graph_parameter(graph, name, "weight", 4, weight_shape,
@@ -90,7 +98,9 @@ int64_t conv2d_flops(const Graph *graph, const Node *node)
     return 2 * tensor_count(y) * (tensor_count(weight) / weight->shape[0]);
 }
 
-TensorId graph_linear(Graph *graph, const char *name, TensorId x, int64_t features, bool bias)
+/* weight_rank: 2, or 4 for the shape of a 1x1 convolution's. */
+static TensorId append_linear(Graph *graph, const char *name, TensorId x, int64_t features, bool bias,
+                              int weight_rank)
 {
     const Tensor *matrix = graph_operand(graph, x);
     char shape[96];
@@ -107,10 +117,21 @@ TensorId graph_linear(Graph *graph, const char *name, TensorId x, int64_t featur
     Node node = {.op = OP_LINEAR, .input_count = 3};
     graph_set_name(graph, node.name, name);
     node.inputs[0] = x;
-    node.inputs[1] = graph_parameter(graph, name, "weight", 2, (int64_t[]){features, in}, initializer, true);
+    node.inputs[1] = graph_parameter(graph, name, "weight", weight_rank, (int64_t[]){features, in, 1, 1},
+                                     initializer, true);
     node.inputs[2] =
         bias ? graph_parameter(graph, name, "bias", 1, &features, initializer, false) : TENSOR_NONE;
     return graph_append(graph, &node);
+}
+
+TensorId graph_linear(Graph *graph, const char *name, TensorId x, int64_t features, bool bias)
+{
+    return append_linear(graph, name, x, features, bias, 2);
+}
+
+TensorId graph_linear_1x1(Graph *graph, const char *name, TensorId x, int64_t channels, bool bias)
+{
+    return append_linear(graph, name, x, channels, bias, 4);
 }
 
 void linear_infer(Graph *graph, Node *node)

@@ -42,6 +42,24 @@ void global_avg_pool_differentiate(Graph *graph, const Node *node, TensorId outp
 void reflection_pad_infer(Graph *graph, Node *node);
 void reflection_pad_differentiate(Graph *graph, const Node *node, TensorId output_gradient);
 
+/* op_box.c: zero pad, crop, concat, pixel shuffle */
+void box_infer(Graph *graph, Node *node);
+void zero_pad_differentiate(Graph *graph, const Node *node, TensorId output_gradient);
+void crop_differentiate(Graph *graph, const Node *node, TensorId output_gradient);
+void concat_infer(Graph *graph, Node *node);
+void concat_differentiate(Graph *graph, const Node *node, TensorId output_gradient);
+void pixel_shuffle_infer(Graph *graph, Node *node);
+void pixel_shuffle_differentiate(Graph *graph, const Node *node, TensorId output_gradient);
+
+/* op_channel.c: scale, channel scale, channel multiply, gate, layer norm */
+void scale_differentiate(Graph *graph, const Node *node, TensorId output_gradient);
+void channel_scale_differentiate(Graph *graph, const Node *node, TensorId output_gradient);
+void channel_multiply_differentiate(Graph *graph, const Node *node, TensorId output_gradient);
+void gate_infer(Graph *graph, Node *node);
+void gate_differentiate(Graph *graph, const Node *node, TensorId output_gradient);
+void layer_norm_infer(Graph *graph, Node *node);
+void layer_norm_differentiate(Graph *graph, const Node *node, TensorId output_gradient);
+
 /* op_loss.c: softmax cross-entropy */
 void softmax_cross_entropy_infer(Graph *graph, Node *node);
 void softmax_cross_entropy_differentiate(Graph *graph, const Node *node, TensorId output_gradient);

@@ -1,7 +1,7 @@
 /* cpu.h - the CPU backend's own objects: what its files share.
  *
  * Files: cpu_backend.c (opening, threads, memory), cpu_state.c (parameters), cpu_program.c (a graph made runnable),
- * cpu_convolution.c, cpu_small_gradient.c, cpu_norm.c, cpu_pointwise.c, cpu_window.c, cpu_loss.c, cpu_sgd.c (one pair of
+ * cpu_convolution.c, cpu_small_gradient.c, cpu_norm.c, cpu_pointwise.c, cpu_window.c, cpu_box.c, cpu_channel.c, cpu_loss.c, cpu_sgd.c (one pair of
  * functions for each op), kernels.c (loops), onednn*.c (convolution and matrix product). A new op is a row in cpu_program.c's table.
  *
  * Activations are packed NHWC and NC. Results depend on the number of threads (it divides sums) and on the instruction
@@ -143,6 +143,23 @@ FshStatus cpu_global_avg_pool_run(CpuStep *step, FshError *error);
 FshStatus cpu_global_avg_pool_backward_run(CpuStep *step, FshError *error);
 FshStatus cpu_reflection_pad_run(CpuStep *step, FshError *error);
 FshStatus cpu_reflection_pad_backward_run(CpuStep *step, FshError *error);
+/* cpu_box.c, cpu_channel.c */
+FshStatus cpu_zero_pad_run(CpuStep *step, FshError *error);
+FshStatus cpu_crop_run(CpuStep *step, FshError *error);
+FshStatus cpu_concat_run(CpuStep *step, FshError *error);
+FshStatus cpu_pixel_shuffle_run(CpuStep *step, FshError *error);
+FshStatus cpu_scale_run(CpuStep *step, FshError *error);
+FshStatus cpu_channel_scale_run(CpuStep *step, FshError *error);
+FshStatus cpu_channel_scale_backward_prepare(CpuStep *step, FshError *error);
+FshStatus cpu_channel_scale_backward_run(CpuStep *step, FshError *error);
+FshStatus cpu_channel_multiply_run(CpuStep *step, FshError *error);
+FshStatus cpu_channel_multiply_backward_prepare(CpuStep *step, FshError *error);
+FshStatus cpu_channel_multiply_backward_run(CpuStep *step, FshError *error);
+FshStatus cpu_gate_run(CpuStep *step, FshError *error);
+FshStatus cpu_gate_backward_run(CpuStep *step, FshError *error);
+FshStatus cpu_layer_norm_run(CpuStep *step, FshError *error);
+FshStatus cpu_layer_norm_backward_prepare(CpuStep *step, FshError *error);
+FshStatus cpu_layer_norm_backward_run(CpuStep *step, FshError *error);
 FshStatus cpu_softmax_cross_entropy_prepare(CpuStep *step, FshError *error);
 FshStatus cpu_softmax_cross_entropy_run(CpuStep *step, FshError *error);
 FshStatus cpu_softmax_cross_entropy_backward_run(CpuStep *step, FshError *error);

@@ -13,6 +13,7 @@ DnnConvolution cpu_convolution_geometry(const Tensor *x, const Tensor *y, const 
         .kernel = conv->kernel,
         .stride = conv->stride,
         .padding = conv->padding,
+        .groups = conv->groups,
     };
 }
 

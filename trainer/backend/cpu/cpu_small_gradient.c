@@ -32,7 +32,7 @@ typedef struct SmallGradient {
 bool cpu_small_gradient_wins(const CpuStep *step, const DnnConvolution *convolution)
 {
     /* A kernel of one pixel is a single product to oneDNN, too. */
-    return !step->outputs[1] && convolution->kernel > 1 &&
+    return !step->outputs[1] && convolution->kernel > 1 && convolution->groups == 1 &&
            convolution->out_height * convolution->out_width <= OUT_PIXELS_MAX &&
            convolution->in_channels >= CHANNELS_MIN && convolution->out_channels >= CHANNELS_MIN;
 }

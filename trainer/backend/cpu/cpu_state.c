@@ -24,7 +24,15 @@ static FshStatus choose_layout(CpuState *state, CpuVariable *variable, const Gra
     const TensorId parameter = tensor->role == TENSOR_OPTIMIZER ? tensor->of : id;
     const Node *node = tensor->role == TENSOR_BUFFER ? NULL : convolution_of(graph, parameter);
     const CpuBackend *backend = (const CpuBackend *)state->base.backend;
-    FshStatus status = dnn_layout_plain(&variable->plain, tensor->rank, tensor->shape, error);
+    FshStatus status;
+    if (node && node->as.conv.groups > 1) {
+        const int64_t groups = node->as.conv.groups;
+        const int64_t shape[5] = {groups, tensor->shape[0] / groups, tensor->shape[1], tensor->shape[2],
+                                  tensor->shape[3]};
+        status = dnn_layout_plain(&variable->plain, 5, shape, error);
+    } else {
+        status = dnn_layout_plain(&variable->plain, tensor->rank, tensor->shape, error);
+    }
     if (!status && node) {
         DnnConvolution convolution = cpu_convolution_geometry(
             graph_tensor(graph, node->inputs[0]), graph_tensor(graph, node->outputs[0]), &node->as.conv);

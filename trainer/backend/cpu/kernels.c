@@ -5,6 +5,8 @@
 #include <float.h>
 #include <string.h>
 
+extern const CpuChannelKernels FSHARD_CHANNEL_KERNELS;
+
 enum {
     BLOCK_ROWS = 32,    /* summed in float before they join a double: an error of some 1e-7 relative */
     CHANNEL_BLOCK = 64, /* of pools: accumulators that stay in registers or L1 */
@@ -401,4 +403,5 @@ const CpuKernels FSHARD_KERNELS = {
     .row_mean = row_mean,
     .scale = scale_by,
     .sgd = sgd,
+    .channel = &FSHARD_CHANNEL_KERNELS,
 };

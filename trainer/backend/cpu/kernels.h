@@ -15,6 +15,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "trainer/backend/cpu/kernels_channel.h"
+
 /* y = activation((x - mean) * scale + bias + addend) */
 typedef struct NormForward {
     const float *x;                   /* [rows, width] */
@@ -82,6 +84,8 @@ typedef struct CpuKernels {
     /* v = momentum * v + (g + decay * w); w -= rate * (nesterov ? g + decay * w + momentum * v : v) */
     void (*sgd)(float *w, float *v, const float *g, int64_t count, float rate, float momentum, float decay,
                 bool nesterov);
+
+    const CpuChannelKernels *channel;
 } CpuKernels;
 
 extern const CpuKernels cpu_kernels_baseline;

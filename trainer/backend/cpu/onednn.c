@@ -71,7 +71,8 @@ void dnn_engine_describe(char *buffer, uint64_t buffer_bytes)
 
 FshStatus dnn_layout_plain(DnnLayout **layout_ret, int rank, const int64_t *shape, FshError *error)
 {
-    static const dnnl_format_tag_t tags[] = {dnnl_format_tag_undef, dnnl_a, dnnl_ab, dnnl_abc, dnnl_abcd};
+    static const dnnl_format_tag_t tags[] = {
+        dnnl_format_tag_undef, dnnl_a, dnnl_ab, dnnl_abc, dnnl_abcd, dnnl_abcde};
     DnnLayout *layout = calloc(1, sizeof *layout);
     *layout_ret = layout;
     if (!layout)

@@ -31,9 +31,10 @@ typedef struct DnnConvolution {
     int64_t in_height, in_width, in_channels;
     int64_t out_height, out_width, out_channels;
     int64_t kernel, stride, padding;
+    int64_t groups; /* at least 1 */
 } DnnConvolution;
 
-/* A plain row-major layout: OIHW, matrices, vectors. */
+/* A plain row-major layout: OIHW, matrices, vectors; of a convolution in groups [groups, O / groups, I / groups, H, W]. */
 FshStatus dnn_layout_plain(DnnLayout **layout, int rank, const int64_t *shape, FshError *error);
 /* Weights of the convolution: that of the first forward implementation whose layout the weight gradient is fast in, too. */
 FshStatus dnn_layout_convolution(DnnLayout **layout, DnnEngine *engine, const DnnConvolution *convolution,

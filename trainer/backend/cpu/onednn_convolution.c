@@ -13,7 +13,9 @@ typedef struct ConvolutionDescriptions {
 static FshStatus describe_convolution(const DnnConvolution *c, ConvolutionDescriptions *d, FshError *error)
 {
     const dnnl_dims_t x = {c->batch, c->in_channels, c->in_height, c->in_width};
-    const dnnl_dims_t weight = {c->out_channels, c->in_channels, c->kernel, c->kernel};
+    const dnnl_dims_t weight = {c->groups, c->out_channels / c->groups, c->in_channels / c->groups, c->kernel,
+                                c->kernel};
+    const int ungrouped = c->groups == 1; /* to oneDNN the first dimension is there in groups only */
     const dnnl_dims_t y = {c->batch, c->out_channels, c->out_height, c->out_width};
     const dnnl_dims_t bias = {c->out_channels};
     FshStatus status;
@@ -22,8 +24,8 @@ static FshStatus describe_convolution(const DnnConvolution *c, ConvolutionDescri
         d->padding[i] = c->padding;
     }
     if ((status = DNN_CHECK(dnnl_memory_desc_init_by_tag(&d->x, 4, x, dnnl_f32, dnnl_nhwc))) ||
-        (status = DNN_CHECK(
-             dnnl_memory_desc_init_by_tag(&d->weight_any, 4, weight, dnnl_f32, dnnl_format_tag_any))) ||
+        (status = DNN_CHECK(dnnl_memory_desc_init_by_tag(&d->weight_any, 5 - ungrouped, weight + ungrouped,
+                                                         dnnl_f32, dnnl_format_tag_any))) ||
         (status = DNN_CHECK(dnnl_memory_desc_init_by_tag(&d->bias, 1, bias, dnnl_f32, dnnl_a))))
         return status;
     return DNN_CHECK(dnnl_memory_desc_init_by_tag(&d->y, 4, y, dnnl_f32, dnnl_nhwc));

@@ -220,6 +220,8 @@ static FshStatus convolution_prepare(const CudaProgram *program, Step *step, Fsh
 {
     const CudaBackend *backend = program_backend(program);
     const Convolution convolution = convolution_of(step);
+    if (step->node->as.conv.groups > 1)
+        return fsh_error_set(error, FSH_ERR_UNSUPPORTED, "cuda has no convolution in groups; use --device cpu");
     const ConvolutionShape shape = {step->node->as.conv.stride, step->node->as.conv.padding};
     const CudnnPolicy policy = {CUDNN_NOTES_OF_TF32 | CUDNN_NOTES_OF_TRANSFORMS | CUDNN_NOTES_OF_CHANCE,
                                 backend->benchmark ? TIMED_CANDIDATES : 1, convolution_workspace_limit_bytes};

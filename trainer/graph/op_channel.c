@@ -1,0 +1,159 @@
+#include "trainer/graph/ops.h"
+
+#include <string.h>
+
+/* ---- scale ---------------------------------------------------------------------------------------------------------- */
+
+TensorId graph_scale(Graph *graph, TensorId x, float factor)
+{
+    const Tensor *input = graph_operand(graph, x);
+    if (!input)
+        return TENSOR_NONE;
+    if (input->type == DATA_U8 || input->type == DATA_I64)
+        return graph_fail(graph, FSH_ERR_MISMATCH, "%s: scale needs f32, not %s", input->name,
+                          data_type_name(input->type));
+    Node node = {.op = OP_SCALE, .inputs = {x}, .input_count = 1};
+    node.as.scale.factor = factor;
+    node_name_after(&node, input);
+    return graph_append(graph, &node);
+}
+
+void scale_differentiate(Graph *graph, const Node *node, TensorId output_gradient)
+{
+    Node backward = {.op = OP_SCALE, .inputs = {output_gradient}, .input_count = 1};
+    backward.as.scale = node->as.scale;
+    graph_append_backward(graph, node, &backward, &node->inputs[0], 1);
+}
+
+/* ---- channel scale -------------------------------------------------------------------------------------------------- */
+
+TensorId graph_channel_scale(Graph *graph, const char *layer, const char *parameter, TensorId x,
+                             TensorId addend)
+{
+    const Tensor *image = graph_image(graph, layer, "channel scale", x);
+    if (!image)
+        return TENSOR_NONE;
+    if (addend != TENSOR_NONE) {
+        const Tensor *other = graph_image(graph, layer, "channel scale", addend);
+        char left[96], right[96];
+        if (!other)
+            return TENSOR_NONE;
+        if (other->type != image->type || memcmp(other->shape, image->shape, sizeof image->shape) != 0)
+            return graph_fail(graph, FSH_ERR_MISMATCH,
+                              "%s: channel scale needs two images of one shape, not [%s] and [%s]", layer,
+                              tensor_shape_text(image, left, sizeof left),
+                              tensor_shape_text(other, right, sizeof right));
+    }
+    const int64_t shape[4] = {1, image->shape[3], 1, 1};
+    Node node = {.op = OP_CHANNEL_SCALE, .input_count = 3};
+    node_name_after(&node, image);
+    node.inputs[0] = x;
+    node.inputs[1] = graph_parameter(graph, layer, parameter, 4, shape, (Initializer){INIT_ZEROS, 0}, false);
+    node.inputs[2] = addend;
+    return graph_append(graph, &node);
+}
+
+void channel_scale_differentiate(Graph *graph, const Node *node, TensorId output_gradient)
+{
+    Node backward = {.op = OP_CHANNEL_SCALE_BACKWARD,
+                     .inputs = {output_gradient, node->inputs[0], node->inputs[1]},
+                     .input_count = 3};
+    graph_append_backward(graph, node, &backward, node->inputs, 2);
+    graph_contribute_gradient(graph, node->inputs[2], output_gradient);
+}
+
+/* ---- channel multiply ----------------------------------------------------------------------------------------------- */
+
+TensorId graph_channel_multiply(Graph *graph, TensorId x, TensorId s)
+{
+    const Tensor *image = graph_operand(graph, x), *factors = graph_operand(graph, s);
+    char left[96], right[96];
+    if (!image || !factors || !(image = graph_image(graph, image->name, "channel multiply", x)))
+        return TENSOR_NONE;
+    if (factors->rank != 2 || factors->type != image->type || factors->shape[0] != image->shape[0] ||
+        factors->shape[1] != image->shape[3])
+        return graph_fail(
+            graph, FSH_ERR_MISMATCH,
+            "%s: channel multiply needs an image [N, H, W, C] and a matrix [N, C], not [%s] and "
+            "%s [%s]",
+            image->name, tensor_shape_text(image, left, sizeof left), data_type_name(factors->type),
+            tensor_shape_text(factors, right, sizeof right));
+    Node node = {.op = OP_CHANNEL_MULTIPLY, .inputs = {x, s}, .input_count = 2};
+    node_name_after(&node, image);
+    return graph_append(graph, &node);
+}
+
+void channel_multiply_differentiate(Graph *graph, const Node *node, TensorId output_gradient)
+{
+    Node backward = {.op = OP_CHANNEL_MULTIPLY_BACKWARD,
+                     .inputs = {output_gradient, node->inputs[0], node->inputs[1]},
+                     .input_count = 3};
+    graph_append_backward(graph, node, &backward, node->inputs, 2);
+}
+
+/* ---- gate ----------------------------------------------------------------------------------------------------------- */
+
+TensorId graph_gate(Graph *graph, TensorId x)
+{
+    const Tensor *image = graph_operand(graph, x);
+    char shape[96];
+    if (!image || !(image = graph_image(graph, image->name, "gate", x)))
+        return TENSOR_NONE;
+    if (image->shape[3] % 2)
+        return graph_fail(graph, FSH_ERR_MISMATCH, "%s: a gate needs an even number of channels, not [%s]",
+                          image->name, tensor_shape_text(image, shape, sizeof shape));
+    Node node = {.op = OP_GATE, .inputs = {x}, .input_count = 1};
+    node_name_after(&node, image);
+    return graph_append(graph, &node);
+}
+
+void gate_infer(Graph *graph, Node *node)
+{
+    const Tensor *x = graph_tensor(graph, node->inputs[0]);
+    graph_output(graph, node, 0, x->type, 4,
+                 (int64_t[]){x->shape[0], x->shape[1], x->shape[2], x->shape[3] / 2});
+}
+
+void gate_differentiate(Graph *graph, const Node *node, TensorId output_gradient)
+{
+    Node backward = {.op = OP_GATE_BACKWARD, .inputs = {output_gradient, node->inputs[0]}, .input_count = 2};
+    graph_append_backward(graph, node, &backward, &node->inputs[0], 1);
+}
+
+/* ---- layer norm ----------------------------------------------------------------------------------------------------- */
+
+TensorId graph_layer_norm(Graph *graph, const char *name, TensorId x, double epsilon)
+{
+    const Tensor *image = graph_image(graph, name, "layer norm", x);
+    if (!image)
+        return TENSOR_NONE;
+    if (!(epsilon > 0))
+        return graph_fail(graph, FSH_ERR_USAGE, "%s: layer norm with epsilon %g; it must be positive", name,
+                          epsilon);
+    const int64_t channels = image->shape[3];
+    Node node = {.op = OP_LAYER_NORM, .inputs = {x}, .input_count = 3};
+    graph_set_name(graph, node.name, name);
+    node.as.layer_norm.epsilon = (float)epsilon;
+    node.inputs[1] = graph_parameter(graph, name, "weight", 1, &channels, (Initializer){INIT_ONES, 0}, false);
+    node.inputs[2] = graph_parameter(graph, name, "bias", 1, &channels, (Initializer){INIT_ZEROS, 0}, false);
+    return graph_append(graph, &node);
+}
+
+void layer_norm_infer(Graph *graph, Node *node)
+{
+    const Tensor *x = graph_tensor(graph, node->inputs[0]);
+    const int64_t shape[4] = {x->shape[0], x->shape[1], x->shape[2], 1};
+    same_shape_infer(graph, node);
+    graph_output(graph, node, 1, DATA_F32, 4, shape);
+    graph_output(graph, node, 2, DATA_F32, 4, shape);
+}
+
+void layer_norm_differentiate(Graph *graph, const Node *node, TensorId output_gradient)
+{
+    Node backward = {
+        .op = OP_LAYER_NORM_BACKWARD,
+        .inputs = {output_gradient, node->inputs[0], node->inputs[1], node->outputs[1], node->outputs[2]},
+        .input_count = 5};
+    backward.as.layer_norm = node->as.layer_norm;
+    graph_append_backward(graph, node, &backward, node->inputs, 3);
+}
