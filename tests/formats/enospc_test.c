@@ -45,6 +45,12 @@ static void test_full_disk_leaves_no_lmdb_behind(void **state)
     assert_full_disk_is_reported(*state, "lmdb", "train.lmdb");
 }
 
+/* Its indexes for others (.idx, -wids.json) come after it. */
+static void test_full_disk_leaves_no_tar_behind(void **state)
+{
+    assert_full_disk_is_reported(*state, "tar", "train-000000.tar");
+}
+
 /* A write that is cut short comes back from LMDB as an I/O error; the user must hear of the disk all the same. */
 static void test_full_disk_is_told_from_an_io_error(void **state)
 {
@@ -82,6 +88,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         with_folder(test_full_disk_leaves_no_shard_behind),
         with_folder(test_full_disk_leaves_no_lmdb_behind),
+        with_folder(test_full_disk_leaves_no_tar_behind),
         with_folder(test_full_disk_is_told_from_an_io_error),
         with_folder(test_a_disk_with_room_is_enough),
     };
