@@ -108,14 +108,60 @@ def layer_case(name, op, shape, forward, attributes=None, parameters=(), buffers
     return {"name": name, "op": op, **(attributes or {}), "inputs": specs + [dy_spec], "expected": expected}
 
 
-def conv_case(shape, channels, kernel, stride, padding, bias):
-    weight_shape = (channels, shape[3], kernel, kernel)
-    scale = (3.0 / (shape[3] * kernel * kernel)) ** 0.5
+def conv_case(shape, channels, kernel, stride, padding, bias, groups=1):
+    weight_shape = (channels, shape[3] // groups, kernel, kernel)
+    scale = (3.0 / (shape[3] // groups * kernel * kernel)) ** 0.5
     parameters = [("layer.weight", weight_shape, number(scale), 0.0)] + ([("layer.bias", (channels,), 0.5, 0.0)] if bias else [])
-    name = f"conv2d {kernel}x{kernel}/{stride} pad {padding}{' bias' if bias else ''}, {'x'.join(map(str, shape))} to {channels}"
+    name = f"conv2d {kernel}x{kernel}/{stride} pad {padding}{' bias' if bias else ''}, {'x'.join(map(str, shape))} to {channels}{f' in {groups} groups' if groups > 1 else ''}"
     return layer_case(name, "conv2d", shape,
-                      lambda t: F.conv2d(t["x"], t["layer.weight"], t.get("layer.bias"), stride, padding),
-                      {"channels": channels, "kernel": kernel, "stride": stride, "padding": padding, "bias": bias}, parameters)
+                      lambda t: F.conv2d(t["x"], t["layer.weight"], t.get("layer.bias"), stride, padding, 1, groups),
+                      {"channels": channels, "kernel": kernel, "stride": stride, "padding": padding, "bias": bias, **({"groups": groups} if groups > 1 else {})},
+                      parameters)
+
+
+def box_cases():
+    def pad(x, h, w, c):
+        return F.pad(x, (0, w - x.shape[3], 0, h - x.shape[2], 0, c - x.shape[1]))
+
+    cases = []
+    for shape, size in (((2, 5, 7, 12), (8, 9, 20)), ((3, 4, 4, 10), (4, 4, 15)), ((1, 3, 5, 6), (4, 8, 6))):
+        cases.append(layer_case(f"zero_pad {shape} to {size}", "zero_pad", shape, lambda t, s=size: pad(t["x"], *s),
+                                {"height": size[0], "width": size[1], "channels": size[2]}))
+    cases.append(layer_case("crop", "crop", (2, 8, 9, 6), lambda t: t["x"][:, :, :5, :7], {"height": 5, "width": 7}))
+    cases.append(layer_case("concat", "concat", (2, 4, 5, 6), lambda t: torch.cat([t["x"], t["other"]], 1),
+                            inputs=[{"name": "other", "shape": [2, 4, 5, 11]}]))
+    for factor, shape in ((2, (2, 3, 5, 24)), (3, (1, 4, 2, 18))):
+        cases.append(layer_case(f"pixel_shuffle {factor}", "pixel_shuffle", shape, lambda t, f=factor: F.pixel_shuffle(t["x"], f), {"factor": factor}))
+        large = (shape[0], shape[1] * factor, shape[2] * factor, 7)
+        cases.append(layer_case(f"pixel_unshuffle {factor}", "pixel_unshuffle", large, lambda t, f=factor: F.pixel_unshuffle(t["x"], f),
+                                {"factor": factor}))
+    return cases
+
+
+def channel_cases():
+    def layer_norm(t):  # NAFNet's LayerNorm2d, epsilon 1e-6
+        x = t["x"]
+        mean = x.mean(1, keepdim=True)
+        return (x - mean) / ((x - mean) ** 2).mean(1, keepdim=True).add(float(np.float32(1e-6))).sqrt() * t["layer.weight"][:, None, None] \
+            + t["layer.bias"][:, None, None]
+
+    cases = [layer_case("scale", "scale", (5, 70), lambda t: t["x"] * 0.125, {"factor": 0.125}),
+             layer_case("scale of an image", "scale", (2, 3, 3, 5), lambda t: t["x"] * -2.5, {"factor": -2.5})]
+    for shape in ((2, 5, 7, 48), (1, 9, 4, 5)):
+        beta = [("layer.beta", (1, shape[3], 1, 1), 0.5, 0.25)]
+        cases.append(layer_case(f"channel_scale, {shape[3]} channels", "channel_scale", shape, lambda t: t["x"] * t["layer.beta"], None, beta))
+        cases.append(layer_case(f"channel_scale, addend, {shape[3]} channels", "channel_scale", shape,
+                                lambda t: 0.5 * t["addend"] + t["x"] * t["layer.beta"], None, beta, inputs=[{"name": "addend", "shape": list(shape)}]))
+    for shape in ((3, 5, 7, 20), (2, 1, 1, 33), (1, 16, 16, 64)):
+        cases.append(layer_case(f"channel_multiply {shape}", "channel_multiply", shape, lambda t: t["x"] * t["other"][:, :, None, None],
+                                inputs=[{"name": "other", "shape": [shape[0], shape[3]]}]))
+    for shape in ((2, 5, 7, 40), (1, 3, 3, 6)):
+        cases.append(layer_case(f"gate {shape}", "gate", shape, lambda t: t["x"].chunk(2, 1)[0] * t["x"].chunk(2, 1)[1]))
+    for shape, x in (((2, 5, 7, 48), {}), ((3, 3, 3, 5), {}), ((2, 4, 4, 70), {"offset": 30.0, "scale": 1.75}), ((1, 40, 40, 16), {})):
+        c = shape[3]
+        cases.append(layer_case(f"layer_norm {shape}{', mean 30 deviations from 0' if x else ''}", "layer_norm", shape, layer_norm, None,
+                                [("layer.weight", (c,), 0.5, 1.0), ("layer.bias", (c,), 0.5, 0.0)], x=x))
+    return cases
 
 
 def norm_case(name, shape, training, slope=None, addend=False, x=None):
@@ -168,6 +214,12 @@ def layers():
         conv_case((6, 3, 3, 64), 96, 3, 1, 1, False),
         conv_case((5, 4, 4, 72), 64, 3, 2, 1, False),
         conv_case((4, 2, 2, 64), 64, 5, 1, 2, False),
+        conv_case((2, 9, 11, 64), 64, 3, 1, 1, True, 64),
+        conv_case((2, 7, 6, 20), 20, 3, 2, 1, False, 20),
+        conv_case((1, 3, 3, 128), 128, 3, 1, 1, True, 128),
+        conv_case((2, 6, 5, 32), 64, 3, 1, 1, False, 4),
+        conv_case((2, 6, 5, 6), 4, 1, 1, 0, True, 2),
+        conv_case((2, 8, 6, 32), 64, 2, 2, 0, True),
         norm_case("training", (4, 5, 7, 64), True),
         norm_case("training, 3 channels", (3, 11, 5, 3), True),
         norm_case("training, 70 channels", (2, 3, 3, 70), True),
@@ -203,6 +255,10 @@ def layers():
                    {"features": 13, "bias": True}, [("layer.weight", (13, 70), 0.25, 0.0), ("layer.bias", (13,), 0.5, 0.0)]),
         layer_case("linear, 1x512 to 1000", "linear", (1, 512), lambda t: F.linear(t["x"], t["layer.weight"]),
                    {"features": 1000, "bias": False}, [("layer.weight", (1000, 512), 0.0625, 0.0)]),
+        layer_case("linear_1x1 bias, 5x70 to 13", "linear_1x1", (5, 70), lambda t: F.linear(t["x"], t["layer.weight"][:, :, 0, 0], t["layer.bias"]),
+                   {"features": 13, "bias": True}, [("layer.weight", (13, 70, 1, 1), 0.25, 0.0), ("layer.bias", (13,), 0.5, 0.0)]),
+        *box_cases(),
+        *channel_cases(),
         loss_case("", [3, 0, 9, 1, 4], 10, 0.0),
         loss_case("smoothing 0.1", [3, 0, 9, 1, 4], 10, 0.1),
         loss_case("smoothing 0.1, labels left out", [3, -1, 19, 1, -1, -1, 7], 20, 0.1),
