@@ -49,7 +49,7 @@ static void tell(Check *check, const char *file, const FoundProblem *found)
                           .key = found->key,
                           .source = found->source,
                           .reason = found->reason};
-    check->problem_count++;
+    check->problem_count += found->status != FSH_OK; /* else a remark */
     if (check->visit)
         check->visit(&problem, check->context);
 }
@@ -470,9 +470,7 @@ FshStatus fsh_check(const char *path, FshCheckLevel level, int jobs, FshProblemV
     check->visit = visit;
     check->context = context;
     FshStatus status = list_path(check, path, error);
-    /* Contents of one split alone say nothing. */
-    const bool with_contents = level >= FSH_CHECK_CONTENTS && check->has_splits && check->file_count &&
-                               check->split_of[check->file_count - 1] > 0;
+    const bool with_contents = level >= FSH_CHECK_CONTENTS;
     for (size_t i = 0; i < check->file_count; i++)
         check->files[i].with_contents = with_contents;
     if (!status) {
@@ -485,8 +483,12 @@ FshStatus fsh_check(const char *path, FshCheckLevel level, int jobs, FshProblemV
     }
     if (!status && check->file_count)
         end_split(check);
-    if (!status && check->contents)
+    if (!status && check->contents && check->has_splits && check->file_count &&
+        check->split_of[check->file_count - 1] > 0)
         status = fsh_check_overlap(check->files, check->contents, check->split_of, check->file_count,
+                                   tell_overlap, check, error);
+    if (!status && check->contents)
+        status = fsh_check_repeats(check->files, check->contents, check->split_of, check->file_count,
                                    tell_overlap, check, error);
     if (problem_count_ret)
         *problem_count_ret = check->problem_count;

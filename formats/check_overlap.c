@@ -5,6 +5,7 @@
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "common/interrupt.h"
 #include "formats/hash_set.h"
@@ -62,32 +63,33 @@ static bool read_sample(const Overlap *overlap, OpenFile *open, size_t file, uin
            fsh_split_file_sample(&open->file, record, sample, &head, NULL) == FSH_OK;
 }
 
-static FshStatus tell(Overlap *overlap, size_t file, uint64_t record, const HashSetEntry *seen,
+/* A record by its place. */
+typedef struct Place {
+    size_t file;
+    uint64_t record;
+} Place;
+
+/* Of the later of two records that hold the same: what, and which the other is. */
+static FshStatus tell(Overlap *overlap, FshStatus kind, const char *what, Place later, Place earlier,
                       FshError *error)
 {
-    size_t other_file = seen->file;
-    uint64_t other_record = seen->record;
-    if (overlap->split_of[other_file] > overlap->split_of[file]) {
-        other_file = file;
-        other_record = record;
-        file = seen->file;
-        record = seen->record;
-    }
     FshSample sample, other;
     char reason[PATH_MAX];
-    const bool known = read_sample(overlap, &overlap->later, file, record, &sample);
-    const bool named = read_sample(overlap, &overlap->earlier, other_file, other_record, &other);
-    (void)snprintf(reason, sizeof reason, "the same content is in another split: %s record %" PRIu64 "%s%.*s",
-                   overlap->files[other_file].name, other_record, named ? ", key " : "",
+    const bool known = read_sample(overlap, &overlap->later, later.file, later.record, &sample);
+    const bool named = read_sample(overlap, &overlap->earlier, earlier.file, earlier.record, &other);
+    (void)snprintf(reason, sizeof reason, "%s: %s record %" PRIu64 "%s%.*s", what,
+                   overlap->files[earlier.file].name, earlier.record, named ? ", key " : "",
                    named ? (int)other.key_bytes : 0, named ? other.key : "");
     FileReport report = {0};
     FshStatus status =
-        fsh_report_add(&report, FSH_ERR_MISMATCH, (int64_t)record, known ? &sample : NULL, reason, error);
+        fsh_report_add(&report, kind, (int64_t)later.record, known ? &sample : NULL, reason, error);
     if (!status)
-        overlap->visit(file, report.problems, overlap->context);
+        overlap->visit(later.file, report.problems, overlap->context);
     fsh_report_empty(&report);
     return status;
 }
+
+/* ---- of two splits ---- */
 
 /* The split of most samples. */
 static size_t largest_split(const Overlap *overlap)
@@ -120,9 +122,124 @@ static FshStatus pass_file(Overlap *overlap, size_t file, bool store, FshError *
             continue;
         const HashSetEntry *seen =
             store ? hash_set_meet(&overlap->set, hash, i, file) : hash_set_find(&overlap->set, hash);
-        if (seen && overlap->split_of[seen->file] != overlap->split_of[file])
-            status = tell(overlap, file, i, seen, error);
+        if (!seen || overlap->split_of[seen->file] == overlap->split_of[file])
+            continue;
+        const Place here = {file, i}, there = {seen->file, seen->record};
+        const bool later = overlap->split_of[file] > overlap->split_of[seen->file];
+        status = tell(overlap, FSH_ERR_MISMATCH, "the same content is in another split", later ? here : there,
+                      later ? there : here, error);
     }
+    return status;
+}
+
+/* ---- of one split ---- */
+
+static int compare_hashes(const void *a, const void *b)
+{
+    return memcmp(a, b, sizeof(FshHash128));
+}
+
+/* The known hashes of files begin to end - 1, sorted; owned by the caller. */
+static FshStatus sort_hashes(const Overlap *overlap, size_t begin, size_t end, FshHash128 **hashes_ret,
+                             size_t *count_ret, FshError *error)
+{
+    size_t count = 0;
+    for (size_t i = begin; i < end; i++)
+        count += (size_t)overlap->contents[i].record_count;
+    FshHash128 *hashes = calloc(count + 1, sizeof *hashes);
+    if (!hashes)
+        return fsh_error_set(error, FSH_ERR_MEMORY, "out of memory: hashes of %zu samples", count);
+    count = 0;
+    for (size_t i = begin; i < end; i++) {
+        const FileContents *contents = &overlap->contents[i];
+        for (uint64_t j = 0; contents->hashes && j < contents->record_count; j++) {
+            if (hash_is_known(&contents->hashes[j]))
+                hashes[count++] = contents->hashes[j];
+        }
+    }
+    qsort(hashes, count, sizeof *hashes, compare_hashes);
+    *hashes_ret = hashes;
+    *count_ret = count;
+    return FSH_OK;
+}
+
+/* Leaves one of each hash that is there more than once; returns how many are left over then, that repeat another. */
+static uint64_t keep_repeated(FshHash128 *hashes, size_t *count)
+{
+    uint64_t repeats = 0;
+    size_t kept = 0;
+    for (size_t first = 0, end = 0; first < *count; first = end) {
+        while (end < *count && fsh_hash_equal(&hashes[end], &hashes[first]))
+            end++;
+        if (end - first > 1) {
+            repeats += end - first - 1;
+            hashes[kept++] = hashes[first];
+        }
+    }
+    *count = kept;
+    return repeats;
+}
+
+/* The first record that another repeats, and the first that repeats it. */
+static void find_repeat(const Overlap *overlap, size_t begin, size_t end, const FshHash128 *repeated,
+                        size_t count, Place *first, Place *again)
+{
+    const FshHash128 *wanted = NULL;
+    for (size_t i = begin; i < end; i++) {
+        const FileContents *contents = &overlap->contents[i];
+        for (uint64_t j = 0; contents->hashes && j < contents->record_count; j++) {
+            const FshHash128 *hash = &contents->hashes[j];
+            if (!wanted && bsearch(hash, repeated, count, sizeof *hash, compare_hashes)) {
+                wanted = hash;
+                *first = (Place){i, j};
+            } else if (wanted && fsh_hash_equal(hash, wanted)) {
+                *again = (Place){i, j};
+                return;
+            }
+        }
+    }
+}
+
+/* A remark: how many samples of a split repeat another. */
+static FshStatus remark_on_split(Overlap *overlap, size_t begin, size_t end, FshError *error)
+{
+    FshHash128 *hashes = NULL;
+    size_t count = 0;
+    FshStatus status = sort_hashes(overlap, begin, end, &hashes, &count, error);
+    const uint64_t repeats = status ? 0 : keep_repeated(hashes, &count);
+    if (repeats) {
+        char what[128];
+        Place first = {0}, again = {0};
+        find_repeat(overlap, begin, end, hashes, count, &first, &again);
+        (void)snprintf(what, sizeof what,
+                       "%" PRIu64 " of the split's samples repeat%s another's content; this one that of",
+                       repeats, repeats == 1 ? "s" : "");
+        status = tell(overlap, FSH_OK, what, again, first, error);
+    }
+    free(hashes);
+    return status;
+}
+
+/* ---- both ---- */
+
+FshStatus fsh_check_repeats(const FileCheck *files, const FileContents *contents, const size_t *split_of,
+                            size_t file_count, OverlapVisit visit, void *context, FshError *error)
+{
+    Overlap overlap = {.files = files,
+                       .contents = contents,
+                       .split_of = split_of,
+                       .file_count = file_count,
+                       .visit = visit,
+                       .context = context};
+    FshStatus status = FSH_OK;
+    for (size_t begin = 0, end = 0; begin < file_count && !status; begin = end) {
+        while (end < file_count && split_of[end] == split_of[begin])
+            end++;
+        status = interrupt_requested() ? fsh_error_set(error, FSH_ERR_INTERRUPTED, "interrupted")
+                                       : remark_on_split(&overlap, begin, end, error);
+    }
+    close_file(&overlap.later);
+    close_file(&overlap.earlier);
     return status;
 }
 

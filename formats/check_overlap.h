@@ -1,5 +1,5 @@
-/* check_overlap.h - samples whose content is in two splits: what a network is tested on it must not have seen. Internal to
- * fsh_check. */
+/* check_overlap.h - samples whose content is there twice. In two splits: what a network is tested on it must not have seen. In
+ * one: worth knowing. Internal to fsh_check. */
 #ifndef FSHARD_FORMATS_CHECK_OVERLAP_H
 #define FSHARD_FORMATS_CHECK_OVERLAP_H
 
@@ -16,6 +16,12 @@ typedef void (*OverlapVisit)(size_t file, const FoundProblem *problem, void *con
 /* Calls visit for each record whose payloads another split holds too: of the two, for the one in the later split. Memory:
  * 64 to 128 bytes for each sample that is not in the largest split. FSH_ERR_MEMORY, FSH_ERR_INTERRUPTED. */
 FshStatus fsh_check_overlap(const FileCheck *files, const FileContents *contents, const size_t *split_of,
+                            size_t file_count, OverlapVisit visit, void *context, FshError *error);
+
+/* Calls visit once for each split in which samples repeat the content of others, with status FSH_OK: that is a remark, since a
+ * training set may hold an image twice for a reason. Memory: 16 bytes for each sample of a split. FSH_ERR_MEMORY,
+ * FSH_ERR_INTERRUPTED. */
+FshStatus fsh_check_repeats(const FileCheck *files, const FileContents *contents, const size_t *split_of,
                             size_t file_count, OverlapVisit visit, void *context, FshError *error);
 
 #endif

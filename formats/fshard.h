@@ -380,10 +380,11 @@ typedef enum FshCheckLevel {
     FSH_CHECK_QUICK = 1, /* structure, footers, indexes, whole-file hashes against the manifest */
     FSH_CHECK_RECORDS, /* and each record: structure and CRC32C, index row against record. Compressed fields are not
                           * unpacked: the CRC covers them as they are, and whoever decodes them unpacks them */
-    FSH_CHECK_CONTENTS, /* and that no two splits hold a sample of the same content (stored bytes) */
+    FSH_CHECK_CONTENTS, /* and that no two splits hold a sample of the same content (stored bytes); how many samples of a split
+                         * repeat another's is a remark */
 } FshCheckLevel;
 
-/* One thing that is wrong. */
+/* One thing that is wrong; with status FSH_OK a remark: what is worth knowing, and counts as no problem. */
 typedef struct FshProblem {
     FshStatus status;
     const char *file;   /* relative to the dataset; never NULL */
@@ -401,7 +402,7 @@ typedef void (*FshProblemVisit)(const FshProblem *problem, void *context);
  * is missing or damaged, where each file is checked alone. *problem_count_ret (may be NULL) counts the
  * problems; visit may be NULL too. FSH_CHECK_QUICK reads each byte once; a file whose hash is wrong is then
  * searched for the records that are damaged. FSH_CHECK_RECORDS also finds keys that are there twice in a
- * split (16 to 96 bytes of memory for each sample). FSH_CHECK_CONTENTS takes 16 bytes more for each sample, and 64 to 128 for
+ * split (16 to 96 bytes of memory for each sample). FSH_CHECK_CONTENTS takes 32 bytes more for each sample, and 64 to 128 for
  * each that is not in the largest split; what it finds is FSH_ERR_MISMATCH. FSH_OK means the check could be made, not that all is
  * well. FSH_ERR_NOT_FOUND, FSH_ERR_UNSUPPORTED: there is nothing to check at path. FSH_ERR_INTERRUPTED,
  * FSH_ERR_MEMORY. */

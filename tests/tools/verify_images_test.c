@@ -40,7 +40,11 @@ static void test_an_image_in_two_splits_is_listed_with_both_places(void **state)
         assert_contains(result.out, "test-00000-of-00001.fshard record 1, key cat/9, source test/cat/9.jpg: "
                                     "the same content is in another split: "
                                     "val-00000-of-00001.fshard record 0, key dog/0");
-        assert_contains(result.out, "2 problems"); /* twice in train is no leak */
+        assert_contains(result.out, "2 problems"); /* twice in train is no leak, but told */
+        assert_contains(result.out,
+                        "  note     train-00000-of-00001.fshard record 3, key cat/again, source "
+                        "train/cat/again.jpg: 1 of the split's samples repeats another's content; this one "
+                        "that of: train-00000-of-00001.fshard record 0, key cat/0\n");
         run_result_free(&result);
     }
     run_ok("fverify", "--no-overlap", packed, NULL);
@@ -61,6 +65,40 @@ static void test_overlap_is_found_where_val_is_the_larger(void **state)
                     "val-00000-of-00001.fshard record 9, key cat/x, source val/cat/x.jpg: the same");
     assert_contains(result.out, "train-00000-of-00001.fshard record 1, key cat/1");
     assert_contains(result.out, "1 problem;");
+    run_result_free(&result);
+}
+
+static void test_samples_that_repeat_others_of_their_split_are_counted(void **state)
+{
+    TestFolder *folder = *state;
+    const char *photos = test_path(folder, "photos"), *packed = test_path(folder, "packed");
+    source_two_classes(photos);
+    copy_file(test_path(folder, "photos/cat/1.jpg"), test_path(folder, "photos/cat/a.jpg"));
+    copy_file(test_path(folder, "photos/cat/1.jpg"), test_path(folder, "photos/dog/b.jpg"));
+    copy_file(test_path(folder, "photos/dog/0.jpg"), test_path(folder, "photos/dog/c.jpg"));
+    static const char *const formats[] = {"shards", "lmdb", "tar"};
+    for (size_t i = 0; i < 3; i++) {
+        run_ok("fpack", "--force", "--format", formats[i], photos, packed, NULL);
+        RunResult result = run_expecting(0, "fverify", packed, NULL);
+        assert_contains(result.out, " record 3, key cat/a, source cat/a.jpg: 3 of the split's samples repeat "
+                                    "another's content; this one that of: train");
+        assert_contains(result.out, " record 1, key cat/1\n");
+        assert_contains(result.out, ": ok;");
+        run_result_free(&result);
+    }
+    RunResult result = run_expecting(0, "fverify", "--json", packed, NULL);
+    json_t *json = json_of(result.out);
+    const json_t *dataset = json_array_get(json_object_get(json, "datasets"), 0);
+    assert_true(json_is_true(json_object_get(dataset, "ok")));
+    assert_int_equal(json_array_size(json_object_get(dataset, "remarks")), 1);
+    json_decref(json);
+    run_result_free(&result);
+    result = run_expecting(0, "fverify", "--no-overlap", packed, NULL);
+    assert_contains_not(result.out, "note");
+    run_result_free(&result);
+    run_ok("fpack", "--force", "--dedupe", photos, packed, NULL);
+    result = run_expecting(0, "fverify", packed, NULL);
+    assert_contains_not(result.out, "note");
     run_result_free(&result);
 }
 
@@ -295,6 +333,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         in_folder(test_an_image_in_two_splits_is_listed_with_both_places),
         in_folder(test_overlap_is_found_where_val_is_the_larger),
+        in_folder(test_samples_that_repeat_others_of_their_split_are_counted),
         in_folder(test_sources_are_compared_byte_for_byte),
         in_folder(test_images_that_no_record_holds_are_told),
         in_folder(test_raw_pixels_are_compared_with_the_source_decoded),

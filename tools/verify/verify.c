@@ -303,15 +303,21 @@ FshStatus verify_path(const char *path, const VerifyOptions *options, VerifyRepo
     return status;
 }
 
+static void free_problems(VerifyProblem *problems, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        free(problems[i].file);
+        free(problems[i].key);
+        free(problems[i].source);
+        free(problems[i].reason);
+    }
+    free(problems);
+}
+
 void verify_report_free(VerifyReport *report)
 {
-    for (size_t i = 0; i < report->problem_count; i++) {
-        free(report->problems[i].file);
-        free(report->problems[i].key);
-        free(report->problems[i].source);
-        free(report->problems[i].reason);
-    }
-    free(report->problems);
+    free_problems(report->problems, report->problem_count);
+    free_problems(report->remarks, report->remark_count);
     free(report->known);
     for (size_t i = 0; report->splits && i < report->manifest.split_count; i++) {
         free(report->splits[i].name);

@@ -63,6 +63,8 @@ typedef struct VerifyReport {
     double likeness_sum;
     VerifyProblem *problems; /* what libfshard found first, then the images', by file and record */
     size_t problem_count, problem_capacity;
+    VerifyProblem *remarks; /* of libfshard: what is worth knowing, and is no problem */
+    size_t remark_count, remark_capacity;
     struct VerifyKnown *known; /* of what libfshard found, in order: see verify_knows */
     size_t known_count;
     double seconds;

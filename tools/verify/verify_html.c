@@ -303,14 +303,13 @@ static void add_cell(Page *page, const char *text)
         add_string(page, text);
 }
 
-static void add_problems(Page *page, const VerifyReport *report)
+static void add_problems(Page *page, const char *title, const VerifyProblem *problems, size_t count)
 {
-    if (report->problem_count == 0)
+    if (count == 0)
         return;
-    add(page, "<h2>Problems: %zu</h2><table><tr><th>file<th>record<th>key<th>source<th>what is wrong",
-        report->problem_count);
-    for (size_t i = 0; i < report->problem_count && i < PAGE_PROBLEMS; i++) {
-        const VerifyProblem *problem = &report->problems[i];
+    add(page, "<h2>%s: %zu</h2><table><tr><th>file<th>record<th>key<th>source<th>what", title, count);
+    for (size_t i = 0; i < count && i < PAGE_PROBLEMS; i++) {
+        const VerifyProblem *problem = &problems[i];
         add(page, "<tr>");
         add_cell(page, problem->file);
         if (problem->record >= 0)
@@ -322,8 +321,8 @@ static void add_problems(Page *page, const VerifyReport *report)
         add_cell(page, problem->reason);
     }
     add(page, "</table>");
-    if (report->problem_count > PAGE_PROBLEMS)
-        add(page, "<p>… and %zu more: --json lists them.</p>", report->problem_count - PAGE_PROBLEMS);
+    if (count > PAGE_PROBLEMS)
+        add(page, "<p>… and %zu more: --json lists them.</p>", count - PAGE_PROBLEMS);
 }
 
 static void add_heading(Page *page, const VerifyReport *report)
@@ -365,7 +364,8 @@ FshStatus verify_write_html(const VerifyReport *report, const VerifyOptions *opt
     add_heading(&page, report);
     if (report->opened)
         add_summary(&page, report);
-    add_problems(&page, report);
+    add_problems(&page, "Problems", report->problems, report->problem_count);
+    add_problems(&page, "Notes", report->remarks, report->remark_count);
     if (report->opened)
         add_classes(&page, report);
     if (report->image_count) {

@@ -4,12 +4,12 @@
 #include "common/json_text.h"
 #include "tools/verify/verify_report.h"
 
-json_t *verify_problems_to_json(const VerifyReport *report)
+static json_t *problems_to_json(const VerifyProblem *problems, size_t count)
 {
     json_t *array = json_array();
     int failed = !array;
-    for (size_t i = 0; i < report->problem_count && !failed; i++) {
-        const VerifyProblem *problem = &report->problems[i];
+    for (size_t i = 0; i < count && !failed; i++) {
+        const VerifyProblem *problem = &problems[i];
         failed |= json_array_append_new(
             array, json_pack("{s:o, s:o, s:o, s:o, s:o, s:s}", "file", json_text(problem->file), "record",
                              problem->record >= 0 ? json_integer((json_int_t)problem->record) : json_null(),
@@ -21,6 +21,11 @@ json_t *verify_problems_to_json(const VerifyReport *report)
         return NULL;
     }
     return array;
+}
+
+json_t *verify_problems_to_json(const VerifyReport *report)
+{
+    return problems_to_json(report->problems, report->problem_count);
 }
 
 static json_t *splits_to_json(const VerifyReport *report)
@@ -91,10 +96,11 @@ json_t *verify_to_json(const VerifyReport *report, const VerifyOptions *options)
 {
     static const char *const levels[] = {
         [VERIFY_QUICK] = "quick", [VERIFY_RECORDS] = "records", [VERIFY_DECODE] = "decode"};
-    json_t *object = json_pack("{s:o, s:b, s:s, s:o, s:o, s:f}", "path", json_text(report->path), "ok",
+    json_t *object = json_pack("{s:o, s:b, s:s, s:o, s:o, s:o, s:f}", "path", json_text(report->path), "ok",
                                report->problem_count == 0, "level", levels[options->level], "problems",
-                               verify_problems_to_json(report), "splits", splits_to_json(report), "seconds",
-                               report->seconds);
+                               verify_problems_to_json(report), "remarks",
+                               problems_to_json(report->remarks, report->remark_count), "splits",
+                               splits_to_json(report), "seconds", report->seconds);
     int failed = !object;
     if (!failed && report->opened)
         failed |= json_object_set_new(object, "id", json_string(report->manifest.id)) ||

@@ -17,17 +17,18 @@ static char *copy_text(const char *text)
     return text ? strdup(text) : NULL;
 }
 
-FshStatus verify_add_problem(VerifyReport *report, const FshProblem *problem, FshError *error)
+static FshStatus append(VerifyProblem **items, size_t *count, size_t *capacity, const FshProblem *problem,
+                        FshError *error)
 {
-    if (report->problem_count == report->problem_capacity) {
-        size_t capacity = report->problem_capacity ? 2 * report->problem_capacity : 16;
-        VerifyProblem *problems = reallocarray(report->problems, capacity, sizeof *problems);
-        if (!problems)
+    if (*count == *capacity) {
+        const size_t larger = *capacity ? 2 * *capacity : 16;
+        VerifyProblem *grown = reallocarray(*items, larger, sizeof *grown);
+        if (!grown)
             return fsh_error_set(error, FSH_ERR_MEMORY, "%s: out of memory", problem->file);
-        report->problems = problems;
-        report->problem_capacity = capacity;
+        *items = grown;
+        *capacity = larger;
     }
-    VerifyProblem *own = &report->problems[report->problem_count++];
+    VerifyProblem *own = &(*items)[(*count)++];
     *own = (VerifyProblem){.status = problem->status,
                            .record = problem->record,
                            .file = copy_text(problem->file),
@@ -37,6 +38,13 @@ FshStatus verify_add_problem(VerifyReport *report, const FshProblem *problem, Fs
     if (!own->file || !own->reason)
         return fsh_error_set(error, FSH_ERR_MEMORY, "%s: out of memory", problem->file);
     return FSH_OK;
+}
+
+FshStatus verify_add_problem(VerifyReport *report, const FshProblem *problem, FshError *error)
+{
+    return problem->status
+               ? append(&report->problems, &report->problem_count, &report->problem_capacity, problem, error)
+               : append(&report->remarks, &report->remark_count, &report->remark_capacity, problem, error);
 }
 
 typedef struct VerifyKnown {

@@ -6,7 +6,7 @@
 #include "tools/verify/verify.h"
 #include "tools/verify/verify_against.h"
 
-/* Adds a problem; strings are copied, key and source may be NULL. FSH_ERR_MEMORY. */
+/* Adds a problem or, with status FSH_OK, a remark; strings are copied, key and source may be NULL. FSH_ERR_MEMORY. */
 FshStatus verify_add_problem(VerifyReport *report, const FshProblem *problem, FshError *error);
 
 /* The same of sample `index` of split: its place, its key, and the source of one of its fields. sample: NULL where it cannot

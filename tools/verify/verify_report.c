@@ -184,7 +184,7 @@ static void print_name(FILE *stream, const char *before, const char *name, const
 /* "train-00000-of-00002.fshard record 17, key cat/5, source train/cat/5.jpg: …" */
 static void print_problem(FILE *stream, const VerifyReport *report, const VerifyProblem *problem)
 {
-    if (strcmp(problem->file, report->path) != 0)
+    if (problem->status && strcmp(problem->file, report->path) != 0) /* remarks stand below its heading */
         print_name(stream, "", report->path, ": ");
     program_print_text(stream, problem->file);
     if (problem->record >= 0)
@@ -194,6 +194,14 @@ static void print_problem(FILE *stream, const VerifyReport *report, const Verify
     if (problem->source)
         print_name(stream, ", source ", problem->source, "");
     print_name(stream, ": ", problem->reason, "\n");
+}
+
+static void print_remarks(FILE *stream, const VerifyReport *report)
+{
+    for (size_t i = 0; i < report->remark_count; i++) {
+        (void)fputs("  note     ", stream);
+        print_problem(stream, report, &report->remarks[i]);
+    }
 }
 
 void verify_print_problems(FILE *stream, const VerifyReport *report, bool all)
@@ -237,6 +245,7 @@ void verify_print(FILE *stream, const VerifyReport *report, const VerifyPrint *p
         print_classes(stream, report, print->verbose);
         print_images(stream, report);
         print_missing(stream, report, print->options->against);
+        print_remarks(stream, report);
     }
     verify_print_problems(stream, report, print->verbose);
     /* Of what could not be opened nothing is claimed, and one problem needs no count. */
