@@ -3,40 +3,54 @@
 from __future__ import annotations
 
 import io
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from .errors import FshardError
 from .record import Field
 
+if TYPE_CHECKING:
+    from PIL import Image
+
 _MODES = {1: "L", 2: "LA", 3: "RGB", 4: "RGBA"}
 
 
-def decode(field: Field) -> np.ndarray:
+def _pixels(image: Image.Image, channels: int) -> np.ndarray:
+    pixels = np.array(image.convert(_MODES[channels]))
+    return pixels.reshape(*pixels.shape[:2], channels)
+
+
+def decode(field: Field, channels: int | None = None) -> np.ndarray:
     """The pixels of a field as (height, width, channels) uint8, turned as the EXIF orientation says.
 
-    Raw pixels: a read-only view, no copy. Image files: decoded by Pillow into a new, writable array; 16 bits a channel
-    become 8 (the upper ones). FshardError: Pillow is not installed (status "missing module"), cannot decode the bytes,
-    or finds another size than the record says.
+    channels: 1 gray, 3 colour, 2 and 4 the same with alpha, as Pillow's convert makes one of the other; None: those of
+    the image. Raw pixels that have them already: a read-only view, no copy. Else decoded and converted by Pillow into a
+    new, writable array; 16 bits a channel become 8 (the upper ones). FshardError: Pillow is not installed (status
+    "missing module"), cannot decode the bytes, or finds another size than the record says.
     """
-    if field.codec == "raw":
+    channels = channels or field.channels
+    if field.codec == "raw" and channels == field.channels:
         return field.array()
     try:
         from PIL import Image, ImageOps
     except ImportError:
-        raise FshardError(
-            f"decoding {field.codec} takes Pillow: pip install pillow, or Debian's python3-pil", "missing module"
-        ) from None
+        task = "converting raw pixels" if field.codec == "raw" else f"decoding {field.codec}"
+        raise FshardError(f"{task} takes Pillow: pip install pillow, or Debian's python3-pil", "missing module") from None
+    if field.codec == "raw":
+        raw = field.array()
+        return _pixels(Image.fromarray(raw[..., 0] if field.channels == 1 else raw), channels)
     where = field.source or field.codec
     try:
         with Image.open(io.BytesIO(field.data)) as opened:
             image = ImageOps.exif_transpose(opened)
             if image.mode.startswith("I"):  # 16-bit gray, which convert would clip
                 image = Image.fromarray((np.asarray(image) >> 8).astype(np.uint8))
-            pixels = np.array(image.convert(_MODES[field.channels]))
+            image = image.convert(_MODES[field.channels])
+            shape = (image.height, image.width, field.channels)
+            pixels = _pixels(image, channels)
     except Exception as error:  # Pillow raises what it likes: OSError, SyntaxError, struct.error, ...
         raise FshardError(f"{where}: cannot decode: {error}") from error
-    pixels = pixels.reshape(*pixels.shape[:2], field.channels)
-    if pixels.shape != field.shape:
-        raise FshardError(f"{where}: decodes to {pixels.shape}, its record says {field.shape}")
+    if shape != field.shape:
+        raise FshardError(f"{where}: decodes to {shape}, its record says {field.shape}")
     return pixels

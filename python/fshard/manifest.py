@@ -16,6 +16,7 @@ VERSION = 1
 NAME = "dataset.json"
 BYTES_MAX = 1 << 30
 SUFFIXES = {"shards": ".fshard", "lmdb": ".lmdb"}
+OTHER_CONTAINERS = ("tar", "basicsr")  # those that fpack writes and whose own readers are the field's
 KINDS = ("classes", "pairs")
 
 _SPLIT_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}\Z")
@@ -265,6 +266,10 @@ def parse(data: bytes) -> Manifest:
         raise FshardError(f'"format" is "{format_}", not "fshard"', "unsupported")
     _check_version(strict_json.count(members, "version"))
     id_, container, kind = (strict_json.text(members, key) for key in ("id", "container", "kind"))
+    if container in OTHER_CONTAINERS:
+        raise FshardError(
+            f'container "{container}" is not read by this package; fpack packs it again as shards', "unsupported"
+        )
     if container not in SUFFIXES:
         raise FshardError(f'container "{container}" is unknown to this version', "unsupported")
     if kind not in KINDS:

@@ -50,7 +50,7 @@ class Split:
         return error.at(f"{self._paths[number]} record {row} at byte {offset}", self._paths[number], row)
 
     def _in_range(self, index: int) -> int:
-        if 0 <= index < self._count and type(index) is int:
+        if type(index) is int and 0 <= index < self._count:
             return index
         index = operator.index(index)
         if not -self._count <= index < self._count:

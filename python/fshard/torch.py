@@ -13,6 +13,7 @@ a host share one copy of the pages.
 
 from __future__ import annotations
 
+import functools
 import os
 from typing import Any, Callable
 
@@ -27,12 +28,12 @@ from .record import Field
 Transform = Callable[[Any], Any]
 
 
-def to_tensor(field: Field) -> torch.Tensor:
+def to_tensor(field: Field, channels: int | None = None) -> torch.Tensor:
     """The decoded pixels as (channels, height, width) uint8, contiguous and the caller's own.
 
-    FshardError: see fshard.decode.
+    channels and FshardError: see fshard.decode.
     """
-    return torch.from_numpy(np.array(decode(field).transpose(2, 0, 1), order="C"))
+    return torch.from_numpy(np.array(decode(field, channels).transpose(2, 0, 1), order="C"))
 
 
 class FshardDataset(torch.utils.data.Dataset):
@@ -43,8 +44,11 @@ class FshardDataset(torch.utils.data.Dataset):
     kind pairs: dataset[i] is {field name: (C, H, W) uint8}, or what transform makes of that dict, so that one random
         crop can serve all sides of a pair.
 
-    path, verify: as fshard.Dataset. load: a Field to what transform gets; to_tensor unless given, and for instance
-    `lambda field: field.data` leaves decoding to others.
+    C is the same for all, so that they can be stacked: 1 if every image of the dataset is gray, as its manifest says,
+    else 3, as ftrain has them; gray images among colour ones become colour, and alpha goes.
+
+    path, verify: as fshard.Dataset. load: a Field to what transform gets; unless given, to_tensor with that C. For
+    instance `load=to_tensor` keeps each image's own channels, and `lambda field: field.data` leaves decoding to others.
     classes, class_to_idx, targets: as torchvision's ImageFolder has them; targets is an int64 array, -1 for none.
 
     Raises FshardError (here and at a damaged sample), KeyError for a split that is not there, IndexError, ValueError
@@ -57,13 +61,13 @@ class FshardDataset(torch.utils.data.Dataset):
         split: str = "train",
         transform: Transform | None = None,
         target_transform: Transform | None = None,
-        load: Callable[[Field], Any] = to_tensor,
+        load: Callable[[Field], Any] | None = None,
         verify: bool = False,
     ):
         self.transform = transform
         self.target_transform = target_transform
-        self.load = load
         dataset = Dataset(path, verify)
+        self.load = load or functools.partial(to_tensor, channels=1 if dataset.statistics.channels == 1 else 3)
         if dataset.kind == "pairs" and target_transform is not None:
             raise ValueError(f"{dataset.path}: pairs have no target: target_transform is for datasets of classes")
         self.kind = dataset.kind

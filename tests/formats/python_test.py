@@ -208,6 +208,9 @@ class Reading(Case):
         split = fshard.Dataset(self.path("d"))["train"]
         self.assertEqual(split[-1].index, 39)
         self.assertEqual(split[np.int64(7)].index, 7)
+        for index in (slice(2), "7", 7.0):
+            with self.assertRaisesRegex(TypeError, "cannot be interpreted as an integer"):
+                split[index]
         for index in (40, -41):
             with self.assertRaisesRegex(IndexError, f"split train: sample {index} of 40"):
                 split[index]
@@ -237,12 +240,17 @@ class Reading(Case):
             pass
         write_dataset(self.path("d"))
         os.remove(self.path("d", "train-00001-of-00003.fshard"))
+        os.mkdir(self.path("tars"))
+        with open(self.path("d", "dataset.json"), encoding="utf-8") as read:
+            with open(self.path("tars", "dataset.json"), "w", encoding="utf-8") as stream:
+                json.dump({**json.load(read), "container": "tar"}, stream)
         for name, status, message in (
             ("absent", "not found", "absent: cannot open: No such file or directory"),
             ("empty", "not found", "empty: holds no dataset.json"),
             ("text", "unsupported", "text: is neither a shard, nor an LMDB, nor a dataset.json"),
             ("nothing", "unsupported", "nothing: is neither a shard"),
             ("d", "not found", "d/train-00001-of-00003.fshard: cannot open: No such file or directory"),
+            ("tars", "unsupported", 'container "tar" is not read by this package; fpack packs it again as shards'),
         ):
             found = read_all(self.path(name))
             self.assertEqual(found[0], status)
@@ -692,6 +700,22 @@ class Decoding(unittest.TestCase):
         turned = fshard.Field(self.encode(pixels, "PNG", exif=exif), "png", 7, 5, 3)
         np.testing.assert_array_equal(fshard.decode(turned), np.rot90(pixels, -1))
 
+    def test_channels_are_converted_where_that_is_asked_for(self):
+        pixels = np.random.default_rng(0).integers(0, 256, (5, 7, 3), np.uint8)
+        for codec, encode in (("png", lambda a: self.encode(a, "PNG")), ("raw", lambda a: a.tobytes())):
+            gray = fshard.Field(encode(np.ascontiguousarray(pixels[..., 0])), codec, 5, 7, 1)
+            np.testing.assert_array_equal(fshard.decode(gray, 3), np.repeat(pixels[..., :1], 3, axis=2))
+            colour = fshard.Field(encode(pixels), codec, 5, 7, 3)
+            np.testing.assert_array_equal(fshard.decode(colour, 3), pixels)
+            luma = pixels @ np.array([0.299, 0.587, 0.114])
+            self.assertLessEqual(np.abs(fshard.decode(colour, 1)[..., 0] - luma).max(), 1)
+        clear = np.dstack([pixels, np.zeros((5, 7), np.uint8)])
+        field = fshard.Field(self.encode(clear, "PNG"), "png", 5, 7, 4)
+        np.testing.assert_array_equal(fshard.decode(field, 3), pixels)
+        np.testing.assert_array_equal(fshard.decode(field), clear)
+        with self.assertRaisesRegex(fshard.FshardError, "decodes to"):
+            fshard.decode(fshard.Field(field.data, "png", 5, 8, 4), 3)
+
     def test_what_cannot_be_decoded_is_told_by_its_source(self):
         pixels = np.zeros((5, 7, 3), np.uint8)
         whole = self.encode(pixels, "PNG")
@@ -731,6 +755,26 @@ class Torch(Case):
         self.assertEqual(dataset[6][1], -1)
         halved = FshardDataset(self.path("d"), transform=lambda x: x / 2, target_transform=lambda label: label + 100)
         self.assertEqual((halved[16][0].dtype, halved[16][1]), (torch.float32, label + 100))
+
+    def test_all_images_have_the_channels_of_the_dataset(self):
+        from fshard.torch import FshardDataset, to_tensor
+
+        write_dataset(self.path("d"))
+        path = self.path("d", "dataset.json")
+        raw = [i for i, sample in enumerate(fshard.Dataset(self.path("d"))["train"]) if
+               sample.fields["image"].codec == "raw"]  # fmt: skip
+        with open(path, encoding="utf-8") as stream:
+            manifest = json.load(stream)
+        for said, channels in ((0, 3), (1, 1), (3, 3)):
+            mean = [0.5] * said
+            manifest["statistics"].update(channels=said, mean=mean, std=mean)
+            with open(path, "w", encoding="utf-8") as stream:
+                json.dump(manifest, stream)
+            dataset = pickle.loads(pickle.dumps(FshardDataset(self.path("d"))))
+            self.assertEqual({len(dataset[i][0]) for i in raw}, {channels})
+        own = FshardDataset(self.path("d"), load=to_tensor)
+        self.assertEqual(
+            [len(own[i][0]) for i in raw], [own._split[i].fields["image"].channels for i in raw])  # fmt: skip
 
     def test_pairs_are_transformed_together(self):
         from fshard.torch import FshardDataset
