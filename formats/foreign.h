@@ -171,8 +171,8 @@ typedef struct LmdbEntry {
     uint64_t offset, bytes; /* of the value, in the file */
 } LmdbEntry;
 typedef FshStatus (*LmdbVisit)(const LmdbEntry *entry, void *context, FshError *error);
-/* Every entry of the unnamed database, keys in byte order, each checked to be after the one before. Ends with the first visit
- * that fails. FSH_ERR_CORRUPT, FSH_ERR_UNSUPPORTED. */
+/* Every entry of the unnamed database, keys in byte order, each checked to be after the one before; all values together are no
+ * longer than the file. Ends with the first visit that fails. FSH_ERR_CORRUPT, FSH_ERR_UNSUPPORTED. */
 FshStatus fsh_lmdb_walk(const uint8_t *bytes, uint64_t length, LmdbVisit visit, void *context,
                         FshError *error);
 

@@ -196,6 +196,7 @@ typedef struct Walk {
     const char *last_key; /* of the entry before; NULL: none */
     size_t last_key_bytes;
     uint64_t entry_count; /* so far */
+    uint64_t value_bytes; /* so far */
 } Walk;
 
 static bool key_follows(const Walk *walk, const char *key, size_t key_bytes)
@@ -217,6 +218,12 @@ static FshStatus read_leaf(Walk *walk, const Tree *tree, uint64_t number, FshErr
         LmdbEntry entry = {.key = (const char *)node + NODE_HEADER_BYTES,
                            .key_bytes = load_le16(node + NODE_KEY_BYTES)};
         status = read_value(tree, page, node, &entry.offset, &entry.bytes, error);
+        /* Else a thousand keys could share one value, and who reads all of them would never be done. */
+        walk->value_bytes += status ? 0 : entry.bytes;
+        if (walk->value_bytes > tree->length)
+            return fsh_error_set(error, FSH_ERR_CORRUPT,
+                                 "page %" PRIu64 ": values overlap: they take more bytes than the file has",
+                                 number);
         if (!status)
             status = walk->visit(&entry, walk->context, error);
         if (!status && !key_follows(walk, entry.key, entry.key_bytes))

@@ -384,6 +384,42 @@ static void test_folder2lmdb_is_read_in_the_order_of_numbers(void **state)
     assert_refused(test_path(folder, "msgpack.lmdb"), FSH_ERR_UNSUPPORTED, "msgpack");
 }
 
+static FshStatus count_entry(const LmdbEntry *entry, void *context, FshError *error)
+{
+    (void)error;
+    *(uint64_t *)context += entry->bytes;
+    return FSH_OK;
+}
+
+/* Two keys with one value: a file of many such would keep a reader busy for ever. */
+static void test_values_that_overlap_are_refused(void **state)
+{
+    TestFolder *folder = *state;
+    enum { PAGE_BYTES = 4096, PAGES = 40, VALUE_BYTES = PAGE_BYTES * PAGES - 16, NODE_PAGE = 9 };
+    char *value = calloc(1, VALUE_BYTES);
+    const TestEntry entries[] = {{"a", value, 10}, {"b", value, VALUE_BYTES}, {"c", value, 5000}};
+    write_lmdb(test_path(folder, "x"), 0, entries, 3);
+    size_t length = 0;
+    uint8_t *bytes = (uint8_t *)test_file_read(test_path(folder, "x/data.mdb"), &length);
+    FshError error = {0};
+    uint64_t total = 0;
+    assert_ok(fsh_lmdb_walk(bytes, length, count_entry, &total, &error), &error);
+    assert_int_equal(total, 10 + VALUE_BYTES + 5000);
+    /* The nodes of b and c: size in 32 bits, flags, size of the key, the key, the page of the value. */
+    const uint8_t b_begin[8] = {
+        (uint8_t)VALUE_BYTES, (uint8_t)(VALUE_BYTES >> 8), (uint8_t)(VALUE_BYTES >> 16), 0, 1, 0, 1, 0};
+    const uint8_t c_begin[8] = {(uint8_t)5000, 5000 >> 8, 0, 0, 1, 0, 1, 0};
+    uint8_t *b = memmem(bytes, length, b_begin, sizeof b_begin);
+    uint8_t *c = memmem(bytes, length, c_begin, sizeof c_begin);
+    assert_true(b && c && b[8] == 'b' && c[8] == 'c');
+    memcpy(c, b, 4);
+    memcpy(c + NODE_PAGE, b + NODE_PAGE, sizeof(uint64_t));
+    assert_int_equal(fsh_lmdb_walk(bytes, length, count_entry, &total, &error), FSH_ERR_CORRUPT);
+    assert_contains(error.message, "values overlap");
+    free(bytes);
+    free(value);
+}
+
 int main(void)
 {
 #define with_folder(test) cmocka_unit_test_setup_teardown(test, test_folder_setup, test_folder_teardown)
@@ -395,6 +431,7 @@ int main(void)
         cmocka_unit_test(test_pickles_are_read),
         cmocka_unit_test(test_other_pickles_are_refused_by_name),
         with_folder(test_folder2lmdb_is_read_in_the_order_of_numbers),
+        with_folder(test_values_that_overlap_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
