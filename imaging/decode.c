@@ -149,23 +149,15 @@ void image_decoder_metadata(const ImageDecoder *decoder, ImageMetadata *metadata
     *metadata = decoder->metadata;
 }
 
-FshStatus image_decode(ImageDecoder *decoder, const void *bytes, size_t length,
-                       const ImageDecodeOptions *options, Image *image, ImageInfo *info, FshError *error)
+/* All of image_decode behind the header. */
+static FshStatus decode_whole(ImageDecoder *decoder, const void *bytes, size_t length,
+                              const ImageDecodeOptions *options, Image *image, ImageInfo *info,
+                              FshError *error)
 {
-    ImageInfo own_info;
-    if (!info)
-        info = &own_info;
-    decoder->profile_waits = false;
-    decoder->metadata = (ImageMetadata){0};
-    FshStatus status = read_header(decoder, bytes, length, !options->allow_truncated, info, error);
-    if (!status)
-        status = image_check_size(info, options->max_pixels, error);
-    if (status)
-        return status;
     uint8_t orientation = options->ignore_orientation ? 1 : info->orientation;
     uint32_t wanted = options->channels ? options->channels : info->channels, have = wanted;
     /* each step that is needed exchanges the two images, so that the last one ends in the caller's */
-    status = read_pixels(decoder, bytes, length, options, &have, image, info, error);
+    FshStatus status = read_pixels(decoder, bytes, length, options, &have, image, info, error);
     if (!status && have != wanted) {
         status = image_convert_channels(image, wanted, &decoder->scratch, error);
         image_exchange(image, &decoder->scratch);
@@ -177,6 +169,50 @@ FshStatus image_decode(ImageDecoder *decoder, const void *bytes, size_t length,
     if (!status && options->keep_metadata)
         status = image_decoder_fit_metadata(decoder, options, info, error);
     return status;
+}
+
+/* The header, and whether its size is allowed. */
+static FshStatus begin(ImageDecoder *decoder, const void *bytes, size_t length,
+                       const ImageDecodeOptions *options, ImageInfo *info, FshError *error)
+{
+    decoder->profile_waits = false;
+    decoder->metadata = (ImageMetadata){0};
+    FshStatus status = read_header(decoder, bytes, length, !options->allow_truncated, info, error);
+    return status ? status : image_check_size(info, options->max_pixels, error);
+}
+
+FshStatus image_decode(ImageDecoder *decoder, const void *bytes, size_t length,
+                       const ImageDecodeOptions *options, Image *image, ImageInfo *info, FshError *error)
+{
+    ImageInfo own_info;
+    if (!info)
+        info = &own_info;
+    FshStatus status = begin(decoder, bytes, length, options, info, error);
+    return status ? status : decode_whole(decoder, bytes, length, options, image, info, error);
+}
+
+FshStatus image_decode_part(ImageDecoder *decoder, const void *bytes, size_t length,
+                            const ImageDecodeOptions *options, uint32_t width, uint32_t height,
+                            const ImagePart *part, Image *image, ImagePlace *place, FshError *error)
+{
+    ImageInfo info;
+    ImageDecodeOptions whole = *options;
+    *place = (ImagePlace){.eighths = 8};
+    FshStatus status = begin(decoder, bytes, length, options, &info, error);
+    if (status)
+        return status;
+    bool upright = options->ignore_orientation || info.orientation == 1;
+    if ((options->ignore_orientation ? info.stored_width : info.width) != width ||
+        (options->ignore_orientation ? info.stored_height : info.height) != height)
+        return fsh_error_set(error, FSH_ERR_MISMATCH, "it is %u x %u pixels, not %u x %u as its record says",
+                             info.width, info.height, width, height);
+    if (info.format == IMAGE_JPEG && !(info.quirks & IMAGE_QUIRK_CMYK) && upright)
+        return jpeg_decoder_part(decoder->jpeg, options->channels ? options->channels : info.channels,
+                                 options->least_width, options->least_height, part, image, place, &info,
+                                 error);
+    whole.least_width = whole.least_height =
+        0; /* what is mirrored has its part of a pixel at the other end */
+    return decode_whole(decoder, bytes, length, &whole, image, &info, error);
 }
 
 /* The conversion of this profile, from the last file or made now; NULL in *conversion: it is one for libvips. */

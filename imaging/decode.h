@@ -62,6 +62,25 @@ FshStatus image_check_size(const ImageInfo *info, uint64_t max_pixels, FshError 
 FshStatus image_decode(ImageDecoder *decoder, const void *bytes, size_t length,
                        const ImageDecodeOptions *options, Image *image, ImageInfo *info, FshError *error);
 
+/* A part of an image: pixels of its full size, as displayed. */
+typedef struct ImagePart {
+    uint32_t left, top, width, height;
+} ImagePart;
+
+/* Where the pixels of a decoded part lie: the first is pixel (left, top) of the image at eighths/8 of its size. */
+typedef struct ImagePlace {
+    uint32_t left, top, eighths;
+} ImagePlace;
+
+/* image_decode for one who needs no more than `part`: image holds that, and maybe more; place says where it lies. An upright
+ * JPEG is transformed only there (in whole blocks), and not read behind the part's last row: damage further down is not seen.
+ * Everything else is decoded whole, and in full size if it is not upright. Pixels are those of image_decode, bit for bit.
+ * convert_icc and keep_metadata must not be set. FSH_ERR_MISMATCH also where the image is not width x height as displayed:
+ * the part was chosen for another. */
+FshStatus image_decode_part(ImageDecoder *decoder, const void *bytes, size_t length,
+                            const ImageDecodeOptions *options, uint32_t width, uint32_t height,
+                            const ImagePart *part, Image *image, ImagePlace *place, FshError *error);
+
 /* What the image that was decoded last carries, after an image_decode with keep_metadata that succeeded: of JPEG, PNG,
  * WebP, HEIF; of TIFF profile and XMP, not its own tags of the camera. It fits the pixels that came out: EXIF and XMP say
  * orientation 1 unless ignore_orientation was set (in HEIF always: its pixels come turned), and an EXIF block too damaged

@@ -86,6 +86,15 @@ void image_free(Image *image)
     *image = (Image){0};
 }
 
+ImageView image_view(const Image *image)
+{
+    return (ImageView){.pixels = image->pixels,
+                       .stride_bytes = (size_t)image->width * image->channels,
+                       .width = image->width,
+                       .height = image->height,
+                       .channels = image->channels};
+}
+
 void image_exchange(Image *a, Image *b)
 {
     Image kept = *a;

@@ -49,6 +49,17 @@ FshStatus image_reserve(Image *image, uint32_t width, uint32_t height, uint32_t 
 void image_free(Image *image);
 void image_exchange(Image *a, Image *b);
 
+/* Pixels that someone else owns, laid out as an Image's but for rows that begin stride_bytes apart: a whole image, or a
+ * part of one where it lies. */
+typedef struct ImageView {
+    const uint8_t *pixels;
+    size_t stride_bytes;
+    uint32_t width, height;
+    uint32_t channels; /* 1 or 3 */
+} ImageView;
+
+ImageView image_view(const Image *image);
+
 /* Things worth telling the user about a file; a set of bits. */
 typedef enum ImageQuirk {
     IMAGE_QUIRK_EXTENSION =

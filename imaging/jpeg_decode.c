@@ -14,6 +14,8 @@ enum {
      * all coefficients. Real files have about ten. libjpeg-turbo's own fuzzers stop at this number too. */
     MAX_SCANS = 500,
     MAX_ROWS_AT_ONCE = 32,
+    /* Colour planes are upsampled from neighbours; libjpeg takes a cut for the image's edge. So far from it, pixels are right. */
+    CUT_MARGIN = 2,
 };
 
 struct JpegDecoder {
@@ -30,6 +32,8 @@ struct JpegDecoder {
     ImageInfo *info;
     Image *image;
     uint32_t channels, least_width, least_height;
+    const ImagePart *part; /* NULL: all */
+    ImagePlace *place;
     /* planes */
     bool header_waits; /* a header was read, its pixels were not */
     bool in_planes;    /* libjpeg is to give planes at these scales: */
@@ -256,6 +260,30 @@ static unsigned scale_eighths(const JpegDecoder *jpeg)
     return 8;
 }
 
+static uint32_t least_u32(uint64_t a, uint64_t b)
+{
+    return (uint32_t)(a < b ? a : b);
+}
+
+/* Begins to read the columns of the part, and skips the rows above it. Returns the row behind it. */
+static JDIMENSION begin_part(JpegDecoder *jpeg)
+{
+    struct jpeg_decompress_struct *cinfo = &jpeg->cinfo;
+    const ImagePart *part = jpeg->part;
+    uint64_t eighths = cinfo->scale_num;
+    JDIMENSION left = (JDIMENSION)(part->left * eighths / 8), top = (JDIMENSION)(part->top * eighths / 8);
+    left -= least_u32(left, CUT_MARGIN);
+    uint64_t right = (((uint64_t)part->left + part->width) * eighths + 7) / 8 + CUT_MARGIN;
+    uint64_t bottom = (((uint64_t)part->top + part->height) * eighths + 7) / 8;
+    JDIMENSION end = least_u32(bottom, cinfo->output_height);
+    JDIMENSION width = least_u32(right, cinfo->output_width) - left;
+    jpeg_crop_scanline(cinfo, &left, &width);
+    if (top)
+        (void)jpeg_skip_scanlines(cinfo, top);
+    *jpeg->place = (ImagePlace){.left = left, .top = top, .eighths = (uint32_t)eighths};
+    return end;
+}
+
 static void step_pixels(void *context)
 {
     JpegDecoder *jpeg = context;
@@ -264,24 +292,27 @@ static void step_pixels(void *context)
     cinfo->scale_num = scale_eighths(jpeg);
     cinfo->scale_denom = 8;
     (void)jpeg_start_decompress(cinfo);
-    if (image_reserve(jpeg->image, cinfo->output_width, cinfo->output_height, jpeg->channels,
-                      jpeg->guard.error))
+    JDIMENSION end = jpeg->part ? begin_part(jpeg) : cinfo->output_height, begin = cinfo->output_scanline;
+    if (image_reserve(jpeg->image, cinfo->output_width, end - begin, jpeg->channels, jpeg->guard.error))
         jpeg_guard_fail(&jpeg->guard, FSH_ERR_MEMORY);
     size_t row_bytes = (size_t)jpeg->image->width * jpeg->channels;
     JSAMPROW rows[MAX_ROWS_AT_ONCE];
-    while (cinfo->output_scanline < cinfo->output_height) {
-        JDIMENSION first = cinfo->output_scanline, count = cinfo->output_height - first;
+    while (cinfo->output_scanline < end) {
+        JDIMENSION first = cinfo->output_scanline, count = end - first;
         if (count > MAX_ROWS_AT_ONCE)
             count = MAX_ROWS_AT_ONCE;
         for (JDIMENSION i = 0; i < count; i++)
-            rows[i] = jpeg->image->pixels + (first + i) * row_bytes;
+            rows[i] = jpeg->image->pixels + (first - begin + i) * row_bytes;
         (void)jpeg_read_scanlines(cinfo, rows, count);
     }
-    (void)jpeg_finish_decompress(cinfo);
+    if (jpeg->part)
+        jpeg_abort_decompress(cinfo); /* the rest is not read */
+    else
+        (void)jpeg_finish_decompress(cinfo);
 }
 
-FshStatus jpeg_decoder_pixels(JpegDecoder *jpeg, uint32_t channels, uint32_t least_width,
-                              uint32_t least_height, Image *image, ImageInfo *info, FshError *error)
+static FshStatus read_pixels(JpegDecoder *jpeg, uint32_t channels, uint32_t least_width,
+                             uint32_t least_height, Image *image, ImageInfo *info, FshError *error)
 {
     jpeg->channels = channels;
     jpeg->least_width = least_width;
@@ -295,6 +326,28 @@ FshStatus jpeg_decoder_pixels(JpegDecoder *jpeg, uint32_t channels, uint32_t lea
     if (jpeg->guard.warnings_count)
         info->quirks |= IMAGE_QUIRK_WARNING;
     return status;
+}
+
+FshStatus jpeg_decoder_pixels(JpegDecoder *jpeg, uint32_t channels, uint32_t least_width,
+                              uint32_t least_height, Image *image, ImageInfo *info, FshError *error)
+{
+    jpeg->part = NULL;
+    return read_pixels(jpeg, channels, least_width, least_height, image, info, error);
+}
+
+FshStatus jpeg_decoder_part(JpegDecoder *jpeg, uint32_t channels, uint32_t least_width, uint32_t least_height,
+                            const ImagePart *part, Image *image, ImagePlace *place, ImageInfo *info,
+                            FshError *error)
+{
+    const struct jpeg_decompress_struct *cinfo = &jpeg->cinfo;
+    if (part->width == 0 || part->height == 0 || (uint64_t)part->left + part->width > cinfo->image_width ||
+        (uint64_t)part->top + part->height > cinfo->image_height)
+        return fsh_error_set(error, FSH_ERR_MISMATCH,
+                             "a part of %u x %u pixels at (%u, %u) is not within %u x %u", part->width,
+                             part->height, part->left, part->top, cinfo->image_width, cinfo->image_height);
+    jpeg->part = part;
+    jpeg->place = place;
+    return read_pixels(jpeg, channels, least_width, least_height, image, info, error);
 }
 
 /* ---- planes ---- */

@@ -14,10 +14,7 @@
 #ifndef FSHARD_IMAGING_JPEG_DECODE_H
 #define FSHARD_IMAGING_JPEG_DECODE_H
 
-#include "imaging/image.h"
-#include "imaging/metadata.h"
-
-typedef struct JpegDecoder JpegDecoder;
+#include "imaging/decode.h"
 
 FshStatus jpeg_decoder_new(JpegDecoder **jpeg, FshError *error);
 void jpeg_decoder_free(JpegDecoder **jpeg);
@@ -33,6 +30,11 @@ FshStatus jpeg_decoder_header(JpegDecoder *jpeg, const void *bytes, size_t lengt
  * warned. */
 FshStatus jpeg_decoder_pixels(JpegDecoder *jpeg, uint32_t channels, uint32_t least_width,
                               uint32_t least_height, Image *image, ImageInfo *info, FshError *error);
+
+/* The same for a part alone: see image_decode_part. */
+FshStatus jpeg_decoder_part(JpegDecoder *jpeg, uint32_t channels, uint32_t least_width, uint32_t least_height,
+                            const ImagePart *part, Image *image, ImagePlace *place, ImageInfo *info,
+                            FshError *error);
 
 /* The embedded ICC profile of the file whose header was read last; NULL if there is none or it is for other
  * colours than the file has. The decoder's own, until its next header. */

@@ -62,14 +62,11 @@ void resampler_use_kernels(Resampler *resampler, const ResampleKernels *kernels)
     resampler->kernels = kernels;
 }
 
-/* Rows first..first+rows-1 of source, resampled in width, become the whole of target. */
-static FshStatus horizontal_pass(Resampler *resampler, const ResampleAxis *axis, const Image *source,
-                                 uint32_t first, uint32_t rows, Image *target, FshError *error)
+/* Rows first..first+rows-1 of source, resampled in width, become target, rows without padding. */
+static FshStatus horizontal_pass(Resampler *resampler, const ResampleAxis *axis, const ImageView *source,
+                                 uint32_t first, uint32_t rows, uint8_t *target, FshError *error)
 {
-    size_t row_bytes = (size_t)source->width * source->channels;
-    FshStatus status = image_reserve(target, axis->count, rows, source->channels, error);
-    if (status)
-        return status;
+    size_t row_bytes = (size_t)source->width * source->channels, stride = source->stride_bytes;
     size_t needed = row_bytes + RESAMPLE_SLACK_BYTES;
     if (needed > resampler->padded_capacity) {
         uint8_t *row = realloc(resampler->padded_row, needed);
@@ -82,34 +79,70 @@ static FshStatus horizontal_pass(Resampler *resampler, const ResampleAxis *axis,
     /* Kernels may read a little behind a row. Behind the source's last rows nothing may be read: they take a
      * detour. */
     uint32_t detour = 0;
-    while (detour < rows && (source->height - first - rows + detour) * row_bytes < RESAMPLE_SLACK_BYTES)
+    while (detour < rows && (source->height - first - rows + detour) * stride < RESAMPLE_SLACK_BYTES)
         detour++;
-    size_t target_stride = (size_t)target->width * target->channels;
-    const uint8_t *from = source->pixels + first * row_bytes;
-    resampler->kernels->horizontal(axis, from, row_bytes, rows - detour, source->channels, target->pixels,
+    size_t target_stride = (size_t)axis->count * source->channels;
+    const uint8_t *from = source->pixels + first * stride;
+    resampler->kernels->horizontal(axis, from, stride, rows - detour, source->channels, target,
                                    target_stride);
     for (uint32_t y = rows - detour; y < rows; y++) {
-        memcpy(resampler->padded_row, from + y * row_bytes, row_bytes);
+        memcpy(resampler->padded_row, from + y * stride, row_bytes);
         resampler->kernels->horizontal(axis, resampler->padded_row, row_bytes, 1, source->channels,
-                                       target->pixels + y * target_stride, target_stride);
+                                       target + y * target_stride, target_stride);
     }
     return FSH_OK;
 }
 
-/* source holds the rows from first_row on. */
-static FshStatus vertical_pass(const Resampler *resampler, const ResampleAxis *axis, const Image *source,
-                               uint32_t first_row, Image *target, FshError *error)
+/* source holds the rows from first_row on, row_bytes each, without padding. */
+static void vertical_pass(const Resampler *resampler, const ResampleAxis *axis, const uint8_t *source,
+                          size_t row_bytes, uint32_t first_row, uint8_t *target)
+{
+    for (uint32_t y = 0; y < axis->count; y++)
+        resampler->kernels->vertical(axis, y, source + (axis->first[y] - first_row) * row_bytes, row_bytes,
+                                     target + y * row_bytes);
+}
+
+static void copy_rows(const ImageView *source, uint32_t first, uint32_t rows, uint8_t *target)
 {
     size_t row_bytes = (size_t)source->width * source->channels;
-    FshStatus status = image_reserve(target, source->width, axis->count, source->channels, error);
-    for (uint32_t y = 0; !status && y < axis->count; y++)
-        resampler->kernels->vertical(axis, y, source->pixels + (axis->first[y] - first_row) * row_bytes,
-                                     row_bytes, target->pixels + y * row_bytes);
+    for (uint32_t y = 0; y < rows; y++)
+        memcpy(target + y * row_bytes, source->pixels + (first + y) * source->stride_bytes, row_bytes);
+}
+
+/* columns, rows: NULL where that axis stays as it is. */
+static FshStatus run_passes(Resampler *resampler, const ImageView *source, const ResampleAxis *columns,
+                            const ResampleAxis *rows, uint8_t *target, FshError *error)
+{
+    if (!rows && !columns) {
+        copy_rows(source, 0, source->height, target);
+        return FSH_OK;
+    }
+    if (!rows)
+        return horizontal_pass(resampler, columns, source, 0, source->height, target, error);
+    size_t row_bytes = (size_t)source->width * source->channels;
+    if (!columns && source->stride_bytes == row_bytes) {
+        vertical_pass(resampler, rows, source->pixels, row_bytes, 0, target);
+        return FSH_OK;
+    }
+    /* only the rows that the vertical pass will look at */
+    uint32_t first_row = rows->first[0];
+    uint32_t rows_count = rows->first[rows->count - 1] + rows->length[rows->count - 1] - first_row;
+    uint32_t width = columns ? columns->count : source->width;
+    FshStatus status = image_reserve(&resampler->between, width, rows_count, source->channels, error);
+    if (!status && columns)
+        status = horizontal_pass(resampler, columns, source, first_row, rows_count, resampler->between.pixels,
+                                 error);
+    else if (!status)
+        copy_rows(source, first_row, rows_count, resampler->between.pixels);
+    if (!status)
+        vertical_pass(resampler, rows, resampler->between.pixels, (size_t)width * source->channels, first_row,
+                      target);
     return status;
 }
 
-FshStatus resample(Resampler *resampler, const Image *source, const ResampleBox *box, uint32_t width,
-                   uint32_t height, ResampleFilter filter, Image *target, FshError *error)
+FshStatus resample_view(Resampler *resampler, const ImageView *source, const ResampleBox *box, uint32_t width,
+                        uint32_t height, ResampleFilter filter, bool mirrored, uint8_t *target,
+                        FshError *error)
 {
     ResampleBox whole = {0, 0, source->width, source->height};
     if (!box)
@@ -123,37 +156,31 @@ FshStatus resample(Resampler *resampler, const Image *source, const ResampleBox 
         return fsh_error_set(
             error, FSH_ERR_MISMATCH, "cannot resample the box (%g, %g, %g, %g) of %u x %u pixels to %u x %u",
             box->left, box->top, box->right, box->bottom, source->width, source->height, width, height);
-    bool change_width = width != source->width || left != 0 || right != (float)source->width;
+    bool change_width = mirrored || width != source->width || left != 0 || right != (float)source->width;
     bool change_height = height != source->height || top != 0 || bottom != (float)source->height;
     const ResampleAxis *columns = NULL, *rows = NULL;
     FshStatus status = FSH_OK;
     if (change_width) {
-        ResampleAxisKey key = {source->width, width, left, right, filter};
+        ResampleAxisKey key = {source->width, width, left, right, filter, mirrored};
         status = resample_axis_get(&resampler->columns, &key, resampler->kernels, &columns, error);
     }
     if (!status && change_height) {
-        ResampleAxisKey key = {source->height, height, top, bottom, filter};
+        ResampleAxisKey key = {source->height, height, top, bottom, filter, false};
         status = resample_axis_get(&resampler->rows, &key, resampler->kernels, &rows, error);
     }
-    if (status)
-        return status;
-    if (!change_width && !change_height) {
-        status = image_reserve(target, width, height, source->channels, error);
-        if (!status)
-            memcpy(target->pixels, source->pixels, (size_t)width * height * source->channels);
-        return status;
-    }
-    if (!change_width)
-        return vertical_pass(resampler, rows, source, 0, target, error);
-    if (!change_height)
-        return horizontal_pass(resampler, columns, source, 0, source->height, target, error);
-    /* only the rows that the vertical pass will look at */
-    uint32_t first_row = rows->first[0];
-    uint32_t rows_count = rows->first[height - 1] + rows->length[height - 1] - first_row;
-    status = horizontal_pass(resampler, columns, source, first_row, rows_count, &resampler->between, error);
-    if (status)
-        return status;
-    return vertical_pass(resampler, rows, &resampler->between, first_row, target, error);
+    return status ? status : run_passes(resampler, source, columns, rows, target, error);
+}
+
+FshStatus resample(Resampler *resampler, const Image *source, const ResampleBox *box, uint32_t width,
+                   uint32_t height, ResampleFilter filter, Image *target, FshError *error)
+{
+    if (width == 0 || height == 0)
+        return fsh_error_set(error, FSH_ERR_MISMATCH, "cannot resample %u x %u pixels to %u x %u",
+                             source->width, source->height, width, height);
+    const ImageView view = image_view(source);
+    FshStatus status = image_reserve(target, width, height, source->channels, error);
+    return status ? status
+                  : resample_view(resampler, &view, box, width, height, filter, false, target->pixels, error);
 }
 
 static uint32_t scale_edge(uint32_t edge, uint32_t max_size, uint32_t reference)

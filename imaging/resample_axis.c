@@ -130,8 +130,9 @@ static FshStatus axis_compute(ResampleAxisCache *cache, const ResampleAxisKey *k
     FshStatus status = axis_allocate(axis, key->target_size, stride, kernels->pack != NULL, error);
     if (status)
         return status;
-    for (uint32_t i = 0; i < key->target_size; i++) {
-        double centre = key->begin + (i + 0.5) * scale;
+    for (uint32_t output = 0; output < key->target_size; output++) {
+        uint32_t i = key->mirrored ? key->target_size - 1 - output : output;
+        double centre = key->begin + (output + 0.5) * scale;
         double low = centre - support + 0.5, high = centre + support + 0.5;
         uint32_t first = low > 0 ? (uint32_t)low : 0;
         uint32_t last = high < key->source_size ? (uint32_t)high : key->source_size;
@@ -165,7 +166,7 @@ static FshStatus axis_compute(ResampleAxisCache *cache, const ResampleAxisKey *k
 static bool same_key(const ResampleAxisKey *a, const ResampleAxisKey *b)
 {
     return a->source_size == b->source_size && a->target_size == b->target_size && a->begin == b->begin &&
-           a->end == b->end && a->filter == b->filter;
+           a->end == b->end && a->filter == b->filter && a->mirrored == b->mirrored;
 }
 
 static void drop(ResampleAxisCache *cache, size_t index)

@@ -79,6 +79,10 @@ void make_jpeg(const MakeJpeg *options, Buffer *out)
         jpeg_set_colorspace(&cinfo, JCS_YCCK);
     jpeg_set_quality(&cinfo, options->quality ? options->quality : 95, TRUE);
     cinfo.arith_code = options->arithmetic;
+    if (options->across && options->down) {
+        cinfo.comp_info[0].h_samp_factor = options->across;
+        cinfo.comp_info[0].v_samp_factor = options->down;
+    }
     if (options->progressive)
         jpeg_simple_progression(&cinfo);
     if (options->scan_bomb) {

@@ -15,6 +15,7 @@ typedef struct MakeJpeg {
     MakeColours colours;
     const uint8_t *pixels; /* width * height * (1, 3 or 4) bytes; CMYK as Adobe stores it: 255 is no ink */
     int quality;           /* 0: 95 */
+    int across, down;      /* luma's sampling factors, RGB; 0: 2 */
     bool progressive, arithmetic;
     bool scan_bomb;      /* gray only: more than 500 scans */
     uint8_t orientation; /* 0: no EXIF; else an EXIF block with this value */

@@ -1,0 +1,27 @@
+/* mirror_avx2.c - sixteen bytes at a time: sixteen gray pixels, or five of RGB and a byte that the next store covers. */
+#include "imaging/mirror.h"
+
+#include <immintrin.h>
+
+static void store(uint8_t *to, __m128i bytes)
+{
+    _mm_storeu_si128((__m128i *)(void *)to, bytes);
+}
+
+static __m128i load(const uint8_t *from)
+{
+    return _mm_loadu_si128((const __m128i *)(const void *)from);
+}
+
+void image_mirror_row_avx2(const uint8_t *source, size_t width, uint32_t channels, uint8_t *target)
+{
+    const __m128i reverse_gray = _mm_setr_epi8(15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0);
+    const __m128i reverse_rgb = _mm_setr_epi8(-1, 12, 13, 14, 9, 10, 11, 6, 7, 8, 3, 4, 5, 0, 1, 2);
+    size_t x = 0;
+    for (; channels == 1 && x + 16 <= width; x += 16)
+        store(target + width - x - 16, _mm_shuffle_epi8(load(source + x), reverse_gray));
+    /* five pixels at x; the byte before them in target, and the one behind them in source, belong to a sixth */
+    for (; channels == 3 && x + 6 <= width; x += 5)
+        store(target + 3 * (width - x - 5) - 1, _mm_shuffle_epi8(load(source + 3 * x), reverse_rgb));
+    image_mirror_row_portable(source + x * channels, width - x, channels, target);
+}
