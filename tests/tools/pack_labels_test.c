@@ -120,7 +120,7 @@ static void test_labels_that_do_not_fit_are_refused(void **state)
     source_two_classes(test_path(folder, "tree"));
     expect_error(2, "--labels", labels, test_path(folder, "tree"), packed, "lie in class folders already");
     run_ok("fpack", test_path(folder, "tree"), test_path(folder, "dataset"), NULL);
-    expect_error(2, "--labels", labels, test_path(folder, "dataset"), packed, "has labels of its own");
+    expect_error(2, "--labels", labels, test_path(folder, "dataset"), packed, "every sample has a label");
 }
 
 static void test_an_image_without_a_label_is_left_out(void **state)

@@ -3,7 +3,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "common/tar_write.h"
 #include "tests/tools/sources.h"
 
 /* ---- what two datasets have in common ---- */
@@ -319,106 +318,6 @@ static void test_where_it_comes_from_stays_known(void **state)
     json_decref(manifest);
 }
 
-/* A tar as webdataset.ShardWriter makes them, each counting from 0: count images, labels from first_label on. */
-static void source_tar(TestFolder *folder, const char *path, unsigned count, unsigned first_label)
-{
-    TarWriter *writer = NULL;
-    FshError error = {0};
-    assert_ok(tar_writer_open(&writer, path, 0, &error), &error);
-    for (unsigned i = 0; i < count; i++) {
-        char name[32], label[16];
-        const char *image = test_path(folder, "one.jpg");
-        size_t length = 0;
-        source_jpeg(image, 60, 40, 3, 100 * first_label + i);
-        char *bytes = test_file_read(image, &length);
-        (void)snprintf(name, sizeof name, "%06u.jpg", i);
-        assert_ok(tar_writer_add(writer, name, bytes, length, 0, NULL, &error), &error);
-        free(bytes);
-        (void)snprintf(name, sizeof name, "%06u.cls", i);
-        (void)snprintf(label, sizeof label, "%u", first_label + i);
-        assert_ok(tar_writer_add(writer, name, label, strlen(label), 0, NULL, &error), &error);
-    }
-    assert_ok(tar_writer_finish(&writer, &error), &error);
-}
-
-static void test_tars_are_packed(void **state)
-{
-    TestFolder *folder = *state;
-    const char *tars = test_path(folder, "tars"), *packed = test_path(folder, "shards");
-    test_file_write_text(test_path(folder, "tars/notes.txt"), "");
-    source_tar(folder, test_path(folder, "tars/set-train-000000.tar"), 2, 0);
-    source_tar(folder, test_path(folder, "tars/set-train-000001.tar"), 3, 1);
-    source_tar(folder, test_path(folder, "tars/set-train-000002.tar"), 1, 2);
-    source_tar(folder, test_path(folder, "tars/set-val-000000.tar"), 1, 3);
-    static const char train[] = "000000 0\n000001 1\n000000~2 1\n000001~2 2\n000002 3\n000000~3 2\n";
-    RunResult result = run_expecting(0, "fpack", tars, packed, NULL);
-    assert_contains(result.err, "3 samples have a key that another of their split has; they get a number, "
-                                "such as 000000~2");
-    run_result_free(&result);
-    char *list = packed_list(packed, "train"), *val = packed_list(packed, "val");
-    assert_string_equal(list, train);
-    assert_string_equal(val, "000000 3\n");
-    free(list);
-    free(val);
-    run_ok("fverify", "--decode", packed, NULL);
-    /* Several in one word, as webdataset has it. */
-    static const char *const words[] = {"%s/set-train-{000000..000002}.tar",
-                                        "%s/set-train-000000.tar::%s/set-train-000001.tar::%s/"
-                                        "set-train-000002.tar"};
-    for (size_t i = 0; i < 2; i++) {
-        char word[1024];
-        (void)snprintf(word, sizeof word, words[i], tars, tars, tars);
-        run_ok("fpack", word, test_path(folder, "word%zu", i), NULL);
-        list = packed_list(test_path(folder, "word%zu", i), "train");
-        assert_string_equal(list, train);
-        free(list);
-    }
-    /* Without a path, content says what an image is. */
-    run_ok("fpack", "--max-size", "20", "--split", "0.3", tars, test_path(folder, "small"), NULL);
-    FshDataset *dataset = packed_open(test_path(folder, "small"));
-    FshSample sample;
-    assert_ok(fsh_sample_get(fsh_split(dataset, "train"), 0, &sample, NULL), NULL);
-    assert_int_equal(sample.fields[0].height, 20);
-    assert_int_equal(sample.fields[0].codec, FSH_CODEC_JPEG);
-    fsh_close(&dataset);
-}
-
-/* A dry run counted the classes of samples that have none. */
-static void test_a_dry_run_of_samples_without_labels(void **state)
-{
-    TestFolder *folder = *state;
-    const char *tar = test_path(folder, "some.tar");
-    TarWriter *writer = NULL;
-    FshError error = {0};
-    size_t length = 0;
-    source_jpeg(test_path(folder, "one.jpg"), 60, 40, 3, 1);
-    char *bytes = test_file_read(test_path(folder, "one.jpg"), &length);
-    assert_ok(tar_writer_open(&writer, tar, 0, &error), &error);
-    assert_ok(tar_writer_add(writer, "a.jpg", bytes, length, 0, NULL, &error), &error);
-    assert_ok(tar_writer_add(writer, "a.cls", "0", 1, 0, NULL, &error), &error);
-    assert_ok(tar_writer_add(writer, "b.jpg", bytes, length, 0, NULL, &error), &error);
-    assert_ok(tar_writer_finish(&writer, &error), &error);
-    free(bytes);
-    RunResult result =
-        run_expecting(0, "fpack", "--dry-run", "--json", tar, test_path(folder, "packed"), NULL);
-    json_t *json = json_of(result.out);
-    const json_t *train = json_object_get(json_object_get(json, "splits"), "train");
-    assert_int_equal(json_integer_value(json_object_get(train, "samples")), 2);
-    assert_int_equal(json_integer_value(json_object_get(json_object_get(train, "classes"), "0")), 1);
-    json_decref(json);
-    run_result_free(&result);
-}
-
-/* A tar that was forgotten beside class folders is no dataset. */
-static void test_a_tree_with_a_tar_in_it_is_a_tree(void **state)
-{
-    TestFolder *folder = *state;
-    source_two_classes(test_path(folder, "photos"));
-    test_file_write_text(test_path(folder, "photos/images.tar"), "what was downloaded");
-    run_ok("fpack", test_path(folder, "photos"), test_path(folder, "shards"), NULL);
-    assert_int_equal(packed_count(test_path(folder, "shards"), "train"), 5);
-}
-
 static void test_files_that_are_no_dataset_are_refused(void **state)
 {
     TestFolder *folder = *state;
@@ -557,9 +456,6 @@ int main(void)
         in_folder(test_pairs_of_a_dataset_stay_pairs),
         in_folder(test_a_damaged_record_is_left_out),
         in_folder(test_where_it_comes_from_stays_known),
-        in_folder(test_tars_are_packed),
-        in_folder(test_a_dry_run_of_samples_without_labels),
-        in_folder(test_a_tree_with_a_tar_in_it_is_a_tree),
         in_folder(test_files_that_are_no_dataset_are_refused),
         in_folder(test_max_size_packs_what_fresize_would_have_written),
         in_folder(test_max_size_takes_a_dataset_too),

@@ -183,7 +183,8 @@ int main(int argc, char **argv)
          .kind = OPTION_TEXT,
          .value = &settings.labels,
          .argument = "FILE",
-         .help = "what the images of a flat folder (SRC/val) are: lines of NAME LABEL or NAME,LABEL"},
+         .help = "what the images of a flat folder (SRC/val), or of a tar without labels, are: lines of NAME "
+                 "LABEL or NAME,LABEL"},
         {.name = "classes",
          .kind = OPTION_TEXT,
          .value = &settings.classes,

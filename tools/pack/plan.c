@@ -76,7 +76,7 @@ PlanSource plan_source(const Plan *plan, const PlanSample *sample, size_t field)
     return (PlanSource){.path = from.fields[at].source ? from.fields[at].source : "", /* a tar has none */
                         .path_bytes = from.fields[at].source_bytes,
                         .bytes = from.fields[at].unpacked_bytes,
-                        .modified_ns = plan->from.modified_ns};
+                        .modified_ns = plan->from.modified};
 }
 
 const char *plan_source_name(const Plan *plan, const PlanSample *sample, size_t field, char buffer[PATH_MAX])
@@ -370,9 +370,6 @@ FshStatus plan_make(Plan *plan, const PackOptions *options, FshError *error)
         plan->field_names[field] = options->field_names[field];
     /* A list says what there is: nothing else is looked for. */
     const bool dataset = !options->files_from && plan_is_dataset(options->source);
-    if (dataset && options->labels)
-        return fsh_error_set(error, FSH_ERR_USAGE, "--labels: %s is a dataset, which has labels of its own",
-                             plan->root);
     FshStatus status = dataset ? plan_dataset(plan, options, error) : plan_tree(plan, options, error);
     if (!status && plan->sample_count == 0)
         status = fsh_error_set(error, FSH_ERR_NOT_FOUND, "%s: holds no sample", plan->root);

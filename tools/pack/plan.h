@@ -68,10 +68,11 @@ typedef struct PackOptions {
     uint64_t limit;         /* samples of each split at most, spread over its classes; 0: all */
     ResizeRecipe resize;    /* what is done to images on the way in; max_size 0: nothing */
     const char *files_from; /* a list of paths and labels, see plan_list.c; "-": standard input; NULL: none */
-    const char *labels;     /* a file that says what the images of flat folders are (labels.h); NULL: none */
-    const char *classes;    /* a file of class names: these and no others, in this order; NULL: all */
-    bool dedupe;            /* of samples with the same content only the first */
-    bool check;             /* decode every image in full */
+    const char *
+        labels; /* a file that says what the images of flat folders, or a dataset's that have no label, are (labels.h); NULL: none */
+    const char *classes; /* a file of class names: these and no others, in this order; NULL: all */
+    bool dedupe;         /* of samples with the same content only the first */
+    bool check;          /* decode every image in full */
     bool force;
     uint64_t max_pixels; /* larger images are left out */
     Part part;           /* of the outputs; {0, 0}: all */
@@ -99,7 +100,7 @@ typedef struct PlanSource {
         *path; /* of the file, relative to the source; what the dataset says it was; not NUL-terminated */
     size_t path_bytes;
     uint64_t bytes;      /* as listed; not compressed */
-    int64_t modified_ns; /* of the file, or of all that is the dataset */
+    int64_t modified_ns; /* of the file; of a dataset a number that changes with any of its files */
 } PlanSource;
 
 typedef struct PlanSplit {
@@ -129,7 +130,7 @@ typedef struct PlanDataset {
     const FshSplit *splits[PLAN_SPLITS];
     uint64_t first_samples[PLAN_SPLITS]; /* the split's first, among those of all splits */
     size_t field_count;
-    int64_t modified_ns;
+    int64_t modified; /* a number that changes with the times and sizes of its files */
 } PlanDataset;
 
 typedef struct Plan {

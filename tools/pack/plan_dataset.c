@@ -7,8 +7,10 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <xxhash.h>
 
 #include "common/file.h"
+#include "common/labels.h"
 #include "tools/pack/names.h"
 #include "tools/pack/plan.h"
 
@@ -206,6 +208,75 @@ static FshStatus take_classes(Plan *plan, const FshManifest *manifest, FshError 
     return status;
 }
 
+/* By the key, which has no extension; labels are of files, which have one. */
+static const char *find_text(const Labels *labels, const PlanSample *sample)
+{
+    static const char *const extensions[] = {"",      ".jpg", ".JPEG", ".jpeg", ".JPG", ".png",
+                                             ".webp", ".tif", ".bmp",  ".gif",  ".ppm", ".PNG"};
+    const char *text = NULL;
+    for (size_t i = 0; i < sizeof extensions / sizeof extensions[0] && !text; i++) {
+        char name[PATH_MAX];
+        const int length =
+            snprintf(name, sizeof name, "%.*s%s", (int)sample->key_bytes, sample->key, extensions[i]);
+        if (length > 0 && (size_t)length < sizeof name)
+            text = labels_find(labels, name);
+    }
+    return text;
+}
+
+/* --labels, of a dataset in which samples have none: they are looked for by key. Samples that have a label keep it, by the name
+ * of its class. Fills texts, and removes samples that have no text either. */
+static FshStatus find_texts(Plan *plan, const PackOptions *options, const Labels *labels, const char **texts,
+                            FshError *error)
+{
+    const FshManifest *manifest = fsh_manifest(plan->from.dataset);
+    FshStatus status = FSH_OK;
+    uint64_t kept = 0, unlabelled = 0;
+    for (uint64_t i = 0; i < plan->sample_count && !status; i++) {
+        const PlanSample *sample = &plan->samples[i];
+        const char *text =
+            sample->label >= 0 ? manifest->class_names[sample->label] : find_text(labels, sample);
+        unlabelled += sample->label < 0;
+        if (text) {
+            texts[kept] = text;
+            plan->samples[kept++] = *sample;
+        } else {
+            char key[PATH_MAX];
+            (void)snprintf(key, sizeof key, "%.*s", (int)sample->key_bytes, sample->key);
+            status = notes_addf(&plan->left_out, FSH_ERR_NOT_FOUND, error, key, "has no label in %s",
+                                options->labels);
+        }
+    }
+    plan->sample_count = kept;
+    if (!status && kept == 0)
+        status = fsh_error_set(error, FSH_ERR_NOT_FOUND, "--labels: %s names none of the %llu samples of %s",
+                               options->labels, (unsigned long long)unlabelled, plan->root);
+    if (!status && !unlabelled)
+        status = fsh_error_set(error, FSH_ERR_USAGE,
+                               "--labels: %s is a dataset in which every sample has a label; leave it out",
+                               plan->root);
+    return status;
+}
+
+static FshStatus take_labels(Plan *plan, const PackOptions *options, FshError *error)
+{
+    Labels *labels = NULL;
+    if (plan->kind != FSH_KIND_CLASSES)
+        return fsh_error_set(error, FSH_ERR_USAGE, "--labels: %s is a dataset of pairs, which have no labels",
+                             plan->root);
+    FshStatus status = labels_load(&labels, options->labels, error);
+    const char **texts = status ? NULL : calloc(plan->sample_count + 1, sizeof *texts);
+    if (!status && !texts)
+        status = fsh_error_set(error, FSH_ERR_MEMORY, "%s: out of memory", plan->root);
+    if (!status)
+        status = find_texts(plan, options, labels, texts, error);
+    if (!status)
+        status = plan_label_by_texts(plan, options, texts, options->labels, error);
+    free(texts);
+    labels_free(&labels);
+    return status;
+}
+
 /* What its own packing noted: where it comes from and how its images were made smaller. */
 static void take_provenance(Plan *plan, const FshManifest *manifest)
 {
@@ -237,25 +308,61 @@ static FshStatus check_labels(Plan *plan, FshError *error)
                       (unsigned long long)count, (int)example->key_bytes, example->key);
 }
 
+static uint64_t mix_times(uint64_t hash, uint64_t bytes, int64_t modified_ns)
+{
+    const uint64_t numbers[] = {hash, bytes, (uint64_t)modified_ns};
+    return XXH3_64bits(numbers, sizeof numbers);
+}
+
+/* Times and sizes of all files that are the dataset, in one number: a tar may be written again in its place, and the folder
+ * knows nothing of it. */
+static FshStatus note_times(Plan *plan, const FshManifest *manifest, int jobs, FshError *error)
+{
+    uint64_t hash = 0;
+    FshStatus status = FSH_OK;
+    if (file_is_folder(plan->root)) {
+        FileList list = {0};
+        status = walk_files(plan->root, jobs, &list, error);
+        for (uint64_t i = 0; i < list.count; i++)
+            hash = mix_times(hash, list.files[i].bytes, list.files[i].modified_ns);
+        file_list_free(&list);
+        plan->from.modified = (int64_t)hash;
+        return status;
+    }
+    /* One file, or several in one word, which are named by whole paths then. */
+    const bool single = file_exists(plan->root);
+    for (size_t i = 0; i < manifest->split_count; i++) {
+        for (size_t f = 0; f < manifest->splits[i].file_count; f++) {
+            struct stat facts;
+            if (stat(single ? plan->root : manifest->splits[i].files[f].name, &facts) == 0)
+                hash = mix_times(hash, (uint64_t)facts.st_size, file_time_ns(facts.st_mtim));
+        }
+    }
+    plan->from.modified = (int64_t)hash;
+    return FSH_OK;
+}
+
 FshStatus plan_dataset(Plan *plan, const PackOptions *options, FshError *error)
 {
     size_t fields[FSH_FIELDS_MAX] = {0};
-    struct stat facts;
     FshStatus status = fsh_open(&plan->from.dataset, plan->root, error);
     if (status)
         return status;
     const FshManifest *manifest = fsh_manifest(plan->from.dataset);
-    if (stat(plan->root, &facts) == 0)
-        plan->from.modified_ns = file_time_ns(facts.st_mtim);
+    status = note_times(plan, manifest, options->jobs, error);
+    if (status)
+        return status;
     take_provenance(plan, manifest);
     status = take_fields(plan, options, manifest, fields, error);
     if (!status)
         status = take_splits(plan, manifest, error);
     if (!status)
         status = take_samples(plan, options, fields, error);
+    if (!status && options->labels)
+        status = take_labels(plan, options, error);
     if (!status)
         status = check_labels(plan, error);
-    if (!status)
+    if (!status && !options->labels)
         status = take_classes(plan, manifest, error);
     return status ? status : plan_mend_keys(plan, error);
 }

@@ -1,0 +1,224 @@
+/* fpack: WebDataset tars that no fpack has made, as the source. */
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "common/tar_write.h"
+#include "tests/tools/sources.h"
+
+/* A tar as webdataset.ShardWriter makes them, each counting from 0: count images, labels from first_label on. */
+static void source_tar(TestFolder *folder, const char *path, unsigned count, unsigned first_label)
+{
+    TarWriter *writer = NULL;
+    FshError error = {0};
+    assert_ok(tar_writer_open(&writer, path, 0, &error), &error);
+    for (unsigned i = 0; i < count; i++) {
+        char name[32], label[16];
+        const char *image = test_path(folder, "one.jpg");
+        size_t length = 0;
+        source_jpeg(image, 60, 40, 3, 100 * first_label + i);
+        char *bytes = test_file_read(image, &length);
+        (void)snprintf(name, sizeof name, "%06u.jpg", i);
+        assert_ok(tar_writer_add(writer, name, bytes, length, 0, NULL, &error), &error);
+        free(bytes);
+        (void)snprintf(name, sizeof name, "%06u.cls", i);
+        (void)snprintf(label, sizeof label, "%u", first_label + i);
+        assert_ok(tar_writer_add(writer, name, label, strlen(label), 0, NULL, &error), &error);
+    }
+    assert_ok(tar_writer_finish(&writer, &error), &error);
+}
+
+static void test_tars_are_packed(void **state)
+{
+    TestFolder *folder = *state;
+    const char *tars = test_path(folder, "tars"), *packed = test_path(folder, "shards");
+    test_file_write_text(test_path(folder, "tars/notes.txt"), "");
+    source_tar(folder, test_path(folder, "tars/set-train-000000.tar"), 2, 0);
+    source_tar(folder, test_path(folder, "tars/set-train-000001.tar"), 3, 1);
+    source_tar(folder, test_path(folder, "tars/set-train-000002.tar"), 1, 2);
+    source_tar(folder, test_path(folder, "tars/set-val-000000.tar"), 1, 3);
+    static const char train[] = "000000 0\n000001 1\n000000~2 1\n000001~2 2\n000002 3\n000000~3 2\n";
+    RunResult result = run_expecting(0, "fpack", tars, packed, NULL);
+    assert_contains(result.err, "3 samples have a key that another of their split has; they get a number, "
+                                "such as 000000~2");
+    run_result_free(&result);
+    char *list = packed_list(packed, "train"), *val = packed_list(packed, "val");
+    assert_string_equal(list, train);
+    assert_string_equal(val, "000000 3\n");
+    free(list);
+    free(val);
+    run_ok("fverify", "--decode", packed, NULL);
+    /* Several in one word, as webdataset has it. */
+    static const char *const words[] = {"%s/set-train-{000000..000002}.tar",
+                                        "%s/set-train-000000.tar::%s/set-train-000001.tar::%s/"
+                                        "set-train-000002.tar"};
+    for (size_t i = 0; i < 2; i++) {
+        char word[1024];
+        (void)snprintf(word, sizeof word, words[i], tars, tars, tars);
+        run_ok("fpack", word, test_path(folder, "word%zu", i), NULL);
+        list = packed_list(test_path(folder, "word%zu", i), "train");
+        assert_string_equal(list, train);
+        free(list);
+    }
+    /* Without a path, content says what an image is. */
+    run_ok("fpack", "--max-size", "20", "--split", "0.3", tars, test_path(folder, "small"), NULL);
+    FshDataset *dataset = packed_open(test_path(folder, "small"));
+    FshSample sample;
+    assert_ok(fsh_sample_get(fsh_split(dataset, "train"), 0, &sample, NULL), NULL);
+    assert_int_equal(sample.fields[0].height, 20);
+    assert_int_equal(sample.fields[0].codec, FSH_CODEC_JPEG);
+    fsh_close(&dataset);
+}
+
+/* FOLDER/set-train-….tar: a part is packed of them, then they are written again in their places, alike but for what an image
+ * shows; the rest must not be added to the part. */
+static void expect_a_new_start(TestFolder *folder, const char *source, const char *packed, unsigned round)
+{
+    const char *tar = test_path(folder, "moving/set-train-000000.tar");
+    const uint64_t before = test_file_size(tar);
+    size_t length = 0;
+    run_ok("fpack", "--no-check", "--shard-size", "4096", "--part", "1/2", source, packed, NULL);
+    char *bytes = test_file_read(tar, &length);
+    bytes[1200 + round] ^= 1; /* in the pixels of the first image */
+    FILE *stream = fopen(tar, "r+e");
+    assert_non_null(stream);
+    assert_int_equal(fwrite(bytes, 1, length, stream), length);
+    assert_int_equal(fclose(stream), 0);
+    free(bytes);
+    assert_int_equal(test_file_size(tar), before);
+    run_ok("fpack", "--no-check", "--shard-size", "4096", source, packed, NULL);
+    run_ok("fpack", "--no-check", "--shard-size", "4096", source, test_path(folder, "fresh-%u", round), NULL);
+    char *difference = test_tree_difference(packed, test_path(folder, "fresh-%u", round));
+    if (difference)
+        fail_msg("%s: %s", source, difference);
+}
+
+static void test_tars_that_were_written_again_are_packed_again(void **state)
+{
+    TestFolder *folder = *state;
+    test_file_write_text(test_path(folder, "moving/notes.txt"), "");
+    source_tar(folder, test_path(folder, "moving/set-train-000000.tar"), 6, 0);
+    source_tar(folder, test_path(folder, "moving/set-train-000001.tar"), 6, 6);
+    expect_a_new_start(folder, test_path(folder, "moving"), test_path(folder, "a"), 0);
+    expect_a_new_start(folder, test_path(folder, "moving/set-train-{000000..000001}.tar"),
+                       test_path(folder, "b"), 1);
+    expect_a_new_start(folder, test_path(folder, "moving/set-train-000000.tar"), test_path(folder, "c"), 2);
+}
+
+/* A dry run counted the classes of samples that have none. */
+static void test_a_dry_run_of_samples_without_labels(void **state)
+{
+    TestFolder *folder = *state;
+    const char *tar = test_path(folder, "some.tar");
+    TarWriter *writer = NULL;
+    FshError error = {0};
+    size_t length = 0;
+    source_jpeg(test_path(folder, "one.jpg"), 60, 40, 3, 1);
+    char *bytes = test_file_read(test_path(folder, "one.jpg"), &length);
+    assert_ok(tar_writer_open(&writer, tar, 0, &error), &error);
+    assert_ok(tar_writer_add(writer, "a.jpg", bytes, length, 0, NULL, &error), &error);
+    assert_ok(tar_writer_add(writer, "a.cls", "0", 1, 0, NULL, &error), &error);
+    assert_ok(tar_writer_add(writer, "b.jpg", bytes, length, 0, NULL, &error), &error);
+    assert_ok(tar_writer_finish(&writer, &error), &error);
+    free(bytes);
+    RunResult result =
+        run_expecting(0, "fpack", "--dry-run", "--json", tar, test_path(folder, "packed"), NULL);
+    json_t *json = json_of(result.out);
+    const json_t *train = json_object_get(json_object_get(json, "splits"), "train");
+    assert_int_equal(json_integer_value(json_object_get(train, "samples")), 2);
+    assert_int_equal(json_integer_value(json_object_get(json_object_get(train, "classes"), "0")), 1);
+    json_decref(json);
+    run_result_free(&result);
+}
+
+/* A tar that was forgotten beside class folders is no dataset. */
+static void test_a_tree_with_a_tar_in_it_is_a_tree(void **state)
+{
+    TestFolder *folder = *state;
+    source_two_classes(test_path(folder, "photos"));
+    test_file_write_text(test_path(folder, "photos/images.tar"), "what was downloaded");
+    run_ok("fpack", test_path(folder, "photos"), test_path(folder, "shards"), NULL);
+    assert_int_equal(packed_count(test_path(folder, "shards"), "train"), 5);
+}
+
+/* ---- --labels ---- */
+
+/* FOLDER/name.tar of images a, b, c and d; those in `labelled` have a class of that digit. */
+static const char *source_unlabelled(TestFolder *folder, const char *name, const char *labelled)
+{
+    const char *tar = test_path(folder, "%s.tar", name);
+    TarWriter *writer = NULL;
+    FshError error = {0};
+    assert_ok(tar_writer_open(&writer, tar, 0, &error), &error);
+    for (unsigned i = 0; i < 4; i++) {
+        char member[16];
+        size_t length = 0;
+        source_jpeg(test_path(folder, "one.jpg"), 60, 40, 3, i);
+        char *bytes = test_file_read(test_path(folder, "one.jpg"), &length);
+        (void)snprintf(member, sizeof member, "%c.jpg", 'a' + i);
+        assert_ok(tar_writer_add(writer, member, bytes, length, 0, NULL, &error), &error);
+        free(bytes);
+        (void)snprintf(member, sizeof member, "%c.cls", 'a' + i);
+        if (labelled[i] != '-')
+            assert_ok(tar_writer_add(writer, member, &labelled[i], 1, 0, NULL, &error), &error);
+    }
+    assert_ok(tar_writer_finish(&writer, &error), &error);
+    return tar;
+}
+
+static void expect_labelled(TestFolder *folder, int exit_status, const char *tar, const char *labels,
+                            const char *expected, const char *class_name)
+{
+    const char *packed = test_path(folder, "labelled");
+    test_file_write_text(test_path(folder, "labels"), labels);
+    RunResult result = run_expecting(exit_status, "fpack", "--force", "--labels", test_path(folder, "labels"),
+                                     tar, packed, NULL);
+    run_result_free(&result);
+    char *list = packed_list(packed, "train");
+    assert_string_equal(list, expected);
+    free(list);
+    FshDataset *dataset = packed_open(packed);
+    assert_string_equal(fsh_manifest(dataset)->class_names[1], class_name);
+    fsh_close(&dataset);
+    run_ok("fverify", "--decode", packed, NULL);
+}
+
+static void test_samples_of_a_tar_get_labels_from_a_file(void **state)
+{
+    TestFolder *folder = *state;
+    const char *none = source_unlabelled(folder, "none", "----");
+    const char *some = source_unlabelled(folder, "some", "1-0-");
+    const char *names = "a.jpg owl\nb.jpg cat\nc.jpg owl\nd.jpg cat\n";
+    expect_labelled(folder, 0, none, names, "a 1\nb 0\nc 1\nd 0\n", "owl");
+    expect_labelled(folder, 0, none, "a,2\nb,0\nc,1\nd,0\n", "a 2\nb 0\nc 1\nd 0\n", "1");
+    /* One that is in neither is left out; a label that is there stays. */
+    expect_labelled(folder, 1, none, "a cat\nb owl\nc cat\n", "a 0\nb 1\nc 0\n", "owl");
+    expect_labelled(folder, 0, some, "a 0\nb 2\nd 0\n", "a 1\nb 2\nc 0\nd 0\n", "1");
+    const struct {
+        const char *tar, *labels, *message;
+        int exit_status;
+    } wrong[] = {{source_unlabelled(folder, "all", "0101"), names, "every sample has a label", 2},
+                 {none, "x cat\ny owl\n", "names none of the 4 samples", 1}};
+    for (size_t i = 0; i < 2; i++) {
+        test_file_write_text(test_path(folder, "labels"), wrong[i].labels);
+        RunResult result =
+            run_expecting(wrong[i].exit_status, "fpack", "--labels", test_path(folder, "labels"),
+                          wrong[i].tar, test_path(folder, "wrong"), NULL);
+        assert_contains(result.err, wrong[i].message);
+        run_result_free(&result);
+    }
+}
+
+#define in_folder(test) cmocka_unit_test_setup_teardown(test, test_folder_setup, test_folder_teardown)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        in_folder(test_tars_are_packed),
+        in_folder(test_tars_that_were_written_again_are_packed_again),
+        in_folder(test_a_dry_run_of_samples_without_labels),
+        in_folder(test_a_tree_with_a_tar_in_it_is_a_tree),
+        in_folder(test_samples_of_a_tar_get_labels_from_a_file),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
