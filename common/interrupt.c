@@ -34,7 +34,7 @@ void interrupt_install(void)
 {
     watch(SIGINT);
     watch(SIGTERM);
-    (void)signal(SIGPIPE, SIG_IGN); /* a closed pipe is an error of write, with a message */
+    (void)signal(SIGPIPE, SIG_IGN); /* a closed pipe is an error of write */
 }
 
 void interrupt_install_requeue(void)

@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -89,14 +90,23 @@ static int exit_status(FshStatus status, bool partial)
     return status == FSH_OK && partial ? EXIT_FAILED : fsh_exit_status(status);
 }
 
+/* Whether stdout is a pipe or socket whose reader has gone, as head goes when it has its lines. */
+static bool reader_has_left(void)
+{
+    struct pollfd output = {.fd = STDOUT_FILENO, .events = POLLOUT};
+    return poll(&output, 1, 0) == 1 && (output.revents & POLLERR);
+}
+
 /* False, with a message, if something written to stdout did not arrive: the last place where a full disk
- * shows. */
+ * shows. A reader that has left knows it already. */
 static bool close_output(const OptionTable *table)
 {
-    bool failed = ferror(stdout) != 0;
+    const bool failed = ferror(stdout) != 0, left = reader_has_left();
     errno = 0;
     if (fclose(stdout) == 0 && !failed)
         return true;
+    if (left || errno == EPIPE)
+        return false;
     (void)fprintf(stderr, "%s: standard output: cannot write%s%s\n", table->program, errno ? ": " : "",
                   errno ? strerror(errno) : "");
     return false;
