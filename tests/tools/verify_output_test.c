@@ -342,9 +342,15 @@ static void test_the_page_is_whole_and_needs_nothing_else(void **state)
     RunResult result = run_expecting(1, "fverify", "--html", page, packed, NULL);
     run_result_free(&result);
     char *text = test_file_read(page, NULL);
-    static const char *const parts[] = {
-        "<!DOCTYPE html>", "default-src 'none'", "data:image/jpeg;base64,/9j/",
-        "<svg viewBox",    "CRC32C is ",         "</body></html>\n"};
+    static const char *const parts[] = {"<!DOCTYPE html>",
+                                        "default-src 'none'",
+                                        "data:image/jpeg;base64,/9j/",
+                                        "<svg viewBox",
+                                        "CRC32C is ",
+                                        "</body></html>\n",
+                                        "shards, id ",
+                                        "; checksums of files and records; images were not decoded",
+                                        "train <small>highest bar: 3<"};
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
         assert_contains(text, parts[i]);
     static const char *const never[] = {"http://", "https://", "<script", "<link", "url("};
@@ -354,6 +360,21 @@ static void test_the_page_is_whole_and_needs_nothing_else(void **state)
     for (const char *at = strstr(text, "<img "); at; at = strstr(at + 1, "<img "))
         images++;
     assert_in_range(images, 4, 5);
+    free(text);
+}
+
+static void test_the_page_of_pairs_names_the_sides(void **state)
+{
+    TestFolder *folder = *state;
+    const char *page = test_path(folder, "page.html");
+    source_jpeg(test_path(folder, "pairs/blurry/1.jpg"), 40, 30, 3, 1);
+    source_jpeg(test_path(folder, "pairs/sharp/1.jpg"), 40, 30, 3, 2);
+    run_ok("fpack", "--pairs", "blurry:sharp", test_path(folder, "pairs"), test_path(folder, "packed"), NULL);
+    run_ok("fverify", "--decode", "--html", page, test_path(folder, "packed"), NULL);
+    char *text = test_file_read(page, NULL);
+    assert_contains(text, "shards of pairs, id ");
+    assert_contains(text, ", 2 images decoded");
+    assert_contains(text, "pixel for pixel: blurry, sharp</p>");
     free(text);
 }
 
@@ -441,6 +462,7 @@ int main(void)
         in_folder(test_repair_tells_what_is_lost_and_leaves_the_shard_alone),
         in_folder(test_a_sheet_is_an_image_of_all_samples),
         in_folder(test_the_page_is_whole_and_needs_nothing_else),
+        in_folder(test_the_page_of_pairs_names_the_sides),
         in_folder(test_names_cannot_break_out_of_the_page),
         in_folder(test_one_thing_at_a_time),
         in_folder(test_a_page_that_is_there_is_told_before_anything_is_checked),

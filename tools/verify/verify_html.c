@@ -8,10 +8,12 @@
 
 #include "common/progress.h"
 #include "imaging/encode.h"
+#include "tools/verify/verify_report.h"
 
 enum {
     PAGE_THUMBS = 96,
     PAGE_EDGE_PX = 160,
+    PAGE_GAP_PX = 8, /* room beside it */
     PAGE_QUALITY = 80,
     PAGE_PROBLEMS = 1000,
     CHART_WIDTH = 900, /* of the drawing, in its own units */
@@ -162,11 +164,17 @@ static void add_caption(Page *page, const FshDataset *dataset, const Thumb *thum
 /* Thumbnails; of pairs the middle of each side, pixel for pixel, where blur can be seen. */
 static void add_samples(Page *page, const FshDataset *dataset, const Thumbs *thumbs, bool crops)
 {
-    add(page, "<h2>%s</h2><div class=\"sheet\">",
-        crops ? "Pairs: the middle of each side, pixel for pixel" : "Samples");
+    const FshManifest *manifest = fsh_manifest(dataset);
+    add(page, crops ? "<h2>Pairs</h2><p>The middle of each side, pixel for pixel: " : "<h2>Samples</h2><p>");
+    for (size_t i = 0; i < manifest->field_count && crops; i++) {
+        add(page, i ? ", " : "");
+        add_string(page, manifest->field_names[i]);
+    }
+    add(page, "</p><div class=\"sheet\">");
     for (size_t i = 0; i < thumbs->count; i++) {
         const Thumb *thumb = &thumbs->items[i];
-        add(page, "<figure>");
+        const unsigned columns = thumb->sample.field_count > 2 ? thumb->sample.field_count : 2;
+        add(page, "<figure style=\"max-width:%upx\">", columns * (PAGE_EDGE_PX + PAGE_GAP_PX));
         for (unsigned j = 0; j < thumb->sample.field_count; j++) {
             const Image *image = crops ? &thumb->crop[j] : &thumb->images[j];
             if (thumb->images[j].width)
@@ -195,10 +203,13 @@ static void add_bar(Page *page, size_t at, size_t bars, uint64_t count, uint64_t
     add(page, ": %" PRIu64 "</title></rect>", count);
 }
 
-static void begin_chart(Page *page, const char *title)
+/* The bars have no scale: what the highest stands for is said beside the title. */
+static void begin_chart(Page *page, const char *title, uint64_t most)
 {
+    char count[32];
     add(page, "<h3>");
     add_string(page, title);
+    add(page, " <small>highest bar: %s</small>", progress_format_count(count, sizeof count, most));
     add(page, "</h3><svg viewBox=\"0 0 %d %d\" role=\"img\">", CHART_WIDTH, CHART_HEIGHT + 18);
 }
 
@@ -227,7 +238,7 @@ static void add_histogram(Page *page, const char *title, const Histogram *histog
         return;
     for (size_t i = begin; i < end; i++)
         most = histogram->counts[i] > most ? histogram->counts[i] : most;
-    begin_chart(page, title);
+    begin_chart(page, title, most);
     for (size_t i = begin; i < end; i++) {
         char label[128];
         if (bytes)
@@ -258,7 +269,7 @@ static void add_classes(Page *page, const VerifyReport *report)
         uint64_t most = 0;
         for (size_t c = 0; c < manifest->class_count; c++)
             most = split->class_counts[c] > most ? split->class_counts[c] : most;
-        begin_chart(page, split->name);
+        begin_chart(page, split->name, most);
         for (size_t c = 0; c < manifest->class_count; c++)
             add_bar(page, c, manifest->class_count, split->class_counts[c], most, manifest->class_names[c]);
         end_chart(page, manifest->class_count, manifest->class_names[0],
@@ -307,7 +318,9 @@ static void add_problems(Page *page, const char *title, const VerifyProblem *pro
 {
     if (count == 0)
         return;
-    add(page, "<h2>%s: %zu</h2><table><tr><th>file<th>record<th>key<th>source<th>what", title, count);
+    char text[32];
+    add(page, "<h2>%s: %s</h2><table><tr><th>file<th>record<th>key<th>source<th>what", title,
+        progress_format_count(text, sizeof text, count));
     for (size_t i = 0; i < count && i < PAGE_PROBLEMS; i++) {
         const VerifyProblem *problem = &problems[i];
         add(page, "<tr>");
@@ -322,11 +335,13 @@ static void add_problems(Page *page, const char *title, const VerifyProblem *pro
     }
     add(page, "</table>");
     if (count > PAGE_PROBLEMS)
-        add(page, "<p>… and %zu more: --json lists them.</p>", count - PAGE_PROBLEMS);
+        add(page, "<p>… and %s more: --json lists them.</p>",
+            progress_format_count(text, sizeof text, count - PAGE_PROBLEMS));
 }
 
-static void add_heading(Page *page, const VerifyReport *report)
+static void add_heading(Page *page, const VerifyReport *report, const VerifyOptions *options)
 {
+    char count[32], claim[256];
     add(page, "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">"
               "<meta http-equiv=\"Content-Security-Policy\" "
               "content=\"default-src 'none'; img-src data:; style-src 'unsafe-inline'\">"
@@ -335,16 +350,27 @@ static void add_heading(Page *page, const VerifyReport *report)
     add(page, "</title><style>body{font:15px/1.5 system-ui,sans-serif;margin:2em auto;max-width:1200px;"
               "padding:0 1em;color:#222;background:#fff}table{border-collapse:collapse}"
               "th,td{text-align:left;padding:.2em 1em .2em 0;border-bottom:1px solid #ddd;"
-              "overflow-wrap:anywhere}svg{width:100%%;max-width:900px;display:block}rect{fill:#3b6ea5}");
+              "overflow-wrap:anywhere}th{white-space:nowrap}small{color:#555;font-weight:normal}svg{width:"
+              "100%%;max-width:900px;display:block}rect{fill:#3b6ea5}");
     add(page, "text{font-size:12px;fill:#555}.sheet{display:flex;flex-wrap:wrap;gap:12px}"
-              "figure{margin:0;max-width:336px;font-size:12px;overflow-wrap:anywhere}"
+              "figure{margin:0;font-size:12px;overflow-wrap:anywhere}"
               "img{margin-right:4px;vertical-align:bottom}.ok{color:#1a7f37}.bad,em{color:#b3261e}"
               "</style></head><body><h1>");
     add_string(page, report->path);
     if (report->problem_count)
-        add(page, "</h1><p class=\"bad\">%zu problems</p>", report->problem_count);
+        add(page, "</h1><p class=\"bad\">%s problem%s</p>",
+            progress_format_count(count, sizeof count, report->problem_count),
+            report->problem_count == 1 ? "" : "s");
     else
         add(page, "</h1><p class=\"ok\">ok</p>");
+    if (!report->opened)
+        return;
+    const FshManifest *manifest = &report->manifest;
+    add(page, "<p>%s%s", verify_container_name(manifest->container),
+        manifest->kind == FSH_KIND_PAIRS ? " of pairs" : "");
+    if (manifest->id[0]) /* containers of others have none */
+        add(page, ", id %s", manifest->id);
+    add(page, "; %s.</p>", verify_claim(claim, sizeof claim, report, options));
 }
 
 /* ---- the page ---- */
@@ -361,7 +387,7 @@ FshStatus verify_write_html(const VerifyReport *report, const VerifyOptions *opt
                                         .jobs = options->jobs};
     if (dataset)
         page.status = thumbs_make(dataset, &thumb_options, &thumbs, error);
-    add_heading(&page, report);
+    add_heading(&page, report, options);
     if (report->opened)
         add_summary(&page, report);
     add_problems(&page, "Problems", report->problems, report->problem_count);

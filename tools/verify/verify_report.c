@@ -236,9 +236,27 @@ static void print_heading(FILE *stream, const VerifyReport *report)
     (void)fputc('\n', stream);
 }
 
+const char *verify_claim(char *text, size_t text_bytes, const VerifyReport *report,
+                         const VerifyOptions *options)
+{
+    char decoded[64] = "; images were not decoded (--decode does)", compared[64] = "", count[32];
+    const char *proved = options->level == VERIFY_QUICK ? "headers, indexes and checksums of files"
+                                                        : "checksums of files and records";
+    if (report->manifest.container > FSH_CONTAINER_LMDB && !report->from_manifest)
+        proved = "structure of files and samples"; /* they carry no checksums */
+    if (options->level == VERIFY_DECODE)
+        (void)snprintf(decoded, sizeof decoded, ", %s images decoded",
+                       progress_format_count(count, sizeof count, report->decoded_count));
+    if (options->against)
+        (void)snprintf(compared, sizeof compared, "; %s compared with their sources",
+                       progress_format_count(count, sizeof count, report->compared_count));
+    (void)snprintf(text, text_bytes, "%s%s%s", proved, decoded, compared);
+    return text;
+}
+
 void verify_print(FILE *stream, const VerifyReport *report, const VerifyPrint *print)
 {
-    char count[32], rate[32];
+    char count[32], rate[32], claim[256];
     if (report->opened && !print->quiet) {
         print_heading(stream, report);
         print_splits(stream, report);
@@ -266,20 +284,6 @@ void verify_print(FILE *stream, const VerifyReport *report, const VerifyPrint *p
         (void)fputc('\n', stream);
         return;
     }
-    const VerifyOptions *options = print->options;
-    const char *proved = options->level == VERIFY_QUICK ? "; headers, indexes and checksums of files"
-                                                        : "; checksums of files and records";
-    if (report->manifest.container > FSH_CONTAINER_LMDB && !report->from_manifest)
-        proved = "; structure of files and samples"; /* they carry no checksums */
-    (void)fputs(proved, stream);
-    if (options->level == VERIFY_DECODE)
-        (void)fprintf(stream, ", %s images decoded",
-                      progress_format_count(count, sizeof count, report->decoded_count));
-    else
-        (void)fprintf(stream, "; images were not decoded (--decode does)");
-    if (options->against)
-        (void)fprintf(stream, "; %s compared with their sources",
-                      progress_format_count(count, sizeof count, report->compared_count));
-    (void)fprintf(stream, "; %.2f s, %s/s\n", seconds,
-                  progress_format_bytes(rate, sizeof rate, (uint64_t)((double)bytes / seconds)));
+    (void)fprintf(stream, "; %s; %.2f s, %s/s\n", verify_claim(claim, sizeof claim, report, print->options),
+                  seconds, progress_format_bytes(rate, sizeof rate, (uint64_t)((double)bytes / seconds)));
 }

@@ -13,6 +13,10 @@ typedef struct VerifyPrint {
     bool verbose;                 /* every class and every problem */
 } VerifyPrint;
 
+/* What was looked at, and no more: "checksums of files and records, 300 images decoded", … Returns text. */
+const char *verify_claim(char *text, size_t text_bytes, const VerifyReport *report,
+                         const VerifyOptions *options);
+
 /* "shards", "lmdb", "tar", … */
 const char *verify_container_name(FshContainer container);
 
