@@ -29,7 +29,7 @@ static FshStatus start(Job *job, const char *model, int64_t pixels, int64_t batc
                             .training = true};
     const ModelRecipe recipe = {.mean = {0.5, 0.5, 0.5},
                                 .deviation = {0.25, 0.25, 0.25},
-                                .sgd = {.momentum = 0.9, .weight_decay = 1e-4}};
+                                .optimizer = {.momentum = 0.9, .weight_decay = 1e-4}};
     FshStatus status = model_graph(model_find(model), &spec, &recipe, &job->graph, error);
     if (!status)
         status = backend_open(&job->backend, "cuda", &options, error);

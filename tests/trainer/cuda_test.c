@@ -121,7 +121,7 @@ static TensorId pads(Graph *graph, TensorId x)
 /* image -> normalize -> layers -> global average pool or flatten -> linear -> loss, differentiated, with its
  * update. */
 static Graph *network(Layers layers, int64_t batch, int64_t height, int64_t width, int64_t channels,
-                      bool flat, bool fuse, const Sgd *sgd)
+                      bool flat, bool fuse, const Optimizer *sgd)
 {
     const double mean[4] = {0.4, 0.5, 0.6, 0.3}, deviation[4] = {0.2, 0.3, 0.25, 0.5};
     Graph *graph = graph_new();
@@ -135,14 +135,14 @@ static Graph *network(Layers layers, int64_t batch, int64_t height, int64_t widt
     if (fuse)
         graph_fuse(graph, FUSE_ALL);
     graph_differentiate(graph, loss);
-    Sgd update = *sgd;
+    Optimizer update = *sgd;
     update.learning_rate = graph_input(graph, "learning_rate", DATA_F32, 1, (int64_t[]){1});
-    graph_sgd(graph, &update);
+    graph_update(graph, &update);
     return graph;
 }
 
-static const Sgd plain_sgd = {.momentum = 0.9, .weight_decay = 5e-4};
-static const Sgd nesterov_sgd = {.momentum = 0.8, .weight_decay = 1e-2, .nesterov = true};
+static const Optimizer plain_sgd = {.momentum = 0.9, .weight_decay = 5e-4};
+static const Optimizer nesterov_sgd = {.momentum = 0.8, .weight_decay = 1e-2, .nesterov = true};
 
 /* Several shapes, one sample and odd edges among them, pooled and flattened. */
 static void compare_layers(Layers layers, const char *name, bool fuse)
@@ -225,7 +225,7 @@ static Graph *model(const char *name, int64_t batch, int64_t size, int64_t chann
     const ModelRecipe recipe = {.mean = {0.5, 0.5, 0.5},
                                 .deviation = {0.25, 0.25, 0.25},
                                 .label_smoothing = 0.1F,
-                                .sgd = {.momentum = 0.9, .weight_decay = 1e-4}};
+                                .optimizer = {.momentum = 0.9, .weight_decay = 1e-4}};
     assert_ok(model_graph(model_find(name), &spec, &recipe, &graph, &error), &error);
     return graph;
 }

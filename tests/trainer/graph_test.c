@@ -46,7 +46,7 @@ static Graph *model(const char *name, int64_t batch, int64_t size, bool training
     const ModelSpec spec = {batch, size, size, 3, 10, training};
     const ModelRecipe recipe = {.mean = {0.5, 0.5, 0.5},
                                 .deviation = {0.25, 0.25, 0.25},
-                                .sgd = {.momentum = 0.9, .weight_decay = 1e-4}};
+                                .optimizer = {.momentum = 0.9, .weight_decay = 1e-4}};
     FshStatus status = model_graph(model_find(name), &spec, &recipe, &graph, error);
     assert_int_equal(status != FSH_OK, graph == NULL);
     return graph;
@@ -99,7 +99,7 @@ static void test_resnet18_is_torchvisions(void **state)
                                         "layer4.1.bn2.bias",
                                         "fc.weight",
                                         "fc.weight.grad",
-                                        "fc.weight.momentum",
+                                        "fc.weight.momentum_buffer",
                                         "logits",
                                         "loss",
                                         "learning_rate"};
@@ -118,7 +118,7 @@ static void test_conv8_is_its_sources(void **state)
     (void)state;
     Graph *graph = NULL;
     const ModelSpec spec = {4, 28, 28, 1, 10, true};
-    const ModelRecipe recipe = {.mean = {0.5}, .deviation = {0.5}, .sgd = {.momentum = 0.9}};
+    const ModelRecipe recipe = {.mean = {0.5}, .deviation = {0.5}, .optimizer = {.momentum = 0.9}};
     FshError error = {0};
     assert_int_equal(model_graph(model_find("conv8"), &spec, &recipe, &graph, &error), FSH_OK);
     assert_shape(graph, graph_find(graph, "model.33.weight"), "10 x 128");
@@ -277,7 +277,8 @@ static void test_only_a_trained_number_is_differentiated(void **state)
         graph, FSH_ERR_USAGE,
         "conv: only one number that depends on a parameter can be differentiated, not [2 x 4 x 4 x 4]");
     graph = graph_new();
-    graph_sgd(graph, &(Sgd){.learning_rate = graph_input(graph, "rate", DATA_F32, 1, (int64_t[]){1})});
+    graph_update(graph,
+                 &(Optimizer){.learning_rate = graph_input(graph, "rate", DATA_F32, 1, (int64_t[]){1})});
     assert_failure(graph, FSH_ERR_USAGE, "sgd: no parameter has a gradient; call graph_differentiate first");
 }
 

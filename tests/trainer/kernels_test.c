@@ -232,9 +232,78 @@ static void run_scale(const CpuKernels *k, const Bench *b, Size s, int flags)
 static void run_sgd(const CpuKernels *k, const Bench *b, Size s, int flags)
 {
     const int64_t count = s.rows * s.width;
+    const SgdStep step = {0.1F, 0.9F, 0.01F, flags & 2 ? 0.3F : 1, flags & 1};
     memcpy(output(b, 0), b->in[0], (size_t)count * sizeof(float));
     memcpy(output(b, 1), b->in[1], (size_t)count * sizeof(float));
-    k->sgd(output(b, 0), output(b, 1), b->in[2], count, 0.1F, 0.9F, 0.01F, flags);
+    k->update->sgd(&step, output(b, 0), output(b, 1), b->in[2], count);
+}
+
+static AdamStep adam_of(int flags)
+{
+    return (AdamStep){.beta1 = 0.9F,
+                      .one_minus_beta1 = 0.1F,
+                      .beta2 = 0.99F,
+                      .one_minus_beta2 = 0.01F,
+                      .inverse_root = 2,
+                      .epsilon = 1e-6F,
+                      .decay = flags ? 0.01F : 0,
+                      .shrink = flags ? 1 : 0.999F,
+                      .rate = 0.1F,
+                      .correction = 3};
+}
+
+/* Second moments are not negative: in[2] becomes its square. */
+static void start_moments(const Bench *b, int64_t count)
+{
+    memcpy(output(b, 0), b->in[1], (size_t)count * sizeof(float));
+    for (int64_t i = 0; i < count; i++)
+        output(b, 1)[i] = b->in[2][i] * b->in[2][i];
+}
+
+/* The weights go to where no output is compared: in[6] is a copy of in[0] then, and joins the sums. */
+static void add_weights(const Bench *b, int64_t count)
+{
+    for (int64_t i = 0; i < count; i++)
+        b->sums[i % WIDTH_MAX] += (double)b->in[6][i];
+}
+
+static void run_adam(const CpuKernels *k, const Bench *b, Size s, int flags)
+{
+    const int64_t count = s.rows * s.width;
+    const AdamStep step = adam_of(flags);
+    start_moments(b, count);
+    memcpy(b->in[6], b->in[0], (size_t)count * sizeof(float));
+    k->update->adam(&step, b->in[6], output(b, 0), output(b, 1), b->in[3], count);
+    add_weights(b, count);
+}
+
+static void run_lamb(const CpuKernels *k, const Bench *b, Size s, int flags)
+{
+    const int64_t count = s.rows * s.width;
+    const AdamStep step = adam_of(flags);
+    start_moments(b, count);
+    memcpy(b->in[6], b->in[0], (size_t)count * sizeof(float));
+    k->update->lamb_moments(&step, b->in[6], output(b, 0), output(b, 1), b->in[3], count, b->sums);
+    k->update->lamb_apply(&step, 0.1F, b->in[6], output(b, 0), output(b, 1), count);
+    add_weights(b, count);
+}
+
+static void run_gradient(const CpuKernels *k, const Bench *b, Size s, int flags)
+{
+    k->update->gradient(b->in[0], flags ? b->in[1] : NULL, 0.3F, output(b, 0), s.rows * s.width);
+}
+
+static void run_average(const CpuKernels *k, const Bench *b, Size s, int flags)
+{
+    (void)flags;
+    memcpy(output(b, 0), b->in[0], (size_t)(s.rows * s.width) * sizeof(float));
+    k->update->average(b->in[1], 0.01F, output(b, 0), s.rows * s.width);
+}
+
+static void run_sum_squares(const CpuKernels *k, const Bench *b, Size s, int flags)
+{
+    (void)flags;
+    b->sums[0] = k->update->sum_squares(b->in[0], s.rows * s.width);
 }
 
 static const struct Kernel {
@@ -257,7 +326,12 @@ static const struct Kernel {
     {"avg_pool_backward", run_avg_pool_backward, 4, true},
     {"row_mean", run_row_mean, 1, false},
     {"scale", run_scale, 1, false},
-    {"sgd", run_sgd, 2, false},
+    {"sgd", run_sgd, 4, false},
+    {"adam", run_adam, 2, false},
+    {"lamb", run_lamb, 2, false},
+    {"gradient", run_gradient, 2, false},
+    {"average", run_average, 1, false},
+    {"sum_squares", run_sum_squares, 1, false},
 };
 enum { KERNEL_COUNT = sizeof kernels / sizeof *kernels, SIZE_COUNT = sizeof sizes / sizeof *sizes };
 
@@ -356,6 +430,23 @@ static void test_sums_hold_where_the_mean_is_large(void **state)
     }
 }
 
+static void test_sum_of_squares_is_finite_where_every_value_is(void **state)
+{
+    float values[37];
+    (void)state;
+    for (int v = 0; cpu_kernels_variant(v); v++) {
+        const CpuUpdateKernels *k = cpu_kernels_variant(v)->update;
+        for (int i = 0; i < 37; i++)
+            values[i] = 3e38F;
+        assert_true(fabs(k->sum_squares(values, 37) / (37 * 9e76) - 1) < 1e-6);
+        for (int i = 0; i < 37; i++) {
+            values[i] = i % 2 ? INFINITY : NAN;
+            assert_false(isfinite(k->sum_squares(values, 37)));
+            values[i] = 1;
+        }
+    }
+}
+
 /* ---- timing --------------------------------------------------------------------------------------------------------------- */
 
 static void time_kernels(void)
@@ -382,6 +473,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_relu_keeps_nan_and_zero),
         cmocka_unit_test(test_max_pool_takes_the_first_of_equals_and_nan),
         cmocka_unit_test(test_sums_hold_where_the_mean_is_large),
+        cmocka_unit_test(test_sum_of_squares_is_finite_where_every_value_is),
     };
     if (argc > 1 && strcmp(argv[1], "time") == 0) {
         time_kernels();

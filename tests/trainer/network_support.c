@@ -29,7 +29,7 @@ Graph *test_model(const char *name, int64_t batch, int64_t size, bool training)
     const ModelRecipe recipe = {.mean = {0.5, 0.4, 0.3},
                                 .deviation = {0.25, 0.3, 0.2},
                                 .label_smoothing = 0.1F,
-                                .sgd = {.momentum = 0.9, .weight_decay = 0.01}};
+                                .optimizer = {.momentum = 0.9, .weight_decay = 0.01}};
     test_check(model_graph(model_find(name), &spec, &recipe, &graph, &error), &error);
     return graph;
 }

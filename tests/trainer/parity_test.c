@@ -402,9 +402,9 @@ static Graph *step_graph(const json_t *document)
                             .classes = golden_integer(document, "classes"),
                             .training = true};
     ModelRecipe recipe = {.label_smoothing = (float)golden_real(document, "smoothing"),
-                          .sgd = {.momentum = golden_real(document, "momentum"),
-                                  .weight_decay = golden_real(document, "weight_decay"),
-                                  .nesterov = true}};
+                          .optimizer = {.momentum = golden_real(document, "momentum"),
+                                        .weight_decay = golden_real(document, "weight_decay"),
+                                        .nesterov = true}};
     for (size_t c = 0; c < json_array_size(mean); c++) {
         recipe.mean[c] = json_number_value(json_array_get(mean, c));
         recipe.deviation[c] = json_number_value(json_array_get(deviation, c));

@@ -88,6 +88,9 @@ static void draw(const Tensor *tensor, uint64_t seed, float *values, size_t coun
         case INIT_UNIFORM:
             values[i] = (float)(scale * (2 * random_uniform_double(&random) - 1));
             break;
+        case INIT_CONSTANT:
+            values[i] = (float)scale;
+            break;
         }
 }
 

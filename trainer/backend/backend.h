@@ -52,8 +52,8 @@ void state_free(State **state);
 /* Draws every parameter by its initializer from (seed, its name's hash), buffers by theirs; momentum becomes
  * zero. The same seed gives the same weights on every backend. */
 FshStatus state_initialize(State *state, uint64_t seed, FshError *error);
-/* Logical layout, float32, count elements. name: a parameter's or buffer's; "NAME.momentum" is its optimizer
- * state. */
+/* Logical layout, float32, count elements. name: a parameter's or buffer's; "NAME.momentum_buffer", … are its
+ * optimizer state (OptimizerSlot). */
 FshStatus state_read(State *state, const char *name, float *values, size_t count, FshError *error);
 FshStatus state_write(State *state, const char *name, const float *values, size_t count, FshError *error);
 

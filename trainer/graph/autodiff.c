@@ -13,6 +13,16 @@ void graph_append_backward_pass(Graph *graph, size_t forward_count)
     }
 }
 
+void graph_loss_scale(Graph *graph)
+{
+    if (!graph || graph->failure.status)
+        return;
+    if (graph->differentiated)
+        graph_fail(graph, FSH_ERR_USAGE, "%s: the graph is differentiated already", loss_scale_name);
+    else
+        graph_counter(graph, loss_scale_name, 1);
+}
+
 void graph_differentiate(Graph *graph, TensorId loss)
 {
     const Tensor *end = graph_operand(graph, loss);
@@ -31,10 +41,14 @@ void graph_differentiate(Graph *graph, TensorId loss)
     }
     graph->differentiated = true;
     const size_t forward_count = graph->node_count;
-
-    /* d loss / d loss. A node of its own, so that a loss scale can stand in its place. */
-    Node named = {.op = OP_FILL}, seed = {.op = OP_FILL, .as.fill.value = 1};
-    node_name_after(&named, end);
-    graph_append_backward(graph, &named, &seed, &loss, 1);
+    /* d loss / d loss: 1, or the loss scale. */
+    const TensorId scale = graph_find(graph, loss_scale_name);
+    if (scale != TENSOR_NONE) {
+        graph_contribute_gradient(graph, loss, scale);
+    } else {
+        Node named = {.op = OP_FILL}, seed = {.op = OP_FILL, .as.fill.value = 1};
+        node_name_after(&named, end);
+        graph_append_backward(graph, &named, &seed, &loss, 1);
+    }
     graph_append_backward_pass(graph, forward_count);
 }

@@ -12,7 +12,7 @@
  *   TensorId loss = graph_softmax_cross_entropy(graph, logits, labels, 0.1F);
  *   graph_fuse(graph, FUSE_ALL);                  // batch norm and what follows it become one node
  *   graph_differentiate(graph, loss);             // gradients are nodes like all others
- *   graph_sgd(graph, &(Sgd){…});                  // so is the update
+ *   graph_update(graph, &(Optimizer){…});         // so is the update
  *   if (graph_check(graph, &error)) …             // the first mistake, by layer and shapes
  *
  * Conventions.
@@ -57,14 +57,14 @@ typedef enum TensorRole {
     TENSOR_INPUT,      /* written from outside before a run: images, labels, learning rate */
     TENSOR_PARAMETER,  /* trained; lives in the State from run to run */
     TENSOR_BUFFER,     /* lives in the State, not trained: running_mean, running_var */
-    TENSOR_OPTIMIZER,  /* a parameter's, shaped like it; lives in the State: NAME.momentum */
+    TENSOR_OPTIMIZER,  /* a parameter's or buffer's, shaped like it; lives in the State: NAME.exp_avg */
     TENSOR_ACTIVATION, /* computed in each run, forward or backward; placed by the memory plan */
     TENSOR_GRADIENT,   /* of a parameter; all in one arena in parameter order, for optimizer and all-reduce */
 } TensorRole;
 
 typedef struct Initializer {
-    enum { INIT_ZEROS, INIT_ONES, INIT_NORMAL, INIT_UNIFORM } kind;
-    double scale; /* standard deviation, or half-width of the interval around 0 */
+    enum { INIT_ZEROS, INIT_ONES, INIT_NORMAL, INIT_UNIFORM, INIT_CONSTANT } kind;
+    double scale; /* standard deviation, half-width of the interval around 0, or the constant */
 } Initializer;
 
 typedef struct Tensor {
@@ -75,7 +75,8 @@ typedef struct Tensor {
     int rank;
     int64_t shape[GRAPH_RANK_MAX];
     NodeId producer; /* NODE_NONE for inputs, parameters, buffers */
-    /* Gradients: what they are the gradient of; TENSOR_OPTIMIZER: its parameter; else TENSOR_NONE. */
+    /* Gradients: what they are the gradient of; TENSOR_OPTIMIZER: its parameter or buffer; else TENSOR_NONE.
+     */
     TensorId of;
     bool keep;               /* readable after a run: loss, logits */
     bool decays;             /* TENSOR_PARAMETER: weight decay applies (off for norms and biases) */
@@ -86,6 +87,9 @@ typedef struct Tensor {
 int64_t tensor_count(const Tensor *tensor);
 /* "64 x 32 x 32 x 3" for messages. Returns buffer. */
 const char *tensor_shape_text(const Tensor *tensor, char *buffer, size_t buffer_bytes);
+/* What a file of weights holds: parameters, and the buffers that layers name; not the counters of the update,
+ * "optimizer.step", "scaler.scale", …. */
+bool tensor_is_weight(const Tensor *tensor);
 
 /* What each node reads and writes, in the order of Node.inputs and Node.outputs; `d` is "gradient of"; `?`
  * may be TENSOR_NONE. Everything is f32 unless said. */
@@ -139,8 +143,10 @@ typedef enum OpKind {
     OP_PIXEL_UNSHUFFLE,                /* (x [N, H * r, W * r, C]) -> y [N, H, W, C * r * r] */
     OP_SOFTMAX_CROSS_ENTROPY,          /* (logits, labels i64) -> loss [1], probabilities [N, K] */
     OP_SOFTMAX_CROSS_ENTROPY_BACKWARD, /* (dloss, probabilities, labels i64) -> dlogits */
-    /* (learning_rate [1]) -> (): every parameter that has a gradient, with its NAME.momentum. */
-    OP_SGD,
+    /* (learning_rate, step, micro?, scale?, tracker?) -> gradient_norm, updated; all [1]. Writes every
+     * parameter that has a gradient, all tensors of TENSOR_OPTIMIZER, and its inputs but the first in place:
+     * see Optimizer. */
+    OP_UPDATE,
     OP_KIND_COUNT
 } OpKind;
 
@@ -169,12 +175,73 @@ typedef struct Pool2d {
     int64_t kernel, stride, padding; /* average: padding counts in the divisor (PyTorch's default) */
 } Pool2d;
 
-/* PyTorch's SGD: v = momentum * v + (g + decay * w); w -= lr * (nesterov ? g + momentum * v : v). */
-typedef struct Sgd {
-    double momentum, weight_decay;
+typedef enum OptimizerKind {
+    OPTIMIZER_SGD,
+    OPTIMIZER_ADAM,
+    OPTIMIZER_ADAMW,
+    OPTIMIZER_LARS,
+    OPTIMIZER_LAMB,
+    OPTIMIZER_KIND_COUNT
+} OptimizerKind;
+extern const char *const optimizer_names[]; /* "sgd", "adam", "adamw", "lars", "lamb", NULL */
+
+/* The update, with all that stands around it. g: the gradient; t: updates made, this one included.
+ *
+ *   sgd    g += decay w;  v = momentum v + g;  w -= lr (nesterov ? g + momentum v : v)     torch.optim.SGD
+ *   adam   g += decay w;  m = beta1 m + (1 - beta1) g;  s = beta2 s + (1 - beta2) g^2
+ *          w -= lr m' / (sqrt(s') + epsilon),  m' = m / (1 - beta1^t),  s' likewise       torch.optim.Adam
+ *   adamw  the same, with w *= 1 - lr decay in place of g += decay w                     torch.optim.AdamW
+ *   lars   sgd's, with (g + decay w) * trust, trust = trust_coefficient ||w|| / (||g|| + decay ||w||), for each
+ *          parameter by itself             You, Gitman, Ginsburg 2017; timm.optim.Lars (momentum behind trust)
+ *   lamb   u = m' / (sqrt(s') + epsilon) + decay w;  w -= lr ||w|| / ||u|| u  You et al. 2019; timm.optim.Lamb
+ *
+ * Parameters whose `decays` is off (norms, biases) get no weight decay, and trust 1 in lars and lamb.
+ *
+ * In each run, in this order: the gradient is added to those since the last update (accumulation_steps, whose
+ * mean it becomes), divided by the loss scale, its norm taken over all parameters, clipped; then the update;
+ * then lookahead; then the average. Before the first update, NAME.slow and NAME.ema become what the parameter
+ * is then (the buffer's ema: what it is after the first update's run).
+ *
+ * Lives in the State, so that a program decides by itself whether a run updates, and checkpoints carry it:
+ * NAME.momentum_buffer; NAME.exp_avg, NAME.exp_avg_sq; NAME.slow; NAME.accumulated; NAME.ema (of buffers too;
+ * role TENSOR_OPTIMIZER, `of` the parameter or buffer), and f32 [1] of TENSOR_BUFFER: "optimizer.step" (updates
+ * made; always there), "optimizer.micro" (runs since the last one; with accumulation), "scaler.scale" and
+ * "scaler.tracker" (updates since it changed; with loss scaling). */
+typedef struct Optimizer {
+    OptimizerKind kind;
+    double momentum; /* sgd, lars */
     bool nesterov;
-    TensorId learning_rate; /* an input [1] f32, written before each step */
-} Sgd;
+    double beta1, beta2, epsilon; /* adam, adamw, lamb */
+    double trust_coefficient;     /* lars */
+    double weight_decay;
+    double clip_norm; /* of all gradients together, torch.nn.utils.clip_grad_norm_; 0: none */
+    /* Every so many updates slow += alpha (w - slow), w = slow (Zhang et al. 2019); 0: none. */
+    int64_t lookahead_steps;
+    double lookahead_alpha;
+    int64_t accumulation_steps; /* 0, 1: none */
+    /* ema = d ema + (1 - d) w after each update; 0: none. Warm-up: d is at most (1 + t) / (10 + t), t the
+     * updates before this one. */
+    double ema_decay;
+    bool ema_warmup;
+    /* torch.cuda.amp.GradScaler's rule: where a gradient is not finite the update is left out and the scale
+     * multiplied by backoff, after interval updates in a row by growth. Wants graph_loss_scale. */
+    bool loss_scaling;
+    double scale_init, scale_growth, scale_backoff;
+    int64_t scale_interval;
+    TensorId learning_rate; /* an input [1] f32, written before each run */
+} Optimizer;
+
+/* What a tensor of TENSOR_OPTIMIZER is to its parameter. */
+typedef enum OptimizerSlot {
+    SLOT_MOMENTUM_BUFFER,
+    SLOT_EXP_AVG,
+    SLOT_EXP_AVG_SQ,
+    SLOT_SLOW,
+    SLOT_ACCUMULATED,
+    SLOT_EMA,
+    OPTIMIZER_SLOT_COUNT
+} OptimizerSlot;
+extern const char *const optimizer_slot_names[]; /* "momentum_buffer", "exp_avg", …; the last part of names */
 
 typedef struct Node {
     OpKind op;
@@ -217,7 +284,7 @@ typedef struct Node {
         struct {
             float smoothing;
         } loss;
-        Sgd sgd;
+        Optimizer update;
     } as;
 } Node;
 
@@ -287,11 +354,18 @@ typedef enum GraphFusion {
 } GraphFusion;
 void graph_fuse(Graph *graph, unsigned fusions);
 
+/* Before graph_differentiate, for an update with loss scaling: gradients are those of loss * "scaler.scale", a
+ * number in the State that the update moves and divides by. */
+void graph_loss_scale(Graph *graph);
 /* Appends the backward nodes of loss for every parameter it depends on; gradients of a tensor used twice are
  * added. */
 void graph_differentiate(Graph *graph, TensorId loss);
-/* Appends the update of every parameter that has a gradient. */
-void graph_sgd(Graph *graph, const Sgd *sgd);
+/* Appends the update of every parameter that has a gradient, last of all. Kept then: "gradient_norm" [1], of the
+ * gradient after accumulation and unscaling and before clipping (0 in a run without an update that only
+ * accumulates; inf or nan where one was left out), and "updated" [1]: 1 or 0. */
+void graph_update(Graph *graph, const Optimizer *optimizer);
+/* Of a tensor of TENSOR_OPTIMIZER. */
+OptimizerSlot graph_optimizer_slot(const Graph *graph, TensorId tensor);
 
 /* FSH_OK, or the first failure of the calls above: FSH_ERR_MISMATCH with layer and shapes ("layer3.0.conv1:
  * kernel 3 does not fit a 1 x 1 input; use larger images"), FSH_ERR_MEMORY. */

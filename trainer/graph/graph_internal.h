@@ -66,6 +66,9 @@ TensorId graph_parameter(Graph *graph, const char *layer, const char *suffix, in
                          Initializer initializer, bool decays);
 TensorId graph_buffer(Graph *graph, const char *layer, const char *suffix, int64_t count,
                       Initializer initializer);
+/* A number of the update's that lives in the State, f32 [1]; `name` is all of its name. */
+TensorId graph_counter(Graph *graph, const char *name, double initial);
+extern const char loss_scale_name[]; /* "scaler.scale" */
 /* In infer: makes output slot an activation. */
 void graph_output(Graph *graph, Node *node, int slot, DataType type, int rank, const int64_t *shape);
 

@@ -1,56 +1,211 @@
 #include "trainer/graph/ops.h"
 
+#include <math.h>
 #include <stdio.h>
+#include <string.h>
 
-/* One tensor for each parameter that has a gradient, shaped like it: NAME.SUFFIX. */
-static bool add_optimizer_state(Graph *graph, const char *suffix)
+const char *const optimizer_names[] = {"sgd", "adam", "adamw", "lars", "lamb", NULL};
+const char *const optimizer_slot_names[] = {"momentum_buffer", "exp_avg", "exp_avg_sq", "slow",
+                                            "accumulated",     "ema"};
+const char loss_scale_name[] = "scaler.scale";
+
+/* What each kind keeps of a parameter. */
+static const struct {
+    int count;
+    OptimizerSlot slots[2];
+} kept_by[OPTIMIZER_KIND_COUNT] = {
+    [OPTIMIZER_SGD] = {1, {SLOT_MOMENTUM_BUFFER}},
+    [OPTIMIZER_ADAM] = {2, {SLOT_EXP_AVG, SLOT_EXP_AVG_SQ}},
+    [OPTIMIZER_ADAMW] = {2, {SLOT_EXP_AVG, SLOT_EXP_AVG_SQ}},
+    [OPTIMIZER_LARS] = {1, {SLOT_MOMENTUM_BUFFER}},
+    [OPTIMIZER_LAMB] = {2, {SLOT_EXP_AVG, SLOT_EXP_AVG_SQ}},
+};
+
+static bool starts_with(const char *text, const char *prefix)
+{
+    return strncmp(text, prefix, strlen(prefix)) == 0;
+}
+
+bool tensor_is_weight(const Tensor *tensor)
+{
+    return tensor->role == TENSOR_PARAMETER ||
+           (tensor->role == TENSOR_BUFFER && !starts_with(tensor->name, "optimizer.") &&
+            !starts_with(tensor->name, "scaler."));
+}
+
+TensorId graph_counter(Graph *graph, const char *name, double initial)
+{
+    Tensor tensor = {.role = TENSOR_BUFFER,
+                     .type = DATA_F32,
+                     .rank = 1,
+                     .shape = {1},
+                     .producer = NODE_NONE,
+                     .of = TENSOR_NONE,
+                     .initializer = {INIT_CONSTANT, initial}};
+    graph_set_name(graph, tensor.name, name);
+    return graph_add_tensor(graph, &tensor);
+}
+
+OptimizerSlot graph_optimizer_slot(const Graph *graph, TensorId id)
+{
+    const Tensor *tensor = graph_tensor(graph, id);
+    const char *last = tensor->name + strlen(graph_tensor(graph, tensor->of)->name) + 1;
+    int slot = 0;
+    while (slot < OPTIMIZER_SLOT_COUNT && strcmp(last, optimizer_slot_names[slot]) != 0)
+        slot++;
+    return (OptimizerSlot)slot;
+}
+
+/* ---- the optimizer's numbers --------------------------------------------------------------------------------------- */
+
+static bool is_share(double value)
+{
+    return value >= 0 && value < 1;
+}
+
+static bool momentum_is_sound(const Optimizer *o)
+{
+    return is_share(o->momentum) && !(o->nesterov && o->momentum == 0);
+}
+
+static bool betas_are_sound(const Optimizer *o)
+{
+    return is_share(o->beta1) && is_share(o->beta2) && o->epsilon > 0;
+}
+
+/* The first number that makes no sense; false: all do. */
+static bool refuse_numbers(Graph *graph, const Optimizer *o)
+{
+    const bool keeps_momentum = kept_by[o->kind].count == 1;
+    const char *name = optimizer_names[o->kind];
+    if (keeps_momentum && !momentum_is_sound(o))
+        graph_fail(graph, FSH_ERR_USAGE,
+                   "%s: momentum %g; it must be at least 0 and below 1 (above 0 for nesterov)", name,
+                   o->momentum);
+    else if (!keeps_momentum && !betas_are_sound(o))
+        graph_fail(graph, FSH_ERR_USAGE,
+                   "%s: betas %g and %g, epsilon %g; betas must be at least 0 and below 1, epsilon above 0",
+                   name, o->beta1, o->beta2, o->epsilon);
+    else if (o->kind == OPTIMIZER_LARS && !(o->trust_coefficient > 0))
+        graph_fail(graph, FSH_ERR_USAGE, "%s: trust coefficient %g; it must be above 0", name,
+                   o->trust_coefficient);
+    else if (!(o->weight_decay >= 0) || !(o->clip_norm >= 0) || o->accumulation_steps < 0)
+        graph_fail(graph, FSH_ERR_USAGE,
+                   "%s: weight decay %g, clipping at %g, accumulation over %lld runs; none may be below 0",
+                   name, o->weight_decay, o->clip_norm, (long long)o->accumulation_steps);
+    else if (o->lookahead_steps < 0 ||
+             (o->lookahead_steps && !(o->lookahead_alpha > 0 && o->lookahead_alpha <= 1)))
+        graph_fail(graph, FSH_ERR_USAGE,
+                   "lookahead: every %lld steps by %g; the share must be above 0 and at most 1",
+                   (long long)o->lookahead_steps, o->lookahead_alpha);
+    else if (!is_share(o->ema_decay))
+        graph_fail(graph, FSH_ERR_USAGE, "ema: decay %g; it must be at least 0 and below 1", o->ema_decay);
+    else if (o->loss_scaling && !(o->scale_init > 0 && o->scale_growth >= 1 && o->scale_backoff > 0 &&
+                                  o->scale_backoff < 1 && o->scale_interval >= 1))
+        graph_fail(graph, FSH_ERR_USAGE,
+                   "loss scaling: from %g, times %g after %lld updates, times %g where one overflows; the "
+                   "first must "
+                   "be above 0, growth and interval at least 1, backoff between 0 and 1",
+                   o->scale_init, o->scale_growth, (long long)o->scale_interval, o->scale_backoff);
+    return graph->failure.status != FSH_OK;
+}
+
+static bool refuse_learning_rate(Graph *graph, TensorId id)
+{
+    const Tensor *rate = graph_operand(graph, id);
+    char shape[96];
+    if (rate && (rate->role != TENSOR_INPUT || rate->type != DATA_F32 || tensor_count(rate) != 1))
+        graph_fail(graph, FSH_ERR_MISMATCH, "%s: the learning rate must be an f32 input [1], not %s [%s]",
+                   rate->name, data_type_name(rate->type), tensor_shape_text(rate, shape, sizeof shape));
+    return !rate || graph->failure.status;
+}
+
+/* ---- its tensors --------------------------------------------------------------------------------------------------- */
+
+/* NAME.SLOT of a parameter or buffer, shaped like it. */
+static void add_slot(Graph *graph, TensorId of, OptimizerSlot slot)
+{
+    char name[2 * GRAPH_NAME_MAX];
+    Tensor state = graph->tensors[of].tensor;
+    (void)snprintf(name, sizeof name, "%s.%s", state.name, optimizer_slot_names[slot]);
+    graph_set_name(graph, state.name, name);
+    state.role = TENSOR_OPTIMIZER;
+    state.of = of;
+    state.keep = state.decays = false;
+    state.initializer = (Initializer){INIT_ZEROS, 0};
+    graph_add_tensor(graph, &state);
+}
+
+static void add_parameter_slots(Graph *graph, TensorId parameter, const Optimizer *o)
+{
+    for (int k = 0; k < kept_by[o->kind].count; k++)
+        add_slot(graph, parameter, kept_by[o->kind].slots[k]);
+    if (o->lookahead_steps)
+        add_slot(graph, parameter, SLOT_SLOW);
+    if (o->accumulation_steps > 1)
+        add_slot(graph, parameter, SLOT_ACCUMULATED);
+    if (o->ema_decay > 0)
+        add_slot(graph, parameter, SLOT_EMA);
+}
+
+static void add_state(Graph *graph, const Optimizer *o)
 {
     bool any = false;
     for (size_t i = 0, count = graph->tensor_count; i < count && !graph->failure.status; i++) {
-        if (graph->tensors[i].tensor.role != TENSOR_PARAMETER || graph->tensors[i].gradient == TENSOR_NONE)
-            continue;
-        Tensor state = graph->tensors[i].tensor;
-        char name[2 * GRAPH_NAME_MAX];
-        (void)snprintf(name, sizeof name, "%s.%s", state.name, suffix);
-        graph_set_name(graph, state.name, name);
-        state.role = TENSOR_OPTIMIZER;
-        state.of = (TensorId)i;
-        state.initializer = (Initializer){INIT_ZEROS, 0};
-        any |= graph_add_tensor(graph, &state) != TENSOR_NONE;
+        const Tensor *tensor = &graph->tensors[i].tensor;
+        const TensorId gradient = graph->tensors[i].gradient;
+        if (tensor->role == TENSOR_PARAMETER && gradient != TENSOR_NONE) {
+            if (graph->tensors[gradient].tensor.role != TENSOR_GRADIENT)
+                graph_fail(graph, FSH_ERR_UNSUPPORTED, "%s: two layers share it, which no update knows",
+                           tensor->name);
+            add_parameter_slots(graph, (TensorId)i, o);
+            any = true;
+        } else if (o->ema_decay > 0 && tensor->role == TENSOR_BUFFER && tensor_is_weight(tensor)) {
+            add_slot(graph, (TensorId)i, SLOT_EMA);
+        }
     }
-    return any;
+    if (!any)
+        graph_fail(graph, FSH_ERR_USAGE, "%s: no parameter has a gradient; call graph_differentiate first",
+                   optimizer_names[o->kind]);
 }
 
-void graph_sgd(Graph *graph, const Sgd *sgd)
+/* Moves the loss scale to where the optimizer wants it to begin. */
+static TensorId find_loss_scale(Graph *graph, const Optimizer *o)
 {
-    const Tensor *rate = graph_operand(graph, sgd->learning_rate);
-    char shape[96];
-    if (!rate)
+    const TensorId scale = graph_find(graph, loss_scale_name);
+    if ((scale != TENSOR_NONE) != o->loss_scaling)
+        return graph_fail(graph, FSH_ERR_USAGE, "%s: %s", optimizer_names[o->kind],
+                          o->loss_scaling ? "loss scaling needs graph_loss_scale before graph_differentiate"
+                                          : "gradients are scaled, and the optimizer does not know it");
+    if (scale != TENSOR_NONE)
+        graph->tensors[scale].tensor.initializer = (Initializer){INIT_CONSTANT, o->scale_init};
+    return scale;
+}
+
+void graph_update(Graph *graph, const Optimizer *optimizer)
+{
+    if (!graph || graph->failure.status || refuse_learning_rate(graph, optimizer->learning_rate) ||
+        refuse_numbers(graph, optimizer))
         return;
-    if (rate->role != TENSOR_INPUT || rate->type != DATA_F32 || tensor_count(rate) != 1) {
-        graph_fail(graph, FSH_ERR_MISMATCH, "%s: the learning rate must be an f32 input [1], not %s [%s]",
-                   rate->name, data_type_name(rate->type), tensor_shape_text(rate, shape, sizeof shape));
-        return;
-    }
-    if (!(sgd->momentum >= 0 && sgd->momentum < 1) || !(sgd->weight_decay >= 0) ||
-        (sgd->nesterov && sgd->momentum == 0)) {
-        graph_fail(graph, FSH_ERR_USAGE,
-                   "sgd: momentum %g, weight decay %g; momentum must be at least 0 and below 1 (above 0 for "
-                   "nesterov), weight decay at least 0",
-                   sgd->momentum, sgd->weight_decay);
-        return;
-    }
-    if (!add_optimizer_state(graph, "momentum")) {
-        graph_fail(graph, FSH_ERR_USAGE, "sgd: no parameter has a gradient; call graph_differentiate first");
-        return;
-    }
-    Node node = {
-        .op = OP_SGD, .name = "sgd", .inputs = {sgd->learning_rate}, .input_count = 1, .as.sgd = *sgd};
+    add_state(graph, optimizer);
+    const TensorId scale = find_loss_scale(graph, optimizer);
+    Node node = {.op = OP_UPDATE,
+                 .inputs = {optimizer->learning_rate, TENSOR_NONE, TENSOR_NONE, scale, TENSOR_NONE},
+                 .input_count = 5,
+                 .as.update = *optimizer};
+    graph_set_name(graph, node.name, optimizer_names[optimizer->kind]);
+    node.inputs[1] = graph_counter(graph, "optimizer.step", 0);
+    if (optimizer->accumulation_steps > 1)
+        node.inputs[2] = graph_counter(graph, "optimizer.micro", 0);
+    if (optimizer->loss_scaling)
+        node.inputs[4] = graph_counter(graph, "scaler.tracker", 0);
     graph_append(graph, &node);
+    graph_keep(graph, node.outputs[0], "gradient_norm");
+    graph_keep(graph, node.outputs[1], "updated");
 }
 
-void sgd_infer(Graph *graph, Node *node)
+void update_infer(Graph *graph, Node *node)
 {
-    (void)graph;
-    node->output_count = 0;
+    graph_output(graph, node, 0, DATA_F32, 1, (int64_t[]){1});
+    graph_output(graph, node, 1, DATA_F32, 1, (int64_t[]){1});
 }

@@ -103,5 +103,5 @@ const OpRow op_table[OP_KIND_COUNT] = {
     [OP_SOFTMAX_CROSS_ENTROPY_BACKWARD] = {.name = "softmax_cross_entropy_backward",
                                            .overwrite_count = 1,
                                            .overwrites = {{0, 1}}},
-    [OP_SGD] = {.name = "sgd", .infer = sgd_infer},
+    [OP_UPDATE] = {.name = "update", .infer = update_infer},
 };

@@ -64,7 +64,7 @@ void layer_norm_differentiate(Graph *graph, const Node *node, TensorId output_gr
 void softmax_cross_entropy_infer(Graph *graph, Node *node);
 void softmax_cross_entropy_differentiate(Graph *graph, const Node *node, TensorId output_gradient);
 
-/* op_optimizer.c: SGD */
-void sgd_infer(Graph *graph, Node *node);
+/* op_optimizer.c: the update */
+void update_infer(Graph *graph, Node *node);
 
 #endif

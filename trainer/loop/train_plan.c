@@ -173,10 +173,10 @@ static void plan_network(TrainPlan *plan, const TrainOptions *options, const Cla
         plan->fill[c] = (uint8_t)fmin(255, fmax(0, nearbyint(data->mean[c] * 255)));
     }
     plan->recipe.label_smoothing = (float)options->label_smoothing;
-    plan->recipe.sgd = (Sgd){.momentum = options->momentum,
-                             .weight_decay = options->weight_decay,
-                             .nesterov = options->nesterov && options->momentum > 0,
-                             .learning_rate = TENSOR_NONE};
+    plan->recipe.optimizer = (Optimizer){.momentum = options->momentum,
+                                         .weight_decay = options->weight_decay,
+                                         .nesterov = options->nesterov && options->momentum > 0,
+                                         .learning_rate = TENSOR_NONE};
 }
 
 static FshStatus find_model(const char *name, const Model **model_ret, FshError *error)
@@ -285,8 +285,8 @@ void plan_describe(const TrainPlan *plan, const Classification *data,
          "training: %llu epochs, sgd momentum %g%s, weight decay %g, label smoothing %g, learning rate %.4g "
          "(%s, "
          "warm-up %llu steps), seed %llu",
-         (unsigned long long)plan->epochs, plan->recipe.sgd.momentum,
-         plan->recipe.sgd.nesterov ? " (Nesterov)" : "", plan->recipe.sgd.weight_decay,
+         (unsigned long long)plan->epochs, plan->recipe.optimizer.momentum,
+         plan->recipe.optimizer.nesterov ? " (Nesterov)" : "", plan->recipe.optimizer.weight_decay,
          (double)plan->recipe.label_smoothing, plan->schedule.base, schedule_names[plan->schedule.kind],
          (unsigned long long)plan->schedule.warmup_steps, (unsigned long long)plan->seed);
 }

@@ -9,11 +9,6 @@
 
 static const char batches_suffix[] = ".num_batches_tracked";
 
-static bool is_weight(const Tensor *tensor)
-{
-    return tensor->role == TENSOR_PARAMETER || tensor->role == TENSOR_BUFFER;
-}
-
 /* "bn1.running_var" has a counter beside it: its length without the last part, or 0. */
 static size_t counted_layer(const char *name)
 {
@@ -38,7 +33,7 @@ static void list_tensors(Saving *saving, const Graph *graph)
 {
     for (size_t i = 0; i < graph_tensor_count(graph); i++) {
         const Tensor *tensor = graph_tensor(graph, (TensorId)i);
-        if (!is_weight(tensor))
+        if (!tensor_is_weight(tensor))
             continue;
         SafetensorsTensor *listed = &saving->tensors[saving->count++];
         *listed = (SafetensorsTensor){.name = tensor->name, .type = SAFETENSORS_F32, .rank = tensor->rank};
@@ -157,7 +152,7 @@ static FshStatus check_unknown(const char *path, const Safetensors *file, const 
         size_t length = strlen(name), suffix_length = sizeof batches_suffix - 1;
         bool counter = length > suffix_length && strcmp(name + length - suffix_length, batches_suffix) == 0;
         TensorId tensor = graph_find(graph, name);
-        if (!counter && (tensor == TENSOR_NONE || !is_weight(graph_tensor(graph, tensor))))
+        if (!counter && (tensor == TENSOR_NONE || !tensor_is_weight(graph_tensor(graph, tensor))))
             return fsh_error_set(error, FSH_ERR_MISMATCH, "%s: the network has no tensor %s; it holds %.64s",
                                  path, name, held_network(file));
     }
@@ -193,12 +188,12 @@ FshStatus weights_load(const char *path, State *state, const Graph *graph, FshEr
     Safetensors *file = NULL;
     FshStatus status = safetensors_open(&file, path, error);
     for (size_t i = 0; !status && i < graph_tensor_count(graph); i++)
-        if (is_weight(graph_tensor(graph, (TensorId)i)))
+        if (tensor_is_weight(graph_tensor(graph, (TensorId)i)))
             status = check_tensor(path, file, graph_tensor(graph, (TensorId)i), error);
     if (!status)
         status = check_unknown(path, file, graph, error);
     for (size_t i = 0; !status && i < graph_tensor_count(graph); i++)
-        if (is_weight(graph_tensor(graph, (TensorId)i)))
+        if (tensor_is_weight(graph_tensor(graph, (TensorId)i)))
             status = load_tensor(path, file, state, graph_tensor(graph, (TensorId)i), error);
     safetensors_close(&file);
     return status;

@@ -59,10 +59,12 @@ FshStatus model_graph(const Model *model, const ModelSpec *spec, const ModelReci
     graph_keep(graph, loss, "loss");
     graph_fuse(graph, FUSE_ALL);
     if (spec->training) {
-        Sgd sgd = recipe->sgd;
-        sgd.learning_rate = graph_input(graph, "learning_rate", DATA_F32, 1, (int64_t[]){1});
+        Optimizer optimizer = recipe->optimizer;
+        optimizer.learning_rate = graph_input(graph, "learning_rate", DATA_F32, 1, (int64_t[]){1});
+        if (optimizer.loss_scaling)
+            graph_loss_scale(graph);
         graph_differentiate(graph, loss);
-        graph_sgd(graph, &sgd);
+        graph_update(graph, &optimizer);
     }
     FshStatus status = graph_check(graph, error);
     if (status) {

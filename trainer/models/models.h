@@ -28,12 +28,12 @@ const Model *model_find(const char *name);
 const char *model_names(char *buffer, size_t buffer_bytes);
 
 /* What training and evaluation need around a network: input "image" (u8) and "label", normalisation, logits
- * (kept "logits"), loss (kept "loss"), and with spec->training gradients and the update by sgd (its
+ * (kept "logits"), loss (kept "loss"), and with spec->training gradients and the update (its
  * learning_rate input "learning_rate" is made here). */
 typedef struct ModelRecipe {
     double mean[4], deviation[4]; /* of full scale 0..1 */
     float label_smoothing;        /* training only */
-    Sgd sgd;                      /* training only */
+    Optimizer optimizer;          /* training only */
 } ModelRecipe;
 FshStatus model_graph(const Model *model, const ModelSpec *spec, const ModelRecipe *recipe, Graph **graph,
                       FshError *error);

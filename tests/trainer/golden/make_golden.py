@@ -373,7 +373,7 @@ def step_case(model, forward, shape, labels, classes, rate):
     for n, tensor in net.tensors.items():
         after.append(summary(n, tensor))
         if n in trained:
-            after.append(summary(n + ".momentum", optimizer.state[tensor]["momentum_buffer"], floors.get(n, 0.0)))
+            after.append(summary(n + ".momentum_buffer", optimizer.state[tensor]["momentum_buffer"], floors.get(n, 0.0)))
     write(model + ".json", {"model": model, "mean": mean, "deviation": deviation, "classes": classes, "labels": labels, "rate": rate,
                             "momentum": momentum, "weight_decay": decay, "smoothing": smoothing, "image": image, "inputs": net.specs,
                             "losses": losses, "first": first, "after": after})

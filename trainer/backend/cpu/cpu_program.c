@@ -53,7 +53,7 @@ static const struct CpuOp {
     [OP_PIXEL_UNSHUFFLE] = {NULL, cpu_pixel_shuffle_run},
     [OP_SOFTMAX_CROSS_ENTROPY] = {cpu_softmax_cross_entropy_prepare, cpu_softmax_cross_entropy_run},
     [OP_SOFTMAX_CROSS_ENTROPY_BACKWARD] = {NULL, cpu_softmax_cross_entropy_backward_run},
-    [OP_SGD] = {cpu_sgd_prepare, cpu_sgd_run},
+    [OP_UPDATE] = {cpu_update_prepare, cpu_update_run},
 };
 
 const Tensor *cpu_input(const CpuStep *step, int k)

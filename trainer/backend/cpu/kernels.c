@@ -365,26 +365,7 @@ static void scale_by(const float *x, float factor, float *y, int64_t count)
         y[i] = factor * x[i];
 }
 
-/* ---- optimizer ------------------------------------------------------------------------------------------------------ */
-
-static void sgd(float *w, float *v, const float *g, int64_t count, float rate, float momentum, float decay,
-                bool nesterov)
-{
-    if (nesterov) {
-#pragma omp simd
-        for (int64_t i = 0; i < count; i++) {
-            const float gradient = g[i] + decay * w[i];
-            v[i] = momentum * v[i] + gradient;
-            w[i] -= rate * (gradient + momentum * v[i]);
-        }
-        return;
-    }
-#pragma omp simd
-    for (int64_t i = 0; i < count; i++) {
-        v[i] = momentum * v[i] + (g[i] + decay * w[i]);
-        w[i] -= rate * v[i];
-    }
-}
+extern const CpuUpdateKernels FSHARD_UPDATE_KERNELS; /* of kernels_update.c, for the same instruction set */
 
 const CpuKernels FSHARD_KERNELS = {
     .name = FSHARD_KERNELS_NAME,
@@ -402,6 +383,6 @@ const CpuKernels FSHARD_KERNELS = {
     .avg_pool_backward = avg_pool_backward,
     .row_mean = row_mean,
     .scale = scale_by,
-    .sgd = sgd,
     .channel = &FSHARD_CHANNEL_KERNELS,
+    .update = &FSHARD_UPDATE_KERNELS,
 };

@@ -16,6 +16,7 @@
 #include <stdint.h>
 
 #include "trainer/backend/cpu/kernels_channel.h"
+#include "trainer/backend/cpu/kernels_update.h"
 
 /* y = activation((x - mean) * scale + bias + addend) */
 typedef struct NormForward {
@@ -81,11 +82,8 @@ typedef struct CpuKernels {
     /* y = factor * x */
     void (*scale)(const float *x, float factor, float *y, int64_t count);
 
-    /* v = momentum * v + (g + decay * w); w -= rate * (nesterov ? g + decay * w + momentum * v : v) */
-    void (*sgd)(float *w, float *v, const float *g, int64_t count, float rate, float momentum, float decay,
-                bool nesterov);
-
     const CpuChannelKernels *channel;
+    const CpuUpdateKernels *update;
 } CpuKernels;
 
 extern const CpuKernels cpu_kernels_baseline;

@@ -159,9 +159,17 @@ typedef struct SgdConstants {
     float momentum, weight_decay;
     bool nesterov;
 } SgdConstants;
-/* PyTorch's SGD over all pieces in one launch. pieces: in device memory. */
+/* What the update tells, f32 [1] each. */
+typedef struct SgdResults {
+    const DeviceTensor *gradient_norm, *updated; /* written: of all gradients together; 1 */
+    const DeviceTensor *step;                    /* one more than before */
+} SgdResults;
+/* Bytes of scratch memory for kernel_sgd. */
+uint64_t kernel_sgd_scratch_bytes(int64_t piece_count);
+/* PyTorch's SGD over all pieces in one launch, and a small one for the results. pieces: in device memory. */
 cudaError_t kernel_sgd(const SgdPiece *pieces, int64_t piece_count, const SgdConstants *constants,
-                       const DeviceTensor *learning_rate, cudaStream_t stream);
+                       const DeviceTensor *learning_rate, const SgdResults *results, void *scratch,
+                       cudaStream_t stream);
 
 #ifdef __cplusplus
 }

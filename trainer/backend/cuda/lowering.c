@@ -346,8 +346,33 @@ static int64_t list_pieces(const CudaProgram *program, SgdPiece *pieces)
     return count;
 }
 
-static FshStatus sgd_prepare(const CudaProgram *program, Step *step, FshError *error)
+/* What this backend does not do yet: anything but plain SGD. */
+static FshStatus refuse_update(const Optimizer *o, FshError *error)
 {
+    const struct {
+        bool asked;
+        const char *name;
+    } unknown[] = {
+        {o->kind != OPTIMIZER_SGD, optimizer_names[o->kind]},
+        {o->accumulation_steps > 1, "accumulation of gradients"},
+        {o->clip_norm > 0, "gradient clipping"},
+        {o->loss_scaling, "loss scaling"},
+        {o->lookahead_steps > 0, "lookahead"},
+        {o->ema_decay > 0, "averaging of weights"},
+    };
+    for (size_t i = 0; i < sizeof unknown / sizeof *unknown; i++)
+        if (unknown[i].asked)
+            return fsh_error_set(error, FSH_ERR_UNSUPPORTED,
+                                 "the CUDA backend has no %s yet; use --device cpu, or sgd without it",
+                                 unknown[i].name);
+    return FSH_OK;
+}
+
+static FshStatus update_prepare(const CudaProgram *program, Step *step, FshError *error)
+{
+    FshStatus status = refuse_update(&step->node->as.update, error);
+    if (status)
+        return status;
     step->piece_count = list_pieces(program, NULL);
     const size_t bytes = (size_t)step->piece_count * sizeof(SgdPiece);
     if (bytes == 0)
@@ -356,8 +381,9 @@ static FshStatus sgd_prepare(const CudaProgram *program, Step *step, FshError *e
     if (!pieces)
         return fsh_error_set(error, FSH_ERR_MEMORY, "no memory for the table of parameters");
     (void)list_pieces(program, pieces);
+    want_scratch(step, kernel_sgd_scratch_bytes(step->piece_count));
     void *memory = NULL;
-    FshStatus status = cuda_memory_new(&memory, bytes, "the optimizer's table", error);
+    status = cuda_memory_new(&memory, bytes, "the optimizer's table", error);
     step->pieces = memory;
     if (!status)
         status = CUDA_TRY(
@@ -369,12 +395,15 @@ static FshStatus sgd_prepare(const CudaProgram *program, Step *step, FshError *e
     return status;
 }
 
-static FshStatus sgd(const Step *step, cudaStream_t stream, FshError *error)
+static FshStatus update(const Step *step, cudaStream_t stream, FshError *error)
 {
-    const Sgd *options = &step->node->as.sgd;
+    const Optimizer *options = &step->node->as.update;
     const SgdConstants constants = {(float)options->momentum, (float)options->weight_decay,
                                     options->nesterov};
-    return CUDA_TRY(kernel_sgd(step->pieces, step->piece_count, &constants, in(step, 0), stream), error);
+    const SgdResults results = {out(step, 0), out(step, 1), in(step, 1)};
+    return CUDA_TRY(
+        kernel_sgd(step->pieces, step->piece_count, &constants, in(step, 0), &results, step->scratch, stream),
+        error);
 }
 
 static const Lowering lowerings[OP_KIND_COUNT] = {
@@ -403,7 +432,7 @@ static const Lowering lowerings[OP_KIND_COUNT] = {
     [OP_LINEAR_BACKWARD_WEIGHT] = {.prepare = linear_prepare, .enqueue = linear},
     [OP_SOFTMAX_CROSS_ENTROPY] = {.prepare = loss_prepare, .enqueue = loss},
     [OP_SOFTMAX_CROSS_ENTROPY_BACKWARD] = {.enqueue = loss_backward},
-    [OP_SGD] = {.prepare = sgd_prepare, .enqueue = sgd},
+    [OP_UPDATE] = {.prepare = update_prepare, .enqueue = update},
 };
 
 const Lowering *lowering_of(OpKind op)

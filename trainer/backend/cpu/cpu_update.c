@@ -1,0 +1,500 @@
+/* The update: all parameters, cut into chunks of CHUNK elements, which threads take one by one. Whatever happens to a chunk
+ * (gradient scaled, moments, weights, lookahead, average) happens while it lies in the first-level cache, so each array
+ * crosses the memory bus once in a pass; clipping, loss scaling and lars need a norm first, and read the gradient twice;
+ * lamb needs one in the middle, and reads weights and moments twice. Floors, in bytes for a parameter:
+ *
+ *   sgd 20, adam and adamw 28, lars 28, lamb 40; clipping or loss scaling + 4; accumulation + 4, and 8 to 12 in each run
+ *   that only accumulates; average + 8; lookahead + 8 every so many updates.
+ *
+ * Norms are sums over chunks, in the chunks' order: the same for any number of threads. */
+#include "trainer/backend/cpu/cpu.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { CHUNK = 2048 }; /* six arrays of it are 48 KiB */
+
+/* A parameter. */
+typedef struct Segment {
+    float *w;
+    const float *g;
+    float *slots[OPTIMIZER_SLOT_COUNT]; /* NULL: not kept */
+    int64_t count, first_chunk, chunk_count;
+    bool decays;
+    double trust; /* of this run: lars, lamb */
+} Segment;
+
+/* A buffer with an average. */
+typedef struct AveragedBuffer {
+    const float *value;
+    float *ema;
+    int64_t count;
+} AveragedBuffer;
+
+typedef struct UpdatePlan {
+    Segment *segments;
+    AveragedBuffer *buffers;
+    int64_t segment_count, buffer_count, chunk_count;
+} UpdatePlan;
+
+/* Sums of squares that each chunk leaves. */
+enum { OF_GRADIENT, OF_WEIGHT, OF_DIRECTION, SUM_COUNT };
+
+/* One run. */
+typedef struct UpdateRun {
+    const CpuStep *step;
+    const UpdatePlan *plan;
+    const Optimizer *optimizer;
+    const CpuUpdateKernels *kernels;
+    int64_t updates;  /* before this one */
+    double rate;      /* learning rate */
+    float factor;     /* from what was accumulated to the gradient that the update takes */
+    bool measures;    /* the gradient's norm is taken in passing */
+    bool first_micro; /* of a run that accumulates */
+    bool looks_ahead; /* after this update */
+    float ema_share;  /* 1 - decay of this update */
+    AdamStep adam;    /* decay and shrink: of parameters that decay */
+    double *sums;     /* [SUM_COUNT][chunk_count] */
+    /* The segment's elements first..first + count, which are the chunk; room: CHUNK floats of this thread. */
+    void (*work)(const struct UpdateRun *run, const Segment *segment, int64_t first, int64_t count,
+                 int64_t chunk, float *room);
+} UpdateRun;
+
+/* ---- preparing ------------------------------------------------------------------------------------------------------ */
+
+static float *variable_values(const CpuProgram *program, TensorId id)
+{
+    const CpuState *state = (const CpuState *)program->base.state;
+    return (float *)(state->values + program->variables[id]->offset_bytes);
+}
+
+/* Padding of a layout goes along: it is zero in gradient, weight and state, and stays zero. */
+static int64_t variable_count(const CpuProgram *program, TensorId id)
+{
+    return (int64_t)(dnn_layout_bytes(program->variables[id]->layout) / sizeof(float));
+}
+
+static void add_segment(const CpuProgram *program, UpdatePlan *plan, TensorId parameter)
+{
+    const CpuState *state = (const CpuState *)program->base.state;
+    const int64_t count = variable_count(program, parameter);
+    plan->segments[plan->segment_count++] = (Segment){
+        .w = variable_values(program, parameter),
+        .g = (const float *)(state->gradients + program->variables[parameter]->offset_bytes),
+        .count = count,
+        .first_chunk = plan->chunk_count,
+        .chunk_count = (count + CHUNK - 1) / CHUNK,
+        .decays = graph_tensor(program->base.graph, parameter)->decays,
+        .trust = 1,
+    };
+    plan->chunk_count += (count + CHUNK - 1) / CHUNK;
+}
+
+static void add_slot(const CpuProgram *program, UpdatePlan *plan, TensorId id, const int64_t *segment_of)
+{
+    const Graph *graph = program->base.graph;
+    const TensorId of = graph_tensor(graph, id)->of;
+    if (graph_tensor(graph, of)->role == TENSOR_PARAMETER)
+        plan->segments[segment_of[of]].slots[graph_optimizer_slot(graph, id)] = variable_values(program, id);
+    else
+        plan->buffers[plan->buffer_count++] = (AveragedBuffer){
+            variable_values(program, of), variable_values(program, id), variable_count(program, of)};
+}
+
+static void release_plan(CpuStep *step)
+{
+    UpdatePlan *plan = step->plan;
+    free(plan->segments);
+    free(plan->buffers);
+}
+
+static uint64_t room_bytes(const CpuStep *step)
+{
+    return (uint64_t)step->program->backend->threads * CHUNK * sizeof(float);
+}
+
+FshStatus cpu_update_prepare(CpuStep *step, FshError *error)
+{
+    const CpuProgram *program = step->program;
+    const Graph *graph = program->base.graph;
+    const size_t tensors = graph_tensor_count(graph);
+    int64_t *segment_of = calloc(tensors, sizeof *segment_of);
+    UpdatePlan *plan = step->plan = calloc(1, sizeof *plan);
+    if (plan) {
+        step->release = release_plan;
+        plan->segments = calloc(tensors, sizeof *plan->segments);
+        plan->buffers = calloc(tensors, sizeof *plan->buffers);
+    }
+    if (!segment_of || !plan || !plan->segments || !plan->buffers) {
+        free(segment_of);
+        return fsh_error_set(error, FSH_ERR_MEMORY, "cpu: no memory for the update of %zu tensors", tensors);
+    }
+    for (size_t i = 0; i < tensors; i++)
+        if (graph_tensor(graph, (TensorId)i)->role == TENSOR_PARAMETER &&
+            graph_gradient(graph, (TensorId)i) != TENSOR_NONE) {
+            segment_of[i] = plan->segment_count;
+            add_segment(program, plan, (TensorId)i);
+        }
+    for (size_t i = 0; i < tensors; i++)
+        if (graph_tensor(graph, (TensorId)i)->role == TENSOR_OPTIMIZER)
+            add_slot(program, plan, (TensorId)i, segment_of);
+    free(segment_of);
+    step->scratch_bytes = room_bytes(step) + (uint64_t)plan->chunk_count * SUM_COUNT * sizeof(double);
+    return FSH_OK;
+}
+
+/* ---- passes over the chunks ----------------------------------------------------------------------------------------- */
+
+static void pass_part(void *context, int part, int64_t begin, int64_t end)
+{
+    const UpdateRun *run = context;
+    float *room = (float *)run->step->program->scratch + (int64_t)part * CHUNK;
+    for (int64_t i = 0; i < run->plan->segment_count; i++) {
+        const Segment *s = &run->plan->segments[i];
+        const int64_t from = begin > s->first_chunk ? begin : s->first_chunk;
+        const int64_t last = s->first_chunk + s->chunk_count, to = end < last ? end : last;
+        for (int64_t chunk = from; chunk < to; chunk++) {
+            const int64_t first = (chunk - s->first_chunk) * CHUNK;
+            run->work(run, s, first, s->count - first < CHUNK ? s->count - first : CHUNK, chunk, room);
+        }
+    }
+}
+
+static void pass(UpdateRun *run,
+                 void (*work)(const UpdateRun *, const Segment *, int64_t, int64_t, int64_t, float *))
+{
+    run->work = work;
+    cpu_parallel(run->step->program->backend, run->plan->chunk_count, pass_part, run);
+}
+
+static double *sums_of(const UpdateRun *run, int which)
+{
+    return run->sums + which * run->plan->chunk_count;
+}
+
+static double segment_sum(const UpdateRun *run, const Segment *segment, int which)
+{
+    const double *sums = sums_of(run, which) + segment->first_chunk;
+    double sum = 0;
+    for (int64_t i = 0; i < segment->chunk_count; i++)
+        sum += sums[i];
+    return sum;
+}
+
+static double gradient_square(const UpdateRun *run)
+{
+    double sum = 0;
+    for (int64_t i = 0; i < run->plan->chunk_count; i++)
+        sum += sums_of(run, OF_GRADIENT)[i];
+    return sum;
+}
+
+static const float *accumulated(const Segment *s, int64_t first)
+{
+    return s->slots[SLOT_ACCUMULATED] ? s->slots[SLOT_ACCUMULATED] + first : NULL;
+}
+
+/* A run without an update. */
+static void accumulate_chunk(const UpdateRun *run, const Segment *s, int64_t first, int64_t count,
+                             int64_t chunk, float *room)
+{
+    float *sum = s->slots[SLOT_ACCUMULATED] + first;
+    (void)chunk;
+    (void)room;
+    if (run->first_micro)
+        memcpy(sum, s->g + first, (size_t)count * sizeof *sum);
+    else
+        run->kernels->gradient(s->g + first, sum, 1, sum, count);
+}
+
+/* Before the update: of the gradient as it was accumulated, and of the weight. */
+static void measure_chunk(const UpdateRun *run, const Segment *s, int64_t first, int64_t count, int64_t chunk,
+                          float *room)
+{
+    const float *g = s->g + first;
+    if (s->slots[SLOT_ACCUMULATED]) {
+        run->kernels->gradient(g, accumulated(s, first), 1, room, count);
+        g = room;
+    }
+    sums_of(run, OF_GRADIENT)[chunk] = run->kernels->sum_squares(g, count);
+    if (run->optimizer->kind == OPTIMIZER_LARS)
+        sums_of(run, OF_WEIGHT)[chunk] = run->kernels->sum_squares(s->w + first, count);
+}
+
+/* What the update takes for the gradient: the memory it lies in, or this thread's room. */
+static const float *take_gradient(const UpdateRun *run, const Segment *s, int64_t first, int64_t count,
+                                  int64_t chunk, float *room)
+{
+    const float *g = s->g + first;
+    if (s->slots[SLOT_ACCUMULATED] || run->factor != 1) {
+        run->kernels->gradient(g, accumulated(s, first), run->factor, room, count);
+        g = room;
+    }
+    if (run->measures)
+        sums_of(run, OF_GRADIENT)[chunk] = run->kernels->sum_squares(g, count);
+    return g;
+}
+
+/* Before the first update lookahead's and the average's copies are the weights. */
+static void begin_chunk(const UpdateRun *run, const Segment *s, int64_t first, int64_t count)
+{
+    if (run->updates > 0)
+        return;
+    if (s->slots[SLOT_SLOW])
+        memcpy(s->slots[SLOT_SLOW] + first, s->w + first, (size_t)count * sizeof *s->w);
+    if (s->slots[SLOT_EMA])
+        memcpy(s->slots[SLOT_EMA] + first, s->w + first, (size_t)count * sizeof *s->w);
+}
+
+static void end_chunk(const UpdateRun *run, const Segment *s, int64_t first, int64_t count)
+{
+    float *w = s->w + first;
+    if (run->looks_ahead) {
+        float *slow = s->slots[SLOT_SLOW] + first;
+        run->kernels->average(w, (float)run->optimizer->lookahead_alpha, slow, count);
+        memcpy(w, slow, (size_t)count * sizeof *w);
+    }
+    if (s->slots[SLOT_EMA])
+        run->kernels->average(w, run->ema_share, s->slots[SLOT_EMA] + first, count);
+}
+
+static void sgd_chunk(const UpdateRun *run, const Segment *s, int64_t first, int64_t count, int64_t chunk,
+                      float *room)
+{
+    const Optimizer *o = run->optimizer;
+    const SgdStep sgd = {.rate = (float)run->rate,
+                         .momentum = (float)o->momentum,
+                         .decay = s->decays ? (float)o->weight_decay : 0,
+                         .trust = (float)s->trust,
+                         .nesterov = o->nesterov};
+    const float *g = take_gradient(run, s, first, count, chunk, room);
+    begin_chunk(run, s, first, count);
+    run->kernels->sgd(&sgd, s->w + first, s->slots[SLOT_MOMENTUM_BUFFER] + first, g, count);
+    end_chunk(run, s, first, count);
+}
+
+static AdamStep adam_step(const UpdateRun *run, const Segment *s)
+{
+    AdamStep adam = run->adam;
+    if (!s->decays) {
+        adam.decay = 0;
+        adam.shrink = 1;
+    }
+    return adam;
+}
+
+static void adam_chunk(const UpdateRun *run, const Segment *s, int64_t first, int64_t count, int64_t chunk,
+                       float *room)
+{
+    const AdamStep adam = adam_step(run, s);
+    const float *g = take_gradient(run, s, first, count, chunk, room);
+    begin_chunk(run, s, first, count);
+    run->kernels->adam(&adam, s->w + first, s->slots[SLOT_EXP_AVG] + first, s->slots[SLOT_EXP_AVG_SQ] + first,
+                       g, count);
+    end_chunk(run, s, first, count);
+}
+
+static void lamb_moments_chunk(const UpdateRun *run, const Segment *s, int64_t first, int64_t count,
+                               int64_t chunk, float *room)
+{
+    const AdamStep adam = adam_step(run, s);
+    const float *g = take_gradient(run, s, first, count, chunk, room);
+    double squares[2];
+    begin_chunk(run, s, first, count);
+    run->kernels->lamb_moments(&adam, s->w + first, s->slots[SLOT_EXP_AVG] + first,
+                               s->slots[SLOT_EXP_AVG_SQ] + first, g, count, squares);
+    sums_of(run, OF_WEIGHT)[chunk] = squares[0];
+    sums_of(run, OF_DIRECTION)[chunk] = squares[1];
+}
+
+static void lamb_apply_chunk(const UpdateRun *run, const Segment *s, int64_t first, int64_t count,
+                             int64_t chunk, float *room)
+{
+    const AdamStep adam = adam_step(run, s);
+    (void)chunk;
+    (void)room;
+    run->kernels->lamb_apply(&adam, (float)(run->rate * s->trust), s->w + first,
+                             s->slots[SLOT_EXP_AVG] + first, s->slots[SLOT_EXP_AVG_SQ] + first, count);
+    end_chunk(run, s, first, count);
+}
+
+/* ---- the kinds ------------------------------------------------------------------------------------------------------ */
+
+/* timm's: 1 where either norm is 0. */
+static double trust_of(double numerator, double denominator)
+{
+    return numerator > 0 && denominator > 0 ? numerator / denominator : 1;
+}
+
+static void find_lars_trust(const UpdateRun *run)
+{
+    const Optimizer *o = run->optimizer;
+    const double epsilon = 1e-8; /* timm's */
+    for (int64_t i = 0; i < run->plan->segment_count; i++) {
+        Segment *s = &run->plan->segments[i];
+        const double weight = sqrt(segment_sum(run, s, OF_WEIGHT));
+        const double norm = sqrt(segment_sum(run, s, OF_GRADIENT)) * (double)run->factor;
+        if (s->decays)
+            s->trust =
+                norm > 0 ? trust_of(weight * o->trust_coefficient, norm + weight * o->weight_decay + epsilon)
+                         : 1;
+    }
+}
+
+static void find_lamb_trust(const UpdateRun *run)
+{
+    for (int64_t i = 0; i < run->plan->segment_count; i++) {
+        Segment *s = &run->plan->segments[i];
+        if (s->decays)
+            s->trust =
+                trust_of(sqrt(segment_sum(run, s, OF_WEIGHT)), sqrt(segment_sum(run, s, OF_DIRECTION)));
+    }
+}
+
+static void find_adam_step(UpdateRun *run)
+{
+    const Optimizer *o = run->optimizer;
+    const double t = (double)(run->updates + 1), of_first = 1 - pow(o->beta1, t),
+                 of_second = 1 - pow(o->beta2, t);
+    const bool decoupled = o->kind == OPTIMIZER_ADAMW;
+    run->adam = (AdamStep){.beta1 = (float)o->beta1,
+                           .one_minus_beta1 = (float)(1 - o->beta1),
+                           .beta2 = (float)o->beta2,
+                           .one_minus_beta2 = (float)(1 - o->beta2),
+                           .inverse_root = (float)(1 / sqrt(of_second)),
+                           .epsilon = (float)o->epsilon,
+                           .decay = decoupled ? 0 : (float)o->weight_decay,
+                           .shrink = decoupled ? (float)(1 - run->rate * o->weight_decay) : 1,
+                           .rate = (float)(run->rate / of_first),
+                           .correction = (float)(1 / of_first)};
+}
+
+static void update_sgd(UpdateRun *run)
+{
+    pass(run, sgd_chunk);
+}
+
+static void update_lars(UpdateRun *run)
+{
+    find_lars_trust(run);
+    pass(run, sgd_chunk);
+}
+
+static void update_adam(UpdateRun *run)
+{
+    find_adam_step(run);
+    pass(run, adam_chunk);
+}
+
+static void update_lamb(UpdateRun *run)
+{
+    find_adam_step(run);
+    pass(run, lamb_moments_chunk);
+    find_lamb_trust(run);
+    pass(run, lamb_apply_chunk);
+}
+
+static void (*const updates[OPTIMIZER_KIND_COUNT])(UpdateRun *run) = {
+    [OPTIMIZER_SGD] = update_sgd,   [OPTIMIZER_ADAM] = update_adam, [OPTIMIZER_ADAMW] = update_adam,
+    [OPTIMIZER_LARS] = update_lars, [OPTIMIZER_LAMB] = update_lamb,
+};
+
+/* ---- one run -------------------------------------------------------------------------------------------------------- */
+
+/* GradScaler.update: torch/amp/grad_scaler.py, ATen's _amp_update_scale_. */
+static void move_scale(const Optimizer *o, bool overflowed, float *scale, float *tracker)
+{
+    if (overflowed) {
+        *scale = (float)((double)*scale * o->scale_backoff);
+        *tracker = 0;
+        return;
+    }
+    *tracker += 1;
+    if (*tracker < (float)o->scale_interval)
+        return;
+    const float grown = (float)((double)*scale * o->scale_growth);
+    *scale = isfinite(grown) ? grown : *scale;
+    *tracker = 0;
+}
+
+static float clip_factor(const Optimizer *o, double norm)
+{
+    const double factor = o->clip_norm / (norm + 1e-6); /* clip_grad_norm_'s epsilon */
+    return factor < 1 ? (float)factor : isnan(factor) ? NAN : 1;
+}
+
+static void average_buffers(const UpdateRun *run)
+{
+    for (int64_t i = 0; i < run->plan->buffer_count; i++) {
+        const AveragedBuffer *b = &run->plan->buffers[i];
+        if (run->updates == 0)
+            memcpy(b->ema, b->value, (size_t)b->count * sizeof *b->ema);
+        else
+            run->kernels->average(b->value, run->ema_share, b->ema, b->count);
+    }
+}
+
+static double ema_decay_of(const Optimizer *o, int64_t updates_before)
+{
+    const double warm = (double)(1 + updates_before) / (double)(10 + updates_before);
+    return o->ema_warmup && warm < o->ema_decay ? warm : o->ema_decay;
+}
+
+/* In a run that only adds to the gradient: true. */
+static bool only_accumulates(UpdateRun *run)
+{
+    float *micro = run->step->inputs[2];
+    if (!micro)
+        return false;
+    run->first_micro = *micro == 0;
+    if (*micro + 1 >= (float)run->optimizer->accumulation_steps) {
+        *micro = 0;
+        return false;
+    }
+    *micro += 1;
+    pass(run, accumulate_chunk);
+    return true;
+}
+
+FshStatus cpu_update_run(CpuStep *step, FshError *error)
+{
+    const Optimizer *o = &step->node->as.update;
+    const CpuProgram *program = step->program;
+    float *steps = step->inputs[1], *scale = step->inputs[3], *tracker = step->inputs[4];
+    float *norm_ret = step->outputs[0], *updated_ret = step->outputs[1];
+    UpdateRun run = {.step = step,
+                     .plan = step->plan,
+                     .optimizer = o,
+                     .kernels = program->backend->kernels->update,
+                     .updates = (int64_t)*steps,
+                     .rate = (double)*(const float *)step->inputs[0],
+                     .sums = (double *)(program->scratch + room_bytes(step))};
+    (void)error;
+    *norm_ret = *updated_ret = 0;
+    if (only_accumulates(&run))
+        return FSH_OK;
+    const double micro_steps = o->accumulation_steps > 1 ? (double)o->accumulation_steps : 1;
+    run.factor = (float)(1 / ((scale ? (double)*scale : 1) * micro_steps));
+    run.measures = o->clip_norm == 0 && !scale && o->kind != OPTIMIZER_LARS;
+    run.looks_ahead = o->lookahead_steps && (run.updates + 1) % o->lookahead_steps == 0;
+    run.ema_share = (float)(1 - ema_decay_of(o, run.updates));
+    if (!run.measures) {
+        pass(&run, measure_chunk);
+        const double norm = sqrt(gradient_square(&run)) * (double)run.factor;
+        *norm_ret = (float)norm;
+        if (scale)
+            move_scale(o, !isfinite(norm), scale, tracker);
+        if (scale && !isfinite(norm))
+            return FSH_OK;
+        if (o->clip_norm > 0)
+            run.factor *= clip_factor(o, norm);
+    }
+    updates[o->kind](&run);
+    average_buffers(&run);
+    if (run.measures)
+        *norm_ret = (float)sqrt(gradient_square(&run));
+    *steps += 1;
+    *updated_ret = 1;
+    return FSH_OK;
+}
