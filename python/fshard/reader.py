@@ -185,6 +185,8 @@ class Dataset:
         elif os.path.exists(data):
             self._open_single(_open(data, "lmdb", None, None))
         else:
+            if any(name.endswith((".tar", ".lmdb")) for name in os.listdir(self.path)):
+                raise _other_container(self.path, "holds tars or LMDBs and no dataset.json")
             raise FshardError(
                 f"{self.path}: holds no {manifests.NAME}, so it is no dataset; fpack makes one", "not found", self.path
             )
@@ -197,6 +199,8 @@ class Dataset:
             self._open_single(_open(self.path, "lmdb", None, view))
         elif bytes(view[:4096]).lstrip(b" \t\r\n")[:1] == b"{":
             self._open_manifest(self.path, os.path.dirname(self.path))
+        elif bytes(view[257:262]) == b"ustar":
+            raise _other_container(self.path, "is a tar")
         else:
             what = f"is neither a shard, nor an LMDB, nor a {manifests.NAME}; fpack makes datasets of other containers"
             raise FshardError(f"{self.path}: {what}", "unsupported", self.path)
@@ -282,6 +286,11 @@ class Dataset:
 
     def __reduce__(self) -> Any:
         return _reopen, (self._absolute, self.verify, self.manifest)
+
+
+def _other_container(path: str, what: str) -> FshardError:
+    hint = f"this package reads shards and LMDBs of fpack; `fpack {path} shards/` makes shards of it"
+    return FshardError(f"{path}: {what}: {hint}", "unsupported", path)
 
 
 def _reopen(path: str, verify: bool, expected: Manifest) -> Dataset:

@@ -15,6 +15,7 @@ import shutil
 import struct
 import subprocess
 import sys
+import tarfile
 import tempfile
 import threading
 import unittest
@@ -244,9 +245,15 @@ class Reading(Case):
         with open(self.path("d", "dataset.json"), encoding="utf-8") as read:
             with open(self.path("tars", "dataset.json"), "w", encoding="utf-8") as stream:
                 json.dump({**json.load(read), "container": "tar"}, stream)
+        os.mkdir(self.path("others"))
+        with tarfile.open(self.path("others", "x-000000.tar"), "w", format=tarfile.USTAR_FORMAT) as tar:
+            tar.addfile(tarfile.TarInfo("a.cls"))
+        shutil.copy(self.path("others", "x-000000.tar"), self.path("tar"))
         for name, status, message in (
             ("absent", "not found", "absent: cannot open: No such file or directory"),
             ("empty", "not found", "empty: holds no dataset.json"),
+            ("tar", "unsupported", "tar: is a tar: this package reads shards and LMDBs of fpack; `fpack "),
+            ("others", "unsupported", "others: holds tars or LMDBs and no dataset.json: this package reads"),
             ("text", "unsupported", "text: is neither a shard, nor an LMDB, nor a dataset.json"),
             ("nothing", "unsupported", "nothing: is neither a shard"),
             ("d", "not found", "d/train-00001-of-00003.fshard: cannot open: No such file or directory"),
