@@ -419,7 +419,8 @@ static void test_profile_measures_every_node(void **state)
 /* resnet18 with chosen fusions, its gradients kept by name. */
 static Graph *fused_graph(unsigned fusions)
 {
-    const ModelSpec spec = {4, 64, 64, 3, TEST_CLASSES, true};
+    const ModelSpec spec = {
+        .batch = 4, .height = 64, .width = 64, .channels = 3, .classes = TEST_CLASSES, .training = true};
     const double mean[3] = {0.5, 0.5, 0.5}, deviation[3] = {0.25, 0.25, 0.25};
     FshError error = {0};
     Graph *graph = graph_new();

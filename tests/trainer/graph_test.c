@@ -43,7 +43,8 @@ static void assert_failure(Graph *graph, FshStatus status, const char *message)
 static Graph *model(const char *name, int64_t batch, int64_t size, bool training, FshError *error)
 {
     Graph *graph = NULL;
-    const ModelSpec spec = {batch, size, size, 3, 10, training};
+    const ModelSpec spec = {
+        .batch = batch, .height = size, .width = size, .channels = 3, .classes = 10, .training = training};
     const ModelRecipe recipe = {.mean = {0.5, 0.5, 0.5},
                                 .deviation = {0.25, 0.25, 0.25},
                                 .optimizer = {.momentum = 0.9, .weight_decay = 1e-4}};
@@ -117,7 +118,8 @@ static void test_conv8_is_its_sources(void **state)
 {
     (void)state;
     Graph *graph = NULL;
-    const ModelSpec spec = {4, 28, 28, 1, 10, true};
+    const ModelSpec spec = {
+        .batch = 4, .height = 28, .width = 28, .channels = 1, .classes = 10, .training = true};
     const ModelRecipe recipe = {.mean = {0.5}, .deviation = {0.5}, .optimizer = {.momentum = 0.9}};
     FshError error = {0};
     assert_int_equal(model_graph(model_find("conv8"), &spec, &recipe, &graph, &error), FSH_OK);
@@ -134,7 +136,7 @@ static void test_models_are_found_by_name(void **state)
     (void)state;
     assert_null(model_find("resnet19"));
     assert_string_equal(model_find("resnet18")->name, "resnet18");
-    assert_contains(model_names(names, sizeof names), "conv8, resnet18");
+    assert_contains(model_names(names, sizeof names), "conv8, toynet, resnet9, resnet18");
 }
 
 /* ---- failures -------------------------------------------------------------------------------------------------------- */

@@ -25,7 +25,12 @@ Graph *test_model(const char *name, int64_t batch, int64_t size, bool training)
 {
     Graph *graph = NULL;
     FshError error = {0};
-    const ModelSpec spec = {batch, size, size, 3, TEST_CLASSES, training};
+    const ModelSpec spec = {.batch = batch,
+                            .height = size,
+                            .width = size,
+                            .channels = 3,
+                            .classes = TEST_CLASSES,
+                            .training = training};
     const ModelRecipe recipe = {.mean = {0.5, 0.4, 0.3},
                                 .deviation = {0.25, 0.3, 0.2},
                                 .label_smoothing = 0.1F,

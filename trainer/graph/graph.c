@@ -89,6 +89,17 @@ TensorId graph_fail(Graph *graph, FshStatus status, const char *format, ...)
     return TENSOR_NONE;
 }
 
+TensorId graph_refuse(Graph *graph, const char *format, ...)
+{
+    va_list arguments;
+    if (!graph)
+        return TENSOR_NONE;
+    va_start(arguments, format);
+    record_failure(&graph->failure, FSH_ERR_USAGE, format, arguments);
+    va_end(arguments);
+    return TENSOR_NONE;
+}
+
 const Tensor *graph_operand(Graph *graph, TensorId id)
 {
     if (!graph || graph->failure.status)

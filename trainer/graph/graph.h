@@ -338,6 +338,9 @@ TensorId graph_pixel_unshuffle(Graph *graph, TensorId x, int64_t factor);
  * last batch). 0 <= smoothing < 1, as PyTorch's label_smoothing. */
 TensorId graph_softmax_cross_entropy(Graph *graph, TensorId logits, TensorId labels, float smoothing);
 
+/* A model's own objection to its options or images: the graph fails with FSH_ERR_USAGE. Returns TENSOR_NONE. */
+TensorId graph_refuse(Graph *graph, const char *format, ...) FSH_PRINTF(2, 3);
+
 /* Marks a tensor as readable after a run. name: of an activation, which has none of its own; NULL for the
  * others. */
 void graph_keep(Graph *graph, TensorId tensor, const char *name);

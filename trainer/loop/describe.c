@@ -332,5 +332,8 @@ FshStatus describe_models(const TrainOptions *options, FshError *error)
         }
         (void)printf("  %s\n", model->summary);
     }
+    (void)printf(
+        "\nGFLOP: of the forward pass of one image, a multiply-add being two; torchvision's \"GFLOPS\" and "
+        "papers' GMACs count it as one.\n");
     return FSH_OK;
 }

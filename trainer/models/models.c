@@ -7,9 +7,22 @@
 
 const Model models[] = {
     {"conv8", "eight 3x3 convolutions with reflection padding (suiyizhao/Pytorch-speedup), for small images",
-     conv8_build},
-    {"resnet18", "ResNet-18 (He et al. 2015, torchvision's)", resnet18_build},
-    {NULL, NULL, NULL},
+     TASK_CLASSIFICATION, 0, conv8_build},
+    {"toynet", "four 3x3 convolutions for MNIST (Lance0218's DDP training tricks)", TASK_CLASSIFICATION, 0,
+     toynet_build},
+    {"resnet9", "the CIFAR-10 speed net (davidcpage/cifar10-fast)", TASK_CLASSIFICATION, 0, resnet9_build},
+    {"resnet18", "ResNet-18 (He et al. 2015, torchvision's)", TASK_CLASSIFICATION, 0, resnet18_build},
+    {"resnet34", "ResNet-34 (He et al. 2015, torchvision's)", TASK_CLASSIFICATION, 0, resnet34_build},
+    {"resnet50", "ResNet-50 v1.5 (He et al. 2015, torchvision's)", TASK_CLASSIFICATION, 0, resnet50_build},
+    {"resnet101", "ResNet-101 v1.5 (He et al. 2015, torchvision's)", TASK_CLASSIFICATION, 0, resnet101_build},
+    {"pyramidnet",
+     "PyramidNet, depth 110, alpha 270 (Han et al. 2016, dnddnjs/pytorch-multigpu), for CIFAR-10",
+     TASK_CLASSIFICATION, MODEL_DEPTH | MODEL_ALPHA, pyramidnet_build},
+    {"unet", "U-Net that adds to its input (Ronneberger et al. 2015), for pairs", TASK_RESTORATION,
+     MODEL_BASE_CHANNELS, unet_build},
+    {"nafnet", "NAFNet (Chen et al. 2022, megvii-research), for pairs", TASK_RESTORATION,
+     MODEL_BASE_CHANNELS | MODEL_BLOCKS, nafnet_build},
+    {NULL, NULL, TASK_CLASSIFICATION, 0, NULL},
 };
 
 const Model *model_find(const char *name)
@@ -33,11 +46,21 @@ const char *model_names(char *buffer, size_t buffer_bytes)
     return buffer;
 }
 
-FshStatus model_graph(const Model *model, const ModelSpec *spec, const ModelRecipe *recipe, Graph **graph_ret,
-                      FshError *error)
+/* Refuses what the network cannot take: a size, or an option of another network. */
+static FshStatus check_spec(const Model *model, const ModelSpec *spec, FshError *error)
 {
-    *graph_ret = NULL;
-    if (spec->batch < 1 || spec->height < 1 || spec->width < 1 || spec->classes < 1 ||
+    const bool classes = model->task == TASK_CLASSIFICATION;
+    const struct {
+        unsigned option;
+        bool given;
+        const char *name;
+    } options[] = {
+        {MODEL_DEPTH, spec->depth != 0, "depth"},
+        {MODEL_ALPHA, spec->alpha != 0, "alpha"},
+        {MODEL_BASE_CHANNELS, spec->base_channels != 0, "width"},
+        {MODEL_BLOCKS, spec->encoder_blocks || spec->middle_blocks || spec->decoder_blocks, "block counts"},
+    };
+    if (spec->batch < 1 || spec->height < 1 || spec->width < 1 || (classes && spec->classes < 1) ||
         (spec->channels != 1 && spec->channels != 3))
         return fsh_error_set(
             error, FSH_ERR_USAGE,
@@ -45,11 +68,17 @@ FshStatus model_graph(const Model *model, const ModelSpec *spec, const ModelReci
             "1, and channels 1 or 3",
             model->name, (long long)spec->batch, (long long)spec->height, (long long)spec->width,
             (long long)spec->channels, (long long)spec->classes);
-    Graph *graph = graph_new();
-    if (!graph)
-        return graph_check(NULL, error);
-    TensorId image = graph_input(graph, "image", DATA_U8, 4,
-                                 (int64_t[]){spec->batch, spec->height, spec->width, spec->channels});
+    for (size_t i = 0; i < sizeof options / sizeof *options; i++)
+        if (options[i].given && !(model->options & options[i].option))
+            return fsh_error_set(error, FSH_ERR_USAGE, "%s: this network has no %s to choose", model->name,
+                                 options[i].name);
+    return FSH_OK;
+}
+
+/* The network's result and, for classes, its loss. */
+static TensorId build_classification(Graph *graph, const Model *model, const ModelSpec *spec,
+                                     const ModelRecipe *recipe, TensorId image)
+{
     TensorId label = graph_input(graph, "label", DATA_I64, 1, &spec->batch);
     TensorId logits =
         model->build(graph, graph_normalize(graph, image, recipe->mean, recipe->deviation), spec);
@@ -57,6 +86,35 @@ FshStatus model_graph(const Model *model, const ModelSpec *spec, const ModelReci
         graph_softmax_cross_entropy(graph, logits, label, spec->training ? recipe->label_smoothing : 0);
     graph_keep(graph, logits, "logits");
     graph_keep(graph, loss, "loss");
+    return loss;
+}
+
+static void build_restoration(Graph *graph, const Model *model, const ModelSpec *spec, TensorId image)
+{
+    static const double zeros[GRAPH_CHANNELS_MAX] = {0}, ones[GRAPH_CHANNELS_MAX] = {1, 1, 1, 1};
+    graph_keep(graph, model->build(graph, graph_normalize(graph, image, zeros, ones), spec), "restored");
+}
+
+FshStatus model_graph(const Model *model, const ModelSpec *spec, const ModelRecipe *recipe, Graph **graph_ret,
+                      FshError *error)
+{
+    *graph_ret = NULL;
+    FshStatus status = check_spec(model, spec, error);
+    if (status)
+        return status;
+    if (model->task == TASK_RESTORATION && spec->training)
+        return fsh_error_set(error, FSH_ERR_UNSUPPORTED,
+                             "%s: it restores images, and only classes are trained", model->name);
+    Graph *graph = graph_new();
+    if (!graph)
+        return graph_check(NULL, error);
+    TensorId loss = TENSOR_NONE;
+    TensorId image = graph_input(graph, "image", DATA_U8, 4,
+                                 (int64_t[]){spec->batch, spec->height, spec->width, spec->channels});
+    if (model->task == TASK_CLASSIFICATION)
+        loss = build_classification(graph, model, spec, recipe, image);
+    else
+        build_restoration(graph, model, spec, image);
     graph_fuse(graph, FUSE_ALL);
     if (spec->training) {
         Optimizer optimizer = recipe->optimizer;
@@ -66,7 +124,7 @@ FshStatus model_graph(const Model *model, const ModelSpec *spec, const ModelReci
         graph_differentiate(graph, loss);
         graph_update(graph, &optimizer);
     }
-    FshStatus status = graph_check(graph, error);
+    status = graph_check(graph, error);
     if (status) {
         graph_free(&graph);
         return fsh_error_prepend(error, "%s", model->name);

@@ -2,12 +2,13 @@
 
 #include <stdio.h>
 
-/* PREFIX.SUFFIX into name. */
-static const char *join(char name[GRAPH_NAME_MAX], const char *prefix, const char *suffix)
-{
-    (void)snprintf(name, GRAPH_NAME_MAX, "%.48s.%.40s", prefix, suffix);
-    return name;
-}
+enum { STAGES = 4 };
+
+/* Depth of each stage, and which block. */
+typedef struct Resnet {
+    int blocks[STAGES];
+    bool bottleneck;
+} Resnet;
 
 static TensorId conv_norm(Graph *graph, const char *prefix, const char *conv, const char *norm, TensorId x,
                           const Conv2d *options, bool training)
@@ -15,43 +16,94 @@ static TensorId conv_norm(Graph *graph, const char *prefix, const char *conv, co
     char name[GRAPH_NAME_MAX];
     Conv2d with_init = *options;
     with_init.init = CONV_INIT_KAIMING_FAN_OUT;
-    x = graph_conv2d(graph, join(name, prefix, conv), x, &with_init);
-    return graph_batch_norm(graph, join(name, prefix, norm), x, &(BatchNorm){.training = training});
+    x = graph_conv2d(graph, model_join(name, prefix, conv), x, &with_init);
+    return graph_batch_norm(graph, model_join(name, prefix, norm), x, &(BatchNorm){.training = training});
 }
 
-/* torchvision's BasicBlock: 3x3/stride, 3x3, and the input (through a 1x1/stride where the shape changes)
- * added. */
-static TensorId basic_block(Graph *graph, const char *prefix, TensorId x, int64_t channels, int64_t stride,
-                            bool project, bool training)
+/* One block of the network. */
+typedef struct Block {
+    const char *prefix; /* "layer1.0" */
+    int64_t channels;   /* of the 3x3 convolutions */
+    int64_t stride;
+    bool project; /* the shortcut goes through a 1x1/stride */
+    bool training;
+} Block;
+
+static TensorId shortcut_of(Graph *graph, const Block *block, TensorId x, int64_t channels)
 {
-    TensorId shortcut = x;
-    x = conv_norm(graph, prefix, "conv1", "bn1", x,
-                  &(Conv2d){.channels = channels, .kernel = 3, .stride = stride, .padding = 1}, training);
+    if (!block->project)
+        return x;
+    return conv_norm(graph, block->prefix, "downsample.0", "downsample.1", x,
+                     &(Conv2d){.channels = channels, .kernel = 1, .stride = block->stride}, block->training);
+}
+
+/* torchvision's BasicBlock: 3x3/stride, 3x3, and the shortcut added. */
+static TensorId basic_block(Graph *graph, const Block *block, TensorId input)
+{
+    const int64_t channels = block->channels;
+    TensorId x = conv_norm(
+        graph, block->prefix, "conv1", "bn1", input,
+        &(Conv2d){.channels = channels, .kernel = 3, .stride = block->stride, .padding = 1}, block->training);
     x = graph_relu(graph, x);
-    x = conv_norm(graph, prefix, "conv2", "bn2", x,
-                  &(Conv2d){.channels = channels, .kernel = 3, .stride = 1, .padding = 1}, training);
-    if (project)
-        shortcut = conv_norm(graph, prefix, "downsample.0", "downsample.1", shortcut,
-                             &(Conv2d){.channels = channels, .kernel = 1, .stride = stride}, training);
-    return graph_relu(graph, graph_add(graph, x, shortcut));
+    x = conv_norm(graph, block->prefix, "conv2", "bn2", x,
+                  &(Conv2d){.channels = channels, .kernel = 3, .stride = 1, .padding = 1}, block->training);
+    return graph_relu(graph, graph_add(graph, x, shortcut_of(graph, block, input, channels)));
+}
+
+/* torchvision's Bottleneck: 1x1, 3x3/stride, 1x1 to four times the channels, and the shortcut added. */
+static TensorId bottleneck(Graph *graph, const Block *block, TensorId input)
+{
+    const int64_t channels = block->channels;
+    TensorId x = conv_norm(graph, block->prefix, "conv1", "bn1", input,
+                           &(Conv2d){.channels = channels, .kernel = 1, .stride = 1}, block->training);
+    x = graph_relu(graph, x);
+    x = conv_norm(graph, block->prefix, "conv2", "bn2", x,
+                  &(Conv2d){.channels = channels, .kernel = 3, .stride = block->stride, .padding = 1},
+                  block->training);
+    x = graph_relu(graph, x);
+    x = conv_norm(graph, block->prefix, "conv3", "bn3", x,
+                  &(Conv2d){.channels = 4 * channels, .kernel = 1, .stride = 1}, block->training);
+    return graph_relu(graph, graph_add(graph, x, shortcut_of(graph, block, input, 4 * channels)));
+}
+
+static TensorId build(Graph *graph, TensorId x, const ModelSpec *spec, const Resnet *resnet)
+{
+    char prefix[GRAPH_NAME_MAX];
+    x = model_conv_norm_relu(
+        graph, "conv1", "bn1", x,
+        &(Conv2d){.channels = 64, .kernel = 7, .stride = 2, .padding = 3, .init = CONV_INIT_KAIMING_FAN_OUT},
+        spec->training);
+    x = graph_max_pool(graph, x, &(Pool2d){.kernel = 3, .stride = 2, .padding = 1});
+    for (int stage = 0; stage < STAGES; stage++)
+        for (int i = 0; i < resnet->blocks[stage]; i++) {
+            (void)snprintf(prefix, sizeof prefix, "layer%d.%d", stage + 1, i);
+            const Block block = {.prefix = prefix,
+                                 .channels = INT64_C(64) << stage,
+                                 .stride = i == 0 && stage > 0 ? 2 : 1,
+                                 .project = i == 0 && (stage > 0 || resnet->bottleneck),
+                                 .training = spec->training};
+            x = resnet->bottleneck ? bottleneck(graph, &block, x) : basic_block(graph, &block, x);
+        }
+    x = graph_global_avg_pool(graph, x);
+    return graph_linear(graph, "fc", x, spec->classes, true);
 }
 
 TensorId resnet18_build(Graph *graph, TensorId x, const ModelSpec *spec)
 {
-    enum { STAGES = 4, BLOCKS = 2 };
-    char name[GRAPH_NAME_MAX];
-    x = graph_conv2d(
-        graph, "conv1", x,
-        &(Conv2d){.channels = 64, .kernel = 7, .stride = 2, .padding = 3, .init = CONV_INIT_KAIMING_FAN_OUT});
-    x = graph_batch_norm(graph, "bn1", x, &(BatchNorm){.training = spec->training});
-    x = graph_relu(graph, x);
-    x = graph_max_pool(graph, x, &(Pool2d){.kernel = 3, .stride = 2, .padding = 1});
-    for (int stage = 0; stage < STAGES; stage++)
-        for (int block = 0; block < BLOCKS; block++) {
-            const bool first = block == 0 && stage > 0;
-            (void)snprintf(name, sizeof name, "layer%d.%d", stage + 1, block);
-            x = basic_block(graph, name, x, INT64_C(64) << stage, first ? 2 : 1, first, spec->training);
-        }
-    x = graph_global_avg_pool(graph, x);
-    return graph_linear(graph, "fc", x, spec->classes, true);
+    return build(graph, x, spec, &(Resnet){{2, 2, 2, 2}, false});
+}
+
+TensorId resnet34_build(Graph *graph, TensorId x, const ModelSpec *spec)
+{
+    return build(graph, x, spec, &(Resnet){{3, 4, 6, 3}, false});
+}
+
+TensorId resnet50_build(Graph *graph, TensorId x, const ModelSpec *spec)
+{
+    return build(graph, x, spec, &(Resnet){{3, 4, 6, 3}, true});
+}
+
+TensorId resnet101_build(Graph *graph, TensorId x, const ModelSpec *spec)
+{
+    return build(graph, x, spec, &(Resnet){{3, 4, 23, 3}, true});
 }

@@ -1,0 +1,226 @@
+/* The networks: sizes known from their sources, names, and what they refuse. Numbers are held against PyTorch in parity_test. */
+#include "trainer/models/models.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "tests/support/support.h"
+
+static FshStatus make(const char *name, const ModelSpec *spec, Graph **graph, FshError *error)
+{
+    const ModelRecipe recipe = {.deviation = {1, 1, 1, 1},
+                                .optimizer = {.kind = OPTIMIZER_SGD, .momentum = 0.9}};
+    const Model *model = model_find(name);
+    if (!model)
+        fail_msg("no model %s", name);
+    const FshStatus status = model_graph(model, spec, &recipe, graph, error);
+    assert_int_equal(status != FSH_OK, *graph == NULL);
+    return status;
+}
+
+static Graph *make_or_fail(const char *name, const ModelSpec *spec)
+{
+    Graph *graph = NULL;
+    FshError error = {0};
+    if (make(name, spec, &graph, &error))
+        fail_msg("%s", error.message);
+    return graph;
+}
+
+static void assert_refused(const char *name, const ModelSpec *spec, FshStatus status, const char *message)
+{
+    Graph *graph = NULL;
+    FshError error = {0};
+    assert_int_equal(make(name, spec, &graph, &error), status);
+    assert_string_equal(error.message, message);
+}
+
+/* Parameters: counted by PyTorch, or the source's own word. Multiply-adds: torchvision's "GFLOPS" (resnets), NAFNet's paper (16 G);
+ * a billion of them is 2 GFLOP here. */
+static void test_sizes_are_the_sources(void **state)
+{
+    static const struct {
+        const char *name;
+        int64_t size, channels, classes, parameters;
+        double giga_multiply_adds; /* 0: not known elsewhere */
+    } cases[] = {
+        {"resnet18", 224, 3, 1000, 11689512, 1.814}, {"resnet34", 224, 3, 1000, 21797672, 3.664},
+        {"resnet50", 224, 3, 1000, 25557032, 4.089}, {"resnet101", 224, 3, 1000, 44549160, 7.801},
+        {"pyramidnet", 32, 3, 10, 24253410, 0},      {"toynet", 28, 1, 10, 5752714, 0},
+        {"resnet9", 32, 3, 10, 6573120, 0},          {"nafnet", 256, 3, 0, 17111907, 16.0},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const ModelSpec spec = {.batch = 2,
+                                .height = cases[i].size,
+                                .width = cases[i].size,
+                                .channels = cases[i].channels,
+                                .classes = cases[i].classes};
+        Graph *graph = make_or_fail(cases[i].name, &spec);
+        if (graph_parameter_count(graph) != cases[i].parameters)
+            fail_msg("%s: %lld parameters, not %lld", cases[i].name, (long long)graph_parameter_count(graph),
+                     (long long)cases[i].parameters);
+        const double giga = (double)graph_forward_flops(graph) / 2e9 / (double)spec.batch;
+        if (cases[i].giga_multiply_adds > 0 && fabs(giga / cases[i].giga_multiply_adds - 1) > 0.003)
+            fail_msg("%s: %g G multiply-adds, not %g", cases[i].name, giga, cases[i].giga_multiply_adds);
+        graph_free(&graph);
+    }
+}
+
+static void assert_tensor(const Graph *graph, const char *name, const char *shape)
+{
+    char text[96];
+    const TensorId id = graph_find(graph, name);
+    if (id == TENSOR_NONE)
+        fail_msg("no tensor %s", name);
+    assert_string_equal(tensor_shape_text(graph_tensor(graph, id), text, sizeof text), shape);
+}
+
+static void test_names_and_shapes_are_the_sources(void **state)
+{
+    static const struct {
+        const char *model;
+        int64_t size;
+        const char *name, *shape;
+    } cases[] = {
+        {"resnet50", 64, "layer1.0.downsample.0.weight", "256 x 64 x 1 x 1"},
+        {"resnet50", 64, "layer2.0.conv2.weight", "128 x 128 x 3 x 3"},
+        {"resnet50", 64, "layer4.2.bn3.running_var", "2048"},
+        {"resnet101", 64, "layer3.22.conv3.weight", "1024 x 256 x 1 x 1"},
+        {"pyramidnet", 32, "layer1.0.conv1.weight", "21 x 16 x 3 x 3"},
+        {"pyramidnet", 32, "layer3.16.bn3.weight", "271"},
+        {"pyramidnet", 32, "fc_out.weight", "10 x 271"},
+        {"toynet", 28, "conv.10.weight", "512 x 256 x 3 x 3"},
+        {"toynet", 28, "dense.1.weight", "512 x 8192"},
+        {"toynet", 28, "dense.2.running_mean", "512"},
+        {"resnet9", 32, "layer3_residual_res2_conv.weight", "512 x 512 x 3 x 3"},
+        {"resnet9", 32, "linear.weight", "10 x 512"},
+        {"nafnet", 64, "encoders.3.27.beta", "1 x 256 x 1 x 1"},
+        {"nafnet", 64, "middle_blks.0.conv2.weight", "1024 x 1 x 3 x 3"},
+        {"nafnet", 64, "decoders.3.0.sca.1.weight", "32 x 32 x 1 x 1"},
+        {"nafnet", 64, "ups.0.0.weight", "1024 x 512 x 1 x 1"},
+        {"nafnet", 64, "ending.bias", "3"},
+        {"unet", 64, "middle.2.weight", "256 x 256 x 3 x 3"},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const ModelSpec spec = {.batch = 1,
+                                .height = cases[i].size,
+                                .width = cases[i].size,
+                                .channels = strcmp(cases[i].model, "toynet") == 0 ? 1 : 3,
+                                .classes = 10};
+        Graph *graph = make_or_fail(cases[i].model, &spec);
+        assert_tensor(graph, cases[i].name, cases[i].shape);
+        graph_free(&graph);
+    }
+}
+
+static void test_restored_images_have_the_size_of_theirs(void **state)
+{
+    static const int64_t sizes[][2] = {{64, 64}, {50, 34}, {33, 47}, {2, 2}, {16, 8}};
+    (void)state;
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
+        for (int m = 0; m < 2; m++) {
+            const ModelSpec spec = {
+                .batch = 2, .height = sizes[i][0], .width = sizes[i][1], .channels = m ? 3 : 1};
+            char shape[96];
+            (void)snprintf(shape, sizeof shape, "2 x %lld x %lld x %d", (long long)sizes[i][0],
+                           (long long)sizes[i][1], m ? 3 : 1);
+            Graph *graph = make_or_fail(m ? "unet" : "nafnet", &spec);
+            assert_tensor(graph, "restored", shape);
+            graph_free(&graph);
+        }
+}
+
+static void test_options_shape_the_network(void **state)
+{
+    ModelSpec spec = {.batch = 1, .height = 32, .width = 32, .channels = 3, .classes = 10};
+    (void)state;
+    spec.depth = 20;
+    spec.alpha = 47; /* growth 47 / 9: rounded to 21, 26, 32, 37, 42, 47 */
+    Graph *graph = make_or_fail("pyramidnet", &spec);
+    assert_tensor(graph, "layer1.1.conv1.weight", "26 x 21 x 3 x 3");
+    assert_tensor(graph, "fc_out.weight", "10 x 47");
+    assert_int_equal(graph_find(graph, "layer1.2.conv1.weight"), TENSOR_NONE);
+    graph_free(&graph);
+    spec = (ModelSpec){.batch = 1,
+                       .height = 32,
+                       .width = 32,
+                       .channels = 3,
+                       .base_channels = 12,
+                       .encoder_blocks = "1,2",
+                       .middle_blocks = "3",
+                       .decoder_blocks = "0,1"};
+    graph = make_or_fail("nafnet", &spec);
+    assert_tensor(graph, "encoders.1.1.norm2.weight", "24");
+    assert_tensor(graph, "middle_blks.2.gamma", "1 x 48 x 1 x 1");
+    assert_tensor(graph, "decoders.1.0.conv4.weight", "24 x 12 x 1 x 1");
+    assert_int_equal(graph_find(graph, "decoders.0.0.beta"), TENSOR_NONE);
+    graph_free(&graph);
+}
+
+static void test_what_does_not_fit_is_refused(void **state)
+{
+    ModelSpec spec = {.batch = 1, .height = 32, .width = 32, .channels = 3, .classes = 10};
+    (void)state;
+    spec.depth = 110;
+    assert_refused("resnet50", &spec, FSH_ERR_USAGE, "resnet50: this network has no depth to choose");
+    spec.depth = 100;
+    assert_refused("pyramidnet", &spec, FSH_ERR_USAGE,
+                   "pyramidnet: depth 100, alpha 270; the depth must be 6 n + 2 and at least 14, alpha at "
+                   "least 1");
+    spec.depth = 0;
+    spec.height = 30;
+    assert_refused("pyramidnet", &spec, FSH_ERR_USAGE,
+                   "pyramidnet: height and width must be multiples of 4, not 30 x 32");
+    spec.middle_blocks = "1,2";
+    assert_refused(
+        "nafnet", &spec, FSH_ERR_USAGE,
+        "nafnet: blocks of 4 encoder, 2 middle and 4 decoder levels; as many decoders as encoders, "
+        "and one number for the middle");
+    assert_refused("unet", &spec, FSH_ERR_USAGE, "unet: this network has no block counts to choose");
+    static const char *const bad[] = {"", "1,", "1;2", "-1", "1,2,3,4,5,6,7,8,9", "1,257", "x", " 1"};
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        char message[256];
+        spec.middle_blocks = NULL;
+        spec.encoder_blocks = bad[i];
+        (void)snprintf(message, sizeof message,
+                       "nafnet: encoder blocks '%s'; it must be up to 8 numbers of at most 256, with commas "
+                       "between them, like 1,1,1,28",
+                       bad[i]);
+        assert_refused("nafnet", &spec, FSH_ERR_USAGE, message);
+    }
+    spec.encoder_blocks = NULL;
+    spec.base_channels = -4;
+    assert_refused("unet", &spec, FSH_ERR_USAGE, "unet: width -4; it must be 1 to 1024");
+    spec = (ModelSpec){.batch = 1, .height = 12, .width = 12, .channels = 1, .classes = 10};
+    assert_refused("toynet", &spec, FSH_ERR_MISMATCH,
+                   "toynet: conv.10: kernel 3 with padding 0 does not fit a 2 x 2 input; use larger images");
+}
+
+static void test_resnet9_takes_the_maximum_of_images_of_any_size(void **state)
+{
+    static const int64_t sizes[][2] = {{32, 32}, {8, 8}, {28, 28}, {160, 160}, {300, 300}, {64, 32}};
+    (void)state;
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+        const ModelSpec spec = {
+            .batch = 2, .height = sizes[i][0], .width = sizes[i][1], .channels = 3, .classes = 10};
+        Graph *graph = make_or_fail("resnet9", &spec);
+        assert_tensor(graph, "logits", "2 x 10");
+        graph_free(&graph);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_sizes_are_the_sources),
+        cmocka_unit_test(test_names_and_shapes_are_the_sources),
+        cmocka_unit_test(test_restored_images_have_the_size_of_theirs),
+        cmocka_unit_test(test_options_shape_the_network),
+        cmocka_unit_test(test_what_does_not_fit_is_refused),
+        cmocka_unit_test(test_resnet9_takes_the_maximum_of_images_of_any_size),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,138 @@
+#include "trainer/models/networks.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+enum { LEVELS_MAX = 8, BLOCKS_MAX = 256, BASE_CHANNELS = 32, BASE_CHANNELS_MAX = 1024 };
+
+typedef struct Blocks {
+    int count; /* levels */
+    int blocks[LEVELS_MAX];
+} Blocks;
+
+/* "1,1,1,28"; false after graph_refuse. */
+static bool parse_blocks(Graph *graph, const char *what, const char *text, Blocks *blocks)
+{
+    *blocks = (Blocks){0};
+    for (const char *at = text;; at++) {
+        char *end = NULL;
+        const long value = *at >= '0' && *at <= '9' ? strtol(at, &end, 10) : -1;
+        if (!end || value > BLOCKS_MAX || blocks->count == LEVELS_MAX || (*end != ',' && *end != '\0')) {
+            graph_refuse(graph,
+                         "%s '%s'; it must be up to %d numbers of at most %d, with commas between them, like "
+                         "1,1,1,28",
+                         what, text, (int)LEVELS_MAX, (int)BLOCKS_MAX);
+            return false;
+        }
+        blocks->blocks[blocks->count++] = (int)value;
+        at = end;
+        if (*at == '\0')
+            return true;
+    }
+}
+
+static TensorId conv(Graph *graph, const char *prefix, const char *suffix, TensorId x, const Conv2d *options)
+{
+    char name[GRAPH_NAME_MAX];
+    return graph_conv2d(graph, model_join(name, prefix, suffix), x, options);
+}
+
+static TensorId pointwise(Graph *graph, const char *prefix, const char *suffix, TensorId x, int64_t channels)
+{
+    return conv(graph, prefix, suffix, x,
+                &(Conv2d){.channels = channels, .kernel = 1, .stride = 1, .bias = true});
+}
+
+static TensorId layer_norm(Graph *graph, const char *prefix, const char *suffix, TensorId x)
+{
+    char name[GRAPH_NAME_MAX];
+    return graph_layer_norm(graph, model_join(name, prefix, suffix), x, 1e-6);
+}
+
+/* NAFBlock: norm, 1x1, depthwise 3x3, gate, channel attention, 1x1; norm, 1x1, gate, 1x1; each half added to its input. */
+static TensorId block(Graph *graph, const char *prefix, TensorId input, int64_t channels)
+{
+    char name[GRAPH_NAME_MAX];
+    TensorId x = layer_norm(graph, prefix, "norm1", input);
+    x = pointwise(graph, prefix, "conv1", x, 2 * channels);
+    x = conv(graph, prefix, "conv2", x,
+             &(Conv2d){.channels = 2 * channels,
+                       .kernel = 3,
+                       .stride = 1,
+                       .padding = 1,
+                       .bias = true,
+                       .groups = 2 * channels});
+    x = graph_gate(graph, x);
+    TensorId attention = graph_linear_1x1(graph, model_join(name, prefix, "sca.1"),
+                                          graph_global_avg_pool(graph, x), channels, true);
+    x = pointwise(graph, prefix, "conv3", graph_channel_multiply(graph, x, attention), channels);
+    const TensorId y = graph_channel_scale(graph, prefix, "beta", x, input);
+    x = pointwise(graph, prefix, "conv4", layer_norm(graph, prefix, "norm2", y), 2 * channels);
+    x = pointwise(graph, prefix, "conv5", graph_gate(graph, x), channels);
+    return graph_channel_scale(graph, prefix, "gamma", x, y);
+}
+
+static TensorId blocks_of(Graph *graph, const char *list, int level, int count, TensorId x, int64_t channels)
+{
+    char prefix[GRAPH_NAME_MAX];
+    for (int i = 0; i < count; i++) {
+        if (level < 0)
+            (void)snprintf(prefix, sizeof prefix, "%s.%d", list, i);
+        else
+            (void)snprintf(prefix, sizeof prefix, "%s.%d.%d", list, level, i);
+        x = block(graph, prefix, x, channels);
+    }
+    return x;
+}
+
+TensorId nafnet_build(Graph *graph, TensorId x, const ModelSpec *spec)
+{
+    Blocks encoders, middle, decoders;
+    int64_t channels = spec->base_channels ? spec->base_channels : BASE_CHANNELS;
+    if (!parse_blocks(graph, "encoder blocks", spec->encoder_blocks ? spec->encoder_blocks : "1,1,1,28",
+                      &encoders) ||
+        !parse_blocks(graph, "middle blocks", spec->middle_blocks ? spec->middle_blocks : "1", &middle) ||
+        !parse_blocks(graph, "decoder blocks", spec->decoder_blocks ? spec->decoder_blocks : "1,1,1,1",
+                      &decoders))
+        return TENSOR_NONE;
+    if (encoders.count != decoders.count || middle.count != 1)
+        return graph_refuse(graph,
+                            "blocks of %d encoder, %d middle and %d decoder levels; as many decoders as "
+                            "encoders, and one number for the middle",
+                            encoders.count, middle.count, decoders.count);
+    if (channels < 1 || channels > BASE_CHANNELS_MAX)
+        return graph_refuse(graph, "width %" PRId64 "; it must be 1 to %d", channels, (int)BASE_CHANNELS_MAX);
+    const int64_t multiple = INT64_C(1) << encoders.count;
+    const int64_t height = (spec->height + multiple - 1) / multiple * multiple;
+    const int64_t width = (spec->width + multiple - 1) / multiple * multiple;
+    const bool padded = height != spec->height || width != spec->width;
+    TensorId levels[LEVELS_MAX];
+    char name[GRAPH_NAME_MAX];
+    if (padded)
+        x = graph_zero_pad(graph, x, height, width, spec->channels);
+    const TensorId input = x;
+    const Conv2d full = {.kernel = 3, .stride = 1, .padding = 1, .bias = true};
+    Conv2d intro = full, ending = full;
+    intro.channels = channels;
+    ending.channels = spec->channels;
+    x = graph_conv2d(graph, "intro", x, &intro);
+    for (int i = 0; i < encoders.count; i++) {
+        levels[i] = blocks_of(graph, "encoders", i, encoders.blocks[i], x, channels);
+        channels *= 2;
+        (void)snprintf(name, sizeof name, "downs.%d", i);
+        x = graph_conv2d(graph, name, levels[i],
+                         &(Conv2d){.channels = channels, .kernel = 2, .stride = 2, .bias = true});
+    }
+    x = blocks_of(graph, "middle_blks", -1, middle.blocks[0], x, channels);
+    for (int i = 0; i < decoders.count; i++) {
+        (void)snprintf(name, sizeof name, "ups.%d.0", i);
+        x = graph_conv2d(graph, name, x, &(Conv2d){.channels = 2 * channels, .kernel = 1, .stride = 1});
+        x = graph_pixel_shuffle(graph, x, 2);
+        channels /= 2;
+        x = graph_add(graph, x, levels[encoders.count - 1 - i]);
+        x = blocks_of(graph, "decoders", i, decoders.blocks[i], x, channels);
+    }
+    x = graph_add(graph, graph_conv2d(graph, "ending", x, &ending), input);
+    return padded ? graph_crop(graph, x, spec->height, spec->width) : x;
+}

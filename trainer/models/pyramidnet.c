@@ -1,0 +1,66 @@
+#include "trainer/models/networks.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+
+enum { STAGES = 3, DEPTH = 110, ALPHA = 270, FIRST_CHANNELS = 16, SIZE_MULTIPLE = 4 };
+
+static TensorId conv3x3(Graph *graph, const char *name, TensorId x, int64_t channels, int64_t stride)
+{
+    return graph_conv2d(graph, name, x,
+                        &(Conv2d){.channels = channels,
+                                  .kernel = 3,
+                                  .stride = stride,
+                                  .padding = 1,
+                                  .init = CONV_INIT_KAIMING_FAN_OUT});
+}
+
+static TensorId block(Graph *graph, const char *prefix, TensorId input, int64_t channels, int64_t stride,
+                      bool training)
+{
+    const BatchNorm norm = {.training = training};
+    char name[GRAPH_NAME_MAX];
+    TensorId x = graph_batch_norm(graph, model_join(name, prefix, "bn1"), input, &norm);
+    x = conv3x3(graph, model_join(name, prefix, "conv1"), x, channels, stride);
+    x = graph_relu(graph, graph_batch_norm(graph, model_join(name, prefix, "bn2"), x, &norm));
+    x = conv3x3(graph, model_join(name, prefix, "conv2"), x, channels, 1);
+    x = graph_batch_norm(graph, model_join(name, prefix, "bn3"), x, &norm);
+    /* The source pads and then pools; zeros stay zeros. */
+    TensorId shortcut = stride == 2 ? graph_avg_pool(graph, input, &(Pool2d){2, 2, 0}) : input;
+    if (x == TENSOR_NONE)
+        return x;
+    const Tensor *result = graph_tensor(graph, x);
+    shortcut = graph_zero_pad(graph, shortcut, result->shape[1], result->shape[2], channels);
+    return graph_add(graph, x, shortcut);
+}
+
+TensorId pyramidnet_build(Graph *graph, TensorId x, const ModelSpec *spec)
+{
+    const int64_t depth = spec->depth ? spec->depth : DEPTH, alpha = spec->alpha ? spec->alpha : ALPHA;
+    const int64_t layers = (depth - 2) / 6;
+    if (depth < 14 || (depth - 2) % 6 || alpha < 1)
+        return graph_refuse(graph,
+                            "depth %" PRId64 ", alpha %" PRId64
+                            "; the depth must be 6 n + 2 and at least 14, "
+                            "alpha at least 1",
+                            depth, alpha);
+    if (spec->height % SIZE_MULTIPLE || spec->width % SIZE_MULTIPLE)
+        return graph_refuse(graph, "height and width must be multiples of %d, not %" PRId64 " x %" PRId64,
+                            (int)SIZE_MULTIPLE, spec->height, spec->width);
+    const double growth = (double)alpha / (double)(STAGES * layers);
+    double channels = FIRST_CHANNELS;
+    char name[GRAPH_NAME_MAX];
+    x = conv3x3(graph, "conv1", x, FIRST_CHANNELS, 1);
+    x = graph_batch_norm(graph, "bn1", x, &(BatchNorm){.training = spec->training});
+    for (int stage = 0; stage < STAGES; stage++)
+        for (int64_t i = 0; i < layers - 1; i++) {
+            channels += growth;
+            (void)snprintf(name, sizeof name, "layer%d.%" PRId64, stage + 1, i);
+            /* rint: Python's round, halves to even. */
+            x = block(graph, name, x, (int64_t)rint(channels), stage > 0 && i == 0 ? 2 : 1, spec->training);
+        }
+    x = graph_batch_norm(graph, "bn_out", x, &(BatchNorm){.training = spec->training});
+    x = graph_global_avg_pool(graph, graph_relu(graph, x)); /* the source's 8 x 8 is all of a 32 x 32 image */
+    return graph_linear(graph, "fc_out", x, spec->classes, true);
+}

@@ -1,0 +1,59 @@
+#include "trainer/models/networks.h"
+
+#include <stdio.h>
+
+/* Convolution PREFIX_conv, norm PREFIX_bn, ReLU. */
+static TensorId conv_bn(Graph *graph, const char *prefix, TensorId x, int64_t channels, bool training)
+{
+    char conv[GRAPH_NAME_MAX], norm[GRAPH_NAME_MAX];
+    (void)snprintf(conv, sizeof conv, "%.64s_conv", prefix);
+    (void)snprintf(norm, sizeof norm, "%.64s_bn", prefix);
+    return model_conv_norm_relu(graph, conv, norm, x,
+                                &(Conv2d){.channels = channels, .kernel = 3, .stride = 1, .padding = 1},
+                                training);
+}
+
+static TensorId residual(Graph *graph, const char *layer, TensorId input, int64_t channels, bool training)
+{
+    char prefix[GRAPH_NAME_MAX];
+    (void)snprintf(prefix, sizeof prefix, "%.48s_residual_res1", layer);
+    TensorId x = conv_bn(graph, prefix, input, channels, training);
+    (void)snprintf(prefix, sizeof prefix, "%.48s_residual_res2", layer);
+    return graph_add(graph, input, conv_bn(graph, prefix, x, channels, training));
+}
+
+/* The maximum of each channel over a square image; over squares, then their mean, where it is not square. */
+static TensorId image_maximum(Graph *graph, TensorId x)
+{
+    enum { KERNEL_MAX = 15 };
+    for (;;) {
+        if (x == TENSOR_NONE)
+            return x;
+        const int64_t height = graph_tensor(graph, x)->shape[1], width = graph_tensor(graph, x)->shape[2];
+        const int64_t smaller = height < width ? height : width;
+        if (smaller == 1)
+            return graph_global_avg_pool(graph, x);
+        if (smaller <= KERNEL_MAX)
+            x = graph_max_pool(graph, x, &(Pool2d){smaller, smaller, 0});
+        else /* of an odd size, the padding has no values: windows at the edge are smaller */
+            x = graph_max_pool(graph, x, &(Pool2d){2, 2, smaller % 2});
+    }
+}
+
+TensorId resnet9_build(Graph *graph, TensorId x, const ModelSpec *spec)
+{
+    static const struct {
+        const char *name;
+        int64_t channels;
+        bool residual;
+    } layers[] = {{"layer1", 128, true}, {"layer2", 256, false}, {"layer3", 512, true}};
+    x = conv_bn(graph, "prep", x, 64, spec->training);
+    for (size_t i = 0; i < sizeof layers / sizeof *layers; i++) {
+        x = conv_bn(graph, layers[i].name, x, layers[i].channels, spec->training);
+        x = graph_max_pool(graph, x, &(Pool2d){2, 2, 0});
+        if (layers[i].residual)
+            x = residual(graph, layers[i].name, x, layers[i].channels, spec->training);
+    }
+    x = graph_linear(graph, "linear", image_maximum(graph, x), spec->classes, false);
+    return graph_scale(graph, x, 0.125F);
+}

@@ -1,0 +1,68 @@
+#include "trainer/models/networks.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+
+enum { DOWNS = 3, BASE_CHANNELS = 32, BASE_CHANNELS_MAX = 1024 };
+
+/* Two convolutions 3x3 with ReLU: an nn.Sequential of conv, ReLU, conv, ReLU. */
+static TensorId pair(Graph *graph, const char *prefix, TensorId x, int64_t channels)
+{
+    const Conv2d conv = {.channels = channels,
+                         .kernel = 3,
+                         .stride = 1,
+                         .padding = 1,
+                         .bias = true,
+                         .init = CONV_INIT_KAIMING_FAN_OUT};
+    char name[GRAPH_NAME_MAX];
+    x = graph_relu(graph, graph_conv2d(graph, model_join(name, prefix, "0"), x, &conv));
+    return graph_relu(graph, graph_conv2d(graph, model_join(name, prefix, "2"), x, &conv));
+}
+
+/* Twice the size, half the channels. */
+static TensorId up(Graph *graph, const char *name, TensorId x, int64_t channels)
+{
+    x = graph_conv2d(
+        graph, name, x,
+        &(Conv2d){.channels = 2 * channels, .kernel = 1, .stride = 1, .init = CONV_INIT_KAIMING_FAN_OUT});
+    return graph_pixel_shuffle(graph, x, 2);
+}
+
+TensorId unet_build(Graph *graph, TensorId x, const ModelSpec *spec)
+{
+    const int64_t multiple = INT64_C(1) << DOWNS;
+    const int64_t height = (spec->height + multiple - 1) / multiple * multiple;
+    const int64_t width = (spec->width + multiple - 1) / multiple * multiple;
+    int64_t channels = spec->base_channels ? spec->base_channels : BASE_CHANNELS;
+    TensorId levels[DOWNS];
+    char name[GRAPH_NAME_MAX];
+    if (channels < 1 || channels > BASE_CHANNELS_MAX)
+        return graph_refuse(graph, "width %" PRId64 "; it must be 1 to %d", channels, (int)BASE_CHANNELS_MAX);
+    if (height != spec->height || width != spec->width)
+        x = graph_zero_pad(graph, x, height, width, spec->channels);
+    const TensorId input = x;
+    for (int i = 0; i < DOWNS; i++) {
+        (void)snprintf(name, sizeof name, "encoders.%d", i);
+        levels[i] = pair(graph, name, x, channels);
+        channels *= 2;
+        (void)snprintf(name, sizeof name, "downs.%d", i);
+        x = graph_conv2d(graph, name, levels[i],
+                         &(Conv2d){.channels = channels, .kernel = 2, .stride = 2, .bias = true});
+    }
+    x = pair(graph, "middle", x, channels);
+    for (int i = 0; i < DOWNS; i++) {
+        (void)snprintf(name, sizeof name, "ups.%d.0", i);
+        x = graph_concat(graph, up(graph, name, x, channels), levels[DOWNS - 1 - i]);
+        channels /= 2;
+        (void)snprintf(name, sizeof name, "decoders.%d", i);
+        x = pair(graph, name, x, channels);
+    }
+    x = graph_conv2d(
+        graph, "ending", x,
+        &(Conv2d){.channels = spec->channels, .kernel = 3, .stride = 1, .padding = 1, .bias = true});
+    graph_set_initializer(graph, "ending.weight", (Initializer){INIT_ZEROS, 0});
+    graph_set_initializer(graph, "ending.bias", (Initializer){INIT_ZEROS, 0});
+    x = graph_add(graph, x, input);
+    return height == spec->height && width == spec->width ? x
+                                                          : graph_crop(graph, x, spec->height, spec->width);
+}
