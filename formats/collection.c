@@ -176,9 +176,9 @@ static FshStatus refuse_compressed(const char *path, FshError *error)
     static const char *const suffixes[] = {".tar.gz", ".tgz", ".tar.zst", ".tar.xz", ".tar.bz2", ".tar.lz4"};
     for (size_t i = 0; i < sizeof suffixes / sizeof *suffixes; i++) {
         if (has_suffix(path, suffixes[i]))
-            return fsh_error_set(
-                error, FSH_ERR_UNSUPPORTED,
-                "%s: is compressed, and samples are read in place; unpack it to a .tar, or fpack it", path);
+            return fsh_error_set(error, FSH_ERR_UNSUPPORTED,
+                                 "%s: is compressed, and samples are read in place; decompress it to a .tar",
+                                 path);
     }
     return FSH_OK;
 }

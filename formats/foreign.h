@@ -152,11 +152,11 @@ void fsh_tar_free(TarCursor *cursor);
 /* ---- samples of a tar (tar_samples.c) ---- */
 
 /* Groups members as webdataset does: neighbours whose paths are equal up to the first dot of the last part. names: the
- * fields to expect, or NULL and 0: then those of the first sample with images, in their order. On failure the table is
- * empty. FSH_ERR_CORRUPT, FSH_ERR_MISMATCH: a sample with other fields than the first; FSH_ERR_UNSUPPORTED,
+ * fields to expect, or NULL and 0: then those of the first sample with images, in their order. with_class_names: the table
+ * gets those that .json tells, which no manifest has told. On failure the table is empty. FSH_ERR_CORRUPT, FSH_ERR_MISMATCH: a sample with other fields than the first; FSH_ERR_UNSUPPORTED,
  * FSH_ERR_MEMORY. */
 FshStatus fsh_tar_table(SampleTable *table, const uint8_t *bytes, uint64_t length, const char *const *names,
-                        size_t name_count, FshError *error);
+                        size_t name_count, bool with_class_names, FshError *error);
 
 /* The path of a key in a tar, without extension, NUL-terminated: '%', blanks and control characters, dots in the last part
  * and a first '_' of two become %XX. FSH_ERR_MISMATCH: a key that no reader of tars would take (absolute, with "..", ending

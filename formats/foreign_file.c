@@ -43,7 +43,8 @@ static FshStatus open_tar(SplitFile *file, const char *path, const char *const *
     /* Only headers are looked at: without this a disk would read everything between them too. */
     if (file->mapping.length)
         (void)madvise((void *)file->mapping.bytes, (size_t)file->mapping.length, MADV_RANDOM);
-    status = fsh_tar_table(&file->table, file->mapping.bytes, file->mapping.length, names, name_count, error);
+    status = fsh_tar_table(&file->table, file->mapping.bytes, file->mapping.length, names, name_count,
+                           !file->written_by_us, error);
     if (file->mapping.length)
         (void)madvise((void *)file->mapping.bytes, (size_t)file->mapping.length, MADV_NORMAL);
     return fail_at_path(path, status, error);

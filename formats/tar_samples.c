@@ -418,10 +418,10 @@ static FshStatus add_member(Grouping *grouping, const TarMember *member, FshErro
 }
 
 FshStatus fsh_tar_table(SampleTable *table, const uint8_t *bytes, uint64_t length, const char *const *names,
-                        size_t name_count, FshError *error)
+                        size_t name_count, bool with_class_names, FshError *error)
 {
     Grouping grouping = {
-        .table = table, .bytes = bytes, .fields_known = name_count > 0, .want_classes = name_count == 0};
+        .table = table, .bytes = bytes, .fields_known = name_count > 0, .want_classes = with_class_names};
     TarCursor cursor = {.bytes = bytes, .length = length};
     TarMember member = {0};
     *table = (SampleTable){.label_max = FSH_NO_LABEL};

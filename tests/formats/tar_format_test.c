@@ -162,7 +162,7 @@ static void test_no_byte_makes_it_read_outside(void **state)
         for (size_t j = 0; j < sizeof values; j++) {
             SampleTable table;
             tar.bytes.bytes[i] = values[j];
-            if (fsh_tar_table(&table, tar.bytes.bytes, tar.bytes.length, NULL, 0, NULL) == FSH_OK)
+            if (fsh_tar_table(&table, tar.bytes.bytes, tar.bytes.length, NULL, 0, true, NULL) == FSH_OK)
                 fsh_table_free(&table);
         }
         tar.bytes.bytes[i] = before;
@@ -172,7 +172,7 @@ static void test_no_byte_makes_it_read_outside(void **state)
         uint8_t *copy = malloc(length + 1); /* of its own, so that a byte too far is seen */
         memcpy(copy, tar.bytes.bytes, length);
         uint8_t *exact = realloc(copy, length ? length : 1);
-        if (fsh_tar_table(&table, exact, length, NULL, 0, NULL) == FSH_OK)
+        if (fsh_tar_table(&table, exact, length, NULL, 0, true, NULL) == FSH_OK)
             fsh_table_free(&table);
         free(exact);
     }

@@ -206,6 +206,25 @@ static void test_the_index_of_dali_leads_to_the_members(void **state)
 
 /* ---- those of others ---- */
 
+static void test_every_tar_tells_names_of_classes(void **state)
+{
+    TestFolder *folder = *state;
+    static const char *const notes[] = {"{\"class_name\": \"bee\"}", "{\"class_name\": \"cat\"}"};
+    assert_ok(file_make_folders(test_path(folder, "tars"), NULL), NULL);
+    for (int i = 0; i < 2; i++) {
+        TestTar tar = {0};
+        test_tar_add_text(&tar, "x.jpg", JPEG);
+        test_tar_add_text(&tar, "x.cls", i ? "1" : "0");
+        test_tar_add_text(&tar, "x.json", notes[i]);
+        (void)test_tar_save(&tar, folder, i ? "tars/train-1.tar" : "tars/train-0.tar");
+    }
+    FshDataset *dataset = test_dataset_open(test_path(folder, "tars"));
+    assert_int_equal(fsh_manifest(dataset)->class_count, 2);
+    assert_string_equal(fsh_manifest(dataset)->class_names[0], "bee");
+    assert_string_equal(fsh_manifest(dataset)->class_names[1], "cat");
+    fsh_close(&dataset);
+}
+
 static void test_neighbours_of_one_stem_are_a_sample(void **state)
 {
     TestFolder *folder = *state;
@@ -435,6 +454,7 @@ int main(void)
         with_folder(test_the_same_samples_give_the_same_bytes),
         with_folder(test_a_flipped_byte_is_found),
         with_folder(test_the_index_of_dali_leads_to_the_members),
+        with_folder(test_every_tar_tells_names_of_classes),
         with_folder(test_neighbours_of_one_stem_are_a_sample),
         with_folder(test_several_images_are_pairs),
         with_folder(test_names_of_tars_tell_the_split),
