@@ -86,7 +86,8 @@ static int put_batch(LmdbFile *file, MDB_txn *transaction, void *context)
         uint64_t record_bytes = fsh_index_row_load(writer->rows.bytes + i * INDEX_ROW_BYTES).record_bytes;
         FshSample sample;
         RecordHead head;
-        batch->status = fsh_record_parse(record, record_bytes, &sample, &head, batch->error);
+        batch->status =
+            fsh_record_parse(record, record_bytes, FSH_RECORD_ALIGNED, &sample, &head, batch->error);
         if (batch->status)
             return EINVAL;
         int code = put_field(batch, transaction, &sample);

@@ -58,8 +58,8 @@ bool fsh_report_sample(const FileReport *report, uint64_t record, FshSample *sam
         return fsh_split_file_sample(file, record, sample, &head, NULL) == FSH_OK;
     /* Of a record that contradicts its index row the key is told all the same. */
     IndexRow row = fsh_index_row_load(file->rows + record * INDEX_ROW_BYTES);
-    return fsh_record_parse(file->mapping.bytes + row.offset, row.record_bytes, sample, &head, NULL) ==
-           FSH_OK;
+    return fsh_record_parse(file->mapping.bytes + row.offset, row.record_bytes, file->shard.record_form,
+                            sample, &head, NULL) == FSH_OK;
 }
 
 void fsh_report_empty(void *slot)
@@ -167,7 +167,7 @@ static FshStatus check_record(const FileCheck *check, FileReport *report, const 
     FshSample sample;
     RecordHead head;
     FshError found = {0};
-    if (fsh_record_parse(bytes, row.record_bytes, &sample, &head, &found)) {
+    if (fsh_record_parse(bytes, row.record_bytes, file->shard.record_form, &sample, &head, &found)) {
         (void)fsh_error_prepend(&found, "at byte %" PRIu64, row.offset);
         return add_found(report, (int64_t)record, NULL, &found, error);
     }
@@ -249,7 +249,9 @@ static FshStatus check_shard_structure(const FileCheck *check, FileReport *repor
     if (fsh_shard_check_index(shard, report->class_count, report->class_counts, &row, &found))
         return add_with_intact(report, row, &found, error);
     file->record_count = shard->record_count;
-    file->rows = shard->index;
+    status = fsh_shard_rows(shard, &file->own_rows, &file->rows, error);
+    if (status)
+        return status;
     report->indexed = true;
     return FSH_OK;
 }

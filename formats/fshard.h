@@ -31,8 +31,8 @@
  * Caveats.
  * - A file that is truncated by someone else while it is mapped gives SIGBUS.
  *   Fix: never write into a dataset; fpack writes to new names and renames.
- * - Field data is 64-byte aligned in shards only. Elsewhere it has no alignment.
- *   Fix: copy, or pack as shards.
+ * - Field data is 64-byte aligned in shards of aligned records only. Elsewhere it has no alignment.
+ *   Fix: copy, or pack as shards without compression.
  * - A field's data may be compressed, whatever its codec.
  *   Fix: always go through fsh_field_unpack before decoding.
  *
@@ -88,6 +88,14 @@ typedef enum FshCompression {
 
 /* "none", "zstd"; "unknown" for a value not above. */
 FSH_API const char *fsh_compression_name(FshCompression compression);
+
+/* How a file lays out its records. Values are on disk: never renumber. */
+typedef enum FshRecordForm {
+    FSH_RECORD_ALIGNED = 0, /* records and payloads at multiples of 64: raw pixels are used where they lie */
+    FSH_RECORD_COMPACT =
+        1, /* shards only: no padding, no alignment; for small fields that are compressed. Records are below
+                             * 2^32 bytes, labels below 2^29 - 1 */
+} FshRecordForm;
 
 typedef enum FshContainer {
     FSH_CONTAINER_SHARDS = 1,
@@ -336,6 +344,7 @@ typedef struct FshWriterOptions {
     bool force;                        /* replace a file of this name */
     const void *dictionary;            /* what the samples are packed with, or NULL; the same in all files */
     size_t dictionary_bytes;
+    FshRecordForm record_form; /* FSH_RECORD_COMPACT: shards only */
 } FshWriterOptions;
 
 typedef struct FshWriter FshWriter;
@@ -354,12 +363,11 @@ FSH_API FshStatus fsh_writer_put(FshWriter *writer, const FshSample *sample, Fsh
 
 /* The two halves of fsh_writer_put, so that threads build records in parallel and one thread appends them in
  * order. fsh_record_bytes: bytes the record takes, 0 if a length is out of range. fsh_record_build: writes
- * them to `record` (64-byte aligned, fsh_record_bytes long), CRC included. A record does not know its row:
- * the index does. */
-FSH_API size_t fsh_record_bytes(const FshSample *sample);
-FSH_API FshStatus fsh_record_build(const FshSample *sample, void *record, size_t record_bytes,
-                                   FshError *error);
-/* Appends a record that fsh_record_build made. */
+ * them to `record` (fsh_record_bytes long), CRC included. A record does not know its row: the index does. */
+FSH_API size_t fsh_record_bytes(const FshSample *sample, FshRecordForm form);
+FSH_API FshStatus fsh_record_build(const FshSample *sample, FshRecordForm form, void *record,
+                                   size_t record_bytes, FshError *error);
+/* Appends a record that fsh_record_build made in the writer's form. */
 FSH_API FshStatus fsh_writer_put_record(FshWriter *writer, const void *record, size_t record_bytes,
                                         FshError *error);
 
@@ -428,7 +436,7 @@ typedef struct FshRepairReport {
 
 /* Writes the intact records of the shard at path, in their order, as a new shard: repaired_path, which must not
  * exist; it appears when it is whole, as with a writer. A record is intact whose magic, structure and CRC32C are
- * right; after a damaged one they are looked for at every multiple of 64. Header and records are taken over byte
+ * right; after a damaged one they are looked for wherever one may begin. Header and records are taken over byte
  * for byte, so a shard that lacks nothing but index and footer comes back as it was. visit (may be NULL) is called
  * for each part that is lost, from the front. report may be NULL. A repaired shard that lost records is not the
  * one its manifest lists: it is opened by itself. FSH_ERR_CORRUPT, FSH_ERR_UNSUPPORTED: the header is not

@@ -119,7 +119,7 @@ void fsh_metadata_free(Metadata *metadata);
 
 /* ---- records (record.c) ---- */
 
-enum { RECORD_HEADER_BYTES = 64, FIELD_ROW_BYTES = 32, RECORD_BYTES_MIN = 192 };
+enum { RECORD_HEADER_BYTES = 64, FIELD_ROW_BYTES = 32, RECORD_BYTES_MIN = 192, COMPACT_BYTES_MIN = 18 };
 #define RECORD_BYTES_MAX (UINT64_C(1) << 40)
 
 /* What a record's first bytes say, for comparing with its index row. */
@@ -127,15 +127,16 @@ typedef struct RecordHead {
     uint64_t record_bytes;
     int64_t label;
     uint32_t crc;
+    FshRecordForm form;
 } RecordHead;
 
-/* Structure of the record at bytes, of which available bytes may be read; padding and CRC are not looked at.
- * Fills sample (its index excepted) and head. FSH_ERR_CORRUPT, FSH_ERR_UNSUPPORTED. */
-FshStatus fsh_record_parse(const uint8_t *bytes, uint64_t available, FshSample *sample, RecordHead *head,
-                           FshError *error);
-/* The label of a record of at least RECORD_BYTES_MIN bytes, unchecked. */
+/* Structure of the record at bytes, of which available bytes may be read; padding and CRC are not looked at. A record of
+ * another form is none. Fills sample (its index excepted) and head. FSH_ERR_CORRUPT, FSH_ERR_UNSUPPORTED. */
+FshStatus fsh_record_parse(const uint8_t *bytes, uint64_t available, FshRecordForm form, FshSample *sample,
+                           RecordHead *head, FshError *error);
+/* The label of an aligned record of at least RECORD_BYTES_MIN bytes, unchecked. */
 int64_t fsh_record_label(const uint8_t *bytes);
-/* Its stored CRC. */
+/* The stored CRC of a record of either form. */
 uint32_t fsh_record_crc(const uint8_t *bytes);
 /* CRC32C and zero padding of a record that fsh_record_parse has passed. */
 FshStatus fsh_record_verify(const uint8_t *bytes, const FshSample *sample, const RecordHead *head,
@@ -147,12 +148,27 @@ FshStatus fsh_record_verify_crc(const FshSample *sample, const RecordHead *head,
 /* Whether the sample may be in a split of this metadata. FSH_ERR_MISMATCH. */
 FshStatus fsh_record_fits(const FshSample *sample, const Metadata *metadata, FshError *error);
 
+/* Channels, codec, and whether raw bytes are width x height x channels. FSH_ERR_CORRUPT, FSH_ERR_UNSUPPORTED. */
+FshStatus fsh_field_check_codec(const FshField *field, unsigned index, FshError *error);
+
+/* The compact form (record_compact.c), for record.c, which has checked the sample. FSH_ERR_MISMATCH: too large. */
+FshStatus fsh_compact_measure(const FshSample *sample, uint64_t *bytes_ret, FshError *error);
+/* Writes record_bytes, as measured. */
+void fsh_compact_store(const FshSample *sample, uint8_t *bytes, size_t record_bytes);
+FshStatus fsh_compact_parse(const uint8_t *bytes, uint64_t available, FshSample *sample, RecordHead *head,
+                            FshError *error);
+/* Whether the key of a sample that was parsed stands where a writer would have put it. */
+bool fsh_compact_has_key_in_place(const FshSample *sample);
+/* The first place where a compact record may begin, or NULL. */
+const uint8_t *fsh_compact_find(const uint8_t *bytes, uint64_t length);
+
 /* ---- shards (shard.c) ---- */
 
 enum {
     SHARD_HEADER_BYTES = 64,
     SHARD_FOOTER_BYTES = 128,
     INDEX_ROW_BYTES = 32,
+    COMPACT_ROW_BYTES = 12, /* in shards of compact records; they are read into rows of INDEX_ROW_BYTES */
 };
 
 typedef struct IndexRow {
@@ -171,13 +187,15 @@ typedef struct ShardView {
     uint64_t file_bytes;
     /* from the header */
     uint32_t header_bytes, shard_index, shard_count;
+    FshRecordForm record_form;
     const char *metadata; /* JSON, not NUL-terminated */
     size_t metadata_bytes;
     const uint8_t *dictionary;
     size_t dictionary_bytes; /* 0: none */
     /* from the footer */
     uint64_t record_count, index_offset, footer_offset;
-    const uint8_t *index; /* record_count rows */
+    const uint8_t *index; /* record_count rows of index_bytes in all */
+    uint64_t index_bytes;
     uint32_t index_crc;
     FshHash128 hash;
 } ShardView;
@@ -192,6 +210,11 @@ FshStatus fsh_shard_parse_footer(ShardView *view, bool *torn_ret, FshError *erro
  * NULL, is the row or -1. */
 FshStatus fsh_shard_check_index(const ShardView *view, uint64_t class_count, uint64_t *class_counts,
                                 int64_t *row_ret, FshError *error);
+/* After the index: its rows of INDEX_ROW_BYTES each, in the file or, of compact ones, in *own_rows (the caller's to free).
+ * FSH_ERR_MEMORY. */
+FshStatus fsh_shard_rows(const ShardView *view, Buffer *own_rows, const uint8_t **rows_ret, FshError *error);
+/* Brings rows of INDEX_ROW_BYTES into the form in which a shard has them, in place. Returns their bytes. */
+size_t fsh_shard_pack_rows(uint8_t *rows, uint64_t count, FshRecordForm form);
 /* Number of intact records from the front of a shard whose header is good; needs no index. */
 uint64_t fsh_shard_count_intact(const ShardView *view);
 
@@ -199,11 +222,11 @@ uint64_t fsh_shard_count_intact(const ShardView *view);
 uint32_t fsh_shard_header_bytes(size_t metadata_bytes, size_t dictionary_bytes);
 /* Writes header_bytes bytes. */
 void fsh_shard_store_header(uint8_t *header, const char *metadata, size_t metadata_bytes,
-                            const void *dictionary, size_t dictionary_bytes, uint32_t shard_index,
-                            uint32_t shard_count);
+                            const void *dictionary, size_t dictionary_bytes, FshRecordForm form,
+                            uint32_t shard_index, uint32_t shard_count);
 /* Writes SHARD_FOOTER_BYTES. */
-void fsh_shard_store_footer(uint8_t *footer, uint64_t record_count, uint64_t index_offset, uint32_t index_crc,
-                            const FshHash128 *hash);
+void fsh_shard_store_footer(uint8_t *footer, uint64_t record_count, FshRecordForm form, uint64_t index_offset,
+                            uint32_t index_crc, const FshHash128 *hash);
 
 /* ---- LMDB (lmdb_reader.c) ---- */
 
@@ -241,8 +264,9 @@ typedef struct SplitFile {
     size_t other_count;
     uint64_t first; /* index in the split of this file's first record */
     uint64_t record_count;
-    /* record_count index rows: of the shard, or of lmdb, where they have no labels and CRCs; of foreign containers
-     * those in own_rows, with label, the first field's offset and the bytes of all fields, without CRC */
+    /* record_count index rows: of the shard (in own_rows where they are compact), or of lmdb, where they have no labels and
+     * CRCs; of foreign containers those in own_rows, with label, the first field's offset and the bytes of all fields,
+     * without CRC */
     const uint8_t *rows;
     ShardView shard;
     LmdbView lmdb;
@@ -338,6 +362,7 @@ struct FshWriter {
     Metadata metadata;
     void *dictionary; /* metadata.dictionary.bytes of them, or NULL */
     uint32_t shard_index, shard_count;
+    FshRecordForm record_form;
     bool force;
     WriterState state;
     Buffer batch;         /* records, one after the other */

@@ -85,9 +85,8 @@ static FshStatus check_field(const FshField *field, unsigned index, FshError *er
     return FSH_OK;
 }
 
-/* What must hold for a sample to have a record, and how long that is. */
-static FshStatus measure(const FshSample *sample, uint64_t *header_bytes_ret, uint64_t *record_bytes_ret,
-                         FshError *error)
+/* What must hold for a sample to have a record of either form. */
+static FshStatus check_sample(const FshSample *sample, FshError *error)
 {
     if (sample->field_count < 1 || sample->field_count > FSH_FIELDS_MAX)
         return fsh_error_set(error, FSH_ERR_MISMATCH, "%u fields; 1 to %d are possible", sample->field_count,
@@ -98,45 +97,55 @@ static FshStatus measure(const FshSample *sample, uint64_t *header_bytes_ret, ui
                              UINT16_MAX);
     if (sample->label < FSH_NO_LABEL)
         return fsh_error_set(error, FSH_ERR_MISMATCH, "label %" PRId64 " is out of range", sample->label);
-    uint64_t header_bytes =
-        RECORD_HEADER_BYTES + (uint64_t)sample->field_count * FIELD_ROW_BYTES + sample->key_bytes;
-    uint64_t payload_bytes = 0;
     for (unsigned i = 0; i < sample->field_count; i++) {
         const FshField *field = &sample->fields[i];
         FshStatus status = check_field(field, i, error);
         if (status)
             return status;
-        header_bytes += field->source_bytes;
         /* Each below the limit before they are added, so that nothing overflows. */
         if (field->bytes >= RECORD_BYTES_MAX)
             return fsh_error_set(error, FSH_ERR_MISMATCH, "field %u: %zu bytes are too many", i,
                                  field->bytes);
-        payload_bytes += align_up(field->bytes);
     }
-    *header_bytes_ret = align_up(header_bytes);
-    *record_bytes_ret = *header_bytes_ret + payload_bytes;
-    if (*record_bytes_ret >= RECORD_BYTES_MAX)
-        return fsh_error_set(error, FSH_ERR_MISMATCH, "record of %" PRIu64 " bytes is too large",
-                             *record_bytes_ret);
     return FSH_OK;
 }
 
-size_t fsh_record_bytes(const FshSample *sample)
+/* Of the aligned form. */
+static uint64_t header_bytes_of(const FshSample *sample)
 {
-    uint64_t header_bytes = 0, record_bytes = 0;
-    return measure(sample, &header_bytes, &record_bytes, NULL) ? 0 : (size_t)record_bytes;
+    uint64_t bytes =
+        RECORD_HEADER_BYTES + (uint64_t)sample->field_count * FIELD_ROW_BYTES + sample->key_bytes;
+    for (unsigned i = 0; i < sample->field_count; i++)
+        bytes += sample->fields[i].source_bytes;
+    return align_up(bytes);
 }
 
-FshStatus fsh_record_build(const FshSample *sample, void *record, size_t record_bytes, FshError *error)
+/* How long its record is. */
+static FshStatus measure(const FshSample *sample, FshRecordForm form, uint64_t *record_bytes_ret,
+                         FshError *error)
 {
-    uint64_t header_bytes = 0, bytes_needed = 0;
-    FshStatus status = measure(sample, &header_bytes, &bytes_needed, error);
-    if (status)
-        return status;
-    if (record_bytes != bytes_needed)
-        return fsh_error_set(error, FSH_ERR_USAGE, "record buffer of %zu bytes, not the %" PRIu64 " it takes",
-                             record_bytes, bytes_needed);
-    uint8_t *bytes = record;
+    FshStatus status = check_sample(sample, error);
+    if (status || form == FSH_RECORD_COMPACT)
+        return status ? status : fsh_compact_measure(sample, record_bytes_ret, error);
+    uint64_t record_bytes = header_bytes_of(sample);
+    for (unsigned i = 0; i < sample->field_count; i++)
+        record_bytes += align_up(sample->fields[i].bytes);
+    *record_bytes_ret = record_bytes;
+    if (record_bytes >= RECORD_BYTES_MAX)
+        return fsh_error_set(error, FSH_ERR_MISMATCH, "record of %" PRIu64 " bytes is too large",
+                             record_bytes);
+    return FSH_OK;
+}
+
+size_t fsh_record_bytes(const FshSample *sample, FshRecordForm form)
+{
+    uint64_t record_bytes = 0;
+    return measure(sample, form, &record_bytes, NULL) ? 0 : (size_t)record_bytes;
+}
+
+static void store_aligned(const FshSample *sample, uint8_t *bytes, size_t record_bytes)
+{
+    const uint64_t header_bytes = header_bytes_of(sample);
     memset(bytes, 0, (size_t)header_bytes);
     memcpy(bytes, record_magic, sizeof record_magic);
     store_le64(bytes + AT_RECORD_BYTES, record_bytes);
@@ -170,10 +179,41 @@ FshStatus fsh_record_build(const FshSample *sample, void *record, size_t record_
         offset += padded;
     }
     store_le32(bytes + AT_CRC, fsh_crc32c(0, bytes + AT_RECORD_BYTES, record_bytes - AT_RECORD_BYTES));
+}
+
+FshStatus fsh_record_build(const FshSample *sample, FshRecordForm form, void *record, size_t record_bytes,
+                           FshError *error)
+{
+    uint64_t bytes_needed = 0;
+    FshStatus status = measure(sample, form, &bytes_needed, error);
+    if (status)
+        return status;
+    if (record_bytes != bytes_needed)
+        return fsh_error_set(error, FSH_ERR_USAGE, "record buffer of %zu bytes, not the %" PRIu64 " it takes",
+                             record_bytes, bytes_needed);
+    if (form == FSH_RECORD_COMPACT)
+        fsh_compact_store(sample, record, record_bytes);
+    else
+        store_aligned(sample, record, record_bytes);
     return FSH_OK;
 }
 
 /* ---- reading ---- */
+
+FshStatus fsh_field_check_codec(const FshField *field, unsigned index, FshError *error)
+{
+    if (field->channels < 1 || field->channels > FSH_CHANNELS_MAX)
+        return fsh_error_set(error, FSH_ERR_CORRUPT, "field %u: %u channels", index, field->channels);
+    if (!fsh_codec_known((unsigned)field->codec))
+        return fsh_error_set(error, FSH_ERR_UNSUPPORTED, "field %u: codec %d is unknown to this version",
+                             index, (int)field->codec);
+    if (field->codec == FSH_CODEC_RAW &&
+        !is_raw_size(field->width, field->height, field->channels, field->unpacked_bytes))
+        return fsh_error_set(error, FSH_ERR_CORRUPT,
+                             "field %u: %zu bytes are not %" PRIu32 " x %" PRIu32 " x %u", index,
+                             field->unpacked_bytes, field->width, field->height, field->channels);
+    return FSH_OK;
+}
 
 /* One field row; *next_payload is where its payload must begin, and is moved behind it. */
 static FshStatus parse_row(const uint8_t *bytes, const uint8_t *row, unsigned index, uint64_t record_bytes,
@@ -209,19 +249,9 @@ static FshStatus parse_row(const uint8_t *bytes, const uint8_t *row, unsigned in
         .codec = (FshCodec)row[ROW_CODEC],
         .source_bytes = load_le16(row + ROW_SOURCE_BYTES),
     };
-    if (field->channels < 1 || field->channels > FSH_CHANNELS_MAX)
-        return fsh_error_set(error, FSH_ERR_CORRUPT, "field %u: %u channels", index, field->channels);
-    if (!fsh_codec_known((unsigned)field->codec))
-        return fsh_error_set(error, FSH_ERR_UNSUPPORTED, "field %u: codec %d is unknown to this version",
-                             index, (int)field->codec);
-    if (field->codec == FSH_CODEC_RAW &&
-        !is_raw_size(field->width, field->height, field->channels, field->unpacked_bytes))
-        return fsh_error_set(error, FSH_ERR_CORRUPT,
-                             "field %u: %zu bytes are not %" PRIu32 " x %" PRIu32 " x %u", index,
-                             field->unpacked_bytes, field->width, field->height, field->channels);
     *next_payload =
         align_up(offset + payload_bytes); /* both are multiples of 64 or below record_bytes, which is one */
-    return FSH_OK;
+    return fsh_field_check_codec(field, index, error);
 }
 
 /* Whether fields that are not there have a length. All eight are looked at, whatever field_count is: that is a handful of
@@ -235,8 +265,8 @@ static bool has_unpacked_behind(const uint8_t *bytes, unsigned field_count)
     return any != 0;
 }
 
-FshStatus fsh_record_parse(const uint8_t *bytes, uint64_t available, FshSample *sample, RecordHead *head,
-                           FshError *error)
+static FshStatus parse_aligned(const uint8_t *bytes, uint64_t available, FshSample *sample, RecordHead *head,
+                               FshError *error)
 {
     if (available < RECORD_BYTES_MIN)
         return fsh_error_set(error, FSH_ERR_CORRUPT, "%" PRIu64 " bytes are too few for a record", available);
@@ -288,8 +318,18 @@ FshStatus fsh_record_parse(const uint8_t *bytes, uint64_t available, FshSample *
     if (next_payload != record_bytes)
         return fsh_error_set(error, FSH_ERR_CORRUPT, "record_bytes is %" PRIu64 ", its parts take %" PRIu64,
                              record_bytes, next_payload);
-    *head = (RecordHead){.record_bytes = record_bytes, .label = label, .crc = load_le32(bytes + AT_CRC)};
+    *head = (RecordHead){.record_bytes = record_bytes,
+                         .label = label,
+                         .crc = load_le32(bytes + AT_CRC),
+                         .form = FSH_RECORD_ALIGNED};
     return FSH_OK;
+}
+
+FshStatus fsh_record_parse(const uint8_t *bytes, uint64_t available, FshRecordForm form, FshSample *sample,
+                           RecordHead *head, FshError *error)
+{
+    return form == FSH_RECORD_COMPACT ? fsh_compact_parse(bytes, available, sample, head, error)
+                                      : parse_aligned(bytes, available, sample, head, error);
 }
 
 uint32_t fsh_record_crc(const uint8_t *bytes)
@@ -304,7 +344,7 @@ int64_t fsh_record_label(const uint8_t *bytes)
 
 /* Padding lies between the parts; what a writer put there nobody would ever see. The texts stand one behind the other, and the
  * first zero byte ends the look: so nobody can make it long where records overlap. */
-static bool has_clean_texts(const FshSample *sample)
+static bool has_clean_texts(const FshSample *sample, FshRecordForm form)
 {
     const FshField *last = &sample->fields[sample->field_count - 1];
     const char *text_end = last->source + last->source_bytes;
@@ -316,6 +356,8 @@ static bool has_clean_texts(const FshSample *sample)
         if (field->source_bytes && memchr(field->source, 0, field->source_bytes))
             return false;
     }
+    if (form == FSH_RECORD_COMPACT)
+        return fsh_compact_has_key_in_place(sample);
     for (unsigned i = 0; i < sample->field_count; i++) {
         const FshField *field = &sample->fields[i];
         const uint8_t *end = (const uint8_t *)field->data + field->bytes;
@@ -331,8 +373,10 @@ FshStatus fsh_record_verify_crc(const FshSample *sample, const RecordHead *head,
     if (crc != head->crc)
         return fsh_error_set(error, FSH_ERR_CORRUPT, "CRC32C is %08" PRIx32 ", stored %08" PRIx32, crc,
                              head->crc);
-    if (!has_clean_texts(sample))
-        return fsh_error_set(error, FSH_ERR_CORRUPT, "padding is not zero, or a path has a zero byte");
+    if (!has_clean_texts(sample, head->form))
+        return fsh_error_set(
+            error, FSH_ERR_CORRUPT,
+            "padding is not zero, a path has a zero byte, or the key is not where it should be");
     return FSH_OK;
 }
 

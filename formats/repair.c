@@ -1,6 +1,6 @@
-/* A torn shard's records stand for themselves: each has a magic, its length and a CRC32C, and begins at a multiple of 64. So
- * they are looked for from the front; where there is none, the next multiple of 64 is tried, until one has all three. The
- * header, which is the beginning of every intact shard, is taken over byte for byte, and so are the records.
+/* A torn shard's records stand for themselves: each has a magic, its length and a CRC32C, and begins at a multiple of 64, or,
+ * if it is compact, anywhere. So they are looked for from the front; where there is none, the next place is tried, until one
+ * has all three. The header, which is the beginning of every intact shard, is taken over byte for byte, and so are the records.
  *
  * Whoever wishes us ill lets a thousand records begin that all claim the rest of the file. So each byte goes through the CRC
  * once, from the front, and what it was on the way is kept at every CHECKPOINT_BYTES: the CRC of any stretch then comes of
@@ -32,8 +32,10 @@ typedef struct Repair {
     Metadata metadata;
     RunningCrc running; /* only where records are looked for */
     uint64_t end;       /* of the part where records are */
-    bool indexed;       /* the index can be believed: view.index says what there was */
-    AtomicFile file;    /* the new shard */
+    bool indexed;       /* the index can be believed: it says what there was */
+    Buffer own_rows;
+    const uint8_t *old_rows; /* then: its rows, in the file or in own_rows */
+    AtomicFile file;         /* the new shard */
     XXH3_state_t *hash;
     Buffer rows; /* of its index */
     FshRepairReport *report;
@@ -54,8 +56,8 @@ static void tell(Repair *repair, uint64_t begin, uint64_t end, const char *reaso
     FshSample sample;
     RecordHead head;
     /* A damaged payload leaves the record's own header readable: the key is a help, if no proof. */
-    if (fsh_record_parse(repair->mapping.bytes + begin, repair->end - begin, &sample, &head, NULL) ==
-        FSH_OK) {
+    if (fsh_record_parse(repair->mapping.bytes + begin, repair->end - begin, repair->view.record_form,
+                         &sample, &head, NULL) == FSH_OK) {
         loss.key = sample.key;
         loss.key_bytes = sample.key_bytes;
         loss.source = sample.fields[0].source;
@@ -95,10 +97,15 @@ static FshStatus put_record(Repair *repair, uint64_t offset, const RecordHead *h
 static FshStatus put_end(Repair *repair, FshError *error)
 {
     static const uint8_t zeros[FSH_ALIGNMENT];
-    const uint64_t index_offset = repair->file.offset, count = repair->report->record_count;
-    const Buffer *rows = &repair->rows;
+    const uint64_t index_offset = align_up(repair->file.offset), count = repair->report->record_count;
+    const size_t gap = (size_t)(index_offset - repair->file.offset);
+    const FshRecordForm form = repair->view.record_form;
+    Buffer *rows = &repair->rows;
+    rows->length = fsh_shard_pack_rows(rows->bytes, count, form);
     const size_t padding = (size_t)(align_up(rows->length) - rows->length);
-    FshStatus status = rows->length ? put(repair, rows->bytes, rows->length, error) : FSH_OK;
+    FshStatus status = gap ? put(repair, zeros, gap, error) : FSH_OK;
+    if (!status && rows->length)
+        status = put(repair, rows->bytes, rows->length, error);
     if (!status && padding)
         status = put(repair, zeros, padding, error);
     if (status)
@@ -108,7 +115,8 @@ static FshStatus put_end(Repair *repair, FshError *error)
     uint8_t footer[SHARD_FOOTER_BYTES];
     XXH128_canonicalFromHash(&canonical, XXH3_128bits_digest(repair->hash));
     memcpy(hash.bytes, canonical.digest, sizeof hash.bytes);
-    fsh_shard_store_footer(footer, count, index_offset, fsh_crc32c(0, rows->bytes, rows->length), &hash);
+    fsh_shard_store_footer(footer, count, form, index_offset, fsh_crc32c(0, rows->bytes, rows->length),
+                           &hash);
     status = atomic_file_write(&repair->file, footer, sizeof footer, error);
     return status ? status : atomic_file_commit(&repair->file, true, error);
 }
@@ -147,7 +155,7 @@ static FshStatus check_record(Repair *repair, uint64_t offset, uint64_t length, 
 {
     const uint8_t *bytes = repair->mapping.bytes + offset;
     FshSample sample;
-    FshStatus status = fsh_record_parse(bytes, length, &sample, head, error);
+    FshStatus status = fsh_record_parse(bytes, length, repair->view.record_form, &sample, head, error);
     if (!status && repair->running.checkpoints)
         status = fsh_record_verify_crc(
             &sample, head,
@@ -180,7 +188,7 @@ static FshStatus look_at_structure(Repair *repair, FshError *error)
             fsh_shard_check_index(view, repair->metadata.class_count, NULL, NULL, NULL) == FSH_OK;
     }
     repair->report->indexed = repair->indexed;
-    return FSH_OK;
+    return repair->indexed ? fsh_shard_rows(view, &repair->own_rows, &repair->old_rows, error) : FSH_OK;
 }
 
 static FshStatus interrupted(const Repair *repair, FshError *error)
@@ -193,7 +201,7 @@ static FshStatus copy_by_index(Repair *repair, FshError *error)
 {
     FshStatus status = FSH_OK;
     for (uint64_t i = 0; i < repair->view.record_count && !status; i++) {
-        const IndexRow row = fsh_index_row_load(repair->view.index + i * INDEX_ROW_BYTES);
+        const IndexRow row = fsh_index_row_load(repair->old_rows + i * INDEX_ROW_BYTES);
         RecordHead head = {0};
         FshError found = {0};
         if (interrupt_requested())
@@ -209,17 +217,36 @@ static FshStatus copy_by_index(Repair *repair, FshError *error)
     return status;
 }
 
+/* The first place from offset on where a record may begin; repair->end if there is none. */
+static uint64_t next_place(const Repair *repair, uint64_t offset)
+{
+    if (repair->view.record_form != FSH_RECORD_COMPACT)
+        return align_up(offset);
+    const uint8_t *bytes = repair->mapping.bytes;
+    const uint8_t *found =
+        offset < repair->end ? fsh_compact_find(bytes + offset, repair->end - offset) : NULL;
+    return found ? (uint64_t)(found - bytes) : repair->end;
+}
+
+/* Zeros that bring a shard of compact records to where its index began are no loss. */
+static bool is_padding(const Repair *repair, uint64_t begin)
+{
+    const uint64_t length = repair->end - begin;
+    return repair->view.record_form == FSH_RECORD_COMPACT && length < FSH_ALIGNMENT &&
+           bytes_are_zero(repair->mapping.bytes + begin, (size_t)length);
+}
+
 static FshStatus copy_by_search(Repair *repair, FshError *error)
 {
     static const char reason[] = "no intact record";
     uint64_t offset = repair->view.header_bytes, lost_begin = offset;
     FshStatus status = running_crc_open(repair, error);
-    while (offset < repair->end && !status) {
+    while ((offset = next_place(repair, offset)) < repair->end && !status) {
         RecordHead head;
         if (interrupt_requested())
             return interrupted(repair, error);
         if (check_record(repair, offset, repair->end - offset, &head, NULL)) {
-            offset += FSH_ALIGNMENT;
+            offset++;
             continue;
         }
         if (lost_begin < offset)
@@ -228,7 +255,7 @@ static FshStatus copy_by_search(Repair *repair, FshError *error)
         offset += head.record_bytes;
         lost_begin = offset;
     }
-    if (!status && lost_begin < repair->end)
+    if (!status && lost_begin < repair->end && !is_padding(repair, lost_begin))
         tell(repair, lost_begin, repair->end, reason);
     return status;
 }
@@ -262,6 +289,7 @@ done:
     (void)XXH3_freeState(repair.hash);
     free(repair.running.checkpoints);
     buffer_free(&repair.rows);
+    buffer_free(&repair.own_rows);
     fsh_metadata_free(&repair.metadata);
     file_unmap(&repair.mapping);
     return status;

@@ -37,7 +37,8 @@ static FshStatus shard_open(FshWriter *writer, FshError *error)
         goto done;
     }
     fsh_shard_store_header(header, metadata->text, metadata->text_bytes, writer->dictionary,
-                           metadata->dictionary.bytes, writer->shard_index, writer->shard_count);
+                           metadata->dictionary.bytes, writer->record_form, writer->shard_index,
+                           writer->shard_count);
     status = write_hashed(writer, header, header_bytes, error);
     writer->next_offset = header_bytes;
 done:
@@ -53,11 +54,13 @@ static FshStatus shard_write_batch(FshWriter *writer, FshError *error)
 static FshStatus shard_finish(FshWriter *writer, FshFileInfo *info, FshError *error)
 {
     static const uint8_t zeros[FSH_ALIGNMENT];
-    uint64_t index_offset = writer->next_offset;
+    const uint64_t index_offset = align_up(writer->next_offset);
+    const size_t gap = (size_t)(index_offset - writer->next_offset);
     Buffer *rows = &writer->rows;
+    rows->length = fsh_shard_pack_rows(rows->bytes, writer->record_count, writer->record_form);
     uint32_t index_crc = fsh_crc32c(0, rows->bytes, rows->length);
-    FshStatus status = FSH_OK;
-    if (rows->length)
+    FshStatus status = gap ? write_hashed(writer, zeros, gap, error) : FSH_OK;
+    if (!status && rows->length)
         status = write_hashed(writer, rows->bytes, rows->length, error);
     size_t padding = (size_t)(align_up(rows->length) - rows->length);
     if (!status && padding)
@@ -68,7 +71,8 @@ static FshStatus shard_finish(FshWriter *writer, FshFileInfo *info, FshError *er
     XXH128_canonicalFromHash(&canonical, XXH3_128bits_digest(writer->private_data));
     memcpy(info->hash.bytes, canonical.digest, sizeof info->hash.bytes);
     uint8_t footer[SHARD_FOOTER_BYTES];
-    fsh_shard_store_footer(footer, writer->record_count, index_offset, index_crc, &info->hash);
+    fsh_shard_store_footer(footer, writer->record_count, writer->record_form, index_offset, index_crc,
+                           &info->hash);
     status = atomic_file_write(&writer->file, footer, sizeof footer, error);
     info->bytes = writer->file.offset;
     return status ? status : atomic_file_commit(&writer->file, true, error);

@@ -26,8 +26,9 @@ static FshStatus open_shard(SplitFile *file, const Metadata *expected, Metadata 
         status = fsh_shard_parse_footer(shard, &torn, error);
     if (!status)
         status = fsh_shard_check_index(shard, class_count, NULL, NULL, error);
+    if (!status)
+        status = fsh_shard_rows(shard, &file->own_rows, &file->rows, error);
     file->record_count = shard->record_count;
-    file->rows = shard->index;
     return status;
 }
 
@@ -186,8 +187,8 @@ FshStatus fsh_split_file_sample(const SplitFile *file, uint64_t record, FshSampl
         *head = (RecordHead){.record_bytes = row.record_bytes, .label = row.label, .crc = row.crc};
         return fsh_table_sample(&file->table, sides, record, sample, error);
     }
-    FshStatus status =
-        fsh_record_parse(file->mapping.bytes + row.offset, row.record_bytes, sample, head, error);
+    FshStatus status = fsh_record_parse(file->mapping.bytes + row.offset, row.record_bytes,
+                                        file->shard.record_form, sample, head, error);
     if (!status && head->record_bytes != row.record_bytes)
         status =
             fsh_error_set(error, FSH_ERR_CORRUPT, "record of %" PRIu64 " bytes where the index has %" PRIu64,

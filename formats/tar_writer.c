@@ -201,7 +201,7 @@ static FshStatus tar_write_batch(FshWriter *writer, FshError *error)
         uint64_t record_bytes = fsh_index_row_load(writer->rows.bytes + i * INDEX_ROW_BYTES).record_bytes;
         FshSample sample;
         RecordHead head;
-        status = fsh_record_parse(record, record_bytes, &sample, &head, error);
+        status = fsh_record_parse(record, record_bytes, FSH_RECORD_ALIGNED, &sample, &head, error);
         if (status)
             return fsh_error_prepend(error, "%s", writer->path);
         status = add_sample(writer, &sample, error);

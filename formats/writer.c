@@ -51,6 +51,7 @@ FshStatus fsh_writer_open(FshWriter **writer_ret, const char *path, const FshWri
     writer->file.descriptor = -1;
     writer->shard_index = options->shard_index;
     writer->shard_count = options->shard_count;
+    writer->record_form = options->record_form;
     writer->force = options->force;
     size_t path_bytes = strlen(path);
     while (path_bytes > 1 && path[path_bytes - 1] == '/') {
@@ -71,6 +72,10 @@ FshStatus fsh_writer_open(FshWriter **writer_ret, const char *path, const FshWri
     else if ((options->container == FSH_CONTAINER_LMDB || options->container == FSH_CONTAINER_BASICSR) &&
              options->shard_count != 1)
         status = fsh_error_set(error, FSH_ERR_USAGE, "an LMDB is not split into shards");
+    else if (options->record_form != FSH_RECORD_ALIGNED &&
+             (options->record_form != FSH_RECORD_COMPACT || options->container != FSH_CONTAINER_SHARDS))
+        status = fsh_error_set(error, FSH_ERR_USAGE, "records of form %d: compact ones are in shards only",
+                               (int)options->record_form);
     else if (!find_writer(options->container))
         status = fsh_error_set(error, FSH_ERR_USAGE, "container %d is unknown", (int)options->container);
     else if (!options->dataset_id || !fsh_id_valid(options->dataset_id))
@@ -156,9 +161,9 @@ FshStatus fsh_writer_put(FshWriter *writer, const FshSample *sample, FshError *e
     if (writer->state != WRITER_OPEN)
         return refuse_ended(writer, error);
     FshStatus status = fsh_record_fits(sample, &writer->metadata, error);
-    size_t record_bytes = status ? 0 : fsh_record_bytes(sample);
+    size_t record_bytes = status ? 0 : fsh_record_bytes(sample, writer->record_form);
     if (!status && !record_bytes) /* building says what is wrong */
-        status = fsh_record_build(sample, writer->batch.bytes, 0, error);
+        status = fsh_record_build(sample, writer->record_form, writer->batch.bytes, 0, error);
     if (status) {
         (void)fsh_error_prepend(error, "%s: sample %.*s", writer->path, (int)sample->key_bytes, sample->key);
         return status;
@@ -167,7 +172,7 @@ FshStatus fsh_writer_put(FshWriter *writer, const FshSample *sample, FshError *e
     if (status)
         return status;
     uint8_t *record = writer->batch.bytes + writer->batch.length;
-    status = fsh_record_build(sample, record, record_bytes, error);
+    status = fsh_record_build(sample, writer->record_form, record, record_bytes, error);
     if (status)
         return status;
     append_record(
@@ -200,7 +205,7 @@ FshStatus fsh_writer_put_record(FshWriter *writer, const void *record, size_t re
         return refuse_ended(writer, error);
     FshSample sample;
     RecordHead head;
-    FshStatus status = fsh_record_parse(record, record_bytes, &sample, &head, error);
+    FshStatus status = fsh_record_parse(record, record_bytes, writer->record_form, &sample, &head, error);
     if (!status && head.record_bytes != record_bytes)
         status = fsh_error_set(error, FSH_ERR_USAGE, "record of %" PRIu64 " bytes in a buffer of %zu",
                                head.record_bytes, record_bytes);

@@ -47,6 +47,7 @@ class Lmdb:
     """
 
     container = "lmdb"
+    compact = False  # its records
 
     def __init__(self, view: memoryview, expected: Metadata | None = None):
         """view: the whole file. expected: what it must say of itself. Every page of the tree is checked, records are

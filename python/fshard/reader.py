@@ -68,7 +68,7 @@ class Split:
         offset, length, label_expected, crc_expected = file.place(index - self._starts[number])
         try:
             key, label, found, crc, count, fields = record.parse(
-                file.view, offset, length, self._fields, (self, index)
+                file.view, offset, length, self._fields, (self, index), file.compact
             )
             if found != length:
                 raise FshardError(f"record of {found} bytes where the index has {length}")
@@ -80,7 +80,7 @@ class Split:
                     f"{self._class_count} classes"
                 )
             if self._verify:
-                self._check_record(file, offset, key)
+                self._check_record(file, offset, length, key)
         except FshardError as error:
             raise self._error(error, index) from None
         return Sample(index, key, label if label >= 0 else None, fields)
@@ -93,9 +93,9 @@ class Split:
             raise self._error(error, index) from None
 
     @staticmethod
-    def _check_record(file: File, offset: int, key: str) -> None:
+    def _check_record(file: File, offset: int, length: int, key: str) -> None:
         try:
-            record.verify(file.view, offset)
+            record.verify(file.view, offset, length, file.compact)
         except FshardError as error:
             raise error.at("key " + key.partition("\0")[0]) from None
 
@@ -108,7 +108,7 @@ class Split:
         key = self[index].key
         number, row = self._find(index)
         try:
-            self._check_record(self.files[number], self.files[number].place(row)[0], key)
+            self._check_record(self.files[number], *self.files[number].place(row)[:2], key)
         except FshardError as error:
             raise self._error(error, index) from None
 

@@ -1,4 +1,4 @@
-"""A record, as shards and LMDB hold it: bytes to a Sample. fshard(5), "Record"."""
+"""A record, as shards and LMDB hold it: bytes to a Sample. fshard(5), "Record" and "Compact record"."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ CODECS = {1: "raw", 2: "jpeg", 3: "png", 4: "webp", 5: "tiff", 6: "gif", 7: "bmp
 
 ALIGNMENT = 64
 RECORD_BYTES_MIN = 192
+COMPACT_BYTES_MIN = 18
 RECORD_BYTES_MAX = 1 << 40
 FIELDS_MAX = 8
 CHANNELS_MAX = 4
@@ -154,14 +155,17 @@ def _check_field(name: int, row: tuple[int, ...], unpacked_bytes: int, payload: 
 
 
 def parse(
-    view: memoryview, at: int, available: int, field_names: Sequence[str], origin: tuple[Split, int] | None = None
+    view: memoryview, at: int, available: int, field_names: Sequence[str], origin: tuple[Split, int] | None = None,
+    compact: bool = False,
 ) -> tuple[str, int, int, int, int, dict[str, Field]]:
     """The record at byte `at` of view, of which `available` bytes may be read.
 
     Returns (key, label or -1, record_bytes, CRC, number of fields, fields). Fields beyond the names have no name and
     are left out: the caller compares the numbers. Padding and CRC are not looked at. origin: who decompresses, see
-    Field. FshardError, without a place.
+    Field. compact: the form in which the record is. FshardError, without a place.
     """
+    if compact:
+        return _parse_compact(view, at, available, field_names, origin)
     if available < RECORD_BYTES_MIN:
         raise FshardError(f"{available} bytes are too few for a record")
     magic, crc, record_bytes, label, header_bytes, key_bytes, count, reserved, sizes = (
@@ -218,8 +222,117 @@ def parse(
     return text[:key_bytes].decode("utf-8", "surrogateescape"), label, record_bytes, crc, count, fields
 
 
-def verify(view: memoryview, at: int) -> None:
+# ---- the compact form
+
+
+def _read_compact(view: memoryview, at: int, available: int) -> tuple[int, int, int, list[list[int]], int]:
+    """(label, bytes of the key, its place, a list of numbers for each field, where the texts begin).
+
+    A field's numbers: kind, width, height, bytes, unpacked bytes, bytes of the source path. FshardError as libfshard's.
+    """
+    position, end, bad = at + 8, at + available, False
+
+    def byte() -> int:
+        nonlocal position, bad
+        if position >= end:
+            bad = True
+            return 0
+        position += 1
+        return view[position - 1]
+
+    def number() -> int:
+        nonlocal bad
+        value = 0
+        for i in range(5):
+            part = byte()
+            value |= (part & 127) << 7 * i
+            if part < 128:
+                bad = bad or (i > 0 and part == 0) or value >= 1 << 32
+                return value
+        bad = True
+        return 0
+
+    first, key_bytes, key_place = number(), number(), number()
+    if bad:
+        raise FshardError("its numbers are damaged")
+    if not 1 <= key_bytes <= 65535:
+        raise FshardError(f"key of {key_bytes} bytes")
+    fields = []
+    for name in range(first % FIELDS_MAX + 1):
+        kind = byte()
+        compression = kind >> 4 & 3
+        width, height, length = number(), number(), number()
+        unpacked_bytes = number() if compression else 0
+        source_bytes = number()
+        if bad:
+            raise FshardError(f"field {name}: its numbers are damaged")
+        if compression > 1:
+            raise FshardError(f"field {name}: compression {compression} of a later version", "unsupported")
+        if length == 0:
+            raise FshardError(f"field {name} is empty")
+        if compression and not 1 <= unpacked_bytes <= UNPACKED_BYTES_MAX:
+            raise FshardError(f"field {name}: {unpacked_bytes} bytes unpacked")
+        if source_bytes > 65535:
+            raise FshardError(f"field {name}: source path of {source_bytes} bytes")
+        if kind & 15 not in CODECS:
+            raise FshardError(f"field {name}: codec {kind & 15} is unknown to this version", "unsupported")
+        raw_bytes, channels = unpacked_bytes or length, (kind >> 6) + 1
+        if kind & 15 == 1 and raw_bytes != width * height * channels:
+            raise FshardError(f"field {name}: {raw_bytes} bytes are not {width} x {height} x {channels}")
+        fields.append([kind, width, height, length, unpacked_bytes, source_bytes])
+    if key_place and key_place - 1 + key_bytes > fields[0][5]:
+        raise FshardError(f"key of {key_bytes} bytes at {key_place - 1} of a path of {fields[0][5]}")
+    return first // FIELDS_MAX - 1, key_bytes, key_place, fields, position
+
+
+def _parse_compact(
+    view: memoryview, at: int, available: int, field_names: Sequence[str], origin: tuple[Split, int] | None
+) -> tuple[str, int, int, int, int, dict[str, Field]]:
+    if available < COMPACT_BYTES_MIN:
+        raise FshardError(f"{available} bytes are too few for a record")
+    if view[at : at + 4] != b"FRec":
+        raise FshardError(f"is no compact record: magic {bytes(view[at : at + 4]).hex()}")
+    label, key_bytes, key_place, rows, text_at = _read_compact(view, at, available)
+    payload = text_at + (0 if key_place else key_bytes) + sum(row[5] for row in rows)
+    record_bytes = payload + sum(row[3] for row in rows) - at
+    if record_bytes > available or record_bytes >= 1 << 32:
+        raise FshardError(f"its parts take {record_bytes} bytes, with {available} there")
+    key_at = text_at + key_place - 1 if key_place else text_at
+    key = bytes(view[key_at : key_at + key_bytes]).decode("utf-8", "surrogateescape")
+    text_at += 0 if key_place else key_bytes
+    fields = {}
+    for name, (kind, width, height, length, unpacked_bytes, source_bytes) in zip(field_names, rows):
+        source = bytes(view[text_at : text_at + source_bytes]).decode("utf-8", "surrogateescape") or None
+        data = view[payload : payload + length]
+        channels = (kind >> 6) + 1
+        fields[name] = Field(data, CODECS[kind & 15], height, width, channels, source, unpacked_bytes, origin)
+        text_at += source_bytes
+        payload += length
+    return key, label, record_bytes, int.from_bytes(view[at + 4 : at + 8], "little"), len(rows), fields
+
+
+def _verify_compact(view: memoryview, at: int, record_bytes: int) -> None:
+    stored = int.from_bytes(view[at + 4 : at + 8], "little")
+    computed = crc32c(view[at + 8 : at + record_bytes])
+    if computed != stored:
+        raise FshardError(f"CRC32C is {computed:08x}, stored {stored:08x}")
+    _, key_bytes, key_place, rows, text_at = _read_compact(view, at, record_bytes)
+    source_at = text_at + (0 if key_place else key_bytes)
+    key_at = text_at + key_place - 1 if key_place else text_at
+    key = bytes(view[key_at : key_at + key_bytes])
+    texts = key + bytes(view[source_at : source_at + sum(row[5] for row in rows)])
+    found = bytes(view[source_at : source_at + rows[0][5]]).find(key)
+    if 0 in texts or found + 1 != key_place:
+        raise FshardError(_UNCLEAN)
+
+
+_UNCLEAN = "padding is not zero, a path has a zero byte, or the key is not where it should be"
+
+
+def verify(view: memoryview, at: int, record_bytes: int, compact: bool = False) -> None:
     """CRC32C and zero padding of a record that parse has passed. FshardError, without a place."""
+    if compact:
+        return _verify_compact(view, at, record_bytes)
     _, stored, record_bytes, _, header_bytes, key_bytes, count, _, _ = _HEADER.unpack_from(view, at)
     computed = crc32c(view[at + 8 : at + record_bytes])
     if computed != stored:
@@ -233,4 +346,4 @@ def verify(view: memoryview, at: int) -> None:
         text_bytes += row[8]
     text = bytes(view[at + 64 + 32 * count : at + header_bytes])
     if any(padding) or any(text[text_bytes:]) or 0 in text[:text_bytes]:
-        raise FshardError("padding is not zero, or a path has a zero byte")
+        raise FshardError(_UNCLEAN)

@@ -10,15 +10,16 @@ from .checksum import crc32c
 from .compression import DICTIONARY_BYTES_MAX, check_dictionary
 from .errors import FshardError
 from .manifest import VERSION, Metadata, compare_metadata, parse_metadata
-from .record import ALIGNMENT, RECORD_BYTES_MIN, align
+from .record import ALIGNMENT, COMPACT_BYTES_MIN, RECORD_BYTES_MIN, align
 
 MAGIC = b"\x89FSHARD\n"
 FOOTER_MAGIC = b"FSHARDND"
 FOOTER_BYTES = 128
 INDEX_ROW = np.dtype([("offset", "<u8"), ("bytes", "<u8"), ("label", "<i8"), ("crc", "<u4"), ("reserved", "<u4")])
+COMPACT_ROW = np.dtype([("bytes", "<u4"), ("label", "<i4"), ("crc", "<u4")])
 METADATA_BYTES_MAX = 64 << 20
 
-_HEADER = struct.Struct("<8sIIIIII28sI")  # magic, version, header, shard, shards, metadata, dictionary, reserved, CRC
+_HEADER = struct.Struct("<8sIIIIIII24sI")  # magic, version, header, shard, shards, metadata, dictionary, form, 0, CRC
 _FOOTER = struct.Struct("<8sIIQQQQI12s16s44sI")
 _ROW = struct.Struct("<QQqI")
 
@@ -30,7 +31,8 @@ def is_shard(view: memoryview) -> bool:
 class Shard:
     """An open shard. Messages name no file: the caller puts the path in front.
 
-    count: number of records. rows: (count,) INDEX_ROW, a view of the file's index. metadata: what it says of itself.
+    count: number of records. rows: (count,) INDEX_ROW, a view of the file's index, or made of it where its records are
+    compact. metadata: what it says of itself.
     dictionary: a view of its dictionary, no bytes if it has none.
     """
 
@@ -53,7 +55,7 @@ class Shard:
             raise FshardError("is empty")
         if len(view) < _HEADER.size:
             raise FshardError(f"{len(view)} bytes are too few for a shard")
-        magic, version, header_bytes, index, count, metadata_bytes, dictionary_bytes, reserved, stored = (
+        magic, version, header_bytes, index, count, metadata_bytes, dictionary_bytes, form, reserved, stored = (
             _HEADER.unpack_from(view)
         )
         if magic != MAGIC:
@@ -74,8 +76,9 @@ class Shard:
         crc = crc32c(view[64:header_bytes], crc32c(view[:60]))
         if crc != stored:
             raise FshardError(f"header: CRC32C is {crc:08x}, stored {stored:08x}")
-        if any(reserved):
-            raise FshardError("header: reserved bytes are not zero: of a later version", "unsupported")
+        if form > 1 or any(reserved):
+            raise FshardError("header: a form of records or reserved bytes of a later version", "unsupported")
+        self.compact = form == 1
         if any(view[64 + metadata_bytes : dictionary]) or any(view[dictionary + dictionary_bytes : header_bytes]):
             raise FshardError("header: padding is not zero")
         if index >= count:
@@ -99,7 +102,7 @@ class Shard:
         if file_bytes != len(view):
             raise FshardError(f"has {len(view)} bytes, not the {file_bytes} its footer says")
         if (
-            count >= 1 << 32 or length != count * INDEX_ROW.itemsize or not self.header_bytes <= offset <= end
+            count >= 1 << 32 or length != count * (COMPACT_ROW if self.compact else INDEX_ROW).itemsize or not self.header_bytes <= offset <= end
             or offset % ALIGNMENT or align(offset + length) != end
         ):  # fmt: skip
             raise FshardError(
@@ -112,7 +115,16 @@ class Shard:
         self.count, self.index_offset = count, offset
         self.index = view[offset : offset + length]
         self._index_crc = index_crc
-        self.rows = np.frombuffer(self.index, INDEX_ROW)
+        self.rows = self._expand() if self.compact else np.frombuffer(self.index, INDEX_ROW)
+
+    def _expand(self) -> np.ndarray:
+        """Rows as in a shard of aligned records."""
+        found = np.frombuffer(self.index, COMPACT_ROW)
+        rows = np.zeros(self.count, INDEX_ROW)
+        for name in COMPACT_ROW.names or ():
+            rows[name] = found[name]
+        rows["offset"] = self.header_bytes + np.cumsum(rows["bytes"]) - rows["bytes"]
+        return rows
 
     def _check_index(self) -> None:
         crc = crc32c(self.index)
@@ -127,8 +139,8 @@ class Shard:
         apart = (
             (rows["offset"] != begins[:-1])
             | (rows["bytes"] > np.uint64(self.index_offset) - begins[:-1])
-            | (rows["bytes"] < RECORD_BYTES_MIN)
-            | (rows["bytes"] % np.uint64(ALIGNMENT) != 0)
+            | (rows["bytes"] < (COMPACT_BYTES_MIN if self.compact else RECORD_BYTES_MIN))
+            | (rows["bytes"] % np.uint64(1 if self.compact else ALIGNMENT) != 0)
         )
         wrong = apart | (rows["reserved"] != 0) | (rows["label"] < -1) | (rows["label"] >= classes)
         if wrong.any():
@@ -142,14 +154,17 @@ class Shard:
             if row["reserved"]:
                 raise FshardError(f"index row {i}: reserved bytes are not zero: of a later version", "unsupported")
             raise FshardError(f"index row {i}: label {row['label']} is out of range: there are {classes} classes")
-        if int(begins[-1]) != self.index_offset:
+        if align(int(begins[-1])) != self.index_offset:
             raise FshardError(
                 f"index: its {self.count} records end at {begins[-1]}, the index begins at {self.index_offset}"
             )
+        if any(self.view[int(begins[-1]) : self.index_offset]):
+            raise FshardError("padding before the index is not zero")
+        self._places = self.rows.tobytes() if self.compact else self.index
 
     def place(self, i: int) -> tuple[int, int, int | None, int | None]:
         """(offset, bytes, label, CRC) of record i, 0 <= i < count, as the index has them."""
-        return _ROW.unpack_from(self.index, 32 * i)
+        return _ROW.unpack_from(self._places, 32 * i)
 
     def labels(self) -> np.ndarray:
         """(count,) int64, -1 for none: a view of the index."""

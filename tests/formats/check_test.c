@@ -219,7 +219,8 @@ static void test_an_index_row_over_two_records_is_found(void **state)
     FshHash128 hash;
     memcpy(hash.bytes, footer + 64, sizeof hash.bytes);
     uint32_t crc = fsh_crc32c(0, index, (size_t)2 * INDEX_ROW_BYTES);
-    fsh_shard_store_footer(index + (size_t)2 * INDEX_ROW_BYTES, 2, index_offset, crc, &hash);
+    fsh_shard_store_footer(index + (size_t)2 * INDEX_ROW_BYTES, 2, FSH_RECORD_ALIGNED, index_offset, crc,
+                           &hash);
     test_file_write(path, bytes, index_offset + (uint64_t)2 * INDEX_ROW_BYTES + SHARD_FOOTER_BYTES);
     free(text);
     Problems problems = check(path, FSH_CHECK_RECORDS);

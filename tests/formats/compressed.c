@@ -134,7 +134,8 @@ void compressed_write(const CompressedPlan *plan, const char *folder)
                                 .class_names = plan->pairs ? NULL : classes,
                                 .class_count = plan->pairs ? 0 : 2,
                                 .dictionary = dictionary->bytes,
-                                .dictionary_bytes = dictionary->length};
+                                .dictionary_bytes = dictionary->length,
+                                .record_form = plan->form};
     assert_ok(file_make_folders(folder, &error), &error);
     if (plan->level)
         assert_ok(fsh_packer_new(&packer, plan->level, dictionary->bytes, dictionary->length, &error),

@@ -14,6 +14,7 @@ typedef struct CompressedPlan {
     bool dictionary;       /* the files carry compressed_dictionary(), and fields are packed with it */
     bool other_dictionary; /* another one in its place */
     bool pairs;
+    FshRecordForm form;
 } CompressedPlan;
 
 /* Writes the dataset and its manifest into folder (made). Fails the test on errors. */

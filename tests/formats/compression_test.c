@@ -58,8 +58,8 @@ static void assert_all_unpack(const char *path, const char *split_name, uint64_t
 static void test_fields_come_back_byte_for_byte(void **state)
 {
     TestFolder *folder = *state;
-    const FshContainer containers[] = {FSH_CONTAINER_SHARDS, FSH_CONTAINER_LMDB};
-    for (size_t i = 0; i < 2; i++)
+    const FshContainer containers[] = {FSH_CONTAINER_SHARDS, FSH_CONTAINER_LMDB, FSH_CONTAINER_SHARDS};
+    for (size_t i = 0; i < 3; i++)
         for (int level = 0; level <= 9; level += 3)
             for (int dictionary = 0; dictionary < 2; dictionary++)
                 for (int pairs = 0; pairs < 2; pairs++) {
@@ -69,7 +69,8 @@ static void test_fields_come_back_byte_for_byte(void **state)
                                                  .val_count = 7,
                                                  .level = level,
                                                  .dictionary = dictionary,
-                                                 .pairs = pairs};
+                                                 .pairs = pairs,
+                                                 .form = i == 2 ? FSH_RECORD_COMPACT : FSH_RECORD_ALIGNED};
                     uint64_t problems = 1;
                     FshError error = {0};
                     compressed_write(&plan, path);

@@ -123,6 +123,7 @@ static FshStatus make(const char *folder, const char *container, const char *com
         .class_names = class_names,
         .class_count = 2,
         .shard_count = 1,
+        .record_form = strcmp(container, "compact") == 0 ? FSH_RECORD_COMPACT : FSH_RECORD_ALIGNED,
     };
     char name[128], path[4096];
     void *dictionary = NULL;

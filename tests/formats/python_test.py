@@ -587,7 +587,7 @@ class Compression(Case):
         found = list(self.modules())
         if not found:
             self.skipTest("no module that decompresses zstd is installed (apt-get install python3-zstandard)")
-        for container in ("shards", "lmdb"):
+        for container in ("shards", "compact", "lmdb"):
             for how in ("zstd", "dictionary"):
                 folder = self.path(container + how)
                 make_compressed(folder, container, how)
@@ -601,6 +601,35 @@ class Compression(Case):
                         self.assert_contents(pickle.loads(pickle.dumps(dataset))["train"])
                         self.assertEqual(bool(dataset.manifest.dictionary), how == "dictionary")
                 self.assertEqual(self.assert_same(self.peer(), folder), "ok")
+
+    def test_damaged_compact_records_are_refused_as_libfshard_does(self):
+        """Under right sums, the index row's length too: what is told of the record is what its bytes say."""
+        if compression._find(None) is None:
+            self.skipTest("no module that decompresses zstd is installed")
+        make_compressed(self.path("d"), "compact", "dictionary", 12)
+        shard = self.path("d", "train-00000-of-00001.fshard")
+        with open(shard, "rb") as stream:
+            whole = stream.read()
+        peer, chance, found = self.peer(), random.Random(7), set()
+        places = [fshard.Dataset(self.path("d"))["train"].files[0].place(i)[:2] for i in range(12)]
+        index = struct.unpack_from("<Q", whole, len(whole) - 104)[0]
+        interesting = [0, 1, 2, 3, 8, 17, 34, 50, 64, 127, 128, 129, 255]
+        for _ in range(600):
+            data, i = bytearray(whole), chance.randrange(12)
+            begin, length = places[i]
+            for _ in range(chance.choice((1, 1, 2))):
+                data[begin + chance.choice((0, *range(8, 28)))] = chance.choice(interesting)
+            crc = fshard.crc32c(bytes(data[begin + 8 : begin + length]))
+            struct.pack_into("<I", data, begin + 4, crc)
+            struct.pack_into("<I", data, index + 12 * i + 8, crc)
+            if chance.random() < 0.1:
+                struct.pack_into("<I", data, index + 12 * i, length + chance.choice((-length, -1, 1, 64, 1 << 31)))
+            with changed(shard, 0, repair_sums(data)):
+                found.add(self.assert_same(peer, shard, words=False))
+        self.assertEqual(found, {"ok", "corrupt", "unsupported"})
+        for at in range(places[-1][0] + places[-1][1], index):
+            with flipped(shard, at):
+                self.assertEqual(self.assert_same(peer, shard), "corrupt")
 
     def test_damaged_frames_are_refused_as_libfshard_does(self):
         """Under right sums, so that only the frame can tell."""

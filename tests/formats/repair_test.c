@@ -40,19 +40,29 @@ typedef struct Whole {
     uint64_t ends[SAMPLES]; /* of each record */
 } Whole;
 
-static Whole make_whole(TestFolder *folder)
+static Whole make_whole_of(TestFolder *folder, FshRecordForm form)
 {
+    const DatasetPlan own = {.train_count = SAMPLES, .form = form};
+    const uint8_t *rows = NULL;
+    Buffer own_rows = {0};
     Whole whole = {.path = test_path(folder, "train-00000-of-00001.fshard")};
     bool torn = true;
-    samples_write_file(&plan, "train", whole.path, 0, 0, SAMPLES, NULL);
+    samples_write_file(&own, "train", whole.path, 0, 0, SAMPLES, NULL);
     whole.bytes = test_file_read(whole.path, &whole.length);
     assert_ok(fsh_shard_parse_header(&whole.view, (const uint8_t *)whole.bytes, whole.length, NULL), NULL);
     assert_ok(fsh_shard_parse_footer(&whole.view, &torn, NULL), NULL);
+    assert_ok(fsh_shard_rows(&whole.view, &own_rows, &rows, NULL), NULL);
     for (size_t i = 0; i < SAMPLES; i++) {
-        IndexRow row = fsh_index_row_load(whole.view.index + i * INDEX_ROW_BYTES);
+        IndexRow row = fsh_index_row_load(rows + i * INDEX_ROW_BYTES);
         whole.ends[i] = row.offset + row.record_bytes;
     }
+    buffer_free(&own_rows);
     return whole;
+}
+
+static Whole make_whole(TestFolder *folder)
+{
+    return make_whole_of(folder, FSH_RECORD_ALIGNED);
 }
 
 static void expect_problems(const char *path, uint64_t expected)
@@ -182,6 +192,63 @@ static void test_records_are_found_behind_damage_without_an_index(void **state)
     free(whole.bytes);
 }
 
+/* Compact records begin anywhere, end without padding and have no length of their own. */
+static void test_compact_records_come_back_whatever_is_cut_or_damaged(void **state)
+{
+    TestFolder *folder = *state;
+    Whole whole = make_whole_of(folder, FSH_RECORD_COMPACT);
+    const char *torn = test_path(folder, "torn.fshard"), *repaired = test_path(folder, "repaired.fshard");
+    unsigned complete = 0;
+    for (size_t cut = whole.view.header_bytes; cut <= whole.length; cut++) {
+        FshRepairReport report;
+        FshError error = {0};
+        bool kept[SAMPLES];
+        uint64_t count = 0;
+        for (size_t i = 0; i < SAMPLES; i++)
+            count += kept[i] = whole.ends[i] <= cut;
+        test_file_write(torn, whole.bytes, cut);
+        assert_ok(fsh_repair(torn, repaired, NULL, NULL, &report, &error), &error);
+        assert_int_equal(report.record_count, count);
+        if (count == SAMPLES && cut <= whole.view.index_offset)
+            assert_int_equal(report.lost_bytes, 0);
+        if (count == SAMPLES) {
+            size_t length = 0;
+            char *bytes = test_file_read(repaired, &length);
+            assert_int_equal(length, whole.length);
+            assert_memory_equal(bytes, whole.bytes, length);
+            free(bytes);
+            complete++;
+        } else if (cut % 16 == 0) {
+            expect_samples(repaired, kept);
+        }
+        assert_int_equal(remove(repaired), 0);
+    }
+    assert_true(complete > 100);
+
+    /* Record 0's key, record 4's numbers and record 5's CRC; once with the index, once without. */
+    const bool kept[SAMPLES] = {false, true, true, true, false, false, true};
+    test_file_flip_byte(whole.path, (int64_t)whole.view.header_bytes + 25);
+    test_file_flip_byte(whole.path, (int64_t)whole.ends[3] + 9);
+    test_file_flip_byte(whole.path, (int64_t)whole.ends[4] + 4);
+    for (int indexed = 1; indexed >= 0; indexed--) {
+        Losses losses = {0};
+        FshRepairReport report;
+        FshError error = {0};
+        if (!indexed)
+            test_file_flip_byte(whole.path, -3); /* the footer's CRC */
+        assert_ok(fsh_repair(whole.path, repaired, keep, &losses, &report, &error), &error);
+        assert_int_equal(report.indexed, indexed);
+        assert_int_equal(report.record_count, 4);
+        assert_int_equal(losses.count,
+                         3); /* 4 and 5 are one range without an index, and then there is what was one */
+        assert_int_equal(losses.losses[1].offset, whole.ends[3]);
+        assert_int_equal(losses.losses[1].bytes, whole.ends[indexed ? 4 : 5] - whole.ends[3]);
+        expect_samples(repaired, kept);
+        assert_int_equal(remove(repaired), 0);
+    }
+    free(whole.bytes);
+}
+
 static void test_nothing_is_ever_written_in_place(void **state)
 {
     TestFolder *folder = *state;
@@ -238,7 +305,7 @@ static double repair_overlapping(TestFolder *folder, const Whole *whole, size_t 
     FshError error = {0};
     const size_t header_bytes = whole->view.header_bytes;
     uint8_t *bytes = malloc(header_bytes + length);
-    assert_ok(fsh_record_build(&sample, record, sizeof record, &error), &error);
+    assert_ok(fsh_record_build(&sample, FSH_RECORD_ALIGNED, record, sizeof record, &error), &error);
     memcpy(bytes, whole->bytes, header_bytes);
     for (size_t at = 0; at < length; at += STEP) {
         memcpy(bytes + header_bytes + at, record, STEP);
@@ -247,7 +314,8 @@ static double repair_overlapping(TestFolder *folder, const Whole *whole, size_t 
     }
     FshSample found;
     RecordHead head;
-    assert_ok(fsh_record_parse(bytes + header_bytes, length, &found, &head, &error), &error);
+    assert_ok(fsh_record_parse(bytes + header_bytes, length, FSH_RECORD_ALIGNED, &found, &head, &error),
+              &error);
     assert_int_equal(head.record_bytes, length);
     test_file_write(hostile, bytes, header_bytes + length);
     free(bytes);
@@ -283,6 +351,7 @@ int main(void)
         in_folder(test_damaged_records_are_left_out_by_the_index_and_named),
         in_folder(test_records_are_found_behind_damage_without_an_index),
         in_folder(test_records_that_claim_all_the_rest_do_not_hold_up_the_search),
+        in_folder(test_compact_records_come_back_whatever_is_cut_or_damaged),
         in_folder(test_nothing_is_ever_written_in_place),
         in_folder(test_an_intact_shard_comes_back_as_it_is),
     };

@@ -106,6 +106,7 @@ FshWriterOptions samples_writer_options(const DatasetPlan *plan, const char *spl
         .class_count = pairs ? 0 : SAMPLES_CLASS_COUNT,
         .shard_index = shard_index,
         .shard_count = sharded && plan->shard_count ? plan->shard_count : 1,
+        .record_form = plan->form,
     };
 }
 

@@ -44,6 +44,10 @@ static void test_what_is_written_is_read(void **state)
         {.train_count = 3, .shard_count = 5}, /* some shards are empty */
         {.train_count = 0, .val_count = 2},
         {.train_count = 40, .payload_bytes_max = 300000}, /* several batches */
+        {.train_count = 50, .val_count = 9, .shard_count = 4, .form = FSH_RECORD_COMPACT},
+        {.kind = FSH_KIND_PAIRS, .train_count = 30, .shard_count = 3, .form = FSH_RECORD_COMPACT},
+        {.train_count = 3, .shard_count = 5, .form = FSH_RECORD_COMPACT},
+        {.train_count = 40, .payload_bytes_max = 300000, .form = FSH_RECORD_COMPACT},
     };
     TestFolder *folder = *state;
     for (size_t i = 0; i < sizeof plans / sizeof *plans; i++) {
@@ -158,9 +162,11 @@ static void test_intact_records_of_a_torn_shard_are_counted(void **state)
     assert_contains(reason, "3 intact records can be recovered");
 }
 
-static void test_every_changed_byte_is_found(void **state)
+static void expect_every_changed_byte_is_found(TestFolder *folder, FshRecordForm form)
 {
-    const char *path = write_small_shard(*state);
+    const char *path = test_path(folder, "train-00000-of-00001.fshard");
+    const DatasetPlan plan = {.train_count = small_plan.train_count, .form = form};
+    samples_write_file(&plan, "train", path, 0, 0, plan.train_count, NULL);
     size_t bytes = 0;
     char *whole = test_file_read(path, &bytes);
     size_t records_begin = load_le32((const uint8_t *)whole + 12);
@@ -189,6 +195,13 @@ static void test_every_changed_byte_is_found(void **state)
         }
     }
     free(whole);
+    assert_int_equal(remove(path), 0);
+}
+
+static void test_every_changed_byte_is_found(void **state)
+{
+    expect_every_changed_byte_is_found(*state, FSH_RECORD_ALIGNED);
+    expect_every_changed_byte_is_found(*state, FSH_RECORD_COMPACT);
 }
 
 static void test_changed_record_fails_to_verify_by_name(void **state)
@@ -240,7 +253,8 @@ static FshStatus read_exact(const uint8_t *bytes, size_t length)
         IndexRow row = fsh_index_row_load(view.index + i * INDEX_ROW_BYTES);
         FshSample sample;
         RecordHead head;
-        if (fsh_record_parse(exact + row.offset, row.record_bytes, &sample, &head, NULL) == FSH_OK)
+        if (fsh_record_parse(exact + row.offset, row.record_bytes, FSH_RECORD_ALIGNED, &sample, &head,
+                             NULL) == FSH_OK)
             (void)fsh_record_verify(exact + row.offset, &sample, &head, NULL);
     }
     (void)fsh_shard_count_intact(&view);
@@ -385,7 +399,7 @@ static void test_offsets_beyond_4_gib(void **state)
     assert_ok(fsh_metadata_make(&metadata, &manifest, options.split, &error), &error);
     uint32_t header_bytes = fsh_shard_header_bytes(metadata.text_bytes, 0);
     uint8_t *header = malloc(header_bytes);
-    fsh_shard_store_header(header, metadata.text, metadata.text_bytes, NULL, 0, 0, 1);
+    fsh_shard_store_header(header, metadata.text, metadata.text_bytes, NULL, 0, FSH_RECORD_ALIGNED, 0, 1);
 
     /* 65536 x 65537 gray pixels: more than 2^32 bytes. Built small, then stretched by hand. */
     static uint8_t huge[RECORD_BYTES_MIN];
@@ -393,7 +407,7 @@ static void test_offsets_beyond_4_gib(void **state)
     FshSample first = {.label = 1, .key = "huge", .key_bytes = 4, .field_count = 1};
     first.fields[0] = (FshField){
         .data = &pixel, .bytes = 1, .width = 1, .height = 1, .channels = 1, .codec = FSH_CODEC_RAW};
-    assert_ok(fsh_record_build(&first, huge, sizeof huge, &error), &error);
+    assert_ok(fsh_record_build(&first, FSH_RECORD_ALIGNED, huge, sizeof huge, &error), &error);
     uint64_t huge_bytes = (uint64_t)65536 * 65537, huge_record_bytes = 128 + huge_bytes;
     store_le64(huge + 8, huge_record_bytes);
     store_le64(huge + 72, huge_bytes);
@@ -402,9 +416,9 @@ static void test_offsets_beyond_4_gib(void **state)
 
     MadeSample made;
     sample_make(&made, &small_plan, "train", 1);
-    size_t small_bytes = fsh_record_bytes(&made.sample);
+    size_t small_bytes = fsh_record_bytes(&made.sample, FSH_RECORD_ALIGNED);
     uint8_t *small = malloc(small_bytes);
-    assert_ok(fsh_record_build(&made.sample, small, small_bytes, &error), &error);
+    assert_ok(fsh_record_build(&made.sample, FSH_RECORD_ALIGNED, small, small_bytes, &error), &error);
 
     uint8_t index[2 * INDEX_ROW_BYTES], footer[SHARD_FOOTER_BYTES];
     IndexRow rows[2] = {
@@ -416,7 +430,8 @@ static void test_offsets_beyond_4_gib(void **state)
     fsh_index_row_store(index, &rows[0]);
     fsh_index_row_store(index + INDEX_ROW_BYTES, &rows[1]);
     uint64_t index_offset = rows[1].offset + small_bytes;
-    fsh_shard_store_footer(footer, 2, index_offset, fsh_crc32c(0, index, sizeof index), &(FshHash128){{0}});
+    fsh_shard_store_footer(footer, 2, FSH_RECORD_ALIGNED, index_offset, fsh_crc32c(0, index, sizeof index),
+                           &(FshHash128){{0}});
 
     FILE *file = fopen(path, "wb");
     assert_non_null(file);

@@ -27,10 +27,10 @@ static void write_both_ways(TestFolder *folder, const DatasetPlan *plan)
     for (uint64_t i = 0; i < plan->train_count; i++) {
         MadeSample made;
         sample_make(&made, plan, "train", i);
-        size_t bytes = fsh_record_bytes(&made.sample);
+        size_t bytes = fsh_record_bytes(&made.sample, FSH_RECORD_ALIGNED);
         void *record = aligned_alloc(FSH_ALIGNMENT, bytes);
         memset(record, 0xA5, bytes); /* no byte of it may stay */
-        assert_ok(fsh_record_build(&made.sample, record, bytes, &error), &error);
+        assert_ok(fsh_record_build(&made.sample, FSH_RECORD_ALIGNED, record, bytes, &error), &error);
         assert_ok(fsh_writer_put_record(writer, record, bytes, &error), &error);
         free(record);
         sample_free(&made);

@@ -24,7 +24,8 @@ static void parse(const uint8_t *bytes, size_t length)
         RecordHead head;
         fuzz_expect(row.offset <= length && row.record_bytes <= length - row.offset,
                     "a value lies within the file");
-        if (fsh_record_parse(bytes + row.offset, row.record_bytes, &sample, &head, &error) == FSH_OK)
+        if (fsh_record_parse(bytes + row.offset, row.record_bytes, FSH_RECORD_ALIGNED, &sample, &head,
+                             &error) == FSH_OK)
             (void)fsh_record_verify(bytes + row.offset, &sample, &head, &error);
     }
     fsh_metadata_free(&metadata);

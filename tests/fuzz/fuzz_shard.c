@@ -7,6 +7,7 @@ static void parse(const uint8_t *bytes, size_t length)
 {
     ShardView view;
     Metadata metadata = {0};
+    Buffer own_rows = {0};
     FshError error = {0};
     bool torn = false;
     if (fsh_shard_parse_header(&view, bytes, length, &error) != FSH_OK)
@@ -18,16 +19,20 @@ static void parse(const uint8_t *bytes, size_t length)
     sound =
         fsh_metadata_parse(&metadata, view.metadata, view.metadata_bytes, NULL, &error) == FSH_OK && sound;
     if (sound && fsh_shard_check_index(&view, metadata.class_count, NULL, NULL, &error) == FSH_OK) {
+        const uint8_t *rows = NULL;
+        fuzz_expect_ok(fsh_shard_rows(&view, &own_rows, &rows, &error), &error, "fsh_shard_rows");
         for (uint64_t i = 0; i < view.record_count; i++) {
-            IndexRow row = fsh_index_row_load(view.index + i * INDEX_ROW_BYTES);
+            IndexRow row = fsh_index_row_load(rows + i * INDEX_ROW_BYTES);
             FshSample sample;
             RecordHead head;
             fuzz_expect(row.offset <= length && row.record_bytes <= length - row.offset,
                         "a row of a sound index lies within the file");
-            if (fsh_record_parse(bytes + row.offset, row.record_bytes, &sample, &head, &error) == FSH_OK)
+            if (fsh_record_parse(bytes + row.offset, row.record_bytes, view.record_form, &sample, &head,
+                                 &error) == FSH_OK)
                 (void)fsh_record_verify(bytes + row.offset, &sample, &head, &error);
         }
     }
+    buffer_free(&own_rows);
     fsh_metadata_free(&metadata);
 }
 

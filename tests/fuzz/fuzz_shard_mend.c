@@ -9,6 +9,7 @@ enum {
     AT_HEADER_BYTES = 12,
     AT_METADATA_BYTES = 24,
     AT_DICTIONARY_BYTES = 28,
+    AT_RECORD_FORM = 32,
     AT_HEADER_CRC = 60,
 
     AT_RECORD_COUNT = 16,
@@ -21,6 +22,7 @@ enum {
     AT_RECORD_CRC = 4,
     AT_RECORD_BYTES = 8,
     AT_ROW_CRC = 24,
+    AT_COMPACT_ROW_CRC = 8,
 };
 
 static void mend_records(uint8_t *bytes, size_t length, uint8_t *rows, size_t row_count)
@@ -39,18 +41,39 @@ static void mend_records(uint8_t *bytes, size_t length, uint8_t *rows, size_t ro
     }
 }
 
+/* Compact records follow each other from the header's end; their lengths say themselves where the next begins. */
+static void mend_compact(uint8_t *bytes, size_t length, uint8_t *rows, size_t row_count)
+{
+    uint64_t offset = load_le32(bytes + AT_HEADER_BYTES);
+    for (size_t i = 0; i < row_count && offset < length; i++) {
+        FshSample sample;
+        RecordHead head;
+        uint8_t *record = bytes + offset, *at = rows + i * COMPACT_ROW_BYTES;
+        if (fsh_record_parse(record, length - offset, FSH_RECORD_COMPACT, &sample, &head, NULL))
+            return;
+        uint32_t crc = fsh_crc32c(0, record + RECORD_CRC_BEGIN, (size_t)head.record_bytes - RECORD_CRC_BEGIN);
+        store_le32(record + AT_RECORD_CRC, crc);
+        store_le32(at, (uint32_t)head.record_bytes);
+        store_le32(at + AT_COMPACT_ROW_CRC, crc);
+        offset += head.record_bytes;
+    }
+}
+
 static void mend_footer(uint8_t *bytes, size_t length, uint32_t choice)
 {
     uint8_t *footer = bytes + length - SHARD_FOOTER_BYTES;
+    const bool compact = load_le32(bytes + AT_RECORD_FORM) == FSH_RECORD_COMPACT;
+    const size_t row_bytes = compact ? COMPACT_ROW_BYTES : INDEX_ROW_BYTES;
     uint64_t offset = load_le64(footer + AT_INDEX_OFFSET), room = length - SHARD_FOOTER_BYTES;
     if (choice & 1)
         store_le64(footer + AT_FILE_BYTES, length);
     if (choice & 2)
-        store_le64(footer + AT_INDEX_BYTES, load_le64(footer + AT_RECORD_COUNT) * INDEX_ROW_BYTES);
+        store_le64(footer + AT_INDEX_BYTES, load_le64(footer + AT_RECORD_COUNT) * row_bytes);
     uint64_t index_bytes = load_le64(footer + AT_INDEX_BYTES);
     if (offset <= room && index_bytes <= room - offset) {
         if (choice & 4)
-            mend_records(bytes, length, bytes + offset, (size_t)index_bytes / INDEX_ROW_BYTES);
+            (compact ? mend_compact : mend_records)(bytes, length, bytes + offset,
+                                                    (size_t)index_bytes / row_bytes);
         store_le32(footer + AT_INDEX_CRC, fsh_crc32c(0, bytes + offset, (size_t)index_bytes));
     }
     store_le32(footer + AT_FOOTER_CRC, fsh_crc32c(0, footer, AT_FOOTER_CRC));

@@ -42,13 +42,19 @@ static void take_parts(const char *root, const char *name, const Buffer *shard)
     bool torn = false;
     need_ok(fsh_shard_parse_header(&view, shard->bytes, shard->length, &error), &error);
     need_ok(fsh_shard_parse_footer(&view, &torn, &error), &error);
+    const uint8_t *rows = NULL;
+    Buffer own_rows = {0};
+    need_ok(fsh_shard_rows(&view, &own_rows, &rows, &error), &error);
     seed_write(root, "metadata", name, view.metadata, view.metadata_bytes);
     for (uint64_t i = 0; i < view.record_count; i++) {
-        IndexRow row = fsh_index_row_load(view.index + i * INDEX_ROW_BYTES);
+        IndexRow row = fsh_index_row_load(rows + i * INDEX_ROW_BYTES);
         char record_name[64];
         (void)snprintf(record_name, sizeof record_name, "%s-%llu", name, (unsigned long long)i);
         seed_write(root, "record", record_name, shard->bytes + row.offset, (size_t)row.record_bytes);
     }
+    buffer_free(&own_rows);
+    if (view.record_form == FSH_RECORD_COMPACT)
+        return;
     /* The index, as fuzz_index.c has it: records begin at 128. */
     Buffer index = {0};
     uint8_t head[16];
@@ -122,7 +128,7 @@ static void make_small_lmdb(const char *root)
                                   .source = "cat/1.jpg",
                                   .source_bytes = 9};
     _Alignas(FSH_ALIGNMENT) uint8_t record[RECORD_BYTES_MIN];
-    need_ok(fsh_record_build(&sample, record, sizeof record, &error), &error);
+    need_ok(fsh_record_build(&sample, FSH_RECORD_ALIGNED, record, sizeof record, &error), &error);
     const FshManifest manifest = {.id = SAMPLES_ID,
                                   .container = FSH_CONTAINER_LMDB,
                                   .kind = FSH_KIND_CLASSES,
@@ -159,6 +165,7 @@ static void write_frame(const char *root, const char *name, const FshField *fiel
 typedef struct Packing {
     const char *root, *name;
     FshContainer container;
+    FshRecordForm form;
     const void *dictionary; /* NULL: none */
     size_t dictionary_bytes;
     FshPacker *packer;
@@ -201,6 +208,7 @@ static void make_packed(Packing packing)
     FshWriter *writer = NULL;
     FshError error = {0};
     Buffer bytes = {0};
+    options.record_form = packing.form;
     options.dictionary = packing.dictionary;
     options.dictionary_bytes = packing.dictionary_bytes;
     seed_need(mkdtemp(folder) != NULL, "mkdtemp");
@@ -230,9 +238,13 @@ static void make_compressed(const char *root)
     size_t dictionary_bytes = 0;
     FshError error = {0};
     need_ok(fuzz_dictionary_train(&dictionary, &dictionary_bytes, &error), &error);
-    make_packed((Packing){root, "packed", FSH_CONTAINER_SHARDS, NULL, 0, NULL});
-    make_packed((Packing){root, "dictionary", FSH_CONTAINER_SHARDS, dictionary, dictionary_bytes, NULL});
-    make_packed((Packing){root, "lmdb-dictionary", FSH_CONTAINER_LMDB, dictionary, dictionary_bytes, NULL});
+    make_packed((Packing){root, "packed", FSH_CONTAINER_SHARDS, FSH_RECORD_ALIGNED, NULL, 0, NULL});
+    make_packed((Packing){root, "dictionary", FSH_CONTAINER_SHARDS, FSH_RECORD_ALIGNED, dictionary,
+                          dictionary_bytes, NULL});
+    make_packed((Packing){root, "compact-dictionary", FSH_CONTAINER_SHARDS, FSH_RECORD_COMPACT, dictionary,
+                          dictionary_bytes, NULL});
+    make_packed((Packing){root, "lmdb-dictionary", FSH_CONTAINER_LMDB, FSH_RECORD_ALIGNED, dictionary,
+                          dictionary_bytes, NULL});
     free(dictionary);
 }
 
@@ -246,6 +258,14 @@ void seeds_formats(const char *root)
         {"one", {.container = FSH_CONTAINER_SHARDS, .train_count = 1, .shard_count = 1}},
         {"pairs",
          {.container = FSH_CONTAINER_SHARDS, .kind = FSH_KIND_PAIRS, .train_count = 2, .shard_count = 1}},
+        {"compact",
+         {.container = FSH_CONTAINER_SHARDS, .train_count = 9, .shard_count = 1, .form = FSH_RECORD_COMPACT}},
+        {"compact-pairs",
+         {.container = FSH_CONTAINER_SHARDS,
+          .kind = FSH_KIND_PAIRS,
+          .train_count = 4,
+          .shard_count = 1,
+          .form = FSH_RECORD_COMPACT}},
         {"lmdb", {.container = FSH_CONTAINER_LMDB, .train_count = 3}},
         {"lmdb-pairs", {.container = FSH_CONTAINER_LMDB, .kind = FSH_KIND_PAIRS, .train_count = 2}},
         {"tar", {.container = FSH_CONTAINER_TAR, .train_count = 4}},

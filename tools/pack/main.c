@@ -150,7 +150,7 @@ int main(int argc, char **argv)
         .layout = settings_layouts[0],
         .store = pack_store_names[PACK_STORE_COPY],
         .level = FSH_PACK_LEVEL_DEFAULT,
-        .dictionary_size = 112640,
+        .dictionary_size = 16384,
         .shard_size = (uint64_t)256 << 20,
         .check = true,
         .max_pixels = (int64_t)IMAGE_MAX_PIXELS_DEFAULT,

@@ -111,6 +111,7 @@ static FshStatus start_output(Run *run, FshError *error)
         .shard_count = output->shard_count,
         .dictionary = plan->dictionary,
         .dictionary_bytes = plan->dictionary_bytes,
+        .record_form = work_record_form(plan, run->options),
         .force = true, /* an output of this name in our locked folder is one that must be made again */
     };
     return fsh_writer_open(&run->writer, path, &options, error);

@@ -209,7 +209,7 @@ uint64_t plan_sample_bytes(const Plan *plan, const PlanSample *sample);
 /* How it is stored: never PACK_STORE_AUTO. */
 PackStore plan_store_of(const Plan *plan, const PackOptions *options, const PlanSample *sample);
 
-/* Bytes of its record as planned: before compression, and before encoding again. 0: too large for a record, or unreadable; the
+/* Bytes of its record as planned: aligned, before compression, and before encoding again. 0: too large for a record, or unreadable; the
  * work leaves it out. */
 uint64_t plan_record_bytes(const Plan *plan, const PlanSample *sample);
 

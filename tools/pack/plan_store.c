@@ -21,7 +21,7 @@ uint64_t plan_record_bytes(const Plan *plan, const PlanSample *sample)
 {
     FshSample description;
     plan_describe(plan, sample, &description);
-    return fsh_record_bytes(&description);
+    return fsh_record_bytes(&description, FSH_RECORD_ALIGNED);
 }
 
 uint32_t plan_main_split(const Plan *plan)
@@ -139,7 +139,7 @@ static uint64_t raw_record_bytes(const Plan *plan, const PackOptions *options, c
             return 0;
         description.fields[field].bytes = (size_t)bytes;
     }
-    return fsh_record_bytes(&description);
+    return fsh_record_bytes(&description, FSH_RECORD_ALIGNED);
 }
 
 static FshStatus warn_over_budget(Plan *plan, const PackOptions *options, uint64_t total, FshError *error)

@@ -39,7 +39,7 @@ static FshStatus try_one(uint64_t item, int thread, void *context, FshError *err
                                      &work, &result->sample, error);
     if (!status && !work.failure) {
         result->planned_bytes = plan_record_bytes(trial->plan, sample);
-        result->stored_bytes = fsh_record_bytes(&result->sample);
+        result->stored_bytes = fsh_record_bytes(&result->sample, FSH_RECORD_ALIGNED);
         for (size_t i = 0; i < result->sample.field_count && !status; i++) {
             result->sizes[i] = result->sample.fields[i].bytes;
             status = buffer_append(&result->bytes, result->sample.fields[i].data, result->sizes[i], error);
@@ -89,6 +89,7 @@ static FshStatus measure(const Trial *trial, PlanShare *share, FshError *error)
     const PackOptions *options = trial->options;
     FshPacker *packer = NULL;
     FshStatus status = FSH_OK;
+    const FshRecordForm form = work_record_form(trial->plan, options);
     uint64_t planned = 0, stored = 0;
     if (work_compresses(trial->plan, options))
         status = fsh_packer_new(&packer, options->level, trial->plan->dictionary,
@@ -101,7 +102,7 @@ static FshStatus measure(const Trial *trial, PlanShare *share, FshError *error)
         if (packer)
             status = fsh_sample_pack(packer, &sample->sample, &sample->sample, error);
         planned += sample->planned_bytes;
-        stored += packer && !status ? fsh_record_bytes(&sample->sample) : sample->stored_bytes;
+        stored += packer && !status ? fsh_record_bytes(&sample->sample, form) : sample->stored_bytes;
     }
     if (planned && stored)
         *share = (PlanShare){stored, planned};

@@ -229,6 +229,12 @@ bool work_compresses(const Plan *plan, const PackOptions *options)
     return options->store == PACK_STORE_ZSTD || plan->dictionary;
 }
 
+FshRecordForm work_record_form(const Plan *plan, const PackOptions *options)
+{
+    return options->container == FSH_CONTAINER_SHARDS && work_compresses(plan, options) ? FSH_RECORD_COMPACT
+                                                                                        : FSH_RECORD_ALIGNED;
+}
+
 FshStatus work_sample(Worker *worker, const Plan *plan, const PackOptions *options, const PlanSample *sample,
                       bool sum_pixels, WorkResult *result, FshError *error)
 {
@@ -246,13 +252,14 @@ FshStatus work_sample(Worker *worker, const Plan *plan, const PackOptions *optio
         if (status)
             return status;
     }
-    size_t record_bytes = fsh_record_bytes(&description);
+    const FshRecordForm form = work_record_form(plan, options);
+    size_t record_bytes = fsh_record_bytes(&description, form);
     if (record_bytes == 0)
         status = fsh_error_set(&failure, FSH_ERR_MISMATCH, "too large for a record");
     if (!status)
         status = buffer_reserve(&result->record, record_bytes, &failure);
     if (!status)
-        status = fsh_record_build(&description, result->record.bytes, record_bytes, &failure);
+        status = fsh_record_build(&description, form, result->record.bytes, record_bytes, &failure);
     if (status)
         return leave_out(plan, sample, 0, &failure, result, error);
     result->record.length = record_bytes;

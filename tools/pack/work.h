@@ -47,4 +47,7 @@ FshStatus work_describe(Worker *worker, const Plan *plan, const PackOptions *opt
 /* Whether fields are compressed then. */
 bool work_compresses(const Plan *plan, const PackOptions *options);
 
+/* How records are laid out: compact in shards whose fields are compressed, which nobody uses where they lie. */
+FshRecordForm work_record_form(const Plan *plan, const PackOptions *options);
+
 #endif
