@@ -429,7 +429,7 @@ static Graph *fused_graph(unsigned fusions)
     TensorId label = graph_input(graph, "label", DATA_I64, 1, (int64_t[]){4});
     TensorId logits =
         model_find("resnet18")->build(graph, graph_normalize(graph, image, mean, deviation), &spec);
-    TensorId loss = graph_softmax_cross_entropy(graph, logits, label, 0);
+    TensorId loss = graph_softmax_cross_entropy(graph, logits, label, TENSOR_NONE, TENSOR_NONE, 0);
     graph_keep(graph, logits, "logits");
     graph_fuse(graph, fusions);
     graph_differentiate(graph, loss);

@@ -131,7 +131,7 @@ static Graph *network(Layers layers, int64_t batch, int64_t height, int64_t widt
     x = flat ? graph_flatten(graph, x) : graph_global_avg_pool(graph, x);
     x = graph_linear(graph, "hidden", x, 19, true);
     x = graph_linear(graph, "classes", x, 3, false);
-    TensorId loss = graph_softmax_cross_entropy(graph, x, labels, 0.1F);
+    TensorId loss = graph_softmax_cross_entropy(graph, x, labels, TENSOR_NONE, TENSOR_NONE, 0.1F);
     if (fuse)
         graph_fuse(graph, FUSE_ALL);
     graph_differentiate(graph, loss);

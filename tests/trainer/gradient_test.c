@@ -33,8 +33,8 @@ static Graph *every_op(bool training)
     TensorId wide = graph_linear(graph, "wide", graph_flatten(graph, x), 5, false);
     TensorId mean_pooled = graph_linear(graph, "pooled", graph_global_avg_pool(graph, x), 5, false);
     TensorId logits = graph_batch_norm(graph, "bn3", graph_add(graph, wide, mean_pooled), &norm);
-    TensorId loss =
-        graph_softmax_cross_entropy(graph, graph_linear(graph, "fc", logits, 5, true), label, 0.2F);
+    TensorId loss = graph_softmax_cross_entropy(graph, graph_linear(graph, "fc", logits, 5, true), label,
+                                                TENSOR_NONE, TENSOR_NONE, 0.2F);
     graph_keep(graph, loss, "loss");
     graph_fuse(graph, FUSE_ALL);
     graph_differentiate(graph, loss);

@@ -206,7 +206,8 @@ static void test_wrong_operands_are_refused(void **state)
         "larger batch or larger images");
     graph = graph_new();
     graph_softmax_cross_entropy(graph, graph_input(graph, "x", DATA_F32, 2, (int64_t[]){4, 10}),
-                                graph_input(graph, "label", DATA_I64, 1, (int64_t[]){5}), 0);
+                                graph_input(graph, "label", DATA_I64, 1, (int64_t[]){5}), TENSOR_NONE,
+                                TENSOR_NONE, 0);
     assert_failure(
         graph, FSH_ERR_MISMATCH,
         "x: cross-entropy needs f32 logits [N, K] and i64 labels [N], not f32 [4 x 10] and i64 [5]");

@@ -173,7 +173,8 @@ static TensorId make_layer_norm(Graph *graph, const json_t *c, TensorId x, Tenso
 
 static TensorId make_softmax_cross_entropy(Graph *graph, const json_t *c, TensorId x, TensorId labels)
 {
-    return graph_softmax_cross_entropy(graph, x, labels, (float)golden_real(c, "smoothing"));
+    return graph_softmax_cross_entropy(graph, x, labels, TENSOR_NONE, TENSOR_NONE,
+                                       (float)golden_real(c, "smoothing"));
 }
 
 /* other: the addend, the second input, the labels of a loss, or TENSOR_NONE. */

@@ -9,7 +9,7 @@
  *   x = graph_batch_norm(graph, "bn1", x, &(BatchNorm){.training = true});
  *   x = graph_relu(graph, x);
  *   …
- *   TensorId loss = graph_softmax_cross_entropy(graph, logits, labels, 0.1F);
+ *   TensorId loss = graph_softmax_cross_entropy(graph, logits, labels, TENSOR_NONE, TENSOR_NONE, 0.1F);
  *   graph_fuse(graph, FUSE_ALL);                  // batch norm and what follows it become one node
  *   graph_differentiate(graph, loss);             // gradients are nodes like all others
  *   graph_update(graph, &(Optimizer){…});         // so is the update
@@ -139,10 +139,15 @@ typedef enum OpKind {
     OP_LAYER_NORM,
     OP_LAYER_NORM_BACKWARD, /* (dy, x, weight, mean, inverse_deviation) -> dx, dweight, dbias */
     /* as.shuffle.factor r, each the other's gradient: y[h * r + i, w * r + j, c] = x[h, w, (c * r + i) * r + j] */
-    OP_PIXEL_SHUFFLE,                  /* (x [N, H, W, C * r * r]) -> y [N, H * r, W * r, C] */
-    OP_PIXEL_UNSHUFFLE,                /* (x [N, H * r, W * r, C]) -> y [N, H, W, C * r * r] */
-    OP_SOFTMAX_CROSS_ENTROPY,          /* (logits, labels i64) -> loss [1], probabilities [N, K] */
-    OP_SOFTMAX_CROSS_ENTROPY_BACKWARD, /* (dloss, probabilities, labels i64) -> dlogits */
+    OP_PIXEL_SHUFFLE,   /* (x [N, H, W, C * r * r]) -> y [N, H * r, W * r, C] */
+    OP_PIXEL_UNSHUFFLE, /* (x [N, H * r, W * r, C]) -> y [N, H, W, C * r * r] */
+    /* (logits [N, K], labels i64 [N], labels_mixed i64 [N]?, mix [N]?) -> loss [1], probabilities [N, K] */
+    OP_SOFTMAX_CROSS_ENTROPY,
+    OP_SOFTMAX_CROSS_ENTROPY_BACKWARD, /* (dloss, probabilities, labels, labels_mixed?, mix?) -> dlogits */
+    OP_BINARY_CROSS_ENTROPY,           /* as OP_SOFTMAX_CROSS_ENTROPY; probabilities are the sigmoids */
+    OP_BINARY_CROSS_ENTROPY_BACKWARD,  /* as OP_SOFTMAX_CROSS_ENTROPY_BACKWARD */
+    OP_PIXEL_LOSS,          /* (prediction, target [N, H, W, C], valid [N]?) -> loss [1], squared error [N] */
+    OP_PIXEL_LOSS_BACKWARD, /* (dloss, prediction, target, squared error, valid?) -> dprediction */
     /* (learning_rate, step, micro?, scale?, tracker?) -> gradient_norm, updated; all [1]. Writes every
      * parameter that has a gradient, all tensors of TENSOR_OPTIMIZER, and its inputs but the first in place:
      * see Optimizer. */
@@ -174,6 +179,17 @@ typedef struct BatchNorm {
 typedef struct Pool2d {
     int64_t kernel, stride, padding; /* average: padding counts in the divisor (PyTorch's default) */
 } Pool2d;
+
+typedef enum LossKind {
+    LOSS_CROSS_ENTROPY, /* of classes: see graph_softmax_cross_entropy */
+    LOSS_BCE,
+    LOSS_L1, /* of images: see graph_pixel_loss */
+    LOSS_CHARBONNIER,
+    LOSS_MSE,
+    LOSS_PSNR,
+    LOSS_KIND_COUNT
+} LossKind;
+extern const char *const loss_names[]; /* "cross-entropy", "bce", "l1", "charbonnier", "mse", "psnr", NULL */
 
 typedef enum OptimizerKind {
     OPTIMIZER_SGD,
@@ -284,6 +300,9 @@ typedef struct Node {
         struct {
             float smoothing;
         } loss;
+        struct {
+            LossKind kind;
+        } pixel_loss;
         Optimizer update;
     } as;
 } Node;
@@ -334,9 +353,25 @@ TensorId graph_layer_norm(Graph *graph, const char *name, TensorId x, double eps
 /* [N, H, W, C * r * r] -> [N, H * r, W * r, C], PyTorch's order. */
 TensorId graph_pixel_shuffle(Graph *graph, TensorId x, int64_t factor);
 TensorId graph_pixel_unshuffle(Graph *graph, TensorId x, int64_t factor);
-/* logits [N, K], labels [N] i64 -> mean loss [1] over samples whose label is not -1 (a padded sample of a
- * last batch). 0 <= smoothing < 1, as PyTorch's label_smoothing. */
-TensorId graph_softmax_cross_entropy(Graph *graph, TensorId logits, TensorId labels, float smoothing);
+/* logits [N, K], labels [N] i64 -> mean [1] of -sum target log softmax over samples whose label is not -1 (a
+ * padded sample of a last batch). The target is 1 - smoothing at the label, shared with labels_mixed where
+ * there is one (mixup, cutmix): mix [N] f32 of it is the label's, the rest the other's; plus smoothing / K
+ * everywhere, as PyTorch's label_smoothing. labels_mixed and mix: both or TENSOR_NONE; a label of labels_mixed
+ * may be -1 where mix is 1. 0 <= smoothing < 1. */
+TensorId graph_softmax_cross_entropy(Graph *graph, TensorId logits, TensorId labels, TensorId labels_mixed,
+                                     TensorId mix, float smoothing);
+/* The same target, each class by itself: the mean over samples and classes of binary cross-entropy with logits
+ * (timm's BinaryCrossEntropy). */
+TensorId graph_binary_cross_entropy(Graph *graph, TensorId logits, TensorId labels, TensorId labels_mixed,
+                                    TensorId mix, float smoothing);
+/* Images [N, H, W, C] f32, d = prediction - target -> the mean [1] over images, each weighted by valid [N] f32
+ * (TENSOR_NONE: 1; 0 leaves a padded one out), of
+ *   LOSS_L1 mean |d|;  LOSS_CHARBONNIER mean sqrt(d^2 + 1e-6);  LOSS_MSE mean d^2;
+ *   LOSS_PSNR 10 / ln 10 * ln(mean d^2 + 1e-8)                               NAFNet's PSNRLoss
+ * The node's second output, the mean of d^2 of each image, can be kept: graph_pixel_loss_error. */
+TensorId graph_pixel_loss(Graph *graph, TensorId prediction, TensorId target, TensorId valid, LossKind kind);
+/* The squared error [N] beside a loss that graph_pixel_loss returned. */
+TensorId graph_pixel_loss_error(Graph *graph, TensorId loss);
 
 /* A model's own objection to its options or images: the graph fails with FSH_ERR_USAGE. Returns TENSOR_NONE. */
 TensorId graph_refuse(Graph *graph, const char *format, ...) FSH_PRINTF(2, 3);

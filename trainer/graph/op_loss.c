@@ -1,30 +1,64 @@
 #include "trainer/graph/ops.h"
 
-TensorId graph_softmax_cross_entropy(Graph *graph, TensorId logits, TensorId labels, float smoothing)
+const char *const loss_names[] = {"cross-entropy", "bce", "l1", "charbonnier", "mse", "psnr", NULL};
+
+/* ---- classes ------------------------------------------------------------------------------------------------------- */
+
+/* An input [N] of this type beside the logits; without one, always. */
+static bool is_beside(const Tensor *scores, const Tensor *tensor, DataType type)
+{
+    return !tensor || (tensor->rank == 1 && tensor->type == type && tensor->shape[0] == scores->shape[0]);
+}
+
+static const Tensor *optional_operand(Graph *graph, TensorId id)
+{
+    return id == TENSOR_NONE ? NULL : graph_operand(graph, id);
+}
+
+static TensorId append_class_loss(Graph *graph, OpKind op, const char *what, TensorId logits, TensorId labels,
+                                  TensorId labels_mixed, TensorId mix, float smoothing)
 {
     const Tensor *scores = graph_operand(graph, logits), *classes = graph_operand(graph, labels);
+    const Tensor *others = optional_operand(graph, labels_mixed), *shares = optional_operand(graph, mix);
     char left[96], right[96];
     if (!scores || !classes)
         return TENSOR_NONE;
-    if (scores->rank != 2 || scores->type != DATA_F32 || classes->rank != 1 || classes->type != DATA_I64 ||
-        classes->shape[0] != scores->shape[0])
-        return graph_fail(
-            graph, FSH_ERR_MISMATCH,
-            "%s: cross-entropy needs f32 logits [N, K] and i64 labels [N], not %s [%s] and %s [%s]",
-            scores->name, data_type_name(scores->type), tensor_shape_text(scores, left, sizeof left),
-            data_type_name(classes->type), tensor_shape_text(classes, right, sizeof right));
+    if (scores->rank != 2 || scores->type != DATA_F32 || !is_beside(scores, classes, DATA_I64))
+        return graph_fail(graph, FSH_ERR_MISMATCH,
+                          "%s: %s needs f32 logits [N, K] and i64 labels [N], not %s [%s] and %s [%s]",
+                          scores->name, what, data_type_name(scores->type),
+                          tensor_shape_text(scores, left, sizeof left), data_type_name(classes->type),
+                          tensor_shape_text(classes, right, sizeof right));
+    if (!others != !shares || !is_beside(scores, others, DATA_I64) || !is_beside(scores, shares, DATA_F32))
+        return graph_fail(graph, FSH_ERR_MISMATCH,
+                          "%s: %s of mixed samples needs the other label i64 [N] and its share f32 [N]",
+                          scores->name, what);
     if (!(smoothing >= 0 && smoothing < 1))
         return graph_fail(graph, FSH_ERR_USAGE, "%s: label smoothing %g; it must be at least 0 and below 1",
                           scores->name, (double)smoothing);
-    Node node = {.op = OP_SOFTMAX_CROSS_ENTROPY,
-                 .inputs = {logits, labels},
-                 .input_count = 2,
+    Node node = {.op = op,
+                 .inputs = {logits, labels, labels_mixed, mix},
+                 .input_count = 4,
                  .as.loss.smoothing = smoothing};
     node_name_after(&node, scores);
     return graph_append(graph, &node);
 }
 
-void softmax_cross_entropy_infer(Graph *graph, Node *node)
+TensorId graph_softmax_cross_entropy(Graph *graph, TensorId logits, TensorId labels, TensorId labels_mixed,
+                                     TensorId mix, float smoothing)
+{
+    return append_class_loss(graph, OP_SOFTMAX_CROSS_ENTROPY, "cross-entropy", logits, labels, labels_mixed,
+                             mix, smoothing);
+}
+
+TensorId graph_binary_cross_entropy(Graph *graph, TensorId logits, TensorId labels, TensorId labels_mixed,
+                                    TensorId mix, float smoothing)
+{
+    return append_class_loss(graph, OP_BINARY_CROSS_ENTROPY, "binary cross-entropy", logits, labels,
+                             labels_mixed, mix, smoothing);
+}
+
+void class_loss_infer(Graph *graph, Node *node)
 {
     const Tensor *logits = graph_tensor(graph, node->inputs[0]);
     const int64_t shape[2] = {logits->shape[0], logits->shape[1]};
@@ -32,11 +66,72 @@ void softmax_cross_entropy_infer(Graph *graph, Node *node)
     graph_output(graph, node, 1, DATA_F32, 2, shape);
 }
 
-void softmax_cross_entropy_differentiate(Graph *graph, const Node *node, TensorId output_gradient)
+void class_loss_differentiate(Graph *graph, const Node *node, TensorId output_gradient)
 {
-    Node backward = {.op = OP_SOFTMAX_CROSS_ENTROPY_BACKWARD,
-                     .inputs = {output_gradient, node->outputs[1], node->inputs[1]},
-                     .input_count = 3,
-                     .as.loss = node->as.loss};
+    const bool is_binary = node->op == OP_BINARY_CROSS_ENTROPY;
+    Node backward = {
+        .op = is_binary ? OP_BINARY_CROSS_ENTROPY_BACKWARD : OP_SOFTMAX_CROSS_ENTROPY_BACKWARD,
+        .inputs = {output_gradient, node->outputs[1], node->inputs[1], node->inputs[2], node->inputs[3]},
+        .input_count = 5,
+        .as.loss = node->as.loss};
+    graph_append_backward(graph, node, &backward, &node->inputs[0], 1);
+}
+
+/* ---- images -------------------------------------------------------------------------------------------------------- */
+
+TensorId graph_pixel_loss(Graph *graph, TensorId prediction, TensorId target, TensorId valid, LossKind kind)
+{
+    const char *name = kind < LOSS_KIND_COUNT ? loss_names[kind] : "?";
+    const Tensor *restored = graph_operand(graph, prediction), *wanted = graph_operand(graph, target);
+    const Tensor *weights = optional_operand(graph, valid);
+    char left[96], right[96];
+    if (!restored || !wanted || (valid != TENSOR_NONE && !weights))
+        return TENSOR_NONE;
+    if (kind < LOSS_L1 || kind >= LOSS_KIND_COUNT)
+        return graph_fail(graph, FSH_ERR_USAGE, "%s: %s is no loss of images", restored->name, name);
+    if (!graph_image(graph, restored->name, name, prediction) ||
+        !graph_image(graph, wanted->name, name, target))
+        return TENSOR_NONE;
+    for (int i = 0; i < 4; i++)
+        if (restored->shape[i] != wanted->shape[i])
+            return graph_fail(graph, FSH_ERR_MISMATCH, "%s: %s needs images of one shape, not [%s] and [%s]",
+                              restored->name, name, tensor_shape_text(restored, left, sizeof left),
+                              tensor_shape_text(wanted, right, sizeof right));
+    if (!is_beside(restored, weights, DATA_F32))
+        return graph_fail(graph, FSH_ERR_MISMATCH, "%s: %s needs f32 weights [N] of the images, not %s [%s]",
+                          restored->name, name, data_type_name(weights->type),
+                          tensor_shape_text(weights, left, sizeof left));
+    Node node = {.op = OP_PIXEL_LOSS,
+                 .inputs = {prediction, target, valid},
+                 .input_count = 3,
+                 .as.pixel_loss.kind = kind};
+    node_name_after(&node, restored);
+    return graph_append(graph, &node);
+}
+
+TensorId graph_pixel_loss_error(Graph *graph, TensorId loss)
+{
+    const Tensor *tensor = graph_operand(graph, loss);
+    if (!tensor)
+        return TENSOR_NONE;
+    if (tensor->producer == NODE_NONE || graph->nodes[tensor->producer].op != OP_PIXEL_LOSS)
+        return graph_fail(graph, FSH_ERR_USAGE, "%s: no loss of images made it", tensor->name);
+    return graph->nodes[tensor->producer].outputs[1];
+}
+
+void pixel_loss_infer(Graph *graph, Node *node)
+{
+    const int64_t images = graph_tensor(graph, node->inputs[0])->shape[0];
+    graph_output(graph, node, 0, DATA_F32, 1, (int64_t[]){1});
+    graph_output(graph, node, 1, DATA_F32, 1, &images);
+}
+
+void pixel_loss_differentiate(Graph *graph, const Node *node, TensorId output_gradient)
+{
+    Node backward = {
+        .op = OP_PIXEL_LOSS_BACKWARD,
+        .inputs = {output_gradient, node->inputs[0], node->inputs[1], node->outputs[1], node->inputs[2]},
+        .input_count = 5,
+        .as.pixel_loss = node->as.pixel_loss};
     graph_append_backward(graph, node, &backward, &node->inputs[0], 1);
 }

@@ -60,9 +60,11 @@ void gate_differentiate(Graph *graph, const Node *node, TensorId output_gradient
 void layer_norm_infer(Graph *graph, Node *node);
 void layer_norm_differentiate(Graph *graph, const Node *node, TensorId output_gradient);
 
-/* op_loss.c: softmax cross-entropy */
-void softmax_cross_entropy_infer(Graph *graph, Node *node);
-void softmax_cross_entropy_differentiate(Graph *graph, const Node *node, TensorId output_gradient);
+/* op_loss.c: softmax and binary cross-entropy; losses of images */
+void class_loss_infer(Graph *graph, Node *node);
+void class_loss_differentiate(Graph *graph, const Node *node, TensorId output_gradient);
+void pixel_loss_infer(Graph *graph, Node *node);
+void pixel_loss_differentiate(Graph *graph, const Node *node, TensorId output_gradient);
 
 /* op_optimizer.c: the update */
 void update_infer(Graph *graph, Node *node);

@@ -82,8 +82,8 @@ static TensorId build_classification(Graph *graph, const Model *model, const Mod
     TensorId label = graph_input(graph, "label", DATA_I64, 1, &spec->batch);
     TensorId logits =
         model->build(graph, graph_normalize(graph, image, recipe->mean, recipe->deviation), spec);
-    TensorId loss =
-        graph_softmax_cross_entropy(graph, logits, label, spec->training ? recipe->label_smoothing : 0);
+    TensorId loss = graph_softmax_cross_entropy(graph, logits, label, TENSOR_NONE, TENSOR_NONE,
+                                                spec->training ? recipe->label_smoothing : 0);
     graph_keep(graph, logits, "logits");
     graph_keep(graph, loss, "loss");
     return loss;

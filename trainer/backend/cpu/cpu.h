@@ -1,7 +1,7 @@
 /* cpu.h - the CPU backend's own objects: what its files share.
  *
  * Files: cpu_backend.c (opening, threads, memory), cpu_state.c (parameters), cpu_program.c (a graph made runnable),
- * cpu_convolution.c, cpu_small_gradient.c, cpu_norm.c, cpu_pointwise.c, cpu_window.c, cpu_box.c, cpu_channel.c, cpu_loss.c, cpu_update.c (one pair of
+ * cpu_convolution.c, cpu_small_gradient.c, cpu_norm.c, cpu_pointwise.c, cpu_window.c, cpu_box.c, cpu_channel.c, cpu_loss.c, cpu_loss_pixel.c, cpu_update.c (one pair of
  * functions for each op), kernels*.c (loops), onednn*.c (convolution and matrix product). A new op is a row in cpu_program.c's table.
  *
  * Activations are packed NHWC and NC. Results depend on the number of threads (it divides sums) and on the instruction
@@ -160,9 +160,15 @@ FshStatus cpu_gate_backward_run(CpuStep *step, FshError *error);
 FshStatus cpu_layer_norm_run(CpuStep *step, FshError *error);
 FshStatus cpu_layer_norm_backward_prepare(CpuStep *step, FshError *error);
 FshStatus cpu_layer_norm_backward_run(CpuStep *step, FshError *error);
-FshStatus cpu_softmax_cross_entropy_prepare(CpuStep *step, FshError *error);
+FshStatus cpu_class_loss_prepare(CpuStep *step, FshError *error);
 FshStatus cpu_softmax_cross_entropy_run(CpuStep *step, FshError *error);
 FshStatus cpu_softmax_cross_entropy_backward_run(CpuStep *step, FshError *error);
+FshStatus cpu_binary_cross_entropy_run(CpuStep *step, FshError *error);
+FshStatus cpu_binary_cross_entropy_backward_run(CpuStep *step, FshError *error);
+FshStatus cpu_pixel_loss_prepare(CpuStep *step, FshError *error);
+FshStatus cpu_pixel_loss_run(CpuStep *step, FshError *error);
+FshStatus cpu_pixel_loss_backward_prepare(CpuStep *step, FshError *error);
+FshStatus cpu_pixel_loss_backward_run(CpuStep *step, FshError *error);
 FshStatus cpu_update_prepare(CpuStep *step, FshError *error);
 FshStatus cpu_update_run(CpuStep *step, FshError *error);
 

@@ -2,39 +2,120 @@
 
 #include <math.h>
 
-static bool counts(int64_t label)
+/* Both losses of classes. A sample's target: mix (1 without) at its label, the rest at the other one, all of it times
+ * 1 - smoothing; plus smoothing / K everywhere. */
+typedef struct ClassLoss {
+    const CpuStep *step;
+    const int64_t *labels, *labels_mixed;
+    const float *mix;
+    int64_t samples, classes;
+    double smoothing, dloss;
+    int64_t valid; /* samples that count */
+} ClassLoss;
+
+/* first: of the labels among the step's inputs. */
+static ClassLoss class_loss(const CpuStep *step, int first)
 {
-    return label != -1;
+    const Tensor *scores = cpu_input(step, first - 1);
+    ClassLoss loss = {.step = step,
+                      .labels = step->inputs[first],
+                      .labels_mixed = step->inputs[first + 1],
+                      .mix = step->inputs[first + 2],
+                      .samples = scores->shape[0],
+                      .classes = scores->shape[1],
+                      .smoothing = (double)step->node->as.loss.smoothing};
+    for (int64_t n = 0; n < loss.samples; n++)
+        loss.valid += loss.labels[n] != -1;
+    return loss;
 }
 
-static int64_t count_labels(const int64_t *labels, int64_t samples)
+static double share_of_label(const ClassLoss *loss, int64_t n)
 {
-    int64_t valid = 0;
-    for (int64_t n = 0; n < samples; n++)
-        valid += counts(labels[n]);
-    return valid;
+    return loss->mix ? (double)loss->mix[n] : 1;
 }
 
-FshStatus cpu_softmax_cross_entropy_prepare(CpuStep *step, FshError *error)
+/* What comes on top of smoothing / K at class k. */
+static double target_at(const ClassLoss *loss, int64_t n, int64_t k)
+{
+    const double share = share_of_label(loss, n);
+    double target = k == loss->labels[n] ? share : 0;
+    if (loss->labels_mixed && k == loss->labels_mixed[n])
+        target += 1 - share;
+    return target * (1 - loss->smoothing);
+}
+
+static FshStatus check_label(const ClassLoss *loss, int64_t n, int64_t label, bool may_be_none,
+                             FshError *error)
+{
+    if ((label >= 0 && label < loss->classes) || (may_be_none && label == -1))
+        return FSH_OK;
+    return fsh_error_set(error, FSH_ERR_MISMATCH, "label %lld of sample %lld; there are %lld classes",
+                         (long long)label, (long long)n, (long long)loss->classes);
+}
+
+static FshStatus check_labels(const ClassLoss *loss, FshError *error)
+{
+    FshStatus status = FSH_OK;
+    for (int64_t n = 0; !status && n < loss->samples; n++) {
+        const double share = share_of_label(loss, n);
+        status = check_label(loss, n, loss->labels[n], true, error);
+        if (!status && !(share >= 0 && share <= 1))
+            status = fsh_error_set(error, FSH_ERR_MISMATCH,
+                                   "share %g of sample %lld's label; it must be 0 to 1", share, (long long)n);
+        if (!status && loss->labels_mixed && loss->labels[n] != -1)
+            status = check_label(loss, n, loss->labels_mixed[n], share == 1, error);
+    }
+    return status;
+}
+
+static double *sample_losses(const ClassLoss *loss)
+{
+    return (double *)loss->step->program->scratch;
+}
+
+FshStatus cpu_class_loss_prepare(CpuStep *step, FshError *error)
 {
     (void)error;
     step->scratch_bytes = (uint64_t)cpu_input(step, 0)->shape[0] * sizeof(double); /* loss of each sample */
     return FSH_OK;
 }
 
-/* Loss and probabilities of samples begin..end. With log p = x - max - log sum exp(x - max):
- * loss = (1 - smoothing) * -log p[label] + smoothing / K * sum of -log p. */
-static void loss_part(void *context, int part, int64_t begin, int64_t end)
+static FshStatus run_class_loss(CpuStep *step, CpuPart part, double terms, FshError *error)
 {
-    const CpuStep *step = context;
-    const int64_t classes = cpu_input(step, 0)->shape[1];
-    const int64_t *labels = step->inputs[1];
-    const double smoothing = (double)step->node->as.loss.smoothing;
-    double *losses = (double *)step->program->scratch;
+    ClassLoss loss = class_loss(step, 1);
+    FshStatus status = check_labels(&loss, error);
+    if (status)
+        return status;
+    cpu_parallel(step->program->backend, loss.samples, part, &loss);
+    double sum = 0;
+    for (int64_t n = 0; n < loss.samples; n++)
+        sum += sample_losses(&loss)[n];
+    *(float *)step->outputs[0] = loss.valid ? (float)(sum / ((double)loss.valid * terms)) : 0;
+    return FSH_OK;
+}
+
+/* ---- softmax -------------------------------------------------------------------------------------------------------- */
+
+/* -sum target log p, with log p = x - largest - log sum exp(x - largest) and targets that sum to 1. */
+static double softmax_loss(const ClassLoss *loss, int64_t n, const float *x, float largest, double sum,
+                           double sum_x)
+{
+    const int64_t label = loss->labels[n];
+    const double share = share_of_label(loss, n);
+    double of_labels = share * (double)(x[label] - largest);
+    if (loss->labels_mixed && share != 1)
+        of_labels += (1 - share) * (double)(x[loss->labels_mixed[n]] - largest);
+    return log(sum) - (1 - loss->smoothing) * of_labels - loss->smoothing / (double)loss->classes * sum_x;
+}
+
+static void softmax_part(void *context, int part, int64_t begin, int64_t end)
+{
+    const ClassLoss *loss = context;
+    const int64_t classes = loss->classes;
     (void)part;
     for (int64_t n = begin; n < end; n++) {
-        const float *x = (const float *)step->inputs[0] + n * classes;
-        float *p = (float *)step->outputs[1] + n * classes;
+        const float *x = (const float *)loss->step->inputs[0] + n * classes;
+        float *p = (float *)loss->step->outputs[1] + n * classes;
         double sum = 0, sum_x = 0;
         float largest = x[0];
         for (int64_t k = 1; k < classes; k++)
@@ -46,49 +127,75 @@ static void loss_part(void *context, int part, int64_t begin, int64_t end)
         }
         for (int64_t k = 0; k < classes; k++)
             p[k] = (float)((double)p[k] / sum);
-        losses[n] = 0;
-        if (counts(labels[n]))
-            losses[n] = log(sum) - (1 - smoothing) * (double)(x[labels[n]] - largest) -
-                        smoothing / (double)classes * sum_x;
+        sample_losses(loss)[n] = loss->labels[n] == -1 ? 0 : softmax_loss(loss, n, x, largest, sum, sum_x);
     }
 }
 
 FshStatus cpu_softmax_cross_entropy_run(CpuStep *step, FshError *error)
 {
-    const Tensor *logits = cpu_input(step, 0);
-    const int64_t *labels = step->inputs[1], samples = logits->shape[0];
-    const double *losses = (const double *)step->program->scratch;
-    for (int64_t n = 0; n < samples; n++)
-        if (counts(labels[n]) && (labels[n] < 0 || labels[n] >= logits->shape[1]))
-            return fsh_error_set(error, FSH_ERR_MISMATCH, "label %lld of sample %lld; there are %lld classes",
-                                 (long long)labels[n], (long long)n, (long long)logits->shape[1]);
-    cpu_parallel(step->program->backend, samples, loss_part, step);
-    double sum = 0;
-    for (int64_t n = 0; n < samples; n++)
-        sum += losses[n];
-    const int64_t valid = count_labels(labels, samples);
-    *(float *)step->outputs[0] = valid ? (float)(sum / (double)valid) : 0;
+    return run_class_loss(step, softmax_part, 1, error);
+}
+
+/* ---- binary --------------------------------------------------------------------------------------------------------- */
+
+/* max(x, 0) - x t + log(1 + exp(-|x|)), which overflows for no x. */
+static void binary_part(void *context, int part, int64_t begin, int64_t end)
+{
+    const ClassLoss *loss = context;
+    const double everywhere = loss->smoothing / (double)loss->classes;
+    (void)part;
+    for (int64_t n = begin; n < end; n++) {
+        const float *x = (const float *)loss->step->inputs[0] + n * loss->classes;
+        float *p = (float *)loss->step->outputs[1] + n * loss->classes;
+        double sum = 0;
+        for (int64_t k = 0; k < loss->classes; k++) {
+            const float small = expf(-fabsf(x[k]));
+            p[k] = (x[k] < 0 ? small : 1) / (1 + small);
+            sum += (double)(x[k] < 0 ? 0 : x[k]) - (double)x[k] * (target_at(loss, n, k) + everywhere) +
+                   (double)log1pf(small);
+        }
+        sample_losses(loss)[n] = loss->labels[n] == -1 ? 0 : sum;
+    }
+}
+
+FshStatus cpu_binary_cross_entropy_run(CpuStep *step, FshError *error)
+{
+    return run_class_loss(step, binary_part, (double)cpu_input(step, 0)->shape[1], error);
+}
+
+/* ---- backward ------------------------------------------------------------------------------------------------------- */
+
+/* dx = dloss / (samples that count * terms) * (p - target), 0 for samples that do not count. Both losses' gradients are that. */
+static void backward_part(void *context, int part, int64_t begin, int64_t end)
+{
+    const ClassLoss *loss = context;
+    const double everywhere = loss->smoothing / (double)loss->classes;
+    (void)part;
+    for (int64_t n = begin; n < end; n++) {
+        const float *p = (const float *)loss->step->inputs[1] + n * loss->classes;
+        float *dx = (float *)loss->step->outputs[0] + n * loss->classes;
+        const double factor = loss->labels[n] == -1 ? 0 : loss->dloss;
+        for (int64_t k = 0; k < loss->classes; k++)
+            dx[k] = (float)(factor * ((double)p[k] - (target_at(loss, n, k) + everywhere)));
+    }
+}
+
+static FshStatus run_backward(CpuStep *step, double terms)
+{
+    ClassLoss loss = class_loss(step, 2);
+    loss.dloss = loss.valid ? (double)*(const float *)step->inputs[0] / ((double)loss.valid * terms) : 0;
+    cpu_parallel(step->program->backend, loss.samples, backward_part, &loss);
     return FSH_OK;
 }
 
-/* dx = dloss / valid * (p - (1 - smoothing) at the label - smoothing / K), 0 for samples that do not count. */
 FshStatus cpu_softmax_cross_entropy_backward_run(CpuStep *step, FshError *error)
 {
-    const Tensor *probabilities = cpu_input(step, 1);
-    const int64_t samples = probabilities->shape[0], classes = probabilities->shape[1];
-    const int64_t *labels = step->inputs[2];
-    const int64_t valid = count_labels(labels, samples);
-    const double factor = valid ? (double)*(const float *)step->inputs[0] / (double)valid : 0;
-    const double smoothing = (double)step->node->as.loss.smoothing;
     (void)error;
-    for (int64_t n = 0; n < samples; n++) {
-        const float *p = (const float *)step->inputs[1] + n * classes;
-        float *dx = (float *)step->outputs[0] + n * classes;
-        const double here = counts(labels[n]) ? factor : 0;
-        for (int64_t k = 0; k < classes; k++) {
-            const double target = smoothing / (double)classes + (k == labels[n] ? 1 - smoothing : 0);
-            dx[k] = (float)(here * ((double)p[k] - target));
-        }
-    }
-    return FSH_OK;
+    return run_backward(step, 1);
+}
+
+FshStatus cpu_binary_cross_entropy_backward_run(CpuStep *step, FshError *error)
+{
+    (void)error;
+    return run_backward(step, (double)cpu_input(step, 1)->shape[1]);
 }

@@ -51,8 +51,12 @@ static const struct CpuOp {
     [OP_LAYER_NORM_BACKWARD] = {cpu_layer_norm_backward_prepare, cpu_layer_norm_backward_run},
     [OP_PIXEL_SHUFFLE] = {NULL, cpu_pixel_shuffle_run},
     [OP_PIXEL_UNSHUFFLE] = {NULL, cpu_pixel_shuffle_run},
-    [OP_SOFTMAX_CROSS_ENTROPY] = {cpu_softmax_cross_entropy_prepare, cpu_softmax_cross_entropy_run},
+    [OP_SOFTMAX_CROSS_ENTROPY] = {cpu_class_loss_prepare, cpu_softmax_cross_entropy_run},
     [OP_SOFTMAX_CROSS_ENTROPY_BACKWARD] = {NULL, cpu_softmax_cross_entropy_backward_run},
+    [OP_BINARY_CROSS_ENTROPY] = {cpu_class_loss_prepare, cpu_binary_cross_entropy_run},
+    [OP_BINARY_CROSS_ENTROPY_BACKWARD] = {NULL, cpu_binary_cross_entropy_backward_run},
+    [OP_PIXEL_LOSS] = {cpu_pixel_loss_prepare, cpu_pixel_loss_run},
+    [OP_PIXEL_LOSS_BACKWARD] = {cpu_pixel_loss_backward_prepare, cpu_pixel_loss_backward_run},
     [OP_UPDATE] = {cpu_update_prepare, cpu_update_run},
 };
 

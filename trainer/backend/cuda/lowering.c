@@ -221,7 +221,8 @@ static FshStatus convolution_prepare(const CudaProgram *program, Step *step, Fsh
     const CudaBackend *backend = program_backend(program);
     const Convolution convolution = convolution_of(step);
     if (step->node->as.conv.groups > 1)
-        return fsh_error_set(error, FSH_ERR_UNSUPPORTED, "cuda has no convolution in groups; use --device cpu");
+        return fsh_error_set(error, FSH_ERR_UNSUPPORTED,
+                             "cuda has no convolution in groups; use --device cpu");
     const ConvolutionShape shape = {step->node->as.conv.stride, step->node->as.conv.padding};
     const CudnnPolicy policy = {CUDNN_NOTES_OF_TF32 | CUDNN_NOTES_OF_TRANSFORMS | CUDNN_NOTES_OF_CHANCE,
                                 backend->benchmark ? TIMED_CANDIDATES : 1, convolution_workspace_limit_bytes};
@@ -303,7 +304,9 @@ static FshStatus linear(const Step *step, cudaStream_t stream, FshError *error)
 static FshStatus loss_prepare(const CudaProgram *program, Step *step, FshError *error)
 {
     (void)program;
-    (void)error;
+    if (maybe_in(step, 2))
+        return fsh_error_set(error, FSH_ERR_UNSUPPORTED,
+                             "the CUDA backend has no mixed labels yet; train without mixup and cutmix");
     want_scratch(step, kernel_softmax_cross_entropy_scratch_bytes(in(step, 0)));
     return FSH_OK;
 }
