@@ -174,6 +174,33 @@ static void test_raw_pixels_are_compared_with_the_source_decoded(void **state)
 }
 
 /* The shards of a tree that fresize made stand against that tree, and against the originals by the recipe. */
+/* Noise in colour, which 4:2:0 changes more than one photograph differs from another. */
+static void test_images_encoded_again_are_compared_by_encoding_the_source(void **state)
+{
+    TestFolder *folder = *state;
+    if (!source_png_is_readable())
+        skip();
+    const char *photos = test_path(folder, "photos"), *packed = test_path(folder, "packed");
+    enum { WIDTH = 64, HEIGHT = 48 };
+    static uint8_t pixels[WIDTH * HEIGHT * 3];
+    for (uint32_t i = 0; i < 3; i++) {
+        char file[sizeof pixels + 32];
+        test_fill_noise(pixels, WIDTH, HEIGHT, i);
+        const int header = snprintf(file, sizeof file, "P6\n%d %d\n255\n", WIDTH, HEIGHT);
+        memcpy(file + header, pixels, sizeof pixels);
+        test_file_write(test_path(folder, "photos/cat/%u.ppm", i), file, (size_t)header + sizeof pixels);
+    }
+    run_ok("fpack", "--store", "jpeg", "--quality", "40", photos, packed, NULL);
+    RunResult result = against(0, photos, packed);
+    assert_contains(result.out, "3 compared with their sources");
+    run_result_free(&result);
+    copy_file(test_path(folder, "photos/cat/1.ppm"), test_path(folder, "photos/cat/2.ppm"));
+    result = against(1, photos, packed);
+    assert_contains(result.out, "record 2, key cat/2, source cat/2.ppm: is not what its source in ");
+    assert_contains(result.out, "1 problem;");
+    run_result_free(&result);
+}
+
 static void test_resized_images_are_compared_by_recipe(void **state)
 {
     TestFolder *folder = *state;
@@ -337,6 +364,7 @@ int main(void)
         in_folder(test_sources_are_compared_byte_for_byte),
         in_folder(test_images_that_no_record_holds_are_told),
         in_folder(test_raw_pixels_are_compared_with_the_source_decoded),
+        in_folder(test_images_encoded_again_are_compared_by_encoding_the_source),
         in_folder(test_resized_images_are_compared_by_recipe),
         in_folder(test_sides_that_do_not_look_alike_are_suspicious),
         in_folder(test_exchanged_photographs_are_found),

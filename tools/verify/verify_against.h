@@ -2,19 +2,22 @@
  *
  * A file's bytes are the record's, or, where the dataset's provenance tells of a recipe (fresize, or fpack --max-size), what
  * the recipe makes of the file today: both have the same code, so the bytes must be the same. Raw pixels are compared with
- * the file decoded; images that were encoded again (--store jpeg), which no file holds, by how far their pixels are from it.
+ * the file decoded; images that were encoded again (--store jpeg) with the file encoded again or, where another version of the
+ * library gives other bytes, by how far their pixels are from it.
  *
  * Threads: an Against is read-only once opened; one AgainstReader per thread. */
 #ifndef FSHARD_VERIFY_VERIFY_AGAINST_H
 #define FSHARD_VERIFY_VERIFY_AGAINST_H
 
+#include "imaging/encode.h"
 #include "tools/resize/resize_image.h"
 #include "tools/verify/verify_pixels.h"
 
 typedef struct Against {
     const char *folder; /* the source tree */
     bool has_recipe;    /* the recipe below was read from the provenance */
-    bool encoded_again; /* --store jpeg */
+    bool encoded_again; /* --store jpeg, */
+    int quality;        /* of this quality; 0: not told */
     ResizeRecipe recipe;
 } Against;
 
@@ -24,7 +27,8 @@ void against_open(Against *against, const char *folder, const FshManifest *manif
 typedef struct AgainstReader {
     PixelReader pixels;
     ResizeWorker *resizer;
-    Buffer file;
+    ImageEncoder *encoder;
+    Buffer file, encoded;
 } AgainstReader;
 
 void against_reader_free(AgainstReader *reader);
