@@ -460,6 +460,31 @@ static FshStatus list_path(Check *check, const char *path, FshError *error)
     return status || found ? status : list_own(check, path, error);
 }
 
+static void check_free(Check *check)
+{
+    for (size_t i = 0; i < check->file_count; i++) {
+        free(check->paths[i]);
+        free(check->names[i]);
+        if (check->contents)
+            free(check->contents[i].hashes);
+    }
+    free(check->contents);
+    for (size_t i = 0; check->expected && i < check->manifest.split_count; i++) {
+        fsh_metadata_free(&check->expected[i]);
+    }
+    free(check->expected);
+    free(check->files);
+    free(check->paths);
+    free(check->names);
+    free(check->split_of);
+    free(check->hashes);
+    hash_set_free(&check->keys);
+    free(check->class_counts);
+    fsh_names_free(check->field_names, check->field_count);
+    fsh_manifest_free(&check->manifest);
+    free(check);
+}
+
 FshStatus fsh_check(const char *path, FshCheckLevel level, int jobs, FshProblemVisit visit, void *context,
                     uint64_t *problem_count_ret, FshError *error)
 {
@@ -483,35 +508,11 @@ FshStatus fsh_check(const char *path, FshCheckLevel level, int jobs, FshProblemV
     }
     if (!status && check->file_count)
         end_split(check);
-    if (!status && check->contents && check->has_splits && check->file_count &&
-        check->split_of[check->file_count - 1] > 0)
-        status = fsh_check_overlap(check->files, check->contents, check->split_of, check->file_count,
-                                   tell_overlap, check, error);
     if (!status && check->contents)
-        status = fsh_check_repeats(check->files, check->contents, check->split_of, check->file_count,
-                                   tell_overlap, check, error);
+        status = fsh_check_overlap(check->files, check->contents, check->split_of, check->file_count,
+                                   check->has_splits, tell_overlap, check, error);
     if (problem_count_ret)
         *problem_count_ret = check->problem_count;
-    for (size_t i = 0; i < check->file_count; i++) {
-        free(check->paths[i]);
-        free(check->names[i]);
-        if (check->contents)
-            free(check->contents[i].hashes);
-    }
-    free(check->contents);
-    for (size_t i = 0; check->expected && i < check->manifest.split_count; i++) {
-        fsh_metadata_free(&check->expected[i]);
-    }
-    free(check->expected);
-    free(check->files);
-    free(check->paths);
-    free(check->names);
-    free(check->split_of);
-    free(check->hashes);
-    hash_set_free(&check->keys);
-    free(check->class_counts);
-    fsh_names_free(check->field_names, check->field_count);
-    fsh_manifest_free(&check->manifest);
-    free(check);
+    check_free(check);
     return status;
 }

@@ -222,8 +222,25 @@ static FshStatus remark_on_split(Overlap *overlap, size_t begin, size_t end, Fsh
 
 /* ---- both ---- */
 
-FshStatus fsh_check_repeats(const FileCheck *files, const FileContents *contents, const size_t *split_of,
-                            size_t file_count, OverlapVisit visit, void *context, FshError *error)
+static FshStatus compare_splits(Overlap *overlap, FshError *error)
+{
+    const size_t largest = largest_split(overlap);
+    FshStatus status = FSH_OK;
+    for (size_t i = 0; i < overlap->file_count && !status; i++) {
+        if (overlap->split_of[i] != largest)
+            status = pass_file(overlap, i, true, error);
+    }
+    for (size_t i = 0; i < overlap->file_count && !status; i++) {
+        if (overlap->split_of[i] == largest)
+            status = pass_file(overlap, i, false, error);
+    }
+    hash_set_free(&overlap->set);
+    return status;
+}
+
+FshStatus fsh_check_overlap(const FileCheck *files, const FileContents *contents, const size_t *split_of,
+                            size_t file_count, bool across_splits, OverlapVisit visit, void *context,
+                            FshError *error)
 {
     Overlap overlap = {.files = files,
                        .contents = contents,
@@ -231,7 +248,7 @@ FshStatus fsh_check_repeats(const FileCheck *files, const FileContents *contents
                        .file_count = file_count,
                        .visit = visit,
                        .context = context};
-    FshStatus status = FSH_OK;
+    FshStatus status = across_splits ? compare_splits(&overlap, error) : FSH_OK;
     for (size_t begin = 0, end = 0; begin < file_count && !status; begin = end) {
         while (end < file_count && split_of[end] == split_of[begin])
             end++;
@@ -240,30 +257,5 @@ FshStatus fsh_check_repeats(const FileCheck *files, const FileContents *contents
     }
     close_file(&overlap.later);
     close_file(&overlap.earlier);
-    return status;
-}
-
-FshStatus fsh_check_overlap(const FileCheck *files, const FileContents *contents, const size_t *split_of,
-                            size_t file_count, OverlapVisit visit, void *context, FshError *error)
-{
-    Overlap overlap = {.files = files,
-                       .contents = contents,
-                       .split_of = split_of,
-                       .file_count = file_count,
-                       .visit = visit,
-                       .context = context};
-    const size_t largest = largest_split(&overlap);
-    FshStatus status = FSH_OK;
-    for (size_t i = 0; i < file_count && !status; i++) {
-        if (split_of[i] != largest)
-            status = pass_file(&overlap, i, true, error);
-    }
-    for (size_t i = 0; i < file_count && !status; i++) {
-        if (split_of[i] == largest)
-            status = pass_file(&overlap, i, false, error);
-    }
-    close_file(&overlap.later);
-    close_file(&overlap.earlier);
-    hash_set_free(&overlap.set);
     return status;
 }

@@ -13,15 +13,12 @@ typedef struct FileContents {
 
 typedef void (*OverlapVisit)(size_t file, const FoundProblem *problem, void *context);
 
-/* Calls visit for each record whose payloads another split holds too: of the two, for the one in the later split. Memory:
- * 64 to 128 bytes for each sample that is not in the largest split. FSH_ERR_MEMORY, FSH_ERR_INTERRUPTED. */
+/* Calls visit for each record whose payloads another split holds too, if across_splits: of the two, for the one in the later
+ * split. Then once for each split in which samples repeat the content of others, with status FSH_OK: that is a remark, since a
+ * training set may hold an image twice for a reason. Memory: 64 to 128 bytes for each sample that is not in the largest split,
+ * and 16 for each of one split. FSH_ERR_MEMORY, FSH_ERR_INTERRUPTED. */
 FshStatus fsh_check_overlap(const FileCheck *files, const FileContents *contents, const size_t *split_of,
-                            size_t file_count, OverlapVisit visit, void *context, FshError *error);
-
-/* Calls visit once for each split in which samples repeat the content of others, with status FSH_OK: that is a remark, since a
- * training set may hold an image twice for a reason. Memory: 16 bytes for each sample of a split. FSH_ERR_MEMORY,
- * FSH_ERR_INTERRUPTED. */
-FshStatus fsh_check_repeats(const FileCheck *files, const FileContents *contents, const size_t *split_of,
-                            size_t file_count, OverlapVisit visit, void *context, FshError *error);
+                            size_t file_count, bool across_splits, OverlapVisit visit, void *context,
+                            FshError *error);
 
 #endif
