@@ -184,17 +184,19 @@ static void test_wrong_operands_are_refused(void **state)
     (void)state;
     Graph *graph = graph_new();
     graph_add(graph, start(graph, 2, 8, 3), graph_input(graph, "other", DATA_F32, 2, (int64_t[]){2, 8}));
-    assert_failure(graph, FSH_ERR_MISMATCH,
-                   "image.normalize.add: add needs two f32 tensors of one shape, not f32 [2 x 8 x 8 x 3] and "
-                   "f32 [2 x 8]");
+    assert_failure(
+        graph, FSH_ERR_MISMATCH,
+        "image.normalize.add: add needs two float tensors of one shape, not f32 [2 x 8 x 8 x 3] and "
+        "f32 [2 x 8]");
     graph = graph_new();
     graph_linear(graph, "fc", start(graph, 2, 8, 3), 10, true);
-    assert_failure(graph, FSH_ERR_MISMATCH, "fc: linear needs an f32 matrix [N, C], not f32 [2 x 8 x 8 x 3]");
+    assert_failure(graph, FSH_ERR_MISMATCH,
+                   "fc: linear needs a float matrix [N, C], not f32 [2 x 8 x 8 x 3]");
     graph = graph_new();
     graph_conv2d(graph, "conv", image_input(graph, 2, 8, 3),
                  &(Conv2d){.channels = 4, .kernel = 1, .stride = 1});
     assert_failure(graph, FSH_ERR_MISMATCH,
-                   "conv: conv2d needs an f32 image [N, H, W, C], not u8 [2 x 8 x 8 x 3]");
+                   "conv: conv2d needs a float image [N, H, W, C], not u8 [2 x 8 x 8 x 3]");
     graph = graph_new();
     graph_batch_norm(
         graph, "bn",

@@ -12,9 +12,8 @@ static const struct {
     const char *name;
     size_t bytes;
 } data_types[] = {
-    [DATA_F32] = {"f32", 4},
-    [DATA_U8] = {"u8", 1},
-    [DATA_I64] = {"i64", 8},
+    [DATA_F32] = {"f32", 4},   [DATA_U8] = {"u8", 1},   [DATA_I64] = {"i64", 8},
+    [DATA_BF16] = {"bf16", 2}, [DATA_F16] = {"f16", 2},
 };
 
 size_t data_type_bytes(DataType type)
@@ -25,6 +24,11 @@ size_t data_type_bytes(DataType type)
 const char *data_type_name(DataType type)
 {
     return data_types[type].name;
+}
+
+bool data_type_is_float(DataType type)
+{
+    return type == DATA_F32 || type == DATA_BF16 || type == DATA_F16;
 }
 
 int64_t tensor_count(const Tensor *tensor)
@@ -61,6 +65,23 @@ void graph_free(Graph **graph)
     free((*graph)->tensors);
     free(*graph);
     *graph = NULL;
+}
+
+void graph_set_compute_type(Graph *graph, DataType type)
+{
+    if (!graph || graph->failure.status)
+        return;
+    if (!data_type_is_float(type))
+        graph_fail(graph, FSH_ERR_USAGE, "graph: a network computes in f32, bf16 or f16, not in %s",
+                   data_type_name(type));
+    else if (graph->node_count)
+        graph_fail(graph, FSH_ERR_USAGE, "graph: the type to compute in is chosen before the first layer");
+    graph->compute_type = type;
+}
+
+DataType graph_compute_type(const Graph *graph)
+{
+    return graph->compute_type;
 }
 
 FshStatus graph_check(const Graph *graph, FshError *error)
@@ -114,9 +135,9 @@ const Tensor *graph_operand(Graph *graph, TensorId id)
 const Tensor *graph_image(Graph *graph, const char *layer, const char *what, TensorId id)
 {
     const Tensor *tensor = graph_operand(graph, id);
-    if (tensor && (tensor->rank != 4 || tensor->type != DATA_F32)) {
+    if (tensor && (tensor->rank != 4 || !data_type_is_float(tensor->type))) {
         char shape[96];
-        graph_fail(graph, FSH_ERR_MISMATCH, "%s: %s needs an f32 image [N, H, W, C], not %s [%s]", layer,
+        graph_fail(graph, FSH_ERR_MISMATCH, "%s: %s needs a float image [N, H, W, C], not %s [%s]", layer,
                    what, data_type_name(tensor->type), tensor_shape_text(tensor, shape, sizeof shape));
         return NULL;
     }

@@ -49,9 +49,12 @@ enum {
     GRAPH_CHANNELS_MAX = 4
 };
 
-typedef enum DataType { DATA_F32, DATA_U8, DATA_I64 } DataType;
+/* bf16 and f16 are for activations alone: parameters, buffers, the optimizer's state, statistics and losses are f32. */
+typedef enum DataType { DATA_F32, DATA_U8, DATA_I64, DATA_BF16, DATA_F16 } DataType;
 size_t data_type_bytes(DataType type);
 const char *data_type_name(DataType type);
+/* f32, bf16, f16 */
+bool data_type_is_float(DataType type);
 
 typedef enum TensorRole {
     TENSOR_INPUT,      /* written from outside before a run: images, labels, learning rate */
@@ -92,9 +95,11 @@ const char *tensor_shape_text(const Tensor *tensor, char *buffer, size_t buffer_
 bool tensor_is_weight(const Tensor *tensor);
 
 /* What each node reads and writes, in the order of Node.inputs and Node.outputs; `d` is "gradient of"; `?`
- * may be TENSOR_NONE. Everything is f32 unless said. */
+ * may be TENSOR_NONE. Activations have one float type in a node: that of its first input. Everything else is f32 unless
+ * said; a convolution or matrix product in a narrower type reads its f32 weight rounded to it, and adds up in f32. */
 typedef enum OpKind {
     OP_FILL,                   /* () -> y: as.fill.value everywhere */
+    OP_CAST,                   /* (x) -> y of another float type */
     OP_NORMALIZE,              /* (x u8) -> y */
     OP_CONV2D,                 /* (x, weight, bias?) -> y */
     OP_CONV2D_BACKWARD_DATA,   /* (dy, weight) -> dx */
@@ -131,7 +136,7 @@ typedef enum OpKind {
     /* (x, weight [1, C, 1, 1], addend?) -> y = x * weight[c] + addend */
     OP_CHANNEL_SCALE,
     OP_CHANNEL_SCALE_BACKWARD,    /* (dy, x, weight) -> dx, dweight */
-    OP_CHANNEL_MULTIPLY,          /* (x [N, H, W, C], s [N, C]) -> y = x * s */
+    OP_CHANNEL_MULTIPLY,          /* (x [N, H, W, C], s f32 [N, C]) -> y = x * s */
     OP_CHANNEL_MULTIPLY_BACKWARD, /* (dy, x, s) -> dx, ds */
     OP_GATE,                      /* (x [.., 2 C]) -> y [.., C]: first half of the channels * second half */
     OP_GATE_BACKWARD,             /* (dy, x) -> dx */
@@ -270,8 +275,12 @@ typedef struct Node {
             float value;
         } fill;
         struct {
-            float mean[GRAPH_CHANNELS_MAX], deviation[GRAPH_CHANNELS_MAX];
-        } normalize; /* in 0..255 of the bytes */
+            float mean[GRAPH_CHANNELS_MAX], deviation[GRAPH_CHANNELS_MAX]; /* in 0..255 of the bytes */
+            DataType type;                                                 /* of y */
+        } normalize;
+        struct {
+            DataType type;
+        } cast;
         Conv2d conv;
         struct {
             BatchNorm options;
@@ -311,12 +320,22 @@ typedef struct Graph Graph;
 
 Graph *graph_new(void); /* NULL: no memory */
 void graph_free(Graph **graph);
+/* Mixed precision: the type of activations and of their gradients, f32 (as a graph begins), bf16 or f16. Before the first
+ * layer. Then graph_normalize yields it and graph_conv2d and graph_linear compute in it, casting what they read; norms, pools
+ * and the like keep the type they are given, with parameters and statistics in f32; losses cast to f32. */
+void graph_set_compute_type(Graph *graph, DataType type);
+DataType graph_compute_type(const Graph *graph);
 
 /* ---- building: returns the result, TENSOR_NONE after a failure ----------------------------------------- */
 
 TensorId graph_input(Graph *graph, const char *name, DataType type, int rank, const int64_t *shape);
-/* [N, H, W, C] u8 -> f32: (x - mean[c]) / deviation[c], mean and deviation in 0..1 of full scale, C values. */
+/* x as another float type; x itself if it has that type already. */
+TensorId graph_cast(Graph *graph, TensorId x, DataType type);
+/* [N, H, W, C] u8 -> compute type: (x - mean[c]) / deviation[c], mean and deviation in 0..1 of full scale, C values. */
 TensorId graph_normalize(Graph *graph, TensorId x, const double *mean, const double *deviation);
+/* The same to a type of one's own: f32 for what a loss compares with. */
+TensorId graph_normalize_to(Graph *graph, TensorId x, const double *mean, const double *deviation,
+                            DataType type);
 /* [N, H, W, C] -> [N, H', W', channels]; makes name.weight and, with bias, name.bias. */
 TensorId graph_conv2d(Graph *graph, const char *name, TensorId x, const Conv2d *conv);
 /* [N, H, W, C] or [N, C]; makes name.weight, .bias, .running_mean, .running_var. What
@@ -324,6 +343,7 @@ TensorId graph_conv2d(Graph *graph, const char *name, TensorId x, const Conv2d *
 TensorId graph_batch_norm(Graph *graph, const char *name, TensorId x, const BatchNorm *batch_norm);
 TensorId graph_relu(Graph *graph, TensorId x);
 TensorId graph_leaky_relu(Graph *graph, TensorId x, float slope);
+/* One type; of f32 and a narrower one, the narrower is cast. */
 TensorId graph_add(Graph *graph, TensorId a, TensorId b);
 TensorId graph_max_pool(Graph *graph, TensorId x, const Pool2d *pool);
 TensorId graph_avg_pool(Graph *graph, TensorId x, const Pool2d *pool);

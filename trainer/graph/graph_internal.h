@@ -21,6 +21,7 @@ struct Graph {
     TensorRecord *tensors;
     size_t tensor_count, tensor_capacity;
     bool differentiated;
+    DataType compute_type;
     FshError failure; /* the first; later builder calls do nothing */
 };
 
@@ -55,7 +56,7 @@ TensorId graph_fail(Graph *graph, FshStatus status, const char *format, ...) FSH
 
 /* The tensor, or NULL once the graph has failed or id is TENSOR_NONE. */
 const Tensor *graph_operand(Graph *graph, TensorId id);
-/* The same for an image [N, H, W, C] f32; anything else fails as "LAYER: WHAT needs …". */
+/* The same for a float image [N, H, W, C]; anything else fails as "LAYER: WHAT needs …". */
 const Tensor *graph_image(Graph *graph, const char *layer, const char *what, TensorId id);
 
 /* A new tensor; returns TENSOR_NONE after failure (no memory, too large, name taken). name must be unique for

@@ -9,8 +9,8 @@ TensorId graph_scale(Graph *graph, TensorId x, float factor)
     const Tensor *input = graph_operand(graph, x);
     if (!input)
         return TENSOR_NONE;
-    if (input->type == DATA_U8 || input->type == DATA_I64)
-        return graph_fail(graph, FSH_ERR_MISMATCH, "%s: scale needs f32, not %s", input->name,
+    if (!data_type_is_float(input->type))
+        return graph_fail(graph, FSH_ERR_MISMATCH, "%s: scale needs floats, not %s", input->name,
                           data_type_name(input->type));
     Node node = {.op = OP_SCALE, .inputs = {x}, .input_count = 1};
     node.as.scale.factor = factor;
@@ -66,12 +66,14 @@ void channel_scale_differentiate(Graph *graph, const Node *node, TensorId output
 
 TensorId graph_channel_multiply(Graph *graph, TensorId x, TensorId s)
 {
-    const Tensor *image = graph_operand(graph, x), *factors = graph_operand(graph, s);
     char left[96], right[96];
+    if (!graph_operand(graph, x) || !graph_operand(graph, s))
+        return TENSOR_NONE;
+    s = graph_cast(graph, s, DATA_F32); /* factors, as a parameter would be */
+    const Tensor *image = graph_operand(graph, x), *factors = graph_operand(graph, s);
     if (!image || !factors || !(image = graph_image(graph, image->name, "channel multiply", x)))
         return TENSOR_NONE;
-    if (factors->rank != 2 || factors->type != image->type || factors->shape[0] != image->shape[0] ||
-        factors->shape[1] != image->shape[3])
+    if (factors->rank != 2 || factors->shape[0] != image->shape[0] || factors->shape[1] != image->shape[3])
         return graph_fail(
             graph, FSH_ERR_MISMATCH,
             "%s: channel multiply needs an image [N, H, W, C] and a matrix [N, C], not [%s] and "

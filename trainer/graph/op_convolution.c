@@ -29,6 +29,10 @@ TensorId graph_conv2d(Graph *graph, const char *name, TensorId x, const Conv2d *
     const Tensor *image = graph_image(graph, name, "conv2d", x);
     if (!image)
         return TENSOR_NONE;
+    x = graph_cast(graph, x, graph->compute_type);
+    image = graph_operand(graph, x); /* casting moved the table */
+    if (!image)
+        return TENSOR_NONE;
     if (conv->channels < 1 || conv->kernel < 1 || conv->stride < 1 || conv->padding < 0)
         return graph_fail(
             graph, FSH_ERR_USAGE,
@@ -106,9 +110,13 @@ static TensorId append_linear(Graph *graph, const char *name, TensorId x, int64_
     char shape[96];
     if (!matrix)
         return TENSOR_NONE;
-    if (matrix->rank != 2 || matrix->type != DATA_F32)
-        return graph_fail(graph, FSH_ERR_MISMATCH, "%s: linear needs an f32 matrix [N, C], not %s [%s]", name,
-                          data_type_name(matrix->type), tensor_shape_text(matrix, shape, sizeof shape));
+    if (matrix->rank != 2 || !data_type_is_float(matrix->type))
+        return graph_fail(graph, FSH_ERR_MISMATCH, "%s: linear needs a float matrix [N, C], not %s [%s]",
+                          name, data_type_name(matrix->type), tensor_shape_text(matrix, shape, sizeof shape));
+    x = graph_cast(graph, x, graph->compute_type);
+    matrix = graph_operand(graph, x); /* casting moved the table */
+    if (!matrix)
+        return TENSOR_NONE;
     if (features < 1)
         return graph_fail(graph, FSH_ERR_USAGE, "%s: linear with %lld features; at least 1", name,
                           (long long)features);

@@ -15,9 +15,17 @@ static const Tensor *optional_operand(Graph *graph, TensorId id)
     return id == TENSOR_NONE ? NULL : graph_operand(graph, id);
 }
 
+/* Losses are computed in f32, whatever the network is. */
+static TensorId as_f32(Graph *graph, TensorId x)
+{
+    const Tensor *tensor = graph_operand(graph, x);
+    return tensor && data_type_is_float(tensor->type) ? graph_cast(graph, x, DATA_F32) : x;
+}
+
 static TensorId append_class_loss(Graph *graph, OpKind op, const char *what, TensorId logits, TensorId labels,
                                   TensorId labels_mixed, TensorId mix, float smoothing)
 {
+    logits = as_f32(graph, logits);
     const Tensor *scores = graph_operand(graph, logits), *classes = graph_operand(graph, labels);
     const Tensor *others = optional_operand(graph, labels_mixed), *shares = optional_operand(graph, mix);
     char left[96], right[96];
@@ -82,6 +90,8 @@ void class_loss_differentiate(Graph *graph, const Node *node, TensorId output_gr
 TensorId graph_pixel_loss(Graph *graph, TensorId prediction, TensorId target, TensorId valid, LossKind kind)
 {
     const char *name = kind < LOSS_KIND_COUNT ? loss_names[kind] : "?";
+    prediction = as_f32(graph, prediction);
+    target = as_f32(graph, target);
     const Tensor *restored = graph_operand(graph, prediction), *wanted = graph_operand(graph, target);
     const Tensor *weights = optional_operand(graph, valid);
     char left[96], right[96];

@@ -2,6 +2,12 @@
 
 TensorId graph_normalize(Graph *graph, TensorId x, const double *mean, const double *deviation)
 {
+    return graph_normalize_to(graph, x, mean, deviation, graph ? graph->compute_type : DATA_F32);
+}
+
+TensorId graph_normalize_to(Graph *graph, TensorId x, const double *mean, const double *deviation,
+                            DataType type)
+{
     const Tensor *image = graph_operand(graph, x);
     char shape[96];
     if (!image)
@@ -11,7 +17,7 @@ TensorId graph_normalize(Graph *graph, TensorId x, const double *mean, const dou
                           "%s: normalize needs a u8 image [N, H, W, C] of at most %d channels, not %s [%s]",
                           image->name, GRAPH_CHANNELS_MAX, data_type_name(image->type),
                           tensor_shape_text(image, shape, sizeof shape));
-    Node node = {.op = OP_NORMALIZE, .inputs = {x}, .input_count = 1};
+    Node node = {.op = OP_NORMALIZE, .inputs = {x}, .input_count = 1, .as.normalize.type = type};
     for (int64_t c = 0; c < image->shape[3]; c++) {
         if (!(deviation[c] > 0))
             return graph_fail(graph, FSH_ERR_USAGE, "%s: deviation %g of channel %lld; it must be positive",
@@ -26,7 +32,7 @@ TensorId graph_normalize(Graph *graph, TensorId x, const double *mean, const dou
 void normalize_infer(Graph *graph, Node *node)
 {
     const Tensor *x = graph_tensor(graph, node->inputs[0]);
-    graph_output(graph, node, 0, DATA_F32, 4,
+    graph_output(graph, node, 0, node->as.normalize.type, 4,
                  (int64_t[]){x->shape[0], x->shape[1], x->shape[2], x->shape[3]});
 }
 
@@ -36,9 +42,9 @@ TensorId graph_batch_norm(Graph *graph, const char *name, TensorId x, const Batc
     char shape[96];
     if (!image)
         return TENSOR_NONE;
-    if ((image->rank != 4 && image->rank != 2) || image->type != DATA_F32)
+    if ((image->rank != 4 && image->rank != 2) || !data_type_is_float(image->type))
         return graph_fail(graph, FSH_ERR_MISMATCH,
-                          "%s: batch norm needs an f32 image [N, H, W, C] or matrix [N, C], not %s [%s]",
+                          "%s: batch norm needs a float image [N, H, W, C] or matrix [N, C], not %s [%s]",
                           name, data_type_name(image->type), tensor_shape_text(image, shape, sizeof shape));
     const int64_t channels = image->shape[image->rank - 1];
     if (batch_norm->training && tensor_count(image) == channels)

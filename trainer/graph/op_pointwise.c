@@ -8,6 +8,39 @@ void same_shape_infer(Graph *graph, Node *node)
     graph_output(graph, node, 0, x.type, x.rank, x.shape);
 }
 
+TensorId graph_cast(Graph *graph, TensorId x, DataType type)
+{
+    const Tensor *input = graph_operand(graph, x);
+    if (!input)
+        return TENSOR_NONE;
+    if (input->type == type)
+        return x;
+    /* Between bf16 and f16 a value would be rounded twice; no network asks for it. */
+    if (!data_type_is_float(input->type) || !data_type_is_float(type) ||
+        (input->type != DATA_F32 && type != DATA_F32))
+        return graph_fail(graph, FSH_ERR_MISMATCH,
+                          "%s: a cast is between f32 and another float type, not from %s to %s", input->name,
+                          data_type_name(input->type), data_type_name(type));
+    Node node = {.op = OP_CAST, .inputs = {x}, .input_count = 1, .as.cast.type = type};
+    node_name_after(&node, input);
+    return graph_append(graph, &node);
+}
+
+void cast_infer(Graph *graph, Node *node)
+{
+    const Tensor x = *graph_tensor(graph, node->inputs[0]);
+    graph_output(graph, node, 0, node->as.cast.type, x.rank, x.shape);
+}
+
+void cast_differentiate(Graph *graph, const Node *node, TensorId output_gradient)
+{
+    Node backward = {.op = OP_CAST,
+                     .inputs = {output_gradient},
+                     .input_count = 1,
+                     .as.cast.type = graph_tensor(graph, node->inputs[0])->type};
+    graph_append_backward(graph, node, &backward, &node->inputs[0], 1);
+}
+
 TensorId graph_relu(Graph *graph, TensorId x)
 {
     return graph_leaky_relu(graph, x, 0);
@@ -22,8 +55,8 @@ TensorId graph_leaky_relu(Graph *graph, TensorId x, float slope)
     if (!(slope >= 0))
         return graph_fail(graph, FSH_ERR_USAGE, "%s: leaky ReLU with slope %g; it must not be negative",
                           input->name, (double)slope);
-    if (input->type != DATA_F32)
-        return graph_fail(graph, FSH_ERR_MISMATCH, "%s: ReLU needs f32, not %s", input->name,
+    if (!data_type_is_float(input->type))
+        return graph_fail(graph, FSH_ERR_MISMATCH, "%s: ReLU needs floats, not %s", input->name,
                           data_type_name(input->type));
     Node node = {.op = OP_RELU, .inputs = {x}, .input_count = 1, .as.relu.slope = slope};
     node_name_after(&node, input);
@@ -41,9 +74,16 @@ void relu_differentiate(Graph *graph, const Node *node, TensorId output_gradient
 
 TensorId graph_add(Graph *graph, TensorId a, TensorId b)
 {
-    const Tensor *left = graph_operand(graph, a);
-    if (!left || !graph_operand(graph, b))
+    const Tensor *left = graph_operand(graph, a), *right = graph_operand(graph, b);
+    if (!left || !right)
         return TENSOR_NONE;
+    if (left->type != right->type && data_type_is_float(left->type) && data_type_is_float(right->type)) {
+        a = graph_cast(graph, a, DATA_F32);
+        b = graph_cast(graph, b, DATA_F32);
+        left = graph_operand(graph, a); /* casting moved the table */
+        if (!left)
+            return TENSOR_NONE;
+    }
     Node node = {.op = OP_ADD, .inputs = {a, b}, .input_count = 2};
     node_name_after(&node, left);
     return graph_append(graph, &node);
@@ -53,10 +93,10 @@ void add_infer(Graph *graph, Node *node)
 {
     const Tensor *a = graph_tensor(graph, node->inputs[0]), *b = graph_tensor(graph, node->inputs[1]);
     char left[96], right[96];
-    if (a->rank != b->rank || a->type != b->type || a->type != DATA_F32 ||
+    if (a->rank != b->rank || a->type != b->type || !data_type_is_float(a->type) ||
         memcmp(a->shape, b->shape, (size_t)a->rank * sizeof *a->shape) != 0) {
         graph_fail(graph, FSH_ERR_MISMATCH,
-                   "%s: add needs two f32 tensors of one shape, not %s [%s] and %s [%s]", node->name,
+                   "%s: add needs two float tensors of one shape, not %s [%s] and %s [%s]", node->name,
                    data_type_name(a->type), tensor_shape_text(a, left, sizeof left), data_type_name(b->type),
                    tensor_shape_text(b, right, sizeof right));
         return;

@@ -3,6 +3,7 @@
 /* One row for each op; what the columns mean stands at OpRow. */
 const OpRow op_table[OP_KIND_COUNT] = {
     [OP_FILL] = {.name = "fill"},
+    [OP_CAST] = {.name = "cast", .infer = cast_infer, .differentiate = cast_differentiate},
     [OP_NORMALIZE] = {.name = "normalize", .infer = normalize_infer},
     [OP_CONV2D] = {.name = "conv2d",
                    .infer = conv2d_infer,

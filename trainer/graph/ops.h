@@ -22,7 +22,9 @@ void normalize_infer(Graph *graph, Node *node);
 void batch_norm_infer(Graph *graph, Node *node);
 void batch_norm_differentiate(Graph *graph, const Node *node, TensorId output_gradient);
 
-/* op_pointwise.c: ReLU, add, flatten */
+/* op_pointwise.c: cast, ReLU, add, flatten */
+void cast_infer(Graph *graph, Node *node);
+void cast_differentiate(Graph *graph, const Node *node, TensorId output_gradient);
 void same_shape_infer(Graph *graph, Node *node);
 void relu_differentiate(Graph *graph, const Node *node, TensorId output_gradient);
 void add_infer(Graph *graph, Node *node);

@@ -82,6 +82,7 @@ static TensorId build_classification(Graph *graph, const Model *model, const Mod
     TensorId label = graph_input(graph, "label", DATA_I64, 1, &spec->batch);
     TensorId logits =
         model->build(graph, graph_normalize(graph, image, recipe->mean, recipe->deviation), spec);
+    logits = graph_cast(graph, logits, DATA_F32); /* whatever the network computes in */
     TensorId loss = graph_softmax_cross_entropy(graph, logits, label, TENSOR_NONE, TENSOR_NONE,
                                                 spec->training ? recipe->label_smoothing : 0);
     graph_keep(graph, logits, "logits");
@@ -92,7 +93,8 @@ static TensorId build_classification(Graph *graph, const Model *model, const Mod
 static void build_restoration(Graph *graph, const Model *model, const ModelSpec *spec, TensorId image)
 {
     static const double zeros[GRAPH_CHANNELS_MAX] = {0}, ones[GRAPH_CHANNELS_MAX] = {1, 1, 1, 1};
-    graph_keep(graph, model->build(graph, graph_normalize(graph, image, zeros, ones), spec), "restored");
+    const TensorId restored = model->build(graph, graph_normalize(graph, image, zeros, ones), spec);
+    graph_keep(graph, graph_cast(graph, restored, DATA_F32), "restored");
 }
 
 FshStatus model_graph(const Model *model, const ModelSpec *spec, const ModelRecipe *recipe, Graph **graph_ret,
@@ -108,6 +110,7 @@ FshStatus model_graph(const Model *model, const ModelSpec *spec, const ModelReci
     Graph *graph = graph_new();
     if (!graph)
         return graph_check(NULL, error);
+    graph_set_compute_type(graph, recipe->compute_type);
     TensorId loss = TENSOR_NONE;
     TensorId image = graph_input(graph, "image", DATA_U8, 4,
                                  (int64_t[]){spec->batch, spec->height, spec->width, spec->channels});

@@ -51,6 +51,7 @@ const char *model_names(char *buffer, size_t buffer_bytes);
  * training is refused. */
 typedef struct ModelRecipe {
     double mean[4], deviation[4]; /* of full scale 0..1 */
+    DataType compute_type;        /* of activations: graph_set_compute_type; f32 by default */
     float label_smoothing;        /* training only */
     Optimizer optimizer;          /* training only */
 } ModelRecipe;

@@ -4,7 +4,8 @@
  * cpu_convolution.c, cpu_small_gradient.c, cpu_norm.c, cpu_pointwise.c, cpu_window.c, cpu_box.c, cpu_channel.c, cpu_loss.c, cpu_loss_pixel.c, cpu_update.c (one pair of
  * functions for each op), kernels*.c (loops), onednn*.c (convolution and matrix product). A new op is a row in cpu_program.c's table.
  *
- * Activations are packed NHWC and NC. Results depend on the number of threads (it divides sums) and on the instruction
+ * Activations are packed NHWC and NC, in f32 or bf16 (DataType of the tensor): an op is one function for both (cpu_read,
+ * cpu_write, CpuStep.kernels; kernels_value.h). Results depend on the number of threads (it divides sums) and on the instruction
  * set (through oneDNN), and on nothing else: the same run gives the same bits. */
 #ifndef FSHARD_TRAINER_BACKEND_CPU_CPU_H
 #define FSHARD_TRAINER_BACKEND_CPU_CPU_H
@@ -17,7 +18,8 @@ typedef struct CpuBackend {
     Backend base;
     int threads;
     DnnEngine *dnn;
-    const CpuKernels *kernels;
+    const CpuKernels *kernels;      /* for f32 */
+    const CpuKernels *kernels_bf16; /* for activations in bf16 */
 } CpuBackend;
 
 /* ---- threads and memory (cpu_backend.c) ----------------------------------------------------------------------------- */
@@ -74,6 +76,9 @@ typedef struct CpuStep CpuStep;
 struct CpuStep {
     const Node *node;
     CpuProgram *program;
+    /* Loops for activations of the type of output 0, or, where that is absent, of input 0. Most ops have one type of
+     * activations; one that reads another asks cpu_kernels for its loops. */
+    const CpuKernels *kernels;
     FshStatus (*run)(CpuStep *step, FshError *error);
     void *inputs[NODE_INPUTS_MAX]; /* NULL where the node's are absent */
     void *outputs[NODE_OUTPUTS_MAX];
@@ -101,6 +106,15 @@ struct CpuProgram {
 /* The graph's tensor that input or output k of the step is. */
 const Tensor *cpu_input(const CpuStep *step, int k);
 const Tensor *cpu_output(const CpuStep *step, int k);
+/* Where element `index` of input or output k lies, whatever its type; NULL if it is absent. So an op's part of the work is
+ *   step->kernels->relu(cpu_read(step, 0, begin), cpu_write(step, 0, begin), end - begin, slope);
+ * for f32 and bf16 alike. */
+const void *cpu_read(const CpuStep *step, int k, int64_t index);
+void *cpu_write(const CpuStep *step, int k, int64_t index);
+/* FSH_ERR_UNSUPPORTED where this processor cannot compute with a type of the graph's. */
+FshStatus cpu_check_types(const Graph *graph, FshError *error);
+/* The loops for activations of this type; those for f32 where no activation has it (u8, i64). */
+const CpuKernels *cpu_kernels(const CpuBackend *backend, DataType type);
 
 FshStatus cpu_program_new(Program **program, State *state, const Graph *graph, FshError *error);
 void cpu_program_free(Program *base);
@@ -130,6 +144,7 @@ FshStatus cpu_batch_norm_backward_run(CpuStep *step, FshError *error);
 FshStatus cpu_normalize_prepare(CpuStep *step, FshError *error);
 FshStatus cpu_normalize_run(CpuStep *step, FshError *error);
 FshStatus cpu_fill_run(CpuStep *step, FshError *error);
+FshStatus cpu_cast_run(CpuStep *step, FshError *error);
 FshStatus cpu_relu_run(CpuStep *step, FshError *error);
 FshStatus cpu_relu_backward_run(CpuStep *step, FshError *error);
 FshStatus cpu_add_run(CpuStep *step, FshError *error);

@@ -43,7 +43,8 @@ static FshStatus cpu_open(Backend **backend_ret, const BackendOptions *options, 
         return fsh_error_set(error, FSH_ERR_MEMORY, "cpu: no memory");
     backend->base.interface = &backend_cpu;
     backend->threads = cpu_jobs(options ? options->threads : 0);
-    backend->kernels = cpu_kernels_choose();
+    backend->kernels = cpu_kernels_choose(DATA_F32);
+    backend->kernels_bf16 = cpu_kernels_choose(DATA_BF16);
     FshStatus status = dnn_engine_new(&backend->dnn, error);
     if (status) {
         cpu_close(&backend->base);

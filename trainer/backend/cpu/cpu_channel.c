@@ -5,7 +5,7 @@
 
 static const CpuChannelKernels *kernels_of(const CpuStep *step)
 {
-    return step->program->backend->kernels->channel;
+    return step->kernels->channel;
 }
 
 /* Of an image [.., C]. */
@@ -80,9 +80,8 @@ static void scale_part(void *context, int part, int64_t begin, int64_t end)
 {
     const CpuStep *step = context;
     (void)part;
-    step->program->backend->kernels->scale((const float *)step->inputs[0] + begin,
-                                           step->node->as.scale.factor, (float *)step->outputs[0] + begin,
-                                           end - begin);
+    step->kernels->scale(cpu_read(step, 0, begin), step->node->as.scale.factor, cpu_write(step, 0, begin),
+                         end - begin);
 }
 
 FshStatus cpu_scale_run(CpuStep *step, FshError *error)
@@ -98,10 +97,9 @@ static void channel_scale_part(void *context, int part, int64_t begin, int64_t e
 {
     const CpuStep *step = context;
     const int64_t channels = channels_of(cpu_input(step, 0)), first = begin * channels;
-    const float *x = step->inputs[0], *addend = step->inputs[2];
     (void)part;
-    kernels_of(step)->scale(x + first, step->inputs[1], addend ? addend + first : NULL,
-                            (float *)step->outputs[0] + first, end - begin, channels);
+    kernels_of(step)->scale(cpu_read(step, 0, first), step->inputs[1], cpu_read(step, 2, first),
+                            cpu_write(step, 0, first), end - begin, channels);
 }
 
 FshStatus cpu_channel_scale_run(CpuStep *step, FshError *error)
@@ -120,10 +118,9 @@ static void channel_scale_backward_part(void *context, int part, int64_t begin, 
 {
     const CpuStep *step = context;
     const int64_t channels = channels_of(cpu_input(step, 0)), first = begin * channels;
-    float *dx = step->outputs[0];
-    kernels_of(step)->scale_backward(
-        (const float *)step->inputs[0] + first, (const float *)step->inputs[1] + first, step->inputs[2],
-        dx ? dx + first : NULL, end - begin, channels, part_block(step, part), part_sums(step, part));
+    kernels_of(step)->scale_backward(cpu_read(step, 0, first), cpu_read(step, 1, first), step->inputs[2],
+                                     cpu_write(step, 0, first), end - begin, channels, part_block(step, part),
+                                     part_sums(step, part));
 }
 
 FshStatus cpu_channel_scale_backward_run(CpuStep *step, FshError *error)
@@ -159,9 +156,9 @@ static void channel_multiply_part(void *context, int part, int64_t begin, int64_
     for (int64_t i = begin; i < end; i++) {
         int64_t sample, first, count;
         piece_pixels(image, i, &sample, &first, &count);
-        kernels_of(step)->scale((const float *)step->inputs[0] + first * channels,
+        kernels_of(step)->scale(cpu_read(step, 0, first * channels),
                                 (const float *)step->inputs[1] + sample * channels, NULL,
-                                (float *)step->outputs[0] + first * channels, count, channels);
+                                cpu_write(step, 0, first * channels), count, channels);
     }
 }
 
@@ -183,16 +180,14 @@ static void channel_multiply_backward_part(void *context, int part, int64_t begi
     const CpuStep *step = context;
     const Tensor *image = cpu_input(step, 0);
     const int64_t channels = channels_of(image);
-    float *dx = step->outputs[0];
     (void)part;
     for (int64_t i = begin; i < end; i++) {
         int64_t sample, first, count;
         piece_pixels(image, i, &sample, &first, &count);
-        kernels_of(step)->scale_backward((const float *)step->inputs[0] + first * channels,
-                                         (const float *)step->inputs[1] + first * channels,
-                                         (const float *)step->inputs[2] + sample * channels,
-                                         dx ? dx + first * channels : NULL, count, channels,
-                                         part_block(step, i), part_sums(step, i));
+        kernels_of(step)->scale_backward(
+            cpu_read(step, 0, first * channels), cpu_read(step, 1, first * channels),
+            (const float *)step->inputs[2] + sample * channels, cpu_write(step, 0, first * channels), count,
+            channels, part_block(step, i), part_sums(step, i));
     }
 }
 
@@ -216,8 +211,8 @@ static void gate_part(void *context, int part, int64_t begin, int64_t end)
     const CpuStep *step = context;
     const int64_t channels = channels_of(cpu_output(step, 0));
     (void)part;
-    kernels_of(step)->gate((const float *)step->inputs[0] + 2 * begin * channels,
-                           (float *)step->outputs[0] + begin * channels, end - begin, channels);
+    kernels_of(step)->gate(cpu_read(step, 0, 2 * begin * channels), cpu_write(step, 0, begin * channels),
+                           end - begin, channels);
 }
 
 FshStatus cpu_gate_run(CpuStep *step, FshError *error)
@@ -232,9 +227,9 @@ static void gate_backward_part(void *context, int part, int64_t begin, int64_t e
     const CpuStep *step = context;
     const int64_t channels = channels_of(cpu_input(step, 0));
     (void)part;
-    kernels_of(step)->gate_backward((const float *)step->inputs[0] + begin * channels,
-                                    (const float *)step->inputs[1] + 2 * begin * channels,
-                                    (float *)step->outputs[0] + 2 * begin * channels, end - begin, channels);
+    kernels_of(step)->gate_backward(cpu_read(step, 0, begin * channels),
+                                    cpu_read(step, 1, 2 * begin * channels),
+                                    cpu_write(step, 0, 2 * begin * channels), end - begin, channels);
 }
 
 FshStatus cpu_gate_backward_run(CpuStep *step, FshError *error)

@@ -3,6 +3,7 @@
 DnnConvolution cpu_convolution_geometry(const Tensor *x, const Tensor *y, const Conv2d *conv)
 {
     return (DnnConvolution){
+        .type = x->type,
         .batch = x->shape[0],
         .in_height = x->shape[1],
         .in_width = x->shape[2],
@@ -57,7 +58,7 @@ FshStatus cpu_linear_prepare(CpuStep *step, FshError *error)
                       : node->op == OP_LINEAR_BACKWARD_DATA ? cpu_output(step, 0)
                                                             : cpu_input(step, 1);
     const Tensor *y = node->op == OP_LINEAR ? cpu_output(step, 0) : cpu_input(step, 0);
-    const DnnLinear linear = {x->shape[0], x->shape[1], y->shape[1]};
+    const DnnLinear linear = {x->type, x->shape[0], x->shape[1], y->shape[1]};
     switch (node->op) {
     case OP_LINEAR:
         return dnn_linear_forward_new(&step->primitive, engine, &linear, step->inputs[0], step->inputs[1],

@@ -111,13 +111,15 @@ static double total(const CpuStep *step, int which, int64_t c)
 
 /* ---- forward -------------------------------------------------------------------------------------------------------- */
 
-static void choose_shift(const CpuStep *step, const float *x, float *shift)
+static void choose_shift(const CpuStep *step, float *shift)
 {
     const NormShape *shape = step->plan;
+    float *pixel = part_vector(step, 0, PART_BLOCK);
     const int64_t count = shape->pixels < SHIFT_PIXELS_MAX ? shape->pixels : SHIFT_PIXELS_MAX;
     memset(shift, 0, (size_t)shape->channels * sizeof *shift);
     for (int64_t i = 0; i < count; i++) {
-        const float *pixel = x + shape->pixels * i / count * shape->channels;
+        step->kernels->to_f32(cpu_read(step, 0, shape->pixels * i / count * shape->channels), pixel,
+                              shape->channels);
         for (int64_t c = 0; c < shape->channels; c++)
             shift[c] += pixel[c] / (float)count;
     }
@@ -128,17 +130,17 @@ static void sums_part(void *context, int part, int64_t begin, int64_t end)
 {
     const CpuStep *step = context;
     const NormShape *shape = step->plan;
-    const CpuKernels *kernels = step->program->backend->kernels;
-    const float *x = step->inputs[0], *shift = coefficient(step, MEAN);
+    const float *shift = coefficient(step, MEAN);
     float *block = part_vector(step, part, PART_BLOCK);
     const int64_t rows = (end < shape->rows ? end : shape->rows) - begin;
-    kernels->norm_sums(x + begin * shape->width, shift, rows, shape->width, block,
-                       (double *)part_vector(step, part, PART_SUMS));
+    step->kernels->norm_sums(cpu_read(step, 0, begin * shape->width), shift, rows, shape->width, block,
+                             (double *)part_vector(step, part, PART_SUMS));
     if (end <= shape->rows)
         return;
     double *rest = (double *)part_vector(step, part, PART_REST);
     memset(rest, 0, (size_t)(2 * shape->rest_width) * sizeof *rest);
-    kernels->norm_sums(x + shape->rows * shape->width, shift, 1, shape->rest_width, block, rest);
+    step->kernels->norm_sums(cpu_read(step, 0, shape->rows * shape->width), shift, 1, shape->rest_width,
+                             block, rest);
     join_rest(step, part);
 }
 
@@ -150,7 +152,7 @@ static void find_batch_statistics(CpuStep *step, float *mean, float *inverse_dev
     float *running_mean = step->outputs[3], *running_var = step->outputs[4];
     float *shift = coefficient(step, MEAN);
     const double count = (double)shape->pixels;
-    choose_shift(step, step->inputs[0], shift);
+    choose_shift(step, shift);
     clear_sums(step);
     cpu_parallel(step->program->backend, item_count(shape), sums_part, step);
     for (int64_t c = 0; c < shape->channels; c++) {
@@ -192,28 +194,31 @@ static void set_coefficients(const CpuStep *step, const float *mean, const float
     repeat(shape, coefficient(step, BIAS));
 }
 
+/* The matrices from element `offset` on. */
+static NormForward forward_arguments(const CpuStep *step, int64_t offset)
+{
+    return (NormForward){.x = cpu_read(step, 0, offset),
+                         .addend = cpu_read(step, 5, offset),
+                         .y = cpu_write(step, 0, offset),
+                         .mean = coefficient(step, MEAN),
+                         .scale = coefficient(step, SCALE),
+                         .bias = coefficient(step, BIAS),
+                         .relu = step->node->as.norm.relu,
+                         .slope = step->node->as.norm.slope};
+}
+
 static void forward_part(void *context, int part, int64_t begin, int64_t end)
 {
     const CpuStep *step = context;
     const NormShape *shape = step->plan;
-    const CpuKernels *kernels = step->program->backend->kernels;
-    const int64_t rows = (end < shape->rows ? end : shape->rows) - begin, offset = shape->rows * shape->width;
-    NormForward norm = {.x = step->inputs[0],
-                        .addend = step->inputs[5],
-                        .y = step->outputs[0],
-                        .mean = coefficient(step, MEAN),
-                        .scale = coefficient(step, SCALE),
-                        .bias = coefficient(step, BIAS),
-                        .relu = step->node->as.norm.relu,
-                        .slope = step->node->as.norm.slope};
+    const int64_t rows = (end < shape->rows ? end : shape->rows) - begin;
+    const NormForward whole = forward_arguments(step, 0);
     (void)part;
-    kernels->norm_forward(&norm, begin, rows, shape->width);
+    step->kernels->norm_forward(&whole, begin, rows, shape->width);
     if (end <= shape->rows)
         return;
-    norm.x += offset;
-    norm.addend = norm.addend ? norm.addend + offset : NULL;
-    norm.y += offset;
-    kernels->norm_forward(&norm, 0, 1, shape->rest_width);
+    const NormForward last = forward_arguments(step, shape->rows * shape->width);
+    step->kernels->norm_forward(&last, 0, 1, shape->rest_width);
 }
 
 FshStatus cpu_batch_norm_run(CpuStep *step, FshError *error)
@@ -234,13 +239,11 @@ FshStatus cpu_batch_norm_run(CpuStep *step, FshError *error)
 
 static NormBackward backward_arguments(const CpuStep *step, int64_t offset)
 {
-    const float *y = step->inputs[6];
-    float *dx = step->outputs[0], *g = step->outputs[3];
-    return (NormBackward){.dy = (const float *)step->inputs[0] + offset,
-                          .x = (const float *)step->inputs[1] + offset,
-                          .y = y ? y + offset : NULL,
-                          .g = g ? g + offset : NULL,
-                          .dx = dx ? dx + offset : NULL,
+    return (NormBackward){.dy = cpu_read(step, 0, offset),
+                          .x = cpu_read(step, 1, offset),
+                          .y = cpu_read(step, 6, offset),
+                          .g = cpu_write(step, 3, offset),
+                          .dx = cpu_write(step, 0, offset),
                           .mean = coefficient(step, MEAN),
                           .scale = coefficient(step, SCALE),
                           .bias = coefficient(step, BIAS),
@@ -255,18 +258,17 @@ static void backward_sums_part(void *context, int part, int64_t begin, int64_t e
 {
     const CpuStep *step = context;
     const NormShape *shape = step->plan;
-    const CpuKernels *kernels = step->program->backend->kernels;
     const int64_t rows = (end < shape->rows ? end : shape->rows) - begin;
     const NormBackward whole = backward_arguments(step, 0);
     float *block = part_vector(step, part, PART_BLOCK);
-    kernels->norm_backward_sums(&whole, begin, rows, shape->width, block,
-                                (double *)part_vector(step, part, PART_SUMS));
+    step->kernels->norm_backward_sums(&whole, begin, rows, shape->width, block,
+                                      (double *)part_vector(step, part, PART_SUMS));
     if (end <= shape->rows)
         return;
     const NormBackward last = backward_arguments(step, shape->rows * shape->width);
     double *rest = (double *)part_vector(step, part, PART_REST);
     memset(rest, 0, (size_t)(2 * shape->rest_width) * sizeof *rest);
-    kernels->norm_backward_sums(&last, 0, 1, shape->rest_width, block, rest);
+    step->kernels->norm_backward_sums(&last, 0, 1, shape->rest_width, block, rest);
     join_rest(step, part);
 }
 
@@ -274,15 +276,14 @@ static void backward_apply_part(void *context, int part, int64_t begin, int64_t 
 {
     const CpuStep *step = context;
     const NormShape *shape = step->plan;
-    const CpuKernels *kernels = step->program->backend->kernels;
     const int64_t rows = (end < shape->rows ? end : shape->rows) - begin;
     const NormBackward whole = backward_arguments(step, 0);
     (void)part;
-    kernels->norm_backward_apply(&whole, begin, rows, shape->width);
+    step->kernels->norm_backward_apply(&whole, begin, rows, shape->width);
     if (end <= shape->rows)
         return;
     const NormBackward last = backward_arguments(step, shape->rows * shape->width);
-    kernels->norm_backward_apply(&last, 0, 1, shape->rest_width);
+    step->kernels->norm_backward_apply(&last, 0, 1, shape->rest_width);
 }
 
 /* With g the gradient after the activation, n pixels, x' = (x - mean) * inverse_deviation (Ioffe and Szegedy 2015):

@@ -3,11 +3,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const CpuKernels *kernels_of(const CpuStep *step)
-{
-    return step->program->backend->kernels;
-}
-
 /* ---- fill --------------------------------------------------------------------------------------------------------- */
 
 FshStatus cpu_fill_run(CpuStep *step, FshError *error)
@@ -16,6 +11,28 @@ FshStatus cpu_fill_run(CpuStep *step, FshError *error)
     (void)error;
     for (int64_t i = 0, count = tensor_count(cpu_output(step, 0)); i < count; i++)
         y[i] = step->node->as.fill.value;
+    return FSH_OK;
+}
+
+/* ---- cast --------------------------------------------------------------------------------------------------------- */
+
+/* From or to f32: between two narrower types there is no cast (graph_cast). */
+static void cast_part(void *context, int part, int64_t begin, int64_t end)
+{
+    const CpuStep *step = context;
+    const CpuBackend *backend = step->program->backend;
+    const DataType from = cpu_input(step, 0)->type, to = cpu_output(step, 0)->type;
+    (void)part;
+    if (to == DATA_F32)
+        cpu_kernels(backend, from)->to_f32(cpu_read(step, 0, begin), cpu_write(step, 0, begin), end - begin);
+    else
+        cpu_kernels(backend, to)->from_f32(cpu_read(step, 0, begin), cpu_write(step, 0, begin), end - begin);
+}
+
+FshStatus cpu_cast_run(CpuStep *step, FshError *error)
+{
+    (void)error;
+    cpu_parallel(step->program->backend, tensor_count(cpu_output(step, 0)), cast_part, step);
     return FSH_OK;
 }
 
@@ -46,14 +63,13 @@ static void normalize_part(void *context, int part, int64_t begin, int64_t end)
     const CpuStep *step = context;
     const NormalizePlan *plan = step->plan;
     const int64_t channels = cpu_input(step, 0)->shape[3], width = NORMALIZE_PIXELS * channels;
-    const uint8_t *x = step->inputs[0];
-    float *y = step->outputs[0];
     const int64_t rows = (end - begin) / NORMALIZE_PIXELS, rest = (end - begin) % NORMALIZE_PIXELS;
     (void)part;
-    kernels_of(step)->normalize(x + begin * channels, plan->scale, plan->shift, y + begin * channels, rows,
-                                width);
+    step->kernels->normalize(cpu_read(step, 0, begin * channels), plan->scale, plan->shift,
+                             cpu_write(step, 0, begin * channels), rows, width);
     const int64_t done = (begin + rows * NORMALIZE_PIXELS) * channels;
-    kernels_of(step)->normalize(x + done, plan->scale, plan->shift, y + done, 1, rest * channels);
+    step->kernels->normalize(cpu_read(step, 0, done), plan->scale, plan->shift, cpu_write(step, 0, done), 1,
+                             rest * channels);
 }
 
 FshStatus cpu_normalize_run(CpuStep *step, FshError *error)
@@ -69,10 +85,9 @@ FshStatus cpu_normalize_run(CpuStep *step, FshError *error)
 static void relu_part(void *context, int part, int64_t begin, int64_t end)
 {
     const CpuStep *step = context;
-    const float *x = step->inputs[0];
-    float *y = step->outputs[0];
     (void)part;
-    kernels_of(step)->relu(x + begin, y + begin, end - begin, step->node->as.relu.slope);
+    step->kernels->relu(cpu_read(step, 0, begin), cpu_write(step, 0, begin), end - begin,
+                        step->node->as.relu.slope);
 }
 
 FshStatus cpu_relu_run(CpuStep *step, FshError *error)
@@ -85,11 +100,9 @@ FshStatus cpu_relu_run(CpuStep *step, FshError *error)
 static void relu_backward_part(void *context, int part, int64_t begin, int64_t end)
 {
     const CpuStep *step = context;
-    const float *dy = step->inputs[0], *y = step->inputs[1];
-    float *dx = step->outputs[0];
     (void)part;
-    kernels_of(step)->relu_backward(dy + begin, y + begin, dx + begin, end - begin,
-                                    step->node->as.relu.slope);
+    step->kernels->relu_backward(cpu_read(step, 0, begin), cpu_read(step, 1, begin),
+                                 cpu_write(step, 0, begin), end - begin, step->node->as.relu.slope);
 }
 
 FshStatus cpu_relu_backward_run(CpuStep *step, FshError *error)
@@ -102,10 +115,9 @@ FshStatus cpu_relu_backward_run(CpuStep *step, FshError *error)
 static void add_part(void *context, int part, int64_t begin, int64_t end)
 {
     const CpuStep *step = context;
-    const float *a = step->inputs[0], *b = step->inputs[1];
-    float *y = step->outputs[0];
     (void)part;
-    kernels_of(step)->add(a + begin, b + begin, y + begin, end - begin);
+    step->kernels->add(cpu_read(step, 0, begin), cpu_read(step, 1, begin), cpu_write(step, 0, begin),
+                       end - begin);
 }
 
 FshStatus cpu_add_run(CpuStep *step, FshError *error)
@@ -117,11 +129,9 @@ FshStatus cpu_add_run(CpuStep *step, FshError *error)
 
 /* ---- flatten: [pixels, channels] of each sample transposed -------------------------------------------------------- */
 
-/* to[j * rows + i] = from[i * columns + j] for each of the samples. */
 typedef struct Transposition {
-    const float *from;
-    float *to;
-    int64_t rows, columns;
+    const CpuStep *step;
+    int64_t rows, columns; /* of one sample */
 } Transposition;
 
 static void transpose_part(void *context, int part, int64_t begin, int64_t end)
@@ -129,19 +139,15 @@ static void transpose_part(void *context, int part, int64_t begin, int64_t end)
     const Transposition *t = context;
     const int64_t size = t->rows * t->columns;
     (void)part;
-    for (int64_t sample = begin; sample < end; sample++) {
-        const float *from = t->from + sample * size;
-        float *to = t->to + sample * size;
-        for (int64_t j = 0; j < t->columns; j++)
-            for (int64_t i = 0; i < t->rows; i++)
-                to[j * t->rows + i] = from[i * t->columns + j];
-    }
+    for (int64_t sample = begin; sample < end; sample++)
+        t->step->kernels->transpose(cpu_read(t->step, 0, sample * size), t->rows, t->columns,
+                                    cpu_write(t->step, 0, sample * size));
 }
 
 static void transpose(const CpuStep *step, int64_t samples, int64_t rows, int64_t columns)
 {
-    Transposition transposition = {step->inputs[0], step->outputs[0], rows, columns};
-    if (transposition.from == transposition.to)
+    Transposition transposition = {step, rows, columns};
+    if (step->inputs[0] == step->outputs[0])
         return; /* the memory plan made it a view: one row or one column */
     cpu_parallel(step->program->backend, samples, transpose_part, &transposition);
 }

@@ -14,6 +14,7 @@ static const struct CpuOp {
     FshStatus (*run)(CpuStep *step, FshError *error);     /* NULL: this backend does not know the op */
 } cpu_ops[OP_KIND_COUNT] = {
     [OP_FILL] = {NULL, cpu_fill_run},
+    [OP_CAST] = {NULL, cpu_cast_run},
     [OP_NORMALIZE] = {cpu_normalize_prepare, cpu_normalize_run},
     [OP_CONV2D] = {cpu_convolution_prepare, cpu_primitive_run},
     [OP_CONV2D_BACKWARD_DATA] = {cpu_convolution_prepare, cpu_primitive_run},
@@ -68,6 +69,23 @@ const Tensor *cpu_input(const CpuStep *step, int k)
 const Tensor *cpu_output(const CpuStep *step, int k)
 {
     return graph_tensor(step->program->base.graph, step->node->outputs[k]);
+}
+
+const void *cpu_read(const CpuStep *step, int k, int64_t index)
+{
+    const char *first = step->inputs[k];
+    return first ? first + (uint64_t)index * data_type_bytes(cpu_input(step, k)->type) : NULL;
+}
+
+void *cpu_write(const CpuStep *step, int k, int64_t index)
+{
+    char *first = step->outputs[k];
+    return first ? first + (uint64_t)index * data_type_bytes(cpu_output(step, k)->type) : NULL;
+}
+
+const CpuKernels *cpu_kernels(const CpuBackend *backend, DataType type)
+{
+    return type == DATA_BF16 ? backend->kernels_bf16 : backend->kernels;
 }
 
 static uint64_t tensor_bytes(const Graph *graph, TensorId id, void *context)
@@ -125,6 +143,16 @@ static bool has_gradients(const Graph *graph)
         if (graph_tensor(graph, (TensorId)i)->role == TENSOR_GRADIENT)
             return true;
     return false;
+}
+
+FshStatus cpu_check_types(const Graph *graph, FshError *error)
+{
+    for (size_t i = 0; i < graph_tensor_count(graph); i++) {
+        FshStatus status = dnn_check_type(graph_tensor(graph, (TensorId)i)->type, error);
+        if (status)
+            return status;
+    }
+    return FSH_OK;
 }
 
 /* ---- memory --------------------------------------------------------------------------------------------------------- */
@@ -203,6 +231,8 @@ static FshStatus make_step(CpuProgram *program, NodeId id, FshError *error)
         return fsh_error_set(error, FSH_ERR_UNSUPPORTED, "%s: the CPU backend has no %s", node->name,
                              op_name(node->op));
     step->run = op->run;
+    const TensorId typed = node->output_count && step->outputs[0] ? node->outputs[0] : node->inputs[0];
+    step->kernels = cpu_kernels(program->backend, graph_tensor(program->base.graph, typed)->type);
     FshStatus status = op->prepare ? op->prepare(step, error) : FSH_OK;
     if (!status && step->primitive)
         step->scratch_bytes = dnn_primitive_scratch_bytes(step->primitive);
@@ -246,6 +276,8 @@ FshStatus cpu_program_new(Program **program_ret, State *state, const Graph *grap
     program->variables = calloc(tensors + 1, sizeof(const CpuVariable *));
     if (!program->steps || !program->seconds || !program->input_offsets || !program->variables)
         status = fsh_error_set(error, FSH_ERR_MEMORY, "cpu: no memory for %zu nodes", nodes);
+    if (!status)
+        status = cpu_check_types(graph, error);
     if (!status)
         status = match_variables(program, error);
     if (!status)

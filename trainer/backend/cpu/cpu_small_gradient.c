@@ -32,8 +32,8 @@ typedef struct SmallGradient {
 bool cpu_small_gradient_wins(const CpuStep *step, const DnnConvolution *convolution)
 {
     /* A kernel of one pixel is a single product to oneDNN, too. */
-    return !step->outputs[1] && convolution->kernel > 1 && convolution->groups == 1 &&
-           convolution->out_height * convolution->out_width <= OUT_PIXELS_MAX &&
+    return convolution->type == DATA_F32 && !step->outputs[1] && convolution->kernel > 1 &&
+           convolution->groups == 1 && convolution->out_height * convolution->out_width <= OUT_PIXELS_MAX &&
            convolution->in_channels >= CHANNELS_MIN && convolution->out_channels >= CHANNELS_MIN;
 }
 
@@ -166,7 +166,7 @@ FshStatus cpu_small_gradient_prepare(CpuStep *step, const DnnConvolution *c, con
             continue;
         most_pixels = pixels > most_pixels ? pixels : most_pixels;
         status = dnn_product_new(&tap->product, engine,
-                                 &(DnnProduct){pixels, c->in_channels, c->out_channels}, error);
+                                 &(DnnProduct){c->type, pixels, c->in_channels, c->out_channels}, error);
         if (!status && dnn_primitive_scratch_bytes(tap->product) > own_bytes)
             own_bytes = dnn_primitive_scratch_bytes(tap->product);
     }

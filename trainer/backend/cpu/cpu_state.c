@@ -75,7 +75,8 @@ FshStatus cpu_state_new(State **state_ret, Backend *backend, const Graph *graph,
     state->variables = calloc(graph_tensor_count(graph) + 1, sizeof *state->variables);
     if (!state->variables)
         goto no_memory;
-    if ((status = add_variables(state, graph, TENSOR_PARAMETER, error)))
+    if ((status = cpu_check_types(graph, error)) ||
+        (status = add_variables(state, graph, TENSOR_PARAMETER, error)))
         goto done;
     state->parameter_bytes = state->value_bytes;
     if ((status = add_variables(state, graph, TENSOR_BUFFER, error)) ||

@@ -2,11 +2,6 @@
 
 #include <string.h>
 
-static const CpuKernels *kernels_of(const CpuStep *step)
-{
-    return step->program->backend->kernels;
-}
-
 /* ---- pools: rows of images, divided over the threads ---------------------------------------------------------------- */
 
 /* in: the larger tensor, out: what the forward pool makes. */
@@ -38,14 +33,12 @@ static PoolJob pool_job(const CpuStep *step, const Tensor *in, const Tensor *out
 static void max_pool_part(void *context, int part, int64_t begin, int64_t end)
 {
     const PoolJob *job = context;
-    const float *x = job->step->inputs[0];
-    float *y = job->step->outputs[0];
-    uint8_t *index = job->step->outputs[1];
+    const CpuStep *step = job->step;
     (void)part;
     for (int64_t i = begin; i < end; i++)
-        kernels_of(job->step)->max_pool(&job->shape, x + i / job->shape.out_height * job->in_size,
-                                        i % job->shape.out_height, y + i * job->out_row,
-                                        index + i * job->out_row);
+        step->kernels->max_pool(&job->shape, cpu_read(step, 0, i / job->shape.out_height * job->in_size),
+                                i % job->shape.out_height, cpu_write(step, 0, i * job->out_row),
+                                cpu_write(step, 1, i * job->out_row));
 }
 
 FshStatus cpu_max_pool_run(CpuStep *step, FshError *error)
@@ -60,14 +53,12 @@ FshStatus cpu_max_pool_run(CpuStep *step, FshError *error)
 static void max_pool_backward_part(void *context, int part, int64_t begin, int64_t end)
 {
     const PoolJob *job = context;
-    const float *dy = job->step->inputs[0];
-    const uint8_t *index = job->step->inputs[1];
-    float *dx = job->step->outputs[0];
+    const CpuStep *step = job->step;
     (void)part;
     for (int64_t i = begin; i < end; i++) {
         const int64_t image = i / job->shape.in_height * job->out_size;
-        kernels_of(job->step)->max_pool_backward(&job->shape, dy + image, index + image,
-                                                 i % job->shape.in_height, dx + i * job->in_row);
+        step->kernels->max_pool_backward(&job->shape, cpu_read(step, 0, image), cpu_read(step, 1, image),
+                                         i % job->shape.in_height, cpu_write(step, 0, i * job->in_row));
     }
 }
 
@@ -83,12 +74,11 @@ FshStatus cpu_max_pool_backward_run(CpuStep *step, FshError *error)
 static void avg_pool_part(void *context, int part, int64_t begin, int64_t end)
 {
     const PoolJob *job = context;
-    const float *x = job->step->inputs[0];
-    float *y = job->step->outputs[0];
+    const CpuStep *step = job->step;
     (void)part;
     for (int64_t i = begin; i < end; i++)
-        kernels_of(job->step)->avg_pool(&job->shape, x + i / job->shape.out_height * job->in_size,
-                                        i % job->shape.out_height, y + i * job->out_row);
+        step->kernels->avg_pool(&job->shape, cpu_read(step, 0, i / job->shape.out_height * job->in_size),
+                                i % job->shape.out_height, cpu_write(step, 0, i * job->out_row));
 }
 
 FshStatus cpu_avg_pool_run(CpuStep *step, FshError *error)
@@ -103,12 +93,12 @@ FshStatus cpu_avg_pool_run(CpuStep *step, FshError *error)
 static void avg_pool_backward_part(void *context, int part, int64_t begin, int64_t end)
 {
     const PoolJob *job = context;
-    const float *dy = job->step->inputs[0];
-    float *dx = job->step->outputs[0];
+    const CpuStep *step = job->step;
     (void)part;
     for (int64_t i = begin; i < end; i++)
-        kernels_of(job->step)->avg_pool_backward(&job->shape, dy + i / job->shape.in_height * job->out_size,
-                                                 i % job->shape.in_height, dx + i * job->in_row);
+        step->kernels->avg_pool_backward(&job->shape,
+                                         cpu_read(step, 0, i / job->shape.in_height * job->out_size),
+                                         i % job->shape.in_height, cpu_write(step, 0, i * job->in_row));
 }
 
 FshStatus cpu_avg_pool_backward_run(CpuStep *step, FshError *error)
@@ -127,11 +117,10 @@ static void global_avg_pool_part(void *context, int part, int64_t begin, int64_t
     const CpuStep *step = context;
     const Tensor *image = cpu_input(step, 0);
     const int64_t pixels = image->shape[1] * image->shape[2], channels = image->shape[3];
-    const float *x = step->inputs[0];
-    float *y = step->outputs[0];
     (void)part;
     for (int64_t n = begin; n < end; n++)
-        kernels_of(step)->row_mean(x + n * pixels * channels, pixels, channels, y + n * channels);
+        step->kernels->row_mean(cpu_read(step, 0, n * pixels * channels), pixels, channels,
+                                cpu_write(step, 0, n * channels));
 }
 
 FshStatus cpu_global_avg_pool_run(CpuStep *step, FshError *error)
@@ -146,11 +135,10 @@ static void global_avg_pool_backward_part(void *context, int part, int64_t begin
     const CpuStep *step = context;
     const Tensor *image = cpu_output(step, 0);
     const int64_t pixels = image->shape[1] * image->shape[2], channels = image->shape[3];
-    const float *dy = step->inputs[0];
-    float *dx = step->outputs[0];
     (void)part;
     for (int64_t i = begin; i < end; i++)
-        kernels_of(step)->scale(dy + i / pixels * channels, 1 / (float)pixels, dx + i * channels, channels);
+        step->kernels->scale(cpu_read(step, 0, i / pixels * channels), 1 / (float)pixels,
+                             cpu_write(step, 0, i * channels), channels);
 }
 
 FshStatus cpu_global_avg_pool_backward_run(CpuStep *step, FshError *error)
@@ -189,18 +177,19 @@ static void reflection_pad_part(void *context, int part, int64_t begin, int64_t 
     const Tensor *in = cpu_input(step, 0), *out = cpu_output(step, 0);
     const int64_t height = in->shape[1], width = in->shape[2], channels = in->shape[3];
     const int64_t padding = step->node->as.pad.padding;
+    const size_t pixel_bytes = (size_t)channels * data_type_bytes(in->type);
     (void)part;
     for (int64_t i = begin; i < end; i++) {
         const int64_t sample = i / out->shape[1], row = reflected(i % out->shape[1], padding, height);
-        const float *x = (const float *)step->inputs[0] + (sample * height + row) * width * channels;
-        float *y = (float *)step->outputs[0] + i * out->shape[2] * channels;
-        memcpy(y + padding * channels, x, (size_t)(width * channels) * sizeof *y);
+        const char *x = cpu_read(step, 0, (sample * height + row) * width * channels);
+        char *y = cpu_write(step, 0, i * out->shape[2] * channels);
+        memcpy(y + (size_t)padding * pixel_bytes, x, (size_t)width * pixel_bytes);
         for (int64_t column = 0; column < padding; column++) {
             const int64_t right = out->shape[2] - 1 - column;
-            memcpy(y + column * channels, x + reflected(column, padding, width) * channels,
-                   (size_t)channels * sizeof *y);
-            memcpy(y + right * channels, x + reflected(right, padding, width) * channels,
-                   (size_t)channels * sizeof *y);
+            memcpy(y + (size_t)column * pixel_bytes,
+                   x + (size_t)reflected(column, padding, width) * pixel_bytes, pixel_bytes);
+            memcpy(y + (size_t)right * pixel_bytes,
+                   x + (size_t)reflected(right, padding, width) * pixel_bytes, pixel_bytes);
         }
     }
 }
@@ -221,21 +210,18 @@ static void reflection_pad_backward_part(void *context, int part, int64_t begin,
     const int64_t padding = step->node->as.pad.padding;
     (void)part;
     for (int64_t i = begin; i < end; i++) {
-        const float *dy =
-            (const float *)step->inputs[0] + i / height * out->shape[1] * out->shape[2] * channels;
-        float *dx = (float *)step->outputs[0] + i * width * channels;
+        const int64_t image = i / height * out->shape[1] * out->shape[2] * channels;
         int64_t rows[3], columns[3];
         const int row_count = reflections(i % height, padding, height, rows);
-        memset(dx, 0, (size_t)(width * channels) * sizeof *dx);
-        for (int r = 0; r < row_count; r++) {
-            const float *line = dy + rows[r] * out->shape[2] * channels;
-            kernels_of(step)->add(dx, line + padding * channels, dx, width * channels);
-            for (int64_t column = 0; column < width; column++) {
-                const int column_count = reflections(column, padding, width, columns);
-                for (int c = 1; c < column_count; c++)
-                    kernels_of(step)->add(dx + column * channels, line + columns[c] * channels,
-                                          dx + column * channels, channels);
-            }
+        for (int64_t column = 0; column < width; column++) {
+            const int column_count = reflections(column, padding, width, columns);
+            const void *places[9];
+            for (int k = 0; k < row_count * column_count; k++)
+                places[k] = cpu_read(
+                    step, 0,
+                    image + (rows[k / column_count] * out->shape[2] + columns[k % column_count]) * channels);
+            step->kernels->sum(places, row_count * column_count,
+                               cpu_write(step, 0, (i * width + column) * channels), channels);
         }
     }
 }

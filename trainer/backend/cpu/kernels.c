@@ -1,15 +1,17 @@
-/* Compiled once for each instruction set, with FSHARD_KERNELS the name of its table and FSHARD_KERNELS_NAME its text.
- * Loops carry `omp simd`: outputs may be an input's memory, element by element, which it allows. */
-#include "trainer/backend/cpu/kernels.h"
+/* Compiled once for each instruction set and type of activations (kernels_value.h), with FSHARD_KERNELS the name of its
+ * table and FSHARD_KERNELS_NAME its text. Loops carry `omp simd`: outputs may be an input's memory, element by element, which it allows. */
+#include "trainer/backend/cpu/kernels_tables.h"
 
 #include <float.h>
 #include <string.h>
+
+#include "trainer/backend/cpu/kernels_value.h"
 
 extern const CpuChannelKernels FSHARD_CHANNEL_KERNELS;
 
 enum {
     BLOCK_ROWS = 32,    /* summed in float before they join a double: an error of some 1e-7 relative */
-    CHANNEL_BLOCK = 64, /* of pools: accumulators that stay in registers or L1 */
+    CHANNEL_BLOCK = 64, /* of pools and sums: accumulators that stay in registers or L1 */
 };
 
 static int64_t smaller(int64_t a, int64_t b)
@@ -22,40 +24,90 @@ static int64_t larger(int64_t a, int64_t b)
     return a > b ? a : b;
 }
 
-static void normalize(const uint8_t *x, const float *scale, const float *shift, float *y, int64_t rows,
+static void normalize(const uint8_t *x, const float *scale, const float *shift, void *result, int64_t rows,
                       int64_t width)
 {
+    Value *y = result;
     for (int64_t r = 0; r < rows; r++, x += width, y += width)
 #pragma omp simd
         for (int64_t c = 0; c < width; c++)
-            y[c] = (float)x[c] * scale[c] + shift[c];
+            y[c] = store((float)x[c] * scale[c] + shift[c]);
 }
 
-static void add(const float *a, const float *b, float *y, int64_t count)
+static void from_f32(const float *x, void *result, int64_t count)
 {
+    Value *y = result;
 #pragma omp simd
     for (int64_t i = 0; i < count; i++)
-        y[i] = a[i] + b[i];
+        y[i] = store(x[i]);
 }
 
-static void relu(const float *x, float *y, int64_t count, float slope)
+static void to_f32(const void *values, float *y, int64_t count)
 {
+    const Value *x = values;
+#pragma omp simd
+    for (int64_t i = 0; i < count; i++)
+        y[i] = load(x[i]);
+}
+
+static void transpose(const void *values, int64_t rows, int64_t columns, void *result)
+{
+    const Value *x = values;
+    Value *y = result;
+    for (int64_t j = 0; j < columns; j++)
+        for (int64_t i = 0; i < rows; i++)
+            y[j * rows + i] = x[i * columns + j];
+}
+
+static void add(const void *left, const void *right, void *sum, int64_t count)
+{
+    const Value *a = left, *b = right;
+    Value *y = sum;
+#pragma omp simd
+    for (int64_t i = 0; i < count; i++)
+        y[i] = store(load(a[i]) + load(b[i]));
+}
+
+static void sum_of(const void *const *terms, int term_count, void *result, int64_t count)
+{
+    Value *y = result;
+    for (int64_t block = 0; block < count; block += CHANNEL_BLOCK) {
+        const int64_t size = smaller(CHANNEL_BLOCK, count - block);
+        float sum[CHANNEL_BLOCK] = {0};
+        for (int k = 0; k < term_count; k++) {
+            const Value *x = (const Value *)terms[k] + block;
+#pragma omp simd
+            for (int64_t i = 0; i < size; i++)
+                sum[i] += load(x[i]);
+        }
+#pragma omp simd
+        for (int64_t i = 0; i < size; i++)
+            y[block + i] = store(sum[i]);
+    }
+}
+
+static void relu(const void *values, void *result, int64_t count, float slope)
+{
+    const Value *x = values;
+    Value *y = result;
     if (slope == 0) {
 #pragma omp simd
         for (int64_t i = 0; i < count; i++)
-            y[i] = x[i] < 0 ? 0 : x[i]; /* this way round NaN stays NaN */
+            y[i] = load(x[i]) < 0 ? 0 : x[i]; /* this way round NaN stays NaN */
         return;
     }
 #pragma omp simd
     for (int64_t i = 0; i < count; i++)
-        y[i] = x[i] < 0 ? slope * x[i] : x[i];
+        y[i] = load(x[i]) < 0 ? store(slope * load(x[i])) : x[i];
 }
 
-static void relu_backward(const float *dy, const float *y, float *dx, int64_t count, float slope)
+static void relu_backward(const void *gradient, const void *values, void *result, int64_t count, float slope)
 {
+    const Value *dy = gradient, *y = values;
+    Value *dx = result;
 #pragma omp simd
     for (int64_t i = 0; i < count; i++)
-        dx[i] = y[i] > 0 ? dy[i] : slope * dy[i];
+        dx[i] = load(y[i]) > 0 ? dy[i] : store(slope * load(dy[i]));
 }
 
 /* ---- batch norm --------------------------------------------------------------------------------------------------- */
@@ -67,16 +119,17 @@ static void flush(const float *block, int64_t width, double *sums)
         sums[c] += (double)block[c];
 }
 
-static void norm_sums(const float *x, const float *shift, int64_t rows, int64_t width, float *block,
+static void norm_sums(const void *values, const float *shift, int64_t rows, int64_t width, float *block,
                       double *sums)
 {
+    const Value *x = values;
     float *first = block, *second = block + width;
     for (int64_t done = 0; done < rows; done += BLOCK_ROWS) {
         memset(block, 0, (size_t)(2 * width) * sizeof *block);
         for (int64_t end = smaller(rows, done + BLOCK_ROWS), r = done; r < end; r++, x += width)
 #pragma omp simd
             for (int64_t c = 0; c < width; c++) {
-                float difference = x[c] - shift[c];
+                float difference = load(x[c]) - shift[c];
                 first[c] += difference;
                 second[c] += difference * difference;
             }
@@ -96,14 +149,15 @@ static inline void norm_forward_rows(const NormForward *norm, int64_t first, int
     const float *mean = norm->mean, *scale = norm->scale, *bias = norm->bias;
     const float slope = is_leaky ? norm->slope : 0;
     for (int64_t r = first; r < first + rows; r++) {
-        const float *x = norm->x + r * width, *addend = has_addend ? norm->addend + r * width : x;
-        float *y = norm->y + r * width;
+        const Value *x = (const Value *)norm->x + r * width;
+        const Value *addend = has_addend ? (const Value *)norm->addend + r * width : x;
+        Value *y = (Value *)norm->y + r * width;
 #pragma omp simd
         for (int64_t c = 0; c < width; c++) {
-            float value = (x[c] - mean[c]) * scale[c] + bias[c];
+            float value = (load(x[c]) - mean[c]) * scale[c] + bias[c];
             if (has_addend)
-                value += addend[c];
-            y[c] = activate(value, is_relu, slope);
+                value += load(addend[c]);
+            y[c] = store(activate(value, is_relu, slope));
         }
     }
 }
@@ -145,15 +199,16 @@ static inline void norm_backward_sums_rows(const NormBackward *norm, int64_t fir
     for (int64_t done = first; done < first + rows; done += BLOCK_ROWS) {
         memset(block, 0, (size_t)(2 * width) * sizeof *block);
         for (int64_t end = smaller(first + rows, done + BLOCK_ROWS), r = done; r < end; r++) {
-            const float *dy = norm->dy + r * width, *x = norm->x + r * width;
-            const float *y = gate == GATE_Y ? norm->y + r * width : x;
-            float *g = stores ? norm->g + r * width : NULL;
+            const Value *dy = (const Value *)norm->dy + r * width, *x = (const Value *)norm->x + r * width;
+            const Value *y = gate == GATE_Y ? (const Value *)norm->y + r * width : x;
+            Value *g = stores ? (Value *)norm->g + r * width : NULL;
 #pragma omp simd
             for (int64_t c = 0; c < width; c++) {
-                const float difference = x[c] - mean[c];
-                const float value = gated(gate, dy[c], difference, y[c], scale[c], bias[c], slope);
+                const float difference = load(x[c]) - mean[c];
+                const float value =
+                    gated(gate, load(dy[c]), difference, load(y[c]), scale[c], bias[c], slope);
                 if (stores)
-                    g[c] = value;
+                    g[c] = store(value);
                 sum_g[c] += value;
                 sum_gx[c] += value * difference;
             }
@@ -192,14 +247,15 @@ static inline void norm_backward_apply_rows(const NormBackward *norm, int64_t fi
     const float *from_g = norm->from_g, *from_x = norm->from_x, *constant = norm->constant;
     const float slope = norm->slope;
     for (int64_t r = first; r < first + rows; r++) {
-        const float *dy = norm->g ? norm->g + r * width : norm->dy + r * width, *x = norm->x + r * width;
-        const float *y = gate == GATE_Y ? norm->y + r * width : x;
-        float *dx = norm->dx + r * width;
+        const Value *dy = (const Value *)(norm->g ? norm->g : norm->dy) + r * width;
+        const Value *x = (const Value *)norm->x + r * width;
+        const Value *y = gate == GATE_Y ? (const Value *)norm->y + r * width : x;
+        Value *dx = (Value *)norm->dx + r * width;
 #pragma omp simd
         for (int64_t c = 0; c < width; c++) {
-            const float difference = x[c] - mean[c];
-            const float g = gated(gate, dy[c], difference, y[c], scale[c], bias[c], slope);
-            dx[c] = from_g[c] * g + (from_x[c] * difference + constant[c]);
+            const float difference = load(x[c]) - mean[c];
+            const float g = gated(gate, load(dy[c]), difference, load(y[c]), scale[c], bias[c], slope);
+            dx[c] = store(from_g[c] * g + (from_x[c] * difference + constant[c]));
         }
     }
 }
@@ -237,8 +293,10 @@ static void covering(int64_t in, int64_t out_size, const PoolShape *shape, int64
     *end = smaller(position / shape->stride + 1, out_size);
 }
 
-static void max_pool(const PoolShape *s, const float *x, int64_t out_row, float *y, uint8_t *index)
+static void max_pool(const PoolShape *s, const void *values, int64_t out_row, void *result, uint8_t *index)
 {
+    const Value *x = values;
+    Value *y = result;
     int64_t row_first, row_end, column_first, column_end;
     const int64_t channels = s->channels;
     window(out_row, s->in_height, s, &row_first, &row_end);
@@ -254,19 +312,20 @@ static void max_pool(const PoolShape *s, const float *x, int64_t out_row, float 
             }
             for (int64_t row = row_first; row < row_end; row++)
                 for (int64_t column = column_first; column < column_end; column++) {
-                    const float *pixel = x + (row * s->in_width + column) * channels + block;
+                    const Value *pixel = x + (row * s->in_width + column) * channels + block;
                     const int32_t here = (int32_t)((row - out_row * s->stride + s->padding) * s->kernel +
                                                    column - out_column * s->stride + s->padding);
 #pragma omp simd
                     for (int64_t c = 0; c < size; c++) {
                         /* The first of equals stays; NaN wins, as in PyTorch. */
-                        const bool wins = pixel[c] > best[c] || where[c] < 0 || pixel[c] != pixel[c];
-                        best[c] = wins ? pixel[c] : best[c];
+                        const float value = load(pixel[c]);
+                        const bool wins = value > best[c] || where[c] < 0 || value != value;
+                        best[c] = wins ? value : best[c];
                         where[c] = wins ? here : where[c];
                     }
                 }
             for (int64_t c = 0; c < size; c++) {
-                y[block + c] = best[c];
+                y[block + c] = store(best[c]);
                 index[block + c] = (uint8_t)where[c];
             }
         }
@@ -274,9 +333,11 @@ static void max_pool(const PoolShape *s, const float *x, int64_t out_row, float 
 }
 
 /* Gathers instead of scattering: each input pixel is written once, by one thread. */
-static void max_pool_backward(const PoolShape *s, const float *dy, const uint8_t *index, int64_t in_row,
-                              float *dx)
+static void max_pool_backward(const PoolShape *s, const void *gradient, const uint8_t *index, int64_t in_row,
+                              void *result)
 {
+    const Value *dy = gradient;
+    Value *dx = result;
     int64_t row_first, row_end, column_first, column_end;
     const int64_t channels = s->channels;
     covering(in_row, s->out_height, s, &row_first, &row_end);
@@ -292,77 +353,68 @@ static void max_pool_backward(const PoolShape *s, const float *dy, const uint8_t
                                                    in_column - column * s->stride + s->padding);
 #pragma omp simd
                     for (int64_t c = 0; c < size; c++)
-                        sum[c] += index[at + c] == here ? dy[at + c] : 0;
+                        sum[c] += index[at + c] == here ? load(dy[at + c]) : 0;
                 }
             for (int64_t c = 0; c < size; c++)
-                dx[block + c] = sum[c];
+                dx[block + c] = store(sum[c]);
         }
     }
 }
 
-static void avg_pool(const PoolShape *s, const float *x, int64_t out_row, float *y)
+/* y = share * the sum of pixels [row_first, row_end) x [column_first, column_end) of an image of `width` pixels a row. */
+static void window_sum(const Value *x, int64_t width, int64_t channels, int64_t row_first, int64_t row_end,
+                       int64_t column_first, int64_t column_end, float share, Value *y)
+{
+    for (int64_t block = 0; block < channels; block += CHANNEL_BLOCK) {
+        const int64_t size = smaller(CHANNEL_BLOCK, channels - block);
+        float sum[CHANNEL_BLOCK] = {0};
+        for (int64_t row = row_first; row < row_end; row++)
+            for (int64_t column = column_first; column < column_end; column++) {
+                const Value *pixel = x + (row * width + column) * channels + block;
+#pragma omp simd
+                for (int64_t c = 0; c < size; c++)
+                    sum[c] += load(pixel[c]);
+            }
+#pragma omp simd
+        for (int64_t c = 0; c < size; c++)
+            y[block + c] = store(sum[c] * share);
+    }
+}
+
+static void avg_pool(const PoolShape *s, const void *x, int64_t out_row, void *y)
 {
     int64_t row_first, row_end, column_first, column_end;
-    const int64_t channels = s->channels;
-    const float share = 1 / (float)(s->kernel * s->kernel);
     window(out_row, s->in_height, s, &row_first, &row_end);
-    for (int64_t out_column = 0; out_column < s->out_width; out_column++, y += channels) {
+    for (int64_t out_column = 0; out_column < s->out_width; out_column++) {
         window(out_column, s->in_width, s, &column_first, &column_end);
-        memset(y, 0, (size_t)channels * sizeof *y);
-        for (int64_t row = row_first; row < row_end; row++)
-            for (int64_t column = column_first; column < column_end; column++) {
-                const float *pixel = x + (row * s->in_width + column) * channels;
-#pragma omp simd
-                for (int64_t c = 0; c < channels; c++)
-                    y[c] += pixel[c];
-            }
-#pragma omp simd
-        for (int64_t c = 0; c < channels; c++)
-            y[c] *= share;
+        window_sum(x, s->in_width, s->channels, row_first, row_end, column_first, column_end,
+                   1 / (float)(s->kernel * s->kernel), (Value *)y + out_column * s->channels);
     }
 }
 
-static void avg_pool_backward(const PoolShape *s, const float *dy, int64_t in_row, float *dx)
+static void avg_pool_backward(const PoolShape *s, const void *dy, int64_t in_row, void *dx)
 {
     int64_t row_first, row_end, column_first, column_end;
-    const int64_t channels = s->channels;
-    const float share = 1 / (float)(s->kernel * s->kernel);
     covering(in_row, s->out_height, s, &row_first, &row_end);
-    for (int64_t in_column = 0; in_column < s->in_width; in_column++, dx += channels) {
+    for (int64_t in_column = 0; in_column < s->in_width; in_column++) {
         covering(in_column, s->out_width, s, &column_first, &column_end);
-        memset(dx, 0, (size_t)channels * sizeof *dx);
-        for (int64_t row = row_first; row < row_end; row++)
-            for (int64_t column = column_first; column < column_end; column++) {
-                const float *pixel = dy + (row * s->out_width + column) * channels;
-#pragma omp simd
-                for (int64_t c = 0; c < channels; c++)
-                    dx[c] += pixel[c];
-            }
-#pragma omp simd
-        for (int64_t c = 0; c < channels; c++)
-            dx[c] *= share;
+        window_sum(dy, s->out_width, s->channels, row_first, row_end, column_first, column_end,
+                   1 / (float)(s->kernel * s->kernel), (Value *)dx + in_column * s->channels);
     }
 }
 
-static void row_mean(const float *x, int64_t rows, int64_t width, float *y)
+static void row_mean(const void *x, int64_t rows, int64_t width, void *y)
 {
-    const float share = 1 / (float)rows;
-    memset(y, 0, (size_t)width * sizeof *y);
-    for (int64_t r = 0; r < rows; r++, x += width) {
-#pragma omp simd
-        for (int64_t c = 0; c < width; c++)
-            y[c] += x[c];
-    }
-#pragma omp simd
-    for (int64_t c = 0; c < width; c++)
-        y[c] *= share;
+    window_sum(x, 1, width, 0, rows, 0, 1, 1 / (float)rows, y);
 }
 
-static void scale_by(const float *x, float factor, float *y, int64_t count)
+static void scale_by(const void *values, float factor, void *result, int64_t count)
 {
+    const Value *x = values;
+    Value *y = result;
 #pragma omp simd
     for (int64_t i = 0; i < count; i++)
-        y[i] = factor * x[i];
+        y[i] = store(factor * load(x[i]));
 }
 
 extern const CpuUpdateKernels FSHARD_UPDATE_KERNELS; /* of kernels_update.c, for the same instruction set */
@@ -370,7 +422,11 @@ extern const CpuUpdateKernels FSHARD_UPDATE_KERNELS; /* of kernels_update.c, for
 const CpuKernels FSHARD_KERNELS = {
     .name = FSHARD_KERNELS_NAME,
     .normalize = normalize,
+    .from_f32 = from_f32,
+    .to_f32 = to_f32,
+    .transpose = transpose,
     .add = add,
+    .sum = sum_of,
     .relu = relu,
     .relu_backward = relu_backward,
     .norm_sums = norm_sums,

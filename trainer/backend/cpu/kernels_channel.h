@@ -1,6 +1,6 @@
 /* kernels_channel.h - loops over pixels with one coefficient for each channel: the restoration networks' own.
  *
- * Compiled for each instruction set like kernels.c and reached through CpuKernels.channel; what is said in kernels.h of bits and
+ * Compiled for each instruction set and type of activations like kernels.c and reached through CpuKernels.channel; what is said in kernels.h of bits and
  * of memory that is input and output holds here, too. A matrix is rows x width: pixels x channels. */
 #ifndef FSHARD_TRAINER_BACKEND_CPU_KERNELS_CHANNEL_H
 #define FSHARD_TRAINER_BACKEND_CPU_KERNELS_CHANNEL_H
@@ -8,26 +8,26 @@
 #include <stdint.h>
 
 typedef struct LayerNormRows {
-    const float *x;             /* [rows, width] */
+    const void *x;              /* [rows, width] */
     const float *weight, *bias; /* [width]; bias: forward only */
-    float *y;                   /* [rows, width]; may be x */
+    void *y;                    /* [rows, width]; may be x */
     float *mean, *inverse;      /* [rows]: written forward, read backward */
     float epsilon;
-    const float *dy; /* [rows, width] */
-    float *dx;       /* [rows, width] or NULL; may be dy or x */
+    const void *dy; /* [rows, width] */
+    void *dx;       /* [rows, width] or NULL; may be dy or x */
 } LayerNormRows;
 
 typedef struct CpuChannelKernels {
     /* y = x * weight[c] + addend; addend may be NULL; y may be either of both */
-    void (*scale)(const float *x, const float *weight, const float *addend, float *y, int64_t rows,
+    void (*scale)(const void *x, const float *weight, const void *addend, void *y, int64_t rows,
                   int64_t width);
     /* dx = dy * weight[c], where there is a dx; adds to sums[width] the columns' sums of dy * x. block: width values of scratch. */
-    void (*scale_backward)(const float *dy, const float *x, const float *weight, float *dx, int64_t rows,
+    void (*scale_backward)(const void *dy, const void *x, const float *weight, void *dx, int64_t rows,
                            int64_t width, float *block, double *sums);
     /* x [rows, 2 width] -> y [rows, width] */
-    void (*gate)(const float *x, float *y, int64_t rows, int64_t width);
+    void (*gate)(const void *x, void *y, int64_t rows, int64_t width);
     /* dy [rows, width], x [rows, 2 width] -> dx [rows, 2 width]; may be x */
-    void (*gate_backward)(const float *dy, const float *x, float *dx, int64_t rows, int64_t width);
+    void (*gate_backward)(const void *dy, const void *x, void *dx, int64_t rows, int64_t width);
     void (*layer_norm)(const LayerNormRows *norm, int64_t first, int64_t rows, int64_t width);
     /* Adds to sums[0..width) the columns' sums of dy * normalised x, to sums[width..2 width) those of dy. block: 2 * width values
      * of scratch. */

@@ -1,25 +1,26 @@
-#include "trainer/backend/cpu/kernels.h"
-
 #include <stddef.h>
 
-const CpuKernels *cpu_kernels_variant(int i)
+#include "trainer/backend/cpu/kernels_tables.h"
+
+const CpuKernels *cpu_kernels_variant(DataType type, int i)
 {
+    const bool bf16 = type == DATA_BF16;
 #ifdef FSHARD_X86_KERNELS
     const bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
     const bool avx512 = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
                         __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
     if (i == 1 && avx2)
-        return &cpu_kernels_avx2;
+        return bf16 ? &cpu_kernels_avx2_bf16 : &cpu_kernels_avx2_f32;
     if (i == 2 && avx512)
-        return &cpu_kernels_avx512;
+        return bf16 ? &cpu_kernels_avx512_bf16 : &cpu_kernels_avx512_f32;
 #endif
-    return i == 0 ? &cpu_kernels_baseline : NULL;
+    return i != 0 ? NULL : bf16 ? &cpu_kernels_baseline_bf16 : &cpu_kernels_baseline_f32;
 }
 
-const CpuKernels *cpu_kernels_choose(void)
+const CpuKernels *cpu_kernels_choose(DataType type)
 {
-    const CpuKernels *best = cpu_kernels_variant(0);
-    for (int i = 1; cpu_kernels_variant(i); i++)
-        best = cpu_kernels_variant(i);
+    const CpuKernels *best = cpu_kernels_variant(type, 0);
+    for (int i = 1; cpu_kernels_variant(type, i); i++)
+        best = cpu_kernels_variant(type, i);
     return best;
 }

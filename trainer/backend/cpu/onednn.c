@@ -14,6 +14,33 @@ FshStatus dnn_check(dnnl_status_t status, const char *call, FshError *error)
                          "oneDNN: %s: %s", call, dnnl_status2str(status));
 }
 
+dnnl_data_type_t dnn_type(DataType type)
+{
+    return type == DATA_BF16 ? dnnl_bf16 : dnnl_f32;
+}
+
+FshStatus dnn_check_type(DataType type, FshError *error)
+{
+    char library[80];
+    dnn_engine_describe(library, sizeof library);
+    if (type == DATA_F16)
+        return fsh_error_set(
+            error, FSH_ERR_UNSUPPORTED,
+            "the CPU cannot compute in fp16 (%s has no such convolutions); use bf16, or a GPU "
+            "(--device cuda)",
+            library);
+    /* oneDNN's bf16 begins at AVX-512 (without its bf16 instructions it takes two f32 ones for each); a set of
+     * instructions includes those before it, and its number their bits. */
+    if (type == DATA_BF16 &&
+        (dnnl_get_effective_cpu_isa() & dnnl_cpu_isa_avx512_core) != dnnl_cpu_isa_avx512_core)
+        return fsh_error_set(
+            error, FSH_ERR_UNSUPPORTED,
+            "this CPU cannot compute in bf16 (%s; it takes AVX-512); use float32 (--amp off), "
+            "or a GPU (--device cuda)",
+            library);
+    return FSH_OK;
+}
+
 /* ---- engine and layouts --------------------------------------------------------------------------------------------- */
 
 FshStatus dnn_engine_new(DnnEngine **engine_ret, FshError *error)
@@ -263,8 +290,10 @@ FshStatus dnn_primitive_run(DnnPrimitive *primitive, FshError *error)
 /* ---- matrix product ------------------------------------------------------------------------------------------------- */
 
 typedef struct LinearDescriptions {
-    dnnl_memory_desc_t x, weight, bias, y; /* all plain */
-    dnnl_primitive_desc_t forward;         /* owned */
+    dnnl_memory_desc_t x, y, bias; /* plain */
+    /* As it is stored, f32 and plain, and as the product reads it: the same for f32, of oneDNN's choice for bf16. */
+    dnnl_memory_desc_t stored, weight;
+    dnnl_primitive_desc_t forward; /* owned */
 } LinearDescriptions;
 
 static FshStatus describe_linear(const DnnEngine *engine, const DnnLinear *linear, bool bias,
@@ -272,13 +301,16 @@ static FshStatus describe_linear(const DnnEngine *engine, const DnnLinear *linea
 {
     const dnnl_dims_t x = {linear->batch, linear->in}, weight = {linear->out, linear->in};
     const dnnl_dims_t y = {linear->batch, linear->out}, b = {linear->out};
+    const dnnl_data_type_t type = dnn_type(linear->type);
+    const dnnl_format_tag_t weight_tag = linear->type == DATA_F32 ? dnnl_ab : dnnl_format_tag_any;
     dnnl_inner_product_desc_t operation;
     FshStatus status;
     *d = (LinearDescriptions){0};
-    if ((status = DNN_CHECK(dnnl_memory_desc_init_by_tag(&d->x, 2, x, dnnl_f32, dnnl_ab))) ||
-        (status = DNN_CHECK(dnnl_memory_desc_init_by_tag(&d->weight, 2, weight, dnnl_f32, dnnl_ab))) ||
+    if ((status = DNN_CHECK(dnnl_memory_desc_init_by_tag(&d->x, 2, x, type, dnnl_ab))) ||
+        (status = DNN_CHECK(dnnl_memory_desc_init_by_tag(&d->stored, 2, weight, dnnl_f32, dnnl_ab))) ||
+        (status = DNN_CHECK(dnnl_memory_desc_init_by_tag(&d->weight, 2, weight, type, weight_tag))) ||
         (status = DNN_CHECK(dnnl_memory_desc_init_by_tag(&d->bias, 1, b, dnnl_f32, dnnl_a))) ||
-        (status = DNN_CHECK(dnnl_memory_desc_init_by_tag(&d->y, 2, y, dnnl_f32, dnnl_ab))) ||
+        (status = DNN_CHECK(dnnl_memory_desc_init_by_tag(&d->y, 2, y, type, dnnl_ab))) ||
         (status = DNN_CHECK(dnnl_inner_product_forward_desc_init(&operation, dnnl_forward_training, &d->x,
                                                                  &d->weight, bias ? &d->bias : NULL, &d->y))))
         return status;
@@ -287,25 +319,24 @@ static FshStatus describe_linear(const DnnEngine *engine, const DnnLinear *linea
 }
 
 FshStatus dnn_linear_forward_new(DnnPrimitive **primitive, DnnEngine *engine, const DnnLinear *linear,
-                                 const float *x, const float *weight, const float *bias, float *y,
+                                 const void *x, const float *weight, const float *bias, void *y,
                                  FshError *error)
 {
     LinearDescriptions d;
     *primitive = NULL;
     FshStatus status = describe_linear(engine, linear, bias != NULL, &d, error);
     if (!status) {
-        const Binding bindings[] = {{DNNL_ARG_SRC, &d.x, x},
-                                    {DNNL_ARG_WEIGHTS, &d.weight, weight},
-                                    {DNNL_ARG_BIAS, bias ? &d.bias : NULL, bias},
-                                    {DNNL_ARG_DST, &d.y, y}};
-        status = dnn_primitive_new(primitive, engine, d.forward, bindings, 4, NULL, error);
+        const Binding bindings[] = {
+            {DNNL_ARG_SRC, &d.x, x}, {DNNL_ARG_BIAS, bias ? &d.bias : NULL, bias}, {DNNL_ARG_DST, &d.y, y}};
+        const WeightBinding of_weight = {{DNNL_ARG_WEIGHTS, &d.stored, weight}, dnnl_query_weights_md, false};
+        status = dnn_primitive_new(primitive, engine, d.forward, bindings, 3, &of_weight, error);
     }
     (void)dnnl_primitive_desc_destroy(d.forward);
     return status;
 }
 
 FshStatus dnn_linear_backward_data_new(DnnPrimitive **primitive, DnnEngine *engine, const DnnLinear *linear,
-                                       const float *dy, const float *weight, float *dx, FshError *error)
+                                       const void *dy, const float *weight, void *dx, FshError *error)
 {
     LinearDescriptions d;
     dnnl_inner_product_desc_t operation;
@@ -317,9 +348,9 @@ FshStatus dnn_linear_backward_data_new(DnnPrimitive **primitive, DnnEngine *engi
         (status = DNN_CHECK(dnnl_primitive_desc_create(&description, &operation, engine->attributes,
                                                        engine->engine, d.forward))))
         goto done;
-    const Binding bindings[] = {
-        {DNNL_ARG_DIFF_DST, &d.y, dy}, {DNNL_ARG_WEIGHTS, &d.weight, weight}, {DNNL_ARG_DIFF_SRC, &d.x, dx}};
-    status = dnn_primitive_new(primitive, engine, description, bindings, 3, NULL, error);
+    const Binding bindings[] = {{DNNL_ARG_DIFF_DST, &d.y, dy}, {DNNL_ARG_DIFF_SRC, &d.x, dx}};
+    const WeightBinding of_weight = {{DNNL_ARG_WEIGHTS, &d.stored, weight}, dnnl_query_weights_md, false};
+    status = dnn_primitive_new(primitive, engine, description, bindings, 2, &of_weight, error);
 done:
     (void)dnnl_primitive_desc_destroy(description);
     (void)dnnl_primitive_desc_destroy(d.forward);
@@ -327,7 +358,7 @@ done:
 }
 
 FshStatus dnn_linear_backward_weight_new(DnnPrimitive **primitive, DnnEngine *engine, const DnnLinear *linear,
-                                         const float *dy, const float *x, float *dweight, float *dbias,
+                                         const void *dy, const void *x, float *dweight, float *dbias,
                                          FshError *error)
 {
     LinearDescriptions d;
@@ -336,14 +367,14 @@ FshStatus dnn_linear_backward_weight_new(DnnPrimitive **primitive, DnnEngine *en
     FshStatus status;
     *primitive = NULL;
     if ((status = describe_linear(engine, linear, dbias != NULL, &d, error)) ||
-        (status = DNN_CHECK(dnnl_inner_product_backward_weights_desc_init(&operation, &d.x, &d.weight,
+        (status = DNN_CHECK(dnnl_inner_product_backward_weights_desc_init(&operation, &d.x, &d.stored,
                                                                           dbias ? &d.bias : NULL, &d.y))) ||
         (status = DNN_CHECK(dnnl_primitive_desc_create(&description, &operation, engine->attributes,
                                                        engine->engine, d.forward))))
         goto done;
     const Binding bindings[] = {{DNNL_ARG_DIFF_DST, &d.y, dy},
                                 {DNNL_ARG_SRC, &d.x, x},
-                                {DNNL_ARG_DIFF_WEIGHTS, &d.weight, dweight},
+                                {DNNL_ARG_DIFF_WEIGHTS, &d.stored, dweight},
                                 {DNNL_ARG_DIFF_BIAS, dbias ? &d.bias : NULL, dbias}};
     status = dnn_primitive_new(primitive, engine, description, bindings, 4, NULL, error);
 done:
@@ -362,8 +393,10 @@ FshStatus dnn_product_new(DnnPrimitive **primitive, DnnEngine *engine, const Dnn
     dnnl_primitive_desc_t description = NULL;
     FshStatus status;
     *primitive = NULL;
-    if ((status = DNN_CHECK(dnnl_memory_desc_init_by_tag(&a, 2, a_shape, dnnl_f32, dnnl_ba))) ||
-        (status = DNN_CHECK(dnnl_memory_desc_init_by_tag(&b, 2, b_shape, dnnl_f32, dnnl_ab))) ||
+    if ((status =
+             DNN_CHECK(dnnl_memory_desc_init_by_tag(&a, 2, a_shape, dnn_type(product->type), dnnl_ba))) ||
+        (status =
+             DNN_CHECK(dnnl_memory_desc_init_by_tag(&b, 2, b_shape, dnn_type(product->type), dnnl_ab))) ||
         (status = DNN_CHECK(dnnl_memory_desc_init_by_tag(&c, 2, c_shape, dnnl_f32, dnnl_ab))) ||
         (status = DNN_CHECK(dnnl_matmul_desc_init(&operation, &a, &b, NULL, &c))) ||
         (status = DNN_CHECK(

@@ -7,6 +7,10 @@
  * NHWC, because own kernels are then loops over channels, and it costs little: resnet18 at 64 px, batch 64, 2 cores,
  * forward + both gradients 166 ms, against 158 ms where oneDNN chooses blocked activations too (docs/measurements).
  *
+ * Types: activations and their gradients are f32 or bf16 (DataType of the convolution or matrices), weights, biases and their
+ * gradients f32 always. A product of bf16 reads a copy of its weight in scratch, rounded and laid out as oneDNN likes it
+ * before each run: forward pass and data gradient want two different layouts there, and each is used once in a step.
+ *
  * Threads: one thread at a time on an engine and its primitives; oneDNN's own threads are those of OpenMP. Nothing here
  * allocates tensors after *_new: intermediate memory is the caller's scratch. */
 #ifndef FSHARD_TRAINER_BACKEND_CPU_ONEDNN_H
@@ -16,6 +20,7 @@
 #include <stdint.h>
 
 #include "common/error.h"
+#include "trainer/graph/graph.h"
 
 typedef struct DnnEngine DnnEngine;
 typedef struct DnnLayout DnnLayout;
@@ -26,7 +31,12 @@ void dnn_engine_free(DnnEngine **engine);
 /* "oneDNN 2.6.3, avx512_core" into buffer. */
 void dnn_engine_describe(char *buffer, uint64_t buffer_bytes);
 
+/* FSH_ERR_UNSUPPORTED where oneDNN cannot compute with activations of this type on this processor; the message says what
+ * to do. */
+FshStatus dnn_check_type(DataType type, FshError *error);
+
 typedef struct DnnConvolution {
+    DataType type; /* of activations */
     int64_t batch;
     int64_t in_height, in_width, in_channels;
     int64_t out_height, out_width, out_channels;
@@ -36,7 +46,8 @@ typedef struct DnnConvolution {
 
 /* A plain row-major layout: OIHW, matrices, vectors; of a convolution in groups [groups, O / groups, I / groups, H, W]. */
 FshStatus dnn_layout_plain(DnnLayout **layout, int rank, const int64_t *shape, FshError *error);
-/* Weights of the convolution: that of the first forward implementation whose layout the weight gradient is fast in, too. */
+/* Weights of the convolution, f32: that of the first forward implementation whose layout the weight gradient is fast in, too; for
+ * bf16, whose forward pass converts anyway, that of the weight gradient. */
 FshStatus dnn_layout_convolution(DnnLayout **layout, DnnEngine *engine, const DnnConvolution *convolution,
                                  FshError *error);
 void dnn_layout_free(DnnLayout **layout);
@@ -45,40 +56,42 @@ uint64_t dnn_layout_bytes(const DnnLayout *layout);
 FshStatus dnn_layout_convert(DnnEngine *engine, const DnnLayout *from_layout, const float *from,
                              const DnnLayout *to_layout, float *to, FshError *error);
 
-/* Each of these makes a primitive bound to the given memory (f32, NHWC; weights in `weights`' layout, bias plain or NULL). */
+/* Each of these makes a primitive bound to the given memory (activations NHWC; weights in `weights`' layout, bias plain or NULL). */
 
 /* y = x * weight + bias */
 FshStatus dnn_convolution_forward_new(DnnPrimitive **primitive, DnnEngine *engine,
                                       const DnnConvolution *convolution, const DnnLayout *weights,
-                                      const float *x, const float *weight, const float *bias, float *y,
+                                      const void *x, const float *weight, const float *bias, void *y,
                                       FshError *error);
 /* dx from dy */
 FshStatus dnn_convolution_backward_data_new(DnnPrimitive **primitive, DnnEngine *engine,
                                             const DnnConvolution *convolution, const DnnLayout *weights,
-                                            const float *dy, const float *weight, float *dx, FshError *error);
+                                            const void *dy, const float *weight, void *dx, FshError *error);
 /* dweight and dbias from dy and x */
 FshStatus dnn_convolution_backward_weight_new(DnnPrimitive **primitive, DnnEngine *engine,
                                               const DnnConvolution *convolution, const DnnLayout *weights,
-                                              const float *dy, const float *x, float *dweight, float *dbias,
+                                              const void *dy, const void *x, float *dweight, float *dbias,
                                               FshError *error);
 
 /* Matrices: x [batch, in], weight [out, in], y [batch, out], all plain. */
 typedef struct DnnLinear {
+    DataType type; /* of x and y */
     int64_t batch, in, out;
 } DnnLinear;
 
 FshStatus dnn_linear_forward_new(DnnPrimitive **primitive, DnnEngine *engine, const DnnLinear *linear,
-                                 const float *x, const float *weight, const float *bias, float *y,
+                                 const void *x, const float *weight, const float *bias, void *y,
                                  FshError *error);
 FshStatus dnn_linear_backward_data_new(DnnPrimitive **primitive, DnnEngine *engine, const DnnLinear *linear,
-                                       const float *dy, const float *weight, float *dx, FshError *error);
+                                       const void *dy, const float *weight, void *dx, FshError *error);
 FshStatus dnn_linear_backward_weight_new(DnnPrimitive **primitive, DnnEngine *engine, const DnnLinear *linear,
-                                         const float *dy, const float *x, float *dweight, float *dbias,
+                                         const void *dy, const void *x, float *dweight, float *dbias,
                                          FshError *error);
 
 /* c [rows, columns] = transpose(a) * b, with a [inner, rows] and b [inner, columns], all plain. Not bound: see
  * dnn_primitive_bind, in the order a, b, c. */
 typedef struct DnnProduct {
+    DataType type; /* of a and b; c is f32 */
     int64_t inner, rows, columns;
 } DnnProduct;
 FshStatus dnn_product_new(DnnPrimitive **primitive, DnnEngine *engine, const DnnProduct *product,

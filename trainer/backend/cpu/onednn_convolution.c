@@ -6,7 +6,9 @@
 /* ---- descriptions of one convolution ---------------------------------------------------------------------------------- */
 
 typedef struct ConvolutionDescriptions {
-    dnnl_memory_desc_t x, weight_any, bias, y; /* activations NHWC */
+    dnnl_memory_desc_t x, y, bias; /* activations NHWC */
+    /* Layouts of oneDNN's choice: of the weight that products read, of its gradient (f32). The same for f32. */
+    dnnl_memory_desc_t weight_any, gradient_any;
     dnnl_dims_t strides, padding;
 } ConvolutionDescriptions;
 
@@ -18,17 +20,20 @@ static FshStatus describe_convolution(const DnnConvolution *c, ConvolutionDescri
     const int ungrouped = c->groups == 1; /* to oneDNN the first dimension is there in groups only */
     const dnnl_dims_t y = {c->batch, c->out_channels, c->out_height, c->out_width};
     const dnnl_dims_t bias = {c->out_channels};
+    const dnnl_data_type_t type = dnn_type(c->type);
     FshStatus status;
     for (int i = 0; i < 2; i++) {
         d->strides[i] = c->stride;
         d->padding[i] = c->padding;
     }
-    if ((status = DNN_CHECK(dnnl_memory_desc_init_by_tag(&d->x, 4, x, dnnl_f32, dnnl_nhwc))) ||
+    if ((status = DNN_CHECK(dnnl_memory_desc_init_by_tag(&d->x, 4, x, type, dnnl_nhwc))) ||
         (status = DNN_CHECK(dnnl_memory_desc_init_by_tag(&d->weight_any, 5 - ungrouped, weight + ungrouped,
+                                                         type, dnnl_format_tag_any))) ||
+        (status = DNN_CHECK(dnnl_memory_desc_init_by_tag(&d->gradient_any, 5 - ungrouped, weight + ungrouped,
                                                          dnnl_f32, dnnl_format_tag_any))) ||
         (status = DNN_CHECK(dnnl_memory_desc_init_by_tag(&d->bias, 1, bias, dnnl_f32, dnnl_a))))
         return status;
-    return DNN_CHECK(dnnl_memory_desc_init_by_tag(&d->y, 4, y, dnnl_f32, dnnl_nhwc));
+    return DNN_CHECK(dnnl_memory_desc_init_by_tag(&d->y, 4, y, type, dnnl_nhwc));
 }
 
 static FshStatus describe_forward(dnnl_convolution_desc_t *operation, const ConvolutionDescriptions *d,
@@ -93,12 +98,52 @@ static bool gradient_likes(const DnnEngine *engine, const ConvolutionDescription
     return likes;
 }
 
+/* For f32: with no layout that both like, the first stands, and the gradient is converted after each run. In 2.6 this passes
+ * over "brgconv", whose weights nothing else can read; on small images it is slower than "jit", too. */
+static FshStatus choose_common_layout(const DnnEngine *engine, const ConvolutionDescriptions *d,
+                                      const_dnnl_primitive_desc_t hint, DnnLayout *layout, FshError *error)
+{
+    dnnl_convolution_desc_t operation;
+    dnnl_primitive_desc_iterator_t iterator = NULL;
+    FshStatus status = describe_forward(&operation, d, &d->weight_any, false, error);
+    if (status || (status = DNN_CHECK(dnnl_primitive_desc_iterator_create(
+                       &iterator, &operation, engine->attributes, engine->engine, NULL))))
+        return status;
+    layout->description = *dnnl_primitive_desc_query_md(hint, dnnl_query_weights_md, 0);
+    do {
+        dnnl_primitive_desc_t candidate = dnnl_primitive_desc_iterator_fetch(iterator);
+        const dnnl_memory_desc_t *weight =
+            candidate ? dnnl_primitive_desc_query_md(candidate, dnnl_query_weights_md, 0) : NULL;
+        const bool chosen = weight && !is_reference(candidate) && gradient_likes(engine, d, weight, hint);
+        if (chosen)
+            layout->description = *weight;
+        (void)dnnl_primitive_desc_destroy(candidate);
+        if (chosen)
+            break;
+    } while (dnnl_primitive_desc_iterator_next(iterator) == dnnl_success);
+    (void)dnnl_primitive_desc_iterator_destroy(iterator);
+    return FSH_OK;
+}
+
+static FshStatus choose_gradient_layout(const DnnEngine *engine, const ConvolutionDescriptions *d,
+                                        const_dnnl_primitive_desc_t hint, DnnLayout *layout, FshError *error)
+{
+    dnnl_convolution_desc_t operation;
+    dnnl_primitive_desc_t description = NULL;
+    FshStatus status = describe_backward_weight(&operation, d, &d->gradient_any, false, error);
+    if (!status)
+        status = DNN_CHECK(
+            dnnl_primitive_desc_create(&description, &operation, engine->attributes, engine->engine, hint));
+    if (!status)
+        layout->description = *dnnl_primitive_desc_query_md(description, dnnl_query_diff_weights_md, 0);
+    (void)dnnl_primitive_desc_destroy(description);
+    return status;
+}
+
 FshStatus dnn_layout_convolution(DnnLayout **layout_ret, DnnEngine *engine, const DnnConvolution *convolution,
                                  FshError *error)
 {
     ConvolutionDescriptions d;
-    dnnl_convolution_desc_t operation;
-    dnnl_primitive_desc_iterator_t iterator = NULL;
     dnnl_primitive_desc_t hint = NULL;
     FshStatus status;
     DnnLayout *layout = calloc(1, sizeof *layout);
@@ -106,27 +151,13 @@ FshStatus dnn_layout_convolution(DnnLayout **layout_ret, DnnEngine *engine, cons
     if (!layout)
         return fsh_error_set(error, FSH_ERR_MEMORY, "oneDNN: no memory");
     if ((status = describe_convolution(convolution, &d, error)) ||
-        (status = describe_forward(&operation, &d, &d.weight_any, false, error)) ||
-        (status = forward_hint(engine, &d, &hint, error)) ||
-        (status = DNN_CHECK(dnnl_primitive_desc_iterator_create(&iterator, &operation, engine->attributes,
-                                                                engine->engine, NULL))))
+        (status = forward_hint(engine, &d, &hint, error)))
         goto done;
-    /* With no layout that both like, the first stands, and the gradient is converted after each run. In 2.6 this passes over
-     * "brgconv", whose weights nothing else can read; on small images it is slower than "jit", too. */
-    layout->description = *dnnl_primitive_desc_query_md(hint, dnnl_query_weights_md, 0);
-    do {
-        dnnl_primitive_desc_t candidate = dnnl_primitive_desc_iterator_fetch(iterator);
-        const dnnl_memory_desc_t *weight =
-            candidate ? dnnl_primitive_desc_query_md(candidate, dnnl_query_weights_md, 0) : NULL;
-        const bool chosen = weight && !is_reference(candidate) && gradient_likes(engine, &d, weight, hint);
-        if (chosen)
-            layout->description = *weight;
-        (void)dnnl_primitive_desc_destroy(candidate);
-        if (chosen)
-            break;
-    } while (dnnl_primitive_desc_iterator_next(iterator) == dnnl_success);
+    if (convolution->type == DATA_F32)
+        status = choose_common_layout(engine, &d, hint, layout, error);
+    else
+        status = choose_gradient_layout(engine, &d, hint, layout, error);
 done:
-    (void)dnnl_primitive_desc_iterator_destroy(iterator);
     (void)dnnl_primitive_desc_destroy(hint);
     if (status)
         dnn_layout_free(layout_ret);
@@ -135,25 +166,28 @@ done:
 
 /* ---- convolution ---------------------------------------------------------------------------------------------------- */
 
-/* Describes the convolution for weights as they are stored, or, where that has only oneDNN's plain loops, for the layout
- * it prefers. */
+/* Describes the convolution for weights (their gradient) as they are stored, or, where that has only oneDNN's plain loops or
+ * weights are of another type, for `any`, the layout it prefers. */
 static FshStatus describe_for(const DnnEngine *engine, DescribeConvolution describe,
-                              const ConvolutionDescriptions *d, const DnnLayout *weights, bool bias,
-                              const_dnnl_primitive_desc_t hint, dnnl_primitive_desc_t *description,
-                              FshError *error)
+                              const ConvolutionDescriptions *d, const DnnLayout *weights,
+                              const dnnl_memory_desc_t *any, bool bias, const_dnnl_primitive_desc_t hint,
+                              dnnl_primitive_desc_t *description, FshError *error)
 {
     dnnl_convolution_desc_t operation;
-    FshStatus status = describe(&operation, d, &weights->description, bias, error);
-    if (status)
-        return status;
-    if (dnnl_primitive_desc_create(description, &operation, engine->attributes, engine->engine, hint) ==
-        dnnl_success) {
-        if (!is_reference(*description))
-            return FSH_OK;
-        (void)dnnl_primitive_desc_destroy(*description);
-    }
+    FshStatus status;
     *description = NULL;
-    status = describe(&operation, d, &d->weight_any, bias, error);
+    if (weights->description.data_type == any->data_type) {
+        if ((status = describe(&operation, d, &weights->description, bias, error)))
+            return status;
+        if (dnnl_primitive_desc_create(description, &operation, engine->attributes, engine->engine, hint) ==
+            dnnl_success) {
+            if (!is_reference(*description))
+                return FSH_OK;
+            (void)dnnl_primitive_desc_destroy(*description);
+        }
+        *description = NULL;
+    }
+    status = describe(&operation, d, any, bias, error);
     return status ? status
                   : DNN_CHECK(dnnl_primitive_desc_create(description, &operation, engine->attributes,
                                                          engine->engine, hint));
@@ -161,7 +195,7 @@ static FshStatus describe_for(const DnnEngine *engine, DescribeConvolution descr
 
 FshStatus dnn_convolution_forward_new(DnnPrimitive **primitive, DnnEngine *engine,
                                       const DnnConvolution *convolution, const DnnLayout *weights,
-                                      const float *x, const float *weight, const float *bias, float *y,
+                                      const void *x, const float *weight, const float *bias, void *y,
                                       FshError *error)
 {
     ConvolutionDescriptions d;
@@ -169,8 +203,8 @@ FshStatus dnn_convolution_forward_new(DnnPrimitive **primitive, DnnEngine *engin
     FshStatus status;
     *primitive = NULL;
     if ((status = describe_convolution(convolution, &d, error)) ||
-        (status =
-             describe_for(engine, describe_forward, &d, weights, bias != NULL, NULL, &description, error)))
+        (status = describe_for(engine, describe_forward, &d, weights, &d.weight_any, bias != NULL, NULL,
+                               &description, error)))
         goto done;
     const Binding bindings[] = {
         {DNNL_ARG_SRC, &d.x, x}, {DNNL_ARG_BIAS, bias ? &d.bias : NULL, bias}, {DNNL_ARG_DST, &d.y, y}};
@@ -184,7 +218,7 @@ done:
 
 FshStatus dnn_convolution_backward_data_new(DnnPrimitive **primitive, DnnEngine *engine,
                                             const DnnConvolution *convolution, const DnnLayout *weights,
-                                            const float *dy, const float *weight, float *dx, FshError *error)
+                                            const void *dy, const float *weight, void *dx, FshError *error)
 {
     ConvolutionDescriptions d;
     dnnl_primitive_desc_t hint = NULL, description = NULL;
@@ -192,8 +226,8 @@ FshStatus dnn_convolution_backward_data_new(DnnPrimitive **primitive, DnnEngine 
     *primitive = NULL;
     if ((status = describe_convolution(convolution, &d, error)) ||
         (status = forward_hint(engine, &d, &hint, error)) ||
-        (status =
-             describe_for(engine, describe_backward_data, &d, weights, false, hint, &description, error)))
+        (status = describe_for(engine, describe_backward_data, &d, weights, &d.weight_any, false, hint,
+                               &description, error)))
         goto done;
     const Binding bindings[] = {{DNNL_ARG_DIFF_DST, &d.y, dy}, {DNNL_ARG_DIFF_SRC, &d.x, dx}};
     const WeightBinding of_weight = {
@@ -207,7 +241,7 @@ done:
 
 FshStatus dnn_convolution_backward_weight_new(DnnPrimitive **primitive, DnnEngine *engine,
                                               const DnnConvolution *convolution, const DnnLayout *weights,
-                                              const float *dy, const float *x, float *dweight, float *dbias,
+                                              const void *dy, const void *x, float *dweight, float *dbias,
                                               FshError *error)
 {
     ConvolutionDescriptions d;
@@ -216,8 +250,8 @@ FshStatus dnn_convolution_backward_weight_new(DnnPrimitive **primitive, DnnEngin
     *primitive = NULL;
     if ((status = describe_convolution(convolution, &d, error)) ||
         (status = forward_hint(engine, &d, &hint, error)) ||
-        (status = describe_for(engine, describe_backward_weight, &d, weights, dbias != NULL, hint,
-                               &description, error)))
+        (status = describe_for(engine, describe_backward_weight, &d, weights, &d.gradient_any, dbias != NULL,
+                               hint, &description, error)))
         goto done;
     const Binding bindings[] = {{DNNL_ARG_DIFF_DST, &d.y, dy},
                                 {DNNL_ARG_SRC, &d.x, x},

@@ -32,6 +32,9 @@ struct DnnPrimitive {
     uint64_t scratchpad_bytes, converted_bytes;
 };
 
+/* oneDNN's name of DATA_F32 or DATA_BF16. */
+dnnl_data_type_t dnn_type(DataType type);
+
 FshStatus dnn_check(dnnl_status_t status, const char *call, FshError *error);
 
 /* Every call into oneDNN that can fail goes through this, and its text into the message. */
@@ -41,7 +44,7 @@ FshStatus dnn_check(dnnl_status_t status, const char *call, FshError *error);
 typedef struct Binding {
     int argument;
     const dnnl_memory_desc_t *layout;
-    const float *data; /* only read where the argument is an input; NULL: dnn_primitive_bind follows */
+    const void *data; /* only read where the argument is an input; NULL: dnn_primitive_bind follows */
 } Binding;
 
 /* The weight, or its gradient: as it is stored, and where the primitive says how it wants it. */

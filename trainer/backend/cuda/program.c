@@ -193,10 +193,24 @@ static FshStatus record(CudaProgram *program, FshError *error)
     return status;
 }
 
+static FshStatus check_types(const Graph *graph, FshError *error)
+{
+    for (size_t t = 0; t < graph_tensor_count(graph); t++) {
+        const Tensor *tensor = graph_tensor(graph, (TensorId)t);
+        if (tensor->type == DATA_BF16 || tensor->type == DATA_F16)
+            return fsh_error_set(error, FSH_ERR_UNSUPPORTED,
+                                 "cuda: %s is of %s, and this backend computes in f32 alone; use --amp off",
+                                 tensor->name, data_type_name(tensor->type));
+    }
+    return FSH_OK;
+}
+
 FshStatus cuda_program_new(Program **program, State *state, const Graph *graph, FshError *error)
 {
     const size_t tensor_total = graph_tensor_count(graph), node_total = graph_node_count(graph);
-    FshStatus status = FSH_OK;
+    FshStatus status = check_types(graph, error);
+    if (status)
+        return status;
     CudaProgram *cuda = calloc(1, sizeof *cuda);
     if (cuda) {
         cuda->base.state = state;
