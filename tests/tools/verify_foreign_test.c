@@ -85,6 +85,23 @@ static void test_content_in_two_tars_is_listed_with_both_places(void **state)
     run_result_free(&result);
 }
 
+/* Where every image of a tar was left out it is empty, and so may be the next. */
+static void test_tars_of_nothing_are_no_copies(void **state)
+{
+    TestFolder *folder = *state;
+    const char *packed = test_path(folder, "packed");
+    for (unsigned i = 0; i < 6; i++)
+        source_jpeg(test_path(folder, "photos/cat/%u.jpg", i), i ? 90 : 40, 60, 3, i);
+    RunResult result = run_expecting(1, "fpack", "--format", "tar", "--shard-size", "4096", "--max-pixels",
+                                     "3000", test_path(folder, "photos"), packed, NULL);
+    assert_contains(result.err, "5 left out");
+    run_result_free(&result);
+    assert_true(test_file_size(test_path(folder, "packed/train-000001.tar")) <= 10240);
+    assert_int_equal(test_file_size(test_path(folder, "packed/train-000001.tar")),
+                     test_file_size(test_path(folder, "packed/train-000002.tar")));
+    run_ok("fverify", "--decode", packed, NULL);
+}
+
 static void test_pairs_in_two_lmdbs_of_basicsr_are_listed(void **state)
 {
     TestFolder *folder = *state;
@@ -124,6 +141,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         in_folder(test_tars_are_checked_as_one_dataset),
         in_folder(test_content_in_two_tars_is_listed_with_both_places),
+        in_folder(test_tars_of_nothing_are_no_copies),
         in_folder(test_pairs_in_two_lmdbs_of_basicsr_are_listed),
         in_folder(test_damage_in_a_tar_is_named),
     };
