@@ -270,6 +270,22 @@ FshStatus file_make_parent_folders(const char *path, FshError *error)
     return length ? make_folders_of(path, length, error) : FSH_OK;
 }
 
+FshStatus file_check_parent_folder(const char *path, FshError *error)
+{
+    char folder[PATH_MAX] = ".";
+    const size_t length = folder_length_of(path);
+    if (length >= sizeof folder)
+        return fsh_error_system(error, ENAMETOOLONG, "%s", path);
+    if (length) {
+        memcpy(folder, path, length);
+        folder[length] = '\0';
+    }
+    return file_is_folder(folder)
+               ? FSH_OK
+               : fsh_error_set(error, FSH_ERR_NOT_FOUND, "%s: cannot be written: there is no folder %s", path,
+                               folder);
+}
+
 /* ---- files that are absent or complete ----
  *
  * A temporary file is locked (flock) for as long as its writer lives: the kernel drops the lock with the

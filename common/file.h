@@ -70,6 +70,9 @@ FshStatus file_make_folders(const char *path, FshError *error);
 /* The folders above path, mkdir -p. */
 FshStatus file_make_parent_folders(const char *path, FshError *error);
 
+/* Whether there is a folder for path to be written into: before the long work whose result it is to hold. FSH_ERR_NOT_FOUND. */
+FshStatus file_check_parent_folder(const char *path, FshError *error);
+
 /* Waits until the disk has the names in the folder of path: a file that was synced can still lose its name. */
 FshStatus file_sync_parent_folder(const char *path, FshError *error);
 

@@ -150,6 +150,10 @@ static void test_a_report_replaces_reports_only(void **state)
     assert_contains(result.err, "is no report of fpack");
     run_result_free(&result);
     assert_int_equal(test_file_size(mine), 13);
+    result = run_expecting(1, "fpack", "--report", test_path(folder, "nowhere/bad.jsonl"), source,
+                           test_path(folder, "p1"), NULL);
+    assert_contains(result.err, "nowhere/bad.jsonl: cannot be written: there is no folder ");
+    run_result_free(&result);
     assert_false(access(test_path(folder, "p1"), F_OK) == 0);
     for (int run = 0; run < 2; run++) {
         result = run_expecting(1, "fpack", "--report", report, source, test_path(folder, "p%d", run), NULL);

@@ -434,6 +434,10 @@ static void test_a_page_that_is_there_is_told_before_anything_is_checked(void **
     assert_string_equal(result.out, "");
     run_result_free(&result);
     run_ok("fverify", "--force", "--html", page, shard, NULL);
+    result = run_expecting(1, "fverify", "--html", test_path(folder, "nowhere/page.html"), shard, NULL);
+    assert_contains(result.err, "nowhere/page.html: cannot be written: there is no folder ");
+    assert_string_equal(result.out, "");
+    run_result_free(&result);
 }
 
 static void test_pairs_are_missed_where_there_are_none(void **state)

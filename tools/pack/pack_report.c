@@ -20,9 +20,10 @@ FshStatus report_check_path(const char *path, bool force, FshError *error)
 {
     static const char begin[] = "{\"kind\":"; /* keys are sorted: so begins what note_to_json makes */
     char bytes[sizeof begin - 1];
-    FILE *stream = force ? NULL : fopen(path, "re");
+    FshStatus status = file_check_parent_folder(path, error);
+    FILE *stream = force || status ? NULL : fopen(path, "re");
     if (!stream)
-        return FSH_OK;
+        return status;
     size_t length = fread(bytes, 1, sizeof bytes, stream);
     (void)fclose(stream);
     if (length == 0 || (length == sizeof bytes && memcmp(bytes, begin, sizeof bytes) == 0))

@@ -75,8 +75,11 @@ static FshStatus check_usage(const Settings *settings, FshError *error)
 /* Before an hour of proof rather than after it. */
 static FshStatus check_page(const Settings *settings, FshError *error)
 {
-    if (!settings->html || settings->force || !file_exists(settings->html))
+    if (!settings->html)
         return FSH_OK;
+    FshStatus status = file_check_parent_folder(settings->html, error);
+    if (status || settings->force || !file_exists(settings->html))
+        return status;
     return fsh_error_set(error, FSH_ERR_EXISTS, "%s: exists already; --force replaces it", settings->html);
 }
 
