@@ -235,6 +235,11 @@ static void test_split_folders_and_their_aliases(void **state)
         assert_string_equal(list, "dog/0 1\n"); /* the class index is train's, though val has no cat */
         free(list);
     }
+    source_two_classes(test_path(folder, "long/training"));
+    source_class(test_path(folder, "long/testing"), "cat", 2);
+    run_ok("fpack", test_path(folder, "long"), test_path(folder, "packed"), NULL);
+    assert_int_equal(packed_count(test_path(folder, "packed"), "train"), 5);
+    assert_int_equal(packed_count(test_path(folder, "packed"), "test"), 2);
     /* Two folders for one split. */
     source_class(test_path(folder, "s0/valid"), "dog", 1);
     RunResult result = run_expecting(1, "fpack", test_path(folder, "s0"), test_path(folder, "never"), NULL);
@@ -349,7 +354,9 @@ static void test_a_source_without_images_is_explained(void **state)
 
     source_jpeg(test_path(folder, "flat/x.jpg"), 20, 10, 3, 1);
     result = run_expecting(1, "fpack", test_path(folder, "flat"), packed, NULL);
-    assert_contains(result.err, "its 1 images lie elsewhere");
+    assert_contains(
+        result.err,
+        "its images (1) lie in it directly; pack the folder above it, or say with --labels what they are");
     run_result_free(&result);
 
     source_jpeg(test_path(folder, "unclassed/train/x.jpg"), 20, 10, 3, 1);

@@ -194,6 +194,11 @@ static void test_merge_refuses_what_it_would_ignore(void **state)
     assert_contains(result.err, "holds no part of a dataset");
     run_result_free(&result);
     assert_false(access(packed, F_OK) == 0);
+    source_two_classes(test_path(folder, "photos"));
+    run_ok("fpack", test_path(folder, "photos"), test_path(folder, "whole"), NULL);
+    result = run_expecting(1, "fpack", "--merge", test_path(folder, "whole"), NULL);
+    assert_contains(result.err, "whole: holds a finished dataset, and no part of one is left");
+    run_result_free(&result);
     result = run_expecting(2, "fpack", "--merge", "--store", "raw", packed, NULL);
     assert_contains(result.err, "--store");
     run_result_free(&result);

@@ -258,6 +258,17 @@ static bool from_json(const json_t *object, Blueprint *blueprint)
            splits_from_json(json_object_get(object, "splits"), blueprint);
 }
 
+/* A folder without a blueprint: why it has none. */
+static FshStatus refuse_folder(const char *folder, FshError *error)
+{
+    char manifest[PATH_MAX];
+    if (!file_join(manifest, sizeof manifest, folder, FSH_MANIFEST_NAME, NULL) && file_exists(manifest))
+        return fsh_error_set(error, FSH_ERR_NOT_FOUND,
+                             "%s: holds a finished dataset, and no part of one is left", folder);
+    return fsh_error_set(error, FSH_ERR_NOT_FOUND, "%s: holds no part of a dataset (no %s)", folder,
+                         CONTENTS_BLUEPRINT_NAME);
+}
+
 FshStatus blueprint_load(Blueprint *blueprint, const char *folder, FshError *error)
 {
     char path[PATH_MAX];
@@ -265,8 +276,7 @@ FshStatus blueprint_load(Blueprint *blueprint, const char *folder, FshError *err
     *blueprint = (Blueprint){0};
     FshStatus status = file_join(path, sizeof path, folder, CONTENTS_BLUEPRINT_NAME, error);
     if (!status && !file_exists(path))
-        status = fsh_error_set(error, FSH_ERR_NOT_FOUND, "%s: holds no part of a dataset (no %s)", folder,
-                               CONTENTS_BLUEPRINT_NAME);
+        status = refuse_folder(folder, error);
     if (!status)
         status = file_read_most(path, BLUEPRINT_BYTES_MAX, &text, error);
     if (status)

@@ -19,8 +19,8 @@ static const struct {
     const char *name;
     PlanSplitIndex split;
 } split_folders[] = {
-    {"train", PLAN_TRAIN},    {"val", PLAN_VAL},   {"valid", PLAN_VAL},
-    {"validation", PLAN_VAL}, {"test", PLAN_TEST},
+    {"train", PLAN_TRAIN},    {"training", PLAN_TRAIN}, {"val", PLAN_VAL},      {"valid", PLAN_VAL},
+    {"validation", PLAN_VAL}, {"test", PLAN_TEST},      {"testing", PLAN_TEST},
 };
 
 PlanSplitIndex plan_split_by_name(const char *name, size_t length)
@@ -278,17 +278,32 @@ static FshStatus read_resize_recipe(Plan *plan, FshError *error)
     return status;
 }
 
+static bool all_lie_in_the_root(const Plan *plan)
+{
+    for (uint64_t i = 0; i < plan->files.count; i++) {
+        if (strchr(plan->files.files[i].path, '/'))
+            return false;
+    }
+    return true;
+}
+
 static FshStatus refuse_no_samples(const Plan *plan, const PackOptions *options, FshError *error)
 {
     uint64_t image_count = plan->files.count - plan->other_file_count;
-    char found[128];
+    char found[192];
     if (plan->files.count == 0)
         (void)snprintf(found, sizeof found, "the folder holds no file");
     else if (image_count == 0)
         (void)snprintf(found, sizeof found, "none of its %llu files is an image",
                        (unsigned long long)plan->files.count);
+    else if (options->field_count == 0 && all_lie_in_the_root(plan))
+        (void)snprintf(found, sizeof found,
+                       "its images (%llu) lie in it directly; pack the folder above it, or say with --labels "
+                       "what they are",
+                       (unsigned long long)image_count);
     else
-        (void)snprintf(found, sizeof found, "its %llu images lie elsewhere", (unsigned long long)image_count);
+        (void)snprintf(found, sizeof found, "its images (%llu) lie elsewhere",
+                       (unsigned long long)image_count);
     if (options->field_count == 0)
         return fsh_error_set(error, FSH_ERR_NOT_FOUND,
                              "%s: no images in class folders (looked for %s/CLASS/x.jpg and "

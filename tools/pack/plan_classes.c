@@ -276,9 +276,13 @@ static FshStatus collect_classes(const Plan *plan, const PackOptions *options, L
         if (missing_count && !options->classes)
             return fsh_error_set(error, FSH_ERR_MISMATCH,
                                  "%s: class '%s' of %s is missing from %s%s; the splits must have the same "
-                                 "classes (an empty folder counts)",
+                                 "classes (an empty folder counts)%s",
                                  plan->root, missing, root->name, layout->reference->name,
-                                 missing_count > 1 ? ", and others" : "");
+                                 missing_count > 1 ? ", and others" : "",
+                                 missing_count == root->classes.count && !options->labels
+                                     ? "; where its folders are none of classes, say with --labels what its "
+                                       "images are"
+                                     : "");
     }
     names_sort(&layout->classes);
     size_t kept = 0; /* val and test may have added the same */
