@@ -132,6 +132,35 @@ done:
     return status;
 }
 
+FshStatus file_read_stream(const char *path, uint64_t most_bytes, Buffer *buffer, FshError *error)
+{
+    enum { STEP_BYTES = 1 << 16 };
+    const bool standard = strcmp(path, "-") == 0;
+    const char *name = standard ? "standard input" : path;
+    struct stat facts;
+    FshStatus status = FSH_OK;
+    buffer->length = 0;
+    const int descriptor = standard ? STDIN_FILENO : open(path, O_RDONLY | O_CLOEXEC);
+    if (descriptor < 0)
+        return fsh_error_system(error, errno, "%s: cannot open", path);
+    if (fstat(descriptor, &facts) == 0 && S_ISDIR(facts.st_mode))
+        status = fsh_error_set(error, FSH_ERR_UNSUPPORTED, "%s: is a folder", name);
+    for (ssize_t got = 1; got != 0 && !status;) {
+        status = buffer_reserve(buffer, buffer->length + STEP_BYTES, error);
+        if (status)
+            break;
+        got = read(descriptor, buffer->bytes + buffer->length, STEP_BYTES);
+        if (got < 0 && errno != EINTR)
+            status = fsh_error_system(error, errno, "%s: cannot read", name);
+        buffer->length += got > 0 ? (size_t)got : 0;
+        if (!status && buffer->length > most_bytes)
+            status = too_long(name, buffer->length, most_bytes, error);
+    }
+    if (!standard)
+        (void)close(descriptor);
+    return status;
+}
+
 FshStatus file_map(const char *path, FileMapping *mapping, FshError *error)
 {
     *mapping = (FileMapping){0};

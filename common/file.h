@@ -36,6 +36,10 @@ FshStatus file_read_most(const char *path, uint64_t most_bytes, Buffer *buffer, 
 /* The same of any length: for files of our own making. What a user names is better read with a bound. */
 FshStatus file_read(const char *path, Buffer *buffer, FshError *error);
 
+/* As file_read_most, of a list that a user names: from a pipe, too, as a shell's <(command) is one, and for "-" from
+ * standard input. FSH_ERR_UNSUPPORTED: a folder. */
+FshStatus file_read_stream(const char *path, uint64_t most_bytes, Buffer *buffer, FshError *error);
+
 /* A read-only mapping of a whole file. bytes is NULL for an empty file. */
 typedef struct FileMapping {
     const uint8_t *bytes;

@@ -9,6 +9,8 @@
 
 #include "common/file.h"
 
+enum { LABELS_BYTES_MAX = 1 << 30 };
+
 typedef enum Form { FORM_UNKNOWN, FORM_TABS, FORM_COMMAS, FORM_WORDS, FORM_LABEL_ONLY } Form;
 
 /* For messages; indexed by Form. */
@@ -286,7 +288,7 @@ FshStatus labels_load(Labels **labels, const char *path, FshError *error)
     Labels *loaded = calloc(1, sizeof *loaded);
     if (!loaded)
         return fsh_error_set(error, FSH_ERR_MEMORY, "%s: out of memory", path);
-    FshStatus status = file_read(path, &loaded->text, error);
+    FshStatus status = file_read_stream(path, LABELS_BYTES_MAX, &loaded->text, error);
     if (!status) /* for the NUL at the end */
         status = buffer_reserve(&loaded->text, loaded->text.length + 1, error);
     if (!status)

@@ -111,6 +111,43 @@ static void test_what_is_no_readable_file_is_refused_by_name(void **state)
     }
 }
 
+static void test_a_stream_is_read_to_its_end_and_no_further_than_the_bound(void **state)
+{
+    TestFolder *folder = *state;
+    enum { BYTES = 200000 }; /* more than a pipe holds, and than a step of reading */
+    Buffer buffer = {.length = 9};
+    FshError error = {0};
+    char name[64];
+    int ends[2];
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(pipe(ends), 0);
+        const pid_t writer = fork();
+        if (writer == 0) {
+            (void)close(ends[0]);
+            for (int j = 0; j < BYTES; j++)
+                if (write(ends[1], j % 7 ? "x" : "y", 1) != 1)
+                    _exit(1);
+            _exit(0);
+        }
+        (void)close(ends[1]);
+        (void)snprintf(name, sizeof name, "/dev/fd/%d", ends[0]);
+        const FshStatus status = file_read_stream(name, i ? BYTES - 1 : BYTES, &buffer, &error);
+        (void)close(ends[0]);
+        (void)waitpid(writer, NULL, 0);
+        if (i == 0) {
+            assert_ok(status, &error);
+            assert_int_equal(buffer.length, BYTES);
+            assert_memory_equal(buffer.bytes + BYTES - 6, "xxxyxx", 6);
+        } else {
+            assert_int_equal(status, FSH_ERR_MISMATCH);
+        }
+    }
+    assert_int_equal(file_read_stream(folder->path, 9, &buffer, &error), FSH_ERR_UNSUPPORTED);
+    assert_contains(error.message, "is a folder");
+    assert_int_equal(file_read_stream(test_path(folder, "missing"), 9, &buffer, &error), FSH_ERR_NOT_FOUND);
+    buffer_free(&buffer);
+}
+
 static void test_a_file_above_the_bound_is_refused_before_memory_is_taken(void **state)
 {
     const char *path = test_path(*state, "large.jpg");
@@ -400,6 +437,7 @@ int main(void)
         cmocka_unit_test(test_buffers_keep_what_they_have_and_stay_aligned),
         in_folder(test_read_and_map_give_the_whole_file),
         in_folder(test_what_is_no_readable_file_is_refused_by_name),
+        in_folder(test_a_stream_is_read_to_its_end_and_no_further_than_the_bound),
         in_folder(test_a_file_above_the_bound_is_refused_before_memory_is_taken),
         in_folder(test_a_file_appears_only_when_it_is_committed),
         in_folder(test_an_abandoned_file_leaves_nothing),

@@ -65,6 +65,18 @@ static void test_a_flat_val_gets_its_labels_from_a_file(void **state)
                     "ILSVRC2012_val_00000001 1\nILSVRC2012_val_00000002 0\nILSVRC2012_val_00000003 1\n");
         run_ok("fverify", packed, NULL);
     }
+    /* The same from a pipe, as <(command) is one, and from standard input. */
+    char fpack[1024];
+    (void)snprintf(fpack, sizeof fpack, "%s/fpack", getenv("FSHARD_BIN"));
+    static const char *const piped[] = {"/dev/stdin", "-"};
+    for (size_t i = 0; i < 2; i++) {
+        const char *packed = test_path(folder, "piped%zu", i);
+        run_forget(run_expecting(0, "/bin/sh", "-c", "cat \"$4\" | \"$0\" --labels \"$1\" \"$2\" \"$3\"",
+                                 fpack, piped[i], test_path(folder, "set"), packed,
+                                 test_path(folder, "labels1"), NULL));
+        assert_list(packed, "val",
+                    "ILSVRC2012_val_00000001 1\nILSVRC2012_val_00000002 0\nILSVRC2012_val_00000003 1\n");
+    }
     json_t *manifest = packed_manifest(test_path(folder, "shards0"));
     const json_t *options = json_object_get(json_object_get(manifest, "provenance"), "options");
     assert_string_equal(json_string_value(json_object_get(options, "labels")), test_path(folder, "labels0"));
@@ -78,6 +90,10 @@ static void test_a_flat_val_may_lie_in_one_folder(void **state)
     source_two_classes(test_path(folder, "set/train"));
     source_jpeg(test_path(folder, "set/val/images/val_0.jpg"), 30, 20, 3, 1);
     test_file_write_text(test_path(folder, "set/val/val_annotations.txt"), "val_0.jpg\tdog\t0\t0\t63\t63\n");
+    RunResult result = run_expecting(1, "fpack", test_path(folder, "set"), test_path(folder, "shards"), NULL);
+    assert_contains(result.err, "class 'images' of val is missing from train");
+    assert_contains(result.err, "say with --labels what its images are");
+    run_result_free(&result);
     run_ok("fpack", "--labels", test_path(folder, "set/val/val_annotations.txt"), test_path(folder, "set"),
            test_path(folder, "shards"), NULL);
     assert_list(test_path(folder, "shards"), "val", "images/val_0 1\n");

@@ -51,7 +51,7 @@ static FshStatus refuse_twice(const char *path, const NameList *names, FshError 
 FshStatus plan_read_class_list(const char *path, NameList *names, FshError *error)
 {
     Buffer text = {0};
-    FshStatus status = file_read_most(path, LIST_BYTES_MAX, &text, error);
+    FshStatus status = file_read_stream(path, LIST_BYTES_MAX, &text, error);
     if (!status)
         status = buffer_append(&text, "\n", 2, error); /* and a NUL */
     if (!status && memchr(text.bytes, '\0', text.length - 1))

@@ -34,35 +34,9 @@ typedef struct List {
 
 /* ---- reading ---- */
 
-/* A pipe is as good as a file: a list is often made by a command. */
-static FshStatus read_descriptor(List *list, int descriptor, FshError *error)
-{
-    enum { STEP_BYTES = 1 << 16 };
-    Buffer *text = &list->text;
-    FshStatus status = FSH_OK;
-    for (ssize_t got = 1; got != 0 && !status;) {
-        status = buffer_reserve(text, text->length + STEP_BYTES, error);
-        if (status)
-            break;
-        got = read(descriptor, text->bytes + text->length, STEP_BYTES);
-        if (got < 0 && errno != EINTR)
-            status = fsh_error_system(error, errno, "%s: cannot read", list->name);
-        text->length += got > 0 ? (size_t)got : 0;
-        if (text->length > LIST_BYTES_MAX)
-            status = fsh_error_set(error, FSH_ERR_MISMATCH, "%s: is too long for a list", list->name);
-    }
-    return status;
-}
-
 static FshStatus read_text(List *list, const char *path, FshError *error)
 {
-    const bool standard = strcmp(path, "-") == 0;
-    int descriptor = standard ? STDIN_FILENO : open(path, O_RDONLY | O_CLOEXEC);
-    if (descriptor < 0)
-        return fsh_error_system(error, errno, "%s: cannot open", path);
-    FshStatus status = read_descriptor(list, descriptor, error);
-    if (!standard)
-        (void)close(descriptor);
+    FshStatus status = file_read_stream(path, LIST_BYTES_MAX, &list->text, error);
     if (!status && memchr(list->text.bytes, '\0', list->text.length))
         status = fsh_error_set(error, FSH_ERR_CORRUPT, "%s: is no text", list->name);
     return status ? status : buffer_append(&list->text, "\n", 2, error); /* and a NUL */
