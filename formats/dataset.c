@@ -237,10 +237,12 @@ static FshStatus open_folder(FshDataset *dataset, const char *path, FshError *er
     if (status)
         return status;
     if (!file_exists(inside))
-        return fsh_error_set(error, FSH_ERR_NOT_FOUND,
-                             "%s: holds no " FSH_MANIFEST_NAME
-                             ", no tars and no LMDBs, so it is no dataset; fpack makes one",
-                             path);
+        return fsh_error_set(
+            error, FSH_ERR_NOT_FOUND,
+            "%s: holds no " FSH_MANIFEST_NAME
+            ", no tars and no LMDBs, so it is no dataset; fpack makes one, or goes on with one that "
+            "was stopped",
+            path);
     char name[NAME_MAX + 1];
     status = split_path(path, &dataset->folder, name, error);
     return status ? status : open_single(dataset, path, name, FSH_CONTAINER_LMDB, error);

@@ -161,6 +161,24 @@ static void test_extract_never_overwrites(void **state)
     assert_int_equal(test_count_files(out), 5); /* and no temporary file */
 }
 
+static void test_extract_writes_into_no_dataset(void **state)
+{
+    TestFolder *folder = *state;
+    const char *packed = test_path(folder, "packed");
+    const char *const inside[] = {packed, test_path(folder, "packed/"), test_path(folder, "packed/new/deep"),
+                                  test_path(folder, "link/new")};
+    source_two_classes(test_path(folder, "photos"));
+    run_ok("fpack", test_path(folder, "photos"), packed, NULL);
+    assert_int_equal(symlink(packed, test_path(folder, "link")), 0);
+    for (size_t i = 0; i < sizeof inside / sizeof *inside; i++) {
+        RunResult result = run_expecting(2, "fverify", "--extract", inside[i], packed, NULL);
+        assert_contains(result.err, " lies in the dataset ");
+        run_result_free(&result);
+    }
+    assert_int_equal(test_count_files(packed), 2);
+    run_ok("fverify", "--extract", test_path(folder, "packed-too"), packed, NULL);
+}
+
 static void test_extract_never_leaves_its_folder(void **state)
 {
     TestFolder *folder = *state;
@@ -283,7 +301,7 @@ static void test_repair_tells_what_is_lost_and_leaves_the_shard_alone(void **sta
     run_ok("fverify", "--decode", fixed, NULL);
     assert_int_equal(packed_count(fixed, "train"), 4);
     result = run_expecting(1, "fverify", "--repair", fixed, shard, NULL);
-    assert_contains(result.err, "exists");
+    assert_contains(result.err, "exists already; --repair takes the name of a new file");
     run_result_free(&result);
     result = run_expecting(1, "fverify", "--json", "--repair", test_path(folder, "2.fshard"), shard, NULL);
     json_t *json = json_of(result.out);
@@ -458,6 +476,7 @@ int main(void)
         in_folder(test_raw_pixels_become_png),
         in_folder(test_raw_pixels_of_one_name_keep_their_extension),
         in_folder(test_extract_never_overwrites),
+        in_folder(test_extract_writes_into_no_dataset),
         in_folder(test_extract_never_leaves_its_folder),
         in_folder(test_extract_follows_no_link),
         in_folder(test_extract_leaves_damaged_records_out),

@@ -1,12 +1,14 @@
 #include "tools/verify/verify_actions.h"
 
 #include <inttypes.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "common/file.h"
 #include "common/json_text.h"
+#include "common/path.h"
 #include "common/program.h"
 #include "common/progress.h"
 #include "common/text.h"
@@ -54,6 +56,33 @@ static uint64_t count_samples(const FshDataset *dataset)
     return count;
 }
 
+/* Where path lies, or will lie: it, or the nearest folder above it that is there. */
+static bool find_real(const char *path, char real[PATH_MAX])
+{
+    char above[PATH_MAX];
+    if (strlen(path) >= sizeof above)
+        return false;
+    (void)strcpy(above, path);
+    while (!realpath(above, real)) {
+        char *slash = strrchr(above, '/');
+        if (!slash)
+            return realpath(".", real) != NULL;
+        slash[slash == above] = '\0'; /* "/x": "/" */
+    }
+    return true;
+}
+
+/* Nothing is written into a dataset. */
+static FshStatus refuse_inside(const char *path, const char *target, FshError *error)
+{
+    char dataset[PATH_MAX], real[PATH_MAX];
+    if (file_is_folder(path) && realpath(path, dataset) && find_real(target, real) &&
+        path_lies_in(real, dataset))
+        return fsh_error_set(error, FSH_ERR_USAGE,
+                             "--extract: %s lies in the dataset %s; choose another folder", target, path);
+    return FSH_OK;
+}
+
 static void print_extracted(const ActionOptions *options, const VerifyReport *report,
                             const ExtractResult *result)
 {
@@ -78,6 +107,8 @@ FshStatus action_extract(const ActionOptions *options, bool *partial_ret, FshErr
     Progress progress;
     FshStatus status = report.path ? fsh_open(&dataset, options->path, error)
                                    : fsh_error_set(error, FSH_ERR_MEMORY, "%s: out of memory", options->path);
+    if (!status)
+        status = refuse_inside(fsh_path(dataset), options->target, error);
     if (!status) {
         progress_start(&progress, stderr, "extracting", "samples", count_samples(dataset), options->quiet);
         status = verify_extract(dataset, options->target, options->jobs, &progress, &report, &result, error);
@@ -183,6 +214,9 @@ FshStatus action_repair(const ActionOptions *options, bool *partial_ret, FshErro
     if (file_is_folder(options->path))
         status = fsh_error_set(error, FSH_ERR_UNSUPPORTED,
                                "%s: is a folder; --repair takes one shard, a .fshard file", options->path);
+    else if (file_exists(options->target)) /* a shard: --force does not replace those */
+        status = fsh_error_set(error, FSH_ERR_EXISTS,
+                               "%s: exists already; --repair takes the name of a new file", options->target);
     if (!status)
         status = fsh_repair(options->path, options->target, visit_loss, &losses, &report, error);
     if (!status)

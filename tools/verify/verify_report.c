@@ -55,11 +55,23 @@ static void print_class(FILE *stream, const VerifyReport *report, size_t class_i
     (void)fprintf(stream, "\n");
 }
 
+/* False where no sample has a label: containers of others need not tell any. */
+static bool has_labels(const VerifyReport *report)
+{
+    bool labelled = false, any = false;
+    for (size_t i = 0; i < report->manifest.split_count; i++) {
+        any |= report->splits[i].sample_count > 0;
+        for (size_t c = 0; c < report->manifest.class_count && !labelled; c++)
+            labelled = report->splits[i].class_counts[c] > 0;
+    }
+    return labelled || !any;
+}
+
 /* Few classes: all, by name. Many: the largest and the smallest. */
 static void print_classes(FILE *stream, const VerifyReport *report, bool all)
 {
     const size_t class_count = report->manifest.class_count;
-    if (class_count == 0)
+    if (class_count == 0 || !has_labels(report))
         return;
     (void)fprintf(stream, "  %-*s", CLASS_COLUMN, "class");
     for (size_t i = 0; i < report->manifest.split_count; i++)
@@ -227,7 +239,9 @@ static void print_heading(FILE *stream, const VerifyReport *report)
     const FshManifest *manifest = &report->manifest;
     print_name(stream, "", report->path, ": ");
     (void)fprintf(stream, "%s, ", verify_container_name(manifest->container));
-    if (manifest->kind == FSH_KIND_CLASSES)
+    if (manifest->kind == FSH_KIND_CLASSES && !has_labels(report))
+        (void)fprintf(stream, "no labels");
+    else if (manifest->kind == FSH_KIND_CLASSES)
         (void)fprintf(stream, "%zu class%s", manifest->class_count, manifest->class_count == 1 ? "" : "es");
     else
         (void)fprintf(stream, "pairs");
