@@ -195,7 +195,9 @@ FshStatus intake_probe(Intake *intake, ImageDecoder *decoder, const Plan *plan, 
         const FileEntry *file = &plan->files.files[plan_item(plan, sample, field)];
         Buffer *buffer = &intake->files[field];
         FshError failure = {0};
-        status = source_read_start(plan->folder, file->path, HEADER_BYTES, buffer, &failure);
+        /* As many as were listed: asking for more would take a second call for each small file. */
+        const size_t most = file->bytes && file->bytes < HEADER_BYTES ? (size_t)file->bytes : HEADER_BYTES;
+        status = source_read_start(plan->folder, file->path, most, buffer, &failure);
         taken = (IntakeBytes){.data = buffer->bytes, .bytes = buffer->length};
         if (!status)
             status = probe_bytes(intake, decoder, plan, options, sample, field, &taken, info, &failure);

@@ -5,12 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* A multiple of 1 and 3 channels and of a vector's width: lane i always holds channel i % channels, so the
- * loop over lanes has no shuffle in it and the compiler turns it into vector instructions. */
-enum { LANES = 48 };
-
-/* Blocks after which a 32-bit lane of squares could overflow: 66051 * 255 * 255 < 2^32. */
-enum { BLOCKS_A_FLUSH = 66051 };
+#include "tools/pack/pixel_sums.h"
 
 void stats_add_size(PixelStatistics *statistics, uint32_t width, uint32_t height, uint32_t channels)
 {
@@ -26,18 +21,6 @@ void stats_add_size(PixelStatistics *statistics, uint32_t width, uint32_t height
     statistics->rgb_count += channels != 1;
 }
 
-/* Adds block_count blocks of LANES bytes to the lanes; block_count <= BLOCKS_A_FLUSH. */
-static void sum_blocks(const uint8_t *bytes, size_t block_count, uint32_t sum[LANES], uint32_t squares[LANES])
-{
-    for (size_t block = 0; block < block_count; block++, bytes += LANES) {
-        for (size_t lane = 0; lane < LANES; lane++) {
-            uint32_t value = bytes[lane];
-            sum[lane] += value;
-            squares[lane] += value * value;
-        }
-    }
-}
-
 void stats_add_pixels(PixelStatistics *statistics, const Image *image)
 {
     const size_t channels = image->channels;
@@ -46,19 +29,19 @@ void stats_add_pixels(PixelStatistics *statistics, const Image *image)
     const uint8_t *bytes = image->pixels;
     uint64_t left_bytes = pixel_count * channels;
     while (left_bytes) {
-        uint32_t sum[LANES] = {0}, squares[LANES] = {0};
-        uint64_t block_count = left_bytes / LANES;
-        if (block_count > BLOCKS_A_FLUSH)
-            block_count = BLOCKS_A_FLUSH;
-        size_t taken = (size_t)block_count * LANES;
-        sum_blocks(bytes, (size_t)block_count, sum, squares);
+        uint32_t sum[PIXEL_SUM_LANES], squares[PIXEL_SUM_LANES];
+        uint64_t block_count = left_bytes / PIXEL_SUM_LANES;
+        if (block_count > PIXEL_SUM_BLOCKS_MAX)
+            block_count = PIXEL_SUM_BLOCKS_MAX;
+        size_t taken = (size_t)block_count * PIXEL_SUM_LANES;
+        pixel_sums(bytes, (size_t)block_count, sum, squares);
         if (block_count == 0) { /* the rest, shorter than a block */
-            uint8_t rest[LANES] = {0};
+            uint8_t rest[PIXEL_SUM_LANES] = {0};
             taken = (size_t)left_bytes;
             memcpy(rest, bytes, taken);
-            sum_blocks(rest, 1, sum, squares);
+            pixel_sums(rest, 1, sum, squares);
         }
-        for (size_t lane = 0; lane < LANES; lane++) {
+        for (size_t lane = 0; lane < PIXEL_SUM_LANES; lane++) {
             sums->sum[lane % channels] += sum[lane];
             sums->squares[lane % channels] += squares[lane];
         }
