@@ -1,0 +1,313 @@
+#!/usr/bin/python3
+"""Writes the golden files of update_test.c, loss_test.c, schedule_test.c and image_metrics_test.c.
+
+    /usr/bin/python3 tests/trainer/golden/make_golden_optim.py     # Debian's python3-torch 1.13 and python3-numpy
+
+optimizers.json: a small network (convolution, batch norm, convolution, squared error) for some runs, each with its own batch,
+in float64 with PyTorch's own SGD, Adam, AdamW and clip_grad_norm_. What PyTorch has not, or only with CUDA, stands below in a
+few lines: lars and lamb as timm's Lars and Lamb do it (asserted against timm 1.0 where it is installed), lookahead as the paper
+(Zhang et al. 2019, algorithm 1: the slow weights begin as the initial ones; timm's begin after the first k steps), GradScaler's
+rule (torch/cuda/amp/grad_scaler.py), averages as timm's ModelEma.
+"""
+import math
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+
+from golden_values import generate, nchw, nhwc, number, summary, uniform, write
+
+try:
+    from timm.optim import Lamb, Lars
+except ImportError:
+    Lamb = Lars = None
+
+
+def f32(value):
+    return float(np.float32(value))
+
+
+# ---- optimizers -----------------------------------------------------------------------------------------------------------
+
+class LarsRule:
+    """timm.optim.Lars, always_adapt where weights decay: SGD with momentum on the gradient times its trust ratio."""
+
+    def __init__(self, groups, lr, momentum, nesterov, trust_coefficient):
+        self.param_groups, self.state = groups, {}
+        self.momentum, self.nesterov, self.trust_coefficient = momentum, nesterov, trust_coefficient
+
+    def step(self):
+        for group in self.param_groups:
+            for p in group["params"]:
+                g = p.grad
+                if group["adapts"]:
+                    w_norm, g_norm = p.norm(), g.norm()
+                    trust = w_norm * self.trust_coefficient / (g_norm + w_norm * group["weight_decay"] + 1e-8)
+                    g = (g + group["weight_decay"] * p) * (trust if w_norm > 0 and g_norm > 0 else 1.0)
+                v = self.state.setdefault(p, {"momentum_buffer": torch.zeros_like(p)})["momentum_buffer"]
+                v.mul_(self.momentum).add_(g)
+                p.data -= group["lr"] * (g + self.momentum * v if self.nesterov else v)
+
+
+class LambRule:
+    """timm.optim.Lamb without its own clipping, always_adapt where weights decay."""
+
+    def __init__(self, groups, lr, betas, eps):
+        self.param_groups, self.state, self.betas, self.eps, self.t = groups, {}, betas, eps, 0
+
+    def step(self):
+        self.t += 1
+        (beta1, beta2), t = self.betas, self.t
+        for group in self.param_groups:
+            for p in group["params"]:
+                state = self.state.setdefault(p, {"exp_avg": torch.zeros_like(p), "exp_avg_sq": torch.zeros_like(p)})
+                m, s = state["exp_avg"], state["exp_avg_sq"]
+                m.mul_(beta1).add_(p.grad, alpha=1 - beta1)
+                s.mul_(beta2).addcmul_(p.grad, p.grad, value=1 - beta2)
+                u = (m / (1 - beta1**t)) / (s.sqrt() / math.sqrt(1 - beta2**t) + self.eps) + group["weight_decay"] * p
+                trust = p.norm() / u.norm() if group["adapts"] and p.norm() > 0 and u.norm() > 0 else 1.0
+                p.data -= group["lr"] * trust * u
+
+
+SPECS = [{"name": "conv1.weight", "shape": [17, 3, 3, 3], "scale": 0.25},
+         {"name": "bn.weight", "shape": [17], "offset": 1.0, "scale": 0.25}, {"name": "bn.bias", "shape": [17], "scale": 0.25},
+         {"name": "conv2.weight", "shape": [3, 17, 3, 3], "scale": 0.125}, {"name": "conv2.bias", "shape": [3], "scale": 0.125},
+         {"name": "bn.running_mean", "shape": [17], "scale": 0.25}, {"name": "bn.running_var", "shape": [17], "offset": 1.0, "scale": 0.5}]
+PARAMETERS = [spec["name"] for spec in SPECS[:5]]
+BUFFERS = [spec["name"] for spec in SPECS[5:]]
+IMAGE = [2, 6, 5, 3]
+
+
+def run_inputs(run):
+    return [{"name": f"x{run}", "shape": IMAGE}, {"name": f"target{run}", "shape": IMAGE}]
+
+
+def loss_of(t, run):
+    x, target = (nchw(generate(spec)) for spec in run_inputs(run))
+    y = F.conv2d(x, t["conv1.weight"], None, 1, 1)
+    y = F.batch_norm(y, t["bn.running_mean"], t["bn.running_var"], t["bn.weight"], t["bn.bias"], True, 0.1, 1e-5)
+    y = F.conv2d(y, t["conv2.weight"], t["conv2.bias"], 1, 1)
+    return ((y - target) ** 2).mean()
+
+
+def make_optimizer(o, tensors):
+    decays = lambda n: tensors[n].dim() > 1
+    groups = [{"params": [tensors[n] for n in PARAMETERS if decays(n) == yes], "weight_decay": f32(o.get("weight_decay", 0.0)) if yes else 0.0,
+               "lr": 0.0, "adapts": yes} for yes in (True, False)]
+    kind, momentum, nesterov = o["kind"], f32(o.get("momentum", 0.0)), o.get("nesterov", False)
+    betas = (o.get("beta1", 0.9), o.get("beta2", 0.999))
+    plain = [{k: v for k, v in group.items() if k != "adapts"} for group in groups]
+    if kind == "sgd":
+        return torch.optim.SGD(plain, lr=0.0, momentum=momentum, nesterov=nesterov)
+    if kind in ("adam", "adamw"):
+        return {"adam": torch.optim.Adam, "adamw": torch.optim.AdamW}[kind](plain, lr=0.0, betas=betas, eps=o["epsilon"])
+    if kind == "lars":
+        return LarsRule(groups, 0.0, momentum, nesterov, o["trust_coefficient"])
+    return LambRule(groups, 0.0, betas, o["epsilon"])
+
+
+def optimizer_case(name, rates, overflows=(), **o):
+    """rates: one for each run; overflows: runs whose gradients are not finite."""
+    tensors = {spec["name"]: generate(spec) for spec in SPECS}
+    for n in PARAMETERS:
+        tensors[n].requires_grad_(True)
+    parameters = [tensors[n] for n in PARAMETERS]
+    optimizer = make_optimizer(o, tensors)
+    every, clip = o.get("accumulation_steps", 1), o.get("clip_norm", 0.0)
+    k, alpha = o.get("lookahead_steps", 0), o.get("lookahead_alpha", 0.0)
+    scale, tracker = (o["scale_init"], 0) if o.get("loss_scaling") else (1.0, 0)
+    slow, ema, updates, micro, bad, runs = None, {}, 0, 0, False, []
+    for run, rate in enumerate(rates):
+        if micro == 0:
+            for p in parameters:
+                p.grad = None
+            bad = False
+        (loss_of(tensors, run) / every).backward()
+        bad |= run in overflows
+        micro += 1
+        if micro < every:
+            runs.append({"rate": rate, "overflows": run in overflows, "gradient_norm": 0.0, "updated": 0, "scale": scale})
+            continue
+        micro = 0
+        norm = math.sqrt(sum(p.grad.norm().item() ** 2 for p in parameters))
+        if not bad:
+            if slow is None:
+                slow = [p.detach().clone() for p in parameters]
+                ema = {n: tensors[n].detach().clone() for n in PARAMETERS + BUFFERS}
+            if clip:
+                assert abs(torch.nn.utils.clip_grad_norm_(parameters, clip).item() / norm - 1) < 1e-12
+            for group in optimizer.param_groups:
+                group["lr"] = f32(rate)
+            optimizer.step()
+            updates += 1
+            with torch.no_grad():
+                if k and updates % k == 0:
+                    for p, s in zip(parameters, slow):
+                        s += alpha * (p - s)
+                        p.copy_(s)
+                decay = o.get("ema_decay", 0.0)
+                if o.get("ema_warmup"):
+                    decay = min(decay, (1 + updates - 1) / (10 + updates - 1))
+                for n, mean in ema.items():
+                    mean.mul_(decay).add_(tensors[n], alpha=1 - decay)
+        if o.get("loss_scaling"):
+            tracker = 0 if bad else tracker + 1
+            if bad:
+                scale *= o["scale_backoff"]
+            elif tracker == o["scale_interval"]:
+                scale, tracker = scale * o["scale_growth"], 0
+        runs.append({"rate": rate, "overflows": run in overflows, "gradient_norm": None if bad else number(norm), "updated": int(not bad), "scale": scale})
+    after = [summary(n, tensors[n], samples=12) for n in PARAMETERS + BUFFERS]
+    for n in PARAMETERS:
+        kept = optimizer.state[tensors[n]]
+        if o["kind"] == "sgd" and kept.get("momentum_buffer") is None:
+            kept = {}
+        after += [summary(f"{n}.{slot}", kept[slot], samples=12) for slot in ("momentum_buffer", "exp_avg", "exp_avg_sq") if slot in kept]
+    if k:
+        after += [summary(n + ".slow", s, samples=12) for n, s in zip(PARAMETERS, slow)]
+    if o.get("ema_decay"):
+        after += [summary(n + ".ema", mean, samples=12) for n, mean in ema.items()]
+    counters = {"optimizer.step": updates}
+    if every > 1:
+        counters["optimizer.micro"] = micro
+    if o.get("loss_scaling"):
+        counters |= {"scaler.scale": scale, "scaler.tracker": tracker}
+    return {"name": name, "optimizer": o, "runs": runs, "after": after, "counters": counters}
+
+
+def check_against_timm():
+    """The rules above are timm's."""
+    if not Lars:
+        print("timm is not installed: lars and lamb are not held against it")
+        return
+    for nesterov in (False, True):
+        for rule, theirs, options in (
+                (lambda g: LarsRule(g, 0.0, 0.9, nesterov, 0.001), Lars, {"momentum": 0.9, "nesterov": nesterov, "trust_coeff": 0.001, "always_adapt": True}),
+                (lambda g: LambRule(g, 0.0, (0.9, 0.999), 1e-6), Lamb, {"betas": (0.9, 0.999), "eps": 1e-6, "max_grad_norm": None, "always_adapt": True})):
+            a = generate(SPECS[0]).requires_grad_(True)
+            b = generate(SPECS[0]).requires_grad_(True)
+            ours = rule([{"params": [a], "weight_decay": 0.01, "lr": 0.1, "adapts": True}])
+            peer = theirs([b], lr=0.1, weight_decay=0.01, **options)
+            for run in range(4):
+                a.grad = generate({"name": f"gradient{run}", "shape": SPECS[0]["shape"]})
+                b.grad = a.grad.clone()
+                ours.step()
+                peer.step()
+            worst = ((a - b).norm() / b.norm()).item()
+            assert worst < 1e-12, (theirs, worst)
+            print(f"{theirs.__name__}{' nesterov' if nesterov else ''}: {worst:.1e} from timm's")
+
+
+def optimizers():
+    rates = [0.1, 0.05, 0.2, 0.1, 0.1, 0.02, 0.05]
+    small = [rate / 100 for rate in rates]
+    sgd = {"kind": "sgd", "momentum": 0.9, "weight_decay": 0.01}
+    adam = {"beta1": 0.9, "beta2": 0.999, "epsilon": 1e-8, "weight_decay": 0.05}
+    lars = {"kind": "lars", "momentum": 0.9, "weight_decay": 0.01, "trust_coefficient": 0.02}
+    lamb = {"kind": "lamb", **adam, "epsilon": 1e-6}
+    scaler = {"loss_scaling": True, "scale_init": 65536.0, "scale_growth": 2.0, "scale_backoff": 0.5, "scale_interval": 2000}
+    quick = {**scaler, "scale_interval": 2}
+    everything = {"clip_norm": 0.5, "accumulation_steps": 2, "lookahead_steps": 2, "lookahead_alpha": 0.5, "ema_decay": 0.9, "ema_warmup": True,
+                  **quick, "scale_interval": 1}
+    write("optimizers.json", {"specs": SPECS, "image": IMAGE, "cases": [
+        optimizer_case("sgd without momentum", rates, kind="sgd", weight_decay=0.01),
+        optimizer_case("sgd", rates, **sgd),
+        optimizer_case("sgd, nesterov", rates, **sgd, nesterov=True),
+        optimizer_case("adam", small, kind="adam", **adam),
+        optimizer_case("adam, other betas", small, kind="adam", **{**adam, "beta1": 0.5, "beta2": 0.9, "epsilon": 1e-3}),
+        optimizer_case("adamw", small, kind="adamw", **adam),
+        optimizer_case("lars", [10 * rate for rate in rates], **lars),
+        optimizer_case("lars, nesterov", rates, **lars, nesterov=True),
+        optimizer_case("lars, no decay", rates, **{**lars, "weight_decay": 0.0}),
+        optimizer_case("lamb", small, **lamb),
+        optimizer_case("lamb, no decay", small, **{**lamb, "weight_decay": 0.0}),
+        optimizer_case("sgd, clipped", rates, **sgd, clip_norm=0.5),
+        optimizer_case("sgd, clipped where too far off to matter", rates, **sgd, clip_norm=100.0),
+        optimizer_case("lars, clipped", rates, **lars, clip_norm=0.5),
+        optimizer_case("sgd, accumulation over 2", rates + rates, **sgd, accumulation_steps=2),
+        optimizer_case("adamw, accumulation over 3", small, kind="adamw", **adam, accumulation_steps=3),
+        optimizer_case("lamb, accumulation over 3, clipped", small, **lamb, accumulation_steps=3, clip_norm=0.25),
+        optimizer_case("sgd, lookahead 3", rates, **sgd, lookahead_steps=3, lookahead_alpha=0.5),
+        optimizer_case("adam, lookahead 2", small, kind="adam", **adam, lookahead_steps=2, lookahead_alpha=0.8),
+        optimizer_case("sgd, average", rates, **sgd, ema_decay=0.75),
+        optimizer_case("adamw, average, warm-up", small, kind="adamw", **adam, ema_decay=0.25, ema_warmup=True),
+        optimizer_case("sgd, loss scaling", rates, **sgd, **scaler),
+        optimizer_case("sgd, loss scaling that overflows and grows", rates, (0, 3), **sgd, **quick),
+        optimizer_case("adamw, loss scaling, accumulation over 2", small + small, (4,), kind="adamw", **adam, **quick, accumulation_steps=2),
+        optimizer_case("adamw, everything", small + small, (0, 7), kind="adamw", **adam, **everything),
+        optimizer_case("lamb, everything", small + small, (6,), **lamb, **everything),
+        optimizer_case("lars, everything", rates + rates, (6,), **lars, **everything),
+        optimizer_case("sgd, nesterov, everything", rates + rates, (13,), **sgd, nesterov=True, **everything),
+    ]})
+
+
+# ---- losses ---------------------------------------------------------------------------------------------------------------
+
+def class_targets(labels, labels_mixed, mix, classes, smoothing):
+    """timm.data.mixup.mixup_target, whose smoothing is PyTorch's: smoothing / K everywhere, the rest at the labels."""
+    off, on = smoothing / classes, 1 - smoothing + smoothing / classes
+    one_hot = lambda label: torch.full((classes,), off, dtype=torch.float64).index_fill_(0, torch.tensor([label]), on)
+    mixed = lambda n: mix[n] * one_hot(labels[n]) + ((1 - mix[n]) * one_hot(labels_mixed[n]) if mix[n] < 1 else 0)
+    return [one_hot(label) if mix is None else mixed(n) for n, label in enumerate(labels) if label != -1]
+
+
+def class_loss_case(op, name, labels, classes, smoothing, labels_mixed=None, mix=None):
+    x = {"name": "x", "shape": [len(labels), classes], "scale": 6.0}
+    dy = {"name": "dy", "shape": [1]}
+    logits = generate(x).requires_grad_(True)
+    mix = mix and [f32(share) for share in mix]
+    valid = [n for n, label in enumerate(labels) if label != -1]
+    target = torch.stack(class_targets(labels, labels_mixed, mix, classes, f32(smoothing)))
+    if op == "cross-entropy":  # PyTorch's own takes targets that are probabilities
+        loss = F.cross_entropy(logits[valid], target).reshape(1)
+        if mix is None:
+            plain = F.cross_entropy(logits, torch.tensor(labels), ignore_index=-1, label_smoothing=f32(smoothing))
+            assert abs(plain.item() - loss.item()) < 1e-12
+    else:  # timm.loss.BinaryCrossEntropy
+        loss = F.binary_cross_entropy_with_logits(logits[valid], target).reshape(1)
+    loss.backward(generate(dy))
+    return {"name": f"{op}{name}", "loss": op, "smoothing": smoothing, "labels": labels, "inputs": [x, dy],
+            **({"labels_mixed": labels_mixed, "mix": mix} if mix else {}), "expected": [summary("y", loss), summary("dx", logits.grad)]}
+
+
+def pixel_loss_case(kind, name, shape, valid=None, target=None):
+    specs = [{"name": "x", "shape": shape}, {"name": "target", "shape": shape, **(target or {})}, {"name": "dy", "shape": [1]}]
+    x, wanted, dy = (generate(spec) for spec in specs)
+    x.requires_grad_(True)
+    d = x - wanted
+    per_image = {"l1": lambda: d.abs().mean((1, 2, 3)),
+                 "charbonnier": lambda: torch.sqrt(d**2 + 1e-6).mean((1, 2, 3)),
+                 "mse": lambda: (d**2).mean((1, 2, 3)),
+                 "psnr": lambda: 10 / math.log(10) * torch.log((d**2).mean((1, 2, 3)) + 1e-8)}[kind]()  # NAFNet's PSNRLoss
+    weights = torch.ones(shape[0]).double() if valid is None else torch.tensor(valid).double()
+    loss = ((per_image * weights).sum() / weights.sum()).reshape(1)
+    if valid is None:
+        theirs = {"l1": F.l1_loss, "mse": F.mse_loss}.get(kind)
+        assert not theirs or abs(theirs(x, wanted).item() - loss.item()) < 1e-12
+    loss.backward(dy)
+    return {"name": kind + name, "loss": kind, "inputs": specs, **({"valid": valid} if valid else {}),
+            "expected": [summary("y", loss), summary("dx", x.grad), summary("error", (d.detach()**2).mean((1, 2, 3)))]}
+
+
+def losses():
+    labels, others, mix = [3, 0, 9, 1, 4, 3], [0, 3, 9, 4, -1, 3], [0.25, 0.75, 0.5, 0.0, 1.0, 0.3]
+    cases = []
+    for op in ("cross-entropy", "bce"):
+        cases += [class_loss_case(op, "", labels, 10, 0.0),
+                  class_loss_case(op, ", smoothing 0.1", labels, 10, 0.1),
+                  class_loss_case(op, ", labels left out", [3, -1, 19, 1, -1, -1, 7], 20, 0.1),
+                  class_loss_case(op, ", mixed", labels, 10, 0.0, others, mix),
+                  class_loss_case(op, ", mixed, smoothing 0.1, labels left out", [-1, 0, 9, -1, 4, 3], 10, 0.1, [-1, 3, 9, 5, -1, 2], mix),
+                  class_loss_case(op, ", 1000 classes", [999, 0, 500], 1000, 0.1, [1, 2, 3], [0.9, 0.6, 0.1])]
+    for kind in ("l1", "charbonnier", "mse", "psnr"):
+        cases += [pixel_loss_case(kind, "", [3, 7, 5, 3]),
+                  pixel_loss_case(kind, ", one image left out", [3, 7, 5, 3], [1.0, 0.0, 1.0]),
+                  pixel_loss_case(kind, ", weights", [4, 3, 9, 1], [0.5, 0.0, 2.0, 1.0]),
+                  pixel_loss_case(kind, ", 40 x 33, near the target", [2, 40, 33, 3], None, {"name": "x", "offset": 0.002})]
+    write("losses.json", {"cases": cases})
+
+
+if __name__ == "__main__":
+    check_against_timm()
+    optimizers()
+    losses()

@@ -1,0 +1,523 @@
+/* The update against PyTorch, run by run (golden/make_golden_optim.py): every optimizer, and what stands around it. Prints the
+ * worst relative error of each case; more than TOLERANCE fails. Then what PyTorch has no number for. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tests/support/support.h"
+#include "tests/trainer/golden.h"
+#include "trainer/backend/backend.h"
+#include "trainer/graph/graph_internal.h"
+
+#define TOLERANCE 1e-4
+
+static void check(FshStatus status, const FshError *error)
+{
+    if (status)
+        fail_msg("%s", error->message);
+}
+
+static Backend *open_backend(int threads)
+{
+    Backend *backend = NULL;
+    FshError error = {0};
+    check(backend_open(&backend, "cpu", &(BackendOptions){.threads = threads}, &error), &error);
+    return backend;
+}
+
+static void write_input(Program *program, const char *name, const void *values, size_t bytes)
+{
+    FshError error = {0};
+    check(program_write(program, graph_find(program->graph, name), values, bytes, &error), &error);
+}
+
+static float read_number(Program *program, const char *name)
+{
+    const TensorId id = graph_find(program->graph, name);
+    FshError error = {0};
+    float value = 0;
+    if (id == TENSOR_NONE)
+        fail_msg("no tensor %s", name);
+    else if (graph_tensor(program->graph, id)->role == TENSOR_ACTIVATION)
+        check(program_read(program, id, &value, sizeof value, &error), &error);
+    else
+        check(state_read(program->state, name, &value, 1, &error), &error);
+    return value;
+}
+
+/* ---- the golden network --------------------------------------------------------------------------------------------- */
+
+/* Convolution, batch norm, convolution, squared error against "target"; "x" and "target" are f32 images, "valid" their weights. */
+static Graph *golden_graph(const int64_t shape[4], const Optimizer *wanted)
+{
+    FshError error = {0};
+    Optimizer optimizer = *wanted;
+    Graph *graph = graph_new();
+    assert_non_null(graph);
+    TensorId x = graph_input(graph, "x", DATA_F32, 4, shape);
+    TensorId target = graph_input(graph, "target", DATA_F32, 4, shape);
+    TensorId valid = graph_input(graph, "valid", DATA_F32, 1, shape);
+    x = graph_conv2d(graph, "conv1", x, &(Conv2d){.channels = 17, .kernel = 3, .stride = 1, .padding = 1});
+    x = graph_batch_norm(graph, "bn", x, &(BatchNorm){.training = true});
+    x = graph_conv2d(graph, "conv2", x,
+                     &(Conv2d){.channels = 3, .kernel = 3, .stride = 1, .padding = 1, .bias = true});
+    TensorId loss = graph_pixel_loss(graph, x, target, valid, LOSS_MSE);
+    optimizer.learning_rate = graph_input(graph, "learning_rate", DATA_F32, 1, (int64_t[]){1});
+    if (optimizer.loss_scaling)
+        graph_loss_scale(graph);
+    graph_differentiate(graph, loss);
+    graph_update(graph, &optimizer);
+    check(graph_check(graph, &error), &error);
+    return graph;
+}
+
+static double optional(const json_t *object, const char *key)
+{
+    return json_object_get(object, key) ? golden_real(object, key) : 0;
+}
+
+static Optimizer optimizer_of(const json_t *o)
+{
+    int kind = 0;
+    while (optimizer_names[kind] && strcmp(optimizer_names[kind], golden_text(o, "kind")) != 0)
+        kind++;
+    return (Optimizer){.kind = (OptimizerKind)kind,
+                       .momentum = optional(o, "momentum"),
+                       .nesterov = json_is_true(json_object_get(o, "nesterov")),
+                       .beta1 = optional(o, "beta1"),
+                       .beta2 = optional(o, "beta2"),
+                       .epsilon = optional(o, "epsilon"),
+                       .trust_coefficient = optional(o, "trust_coefficient"),
+                       .weight_decay = optional(o, "weight_decay"),
+                       .clip_norm = optional(o, "clip_norm"),
+                       .lookahead_steps = (int64_t)optional(o, "lookahead_steps"),
+                       .lookahead_alpha = optional(o, "lookahead_alpha"),
+                       .accumulation_steps = (int64_t)optional(o, "accumulation_steps"),
+                       .ema_decay = optional(o, "ema_decay"),
+                       .ema_warmup = json_is_true(json_object_get(o, "ema_warmup")),
+                       .loss_scaling = json_is_true(json_object_get(o, "loss_scaling")),
+                       .scale_init = optional(o, "scale_init"),
+                       .scale_growth = optional(o, "scale_growth"),
+                       .scale_backoff = optional(o, "scale_backoff"),
+                       .scale_interval = (int64_t)optional(o, "scale_interval")};
+}
+
+typedef struct Training {
+    Backend *backend;
+    Graph *graph;
+    State *state;
+    Program *program;
+    int64_t shape[4];
+    uint64_t runs;
+} Training;
+
+static void write_specs(State *state, json_t *specs)
+{
+    FshError error = {0};
+    size_t i;
+    json_t *spec;
+    json_array_foreach(specs, i, spec)
+    {
+        const size_t count = golden_count(spec);
+        float *values = malloc(count * sizeof *values);
+        assert_non_null(values);
+        golden_generate(spec, values);
+        check(state_write(state, golden_text(spec, "name"), values, count, &error), &error);
+        free(values);
+    }
+}
+
+static Training training_start(const json_t *document, const Optimizer *optimizer, int threads)
+{
+    FshError error = {0};
+    Training training = {.backend = open_backend(threads)};
+    for (size_t i = 0; i < 4; i++)
+        training.shape[i] = json_integer_value(json_array_get(json_object_get(document, "image"), i));
+    training.graph = golden_graph(training.shape, optimizer);
+    check(state_new(&training.state, training.backend, training.graph, &error), &error);
+    check(state_initialize(training.state, 1, &error), &error);
+    write_specs(training.state, json_object_get(document, "specs"));
+    check(program_new(&training.program, training.state, training.graph, &error), &error);
+    return training;
+}
+
+static void training_end(Training *training)
+{
+    program_free(&training->program);
+    state_free(&training->state);
+    graph_free(&training->graph);
+    backend_close(&training->backend);
+}
+
+/* One run on images of its own; one that overflows has a weight that makes every gradient NaN. */
+static void training_run(Training *training, double rate, bool overflows)
+{
+    static const char *const names[] = {"x", "target"};
+    const size_t count =
+        (size_t)(training->shape[0] * training->shape[1] * training->shape[2] * training->shape[3]);
+    const float rate_f32 = (float)rate;
+    float valid[8] = {1, 1, 1, 1, 1, 1, 1, 1}, *values = malloc(count * sizeof *values);
+    double *uniform = malloc(count * sizeof *uniform);
+    FshError error = {0};
+    assert_true(values && uniform);
+    for (int i = 0; i < 2; i++) {
+        char name[32];
+        (void)snprintf(name, sizeof name, "%s%llu", names[i], (unsigned long long)training->runs);
+        golden_uniform(name, uniform, count);
+        for (size_t k = 0; k < count; k++)
+            values[k] = (float)uniform[k];
+        write_input(training->program, names[i], values, count * sizeof *values);
+    }
+    valid[0] = overflows ? INFINITY : 1;
+    write_input(training->program, "valid", valid, (size_t)training->shape[0] * sizeof *valid);
+    write_input(training->program, "learning_rate", &rate_f32, sizeof rate_f32);
+    check(program_poison(training->program, &error), &error);
+    check(program_run(training->program, &error), &error);
+    training->runs++;
+    free(values);
+    free(uniform);
+}
+
+/* ---- against PyTorch ------------------------------------------------------------------------------------------------ */
+
+/* The error of what a run tells; infinite where it did something else. */
+static double run_error(const Training *training, const json_t *run)
+{
+    const float norm = read_number(training->program, "gradient_norm");
+    const json_t *wanted = json_object_get(run, "gradient_norm");
+    if (read_number(training->program, "updated") != (float)golden_integer(run, "updated"))
+        return INFINITY;
+    if (graph_find(training->graph, "scaler.scale") != TENSOR_NONE &&
+        read_number(training->program, "scaler.scale") != (float)golden_real(run, "scale"))
+        return INFINITY;
+    if (json_is_null(wanted))
+        return isfinite(norm) ? INFINITY : 0;
+    if (json_number_value(wanted) == 0)
+        return norm == 0 ? 0 : INFINITY;
+    return fabs((double)norm / json_number_value(wanted) - 1);
+}
+
+static double state_error(const Training *training, json_t *summaries, const char *name)
+{
+    double worst = 0;
+    size_t i;
+    json_t *summary;
+    json_array_foreach(summaries, i, summary)
+    {
+        const size_t count = golden_count(summary);
+        float *values = malloc(count * sizeof *values);
+        FshError error = {0};
+        assert_non_null(values);
+        check(state_read(training->state, golden_text(summary, "name"), values, count, &error), &error);
+        const double relative = golden_error(summary, values, count);
+        if (!(relative < TOLERANCE))
+            print_error("%s: %s: relative error %.2e\n", name, golden_text(summary, "name"), relative);
+        worst = fmax(worst, relative);
+        free(values);
+    }
+    return worst;
+}
+
+static double case_error(const json_t *document, const json_t *c)
+{
+    const char *name = golden_text(c, "name"), *counter;
+    const Optimizer optimizer = optimizer_of(json_object_get(c, "optimizer"));
+    Training training = training_start(document, &optimizer, 2);
+    double worst = 0;
+    size_t i;
+    json_t *run, *value;
+    json_array_foreach(json_object_get(c, "runs"), i, run)
+    {
+        training_run(&training, golden_real(run, "rate"), json_is_true(json_object_get(run, "overflows")));
+        const double relative = run_error(&training, run);
+        if (!(relative < TOLERANCE))
+            print_error("%s: run %zu: relative error %.2e\n", name, i, relative);
+        worst = fmax(worst, relative);
+    }
+    worst = fmax(worst, state_error(&training, json_object_get(c, "after"), name));
+    json_object_foreach(json_object_get(c, "counters"), counter, value)
+    {
+        if ((double)read_number(training.program, counter) != json_number_value(value))
+            fail_msg("%s: %s is %g", name, counter, (double)read_number(training.program, counter));
+    }
+    training_end(&training);
+    return worst;
+}
+
+static void test_updates_agree_with_pytorch(void **state)
+{
+    json_t *document = golden_load("optimizers.json"), *c;
+    double worst = 0;
+    size_t i;
+    (void)state;
+    json_array_foreach(json_object_get(document, "cases"), i, c)
+    {
+        const double relative = case_error(document, c);
+        print_message("  %-50s %.1e\n", golden_text(c, "name"), relative);
+        worst = fmax(worst, relative);
+    }
+    assert_true(i > 20);
+    json_decref(document);
+    if (!(worst < TOLERANCE))
+        fail_msg("worst relative error %.2e, allowed %.0e", worst, TOLERANCE);
+}
+
+/* ---- what a checkpoint carries -------------------------------------------------------------------------------------- */
+
+static bool lives_in_state(const Tensor *tensor)
+{
+    return tensor->role == TENSOR_PARAMETER || tensor->role == TENSOR_BUFFER ||
+           tensor->role == TENSOR_OPTIMIZER;
+}
+
+/* Every value of the State, behind one another. */
+static float *state_values(const Training *training, size_t *count_ret)
+{
+    FshError error = {0};
+    size_t total = 0;
+    float *all = NULL;
+    for (size_t i = 0; i < graph_tensor_count(training->graph); i++) {
+        const Tensor *tensor = graph_tensor(training->graph, (TensorId)i);
+        const size_t count = (size_t)tensor_count(tensor);
+        if (!lives_in_state(tensor))
+            continue;
+        all = realloc(all, (total + count) * sizeof *all);
+        assert_non_null(all);
+        check(state_read(training->state, tensor->name, all + total, count, &error), &error);
+        total += count;
+    }
+    *count_ret = total;
+    return all;
+}
+
+static void write_state(const Training *training, const float *values)
+{
+    FshError error = {0};
+    for (size_t i = 0; i < graph_tensor_count(training->graph); i++) {
+        const Tensor *tensor = graph_tensor(training->graph, (TensorId)i);
+        const size_t count = (size_t)tensor_count(tensor);
+        if (!lives_in_state(tensor))
+            continue;
+        check(state_write(training->state, tensor->name, values, count, &error), &error);
+        values += count;
+    }
+}
+
+static Optimizer everything(OptimizerKind kind)
+{
+    return (Optimizer){.kind = kind,
+                       .momentum = 0.9,
+                       .beta1 = 0.9,
+                       .beta2 = 0.99,
+                       .epsilon = 1e-6,
+                       .trust_coefficient = 0.01,
+                       .weight_decay = 0.01,
+                       .clip_norm = 0.3,
+                       .lookahead_steps = 2,
+                       .lookahead_alpha = 0.5,
+                       .accumulation_steps = 2,
+                       .ema_decay = 0.9,
+                       .ema_warmup = true,
+                       .loss_scaling = true,
+                       .scale_init = 1024,
+                       .scale_growth = 2,
+                       .scale_backoff = 0.5,
+                       .scale_interval = 2};
+}
+
+static void test_a_run_goes_on_from_its_state_bit_for_bit(void **state)
+{
+    enum { RUNS = 9, OVERFLOWING = 3 };
+    json_t *document = golden_load("optimizers.json");
+    (void)state;
+    for (int kind = 0; kind < OPTIMIZER_KIND_COUNT; kind++) {
+        const Optimizer optimizer = everything((OptimizerKind)kind);
+        Training whole = training_start(document, &optimizer, 2);
+        size_t count;
+        for (int stop = 1; stop < RUNS; stop += 3) { /* in the middle of an accumulation, and behind one */
+            Training first = training_start(document, &optimizer, 2);
+            while (first.runs < (uint64_t)stop)
+                training_run(&first, 0.01, first.runs == OVERFLOWING);
+            float *saved = state_values(&first, &count);
+            Training second = training_start(document, &optimizer, 2);
+            write_state(&second, saved);
+            for (second.runs = first.runs; second.runs < RUNS;)
+                training_run(&second, 0.01, second.runs == OVERFLOWING);
+            while (whole.runs < RUNS)
+                training_run(&whole, 0.01, whole.runs == OVERFLOWING);
+            float *wanted = state_values(&whole, &count), *got = state_values(&second, &count);
+            assert_memory_equal(got, wanted, count * sizeof *got);
+            free(saved);
+            free(wanted);
+            free(got);
+            training_end(&first);
+            training_end(&second);
+        }
+        training_end(&whole);
+    }
+    json_decref(document);
+}
+
+static void test_without_loss_scaling_nan_goes_into_the_weights(void **state)
+{
+    json_t *document = golden_load("optimizers.json");
+    const Optimizer plain = {.kind = OPTIMIZER_SGD, .momentum = 0.9},
+                    clipped = {.kind = OPTIMIZER_SGD, .clip_norm = 1};
+    (void)state;
+    for (int i = 0; i < 2; i++) { /* as in PyTorch: nothing hides it */
+        Training training = training_start(document, i ? &clipped : &plain, 2);
+        size_t count;
+        training_run(&training, 0.1, true);
+        float *values = state_values(&training, &count);
+        assert_true(read_number(training.program, "updated") == 1);
+        assert_true(isnan(read_number(training.program, "gradient_norm")));
+        assert_true(isnan(values[0]));
+        free(values);
+        training_end(&training);
+    }
+    json_decref(document);
+}
+
+/* ---- threads -------------------------------------------------------------------------------------------------------- */
+
+/* A linear layer of one sample, its output's gradient given: what reaches the update does not depend on threads. */
+static float *updated_weights(int threads, OptimizerKind kind, size_t *count_ret)
+{
+    enum { IN = 300, OUT = 70 };
+    float x[IN], dy[OUT];
+    const float rate = 0.1F;
+    double uniform[IN];
+    FshError error = {0};
+    Optimizer optimizer = everything(kind);
+    Training training = {.backend = open_backend(threads), .graph = graph_new()};
+    Graph *graph = training.graph;
+    assert_non_null(graph);
+    optimizer.loss_scaling = false;
+    TensorId input = graph_input(graph, "x", DATA_F32, 2, (int64_t[]){1, IN});
+    TensorId output = graph_linear(graph, "fc", input, OUT, true);
+    const size_t forward_count = graph_node_count(graph);
+    graph_contribute_gradient(graph, output, graph_input(graph, "dy", DATA_F32, 2, (int64_t[]){1, OUT}));
+    graph_append_backward_pass(graph, forward_count);
+    optimizer.learning_rate = graph_input(graph, "learning_rate", DATA_F32, 1, (int64_t[]){1});
+    graph_update(graph, &optimizer);
+    check(graph_check(graph, &error), &error);
+    check(state_new(&training.state, training.backend, graph, &error), &error);
+    check(state_initialize(training.state, 5, &error), &error);
+    check(program_new(&training.program, training.state, graph, &error), &error);
+    write_input(training.program, "learning_rate", &rate, sizeof rate);
+    for (int run = 0; run < 5; run++) {
+        char name[16];
+        (void)snprintf(name, sizeof name, "run%d", run);
+        golden_uniform(name, uniform, IN);
+        for (int i = 0; i < IN; i++)
+            x[i] = (float)uniform[i];
+        for (int i = 0; i < OUT; i++)
+            dy[i] = (float)uniform[IN - 1 - i];
+        write_input(training.program, "x", x, sizeof x);
+        write_input(training.program, "dy", dy, sizeof dy);
+        check(program_run(training.program, &error), &error);
+    }
+    float *values = state_values(&training, count_ret);
+    training_end(&training);
+    return values;
+}
+
+static void test_threads_do_not_change_a_bit(void **state)
+{
+    (void)state;
+    for (int kind = 0; kind < OPTIMIZER_KIND_COUNT; kind++) {
+        size_t count;
+        float *one = updated_weights(1, (OptimizerKind)kind, &count);
+        for (int threads = 2; threads < 6; threads++) {
+            float *many = updated_weights(threads, (OptimizerKind)kind, &count);
+            assert_memory_equal(one, many, count * sizeof *one);
+            free(many);
+        }
+        free(one);
+    }
+}
+
+/* ---- mistakes ------------------------------------------------------------------------------------------------------- */
+
+static void assert_refused(Optimizer optimizer, bool scales, FshStatus status, const char *message)
+{
+    FshError error = {0};
+    Graph *graph = graph_new();
+    TensorId x = graph_input(graph, "x", DATA_F32, 2, (int64_t[]){2, 3});
+    TensorId labels = graph_input(graph, "label", DATA_I64, 1, (int64_t[]){2});
+    TensorId loss = graph_softmax_cross_entropy(graph, graph_linear(graph, "fc", x, 4, true), labels,
+                                                TENSOR_NONE, TENSOR_NONE, 0);
+    optimizer.learning_rate = graph_input(graph, "rate", DATA_F32, 1, (int64_t[]){1});
+    if (scales)
+        graph_loss_scale(graph);
+    graph_differentiate(graph, loss);
+    graph_update(graph, &optimizer);
+    assert_int_equal(graph_check(graph, &error), status);
+    assert_string_equal(error.message, message);
+    graph_free(&graph);
+}
+
+static void test_numbers_that_make_no_sense_are_refused(void **state)
+{
+    (void)state;
+    assert_refused((Optimizer){.nesterov = true}, false, FSH_ERR_USAGE,
+                   "sgd: momentum 0; it must be at least 0 and below 1 (above 0 for nesterov)");
+    assert_refused((Optimizer){.kind = OPTIMIZER_LARS, .momentum = 1}, false, FSH_ERR_USAGE,
+                   "lars: momentum 1; it must be at least 0 and below 1 (above 0 for nesterov)");
+    assert_refused((Optimizer){.kind = OPTIMIZER_LARS, .momentum = 0.9}, false, FSH_ERR_USAGE,
+                   "lars: trust coefficient 0; it must be above 0");
+    assert_refused(
+        (Optimizer){.kind = OPTIMIZER_ADAM, .beta1 = 0.9, .beta2 = 1, .epsilon = 1e-8}, false, FSH_ERR_USAGE,
+        "adam: betas 0.9 and 1, epsilon 1e-08; betas must be at least 0 and below 1, epsilon above 0");
+    assert_refused((Optimizer){.clip_norm = -1}, false, FSH_ERR_USAGE,
+                   "sgd: weight decay 0, clipping at -1, accumulation over 0 runs; none may be below 0");
+    assert_refused((Optimizer){.lookahead_steps = 5}, false, FSH_ERR_USAGE,
+                   "lookahead: every 5 steps by 0; the share must be above 0 and at most 1");
+    assert_refused((Optimizer){.ema_decay = 1}, false, FSH_ERR_USAGE,
+                   "ema: decay 1; it must be at least 0 and below 1");
+    Optimizer scaled = everything(OPTIMIZER_SGD);
+    assert_refused(scaled, false, FSH_ERR_USAGE,
+                   "sgd: loss scaling needs graph_loss_scale before graph_differentiate");
+    scaled.loss_scaling = false;
+    assert_refused(scaled, true, FSH_ERR_USAGE,
+                   "sgd: gradients are scaled, and the optimizer does not know it");
+    scaled.loss_scaling = true;
+    scaled.scale_backoff = 1;
+    assert_refused(scaled, true, FSH_ERR_USAGE,
+                   "loss scaling: from 1024, times 2 after 2 updates, times 1 where one overflows; the first "
+                   "must be above "
+                   "0, growth and interval at least 1, backoff between 0 and 1");
+}
+
+static void test_only_the_networks_tensors_are_weights(void **state)
+{
+    (void)state;
+    const Optimizer optimizer = everything(OPTIMIZER_ADAM);
+    Graph *graph = golden_graph((int64_t[]){2, 6, 5, 3}, &optimizer);
+    int weights = 0, counters = 0;
+    for (size_t i = 0; i < graph_tensor_count(graph); i++) {
+        const Tensor *tensor = graph_tensor(graph, (TensorId)i);
+        weights += tensor_is_weight(tensor);
+        counters += tensor->role == TENSOR_BUFFER && !tensor_is_weight(tensor);
+        if (tensor->role == TENSOR_OPTIMIZER)
+            assert_string_equal(strrchr(tensor->name, '.') + 1,
+                                optimizer_slot_names[graph_optimizer_slot(graph, (TensorId)i)]);
+    }
+    assert_int_equal(weights, 5 + 2);
+    assert_int_equal(counters, 4);
+    graph_free(&graph);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_updates_agree_with_pytorch),
+        cmocka_unit_test(test_a_run_goes_on_from_its_state_bit_for_bit),
+        cmocka_unit_test(test_without_loss_scaling_nan_goes_into_the_weights),
+        cmocka_unit_test(test_threads_do_not_change_a_bit),
+        cmocka_unit_test(test_numbers_that_make_no_sense_are_refused),
+        cmocka_unit_test(test_only_the_networks_tensors_are_weights),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
