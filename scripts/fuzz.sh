@@ -21,6 +21,11 @@ die() {
     exit 1
 }
 
+# run_target NAME ARGUMENTS: with the libraries that --pack put beside it.
+run_target() {
+    LD_LIBRARY_PATH=$build/lib "$build/tests/fuzz_$1" "${@:2}"
+}
+
 targets() {
     if [ $# -gt 0 ]; then
         printf '%s\n' "$@"
@@ -34,7 +39,7 @@ fuzz_one() {
     local target=$1 seconds=$2 log=$build/logs/$1.log options=() verdict=ok
     mkdir -p "$build/found/$target" "$build/crashes" "$build/logs"
     [ -f "tests/fuzz/$target.dict" ] && options+=("-dict=tests/fuzz/$target.dict")
-    "$build/tests/fuzz_$target" "${limits[@]}" "${options[@]}" -max_total_time="$seconds" -use_value_profile=1 -reload=0 \
+    run_target "$target" "${limits[@]}" "${options[@]}" -max_total_time="$seconds" -use_value_profile=1 -reload=0 \
         -print_final_stats=1 -artifact_prefix="$build/crashes/$target-" \
         "$build/found/$target" "$saved/$target" "$build/seeds/$target" >"$log" 2>&1 || verdict=FAILED
     awk -v target="$target" -v verdict="$verdict" '
@@ -59,7 +64,7 @@ keep_one() {
     local target=$1 fresh
     fresh=$(mktemp -d)
     mkdir -p "$saved/$target" "$build/found/$target"
-    "$build/tests/fuzz_$target" "${limits[@]}" -merge=1 -use_counters=0 -use_value_profile=0 "$fresh" \
+    run_target "$target" "${limits[@]}" -merge=1 -use_counters=0 -use_value_profile=0 "$fresh" \
         "$saved/$target" "$build/seeds/$target" "$build/found/$target" >"$build/logs/$target-keep.log" 2>&1 ||
         die "$target: merging failed: $build/logs/$target-keep.log"
     find "$saved/$target" -type f ! -name 'find-*' -delete
@@ -104,7 +109,7 @@ if [ "${1:-}" = --pack ]; then
     exit
 fi
 rm -rf "$build/seeds"
-"$build/tests/fuzz_seeds" "$build/seeds"
+run_target seeds "$build/seeds"
 mkdir -p "$build/logs"
 if [ "${1:-}" = --keep ]; then
     targets "${@:2}" | xargs -P "${FUZZ_JOBS:-2}" -I{} scripts/fuzz.sh --keep-one {}
