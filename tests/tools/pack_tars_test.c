@@ -211,6 +211,36 @@ static void test_samples_of_a_tar_get_labels_from_a_file(void **state)
 
 #define in_folder(test) cmocka_unit_test_setup_teardown(test, test_folder_setup, test_folder_teardown)
 
+/* What has neither label nor source, and what has sides of two sizes. */
+static void test_what_a_tar_does_not_tell_is_no_part_of_a_message(void **state)
+{
+    TestFolder *folder = *state;
+    static const char *const names[][2] = {
+        {"x.jpg", "y.jpg"}, {"cat/x.jpg", "dog/y.jpg"}, {"x.a.jpg", "x.b.jpg"}};
+    static const char *const messages[] = {
+        "and they are no pairs: say with --labels what they are",
+        "and they are no pairs: where they lie in class folders, unpack them",
+        "x: sizes differ: a is 60x40, b is 61x40; left out",
+    };
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        TarWriter *writer = NULL;
+        FshError error = {0};
+        const char *tar = test_path(folder, "%zu.tar", i), *image = test_path(folder, "one.jpg");
+        assert_ok(tar_writer_open(&writer, tar, 0, &error), &error);
+        for (unsigned j = 0; j < 2; j++) {
+            size_t length = 0;
+            source_jpeg(image, 60 + j, 40, 3, j);
+            char *bytes = test_file_read(image, &length);
+            assert_ok(tar_writer_add(writer, names[i][j], bytes, length, 0, NULL, &error), &error);
+            free(bytes);
+        }
+        assert_ok(tar_writer_finish(&writer, &error), &error);
+        RunResult result = run_expecting(1, "fpack", tar, test_path(folder, "never"), NULL);
+        assert_contains(result.err, messages[i]);
+        run_result_free(&result);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -219,6 +249,7 @@ int main(void)
         in_folder(test_a_dry_run_of_samples_without_labels),
         in_folder(test_a_tree_with_a_tar_in_it_is_a_tree),
         in_folder(test_samples_of_a_tar_get_labels_from_a_file),
+        in_folder(test_what_a_tar_does_not_tell_is_no_part_of_a_message),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

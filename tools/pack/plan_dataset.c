@@ -301,8 +301,12 @@ static FshStatus check_labels(Plan *plan, FshError *error)
         return FSH_OK;
     if (count == plan->sample_count)
         return fsh_error_set(error, FSH_ERR_MISMATCH,
-                             "%s: none of its %llu samples has a label, and they are no pairs", plan->root,
-                             (unsigned long long)count);
+                             "%s: none of its %llu samples has a label, and they are no pairs: %ssay with "
+                             "--labels what they are",
+                             plan->root, (unsigned long long)count,
+                             memchr(example->key, '/', example->key_bytes)
+                                 ? "where they lie in class folders, unpack them and pack that folder; else "
+                                 : "");
     return notes_addf(&plan->warnings, FSH_OK, error, plan->root,
                       "%llu samples have no label, %.*s is the first; kept without one",
                       (unsigned long long)count, (int)example->key_bytes, example->key);

@@ -176,10 +176,12 @@ static FshStatus check_sizes(const Plan *plan, const FshSample *description, Fsh
         const FshField *other = &description->fields[field];
         if (other->width != first->width || other->height != first->height)
             return fsh_error_set(failure, FSH_ERR_MISMATCH,
-                                 "sizes differ: %s is %" PRIu32 "x%" PRIu32 ", %s (%.*s) is %" PRIu32
+                                 "sizes differ: %s is %" PRIu32 "x%" PRIu32 ", %s%s%.*s%s is %" PRIu32
                                  "x%" PRIu32,
                                  plan->field_names[0], first->width, first->height, plan->field_names[field],
-                                 (int)other->source_bytes, other->source, other->width, other->height);
+                                 other->source_bytes ? " (" : "", (int)other->source_bytes,
+                                 other->source_bytes ? other->source : "", other->source_bytes ? ")" : "",
+                                 other->width, other->height);
     }
     return FSH_OK;
 }
