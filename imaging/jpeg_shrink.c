@@ -85,7 +85,7 @@ static FshStatus find_axis(JpegShrinker *shrinker, uint32_t source_size, double 
                            const ResampleAxis **axis, FshError *error)
 {
     double end = covered * ((double)target_size * divisor / image_size);
-    ResampleAxisKey key = {source_size, target_size, 0, (float)end, filter, false};
+    ResampleAxisKey key = {source_size, target_size, 0, (float)end, filter, 0, 0, false};
     return resample_axis_get(&shrinker->axes, &key, shrinker->kernels, axis, error);
 }
 

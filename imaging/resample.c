@@ -140,32 +140,45 @@ static FshStatus run_passes(Resampler *resampler, const ImageView *source, const
     return status;
 }
 
-FshStatus resample_view(Resampler *resampler, const ImageView *source, const ResampleBox *box, uint32_t width,
-                        uint32_t height, ResampleFilter filter, bool mirrored, uint8_t *target,
-                        FshError *error)
+static bool within(uint32_t first, uint32_t count, uint32_t size)
 {
-    ResampleBox whole = {0, 0, source->width, source->height};
+    return count > 0 && first <= size && count <= size - first;
+}
+
+FshStatus resample_view(Resampler *resampler, const ImageView *source, const ResampleBox *box, uint32_t width,
+                        uint32_t height, ResampleFilter filter, const ResampleWindow *window, bool mirrored,
+                        uint8_t *target, FshError *error)
+{
+    const ResampleBox whole = {0, 0, source->width, source->height};
+    const ResampleWindow all = {0, 0, width, height};
     if (!box)
         box = &whole;
+    if (!window)
+        window = &all;
     bool inside =
         box->left >= 0 && box->top >= 0 && box->right <= source->width && box->bottom <= source->height;
     /* as float, which is what the weights are computed from */
     float left = (float)box->left, top = (float)box->top, right = (float)box->right,
           bottom = (float)box->bottom;
-    if (!inside || !(left < right) || !(top < bottom) || width == 0 || height == 0)
+    if (!inside || !(left < right) || !(top < bottom) || !within(window->left, window->width, width) ||
+        !within(window->top, window->height, height))
         return fsh_error_set(
             error, FSH_ERR_MISMATCH, "cannot resample the box (%g, %g, %g, %g) of %u x %u pixels to %u x %u",
             box->left, box->top, box->right, box->bottom, source->width, source->height, width, height);
-    bool change_width = mirrored || width != source->width || left != 0 || right != (float)source->width;
-    bool change_height = height != source->height || top != 0 || bottom != (float)source->height;
+    bool change_width = mirrored || width != source->width || left != 0 || right != (float)source->width ||
+                        window->width != width;
+    bool change_height =
+        height != source->height || top != 0 || bottom != (float)source->height || window->height != height;
     const ResampleAxis *columns = NULL, *rows = NULL;
     FshStatus status = FSH_OK;
     if (change_width) {
-        ResampleAxisKey key = {source->width, width, left, right, filter, mirrored};
+        ResampleAxisKey key = {source->width, width,        left,          right,
+                               filter,        window->left, window->width, mirrored};
         status = resample_axis_get(&resampler->columns, &key, resampler->kernels, &columns, error);
     }
     if (!status && change_height) {
-        ResampleAxisKey key = {source->height, height, top, bottom, filter, false};
+        ResampleAxisKey key = {source->height, height,         top,  bottom, filter,
+                               window->top,    window->height, false};
         status = resample_axis_get(&resampler->rows, &key, resampler->kernels, &rows, error);
     }
     return status ? status : run_passes(resampler, source, columns, rows, target, error);
@@ -179,8 +192,10 @@ FshStatus resample(Resampler *resampler, const Image *source, const ResampleBox 
                              source->width, source->height, width, height);
     const ImageView view = image_view(source);
     FshStatus status = image_reserve(target, width, height, source->channels, error);
-    return status ? status
-                  : resample_view(resampler, &view, box, width, height, filter, false, target->pixels, error);
+    if (!status)
+        status =
+            resample_view(resampler, &view, box, width, height, filter, NULL, false, target->pixels, error);
+    return status;
 }
 
 static uint32_t scale_edge(uint32_t edge, uint32_t max_size, uint32_t reference)

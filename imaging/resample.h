@@ -37,11 +37,17 @@ typedef struct ResampleBox {
 FshStatus resample(Resampler *resampler, const Image *source, const ResampleBox *box, uint32_t width,
                    uint32_t height, ResampleFilter filter, Image *target, FshError *error);
 
-/* The same from pixels that lie anywhere, to memory of the caller: target is [height, width, channels] bytes. mirrored: the
- * result is flipped left to right, at no cost. */
+/* A part of the target, pixels. */
+typedef struct ResampleWindow {
+    uint32_t left, top, width, height;
+} ResampleWindow;
+
+/* The same from pixels that lie anywhere, to memory of the caller. window (NULL: all): only this part of the width x height
+ * pixels is computed, each as it would be in the whole. target: [height, width, channels] of the window. mirrored: what comes
+ * out is flipped left to right, at no cost. */
 FshStatus resample_view(Resampler *resampler, const ImageView *source, const ResampleBox *box, uint32_t width,
-                        uint32_t height, ResampleFilter filter, bool mirrored, uint8_t *target,
-                        FshError *error);
+                        uint32_t height, ResampleFilter filter, const ResampleWindow *window, bool mirrored,
+                        uint8_t *target, FshError *error);
 
 /* The size an image of width x height gets when its short edge (long edge, if long_edge) is to be at most
  * max_size: never larger than it was, at least 1 x 1, the other edge rounded to the nearest pixel (half away

@@ -127,12 +127,13 @@ static FshStatus axis_compute(ResampleAxisCache *cache, const ResampleAxisKey *k
         cache->scratch_count = most;
     }
     size_t stride = round_up(most, RESAMPLE_TAPS_MULTIPLE);
-    FshStatus status = axis_allocate(axis, key->target_size, stride, kernels->pack != NULL, error);
+    uint32_t count = key->outputs_count ? key->outputs_count : key->target_size;
+    FshStatus status = axis_allocate(axis, count, stride, kernels->pack != NULL, error);
     if (status)
         return status;
-    for (uint32_t output = 0; output < key->target_size; output++) {
-        uint32_t i = key->mirrored ? key->target_size - 1 - output : output;
-        double centre = key->begin + (output + 0.5) * scale;
+    for (uint32_t output = 0; output < count; output++) {
+        uint32_t i = key->mirrored ? count - 1 - output : output;
+        double centre = key->begin + (key->first_output + output + 0.5) * scale;
         double low = centre - support + 0.5, high = centre + support + 0.5;
         uint32_t first = low > 0 ? (uint32_t)low : 0;
         uint32_t last = high < key->source_size ? (uint32_t)high : key->source_size;
@@ -166,7 +167,8 @@ static FshStatus axis_compute(ResampleAxisCache *cache, const ResampleAxisKey *k
 static bool same_key(const ResampleAxisKey *a, const ResampleAxisKey *b)
 {
     return a->source_size == b->source_size && a->target_size == b->target_size && a->begin == b->begin &&
-           a->end == b->end && a->filter == b->filter && a->mirrored == b->mirrored;
+           a->end == b->end && a->filter == b->filter && a->mirrored == b->mirrored &&
+           a->first_output == b->first_output && a->outputs_count == b->outputs_count;
 }
 
 static void drop(ResampleAxisCache *cache, size_t index)

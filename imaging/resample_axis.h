@@ -9,7 +9,8 @@ typedef struct ResampleAxisKey {
     uint32_t source_size, target_size;
     float begin, end; /* the box's edges on this axis; float as in Pillow, so that weights are the same */
     ResampleFilter filter;
-    bool mirrored; /* the last output comes first */
+    uint32_t first_output, outputs_count; /* of target_size; count 0: all */
+    bool mirrored;                        /* the last output comes first */
 } ResampleAxisKey;
 
 /* Data sets repeat a few sizes: half of ImageNet is 500x375, 500x333 or 375x500. An axis of such a photograph takes 30 kB,

@@ -169,7 +169,7 @@ static void test_cached_weights_stay_within_their_limit(void **state)
     FshError error = {0};
     size_t largest = 0;
     for (uint32_t i = 0; i < 30; i++) {
-        ResampleAxisKey key = {65500 - i, 160, 0, (float)(65500 - i), RESAMPLE_LANCZOS, false};
+        ResampleAxisKey key = {65500 - i, 160, 0, (float)(65500 - i), RESAMPLE_LANCZOS, 0, 0, false};
         size_t place = i % RESAMPLE_CACHE_KEPT;
         assert_ok(resample_axis_get(&cache, &key, &resample_kernels_portable, &axes[place], &error), &error);
         size_t bytes = (size_t)axes[place]->stride * axes[place]->count * sizeof(int32_t);
@@ -181,7 +181,7 @@ static void test_cached_weights_stay_within_their_limit(void **state)
         }
     }
     for (uint32_t i = 0; i < RESAMPLE_CACHE_KEPT; i++) { /* small ones push the large ones out */
-        ResampleAxisKey key = {100, 50 - i, 0, 100, RESAMPLE_BOX, false};
+        ResampleAxisKey key = {100, 50 - i, 0, 100, RESAMPLE_BOX, 0, 0, false};
         assert_ok(resample_axis_get(&cache, &key, &resample_kernels_portable, &axes[i], &error), &error);
     }
     assert_true(cache.bytes <= RESAMPLE_CACHE_BYTES);

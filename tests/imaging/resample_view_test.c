@@ -47,11 +47,11 @@ static void check_view(ViewTools *tools, uint32_t whole_width, uint32_t whole_he
                        &tools->expected, &error),
               &error);
     assert_ok(resample_view(tools->resampler, &view, NULL, target_width, target_height, RESAMPLE_BILINEAR,
-                            false, tools->target, &error),
+                            NULL, false, tools->target, &error),
               &error);
     assert_memory_equal(tools->target, tools->expected.pixels, target_bytes);
     assert_ok(resample_view(tools->resampler, &view, NULL, target_width, target_height, RESAMPLE_BILINEAR,
-                            true, tools->target, &error),
+                            NULL, true, tools->target, &error),
               &error);
     size_t row_bytes = (size_t)target_width * channels;
     uint8_t *row = malloc(row_bytes);
@@ -61,6 +61,43 @@ static void check_view(ViewTools *tools, uint32_t whole_width, uint32_t whole_he
         assert_memory_equal(tools->target + y * row_bytes, row, row_bytes);
     }
     free(row);
+}
+
+/* A window of the target: those pixels of the whole. */
+static void test_a_window_is_a_part_of_the_whole(void **state)
+{
+    (void)state;
+    enum { WIDTH = 90, HEIGHT = 70, TARGET_WIDTH = 61, TARGET_HEIGHT = 47 };
+    Image source = {0}, whole = {0}, part = {0};
+    FshError error = {0};
+    Resampler *resampler = NULL;
+    assert_ok(resampler_new(&resampler, &error), &error);
+    assert_ok(image_reserve(&source, WIDTH, HEIGHT, 3, &error), &error);
+    draw(source.pixels, (size_t)WIDTH * HEIGHT * 3, 1);
+    assert_ok(
+        resample(resampler, &source, NULL, TARGET_WIDTH, TARGET_HEIGHT, RESAMPLE_BILINEAR, &whole, &error),
+        &error);
+    const ImageView view = image_view(&source);
+    const ResampleWindow windows[] = {{0, 0, 61, 47}, {14, 7, 32, 32}, {60, 0, 1, 47}, {0, 46, 61, 1}};
+    for (size_t i = 0; i < sizeof windows / sizeof *windows; i++) {
+        const ResampleWindow *window = &windows[i];
+        assert_ok(image_reserve(&part, window->width, window->height, 3, &error), &error);
+        assert_ok(resample_view(resampler, &view, NULL, TARGET_WIDTH, TARGET_HEIGHT, RESAMPLE_BILINEAR,
+                                window, false, part.pixels, &error),
+                  &error);
+        for (uint32_t y = 0; y < window->height; y++)
+            assert_memory_equal(part.pixels + (size_t)y * window->width * 3,
+                                whole.pixels + ((size_t)(window->top + y) * TARGET_WIDTH + window->left) * 3,
+                                (size_t)window->width * 3);
+    }
+    const ResampleWindow outside = {30, 0, 32, 47};
+    assert_int_equal(resample_view(resampler, &view, NULL, TARGET_WIDTH, TARGET_HEIGHT, RESAMPLE_BILINEAR,
+                                   &outside, false, part.pixels, &error),
+                     FSH_ERR_MISMATCH);
+    image_free(&source);
+    image_free(&whole);
+    image_free(&part);
+    resampler_free(&resampler);
 }
 
 static void test_a_view_gives_what_its_copy_gives(void **state)
@@ -94,6 +131,7 @@ static void test_a_view_gives_what_its_copy_gives(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_a_window_is_a_part_of_the_whole),
         cmocka_unit_test(test_a_view_gives_what_its_copy_gives),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

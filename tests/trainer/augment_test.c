@@ -175,8 +175,9 @@ static void fill_image(Bench *bench, uint32_t width, uint32_t height, uint32_t c
 static void render(Bench *bench, const Augmentation *augmentation, const CropPlan *plan)
 {
     FshError error = {0};
-    assert_ok(augment_render(bench->augmenter, augmentation, plan, bench->image.width, bench->image.height,
-                             &bench->image, bench->target, &error),
+    const ImageView view = image_view(&bench->image);
+    assert_ok(augment_render(bench->augmenter, augmentation, plan, &view, &(ImagePlace){.eighths = 8},
+                             bench->target, &error),
               &error);
 }
 
@@ -267,7 +268,9 @@ static void test_a_scaled_decode_gives_nearly_the_same_pixels(void **state)
     for (uint64_t draw = 0; draw < 20; draw++) {
         CropPlan plan = make_plan(&resized, 256, 256, draw);
         render(bench, &resized, &plan);
-        assert_ok(augment_render(bench->augmenter, &resized, &plan, 256, 256, &half, from_half, &error),
+        const ImageView view = image_view(&half);
+        assert_ok(augment_render(bench->augmenter, &resized, &plan, &view, &(ImagePlace){.eighths = 4},
+                                 from_half, &error),
                   &error);
         for (size_t i = 0; i < sizeof from_half; i++)
             assert_true(abs((int)from_half[i] - (int)bench->target[i]) <= 4);
@@ -296,6 +299,95 @@ static void test_gray_becomes_rgb_and_rgb_becomes_luma(void **state)
     assert_memory_equal(bench->target, luma, sizeof luma);
 }
 
+/* ---- pairs' crops ---- */
+
+static const Augmentation anyhow = {.mode = CROP_RANDOM,
+                                    .size = SIZE,
+                                    .channels = 3,
+                                    .flip_probability = 0.5,
+                                    .vertical_flip_probability = 0.5,
+                                    .transpose_probability = 0.5};
+
+static void test_a_square_is_laid_all_eight_ways(void **state)
+{
+    Bench *bench = *state;
+    int ways[8] = {0};
+    fill_image(bench, 60, 45, 3);
+    for (uint64_t draw = 0; draw < DRAWS; draw++) {
+        CropPlan plan = make_plan(&anyhow, 60, 45, draw);
+        ImagePart part;
+        augment_part(&anyhow, &plan, 60, 45, &part);
+        assert_true(part.width == SIZE && part.height == SIZE && part.left + SIZE <= 60 &&
+                    part.top + SIZE <= 45);
+        render(bench, &anyhow, &plan);
+        ways[plan.flip * 4 + plan.vertical_flip * 2 + plan.transpose]++;
+        for (uint32_t y = 0; y < SIZE; y++)
+            for (uint32_t x = 0; x < SIZE; x++) {
+                uint32_t column = plan.transpose ? y : x, row = plan.transpose ? x : y;
+                column = plan.flip ? SIZE - 1 - column : column;
+                row = plan.vertical_flip ? SIZE - 1 - row : row;
+                size_t from = ((size_t)(part.top + row) * 60 + part.left + column) * 3;
+                assert_memory_equal(bench->target + (y * SIZE + x) * 3, bench->image.pixels + from, 3);
+            }
+    }
+    for (int i = 0; i < 8; i++)
+        assert_true(ways[i] > DRAWS / 8 / 2);
+}
+
+static void test_crops_come_from_everywhere(void **state)
+{
+    (void)state;
+    bool left[60 - SIZE + 1] = {false}, top[45 - SIZE + 1] = {false};
+    for (uint64_t draw = 0; draw < DRAWS; draw++) {
+        CropPlan plan = make_plan(&anyhow, 60, 45, draw);
+        left[(int)plan.box.left] = top[(int)plan.box.top] = true;
+    }
+    for (size_t i = 0; i < sizeof left; i++)
+        assert_true(left[i]);
+    for (size_t i = 0; i < sizeof top; i++)
+        assert_true(top[i]);
+}
+
+/* ---- sizes, noise ---- */
+
+static void test_another_size_scales_what_is_counted_in_pixels(void **state)
+{
+    (void)state;
+    const Augmentation pad = {.mode = CROP_PADDED, .size = 32, .resize = 36, .padding = 4, .channels = 3};
+    Augmentation half = augment_at_size(&pad, 16), same = augment_at_size(&pad, 32);
+    assert_int_equal(half.size, 16);
+    assert_int_equal(half.resize, 18);
+    assert_int_equal(half.padding, 2);
+    assert_int_equal(same.resize, 36);
+    Augmentation one = augment_at_size(&pad, 1);
+    assert_int_equal(one.padding, 0);
+    assert_true(one.resize >= 1);
+}
+
+static void test_noise_has_the_deviation_asked_for(void **state)
+{
+    (void)state;
+    enum { COUNT = 40000 };
+    uint8_t *values = malloc(COUNT);
+    assert_non_null(values);
+    memset(values, 128, COUNT);
+    Random random;
+    random_start(&random, 1, 2);
+    augment_add_noise(values, COUNT, 12, &random);
+    double sum = 0, squares = 0;
+    for (int i = 0; i < COUNT; i++) {
+        sum += values[i];
+        squares += (values[i] - 128.0) * (values[i] - 128.0);
+    }
+    assert_true(fabs(sum / COUNT - 128) < 0.3);
+    assert_true(fabs(sqrt(squares / COUNT) - 12) < 0.3);
+    memset(values, 255, COUNT); /* and does not run over */
+    augment_add_noise(values, COUNT, 12, &random);
+    for (int i = 0; i < COUNT; i++)
+        assert_true(values[i] > 150);
+    free(values);
+}
+
 #define WITH_BENCH(test) cmocka_unit_test_setup_teardown(test, make_bench, free_bench)
 
 int main(void)
@@ -314,6 +406,10 @@ int main(void)
         WITH_BENCH(test_the_centre_crop_equals_resize_then_crop),
         WITH_BENCH(test_a_scaled_decode_gives_nearly_the_same_pixels),
         WITH_BENCH(test_gray_becomes_rgb_and_rgb_becomes_luma),
+        WITH_BENCH(test_a_square_is_laid_all_eight_ways),
+        cmocka_unit_test(test_crops_come_from_everywhere),
+        cmocka_unit_test(test_another_size_scales_what_is_counted_in_pixels),
+        cmocka_unit_test(test_noise_has_the_deviation_asked_for),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

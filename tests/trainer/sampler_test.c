@@ -2,6 +2,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <xxhash.h>
 
 #include "tests/support/support.h"
 
@@ -88,6 +89,25 @@ static void test_digest_does_not_depend_on_batch_or_world_size(void **state)
     assert_int_equal(sampler_order_digest(&one, 2), sampler_order_digest(&other, 2));
 }
 
+/* Enough samples for several threads: what they add up is what one adds up. */
+static void test_digest_does_not_depend_on_threads(void **state)
+{
+    (void)state;
+    const Sampler large = {
+        .sample_count = 300000, .batch = 64, .world_size = 1, .seed = SEED, .training = true};
+    uint64_t digest = sampler_order_digest(&large, 1), expected = 0;
+    for (uint64_t place = 0; place < large.sample_count; place++) {
+        uint64_t sample = sampler_at(&large, 1, place / 64, place % 64);
+        unsigned char pair[16];
+        for (int i = 0; i < 8; i++) {
+            pair[i] = (unsigned char)(place >> (8 * i));
+            pair[8 + i] = (unsigned char)(sample >> (8 * i));
+        }
+        expected += XXH3_64bits(pair, sizeof pair);
+    }
+    assert_int_equal(digest, expected);
+}
+
 static void test_digest_notices_a_swap(void **state)
 {
     (void)state;
@@ -134,6 +154,7 @@ int main(void)
         cmocka_unit_test(test_order_is_the_same_for_every_world_size),
         cmocka_unit_test(test_order_differs_between_epochs_and_seeds),
         cmocka_unit_test(test_digest_does_not_depend_on_batch_or_world_size),
+        cmocka_unit_test(test_digest_does_not_depend_on_threads),
         cmocka_unit_test(test_digest_notices_a_swap),
         cmocka_unit_test(test_evaluation_sees_every_sample_once_in_stored_order),
         cmocka_unit_test(test_fewer_samples_than_a_step_give_no_training_step),

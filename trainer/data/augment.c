@@ -4,11 +4,15 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "imaging/mirror.h"
+
 const char *const crop_mode_names[] = {"rrc", "pad", "center", NULL};
 
 struct Augmenter {
     Resampler *resampler;
-    Image resized; /* [size, size, channels of the source] */
+    Image centre; /* CROP_PADDED: before it is moved */
+    Image other;  /* the result in channels that are not asked for */
+    Image row;    /* one row before it is mirrored */
 };
 
 FshStatus augmenter_new(Augmenter **augmenter, FshError *error)
@@ -27,16 +31,37 @@ void augmenter_free(Augmenter **augmenter)
     if (!*augmenter)
         return;
     resampler_free(&(*augmenter)->resampler);
-    image_free(&(*augmenter)->resized);
+    image_free(&(*augmenter)->centre);
+    image_free(&(*augmenter)->other);
+    image_free(&(*augmenter)->row);
     free(*augmenter);
     *augmenter = NULL;
 }
 
 /* ---- geometry ---- */
 
+Augmentation augment_at_size(const Augmentation *augmentation, uint32_t size)
+{
+    Augmentation sized = *augmentation;
+    double scale = (double)size / augmentation->size;
+    sized.size = size;
+    sized.resize = (uint32_t)lround(augmentation->resize * scale);
+    sized.padding = (uint32_t)lround(augmentation->padding * scale);
+    if (sized.resize && sized.resize < size)
+        sized.resize = size;
+    if (sized.padding >= size)
+        sized.padding = size - 1;
+    return sized;
+}
+
 static double between(Random *random, double low, double high)
 {
     return low + (high - low) * random_uniform_double(random);
+}
+
+static bool happens(Random *random, double probability)
+{
+    return probability > 0 && random_uniform_double(random) < probability;
 }
 
 static ResampleBox box_of(uint32_t left, uint32_t top, uint32_t width, uint32_t height)
@@ -72,39 +97,61 @@ static ResampleBox plan_resized(const Augmentation *augmentation, uint32_t width
     return box_of((width - crop_width) / 2, (height - crop_height) / 2, crop_width, crop_height);
 }
 
-/* Resize (short edge to `resize`, long edge cut to a whole number), then CenterCrop, as one box of the
- * source. */
-static ResampleBox plan_center(const Augmentation *augmentation, uint32_t width, uint32_t height)
+/* Resize (short edge to `resize`, long edge cut to a whole number), then CenterCrop. */
+static void plan_center(const Augmentation *augmentation, uint32_t width, uint32_t height, CropPlan *plan)
 {
-    uint32_t short_edge = width < height ? width : height;
+    uint32_t short_edge = width < height ? width : height, size = augmentation->size;
     double resized_width = floor((double)augmentation->resize * width / short_edge);
     double resized_height = floor((double)augmentation->resize * height / short_edge);
-    double left = nearbyint((resized_width - augmentation->size) / 2);
-    double top = nearbyint((resized_height - augmentation->size) / 2);
+    double left = nearbyint((resized_width - size) / 2), top = nearbyint((resized_height - size) / 2);
     double scale_x = width / resized_width, scale_y = height / resized_height;
-    ResampleBox box = {left * scale_x, top * scale_y, (left + augmentation->size) * scale_x,
-                       (top + augmentation->size) * scale_y};
+    plan->resized_width = (uint32_t)resized_width;
+    plan->resized_height = (uint32_t)resized_height;
+    plan->window = (ResampleWindow){(uint32_t)left, (uint32_t)top, size, size};
     /* Rounding may put an edge a hair outside. */
-    box.right = fmin(box.right, width);
-    box.bottom = fmin(box.bottom, height);
-    return box;
+    plan->box = (ResampleBox){left * scale_x, top * scale_y, fmin((left + size) * scale_x, width),
+                              fmin((top + size) * scale_y, height)};
+}
+
+static ResampleBox plan_random(const Augmentation *augmentation, uint32_t width, uint32_t height,
+                               Random *random)
+{
+    uint32_t top = random_below(random, height - augmentation->size + 1);
+    uint32_t left = random_below(random, width - augmentation->size + 1);
+    return box_of(left, top, augmentation->size, augmentation->size);
 }
 
 void augment_plan(const Augmentation *augmentation, uint32_t width, uint32_t height, Random *random,
                   CropPlan *plan)
 {
-    *plan = (CropPlan){0};
+    *plan = (CropPlan){.box = box_of(0, 0, width, height)};
     if (augmentation->mode == CROP_RESIZED)
         plan->box = plan_resized(augmentation, width, height, random);
-    else
-        plan->box = plan_center(augmentation, width, height);
+    else if (augmentation->mode == CROP_RANDOM)
+        plan->box = plan_random(augmentation, width, height, random);
+    else if (augmentation->mode != CROP_WHOLE)
+        plan_center(augmentation, width, height, plan);
     if (augmentation->mode == CROP_PADDED) {
         uint32_t places = 2 * augmentation->padding + 1;
         plan->shift_y = (int32_t)random_below(random, places) - (int32_t)augmentation->padding;
         plan->shift_x = (int32_t)random_below(random, places) - (int32_t)augmentation->padding;
     }
-    if (augmentation->flip_probability > 0)
-        plan->flip = random_uniform_double(random) < augmentation->flip_probability;
+    plan->flip = happens(random, augmentation->flip_probability);
+    if (augmentation->mode == CROP_RANDOM) {
+        plan->vertical_flip = happens(random, augmentation->vertical_flip_probability);
+        plan->transpose = happens(random, augmentation->transpose_probability);
+    }
+}
+
+void augment_part(const Augmentation *augmentation, const CropPlan *plan, uint32_t width, uint32_t height,
+                  ImagePart *part)
+{
+    *part = (ImagePart){.width = width, .height = height};
+    if (augmentation->mode == CROP_RESIZED || augmentation->mode == CROP_RANDOM)
+        *part = (ImagePart){.left = (uint32_t)plan->box.left,
+                            .top = (uint32_t)plan->box.top,
+                            .width = (uint32_t)(plan->box.right - plan->box.left),
+                            .height = (uint32_t)(plan->box.bottom - plan->box.top)};
 }
 
 static uint32_t least_edge(uint32_t edge, double box_edge, uint32_t size)
@@ -116,11 +163,65 @@ static uint32_t least_edge(uint32_t edge, double box_edge, uint32_t size)
 void augment_least_size(const Augmentation *augmentation, const CropPlan *plan, uint32_t width,
                         uint32_t height, uint32_t *least_width_ret, uint32_t *least_height_ret)
 {
+    *least_width_ret = *least_height_ret = 0;
+    if (augmentation->mode != CROP_RESIZED)
+        return;
     *least_width_ret = least_edge(width, plan->box.right - plan->box.left, augmentation->size);
     *least_height_ret = least_edge(height, plan->box.bottom - plan->box.top, augmentation->size);
 }
 
 /* ---- pixels ---- */
+
+/* The whole pixels of view that box lies in; box becomes theirs. */
+static ImageView narrow(const ImageView *view, ResampleBox *box)
+{
+    uint32_t left = (uint32_t)box->left, top = (uint32_t)box->top;
+    uint32_t right = (uint32_t)ceil(box->right), bottom = (uint32_t)ceil(box->bottom);
+    *box = (ResampleBox){box->left - left, box->top - top, box->right - left, box->bottom - top};
+    return (ImageView){.pixels = view->pixels + top * view->stride_bytes + (size_t)left * view->channels,
+                       .stride_bytes = view->stride_bytes,
+                       .width = right - left,
+                       .height = bottom - top,
+                       .channels = view->channels};
+}
+
+static void copy_row(const uint8_t *source, size_t width, uint32_t channels, bool flip, uint8_t *target)
+{
+    if (flip)
+        image_mirror_row(source, width, channels, target);
+    else
+        memcpy(target, source, width * channels);
+}
+
+/* target: [height, width]; rows from the last to the first if vertical_flip. */
+static void copy_straight(const ImageView *source, bool flip, bool vertical_flip, uint8_t *target)
+{
+    size_t row_bytes = (size_t)source->width * source->channels;
+    for (uint32_t y = 0; y < source->height; y++) {
+        uint32_t from = vertical_flip ? source->height - 1 - y : y;
+        copy_row(source->pixels + from * source->stride_bytes, source->width, source->channels, flip,
+                 target + y * row_bytes);
+    }
+}
+
+/* target: [width, height]: its row y is column y of the flipped source. Blocks, so that the lines that one column touches
+ * serve the next ones too. */
+static void copy_transposed(const ImageView *source, bool flip, bool vertical_flip, uint8_t *target)
+{
+    enum { BLOCK = 16 };
+    const uint32_t channels = source->channels;
+    for (uint32_t first_row = 0; first_row < source->width; first_row += BLOCK)
+        for (uint32_t x = 0; x < source->height; x++) {
+            const uint8_t *row =
+                source->pixels + (vertical_flip ? source->height - 1 - x : x) * source->stride_bytes;
+            for (uint32_t y = first_row; y < first_row + BLOCK && y < source->width; y++) {
+                const uint8_t *from = row + (size_t)(flip ? source->width - 1 - y : y) * channels;
+                uint8_t *to = target + ((size_t)y * source->height + x) * channels;
+                for (uint32_t c = 0; c < channels; c++)
+                    to[c] = from[c];
+            }
+        }
+}
 
 static size_t mirrored(int64_t at, int64_t size)
 {
@@ -131,39 +232,36 @@ static size_t mirrored(int64_t at, int64_t size)
     return at < 0 ? 0 : (size_t)at; /* size 1 has nothing to mirror */
 }
 
-/* One output pixel from one source pixel. */
-static void copy_pixel(uint8_t *target, uint32_t target_channels, const uint8_t *source,
-                       uint32_t source_channels)
+/* target = source moved by the shift: what both have in one copy, the edges pixel by pixel. */
+static void shift_row(const uint8_t *source, uint32_t size, uint32_t channels, int32_t shift, uint8_t *target)
 {
-    if (target_channels == source_channels)
-        memcpy(target, source, source_channels);
-    else if (source_channels == 1)
-        memset(target, source[0], target_channels);
-    else /* Pillow's convert("L") */
-        target[0] = (uint8_t)((19595U * source[0] + 38470U * source[1] + 7471U * source[2] + 0x8000U) >> 16);
+    uint32_t begin = shift < 0 ? (uint32_t)-shift : 0, end = shift > 0 ? size - (uint32_t)shift : size;
+    for (uint32_t x = 0; x < size; x == begin ? (x = end) : x++) {
+        if (x == begin)
+            memcpy(target + (size_t)begin * channels, source + (size_t)((int64_t)begin + shift) * channels,
+                   (size_t)(end - begin) * channels);
+        else
+            memcpy(target + (size_t)x * channels, source + mirrored((int64_t)x + shift, size) * channels,
+                   channels);
+    }
 }
 
-/* source: top left pixel of a size x size area, rows source_stride bytes apart. */
-static void copy_pixels(const Augmentation *augmentation, const CropPlan *plan, const uint8_t *source,
-                        size_t source_stride, uint32_t source_channels, uint8_t *target)
+/* source: the centre crop, a square. */
+static FshStatus copy_shifted(Augmenter *augmenter, const CropPlan *plan, const ImageView *source,
+                              uint8_t *target, FshError *error)
 {
-    uint32_t size = augmentation->size, channels = augmentation->channels;
-    size_t target_stride = (size_t)size * channels;
-    bool straight = !plan->flip && plan->shift_x == 0 && channels == source_channels;
-    for (uint32_t y = 0; y < size; y++) {
-        const uint8_t *source_row = source + mirrored((int64_t)y + plan->shift_y, size) * source_stride;
-        uint8_t *target_row = target + y * target_stride;
-        if (straight) {
-            memcpy(target_row, source_row, target_stride);
-            continue;
-        }
-        for (uint32_t x = 0; x < size; x++) {
-            int64_t unflipped = plan->flip ? (int64_t)size - 1 - x : (int64_t)x;
-            size_t from = mirrored(unflipped + plan->shift_x, size);
-            copy_pixel(target_row + (size_t)x * channels, channels, source_row + from * source_channels,
-                       source_channels);
-        }
+    uint32_t size = source->width, channels = source->channels;
+    size_t row_bytes = (size_t)size * channels;
+    FshStatus status = image_reserve(&augmenter->row, size, 1, channels, error);
+    for (uint32_t y = 0; !status && y < size; y++) {
+        const uint8_t *row =
+            source->pixels + mirrored((int64_t)y + plan->shift_y, size) * source->stride_bytes;
+        uint8_t *to = target + y * row_bytes;
+        shift_row(row, size, channels, plan->shift_x, plan->flip ? augmenter->row.pixels : to);
+        if (plan->flip)
+            image_mirror_row(augmenter->row.pixels, size, channels, to);
     }
+    return status;
 }
 
 static bool is_whole(double value)
@@ -171,26 +269,99 @@ static bool is_whole(double value)
     return value == floor(value);
 }
 
-FshStatus augment_render(Augmenter *augmenter, const Augmentation *augmentation, const CropPlan *plan,
-                         uint32_t width, uint32_t height, const Image *image, uint8_t *target,
-                         FshError *error)
+/* The box is pixels as they are. */
+static bool needs_no_resampling(const Augmentation *augmentation, const ResampleBox *box)
+{
+    return augmentation->mode == CROP_WHOLE ||
+           (box->right - box->left == augmentation->size && box->bottom - box->top == augmentation->size &&
+            is_whole(box->left) && is_whole(box->top));
+}
+
+bool augment_copies(const Augmentation *augmentation, const CropPlan *plan)
+{
+    return needs_no_resampling(augmentation, &plan->box);
+}
+
+/* The plan's moves of pixels that are of the right size already. */
+static FshStatus copy_pixels(Augmenter *augmenter, const Augmentation *augmentation, const CropPlan *plan,
+                             const ImageView *source, uint8_t *target, FshError *error)
+{
+    if (augmentation->mode == CROP_PADDED)
+        return copy_shifted(augmenter, plan, source, target, error);
+    if (plan->transpose)
+        copy_transposed(source, plan->flip, plan->vertical_flip, target);
+    else
+        copy_straight(source, plan->flip, plan->vertical_flip, target);
+    return FSH_OK;
+}
+
+/* box: in pixels of image. target in image's channels. */
+static FshStatus render(Augmenter *augmenter, const Augmentation *augmentation, const CropPlan *plan,
+                        const ImageView *image, ResampleBox box, uint8_t *target, FshError *error)
 {
     uint32_t size = augmentation->size;
-    double scale_x = (double)image->width / width, scale_y = (double)image->height / height;
-    ResampleBox box = {plan->box.left * scale_x, plan->box.top * scale_y,
-                       fmin(plan->box.right * scale_x, image->width),
-                       fmin(plan->box.bottom * scale_y, image->height)};
-    if (box.right - box.left == size && box.bottom - box.top == size && is_whole(box.left) &&
-        is_whole(box.top)) {
-        size_t stride = (size_t)image->width * image->channels;
-        const uint8_t *corner = image->pixels + (size_t)box.top * stride + (size_t)box.left * image->channels;
-        copy_pixels(augmentation, plan, corner, stride, image->channels, target);
-        return FSH_OK;
+    if (needs_no_resampling(augmentation, &box)) {
+        const ImageView part = narrow(image, &box);
+        return copy_pixels(augmenter, augmentation, plan, &part, target, error);
     }
-    FshStatus status = resample(augmenter->resampler, image, &box, size, size, RESAMPLE_BILINEAR,
-                                &augmenter->resized, error);
+    /* A resized crop is cut out first, then resampled: its neighbours have no influence. */
+    if (augmentation->mode == CROP_RESIZED) {
+        const ImageView part = narrow(image, &box);
+        return resample_view(augmenter->resampler, &part, &box, size, size, RESAMPLE_BILINEAR, NULL,
+                             plan->flip, target, error);
+    }
+    /* The centre is cut out of the resized image. */
+    if (augmentation->mode == CROP_CENTER)
+        return resample_view(augmenter->resampler, image, NULL, plan->resized_width, plan->resized_height,
+                             RESAMPLE_BILINEAR, &plan->window, plan->flip, target, error);
+    FshStatus status = image_reserve(&augmenter->centre, size, size, image->channels, error);
     if (!status)
-        copy_pixels(augmentation, plan, augmenter->resized.pixels, (size_t)size * image->channels,
-                    image->channels, target);
+        status = resample_view(augmenter->resampler, image, NULL, plan->resized_width, plan->resized_height,
+                               RESAMPLE_BILINEAR, &plan->window, false, augmenter->centre.pixels, error);
+    if (status)
+        return status;
+    const ImageView centre = image_view(&augmenter->centre);
+    return copy_shifted(augmenter, plan, &centre, target, error);
+}
+
+/* Pillow's convert("L") and convert("RGB"). */
+static void convert_channels(const uint8_t *source, size_t count, uint32_t source_channels, uint8_t *target,
+                             uint32_t target_channels)
+{
+    for (size_t i = 0; i < count; i++, source += source_channels, target += target_channels) {
+        if (source_channels == 1)
+            memset(target, source[0], target_channels);
+        else
+            target[0] = colour_luma(source);
+    }
+}
+
+FshStatus augment_render(Augmenter *augmenter, const Augmentation *augmentation, const CropPlan *plan,
+                         const ImageView *image, const ImagePlace *place, uint8_t *target, FshError *error)
+{
+    double scale = place->eighths / 8.0;
+    ResampleBox box = {plan->box.left * scale - place->left, plan->box.top * scale - place->top,
+                       fmin(plan->box.right * scale - place->left, image->width),
+                       fmin(plan->box.bottom * scale - place->top, image->height)};
+    if (image->channels == augmentation->channels)
+        return render(augmenter, augmentation, plan, image, box, target, error);
+    bool whole = augmentation->mode == CROP_WHOLE;
+    uint32_t width = whole ? image->width : augmentation->size,
+             height = whole ? image->height : augmentation->size;
+    FshStatus status = image_reserve(&augmenter->other, width, height, image->channels, error);
+    if (!status)
+        status = render(augmenter, augmentation, plan, image, box, augmenter->other.pixels, error);
+    if (!status)
+        convert_channels(augmenter->other.pixels, (size_t)width * height, image->channels, target,
+                         augmentation->channels);
     return status;
+}
+
+void augment_add_noise(uint8_t *values, size_t count, double sigma, Random *random)
+{
+    float deviation = (float)sigma;
+    for (size_t i = 0; i < count; i++) {
+        float value = nearbyintf((float)values[i] + deviation * random_normal(random));
+        values[i] = (uint8_t)(value < 0 ? 0 : value > 255 ? 255 : value);
+    }
 }

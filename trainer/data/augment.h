@@ -1,22 +1,26 @@
-/* augment.h - from an image of any size to the square of pixels that the network sees.
+/* augment.h - from an image of any size to the square of pixels that the network sees: geometry.
  *
  *   CropPlan plan;
  *   Random random;
  *   random_start(&random, seed, random_stream(epoch, sample));
- *   augment_plan(&augmentation, width, height, &random, &plan); // geometry: no pixels needed
+ *   augment_plan(&augmentation, width, height, &random, &plan); // no pixels needed
+ *   augment_part(&augmentation, &plan, width, height, &part);   // what of the image it takes: for the decoder
  *   // pixels: [size, size, channels] u8
- *   augment_render(augmenter, &augmentation, &plan, width, height, &image, pixels, &error);
+ *   augment_render(augmenter, &augmentation, &plan, &view, &place, pixels, &error);
  *
  * The plan is made from the image's size alone, so that a decoder can be told what will be used before it
- * decodes. Which thread does it, and in which order, cannot matter: all chance comes from (seed, epoch,
- * sample).
+ * decodes, and so that both sides of a pair get the same. Which thread does it, and in which order, cannot matter: all
+ * chance comes from (seed, epoch, sample). What changes colours is in colour_jitter.h, random_erasing.h and mixing.h.
  *
  * Threads: an Augmentation is constant; one Augmenter per thread. */
 #ifndef FSHARD_TRAINER_DATA_AUGMENT_H
 #define FSHARD_TRAINER_DATA_AUGMENT_H
 
 #include "common/random.h"
+#include "imaging/decode.h"
 #include "imaging/resample.h"
+#include "trainer/data/colour_jitter.h"
+#include "trainer/data/random_erasing.h"
 
 typedef enum CropMode {
     /* A random part of the image, resized: torchvision's RandomResizedCrop (Szegedy et al. 2015, "Inception
@@ -28,7 +32,11 @@ typedef enum CropMode {
     /* Short edge resized to `resize`, then the centre: torchvision's Resize and CenterCrop. No chance: for
        evaluation. */
     CROP_CENTER,
-    CROP_MODE_COUNT
+    CROP_MODE_COUNT, /* of those for classes, which have a name */
+    /* Pairs: size x size pixels from anywhere, as they are: nothing is resized, for that would change what is to be undone. */
+    CROP_RANDOM = CROP_MODE_COUNT,
+    /* Pairs: the whole image in its own size, for evaluation. */
+    CROP_WHOLE,
 } CropMode;
 
 /* "rrc", "pad", "center", NULL: in enum order, for the option table. */
@@ -36,28 +44,47 @@ extern const char *const crop_mode_names[];
 
 typedef struct Augmentation {
     CropMode mode;
-    uint32_t size;     /* edge of the result, pixels, > 0 */
+    uint32_t size;     /* edge of the result, pixels, > 0; CROP_WHOLE: not used */
     uint32_t channels; /* of the result: 1 or 3; gray becomes r = g = b, colour becomes luma (ITU-R 601) */
     uint32_t resize;   /* CROP_PADDED, CROP_CENTER: what the short edge becomes first; >= size */
     uint32_t padding;  /* CROP_PADDED: pixels, less than size */
     double scale_min, scale_max; /* CROP_RESIZED: part of the area */
     double ratio_min, ratio_max; /* CROP_RESIZED: width / height */
     double flip_probability;     /* mirrored left to right */
+    /* CROP_RANDOM: upside down, and rows for columns; with flip_probability all eight ways to lay a square (BasicSR's
+     * hflip, vflip and rot90). */
+    double vertical_flip_probability, transpose_probability;
+    ColourJitter jitter; /* of what goes into the network: in pairs of the input alone */
+    double noise;        /* of what goes in: normal, of a deviation drawn from 0 up to this, in grey levels */
+    RandomErasing erasing; /* classes only */
 } Augmentation;
 
 /* What becomes of one image. */
 typedef struct CropPlan {
-    ResampleBox box;          /* in pixels of the image as it is stored, within its edges */
-    int32_t shift_x, shift_y; /* then moved by these, edges mirrored */
-    bool flip;                /* then flipped */
+    /* In pixels of the image as it is stored, within its edges; whole pixels but in the next two modes. */
+    ResampleBox box;
+    /* CROP_PADDED, CROP_CENTER: the image becomes so large, and this part of it is taken: what box stands for, exactly. */
+    uint32_t resized_width, resized_height;
+    ResampleWindow window;
+    int32_t shift_x, shift_y;      /* then moved by these, edges mirrored */
+    bool flip;                     /* then flipped */
+    bool vertical_flip, transpose; /* then these, in this order */
 } CropPlan;
 
-/* width, height > 0. Draws from random only what the mode needs, always in the same order. */
+/* The same view at another size: what is counted in pixels grows with it. */
+Augmentation augment_at_size(const Augmentation *augmentation, uint32_t size);
+
+/* width, height > 0; CROP_RANDOM: at least size. Draws from random only what the mode needs, always in the same order. */
 void augment_plan(const Augmentation *augmentation, uint32_t width, uint32_t height, Random *random,
                   CropPlan *plan);
 
+/* The part of a width x height image that the plan takes pixels from. */
+void augment_part(const Augmentation *augmentation, const CropPlan *plan, uint32_t width, uint32_t height,
+                  ImagePart *part);
+
 /* The smallest decoded size of a width x height image that still gives the crop without enlarging: for a
- * decoder that can scale. */
+ * decoder that can scale. Evaluation is decoded in full size, for its numbers are compared with those of others; so are
+ * pairs: 0 x 0. */
 void augment_least_size(const Augmentation *augmentation, const CropPlan *plan, uint32_t width,
                         uint32_t height, uint32_t *least_width_ret, uint32_t *least_height_ret);
 
@@ -67,11 +94,17 @@ FshStatus augmenter_new(Augmenter **augmenter, FshError *error);
 /* Frees and sets to NULL; NULL is fine. */
 void augmenter_free(Augmenter **augmenter);
 
-/* Renders the plan made for a width x height image from `image`, which is that image or a scaled decode of
- * it, to target [size, size, channels]. Where no resampling is needed, pixels are copied as they are; else
- * bilinear with antialiasing. FSH_ERR_MEMORY. */
+/* Renders the plan from `image`, which lies at `place` of the image that the plan was made for (image_decode_part; all of it
+ * in full size: {0, 0, 8}) and holds augment_part of it, to target [size, size, channels]; CROP_WHOLE: [height, width,
+ * channels]. Where no resampling is needed, pixels are copied as they are; else bilinear with antialiasing, as torchvision does
+ * it on PIL images. FSH_ERR_MEMORY. */
 FshStatus augment_render(Augmenter *augmenter, const Augmentation *augmentation, const CropPlan *plan,
-                         uint32_t width, uint32_t height, const Image *image, uint8_t *target,
-                         FshError *error);
+                         const ImageView *image, const ImagePlace *place, uint8_t *target, FshError *error);
+
+/* Whether that copies pixels from a full-size image of the result's channels. */
+bool augment_copies(const Augmentation *augmentation, const CropPlan *plan);
+
+/* Adds noise of deviation sigma (grey levels) to count values. */
+void augment_add_noise(uint8_t *values, size_t count, double sigma, Random *random);
 
 #endif

@@ -1,27 +1,26 @@
 #include "trainer/data/loader.h"
 
 #include <pthread.h>
-#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
+#include <time.h>
 
 #include "common/progress.h"
-#include "imaging/decode.h"
+#include "trainer/data/batch_slot.h"
 
 enum {
-    RING_ALIGNMENT = 64,
     CHUNK_MAX =
-        16, /* samples that a worker takes at a time: the lock is cheap beside them, the tail is short */
+        16, /* samples that a worker takes at a time: the lock is cheap beside them, the tail is short. Even: pairs to mix
+               stay together */
     PROBLEMS_KEPT = 1000 /* messages; beyond that they are only counted */
 };
 
 /* One batch of the ring. */
 typedef struct Slot {
-    Batch batch; /* what the consumer sees; its arrays are owned here */
-    uint8_t *pixels;
-    int64_t *labels;
-    uint64_t *samples;
+    Batch batch; /* what the consumer sees; its arrays are memory's */
+    BatchSlot memory;
     uint64_t unfilled;  /* samples that no worker has finished yet */
     uint64_t bad_place; /* lowest place with a failure, UINT64_MAX: none */
     FshError error;     /* of bad_place */
@@ -31,10 +30,9 @@ typedef struct Worker {
     pthread_t thread;
     bool started;
     struct Loader *loader;
-    FshUnpacker *unpacker;
-    ImageDecoder *decoder;
-    Augmenter *augmenter;
-    Image image;
+    SampleLoader *samples;
+    double busy_seconds, cpu_seconds; /* as of the last chunk */
+    uint64_t page_reads;
 } Worker;
 
 /* Samples first..first+count-1 of the batch with this number. */
@@ -45,13 +43,11 @@ typedef struct Chunk {
 
 struct Loader {
     LoaderOptions options;
+    Augmentation *augmentations; /* of epoch 0, 1, …; the last one of all behind */
+    size_t augmentation_count;
     Sampler sampler;
     uint64_t step_count;
-    int64_t class_count;
-    size_t sample_pixels_bytes;
-    /* A bit for each sample of the split: its checksum is right. Two workers may test a sample twice, at the turn of an
-     * epoch; that is harmless. */
-    atomic_uchar *verified;
+    SampleChecksums checksums;
     size_t slot_count;
     Slot *slots;
     Worker *workers;
@@ -69,139 +65,24 @@ struct Loader {
     uint8_t *bad_seen;               /* a bit for each sample of the split */
     char **problems;                 /* owned */
     uint64_t problem_count;
+    LoaderStatistics statistics;
     double wait_seconds; /* the consumer's own */
 };
 
-/* ---- one sample ---- */
-
-/* A view of raw pixels, in the mapping or in the unpacker; never written through. */
-static FshStatus raw_image(const FshField *field, Image *image, FshError *error)
+static bool is_whole_images(const Loader *loader)
 {
-    uint64_t bytes = (uint64_t)field->width * field->height;
-    if (bytes == 0 || (field->channels != 1 && field->channels != 3) || bytes > SIZE_MAX / field->channels ||
-        bytes * field->channels != field->bytes)
-        return fsh_error_set(error, FSH_ERR_CORRUPT,
-                             "%zu bytes are no raw image of %u x %u pixels with %u channels", field->bytes,
-                             field->width, field->height, field->channels);
-    *image = (Image){.width = field->width, .height = field->height, .channels = field->channels};
-    memcpy(&image->pixels, &field->data,
-           sizeof image->pixels); /* drops const: an Image has no read-only form */
-    return FSH_OK;
+    return loader->options.augmentation.mode == CROP_WHOLE;
 }
 
-static FshStatus decode_field(Worker *worker, const FshField *field, const Augmentation *augmentation,
-                              const CropPlan *plan, FshError *error)
+static bool has_pairs(const Loader *loader)
 {
-    ImageDecodeOptions options = {.channels = augmentation->channels};
-    /* Evaluation decodes in full: its numbers are compared with those of others. */
-    if (augmentation->mode == CROP_RESIZED)
-        augment_least_size(augmentation, plan, field->width, field->height, &options.least_width,
-                           &options.least_height);
-    return image_decode(worker->decoder, field->data, field->bytes, &options, &worker->image, NULL, error);
+    return loader->options.kind == FSH_KIND_PAIRS;
 }
 
-static FshStatus render_field(Worker *worker, const FshField *field, uint64_t epoch, uint64_t sample,
-                              uint8_t *pixels, FshError *error)
+static const Augmentation *augmentation_of(const Loader *loader, uint64_t epoch)
 {
-    const LoaderOptions *options = &worker->loader->options;
-    if (field->width == 0 || field->height == 0)
-        return fsh_error_set(error, FSH_ERR_CORRUPT, "an image without pixels");
-    Random random;
-    random_start(&random, options->seed, random_stream(epoch, sample));
-    CropPlan plan;
-    augment_plan(&options->augmentation, field->width, field->height, &random, &plan);
-    Image raw;
-    const Image *image = &worker->image;
-    FshStatus status;
-    if (field->codec == FSH_CODEC_RAW) {
-        status = raw_image(field, &raw, error);
-        image = &raw;
-    } else {
-        status = decode_field(worker, field, &options->augmentation, &plan, error);
-    }
-    if (status)
-        return status;
-    return augment_render(worker->augmenter, &options->augmentation, &plan, field->width, field->height,
-                          image, pixels, error);
-}
-
-/* Tests a record's checksum until it has been right once. A bad one is tested, and found bad, in every epoch. */
-static FshStatus verify_once(const Loader *loader, uint64_t index, FshError *error)
-{
-    const unsigned char bit = (unsigned char)(1U << (index % 8));
-    if (atomic_load_explicit(&loader->verified[index / 8], memory_order_relaxed) & bit)
-        return FSH_OK;
-    FshStatus status = fsh_sample_verify(loader->options.split, index, error);
-    if (!status)
-        (void)atomic_fetch_or_explicit(&loader->verified[index / 8], bit, memory_order_relaxed);
-    return status;
-}
-
-/* The field as its codec knows it: the sample's own, or in the worker's unpacker. */
-static FshStatus unpack_field(Worker *worker, const FshField *stored, FshField *field, FshError *error)
-{
-    *field = *stored;
-    field->compression = FSH_COMPRESSION_NONE;
-    return fsh_field_unpack(worker->unpacker, worker->loader->options.split, stored, &field->data,
-                            &field->bytes, error);
-}
-
-/* Tars and LMDBs of others do not say how large an image is: its header does. */
-static FshStatus find_size(Worker *worker, FshField *field, FshError *error)
-{
-    ImageInfo info;
-    if ((field->width && field->height) || field->codec == FSH_CODEC_RAW)
-        return FSH_OK;
-    FshStatus status = image_probe(worker->decoder, field->data, field->bytes, &info, error);
-    if (!status) {
-        field->width = info.width;
-        field->height = info.height;
-    }
-    return status;
-}
-
-static FshStatus load_sample(Worker *worker, uint64_t epoch, uint64_t index, uint8_t *pixels, int64_t *label,
-                             FshError *error)
-{
-    const Loader *loader = worker->loader;
-    const FshSplit *split = loader->options.split;
-    FshSample sample;
-    FshField field;
-    FshStatus status = fsh_sample_get(split, index, &sample, error);
-    if (status)
-        return status; /* names file and record itself */
-    status = verify_once(loader, index, error);
-    if (!status)
-        status = unpack_field(worker, &sample.fields[0], &field, error);
-    if (status) { /* the message has file and record already */
-        size_t length = strlen(error->message);
-        (void)snprintf(error->message + length, sizeof error->message - length, " (packed from %.*s)",
-                       (int)sample.fields[0].source_bytes, sample.fields[0].source);
-        return status;
-    }
-    if (sample.label < 0 || sample.label >= loader->class_count)
-        status = fsh_error_set(error, FSH_ERR_MISMATCH, "label %lld, but the dataset has %lld classes",
-                               (long long)sample.label, (long long)loader->class_count);
-    else
-        status = find_size(worker, &field, error);
-    if (!status)
-        status = render_field(worker, &field, epoch, index, pixels, error);
-    if (status) {
-        char where[256];
-        status = fsh_error_prepend(error, "%s: %s (key %.*s, packed from %.*s)", fsh_path(split->dataset),
-                                   fsh_sample_where(split, index, where, sizeof where), (int)sample.key_bytes,
-                                   sample.key, (int)sample.fields[0].source_bytes, sample.fields[0].source);
-    }
-    *label = sample.label;
-    return status;
-}
-
-static void fill_blank(const Loader *loader, uint8_t *pixels, int64_t *label)
-{
-    *label = FSH_NO_LABEL;
-    uint32_t channels = loader->options.augmentation.channels;
-    for (size_t i = 0; i < loader->sample_pixels_bytes; i++)
-        pixels[i] = loader->options.fill[i % channels];
+    size_t last = loader->augmentation_count - 1;
+    return &loader->augmentations[epoch < last ? epoch : last];
 }
 
 /* ---- workers ---- */
@@ -231,26 +112,102 @@ static void note_failure(Loader *loader, const Chunk *chunk, uint64_t place, uin
     (void)pthread_mutex_unlock(&loader->mutex);
 }
 
+static FshStatus load_sample(Worker *worker, BatchSlot *memory, uint64_t place, uint64_t epoch,
+                             uint64_t sample, FshError *error)
+{
+    const Loader *loader = worker->loader;
+    SampleInfo info;
+    FshStatus status = sample_loader_open(worker->samples, epoch, sample, &info, error);
+    if (!status && is_whole_images(loader))
+        status = batch_slot_resize(memory, info.width, info.height, error);
+    if (!status)
+        status =
+            sample_loader_render(worker->samples, augmentation_of(loader, epoch),
+                                 batch_slot_pixels(memory, place), batch_slot_target(memory, place), error);
+    if (!status)
+        batch_slot_take(memory, place, info.label);
+    return status;
+}
+
+/* Padding, or a sample that cannot be used. A whole image has no size then. */
+static void leave_out(const Loader *loader, BatchSlot *memory, uint64_t place)
+{
+    if (is_whole_images(loader))
+        memory->width = memory->height = 0;
+    batch_slot_leave_out(memory, place);
+}
+
+static void mix_chunk(Worker *worker, const Chunk *chunk, uint64_t epoch)
+{
+    const LoaderOptions *options = &worker->loader->options;
+    BatchSlot *memory = &chunk->slot->memory;
+    for (uint64_t place = chunk->first; place < chunk->first + chunk->count; place += 2) {
+        Random random;
+        sample_mixing_random(options->seed, epoch, memory->samples[place], &random);
+        batch_slot_mix(memory, &options->mixing, &random, place);
+    }
+    sample_loader_stage(worker->samples, SAMPLE_AUGMENT);
+}
+
 static void fill_chunk(Worker *worker, const Chunk *chunk)
 {
-    Loader *loader = worker->loader;
+    const Loader *loader = worker->loader;
+    BatchSlot *memory = &chunk->slot->memory;
     uint64_t epoch = chunk->batch_number / loader->step_count,
              step = chunk->batch_number % loader->step_count;
     for (uint64_t place = chunk->first; place < chunk->first + chunk->count; place++) {
         uint64_t sample = sampler_at(&loader->sampler, epoch, step, place);
-        uint8_t *pixels = chunk->slot->pixels + place * loader->sample_pixels_bytes;
-        int64_t *label = &chunk->slot->labels[place];
-        chunk->slot->samples[place] = sample;
-        if (sample == SAMPLER_PADDING) {
-            fill_blank(loader, pixels, label);
-            continue;
-        }
         FshError error = {0};
-        if (load_sample(worker, epoch, sample, pixels, label, &error)) {
-            fill_blank(loader, pixels, label);
-            note_failure(loader, chunk, place, sample, &error);
+        memory->samples[place] = sample;
+        if (sample == SAMPLER_PADDING) {
+            leave_out(loader, memory, place);
+        } else if (load_sample(worker, memory, place, epoch, sample, &error)) {
+            leave_out(loader, memory, place);
+            note_failure(worker->loader, chunk, place, sample, &error);
         }
     }
+    if (memory->shape.mixes)
+        mix_chunk(worker, chunk, epoch);
+}
+
+static double thread_cpu_seconds(void)
+{
+    struct timespec now;
+    (void)clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+    return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
+}
+
+static uint64_t thread_page_reads(void)
+{
+    struct rusage usage;
+    return getrusage(RUSAGE_THREAD, &usage) == 0 ? (uint64_t)usage.ru_majflt : 0;
+}
+
+/* The same, with the thread's own time. */
+static void fill_measured(Worker *worker, const Chunk *chunk)
+{
+    double start = progress_now_seconds(), cpu_start = thread_cpu_seconds();
+    uint64_t reads_before = thread_page_reads();
+    fill_chunk(worker, chunk);
+    worker->busy_seconds = progress_now_seconds() - start;
+    worker->cpu_seconds = thread_cpu_seconds() - cpu_start;
+    worker->page_reads = thread_page_reads() - reads_before;
+}
+
+/* With the mutex held: what the worker has counted moves to the loader. */
+static void collect_statistics(Loader *loader, Worker *worker)
+{
+    SampleStatistics *counted = sample_loader_statistics(worker->samples);
+    LoaderStatistics *all = &loader->statistics;
+    all->samples.images += counted->images;
+    all->samples.stored_bytes += counted->stored_bytes;
+    all->samples.pixel_bytes += counted->pixel_bytes;
+    for (int stage = 0; stage < SAMPLE_STAGE_COUNT; stage++)
+        all->samples.seconds[stage] += counted->seconds[stage];
+    all->busy_seconds += worker->busy_seconds;
+    all->cpu_seconds += worker->cpu_seconds;
+    all->page_reads += worker->page_reads;
+    *counted = (SampleStatistics){0};
 }
 
 /* With the mutex held. */
@@ -268,9 +225,13 @@ static Chunk take_chunk(Loader *loader)
     if (loader->next_place == 0) {
         slot->unfilled = batch;
         slot->bad_place = UINT64_MAX;
+        slot->memory.width = slot->memory.height =
+            augmentation_of(loader, loader->next_batch / loader->step_count)->size;
     }
     uint64_t count = batch / ((uint64_t)loader->options.workers * 2);
     count = count < 1 ? 1 : count > CHUNK_MAX ? CHUNK_MAX : count;
+    if (slot->memory.shape.mixes && count % 2)
+        count++;
     if (count > batch - loader->next_place)
         count = batch - loader->next_place;
     Chunk chunk = {
@@ -296,8 +257,12 @@ static void *worker_main(void *argument)
             break;
         Chunk chunk = take_chunk(loader);
         (void)pthread_mutex_unlock(&loader->mutex);
-        fill_chunk(worker, &chunk);
+        if (loader->options.measure)
+            fill_measured(worker, &chunk);
+        else
+            fill_chunk(worker, &chunk);
         (void)pthread_mutex_lock(&loader->mutex);
+        collect_statistics(loader, worker);
         chunk.slot->unfilled -= chunk.count;
         loader->in_flight--;
         if (chunk.slot->unfilled == 0 || loader->in_flight == 0)
@@ -309,33 +274,31 @@ static void *worker_main(void *argument)
 
 /* ---- life ---- */
 
-static FshStatus make_slot(Loader *loader, Slot *slot, FshError *error)
+static FshStatus make_slot(const Loader *loader, Slot *slot, FshError *error)
 {
-    uint64_t batch = loader->options.batch;
-    size_t bytes = 0;
-    if (__builtin_mul_overflow(batch, loader->sample_pixels_bytes, &bytes) ||
-        bytes > SIZE_MAX - RING_ALIGNMENT)
-        return fsh_error_set(error, FSH_ERR_MEMORY, "a batch of %llu images does not fit in memory",
-                             (unsigned long long)batch);
-    bytes = (bytes + RING_ALIGNMENT - 1) / RING_ALIGNMENT * RING_ALIGNMENT;
-    slot->pixels = aligned_alloc(RING_ALIGNMENT, bytes);
-    slot->labels = calloc(batch, sizeof *slot->labels);
-    slot->samples = calloc(batch, sizeof *slot->samples);
-    if (!slot->pixels || !slot->labels || !slot->samples)
-        return fsh_error_set(
-            error, FSH_ERR_MEMORY, "out of memory for a batch of %llu images of %u x %u pixels",
-            (unsigned long long)batch, loader->options.augmentation.size, loader->options.augmentation.size);
-    return FSH_OK;
+    const LoaderOptions *options = &loader->options;
+    SlotShape shape = {.batch = options->batch,
+                       .channels = options->augmentation.channels,
+                       .pairs = has_pairs(loader),
+                       .mixes = mixing_is_on(&options->mixing)};
+    uint32_t largest = is_whole_images(loader) ? 1 : 0;
+    for (size_t i = 0; i < loader->augmentation_count && !is_whole_images(loader); i++)
+        largest = loader->augmentations[i].size > largest ? loader->augmentations[i].size : largest;
+    memcpy(shape.fill, options->fill, sizeof shape.fill);
+    return batch_slot_make(&slot->memory, &shape, largest, largest, error);
 }
 
 static FshStatus make_worker(Loader *loader, Worker *worker, FshError *error)
 {
+    SampleOptions options = {.split = loader->options.split,
+                             .kind = loader->options.kind,
+                             .input_field = loader->options.input_field,
+                             .target_field = loader->options.target_field,
+                             .seed = loader->options.seed,
+                             .measure = loader->options.measure};
+    memcpy(options.fill, loader->options.fill, sizeof options.fill);
     worker->loader = loader;
-    FshStatus status = fsh_unpacker_new(&worker->unpacker, error);
-    if (!status)
-        status = image_decoder_new(&worker->decoder, error);
-    if (!status)
-        status = augmenter_new(&worker->augmenter, error);
+    FshStatus status = sample_loader_new(&worker->samples, &options, &loader->checksums, error);
     if (status)
         return status;
     int failure = pthread_create(&worker->thread, NULL, worker_main, worker);
@@ -343,6 +306,21 @@ static FshStatus make_worker(Loader *loader, Worker *worker, FshError *error)
         return fsh_error_system(error, failure, "cannot start %d loader threads; try fewer --workers",
                                 loader->options.workers);
     worker->started = true;
+    return FSH_OK;
+}
+
+/* An augmentation for each epoch that has a size of its own. */
+static FshStatus make_augmentations(Loader *loader, FshError *error)
+{
+    const LoaderOptions *options = &loader->options;
+    loader->augmentation_count = options->epoch_size_count ? options->epoch_size_count : 1;
+    loader->augmentations = calloc(loader->augmentation_count, sizeof *loader->augmentations);
+    if (!loader->augmentations)
+        return fsh_error_set(error, FSH_ERR_MEMORY, "out of memory for a loader");
+    loader->augmentations[0] = options->augmentation;
+    for (size_t i = 0; i < options->epoch_size_count; i++)
+        loader->augmentations[i] = augment_at_size(&options->augmentation, options->epoch_sizes[i]);
+    loader->options.epoch_sizes = NULL; /* the caller's */
     return FSH_OK;
 }
 
@@ -355,17 +333,47 @@ static FshStatus make_loader(Loader *loader, FshError *error)
     loader->slots = calloc(loader->slot_count, sizeof *loader->slots);
     loader->workers = calloc((size_t)options->workers, sizeof *loader->workers);
     loader->bad_seen = calloc(options->split->sample_count / 8 + 1, 1);
-    loader->verified = calloc(options->split->sample_count / 8 + 1, sizeof *loader->verified);
     loader->problems = calloc(PROBLEMS_KEPT, sizeof *loader->problems);
     if (!loader->mutex_made || !loader->work_made || !loader->ready_made || !loader->slots ||
-        !loader->workers || !loader->bad_seen || !loader->verified || !loader->problems)
+        !loader->workers || !loader->bad_seen || !loader->problems)
         return fsh_error_set(error, FSH_ERR_MEMORY, "out of memory for a loader");
-    FshStatus status = FSH_OK;
+    FshStatus status = sample_checksums_make(&loader->checksums, options->split->sample_count, error);
+    if (!status)
+        status = make_augmentations(loader, error);
     for (size_t i = 0; !status && i < loader->slot_count; i++)
         status = make_slot(loader, &loader->slots[i], error);
     for (int i = 0; !status && i < options->workers; i++)
         status = make_worker(loader, &loader->workers[i], error);
     return status;
+}
+
+static FshStatus check_options(const Loader *loader, FshError *error)
+{
+    const LoaderOptions *options = &loader->options;
+    bool pairs = has_pairs(loader), whole = is_whole_images(loader);
+    bool mode_of_pairs = whole || options->augmentation.mode == CROP_RANDOM;
+    if (pairs != mode_of_pairs)
+        return fsh_error_set(error, FSH_ERR_USAGE,
+                             pairs ? "pairs are cropped as they are, or taken whole, but not resized"
+                                   : "classes are cropped to one size, not taken as they are");
+    if (pairs && (mixing_is_on(&options->mixing) || options->augmentation.erasing.probability > 0))
+        return fsh_error_set(error, FSH_ERR_USAGE,
+                             "mixup, cutmix and random erasing are for classes, not for pairs");
+    if (whole && options->batch != 1)
+        return fsh_error_set(error, FSH_ERR_USAGE, "whole images come one to a batch, not %llu",
+                             (unsigned long long)options->batch);
+    if (mixing_is_on(&options->mixing) && options->batch % 2)
+        return fsh_error_set(error, FSH_ERR_USAGE,
+                             "mixup and cutmix mix images two by two: --batch-size must be even, not %llu",
+                             (unsigned long long)options->batch);
+    if (loader->step_count == 0)
+        return fsh_error_set(
+            error, FSH_ERR_MISMATCH,
+            "%s: split '%s' has %llu samples, fewer than a batch of %llu; lower --batch-size",
+            fsh_path(options->split->dataset), options->split->info->name,
+            (unsigned long long)options->split->sample_count,
+            (unsigned long long)(options->batch * options->world_size));
+    return FSH_OK;
 }
 
 FshStatus loader_new(Loader **loader, const LoaderOptions *options, FshError *error)
@@ -375,6 +383,8 @@ FshStatus loader_new(Loader **loader, const LoaderOptions *options, FshError *er
         return fsh_error_set(error, FSH_ERR_MEMORY, "out of memory for a loader");
     Loader *made = *loader;
     made->options = *options;
+    if (!made->options.kind)
+        made->options.kind = FSH_KIND_CLASSES;
     made->sampler = (Sampler){.sample_count = options->split->sample_count,
                               .batch = options->batch,
                               .rank = options->rank,
@@ -382,11 +392,10 @@ FshStatus loader_new(Loader **loader, const LoaderOptions *options, FshError *er
                               .seed = options->seed,
                               .training = options->training};
     made->step_count = sampler_step_count(&made->sampler);
-    made->class_count = (int64_t)fsh_manifest(options->split->dataset)->class_count;
-    made->sample_pixels_bytes =
-        (size_t)options->augmentation.size * options->augmentation.size * options->augmentation.channels;
     made->slot_count = options->batches_ahead + 1;
-    FshStatus status = make_loader(made, error);
+    FshStatus status = check_options(made, error);
+    if (!status)
+        status = make_loader(made, error);
     if (status)
         loader_free(loader);
     return status;
@@ -404,10 +413,7 @@ static void stop_workers(Loader *loader)
         Worker *worker = &loader->workers[i];
         if (worker->started)
             (void)pthread_join(worker->thread, NULL);
-        fsh_unpacker_free(&worker->unpacker);
-        image_decoder_free(&worker->decoder);
-        augmenter_free(&worker->augmenter);
-        image_free(&worker->image);
+        sample_loader_free(&worker->samples);
     }
 }
 
@@ -417,11 +423,8 @@ void loader_free(Loader **loader)
     if (!freed)
         return;
     stop_workers(freed);
-    for (size_t i = 0; freed->slots && i < freed->slot_count; i++) {
-        free(freed->slots[i].pixels);
-        free(freed->slots[i].labels);
-        free(freed->slots[i].samples);
-    }
+    for (size_t i = 0; freed->slots && i < freed->slot_count; i++)
+        batch_slot_free(&freed->slots[i].memory);
     for (size_t i = 0; freed->problems && i < PROBLEMS_KEPT; i++)
         free(freed->problems[i]);
     if (freed->ready_made)
@@ -432,7 +435,8 @@ void loader_free(Loader **loader)
         (void)pthread_mutex_destroy(&freed->mutex);
     free(freed->problems);
     free(freed->bad_seen);
-    free(freed->verified);
+    free(freed->augmentations);
+    sample_checksums_free(&freed->checksums);
     free(freed->slots);
     free(freed->workers);
     free(freed);
@@ -446,6 +450,11 @@ uint64_t loader_step_count(const Loader *loader)
     return loader->step_count;
 }
 
+uint32_t loader_epoch_size(const Loader *loader, uint64_t epoch)
+{
+    return augmentation_of(loader, epoch)->size;
+}
+
 const Sampler *loader_sampler(const Loader *loader)
 {
     return &loader->sampler;
@@ -453,8 +462,10 @@ const Sampler *loader_sampler(const Loader *loader)
 
 uint64_t loader_ring_bytes(const Loader *loader)
 {
-    return loader->slot_count * loader->options.batch *
-           (loader->sample_pixels_bytes + sizeof(int64_t) + sizeof(uint64_t));
+    uint64_t bytes = 0;
+    for (size_t i = 0; i < loader->slot_count; i++)
+        bytes += batch_slot_bytes(&loader->slots[i].memory);
+    return bytes;
 }
 
 void loader_start(Loader *loader, uint64_t first, uint64_t count)
@@ -477,14 +488,6 @@ static bool is_whole(const Loader *loader)
     bool begun = loader->next_batch > loader->consumed ||
                  (loader->next_batch == loader->consumed && loader->next_place > 0);
     return begun && loader->slots[loader->consumed % loader->slot_count].unfilled == 0;
-}
-
-static uint64_t count_valid(const int64_t *labels, uint64_t count)
-{
-    uint64_t valid = 0;
-    for (uint64_t i = 0; i < count; i++)
-        valid += labels[i] != FSH_NO_LABEL;
-    return valid;
 }
 
 /* With the mutex held: gives back the last batch, waits for the next; NULL behind the last one. */
@@ -518,12 +521,19 @@ FshStatus loader_next(Loader *loader, const Batch **batch, FshError *error)
             *error = slot->error;
         return slot->error.status;
     }
+    const BatchSlot *memory = &slot->memory;
     slot->batch = (Batch){.epoch = number / loader->step_count,
                           .step = number % loader->step_count,
-                          .pixels = slot->pixels,
-                          .labels = slot->labels,
-                          .samples = slot->samples,
-                          .valid_count = count_valid(slot->labels, loader->options.batch)};
+                          .height = memory->height,
+                          .width = memory->width,
+                          .pixels = memory->pixels,
+                          .target = memory->target,
+                          .labels = has_pairs(loader) ? NULL : memory->labels,
+                          .labels_mixed = memory->labels_mixed,
+                          .mix = memory->mix,
+                          .valid = memory->valid,
+                          .samples = memory->samples,
+                          .valid_count = batch_slot_valid_count(memory)};
     *batch = &slot->batch;
     return FSH_OK;
 }
@@ -551,4 +561,11 @@ uint64_t loader_problem_count(Loader *loader)
 double loader_wait_seconds(const Loader *loader)
 {
     return loader->wait_seconds;
+}
+
+void loader_statistics(Loader *loader, LoaderStatistics *statistics)
+{
+    (void)pthread_mutex_lock(&loader->mutex);
+    *statistics = loader->statistics;
+    (void)pthread_mutex_unlock(&loader->mutex);
 }

@@ -19,7 +19,13 @@
  * Each record's checksum is tested until it has been right once, before the record is used: a JPEG with a
  * flipped byte may well decode. One that is wrong stays left out, in every epoch.
  *
- * All memory is taken by loader_new, but for what decoders need for an image larger than any before.
+ * Mixing (mixup, CutMix) is between places p and p ^ 1 of the total batch, drawn from the sample at the lower one: the same
+ * for any number of ranks. A skipped sample is not mixed with.
+ *
+ * The crop's size may change from epoch to epoch. Whole images (CROP_WHOLE: evaluation of pairs) come one to a batch, each in
+ * its own size, decoded in full.
+ *
+ * All memory is taken by loader_new, but for what decoders need for an image larger than any before, and for whole images.
  *
  * Threads: one consumer. Workers sleep when the ring is full; nothing spins. */
 #ifndef FSHARD_TRAINER_DATA_LOADER_H
@@ -27,41 +33,65 @@
 
 #include "formats/fshard.h"
 #include "trainer/data/augment.h"
+#include "trainer/data/mixing.h"
+#include "trainer/data/sample_loader.h"
 #include "trainer/data/sampler.h"
 
 typedef struct LoaderOptions {
-    const FshSplit *split; /* borrowed, outlives the loader; not empty, every sample labelled */
-    Augmentation augmentation;
-    uint64_t batch;            /* samples, > 0 */
+    const FshSplit *split; /* borrowed, outlives the loader; not empty; of classes: every sample labelled */
+    FshKind kind;          /* 0: FSH_KIND_CLASSES */
+    unsigned input_field, target_field; /* of pairs: TrainingData has them; classes: 0 */
+    Augmentation augmentation;          /* pairs: CROP_RANDOM or CROP_WHOLE */
+    Mixing mixing;                      /* classes; wants an even batch */
+    /* The crop's edge in epoch e is epoch_sizes[e], in those behind the last one epoch_sizes[epoch_size_count - 1], the rest of
+     * the augmentation scaled with it; NULL and 0: augmentation.size in all. Copied. */
+    const uint32_t *epoch_sizes;
+    size_t epoch_size_count;
+    uint64_t batch;            /* samples, > 0; CROP_WHOLE: 1 */
     uint64_t rank, world_size; /* 0 and 1 for one process */
     uint64_t seed;
     bool training;        /* shuffled and last incomplete batch dropped, or each sample once and padded */
     int workers;          /* > 0 */
     size_t batches_ahead; /* filled while the consumer has one; > 0 */
     bool skip_bad;        /* a sample that cannot be used: note it and go on, or fail */
-    uint8_t fill[4]; /* channels values: the pixels of a skipped sample and of padding; the mean is kind to
-                        batch norm */
+    uint8_t fill
+        [4]; /* channels values: the pixels of a skipped sample, of padding and of what is erased; the mean is kind
+                        to batch norm */
+    bool measure; /* where the time goes, for loader_statistics */
 } LoaderOptions;
 
 typedef struct Batch {
     uint64_t epoch, step;
-    const uint8_t *pixels;   /* [batch, size, size, channels] u8, 64-byte aligned */
-    const int64_t *labels;   /* [batch]; -1: padding, or a skipped sample */
-    const uint64_t *samples; /* [batch] index in the split; SAMPLER_PADDING */
-    uint64_t valid_count;    /* labels that are not -1 */
+    uint32_t height,
+        width; /* of each image: the crop's edge in this epoch; CROP_WHOLE: the image's own, 0 if it was skipped */
+    const uint8_t *pixels; /* [batch, height, width, channels] u8, 64-byte aligned */
+    const uint8_t *target; /* pairs: the same for what shall come out; classes: NULL */
+    const int64_t *labels; /* [batch]; -1: padding, or a skipped sample; pairs: NULL */
+    /* With mixing, else NULL: the label of the sample at place p ^ 1, and the share of the image (0..1) that is labels'. What is
+     * not mixed has its own label in both, and share 1. */
+    const int64_t *labels_mixed; /* [batch] */
+    const float *mix;            /* [batch] */
+    const float *valid;          /* [batch] 1, or 0: padding, or a skipped sample */
+    const uint64_t *samples;     /* [batch] index in the split; SAMPLER_PADDING */
+    uint64_t valid_count;        /* samples that are neither padding nor skipped */
 } Batch;
 
 typedef struct Loader Loader;
 
+/* FSH_ERR_MISMATCH: training with fewer samples than the total batch. FSH_ERR_USAGE: options that contradict each other (an odd
+ * batch to mix, whole images in batches, a kind of crop that is not for this kind of data). FSH_ERR_MEMORY, FSH_ERR_SYSTEM.
+ * On failure *loader is NULL. */
 FshStatus loader_new(Loader **loader, const LoaderOptions *options, FshError *error);
 /* Stops the workers where they are, frees, sets to NULL; NULL is fine. */
 void loader_free(Loader **loader);
 
-/* Steps of one epoch. */
+/* Steps of one epoch, > 0. */
 uint64_t loader_step_count(const Loader *loader);
+/* The crop's edge in an epoch. */
+uint32_t loader_epoch_size(const Loader *loader, uint64_t epoch);
 /* The order that it follows. */
 const Sampler *loader_sampler(const Loader *loader);
-/* Bytes of the ring. */
+/* Bytes of the ring; CROP_WHOLE: so far. */
 uint64_t loader_ring_bytes(const Loader *loader);
 
 /* From now on loader_next gives the batches first..first+count-1. What was under way is dropped. */
@@ -80,5 +110,15 @@ uint64_t loader_problem_count(Loader *loader);
 
 /* Seconds spent in loader_next since loader_new: what the consumer has waited for data. */
 double loader_wait_seconds(const Loader *loader);
+
+/* What the workers have done since loader_new, in chunks that are finished. */
+typedef struct LoaderStatistics {
+    SampleStatistics samples;
+    double busy_seconds; /* of all workers together, at work (measure) */
+    double cpu_seconds;  /* of them on a processor: the rest waited, for a disk or for its turn (measure) */
+    uint64_t page_reads; /* pages that a worker waited for (major faults; measure) */
+} LoaderStatistics;
+
+void loader_statistics(Loader *loader, LoaderStatistics *statistics);
 
 #endif

@@ -1,0 +1,134 @@
+#include "trainer/data/batch_slot.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { ALIGNMENT = 64, NO_LABEL = -1 };
+
+/* Makes room for bytes; what was there is lost. */
+static FshStatus reserve_pixels(uint8_t **pixels, size_t *capacity, size_t bytes, FshError *error)
+{
+    if (bytes <= *capacity)
+        return FSH_OK;
+    free(*pixels);
+    *pixels = NULL;
+    *capacity = 0;
+    size_t rounded = (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+    if (rounded >= bytes)
+        *pixels = aligned_alloc(ALIGNMENT, rounded);
+    if (!*pixels)
+        return fsh_error_set(error, FSH_ERR_MEMORY, "out of memory for a batch of %zu bytes of pixels",
+                             bytes);
+    *capacity = rounded;
+    return FSH_OK;
+}
+
+FshStatus batch_slot_resize(BatchSlot *slot, uint32_t width, uint32_t height, FshError *error)
+{
+    uint64_t image_pixels = (uint64_t)width * height;
+    size_t bytes = 0;
+    if (__builtin_mul_overflow(image_pixels, slot->shape.channels, &image_pixels) ||
+        __builtin_mul_overflow(image_pixels, slot->shape.batch, &bytes))
+        return fsh_error_set(error, FSH_ERR_MEMORY,
+                             "a batch of %llu images of %u x %u does not fit in memory",
+                             (unsigned long long)slot->shape.batch, width, height);
+    FshStatus status = reserve_pixels(&slot->pixels, &slot->pixels_bytes, bytes, error);
+    if (!status && slot->shape.pairs)
+        status = reserve_pixels(&slot->target, &slot->target_bytes, bytes, error);
+    slot->width = status ? 0 : width;
+    slot->height = status ? 0 : height;
+    return status;
+}
+
+FshStatus batch_slot_make(BatchSlot *slot, const SlotShape *shape, uint32_t width, uint32_t height,
+                          FshError *error)
+{
+    *slot = (BatchSlot){.shape = *shape};
+    slot->labels = calloc(shape->batch, sizeof *slot->labels);
+    slot->samples = calloc(shape->batch, sizeof *slot->samples);
+    slot->valid = calloc(shape->batch, sizeof *slot->valid);
+    bool made = slot->labels && slot->samples && slot->valid;
+    if (shape->mixes) {
+        slot->labels_mixed = calloc(shape->batch, sizeof *slot->labels_mixed);
+        slot->mix = calloc(shape->batch, sizeof *slot->mix);
+        made = made && slot->labels_mixed && slot->mix;
+    }
+    if (!made)
+        return fsh_error_set(error, FSH_ERR_MEMORY, "out of memory for a batch of %llu samples",
+                             (unsigned long long)shape->batch);
+    return batch_slot_resize(slot, width, height, error);
+}
+
+void batch_slot_free(BatchSlot *slot)
+{
+    free(slot->pixels);
+    free(slot->target);
+    free(slot->labels);
+    free(slot->labels_mixed);
+    free(slot->mix);
+    free(slot->valid);
+    free(slot->samples);
+    *slot = (BatchSlot){0};
+}
+
+static size_t image_bytes(const BatchSlot *slot)
+{
+    return (size_t)slot->width * slot->height * slot->shape.channels;
+}
+
+uint8_t *batch_slot_pixels(const BatchSlot *slot, uint64_t place)
+{
+    return slot->pixels + place * image_bytes(slot);
+}
+
+uint8_t *batch_slot_target(const BatchSlot *slot, uint64_t place)
+{
+    return slot->target ? slot->target + place * image_bytes(slot) : NULL;
+}
+
+void batch_slot_take(BatchSlot *slot, uint64_t place, int64_t label)
+{
+    slot->labels[place] = label;
+    slot->valid[place] = 1;
+}
+
+void batch_slot_leave_out(BatchSlot *slot, uint64_t place)
+{
+    uint8_t *const sides[] = {batch_slot_pixels(slot, place), batch_slot_target(slot, place)};
+    slot->labels[place] = NO_LABEL;
+    slot->valid[place] = 0;
+    for (int side = 0; side < 2 && sides[side]; side++)
+        for (size_t i = 0; i < image_bytes(slot); i++)
+            sides[side][i] = slot->shape.fill[i % slot->shape.channels];
+}
+
+void batch_slot_mix(BatchSlot *slot, const Mixing *mixing, Random *random, uint64_t first)
+{
+    MixPlan plan = {.share = 1};
+    if (slot->valid[first] > 0 && slot->valid[first + 1] > 0) {
+        mixing_plan(mixing, slot->width, slot->height, random, &plan);
+        mixing_apply(&plan, slot->width, slot->height, slot->shape.channels, batch_slot_pixels(slot, first),
+                     batch_slot_pixels(slot, first + 1));
+    }
+    for (uint64_t place = first; place < first + 2; place++) {
+        slot->mix[place] = plan.share;
+        slot->labels_mixed[place] =
+            slot->labels[plan.share < 1 ? (place == first ? first + 1 : first) : place];
+    }
+}
+
+uint64_t batch_slot_bytes(const BatchSlot *slot)
+{
+    uint64_t each = sizeof *slot->labels + sizeof *slot->samples + sizeof *slot->valid;
+    if (slot->shape.mixes)
+        each += sizeof *slot->labels_mixed + sizeof *slot->mix;
+    return slot->pixels_bytes + slot->target_bytes + slot->shape.batch * each;
+}
+
+uint64_t batch_slot_valid_count(const BatchSlot *slot)
+{
+    uint64_t found = 0;
+    for (uint64_t i = 0; i < slot->shape.batch; i++)
+        found += slot->valid[i] > 0;
+    return found;
+}

@@ -1,0 +1,53 @@
+/* batch_slot.h - the memory of one batch of the loader's ring. Internal to the loader.
+ *
+ * Threads: places of one slot may be filled by several threads at a time, each its own; two that are mixed by one. */
+#ifndef FSHARD_TRAINER_DATA_BATCH_SLOT_H
+#define FSHARD_TRAINER_DATA_BATCH_SLOT_H
+
+#include "common/error.h"
+#include "trainer/data/mixing.h"
+
+/* What all slots of a loader have in common. */
+typedef struct SlotShape {
+    uint64_t batch; /* places */
+    uint32_t channels;
+    bool pairs; /* each image has a target */
+    bool mixes;
+    uint8_t fill[4]; /* of places that are left out */
+} SlotShape;
+
+typedef struct BatchSlot {
+    SlotShape shape;
+    uint32_t width, height;   /* of each image; no more than reserved */
+    uint8_t *pixels, *target; /* [batch, height, width, channels]; target: NULL but for pairs */
+    size_t pixels_bytes, target_bytes;
+    int64_t *labels, *labels_mixed; /* [batch]; labels_mixed, mix: NULL unless shape.mixes */
+    float *mix, *valid;
+    uint64_t *samples;
+} BatchSlot;
+
+/* Takes memory for images of width x height. FSH_ERR_MEMORY; then batch_slot_free. */
+FshStatus batch_slot_make(BatchSlot *slot, const SlotShape *shape, uint32_t width, uint32_t height,
+                          FshError *error);
+/* Zeroed is fine. */
+void batch_slot_free(BatchSlot *slot);
+
+/* Sets the size; takes more memory if there is too little: what was there is lost. FSH_ERR_MEMORY. */
+FshStatus batch_slot_resize(BatchSlot *slot, uint32_t width, uint32_t height, FshError *error);
+
+/* The image at a place; its target, NULL if there are none. */
+uint8_t *batch_slot_pixels(const BatchSlot *slot, uint64_t place);
+uint8_t *batch_slot_target(const BatchSlot *slot, uint64_t place);
+
+void batch_slot_take(BatchSlot *slot, uint64_t place, int64_t label);
+/* Padding, or a sample that cannot be used: no label, not valid, pixels of the fill. */
+void batch_slot_leave_out(BatchSlot *slot, uint64_t place);
+
+/* Mixes places first and first + 1 as mixing and random want it, unless one was left out; labels_mixed and mix are set in any
+ * case. */
+void batch_slot_mix(BatchSlot *slot, const Mixing *mixing, Random *random, uint64_t first);
+
+uint64_t batch_slot_bytes(const BatchSlot *slot);
+uint64_t batch_slot_valid_count(const BatchSlot *slot);
+
+#endif

@@ -1,0 +1,52 @@
+/* colour_jitter.h - brightness, contrast, saturation and hue, in torchvision's arithmetic.
+ *
+ * That of torchvision.transforms.ColorJitter on PIL images: Pillow's ImageEnhance (blends of 8-bit images, cut off, not
+ * rounded) and its 8-bit HSV. tests/trainer/golden/make_augment.py holds the pixels against it.
+ *
+ * Pixels are HWC u8, changed in place; channels 1 or 3. Gray has no saturation and no hue: these leave it alone.
+ *
+ * Threads: no state. */
+#ifndef FSHARD_TRAINER_DATA_COLOUR_JITTER_H
+#define FSHARD_TRAINER_DATA_COLOUR_JITTER_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "common/random.h"
+
+/* How far each may go: factors are drawn from max(0, 1 - x) to 1 + x, the hue's shift from -x to x (of the circle, at most
+ * 0.5). 0: not touched. */
+typedef struct ColourJitter {
+    double brightness, contrast, saturation, hue;
+} ColourJitter;
+
+typedef enum ColourStep {
+    COLOUR_BRIGHTNESS,
+    COLOUR_CONTRAST,
+    COLOUR_SATURATION,
+    COLOUR_HUE,
+    COLOUR_STEP_COUNT
+} ColourStep;
+
+/* What becomes of one image: steps in order, each with its factor. */
+typedef struct ColourPlan {
+    unsigned count; /* 0: nothing */
+    ColourStep steps[COLOUR_STEP_COUNT];
+    double factors[COLOUR_STEP_COUNT];
+} ColourPlan;
+
+/* The steps come in random order. */
+void colour_jitter_plan(const ColourJitter *jitter, Random *random, ColourPlan *plan);
+void colour_jitter_apply(const ColourPlan *plan, uint8_t *pixels, size_t pixel_count, uint32_t channels);
+
+/* One step: torchvision.transforms.functional.adjust_brightness, …_contrast, …_saturation, …_hue. */
+void colour_adjust(ColourStep step, double factor, uint8_t *pixels, size_t pixel_count, uint32_t channels);
+
+/* Pillow's convert("L") of one RGB pixel: ITU-R 601. */
+static inline uint8_t colour_luma(const uint8_t *rgb)
+{
+    return (uint8_t)((19595U * rgb[0] + 38470U * rgb[1] + 7471U * rgb[2] + 0x8000U) >> 16);
+}
+
+#endif

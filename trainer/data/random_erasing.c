@@ -1,0 +1,56 @@
+#include "trainer/data/random_erasing.h"
+
+#include <math.h>
+#include <stddef.h>
+
+const char *const erasing_fill_names[] = {"const", "rand", "pixel", NULL};
+
+static double between(Random *random, double low, double high)
+{
+    return low + (high - low) * random_uniform_double(random);
+}
+
+void random_erasing_plan(const RandomErasing *erasing, uint32_t width, uint32_t height, Random *random,
+                         ErasingPlan *plan)
+{
+    enum { TRIES = 10 };
+    double area = (double)width * height;
+    *plan = (ErasingPlan){0};
+    if (!(erasing->probability > 0) || random_uniform_double(random) >= erasing->probability)
+        return;
+    double log_ratio_min = log(erasing->ratio_min), log_ratio_max = log(erasing->ratio_max);
+    for (int i = 0; i < TRIES; i++) {
+        double erased_area = area * between(random, erasing->scale_min, erasing->scale_max);
+        double ratio = exp(between(random, log_ratio_min, log_ratio_max));
+        double erased_height = nearbyint(sqrt(erased_area * ratio)),
+               erased_width = nearbyint(sqrt(erased_area / ratio));
+        if (erased_height < 1 || erased_width < 1 || erased_height >= height || erased_width >= width)
+            continue;
+        plan->height = (uint32_t)erased_height;
+        plan->width = (uint32_t)erased_width;
+        plan->top = random_below(random, height - plan->height + 1);
+        plan->left = random_below(random, width - plan->width + 1);
+        return;
+    }
+}
+
+static uint8_t around(double mean, double deviation, Random *random)
+{
+    double value = nearbyint(mean + deviation * (double)random_normal(random));
+    return (uint8_t)(value < 0 ? 0 : value > 255 ? 255 : value);
+}
+
+void random_erasing_apply(const RandomErasing *erasing, const ErasingPlan *plan, const uint8_t mean[4],
+                          uint8_t *pixels, uint32_t width, uint32_t channels, Random *random)
+{
+    uint8_t colour[4] = {mean[0], mean[1], mean[2], mean[3]};
+    for (uint32_t c = 0; c < channels && erasing->fill == ERASING_RAND && plan->width; c++)
+        colour[c] = around(mean[c], erasing->deviation[c], random);
+    for (uint32_t y = plan->top; y < plan->top + plan->height; y++) {
+        uint8_t *value = pixels + ((size_t)y * width + plan->left) * channels;
+        for (uint32_t x = 0; x < plan->width; x++)
+            for (uint32_t c = 0; c < channels; c++)
+                *value++ = erasing->fill == ERASING_PIXEL ? around(mean[c], erasing->deviation[c], random)
+                                                          : colour[c];
+    }
+}

@@ -1,0 +1,45 @@
+/* random_erasing.h - a rectangle of the image is lost (Zhong et al. 2017), as in torchvision and timm.
+ *
+ * They erase normalised pixels, with 0 as the usual value; that is the mean here, before normalisation. timm erases after
+ * mixing images, we before.
+ *
+ * Threads: no state. */
+#ifndef FSHARD_TRAINER_DATA_RANDOM_ERASING_H
+#define FSHARD_TRAINER_DATA_RANDOM_ERASING_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "common/random.h"
+
+typedef enum ErasingFill {
+    ERASING_CONST, /* the mean */
+    ERASING_RAND,  /* one colour, normal around the mean */
+    ERASING_PIXEL, /* each value normal around the mean */
+    ERASING_FILL_COUNT
+} ErasingFill;
+
+/* "const", "rand", "pixel", NULL: timm's --remode, in enum order. */
+extern const char *const erasing_fill_names[];
+
+typedef struct RandomErasing {
+    double probability;          /* 0: never */
+    double scale_min, scale_max; /* part of the area; torchvision 0.02 to 0.33 */
+    double ratio_min, ratio_max; /* height / width; torchvision 0.3 to 3.3 */
+    ErasingFill fill;
+    double deviation[4]; /* ERASING_RAND, ERASING_PIXEL: of each channel, in grey levels */
+} RandomErasing;
+
+typedef struct ErasingPlan {
+    uint32_t left, top, width, height; /* width 0: nothing is erased */
+} ErasingPlan;
+
+/* Ten tries for a rectangle within width x height, then none (torchvision's RandomErasing.get_params). */
+void random_erasing_plan(const RandomErasing *erasing, uint32_t width, uint32_t height, Random *random,
+                         ErasingPlan *plan);
+
+/* pixels: [height, width, channels]; mean: of each channel. Draws on from the same random. */
+void random_erasing_apply(const RandomErasing *erasing, const ErasingPlan *plan, const uint8_t mean[4],
+                          uint8_t *pixels, uint32_t width, uint32_t channels, Random *random);
+
+#endif

@@ -1,0 +1,342 @@
+#include "trainer/data/sample_loader.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/progress.h"
+#include "imaging/decode.h"
+
+const char *const sample_stage_names[] = {"read", "decode", "augment", "copy", NULL};
+
+enum { SIDES = 2 };
+
+/* Numbers that do not move when another kind of augmentation is switched on. */
+enum { STREAM_COLOUR = 1, STREAM_NOISE, STREAM_ERASING, STREAM_MIXING };
+
+struct SampleLoader {
+    SampleOptions options;
+    const SampleChecksums *checksums; /* borrowed */
+    FshUnpacker *unpackers[SIDES];
+    ImageDecoder *decoder;
+    Augmenter *augmenter;
+    Image image; /* decoded */
+    /* the sample that was opened last */
+    uint64_t epoch, index;
+    FshSample sample;
+    FshField fields[SIDES]; /* as their codecs know them: the sample's own, or in an unpacker */
+    unsigned sides;
+    SampleStatistics statistics;
+    double mark; /* when the stage in hand began */
+};
+
+/* ---- life ---- */
+
+FshStatus sample_checksums_make(SampleChecksums *checksums, uint64_t sample_count, FshError *error)
+{
+    checksums->right = calloc(sample_count / 8 + 1, sizeof *checksums->right);
+    if (!checksums->right)
+        return fsh_error_set(error, FSH_ERR_MEMORY, "out of memory for a loader");
+    return FSH_OK;
+}
+
+void sample_checksums_free(SampleChecksums *checksums)
+{
+    free(checksums->right);
+    *checksums = (SampleChecksums){0};
+}
+
+FshStatus sample_loader_new(SampleLoader **loader, const SampleOptions *options,
+                            const SampleChecksums *checksums, FshError *error)
+{
+    SampleLoader *made = *loader = calloc(1, sizeof **loader);
+    if (!made)
+        return fsh_error_set(error, FSH_ERR_MEMORY, "out of memory for a loader");
+    made->options = *options;
+    made->checksums = checksums;
+    made->sides = options->kind == FSH_KIND_PAIRS ? 2 : 1;
+    FshStatus status = image_decoder_new(&made->decoder, error);
+    if (!status)
+        status = augmenter_new(&made->augmenter, error);
+    for (unsigned side = 0; !status && side < made->sides; side++)
+        status = fsh_unpacker_new(&made->unpackers[side], error);
+    if (status)
+        sample_loader_free(loader);
+    return status;
+}
+
+void sample_loader_free(SampleLoader **loader)
+{
+    if (!*loader)
+        return;
+    for (unsigned side = 0; side < SIDES; side++)
+        fsh_unpacker_free(&(*loader)->unpackers[side]);
+    image_decoder_free(&(*loader)->decoder);
+    augmenter_free(&(*loader)->augmenter);
+    image_free(&(*loader)->image);
+    free(*loader);
+    *loader = NULL;
+}
+
+SampleStatistics *sample_loader_statistics(SampleLoader *loader)
+{
+    return &loader->statistics;
+}
+
+void sample_loader_stage(SampleLoader *loader, SampleStage stage)
+{
+    if (!loader->options.measure)
+        return;
+    double now = progress_now_seconds();
+    loader->statistics.seconds[stage] += now - loader->mark;
+    loader->mark = now;
+}
+
+static void begin_stages(SampleLoader *loader)
+{
+    if (loader->options.measure)
+        loader->mark = progress_now_seconds();
+}
+
+/* ---- finding ---- */
+
+/* A bad one is tested, and found bad, in every epoch. */
+static FshStatus verify_once(const SampleLoader *loader, uint64_t index, FshError *error)
+{
+    const unsigned char bit = (unsigned char)(1U << (index % 8));
+    atomic_uchar *right = &loader->checksums->right[index / 8];
+    if (atomic_load_explicit(right, memory_order_relaxed) & bit)
+        return FSH_OK;
+    FshStatus status = fsh_sample_verify(loader->options.split, index, error);
+    if (!status)
+        (void)atomic_fetch_or_explicit(right, bit, memory_order_relaxed);
+    return status;
+}
+
+static const FshField *stored_field(const SampleLoader *loader, unsigned side)
+{
+    return &loader->sample.fields[side == 0 ? loader->options.input_field : loader->options.target_field];
+}
+
+/* To a message that has file and record already. */
+static FshStatus add_source(const FshField *field, FshError *error)
+{
+    size_t length = strlen(error->message);
+    (void)snprintf(error->message + length, sizeof error->message - length, " (packed from %.*s)",
+                   (int)field->source_bytes, field->source);
+    return error->status;
+}
+
+/* To a message that has the reason alone. */
+static FshStatus add_place(const SampleLoader *loader, unsigned side, FshError *error)
+{
+    char where[256];
+    const FshSplit *split = loader->options.split;
+    const FshSample *sample = &loader->sample;
+    const FshField *field = stored_field(loader, side);
+    return fsh_error_prepend(error, "%s: %s (key %.*s, packed from %.*s)", fsh_path(split->dataset),
+                             fsh_sample_where(split, loader->index, where, sizeof where),
+                             (int)sample->key_bytes, sample->key, (int)field->source_bytes, field->source);
+}
+
+static FshStatus unpack_field(SampleLoader *loader, unsigned side, FshError *error)
+{
+    const FshField *stored = stored_field(loader, side);
+    FshField *field = &loader->fields[side];
+    *field = *stored;
+    field->compression = FSH_COMPRESSION_NONE;
+    FshStatus status = fsh_field_unpack(loader->unpackers[side], loader->options.split, stored, &field->data,
+                                        &field->bytes, error);
+    loader->statistics.stored_bytes += stored->bytes;
+    return status ? add_source(stored, error) : FSH_OK;
+}
+
+/* Tars and LMDBs of others do not say how large an image is: its header does. */
+static FshStatus find_size(SampleLoader *loader, FshField *field, FshError *error)
+{
+    ImageInfo info;
+    if (field->width && field->height)
+        return FSH_OK;
+    if (field->codec == FSH_CODEC_RAW)
+        return fsh_error_set(error, FSH_ERR_CORRUPT, "an image without pixels");
+    FshStatus status = image_probe(loader->decoder, field->data, field->bytes, &info, error);
+    if (!status) {
+        field->width = info.width;
+        field->height = info.height;
+    }
+    return status;
+}
+
+static FshStatus check_label(const SampleLoader *loader, FshError *error)
+{
+    int64_t label = loader->sample.label,
+            class_count = (int64_t)fsh_manifest(loader->options.split->dataset)->class_count;
+    if (loader->options.kind == FSH_KIND_PAIRS || (label >= 0 && label < class_count))
+        return FSH_OK;
+    return fsh_error_set(error, FSH_ERR_MISMATCH, "label %lld, but the dataset has %lld classes",
+                         (long long)label, (long long)class_count);
+}
+
+static FshStatus check_sides(const SampleLoader *loader, FshError *error)
+{
+    const FshField *input = &loader->fields[0], *target = &loader->fields[1];
+    if (loader->sides == 1 || (input->width == target->width && input->height == target->height))
+        return FSH_OK;
+    return fsh_error_set(
+        error, FSH_ERR_MISMATCH,
+        "its sides differ in size: %u x %u and %u x %u pixels; pack them again from equal ones", input->width,
+        input->height, target->width, target->height);
+}
+
+FshStatus sample_loader_open(SampleLoader *loader, uint64_t epoch, uint64_t index, SampleInfo *info,
+                             FshError *error)
+{
+    begin_stages(loader);
+    loader->epoch = epoch;
+    loader->index = index;
+    FshStatus status = fsh_sample_get(loader->options.split, index, &loader->sample, error);
+    if (status)
+        return status; /* names file and record itself */
+    status = verify_once(loader, index, error);
+    if (status)
+        return add_source(stored_field(loader, 0), error);
+    for (unsigned side = 0; !status && side < loader->sides; side++)
+        status = unpack_field(loader, side, error);
+    if (status)
+        return status;
+    unsigned at = 0;
+    status = check_label(loader, error);
+    for (unsigned side = 0; !status && side < loader->sides; side++) {
+        at = side;
+        status = find_size(loader, &loader->fields[side], error);
+    }
+    if (!status)
+        status = check_sides(loader, error);
+    if (status)
+        return add_place(loader, at, error);
+    *info = (SampleInfo){.label = loader->sides == 1 ? loader->sample.label : FSH_NO_LABEL,
+                         .width = loader->fields[0].width,
+                         .height = loader->fields[0].height};
+    sample_loader_stage(loader, SAMPLE_READ);
+    return FSH_OK;
+}
+
+/* ---- rendering ---- */
+
+static FshStatus raw_view(const FshField *field, ImageView *view, FshError *error)
+{
+    uint64_t bytes = (uint64_t)field->width * field->height;
+    if (bytes == 0 || (field->channels != 1 && field->channels != 3) || bytes > SIZE_MAX / field->channels ||
+        bytes * field->channels != field->bytes)
+        return fsh_error_set(error, FSH_ERR_CORRUPT,
+                             "%zu bytes are no raw image of %u x %u pixels with %u channels", field->bytes,
+                             field->width, field->height, field->channels);
+    *view = (ImageView){.pixels = field->data,
+                        .stride_bytes = (size_t)field->width * field->channels,
+                        .width = field->width,
+                        .height = field->height,
+                        .channels = field->channels};
+    return FSH_OK;
+}
+
+static FshStatus decode_field(SampleLoader *loader, const FshField *field, const Augmentation *augmentation,
+                              const CropPlan *plan, ImageView *view, ImagePlace *place, FshError *error)
+{
+    ImageDecodeOptions options = {.channels = augmentation->channels};
+    ImagePart part;
+    augment_part(augmentation, plan, field->width, field->height, &part);
+    augment_least_size(augmentation, plan, field->width, field->height, &options.least_width,
+                       &options.least_height);
+    FshStatus status = image_decode_part(loader->decoder, field->data, field->bytes, &options, field->width,
+                                         field->height, &part, &loader->image, place, error);
+    *view = image_view(&loader->image);
+    return status;
+}
+
+static FshStatus render_side(SampleLoader *loader, unsigned side, const Augmentation *augmentation,
+                             const CropPlan *plan, uint8_t *pixels, FshError *error)
+{
+    const FshField *field = &loader->fields[side];
+    ImageView view;
+    ImagePlace place = {.eighths = 8};
+    bool raw = field->codec == FSH_CODEC_RAW;
+    FshStatus status = raw ? raw_view(field, &view, error)
+                           : decode_field(loader, field, augmentation, plan, &view, &place, error);
+    if (!status && !raw)
+        sample_loader_stage(loader, SAMPLE_DECODE);
+    if (!status)
+        status = augment_render(loader->augmenter, augmentation, plan, &view, &place, pixels, error);
+    bool copied = raw && augment_copies(augmentation, plan);
+    sample_loader_stage(loader, copied ? SAMPLE_COPY : SAMPLE_AUGMENT);
+    loader->statistics.images++;
+    return status;
+}
+
+static void start_random(const SampleLoader *loader, uint64_t stream, Random *random)
+{
+    random_start(random, loader->options.seed,
+                 random_stream(random_stream(loader->epoch, loader->index), stream));
+}
+
+void sample_mixing_random(uint64_t seed, uint64_t epoch, uint64_t index, Random *random)
+{
+    random_start(random, seed, random_stream(random_stream(epoch, index), STREAM_MIXING));
+}
+
+/* What changes colours of the network's input: width x height pixels. */
+static void change_colours(SampleLoader *loader, const Augmentation *augmentation, uint32_t width,
+                           uint32_t height, uint8_t *pixels)
+{
+    const ColourJitter *jitter = &augmentation->jitter;
+    Random random;
+    size_t pixel_count = (size_t)width * height;
+    if (jitter->brightness > 0 || jitter->contrast > 0 || jitter->saturation > 0 || jitter->hue > 0) {
+        ColourPlan colours;
+        start_random(loader, STREAM_COLOUR, &random);
+        colour_jitter_plan(jitter, &random, &colours);
+        colour_jitter_apply(&colours, pixels, pixel_count, augmentation->channels);
+    }
+    if (augmentation->noise > 0) {
+        start_random(loader, STREAM_NOISE, &random);
+        double sigma = augmentation->noise * random_uniform_double(&random);
+        augment_add_noise(pixels, pixel_count * augmentation->channels, sigma, &random);
+    }
+    if (augmentation->erasing.probability > 0) {
+        ErasingPlan erased;
+        start_random(loader, STREAM_ERASING, &random);
+        random_erasing_plan(&augmentation->erasing, width, height, &random, &erased);
+        random_erasing_apply(&augmentation->erasing, &erased, loader->options.fill, pixels, width,
+                             augmentation->channels, &random);
+    }
+    sample_loader_stage(loader, SAMPLE_AUGMENT);
+}
+
+FshStatus sample_loader_render(SampleLoader *loader, const Augmentation *augmentation, uint8_t *pixels,
+                               uint8_t *target, FshError *error)
+{
+    uint32_t width = loader->fields[0].width, height = loader->fields[0].height;
+    Random random;
+    CropPlan plan;
+    if (augmentation->mode == CROP_RANDOM && (width < augmentation->size || height < augmentation->size)) {
+        (void)fsh_error_set(error, FSH_ERR_MISMATCH,
+                            "it is %u x %u pixels, too small for a crop of %u x %u; use a smaller "
+                            "--train-crop-size",
+                            width, height, augmentation->size, augmentation->size);
+        return add_place(loader, 0, error);
+    }
+    random_start(&random, loader->options.seed, random_stream(loader->epoch, loader->index));
+    augment_plan(augmentation, width, height, &random, &plan);
+    FshStatus status = render_side(loader, 0, augmentation, &plan, pixels, error);
+    if (status)
+        return add_place(loader, 0, error);
+    if (loader->sides == 2)
+        status = render_side(loader, 1, augmentation, &plan, target, error);
+    if (status)
+        return add_place(loader, 1, error);
+    bool whole = augmentation->mode == CROP_WHOLE;
+    if (!whole)
+        width = height = augmentation->size;
+    change_colours(loader, augmentation, width, height, pixels);
+    loader->statistics.pixel_bytes += (uint64_t)width * height * augmentation->channels * loader->sides;
+    return FSH_OK;
+}

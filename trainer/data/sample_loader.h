@@ -1,0 +1,86 @@
+/* sample_loader.h - one sample of a split, from its record to finished pixels: found, tested, decoded, augmented.
+ *
+ *   sample_loader_open(loader, epoch, index, &info, &error);     // its label and its size
+ *   sample_loader_render(loader, &augmentation, pixels, target, &error);
+ *
+ * Records are read in place from the mapping; raw pixels are cropped, resampled and flipped from there, into the batch. What
+ * comes out follows from (seed, epoch, index) alone. Both sides of a pair get the same geometry; jitter and noise touch the
+ * input alone.
+ *
+ * Threads: one SampleLoader per thread; SampleChecksums are shared. */
+#ifndef FSHARD_TRAINER_DATA_SAMPLE_LOADER_H
+#define FSHARD_TRAINER_DATA_SAMPLE_LOADER_H
+
+#include <stdatomic.h>
+
+#include "formats/fshard.h"
+#include "trainer/data/augment.h"
+
+/* A bit for each sample of a split: its checksum is right. Two threads may test a sample twice; that is harmless. */
+typedef struct SampleChecksums {
+    atomic_uchar *right;
+} SampleChecksums;
+
+FshStatus sample_checksums_make(SampleChecksums *checksums, uint64_t sample_count, FshError *error);
+void sample_checksums_free(SampleChecksums *checksums);
+
+typedef struct SampleOptions {
+    const FshSplit *split; /* borrowed */
+    FshKind kind;
+    unsigned input_field, target_field; /* of pairs; classes: 0 */
+    uint64_t seed;
+    uint8_t fill[4]; /* the mean: what random erasing leaves */
+    bool measure;    /* stages' times; costs some 50 ns for each */
+} SampleOptions;
+
+/* Where the time of a sample goes. */
+typedef enum SampleStage {
+    SAMPLE_READ,    /* find the record, test its checksum (touches its pages), unpack */
+    SAMPLE_DECODE,  /* JPEG and the like to pixels */
+    SAMPLE_AUGMENT, /* resample, jitter, noise, erase, mix */
+    SAMPLE_COPY,    /* of raw pixels that need no resampling */
+    SAMPLE_STAGE_COUNT
+} SampleStage;
+
+/* "read", "decode", "augment", "copy". */
+extern const char *const sample_stage_names[];
+
+typedef struct SampleStatistics {
+    uint64_t images; /* rendered: two in a pair */
+    uint64_t stored_bytes, pixel_bytes;
+    double seconds[SAMPLE_STAGE_COUNT]; /* with measure */
+} SampleStatistics;
+
+typedef struct SampleInfo {
+    int64_t label;          /* pairs: FSH_NO_LABEL */
+    uint32_t width, height; /* pixels, both sides */
+} SampleInfo;
+
+typedef struct SampleLoader SampleLoader;
+
+FshStatus sample_loader_new(SampleLoader **loader, const SampleOptions *options,
+                            const SampleChecksums *checksums, FshError *error);
+/* Frees and sets to NULL; NULL is fine. */
+void sample_loader_free(SampleLoader **loader);
+
+/* Finds sample index, and tests its checksum until it has been right once: a JPEG with a flipped byte may well decode. The
+ * message of a failure names dataset, file, record, key, source and reason. */
+FshStatus sample_loader_open(SampleLoader *loader, uint64_t epoch, uint64_t index, SampleInfo *info,
+                             FshError *error);
+
+/* Renders the sample that was opened last. pixels: [size, size, channels], or the sample's own size (CROP_WHOLE); target: the
+ * same for the other side of a pair; classes: not used. Messages as above; FSH_ERR_MISMATCH for a crop larger than the images of a
+ * pair. */
+FshStatus sample_loader_render(SampleLoader *loader, const Augmentation *augmentation, uint8_t *pixels,
+                               uint8_t *target, FshError *error);
+
+/* The random numbers of a sample's mixing, apart from those that its own augmentation takes. */
+void sample_mixing_random(uint64_t seed, uint64_t epoch, uint64_t index, Random *random);
+
+/* Of what this one has done; the caller may add to it. */
+SampleStatistics *sample_loader_statistics(SampleLoader *loader);
+
+/* Counts the seconds since the last call to stage, if measuring. */
+void sample_loader_stage(SampleLoader *loader, SampleStage stage);
+
+#endif
