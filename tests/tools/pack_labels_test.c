@@ -169,6 +169,11 @@ static void test_a_list_says_what_where_and_in_which_order(void **state)
     assert_list(packed, "train", "dog/1 0\ncat/0 1\ncat/2 0\n");
     assert_list(packed, "val", "x 0\n");
     run_ok("fverify", packed, NULL);
+    /* Full paths anywhere: a list does not walk what it is below of. */
+    (void)snprintf(text, sizeof text, "%s/photos/cat/2.jpg\tone\n", folder->path);
+    test_file_write_text(test_path(folder, "full.tsv"), text);
+    run_ok("fpack", "--files-from", test_path(folder, "full.tsv"), "/", test_path(folder, "of-root"), NULL);
+    assert_int_equal(packed_count(test_path(folder, "of-root"), "train"), 1);
     /* The same from standard input. */
     char fpack[1024];
     (void)snprintf(fpack, sizeof fpack, "%s/fpack", getenv("FSHARD_BIN"));

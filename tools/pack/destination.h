@@ -36,7 +36,7 @@ typedef struct Destination {
 } Destination;
 
 typedef struct DestinationOptions {
-    const char *source; /* what is packed; NULL: datasets are merged */
+    const char *source; /* what is packed; NULL: nothing that DST must not lie in (merge, lists) */
     const char *id;     /* 32 hexadecimal digits */
     bool force;
     Part part; /* {0, 0}: all of it */

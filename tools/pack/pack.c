@@ -345,6 +345,12 @@ FshStatus pack_finish(Blueprint *blueprint, Destination *destination, PackResult
     return status;
 }
 
+/* The folder that is walked, in which the destination would be found as a class. A list finds nothing but what it names. */
+static const char *walked_source(const PackOptions *options)
+{
+    return options->files_from ? NULL : options->source;
+}
+
 FshStatus pack_run(const Plan *plan, const PackOptions *options, PackLeftOut left_out, void *context,
                    PackResult *result, FshError *error)
 {
@@ -358,7 +364,7 @@ FshStatus pack_run(const Plan *plan, const PackOptions *options, PackLeftOut lef
     run.statistics_split = plan_main_split(plan);
 
     const DestinationOptions where = {
-        .source = options->source, .id = plan->id, .force = options->force, .part = options->part};
+        .source = walked_source(options), .id = plan->id, .force = options->force, .part = options->part};
     FshStatus status = destination_open(&run.destination, options->destination, &where, error);
     if (status) {
         budget_destroy(&run.budget);
@@ -394,7 +400,7 @@ FshStatus pack_run(const Plan *plan, const PackOptions *options, PackLeftOut lef
 FshStatus pack_preview(const Plan *plan, const PackOptions *options, PackResult *result, FshError *error)
 {
     const DestinationOptions where = {
-        .source = options->source, .id = plan->id, .force = options->force, .part = options->part};
+        .source = walked_source(options), .id = plan->id, .force = options->force, .part = options->part};
     Blueprint blueprint = {0};
     size_t end = 0;
     *result = (PackResult){0};

@@ -108,7 +108,8 @@ static bool normalise(char *path)
 static char *below(char *path, const char *root)
 {
     const size_t length = strlen(root);
-    return path && strncmp(path, root, length) == 0 && path[length] == '/'
+    const bool ends = length && root[length - 1] == '/'; /* "/", the root of all */
+    return path && strncmp(path, root, length) == 0 && (ends || path[length] == '/')
                ? path + length + strspn(path + length, "/")
                : path;
 }
