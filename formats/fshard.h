@@ -378,6 +378,11 @@ FSH_API FshStatus fsh_writer_finish(FshWriter *writer, FshFileInfo *info_ret, Fs
 /* Frees and sets to NULL; without a successful finish nothing stays on disk. */
 FSH_API void fsh_writer_close(FshWriter **writer);
 
+/* Whether a container can hold a sample of this key, for whoever would rather leave a sample out than fail with its writer.
+ * FSH_ERR_MISMATCH: BasicSR's LMDBs take keys of 511 bytes as they are written there, tars no path that leads up or ends in
+ * '/'. FSH_ERR_MEMORY. Any thread. */
+FSH_API FshStatus fsh_key_fits(FshContainer container, const char *key, size_t key_bytes, FshError *error);
+
 /* "train-00003-of-00016.fshard" or "train.lmdb" into buffer; returns buffer. */
 FSH_API const char *fsh_file_name(char *buffer, size_t buffer_bytes, FshContainer container,
                                   const char *split, uint32_t shard_index, uint32_t shard_count);

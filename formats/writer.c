@@ -199,6 +199,18 @@ static FshStatus put_alone(FshWriter *writer, const void *record, const RecordHe
     return status;
 }
 
+FshStatus fsh_key_fits(FshContainer container, const char *key, size_t key_bytes, FshError *error)
+{
+    Buffer encoded = {0};
+    FshStatus status = FSH_OK;
+    if (container == FSH_CONTAINER_TAR)
+        status = fsh_tar_key_encode(key, key_bytes, &encoded, error);
+    else if (container == FSH_CONTAINER_BASICSR)
+        status = fsh_basicsr_key_encode(key, key_bytes, &encoded, error);
+    buffer_free(&encoded);
+    return status;
+}
+
 FshStatus fsh_writer_put_record(FshWriter *writer, const void *record, size_t record_bytes, FshError *error)
 {
     if (writer->state != WRITER_OPEN)

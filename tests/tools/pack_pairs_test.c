@@ -218,6 +218,30 @@ static void test_a_flat_folder_of_numbered_pairs_is_explained(void **state)
     run_result_free(&result);
 }
 
+/* LMDB takes keys of 511 bytes: a pair that lies too deep is left out, and the others are packed. */
+static void test_a_key_too_long_for_the_container_is_left_out(void **state)
+{
+    TestFolder *folder = *state;
+    char deep[701];
+    for (size_t i = 0; i < sizeof deep; i++)
+        deep[i] = i % 100 == 99 ? '/' : 'd';
+    deep[600] = '\0';
+    for (uint32_t side = 0; side < 2; side++) {
+        source_jpeg(test_path(folder, "pairs/%s/a.jpg", side ? "gt" : "lq"), 40, 30, 3, side);
+        source_jpeg(test_path(folder, "pairs/%s/%sx.jpg", side ? "gt" : "lq", deep), 40, 30, 3, side);
+    }
+    const char *packed = test_path(folder, "packed");
+    RunResult result = run_expecting(1, "fpack", "--pairs", "basicsr", "--layout", "basicsr",
+                                     test_path(folder, "pairs"), packed, NULL);
+    assert_contains(result.err, "x.jpg: key of 601 bytes; an LMDB takes 511; left out");
+    run_result_free(&result);
+    assert_int_equal(packed_count(packed, "train"), 1);
+    run_ok("fverify", packed, NULL);
+    run_ok("fpack", "--force", "--pairs", "basicsr", "--format", "tar", test_path(folder, "pairs"), packed,
+           NULL);
+    assert_int_equal(packed_count(packed, "train"), 2);
+}
+
 #define in_folder(test) cmocka_unit_test_setup_teardown(test, test_folder_setup, test_folder_teardown)
 
 int main(void)
@@ -233,6 +257,7 @@ int main(void)
         in_folder(test_pairs_packed_as_classes_are_warned_about),
         in_folder(test_split_of_pairs),
         in_folder(test_a_flat_folder_of_numbered_pairs_is_explained),
+        in_folder(test_a_key_too_long_for_the_container_is_left_out),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

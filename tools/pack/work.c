@@ -245,6 +245,8 @@ FshStatus work_sample(Worker *worker, const Plan *plan, const PackOptions *optio
     FshStatus status = work_describe(worker, plan, options, sample, sum_pixels, result, &description, error);
     if (status || result->failure)
         return status;
+    if (fsh_key_fits(options->container, sample->key, sample->key_bytes, &failure))
+        return leave_out(plan, sample, 0, &failure, result, error);
     if (work_compresses(plan, options)) {
         if (!worker->packer)
             status = fsh_packer_new(&worker->packer, options->level, plan->dictionary, plan->dictionary_bytes,
