@@ -10,7 +10,7 @@
 
 enum { BATCH = 3, SIZE = 12 };
 
-/* Every op that has a gradient, with smooth activations but for max pool and a leaky ReLU; x is used twice. */
+/* Every op of the classifiers that has a gradient, with smooth activations but for max pool and a leaky ReLU; x is used twice. */
 static Graph *every_op(bool training)
 {
     const double mean[3] = {0.5, 0.5, 0.5}, deviation[3] = {0.25, 0.25, 0.25};
@@ -35,6 +35,46 @@ static Graph *every_op(bool training)
     TensorId logits = graph_batch_norm(graph, "bn3", graph_add(graph, wide, mean_pooled), &norm);
     TensorId loss = graph_softmax_cross_entropy(graph, graph_linear(graph, "fc", logits, 5, true), label,
                                                 TENSOR_NONE, TENSOR_NONE, 0.2F);
+    graph_keep(graph, loss, "loss");
+    graph_fuse(graph, FUSE_ALL);
+    graph_differentiate(graph, loss);
+    test_check(graph_check(graph, &error), &error);
+    return graph;
+}
+
+/* The restoration networks' ops: a NAFNet block between boxes and shuffles, with x used twice. */
+static Graph *every_restoration_op(bool training)
+{
+    const double mean[3] = {0.5, 0.5, 0.5}, deviation[3] = {0.25, 0.25, 0.25};
+    const Initializer ones = {INIT_ONES, 0};
+    FshError error = {0};
+    (void)training; /* no batch statistics here */
+    Graph *graph = graph_new();
+    assert_non_null(graph);
+    TensorId image = graph_input(graph, "image", DATA_U8, 4, (int64_t[]){BATCH, SIZE, SIZE, 3});
+    TensorId label = graph_input(graph, "label", DATA_I64, 1, (int64_t[]){BATCH});
+    TensorId x = graph_conv2d(graph, "intro", graph_normalize(graph, image, mean, deviation),
+                              &(Conv2d){.channels = 6, .kernel = 3, .stride = 1, .bias = true});
+    TensorId y = graph_zero_pad(graph, graph_layer_norm(graph, "norm", x, 1e-6), SIZE, SIZE, 8);
+    y = graph_conv2d(
+        graph, "wide", y,
+        &(Conv2d){.channels = 12, .kernel = 1, .stride = 1, .bias = true, .init = CONV_INIT_KAIMING_FAN_OUT});
+    y = graph_conv2d(graph, "depthwise", y,
+                     &(Conv2d){.channels = 12, .kernel = 3, .stride = 1, .bias = true, .groups = 12});
+    y = graph_gate(graph, y);
+    TensorId factors = graph_linear_1x1(graph, "attention", graph_global_avg_pool(graph, y), 6, true);
+    y = graph_channel_multiply(graph, y, factors);
+    y = graph_channel_scale(graph, "block", "beta", y, x);
+    y = graph_channel_scale(graph, "alone", "gamma", y, TENSOR_NONE);
+    graph_set_initializer(graph, "block.beta", ones);
+    graph_set_initializer(graph, "alone.gamma", ones);
+    y = graph_conv2d(graph, "grouped", graph_pixel_unshuffle(graph, y, 2),
+                     &(Conv2d){.channels = 8, .kernel = 3, .stride = 1, .padding = 1, .groups = 2});
+    y = graph_concat(graph, graph_pixel_shuffle(graph, y, 2), graph_crop(graph, x, SIZE - 2, SIZE - 2));
+    y = graph_scale(graph, graph_crop(graph, y, 7, 9), 20); /* so that gradients are not small */
+    TensorId loss = graph_softmax_cross_entropy(
+        graph, graph_linear(graph, "fc", graph_global_avg_pool(graph, y), 5, true), label, TENSOR_NONE,
+        TENSOR_NONE, 0.2F);
     graph_keep(graph, loss, "loss");
     graph_fuse(graph, FUSE_ALL);
     graph_differentiate(graph, loss);
@@ -86,13 +126,13 @@ static void check_parameter(Program *program, const char *name)
     free(g);
 }
 
-static void gradients_agree(bool training)
+static void gradients_agree(Graph *(*make)(bool training), bool training, int parameters)
 {
     FshError error = {0};
     State *state = NULL;
     Program *program = NULL;
     Backend *backend = test_backend(2);
-    Graph *graph = every_op(training);
+    Graph *graph = make(training);
     test_check(state_new(&state, backend, graph, &error), &error);
     test_check(state_initialize(state, 11, &error), &error);
     test_check(program_new(&program, state, graph, &error), &error);
@@ -105,7 +145,7 @@ static void gradients_agree(bool training)
             check_parameter(program, graph_tensor(graph, (TensorId)i)->name);
             checked++;
         }
-    assert_int_equal(checked, 13);
+    assert_int_equal(checked, parameters);
     program_free(&program);
     state_free(&state);
     graph_free(&graph);
@@ -115,13 +155,19 @@ static void gradients_agree(bool training)
 static void test_training_gradients_agree_with_finite_differences(void **state)
 {
     (void)state;
-    gradients_agree(true);
+    gradients_agree(every_op, true, 13);
 }
 
 static void test_gradients_through_frozen_norms_agree_with_finite_differences(void **state)
 {
     (void)state;
-    gradients_agree(false);
+    gradients_agree(every_op, false, 13);
+}
+
+static void test_gradients_of_restoration_agree_with_finite_differences(void **state)
+{
+    (void)state;
+    gradients_agree(every_restoration_op, true, 15);
 }
 
 int main(void)
@@ -129,6 +175,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_training_gradients_agree_with_finite_differences),
         cmocka_unit_test(test_gradients_through_frozen_norms_agree_with_finite_differences),
+        cmocka_unit_test(test_gradients_of_restoration_agree_with_finite_differences),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
