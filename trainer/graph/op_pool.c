@@ -52,7 +52,7 @@ void max_pool_infer(Graph *graph, Node *node)
     int64_t shape[4];
     if (!pool_shape(graph, node, shape))
         return;
-    graph_output(graph, node, 0, DATA_F32, 4, shape);
+    graph_output(graph, node, 0, graph_tensor(graph, node->inputs[0])->type, 4, shape);
     graph_output(graph, node, 1, DATA_U8, 4, shape);
 }
 
@@ -74,7 +74,7 @@ void avg_pool_infer(Graph *graph, Node *node)
 {
     int64_t shape[4];
     if (pool_shape(graph, node, shape))
-        graph_output(graph, node, 0, DATA_F32, 4, shape);
+        graph_output(graph, node, 0, graph_tensor(graph, node->inputs[0])->type, 4, shape);
 }
 
 void avg_pool_differentiate(Graph *graph, const Node *node, TensorId output_gradient)
@@ -97,7 +97,7 @@ TensorId graph_global_avg_pool(Graph *graph, TensorId x)
 void global_avg_pool_infer(Graph *graph, Node *node)
 {
     const Tensor *x = graph_tensor(graph, node->inputs[0]);
-    graph_output(graph, node, 0, DATA_F32, 2, (int64_t[]){x->shape[0], x->shape[3]});
+    graph_output(graph, node, 0, x->type, 2, (int64_t[]){x->shape[0], x->shape[3]});
 }
 
 void global_avg_pool_differentiate(Graph *graph, const Node *node, TensorId output_gradient)

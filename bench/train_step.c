@@ -1,0 +1,231 @@
+/* One training step on the CPU, again and again: forward, backward, update, on a made-up batch. A program of train_cpu.sh's.
+ *
+ * usage: train_step time MODEL TYPE PIXELS BATCH STEPS      the best and the median step, as JSON
+ *        train_step profile MODEL TYPE PIXELS BATCH STEPS   where the time goes, by op, and the products one by one: of every
+ *                                                          node the best of the steps, which a shared machine disturbs least
+ *        train_step memory MODEL TYPE PIXELS BATCH          bytes of the plan, as JSON
+ * TYPE: f32 or bf16. Threads: those that OpenMP is given. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/progress.h"
+#include "trainer/backend/backend.h"
+#include "trainer/models/models.h"
+
+enum { WARM_UP = 3, CLASSES = 20, COUNT_MAX = 1000 };
+
+typedef struct Job {
+    const Model *model;
+    DataType type;
+    int64_t pixels, batch;
+    int steps;
+    Graph *graph;
+    Backend *backend;
+    State *state;
+    Program *program;
+} Job;
+
+static FshStatus make(Job *job, FshError *error)
+{
+    const ModelSpec spec = {.batch = job->batch,
+                            .height = job->pixels,
+                            .width = job->pixels,
+                            .channels = 3,
+                            .classes = CLASSES,
+                            .training = true};
+    const ModelRecipe recipe = {
+        .mean = {0.5, 0.5, 0.5},
+        .deviation = {0.25, 0.25, 0.25},
+        .compute_type = job->type,
+        .optimizer = {.kind = OPTIMIZER_SGD, .momentum = 0.9, .nesterov = true, .weight_decay = 1e-4}};
+    FshStatus status = model_graph(job->model, &spec, &recipe, &job->graph, error);
+    if (!status)
+        status = backend_open(&job->backend, "cpu", NULL, error);
+    if (!status)
+        status = state_new(&job->state, job->backend, job->graph, error);
+    if (!status)
+        status = state_initialize(job->state, 1, error);
+    return status ? status : program_new(&job->program, job->state, job->graph, error);
+}
+
+static FshStatus write_input(const Job *job, const char *name, const void *values, FshError *error)
+{
+    const TensorId id = graph_find(job->graph, name);
+    const Tensor *tensor = graph_tensor(job->graph, id);
+    return program_write(job->program, id, values,
+                         (size_t)tensor_count(tensor) * data_type_bytes(tensor->type), error);
+}
+
+static FshStatus write_batch(const Job *job, FshError *error)
+{
+    const size_t bytes = (size_t)(job->batch * job->pixels * job->pixels * 3);
+    uint8_t *image = malloc(bytes);
+    int64_t *label = malloc((size_t)job->batch * sizeof *label);
+    const float learning_rate = 0.01F;
+    FshStatus status = FSH_OK;
+    if (!image || !label)
+        status = fsh_error_set(error, FSH_ERR_MEMORY, "train_step: no memory");
+    for (size_t i = 0; !status && i < bytes; i++)
+        image[i] = (uint8_t)((uint64_t)i * 2654435761U >> 13);
+    for (int64_t i = 0; !status && i < job->batch; i++)
+        label[i] = i % CLASSES;
+    if (!status)
+        status = write_input(job, "image", image, error);
+    if (!status)
+        status = write_input(job, "label", label, error);
+    if (!status)
+        status = write_input(job, "learning_rate", &learning_rate, error);
+    free(image);
+    free(label);
+    return status;
+}
+
+static FshStatus run_steps(const Job *job, int steps, double *seconds, FshError *error)
+{
+    FshStatus status = FSH_OK;
+    for (int i = 0; !status && i < steps; i++) {
+        const double before = progress_now_seconds();
+        status = program_run(job->program, error);
+        seconds[i] = progress_now_seconds() - before;
+    }
+    return status;
+}
+
+static int by_value(const void *a, const void *b)
+{
+    const double left = *(const double *)a, right = *(const double *)b;
+    return (left > right) - (left < right);
+}
+
+static FshStatus time_steps(Job *job, FshError *error)
+{
+    double seconds[COUNT_MAX];
+    float loss = NAN;
+    FshStatus status = run_steps(job, WARM_UP, seconds, error);
+    if (!status)
+        status = run_steps(job, job->steps, seconds, error);
+    if (!status)
+        status = program_read(job->program, graph_find(job->graph, "loss"), &loss, sizeof loss, error);
+    if (status)
+        return status;
+    qsort(seconds, (size_t)job->steps, sizeof *seconds, by_value);
+    printf("{\"model\": \"%s\", \"type\": \"%s\", \"best_ms\": %.3f, \"median_ms\": %.3f, \"loss\": %.4f}\n",
+           job->model->name, data_type_name(job->type), seconds[0] * 1e3, seconds[job->steps / 2] * 1e3,
+           (double)loss);
+    return FSH_OK;
+}
+
+/* A product's operations: a gradient's are those of its forward node, which has the layer's name. */
+static int64_t operations(const Graph *graph, const Node *node)
+{
+    for (size_t i = 0; i < graph_node_count(graph); i++) {
+        const Node *forward = graph_node(graph, (NodeId)i);
+        if ((forward->op == OP_CONV2D || forward->op == OP_LINEAR) && strcmp(forward->name, node->name) == 0)
+            return graph_node_flops(graph, (NodeId)i);
+    }
+    return 0;
+}
+
+static bool is_product(OpKind op)
+{
+    return op == OP_CONV2D || op == OP_CONV2D_BACKWARD_DATA || op == OP_CONV2D_BACKWARD_WEIGHT ||
+           op == OP_LINEAR || op == OP_LINEAR_BACKWARD_DATA || op == OP_LINEAR_BACKWARD_WEIGHT;
+}
+
+static void print_profile(const Job *job, const double *seconds)
+{
+    double total = 0, of_op[OP_KIND_COUNT] = {0}, work[OP_KIND_COUNT] = {0};
+    for (size_t i = 0; i < graph_node_count(job->graph); i++) {
+        const Node *node = graph_node(job->graph, (NodeId)i);
+        const double ms = seconds[i] * 1e3;
+        total += ms;
+        of_op[node->op] += ms;
+        if (!is_product(node->op))
+            continue;
+        char x[96], y[96];
+        const double flop = (double)operations(job->graph, node);
+        work[node->op] += flop;
+        printf("%-28s %-24s %-20s %-20s %8.3f ms %8.0f GFLOP/s\n", node->name, op_name(node->op),
+               tensor_shape_text(graph_tensor(job->graph, node->inputs[0]), x, sizeof x),
+               tensor_shape_text(graph_tensor(job->graph, node->inputs[1]), y, sizeof y), ms,
+               flop / ms / 1e6);
+    }
+    printf("\n");
+    for (int op = 0; op < OP_KIND_COUNT; op++)
+        if (of_op[op] > 0.0005 * total)
+            printf("%-32s %8.3f ms %5.1f %% %8.0f GFLOP/s\n", op_name((OpKind)op), of_op[op],
+                   100 * of_op[op] / total, work[op] / of_op[op] / 1e6);
+    printf("%-32s %8.3f ms %8.0f images/s\n", "step", total, (double)job->batch / total * 1e3);
+}
+
+static FshStatus profile_steps(Job *job, FshError *error)
+{
+    const size_t nodes = graph_node_count(job->graph);
+    double step, *sums = calloc(3 * nodes, sizeof *sums), *before = sums + nodes, *best = before + nodes;
+    if (!sums)
+        return fsh_error_set(error, FSH_ERR_MEMORY, "train_step: no memory");
+    FshStatus status = program_profile(job->program, true, NULL, 0, error);
+    for (int i = 0; !status && i < WARM_UP + job->steps; i++) {
+        status = run_steps(job, 1, &step, error);
+        if (!status)
+            status = program_profile(job->program, true, sums, nodes, error);
+        for (size_t n = 0; !status && n < nodes; n++) {
+            const double took = sums[n] - before[n];
+            best[n] = i <= WARM_UP ? took : fmin(best[n], took);
+            before[n] = sums[n];
+        }
+    }
+    if (!status)
+        print_profile(job, best);
+    free(sums);
+    return status;
+}
+
+static FshStatus print_memory(Job *job, FshError *error)
+{
+    uint64_t arena, scratch;
+    (void)error;
+    program_memory(job->program, &arena, &scratch);
+    printf("{\"model\": \"%s\", \"type\": \"%s\", \"activations_bytes\": %llu, \"scratch_bytes\": %llu}\n",
+           job->model->name, data_type_name(job->type), (unsigned long long)arena,
+           (unsigned long long)scratch);
+    return FSH_OK;
+}
+
+int main(int argc, char **argv)
+{
+    static const struct {
+        const char *name;
+        int arguments;
+        FshStatus (*run)(Job *job, FshError *error);
+    } commands[] = {{"time", 7, time_steps}, {"profile", 7, profile_steps}, {"memory", 6, print_memory}};
+    FshError error = {0};
+    size_t c = 0;
+    while (c < 3 && (argc < 2 || strcmp(argv[1], commands[c].name) != 0))
+        c++;
+    if (c == 3 || argc != commands[c].arguments || !model_find(argv[2])) {
+        (void)fprintf(stderr, "usage: train_step time|profile MODEL f32|bf16 PIXELS BATCH STEPS\n"
+                              "       train_step memory MODEL f32|bf16 PIXELS BATCH\n");
+        return 2;
+    }
+    Job job = {.model = model_find(argv[2]),
+               .type = strcmp(argv[3], "bf16") == 0 ? DATA_BF16 : DATA_F32,
+               .pixels = strtoll(argv[4], NULL, 10),
+               .batch = strtoll(argv[5], NULL, 10),
+               .steps = argc > 6 ? (int)strtol(argv[6], NULL, 10) : 1};
+    job.steps = job.steps < 1 ? 1 : job.steps > COUNT_MAX ? COUNT_MAX : job.steps;
+    FshStatus status = make(&job, &error);
+    if (!status)
+        status = write_batch(&job, &error);
+    if (!status)
+        status = commands[c].run(&job, &error);
+    program_free(&job.program);
+    state_free(&job.state);
+    backend_close(&job.backend);
+    graph_free(&job.graph);
+    if (status)
+        (void)fprintf(stderr, "train_step: %s\n", error.message);
+    return status ? 1 : 0;
+}
