@@ -387,6 +387,76 @@ static void run_sum_squares(const CpuKernels *k, const Bench *b, Size s, int fla
     b->sums[0] = k->update->sum_squares(b->in[0], s.rows * s.width);
 }
 
+/* ---- loops over pixels (kernels_channel.h) ------------------------------------------------------------------------------ */
+
+static void run_channel_scale(const CpuKernels *k, const Bench *b, Size s, int flags)
+{
+    const void *x = input(b, 0, 0);
+    if (flags & 2) { /* in place */
+        memcpy(output(b, 0, 0), x, (size_t)(s.rows * s.width) * data_type_bytes(b->type));
+        x = output(b, 0, 0);
+    }
+    k->channel->scale(x, b->in[3], flags & 1 ? input(b, 1, 0) : NULL, output(b, 0, 0), s.rows, s.width);
+}
+
+static void run_channel_scale_backward(const CpuKernels *k, const Bench *b, Size s, int flags)
+{
+    k->channel->scale_backward(input(b, 0, 0), input(b, 1, 0), b->in[3], flags ? output(b, 0, 0) : NULL,
+                               s.rows, s.width, b->block, b->sums);
+}
+
+/* Rows of a gate, whose input is twice as wide. */
+static int64_t gate_rows(Size s)
+{
+    return (s.rows + 1) / 2;
+}
+
+static void run_gate(const CpuKernels *k, const Bench *b, Size s, int flags)
+{
+    (void)flags;
+    k->channel->gate(input(b, 0, 0), output(b, 0, 0), gate_rows(s), s.width);
+}
+
+static void run_gate_backward(const CpuKernels *k, const Bench *b, Size s, int flags)
+{
+    const void *x = input(b, 0, 0);
+    if (flags) { /* over x */
+        memcpy(output(b, 0, 0), x, (size_t)(gate_rows(s) * 2 * s.width) * data_type_bytes(b->type));
+        x = output(b, 0, 0);
+    }
+    k->channel->gate_backward(input(b, 1, 0), x, output(b, 0, 0), gate_rows(s), s.width);
+}
+
+/* Means and deviations go to sums, where they are compared as f32 whatever the type. */
+static void run_layer_norm(const CpuKernels *k, const Bench *b, Size s, int flags)
+{
+    const int64_t first = s.rows / 3;
+    const LayerNormRows norm = {.x = input(b, 0, 0),
+                                .weight = b->in[3],
+                                .bias = b->in[4],
+                                .y = output(b, 0, 0),
+                                .mean = b->block,
+                                .inverse = b->block + ROWS,
+                                .epsilon = 1e-6F};
+    (void)flags;
+    k->channel->layer_norm(&norm, first, s.rows - first, s.width);
+    for (int64_t r = first; r < s.rows; r++) {
+        b->sums[r] = (double)norm.mean[r];
+        b->sums[ROWS + r] = (double)norm.inverse[r];
+    }
+}
+
+static void run_layer_norm_backward(const CpuKernels *k, const Bench *b, Size s, int flags)
+{
+    const LayerNormRows norm = {.x = input(b, 0, 0),
+                                .dy = input(b, 1, 0),
+                                .weight = b->in[3],
+                                .mean = b->in[4],
+                                .inverse = b->in[5],
+                                .dx = flags ? output(b, 0, 0) : NULL};
+    k->channel->layer_norm_backward(&norm, s.rows / 3, s.rows - s.rows / 3, s.width, b->block, b->sums);
+}
+
 static const struct Kernel {
     const char *name;
     void (*run)(const CpuKernels *k, const Bench *b, Size s, int flags);
@@ -412,6 +482,12 @@ static const struct Kernel {
     {"avg_pool_backward", run_avg_pool_backward, 4, true, false},
     {"row_mean", run_row_mean, 1, false, false},
     {"scale", run_scale, 1, false, false},
+    {"channel_scale", run_channel_scale, 4, false, false},
+    {"channel_scale_backward", run_channel_scale_backward, 2, false, false},
+    {"gate", run_gate, 1, false, false},
+    {"gate_backward", run_gate_backward, 2, false, false},
+    {"layer_norm", run_layer_norm, 1, false, false},
+    {"layer_norm_backward", run_layer_norm_backward, 2, false, false},
     {"sgd", run_sgd, 4, false, true},
     {"adam", run_adam, 2, false, true},
     {"lamb", run_lamb, 2, false, true},
