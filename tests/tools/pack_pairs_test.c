@@ -158,6 +158,37 @@ static void test_a_side_that_is_nowhere_is_one_error(void **state)
     assert_false(access(test_path(folder, "shards"), F_OK) == 0);
 }
 
+static void test_films_of_pairs_packed_as_classes_are_warned_about(void **state)
+{
+    TestFolder *folder = *state;
+    const char *source = test_path(folder, "src");
+    for (unsigned i = 0; i < 3; i++) {
+        char blurry[64], sharp[64];
+        (void)snprintf(blurry, sizeof blurry, "src/train/film%u/blur/1.jpg", i);
+        (void)snprintf(sharp, sizeof sharp, "src/train/film%u/sharp/1.jpg", i);
+        make_pair(folder, blurry, sharp, 40, 30);
+    }
+    RunResult result =
+        run_expecting(0, "fpack", test_path(folder, "src/train"), test_path(folder, "films"), NULL);
+    assert_contains(result.err, "for image pairs use --pairs blur:sharp");
+    run_result_free(&result);
+    make_pair(folder, "src/test/film9/blur/1.jpg", "src/test/film9/sharp/1.jpg", 40, 30);
+    result = run_expecting(1, "fpack", source, test_path(folder, "never"), NULL);
+    assert_contains(result.err, "class 'film9' of test is missing from train");
+    assert_contains(result.err, "; for image pairs use --pairs blur:sharp\n");
+    run_result_free(&result);
+    result = run_expecting(0, "fpack", "--pairs", "gopro", source, test_path(folder, "pairs"), NULL);
+    assert_contains_not(result.err, "use --pairs");
+    run_result_free(&result);
+    /* Names like these are no folders of sides. */
+    source_jpeg(test_path(folder, "classes/deblur/x.jpg"), 20, 10, 3, 1);
+    source_jpeg(test_path(folder, "classes/unsharp/x.jpg"), 20, 10, 3, 2);
+    source_jpeg(test_path(folder, "classes/blur.jpg/sharp.jpg"), 20, 10, 3, 3);
+    result = run_expecting(0, "fpack", test_path(folder, "classes"), test_path(folder, "other"), NULL);
+    assert_contains_not(result.err, "use --pairs");
+    run_result_free(&result);
+}
+
 static void test_pairs_packed_as_classes_are_warned_about(void **state)
 {
     TestFolder *folder = *state;
@@ -255,6 +286,7 @@ int main(void)
         in_folder(test_no_pairs_at_all_is_explained),
         in_folder(test_a_side_that_is_nowhere_is_one_error),
         in_folder(test_pairs_packed_as_classes_are_warned_about),
+        in_folder(test_films_of_pairs_packed_as_classes_are_warned_about),
         in_folder(test_split_of_pairs),
         in_folder(test_a_flat_folder_of_numbered_pairs_is_explained),
         in_folder(test_a_key_too_long_for_the_container_is_left_out),

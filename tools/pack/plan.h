@@ -252,6 +252,10 @@ FshStatus plan_mend_keys(Plan *plan, FshError *error);
  * up. Returns status. */
 FshStatus plan_hint_flat_pairs(const Plan *plan, FshStatus status, FshError *error);
 
+/* "blur:sharp", or what else the folders are called in which more than half of a tree's images lie, if those are usual names
+ * of the sides of pairs; NULL: they are not. Packed without --pairs, each film of such a set is a class. */
+const char *plan_hint_sides(const Plan *plan);
+
 /* Names, one a line, what is behind a tab and empty lines passed over. FSH_ERR_NOT_FOUND, FSH_ERR_SYSTEM; FSH_ERR_CORRUPT: no text, no name, or one
  * name twice. */
 FshStatus plan_read_class_list(const char *path, NameList *names, FshError *error);

@@ -273,16 +273,19 @@ static FshStatus collect_classes(const Plan *plan, const PackOptions *options, L
             if (options->classes)
                 status = names_add(&layout->classes, root->classes.names[c], error);
         }
+        const char *sides = missing_count && !options->classes ? plan_hint_sides(plan) : NULL;
         if (missing_count && !options->classes)
             return fsh_error_set(error, FSH_ERR_MISMATCH,
                                  "%s: class '%s' of %s is missing from %s%s; the splits must have the same "
-                                 "classes (an empty folder counts)%s",
+                                 "classes (an empty folder counts)%s%s",
                                  plan->root, missing, root->name, layout->reference->name,
                                  missing_count > 1 ? ", and others" : "",
-                                 missing_count == root->classes.count && !options->labels
+                                 sides ? "; for image pairs use --pairs "
+                                 : missing_count == root->classes.count && !options->labels
                                      ? "; where its folders are none of classes, say with --labels what its "
                                        "images are"
-                                     : "");
+                                     : "",
+                                 sides ? sides : "");
     }
     names_sort(&layout->classes);
     size_t kept = 0; /* val and test may have added the same */
@@ -361,12 +364,24 @@ static bool is_number(const ClassFile *file)
     return digits == file->path_bytes;
 }
 
+/* Pairs below folders of films, or of days, which are no classes. */
+static FshStatus warn_sides(Plan *plan, FshError *error)
+{
+    const char *sides = plan_hint_sides(plan);
+    return sides
+               ? notes_addf(&plan->warnings, FSH_OK, error, plan->root,
+                            "its images lie in folders of sides, below what is taken for classes; for image "
+                            "pairs use --pairs %s",
+                            sides)
+               : FSH_OK;
+}
+
 /* Pairs that are packed without --pairs look like two classes of the same names. Before plan_mend_keys: keys have
  * no extension yet. */
 static FshStatus warn_pairs(Plan *plan, const NameList *classes, FshError *error)
 {
     if (classes->count != 2)
-        return FSH_OK;
+        return warn_sides(plan, error);
     ClassFile *files = calloc(plan->sample_count + 1, sizeof *files);
     if (!files)
         return fsh_error_set(error, FSH_ERR_MEMORY, "%s: out of memory", plan->root);
@@ -386,7 +401,7 @@ static FshStatus warn_pairs(Plan *plan, const NameList *classes, FshError *error
                       compare_places(&files[i], &files[i - 1]) == 0;
     free(files);
     if (same_count <= (counts[0] > counts[1] ? counts[0] : counts[1]) / 2)
-        return FSH_OK;
+        return warn_sides(plan, error);
     return notes_addf(&plan->warnings, FSH_OK, error, plan->root,
                       "the classes '%s' and '%s' hold files of the same names; for image pairs use "
                       "--pairs %s:%s",

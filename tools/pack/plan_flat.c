@@ -1,5 +1,6 @@
 /* A folder of 0001_blur.png, 0001_sharp.png, 0002_blur.png …, or of blur_0001.png …, sharp_0001.png …, is pairs in a form
  * that fpack does not read: which word is a side would be a guess. But whoever packs it is told what to do. */
+#include <stddef.h>
 #include <string.h>
 
 #include "tools/pack/plan.h"
@@ -94,6 +95,32 @@ static bool all_pairs(const Plan *plan, uint64_t count, bool by_beginning, const
         }
     }
     return true;
+}
+
+/* Whether the image lies in a folder of this name. */
+static bool lies_in(const char *path, const char *folder, size_t folder_bytes)
+{
+    const char *slash = strrchr(path, '/');
+    const size_t before = slash ? (size_t)(slash - path) : 0;
+    return before >= folder_bytes && memcmp(slash - folder_bytes, folder, folder_bytes) == 0 &&
+           (before == folder_bytes || slash[-(ptrdiff_t)folder_bytes - 1] == '/');
+}
+
+const char *plan_hint_sides(const Plan *plan)
+{
+    static const char *const known[] = {"blur:sharp", "blurry:sharp", "input:target", "lq:gt"};
+    for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
+        const size_t first_bytes = strcspn(known[i], ":");
+        const char *second = known[i] + first_bytes + 1;
+        uint64_t first_count = 0, second_count = 0, count = 0, file = 0;
+        for (const char *path; (path = next_image(plan, &file)); count++) {
+            first_count += lies_in(path, known[i], first_bytes);
+            second_count += lies_in(path, second, strlen(second));
+        }
+        if (first_count && second_count && first_count + second_count > count / 2)
+            return known[i];
+    }
+    return NULL;
 }
 
 FshStatus plan_hint_flat_pairs(const Plan *plan, FshStatus status, FshError *error)
