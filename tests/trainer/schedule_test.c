@@ -1,8 +1,10 @@
 #include "trainer/optim/schedule.h"
 
 #include <math.h>
+#include <string.h>
 
 #include "tests/support/support.h"
+#include "tests/trainer/golden.h"
 
 /* 10 epochs of 20 steps, the first two of them warm-up. */
 static const Schedule base = {.base = 0.4,
@@ -11,7 +13,8 @@ static const Schedule base = {.base = 0.4,
                               .total_steps = 200,
                               .warmup_steps = 40,
                               .step_size = 60,
-                              .gamma = 0.1};
+                              .gamma = 0.1,
+                              .power = 2};
 
 static Schedule with_kind(ScheduleKind kind)
 {
@@ -74,6 +77,95 @@ static void test_cosine_is_pytorchs(void **state)
         assert_near(schedule_at(&schedule, 40 + golden[i].step), golden[i].rate);
 }
 
+static uint64_t count_of(const json_t *object, const char *key)
+{
+    return json_object_get(object, key) ? (uint64_t)golden_integer(object, key) : 0;
+}
+
+static double real_of(const json_t *object, const char *key)
+{
+    return json_object_get(object, key) ? golden_real(object, key) : 0;
+}
+
+static Schedule schedule_of(const json_t *s)
+{
+    const char *warmup = json_string_value(json_object_get(s, "warmup"));
+    return (Schedule){.kind = schedule_find(golden_text(s, "kind")),
+                      .base = golden_real(s, "base"),
+                      .minimum = real_of(s, "minimum"),
+                      .warmup = warmup && strcmp(warmup, "cosine") == 0 ? WARMUP_COSINE : WARMUP_LINEAR,
+                      .warmup_factor = real_of(s, "warmup_factor"),
+                      .total_steps = count_of(s, "total_steps"),
+                      .warmup_steps = count_of(s, "warmup_steps"),
+                      .step_size = count_of(s, "step_size"),
+                      .gamma = real_of(s, "gamma"),
+                      .power = real_of(s, "power"),
+                      .hold_steps = count_of(s, "hold_steps"),
+                      .warmup_hold_steps = count_of(s, "warmup_hold_steps")};
+}
+
+/* golden/make_golden_optim.py: PyTorch's schedulers, stepped. */
+static void test_every_step_is_pytorchs(void **state)
+{
+    json_t *document = golden_load("schedules.json"), *c, *rate;
+    double worst = 0;
+    size_t i, step;
+    (void)state;
+    json_array_foreach(json_object_get(document, "cases"), i, c)
+    {
+        const Schedule schedule = schedule_of(json_object_get(c, "schedule"));
+        double of_case = 0;
+        json_array_foreach(json_object_get(c, "rates"), step, rate)
+        {
+            const double wanted = json_number_value(rate), got = schedule_at(&schedule, step);
+            const double error = fabs(got - wanted) / fmax(wanted, 1e-9);
+            if (!(error < 1e-9))
+                print_error("%s: step %zu: %.17g is not %.17g\n", golden_text(c, "name"), step, got, wanted);
+            of_case = fmax(of_case, error);
+        }
+        assert_true(step >= 60);
+        print_message("  %-50s %.1e\n", golden_text(c, "name"), of_case);
+        worst = fmax(worst, of_case);
+    }
+    assert_true(i == 14);
+    json_decref(document);
+    assert_true(worst < 1e-9);
+}
+
+static void test_polynomial_falls_to_the_minimum(void **state)
+{
+    (void)state;
+    const Schedule schedule = with_kind(SCHEDULE_POLYNOMIAL);
+    assert_near(schedule_at(&schedule, 120), 0.004 + 0.25 * 0.396);
+    assert_near(schedule_at(&schedule, 500), 0.004);
+}
+
+static void test_warmup_from_zero_begins_at_nothing(void **state)
+{
+    (void)state;
+    for (int warmup = 0; warmup < WARMUP_KIND_COUNT; warmup++) {
+        Schedule schedule = with_kind(SCHEDULE_CONSTANT);
+        schedule.warmup_factor = 0;
+        schedule.warmup = (WarmupKind)warmup;
+        assert_near(schedule_at(&schedule, 0), 0);
+        assert_near(schedule_at(&schedule, 20), 0.2);
+        assert_near(schedule_at(&schedule, 40), 0.4);
+        assert_string_equal(warmup_names[warmup], warmup ? "cosine" : "linear");
+    }
+}
+
+static void test_a_warmup_may_end_within_an_epoch(void **state)
+{
+    (void)state;
+    Schedule schedule = with_kind(SCHEDULE_LINEAR);
+    schedule.warmup_steps = 30;
+    schedule.hold_steps = schedule.warmup_hold_steps = 20;
+    assert_near(schedule_at(&schedule, 29), 0.4 * (0.01 + 0.99 * 20 / 30));
+    assert_near(schedule_at(&schedule, 30), 0.4); /* the epoch began in the warm-up */
+    assert_near(schedule_at(&schedule, 40), 0.4 - 0.396 * 10 / 170);
+    assert_near(schedule_at(&schedule, 59), 0.4 - 0.396 * 10 / 170);
+}
+
 static void test_linear_falls_to_the_minimum(void **state)
 {
     (void)state;
@@ -106,6 +198,7 @@ static void test_names_lead_to_kinds(void **state)
     assert_int_equal(schedule_find("step"), SCHEDULE_STEP);
     assert_int_equal(schedule_find("cosine"), SCHEDULE_COSINE);
     assert_int_equal(schedule_find("linear"), SCHEDULE_LINEAR);
+    assert_int_equal(schedule_find("polynomial"), SCHEDULE_POLYNOMIAL);
     assert_int_equal(schedule_find("cosin"), SCHEDULE_KIND_COUNT);
     assert_null(schedule_names[SCHEDULE_KIND_COUNT]);
 }
@@ -117,6 +210,10 @@ int main(void)
         cmocka_unit_test(test_constant_stays),
         cmocka_unit_test(test_step_drops_by_gamma),
         cmocka_unit_test(test_cosine_is_pytorchs),
+        cmocka_unit_test(test_every_step_is_pytorchs),
+        cmocka_unit_test(test_polynomial_falls_to_the_minimum),
+        cmocka_unit_test(test_warmup_from_zero_begins_at_nothing),
+        cmocka_unit_test(test_a_warmup_may_end_within_an_epoch),
         cmocka_unit_test(test_linear_falls_to_the_minimum),
         cmocka_unit_test(test_steps_behind_the_end_keep_its_rate),
         cmocka_unit_test(test_without_warmup_the_first_step_has_the_full_rate),

@@ -28,7 +28,7 @@ typedef struct TrainOptions {
     const char *lr_scheduler;
     double lr_warmup_epochs;
     int64_t lr_step_size; /* epochs */
-    double lr_gamma, lr_min;
+    double lr_gamma, lr_min, lr_power;
     double momentum, weight_decay, label_smoothing;
     int64_t seed;
     int64_t log_interval; /* steps */

@@ -145,11 +145,13 @@ static FshStatus plan_schedule(TrainPlan *plan, const TrainOptions *options, Fsh
         .warmup_steps = warmup_steps,
         .step_size = (uint64_t)options->lr_step_size * plan->steps_per_epoch,
         .gamma = options->lr_gamma,
+        .power = options->lr_power,
     };
     if (plan->train_count && !(plan->schedule.base > 0))
         return fsh_error_set(error, FSH_ERR_USAGE,
                              "--lr-base: 0 leaves a learning rate of 0; nothing would be learnt");
-    bool falls = plan->schedule.kind == SCHEDULE_COSINE || plan->schedule.kind == SCHEDULE_LINEAR;
+    bool falls = plan->schedule.kind == SCHEDULE_COSINE || plan->schedule.kind == SCHEDULE_LINEAR ||
+                 plan->schedule.kind == SCHEDULE_POLYNOMIAL;
     if (plan->train_count && falls && plan->schedule.minimum > plan->schedule.base)
         return fsh_error_set(error, FSH_ERR_USAGE,
                              "--lr-min: %g is more than the highest learning rate of %g",

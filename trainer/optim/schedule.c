@@ -30,10 +30,17 @@ static double linear_at(const Schedule *schedule, double step, double progress)
     return schedule->base + (schedule->minimum - schedule->base) * progress;
 }
 
-const char *const schedule_names[] = {"constant", "step", "cosine", "linear", NULL};
+static double polynomial_at(const Schedule *schedule, double step, double progress)
+{
+    (void)step;
+    return schedule->minimum + (schedule->base - schedule->minimum) * pow(1 - progress, schedule->power);
+}
+
+const char *const schedule_names[] = {"constant", "step", "cosine", "linear", "polynomial", NULL};
+const char *const warmup_names[] = {"linear", "cosine", NULL};
 
 static double (*const forms[])(const Schedule *schedule, double step,
-                               double progress) = {constant_at, step_at, cosine_at, linear_at};
+                               double progress) = {constant_at, step_at, cosine_at, linear_at, polynomial_at};
 
 ScheduleKind schedule_find(const char *name)
 {
@@ -43,15 +50,28 @@ ScheduleKind schedule_find(const char *name)
     return (ScheduleKind)kind;
 }
 
+/* The last step at which the rate moved. */
+static uint64_t held(uint64_t step, uint64_t hold_steps)
+{
+    return hold_steps ? step / hold_steps * hold_steps : step;
+}
+
+static double warmup_at(const Schedule *schedule, uint64_t step)
+{
+    const double risen = (double)held(step, schedule->warmup_hold_steps) / (double)schedule->warmup_steps;
+    const double share = schedule->warmup == WARMUP_COSINE ? (1 - cos(pi * risen)) / 2 : risen;
+    return schedule->base * (schedule->warmup_factor + (1 - schedule->warmup_factor) * share);
+}
+
 double schedule_at(const Schedule *schedule, uint64_t step)
 {
-    if (step < schedule->warmup_steps) {
-        double risen = (double)step / (double)schedule->warmup_steps;
-        return schedule->base * (schedule->warmup_factor + (1 - schedule->warmup_factor) * risen);
-    }
+    if (step < schedule->warmup_steps)
+        return warmup_at(schedule, step);
     if (step > schedule->total_steps)
         step = schedule->total_steps;
-    double after = (double)(step - schedule->warmup_steps);
+    step = held(step, schedule->hold_steps);
+    /* A warm-up may end in the middle of an epoch. */
+    double after = step > schedule->warmup_steps ? (double)(step - schedule->warmup_steps) : 0;
     double length = (double)(schedule->total_steps - schedule->warmup_steps);
     return forms[schedule->kind](schedule, after, length > 0 ? after / length : 1);
 }

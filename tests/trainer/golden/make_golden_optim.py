@@ -307,7 +307,92 @@ def losses():
     write("losses.json", {"cases": cases})
 
 
+# ---- schedules ------------------------------------------------------------------------------------------------------------
+
+def stepped(make, steps, base):
+    """The rates of PyTorch's scheduler, one for each of its steps."""
+    optimizer = torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))], lr=base)
+    scheduler, rates = make(optimizer), []
+    for _ in range(steps):
+        rates.append(optimizer.param_groups[0]["lr"])
+        optimizer.step()
+        scheduler.step()
+    return rates
+
+
+def schedule_case(name, rates, **schedule):
+    return {"name": name, "schedule": schedule, "rates": rates}
+
+
+def warmed(factor, warmup, main):
+    """torchvision's references: LinearLR, then the schedule from its beginning."""
+    linear = lambda o: torch.optim.lr_scheduler.LinearLR(o, start_factor=factor, total_iters=warmup)
+    return lambda o: torch.optim.lr_scheduler.SequentialLR(o, [linear(o), main(o)], milestones=[warmup])
+
+
+def schedules():
+    import warnings
+    warnings.simplefilter("ignore")
+    s = torch.optim.lr_scheduler
+    base, total, warmup, minimum, factor = 0.4, 60, 12, 0.004, 0.01
+    main = {"constant": (lambda o: s.ConstantLR(o, 1.0, 1), {}), "step": (lambda o: s.StepLR(o, 15, 0.1), {"step_size": 15, "gamma": 0.1}),
+            "cosine": (lambda o: s.CosineAnnealingLR(o, total - warmup, minimum), {"minimum": minimum}),
+            "linear": (lambda o: s.LinearLR(o, 1.0, minimum / base, total - warmup), {"minimum": minimum}),
+            "polynomial": (lambda o: s.PolynomialLR(o, total - warmup, 2.5) if hasattr(s, "PolynomialLR") else
+                           s.LambdaLR(o, lambda step: (1 - min(step, total - warmup) / (total - warmup)) ** 2.5), {"power": 2.5})}
+    cases = []
+    for kind, (make, options) in main.items():
+        common = {"kind": kind, "base": base, "total_steps": total, "warmup_steps": warmup, "warmup_factor": factor, **options}
+        cases.append(schedule_case(kind + ", warm-up", stepped(warmed(factor, warmup, make), total, base), **common))
+        # One scheduler step for each epoch of five steps.
+        rates = [rate for rate in stepped(warmed(factor, warmup, make), total, base) for _ in range(5)]
+        by_epoch = {**common, "total_steps": 5 * total, "warmup_steps": 5 * warmup, "hold_steps": 5, "warmup_hold_steps": 5}
+        if kind == "step":
+            by_epoch["step_size"] = 5 * 15
+        cases.append(schedule_case(kind + ", warm-up, by epochs", rates, **by_epoch))
+    cosine = lambda length: lambda o: s.CosineAnnealingLR(o, length, 0.0)
+    cases.append(schedule_case("cosine, no warm-up", stepped(cosine(total), total, base), kind="cosine", base=base, total_steps=total))
+    # FFCV's: numpy.interp over [0, peak, end].
+    ffcv = [float(rate) for rate in np.interp(np.arange(total), [0, 15, total], [0, base, 0])]
+    cases.append(schedule_case("linear, one cycle", ffcv, kind="linear", base=base, total_steps=total, warmup_steps=15))
+    # Warm-up along a cosine, from zero and by epochs of four steps, in front of a cosine by steps.
+    rising = lambda step: (1 - math.cos(math.pi * step / warmup)) / 2
+    rates = [base * rising(step // 4 * 4) for step in range(warmup)] + stepped(cosine(total - warmup), total - warmup, base)
+    cases.append(schedule_case("cosine, warm-up along a cosine, by epochs", rates, kind="cosine", base=base, total_steps=total,
+                               warmup_steps=warmup, warmup="cosine", warmup_hold_steps=4))
+    rates = [base * (0.2 + 0.8 * rising(step)) for step in range(warmup)] + [base] * (total - warmup)
+    cases.append(schedule_case("constant, warm-up along a cosine from a fifth", rates, kind="constant", base=base, total_steps=total,
+                               warmup_steps=warmup, warmup="cosine", warmup_factor=0.2))
+    write("schedules.json", {"cases": cases, "plateaus": plateaus()})
+
+
+def plateau_case(name, measures, base=0.5, **o):
+    optimizer = torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))], lr=base)
+    scheduler = torch.optim.lr_scheduler.ReduceLROnPlateau(optimizer, **o)
+    rates = []
+    for measure in measures:
+        scheduler.step(measure)
+        rates.append(optimizer.param_groups[0]["lr"])
+    assert len(set(rates)) > 1, name
+    return {"name": name, "base": base, "options": o, "measures": measures, "rates": rates}
+
+
+def plateaus():
+    noise = uniform("plateau", 120)
+    loss = [float(2.0 / (1 + 0.2 * min(i, 40)) + 0.02 * noise[i]) for i in range(120)]
+    accuracy = [float(70 - 60 / (1 + 0.3 * min(i, 50)) + 0.5 * noise[i]) for i in range(120)]
+    psnr = [-value for value in accuracy]
+    return [plateau_case("min", loss, mode="min", factor=0.5, patience=5, threshold=1e-4, cooldown=0, min_lr=0.0),
+            plateau_case("min, patience 0", loss[:40], mode="min", factor=0.9, patience=0, threshold=1e-4, cooldown=0, min_lr=0.0),
+            plateau_case("min, absolute threshold", loss, mode="min", factor=0.1, patience=3, threshold=0.01, threshold_mode="abs", cooldown=2, min_lr=1e-4),
+            plateau_case("max", accuracy, mode="max", factor=0.3, patience=4, threshold=1e-3, cooldown=3, min_lr=0.0),
+            plateau_case("max, absolute threshold", accuracy, mode="max", factor=0.3, patience=4, threshold=0.2, threshold_mode="abs", cooldown=0, min_lr=0.05),
+            plateau_case("min, of negative numbers", psnr, mode="min", factor=0.2, patience=6, threshold=1e-3, cooldown=1, min_lr=0.0),
+            plateau_case("down to where it falls no more", [1.0] * 100, mode="min", factor=0.1, patience=2, threshold=0.0, cooldown=0, min_lr=0.0)]
+
+
 if __name__ == "__main__":
     check_against_timm()
     optimizers()
     losses()
+    schedules()
