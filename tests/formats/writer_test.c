@@ -1,3 +1,4 @@
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -17,6 +18,8 @@ static const char *write_small_shard(TestFolder *folder)
 static void write_both_ways(TestFolder *folder, const DatasetPlan *plan)
 {
     const char *a = test_path(folder, "a.fshard"), *b = test_path(folder, "b.fshard");
+    (void)remove(a);
+    (void)remove(b);
     samples_write_file(plan, "train", a, 0, 0, plan->train_count, NULL);
     /* The other way of writing: records built apart, as threads do. */
     FshError error = {0};
@@ -27,10 +30,10 @@ static void write_both_ways(TestFolder *folder, const DatasetPlan *plan)
     for (uint64_t i = 0; i < plan->train_count; i++) {
         MadeSample made;
         sample_make(&made, plan, "train", i);
-        size_t bytes = fsh_record_bytes(&made.sample, FSH_RECORD_ALIGNED);
-        void *record = aligned_alloc(FSH_ALIGNMENT, bytes);
+        size_t bytes = fsh_record_bytes(&made.sample, plan->form);
+        void *record = malloc(bytes);
         memset(record, 0xA5, bytes); /* no byte of it may stay */
-        assert_ok(fsh_record_build(&made.sample, FSH_RECORD_ALIGNED, record, bytes, &error), &error);
+        assert_ok(fsh_record_build(&made.sample, plan->form, record, bytes, &error), &error);
         assert_ok(fsh_writer_put_record(writer, record, bytes, &error), &error);
         free(record);
         sample_free(&made);
@@ -51,13 +54,17 @@ static void write_both_ways(TestFolder *folder, const DatasetPlan *plan)
 
 static void test_same_samples_give_same_bytes(void **state)
 {
+    const DatasetPlan compact = {.train_count = 5, .form = FSH_RECORD_COMPACT};
     write_both_ways(*state, &small_plan);
+    write_both_ways(*state, &compact);
 }
 
 /* Large records are written by themselves, between small ones that gather. */
 static void test_large_records_between_small_ones_give_the_same_bytes(void **state)
 {
-    const DatasetPlan plan = {.train_count = 60, .payload_bytes_max = 150000};
+    DatasetPlan plan = {.train_count = 60, .payload_bytes_max = 150000};
+    write_both_ways(*state, &plan);
+    plan.form = FSH_RECORD_COMPACT;
     write_both_ways(*state, &plan);
 }
 
@@ -230,6 +237,40 @@ static void test_writer_options_out_of_range_are_refused(void **state)
     assert_int_equal(test_count_files(folder->path), 0);
 }
 
+/* An LMDB has no use for them; a record of the other form is none; what has no room in one is told. */
+static void test_compact_records_are_for_shards_and_of_one_form(void **state)
+{
+    TestFolder *folder = *state;
+    const DatasetPlan lmdb = {.container = FSH_CONTAINER_LMDB, .form = FSH_RECORD_COMPACT},
+                      compact = {.form = FSH_RECORD_COMPACT};
+    const FshWriterOptions refused = samples_writer_options(&lmdb, "train", 0),
+                           options = samples_writer_options(&compact, "train", 0);
+    FshWriter *writer = NULL;
+    FshError error = {0};
+    MadeSample made;
+    assert_int_equal(fsh_writer_open(&writer, test_path(folder, "train.lmdb"), &refused, &error),
+                     FSH_ERR_USAGE);
+    assert_contains(error.message, "shards only");
+    assert_null(writer);
+    assert_ok(fsh_writer_open(&writer, test_path(folder, "x.fshard"), &options, &error), &error);
+    sample_make(&made, &compact, "train", 0);
+    size_t bytes = fsh_record_bytes(&made.sample, FSH_RECORD_ALIGNED);
+    void *record = malloc(bytes);
+    assert_ok(fsh_record_build(&made.sample, FSH_RECORD_ALIGNED, record, bytes, &error), &error);
+    assert_int_equal(fsh_writer_put_record(writer, record, bytes, &error), FSH_ERR_CORRUPT);
+    made.sample.label = (INT64_C(1) << 29) - 1;
+    assert_int_equal(fsh_record_bytes(&made.sample, FSH_RECORD_COMPACT), 0);
+    assert_int_equal(fsh_record_build(&made.sample, FSH_RECORD_COMPACT, record, bytes, &error),
+                     FSH_ERR_MISMATCH);
+    assert_contains(error.message, "too much for a compact record");
+    made.sample.label--;
+    assert_true(fsh_record_bytes(&made.sample, FSH_RECORD_COMPACT) > 0);
+    free(record);
+    sample_free(&made);
+    fsh_writer_close(&writer);
+    assert_int_equal(test_count_files(folder->path), 0);
+}
+
 #define with_folder(test) cmocka_unit_test_setup_teardown(test, test_folder_setup, test_folder_teardown)
 
 int main(void)
@@ -237,6 +278,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         with_folder(test_same_samples_give_same_bytes),
         with_folder(test_large_records_between_small_ones_give_the_same_bytes),
+        with_folder(test_compact_records_are_for_shards_and_of_one_form),
         with_folder(test_nothing_stays_without_finish),
         with_folder(test_existing_file_needs_force),
         with_folder(test_samples_that_do_not_fit_are_refused_and_writing_goes_on),
