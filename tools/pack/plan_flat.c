@@ -101,7 +101,9 @@ static bool all_pairs(const Plan *plan, uint64_t count, bool by_beginning, const
 static bool lies_in(const char *path, const char *folder, size_t folder_bytes)
 {
     const char *slash = strrchr(path, '/');
-    const size_t before = slash ? (size_t)(slash - path) : 0;
+    if (!slash)
+        return false;
+    const size_t before = (size_t)(slash - path);
     return before >= folder_bytes && memcmp(slash - folder_bytes, folder, folder_bytes) == 0 &&
            (before == folder_bytes || slash[-(ptrdiff_t)folder_bytes - 1] == '/');
 }

@@ -60,9 +60,8 @@ static uint64_t count_samples(const FshDataset *dataset)
 static bool find_real(const char *path, char real[PATH_MAX])
 {
     char above[PATH_MAX];
-    if (strlen(path) >= sizeof above)
+    if (snprintf(above, sizeof above, "%s", path) >= (int)sizeof above)
         return false;
-    (void)strcpy(above, path);
     while (!realpath(above, real)) {
         char *slash = strrchr(above, '/');
         if (!slash)
