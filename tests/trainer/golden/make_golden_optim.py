@@ -391,8 +391,57 @@ def plateaus():
             plateau_case("down to where it falls no more", [1.0] * 100, mode="min", factor=0.1, patience=2, threshold=0.0, cooldown=0, min_lr=0.0)]
 
 
+# ---- metrics of images ----------------------------------------------------------------------------------------------------
+
+def prepared(image, crop_border, y_channel):
+    """BasicSR's calculate_psnr and calculate_ssim up to the comparison, for RGB images; their luma passes through float32."""
+    image = image[crop_border:image.shape[0] - crop_border, crop_border:image.shape[1] - crop_border].astype(np.float64)
+    if y_channel and image.shape[2] == 3:
+        image = (image @ np.array([65.481, 128.553, 24.966]) / 255 + 16)[:, :, None]
+    return image
+
+
+def psnr(a, b):
+    mse = np.mean((a - b) ** 2)
+    return float("inf") if mse == 0 else 10 * np.log10(255.0**2 / mse)
+
+
+def ssim(a, b):
+    """Each window by itself, with the two-dimensional kernel."""
+    x = np.arange(11) - 5.0
+    kernel = np.exp(-x**2 / (2 * 1.5**2))
+    kernel = np.outer(kernel / kernel.sum(), kernel / kernel.sum())
+    mean = lambda plane: np.einsum("ijkl,kl->ij", np.lib.stride_tricks.sliding_window_view(plane, (11, 11)), kernel)
+    c1, c2 = (0.01 * 255) ** 2, (0.03 * 255) ** 2
+    values = []
+    for p, q in ((a[:, :, c], b[:, :, c]) for c in range(a.shape[2])):
+        mu1, mu2 = mean(p), mean(q)
+        sigma1, sigma2, sigma12 = mean(p * p) - mu1**2, mean(q * q) - mu2**2, mean(p * q) - mu1 * mu2
+        values.append(np.mean((2 * mu1 * mu2 + c1) * (2 * sigma12 + c2) / ((mu1**2 + mu2**2 + c1) * (sigma1 + sigma2 + c2))))
+    return float(np.mean(values))
+
+
+def image_metrics():
+    cases = []
+    for shape in ([11, 11, 3], [40, 33, 3], [24, 57, 1], [31, 64, 3]):
+        for crop_border, y_channel in ((0, False), (0, True), (4, False), (4, True)):
+            if min(shape[:2]) - 2 * crop_border < 11:
+                continue
+            # Waves of some pixels with grain, and the same with other grain: integers on both sides.
+            i = np.arange(math.prod(shape)).reshape(shape)
+            row, column = i // (shape[1] * shape[2]), i // shape[2] % shape[1]
+            wave = 128 + (row * 13 + column * 7) % 90 - (column * 5) % 60
+            grain = [np.floor((uniform(name, math.prod(shape)) + 1) * 128).astype(np.int64).reshape(shape) for name in ("a", "b")]
+            a, b = (np.clip(wave + grain[0] // 8, 0, 255), np.clip(wave + grain[0] // 16 + grain[1] // 6, 0, 255))
+            a, b = (prepared(image, crop_border, y_channel) for image in (a, b))
+            cases.append({"name": f"{shape[1]} x {shape[0]} x {shape[2]}, border {crop_border}{', luma' if y_channel else ''}", "shape": shape,
+                          "crop_border": crop_border, "y_channel": y_channel, "psnr": psnr(a, b), "ssim": ssim(a, b)})
+    write("image_metrics.json", {"cases": cases})
+
+
 if __name__ == "__main__":
     check_against_timm()
     optimizers()
     losses()
     schedules()
+    image_metrics()
