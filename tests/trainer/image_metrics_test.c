@@ -89,7 +89,7 @@ static void test_metrics_agree_with_numpy(void **state)
         assert_true(of_psnr < 1e-9 && of_ssim < 1e-9);
         pair_free(&pair);
     }
-    assert_true(i == 12);
+    assert_true(i == 14);
     json_decref(document);
 }
 
