@@ -237,7 +237,7 @@ static void test_extract_leaves_damaged_records_out(void **state)
     const char *shard = write_named(folder, "x.fshard", "key", "cat/x.jpg");
     test_file_flip_byte(shard, 900);
     RunResult result = run_expecting(1, "fverify", "--extract", test_path(folder, "out"), shard, NULL);
-    assert_contains(result.out, "CRC32C is ");
+    assert_contains(result.out, " record 0, key key, source cat/x.jpg: CRC32C is ");
     assert_contains(result.out, "0 files");
     run_result_free(&result);
     assert_int_equal(test_count_files(test_path(folder, "out")), 0);
