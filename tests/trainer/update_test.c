@@ -5,9 +5,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/progress.h"
 #include "tests/support/support.h"
 #include "tests/trainer/golden.h"
-#include "trainer/backend/backend.h"
+#include "trainer/backend/cpu/cpu.h"
 #include "trainer/graph/graph_internal.h"
 
 #define TOLERANCE 1e-4
@@ -381,7 +382,31 @@ static void test_without_loss_scaling_nan_goes_into_the_weights(void **state)
 
 /* ---- threads -------------------------------------------------------------------------------------------------------- */
 
-/* A linear layer of one sample, its output's gradient given: what reaches the update does not depend on threads. */
+/* A linear layer of one sample, its output's gradient given: what reaches the update does not depend on threads. Inputs "x",
+ * "dy" and "learning_rate". */
+static Training linear_start(int threads, const Optimizer *wanted, int64_t in, int64_t out)
+{
+    FshError error = {0};
+    Optimizer optimizer = *wanted;
+    Training training = {.backend = open_backend(threads), .graph = graph_new()};
+    Graph *graph = training.graph;
+    assert_non_null(graph);
+    TensorId input = graph_input(graph, "x", DATA_F32, 2, (int64_t[]){1, in});
+    TensorId output = graph_linear(graph, "fc", input, out, true);
+    if (optimizer.loss_scaling)
+        graph_loss_scale(graph);
+    const size_t forward_count = graph_node_count(graph);
+    graph_contribute_gradient(graph, output, graph_input(graph, "dy", DATA_F32, 2, (int64_t[]){1, out}));
+    graph_append_backward_pass(graph, forward_count);
+    optimizer.learning_rate = graph_input(graph, "learning_rate", DATA_F32, 1, (int64_t[]){1});
+    graph_update(graph, &optimizer);
+    check(graph_check(graph, &error), &error);
+    check(state_new(&training.state, training.backend, graph, &error), &error);
+    check(state_initialize(training.state, 5, &error), &error);
+    check(program_new(&training.program, training.state, graph, &error), &error);
+    return training;
+}
+
 static float *updated_weights(int threads, OptimizerKind kind, size_t *count_ret)
 {
     enum { IN = 300, OUT = 70 };
@@ -390,21 +415,8 @@ static float *updated_weights(int threads, OptimizerKind kind, size_t *count_ret
     double uniform[IN];
     FshError error = {0};
     Optimizer optimizer = everything(kind);
-    Training training = {.backend = open_backend(threads), .graph = graph_new()};
-    Graph *graph = training.graph;
-    assert_non_null(graph);
     optimizer.loss_scaling = false;
-    TensorId input = graph_input(graph, "x", DATA_F32, 2, (int64_t[]){1, IN});
-    TensorId output = graph_linear(graph, "fc", input, OUT, true);
-    const size_t forward_count = graph_node_count(graph);
-    graph_contribute_gradient(graph, output, graph_input(graph, "dy", DATA_F32, 2, (int64_t[]){1, OUT}));
-    graph_append_backward_pass(graph, forward_count);
-    optimizer.learning_rate = graph_input(graph, "learning_rate", DATA_F32, 1, (int64_t[]){1});
-    graph_update(graph, &optimizer);
-    check(graph_check(graph, &error), &error);
-    check(state_new(&training.state, training.backend, graph, &error), &error);
-    check(state_initialize(training.state, 5, &error), &error);
-    check(program_new(&training.program, training.state, graph, &error), &error);
+    Training training = linear_start(threads, &optimizer, IN, OUT);
     write_input(training.program, "learning_rate", &rate, sizeof rate);
     for (int run = 0; run < 5; run++) {
         char name[16];
@@ -509,7 +521,102 @@ static void test_only_the_networks_tensors_are_weights(void **state)
     graph_free(&graph);
 }
 
-int main(void)
+/* ---- timing: update_test time --------------------------------------------------------------------------------------- */
+
+enum { TIMED_EDGE = 3420, TIMED_RUNS = 40 }; /* 3420 x 3420 + 3420: resnet18's 11.7 million parameters */
+
+typedef struct Stream {
+    const CpuKernels *kernels;
+    float *a, *b;
+} Stream;
+
+static void stream_part(void *context, int part, int64_t begin, int64_t end)
+{
+    const Stream *stream = context;
+    (void)part;
+    stream->kernels->add(stream->a + begin, stream->b + begin, stream->a + begin, end - begin);
+}
+
+/* Seconds of the update's node, and of a += b on as many values run in turn with it: the best of some runs each. */
+static double update_seconds(const Optimizer *optimizer, double *stream_seconds_ret)
+{
+    FshError error = {0};
+    Training training = linear_start(2, optimizer, TIMED_EDGE, TIMED_EDGE);
+    const CpuBackend *backend = (const CpuBackend *)training.backend;
+    const size_t nodes = graph_node_count(training.graph);
+    const int64_t count = (int64_t)TIMED_EDGE * (TIMED_EDGE + 1);
+    const float rate = 1e-3F;
+    static float ones[TIMED_EDGE];
+    Stream stream = {backend->kernels, cpu_memory_new((uint64_t)count * 4),
+                     cpu_memory_new((uint64_t)count * 4)};
+    double *seconds = calloc(nodes, sizeof *seconds), before = 0, best = INFINITY;
+    assert_true(seconds && stream.a && stream.b);
+    *stream_seconds_ret = INFINITY;
+    for (int i = 0; i < TIMED_EDGE; i++)
+        ones[i] = 1;
+    write_input(training.program, "x", ones, sizeof ones);
+    write_input(training.program, "dy", ones, sizeof ones);
+    write_input(training.program, "learning_rate", &rate, sizeof rate);
+    check(program_profile(training.program, true, NULL, 0, &error), &error);
+    for (int i = 0; i < TIMED_RUNS; i++) {
+        check(program_run(training.program, &error), &error);
+        check(program_profile(training.program, true, seconds, nodes, &error), &error);
+        if (read_number(training.program, "updated") == 1)
+            best = fmin(best, seconds[nodes - 1] - before);
+        before = seconds[nodes - 1];
+        const double start = progress_now_seconds();
+        cpu_parallel(backend, count, stream_part, &stream);
+        *stream_seconds_ret = fmin(*stream_seconds_ret, progress_now_seconds() - start);
+    }
+    cpu_memory_free(stream.a);
+    cpu_memory_free(stream.b);
+    free(seconds);
+    training_end(&training);
+    return best;
+}
+
+static void time_updates(void)
+{
+    const double parameters = (double)TIMED_EDGE * (TIMED_EDGE + 1);
+    const Optimizer sgd = {.kind = OPTIMIZER_SGD, .momentum = 0.9, .nesterov = true, .weight_decay = 1e-4};
+    const Optimizer adam = {
+        .kind = OPTIMIZER_ADAMW, .beta1 = 0.9, .beta2 = 0.999, .epsilon = 1e-8, .weight_decay = 0.01};
+    struct {
+        const char *name;
+        Optimizer optimizer;
+        int bytes; /* for a parameter: cpu_update.c */
+    } cases[] = {
+        {"sgd", sgd, 20},          {"sgd, clipped", sgd, 24},
+        {"sgd, average", sgd, 28}, {"sgd, accumulation", sgd, 24},
+        {"adamw", adam, 28},       {"lars", sgd, 28},
+        {"lamb", adam, 40},        {"adamw, scaled, clipped, average", adam, 40},
+    };
+    cases[1].optimizer.clip_norm = 1;
+    cases[2].optimizer.ema_decay = 0.999;
+    cases[3].optimizer.accumulation_steps = 2;
+    cases[5].optimizer.kind = OPTIMIZER_LARS;
+    cases[5].optimizer.trust_coefficient = 0.001;
+    cases[6].optimizer.kind = OPTIMIZER_LAMB;
+    cases[7].optimizer.clip_norm = 1;
+    cases[7].optimizer.ema_decay = 0.999;
+    cases[7].optimizer.loss_scaling = true;
+    cases[7].optimizer.scale_init = cases[7].optimizer.scale_growth = 2;
+    cases[7].optimizer.scale_backoff = 0.5;
+    cases[7].optimizer.scale_interval = 2000;
+    print_message("%.1f M parameters, 2 threads; floor: bytes at the rate of a += b in the same run\n",
+                  parameters / 1e6);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        double stream_seconds; /* of 12 bytes for a value */
+        const double seconds = update_seconds(&cases[i].optimizer, &stream_seconds);
+        const double floor_seconds = stream_seconds * cases[i].bytes / 12,
+                     bandwidth = 12 * parameters / stream_seconds;
+        print_message("  %-34s %7.2f ms  floor %7.2f ms (%d B at %5.1f GB/s)  %.2f of it\n", cases[i].name,
+                      1e3 * seconds, 1e3 * floor_seconds, cases[i].bytes, bandwidth / 1e9,
+                      seconds / floor_seconds);
+    }
+}
+
+int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_updates_agree_with_pytorch),
@@ -519,5 +626,9 @@ int main(void)
         cmocka_unit_test(test_numbers_that_make_no_sense_are_refused),
         cmocka_unit_test(test_only_the_networks_tensors_are_weights),
     };
+    if (argc > 1 && strcmp(argv[1], "time") == 0) {
+        time_updates();
+        return 0;
+    }
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
