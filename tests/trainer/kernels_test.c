@@ -663,6 +663,22 @@ static void test_sums_hold_where_the_mean_is_large(void **state)
     }
 }
 
+static void test_mean_holds_over_a_large_even_area(void **state)
+{
+    enum { PIXELS = 1 << 16, CHANNELS = 3 };
+    float *x = malloc(PIXELS * CHANNELS * sizeof *x), y[CHANNELS];
+    (void)state;
+    assert_non_null(x);
+    for (size_t i = 0; i < PIXELS * CHANNELS; i++)
+        x[i] = 0.1F + 0.7F * (float)(i % CHANNELS);
+    for (int v = 0; cpu_kernels_variant(DATA_F32, v); v++) {
+        cpu_kernels_variant(DATA_F32, v)->row_mean(x, PIXELS, CHANNELS, y);
+        for (int c = 0; c < CHANNELS; c++)
+            assert_true(fabs((double)y[c] / (double)x[c] - 1) < 2e-6); /* 1e-3 where floats are added up */
+    }
+    free(x);
+}
+
 static void test_sum_of_squares_is_finite_where_every_value_is(void **state)
 {
     float values[37];
@@ -713,6 +729,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_relu_keeps_nan_and_zero),
         cmocka_unit_test(test_max_pool_takes_the_first_of_equals_and_nan),
         cmocka_unit_test(test_sums_hold_where_the_mean_is_large),
+        cmocka_unit_test(test_mean_holds_over_a_large_even_area),
         cmocka_unit_test(test_sum_of_squares_is_finite_where_every_value_is),
     };
     if (argc > 1 && strcmp(argv[1], "time") == 0) {
