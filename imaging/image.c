@@ -95,6 +95,24 @@ ImageView image_view(const Image *image)
                        .channels = image->channels};
 }
 
+ImageView image_view_part(const ImageView *view, uint32_t left, uint32_t top, uint32_t width, uint32_t height)
+{
+    ImageView part = *view;
+    part.pixels += top * view->stride_bytes + (size_t)left * view->channels;
+    part.width = width;
+    part.height = height;
+    return part;
+}
+
+FshStatus image_copy_view(Image *image, const ImageView *view, FshError *error)
+{
+    FshStatus status = image_reserve(image, view->width, view->height, view->channels, error);
+    const size_t row_bytes = (size_t)view->width * view->channels;
+    for (uint32_t y = 0; y < view->height && !status; y++)
+        memcpy(image->pixels + y * row_bytes, view->pixels + y * view->stride_bytes, row_bytes);
+    return status;
+}
+
 void image_exchange(Image *a, Image *b)
 {
     Image kept = *a;

@@ -60,6 +60,13 @@ typedef struct ImageView {
 
 ImageView image_view(const Image *image);
 
+/* The part of view from (left, top) on, width x height, which must lie in it. Nothing is copied. */
+ImageView image_view_part(const ImageView *view, uint32_t left, uint32_t top, uint32_t width,
+                          uint32_t height);
+
+/* Copies view's pixels to image, which becomes of its size. FSH_ERR_MEMORY. */
+FshStatus image_copy_view(Image *image, const ImageView *view, FshError *error);
+
 /* Things worth telling the user about a file; a set of bits. */
 typedef enum ImageQuirk {
     IMAGE_QUIRK_EXTENSION =

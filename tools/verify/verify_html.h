@@ -1,7 +1,4 @@
-/* verify_html.h - the report as one page that needs nothing else: no network, no script, no other file.
- *
- * Names come from strangers. All text is escaped, what is no UTF-8 or a control character becomes U+FFFD, and the page's own
- * policy lets it load nothing but its inline images and styles. */
+/* verify_html.h - the report as one page (common/html.h). */
 #ifndef FSHARD_VERIFY_VERIFY_HTML_H
 #define FSHARD_VERIFY_VERIFY_HTML_H
 
@@ -11,8 +8,5 @@
 /* dataset: NULL where it cannot be opened: then there are no images. FSH_ERR_EXISTS without force; FSH_ERR_MEMORY and others. */
 FshStatus verify_write_html(const VerifyReport *report, const VerifyOptions *options,
                             const FshDataset *dataset, const char *path, bool force, FshError *error);
-
-/* Appends text as it may stand between tags and in quoted attributes. */
-FshStatus html_append_text(Buffer *page, const char *text, size_t length, FshError *error);
 
 #endif

@@ -1,0 +1,112 @@
+#include "common/html.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+static void append(HtmlPage *page, const char *text, size_t length)
+{
+    if (!page->status)
+        page->status = buffer_append(&page->text, text, length, page->error);
+}
+
+/* Bytes of the UTF-8 character at text, or 0: none, or a control character. */
+static size_t character_bytes(const unsigned char *text, size_t length)
+{
+    const unsigned char first = text[0];
+    const size_t bytes = first < 0x80                    ? 1
+                         : first >= 0xC2 && first < 0xE0 ? 2
+                         : first >= 0xE0 && first < 0xF0 ? 3
+                         : first >= 0xF0 && first < 0xF5 ? 4
+                                                         : 0;
+    if (bytes == 0 || bytes > length || first < 32 || first == 127)
+        return 0;
+    for (size_t i = 1; i < bytes; i++) {
+        if ((text[i] & 0xC0) != 0x80)
+            return 0;
+    }
+    const unsigned char second = bytes > 1 ? text[1] : 0;
+    if ((first == 0xC2 && second < 0xA0) || (first == 0xE0 && second < 0xA0) ||
+        (first == 0xED && second > 0x9F) || (first == 0xF0 && second < 0x90) ||
+        (first == 0xF4 && second > 0x8F))
+        return 0; /* C1 controls, overlong forms, surrogates, beyond Unicode */
+    return bytes;
+}
+
+void html_add_text(HtmlPage *page, const char *text, size_t length)
+{
+    static const struct {
+        char character;
+        const char *text;
+    } escapes[] = {{'&', "&amp;"}, {'<', "&lt;"}, {'>', "&gt;"}, {'"', "&quot;"}, {'\'', "&#39;"}};
+    for (size_t i = 0; i < length && !page->status;) {
+        const size_t bytes = character_bytes((const unsigned char *)text + i, length - i);
+        const char *piece = bytes ? text + i : "\xEF\xBF\xBD";
+        size_t piece_bytes = bytes ? bytes : 3;
+        for (size_t e = 0; e < sizeof escapes / sizeof *escapes && bytes == 1; e++) {
+            if (text[i] == escapes[e].character) {
+                piece = escapes[e].text;
+                piece_bytes = strlen(piece);
+            }
+        }
+        append(page, piece, piece_bytes);
+        i += bytes ? bytes : 1;
+    }
+}
+
+void html_add_string(HtmlPage *page, const char *text)
+{
+    html_add_text(page, text, strlen(text));
+}
+
+void html_add_markup(HtmlPage *page, const char *markup)
+{
+    append(page, markup, strlen(markup));
+}
+
+void html_add(HtmlPage *page, const char *format, ...)
+{
+    char text[1024];
+    va_list list;
+    va_start(list, format);
+    const int length = vsnprintf(text, sizeof text, format, list);
+    va_end(list);
+    if (length > 0)
+        append(page, text, (size_t)length < sizeof text ? (size_t)length : sizeof text - 1);
+}
+
+void html_add_base64(HtmlPage *page, const void *bytes, size_t length)
+{
+    static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    const uint8_t *at = bytes;
+    for (size_t i = 0; i < length && !page->status; i += 3) {
+        const size_t left = length - i;
+        const uint32_t group =
+            (uint32_t)at[i] << 16 | (left > 1 ? (uint32_t)at[i + 1] << 8 : 0) | (left > 2 ? at[i + 2] : 0);
+        const char text[4] = {digits[group >> 18], digits[group >> 12 & 63],
+                              left > 1 ? digits[group >> 6 & 63] : '=', left > 2 ? digits[group & 63] : '='};
+        append(page, text, sizeof text);
+    }
+}
+
+void html_begin(HtmlPage *page, const char *title, const char *style)
+{
+    html_add_markup(page, "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">"
+                          "<meta http-equiv=\"Content-Security-Policy\" "
+                          "content=\"default-src 'none'; img-src data:; style-src 'unsafe-inline'\">"
+                          "<meta name=\"viewport\" content=\"width=device-width\"><title>");
+    html_add_string(page, title);
+    html_add_markup(page, "</title><style>");
+    html_add_markup(page, style);
+    html_add_markup(page, "</style></head><body>");
+}
+
+FshStatus html_write(HtmlPage *page, const char *path, bool force)
+{
+    html_add_markup(page, "</body></html>\n");
+    if (!page->status)
+        page->status =
+            file_write_atomic(path, page->text.bytes, page->text.length, force, false, page->error);
+    buffer_free(&page->text);
+    return page->status;
+}
