@@ -1,22 +1,37 @@
-/* ftrain: trains an image classifier on a dataset that fpack made. */
+/* ftrain: trains a network on a dataset that fpack made. */
 #include <limits.h>
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "common/interrupt.h"
+#include "common/options_config.h"
 #include "common/program.h"
 #include "imaging/decode.h"
 #include "trainer/loop/describe.h"
 #include "trainer/loop/train_options.h"
 #include "trainer/loop/train.h"
 
+/* True where the text comes from --config: arguments on the command line win over it. */
+static bool is_from_file(const OptionArguments *arguments, const char *text)
+{
+    const char *key;
+    json_t *value;
+    json_object_foreach(arguments->config, key, value)
+    {
+        if (text && json_string_value(value) == text)
+            return true;
+    }
+    return false;
+}
+
 /* SHARDS and OUTPUT, given as arguments or as options, but not as both. */
 static FshStatus take_arguments(TrainOptions *options, const OptionArguments *arguments, FshError *error)
 {
+    const char **const places[] = {&options->shards, &options->output};
     size_t next = 0;
-    if (!options->shards && next < arguments->count)
-        options->shards = arguments->items[next++];
-    if (!options->output && next < arguments->count)
-        options->output = arguments->items[next++];
+    for (size_t i = 0; i < 2; i++)
+        if (next < arguments->count && (!*places[i] || is_from_file(arguments, *places[i])))
+            *places[i] = arguments->items[next++];
     if (next < arguments->count)
         return fsh_error_set(error, FSH_ERR_USAGE,
                              "'%s': one argument too many: SHARDS and OUTPUT are known already",
@@ -24,16 +39,28 @@ static FshStatus take_arguments(TrainOptions *options, const OptionArguments *ar
     return FSH_OK;
 }
 
+static bool uses_weights(const TrainOptions *options)
+{
+    return options->evaluate || options->predict || options->export_path;
+}
+
 static FshStatus check_complete(const TrainOptions *options, FshError *error)
 {
+    const char *what = options->predict ? "--predict" : options->export_path ? "--export" : "--evaluate";
     if (!options->shards)
         return fsh_error_set(error, FSH_ERR_USAGE, "SHARDS is missing: ftrain SHARDS OUTPUT");
-    if (options->evaluate && !options->weights)
-        return fsh_error_set(error, FSH_ERR_USAGE, "--evaluate needs --weights FILE");
-    if (options->evaluate && options->output)
-        return fsh_error_set(error, FSH_ERR_USAGE, "'%s': --evaluate writes nothing; leave OUTPUT out",
-                             options->output);
-    if (!options->evaluate && !options->program.dry_run && !options->output)
+    if (uses_weights(options) && !options->weights)
+        return fsh_error_set(error, FSH_ERR_USAGE, "%s needs --weights FILE", what);
+    if (uses_weights(options) && options->output)
+        return fsh_error_set(error, FSH_ERR_USAGE, "'%s': %s trains nothing; leave OUTPUT out",
+                             options->output, what);
+    if (uses_weights(options) && options->resume)
+        return fsh_error_set(error, FSH_ERR_USAGE, "--resume: %s trains nothing", what);
+    if (options->resume && options->weights)
+        return fsh_error_set(
+            error, FSH_ERR_USAGE,
+            "--resume: --weights begins a new run; a run that goes on has its weights in its checkpoint");
+    if (!uses_weights(options) && !options->program.dry_run && !options->output)
         return fsh_error_set(error, FSH_ERR_USAGE, "OUTPUT is missing: ftrain SHARDS OUTPUT");
     return FSH_OK;
 }
@@ -44,15 +71,20 @@ static FshStatus run(const ProgramContext *context, bool *partial_ret, FshError 
     FshStatus status = take_arguments(options, context->arguments, error);
     if (status)
         return status;
+    if (options->print_config) {
+        options_config_print(context->table, train_options_no_file, stdout);
+        return FSH_OK;
+    }
     if (options->list_models)
         return describe_models(options, error);
     status = check_complete(options, error);
     if (status)
         return status;
+    interrupt_install_requeue();
+    if (uses_weights(options))
+        return train_evaluate(options, partial_ret, error);
     if (options->program.dry_run)
         return describe_run(options, error);
-    if (options->evaluate)
-        return train_evaluate(options, partial_ret, error);
     return train_run(options, partial_ret, error);
 }
 
@@ -79,11 +111,6 @@ int main(int argc, char **argv)
     TrainOptions options = train_options_default();
     Option rows[TRAIN_OPTION_ROWS];
     train_options_rows(&options, rows);
-    const OptionTable table = {.program = "ftrain",
-                               .summary = train_summary,
-                               .usage = train_usage,
-                               .options = rows,
-                               .examples = train_examples,
-                               .arguments_max = 2};
+    const OptionTable table = train_options_table(rows);
     return program_main(argc, argv, &table, &options, image_library_versions, run);
 }

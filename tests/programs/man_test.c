@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { NAMES_MAX = 128, NAME_BYTES = 64 };
+enum { NAMES_MAX = 256, NAME_BYTES = 64 };
 
 /* A set of option names: "max-size" for --max-size, "j" for -j. */
 typedef struct Names {

@@ -196,7 +196,7 @@ static void test_folders_of_images_are_packed_and_learnt(void **state)
     json_decref(evaluated);
     json_decref(object);
     run_result_free(&result);
-    assert_int_equal(test_count_files(output), 5);
+    assert_int_equal(test_count_files(output), 6); /* three tables, best, last, checkpoint */
 }
 
 static void test_resnet18_trains_and_leaves_torchvisions_names(void **state)
@@ -369,12 +369,19 @@ static void test_a_missing_dataset_is_refused(void **state)
     REFUSED(1, "No such file", test_path(folder, "out"), test_path(folder, "none"));
 }
 
-static void test_pairs_are_refused(void **state)
+static void test_pairs_for_a_classifier_are_refused(void **state)
 {
-    DatasetSpec spec = plain;
-    spec.kind = FSH_KIND_PAIRS;
+    DatasetSpec pairs = plain;
+    pairs.kind = FSH_KIND_PAIRS;
     TestFolder *folder = *state;
-    REFUSED(1, "holds pairs of images", test_path(folder, "out"), make_set(folder, &spec));
+    REFUSED(1, "holds pairs of images", test_path(folder, "out"), "--model", "resnet18",
+            make_set(folder, &pairs));
+}
+
+static void test_classes_for_a_restorer_are_refused(void **state)
+{
+    TestFolder *folder = *state;
+    REFUSED(1, "pairs", test_path(folder, "out"), "--model", "unet", make_set(folder, &plain));
 }
 
 static void test_one_class_is_refused(void **state)
@@ -434,15 +441,15 @@ static void test_fewer_samples_than_a_batch_are_refused(void **state)
 static void test_a_model_that_does_not_fit_the_images_is_refused(void **state)
 {
     TestFolder *folder = *state;
-    REFUSED(1, "ftrain: images of 2 pixels: conv8: model.", test_path(folder, "out"), "--model", "conv8",
+    REFUSED(1, "ftrain: images of 2 x 2 pixels: conv8: model.", test_path(folder, "out"), "--model", "conv8",
             "--train-crop-size", "2", "--val-crop-size", "2", make_set(folder, &plain));
 }
 
 static void test_an_unknown_model_is_refused_with_the_known_ones(void **state)
 {
     TestFolder *folder = *state;
-    REFUSED(2, "--model: 'resnet19' is none of the networks: conv8, resnet18", test_path(folder, "out"),
-            "--model", "resnet19", make_set(folder, &plain));
+    REFUSED(2, "--model: 'resnet19' is none of the networks: conv8, toynet, resnet9, resnet18",
+            test_path(folder, "out"), "--model", "resnet19", make_set(folder, &plain));
 }
 
 static void test_options_that_contradict_are_usage_errors(void **state)
@@ -506,7 +513,7 @@ static void test_an_output_that_exists_is_refused_without_force(void **state)
     assert_string_equal(text, "mine");
     free(text);
     assert_true(test_file_size(stale) > 1000);
-    assert_int_equal(test_count_files(out), 6);
+    assert_int_equal(test_count_files(out), 7);
 
     result = TRAIN(1, "--model", "conv8", shards, note);
     assert_contains(result.err, "note.txt: is a file");
@@ -642,7 +649,7 @@ static void test_without_a_val_split_it_trains_and_says_so(void **state)
         TRAIN(0, "--model", "conv8", "--epochs", "1", make_set(folder, &spec), test_path(folder, "out"));
     assert_contains(result.err, "training without evaluation");
     assert_contains_not(result.out, "best top-1");
-    assert_int_equal(test_count_files(test_path(folder, "out")), 4); /* no model_best */
+    assert_int_equal(test_count_files(test_path(folder, "out")), 5); /* no model_best */
     run_result_free(&result);
 }
 
@@ -700,7 +707,8 @@ static int64_t steps_of(const char *path)
 }
 
 /* A long run over 40 steps an epoch gets the signal; what it says and what it has saved must agree to the step. */
-static void stop_with(TestFolder *folder, const char *shards, int signal_number, uint64_t files)
+static void stop_with(TestFolder *folder, const char *shards, int signal_number, int exit_status,
+                      uint64_t files)
 {
     const char *out = test_path(folder, "out%d", signal_number);
     const char *weights = test_path(folder, "out%d/last.safetensors", signal_number);
@@ -711,12 +719,12 @@ static void stop_with(TestFolder *folder, const char *shards, int signal_number,
     assert_true(wait_for_file(weights, 30));
     assert_int_equal(kill(running.process, signal_number), 0);
     RunResult result = run_wait(&running);
-    assert_int_equal(result.exit_status, 128 + signal_number);
+    assert_int_equal(result.exit_status, exit_status);
     unsigned long long epoch, step;
     const char *message = strstr(result.err, "interrupted in epoch ");
     assert_non_null(message);
-    assert_int_equal(sscanf(message, "interrupted in epoch %llu after step %llu", &epoch, &step), 2);
-    assert_int_equal(steps_of(weights), epoch * 40 + step + 1);
+    assert_int_equal(sscanf(message, "interrupted in epoch %llu after %llu steps", &epoch, &step), 2);
+    assert_int_equal(steps_of(weights), epoch * 40 + step);
     run_result_free(&result);
     result = TRAIN(0, "--model", "conv8", "--evaluate", "--val-split", "train", "--weights", weights, shards);
     run_result_free(&result);
@@ -725,14 +733,14 @@ static void stop_with(TestFolder *folder, const char *shards, int signal_number,
 
 static void test_a_signal_ends_it_with_weights_on_disk(void **state)
 {
-    stop_with(*state, make_set(*state, &plain), SIGINT, 5);
+    stop_with(*state, make_set(*state, &plain), SIGINT, 130, 6);
 }
 
 static void test_a_signal_ends_training_without_evaluation_too(void **state)
 {
     DatasetSpec spec = plain;
     spec.val_count = 0;
-    stop_with(*state, make_set(*state, &spec), SIGTERM, 4);
+    stop_with(*state, make_set(*state, &spec), SIGTERM, 75, 5);
 }
 
 static void test_a_full_disk_costs_a_warning_and_not_the_run(void **state)
@@ -752,7 +760,7 @@ static void test_a_full_disk_costs_a_warning_and_not_the_run(void **state)
     result = TRAIN(0, "--model", "conv8", "--evaluate", "--weights",
                    test_path(folder, "out/last.safetensors"), shards);
     run_result_free(&result);
-    assert_true(test_count_files(out) <= 5);
+    assert_true(test_count_files(out) <= 6);
 }
 
 static void test_a_disk_that_is_full_from_the_start_leaves_nothing(void **state)
@@ -780,6 +788,13 @@ static void test_a_loss_that_is_no_number_stops_with_advice(void **state)
     RunResult result = TRAIN(1, "--model", "conv8", "--lr", "1e6", "--lr-warmup-epochs", "0", "--epochs",
                              "50", shards, test_path(folder, "out"));
     assert_contains(result.err, "training has diverged; lower --lr");
+    assert_contains(result.err, "samples: ");
+    assert_true(test_file_size(test_path(folder, "out/diverged.safetensors")) > 1000);
+    char *text = test_file_read(test_path(folder, "out/diverged.json"), NULL);
+    json_t *object = read_json(text);
+    assert_true(json_array_size(json_object_get(object, "samples")) > 0);
+    json_decref(object);
+    free(text);
     run_result_free(&result);
 }
 
@@ -792,7 +807,7 @@ static void test_a_dry_run_prints_the_network_and_writes_nothing(void **state)
     RunResult result = TRAIN(0, "--dry-run", "--epochs", "3", shards, out);
     assert_contains(result.out, "layer4.1.conv2");
     assert_contains(result.out, "11178564"); /* torchvision.models.resnet18(num_classes=4) */
-    assert_contains(result.out, "training, activations");
+    assert_contains(result.out, "training, 32 pixels, activations");
     assert_contains(result.out, "3 epochs of 5 steps: 15 steps in all; evaluation 1 steps");
     assert_int_equal(test_count_files(out), 0);
     run_result_free(&result);
@@ -861,7 +876,8 @@ int main(void)
         IN_FOLDER(test_weights_that_nearly_fit_are_refused),
         IN_FOLDER(test_evaluation_takes_the_network_that_the_weights_name),
         IN_FOLDER(test_a_missing_dataset_is_refused),
-        IN_FOLDER(test_pairs_are_refused),
+        IN_FOLDER(test_pairs_for_a_classifier_are_refused),
+        IN_FOLDER(test_classes_for_a_restorer_are_refused),
         IN_FOLDER(test_one_class_is_refused),
         IN_FOLDER(test_splits_of_different_classes_are_refused),
         IN_FOLDER(test_a_label_out_of_range_is_refused_with_its_place),

@@ -16,12 +16,8 @@ static const StepReport step = {.epoch = 3,
                                 .seconds_mean = 0.5,
                                 .data_now = 0.001,
                                 .data_mean = 0.1,
-                                .loss_now = 2.5,
-                                .loss_mean = 2.25,
-                                .top1_now = 12.5,
-                                .top1_mean = 33.25,
-                                .top5_now = 50,
-                                .top5_mean = 75.5,
+                                .now = {.count = 64, .measured = 7, .sums = {2.5 * 64, 8, 32}},
+                                .mean = {.count = 128, .measured = 7, .sums = {2.25 * 128, 42.56, 96.64}},
                                 .learning_rate = 0.1,
                                 .images_per_second = 128,
                                 .remaining_seconds = 125};
@@ -40,7 +36,12 @@ static char *text_of(TestFolder *folder, bool quiet)
     console_step(&console, &step);
     console_progress(&console, &step);
     console_evaluating(&console, 1, 2);
-    console_evaluated(&console, 52.3, 80.125, 1.9, " (best)");
+    const Metrics metrics = {.count = 1000, .measured = 7, .sums = {1900, 523, 801.25}};
+    console_evaluated(&console, "", &metrics, " (best)");
+    const Metrics pairs = {.count = 2,
+                           .measured = 1U << METRIC_PSNR | 1U << METRIC_SSIM,
+                           .sums = {[METRIC_PSNR] = 60, [METRIC_SSIM] = 1.8}};
+    console_evaluated(&console, "EMA", &pairs, "");
     console_warning(&console, "%s: disk full", "out");
     console_clear(&console);
     assert_int_equal(fclose(stream), 0);
@@ -54,6 +55,7 @@ static void test_a_log_has_pytorchs_lines_and_no_progress(void **state)
                               "Epoch: [3][ 50/156]\tTime  0.250 ( 0.500)\tData  0.001 ( 0.100)\t"
                               "Loss 2.5000e+00 (2.2500e+00)\tAcc@1  12.50 ( 33.25)\tAcc@5  50.00 ( 75.50)\n"
                               " *   Acc@1 52.300 Acc@5 80.125 Loss 1.9000 (best)\n"
+                              " * EMA  PSNR 30.000 SSIM 0.9000\n"
                               "warning: out: disk full\n");
     free(text);
 }
@@ -107,7 +109,8 @@ static void test_a_terminal_gets_a_line_that_is_taken_away_again(void **state)
     console_line(&terminal.console, "done");
     close_terminal(&terminal, text, sizeof text);
     assert_string_equal(
-        text, "\repoch 3/10 step  50/156  loss 2.250  top-1 33.2  lr 0.1  128 images/s  2:05 left  data 20 %"
+        text, "\repoch 3/10 step  50/156  Loss 2.25 Acc@1 33.25  lr 0.1  128 images/s  2:05 left  data 20 %, "
+              "compute 80 %"
               "\033[K\r\033[Kdone\r\n");
 }
 
@@ -118,7 +121,7 @@ static void test_progress_is_cut_to_the_terminal(void **state)
     Terminal terminal = open_terminal(30);
     console_progress(&terminal.console, &step);
     close_terminal(&terminal, text, sizeof text);
-    assert_string_equal(text, "\repoch 3/10 step  50/156  loss\033[K");
+    assert_string_equal(text, "\repoch 3/10 step  50/156  Loss\033[K");
 }
 
 static void test_progress_is_not_drawn_more_often_than_one_can_see(void **state)

@@ -17,13 +17,13 @@ static void test_top1_and_top5_count_the_labels_rank(void **state)
     };
     const int64_t labels[] = {2, 3, 1, -1};
     Metrics metrics = {0};
-    metrics_add(&metrics, logits, labels, 4, CLASSES, 1.5);
+    metrics_add_classes(&metrics, logits, labels, 4, CLASSES, 1.5);
     assert_int_equal(metrics.count, 3);
-    assert_int_equal(metrics.top1, 1);
-    assert_int_equal(metrics.top5, 2);
-    assert_true(fabs(metrics_top1(&metrics) - 100.0 / 3) < 1e-9);
-    assert_true(fabs(metrics_top5(&metrics) - 200.0 / 3) < 1e-9);
-    assert_true(fabs(metrics_loss(&metrics) - 1.5) < 1e-9);
+    assert_int_equal(metrics.sums[METRIC_TOP1], 1);
+    assert_int_equal(metrics.sums[METRIC_TOP5], 2);
+    assert_true(fabs(metrics_value(&metrics, METRIC_TOP1) - 100.0 / 3) < 1e-9);
+    assert_true(fabs(metrics_value(&metrics, METRIC_TOP5) - 200.0 / 3) < 1e-9);
+    assert_true(fabs(metrics_value(&metrics, METRIC_LOSS) - 1.5) < 1e-9);
 }
 
 static void test_batches_weigh_by_their_samples(void **state)
@@ -32,11 +32,11 @@ static void test_batches_weigh_by_their_samples(void **state)
     const float logits[3 * CLASSES] = {0};
     const int64_t three[] = {0, 1, 2}, one[] = {-1, 0, -1};
     Metrics metrics = {0}, second = {0};
-    metrics_add(&metrics, logits, three, 3, CLASSES, 2);
-    metrics_add(&second, logits, one, 3, CLASSES, 6);
+    metrics_add_classes(&metrics, logits, three, 3, CLASSES, 2);
+    metrics_add_classes(&second, logits, one, 3, CLASSES, 6);
     metrics_merge(&metrics, &second);
     assert_int_equal(metrics.count, 4);
-    assert_true(fabs(metrics_loss(&metrics) - 3) < 1e-9);
+    assert_true(fabs(metrics_value(&metrics, METRIC_LOSS) - 3) < 1e-9);
 }
 
 static void test_equal_logits_are_no_hit_for_all(void **state)
@@ -45,9 +45,9 @@ static void test_equal_logits_are_no_hit_for_all(void **state)
     const float logits[CLASSES] = {0};
     Metrics metrics = {0};
     for (int64_t label = 0; label < CLASSES; label++)
-        metrics_add(&metrics, logits, &label, 1, CLASSES, 0);
-    assert_int_equal(metrics.top1, 1);
-    assert_int_equal(metrics.top5, 5);
+        metrics_add_classes(&metrics, logits, &label, 1, CLASSES, 0);
+    assert_int_equal(metrics.sums[METRIC_TOP1], 1);
+    assert_int_equal(metrics.sums[METRIC_TOP5], 5);
 }
 
 static void test_nan_is_never_right(void **state)
@@ -56,12 +56,12 @@ static void test_nan_is_never_right(void **state)
     const float all_nan[CLASSES] = {NAN, NAN, NAN, NAN, NAN, NAN, NAN}, one_nan[CLASSES] = {NAN, 5};
     const int64_t first = 0, second = 1;
     Metrics metrics = {0};
-    metrics_add(&metrics, all_nan, &first, 1, CLASSES, 0);
-    metrics_add(&metrics, one_nan, &second, 1, CLASSES, 0);
-    assert_int_equal(metrics.top1, 0);
-    assert_int_equal(metrics.top5, 1); /* behind the NaN, before the zeros */
-    metrics_add(&metrics, all_nan, &first, 1, 2, 0);
-    assert_int_equal(metrics.top5, 1); /* with two classes, too */
+    metrics_add_classes(&metrics, all_nan, &first, 1, CLASSES, 0);
+    metrics_add_classes(&metrics, one_nan, &second, 1, CLASSES, 0);
+    assert_int_equal(metrics.sums[METRIC_TOP1], 0);
+    assert_int_equal(metrics.sums[METRIC_TOP5], 1); /* behind the NaN, before the zeros */
+    metrics_add_classes(&metrics, all_nan, &first, 1, 2, 0);
+    assert_int_equal(metrics.sums[METRIC_TOP5], 1); /* with two classes, too */
 }
 
 static void test_nothing_seen_is_zero_not_nan(void **state)
@@ -70,12 +70,34 @@ static void test_nothing_seen_is_zero_not_nan(void **state)
     const float logits[CLASSES] = {0};
     const int64_t padding = -1;
     Metrics metrics = {0};
-    metrics_add(&metrics, logits, &padding, 1, CLASSES, NAN);
-    assert_true(metrics_loss(&metrics) == 0 && metrics_top1(&metrics) == 0 && metrics_top5(&metrics) == 0);
+    metrics_add_classes(&metrics, logits, &padding, 1, CLASSES, NAN);
+    assert_true(metrics_value(&metrics, METRIC_LOSS) == 0 && metrics_value(&metrics, METRIC_TOP1) == 0 &&
+                metrics_value(&metrics, METRIC_TOP5) == 0);
     /* Nor does it spoil what is seen later. */
     const int64_t label = 0;
-    metrics_add(&metrics, logits, &label, 1, CLASSES, 2);
-    assert_true(metrics_loss(&metrics) == 2);
+    metrics_add_classes(&metrics, logits, &label, 1, CLASSES, 2);
+    assert_true(metrics_value(&metrics, METRIC_LOSS) == 2);
+}
+
+static void test_errors_of_pairs_are_decibels(void **state)
+{
+    (void)state;
+    const float errors[] = {0.01F, 0.001F, 5, 0}, valid[] = {1, 1, 0, 1};
+    Metrics metrics = {0};
+    metrics_add_errors(&metrics, errors, valid, 4, 0.25);
+    assert_int_equal(metrics.count, 3);
+    assert_true(fabs(metrics_value(&metrics, METRIC_PSNR) - (20 + 30 + 100) / 3.0) < 1e-5);
+    assert_true(fabs(metrics_value(&metrics, METRIC_LOSS) - 0.25) < 1e-9);
+    assert_true(metrics_has(&metrics, METRIC_PSNR) && !metrics_has(&metrics, METRIC_TOP1));
+}
+
+static void test_names_are_found(void **state)
+{
+    (void)state;
+    for (int i = 0; i < METRIC_COUNT; i++)
+        assert_int_equal(metric_find(metric_names[i]), i);
+    assert_int_equal(metric_find("top-1"), METRIC_COUNT);
+    assert_true(metric_rises(METRIC_PSNR) && !metric_rises(METRIC_LOSS));
 }
 
 int main(void)
@@ -86,6 +108,8 @@ int main(void)
         cmocka_unit_test(test_equal_logits_are_no_hit_for_all),
         cmocka_unit_test(test_nan_is_never_right),
         cmocka_unit_test(test_nothing_seen_is_zero_not_nan),
+        cmocka_unit_test(test_errors_of_pairs_are_decibels),
+        cmocka_unit_test(test_names_are_found),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

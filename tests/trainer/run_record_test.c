@@ -12,18 +12,18 @@
 
 static const EpochReport first = {.epoch = 0,
                                   .seconds = 12.5,
-                                  .train_loss = 2,
-                                  .train_top1 = 30,
-                                  .train_top5 = 60,
+                                  .train = {.count = 10, .measured = 7, .sums = {20, 3, 6}},
                                   .learning_rate = 0.05,
                                   .images_per_second = 100,
                                   .order_digest = 0xABCDEF};
+
+static const RecordShape classes = {false, false};
 
 static Record open_record(const char *folder, bool force)
 {
     Record record = RECORD_NONE;
     FshError error = {0};
-    assert_ok(record_open(&record, folder, force, "{\"a\": 1}", &error), &error);
+    assert_ok(record_open(&record, folder, force, &classes, "{\"a\": 1}", &error), &error);
     return record;
 }
 
@@ -35,9 +35,7 @@ static void test_epochs_become_rows_of_both_tables(void **state)
     EpochReport second = first;
     second.epoch = 1;
     second.evaluated = true;
-    second.eval_loss = INFINITY;
-    second.eval_top1 = 52.25;
-    second.eval_top5 = 80;
+    second.evaluation = (Metrics){.count = 400, .measured = 7, .sums = {INFINITY, 209, 320}};
     assert_ok(record_epoch(&record, &first, &error), &error);
     assert_ok(record_epoch(&record, &second, &error), &error);
     record_close(&record);
@@ -62,12 +60,96 @@ static void test_epochs_become_rows_of_both_tables(void **state)
     free(text);
 }
 
+static void test_pairs_and_averages_have_columns_of_their_own(void **state)
+{
+    TestFolder *folder = *state;
+    Record record = RECORD_NONE;
+    FshError error = {0};
+    const RecordShape shape = {.pairs = true, .averaged = true};
+    EpochReport report = {.train = {.count = 1, .measured = 1, .sums = {0.5}}, .learning_rate = 0.25};
+    assert_ok(record_open(&record, test_path(folder, "out"), false, &shape, "{}", &error), &error);
+    assert_ok(record_epoch(&record, &report, &error), &error);
+    report.epoch = 1;
+    report.evaluated = report.averaged = true;
+    report.evaluation = (Metrics){.count = 2,
+                                  .measured = 1U << METRIC_PSNR,
+                                  .sums = {[METRIC_LOSS] = 4, [METRIC_PSNR] = 61, [METRIC_SSIM] = 1.5}};
+    report.average = (Metrics){
+        .count = 2, .measured = 1U << METRIC_PSNR, .sums = {[METRIC_PSNR] = 62, [METRIC_SSIM] = 1.75}};
+    assert_ok(record_epoch(&record, &report, &error), &error);
+    record_close(&record);
+    char *text = test_file_read(test_path(folder, "out/summary.csv"), NULL);
+    assert_string_equal(text, "epoch,time,train_loss,eval_loss,eval_psnr,eval_ssim,lr,ema_psnr,ema_ssim\n"
+                              "0,0.000,0.5,,,,0.25,,\n"
+                              "1,0.000,0.5,2,30.5,0.75,0.25,31,0.875\n");
+    free(text);
+}
+
+static void add_step(Record *record, uint64_t epoch, uint64_t step)
+{
+    FshError error = {0};
+    const StepReport report = {.epoch = epoch, .step = step, .gradient_norm = 1};
+    assert_ok(record_step(record, &report, &error), &error);
+}
+
+static void test_a_run_that_goes_on_drops_what_came_after_its_checkpoint(void **state)
+{
+    TestFolder *folder = *state;
+    const char *out = test_path(folder, "out");
+    FshError error = {0};
+    Record record = open_record(out, false);
+    EpochReport second = first;
+    second.epoch = 1;
+    add_step(&record, 0, 5);
+    assert_ok(record_epoch(&record, &first, &error), &error);
+    add_step(&record, 1, 0);
+    add_step(&record, 1, 1);
+    add_step(&record, 1, 2);
+    assert_ok(record_epoch(&record, &second, &error), &error);
+    record_close(&record);
+    FILE *torn = fopen(test_path(folder, "out/summary.csv"), "a");
+    assert_non_null(torn);
+    assert_true(fputs("0,12", torn) >= 0 && fclose(torn) == 0);
+
+    assert_ok(record_resume(&record, out, &classes, "{\"b\": 2}", 1, 2, &error), &error);
+    add_step(&record, 1, 2);
+    record_close(&record);
+    char *text = test_file_read(test_path(folder, "out/summary.csv"), NULL);
+    assert_string_equal(text, "epoch,time,train_loss,eval_loss,eval_top1,eval_top5,lr\n0,12.500,2,,,,0.05\n");
+    free(text);
+    text = test_file_read(test_path(folder, "out/metrics.jsonl"), NULL);
+    size_t rows = 0;
+    for (const char *at = text; (at = strchr(at, '\n')); at++)
+        rows++;
+    assert_int_equal(rows, 5); /* 0.5, epoch 0, 1.0, 1.1, the new 1.2 */
+    free(text);
+    text = test_file_read(test_path(folder, "out/args.json"), NULL);
+    assert_string_equal(text, "{\"b\": 2}");
+    free(text);
+}
+
+static void test_a_run_that_goes_on_without_tables_begins_them(void **state)
+{
+    TestFolder *folder = *state;
+    FshError error = {0};
+    Record record = RECORD_NONE;
+    assert_ok(record_resume(&record, test_path(folder, "out"), &classes, "{}", 3, 0, &error), &error);
+    record_close(&record);
+    char *text = test_file_read(test_path(folder, "out/summary.csv"), NULL);
+    assert_string_equal(text, "epoch,time,train_loss,eval_loss,eval_top1,eval_top5,lr\n");
+    free(text);
+}
+
 static void test_steps_become_objects(void **state)
 {
     TestFolder *folder = *state;
     Record record = open_record(test_path(folder, "out"), false);
     FshError error = {0};
-    const StepReport report = {.epoch = 2, .step = 7, .loss_now = 1.5, .learning_rate = 0.1};
+    const StepReport report = {.epoch = 2,
+                               .step = 7,
+                               .now = {.count = 2, .measured = 1, .sums = {3}},
+                               .learning_rate = 0.1,
+                               .gradient_norm = NAN};
     assert_ok(record_step(&record, &report, &error), &error);
     record_close(&record);
     char *text = test_file_read(test_path(folder, "out/metrics.jsonl"), NULL);
@@ -76,6 +158,8 @@ static void test_steps_become_objects(void **state)
     assert_string_equal(json_string_value(json_object_get(row, "event")), "step");
     assert_int_equal(json_integer_value(json_object_get(row, "step")), 7);
     assert_true(json_number_value(json_object_get(row, "loss")) == 1.5);
+    assert_null(json_object_get(row, "gradient_norm"));
+    assert_null(json_object_get(row, "top1"));
     json_decref(row);
     free(text);
 }
@@ -99,14 +183,17 @@ static void test_force_removes_an_earlier_run_and_nothing_else(void **state)
     const char *out = test_path(folder, "out");
     test_file_write_text(test_path(folder, "out/model_best.safetensors"), "old");
     test_file_write_text(test_path(folder, "out/summary.csv"), "old\n");
+    test_file_write_text(test_path(folder, "out/checkpoint-12.safetensors"), "old");
+    test_file_write_text(test_path(folder, "out/events.out.tfevents.1.host"), "old");
     test_file_write_text(test_path(folder, "out/notes"), "mine");
+    test_file_write_text(test_path(folder, "out/checkpoint-notes.safetensors"), "mine");
     Record record = open_record(out, true);
     record_close(&record);
     assert_false(file_exists(test_path(folder, "out/model_best.safetensors")));
     char *text = test_file_read(test_path(folder, "out/summary.csv"), NULL);
     assert_contains_not(text, "old");
     free(text);
-    assert_int_equal(test_count_files(out), 4);
+    assert_int_equal(test_count_files(out), 5);
 }
 
 static void test_a_folder_that_cannot_be_made_leaves_nothing(void **state)
@@ -115,7 +202,8 @@ static void test_a_folder_that_cannot_be_made_leaves_nothing(void **state)
     test_file_write_text(test_path(folder, "file"), "");
     Record record = RECORD_NONE;
     FshError error = {0};
-    assert_int_not_equal(record_open(&record, test_path(folder, "file/out"), false, "{}", &error), FSH_OK);
+    assert_int_not_equal(record_open(&record, test_path(folder, "file/out"), false, &classes, "{}", &error),
+                         FSH_OK);
     assert_contains(error.message, "file");
     assert_null(record.folder);
     record_close(&record);
@@ -128,6 +216,9 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         IN_FOLDER(test_epochs_become_rows_of_both_tables),
+        IN_FOLDER(test_pairs_and_averages_have_columns_of_their_own),
+        IN_FOLDER(test_a_run_that_goes_on_drops_what_came_after_its_checkpoint),
+        IN_FOLDER(test_a_run_that_goes_on_without_tables_begins_them),
         IN_FOLDER(test_steps_become_objects),
         IN_FOLDER(test_an_empty_folder_is_used_and_a_full_one_is_not),
         IN_FOLDER(test_force_removes_an_earlier_run_and_nothing_else),

@@ -10,13 +10,14 @@ typedef struct Facts {
     uint32_t short_edge, channels;
     bool uniform;
     uint64_t train_count;
+    bool pairs;
 } Facts;
 
 /* Made from facts; split stands for both train and val. */
 typedef struct Case {
     TrainOptions options;
     FshSplit split;
-    Classification data;
+    TrainingData data;
     TrainPlan plan;
     FshError error;
 } Case;
@@ -26,20 +27,40 @@ static Case make_case(Facts facts)
     Case made = {.options = train_options_default()};
     made.options.program.jobs = 4;
     made.split.sample_count = facts.train_count;
-    made.data = (Classification){.class_count = 10,
-                                 .channels = facts.channels,
-                                 .mean = {0.5, 0.25, 1},
-                                 .standard_deviation = {0.25, 0.25, 0.25},
-                                 .measured = true,
-                                 .short_edge = facts.short_edge,
-                                 .uniform = facts.uniform};
+    made.data = (TrainingData){.kind = facts.pairs ? FSH_KIND_PAIRS : FSH_KIND_CLASSES,
+                               .class_count = facts.pairs ? 0 : 10,
+                               .width_min = facts.short_edge,
+                               .height_min = facts.short_edge,
+                               .width_max = 2 * facts.short_edge,
+                               .height_max = facts.short_edge,
+                               .channels = facts.channels,
+                               .mean = {0.5, 0.25, 1},
+                               .standard_deviation = {0.25, 0.25, 0.25},
+                               .measured = true,
+                               .short_edge = facts.short_edge,
+                               .uniform = facts.uniform};
     return made;
 }
 
 static FshStatus plan_case(Case *made)
 {
+    const Model *model = NULL;
     made->data.train = made->data.evaluation = &made->split;
-    return plan_make(&made->plan, &made->options, &made->data, &made->error);
+    FshStatus status = plan_model(&made->options, made->data.kind, &model, &made->error);
+    return status ? status : plan_make(&made->plan, &made->options, model, &made->data, &made->error);
+}
+
+/* As if the user had said it. */
+static void give(Case *made, const char *name)
+{
+    Option rows[TRAIN_OPTION_ROWS];
+    train_options_rows(&made->options, rows);
+    for (Option *row = rows; row->name; row++)
+        if (strcmp(row->name, name) == 0) {
+            *row->given = true;
+            return;
+        }
+    fail_msg("no option --%s", name);
 }
 
 static void test_image_sizes_follow_from_the_dataset(void **state)
@@ -50,16 +71,16 @@ static void test_image_sizes_follow_from_the_dataset(void **state)
         uint32_t crop, resize;
         CropMode mode;
     } cases[] = {
-        {{28, 1, true, 8000}, 28, 28, CROP_PADDED},    /* MNIST */
-        {{32, 3, true, 50000}, 32, 32, CROP_PADDED},   /* CIFAR */
-        {{64, 3, true, 10000}, 64, 64, CROP_RESIZED},  /* Tiny ImageNet */
-        {{64, 3, false, 10000}, 64, 64, CROP_RESIZED}, /* not enlarged to lose a margin */
-        {{160, 3, false, 10000}, 160, 160, CROP_RESIZED},
-        {{256, 3, false, 10000}, 224, 256, CROP_RESIZED}, /* torchvision's */
-        {{375, 3, false, 10000}, 224, 256, CROP_RESIZED},
-        {{100, 3, false, 10000}, 96, 100, CROP_RESIZED},
-        {{128, 3, true, 10000}, 128, 128, CROP_RESIZED},
-        {{1, 3, true, 10000}, 1, 1, CROP_PADDED},
+        {{28, 1, true, 8000, false}, 28, 28, CROP_PADDED},    /* MNIST */
+        {{32, 3, true, 50000, false}, 32, 32, CROP_PADDED},   /* CIFAR */
+        {{64, 3, true, 10000, false}, 64, 64, CROP_RESIZED},  /* Tiny ImageNet */
+        {{64, 3, false, 10000, false}, 64, 64, CROP_RESIZED}, /* not enlarged to lose a margin */
+        {{160, 3, false, 10000, false}, 160, 160, CROP_RESIZED},
+        {{256, 3, false, 10000, false}, 224, 256, CROP_RESIZED}, /* torchvision's */
+        {{375, 3, false, 10000, false}, 224, 256, CROP_RESIZED},
+        {{100, 3, false, 10000, false}, 96, 100, CROP_RESIZED},
+        {{128, 3, true, 10000, false}, 128, 128, CROP_RESIZED},
+        {{1, 3, true, 10000, false}, 1, 1, CROP_PADDED},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         Case made = make_case(cases[i].facts);
@@ -85,7 +106,7 @@ static void test_given_sizes_decide_the_others(void **state)
         {224, 256, 224, 224, 256, 224},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        Case made = make_case((Facts){375, 3, false, 10000});
+        Case made = make_case((Facts){375, 3, false, 10000, false});
         made.options.train_crop_size = cases[i].train_crop;
         made.options.val_resize_size = cases[i].val_resize;
         made.options.val_crop_size = cases[i].val_crop;
@@ -99,12 +120,13 @@ static void test_given_sizes_decide_the_others(void **state)
 static void test_gray_images_are_not_flipped_unless_told(void **state)
 {
     (void)state;
-    Case gray = make_case((Facts){28, 1, true, 1000}), colour = make_case((Facts){28, 3, true, 1000});
+    Case gray = make_case((Facts){28, 1, true, 1000, false}),
+         colour = make_case((Facts){28, 3, true, 1000, false});
     assert_ok(plan_case(&gray), &gray.error);
     assert_ok(plan_case(&colour), &colour.error);
     assert_true(gray.plan.train_augmentation.flip_probability == 0);
     assert_true(colour.plan.train_augmentation.flip_probability == 0.5);
-    gray.options.hflip_given = true;
+    give(&gray, "hflip-prob");
     assert_ok(plan_case(&gray), &gray.error);
     assert_true(gray.plan.train_augmentation.flip_probability == 0.5);
 }
@@ -112,7 +134,7 @@ static void test_gray_images_are_not_flipped_unless_told(void **state)
 static void test_without_augmentation_training_sees_what_evaluation_sees(void **state)
 {
     (void)state;
-    Case made = make_case((Facts){256, 3, false, 1000});
+    Case made = make_case((Facts){256, 3, false, 1000, false});
     made.options.augment = false;
     assert_ok(plan_case(&made), &made.error);
     const Augmentation *train = &made.plan.train_augmentation,
@@ -129,7 +151,7 @@ static void test_small_splits_get_small_batches(void **state)
     static const uint64_t cases[][2] = {{1000000, 64}, {1280, 64}, {1279, 32}, {400, 16}, {200, 8},
                                         {20, 8},       {8, 8},     {5, 5},     {1, 1}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        Case made = make_case((Facts){32, 3, true, cases[i][0]});
+        Case made = make_case((Facts){32, 3, true, cases[i][0], false});
         assert_ok(plan_case(&made), &made.error);
         assert_int_equal(made.plan.train_spec.batch, cases[i][1]);
         assert_int_equal(made.plan.steps_per_epoch, cases[i][0] / cases[i][1]);
@@ -139,7 +161,7 @@ static void test_small_splits_get_small_batches(void **state)
 static void test_evaluation_has_a_step_for_every_sample(void **state)
 {
     (void)state;
-    Case made = make_case((Facts){32, 3, true, 1001});
+    Case made = make_case((Facts){32, 3, true, 1001, false});
     made.options.val_batch_size = 50;
     assert_ok(plan_case(&made), &made.error);
     assert_int_equal(made.plan.evaluation_steps, 21);
@@ -148,7 +170,7 @@ static void test_evaluation_has_a_step_for_every_sample(void **state)
 static void test_the_learning_rate_grows_with_the_batch(void **state)
 {
     (void)state;
-    Case made = make_case((Facts){32, 3, true, 100000});
+    Case made = make_case((Facts){32, 3, true, 100000, false});
     made.options.batch_size = 128;
     made.options.lr_base = 0.4;
     made.options.epochs = 10;
@@ -157,7 +179,7 @@ static void test_the_learning_rate_grows_with_the_batch(void **state)
     assert_int_equal(made.plan.schedule.total_steps, 7810);
     assert_int_equal(made.plan.schedule.warmup_steps, 1562); /* a fifth */
     made.options.lr = 0.7;
-    made.options.lr_warmup_given = true;
+    give(&made, "lr-warmup-epochs");
     made.options.lr_warmup_epochs = 0.5;
     assert_ok(plan_case(&made), &made.error);
     assert_true(made.plan.schedule.base == 0.7);
@@ -167,7 +189,7 @@ static void test_the_learning_rate_grows_with_the_batch(void **state)
 static void test_a_least_learning_rate_above_the_highest_is_refused(void **state)
 {
     (void)state;
-    Case made = make_case((Facts){32, 3, true, 1000});
+    Case made = make_case((Facts){32, 3, true, 1000, false});
     made.options.lr = 0.1;
     made.options.lr_min = 0.1;
     assert_ok(plan_case(&made), &made.error);
@@ -181,10 +203,10 @@ static void test_a_least_learning_rate_above_the_highest_is_refused(void **state
 static void test_a_step_at_least_is_behind_the_warm_up(void **state)
 {
     (void)state;
-    Case made = make_case((Facts){32, 3, true, 100});
+    Case made = make_case((Facts){32, 3, true, 100, false});
     made.options.epochs = 1;
     made.options.batch_size = 50;
-    made.options.lr_warmup_given = true;
+    give(&made, "lr-warmup-epochs");
     made.options.lr_warmup_epochs = 0.9; /* of two steps: rounded, both */
     assert_ok(plan_case(&made), &made.error);
     assert_int_equal(made.plan.schedule.total_steps, 2);
@@ -194,16 +216,94 @@ static void test_a_step_at_least_is_behind_the_warm_up(void **state)
 static void test_padding_shows_the_mean(void **state)
 {
     (void)state;
-    Case made = make_case((Facts){32, 3, true, 1000});
+    Case made = make_case((Facts){32, 3, true, 1000, false});
     assert_ok(plan_case(&made), &made.error);
     const uint8_t expected[] = {128, 64, 255};
     assert_memory_equal(made.plan.fill, expected, sizeof expected);
 }
 
+static void test_images_grow_with_the_epochs(void **state)
+{
+    (void)state;
+    static const uint32_t edges[] = {128, 128, 128, 128, 160, 160, 192, 192, 192};
+    Case made = make_case((Facts){256, 3, false, 1000, false});
+    made.options.epochs = 9;
+    made.options.progressive = "128:192";
+    made.options.progressive_epochs = "3:6.5";
+    assert_ok(plan_case(&made), &made.error);
+    for (uint64_t epoch = 0; epoch < 9; epoch++)
+        assert_int_equal(plan_edge(&made.plan, epoch), edges[epoch]);
+    assert_int_equal(made.plan.edge_count, 3);
+    assert_int_equal(made.plan.edges[0], 128);
+    assert_int_equal(made.plan.edges[2], 192);
+    assert_int_equal(made.plan.train_augmentation.size, 192);
+    made.options.progressive = "100:192";
+    assert_int_equal(plan_case(&made), FSH_ERR_USAGE);
+    assert_contains(made.error.message, "multiples of 32");
+}
+
+static void test_pairs_are_cropped_and_evaluated_whole(void **state)
+{
+    (void)state;
+    Case made = make_case((Facts){321, 3, false, 60, true});
+    assert_ok(plan_case(&made), &made.error);
+    assert_string_equal(made.plan.model->name, "unet");
+    assert_int_equal(made.plan.train_augmentation.mode, CROP_RANDOM);
+    assert_int_equal(made.plan.train_augmentation.size, 128);
+    assert_int_equal(made.plan.evaluation_augmentation.mode, CROP_WHOLE);
+    assert_int_equal(made.plan.evaluation_spec.batch, 1);
+    assert_int_equal(made.plan.evaluation_spec.width, 642);
+    assert_int_equal(made.plan.recipe.optimizer.kind, OPTIMIZER_ADAMW);
+    assert_int_equal(made.plan.loss, LOSS_CHARBONNIER);
+    assert_int_equal(made.plan.main_metric, METRIC_PSNR);
+    assert_true(made.plan.recipe.mean[0] == 0 && made.plan.recipe.deviation[0] == 1);
+}
+
+static void test_options_that_would_do_nothing_are_refused(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *option, *message;
+        bool pairs;
+    } cases[] = {
+        {"lr-step-size", "--lr-step-size: does nothing here; it is for --lr-scheduler step", false},
+        {"opt-betas", "--opt-betas: does nothing here", false},
+        {"momentum", "--momentum: does nothing here; it is for --opt sgd and lars", true},
+        {"label-smoothing", "it is for classes", true},
+        {"crop-border", "it is for pairs", false},
+        {"model-ema-decay", "it is for --model-ema", false},
+        {"scale", "random resized crops", true},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        Case made = make_case((Facts){256, 3, false, 1000, cases[i].pairs});
+        give(&made, cases[i].option);
+        assert_int_equal(plan_case(&made), FSH_ERR_USAGE);
+        assert_contains(made.error.message, cases[i].message);
+    }
+}
+
+static void test_what_does_not_fit_the_kind_of_data_is_refused(void **state)
+{
+    (void)state;
+    Case made = make_case((Facts){256, 3, false, 1000, false});
+    made.options.loss = "l1";
+    assert_int_equal(plan_case(&made), FSH_ERR_USAGE);
+    assert_contains(made.error.message, "l1 is for pairs");
+    made.options.loss = "auto";
+    made.options.early_stop_metric = "psnr";
+    assert_int_equal(plan_case(&made), FSH_ERR_USAGE);
+    assert_contains(made.error.message, "psnr is measured on pairs");
+    made.options.early_stop_metric = "auto";
+    made.options.mixup_alpha = 0.2;
+    made.options.batch_size = 33;
+    assert_int_equal(plan_case(&made), FSH_ERR_USAGE);
+    assert_contains(made.error.message, "--batch-size: 33 is odd");
+}
+
 static void test_loader_threads_are_half_of_the_cores(void **state)
 {
     (void)state;
-    Case made = make_case((Facts){32, 3, true, 1000});
+    Case made = make_case((Facts){32, 3, true, 1000, false});
     assert_ok(plan_case(&made), &made.error);
     assert_int_equal(made.plan.workers, 2);
     made.options.program.jobs = 1;
@@ -227,6 +327,10 @@ int main(void)
         cmocka_unit_test(test_a_least_learning_rate_above_the_highest_is_refused),
         cmocka_unit_test(test_a_step_at_least_is_behind_the_warm_up),
         cmocka_unit_test(test_padding_shows_the_mean),
+        cmocka_unit_test(test_images_grow_with_the_epochs),
+        cmocka_unit_test(test_pairs_are_cropped_and_evaluated_whole),
+        cmocka_unit_test(test_options_that_would_do_nothing_are_refused),
+        cmocka_unit_test(test_what_does_not_fit_the_kind_of_data_is_refused),
         cmocka_unit_test(test_loader_threads_are_half_of_the_cores),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

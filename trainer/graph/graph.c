@@ -74,8 +74,6 @@ void graph_set_compute_type(Graph *graph, DataType type)
     if (!data_type_is_float(type))
         graph_fail(graph, FSH_ERR_USAGE, "graph: a network computes in f32, bf16 or f16, not in %s",
                    data_type_name(type));
-    else if (graph->node_count)
-        graph_fail(graph, FSH_ERR_USAGE, "graph: the type to compute in is chosen before the first layer");
     graph->compute_type = type;
 }
 

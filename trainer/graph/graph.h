@@ -320,8 +320,8 @@ typedef struct Graph Graph;
 
 Graph *graph_new(void); /* NULL: no memory */
 void graph_free(Graph **graph);
-/* Mixed precision: the type of activations and of their gradients, f32 (as a graph begins), bf16 or f16. Before the first
- * layer. Then graph_normalize yields it and graph_conv2d and graph_linear compute in it, casting what they read; norms, pools
+/* Mixed precision: the type of activations and of their gradients, f32 (as a graph begins), bf16 or f16, of what is built
+ * from here on: graph_normalize yields it and graph_conv2d and graph_linear compute in it, casting what they read; norms, pools
  * and the like keep the type they are given, with parameters and statistics in f32; losses cast to f32. */
 void graph_set_compute_type(Graph *graph, DataType type);
 DataType graph_compute_type(const Graph *graph);

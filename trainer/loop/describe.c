@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "common/json_text.h"
+#include "common/options_config.h"
 #include "common/progress.h"
 
 /* ---- JSON ---- */
@@ -20,53 +21,28 @@ FshStatus describe_print_json(json_t *object, FshError *error)
     return FSH_OK;
 }
 
-static json_t *option_value(const Option *option)
-{
-    switch (option->kind) {
-    case OPTION_FLAG:
-        return json_boolean(*(const bool *)option->value);
-    case OPTION_INTEGER:
-        return json_integer(*(const int64_t *)option->value);
-    case OPTION_SIZE:
-        return json_integer((json_int_t) * (const uint64_t *)option->value);
-    case OPTION_REAL:
-        return json_real(*(const double *)option->value);
-    case OPTION_TEXT:
-    case OPTION_CHOICE:
-        return json_text(*(const char *const *)option->value);
-    case OPTION_LIST:
-        break; /* ftrain has none */
-    }
-    return json_null();
-}
-
 /* By name, as Python would spell it: train_crop_size. */
 static json_t *options_json(const TrainOptions *options)
 {
     TrainOptions copy = *options;
     Option rows[TRAIN_OPTION_ROWS];
     train_options_rows(&copy, rows);
-    json_t *object = json_object();
-    for (const Option *option = rows; option->name; option++) {
-        char name[64];
-        (void)snprintf(name, sizeof name, "%s", option->name);
-        for (char *at = name; *at; at++)
-            if (*at == '-')
-                *at = '_';
-        (void)json_object_set_new(object, name, option_value(option));
-    }
-    return object;
+    const OptionTable table = train_options_table(rows);
+    return options_config_object(&table, train_options_no_file);
 }
 
 static json_t *view_json(const Augmentation *view)
 {
-    json_t *object = json_pack("{s:s, s:i, s:i}", "crop_mode", crop_mode_names[view->mode], "size",
-                               (int)view->size, "channels", (int)view->channels);
+    static const char *const unnamed[] = {"random", "whole"};
+    const bool named = view->mode < CROP_MODE_COUNT;
+    json_t *object = json_pack("{s:s, s:i, s:i}", "crop_mode",
+                               named ? crop_mode_names[view->mode] : unnamed[view->mode - CROP_MODE_COUNT],
+                               "size", (int)view->size, "channels", (int)view->channels);
     if (view->mode == CROP_RESIZED)
         (void)json_object_update_new(object,
                                      json_pack("{s:[f, f], s:[f, f]}", "scale", view->scale_min,
                                                view->scale_max, "ratio", view->ratio_min, view->ratio_max));
-    else
+    else if (named)
         (void)json_object_set_new(object, "resize", json_integer(view->resize));
     if (view->mode == CROP_PADDED)
         (void)json_object_set_new(object, "padding", json_integer(view->padding));
@@ -80,19 +56,36 @@ static json_t *plan_json(const Session *session)
     const TrainPlan *plan = &session->plan;
     json_t *mean = json_array(), *deviation = json_array();
     for (uint32_t c = 0; c < session->data.channels; c++) {
-        (void)json_array_append_new(mean, json_real(session->data.mean[c]));
-        (void)json_array_append_new(deviation, json_real(session->data.standard_deviation[c]));
+        (void)json_array_append_new(mean, json_real(plan->recipe.mean[c]));
+        (void)json_array_append_new(deviation, json_real(plan->recipe.deviation[c]));
     }
     return json_pack(
-        "{s:I, s:I, s:I, s:I, s:I, s:f, s:I, s:i, s:i, s:o, s:o, s:o, s:o, s:I, s:I, s:s}", "batch_size",
-        (json_int_t)plan->train_spec.batch, "val_batch_size", (json_int_t)plan->evaluation_spec.batch,
-        "steps_per_epoch", (json_int_t)plan->steps_per_epoch, "train_samples", (json_int_t)plan->train_count,
-        "val_samples", (json_int_t)plan->evaluation_count, "lr", plan->schedule.base, "warmup_steps",
-        (json_int_t)plan->schedule.warmup_steps, "jobs", plan->threads, "workers", plan->workers, "train",
-        view_json(&plan->train_augmentation), "val", view_json(&plan->evaluation_augmentation), "mean", mean,
-        "std", deviation, "classes", (json_int_t)session->data.class_count, "parameters",
+        "{s:s, s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:f, s:I, s:i, s:i, s:o, s:o, s:o, s:o, s:I, s:I, s:s}",
+        "model", plan->model->name, "opt", optimizer_names[plan->recipe.optimizer.kind], "loss",
+        loss_names[plan->loss], "batch_size", (json_int_t)plan->train_spec.batch, "val_batch_size",
+        (json_int_t)plan->evaluation_spec.batch, "steps_per_epoch", (json_int_t)plan->steps_per_epoch,
+        "train_samples", (json_int_t)plan->train_count, "val_samples", (json_int_t)plan->evaluation_count,
+        "lr", plan->schedule.base, "warmup_steps", (json_int_t)plan->schedule.warmup_steps, "jobs",
+        plan->threads, "workers", plan->workers, "train", view_json(&plan->train_augmentation), "val",
+        view_json(&plan->evaluation_augmentation), "mean", mean, "std", deviation, "classes",
+        (json_int_t)session->data.class_count, "parameters",
         (json_int_t)graph_parameter_count(network_graph(&session->network)), "dataset_id",
         fsh_manifest(session->data.dataset)->id);
+}
+
+/* A text file ends with a line feed. */
+static FshStatus end_line(char **text, FshError *error)
+{
+    const size_t length = strlen(*text);
+    char *longer = realloc(*text, length + 2);
+    if (!longer) {
+        free(*text);
+        *text = NULL;
+        return fsh_error_set(error, FSH_ERR_MEMORY, "out of memory for args.json");
+    }
+    memcpy(longer + length, "\n", 2);
+    *text = longer;
+    return FSH_OK;
 }
 
 FshStatus describe_arguments(const TrainOptions *options, const Session *session, char **text_ret,
@@ -103,11 +96,10 @@ FshStatus describe_arguments(const TrainOptions *options, const Session *session
     (void)json_object_set_new(object, "device", json_string(backend_description(session->network.backend)));
     (void)json_object_set_new(object, "options", options_json(options));
     int failed = json_object_set_new(object, "chosen", plan_json(session));
-    *text_ret = failed ? NULL : json_dumps(object, JSON_INDENT(2) | JSON_REAL_PRECISION(9));
+    *text_ret = failed ? NULL : json_dumps(object, JSON_INDENT(2) | JSON_REAL_PRECISION(15));
     json_decref(object);
-    if (!*text_ret)
-        return fsh_error_set(error, FSH_ERR_MEMORY, "out of memory for args.json");
-    return FSH_OK;
+    return *text_ret ? end_line(text_ret, error)
+                     : fsh_error_set(error, FSH_ERR_MEMORY, "out of memory for args.json");
 }
 
 /* ---- the network ---- */
@@ -173,14 +165,14 @@ static void print_program_memory(FILE *stream, const char *name, const NetworkPr
 void describe_network(const Session *session, FILE *stream)
 {
     const Graph *graph = network_graph(&session->network);
-    const ModelSpec *spec =
-        session->network.train.graph ? &session->plan.train_spec : &session->plan.evaluation_spec;
+    const TrainPlan *plan = &session->plan;
+    const ModelSpec *spec = plan->edge_count ? &plan->train_spec : &plan->evaluation_spec;
     double images = (double)spec->batch;
     (void)fprintf(stream, "%-38s %-22s %-22s %12s %12s\n", "layer", "operation", "output", "parameters",
                   "MFLOP/image");
     for (size_t i = 0; i < graph_node_count(graph); i++) {
         print_layer(graph, (NodeId)i, images, stream);
-        if (graph_node(graph, (NodeId)i)->op == OP_SOFTMAX_CROSS_ENTROPY)
+        if (graph_node(graph, (NodeId)i)->outputs[0] == graph_find(graph, "loss"))
             break; /* what follows is backward */
     }
     (void)fprintf(stream, "%-38s %-22s %-22s %12" PRId64 " %12.3f\n\n", "total", "", "",
@@ -190,8 +182,13 @@ void describe_network(const Session *session, FILE *stream)
     print_bytes(stream, "buffers", role_bytes(graph, TENSOR_BUFFER), "");
     print_bytes(stream, "optimizer", role_bytes(graph, TENSOR_OPTIMIZER), "");
     print_bytes(stream, "gradients", role_bytes(graph, TENSOR_GRADIENT), "");
-    print_program_memory(stream, "training", &session->network.train);
-    print_program_memory(stream, "evaluation", &session->network.evaluation);
+    for (size_t i = 0; i < plan->edge_count; i++) {
+        char name[64];
+        (void)snprintf(name, sizeof name, "training, %u pixels", plan->edges[i]);
+        print_program_memory(stream, name, &session->network.train[i]);
+    }
+    print_program_memory(stream, "evaluation", &session->network.evaluation[NETWORK_TRAINED][0]);
+    print_program_memory(stream, "evaluation, EMA", &session->network.evaluation[NETWORK_AVERAGED][0]);
     uint64_t ring_bytes = session->train ? loader_ring_bytes(session->train) : 0;
     ring_bytes += session->evaluation ? loader_ring_bytes(session->evaluation) : 0;
     print_bytes(stream, "loader", ring_bytes, "");
@@ -200,8 +197,9 @@ void describe_network(const Session *session, FILE *stream)
 static json_t *run_json(const TrainOptions *options, const Session *session)
 {
     uint64_t arena_bytes = 0, scratch_bytes = 0;
-    if (session->network.train.program)
-        program_memory(session->network.train.program, &arena_bytes, &scratch_bytes);
+    if (session->plan.edge_count)
+        program_memory(session->network.train[session->plan.edge_count - 1].program, &arena_bytes,
+                       &scratch_bytes);
     json_t *object = json_object();
     (void)json_object_set_new(object, "options", options_json(options));
     (void)json_object_set_new(object, "activation_bytes", json_integer((json_int_t)arena_bytes));
@@ -216,7 +214,7 @@ static json_t *run_json(const TrainOptions *options, const Session *session)
 FshStatus describe_run(const TrainOptions *options, FshError *error)
 {
     Session session;
-    FshStatus status = session_open(&session, options, error);
+    FshStatus status = session_open(&session, options, SESSION_TRAIN, error);
     if (status)
         return status;
     session_describe(&session);
@@ -238,6 +236,7 @@ FshStatus describe_run(const TrainOptions *options, FshError *error)
 /* One column of the list: images of this kind. */
 typedef struct ListedSize {
     int64_t edge, channels, classes;
+    FshKind kind; /* 0: both */
 } ListedSize;
 
 typedef struct ListedCost {
@@ -252,8 +251,11 @@ static ListedCost cost_of(const Model *model, const ListedSize *size)
                             .width = size->edge,
                             .channels = size->channels,
                             .classes = size->classes};
-    const ModelRecipe recipe = {.deviation = {1, 1, 1, 1}};
+    const ModelRecipe recipe = {.deviation = {1, 1, 1, 1},
+                                .loss = model->task == TASK_RESTORATION ? LOSS_MSE : LOSS_CROSS_ENTROPY};
     Graph *graph = NULL;
+    if (size->kind && (size->kind == FSH_KIND_PAIRS) != (model->task == TASK_RESTORATION))
+        return (ListedCost){0};
     if (model_graph(model, &spec, &recipe, &graph, NULL) != FSH_OK)
         return (ListedCost){0};
     const ListedCost cost = {.fits = true,
@@ -265,15 +267,20 @@ static ListedCost cost_of(const Model *model, const ListedSize *size)
 
 static FshStatus listed_dataset(const TrainOptions *options, ListedSize *size, FshError *error)
 {
-    Classification data;
+    TrainingData data;
     TrainPlan plan;
+    const Model *model = NULL;
     FshStatus status =
-        classification_open(&data, options->shards, options->train_split, options->val_split, error);
+        training_data_open(&data, options->shards, 0, options->train_split, options->val_split, error);
     if (status)
         return status;
-    status = plan_make(&plan, options, &data, error);
-    *size = (ListedSize){plan.train_spec.height, plan.train_spec.channels, plan.train_spec.classes};
-    classification_close(&data);
+    status = plan_model(options, data.kind, &model, error);
+    if (!status)
+        status = plan_make(&plan, options, model, &data, error);
+    if (!status)
+        *size = (ListedSize){plan.train_spec.height, plan.train_spec.channels, plan.train_spec.classes,
+                             data.kind};
+    training_data_close(&data);
     return status;
 }
 
@@ -304,7 +311,7 @@ static FshStatus list_json(const ListedSize *sizes, size_t size_count, FshError 
 FshStatus describe_models(const TrainOptions *options, FshError *error)
 {
     /* CIFAR's and ImageNet's, unless there is a dataset. */
-    ListedSize sizes[] = {{32, 3, 10}, {224, 3, 1000}};
+    ListedSize sizes[] = {{32, 3, 10, 0}, {224, 3, 1000, 0}};
     size_t size_count = 2;
     if (options->shards) {
         FshStatus status = listed_dataset(options, &sizes[0], error);

@@ -1,98 +1,172 @@
 #include "trainer/loop/network.h"
 
+#include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "trainer/loop/image_metrics.h"
+
+/* ---- backend ---- */
+
 /* auto: the best there is, and never a failure for want of a GPU. */
-static FshStatus open_backend(Network *network, const char *device, int threads, FshError *error)
+static FshStatus open_backend(Network *network, const TrainPlan *plan, FshError *error)
 {
-    const BackendOptions options = {.threads = threads};
-    if (strcmp(device, "auto") != 0)
-        return backend_open(&network->backend, device, &options, error);
+    const BackendOptions options = {.threads = plan->threads, .benchmark = !plan->deterministic};
+    if (strcmp(plan->device, "auto") != 0)
+        return backend_open(&network->backend, plan->device, &options, error);
     if (backend_open(&network->backend, "cuda", &options, NULL) == FSH_OK)
         return FSH_OK;
     return backend_open(&network->backend, "cpu", &options, error);
 }
 
-static FshStatus find_tensor(const Graph *graph, const char *name, TensorId *tensor_ret, FshError *error)
+/* ---- programs ---- */
+
+static FshStatus find_tensors(NetworkProgram *part, bool classes, FshError *error)
 {
-    *tensor_ret = graph_find(graph, name);
-    if (*tensor_ret == TENSOR_NONE)
-        return fsh_error_set(error, FSH_ERR_LIBRARY,
-                             "the network has no tensor '%s'; this is a fault of ftrain", name);
+    const struct {
+        const char *name;
+        TensorId *tensor;
+        bool needed;
+    } wanted[] = {
+        {"image", &part->image, true},
+        {"label", &part->label, classes},
+        {"label_mixed", &part->label_mixed, false},
+        {"mix", &part->mix, false},
+        {"target", &part->target, !classes},
+        {"valid", &part->valid, !classes},
+        {"learning_rate", &part->learning_rate, part->spec.training},
+        {classes ? "logits" : "restored", &part->output, true},
+        {"loss", &part->loss, true},
+        {"error", &part->error, !classes},
+        {"gradient_norm", &part->gradient_norm, false},
+        {"updated", &part->updated, false},
+    };
+    for (size_t i = 0; i < sizeof wanted / sizeof *wanted; i++) {
+        *wanted[i].tensor = graph_find(part->graph, wanted[i].name);
+        if (*wanted[i].tensor == TENSOR_NONE && wanted[i].needed)
+            return fsh_error_set(error, FSH_ERR_LIBRARY,
+                                 "the network has no tensor '%s'; this is a fault of ftrain", wanted[i].name);
+    }
     return FSH_OK;
+}
+
+static size_t output_count(const NetworkProgram *part)
+{
+    return (size_t)tensor_count(graph_tensor(part->graph, part->output));
 }
 
 static FshStatus build_graph(NetworkProgram *part, const TrainPlan *plan, const ModelSpec *spec,
                              FshError *error)
 {
-    part->spec = *spec;
-    part->learning_rate = TENSOR_NONE;
+    *part = (NetworkProgram){.spec = *spec};
     FshStatus status = model_graph(plan->model, spec, &plan->recipe, &part->graph, error);
     if (status)
-        return fsh_error_prepend(error, "images of %lld pixels", (long long)spec->width);
-    status = find_tensor(part->graph, "image", &part->image, error);
-    if (!status)
-        status = find_tensor(part->graph, "label", &part->label, error);
-    if (!status)
-        status = find_tensor(part->graph, "logits", &part->logits, error);
-    if (!status)
-        status = find_tensor(part->graph, "loss", &part->loss, error);
-    if (!status && spec->training)
-        status = find_tensor(part->graph, "learning_rate", &part->learning_rate, error);
-    if (status)
+        return fsh_error_prepend(error, "images of %lld x %lld pixels", (long long)spec->width,
+                                 (long long)spec->height);
+    const bool classes = plan->model->task == TASK_CLASSIFICATION;
+    status = find_tensors(part, classes, error);
+    if (status || (!classes && spec->training))
         return status;
-    part->host_logits = calloc((size_t)(spec->batch * spec->classes), sizeof *part->host_logits);
-    if (!part->host_logits)
-        return fsh_error_set(error, FSH_ERR_MEMORY, "out of memory for the logits of a batch of %lld",
+    part->host_output = malloc(output_count(part) * sizeof *part->host_output);
+    if (!part->host_output)
+        return fsh_error_set(error, FSH_ERR_MEMORY, "out of memory for what a batch of %lld gives",
                              (long long)spec->batch);
     return FSH_OK;
 }
 
-const Graph *network_graph(const Network *network)
+static FshStatus make_program(NetworkProgram *part, State *state, FshError *error)
 {
-    return network->train.graph ? network->train.graph : network->evaluation.graph;
+    FshStatus status = program_new(&part->program, state, part->graph, error);
+    if (status)
+        return fsh_error_prepend(error, "batches of %lld images of %lld x %lld pixels",
+                                 (long long)part->spec.batch, (long long)part->spec.width,
+                                 (long long)part->spec.height);
+    return FSH_OK;
 }
 
-FshStatus network_open(Network *network, const TrainPlan *plan, const char *device, FshError *error)
+/* Graphs outlive what was made from them: programs and States go first. */
+static void free_program(NetworkProgram *part)
 {
-    *network = (Network){0};
-    FshStatus status = open_backend(network, device, plan->threads, error);
-    if (!status && plan->train_count)
-        status = build_graph(&network->train, plan, &plan->train_spec, error);
-    if (!status && plan->evaluation_count)
-        status = build_graph(&network->evaluation, plan, &plan->evaluation_spec, error);
+    if (part->program)
+        program_free(&part->program);
+    free(part->host_output);
+    part->host_output = NULL;
+}
+
+static void free_graph(NetworkProgram *part)
+{
+    if (part->graph)
+        graph_free(&part->graph);
+    *part = (NetworkProgram){0};
+}
+
+const Graph *network_graph(const Network *network)
+{
+    const size_t last = network->plan->edge_count;
+    return last ? network->train[last - 1].graph : network->evaluation[NETWORK_TRAINED][0].graph;
+}
+
+/* A State for evaluation is made from a graph of evaluation, which has no optimizer. That graph stays. */
+static FshStatus open_evaluation(Network *network, FshError *error)
+{
+    const TrainPlan *plan = network->plan;
+    NetworkProgram *part = &network->evaluation[NETWORK_TRAINED][0];
+    NetworkProgram *averaged = &network->evaluation[NETWORK_AVERAGED][0];
+    FshStatus status = build_graph(part, plan, &plan->evaluation_spec, error);
+    if (!status && !network->state)
+        status = state_new(&network->state, network->backend, part->graph, error);
     if (!status)
+        status = make_program(part, network->state, error);
+    if (status || !(plan->recipe.optimizer.ema_decay > 0) || !plan->train_count)
+        return status;
+    status = build_graph(averaged, plan, &plan->evaluation_spec, error);
+    if (!status)
+        status = state_new(&network->average, network->backend, averaged->graph, error);
+    if (!status)
+        status = make_program(averaged, network->average, error);
+    return status;
+}
+
+FshStatus network_open(Network *network, const TrainPlan *plan, FshError *error)
+{
+    *network = (Network){.plan = plan};
+    FshStatus status = open_backend(network, plan, error);
+    for (size_t i = 0; !status && i < plan->edge_count; i++) {
+        ModelSpec spec = plan->train_spec;
+        spec.height = spec.width = plan->edges[i];
+        status = build_graph(&network->train[i], plan, &spec, error);
+    }
+    if (!status && plan->edge_count)
         status = state_new(&network->state, network->backend, network_graph(network), error);
-    if (!status && network->train.graph)
-        status = program_new(&network->train.program, network->state, network->train.graph, error);
-    if (!status && network->evaluation.graph)
-        status = program_new(&network->evaluation.program, network->state, network->evaluation.graph, error);
+    for (size_t i = 0; !status && i < plan->edge_count; i++)
+        status = make_program(&network->train[i], network->state, error);
+    /* Without an evaluation split too: the average needs a State, and --dry-run shows what it costs. */
+    if (!status && (plan->evaluation_count || plan->recipe.optimizer.ema_decay > 0))
+        status = open_evaluation(network, error);
     if (status)
         network_close(network);
     return status;
 }
 
-static void free_part(NetworkProgram *part)
-{
-    if (part->program)
-        program_free(&part->program);
-    free(part->host_logits);
-}
-
 void network_close(Network *network)
 {
-    free_part(&network->train);
-    free_part(&network->evaluation);
+    for (size_t i = 0; i < PLAN_EDGES_MAX; i++)
+        free_program(&network->train[i]);
+    for (size_t i = 0; i < 2 * (size_t)NETWORK_SIZES_KEPT; i++)
+        free_program(&network->evaluation[i / NETWORK_SIZES_KEPT][i % NETWORK_SIZES_KEPT]);
     if (network->state)
         state_free(&network->state);
-    /* Graphs outlive what was made from them. */
-    if (network->train.graph)
-        graph_free(&network->train.graph);
-    if (network->evaluation.graph)
-        graph_free(&network->evaluation.graph);
+    if (network->average)
+        state_free(&network->average);
+    for (size_t i = 0; i < PLAN_EDGES_MAX; i++)
+        free_graph(&network->train[i]);
+    for (size_t i = 0; i < 2 * (size_t)NETWORK_SIZES_KEPT; i++)
+        free_graph(&network->evaluation[i / NETWORK_SIZES_KEPT][i % NETWORK_SIZES_KEPT]);
     if (network->backend)
         backend_close(&network->backend);
+    free(network->mirrored);
+    free(network->mirrored_output);
     *network = (Network){0};
 }
 
@@ -101,44 +175,295 @@ FshStatus network_initialize(Network *network, uint64_t seed, FshError *error)
     return state_initialize(network->state, seed, error);
 }
 
-static FshStatus run_batch(NetworkProgram *part, const Batch *batch, Metrics *metrics, double *loss_ret,
-                           FshError *error)
+/* ---- training ---- */
+
+static FshStatus write_input(NetworkProgram *part, TensorId input, const void *values, FshError *error)
 {
-    size_t count = (size_t)part->spec.batch;
-    size_t image_bytes = count * (size_t)(part->spec.height * part->spec.width * part->spec.channels);
-    size_t logit_count = count * (size_t)part->spec.classes;
-    float loss = 0;
-    FshStatus status = program_write(part->program, part->image, batch->pixels, image_bytes, error);
-    if (!status)
-        status =
-            program_write(part->program, part->label, batch->labels, count * sizeof *batch->labels, error);
-    if (!status)
-        status = program_run(part->program, error);
-    if (!status)
-        status = program_read(part->program, part->loss, &loss, sizeof loss, error);
-    if (!status)
-        status = program_read(part->program, part->logits, part->host_logits,
-                              logit_count * sizeof *part->host_logits, error);
-    if (status)
-        return status;
-    metrics_add(metrics, part->host_logits, batch->labels, count, (uint64_t)part->spec.classes, (double)loss);
-    *loss_ret = (double)loss;
-    return FSH_OK;
+    if (input == TENSOR_NONE)
+        return FSH_OK;
+    const Tensor *tensor = graph_tensor(part->graph, input);
+    return program_write(part->program, input, values,
+                         (size_t)tensor_count(tensor) * data_type_bytes(tensor->type), error);
 }
 
-FshStatus network_train(Network *network, const Batch *batch, double learning_rate, Metrics *metrics,
-                        double *loss_ret, FshError *error)
+static FshStatus read_number(NetworkProgram *part, TensorId tensor, float *value, FshError *error)
 {
-    NetworkProgram *part = &network->train;
-    float rate = (float)learning_rate;
-    FshStatus status = program_write(part->program, part->learning_rate, &rate, sizeof rate, error);
-    if (!status)
-        status = run_batch(part, batch, metrics, loss_ret, error);
+    return tensor == TENSOR_NONE ? FSH_OK : program_read(part->program, tensor, value, sizeof *value, error);
+}
+
+static FshStatus read_output(NetworkProgram *part, FshError *error)
+{
+    return program_read(part->program, part->output, part->host_output,
+                        output_count(part) * sizeof *part->host_output, error);
+}
+
+static FshStatus write_batch(NetworkProgram *part, const Batch *batch, const uint8_t *pixels, FshError *error)
+{
+    const struct {
+        TensorId tensor;
+        const void *values;
+    } inputs[] = {
+        {part->image, pixels},   {part->label, batch->labels},  {part->label_mixed, batch->labels_mixed},
+        {part->mix, batch->mix}, {part->target, batch->target}, {part->valid, batch->valid},
+    };
+    FshStatus status = FSH_OK;
+    for (size_t i = 0; !status && i < sizeof inputs / sizeof *inputs; i++)
+        status = write_input(part, inputs[i].tensor, inputs[i].values, error);
     return status;
 }
 
-FshStatus network_evaluate(Network *network, const Batch *batch, Metrics *metrics, FshError *error)
+static FshStatus add_to_metrics(NetworkProgram *part, const Batch *batch, double loss, Metrics *metrics,
+                                FshError *error)
 {
-    double loss;
-    return run_batch(&network->evaluation, batch, metrics, &loss, error);
+    const uint64_t count = (uint64_t)part->spec.batch;
+    if (part->label != TENSOR_NONE) {
+        FshStatus status = read_output(part, error);
+        if (!status)
+            metrics_add_classes(metrics, part->host_output, batch->labels, count,
+                                (uint64_t)part->spec.classes, loss);
+        return status;
+    }
+    float *errors = malloc(count * sizeof *errors);
+    if (!errors)
+        return fsh_error_set(error, FSH_ERR_MEMORY, "out of memory for the errors of a batch");
+    FshStatus status = program_read(part->program, part->error, errors, count * sizeof *errors, error);
+    if (!status)
+        metrics_add_errors(metrics, errors, batch->valid, count, loss);
+    free(errors);
+    return status;
+}
+
+FshStatus network_train(Network *network, const Batch *batch, double learning_rate, Metrics *metrics,
+                        StepResult *result, FshError *error)
+{
+    size_t i = 0;
+    while (i + 1 < network->plan->edge_count && network->plan->edges[i] != batch->width)
+        i++;
+    NetworkProgram *part = &network->train[i];
+    const float rate = (float)learning_rate;
+    float loss = 0, norm = NAN, updated = 1;
+    FshStatus status = write_input(part, part->learning_rate, &rate, error);
+    if (!status)
+        status = write_batch(part, batch, batch->pixels, error);
+    if (!status)
+        status = program_run(part->program, error);
+    if (!status)
+        status = read_number(part, part->loss, &loss, error);
+    if (!status)
+        status = read_number(part, part->gradient_norm, &norm, error);
+    if (!status)
+        status = read_number(part, part->updated, &updated, error);
+    if (!status)
+        status = add_to_metrics(part, batch, (double)loss, metrics, error);
+    *result = (StepResult){.loss = (double)loss, .gradient_norm = (double)norm, .updated = updated > 0};
+    return status;
+}
+
+/* ---- evaluation ---- */
+
+/* The program for images of this size: one that is there, or a new one in place of the one that was used longest ago. The
+ * first keeps its graph, from which the State was made. */
+static FshStatus find_evaluation(Network *network, NetworkWeights weights, const Batch *batch,
+                                 NetworkProgram **part_ret, FshError *error)
+{
+    NetworkProgram *parts = network->evaluation[weights], *oldest = &parts[1];
+    network->clock++;
+    for (int i = 0; i < NETWORK_SIZES_KEPT; i++) {
+        NetworkProgram *part = &parts[i];
+        if (part->program && part->spec.height == batch->height && part->spec.width == batch->width) {
+            part->used = network->clock;
+            *part_ret = part;
+            return FSH_OK;
+        }
+        if (i > 0 && part->used < oldest->used)
+            oldest = part;
+    }
+    free_program(oldest);
+    free_graph(oldest);
+    ModelSpec spec = network->plan->evaluation_spec;
+    spec.height = batch->height;
+    spec.width = batch->width;
+    FshStatus status = build_graph(oldest, network->plan, &spec, error);
+    if (!status)
+        status = make_program(oldest, weights == NETWORK_AVERAGED ? network->average : network->state, error);
+    if (status) {
+        free_program(oldest);
+        free_graph(oldest);
+        return status;
+    }
+    oldest->used = network->clock;
+    *part_ret = oldest;
+    return FSH_OK;
+}
+
+static void mirror_rows(const uint8_t *from, uint8_t *to, size_t rows, size_t width, size_t channels)
+{
+    for (size_t row = 0; row < rows; row++, from += width * channels, to += width * channels)
+        for (size_t x = 0; x < width; x++)
+            memcpy(to + (width - 1 - x) * channels, from + x * channels, channels);
+}
+
+/* output = (output + mirrored, turned back) / 2 */
+static void average_images(float *output, const float *mirrored, size_t rows, size_t width, size_t channels)
+{
+    for (size_t row = 0; row < rows; row++, output += width * channels, mirrored += width * channels)
+        for (size_t x = 0; x < width; x++)
+            for (size_t c = 0; c < channels; c++)
+                output[x * channels + c] =
+                    0.5F * (output[x * channels + c] + mirrored[(width - 1 - x) * channels + c]);
+}
+
+static FshStatus reserve_mirror(Network *network, size_t pixel_bytes, size_t outputs, FshError *error)
+{
+    const size_t bytes = pixel_bytes > outputs ? pixel_bytes : outputs;
+    if (network->mirrored_bytes >= bytes)
+        return FSH_OK;
+    free(network->mirrored);
+    free(network->mirrored_output);
+    network->mirrored = malloc(bytes);
+    network->mirrored_output = malloc(bytes * sizeof *network->mirrored_output);
+    network->mirrored_bytes = network->mirrored && network->mirrored_output ? bytes : 0;
+    if (!network->mirrored_bytes)
+        return fsh_error_set(error, FSH_ERR_MEMORY, "out of memory for the mirror image of a batch");
+    return FSH_OK;
+}
+
+/* Runs the mirror image first, then the batch itself, whose output and loss stay. */
+static FshStatus run_evaluation(Network *network, NetworkProgram *part, const Batch *batch, float *loss,
+                                FshError *error)
+{
+    const size_t rows = (size_t)(part->spec.batch * part->spec.height), width = (size_t)part->spec.width,
+                 channels = (size_t)part->spec.channels, outputs = output_count(part);
+    const bool twice = network->plan->flip_tta;
+    float mirrored_loss = 0;
+    FshStatus status = twice ? reserve_mirror(network, rows * width * channels, outputs, error) : FSH_OK;
+    if (!status && twice) {
+        mirror_rows(batch->pixels, network->mirrored, rows, width, channels);
+        status = write_batch(part, batch, network->mirrored, error);
+        if (!status)
+            status = program_run(part->program, error);
+        if (!status)
+            status = read_number(part, part->loss, &mirrored_loss, error);
+        if (!status)
+            status = read_output(part, error);
+        if (!status)
+            memcpy(network->mirrored_output, part->host_output, outputs * sizeof *part->host_output);
+    }
+    if (!status)
+        status = write_batch(part, batch, batch->pixels, error);
+    if (!status)
+        status = program_run(part->program, error);
+    if (!status)
+        status = read_number(part, part->loss, loss, error);
+    if (!status)
+        status = read_output(part, error);
+    if (status || !twice)
+        return status;
+    *loss = 0.5F * (*loss + mirrored_loss);
+    if (part->label != TENSOR_NONE) {
+        for (size_t i = 0; i < outputs; i++)
+            part->host_output[i] = 0.5F * (part->host_output[i] + network->mirrored_output[i]);
+    } else {
+        average_images(part->host_output, network->mirrored_output, rows, width, channels);
+    }
+    return FSH_OK;
+}
+
+/* 0..1 as pixels, to the nearest, over the floats: what was read is not needed again. */
+static const uint8_t *to_pixels(float *values, size_t count)
+{
+    uint8_t *pixels = (uint8_t *)values;
+    for (size_t i = 0; i < count; i++) {
+        const float level = values[i] * 255;
+        pixels[i] = level > 0 ? (uint8_t)(level < 255 ? lrintf(level) : 255) : 0; /* NaN is 0 */
+    }
+    return pixels;
+}
+
+static FshStatus measure_pair(const Network *network, const uint8_t *restored, const uint8_t *target,
+                              const uint8_t *input, const ImageSize *size, Evaluated *evaluated,
+                              FshError *error)
+{
+    const TrainPlan *plan = network->plan;
+    const ImageMetricOptions options = {.crop_border = plan->crop_border, .y_channel = plan->y_channel};
+    FshStatus status = image_metrics_psnr(restored, target, size, &options, &evaluated->psnr, error);
+    if (!status)
+        status = image_metrics_ssim(restored, target, size, &options, &evaluated->ssim, error);
+    if (!status)
+        status = image_metrics_psnr(input, target, size, &options, &evaluated->input_psnr, error);
+    return status;
+}
+
+static FshStatus add_pairs(const Network *network, NetworkProgram *part, const Batch *batch, double loss,
+                           Metrics *metrics, Evaluated *evaluated, FshError *error)
+{
+    const ImageSize size = {batch->width, batch->height, (uint32_t)part->spec.channels};
+    const size_t pixels = (size_t)size.height * size.width * size.channels;
+    FshStatus status = FSH_OK;
+    evaluated->restored = to_pixels(part->host_output, output_count(part));
+    for (size_t i = 0; !status && i < (size_t)part->spec.batch; i++) {
+        if (!(batch->valid[i] > 0))
+            continue;
+        status = measure_pair(network, evaluated->restored + i * pixels, batch->target + i * pixels,
+                              batch->pixels + i * pixels, &size, evaluated, error);
+        if (status)
+            break;
+        metrics_add_value(metrics, METRIC_PSNR, fmin(evaluated->psnr, METRIC_PSNR_MOST));
+        metrics_add_value(metrics, METRIC_SSIM, evaluated->ssim);
+        metrics_add_value(metrics, METRIC_INPUT_PSNR, fmin(evaluated->input_psnr, METRIC_PSNR_MOST));
+        metrics_add_value(metrics, METRIC_LOSS, loss);
+        metrics_count(metrics, 1);
+    }
+    return status;
+}
+
+FshStatus network_evaluate(Network *network, NetworkWeights weights, const Batch *batch, Metrics *metrics,
+                           Evaluated *evaluated, FshError *error)
+{
+    NetworkProgram *part = NULL;
+    Evaluated unused;
+    float loss = 0;
+    Evaluated *result = evaluated ? evaluated : &unused;
+    *result = (Evaluated){0};
+    FshStatus status = find_evaluation(network, weights, batch, &part, error);
+    if (!status)
+        status = run_evaluation(network, part, batch, &loss, error);
+    if (status)
+        return status;
+    result->output = part->host_output;
+    if (part->label != TENSOR_NONE)
+        metrics_add_classes(metrics, part->host_output, batch->labels, (uint64_t)part->spec.batch,
+                            (uint64_t)part->spec.classes, (double)loss);
+    else
+        status = add_pairs(network, part, batch, (double)loss, metrics, result, error);
+    return status;
+}
+
+/* ---- the average ---- */
+
+FshStatus network_take_average(Network *network, FshError *error)
+{
+    const Graph *graph = network->evaluation[NETWORK_AVERAGED][0].graph;
+    FshStatus status = FSH_OK;
+    float *values = NULL;
+    size_t most = 0;
+    for (size_t i = 0; !status && i < graph_tensor_count(graph); i++) {
+        const Tensor *tensor = graph_tensor(graph, (TensorId)i);
+        if (tensor->role != TENSOR_PARAMETER && tensor->role != TENSOR_BUFFER)
+            continue;
+        const size_t count = (size_t)tensor_count(tensor);
+        char name[GRAPH_NAME_MAX + 8];
+        (void)snprintf(name, sizeof name, "%s.ema", tensor->name);
+        if (count > most) {
+            free(values);
+            values = malloc(count * sizeof *values);
+            most = values ? count : 0;
+        }
+        status = values ? state_read(network->state, name, values, count, error)
+                        : fsh_error_set(error, FSH_ERR_MEMORY, "out of memory for %s", name);
+        if (!status)
+            status = state_write(network->average, tensor->name, values, count, error);
+    }
+    free(values);
+    return status;
 }

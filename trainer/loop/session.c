@@ -1,5 +1,7 @@
 #include "trainer/loop/session.h"
 
+#include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "common/interrupt.h"
@@ -8,11 +10,26 @@
 
 enum { PROBLEMS_TOLD_MAX = 20 }; /* one by one; a broken disk would fill the log */
 
+/* The edge of each epoch's images, up to the last that differs from the one before. */
+static FshStatus list_sizes(const TrainPlan *plan, uint32_t **sizes_ret, size_t *count_ret, FshError *error)
+{
+    const size_t count = plan->edge_count > 1 ? (size_t)ceil(plan->progression.last) + 1 : 0;
+    *count_ret = count;
+    *sizes_ret = calloc(count + 1, sizeof **sizes_ret);
+    for (size_t epoch = 0; *sizes_ret && epoch < count; epoch++)
+        (*sizes_ret)[epoch] = plan_edge(plan, epoch);
+    return *sizes_ret ? FSH_OK
+                      : fsh_error_set(error, FSH_ERR_MEMORY, "out of memory for the sizes of the epochs");
+}
+
 static FshStatus open_loader(Session *session, bool training, Loader **loader, FshError *error)
 {
     const TrainPlan *plan = &session->plan;
     LoaderOptions options = {
         .split = training ? session->data.train : session->data.evaluation,
+        .kind = session->data.kind,
+        .input_field = session->data.input_field,
+        .target_field = session->data.target_field,
         .augmentation = training ? plan->train_augmentation : plan->evaluation_augmentation,
         .batch = (uint64_t)(training ? plan->train_spec.batch : plan->evaluation_spec.batch),
         .world_size = 1,
@@ -22,45 +39,102 @@ static FshStatus open_loader(Session *session, bool training, Loader **loader, F
         .batches_ahead = plan->batches_ahead,
         .skip_bad = plan->skip_bad,
     };
+    uint32_t *sizes = NULL;
     memcpy(options.fill, plan->fill, sizeof options.fill);
-    return loader_new(loader, &options, error);
+    FshStatus status = FSH_OK;
+    if (training) {
+        options.mixing = plan->recipe.mixes ? plan->mixing : (Mixing){0};
+        status = list_sizes(plan, &sizes, &options.epoch_size_count, error);
+        options.epoch_sizes = sizes;
+    }
+    if (!status)
+        status = loader_new(loader, &options, error);
+    free(sizes);
+    return status;
 }
 
 /* Evaluation needs no --model where the weights name their network; one that contradicts them is a mistake. */
-static FshStatus plan_session(Session *session, const TrainOptions *options, FshError *error)
+static FshStatus choose_model(const TrainOptions *options, const WeightsOrigin *origin, FshKind kind,
+                              const Model **model_ret, FshError *error)
 {
-    TrainOptions settled = *options;
-    if (options->evaluate) {
-        const Model *named;
-        FshStatus status = weights_model(options->weights, &named, error);
-        if (status)
-            return status;
-        if (named && options->model_given && model_find(options->model) &&
-            strcmp(options->model, named->name) != 0)
-            return fsh_error_set(error, FSH_ERR_MISMATCH, "%s: these are %s weights; add --model %s",
-                                 options->weights, named->name, named->name);
-        if (named && !options->model_given)
-            settled.model = named->name;
-    }
-    return plan_make(&session->plan, &settled, &session->data, error);
+    if (!origin->model)
+        return plan_model(options, kind, model_ret, error);
+    if (options->model && model_find(options->model) && strcmp(options->model, origin->model->name) != 0)
+        return fsh_error_set(error, FSH_ERR_MISMATCH, "%s: these are %s weights; add --model %s",
+                             options->weights, origin->model->name, origin->model->name);
+    *model_ret = origin->model;
+    return FSH_OK;
 }
 
-FshStatus session_open(Session *session, const TrainOptions *options, FshError *error)
+/* 0: whatever the dataset holds. */
+static FshStatus wanted_kind(const TrainOptions *options, const Model *named, FshKind *kind_ret,
+                             FshError *error)
+{
+    const Model *model = named;
+    *kind_ret = 0;
+    if (!model && options->model) {
+        FshStatus status = plan_model(options, 0, &model, error);
+        if (status)
+            return status;
+    }
+    if (model)
+        *kind_ret = model->task == TASK_RESTORATION ? FSH_KIND_PAIRS : FSH_KIND_CLASSES;
+    return FSH_OK;
+}
+
+/* Weights were made for pixels normalised in their way, whatever this dataset's mean is. */
+static void take_normalisation(Session *session, const WeightsOrigin *origin)
+{
+    ModelRecipe *recipe = &session->plan.recipe;
+    if (!origin->normalised || origin->channels != session->data.channels)
+        return;
+    session->weights_normalise = true;
+    memcpy(recipe->mean, origin->mean, sizeof recipe->mean);
+    memcpy(recipe->deviation, origin->deviation, sizeof recipe->deviation);
+}
+
+static FshStatus open_data(Session *session, const TrainOptions *options, SessionUse use, FshError *error)
+{
+    WeightsOrigin origin = {0};
+    const Model *model = NULL;
+    FshKind kind = 0;
+    FshStatus status = options->weights ? weights_origin(options->weights, &origin, error) : FSH_OK;
+    if (!status)
+        status = wanted_kind(options, use == SESSION_EVALUATE ? origin.model : NULL, &kind, error);
+    if (!status)
+        status = training_data_open(&session->data, options->shards, kind,
+                                    use == SESSION_EVALUATE ? NULL : options->train_split, options->val_split,
+                                    error);
+    if (!status && use == SESSION_EVALUATE)
+        status = choose_model(options, &origin, session->data.kind, &model, error);
+    else if (!status)
+        status = plan_model(options, session->data.kind, &model, error);
+    if (!status)
+        status = plan_make(&session->plan, options, model, &session->data, error);
+    if (!status && use == SESSION_EVALUATE)
+        take_normalisation(session, &origin);
+    return status;
+}
+
+static FshStatus open_network(Session *session, const TrainOptions *options, SessionUse use, FshError *error)
+{
+    Network *network = &session->network;
+    FshStatus status = network_open(network, &session->plan, error);
+    if (!status)
+        status = network_initialize(network, session->plan.seed, error);
+    if (!status && options->weights)
+        status = weights_load(options->weights, network->state, network_graph(network),
+                              use == SESSION_TRAIN ? &session->kept_head : NULL, error);
+    return status;
+}
+
+FshStatus session_open(Session *session, const TrainOptions *options, SessionUse use, FshError *error)
 {
     *session = (Session){0};
     console_open(&session->console, stderr, options->program.quiet);
-    FshStatus status =
-        classification_open(&session->data, options->shards, options->evaluate ? NULL : options->train_split,
-                            options->val_split, error);
-    if (!status)
-        status = plan_session(session, options, error);
-    if (!status)
-        status = network_open(&session->network, &session->plan, options->device, error);
-    if (!status)
-        status = network_initialize(&session->network, session->plan.seed, error);
-    if (!status && options->weights)
-        status =
-            weights_load(options->weights, session->network.state, network_graph(&session->network), error);
+    FshStatus status = open_data(session, options, use, error);
+    if (!status && use != SESSION_LOAD)
+        status = open_network(session, options, use, error);
     if (!status && session->data.train)
         status = open_loader(session, true, &session->train, error);
     if (!status && session->data.evaluation)
@@ -76,7 +150,7 @@ void session_close(Session *session)
     loader_free(&session->train);
     loader_free(&session->evaluation);
     network_close(&session->network);
-    classification_close(&session->data);
+    training_data_close(&session->data);
     *session = (Session){0};
 }
 
@@ -89,12 +163,17 @@ void session_describe(Session *session)
 {
     const TrainPlan *plan = &session->plan;
     const Graph *graph = network_graph(&session->network);
-    const ModelSpec *spec = session->network.train.graph ? &plan->train_spec : &plan->evaluation_spec;
+    const ModelSpec *spec = plan->edge_count ? &plan->train_spec : &plan->evaluation_spec;
     console_line(&session->console, "ftrain (fshard) %s", FSHARD_VERSION);
     plan_describe(plan, &session->data, print_plan_line, &session->console);
     console_line(&session->console, "network: %s, %.2f M parameters, %.3f GFLOP an image forward",
                  plan->model->name, (double)graph_parameter_count(graph) / 1e6,
                  (double)graph_forward_flops(graph) / 1e9 / (double)spec->batch);
+    if (session->kept_head)
+        console_line(&session->console, "weights: %s had another number of classes and begins anew",
+                     session->kept_head);
+    if (session->weights_normalise)
+        console_line(&session->console, "normalisation: that of the weights");
     console_line(&session->console, "device: %s; loader: %d thread%s, %zu batches ahead",
                  backend_description(session->network.backend), plan->workers, plan->workers == 1 ? "" : "s",
                  plan->batches_ahead);
@@ -162,19 +241,33 @@ void session_tell_problems(Session *session)
     }
 }
 
-FshStatus session_evaluate(Session *session, Metrics *metrics, FshError *error)
+const char *session_key(const FshSplit *split, uint64_t sample, size_t *bytes_ret)
 {
-    uint64_t steps = session->plan.evaluation_steps;
+    FshSample record;
+    *bytes_ret = 0;
+    if (sample >= split->sample_count || fsh_sample_get(split, sample, &record, NULL) != FSH_OK)
+        return "";
+    *bytes_ret = record.key_bytes;
+    return record.key;
+}
+
+FshStatus session_evaluate(Session *session, NetworkWeights weights, const SessionVisitor *visitor,
+                           Metrics *metrics, FshError *error)
+{
+    const uint64_t steps = session->plan.evaluation_steps;
     FshStatus status = FSH_OK;
     *metrics = (Metrics){0};
     loader_start(session->evaluation, 0, steps);
     for (uint64_t step = 0; !status && step < steps; step++) {
         const Batch *batch;
+        Evaluated evaluated = {0};
         if (interrupt_requested())
             return fsh_error_set(error, FSH_ERR_INTERRUPTED, "interrupted while evaluating");
         status = loader_next(session->evaluation, &batch, error);
-        if (!status)
-            status = network_evaluate(&session->network, batch, metrics, error);
+        if (!status && batch->valid_count) /* of nothing but skipped samples there is nothing to say */
+            status = network_evaluate(&session->network, weights, batch, metrics, &evaluated, error);
+        if (!status && batch->valid_count && visitor)
+            status = visitor->visit(visitor->context, batch, &evaluated, error);
         session_tell_problems(session);
         console_evaluating(&session->console, step, steps);
     }

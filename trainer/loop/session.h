@@ -11,18 +11,26 @@
 
 typedef struct Session {
     Console console;
-    Classification data;
+    TrainingData data;
     TrainPlan plan;
     Network network;
     Loader *train, *evaluation; /* NULL where the plan has no such split */
+    const char *kept_head;      /* a layer that --weights had for another number of classes; or NULL */
+    bool weights_normalise;     /* mean and deviation are those of --weights */
     uint64_t told_of[2];        /* problems of train, evaluation that were told */
     uint64_t problems_told;     /* their sum */
 } Session;
 
-/* Opens everything that options name: options->shards is the dataset; with options->evaluate the training
- * split is left out. Parameters are drawn from the seed, then read from options->weights if given. On failure
- * nothing is held. */
-FshStatus session_open(Session *session, const TrainOptions *options, FshError *error);
+/* What the session is for. */
+typedef enum SessionUse {
+    SESSION_TRAIN,
+    SESSION_EVALUATE, /* no training split; --weights must fit whole */
+    SESSION_LOAD,     /* loaders without a network */
+} SessionUse;
+
+/* Opens everything that options name: options->shards is the dataset. Parameters are drawn from the seed, then read from
+ * options->weights if given. On failure nothing is held. The session must not move: its parts point at each other. */
+FshStatus session_open(Session *session, const TrainOptions *options, SessionUse use, FshError *error);
 /* Frees what it owns; zeroed is fine. */
 void session_close(Session *session);
 
@@ -37,8 +45,18 @@ FshStatus session_cache(Session *session, FshError *error);
 void session_tell_problems(Session *session);
 uint64_t session_problem_count(const Session *session);
 
+/* What looks at each batch that was evaluated; may be NULL. */
+typedef struct SessionVisitor {
+    FshStatus (*visit)(void *context, const Batch *batch, const Evaluated *evaluated, FshError *error);
+    void *context;
+} SessionVisitor;
+
 /* The whole evaluation split once, in stored order: every sample counted once. FSH_ERR_INTERRUPTED on a
  * signal. */
-FshStatus session_evaluate(Session *session, Metrics *metrics, FshError *error);
+FshStatus session_evaluate(Session *session, NetworkWeights weights, const SessionVisitor *visitor,
+                           Metrics *metrics, FshError *error);
+
+/* The key of a sample of the split; points into the dataset, no NUL at its end. "" of no bytes where it cannot be read. */
+const char *session_key(const FshSplit *split, uint64_t sample, size_t *bytes_ret);
 
 #endif

@@ -1,67 +1,40 @@
 #include "trainer/loop/train.h"
 
 #include <inttypes.h>
-#include <jansson.h>
 #include <limits.h>
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
+#include "common/file.h"
 #include "common/interrupt.h"
 #include "common/json_text.h"
 #include "common/progress.h"
 #include "trainer/loop/describe.h"
-#include "trainer/loop/session.h"
-#include "trainer/loop/weights.h"
-#include "trainer/report/run_record.h"
+#include "trainer/loop/run_files.h"
+
+enum { KEYS_SHOWN = 4, SKIPPED_UPDATES_MAX = 100 };
 
 typedef struct Training {
     Session session;
     Record record;
-    uint64_t log_interval;
-    double start_seconds;
-    uint64_t steps_done; /* over all epochs */
-    double step_seconds; /* spent in training steps, waiting included */
-    double evaluation_seconds;
-    uint64_t images; /* trained */
-    bool evaluated;  /* at least once; then best_* hold */
-    uint64_t best_epoch;
-    double best_top1, best_top5;
-    bool best_stale, last_stale; /* what is on disk is not the newest: a save has failed */
+    RunFiles files;
+    RunState state;
+    uint64_t log_interval, checkpoint_interval;
+    double start_seconds;    /* of this part of the run, less what earlier parts took */
+    uint64_t updates_missed; /* in a row, for gradients that were not finite */
+    bool stopped_early;
 } Training;
 
-/* One epoch under way. */
+/* What the epoch under way has beside RunState. */
 typedef struct Epoch {
-    uint64_t number;
-    Metrics metrics;
-    double start_seconds, data_seconds;
     double learning_rate; /* of the last step */
+    double gradient_norm;
 } Epoch;
 
-/* ---- saving: never a reason to stop ---- */
-
-static FshStatus save_weights(Training *training, const char *name, uint64_t epoch, double top1,
-                              FshError *error)
+static double run_seconds(const Training *training)
 {
-    char path[PATH_MAX];
-    const Session *session = &training->session;
-    const WeightsInfo info = {.model = session->plan.model->name,
-                              .dataset_id = fsh_manifest(session->data.dataset)->id,
-                              .epoch = epoch,
-                              .steps = training->steps_done,
-                              .top1 = top1};
-    FshStatus status = record_path(&training->record, path, sizeof path, name, error);
-    if (!status)
-        status = weights_save(path, session->network.state, network_graph(&session->network), &info, error);
-    return status;
-}
-
-static void try_save(Training *training, const char *name, uint64_t epoch, double top1, bool *stale)
-{
-    FshError error = {0};
-    *stale = save_weights(training, name, epoch, top1, &error) != FSH_OK;
-    if (*stale)
-        console_warning(&training->session.console,
-                        "%s; the file before it, if any, is untouched, training goes on", error.message);
+    return progress_now_seconds() - training->start_seconds;
 }
 
 static void warn_of(Training *training, FshStatus status, const FshError *error)
@@ -70,71 +43,123 @@ static void warn_of(Training *training, FshStatus status, const FshError *error)
         console_warning(&training->session.console, "%s; training goes on", error->message);
 }
 
-/* ---- one epoch ---- */
+/* ---- one step ---- */
 
 static StepReport report_step(const Training *training, const Epoch *epoch, uint64_t step, const Metrics *now,
                               double seconds, double data_seconds)
 {
     const TrainPlan *plan = &training->session.plan;
-    double elapsed = progress_now_seconds() - epoch->start_seconds, done = (double)(step + 1);
-    uint64_t remaining = plan->epochs * plan->steps_per_epoch - training->steps_done;
+    const RunState *state = &training->state;
+    const double done = (double)(step + 1);
+    const uint64_t remaining = plan->epochs * plan->steps_per_epoch - state->steps_done;
     return (StepReport){
-        .epoch = epoch->number,
+        .epoch = state->epoch,
         .epochs = plan->epochs,
         .step = step,
         .steps = plan->steps_per_epoch,
         .seconds_now = seconds,
-        .seconds_mean = elapsed / done,
+        .seconds_mean = state->epoch_seconds / done,
         .data_now = data_seconds,
-        .data_mean = epoch->data_seconds / done,
-        .loss_now = metrics_loss(now),
-        .loss_mean = metrics_loss(&epoch->metrics),
-        .top1_now = metrics_top1(now),
-        .top1_mean = metrics_top1(&epoch->metrics),
-        .top5_now = metrics_top5(now),
-        .top5_mean = metrics_top5(&epoch->metrics),
+        .data_mean = state->epoch_wait_seconds / done,
+        .now = *now,
+        .mean = state->metrics,
         .learning_rate = epoch->learning_rate,
-        .images_per_second = elapsed > 0 ? done * (double)plan->train_spec.batch / elapsed : 0,
-        .remaining_seconds = (double)remaining * elapsed / done,
+        .gradient_norm = epoch->gradient_norm,
+        .images_per_second =
+            state->epoch_seconds > 0 ? done * (double)plan->train_spec.batch / state->epoch_seconds : 0,
+        .remaining_seconds = (double)remaining * state->epoch_seconds / done,
     };
 }
 
-static FshStatus check_loss(const Training *training, const Epoch *epoch, uint64_t step, double loss,
-                            FshError *error)
+/* "a/b, a/c and 62 more" */
+static void list_keys(const Training *training, const Batch *batch, char *text, size_t text_bytes)
 {
-    if (isfinite(loss))
-        return FSH_OK;
+    const int64_t count = training->session.plan.train_spec.batch;
+    size_t length = 0;
+    text[0] = '\0';
+    for (int64_t i = 0; i < count && i < KEYS_SHOWN && length < text_bytes; i++) {
+        size_t bytes = 0;
+        const char *key = session_key(training->session.data.train, batch->samples[i], &bytes);
+        length += (size_t)snprintf(text + length, text_bytes - length, "%s%.*s", i ? ", " : "",
+                                   (int)(bytes < 100 ? bytes : 100), key);
+    }
+    if (count > KEYS_SHOWN && length < text_bytes)
+        (void)snprintf(text + length, text_bytes - length, " and %lld more", (long long)(count - KEYS_SHOWN));
+}
+
+static FshStatus fail_diverged(Training *training, const Epoch *epoch, const Batch *batch, double loss,
+                               FshError *error)
+{
+    char keys[512];
+    RunState *state = &training->state;
+    list_keys(training, batch, keys, sizeof keys);
+    run_files_save_diverged(&training->files, state, batch, loss);
     return fsh_error_set(
         error, FSH_ERR_MISMATCH,
         "loss is %g in epoch %" PRIu64 ", step %" PRIu64 ", at learning rate %.4g: training has diverged; "
-        "lower --lr (it peaks at %.4g) or raise --lr-warmup-epochs",
-        loss, epoch->number, step, epoch->learning_rate, training->session.plan.schedule.base);
+        "lower --lr (it peaks at %.4g), raise --lr-warmup-epochs or use --clip-grad; samples: %s; %s/%s "
+        "holds the state, "
+        "diverged.json the samples",
+        loss, state->epoch, state->step, epoch->learning_rate, training->session.plan.schedule.base, keys,
+        training->record.folder, record_diverged_name);
 }
 
-static FshStatus train_step(Training *training, Epoch *epoch, uint64_t step, FshError *error)
+/* With a loss scale a step that overflows is left out and the scale falls: that is no divergence unless it goes on. */
+static FshStatus check_loss(Training *training, const Epoch *epoch, const Batch *batch,
+                            const StepResult *result, FshError *error)
+{
+    const bool scales = training->session.plan.recipe.compute_type == DATA_F16;
+    training->updates_missed =
+        result->updated || isfinite(result->gradient_norm) ? 0 : training->updates_missed + 1;
+    if (isfinite(result->loss) && training->updates_missed < SKIPPED_UPDATES_MAX)
+        return FSH_OK;
+    if (scales && training->updates_missed < SKIPPED_UPDATES_MAX)
+        return FSH_OK;
+    return fail_diverged(training, epoch, batch, result->loss, error);
+}
+
+/* The plateau's rate begins where the warm-up ends. */
+static double learning_rate_now(const Training *training)
+{
+    const TrainPlan *plan = &training->session.plan;
+    const RunState *state = &training->state;
+    const bool warm = state->steps_done >= plan->schedule.warmup_steps;
+    return plan->uses_plateau && warm ? state->plateau.rate : schedule_at(&plan->schedule, state->steps_done);
+}
+
+static FshStatus train_step(Training *training, Epoch *epoch, FshError *error)
 {
     Session *session = &training->session;
+    RunState *state = &training->state;
+    const uint64_t step = state->step;
     const Batch *batch;
-    double start = progress_now_seconds(), waited_before = loader_wait_seconds(session->train), loss = 0;
+    const double start = progress_now_seconds(), waited_before = loader_wait_seconds(session->train);
     FshStatus status = loader_next(session->train, &batch, error);
     if (status)
         return status;
-    double data_seconds = loader_wait_seconds(session->train) - waited_before;
-    epoch->data_seconds += data_seconds;
-    epoch->learning_rate = schedule_at(&session->plan.schedule, training->steps_done);
+    const double data_seconds = loader_wait_seconds(session->train) - waited_before;
+    epoch->learning_rate = learning_rate_now(training);
     Metrics now = {0};
+    StepResult result = {.gradient_norm = NAN, .updated = true};
     if (batch->valid_count > 0) /* a batch of nothing but skipped samples has no mean loss */
-        status = network_train(&session->network, batch, epoch->learning_rate, &now, &loss, error);
+        status = network_train(&session->network, batch, epoch->learning_rate, &now, &result, error);
     if (!status)
-        status = check_loss(training, epoch, step, loss, error);
+        status = check_loss(training, epoch, batch, &result, error);
     if (status)
         return status;
-    metrics_merge(&epoch->metrics, &now);
-    training->steps_done++;
-    training->images += batch->valid_count;
+    epoch->gradient_norm = result.gradient_norm;
+    if (isfinite(result.loss))
+        metrics_merge(&state->metrics, &now);
+    state->steps_done++;
+    state->step++;
+    state->images += batch->valid_count;
     session_tell_problems(session);
 
-    double seconds = progress_now_seconds() - start;
+    const double seconds = progress_now_seconds() - start;
+    state->step_seconds += seconds;
+    state->wait_seconds += data_seconds;
+    state->epoch_seconds += seconds;
+    state->epoch_wait_seconds += data_seconds;
     const StepReport report = report_step(training, epoch, step, &now, seconds, data_seconds);
     if (step % training->log_interval == 0 || step + 1 == session->plan.steps_per_epoch) {
         FshError record_error = {0};
@@ -146,134 +171,295 @@ static FshStatus train_step(Training *training, Epoch *epoch, uint64_t step, Fsh
     return FSH_OK;
 }
 
-static FshStatus stop_for_signal(Training *training, uint64_t epoch, uint64_t step, FshError *error)
+/* ---- one epoch ---- */
+
+static void save_checkpoint(Training *training)
 {
-    try_save(training, record_last_name, epoch, -1, &training->last_stale);
-    return fsh_error_set(error, FSH_ERR_INTERRUPTED,
-                         "interrupted in epoch %" PRIu64 " after step %" PRIu64 "; %s %s/%s", epoch, step,
-                         training->last_stale ? "the weights could NOT be saved to" : "the weights are in",
-                         training->record.folder, record_last_name);
+    training->state.seconds = run_seconds(training);
+    run_files_save_checkpoint(&training->files, &training->state);
 }
 
-static FshStatus train_epoch(Training *training, Epoch *epoch, FshError *error)
+static FshStatus stop_for_signal(Training *training, FshError *error)
 {
-    uint64_t steps = training->session.plan.steps_per_epoch;
+    const RunState *state = &training->state;
+    save_checkpoint(training);
+    run_files_save_weights(&training->files, RUN_LAST, state, NULL);
+    return fsh_error_set(
+        error, FSH_ERR_INTERRUPTED, "interrupted in epoch %" PRIu64 " after %" PRIu64 " steps; %s %s/%s%s",
+        state->epoch, state->step,
+        run_files_stale(&training->files) ? "the state could NOT be saved to" : "the state is in",
+        training->record.folder, record_checkpoint_name,
+        run_files_stale(&training->files) ? "" : "; --resume auto goes on");
+}
+
+static FshStatus train_steps(Training *training, Epoch *epoch, FshError *error)
+{
+    const uint64_t steps = training->session.plan.steps_per_epoch, interval = training->checkpoint_interval;
+    RunState *state = &training->state;
     FshStatus status = FSH_OK;
-    for (uint64_t step = 0; !status && step < steps; step++) {
-        status = train_step(training, epoch, step, error);
+    while (!status && state->step < steps) {
+        status = train_step(training, epoch, error);
         if (!status && interrupt_requested())
-            return stop_for_signal(training, epoch->number, step, error);
+            return stop_for_signal(training, error);
+        if (!status && interval && state->step % interval == 0 && state->step < steps)
+            save_checkpoint(training);
     }
-    training->step_seconds += progress_now_seconds() - epoch->start_seconds;
     return status;
 }
 
-static FshStatus evaluate_epoch(Training *training, const Epoch *epoch, EpochReport *report, FshError *error)
+/* True where the metrics are the best so far; then they are kept. */
+static bool is_best(const Training *training, const Metrics *metrics, bool *any, Metrics *best,
+                    uint64_t *best_epoch)
+{
+    const Metric metric = training->session.plan.main_metric;
+    if (*any && metrics_value(metrics, metric) <= metrics_value(best, metric))
+        return false;
+    *any = true;
+    *best = *metrics;
+    *best_epoch = training->state.epoch;
+    return true;
+}
+
+static FshStatus evaluate_weights(Training *training, NetworkWeights weights, Metrics *metrics,
+                                  FshError *error)
 {
     Session *session = &training->session;
-    Metrics metrics;
-    double start = progress_now_seconds();
-    FshStatus status = session_evaluate(session, &metrics, error);
+    RunState *state = &training->state;
+    const double start = progress_now_seconds();
+    FshStatus status = session_evaluate(session, weights, NULL, metrics, error);
+    state->evaluation_seconds += progress_now_seconds() - start;
     if (status == FSH_ERR_INTERRUPTED)
-        return stop_for_signal(training, epoch->number, session->plan.steps_per_epoch - 1, error);
+        return stop_for_signal(training, error);
     if (status) {
         /* A sample that cannot be evaluated is no reason to lose what was learnt. */
-        try_save(training, record_last_name, epoch->number, -1, &training->last_stale);
+        save_checkpoint(training);
+        run_files_save_weights(&training->files, RUN_LAST, state, NULL);
         return status;
     }
-    training->evaluation_seconds += progress_now_seconds() - start;
-    report->evaluated = true;
-    report->eval_loss = metrics_loss(&metrics);
-    report->eval_top1 = metrics_top1(&metrics);
-    report->eval_top5 = metrics_top5(&metrics);
-    bool better = !training->evaluated || report->eval_top1 > training->best_top1;
-    if (better) {
-        training->evaluated = true;
-        training->best_epoch = epoch->number;
-        training->best_top1 = report->eval_top1;
-        training->best_top5 = report->eval_top5;
-        try_save(training, record_best_name, epoch->number, report->eval_top1, &training->best_stale);
-    }
-    console_evaluated(&session->console, report->eval_top1, report->eval_top5, report->eval_loss,
-                      better ? " (best)" : "");
+    const bool averaged = weights == NETWORK_AVERAGED;
+    const bool best =
+        averaged
+            ? is_best(training, metrics, &state->averaged, &state->best_average, &state->best_average_epoch)
+            : is_best(training, metrics, &state->evaluated, &state->best, &state->best_epoch);
+    if (best)
+        run_files_save_weights(&training->files, averaged ? RUN_AVERAGE : RUN_BEST, state, metrics);
+    console_evaluated(&session->console, averaged ? "EMA" : "", metrics, best ? " (best)" : "");
     return FSH_OK;
 }
 
-static FshStatus run_epoch(Training *training, uint64_t number, FshError *error)
+/* Evaluation of the weights and of their average. */
+static FshStatus evaluate_epoch(Training *training, EpochReport *report, FshError *error)
 {
     Session *session = &training->session;
-    Epoch epoch = {.number = number, .start_seconds = progress_now_seconds()};
-    FshStatus status = train_epoch(training, &epoch, error);
-    if (status)
+    const bool average = session->network.average != NULL;
+    FshStatus status = average ? network_take_average(&session->network, error) : FSH_OK;
+    if (!status && average && !session->evaluation)
+        run_files_save_weights(&training->files, RUN_AVERAGE, &training->state, NULL);
+    if (status || !session->evaluation)
         return status;
-    double train_seconds = progress_now_seconds() - epoch.start_seconds;
-    EpochReport report = {
-        .epoch = number,
-        .train_loss = metrics_loss(&epoch.metrics),
-        .train_top1 = metrics_top1(&epoch.metrics),
-        .train_top5 = metrics_top5(&epoch.metrics),
-        .learning_rate = epoch.learning_rate,
-        .images_per_second = train_seconds > 0 ? (double)epoch.metrics.count / train_seconds : 0,
-        .loader_wait_seconds = epoch.data_seconds,
-        .order_digest = sampler_order_digest(loader_sampler(session->train), number),
-    };
-    console_line(&session->console,
+    const double before = training->state.evaluation_seconds;
+    status = evaluate_weights(training, NETWORK_TRAINED, &report->evaluation, error);
+    report->evaluated = !status;
+    if (!status && average)
+        status = evaluate_weights(training, NETWORK_AVERAGED, &report->average, error);
+    report->averaged = average && !status;
+    report->evaluation_seconds = training->state.evaluation_seconds - before;
+    return status;
+}
+
+/* What follows from an evaluation for the epochs to come. */
+static void look_at(Training *training, const EpochReport *report)
+{
+    const TrainPlan *plan = &training->session.plan;
+    RunState *state = &training->state;
+    if (!report->evaluated)
+        return;
+    if (plan->uses_plateau && state->steps_done > plan->schedule.warmup_steps &&
+        plateau_step(&state->plateau, &plan->plateau,
+                     metrics_value(&report->evaluation, plan->plateau_metric)))
+        console_line(&training->session.console,
+                     "%s has stopped getting better: learning rate %.4g from here on",
+                     metric_names[plan->plateau_metric], state->plateau.rate);
+    if (plan->early_stop.patience)
+        training->stopped_early =
+            early_stop_step(&state->early_stop, &plan->early_stop,
+                            metrics_value(&report->evaluation, plan->early_stop_metric));
+}
+
+static void tell_epoch(Training *training, const EpochReport *report)
+{
+    const TrainPlan *plan = &training->session.plan;
+    const Metric shown = plan->main_metric;
+    console_line(&training->session.console,
                  "epoch %" PRIu64 " of %" PRIu64
-                 ": loss %.4f, top-1 %.2f, %.0f images/s, waited for data %.1f %%, order "
+                 ": loss %.4f, %s %.2f, %.0f images/s, waited for data %.1f %%, order "
                  "%016" PRIx64,
-                 number, session->plan.epochs, report.train_loss, report.train_top1, report.images_per_second,
-                 train_seconds > 0 ? 100 * epoch.data_seconds / train_seconds : 0, report.order_digest);
-    if (session->evaluation)
-        status = evaluate_epoch(training, &epoch, &report, error);
+                 report->epoch, plan->epochs, metrics_value(&report->train, METRIC_LOSS),
+                 metric_titles[shown], metrics_value(&report->train, shown), report->images_per_second,
+                 report->step_seconds > 0 ? 100 * report->loader_wait_seconds / report->step_seconds : 0,
+                 report->order_digest);
+}
+
+static FshStatus run_epoch(Training *training, FshError *error)
+{
+    Session *session = &training->session;
+    RunState *state = &training->state;
+    Epoch epoch = {.learning_rate = learning_rate_now(training), .gradient_norm = NAN};
+    FshStatus status = train_steps(training, &epoch, error);
     if (status)
         return status;
-    try_save(training, record_last_name, number, report.evaluated ? report.eval_top1 : -1,
-             &training->last_stale);
-    report.seconds = progress_now_seconds() - training->start_seconds;
+    EpochReport report = {
+        .epoch = state->epoch,
+        .train = state->metrics,
+        .learning_rate = epoch.learning_rate,
+        .images_per_second =
+            state->epoch_seconds > 0 ? (double)state->metrics.count / state->epoch_seconds : 0,
+        .step_seconds = state->epoch_seconds,
+        .loader_wait_seconds = state->epoch_wait_seconds,
+        .image_size = plan_edge(&session->plan, state->epoch),
+        .order_digest = sampler_order_digest(loader_sampler(session->train), state->epoch),
+    };
+    tell_epoch(training, &report);
+    status = evaluate_epoch(training, &report, error);
+    if (status)
+        return status;
+    const Metrics *metrics = report.evaluated ? &report.evaluation : NULL;
+    look_at(training, &report);
+    run_files_save_weights(&training->files, RUN_LAST, state, metrics);
+    run_files_keep(&training->files, state, metrics);
+    report.seconds = run_seconds(training);
     FshError record_error = {0};
     warn_of(training, record_epoch(&training->record, &report, &record_error), &record_error);
+
+    state->epoch++;
+    state->step = 0;
+    state->metrics = (Metrics){0};
+    state->epoch_seconds = state->epoch_wait_seconds = 0;
+    state->finished = training->stopped_early || state->epoch == session->plan.epochs;
+    save_checkpoint(training);
     return FSH_OK;
+}
+
+static FshStatus run_epochs(Training *training, FshError *error)
+{
+    Session *session = &training->session;
+    const RunState *state = &training->state;
+    const TrainPlan *plan = &session->plan;
+    const uint64_t first = state->epoch * plan->steps_per_epoch + state->step;
+    FshStatus status = FSH_OK;
+    loader_start(session->train, first, plan->epochs * plan->steps_per_epoch - first);
+    while (!status && !state->finished && state->epoch < plan->epochs)
+        status = run_epoch(training, error);
+    console_clear(&session->console);
+    if (!status && training->stopped_early)
+        console_line(&session->console, "stopped early: %s has not got better in %lld epochs",
+                     metric_names[plan->early_stop_metric], (long long)plan->early_stop.patience);
+    return status;
 }
 
 /* ---- the end ---- */
 
 static double loader_share(const Training *training)
 {
-    return training->step_seconds > 0
-               ? 100 * loader_wait_seconds(training->session.train) / training->step_seconds
-               : 0;
+    const RunState *state = &training->state;
+    return state->step_seconds > 0 ? 100 * state->wait_seconds / state->step_seconds : 0;
 }
 
-static void print_result(const Training *training)
+static double images_per_second(const Training *training)
 {
-    double seconds = progress_now_seconds() - training->start_seconds;
-    double rate = training->step_seconds > 0 ? (double)training->images / training->step_seconds : 0;
-    if (training->evaluated)
-        (void)printf("best top-1 %.2f %%, top-5 %.2f %% (epoch %" PRIu64 ")\n", training->best_top1,
-                     training->best_top5, training->best_epoch);
+    const RunState *state = &training->state;
+    return state->step_seconds > 0 ? (double)state->images / state->step_seconds : 0;
+}
+
+static void print_best(const char *what, const Metrics *best, uint64_t epoch)
+{
+    static const Metric shown[] = {METRIC_TOP1, METRIC_TOP5, METRIC_PSNR, METRIC_SSIM, METRIC_INPUT_PSNR};
+    static const char *const forms[] = {"top-1 %.2f %%", "top-5 %.2f %%", "PSNR %.2f dB", "SSIM %.4f",
+                                        "input %.2f dB"};
+    bool any = false;
+    (void)printf("best %s", what);
+    for (size_t i = 0; i < sizeof shown / sizeof *shown; i++) {
+        if (!metrics_has(best, shown[i]))
+            continue;
+        (void)printf("%s", any ? ", " : "");
+        (void)printf(forms[i], metrics_value(best, shown[i])); /* NOLINT: one of the texts above */
+        any = true;
+    }
+    (void)printf(" (epoch %" PRIu64 ")\n", epoch);
+}
+
+static void print_files(const Training *training)
+{
+    const RunState *state = &training->state;
+    const struct {
+        bool there;
+        RunFile file;
+        const char *name;
+    } rows[] = {
+        {state->evaluated, RUN_BEST, record_best_name},
+        {training->session.network.average != NULL, RUN_AVERAGE, record_average_name},
+        {true, RUN_LAST, record_last_name},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        if (rows[i].there && !training->files.stale_of[rows[i].file])
+            (void)printf("%s/%s\n", training->record.folder, rows[i].name);
+}
+
+/* What bounded the speed, and what to do about it. */
+static void print_verdict(const Training *training)
+{
+    const double share = loader_share(training);
+    const TrainPlan *plan = &training->session.plan;
+    if (share < 5)
+        (void)printf("verdict: compute bound: %.0f %% of the steps' time is the network's%s\n", 100 - share,
+                     plan->recipe.compute_type == DATA_F32 ? "; --amp bf16 makes that shorter" : "");
+    else
+        (void)printf(
+            "verdict: loader bound: %.0f %% of the steps' time is waiting for data; more --workers, smaller "
+            "images (fresize, fpack --max-size) or raw pixels (fpack --store raw) make that shorter\n",
+            share);
+}
+
+static void print_result(const Training *training, bool verdict)
+{
+    const RunState *state = &training->state;
+    if (state->evaluated)
+        print_best("", &state->best, state->best_epoch);
+    if (state->averaged)
+        print_best("EMA ", &state->best_average, state->best_average_epoch);
     (void)printf("%" PRIu64 " epochs in %.1f s: %.0f images/s, evaluation %.1f s, loader-bound %.1f %%\n",
-                 training->session.plan.epochs, seconds, rate, training->evaluation_seconds,
+                 state->epoch, run_seconds(training), images_per_second(training), state->evaluation_seconds,
                  loader_share(training));
-    if (training->evaluated && !training->best_stale)
-        (void)printf("%s/%s\n", training->record.folder, record_best_name);
-    if (!training->last_stale)
-        (void)printf("%s/%s\n", training->record.folder, record_last_name);
+    if (verdict)
+        print_verdict(training);
+    print_files(training);
+}
+
+static void set_best(json_t *object, const char *prefix, const Metrics *best, uint64_t epoch)
+{
+    char name[64];
+    (void)snprintf(name, sizeof name, "best_%sepoch", prefix);
+    (void)json_object_set_new(object, name, json_integer((json_int_t)epoch));
+    for (int i = METRIC_TOP1; i < METRIC_COUNT; i++) {
+        (void)snprintf(name, sizeof name, "best_%s%s", prefix, metric_names[i]);
+        if (metrics_has(best, (Metric)i))
+            (void)json_object_set_new(object, name, json_real(metrics_value(best, (Metric)i)));
+    }
 }
 
 static FshStatus print_result_json(const Training *training, FshError *error)
 {
-    double rate = training->step_seconds > 0 ? (double)training->images / training->step_seconds : 0;
+    const RunState *state = &training->state;
     json_t *object = json_pack(
-        "{s:o, s:s, s:I, s:f, s:f, s:f, s:f, s:I}", "output", json_text(training->record.folder), "model",
-        training->session.plan.model->name, "epochs", (json_int_t)training->session.plan.epochs, "seconds",
-        progress_now_seconds() - training->start_seconds, "images_per_second", rate, "evaluation_seconds",
-        training->evaluation_seconds, "loader_bound_percent", loader_share(training), "skipped_samples",
-        (json_int_t)session_problem_count(&training->session));
-    if (object && training->evaluated) {
-        (void)json_object_set_new(object, "best_epoch", json_integer((json_int_t)training->best_epoch));
-        (void)json_object_set_new(object, "best_top1", json_real(training->best_top1));
-        (void)json_object_set_new(object, "best_top5", json_real(training->best_top5));
-    }
+        "{s:o, s:s, s:I, s:f, s:f, s:f, s:f, s:b, s:I}", "output", json_text(training->record.folder),
+        "model", training->session.plan.model->name, "epochs", (json_int_t)state->epoch, "seconds",
+        run_seconds(training), "images_per_second", images_per_second(training), "evaluation_seconds",
+        state->evaluation_seconds, "loader_bound_percent", loader_share(training), "stopped_early",
+        training->stopped_early, "skipped_samples", (json_int_t)session_problem_count(&training->session));
+    if (object && state->evaluated)
+        set_best(object, "", &state->best, state->best_epoch);
+    if (object && state->averaged)
+        set_best(object, "ema_", &state->best_average, state->best_average_epoch);
     return describe_print_json(object, error);
 }
 
@@ -281,47 +467,71 @@ static FshStatus print_result_json(const Training *training, FshError *error)
 static bool tell_losses(Training *training)
 {
     Session *session = &training->session;
-    uint64_t skipped = session_problem_count(session);
-    if (training->last_stale || training->best_stale)
-        console_warning(&session->console,
-                        "%s: the newest weights could not be saved; make room and train again",
-                        training->record.folder);
+    const uint64_t skipped = session_problem_count(session);
+    const bool stale = run_files_stale(&training->files);
+    if (stale)
+        console_warning(
+            &session->console,
+            "%s: the newest weights could not be saved; make room, then --resume auto or train again",
+            training->record.folder);
     if (skipped)
         console_warning(&session->console,
                         "%" PRIu64 " samples could not be read and were skipped; fverify %s lists them",
                         skipped, fsh_path(session->data.dataset));
-    return training->last_stale || training->best_stale || skipped;
+    return stale || skipped;
 }
 
-static FshStatus run_epochs(Training *training, FshError *error)
+/* A folder of its own, or the one in which an earlier part of the run has left its checkpoint. */
+static FshStatus open_record(Training *training, const TrainOptions *options, const char *checkpoint,
+                             FshError *error)
 {
     Session *session = &training->session;
-    FshStatus status = FSH_OK;
-    training->start_seconds = progress_now_seconds();
-    loader_start(session->train, 0, session->plan.epochs * session->plan.steps_per_epoch);
-    for (uint64_t number = 0; !status && number < session->plan.epochs; number++)
-        status = run_epoch(training, number, error);
-    console_clear(&session->console);
+    const RunState *state = &training->state;
+    const RecordShape shape = {.pairs = session->plan.model->task == TASK_RESTORATION,
+                               .averaged = session->network.average != NULL};
+    char *arguments = NULL, own[PATH_MAX];
+    FshStatus status = describe_arguments(options, session, &arguments, error);
+    if (!status)
+        status = file_join(own, sizeof own, options->output, record_checkpoint_name, error);
+    if (!status && checkpoint[0] && strcmp(own, checkpoint) == 0)
+        status = record_resume(&training->record, options->output, &shape, arguments, state->epoch,
+                               state->step, error);
+    else if (!status)
+        status = record_open(&training->record, options->output, options->force, &shape, arguments, error);
+    free(arguments);
     return status;
 }
 
 FshStatus train_run(const TrainOptions *options, bool *partial_ret, FshError *error)
 {
-    Training training = {.record = RECORD_NONE, .log_interval = (uint64_t)options->log_interval};
+    Training training = {.record = RECORD_NONE,
+                         .log_interval = (uint64_t)options->log_interval,
+                         .checkpoint_interval = (uint64_t)options->checkpoint_interval};
     Session *session = &training.session;
-    char *arguments = NULL;
+    RunState *state = &training.state;
+    char checkpoint[PATH_MAX] = "";
     /* The output last: where the arguments are swapped, the dataset is what to speak of. */
-    FshStatus status = session_open(session, options, error);
+    FshStatus status = session_open(session, options, SESSION_TRAIN, error);
     if (!status)
-        status = describe_arguments(options, session, &arguments, error);
+        state->plateau = plateau_start(session->plan.schedule.base);
     if (!status)
-        status = record_open(&training.record, options->output, options->force, arguments, error);
+        status = run_files_find(options, checkpoint, sizeof checkpoint, error);
+    if (!status && checkpoint[0])
+        status = run_files_resume(checkpoint, session, options, state, error);
+    if (!status)
+        status = open_record(&training, options, checkpoint, error);
+    if (!status)
+        status = run_files_open(&training.files, session, &training.record, options, error);
     if (status)
         goto done;
     session_describe(session);
+    if (checkpoint[0])
+        console_line(&session->console, "goes on from %s: epoch %" PRIu64 ", step %" PRIu64, checkpoint,
+                     state->epoch, state->step);
     if (options->program.verbose)
         describe_network(session, stderr);
     status = session_cache(session, error);
+    training.start_seconds = progress_now_seconds() - state->seconds;
     if (!status)
         status = run_epochs(&training, error);
     if (status)
@@ -330,50 +540,10 @@ FshStatus train_run(const TrainOptions *options, bool *partial_ret, FshError *er
     if (options->program.json)
         status = print_result_json(&training, error);
     else
-        print_result(&training);
+        print_result(&training, options->verdict);
 done:
+    run_files_close(&training.files);
     record_close(&training.record);
     session_close(session);
-    free(arguments);
-    return status;
-}
-
-/* JSON knows no NaN: a network gone bad has a loss of null. */
-static json_t *number_or_null(double value)
-{
-    return isfinite(value) ? json_real(value) : json_null();
-}
-
-FshStatus train_evaluate(const TrainOptions *options, bool *partial_ret, FshError *error)
-{
-    Session session;
-    Metrics metrics;
-    FshStatus status = session_open(&session, options, error);
-    if (status)
-        return status;
-    session_describe(&session);
-    status = session_cache(&session, error);
-    double start = progress_now_seconds();
-    if (!status)
-        status = session_evaluate(&session, &metrics, error);
-    double seconds = progress_now_seconds() - start;
-    console_clear(&session.console);
-    if (status)
-        goto done;
-    *partial_ret = session_problem_count(&session) > 0;
-    if (options->program.json)
-        status =
-            describe_print_json(json_pack("{s:o, s:I, s:I, s:f, s:f, s:o, s:f}", "weights",
-                                          json_text(options->weights), "samples", (json_int_t)metrics.count,
-                                          "skipped_samples", (json_int_t)session_problem_count(&session),
-                                          "top1", metrics_top1(&metrics), "top5", metrics_top5(&metrics),
-                                          "loss", number_or_null(metrics_loss(&metrics)), "seconds", seconds),
-                                error);
-    else
-        (void)printf("top-1 %.2f %%, top-5 %.2f %%, loss %.4f on %" PRIu64 " samples in %.1f s\n",
-                     metrics_top1(&metrics), metrics_top5(&metrics), metrics_loss(&metrics), metrics.count,
-                     seconds);
-done:
-    session_close(&session);
     return status;
 }

@@ -1,56 +1,117 @@
 /* train_options.h - what the user can say to ftrain: one struct with the defaults, and the table that fills it.
  *
- * A number of 0 means "chosen from the dataset or the machine" where the help says so; train_plan.h chooses. */
+ * A number of 0 means "chosen from the dataset or the machine" where the help says so; train_plan.h chooses. Names are
+ * those of torchvision's reference scripts and of timm, where either has the thing. */
 #ifndef FSHARD_TRAINER_LOOP_TRAIN_OPTIONS_H
 #define FSHARD_TRAINER_LOOP_TRAIN_OPTIONS_H
 
 #include "common/program.h"
 
+enum { TRAIN_OPTION_ROWS = 128 };
+
 typedef struct TrainOptions {
     ProgramOptions program;
-    bool force, list_models, evaluate, nesterov, augment;
-    bool lr_warmup_given, hflip_given, model_given; /* these mean something else when they were not given */
+    bool given[TRAIN_OPTION_ROWS]; /* by row: on the command line or in the file; see train_options_given */
+    const char *config;            /* a file of values (options_config.h) */
+    bool print_config, force, list_models, evaluate, verdict;
 
+    /* Data */
     const char *shards, *output;         /* given as options, or as arguments (main) */
     const char *train_split, *val_split; /* val_split NULL: val, else test */
     const char *on_error;                /* "stop", "skip" */
     int64_t workers;                     /* loader threads; 0: chosen */
     const char *cache;                   /* "none", "ram", "lock" */
 
-    const char *model;
+    /* Network */
+    const char *model;   /* NULL: resnet18, or unet for pairs */
     const char *weights; /* NULL: drawn from the seed */
     const char *device;  /* "auto", "cpu", "cuda" */
+    const char *amp;     /* "off", "bf16", "fp16" */
+    int64_t depth, alpha, width;
+    const char *encoder_blocks, *middle_blocks, *decoder_blocks;
+    const char *predict, *export_path;
 
+    /* Training */
     int64_t epochs;
     int64_t batch_size, val_batch_size; /* 0: chosen */
-    double lr;                          /* 0: lr_base for each 256 images of the batch */
+    int64_t grad_accum_steps;
+    const char *loss;      /* "auto" or one of loss_names */
+    const char *optimizer; /* one of optimizer_names */
+    double momentum, weight_decay, label_smoothing, optimizer_epsilon, trust_coefficient, clip_grad;
+    bool nesterov;
+    const char *betas; /* BETA1:BETA2 */
+    int64_t lookahead_steps;
+    double lookahead_alpha;
+    bool model_ema, model_ema_warmup;
+    double model_ema_decay;
+    double loss_scale; /* fp16: the first; 0: none */
+    int64_t seed;
+    bool deterministic;
+
+    /* Learning rate */
+    double lr; /* 0: lr_base for each 256 images of the batch */
     double lr_base;
-    const char *lr_scheduler;
-    double lr_warmup_epochs;
+    const char *lr_scheduler, *lr_unit;
+    const char *lr_warmup_method;
+    double lr_warmup_epochs, lr_warmup_factor;
     int64_t lr_step_size; /* epochs */
     double lr_gamma, lr_min, lr_power;
-    double momentum, weight_decay, label_smoothing;
-    int64_t seed;
-    int64_t log_interval; /* steps */
+    const char *plateau_metric; /* "auto" or a metric's name */
+    const char *plateau_threshold_mode;
+    double plateau_factor, plateau_threshold;
+    int64_t plateau_patience, plateau_cooldown;
+    int64_t early_stop_patience; /* evaluations; 0: none */
+    double early_stop_min_delta;
+    const char *early_stop_metric;
 
+    /* Images */
     int64_t train_crop_size, val_resize_size, val_crop_size; /* pixels; 0: chosen */
-    const char *train_crop_mode;                             /* "auto" or one of crop_mode_names */
-    const char *scale, *ratio;                               /* MIN:MAX */
-    int64_t crop_padding;                                    /* pixels; 0: an eighth of the crop */
-    double hflip_prob;
+    const char *progressive;                                 /* FROM:TO */
+    const char *progressive_epochs; /* FIRST:LAST; NULL: the first and the last third stay */
+    const char *train_crop_mode;    /* "auto" or one of crop_mode_names */
+    const char *scale, *ratio;      /* MIN:MAX */
+    int64_t crop_padding;           /* pixels; 0: an eighth of the crop */
+    double hflip_prob, vflip_prob, rotate_prob;
+    const char *color_jitter; /* BRIGHTNESS:CONTRAST:SATURATION:HUE, or one number for the first three */
+    double random_erase;
+    const char *random_erase_mode; /* one of erasing_fill_names */
+    double noise;                  /* pairs: deviation of noise on the input alone, of 255 */
+    double mixup_alpha, cutmix_alpha, mixup_prob, mixup_switch_prob;
+    bool augment, flip_tta;
+    int64_t crop_border;
+    bool y_channel;
+
+    /* Records */
+    int64_t log_interval;        /* steps */
+    const char *resume;          /* "auto" or a path; NULL: begin anew */
+    int64_t checkpoint_hist;     /* weights of the best epochs that are kept */
+    int64_t checkpoint_interval; /* steps between two checkpoints within an epoch; 0: at its end alone */
+    bool tensorboard, html;
 } TrainOptions;
 
 /* The defaults. */
 TrainOptions train_options_default(void);
 
 /* The rows; the last is empty. Points into options. rows has room for TRAIN_OPTION_ROWS. */
-enum { TRAIN_OPTION_ROWS = 64 };
 void train_options_rows(TrainOptions *options, Option *rows);
 
-extern const char train_summary[], train_usage[], train_examples[];
+/* True if the user has said the option of this name. */
+bool train_options_given(const TrainOptions *options, const char *name);
+
+/* The whole table but for its rows, which it points to. */
+OptionTable train_options_table(const Option *rows);
+
+/* Options that say how a run is shown or where it lies, and not what comes out of it: a run may go on with others.
+ * NULL-terminated, as options_config.h wants them. */
+extern const char *const train_options_free[];
+/* Options that no file may give. */
+extern const char *const train_options_no_file[];
 
 /* "0.25:1" as two numbers with low <= MIN <= MAX <= high. FSH_ERR_USAGE names the option. */
 FshStatus train_options_range(const char *name, const char *text, double low, double high,
                               double *minimum_ret, double *maximum_ret, FshError *error);
+/* "1,1,1,28" or "0.4:0.4": numbers with one of : or , between them, each low..high. FSH_ERR_USAGE names the option. */
+FshStatus train_options_numbers(const char *name, const char *text, double low, double high, double *numbers,
+                                size_t most, size_t *count_ret, FshError *error);
 
 #endif

@@ -1,31 +1,44 @@
-/* weights.h - a network's parameters and buffers in a safetensors file with torchvision's names.
+/* weights.h - a network's parameters and buffers in a safetensors file with torchvision's names (state_file.h), and what
+ * is known about them in its metadata.
  *
- * Beside each running_var stands num_batches_tracked, as PyTorch's batch norm has it, so that
- * model.load_state_dict(safetensors.torch.load_file(path)) takes the file with strict=True. */
+ * Threads: one at a time on a State. */
 #ifndef FSHARD_TRAINER_LOOP_WEIGHTS_H
 #define FSHARD_TRAINER_LOOP_WEIGHTS_H
 
 #include "trainer/backend/backend.h"
 #include "trainer/models/models.h"
 
-/* What is known about weights, beside the numbers; in the file's metadata. */
+/* What is known about weights, beside the numbers; in the file's metadata as "model", "dataset", "epoch", "steps", the
+ * metric under its name, "mean" and "std" as "0.48,0.45,0.40". */
 typedef struct WeightsInfo {
     const char *model;
     const char *dataset_id;
-    uint64_t epoch; /* the last one trained in, from 0, as in summary.csv */
-    uint64_t steps; /* steps trained: num_batches_tracked */
-    double top1;    /* percent; negative: not evaluated */
+    uint64_t epoch;          /* the last one trained in, from 0, as in summary.csv */
+    uint64_t steps;          /* steps trained: num_batches_tracked */
+    const char *metric_name; /* "top1", "psnr"; NULL: not evaluated */
+    double metric;           /* percent, dB */
+    uint32_t channels;
+    double mean[4], deviation[4]; /* what pixels were normalised with, of full scale 0..1; channels values */
 } WeightsInfo;
 
 /* Writes path atomically, replacing what is there. */
 FshStatus weights_save(const char *path, State *state, const Graph *graph, const WeightsInfo *info,
                        FshError *error);
 
-/* The network that the metadata of path names, or NULL where it names none that is known here. */
-FshStatus weights_model(const char *path, const Model **model_ret, FshError *error);
+/* What a file says of its own network; what it does not say is left as it was. */
+typedef struct WeightsOrigin {
+    const Model *model; /* NULL: it names none that is known here */
+    bool normalised;    /* then mean and deviation hold `channels` values */
+    uint32_t channels;
+    double mean[4], deviation[4];
+} WeightsOrigin;
+FshStatus weights_origin(const char *path, WeightsOrigin *origin, FshError *error);
 
-/* Sets every parameter and buffer of the graph from path. FSH_ERR_MISMATCH names the first tensor that is
- * missing, has another shape, or is in the file and not in the network. Nothing is changed in that case. */
-FshStatus weights_load(const char *path, State *state, const Graph *graph, FshError *error);
+/* Sets every parameter and buffer of the graph from path. FSH_ERR_MISMATCH names the first tensor that is missing, has
+ * another shape, or is in the file and not in the network. Nothing is changed in that case.
+ * *kept_head_ret (may be NULL: then this is a mismatch too): NULL, or the name of the last linear layer where the file has it
+ * for another number of classes: that layer keeps what it has. It points into the graph. */
+FshStatus weights_load(const char *path, State *state, const Graph *graph, const char **kept_head_ret,
+                       FshError *error);
 
 #endif

@@ -75,26 +75,41 @@ static FshStatus check_spec(const Model *model, const ModelSpec *spec, FshError 
     return FSH_OK;
 }
 
-/* The network's result and, for classes, its loss. */
 static TensorId build_classification(Graph *graph, const Model *model, const ModelSpec *spec,
                                      const ModelRecipe *recipe, TensorId image)
 {
+    const bool mixes = spec->training && recipe->mixes;
+    const float smoothing = spec->training ? recipe->label_smoothing : 0;
     TensorId label = graph_input(graph, "label", DATA_I64, 1, &spec->batch);
+    TensorId label_mixed = mixes ? graph_input(graph, "label_mixed", DATA_I64, 1, &spec->batch) : TENSOR_NONE;
+    TensorId mix = mixes ? graph_input(graph, "mix", DATA_F32, 1, &spec->batch) : TENSOR_NONE;
+    graph_set_compute_type(graph, recipe->compute_type);
     TensorId logits =
         model->build(graph, graph_normalize(graph, image, recipe->mean, recipe->deviation), spec);
     logits = graph_cast(graph, logits, DATA_F32); /* whatever the network computes in */
-    TensorId loss = graph_softmax_cross_entropy(graph, logits, label, TENSOR_NONE, TENSOR_NONE,
-                                                spec->training ? recipe->label_smoothing : 0);
+    TensorId loss = recipe->loss == LOSS_BCE
+                        ? graph_binary_cross_entropy(graph, logits, label, label_mixed, mix, smoothing)
+                        : graph_softmax_cross_entropy(graph, logits, label, label_mixed, mix, smoothing);
     graph_keep(graph, logits, "logits");
-    graph_keep(graph, loss, "loss");
     return loss;
 }
 
-static void build_restoration(Graph *graph, const Model *model, const ModelSpec *spec, TensorId image)
+/* The target stays float32: what is compared with it is a difference of a few grey levels. */
+static TensorId build_restoration(Graph *graph, const Model *model, const ModelSpec *spec,
+                                  const ModelRecipe *recipe, TensorId image)
 {
-    static const double zeros[GRAPH_CHANNELS_MAX] = {0}, ones[GRAPH_CHANNELS_MAX] = {1, 1, 1, 1};
-    const TensorId restored = model->build(graph, graph_normalize(graph, image, zeros, ones), spec);
-    graph_keep(graph, graph_cast(graph, restored, DATA_F32), "restored");
+    TensorId pixels = graph_input(graph, "target", DATA_U8, 4,
+                                  (int64_t[]){spec->batch, spec->height, spec->width, spec->channels});
+    TensorId valid = graph_input(graph, "valid", DATA_F32, 1, &spec->batch);
+    TensorId target = graph_normalize(graph, pixels, recipe->mean, recipe->deviation);
+    graph_set_compute_type(graph, recipe->compute_type);
+    TensorId restored =
+        model->build(graph, graph_normalize(graph, image, recipe->mean, recipe->deviation), spec);
+    restored = graph_cast(graph, restored, DATA_F32);
+    TensorId loss = graph_pixel_loss(graph, restored, target, valid, recipe->loss);
+    graph_keep(graph, restored, "restored");
+    graph_keep(graph, graph_pixel_loss_error(graph, loss), "error");
+    return loss;
 }
 
 FshStatus model_graph(const Model *model, const ModelSpec *spec, const ModelRecipe *recipe, Graph **graph_ret,
@@ -104,20 +119,15 @@ FshStatus model_graph(const Model *model, const ModelSpec *spec, const ModelReci
     FshStatus status = check_spec(model, spec, error);
     if (status)
         return status;
-    if (model->task == TASK_RESTORATION && spec->training)
-        return fsh_error_set(error, FSH_ERR_UNSUPPORTED,
-                             "%s: it restores images, and only classes are trained", model->name);
     Graph *graph = graph_new();
     if (!graph)
         return graph_check(NULL, error);
-    graph_set_compute_type(graph, recipe->compute_type);
-    TensorId loss = TENSOR_NONE;
     TensorId image = graph_input(graph, "image", DATA_U8, 4,
                                  (int64_t[]){spec->batch, spec->height, spec->width, spec->channels});
-    if (model->task == TASK_CLASSIFICATION)
-        loss = build_classification(graph, model, spec, recipe, image);
-    else
-        build_restoration(graph, model, spec, image);
+    TensorId loss = model->task == TASK_CLASSIFICATION
+                        ? build_classification(graph, model, spec, recipe, image)
+                        : build_restoration(graph, model, spec, recipe, image);
+    graph_keep(graph, loss, "loss");
     graph_fuse(graph, FUSE_ALL);
     if (spec->training) {
         Optimizer optimizer = recipe->optimizer;

@@ -45,15 +45,16 @@ const Model *model_find(const char *name);
 /* "conv8, resnet18" for messages. Returns buffer. */
 const char *model_names(char *buffer, size_t buffer_bytes);
 
-/* What training and evaluation need around a network: input "image" (u8) and "label", normalisation, logits
- * (kept "logits"), loss (kept "loss"), and with spec->training gradients and the update (its
- * learning_rate input "learning_rate" is made here). For restoration: "image", and what the network makes of it (kept "restored");
- * training is refused. */
+/* What training and evaluation need around a network. Inputs: "image" u8; of classes "label" i64 and, where mixes,
+ * "label_mixed" i64 and "mix" f32; of pairs "target" u8 and "valid" f32; with spec->training "learning_rate". Kept: "logits", or
+ * "restored" and each image's mean squared "error"; "loss"; with spec->training what graph_update keeps. */
 typedef struct ModelRecipe {
-    double mean[4], deviation[4]; /* of full scale 0..1 */
-    DataType compute_type;        /* of activations: graph_set_compute_type; f32 by default */
-    float label_smoothing;        /* training only */
-    Optimizer optimizer;          /* training only */
+    double mean[4], deviation[4]; /* of full scale 0..1; for restoration 0 and 1 */
+    LossKind loss;
+    DataType compute_type; /* DATA_F32, DATA_BF16 or DATA_F16: of activations and products */
+    float label_smoothing; /* training only */
+    bool mixes;            /* training only: labels come in twos */
+    Optimizer optimizer;   /* training only; its learning_rate is made here */
 } ModelRecipe;
 FshStatus model_graph(const Model *model, const ModelSpec *spec, const ModelRecipe *recipe, Graph **graph,
                       FshError *error);

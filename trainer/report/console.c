@@ -61,15 +61,34 @@ static int digits_of(uint64_t number)
     return digits;
 }
 
+/* Appends to text as far as there is room. */
+FSH_PRINTF(4, 5) static size_t append(char *text, size_t text_bytes, size_t length, const char *format, ...);
+
+static size_t append(char *text, size_t text_bytes, size_t length, const char *format, ...)
+{
+    va_list arguments;
+    if (length >= text_bytes)
+        return length;
+    va_start(arguments, format);
+    const int wrote = vsnprintf(text + length, text_bytes - length, format, arguments);
+    va_end(arguments);
+    return length + (wrote > 0 ? (size_t)wrote : 0);
+}
+
 void console_step(Console *console, const StepReport *report)
 {
-    console_line(console,
-                 "Epoch: [%llu][%*llu/%llu]\tTime %6.3f (%6.3f)\tData %6.3f (%6.3f)\tLoss %.4e (%.4e)\t"
-                 "Acc@1 %6.2f (%6.2f)\tAcc@5 %6.2f (%6.2f)",
-                 (unsigned long long)report->epoch, digits_of(report->steps),
-                 (unsigned long long)report->step + 1, (unsigned long long)report->steps, report->seconds_now,
-                 report->seconds_mean, report->data_now, report->data_mean, report->loss_now,
-                 report->loss_mean, report->top1_now, report->top1_mean, report->top5_now, report->top5_mean);
+    char text[512];
+    size_t length =
+        append(text, sizeof text, 0, "Epoch: [%llu][%*llu/%llu]\tTime %6.3f (%6.3f)\tData %6.3f (%6.3f)",
+               (unsigned long long)report->epoch, digits_of(report->steps),
+               (unsigned long long)report->step + 1, (unsigned long long)report->steps, report->seconds_now,
+               report->seconds_mean, report->data_now, report->data_mean);
+    for (int i = 0; i < METRIC_COUNT; i++)
+        if (metrics_has(&report->mean, (Metric)i))
+            length = append(text, sizeof text, length,
+                            i == METRIC_LOSS ? "\t%s %.4e (%.4e)" : "\t%s %6.2f (%6.2f)", metric_titles[i],
+                            metrics_value(&report->now, (Metric)i), metrics_value(&report->mean, (Metric)i));
+    console_line(console, "%s", text);
 }
 
 static size_t terminal_columns(const Console *console)
@@ -103,15 +122,21 @@ void console_progress(Console *console, const StepReport *report)
     if (!is_due(console))
         return;
     char remaining[32], text[512];
-    double data_share = report->seconds_mean > 0 ? 100 * report->data_mean / report->seconds_mean : 0;
-    (void)snprintf(
-        text, sizeof text,
-        "epoch %llu/%llu step %*llu/%llu  loss %.3f  top-1 %.1f  lr %.2g  %.0f images/s  %s left  data %.0f "
-        "%%",
-        (unsigned long long)report->epoch, (unsigned long long)report->epochs, digits_of(report->steps),
-        (unsigned long long)report->step + 1, (unsigned long long)report->steps, report->loss_mean,
-        report->top1_mean, report->learning_rate, report->images_per_second,
-        progress_format_duration(remaining, sizeof remaining, report->remaining_seconds), data_share);
+    const double data_share = report->seconds_mean > 0 ? 100 * report->data_mean / report->seconds_mean : 0;
+    size_t length =
+        append(text, sizeof text, 0, "epoch %llu/%llu step %*llu/%llu ", (unsigned long long)report->epoch,
+               (unsigned long long)report->epochs, digits_of(report->steps),
+               (unsigned long long)report->step + 1, (unsigned long long)report->steps);
+    static const Metric shown[] = {METRIC_LOSS, METRIC_TOP1, METRIC_PSNR};
+    for (size_t i = 0; i < sizeof shown / sizeof *shown; i++)
+        if (metrics_has(&report->mean, shown[i]))
+            length = append(text, sizeof text, length, shown[i] == METRIC_LOSS ? " %s %.4g" : " %s %.2f",
+                            metric_titles[shown[i]], metrics_value(&report->mean, shown[i]));
+    (void)append(text, sizeof text, length,
+                 "  lr %.2g  %.0f images/s  %s left  data %.0f %%, compute %.0f %%", report->learning_rate,
+                 report->images_per_second,
+                 progress_format_duration(remaining, sizeof remaining, report->remaining_seconds), data_share,
+                 100 - data_share);
     draw(console, text);
 }
 
@@ -125,7 +150,16 @@ void console_evaluating(Console *console, uint64_t step, uint64_t steps)
     draw(console, text);
 }
 
-void console_evaluated(Console *console, double top1, double top5, double loss, const char *note)
+void console_evaluated(Console *console, const char *what, const Metrics *metrics, const char *note)
 {
-    console_line(console, " *   Acc@1 %.3f Acc@5 %.3f Loss %.4f%s", top1, top5, loss, note);
+    static const Metric order[] = {METRIC_TOP1, METRIC_TOP5,       METRIC_PSNR,
+                                   METRIC_SSIM, METRIC_INPUT_PSNR, METRIC_LOSS};
+    char text[256] = "";
+    size_t length = 0;
+    for (size_t i = 0; i < sizeof order / sizeof *order; i++)
+        if (metrics_has(metrics, order[i]))
+            length = append(text, sizeof text, length,
+                            order[i] == METRIC_LOSS || order[i] == METRIC_SSIM ? " %s %.4f" : " %s %.3f",
+                            metric_titles[order[i]], metrics_value(metrics, order[i]));
+    console_line(console, " * %s %s%s", what, text, note);
 }

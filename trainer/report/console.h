@@ -10,6 +10,7 @@
 #include <stdio.h>
 
 #include "common/error.h"
+#include "trainer/loop/metrics.h"
 
 typedef struct Console {
     FILE *stream;
@@ -31,9 +32,9 @@ typedef struct StepReport {
     uint64_t epoch, epochs, step, steps; /* epoch and step from 0; steps of an epoch */
     double seconds_now, seconds_mean;    /* of a step, in all */
     double data_now, data_mean;          /* of it, waiting for the loader */
-    double loss_now, loss_mean;
-    double top1_now, top1_mean, top5_now, top5_mean; /* percent */
+    Metrics now, mean;
     double learning_rate;
+    double gradient_norm;     /* NaN: not measured */
     double images_per_second; /* over the epoch so far */
     double remaining_seconds; /* of the whole training, evaluation left out */
 } StepReport;
@@ -44,8 +45,8 @@ void console_step(Console *console, const StepReport *report);
 void console_progress(Console *console, const StepReport *report);
 /* The same while evaluating. */
 void console_evaluating(Console *console, uint64_t step, uint64_t steps);
-/* " *   Acc@1 52.300 Acc@5 80.100 Loss 1.9300  note": the end of an evaluation. */
-void console_evaluated(Console *console, double top1, double top5, double loss, const char *note);
+/* " *   Acc@1 52.300 Acc@5 80.100 Loss 1.9300  note": the end of an evaluation, "EMA" behind the star where what names it. */
+void console_evaluated(Console *console, const char *what, const Metrics *metrics, const char *note);
 /* Takes the progress line away. */
 void console_clear(Console *console);
 

@@ -3,6 +3,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <fnmatch.h>
 #include <jansson.h>
 #include <limits.h>
 #include <math.h>
@@ -16,12 +17,37 @@
 
 const char record_best_name[] = "model_best.safetensors";
 const char record_last_name[] = "last.safetensors";
+const char record_average_name[] = "model_ema.safetensors";
+const char record_checkpoint_name[] = "checkpoint.safetensors";
+const char record_diverged_name[] = "diverged.safetensors";
 static const char arguments_name[] = "args.json";
 static const char summary_name[] = "summary.csv";
 static const char metrics_name[] = "metrics.jsonl";
 
-static const char *const file_names[] = {record_best_name, record_last_name, arguments_name, summary_name,
-                                         metrics_name};
+/* What a run leaves behind; the patterns are those of fnmatch(3). */
+static const char *const file_patterns[] = {
+    "model_best.safetensors",
+    "last.safetensors",
+    "model_ema.safetensors",
+    "checkpoint.safetensors",
+    "checkpoint-[0-9]*.safetensors",
+    "diverged.safetensors",
+    "diverged.json",
+    "args.json",
+    "summary.csv",
+    "metrics.jsonl",
+    "config.json",
+    "report.html",
+    "events.out.tfevents.*",
+};
+
+static bool is_of_a_run(const char *name)
+{
+    for (size_t i = 0; i < sizeof file_patterns / sizeof *file_patterns; i++)
+        if (fnmatch(file_patterns[i], name, 0) == 0)
+            return true;
+    return false;
+}
 
 static bool is_empty_folder(const char *folder)
 {
@@ -64,12 +90,18 @@ FshStatus record_path(const Record *record, char *buffer, size_t buffer_bytes, c
 static FshStatus remove_earlier(const Record *record, FshError *error)
 {
     FshStatus status = FSH_OK;
-    for (size_t i = 0; !status && i < sizeof file_names / sizeof *file_names; i++) {
+    DIR *entries = opendir(record->folder);
+    if (!entries)
+        return fsh_error_system(error, errno, "%s: cannot open", record->folder);
+    for (struct dirent *entry = readdir(entries); entry && !status; entry = readdir(entries)) {
         char path[PATH_MAX];
-        status = record_path(record, path, sizeof path, file_names[i], error);
+        if (!is_of_a_run(entry->d_name))
+            continue;
+        status = record_path(record, path, sizeof path, entry->d_name, error);
         if (!status && unlink(path) && errno != ENOENT)
             status = fsh_error_system(error, errno, "%s: cannot remove", path);
     }
+    (void)closedir(entries);
     return status;
 }
 
@@ -106,40 +138,160 @@ static FshStatus append(const Record *record, int descriptor, const char *name, 
     return FSH_OK;
 }
 
-FshStatus record_open(Record *record, const char *folder, bool force, const char *arguments_json,
-                      FshError *error)
+static FshStatus write_arguments(const Record *record, const char *arguments_json, FshError *error)
+{
+    char path[PATH_MAX];
+    FshStatus status = record_path(record, path, sizeof path, arguments_name, error);
+    if (!status)
+        status = file_write_atomic(path, arguments_json, strlen(arguments_json), true, true, error);
+    return status;
+}
+
+static FshStatus open_tables(Record *record, FshError *error)
+{
+    FshStatus status = open_table(record, summary_name, &record->summary_descriptor, error);
+    if (!status)
+        status = open_table(record, metrics_name, &record->metrics_descriptor, error);
+    return status;
+}
+
+static FshStatus take_folder(Record *record, const char *folder, const RecordShape *shape, FshError *error)
 {
     *record = (Record)RECORD_NONE;
-    char path[PATH_MAX];
+    record->shape = *shape;
+    record->folder = strdup(folder);
+    return record->folder ? FSH_OK : fsh_error_set(error, FSH_ERR_MEMORY, "%s: out of memory", folder);
+}
+
+/* The columns after the loss of evaluation. */
+typedef struct Columns {
+    Metric metrics[2];
+    size_t count;
+} Columns;
+
+static Columns columns_of(const RecordShape *shape)
+{
+    return shape->pairs ? (Columns){{METRIC_PSNR, METRIC_SSIM}, 2} : (Columns){{METRIC_TOP1, METRIC_TOP5}, 2};
+}
+
+static FshStatus write_head(const Record *record, FshError *error)
+{
+    const Columns columns = columns_of(&record->shape);
+    char row[256];
+    size_t length = (size_t)snprintf(row, sizeof row, "epoch,time,train_loss,eval_loss");
+    for (size_t i = 0; i < columns.count; i++)
+        length +=
+            (size_t)snprintf(row + length, sizeof row - length, ",eval_%s", metric_names[columns.metrics[i]]);
+    length += (size_t)snprintf(row + length, sizeof row - length, ",lr");
+    for (size_t i = 0; record->shape.averaged && i < columns.count; i++)
+        length +=
+            (size_t)snprintf(row + length, sizeof row - length, ",ema_%s", metric_names[columns.metrics[i]]);
+    (void)snprintf(row + length, sizeof row - length, "\n");
+    return append(record, record->summary_descriptor, summary_name, row, error);
+}
+
+FshStatus record_open(Record *record, const char *folder, bool force, const RecordShape *shape,
+                      const char *arguments_json, FshError *error)
+{
+    *record = (Record)RECORD_NONE;
     FshStatus status = record_check_folder(folder, force, error);
     if (status)
         return status;
-    bool existed = file_exists(folder);
-    record->folder = strdup(folder);
-    if (!record->folder)
-        return fsh_error_set(error, FSH_ERR_MEMORY, "%s: out of memory", folder);
+    const bool existed = file_exists(folder);
+    status = take_folder(record, folder, shape, error);
+    if (status)
+        return status;
     status = file_make_folders(folder, error);
     if (!status)
         (void)file_remove_stale_temporaries(folder);
     if (!status && force)
         status = remove_earlier(record, error);
     if (!status)
-        status = record_path(record, path, sizeof path, arguments_name, error);
+        status = write_arguments(record, arguments_json, error);
     if (!status)
-        status = file_write_atomic(path, arguments_json, strlen(arguments_json), false, true, error);
+        status = open_tables(record, error);
     if (!status)
-        status = open_table(record, summary_name, &record->summary_descriptor, error);
-    if (!status)
-        status = open_table(record, metrics_name, &record->metrics_descriptor, error);
-    if (!status)
-        status = append(record, record->summary_descriptor, summary_name,
-                        "epoch,time,train_loss,eval_loss,eval_top1,eval_top5,lr\n", error);
+        status = write_head(record, error);
     if (status) {
         (void)remove_earlier(record, NULL); /* nothing half-made stays */
         if (!existed)
             (void)rmdir(folder);
         record_close(record);
     }
+    return status;
+}
+
+/* ---- going on ---- */
+
+/* A row of metrics.jsonl that the checkpoint knows of. */
+static bool object_stays(const char *row, size_t length, uint64_t epoch, uint64_t step)
+{
+    json_t *object = json_loadb(row, length, 0, NULL);
+    const uint64_t its_epoch = (uint64_t)json_integer_value(json_object_get(object, "epoch"));
+    const json_t *its_step = json_object_get(object, "step");
+    const bool stays = object && (its_epoch < epoch || (its_epoch == epoch && its_step &&
+                                                        (uint64_t)json_integer_value(its_step) < step));
+    json_decref(object);
+    return stays;
+}
+
+/* A row of summary.csv: the head, or an epoch that is over. */
+static bool row_stays(const char *row, size_t length, uint64_t epoch, uint64_t step)
+{
+    char *end = NULL;
+    (void)length;
+    (void)step;
+    const unsigned long long its_epoch = strtoull(row, &end, 10);
+    return end == row || its_epoch < epoch;
+}
+
+static FshStatus keep_rows(const Record *record, const char *name, uint64_t epoch, uint64_t step,
+                           bool (*stays)(const char *row, size_t length, uint64_t epoch, uint64_t step),
+                           FshError *error)
+{
+    char path[PATH_MAX];
+    Buffer whole = {0}, kept = {0};
+    FshStatus status = record_path(record, path, sizeof path, name, error);
+    if (!status && file_exists(path))
+        status = file_read(path, &whole, error);
+    if (!status)
+        status = buffer_append(&whole, "", 1, error); /* numbers at the end of it are read as text */
+    const char *at = (const char *)whole.bytes, *end = status ? at : at + whole.length - 1;
+    while (!status && at < end) {
+        const char *newline = memchr(at, '\n', (size_t)(end - at));
+        const size_t length = newline ? (size_t)(newline - at) + 1 : (size_t)(end - at);
+        if (newline && stays(at, length, epoch, step)) /* a row cut in half is dropped */
+            status = buffer_append(&kept, at, length, error);
+        at += length;
+    }
+    if (!status)
+        status = file_write_atomic(path, kept.bytes, kept.length, true, true, error);
+    buffer_free(&whole);
+    buffer_free(&kept);
+    return status;
+}
+
+FshStatus record_resume(Record *record, const char *folder, const RecordShape *shape,
+                        const char *arguments_json, uint64_t epoch, uint64_t step, FshError *error)
+{
+    FshStatus status = take_folder(record, folder, shape, error);
+    if (!status)
+        status = file_make_folders(folder, error);
+    if (!status)
+        (void)file_remove_stale_temporaries(folder);
+    if (!status)
+        status = write_arguments(record, arguments_json, error);
+    if (!status)
+        status = keep_rows(record, summary_name, epoch, step, row_stays, error);
+    if (!status)
+        status = keep_rows(record, metrics_name, epoch, step, object_stays, error);
+    if (!status)
+        status = open_tables(record, error);
+    /* A checkpoint that was taken elsewhere, or a table that was lost. */
+    if (!status && lseek(record->summary_descriptor, 0, SEEK_END) == 0)
+        status = write_head(record, error);
+    if (status)
+        record_close(record);
     return status;
 }
 
@@ -170,79 +322,99 @@ static FshStatus append_object(const Record *record, json_t *object, FshError *e
     return status;
 }
 
-typedef struct NamedNumber {
-    const char *name;
-    double value;
-} NamedNumber;
-
-/* An event with its place and its numbers; what is not finite becomes null, which is all that JSON knows. */
-static json_t *make_event(const char *event, uint64_t epoch, const NamedNumber *numbers, size_t count)
+/* What is not finite becomes null, which is all that JSON knows. False: no memory. */
+static bool set_number(json_t *object, const char *prefix, const char *name, double value)
 {
-    json_t *object = json_object();
-    int failed = json_object_set_new(object, "event", json_string(event));
-    failed |= json_object_set_new(object, "epoch", json_integer((json_int_t)epoch));
-    for (size_t i = 0; i < count; i++) {
-        double value = numbers[i].value;
-        failed |=
-            json_object_set_new(object, numbers[i].name, isfinite(value) ? json_real(value) : json_null());
-    }
-    if (failed) {
-        json_decref(object);
-        object = NULL;
-    }
-    return object;
+    char key[64];
+    (void)snprintf(key, sizeof key, "%s%s", prefix, name);
+    return json_object_set_new(object, key, isfinite(value) ? json_real(value) : json_null()) == 0;
+}
+
+static bool set_metrics(json_t *object, const char *prefix, const Metrics *metrics)
+{
+    bool set = true;
+    for (int i = 0; i < METRIC_COUNT && set; i++)
+        if (metrics_has(metrics, (Metric)i))
+            set = set_number(object, prefix, metric_names[i], metrics_value(metrics, (Metric)i));
+    return set;
+}
+
+static json_t *make_event(const char *event, uint64_t epoch)
+{
+    return json_pack("{s:s, s:I}", "event", event, "epoch", (json_int_t)epoch);
 }
 
 FshStatus record_step(Record *record, const StepReport *report, FshError *error)
 {
-    const NamedNumber numbers[] = {
-        {"loss", report->loss_now},
-        {"top1", report->top1_now},
-        {"top5", report->top5_now},
-        {"lr", report->learning_rate},
-        {"seconds", report->seconds_mean},
-        {"data_seconds", report->data_mean},
-        {"images_per_second", report->images_per_second},
-    };
-    json_t *object = make_event("step", report->epoch, numbers, sizeof numbers / sizeof *numbers);
-    if (object)
-        (void)json_object_set_new(object, "step", json_integer((json_int_t)report->step));
+    json_t *object = make_event("step", report->epoch);
+    bool set = object && json_object_set_new(object, "step", json_integer((json_int_t)report->step)) == 0;
+    set = set && set_metrics(object, "", &report->now);
+    set = set && set_number(object, "", "lr", report->learning_rate);
+    if (set && !isnan(report->gradient_norm))
+        set = set_number(object, "", "gradient_norm", report->gradient_norm);
+    set = set && set_number(object, "", "seconds", report->seconds_mean);
+    set = set && set_number(object, "", "data_seconds", report->data_mean);
+    set = set && set_number(object, "", "images_per_second", report->images_per_second);
+    if (!set) {
+        json_decref(object);
+        object = NULL;
+    }
     return append_object(record, object, error);
 }
 
 static FshStatus append_summary(const Record *record, const EpochReport *report, FshError *error)
 {
-    char row[256], evaluation[96] = ",,";
+    const Columns columns = columns_of(&record->shape);
+    char row[512];
+    size_t length = (size_t)snprintf(row, sizeof row, "%llu,%.3f,%.6g,", (unsigned long long)report->epoch,
+                                     report->seconds, metrics_value(&report->train, METRIC_LOSS));
     if (report->evaluated)
-        (void)snprintf(evaluation, sizeof evaluation, "%.6g,%.6g,%.6g", report->eval_loss, report->eval_top1,
-                       report->eval_top5);
-    (void)snprintf(row, sizeof row, "%llu,%.3f,%.6g,%s,%.6g\n", (unsigned long long)report->epoch,
-                   report->seconds, report->train_loss, evaluation, report->learning_rate);
+        length += (size_t)snprintf(row + length, sizeof row - length, "%.6g",
+                                   metrics_value(&report->evaluation, METRIC_LOSS));
+    for (size_t i = 0; i < columns.count; i++) {
+        length += (size_t)snprintf(row + length, sizeof row - length, ",");
+        if (report->evaluated)
+            length += (size_t)snprintf(row + length, sizeof row - length, "%.6g",
+                                       metrics_value(&report->evaluation, columns.metrics[i]));
+    }
+    length += (size_t)snprintf(row + length, sizeof row - length, ",%.6g", report->learning_rate);
+    for (size_t i = 0; record->shape.averaged && i < columns.count; i++) {
+        length += (size_t)snprintf(row + length, sizeof row - length, ",");
+        if (report->averaged)
+            length += (size_t)snprintf(row + length, sizeof row - length, "%.6g",
+                                       metrics_value(&report->average, columns.metrics[i]));
+    }
+    (void)snprintf(row + length, sizeof row - length, "\n");
     return append(record, record->summary_descriptor, summary_name, row, error);
+}
+
+static json_t *epoch_event(const EpochReport *report)
+{
+    char digest[17];
+    json_t *object = make_event("epoch", report->epoch);
+    bool set = object && set_number(object, "", "time", report->seconds);
+    set = set && set_metrics(object, "train_", &report->train);
+    set = set && set_number(object, "", "lr", report->learning_rate);
+    set = set && set_number(object, "", "images_per_second", report->images_per_second);
+    set = set && set_number(object, "", "step_seconds", report->step_seconds);
+    set = set && set_number(object, "", "loader_wait_seconds", report->loader_wait_seconds);
+    set = set && set_number(object, "", "evaluation_seconds", report->evaluation_seconds);
+    if (set && report->evaluated)
+        set = set_metrics(object, "eval_", &report->evaluation);
+    if (set && report->averaged)
+        set = set_metrics(object, "ema_", &report->average);
+    (void)snprintf(digest, sizeof digest, "%016llx", (unsigned long long)report->order_digest);
+    set = set && json_object_set_new(object, "image_size", json_integer(report->image_size)) == 0;
+    set = set && json_object_set_new(object, "order_digest", json_string(digest)) == 0;
+    if (set)
+        return object;
+    json_decref(object);
+    return NULL;
 }
 
 FshStatus record_epoch(Record *record, const EpochReport *report, FshError *error)
 {
-    enum { TRAIN_NUMBERS = 7 };
-    const NamedNumber numbers[] = {
-        {"time", report->seconds},
-        {"train_loss", report->train_loss},
-        {"train_top1", report->train_top1},
-        {"train_top5", report->train_top5},
-        {"lr", report->learning_rate},
-        {"images_per_second", report->images_per_second},
-        {"loader_wait_seconds", report->loader_wait_seconds},
-        {"eval_loss", report->eval_loss},
-        {"eval_top1", report->eval_top1},
-        {"eval_top5", report->eval_top5},
-    };
-    size_t count = report->evaluated ? sizeof numbers / sizeof *numbers : TRAIN_NUMBERS;
-    char digest[17];
-    (void)snprintf(digest, sizeof digest, "%016llx", (unsigned long long)report->order_digest);
-    json_t *object = make_event("epoch", report->epoch, numbers, count);
-    if (object)
-        (void)json_object_set_new(object, "order_digest", json_string(digest));
     FshStatus status = append_summary(record, report, error);
-    FshStatus second = append_object(record, object, status ? NULL : error);
+    FshStatus second = append_object(record, epoch_event(report), status ? NULL : error);
     return status ? status : second;
 }

@@ -1,11 +1,13 @@
 /* run_record.h - what a run leaves in its output folder beside the weights, for programs to read.
  *
  *   args.json       options, what was chosen, dataset, device, versions: enough to repeat the run
- *   summary.csv     a row for each epoch, timm's columns:
- *                   epoch,time,train_loss,eval_loss,eval_top1,eval_top5,lr
+ *   summary.csv     a row for each epoch, timm's columns: epoch,time,train_loss,eval_loss,eval_top1,eval_top5,lr
+ *                   (pairs: eval_psnr,eval_ssim in their place; with an average of the weights its metrics behind
+ *                   as ema_top1 …)
  *   metrics.jsonl   an object for each logged step and each epoch
  *
- * Rows are appended whole: where the disk is full, the file ends with the row before. Threads: one. */
+ * Rows are appended whole: where the disk is full, the file ends with the row before. A run that goes on from a checkpoint
+ * drops the rows that were written after it. Threads: one. */
 #ifndef FSHARD_TRAINER_REPORT_RUN_RECORD_H
 #define FSHARD_TRAINER_REPORT_RUN_RECORD_H
 
@@ -15,8 +17,14 @@
 #include "common/error.h"
 #include "trainer/report/console.h"
 
+/* Which columns summary.csv has. */
+typedef struct RecordShape {
+    bool pairs, averaged;
+} RecordShape;
+
 typedef struct Record {
-    char *folder;                               /* owned */
+    char *folder; /* owned */
+    RecordShape shape;
     int summary_descriptor, metrics_descriptor; /* -1: not open */
 } Record;
 
@@ -24,13 +32,16 @@ typedef struct Record {
 typedef struct EpochReport {
     uint64_t epoch;
     double seconds; /* since training began, evaluation included */
-    double train_loss, train_top1, train_top5;
-    bool evaluated;
-    double eval_loss, eval_top1, eval_top5;
-    double learning_rate;       /* of the last step */
-    double images_per_second;   /* of training */
-    double loader_wait_seconds; /* in this epoch */
-    uint64_t order_digest;      /* sampler_order_digest */
+    Metrics train;
+    bool evaluated, averaged;
+    Metrics evaluation, average; /* average: of the averaged weights */
+    double learning_rate;        /* of the last step */
+    double images_per_second;    /* of training */
+    double step_seconds;         /* in this epoch's steps */
+    double loader_wait_seconds;  /* of them */
+    double evaluation_seconds;
+    uint32_t image_size;   /* edge in training */
+    uint64_t order_digest; /* sampler_order_digest */
 } EpochReport;
 
 /* FSH_ERR_EXISTS: folder is there and not empty, and force was not given (a file by that name: always). */
@@ -38,8 +49,12 @@ FshStatus record_check_folder(const char *folder, bool force, FshError *error);
 
 /* Makes the folder (mkdir -p), removes the files of an earlier run (with force), writes args.json (a JSON
  * text) and the first line of summary.csv. */
-FshStatus record_open(Record *record, const char *folder, bool force, const char *arguments_json,
-                      FshError *error);
+FshStatus record_open(Record *record, const char *folder, bool force, const RecordShape *shape,
+                      const char *arguments_json, FshError *error);
+/* Goes on in a folder that an earlier part of the run made: args.json is written anew, rows of epoch `epoch` and later and of
+ * steps from `step` of that epoch on are dropped. */
+FshStatus record_resume(Record *record, const char *folder, const RecordShape *shape,
+                        const char *arguments_json, uint64_t epoch, uint64_t step, FshError *error);
 /* Closes; a zeroed struct is NOT fine, RECORD_NONE is. */
 void record_close(Record *record);
 #define RECORD_NONE                                                                                          \
@@ -56,5 +71,10 @@ FshStatus record_path(const Record *record, char *buffer, size_t buffer_bytes, c
 
 extern const char record_best_name[]; /* model_best.safetensors */
 extern const char record_last_name[]; /* last.safetensors */
+extern const char
+    record_average_name[]; /* model_ema.safetensors: of the best epoch of the averaged weights */
+extern const char record_checkpoint_name[]; /* checkpoint.safetensors */
+extern const char
+    record_diverged_name[]; /* diverged.safetensors: the state before a step whose loss is no number */
 
 #endif

@@ -1,0 +1,79 @@
+/* --evaluate, --predict, --export: weights on the evaluation split. */
+#include <inttypes.h>
+#include <math.h>
+
+#include "common/json_text.h"
+#include "common/progress.h"
+#include "trainer/loop/describe.h"
+#include "trainer/loop/predict.h"
+#include "trainer/loop/train.h"
+
+/* JSON knows no NaN: a network gone bad has a loss of null. */
+static json_t *number_or_null(double value)
+{
+    return isfinite(value) ? json_real(value) : json_null();
+}
+
+static FshStatus print_json(const TrainOptions *options, const Session *session, const Metrics *metrics,
+                            double seconds, FshError *error)
+{
+    json_t *object = json_pack("{s:o, s:I, s:I, s:f}", "weights", json_text(options->weights), "samples",
+                               (json_int_t)metrics->count, "skipped_samples",
+                               (json_int_t)session_problem_count(session), "seconds", seconds);
+    for (int i = 0; object && i < METRIC_COUNT; i++)
+        if (metrics_has(metrics, (Metric)i))
+            (void)json_object_set_new(object, metric_names[i],
+                                      number_or_null(metrics_value(metrics, (Metric)i)));
+    return describe_print_json(object, error);
+}
+
+static void print_text(const Metrics *metrics, double seconds)
+{
+    if (metrics_has(metrics, METRIC_TOP1))
+        (void)printf("top-1 %.2f %%, top-5 %.2f %%", metrics_value(metrics, METRIC_TOP1),
+                     metrics_value(metrics, METRIC_TOP5));
+    else
+        (void)printf("PSNR %.2f dB, SSIM %.4f, input %.2f dB", metrics_value(metrics, METRIC_PSNR),
+                     metrics_value(metrics, METRIC_SSIM), metrics_value(metrics, METRIC_INPUT_PSNR));
+    (void)printf(", loss %.4f on %" PRIu64 " samples in %.1f s\n", metrics_value(metrics, METRIC_LOSS),
+                 metrics->count, seconds);
+}
+
+FshStatus train_evaluate(const TrainOptions *options, bool *partial_ret, FshError *error)
+{
+    Session session;
+    Metrics metrics;
+    Predictor *predictor = NULL;
+    FshStatus status = session_open(&session, options, SESSION_EVALUATE, error);
+    if (status)
+        return status;
+    session_describe(&session);
+    if (!session.evaluation)
+        status =
+            fsh_error_set(error, FSH_ERR_NOT_FOUND,
+                          "%s: has no split 'val' or 'test'; --val-split names another", options->shards);
+    if (!status && (options->predict || options->export_path))
+        status = predictor_new(&predictor, &session, options->predict, options->export_path, options->force,
+                               error);
+    if (!status)
+        status = session_cache(&session, error);
+    const double start = progress_now_seconds();
+    const SessionVisitor visitor = {predictor_visit, predictor};
+    if (!status)
+        status = session_evaluate(&session, NETWORK_TRAINED, predictor ? &visitor : NULL, &metrics, error);
+    const double seconds = progress_now_seconds() - start;
+    console_clear(&session.console);
+    if (!status && predictor)
+        status = predictor_finish(predictor, error);
+    if (status)
+        goto done;
+    *partial_ret = session_problem_count(&session) > 0;
+    if (options->program.json)
+        status = print_json(options, &session, &metrics, seconds, error);
+    else
+        print_text(&metrics, seconds);
+done:
+    predictor_free(&predictor);
+    session_close(&session);
+    return status;
+}

@@ -1,0 +1,280 @@
+#include "trainer/loop/predict.h"
+
+#include <inttypes.h>
+#include <limits.h>
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/file.h"
+#include "common/path.h"
+#include "common/text.h"
+#include "imaging/encode.h"
+
+enum { CSVS = 2, LIKELIEST = 5 };
+
+struct Predictor {
+    const Session *session;
+    char *folder; /* of images; NULL: none */
+    AtomicFile csvs[CSVS];
+    size_t csv_count;
+    bool force;
+    Buffer row, png;
+    ImageEncoder *encoder;
+    Image image;
+};
+
+static bool is_pairs(const Predictor *predictor)
+{
+    return predictor->session->plan.model->task == TASK_RESTORATION;
+}
+
+/* ---- rows ---- */
+
+FSH_PRINTF(3, 4) static FshStatus add(Predictor *predictor, FshError *error, const char *format, ...);
+
+static FshStatus add(Predictor *predictor, FshError *error, const char *format, ...)
+{
+    char text[256];
+    va_list arguments;
+    va_start(arguments, format);
+    const int length = vsnprintf(text, sizeof text, format, arguments);
+    va_end(arguments);
+    return buffer_append(&predictor->row, text, length < 0 ? 0 : (size_t)length, error);
+}
+
+/* RFC 4180: in quotes where it has to be, a quote doubled. */
+static FshStatus add_text(Predictor *predictor, const char *text, size_t bytes, FshError *error)
+{
+    bool plain = true;
+    for (size_t i = 0; i < bytes; i++)
+        plain = plain && !strchr(",\"\r\n", text[i]);
+    if (plain)
+        return buffer_append(&predictor->row, text, bytes, error);
+    FshStatus status = buffer_append(&predictor->row, "\"", 1, error);
+    for (size_t i = 0; !status && i < bytes; i++)
+        status =
+            buffer_append(&predictor->row, text[i] == '"' ? "\"\"" : &text[i], text[i] == '"' ? 2 : 1, error);
+    return status ? status : buffer_append(&predictor->row, "\"", 1, error);
+}
+
+static FshStatus write_row(Predictor *predictor, FshError *error)
+{
+    FshStatus status = buffer_append(&predictor->row, "\n", 1, error);
+    for (size_t i = 0; !status && i < predictor->csv_count; i++)
+        status = atomic_file_write(&predictor->csvs[i], predictor->row.bytes, predictor->row.length, error);
+    predictor->row.length = 0;
+    return status;
+}
+
+/* ---- classes ---- */
+
+static const char *class_name(const Predictor *predictor, int64_t label)
+{
+    const FshManifest *manifest = fsh_manifest(predictor->session->data.dataset);
+    return label >= 0 && (uint64_t)label < manifest->class_count ? manifest->class_names[label] : "";
+}
+
+/* Indices of the highest logits, falling; of equal ones the lower first. */
+static int find_likeliest(const float *logits, int64_t classes, int64_t likeliest[LIKELIEST])
+{
+    int count = 0;
+    for (int64_t c = 0; c < classes; c++) {
+        int place = count;
+        while (place > 0 && logits[c] > logits[likeliest[place - 1]])
+            place--;
+        if (place == LIKELIEST)
+            continue;
+        count = count < LIKELIEST ? count + 1 : count;
+        memmove(&likeliest[place + 1], &likeliest[place], (size_t)(count - place - 1) * sizeof *likeliest);
+        likeliest[place] = c;
+    }
+    return count;
+}
+
+static double probability_of(const float *logits, int64_t classes, int64_t chosen)
+{
+    double sum = 0;
+    for (int64_t c = 0; c < classes; c++)
+        sum += exp((double)logits[c] - (double)logits[chosen]);
+    return 1 / sum;
+}
+
+static FshStatus add_class(Predictor *predictor, int64_t label, FshError *error)
+{
+    const char *name = class_name(predictor, label);
+    return add_text(predictor, name, strlen(name), error);
+}
+
+static FshStatus write_class(Predictor *predictor, const Batch *batch, const Evaluated *evaluated, int64_t i,
+                             FshError *error)
+{
+    const Session *session = predictor->session;
+    const int64_t classes = session->plan.evaluation_spec.classes;
+    const float *logits = evaluated->output + i * classes;
+    int64_t likeliest[LIKELIEST];
+    size_t key_bytes = 0;
+    const char *key = session_key(session->data.evaluation, batch->samples[i], &key_bytes);
+    const int count = find_likeliest(logits, classes, likeliest);
+    FshStatus status = add_text(predictor, key, key_bytes, error);
+    if (!status)
+        status = add(predictor, error, ",");
+    if (!status)
+        status = add_class(predictor, batch->labels[i], error);
+    if (!status)
+        status = add(predictor, error, ",");
+    if (!status)
+        status = add_class(predictor, likeliest[0], error);
+    if (!status)
+        status = add(predictor, error, ",%.6f,", probability_of(logits, classes, likeliest[0]));
+    for (int k = 0; !status && k < count; k++) {
+        status = k ? add(predictor, error, ";") : FSH_OK;
+        if (!status)
+            status = add_class(predictor, likeliest[k], error);
+    }
+    return status ? status : write_row(predictor, error);
+}
+
+/* ---- pairs ---- */
+
+/* Keys come from strangers: none may name a place outside the folder. */
+static FshStatus image_path(const Predictor *predictor, const char *key, const char *what, char *path,
+                            size_t path_bytes, FshError *error)
+{
+    char name[PATH_MAX];
+    if (!*key || *key == '/' || path_goes_up(key))
+        return fsh_error_set(error, FSH_ERR_UNSUPPORTED, "%s: '%s' is no name for a file in it",
+                             predictor->folder, key);
+    if ((size_t)snprintf(name, sizeof name, "%s.%s.png", key, what) >= sizeof name)
+        return fsh_error_set(error, FSH_ERR_MEMORY, "%s: path is too long", key);
+    return file_join(path, path_bytes, predictor->folder, name, error);
+}
+
+static FshStatus write_image(Predictor *predictor, const char *key, const char *what, const uint8_t *pixels,
+                             const Batch *batch, FshError *error)
+{
+    char path[PATH_MAX];
+    const uint32_t channels = predictor->session->data.channels;
+    const ImageEncodeOptions options = {.format = IMAGE_PNG};
+    FshStatus status = image_path(predictor, key, what, path, sizeof path, error);
+    if (!status)
+        status = file_make_parent_folders(path, error);
+    if (!status)
+        status = image_reserve(&predictor->image, batch->width, batch->height, channels, error);
+    if (status)
+        return status;
+    memcpy(predictor->image.pixels, pixels, (size_t)batch->width * batch->height * channels);
+    status = image_encode(predictor->encoder, &predictor->image, &options, &predictor->png, error);
+    if (status)
+        return fsh_error_prepend(error, "%s", path);
+    return file_write_atomic(path, predictor->png.bytes, predictor->png.length, predictor->force, false,
+                             error);
+}
+
+static FshStatus write_pair(Predictor *predictor, const Batch *batch, const Evaluated *evaluated,
+                            FshError *error)
+{
+    size_t key_bytes = 0;
+    const char *key = session_key(predictor->session->data.evaluation, batch->samples[0], &key_bytes);
+    char *name = text_copy(key, key_bytes);
+    if (!name)
+        return fsh_error_set(error, FSH_ERR_MEMORY, "out of memory");
+    FshStatus status = FSH_OK;
+    if (predictor->folder) {
+        status = write_image(predictor, name, "restored", evaluated->restored, batch, error);
+        if (!status)
+            status = write_image(predictor, name, "input", batch->pixels, batch, error);
+    }
+    if (!status)
+        status = add_text(predictor, key, key_bytes, error);
+    if (!status)
+        status =
+            add(predictor, error, ",%.4f,%.6f,%.4f", evaluated->psnr, evaluated->ssim, evaluated->input_psnr);
+    free(name);
+    return status ? status : write_row(predictor, error);
+}
+
+FshStatus predictor_visit(void *context, const Batch *batch, const Evaluated *evaluated, FshError *error)
+{
+    Predictor *predictor = context;
+    FshStatus status = FSH_OK;
+    if (is_pairs(predictor))
+        return write_pair(predictor, batch, evaluated, error);
+    for (int64_t i = 0; !status && i < predictor->session->plan.evaluation_spec.batch; i++)
+        if (batch->labels[i] >= 0)
+            status = write_class(predictor, batch, evaluated, i, error);
+    return status;
+}
+
+/* ---- opening and closing ---- */
+
+static FshStatus open_csv(Predictor *predictor, const char *path, FshError *error)
+{
+    FshStatus status = file_make_parent_folders(path, error);
+    if (!status)
+        status = atomic_file_open(&predictor->csvs[predictor->csv_count], path, predictor->force, error);
+    if (!status)
+        predictor->csv_count++;
+    return status;
+}
+
+FshStatus predictor_new(Predictor **predictor_ret, const Session *session, const char *folder,
+                        const char *csv_path, bool force, FshError *error)
+{
+    char path[PATH_MAX];
+    FshStatus status = FSH_OK;
+    Predictor *predictor = calloc(1, sizeof *predictor);
+    if (!predictor)
+        return fsh_error_set(error, FSH_ERR_MEMORY, "out of memory for predictions");
+    predictor->session = session;
+    predictor->force = force;
+    if (folder) {
+        predictor->folder = strdup(folder);
+        status = predictor->folder ? file_make_folders(folder, error)
+                                   : fsh_error_set(error, FSH_ERR_MEMORY, "%s: out of memory", folder);
+        if (!status)
+            status = file_join(path, sizeof path, folder, "predictions.csv", error);
+        if (!status)
+            status = open_csv(predictor, path, error);
+        if (!status)
+            status = image_encoder_new(&predictor->encoder, error);
+    }
+    if (!status && csv_path)
+        status = open_csv(predictor, csv_path, error);
+    if (!status)
+        status =
+            add(predictor, error, "%s",
+                is_pairs(predictor) ? "key,psnr,ssim,input_psnr" : "key,label,prediction,probability,top5");
+    if (!status)
+        status = write_row(predictor, error);
+    if (status)
+        predictor_free(&predictor);
+    *predictor_ret = predictor;
+    return status;
+}
+
+FshStatus predictor_finish(Predictor *predictor, FshError *error)
+{
+    FshStatus status = FSH_OK;
+    for (size_t i = 0; !status && i < predictor->csv_count; i++)
+        status = atomic_file_commit(&predictor->csvs[i], true, error);
+    return status;
+}
+
+void predictor_free(Predictor **predictor_ret)
+{
+    Predictor *predictor = *predictor_ret;
+    if (!predictor)
+        return;
+    for (size_t i = 0; i < predictor->csv_count; i++)
+        atomic_file_abandon(&predictor->csvs[i]);
+    image_encoder_free(&predictor->encoder);
+    image_free(&predictor->image);
+    buffer_free(&predictor->row);
+    buffer_free(&predictor->png);
+    free(predictor->folder);
+    free(predictor);
+    *predictor_ret = NULL;
+}

@@ -1,0 +1,26 @@
+/* predict.h - what a network makes of each sample of the evaluation split, written down.
+ *
+ * Classes: a CSV, "key,label,prediction,probability,top5": names of classes, the probability of the prediction (softmax), the
+ * five likeliest with ";" between them. Pairs: a CSV, "key,psnr,ssim,input_psnr", and in a folder for each sample
+ * KEY.restored.png beside KEY.input.png, both as the network saw and gave them.
+ *
+ * The CSV appears when it is complete (rename). Threads: one. */
+#ifndef FSHARD_TRAINER_LOOP_PREDICT_H
+#define FSHARD_TRAINER_LOOP_PREDICT_H
+
+#include "trainer/loop/session.h"
+
+typedef struct Predictor Predictor;
+
+/* folder (--predict): images, and predictions.csv; csv_path (--export): the CSV alone; either may be NULL. Makes folders; files
+ * of these names are replaced only with force. FSH_ERR_EXISTS. */
+FshStatus predictor_new(Predictor **predictor, const Session *session, const char *folder,
+                        const char *csv_path, bool force, FshError *error);
+/* For session_evaluate; context: the Predictor. */
+FshStatus predictor_visit(void *context, const Batch *batch, const Evaluated *evaluated, FshError *error);
+/* Puts the CSV in its place. */
+FshStatus predictor_finish(Predictor *predictor, FshError *error);
+/* Frees; a CSV that is not finished is gone. NULL is fine. */
+void predictor_free(Predictor **predictor);
+
+#endif

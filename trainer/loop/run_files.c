@@ -1,0 +1,306 @@
+#include "trainer/loop/run_files.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <limits.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "common/file.h"
+#include "common/json_text.h"
+#include "common/options_config.h"
+#include "trainer/loop/checkpoint.h"
+#include "trainer/loop/weights.h"
+
+static const char *file_name(RunFile file)
+{
+    const char *const names[] = {[RUN_LAST] = record_last_name,
+                                 [RUN_BEST] = record_best_name,
+                                 [RUN_AVERAGE] = record_average_name,
+                                 [RUN_CHECKPOINT] = record_checkpoint_name};
+    return names[file];
+}
+
+/* ---- options ---- */
+
+/* Those that decide the result, by name. */
+static json_t *deciding_options(const TrainOptions *options)
+{
+    TrainOptions copy = *options;
+    Option rows[TRAIN_OPTION_ROWS];
+    train_options_rows(&copy, rows);
+    const OptionTable table = train_options_table(rows);
+    return options_config_object(&table, train_options_free);
+}
+
+FshStatus run_files_open(RunFiles *files, Session *session, const Record *record, const TrainOptions *options,
+                         FshError *error)
+{
+    *files = (RunFiles){.session = session,
+                        .record = record,
+                        .options = deciding_options(options),
+                        .history = options->checkpoint_hist};
+    return files->options ? FSH_OK : fsh_error_set(error, FSH_ERR_MEMORY, "out of memory for the options");
+}
+
+void run_files_close(RunFiles *files)
+{
+    json_decref(files->options);
+    *files = (RunFiles){0};
+}
+
+/* ---- saving ---- */
+
+static void note_failure(RunFiles *files, bool *stale, FshStatus status, const FshError *error)
+{
+    *stale = status != FSH_OK;
+    if (status)
+        console_warning(&files->session->console,
+                        "%s; the file before it, if any, is untouched, training goes on", error->message);
+}
+
+static FshStatus save_weights(RunFiles *files, const char *name, const RunState *state,
+                              const Metrics *metrics, bool averaged, FshError *error)
+{
+    char path[PATH_MAX];
+    Session *session = files->session;
+    const TrainPlan *plan = &session->plan;
+    const bool evaluated = metrics && metrics_has(metrics, plan->main_metric);
+    WeightsInfo info = {.model = plan->model->name,
+                        .dataset_id = fsh_manifest(session->data.dataset)->id,
+                        .epoch = state->epoch,
+                        .steps = state->steps_done,
+                        .metric_name = evaluated ? metric_names[plan->main_metric] : NULL,
+                        .metric = evaluated ? metrics_value(metrics, plan->main_metric) : 0,
+                        .channels = session->data.channels};
+    memcpy(info.mean, plan->recipe.mean, sizeof info.mean);
+    memcpy(info.deviation, plan->recipe.deviation, sizeof info.deviation);
+    FshStatus status = record_path(files->record, path, sizeof path, name, error);
+    if (!status)
+        status = weights_save(path, averaged ? session->network.average : session->network.state,
+                              averaged ? session->network.evaluation[NETWORK_AVERAGED][0].graph
+                                       : network_graph(&session->network),
+                              &info, error);
+    return status;
+}
+
+void run_files_save_weights(RunFiles *files, RunFile file, const RunState *state, const Metrics *metrics)
+{
+    FshError error = {0};
+    FshStatus status = save_weights(files, file_name(file), state, metrics, file == RUN_AVERAGE, &error);
+    note_failure(files, &files->stale_of[file], status, &error);
+}
+
+static json_t *checkpoint_object(const RunFiles *files, const RunState *state)
+{
+    json_t *run = run_state_object(state);
+    return json_pack("{s:i, s:s, s:s, s:O, s:o}", "version", 1, "model", files->session->plan.model->name,
+                     "dataset", fsh_manifest(files->session->data.dataset)->id, "options", files->options,
+                     "run", run);
+}
+
+static FshStatus save_checkpoint(RunFiles *files, const char *name, const RunState *state, FshError *error)
+{
+    char path[PATH_MAX];
+    json_t *notes = checkpoint_object(files, state);
+    FshStatus status = notes ? record_path(files->record, path, sizeof path, name, error)
+                             : fsh_error_set(error, FSH_ERR_MEMORY, "%s: out of memory", name);
+    if (!status)
+        status = checkpoint_save(path, files->session->network.state, network_graph(&files->session->network),
+                                 notes, error);
+    json_decref(notes);
+    return status;
+}
+
+void run_files_save_checkpoint(RunFiles *files, const RunState *state)
+{
+    FshError error = {0};
+    FshStatus status = save_checkpoint(files, record_checkpoint_name, state, &error);
+    note_failure(files, &files->stale_of[RUN_CHECKPOINT], status, &error);
+}
+
+bool run_files_stale(const RunFiles *files)
+{
+    bool stale = false;
+    for (size_t i = 0; i < sizeof files->stale_of / sizeof *files->stale_of; i++)
+        stale = stale || files->stale_of[i];
+    return stale;
+}
+
+/* ---- the best epochs ---- */
+
+static void kept_name(char *name, size_t name_bytes, uint64_t epoch)
+{
+    (void)snprintf(name, name_bytes, "checkpoint-%" PRIu64 ".safetensors", epoch);
+}
+
+/* The one to leave next: the worst, of equal ones the oldest. */
+static size_t worst_kept(const RunState *state)
+{
+    size_t worst = 0;
+    for (size_t i = 1; i < state->kept_count; i++)
+        if (state->kept[i].value < state->kept[worst].value)
+            worst = i;
+    return worst;
+}
+
+void run_files_keep(RunFiles *files, RunState *state, const Metrics *metrics)
+{
+    const size_t most = files->history < KEPT_EPOCHS_MAX ? (size_t)files->history : KEPT_EPOCHS_MAX;
+    const Metric main_metric = files->session->plan.main_metric;
+    /* Without evaluation the newest are the best. */
+    const double value = metrics ? metrics_value(metrics, main_metric) : (double)state->epoch;
+    char name[64], path[PATH_MAX];
+    FshError error = {0};
+    if (!most || (state->kept_count == most && value < state->kept[worst_kept(state)].value))
+        return;
+    kept_name(name, sizeof name, state->epoch);
+    FshStatus status = save_weights(files, name, state, metrics, false, &error);
+    if (!status && state->kept_count == most) {
+        const size_t worst = worst_kept(state);
+        kept_name(name, sizeof name, state->kept[worst].epoch);
+        status = record_path(files->record, path, sizeof path, name, &error);
+        if (!status && unlink(path) && errno != ENOENT)
+            status = fsh_error_system(&error, errno, "%s: cannot remove", path);
+        memmove(&state->kept[worst], &state->kept[worst + 1],
+                (--state->kept_count - worst) * sizeof *state->kept);
+    }
+    if (!status)
+        state->kept[state->kept_count++] = (KeptEpoch){state->epoch, value};
+    else
+        console_warning(&files->session->console, "%s; training goes on", error.message);
+}
+
+/* ---- a loss that is no number ---- */
+
+static json_t *diverged_object(const RunFiles *files, const RunState *state, const Batch *batch, double loss)
+{
+    json_t *samples = json_array();
+    for (int64_t i = 0; i < files->session->plan.train_spec.batch; i++) {
+        size_t bytes = 0;
+        const char *key = session_key(files->session->data.train, batch->samples[i], &bytes);
+        char text[4096];
+        (void)snprintf(text, sizeof text, "%.*s", (int)bytes, key);
+        (void)json_array_append_new(
+            samples, json_pack("{s:I, s:o}", "index", (json_int_t)batch->samples[i], "key", json_text(text)));
+    }
+    return json_pack("{s:I, s:I, s:I, s:s, s:o}", "epoch", (json_int_t)state->epoch, "step",
+                     (json_int_t)state->step, "steps_done", (json_int_t)state->steps_done, "loss",
+                     isnan(loss) ? "nan"
+                     : loss > 0  ? "inf"
+                                 : "-inf",
+                     "samples", samples);
+}
+
+void run_files_save_diverged(RunFiles *files, const RunState *state, const Batch *batch, double loss)
+{
+    char path[PATH_MAX];
+    FshError error = {0};
+    json_t *object = diverged_object(files, state, batch, loss);
+    char *text = object ? json_dumps(object, JSON_INDENT(2)) : NULL;
+    FshStatus status = save_checkpoint(files, record_diverged_name, state, &error);
+    if (!status)
+        status = text ? record_path(files->record, path, sizeof path, "diverged.json", &error)
+                      : fsh_error_set(&error, FSH_ERR_MEMORY, "diverged.json: out of memory");
+    if (!status)
+        status = file_write_atomic(path, text, strlen(text), true, true, &error);
+    if (status)
+        console_warning(&files->session->console, "%s", error.message);
+    free(text);
+    json_decref(object);
+}
+
+/* ---- going on ---- */
+
+FshStatus run_files_find(const TrainOptions *options, char *buffer, size_t buffer_bytes, FshError *error)
+{
+    buffer[0] = '\0';
+    if (!options->resume)
+        return FSH_OK;
+    if (strcmp(options->resume, "auto") == 0) {
+        FshStatus status = file_join(buffer, buffer_bytes, options->output, record_checkpoint_name, error);
+        if (!status && !file_exists(buffer))
+            buffer[0] = '\0';
+        return status;
+    }
+    if (file_is_folder(options->resume))
+        return file_join(buffer, buffer_bytes, options->resume, record_checkpoint_name, error);
+    if ((size_t)snprintf(buffer, buffer_bytes, "%s", options->resume) >= buffer_bytes)
+        return fsh_error_set(error, FSH_ERR_USAGE, "--resume: the path is too long");
+    return FSH_OK;
+}
+
+/* "--lr 0.1 (was 0.2), --epochs 3 (was 2)" of what differs; empty if nothing does. */
+static void list_differences(const json_t *now, const json_t *before, char *text, size_t text_bytes)
+{
+    size_t length = 0;
+    const char *name;
+    json_t *value;
+    text[0] = '\0';
+    json_object_foreach((json_t *)now, name, value)
+    {
+        const json_t *old = json_object_get(before, name);
+        const bool same = old ? json_equal(value, old) : json_is_null(value);
+        if (same || length >= text_bytes)
+            continue;
+        char *is = json_dumps(value, JSON_ENCODE_ANY | JSON_REAL_PRECISION(9));
+        char *was = old ? json_dumps(old, JSON_ENCODE_ANY | JSON_REAL_PRECISION(9)) : NULL;
+        char option[64];
+        (void)snprintf(option, sizeof option, "%s", name);
+        for (char *at = option; *at; at++)
+            *at = *at == '_' ? '-' : *at;
+        length += (size_t)snprintf(text + length, text_bytes - length, "%s--%s %s (was %s)",
+                                   length ? ", " : "", option, is ? is : "?", was ? was : "not there");
+        free(is);
+        free(was);
+    }
+}
+
+static FshStatus check_same_run(const char *path, const Session *session, const TrainOptions *options,
+                                const json_t *notes, FshError *error)
+{
+    char differences[700];
+    const char *dataset = json_string_value(json_object_get(notes, "dataset"));
+    const char *model = json_string_value(json_object_get(notes, "model"));
+    if (json_integer_value(json_object_get(notes, "version")) != 1)
+        return fsh_error_set(error, FSH_ERR_UNSUPPORTED, "%s: is of another version of ftrain", path);
+    if (!model || strcmp(model, session->plan.model->name) != 0)
+        return fsh_error_set(error, FSH_ERR_MISMATCH, "%s: is of a run of %.64s, not of %s", path,
+                             model ? model : "?", session->plan.model->name);
+    if (!dataset || strcmp(dataset, fsh_manifest(session->data.dataset)->id) != 0)
+        return fsh_error_set(error, FSH_ERR_MISMATCH, "%s: is of a run on another dataset than %s", path,
+                             fsh_path(session->data.dataset));
+    json_t *now = deciding_options(options);
+    if (!now)
+        return fsh_error_set(error, FSH_ERR_MEMORY, "%s: out of memory", path);
+    list_differences(now, json_object_get(notes, "options"), differences, sizeof differences);
+    json_decref(now);
+    if (differences[0])
+        return fsh_error_set(
+            error, FSH_ERR_MISMATCH,
+            "%s: the run had other options: %s; give the same, or begin a new run with --weights", path,
+            differences);
+    return FSH_OK;
+}
+
+FshStatus run_files_resume(const char *path, Session *session, const TrainOptions *options, RunState *state,
+                           FshError *error)
+{
+    json_t *notes = NULL;
+    FshStatus status = checkpoint_notes(path, &notes, error);
+    if (!status)
+        status = check_same_run(path, session, options, notes, error);
+    if (!status)
+        status = run_state_read(state, path, json_object_get(notes, "run"), error);
+    if (!status && (state->epoch > session->plan.epochs || state->step > session->plan.steps_per_epoch))
+        status = fsh_error_set(error, FSH_ERR_CORRUPT,
+                               "%s: stands at epoch %" PRIu64 ", step %" PRIu64 ", behind the end of the run",
+                               path, state->epoch, state->step);
+    if (!status)
+        status = checkpoint_load(path, session->network.state, network_graph(&session->network), error);
+    json_decref(notes);
+    return status;
+}
