@@ -4,6 +4,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #include "common/cpu.h"
 #include "common/pool.h"
@@ -472,6 +474,23 @@ int64_t fsh_sample_label(const FshSplit *split, uint64_t index)
     int64_t label = fsh_record_label(file->mapping.bytes + row.offset);
     bool in_range = label >= 0 && label < (int64_t)split->files->manifest->class_count;
     return in_range ? label : FSH_NO_LABEL;
+}
+
+void fsh_sample_prefetch(const FshSplit *split, uint64_t index, bool from_disk)
+{
+    enum { LINE_BYTES = 64, LINES = 4 }; /* a record's head, its key and its field's row, as a rule */
+    const SplitFile *file = find_file(split, index);
+    if (file->container != FSH_CONTAINER_SHARDS)
+        return;
+    IndexRow row = fsh_index_row_load(file->rows + (index - file->first) * INDEX_ROW_BYTES);
+    const uint8_t *record = file->mapping.bytes + row.offset;
+    if (from_disk) {
+        size_t before = (uintptr_t)record & ((size_t)sysconf(_SC_PAGESIZE) - 1);
+        (void)madvise((void *)(record - before), (size_t)row.record_bytes + before, MADV_WILLNEED);
+        return;
+    }
+    for (size_t i = 0; i < LINES * LINE_BYTES && i < row.record_bytes; i += LINE_BYTES)
+        __builtin_prefetch(record + i);
 }
 
 FshStatus fsh_sample_verify(const FshSplit *split, uint64_t index, FshError *error)

@@ -240,6 +240,11 @@ FSH_API FshStatus fsh_sample_get(const FshSplit *split, uint64_t index, FshSampl
  * FSH_NO_LABEL or a class of the manifest. index must be in range. */
 FSH_API int64_t fsh_sample_label(const FshSplit *split, uint64_t index);
 
+/* A sample that will be read soon: the beginning of its record comes into the processor's cache, and with from_disk the kernel is
+ * asked to read what of the record is not in memory, while the caller does something else. A request, whose cost is some
+ * nanoseconds, or a system call; of LMDBs and tars it does nothing. index must be in range. */
+FSH_API void fsh_sample_prefetch(const FshSplit *split, uint64_t index, bool from_disk);
+
 /* Recomputes the record's CRC32C. FSH_ERR_CORRUPT names file, record and key. */
 FSH_API FshStatus fsh_sample_verify(const FshSplit *split, uint64_t index, FshError *error);
 
@@ -328,6 +333,10 @@ typedef struct FshResidency {
 
 /* FSH_ERR_MEMORY, FSH_ERR_SYSTEM. */
 FSH_API FshStatus fsh_split_residency(const FshSplit *split, FshResidency *residency, FshError *error);
+
+/* Asks the kernel to forget what it holds in memory of the split's files, so that the next reading comes from the disk: for
+ * measurements. It need not follow: what another process has mapped stays, and all of a tmpfs; fsh_split_residency tells. */
+FSH_API void fsh_split_drop(const FshSplit *split);
 
 /* ---- writing ---- */
 

@@ -3,10 +3,14 @@
 #include "formats/internal.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
+#include <limits.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "common/pool.h"
@@ -122,6 +126,45 @@ FshStatus fsh_split_cache(const FshSplit *split, FshCache cache, int jobs, FshEr
         }
     }
     return status;
+}
+
+/* ---- the opposite ---- */
+
+/* The kernel drops no page that somebody has mapped: neither may we. They come back as they are touched. */
+static void unmap_pages(const SplitFile *file)
+{
+    for (size_t i = 0; i < fsh_split_file_mapping_count(file); i++) {
+        const FileMapping *mapping = fsh_split_file_mapping(file, i);
+        if (mapping->length)
+            (void)madvise((void *)mapping->bytes, (size_t)mapping->length, MADV_DONTNEED);
+    }
+}
+
+static void drop_file(const char *path)
+{
+    int file = open(path, O_RDONLY | O_CLOEXEC);
+    if (file < 0)
+        return;
+    (void)fdatasync(file); /* what is not on the disk yet cannot be dropped */
+    (void)posix_fadvise(file, 0, 0, POSIX_FADV_DONTNEED);
+    (void)close(file);
+}
+
+void fsh_split_drop(const FshSplit *split)
+{
+    const char *folder = split->files->folder;
+    for (size_t i = 0; i < split->files->count; i++) {
+        char path[PATH_MAX];
+        struct stat status;
+        int length =
+            snprintf(path, sizeof path, "%s%s%s", folder, folder[0] ? "/" : "", split->info->files[i].name);
+        unmap_pages(&split->files->files[i]);
+        if (length < 0 || (size_t)length >= sizeof path || stat(path, &status))
+            continue;
+        if (S_ISDIR(status.st_mode)) /* an LMDB */
+            (void)snprintf(path + length, sizeof path - (size_t)length, "/" LMDB_DATA_NAME);
+        drop_file(path);
+    }
 }
 
 /* ---- how much is there ---- */

@@ -1,10 +1,12 @@
 /* Files in memory before they are needed, and how much of them is told. */
 #include <fcntl.h>
+#include <linux/magic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/vfs.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -257,6 +259,29 @@ static void test_modes_have_names(void **state)
     assert_false(fsh_cache_from_name("RAM", &cache));
 }
 
+/* Also what was touched: and samples are what they were. */
+static void test_dropping_forgets_what_was_read(void **state)
+{
+    FshDataset *dataset = open_with_holes(*state);
+    const FshSplit *split = fsh_split(dataset, "train");
+    FshError error = {0};
+    struct statfs system;
+    assert_ok(fsh_split_cache(split, FSH_CACHE_RAM, 1, &error), &error);
+    FshResidency before = residency_of(dataset);
+    assert_int_equal(before.resident_bytes, before.bytes);
+    fsh_split_drop(split);
+    FshResidency after = residency_of(dataset);
+    assert_int_equal(after.bytes, before.bytes);
+    assert_int_equal(statfs(fsh_path(dataset), &system), 0);
+    if (system.f_type == TMPFS_MAGIC)
+        print_message("a tmpfs, which keeps everything\n");
+    else
+        assert_true(after.resident_bytes < before.bytes / 4);
+    for (uint64_t i = 0; i < SHARDS; i++)
+        assert_ok(fsh_sample_verify(split, i, &error), &error);
+    fsh_close(&dataset);
+}
+
 #define IN_FOLDER(test) cmocka_unit_test_setup_teardown(test, test_folder_setup, test_folder_teardown)
 
 int main(void)
@@ -268,6 +293,7 @@ int main(void)
         IN_FOLDER(test_lock_holds_the_pages_until_the_dataset_is_closed),
         IN_FOLDER(test_a_lock_that_is_not_allowed_says_how_much_is),
         IN_FOLDER(test_files_of_others_are_not_told),
+        IN_FOLDER(test_dropping_forgets_what_was_read),
         cmocka_unit_test(test_modes_have_names),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -215,6 +215,7 @@ void samples_assert_split(const FshDataset *dataset, const DatasetPlan *plan, co
     for (uint64_t i = 0; i < count; i++) {
         FshError error = {0};
         FshSample sample;
+        fsh_sample_prefetch(split, i, i % 2 == 0); /* may do nothing, and no harm */
         assert_ok(fsh_sample_get(split, i, &sample, &error), &error);
         sample_assert_equal(&sample, plan, split_name, i);
         assert_int_equal(fsh_sample_label(split, i), sample.label);
