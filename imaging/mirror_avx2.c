@@ -13,6 +13,16 @@ static __m128i load(const uint8_t *from)
     return _mm_loadu_si128((const __m128i *)(const void *)from);
 }
 
+/* The last five pixels of source become the first of target: 15 bytes in two halves that overlap, for nothing covers a byte too
+ * many here. */
+static void mirror_last_five(const uint8_t *source_end, uint8_t *target)
+{
+    const __m128i reverse = _mm_setr_epi8(13, 14, 15, 10, 11, 12, 7, 8, 9, 4, 5, 6, 1, 2, 3, -1);
+    __m128i pixels = _mm_shuffle_epi8(load(source_end - 16), reverse);
+    _mm_storel_epi64((__m128i *)(void *)target, pixels);
+    _mm_storel_epi64((__m128i *)(void *)(target + 7), _mm_srli_si128(pixels, 7));
+}
+
 void image_mirror_row_avx2(const uint8_t *source, size_t width, uint32_t channels, uint8_t *target)
 {
     const __m128i reverse_gray = _mm_setr_epi8(15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0);
@@ -23,5 +33,8 @@ void image_mirror_row_avx2(const uint8_t *source, size_t width, uint32_t channel
     /* five pixels at x; the byte before them in target, and the one behind them in source, belong to a sixth */
     for (; channels == 3 && x + 6 <= width; x += 5)
         store(target + 3 * (width - x - 5) - 1, _mm_shuffle_epi8(load(source + 3 * x), reverse_rgb));
-    image_mirror_row_portable(source + x * channels, width - x, channels, target);
+    if (channels == 3 && width >= 6)
+        mirror_last_five(source + 3 * width, target);
+    else
+        image_mirror_row_portable(source + x * channels, width - x, channels, target);
 }

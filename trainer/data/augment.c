@@ -197,6 +197,10 @@ static void copy_row(const uint8_t *source, size_t width, uint32_t channels, boo
 static void copy_straight(const ImageView *source, bool flip, bool vertical_flip, uint8_t *target)
 {
     size_t row_bytes = (size_t)source->width * source->channels;
+    if (!flip && !vertical_flip && source->stride_bytes == row_bytes) {
+        memcpy(target, source->pixels, row_bytes * source->height);
+        return;
+    }
     for (uint32_t y = 0; y < source->height; y++) {
         uint32_t from = vertical_flip ? source->height - 1 - y : y;
         copy_row(source->pixels + from * source->stride_bytes, source->width, source->channels, flip,
@@ -232,18 +236,25 @@ static size_t mirrored(int64_t at, int64_t size)
     return at < 0 ? 0 : (size_t)at; /* size 1 has nothing to mirror */
 }
 
+/* Pixels first..end-1 of target, which come from outside of source: mirrored at its edge. */
+static void mirror_edge(const uint8_t *source, uint32_t size, uint32_t channels, int32_t shift,
+                        uint32_t first, uint32_t end, uint8_t *target)
+{
+    for (uint32_t x = first; x < end; x++) {
+        const uint8_t *from = source + mirrored((int64_t)x + shift, size) * channels;
+        for (uint32_t c = 0; c < channels; c++)
+            target[(size_t)x * channels + c] = from[c];
+    }
+}
+
 /* target = source moved by the shift: what both have in one copy, the edges pixel by pixel. */
 static void shift_row(const uint8_t *source, uint32_t size, uint32_t channels, int32_t shift, uint8_t *target)
 {
     uint32_t begin = shift < 0 ? (uint32_t)-shift : 0, end = shift > 0 ? size - (uint32_t)shift : size;
-    for (uint32_t x = 0; x < size; x == begin ? (x = end) : x++) {
-        if (x == begin)
-            memcpy(target + (size_t)begin * channels, source + (size_t)((int64_t)begin + shift) * channels,
-                   (size_t)(end - begin) * channels);
-        else
-            memcpy(target + (size_t)x * channels, source + mirrored((int64_t)x + shift, size) * channels,
-                   channels);
-    }
+    mirror_edge(source, size, channels, shift, 0, begin, target);
+    memcpy(target + (size_t)begin * channels, source + (size_t)((int64_t)begin + shift) * channels,
+           (size_t)(end - begin) * channels);
+    mirror_edge(source, size, channels, shift, end, size, target);
 }
 
 /* source: the centre crop, a square. */

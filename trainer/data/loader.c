@@ -156,9 +156,13 @@ static void fill_chunk(Worker *worker, const Chunk *chunk)
     uint64_t epoch = chunk->batch_number / loader->step_count,
              step = chunk->batch_number % loader->step_count;
     for (uint64_t place = chunk->first; place < chunk->first + chunk->count; place++) {
-        uint64_t sample = sampler_at(&loader->sampler, epoch, step, place);
+        memory->samples[place] = sampler_at(&loader->sampler, epoch, step, place);
+        if (memory->samples[place] != SAMPLER_PADDING)
+            sample_loader_expect(worker->samples, memory->samples[place]);
+    }
+    for (uint64_t place = chunk->first; place < chunk->first + chunk->count; place++) {
+        uint64_t sample = memory->samples[place];
         FshError error = {0};
-        memory->samples[place] = sample;
         if (sample == SAMPLER_PADDING) {
             leave_out(loader, memory, place);
         } else if (load_sample(worker, memory, place, epoch, sample, &error)) {

@@ -100,17 +100,32 @@ static void begin_stages(SampleLoader *loader)
 
 /* ---- finding ---- */
 
+static unsigned char bit_of(uint64_t index)
+{
+    return (unsigned char)(1U << (index % 8));
+}
+
+static bool is_verified(const SampleLoader *loader, uint64_t index)
+{
+    atomic_uchar *right = &loader->checksums->right[index / 8];
+    return atomic_load_explicit(right, memory_order_relaxed) & bit_of(index);
+}
+
 /* A bad one is tested, and found bad, in every epoch. */
 static FshStatus verify_once(const SampleLoader *loader, uint64_t index, FshError *error)
 {
-    const unsigned char bit = (unsigned char)(1U << (index % 8));
-    atomic_uchar *right = &loader->checksums->right[index / 8];
-    if (atomic_load_explicit(right, memory_order_relaxed) & bit)
+    if (is_verified(loader, index))
         return FSH_OK;
     FshStatus status = fsh_sample_verify(loader->options.split, index, error);
     if (!status)
-        (void)atomic_fetch_or_explicit(right, bit, memory_order_relaxed);
+        (void)atomic_fetch_or_explicit(&loader->checksums->right[index / 8], bit_of(index),
+                                       memory_order_relaxed);
     return status;
+}
+
+void sample_loader_expect(const SampleLoader *loader, uint64_t index)
+{
+    fsh_sample_prefetch(loader->options.split, index, !is_verified(loader, index));
 }
 
 static const FshField *stored_field(const SampleLoader *loader, unsigned side)

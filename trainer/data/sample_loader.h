@@ -63,6 +63,9 @@ FshStatus sample_loader_new(SampleLoader **loader, const SampleOptions *options,
 /* Frees and sets to NULL; NULL is fine. */
 void sample_loader_free(SampleLoader **loader);
 
+/* Sample index will be opened soon: it is asked for from the disk if it has not been read yet, from memory else. */
+void sample_loader_expect(const SampleLoader *loader, uint64_t index);
+
 /* Finds sample index, and tests its checksum until it has been right once: a JPEG with a flipped byte may well decode. The
  * message of a failure names dataset, file, record, key, source and reason. */
 FshStatus sample_loader_open(SampleLoader *loader, uint64_t epoch, uint64_t index, SampleInfo *info,
