@@ -121,12 +121,16 @@ static void write_reals(const Loss *loss, const char *name, const json_t *array)
         write_input(loss, name, values, json_array_size(array) * sizeof *values);
 }
 
-static void write_specs(const Loss *loss, json_t *specs, const char *const *names)
+/* names: one for each. */
+static void write_specs(const Loss *loss, json_t *specs, const char *const *names, size_t count)
 {
     size_t i;
+    assert_int_equal(json_array_size(specs), count);
     json_t *spec;
     json_array_foreach(specs, i, spec)
     {
+        if (i >= count)
+            break;
         float *values = malloc(golden_count(spec) * sizeof *values);
         assert_non_null(values);
         golden_generate(spec, values);
@@ -147,7 +151,7 @@ static double case_error(json_t *c)
     const int rank = golden_shape(json_array_get(inputs, 0), shape);
     const bool beside = json_object_get(c, "mix") || json_object_get(c, "valid");
     Loss loss = loss_new(kind, rank, shape, beside, rank == 2 ? (float)golden_real(c, "smoothing") : 0);
-    write_specs(&loss, inputs, rank == 2 ? of_classes : of_images);
+    write_specs(&loss, inputs, rank == 2 ? of_classes : of_images, rank == 2 ? 2 : 3);
     write_integers(&loss, "labels", json_object_get(c, "labels"));
     write_integers(&loss, "labels_mixed", json_object_get(c, "labels_mixed"));
     write_reals(&loss, "mix", json_object_get(c, "mix"));

@@ -46,10 +46,10 @@ TensorId graph_counter(Graph *graph, const char *name, double initial)
     return graph_add_tensor(graph, &tensor);
 }
 
-OptimizerSlot graph_optimizer_slot(const Graph *graph, TensorId id)
+OptimizerSlot graph_optimizer_slot(const Graph *graph, TensorId tensor)
 {
-    const Tensor *tensor = graph_tensor(graph, id);
-    const char *last = tensor->name + strlen(graph_tensor(graph, tensor->of)->name) + 1;
+    const Tensor *state = graph_tensor(graph, tensor);
+    const char *last = state->name + strlen(graph_tensor(graph, state->of)->name) + 1;
     int slot = 0;
     while (slot < OPTIMIZER_SLOT_COUNT && strcmp(last, optimizer_slot_names[slot]) != 0)
         slot++;
