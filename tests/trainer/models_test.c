@@ -7,13 +7,20 @@
 
 #include "tests/support/support.h"
 
+static ModelRecipe recipe_of(const Model *model, DataType compute_type)
+{
+    return (ModelRecipe){.deviation = {1, 1, 1, 1},
+                         .loss = model->task == TASK_RESTORATION ? LOSS_L1 : LOSS_CROSS_ENTROPY,
+                         .optimizer = {.kind = OPTIMIZER_SGD, .momentum = 0.9},
+                         .compute_type = compute_type};
+}
+
 static FshStatus make(const char *name, const ModelSpec *spec, Graph **graph, FshError *error)
 {
-    const ModelRecipe recipe = {.deviation = {1, 1, 1, 1},
-                                .optimizer = {.kind = OPTIMIZER_SGD, .momentum = 0.9}};
     const Model *model = model_find(name);
     if (!model)
         fail_msg("no model %s", name);
+    const ModelRecipe recipe = recipe_of(model, DATA_F32);
     const FshStatus status = model_graph(model, spec, &recipe, graph, error);
     assert_int_equal(status != FSH_OK, *graph == NULL);
     return status;
@@ -199,6 +206,34 @@ static void test_what_does_not_fit_is_refused(void **state)
                    "toynet: conv.10: kernel 3 with padding 0 does not fit a 2 x 2 input; use larger images");
 }
 
+static void test_every_network_computes_in_bf16(void **state)
+{
+    (void)state;
+    for (const Model *model = models; model->name; model++) {
+        const bool classes = model->task == TASK_CLASSIFICATION;
+        const ModelSpec spec = {.batch = 2,
+                                .height = 32,
+                                .width = 32,
+                                .channels = 3,
+                                .classes = classes ? 10 : 0,
+                                .training = true};
+        const ModelRecipe recipe = recipe_of(model, DATA_BF16);
+        FshError error = {0};
+        Graph *graph = NULL;
+        if (model_graph(model, &spec, &recipe, &graph, &error))
+            fail_msg("%s", error.message);
+        size_t of_bf16 = 0;
+        for (size_t i = 0; i < graph_tensor_count(graph); i++) {
+            const Tensor *tensor = graph_tensor(graph, (TensorId)i);
+            of_bf16 += tensor->type == DATA_BF16;
+            if (tensor->type == DATA_BF16 && tensor->role != TENSOR_ACTIVATION)
+                fail_msg("%s: %s is bf16", model->name, tensor->name);
+        }
+        assert_true(of_bf16 > 10);
+        graph_free(&graph);
+    }
+}
+
 static void test_resnet9_takes_the_maximum_of_images_of_any_size(void **state)
 {
     static const int64_t sizes[][2] = {{32, 32}, {8, 8}, {28, 28}, {160, 160}, {300, 300}, {64, 32}};
@@ -220,6 +255,7 @@ int main(void)
         cmocka_unit_test(test_restored_images_have_the_size_of_theirs),
         cmocka_unit_test(test_options_shape_the_network),
         cmocka_unit_test(test_what_does_not_fit_is_refused),
+        cmocka_unit_test(test_every_network_computes_in_bf16),
         cmocka_unit_test(test_resnet9_takes_the_maximum_of_images_of_any_size),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
