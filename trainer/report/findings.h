@@ -1,0 +1,95 @@
+/* findings.h - what an evaluation shows beside its numbers: which classes are taken for which, and a few samples to look at.
+ *
+ *   const FindingsOptions options = {.classes = 10, .samples = 10000};
+ *   Findings *findings = NULL;
+ *   if (!findings_new(&findings, &options, &error))
+ *       … for each sample: findings_add_class(findings, key, key_bytes, &pixels, label, prediction, probability, &error);
+ *   findings_confusion(findings)[label * 10 + prediction];
+ *   findings_free(&findings);
+ *
+ * Fed sample by sample, in the order of the split. Memory is bounded: the counts, and `examples` samples with small images of
+ * their own. The same samples in the same order give the same findings.
+ *
+ * Which examples are kept:
+ *   classes  the wrong ones whose prediction had the highest probability, that first; each shrunk to fit edge_px.
+ *   pairs    half of them evenly spread over the split; a quarter those that gained least (dB over the input), a quarter those
+ *            that gained most. Of each a window of edge_px, pixel for pixel, where input and target differ most.
+ *
+ * Threads: one. */
+#ifndef FSHARD_TRAINER_REPORT_FINDINGS_H
+#define FSHARD_TRAINER_REPORT_FINDINGS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "common/error.h"
+#include "imaging/image.h"
+
+typedef struct Findings Findings;
+
+enum {
+    FINDINGS_CLASSES_MAX =
+        4096, /* with more there is no table of confusion: it would be of 128 MiB and above */
+    FINDINGS_EXAMPLES_MAX = 256,
+};
+
+typedef struct FindingsOptions {
+    bool pairs;
+    uint64_t classes; /* not of pairs */
+    uint64_t samples; /* of the split: over which pairs are spread */
+    size_t examples;  /* 0: 48 of classes, 12 pairs; at most FINDINGS_EXAMPLES_MAX */
+    uint32_t edge_px; /* 0: 128 of classes, 256 of pairs */
+} FindingsOptions;
+
+/* FSH_ERR_USAGE: too many examples. FSH_ERR_MEMORY. */
+FshStatus findings_new(Findings **findings, const FindingsOptions *options, FshError *error);
+/* Frees and sets to NULL; NULL is fine. */
+void findings_free(Findings **findings);
+
+/* The class with the highest of the logits and its probability (softmax); among equal ones the lower class, as in metrics.h.
+ * classes is at least 1. */
+void findings_predict(const float *logits, uint64_t classes, int64_t *prediction_ret,
+                      double *probability_ret);
+
+/* One sample. pixels: what the network saw; copied if the sample is kept. A label of -1 (no label) is left out.
+ * FSH_ERR_MISMATCH: label or prediction is not among the classes. FSH_ERR_MEMORY. */
+FshStatus findings_add_class(Findings *findings, const char *key, size_t key_bytes, const ImageView *pixels,
+                             int64_t label, int64_t prediction, double probability, FshError *error);
+
+/* One pair. The three are of one size and kind; copied as above. psnr of the output, input_psnr of the input, in dB. */
+FshStatus findings_add_pair(Findings *findings, const char *key, size_t key_bytes, const ImageView *input,
+                            const ImageView *output, const ImageView *target, double psnr, double input_psnr,
+                            FshError *error);
+
+typedef enum ExampleReason {
+    EXAMPLE_WRONG,
+    EXAMPLE_SPREAD,
+    EXAMPLE_LEAST_GAIN,
+    EXAMPLE_MOST_GAIN
+} ExampleReason;
+
+typedef struct Example {
+    ExampleReason reason;
+    char *key; /* owned; NUL-terminated behind key_bytes, which may hold any byte */
+    size_t key_bytes;
+    uint64_t number; /* place among the samples that were added, from 0 */
+    /* Classes */
+    int64_t label, prediction;
+    double probability; /* of the prediction, 0..1 */
+    Image image;
+    /* Pairs */
+    double psnr, input_psnr;
+    Image input, output, target; /* the same window of each */
+} Example;
+
+/* Puts what there is to show into examples, valid until the next add, and returns how many: wrong ones from the most certain
+ * down; pairs evenly spread, then the least gain from the lowest up, then the most from the highest down, none twice. */
+size_t findings_examples(const Findings *findings, const Example *examples[FINDINGS_EXAMPLES_MAX]);
+
+/* [classes][classes]: how many samples of the first were taken for the second; NULL for pairs and above FINDINGS_CLASSES_MAX. */
+const uint64_t *findings_confusion(const Findings *findings);
+uint64_t findings_classes(const Findings *findings);
+/* Samples of the class, and of them right ones. False for pairs. */
+bool findings_class(const Findings *findings, uint64_t label, uint64_t *count_ret, uint64_t *right_ret);
+
+#endif
