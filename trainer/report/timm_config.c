@@ -1,0 +1,112 @@
+#include "trainer/report/timm_config.h"
+
+#include <jansson.h>
+#include <math.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/file.h"
+#include "common/json_text.h"
+
+/* What timm knows of networks that are the same as ours. */
+static const struct {
+    const char *architecture;
+    int features; /* channels before the last linear layer */
+    const char *first_convolution, *classifier;
+} known[] = {
+    {"resnet18", 512, "conv1", "fc"},
+    {"resnet34", 512, "conv1", "fc"},
+    {"resnet50", 2048, "conv1", "fc"},
+    {"resnet101", 2048, "conv1", "fc"},
+};
+
+/* Takes value; NULL in any of the two gives NULL. */
+static json_t *append(json_t *array, json_t *value)
+{
+    if (array && json_array_append_new(array, value) == 0)
+        return array;
+    json_decref(array);
+    return NULL;
+}
+
+static json_t *numbers(const double *values, uint32_t count)
+{
+    json_t *array = json_array();
+    for (uint32_t i = 0; i < count && array; i++)
+        array = append(array, json_real(values[i]));
+    return array;
+}
+
+/* timm resizes to floor(edge / crop_pct): what that gives back must be resize_px exactly. */
+static double crop_part(const TimmConfig *config)
+{
+    const double edge = config->height < config->width ? config->height : config->width;
+    if (config->resize_px == 0 || config->resize_px <= edge)
+        return 1;
+    double part = edge / config->resize_px;
+    while (floor(edge / part) < config->resize_px)
+        part = nextafter(part, 0);
+    return part;
+}
+
+static json_t *preprocessing(const TimmConfig *config)
+{
+    return json_pack("{s:[i,i,i], s:o, s:o, s:f, s:s, s:s, s:b, s:I}", "input_size", (int)config->channels,
+                     (int)config->height, (int)config->width, "mean", numbers(config->mean, config->channels),
+                     "std", numbers(config->deviation, config->channels), "crop_pct", crop_part(config),
+                     "crop_mode", "center", "interpolation", config->interpolation, "fixed_input_size", 0,
+                     "num_classes", (json_int_t)config->classes);
+}
+
+static json_t *class_names(const TimmConfig *config)
+{
+    json_t *array = json_array();
+    for (uint64_t i = 0; i < config->classes && array; i++)
+        array = append(array, json_text(config->class_names[i]));
+    return array;
+}
+
+/* Takes value; false for NULL in any of the two, and without memory. */
+static bool set(json_t *object, const char *name, json_t *value)
+{
+    return json_object_set_new(object, name, value) == 0;
+}
+
+/* NULL: no memory. */
+static json_t *make(const TimmConfig *config)
+{
+    json_t *pretrained = preprocessing(config);
+    json_t *object = json_pack("{s:s, s:I}", "architecture", config->architecture, "num_classes",
+                               (json_int_t)config->classes);
+    bool complete = pretrained && object;
+    for (size_t i = 0; i < sizeof known / sizeof *known && complete; i++) {
+        if (strcmp(known[i].architecture, config->architecture) == 0)
+            complete = set(object, "num_features", json_integer(known[i].features)) &&
+                       set(pretrained, "first_conv", json_string(known[i].first_convolution)) &&
+                       set(pretrained, "classifier", json_string(known[i].classifier));
+    }
+    if (complete && config->classes && config->class_names)
+        complete = set(object, "label_names", class_names(config));
+    if (complete && config->channels != 3)
+        complete = set(object, "model_args", json_pack("{s:i}", "in_chans", (int)config->channels));
+    complete = set(object, "pretrained_cfg", pretrained) && complete; /* which takes it in any case */
+    if (complete)
+        return object;
+    json_decref(object);
+    return NULL;
+}
+
+FshStatus timm_config_write(const TimmConfig *config, const char *path, FshError *error)
+{
+    json_t *object = make(config);
+    char *text = object ? json_dumps(object, JSON_INDENT(2)) : NULL;
+    FshStatus status = FSH_OK;
+    json_decref(object);
+    if (!text)
+        status = fsh_error_set(error, FSH_ERR_MEMORY, "%s: out of memory", path);
+    if (!status)
+        status = file_write_atomic(path, text, strlen(text), true, false, error);
+    free(text);
+    return status;
+}
