@@ -40,6 +40,7 @@ void graph_differentiate(Graph *graph, TensorId loss)
         return;
     }
     graph->differentiated = true;
+    graph->loss = loss;
     const size_t forward_count = graph->node_count;
     /* d loss / d loss: 1, or the loss scale. */
     const TensorId scale = graph_find(graph, loss_scale_name);

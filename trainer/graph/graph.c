@@ -54,7 +54,10 @@ const char *tensor_shape_text(const Tensor *tensor, char *buffer, size_t buffer_
 
 Graph *graph_new(void)
 {
-    return calloc(1, sizeof(Graph));
+    Graph *graph = calloc(1, sizeof *graph);
+    if (graph)
+        graph->loss = TENSOR_NONE;
+    return graph;
 }
 
 void graph_free(Graph **graph)

@@ -153,7 +153,7 @@ typedef enum OpKind {
     OP_BINARY_CROSS_ENTROPY_BACKWARD,  /* as OP_SOFTMAX_CROSS_ENTROPY_BACKWARD */
     OP_PIXEL_LOSS,          /* (prediction, target [N, H, W, C], valid [N]?) -> loss [1], squared error [N] */
     OP_PIXEL_LOSS_BACKWARD, /* (dloss, prediction, target, squared error, valid?) -> dprediction */
-    /* (learning_rate, step, micro?, scale?, tracker?) -> gradient_norm, updated; all [1]. Writes every
+    /* (learning_rate, step, micro?, scale?, tracker?, loss?) -> gradient_norm, updated; all [1]. Writes every
      * parameter that has a gradient, all tensors of TENSOR_OPTIMIZER, and its inputs but the first in place:
      * see Optimizer. */
     OP_UPDATE,
@@ -218,7 +218,8 @@ extern const char *const optimizer_names[]; /* "sgd", "adam", "adamw", "lars", "
  *
  * Parameters whose `decays` is off (norms, biases) get no weight decay, and trust 1 in lars and lamb.
  *
- * In each run, in this order: the gradient is added to those since the last update (accumulation_steps, whose
+ * A run whose loss is no number changes nothing: what led to it can be looked at (gradient_norm is NaN then, updated 0).
+ * In each other run, in this order: the gradient is added to those since the last update (accumulation_steps, whose
  * mean it becomes), divided by the loss scale, its norm taken over all parameters, clipped; then the update;
  * then lookahead; then the average. Before the first update, NAME.slow and NAME.ema become what the parameter
  * is then (the buffer's ema: what it is after the first update's run).

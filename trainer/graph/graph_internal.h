@@ -21,6 +21,7 @@ struct Graph {
     TensorRecord *tensors;
     size_t tensor_count, tensor_capacity;
     bool differentiated;
+    TensorId loss; /* what was differentiated; TENSOR_NONE before */
     DataType compute_type;
     FshError failure; /* the first; later builder calls do nothing */
 };

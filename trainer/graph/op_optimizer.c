@@ -189,10 +189,11 @@ void graph_update(Graph *graph, const Optimizer *optimizer)
         return;
     add_state(graph, optimizer);
     const TensorId scale = find_loss_scale(graph, optimizer);
-    Node node = {.op = OP_UPDATE,
-                 .inputs = {optimizer->learning_rate, TENSOR_NONE, TENSOR_NONE, scale, TENSOR_NONE},
-                 .input_count = 5,
-                 .as.update = *optimizer};
+    Node node = {
+        .op = OP_UPDATE,
+        .inputs = {optimizer->learning_rate, TENSOR_NONE, TENSOR_NONE, scale, TENSOR_NONE, graph->loss},
+        .input_count = 6,
+        .as.update = *optimizer};
     graph_set_name(graph, node.name, optimizer_names[optimizer->kind]);
     node.inputs[1] = graph_counter(graph, "optimizer.step", 0);
     if (optimizer->accumulation_steps > 1)

@@ -472,6 +472,11 @@ FshStatus cpu_update_run(CpuStep *step, FshError *error)
                      .sums = (double *)(program->scratch + room_bytes(step))};
     (void)error;
     *norm_ret = *updated_ret = 0;
+    /* With a loss scale the gradient tells, and the scale must learn of it. */
+    if (!scale && step->inputs[5] && !isfinite(*(const float *)step->inputs[5])) {
+        *norm_ret = NAN;
+        return FSH_OK;
+    }
     if (only_accumulates(&run))
         return FSH_OK;
     const double micro_steps = o->accumulation_steps > 1 ? (double)o->accumulation_steps : 1;

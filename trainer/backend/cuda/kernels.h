@@ -166,10 +166,11 @@ typedef struct SgdResults {
 } SgdResults;
 /* Bytes of scratch memory for kernel_sgd. */
 uint64_t kernel_sgd_scratch_bytes(int64_t piece_count);
-/* PyTorch's SGD over all pieces in one launch, and a small one for the results. pieces: in device memory. */
+/* PyTorch's SGD over all pieces in one launch, and a small one for the results. pieces: in device memory. loss: NULL, or where
+ * it is no number nothing is changed. */
 cudaError_t kernel_sgd(const SgdPiece *pieces, int64_t piece_count, const SgdConstants *constants,
-                       const DeviceTensor *learning_rate, const SgdResults *results, void *scratch,
-                       cudaStream_t stream);
+                       const DeviceTensor *learning_rate, const DeviceTensor *loss, const SgdResults *results,
+                       void *scratch, cudaStream_t stream);
 
 #ifdef __cplusplus
 }

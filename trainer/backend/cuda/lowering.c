@@ -404,9 +404,9 @@ static FshStatus update(const Step *step, cudaStream_t stream, FshError *error)
     const SgdConstants constants = {(float)options->momentum, (float)options->weight_decay,
                                     options->nesterov};
     const SgdResults results = {out(step, 0), out(step, 1), in(step, 1)};
-    return CUDA_TRY(
-        kernel_sgd(step->pieces, step->piece_count, &constants, in(step, 0), &results, step->scratch, stream),
-        error);
+    return CUDA_TRY(kernel_sgd(step->pieces, step->piece_count, &constants, in(step, 0), maybe_in(step, 5),
+                               &results, step->scratch, stream),
+                    error);
 }
 
 static const Lowering lowerings[OP_KIND_COUNT] = {

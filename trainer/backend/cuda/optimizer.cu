@@ -41,8 +41,10 @@ __device__ double block_sum(double value)
 
 /* Pieces start at 16-byte boundaries: tensors do, and SGD_PIECE is a multiple of four. */
 __global__ void sgd_kernel(const SgdPiece *pieces, SgdConstants constants, const float *learning_rate,
-                           double *squares)
+                           const float *loss, double *squares)
 {
+    if (loss && !isfinite(*loss))
+        return;
     SgdPiece piece = pieces[blockIdx.x];
     Sgd sgd = {constants, *learning_rate, piece.decays ? constants.weight_decay : 0};
     double square = 0;
@@ -69,9 +71,14 @@ __global__ void sgd_kernel(const SgdPiece *pieces, SgdConstants constants, const
         squares[blockIdx.x] = square;
 }
 
-__global__ void finish_kernel(const double *squares, int64_t piece_count, float *gradient_norm,
-                              float *updated, float *step)
+__global__ void finish_kernel(const double *squares, int64_t piece_count, const float *loss,
+                              float *gradient_norm, float *updated, float *step)
 {
+    if (loss && !isfinite(*loss)) {
+        *gradient_norm = NAN;
+        *updated = 0;
+        return;
+    }
     double square = 0;
     for (int64_t i = threadIdx.x; i < piece_count; i += block_threads)
         square += squares[i];
@@ -91,16 +98,17 @@ extern "C" uint64_t kernel_sgd_scratch_bytes(int64_t piece_count)
 }
 
 extern "C" cudaError_t kernel_sgd(const SgdPiece *pieces, int64_t piece_count, const SgdConstants *constants,
-                                  const DeviceTensor *learning_rate, const SgdResults *results, void *scratch,
-                                  cudaStream_t stream)
+                                  const DeviceTensor *learning_rate, const DeviceTensor *loss,
+                                  const SgdResults *results, void *scratch, cudaStream_t stream)
 {
-    if (learning_rate->element != ELEMENT_F32)
+    if (learning_rate->element != ELEMENT_F32 || (loss && loss->element != ELEMENT_F32))
         return cudaErrorNotSupported;
     double *squares = static_cast<double *>(scratch);
-    sgd_kernel<<<(unsigned)piece_count, block_threads, 0, stream>>>(pieces, *constants,
-                                                                    data_of<float>(learning_rate), squares);
+    const float *loss_value = loss ? data_of<float>(loss) : nullptr;
+    sgd_kernel<<<(unsigned)piece_count, block_threads, 0, stream>>>(
+        pieces, *constants, data_of<float>(learning_rate), loss_value, squares);
     finish_kernel<<<1, block_threads, 0, stream>>>(
-        squares, piece_count, data_of<float>(results->gradient_norm), data_of<float>(results->updated),
-        data_of<float>(results->step));
+        squares, piece_count, loss_value, data_of<float>(results->gradient_norm),
+        data_of<float>(results->updated), data_of<float>(results->step));
     return cudaGetLastError();
 }
