@@ -392,7 +392,15 @@ static void test_the_first_of_equal_images_stays(void **state)
     assert_contains(result.err, "test/fish/0.jpg: has the same content as val/fish/0.jpg; left out");
     json_t *json = json_of(result.out);
     assert_int_equal(json_array_size(json_object_get(json, "left_out")), 4);
+    const json_t *counts = json_object_get(json, "duplicates");
+    assert_int_equal(json_integer_value(json_object_get(counts, "train")), 2);
+    assert_int_equal(json_integer_value(json_object_get(counts, "val")), 1);
+    assert_int_equal(json_integer_value(json_object_get(counts, "test")), 1);
     json_decref(json);
+    assert_contains(result.err, "--dedupe: left out 2 of train, 1 of val, 1 of test\n");
+    assert_contains(result.err, "--dedupe: leaves no sample of 1 class in val, 'dog' is the first");
+    assert_contains(result.err, "--dedupe: leaves no sample of 1 class in test, 'fish' is the first");
+    assert_contains_not(result.err, "in train, '");
     run_result_free(&result);
     char *text = test_file_read(report, NULL);
     assert_contains(text, "\"kind\":\"duplicate\"");
@@ -406,6 +414,33 @@ static void test_the_first_of_equal_images_stays(void **state)
     run_ok("fpack", "--no-check", "--dedupe", test_path(folder, "all"), test_path(folder, "fewer"), NULL);
     assert_list(test_path(folder, "fewer"), "train",
                 "cat/0 0\ncat/1 0\ncat/2 0\ndog/0 1\ndog/1 1\ndog/like 1\nfish/0 2\n");
+}
+
+static void test_a_split_of_duplicates_alone_is_refused(void **state)
+{
+    TestFolder *folder = *state;
+    const char *packed = test_path(folder, "shards");
+    source_two_classes(test_path(folder, "set/train"));
+    source_class(test_path(folder, "set/val"), "cat", 0);
+    source_class(test_path(folder, "set/val"), "dog", 0);
+    copy(test_path(folder, "set/train/cat/0.jpg"), test_path(folder, "set/val/cat/0.jpg"));
+    copy(test_path(folder, "set/train/dog/0.jpg"), test_path(folder, "set/val/dog/0.jpg"));
+    RunResult result = run_expecting(1, "fpack", "--dedupe", test_path(folder, "set"), packed, NULL);
+    assert_contains(result.err, "val/cat/0.jpg: has the same content as train/cat/0.jpg; left out");
+    assert_contains(result.err, "set: --dedupe leaves nothing of val: all of its 2 samples");
+    assert_int_equal(access(packed, F_OK), -1);
+    run_result_free(&result);
+}
+
+static void test_dedupe_says_when_nothing_is_there_twice(void **state)
+{
+    TestFolder *folder = *state;
+    source_two_classes(test_path(folder, "photos"));
+    RunResult result =
+        run_expecting(0, "fpack", "--dedupe", test_path(folder, "photos"), test_path(folder, "shards"), NULL);
+    assert_contains(result.err, "--dedupe: found nothing twice\n");
+    assert_contains_not(result.err, "warning");
+    run_result_free(&result);
 }
 
 static void test_pairs_are_equal_when_both_sides_are(void **state)
@@ -478,6 +513,8 @@ int main(void)
         in_folder(test_classes_choose_among_labels),
         in_folder(test_a_list_of_classes_that_is_none_is_refused),
         in_folder(test_the_first_of_equal_images_stays),
+        in_folder(test_a_split_of_duplicates_alone_is_refused),
+        in_folder(test_dedupe_says_when_nothing_is_there_twice),
         in_folder(test_pairs_are_equal_when_both_sides_are),
         in_folder(test_dedupe_does_not_depend_on_threads),
         in_folder(test_presets_name_the_sides),

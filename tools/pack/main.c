@@ -119,6 +119,7 @@ static FshStatus run(const ProgramContext *context, bool *partial_ret, FshError 
                            .other_file_count = plan.other_file_count,
                            .part = options.part,
                            .dry_run = settings->program.dry_run,
+                           .duplicates = options.dedupe ? plan.duplicates : NULL,
                            .chosen = options.store == PACK_STORE_AUTO ? &plan.chosen : NULL};
     if (!status && !settings->program.quiet)
         report_print(stderr, &report);

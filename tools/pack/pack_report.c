@@ -143,6 +143,22 @@ static void print_chosen(FILE *stream, const PlanChosen *chosen)
                   progress_format_bytes(copy_bytes, sizeof copy_bytes, chosen->copy_bytes));
 }
 
+/* "fpack: --dedupe: left out 12 of train, 3 of val" */
+static void print_duplicates(FILE *stream, const uint64_t *duplicates)
+{
+    char count[32];
+    const char *before = "left out ";
+    (void)fputs("fpack: --dedupe: ", stream);
+    for (uint32_t split = 0; split < PLAN_SPLITS; split++) {
+        if (!duplicates[split])
+            continue;
+        (void)fprintf(stream, "%s%s of %s", before,
+                      progress_format_count(count, sizeof count, duplicates[split]), plan_split_names[split]);
+        before = ", ";
+    }
+    (void)fputs(*before == 'l' ? "found nothing twice\n" : "\n", stream);
+}
+
 void report_print(FILE *stream, const Report *report)
 {
     char bytes[32], count[32];
@@ -163,6 +179,8 @@ void report_print(FILE *stream, const Report *report)
                   report->dry_run ? "; nothing was written" : "");
     if (report->chosen)
         print_chosen(stream, report->chosen);
+    if (report->duplicates)
+        print_duplicates(stream, report->duplicates);
     if (result->kept_output_count)
         (void)fprintf(stream, "fpack: %zu of them kept from the run that was stopped\n",
                       result->kept_output_count);
@@ -218,6 +236,14 @@ static json_t *left_out_to_json(const Report *report)
     return array;
 }
 
+/* {"train": 12, "val": 3, "test": 0} */
+static json_t *duplicates_to_json(const uint64_t *duplicates)
+{
+    return json_pack("{s:I, s:I, s:I}", plan_split_names[PLAN_TRAIN], (json_int_t)duplicates[PLAN_TRAIN],
+                     plan_split_names[PLAN_VAL], (json_int_t)duplicates[PLAN_VAL],
+                     plan_split_names[PLAN_TEST], (json_int_t)duplicates[PLAN_TEST]);
+}
+
 FshStatus report_print_json(FILE *stream, const Report *report, FshError *error)
 {
     const PackResult *result = report->result;
@@ -232,6 +258,8 @@ FshStatus report_print_json(FILE *stream, const Report *report, FshError *error)
     if (!failed && report->part.count)
         failed |= json_object_set_new(object, "part",
                                       json_pack("[i, i]", (int)report->part.index, (int)report->part.count));
+    if (!failed && report->duplicates)
+        failed |= json_object_set_new(object, "duplicates", duplicates_to_json(report->duplicates));
     if (!failed && report->chosen)
         failed |= json_object_set_new(
             object, "chosen",

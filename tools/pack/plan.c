@@ -374,6 +374,18 @@ static FshStatus check_class_names(const Plan *plan, FshError *error)
     return FSH_OK;
 }
 
+static FshStatus leave_out_duplicates(Plan *plan, const PackOptions *options, FshError *error)
+{
+    PlanTally before = {0};
+    FshStatus status = plan_tally(&before, plan, error);
+    if (!status)
+        status = plan_dedupe(plan, options, error);
+    if (!status)
+        status = plan_tell_duplicates(plan, &before, error);
+    free(before.classes);
+    return status;
+}
+
 FshStatus plan_make(Plan *plan, const PackOptions *options, FshError *error)
 {
     *plan = (Plan){.root = options->source,
@@ -395,7 +407,7 @@ FshStatus plan_make(Plan *plan, const PackOptions *options, FshError *error)
     if (!status)
         status = check_class_names(plan, error);
     if (!status && options->dedupe)
-        status = plan_dedupe(plan, options, error);
+        status = leave_out_duplicates(plan, options, error);
     if (!status)
         status = plan_select(plan, options, error);
     if (!status)

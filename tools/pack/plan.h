@@ -17,7 +17,7 @@
  * - plan_pairs.c: side folders to split, key and one source for each field
  * - plan_flat.c: a hint, where neither finds a sample
  * - plan_keys.c: keys that would clash
- * - plan_chosen.c, plan_dedupe.c: --classes, --dedupe
+ * - plan_chosen.c, plan_dedupe.c, plan_tally.c: --classes, --dedupe and what is left then
  * - plan_select.c: --limit and --split, stratified by a hash of the key
  * - plan_store.c: how each sample is stored, and what its record takes
  * - plan_trial.c: what compressing and encoding make of that; the dictionary
@@ -174,6 +174,8 @@ typedef struct Plan {
     json_t *provenance; /* of the dataset that is the source, which has one of its own; NULL: none */
     json_t *recipe; /* how the images were made smaller: here, or by fresize before; NULL: they were not */
 
+    uint64_t duplicates[PLAN_SPLITS]; /* samples that --dedupe left out of each split */
+
     /* Inputs that go into no sample: orphans, images in no class, unreadable folders; with status FSH_OK what --dedupe left
      * out, as asked. */
     NoteList left_out;
@@ -270,6 +272,18 @@ FshStatus plan_choose_classes(Plan *plan, const PackOptions *options, FshError *
 
 /* Applies --dedupe. */
 FshStatus plan_dedupe(Plan *plan, const PackOptions *options, FshError *error);
+
+/* How many samples there are of each split, and of each class in it. */
+typedef struct PlanTally {
+    uint64_t splits[PLAN_SPLITS];
+    uint64_t *classes; /* class_count of train, of val, of test; owned */
+} PlanTally;
+
+/* Counts what the plan has now; free(tally->classes). FSH_ERR_MEMORY. */
+FshStatus plan_tally(PlanTally *tally, const Plan *plan, FshError *error);
+/* Fills plan->duplicates with what --dedupe has taken since, and warns of classes that are empty now. FSH_ERR_MISMATCH: a split
+ * is, so training or its measure would be of nothing. */
+FshStatus plan_tell_duplicates(Plan *plan, const PlanTally *before, FshError *error);
 
 /* Apply --limit, then --split. Sample order is kept. */
 FshStatus plan_select(Plan *plan, const PackOptions *options, FshError *error);
