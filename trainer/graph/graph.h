@@ -154,7 +154,7 @@ typedef enum OpKind {
     OP_PIXEL_LOSS,          /* (prediction, target [N, H, W, C], valid [N]?) -> loss [1], squared error [N] */
     OP_PIXEL_LOSS_BACKWARD, /* (dloss, prediction, target, squared error, valid?) -> dprediction */
     /* (learning_rate, step, micro?, scale?, tracker?, loss?) -> gradient_norm, updated; all [1]. Writes every
-     * parameter that has a gradient, all tensors of TENSOR_OPTIMIZER, and its inputs but the first in place:
+     * parameter that has a gradient, all tensors of TENSOR_OPTIMIZER, and step, micro, scale, tracker in place:
      * see Optimizer. */
     OP_UPDATE,
     OP_KIND_COUNT
