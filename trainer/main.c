@@ -51,16 +51,16 @@ static FshStatus check_complete(const TrainOptions *options, FshError *error)
         return fsh_error_set(error, FSH_ERR_USAGE, "SHARDS is missing: ftrain SHARDS OUTPUT");
     if (uses_weights(options) && !options->weights)
         return fsh_error_set(error, FSH_ERR_USAGE, "%s needs --weights FILE", what);
-    if (uses_weights(options) && options->output)
+    if ((uses_weights(options) || options->bench_loader) && options->output)
         return fsh_error_set(error, FSH_ERR_USAGE, "'%s': %s trains nothing; leave OUTPUT out",
-                             options->output, what);
+                             options->output, options->bench_loader ? "--bench-loader" : what);
     if (uses_weights(options) && options->resume)
         return fsh_error_set(error, FSH_ERR_USAGE, "--resume: %s trains nothing", what);
     if (options->resume && options->weights)
         return fsh_error_set(
             error, FSH_ERR_USAGE,
             "--resume: --weights begins a new run; a run that goes on has its weights in its checkpoint");
-    if (!uses_weights(options) && !options->program.dry_run && !options->output)
+    if (!uses_weights(options) && !options->bench_loader && !options->program.dry_run && !options->output)
         return fsh_error_set(error, FSH_ERR_USAGE, "OUTPUT is missing: ftrain SHARDS OUTPUT");
     return FSH_OK;
 }
@@ -81,6 +81,8 @@ static FshStatus run(const ProgramContext *context, bool *partial_ret, FshError 
     if (status)
         return status;
     interrupt_install_requeue();
+    if (options->bench_loader)
+        return train_bench_loader(options, error);
     if (uses_weights(options))
         return train_evaluate(options, partial_ret, error);
     if (options->program.dry_run)

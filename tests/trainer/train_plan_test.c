@@ -273,6 +273,7 @@ static void test_options_that_would_do_nothing_are_refused(void **state)
         {"crop-border", "it is for pairs", false},
         {"model-ema-decay", "it is for --model-ema", false},
         {"scale", "random resized crops", true},
+        {"drop-caches", "--bench-loader", false},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         Case made = make_case((Facts){256, 3, false, 1000, cases[i].pairs});

@@ -144,6 +144,11 @@ static bool progresses(const Facts *f)
     return f->options->progressive != NULL;
 }
 
+static bool benches(const Facts *f)
+{
+    return f->options->bench_loader;
+}
+
 static bool smooths(const Facts *f)
 {
     return is_classes(f);
@@ -200,6 +205,7 @@ static const struct Rule {
     {"crop-border", is_pairs, "pairs"},
     {"y-channel", is_pairs, "pairs"},
     {"progressive-epochs", progresses, "--progressive"},
+    {"drop-caches", benches, "--bench-loader"},
 };
 
 FshStatus plan_check(const TrainPlan *plan, const TrainOptions *options, FshError *error)

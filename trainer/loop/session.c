@@ -22,10 +22,12 @@ static FshStatus list_sizes(const TrainPlan *plan, uint32_t **sizes_ret, size_t 
                       : fsh_error_set(error, FSH_ERR_MEMORY, "out of memory for the sizes of the epochs");
 }
 
-static FshStatus open_loader(Session *session, bool training, Loader **loader, FshError *error)
+FshStatus session_loader_options(const Session *session, bool training, LoaderOptions *options,
+                                 uint32_t **sizes_ret, FshError *error)
 {
     const TrainPlan *plan = &session->plan;
-    LoaderOptions options = {
+    *sizes_ret = NULL;
+    *options = (LoaderOptions){
         .split = training ? session->data.train : session->data.evaluation,
         .kind = session->data.kind,
         .input_field = session->data.input_field,
@@ -39,14 +41,20 @@ static FshStatus open_loader(Session *session, bool training, Loader **loader, F
         .batches_ahead = plan->batches_ahead,
         .skip_bad = plan->skip_bad,
     };
+    memcpy(options->fill, plan->fill, sizeof options->fill);
+    if (!training)
+        return FSH_OK;
+    options->mixing = plan->recipe.mixes ? plan->mixing : (Mixing){0};
+    FshStatus status = list_sizes(plan, sizes_ret, &options->epoch_size_count, error);
+    options->epoch_sizes = *sizes_ret;
+    return status;
+}
+
+static FshStatus open_loader(Session *session, bool training, Loader **loader, FshError *error)
+{
+    LoaderOptions options;
     uint32_t *sizes = NULL;
-    memcpy(options.fill, plan->fill, sizeof options.fill);
-    FshStatus status = FSH_OK;
-    if (training) {
-        options.mixing = plan->recipe.mixes ? plan->mixing : (Mixing){0};
-        status = list_sizes(plan, &sizes, &options.epoch_size_count, error);
-        options.epoch_sizes = sizes;
-    }
+    FshStatus status = session_loader_options(session, training, &options, &sizes, error);
     if (!status)
         status = loader_new(loader, &options, error);
     free(sizes);
@@ -135,9 +143,9 @@ FshStatus session_open(Session *session, const TrainOptions *options, SessionUse
     FshStatus status = open_data(session, options, use, error);
     if (!status && use != SESSION_LOAD)
         status = open_network(session, options, use, error);
-    if (!status && session->data.train)
+    if (!status && session->data.train && use != SESSION_LOAD)
         status = open_loader(session, true, &session->train, error);
-    if (!status && session->data.evaluation)
+    if (!status && session->data.evaluation && use != SESSION_LOAD)
         status = open_loader(session, false, &session->evaluation, error);
     if (status)
         session_close(session);

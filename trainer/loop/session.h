@@ -25,7 +25,7 @@ typedef struct Session {
 typedef enum SessionUse {
     SESSION_TRAIN,
     SESSION_EVALUATE, /* no training split; --weights must fit whole */
-    SESSION_LOAD,     /* loaders without a network */
+    SESSION_LOAD,     /* neither network nor loaders: what loaders would be made from */
 } SessionUse;
 
 /* Opens everything that options name: options->shards is the dataset. Parameters are drawn from the seed, then read from
@@ -33,6 +33,10 @@ typedef enum SessionUse {
 FshStatus session_open(Session *session, const TrainOptions *options, SessionUse use, FshError *error);
 /* Frees what it owns; zeroed is fine. */
 void session_close(Session *session);
+
+/* What a split's loader is made from. *sizes_ret: owned by the caller (free); options point into it. */
+FshStatus session_loader_options(const Session *session, bool training, LoaderOptions *options,
+                                 uint32_t **sizes_ret, FshError *error);
 
 /* Says what has been decided. */
 void session_describe(Session *session);

@@ -80,8 +80,9 @@ static const OptionForeign answers[] = {{"channels-last", "activations are alway
                                         {"world-size", "not yet: one process trains"},
                                         {NULL, NULL}};
 
-const char *const train_options_no_file[] = {"config", "print-config", "list-models", "evaluate", "predict",
-                                             "export", "resume",       "force",       "dry-run",  NULL};
+const char *const train_options_no_file[] = {"config",  "print-config", "list-models",  "evaluate",
+                                             "predict", "export",       "bench-loader", "drop-caches",
+                                             "resume",  "force",        "dry-run",      NULL};
 
 const char *const train_options_free[] = {"config",
                                           "print-config",
@@ -89,6 +90,10 @@ const char *const train_options_free[] = {"config",
                                           "evaluate",
                                           "predict",
                                           "export",
+                                          "bench-loader",
+                                          "drop-caches",
+                                          "bench-loader",
+                                          "drop-caches",
 
                                           "resume",
                                           "force",
@@ -212,6 +217,10 @@ void train_options_rows(TrainOptions *o, Option *rows)
         {.name = "cache", .kind = OPTION_CHOICE, .value = &o->cache, .argument = "HOW", .choices = cache_choices,
          .help = "before the first step: none, bring the dataset into memory (ram), or lock it there too "
                  "(lock)"},
+        {.name = "bench-loader", .kind = OPTION_FLAG, .value = &o->bench_loader,
+         .help = "run the loader alone: images/s, MB/s, time by stage, and what bounds it"},
+        {.name = "drop-caches", .kind = OPTION_FLAG, .value = &o->drop_caches,
+         .help = "for --bench-loader: forget the files' pages first, so that the disk is measured too"},
 
         {.name = "model", .letter = 'm', .kind = OPTION_TEXT, .value = &o->model, .argument = "NAME",
          .alias = "arch", .group = "Network",

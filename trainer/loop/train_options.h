@@ -13,7 +13,7 @@ typedef struct TrainOptions {
     ProgramOptions program;
     bool given[TRAIN_OPTION_ROWS]; /* by row: on the command line or in the file; see train_options_given */
     const char *config;            /* a file of values (options_config.h) */
-    bool print_config, force, list_models, evaluate, verdict;
+    bool print_config, force, list_models, evaluate, bench_loader, drop_caches, verdict;
 
     /* Data */
     const char *shards, *output;         /* given as options, or as arguments (main) */
