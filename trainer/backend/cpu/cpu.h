@@ -1,7 +1,7 @@
 /* cpu.h - the CPU backend's own objects: what its files share.
  *
  * Files: cpu_backend.c (opening, threads, memory), cpu_state.c (parameters), cpu_program.c (a graph made runnable),
- * cpu_convolution.c, cpu_small_gradient.c, cpu_norm.c, cpu_pointwise.c, cpu_window.c, cpu_box.c, cpu_channel.c, cpu_loss.c, cpu_loss_pixel.c, cpu_update.c (one pair of
+ * cpu_convolution.c, cpu_small_gradient.c, cpu_side_by_side.c, cpu_norm.c, cpu_pointwise.c, cpu_window.c, cpu_box.c, cpu_channel.c, cpu_loss.c, cpu_loss_pixel.c, cpu_update.c (one pair of
  * functions for each op), kernels*.c (loops), onednn*.c (convolution and matrix product). A new op is a row in cpu_program.c's table.
  *
  * Activations are packed NHWC and NC, in f32 or bf16 (DataType of the tensor): an op is one function for both (cpu_read,
@@ -136,6 +136,10 @@ FshStatus cpu_convolution_prepare(CpuStep *step, FshError *error);
 bool cpu_small_gradient_wins(const CpuStep *step, const DnnConvolution *convolution);
 FshStatus cpu_small_gradient_prepare(CpuStep *step, const DnnConvolution *convolution,
                                      const DnnLayout *weights, FshError *error);
+/* cpu_side_by_side.c: where it is the faster way to a convolution or its gradients; it replaces step->run. */
+bool cpu_side_by_side_wins(const DnnConvolution *convolution);
+FshStatus cpu_side_by_side_prepare(CpuStep *step, const DnnConvolution *convolution, const DnnLayout *weights,
+                                   FshError *error);
 FshStatus cpu_linear_prepare(CpuStep *step, FshError *error);
 FshStatus cpu_primitive_run(CpuStep *step, FshError *error);
 FshStatus cpu_batch_norm_prepare(CpuStep *step, FshError *error);
