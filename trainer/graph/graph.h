@@ -231,8 +231,8 @@ extern const char *const optimizer_names[]; /* "sgd", "adam", "adamw", "lars", "
  * "scaler.tracker" (updates since it changed; with loss scaling). */
 typedef struct Optimizer {
     OptimizerKind kind;
-    double momentum; /* sgd, lars */
-    bool nesterov;
+    TensorId learning_rate;       /* an input [1] f32, written before each run */
+    double momentum;              /* sgd, lars */
     double beta1, beta2, epsilon; /* adam, adamw, lamb */
     double trust_coefficient;     /* lars */
     double weight_decay;
@@ -241,16 +241,15 @@ typedef struct Optimizer {
     int64_t lookahead_steps;
     double lookahead_alpha;
     int64_t accumulation_steps; /* 0, 1: none */
-    /* ema = d ema + (1 - d) w after each update; 0: none. Warm-up: d is at most (1 + t) / (10 + t), t the
+    /* ema = d ema + (1 - d) w after each update; 0: none. With ema_warmup d is at most (1 + t) / (10 + t), t the
      * updates before this one. */
     double ema_decay;
-    bool ema_warmup;
-    /* torch.cuda.amp.GradScaler's rule: where a gradient is not finite the update is left out and the scale
-     * multiplied by backoff, after interval updates in a row by growth. Wants graph_loss_scale. */
-    bool loss_scaling;
+    /* torch.cuda.amp.GradScaler's rule, with loss_scaling: where a gradient is not finite the update is left out
+     * and the scale multiplied by backoff, after interval updates in a row by growth. Wants graph_loss_scale. */
     double scale_init, scale_growth, scale_backoff;
     int64_t scale_interval;
-    TensorId learning_rate; /* an input [1] f32, written before each run */
+    bool nesterov; /* sgd, lars */
+    bool ema_warmup, loss_scaling;
 } Optimizer;
 
 /* What a tensor of TENSOR_OPTIMIZER is to its parameter. */
