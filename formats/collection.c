@@ -244,6 +244,27 @@ static FshStatus find_in_folder(Collection *collection, const char *path, FshErr
     return status;
 }
 
+/* By content what a list is of: all of it is taken for what its first file is. Tars where that tells nothing. */
+static FshStatus sniff_list(Collection *collection, const char *text, FshError *error)
+{
+    FileMapping mapping;
+    const char *first = collection->files[0].path;
+    collection->container = FSH_CONTAINER_TAR;
+    if (file_is_folder(first) || has_suffix(first, FSH_MANIFEST_NAME))
+        return fsh_error_set(
+            error, FSH_ERR_UNSUPPORTED,
+            "%s: a list is of tars, or of the .fshard files of a split, and %s is neither; open "
+            "one dataset at a time",
+            text, first);
+    FshStatus status = file_map(first, &mapping, error);
+    if (status)
+        return status;
+    if (fsh_shard_sniff(mapping.bytes, mapping.length))
+        collection->container = FSH_CONTAINER_SHARDS;
+    file_unmap(&mapping);
+    return FSH_OK;
+}
+
 static FshStatus find_list(Collection *collection, const char *text, FshError *error)
 {
     char **paths = NULL;
@@ -257,8 +278,7 @@ static FshStatus find_list(Collection *collection, const char *text, FshError *e
             status = add_file(collection, "", paths[i], error);
     }
     fsh_names_free(paths, count);
-    collection->container = FSH_CONTAINER_TAR;
-    return status;
+    return status ? status : sniff_list(collection, text, error);
 }
 
 FshStatus fsh_collection_find(Collection *collection, const char *path, FshError *error)

@@ -84,42 +84,77 @@ static FshStatus open_manifest(FshDataset *dataset, const char *manifest_path, F
     return status;
 }
 
-/* One shard or LMDB without a manifest: what it says of itself becomes one. */
-static FshStatus open_single(FshDataset *dataset, const char *path, const char *name, FshContainer container,
-                             FshError *error)
+/* The manifest of files that have none, made of what they say of themselves. */
+static FshStatus make_manifest(FshDataset *dataset, const CollectionFile *list, size_t count,
+                               FshContainer container, FshError *error)
+{
+    struct FshSplitFiles *files = dataset->split_files;
+    FshStatus status = FSH_OK;
+    for (size_t i = 0; i < count && !status; i++) {
+        const SplitFile *file = &files->files[i];
+        const FshFileInfo info = {.name = list[i].name,
+                                  .sample_count = file->record_count,
+                                  .bytes = file->mapping.length,
+                                  .hash = file->shard.hash}; /* zero for LMDB: no one has computed it */
+        status = i ? fsh_manifest_add_file(&dataset->manifest, &info, error)
+                   : fsh_manifest_from_file(&dataset->manifest, &files->metadata, container, &info, error);
+    }
+    return status;
+}
+
+/* A shard among others of its split, without a manifest that says how many there are: some may be left out, none may come
+ * twice. */
+static FshStatus compare_neighbours(const SplitFile *file, const CollectionFile *before_name,
+                                    const SplitFile *before, FshError *error)
+{
+    if (file->shard.shard_count == before->shard.shard_count &&
+        file->shard.shard_index > before->shard.shard_index)
+        return FSH_OK;
+    return fsh_error_set(error, FSH_ERR_MISMATCH,
+                         "is shard %" PRIu32 " of %" PRIu32
+                         " by its header and comes after %s, shard %" PRIu32 " of %" PRIu32
+                         "; name each shard of a split once, in order",
+                         file->shard.shard_index, file->shard.shard_count, before_name->path,
+                         before->shard.shard_index, before->shard.shard_count);
+}
+
+/* One LMDB, or shards of one split, without a manifest. */
+static FshStatus open_alone(FshDataset *dataset, const CollectionFile *list, size_t count,
+                            FshContainer container, FshError *error)
 {
     dataset->splits = calloc(1, sizeof *dataset->splits);
     dataset->split_files = calloc(1, sizeof *dataset->split_files);
     struct FshSplitFiles *files = dataset->split_files;
     if (files)
-        files->files = calloc(1, sizeof *files->files);
+        files->files = calloc(count, sizeof *files->files);
     if (!dataset->splits || !files || !files->files)
-        return fsh_error_set(error, FSH_ERR_MEMORY, "%s: out of memory", path);
-    SplitFile *file = files->files;
-    FshStatus status = fsh_split_file_open(file, path, container, NULL, &files->metadata, error);
-    if (status)
-        return status;
-    files->count = 1;
+        return fsh_error_set(error, FSH_ERR_MEMORY, "%s: out of memory", dataset->path);
     files->folder = dataset->folder;
     files->manifest = &dataset->manifest;
-    FshFileInfo info = {.name = (char *)name,
-                        .sample_count = file->record_count,
-                        .bytes = file->mapping.length,
-                        .hash = file->shard.hash}; /* zero for LMDB: no one has computed it */
-    status = fsh_manifest_from_file(&dataset->manifest, &files->metadata, container, &info, error);
+    FshStatus status = FSH_OK;
+    uint64_t first = 0;
+    for (size_t i = 0; i < count && !status; i++) {
+        SplitFile *file = &files->files[i];
+        status = fsh_split_file_open(file, list[i].path, container, i ? &files->metadata : NULL,
+                                     i ? NULL : &files->metadata, error);
+        if (status)
+            break;
+        files->count = i + 1;
+        file->first = first;
+        first += file->record_count;
+        if (i)
+            status = compare_neighbours(file, &list[i - 1], file - 1, error);
+        if (status)
+            (void)fsh_error_prepend(error, "%s", list[i].path);
+    }
+    if (!status)
+        status = make_manifest(dataset, list, count, container, error);
     if (status)
         return status;
     FshSplitInfo *split = dataset->manifest.splits;
-    for (uint64_t i = 0; container == FSH_CONTAINER_SHARDS && split->class_counts && i < file->record_count;
-         i++) {
-        int64_t label = fsh_index_row_load(file->rows + i * INDEX_ROW_BYTES).label;
-        if (label >= 0)
-            split->class_counts[label]++;
-    }
     dataset->splits[0] =
         (FshSplit){.dataset = dataset, .info = split, .sample_count = split->sample_count, .files = files};
-    for (uint64_t i = 0; container == FSH_CONTAINER_LMDB && split->class_counts && i < file->record_count;
-         i++) {
+    for (uint64_t i = 0; split->class_counts && i < split->sample_count; i++) {
         int64_t label = fsh_sample_label(dataset->splits, i);
         if (label >= 0)
             split->class_counts[label]++;
@@ -247,7 +282,10 @@ static FshStatus open_folder(FshDataset *dataset, const char *path, FshError *er
             path);
     char name[NAME_MAX + 1];
     status = split_path(path, &dataset->folder, name, error);
-    return status ? status : open_single(dataset, path, name, FSH_CONTAINER_LMDB, error);
+    if (status)
+        return status;
+    const CollectionFile alone = {.path = (char *)path, .name = name};
+    return open_alone(dataset, &alone, 1, FSH_CONTAINER_LMDB, error);
 }
 
 /* A shard, a manifest, or the one file of an LMDB. */
@@ -270,12 +308,13 @@ static FshStatus open_file(FshDataset *dataset, const char *path, FshError *erro
     status = split_path(path, &dataset->folder, name, error);
     if (status)
         return status;
+    const CollectionFile alone = {.path = (char *)path, .name = name};
     if (is_shard)
-        return open_single(dataset, path, name, FSH_CONTAINER_SHARDS, error);
+        return open_alone(dataset, &alone, 1, FSH_CONTAINER_SHARDS, error);
     if (is_json)
         return open_manifest(dataset, path, error);
     if (is_lmdb)
-        return open_single(dataset, path, name, FSH_CONTAINER_LMDB, error);
+        return open_alone(dataset, &alone, 1, FSH_CONTAINER_LMDB, error);
     return fsh_error_set(error, FSH_ERR_UNSUPPORTED,
                          "%s: is neither a shard nor a tar nor a " FSH_MANIFEST_NAME, path);
 }
@@ -284,7 +323,12 @@ static FshStatus open_path(FshDataset *dataset, const char *path, FshError *erro
 {
     Collection collection = {0};
     FshStatus status = fsh_collection_find(&collection, path, error);
-    if (!status && collection.container)
+    if (!status && collection.container == FSH_CONTAINER_SHARDS) {
+        dataset->folder = strdup(collection.folder);
+        status = dataset->folder
+                     ? open_alone(dataset, collection.files, collection.count, collection.container, error)
+                     : fsh_error_set(error, FSH_ERR_MEMORY, "%s: out of memory", path);
+    } else if (!status && collection.container)
         status = open_collection(dataset, &collection, error);
     else if (!status)
         status = file_is_folder(path) ? open_folder(dataset, path, error) : open_file(dataset, path, error);

@@ -218,7 +218,8 @@ typedef struct FshSplit {
  * file. On failure *dataset is NULL.
  *
  * Also opens what others have written: a tar of WebDataset, a folder of them, or a list as webdataset spells it
- * ("train-{000000..000127}.tar", "a.tar::b.tar"); a folder of BasicSR's LMDBs, or one; LMDBs of folder2lmdb. fshard(5)
+ * ("train-{000000..000127}.tar", "a.tar::b.tar"; also of .fshard files: those of one split, in order, some of them may be
+ * left out); a folder of BasicSR's LMDBs, or one; LMDBs of folder2lmdb. fshard(5)
  * says what is read of them. They have no manifest: one is made up, with classes "0", "1", … or the names that a .json
  * tells (one class "unlabelled" where nothing has a label), statistics and hashes of zero, and an id from names, sizes
  * and counts. Fields of pairs may differ in size. Opening reads every header (tars) or value's edges (folder2lmdb). */

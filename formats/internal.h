@@ -320,8 +320,8 @@ typedef struct Collection {
     char *folder; /* what the names are relative to; owned; "" for none */
 } Collection;
 
-/* What is at path: a tar, a folder of tars, a list with braces, LMDBs of others. *container of the result is 0 where there is
- * nothing of the kind. FSH_ERR_UNSUPPORTED, FSH_ERR_SYSTEM, FSH_ERR_MEMORY. */
+/* What is at path: a tar, a folder of tars, LMDBs of others, a list with braces, of tars or of shards. *container of the result
+ * is 0 where there is nothing of the kind. FSH_ERR_UNSUPPORTED, FSH_ERR_SYSTEM, FSH_ERR_MEMORY. */
 FshStatus fsh_collection_find(Collection *collection, const char *path, FshError *error);
 /* The manifest of its opened files (file i is collection file i): fields, classes, counts, an id that the names, sizes and
  * counts of the files give. */
@@ -404,5 +404,7 @@ FshStatus fsh_manifest_check(const FshManifest *manifest, FshStatus status, FshE
 /* A manifest for a file that stands alone: takes over metadata's names (metadata is empty then). */
 FshStatus fsh_manifest_from_file(FshManifest *manifest, Metadata *metadata, FshContainer container,
                                  const FshFileInfo *file, FshError *error);
+/* One file more of its first split; *file is copied. FSH_ERR_MEMORY. */
+FshStatus fsh_manifest_add_file(FshManifest *manifest, const FshFileInfo *file, FshError *error);
 
 #endif

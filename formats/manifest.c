@@ -573,3 +573,19 @@ FshStatus fsh_manifest_from_file(FshManifest *manifest, Metadata *metadata, FshC
     }
     return FSH_OK;
 }
+
+FshStatus fsh_manifest_add_file(FshManifest *manifest, const FshFileInfo *file, FshError *error)
+{
+    FshSplitInfo *split = &manifest->splits[0];
+    char *name = strdup(file->name);
+    FshFileInfo *grown = reallocarray(split->files, split->file_count + 1, sizeof *grown);
+    split->files = grown ? grown : split->files;
+    if (!name || !grown) {
+        free(name);
+        return fsh_error_set(error, FSH_ERR_MEMORY, "out of memory");
+    }
+    grown[split->file_count] = *file;
+    grown[split->file_count++].name = name;
+    split->sample_count += file->sample_count;
+    return FSH_OK;
+}

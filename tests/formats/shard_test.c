@@ -90,6 +90,69 @@ static void test_a_shard_alone_knows_its_dataset(void **state)
     fsh_close(&dataset);
 }
 
+/* Without their manifest, by a pattern: all of a split, or some of it. */
+static void test_shards_of_a_list_are_one_split(void **state)
+{
+    TestFolder *folder = *state;
+    const DatasetPlan plan = {FSH_CONTAINER_SHARDS, FSH_KIND_CLASSES, 30, 4, 3, 0, FSH_RECORD_ALIGNED};
+    FshError error = {0};
+    FshDataset *dataset = NULL;
+    FshSample sample;
+    char where[128];
+    samples_write_dataset(&plan, folder->path);
+    assert_int_equal(remove(test_path(folder, "dataset.json")), 0);
+    const char *all = test_path(folder, "train-{00000..00002}-of-00003.fshard");
+    assert_ok(fsh_open(&dataset, all, &error), &error);
+    const FshManifest *manifest = fsh_manifest(dataset);
+    assert_string_equal(manifest->id, SAMPLES_ID);
+    assert_int_equal(manifest->split_count, 1);
+    assert_int_equal(manifest->splits[0].file_count, 3);
+    uint64_t labelled = 0;
+    for (size_t i = 0; i < manifest->class_count; i++)
+        labelled += manifest->splits[0].class_counts[i];
+    assert_int_equal(labelled, 30 - 4); /* every seventh has no label */
+    samples_assert_split(dataset, &plan, "train", 30);
+    fsh_close(&dataset);
+    assert_int_equal(count_problems(all, FSH_CHECK_RECORDS), 0);
+
+    assert_ok(fsh_open(&dataset, test_path(folder, "train-{00000,00002}-of-00003.fshard"), &error), &error);
+    assert_int_equal(fsh_split(dataset, "train")->sample_count, 20);
+    assert_ok(fsh_sample_get(fsh_split(dataset, "train"), 10, &sample, &error), &error);
+    assert_int_equal(sample.index, 10); /* of what is open */
+    sample.index = 20;
+    sample_assert_equal(&sample, &plan, "train", 20);
+    assert_contains(fsh_sample_where(fsh_split(dataset, "train"), 19, where, sizeof where),
+                    "train-00002-of-00003.fshard record 9");
+    fsh_close(&dataset);
+}
+
+static void test_lists_that_are_no_split_are_refused(void **state)
+{
+    TestFolder *folder = *state;
+    const DatasetPlan plan = {FSH_CONTAINER_SHARDS, FSH_KIND_CLASSES, 30, 4, 3, 0, FSH_RECORD_ALIGNED};
+    static const struct {
+        const char *list;
+        FshStatus status;
+        const char *message;
+    } rows[] = {
+        {"train-{00000,00000}-of-00003.fshard", FSH_ERR_MISMATCH,
+         "name each shard of a split once, in order"},
+        {"train-{00002,00001}-of-00003.fshard", FSH_ERR_MISMATCH, "and comes after"},
+        {"{train-00000-of-00003,val-00000-of-00001}.fshard", FSH_ERR_CORRUPT, "val-00000-of-00001.fshard: "},
+        {"train-{00000..00003}-of-00003.fshard", FSH_ERR_NOT_FOUND,
+         "train-00003-of-00003.fshard: no such file"},
+        {"{dataset.json,train-00000-of-00003.fshard}", FSH_ERR_UNSUPPORTED, "open one dataset at a time"},
+    };
+    samples_write_dataset(&plan, folder->path);
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        FshError error = {0};
+        FshDataset *dataset = NULL;
+        assert_int_equal(fsh_open(&dataset, test_path(folder, "%s", rows[i].list), &error), rows[i].status);
+        assert_contains(error.message, rows[i].message);
+        assert_null(dataset);
+    }
+}
+
 static void test_payloads_are_aligned(void **state)
 {
     TestFolder *folder = *state;
@@ -498,6 +561,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         with_folder(test_what_is_written_is_read),
         with_folder(test_a_shard_alone_knows_its_dataset),
+        with_folder(test_shards_of_a_list_are_one_split),
+        with_folder(test_lists_that_are_no_split_are_refused),
         with_folder(test_payloads_are_aligned),
         with_folder(test_torn_shard_is_recognised),
         with_folder(test_intact_records_of_a_torn_shard_are_counted),
