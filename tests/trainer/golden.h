@@ -30,7 +30,8 @@ void golden_uniform(const char *name, double *values, size_t count);
 void golden_generate(const json_t *spec, float *values);
 void golden_generate_bytes(const json_t *spec, uint8_t *values);
 
-/* The relative error of values, against summary {norm, sum, samples, floor}: the larger of ||a - b|| / ||b|| over the samples, the
+/* The relative error of values, against summary {norm, sum, samples, floor}: the larger of ||a - b|| / ||b|| over the samples (b's
+ * norm being at least the share that so many values have of the tensor's), the
  * error of the norm, and that of the sum relative to norm * sqrt(count). Infinite if anything is not finite. */
 double golden_error(const json_t *summary, const float *values, size_t count);
 

@@ -1,17 +1,13 @@
-/* What each layer and whole training steps compute, against PyTorch in float64 (golden/make_golden.py). Prints the worst
- * relative error of each; more than TOLERANCE fails. */
+/* What each layer computes, against PyTorch in float64 (golden/make_golden.py). Prints the worst
+ * relative error of each; more than GOLDEN_TOLERANCE fails. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "tests/support/support.h"
-#include "tests/trainer/golden.h"
-#include "trainer/backend/backend.h"
+#include "tests/trainer/golden_program.h"
 #include "trainer/graph/graph_internal.h"
-#include "trainer/models/models.h"
-
-#define TOLERANCE 1e-4
 
 /* ---- the graph of one layer ---------------------------------------------------------------------------------------- */
 
@@ -255,84 +251,6 @@ static Graph *layer_graph(json_t *c, bool fuse)
 
 /* ---- running it ------------------------------------------------------------------------------------------------------ */
 
-static void check(FshStatus status, const char *name, const FshError *error)
-{
-    if (status)
-        fail_msg("%s: %s", name, error->message);
-}
-
-static void write_input(Program *program, const char *name, const void *values, size_t bytes)
-{
-    FshError error = {0};
-    check(program_write(program, graph_find(program->graph, name), values, bytes, &error), name, &error);
-}
-
-static void write_labels(Program *program, const char *name, const json_t *labels)
-{
-    int64_t values[64];
-    const size_t count = json_array_size(labels);
-    for (size_t i = 0; i < count && i < 64; i++)
-        values[i] = json_integer_value(json_array_get(labels, i));
-    write_input(program, name, values, count * sizeof *values);
-}
-
-/* Every spec goes to the parameter or buffer, else the input, of its name. */
-static void write_generated(State *state, Program *program, json_t *specs)
-{
-    size_t i;
-    json_t *spec;
-    json_array_foreach(specs, i, spec)
-    {
-        const size_t count = golden_count(spec);
-        const char *name = golden_text(spec, "name");
-        float *values = malloc(count * sizeof *values);
-        FshError error = {0};
-        assert_non_null(values);
-        golden_generate(spec, values);
-        if (graph_tensor(program->graph, graph_find(program->graph, name))->role == TENSOR_INPUT)
-            write_input(program, name, values, count * sizeof *values);
-        else
-            check(state_write(state, name, values, count, &error), name, &error);
-        free(values);
-    }
-}
-
-/* The worst error of the expected tensors; each that is too large is printed. */
-static double compare(State *state, Program *program, json_t *expected, const char *name)
-{
-    double worst = 0;
-    size_t i;
-    json_t *summary;
-    json_array_foreach(expected, i, summary)
-    {
-        const size_t count = golden_count(summary);
-        const char *tensor_name = golden_text(summary, "name");
-        float *values = malloc(count * sizeof *values);
-        FshError error = {0};
-        assert_non_null(values);
-        const TensorId id = graph_find(program->graph, tensor_name);
-        if (id == TENSOR_NONE)
-            fail_msg("%s: no tensor %s", name, tensor_name);
-        const TensorRole role = graph_tensor(program->graph, id)->role;
-        if (role == TENSOR_ACTIVATION || role == TENSOR_GRADIENT || role == TENSOR_INPUT)
-            check(program_read(program, id, values, count * sizeof *values, &error), tensor_name, &error);
-        else
-            check(state_read(state, tensor_name, values, count, &error), tensor_name, &error);
-        const double relative = golden_error(summary, values, count);
-        if (!(relative < TOLERANCE))
-            print_error("%s: %s: relative error %.2e\n", name, tensor_name, relative);
-        worst = fmax(worst, relative);
-        free(values);
-    }
-    return worst;
-}
-
-static void open_backend(Backend **backend)
-{
-    FshError error = {0};
-    check(backend_open(backend, "cpu", &(BackendOptions){.threads = 2}, &error), "cpu", &error);
-}
-
 static double layer_error(Backend *backend, json_t *c, bool fuse)
 {
     const char *name = golden_text(c, "name");
@@ -340,14 +258,14 @@ static double layer_error(Backend *backend, json_t *c, bool fuse)
     State *state = NULL;
     Program *program = NULL;
     Graph *graph = layer_graph(c, fuse);
-    check(state_new(&state, backend, graph, &error), name, &error);
-    check(program_new(&program, state, graph, &error), name, &error);
-    write_generated(state, program, json_object_get(c, "inputs"));
+    golden_check(state_new(&state, backend, graph, &error), name, &error);
+    golden_check(program_new(&program, state, graph, &error), name, &error);
+    golden_write_generated(state, program, json_object_get(c, "inputs"));
     if (json_object_get(c, "labels"))
-        write_labels(program, "labels", json_object_get(c, "labels"));
-    check(program_poison(program, &error), name, &error);
-    check(program_run(program, &error), name, &error);
-    const double worst = compare(state, program, json_object_get(c, "expected"), name);
+        golden_write_labels(program, "labels", json_object_get(c, "labels"));
+    golden_check(program_poison(program, &error), name, &error);
+    golden_check(program_run(program, &error), name, &error);
+    const double worst = golden_compare(state, program, json_object_get(c, "expected"), name);
     program_free(&program);
     state_free(&state);
     graph_free(&graph);
@@ -360,7 +278,7 @@ static void layers_agree(bool fuse)
     Backend *backend = NULL;
     double worst = 0;
     size_t i;
-    open_backend(&backend);
+    backend = golden_backend();
     json_array_foreach(json_object_get(document, "cases"), i, c)
     {
         const double relative = layer_error(backend, c, fuse);
@@ -370,8 +288,8 @@ static void layers_agree(bool fuse)
     assert_true(i > 80);
     backend_close(&backend);
     json_decref(document);
-    if (!(worst < TOLERANCE))
-        fail_msg("worst relative error %.2e, allowed %.0e", worst, TOLERANCE);
+    if (!(worst < GOLDEN_TOLERANCE))
+        fail_msg("worst relative error %.2e, allowed %.0e", worst, GOLDEN_TOLERANCE);
 }
 
 static void test_layers_agree_with_pytorch(void **state)
@@ -386,101 +304,11 @@ static void test_fused_layers_agree_with_pytorch(void **state)
     layers_agree(true);
 }
 
-/* ---- whole steps ----------------------------------------------------------------------------------------------------- */
-
-static Graph *step_graph(const json_t *document)
-{
-    const json_t *mean = json_object_get(document, "mean"),
-                 *deviation = json_object_get(document, "deviation");
-    int64_t shape[4];
-    FshError error = {0};
-    Graph *graph = NULL;
-    golden_shape(json_object_get(document, "image"), shape);
-    const ModelSpec spec = {.batch = shape[0],
-                            .height = shape[1],
-                            .width = shape[2],
-                            .channels = shape[3],
-                            .classes = golden_integer(document, "classes"),
-                            .training = true};
-    ModelRecipe recipe = {.label_smoothing = (float)golden_real(document, "smoothing"),
-                          .optimizer = {.momentum = golden_real(document, "momentum"),
-                                        .weight_decay = golden_real(document, "weight_decay"),
-                                        .nesterov = true}};
-    for (size_t c = 0; c < json_array_size(mean); c++) {
-        recipe.mean[c] = json_number_value(json_array_get(mean, c));
-        recipe.deviation[c] = json_number_value(json_array_get(deviation, c));
-    }
-    const char *name = golden_text(document, "model");
-    check(model_graph(model_find(name), &spec, &recipe, &graph, &error), name, &error);
-    return graph;
-}
-
-static void step_agrees(const char *file)
-{
-    json_t *document = golden_load(file);
-    const json_t *losses = json_object_get(document, "losses"), *image = json_object_get(document, "image");
-    const char *name = golden_text(document, "model");
-    const float rate = (float)golden_real(document, "rate");
-    FshError error = {0};
-    Backend *backend = NULL;
-    State *state = NULL;
-    Program *program = NULL;
-    double of_first = 0, of_loss = 0;
-    open_backend(&backend);
-    Graph *graph = step_graph(document);
-    check(state_new(&state, backend, graph, &error), name, &error);
-    check(program_new(&program, state, graph, &error), name, &error);
-    check(state_initialize(state, 1, &error), name, &error); /* momentum: zero */
-    write_generated(state, program, json_object_get(document, "inputs"));
-    uint8_t *pixels = malloc(golden_count(image));
-    assert_non_null(pixels);
-    golden_generate_bytes(image, pixels);
-    write_input(program, "image", pixels, golden_count(image));
-    write_labels(program, "label", json_object_get(document, "labels"));
-    write_input(program, "learning_rate", &rate, sizeof rate);
-    for (size_t step = 0; step < json_array_size(losses); step++) {
-        float loss = 0;
-        check(program_poison(program, &error), name, &error);
-        check(program_run(program, &error), name, &error);
-        check(program_read(program, graph_find(graph, "loss"), &loss, sizeof loss, &error), name, &error);
-        const double wanted = json_number_value(json_array_get(losses, step));
-        of_loss = fmax(of_loss, fabs((double)loss - wanted) / wanted);
-        if (step == 0)
-            of_first = compare(state, program, json_object_get(document, "first"), name);
-    }
-    const double of_last = compare(state, program, json_object_get(document, "after"), name);
-    print_message("  %s: losses of 3 steps %.1e; logits and gradients %.1e; weights, momentum, running "
-                  "statistics after "
-                  "3 steps %.1e\n",
-                  name, of_loss, of_first, of_last);
-    free(pixels);
-    program_free(&program);
-    state_free(&state);
-    graph_free(&graph);
-    backend_close(&backend);
-    json_decref(document);
-    assert_true(of_loss < TOLERANCE && of_first < TOLERANCE && of_last < TOLERANCE);
-}
-
-static void test_conv8_steps_agree_with_pytorch(void **state)
-{
-    (void)state;
-    step_agrees("conv8.json");
-}
-
-static void test_resnet18_steps_agree_with_pytorch(void **state)
-{
-    (void)state;
-    step_agrees("resnet18.json");
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_layers_agree_with_pytorch),
         cmocka_unit_test(test_fused_layers_agree_with_pytorch),
-        cmocka_unit_test(test_conv8_steps_agree_with_pytorch),
-        cmocka_unit_test(test_resnet18_steps_agree_with_pytorch),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

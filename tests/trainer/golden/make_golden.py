@@ -1,89 +1,23 @@
 #!/usr/bin/python3
-"""Writes the golden files of parity_test.c: what PyTorch computes, in float64, for each layer and for whole training steps.
+"""Writes the golden files of parity_test.c and network_parity_test.c: what PyTorch computes, in float64, for each layer and for
+whole training steps.
 
-    /usr/bin/python3 tests/trainer/golden/make_golden.py          # Debian's python3-torch 1.13 and python3-numpy
+    /usr/bin/python3 tests/trainer/golden/make_golden.py [layers | NETWORK ...] # all of them without
+
+It needs Debian's python3-torch 1.13 and python3-numpy, and takes some minutes.
 
 Nothing large is stored. Inputs and weights are a function of (name, index), written down here and in golden.c; of a result
 the files hold norm, sum and up to SAMPLES values, at places that both sides compute. Layouts are the graph's: images NHWC,
 convolution weights OIHW.
 """
-import json
-import math
-import os
+import sys
 
 import numpy as np
 import torch
 import torch.nn.functional as F
 
-torch.set_num_threads(2)
-HERE = os.path.dirname(os.path.abspath(__file__))
-SAMPLES = 48
-MASK = (1 << 64) - 1
-
-
-def name_hash(name):
-    """FNV-1a, 64 bits."""
-    h = 0xCBF29CE484222325
-    for byte in name.encode():
-        h = ((h ^ byte) * 0x100000001B3) & MASK
-    return h
-
-
-def uniform(name, count):
-    """Values in [-1, 1) with 24 bits: splitmix64 of a counter, top bits."""
-    with np.errstate(over="ignore"):
-        z = np.uint64(name_hash(name)) + np.arange(1, count + 1, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)
-        z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-        z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-        z = z ^ (z >> np.uint64(31))
-    return (z >> np.uint64(40)).astype(np.float64) * 2.0**-23 - 1
-
-
-def generate(spec):
-    """The tensor that a spec {name, shape, scale, offset, levels} stands for, as float64 holding float32 values."""
-    u = uniform(spec["name"], math.prod(spec["shape"]))
-    if spec.get("levels"):
-        u = np.floor(u * spec["levels"]) / spec["levels"]
-    values = (spec.get("offset", 0.0) + spec.get("scale", 1.0) * u).astype(np.float32)
-    return torch.from_numpy(values.astype(np.float64)).reshape(spec["shape"])
-
-
-def generate_bytes(spec):
-    u = uniform(spec["name"], math.prod(spec["shape"]))
-    return torch.from_numpy(np.floor((u + 1) * 128)).reshape(spec["shape"])
-
-
-def sample_places(count):
-    if count <= SAMPLES:
-        return list(range(count))
-    return [(i * 2654435761 + 12345) % count for i in range(SAMPLES)]
-
-
-def number(value):
-    return float(f"{value:.9g}")
-
-
-def summary(name, tensor, floor=0.0):
-    """floor: what errors are relative to where it is larger than the norm: a sum that is zero but for rounding."""
-    flat = tensor.detach().contiguous().reshape(-1).double()
-    result = {"name": name, "shape": list(tensor.shape), "norm": number(flat.norm().item()), "sum": number(flat.sum().item()),
-              "samples": [number(flat[i].item()) for i in sample_places(flat.numel())]}
-    if floor > 0:
-        result["floor"] = number(floor)
-    return result
-
-
-def nchw(x):
-    return x.permute(0, 3, 1, 2) if x.dim() == 4 else x
-
-
-def nhwc(x):
-    return x.permute(0, 2, 3, 1) if x.dim() == 4 else x
-
-
-def write(file_name, document):
-    with open(os.path.join(HERE, file_name), "w") as file:
-        file.write(json.dumps({"torch": torch.__version__, **document}, separators=(",", ":")).replace('{"name"', '\n{"name"') + "\n")
+import golden_networks
+from golden_values import generate, nchw, nhwc, number, summary, write
 
 
 # ---- layers ---------------------------------------------------------------------------------------------------------------
@@ -267,119 +201,7 @@ def layers():
     write("layers.json", {"cases": cases})
 
 
-# ---- whole steps ----------------------------------------------------------------------------------------------------------
-
-def parameter_spec(name, shape):
-    """Rank 1: norms near 1, biases near 0. Else uniform with the deviation that keeps activations' size.
-
-    Norms' biases are shifted up, so that few values lie near the kink of the ReLU: one that falls on the other side by
-    rounding changes gradients by up to 1e-2 (PyTorch's own float32 against its float64, resnet18), which would hide everything else."""
-    if name.endswith("running_var") or (len(shape) == 1 and name.endswith("weight")):
-        return {"name": name, "shape": list(shape), "offset": 1.0, "scale": 0.25}
-    if len(shape) == 1:
-        of_norm = ".bn" in "." + name or "downsample" in name
-        return {"name": name, "shape": list(shape), "offset": 1.5 if of_norm and name.endswith("bias") else 0.0, "scale": 0.125}
-    return {"name": name, "shape": list(shape), "offset": 0.0, "scale": number((6.0 / math.prod(shape[1:])) ** 0.5)}
-
-
-class Network:
-    """Named tensors, made when first asked for; forward functions below read like the graph builders."""
-
-    def __init__(self, training):
-        self.tensors, self.specs, self.training = {}, [], training
-
-    def get(self, name, shape, trained=True):
-        if name not in self.tensors:
-            spec = parameter_spec(name, shape)
-            self.specs.append(spec)
-            self.tensors[name] = generate(spec).requires_grad_(trained)
-        return self.tensors[name]
-
-    def conv(self, name, x, channels, kernel, stride, padding, bias=False):
-        weight = self.get(name + ".weight", (channels, x.shape[1], kernel, kernel))
-        return F.conv2d(x, weight, self.get(name + ".bias", (channels,)) if bias else None, stride, padding)
-
-    def norm(self, name, x):
-        c = (x.shape[1],)
-        weight, bias = self.get(name + ".weight", c), self.get(name + ".bias", c)
-        mean, var = self.get(name + ".running_mean", c, False), self.get(name + ".running_var", c, False)
-        return F.batch_norm(x, mean, var, weight, bias, self.training, 0.1, 1e-5)
-
-    def linear(self, name, x, features):
-        return F.linear(x, self.get(name + ".weight", (features, x.shape[1])), self.get(name + ".bias", (features,)))
-
-
-def conv8(net, x, classes):
-    module = 0
-    for channels, stride in ((3, 2), (3, 1), (8, 2), (8, 1), (16, 2), (16, 1), (32, 2), (32, 1)):
-        x = F.pad(x, (1, 1, 1, 1), "reflect")
-        x = net.conv(f"model.{module + 1}", x, channels, 3, stride, 0, True)
-        x = F.leaky_relu(net.norm(f"model.{module + 2}", x), float(np.float32(0.2)))
-        module += 4
-    return net.linear("model.33", x.flatten(1), classes)
-
-
-def resnet18(net, x, classes):
-    x = F.relu(net.norm("bn1", net.conv("conv1", x, 64, 7, 2, 3)))
-    x = F.max_pool2d(x, 3, 2, 1)
-    for stage in range(4):
-        for block in range(2):
-            prefix, channels, stride = f"layer{stage + 1}.{block}.", 64 << stage, 2 if stage and not block else 1
-            y = F.relu(net.norm(prefix + "bn1", net.conv(prefix + "conv1", x, channels, 3, stride, 1)))
-            y = net.norm(prefix + "bn2", net.conv(prefix + "conv2", y, channels, 3, 1, 1))
-            if stage and not block:
-                x = net.norm(prefix + "downsample.1", net.conv(prefix + "downsample.0", x, channels, 1, stride, 0))
-            x = F.relu(y + x)
-    return net.linear("fc", x.mean((2, 3)), classes)
-
-
-def step_case(model, forward, shape, labels, classes, rate):
-    """Three steps of SGD with nesterov momentum on one batch; weight decay on all but norms and biases."""
-    steps, momentum, decay, smoothing = 3, 0.9, 0.01, 0.1
-    mean, deviation = [0.485, 0.456, 0.406][:shape[3]], [0.229, 0.224, 0.225][:shape[3]]
-    image = {"name": "image", "shape": list(shape)}
-    pixels = (generate_bytes(image) / 255 - torch.tensor(mean).double()) / torch.tensor(deviation).double()
-    net = Network(True)
-    with torch.no_grad():
-        net.training = False
-        forward(net, nchw(pixels), classes)  # makes the tensors
-        net.training = True
-    trained = [n for n, t in net.tensors.items() if t.requires_grad]
-    f32 = lambda value: float(np.float32(value))
-    optimizer = torch.optim.SGD([{"params": [net.tensors[n] for n in trained if net.tensors[n].dim() > 1], "weight_decay": f32(decay)},
-                                 {"params": [net.tensors[n] for n in trained if net.tensors[n].dim() == 1], "weight_decay": 0.0}],
-                                lr=f32(rate), momentum=f32(momentum), nesterov=True)
-    target, losses, first, floors = torch.tensor(labels), [], [], {}
-    for step in range(steps):
-        optimizer.zero_grad()
-        logits = forward(net, nchw(pixels), classes)
-        log_p = F.log_softmax(logits, 1)
-        valid = [n for n, label in enumerate(labels) if label != -1]
-        s = f32(smoothing)
-        loss = sum(-(1 - s) * log_p[n, labels[n]] - s / classes * log_p[n].sum() for n in valid) / len(valid)
-        loss.backward()
-        losses.append(number(loss.item()))
-        if step == 0:
-            for n in trained:
-                # A convolution's bias in front of a batch norm has no gradient but rounding: errors are relative to its weight's.
-                gradient = net.tensors[n].grad
-                weight = net.tensors[n[:-4] + "weight"] if n.endswith(".bias") else None
-                if weight is not None and weight.dim() == 4:
-                    floors[n] = weight.grad.norm().item()
-                first.append(summary(n + ".grad", gradient, floors.get(n, 0.0)))
-            first.append(summary("logits", logits))
-        optimizer.step()
-    after = []
-    for n, tensor in net.tensors.items():
-        after.append(summary(n, tensor))
-        if n in trained:
-            after.append(summary(n + ".momentum_buffer", optimizer.state[tensor]["momentum_buffer"], floors.get(n, 0.0)))
-    write(model + ".json", {"model": model, "mean": mean, "deviation": deviation, "classes": classes, "labels": labels, "rate": rate,
-                            "momentum": momentum, "weight_decay": decay, "smoothing": smoothing, "image": image, "inputs": net.specs,
-                            "losses": losses, "first": first, "after": after})
-
-
 if __name__ == "__main__":
-    layers()
-    step_case("conv8", conv8, (8, 28, 28, 1), [3, 0, 9, -1, 1, 4, 4, 7], 10, 0.01)
-    step_case("resnet18", resnet18, (4, 64, 64, 3), [3, 9, 0, 5], 10, 0.001)
+    if not sys.argv[1:] or "layers" in sys.argv[1:]:
+        layers()
+    golden_networks.steps(sys.argv[1:])

@@ -1,0 +1,295 @@
+"""Whole training steps of each network in float64, for network_parity_test.c: the networks again, as their sources have them, with
+weights that are a function of their names. make_golden.py runs it."""
+import math
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+
+from golden_values import SAMPLES, generate, generate_bytes, nchw, nhwc, number, summary, write
+
+STEPS, MOMENTUM, DECAY, SMOOTHING = 3, 0.9, 0.01, 0.1
+
+
+def f32(value):
+    return float(np.float32(value))
+
+
+def parameter_spec(name, shape, bias_offset, gain):
+    """Norms near 1, biases near 0, factors of channels positive. Else uniform with the deviation that keeps activations' size.
+
+    Biases in front of a ReLU are shifted up, so that few values lie near its kink: one that falls on the other side by
+    rounding changes gradients by up to 1e-2 (PyTorch's own float32 against its float64, resnet18), which would hide everything else."""
+    if name.endswith("running_var") or (len(shape) == 1 and name.endswith("weight")):
+        return {"name": name, "shape": list(shape), "offset": 1.0, "scale": 0.25}
+    if name.endswith((".beta", ".gamma")):
+        return {"name": name, "shape": list(shape), "offset": 0.5, "scale": 0.25}
+    if len(shape) == 1:
+        return {"name": name, "shape": list(shape), "offset": bias_offset if name.endswith("bias") else 0.0, "scale": 0.125}
+    return {"name": name, "shape": list(shape), "offset": 0.0, "scale": number((gain / math.prod(shape[1:])) ** 0.5)}
+
+
+class Network:
+    """Named tensors, made when first asked for; forward functions below read like the graph builders."""
+
+    def __init__(self, norm_bias_offset, gain=6.0):
+        self.tensors, self.specs, self.training, self.norm_bias_offset, self.gain = {}, [], False, norm_bias_offset, gain
+
+    def get(self, name, shape, trained=True, bias_offset=0.0):
+        if name not in self.tensors:
+            spec = parameter_spec(name, shape, bias_offset, self.gain)
+            self.specs.append(spec)
+            self.tensors[name] = generate(spec).requires_grad_(trained)
+        return self.tensors[name]
+
+    def conv(self, name, x, channels, kernel, stride=1, padding=0, bias=False, groups=1, bias_offset=0.0):
+        weight = self.get(name + ".weight", (channels, x.shape[1] // groups, kernel, kernel))
+        return F.conv2d(x, weight, self.get(name + ".bias", (channels,), True, bias_offset) if bias else None, stride, padding, 1, groups)
+
+    def norm(self, name, x):
+        c = (x.shape[1],)
+        weight, bias = self.get(name + ".weight", c), self.get(name + ".bias", c, True, self.norm_bias_offset)
+        mean, var = self.get(name + ".running_mean", c, False), self.get(name + ".running_var", c, False)
+        return F.batch_norm(x, mean, var, weight, bias, self.training, 0.1, 1e-5)
+
+    def layer_norm(self, name, x):
+        """NAFNet's LayerNorm2d."""
+        c = (x.shape[1],)
+        mean = x.mean(1, keepdim=True)
+        x = (x - mean) / ((x - mean) ** 2).mean(1, keepdim=True).add(f32(1e-6)).sqrt()
+        return x * self.get(name + ".weight", c)[:, None, None] + self.get(name + ".bias", c)[:, None, None]
+
+    def linear(self, name, x, features, bias=True):
+        return F.linear(x, self.get(name + ".weight", (features, x.shape[1])), self.get(name + ".bias", (features,)) if bias else None)
+
+    def trained(self):
+        return [n for n, t in self.tensors.items() if t.requires_grad]
+
+
+# ---- classification -------------------------------------------------------------------------------------------------------
+
+def conv8(net, x, classes):
+    module = 0
+    for channels, stride in ((3, 2), (3, 1), (8, 2), (8, 1), (16, 2), (16, 1), (32, 2), (32, 1)):
+        x = F.pad(x, (1, 1, 1, 1), "reflect")
+        x = net.conv(f"model.{module + 1}", x, channels, 3, stride, 0, True)
+        x = F.leaky_relu(net.norm(f"model.{module + 2}", x), f32(0.2))
+        module += 4
+    return net.linear("model.33", x.flatten(1), classes)
+
+
+def resnet(blocks, bottleneck):
+    def forward(net, x, classes):
+        x = F.relu(net.norm("bn1", net.conv("conv1", x, 64, 7, 2, 3)))
+        x = F.max_pool2d(x, 3, 2, 1)
+        for stage in range(4):
+            for block in range(blocks[stage]):
+                prefix, channels, stride = f"layer{stage + 1}.{block}.", 64 << stage, 2 if stage and not block else 1
+                if bottleneck:
+                    y = F.relu(net.norm(prefix + "bn1", net.conv(prefix + "conv1", x, channels, 1)))
+                    y = F.relu(net.norm(prefix + "bn2", net.conv(prefix + "conv2", y, channels, 3, stride, 1)))
+                    y = net.norm(prefix + "bn3", net.conv(prefix + "conv3", y, 4 * channels, 1))
+                else:
+                    y = F.relu(net.norm(prefix + "bn1", net.conv(prefix + "conv1", x, channels, 3, stride, 1)))
+                    y = net.norm(prefix + "bn2", net.conv(prefix + "conv2", y, channels, 3, 1, 1))
+                if not block and (stage or bottleneck):
+                    x = net.norm(prefix + "downsample.1", net.conv(prefix + "downsample.0", x, y.shape[1], 1, stride))
+                x = F.relu(y + x)
+        return net.linear("fc", x.mean((2, 3)), classes)
+    return forward
+
+
+def pyramidnet(net, x, classes, depth=110, alpha=270):
+    layers = (depth - 2) // 6
+    channels = 16.0
+    x = net.norm("bn1", net.conv("conv1", x, 16, 3, 1, 1))
+    for stage in range(3):
+        for block in range(layers - 1):
+            channels += alpha / (3 * layers)
+            prefix, out, stride = f"layer{stage + 1}.{block}.", int(round(channels)), 2 if stage and not block else 1
+            y = net.conv(prefix + "conv1", net.norm(prefix + "bn1", x), out, 3, stride, 1)
+            y = net.conv(prefix + "conv2", F.relu(net.norm(prefix + "bn2", y)), out, 3, 1, 1)
+            shortcut = F.pad(x, (0, 0, 0, 0, 0, out - x.shape[1]))
+            x = net.norm(prefix + "bn3", y) + (F.avg_pool2d(shortcut, 2, 2, ceil_mode=True) if stride == 2 else shortcut)
+    return net.linear("fc_out", F.relu(net.norm("bn_out", x)).mean((2, 3)), classes)
+
+
+def toynet(net, x, classes):
+    for module, channels in ((0, 64), (3, 128), (7, 256), (10, 512)):
+        x = F.relu(net.norm(f"conv.{module + 1}", net.conv(f"conv.{module}", x, channels, 3, 1, 0, True)))
+        if module in (3, 10):
+            x = F.max_pool2d(x, 2)
+    x = F.relu(net.norm("dense.2", net.linear("dense.1", x.flatten(1), 512)))
+    return net.linear("dense.4", x, classes)
+
+
+def resnet9(net, x, classes):
+    def conv_bn(prefix, x, channels):
+        return F.relu(net.norm(prefix + "_bn", net.conv(prefix + "_conv", x, channels, 3, 1, 1)))
+
+    x = conv_bn("prep", x, 64)
+    for layer, channels in (("layer1", 128), ("layer2", 256), ("layer3", 512)):
+        x = F.max_pool2d(conv_bn(layer, x, channels), 2)
+        if layer != "layer2":
+            x = x + conv_bn(layer + "_residual_res2", conv_bn(layer + "_residual_res1", x, channels), channels)
+    return net.linear("linear", x.amax((2, 3)), classes, False) * 0.125
+
+
+def sgd(net, rate, decays):
+    """Nesterov momentum; weight decay where decays(name)."""
+    groups = [{"params": [net.tensors[n] for n in net.trained() if decays(n) == of_group], "weight_decay": f32(DECAY) if of_group else 0.0}
+              for of_group in (True, False)]
+    return torch.optim.SGD(groups, lr=f32(rate), momentum=f32(MOMENTUM), nesterov=True)
+
+
+def summaries_after(net, optimizer, floors, samples):
+    after = []
+    for n, tensor in net.tensors.items():
+        after.append(summary(n, tensor, 0.0, samples))
+        if tensor.requires_grad:
+            after.append(summary(n + ".momentum_buffer", optimizer.state[tensor]["momentum_buffer"], floors.get(n, 0.0), samples))
+    return after
+
+
+def classification(name, forward, shape, labels, rate, samples=SAMPLES, norm_bias_offset=1.5, model=None, options=None, classes=10):
+    """Steps on one batch; weight decay on all but norms and biases."""
+    mean, deviation = [0.485, 0.456, 0.406][:shape[3]], [0.229, 0.224, 0.225][:shape[3]]
+    image = {"name": "image", "shape": list(shape)}
+    pixels = (generate_bytes(image) / 255 - torch.tensor(mean).double()) / torch.tensor(deviation).double()
+    net = Network(norm_bias_offset)
+    with torch.no_grad():
+        forward(net, nchw(pixels), classes)  # makes the tensors
+    net.training = True
+    optimizer = sgd(net, rate, lambda n: net.tensors[n].dim() > 1)
+    losses, first, floors = [], [], {}
+    for step in range(STEPS):
+        optimizer.zero_grad()
+        logits = forward(net, nchw(pixels), classes)
+        log_p = F.log_softmax(logits, 1)
+        valid = [n for n, label in enumerate(labels) if label != -1]
+        s = f32(SMOOTHING)
+        loss = sum(-(1 - s) * log_p[n, labels[n]] - s / classes * log_p[n].sum() for n in valid) / len(valid)
+        loss.backward()
+        losses.append(number(loss.item()))
+        if step == 0:
+            for n in net.trained():
+                # What is added in front of batch norms alone has no gradient but rounding, what is added in front of ReLUs that
+                # are nearly always on as well, almost none: errors are relative to the weight's.
+                gradient, weight = net.tensors[n].grad, net.tensors[n[:-4] + "weight"].grad if n.endswith(".bias") else None
+                if weight is not None and gradient.norm() < (0.03 if weight.dim() == 1 else 1e-9) * weight.norm():
+                    floors[n] = weight.norm().item()
+                first.append(summary(n + ".grad", gradient, floors.get(n, 0.0), samples))
+            first.append(summary("logits", logits, 0.0, samples))
+        optimizer.step()
+    write(name + ".json", {"model": model or name, "options": options or {}, "mean": mean, "deviation": deviation, "classes": classes,
+                           "labels": labels, "rate": rate, "momentum": MOMENTUM, "weight_decay": DECAY, "smoothing": SMOOTHING,
+                           "image": image, "inputs": net.specs, "losses": losses, "first": first,
+                           "after": summaries_after(net, optimizer, floors, samples)})
+
+
+# ---- restoration ----------------------------------------------------------------------------------------------------------
+
+def padded(x, multiple):
+    height, width = x.shape[2:]
+    return F.pad(x, (0, -width % multiple, 0, -height % multiple))
+
+
+def nafnet(width, encoders, middle, decoders):
+    def block(net, p, x):
+        c = x.shape[1]
+        y = net.conv(p + "conv1", net.layer_norm(p + "norm1", x), 2 * c, 1, bias=True)
+        y = net.conv(p + "conv2", y, 2 * c, 3, 1, 1, True, 2 * c)
+        y = y[:, :c] * y[:, c:]
+        y = y * net.conv(p + "sca.1", y.mean((2, 3), keepdim=True), c, 1, bias=True)
+        y = x + net.conv(p + "conv3", y, c, 1, bias=True) * net.get(p + "beta", (1, c, 1, 1))
+        z = net.conv(p + "conv4", net.layer_norm(p + "norm2", y), 2 * c, 1, bias=True)
+        return y + net.conv(p + "conv5", z[:, :c] * z[:, c:], c, 1, bias=True) * net.get(p + "gamma", (1, c, 1, 1))
+
+    def forward(net, image):
+        height, width_px = image.shape[2:]
+        image = padded(image, 2 ** len(encoders))
+        x = net.conv("intro", image, width, 3, 1, 1, True)
+        levels = []
+        for level, count in enumerate(encoders):
+            for i in range(count):
+                x = block(net, f"encoders.{level}.{i}.", x)
+            levels.append(x)
+            x = net.conv(f"downs.{level}", x, 2 * x.shape[1], 2, 2, 0, True)
+        for i in range(middle):
+            x = block(net, f"middle_blks.{i}.", x)
+        for level, count in enumerate(decoders):
+            x = F.pixel_shuffle(net.conv(f"ups.{level}.0", x, 2 * x.shape[1], 1), 2) + levels.pop()
+            for i in range(count):
+                x = block(net, f"decoders.{level}.{i}.", x)
+        return (net.conv("ending", x, image.shape[1], 3, 1, 1, True) + image)[:, :, :height, :width_px]
+    return forward
+
+
+def unet(width):
+    def pair(net, prefix, x, channels):
+        x = F.relu(net.conv(prefix + ".0", x, channels, 3, 1, 1, True, bias_offset=0.5))
+        return F.relu(net.conv(prefix + ".2", x, channels, 3, 1, 1, True, bias_offset=0.5))
+
+    def forward(net, image):
+        height, width_px = image.shape[2:]
+        image = padded(image, 8)
+        x, channels, levels = image, width, []
+        for level in range(3):
+            levels.append(pair(net, f"encoders.{level}", x, channels))
+            channels *= 2
+            x = net.conv(f"downs.{level}", levels[-1], channels, 2, 2, 0, True)
+        x = pair(net, "middle", x, channels)
+        for level in range(3):
+            x = F.pixel_shuffle(net.conv(f"ups.{level}.0", x, 2 * channels, 1), 2)
+            channels //= 2
+            x = pair(net, f"decoders.{level}", torch.cat([x, levels.pop()], 1), channels)
+        return (net.conv("ending", x, image.shape[1], 3, 1, 1, True) + image)[:, :, :height, :width_px]
+    return forward
+
+
+def restoration(name, forward, shape, rate, factor, options, samples, gain=6.0):
+    """Steps on one batch of pairs with the loss factor / 2 * sum((y - target)^2); weight decay on weights of more than one axis."""
+    image, target_spec = {"name": "image", "shape": list(shape)}, {"name": "target", "shape": list(shape)}
+    pixels, target = generate_bytes(image) / 255, generate(target_spec)
+    net = Network(0.0, gain)
+    with torch.no_grad():
+        forward(net, nchw(pixels))
+    optimizer = sgd(net, rate, lambda n: n.endswith(".weight") and net.tensors[n].dim() > 1)
+    losses, first = [], []
+    for step in range(STEPS):
+        optimizer.zero_grad()
+        y = nhwc(forward(net, nchw(pixels)))
+        loss = factor / 2 * ((y - target) ** 2).sum()
+        loss.backward()
+        losses.append(number(loss.item()))
+        if step == 0:
+            first += [summary(n + ".grad", net.tensors[n].grad, 0.0, samples) for n in net.trained()]
+            first.append(summary("restored", y, 0.0, samples))
+        optimizer.step()
+    write(name + ".json", {"model": name, "options": options, "rate": rate, "momentum": MOMENTUM, "weight_decay": DECAY, "factor": factor,
+                           "image": image, "target": target_spec, "inputs": net.specs, "losses": losses, "first": first,
+                           "after": summaries_after(net, optimizer, {}, samples)})
+
+
+def steps(names):
+    """Writes NAME.json of the cases named, or of all."""
+    labels = [3, 9, 0, 5]
+    cases = {
+        "conv8": lambda name: classification(name, conv8, (8, 28, 28, 1), [3, 0, 9, -1, 1, 4, 4, 7], 0.01, norm_bias_offset=0.0),
+        "toynet": lambda name: classification(name, toynet, (8, 28, 28, 1), [3, 0, -1, 7, 2, 9, 5, 1], 0.001, 32, norm_bias_offset=2.5),
+        "resnet9": lambda name: classification(name, resnet9, (4, 32, 32, 3), labels, 0.01),
+        "resnet18": lambda name: classification(name, resnet([2, 2, 2, 2], False), (4, 64, 64, 3), labels, 0.001),
+        "resnet34": lambda name: classification(name, resnet([3, 4, 6, 3], False), (4, 64, 64, 3), labels, 0.001, 16),
+        "resnet50": lambda name: classification(name, resnet([3, 4, 6, 3], True), (4, 64, 64, 3), labels, 0.001, 16),
+        "resnet101": lambda name: classification(name, resnet([3, 4, 23, 3], True), (4, 64, 64, 3), labels, 0.001, 10, norm_bias_offset=2.5),
+        "pyramidnet": lambda name: classification(name, pyramidnet, (4, 16, 16, 3), labels, 0.001, 10),
+        "pyramidnet-38-47": lambda name: classification(name, lambda net, x, k: pyramidnet(net, x, k, 38, 47), (3, 20, 28, 3), [1, -1, 4],
+                                                        0.001, 10, model="pyramidnet", options={"depth": 38, "alpha": 47}),
+        "unet": lambda name: restoration(name, unet(16), (2, 18, 22, 3), 0.001, 0.001, {"base_channels": 16}, 24),
+        "nafnet": lambda name: restoration(name, nafnet(8, [1, 1, 1, 2], 1, [1, 0, 1, 1]), (2, 20, 30, 3), 0.001, 0.001,
+                                           {"base_channels": 8, "encoder_blocks": "1,1,1,2", "middle_blocks": "1",
+                                            "decoder_blocks": "1,0,1,1"}, 24, gain=3.0),
+    }
+    for name, make in cases.items():
+        if not names or name in names:
+            make(name)

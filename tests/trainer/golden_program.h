@@ -1,0 +1,24 @@
+/* golden_program.h - a program against a golden file: inputs written, results compared. Whatever fails ends the running test. */
+#ifndef FSHARD_TESTS_TRAINER_GOLDEN_PROGRAM_H
+#define FSHARD_TESTS_TRAINER_GOLDEN_PROGRAM_H
+
+#include "tests/trainer/golden.h"
+#include "trainer/backend/backend.h"
+
+/* How far a result may be from PyTorch's. */
+#define GOLDEN_TOLERANCE 1e-4
+
+void golden_check(FshStatus status, const char *name, const FshError *error);
+/* The CPU, two threads. */
+Backend *golden_backend(void);
+
+void golden_write_input(Program *program, const char *name, const void *values, size_t bytes);
+void golden_write_labels(Program *program, const char *name, const json_t *labels);
+/* Bytes of an image to the input of the spec's name. */
+void golden_write_bytes(Program *program, const json_t *spec);
+/* Every spec goes to the parameter or buffer, else the input, of its name. */
+void golden_write_generated(State *state, Program *program, json_t *specs);
+/* The worst error of the expected tensors; each that is too large is printed, with name in front. */
+double golden_compare(State *state, Program *program, json_t *expected, const char *name);
+
+#endif
