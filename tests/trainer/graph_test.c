@@ -222,6 +222,60 @@ static void test_wrong_operands_are_refused(void **state)
     assert_failure(graph, FSH_ERR_UNSUPPORTED, "image.normalize: max pool with kernel 16; at most 15");
 }
 
+static void test_restoration_layers_refuse_what_does_not_fit(void **state)
+{
+    (void)state;
+    Graph *graph = graph_new();
+    graph_crop(graph, start(graph, 2, 8, 3), 8, 9);
+    assert_failure(graph, FSH_ERR_MISMATCH,
+                   "image.normalize: crop of [2 x 8 x 8 x 3] to 8 x 9 x 3; it must not grow");
+    graph = graph_new();
+    graph_zero_pad(graph, start(graph, 2, 8, 3), 8, 8, 2);
+    assert_failure(graph, FSH_ERR_MISMATCH,
+                   "image.normalize: zero_pad of [2 x 8 x 8 x 3] to 8 x 8 x 2; it must not shrink");
+    graph = graph_new();
+    TensorId x = start(graph, 2, 8, 3);
+    graph_concat(graph, x, graph_crop(graph, x, 7, 8));
+    assert_failure(
+        graph, FSH_ERR_MISMATCH,
+        "image.normalize: concat needs two images of one size, not [2 x 8 x 8 x 3] and [2 x 7 x 8 x "
+        "3]");
+    graph = graph_new();
+    graph_gate(graph, start(graph, 2, 8, 3));
+    assert_failure(graph, FSH_ERR_MISMATCH,
+                   "image.normalize: a gate needs an even number of channels, not [2 x 8 x 8 x 3]");
+    graph = graph_new();
+    graph_pixel_shuffle(graph, start(graph, 2, 8, 3), 2);
+    assert_failure(graph, FSH_ERR_MISMATCH,
+                   "image.normalize: pixel_shuffle by 2 does not divide [2 x 8 x 8 x 3]");
+    graph = graph_new();
+    graph_pixel_unshuffle(graph, start(graph, 2, 8, 3), 3);
+    assert_failure(graph, FSH_ERR_MISMATCH,
+                   "image.normalize: pixel_unshuffle by 3 does not divide [2 x 8 x 8 x 3]");
+    graph = graph_new();
+    x = start(graph, 2, 8, 3);
+    graph_channel_multiply(graph, x, graph_input(graph, "s", DATA_F32, 2, (int64_t[]){2, 4}));
+    assert_failure(
+        graph, FSH_ERR_MISMATCH,
+        "image.normalize: channel multiply needs an image [N, H, W, C] and a matrix [N, C], not [2 x "
+        "8 x 8 x 3] and f32 [2 x 4]");
+    graph = graph_new();
+    x = start(graph, 2, 8, 3);
+    graph_channel_scale(graph, "block", "beta", x, graph_crop(graph, x, 4, 4));
+    assert_failure(graph, FSH_ERR_MISMATCH,
+                   "block: channel scale needs two images of one shape, not [2 x 8 x 8 x 3] and [2 x 4 x 4 x "
+                   "3]");
+    graph = graph_new();
+    graph_conv2d(graph, "conv", start(graph, 2, 8, 3),
+                 &(Conv2d){.channels = 4, .kernel = 1, .stride = 1, .groups = 2});
+    assert_failure(
+        graph, FSH_ERR_USAGE,
+        "conv: conv2d in 2 groups of 3 channels in and 4 out; both must be multiples of the groups");
+    graph = graph_new();
+    graph_layer_norm(graph, "norm", start(graph, 2, 8, 3), 0);
+    assert_failure(graph, FSH_ERR_USAGE, "norm: layer norm with epsilon 0; it must be positive");
+}
+
 static void test_names_are_unique(void **state)
 {
     const Conv2d conv = {.channels = 4, .kernel = 1, .stride = 1};
@@ -523,6 +577,7 @@ int main(void)
         cmocka_unit_test(test_kernel_that_does_not_fit_names_layer_and_shapes),
         cmocka_unit_test(test_first_failure_stays),
         cmocka_unit_test(test_wrong_operands_are_refused),
+        cmocka_unit_test(test_restoration_layers_refuse_what_does_not_fit),
         cmocka_unit_test(test_names_are_unique),
         cmocka_unit_test(test_sizes_are_checked),
         cmocka_unit_test(test_models_refuse_images_that_are_too_small),
