@@ -15,10 +15,10 @@ if ! [[ $seconds =~ ^[1-9][0-9]*$ && $rounds =~ ^[1-9][0-9]*$ ]]; then
     echo "usage: ./run bench loader [SECONDS] [ROUNDS]" >&2
     exit 2
 fi
-[ -d "$data/imagenet-sample/train" ] && [ -d "$data/tiny-imagenet-20/train" ] || {
+if ! [ -d "$data/imagenet-sample/train" ] || ! [ -d "$data/tiny-imagenet-20/train" ]; then
     echo "bench: FSHARD_DATA should name a folder with imagenet-sample and tiny-imagenet-20" >&2
     exit 1
-}
+fi
 "$python" -c 'import torch, torchvision' 2>/dev/null || {
     echo "bench: $python has no torch and torchvision: apt-get install python3-torch python3-torchvision, or set FSHARD_BENCH_PYTHON" >&2
     exit 1
@@ -71,7 +71,7 @@ for ((round = 0; round < rounds; round++)); do
         keep $set.raw "$(ours $set-raw $size rrc)" "${rates[@]}"
         keep $set.copy "$(ours $set-raw $size center)" "${floors[@]}"
         for mode in ${has_ffcv:+jpg raw}; do
-            keep $set.ffcv-$mode "$("$ffcv" bench/loader_ffcv.py "$work/$set/train" $size "$workers" $batch "$seconds" $mode \
+            keep "$set.ffcv-$mode" "$("$ffcv" bench/loader_ffcv.py "$work/$set/train" $size "$workers" $batch "$seconds" "$mode" \
                 "$work/$set-$mode.beton" 2>/dev/null | tail -n 1)" "${rates[@]}"
         done
     done
