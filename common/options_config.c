@@ -184,6 +184,23 @@ static FshStatus read_toml(const char *path, const char *text, size_t length, js
 
 /* ---- reading ---- */
 
+/* A new object of those members whose names the array has; NULL: no memory. The rest was left open: what follows from an
+ * option's being given must not follow from its being written down. */
+static json_t *only_given(json_t *options, const json_t *given)
+{
+    json_t *object = json_object(), *name;
+    size_t i;
+    json_array_foreach((json_t *)given, i, name)
+    {
+        json_t *value = json_is_string(name) ? json_object_get(options, json_string_value(name)) : NULL;
+        if (object && value && json_object_set(object, json_string_value(name), value)) {
+            json_decref(object);
+            object = NULL;
+        }
+    }
+    return object;
+}
+
 static FshStatus read_json(const char *path, const char *text, size_t length, json_t **object_ret,
                            FshError *error)
 {
@@ -192,9 +209,12 @@ static FshStatus read_json(const char *path, const char *text, size_t length, js
     if (!whole)
         return fsh_error_set(error, FSH_ERR_USAGE, "%s:%d: %s", path, where.line, where.text);
     json_t *options = json_object_get(whole, "options");
-    *object_ret = json_incref(json_is_object(options) ? options : whole);
+    const json_t *given = json_object_get(whole, "given");
+    *object_ret = json_is_object(options) && json_is_array(given)
+                      ? only_given(options, given)
+                      : json_incref(json_is_object(options) ? options : whole);
     json_decref(whole);
-    return FSH_OK;
+    return *object_ret ? FSH_OK : fsh_error_set(error, FSH_ERR_MEMORY, "%s: out of memory", path);
 }
 
 FshStatus options_config_read(const char *path, json_t **object_ret, FshError *error)
@@ -298,18 +318,37 @@ static json_t *value_of(const Option *option)
     return json_null(); /* a list has no one value */
 }
 
+/* As Python spells it: train_crop_size. */
+static const char *python_name(char *name, size_t name_bytes, const Option *option)
+{
+    (void)snprintf(name, name_bytes, "%s", option->name);
+    for (char *at = name; *at; at++)
+        if (*at == '-')
+            *at = '_';
+    return name;
+}
+
+json_t *options_config_given(const OptionTable *table, const char *const *skip)
+{
+    char name[64];
+    json_t *array = json_array();
+    for (const Option *option = table->options; array && option->name; option++)
+        if (!is_skipped(skip, option->name) && option->given && *option->given &&
+            json_array_append_new(array, json_string(python_name(name, sizeof name, option)))) {
+            json_decref(array);
+            return NULL;
+        }
+    return array;
+}
+
 json_t *options_config_object(const OptionTable *table, const char *const *skip)
 {
+    char name[64];
     json_t *object = json_object();
     for (const Option *option = table->options; object && option->name; option++) {
-        char name[64];
         if (is_skipped(skip, option->name))
             continue;
-        (void)snprintf(name, sizeof name, "%s", option->name);
-        for (char *at = name; *at; at++)
-            if (*at == '-')
-                *at = '_';
-        if (json_object_set_new(object, name, value_of(option))) {
+        if (json_object_set_new(object, python_name(name, sizeof name, option), value_of(option))) {
             json_decref(object);
             return NULL;
         }
@@ -332,10 +371,11 @@ void options_config_print(const OptionTable *table, const char *const *skip, FIL
         if (heading)
             (void)fprintf(stream, "\n# %s\n", heading);
         (void)fprintf(stream, "# %s\n", option->help);
+        const bool open = option->given && !*option->given;
         if (json_is_null(value))
             (void)fprintf(stream, "# %s =\n", option->name);
         else
-            (void)fprintf(stream, "%s = %s\n", option->name, text ? text : "");
+            (void)fprintf(stream, "%s%s = %s\n", open ? "# " : "", option->name, text ? text : "");
         free(text);
         json_decref(value);
     }

@@ -197,9 +197,48 @@ static void test_what_is_printed_reads_back(void **state)
     options_arguments_free(&again.arguments);
 }
 
+/* size says whether it was given, the others do not. */
+static void test_what_was_left_open_stays_open(void **state)
+{
+    char text[4096] = "";
+    Fixture f, again;
+    assert_int_equal(parse(&f, *state, "rate = 1", NULL, NULL), FSH_ERR_USAGE);
+    options_arguments_free(&f.arguments);
+    begin(&f);
+    FILE *file = fmemopen(text, sizeof text, "w");
+    assert_non_null(file);
+    options_config_print(&f.table, skip, file);
+    assert_int_equal(fclose(file), 0);
+    assert_non_null(strstr(text, "\n# size = 7\n"));
+    assert_int_equal(parse(&again, *state, text, NULL, NULL), FSH_OK);
+    assert_false(again.settings.size_given);
+    options_arguments_free(&again.arguments);
+
+    json_t *given = options_config_given(&f.table, skip);
+    assert_int_equal(json_array_size(given), 0);
+    json_decref(given);
+    f.settings.size_given = true;
+    given = options_config_given(&f.table, skip);
+    assert_int_equal(json_array_size(given), 1);
+    assert_string_equal(json_string_value(json_array_get(given, 0)), "size");
+    json_decref(given);
+
+    assert_int_equal(parse(&f, *state,
+                           "{\"options\": {\"size\": 42, \"learning_rate\": 0.25}, \"given\": "
+                           "[\"learning_rate\"]}",
+                           NULL, NULL),
+                     FSH_OK);
+    assert_int_equal(f.settings.size, 7);
+    assert_false(f.settings.size_given);
+    assert_true(f.settings.rate == 0.25);
+    options_arguments_free(&f.arguments);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(test_what_was_left_open_stays_open, test_folder_setup,
+                                        test_folder_teardown),
         cmocka_unit_test_setup_teardown(test_toml_and_json_read_the_same, test_folder_setup,
                                         test_folder_teardown),
         cmocka_unit_test_setup_teardown(test_the_command_line_wins, test_folder_setup, test_folder_teardown),

@@ -21,14 +21,16 @@ FshStatus describe_print_json(json_t *object, FshError *error)
     return FSH_OK;
 }
 
-/* By name, as Python would spell it: train_crop_size. */
-static json_t *options_json(const TrainOptions *options)
+/* "options", by name as Python would spell it (train_crop_size), and "given", the names of those that the user has said. */
+static int set_options(json_t *object, const TrainOptions *options)
 {
     TrainOptions copy = *options;
     Option rows[TRAIN_OPTION_ROWS];
     train_options_rows(&copy, rows);
     const OptionTable table = train_options_table(rows);
-    return options_config_object(&table, train_options_no_file);
+    const int failed =
+        json_object_set_new(object, "options", options_config_object(&table, train_options_no_file));
+    return json_object_set_new(object, "given", options_config_given(&table, train_options_no_file)) | failed;
 }
 
 static json_t *view_json(const Augmentation *view)
@@ -94,8 +96,8 @@ FshStatus describe_arguments(const TrainOptions *options, const Session *session
     json_t *object = json_object();
     (void)json_object_set_new(object, "version", json_string(FSHARD_VERSION));
     (void)json_object_set_new(object, "device", json_string(backend_description(session->network.backend)));
-    (void)json_object_set_new(object, "options", options_json(options));
-    int failed = json_object_set_new(object, "chosen", plan_json(session));
+    int failed = set_options(object, options);
+    failed |= json_object_set_new(object, "chosen", plan_json(session));
     *text_ret = failed ? NULL : json_dumps(object, JSON_INDENT(2) | JSON_REAL_PRECISION(15));
     json_decref(object);
     return *text_ret ? end_line(text_ret, error)
@@ -201,7 +203,7 @@ static json_t *run_json(const TrainOptions *options, const Session *session)
         program_memory(session->network.train[session->plan.edge_count - 1].program, &arena_bytes,
                        &scratch_bytes);
     json_t *object = json_object();
-    (void)json_object_set_new(object, "options", options_json(options));
+    (void)set_options(object, options);
     (void)json_object_set_new(object, "activation_bytes", json_integer((json_int_t)arena_bytes));
     (void)json_object_set_new(object, "scratch_bytes", json_integer((json_int_t)scratch_bytes));
     if (json_object_set_new(object, "chosen", plan_json(session))) {
