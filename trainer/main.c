@@ -1,6 +1,7 @@
 /* ftrain: trains a network on a dataset that fpack made. */
 #include <limits.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "common/interrupt.h"
@@ -24,14 +25,25 @@ static bool is_from_file(const OptionArguments *arguments, const char *text)
     return false;
 }
 
+/* The option whose value stands at `value` counts as given: args.json then holds it. */
+static void note_given(const OptionTable *table, const void *value)
+{
+    for (const Option *option = table->options; option->name; option++)
+        if (option->value == value)
+            *option->given = true;
+}
+
 /* SHARDS and OUTPUT, given as arguments or as options, but not as both. */
-static FshStatus take_arguments(TrainOptions *options, const OptionArguments *arguments, FshError *error)
+static FshStatus take_arguments(TrainOptions *options, const OptionTable *table,
+                                const OptionArguments *arguments, FshError *error)
 {
     const char **const places[] = {&options->shards, &options->output};
     size_t next = 0;
     for (size_t i = 0; i < 2; i++)
-        if (next < arguments->count && (!*places[i] || is_from_file(arguments, *places[i])))
+        if (next < arguments->count && (!*places[i] || is_from_file(arguments, *places[i]))) {
             *places[i] = arguments->items[next++];
+            note_given(table, places[i]);
+        }
     if (next < arguments->count)
         return fsh_error_set(error, FSH_ERR_USAGE,
                              "'%s': one argument too many: SHARDS and OUTPUT are known already",
@@ -56,7 +68,7 @@ static FshStatus check_complete(const TrainOptions *options, FshError *error)
                              options->output, options->bench_loader ? "--bench-loader" : what);
     if (uses_weights(options) && options->resume)
         return fsh_error_set(error, FSH_ERR_USAGE, "--resume: %s trains nothing", what);
-    if (options->resume && options->weights)
+    if (options->resume && options->weights && strcmp(options->resume, "auto") != 0)
         return fsh_error_set(
             error, FSH_ERR_USAGE,
             "--resume: --weights begins a new run; a run that goes on has its weights in its checkpoint");
@@ -68,7 +80,7 @@ static FshStatus check_complete(const TrainOptions *options, FshError *error)
 static FshStatus run(const ProgramContext *context, bool *partial_ret, FshError *error)
 {
     TrainOptions *options = context->settings;
-    FshStatus status = take_arguments(options, context->arguments, error);
+    FshStatus status = take_arguments(options, context->table, context->arguments, error);
     if (status)
         return status;
     if (options->print_config) {

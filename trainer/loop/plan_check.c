@@ -49,6 +49,12 @@ static bool has_warmup(const Facts *f)
     return f->plan->schedule.warmup_steps > 0;
 }
 
+static bool changes_rate(const Facts *f)
+{
+    return has_warmup(f) || has_schedule(f, SCHEDULE_COSINE) || has_schedule(f, SCHEDULE_LINEAR) ||
+           is_polynomial(f);
+}
+
 static bool has_optimizer(const Facts *f, OptimizerKind kind)
 {
     return f->plan->recipe.optimizer.kind == kind;
@@ -126,12 +132,12 @@ static bool is_random_pairs(const Facts *f)
 
 static bool mixes(const Facts *f)
 {
-    return is_classes(f) && (f->options->mixup_alpha > 0 || f->options->cutmix_alpha > 0);
+    return is_random_classes(f) && (f->options->mixup_alpha > 0 || f->options->cutmix_alpha > 0);
 }
 
 static bool mixes_both(const Facts *f)
 {
-    return is_classes(f) && f->options->mixup_alpha > 0 && f->options->cutmix_alpha > 0;
+    return is_random_classes(f) && f->options->mixup_alpha > 0 && f->options->cutmix_alpha > 0;
 }
 
 static bool erases(const Facts *f)
@@ -159,6 +165,8 @@ static const struct Rule {
     bool (*useful)(const Facts *facts);
     const char *when;
 } rules[] = {
+    {"lr-unit", changes_rate,
+     "a learning rate that changes by steps: a warm-up, cosine, linear or polynomial"},
     {"lr-step-size", is_step, "--lr-scheduler step"},
     {"lr-power", is_polynomial, "--lr-scheduler polynomial"},
     {"lr-min", has_end, "--lr-scheduler cosine, linear, polynomial and plateau"},
@@ -195,8 +203,8 @@ static const struct Rule {
     {"random-erase", is_random_classes, "classes, and not with --no-aug"},
     {"random-erase-mode", erases, "--random-erase"},
     {"noise", is_random_pairs, "pairs, and not with --no-aug"},
-    {"mixup-alpha", is_classes, "classes"},
-    {"cutmix-alpha", is_classes, "classes"},
+    {"mixup-alpha", is_random_classes, "classes, and not with --no-aug"},
+    {"cutmix-alpha", is_random_classes, "classes, and not with --no-aug"},
     {"mixup-prob", mixes, "--mixup-alpha or --cutmix-alpha"},
     {"mixup-switch-prob", mixes_both, "--mixup-alpha and --cutmix-alpha together"},
     {"val-resize-size", is_classes, "classes; pairs are evaluated whole"},

@@ -147,27 +147,40 @@ static size_t worst_kept(const RunState *state)
     return worst;
 }
 
+static FshStatus drop_worst(const RunFiles *files, RunState *state, FshError *error)
+{
+    char name[64], path[PATH_MAX];
+    const size_t worst = worst_kept(state);
+    kept_name(name, sizeof name, state->kept[worst].epoch);
+    FshStatus status = record_path(files->record, path, sizeof path, name, error);
+    if (!status && unlink(path) && errno != ENOENT)
+        status = fsh_error_system(error, errno, "%s: cannot remove", path);
+    if (!status)
+        memmove(&state->kept[worst], &state->kept[worst + 1],
+                (--state->kept_count - worst) * sizeof *state->kept);
+    return status;
+}
+
 void run_files_keep(RunFiles *files, RunState *state, const Metrics *metrics)
 {
-    const size_t most = files->history < KEPT_EPOCHS_MAX ? (size_t)files->history : KEPT_EPOCHS_MAX;
+    const size_t most = (size_t)files->history; /* at most KEPT_EPOCHS_MAX */
     const Metric main_metric = files->session->plan.main_metric;
     /* Without evaluation the newest are the best. */
     const double value = metrics ? metrics_value(metrics, main_metric) : (double)state->epoch;
-    char name[64], path[PATH_MAX];
+    char name[64];
     FshError error = {0};
-    if (!most || (state->kept_count == most && value < state->kept[worst_kept(state)].value))
+    FshStatus status = FSH_OK;
+    if (!most)
+        return;
+    while (!status && state->kept_count > most) /* the run goes on with a lower --checkpoint-hist */
+        status = drop_worst(files, state, &error);
+    if (!status && state->kept_count == most && value < state->kept[worst_kept(state)].value)
         return;
     kept_name(name, sizeof name, state->epoch);
-    FshStatus status = save_weights(files, name, state, metrics, false, &error);
-    if (!status && state->kept_count == most) {
-        const size_t worst = worst_kept(state);
-        kept_name(name, sizeof name, state->kept[worst].epoch);
-        status = record_path(files->record, path, sizeof path, name, &error);
-        if (!status && unlink(path) && errno != ENOENT)
-            status = fsh_error_system(&error, errno, "%s: cannot remove", path);
-        memmove(&state->kept[worst], &state->kept[worst + 1],
-                (--state->kept_count - worst) * sizeof *state->kept);
-    }
+    if (!status)
+        status = save_weights(files, name, state, metrics, false, &error);
+    if (!status && state->kept_count == most)
+        status = drop_worst(files, state, &error);
     if (!status)
         state->kept[state->kept_count++] = (KeptEpoch){state->epoch, value};
     else

@@ -1,5 +1,6 @@
 #include "trainer/loop/run_state.h"
 
+#include <math.h>
 #include <stddef.h>
 #include <string.h>
 
@@ -39,11 +40,17 @@ enum { FIELD_ROWS = sizeof fields / sizeof *fields };
 
 /* ---- writing ---- */
 
+/* JSON knows no NaN: the loss of a network gone bad is null. */
+static json_t *number_or_null(double value)
+{
+    return isfinite(value) ? json_real(value) : json_null();
+}
+
 static json_t *metrics_object(const Metrics *metrics)
 {
     json_t *sums = json_array();
     for (int i = 0; i < METRIC_COUNT; i++)
-        (void)json_array_append_new(sums, json_real(metrics->sums[i])); /* NaN: checked by the reader */
+        (void)json_array_append_new(sums, number_or_null(metrics->sums[i]));
     return json_pack("{s:I, s:I, s:o}", "count", (json_int_t)metrics->count, "measured",
                      (json_int_t)metrics->measured, "sums", sums);
 }
@@ -158,11 +165,11 @@ static bool read_numbers(Reading *reading, const char *name, double *numbers, si
     const json_t *array = member(reading, name, is_array);
     for (size_t i = 0; array && i < count; i++) {
         const json_t *value = json_array_get(array, i);
-        if (!json_is_number(value)) {
+        if (!json_is_number(value) && !json_is_null(value)) {
             reading->missing = name;
             return false;
         }
-        numbers[i] = json_number_value(value);
+        numbers[i] = json_is_null(value) ? NAN : json_number_value(value);
     }
     return array != NULL;
 }

@@ -119,12 +119,11 @@ static FshStatus check_loss(Training *training, const Epoch *epoch, const Batch 
 }
 
 /* The plateau's rate begins where the warm-up ends. */
-static double learning_rate_now(const Training *training)
+static double learning_rate_at(const Training *training, uint64_t step)
 {
     const TrainPlan *plan = &training->session.plan;
-    const RunState *state = &training->state;
-    const bool warm = state->steps_done >= plan->schedule.warmup_steps;
-    return plan->uses_plateau && warm ? state->plateau.rate : schedule_at(&plan->schedule, state->steps_done);
+    const bool warm = step >= plan->schedule.warmup_steps;
+    return plan->uses_plateau && warm ? training->state.plateau.rate : schedule_at(&plan->schedule, step);
 }
 
 static FshStatus train_step(Training *training, Epoch *epoch, FshError *error)
@@ -138,7 +137,7 @@ static FshStatus train_step(Training *training, Epoch *epoch, FshError *error)
     if (status)
         return status;
     const double data_seconds = loader_wait_seconds(session->train) - waited_before;
-    epoch->learning_rate = learning_rate_now(training);
+    epoch->learning_rate = learning_rate_at(training, state->steps_done);
     Metrics now = {0};
     StepResult result = {.gradient_norm = NAN, .updated = true};
     if (batch->valid_count > 0) /* a batch of nothing but skipped samples has no mean loss */
@@ -304,7 +303,9 @@ static FshStatus run_epoch(Training *training, FshError *error)
 {
     Session *session = &training->session;
     RunState *state = &training->state;
-    Epoch epoch = {.learning_rate = learning_rate_now(training), .gradient_norm = NAN};
+    /* Where all its steps are done and the run goes on with the evaluation, that of the last of them. */
+    const uint64_t last = state->step ? state->steps_done - 1 : state->steps_done;
+    Epoch epoch = {.learning_rate = learning_rate_at(training, last), .gradient_norm = NAN};
     FshStatus status = train_steps(training, &epoch, error);
     if (status)
         return status;
@@ -388,6 +389,13 @@ static void print_best(const char *what, const Metrics *best, uint64_t epoch)
     (void)printf(" (epoch %" PRIu64 ")\n", epoch);
 }
 
+/* A run that goes on in another folder has left its best in the first. */
+static bool is_there(const Training *training, const char *name)
+{
+    char path[PATH_MAX];
+    return record_path(&training->record, path, sizeof path, name, NULL) == FSH_OK && file_exists(path);
+}
+
 static void print_files(const Training *training)
 {
     const RunState *state = &training->state;
@@ -401,7 +409,7 @@ static void print_files(const Training *training)
         {true, RUN_LAST, record_last_name},
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
-        if (rows[i].there && !training->files.stale_of[rows[i].file])
+        if (rows[i].there && !training->files.stale_of[rows[i].file] && is_there(training, rows[i].name))
             (void)printf("%s/%s\n", training->record.folder, rows[i].name);
 }
 
@@ -496,8 +504,11 @@ static FshStatus open_record(Training *training, const TrainOptions *options, co
     if (!status && checkpoint[0] && strcmp(own, checkpoint) == 0)
         status = record_resume(&training->record, options->output, &shape, arguments, state->epoch,
                                state->step, error);
-    else if (!status)
-        status = record_open(&training->record, options->output, options->force, &shape, arguments, error);
+    else if (!status) {
+        const bool again = options->resume && !checkpoint[0] && record_has_only_begun(options->output);
+        status = record_open(&training->record, options->output, options->force || again, &shape, arguments,
+                             error);
+    }
     free(arguments);
     return status;
 }
@@ -510,12 +521,15 @@ FshStatus train_run(const TrainOptions *options, bool *partial_ret, FshError *er
     Session *session = &training.session;
     RunState *state = &training.state;
     char checkpoint[PATH_MAX] = "";
+    FshStatus status = run_files_find(options, checkpoint, sizeof checkpoint, error);
+    TrainOptions own = *options;
+    if (checkpoint[0])
+        own.weights = NULL; /* the checkpoint's take their place */
     /* The output last: where the arguments are swapped, the dataset is what to speak of. */
-    FshStatus status = session_open(session, options, SESSION_TRAIN, error);
+    if (!status)
+        status = session_open(session, &own, SESSION_TRAIN, error);
     if (!status)
         state->plateau = plateau_start(session->plan.schedule.base);
-    if (!status)
-        status = run_files_find(options, checkpoint, sizeof checkpoint, error);
     if (!status && checkpoint[0])
         status = run_files_resume(checkpoint, session, options, state, error);
     if (!status)
@@ -525,7 +539,13 @@ FshStatus train_run(const TrainOptions *options, bool *partial_ret, FshError *er
     if (status)
         goto done;
     session_describe(session);
-    if (checkpoint[0])
+    training.stopped_early = state->finished && state->epoch < session->plan.epochs;
+    if (state->finished)
+        console_line(&session->console,
+                     "%s: the run ended after %" PRIu64
+                     " epochs; nothing is left to do (--force begins anew)",
+                     checkpoint, state->epoch);
+    else if (checkpoint[0])
         console_line(&session->console, "goes on from %s: epoch %" PRIu64 ", step %" PRIu64, checkpoint,
                      state->epoch, state->step);
     if (options->program.verbose)

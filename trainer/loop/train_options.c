@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "trainer/data/random_erasing.h"
+#include "trainer/loop/run_state.h"
 #include "trainer/models/models.h"
 #include "trainer/optim/schedule.h"
 
@@ -92,9 +93,7 @@ const char *const train_options_free[] = {"config",
                                           "export",
                                           "bench-loader",
                                           "drop-caches",
-                                          "bench-loader",
-                                          "drop-caches",
-
+                                          "weights", /* where it began; the checkpoint has its own */
                                           "resume",
                                           "force",
                                           "dry-run",
@@ -453,7 +452,7 @@ void train_options_rows(TrainOptions *o, Option *rows)
          .maximum = 1e9,
          .help = "steps between two checkpoints within an epoch; 0: at its end, and when stopped"},
         {.name = "checkpoint-hist", .kind = OPTION_INTEGER, .value = &o->checkpoint_hist, .argument = "N",
-         .maximum = 100000,
+         .maximum = KEPT_EPOCHS_MAX,
          .help = "keep the weights of the N best epochs too, as checkpoint-EPOCH.safetensors"},
         {.name = "tensorboard", .kind = OPTION_FLAG, .value = &o->tensorboard,
          .help = "write event files for TensorBoard"},

@@ -61,6 +61,21 @@ static bool is_empty_folder(const char *folder)
     return count <= 2; /* . and .. */
 }
 
+bool record_has_only_begun(const char *folder)
+{
+    (void)file_remove_stale_temporaries(folder);
+    DIR *entries = opendir(folder);
+    bool only = entries != NULL;
+    for (const struct dirent *entry = only ? readdir(entries) : NULL; entry && only;
+         entry = readdir(entries)) {
+        const bool dots = strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0;
+        only = dots || (is_of_a_run(entry->d_name) && fnmatch("*.safetensors", entry->d_name, 0) != 0);
+    }
+    if (entries)
+        (void)closedir(entries);
+    return only;
+}
+
 FshStatus record_check_folder(const char *folder, bool force, FshError *error)
 {
     if (!file_exists(folder))

@@ -44,6 +44,10 @@ typedef struct EpochReport {
     uint64_t order_digest; /* sampler_order_digest */
 } EpochReport;
 
+/* True if the folder holds tables of a run, and no weights or checkpoint: it was stopped before there were any, and nothing is
+ * lost where it begins again. What a killed run was writing at that moment is removed. */
+bool record_has_only_begun(const char *folder);
+
 /* FSH_ERR_EXISTS: folder is there and not empty, and force was not given (a file by that name: always). */
 FshStatus record_check_folder(const char *folder, bool force, FshError *error);
 
