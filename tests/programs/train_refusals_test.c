@@ -1,0 +1,252 @@
+/* ftrain from outside: what it refuses, before anything is written. */
+#include "tests/programs/train_support.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static void test_weights_of_another_network_are_refused(void **state)
+{
+    TestFolder *folder = *state;
+    const char *shards = pack_colours(folder, 8, 2), *out = test_path(folder, "b");
+    RunResult result = TRAIN(0, "--model", "conv8", "--epochs", "1", shards, test_path(folder, "a"));
+    run_result_free(&result);
+    const char *weights = test_path(folder, "a/last.safetensors");
+    REFUSED(1, "a/last.safetensors: has no tensor conv1.weight; it holds conv8", out, "--weights", weights,
+            shards);
+    test_file_truncate(weights, -5);
+    REFUSED(1, "last.safetensors: ", out, "--model", "conv8", "--weights", weights, shards);
+    REFUSED(1, "No such file", out, "--model", "conv8", "--weights", test_path(folder, "none"), shards);
+}
+
+static void test_weights_that_nearly_fit_are_refused(void **state)
+{
+    TestFolder *folder = *state;
+    const char *shards = pack_colours(folder, 8, 2), *out = test_path(folder, "b");
+    RunResult result = TRAIN(0, "--model", "conv8", "--epochs", "1", shards, test_path(folder, "a"));
+    run_result_free(&result);
+    const char *weights = test_path(folder, "a/last.safetensors");
+    REFUSED(1, "model.33.weight is [3, 128], the network has [3, 512]", out, "--model", "conv8",
+            "--train-crop-size", "64", "--weights", weights, shards);
+    replace_in_file(weights, "\"model.1.weight\":{\"dtype\":\"F32\"",
+                    "\"model.1.weight\":{\"dtype\":\"I32\"");
+    REFUSED(1, "model.1.weight is I32; weights are floating-point numbers", out, "--model", "conv8",
+            "--weights", weights, shards);
+    replace_in_file(weights, "\"model.1.weight\":{\"dtype\":\"I32\"",
+                    "\"model.1.weight\":{\"dtype\":\"F32\"");
+    /* A counter by another name is a tensor that the network does not have. */
+    replace_in_file(weights, "model.2.num_batches_tracked", "model.2.num_batches_counted");
+    REFUSED(1, "the network has no tensor model.2.num_batches_counted", out, "--model", "conv8", "--weights",
+            weights, shards);
+}
+
+static void test_a_missing_dataset_is_refused(void **state)
+{
+    TestFolder *folder = *state;
+    REFUSED(1, "No such file", test_path(folder, "out"), test_path(folder, "none"));
+}
+
+static void test_pairs_for_a_classifier_are_refused(void **state)
+{
+    DatasetSpec pairs = train_plain;
+    pairs.kind = FSH_KIND_PAIRS;
+    TestFolder *folder = *state;
+    REFUSED(1, "holds pairs of images", test_path(folder, "out"), "--model", "resnet18",
+            make_set(folder, &pairs));
+}
+
+static void test_classes_for_a_restorer_are_refused(void **state)
+{
+    TestFolder *folder = *state;
+    REFUSED(1, "pairs", test_path(folder, "out"), "--model", "unet", make_set(folder, &train_plain));
+}
+
+static void test_one_class_is_refused(void **state)
+{
+    DatasetSpec spec = train_plain;
+    spec.class_count = 1;
+    TestFolder *folder = *state;
+    REFUSED(1, "at least two class folders", test_path(folder, "out"), make_set(folder, &spec));
+}
+
+static void test_splits_of_different_classes_are_refused(void **state)
+{
+    DatasetSpec spec = train_plain;
+    spec.classes_apart = true;
+    TestFolder *folder = *state;
+    REFUSED(1, "split 'val' has images of class 'class03', split 'train' has none", test_path(folder, "out"),
+            make_set(folder, &spec));
+}
+
+/* In an LMDB: the labels of shards stand in their index, too, which fsh_open checks. */
+static void test_a_label_out_of_range_is_refused_with_its_place(void **state)
+{
+    enum { LABEL_AT = 16 }; /* in a record, fshard(5) */
+    TestFolder *folder = *state;
+    (void)pack_colours(folder, 4, 2);
+    const char *set = test_path(folder, "lmdb"), *file = test_path(folder, "lmdb/train.lmdb/data.mdb");
+    RunResult result =
+        run_program(NULL, "fpack", "-q", "--format", "lmdb", test_path(folder, "images"), set, NULL);
+    assert_int_equal(result.exit_status, 0);
+    run_result_free(&result);
+    size_t length = 0;
+    char *bytes = test_file_read(file, &length), *record = memmem(bytes, length, "FREC", 4);
+    assert_non_null(record);
+    assert_in_range(record[LABEL_AT], 0, COLOURS - 1);
+    record[LABEL_AT] = COLOURS;
+    test_file_write(file, bytes, length);
+    free(bytes);
+    REFUSED(1, "label 3 in a dataset of 1 fields and 3 classes", test_path(folder, "out"), "--model", "conv8",
+            set);
+}
+
+static void test_a_missing_split_is_refused_by_name(void **state)
+{
+    TestFolder *folder = *state;
+    const char *shards = make_set(folder, &train_plain), *out = test_path(folder, "out");
+    REFUSED(1, "has no split 'validation'; it has: train, val", out, "--val-split", "validation", shards);
+    REFUSED(1, "has no split 'all'; it has: train, val", out, "--train-split", "all", shards);
+}
+
+static void test_fewer_samples_than_a_batch_are_refused(void **state)
+{
+    TestFolder *folder = *state;
+    REFUSED(1, "--batch-size: 41 is more than the 40 training samples; use 40 or less",
+            test_path(folder, "out"), "--batch-size", "41", make_set(folder, &train_plain));
+}
+
+static void test_a_model_that_does_not_fit_the_images_is_refused(void **state)
+{
+    TestFolder *folder = *state;
+    REFUSED(1, "ftrain: images of 2 x 2 pixels: conv8: model.", test_path(folder, "out"), "--model", "conv8",
+            "--train-crop-size", "2", "--val-crop-size", "2", make_set(folder, &train_plain));
+}
+
+static void test_an_unknown_model_is_refused_with_the_known_ones(void **state)
+{
+    TestFolder *folder = *state;
+    REFUSED(2, "--model: 'resnet19' is none of the networks: conv8, toynet, resnet9, resnet18",
+            test_path(folder, "out"), "--model", "resnet19", make_set(folder, &train_plain));
+}
+
+static void test_options_that_contradict_are_usage_errors(void **state)
+{
+    TestFolder *folder = *state;
+    const char *shards = make_set(folder, &train_plain), *out = test_path(folder, "out");
+    REFUSED(2, "--lr-warmup-epochs: 3 leaves nothing of 3 epochs", out, "--epochs", "3", "--lr-warmup-epochs",
+            "3", shards);
+    REFUSED(2, "--scale: '0.5' is not MIN:MAX", out, "--scale", "0.5", shards);
+    REFUSED(2, "--scale: '0.9:0.1' is not MIN:MAX", out, "--scale", "0.9:0.1", shards);
+    REFUSED(2, "--ratio: '1:x' is not MIN:MAX", out, "--ratio", "1:x", shards);
+    REFUSED(2, "--val-resize-size: 20 is less than the crop of 30", out, "--val-resize-size", "20",
+            "--val-crop-size", "30", shards);
+    REFUSED(2, "--crop-padding: 32 is not less than the crop", out, "--crop-padding", "32", shards);
+    REFUSED(2, "--evaluate needs --weights", out, "--evaluate", shards);
+    REFUSED(2, "SHARDS and OUTPUT are known already", out, "--shards", shards, "--output", out, "third");
+    REFUSED(2, "--epochs: '0' is not a whole number", out, "--epochs", "0", shards);
+}
+
+static void test_cuda_on_a_machine_without_it_is_refused(void **state)
+{
+    TestFolder *folder = *state;
+    const char *shards = make_set(folder, &train_plain), *out = test_path(folder, "out");
+    RunResult result = run_program(NULL, "ftrain", "--model", "conv8", "--epochs", "1", "--device", "cuda",
+                                   shards, out, NULL);
+    bool there = result.exit_status == 0;
+    if (!there) {
+        assert_int_equal(result.exit_status, 1);
+        assert_contains(result.err, "ftrain: ");
+        assert_contains(result.err, "cuda");
+        assert_contains(result.err, "--device cpu"); /* what to do */
+        assert_int_equal(test_count_files(out), 0);
+        run_result_free(&result);
+        /* Said before an output that cannot be used either. */
+        test_file_write_text(test_path(folder, "out/note.txt"), "mine");
+        result = TRAIN(1, "--model", "conv8", "--device", "cuda", shards, out);
+        assert_contains(result.err, "--device cpu");
+    }
+    run_result_free(&result);
+    if (there)
+        skip();
+}
+
+static void test_an_output_that_exists_is_refused_without_force(void **state)
+{
+    TestFolder *folder = *state;
+    const char *shards = make_set(folder, &train_plain), *out = test_path(folder, "out");
+    const char *note = test_path(folder, "out/note.txt"),
+               *stale = test_path(folder, "out/model_best.safetensors");
+    test_file_write_text(note, "mine");
+    test_file_write_text(stale, "of an earlier run");
+    RunResult result = TRAIN(1, "--model", "conv8", "--epochs", "1", shards, out);
+    assert_contains(result.err, "out: exists and is not empty");
+    assert_contains(result.err, "--force");
+    assert_int_equal(test_count_files(out), 2);
+    run_result_free(&result);
+
+    result = TRAIN(0, "--model", "conv8", "--epochs", "1", "--force", shards, out);
+    run_result_free(&result);
+    char *text = test_file_read(note, NULL);
+    assert_string_equal(text, "mine");
+    free(text);
+    assert_true(test_file_size(stale) > 1000);
+    assert_int_equal(test_count_files(out), 7);
+
+    result = TRAIN(1, "--model", "conv8", shards, note);
+    assert_contains(result.err, "note.txt: is a file");
+    run_result_free(&result);
+}
+
+static void test_the_dataset_is_checked_before_the_output(void **state)
+{
+    TestFolder *folder = *state;
+    const char *shards = make_set(folder, &train_plain), *out = test_path(folder, "out");
+    test_file_write_text(test_path(folder, "out/note.txt"), "mine");
+    RunResult result = TRAIN(1, "--model", "conv8", out, shards); /* swapped */
+    assert_contains(result.err, "dataset.json");
+    assert_contains_not(result.err, "--force");
+    run_result_free(&result);
+
+    result = TRAIN(1, "--model", "conv8", shards, shards);
+    assert_contains(result.err, "it is a dataset, not an output folder; the order is ftrain SHARDS OUTPUT");
+    assert_contains_not(result.err, "--force");
+    run_result_free(&result);
+
+    result = TRAIN(1, "--model", "conv8", "--batch-size", "41", shards, out);
+    assert_contains(result.err, "--batch-size: 41");
+    run_result_free(&result);
+
+    result = TRAIN(0, "--dry-run", "--model", "conv8", shards, out);
+    run_result_free(&result);
+}
+
+static void test_a_torn_shard_is_refused(void **state)
+{
+    TestFolder *folder = *state;
+    const char *shards = make_set(folder, &train_plain);
+    test_file_truncate(test_path(folder, "set/train-00001-of-00002.fshard"), -1000);
+    REFUSED(1, "train-00001-of-00002.fshard", test_path(folder, "out"), shards);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        IN_FOLDER(test_weights_of_another_network_are_refused),
+        IN_FOLDER(test_weights_that_nearly_fit_are_refused),
+        IN_FOLDER(test_a_missing_dataset_is_refused),
+        IN_FOLDER(test_pairs_for_a_classifier_are_refused),
+        IN_FOLDER(test_classes_for_a_restorer_are_refused),
+        IN_FOLDER(test_one_class_is_refused),
+        IN_FOLDER(test_splits_of_different_classes_are_refused),
+        IN_FOLDER(test_a_label_out_of_range_is_refused_with_its_place),
+        IN_FOLDER(test_a_missing_split_is_refused_by_name),
+        IN_FOLDER(test_fewer_samples_than_a_batch_are_refused),
+        IN_FOLDER(test_a_model_that_does_not_fit_the_images_is_refused),
+        IN_FOLDER(test_an_unknown_model_is_refused_with_the_known_ones),
+        IN_FOLDER(test_options_that_contradict_are_usage_errors),
+        IN_FOLDER(test_cuda_on_a_machine_without_it_is_refused),
+        IN_FOLDER(test_an_output_that_exists_is_refused_without_force),
+        IN_FOLDER(test_the_dataset_is_checked_before_the_output),
+        IN_FOLDER(test_a_torn_shard_is_refused),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

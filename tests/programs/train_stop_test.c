@@ -1,0 +1,179 @@
+/* ftrain from outside: what stops it or gets in its way - signals, a full disk, samples gone bad, numbers that are none - and how
+ * it goes on. */
+#include "tests/programs/train_support.h"
+
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/file.h"
+#include "trainer/loop/safetensors.h"
+
+static void test_a_record_gone_bad_stops_with_its_name_or_is_skipped(void **state)
+{
+    TestFolder *folder = *state;
+    const char *shards = make_set(folder, &train_plain), *out = test_path(folder, "out");
+    spoil_sample(folder, "train", 3);
+    RunResult result = TRAIN(1, "--model", "conv8", "--epochs", "2", "--batch-size", "20", shards, out);
+    assert_contains(result.err, "train-00000-of-00002.fshard");
+    assert_contains(result.err, "record 3");
+    assert_contains(result.err, "train/class03/000003.png");
+    run_result_free(&result);
+
+    result = TRAIN(1, "--model", "conv8", "--epochs", "2", "--batch-size", "20", "--on-error", "skip",
+                   "--force", shards, out);
+    assert_contains(result.err, "warning: ");
+    assert_contains(result.err, "train-00000-of-00002.fshard record 3");
+    assert_contains(result.err, "skipped");
+    assert_contains(result.err, "1 samples could not be read");
+    assert_contains(result.out, "best top-1");
+    assert_true(test_file_size(test_path(folder, "out/last.safetensors")) > 1000);
+    run_result_free(&result);
+}
+
+static void test_a_bad_sample_in_evaluation_does_not_cost_what_was_learnt(void **state)
+{
+    TestFolder *folder = *state;
+    const char *shards = make_set(folder, &train_plain), *out = test_path(folder, "out");
+    spoil_sample(folder, "val", 3);
+    RunResult result = TRAIN(1, "--model", "conv8", "--epochs", "2", shards, out);
+    assert_contains(result.err, "val-00000-of-00002.fshard record 3");
+    run_result_free(&result);
+    assert_true(test_file_size(test_path(folder, "out/last.safetensors")) > 1000);
+}
+
+static void test_an_evaluation_of_nothing_is_no_result(void **state)
+{
+    DatasetSpec spec = train_plain;
+    spec.val_count = 2;
+    TestFolder *folder = *state;
+    const char *shards = make_set(folder, &spec), *out = test_path(folder, "out");
+    spoil_sample(folder, "val", 0);
+    spoil_sample(folder, "val", 1);
+    RunResult result = TRAIN(1, "--model", "conv8", "--epochs", "2", "--on-error", "skip", shards, out);
+    assert_contains(result.err, "no sample of split 'val' could be read");
+    assert_string_equal(result.out, "");
+    run_result_free(&result);
+}
+
+/* num_batches_tracked of conv8's first norm. */
+static int64_t steps_of(const char *path)
+{
+    Safetensors *file = NULL;
+    FshError error = {0};
+    int64_t steps;
+    assert_ok(safetensors_open(&file, path, &error), &error);
+    const SafetensorsEntry *entry = safetensors_find(file, "model.2.num_batches_tracked");
+    assert_non_null(entry);
+    memcpy(&steps, entry->data, sizeof steps);
+    safetensors_close(&file);
+    return steps;
+}
+
+/* A long run over 40 steps an epoch gets the signal; what it says and what it has saved must agree to the step. */
+static void stop_with(TestFolder *folder, const char *shards, int signal_number, int exit_status,
+                      uint64_t files)
+{
+    const char *out = test_path(folder, "out%d", signal_number);
+    const char *weights = test_path(folder, "out%d/last.safetensors", signal_number);
+    const char *const arguments[] = {"--jobs", "1",        "--model", "conv8",     "--batch-size",
+                                     "1",      "--epochs", "1000000", "--lr-base", "0.01",
+                                     shards,   out,        NULL};
+    RunningProgram running = run_start(NULL, "ftrain", arguments);
+    assert_true(wait_for_file(weights, 30));
+    assert_int_equal(kill(running.process, signal_number), 0);
+    RunResult result = run_wait(&running);
+    assert_int_equal(result.exit_status, exit_status);
+    unsigned long long epoch, step;
+    const char *message = strstr(result.err, "interrupted in epoch ");
+    assert_non_null(message);
+    assert_int_equal(sscanf(message, "interrupted in epoch %llu after %llu steps", &epoch, &step), 2);
+    assert_int_equal(steps_of(weights), epoch * 40 + step);
+    run_result_free(&result);
+    result = TRAIN(0, "--model", "conv8", "--evaluate", "--val-split", "train", "--weights", weights, shards);
+    run_result_free(&result);
+    assert_int_equal(test_count_files(out), files); /* no temporary file among them */
+}
+
+static void test_a_signal_ends_it_with_weights_on_disk(void **state)
+{
+    stop_with(*state, make_set(*state, &train_plain), SIGINT, 130, 6);
+}
+
+static void test_a_signal_ends_training_without_evaluation_too(void **state)
+{
+    DatasetSpec spec = train_plain;
+    spec.val_count = 0;
+    stop_with(*state, make_set(*state, &spec), SIGTERM, 75, 5);
+}
+
+static void test_a_full_disk_costs_a_warning_and_not_the_run(void **state)
+{
+    TestFolder *folder = *state;
+    const char *shards = make_set(folder, &train_plain), *out = test_path(folder, "out");
+    /* Room for the tables and two or three times the 85 kB that conv8's weights take. */
+    const RunOptions options = {.limit_disk = true, .disk_bytes = 260000};
+    const char *const arguments[] = {"--model", "conv8", "--epochs", "4", shards, out, NULL};
+    RunResult result = expect_train(1, &options, arguments);
+    assert_contains(result.err, "No space left on device");
+    assert_contains(result.err, "training goes on");
+    assert_contains(result.err, "could not be saved");
+    assert_contains(result.out, "4 epochs in");
+    run_result_free(&result);
+    /* What is there is whole. */
+    result = TRAIN(0, "--model", "conv8", "--evaluate", "--weights",
+                   test_path(folder, "out/last.safetensors"), shards);
+    run_result_free(&result);
+    assert_true(test_count_files(out) <= 6);
+}
+
+static void test_a_disk_that_is_full_from_the_start_leaves_nothing(void **state)
+{
+    TestFolder *folder = *state;
+    const char *shards = make_set(folder, &train_plain), *out = test_path(folder, "out");
+    RunResult result = TRAIN(0, "--model", "conv8", "--epochs", "1", shards, test_path(folder, "was"));
+    run_result_free(&result);
+    /* Full at once, and full behind args.json. */
+    const uint64_t rooms[] = {100, test_file_size(test_path(folder, "was/args.json")) + 10};
+    for (size_t i = 0; i < 2; i++) {
+        const RunOptions options = {.limit_disk = true, .disk_bytes = rooms[i]};
+        const char *const arguments[] = {"--model", "conv8", "--epochs", "1", shards, out, NULL};
+        result = expect_train(1, &options, arguments);
+        assert_contains(result.err, "No space left on device");
+        assert_false(file_exists(out));
+        run_result_free(&result);
+    }
+}
+
+static void test_a_loss_that_is_no_number_stops_with_advice(void **state)
+{
+    TestFolder *folder = *state;
+    const char *shards = make_set(folder, &train_plain);
+    RunResult result = TRAIN(1, "--model", "conv8", "--lr", "1e6", "--lr-warmup-epochs", "0", "--epochs",
+                             "50", shards, test_path(folder, "out"));
+    assert_contains(result.err, "training has diverged; lower --lr");
+    assert_contains(result.err, "samples: ");
+    assert_true(test_file_size(test_path(folder, "out/diverged.safetensors")) > 1000);
+    char *text = test_file_read(test_path(folder, "out/diverged.json"), NULL);
+    json_t *object = read_json(text);
+    assert_true(json_array_size(json_object_get(object, "samples")) > 0);
+    json_decref(object);
+    free(text);
+    run_result_free(&result);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        IN_FOLDER(test_a_record_gone_bad_stops_with_its_name_or_is_skipped),
+        IN_FOLDER(test_a_bad_sample_in_evaluation_does_not_cost_what_was_learnt),
+        IN_FOLDER(test_an_evaluation_of_nothing_is_no_result),
+        IN_FOLDER(test_a_signal_ends_it_with_weights_on_disk),
+        IN_FOLDER(test_a_signal_ends_training_without_evaluation_too),
+        IN_FOLDER(test_a_full_disk_costs_a_warning_and_not_the_run),
+        IN_FOLDER(test_a_disk_that_is_full_from_the_start_leaves_nothing),
+        IN_FOLDER(test_a_loss_that_is_no_number_stops_with_advice),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,84 @@
+/* train_support.h - ftrain run from outside, and the small datasets that its tests run it on.
+ *
+ *   static void test_one_class_is_refused(void **state)
+ *   {
+ *       DatasetSpec spec = train_plain;
+ *       spec.class_count = 1;
+ *       REFUSED(1, "at least two class folders", test_path(*state, "out"), make_set(*state, &spec));
+ *   }
+ *
+ * Whatever cannot be done fails the running test. ftrain runs with one thread unless a test gives --jobs first: these networks
+ * are small, and threads that wait for each other take long on a busy machine. */
+#ifndef FSHARD_TESTS_PROGRAMS_TRAIN_SUPPORT_H
+#define FSHARD_TESTS_PROGRAMS_TRAIN_SUPPORT_H
+
+#include <jansson.h>
+
+#include "tests/support/support.h"
+#include "tests/trainer/dataset_support.h"
+
+#define IN_FOLDER(test) cmocka_unit_test_setup_teardown(test, test_folder_setup, test_folder_teardown)
+
+/* ---- datasets ---- */
+
+enum { COLOURS_EDGE = 32, COLOURS = 3 };
+
+/* Images that are easy to tell apart, red, green and blue noise: class folders under FOLDER/images, then fpack. Returns
+ * FOLDER/shards. */
+const char *pack_colours(TestFolder *folder, int train_count, int val_count);
+
+/* 40 and 8 raw images of 32 x 32 pixels, 4 classes, two shards. */
+extern const DatasetSpec train_plain;
+/* Makes FOLDER/set and returns its path. */
+const char *make_set(TestFolder *folder, const DatasetSpec *spec);
+
+/* Changes a bit of the pixels of a sample of FOLDER/set: its checksum no longer fits. */
+void spoil_sample(TestFolder *folder, const char *split_name, uint64_t index);
+
+/* ---- running ---- */
+
+/* arguments: NULL at the end. Fails with all that ftrain has said if it ends otherwise. */
+RunResult expect_train(int exit_status, const RunOptions *options, const char *const *arguments);
+
+#define TRAIN(exit_status, ...) expect_train((exit_status), NULL, (const char *const[]){__VA_ARGS__, NULL})
+/* A run of which nothing but its exit status is looked at. */
+#define TRAINED(...)                                                                                         \
+    do {                                                                                                     \
+        RunResult trained_ = TRAIN(0, __VA_ARGS__);                                                          \
+        run_result_free(&trained_);                                                                          \
+    } while (0)
+/* A run that ends so, with `part` in what it says on standard error. */
+#define SAYS(exit_status, part, ...)                                                                         \
+    do {                                                                                                     \
+        RunResult said_ = TRAIN((exit_status), __VA_ARGS__);                                                 \
+        assert_contains(said_.err, (part));                                                                  \
+        run_result_free(&said_);                                                                             \
+    } while (0)
+
+/* It fails as told, with `part` in its message, and leaves nothing at `output`. */
+void expect_refusal(int exit_status, const char *part, const char *output, const char *const *arguments);
+
+#define REFUSED(exit_status, part, output, ...)                                                              \
+    expect_refusal((exit_status), (part), (output), (const char *const[]){__VA_ARGS__, output, NULL})
+
+/* ---- what it has left ---- */
+
+/* A member of an object; the test fails where it is no number. */
+double number_of(const json_t *object, const char *name);
+/* A new reference. */
+json_t *read_json(const char *text);
+json_t *read_json_file(const char *path);
+size_t count_lines(const char *text);
+
+/* The value in the last row of FOLDER/out/summary.csv under this heading; `row` counts from 0 below the head. */
+double summary_number(const char *output, size_t row, const char *column);
+/* summary.csv with the column of time left out; free it. */
+char *summary_without_time(const char *output);
+
+bool same_bytes(const char *a, const char *b);
+/* last.safetensors of FOLDER/a and FOLDER/b. */
+void assert_same_file(TestFolder *folder, const char *a, const char *b, bool same);
+/* Changes the first `from` in a file to `to`, which is as long. */
+void replace_in_file(const char *path, const char *from, const char *to);
+
+#endif
