@@ -26,7 +26,7 @@ typedef struct Check {
     char **paths;       /* owned: what files[].path points to */
     char **names;       /* owned, where there is no manifest: what files[].name points to */
     size_t *split_of;   /* index of each file's split; without a manifest each file is its own */
-    FshHash128 *hashes; /* of each file delivered */
+    HashSet hashes;     /* of each file delivered that holds records */
     size_t file_count, file_capacity;
     char **field_names; /* owned: those of the first file without a manifest that has any; NULL for now */
     size_t field_count;
@@ -173,18 +173,30 @@ static FshStatus list_folder(const char *folder, char ***names_ret, size_t *coun
     return FSH_OK;
 }
 
+/* Names of the files so far, sorted: *listed_ret is the caller's, the names are not. */
+static FshStatus sort_listed(const Check *check, char ***listed_ret, FshError *error)
+{
+    *listed_ret = calloc(check->file_count + 1, sizeof **listed_ret);
+    if (!*listed_ret)
+        return fsh_error_set(error, FSH_ERR_MEMORY, "%s: out of memory", check->folder);
+    if (check->file_count) {
+        memcpy(*listed_ret, check->names, check->file_count * sizeof **listed_ret);
+        qsort(*listed_ret, check->file_count, sizeof **listed_ret, compare_names);
+    }
+    return FSH_OK;
+}
+
 /* With a manifest: files it does not list are a problem. Without: they are what is checked. */
 static FshStatus look_for_others(Check *check, FshError *error)
 {
-    char **names = NULL;
+    char **names = NULL, **listed = NULL;
     size_t count = 0;
+    const size_t listed_count = check->file_count;
     FshStatus status = list_folder(check->folder, &names, &count, error);
-    size_t listed = check->file_count;
+    if (!status)
+        status = sort_listed(check, &listed, error);
     for (size_t i = 0; i < count && !status; i++) {
-        bool known = false;
-        for (size_t j = 0; j < listed && !known; j++) {
-            known = strcmp(check->names[j], names[i]) == 0;
-        }
+        const bool known = bsearch(&names[i], listed, listed_count, sizeof *listed, compare_names);
         char reason[] = "is not in the manifest: left over from another run, remove it";
         FileCheck file = {.container =
                               ends_with(names[i], ".lmdb") ? FSH_CONTAINER_LMDB : FSH_CONTAINER_SHARDS};
@@ -193,6 +205,7 @@ static FshStatus look_for_others(Check *check, FshError *error)
         else if (!known)
             tell_file(check, names[i], FSH_ERR_MISMATCH, reason);
     }
+    free(listed);
     fsh_names_free(names, count);
     return status;
 }
@@ -224,17 +237,14 @@ static FshStatus check_keys(Check *check, size_t file_index, FileReport *report,
 /* A shard copied over another has the other's content under its own name. */
 static FshStatus check_copies(Check *check, size_t file_index, FileReport *report, FshError *error)
 {
-    check->hashes[file_index] = report->hash;
-    if (report->file.record_count == 0) /* tars of nothing are all alike */
+    char reason[PATH_MAX];
+    if (report->file.record_count == 0 || !hash_is_known(&report->hash)) /* tars of nothing are all alike */
         return FSH_OK;
-    for (size_t i = 0; i < file_index && hash_is_known(&report->hash); i++) {
-        if (fsh_hash_equal(&check->hashes[i], &report->hash)) {
-            char reason[PATH_MAX];
-            (void)snprintf(reason, sizeof reason, "holds the same bytes as %s", check->files[i].name);
-            return fsh_report_add(report, FSH_ERR_CORRUPT, -1, NULL, reason, error);
-        }
-    }
-    return FSH_OK;
+    const HashSetEntry *seen = hash_set_meet(&check->hashes, &report->hash, 0, file_index);
+    if (!seen)
+        return FSH_OK;
+    (void)snprintf(reason, sizeof reason, "holds the same bytes as %s", check->files[seen->file].name);
+    return fsh_report_add(report, FSH_ERR_CORRUPT, -1, NULL, reason, error);
 }
 
 static bool has_name(char *const *names, size_t count, const char *name)
@@ -479,7 +489,7 @@ static void check_free(Check *check)
     free(check->paths);
     free(check->names);
     free(check->split_of);
-    free(check->hashes);
+    hash_set_free(&check->hashes);
     hash_set_free(&check->keys);
     free(check->class_counts);
     fsh_names_free(check->field_names, check->field_count);
@@ -500,10 +510,11 @@ FshStatus fsh_check(const char *path, FshCheckLevel level, int jobs, FshProblemV
     const bool with_contents = level >= FSH_CHECK_CONTENTS;
     for (size_t i = 0; i < check->file_count; i++)
         check->files[i].with_contents = with_contents;
+    if (!status)
+        status = hash_set_reserve(&check->hashes, check->file_count, error);
     if (!status) {
-        check->hashes = calloc(check->file_count + 1, sizeof *check->hashes);
         check->contents = with_contents ? calloc(check->file_count + 1, sizeof *check->contents) : NULL;
-        status = check->hashes && (check->contents || !with_contents)
+        status = check->contents || !with_contents
                      ? pool_run_ordered(jobs, check->file_count, 0, sizeof(FileReport), work, deliver,
                                         fsh_report_empty, check, error)
                      : fsh_error_set(error, FSH_ERR_MEMORY, "%s: out of memory", path);
