@@ -18,8 +18,10 @@ static ModelRecipe recipe_of(const Model *model, DataType compute_type)
 static FshStatus make(const char *name, const ModelSpec *spec, Graph **graph, FshError *error)
 {
     const Model *model = model_find(name);
-    if (!model)
+    if (!model) {
         fail_msg("no model %s", name);
+        return FSH_ERR_NOT_FOUND;
+    }
     const ModelRecipe recipe = recipe_of(model, DATA_F32);
     const FshStatus status = model_graph(model, spec, &recipe, graph, error);
     assert_int_equal(status != FSH_OK, *graph == NULL);

@@ -413,10 +413,11 @@ static void row_mean(const void *values, int64_t rows, int64_t width, void *resu
         double sums[CHANNEL_BLOCK] = {0};
         for (int64_t done = 0; done < rows; done += BLOCK_ROWS) {
             float block[CHANNEL_BLOCK] = {0};
-            for (int64_t end = smaller(rows, done + BLOCK_ROWS), r = done; r < end; r++)
+            for (int64_t end = smaller(rows, done + BLOCK_ROWS), r = done; r < end; r++) {
 #pragma omp simd
                 for (int64_t c = 0; c < count; c++)
                     block[c] += load(x[r * width + first + c]);
+            }
 #pragma omp simd
             for (int64_t c = 0; c < count; c++)
                 sums[c] += (double)block[c];
