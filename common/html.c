@@ -89,7 +89,7 @@ void html_add_base64(HtmlPage *page, const void *bytes, size_t length)
     }
 }
 
-void html_begin(HtmlPage *page, const char *title, const char *style)
+void html_begin(HtmlPage *page, const char *title, const char *const *styles)
 {
     html_add_markup(page, "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">"
                           "<meta http-equiv=\"Content-Security-Policy\" "
@@ -97,7 +97,8 @@ void html_begin(HtmlPage *page, const char *title, const char *style)
                           "<meta name=\"viewport\" content=\"width=device-width\"><title>");
     html_add_string(page, title);
     html_add_markup(page, "</title><style>");
-    html_add_markup(page, style);
+    for (; *styles; styles++)
+        html_add_markup(page, *styles);
     html_add_markup(page, "</style></head><body>");
 }
 

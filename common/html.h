@@ -1,7 +1,7 @@
 /* html.h - pages that need nothing else: no network, no script, no other file.
  *
  *   HtmlPage page = {.error = error};
- *   html_begin(&page, "fverify: photos", style);
+ *   html_begin(&page, "fverify: photos", styles);
  *   html_add(&page, "<p>%d files of ", count);
  *   html_add_string(&page, name);                    // escaped
  *   status = html_write(&page, "page.html", force);  // writes the end of it too, and frees the page
@@ -23,8 +23,8 @@ typedef struct HtmlPage {
     FshError *error;  /* borrowed; may be NULL */
 } HtmlPage;
 
-/* From the doctype to <body>; title is escaped, style is CSS of our own. */
-void html_begin(HtmlPage *page, const char *title, const char *style);
+/* From the doctype to <body>; title is escaped, styles is CSS of our own, NULL behind the last. */
+void html_begin(HtmlPage *page, const char *title, const char *const *styles);
 
 /* Markup of our own, with numbers; at most 1023 bytes. Never with text of others. */
 void html_add(HtmlPage *page, const char *format, ...) FSH_PRINTF(2, 3);

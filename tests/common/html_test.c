@@ -1,0 +1,104 @@
+#include "common/html.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "tests/support/support.h"
+
+static const char *const no_styles[] = {NULL};
+
+static char *escaped(const char *text, size_t length)
+{
+    HtmlPage page = {0};
+    html_add_text(&page, text, length);
+    html_add_text(&page, "", 1); /* a NUL is a control character too */
+    assert_int_equal(page.status, FSH_OK);
+    assert_true(page.text.length >= 3);
+    page.text.bytes[page.text.length - 3] = '\0';
+    char *copy = strdup((const char *)page.text.bytes);
+    buffer_free(&page.text);
+    return copy;
+}
+
+static void test_text_is_escaped(void **state)
+{
+    (void)state;
+#define MARK "\xEF\xBF\xBD"
+    static const struct {
+        const char *text, *expected;
+    } rows[] = {
+        {"a<b>&\"'", "a&lt;b&gt;&amp;&quot;&#39;"},
+        {"\xC3\xA4 \xE2\x82\xAC \xF0\x9F\x98\x80", "\xC3\xA4 \xE2\x82\xAC \xF0\x9F\x98\x80"},
+        {"\x01\x7F\n", MARK MARK MARK},
+        {"\xC0\xAF", MARK MARK},                   /* an overlong / */
+        {"\xED\xA0\x80", MARK MARK MARK},          /* a surrogate */
+        {"\xF4\x90\x80\x80", MARK MARK MARK MARK}, /* beyond Unicode */
+        {"\xC2\x85", MARK MARK},                   /* a C1 control */
+        {"\xE2\x82", MARK MARK},                   /* cut off */
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        char *text = escaped(rows[i].text, strlen(rows[i].text));
+        assert_string_equal(text, rows[i].expected);
+        free(text);
+    }
+}
+
+static void test_base64_is_that_of_the_rfc(void **state)
+{
+    (void)state;
+    static const char *const expected[] = {"", "Zg==", "Zm8=", "Zm9v", "Zm9vYg==", "Zm9vYmE=", "Zm9vYmFy"};
+    for (size_t i = 0; i < 7; i++) {
+        HtmlPage page = {0};
+        html_add_base64(&page, "foobar", i);
+        assert_int_equal(page.text.length, strlen(expected[i]));
+        if (i)
+            assert_memory_equal(page.text.bytes, expected[i], page.text.length);
+        buffer_free(&page.text);
+    }
+}
+
+static void test_a_page_is_written_whole_or_not(void **state)
+{
+    TestFolder *folder = *state;
+    const char *path = test_path(folder, "page.html");
+    FshError error = {0};
+    HtmlPage page = {.error = &error};
+    html_begin(&page, "a<b", (const char *const[]){"p{", "}", NULL});
+    html_add(&page, "<p>%d</p>", 7);
+    assert_ok(html_write(&page, path, false), &error);
+    char *text = test_file_read(path, NULL);
+    assert_contains(text, "<title>a&lt;b</title><style>p{}</style></head><body><p>7</p></body></html>\n");
+    assert_contains(text, "content=\"default-src 'none'; img-src data:; style-src 'unsafe-inline'\"");
+    free(text);
+    page = (HtmlPage){.error = &error};
+    html_begin(&page, "other", no_styles);
+    assert_int_equal(html_write(&page, path, false), FSH_ERR_EXISTS);
+    assert_null(page.text.bytes);
+    text = test_file_read(path, NULL);
+    assert_contains_not(text, "other");
+    free(text);
+}
+
+static void test_after_a_failure_nothing_is_written(void **state)
+{
+    TestFolder *folder = *state;
+    HtmlPage page = {.status = FSH_ERR_MEMORY};
+    html_begin(&page, "a", no_styles);
+    html_add_string(&page, "b");
+    html_add_base64(&page, "c", 1);
+    assert_int_equal(page.text.length, 0);
+    assert_int_equal(html_write(&page, test_path(folder, "page.html"), true), FSH_ERR_MEMORY);
+    assert_int_equal(test_count_files(folder->path), 0);
+}
+
+int main(void)
+{
+#define IN_FOLDER(test) cmocka_unit_test_setup_teardown(test, test_folder_setup, test_folder_teardown)
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_text_is_escaped),
+        cmocka_unit_test(test_base64_is_that_of_the_rfc),
+        IN_FOLDER(test_a_page_is_written_whole_or_not),
+        IN_FOLDER(test_after_a_failure_nothing_is_written),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
