@@ -1,0 +1,205 @@
+#include "trainer/report/html_report.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tests/support/support.h"
+
+static const char hostile[] = "<script>alert(1)</script>&\"'\x01\xff";
+
+/* Three epochs; the second is the best. */
+static const char classes_rows[] =
+    "{\"event\":\"step\",\"epoch\":0,\"step\":4,\"loss\":2.4,\"lr\":0.05}\n"
+    "{\"event\":\"step\",\"epoch\":1,\"step\":4,\"loss\":1.9,\"lr\":0.1}\n"
+    "{\"event\":\"epoch\",\"epoch\":0,\"time\":10,\"train_loss\":2.2,\"eval_loss\":2.1,\"eval_top1\":40.5,"
+    "\"lr\":0.1,"
+    "\"images_per_second\":100,\"step_seconds\":6,\"loader_wait_seconds\":1.5,\"evaluation_seconds\":2}\n"
+    "{\"event\":\"epoch\",\"epoch\":1,\"time\":20,\"train_loss\":1.2,\"eval_loss\":1.1,\"eval_top1\":62.25,"
+    "\"ema_top1\":61,"
+    "\"lr\":0.05,\"images_per_second\":200,\"step_seconds\":6,\"loader_wait_seconds\":1.5,\"evaluation_"
+    "seconds\":2}\n"
+    "{\"event\":\"epoch\",\"epoch\":2,\"time\":30,\"train_loss\":1.0,\"eval_loss\":1.2,\"eval_top1\":61.5,"
+    "\"lr\":0,"
+    "\"images_per_second\":300,\"step_seconds\":6,\"loader_wait_seconds\":1.5,\"evaluation_seconds\":2}\n";
+
+static const char pairs_rows[] =
+    "{\"event\":\"epoch\",\"epoch\":0,\"time\":10,\"train_psnr\":27,\"eval_psnr\":28.5,"
+    "\"eval_ssim\":0.9,\"eval_input_psnr\":26.25,\"step_seconds\":6}\n";
+
+/* The page of the rows; the caller frees it. */
+static char *write_page(TestFolder *folder, const char *rows, HtmlReport report)
+{
+    const char *path = test_path(folder, "report.html"), *metrics = test_path(folder, "metrics.jsonl");
+    RunHistory history;
+    FshError error = {0};
+    test_file_write_text(metrics, rows);
+    assert_ok(run_history_read(&history, metrics, &error), &error);
+    report.history = &history;
+    assert_ok(html_report_write(&report, path, &error), &error);
+    run_history_free(&history);
+    return test_file_read(path, NULL);
+}
+
+static size_t count_of(const char *text, const char *part)
+{
+    size_t count = 0;
+    for (; (text = strstr(text, part)); text += strlen(part))
+        count++;
+    return count;
+}
+
+static Findings *class_findings(uint64_t classes)
+{
+    const FindingsOptions options = {.classes = classes};
+    static uint8_t pixels[16 * 16 * 3];
+    const ImageView view = {pixels, 48, 16, 16, 3};
+    Findings *findings = NULL;
+    FshError error = {0};
+    assert_ok(findings_new(&findings, &options, &error), &error);
+    for (int i = 0; i < 10; i++)
+        assert_ok(findings_add_class(findings, "a/<b>.jpg", 9, &view, 1, i < 7, 0.75, &error), &error);
+    return findings;
+}
+
+static void test_a_run_of_classes_is_told(void **state)
+{
+    static const char *const names[] = {"cat", "dog", hostile};
+    const ReportFact facts[] = {{"--lr", "0.1"}, {hostile, hostile}};
+    const ReportFacts tables[] = {{"Options", facts, 2}, {"Nothing", NULL, 0}};
+    Findings *findings = class_findings(3);
+    char *page = write_page(*state, classes_rows,
+                            (HtmlReport){.title = hostile,
+                                         .subtitle = hostile,
+                                         .verdict = "loader bound: 62 %",
+                                         .main_metric = "top1",
+                                         .metric_rises = true,
+                                         .steps_per_epoch = 10,
+                                         .facts = tables,
+                                         .fact_tables = 2,
+                                         .findings = findings,
+                                         .class_names = names});
+    static const char *const parts[] = {
+        "<!DOCTYPE html>",
+        "default-src 'none'; img-src data:; style-src 'unsafe-inline'",
+        "prefers-color-scheme:dark",
+        "&lt;script&gt;alert(1)&lt;/script&gt;&amp;&quot;&#39;\xEF\xBF\xBD\xEF\xBF\xBD",
+        "<b>62.25 %</b><span>best top-1, epoch 1</span>",
+        "<b>61.00 %</b><span>best top-1 of averaged weights, epoch 1</span>",
+        "<b>200</b><span>images/s in training</span>",
+        "<b>0:30</b><span>in all</span>",
+        "loader bound: 62 %",
+        "evaluation: 62.25 % after 2 epochs",
+        "computing <b>45.0&nbsp;%</b> (0:14)",
+        "waiting for data <b>15.0&nbsp;%</b>",
+        "evaluation <b>20.0&nbsp;%</b>",
+        "the rest <b>20.0&nbsp;%</b>",
+        "<tr class=\"best\"><td class=\"n\">1<",
+        "dog taken for cat: 3 of 10 (30.0 %)",
+        "dog known: 7 of 10 (70.0 %)",
+        "<td>dog<td>cat<td class=\"n\">3<td class=\"n\">30.0&nbsp;%",
+        "a/&lt;b&gt;.jpg",
+        "<em>cat</em> 75.0&nbsp;%<br>is <b>dog</b>",
+        "data:image/jpeg;base64,/9j/",
+        "--lr<td>0.1",
+        "</body></html>\n",
+    };
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
+        assert_contains(page, parts[i]);
+    assert_int_equal(count_of(page, "base64,"), 3); /* one for each mistake */
+    static const char *const absent[] = {"<script", "http:", "https:", "Nothing", "PSNR",
+                                         "SSIM",    ">nan",  "Top-5",  "Restored"};
+    for (size_t i = 0; i < sizeof absent / sizeof *absent; i++)
+        assert_contains_not(page, absent[i]);
+    findings_free(&findings);
+    free(page);
+}
+
+static void test_a_run_of_pairs_is_told(void **state)
+{
+    const FindingsOptions options = {.pairs = true, .samples = 1};
+    static uint8_t pixels[20 * 10];
+    const ImageView view = {pixels, 20, 20, 10, 1};
+    Findings *findings = NULL;
+    FshError error = {0};
+    assert_ok(findings_new(&findings, &options, &error), &error);
+    assert_ok(findings_add_pair(findings, "p<1>", 4, &view, &view, &view, 28.5, 26.25, &error), &error);
+    char *page = write_page(
+        *state, pairs_rows,
+        (HtmlReport){.title = "out", .main_metric = "psnr", .metric_rises = true, .findings = findings});
+    static const char *const parts[] = {"<b>28.50 dB</b><span>best PSNR, epoch 0</span>",
+                                        "<b>+2.25 dB</b><span>over the input&#39;s 26.25 dB</span>",
+                                        "the input as it is <b>26.25</b>",
+                                        "path class=\"rf\"",
+                                        "PSNR 26.25 → <b>28.50 dB</b> <span class=\"ok\">+2.25</span>",
+                                        "p&lt;1&gt;",
+                                        "<small>target</small>",
+                                        "least gain"};
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
+        assert_contains(page, parts[i]);
+    assert_int_equal(count_of(page, "base64,"), 3);
+    static const char *const absent[] = {"Confusion", "Top-1", "class=\"verdict\"", "logged steps", ">nan"};
+    for (size_t i = 0; i < sizeof absent / sizeof *absent; i++)
+        assert_contains_not(page, absent[i]);
+    findings_free(&findings);
+    free(page);
+}
+
+static void test_many_classes_are_told_as_tables(void **state)
+{
+    Findings *findings = class_findings(50);
+    char *page = write_page(
+        *state, classes_rows,
+        (HtmlReport){.title = "out", .main_metric = "top1", .metric_rises = true, .findings = findings});
+    assert_contains_not(page, "class=\"matrix\"");
+    assert_contains(page, "<td>1<td>0<td class=\"n\">3<td class=\"n\">30.0&nbsp;%"); /* no names: numbers */
+    assert_contains(page, "<td>1<td class=\"n\">10<td class=\"n\">70.0&nbsp;%");
+    findings_free(&findings);
+    free(page);
+}
+
+static void test_a_run_without_an_epoch_is_a_page_too(void **state)
+{
+    char *page = write_page(*state, "", (HtmlReport){.title = "out", .main_metric = "loss"});
+    assert_contains(page, "<h1>out</h1>");
+    assert_contains_not(page, "Curves");
+    free(page);
+    page = write_page(*state,
+                      "{\"event\":\"epoch\",\"epoch\":0,\"train_loss\":null,\"eval_loss\":null,\"time\":1}\n",
+                      (HtmlReport){.title = "out", .main_metric = "loss"});
+    assert_contains(page, "<b>1</b><span>epoch</span>");
+    assert_contains_not(page, ">nan");
+    free(page);
+}
+
+/* The lowest loss is the best one; a long table is folded up. */
+static void test_a_long_run_is_folded_and_thinned(void **state)
+{
+    char *rows = malloc(1000000), *at = rows;
+    for (int i = 0; i < 3000; i++)
+        at +=
+            sprintf(at, "{\"event\":\"epoch\",\"epoch\":%d,\"time\":%d,\"train_loss\":%d,\"eval_loss\":%g}\n",
+                    i, i, 3000 - i, 1 + 1e-3 * abs(i - 1234));
+    char *page = write_page(*state, rows, (HtmlReport){.title = "out", .main_metric = "loss"});
+    free(rows);
+    assert_contains(page, "<details><summary>3000 epochs</summary>");
+    assert_contains(page, "best loss, epoch 1234");
+    const char *line = strstr(page, "<path class=\"tr\" d=\"");
+    assert_non_null(line);
+    assert_true(strchr(line, '>') - line < 600 * 14);
+    assert_contains_not(page, "<circle");
+    free(page);
+}
+
+int main(void)
+{
+#define IN_FOLDER(test) cmocka_unit_test_setup_teardown(test, test_folder_setup, test_folder_teardown)
+    const struct CMUnitTest tests[] = {
+        IN_FOLDER(test_a_run_of_classes_is_told),
+        IN_FOLDER(test_a_run_of_pairs_is_told),
+        IN_FOLDER(test_many_classes_are_told_as_tables),
+        IN_FOLDER(test_a_run_without_an_epoch_is_a_page_too),
+        IN_FOLDER(test_a_long_run_is_folded_and_thinned),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

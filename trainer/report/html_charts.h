@@ -1,0 +1,42 @@
+/* html_charts.h - curves and bars in a page of common/html.h, as inline SVG that takes its colours from the page's style
+ * (html_report.c). Names are escaped. */
+#ifndef FSHARD_TRAINER_REPORT_HTML_CHARTS_H
+#define FSHARD_TRAINER_REPORT_HTML_CHARTS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "common/html.h"
+
+enum { CHART_SERIES_MAX = 6 };
+
+/* One look for each meaning, the same in all charts of a page. */
+typedef enum ChartLook { LOOK_TRAINING, LOOK_EVALUATION, LOOK_AVERAGE, LOOK_REFERENCE, LOOK_FINE } ChartLook;
+
+typedef struct ChartSeries {
+    const char *name;
+    ChartLook look;
+    const double *x, *y; /* [count]; a y that is not finite is a gap */
+    size_t count;
+} ChartSeries;
+
+typedef struct Chart {
+    const char *title, *unit; /* unit: "" or "%", "dB" */
+    const char *x_name;       /* "epochs": in marks' titles, "after 3 epochs" */
+    bool from_zero;           /* the axis begins at 0: how much values vary is seen in proportion */
+    ChartSeries series[CHART_SERIES_MAX];
+    size_t series_count;
+} Chart;
+
+/* The chart with its title and legend; nothing where no series has a point. */
+void html_add_chart(HtmlPage *page, const Chart *chart);
+
+typedef struct ChartPart {
+    const char *name;
+    double seconds;
+} ChartPart;
+
+/* A bar of parts (four at most: p0 to p3 of the style) with a legend that gives each one's time and share; nothing where all are 0. */
+void html_add_parts(HtmlPage *page, const ChartPart *parts, size_t count);
+
+#endif

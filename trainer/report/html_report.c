@@ -1,0 +1,348 @@
+#include "trainer/report/html_report.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/progress.h"
+#include "trainer/report/html_charts.h"
+#include "trainer/report/html_findings.h"
+#include "trainer/report/html_style.h"
+
+enum { ROWS_OPEN = 30 /* of epochs; a longer table is folded up */ };
+
+/* What is drawn: a chart is left out where the run has none of its columns. The last column of all is of logged steps. */
+static const struct {
+    const char *title, *unit;
+    struct {
+        const char *column, *name;
+        ChartLook look;
+    } series[4];
+    const char *step_column;
+    bool from_zero;
+} chart_rows[] = {
+    {"Loss",
+     "",
+     {{"train_loss", "training", LOOK_TRAINING},
+      {"eval_loss", "evaluation", LOOK_EVALUATION},
+      {"ema_loss", "averaged weights", LOOK_AVERAGE}},
+     "loss",
+     false},
+    {"Top-1 accuracy",
+     "%",
+     {{"train_top1", "training", LOOK_TRAINING},
+      {"eval_top1", "evaluation", LOOK_EVALUATION},
+      {"ema_top1", "averaged weights", LOOK_AVERAGE}},
+     NULL,
+     false},
+    {"Top-5 accuracy",
+     "%",
+     {{"train_top5", "training", LOOK_TRAINING},
+      {"eval_top5", "evaluation", LOOK_EVALUATION},
+      {"ema_top5", "averaged weights", LOOK_AVERAGE}},
+     NULL,
+     false},
+    {"PSNR",
+     "dB",
+     {{"train_psnr", "training", LOOK_TRAINING},
+      {"eval_psnr", "evaluation", LOOK_EVALUATION},
+      {"ema_psnr", "averaged weights", LOOK_AVERAGE},
+      {"eval_input_psnr", "the input as it is", LOOK_REFERENCE}},
+     NULL,
+     false},
+    {"SSIM",
+     "",
+     {{"eval_ssim", "evaluation", LOOK_EVALUATION}, {"ema_ssim", "averaged weights", LOOK_AVERAGE}},
+     NULL,
+     false},
+    {"Learning rate", "", {{"lr", "last step of the epoch", LOOK_TRAINING}}, "lr", false},
+    {"Throughput", "images/s", {{"images_per_second", "training", LOOK_TRAINING}}, NULL, true},
+};
+
+/* Columns of the table of epochs. */
+static const struct {
+    const char *column, *title, *format;
+} table_columns[] = {
+    {"image_size", "size", "%.0f"},
+    {"train_loss", "training loss", "%.4f"},
+    {"train_top1", "training top-1", "%.2f"},
+    {"train_psnr", "training PSNR", "%.3f"},
+    {"eval_loss", "loss", "%.4f"},
+    {"eval_top1", "top-1", "%.2f"},
+    {"eval_top5", "top-5", "%.2f"},
+    {"eval_psnr", "PSNR", "%.3f"},
+    {"eval_ssim", "SSIM", "%.4f"},
+    {"ema_top1", "EMA top-1", "%.2f"},
+    {"ema_psnr", "EMA PSNR", "%.3f"},
+    {"lr", "learning rate", "%.3g"},
+    {"images_per_second", "images/s", "%.0f"},
+};
+
+/* Metrics as tiles name them. */
+static const struct {
+    const char *name, *title, *format;
+} metric_rows[] = {
+    {"top1", "top-1", "%.2f %%"}, {"top5", "top-5", "%.2f %%"}, {"psnr", "PSNR", "%.2f dB"},
+    {"ssim", "SSIM", "%.4f"},     {"loss", "loss", "%.4g"},
+};
+
+static const double *column_of(const HtmlReport *report, const char *prefix, const char *name)
+{
+    char column[64];
+    (void)snprintf(column, sizeof column, "%s%s", prefix, name);
+    return run_table_column(&report->history->epochs, column);
+}
+
+/* The row with the best value; row_count where there is none. */
+static size_t best_row(const HtmlReport *report, const double *values)
+{
+    const size_t rows = report->history->epochs.row_count;
+    size_t best = rows;
+    for (size_t i = 0; i < rows && values; i++)
+        if (isfinite(values[i]) &&
+            (best == rows || (report->metric_rises ? values[i] > values[best] : values[i] < values[best])))
+            best = i;
+    return best;
+}
+
+static double sum_of(const HtmlReport *report, const char *column)
+{
+    const double *values = column_of(report, "", column);
+    double sum = 0;
+    for (size_t i = 0; i < report->history->epochs.row_count && values; i++)
+        sum += isfinite(values[i]) ? values[i] : 0;
+    return sum;
+}
+
+/* ---- tiles ---- */
+
+static void add_tile(HtmlPage *page, const char *value, const char *name)
+{
+    html_add(page, "<div><b>");
+    html_add_string(page, value);
+    html_add(page, "</b><span>");
+    html_add_string(page, name);
+    html_add(page, "</span></div>");
+}
+
+static void add_metric_tile(HtmlPage *page, const HtmlReport *report, const char *prefix, const char *whose)
+{
+    const double *values = column_of(report, prefix, report->main_metric);
+    const double *epochs = column_of(report, "", "epoch");
+    const size_t best = best_row(report, values);
+    char value[64] = "", name[128];
+    if (!values || !epochs || best == report->history->epochs.row_count)
+        return;
+    for (size_t i = 0; i < sizeof metric_rows / sizeof *metric_rows; i++) {
+        if (strcmp(metric_rows[i].name, report->main_metric) != 0)
+            continue;
+        (void)snprintf(value, sizeof value, metric_rows[i].format, values[best]);
+        (void)snprintf(name, sizeof name, "best %s%s, epoch %.0f", metric_rows[i].title, whose, epochs[best]);
+        add_tile(page, value, name);
+    }
+}
+
+/* How much better than the input, for pairs. */
+static void add_gain_tile(HtmlPage *page, const HtmlReport *report)
+{
+    const double *psnr = column_of(report, "eval_", "psnr"),
+                 *input = column_of(report, "eval_", "input_psnr");
+    const size_t best = best_row(report, column_of(report, "eval_", report->main_metric));
+    char value[64], name[128];
+    if (!psnr || !input || best == report->history->epochs.row_count || !isfinite(psnr[best] - input[best]))
+        return;
+    (void)snprintf(value, sizeof value, "%+.2f dB", psnr[best] - input[best]);
+    (void)snprintf(name, sizeof name, "over the input's %.2f dB", input[best]);
+    add_tile(page, value, name);
+}
+
+static void add_tiles(HtmlPage *page, const HtmlReport *report)
+{
+    const size_t rows = report->history->epochs.row_count;
+    const double *time = column_of(report, "", "time"), *rate = column_of(report, "", "images_per_second");
+    char value[64];
+    double rates = 0;
+    size_t rated = 0;
+    for (size_t i = 0; i < rows && rate; i++)
+        if (isfinite(rate[i])) {
+            rates += rate[i];
+            rated++;
+        }
+    html_add(page, "<div class=\"tiles\">");
+    add_metric_tile(page, report, "eval_", "");
+    add_metric_tile(page, report, "ema_", " of averaged weights");
+    add_gain_tile(page, report);
+    (void)snprintf(value, sizeof value, "%zu", rows);
+    add_tile(page, value, rows == 1 ? "epoch" : "epochs");
+    if (time && rows && isfinite(time[rows - 1]))
+        add_tile(page, progress_format_duration(value, sizeof value, time[rows - 1]), "in all");
+    if (rated) {
+        (void)snprintf(value, sizeof value, "%.*f", rates / (double)rated < 10 ? 1 : 0,
+                       rates / (double)rated);
+        add_tile(page, value, "images/s in training");
+    }
+    html_add(page, "</div>");
+}
+
+/* ---- charts ---- */
+
+/* Where epochs end (1, 2, …) and where steps lie; owned. */
+typedef struct Places {
+    double *epochs, *steps;
+} Places;
+
+static FshStatus make_places(const HtmlReport *report, Places *places, FshError *error)
+{
+    const RunTable *epochs = &report->history->epochs, *steps = &report->history->steps;
+    const double *epoch = run_table_column(epochs, "epoch");
+    const double *step_epoch = run_table_column(steps, "epoch"), *step = run_table_column(steps, "step");
+    places->epochs = malloc((epochs->row_count + 1) * sizeof(double));
+    places->steps = malloc((steps->row_count + 1) * sizeof(double));
+    if (!places->epochs || !places->steps)
+        return fsh_error_set(error, FSH_ERR_MEMORY, "report: out of memory");
+    for (size_t i = 0; i < epochs->row_count; i++)
+        places->epochs[i] = epoch ? epoch[i] + 1 : (double)i + 1;
+    for (size_t i = 0; i < steps->row_count; i++)
+        places->steps[i] = step_epoch && step && report->steps_per_epoch
+                               ? step_epoch[i] + (step[i] + 1) / (double)report->steps_per_epoch
+                               : NAN;
+    return FSH_OK;
+}
+
+static void add_time(HtmlPage *page, const HtmlReport *report)
+{
+    const size_t rows = report->history->epochs.row_count;
+    const double *time = column_of(report, "", "time");
+    const double steps = sum_of(report, "step_seconds"), wait = sum_of(report, "loader_wait_seconds");
+    const double evaluation = sum_of(report, "evaluation_seconds");
+    const double whole = time && rows && isfinite(time[rows - 1]) ? time[rows - 1] : 0;
+    const ChartPart parts[] = {{"computing", fmax(0, steps - wait)},
+                               {"waiting for data", wait},
+                               {"evaluation", evaluation},
+                               {"the rest", fmax(0, whole - steps - evaluation)}};
+    if (!(steps > 0))
+        return;
+    html_add(page, "<figure class=\"chart\"><h3>Where time went</h3>");
+    html_add_parts(page, parts, sizeof parts / sizeof *parts);
+    html_add(page, "</figure>");
+}
+
+static void add_charts(HtmlPage *page, const HtmlReport *report, const Places *places)
+{
+    const RunTable *epochs = &report->history->epochs, *steps = &report->history->steps;
+    html_add(page, "<h2>Curves</h2><div class=\"charts\">");
+    for (size_t i = 0; i < sizeof chart_rows / sizeof *chart_rows; i++) {
+        Chart chart = {.title = chart_rows[i].title,
+                       .unit = chart_rows[i].unit,
+                       .x_name = "epochs",
+                       .from_zero = chart_rows[i].from_zero};
+        const double *fine = chart_rows[i].step_column && report->steps_per_epoch
+                                 ? run_table_column(steps, chart_rows[i].step_column)
+                                 : NULL;
+        if (fine)
+            chart.series[chart.series_count++] =
+                (ChartSeries){"logged steps", LOOK_FINE, places->steps, fine, steps->row_count};
+        for (size_t j = 0; j < 4 && chart_rows[i].series[j].column; j++) {
+            const double *values = run_table_column(epochs, chart_rows[i].series[j].column);
+            if (values)
+                chart.series[chart.series_count++] =
+                    (ChartSeries){chart_rows[i].series[j].name, chart_rows[i].series[j].look, places->epochs,
+                                  values, epochs->row_count};
+        }
+        html_add_chart(page, &chart);
+    }
+    add_time(page, report);
+    html_add(page, "</div>");
+}
+
+/* ---- tables ---- */
+
+static void add_epochs(HtmlPage *page, const HtmlReport *report)
+{
+    const RunTable *epochs = &report->history->epochs;
+    const double *numbers = run_table_column(epochs, "epoch"), *time = run_table_column(epochs, "time");
+    const size_t best = best_row(report, column_of(report, "eval_", report->main_metric));
+    const bool folded = epochs->row_count > ROWS_OPEN;
+    char text[64];
+    html_add(page, "<h2>Epochs</h2>");
+    if (folded)
+        html_add(page, "<details><summary>%zu epochs</summary>", epochs->row_count);
+    html_add(page, "<div class=\"wide\"><table><tr><th class=\"n\">epoch");
+    for (size_t c = 0; c < sizeof table_columns / sizeof *table_columns; c++)
+        if (run_table_column(epochs, table_columns[c].column))
+            html_add(page, "<th class=\"n\">%s", table_columns[c].title);
+    html_add(page, "<th class=\"n\">time");
+    for (size_t i = 0; i < epochs->row_count; i++) {
+        html_add(page, "<tr%s><td class=\"n\">%.0f", i == best ? " class=\"best\"" : "",
+                 numbers ? numbers[i] : (double)i);
+        for (size_t c = 0; c < sizeof table_columns / sizeof *table_columns; c++) {
+            const double *values = run_table_column(epochs, table_columns[c].column);
+            if (!values)
+                continue;
+            (void)snprintf(text, sizeof text, table_columns[c].format, values[i]);
+            html_add(page, "<td class=\"n\">%s", isfinite(values[i]) ? text : "");
+        }
+        html_add(page, "<td class=\"n\">%s",
+                 time && isfinite(time[i]) ? progress_format_duration(text, sizeof text, time[i]) : "");
+    }
+    html_add(page, "</table></div>%s", folded ? "</details>" : "");
+}
+
+static void add_facts(HtmlPage *page, const HtmlReport *report)
+{
+    html_add(page, "<div class=\"columns facts\">");
+    for (size_t i = 0; i < report->fact_tables; i++) {
+        const ReportFacts *facts = &report->facts[i];
+        if (facts->count == 0)
+            continue;
+        html_add(page, "<div><h3>");
+        html_add_string(page, facts->title);
+        html_add(page, "</h3><table>");
+        for (size_t j = 0; j < facts->count; j++) {
+            html_add(page, "<tr><td>");
+            html_add_string(page, facts->facts[j].name);
+            html_add(page, "<td>");
+            html_add_string(page, facts->facts[j].value);
+        }
+        html_add(page, "</table></div>");
+    }
+    html_add(page, "</div>");
+}
+
+static void add_paragraph(HtmlPage *page, const char *class, const char *text)
+{
+    if (!text)
+        return;
+    html_add(page, "<p class=\"%s\">", class);
+    html_add_string(page, text);
+    html_add(page, "</p>");
+}
+
+FshStatus html_report_write(const HtmlReport *report, const char *path, FshError *error)
+{
+    HtmlPage page = {.error = error};
+    Places places = {0};
+    char title[512];
+    (void)snprintf(title, sizeof title, "ftrain: %s", report->title);
+    html_begin(&page, title, html_style);
+    html_add(&page, "<h1>");
+    html_add_string(&page, report->title);
+    html_add(&page, "</h1>");
+    add_paragraph(&page, "sub", report->subtitle);
+    if (!page.status)
+        page.status = make_places(report, &places, error);
+    if (!page.status && report->history->epochs.row_count + report->history->steps.row_count) {
+        add_tiles(&page, report);
+        add_paragraph(&page, "verdict", report->verdict);
+        add_charts(&page, report, &places);
+    }
+    if (report->findings)
+        html_add_findings(&page, report->findings, report->class_names);
+    if (!page.status && report->history->epochs.row_count)
+        add_epochs(&page, report);
+    add_facts(&page, report);
+    free(places.epochs);
+    free(places.steps);
+    return html_write(&page, path, true);
+}
