@@ -92,7 +92,7 @@ void spoil_sample(TestFolder *folder, const char *split_name, uint64_t index)
 
 RunResult expect_train(int exit_status, const RunOptions *options, const char *const *arguments)
 {
-    enum { ARGUMENTS_MAX = 32 };
+    enum { ARGUMENTS_MAX = 48 };
     const char *all[ARGUMENTS_MAX] = {"--jobs", "1"};
     size_t count = 2;
     for (; *arguments; arguments++) {

@@ -1,0 +1,305 @@
+/* ftrain from outside: a run that was stopped goes on as if it had not been. */
+#include "tests/programs/train_support.h"
+
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/file.h"
+
+/* 12 epochs of 20 steps with state in everything: two averages, a half-gathered gradient, a plateau, mixed samples. Checkpoints
+ * fall between the two halves of an update, too. */
+#define RICH                                                                                                 \
+    "--jobs", "1", "--model", "conv8", "--epochs", "12", "--batch-size", "2", "--opt", "adamw", "--lr",      \
+        "0.003", "--grad-accum-steps", "2", "--model-ema", "--model-ema-decay", "0.9", "--lr-scheduler",     \
+        "plateau", "--plateau-metric", "loss", "--plateau-patience", "0", "--plateau-factor", "0.5",         \
+        "--mixup-alpha", "0.2", "--cutmix-alpha", "1"
+
+static void assert_same_run(TestFolder *folder, const char *a, const char *b)
+{
+    static const char *const names[] = {"last.safetensors", "model_ema.safetensors",
+                                        "model_best.safetensors"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (!same_bytes(test_path(folder, "%s/%s", a, names[i]), test_path(folder, "%s/%s", b, names[i])))
+            fail_msg("%s of %s and %s differ", names[i], a, b);
+    char *a_rows = summary_without_time(test_path(folder, "%s", a)),
+         *b_rows = summary_without_time(test_path(folder, "%s", b));
+    assert_string_equal(a_rows, b_rows);
+    free(a_rows);
+    free(b_rows);
+}
+
+/* Starts the run anew, sends the signal once there is a checkpoint, goes on. Returns the step within its epoch from which it
+ * went on. */
+static unsigned long long stop_and_go_on(TestFolder *folder, const char *shards, int signal_number,
+                                         int exit_status)
+{
+    const char *out = test_path(folder, "stopped");
+    const char *const first[] = {RICH, "--checkpoint-interval", "3", "--force", shards, out, NULL};
+    const char *const second[] = {RICH, "--resume", "auto", shards, out, NULL};
+    const char *checkpoint = test_path(folder, "stopped/checkpoint.safetensors");
+    (void)remove(checkpoint);
+    RunningProgram running = run_start(NULL, "ftrain", first);
+    assert_true(wait_for_file(checkpoint, 30));
+    assert_int_equal(kill(running.process, signal_number), 0);
+    RunResult result = run_wait(&running);
+    assert_int_equal(result.exit_status, exit_status);
+    run_result_free(&result);
+    result = run_program_arguments(NULL, "ftrain", second);
+    if (result.exit_status != 0)
+        fail_msg("going on: %s", result.err);
+    unsigned long long epoch = 0, step = 0;
+    const char *message = strstr(result.err, "checkpoint.safetensors: epoch ");
+    assert_non_null(message);
+    assert_int_equal(sscanf(message, "checkpoint.safetensors: epoch %llu, step %llu", &epoch, &step), 2);
+    run_result_free(&result);
+    return step;
+}
+
+/* Where a busy machine lets the signal come exactly between two epochs, once more. */
+static void stop_within_an_epoch(TestFolder *folder, int signal_number, int exit_status)
+{
+    enum { TRIES = 5 };
+    const char *shards = make_set(folder, &train_plain);
+    unsigned long long step = 0;
+    TRAINED(RICH, shards, test_path(folder, "whole"));
+    for (int i = 0; i < TRIES && step % 20 == 0; i++) {
+        step = stop_and_go_on(folder, shards, signal_number, exit_status);
+        assert_same_run(folder, "whole", "stopped");
+    }
+    assert_true(step % 20 > 0);
+}
+
+static void test_a_run_asked_to_stop_goes_on_bit_for_bit(void **state)
+{
+    stop_within_an_epoch(*state, SIGUSR1, 75);
+}
+
+static void test_a_killed_run_goes_on_from_its_last_checkpoint_bit_for_bit(void **state)
+{
+    stop_within_an_epoch(*state, SIGKILL, 128 + SIGKILL);
+}
+
+static void test_a_run_stopped_before_its_evaluation_goes_on_with_it(void **state)
+{
+    TestFolder *folder = *state;
+    const char *shards = make_set(folder, &train_plain), *out = test_path(folder, "stopped");
+    const char *shard = test_path(folder, "set/val-00000-of-00002.fshard");
+    size_t length = 0;
+    char *whole = test_file_read(shard, &length);
+    TRAINED("--model", "conv8", "--epochs", "2", "--model-ema", shards, test_path(folder, "whole"));
+    spoil_sample(folder, "val", 1);
+    SAYS(1, "val-00000-of-00002.fshard record 1", "--model", "conv8", "--epochs", "2", "--model-ema", shards,
+         out);
+    test_file_write(shard, whole, length);
+    free(whole);
+    SAYS(0, "epoch 0, step 5", "--model", "conv8", "--epochs", "2", "--model-ema", "--resume", "auto", shards,
+         out);
+    assert_same_run(folder, "whole", "stopped");
+}
+
+static void test_a_full_disk_leaves_a_checkpoint_that_goes_on(void **state)
+{
+    TestFolder *folder = *state;
+    const char *shards = make_set(folder, &train_plain), *out = test_path(folder, "stopped");
+    TRAINED("--model", "conv8", "--epochs", "4", "--model-ema", shards, test_path(folder, "whole"));
+    /* Room for what the first epoch leaves, and half of what the second does. */
+    const uint64_t epoch_bytes = 3 * test_file_size(test_path(folder, "whole/last.safetensors")) +
+                                 test_file_size(test_path(folder, "whole/checkpoint.safetensors"));
+    const RunOptions options = {.limit_disk = true, .disk_bytes = 2 * epoch_bytes};
+    const char *const arguments[] = {"--model", "conv8", "--epochs", "4", "--model-ema", shards, out, NULL};
+    RunResult result = expect_train(1, &options, arguments);
+    assert_contains(result.err, "checkpoint.safetensors");
+    assert_contains(result.err, "No space left on device");
+    assert_contains(result.err, "the file before it, if any, is untouched, training goes on");
+    assert_contains(result.err, "make room, then --resume auto");
+    assert_contains(result.out, "4 epochs in");
+    assert_contains_not(result.out, "last.safetensors"); /* what is there is not the newest */
+    run_result_free(&result);
+    SAYS(0, "goes on from", "--model", "conv8", "--epochs", "4", "--model-ema", "--resume", "auto", shards,
+         out);
+    assert_same_run(folder, "whole", "stopped");
+}
+
+static void test_resume_auto_begins_where_nothing_was_saved(void **state)
+{
+    TestFolder *folder = *state;
+    const char *shards = make_set(folder, &train_plain), *out = test_path(folder, "out");
+    RunResult result =
+        TRAIN(0, "--model", "conv8", "--epochs", "2", "--resume", "auto", shards, test_path(folder, "none"));
+    assert_contains_not(result.err, "goes on");
+    run_result_free(&result);
+
+    /* Killed in its first epoch. */
+    test_file_write_text(test_path(folder, "out/args.json"), "{}");
+    test_file_write_text(test_path(folder, "out/summary.csv"), "epoch,time\n");
+    test_file_write_text(test_path(folder, "out/metrics.jsonl"), "{\"event\":\"step\"}\n");
+    TRAINED("--model", "conv8", "--epochs", "2", "--resume", "auto", shards, out);
+    assert_same_file(folder, "none", "out", true);
+    assert_true(summary_number(out, 1, "epoch") == 1);
+
+    /* Weights without a checkpoint, or the user's own file, are not thrown away. */
+    assert_int_equal(remove(test_path(folder, "out/checkpoint.safetensors")), 0);
+    SAYS(1, "exists and is not empty", "--model", "conv8", "--epochs", "2", "--resume", "auto", shards, out);
+    test_file_write_text(test_path(folder, "own/args.json"), "{}");
+    test_file_write_text(test_path(folder, "own/notes.txt"), "mine");
+    SAYS(1, "exists and is not empty", "--model", "conv8", "--epochs", "2", "--resume", "auto", shards,
+         test_path(folder, "own"));
+}
+
+static void test_a_run_begun_with_weights_goes_on(void **state)
+{
+    TestFolder *folder = *state;
+    const char *shards = make_set(folder, &train_plain), *weights = test_path(folder, "a/last.safetensors");
+    const char *out = test_path(folder, "b");
+    TRAINED("--model", "conv8", "--epochs", "1", shards, test_path(folder, "a"));
+    /* The same command twice, as a batch system gives it: the second finds the run done. */
+    TRAINED("--model", "conv8", "--epochs", "2", "--weights", weights, "--resume", "auto", shards, out);
+    assert_int_equal(remove(weights), 0);
+    SAYS(0, "nothing is left to do", "--model", "conv8", "--epochs", "2", "--weights", weights, "--resume",
+         "auto", shards, out);
+    SAYS(2, "--weights begins a new run", "--model", "conv8", "--weights", weights, "--resume", out, shards,
+         test_path(folder, "c"));
+}
+
+static void test_a_finished_run_has_nothing_left_to_do(void **state)
+{
+    TestFolder *folder = *state;
+    const char *shards = make_set(folder, &train_plain), *out = test_path(folder, "out");
+    TRAINED("--model", "conv8", "--epochs", "2", shards, out);
+    const char *last = test_path(folder, "out/last.safetensors");
+    size_t length = 0;
+    char *before = test_file_read(last, &length);
+    char *rows = summary_without_time(out);
+    RunResult result = TRAIN(0, "--model", "conv8", "--epochs", "2", "--resume", "auto", shards, out);
+    assert_contains(result.err, "the run ended after 2 epochs; nothing is left to do");
+    assert_contains_not(result.err, "Epoch: [");
+    assert_contains(result.out, "best top-1");
+    run_result_free(&result);
+    char *after = test_file_read(last, NULL), *rows_after = summary_without_time(out);
+    assert_memory_equal(before, after, length);
+    assert_string_equal(rows, rows_after);
+    free(before);
+    free(after);
+    free(rows);
+    free(rows_after);
+}
+
+static void test_other_options_are_listed(void **state)
+{
+    TestFolder *folder = *state;
+    const char *shards = make_set(folder, &train_plain), *out = test_path(folder, "out");
+    TRAINED("--model", "conv8", "--epochs", "2", shards, out);
+    RunResult result = TRAIN(1, "--model", "conv8", "--epochs", "3", "--lr", "0.25", "--mixup-alpha", "0.5",
+                             "--resume", "auto", shards, out);
+    assert_contains(result.err, "out/checkpoint.safetensors: the run had other options: ");
+    assert_contains(result.err, "--epochs 3 (was 2)");
+    assert_contains(result.err, "--lr 0.25 (was 0.0)");
+    assert_contains(result.err, "--mixup-alpha 0.5 (was 0.0)");
+    assert_contains_not(result.err, "--seed");
+    run_result_free(&result);
+    /* How it is shown and how fast it is made may change. */
+    TRAINED("--model", "conv8", "--epochs", "2", "--log-interval", "1", "--workers", "2", "--val-batch-size",
+            "3", "--resume", "auto", shards, out);
+}
+
+static void test_a_checkpoint_of_something_else_is_refused(void **state)
+{
+    TestFolder *folder = *state;
+    const char *shards = make_set(folder, &train_plain), *out = test_path(folder, "b");
+    const char *checkpoint = test_path(folder, "a/checkpoint.safetensors");
+    TRAINED("--model", "conv8", "--epochs", "1", shards, test_path(folder, "a"));
+    REFUSED(1, "checkpoint.safetensors: is of a run of conv8, not of resnet9", out, "--model", "resnet9",
+            "--epochs", "1", "--resume", checkpoint, shards);
+    REFUSED(1, "holds weights and no state of a run", out, "--model", "conv8", "--epochs", "1", "--resume",
+            test_path(folder, "a/last.safetensors"), shards);
+    REFUSED(1, "No such file", out, "--model", "conv8", "--resume", test_path(folder, "none"), shards);
+    /* A folder for its checkpoint, and a run that goes on in another folder. */
+    TRAINED("--model", "conv8", "--epochs", "1", "--resume", test_path(folder, "a"), shards,
+            test_path(folder, "c"));
+    replace_in_file(checkpoint, "0123456789abcdef0123456789abcdef", "f123456789abcdef0123456789abcdef");
+    REFUSED(1, "is of a run on another dataset than", out, "--model", "conv8", "--epochs", "1", "--resume",
+            checkpoint, shards);
+    replace_in_file(checkpoint, "f123456789abcdef0123456789abcdef", "0123456789abcdef0123456789abcdef");
+    replace_in_file(checkpoint, "steps_done", "steps_dime");
+    REFUSED(1, "'steps_done' in its notes is missing", out, "--model", "conv8", "--epochs", "1", "--resume",
+            checkpoint, shards);
+    test_file_truncate(checkpoint, -7);
+    REFUSED(1, "checkpoint.safetensors: ", out, "--model", "conv8", "--epochs", "1", "--resume", checkpoint,
+            shards);
+}
+
+static void test_the_best_epochs_are_kept(void **state)
+{
+    TestFolder *folder = *state;
+    const char *shards = make_set(folder, &train_plain), *out = test_path(folder, "out");
+    enum { EPOCHS = 8, KEPT = 3 };
+    TRAINED("--model", "conv8", "--epochs", "8", "--lr", "0.02", "--checkpoint-hist", "3", shards, out);
+    double values[EPOCHS];
+    size_t there = 0, best = 0;
+    for (size_t i = 0; i < EPOCHS; i++) {
+        values[i] = summary_number(out, i, "eval_top1");
+        best = values[i] > values[best] ? i : best;
+    }
+    for (size_t i = 0; i < EPOCHS; i++) {
+        size_t better = 0; /* or as good, and later */
+        for (size_t k = 0; k < EPOCHS; k++)
+            better += values[k] > values[i] || (values[k] == values[i] && k > i);
+        const bool kept = file_exists(test_path(folder, "out/checkpoint-%zu.safetensors", i));
+        there += kept;
+        if (kept != (better < KEPT))
+            fail_msg("epoch %zu: top-1 %g, %zu are better, %s", i, values[i], better, kept ? "kept" : "left");
+    }
+    assert_int_equal(there, KEPT);
+    SAYS(2, "--checkpoint-hist", "--checkpoint-hist", "101", shards, test_path(folder, "more"));
+}
+
+/* Fewer are kept from where the run goes on: the others leave. */
+static void test_a_run_may_go_on_with_fewer_epochs_kept(void **state)
+{
+    TestFolder *folder = *state;
+    DatasetSpec spec = train_plain;
+    spec.val_count = 0; /* the newest are the best */
+    const char *shards = make_set(folder, &spec), *out = test_path(folder, "out");
+    const char *const first[] = {
+        "--jobs", "1",    "--model", "conv8", "--epochs", "1000000", "--checkpoint-hist",
+        "100",    "--lr", "0.001",   shards,  out,        NULL};
+    RunningProgram running = run_start(NULL, "ftrain", first);
+    assert_true(wait_for_file(test_path(folder, "out/checkpoint-99.safetensors"), 50));
+    assert_int_equal(kill(running.process, SIGTERM), 0);
+    RunResult result = run_wait(&running);
+    assert_int_equal(result.exit_status, 75);
+    run_result_free(&result);
+    const char *const second[] = {
+        "--jobs", "1",        "--model", "conv8", "--epochs", "1000000", "--checkpoint-hist", "2", "--lr",
+        "0.001",  "--resume", "auto",    shards,  out,        NULL};
+    uint64_t rows_before = test_file_size(test_path(folder, "out/summary.csv"));
+    running = run_start(NULL, "ftrain", second);
+    for (int i = 0; i < 20000 && test_file_size(test_path(folder, "out/summary.csv")) <= rows_before + 200;
+         i++)
+        sleep_seconds(0.001);
+    assert_int_equal(kill(running.process, SIGTERM), 0);
+    result = run_wait(&running);
+    assert_int_equal(result.exit_status, 75);
+    run_result_free(&result);
+    assert_int_equal(test_count_files(out), 5 + 2); /* tables, last, checkpoint; and the two */
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        IN_FOLDER(test_a_run_asked_to_stop_goes_on_bit_for_bit),
+        IN_FOLDER(test_a_killed_run_goes_on_from_its_last_checkpoint_bit_for_bit),
+        IN_FOLDER(test_a_run_stopped_before_its_evaluation_goes_on_with_it),
+        IN_FOLDER(test_a_full_disk_leaves_a_checkpoint_that_goes_on),
+        IN_FOLDER(test_resume_auto_begins_where_nothing_was_saved),
+        IN_FOLDER(test_a_run_begun_with_weights_goes_on),
+        IN_FOLDER(test_a_finished_run_has_nothing_left_to_do),
+        IN_FOLDER(test_other_options_are_listed),
+        IN_FOLDER(test_a_checkpoint_of_something_else_is_refused),
+        IN_FOLDER(test_the_best_epochs_are_kept),
+        IN_FOLDER(test_a_run_may_go_on_with_fewer_epochs_kept),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
