@@ -343,7 +343,7 @@ static FshStatus name_classes(FshManifest *manifest, const SplitFile *files, siz
     }
     for (size_t i = 0; i < file_count; i++) {
         const SampleTable *table = &files[i].table;
-        for (int32_t label = 0; table->class_names && label <= table->label_max; label++) {
+        for (size_t label = 0; label < table->class_name_count; label++) {
             const char *name = table->class_names[label];
             agree &= !name || !told[label] || strcmp(name, told[label]) == 0;
             told[label] = name ? name : told[label];

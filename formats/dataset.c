@@ -242,6 +242,8 @@ static FshStatus open_collection(FshDataset *dataset, const Collection *collecti
         status =
             pool_run(cpu_count_available(), collection->count - 1, open_collection_file, &opening, error);
     if (!status)
+        status = fsh_foreign_unite_classes(opening.files, collection->count, error);
+    if (!status)
         status = fsh_collection_manifest(&dataset->manifest, collection, opening.files, error);
     if (status)
         goto done;

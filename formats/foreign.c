@@ -85,7 +85,7 @@ void fsh_table_free(SampleTable *table)
     for (unsigned i = 0; i < table->field_count; i++) {
         free(table->field_names[i]);
     }
-    for (int32_t i = 0; table->class_names && i <= table->label_max; i++) {
+    for (size_t i = 0; i < table->class_name_count; i++) {
         free(table->class_names[i]);
     }
     free(table->class_names);

@@ -45,9 +45,12 @@ typedef struct SampleTable {
     Buffer samples; /* SampleRow each */
     Buffer fields;  /* FieldRow, field_count for each sample */
     Buffer text;
-    int32_t label_max;      /* FSH_NO_LABEL: no sample has one */
-    uint64_t ignored_count; /* members that belong to no sample, or are no image, label or .json */
-    char **class_names;     /* label_max + 1, NULL where no .json names the class; owned; may be NULL */
+    int32_t label_max;       /* FSH_NO_LABEL: no sample has one */
+    uint64_t ignored_count;  /* members that belong to no sample, or are no image, label or .json */
+    char **class_names;      /* NULL where nothing names the class; owned */
+    size_t class_name_count; /* of its entries: 0, or more than label_max */
+    bool
+        names_are_labels; /* a .cls names its class: labels count class_names, in the order in which they came */
 } SampleTable;
 
 /* Starts a sample at the end of the table; its fields are zero. Keys of 1 to 65,535 bytes. FSH_ERR_CORRUPT,
@@ -153,7 +156,7 @@ void fsh_tar_free(TarCursor *cursor);
 
 /* Groups members as webdataset does: neighbours whose paths are equal up to the first dot of the last part. names: the
  * fields to expect, or NULL and 0: then those of the first sample with images, in their order. with_class_names: the table
- * gets those that .json tells, which no manifest has told. On failure the table is empty. FSH_ERR_CORRUPT, FSH_ERR_MISMATCH: a sample with other fields than the first; FSH_ERR_UNSUPPORTED,
+ * gets those that .json or .cls tells, which no manifest has told; else a .cls must be a number. On failure the table is empty. FSH_ERR_CORRUPT, FSH_ERR_MISMATCH: a sample with other fields than the first; FSH_ERR_UNSUPPORTED,
  * FSH_ERR_MEMORY. */
 FshStatus fsh_tar_table(SampleTable *table, const uint8_t *bytes, uint64_t length, const char *const *names,
                         size_t name_count, bool with_class_names, FshError *error);

@@ -305,6 +305,9 @@ FshStatus fsh_split_file_verify(const SplitFile *file, uint64_t record, FshError
  * expect, or NULL. written_by_us: as in SplitFile. (foreign_file.c) */
 FshStatus fsh_foreign_open(SplitFile *file, const char *path, FshContainer container,
                            const char *const *names, size_t name_count, bool written_by_us, FshError *error);
+/* Where a .cls in one of the files is a name, in all of them: labels become places among the names of all files, in byte order, and
+ * numbers are names too. The first table has the names. (tar_names.c) FSH_ERR_UNSUPPORTED: too many; FSH_ERR_MEMORY. */
+FshStatus fsh_foreign_unite_classes(SplitFile *files, size_t count, FshError *error);
 
 /* ---- datasets without a manifest, of foreign containers (collection.c) ---- */
 

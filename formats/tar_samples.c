@@ -1,10 +1,14 @@
 /* WebDataset's convention on top of a tar: https://github.com/webdataset/webdataset, "The WebDataset Format". */
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "common/text.h"
 #include "formats/foreign.h"
+#include "formats/hash_set.h"
+#include "formats/internal.h"
+#include "formats/xxh3.h"
 
 /* ---- names ---- */
 
@@ -91,6 +95,8 @@ typedef struct Grouping {
     const uint8_t *bytes;
     bool fields_known; /* expected by the caller, or those of the first sample */
     bool want_classes;
+    bool begin_again; /* a .cls is a name, after others were taken for numbers */
+    HashSet names;    /* record: the label of each */
     /* the sample in hand */
     Buffer key;
     bool begun;
@@ -138,16 +144,9 @@ static bool is_blank(char c)
     return c == ' ' || c == '\t' || c == '\r' || c == '\n';
 }
 
-/* Text of digits with blanks around, as webdataset's int() takes it. */
+/* Text of digits, as webdataset's int() takes it; blanks around it are gone. */
 static bool parse_label(const char *text, size_t bytes, int64_t *label_ret)
 {
-    while (bytes && is_blank(text[0])) {
-        text++;
-        bytes--;
-    }
-    while (bytes && is_blank(text[bytes - 1])) {
-        bytes--;
-    }
     JsonSlice slice = {.kind = JSON_SCAN_NUMBER, .text = text, .bytes = bytes};
     return bytes && bytes < 20 && fsh_json_slice_integer(&slice, label_ret);
 }
@@ -237,24 +236,30 @@ static FshStatus add_sources(Grouping *grouping, uint64_t sample, FshError *erro
     return status;
 }
 
+/* Room for the names of all labels so far. */
+static FshStatus reserve_class_names(SampleTable *table, FshError *error)
+{
+    const size_t count = (size_t)table->label_max + 1, before = table->class_name_count;
+    if (count <= before)
+        return FSH_OK;
+    char **grown = reallocarray(table->class_names, count, sizeof *grown);
+    if (!grown)
+        return fsh_error_set(error, FSH_ERR_MEMORY, "out of memory");
+    memset(grown + before, 0, (count - before) * sizeof *grown);
+    table->class_names = grown;
+    table->class_name_count = count;
+    return FSH_OK;
+}
+
 /* Remembers the name of the sample's class, once for each class. */
-static FshStatus add_class_name(Grouping *grouping, const NoteFacts *facts, int32_t label,
-                                int32_t label_max_before, FshError *error)
+static FshStatus add_class_name(Grouping *grouping, const NoteFacts *facts, int32_t label, FshError *error)
 {
     SampleTable *table = grouping->table;
     size_t bytes = 0;
-    if (table->label_max > label_max_before || !table->class_names) {
-        size_t count = (size_t)table->label_max + 1;
-        size_t before = table->class_names ? (size_t)label_max_before + 1 : 0;
-        char **grown = realloc(table->class_names, count * sizeof *grown);
-        if (!grown)
-            return fsh_error_set(error, FSH_ERR_MEMORY, "out of memory");
-        memset(grown + before, 0, (count - before) * sizeof *grown);
-        table->class_names = grown;
-    }
-    if (table->class_names[label] || !facts->class_name.bytes)
-        return FSH_OK;
-    FshStatus status = unescape(grouping, &facts->class_name, &bytes, error);
+    FshStatus status = reserve_class_names(table, error);
+    if (status || table->class_names[label] || !facts->class_name.bytes)
+        return status;
+    status = unescape(grouping, &facts->class_name, &bytes, error);
     if (status)
         return status;
     table->class_names[label] = text_copy((const char *)grouping->scratch.bytes, bytes);
@@ -263,7 +268,80 @@ static FshStatus add_class_name(Grouping *grouping, const NoteFacts *facts, int3
 
 static bool class_is_named(const SampleTable *table, int64_t label)
 {
-    return label >= 0 && label <= table->label_max && table->class_names && table->class_names[label];
+    return label >= 0 && (uint64_t)label < table->class_name_count && table->class_names[label];
+}
+
+enum { CLASS_NAME_BYTES_MAX = 255 };
+
+/* The label of a name: how many others came before it. */
+static FshStatus label_by_name(Grouping *grouping, const char *name, size_t bytes, int64_t *label_ret,
+                               FshError *error)
+{
+    SampleTable *table = grouping->table;
+    FshHash128 hash;
+    XXH128_canonical_t canonical;
+    XXH128_canonicalFromHash(&canonical, XXH3_128bits(name, bytes));
+    memcpy(hash.bytes, canonical.digest, sizeof hash.bytes);
+    FshStatus status = hash_set_reserve(&grouping->names, 1, error);
+    if (status)
+        return status;
+    *label_ret = (int64_t)table->class_name_count;
+    const HashSetEntry *known = hash_set_meet(&grouping->names, &hash, table->class_name_count, 0);
+    if (known) {
+        *label_ret = (int64_t)known->record;
+        return FSH_OK;
+    }
+    if (table->class_name_count == FOREIGN_CLASSES_MAX)
+        return fsh_error_set(error, FSH_ERR_UNSUPPORTED, "more than %d names of classes",
+                             FOREIGN_CLASSES_MAX);
+    table->label_max = (int32_t)*label_ret;
+    status = reserve_class_names(table, error);
+    if (status)
+        return status;
+    char *copy = text_copy(name, bytes);
+    table->class_names[*label_ret] = copy;
+    const char *const names[] = {copy};
+    if (!copy)
+        return fsh_error_set(error, FSH_ERR_MEMORY, "out of memory");
+    if (bytes > CLASS_NAME_BYTES_MAX || memchr(name, 0, bytes) || fsh_names_check("classes", names, 1, NULL))
+        return fsh_error_set(error, FSH_ERR_CORRUPT,
+                             "its .cls at byte %" PRIu64
+                             " is neither a whole number nor a name: UTF-8 of at most %d bytes",
+                             grouping->label.offset, CLASS_NAME_BYTES_MAX);
+    return FSH_OK;
+}
+
+/* What a sample's .cls says: a number or, in a tar that has names in any, a name. */
+static FshStatus read_cls(Grouping *grouping, int64_t *label_ret, FshError *error)
+{
+    const Member *cls = &grouping->label;
+    const char *text = (const char *)grouping->bytes + cls->offset;
+    size_t bytes = (size_t)cls->bytes;
+    char number[24];
+    while (bytes && is_blank(text[0])) {
+        text++;
+        bytes--;
+    }
+    while (bytes && is_blank(text[bytes - 1])) {
+        bytes--;
+    }
+    const bool is_number = parse_label(text, bytes, label_ret);
+    if (is_number && !grouping->table->names_are_labels)
+        return FSH_OK;
+    if (bytes == 0 || !grouping->want_classes)
+        return fsh_error_set(error, FSH_ERR_CORRUPT, "its .cls at byte %" PRIu64 " is no whole number",
+                             cls->offset);
+    if (!grouping->table->names_are_labels) {
+        grouping->begin_again = true;
+        return fsh_error_set(error, FSH_ERR_CORRUPT, "its .cls is a name, those before it are numbers");
+    }
+    if (is_number) { /* "007" is class 7 where all are numbers: so is its name */
+        bytes = (size_t)snprintf(number, sizeof number, "%" PRId64, *label_ret);
+        text = number;
+        if (*label_ret < 0)
+            return FSH_OK;
+    }
+    return label_by_name(grouping, text, bytes, label_ret, error);
 }
 
 /* Puts the sample into the table; facts are empty where they were not needed. */
@@ -273,7 +351,6 @@ static FshStatus add_sample(Grouping *grouping, const NoteFacts *facts, int64_t 
     SampleTable *table = grouping->table;
     const char *key = (const char *)grouping->key.bytes;
     size_t key_bytes = grouping->key.length;
-    int32_t label_max = table->label_max;
     FshStatus status = true_key(grouping, facts, &key, &key_bytes, error);
     if (!status)
         status = fsh_table_add(table, key, key_bytes, error);
@@ -290,8 +367,8 @@ static FshStatus add_sample(Grouping *grouping, const NoteFacts *facts, int64_t 
     }
     if (!status)
         status = fsh_table_label(table, sample, label, error);
-    if (!status && label >= 0 && grouping->want_classes)
-        status = add_class_name(grouping, facts, (int32_t)label, label_max, error);
+    if (!status && label >= 0 && grouping->want_classes && !table->names_are_labels)
+        status = add_class_name(grouping, facts, (int32_t)label, error);
     return status;
 }
 
@@ -315,9 +392,9 @@ static FshStatus finish_sample(Grouping *grouping, FshError *error)
     }
     bool labelled = table->field_count == 1; /* pairs have no labels */
     int64_t label = FSH_NO_LABEL;
-    if (labelled && cls->there && !parse_label(text + cls->offset, (size_t)cls->bytes, &label))
-        return fsh_error_set(error, FSH_ERR_CORRUPT, "its .cls at byte %" PRIu64 " is no whole number",
-                             cls->offset);
+    FshStatus status = labelled && cls->there ? read_cls(grouping, &label, error) : FSH_OK;
+    if (status)
+        return status;
     NoteFacts facts = {0};
     bool escaped = note->there && note->bytes && memchr(text + note->offset, '\\', (size_t)note->bytes);
     bool needed = (labelled && !cls->there) || memchr(grouping->key.bytes, '%', grouping->key.length) ||
@@ -325,7 +402,7 @@ static FshStatus finish_sample(Grouping *grouping, FshError *error)
     if (note->there && needed && !read_note_facts(grouping, &facts) && labelled && !cls->there)
         return fsh_error_set(error, FSH_ERR_CORRUPT, "its .json at byte %" PRIu64 " is no JSON object",
                              note->offset);
-    if (labelled && !cls->there && facts.has_label)
+    if (labelled && !cls->there && facts.has_label && !table->names_are_labels) /* a number is no name */
         label = facts.label;
     return add_sample(grouping, &facts, label, escaped, error);
 }
@@ -417,14 +494,17 @@ static FshStatus add_member(Grouping *grouping, const TarMember *member, FshErro
     return status ? fail_sample(grouping, status, error) : FSH_OK;
 }
 
-FshStatus fsh_tar_table(SampleTable *table, const uint8_t *bytes, uint64_t length, const char *const *names,
-                        size_t name_count, bool with_class_names, FshError *error)
+/* One walk over the tar. *named: whether a .cls names its class; it becomes true, and the status is a failure, where the first one
+ * is met that does. */
+static FshStatus make_table(SampleTable *table, const uint8_t *bytes, uint64_t length,
+                            const char *const *names, size_t name_count, bool with_class_names, bool *named,
+                            FshError *error)
 {
     Grouping grouping = {
         .table = table, .bytes = bytes, .fields_known = name_count > 0, .want_classes = with_class_names};
     TarCursor cursor = {.bytes = bytes, .length = length};
     TarMember member = {0};
-    *table = (SampleTable){.label_max = FSH_NO_LABEL};
+    *table = (SampleTable){.label_max = FSH_NO_LABEL, .names_are_labels = *named};
     FshStatus status = fsh_table_name_fields(table, names, name_count, error);
     do {
         if (!status)
@@ -440,8 +520,19 @@ FshStatus fsh_tar_table(SampleTable *table, const uint8_t *bytes, uint64_t lengt
     buffer_free(&grouping.key);
     buffer_free(&grouping.scratch);
     buffer_free(&grouping.encoded);
+    hash_set_free(&grouping.names);
     fsh_tar_free(&cursor);
+    *named = grouping.begin_again;
     if (status)
         fsh_table_free(table);
     return status;
+}
+
+FshStatus fsh_tar_table(SampleTable *table, const uint8_t *bytes, uint64_t length, const char *const *names,
+                        size_t name_count, bool with_class_names, FshError *error)
+{
+    bool named = false;
+    FshStatus status = make_table(table, bytes, length, names, name_count, with_class_names, &named, error);
+    return named ? make_table(table, bytes, length, names, name_count, with_class_names, &named, error)
+                 : status;
 }

@@ -225,6 +225,89 @@ static void test_every_tar_tells_names_of_classes(void **state)
     fsh_close(&dataset);
 }
 
+/* Samples KEY.jpg with what KEY.cls says; NULL: a .json with a number instead. Keys differ where counts do. */
+static void save_classes(TestFolder *folder, const char *name, const char *const *classes, size_t count)
+{
+    TestTar tar = {0};
+    for (size_t i = 0; i < count; i++) {
+        char path[64];
+        (void)snprintf(path, sizeof path, "%zu of %zu.jpg", i, count);
+        test_tar_add_text(&tar, path, JPEG);
+        (void)snprintf(path, sizeof path, "%zu of %zu.%s", i, count, classes[i] ? "cls" : "json");
+        test_tar_add_text(&tar, path, classes[i] ? classes[i] : "{\"label\": 1}");
+    }
+    (void)test_tar_save(&tar, folder, name);
+}
+
+static void assert_class(const FshDataset *dataset, const char *split, uint64_t index, const char *name)
+{
+    FshSample sample;
+    test_sample_get(dataset, split, index, &sample);
+    assert_int_equal(fsh_sample_label(fsh_split(dataset, split), index), sample.label);
+    if (!name) {
+        assert_int_equal(sample.label, FSH_NO_LABEL);
+        return;
+    }
+    assert_in_range(sample.label, 0, fsh_manifest(dataset)->class_count - 1);
+    assert_string_equal(fsh_manifest(dataset)->class_names[sample.label], name);
+}
+
+/* In one of the tars: numbers are names too then, in all of them. */
+static void test_a_cls_may_name_its_class(void **state)
+{
+    TestFolder *folder = *state;
+    static const char *const train_0[] = {"3", " cat\n", "bee", "cat", NULL, "03"};
+    static const char *const train_1[] = {"7", "3"};
+    static const char *const val[] = {"tabby cat", "ant", "cat"};
+    static const char *const sorted[] = {"3", "7", "ant", "bee", "cat", "tabby cat"};
+    assert_ok(file_make_folders(test_path(folder, "tars"), NULL), NULL);
+    save_classes(folder, "tars/train-0.tar", train_0, 6);
+    save_classes(folder, "tars/train-1.tar", train_1, 2);
+    save_classes(folder, "tars/val-0.tar", val, 3);
+    FshDataset *dataset = test_dataset_open(test_path(folder, "tars"));
+    const FshManifest *manifest = fsh_manifest(dataset);
+    assert_int_equal(manifest->class_count, 6);
+    for (size_t i = 0; i < 6; i++)
+        assert_string_equal(manifest->class_names[i], sorted[i]);
+    assert_class(dataset, "train", 0, "3");
+    assert_class(dataset, "train", 1, "cat");
+    assert_class(dataset, "train", 2, "bee");
+    assert_class(dataset, "train", 3, "cat");
+    assert_class(dataset, "train", 4, NULL); /* a .json's number is no name */
+    assert_class(dataset, "train", 5, "3");
+    assert_class(dataset, "train", 6, "7");
+    assert_class(dataset, "train", 7, "3");
+    assert_class(dataset, "val", 0, "tabby cat");
+    assert_class(dataset, "val", 1, "ant");
+    assert_class(dataset, "val", 2, "cat");
+    assert_int_equal(fsh_split(dataset, "train")->info->class_counts[0], 3);
+    assert_int_equal(fsh_split(dataset, "val")->info->class_counts[4], 1);
+    fsh_close(&dataset);
+    FshError error = {0};
+    uint64_t problem_count = 1;
+    assert_ok(fsh_check(test_path(folder, "tars"), FSH_CHECK_RECORDS, 2, NULL, NULL, &problem_count, &error),
+              &error);
+    assert_int_equal(problem_count, 0);
+}
+
+static void test_many_names_are_told_apart(void **state)
+{
+    TestFolder *folder = *state;
+    enum { COUNT = 500 };
+    static char texts[COUNT][16];
+    const char *classes[COUNT];
+    for (int i = 0; i < COUNT; i++) {
+        (void)snprintf(texts[i], sizeof texts[i], "class %03d", i * 7 % 250);
+        classes[i] = texts[i];
+    }
+    save_classes(folder, "many.tar", classes, COUNT);
+    FshDataset *dataset = test_dataset_open(test_path(folder, "many.tar"));
+    assert_int_equal(fsh_manifest(dataset)->class_count, 250);
+    for (uint64_t i = 0; i < COUNT; i++)
+        assert_class(dataset, "train", i, texts[i]);
+    fsh_close(&dataset);
+}
+
 static void test_neighbours_of_one_stem_are_a_sample(void **state)
 {
     TestFolder *folder = *state;
@@ -332,8 +415,12 @@ static void test_samples_that_contradict_are_named(void **state)
     TestFolder *folder = *state;
     TestTar tar = {0};
     test_tar_add_text(&tar, "000.jpg", JPEG);
-    test_tar_add_text(&tar, "000.cls", "three");
-    assert_open_refused(test_tar_save(&tar, folder, "1.tar"), FSH_ERR_CORRUPT, "sample 000");
+    test_tar_add_text(&tar, "000.cls", "\xFFthree");
+    assert_open_refused(test_tar_save(&tar, folder, "1.tar"), FSH_ERR_CORRUPT,
+                        "sample 000: its .cls at byte 1536 is neither a whole number nor a name");
+    test_tar_add_text(&tar, "000.jpg", JPEG);
+    test_tar_add_text(&tar, "000.cls", " \n");
+    assert_open_refused(test_tar_save(&tar, folder, "1.tar"), FSH_ERR_CORRUPT, "is no whole number");
     test_tar_add_text(&tar, "000.jpg", JPEG);
     test_tar_add_text(&tar, "000.png", PNG);
     assert_open_refused(test_tar_save(&tar, folder, "2.tar"), FSH_ERR_CORRUPT, "two images");
@@ -455,6 +542,8 @@ int main(void)
         with_folder(test_a_flipped_byte_is_found),
         with_folder(test_the_index_of_dali_leads_to_the_members),
         with_folder(test_every_tar_tells_names_of_classes),
+        with_folder(test_a_cls_may_name_its_class),
+        with_folder(test_many_names_are_told_apart),
         with_folder(test_neighbours_of_one_stem_are_a_sample),
         with_folder(test_several_images_are_pairs),
         with_folder(test_names_of_tars_tell_the_split),
