@@ -198,10 +198,11 @@ static FshStatus plan_class_chance(TrainPlan *plan, const TrainOptions *options,
             train->erasing.fill = (ErasingFill)fill;
     for (uint32_t c = 0; c < data->channels; c++)
         train->erasing.deviation[c] = data->standard_deviation[c] * 255;
-    plan->mixing = (Mixing){.mixup_alpha = options->mixup_alpha,
-                            .cutmix_alpha = options->cutmix_alpha,
-                            .probability = options->mixup_prob,
-                            .switch_probability = options->mixup_switch_prob};
+    if (plan->recipe.mixes)
+        plan->mixing = (Mixing){.mixup_alpha = options->mixup_alpha,
+                                .cutmix_alpha = options->cutmix_alpha,
+                                .probability = options->mixup_prob,
+                                .switch_probability = options->mixup_switch_prob};
     if (plan->recipe.mixes && plan->train_spec.batch % 2)
         return fsh_error_set(error, FSH_ERR_USAGE,
                              "--batch-size: %lld is odd; mixup and cutmix mix two neighbours of a batch",

@@ -27,8 +27,8 @@ static FshStatus plan_loss(TrainPlan *plan, const TrainOptions *options, FshErro
                              of_classes ? "pairs" : "classes");
     plan->recipe.loss = plan->loss;
     plan->recipe.label_smoothing = is_pairs(plan) ? 0 : (float)options->label_smoothing;
-    plan->recipe.mixes =
-        !is_pairs(plan) && (options->mixup_alpha > 0 || options->cutmix_alpha > 0) && options->augment;
+    plan->recipe.mixes = !is_pairs(plan) && options->augment && options->mixup_prob > 0 &&
+                         (options->mixup_alpha > 0 || options->cutmix_alpha > 0);
     return FSH_OK;
 }
 

@@ -304,7 +304,7 @@ void train_options_rows(TrainOptions *o, Option *rows)
         {.name = "model-ema", .kind = OPTION_FLAG, .value = &o->model_ema,
          .help = "average the weights over the steps too; evaluated and saved as model_ema.safetensors"},
         {.name = "model-ema-decay", .kind = OPTION_REAL, .value = &o->model_ema_decay, .argument = "X",
-         .maximum = 0.9999999,
+         .minimum = 1e-6, .maximum = 0.9999999,
          .help = "part of the average that each step keeps"},
         {.name = "model-ema-warmup", .kind = OPTION_FLAG, .value = &o->model_ema_warmup,
          .help = "let the average follow faster in the first steps"},
