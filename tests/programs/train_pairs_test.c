@@ -1,0 +1,221 @@
+/* ftrain from outside: pairs of images, restored, measured and written out. */
+#include "tests/programs/train_support.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/file.h"
+
+/* The target is the negative of the input: easy to learn, and the input is far from it. Sizes differ in evaluation. */
+static const DatasetSpec pairs = {.codec = FSH_CODEC_RAW,
+                                  .width = 32,
+                                  .height = 32,
+                                  .channels = 3,
+                                  .class_count = 4,
+                                  .train_count = 24,
+                                  .val_count = 5,
+                                  .shard_count = 2,
+                                  .kind = FSH_KIND_PAIRS,
+                                  .grow = 6};
+
+#define UNET "--model", "unet", "--width", "8"
+
+static void train_pairs(TestFolder *folder, const char *shards, const char *epochs)
+{
+    TRAINED(UNET, "--epochs", epochs, "--batch-size", "4", "--lr", "0.004", shards, test_path(folder, "out"));
+}
+
+/* What --evaluate --json says, with more options. */
+static json_t *evaluate(TestFolder *folder, const char *shards, const char *option, const char *value)
+{
+    const char *weights = test_path(folder, "out/last.safetensors");
+    const char *const arguments[] = {UNET,   "--evaluate",          "--json", "--weights", weights, shards,
+                                     option, option ? value : NULL, NULL};
+    RunResult result = expect_train(0, NULL, arguments);
+    json_t *object = read_json(result.out);
+    run_result_free(&result);
+    return object;
+}
+
+static void test_pairs_come_out_better_than_they_went_in(void **state)
+{
+    TestFolder *folder = *state;
+    const char *shards = make_set(folder, &pairs), *out = test_path(folder, "out");
+    RunResult result =
+        TRAIN(0, UNET, "--epochs", "12", "--batch-size", "4", "--lr", "0.004", "--json", shards, out);
+    json_t *trained = read_json(result.out);
+    const double psnr = number_of(trained, "best_psnr"), input = number_of(trained, "best_input_psnr");
+    if (psnr < input + 6)
+        fail_msg("PSNR %g, of the input %g\n%s", psnr, input, result.err);
+    assert_contains(result.err, "charbonnier");
+    run_result_free(&result);
+    const size_t best = (size_t)number_of(trained, "best_epoch");
+    assert_true(fabs(summary_number(out, best, "eval_psnr") - psnr) < 1e-3);
+
+    /* The best weights alone give what was reported, and so does the best epoch's row. */
+    result = TRAIN(0, "--width", "8", "--evaluate", "--json", "--weights",
+                   test_path(folder, "out/model_best.safetensors"), shards);
+    json_t *evaluated = read_json(result.out);
+    assert_true(number_of(evaluated, "psnr") == psnr);
+    assert_true(number_of(evaluated, "ssim") == number_of(trained, "best_ssim"));
+    assert_true(number_of(evaluated, "input_psnr") == input);
+    assert_true(fabs(number_of(evaluated, "loss") - summary_number(out, best, "eval_loss")) < 1e-5);
+    assert_int_equal((int)number_of(evaluated, "samples"), 5);
+    json_decref(evaluated);
+    json_decref(trained);
+    run_result_free(&result);
+}
+
+/* Width and height of a PNG file. */
+static void read_png_size(const char *path, uint32_t *width, uint32_t *height)
+{
+    size_t length = 0;
+    uint8_t *bytes = (uint8_t *)test_file_read(path, &length);
+    assert_true(length > 33);
+    assert_memory_equal(bytes, "\x89PNG\r\n\x1a\n", 8);
+    *width = (uint32_t)bytes[18] << 8 | bytes[19];
+    *height = (uint32_t)bytes[22] << 8 | bytes[23];
+    free(bytes);
+}
+
+/* Rows of a CSV below its head; the mean of its column `number`. */
+static size_t read_csv(const char *path, const char *head, int number, double *mean_ret)
+{
+    char *text = test_file_read(path, NULL);
+    size_t rows = 0;
+    double sum = 0;
+    assert_memory_equal(text, head, strlen(head));
+    for (const char *at = strchr(text, '\n') + 1; *at; at = strchr(at, '\n') + 1, rows++) {
+        const char *value = at;
+        for (int i = 0; i < number; i++)
+            value = strchr(value, ',') + 1;
+        sum += strtod(value, NULL);
+    }
+    free(text);
+    *mean_ret = sum / (double)rows;
+    return rows;
+}
+
+static void test_predictions_are_written_beside_their_inputs(void **state)
+{
+    TestFolder *folder = *state;
+    const char *shards = make_set(folder, &pairs), *images = test_path(folder, "images");
+    const char *weights = test_path(folder, "out/last.safetensors");
+    train_pairs(folder, shards, "2");
+    TRAINED(UNET, "--weights", weights, "--predict", images, shards);
+    assert_int_equal(test_count_files(images), 2 * 5 + 1);
+    for (uint64_t i = 0; i < pairs.val_count; i++) {
+        static const char *const kinds[] = {"restored", "input"};
+        for (int k = 0; k < 2; k++) {
+            uint32_t width = 0, height = 0;
+            read_png_size(
+                test_path(folder, "images/class%02u/%06u.%s.png", (unsigned)(i % 4), (unsigned)i, kinds[k]),
+                &width, &height);
+            assert_int_equal(width, dataset_width(&pairs, i));
+            assert_int_equal(height, dataset_height(&pairs, i));
+        }
+    }
+    /* Its table agrees with what is reported. */
+    double psnr = 0, input = 0;
+    json_t *object = evaluate(folder, shards, NULL, NULL);
+    const char *table = test_path(folder, "images/predictions.csv");
+    assert_int_equal(read_csv(table, "key,psnr,ssim,input_psnr\nclass00/000000,", 1, &psnr), 5);
+    (void)read_csv(table, "key,", 3, &input);
+    assert_true(fabs(psnr - number_of(object, "psnr")) < 1e-3);
+    assert_true(fabs(input - number_of(object, "input_psnr")) < 1e-3);
+    json_decref(object);
+}
+
+static void test_predictions_replace_nothing_without_force(void **state)
+{
+    TestFolder *folder = *state;
+    const char *shards = make_set(folder, &pairs), *images = test_path(folder, "images");
+    const char *weights = test_path(folder, "out/last.safetensors"), *csv = test_path(folder, "all.csv");
+    const char *restored = test_path(folder, "images/class01/000001.restored.png");
+    train_pairs(folder, shards, "1");
+    TRAINED(UNET, "--weights", weights, "--export", csv, shards);
+    double psnr = 0;
+    assert_int_equal(read_csv(csv, "key,psnr,ssim,input_psnr\n", 1, &psnr), 5);
+    SAYS(1, "all.csv", UNET, "--weights", weights, "--export", csv, shards);
+    TRAINED(UNET, "--weights", weights, "--export", csv, "--force", shards);
+
+    test_file_write_text(restored, "mine");
+    SAYS(1, "000001.restored.png", UNET, "--weights", weights, "--predict", images, shards);
+    char *text = test_file_read(restored, NULL);
+    assert_string_equal(text, "mine");
+    free(text);
+    assert_false(file_exists(test_path(folder, "images/predictions.csv"))); /* of half a run: none */
+    TRAINED(UNET, "--weights", weights, "--predict", images, "--force", shards);
+    assert_true(test_file_size(restored) > 100);
+
+    SAYS(2, "--predict needs --weights", "--predict", images, shards);
+    SAYS(2, "trains nothing; leave OUTPUT out", UNET, "--weights", weights, "--predict", images, shards,
+         test_path(folder, "other"));
+}
+
+static void test_how_pairs_are_measured_can_be_chosen(void **state)
+{
+    TestFolder *folder = *state;
+    const char *shards = make_set(folder, &pairs);
+    train_pairs(folder, shards, "3");
+    json_t *plain = evaluate(folder, shards, NULL, NULL);
+    json_t *border = evaluate(folder, shards, "--crop-border", "4");
+    json_t *luma = evaluate(folder, shards, "--y-channel", NULL);
+    json_t *twice = evaluate(folder, shards, "--flip-tta", NULL);
+    assert_true(number_of(border, "psnr") != number_of(plain, "psnr"));
+    assert_true(number_of(border, "input_psnr") != number_of(plain, "input_psnr"));
+    /* Noise of three channels averages in luma: ITU-R 601's range is 16..235 of 255, too. */
+    assert_true(number_of(luma, "input_psnr") > number_of(plain, "input_psnr"));
+    /* The mean of two estimates is nearer than they are, and the input is what it was. */
+    assert_true(number_of(twice, "psnr") > number_of(plain, "psnr"));
+    assert_true(number_of(twice, "input_psnr") == number_of(plain, "input_psnr"));
+    json_decref(plain);
+    json_decref(border);
+    json_decref(luma);
+    json_decref(twice);
+}
+
+static void test_pairs_without_val_are_trained_and_average(void **state)
+{
+    DatasetSpec spec = pairs;
+    spec.val_count = 0;
+    TestFolder *folder = *state;
+    const char *shards = make_set(folder, &spec), *out = test_path(folder, "out");
+    SAYS(0, "training without evaluation", UNET, "--epochs", "2", "--model-ema", "--noise", "8", "--loss",
+         "psnr", shards, out);
+    assert_true(test_file_size(test_path(folder, "out/model_ema.safetensors")) > 1000);
+    assert_false(same_bytes(test_path(folder, "out/model_ema.safetensors"),
+                            test_path(folder, "out/last.safetensors")));
+}
+
+static void test_what_pairs_cannot_do_is_refused(void **state)
+{
+    TestFolder *folder = *state;
+    const char *shards = make_set(folder, &pairs), *out = test_path(folder, "out");
+    REFUSED(1, "32", out, UNET, "--train-crop-size", "64", shards);
+    REFUSED(2, "--loss: cross-entropy is for classes, and this dataset holds pairs", out, UNET, "--loss",
+            "cross-entropy", shards);
+    static const char *const useless[][2] = {{"--val-crop-size", "16"},    {"--val-resize-size", "16"},
+                                             {"--val-batch-size", "2"},    {"--mixup-alpha", "0.2"},
+                                             {"--label-smoothing", "0.1"}, {"--train-crop-mode", "rrc"},
+                                             {"--random-erase", "0.5"},    {"--scale", "0.5:1"}};
+    for (size_t i = 0; i < sizeof useless / sizeof *useless; i++)
+        REFUSED(2, "does nothing here; it is for ", out, UNET, useless[i][0], useless[i][1], shards);
+    REFUSED(2, "--early-stop-metric: top1 is measured on classes", out, UNET, "--early-stop-patience", "1",
+            "--early-stop-metric", "top1", shards);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        IN_FOLDER(test_pairs_come_out_better_than_they_went_in),
+        IN_FOLDER(test_predictions_are_written_beside_their_inputs),
+        IN_FOLDER(test_predictions_replace_nothing_without_force),
+        IN_FOLDER(test_how_pairs_are_measured_can_be_chosen),
+        IN_FOLDER(test_pairs_without_val_are_trained_and_average),
+        IN_FOLDER(test_what_pairs_cannot_do_is_refused),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
