@@ -1,4 +1,4 @@
-/* A JPEG: its header and what it carries, its pixels, and itself made smaller by planes. libjpeg-turbo does the decoding; what
+/* A JPEG: its header and what it carries, its pixels, a part of them, and itself made smaller by planes. libjpeg-turbo does the decoding; what
  * is fuzzed is our way through it. */
 #include "imaging/decode.h"
 #include "imaging/jpeg_decode.h"
@@ -61,6 +61,29 @@ static void read_all(Tools *tools, const uint8_t *bytes, size_t length, bool str
     }
 }
 
+/* A part in the middle, at the scale that a crop of a few pixels allows. */
+static void read_part(Tools *tools, const uint8_t *bytes, size_t length)
+{
+    ImageInfo info = {0};
+    FshError error = {0};
+    ImagePlace place;
+    if (jpeg_decoder_header(tools->decoder, bytes, length, true, &info, &error) != FSH_OK ||
+        (info.quirks & IMAGE_QUIRK_CMYK) || (uint64_t)info.width * info.height > PIXELS_MAX)
+        return;
+    uint32_t width = info.stored_width, height = info.stored_height;
+    const ImagePart part = {
+        .left = width / 3, .top = height / 3, .width = 1 + width / 3, .height = 1 + height / 3};
+    if (part.left + part.width > width || part.top + part.height > height ||
+        jpeg_decoder_part(tools->decoder, info.channels, width / 2, height / 2, &part, &tools->image, &place,
+                          &info, &error) != FSH_OK)
+        return;
+    fuzz_expect((place.left + tools->image.width) * 8 >= (part.left + part.width) * place.eighths &&
+                    (place.top + tools->image.height) * 8 >= (part.top + part.height) * place.eighths &&
+                    place.left * 8 <= part.left * place.eighths && place.top * 8 <= part.top * place.eighths,
+                "a part that was read is there");
+    fuzz_touch(tools->image.pixels, (size_t)tools->image.width * tools->image.height * tools->image.channels);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t length)
 {
     Tools tools = {0};
@@ -70,6 +93,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t length)
     expect_ok(jpeg_shrinker_new(&tools.shrinker, &error), &error);
     read_all(&tools, bytes, length, true);
     read_all(&tools, bytes, length, false); /* with the same decoder: one file leaves nothing to the next */
+    read_part(&tools, bytes, length);
     jpeg_decoder_free(&tools.decoder);
     jpeg_encoder_free(&tools.encoder);
     jpeg_shrinker_free(&tools.shrinker);

@@ -71,6 +71,10 @@ static void fill_field(SplitWriter *writer, uint64_t index, unsigned side, FshFi
     dataset_draw(spec, index, image->pixels);
     for (size_t i = 0; side == 1 && i < bytes; i++)
         image->pixels[i] = (uint8_t)(255 - image->pixels[i]);
+    if (spec->uneven && side == 1 && index == 5) {
+        width--;
+        bytes -= (size_t)height * spec->channels;
+    }
     *field = (FshField){.data = image->pixels,
                         .bytes = bytes,
                         .width = width,

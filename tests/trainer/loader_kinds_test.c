@@ -363,6 +363,23 @@ static void test_a_crop_larger_than_a_pair_names_it(void **state)
     fsh_close(&dataset);
 }
 
+static void test_sides_of_different_sizes_name_the_pair(void **state)
+{
+    DatasetSpec spec = pairs_spec;
+    spec.uneven = true;
+    FshDataset *dataset = open_dataset(*state, &spec);
+    const LoaderOptions options = options_of(dataset, &whole_view);
+    Loader *loader = open_loader(&options);
+    const Batch *batch;
+    FshError error = {0};
+    loader_start(loader, 5, 1);
+    assert_int_equal(loader_next(loader, &batch, &error), FSH_ERR_MISMATCH);
+    assert_contains(error.message, "its sides differ in size: 58 x 39 and 57 x 39 pixels");
+    assert_contains(error.message, "val-00001-of-00002.fshard record 2");
+    loader_free(&loader);
+    fsh_close(&dataset);
+}
+
 /* ---- sizes ---- */
 
 static void test_the_crop_grows_with_the_epochs(void **state)
@@ -480,6 +497,7 @@ int main(void)
         IN_FOLDER(test_whole_pairs_come_in_their_own_sizes),
         IN_FOLDER(test_a_whole_image_that_is_skipped_has_no_size),
         IN_FOLDER(test_a_crop_larger_than_a_pair_names_it),
+        IN_FOLDER(test_sides_of_different_sizes_name_the_pair),
         IN_FOLDER(test_the_crop_grows_with_the_epochs),
         IN_FOLDER(test_options_that_contradict_each_other_are_refused),
         IN_FOLDER(test_the_loader_counts_what_it_does),
