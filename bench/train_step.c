@@ -1,6 +1,7 @@
 /* One training step on the CPU, again and again: forward, backward, update, on a made-up batch. A program of train_cpu.sh's.
  *
- * usage: train_step time MODEL TYPE PIXELS BATCH STEPS      the best and the median step, as JSON
+ * usage: train_step time MODEL TYPE PIXELS BATCH STEPS      the best and the median step, and the processor time of the
+ *                                                          best, as JSON
  *        train_step profile MODEL TYPE PIXELS BATCH STEPS   where the time goes, by op, and the products one by one: of every
  *                                                          node the best of the steps, which a shared machine disturbs least
  *        train_step memory MODEL TYPE PIXELS BATCH          bytes of the plan, as JSON
@@ -9,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "common/progress.h"
 #include "trainer/backend/backend.h"
@@ -82,13 +84,24 @@ static FshStatus write_batch(const Job *job, FshError *error)
     return status;
 }
 
-static FshStatus run_steps(const Job *job, int steps, double *seconds, FshError *error)
+/* Of all threads. */
+static double processor_seconds(void)
+{
+    struct timespec now;
+    (void)clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
+    return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
+}
+
+/* processor_ret: of the step that took least of it. */
+static FshStatus run_steps(const Job *job, int steps, double *seconds, double *processor_ret, FshError *error)
 {
     FshStatus status = FSH_OK;
+    *processor_ret = INFINITY;
     for (int i = 0; !status && i < steps; i++) {
-        const double before = progress_now_seconds();
+        const double before = progress_now_seconds(), processor = processor_seconds();
         status = program_run(job->program, error);
         seconds[i] = progress_now_seconds() - before;
+        *processor_ret = fmin(*processor_ret, processor_seconds() - processor);
     }
     return status;
 }
@@ -101,19 +114,20 @@ static int by_value(const void *a, const void *b)
 
 static FshStatus time_steps(Job *job, FshError *error)
 {
-    double seconds[COUNT_MAX];
+    double seconds[COUNT_MAX], processor;
     float loss = NAN;
-    FshStatus status = run_steps(job, WARM_UP, seconds, error);
+    FshStatus status = run_steps(job, WARM_UP, seconds, &processor, error);
     if (!status)
-        status = run_steps(job, job->steps, seconds, error);
+        status = run_steps(job, job->steps, seconds, &processor, error);
     if (!status)
         status = program_read(job->program, graph_find(job->graph, "loss"), &loss, sizeof loss, error);
     if (status)
         return status;
     qsort(seconds, (size_t)job->steps, sizeof *seconds, by_value);
-    printf("{\"model\": \"%s\", \"type\": \"%s\", \"best_ms\": %.3f, \"median_ms\": %.3f, \"loss\": %.4f}\n",
+    printf("{\"model\": \"%s\", \"type\": \"%s\", \"best_ms\": %.3f, \"median_ms\": %.3f, \"processor_ms\": "
+           "%.3f, \"loss\": %.4f}\n",
            job->model->name, data_type_name(job->type), seconds[0] * 1e3, seconds[job->steps / 2] * 1e3,
-           (double)loss);
+           processor * 1e3, (double)loss);
     return FSH_OK;
 }
 
@@ -163,12 +177,13 @@ static void print_profile(const Job *job, const double *seconds)
 static FshStatus profile_steps(Job *job, FshError *error)
 {
     const size_t nodes = graph_node_count(job->graph);
-    double step, *sums = calloc(3 * nodes, sizeof *sums), *before = sums + nodes, *best = before + nodes;
+    double step, processor, *sums = calloc(3 * nodes, sizeof *sums), *before = sums + nodes,
+                            *best = before + nodes;
     if (!sums)
         return fsh_error_set(error, FSH_ERR_MEMORY, "train_step: no memory");
     FshStatus status = program_profile(job->program, true, NULL, 0, error);
     for (int i = 0; !status && i < WARM_UP + job->steps; i++) {
-        status = run_steps(job, 1, &step, error);
+        status = run_steps(job, 1, &step, &processor, error);
         if (!status)
             status = program_profile(job->program, true, sums, nodes, error);
         for (size_t n = 0; !status && n < nodes; n++) {
