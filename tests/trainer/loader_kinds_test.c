@@ -454,6 +454,16 @@ static void test_options_that_contradict_each_other_are_refused(void **state)
     options.batch = 2;
     assert_int_equal(refused(&options, &error), FSH_ERR_USAGE);
     assert_contains(error.message, "whole images come one to a batch");
+    const uint32_t sizes[] = {24, 0};
+    options = options_of(classes, &classes_view);
+    options.epoch_sizes = sizes;
+    options.epoch_size_count = 2;
+    assert_int_equal(refused(&options, &error), FSH_ERR_USAGE);
+    assert_contains(error.message, "the crop of epoch 1 cannot be 0 pixels");
+    options = options_of(pairs, &whole_view);
+    options.epoch_sizes = sizes;
+    options.epoch_size_count = 1;
+    assert_int_equal(refused(&options, &error), FSH_ERR_USAGE);
     fsh_close(&pairs);
     fsh_close(&classes);
 }

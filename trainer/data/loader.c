@@ -366,6 +366,10 @@ static FshStatus check_options(const Loader *loader, FshError *error)
     if (whole && options->batch != 1)
         return fsh_error_set(error, FSH_ERR_USAGE, "whole images come one to a batch, not %llu",
                              (unsigned long long)options->batch);
+    for (size_t i = 0; i < options->epoch_size_count; i++)
+        if (whole || options->epoch_sizes[i] == 0)
+            return fsh_error_set(error, FSH_ERR_USAGE, "the crop of epoch %zu cannot be %u pixels", i,
+                                 options->epoch_sizes[i]);
     if (mixing_is_on(&options->mixing) && options->batch % 2)
         return fsh_error_set(error, FSH_ERR_USAGE,
                              "mixup and cutmix mix images two by two: --batch-size must be even, not %llu",
