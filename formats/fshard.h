@@ -373,7 +373,11 @@ FSH_API FshStatus fsh_writer_put(FshWriter *writer, const FshSample *sample, Fsh
 
 /* The two halves of fsh_writer_put, so that threads build records in parallel and one thread appends them in
  * order. fsh_record_bytes: bytes the record takes, 0 if a length is out of range. fsh_record_build: writes
- * them to `record` (fsh_record_bytes long), CRC included. A record does not know its row: the index does. */
+ * them to `record` (fsh_record_bytes long), CRC included. A record does not know its row: the index does.
+ * fsh_record_payload_offset: where in an aligned record the payload of field `index` begins, by the sample's key, the
+ * fields' sources and the bytes of the fields before it. Who reads or decodes to that place of `record`, and gives it as
+ * the field's data, has fsh_record_build leave it there: nothing is copied. */
+FSH_API size_t fsh_record_payload_offset(const FshSample *sample, unsigned index);
 FSH_API size_t fsh_record_bytes(const FshSample *sample, FshRecordForm form);
 FSH_API FshStatus fsh_record_build(const FshSample *sample, FshRecordForm form, void *record,
                                    size_t record_bytes, FshError *error);

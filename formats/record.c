@@ -120,6 +120,14 @@ static uint64_t header_bytes_of(const FshSample *sample)
     return align_up(bytes);
 }
 
+size_t fsh_record_payload_offset(const FshSample *sample, unsigned index)
+{
+    uint64_t offset = header_bytes_of(sample);
+    for (unsigned i = 0; i < index; i++)
+        offset += align_up(sample->fields[i].bytes);
+    return (size_t)offset;
+}
+
 /* How long its record is. */
 static FshStatus measure(const FshSample *sample, FshRecordForm form, uint64_t *record_bytes_ret,
                          FshError *error)
@@ -174,7 +182,8 @@ static void store_aligned(const FshSample *sample, uint8_t *bytes, size_t record
             memcpy(text, field->source, field->source_bytes);
         text += field->source_bytes;
         uint64_t padded = align_up(field->bytes);
-        memcpy(bytes + offset, field->data, field->bytes);
+        if (field->data != bytes + offset)
+            memcpy(bytes + offset, field->data, field->bytes);
         memset(bytes + offset + field->bytes, 0, (size_t)(padded - field->bytes));
         offset += padded;
     }

@@ -3,17 +3,26 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <xxhash.h>
-
 #include "formats/bytes.h"
 #include "formats/crc32c.h"
 #include "formats/internal.h"
+#include "formats/xxh3.h"
+
+/* What is hashed and written at a time: the kernel copies from the second-level cache what the hash has just read. */
+enum { PIECE_BYTES = 256 << 10 };
 
 static FshStatus write_hashed(FshWriter *writer, const uint8_t *bytes, size_t length, FshError *error)
 {
-    if (XXH3_128bits_update(writer->private_data, bytes, length) == XXH_ERROR)
-        return fsh_error_set(error, FSH_ERR_LIBRARY, "%s: XXH3 failed", writer->path);
-    return atomic_file_write(&writer->file, bytes, length, error);
+    FshStatus status = FSH_OK;
+    while (length && !status) {
+        const size_t piece = length < PIECE_BYTES ? length : PIECE_BYTES;
+        if (XXH3_128bits_update(writer->private_data, bytes, piece) == XXH_ERROR)
+            return fsh_error_set(error, FSH_ERR_LIBRARY, "%s: XXH3 failed", writer->path);
+        status = atomic_file_write(&writer->file, bytes, piece, error);
+        bytes += piece;
+        length -= piece;
+    }
+    return status;
 }
 
 static FshStatus shard_open(FshWriter *writer, FshError *error)
@@ -86,7 +95,7 @@ static void shard_close(FshWriter *writer)
 }
 
 const ContainerWriter fsh_shard_writer = {
-    .batch_bytes = 1 << 20, /* stays in the second-level cache between building, hashing and writing */
+    .batch_bytes = 256 << 10, /* stays in the second-level cache between building, hashing and writing */
     .takes_small_batches = true,
     .record_bytes_max = RECORD_BYTES_MAX,
     .record_count_max = UINT32_MAX,

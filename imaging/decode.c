@@ -166,6 +166,8 @@ static FshStatus decode_whole(ImageDecoder *decoder, const void *bytes, size_t l
         status = image_orient(image, orientation, &decoder->scratch, error);
         image_exchange(image, &decoder->scratch);
     }
+    if (decoder->scratch.lent) /* to the caller, for this image only */
+        image_free(&decoder->scratch);
     if (!status && options->keep_metadata)
         status = image_decoder_fit_metadata(decoder, options, info, error);
     return status;

@@ -70,9 +70,11 @@ FshStatus image_reserve(Image *image, uint32_t width, uint32_t height, uint32_t 
         if (!pixels)
             return fsh_error_set(error, FSH_ERR_MEMORY, "no memory for an image of %u x %u pixels", width,
                                  height);
-        free(image->pixels);
+        if (!image->lent)
+            free(image->pixels);
         image->pixels = pixels;
         image->capacity_bytes = capacity;
+        image->lent = false;
     }
     image->width = width;
     image->height = height;
@@ -82,8 +84,15 @@ FshStatus image_reserve(Image *image, uint32_t width, uint32_t height, uint32_t 
 
 void image_free(Image *image)
 {
-    free(image->pixels);
+    if (!image->lent)
+        free(image->pixels);
     *image = (Image){0};
+}
+
+void image_lend(Image *image, void *pixels, size_t capacity_bytes)
+{
+    image_free(image);
+    *image = (Image){.pixels = pixels, .capacity_bytes = capacity_bytes, .lent = true};
 }
 
 ImageView image_view(const Image *image)

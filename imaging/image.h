@@ -42,11 +42,16 @@ typedef struct Image {
     uint32_t width, height;
     uint32_t channels; /* 1 gray or 3 RGB */
     size_t capacity_bytes;
+    bool lent; /* pixels are someone else's, with room for capacity_bytes: see image_lend */
 } Image;
 
 /* Sets the shape and makes room; contents are undefined after. FSH_ERR_MEMORY on overflow or no memory. */
 FshStatus image_reserve(Image *image, uint32_t width, uint32_t height, uint32_t channels, FshError *error);
 void image_free(Image *image);
+/* Lets the image use memory that stays the lender's, 64-byte aligned, instead of its own, which is freed: what fits is
+ * decoded there. An image that does not fit, or that must be turned or converted, ends in memory of its own, so pixels must
+ * be compared with what was lent. image_free ends the loan. */
+void image_lend(Image *image, void *pixels, size_t capacity_bytes);
 void image_exchange(Image *a, Image *b);
 
 /* Pixels that someone else owns, laid out as an Image's but for rows that begin stride_bytes apart: a whole image, or a

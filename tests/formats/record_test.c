@@ -104,6 +104,35 @@ static void test_hostile_lengths_in_a_record_are_refused(void **state)
     }
 }
 
+/* A record whose payloads were put to their places beforehand, in memory that held something else, is the same. */
+static void test_payloads_that_lie_in_place_make_the_same_record(void **state)
+{
+    (void)state;
+    const DatasetPlan plan = {.kind = FSH_KIND_PAIRS};
+    for (uint64_t index = 0; index < 8; index++) {
+        MadeSample made;
+        FshError error = {0};
+        sample_make(&made, &plan, "train", index);
+        const size_t length = fsh_record_bytes(&made.sample, FSH_RECORD_ALIGNED);
+        uint8_t *record = aligned_alloc(FSH_ALIGNMENT, length),
+                *in_place = aligned_alloc(FSH_ALIGNMENT, length);
+        assert_ok(fsh_record_build(&made.sample, FSH_RECORD_ALIGNED, record, length, &error), &error);
+        FshSample sample = made.sample;
+        memset(in_place, 0xA5, length);
+        for (unsigned i = 0; i < sample.field_count; i++) {
+            FshField *field = &sample.fields[i];
+            uint8_t *place = in_place + fsh_record_payload_offset(&sample, i);
+            assert_memory_equal(record + (place - in_place), field->data, field->bytes);
+            field->data = memcpy(place, field->data, field->bytes);
+        }
+        assert_ok(fsh_record_build(&sample, FSH_RECORD_ALIGNED, in_place, length, &error), &error);
+        assert_memory_equal(record, in_place, length);
+        sample_free(&made);
+        free(record);
+        free(in_place);
+    }
+}
+
 /* Numbers that contradict each other only in a sum that wraps, or not at all but for the layout being tight. */
 static void test_forged_layouts_are_refused(void **state)
 {
@@ -381,6 +410,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_hostile_lengths_in_a_record_are_refused),
+        cmocka_unit_test(test_payloads_that_lie_in_place_make_the_same_record),
         cmocka_unit_test(test_forged_layouts_are_refused),
         cmocka_unit_test(test_reserved_bytes_are_of_a_later_version),
         cmocka_unit_test(test_padding_that_is_not_zero_is_corrupt),

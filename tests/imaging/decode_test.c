@@ -38,6 +38,45 @@ static void test_kinds_of_jpeg(void **state)
     }
 }
 
+/* Pixels come to the memory that was lent if they fit and nothing is done with them; and after a file for which the decoder
+ * exchanged images, nobody writes to what was lent before, which is freed here. */
+static void test_pixels_go_to_memory_that_is_lent(void **state)
+{
+    DecodeTools *tools = *state;
+    static const struct {
+        MakeJpeg options;
+        size_t bytes; /* lent */
+        bool in_place;
+    } rows[] = {
+        {{.width = 61, .height = 47, .colours = MAKE_RGB}, 61 * 47 * 3, true},
+        {{.width = 61, .height = 47, .colours = MAKE_RGB}, 61 * 47 * 3 - 1, false},
+        {{.width = 61, .height = 47, .colours = MAKE_RGB, .orientation = 6}, 61 * 47 * 3, false},
+        {{.width = 61, .height = 47, .colours = MAKE_RGB, .orientation = 8}, 61 * 47 * 3, false},
+        {{.width = 16, .height = 16, .colours = MAKE_GRAY}, 4096, true},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        Image own = {0};
+        uint8_t *lent = aligned_alloc(64, (rows[i].bytes + 127) / 64 * 64);
+        assert_non_null(lent);
+        lent[rows[i].bytes] = 0x5A;
+        make_plain_jpeg(tools, rows[i].options);
+        assert_ok(image_decode(tools->decoder, tools->file.bytes, tools->file.length,
+                               &(ImageDecodeOptions){0}, &own, NULL, &tools->error),
+                  &tools->error);
+        image_lend(&tools->image, lent, rows[i].bytes);
+        decode_file(tools);
+        assert_int_equal(tools->image.pixels == lent, rows[i].in_place);
+        assert_int_equal(tools->image.lent, rows[i].in_place);
+        expect_shape(tools, own.width, own.height, own.channels);
+        assert_memory_equal(tools->image.pixels, own.pixels, (size_t)own.width * own.height * own.channels);
+        assert_int_equal(lent[rows[i].bytes], 0x5A);
+        if (tools->image.lent)
+            image_free(&tools->image);
+        free(lent);
+        image_free(&own);
+    }
+}
+
 static void test_channels_are_what_is_asked_for(void **state)
 {
     DecodeTools *tools = *state;
@@ -304,6 +343,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         DECODE_TEST(test_kinds_of_jpeg),
+        DECODE_TEST(test_pixels_go_to_memory_that_is_lent),
         DECODE_TEST(test_channels_are_what_is_asked_for),
         DECODE_TEST(test_exif_orientation_is_applied),
         DECODE_TEST(test_corrupt_exif_is_a_warning),

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "tools/pack/jpeg_size.h"
 #include "tools/pack/source.h"
 #include "tools/resize/resize_names.h"
 
@@ -71,12 +72,14 @@ static FshStatus wrap_pixels(Buffer *file, IntakeBytes *taken, FshError *error)
 /* ---- either ---- */
 
 FshStatus intake_original(Intake *intake, const Plan *plan, const PackOptions *options,
-                          const PlanSample *sample, size_t field, IntakeBytes *taken, FshError *error)
+                          const PlanSample *sample, size_t field, const Buffer *place, IntakeBytes *taken,
+                          FshError *error)
 {
     if (plan->from.dataset)
         return take_record(intake, plan, options, sample, field, taken, error);
     const FileEntry *file = &plan->files.files[plan_item(plan, sample, field)];
-    Buffer *buffer = &intake->files[field];
+    Buffer borrowed = place ? *place : (Buffer){0};
+    Buffer *buffer = file->bytes < borrowed.capacity ? &borrowed : &intake->files[field];
     FshStatus status = source_read(plan->folder, file->path, file->bytes, buffer, error);
     *taken = (IntakeBytes){
         .data = buffer->bytes, .bytes = buffer->length, .source_bytes = status ? 0 : buffer->length};
@@ -156,7 +159,7 @@ static FshStatus make_smaller(Intake *intake, const Plan *plan, const PackOption
 FshStatus intake_take(Intake *intake, const Plan *plan, const PackOptions *options, const PlanSample *sample,
                       size_t field, IntakeBytes *taken, FshError *error)
 {
-    FshStatus status = intake_original(intake, plan, options, sample, field, taken, error);
+    FshStatus status = intake_original(intake, plan, options, sample, field, NULL, taken, error);
     if (!status && options->resize.max_size)
         status = make_smaller(intake, plan, options, sample, field, taken, error);
     return status;
@@ -170,7 +173,7 @@ static FshStatus probe_bytes(Intake *intake, ImageDecoder *decoder, const Plan *
 {
     if (!options->resize.max_size) {
         *info = (ImageInfo){.width = taken->width, .height = taken->height, .channels = taken->channels};
-        return taken->is_raw ? FSH_OK : image_probe(decoder, taken->data, taken->bytes, info, error);
+        return taken->is_raw ? FSH_OK : jpeg_size_or_probe(decoder, taken->data, taken->bytes, info, error);
     }
     ResizedImage resized = {0};
     ImageFormat format = IMAGE_UNKNOWN;
@@ -187,24 +190,28 @@ static FshStatus probe_bytes(Intake *intake, ImageDecoder *decoder, const Plan *
 FshStatus intake_probe(Intake *intake, ImageDecoder *decoder, const Plan *plan, const PackOptions *options,
                        const PlanSample *sample, size_t field, ImageInfo *info, FshError *error)
 {
-    /* Holds the header of nearly every image; where it does not (a JPEG with a large thumbnail), the file is read whole. */
-    enum { HEADER_BYTES = 64 * 1024 };
+    /* The first holds the header of most JPEGs, the second that of nearly every image; where it does not (a JPEG with a large
+     * thumbnail), the file is read whole. Others than JPEGs may have their orientation anywhere. */
+    static const size_t starts_bytes[] = {4 * 1024, 64 * 1024};
     IntakeBytes taken = {0};
     FshStatus status = FSH_OK;
-    if (!plan->from.dataset) {
+    for (size_t i = 0; !plan->from.dataset && i < sizeof starts_bytes / sizeof starts_bytes[0]; i++) {
         const FileEntry *file = &plan->files.files[plan_item(plan, sample, field)];
         Buffer *buffer = &intake->files[field];
         FshError failure = {0};
         /* As many as were listed: asking for more would take a second call for each small file. */
-        const size_t most = file->bytes && file->bytes < HEADER_BYTES ? (size_t)file->bytes : HEADER_BYTES;
-        status = source_read_start(plan->folder, file->path, most, buffer, &failure);
+        const bool whole = file->bytes && file->bytes <= starts_bytes[i];
+        status = source_read_start(plan->folder, file->path, whole ? (size_t)file->bytes : starts_bytes[i],
+                                   buffer, &failure);
         taken = (IntakeBytes){.data = buffer->bytes, .bytes = buffer->length};
+        if (!status && i == 0 && !whole && image_sniff(taken.data, taken.bytes) != IMAGE_JPEG)
+            continue;
         if (!status)
             status = probe_bytes(intake, decoder, plan, options, sample, field, &taken, info, &failure);
-        if (!status || status == FSH_ERR_MEMORY || file->bytes <= HEADER_BYTES)
+        if (!status || status == FSH_ERR_MEMORY || whole || file->bytes == 0)
             return status ? fsh_error_set(error, status, "%s", failure.message) : FSH_OK;
     }
-    status = intake_original(intake, plan, options, sample, field, &taken, error);
+    status = intake_original(intake, plan, options, sample, field, NULL, &taken, error);
     if (!status)
         status = probe_bytes(intake, decoder, plan, options, sample, field, &taken, info, error);
     return status;

@@ -44,9 +44,11 @@ typedef struct IntakeBytes {
 FshStatus intake_take(Intake *intake, const Plan *plan, const PackOptions *options, const PlanSample *sample,
                       size_t field, IntakeBytes *taken, FshError *error);
 
-/* The same as it is, not made smaller. */
+/* The same as it is, not made smaller. place, which may be NULL, is borrowed: a file is read there if it has room for the
+ * file and one byte more. */
 FshStatus intake_original(Intake *intake, const Plan *plan, const PackOptions *options,
-                          const PlanSample *sample, size_t field, IntakeBytes *taken, FshError *error);
+                          const PlanSample *sample, size_t field, const Buffer *place, IntakeBytes *taken,
+                          FshError *error);
 
 /* Size and channels of what intake_take would give, by the header: pixels as displayed. */
 FshStatus intake_probe(Intake *intake, ImageDecoder *decoder, const Plan *plan, const PackOptions *options,

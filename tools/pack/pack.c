@@ -17,8 +17,9 @@
  * handing it from thread to thread. */
 enum { CHUNK_SAMPLES = 32, CHUNK_BYTES = 64 * 1024 };
 
-/* Records in hand, for each job; a record's buffer larger than BUFFER_KEPT_BYTES is not kept for the next. */
-enum { JOB_BYTES = 32 << 20, BUFFER_KEPT_BYTES = 1 << 20 };
+/* Records in hand, for each job; and between two chunks as much: a buffer larger than BUFFER_KEPT_BYTES, of which each job
+ * has four, is not kept for the next. */
+enum { JOB_BYTES = 32 << 20, BUFFER_KEPT_BYTES = JOB_BYTES / 4 };
 
 typedef struct Chunk {
     uint64_t first_sample; /* of plan->samples */
@@ -29,6 +30,7 @@ typedef struct Chunk {
 /* What came of a chunk's samples. */
 typedef struct ChunkResult {
     WorkResult results[CHUNK_SAMPLES];
+    Buffer records; /* one behind the other */
 } ChunkResult;
 
 /* One run. The work only reads plan, options and chunks; the rest is the deliverer's. */
@@ -65,10 +67,12 @@ static FshStatus work(uint64_t item, int thread, void *slot, void *context, FshE
     const Chunk *chunk = &run->chunks[item];
     FshStatus status = FSH_OK;
     budget_take(&run->budget, item, chunk->bytes);
+    result->records.length = 0;
     for (uint32_t i = 0; i < chunk->count && !status; i++) {
         const PlanSample *sample = &run->plan->samples[chunk->first_sample + i];
-        status = work_sample(&run->workers[thread], run->plan, run->options, sample,
-                             sample->split == run->statistics_split, &result->results[i], error);
+        status =
+            work_sample(&run->workers[thread], run->plan, run->options, sample,
+                        sample->split == run->statistics_split, &result->records, &result->results[i], error);
     }
     if (status)
         budget_open(&run->budget);
@@ -77,9 +81,7 @@ static FshStatus work(uint64_t item, int thread, void *slot, void *context, FshE
 
 static void chunk_result_free(void *slot)
 {
-    ChunkResult *result = slot;
-    for (size_t i = 0; i < CHUNK_SAMPLES; i++)
-        work_result_free(&result->results[i]);
+    buffer_free(&((ChunkResult *)slot)->records);
 }
 
 /* ---- deliver ---- */
@@ -156,14 +158,14 @@ static FshStatus note_left_out(Run *run, const PlanSample *sample, const WorkRes
 }
 
 static FshStatus deliver_sample(Run *run, const PlanSample *sample, const WorkResult *work_result,
-                                FshError *error)
+                                const Buffer *records, FshError *error)
 {
     FshStatus status = FSH_OK;
     if (work_result->failure) {
         status = note_left_out(run, sample, work_result, error);
     } else {
-        status =
-            fsh_writer_put_record(run->writer, work_result->record.bytes, work_result->record.length, error);
+        status = fsh_writer_put_record(run->writer, records->bytes + work_result->record_offset,
+                                       work_result->record_bytes, error);
         if (sample->label >= 0)
             run->output.class_counts[sample->label]++;
         run->output.source_bytes += work_result->source_bytes;
@@ -181,8 +183,8 @@ static FshStatus deliver_chunk(Run *run, const Chunk *chunk, const ChunkResult *
     uint64_t bytes = 0, failed = 0;
     FshStatus status = run->writer ? FSH_OK : start_output(run, error);
     for (uint32_t i = 0; i < chunk->count && !status; i++) {
-        status =
-            deliver_sample(run, &run->plan->samples[chunk->first_sample + i], &result->results[i], error);
+        status = deliver_sample(run, &run->plan->samples[chunk->first_sample + i], &result->results[i],
+                                &result->records, error);
         bytes += result->results[i].source_bytes;
         failed += result->results[i].failure != FSH_OK;
     }
@@ -199,10 +201,8 @@ static FshStatus deliver(uint64_t item, void *slot, void *context, FshError *err
     const Chunk *chunk = &run->chunks[item];
     FshStatus status = deliver_chunk(run, chunk, result, error);
     /* Else every buffer of every slot would grow to the largest record in time. */
-    for (uint32_t i = 0; i < chunk->count; i++) {
-        if (result->results[i].record.capacity > BUFFER_KEPT_BYTES)
-            buffer_free(&result->results[i].record);
-    }
+    if (result->records.capacity > BUFFER_KEPT_BYTES)
+        buffer_free(&result->records);
     if (status)
         budget_open(&run->budget);
     else

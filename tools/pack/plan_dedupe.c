@@ -56,8 +56,8 @@ static FshStatus hash_sample(uint64_t item, int thread, void *context, FshError 
     (void)XXH3_128bits_reset(state);
     for (size_t field = 0; field < job->plan->field_count && !status; field++) {
         IntakeBytes taken;
-        status =
-            intake_original(&job->intakes[thread], job->plan, job->options, sample, field, &taken, &failure);
+        status = intake_original(&job->intakes[thread], job->plan, job->options, sample, field, NULL, &taken,
+                                 &failure);
         if (status)
             break;
         const uint64_t shape[] = {taken.bytes, taken.is_raw, taken.width, taken.height, taken.channels};

@@ -36,7 +36,7 @@ static FshStatus try_one(uint64_t item, int thread, void *context, FshError *err
     const PlanSample *sample = &trial->plan->samples[trial->first + item * trial->of / trial->count];
     WorkResult work = {0};
     FshStatus status = work_describe(&trial->workers[thread], trial->plan, trial->options, sample, false,
-                                     &work, &result->sample, error);
+                                     NULL, &work, &result->sample, error);
     if (!status && !work.failure) {
         result->planned_bytes = plan_record_bytes(trial->plan, sample);
         result->stored_bytes = fsh_record_bytes(&result->sample, FSH_RECORD_ALIGNED);
@@ -50,7 +50,6 @@ static FshStatus try_one(uint64_t item, int thread, void *context, FshError *err
             offset += result->sizes[i];
         }
     }
-    work_result_free(&work);
     return status;
 }
 

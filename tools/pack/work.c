@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "tools/pack/codec.h"
+#include "tools/pack/jpeg_size.h"
 
 void worker_free(Worker *worker)
 {
@@ -17,11 +18,6 @@ void worker_free(Worker *worker)
         image_free(&worker->images[field]);
         buffer_free(&worker->encoded[field]);
     }
-}
-
-void work_result_free(WorkResult *result)
-{
-    buffer_free(&result->record);
 }
 
 /* Failures of the machine and not of the image: leaving samples out because of them would be a loss that
@@ -130,8 +126,9 @@ static FshStatus take_header(Worker *worker, const PackOptions *options, const I
                              FshField *description, FshError *failure)
 {
     ImageInfo info = {.width = taken->width, .height = taken->height, .channels = taken->channels};
-    FshStatus status =
-        taken->is_raw ? FSH_OK : image_probe(worker->decoder, taken->data, taken->bytes, &info, failure);
+    FshStatus status = taken->is_raw
+                           ? FSH_OK
+                           : jpeg_size_or_probe(worker->decoder, taken->data, taken->bytes, &info, failure);
     if (status)
         return status;
     if ((uint64_t)info.width * info.height > options->max_pixels)
@@ -145,15 +142,41 @@ static FshStatus take_header(Worker *worker, const PackOptions *options, const I
     return FSH_OK;
 }
 
+/* Where in the record that is made in room the field's payload goes, with all that is free behind it; empty if nowhere. */
+static Buffer place_of(const Buffer *room, const FshSample *description, size_t field)
+{
+    const size_t offset = room ? fsh_record_payload_offset(description, (unsigned)field) : 0;
+    if (!room || offset >= room->capacity)
+        return (Buffer){0};
+    return (Buffer){.bytes = room->bytes + offset, .capacity = room->capacity - offset};
+}
+
+/* The bytes of one field; as they are stored, at their place. */
+static FshStatus take_bytes(Worker *worker, const Plan *plan, const PackOptions *options,
+                            const PlanSample *sample, size_t field, const Buffer *place, IntakeBytes *taken,
+                            FshError *failure)
+{
+    const bool as_it_is =
+        plan_store_of(plan, options, sample) == PACK_STORE_COPY && !options->resize.max_size;
+    return as_it_is ? intake_original(&worker->intake, plan, options, sample, field, place, taken, failure)
+                    : intake_take(&worker->intake, plan, options, sample, field, taken, failure);
+}
+
 /* Takes one field and looks at it as closely as the options ask; fills description's field. */
 static FshStatus take_field(Worker *worker, const Plan *plan, const PackOptions *options,
-                            const PlanSample *sample, size_t field, bool sum_pixels, FshField *description,
-                            WorkResult *result, FshError *failure)
+                            const PlanSample *sample, size_t field, bool sum_pixels, const Buffer *room,
+                            FshSample *descriptions, WorkResult *result, FshError *failure)
 {
     const PackStore store = plan_store_of(plan, options, sample);
     const bool whole = store != PACK_STORE_COPY || options->check;
+    const Buffer place = place_of(room, descriptions, field);
+    FshField *description = &descriptions->fields[field];
     IntakeBytes taken = {0};
-    FshStatus status = intake_take(&worker->intake, plan, options, sample, field, &taken, failure);
+    if (place.bytes && store == PACK_STORE_RAW)
+        image_lend(&worker->images[field], place.bytes, place.capacity);
+    else if (worker->images[field].lent)
+        image_free(&worker->images[field]); /* another sample's place */
+    FshStatus status = take_bytes(worker, plan, options, sample, field, &place, &taken, failure);
     if (status)
         return status;
     result->source_bytes += taken.source_bytes;
@@ -203,8 +226,8 @@ static FshStatus leave_out(const Plan *plan, const PlanSample *sample, size_t fi
 }
 
 FshStatus work_describe(Worker *worker, const Plan *plan, const PackOptions *options,
-                        const PlanSample *sample, bool sum_pixels, WorkResult *result, FshSample *description,
-                        FshError *error)
+                        const PlanSample *sample, bool sum_pixels, const Buffer *room, WorkResult *result,
+                        FshSample *description, FshError *error)
 {
     FshError failure = {0};
     FshStatus status = worker->decoder ? FSH_OK : image_decoder_new(&worker->decoder, error);
@@ -212,14 +235,14 @@ FshStatus work_describe(Worker *worker, const Plan *plan, const PackOptions *opt
         return status;
     result->failure = FSH_OK;
     result->source_bytes = 0;
-    result->record.length = 0;
+    result->record_bytes = 0;
     result->statistics = (PixelStatistics){0};
     plan_describe(plan, sample, description);
 
     size_t field = 0;
     for (; field < plan->field_count && !status; field++)
-        status = take_field(worker, plan, options, sample, field, sum_pixels, &description->fields[field],
-                            result, &failure);
+        status =
+            take_field(worker, plan, options, sample, field, sum_pixels, room, description, result, &failure);
     field = status ? field - 1 : 0;
     if (!status)
         status = check_sizes(plan, description, &failure);
@@ -237,12 +260,52 @@ FshRecordForm work_record_form(const Plan *plan, const PackOptions *options)
                                                                                         : FSH_RECORD_ALIGNED;
 }
 
+/* Room behind the records for this one as it was planned, and for the byte more by which a file shows that it has grown. No
+ * room, which is no failure, where the record is made of other bytes than those that are taken. */
+static FshStatus reserve_room(const Plan *plan, const PackOptions *options, const PlanSample *sample,
+                              Buffer *records, Buffer *room, FshError *error)
+{
+    const PackStore store = plan_store_of(plan, options, sample);
+    *room = (Buffer){0};
+    if (work_compresses(plan, options) || (store != PACK_STORE_COPY && store != PACK_STORE_RAW))
+        return FSH_OK;
+    const uint64_t bytes = plan_record_bytes(plan, sample);
+    if (bytes >= SIZE_MAX / 2 - records->length)
+        return FSH_OK;
+    FshStatus status = buffer_reserve(records, records->length + (size_t)bytes + FSH_ALIGNMENT, error);
+    if (!status)
+        *room = (Buffer){.bytes = records->bytes + records->length,
+                         .capacity = records->capacity - records->length};
+    return status;
+}
+
+/* Room for more bytes behind the records. The old memory is the caller's to free: fields may still lie in it. */
+static FshStatus grow(Buffer *records, size_t more_bytes, Buffer *old, FshError *error)
+{
+    Buffer grown = {0};
+    const size_t amortized = records->capacity + records->capacity / 2, least = records->length + more_bytes;
+    FshStatus status = buffer_reserve(&grown, least > amortized ? least : amortized, error);
+    if (!status)
+        status = buffer_append(&grown, records->bytes, records->length, error);
+    if (status) {
+        buffer_free(&grown);
+        return status;
+    }
+    *old = *records;
+    *records = grown;
+    return FSH_OK;
+}
+
 FshStatus work_sample(Worker *worker, const Plan *plan, const PackOptions *options, const PlanSample *sample,
-                      bool sum_pixels, WorkResult *result, FshError *error)
+                      bool sum_pixels, Buffer *records, WorkResult *result, FshError *error)
 {
     FshError failure = {0};
     FshSample description;
-    FshStatus status = work_describe(worker, plan, options, sample, sum_pixels, result, &description, error);
+    Buffer room;
+    FshStatus status = reserve_room(plan, options, sample, records, &room, error);
+    if (!status)
+        status = work_describe(worker, plan, options, sample, sum_pixels, room.bytes ? &room : NULL, result,
+                               &description, error);
     if (status || result->failure)
         return status;
     if (fsh_key_fits(options->container, sample->key, sample->key_bytes, &failure))
@@ -260,12 +323,17 @@ FshStatus work_sample(Worker *worker, const Plan *plan, const PackOptions *optio
     size_t record_bytes = fsh_record_bytes(&description, form);
     if (record_bytes == 0)
         status = fsh_error_set(&failure, FSH_ERR_MISMATCH, "too large for a record");
+    Buffer before = {0};
+    if (!status && record_bytes > records->capacity - records->length)
+        status = grow(records, record_bytes, &before, &failure);
     if (!status)
-        status = buffer_reserve(&result->record, record_bytes, &failure);
-    if (!status)
-        status = fsh_record_build(&description, form, result->record.bytes, record_bytes, &failure);
+        status =
+            fsh_record_build(&description, form, records->bytes + records->length, record_bytes, &failure);
+    buffer_free(&before);
     if (status)
         return leave_out(plan, sample, 0, &failure, result, error);
-    result->record.length = record_bytes;
+    result->record_offset = records->length;
+    result->record_bytes = record_bytes;
+    records->length += record_bytes;
     return FSH_OK;
 }
