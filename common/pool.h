@@ -1,4 +1,4 @@
-/* pool.h - one task for each item, over OpenMP threads, with results in order where they must be.
+/* pool.h - one task for each item, over threads, with results in order where they must be.
  *
  * pool_run: items 0..count-1 are handed out one at a time to `jobs` threads; no order is promised.
  * pool_run_ordered: work() runs on any thread and fills its slot; deliver() is called for 0, 1, 2, … in this
@@ -16,8 +16,8 @@
  * the callback notes it and returns FSH_OK.
  *
  * Memory that one callback wrote is seen by those after it: work by its deliver, deliver by the next deliver,
- * and all by the caller. Works on fewer threads too, where OpenMP grants fewer (one inside of another
- * parallel region). */
+ * and all by the caller. Works on fewer threads too, where the system grants fewer. A pool inside of another
+ * has threads of its own. */
 #ifndef FSHARD_COMMON_POOL_H
 #define FSHARD_COMMON_POOL_H
 
