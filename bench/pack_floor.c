@@ -1,14 +1,17 @@
 /* pack_floor: what libjpeg alone takes to decode a tree of photographs, on several threads: the time that fpack --store raw has to
- * beat, nearly.
+ * beat, nearly. With OUT each image's pixels are written to that file too, which whoever stores them cannot do without.
  *
- *   pack_floor DIR JOBS
+ *   pack_floor DIR JOBS [OUT]
  *
  * prints "COUNT SECONDS CPU BYTES": JPEGs decoded, by the clock, CPU seconds of all threads, bytes of their pixels. Files are read before the clock starts. Those
  * that are no JPEGs, or damaged, are left out. */
+#include <fcntl.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "common/file.h"
 #include "common/pool.h"
@@ -29,6 +32,8 @@ typedef struct FloorThread {
 typedef struct Floor {
     Buffer *files;
     FloorThread *threads;
+    int out; /* -1: not written */
+    _Atomic uint64_t out_bytes;
 } Floor;
 
 static void decode(void *context)
@@ -73,8 +78,14 @@ static FshStatus decode_one(uint64_t item, int thread, void *context, FshError *
     }
     own->file = &floor->files[item];
     jpeg_guard_reset(&own->guard, true);
-    if (jpeg_guard(&own->guard, decode, own, &failure))
+    if (jpeg_guard(&own->guard, decode, own, &failure)) {
         jpeg_abort_decompress(&own->decompress);
+        return FSH_OK;
+    }
+    const size_t bytes = (size_t)own->image.width * own->image.height * own->image.channels;
+    const uint64_t offset = atomic_fetch_add(&floor->out_bytes, bytes);
+    if (floor->out >= 0 && pwrite(floor->out, own->image.pixels, bytes, (off_t)offset) != (ssize_t)bytes)
+        return fsh_error_set(error, FSH_ERR_SYSTEM, "cannot write the pixels");
     return FSH_OK;
 }
 
@@ -101,11 +112,15 @@ int main(int argc, char **argv)
 {
     FileList list = {0};
     FshError error = {0};
-    Floor floor = {0};
-    const int jobs = argc == 3 ? atoi(argv[2]) : 0;
+    Floor floor = {.out = -1};
+    const int jobs = argc == 3 || argc == 4 ? atoi(argv[2]) : 0;
     if (jobs < 1) {
-        (void)fputs("usage: pack_floor DIR JOBS\n", stderr);
+        (void)fputs("usage: pack_floor DIR JOBS [OUT]\n", stderr);
         return 2;
+    }
+    if (argc == 4 && (floor.out = open(argv[3], O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666)) < 0) {
+        perror(argv[3]);
+        return 1;
     }
     FshStatus status = walk_files(argv[1], jobs, &list, &error);
     if (!status) {
@@ -138,5 +153,7 @@ int main(int argc, char **argv)
     free(floor.files);
     free(floor.threads);
     file_list_free(&list);
+    if (floor.out >= 0)
+        (void)close(floor.out);
     return status ? 1 : 0;
 }
