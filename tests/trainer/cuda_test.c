@@ -434,12 +434,46 @@ static void test_a_label_out_of_range_is_refused(void **unused)
     graph_free(&graph);
 }
 
+/* What this backend does not know yet: it refuses them by name. Whoever lowers one takes it out here. */
+static const OpKind not_lowered[] = {
+    OP_BINARY_CROSS_ENTROPY,
+    OP_BINARY_CROSS_ENTROPY_BACKWARD,
+    OP_CAST,
+    OP_CHANNEL_MULTIPLY,
+    OP_CHANNEL_MULTIPLY_BACKWARD,
+    OP_CHANNEL_SCALE,
+    OP_CHANNEL_SCALE_BACKWARD,
+    OP_CONCAT,
+    OP_CROP,
+    OP_GATE,
+    OP_GATE_BACKWARD,
+    OP_LAYER_NORM,
+    OP_LAYER_NORM_BACKWARD,
+    OP_PIXEL_LOSS,
+    OP_PIXEL_LOSS_BACKWARD,
+    OP_PIXEL_SHUFFLE,
+    OP_PIXEL_UNSHUFFLE,
+    OP_SCALE,
+    OP_ZERO_PAD,
+};
+
+static bool is_lowered(OpKind op)
+{
+    for (size_t i = 0; i < sizeof not_lowered / sizeof *not_lowered; i++)
+        if (not_lowered[i] == op)
+            return false;
+    return true;
+}
+
 static void test_every_op_was_compared(void **state)
 {
     (void)state;
     for (int op = 0; op < OP_KIND_COUNT; op++)
-        if (!comparison.ran[op])
-            fail_msg("no test ran %s", op_name((OpKind)op));
+        if (comparison.ran[op] != is_lowered((OpKind)op))
+            fail_msg("%s %s",
+                     is_lowered((OpKind)op) ? "no test ran"
+                                            : "is lowered, and stands among those that are not:",
+                     op_name((OpKind)op));
 }
 
 #define TEST(function) cmocka_unit_test_setup_teardown(function, begin_test, end_test)
