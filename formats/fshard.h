@@ -54,6 +54,7 @@ extern "C" {
 enum {
     FSH_FORMAT_VERSION = 1,
     FSH_FIELDS_MAX = 8,
+    FSH_PAIR_SCALE_MAX = 64,
     FSH_CHANNELS_MAX = 4,
     FSH_ALIGNMENT = 64, /* of records and payloads: a cache line, and what AVX-512 and GPU copies like */
     /* 1 GiB: raw pixels of 18,900 x 18,900 in colour. A reader's thread never takes more for a compressed
@@ -182,6 +183,8 @@ typedef struct FshManifest {
     FshSplitInfo *splits;
     size_t split_count;
     FshDictionaryInfo dictionary; /* what its files carry */
+    uint32_t
+        pair_scale; /* every field after the first is so many times as wide and high; 0 and 1: as large */
     FshStatistics statistics;
     char *provenance_json; /* a JSON object: tool, version, options, …; never NULL after load */
 } FshManifest;

@@ -132,6 +132,10 @@ FshStatus fsh_manifest_check(const FshManifest *manifest, FshStatus status, FshE
     }
     if (!failure)
         failure = check_unique(manifest, status, error);
+    if (!failure && manifest->pair_scale > 1 &&
+        (manifest->kind != FSH_KIND_PAIRS || manifest->pair_scale > FSH_PAIR_SCALE_MAX))
+        failure = fsh_error_set(error, status, "pair_scale %" PRIu32 ": of pairs, at most %d",
+                                manifest->pair_scale, FSH_PAIR_SCALE_MAX);
     return failure ? failure : check_statistics(&manifest->statistics, status, error);
 }
 
@@ -295,6 +299,17 @@ static FshStatus parse_identity(FshManifest *manifest, const json_t *object, Fsh
     return FSH_OK;
 }
 
+/* Only super-resolution has one. */
+static FshStatus parse_pair_scale(FshManifest *manifest, const json_t *object, FshError *error)
+{
+    uint64_t scale = 0;
+    if (!json_object_get(object, "pair_scale"))
+        return FSH_OK;
+    FshStatus status = fsh_json_count(object, "pair_scale", &scale, error);
+    manifest->pair_scale = scale > UINT32_MAX ? UINT32_MAX : (uint32_t)scale; /* refused when all is read */
+    return status;
+}
+
 /* What made the dataset is told, not read: of its members only the recipe's type is fixed. */
 static FshStatus check_provenance(const json_t *provenance, FshError *error)
 {
@@ -315,6 +330,8 @@ static FshStatus parse_object(FshManifest *manifest, const json_t *object, FshEr
         status = fsh_json_names(object, "classes", &manifest->class_names, &manifest->class_count, error);
     if (!status)
         status = fsh_json_dictionary(object, &manifest->dictionary, error);
+    if (!status)
+        status = parse_pair_scale(manifest, object, error);
     if (!status)
         status = fsh_json_array(object, "splits", &splits, error);
     if (!status)
@@ -457,6 +474,8 @@ static json_t *manifest_to_json(const FshManifest *manifest, json_t *provenance)
     if (object && manifest->dictionary.bytes)
         failed |=
             json_object_set_new(object, "dictionary", fsh_json_from_dictionary(&manifest->dictionary)) != 0;
+    if (object && manifest->pair_scale > 1)
+        failed |= json_object_set_new(object, "pair_scale", json_integer(manifest->pair_scale)) != 0;
     if (failed) {
         json_decref(object);
         object = NULL;

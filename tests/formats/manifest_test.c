@@ -261,6 +261,10 @@ static void test_a_manifest_that_contradicts_itself_is_not_saved(void **state)
     manifest.statistics.mean[0] = NAN;
     assert_int_equal(fsh_manifest_save(&manifest, elsewhere, false, &error), FSH_ERR_USAGE);
     manifest.statistics.mean[0] = 0.5;
+    manifest.pair_scale = 2; /* of classes */
+    assert_int_equal(fsh_manifest_save(&manifest, elsewhere, false, &error), FSH_ERR_USAGE);
+    assert_contains(error.message, "pair_scale 2: of pairs, at most 64");
+    manifest.pair_scale = 0;
     char *provenance = manifest.provenance_json;
     manifest.provenance_json = (char[]){"[1]"};
     assert_int_equal(fsh_manifest_save(&manifest, elsewhere, false, &error), FSH_ERR_USAGE);

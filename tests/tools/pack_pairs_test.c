@@ -92,6 +92,56 @@ static void test_orphans_and_unequal_pairs_are_listed_and_left_out(void **state)
     free(list);
 }
 
+/* Super-resolution: the second side is larger by a factor that the option tells, and the dataset keeps. */
+static void test_sides_may_differ_by_a_factor(void **state)
+{
+    TestFolder *folder = *state;
+    const char *packed = test_path(folder, "shards"), *again = test_path(folder, "again");
+    source_jpeg(test_path(folder, "src/LR/1.jpg"), 20, 15, 3, 1);
+    source_jpeg(test_path(folder, "src/HR/1.jpg"), 40, 30, 3, 1);
+    source_jpeg(test_path(folder, "src/LR/2.jpg"), 20, 15, 3, 1);
+    source_jpeg(test_path(folder, "src/HR/2.jpg"), 60, 45, 3, 1);
+    source_jpeg(test_path(folder, "src/LR/3.jpg"), 20, 15, 3, 1);
+    source_jpeg(test_path(folder, "src/HR/3.jpg"), 40, 31, 3, 1);
+    make_pair(folder, "src/LR/4.jpg", "src/HR/4.jpg", 40, 30);
+    RunResult result = run_expecting(1, "fpack", "--pairs", "LR:HR", "--pair-scale", "2",
+                                     test_path(folder, "src"), packed, NULL);
+    assert_contains(result.err, "LR/2.jpg: sizes differ by another factor than --pair-scale: LR is 20x15, HR "
+                                "(HR/2.jpg) is 60x45; left out");
+    assert_contains(result.err, "LR/3.jpg: sizes differ by another factor");
+    assert_contains(result.err, "LR/4.jpg: sizes differ by another factor");
+    run_result_free(&result);
+    FshDataset *dataset = packed_open(packed);
+    assert_int_equal(fsh_manifest(dataset)->pair_scale, 2);
+    assert_int_equal(fsh_split(dataset, "train")->sample_count, 1);
+    fsh_close(&dataset);
+    run_ok("fverify", "--decode", packed, NULL);
+    run_ok("fverify", "--decode", test_path(folder, "shards/train-00000-of-00001.fshard"), NULL);
+
+    run_ok("fpack", "--format", "lmdb", "--store", "raw", packed, again, NULL);
+    dataset = packed_open(again);
+    assert_int_equal(fsh_manifest(dataset)->pair_scale, 2);
+    fsh_close(&dataset);
+    run_ok("fverify", "--decode", again, NULL);
+    run_ok("fpack", "--part", "1/1", packed, test_path(folder, "parts"), NULL);
+    run_ok("fpack", "--merge", test_path(folder, "parts"), NULL);
+    dataset = packed_open(test_path(folder, "parts"));
+    assert_int_equal(fsh_manifest(dataset)->pair_scale, 2);
+    fsh_close(&dataset);
+
+    result = run_expecting(2, "fpack", "--max-size", "10", packed, test_path(folder, "x"), NULL);
+    assert_contains(result.err, "differ by a factor of 2");
+    run_result_free(&result);
+    result = run_expecting(2, "fpack", "--pairs", "LR:HR", "--pair-scale", "2", "--max-size", "10",
+                           test_path(folder, "src"), test_path(folder, "x"), NULL);
+    assert_contains(result.err, "--pair-scale: --max-size makes");
+    run_result_free(&result);
+    result = run_expecting(2, "fpack", "--pair-scale", "2", test_path(folder, "src"), test_path(folder, "x"),
+                           NULL);
+    assert_contains(result.err, "--pair-scale: is of pairs");
+    run_result_free(&result);
+}
+
 static void test_ambiguous_matches_are_listed_and_left_out(void **state)
 {
     TestFolder *folder = *state;
@@ -281,6 +331,7 @@ int main(void)
         in_folder(test_pairs_match_by_path_at_any_depth),
         in_folder(test_raw_pairs_in_lmdb),
         in_folder(test_orphans_and_unequal_pairs_are_listed_and_left_out),
+        in_folder(test_sides_may_differ_by_a_factor),
         in_folder(test_ambiguous_matches_are_listed_and_left_out),
         in_folder(test_more_than_two_fields),
         in_folder(test_no_pairs_at_all_is_explained),

@@ -110,6 +110,23 @@ static void test_each_kind_refuses_the_other(void **state)
     training_data_close(&data);
 }
 
+static void test_sides_of_super_resolution_are_refused(void **state)
+{
+    TestFolder *folder = *state;
+    const char *path = test_path(folder, "set");
+    FshManifest manifest;
+    TrainingData data;
+    FshError error = {0};
+    dataset_make(path, &pairs_spec);
+    assert_ok(fsh_manifest_load(&manifest, path, &error), &error);
+    manifest.pair_scale = 2;
+    assert_ok(fsh_manifest_save(&manifest, path, true, &error), &error);
+    fsh_manifest_free(&manifest);
+    assert_int_equal(training_data_open(&data, path, FSH_KIND_PAIRS, "train", NULL, &error),
+                     FSH_ERR_UNSUPPORTED);
+    assert_contains(error.message, "its 'sharp' is 2 times as large as its 'blurry'");
+}
+
 static void test_one_class_is_refused(void **state)
 {
     DatasetSpec spec = classes_spec;
@@ -174,6 +191,7 @@ int main(void)
         IN_FOLDER(test_pairs_open_with_their_fields_and_sizes),
         IN_FOLDER(test_pairs_without_a_manifest_are_measured),
         IN_FOLDER(test_each_kind_refuses_the_other),
+        IN_FOLDER(test_sides_of_super_resolution_are_refused),
         IN_FOLDER(test_one_class_is_refused),
         IN_FOLDER(test_splits_of_different_classes_are_refused),
         IN_FOLDER(test_a_crop_larger_than_a_pair_names_the_pair),

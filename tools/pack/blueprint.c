@@ -64,6 +64,7 @@ FshStatus blueprint_make(Blueprint *blueprint, const Plan *plan, const PackOptio
     FshManifest *manifest = &blueprint->manifest;
     manifest->container = options->container;
     manifest->kind = plan->kind;
+    manifest->pair_scale = plan->pair_scale;
     memcpy(manifest->id, plan->id, sizeof manifest->id);
     manifest->provenance_json = provenance_json(plan, options);
     manifest->splits = calloc(PLAN_SPLITS, sizeof *manifest->splits);
@@ -175,13 +176,14 @@ FshStatus blueprint_save(const Blueprint *blueprint, const char *folder, FshErro
     for (size_t i = 0; i < manifest->split_count; i++)
         failed |= json_array_append_new(splits, json_pack("[s, I]", manifest->splits[i].name,
                                                           (json_int_t)manifest->splits[i].file_count));
-    json_t *object = json_pack(
-        "{s:i, s:s, s:i, s:i, s:o, s:o, s:o, s:I, s:o, s:o}", "version", BLUEPRINT_VERSION, "id",
-        manifest->id, "container", (int)manifest->container, "kind", (int)manifest->kind, "fields",
-        names_to_json(manifest->field_names, manifest->field_count), "classes",
-        names_to_json(manifest->class_names, manifest->class_count), "splits", splits, "left_out",
-        (json_int_t)blueprint->left_out_count, "provenance", json_loads(manifest->provenance_json, 0, NULL),
-        "dictionary", dictionary_to_json(&manifest->dictionary));
+    json_t *object = json_pack("{s:i, s:s, s:i, s:i, s:I, s:o, s:o, s:o, s:I, s:o, s:o}", "version",
+                               BLUEPRINT_VERSION, "id", manifest->id, "container", (int)manifest->container,
+                               "kind", (int)manifest->kind, "pair_scale", (json_int_t)manifest->pair_scale,
+                               "fields", names_to_json(manifest->field_names, manifest->field_count),
+                               "classes", names_to_json(manifest->class_names, manifest->class_count),
+                               "splits", splits, "left_out", (json_int_t)blueprint->left_out_count,
+                               "provenance", json_loads(manifest->provenance_json, 0, NULL), "dictionary",
+                               dictionary_to_json(&manifest->dictionary));
     if (object && !failed)
         text = json_dumps(object, JSON_COMPACT | JSON_SORT_KEYS);
     json_decref(object);
@@ -245,6 +247,7 @@ static bool from_json(const json_t *object, Blueprint *blueprint)
     memcpy(manifest->id, id, sizeof manifest->id);
     manifest->container = (FshContainer)json_integer_value(json_object_get(object, "container"));
     manifest->kind = (FshKind)json_integer_value(json_object_get(object, "kind"));
+    manifest->pair_scale = (uint32_t)json_integer_value(json_object_get(object, "pair_scale"));
     blueprint->left_out_count = (uint64_t)json_integer_value(json_object_get(object, "left_out"));
     manifest->provenance_json = json_dumps(provenance, JSON_COMPACT | JSON_SORT_KEYS);
     manifest->splits = calloc(PLAN_SPLITS, sizeof *manifest->splits);

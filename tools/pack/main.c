@@ -158,6 +158,7 @@ int main(int argc, char **argv)
         .edge = settings_edges[0],
         .filter = "lanczos",
         .quality = 90,
+        .pair_scale = 1,
     };
     Settings settings = defaults;
     settings.defaults = &defaults;
@@ -174,6 +175,13 @@ int main(int argc, char **argv)
          .value = &settings.fields,
          .argument = "A:B:C",
          .help = "as --pairs, with two to eight images a sample"},
+        {.name = "pair-scale",
+         .kind = OPTION_INTEGER,
+         .value = &settings.pair_scale,
+         .argument = "N",
+         .minimum = 1,
+         .maximum = FSH_PAIR_SCALE_MAX,
+         .help = "super-resolution: images of B are N times as wide and high as those of A"},
         {.name = "files-from",
          .kind = OPTION_TEXT,
          .value = &settings.files_from,

@@ -392,6 +392,7 @@ FshStatus plan_make(Plan *plan, const PackOptions *options, FshError *error)
                    .folder = -1,
                    .kind = options->field_count ? FSH_KIND_PAIRS : FSH_KIND_CLASSES,
                    .field_count = options->field_count ? options->field_count : 1,
+                   .pair_scale = options->pair_scale,
                    .field_names = {"image"}};
     for (size_t field = 0; field < options->field_count; field++)
         plan->field_names[field] = options->field_names[field];

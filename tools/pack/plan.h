@@ -60,10 +60,11 @@ typedef struct PackOptions {
     uint64_t dictionary_bytes;             /* what a dictionary may take at most; 0: none */
     char field_names[FSH_FIELDS_MAX][256]; /* the side folders */
     size_t field_count;                    /* 0: class folders */
-    uint64_t shard_bytes;                  /* aimed at, for each shard */
-    double val_fraction;                   /* of each class, from train to val; 0: none */
-    uint64_t seed;                         /* of that choice and of limit's */
-    bool shuffle;                          /* order of the samples: shuffle_seed's instead of the paths' */
+    uint32_t pair_scale;  /* of pairs: fields after the first are so many times as large; 1: as large */
+    uint64_t shard_bytes; /* aimed at, for each shard */
+    double val_fraction;  /* of each class, from train to val; 0: none */
+    uint64_t seed;        /* of that choice and of limit's */
+    bool shuffle;         /* order of the samples: shuffle_seed's instead of the paths' */
     uint64_t shuffle_seed;
     uint64_t limit;         /* samples of each split at most, spread over its classes; 0: all */
     ResizeRecipe resize;    /* what is done to images on the way in; max_size 0: nothing */
@@ -147,6 +148,8 @@ typedef struct Plan {
 
     const char *field_names[FSH_FIELDS_MAX]; /* the options' or the dataset's; "image" for classes */
     size_t field_count;
+    uint32_t
+        pair_scale;     /* every field after the first is so many times as wide and high; 0 and 1: as large */
     char **class_names; /* byte order */
     size_t class_count;
 

@@ -134,6 +134,15 @@ static FshStatus take_fields(Plan *plan, const PackOptions *options, const FshMa
         fields[i] = field;
         plan->field_names[i] = manifest->field_names[field];
     }
+    /* Kept where the small side still comes first; without it the others are of one size. */
+    if (options->pair_scale <= 1 && fields[0] == 0 && plan->field_count > 1)
+        plan->pair_scale = manifest->pair_scale;
+    if (plan->pair_scale > 1 && options->resize.max_size)
+        return fsh_error_set(
+            error, FSH_ERR_USAGE,
+            "--max-size: the sides of %s differ by a factor of %u, and each image is made smaller "
+            "by its own; leave it out",
+            plan->root, (unsigned)plan->pair_scale);
     return FSH_OK;
 }
 

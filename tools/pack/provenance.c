@@ -64,6 +64,8 @@ static json_t *options_to_json(const Plan *plan, const PackOptions *options)
             failed |= json_array_append_new(fields, json_string(plan->field_names[i]));
         failed |= json_object_set_new(object, "fields", fields);
     }
+    if (options->pair_scale > 1)
+        failed |= add_integer(object, "pair_scale", options->pair_scale);
     failed |= json_object_set_new(object, "max_pixels", json_integer((json_int_t)options->max_pixels));
     if (failed) {
         json_decref(object);

@@ -73,6 +73,12 @@ static FshStatus check_usage(const Settings *settings, const PackOptions *option
                              options->field_count ? "pairs have no classes; leave out --labels, "
                                                     "--files-from and --classes"
                                                   : "a list of --files-from has labels itself");
+    if (options->pair_scale > 1 && !options->field_count)
+        return fsh_error_set(error, FSH_ERR_USAGE, "--pair-scale: is of pairs; give --pairs LOW:HIGH too");
+    if (options->pair_scale > 1 && options->resize.max_size)
+        return fsh_error_set(error, FSH_ERR_USAGE,
+                             "--pair-scale: --max-size makes each image smaller by its own factor; leave out "
+                             "one of them");
     if (settings->seed_given && !options->limit && !(options->val_fraction > 0))
         return fsh_error_set(error, FSH_ERR_USAGE,
                              "--seed: says which samples --split and --limit choose; give one of them (the "
@@ -165,6 +171,7 @@ FshStatus settings_take(const ProgramContext *context, PackOptions *options, Fsh
         .labels = settings->labels,
         .classes = settings->classes,
         .dedupe = settings->dedupe,
+        .pair_scale = (uint32_t)settings->pair_scale,
         .level = (int)settings->level,
         .raw_under = settings->raw_under,
         .budget_bytes = settings->budget,

@@ -13,7 +13,7 @@ typedef struct Settings {
     const char *files_from, *labels, *classes;
     uint64_t shard_size, raw_under, budget, dictionary_size;
     double split;
-    int64_t seed, shuffle, limit, max_pixels, max_size, quality, level;
+    int64_t pair_scale, seed, shuffle, limit, max_pixels, max_size, quality, level;
     const char *part, *layout;
     const struct Settings *defaults;
     bool check, force, merge, format_given, dedupe, dictionary, quality_given, level_given,

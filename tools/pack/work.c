@@ -190,21 +190,22 @@ static FshStatus take_field(Worker *worker, const Plan *plan, const PackOptions 
     return FSH_OK;
 }
 
-/* All sides of a pair show the same scene pixel for pixel: sizes that differ mean that they do not belong
- * together. */
+/* All sides of a pair show the same scene pixel for pixel, or so many pixels for each: sizes that differ otherwise mean that they
+ * do not belong together. */
 static FshStatus check_sizes(const Plan *plan, const FshSample *description, FshError *failure)
 {
     const FshField *first = &description->fields[0];
+    const uint64_t scale = plan->pair_scale ? plan->pair_scale : 1;
     for (size_t field = 1; field < description->field_count; field++) {
         const FshField *other = &description->fields[field];
-        if (other->width != first->width || other->height != first->height)
-            return fsh_error_set(failure, FSH_ERR_MISMATCH,
-                                 "sizes differ: %s is %" PRIu32 "x%" PRIu32 ", %s%s%.*s%s is %" PRIu32
-                                 "x%" PRIu32,
-                                 plan->field_names[0], first->width, first->height, plan->field_names[field],
-                                 other->source_bytes ? " (" : "", (int)other->source_bytes,
-                                 other->source_bytes ? other->source : "", other->source_bytes ? ")" : "",
-                                 other->width, other->height);
+        if (other->width != scale * first->width || other->height != scale * first->height)
+            return fsh_error_set(
+                failure, FSH_ERR_MISMATCH,
+                "sizes differ%s: %s is %" PRIu32 "x%" PRIu32 ", %s%s%.*s%s is %" PRIu32 "x%" PRIu32,
+                scale > 1 ? " by another factor than --pair-scale" : "", plan->field_names[0], first->width,
+                first->height, plan->field_names[field], other->source_bytes ? " (" : "",
+                (int)other->source_bytes, other->source_bytes ? other->source : "",
+                other->source_bytes ? ")" : "", other->width, other->height);
     }
     return FSH_OK;
 }

@@ -210,6 +210,16 @@ static FshStatus check_contents(const RecordsJob *job, VerifyThread *own, unsign
     return status;
 }
 
+/* What dataset.json says of super-resolution; where there is none, any factor may be meant. */
+static bool sizes_fit(const VerifyReport *report, const FshField *first, const FshField *other)
+{
+    const uint32_t scale = report->manifest.pair_scale ? report->manifest.pair_scale : 1;
+    const uint32_t factor = other->width / first->width;
+    return other->width == (uint64_t)factor * first->width &&
+           other->height == (uint64_t)factor * first->height &&
+           (report->from_manifest ? factor == scale : factor >= 1 && factor <= FSH_PAIR_SCALE_MAX);
+}
+
 static FshStatus check_field(const RecordsJob *job, VerifyThread *own, unsigned index, RecordFindings *found)
 {
     const FshField *field = &found->sample.fields[index], *first = &found->sample.fields[0];
@@ -223,8 +233,7 @@ static FshStatus check_field(const RecordsJob *job, VerifyThread *own, unsigned 
                                field->width, field->height);
     if (!status)
         status = check_contents(job, own, index, found);
-    if (!status && field->width && first->width &&
-        (field->width != first->width || field->height != first->height))
+    if (!status && index && field->width && first->width && !sizes_fit(job->report, first, field))
         status = fsh_error_set(&found->failure, FSH_ERR_MISMATCH,
                                "sizes differ: %s is %" PRIu32 "x%" PRIu32 ", %s is %" PRIu32 "x%" PRIu32,
                                job->manifest->field_names[0], first->width, first->height,

@@ -42,6 +42,13 @@ static FshStatus check_pairs(const FshManifest *manifest, const char *path, FshE
             "%s: each of its samples has one image, '%s'; a restoration network needs two (fpack "
             "--pairs INPUT:TARGET SRC DST)",
             path, manifest->field_names[0]);
+    if (manifest->pair_scale > 1)
+        return fsh_error_set(
+            error, FSH_ERR_UNSUPPORTED,
+            "%s: its '%s' is %u times as large as its '%s', for super-resolution; networks here "
+            "train on sides of one size: enlarge '%s' first, and pack without --pair-scale",
+            path, manifest->field_names[1], (unsigned)manifest->pair_scale, manifest->field_names[0],
+            manifest->field_names[0]);
     return FSH_OK;
 }
 
