@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "common/file.h"
+#include "imaging/encode.h"
 
 /* The target is the negative of the input: easy to learn, and the input is far from it. Sizes differ in evaluation. */
 static const DatasetSpec pairs = {.codec = FSH_CODEC_RAW,
@@ -68,6 +69,29 @@ static void test_pairs_come_out_better_than_they_went_in(void **state)
     run_result_free(&result);
 }
 
+/* PNG is libvips', which a build may lack. */
+static void skip_without_png(void)
+{
+    ImageEncoder *encoder = NULL;
+    Image image = {0};
+    Buffer file = {0};
+    FshError error = {0};
+    assert_ok(image_encoder_new(&encoder, &error), &error);
+    assert_ok(image_reserve(&image, 2, 2, 3, &error), &error);
+    for (size_t i = 0; i < 12; i++)
+        image.pixels[i] = 0;
+    const FshStatus status =
+        image_encode(encoder, &image, &(ImageEncodeOptions){.format = IMAGE_PNG}, &file, &error);
+    image_encoder_free(&encoder);
+    image_free(&image);
+    buffer_free(&file);
+    if (status == FSH_ERR_UNSUPPORTED) {
+        print_message("built without libvips: skipped\n");
+        skip();
+    }
+    assert_ok(status, &error);
+}
+
 /* Width and height of a PNG file. */
 static void read_png_size(const char *path, uint32_t *width, uint32_t *height)
 {
@@ -100,6 +124,7 @@ static size_t read_csv(const char *path, const char *head, int number, double *m
 
 static void test_predictions_are_written_beside_their_inputs(void **state)
 {
+    skip_without_png();
     TestFolder *folder = *state;
     const char *shards = make_set(folder, &pairs), *images = test_path(folder, "images");
     const char *weights = test_path(folder, "out/last.safetensors");
@@ -130,6 +155,7 @@ static void test_predictions_are_written_beside_their_inputs(void **state)
 
 static void test_predictions_replace_nothing_without_force(void **state)
 {
+    skip_without_png();
     TestFolder *folder = *state;
     const char *shards = make_set(folder, &pairs), *images = test_path(folder, "images");
     const char *weights = test_path(folder, "out/last.safetensors"), *csv = test_path(folder, "all.csv");
