@@ -142,6 +142,29 @@ static void test_sides_may_differ_by_a_factor(void **state)
     run_result_free(&result);
 }
 
+/* Before anything is written, with what to do instead. */
+static void test_pixels_do_not_go_to_basicsr(void **state)
+{
+    TestFolder *folder = *state;
+    const char *packed = test_path(folder, "raw"), *out = test_path(folder, "out");
+    make_pair(folder, "src/lq/1.jpg", "src/gt/1.jpg", 40, 30);
+    run_ok("fpack", "--pairs", "basicsr", "--store", "raw", test_path(folder, "src"), packed, NULL);
+    RunResult result = run_expecting(1, "fpack", "--layout", "basicsr", packed, out, NULL);
+    assert_contains(result.err,
+                    "holds raw pixels (lq/1.jpg), and BasicSR reads image files; give --store jpeg, or "
+                    "use --format lmdb, with --store zstd");
+    assert_int_equal(access(out, F_OK), -1);
+    run_result_free(&result);
+    run_ok("fpack", "--layout", "basicsr", "--store", "jpeg", packed, out, NULL);
+    result = run_expecting(2, "fpack", "--layout", "basicsr", "--store", "zstd", packed, out, NULL);
+    assert_contains(result.err, "pixels go into --format lmdb, with --store raw or zstd");
+    run_result_free(&result);
+    result = run_expecting(2, "fpack", "--shard-size", "10Q", packed, out, NULL);
+    assert_contains(result.err,
+                    "--shard-size: '10Q' is not a size in bytes (suffixes K, M, G, T) from 4K to 1024T");
+    run_result_free(&result);
+}
+
 static void test_ambiguous_matches_are_listed_and_left_out(void **state)
 {
     TestFolder *folder = *state;
@@ -332,6 +355,7 @@ int main(void)
         in_folder(test_raw_pairs_in_lmdb),
         in_folder(test_orphans_and_unequal_pairs_are_listed_and_left_out),
         in_folder(test_sides_may_differ_by_a_factor),
+        in_folder(test_pixels_do_not_go_to_basicsr),
         in_folder(test_ambiguous_matches_are_listed_and_left_out),
         in_folder(test_more_than_two_fields),
         in_folder(test_no_pairs_at_all_is_explained),

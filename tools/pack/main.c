@@ -28,6 +28,9 @@ static const OptionForeign foreign[] = {
     {"subset", "limit"},    {"max-samples", "limit"},  {0},
 };
 
+/* 1,024T as a message says it: more than any file system holds. */
+#define SIZE_MOST 0x1p50
+
 static void print_left_out(const Note *note, void *context)
 {
     program_note_left_out(context, note->path, note->reason);
@@ -296,13 +299,13 @@ int main(int argc, char **argv)
          .kind = OPTION_SIZE,
          .value = &settings.raw_under,
          .argument = "SIZE",
-         .maximum = 1e15,
+         .maximum = SIZE_MOST,
          .help = "--store auto: raw where an image's pixels take at most SIZE; 0: no bound"},
         {.name = "budget",
          .kind = OPTION_SIZE,
          .value = &settings.budget,
          .argument = "SIZE",
-         .maximum = 1e15,
+         .maximum = SIZE_MOST,
          .help = "--store auto: raw for as many samples as fit, so that all records take at most SIZE; 0: no "
                  "bound"},
         {.name = "level",
@@ -331,7 +334,7 @@ int main(int argc, char **argv)
          .value = &settings.shard_size,
          .argument = "SIZE",
          .minimum = 4096,
-         .maximum = 1e15,
+         .maximum = SIZE_MOST,
          .given = &settings.shard_size_given,
          .help = "bytes of a shard or tar, about"},
         {.name = "shuffle",

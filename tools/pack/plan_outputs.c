@@ -163,6 +163,27 @@ static FshStatus make_id(Plan *plan, const PackOptions *options, FshError *error
     return FSH_OK;
 }
 
+/* BasicSR reads image files. The writer would refuse pixels too, but only when it comes to them. */
+static FshStatus refuse_pixels(const Plan *plan, const PackOptions *options, FshError *error)
+{
+    if (!plan->from.dataset || options->store != PACK_STORE_COPY || options->resize.max_size)
+        return FSH_OK;
+    for (uint64_t i = 0; i < plan->sample_count; i++) {
+        FshSample sample;
+        size_t field = 0;
+        char name[PATH_MAX];
+        if (plan_dataset_sample(plan, plan_item(plan, &plan->samples[i], 0), &sample, &field, NULL, NULL) ||
+            sample.fields[field].codec != FSH_CODEC_RAW)
+            continue;
+        return fsh_error_set(
+            error, FSH_ERR_MISMATCH,
+            "--layout basicsr: %s holds raw pixels (%s), and BasicSR reads image files; give "
+            "--store jpeg, or use --format lmdb, with --store zstd for small files without loss",
+            plan->root, plan_source_name(plan, &plan->samples[i], 0, name));
+    }
+    return FSH_OK;
+}
+
 FshStatus plan_outputs(Plan *plan, const PackOptions *options, FshError *error)
 {
     PlanShare stored = {1, 1};
@@ -170,7 +191,10 @@ FshStatus plan_outputs(Plan *plan, const PackOptions *options, FshError *error)
         return fsh_error_set(
             error, FSH_ERR_USAGE,
             "--layout basicsr: has no place for classes; use --format lmdb, or give --pairs");
-    FshStatus status = plan_store(plan, options, error);
+    FshStatus status =
+        options->container == FSH_CONTAINER_BASICSR ? refuse_pixels(plan, options, error) : FSH_OK;
+    if (!status)
+        status = plan_store(plan, options, error);
     if (!status)
         status = plan_trial(plan, options, &stored, error);
     for (uint32_t split = 0; split < PLAN_SPLITS && !status; split++) {

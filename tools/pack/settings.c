@@ -133,7 +133,8 @@ static FshStatus take_store(const Settings *settings, PackOptions *options, FshE
         message = "--dictionary: raw pixels are mapped as they are; use --store zstd, copy or jpeg";
     else if (options->container == FSH_CONTAINER_BASICSR &&
              ((options->store != PACK_STORE_COPY && options->store != PACK_STORE_JPEG) || compresses))
-        message = "--layout basicsr: holds image files: --store copy or jpeg, no --dictionary";
+        message = "--layout basicsr: holds image files: --store copy or jpeg, no --dictionary; "
+                  "pixels go into --format lmdb, with --store raw or zstd";
     else if (options->container == FSH_CONTAINER_TAR && compresses)
         message =
             "--format tar: holds files as others read them, not compressed: no --store zstd, no --dictionary";
