@@ -89,6 +89,8 @@ static FshStatus run(const ProgramContext *context, bool *partial_ret, FshError 
     }
     if (options->list_models)
         return describe_models(options, error);
+    if (uses_weights(options) && is_from_file(context->arguments, options->output))
+        options->output = NULL; /* the file is that of the run that made the weights */
     status = check_complete(options, error);
     if (status)
         return status;

@@ -222,8 +222,8 @@ static void test_a_mirror_image_is_evaluated_too(void **state)
     TRAINED(CONV8, "--epochs", "3", "--no-aug", shards, test_path(folder, "a"));
     double loss[2];
     for (int i = 0; i < 2; i++) {
-        RunResult result = TRAIN(0, "--evaluate", "--json", "--weights", weights, shards,
-                                 i ? "--flip-tta" : "--quiet");
+        RunResult result =
+            TRAIN(0, "--evaluate", "--json", "--weights", weights, shards, i ? "--flip-tta" : "--quiet");
         json_t *object = read_json(result.out);
         loss[i] = number_of(object, "loss");
         json_decref(object);
@@ -304,6 +304,10 @@ static void test_a_file_of_options_gives_the_same_run(void **state)
     assert_same_file(folder, "line", "whole", true);
     assert_same_file(folder, "line", "other", false);
     SAYS(1, "exists and is not empty", "--config", arguments);
+    SAYS(0, "nothing is left to do", "--config", arguments, "--resume", "auto");
+    /* The run's own file serves to evaluate what it has made. */
+    SAYS(0, "split val", "--config", arguments, "--evaluate", "--weights",
+         test_path(folder, "line/last.safetensors"));
 
     RunResult result = TRAIN(0, "--config", toml, "--print-config");
     const char *again = test_path(folder, "again.toml");

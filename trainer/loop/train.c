@@ -543,7 +543,7 @@ FshStatus train_run(const TrainOptions *options, bool *partial_ret, FshError *er
     if (state->finished)
         console_line(&session->console,
                      "%s: the run ended after %" PRIu64
-                     " epochs; nothing is left to do (--force begins anew)",
+                     " epochs; nothing is left to do; --force without --resume begins anew",
                      checkpoint, state->epoch);
     else if (checkpoint[0])
         console_line(&session->console, "goes on from %s: epoch %" PRIu64 ", step %" PRIu64, checkpoint,
