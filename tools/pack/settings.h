@@ -1,6 +1,6 @@
 /* settings.h - fpack's options as they are on the command line, and what they mean: PackOptions.
  *
- * An option that would do nothing is refused, with what it goes with. The table of options is in main.c. */
+ * An option that would do nothing is refused, with what it goes with. The table of options is in settings_table.c. */
 #ifndef FSHARD_PACK_SETTINGS_H
 #define FSHARD_PACK_SETTINGS_H
 
@@ -23,6 +23,15 @@ typedef struct Settings {
 
 /* What the choices of --format, --layout and --edge are; NULL behind the last. */
 extern const char *const settings_formats[], *const settings_layouts[], *const settings_edges[];
+
+/* As they are without options; defaults is NULL. (settings_table.c) */
+void settings_init(Settings *settings);
+
+/* The table's rows, an empty one at the end. They point into *settings. */
+enum { SETTINGS_ROWS = 64 };
+void settings_rows(Settings *settings, Option rows[SETTINGS_ROWS]);
+/* The table over them, which borrows rows. */
+OptionTable settings_table(const Option *rows);
 
 /* Fills *options. FSH_ERR_USAGE. */
 FshStatus settings_take(const ProgramContext *context, PackOptions *options, FshError *error);

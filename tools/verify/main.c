@@ -1,4 +1,4 @@
-/* fverify - is a dataset whole? The options are here, the work is in verify.h. */
+/* fverify - is a dataset whole? The options are in verify_settings.h, the work is in verify.h. */
 #include <stdio.h>
 
 #include "common/cpu.h"
@@ -8,22 +8,12 @@
 #include "tools/verify/verify_actions.h"
 #include "tools/verify/verify_html.h"
 #include "tools/verify/verify_report.h"
-
-/* Of 80 pairs of sharp photographs and the same with motion blur the least alike has 0.979; of 1,000 of them that were
- * exchanged none reaches 0.8, and 4 reach 0.6. */
-#define LIKENESS_MIN 0.8
-
-typedef struct Settings {
-    int64_t jobs;
-    bool quick, decode, overlap, pairs, likeness_given, quiet, verbose, json, list, force;
-    double likeness_min;
-    const char *against, *html, *extract, *sheet, *repair;
-} Settings;
+#include "tools/verify/verify_settings.h"
 
 /* ---- instead of proving ---- */
 
 /* What the options ask for besides or instead of proof; *action_ret NULL: nothing. */
-static FshStatus choose_action(const Settings *settings, size_t path_count, Action *action_ret,
+static FshStatus choose_action(const VerifySettings *settings, size_t path_count, Action *action_ret,
                                const char **target_ret, FshError *error)
 {
     const struct {
@@ -58,7 +48,7 @@ static FshStatus choose_action(const Settings *settings, size_t path_count, Acti
 }
 
 /* An option that would do nothing is a misunderstanding. */
-static FshStatus check_usage(const Settings *settings, FshError *error)
+static FshStatus check_usage(const VerifySettings *settings, FshError *error)
 {
     const char *message = NULL;
     if (settings->list && settings->json)
@@ -73,7 +63,7 @@ static FshStatus check_usage(const Settings *settings, FshError *error)
 }
 
 /* Before an hour of proof rather than after it. */
-static FshStatus check_page(const Settings *settings, FshError *error)
+static FshStatus check_page(const VerifySettings *settings, FshError *error)
 {
     if (!settings->html)
         return FSH_OK;
@@ -86,7 +76,7 @@ static FshStatus check_page(const Settings *settings, FshError *error)
 static FshStatus run_action(const ProgramContext *context, Action action, const char *target,
                             bool *partial_ret, FshError *error)
 {
-    const Settings *settings = context->settings;
+    const VerifySettings *settings = context->settings;
     FshStatus status = FSH_OK;
     for (size_t i = 0; i < context->arguments->count && !status; i++) {
         const ActionOptions options = {.path = context->arguments->items[i],
@@ -103,7 +93,7 @@ static FshStatus run_action(const ProgramContext *context, Action action, const 
 
 /* ---- proving ---- */
 
-static FshStatus write_page(const char *path, const Settings *settings, const VerifyReport *report,
+static FshStatus write_page(const char *path, const VerifySettings *settings, const VerifyReport *report,
                             const VerifyOptions *options, FshError *error)
 {
     FshDataset *dataset = NULL;
@@ -113,7 +103,7 @@ static FshStatus write_page(const char *path, const Settings *settings, const Ve
     return status;
 }
 
-static FshStatus verify_one(const char *path, const Settings *settings, const VerifyOptions *options,
+static FshStatus verify_one(const char *path, const VerifySettings *settings, const VerifyOptions *options,
                             json_t *datasets, bool *partial_ret, FshError *error)
 {
     const VerifyPrint print = {.options = options, .quiet = settings->quiet, .verbose = settings->verbose};
@@ -132,7 +122,7 @@ static FshStatus verify_one(const char *path, const Settings *settings, const Ve
 
 static FshStatus run(const ProgramContext *context, bool *partial_ret, FshError *error)
 {
-    const Settings *settings = context->settings;
+    const VerifySettings *settings = context->settings;
     const VerifyOptions options = {.level = settings->quick    ? VERIFY_QUICK
                                             : settings->decode ? VERIFY_DECODE
                                                                : VERIFY_RECORDS,
@@ -168,112 +158,10 @@ static FshStatus run(const ProgramContext *context, bool *partial_ret, FshError 
 
 int main(int argc, char **argv)
 {
-    Settings settings = {.overlap = true, .likeness_min = LIKENESS_MIN};
-    const Option options[] = {
-        {.name = "quick",
-         .kind = OPTION_FLAG,
-         .value = &settings.quick,
-         .help = "headers, indexes and checksums of whole files only",
-         .group = "Checks"},
-        {.name = "decode",
-         .kind = OPTION_FLAG,
-         .value = &settings.decode,
-         .help = "decode every image in full: its size, channels and format are those of its record"},
-        {.name = "against",
-         .kind = OPTION_TEXT,
-         .value = &settings.against,
-         .argument = "SRC",
-         .help = "compare every image with the file in SRC that it was packed from, byte for byte; where "
-                 "fresize or --max-size made it smaller, with what the same recipe makes of the file"},
-        {.name = "pairs",
-         .kind = OPTION_FLAG,
-         .value = &settings.pairs,
-         .help = "compare what the sides of each pair show, and list those that do not look alike"},
-        {.name = "likeness",
-         .kind = OPTION_REAL,
-         .value = &settings.likeness_min,
-         .argument = "R",
-         .given = &settings.likeness_given,
-         .help = "with --pairs: the least correlation of two sides' thumbnails",
-         .minimum = -1,
-         .maximum = 1},
-        {.name = "overlap",
-         .kind = OPTION_FLAG,
-         .value = &settings.overlap,
-         .help = "find images that two splits share"},
-        {.name = "html",
-         .kind = OPTION_TEXT,
-         .value = &settings.html,
-         .argument = "FILE",
-         .help = "write the report as one page too, with pictures; it needs no network",
-         .group = "Output"},
-        {.name = "list",
-         .kind = OPTION_FLAG,
-         .value = &settings.list,
-         .help = "instead, print a line for each sample: split, index, key, label, class, fields, sizes, "
-                 "codecs, bytes, between tabs"},
-        {.name = "extract",
-         .kind = OPTION_TEXT,
-         .value = &settings.extract,
-         .argument = "DIR",
-         .help = "instead, write every image below DIR under the name of its source; raw pixels as PNG"},
-        {.name = "sheet",
-         .kind = OPTION_TEXT,
-         .value = &settings.sheet,
-         .argument = "FILE",
-         .help = "instead, write a contact sheet, a JPEG, PNG or WebP as FILE is called"},
-        {.name = "repair",
-         .kind = OPTION_TEXT,
-         .value = &settings.repair,
-         .argument = "OUT",
-         .help =
-             "instead, write what is intact of the shard PATH as the new shard OUT, and tell what is lost"},
-        {.name = "force",
-         .letter = 'f',
-         .kind = OPTION_FLAG,
-         .value = &settings.force,
-         .help = "replace the FILE of --html or --sheet"},
-        /* PROGRAM_OPTIONS less --dry-run: no dataset is ever written to. */
-        {.name = "jobs",
-         .letter = 'j',
-         .kind = OPTION_INTEGER,
-         .value = &settings.jobs,
-         .argument = "N",
-         .help = "threads to use; 0: as many as this process may use",
-         .maximum = 4096,
-         .group = "General"},
-        {.name = "quiet",
-         .letter = 'q',
-         .kind = OPTION_FLAG,
-         .value = &settings.quiet,
-         .help = "print problems only"},
-        {.name = "verbose",
-         .letter = 'v',
-         .kind = OPTION_FLAG,
-         .value = &settings.verbose,
-         .help = "print every class and every problem"},
-        {.name = "json",
-         .kind = OPTION_FLAG,
-         .value = &settings.json,
-         .help = "print the result as one JSON object on standard output"},
-        {0}};
-    const OptionTable table = {
-        .program = "fverify",
-        .summary = "Checks datasets: structure, checksums of files and records, labels, keys, images that "
-                   "two splits share; with --decode every image, with --against every source. PATH is a "
-                   "dataset's folder, its dataset.json, a .fshard file, an .lmdb folder, WebDataset tars, or "
-                   "LMDBs of BasicSR. What is wrong is "
-                   "named by file, record, key and source.",
-        .usage = "[OPTIONS] PATH...",
-        .options = options,
-        .examples = "  fverify shards/\n"
-                    "  fverify --decode --against photos/ shards/\n"
-                    "  fverify --html report.html shards/\n"
-                    "  fverify --repair fixed.fshard torn.fshard\n"
-                    "  fverify --quick shards/train-00003-of-00016.fshard\n"
-                    "  fverify --json shards/ | jq '.datasets[].problems'\n",
-        .arguments_min = 1,
-        .arguments_max = 1 << 20,
-    };
+    VerifySettings settings;
+    Option rows[VERIFY_SETTINGS_ROWS];
+    verify_settings_init(&settings);
+    verify_settings_rows(&settings, rows);
+    const OptionTable table = verify_settings_table(rows);
     return program_main(argc, argv, &table, &settings, image_library_versions, run);
 }

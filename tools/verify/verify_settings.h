@@ -1,0 +1,23 @@
+/* verify_settings.h - fverify's options as they are on the command line, and the table that fills them. */
+#ifndef FSHARD_VERIFY_VERIFY_SETTINGS_H
+#define FSHARD_VERIFY_VERIFY_SETTINGS_H
+
+#include "common/program.h"
+
+typedef struct VerifySettings {
+    int64_t jobs;
+    bool quick, decode, overlap, pairs, likeness_given, quiet, verbose, json, list, force;
+    double likeness_min;
+    const char *against, *html, *extract, *sheet, *repair;
+} VerifySettings;
+
+/* As they are without options. */
+void verify_settings_init(VerifySettings *settings);
+
+/* The table's rows, an empty one at the end. They point into *settings. */
+enum { VERIFY_SETTINGS_ROWS = 32 };
+void verify_settings_rows(VerifySettings *settings, Option rows[VERIFY_SETTINGS_ROWS]);
+/* The table over them, which borrows rows. */
+OptionTable verify_settings_table(const Option *rows);
+
+#endif
