@@ -220,7 +220,7 @@ static void test_what_pairs_cannot_do_is_refused(void **state)
 {
     TestFolder *folder = *state;
     const char *shards = make_set(folder, &pairs), *out = test_path(folder, "out");
-    REFUSED(1, "32", out, UNET, "--train-crop-size", "64", shards);
+    REFUSED(1, "too small for a crop of 64 x 64", out, UNET, "--train-crop-size", "64", shards);
     REFUSED(2, "--loss: cross-entropy is for classes, and this dataset holds pairs", out, UNET, "--loss",
             "cross-entropy", shards);
     static const char *const useless[][2] = {{"--val-crop-size", "16"},    {"--val-resize-size", "16"},
@@ -229,6 +229,14 @@ static void test_what_pairs_cannot_do_is_refused(void **state)
                                              {"--random-erase", "0.5"},    {"--scale", "0.5:1"}};
     for (size_t i = 0; i < sizeof useless / sizeof *useless; i++)
         REFUSED(2, "does nothing here; it is for ", out, UNET, useless[i][0], useless[i][1], shards);
+    REFUSED(1, "--crop-border: 11 leaves too little of images of 32 pixels; use 10 or less", out, UNET,
+            "--crop-border", "11", shards);
+    DatasetSpec tiny = pairs;
+    tiny.width = tiny.height = 10;
+    tiny.grow = 0;
+    dataset_make(test_path(folder, "tiny"), &tiny);
+    REFUSED(1, "has images of 10 pixels; SSIM, by which pairs are evaluated, wants 11", out, UNET,
+            "--train-crop-size", "8", test_path(folder, "tiny"));
     REFUSED(2, "--early-stop-metric: top1 is measured on classes", out, UNET, "--early-stop-patience", "1",
             "--early-stop-metric", "top1", shards);
 }

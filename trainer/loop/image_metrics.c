@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { WINDOW = 11, RADIUS = WINDOW / 2 };
+enum { WINDOW = IMAGE_METRICS_WINDOW, RADIUS = WINDOW / 2 };
 
 /* What is left of both images after the border, as planes to read rows of. */
 typedef struct Compared {

@@ -28,6 +28,9 @@ typedef struct ImageMetricOptions {
 FshStatus image_metrics_psnr(const uint8_t *a, const uint8_t *b, const ImageSize *size,
                              const ImageMetricOptions *options, double *psnr_ret, FshError *error);
 
+/* Edge of SSIM's window: images want as many pixels each way. */
+enum { IMAGE_METRICS_WINDOW = 11 };
+
 /* Structural similarity (Wang et al. 2004), -1 to 1: an 11 x 11 Gaussian window of deviation 1.5, where it lies wholly in the
  * image, k1 0.01, k2 0.03, the mean over windows and channels. FSH_ERR_MISMATCH: fewer than 11 pixels are left;
  * FSH_ERR_MEMORY. */

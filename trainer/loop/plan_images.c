@@ -2,6 +2,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "trainer/loop/image_metrics.h"
 #include "trainer/loop/train_plan.h"
 
 enum {
@@ -63,10 +64,30 @@ static FshStatus plan_class_sizes(TrainPlan *plan, const TrainOptions *options, 
     return FSH_OK;
 }
 
-/* Pairs are cropped as they are and evaluated whole. */
-static FshStatus plan_pair_sizes(TrainPlan *plan, const TrainingData *data, FshError *error)
+/* Known before an epoch is spent on it; a dataset that was packed without a look at its pixels has no least size. */
+static FshStatus check_border(const TrainOptions *options, const TrainingData *data, FshError *error)
 {
     const uint32_t least = minimum_u32(data->width_min, data->height_min);
+    const uint32_t border = (uint32_t)options->crop_border;
+    if (!data->evaluation || !least || least >= IMAGE_METRICS_WINDOW + 2 * border)
+        return FSH_OK;
+    if (least < IMAGE_METRICS_WINDOW)
+        return fsh_error_set(error, FSH_ERR_MISMATCH,
+                             "%s: has images of %u pixels; SSIM, by which pairs are evaluated, wants %d",
+                             fsh_path(data->dataset), least, IMAGE_METRICS_WINDOW);
+    return fsh_error_set(error, FSH_ERR_MISMATCH,
+                         "--crop-border: %u leaves too little of images of %u pixels; use %u or less", border,
+                         least, (least - IMAGE_METRICS_WINDOW) / 2);
+}
+
+/* Pairs are cropped as they are and evaluated whole. */
+static FshStatus plan_pair_sizes(TrainPlan *plan, const TrainOptions *options, const TrainingData *data,
+                                 FshError *error)
+{
+    const uint32_t least = minimum_u32(data->width_min, data->height_min);
+    FshStatus status = check_border(options, data, error);
+    if (status)
+        return status;
     uint32_t crop = plan->progression.to;
     if (!crop)
         crop = least && least < PAIR_CROP
@@ -224,7 +245,8 @@ FshStatus plan_images(TrainPlan *plan, const TrainOptions *options, const Traini
     const bool pairs = plan->model->task == TASK_RESTORATION;
     FshStatus status = plan_progression(plan, options, error);
     if (!status)
-        status = pairs ? plan_pair_sizes(plan, data, error) : plan_class_sizes(plan, options, data, error);
+        status = pairs ? plan_pair_sizes(plan, options, data, error)
+                       : plan_class_sizes(plan, options, data, error);
     if (status)
         return status;
     if (!options->progressive)

@@ -151,7 +151,7 @@ static FshStatus check_tensor(const char *path, const Safetensors *file, const T
     char there[128], wanted[128];
     return fsh_error_set(
         error, FSH_ERR_MISMATCH,
-        "%s: %s is %s, the network has %s; it was trained with another model, image size or number of "
+        "%s: %s is %s, the network has %s; it was trained with another model, width, image size or number of "
         "classes",
         path, tensor->name, format_shape(there, sizeof there, entry->rank, stored),
         format_shape(wanted, sizeof wanted, tensor->rank, tensor->shape));
