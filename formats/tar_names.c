@@ -12,10 +12,11 @@ static FshStatus name_numbers(SampleTable *table, FshError *error)
 {
     fsh_names_free(table->class_names, table->class_name_count); /* what a .json said of a number */
     table->class_name_count = 0;
-    table->class_names = calloc((size_t)table->label_max + 2, sizeof *table->class_names);
+    const size_t count = (size_t)((int64_t)table->label_max + 1);
+    table->class_names = calloc(count + 1, sizeof *table->class_names);
     if (!table->class_names)
         return fsh_error_set(error, FSH_ERR_MEMORY, "out of memory");
-    table->class_name_count = (size_t)(table->label_max + 1);
+    table->class_name_count = count;
     for (uint64_t i = 0; i < table->sample_count; i++) {
         const int32_t label = fsh_table_row(table, i)->label;
         char number[16];

@@ -7,7 +7,8 @@
 
 FshStatus plan_tally(PlanTally *tally, const Plan *plan, FshError *error)
 {
-    *tally = (PlanTally){.classes = calloc(PLAN_SPLITS * plan->class_count + 1, sizeof *tally->classes)};
+    *tally = (PlanTally){0};
+    tally->classes = calloc(PLAN_SPLITS * plan->class_count + 1, sizeof *tally->classes);
     if (!tally->classes)
         return fsh_error_set(error, FSH_ERR_MEMORY, "%s: out of memory", plan->root);
     for (uint64_t i = 0; i < plan->sample_count; i++) {
