@@ -283,7 +283,8 @@ static void test_a_run_may_go_on_with_fewer_epochs_kept(void **state)
     result = run_wait(&running);
     assert_int_equal(result.exit_status, 75);
     run_result_free(&result);
-    assert_int_equal(test_count_files(out), 5 + 2); /* tables, last, checkpoint; and the two */
+    assert_int_equal(test_count_files(out),
+                     5 + 2 + REPORT_FILES + 1); /* tables, last, checkpoint; the two; two event files */
 }
 
 int main(void)

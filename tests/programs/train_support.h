@@ -81,4 +81,8 @@ void assert_same_file(TestFolder *folder, const char *a, const char *b, bool sam
 /* Changes the first `from` in a file to `to`, which is as long. */
 void replace_in_file(const char *path, const char *from, const char *to);
 
+/* What every run leaves beside tables, weights and checkpoint: config.json and model.safetensors (classes), TensorBoard's
+ * events, report.html. */
+enum { REPORT_FILES = 4 };
+
 #endif

@@ -77,7 +77,7 @@ static void test_folders_of_images_are_packed_and_learnt(void **state)
     json_decref(evaluated);
     json_decref(object);
     run_result_free(&result);
-    assert_int_equal(test_count_files(output), 6); /* three tables, best, last, checkpoint */
+    assert_int_equal(test_count_files(output), 6 + REPORT_FILES); /* three tables, best, last, checkpoint */
 }
 
 static void test_resnet18_trains_and_leaves_torchvisions_names(void **state)
@@ -224,7 +224,7 @@ static void test_without_a_val_split_it_trains_and_says_so(void **state)
         TRAIN(0, "--model", "conv8", "--epochs", "1", make_set(folder, &spec), test_path(folder, "out"));
     assert_contains(result.err, "training without evaluation");
     assert_contains_not(result.out, "best top-1");
-    assert_int_equal(test_count_files(test_path(folder, "out")), 5); /* no model_best */
+    assert_int_equal(test_count_files(test_path(folder, "out")), 5 + REPORT_FILES); /* no model_best */
     run_result_free(&result);
 }
 

@@ -12,6 +12,7 @@
 #include "common/progress.h"
 #include "trainer/loop/describe.h"
 #include "trainer/loop/run_files.h"
+#include "trainer/loop/run_report.h"
 
 enum { KEYS_SHOWN = 4, SKIPPED_UPDATES_MAX = 100 };
 
@@ -19,6 +20,7 @@ typedef struct Training {
     Session session;
     Record record;
     RunFiles files;
+    RunReport *report;
     RunState state;
     uint64_t log_interval, checkpoint_interval;
     double start_seconds;    /* of this part of the run, less what earlier parts took */
@@ -147,6 +149,7 @@ static FshStatus train_step(Training *training, Epoch *epoch, FshError *error)
     if (status)
         return status;
     epoch->gradient_norm = result.gradient_norm;
+    run_report_batch(training->report, batch);
     if (isfinite(result.loss))
         metrics_merge(&state->metrics, &now);
     state->steps_done++;
@@ -165,6 +168,7 @@ static FshStatus train_step(Training *training, Epoch *epoch, FshError *error)
         if (!session->console.terminal)
             console_step(&session->console, &report);
         warn_of(training, record_step(&training->record, &report, &record_error), &record_error);
+        run_report_step(training->report, &report, state->steps_done);
     }
     console_progress(&session->console, &report);
     return FSH_OK;
@@ -225,7 +229,8 @@ static FshStatus evaluate_weights(Training *training, NetworkWeights weights, Me
     Session *session = &training->session;
     RunState *state = &training->state;
     const double start = progress_now_seconds();
-    FshStatus status = session_evaluate(session, weights, NULL, metrics, error);
+    const SessionVisitor visitor = run_report_visitor(training->report);
+    FshStatus status = session_evaluate(session, weights, &visitor, metrics, error);
     state->evaluation_seconds += progress_now_seconds() - start;
     if (status == FSH_ERR_INTERRUPTED)
         return stop_for_signal(training, error);
@@ -254,7 +259,9 @@ static FshStatus evaluate_epoch(Training *training, EpochReport *report, FshErro
     FshStatus status = average ? network_take_average(&session->network, error) : FSH_OK;
     if (!status && average && !session->evaluation)
         run_files_save_weights(&training->files, RUN_AVERAGE, &training->state, NULL);
-    if (status || !session->evaluation)
+    const uint64_t next = training->state.epoch + 1;
+    const bool due = next % session->plan.evaluation_interval == 0 || next == session->plan.epochs;
+    if (status || !session->evaluation || !due)
         return status;
     const double before = training->state.evaluation_seconds;
     status = evaluate_weights(training, NETWORK_TRAINED, &report->evaluation, error);
@@ -299,6 +306,30 @@ static void tell_epoch(Training *training, const EpochReport *report)
                  report->order_digest);
 }
 
+static double loader_share(const Training *training)
+{
+    const RunState *state = &training->state;
+    return state->step_seconds > 0 ? 100 * state->wait_seconds / state->step_seconds : 0;
+}
+
+/* What bounded the speed, and what to do about it, in one sentence. */
+static void say_verdict(const Training *training, char *text, size_t text_bytes)
+{
+    const double share = loader_share(training);
+    const TrainPlan *plan = &training->session.plan;
+    if (share < 5)
+        (void)snprintf(text, text_bytes, "compute bound: %.0f %% of the steps' time is the network's%s",
+                       100 - share,
+                       plan->recipe.compute_type == DATA_F32 ? "; --amp bf16 makes that shorter" : "");
+    else
+        (void)snprintf(
+            text, text_bytes,
+            "loader bound: %.0f %% of the steps' time is waiting for data; more --workers, smaller images "
+            "(fresize, fpack --max-size) or raw pixels (fpack --store raw) make that shorter; --bench-loader "
+            "says what bounds it",
+            share);
+}
+
 static FshStatus run_epoch(Training *training, FshError *error)
 {
     Session *session = &training->session;
@@ -331,6 +362,9 @@ static FshStatus run_epoch(Training *training, FshError *error)
     report.seconds = run_seconds(training);
     FshError record_error = {0};
     warn_of(training, record_epoch(&training->record, &report, &record_error), &record_error);
+    char verdict[512];
+    say_verdict(training, verdict, sizeof verdict);
+    run_report_epoch(training->report, &report, state->steps_done, verdict);
 
     state->epoch++;
     state->step = 0;
@@ -359,12 +393,6 @@ static FshStatus run_epochs(Training *training, FshError *error)
 }
 
 /* ---- the end ---- */
-
-static double loader_share(const Training *training)
-{
-    const RunState *state = &training->state;
-    return state->step_seconds > 0 ? 100 * state->wait_seconds / state->step_seconds : 0;
-}
 
 static double images_per_second(const Training *training)
 {
@@ -413,21 +441,6 @@ static void print_files(const Training *training)
             (void)printf("%s/%s\n", training->record.folder, rows[i].name);
 }
 
-/* What bounded the speed, and what to do about it. */
-static void print_verdict(const Training *training)
-{
-    const double share = loader_share(training);
-    const TrainPlan *plan = &training->session.plan;
-    if (share < 5)
-        (void)printf("verdict: compute bound: %.0f %% of the steps' time is the network's%s\n", 100 - share,
-                     plan->recipe.compute_type == DATA_F32 ? "; --amp bf16 makes that shorter" : "");
-    else
-        (void)printf(
-            "verdict: loader bound: %.0f %% of the steps' time is waiting for data; more --workers, smaller "
-            "images (fresize, fpack --max-size) or raw pixels (fpack --store raw) make that shorter\n",
-            share);
-}
-
 static void print_result(const Training *training, bool verdict)
 {
     const RunState *state = &training->state;
@@ -438,8 +451,10 @@ static void print_result(const Training *training, bool verdict)
     (void)printf("%" PRIu64 " epochs in %.1f s: %.0f images/s, evaluation %.1f s, loader-bound %.1f %%\n",
                  state->epoch, run_seconds(training), images_per_second(training), state->evaluation_seconds,
                  loader_share(training));
+    char text[512];
+    say_verdict(training, text, sizeof text);
     if (verdict)
-        print_verdict(training);
+        (void)printf("verdict: %s\n", text);
     print_files(training);
 }
 
@@ -536,6 +551,8 @@ FshStatus train_run(const TrainOptions *options, bool *partial_ret, FshError *er
         status = open_record(&training, options, checkpoint, error);
     if (!status)
         status = run_files_open(&training.files, session, &training.record, options, error);
+    if (!status)
+        status = run_report_open(&training.report, session, &training.record, options, state, error);
     if (status)
         goto done;
     session_describe(session);
@@ -562,6 +579,7 @@ FshStatus train_run(const TrainOptions *options, bool *partial_ret, FshError *er
     else
         print_result(&training, options->verdict);
 done:
+    run_report_close(&training.report);
     run_files_close(&training.files);
     record_close(&training.record);
     session_close(session);

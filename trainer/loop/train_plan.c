@@ -104,6 +104,7 @@ FshStatus plan_make(TrainPlan *plan, const TrainOptions *options, const Model *m
         .evaluation_count = data->evaluation ? data->evaluation->sample_count : 0,
         .seed = (uint64_t)options->seed,
         .threads = cpu_jobs(options->program.jobs),
+        .evaluation_interval = (uint64_t)options->val_interval,
         .batches_ahead = BATCHES_AHEAD,
         .skip_bad = strcmp(options->on_error, "skip") == 0,
     };

@@ -43,6 +43,7 @@ typedef struct TrainPlan {
     uint8_t fill[4]; /* the dataset's mean as a pixel: what padding and skipped samples show */
     uint64_t train_count, evaluation_count; /* samples; 0 where there is no such split */
     uint64_t epochs, steps_per_epoch, evaluation_steps;
+    uint64_t evaluation_interval; /* epochs */
     Schedule schedule;
     bool uses_plateau; /* behind the warm-up: the schedule is constant then */
     PlateauOptions plateau;

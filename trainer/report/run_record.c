@@ -22,7 +22,7 @@ const char record_checkpoint_name[] = "checkpoint.safetensors";
 const char record_diverged_name[] = "diverged.safetensors";
 static const char arguments_name[] = "args.json";
 static const char summary_name[] = "summary.csv";
-static const char metrics_name[] = "metrics.jsonl";
+const char record_metrics_name[] = "metrics.jsonl";
 
 /* What a run leaves behind; the patterns are those of fnmatch(3). */
 static const char *const file_patterns[] = {
@@ -37,6 +37,7 @@ static const char *const file_patterns[] = {
     "summary.csv",
     "metrics.jsonl",
     "config.json",
+    "model.safetensors",
     "report.html",
     "events.out.tfevents.*",
 };
@@ -166,7 +167,7 @@ static FshStatus open_tables(Record *record, FshError *error)
 {
     FshStatus status = open_table(record, summary_name, &record->summary_descriptor, error);
     if (!status)
-        status = open_table(record, metrics_name, &record->metrics_descriptor, error);
+        status = open_table(record, record_metrics_name, &record->metrics_descriptor, error);
     return status;
 }
 
@@ -299,7 +300,7 @@ FshStatus record_resume(Record *record, const char *folder, const RecordShape *s
     if (!status)
         status = keep_rows(record, summary_name, epoch, step, row_stays, error);
     if (!status)
-        status = keep_rows(record, metrics_name, epoch, step, object_stays, error);
+        status = keep_rows(record, record_metrics_name, epoch, step, object_stays, error);
     if (!status)
         status = open_tables(record, error);
     /* A checkpoint that was taken elsewhere, or a table that was lost. */
@@ -329,10 +330,11 @@ static FshStatus append_object(const Record *record, json_t *object, FshError *e
     char *row = text ? realloc(text, length + 2) : NULL;
     if (!row) {
         free(text);
-        return fsh_error_set(error, FSH_ERR_MEMORY, "%s/%s: out of memory", record->folder, metrics_name);
+        return fsh_error_set(error, FSH_ERR_MEMORY, "%s/%s: out of memory", record->folder,
+                             record_metrics_name);
     }
     memcpy(row + length, "\n", 2);
-    FshStatus status = append(record, record->metrics_descriptor, metrics_name, row, error);
+    FshStatus status = append(record, record->metrics_descriptor, record_metrics_name, row, error);
     free(row);
     return status;
 }

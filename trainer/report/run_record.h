@@ -78,7 +78,8 @@ extern const char record_last_name[]; /* last.safetensors */
 extern const char
     record_average_name[]; /* model_ema.safetensors: of the best epoch of the averaged weights */
 extern const char record_checkpoint_name[]; /* checkpoint.safetensors */
-extern const char
-    record_diverged_name[]; /* diverged.safetensors: the state before a step whose loss is no number */
+extern const char record_metrics_name[];    /* metrics.jsonl */
+/* diverged.safetensors: the state before a step whose loss is no number. */
+extern const char record_diverged_name[];
 
 #endif

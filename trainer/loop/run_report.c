@@ -1,0 +1,382 @@
+#include "trainer/loop/run_report.h"
+
+#include <inttypes.h>
+#include <limits.h>
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "common/options_config.h"
+#include "trainer/report/findings.h"
+#include "trainer/report/html_report.h"
+#include "trainer/report/tensorboard.h"
+#include "trainer/report/timm_config.h"
+
+enum { SHOWN_IMAGES = 4, FACTS_MAX = 160, FACT_TEXT = 256 };
+
+typedef struct FactList {
+    ReportFact facts[FACTS_MAX];
+    char *texts; /* [FACTS_MAX][2][FACT_TEXT] */
+    size_t count;
+} FactList;
+
+struct RunReport {
+    Session *session;
+    const Record *record;
+    const TrainOptions *options;
+    TensorBoard *board; /* NULL: not wanted, or it could not be opened */
+    bool html;
+    bool warned_board, warned_html;
+    bool batch_shown;
+    Findings *findings;    /* of the last evaluation */
+    FactList run, changed; /* options that are not the defaults */
+};
+
+/* ---- warnings ---- */
+
+static void warn_once(RunReport *report, bool *warned, FshStatus status, const FshError *error)
+{
+    if (status && !*warned)
+        console_warning(&report->session->console, "%s; training goes on", error->message);
+    *warned = status != FSH_OK;
+}
+
+static bool is_pairs(const RunReport *report)
+{
+    return report->session->plan.model->task == TASK_RESTORATION;
+}
+
+/* ---- facts ---- */
+
+FSH_PRINTF(3, 4) static void add_fact(FactList *list, const char *name, const char *format, ...);
+
+static void add_fact(FactList *list, const char *name, const char *format, ...)
+{
+    if (list->count == FACTS_MAX || !list->texts)
+        return;
+    char *name_text = list->texts + 2 * list->count * FACT_TEXT, *value_text = name_text + FACT_TEXT;
+    va_list arguments;
+    (void)snprintf(name_text, FACT_TEXT, "%s", name);
+    va_start(arguments, format);
+    (void)vsnprintf(value_text, FACT_TEXT, format, arguments);
+    va_end(arguments);
+    list->facts[list->count++] = (ReportFact){name_text, value_text};
+}
+
+static void list_run(RunReport *report)
+{
+    const Session *session = report->session;
+    const TrainPlan *plan = &session->plan;
+    FactList *list = &report->run;
+    add_fact(list, "network", "%s, %.2f M parameters", plan->model->name,
+             (double)graph_parameter_count(network_graph(&session->network)) / 1e6);
+    add_fact(list, "dataset", "%s", fsh_path(session->data.dataset));
+    add_fact(list, "training samples", "%" PRIu64, plan->train_count);
+    add_fact(list, "evaluation samples", "%" PRIu64, plan->evaluation_count);
+    if (!is_pairs(report))
+        add_fact(list, "classes", "%lld", (long long)session->data.class_count);
+    add_fact(list, "image size", "%u px", plan->train_augmentation.size);
+    add_fact(list, "batch", "%lld", (long long)plan->train_spec.batch);
+    add_fact(list, "optimizer", "%s, learning rate %.4g", optimizer_names[plan->recipe.optimizer.kind],
+             plan->schedule.base);
+    add_fact(list, "precision", "%s", data_type_name(plan->recipe.compute_type));
+    add_fact(list, "device", "%s", backend_description(session->network.backend));
+    add_fact(list, "seed", "%" PRIu64, plan->seed);
+    add_fact(list, "ftrain", "%s", FSHARD_VERSION);
+}
+
+static FshStatus list_changed(RunReport *report, FshError *error)
+{
+    TrainOptions given = *report->options, plain = train_options_default();
+    Option given_rows[TRAIN_OPTION_ROWS], plain_rows[TRAIN_OPTION_ROWS];
+    train_options_rows(&given, given_rows);
+    train_options_rows(&plain, plain_rows);
+    const OptionTable given_table = train_options_table(given_rows),
+                      plain_table = train_options_table(plain_rows);
+    json_t *now = options_config_object(&given_table, train_options_no_file);
+    json_t *before = options_config_object(&plain_table, train_options_no_file);
+    FshStatus status = FSH_OK;
+    const char *name;
+    json_t *value;
+    if (!now || !before)
+        status = fsh_error_set(error, FSH_ERR_MEMORY, "out of memory for the options");
+    json_object_foreach(now, name, value)
+    {
+        const json_t *plain_value = status ? value : json_object_get(before, name);
+        if (json_equal(value, plain_value))
+            continue;
+        char *text = json_dumps(value, JSON_ENCODE_ANY | JSON_REAL_PRECISION(9));
+        add_fact(&report->changed, name, "%s",
+                 json_is_string(value) ? json_string_value(value)
+                 : text                ? text
+                                       : "?");
+        free(text);
+    }
+    json_decref(now);
+    json_decref(before);
+    return status;
+}
+
+/* ---- opening and closing ---- */
+
+/* timm looks for model.safetensors in a folder that it is given: a link to the best weights, which may come later. */
+static FshStatus write_config(RunReport *report, FshError *error)
+{
+    const Session *session = report->session;
+    const TrainPlan *plan = &session->plan;
+    const FshManifest *manifest = fsh_manifest(session->data.dataset);
+    char path[PATH_MAX], link_path[PATH_MAX];
+    const TimmConfig config = {.architecture = plan->model->name,
+                               .classes = (uint64_t)session->data.class_count,
+                               .class_names = (const char *const *)manifest->class_names,
+                               .channels = session->data.channels,
+                               .height = plan->evaluation_augmentation.size,
+                               .width = plan->evaluation_augmentation.size,
+                               .resize_px = plan->evaluation_augmentation.resize,
+                               .interpolation = "bilinear",
+                               .mean = plan->recipe.mean,
+                               .deviation = plan->recipe.deviation};
+    FshStatus status = record_path(report->record, path, sizeof path, "config.json", error);
+    if (!status)
+        status = timm_config_write(&config, path, error);
+    if (!status)
+        status = record_path(report->record, link_path, sizeof link_path, "model.safetensors", error);
+    if (!status) /* one that is there is of the part of the run before; a file system without links has none */
+        (void)!symlink(plan->evaluation_count ? record_best_name : record_last_name, link_path);
+    return status;
+}
+
+FshStatus run_report_open(RunReport **report_ret, Session *session, const Record *record,
+                          const TrainOptions *options, const RunState *state, FshError *error)
+{
+    FshError written = {0};
+    RunReport *report = *report_ret = calloc(1, sizeof *report);
+    if (!report)
+        return fsh_error_set(error, FSH_ERR_MEMORY, "out of memory for the report");
+    *report = (RunReport){.session = session, .record = record, .options = options, .html = options->html};
+    report->run.texts = calloc(2 * FACTS_MAX, FACT_TEXT);
+    report->changed.texts = calloc(2 * FACTS_MAX, FACT_TEXT);
+    report->batch_shown = state->steps_done > 0;
+    list_run(report);
+    FshStatus status = list_changed(report, error);
+    if (status) {
+        run_report_close(report_ret);
+        return status;
+    }
+    if (options->tensorboard)
+        warn_once(report, &report->warned_board,
+                  tensorboard_open(&report->board, record->folder,
+                                   state->steps_done ? state->steps_done + 1 : 0, &written),
+                  &written);
+    bool warned = false;
+    if (!is_pairs(report))
+        warn_once(report, &warned, write_config(report, &written), &written);
+    return FSH_OK;
+}
+
+void run_report_close(RunReport **report_ret)
+{
+    RunReport *report = *report_ret;
+    if (!report)
+        return;
+    tensorboard_close(&report->board);
+    findings_free(&report->findings);
+    free(report->run.texts);
+    free(report->changed.texts);
+    free(report);
+    *report_ret = NULL;
+}
+
+/* ---- TensorBoard ---- */
+
+static void scalar(RunReport *report, const char *group, const char *name, uint64_t step, double value)
+{
+    char tag[96];
+    FshError error = {0};
+    if (!report->board)
+        return;
+    (void)snprintf(tag, sizeof tag, "%s/%s", group, name);
+    warn_once(report, &report->warned_board, tensorboard_scalar(report->board, tag, step, value, &error),
+              &error);
+}
+
+static void image(RunReport *report, const char *group, size_t number, const char *name, uint64_t step,
+                  const ImageView *view)
+{
+    char tag[96];
+    FshError error = {0};
+    if (!report->board || !view->pixels)
+        return;
+    (void)snprintf(tag, sizeof tag, "%s/%zu%s%s", group, number, *name ? "/" : "", name);
+    warn_once(report, &report->warned_board, tensorboard_image(report->board, tag, step, view, &error),
+              &error);
+}
+
+static void metrics(RunReport *report, const char *group, uint64_t step, const Metrics *values)
+{
+    for (int i = 0; i < METRIC_COUNT; i++)
+        if (metrics_has(values, (Metric)i))
+            scalar(report, group, metric_names[i], step, metrics_value(values, (Metric)i));
+}
+
+void run_report_step(RunReport *report, const StepReport *step, uint64_t steps_done)
+{
+    metrics(report, "train", steps_done, &step->now);
+    scalar(report, "train", "lr", steps_done, step->learning_rate);
+    scalar(report, "train", "images_per_second", steps_done, step->images_per_second);
+    if (!isnan(step->gradient_norm))
+        scalar(report, "train", "gradient_norm", steps_done, step->gradient_norm);
+}
+
+static ImageView view_of(const uint8_t *pixels, const Batch *batch, uint32_t channels, size_t number)
+{
+    const size_t stride = (size_t)batch->width * channels;
+    return (ImageView){pixels ? pixels + number * stride * batch->height : NULL, stride, batch->width,
+                       batch->height, channels};
+}
+
+void run_report_batch(RunReport *report, const Batch *batch)
+{
+    const uint32_t channels = report->session->data.channels;
+    const size_t count = (size_t)report->session->plan.train_spec.batch;
+    if (report->batch_shown)
+        return;
+    report->batch_shown = true;
+    for (size_t i = 0; i < count && i < SHOWN_IMAGES; i++) {
+        const ImageView input = view_of(batch->pixels, batch, channels, i),
+                        target = view_of(batch->target, batch, channels, i);
+        image(report, "train/samples", i, target.pixels ? "input" : "", 1, &input);
+        image(report, "train/samples", i, "target", 1, &target);
+    }
+}
+
+/* ---- evaluation ---- */
+
+static FshStatus visit_class(RunReport *report, const Batch *batch, const Evaluated *evaluated, size_t i,
+                             FshError *error)
+{
+    const Session *session = report->session;
+    const uint64_t classes = (uint64_t)session->data.class_count;
+    const ImageView pixels = view_of(batch->pixels, batch, session->data.channels, i);
+    int64_t prediction = 0;
+    double probability = 0;
+    size_t key_bytes = 0;
+    const char *key = session_key(session->data.evaluation, batch->samples[i], &key_bytes);
+    findings_predict(evaluated->output + i * classes, classes, &prediction, &probability);
+    return findings_add_class(report->findings, key, key_bytes, &pixels, batch->labels[i], prediction,
+                              probability, error);
+}
+
+static FshStatus visit_pair(RunReport *report, const Batch *batch, const Evaluated *evaluated,
+                            FshError *error)
+{
+    const Session *session = report->session;
+    const uint32_t channels = session->data.channels;
+    const ImageView input = view_of(batch->pixels, batch, channels, 0),
+                    target = view_of(batch->target, batch, channels, 0),
+                    output = view_of(evaluated->restored, batch, channels, 0);
+    size_t key_bytes = 0;
+    const char *key = session_key(session->data.evaluation, batch->samples[0], &key_bytes);
+    return findings_add_pair(report->findings, key, key_bytes, &input, &output, &target, evaluated->psnr,
+                             evaluated->input_psnr, error);
+}
+
+static FshStatus visit(void *context, const Batch *batch, const Evaluated *evaluated, FshError *error)
+{
+    RunReport *report = context;
+    FshStatus status = FSH_OK;
+    if (!report->findings)
+        return FSH_OK;
+    if (is_pairs(report))
+        return visit_pair(report, batch, evaluated, error);
+    for (size_t i = 0; !status && i < (size_t)report->session->plan.evaluation_spec.batch; i++)
+        if (batch->labels[i] >= 0)
+            status = visit_class(report, batch, evaluated, i, error);
+    return status;
+}
+
+SessionVisitor run_report_visitor(RunReport *report)
+{
+    const Session *session = report->session;
+    const FindingsOptions options = {.pairs = is_pairs(report),
+                                     .classes = (uint64_t)session->data.class_count,
+                                     .samples = session->plan.evaluation_count};
+    FshError error = {0};
+    findings_free(&report->findings);
+    if (report->html || report->board)
+        warn_once(report, &report->warned_html, findings_new(&report->findings, &options, &error), &error);
+    return (SessionVisitor){visit, report};
+}
+
+static void show_examples(RunReport *report, uint64_t steps_done)
+{
+    const Example *examples[FINDINGS_EXAMPLES_MAX];
+    const size_t count = report->findings ? findings_examples(report->findings, examples) : 0;
+    for (size_t i = 0; i < count && i < SHOWN_IMAGES; i++) {
+        const struct {
+            const char *name;
+            const Image *image;
+        } parts[] = {{"", &examples[i]->image},
+                     {"input", &examples[i]->input},
+                     {"output", &examples[i]->output},
+                     {"target", &examples[i]->target}};
+        for (size_t k = 0; k < sizeof parts / sizeof *parts; k++) {
+            const Image *part = parts[k].image;
+            const ImageView view = {part->pixels, (size_t)part->width * part->channels, part->width,
+                                    part->height, part->channels};
+            image(report, is_pairs(report) ? "val/pairs" : "val/mistakes", i, parts[k].name, steps_done,
+                  &view);
+        }
+    }
+}
+
+/* ---- the page ---- */
+
+static FshStatus write_page(RunReport *report, const char *verdict, FshError *error)
+{
+    const Session *session = report->session;
+    const TrainPlan *plan = &session->plan;
+    char metrics_path[PATH_MAX], path[PATH_MAX];
+    RunHistory history = {0};
+    const ReportFacts facts[] = {
+        {"Run", report->run.facts, report->run.count},
+        {"Options that are not the defaults", report->changed.facts, report->changed.count}};
+    const HtmlReport page = {.title = report->record->folder,
+                             .subtitle = plan->model->summary,
+                             .verdict = verdict,
+                             .history = &history,
+                             .main_metric = metric_names[plan->main_metric],
+                             .metric_rises = metric_rises(plan->main_metric),
+                             .steps_per_epoch = plan->steps_per_epoch,
+                             .facts = facts,
+                             .fact_tables = 2,
+                             .findings = report->findings,
+                             .class_names =
+                                 (const char *const *)fsh_manifest(session->data.dataset)->class_names};
+    FshStatus status =
+        record_path(report->record, metrics_path, sizeof metrics_path, record_metrics_name, error);
+    if (!status)
+        status = record_path(report->record, path, sizeof path, "report.html", error);
+    if (!status)
+        status = run_history_read(&history, metrics_path, error);
+    if (!status)
+        status = html_report_write(&page, path, error);
+    run_history_free(&history);
+    return status;
+}
+
+void run_report_epoch(RunReport *report, const EpochReport *epoch, uint64_t steps_done, const char *verdict)
+{
+    FshError error = {0};
+    metrics(report, "epoch", steps_done, &epoch->train);
+    if (epoch->evaluated)
+        metrics(report, "val", steps_done, &epoch->evaluation);
+    if (epoch->averaged)
+        metrics(report, "ema", steps_done, &epoch->average);
+    show_examples(report, steps_done);
+    if (report->html)
+        warn_once(report, &report->warned_html, write_page(report, verdict, &error), &error);
+}

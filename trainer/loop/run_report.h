@@ -1,0 +1,30 @@
+/* run_report.h - what a run shows to people while it goes on: TensorBoard's event files, report.html, config.json for timm, and
+ * the samples of the last evaluation that are worth a look.
+ *
+ * None of it decides anything: what cannot be written costs a warning, told once for each file, and training goes on.
+ * Threads: one. */
+#ifndef FSHARD_TRAINER_LOOP_RUN_REPORT_H
+#define FSHARD_TRAINER_LOOP_RUN_REPORT_H
+
+#include "trainer/loop/run_state.h"
+#include "trainer/loop/session.h"
+#include "trainer/report/run_record.h"
+
+typedef struct RunReport RunReport;
+
+/* session and record: borrowed. state: where the run begins, or goes on. Writes config.json (classes). FSH_ERR_MEMORY. */
+FshStatus run_report_open(RunReport **report, Session *session, const Record *record,
+                          const TrainOptions *options, const RunState *state, FshError *error);
+/* Frees and sets to NULL; NULL is fine. */
+void run_report_close(RunReport **report);
+
+/* A logged step; steps_done: over all epochs, this one included. */
+void run_report_step(RunReport *report, const StepReport *step, uint64_t steps_done);
+/* The first batch of the run, as the network sees it. */
+void run_report_batch(RunReport *report, const Batch *batch);
+/* Looks at an evaluation: for session_evaluate, from this call on a new one. */
+SessionVisitor run_report_visitor(RunReport *report);
+/* The end of an epoch, after record_epoch: curves, and the page anew. verdict: one sentence. */
+void run_report_epoch(RunReport *report, const EpochReport *epoch, uint64_t steps_done, const char *verdict);
+
+#endif
