@@ -73,6 +73,25 @@ static void test_schedules_reach_the_table(void **state)
         assert_near(summary_number(out, i, "lr"), rates[i]);
 }
 
+static void test_epochs_between_evaluations_are_left_out(void **state)
+{
+    TestFolder *folder = *state;
+    const char *out = test_path(folder, "out");
+    TRAINED(CONV8, "--epochs", "5", "--val-interval", "2", make_set(folder, &train_plain), out);
+    char *text = test_file_read(test_path(folder, "out/summary.csv"), NULL);
+    const char *row = text;
+    for (int epoch = 0; epoch < 5; epoch++) {
+        row = strchr(row, '\n') + 1;
+        unsigned long long number;
+        double seconds, loss;
+        int read = 0;
+        assert_int_equal(sscanf(row, "%llu,%lf,%lf,%n", &number, &seconds, &loss, &read), 3);
+        assert_int_equal(number, epoch);
+        assert_true((row[read] == ',') == (epoch == 0 || epoch == 2)); /* the last one is evaluated */
+    }
+    free(text);
+}
+
 static void test_a_run_that_does_not_get_better_stops_early(void **state)
 {
     TestFolder *folder = *state;
@@ -380,6 +399,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         IN_FOLDER(test_a_plateau_lowers_the_rate),
         IN_FOLDER(test_schedules_reach_the_table),
+        IN_FOLDER(test_epochs_between_evaluations_are_left_out),
         IN_FOLDER(test_a_run_that_does_not_get_better_stops_early),
         IN_FOLDER(test_every_optimizer_learns_in_its_own_way),
         IN_FOLDER(test_averages_are_evaluated_and_saved),

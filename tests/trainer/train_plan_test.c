@@ -307,6 +307,7 @@ static void test_loader_threads_are_half_of_the_cores(void **state)
     Case made = make_case((Facts){32, 3, true, 1000, false});
     assert_ok(plan_case(&made), &made.error);
     assert_int_equal(made.plan.workers, 2);
+    assert_int_equal(made.plan.batches_ahead, 8); /* of 32 pixels */
     made.options.program.jobs = 1;
     assert_ok(plan_case(&made), &made.error);
     assert_int_equal(made.plan.workers, 1);

@@ -11,6 +11,9 @@ enum {
     BATCH_LEAST = 8,   /* batch norm wants a few images */
     STEPS_WANTED = 20, /* in an epoch: with fewer, nothing is learnt in the default number of epochs */
     BATCHES_AHEAD = 3,
+    BATCHES_AHEAD_SMALL =
+        8, /* a batch of small images is made so fast that workers would wait for their turn */
+    SMALL_EDGE = 96,
 };
 
 FshStatus plan_model(const TrainOptions *options, FshKind kind, const Model **model_ret, FshError *error)
@@ -118,6 +121,8 @@ FshStatus plan_make(TrainPlan *plan, const TrainOptions *options, const Model *m
         status = plan_training(plan, options, error);
     if (!status)
         status = plan_images(plan, options, data, error);
+    if (!status && plan->train_augmentation.size <= SMALL_EDGE)
+        plan->batches_ahead = BATCHES_AHEAD_SMALL;
     if (!status)
         status = plan_check(plan, options, error);
     if (!status)
