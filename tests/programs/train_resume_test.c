@@ -99,6 +99,28 @@ static void test_a_run_stopped_before_its_evaluation_goes_on_with_it(void **stat
     assert_same_run(folder, "whole", "stopped");
 }
 
+static void test_a_bad_sample_in_training_does_not_cost_what_was_learnt(void **state)
+{
+    TestFolder *folder = *state;
+    const char *shards = make_set(folder, &train_plain), *out = test_path(folder, "stopped");
+    const char *shard = test_path(folder, "set/train-00000-of-00002.fshard");
+    size_t length = 0;
+    char *whole = test_file_read(shard, &length);
+    TRAINED("--model", "conv8", "--epochs", "2", "--batch-size", "2", "--model-ema", shards,
+            test_path(folder, "whole"));
+    spoil_sample(folder, "train", 3);
+    RunResult result =
+        TRAIN(1, "--model", "conv8", "--epochs", "2", "--batch-size", "2", "--model-ema", shards, out);
+    assert_contains(result.err, "train-00000-of-00002.fshard record 3");
+    assert_contains(result.err, "what was learnt before it is saved; --resume auto goes on");
+    run_result_free(&result);
+    test_file_write(shard, whole, length);
+    free(whole);
+    SAYS(0, "checkpoint.safetensors: epoch 0, step ", "--model", "conv8", "--epochs", "2", "--batch-size",
+         "2", "--model-ema", "--resume", "auto", shards, out);
+    assert_same_run(folder, "whole", "stopped");
+}
+
 static void test_a_full_disk_leaves_a_checkpoint_that_goes_on(void **state)
 {
     TestFolder *folder = *state;
@@ -186,6 +208,22 @@ static void test_a_finished_run_has_nothing_left_to_do(void **state)
     free(rows_after);
 }
 
+/* --force would empty the folder that the checkpoint was just read from. */
+static void test_a_run_goes_on_in_its_folder_by_whatever_path(void **state)
+{
+    TestFolder *folder = *state;
+    const char *shards = make_set(folder, &train_plain), *out = test_path(folder, "out");
+    const char *last = test_path(folder, "out/last.safetensors");
+    TRAINED("--model", "conv8", "--epochs", "2", shards, out);
+    const int files = test_count_files(out);
+    SAYS(0, "nothing is left to do", "--model", "conv8", "--epochs", "2", "--resume",
+         test_path(folder, "out/."), shards, out);
+    SAYS(0, "nothing is left to do", "--model", "conv8", "--epochs", "2", "--force", "--resume", out, shards,
+         test_path(folder, "set/../out"));
+    assert_int_equal(test_count_files(out), files);
+    assert_true(test_file_size(last) > 1000);
+}
+
 static void test_other_options_are_listed(void **state)
 {
     TestFolder *folder = *state;
@@ -222,6 +260,10 @@ static void test_a_checkpoint_of_something_else_is_refused(void **state)
     REFUSED(1, "is of a run on another dataset than", out, "--model", "conv8", "--epochs", "1", "--resume",
             checkpoint, shards);
     replace_in_file(checkpoint, "f123456789abcdef0123456789abcdef", "0123456789abcdef0123456789abcdef");
+    /* One epoch of five steps: six are none of its places. */
+    replace_in_file(checkpoint, "\\\"steps_done\\\":5", "\\\"steps_done\\\":6");
+    REFUSED(1, "6 steps in all: no place in this run", out, "--model", "conv8", "--epochs", "1", "--resume",
+            checkpoint, shards);
     replace_in_file(checkpoint, "steps_done", "steps_dime");
     REFUSED(1, "'steps_done' in its notes is missing", out, "--model", "conv8", "--epochs", "1", "--resume",
             checkpoint, shards);
@@ -293,10 +335,12 @@ int main(void)
         IN_FOLDER(test_a_run_asked_to_stop_goes_on_bit_for_bit),
         IN_FOLDER(test_a_killed_run_goes_on_from_its_last_checkpoint_bit_for_bit),
         IN_FOLDER(test_a_run_stopped_before_its_evaluation_goes_on_with_it),
+        IN_FOLDER(test_a_bad_sample_in_training_does_not_cost_what_was_learnt),
         IN_FOLDER(test_a_full_disk_leaves_a_checkpoint_that_goes_on),
         IN_FOLDER(test_resume_auto_begins_where_nothing_was_saved),
         IN_FOLDER(test_a_run_begun_with_weights_goes_on),
         IN_FOLDER(test_a_finished_run_has_nothing_left_to_do),
+        IN_FOLDER(test_a_run_goes_on_in_its_folder_by_whatever_path),
         IN_FOLDER(test_other_options_are_listed),
         IN_FOLDER(test_a_checkpoint_of_something_else_is_refused),
         IN_FOLDER(test_the_best_epochs_are_kept),

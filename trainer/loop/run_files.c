@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "common/file.h"
@@ -246,6 +247,19 @@ FshStatus run_files_find(const TrainOptions *options, char *buffer, size_t buffe
     return FSH_OK;
 }
 
+bool run_files_lies_in(const char *checkpoint, const char *folder)
+{
+    char own[PATH_MAX];
+    struct stat there, here;
+    const char *slash = strrchr(checkpoint, '/');
+    const size_t length = slash ? (size_t)(slash - checkpoint) + 1 : 0;
+    if (length >= sizeof own)
+        return false;
+    (void)snprintf(own, sizeof own, "%.*s", (int)length, length ? checkpoint : "");
+    return stat(length ? own : ".", &there) == 0 && stat(folder, &here) == 0 && there.st_dev == here.st_dev &&
+           there.st_ino == here.st_ino;
+}
+
 /* "--lr 0.1 (was 0.2), --epochs 3 (was 2)" of what differs; empty if nothing does. */
 static void list_differences(const json_t *now, const json_t *before, char *text, size_t text_bytes)
 {
@@ -308,10 +322,14 @@ FshStatus run_files_resume(const char *path, Session *session, const TrainOption
         status = check_same_run(path, session, options, notes, error);
     if (!status)
         status = run_state_read(state, path, json_object_get(notes, "run"), error);
-    if (!status && (state->epoch > session->plan.epochs || state->step > session->plan.steps_per_epoch))
+    const uint64_t steps = session->plan.steps_per_epoch;
+    if (!status && (state->epoch > session->plan.epochs || state->step > steps ||
+                    (state->epoch == session->plan.epochs && state->step > 0) ||
+                    state->steps_done != state->epoch * steps + state->step))
         status = fsh_error_set(error, FSH_ERR_CORRUPT,
-                               "%s: stands at epoch %" PRIu64 ", step %" PRIu64 ", behind the end of the run",
-                               path, state->epoch, state->step);
+                               "%s: stands at epoch %" PRIu64 ", step %" PRIu64 ", %" PRIu64
+                               " steps in all: no place in this run",
+                               path, state->epoch, state->step, state->steps_done);
     if (!status)
         status = checkpoint_load(path, session->network.state, network_graph(&session->network), error);
     json_decref(notes);

@@ -36,8 +36,11 @@ void run_files_save_diverged(RunFiles *files, const RunState *state, const Batch
 /* True if something that the user would count on is not on disk. */
 bool run_files_stale(const RunFiles *files);
 
-/* Where options->resume points: a path in buffer, or "" to begin anew (auto without a checkpoint). FSH_ERR_NOT_FOUND. */
+/* Where options->resume points: a path in buffer, or "" to begin anew (auto without a checkpoint). FSH_ERR_USAGE,
+ * FSH_ERR_MEMORY: the path is too long. */
 FshStatus run_files_find(const TrainOptions *options, char *buffer, size_t buffer_bytes, FshError *error);
+/* True if the checkpoint is in this folder, by whatever path: its run goes on there, and nothing in it may be replaced. */
+bool run_files_lies_in(const char *checkpoint, const char *folder);
 /* Reads state and the session's State from the checkpoint at path. FSH_ERR_MISMATCH: a run of other options (they are
  * listed), another dataset, network or optimizer. */
 FshStatus run_files_resume(const char *path, Session *session, const TrainOptions *options, RunState *state,

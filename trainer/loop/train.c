@@ -45,6 +45,21 @@ static void warn_of(Training *training, FshStatus status, const FshError *error)
         console_warning(&training->session.console, "%s; training goes on", error->message);
 }
 
+static void save_checkpoint(Training *training)
+{
+    training->state.seconds = run_seconds(training);
+    run_files_save_checkpoint(&training->files, &training->state);
+}
+
+/* Before a stop that nobody has planned: a sample that cannot be read is no reason to lose what was learnt. False: the disk would
+ * not have it. */
+static bool keep_learnt(Training *training)
+{
+    save_checkpoint(training);
+    run_files_save_weights(&training->files, RUN_LAST, &training->state, NULL);
+    return !run_files_stale(&training->files);
+}
+
 /* ---- one step ---- */
 
 static StepReport report_step(const Training *training, const Epoch *epoch, uint64_t step, const Metrics *now,
@@ -136,8 +151,11 @@ static FshStatus train_step(Training *training, Epoch *epoch, FshError *error)
     const Batch *batch;
     const double start = progress_now_seconds(), waited_before = loader_wait_seconds(session->train);
     FshStatus status = loader_next(session->train, &batch, error);
-    if (status)
+    if (status) {
+        if (state->steps_done > 0 && keep_learnt(training))
+            console_warning(&session->console, "what was learnt before it is saved; --resume auto goes on");
         return status;
+    }
     const double data_seconds = loader_wait_seconds(session->train) - waited_before;
     epoch->learning_rate = learning_rate_at(training, state->steps_done);
     Metrics now = {0};
@@ -176,17 +194,10 @@ static FshStatus train_step(Training *training, Epoch *epoch, FshError *error)
 
 /* ---- one epoch ---- */
 
-static void save_checkpoint(Training *training)
-{
-    training->state.seconds = run_seconds(training);
-    run_files_save_checkpoint(&training->files, &training->state);
-}
-
 static FshStatus stop_for_signal(Training *training, FshError *error)
 {
     const RunState *state = &training->state;
-    save_checkpoint(training);
-    run_files_save_weights(&training->files, RUN_LAST, state, NULL);
+    (void)keep_learnt(training);
     return fsh_error_set(
         error, FSH_ERR_INTERRUPTED, "interrupted in epoch %" PRIu64 " after %" PRIu64 " steps; %s %s/%s%s",
         state->epoch, state->step,
@@ -235,9 +246,7 @@ static FshStatus evaluate_weights(Training *training, NetworkWeights weights, Me
     if (status == FSH_ERR_INTERRUPTED)
         return stop_for_signal(training, error);
     if (status) {
-        /* A sample that cannot be evaluated is no reason to lose what was learnt. */
-        save_checkpoint(training);
-        run_files_save_weights(&training->files, RUN_LAST, state, NULL);
+        (void)keep_learnt(training);
         return status;
     }
     const bool averaged = weights == NETWORK_AVERAGED;
@@ -512,11 +521,9 @@ static FshStatus open_record(Training *training, const TrainOptions *options, co
     const RunState *state = &training->state;
     const RecordShape shape = {.pairs = session->plan.model->task == TASK_RESTORATION,
                                .averaged = session->network.average != NULL};
-    char *arguments = NULL, own[PATH_MAX];
+    char *arguments = NULL;
     FshStatus status = describe_arguments(options, session, &arguments, error);
-    if (!status)
-        status = file_join(own, sizeof own, options->output, record_checkpoint_name, error);
-    if (!status && checkpoint[0] && strcmp(own, checkpoint) == 0)
+    if (!status && checkpoint[0] && run_files_lies_in(checkpoint, options->output))
         status = record_resume(&training->record, options->output, &shape, arguments, state->epoch,
                                state->step, error);
     else if (!status) {
