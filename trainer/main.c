@@ -56,6 +56,32 @@ static bool uses_weights(const TrainOptions *options)
     return options->evaluate || options->predict || options->export_path;
 }
 
+/* Each does one thing and leaves: of two, one would be believed in for nothing. */
+static FshStatus check_uses(const TrainOptions *options, FshError *error)
+{
+    const struct {
+        bool given;
+        const char *name;
+    } uses[] = {
+        {options->evaluate || options->predict || options->export_path, options->predict ? "--predict"
+                                                                        : options->export_path
+                                                                            ? "--export"
+                                                                            : "--evaluate"},
+        {options->bench_loader, "--bench-loader"},
+        {options->program.dry_run, "--dry-run"},
+    };
+    const char *first = NULL;
+    for (size_t i = 0; i < sizeof uses / sizeof *uses; i++) {
+        if (!uses[i].given)
+            continue;
+        if (first)
+            return fsh_error_set(error, FSH_ERR_USAGE, "%s: not together with %s; give one of them",
+                                 uses[i].name, first);
+        first = uses[i].name;
+    }
+    return FSH_OK;
+}
+
 static FshStatus check_complete(const TrainOptions *options, FshError *error)
 {
     const char *what = options->predict ? "--predict" : options->export_path ? "--export" : "--evaluate";
@@ -66,8 +92,9 @@ static FshStatus check_complete(const TrainOptions *options, FshError *error)
     if ((uses_weights(options) || options->bench_loader) && options->output)
         return fsh_error_set(error, FSH_ERR_USAGE, "'%s': %s trains nothing; leave OUTPUT out",
                              options->output, options->bench_loader ? "--bench-loader" : what);
-    if (uses_weights(options) && options->resume)
-        return fsh_error_set(error, FSH_ERR_USAGE, "--resume: %s trains nothing", what);
+    if ((uses_weights(options) || options->bench_loader) && options->resume)
+        return fsh_error_set(error, FSH_ERR_USAGE, "--resume: %s trains nothing",
+                             options->bench_loader ? "--bench-loader" : what);
     if (options->resume && options->weights && strcmp(options->resume, "auto") != 0)
         return fsh_error_set(
             error, FSH_ERR_USAGE,
@@ -91,12 +118,14 @@ static FshStatus run(const ProgramContext *context, bool *partial_ret, FshError 
         return describe_models(options, error);
     if (uses_weights(options) && is_from_file(context->arguments, options->output))
         options->output = NULL; /* the file is that of the run that made the weights */
-    status = check_complete(options, error);
+    status = check_uses(options, error);
+    if (!status)
+        status = check_complete(options, error);
     if (status)
         return status;
     interrupt_install_requeue();
     if (options->bench_loader)
-        return train_bench_loader(options, error);
+        return train_bench_loader(options, partial_ret, error);
     if (uses_weights(options))
         return train_evaluate(options, partial_ret, error);
     if (options->program.dry_run)

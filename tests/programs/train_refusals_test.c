@@ -141,6 +141,10 @@ static void test_options_that_contradict_are_usage_errors(void **state)
             "--val-crop-size", "30", shards);
     REFUSED(2, "--crop-padding: 32 is not less than the crop", out, "--crop-padding", "32", shards);
     REFUSED(2, "--evaluate needs --weights", out, "--evaluate", shards);
+    SAYS(2, "--dry-run: not together with --predict", "--dry-run", "--weights", "w", "--predict", out,
+         shards);
+    SAYS(2, "--bench-loader: not together with --evaluate", "--bench-loader", "--evaluate", shards);
+    SAYS(2, "--resume: --bench-loader trains nothing", "--bench-loader", "--resume", "auto", shards);
     REFUSED(2, "SHARDS and OUTPUT are known already", out, "--shards", shards, "--output", out, "third");
     REFUSED(2, "--epochs: '0' is not a whole number", out, "--epochs", "0", shards);
 }

@@ -36,7 +36,7 @@ static FshStatus print_json(const LoaderBenchReport *report, FshError *error)
     return describe_print_json(object, error);
 }
 
-FshStatus train_bench_loader(const TrainOptions *options, FshError *error)
+FshStatus train_bench_loader(const TrainOptions *options, bool *partial_ret, FshError *error)
 {
     Session session;
     uint32_t *sizes = NULL;
@@ -49,7 +49,11 @@ FshStatus train_bench_loader(const TrainOptions *options, FshError *error)
     if (!options->workers) /* nothing else computes */
         bench.loader.workers = session.plan.threads;
     if (!status)
+        status = session_cache(&session, error);
+    if (!status)
         status = loader_bench(&bench, &report, error);
+    if (!status)
+        *partial_ret = report.problems > 0;
     if (!status && options->program.json)
         status = print_json(&report, error);
     else if (!status)

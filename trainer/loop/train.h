@@ -18,7 +18,8 @@ FshStatus train_run(const TrainOptions *options, bool *partial_ret, FshError *er
  * gives for each sample is written there. */
 FshStatus train_evaluate(const TrainOptions *options, bool *partial_ret, FshError *error);
 
-/* --bench-loader: the loader alone, with what it would do in training; the result goes to stdout. */
-FshStatus train_bench_loader(const TrainOptions *options, FshError *error);
+/* --bench-loader: the loader alone, with what it would do in training; the result goes to stdout. *partial_ret: samples were
+ * skipped. */
+FshStatus train_bench_loader(const TrainOptions *options, bool *partial_ret, FshError *error);
 
 #endif
