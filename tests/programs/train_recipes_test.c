@@ -196,6 +196,10 @@ static void test_sizes_grow_with_the_epochs(void **state)
             shards);
     REFUSED(2, "--progressive: '17:32' is not FROM:TO", none, "--model", "resnet9", "--progressive", "17:32",
             shards);
+    REFUSED(2, "--progressive: '16.5:32' is not FROM:TO", none, "--model", "resnet9", "--progressive",
+            "16.5:32", shards);
+    REFUSED(2, "--progressive: '16:32' is 16 pixels in every epoch", none, "--model", "resnet9", "--epochs",
+            "1", "--progressive", "16:32", shards);
     REFUSED(2, "--train-crop-size: --progressive says the sizes already", none, "--progressive", "16:32",
             "--train-crop-size", "32", shards);
     REFUSED(1, "images of 16 x 16 pixels: conv8: ", none, CONV8, "--progressive", "16:32", shards);

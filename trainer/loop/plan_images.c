@@ -127,7 +127,7 @@ static FshStatus plan_progression(TrainPlan *plan, const TrainOptions *options, 
     p->step = from < CROP_USED_WHOLE ? SMALL_STEP : CROP_STEP;
     p->from = (uint32_t)from;
     p->to = (uint32_t)to;
-    if (p->from % p->step || p->to % p->step || p->from == p->to)
+    if (p->from != from || p->to != to || p->from % p->step || p->to % p->step || p->from == p->to)
         return fsh_error_set(error, FSH_ERR_USAGE,
                              "--progressive: '%s' is not FROM:TO, two different multiples of %u",
                              options->progressive, p->step);
@@ -153,6 +153,12 @@ static FshStatus list_edges(TrainPlan *plan, const TrainOptions *options, FshErr
         if (plan->progression.from == plan->progression.to)
             break;
     }
+    if (options->progressive && plan->edge_count == 1)
+        return fsh_error_set(
+            error, FSH_ERR_USAGE,
+            "--progressive: '%s' is %u pixels in every epoch; give it more --epochs, or other "
+            "--progressive-epochs",
+            options->progressive, plan->edges[0]);
     return FSH_OK;
 }
 
