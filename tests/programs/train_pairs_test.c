@@ -197,6 +197,8 @@ static void test_how_pairs_are_measured_can_be_chosen(void **state)
     /* The mean of two estimates is nearer than they are, and the input is what it was. */
     assert_true(number_of(twice, "psnr") > number_of(plain, "psnr"));
     assert_true(number_of(twice, "input_psnr") == number_of(plain, "input_psnr"));
+    /* The mirror image is compared with the target's. */
+    assert_true(fabs(number_of(twice, "loss") / number_of(plain, "loss") - 1) < 0.1);
     json_decref(plain);
     json_decref(border);
     json_decref(luma);

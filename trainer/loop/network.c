@@ -197,14 +197,14 @@ static FshStatus read_output(NetworkProgram *part, FshError *error)
                         output_count(part) * sizeof *part->host_output, error);
 }
 
-static FshStatus write_batch(NetworkProgram *part, const Batch *batch, const uint8_t *pixels, FshError *error)
+static FshStatus write_batch(NetworkProgram *part, const Batch *batch, FshError *error)
 {
     const struct {
         TensorId tensor;
         const void *values;
     } inputs[] = {
-        {part->image, pixels},   {part->label, batch->labels},  {part->label_mixed, batch->labels_mixed},
-        {part->mix, batch->mix}, {part->target, batch->target}, {part->valid, batch->valid},
+        {part->image, batch->pixels}, {part->label, batch->labels},  {part->label_mixed, batch->labels_mixed},
+        {part->mix, batch->mix},      {part->target, batch->target}, {part->valid, batch->valid},
     };
     FshStatus status = FSH_OK;
     for (size_t i = 0; !status && i < sizeof inputs / sizeof *inputs; i++)
@@ -244,7 +244,7 @@ FshStatus network_train(Network *network, const Batch *batch, double learning_ra
     float loss = 0, norm = NAN, updated = 1;
     FshStatus status = write_input(part, part->learning_rate, &rate, error);
     if (!status)
-        status = write_batch(part, batch, batch->pixels, error);
+        status = write_batch(part, batch, error);
     if (!status)
         status = program_run(part->program, error);
     if (!status)
@@ -336,10 +336,19 @@ static FshStatus run_evaluation(Network *network, NetworkProgram *part, const Ba
                  channels = (size_t)part->spec.channels, outputs = output_count(part);
     const bool twice = network->plan->flip_tta;
     float mirrored_loss = 0;
-    FshStatus status = twice ? reserve_mirror(network, rows * width * channels, outputs, error) : FSH_OK;
+    const size_t sides = batch->target ? 2 : 1;
+    FshStatus status =
+        twice ? reserve_mirror(network, sides * rows * width * channels, outputs, error) : FSH_OK;
     if (!status && twice) {
+        Batch turned = *batch;
+        turned.pixels = network->mirrored;
         mirror_rows(batch->pixels, network->mirrored, rows, width, channels);
-        status = write_batch(part, batch, network->mirrored, error);
+        if (batch->target) {
+            uint8_t *target = network->mirrored + rows * width * channels;
+            turned.target = target;
+            mirror_rows(batch->target, target, rows, width, channels);
+        }
+        status = write_batch(part, &turned, error);
         if (!status)
             status = program_run(part->program, error);
         if (!status)
@@ -350,7 +359,7 @@ static FshStatus run_evaluation(Network *network, NetworkProgram *part, const Ba
             memcpy(network->mirrored_output, part->host_output, outputs * sizeof *part->host_output);
     }
     if (!status)
-        status = write_batch(part, batch, batch->pixels, error);
+        status = write_batch(part, batch, error);
     if (!status)
         status = program_run(part->program, error);
     if (!status)

@@ -39,7 +39,7 @@ typedef struct Network {
     /* Evaluation, of state and of average. */
     NetworkProgram evaluation[2][NETWORK_SIZES_KEPT];
     uint64_t clock;
-    uint8_t *mirrored; /* pixels of a batch turned round; plan->flip_tta */
+    uint8_t *mirrored; /* pixels of a batch turned round, behind them those of its target; plan->flip_tta */
     float *mirrored_output;
     size_t mirrored_bytes;
 } Network;
