@@ -103,8 +103,9 @@ static TensorId build_restoration(Graph *graph, const Model *model, const ModelS
     TensorId valid = graph_input(graph, "valid", DATA_F32, 1, &spec->batch);
     TensorId target = graph_normalize(graph, pixels, recipe->mean, recipe->deviation);
     graph_set_compute_type(graph, recipe->compute_type);
-    TensorId restored =
-        model->build(graph, graph_normalize(graph, image, recipe->mean, recipe->deviation), spec);
+    /* So does the input: what the network adds to it may be less than a 16-bit number can tell. */
+    TensorId pixels_in = graph_normalize_to(graph, image, recipe->mean, recipe->deviation, DATA_F32);
+    TensorId restored = model->build(graph, pixels_in, spec);
     restored = graph_cast(graph, restored, DATA_F32);
     TensorId loss = graph_pixel_loss(graph, restored, target, valid, recipe->loss);
     graph_keep(graph, restored, "restored");
