@@ -28,12 +28,12 @@ static void train_pairs(TestFolder *folder, const char *shards, const char *epoc
     TRAINED(UNET, "--epochs", epochs, "--batch-size", "4", "--lr", "0.004", shards, test_path(folder, "out"));
 }
 
-/* What --evaluate --json says, with more options. */
+/* What --evaluate --json says, with more options. The weights know their network and its width. */
 static json_t *evaluate(TestFolder *folder, const char *shards, const char *option, const char *value)
 {
     const char *weights = test_path(folder, "out/last.safetensors");
-    const char *const arguments[] = {UNET,   "--evaluate",          "--json", "--weights", weights, shards,
-                                     option, option ? value : NULL, NULL};
+    const char *const arguments[] = {"--evaluate", "--json", "--weights",           weights,
+                                     shards,       option,   option ? value : NULL, NULL};
     RunResult result = expect_train(0, NULL, arguments);
     json_t *object = read_json(result.out);
     run_result_free(&result);

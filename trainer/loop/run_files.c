@@ -71,6 +71,7 @@ static FshStatus save_weights(RunFiles *files, const char *name, const RunState 
     const TrainPlan *plan = &session->plan;
     const bool evaluated = metrics && metrics_has(metrics, plan->main_metric);
     WeightsInfo info = {.model = plan->model->name,
+                        .spec = &plan->train_spec,
                         .dataset_id = fsh_manifest(session->data.dataset)->id,
                         .epoch = state->epoch,
                         .steps = state->steps_done,

@@ -101,26 +101,50 @@ static void take_normalisation(Session *session, const WeightsOrigin *origin)
     memcpy(recipe->deviation, origin->deviation, sizeof recipe->deviation);
 }
 
+/* The network that the weights are of has their depth, width and blocks, where the user says nothing else. */
+static void take_shape(TrainOptions *options, const WeightsOrigin *origin)
+{
+    const struct {
+        int64_t *option, value;
+    } numbers[] = {{&options->depth, origin->depth},
+                   {&options->alpha, origin->alpha},
+                   {&options->width, origin->base_channels}};
+    const struct {
+        const char **option, *value;
+    } texts[] = {{&options->encoder_blocks, origin->encoder_blocks},
+                 {&options->middle_blocks, origin->middle_blocks},
+                 {&options->decoder_blocks, origin->decoder_blocks}};
+    for (size_t i = 0; i < 3; i++) {
+        if (!*numbers[i].option)
+            *numbers[i].option = numbers[i].value;
+        if (!*texts[i].option && *texts[i].value)
+            *texts[i].option = texts[i].value;
+    }
+}
+
 static FshStatus open_data(Session *session, const TrainOptions *options, SessionUse use, FshError *error)
 {
-    WeightsOrigin origin = {0};
+    WeightsOrigin *origin = &session->origin;
+    TrainOptions settled = *options;
     const Model *model = NULL;
     FshKind kind = 0;
-    FshStatus status = options->weights ? weights_origin(options->weights, &origin, error) : FSH_OK;
+    FshStatus status = options->weights ? weights_origin(options->weights, origin, error) : FSH_OK;
     if (!status)
-        status = wanted_kind(options, use == SESSION_EVALUATE ? origin.model : NULL, &kind, error);
+        status = wanted_kind(options, use == SESSION_EVALUATE ? origin->model : NULL, &kind, error);
     if (!status)
         status = training_data_open(&session->data, options->shards, kind,
                                     use == SESSION_EVALUATE ? NULL : options->train_split, options->val_split,
                                     error);
     if (!status && use == SESSION_EVALUATE)
-        status = choose_model(options, &origin, session->data.kind, &model, error);
+        status = choose_model(options, origin, session->data.kind, &model, error);
     else if (!status)
         status = plan_model(options, session->data.kind, &model, error);
+    if (!status && model == origin->model)
+        take_shape(&settled, origin);
     if (!status)
-        status = plan_make(&session->plan, options, model, &session->data, error);
+        status = plan_make(&session->plan, &settled, model, &session->data, error);
     if (!status && use == SESSION_EVALUATE)
-        take_normalisation(session, &origin);
+        take_normalisation(session, origin);
     return status;
 }
 

@@ -7,6 +7,7 @@
 
 #include "trainer/data/loader.h"
 #include "trainer/loop/network.h"
+#include "trainer/loop/weights.h"
 #include "trainer/report/console.h"
 
 typedef struct Session {
@@ -15,6 +16,7 @@ typedef struct Session {
     TrainPlan plan;
     Network network;
     Loader *train, *evaluation; /* NULL where the plan has no such split */
+    WeightsOrigin origin;       /* of --weights */
     const char *kept_head;      /* a layer that --weights had for another number of classes; or NULL */
     bool weights_normalise;     /* mean and deviation are those of --weights */
     uint64_t told_of[2];        /* problems of train, evaluation that were told */

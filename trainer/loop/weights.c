@@ -1,6 +1,7 @@
 #include "trainer/loop/weights.h"
 
 #include <inttypes.h>
+#include <jansson.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -19,6 +20,23 @@ static void format_numbers(char *buffer, size_t buffer_bytes, const double *numb
             (size_t)snprintf(buffer + length, buffer_bytes - length, "%s%.9g", i ? "," : "", numbers[i]);
 }
 
+static const char *or_empty(const char *text)
+{
+    return text ? text : "";
+}
+
+/* NULL: no memory. */
+static char *format_shape(const ModelSpec *spec)
+{
+    json_t *object = json_pack(
+        "{s:I, s:I, s:I, s:s, s:s, s:s}", "depth", (json_int_t)spec->depth, "alpha", (json_int_t)spec->alpha,
+        "width", (json_int_t)spec->base_channels, "encoder_blocks", or_empty(spec->encoder_blocks),
+        "middle_blocks", or_empty(spec->middle_blocks), "decoder_blocks", or_empty(spec->decoder_blocks));
+    char *text = object ? json_dumps(object, JSON_COMPACT) : NULL;
+    json_decref(object);
+    return text;
+}
+
 FshStatus weights_save(const char *path, State *state, const Graph *graph, const WeightsInfo *info,
                        FshError *error)
 {
@@ -28,11 +46,15 @@ FshStatus weights_save(const char *path, State *state, const Graph *graph, const
     (void)snprintf(metric, sizeof metric, "%.4f", info->metric);
     format_numbers(mean, sizeof mean, info->mean, info->channels);
     format_numbers(deviation, sizeof deviation, info->deviation, info->channels);
+    char *shape = format_shape(info->spec);
+    if (!shape)
+        return fsh_error_set(error, FSH_ERR_MEMORY, "%s: out of memory", path);
     /* "format": what transformers and timm look for. */
     const SafetensorsMetadata metadata[] = {
         {"format", "pt"},
         {"writer", "fshard " FSHARD_VERSION},
         {"model", info->model},
+        {"shape", shape},
         {"dataset", info->dataset_id},
         {"epoch", epoch},
         {"steps", steps},
@@ -41,7 +63,10 @@ FshStatus weights_save(const char *path, State *state, const Graph *graph, const
         {info->metric_name, metric}, /* last: only where it is known */
     };
     const size_t metadata_count = sizeof metadata / sizeof *metadata - (info->metric_name == NULL);
-    return state_file_write(path, state, graph, STATE_NETWORK, info->steps, metadata, metadata_count, error);
+    FshStatus status =
+        state_file_write(path, state, graph, STATE_NETWORK, info->steps, metadata, metadata_count, error);
+    free(shape);
+    return status;
 }
 
 /* ---- where they come from ---- */
@@ -61,6 +86,32 @@ static bool read_numbers(const char *text, double numbers[4], uint32_t *count_re
     return count > 0 && !*text;
 }
 
+static int64_t shape_number(const json_t *shape, const char *name)
+{
+    const json_int_t number = json_integer_value(json_object_get(shape, name));
+    return number > 0 ? (int64_t)number : 0;
+}
+
+static void shape_text(const json_t *shape, const char *name, char *text, size_t text_bytes)
+{
+    const char *value = json_string_value(json_object_get(shape, name));
+    (void)snprintf(text, text_bytes, "%s", value && strlen(value) < text_bytes ? value : "");
+}
+
+/* What a stranger's file says is checked where the network is built. */
+static void read_shape(const Safetensors *file, WeightsOrigin *origin)
+{
+    const char *text = safetensors_metadata(file, "shape");
+    json_t *shape = text ? json_loads(text, 0, NULL) : NULL;
+    origin->depth = shape_number(shape, "depth");
+    origin->alpha = shape_number(shape, "alpha");
+    origin->base_channels = shape_number(shape, "width");
+    shape_text(shape, "encoder_blocks", origin->encoder_blocks, sizeof origin->encoder_blocks);
+    shape_text(shape, "middle_blocks", origin->middle_blocks, sizeof origin->middle_blocks);
+    shape_text(shape, "decoder_blocks", origin->decoder_blocks, sizeof origin->decoder_blocks);
+    json_decref(shape);
+}
+
 FshStatus weights_origin(const char *path, WeightsOrigin *origin, FshError *error)
 {
     Safetensors *file = NULL;
@@ -71,6 +122,7 @@ FshStatus weights_origin(const char *path, WeightsOrigin *origin, FshError *erro
         return status;
     const char *name = safetensors_metadata(file, "model");
     origin->model = name ? model_find(name) : NULL;
+    read_shape(file, origin);
     origin->normalised = read_numbers(safetensors_metadata(file, "mean"), mean, &means) &&
                          read_numbers(safetensors_metadata(file, "std"), deviation, &deviations) &&
                          means == deviations;

@@ -12,6 +12,8 @@
  * metric under its name, "mean" and "std" as "0.48,0.45,0.40". */
 typedef struct WeightsInfo {
     const char *model;
+    const ModelSpec
+        *spec; /* its depth, width, blocks: what the network leaves open; in the metadata as JSON, "shape" */
     const char *dataset_id;
     uint64_t epoch;          /* the last one trained in, from 0, as in summary.csv */
     uint64_t steps;          /* steps trained: num_batches_tracked */
@@ -31,6 +33,9 @@ typedef struct WeightsOrigin {
     bool normalised;    /* then mean and deviation hold `channels` values */
     uint32_t channels;
     double mean[4], deviation[4];
+    /* What the network leaves open: 0 or "" where it has its default. */
+    int64_t depth, alpha, base_channels;
+    char encoder_blocks[128], middle_blocks[32], decoder_blocks[128];
 } WeightsOrigin;
 FshStatus weights_origin(const char *path, WeightsOrigin *origin, FshError *error);
 
