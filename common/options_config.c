@@ -262,6 +262,30 @@ static bool is_skipped(const char *const *skip, const char *name)
     return false;
 }
 
+/* By name or alias; NULL: none. */
+static const Option *option_of(const OptionTable *table, const char *key)
+{
+    for (const Option *option = table->options; option->name; option++)
+        if (same_name(option->name, key) || (option->alias && same_name(option->alias, key)))
+            return option;
+    return NULL;
+}
+
+/* A member before this one that is the same option in another spelling; NULL: none. */
+static const char *other_spelling(const OptionTable *table, const json_t *object, const char *key)
+{
+    const char *other;
+    json_t *value;
+    json_object_foreach((json_t *)object, other, value)
+    {
+        if (strcmp(other, key) == 0)
+            return NULL;
+        if (!json_is_null(value) && option_of(table, other) == option_of(table, key))
+            return other;
+    }
+    return NULL;
+}
+
 static FshStatus store(const OptionTable *table, const char *key, const json_t *value, FshError *error)
 {
     char number[40];
@@ -287,8 +311,12 @@ FshStatus options_config_apply(const OptionTable *table, const char *path, const
     {
         if (json_is_null(value))
             continue;
-        if (is_skipped(skip, key))
+        const Option *option = option_of(table, key);
+        const char *other = option ? other_spelling(table, object, key) : NULL;
+        if (option && is_skipped(skip, option->name))
             return fsh_error_set(error, FSH_ERR_USAGE, "%s: --%s is for the command line alone", path, key);
+        if (other)
+            return fsh_error_set(error, FSH_ERR_USAGE, "%s: %s and %s are the same option", path, other, key);
         FshStatus status = store(table, key, value, error);
         if (status)
             return fsh_error_prepend(error, "%s", path);

@@ -11,7 +11,7 @@
  * A JSON object with a member "options" that is an object gives that: so the args.json of a run is such a file. Where it has
  * an array "given" beside it, only the options of those names are taken: the others were left open.
  *
- * A JSON null is an option left as it is. A key twice in one file is refused.
+ * A JSON null is an option left as it is. An option twice in one file, in whatever spelling, is refused.
  *
  * Threads: nothing is shared. */
 #ifndef FSHARD_COMMON_OPTIONS_CONFIG_H

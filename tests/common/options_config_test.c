@@ -45,7 +45,7 @@ static void begin(Fixture *f)
          .help = "rate",
          .alias = "lr"},
         {.name = "flip", .kind = OPTION_FLAG, .value = &s->flip, .help = "mirror"},
-        {.name = "force", .kind = OPTION_FLAG, .value = &s->force, .help = "overwrite"},
+        {.name = "force", .kind = OPTION_FLAG, .value = &s->force, .help = "replace", .alias = "overwrite"},
         {.name = "model",
          .kind = OPTION_TEXT,
          .value = &s->model,
@@ -151,6 +151,9 @@ static void test_what_is_wrong_is_told_by_line(void **state)
         {"size = 4.5\n", "--size: '4.5' is not a whole number"},
         {"flip = 3\n", "--flip: '3' is neither true nor false"},
         {"force = true\n", "--force is for the command line alone"},
+        {"overwrite = true\n", "--overwrite is for the command line alone"},
+        {"learning_rate = 1\nlr = 2\n", "learning_rate and lr are the same option"},
+        {"{\"learning-rate\": 1, \"learning_rate\": 2}", "are the same option"},
         {"config = \"x\"\n", "--config is for the command line alone"},
         {"model = \"\"\n", "--model: the value is empty"},
     };
