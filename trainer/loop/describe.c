@@ -7,6 +7,7 @@
 #include "common/json_text.h"
 #include "common/options_config.h"
 #include "common/progress.h"
+#include "trainer/loop/expect.h"
 
 /* ---- JSON ---- */
 
@@ -196,7 +197,7 @@ void describe_network(const Session *session, FILE *stream)
     print_bytes(stream, "loader", ring_bytes, "");
 }
 
-static json_t *run_json(const TrainOptions *options, const Session *session)
+static json_t *run_json(const TrainOptions *options, const Session *session, const ExpectedTime *expected)
 {
     uint64_t arena_bytes = 0, scratch_bytes = 0;
     if (session->plan.edge_count)
@@ -206,6 +207,9 @@ static json_t *run_json(const TrainOptions *options, const Session *session)
     (void)set_options(object, options);
     (void)json_object_set_new(object, "activation_bytes", json_integer((json_int_t)arena_bytes));
     (void)json_object_set_new(object, "scratch_bytes", json_integer((json_int_t)scratch_bytes));
+    (void)json_object_set_new(object, "step_seconds", json_real(expected->step_seconds));
+    (void)json_object_set_new(object, "expected_seconds",
+                              json_real(expected->training_seconds + expected->evaluation_seconds));
     if (json_object_set_new(object, "chosen", plan_json(session))) {
         json_decref(object);
         object = NULL;
@@ -220,14 +224,21 @@ FshStatus describe_run(const TrainOptions *options, FshError *error)
     if (status)
         return status;
     session_describe(&session);
-    if (options->program.json) {
-        status = describe_print_json(run_json(options, &session), error);
-    } else {
+    ExpectedTime expected;
+    status = expect_time(&session, &expected, error);
+    if (!status && options->program.json) {
+        status = describe_print_json(run_json(options, &session, &expected), error);
+    } else if (!status) {
+        char training[32], evaluation[32];
         describe_network(&session, stdout);
         (void)printf("\n%" PRIu64 " epochs of %" PRIu64 " steps: %" PRIu64
                      " steps in all; evaluation %" PRIu64 " steps\n",
                      session.plan.epochs, session.plan.steps_per_epoch, session.plan.schedule.total_steps,
                      session.plan.evaluation_steps);
+        (void)printf("a step takes %.3f s on this machine now: training about %s, evaluation about %s\n",
+                     expected.step_seconds,
+                     progress_format_duration(training, sizeof training, expected.training_seconds),
+                     progress_format_duration(evaluation, sizeof evaluation, expected.evaluation_seconds));
     }
     session_close(&session);
     return status;
