@@ -29,7 +29,7 @@ struct RunReport {
     const TrainOptions *options;
     TensorBoard *board; /* NULL: not wanted, or it could not be opened */
     bool html;
-    bool warned_board, warned_html;
+    bool warned_board, warned_html, warned_findings;
     bool batch_shown;
     Findings *findings;    /* of the last evaluation */
     FactList run, changed; /* options that are not the defaults */
@@ -288,14 +288,20 @@ static FshStatus visit(void *context, const Batch *batch, const Evaluated *evalu
 {
     RunReport *report = context;
     FshStatus status = FSH_OK;
+    FshError failure = {0};
     if (!report->findings)
         return FSH_OK;
     if (is_pairs(report))
-        return visit_pair(report, batch, evaluated, error);
-    for (size_t i = 0; !status && i < (size_t)report->session->plan.evaluation_spec.batch; i++)
+        status = visit_pair(report, batch, evaluated, &failure);
+    for (size_t i = 0; batch->labels && !status && i < (size_t)report->session->plan.evaluation_spec.batch;
+         i++)
         if (batch->labels[i] >= 0)
-            status = visit_class(report, batch, evaluated, i, error);
-    return status;
+            status = visit_class(report, batch, evaluated, i, &failure);
+    (void)error; /* an evaluation does not end for want of something to show */
+    if (status)
+        findings_free(&report->findings);
+    warn_once(report, &report->warned_findings, status, &failure);
+    return FSH_OK;
 }
 
 SessionVisitor run_report_visitor(RunReport *report)
@@ -307,7 +313,8 @@ SessionVisitor run_report_visitor(RunReport *report)
     FshError error = {0};
     findings_free(&report->findings);
     if (report->html || report->board)
-        warn_once(report, &report->warned_html, findings_new(&report->findings, &options, &error), &error);
+        warn_once(report, &report->warned_findings, findings_new(&report->findings, &options, &error),
+                  &error);
     return (SessionVisitor){visit, report};
 }
 
@@ -376,7 +383,8 @@ void run_report_epoch(RunReport *report, const EpochReport *epoch, uint64_t step
         metrics(report, "val", steps_done, &epoch->evaluation);
     if (epoch->averaged)
         metrics(report, "ema", steps_done, &epoch->average);
-    show_examples(report, steps_done);
+    if (epoch->evaluated) /* else they are those of an epoch before */
+        show_examples(report, steps_done);
     if (report->html)
         warn_once(report, &report->warned_html, write_page(report, verdict, &error), &error);
 }
