@@ -222,6 +222,18 @@ static void test_padding_shows_the_mean(void **state)
     assert_memory_equal(made.plan.fill, expected, sizeof expected);
 }
 
+static void test_gray_images_have_no_colours_to_change(void **state)
+{
+    (void)state;
+    Case made = make_case((Facts){28, 1, true, 1000, false});
+    made.options.color_jitter = "0.4:0.4:0.2";
+    assert_int_equal(plan_case(&made), FSH_ERR_USAGE);
+    assert_contains(made.error.message, "gray images have no saturation");
+    made.options.color_jitter = "0.4";
+    assert_ok(plan_case(&made), &made.error);
+    assert_true(made.plan.train_augmentation.jitter.contrast == 0.4);
+}
+
 static void test_images_grow_with_the_epochs(void **state)
 {
     (void)state;
@@ -329,6 +341,7 @@ int main(void)
         cmocka_unit_test(test_a_least_learning_rate_above_the_highest_is_refused),
         cmocka_unit_test(test_a_step_at_least_is_behind_the_warm_up),
         cmocka_unit_test(test_padding_shows_the_mean),
+        cmocka_unit_test(test_gray_images_have_no_colours_to_change),
         cmocka_unit_test(test_images_grow_with_the_epochs),
         cmocka_unit_test(test_pairs_are_cropped_and_evaluated_whole),
         cmocka_unit_test(test_options_that_would_do_nothing_are_refused),

@@ -191,6 +191,12 @@ static FshStatus plan_jitter(Augmentation *train, const TrainOptions *options, F
     if (numbers[3] > 0.5)
         return fsh_error_set(error, FSH_ERR_USAGE,
                              "--color-jitter: a hue of %g; it is at most 0.5, half the circle", numbers[3]);
+    if (train->channels == 1 && (numbers[3] > 0 || (count > 2 && numbers[2] > 0)))
+        return fsh_error_set(
+            error, FSH_ERR_USAGE,
+            "--color-jitter: '%s'; gray images have no saturation and no hue to change; give "
+            "BRIGHTNESS:CONTRAST",
+            options->color_jitter);
     train->jitter = (ColourJitter){numbers[0], numbers[1], numbers[2], numbers[3]};
     return FSH_OK;
 }
