@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "common/file.h"
 
@@ -157,6 +158,8 @@ static void test_resume_auto_begins_where_nothing_was_saved(void **state)
     test_file_write_text(test_path(folder, "out/args.json"), "{}");
     test_file_write_text(test_path(folder, "out/summary.csv"), "epoch,time\n");
     test_file_write_text(test_path(folder, "out/metrics.jsonl"), "{\"event\":\"step\"}\n");
+    test_file_write_text(test_path(folder, "out/config.json"), "{}");
+    assert_int_equal(symlink("model_best.safetensors", test_path(folder, "out/model.safetensors")), 0);
     TRAINED("--model", "conv8", "--epochs", "2", "--resume", "auto", shards, out);
     assert_same_file(folder, "none", "out", true);
     assert_true(summary_number(out, 1, "epoch") == 1);

@@ -62,6 +62,14 @@ static bool is_empty_folder(const char *folder)
     return count <= 2; /* . and .. */
 }
 
+/* Weights or a checkpoint. model.safetensors is made at the beginning, a link to what is not there yet. */
+static bool is_saved_state(const char *folder, const char *name)
+{
+    char path[PATH_MAX];
+    return fnmatch("*.safetensors", name, 0) == 0 &&
+           (file_join(path, sizeof path, folder, name, NULL) || file_exists(path));
+}
+
 bool record_has_only_begun(const char *folder)
 {
     (void)file_remove_stale_temporaries(folder);
@@ -70,7 +78,7 @@ bool record_has_only_begun(const char *folder)
     for (const struct dirent *entry = only ? readdir(entries) : NULL; entry && only;
          entry = readdir(entries)) {
         const bool dots = strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0;
-        only = dots || (is_of_a_run(entry->d_name) && fnmatch("*.safetensors", entry->d_name, 0) != 0);
+        only = dots || (is_of_a_run(entry->d_name) && !is_saved_state(folder, entry->d_name));
     }
     if (entries)
         (void)closedir(entries);
