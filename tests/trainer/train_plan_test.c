@@ -249,6 +249,11 @@ static void test_images_grow_with_the_epochs(void **state)
     assert_int_equal(made.plan.edges[0], 128);
     assert_int_equal(made.plan.edges[2], 192);
     assert_int_equal(made.plan.train_augmentation.size, 192);
+    made.options.progressive = "32:512"; /* an eighth of the last is more than the first */
+    made.options.train_crop_mode = "pad";
+    made.options.progressive_epochs = NULL;
+    assert_ok(plan_case(&made), &made.error);
+    assert_int_equal(made.plan.train_augmentation.padding, 64);
     made.options.progressive = "100:192";
     assert_int_equal(plan_case(&made), FSH_ERR_USAGE);
     assert_contains(made.error.message, "multiples of 32");

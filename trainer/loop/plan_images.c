@@ -214,10 +214,11 @@ static FshStatus plan_class_chance(TrainPlan *plan, const TrainOptions *options,
         return status;
     train->mode = choose_mode(options, train->size);
     train->padding = options->crop_padding ? (uint32_t)options->crop_padding : train->size / 8;
-    if (train->padding >= plan->edges[0])
+    /* Of the largest crop: smaller ones are moved by less in proportion (augment_at_size). */
+    if (train->mode == CROP_PADDED && train->padding >= train->size)
         return fsh_error_set(error, FSH_ERR_USAGE,
                              "--crop-padding: %u is not less than the crop of %u pixels", train->padding,
-                             plan->edges[0]);
+                             train->size);
     /* A mirrored 3 is no 3: gray sets are digits, letters and scans more often than not. */
     const bool flips = train_options_given(options, "hflip-prob") || data->channels == 3;
     train->flip_probability = flips ? options->hflip_prob : 0;
