@@ -13,6 +13,11 @@ static void test_weights_of_another_network_are_refused(void **state)
     const char *weights = test_path(folder, "a/last.safetensors");
     REFUSED(1, "a/last.safetensors: has no tensor conv1.weight; it holds conv8", out, "--weights", weights,
             shards);
+    REFUSED(1, "it holds the state of a run; last.safetensors beside it has weights", out, "--weights",
+            test_path(folder, "a/checkpoint.safetensors"), shards);
+    test_file_write(test_path(folder, "a.pth"), "PK\3\4archive/data.pkl", 20);
+    REFUSED(1, "a.pth: a file of torch.save; convert it in Python", out, "--weights",
+            test_path(folder, "a.pth"), shards);
     test_file_truncate(weights, -5);
     REFUSED(1, "last.safetensors: ", out, "--model", "conv8", "--weights", weights, shards);
     REFUSED(1, "No such file", out, "--model", "conv8", "--weights", test_path(folder, "none"), shards);
@@ -146,6 +151,8 @@ static void test_options_that_contradict_are_usage_errors(void **state)
     SAYS(2, "--bench-loader: not together with --evaluate", "--bench-loader", "--evaluate", shards);
     SAYS(2, "--resume: --bench-loader trains nothing", "--bench-loader", "--resume", "auto", shards);
     REFUSED(2, "SHARDS and OUTPUT are known already", out, "--shards", shards, "--output", out, "third");
+    REFUSED(2, "--gpus: no such option; not yet: one process trains", out, "--gpus", "2", shards);
+    REFUSED(2, "--betas: no such option; ftrain calls it --opt-betas", out, "--betas", "0.9,0.999", shards);
     REFUSED(2, "--epochs: '0' is not a whole number", out, "--epochs", "0", shards);
 }
 
@@ -220,6 +227,8 @@ static void test_the_dataset_is_checked_before_the_output(void **state)
     run_result_free(&result);
 
     result = TRAIN(0, "--dry-run", "--model", "conv8", shards, out);
+    assert_contains(result.err, "warning: ");
+    assert_contains(result.err, "out: exists and is not empty");
     run_result_free(&result);
 }
 

@@ -236,6 +236,7 @@ static void test_a_dry_run_prints_the_network_and_writes_nothing(void **state)
     assert_contains(result.out, "layer4.1.conv2");
     assert_contains(result.out, "11178564"); /* torchvision.models.resnet18(num_classes=4) */
     assert_contains(result.out, "training, 32 pixels, activations");
+    assert_contains(result.out, "in all, beside the dataset's pages");
     assert_contains(result.out, "3 epochs of 5 steps: 15 steps in all; evaluation 1 steps");
     assert_contains(result.out, "s on this machine now: training about ");
     assert_int_equal(test_count_files(out), 0);
@@ -243,6 +244,7 @@ static void test_a_dry_run_prints_the_network_and_writes_nothing(void **state)
     result = TRAIN(0, "--dry-run", "--json", shards);
     json_t *object = read_json(result.out);
     assert_int_equal((int)number_of(json_object_get(object, "chosen"), "parameters"), 11178564);
+    assert_true(number_of(json_object_get(object, "chosen"), "weight_decay") == 5e-4);
     json_decref(object);
     run_result_free(&result);
 }

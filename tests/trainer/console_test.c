@@ -121,7 +121,12 @@ static void test_progress_is_cut_to_the_terminal(void **state)
     Terminal terminal = open_terminal(30);
     console_progress(&terminal.console, &step);
     close_terminal(&terminal, text, sizeof text);
-    assert_string_equal(text, "\repoch 3/10 step  50/156  Loss\033[K");
+    assert_string_equal(text, "\r3/10  50/156  Loss 2.25 Acc@1\033[K");
+    terminal = open_terminal(80); /* all numbers, fewer words */
+    console_progress(&terminal.console, &step);
+    close_terminal(&terminal, text, sizeof text);
+    assert_string_equal(text,
+                        "\r3/10  50/156  Loss 2.25 Acc@1 33.25  lr 0.1  128 images/s  2:05  data 20 %\033[K");
 }
 
 static void test_progress_is_not_drawn_more_often_than_one_can_see(void **state)

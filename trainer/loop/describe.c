@@ -8,6 +8,7 @@
 #include "common/options_config.h"
 #include "common/progress.h"
 #include "trainer/loop/expect.h"
+#include "trainer/report/run_record.h"
 
 /* ---- JSON ---- */
 
@@ -62,7 +63,7 @@ static json_t *plan_json(const Session *session)
         (void)json_array_append_new(mean, json_real(plan->recipe.mean[c]));
         (void)json_array_append_new(deviation, json_real(plan->recipe.deviation[c]));
     }
-    return json_pack(
+    json_t *object = json_pack(
         "{s:s, s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:f, s:I, s:i, s:i, s:o, s:o, s:o, s:o, s:I, s:I, s:s}",
         "model", plan->model->name, "opt", optimizer_names[plan->recipe.optimizer.kind], "loss",
         loss_names[plan->loss], "batch_size", (json_int_t)plan->train_spec.batch, "val_batch_size",
@@ -74,6 +75,11 @@ static json_t *plan_json(const Session *session)
         (json_int_t)session->data.class_count, "parameters",
         (json_int_t)graph_parameter_count(network_graph(&session->network)), "dataset_id",
         fsh_manifest(session->data.dataset)->id);
+    if (plan->train_count)
+        (void)json_object_set_new(object, "weight_decay", json_real(plan->recipe.optimizer.weight_decay));
+    if (session->data.evaluation)
+        (void)json_object_set_new(object, "val_split", json_string(session->data.evaluation->info->name));
+    return object;
 }
 
 /* A text file ends with a line feed. */
@@ -165,6 +171,27 @@ static void print_program_memory(FILE *stream, const char *name, const NetworkPr
     print_bytes(stream, what, scratch_bytes, "");
 }
 
+static uint64_t part_bytes(const NetworkProgram *part)
+{
+    uint64_t arena_bytes = 0, scratch_bytes = 0;
+    if (part->program)
+        program_memory(part->program, &arena_bytes, &scratch_bytes);
+    return arena_bytes + scratch_bytes;
+}
+
+/* Every size has its own activations. */
+static uint64_t memory_in_all(const Session *session)
+{
+    const Network *network = &session->network;
+    const Graph *graph = network_graph(network);
+    uint64_t bytes = role_bytes(graph, TENSOR_PARAMETER) + role_bytes(graph, TENSOR_BUFFER) +
+                     role_bytes(graph, TENSOR_OPTIMIZER) + role_bytes(graph, TENSOR_GRADIENT);
+    for (size_t i = 0; i < session->plan.edge_count; i++)
+        bytes += part_bytes(&network->train[i]);
+    return bytes + part_bytes(&network->evaluation[NETWORK_TRAINED][0]) +
+           part_bytes(&network->evaluation[NETWORK_AVERAGED][0]);
+}
+
 void describe_network(const Session *session, FILE *stream)
 {
     const Graph *graph = network_graph(&session->network);
@@ -195,6 +222,7 @@ void describe_network(const Session *session, FILE *stream)
     uint64_t ring_bytes = session->train ? loader_ring_bytes(session->train) : 0;
     ring_bytes += session->evaluation ? loader_ring_bytes(session->evaluation) : 0;
     print_bytes(stream, "loader", ring_bytes, "");
+    print_bytes(stream, "in all, beside the dataset's pages", memory_in_all(session) + ring_bytes, "");
 }
 
 static json_t *run_json(const TrainOptions *options, const Session *session, const ExpectedTime *expected)
@@ -224,6 +252,10 @@ FshStatus describe_run(const TrainOptions *options, FshError *error)
     if (status)
         return status;
     session_describe(&session);
+    FshError refusal = {0}; /* no error of a run that writes nothing */
+    if (options->output && !options->resume &&
+        record_check_folder(options->output, options->force, &refusal) != FSH_OK)
+        console_warning(&session.console, "%s", refusal.message);
     ExpectedTime expected;
     status = expect_time(&session, &expected, error);
     if (!status && options->program.json) {

@@ -229,6 +229,13 @@ static FshStatus read_header(Safetensors *file, const char *path, uint64_t heade
     return check_coverage(file, path, data, data_bytes, error);
 }
 
+/* torch.save writes a zip, formerly a pickle of protocol 2. */
+static bool is_pickled(const FileMapping *mapping)
+{
+    return mapping->length > 4 &&
+           (memcmp(mapping->bytes, "PK\3\4", 4) == 0 || memcmp(mapping->bytes, "\x80\2", 2) == 0);
+}
+
 FshStatus safetensors_open(Safetensors **file, const char *path, FshError *error)
 {
     *file = NULL;
@@ -243,7 +250,12 @@ FshStatus safetensors_open(Safetensors **file, const char *path, FshError *error
         memcpy(&header_bytes, made->mapping.bytes, LENGTH_BYTES);
     if (made->mapping.length < LENGTH_BYTES + 2 || header_bytes > SAFETENSORS_HEADER_MAX_BYTES ||
         header_bytes > made->mapping.length - LENGTH_BYTES || made->mapping.bytes[LENGTH_BYTES] != '{') {
-        status = fsh_error_set(error, FSH_ERR_CORRUPT, "%s: not a safetensors file, or cut short", path);
+        status =
+            fsh_error_set(error, FSH_ERR_CORRUPT,
+                          is_pickled(&made->mapping) ? "%s: a file of torch.save; convert it in Python: "
+                                                       "safetensors.torch.save_file(torch.load(path), out)"
+                                                     : "%s: not a safetensors file, or cut short",
+                          path);
         goto done;
     }
     status = read_header(made, path, header_bytes, error);

@@ -198,7 +198,7 @@ void session_describe(Session *session)
     const ModelSpec *spec = plan->edge_count ? &plan->train_spec : &plan->evaluation_spec;
     console_line(&session->console, "ftrain (fshard) %s", FSHARD_VERSION);
     plan_describe(plan, &session->data, print_plan_line, &session->console);
-    console_line(&session->console, "network: %s, %.2f M parameters, %.3f GFLOP an image forward",
+    console_line(&session->console, "network: %s, %.2f M parameters, %.3g GFLOP an image forward",
                  plan->model->name, (double)graph_parameter_count(graph) / 1e6,
                  (double)graph_forward_flops(graph) / 1e9 / (double)spec->batch);
     if (session->kept_head)

@@ -114,6 +114,8 @@ static const char *format_shape(char *buffer, size_t buffer_bytes, int rank, con
 static const char *held_network(const Safetensors *file)
 {
     const char *model = safetensors_metadata(file, "model");
+    if (!model && safetensors_metadata(file, "fshard.checkpoint"))
+        return "the state of a run; last.safetensors beside it has weights";
     return model ? model : "another network";
 }
 

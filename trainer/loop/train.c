@@ -113,12 +113,12 @@ static FshStatus fail_diverged(Training *training, const Epoch *epoch, const Bat
     run_files_save_diverged(&training->files, state, batch, loss);
     return fsh_error_set(
         error, FSH_ERR_MISMATCH,
-        "loss is %g in epoch %" PRIu64 ", step %" PRIu64 ", at learning rate %.4g: training has diverged; "
+        "loss is %s in epoch %" PRIu64 ", step %" PRIu64 ", at learning rate %.4g: training has diverged; "
         "lower --lr (it peaks at %.4g), raise --lr-warmup-epochs or use --clip-grad; samples: %s; %s/%s "
         "holds the state, "
         "diverged.json the samples",
-        loss, state->epoch, state->step, epoch->learning_rate, training->session.plan.schedule.base, keys,
-        training->record.folder, record_diverged_name);
+        isnan(loss) ? "nan" : "infinite", state->epoch, state->step, epoch->learning_rate,
+        training->session.plan.schedule.base, keys, training->record.folder, record_diverged_name);
 }
 
 /* With a loss scale a step that overflows is left out and the scale falls: that is no divergence unless it goes on. */
@@ -457,9 +457,9 @@ static void print_result(const Training *training, bool verdict)
         print_best("", &state->best, state->best_epoch);
     if (state->averaged)
         print_best("EMA ", &state->best_average, state->best_average_epoch);
-    (void)printf("%" PRIu64 " epochs in %.1f s: %.0f images/s, evaluation %.1f s, loader-bound %.1f %%\n",
-                 state->epoch, run_seconds(training), images_per_second(training), state->evaluation_seconds,
-                 loader_share(training));
+    (void)printf("%" PRIu64 " epoch%s in %.1f s: %.0f images/s, evaluation %.1f s, loader-bound %.1f %%\n",
+                 state->epoch, state->epoch == 1 ? "" : "s", run_seconds(training),
+                 images_per_second(training), state->evaluation_seconds, loader_share(training));
     char text[512];
     say_verdict(training, text, sizeof text);
     if (verdict)

@@ -117,26 +117,37 @@ static void draw(Console *console, const char *text)
     console->drawn = true;
 }
 
-void console_progress(Console *console, const StepReport *report)
+/* Returns its length, which may be more than text has room for. `brief`: without the words that a narrow terminal has no
+ * room for. */
+static size_t format_progress(const StepReport *report, bool brief, char *text, size_t text_bytes)
 {
-    if (!is_due(console))
-        return;
-    char remaining[32], text[512];
-    const double data_share = report->seconds_mean > 0 ? 100 * report->data_mean / report->seconds_mean : 0;
-    size_t length =
-        append(text, sizeof text, 0, "epoch %llu/%llu step %*llu/%llu ", (unsigned long long)report->epoch,
-               (unsigned long long)report->epochs, digits_of(report->steps),
-               (unsigned long long)report->step + 1, (unsigned long long)report->steps);
     static const Metric shown[] = {METRIC_LOSS, METRIC_TOP1, METRIC_PSNR};
+    char remaining[32];
+    const double data_share = report->seconds_mean > 0 ? 100 * report->data_mean / report->seconds_mean : 0;
+    size_t length = append(
+        text, text_bytes, 0, brief ? "%llu/%llu %*llu/%llu " : "epoch %llu/%llu step %*llu/%llu ",
+        (unsigned long long)report->epoch, (unsigned long long)report->epochs, digits_of(report->steps),
+        (unsigned long long)report->step + 1, (unsigned long long)report->steps);
     for (size_t i = 0; i < sizeof shown / sizeof *shown; i++)
         if (metrics_has(&report->mean, shown[i]))
-            length = append(text, sizeof text, length, shown[i] == METRIC_LOSS ? " %s %.4g" : " %s %.2f",
+            length = append(text, text_bytes, length, shown[i] == METRIC_LOSS ? " %s %.4g" : " %s %.2f",
                             metric_titles[shown[i]], metrics_value(&report->mean, shown[i]));
-    (void)append(text, sizeof text, length,
-                 "  lr %.2g  %.0f images/s  %s left  data %.0f %%, compute %.0f %%", report->learning_rate,
-                 report->images_per_second,
-                 progress_format_duration(remaining, sizeof remaining, report->remaining_seconds), data_share,
-                 100 - data_share);
+    length =
+        append(text, text_bytes, length,
+               brief ? "  lr %.2g  %.0f images/s  %s  data %.0f %%"
+                     : "  lr %.2g  %.0f images/s  %s left  data %.0f %%",
+               report->learning_rate, report->images_per_second,
+               progress_format_duration(remaining, sizeof remaining, report->remaining_seconds), data_share);
+    return brief ? length : append(text, text_bytes, length, ", compute %.0f %%", 100 - data_share);
+}
+
+void console_progress(Console *console, const StepReport *report)
+{
+    char text[512];
+    if (!is_due(console))
+        return;
+    if (format_progress(report, false, text, sizeof text) >= terminal_columns(console))
+        (void)format_progress(report, true, text, sizeof text);
     draw(console, text);
 }
 
