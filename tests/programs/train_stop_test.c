@@ -32,6 +32,25 @@ static void test_a_record_gone_bad_stops_with_its_name_or_is_skipped(void **stat
     run_result_free(&result);
 }
 
+/* Looked at before training for its size, too. */
+static void test_a_record_whose_header_is_bad_is_skipped(void **state)
+{
+    TestFolder *folder = *state;
+    const char *shards = make_set(folder, &train_plain), *out = test_path(folder, "out");
+    const char *shard = test_path(folder, "set/train-00000-of-00002.fshard");
+    size_t length = 0;
+    char *bytes = test_file_read(shard, &length), *record = memmem(bytes, length, "FREC", 4);
+    assert_non_null(record);
+    record[0] = 'X';
+    test_file_write(shard, bytes, length);
+    free(bytes);
+    SAYS(1, "train-00000-of-00002.fshard record 0", "--model", "conv8", "--epochs", "1", shards,
+         test_path(folder, "stopped"));
+    SAYS(1, "1 samples could not be read", "--model", "conv8", "--epochs", "1", "--on-error", "skip", shards,
+         out);
+    assert_true(test_file_size(test_path(folder, "out/last.safetensors")) > 1000);
+}
+
 static void test_a_bad_sample_in_evaluation_does_not_cost_what_was_learnt(void **state)
 {
     TestFolder *folder = *state;
@@ -179,6 +198,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         IN_FOLDER(test_a_record_gone_bad_stops_with_its_name_or_is_skipped),
+        IN_FOLDER(test_a_record_whose_header_is_bad_is_skipped),
         IN_FOLDER(test_a_bad_sample_in_evaluation_does_not_cost_what_was_learnt),
         IN_FOLDER(test_an_evaluation_of_nothing_is_no_result),
         IN_FOLDER(test_a_signal_ends_it_with_weights_on_disk),

@@ -160,28 +160,36 @@ static FshStatus probe_field(ImageDecoder *decoder, FshUnpacker *unpacker, const
     return FSH_OK;
 }
 
-/* Looks at images taken evenly from the split: the median of their short edges, and whether any has colours. */
+/* Looks at images taken evenly from the split: the median of their short edges, and whether any has colours. Those that
+ * cannot be read are the loader's matter, which may skip them; of nothing else there is nothing to learn. */
 static FshStatus look_at_images(TrainingData *data, const FshSplit *split, ImageDecoder *decoder,
                                 FshUnpacker *unpacker, FshError *error)
 {
     uint32_t edges[SIZES_LOOKED_AT];
     uint64_t looked_at = split->sample_count < SIZES_LOOKED_AT ? split->sample_count : SIZES_LOOKED_AT;
     uint32_t channels = 1;
+    size_t seen = 0;
+    FshError failure = {0};
     for (uint64_t i = 0; i < looked_at; i++) {
         uint64_t index = split->sample_count / looked_at * i;
         FshSample sample;
-        FshStatus status = fsh_sample_get(split, index, &sample, error);
+        FshStatus status = fsh_sample_get(split, index, &sample, &failure);
         FshField *field = &sample.fields[data->input_field];
         if (!status)
-            status = probe_field(decoder, unpacker, split, index, field, error);
+            status = probe_field(decoder, unpacker, split, index, field, &failure);
         if (status)
-            return status;
-        edges[i] = field->width < field->height ? field->width : field->height;
+            continue;
+        edges[seen++] = field->width < field->height ? field->width : field->height;
         if (field->channels == 3)
             channels = 3;
     }
-    qsort(edges, looked_at, sizeof *edges, compare_edges);
-    data->short_edge = edges[looked_at / 2];
+    if (!seen) {
+        if (error)
+            *error = failure;
+        return failure.status;
+    }
+    qsort(edges, seen, sizeof *edges, compare_edges);
+    data->short_edge = edges[seen / 2];
     if (!data->channels)
         data->channels = channels;
     return FSH_OK;
@@ -300,15 +308,13 @@ typedef struct TooSmall {
     uint32_t least_edge; /* of all images */
 } TooSmall;
 
-static FshStatus find_too_small(const TrainingData *data, const FshSplit *split, uint32_t size,
-                                TooSmall *found, FshError *error)
+static void find_too_small(const TrainingData *data, const FshSplit *split, uint32_t size, TooSmall *found)
 {
     *found = (TooSmall){.least_edge = size};
     for (uint64_t i = 0; i < split->sample_count; i++) {
         FshSample sample;
-        FshStatus status = fsh_sample_get(split, i, &sample, error);
-        if (status)
-            return status;
+        if (fsh_sample_get(split, i, &sample, NULL) != FSH_OK)
+            continue; /* the loader's matter */
         const FshField *field = &sample.fields[data->input_field];
         uint32_t edge = field->width < field->height ? field->width : field->height;
         if (edge == 0 || edge >= size)
@@ -321,7 +327,6 @@ static FshStatus find_too_small(const TrainingData *data, const FshSplit *split,
         if (edge < found->least_edge)
             found->least_edge = edge;
     }
-    return FSH_OK;
 }
 
 FshStatus training_data_check_crop(const TrainingData *data, const FshSplit *split, uint32_t size,
@@ -332,10 +337,10 @@ FshStatus training_data_check_crop(const TrainingData *data, const FshSplit *spl
     char where[256];
     if (data->kind != FSH_KIND_PAIRS || (data->width_min >= size && data->height_min >= size))
         return FSH_OK;
-    FshStatus status = find_too_small(data, split, size, &found, error);
-    if (status || found.count == 0)
-        return status;
-    status = fsh_sample_get(split, found.first, &sample, error);
+    find_too_small(data, split, size, &found);
+    if (found.count == 0)
+        return FSH_OK;
+    FshStatus status = fsh_sample_get(split, found.first, &sample, error);
     if (status)
         return status;
     return fsh_error_set(
