@@ -558,7 +558,7 @@ FshStatus train_run(const TrainOptions *options, bool *partial_ret, FshError *er
         status = open_record(&training, options, checkpoint, error);
     if (!status)
         status = run_files_open(&training.files, session, &training.record, options, error);
-    if (!status)
+    if (!status && !state->finished) /* nothing is shown of a run that has nothing left to do */
         status = run_report_open(&training.report, session, &training.record, options, state, error);
     if (status)
         goto done;
