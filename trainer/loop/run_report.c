@@ -166,7 +166,7 @@ FshStatus run_report_open(RunReport **report_ret, Session *session, const Record
         run_report_close(report_ret);
         return status;
     }
-    if (options->tensorboard)
+    if (options->tensorboard && !state->finished) /* a run with nothing left to do has nothing to tell */
         warn_once(report, &report->warned_board,
                   tensorboard_open(&report->board, record->folder,
                                    state->steps_done ? state->steps_done + 1 : 0, &written),
