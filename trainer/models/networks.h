@@ -40,7 +40,7 @@ TensorId resnet9_build(Graph *graph, TensorId x, const ModelSpec *spec);
  * ReLU (64, 128, max pool, 256, 512, max pool), linear to 512, batch norm, ReLU, linear. Images of at least 16 pixels. */
 TensorId toynet_build(Graph *graph, TensorId x, const ModelSpec *spec);
 
-/* A U-Net (Ronneberger et al. 2015) that adds to its input: four levels of pairs of padded 3x3 convolutions with ReLU, channels
+/* A U-Net (Ronneberger et al. 2015) that adds to its input: four levels of pairs of padded 3x3 convolutions with leaky ReLU 0.2, channels
  * doubled by 2x2/2 convolutions down and halved by 1x1 convolutions with pixel shuffle up, the level's own result beside what comes
  * up. Its last convolution begins as zero, so that training starts at the input itself. Any size: padded with zeros to a multiple of
  * 8, and cropped. */

@@ -227,8 +227,8 @@ def nafnet(width, encoders, middle, decoders):
 
 def unet(width):
     def pair(net, prefix, x, channels):
-        x = F.relu(net.conv(prefix + ".0", x, channels, 3, 1, 1, True, bias_offset=0.5))
-        return F.relu(net.conv(prefix + ".2", x, channels, 3, 1, 1, True, bias_offset=0.5))
+        x = F.leaky_relu(net.conv(prefix + ".0", x, channels, 3, 1, 1, True, bias_offset=0.5), f32(0.2))
+        return F.leaky_relu(net.conv(prefix + ".2", x, channels, 3, 1, 1, True, bias_offset=0.5), f32(0.2))
 
     def forward(net, image):
         height, width_px = image.shape[2:]
