@@ -224,6 +224,27 @@ static void test_images_left_out_may_hold_anything(void **state)
     }
 }
 
+static void test_samples_left_out_may_hold_anything(void **state)
+{
+    const float x[4] = {0.5F, -0.5F, NAN, NAN}, dy = 1;
+    const int64_t labels[2] = {1, -1};
+    FshError error = {0};
+    (void)state;
+    for (LossKind kind = LOSS_CROSS_ENTROPY; kind <= LOSS_BCE; kind++) {
+        Loss loss = loss_new(kind, 2, (int64_t[]){2, 2}, false, 0);
+        write_input(&loss, "x", x, sizeof x);
+        write_input(&loss, "labels", labels, sizeof labels);
+        write_input(&loss, "dy", &dy, sizeof dy);
+        check(run(&loss, &error), &error);
+        float *y = read_kept(&loss, "y", 1), *dx = read_kept(&loss, "dx", 4);
+        assert_true(isfinite(*y) && dx[0] > 0 && dx[1] < 0);
+        assert_true(dx[2] == 0 && dx[3] == 0);
+        free(y);
+        free(dx);
+        loss_free(&loss);
+    }
+}
+
 static void test_large_logits_do_not_overflow(void **state)
 {
     const float x[3] = {5000, -5000, 0}, dy = 1;
@@ -317,6 +338,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_losses_agree_with_pytorch),
         cmocka_unit_test(test_images_left_out_may_hold_anything),
+        cmocka_unit_test(test_samples_left_out_may_hold_anything),
         cmocka_unit_test(test_large_logits_do_not_overflow),
         cmocka_unit_test(test_labels_and_shares_out_of_range_are_named),
         cmocka_unit_test(test_shapes_that_do_not_fit_are_refused),

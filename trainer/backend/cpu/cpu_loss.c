@@ -174,9 +174,9 @@ static void backward_part(void *context, int part, int64_t begin, int64_t end)
     for (int64_t n = begin; n < end; n++) {
         const float *p = (const float *)loss->step->inputs[1] + n * loss->classes;
         float *dx = (float *)loss->step->outputs[0] + n * loss->classes;
-        const double factor = loss->labels[n] == -1 ? 0 : loss->dloss;
+        const bool counts = loss->labels[n] != -1; /* one left out may hold anything, NaN too */
         for (int64_t k = 0; k < loss->classes; k++)
-            dx[k] = (float)(factor * ((double)p[k] - (target_at(loss, n, k) + everywhere)));
+            dx[k] = counts ? (float)(loss->dloss * ((double)p[k] - (target_at(loss, n, k) + everywhere))) : 0;
     }
 }
 
