@@ -215,6 +215,21 @@ static void test_a_network_gone_bad_has_a_loss_of_null(void **state)
     run_result_free(&result);
 }
 
+static void test_weights_are_evaluated_at_their_own_size(void **state)
+{
+    TestFolder *folder = *state;
+    const char *shards = make_set(folder, &train_plain), *weights = test_path(folder, "out/last.safetensors");
+    RunResult result = TRAIN(0, "--model", "conv8", "--epochs", "1", "--train-crop-size", "24",
+                             "--val-resize-size", "28", shards, test_path(folder, "out"));
+    run_result_free(&result);
+    result = TRAIN(0, "--evaluate", "--weights", weights, shards);
+    assert_contains(result.err, "evaluation: short edge to 28, centre 24 pixels");
+    run_result_free(&result);
+    result = TRAIN(0, "--evaluate", "--val-crop-size", "20", "--weights", weights, shards);
+    assert_contains(result.err, "centre 20 pixels"); /* what is said wins */
+    run_result_free(&result);
+}
+
 static void test_without_a_val_split_it_trains_and_says_so(void **state)
 {
     DatasetSpec spec = train_plain;
@@ -305,6 +320,7 @@ int main(void)
         IN_FOLDER(test_training_goes_on_from_given_weights),
         IN_FOLDER(test_evaluation_takes_the_network_that_the_weights_name),
         IN_FOLDER(test_a_network_gone_bad_has_a_loss_of_null),
+        IN_FOLDER(test_weights_are_evaluated_at_their_own_size),
         IN_FOLDER(test_without_a_val_split_it_trains_and_says_so),
         IN_FOLDER(test_a_dry_run_prints_the_network_and_writes_nothing),
         IN_FOLDER(test_list_models_gives_parameters_and_flops),

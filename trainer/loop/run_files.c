@@ -70,14 +70,17 @@ static FshStatus save_weights(RunFiles *files, const char *name, const RunState 
     Session *session = files->session;
     const TrainPlan *plan = &session->plan;
     const bool evaluated = metrics && metrics_has(metrics, plan->main_metric);
-    WeightsInfo info = {.model = plan->model->name,
-                        .spec = &plan->train_spec,
-                        .dataset_id = fsh_manifest(session->data.dataset)->id,
-                        .epoch = state->epoch,
-                        .steps = state->steps_done,
-                        .metric_name = evaluated ? metric_names[plan->main_metric] : NULL,
-                        .metric = evaluated ? metrics_value(metrics, plan->main_metric) : 0,
-                        .channels = session->data.channels};
+    WeightsInfo info = {
+        .model = plan->model->name,
+        .spec = &plan->train_spec,
+        .crop = plan->model->task == TASK_CLASSIFICATION ? plan->evaluation_augmentation.size : 0,
+        .resize = plan->model->task == TASK_CLASSIFICATION ? plan->evaluation_augmentation.resize : 0,
+        .dataset_id = fsh_manifest(session->data.dataset)->id,
+        .epoch = state->epoch,
+        .steps = state->steps_done,
+        .metric_name = evaluated ? metric_names[plan->main_metric] : NULL,
+        .metric = evaluated ? metrics_value(metrics, plan->main_metric) : 0,
+        .channels = session->data.channels};
     memcpy(info.mean, plan->recipe.mean, sizeof info.mean);
     memcpy(info.deviation, plan->recipe.deviation, sizeof info.deviation);
     FshStatus status = record_path(files->record, path, sizeof path, name, error);

@@ -122,6 +122,18 @@ static void take_shape(TrainOptions *options, const WeightsOrigin *origin)
     }
 }
 
+/* Evaluation has the sizes that the weights were evaluated with, where the user says none. */
+static void take_sizes(TrainOptions *options, const WeightsOrigin *origin)
+{
+    enum { LARGEST = 4096 };
+    const bool told = options->train_crop_size || options->val_crop_size || options->val_resize_size ||
+                      options->progressive;
+    if (told || !origin->crop || origin->resize < origin->crop || origin->resize > LARGEST)
+        return;
+    options->val_crop_size = origin->crop;
+    options->val_resize_size = origin->resize;
+}
+
 static FshStatus open_data(Session *session, const TrainOptions *options, SessionUse use, FshError *error)
 {
     WeightsOrigin *origin = &session->origin;
@@ -141,6 +153,8 @@ static FshStatus open_data(Session *session, const TrainOptions *options, Sessio
         status = plan_model(options, session->data.kind, &model, error);
     if (!status && model == origin->model)
         take_shape(&settled, origin);
+    if (!status && use == SESSION_EVALUATE && model->task == TASK_CLASSIFICATION)
+        take_sizes(&settled, origin);
     if (!status)
         status = plan_make(&session->plan, &settled, model, &session->data, error);
     if (!status && use == SESSION_EVALUATE)

@@ -26,12 +26,15 @@ static const char *or_empty(const char *text)
 }
 
 /* NULL: no memory. */
-static char *format_shape(const ModelSpec *spec)
+static char *format_shape(const WeightsInfo *info)
 {
-    json_t *object = json_pack(
-        "{s:I, s:I, s:I, s:s, s:s, s:s}", "depth", (json_int_t)spec->depth, "alpha", (json_int_t)spec->alpha,
-        "width", (json_int_t)spec->base_channels, "encoder_blocks", or_empty(spec->encoder_blocks),
-        "middle_blocks", or_empty(spec->middle_blocks), "decoder_blocks", or_empty(spec->decoder_blocks));
+    const ModelSpec *spec = info->spec;
+    json_t *object =
+        json_pack("{s:I, s:I, s:I, s:s, s:s, s:s, s:I, s:I}", "depth", (json_int_t)spec->depth, "alpha",
+                  (json_int_t)spec->alpha, "width", (json_int_t)spec->base_channels, "encoder_blocks",
+                  or_empty(spec->encoder_blocks), "middle_blocks", or_empty(spec->middle_blocks),
+                  "decoder_blocks", or_empty(spec->decoder_blocks), "val_crop_size", (json_int_t)info->crop,
+                  "val_resize_size", (json_int_t)info->resize);
     char *text = object ? json_dumps(object, JSON_COMPACT) : NULL;
     json_decref(object);
     return text;
@@ -46,7 +49,7 @@ FshStatus weights_save(const char *path, State *state, const Graph *graph, const
     (void)snprintf(metric, sizeof metric, "%.4f", info->metric);
     format_numbers(mean, sizeof mean, info->mean, info->channels);
     format_numbers(deviation, sizeof deviation, info->deviation, info->channels);
-    char *shape = format_shape(info->spec);
+    char *shape = format_shape(info);
     if (!shape)
         return fsh_error_set(error, FSH_ERR_MEMORY, "%s: out of memory", path);
     /* "format": what transformers and timm look for. */
@@ -106,6 +109,8 @@ static void read_shape(const Safetensors *file, WeightsOrigin *origin)
     origin->depth = shape_number(shape, "depth");
     origin->alpha = shape_number(shape, "alpha");
     origin->base_channels = shape_number(shape, "width");
+    origin->crop = shape_number(shape, "val_crop_size");
+    origin->resize = shape_number(shape, "val_resize_size");
     shape_text(shape, "encoder_blocks", origin->encoder_blocks, sizeof origin->encoder_blocks);
     shape_text(shape, "middle_blocks", origin->middle_blocks, sizeof origin->middle_blocks);
     shape_text(shape, "decoder_blocks", origin->decoder_blocks, sizeof origin->decoder_blocks);

@@ -14,6 +14,7 @@ typedef struct WeightsInfo {
     const char *model;
     const ModelSpec
         *spec; /* its depth, width, blocks: what the network leaves open; in the metadata as JSON, "shape" */
+    uint32_t crop, resize; /* of evaluation, pixels, with the spec; 0: whole images */
     const char *dataset_id;
     uint64_t epoch;          /* the last one trained in, from 0, as in summary.csv */
     uint64_t steps;          /* steps trained: num_batches_tracked */
@@ -35,6 +36,7 @@ typedef struct WeightsOrigin {
     double mean[4], deviation[4];
     /* What the network leaves open: 0 or "" where it has its default. */
     int64_t depth, alpha, base_channels;
+    int64_t crop, resize; /* how images were evaluated; 0: not said */
     char encoder_blocks[128], middle_blocks[32], decoder_blocks[128];
 } WeightsOrigin;
 FshStatus weights_origin(const char *path, WeightsOrigin *origin, FshError *error);
