@@ -70,7 +70,7 @@ static void tell_splits(const Teller *teller, const TrainPlan *plan, const Train
         if (plan->recipe.optimizer.accumulation_steps > 1)
             say(&line, ", %lld steps for an update: %lld images",
                 (long long)plan->recipe.optimizer.accumulation_steps,
-                (long long)(plan->recipe.optimizer.accumulation_steps * plan->train_spec.batch));
+                (long long)plan->recipe.optimizer.accumulation_steps * plan->train_spec.batch);
         tell(teller, &line);
     }
     if (data->evaluation)

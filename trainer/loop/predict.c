@@ -114,7 +114,7 @@ static FshStatus write_class(Predictor *predictor, const Batch *batch, const Eva
     const Session *session = predictor->session;
     const int64_t classes = session->plan.evaluation_spec.classes;
     const float *logits = evaluated->output + i * classes;
-    int64_t likeliest[LIKELIEST];
+    int64_t likeliest[LIKELIEST] = {0};
     size_t key_bytes = 0;
     const char *key = session_key(session->data.evaluation, batch->samples[i], &key_bytes);
     const int count = find_likeliest(logits, classes, likeliest);

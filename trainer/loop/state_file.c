@@ -145,7 +145,7 @@ static FshStatus check_tensor(const char *path, const Safetensors *file, const T
     if (!safetensors_type_is_float(entry->type))
         return fsh_error_set(error, FSH_ERR_MISMATCH, "%s: %s is %s; weights are floating-point numbers",
                              path, tensor->name, safetensors_type_name(entry->type));
-    int64_t stored[SAFETENSORS_RANK_MAX];
+    int64_t stored[SAFETENSORS_RANK_MAX] = {0};
     for (int d = 0; d < entry->rank; d++)
         stored[d] = (int64_t)entry->shape[d];
     if (same_but_ones(entry->rank, stored, tensor->rank, tensor->shape))
