@@ -271,7 +271,7 @@ static void test_pairs_are_cropped_and_evaluated_whole(void **state)
     assert_int_equal(made.plan.evaluation_spec.batch, 1);
     assert_int_equal(made.plan.evaluation_spec.width, 642);
     assert_int_equal(made.plan.recipe.optimizer.kind, OPTIMIZER_ADAMW);
-    assert_int_equal(made.plan.loss, LOSS_CHARBONNIER);
+    assert_int_equal(made.plan.recipe.loss, LOSS_CHARBONNIER);
     assert_int_equal(made.plan.main_metric, METRIC_PSNR);
     assert_true(made.plan.recipe.mean[0] == 0 && made.plan.recipe.deviation[0] == 1);
 }

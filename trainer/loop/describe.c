@@ -66,7 +66,7 @@ static json_t *plan_json(const Session *session)
     json_t *object = json_pack(
         "{s:s, s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:f, s:I, s:i, s:i, s:o, s:o, s:o, s:o, s:I, s:I, s:s}",
         "model", plan->model->name, "opt", optimizer_names[plan->recipe.optimizer.kind], "loss",
-        loss_names[plan->loss], "batch_size", (json_int_t)plan->train_spec.batch, "val_batch_size",
+        loss_names[plan->recipe.loss], "batch_size", (json_int_t)plan->train_spec.batch, "val_batch_size",
         (json_int_t)plan->evaluation_spec.batch, "steps_per_epoch", (json_int_t)plan->steps_per_epoch,
         "train_samples", (json_int_t)plan->train_count, "val_samples", (json_int_t)plan->evaluation_count,
         "lr", plan->schedule.base, "warmup_steps", (json_int_t)plan->schedule.warmup_steps, "jobs",

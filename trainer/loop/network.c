@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "imaging/mirror.h"
 #include "trainer/loop/image_metrics.h"
 
 /* ---- backend ---- */
@@ -66,9 +67,10 @@ static FshStatus build_graph(NetworkProgram *part, const TrainPlan *plan, const 
                                  (long long)spec->height);
     const bool classes = plan->model->task == TASK_CLASSIFICATION;
     status = find_tensors(part, classes, error);
-    if (status || (!classes && spec->training))
+    if (status)
         return status;
-    part->host_output = malloc(output_count(part) * sizeof *part->host_output);
+    const size_t count = classes || !spec->training ? output_count(part) : (size_t)spec->batch;
+    part->host_output = malloc(count * sizeof *part->host_output);
     if (!part->host_output)
         return fsh_error_set(error, FSH_ERR_MEMORY, "out of memory for what a batch of %lld gives",
                              (long long)spec->batch);
@@ -223,13 +225,10 @@ static FshStatus add_to_metrics(NetworkProgram *part, const Batch *batch, double
                                 (uint64_t)part->spec.classes, loss);
         return status;
     }
-    float *errors = malloc(count * sizeof *errors);
-    if (!errors)
-        return fsh_error_set(error, FSH_ERR_MEMORY, "out of memory for the errors of a batch");
-    FshStatus status = program_read(part->program, part->error, errors, count * sizeof *errors, error);
+    FshStatus status =
+        program_read(part->program, part->error, part->host_output, count * sizeof *part->host_output, error);
     if (!status)
-        metrics_add_errors(metrics, errors, batch->valid, count, loss);
-    free(errors);
+        metrics_add_errors(metrics, part->host_output, batch->valid, count, loss);
     return status;
 }
 
@@ -299,8 +298,7 @@ static FshStatus find_evaluation(Network *network, NetworkWeights weights, const
 static void mirror_rows(const uint8_t *from, uint8_t *to, size_t rows, size_t width, size_t channels)
 {
     for (size_t row = 0; row < rows; row++, from += width * channels, to += width * channels)
-        for (size_t x = 0; x < width; x++)
-            memcpy(to + (width - 1 - x) * channels, from + x * channels, channels);
+        image_mirror_row(from, width, (uint32_t)channels, to);
 }
 
 /* output = (output + mirrored, turned back) / 2 */
@@ -328,6 +326,17 @@ static FshStatus reserve_mirror(Network *network, size_t pixel_bytes, size_t out
     return FSH_OK;
 }
 
+/* One batch through the program: its loss, and its output in part->host_output. */
+static FshStatus run_batch(NetworkProgram *part, const Batch *batch, float *loss, FshError *error)
+{
+    FshStatus status = write_batch(part, batch, error);
+    if (!status)
+        status = program_run(part->program, error);
+    if (!status)
+        status = read_number(part, part->loss, loss, error);
+    return status ? status : read_output(part, error);
+}
+
 /* Runs the mirror image first, then the batch itself, whose output and loss stay. */
 static FshStatus run_evaluation(Network *network, NetworkProgram *part, const Batch *batch, float *loss,
                                 FshError *error)
@@ -348,24 +357,12 @@ static FshStatus run_evaluation(Network *network, NetworkProgram *part, const Ba
             turned.target = target;
             mirror_rows(batch->target, target, rows, width, channels);
         }
-        status = write_batch(part, &turned, error);
-        if (!status)
-            status = program_run(part->program, error);
-        if (!status)
-            status = read_number(part, part->loss, &mirrored_loss, error);
-        if (!status)
-            status = read_output(part, error);
+        status = run_batch(part, &turned, &mirrored_loss, error);
         if (!status)
             memcpy(network->mirrored_output, part->host_output, outputs * sizeof *part->host_output);
     }
     if (!status)
-        status = write_batch(part, batch, error);
-    if (!status)
-        status = program_run(part->program, error);
-    if (!status)
-        status = read_number(part, part->loss, loss, error);
-    if (!status)
-        status = read_output(part, error);
+        status = run_batch(part, batch, loss, error);
     if (status || !twice)
         return status;
     *loss = 0.5F * (*loss + mirrored_loss);
@@ -458,7 +455,7 @@ FshStatus network_take_average(Network *network, FshError *error)
     size_t most = 0;
     for (size_t i = 0; !status && i < graph_tensor_count(graph); i++) {
         const Tensor *tensor = graph_tensor(graph, (TensorId)i);
-        if (tensor->role != TENSOR_PARAMETER && tensor->role != TENSOR_BUFFER)
+        if (!tensor_is_weight(tensor))
             continue;
         const size_t count = (size_t)tensor_count(tensor);
         char name[GRAPH_NAME_MAX + 8];

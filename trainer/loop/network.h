@@ -24,7 +24,7 @@ typedef struct NetworkProgram {
     TensorId output;      /* "logits" [batch, classes]; "restored" [batch, height, width, channels] */
     TensorId loss, error; /* error: of pairs, [batch] */
     TensorId gradient_norm, updated;
-    float *host_output; /* as output; of evaluation and classes */
+    float *host_output; /* as output; in training of pairs as error */
     uint64_t used;      /* when, for the cache */
 } NetworkProgram;
 

@@ -164,7 +164,7 @@ static void tell_training(const Teller *teller, const TrainPlan *plan)
 {
     const ModelRecipe *recipe = &plan->recipe;
     Line line = {0};
-    say(&line, "training: %" PRIu64 " epochs, %s", plan->epochs, loss_names[plan->loss]);
+    say(&line, "training: %" PRIu64 " epochs, %s", plan->epochs, loss_names[plan->recipe.loss]);
     if (recipe->label_smoothing > 0)
         say(&line, " (label smoothing %g)", (double)recipe->label_smoothing);
     say(&line, ", ");

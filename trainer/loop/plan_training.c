@@ -18,14 +18,13 @@ static FshStatus plan_loss(TrainPlan *plan, const TrainOptions *options, FshErro
     int kind = 0;
     while (kind < LOSS_KIND_COUNT && strcmp(loss_names[kind], options->loss) != 0)
         kind++;
-    plan->loss =
+    plan->recipe.loss =
         kind == LOSS_KIND_COUNT ? (is_pairs(plan) ? LOSS_CHARBONNIER : LOSS_CROSS_ENTROPY) : (LossKind)kind;
-    const bool of_classes = plan->loss == LOSS_CROSS_ENTROPY || plan->loss == LOSS_BCE;
+    const bool of_classes = plan->recipe.loss == LOSS_CROSS_ENTROPY || plan->recipe.loss == LOSS_BCE;
     if (of_classes == is_pairs(plan))
         return fsh_error_set(error, FSH_ERR_USAGE, "--loss: %s is for %s, and this dataset holds %s",
                              options->loss, of_classes ? "classes" : "pairs",
                              of_classes ? "pairs" : "classes");
-    plan->recipe.loss = plan->loss;
     plan->recipe.label_smoothing = is_pairs(plan) ? 0 : (float)options->label_smoothing;
     plan->recipe.mixes = !is_pairs(plan) && options->augment && options->mixup_prob > 0 &&
                          (options->mixup_alpha > 0 || options->cutmix_alpha > 0);

@@ -51,7 +51,6 @@ typedef struct TrainPlan {
     EarlyStopOptions early_stop; /* patience 0: none */
     Metric early_stop_metric;
     Metric main_metric; /* what "best" means */
-    LossKind loss;
     bool flip_tta, y_channel;
     uint32_t crop_border;
     uint64_t seed;
