@@ -8,6 +8,7 @@
  *
  * Bytes: statistics read x once; backward reads dy and x twice (sums, then dx) and writes dx once. */
 #include "trainer/backend/cuda/kernels_common.cuh"
+#include "trainer/backend/cuda/kernels_norm.h"
 
 #include <initializer_list>
 

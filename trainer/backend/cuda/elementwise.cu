@@ -1,6 +1,7 @@
 /* elementwise.cu - operations that read each element once and write each element once: bound by memory, so
  * four elements of a thread travel in one 16-byte access where shapes allow it. */
 #include "trainer/backend/cuda/kernels_common.cuh"
+#include "trainer/backend/cuda/kernels_pointwise.h"
 
 using namespace fshard;
 
@@ -20,6 +21,11 @@ extern "C" int64_t device_tensor_channels(const DeviceTensor *tensor)
 extern "C" int64_t device_tensor_rows(const DeviceTensor *tensor)
 {
     return device_tensor_count(tensor) / device_tensor_channels(tensor);
+}
+
+extern "C" int64_t device_tensor_stored(const DeviceTensor *tensor)
+{
+    return tensor->rows * tensor->pitch;
 }
 
 namespace

@@ -3,6 +3,9 @@
 #ifndef FSHARD_TRAINER_BACKEND_CUDA_KERNELS_COMMON_CUH
 #define FSHARD_TRAINER_BACKEND_CUDA_KERNELS_COMMON_CUH
 
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+
 #include "trainer/backend/cuda/kernels.h"
 
 namespace fshard
@@ -18,7 +21,7 @@ inline unsigned grid_blocks(int64_t threads_wanted)
     return (unsigned)(blocks < grid_blocks_max ? (blocks > 0 ? blocks : 1) : grid_blocks_max);
 }
 
-/* Width elements that one instruction loads: 16 bytes for four floats. */
+/* Width elements that one instruction loads: 16 bytes for four floats or eight narrow ones. */
 template <typename T, int Width> struct alignas(sizeof(T) * Width) Pack {
     T values[Width];
 };
@@ -40,12 +43,21 @@ template <int Width, typename T> __device__ void store(T *to, const float (&valu
     *reinterpret_cast<Pack<T, Width> *>(to) = pack;
 }
 
+/* Elements of T that one 16-byte access moves. */
+template <typename T> constexpr int vector_width = 16 / (int)sizeof(T);
+
 /* Calls launch(T{}) with the storage type's C++ type. A new type is a new line here. */
 template <typename Launch> cudaError_t with_storage(const DeviceTensor *tensor, Launch launch)
 {
     switch (tensor->element) {
     case ELEMENT_F32:
         launch(float{});
+        return cudaGetLastError();
+    case ELEMENT_BF16:
+        launch(__nv_bfloat16{});
+        return cudaGetLastError();
+    case ELEMENT_F16:
+        launch(__half{});
         return cudaGetLastError();
     default:
         return cudaErrorNotSupported;

@@ -2,6 +2,7 @@
  * one block, in a fixed order. Logits may be of any storage type, what comes out is float32: there is little
  * of it, and it must be exact. */
 #include "trainer/backend/cuda/kernels_common.cuh"
+#include "trainer/backend/cuda/kernels_loss.h"
 
 using namespace fshard;
 

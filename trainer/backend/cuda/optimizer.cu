@@ -6,6 +6,7 @@
  * parameter. The gradient's norm is taken in passing: a sum of squares for each piece, which a last small
  * kernel adds in their order. */
 #include "trainer/backend/cuda/kernels_common.cuh"
+#include "trainer/backend/cuda/kernels_update.h"
 
 using namespace fshard;
 

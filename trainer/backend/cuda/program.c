@@ -259,11 +259,9 @@ void cuda_program_free(Program *program)
     (void)cudaStreamSynchronize(program_backend(cuda)->stream);
     if (cuda->recorded)
         (void)cudaGraphExecDestroy(cuda->recorded);
-    for (size_t n = 0; cuda->steps && n < graph_node_count(cuda->base.graph); n++) {
-        cudnn_plan_free(&cuda->steps[n].convolution);
-        matmul_plan_free(&cuda->steps[n].matmul);
-        (void)cudaFree(cuda->steps[n].pieces);
-    }
+    for (size_t n = 0; cuda->steps && n < graph_node_count(cuda->base.graph); n++)
+        if (cuda->steps[n].plan)
+            cuda->steps[n].plan_free(cuda->steps[n].plan);
     for (size_t i = 0; i < cuda->input_count; i++)
         for (int k = 0; k < 2; k++) {
             (void)cudaFreeHost(cuda->inputs[i].pinned[k]);

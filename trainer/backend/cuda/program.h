@@ -1,7 +1,7 @@
 /* program.h - a graph lowered to a list of steps, and the list recorded as one CUDA graph.
  *
  * A step is a node with its tensors' addresses and whatever was prepared for it: a cuDNN plan, a cuBLASLt
- * plan, the optimizer's table. The table of lowerings (lowering.c) says for each op how to prepare and how to
+ * plan, the optimizer's table. The rows of lowerings (lowering.h) say for each op how to prepare and how to
  * enqueue it; program.c owns memory, inputs, recording and timing, and knows no op.
  *
  * program_write copies into one of two pinned buffers of the input and returns; the copy to the device is
@@ -19,10 +19,8 @@ typedef struct Step {
         outputs[NODE_OUTPUTS_MAX]; /* data is NULL for an optional one that is absent */
     uint64_t scratch_bytes;        /* what prepare asks for */
     void *scratch;                 /* that much, shared by all steps */
-    CudnnPlan *convolution;        /* owned; NULL for most ops, as are the next two */
-    MatmulPlan *matmul;
-    SgdPiece *pieces; /* owned, device memory */
-    int64_t piece_count;
+    void *plan; /* what prepare made and enqueue needs (step_own): of the op's own type; may be NULL */
+    void (*plan_free)(void *plan);
 } Step;
 
 typedef struct CudaProgram {
@@ -47,6 +45,13 @@ typedef struct CudaProgram {
     double *seconds;    /* [graph_node_count] once profiling was on; else NULL */
     cudaEvent_t *marks; /* [graph_node_count + 1] with seconds */
 } CudaProgram;
+
+/* The step owns plan from now on. */
+static inline void step_own(Step *step, void *plan, void (*plan_free)(void *plan))
+{
+    step->plan = plan;
+    step->plan_free = plan_free;
+}
 
 /* How an op becomes device work. */
 typedef struct Lowering {

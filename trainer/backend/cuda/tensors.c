@@ -3,9 +3,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const ElementType element_of[] = {
-    [DATA_F32] = ELEMENT_F32, [DATA_U8] = ELEMENT_U8, [DATA_I64] = ELEMENT_I64};
-static const size_t element_bytes[] = {[ELEMENT_F32] = 4, [ELEMENT_U8] = 1, [ELEMENT_I64] = 8};
+static const ElementType element_of[] = {[DATA_F32] = ELEMENT_F32,
+                                         [DATA_U8] = ELEMENT_U8,
+                                         [DATA_I64] = ELEMENT_I64,
+                                         [DATA_BF16] = ELEMENT_BF16,
+                                         [DATA_F16] = ELEMENT_F16};
+static const size_t element_bytes[ELEMENT_TYPE_COUNT] = {
+    [ELEMENT_F32] = 4, [ELEMENT_U8] = 1, [ELEMENT_I64] = 8, [ELEMENT_BF16] = 2, [ELEMENT_F16] = 2};
 
 /* Parameters, and what is shaped like them. A gradient that is a sum of two is an activation to the graph;
  * `of` tells. */
@@ -26,12 +30,16 @@ DeviceTensor device_tensor_describe(const Graph *graph, TensorId id)
         described.shape[2] = tensor->shape[3];
         described.shape[3] = tensor->shape[1];
     }
+    described.pitch = device_tensor_channels(&described);
+    described.rows = device_tensor_rows(&described);
+    if (element_is_narrow(described.element))
+        described.pitch = (described.pitch + PADDED_CHANNELS - 1) / PADDED_CHANNELS * PADDED_CHANNELS;
     return described;
 }
 
 uint64_t device_tensor_bytes(const DeviceTensor *tensor)
 {
-    return (uint64_t)device_tensor_count(tensor) * element_bytes[tensor->element];
+    return (uint64_t)device_tensor_stored(tensor) * element_bytes[tensor->element];
 }
 
 uint64_t device_tensor_room_bytes(const DeviceTensor *tensor)

@@ -2,6 +2,7 @@
  * too, so nothing is added by atomics. A block makes one row of one image, all columns and channels;
  * neighbouring threads take neighbouring channels, so that accesses are dense. */
 #include "trainer/backend/cuda/kernels_common.cuh"
+#include "trainer/backend/cuda/kernels_window.h"
 
 using namespace fshard;
 

@@ -1,0 +1,55 @@
+#include "trainer/backend/cuda/lowering.h"
+#include "trainer/backend/cuda/kernels_norm.h"
+
+/* y [N, out] = x [N, in] weight' + bias */
+
+static void free_plan(void *plan)
+{
+    MatmulPlan *owned = plan;
+    matmul_plan_free(&owned);
+}
+
+static FshStatus linear_prepare(const CudaProgram *program, Step *step, FshError *error)
+{
+    const DeviceTensor *a = in(step, 0), *b = in(step, 1), *result = out(step, 0);
+    MatmulShape shape = {.rows = result->shape[0], .columns = result->shape[1]};
+    switch (step->node->op) {
+    case OP_LINEAR_BACKWARD_DATA: /* dx = dy weight */
+        shape.inner = a->shape[1];
+        break;
+    case OP_LINEAR_BACKWARD_WEIGHT: /* dweight = dy' x */
+        shape.inner = a->shape[0];
+        shape.transpose_a = true;
+        if (maybe_out(step, 1))
+            want_scratch(step, kernel_column_scratch_bytes(a));
+        break;
+    default:
+        shape.inner = b->shape[1];
+        shape.transpose_b = true;
+        shape.bias = maybe_in(step, 2) != NULL;
+        break;
+    }
+    MatmulPlan *plan = NULL;
+    FshStatus status = matmul_plan_new(&plan, program_backend(program)->cublas_lt, &shape, error);
+    if (status)
+        return status;
+    step_own(step, plan, free_plan);
+    want_scratch(step, matmul_plan_workspace_bytes(plan));
+    return FSH_OK;
+}
+
+static FshStatus linear(const Step *step, cudaStream_t stream, FshError *error)
+{
+    FshStatus status = matmul_plan_run(step->plan, in(step, 0)->data, in(step, 1)->data, step->inputs[2].data,
+                                       out(step, 0)->data, step->scratch, stream, error);
+    if (!status && step->node->op == OP_LINEAR_BACKWARD_WEIGHT && maybe_out(step, 1))
+        status = CUDA_TRY(kernel_column_sum(in(step, 0), out(step, 1), step->scratch, stream), error);
+    return status;
+}
+
+const LoweringRow lowering_linear[] = {
+    {OP_LINEAR, {.prepare = linear_prepare, .enqueue = linear}},
+    {OP_LINEAR_BACKWARD_DATA, {.prepare = linear_prepare, .enqueue = linear}},
+    {OP_LINEAR_BACKWARD_WEIGHT, {.prepare = linear_prepare, .enqueue = linear}},
+    {OP_KIND_COUNT, {NULL}},
+};

@@ -1,0 +1,59 @@
+#include "trainer/backend/cuda/lowering.h"
+#include "trainer/backend/cuda/kernels_norm.h"
+
+static NormActivation norm_activation(const Step *step)
+{
+    return (NormActivation){step->node->as.norm.relu, step->node->as.norm.slope};
+}
+
+static FshStatus batch_norm_prepare(const CudaProgram *program, Step *step, FshError *error)
+{
+    (void)program;
+    (void)error;
+    want_scratch(step, kernel_column_scratch_bytes(in(step, 0)));
+    return FSH_OK;
+}
+
+static FshStatus batch_norm(const Step *step, cudaStream_t stream, FshError *error)
+{
+    const BatchNorm *options = &step->node->as.norm.options;
+    const NormTensors tensors = {.x = in(step, 0),
+                                 .weight = in(step, 1),
+                                 .bias = in(step, 2),
+                                 .mean = out(step, 1),
+                                 .inverse_deviation = out(step, 2)};
+    const NormActivation activation = norm_activation(step);
+    FshStatus status = FSH_OK;
+    if (options->training)
+        status = CUDA_TRY(kernel_batch_norm_statistics(&tensors, options->epsilon, options->momentum,
+                                                       in(step, 3), in(step, 4), step->scratch, stream),
+                          error);
+    else
+        status = CUDA_TRY(
+            kernel_batch_norm_running(in(step, 3), in(step, 4), options->epsilon, &tensors, stream), error);
+    if (!status)
+        status = CUDA_TRY(
+            kernel_batch_norm_apply(&tensors, &activation, maybe_in(step, 5), out(step, 0), stream), error);
+    return status;
+}
+
+static FshStatus batch_norm_backward(const Step *step, cudaStream_t stream, FshError *error)
+{
+    const NormTensors tensors = {.x = in(step, 1),
+                                 .weight = in(step, 2),
+                                 .bias = in(step, 3),
+                                 .mean = in(step, 4),
+                                 .inverse_deviation = in(step, 5)};
+    const NormActivation activation = norm_activation(step);
+    return CUDA_TRY(kernel_batch_norm_backward(in(step, 0), &tensors, &activation, maybe_in(step, 6),
+                                               step->node->as.norm.options.training, maybe_out(step, 0),
+                                               out(step, 1), out(step, 2), maybe_out(step, 3), step->scratch,
+                                               stream),
+                    error);
+}
+
+const LoweringRow lowering_norm[] = {
+    {OP_BATCH_NORM, {.prepare = batch_norm_prepare, .enqueue = batch_norm}},
+    {OP_BATCH_NORM_BACKWARD, {.prepare = batch_norm_prepare, .enqueue = batch_norm_backward}},
+    {OP_KIND_COUNT, {NULL}},
+};
