@@ -224,16 +224,22 @@ FshStatus options_config_read(const char *path, json_t **object_ret, FshError *e
     FshStatus status = file_read_most(path, CONFIG_MAX_BYTES, &buffer, error);
     if (status)
         goto done;
+    /* Editors of Windows put a mark in front of UTF-8. */
+    static const char byte_order_mark[] = "\xEF\xBB\xBF";
     const char *text = (const char *)buffer.bytes;
-    size_t blanks = 0;
-    while (blanks < buffer.length && isspace((unsigned char)text[blanks]))
+    size_t length = buffer.length, blanks = 0;
+    if (length >= 3 && memcmp(text, byte_order_mark, 3) == 0) {
+        text += 3;
+        length -= 3;
+    }
+    while (blanks < length && isspace((unsigned char)text[blanks]))
         blanks++;
-    if (blanks < buffer.length && text[blanks] == '{') {
-        status = read_json(path, text, buffer.length, object_ret, error);
+    if (blanks < length && text[blanks] == '{') {
+        status = read_json(path, text, length, object_ret, error);
         goto done;
     }
     *object_ret = json_object();
-    status = *object_ret ? read_toml(path, text, buffer.length, *object_ret, error)
+    status = *object_ret ? read_toml(path, text, length, *object_ret, error)
                          : fsh_error_set(error, FSH_ERR_MEMORY, "%s: out of memory", path);
     if (status) {
         json_decref(*object_ret);

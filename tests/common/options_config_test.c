@@ -93,6 +93,8 @@ static void test_toml_and_json_read_the_same(void **state)
         "{\"version\": 3, \"options\": {\"size\": 42, \"learning-rate\": 1e-3, \"flip\": false, \"model\": "
         "\"a \\\"b\\\"\", "
         "\"mode\": \"slow\", \"bytes\": 4096}}",
+        "\xEF\xBB\xBF"
+        "size = 42\nlr = 0.001\nflip = false\nmodel = 'a \"b\"'\nmode = 'slow'\nbytes = '4K'",
     };
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
         Fixture f;
