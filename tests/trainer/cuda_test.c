@@ -1,48 +1,14 @@
 /* The CUDA backend against the CPU backend, on every op, on whole networks, and on its own promises: the same bits in every run, whatever
  * shares memory.
- *
- * Needs a GPU; leaves with 77 where there is none.
- * usage: cuda_test [SEED [PATTERN]]     other inputs; only the tests whose name matches, as '*_agree' */
+ * Usage: cuda_support.h. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "tests/trainer/backend_compare.h"
-#include "trainer/models/models.h"
-
-enum { CUDA, CPU, CUDA_TIMED, BACKENDS }; /* the last: with BackendOptions.benchmark */
-static Backend *backends[BACKENDS];
-static Comparison comparison = {.seed = 1};
-
-static int begin_test(void **state)
-{
-    (void)state;
-    comparison.largest = 0;
-    comparison.mismatches = 0;
-    return 0;
-}
-
-static int end_test(void **state)
-{
-    (void)state;
-    if (comparison.largest > 0)
-        print_message("largest relative difference %.1e\n", comparison.largest);
-    return comparison.mismatches ? -1 : 0;
-}
+#include "tests/trainer/cuda_support.h"
 
 /* ---- one layer at a time ---- */
-
-typedef TensorId (*Layers)(Graph *graph, TensorId x);
-
-static TensorId conv(Graph *graph, const char *name, TensorId x, int64_t channels, int64_t kernel,
-                     int64_t stride, int64_t padding, bool bias)
-{
-    return graph_conv2d(
-        graph, name, x,
-        &(Conv2d){
-            .channels = channels, .kernel = kernel, .stride = stride, .padding = padding, .bias = bias});
-}
 
 static TensorId convolutions(Graph *graph, TensorId x)
 {
@@ -118,49 +84,6 @@ static TensorId pads(Graph *graph, TensorId x)
     return graph_reflection_pad(graph, x, 3);
 }
 
-/* image -> normalize -> layers -> global average pool or flatten -> linear -> loss, differentiated, with its
- * update. */
-static Graph *network(Layers layers, int64_t batch, int64_t height, int64_t width, int64_t channels,
-                      bool flat, bool fuse, const Optimizer *sgd)
-{
-    const double mean[4] = {0.4, 0.5, 0.6, 0.3}, deviation[4] = {0.2, 0.3, 0.25, 0.5};
-    Graph *graph = graph_new();
-    TensorId x = graph_input(graph, "image", DATA_U8, 4, (int64_t[]){batch, height, width, channels});
-    TensorId labels = graph_input(graph, "label", DATA_I64, 1, &batch);
-    x = layers(graph, graph_normalize(graph, x, mean, deviation));
-    x = flat ? graph_flatten(graph, x) : graph_global_avg_pool(graph, x);
-    x = graph_linear(graph, "hidden", x, 19, true);
-    x = graph_linear(graph, "classes", x, 3, false);
-    TensorId loss = graph_softmax_cross_entropy(graph, x, labels, TENSOR_NONE, TENSOR_NONE, 0.1F);
-    if (fuse)
-        graph_fuse(graph, FUSE_ALL);
-    graph_differentiate(graph, loss);
-    Optimizer update = *sgd;
-    update.learning_rate = graph_input(graph, "learning_rate", DATA_F32, 1, (int64_t[]){1});
-    graph_update(graph, &update);
-    return graph;
-}
-
-static const Optimizer plain_sgd = {.momentum = 0.9, .weight_decay = 5e-4};
-static const Optimizer nesterov_sgd = {.momentum = 0.8, .weight_decay = 1e-2, .nesterov = true};
-
-/* Several shapes, one sample and odd edges among them, pooled and flattened. */
-static void compare_layers(Layers layers, const char *name, bool fuse)
-{
-    static const int64_t shapes[][4] = {{1, 9, 11, 3}, {3, 8, 8, 1}, {5, 17, 13, 3}, {32, 12, 12, 4}};
-    char label[96];
-    for (size_t i = 0; i < sizeof shapes / sizeof shapes[0]; i++)
-        for (int flat = 0; flat < 2; flat++) {
-            const int64_t *s = shapes[i];
-            (void)snprintf(label, sizeof label, "%s, batch %d, %d x %d x %d%s", name, (int)s[0], (int)s[1],
-                           (int)s[2], (int)s[3], flat ? ", flat" : "");
-            compare_graph(
-                &comparison, backends[CUDA],
-                network(layers, s[0], s[1], s[2], s[3], flat, fuse, flat ? &nesterov_sgd : &plain_sgd), label,
-                3);
-        }
-}
-
 static void test_convolutions_agree(void **state)
 {
     (void)state;
@@ -211,24 +134,6 @@ static void test_reflection_pads_agree(void **state)
 }
 
 /* ---- whole networks ---- */
-
-static Graph *model(const char *name, int64_t batch, int64_t size, int64_t channels, bool training)
-{
-    FshError error = {0};
-    Graph *graph = NULL;
-    const ModelSpec spec = {.batch = batch,
-                            .height = size,
-                            .width = size,
-                            .channels = channels,
-                            .classes = 10,
-                            .training = training};
-    const ModelRecipe recipe = {.mean = {0.5, 0.5, 0.5},
-                                .deviation = {0.25, 0.25, 0.25},
-                                .label_smoothing = 0.1F,
-                                .optimizer = {.momentum = 0.9, .weight_decay = 1e-4}};
-    assert_ok(model_graph(model_find(name), &spec, &recipe, &graph, &error), &error);
-    return graph;
-}
 
 /* resnet18 one step: in three of them, some of a million ReLUs nearly always lie within rounding. */
 static void test_networks_train_alike(void **state)
@@ -434,99 +339,29 @@ static void test_a_label_out_of_range_is_refused(void **unused)
     graph_free(&graph);
 }
 
-/* What this backend does not know yet: it refuses them by name. Whoever lowers one takes it out here. */
-static const OpKind not_lowered[] = {
-    OP_BINARY_CROSS_ENTROPY,
-    OP_BINARY_CROSS_ENTROPY_BACKWARD,
-    OP_CAST,
-    OP_CHANNEL_MULTIPLY,
-    OP_CHANNEL_MULTIPLY_BACKWARD,
-    OP_CHANNEL_SCALE,
-    OP_CHANNEL_SCALE_BACKWARD,
-    OP_CONCAT,
-    OP_CROP,
-    OP_GATE,
-    OP_GATE_BACKWARD,
-    OP_LAYER_NORM,
-    OP_LAYER_NORM_BACKWARD,
-    OP_PIXEL_LOSS,
-    OP_PIXEL_LOSS_BACKWARD,
-    OP_PIXEL_SHUFFLE,
-    OP_PIXEL_UNSHUFFLE,
-    OP_SCALE,
-    OP_ZERO_PAD,
-};
-
-static bool is_lowered(OpKind op)
-{
-    for (size_t i = 0; i < sizeof not_lowered / sizeof *not_lowered; i++)
-        if (not_lowered[i] == op)
-            return false;
-    return true;
-}
-
-static void test_every_op_was_compared(void **state)
-{
-    (void)state;
-    for (int op = 0; op < OP_KIND_COUNT; op++)
-        if (comparison.ran[op] != is_lowered((OpKind)op))
-            fail_msg("%s %s",
-                     is_lowered((OpKind)op) ? "no test ran"
-                                            : "is lowered, and stands among those that are not:",
-                     op_name((OpKind)op));
-}
-
-#define TEST(function) cmocka_unit_test_setup_teardown(function, begin_test, end_test)
-
 int main(int argc, char **argv)
 {
-    static const struct {
-        const char *device;
-        BackendOptions options;
-    } wanted[BACKENDS] = {
-        [CUDA] = {"cuda", {0}}, [CPU] = {"cpu", {0}}, [CUDA_TIMED] = {"cuda", {.benchmark = true}}};
-    if (argc > 1)
-        comparison.seed = strtoull(argv[1], NULL, 10);
-    if (argc > 2)
-        cmocka_set_test_filter(argv[2]);
-    for (int i = 0; i < BACKENDS; i++) {
-        FshError error = {0};
-        FshStatus status = backend_open(&backends[i], wanted[i].device, &wanted[i].options, &error);
-        if (i == CUDA && status == FSH_ERR_UNSUPPORTED) {
-            printf("left out: %s\n", error.message);
-            return 77;
-        }
-        if (status) {
-            printf("%s\n", error.message);
-            return 1;
-        }
-    }
-    comparison.theirs = backends[CPU];
-    printf("%s; seed %llu\n", backend_description(backends[CUDA]), (unsigned long long)comparison.seed);
     const struct CMUnitTest tests[] = {
-        TEST(test_convolutions_agree),
-        TEST(test_batch_norms_agree),
-        TEST(test_batch_norms_with_running_statistics_agree),
-        TEST(test_fused_batch_norms_agree),
-        TEST(test_activations_and_sums_agree),
-        TEST(test_max_pools_agree),
-        TEST(test_average_pools_agree),
-        TEST(test_reflection_pads_agree),
-        TEST(test_networks_train_alike),
-        TEST(test_timed_convolutions_train_alike),
-        TEST(test_networks_evaluate_alike),
-        TEST(test_training_and_evaluation_share_a_state),
-        TEST(test_state_speaks_the_logical_layout),
-        TEST(test_two_runs_give_the_same_bits),
-        TEST(test_measured_steps_give_the_same_bits),
-        TEST(test_sharing_memory_changes_no_bit),
-        TEST(test_a_batch_that_does_not_fit_is_told),
-        TEST(test_a_state_of_another_network_is_refused),
-        TEST(test_a_label_out_of_range_is_refused),
-        TEST(test_every_op_was_compared),
+        CUDA_TEST(test_convolutions_agree),
+        CUDA_TEST(test_batch_norms_agree),
+        CUDA_TEST(test_batch_norms_with_running_statistics_agree),
+        CUDA_TEST(test_fused_batch_norms_agree),
+        CUDA_TEST(test_activations_and_sums_agree),
+        CUDA_TEST(test_max_pools_agree),
+        CUDA_TEST(test_average_pools_agree),
+        CUDA_TEST(test_reflection_pads_agree),
+        CUDA_TEST(test_networks_train_alike),
+        CUDA_TEST(test_timed_convolutions_train_alike),
+        CUDA_TEST(test_networks_evaluate_alike),
+        CUDA_TEST(test_training_and_evaluation_share_a_state),
+        CUDA_TEST(test_state_speaks_the_logical_layout),
+        CUDA_TEST(test_two_runs_give_the_same_bits),
+        CUDA_TEST(test_measured_steps_give_the_same_bits),
+        CUDA_TEST(test_sharing_memory_changes_no_bit),
+        CUDA_TEST(test_a_batch_that_does_not_fit_is_told),
+        CUDA_TEST(test_a_state_of_another_network_is_refused),
+        CUDA_TEST(test_a_label_out_of_range_is_refused),
+        CUDA_TEST(test_every_op_was_compared),
     };
-    int failed = cmocka_run_group_tests(tests, NULL, NULL);
-    for (int i = 0; i < BACKENDS; i++)
-        backend_close(&backends[i]);
-    return failed;
+    return cuda_run_tests(argc, argv, tests, sizeof tests / sizeof *tests);
 }

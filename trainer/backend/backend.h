@@ -32,9 +32,16 @@ typedef struct Program Program;
 typedef struct BackendOptions {
     /* Of the CPU backend; 0: all available. */
     int threads;
-    /* Of the CUDA backend: time the ways to compute each convolution, keep the fastest. Without it the same
-     * ways are chosen, and the same bits come out, in every run. */
+    /* The others are the CUDA backend's; the CPU backend gives the same bits in every run, and has no TF32. */
+    /* Time the ways to compute each convolution, keep the fastest. Without it the libraries' first proposals are taken. */
     bool benchmark;
+    /* Only ways whose sums have one order: the same plans give the same bits in every run. Which way wins when ways are timed is
+     * chance: for the same bits with benchmark, plans come from a plan_cache. */
+    bool deterministic;
+    /* Products of float32 may round what they multiply to TF32 (10 bits of mantissa; sums stay float32). */
+    bool tf32;
+    /* The folder where chosen plans are kept for the next start; NULL: nowhere. Copied by backend_open. */
+    const char *plan_cache;
 } BackendOptions;
 
 /* device: "cpu" or "cuda". FSH_ERR_UNSUPPORTED: this build has no such backend, or this machine no such

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "common/progress.h"
+#include "common/text.h"
 
 /* cmake/cuda.cmake compiles for this and newer. */
 enum { OLDEST_MAJOR = 8, OLDEST_MINOR = 0 };
@@ -104,6 +105,13 @@ FshStatus cuda_backend_open(Backend **backend, const BackendOptions *options, Fs
     if (!cuda)
         return fsh_error_set(error, FSH_ERR_MEMORY, "cuda: no memory for the backend");
     cuda->benchmark = options->benchmark;
+    cuda->deterministic = options->deterministic;
+    cuda->tf32 = options->tf32;
+    if (options->plan_cache &&
+        !(cuda->plan_cache = text_copy(options->plan_cache, strlen(options->plan_cache)))) {
+        status = fsh_error_set(error, FSH_ERR_MEMORY, "no memory for the name of the plan cache");
+        goto done;
+    }
     if ((status = CUDA_TRY(cudaStreamCreateWithFlags(&cuda->stream, cudaStreamNonBlocking), error)))
         goto done;
     if ((status = CUDNN_TRY(cudnnCreate(&cuda->cudnn.handle), error)))
@@ -135,6 +143,7 @@ void cuda_backend_close(Backend *backend)
         (void)cublasLtDestroy(cuda->cublas_lt);
     if (cuda->stream)
         (void)cudaStreamDestroy(cuda->stream);
+    free(cuda->plan_cache);
     free(cuda);
 }
 

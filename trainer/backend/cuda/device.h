@@ -19,8 +19,9 @@
 
 typedef struct CudaBackend {
     Backend base;
-    bool benchmark;      /* time cuDNN's candidates; else take the heuristics' first, the same in every run */
-    cudaStream_t stream; /* all work of all programs, in order */
+    bool benchmark, deterministic, tf32; /* BackendOptions */
+    char *plan_cache;                    /* owned; NULL: plans are not kept */
+    cudaStream_t stream;                 /* all work of all programs, in order */
     CudnnDevice cudnn;
     cublasLtHandle_t cublas_lt;
 } CudaBackend;

@@ -1,0 +1,47 @@
+/* cuda_support.h - what the tests of the CUDA backend share: its backends, graphs of a few layers, and a main that leaves with 77
+ * where there is no GPU.
+ *
+ *   int main(int argc, char **argv)
+ *   {
+ *       const struct CMUnitTest tests[] = {CUDA_TEST(test_gates_agree), CUDA_TEST(test_every_op_was_compared)};
+ *       return cuda_run_tests(argc, argv, tests, sizeof tests / sizeof *tests);
+ *   }
+ *
+ * usage of each: cuda_X_test [SEED [PATTERN]]     other inputs; only the tests whose name matches, as '*_agree'
+ * Tests that scripts/device.sh runs under compute-sanitizer have names that end with _agree: small shapes, every kernel. */
+#ifndef FSHARD_TESTS_TRAINER_CUDA_SUPPORT_H
+#define FSHARD_TESTS_TRAINER_CUDA_SUPPORT_H
+
+#include "tests/trainer/backend_compare.h"
+#include "trainer/models/models.h"
+
+enum { CUDA, CPU, CUDA_TIMED, BACKENDS }; /* the last: with BackendOptions.benchmark */
+/* Open while tests run. */
+extern Backend *backends[BACKENDS];
+/* Against the CPU backend; of the whole program, `largest` and `mismatches` of one test. */
+extern Comparison comparison;
+
+/* A test that fails if comparison counted a mismatch, and says the largest difference it met. */
+int cuda_begin_test(void **state);
+int cuda_end_test(void **state);
+#define CUDA_TEST(function) cmocka_unit_test_setup_teardown(function, cuda_begin_test, cuda_end_test)
+/* Opens the backends, runs the tests. Returns what main shall: 77 without a GPU. */
+int cuda_run_tests(int argc, char **argv, const struct CMUnitTest *tests, size_t count);
+
+/* The last test of each program: every op that the table in cuda_support.c gives to this program was compared, and what was
+ * compared stands in the table. */
+void test_every_op_was_compared(void **state);
+
+typedef TensorId (*Layers)(Graph *graph, TensorId x);
+extern const Optimizer plain_sgd, nesterov_sgd;
+TensorId conv(Graph *graph, const char *name, TensorId x, int64_t channels, int64_t kernel, int64_t stride,
+              int64_t padding, bool bias);
+/* image -> normalize -> layers -> global average pool or flatten -> linear -> loss, differentiated, with its update. */
+Graph *network(Layers layers, int64_t batch, int64_t height, int64_t width, int64_t channels, bool flat,
+               bool fuse, const Optimizer *sgd);
+/* Several shapes of it, one sample and odd edges among them, pooled and flattened, three steps each. */
+void compare_layers(Layers layers, const char *name, bool fuse);
+/* A model of the registry with 10 classes. */
+Graph *model(const char *name, int64_t batch, int64_t size, int64_t channels, bool training);
+
+#endif
