@@ -158,6 +158,8 @@ void program_free(Program **program)
 {
     if (!program || !*program)
         return;
+    free((*program)->results.memory);
+    (*program)->results.memory = NULL;
     (*program)->state->backend->interface->program_free(*program);
     *program = NULL;
 }
@@ -193,9 +195,109 @@ FshStatus program_write(Program *program, TensorId input, const void *values, si
     return interface_of(program)->program_write(program, input, values, bytes, error);
 }
 
+/* ---- results ---------------------------------------------------------------------------------------------------- */
+
+bool backend_runs_ahead(const Backend *backend)
+{
+    return backend->interface->program_collect != NULL;
+}
+
+static FshStatus check_kept(const Program *program, TensorId id, FshError *error)
+{
+    const Tensor *tensor = graph_tensor(program->graph, id);
+    if (tensor->keep || tensor->role == TENSOR_GRADIENT)
+        return FSH_OK;
+    return fsh_error_set(error, FSH_ERR_USAGE, "%s: is not kept after a run; mark it with graph_keep",
+                         tensor->name);
+}
+
+static FshStatus check_result(const Program *program, TensorId id, FshError *error)
+{
+    if (id < 0 || (size_t)id >= graph_tensor_count(program->graph))
+        return fsh_error_set(error, FSH_ERR_USAGE, "program: no tensor %d in its graph", (int)id);
+    const Tensor *tensor = graph_tensor(program->graph, id);
+    if (tensor->type != DATA_F32 || tensor->role == TENSOR_GRADIENT)
+        return fsh_error_set(error, FSH_ERR_USAGE, "%s: only kept f32 activations can be collected",
+                             tensor->name);
+    return check_kept(program, id, error);
+}
+
+FshStatus program_results(Program *program, const TensorId *tensors, size_t count, size_t depth,
+                          FshError *error)
+{
+    ProgramResults results = {.count = count, .depth = depth};
+    FshStatus status = FSH_OK;
+    if (count > PROGRAM_RESULTS_MAX || depth < 1 || depth > PROGRAM_DEPTH_MAX)
+        return fsh_error_set(error, FSH_ERR_USAGE, "program: %zu results of %zu runs; at most %d of 1 to %d",
+                             count, depth, PROGRAM_RESULTS_MAX, PROGRAM_DEPTH_MAX);
+    for (size_t i = 0; i < count && !status; i++) {
+        status = check_result(program, tensors[i], error);
+        if (status)
+            return status;
+        results.tensors[i] = tensors[i];
+        results.first_float[i] = results.slot_floats;
+        results.slot_floats += (size_t)tensor_count(graph_tensor(program->graph, tensors[i]));
+    }
+    free(program->results.memory);
+    program->results = results;
+    if (backend_runs_ahead(program->state->backend)) {
+        status = interface_of(program)->program_results(program, error);
+    } else if (count) {
+        program->results.memory = calloc(depth * results.slot_floats, sizeof *results.memory);
+        if (!program->results.memory)
+            status = fsh_error_set(error, FSH_ERR_MEMORY, "no memory for the results of %zu runs", depth);
+    }
+    if (status)
+        program->results = (ProgramResults){0};
+    return status;
+}
+
+static FshStatus read_results(Program *program, FshError *error)
+{
+    const ProgramResults *results = &program->results;
+    float *slot = results->memory + results->run_count % results->depth * results->slot_floats;
+    FshStatus status = FSH_OK;
+    for (size_t i = 0; i < results->count && !status; i++) {
+        const size_t end = i + 1 < results->count ? results->first_float[i + 1] : results->slot_floats;
+        status =
+            interface_of(program)->program_read(program, results->tensors[i], slot + results->first_float[i],
+                                                (end - results->first_float[i]) * sizeof *slot, error);
+    }
+    return status;
+}
+
 FshStatus program_run(Program *program, FshError *error)
 {
-    return interface_of(program)->program_run(program, error);
+    FshStatus status = interface_of(program)->program_run(program, error);
+    if (!status && program->results.memory)
+        status = read_results(program, error);
+    program->results.run_count += !status;
+    return status;
+}
+
+FshStatus program_collect(Program *program, uint64_t run, const float **values, FshError *error)
+{
+    const ProgramResults *results = &program->results;
+    const float *slot = NULL;
+    FshStatus status = FSH_OK;
+    if (!results->count || run >= results->run_count || results->run_count - run > results->depth)
+        return fsh_error_set(error, FSH_ERR_USAGE,
+                             "program: results of run %llu asked; it has made %llu and keeps the last %zu",
+                             (unsigned long long)run, (unsigned long long)results->run_count,
+                             results->count ? results->depth : 0);
+    if (results->memory)
+        slot = results->memory + run % results->depth * results->slot_floats;
+    else
+        status =
+            interface_of(program)->program_collect(program, (size_t)(run % results->depth), &slot, error);
+    for (size_t i = 0; i < results->count && !status; i++)
+        values[i] = slot + results->first_float[i];
+    return status;
+}
+
+uint64_t program_run_count(const Program *program)
+{
+    return program->results.run_count;
 }
 
 FshStatus program_read(Program *program, TensorId tensor, void *values, size_t bytes, FshError *error)
@@ -203,10 +305,9 @@ FshStatus program_read(Program *program, TensorId tensor, void *values, size_t b
     FshStatus status = check_tensor(program, tensor, bytes, error);
     if (status)
         return status;
-    const Tensor *read = graph_tensor(program->graph, tensor);
-    if (!read->keep && read->role != TENSOR_GRADIENT)
-        return fsh_error_set(error, FSH_ERR_USAGE, "%s: is not kept after a run; mark it with graph_keep",
-                             read->name);
+    status = check_kept(program, tensor, error);
+    if (status)
+        return status;
     return interface_of(program)->program_read(program, tensor, values, bytes, error);
 }
 

@@ -14,6 +14,17 @@
  *   program_run(train, &error);
  *   program_read(train, loss, …);
  *
+ * A device works on its own: program_run enqueues, and what asks for a value waits for it. A loop that shall never leave the device
+ * idle enqueues the next run before it looks at the last one's results:
+ *
+ *   program_results(train, (TensorId[]){loss, logits}, 2, 2, &error);  // two runs may be under way
+ *   program_run(train, &error);                                        // run 0
+ *   for (uint64_t run = 1; …; run++) {
+ *       program_write(train, image, …);
+ *       program_run(train, &error);                                    // run `run`, while
+ *       program_collect(train, run - 1, values, &error);               // values[0]: the loss of the one before
+ *   }
+ *
  * A State keeps parameters in whatever layout the backend's kernels prefer; state_read and state_write speak
  * the graph's logical layout (OIHW, float32), so checkpoints never see it. Optimizer state has the
  * parameters' layout.
@@ -72,6 +83,23 @@ FshStatus program_write(Program *program, TensorId input, const void *values, si
 FshStatus program_run(Program *program, FshError *error);
 /* Kept tensors (graph_keep), parameters' gradients too, in logical layout. */
 FshStatus program_read(Program *program, TensorId tensor, void *values, size_t bytes, FshError *error);
+
+/* True where program_run returns before the run is done, so that it pays to have several under way. */
+bool backend_runs_ahead(const Backend *backend);
+enum { PROGRAM_RESULTS_MAX = 8, PROGRAM_DEPTH_MAX = 8 };
+/* From now on each run leaves these kept f32 tensors in host memory, for the last depth runs (1..PROGRAM_DEPTH_MAX); runs count from
+ * 0 again. Waits for the runs under way. count 0: no more.
+ * Where backend_runs_ahead, with depth > 1 and an update without loss scaling, runs behind one whose loss was no number change no parameter either, and their
+ * loss is NaN: who collects that run finds the weights that led to it, whatever was enqueued since. That holds until program_results
+ * is called again. (Running statistics of norms move in every run.) */
+FshStatus program_results(Program *program, const TensorId *tensors, size_t count, size_t depth,
+                          FshError *error);
+/* Waits for that run, and no later one, and gives the tensors' values, in the order of program_results, in logical layout; good until
+ * run + depth is begun. FSH_ERR_USAGE: there was no such run, or its place was taken by a later one. */
+FshStatus program_collect(Program *program, uint64_t run, const float **values, FshError *error);
+/* Runs since program_results. */
+uint64_t program_run_count(const Program *program);
+
 /* Bytes of the activation arena, of scratch memory. */
 void program_memory(const Program *program, uint64_t *arena_bytes_ret, uint64_t *scratch_bytes_ret);
 /* enable: later runs measure their nodes. seconds: NULL, or what each node took over all measured runs so
@@ -100,6 +128,11 @@ typedef struct BackendInterface {
     FshStatus (*program_profile)(Program *program, bool enable, double *seconds, size_t node_count,
                                  FshError *error);
     FshStatus (*program_poison)(Program *program, FshError *error);
+    /* Both NULL where program_run returns when all is done: the functions above then read after each run.
+     * Program.results has just been set (count may be 0): takes memory for it; each run fills a slot. */
+    FshStatus (*program_results)(Program *program, FshError *error);
+    /* The slot's tensors, slot_floats, once the run that fills it is done. */
+    FshStatus (*program_collect)(Program *program, size_t slot, const float **values, FshError *error);
 } BackendInterface;
 
 /* What every backend's objects begin with. */
@@ -111,10 +144,19 @@ struct State {
     Backend *backend;
     const Graph *graph; /* of state_new; borrowed, outlives the State */
 };
+/* Run r leaves its results in slot r % depth. */
+typedef struct ProgramResults {
+    TensorId tensors[PROGRAM_RESULTS_MAX];
+    size_t first_float[PROGRAM_RESULTS_MAX]; /* of the slot */
+    size_t count, depth, slot_floats;
+    uint64_t run_count;
+    float *memory; /* [depth][slot_floats] of a backend that does not run ahead */
+} ProgramResults;
 struct Program {
     State *state;
     const Graph *graph; /* borrowed, outlives the program */
     uint64_t arena_bytes, scratch_bytes;
+    ProgramResults results;
 };
 
 extern const BackendInterface backend_cpu;
