@@ -69,6 +69,12 @@ template <typename T> T *data_of(const DeviceTensor *tensor)
     return static_cast<T *>(tensor->data);
 }
 
+/* Or absent. */
+inline bool is_f32(const DeviceTensor *tensor)
+{
+    return !tensor || tensor->element == ELEMENT_F32;
+}
+
 } // namespace fshard
 
 #endif
