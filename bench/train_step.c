@@ -1,11 +1,16 @@
-/* One training step on the CPU, again and again: forward, backward, update, on a made-up batch. A program of train_cpu.sh's.
+/* One training step, again and again: forward, backward, update, on a made-up batch that stays where it is. A program of train.sh's
+ * and train_cpu.sh's.
  *
- * usage: train_step time MODEL TYPE PIXELS BATCH STEPS      the best and the median step, and the processor time of the
- *                                                          best, as JSON
- *        train_step profile MODEL TYPE PIXELS BATCH STEPS   where the time goes, by op, and the products one by one: of every
- *                                                          node the best of the steps, which a shared machine disturbs least
- *        train_step memory MODEL TYPE PIXELS BATCH          bytes of the plan, as JSON
- * TYPE: f32 or bf16. Threads: those that OpenMP is given. */
+ * usage: train_step time MODEL TYPE PIXELS BATCH STEPS [DEVICE]      the best and the median step, and the processor time of the
+ *                                                                    best, as JSON
+ *        train_step profile MODEL TYPE PIXELS BATCH STEPS [DEVICE]   where the time goes, by op, and the products one by one: of
+ *                                                                    every node the best of the steps, which a shared machine
+ *                                                                    disturbs least
+ *        train_step memory MODEL TYPE PIXELS BATCH [DEVICE]          bytes of the plan, as JSON
+ * TYPE: f32, tf32 (on a GPU), bf16 or f16. DEVICE: cpu (the usual) or cuda. FSHARD_BENCH_PLANS: a folder for cuDNN's plans.
+ * FSHARD_BENCH_NO_FUSE: fusions to leave out. Threads: those that OpenMP is given.
+ *
+ * A GPU works behind the program that feeds it: there STEPS steps are timed together, five times over. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,11 +21,13 @@
 #include "trainer/backend/backend.h"
 #include "trainer/models/models.h"
 
-enum { WARM_UP = 3, CLASSES = 20, COUNT_MAX = 1000 };
+enum { WARM_UP = 3, WARM_UP_GPU = 10, ROUNDS_GPU = 5, COUNT_MAX = 1000 };
 
 typedef struct Job {
     const Model *model;
+    const char *device;
     DataType type;
+    bool tf32;
     int64_t pixels, batch;
     int steps;
     Graph *graph;
@@ -29,22 +36,51 @@ typedef struct Job {
     Program *program;
 } Job;
 
+static bool on_cpu(const Job *job)
+{
+    return strcmp(job->device, "cpu") == 0;
+}
+
+/* The data that a network is known for. */
+static void describe_data(const Job *job, ModelSpec *spec)
+{
+    static const char *const mnist[] = {"toynet", "conv8", NULL}, *const cifar[] = {"resnet9", "pyramidnet",
+                                                                                    NULL};
+    spec->channels = 3;
+    spec->classes = on_cpu(job) ? 20 : 1000;
+    for (size_t i = 0; mnist[i]; i++)
+        if (strcmp(job->model->name, mnist[i]) == 0) {
+            spec->channels = 1;
+            spec->classes = 10;
+        }
+    for (size_t i = 0; cifar[i] && !on_cpu(job); i++)
+        if (strcmp(job->model->name, cifar[i]) == 0)
+            spec->classes = 10;
+}
+
 static FshStatus make(Job *job, FshError *error)
 {
-    const ModelSpec spec = {.batch = job->batch,
-                            .height = job->pixels,
-                            .width = job->pixels,
-                            .channels = 3,
-                            .classes = CLASSES,
-                            .training = true};
-    const ModelRecipe recipe = {
-        .mean = {0.5, 0.5, 0.5},
-        .deviation = {0.25, 0.25, 0.25},
+    const bool pairs = job->model->task == TASK_RESTORATION;
+    ModelSpec spec = {.batch = job->batch, .height = job->pixels, .width = job->pixels, .training = true};
+    ModelRecipe recipe = {
+        .mean = {pairs ? 0 : 0.5, pairs ? 0 : 0.5, pairs ? 0 : 0.5},
+        .deviation = {pairs ? 1 : 0.25, pairs ? 1 : 0.25, pairs ? 1 : 0.25},
+        .loss = pairs ? LOSS_CHARBONNIER : LOSS_CROSS_ENTROPY,
         .compute_type = job->type,
         .optimizer = {.kind = OPTIMIZER_SGD, .momentum = 0.9, .nesterov = true, .weight_decay = 1e-4}};
-    FshStatus status = model_graph(job->model, &spec, &recipe, &job->graph, error);
+    if (job->type == DATA_F16) {
+        recipe.optimizer.loss_scaling = true;
+        recipe.optimizer.scale_init = 65536;
+        recipe.optimizer.scale_growth = 2;
+        recipe.optimizer.scale_backoff = 0.5;
+        recipe.optimizer.scale_interval = 2000;
+    }
+    describe_data(job, &spec);
+    const BackendOptions options = {
+        .benchmark = true, .tf32 = job->tf32, .plan_cache = getenv("FSHARD_BENCH_PLANS")};
+    FshStatus status = backend_open(&job->backend, job->device, &options, error);
     if (!status)
-        status = backend_open(&job->backend, "cpu", NULL, error);
+        status = model_graph(job->model, &spec, &recipe, &job->graph, error);
     if (!status)
         status = state_new(&job->state, job->backend, job->graph, error);
     if (!status)
@@ -52,35 +88,38 @@ static FshStatus make(Job *job, FshError *error)
     return status ? status : program_new(&job->program, job->state, job->graph, error);
 }
 
-static FshStatus write_input(const Job *job, const char *name, const void *values, FshError *error)
+/* Bytes spread over all values; labels over three classes, which every network has; ones. */
+static void make_up(const Tensor *tensor, void *values)
 {
-    const TensorId id = graph_find(job->graph, name);
-    const Tensor *tensor = graph_tensor(job->graph, id);
-    return program_write(job->program, id, values,
-                         (size_t)tensor_count(tensor) * data_type_bytes(tensor->type), error);
+    const int64_t count = tensor_count(tensor);
+    for (int64_t i = 0; i < count; i++)
+        switch (tensor->type) {
+        case DATA_U8:
+            ((uint8_t *)values)[i] = (uint8_t)((uint64_t)i * 2654435761U >> 13);
+            break;
+        case DATA_I64:
+            ((int64_t *)values)[i] = i % 3;
+            break;
+        default:
+            ((float *)values)[i] = strcmp(tensor->name, "learning_rate") == 0 ? 0.01F : 1;
+        }
 }
 
 static FshStatus write_batch(const Job *job, FshError *error)
 {
-    const size_t bytes = (size_t)(job->batch * job->pixels * job->pixels * 3);
-    uint8_t *image = malloc(bytes);
-    int64_t *label = malloc((size_t)job->batch * sizeof *label);
-    const float learning_rate = 0.01F;
     FshStatus status = FSH_OK;
-    if (!image || !label)
-        status = fsh_error_set(error, FSH_ERR_MEMORY, "train_step: no memory");
-    for (size_t i = 0; !status && i < bytes; i++)
-        image[i] = (uint8_t)((uint64_t)i * 2654435761U >> 13);
-    for (int64_t i = 0; !status && i < job->batch; i++)
-        label[i] = i % CLASSES;
-    if (!status)
-        status = write_input(job, "image", image, error);
-    if (!status)
-        status = write_input(job, "label", label, error);
-    if (!status)
-        status = write_input(job, "learning_rate", &learning_rate, error);
-    free(image);
-    free(label);
+    for (size_t t = 0; !status && t < graph_tensor_count(job->graph); t++) {
+        const Tensor *tensor = graph_tensor(job->graph, (TensorId)t);
+        if (tensor->role != TENSOR_INPUT)
+            continue;
+        const size_t bytes = (size_t)tensor_count(tensor) * data_type_bytes(tensor->type);
+        void *values = malloc(bytes);
+        if (!values)
+            return fsh_error_set(error, FSH_ERR_MEMORY, "train_step: no memory");
+        make_up(tensor, values);
+        status = program_write(job->program, (TensorId)t, values, bytes, error);
+        free(values);
+    }
     return status;
 }
 
@@ -90,6 +129,12 @@ static double processor_seconds(void)
     struct timespec now;
     (void)clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
     return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
+}
+
+/* Waits for all steps that were started. */
+static FshStatus read_loss(const Job *job, float *loss, FshError *error)
+{
+    return program_read(job->program, graph_find(job->graph, "loss"), loss, sizeof *loss, error);
 }
 
 /* processor_ret: of the step that took least of it. */
@@ -106,6 +151,28 @@ static FshStatus run_steps(const Job *job, int steps, double *seconds, double *p
     return status;
 }
 
+/* Seconds of a step in each of the rounds, the device at work all the time. */
+static FshStatus run_rounds(const Job *job, double *seconds, double *processor_ret, FshError *error)
+{
+    float loss;
+    FshStatus status = FSH_OK;
+    for (int i = 0; !status && i < WARM_UP_GPU; i++)
+        status = program_run(job->program, error);
+    if (!status)
+        status = read_loss(job, &loss, error);
+    *processor_ret = INFINITY;
+    for (int round = 0; !status && round < ROUNDS_GPU; round++) {
+        const double before = progress_now_seconds(), processor = processor_seconds();
+        for (int i = 0; !status && i < job->steps; i++)
+            status = program_run(job->program, error);
+        if (!status)
+            status = read_loss(job, &loss, error);
+        seconds[round] = (progress_now_seconds() - before) / job->steps;
+        *processor_ret = fmin(*processor_ret, (processor_seconds() - processor) / job->steps);
+    }
+    return status;
+}
+
 static int by_value(const void *a, const void *b)
 {
     const double left = *(const double *)a, right = *(const double *)b;
@@ -116,18 +183,24 @@ static FshStatus time_steps(Job *job, FshError *error)
 {
     double seconds[COUNT_MAX], processor;
     float loss = NAN;
-    FshStatus status = run_steps(job, WARM_UP, seconds, &processor, error);
+    FshStatus status;
+    const int count = on_cpu(job) ? job->steps : ROUNDS_GPU;
+    if (on_cpu(job)) {
+        status = run_steps(job, WARM_UP, seconds, &processor, error);
+        if (!status)
+            status = run_steps(job, job->steps, seconds, &processor, error);
+    } else {
+        status = run_rounds(job, seconds, &processor, error);
+    }
     if (!status)
-        status = run_steps(job, job->steps, seconds, &processor, error);
-    if (!status)
-        status = program_read(job->program, graph_find(job->graph, "loss"), &loss, sizeof loss, error);
+        status = read_loss(job, &loss, error);
     if (status)
         return status;
-    qsort(seconds, (size_t)job->steps, sizeof *seconds, by_value);
+    qsort(seconds, (size_t)count, sizeof *seconds, by_value);
     printf("{\"model\": \"%s\", \"type\": \"%s\", \"best_ms\": %.3f, \"median_ms\": %.3f, \"processor_ms\": "
-           "%.3f, \"loss\": %.4f}\n",
-           job->model->name, data_type_name(job->type), seconds[0] * 1e3, seconds[job->steps / 2] * 1e3,
-           processor * 1e3, (double)loss);
+           "%.3f, \"images_per_second\": %.0f, \"loss\": %.4f}\n",
+           job->model->name, job->tf32 ? "tf32" : data_type_name(job->type), seconds[0] * 1e3,
+           seconds[count / 2] * 1e3, processor * 1e3, (double)job->batch / seconds[count / 2], (double)loss);
     return FSH_OK;
 }
 
@@ -216,20 +289,31 @@ int main(int argc, char **argv)
         int arguments;
         FshStatus (*run)(Job *job, FshError *error);
     } commands[] = {{"time", 7, time_steps}, {"profile", 7, profile_steps}, {"memory", 6, print_memory}};
+    static const struct {
+        const char *name;
+        DataType type;
+    } types[] = {{"f32", DATA_F32}, {"tf32", DATA_F32}, {"bf16", DATA_BF16}, {"f16", DATA_F16}};
     FshError error = {0};
-    size_t c = 0;
+    size_t c = 0, t = 0;
     while (c < 3 && (argc < 2 || strcmp(argv[1], commands[c].name) != 0))
         c++;
-    if (c == 3 || argc != commands[c].arguments || !model_find(argv[2])) {
-        (void)fprintf(stderr, "usage: train_step time|profile MODEL f32|bf16 PIXELS BATCH STEPS\n"
-                              "       train_step memory MODEL f32|bf16 PIXELS BATCH\n");
+    while (t < 4 && (argc < 4 || strcmp(argv[3], types[t].name) != 0))
+        t++;
+    if (c == 3 || t == 4 || (argc != commands[c].arguments && argc != commands[c].arguments + 1) ||
+        !model_find(argv[2])) {
+        (void)fprintf(stderr,
+                      "usage: train_step time|profile MODEL f32|tf32|bf16|f16 PIXELS BATCH STEPS [cpu|cuda]\n"
+                      "       train_step memory MODEL f32|tf32|bf16|f16 PIXELS BATCH [cpu|cuda]\n");
         return 2;
     }
+    const int arguments = commands[c].arguments;
     Job job = {.model = model_find(argv[2]),
-               .type = strcmp(argv[3], "bf16") == 0 ? DATA_BF16 : DATA_F32,
+               .device = argc > arguments ? argv[arguments] : "cpu",
+               .type = types[t].type,
+               .tf32 = t == 1,
                .pixels = strtoll(argv[4], NULL, 10),
                .batch = strtoll(argv[5], NULL, 10),
-               .steps = argc > 6 ? (int)strtol(argv[6], NULL, 10) : 1};
+               .steps = arguments > 6 ? (int)strtol(argv[6], NULL, 10) : 1};
     job.steps = job.steps < 1 ? 1 : job.steps > COUNT_MAX ? COUNT_MAX : job.steps;
     FshStatus status = make(&job, &error);
     if (!status)

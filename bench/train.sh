@@ -1,0 +1,45 @@
+#!/usr/bin/env bash
+# The training step on one GPU beside PyTorch's, in turn, in one run: the table of README. Synthetic batches in device memory.
+# usage: ./run bench train [JOB…]: all jobs, or those named MODEL:PIXELS:BATCH (resnet50:160:512). FSHARD_BENCH_PEER=0 leaves PyTorch
+# out; FSHARD_BENCH_PEER=best runs only the peer's best way of each job (compiling takes minutes). FSHARD_BENCH_ROUNDS: 2.
+set -euo pipefail
+export LC_ALL=C
+cd "$(dirname "$(readlink -f "$0")")/.."
+bin=${FSHARD_BENCH_BIN:-build/bin} python=${FSHARD_BENCH_PYTHON:-python3} rounds=${FSHARD_BENCH_ROUNDS:-2} peer=${FSHARD_BENCH_PEER:-best}
+[ -n "${FSHARD_BENCH_BIN:-}" ] || cmake --build build --target train_step fshard-cuda >/dev/null
+# model:pixels:batch  our type  steps  the peer's best there (type.mode), then other ways of its  at least  aim
+jobs=(
+    "resnet50:160:512 f16 30 bf16.compile fp16.eager 16000 20000"
+    "resnet50:224:256 f16 30 bf16.compile fp16.eager 8000 10000"
+    "resnet18:160:1024 f16 40 bf16.compile fp16.eager 45000 55000"
+    "resnet50:160:64 f16 100 fp16.eager bf16.graph 9000 13000"
+    "pyramidnet:32:64 f16 50 bf16.graph bf16.eager 6000 10000"
+    "pyramidnet:32:768 f16 10 bf16.graph bf16.eager 9000 14000"
+    "toynet:28:1024 f16 200 bf16.compile bf16.graph 300000 450000"
+    "conv8:28:2048 f16 400 fp32.graph bf16.graph 3000000 6000000"
+    "nafnet:256:16 bf16 20 bf16.compile bf16.graph 0 0"
+)
+export FSHARD_BENCH_PLANS=${FSHARD_BENCH_PLANS:-$(mktemp -d)}
+has_torch=1
+if [ "$peer" = 0 ] || ! "$python" -c 'import torch' 2>/dev/null; then has_torch=; fi
+field() { sed -n -e "s/.*\"$1\": \([0-9.]*\).*/\1/p"; }
+printf '%-20s %-5s %12s   %-13s %12s %7s %10s %10s\n' job type "images/s" "PyTorch" "images/s" ratio "at least" aim
+for job in "${jobs[@]}"; do
+    read -r name type steps best other least aim <<<"$job"
+    IFS=: read -r model pixels batch <<<"$name"
+    if [ $# -gt 0 ] && ! [[ " $* " == *" $name "* ]]; then continue; fi
+    ours=0 theirs=0 way=-
+    for ((round = 0; round < rounds; round++)); do
+        line=$("$bin/train_step" time "$model" "$type" "$pixels" "$batch" "$steps" cuda) || line=
+        speed=$(field images_per_second <<<"$line")
+        ours=$(awk "BEGIN { print (${speed:-0} > $ours) ? ${speed:-0} : $ours }")
+        [ -n "$has_torch" ] || continue
+        for try in $best $([ "$peer" = best ] || echo "$other"); do
+            line=$("$python" bench/train_torch.py "$model" "${try%.*}" "${try#*.}" "$pixels" "$batch" "$steps" 2>/dev/null) || line=
+            speed=$(field images_per_second <<<"$line")
+            if awk "BEGIN { exit !(${speed:-0} > $theirs) }"; then theirs=$speed way=$try; fi
+        done
+    done
+    printf '%-20s %-5s %12.0f   %-13s %12.0f %7s %10d %10d\n' "$name" "$type" "$ours" "$way" "$theirs" \
+        "$(awk "BEGIN { if ($theirs > 0) printf \"%.2f\", $ours / $theirs; else printf \"-\" }")" "$least" "$aim"
+done
