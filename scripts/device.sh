@@ -34,7 +34,7 @@ part() {
 
 build_all() {
     cmake -S . -B "$build" -G Ninja -DFSHARD_CUDA=ON -DFSHARD_VIPS=OFF "${cmake_options[@]}" &&
-        cmake --build "$build" --target fshard-cuda cuda_tests cuda_step_time
+        cmake --build "$build" --target fshard-cuda cuda_tests train_step
 }
 
 # Those of our programs that take a seed (tests/trainer/cuda_support.h).
@@ -62,6 +62,21 @@ sanitize() {
     return $failed
 }
 
+# A step of every network that a job of bench/train.sh has, and where the time of three goes.
+times() {
+    local job
+    FSHARD_BENCH_PLANS=$build/plans && export FSHARD_BENCH_PLANS
+    for job in "resnet18 f32 160 256 10" "resnet50 f16 160 512 20" "resnet18 f16 160 1024 20" "resnet50 f16 160 64 50" \
+        "pyramidnet f16 32 64 20" "toynet f16 28 1024 50" "conv8 f16 28 2048 100" "nafnet bf16 256 16 10" "unet bf16 256 16 10"; do
+        # shellcheck disable=SC2086 # words
+        "$build/bin/train_step" time $job cuda || true
+    done
+    for job in "resnet50 f16 160 512 5" "pyramidnet f16 32 64 5" "conv8 f16 28 2048 5"; do
+        # shellcheck disable=SC2086
+        "$build/bin/train_step" profile $job cuda >"$out/profile-${job// /-}.txt" 2>&1 || true
+    done
+}
+
 failed=0
 if part build build_all; then
     nvidia-smi --query-gpu=name,driver_version,memory.total --format=csv,noheader || true
@@ -69,7 +84,7 @@ if part build build_all; then
     for tool in memcheck racecheck initcheck; do
         case $what in "$tool" | all) part $tool sanitize $tool || failed=1 ;; esac
     done
-    case $what in time | all) part time "$build/tests/cuda_step_time" || failed=1 ;; esac
+    case $what in time | all) part time times || failed=1 ;; esac
 else
     failed=1
 fi
