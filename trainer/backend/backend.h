@@ -133,6 +133,7 @@ typedef struct BackendInterface {
     FshStatus (*program_results)(Program *program, FshError *error);
     /* The slot's tensors, slot_floats, once the run that fills it is done. */
     FshStatus (*program_collect)(Program *program, size_t slot, const float **values, FshError *error);
+    const struct PixelInterface *pixels; /* pixels.h; NULL: batches come from the loader's memory alone */
 } BackendInterface;
 
 /* What every backend's objects begin with. */

@@ -1,0 +1,90 @@
+#include "trainer/backend/pixels.h"
+
+static FshStatus interface_of(const Backend *backend, const PixelInterface **pixels_ret, FshError *error)
+{
+    *pixels_ret = backend->interface->pixels;
+    return *pixels_ret
+               ? FSH_OK
+               : fsh_error_set(error, FSH_ERR_UNSUPPORTED,
+                               "device %s: has no memory of its own to keep pixels in; --cache gpu and "
+                               "--decode gpu are for --device cuda",
+                               backend->interface->device);
+}
+
+FshStatus pixel_store_new(PixelStore **store, Backend *backend, uint64_t bytes, FshError *error)
+{
+    const PixelInterface *pixels = NULL;
+    *store = NULL;
+    FshStatus status = interface_of(backend, &pixels, error);
+    return status ? status : pixels->store_new(store, backend, bytes, error);
+}
+
+void pixel_store_free(PixelStore **store)
+{
+    if (!*store)
+        return;
+    (*store)->backend->interface->pixels->store_free(*store);
+    *store = NULL;
+}
+
+FshStatus pixel_store_put(PixelStore *store, uint64_t offset_bytes, const void *pixels, size_t bytes,
+                          FshError *error)
+{
+    if (offset_bytes > store->bytes || bytes > store->bytes - offset_bytes)
+        return fsh_error_set(error, FSH_ERR_MISMATCH, "pixel store: %zu bytes at %llu do not lie in its %llu",
+                             bytes, (unsigned long long)offset_bytes, (unsigned long long)store->bytes);
+    return store->backend->interface->pixels->store_put(store, offset_bytes, pixels, bytes, error);
+}
+
+/* What a kernel that trusts the recipe would read outside of the store. */
+static bool recipe_fits(const PixelRecipe *recipe, unsigned side, const PixelBatch *batch,
+                        uint64_t store_bytes)
+{
+    const uint64_t offset = recipe->offset_bytes[side];
+    uint64_t bytes = (uint64_t)recipe->width * recipe->height;
+    if (offset == PIXELS_NONE)
+        return true;
+    const uint32_t taken_width = recipe->transpose ? batch->height : batch->width,
+                   taken_height = recipe->transpose ? batch->width : batch->height;
+    return (recipe->channels[side] == 1 || recipe->channels[side] == 3) &&
+           !__builtin_mul_overflow(bytes, (uint64_t)recipe->channels[side], &bytes) &&
+           offset <= store_bytes && bytes <= store_bytes - offset && recipe->part_width > 0 &&
+           recipe->part_height > 0 && (uint64_t)recipe->part_left + recipe->part_width <= recipe->width &&
+           (uint64_t)recipe->part_top + recipe->part_height <= recipe->height &&
+           (uint64_t)recipe->window_left + taken_width <= recipe->resized_width &&
+           (uint64_t)recipe->window_top + taken_height <= recipe->resized_height;
+}
+
+FshStatus program_write_pixels(Program *program, TensorId input, PixelStore *store, unsigned side,
+                               const PixelBatch *batch, FshError *error)
+{
+    const PixelInterface *pixels = NULL;
+    FshStatus status = interface_of(program->state->backend, &pixels, error);
+    if (status)
+        return status;
+    if (input < 0 || (size_t)input >= graph_tensor_count(program->graph) || side > 1)
+        return fsh_error_set(error, FSH_ERR_USAGE, "program: no tensor %d in its graph", (int)input);
+    const Tensor *tensor = graph_tensor(program->graph, input);
+    if (tensor->role != TENSOR_INPUT || tensor->type != DATA_U8 || tensor->rank != 4 ||
+        (uint64_t)tensor->shape[0] != batch->count || tensor->shape[1] != (int64_t)batch->height ||
+        tensor->shape[2] != (int64_t)batch->width || tensor->shape[3] != (int64_t)batch->channels) {
+        char shape[96];
+        return fsh_error_set(error, FSH_ERR_MISMATCH,
+                             "%s: %llu images of %u x %u x %u given, but it is %s [%s]", tensor->name,
+                             (unsigned long long)batch->count, batch->height, batch->width, batch->channels,
+                             data_type_name(tensor->type), tensor_shape_text(tensor, shape, sizeof shape));
+    }
+    for (uint64_t i = 0; i < batch->count; i++)
+        if (!recipe_fits(&batch->recipes[i], side, batch, store->bytes))
+            return fsh_error_set(error, FSH_ERR_MISMATCH,
+                                 "%s: the recipe of image %llu goes beyond the store", tensor->name,
+                                 (unsigned long long)i);
+    return pixels->write(program, input, store, side, batch, error);
+}
+
+FshStatus backend_free_memory(Backend *backend, uint64_t *free_bytes_ret, FshError *error)
+{
+    const PixelInterface *pixels = NULL;
+    FshStatus status = interface_of(backend, &pixels, error);
+    return status ? status : pixels->free_memory(backend, free_bytes_ret, error);
+}
