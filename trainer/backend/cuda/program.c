@@ -147,6 +147,8 @@ static FshStatus make_steps(CudaProgram *program, FshError *error)
             status = lowering->prepare(program, step, error);
         if (status)
             return prepend_node(program, node, error);
+        if (node->op == OP_UPDATE)
+            program->update = step;
         if (step->scratch_bytes > program->base.scratch_bytes)
             program->base.scratch_bytes = step->scratch_bytes;
     }
@@ -343,9 +345,14 @@ static FshStatus run_measured(CudaProgram *program, FshError *error)
 FshStatus cuda_program_run(Program *program, FshError *error)
 {
     CudaProgram *cuda = (CudaProgram *)program;
-    if (cuda->profiling)
-        return run_measured(cuda, error);
-    return CUDA_TRY(cudaGraphLaunch(cuda->recorded, program_backend(cuda)->stream), error);
+    FshStatus status = cuda_state_refresh(program->state, error);
+    if (!status && cuda->profiling)
+        status = run_measured(cuda, error);
+    else if (!status)
+        status = CUDA_TRY(cudaGraphLaunch(cuda->recorded, program_backend(cuda)->stream), error);
+    if (cuda->update)
+        cuda_state_updated(program->state, cuda->update->narrow_known);
+    return status;
 }
 
 FshStatus cuda_program_read(Program *program, TensorId id, void *values, size_t bytes, FshError *error)
@@ -355,8 +362,8 @@ FshStatus cuda_program_read(Program *program, TensorId id, void *values, size_t 
     (void)bytes; /* held against the tensor by program_read */
     if (!cuda->tensors[id].data)
         return fsh_error_set(error, FSH_ERR_USAGE, "%s: no node of the program makes it", name);
-    FshStatus status =
-        device_tensor_download(&cuda->tensors[id], values, program_backend(cuda)->stream, error);
+    FshStatus status = device_tensor_download(&cuda->tensors[id], graph_tensor(program->graph, id)->type,
+                                              values, program_backend(cuda)->stream, error);
     return status ? fsh_error_prepend(error, "%s", name) : FSH_OK;
 }
 

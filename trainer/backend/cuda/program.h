@@ -18,8 +18,11 @@ typedef struct Step {
     DeviceTensor inputs[NODE_INPUTS_MAX],
         outputs[NODE_OUTPUTS_MAX]; /* data is NULL for an optional one that is absent */
     uint64_t scratch_bytes;        /* what prepare asks for */
-    void *scratch;                 /* that much, shared by all steps */
-    void *plan; /* what prepare made and enqueue needs (step_own): of the op's own type; may be NULL */
+    /* Of OP_UPDATE, set by prepare: how many of the State's narrow copies it writes, cuda_state_narrow_count or 0; the others are made
+     * good before the next run. */
+    size_t narrow_known;
+    void *scratch; /* that much, shared by all steps */
+    void *plan;    /* what prepare made and enqueue needs (step_own): of the op's own type; may be NULL */
     void (*plan_free)(void *plan);
 } Step;
 
@@ -39,6 +42,7 @@ typedef struct CudaProgram {
     } * inputs;
     size_t input_count;
     Step *steps;              /* [graph_node_count] */
+    const Step *update;       /* that of OP_UPDATE; NULL: the program leaves weights alone */
     cudaGraphExec_t recorded; /* all steps */
     bool profiling;
     uint64_t measured_runs;
