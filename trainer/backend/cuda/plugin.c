@@ -29,6 +29,8 @@ static const BackendInterface interface = {
     .program_read = cuda_program_read,
     .program_profile = cuda_program_profile,
     .program_poison = cuda_program_poison,
+    .program_results = cuda_program_results,
+    .program_collect = cuda_program_collect,
 };
 
 extern const CudaPlugin fshard_cuda_plugin; /* CUDA_PLUGIN_SYMBOL */

@@ -50,14 +50,12 @@ static FshStatus find_in_state(CudaProgram *program, TensorId id, FshError *erro
     return FSH_OK;
 }
 
-/* Inputs and parameters' gradients live for all of a run: they lie one behind the other from base on. Returns
- * the end; NULL only counts. */
+/* Parameters' gradients live for all of a run: they lie one behind the other from base on. Returns the end; NULL only counts. */
 static uint64_t place_fixed(CudaProgram *program, char *base)
 {
     uint64_t offset = 0;
     for (size_t t = 0; t < graph_tensor_count(program->base.graph); t++) {
-        const TensorRole role = graph_tensor(program->base.graph, (TensorId)t)->role;
-        if (role != TENSOR_INPUT && role != TENSOR_GRADIENT)
+        if (graph_tensor(program->base.graph, (TensorId)t)->role != TENSOR_GRADIENT)
             continue;
         if (base)
             program->tensors[t].data = base + offset;
@@ -75,7 +73,7 @@ static FshStatus place_tensors(CudaProgram *program, FshError *error)
         if (cuda_state_holds(graph_tensor(graph, (TensorId)t)->role))
             status = find_in_state(program, (TensorId)t, error);
     if (!status)
-        status = cuda_memory_new(&program->fixed, place_fixed(program, NULL), "inputs and gradients", error);
+        status = cuda_memory_new(&program->fixed, place_fixed(program, NULL), "gradients", error);
     if (!status)
         (void)place_fixed(program, program->fixed);
     if (!status)
@@ -88,38 +86,6 @@ static FshStatus place_tensors(CudaProgram *program, FshError *error)
         if (plan.offset_bytes[t] != UINT64_MAX)
             program->tensors[t].data = (char *)program->arena + plan.offset_bytes[t];
     memory_plan_free(&plan);
-    return status;
-}
-
-/* The classes that labels choose from; 0 for an input that is no label. */
-static int64_t classes_of(const Graph *graph, TensorId input)
-{
-    for (size_t n = 0; n < graph_node_count(graph); n++) {
-        const Node *node = graph_node(graph, (NodeId)n);
-        if ((node->op == OP_SOFTMAX_CROSS_ENTROPY || node->op == OP_BINARY_CROSS_ENTROPY) &&
-            (node->inputs[1] == input || node->inputs[2] == input))
-            return graph_tensor(graph, node->inputs[0])->shape[1];
-    }
-    return 0;
-}
-
-static FshStatus make_inputs(CudaProgram *program, FshError *error)
-{
-    const Graph *graph = program->base.graph;
-    FshStatus status = FSH_OK;
-    for (size_t t = 0; t < graph_tensor_count(graph) && !status; t++) {
-        if (graph_tensor(graph, (TensorId)t)->role != TENSOR_INPUT)
-            continue;
-        struct InputBuffer *input = &program->inputs[program->input_count++];
-        input->tensor = (TensorId)t;
-        input->classes = classes_of(graph, (TensorId)t);
-        for (int i = 0; i < 2 && !status; i++) {
-            status =
-                CUDA_TRY(cudaMallocHost(&input->pinned[i], device_tensor_bytes(&program->tensors[t])), error);
-            if (!status)
-                status = CUDA_TRY(cudaEventCreateWithFlags(&input->copied[i], cudaEventDisableTiming), error);
-        }
-    }
     return status;
 }
 
@@ -168,7 +134,10 @@ static FshStatus make_steps(CudaProgram *program, FshError *error)
 static FshStatus enqueue_step(const CudaProgram *program, size_t n, FshError *error)
 {
     const Step *step = &program->steps[n];
-    FshStatus status = lowering_of(step->node->op)->enqueue(step, program_backend(program)->stream, error);
+    cudaStream_t stream = program_backend(program)->stream;
+    FshStatus status = result_ring_guard(&program->ring, step->node, program->tensors, stream, error);
+    if (!status)
+        status = lowering_of(step->node->op)->enqueue(step, stream, error);
     return status ? prepend_node(program, step->node, error) : FSH_OK;
 }
 
@@ -219,10 +188,9 @@ FshStatus cuda_program_new(Program **program, State *state, const Graph *graph, 
         cuda->base.state = state;
         cuda->base.graph = graph;
         cuda->tensors = calloc(tensor_total + 1, sizeof *cuda->tensors);
-        cuda->inputs = calloc(tensor_total + 1, sizeof *cuda->inputs);
         cuda->steps = calloc(node_total + 1, sizeof *cuda->steps);
     }
-    if (!cuda || !cuda->tensors || !cuda->inputs || !cuda->steps) {
+    if (!cuda || !cuda->tensors || !cuda->steps) {
         cuda_program_free(cuda ? &cuda->base : NULL);
         return fsh_error_set(error, FSH_ERR_MEMORY, "cuda: no memory for a program of %zu nodes", node_total);
     }
@@ -230,7 +198,9 @@ FshStatus cuda_program_new(Program **program, State *state, const Graph *graph, 
         cuda->tensors[t] = device_tensor_describe(graph, (TensorId)t);
     status = place_tensors(cuda, error);
     if (!status)
-        status = make_inputs(cuda, error);
+        status = program_inputs_make(&cuda->inputs, graph, cuda->tensors, error);
+    if (!status)
+        status = result_ring_make(&cuda->ring, graph, program_backend(cuda)->stream, error);
     if (!status)
         status = make_steps(cuda, error);
     if (!status)
@@ -265,58 +235,22 @@ void cuda_program_free(Program *program)
     for (size_t n = 0; cuda->steps && n < graph_node_count(cuda->base.graph); n++)
         if (cuda->steps[n].plan)
             cuda->steps[n].plan_free(cuda->steps[n].plan);
-    for (size_t i = 0; i < cuda->input_count; i++)
-        for (int k = 0; k < 2; k++) {
-            (void)cudaFreeHost(cuda->inputs[i].pinned[k]);
-            if (cuda->inputs[i].copied[k])
-                (void)cudaEventDestroy(cuda->inputs[i].copied[k]);
-        }
+    program_inputs_free(&cuda->inputs);
+    result_ring_free(&cuda->ring);
     free_marks(cuda);
     cuda_memory_free(&cuda->arena);
     cuda_memory_free(&cuda->fixed);
     cuda_memory_free(&cuda->scratch);
     free(cuda->tensors);
-    free(cuda->inputs);
     free(cuda->steps);
     free(cuda);
 }
 
 /* ---- running ---- */
 
-/* Here rather than on the device, which could tell only by stopping. */
-static FshStatus check_labels(const int64_t *labels, size_t count, int64_t classes, FshError *error)
-{
-    for (size_t i = 0; i < count; i++)
-        if (labels[i] < -1 || labels[i] >= classes)
-            return fsh_error_set(error, FSH_ERR_MISMATCH, "label %lld of sample %zu; there are %lld classes",
-                                 (long long)labels[i], i, (long long)classes);
-    return FSH_OK;
-}
-
 FshStatus cuda_program_write(Program *program, TensorId id, const void *values, size_t bytes, FshError *error)
 {
-    CudaProgram *cuda = (CudaProgram *)program;
-    cudaStream_t stream = program_backend(cuda)->stream;
-    const char *name = graph_tensor(program->graph, id)->name;
-    struct InputBuffer *input = cuda->inputs;
-    while (input->tensor != id) /* program_write has seen that it is one */
-        input++;
-    const int slot = input->next;
-    FshStatus status = FSH_OK;
-    if (input->classes)
-        status = check_labels(values, bytes / sizeof(int64_t), input->classes, error);
-    if (!status)
-        status = CUDA_TRY(cudaEventSynchronize(input->copied[slot]), error);
-    if (!status) {
-        memcpy(input->pinned[slot], values, bytes);
-        status = CUDA_TRY(cudaMemcpyAsync(cuda->tensors[id].data, input->pinned[slot], bytes,
-                                          cudaMemcpyHostToDevice, stream),
-                          error);
-    }
-    if (!status)
-        status = CUDA_TRY(cudaEventRecord(input->copied[slot], stream), error);
-    input->next = 1 - slot;
-    return status ? fsh_error_prepend(error, "%s", name) : FSH_OK;
+    return program_inputs_write(&((CudaProgram *)program)->inputs, program->graph, id, values, bytes, error);
 }
 
 /* Step by step with marks between: a recorded graph cannot be looked into. */
@@ -345,14 +279,27 @@ static FshStatus run_measured(CudaProgram *program, FshError *error)
 FshStatus cuda_program_run(Program *program, FshError *error)
 {
     CudaProgram *cuda = (CudaProgram *)program;
+    cudaStream_t stream = program_backend(cuda)->stream;
     FshStatus status = cuda_state_refresh(program->state, error);
-    if (!status && cuda->profiling)
-        status = run_measured(cuda, error);
-    else if (!status)
-        status = CUDA_TRY(cudaGraphLaunch(cuda->recorded, program_backend(cuda)->stream), error);
+    if (!status)
+        status = program_inputs_send(&cuda->inputs, stream, error);
+    if (!status)
+        status = cuda->profiling ? run_measured(cuda, error)
+                                 : CUDA_TRY(cudaGraphLaunch(cuda->recorded, stream), error);
     if (cuda->update)
         cuda_state_updated(program->state, cuda->update->narrow_known);
-    return status;
+    return status ? status : result_ring_send(&cuda->ring, program, stream, error);
+}
+
+FshStatus cuda_program_results(Program *program, FshError *error)
+{
+    CudaProgram *cuda = (CudaProgram *)program;
+    return result_ring_set(&cuda->ring, program, cuda->tensors, program_backend(cuda)->stream, error);
+}
+
+FshStatus cuda_program_collect(Program *program, size_t slot, const float **values, FshError *error)
+{
+    return result_ring_collect(&((CudaProgram *)program)->ring, program, slot, values, error);
 }
 
 FshStatus cuda_program_read(Program *program, TensorId id, void *values, size_t bytes, FshError *error)

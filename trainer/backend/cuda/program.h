@@ -4,13 +4,14 @@
  * plan, the optimizer's table. The rows of lowerings (lowering.h) say for each op how to prepare and how to
  * enqueue it; program.c owns memory, inputs, recording and timing, and knows no op.
  *
- * program_write copies into one of two pinned buffers of the input and returns; the copy to the device is
- * enqueued behind the run before. So the host prepares a batch while the device works on the last one, and
- * waits only where it is two ahead. */
+ * program_inputs.h: how batches come. program_results.h: how results go. So the host prepares a batch while the device works on the
+ * last one, and waits only where it is two ahead. */
 #ifndef FSHARD_TRAINER_BACKEND_CUDA_PROGRAM_H
 #define FSHARD_TRAINER_BACKEND_CUDA_PROGRAM_H
 
 #include "trainer/backend/cuda/matmul.h"
+#include "trainer/backend/cuda/program_inputs.h"
+#include "trainer/backend/cuda/program_results.h"
 #include "trainer/backend/cuda/tensors.h"
 
 typedef struct Step {
@@ -31,16 +32,10 @@ typedef struct CudaProgram {
     DeviceTensor *tensors; /* [graph_tensor_count] the one list: shapes, types, addresses; data NULL: not of
                               this program */
     void *arena;           /* activations */
-    void *fixed;           /* inputs and gradients of parameters */
+    void *fixed;           /* gradients of parameters */
     void *scratch;
-    struct InputBuffer {
-        TensorId tensor;
-        int64_t classes; /* of a loss that takes this input for labels; else 0 */
-        void *pinned[2];
-        cudaEvent_t copied[2]; /* the device has taken what was in pinned[i] */
-        int next;
-    } * inputs;
-    size_t input_count;
+    ProgramInputs inputs;
+    ResultRing ring;
     Step *steps;              /* [graph_node_count] */
     const Step *update;       /* that of OP_UPDATE; NULL: the program leaves weights alone */
     cudaGraphExec_t recorded; /* all steps */
@@ -84,5 +79,7 @@ FshStatus cuda_program_read(Program *program, TensorId id, void *values, size_t 
 FshStatus cuda_program_profile(Program *program, bool enable, double *seconds, size_t node_count,
                                FshError *error);
 FshStatus cuda_program_poison(Program *program, FshError *error);
+FshStatus cuda_program_results(Program *program, FshError *error);
+FshStatus cuda_program_collect(Program *program, size_t slot, const float **values, FshError *error);
 
 #endif
