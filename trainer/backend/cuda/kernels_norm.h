@@ -31,26 +31,48 @@ typedef struct NormActivation {
     float slope; /* where the value is not above 0 */
 } NormActivation;
 
-/* mean, inverse_deviation = 1 / sqrt(variance + epsilon), of the batch; moves the running statistics by
- * momentum (with the unbiased variance). */
-cudaError_t kernel_batch_norm_statistics(const NormTensors *tensors, double epsilon, double momentum,
-                                         const DeviceTensor *running_mean, const DeviceTensor *running_var,
+/* Beside the batch's statistics: those over all batches, and what they are made with. */
+typedef struct NormRunning {
+    const DeviceTensor *mean, *var; /* [C] f32 */
+    /* [C] f32 or NULL: the bias of the layer in front, left out of x, since the norm takes it away again: the running mean alone
+     * moves by it. */
+    const DeviceTensor *bias;
+    double epsilon, momentum;
+} NormRunning;
+
+/* mean, inverse_deviation = 1 / sqrt(variance + epsilon), of the batch; moves the running statistics by momentum (with the unbiased
+ * variance). */
+cudaError_t kernel_batch_norm_statistics(const NormTensors *tensors, const NormRunning *running,
                                          void *scratch, cudaStream_t stream);
+/* The same from sums [2, at least x's pitch] f32: of x, and of its square. */
+cudaError_t kernel_batch_norm_from_sums(const NormTensors *tensors, const NormRunning *running,
+                                        const DeviceTensor *sums, cudaStream_t stream);
+/* Makes those sums: what a convolution that cannot make them itself does for the norm behind it. */
+cudaError_t kernel_channel_sums(const DeviceTensor *x, const DeviceTensor *sums, void *scratch,
+                                cudaStream_t stream);
 /* mean, inverse_deviation from the running statistics. */
-cudaError_t kernel_batch_norm_running(const DeviceTensor *running_mean, const DeviceTensor *running_var,
-                                      double epsilon, const NormTensors *tensors, cudaStream_t stream);
+cudaError_t kernel_batch_norm_running(const NormTensors *tensors, const NormRunning *running,
+                                      cudaStream_t stream);
 /* y = activation(x^ * weight + bias + addend), x^ = (x - mean) * inverse_deviation. addend may be NULL. */
 cudaError_t kernel_batch_norm_apply(const NormTensors *tensors, const NormActivation *activation,
                                     const DeviceTensor *addend, const DeviceTensor *y, cudaStream_t stream);
-/* With g = dy through the activation: dbias = sum g, dweight = sum g * x^, daddend = g, and, through the
- * batch's statistics (Ioffe and Szegedy 2015, section 3), dx = weight * inverse_deviation * (g - (dbias + x^
- * * dweight) / rows); without batch_statistics, dx = weight * inverse_deviation * g. y: the result, where
- * there was an addend, else NULL. dx and daddend may be NULL. */
-cudaError_t kernel_batch_norm_backward(const DeviceTensor *dy, const NormTensors *tensors,
-                                       const NormActivation *activation, const DeviceTensor *y,
-                                       bool batch_statistics, const DeviceTensor *dx,
-                                       const DeviceTensor *dweight, const DeviceTensor *dbias,
-                                       const DeviceTensor *daddend, void *scratch, cudaStream_t stream);
+
+/* What backward reads and makes, with g = dy + dy2 through the activation: dbias = sum g, dweight = sum g * x^, and, through the
+ * batch's statistics (Ioffe and Szegedy 2015, section 3), dx = weight * inverse_deviation * (g - (dbias + x^ * dweight) / rows);
+ * without batch_statistics, dx = weight * inverse_deviation * g. */
+typedef struct NormGradient {
+    const DeviceTensor *dy;
+    const DeviceTensor *dy2; /* or NULL; with it g must have a place */
+    const DeviceTensor
+        *y; /* the result, where there was an addend, which x alone does not tell of; else NULL */
+    const DeviceTensor *dx; /* or NULL; may be dy, dy2, x or y */
+    const DeviceTensor *g;  /* or NULL; the gradient of the addend, too; may be dy, dy2 or y */
+    const DeviceTensor *dweight, *dbias;
+    const DeviceTensor *zero; /* [C] f32 or NULL: gets zeros, the gradient of NormRunning.bias */
+    bool batch_statistics;
+} NormGradient;
+cudaError_t kernel_batch_norm_backward(const NormGradient *gradient, const NormTensors *tensors,
+                                       const NormActivation *activation, void *scratch, cudaStream_t stream);
 
 #ifdef __cplusplus
 }

@@ -22,15 +22,14 @@ static FshStatus batch_norm(const Step *step, cudaStream_t stream, FshError *err
                                  .bias = in(step, 2),
                                  .mean = out(step, 1),
                                  .inverse_deviation = out(step, 2)};
+    const NormRunning running = {
+        .mean = in(step, 3), .var = in(step, 4), .epsilon = options->epsilon, .momentum = options->momentum};
     const NormActivation activation = norm_activation(step);
     FshStatus status = FSH_OK;
     if (options->training)
-        status = CUDA_TRY(kernel_batch_norm_statistics(&tensors, options->epsilon, options->momentum,
-                                                       in(step, 3), in(step, 4), step->scratch, stream),
-                          error);
+        status = CUDA_TRY(kernel_batch_norm_statistics(&tensors, &running, step->scratch, stream), error);
     else
-        status = CUDA_TRY(
-            kernel_batch_norm_running(in(step, 3), in(step, 4), options->epsilon, &tensors, stream), error);
+        status = CUDA_TRY(kernel_batch_norm_running(&tensors, &running, stream), error);
     if (!status)
         status = CUDA_TRY(
             kernel_batch_norm_apply(&tensors, &activation, maybe_in(step, 5), out(step, 0), stream), error);
@@ -44,11 +43,15 @@ static FshStatus batch_norm_backward(const Step *step, cudaStream_t stream, FshE
                                  .bias = in(step, 3),
                                  .mean = in(step, 4),
                                  .inverse_deviation = in(step, 5)};
+    const NormGradient gradient = {.dy = in(step, 0),
+                                   .y = maybe_in(step, 6),
+                                   .dx = maybe_out(step, 0),
+                                   .dweight = out(step, 1),
+                                   .dbias = out(step, 2),
+                                   .g = maybe_out(step, 3),
+                                   .batch_statistics = step->node->as.norm.options.training};
     const NormActivation activation = norm_activation(step);
-    return CUDA_TRY(kernel_batch_norm_backward(in(step, 0), &tensors, &activation, maybe_in(step, 6),
-                                               step->node->as.norm.options.training, maybe_out(step, 0),
-                                               out(step, 1), out(step, 2), maybe_out(step, 3), step->scratch,
-                                               stream),
+    return CUDA_TRY(kernel_batch_norm_backward(&gradient, &tensors, &activation, step->scratch, stream),
                     error);
 }
 
