@@ -2,27 +2,11 @@
 
 #include <math.h>
 
-/* Constants and rounds of Philox4x32-10, from the paper's table 2 and section 3.3. */
-enum { PHILOX_ROUNDS = 10 };
-static const uint32_t philox_multipliers[2] = {0xD2511F53, 0xCD9E8D57};
-static const uint32_t philox_weyl[2] = {0x9E3779B9, 0xBB67AE85}; /* golden ratio, sqrt(3) - 1 */
+#include "common/philox.h"
 
 void random_philox(const uint32_t counter[4], const uint32_t key[2], uint32_t out[4])
 {
-    uint32_t x[4] = {counter[0], counter[1], counter[2], counter[3]};
-    uint32_t k[2] = {key[0], key[1]};
-    for (int round = 0; round < PHILOX_ROUNDS; round++) {
-        uint64_t product0 = (uint64_t)philox_multipliers[0] * x[0];
-        uint64_t product1 = (uint64_t)philox_multipliers[1] * x[2];
-        x[0] = (uint32_t)(product1 >> 32) ^ x[1] ^ k[0];
-        x[1] = (uint32_t)product1;
-        x[2] = (uint32_t)(product0 >> 32) ^ x[3] ^ k[1];
-        x[3] = (uint32_t)product0;
-        k[0] += philox_weyl[0];
-        k[1] += philox_weyl[1];
-    }
-    for (int i = 0; i < 4; i++)
-        out[i] = x[i];
+    philox_block(counter, key, out);
 }
 
 /* 64 bits that depend on all of a, b and key. */
@@ -90,12 +74,12 @@ float random_normal(Random *random)
         random->normal_waits = false;
         return random->second_normal;
     }
-    const double two_pi = 6.283185307179586;
-    double radius = sqrt(-2 * log(((double)random_u32(random) + 1) * 0x1p-32)); /* of (0, 1], so finite */
-    double angle = two_pi * 0x1p-32 * (double)random_u32(random);
+    float normals[2];
+    const uint32_t first = random_u32(random), second = random_u32(random);
+    philox_normals(first, second, normals);
     random->normal_waits = true;
-    random->second_normal = (float)(radius * sin(angle));
-    return (float)(radius * cos(angle));
+    random->second_normal = normals[1];
+    return normals[0];
 }
 
 uint64_t random_permute(uint64_t index, uint64_t count, uint64_t seed, uint64_t stream)

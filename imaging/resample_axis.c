@@ -19,10 +19,8 @@ static void fill_box(double first, double centre, double step, uint32_t count, d
 
 static void fill_bilinear(double first, double centre, double step, uint32_t count, double *values)
 {
-    for (uint32_t k = 0; k < count; k++) {
-        double x = fabs((k + first - centre + 0.5) * step);
-        values[k] = x < 1.0 ? 1.0 - x : 0.0;
-    }
+    for (uint32_t k = 0; k < count; k++)
+        values[k] = resample_triangle(first, centre, step, k);
 }
 
 static void fill_bicubic(double first, double centre, double step, uint32_t count, double *values)
@@ -115,10 +113,9 @@ static FshStatus axis_allocate(ResampleAxis *axis, uint32_t count, size_t stride
 static FshStatus axis_compute(ResampleAxisCache *cache, const ResampleAxisKey *key,
                               const ResampleKernels *kernels, ResampleAxis *axis, FshError *error)
 {
-    double scale = (double)(key->end - key->begin) / key->target_size;
-    double filter_scale = scale < 1.0 ? 1.0 : scale; /* enlarging: the filter as it is, interpolating */
-    double support = filters[key->filter].support * filter_scale, step = 1.0 / filter_scale;
-    size_t most = (size_t)ceil(support) * 2 + 1;
+    const ResampleScale scale = resample_scale(key->begin, key->end, key->source_size, key->target_size,
+                                               filters[key->filter].support);
+    size_t most = resample_taps_max(&scale);
     if (most > cache->scratch_count) {
         double *scratch = realloc(cache->scratch, most * sizeof *scratch);
         if (!scratch)
@@ -133,29 +130,19 @@ static FshStatus axis_compute(ResampleAxisCache *cache, const ResampleAxisKey *k
         return status;
     for (uint32_t output = 0; output < count; output++) {
         uint32_t i = key->mirrored ? count - 1 - output : output;
-        double centre = key->begin + (key->first_output + output + 0.5) * scale;
-        double low = centre - support + 0.5, high = centre + support + 0.5;
-        uint32_t first = low > 0 ? (uint32_t)low : 0;
-        uint32_t last = high < key->source_size ? (uint32_t)high : key->source_size;
-        uint32_t length = last - first;
-        if (first >= last) { /* an axis that ends behind its last source pixel: that one alone */
-            first = key->source_size - 1;
-            length = 1;
-        }
+        const ResampleSpan span = resample_span(&scale, key->first_output + output);
         double sum = 0.0;
-        filters[key->filter].fill((double)first, centre, step, length, cache->scratch);
-        for (uint32_t k = 0; k < length; k++)
+        filters[key->filter].fill((double)span.first, span.centre, scale.step, span.length, cache->scratch);
+        for (uint32_t k = 0; k < span.length; k++)
             sum += cache->scratch[k];
         if (sum == 0.0)
             cache->scratch[0] = sum = 1.0;
         int32_t *weights = axis->weights + (size_t)i * stride;
-        for (uint32_t k = 0; k < length; k++) {
-            double weight = cache->scratch[k] / sum * (1 << RESAMPLE_PRECISION_BITS);
-            weights[k] = (int32_t)(weight < 0 ? weight - 0.5 : weight + 0.5);
-        }
-        memset(weights + length, 0, (stride - length) * sizeof *weights);
-        axis->first[i] = first;
-        axis->length[i] = length;
+        for (uint32_t k = 0; k < span.length; k++)
+            weights[k] = resample_fixed(cache->scratch[k], sum);
+        memset(weights + span.length, 0, (stride - span.length) * sizeof *weights);
+        axis->first[i] = span.first;
+        axis->length[i] = span.length;
         if (kernels->pack)
             kernels->pack(weights, axis->stride, axis->packed + (size_t)i * stride * sizeof *weights);
     }

@@ -13,10 +13,10 @@
 #include <stdint.h>
 
 #include "imaging/resample.h"
+#include "imaging/resample_weights.h"
 
 enum {
-    RESAMPLE_PRECISION_BITS = 32 - 8 - 2, /* Pillow's: 8 for the pixel, 2 for weights outside 0..1 */
-    RESAMPLE_TAPS_MULTIPLE = 16,          /* kernels may take this many weights at once */
+    RESAMPLE_TAPS_MULTIPLE = 16, /* kernels may take this many weights at once */
     /* A horizontal kernel may read this far behind the last byte it needs; the values do not matter. */
     RESAMPLE_SLACK_BYTES = 64 + 3 * RESAMPLE_TAPS_MULTIPLE,
 };
@@ -65,11 +65,5 @@ const ResampleKernels *resample_kernels_best(void);
 
 /* Tests and benchmarks: makes a resampler use these kernels. */
 void resampler_use_kernels(Resampler *resampler, const ResampleKernels *kernels);
-
-static inline uint8_t resample_clamp(int32_t sum)
-{
-    int32_t value = sum >> RESAMPLE_PRECISION_BITS;
-    return (uint8_t)(value < 0 ? 0 : value > 255 ? 255 : value);
-}
 
 #endif

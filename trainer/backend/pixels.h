@@ -18,62 +18,7 @@
 #define FSHARD_TRAINER_BACKEND_PIXELS_H
 
 #include "trainer/backend/backend.h"
-
-/* No image: pixels of the fill. */
-#define PIXELS_NONE UINT64_MAX
-
-/* One image of a batch: geometry. The same for both sides of a pair. */
-typedef struct PixelRecipe {
-    uint64_t offset_bytes
-        [2]; /* where in the store the image begins, [height, width, channels] u8, rows without padding: the
-                                 input, the target; PIXELS_NONE */
-    uint32_t width, height; /* of the stored image, pixels */
-    uint8_t channels
-        [2]; /* of the stored images: 1 or 3; made into those of the batch: gray to r = g = b, colour to luma */
-    /* Within the part, which pixels outside have no influence on … */
-    bool flip; /* left to right */
-    bool vertical_flip, transpose;
-    uint32_t part_left, part_top, part_width, part_height;
-    /* … resampled to this size (bilinear, antialiased; equal: taken as it is), the window that begins here is taken … */
-    uint32_t resized_width, resized_height, window_left, window_top;
-    /* … moved by these, edges mirrored; then flipped, then upside down, then rows for columns. */
-    int32_t shift_x, shift_y;
-} PixelRecipe;
-
-enum { PIXEL_STEPS_MAX = 4 };
-
-/* Where a sequence of random numbers goes on: Random of (seed, stream) after drawn of its 32-bit numbers. */
-typedef struct PixelRandom {
-    uint64_t stream;
-    uint32_t drawn;
-} PixelRandom;
-
-/* One image of a batch: what changes colours, of the input alone; in this order. */
-typedef struct PixelColours {
-    double factors[PIXEL_STEPS_MAX];
-    double noise; /* deviation, grey levels; 0: none */
-    PixelRandom noise_random, erasing_random;
-    uint32_t step_count;
-    uint8_t steps[PIXEL_STEPS_MAX]; /* ColourStep (trainer/data/colour_math.h) */
-    uint32_t erased_left, erased_top, erased_width, erased_height; /* width 0: nothing is erased */
-    bool
-        erased_noise; /* each value around erased_colour, by PixelBatch.erased_deviation; else the colour itself */
-    uint8_t erased_colour[4];
-    /* Mixing with the neighbour (place ^ 1); said in both, the same. */
-    bool cut;
-    float share; /* 1: nothing is mixed */
-    uint32_t cut_left, cut_top, cut_right, cut_bottom;
-} PixelColours;
-
-typedef struct PixelBatch {
-    uint64_t count; /* images; the input tensor is [count, height, width, channels] */
-    uint32_t width, height, channels;
-    const PixelRecipe *recipes;  /* [count] */
-    const PixelColours *colours; /* [count], of side 0; NULL: no colour changes, nothing is mixed */
-    uint64_t seed;
-    double erased_deviation[4];
-    uint8_t fill[4];
-} PixelBatch;
+#include "trainer/backend/pixel_recipe.h"
 
 typedef struct PixelStore PixelStore;
 

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "imaging/mirror.h"
+#include "trainer/backend/pixel_math.h"
 
 const char *const crop_mode_names[] = {"rrc", "pad", "center", NULL};
 
@@ -227,21 +228,12 @@ static void copy_transposed(const ImageView *source, bool flip, bool vertical_fl
         }
 }
 
-static size_t mirrored(int64_t at, int64_t size)
-{
-    if (at < 0)
-        at = -at;
-    if (at >= size)
-        at = 2 * (size - 1) - at;
-    return at < 0 ? 0 : (size_t)at; /* size 1 has nothing to mirror */
-}
-
 /* Pixels first..end-1 of target, which come from outside of source: mirrored at its edge. */
 static void mirror_edge(const uint8_t *source, uint32_t size, uint32_t channels, int32_t shift,
                         uint32_t first, uint32_t end, uint8_t *target)
 {
     for (uint32_t x = first; x < end; x++) {
-        const uint8_t *from = source + mirrored((int64_t)x + shift, size) * channels;
+        const uint8_t *from = source + pixel_mirrored((int64_t)x + shift, size) * channels;
         for (uint32_t c = 0; c < channels; c++)
             target[(size_t)x * channels + c] = from[c];
     }
@@ -266,7 +258,7 @@ static FshStatus copy_shifted(Augmenter *augmenter, const CropPlan *plan, const 
     FshStatus status = image_reserve(&augmenter->row, size, 1, channels, error);
     for (uint32_t y = 0; !status && y < size; y++) {
         const uint8_t *row =
-            source->pixels + mirrored((int64_t)y + plan->shift_y, size) * source->stride_bytes;
+            source->pixels + pixel_mirrored((int64_t)y + plan->shift_y, size) * source->stride_bytes;
         uint8_t *to = target + y * row_bytes;
         shift_row(row, size, channels, plan->shift_x, plan->flip ? augmenter->row.pixels : to);
         if (plan->flip)
@@ -371,8 +363,6 @@ FshStatus augment_render(Augmenter *augmenter, const Augmentation *augmentation,
 void augment_add_noise(uint8_t *values, size_t count, double sigma, Random *random)
 {
     float deviation = (float)sigma;
-    for (size_t i = 0; i < count; i++) {
-        float value = nearbyintf((float)values[i] + deviation * random_normal(random));
-        values[i] = (uint8_t)(value < 0 ? 0 : value > 255 ? 255 : value);
-    }
+    for (size_t i = 0; i < count; i++)
+        values[i] = colour_add_noise(values[i], deviation, random_normal(random));
 }

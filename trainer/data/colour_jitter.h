@@ -14,20 +14,13 @@
 #include <stdint.h>
 
 #include "common/random.h"
+#include "trainer/data/colour_math.h"
 
 /* How far each may go: factors are drawn from max(0, 1 - x) to 1 + x, the hue's shift from -x to x (of the circle, at most
  * 0.5). 0: not touched. */
 typedef struct ColourJitter {
     double brightness, contrast, saturation, hue;
 } ColourJitter;
-
-typedef enum ColourStep {
-    COLOUR_BRIGHTNESS,
-    COLOUR_CONTRAST,
-    COLOUR_SATURATION,
-    COLOUR_HUE,
-    COLOUR_STEP_COUNT
-} ColourStep;
 
 /* What becomes of one image: steps in order, each with its factor. */
 typedef struct ColourPlan {
@@ -42,11 +35,5 @@ void colour_jitter_apply(const ColourPlan *plan, uint8_t *pixels, size_t pixel_c
 
 /* One step: torchvision.transforms.functional.adjust_brightness, …_contrast, …_saturation, …_hue. */
 void colour_adjust(ColourStep step, double factor, uint8_t *pixels, size_t pixel_count, uint32_t channels);
-
-/* Pillow's convert("L") of one RGB pixel: ITU-R 601. */
-static inline uint8_t colour_luma(const uint8_t *rgb)
-{
-    return (uint8_t)((19595U * rgb[0] + 38470U * rgb[1] + 7471U * rgb[2] + 0x8000U) >> 16);
-}
 
 #endif

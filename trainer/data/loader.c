@@ -9,6 +9,7 @@
 
 #include "common/progress.h"
 #include "trainer/data/batch_slot.h"
+#include "trainer/data/sample_recipe.h"
 
 enum {
     CHUNK_MAX =

@@ -3,6 +3,8 @@
 #include <math.h>
 #include <string.h>
 
+#include "trainer/data/colour_math.h"
+
 /* Marsaglia and Tsang, "A simple method for generating gamma variables" (2000). Below 1 from alpha + 1, as they say. */
 static double draw_gamma(double alpha, Random *random)
 {
@@ -67,23 +69,13 @@ static void exchange(uint8_t *first, uint8_t *second, size_t bytes)
     }
 }
 
-/* To the nearest whole number, half to even, of a value in 0..255: adding 1.5 * 2^23 leaves it in the lowest bits. The
- * compiler makes vectors of this, and none of rintf. */
-static uint8_t nearest(float value)
-{
-    float shifted = value + 12582912.0F;
-    uint32_t bits;
-    memcpy(&bits, &shifted, sizeof bits);
-    return (uint8_t)bits;
-}
-
 static void blend(float share, uint8_t *restrict first, uint8_t *restrict second, size_t bytes)
 {
     float rest = 1 - share;
     for (size_t i = 0; i < bytes; i++) {
         float a = first[i], b = second[i];
-        first[i] = nearest(a * share + b * rest);
-        second[i] = nearest(b * share + a * rest);
+        first[i] = colour_nearest(a * share + b * rest);
+        second[i] = colour_nearest(b * share + a * rest);
     }
 }
 

@@ -3,6 +3,8 @@
 #include <math.h>
 #include <stddef.h>
 
+#include "trainer/data/colour_math.h"
+
 const char *const erasing_fill_names[] = {"const", "rand", "pixel", NULL};
 
 static double between(Random *random, double low, double high)
@@ -34,23 +36,28 @@ void random_erasing_plan(const RandomErasing *erasing, uint32_t width, uint32_t 
     }
 }
 
-static uint8_t around(double mean, double deviation, Random *random)
+void random_erasing_colour(const RandomErasing *erasing, const uint8_t mean[4], uint32_t channels,
+                           Random *random, uint8_t colour[4])
 {
-    double value = nearbyint(mean + deviation * (double)random_normal(random));
-    return (uint8_t)(value < 0 ? 0 : value > 255 ? 255 : value);
+    for (uint32_t c = 0; c < 4; c++)
+        colour[c] = erasing->fill == ERASING_RAND && c < channels
+                        ? colour_around(mean[c], erasing->deviation[c], random_normal(random))
+                        : mean[c];
 }
 
 void random_erasing_apply(const RandomErasing *erasing, const ErasingPlan *plan, const uint8_t mean[4],
                           uint8_t *pixels, uint32_t width, uint32_t channels, Random *random)
 {
-    uint8_t colour[4] = {mean[0], mean[1], mean[2], mean[3]};
-    for (uint32_t c = 0; c < channels && erasing->fill == ERASING_RAND && plan->width; c++)
-        colour[c] = around(mean[c], erasing->deviation[c], random);
+    uint8_t colour[4];
+    if (!plan->width)
+        return;
+    random_erasing_colour(erasing, mean, channels, random, colour);
     for (uint32_t y = plan->top; y < plan->top + plan->height; y++) {
         uint8_t *value = pixels + ((size_t)y * width + plan->left) * channels;
         for (uint32_t x = 0; x < plan->width; x++)
             for (uint32_t c = 0; c < channels; c++)
-                *value++ = erasing->fill == ERASING_PIXEL ? around(mean[c], erasing->deviation[c], random)
-                                                          : colour[c];
+                *value++ = erasing->fill == ERASING_PIXEL
+                               ? colour_around(colour[c], erasing->deviation[c], random_normal(random))
+                               : colour[c];
     }
 }

@@ -38,6 +38,10 @@ typedef struct ErasingPlan {
 void random_erasing_plan(const RandomErasing *erasing, uint32_t width, uint32_t height, Random *random,
                          ErasingPlan *plan);
 
+/* What it is filled with: the mean, of ERASING_RAND a colour around it. Draws on from the same random. */
+void random_erasing_colour(const RandomErasing *erasing, const uint8_t mean[4], uint32_t channels,
+                           Random *random, uint8_t colour[4]);
+
 /* pixels: [height, width, channels]; mean: of each channel. Draws on from the same random. */
 void random_erasing_apply(const RandomErasing *erasing, const ErasingPlan *plan, const uint8_t mean[4],
                           uint8_t *pixels, uint32_t width, uint32_t channels, Random *random);

@@ -6,13 +6,11 @@
 
 #include "common/progress.h"
 #include "imaging/decode.h"
+#include "trainer/data/sample_recipe.h"
 
 const char *const sample_stage_names[] = {"read", "decode", "augment", "copy", NULL};
 
 enum { SIDES = 2 };
-
-/* Numbers that do not move when another kind of augmentation is switched on. */
-enum { STREAM_COLOUR = 1, STREAM_NOISE, STREAM_ERASING, STREAM_MIXING };
 
 struct SampleLoader {
     SampleOptions options;
@@ -287,42 +285,16 @@ static FshStatus render_side(SampleLoader *loader, unsigned side, const Augmenta
     return status;
 }
 
-static void start_random(const SampleLoader *loader, uint64_t stream, Random *random)
-{
-    random_start(random, loader->options.seed,
-                 random_stream(random_stream(loader->epoch, loader->index), stream));
-}
-
-void sample_mixing_random(uint64_t seed, uint64_t epoch, uint64_t index, Random *random)
-{
-    random_start(random, seed, random_stream(random_stream(epoch, index), STREAM_MIXING));
-}
-
 /* What changes colours of the network's input: width x height pixels. */
-static void change_colours(SampleLoader *loader, const Augmentation *augmentation, uint32_t width,
-                           uint32_t height, uint8_t *pixels)
+static void change_colours(SampleLoader *loader, const Augmentation *augmentation, SampleRecipe *recipe,
+                           uint32_t width, uint32_t height, uint8_t *pixels)
 {
-    const ColourJitter *jitter = &augmentation->jitter;
-    Random random;
-    size_t pixel_count = (size_t)width * height;
-    if (jitter->brightness > 0 || jitter->contrast > 0 || jitter->saturation > 0 || jitter->hue > 0) {
-        ColourPlan colours;
-        start_random(loader, STREAM_COLOUR, &random);
-        colour_jitter_plan(jitter, &random, &colours);
-        colour_jitter_apply(&colours, pixels, pixel_count, augmentation->channels);
-    }
-    if (augmentation->noise > 0) {
-        start_random(loader, STREAM_NOISE, &random);
-        double sigma = augmentation->noise * random_uniform_double(&random);
-        augment_add_noise(pixels, pixel_count * augmentation->channels, sigma, &random);
-    }
-    if (augmentation->erasing.probability > 0) {
-        ErasingPlan erased;
-        start_random(loader, STREAM_ERASING, &random);
-        random_erasing_plan(&augmentation->erasing, width, height, &random, &erased);
-        random_erasing_apply(&augmentation->erasing, &erased, loader->options.fill, pixels, width,
-                             augmentation->channels, &random);
-    }
+    const size_t pixel_count = (size_t)width * height;
+    colour_jitter_apply(&recipe->colours, pixels, pixel_count, augmentation->channels);
+    if (recipe->noise > 0)
+        augment_add_noise(pixels, pixel_count * augmentation->channels, recipe->noise, &recipe->noise_random);
+    random_erasing_apply(&augmentation->erasing, &recipe->erased, loader->options.fill, pixels, width,
+                         augmentation->channels, &recipe->erasing_random);
     sample_loader_stage(loader, SAMPLE_AUGMENT);
 }
 
@@ -330,8 +302,7 @@ FshStatus sample_loader_render(SampleLoader *loader, const Augmentation *augment
                                uint8_t *target, FshError *error)
 {
     uint32_t width = loader->fields[0].width, height = loader->fields[0].height;
-    Random random;
-    CropPlan plan;
+    SampleRecipe recipe;
     if (augmentation->mode == CROP_RANDOM && (width < augmentation->size || height < augmentation->size)) {
         (void)fsh_error_set(error, FSH_ERR_MISMATCH,
                             "it is %u x %u pixels, too small for a crop of %u x %u; use a smaller "
@@ -339,19 +310,19 @@ FshStatus sample_loader_render(SampleLoader *loader, const Augmentation *augment
                             width, height, augmentation->size, augmentation->size);
         return add_place(loader, 0, error);
     }
-    random_start(&random, loader->options.seed, random_stream(loader->epoch, loader->index));
-    augment_plan(augmentation, width, height, &random, &plan);
-    FshStatus status = render_side(loader, 0, augmentation, &plan, pixels, error);
+    sample_recipe_draw(&recipe, augmentation, loader->options.seed, loader->epoch, loader->index, width,
+                       height);
+    FshStatus status = render_side(loader, 0, augmentation, &recipe.crop, pixels, error);
     if (status)
         return add_place(loader, 0, error);
     if (loader->sides == 2)
-        status = render_side(loader, 1, augmentation, &plan, target, error);
+        status = render_side(loader, 1, augmentation, &recipe.crop, target, error);
     if (status)
         return add_place(loader, 1, error);
     bool whole = augmentation->mode == CROP_WHOLE;
     if (!whole)
         width = height = augmentation->size;
-    change_colours(loader, augmentation, width, height, pixels);
+    change_colours(loader, augmentation, &recipe, width, height, pixels);
     loader->statistics.pixel_bytes += (uint64_t)width * height * augmentation->channels * loader->sides;
     return FSH_OK;
 }

@@ -77,9 +77,6 @@ FshStatus sample_loader_open(SampleLoader *loader, uint64_t epoch, uint64_t inde
 FshStatus sample_loader_render(SampleLoader *loader, const Augmentation *augmentation, uint8_t *pixels,
                                uint8_t *target, FshError *error);
 
-/* The random numbers of a sample's mixing, apart from those that its own augmentation takes. */
-void sample_mixing_random(uint64_t seed, uint64_t epoch, uint64_t index, Random *random);
-
 /* Of what this one has done; the caller may add to it. */
 SampleStatistics *sample_loader_statistics(SampleLoader *loader);
 

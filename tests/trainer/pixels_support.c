@@ -1,0 +1,213 @@
+#include "tests/trainer/pixels_support.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tests/support/support.h"
+
+/* What is done to colours, besides the jitter. */
+typedef enum Extra { EXTRA_NONE, EXTRA_JITTER, EXTRA_ERASING, EXTRA_NOISE, EXTRA_MIXING, EXTRA_COUNT } Extra;
+
+static const CropMode modes[] = {CROP_RESIZED, CROP_PADDED, CROP_CENTER, CROP_RANDOM};
+static const char *const mode_names[] = {"rrc", "pad", "center", "random"};
+static const char *const extra_names[] = {"plain", "jitter", "erasing", "noise", "mixing"};
+static const uint32_t sizes[] = {32, 17, 64, 1};
+enum { MODES = 4, SIZES = 4 };
+
+static const uint8_t fill[4] = {120, 7, 255, 0};
+
+static uint8_t *draw_images(PixelsCase *test, Random *random, uint32_t least, const uint8_t channels[2])
+{
+    uint8_t *stored = NULL;
+    for (unsigned i = 0; i < PIXELS_COUNT; i++) {
+        PixelRecipe *recipe = &test->recipes[i];
+        /* the last one is of the batch's size and is taken as it is, the one before an icicle */
+        recipe->width = i + 1 == PIXELS_COUNT ? test->augmentation.size : least + random_below(random, 200);
+        recipe->height = i + 1 == PIXELS_COUNT   ? test->augmentation.size
+                         : i + 2 == PIXELS_COUNT ? least
+                                                 : least + random_below(random, 150);
+        for (unsigned side = 0; side < 2; side++) {
+            recipe->channels[side] = channels[side];
+            recipe->offset_bytes[side] = PIXELS_NONE;
+            if (side >= test->sides || (i == 1 && test->augmentation.size == 17)) /* one that is left out */
+                continue;
+            recipe->offset_bytes[side] = test->stored_bytes + random_below(random, 7); /* no alignment */
+            test->stored_bytes =
+                recipe->offset_bytes[side] + (uint64_t)recipe->width * recipe->height * channels[side];
+        }
+    }
+    stored = malloc(test->stored_bytes);
+    assert_non_null(stored);
+    /* smooth enough that means and hues differ from image to image, rough enough that every weight counts */
+    for (uint64_t i = 0; i < test->stored_bytes; i++)
+        stored[i] = (uint8_t)((random_u32(random) & 127) + (i / 999 % 129));
+    return stored;
+}
+
+static void render_expected(PixelsCase *test, const SampleRecipe *drawn, unsigned i, Augmenter *augmenter)
+{
+    const PixelRecipe *recipe = &test->recipes[i];
+    const size_t pixel_count = (size_t)test->batch.width * test->batch.height,
+                 bytes = pixel_count * test->batch.channels;
+    for (unsigned side = 0; side < test->sides; side++) {
+        uint8_t *target = test->expected[side] + i * bytes;
+        if (recipe->offset_bytes[side] == PIXELS_NONE) {
+            for (size_t k = 0; k < bytes; k++)
+                target[k] = fill[k % test->batch.channels];
+            continue;
+        }
+        const ImageView image = {.pixels = test->stored + recipe->offset_bytes[side],
+                                 .stride_bytes = (size_t)recipe->width * recipe->channels[side],
+                                 .width = recipe->width,
+                                 .height = recipe->height,
+                                 .channels = recipe->channels[side]};
+        FshError error = {0};
+        assert_int_equal(augment_render(augmenter, &test->augmentation, &drawn->crop, &image,
+                                        &(ImagePlace){.eighths = 8}, target, &error),
+                         FSH_OK);
+        if (side == 1)
+            continue;
+        SampleRecipe applied = *drawn;
+        colour_jitter_apply(&applied.colours, target, pixel_count, test->batch.channels);
+        if (applied.noise > 0)
+            augment_add_noise(target, bytes, applied.noise, &applied.noise_random);
+        random_erasing_apply(&test->augmentation.erasing, &applied.erased, fill, target, test->batch.width,
+                             test->batch.channels, &applied.erasing_random);
+    }
+}
+
+/* Neighbours two by two, those that are there. */
+static void mix_expected(PixelsCase *test, Random *random, const Mixing *mixing)
+{
+    const size_t bytes = (size_t)test->batch.width * test->batch.height * test->batch.channels;
+    for (unsigned i = 0; i < PIXELS_COUNT; i += 2) {
+        MixPlan plan;
+        if (test->recipes[i].offset_bytes[0] == PIXELS_NONE ||
+            test->recipes[i + 1].offset_bytes[0] == PIXELS_NONE)
+            continue;
+        mixing_plan(mixing, test->batch.width, test->batch.height, random, &plan);
+        mixing_apply(&plan, test->batch.width, test->batch.height, test->batch.channels,
+                     test->expected[0] + i * bytes, test->expected[0] + (i + 1) * bytes);
+        sample_recipe_mix(&plan, &test->colours[i]);
+        sample_recipe_mix(&plan, &test->colours[i + 1]);
+    }
+}
+
+static Augmentation make_augmentation(CropMode mode, Extra extra, uint32_t size, uint32_t channels,
+                                      unsigned number)
+{
+    Augmentation augmentation = {
+        .mode = mode,
+        .size = size,
+        .channels = channels,
+        .resize = size + size / 7,
+        .padding = size / 8,
+        .scale_min = 0.08,
+        .scale_max = 1,
+        .ratio_min = 0.5,
+        .ratio_max = 2,
+        .flip_probability = 0.5,
+        .vertical_flip_probability = 0.5,
+        .transpose_probability = 0.5,
+    };
+    if (extra != EXTRA_NONE && extra != EXTRA_NOISE)
+        augmentation.jitter = (ColourJitter){0.4, 0.6, 0.9, 0.5};
+    if (extra == EXTRA_NOISE)
+        augmentation.noise = 20;
+    if (extra == EXTRA_ERASING || extra == EXTRA_NOISE)
+        augmentation.erasing = (RandomErasing){.probability = 0.9,
+                                               .scale_min = 0.1,
+                                               .scale_max = 0.5,
+                                               .ratio_min = 0.3,
+                                               .ratio_max = 3.3,
+                                               .fill = extra == EXTRA_NOISE ? ERASING_PIXEL
+                                                       : number % 2         ? ERASING_RAND
+                                                                            : ERASING_CONST,
+                                               .deviation = {60, 50, 40}};
+    return augmentation;
+}
+
+bool pixels_case_make(PixelsCase *test, uint64_t seed, unsigned number)
+{
+    const unsigned mode = number % MODES, extra = number / MODES % EXTRA_COUNT,
+                   size = number / (MODES * EXTRA_COUNT) % SIZES,
+                   channels = number / (MODES * EXTRA_COUNT * SIZES);
+    /* of the batch, of the images, of the targets' images */
+    static const uint8_t kinds[][3] = {{3, 3, 1}, {1, 1, 3}, {3, 1, 3}, {1, 3, 1}};
+    *test = (PixelsCase){0};
+    if (channels >= sizeof kinds / sizeof *kinds)
+        return false;
+    (void)snprintf(test->name, sizeof test->name, "case %u: %s, %s, %u pixels, %u channels of %u", number,
+                   mode_names[mode], extra_names[extra], sizes[size], kinds[channels][0], kinds[channels][1]);
+    Random random;
+    random_start(&random, seed, number);
+    test->augmentation =
+        make_augmentation(modes[mode], (Extra)extra, sizes[size], kinds[channels][0], number);
+    test->sides = modes[mode] == CROP_RANDOM ? 2 : 1;
+    test->exact = extra != EXTRA_NOISE;
+    test->stored =
+        draw_images(test, &random, modes[mode] == CROP_RANDOM ? sizes[size] : 1, kinds[channels] + 1);
+    test->batch = (PixelBatch){.count = PIXELS_COUNT,
+                               .width = sizes[size],
+                               .height = sizes[size],
+                               .channels = kinds[channels][0],
+                               .recipes = test->recipes,
+                               .colours = extra == EXTRA_NONE ? NULL : test->colours,
+                               .seed = seed};
+    memcpy(test->batch.fill, fill, sizeof fill);
+    memcpy(test->batch.erased_deviation, test->augmentation.erasing.deviation,
+           sizeof test->batch.erased_deviation);
+    const size_t bytes = (size_t)PIXELS_COUNT * sizes[size] * sizes[size] * kinds[channels][0];
+    for (unsigned side = 0; side < test->sides; side++) {
+        test->expected[side] = malloc(bytes);
+        assert_non_null(test->expected[side]);
+    }
+    Augmenter *augmenter = NULL;
+    FshError error = {0};
+    assert_int_equal(augmenter_new(&augmenter, &error), FSH_OK);
+    for (unsigned i = 0; i < PIXELS_COUNT; i++) {
+        SampleRecipe drawn;
+        PixelRecipe *recipe = &test->recipes[i];
+        const PixelRecipe place = *recipe;
+        sample_recipe_draw(&drawn, &test->augmentation, seed, number, i, place.width, place.height);
+        sample_recipe_pixels(&drawn, &test->augmentation, place.width, place.height, recipe);
+        memcpy(recipe->offset_bytes, place.offset_bytes, sizeof place.offset_bytes);
+        memcpy(recipe->channels, place.channels, sizeof place.channels);
+        if (place.offset_bytes[0] == PIXELS_NONE)
+            test->colours[i] = (PixelColours){.share = 1};
+        else
+            sample_recipe_colours(&drawn, &test->augmentation, fill, &test->colours[i]);
+        render_expected(test, &drawn, i, augmenter);
+    }
+    augmenter_free(&augmenter);
+    const Mixing mixing = {
+        .mixup_alpha = 0.8, .cutmix_alpha = 1, .probability = 0.9, .switch_probability = 0.5};
+    if (extra == EXTRA_MIXING)
+        mix_expected(test, &random, &mixing);
+    return true;
+}
+
+void pixels_case_free(PixelsCase *test)
+{
+    free(test->stored);
+    free(test->expected[0]);
+    free(test->expected[1]);
+    *test = (PixelsCase){0};
+}
+
+void pixels_case_compare(const PixelsCase *test, unsigned side, const uint8_t *pixels)
+{
+    const size_t image_bytes = (size_t)test->batch.width * test->batch.height * test->batch.channels,
+                 count = image_bytes * PIXELS_COUNT;
+    size_t differ = 0;
+    for (size_t i = 0; i < count; i++) {
+        const int difference = abs((int)pixels[i] - (int)test->expected[side][i]);
+        differ += difference > 0;
+        if (difference > (test->exact ? 0 : 1))
+            fail_msg("%s, side %u: value %zu of image %zu is %u, not %u", test->name, side, i % image_bytes,
+                     i / image_bytes, pixels[i], test->expected[side][i]);
+    }
+    if (differ > count / 1000)
+        fail_msg("%s, side %u: %zu of %zu values differ", test->name, side, differ, count);
+}

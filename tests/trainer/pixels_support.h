@@ -1,0 +1,32 @@
+/* pixels_support.h - random images, augmentations and recipes, and what the loader's code makes of them: what a backend's own pixels
+ * are held against. */
+#ifndef FSHARD_TESTS_TRAINER_PIXELS_SUPPORT_H
+#define FSHARD_TESTS_TRAINER_PIXELS_SUPPORT_H
+
+#include "trainer/backend/pixels.h"
+#include "trainer/data/sample_recipe.h"
+
+enum { PIXELS_COUNT = 6 }; /* images of a case; even */
+
+/* A batch of images of all sizes, one behind the other, and the recipes drawn for them. */
+typedef struct PixelsCase {
+    char name[96];
+    Augmentation augmentation;
+    unsigned sides;
+    uint8_t *stored; /* owned */
+    uint64_t stored_bytes;
+    PixelRecipe recipes[PIXELS_COUNT];
+    PixelColours colours[PIXELS_COUNT];
+    PixelBatch batch;     /* points into this; must not move */
+    uint8_t *expected[2]; /* [count, size, size, channels]; owned; the target NULL but for pairs */
+    bool exact;           /* false: noise, whose last place is the library's */
+} PixelsCase;
+
+/* Case number i of a seed: modes, channels, sizes, colours and mixing take turns. False: there are no more. */
+bool pixels_case_make(PixelsCase *test, uint64_t seed, unsigned number);
+void pixels_case_free(PixelsCase *test);
+
+/* Fails the test where pixels are not side `side` of expected; inexact cases may differ by one level in one value of a thousand. */
+void pixels_case_compare(const PixelsCase *test, unsigned side, const uint8_t *pixels);
+
+#endif

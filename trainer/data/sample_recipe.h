@@ -1,0 +1,46 @@
+/* sample_recipe.h - all that chance decides about one sample, drawn before any pixel is touched.
+ *
+ *   SampleRecipe recipe;
+ *   sample_recipe_draw(&recipe, &augmentation, seed, epoch, index, width, height);
+ *
+ * It follows from (seed, epoch, index) and the image's size alone. The CPU renders it (sample_loader.h); a backend with memory of
+ * its own gets it as plain numbers (sample_recipe_pixels).
+ *
+ * Threads: no state. */
+#ifndef FSHARD_TRAINER_DATA_SAMPLE_RECIPE_H
+#define FSHARD_TRAINER_DATA_SAMPLE_RECIPE_H
+
+#include "trainer/backend/pixel_recipe.h"
+#include "trainer/data/augment.h"
+#include "trainer/data/mixing.h"
+
+typedef struct SampleRecipe {
+    CropPlan crop;
+    ColourPlan colours;
+    double noise;          /* deviation, grey levels; 0: none */
+    ErasingPlan erased;    /* in the result */
+    Random noise_random;   /* what the noise's values are drawn from */
+    Random erasing_random; /* what the erased values are drawn from */
+} SampleRecipe;
+
+/* width, height: of the image; CROP_RANDOM: at least augmentation->size. */
+void sample_recipe_draw(SampleRecipe *recipe, const Augmentation *augmentation, uint64_t seed, uint64_t epoch,
+                        uint64_t index, uint32_t width, uint32_t height);
+
+/* The random numbers of a sample's mixing, apart from those that its own augmentation takes. */
+void sample_mixing_random(uint64_t seed, uint64_t epoch, uint64_t index, Random *random);
+
+/* Any of the augmentation changes colours: pixels need sample_recipe_colours. */
+bool sample_recipe_has_colours(const Augmentation *augmentation);
+
+/* The geometry for a backend that holds the whole image, width x height pixels, in full size; places and channels are left for
+ * the caller to fill in. */
+void sample_recipe_pixels(const SampleRecipe *recipe, const Augmentation *augmentation, uint32_t width,
+                          uint32_t height, PixelRecipe *pixels);
+/* The colours; nothing is mixed. fill: the mean. */
+void sample_recipe_colours(const SampleRecipe *recipe, const Augmentation *augmentation,
+                           const uint8_t fill[4], PixelColours *colours);
+/* Of both that are mixed. */
+void sample_recipe_mix(const MixPlan *mix, PixelColours *colours);
+
+#endif
