@@ -1,0 +1,290 @@
+/* Ranks that talk through the host's memory: sums, and what happens when one of them goes. */
+#include "tests/support/support.h"
+#include "trainer/dist/communicator.h"
+
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "common/interrupt.h"
+#include "common/progress.h"
+
+enum { MANY = 300000, WORLD_MAX = 4 }; /* floats: more than a piece, and no multiple of one */
+
+static RankPlace place_of(uint64_t rank, uint64_t world_size, const char *what)
+{
+    RankPlace place = {.rank = rank,
+                       .world_size = world_size,
+                       .local_rank = rank,
+                       .local_world = world_size,
+                       .launcher = "test"};
+    (void)snprintf(place.job, sizeof place.job, "test-%s-%ld", what, (long)getpid());
+    return place;
+}
+
+static const char *file_of(const RankPlace *place, char path[160])
+{
+    (void)snprintf(path, 160, "/dev/shm/fshard-%lu-%s", (unsigned long)geteuid(), place->job);
+    return path;
+}
+
+/* A rank's part of a test; runs in a process of its own, returns its exit status. cmocka's assertions belong to the parent. */
+typedef int (*RankWork)(const RankPlace *place);
+
+static pid_t start(const RankPlace *place, RankWork work)
+{
+    const pid_t child = fork();
+    assert_true(child >= 0);
+    if (child == 0)
+        _exit(work(place));
+    return child;
+}
+
+static int end_of(pid_t child)
+{
+    int status = 0;
+    assert_int_equal(waitpid(child, &status, 0), child);
+    return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
+}
+
+/* All ranks do it; each must end with 0, and the file's name be gone. */
+static void run_ranks(uint64_t world_size, const char *what, RankWork work)
+{
+    pid_t children[WORLD_MAX];
+    char path[160];
+    struct stat status;
+    for (uint64_t rank = 0; rank < world_size; rank++) {
+        const RankPlace place = place_of(rank, world_size, what);
+        children[rank] = start(&place, work);
+    }
+    for (uint64_t rank = 0; rank < world_size; rank++)
+        assert_int_equal(end_of(children[rank]), 0);
+    const RankPlace place = place_of(0, world_size, what);
+    assert_int_not_equal(stat(file_of(&place, path), &status), 0);
+}
+
+static int sum(const RankPlace *place)
+{
+    Communicator *communicator = NULL;
+    const uint64_t rank = place->rank, world = place->world_size;
+    double sums[3] = {(double)rank, 0.5, -1e30 * (double)rank};
+    uint64_t counts[2] = {rank, UINT64_C(1) << 60}, most[2] = {rank, 7 - rank};
+    float *values = malloc(MANY * sizeof *values);
+    char text[8] = "no", all[WORLD_MAX][2] = {{0}}, own[2] = {(char)('a' + rank), '!'};
+    int bad = communicator_open(&communicator, place, NULL) != FSH_OK || !values;
+    for (size_t i = 0; i < MANY && !bad; i++)
+        values[i] = (float)(i % 1000) + (float)rank;
+    if (rank == world - 1)
+        (void)strcpy(text, "yes");
+    bad = bad || communicator_sum_f64(communicator, sums, 3, NULL) ||
+          communicator_sum_u64(communicator, counts, 2, NULL) ||
+          communicator_max_u64(communicator, most, 2, NULL) ||
+          communicator_mean_f32(communicator, values, MANY, NULL) ||
+          communicator_broadcast(communicator, world - 1, text, sizeof text, NULL) ||
+          communicator_gather(communicator, own, sizeof own, all, NULL) ||
+          communicator_check(communicator, NULL);
+    const double of_ranks = (double)(world * (world - 1)) / 2;
+    bad = bad || sums[0] != of_ranks || sums[1] != 0.5 * (double)world || sums[2] > -0.99e30 * of_ranks ||
+          counts[0] != world * (world - 1) / 2 || counts[1] != world << 60 || most[0] != world - 1 ||
+          most[1] != 7 || strcmp(text, "yes") != 0;
+    for (size_t i = 0; i < MANY && !bad; i++) {
+        const float wanted = (float)(i % 1000) + (float)(of_ranks / (double)world);
+        bad = values[i] < wanted - 1e-3F || values[i] > wanted + 1e-3F;
+    }
+    for (uint64_t other = 0; other < world && rank == 0; other++)
+        bad = bad || all[other][0] != (char)('a' + other) || all[other][1] != '!';
+    communicator_close(&communicator);
+    free(values);
+    return bad;
+}
+
+static void test_sums_are_over_all_ranks(void **state)
+{
+    (void)state;
+    for (uint64_t world_size = 2; world_size <= WORLD_MAX; world_size++)
+        run_ranks(world_size, "sum", sum);
+}
+
+/* Each rank's bits of a sum that rounds are told to rank 0, which compares. */
+static int sum_roundly(const RankPlace *place)
+{
+    Communicator *communicator = NULL;
+    float values[1001], all[WORLD_MAX][1001];
+    for (size_t i = 0; i < 1001; i++)
+        values[i] = 1.0F / (float)(1 + i + place->rank * 7919);
+    int bad = communicator_open(&communicator, place, NULL) ||
+              communicator_mean_f32(communicator, values, 1001, NULL) ||
+              communicator_gather(communicator, values, sizeof values, all, NULL);
+    for (uint64_t rank = 1; rank < place->world_size && place->rank == 0 && !bad; rank++)
+        bad = memcmp(all[0], all[rank], sizeof values) != 0;
+    communicator_close(&communicator);
+    return bad;
+}
+
+static void test_all_ranks_have_the_same_bits(void **state)
+{
+    (void)state;
+    run_ranks(3, "bits", sum_roundly);
+}
+
+static int meet_often(const RankPlace *place)
+{
+    Communicator *communicator = NULL;
+    int bad = communicator_open(&communicator, place, NULL) != FSH_OK;
+    for (uint64_t i = 0; i < 3000 && !bad; i++) {
+        uint64_t value = i * (place->rank + 1);
+        bad = communicator_sum_u64(communicator, &value, 1, NULL) || value != i * 6;
+    }
+    communicator_close(&communicator);
+    return bad;
+}
+
+static void test_thousands_of_small_sums(void **state)
+{
+    (void)state;
+    run_ranks(3, "often", meet_often);
+}
+
+/* Rank 1 goes without a word; the others wait for it, and hear that it is gone, once and ever after. */
+static int lose_rank_1(const RankPlace *place)
+{
+    Communicator *communicator = NULL;
+    FshError error = {0}, later = {0};
+    if (communicator_open(&communicator, place, NULL) || communicator_barrier(communicator, NULL))
+        return 1;
+    if (place->rank == 1)
+        (void)raise(SIGKILL);
+    const double start = progress_now_seconds();
+    if (communicator_barrier(communicator, &error) != FSH_ERR_SYSTEM)
+        return 2;
+    if (progress_now_seconds() - start > 5 || !strstr(error.message, "rank 1 of 3 (process ") ||
+        !strstr(error.message, "has ended"))
+        return 3;
+    if (communicator_check(communicator, NULL) != FSH_ERR_SYSTEM ||
+        communicator_barrier(communicator, &later) != FSH_ERR_SYSTEM ||
+        strcmp(later.message, error.message) != 0)
+        return 4;
+    communicator_close(&communicator);
+    return 0;
+}
+
+static void test_a_rank_that_is_killed_is_noticed(void **state)
+{
+    pid_t children[3];
+    (void)state;
+    for (uint64_t rank = 0; rank < 3; rank++) {
+        const RankPlace place = place_of(rank, 3, "lose");
+        children[rank] = start(&place, lose_rank_1);
+    }
+    assert_int_equal(end_of(children[0]), 0);
+    assert_int_equal(end_of(children[1]), 128 + SIGKILL);
+    assert_int_equal(end_of(children[2]), 0);
+}
+
+/* Rank 1 leaves in order: nobody's loss until somebody waits for it. */
+static int leave_early(const RankPlace *place)
+{
+    Communicator *communicator = NULL;
+    FshError error = {0};
+    if (communicator_open(&communicator, place, NULL))
+        return 1;
+    if (place->rank == 0) {
+        while (!communicator_is_last(communicator))
+            sleep_seconds(0.01);
+        if (communicator_check(communicator, NULL) ||
+            communicator_barrier(communicator, &error) != FSH_ERR_SYSTEM ||
+            !strstr(error.message, "rank 1 of 2"))
+            return 2;
+    }
+    communicator_close(&communicator);
+    return 0;
+}
+
+static void test_a_rank_that_leaves_is_not_waited_for(void **state)
+{
+    (void)state;
+    run_ranks(2, "leave", leave_early);
+}
+
+static int join(const RankPlace *place)
+{
+    Communicator *communicator = NULL;
+    FshError error = {0};
+    const FshStatus status = communicator_open(&communicator, place, &error);
+    communicator_close(&communicator);
+    return status == FSH_OK                                     ? 0
+           : strstr(error.message, "is there already (process") ? 21
+           : strstr(error.message, "another size")              ? 22
+           : strstr(error.message, "interrupted")               ? 23
+                                                                : 1;
+}
+
+static void test_a_rank_that_is_there_twice_or_of_another_run_is_refused(void **state)
+{
+    char path[160];
+    struct stat status;
+    (void)state;
+    const RankPlace first = place_of(0, 2, "twice"), second = place_of(1, 2, "twice"),
+                    other = place_of(2, 3, "twice");
+    const pid_t waiting = start(&first, join);
+    assert_true(wait_for_file(file_of(&first, path), 10));
+    sleep_seconds(0.2);
+    assert_int_equal(end_of(start(&first, join)), 21);
+    assert_int_equal(end_of(start(&other, join)), 22);
+    assert_int_equal(end_of(start(&second, join)), 0);
+    assert_int_equal(end_of(waiting), 0);
+    assert_int_not_equal(stat(path, &status), 0);
+}
+
+/* What a killed run has left under the same name is in nobody's way. */
+static void test_a_file_that_was_left_over_is_made_anew(void **state)
+{
+    char path[160];
+    (void)state;
+    const RankPlace place = place_of(0, 2, "left");
+    const pid_t killed = start(&place, join);
+    assert_true(wait_for_file(file_of(&place, path), 10));
+    sleep_seconds(0.2);
+    assert_int_equal(kill(killed, SIGKILL), 0);
+    assert_int_equal(end_of(killed), 128 + SIGKILL);
+    run_ranks(2, "left", join);
+}
+
+static int join_until_stopped(const RankPlace *place)
+{
+    interrupt_install();
+    return join(place);
+}
+
+static void test_waiting_for_the_others_ends_with_a_signal(void **state)
+{
+    char path[160];
+    struct stat status;
+    (void)state;
+    const RankPlace place = place_of(0, 2, "signal");
+    const pid_t waiting = start(&place, join_until_stopped);
+    assert_true(wait_for_file(file_of(&place, path), 10));
+    assert_int_equal(kill(waiting, SIGTERM), 0);
+    assert_int_equal(end_of(waiting), 23);
+    assert_int_not_equal(stat(path, &status), 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_sums_are_over_all_ranks),
+        cmocka_unit_test(test_all_ranks_have_the_same_bits),
+        cmocka_unit_test(test_thousands_of_small_sums),
+        cmocka_unit_test(test_a_rank_that_is_killed_is_noticed),
+        cmocka_unit_test(test_a_rank_that_leaves_is_not_waited_for),
+        cmocka_unit_test(test_a_rank_that_is_there_twice_or_of_another_run_is_refused),
+        cmocka_unit_test(test_a_file_that_was_left_over_is_made_anew),
+        cmocka_unit_test(test_waiting_for_the_others_ends_with_a_signal),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
