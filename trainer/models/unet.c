@@ -3,7 +3,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 
-enum { DOWNS = 3, BASE_CHANNELS = 32, BASE_CHANNELS_MAX = 1024 };
+enum { UNSHUFFLE = 2, DOWNS = 3, BASE_CHANNELS = 32, BASE_CHANNELS_MAX = 1024 };
 
 /* Leaky: without norms a step that is too long leaves plain ReLUs off for good (deblurring at a learning rate of 0.002 did). */
 static const float slope = 0.2F;
@@ -33,7 +33,7 @@ static TensorId up(Graph *graph, const char *name, TensorId x, int64_t channels)
 
 TensorId unet_build(Graph *graph, TensorId x, const ModelSpec *spec)
 {
-    const int64_t multiple = INT64_C(1) << DOWNS;
+    const int64_t multiple = UNSHUFFLE * (INT64_C(1) << DOWNS);
     const int64_t height = (spec->height + multiple - 1) / multiple * multiple;
     const int64_t width = (spec->width + multiple - 1) / multiple * multiple;
     int64_t channels = spec->base_channels ? spec->base_channels : BASE_CHANNELS;
@@ -44,6 +44,7 @@ TensorId unet_build(Graph *graph, TensorId x, const ModelSpec *spec)
     if (height != spec->height || width != spec->width)
         x = graph_zero_pad(graph, x, height, width, spec->channels);
     const TensorId input = x;
+    x = graph_pixel_unshuffle(graph, x, UNSHUFFLE);
     for (int i = 0; i < DOWNS; i++) {
         (void)snprintf(name, sizeof name, "encoders.%d", i);
         levels[i] = pair(graph, name, x, channels);
@@ -60,12 +61,15 @@ TensorId unet_build(Graph *graph, TensorId x, const ModelSpec *spec)
         (void)snprintf(name, sizeof name, "decoders.%d", i);
         x = pair(graph, name, x, channels);
     }
-    x = graph_conv2d(
-        graph, "ending", x,
-        &(Conv2d){.channels = spec->channels, .kernel = 3, .stride = 1, .padding = 1, .bias = true});
+    x = graph_conv2d(graph, "ending", x,
+                     &(Conv2d){.channels = spec->channels * UNSHUFFLE * UNSHUFFLE,
+                               .kernel = 3,
+                               .stride = 1,
+                               .padding = 1,
+                               .bias = true});
     graph_set_initializer(graph, "ending.weight", (Initializer){INIT_ZEROS, 0});
     graph_set_initializer(graph, "ending.bias", (Initializer){INIT_ZEROS, 0});
-    x = graph_add(graph, x, input);
+    x = graph_add(graph, graph_pixel_shuffle(graph, x, UNSHUFFLE), input);
     return height == spec->height && width == spec->width ? x
                                                           : graph_crop(graph, x, spec->height, spec->width);
 }

@@ -232,8 +232,8 @@ def unet(width):
 
     def forward(net, image):
         height, width_px = image.shape[2:]
-        image = padded(image, 8)
-        x, channels, levels = image, width, []
+        image = padded(image, 16)
+        x, channels, levels = F.pixel_unshuffle(image, 2), width, []
         for level in range(3):
             levels.append(pair(net, f"encoders.{level}", x, channels))
             channels *= 2
@@ -243,7 +243,8 @@ def unet(width):
             x = F.pixel_shuffle(net.conv(f"ups.{level}.0", x, 2 * channels, 1), 2)
             channels //= 2
             x = pair(net, f"decoders.{level}", torch.cat([x, levels.pop()], 1), channels)
-        return (net.conv("ending", x, image.shape[1], 3, 1, 1, True) + image)[:, :, :height, :width_px]
+        x = F.pixel_shuffle(net.conv("ending", x, 4 * image.shape[1], 3, 1, 1, True), 2)
+        return (x + image)[:, :, :height, :width_px]
     return forward
 
 
