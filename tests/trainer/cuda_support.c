@@ -74,8 +74,9 @@ int cuda_run_tests(int argc, char **argv, const struct CMUnitTest *tests, size_t
     static const struct {
         const char *device;
         BackendOptions options;
-    } wanted[BACKENDS] = {
-        [CUDA] = {"cuda", {0}}, [CPU] = {"cpu", {0}}, [CUDA_TIMED] = {"cuda", {.benchmark = true}}};
+    } wanted[BACKENDS] = {[CUDA] = {"cuda", {.deterministic = true}},
+                          [CPU] = {"cpu", {0}},
+                          [CUDA_TIMED] = {"cuda", {.benchmark = true}}};
     const char *slash = strrchr(argv[0], '/');
     program_name = slash ? slash + 1 : argv[0];
     if (argc > 1)

@@ -1,31 +1,12 @@
+/* Patterns: tensors and operations as cuDNN's descriptors. What becomes of them: cudnn_plan.c. */
 #include "trainer/backend/cuda/cudnn_graph.h"
 
 #include <inttypes.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "trainer/backend/cuda/device.h"
-
-enum { TENSORS_MAX = 16, OPERATIONS_MAX = 16, CANDIDATES_MAX = 16, PROPOSALS_MAX = 64, TIMED_RUNS = 5 };
-
-typedef cudnnBackendDescriptor_t Descriptor;
-
-typedef struct Candidate {
-    Descriptor plan;
-    int64_t engine, workspace_bytes;
-} Candidate;
-
-struct CudnnPlan {
-    const CudnnDevice *device;
-    FshError failure;  /* the first one of the describing calls */
-    Descriptor *owned; /* every descriptor, freed in reverse: those made last refer to those made first */
-    size_t owned_count, owned_capacity;
-    Descriptor tensors[TENSORS_MAX], operations[OPERATIONS_MAX];
-    int tensor_count, operation_count;
-    Candidate candidates[CANDIDATES_MAX];
-    int candidate_count;
-    Descriptor variant_pack; /* the addresses; its own owner, since binding again replaces it */
-};
+#include "trainer/backend/cuda/cudnn_internal.h"
 
 FshStatus cudnn_check(cudnnStatus_t code, const char *call, FshError *error)
 {
@@ -51,8 +32,8 @@ void cudnn_plan_free(CudnnPlan **plan)
 {
     if (!*plan)
         return;
-    if ((*plan)->variant_pack)
-        (void)cudnnBackendDestroyDescriptor((*plan)->variant_pack);
+    for (int i = 0; i < (*plan)->candidate_count; i++)
+        (void)cudnnBackendDestroyDescriptor((*plan)->candidates[i].plan);
     for (size_t i = (*plan)->owned_count; i-- > 0;)
         (void)cudnnBackendDestroyDescriptor((*plan)->owned[i]);
     free((*plan)->owned);
@@ -60,15 +41,20 @@ void cudnn_plan_free(CudnnPlan **plan)
     *plan = NULL;
 }
 
-/* ---- describing: nothing happens after the first failure ---- */
+const char *cudnn_plan_text(const CudnnPlan *plan)
+{
+    return plan->text;
+}
 
-static void check(CudnnPlan *plan, cudnnStatus_t code, const char *call)
+/* ---- descriptors: nothing happens after the first failure ---- */
+
+void cudnn_note_failure(CudnnPlan *plan, cudnnStatus_t code, const char *call)
 {
     if (!plan->failure.status)
         (void)cudnn_check(code, call, &plan->failure);
 }
 
-static Descriptor create(CudnnPlan *plan, cudnnBackendDescriptorType_t type, const char *type_name)
+Descriptor cudnn_create(CudnnPlan *plan, cudnnBackendDescriptorType_t type, const char *type_name)
 {
     if (plan->failure.status)
         return NULL;
@@ -83,40 +69,50 @@ static Descriptor create(CudnnPlan *plan, cudnnBackendDescriptorType_t type, con
         plan->owned_capacity = capacity;
     }
     Descriptor descriptor = NULL;
-    check(plan, cudnnBackendCreateDescriptor(type, &descriptor), type_name);
+    cudnn_note_failure(plan, cudnnBackendCreateDescriptor(type, &descriptor), type_name);
     if (descriptor)
         plan->owned[plan->owned_count++] = descriptor;
     return descriptor;
 }
 
-static void set(CudnnPlan *plan, Descriptor descriptor, cudnnBackendAttributeName_t name,
-                const char *name_text, cudnnBackendAttributeType_t type, int64_t count, const void *values)
+void cudnn_set(CudnnPlan *plan, Descriptor descriptor, cudnnBackendAttributeName_t name,
+               const char *name_text, cudnnBackendAttributeType_t type, int64_t count, const void *values)
 {
     if (!plan->failure.status)
-        check(plan, cudnnBackendSetAttribute(descriptor, name, type, count, values), name_text);
+        cudnn_note_failure(plan, cudnnBackendSetAttribute(descriptor, name, type, count, values), name_text);
 }
 
-static void finalize(CudnnPlan *plan, Descriptor descriptor, const char *what)
+void cudnn_finalize(CudnnPlan *plan, Descriptor descriptor, const char *what)
 {
     if (!plan->failure.status)
-        check(plan, cudnnBackendFinalize(descriptor), what);
+        cudnn_note_failure(plan, cudnnBackendFinalize(descriptor), what);
 }
 
-/* The names of cuDNN's constants are what its manual and its messages speak of, so they travel as text too.
- */
-#define CREATE(plan, type) create(plan, type, #type)
-#define SET(plan, descriptor, name, type, count, values)                                                     \
-    set(plan, descriptor, name, #name, type, count, values)
-#define SET_INT64(plan, descriptor, name, count, values)                                                     \
-    SET(plan, descriptor, name, CUDNN_TYPE_INT64, count, values)
-#define SET_DESCRIPTOR(plan, descriptor, name, value)                                                        \
-    SET(plan, descriptor, name, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &(value))
-
-int cudnn_plan_tensor(CudnnPlan *plan, cudnnDataType_t type, const int64_t dimensions[4])
+/* Adds to the line that tells patterns apart. */
+static void write_down(CudnnPlan *plan, const char *format, ...) FSH_PRINTF(2, 3);
+static void write_down(CudnnPlan *plan, const char *format, ...)
 {
-    if (plan->tensor_count == TENSORS_MAX && !plan->failure.status)
+    if (plan->failure.status)
+        return;
+    va_list arguments;
+    va_start(arguments, format);
+    int wrote =
+        vsnprintf(plan->text + plan->text_length, sizeof plan->text - plan->text_length, format, arguments);
+    va_end(arguments);
+    if (wrote < 0 || (size_t)wrote >= sizeof plan->text - plan->text_length)
+        (void)fsh_error_set(&plan->failure, FSH_ERR_UNSUPPORTED, "a cuDNN pattern of more than %d letters",
+                            CUDNN_TEXT_MAX);
+    else
+        plan->text_length += (size_t)wrote;
+}
+
+/* ---- tensors ---- */
+
+static int add_tensor(CudnnPlan *plan, cudnnDataType_t type, const int64_t dimensions[4], bool is_virtual)
+{
+    if (plan->tensor_count == CUDNN_TENSORS_MAX && !plan->failure.status)
         (void)fsh_error_set(&plan->failure, FSH_ERR_UNSUPPORTED, "a cuDNN pattern has at most %d tensors",
-                            TENSORS_MAX);
+                            CUDNN_TENSORS_MAX);
     int64_t c = dimensions[1], h = dimensions[2], w = dimensions[3];
     const int64_t strides[4] = {h * w * c, 1, w * c, c};
     const int64_t alignment = 16, unique_id = plan->tensor_count + 1;
@@ -126,11 +122,39 @@ int cudnn_plan_tensor(CudnnPlan *plan, cudnnDataType_t type, const int64_t dimen
     SET_INT64(plan, tensor, CUDNN_ATTR_TENSOR_STRIDES, 4, strides);
     SET_INT64(plan, tensor, CUDNN_ATTR_TENSOR_UNIQUE_ID, 1, &unique_id);
     SET_INT64(plan, tensor, CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT, 1, &alignment);
-    finalize(plan, tensor, "finalize tensor");
+    SET(plan, tensor, CUDNN_ATTR_TENSOR_IS_VIRTUAL, CUDNN_TYPE_BOOLEAN, 1, &is_virtual);
+    cudnn_finalize(plan, tensor, "finalize tensor");
+    write_down(plan, "%s%d %" PRId64 " %" PRId64 " %" PRId64 " %" PRId64 "; ",
+               is_virtual ? "inner " : "tensor ", (int)type, dimensions[0], c, h, w);
     if (plan->failure.status)
         return -1;
     plan->tensors[plan->tensor_count] = tensor;
+    plan->is_virtual[plan->tensor_count] = is_virtual;
     return plan->tensor_count++;
+}
+
+int cudnn_plan_tensor(CudnnPlan *plan, cudnnDataType_t type, const int64_t dimensions[4])
+{
+    return add_tensor(plan, type, dimensions, false);
+}
+
+int cudnn_plan_virtual(CudnnPlan *plan, cudnnDataType_t type, const int64_t dimensions[4])
+{
+    return add_tensor(plan, type, dimensions, true);
+}
+
+/* ---- operations ---- */
+
+/* NULL after a failure. */
+static Descriptor add_operation(CudnnPlan *plan, cudnnBackendDescriptorType_t type, const char *type_name)
+{
+    if (plan->operation_count == CUDNN_OPERATIONS_MAX && !plan->failure.status)
+        (void)fsh_error_set(&plan->failure, FSH_ERR_UNSUPPORTED, "a cuDNN pattern has at most %d operations",
+                            CUDNN_OPERATIONS_MAX);
+    Descriptor operation = cudnn_create(plan, type, type_name);
+    if (operation)
+        plan->operations[plan->operation_count++] = operation;
+    return operation;
 }
 
 /* The three operations differ in nothing but the names of their attributes. */
@@ -166,11 +190,6 @@ void cudnn_plan_convolution(CudnnPlan *plan, ConvolutionKind kind, int x, int w,
 {
     if (plan->failure.status)
         return;
-    if (plan->operation_count == OPERATIONS_MAX) {
-        (void)fsh_error_set(&plan->failure, FSH_ERR_UNSUPPORTED, "a cuDNN pattern has at most %d operations",
-                            OPERATIONS_MAX);
-        return;
-    }
     const cudnnDataType_t compute_type = CUDNN_DATA_FLOAT;
     const cudnnConvolutionMode_t mode = CUDNN_CROSS_CORRELATION;
     const int64_t spatial_dimensions = 2, padding[2] = {shape->padding, shape->padding},
@@ -183,244 +202,69 @@ void cudnn_plan_convolution(CudnnPlan *plan, ConvolutionKind kind, int x, int w,
     SET_INT64(plan, convolution, CUDNN_ATTR_CONVOLUTION_POST_PADDINGS, 2, padding);
     SET_INT64(plan, convolution, CUDNN_ATTR_CONVOLUTION_FILTER_STRIDES, 2, stride);
     SET_INT64(plan, convolution, CUDNN_ATTR_CONVOLUTION_DILATIONS, 2, dilation);
-    finalize(plan, convolution, "finalize convolution");
+    cudnn_finalize(plan, convolution, "finalize convolution");
 
     /* Float, as the compute type is: a double is taken without complaint, and some engines then read half of it, which is 0. */
     const float alpha = 1, beta = 0;
-    Descriptor operation = create(plan, convolution_operations[kind].type, "convolution operation");
+    Descriptor operation = add_operation(plan, convolution_operations[kind].type, "convolution operation");
     SET_DESCRIPTOR(plan, operation, convolution_operations[kind].x, plan->tensors[x]);
     SET_DESCRIPTOR(plan, operation, convolution_operations[kind].w, plan->tensors[w]);
     SET_DESCRIPTOR(plan, operation, convolution_operations[kind].y, plan->tensors[y]);
     SET_DESCRIPTOR(plan, operation, convolution_operations[kind].convolution, convolution);
     SET(plan, operation, convolution_operations[kind].alpha, CUDNN_TYPE_FLOAT, 1, &alpha);
     SET(plan, operation, convolution_operations[kind].beta, CUDNN_TYPE_FLOAT, 1, &beta);
-    finalize(plan, operation, "finalize convolution operation");
-    plan->operations[plan->operation_count++] = operation;
+    cudnn_finalize(plan, operation, "finalize convolution operation");
+    write_down(plan, "convolution %d of %d %d %d, stride %" PRId64 ", padding %" PRId64 "; ", (int)kind, x, w,
+               y, shape->stride, shape->padding);
 }
 
-/* ---- from a pattern to plans ---- */
-
-/* Why proposals came to nothing, for the message when all of them do. */
-typedef struct Refusals {
-    int proposals, by_note, by_workspace, by_build;
-    FshError last; /* of those that did not build */
-} Refusals;
-
-static uint32_t engine_notes(Descriptor engine)
+void cudnn_plan_statistics(CudnnPlan *plan, int x, int sum, int square_sum)
 {
-    cudnnBackendNumericalNote_t notes[CUDNN_NUMERICAL_NOTE_TYPE_COUNT];
-    int64_t count = 0;
-    uint32_t bits = 0;
-    if (cudnnBackendGetAttribute(engine, CUDNN_ATTR_ENGINE_NUMERICAL_NOTE, CUDNN_TYPE_NUMERICAL_NOTE,
-                                 CUDNN_NUMERICAL_NOTE_TYPE_COUNT, &count, notes) != CUDNN_STATUS_SUCCESS)
-        return UINT32_MAX; /* nothing is known of it: refuse it */
-    for (int64_t i = 0; i < count; i++)
-        bits |= CUDNN_NOTE_BIT(notes[i]);
-    return bits;
-}
-
-/* Turns one proposal into a candidate if the policy lets it. A plan that does not build is no failure: the
- * next one may. */
-static void try_proposal(CudnnPlan *plan, Descriptor proposal, const CudnnPolicy *policy, Refusals *refusals)
-{
-    refusals->proposals++;
-    int64_t count = 0, engine_index = -1, workspace_bytes = 0;
-    Descriptor engine = CREATE(plan, CUDNN_BACKEND_ENGINE_DESCRIPTOR);
-    if (!engine || cudnnBackendGetAttribute(proposal, CUDNN_ATTR_ENGINECFG_ENGINE,
-                                            CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &count, &engine))
-        return;
-    (void)cudnnBackendGetAttribute(engine, CUDNN_ATTR_ENGINE_GLOBAL_INDEX, CUDNN_TYPE_INT64, 1, &count,
-                                   &engine_index);
-    if (engine_notes(engine) & policy->refused_notes) {
-        refusals->by_note++;
-        return;
-    }
-    Descriptor built = CREATE(plan, CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR);
-    SET_DESCRIPTOR(plan, built, CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, proposal);
-    if (plan->device->handle)
-        SET(plan, built, CUDNN_ATTR_EXECUTION_PLAN_HANDLE, CUDNN_TYPE_HANDLE, 1, &plan->device->handle);
-    else
-        SET_DESCRIPTOR(plan, built, CUDNN_ATTR_EXECUTION_PLAN_DEVICEPROP, plan->device->properties);
     if (plan->failure.status)
         return;
-    if (cudnn_check(cudnnBackendFinalize(built), "finalize plan", &refusals->last)) {
-        refusals->by_build++;
-        return;
-    }
-    (void)cudnnBackendGetAttribute(built, CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE, CUDNN_TYPE_INT64, 1,
-                                   &count, &workspace_bytes);
-    if (workspace_bytes < 0 || (uint64_t)workspace_bytes > policy->workspace_limit_bytes) {
-        refusals->by_workspace++;
-        return;
-    }
-    plan->candidates[plan->candidate_count++] = (Candidate){built, engine_index, workspace_bytes};
+    const cudnnGenStatsMode_t mode = CUDNN_GENSTATS_SUM_SQSUM;
+    const cudnnDataType_t compute_type = CUDNN_DATA_FLOAT;
+    Descriptor operation =
+        add_operation(plan, CUDNN_BACKEND_OPERATION_GEN_STATS_DESCRIPTOR, "statistics operation");
+    SET(plan, operation, CUDNN_ATTR_OPERATION_GENSTATS_MODE, CUDNN_TYPE_GENSTATS_MODE, 1, &mode);
+    SET(plan, operation, CUDNN_ATTR_OPERATION_GENSTATS_MATH_PREC, CUDNN_TYPE_DATA_TYPE, 1, &compute_type);
+    SET_DESCRIPTOR(plan, operation, CUDNN_ATTR_OPERATION_GENSTATS_XDESC, plan->tensors[x]);
+    SET_DESCRIPTOR(plan, operation, CUDNN_ATTR_OPERATION_GENSTATS_SUMDESC, plan->tensors[sum]);
+    SET_DESCRIPTOR(plan, operation, CUDNN_ATTR_OPERATION_GENSTATS_SQSUMDESC, plan->tensors[square_sum]);
+    cudnn_finalize(plan, operation, "finalize statistics operation");
+    write_down(plan, "statistics %d %d %d; ", x, sum, square_sum);
 }
 
-static void ask_heuristics(CudnnPlan *plan, Descriptor graph, cudnnBackendHeurMode_t mode,
-                           const CudnnPolicy *policy, Refusals *refusals)
+/* b: -1 for operations of one tensor. */
+static void add_pointwise(CudnnPlan *plan, cudnnPointwiseMode_t mode, int x, int b, float slope, int y)
 {
-    Descriptor heuristics = CREATE(plan, CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR);
-    SET_DESCRIPTOR(plan, heuristics, CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH, graph);
-    SET(plan, heuristics, CUDNN_ATTR_ENGINEHEUR_MODE, CUDNN_TYPE_HEUR_MODE, 1, &mode);
-    if (!plan->device->handle)
-        SET_DESCRIPTOR(plan, heuristics, CUDNN_ATTR_ENGINEHEUR_DEVICEPROP, plan->device->properties);
     if (plan->failure.status)
         return;
-    /* a mode that knows no engine for the pattern fails here; another one may know */
-    if (cudnn_check(cudnnBackendFinalize(heuristics), "finalize heuristics", &refusals->last))
-        return;
-    Descriptor proposals[PROPOSALS_MAX] = {NULL};
-    int64_t count = 0;
-    check(plan,
-          cudnnBackendGetAttribute(heuristics, CUDNN_ATTR_ENGINEHEUR_RESULTS, CUDNN_TYPE_BACKEND_DESCRIPTOR,
-                                   0, &count, NULL),
-          "count CUDNN_ATTR_ENGINEHEUR_RESULTS");
-    count = count < PROPOSALS_MAX ? count : PROPOSALS_MAX;
-    for (int64_t i = 0; i < count; i++)
-        proposals[i] = CREATE(plan, CUDNN_BACKEND_ENGINECFG_DESCRIPTOR);
-    if (plan->failure.status || count == 0)
-        return;
-    check(plan,
-          cudnnBackendGetAttribute(heuristics, CUDNN_ATTR_ENGINEHEUR_RESULTS, CUDNN_TYPE_BACKEND_DESCRIPTOR,
-                                   count, &count, proposals),
-          "CUDNN_ATTR_ENGINEHEUR_RESULTS");
-    int wanted = policy->candidates < CANDIDATES_MAX ? policy->candidates : CANDIDATES_MAX;
-    for (int64_t i = 0; i < count && plan->candidate_count < wanted && !plan->failure.status; i++)
-        try_proposal(plan, proposals[i], policy, refusals);
+    const cudnnDataType_t compute_type = CUDNN_DATA_FLOAT;
+    const double clip_slope = (double)slope;
+    Descriptor pointwise = CREATE(plan, CUDNN_BACKEND_POINTWISE_DESCRIPTOR);
+    SET(plan, pointwise, CUDNN_ATTR_POINTWISE_MODE, CUDNN_TYPE_POINTWISE_MODE, 1, &mode);
+    SET(plan, pointwise, CUDNN_ATTR_POINTWISE_MATH_PREC, CUDNN_TYPE_DATA_TYPE, 1, &compute_type);
+    if (slope != 0)
+        SET(plan, pointwise, CUDNN_ATTR_POINTWISE_RELU_LOWER_CLIP_SLOPE, CUDNN_TYPE_DOUBLE, 1, &clip_slope);
+    cudnn_finalize(plan, pointwise, "finalize pointwise");
+    Descriptor operation =
+        add_operation(plan, CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR, "pointwise operation");
+    SET_DESCRIPTOR(plan, operation, CUDNN_ATTR_OPERATION_POINTWISE_PW_DESCRIPTOR, pointwise);
+    SET_DESCRIPTOR(plan, operation, CUDNN_ATTR_OPERATION_POINTWISE_XDESC, plan->tensors[x]);
+    if (b >= 0)
+        SET_DESCRIPTOR(plan, operation, CUDNN_ATTR_OPERATION_POINTWISE_BDESC, plan->tensors[b]);
+    SET_DESCRIPTOR(plan, operation, CUDNN_ATTR_OPERATION_POINTWISE_YDESC, plan->tensors[y]);
+    cudnn_finalize(plan, operation, "finalize pointwise operation");
+    write_down(plan, "pointwise %d of %d %d to %d, slope %a; ", (int)mode, x, b, y, (double)slope);
 }
 
-FshStatus cudnn_plan_build(CudnnPlan *plan, const CudnnPolicy *policy, FshError *error)
+void cudnn_plan_bias(CudnnPlan *plan, int x, int bias, int y)
 {
-    Refusals refusals = {0};
-    Descriptor graph = CREATE(plan, CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR);
-    if (plan->device->handle)
-        SET(plan, graph, CUDNN_ATTR_OPERATIONGRAPH_HANDLE, CUDNN_TYPE_HANDLE, 1, &plan->device->handle);
-    SET(plan, graph, CUDNN_ATTR_OPERATIONGRAPH_OPS, CUDNN_TYPE_BACKEND_DESCRIPTOR, plan->operation_count,
-        plan->operations);
-    finalize(plan, graph, "finalize operation graph");
-    if (!plan->failure.status)
-        ask_heuristics(plan, graph, CUDNN_HEUR_MODE_A, policy, &refusals);
-    if (!plan->failure.status && plan->candidate_count == 0)
-        ask_heuristics(plan, graph, CUDNN_HEUR_MODE_FALLBACK, policy, &refusals);
-    if (plan->failure.status)
-        return fsh_error_set(error, plan->failure.status, "%s", plan->failure.message);
-    if (plan->candidate_count == 0)
-        return fsh_error_set(error, FSH_ERR_LIBRARY,
-                             "cuDNN %zu has no engine for this: of %d proposals %d have refused numerics, %d "
-                             "need more workspace "
-                             "than %" PRIu64 " MiB, %d do not build%s%s",
-                             cudnnGetVersion(), refusals.proposals, refusals.by_note, refusals.by_workspace,
-                             policy->workspace_limit_bytes >> 20, refusals.by_build,
-                             refusals.last.status ? "; the last: " : "", refusals.last.message);
-    return FSH_OK;
+    add_pointwise(plan, CUDNN_POINTWISE_ADD, x, bias, 0, y);
 }
 
-uint64_t cudnn_plan_workspace_bytes(const CudnnPlan *plan)
+void cudnn_plan_relu(CudnnPlan *plan, int x, float slope, int y)
 {
-    int64_t most = 0;
-    for (int i = 0; i < plan->candidate_count; i++)
-        most = plan->candidates[i].workspace_bytes > most ? plan->candidates[i].workspace_bytes : most;
-    return (uint64_t)most;
-}
-
-int cudnn_plan_candidates(const CudnnPlan *plan)
-{
-    return plan->candidate_count;
-}
-
-const char *cudnn_plan_describe(const CudnnPlan *plan, char *buffer, size_t buffer_bytes)
-{
-    (void)snprintf(buffer, buffer_bytes, "engine %" PRId64 ", %.1f MiB workspace", plan->candidates[0].engine,
-                   (double)plan->candidates[0].workspace_bytes / (1 << 20));
-    return buffer;
-}
-
-/* ---- running ---- */
-
-FshStatus cudnn_plan_bind(CudnnPlan *plan, void *const *data, void *workspace, FshError *error)
-{
-    int64_t unique_ids[TENSORS_MAX];
-    void *addresses[TENSORS_MAX];
-    for (int i = 0; i < plan->tensor_count; i++) {
-        unique_ids[i] = i + 1;
-        addresses[i] = data[i];
-    }
-    if (plan->variant_pack)
-        (void)cudnnBackendDestroyDescriptor(plan->variant_pack);
-    plan->variant_pack = NULL;
-    FshStatus status = CUDNN_TRY(
-        cudnnBackendCreateDescriptor(CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR, &plan->variant_pack), error);
-    Descriptor pack = plan->variant_pack;
-    if (!status)
-        status = CUDNN_TRY(cudnnBackendSetAttribute(pack, CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS,
-                                                    CUDNN_TYPE_INT64, plan->tensor_count, unique_ids),
-                           error);
-    if (!status)
-        status = CUDNN_TRY(cudnnBackendSetAttribute(pack, CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS,
-                                                    CUDNN_TYPE_VOID_PTR, plan->tensor_count, addresses),
-                           error);
-    if (!status)
-        status = CUDNN_TRY(cudnnBackendSetAttribute(pack, CUDNN_ATTR_VARIANT_PACK_WORKSPACE,
-                                                    CUDNN_TYPE_VOID_PTR, 1, &workspace),
-                           error);
-    if (!status)
-        status = CUDNN_TRY(cudnnBackendFinalize(pack), error);
-    return status;
-}
-
-static FshStatus execute(const CudnnPlan *plan, int candidate, FshError *error)
-{
-    return CUDNN_TRY(
-        cudnnBackendExecute(plan->device->handle, plan->candidates[candidate].plan, plan->variant_pack),
-        error);
-}
-
-/* Milliseconds of one run: the mean of a few after one that loads the kernels. */
-static FshStatus time_candidate(const CudnnPlan *plan, int candidate, cudaStream_t stream, cudaEvent_t start,
-                                cudaEvent_t end, float *milliseconds_ret, FshError *error)
-{
-    FshStatus status = execute(plan, candidate, error);
-    if (!status)
-        status = CUDA_TRY(cudaEventRecord(start, stream), error);
-    for (int i = 0; i < TIMED_RUNS && !status; i++)
-        status = execute(plan, candidate, error);
-    if (!status)
-        status = CUDA_TRY(cudaEventRecord(end, stream), error);
-    if (!status)
-        status = CUDA_TRY(cudaEventSynchronize(end), error);
-    if (!status)
-        status = CUDA_TRY(cudaEventElapsedTime(milliseconds_ret, start, end), error);
-    return status;
-}
-
-FshStatus cudnn_plan_choose(CudnnPlan *plan, cudaStream_t stream, FshError *error)
-{
-    cudaEvent_t start = NULL, end = NULL;
-    float best_milliseconds = 0;
-    int best = -1;
-    FshStatus status = CUDA_TRY(cudaEventCreate(&start), error);
-    if (!status)
-        status = CUDA_TRY(cudaEventCreate(&end), error);
-    for (int i = 0; i < plan->candidate_count && !status; i++) {
-        float milliseconds = 0;
-        status = time_candidate(plan, i, stream, start, end, &milliseconds, error);
-        if (!status && (best < 0 || milliseconds < best_milliseconds)) {
-            best = i;
-            best_milliseconds = milliseconds;
-        }
-    }
-    if (!status) {
-        plan->candidates[0] = plan->candidates[best];
-        plan->candidate_count = 1;
-    }
-    if (start)
-        (void)cudaEventDestroy(start);
-    if (end)
-        (void)cudaEventDestroy(end);
-    return status;
-}
-
-FshStatus cudnn_plan_run(const CudnnPlan *plan, FshError *error)
-{
-    return execute(plan, 0, error);
+    add_pointwise(plan, CUDNN_POINTWISE_RELU_FWD, x, -1, slope, y);
 }

@@ -3,22 +3,27 @@
  *
  *   CudnnPlan *plan = NULL;
  *   status = cudnn_plan_new(&plan, &device, error);
- *   int x = cudnn_plan_tensor(plan, CUDNN_DATA_FLOAT, (int64_t[4]){n, c, h, w});      // ids count from 0
+ *   int x = cudnn_plan_tensor(plan, CUDNN_DATA_FLOAT, (int64_t[4]){n, c, h, w}); // ids count from 0
  *   int w = …, y = …;
- *   cudnn_plan_convolution(plan, CONVOLUTION_FORWARD, x, w, y, &(ConvolutionShape){.stride = 2, .padding =
- * 1}); status = cudnn_plan_build(plan, &policy, error);                          // engines that satisfy the
- * policy … the caller finds cudnn_plan_workspace_bytes(plan) … status = cudnn_plan_bind(plan, (void
- * *[]){x_data, w_data, y_data}, workspace, error); status = cudnn_plan_run(plan, error); // on the handle's
- * stream; can be captured cudnn_plan_free(&plan);
+ *   cudnn_plan_convolution(plan, CONVOLUTION_FORWARD, x, w, y, &(ConvolutionShape){.stride = 2, .padding = 1});
+ *   status = cudnn_plan_build(plan, &policy, error);   // engines that satisfy the policy
+ *   … the caller finds cudnn_plan_workspace_bytes(plan) …
+ *   status = cudnn_pack_new(&pack, plan, (void *[]){x_data, w_data, y_data}, workspace, error);
+ *   status = cudnn_plan_run(plan, pack, error);        // on the handle's stream; can be captured
+ *   cudnn_pack_free(&pack);
+ *   cudnn_plan_free(&plan);
  *
  * The describing calls record their first failure in the plan, and cudnn_plan_build returns it: no check is
  * needed between. All tensors are NHWC in memory, filters KRSC; dimensions are given in cuDNN's order N, C,
- * H, W (filters: K, C, R, S).
+ * H, W (filters: K, C, R, S). A convolution whose x has more channels than its filters is one in groups.
+ *
+ * A plan knows no addresses: one serves every layer of its shapes, each with a pack of its own (cudnn_cache.h shares them, and
+ * keeps them on disk).
  *
  * A CudnnDevice with properties instead of a handle builds plans for a GPU that this machine need not have
  * (cuDNN 9.8): that is how tests check the lowering where there is no GPU. Such plans cannot run.
  *
- * Threads: a plan belongs to one thread. Source: cuDNN's "Graph API" and "Backend descriptor types"
+ * Threads: a plan, and a handle, belong to one thread at a time. Source: cuDNN's "Graph API" and "Backend descriptor types"
  * reference. */
 #ifndef FSHARD_TRAINER_BACKEND_CUDA_CUDNN_GRAPH_H
 #define FSHARD_TRAINER_BACKEND_CUDA_CUDNN_GRAPH_H
@@ -28,6 +33,7 @@
 #include <cudnn.h>
 
 #include "common/error.h"
+#include "common/file.h"
 
 typedef struct CudnnPlan CudnnPlan;
 
@@ -75,27 +81,56 @@ FshStatus cudnn_check(cudnnStatus_t code, const char *call, FshError *error);
 FshStatus cudnn_plan_new(CudnnPlan **plan, const CudnnDevice *device, FshError *error);
 void cudnn_plan_free(CudnnPlan **plan);
 
+/* ---- describing ---- */
+
 /* Adds a tensor that has memory of its own, 16-byte aligned at least; returns its id, -1 after a failure. */
 int cudnn_plan_tensor(CudnnPlan *plan, cudnnDataType_t type, const int64_t dimensions[4]);
+/* The same inside of a pattern: it is never written to memory, and its address is not asked for. */
+int cudnn_plan_virtual(CudnnPlan *plan, cudnnDataType_t type, const int64_t dimensions[4]);
 /* x, w, y: ids; which of them is the result follows from kind. Products and sums are float32. */
 void cudnn_plan_convolution(CudnnPlan *plan, ConvolutionKind kind, int x, int w, int y,
                             const ConvolutionShape *shape);
+/* sum[c], square_sum[c]: of x and of its squares; float32, dimensions 1, C, 1, 1. Engines sum by atomics. */
+void cudnn_plan_statistics(CudnnPlan *plan, int x, int sum, int square_sum);
+/* y = x + bias, dimensions 1, C, 1, 1 */
+void cudnn_plan_bias(CudnnPlan *plan, int x, int bias, int y);
+/* y = x > 0 ? x : slope * x */
+void cudnn_plan_relu(CudnnPlan *plan, int x, float slope, int y);
+/* The pattern in one line, types, dimensions and operations: equal texts are equal patterns. Good for the plan's life. */
+const char *cudnn_plan_text(const CudnnPlan *plan);
+
+/* ---- from a pattern to a plan: build or load ---- */
 
 /* Builds up to policy->candidates plans. FSH_ERR_LIBRARY when no engine satisfies the policy (the message
  * counts why), or when a call failed. */
 FshStatus cudnn_plan_build(CudnnPlan *plan, const CudnnPolicy *policy, FshError *error);
+/* In place of building: the one plan that cudnn_plan_json gave, of the same pattern, device and library. FSH_ERR_LIBRARY. */
+FshStatus cudnn_plan_load(CudnnPlan *plan, const void *json, size_t bytes, FshError *error);
+/* The first candidate, or the chosen one, as cuDNN writes it down (about 4 KB): appended to json. */
+FshStatus cudnn_plan_json(const CudnnPlan *plan, Buffer *json, FshError *error);
 /* The most that any candidate needs; of the chosen one after cudnn_plan_choose. */
 uint64_t cudnn_plan_workspace_bytes(const CudnnPlan *plan);
 int cudnn_plan_candidates(const CudnnPlan *plan);
-/* "engine 47, 1.5 MiB workspace": of the plan that will run. Returns buffer. */
+/* Forgets the candidates that need more; FSH_ERR_MEMORY when none is left. */
+FshStatus cudnn_plan_limit_workspace(CudnnPlan *plan, uint64_t most_bytes, FshError *error);
+/* Times every candidate on this memory (which the results overwrite) and keeps the fastest. data: device addresses by tensor
+ * id, NULL for virtual ones. Synchronizes the stream. A candidate that does not run is left out. */
+FshStatus cudnn_plan_choose(CudnnPlan *plan, void *const *data, void *workspace, cudaStream_t stream,
+                            FshError *error);
+/* Of one run, as measured by cudnn_plan_choose, or as set; 0: it was not. */
+double cudnn_plan_milliseconds(const CudnnPlan *plan);
+void cudnn_plan_set_milliseconds(CudnnPlan *plan, double milliseconds);
+/* "engine 47, 1.5 MiB workspace, 0.123 ms": of the plan that will run. Returns buffer. */
 const char *cudnn_plan_describe(const CudnnPlan *plan, char *buffer, size_t buffer_bytes);
 
-/* Device addresses by tensor id. */
-FshStatus cudnn_plan_bind(CudnnPlan *plan, void *const *data, void *workspace, FshError *error);
-/* Times every candidate on the bound memory (which the results overwrite) and keeps the fastest. Synchronizes
- * the stream. */
-FshStatus cudnn_plan_choose(CudnnPlan *plan, cudaStream_t stream, FshError *error);
+/* ---- running ---- */
+
+/* The addresses of one use of a plan; data as for cudnn_plan_choose. */
+typedef cudnnBackendDescriptor_t CudnnPack;
+FshStatus cudnn_pack_new(CudnnPack *pack, const CudnnPlan *plan, void *const *data, void *workspace,
+                         FshError *error);
+void cudnn_pack_free(CudnnPack *pack);
 /* Enqueues the plan: the first candidate, or the chosen one. */
-FshStatus cudnn_plan_run(const CudnnPlan *plan, FshError *error);
+FshStatus cudnn_plan_run(const CudnnPlan *plan, CudnnPack pack, FshError *error);
 
 #endif

@@ -94,6 +94,17 @@ static void describe(CudaBackend *backend, const struct cudaDeviceProp *properti
                    cudnn / 100 % 100, cudnn % 100, cublasLtGetVersion());
 }
 
+/* The card, the driver and the library stand in the plans' keys: another of them means other plans. */
+static FshStatus open_plans(CudaBackend *cuda, const struct cudaDeviceProp *properties, FshError *error)
+{
+    char machine[384];
+    int driver = 0;
+    (void)cudaDriverGetVersion(&driver);
+    (void)snprintf(machine, sizeof machine, "cuDNN %zu, driver %d, %s, %d multiprocessors", cudnnGetVersion(),
+                   driver, properties->name, properties->multiProcessorCount);
+    return cudnn_cache_new(&cuda->plans, machine, cuda->plan_cache, error);
+}
+
 FshStatus cuda_backend_open(Backend **backend, const BackendOptions *options, FshError *error)
 {
     struct cudaDeviceProp properties;
@@ -120,6 +131,8 @@ FshStatus cuda_backend_open(Backend **backend, const BackendOptions *options, Fs
         goto done;
     if ((status = CUBLAS_TRY(cublasLtCreate(&cuda->cublas_lt), error)))
         goto done;
+    if ((status = open_plans(cuda, &properties, error)))
+        goto done;
     describe(cuda, &properties);
     *backend = &cuda->base;
     cuda = NULL;
@@ -137,6 +150,7 @@ void cuda_backend_close(Backend *backend)
         return;
     if (cuda->stream)
         (void)cudaStreamSynchronize(cuda->stream);
+    cudnn_cache_free(&cuda->plans);
     if (cuda->cudnn.handle)
         (void)cudnnDestroy(cuda->cudnn.handle);
     if (cuda->cublas_lt)

@@ -15,7 +15,7 @@
 
 #include "common/error.h"
 #include "trainer/backend/backend.h"
-#include "trainer/backend/cuda/cudnn_graph.h"
+#include "trainer/backend/cuda/cudnn_cache.h"
 
 typedef struct CudaBackend {
     Backend base;
@@ -23,6 +23,7 @@ typedef struct CudaBackend {
     char *plan_cache;                    /* owned; NULL: plans are not kept */
     cudaStream_t stream;                 /* all work of all programs, in order */
     CudnnDevice cudnn;
+    CudnnCache *plans; /* owned; all of cuDNN's */
     cublasLtHandle_t cublas_lt;
 } CudaBackend;
 

@@ -1,0 +1,43 @@
+/* cudnn_cache.h - cuDNN plans that are built once: shared by the layers of one shape, and kept on disk for the next start.
+ *
+ *   CudnnPlan *described = …;                        // cudnn_graph.h, not built
+ *   const CudnnPlan *plan;
+ *   status = cudnn_cache_get(cache, &described, &policy, &trial, &plan, error);
+ *   …                                                // plan is the cache's, good for its life
+ *
+ * A plan's key is one line of text: machine (library, driver and card), the pattern with its shapes and types, the policy. On disk
+ * each plan is a file of its own, FOLDER/HASH-OF-KEY.cudnn: the key, the time of one run, a checksum, the plan as cuDNN's JSON. A
+ * file that is torn, damaged or of another key counts as absent and is replaced; a folder that cannot be written is noted once
+ * (cudnn_cache_warning) and does no harm. Any number of processes may share a folder.
+ *
+ * Threads: one drives a cache. */
+#ifndef FSHARD_TRAINER_BACKEND_CUDA_CUDNN_CACHE_H
+#define FSHARD_TRAINER_BACKEND_CUDA_CUDNN_CACHE_H
+
+#include "trainer/backend/cuda/cudnn_graph.h"
+
+typedef struct CudnnCache CudnnCache;
+
+typedef struct CudnnCacheCounts {
+    uint64_t built;  /* by cuDNN, from the heuristics' proposals */
+    uint64_t loaded; /* from disk */
+    uint64_t shared; /* asked for again */
+} CudnnCacheCounts;
+
+/* Where several candidates are tried: see cudnn_plan_choose. Workspace is taken for the time of the trial. */
+typedef struct CudnnTrial {
+    void *const *data;
+    cudaStream_t stream;
+} CudnnTrial;
+
+/* machine: without a line break. folder: NULL: plans live in memory alone; it is made when a plan is written. FSH_ERR_MEMORY. */
+FshStatus cudnn_cache_new(CudnnCache **cache, const char *machine, const char *folder, FshError *error);
+void cudnn_cache_free(CudnnCache **cache);
+/* Takes *described in any case. trial may be NULL: then the first candidate is taken. */
+FshStatus cudnn_cache_get(CudnnCache *cache, CudnnPlan **described, const CudnnPolicy *policy,
+                          const CudnnTrial *trial, const CudnnPlan **plan, FshError *error);
+CudnnCacheCounts cudnn_cache_counts(const CudnnCache *cache);
+/* Why plans are not kept on disk; NULL: they are, or no folder was given. */
+const char *cudnn_cache_warning(const CudnnCache *cache);
+
+#endif
