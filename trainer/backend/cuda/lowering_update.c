@@ -1,104 +1,205 @@
 #include "trainer/backend/cuda/lowering.h"
 #include "trainer/backend/cuda/kernels_update.h"
+#include "trainer/backend/cuda/state.h"
 
+#include <assert.h>
 #include <stdlib.h>
 
+static_assert((int)NARROW_COPIES_MAX == (int)UPDATE_COPIES_MAX, "the update writes every copy");
+
+/* One piece of device memory: control, tensors, pieces. */
 typedef struct UpdatePlan {
-    SgdPiece *pieces; /* owned, device memory */
-    int64_t piece_count;
+    UpdateTable table;
+    void *memory;
 } UpdatePlan;
+
+/* The same on the host, as it is made. */
+typedef struct TableDraft {
+    UpdateTensor *tensors; /* [tensor_count] */
+    UpdatePiece *pieces;   /* [piece_count] */
+    int64_t tensor_count, parameter_count, piece_count, parameter_pieces;
+    int32_t *tensor_of; /* [graph_tensor_count] of a parameter: its place in tensors */
+} TableDraft;
 
 static void free_plan(void *plan)
 {
-    (void)cudaFree(((UpdatePlan *)plan)->pieces);
+    cuda_memory_free(&((UpdatePlan *)plan)->memory);
     free(plan);
 }
 
-/* Fills the table of pieces of every parameter that has optimizer state. Returns their number; NULL only
- * counts. */
-static int64_t list_pieces(const CudaProgram *program, SgdPiece *pieces)
+/* ---- the table ---- */
+
+static int64_t pieces_of(int64_t elements)
 {
-    const Graph *graph = program->base.graph;
-    int64_t count = 0;
-    for (size_t t = 0; t < graph_tensor_count(graph); t++) {
-        const Tensor *state = graph_tensor(graph, (TensorId)t);
-        if (state->role != TENSOR_OPTIMIZER)
-            continue;
-        const int64_t elements = tensor_count(state);
-        float *parameter = program->tensors[state->of].data, *momentum = program->tensors[t].data;
-        const float *gradient = program->tensors[graph_gradient(graph, state->of)].data;
-        for (int64_t at = 0; at < elements; at += SGD_PIECE, count++) {
-            const int64_t length = elements - at < SGD_PIECE ? elements - at : SGD_PIECE;
-            if (pieces)
-                pieces[count] = (SgdPiece){parameter + at, momentum + at, gradient + at, (int32_t)length,
-                                           graph_tensor(graph, state->of)->decays};
-        }
-    }
-    return count;
+    return (elements + UPDATE_PIECE - 1) / UPDATE_PIECE;
 }
 
-/* What this backend does not do yet: anything but plain SGD. */
-static FshStatus refuse_update(const Optimizer *o, FshError *error)
+/* A parameter or buffer without its slots. */
+static void add_tensor(const CudaProgram *program, TableDraft *draft, TensorId id)
 {
-    const struct {
-        bool asked;
-        const char *name;
-    } unknown[] = {
-        {o->kind != OPTIMIZER_SGD, optimizer_names[o->kind]},
-        {o->accumulation_steps > 1, "accumulation of gradients"},
-        {o->clip_norm > 0, "gradient clipping"},
-        {o->loss_scaling, "loss scaling"},
-        {o->lookahead_steps > 0, "lookahead"},
-        {o->ema_decay > 0, "averaging of weights"},
-    };
-    for (size_t i = 0; i < sizeof unknown / sizeof *unknown; i++)
-        if (unknown[i].asked)
-            return fsh_error_set(error, FSH_ERR_UNSUPPORTED,
-                                 "the CUDA backend has no %s yet; use --device cpu, or sgd without it",
-                                 unknown[i].name);
+    const Tensor *tensor = graph_tensor(program->base.graph, id);
+    const DeviceTensor *values = &program->tensors[id];
+    const int64_t pieces = pieces_of(tensor_count(tensor));
+    draft->tensor_of[id] = (int32_t)draft->tensor_count;
+    draft->tensors[draft->tensor_count++] = (UpdateTensor){.values = values->data,
+                                                           .channels = (int32_t)values->pitch,
+                                                           .first_piece = (int32_t)draft->piece_count,
+                                                           .piece_count = (int32_t)pieces,
+                                                           .decays = tensor->decays};
+    draft->piece_count += pieces;
+}
+
+static void add_gradient_and_copies(const CudaProgram *program, TableDraft *draft, TensorId id)
+{
+    const Graph *graph = program->base.graph;
+    const DeviceTensor *gradient = &program->tensors[graph_gradient(graph, id)];
+    const DeviceTensor *copies[NARROW_COPIES_MAX];
+    const int count = cuda_state_narrow_copies(program->base.state, graph_tensor(graph, id)->name, copies);
+    UpdateTensor *tensor = &draft->tensors[draft->tensor_of[id]];
+    tensor->gradient = gradient->data;
+    tensor->gradient_element = gradient->element;
+    tensor->gradient_pitch = (int32_t)gradient->pitch;
+    for (int k = 0; k < count; k++) {
+        tensor->copies[k] = copies[k]->data;
+        tensor->copy_elements[k] = copies[k]->element;
+        tensor->copy_pitch = (int32_t)copies[k]->pitch;
+    }
+}
+
+static void list_tensors(const CudaProgram *program, TableDraft *draft)
+{
+    const Graph *graph = program->base.graph;
+    const size_t total = graph_tensor_count(graph);
+    for (size_t t = 0; t < total; t++)
+        if (graph_tensor(graph, (TensorId)t)->role == TENSOR_PARAMETER &&
+            graph_gradient(graph, (TensorId)t) != TENSOR_NONE) {
+            add_tensor(program, draft, (TensorId)t);
+            add_gradient_and_copies(program, draft, (TensorId)t);
+        }
+    draft->parameter_count = draft->tensor_count;
+    draft->parameter_pieces = draft->piece_count;
+    for (size_t t = 0; t < total; t++) {
+        const Tensor *slot = graph_tensor(graph, (TensorId)t);
+        if (slot->role != TENSOR_OPTIMIZER)
+            continue;
+        if (graph_tensor(graph, slot->of)->role == TENSOR_BUFFER)
+            add_tensor(program, draft, slot->of);
+        draft->tensors[draft->tensor_of[slot->of]].slots[graph_optimizer_slot(graph, (TensorId)t)] =
+            program->tensors[t].data;
+    }
+}
+
+static void cut_tensor(const CudaProgram *program, TableDraft *draft, TensorId id)
+{
+    const int64_t elements = tensor_count(graph_tensor(program->base.graph, id));
+    const UpdateTensor *tensor = &draft->tensors[draft->tensor_of[id]];
+    for (int64_t k = 0; k < tensor->piece_count; k++) {
+        const int64_t first = k * UPDATE_PIECE, rest = elements - first;
+        draft->pieces[tensor->first_piece + k] =
+            (UpdatePiece){.first = first,
+                          .row = first / tensor->channels,
+                          .column = (int32_t)(first % tensor->channels),
+                          .count = (int32_t)(rest < UPDATE_PIECE ? rest : UPDATE_PIECE),
+                          .tensor = draft->tensor_of[id]};
+    }
+}
+
+static FshStatus draft_table(const CudaProgram *program, TableDraft *draft, FshError *error)
+{
+    const size_t total = graph_tensor_count(program->base.graph);
+    draft->tensors = calloc(total, sizeof *draft->tensors);
+    draft->tensor_of = malloc(total * sizeof *draft->tensor_of);
+    if (!draft->tensors || !draft->tensor_of)
+        return fsh_error_set(error, FSH_ERR_MEMORY, "no memory for an update of %zu tensors", total);
+    for (size_t t = 0; t < total; t++)
+        draft->tensor_of[t] = -1;
+    list_tensors(program, draft);
+    draft->pieces = calloc((size_t)draft->piece_count, sizeof *draft->pieces);
+    if (!draft->pieces)
+        return fsh_error_set(error, FSH_ERR_MEMORY, "no memory for an update in %lld pieces",
+                             (long long)draft->piece_count);
+    for (size_t t = 0; t < total; t++)
+        if (draft->tensor_of[t] >= 0)
+            cut_tensor(program, draft, (TensorId)t);
     return FSH_OK;
 }
 
-static FshStatus update_prepare(const CudaProgram *program, Step *step, FshError *error)
+static uint64_t aligned(uint64_t bytes)
 {
-    FshStatus status = refuse_update(&step->node->as.update, error);
+    const uint64_t mask = TENSOR_ALIGNMENT_BYTES - 1;
+    return (bytes + mask) & ~mask;
+}
+
+/* Draft to device memory. */
+static FshStatus place_table(const CudaProgram *program, const TableDraft *draft, UpdatePlan *plan,
+                             FshError *error)
+{
+    const uint64_t control_bytes = aligned(kernel_update_control_bytes(draft->parameter_count)),
+                   tensor_bytes = (uint64_t)draft->tensor_count * sizeof *draft->tensors,
+                   piece_bytes = (uint64_t)draft->piece_count * sizeof *draft->pieces;
+    cudaStream_t stream = program_backend(program)->stream;
+    FshStatus status = cuda_memory_new(&plan->memory, control_bytes + aligned(tensor_bytes) + piece_bytes,
+                                       "the optimizer's table", error);
     if (status)
         return status;
+    char *tensors = (char *)plan->memory + control_bytes, *pieces = tensors + aligned(tensor_bytes);
+    plan->table = (UpdateTable){.tensors = (const UpdateTensor *)tensors,
+                                .pieces = (const UpdatePiece *)pieces,
+                                .parameter_count = draft->parameter_count,
+                                .parameter_pieces = draft->parameter_pieces,
+                                .piece_count = draft->piece_count,
+                                .control = plan->memory};
+    status = CUDA_TRY(cudaMemsetAsync(plan->memory, 0, control_bytes, stream), error);
+    if (!status)
+        status = CUDA_TRY(
+            cudaMemcpyAsync(tensors, draft->tensors, tensor_bytes, cudaMemcpyHostToDevice, stream), error);
+    if (!status)
+        status = CUDA_TRY(cudaMemcpyAsync(pieces, draft->pieces, piece_bytes, cudaMemcpyHostToDevice, stream),
+                          error);
+    if (!status) /* the draft goes away */
+        status = CUDA_TRY(cudaStreamSynchronize(stream), error);
+    return status;
+}
+
+/* ---- the step ---- */
+
+static FshStatus update_prepare(const CudaProgram *program, Step *step, FshError *error)
+{
+    TableDraft draft = {0};
     UpdatePlan *plan = calloc(1, sizeof *plan);
     if (!plan)
         return fsh_error_set(error, FSH_ERR_MEMORY, "no memory for the plan of an update");
     step_own(step, plan, free_plan);
-    plan->piece_count = list_pieces(program, NULL);
-    const size_t bytes = (size_t)plan->piece_count * sizeof(SgdPiece);
-    if (bytes == 0)
-        return fsh_error_set(error, FSH_ERR_USAGE, "no parameter has optimizer state");
-    SgdPiece *pieces = calloc((size_t)plan->piece_count, sizeof *pieces);
-    if (!pieces)
-        return fsh_error_set(error, FSH_ERR_MEMORY, "no memory for the table of parameters");
-    (void)list_pieces(program, pieces);
-    want_scratch(step, kernel_sgd_scratch_bytes(plan->piece_count));
-    void *memory = NULL;
-    status = cuda_memory_new(&memory, bytes, "the optimizer's table", error);
-    plan->pieces = memory;
+    FshStatus status = draft_table(program, &draft, error);
     if (!status)
-        status = CUDA_TRY(
-            cudaMemcpyAsync(memory, pieces, bytes, cudaMemcpyHostToDevice, program_backend(program)->stream),
-            error);
-    if (!status)
-        status = CUDA_TRY(cudaStreamSynchronize(program_backend(program)->stream), error);
-    free(pieces);
+        status = place_table(program, &draft, plan, error);
+    if (!status) {
+        want_scratch(step, kernel_update_scratch_bytes(&plan->table));
+        step->narrow_known = cuda_state_narrow_count(program->base.state);
+    }
+    free(draft.tensors);
+    free(draft.pieces);
+    free(draft.tensor_of);
     return status;
+}
+
+static float *number(const DeviceTensor *tensor)
+{
+    return tensor->data;
 }
 
 static FshStatus update(const Step *step, cudaStream_t stream, FshError *error)
 {
-    const Optimizer *options = &step->node->as.update;
     const UpdatePlan *plan = step->plan;
-    const SgdConstants constants = {(float)options->momentum, (float)options->weight_decay,
-                                    options->nesterov};
-    const SgdResults results = {out(step, 0), out(step, 1), in(step, 1)};
-    return CUDA_TRY(kernel_sgd(plan->pieces, plan->piece_count, &constants, in(step, 0), maybe_in(step, 5),
-                               &results, step->scratch, stream),
+    const UpdateNumbers numbers = {.learning_rate = number(in(step, 0)),
+                                   .step = number(in(step, 1)),
+                                   .micro = number(in(step, 2)),
+                                   .scale = number(in(step, 3)),
+                                   .tracker = number(in(step, 4)),
+                                   .loss = number(in(step, 5)),
+                                   .gradient_norm = number(out(step, 0)),
+                                   .updated = number(out(step, 1))};
+    return CUDA_TRY(kernel_update(&step->node->as.update, &plan->table, &numbers, step->scratch, stream),
                     error);
 }
 
