@@ -69,8 +69,9 @@ static FshStatus build_graph(NetworkProgram *part, const TrainPlan *plan, const 
     status = find_tensors(part, classes, error);
     if (status)
         return status;
-    const size_t count = classes || !spec->training ? output_count(part) : (size_t)spec->batch;
-    part->host_output = malloc(count * sizeof *part->host_output);
+    if (spec->training)
+        return FSH_OK;
+    part->host_output = malloc(output_count(part) * sizeof *part->host_output);
     if (!part->host_output)
         return fsh_error_set(error, FSH_ERR_MEMORY, "out of memory for what a batch of %lld gives",
                              (long long)spec->batch);
@@ -143,6 +144,8 @@ FshStatus network_open(Network *network, const TrainPlan *plan, FshError *error)
         status = state_new(&network->state, network->backend, network_graph(network), error);
     for (size_t i = 0; !status && i < plan->edge_count; i++)
         status = make_program(&network->train[i], network->state, error);
+    if (!status && plan->edge_count)
+        status = network_open_steps(network, error);
     /* Without an evaluation split too: the average needs a State, and --dry-run shows what it costs. */
     if (!status && (plan->evaluation_count || plan->recipe.optimizer.ema_decay > 0))
         status = open_evaluation(network, error);
@@ -153,6 +156,7 @@ FshStatus network_open(Network *network, const TrainPlan *plan, FshError *error)
 
 void network_close(Network *network)
 {
+    network_close_steps(network);
     for (size_t i = 0; i < PLAN_EDGES_MAX; i++)
         free_program(&network->train[i]);
     for (size_t i = 0; i < 2 * (size_t)NETWORK_SIZES_KEPT; i++)
@@ -177,88 +181,13 @@ FshStatus network_initialize(Network *network, uint64_t seed, FshError *error)
     return state_initialize(network->state, seed, error);
 }
 
-/* ---- training ---- */
-
-static FshStatus write_input(NetworkProgram *part, TensorId input, const void *values, FshError *error)
-{
-    if (input == TENSOR_NONE)
-        return FSH_OK;
-    const Tensor *tensor = graph_tensor(part->graph, input);
-    return program_write(part->program, input, values,
-                         (size_t)tensor_count(tensor) * data_type_bytes(tensor->type), error);
-}
-
-static FshStatus read_number(NetworkProgram *part, TensorId tensor, float *value, FshError *error)
-{
-    return tensor == TENSOR_NONE ? FSH_OK : program_read(part->program, tensor, value, sizeof *value, error);
-}
+/* ---- evaluation ---- */
 
 static FshStatus read_output(NetworkProgram *part, FshError *error)
 {
     return program_read(part->program, part->output, part->host_output,
                         output_count(part) * sizeof *part->host_output, error);
 }
-
-static FshStatus write_batch(NetworkProgram *part, const Batch *batch, FshError *error)
-{
-    const struct {
-        TensorId tensor;
-        const void *values;
-    } inputs[] = {
-        {part->image, batch->pixels}, {part->label, batch->labels},  {part->label_mixed, batch->labels_mixed},
-        {part->mix, batch->mix},      {part->target, batch->target}, {part->valid, batch->valid},
-    };
-    FshStatus status = FSH_OK;
-    for (size_t i = 0; !status && i < sizeof inputs / sizeof *inputs; i++)
-        status = write_input(part, inputs[i].tensor, inputs[i].values, error);
-    return status;
-}
-
-static FshStatus add_to_metrics(NetworkProgram *part, const Batch *batch, double loss, Metrics *metrics,
-                                FshError *error)
-{
-    const uint64_t count = (uint64_t)part->spec.batch;
-    if (part->label != TENSOR_NONE) {
-        FshStatus status = read_output(part, error);
-        if (!status)
-            metrics_add_classes(metrics, part->host_output, batch->labels, count,
-                                (uint64_t)part->spec.classes, loss);
-        return status;
-    }
-    FshStatus status =
-        program_read(part->program, part->error, part->host_output, count * sizeof *part->host_output, error);
-    if (!status)
-        metrics_add_errors(metrics, part->host_output, batch->valid, count, loss);
-    return status;
-}
-
-FshStatus network_train(Network *network, const Batch *batch, double learning_rate, Metrics *metrics,
-                        StepResult *result, FshError *error)
-{
-    size_t i = 0;
-    while (i + 1 < network->plan->edge_count && network->plan->edges[i] != batch->width)
-        i++;
-    NetworkProgram *part = &network->train[i];
-    const float rate = (float)learning_rate;
-    float loss = 0, norm = NAN, updated = 1;
-    FshStatus status = write_input(part, part->learning_rate, &rate, error);
-    if (!status)
-        status = write_batch(part, batch, error);
-    if (!status)
-        status = program_run(part->program, error);
-    if (!status)
-        status = read_number(part, part->loss, &loss, error);
-    if (!status)
-        status = read_number(part, part->gradient_norm, &norm, error);
-    if (!status)
-        status = read_number(part, part->updated, &updated, error);
-    if (!status)
-        status = add_to_metrics(part, batch, (double)loss, metrics, error);
-    *result = (StepResult){.loss = (double)loss, .gradient_norm = (double)norm, .updated = updated > 0};
-    return status;
-}
-
-/* ---- evaluation ---- */
 
 /* The program for images of this size: one that is there, or a new one in place of the one that was used longest ago. The
  * first keeps its graph, from which the State was made. */
@@ -329,11 +258,11 @@ static FshStatus reserve_mirror(Network *network, size_t pixel_bytes, size_t out
 /* One batch through the program: its loss, and its output in part->host_output. */
 static FshStatus run_batch(NetworkProgram *part, const Batch *batch, float *loss, FshError *error)
 {
-    FshStatus status = write_batch(part, batch, error);
+    FshStatus status = network_write_batch(part, batch, error);
     if (!status)
         status = program_run(part->program, error);
     if (!status)
-        status = read_number(part, part->loss, loss, error);
+        status = program_read(part->program, part->loss, loss, sizeof *loss, error);
     return status ? status : read_output(part, error);
 }
 

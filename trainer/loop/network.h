@@ -24,18 +24,30 @@ typedef struct NetworkProgram {
     TensorId output;      /* "logits" [batch, classes]; "restored" [batch, height, width, channels] */
     TensorId loss, error; /* error: of pairs, [batch] */
     TensorId gradient_norm, updated;
-    float *host_output; /* as output; in training of pairs as error */
+    float *host_output; /* as output; NULL in training */
     uint64_t used;      /* when, for the cache */
 } NetworkProgram;
 
-enum { NETWORK_SIZES_KEPT = 4 };
+/* Steps of training that may be under way: while the device is in one, the host looks at the last one's results and writes the next
+ * one's batch, and has a whole step for it. */
+enum { NETWORK_SIZES_KEPT = 4, NETWORK_STEPS_AHEAD = 3 };
+
+/* A step of training that was begun and not ended; what is known of its batch when that is gone. */
+typedef struct NetworkStep {
+    NetworkProgram *part;
+    uint64_t run;    /* of part->program */
+    int64_t *labels; /* [batch] of classes; owned */
+    float *valid;    /* [batch]; owned */
+} NetworkStep;
 
 typedef struct Network {
     const TrainPlan *plan; /* borrowed */
     Backend *backend;
     State *state;
-    NetworkProgram train[PLAN_EDGES_MAX]; /* plan->edge_count */
-    State *average;                       /* of the weights; NULL: none */
+    NetworkProgram train[PLAN_EDGES_MAX];   /* plan->edge_count */
+    NetworkStep steps[NETWORK_STEPS_AHEAD]; /* step number n at n % NETWORK_STEPS_AHEAD */
+    uint64_t steps_begun, steps_ended;
+    State *average; /* of the weights; NULL: none */
     /* Evaluation, of state and of average. */
     NetworkProgram evaluation[2][NETWORK_SIZES_KEPT];
     uint64_t clock;
@@ -64,9 +76,24 @@ typedef struct StepResult {
     bool updated;         /* false: gradients are gathered still, or were not finite */
 } StepResult;
 
-/* One step of training: forward, backward, update. Adds to metrics. */
+/* One step of training: forward, backward, update, in order of beginning. The batch is free when network_begin_step returns. At most
+ * network_steps_ahead steps may be under way; evaluation, reading and writing of the State wait for them, but want them ended.
+ * Behind a step whose loss was no number, later ones that are under way change no parameter (program_results). */
+FshStatus network_begin_step(Network *network, const Batch *batch, double learning_rate, FshError *error);
+/* Waits for the oldest step; adds to metrics. */
+FshStatus network_end_step(Network *network, Metrics *metrics, StepResult *result, FshError *error);
+/* 1 where the device is done when network_begin_step returns (the CPU). */
+size_t network_steps_ahead(const Network *network);
+/* Both at once. */
 FshStatus network_train(Network *network, const Batch *batch, double learning_rate, Metrics *metrics,
                         StepResult *result, FshError *error);
+
+/* Writes what the program takes of the batch. */
+FshStatus network_write_batch(NetworkProgram *part, const Batch *batch, FshError *error);
+FshStatus network_write_input(NetworkProgram *part, TensorId input, const void *values, FshError *error);
+/* Of network_open and network_close: what steps of training need. */
+FshStatus network_open_steps(Network *network, FshError *error);
+void network_close_steps(Network *network);
 
 typedef enum NetworkWeights { NETWORK_TRAINED, NETWORK_AVERAGED } NetworkWeights;
 

@@ -194,16 +194,17 @@ void run_files_keep(RunFiles *files, RunState *state, const Metrics *metrics)
 
 /* ---- a loss that is no number ---- */
 
-static json_t *diverged_object(const RunFiles *files, const RunState *state, const Batch *batch, double loss)
+static json_t *diverged_object(const RunFiles *files, const RunState *state, const uint64_t *batch_samples,
+                               double loss)
 {
     json_t *samples = json_array();
     for (int64_t i = 0; i < files->session->plan.train_spec.batch; i++) {
         size_t bytes = 0;
-        const char *key = session_key(files->session->data.train, batch->samples[i], &bytes);
+        const char *key = session_key(files->session->data.train, batch_samples[i], &bytes);
         char text[4096];
         (void)snprintf(text, sizeof text, "%.*s", (int)bytes, key);
         (void)json_array_append_new(
-            samples, json_pack("{s:I, s:o}", "index", (json_int_t)batch->samples[i], "key", json_text(text)));
+            samples, json_pack("{s:I, s:o}", "index", (json_int_t)batch_samples[i], "key", json_text(text)));
     }
     return json_pack("{s:I, s:I, s:I, s:s, s:o}", "epoch", (json_int_t)state->epoch, "step",
                      (json_int_t)state->step, "steps_done", (json_int_t)state->steps_done, "loss",
@@ -213,11 +214,12 @@ static json_t *diverged_object(const RunFiles *files, const RunState *state, con
                      "samples", samples);
 }
 
-void run_files_save_diverged(RunFiles *files, const RunState *state, const Batch *batch, double loss)
+void run_files_save_diverged(RunFiles *files, const RunState *state, const uint64_t *batch_samples,
+                             double loss)
 {
     char path[PATH_MAX];
     FshError error = {0};
-    json_t *object = diverged_object(files, state, batch, loss);
+    json_t *object = diverged_object(files, state, batch_samples, loss);
     char *text = object ? json_dumps(object, JSON_INDENT(2)) : NULL;
     FshStatus status = save_checkpoint(files, record_diverged_name, state, &error);
     if (!status)

@@ -31,7 +31,8 @@ void run_files_save_checkpoint(RunFiles *files, const RunState *state);
 /* Keeps the epoch's weights as checkpoint-EPOCH.safetensors if it is among the best, and removes the one that no longer is. */
 void run_files_keep(RunFiles *files, RunState *state, const Metrics *metrics);
 /* diverged.safetensors and diverged.json: the state and the samples of a step whose loss is no number. */
-void run_files_save_diverged(RunFiles *files, const RunState *state, const Batch *batch, double loss);
+void run_files_save_diverged(RunFiles *files, const RunState *state, const uint64_t *batch_samples,
+                             double loss);
 
 /* True if something that the user would count on is not on disk. */
 bool run_files_stale(const RunFiles *files);

@@ -11,193 +11,36 @@
 #include "common/json_text.h"
 #include "common/progress.h"
 #include "trainer/loop/describe.h"
-#include "trainer/loop/run_files.h"
-#include "trainer/loop/run_report.h"
+#include "trainer/loop/train_internal.h"
 
-enum { KEYS_SHOWN = 4, SKIPPED_UPDATES_MAX = 100 };
-
-typedef struct Training {
-    Session session;
-    Record record;
-    RunFiles files;
-    RunReport *report;
-    RunState state;
-    uint64_t log_interval, checkpoint_interval;
-    double start_seconds;    /* of this part of the run, less what earlier parts took */
-    uint64_t updates_missed; /* in a row, for gradients that were not finite */
-    bool stopped_early;
-} Training;
-
-/* What the epoch under way has beside RunState. */
-typedef struct Epoch {
-    double learning_rate; /* of the last step */
-    double gradient_norm;
-} Epoch;
-
-static double run_seconds(const Training *training)
+double training_seconds(const Training *training)
 {
     return progress_now_seconds() - training->start_seconds;
 }
 
-static void warn_of(Training *training, FshStatus status, const FshError *error)
+void training_warn_of(Training *training, FshStatus status, const FshError *error)
 {
     if (status)
         console_warning(&training->session.console, "%s; training goes on", error->message);
 }
 
-static void save_checkpoint(Training *training)
+void training_save_checkpoint(Training *training)
 {
-    training->state.seconds = run_seconds(training);
+    training->state.seconds = training_seconds(training);
     run_files_save_checkpoint(&training->files, &training->state);
 }
 
-/* Before a stop that nobody has planned: a sample that cannot be read is no reason to lose what was learnt. False: the disk would
- * not have it. */
-static bool keep_learnt(Training *training)
+bool training_keep_learnt(Training *training)
 {
-    save_checkpoint(training);
+    training_save_checkpoint(training);
     run_files_save_weights(&training->files, RUN_LAST, &training->state, NULL);
     return !run_files_stale(&training->files);
 }
 
-/* ---- one step ---- */
-
-static StepReport report_step(const Training *training, const Epoch *epoch, uint64_t step, const Metrics *now,
-                              double seconds, double data_seconds)
-{
-    const TrainPlan *plan = &training->session.plan;
-    const RunState *state = &training->state;
-    const double done = (double)(step + 1);
-    const uint64_t remaining = plan->epochs * plan->steps_per_epoch - state->steps_done;
-    return (StepReport){
-        .epoch = state->epoch,
-        .epochs = plan->epochs,
-        .step = step,
-        .steps = plan->steps_per_epoch,
-        .seconds_now = seconds,
-        .seconds_mean = state->epoch_seconds / done,
-        .data_now = data_seconds,
-        .data_mean = state->epoch_wait_seconds / done,
-        .now = *now,
-        .mean = state->metrics,
-        .learning_rate = epoch->learning_rate,
-        .gradient_norm = epoch->gradient_norm,
-        .images_per_second =
-            state->epoch_seconds > 0 ? done * (double)plan->train_spec.batch / state->epoch_seconds : 0,
-        .remaining_seconds = (double)remaining * state->epoch_seconds / done,
-    };
-}
-
-/* "a/b, a/c and 62 more" */
-static void list_keys(const Training *training, const Batch *batch, char *text, size_t text_bytes)
-{
-    const int64_t count = training->session.plan.train_spec.batch;
-    size_t length = 0;
-    text[0] = '\0';
-    for (int64_t i = 0; i < count && i < KEYS_SHOWN && length < text_bytes; i++) {
-        size_t bytes = 0;
-        const char *key = session_key(training->session.data.train, batch->samples[i], &bytes);
-        length += (size_t)snprintf(text + length, text_bytes - length, "%s%.*s", i ? ", " : "",
-                                   (int)(bytes < 100 ? bytes : 100), key);
-    }
-    if (count > KEYS_SHOWN && length < text_bytes)
-        (void)snprintf(text + length, text_bytes - length, " and %lld more", (long long)(count - KEYS_SHOWN));
-}
-
-static FshStatus fail_diverged(Training *training, const Epoch *epoch, const Batch *batch, double loss,
-                               FshError *error)
-{
-    char keys[512];
-    RunState *state = &training->state;
-    list_keys(training, batch, keys, sizeof keys);
-    run_files_save_diverged(&training->files, state, batch, loss);
-    return fsh_error_set(
-        error, FSH_ERR_MISMATCH,
-        "loss is %s in epoch %" PRIu64 ", step %" PRIu64 ", at learning rate %.4g: training has diverged; "
-        "lower --lr (it peaks at %.4g), raise --lr-warmup-epochs or use --clip-grad; samples: %s; %s/%s "
-        "holds the state, "
-        "diverged.json the samples",
-        isnan(loss) ? "nan" : "infinite", state->epoch, state->step, epoch->learning_rate,
-        training->session.plan.schedule.base, keys, training->record.folder, record_diverged_name);
-}
-
-/* With a loss scale a step that overflows is left out and the scale falls: that is no divergence unless it goes on. */
-static FshStatus check_loss(Training *training, const Epoch *epoch, const Batch *batch,
-                            const StepResult *result, FshError *error)
-{
-    const bool scales = training->session.plan.recipe.compute_type == DATA_F16;
-    training->updates_missed =
-        result->updated || isfinite(result->gradient_norm) ? 0 : training->updates_missed + 1;
-    if (isfinite(result->loss) && training->updates_missed < SKIPPED_UPDATES_MAX)
-        return FSH_OK;
-    if (scales && training->updates_missed < SKIPPED_UPDATES_MAX)
-        return FSH_OK;
-    return fail_diverged(training, epoch, batch, result->loss, error);
-}
-
-/* The plateau's rate begins where the warm-up ends. */
-static double learning_rate_at(const Training *training, uint64_t step)
-{
-    const TrainPlan *plan = &training->session.plan;
-    const bool warm = step >= plan->schedule.warmup_steps;
-    return plan->uses_plateau && warm ? training->state.plateau.rate : schedule_at(&plan->schedule, step);
-}
-
-static FshStatus train_step(Training *training, Epoch *epoch, FshError *error)
-{
-    Session *session = &training->session;
-    RunState *state = &training->state;
-    const uint64_t step = state->step;
-    const Batch *batch;
-    const double start = progress_now_seconds(), waited_before = loader_wait_seconds(session->train);
-    FshStatus status = loader_next(session->train, &batch, error);
-    if (status) {
-        if (state->steps_done > 0 && keep_learnt(training))
-            console_warning(&session->console, "what was learnt before it is saved; --resume auto goes on");
-        return status;
-    }
-    const double data_seconds = loader_wait_seconds(session->train) - waited_before;
-    epoch->learning_rate = learning_rate_at(training, state->steps_done);
-    Metrics now = {0};
-    StepResult result = {.gradient_norm = NAN, .updated = true};
-    if (batch->valid_count > 0) /* a batch of nothing but skipped samples has no mean loss */
-        status = network_train(&session->network, batch, epoch->learning_rate, &now, &result, error);
-    if (!status)
-        status = check_loss(training, epoch, batch, &result, error);
-    if (status)
-        return status;
-    epoch->gradient_norm = result.gradient_norm;
-    run_report_batch(training->report, batch);
-    if (isfinite(result.loss))
-        metrics_merge(&state->metrics, &now);
-    state->steps_done++;
-    state->step++;
-    state->images += batch->valid_count;
-    session_tell_problems(session);
-
-    const double seconds = progress_now_seconds() - start;
-    state->step_seconds += seconds;
-    state->wait_seconds += data_seconds;
-    state->epoch_seconds += seconds;
-    state->epoch_wait_seconds += data_seconds;
-    const StepReport report = report_step(training, epoch, step, &now, seconds, data_seconds);
-    if (step % training->log_interval == 0 || step + 1 == session->plan.steps_per_epoch) {
-        FshError record_error = {0};
-        if (!session->console.terminal)
-            console_step(&session->console, &report);
-        warn_of(training, record_step(&training->record, &report, &record_error), &record_error);
-        run_report_step(training->report, &report, state->steps_done);
-    }
-    console_progress(&session->console, &report);
-    return FSH_OK;
-}
-
-/* ---- one epoch ---- */
-
-static FshStatus stop_for_signal(Training *training, FshError *error)
+FshStatus training_stop_for_signal(Training *training, FshError *error)
 {
     const RunState *state = &training->state;
-    (void)keep_learnt(training);
+    (void)training_keep_learnt(training);
     return fsh_error_set(
         error, FSH_ERR_INTERRUPTED, "interrupted in epoch %" PRIu64 " after %" PRIu64 " steps; %s %s/%s%s",
         state->epoch, state->step,
@@ -206,20 +49,7 @@ static FshStatus stop_for_signal(Training *training, FshError *error)
         run_files_stale(&training->files) ? "" : "; --resume auto goes on");
 }
 
-static FshStatus train_steps(Training *training, Epoch *epoch, FshError *error)
-{
-    const uint64_t steps = training->session.plan.steps_per_epoch, interval = training->checkpoint_interval;
-    RunState *state = &training->state;
-    FshStatus status = FSH_OK;
-    while (!status && state->step < steps) {
-        status = train_step(training, epoch, error);
-        if (!status && interrupt_requested())
-            return stop_for_signal(training, error);
-        if (!status && interval && state->step % interval == 0 && state->step < steps)
-            save_checkpoint(training);
-    }
-    return status;
-}
+/* ---- one epoch ---- */
 
 /* True where the metrics are the best so far; then they are kept. */
 static bool is_best(const Training *training, const Metrics *metrics, bool *any, Metrics *best,
@@ -244,9 +74,9 @@ static FshStatus evaluate_weights(Training *training, NetworkWeights weights, Me
     FshStatus status = session_evaluate(session, weights, &visitor, metrics, error);
     state->evaluation_seconds += progress_now_seconds() - start;
     if (status == FSH_ERR_INTERRUPTED)
-        return stop_for_signal(training, error);
+        return training_stop_for_signal(training, error);
     if (status) {
-        (void)keep_learnt(training);
+        (void)training_keep_learnt(training);
         return status;
     }
     const bool averaged = weights == NETWORK_AVERAGED;
@@ -345,8 +175,8 @@ static FshStatus run_epoch(Training *training, FshError *error)
     RunState *state = &training->state;
     /* Where all its steps are done and the run goes on with the evaluation, that of the last of them. */
     const uint64_t last = state->step ? state->steps_done - 1 : state->steps_done;
-    Epoch epoch = {.learning_rate = learning_rate_at(training, last), .gradient_norm = NAN};
-    FshStatus status = train_steps(training, &epoch, error);
+    Epoch epoch = {.learning_rate = training_learning_rate(training, last), .gradient_norm = NAN};
+    FshStatus status = training_steps(training, &epoch, error);
     if (status)
         return status;
     EpochReport report = {
@@ -368,9 +198,9 @@ static FshStatus run_epoch(Training *training, FshError *error)
     look_at(training, &report);
     run_files_save_weights(&training->files, RUN_LAST, state, metrics);
     run_files_keep(&training->files, state, metrics);
-    report.seconds = run_seconds(training);
+    report.seconds = training_seconds(training);
     FshError record_error = {0};
-    warn_of(training, record_epoch(&training->record, &report, &record_error), &record_error);
+    training_warn_of(training, record_epoch(&training->record, &report, &record_error), &record_error);
     char verdict[512];
     say_verdict(training, verdict, sizeof verdict);
     run_report_epoch(training->report, &report, state->steps_done, verdict);
@@ -380,7 +210,7 @@ static FshStatus run_epoch(Training *training, FshError *error)
     state->metrics = (Metrics){0};
     state->epoch_seconds = state->epoch_wait_seconds = 0;
     state->finished = training->stopped_early || state->epoch == session->plan.epochs;
-    save_checkpoint(training);
+    training_save_checkpoint(training);
     return FSH_OK;
 }
 
@@ -458,7 +288,7 @@ static void print_result(const Training *training, bool verdict)
     if (state->averaged)
         print_best("EMA ", &state->best_average, state->best_average_epoch);
     (void)printf("%" PRIu64 " epoch%s in %.1f s: %.0f images/s, evaluation %.1f s, loader-bound %.1f %%\n",
-                 state->epoch, state->epoch == 1 ? "" : "s", run_seconds(training),
+                 state->epoch, state->epoch == 1 ? "" : "s", training_seconds(training),
                  images_per_second(training), state->evaluation_seconds, loader_share(training));
     char text[512];
     say_verdict(training, text, sizeof text);
@@ -485,7 +315,7 @@ static FshStatus print_result_json(const Training *training, FshError *error)
     json_t *object = json_pack(
         "{s:o, s:s, s:I, s:f, s:f, s:f, s:f, s:b, s:I}", "output", json_text(training->record.folder),
         "model", training->session.plan.model->name, "epochs", (json_int_t)state->epoch, "seconds",
-        run_seconds(training), "images_per_second", images_per_second(training), "evaluation_seconds",
+        training_seconds(training), "images_per_second", images_per_second(training), "evaluation_seconds",
         state->evaluation_seconds, "loader_bound_percent", loader_share(training), "stopped_early",
         training->stopped_early, "skipped_samples", (json_int_t)session_problem_count(&training->session));
     if (object && state->evaluated)
@@ -560,6 +390,8 @@ FshStatus train_run(const TrainOptions *options, bool *partial_ret, FshError *er
         status = run_files_open(&training.files, session, &training.record, options, error);
     if (!status && !state->finished) /* nothing is shown of a run that has nothing left to do */
         status = run_report_open(&training.report, session, &training.record, options, state, error);
+    if (!status)
+        status = training_open_steps(&training, error);
     if (status)
         goto done;
     session_describe(session);
@@ -586,6 +418,7 @@ FshStatus train_run(const TrainOptions *options, bool *partial_ret, FshError *er
     else
         print_result(&training, options->verdict);
 done:
+    training_close_steps(&training);
     run_report_close(&training.report);
     run_files_close(&training.files);
     record_close(&training.record);

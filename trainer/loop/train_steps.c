@@ -1,0 +1,252 @@
+/* Steps of training: begun in order, ended in order, as many under way at a time as the network takes.
+ *
+ * On a device that works on its own, step k + 1 is enqueued before step k's results are looked at. All that follows from a result
+ * (metrics, the log, a loss that is no number) is of the step that has ended; RunState too, so a checkpoint is of that step: nothing
+ * may be under way when it is written. */
+#include "trainer/loop/train_internal.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/interrupt.h"
+#include "common/progress.h"
+
+enum { KEYS_SHOWN = 4, SKIPPED_UPDATES_MAX = 100 };
+
+FshStatus training_open_steps(Training *training, FshError *error)
+{
+    const size_t batch = (size_t)training->session.plan.train_spec.batch;
+    for (size_t i = 0; i < NETWORK_STEPS_AHEAD; i++) {
+        training->notes[i].samples = calloc(batch, sizeof *training->notes[i].samples);
+        if (!training->notes[i].samples)
+            return fsh_error_set(error, FSH_ERR_MEMORY, "out of memory for a batch of %zu samples", batch);
+    }
+    return FSH_OK;
+}
+
+void training_close_steps(Training *training)
+{
+    for (size_t i = 0; i < NETWORK_STEPS_AHEAD; i++) {
+        free(training->notes[i].samples);
+        training->notes[i] = (StepNote){0};
+    }
+}
+
+/* ---- what a step tells ---- */
+
+static StepReport report_step(const Training *training, const Epoch *epoch, uint64_t step, const Metrics *now,
+                              double seconds, double data_seconds)
+{
+    const TrainPlan *plan = &training->session.plan;
+    const RunState *state = &training->state;
+    const double done = (double)(step + 1);
+    const uint64_t remaining = plan->epochs * plan->steps_per_epoch - state->steps_done;
+    return (StepReport){
+        .epoch = state->epoch,
+        .epochs = plan->epochs,
+        .step = step,
+        .steps = plan->steps_per_epoch,
+        .seconds_now = seconds,
+        .seconds_mean = state->epoch_seconds / done,
+        .data_now = data_seconds,
+        .data_mean = state->epoch_wait_seconds / done,
+        .now = *now,
+        .mean = state->metrics,
+        .learning_rate = epoch->learning_rate,
+        .gradient_norm = epoch->gradient_norm,
+        .images_per_second =
+            state->epoch_seconds > 0 ? done * (double)plan->train_spec.batch / state->epoch_seconds : 0,
+        .remaining_seconds = (double)remaining * state->epoch_seconds / done,
+    };
+}
+
+/* "a/b, a/c and 62 more" */
+static void list_keys(const Training *training, const StepNote *note, char *text, size_t text_bytes)
+{
+    const int64_t count = training->session.plan.train_spec.batch;
+    size_t length = 0;
+    text[0] = '\0';
+    for (int64_t i = 0; i < count && i < KEYS_SHOWN && length < text_bytes; i++) {
+        size_t bytes = 0;
+        const char *key = session_key(training->session.data.train, note->samples[i], &bytes);
+        length += (size_t)snprintf(text + length, text_bytes - length, "%s%.*s", i ? ", " : "",
+                                   (int)(bytes < 100 ? bytes : 100), key);
+    }
+    if (count > KEYS_SHOWN && length < text_bytes)
+        (void)snprintf(text + length, text_bytes - length, " and %lld more", (long long)(count - KEYS_SHOWN));
+}
+
+static FshStatus fail_diverged(Training *training, const StepNote *note, double loss, FshError *error)
+{
+    char keys[512];
+    RunState *state = &training->state;
+    list_keys(training, note, keys, sizeof keys);
+    run_files_save_diverged(&training->files, state, note->samples, loss);
+    return fsh_error_set(
+        error, FSH_ERR_MISMATCH,
+        "loss is %s in epoch %" PRIu64 ", step %" PRIu64 ", at learning rate %.4g: training has diverged; "
+        "lower --lr (it peaks at %.4g), raise --lr-warmup-epochs or use --clip-grad; samples: %s; %s/%s "
+        "holds the state, "
+        "diverged.json the samples",
+        isnan(loss) ? "nan" : "infinite", state->epoch, state->step, note->learning_rate,
+        training->session.plan.schedule.base, keys, training->record.folder, record_diverged_name);
+}
+
+/* With a loss scale a step that overflows is left out and the scale falls: that is no divergence unless it goes on. */
+static FshStatus check_loss(Training *training, const StepNote *note, const StepResult *result,
+                            FshError *error)
+{
+    const bool scales = training->session.plan.recipe.compute_type == DATA_F16;
+    training->updates_missed =
+        result->updated || isfinite(result->gradient_norm) ? 0 : training->updates_missed + 1;
+    if (isfinite(result->loss) && training->updates_missed < SKIPPED_UPDATES_MAX)
+        return FSH_OK;
+    if (scales && training->updates_missed < SKIPPED_UPDATES_MAX)
+        return FSH_OK;
+    return fail_diverged(training, note, result->loss, error);
+}
+
+/* The plateau's rate begins where the warm-up ends. */
+double training_learning_rate(const Training *training, uint64_t step)
+{
+    const TrainPlan *plan = &training->session.plan;
+    const bool warm = step >= plan->schedule.warmup_steps;
+    return plan->uses_plateau && warm ? training->state.plateau.rate : schedule_at(&plan->schedule, step);
+}
+
+/* ---- one step ---- */
+
+/* Counts the step as done, and tells of it. */
+static void note_step(Training *training, const Epoch *epoch, const StepNote *note, const Metrics *now)
+{
+    Session *session = &training->session;
+    RunState *state = &training->state;
+    const uint64_t step = state->step;
+    const double end = progress_now_seconds(), seconds = end - training->lap_seconds;
+    training->lap_seconds = end;
+    state->steps_done++;
+    state->step++;
+    state->images += note->valid_count;
+    session_tell_problems(session);
+    state->step_seconds += seconds;
+    state->wait_seconds += note->data_seconds;
+    state->epoch_seconds += seconds;
+    state->epoch_wait_seconds += note->data_seconds;
+    const StepReport report = report_step(training, epoch, step, now, seconds, note->data_seconds);
+    if (step % training->log_interval == 0 || step + 1 == session->plan.steps_per_epoch) {
+        FshError error = {0};
+        if (!session->console.terminal)
+            console_step(&session->console, &report);
+        training_warn_of(training, record_step(&training->record, &report, &error), &error);
+        run_report_step(training->report, &report, state->steps_done);
+    }
+    console_progress(&session->console, &report);
+}
+
+/* The oldest that is under way. */
+static FshStatus end_step(Training *training, Epoch *epoch, FshError *error)
+{
+    const StepNote *note = &training->notes[training->first_note];
+    Metrics now = {0};
+    StepResult result = {.gradient_norm = NAN, .updated = true};
+    FshStatus status =
+        note->runs ? network_end_step(&training->session.network, &now, &result, error) : FSH_OK;
+    training->first_note = (training->first_note + 1) % NETWORK_STEPS_AHEAD;
+    training->under_way--;
+    if (!status)
+        status = check_loss(training, note, &result, error);
+    if (status)
+        return status;
+    epoch->learning_rate = note->learning_rate;
+    epoch->gradient_norm = result.gradient_norm;
+    if (isfinite(result.loss))
+        metrics_merge(&training->state.metrics, &now);
+    note_step(training, epoch, note, &now);
+    return FSH_OK;
+}
+
+/* No batch can be had. What was begun before is good, unless its loss is what to speak of. */
+static FshStatus stop_for_failure(Training *training, Epoch *epoch, FshStatus failed, FshError *error)
+{
+    FshError later = {0};
+    FshStatus status = FSH_OK;
+    while (!status && training->under_way > 0)
+        status = end_step(training, epoch, &later);
+    if (status) {
+        *error = later;
+        return status;
+    }
+    if (training->state.steps_done > 0 && training_keep_learnt(training))
+        console_warning(&training->session.console,
+                        "what was learnt before it is saved; --resume auto goes on");
+    return failed;
+}
+
+static StepNote *next_note(Training *training)
+{
+    return &training->notes[(training->first_note + training->under_way) % NETWORK_STEPS_AHEAD];
+}
+
+static FshStatus begin_step(Training *training, Epoch *epoch, FshError *error)
+{
+    Session *session = &training->session;
+    StepNote *note = next_note(training);
+    const Batch *batch = NULL;
+    if (training->under_way == 0)
+        training->lap_seconds = progress_now_seconds();
+    const double waited_before = loader_wait_seconds(session->train);
+    FshStatus status = loader_next(session->train, &batch, error);
+    if (status)
+        return stop_for_failure(training, epoch, status, error);
+    note->data_seconds = loader_wait_seconds(session->train) - waited_before;
+    note->learning_rate = training_learning_rate(training, training->state.steps_done + training->under_way);
+    note->valid_count = batch->valid_count;
+    note->runs = batch->valid_count > 0; /* a batch of nothing but skipped samples has no mean loss */
+    memcpy(note->samples, batch->samples, (size_t)session->plan.train_spec.batch * sizeof *note->samples);
+    if (note->runs)
+        status = network_begin_step(&session->network, batch, note->learning_rate, error);
+    if (status)
+        return status;
+    run_report_batch(training->report, batch);
+    training->under_way++;
+    return FSH_OK;
+}
+
+/* ---- the steps of an epoch ---- */
+
+/* True where the state is wanted as it is behind the last step that was begun; and where one update after the other is left out,
+ * which may be the end: that must come at its step. */
+static bool holds_back(const Training *training)
+{
+    const uint64_t interval = training->checkpoint_interval,
+                   begun = training->state.step + training->under_way;
+    return interrupt_requested() || training->updates_missed > 0 || (interval && begun % interval == 0);
+}
+
+FshStatus training_steps(Training *training, Epoch *epoch, FshError *error)
+{
+    const uint64_t steps = training->session.plan.steps_per_epoch, interval = training->checkpoint_interval;
+    const size_t ahead = network_steps_ahead(&training->session.network);
+    const RunState *state = &training->state;
+    while (state->step < steps) {
+        const bool may_begin = training->under_way < ahead && state->step + training->under_way < steps;
+        if (training->under_way == 0 || (may_begin && !holds_back(training))) {
+            FshStatus status = begin_step(training, epoch, error);
+            if (status)
+                return status;
+            continue;
+        }
+        FshStatus status = end_step(training, epoch, error);
+        if (status)
+            return status;
+        if (training->under_way > 0)
+            continue;
+        if (interrupt_requested())
+            return training_stop_for_signal(training, error);
+        if (interval && state->step % interval == 0 && state->step < steps)
+            training_save_checkpoint(training);
+    }
+    return FSH_OK;
+}
