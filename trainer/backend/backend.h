@@ -139,7 +139,7 @@ typedef struct BackendInterface {
 /* What every backend's objects begin with. */
 struct Backend {
     const BackendInterface *interface;
-    char description[160];
+    char description[224];
 };
 struct State {
     Backend *backend;

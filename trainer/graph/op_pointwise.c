@@ -133,9 +133,10 @@ void flatten_differentiate(Graph *graph, const Node *node, TensorId output_gradi
     graph_append_backward(graph, node, &backward, &node->inputs[0], 1);
 }
 
+/* Of one pixel; of one channel where a backend may not pad it, as one does with narrow types. */
 bool flatten_is_a_view(const Graph *graph, const Node *node)
 {
     const Tensor *a = graph_tensor(graph, node->inputs[0]), *b = graph_tensor(graph, node->outputs[0]);
     const Tensor *image = a->rank == 4 ? a : b;
-    return image->shape[1] * image->shape[2] == 1 || image->shape[3] == 1;
+    return image->shape[1] * image->shape[2] == 1 || (image->shape[3] == 1 && image->type == DATA_F32);
 }

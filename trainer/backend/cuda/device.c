@@ -80,16 +80,32 @@ static FshStatus find_device(struct cudaDeviceProp *properties, FshError *error)
     return CUDA_TRY(cudaSetDevice(0), error);
 }
 
+/* "570.124.06": what the driver's own tools call it; empty where it does not say. */
+static void read_driver_version(char text[32])
+{
+    FILE *file = fopen("/sys/module/nvidia/version", "re");
+    text[0] = '\0';
+    if (file && fgets(text, 32, file))
+        text[strcspn(text, "\n")] = '\0';
+    else
+        text[0] = '\0';
+    if (file)
+        (void)fclose(file);
+}
+
 static void describe(CudaBackend *backend, const struct cudaDeviceProp *properties)
 {
-    char memory[32], driver_text[16], runtime_text[16];
+    char memory[32], driver_text[16], runtime_text[16], driver_name[32];
     int driver = 0, runtime = 0;
     (void)cudaDriverGetVersion(&driver);
     (void)cudaRuntimeGetVersion(&runtime);
+    read_driver_version(driver_name);
     size_t cudnn = cudnnGetVersion();
     (void)snprintf(backend->base.description, sizeof backend->base.description,
-                   "%.48s, %s, driver for CUDA %s, CUDA %s, cuDNN %zu.%zu.%zu, cuBLASLt %zu",
+                   "%.48s, %s, compute capability %d.%d, driver %s%sfor CUDA %s, CUDA %s, cuDNN %zu.%zu.%zu, "
+                   "cuBLASLt %zu",
                    properties->name, progress_format_bytes(memory, sizeof memory, properties->totalGlobalMem),
+                   properties->major, properties->minor, driver_name, driver_name[0] ? " " : "",
                    version_text(driver, driver_text), version_text(runtime, runtime_text), cudnn / 10000,
                    cudnn / 100 % 100, cudnn % 100, cublasLtGetVersion());
 }
@@ -171,8 +187,7 @@ FshStatus cuda_memory_new(void **memory, uint64_t bytes, const char *what, FshEr
         size_t free_bytes = 0, total_bytes = 0;
         char asked[32], free_text[32], total_text[32];
         (void)cudaMemGetInfo(&free_bytes, &total_bytes);
-        return fsh_error_set(error, status,
-                             "cuda: no memory for %s of %s; of the GPU's %s %s are free; use a smaller batch",
+        return fsh_error_set(error, status, "cuda: no memory for %s of %s; of the GPU's %s %s are free",
                              progress_format_bytes(asked, sizeof asked, bytes), what,
                              progress_format_bytes(total_text, sizeof total_text, total_bytes),
                              progress_format_bytes(free_text, sizeof free_text, free_bytes));

@@ -10,6 +10,10 @@ extern "C" {
 
 /* y = value everywhere */
 cudaError_t kernel_fill(const DeviceTensor *y, float value, cudaStream_t stream);
+/* y = x in y's type; any two of float32, bf16, f16. */
+cudaError_t kernel_cast(const DeviceTensor *x, const DeviceTensor *y, cudaStream_t stream);
+/* y = factor * x */
+cudaError_t kernel_scale(const DeviceTensor *x, float factor, const DeviceTensor *y, cudaStream_t stream);
 /* y[.., c] = (x[.., c] - mean[c]) / deviation[c]; x u8, at most 4 channels. */
 cudaError_t kernel_normalize(const DeviceTensor *x, const float *mean, const float *deviation,
                              const DeviceTensor *y, cudaStream_t stream);

@@ -1,7 +1,10 @@
 #include "trainer/backend/cuda/lowering.h"
 #include "trainer/backend/cuda/kernels_norm.h"
 
-/* y [N, out] = x [N, in] weight' + bias */
+/* y [N, out] = x [N, in] weight' + bias.
+ *
+ * Padded channels are part of the product: what pads one operand is 0 and so is what it yields, so that narrow results need no pass of
+ * their own for their padding. A narrow bias is the State's narrow copy, since cuBLASLt adds one of the result's type. */
 
 static void free_plan(void *plan)
 {
@@ -11,26 +14,35 @@ static void free_plan(void *plan)
 
 static FshStatus linear_prepare(const CudaProgram *program, Step *step, FshError *error)
 {
+    const OpKind op = step->node->op;
+    FshStatus status = FSH_OK;
+    if (op != OP_LINEAR_BACKWARD_WEIGHT)
+        status = lowering_narrow_weight(program, step, 1, error);
+    if (!status && op == OP_LINEAR && maybe_in(step, 2))
+        status = lowering_narrow_weight(program, step, 2, error);
+    if (status)
+        return status;
     const DeviceTensor *a = in(step, 0), *b = in(step, 1), *result = out(step, 0);
-    MatmulShape shape = {.rows = result->shape[0], .columns = result->shape[1]};
-    switch (step->node->op) {
-    case OP_LINEAR_BACKWARD_DATA: /* dx = dy weight */
-        shape.inner = a->shape[1];
-        break;
-    case OP_LINEAR_BACKWARD_WEIGHT: /* dweight = dy' x */
-        shape.inner = a->shape[0];
+    MatmulShape shape = {.rows = result->rows,
+                         .columns = result->pitch,
+                         .inner = a->pitch,
+                         .pitch_a = a->pitch,
+                         .pitch_b = b->pitch,
+                         .pitch_result = result->pitch,
+                         .operands = a->element,
+                         .result = result->element,
+                         .tf32 = program_backend(program)->tf32};
+    if (op == OP_LINEAR_BACKWARD_WEIGHT) { /* dweight = dy' x */
+        shape.inner = a->rows;
         shape.transpose_a = true;
         if (maybe_out(step, 1))
             want_scratch(step, kernel_column_scratch_bytes(a));
-        break;
-    default:
-        shape.inner = b->shape[1];
+    } else if (op == OP_LINEAR) { /* else dx = dy weight */
         shape.transpose_b = true;
         shape.bias = maybe_in(step, 2) != NULL;
-        break;
     }
     MatmulPlan *plan = NULL;
-    FshStatus status = matmul_plan_new(&plan, program_backend(program)->cublas_lt, &shape, error);
+    status = matmul_plan_new(&plan, program_backend(program)->cublas_lt, &shape, error);
     if (status)
         return status;
     step_own(step, plan, free_plan);

@@ -6,6 +6,16 @@ static FshStatus fill(const Step *step, cudaStream_t stream, FshError *error)
     return CUDA_TRY(kernel_fill(out(step, 0), step->node->as.fill.value, stream), error);
 }
 
+static FshStatus cast(const Step *step, cudaStream_t stream, FshError *error)
+{
+    return CUDA_TRY(kernel_cast(in(step, 0), out(step, 0), stream), error);
+}
+
+static FshStatus scale(const Step *step, cudaStream_t stream, FshError *error)
+{
+    return CUDA_TRY(kernel_scale(in(step, 0), step->node->as.scale.factor, out(step, 0), stream), error);
+}
+
 static FshStatus normalize(const Step *step, cudaStream_t stream, FshError *error)
 {
     return CUDA_TRY(kernel_normalize(in(step, 0), step->node->as.normalize.mean,
@@ -42,9 +52,11 @@ static FshStatus flatten_backward(const Step *step, cudaStream_t stream, FshErro
 
 const LoweringRow lowering_pointwise[] = {
     {OP_FILL, {.enqueue = fill}},
+    {OP_CAST, {.enqueue = cast}},
     {OP_NORMALIZE, {.enqueue = normalize}},
     {OP_RELU, {.enqueue = relu}},
     {OP_RELU_BACKWARD, {.enqueue = relu_backward}},
+    {OP_SCALE, {.enqueue = scale}},
     {OP_ADD, {.enqueue = add}},
     {OP_FLATTEN, {.enqueue = flatten}},
     {OP_FLATTEN_BACKWARD, {.enqueue = flatten_backward}},

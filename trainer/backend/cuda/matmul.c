@@ -18,11 +18,16 @@ struct MatmulPlan {
     size_t workspace_bytes;
 };
 
+static const cudaDataType_t cuda_types[ELEMENT_TYPE_COUNT] = {
+    [ELEMENT_F32] = CUDA_R_32F, [ELEMENT_BF16] = CUDA_R_16BF, [ELEMENT_F16] = CUDA_R_16F};
+
 /* A row-major [rows, columns] matrix. */
-static FshStatus make_layout(cublasLtMatrixLayout_t *layout, int64_t rows, int64_t columns, FshError *error)
+static FshStatus make_layout(cublasLtMatrixLayout_t *layout, ElementType element, int64_t rows,
+                             int64_t columns, int64_t pitch, FshError *error)
 {
     return CUBLAS_TRY(
-        cublasLtMatrixLayoutCreate(layout, CUDA_R_32F, (uint64_t)columns, (uint64_t)rows, columns), error);
+        cublasLtMatrixLayoutCreate(layout, cuda_types[element], (uint64_t)columns, (uint64_t)rows, pitch),
+        error);
 }
 
 static FshStatus set_operation(const MatmulPlan *plan, cublasLtMatmulDescAttributes_t name, const void *value,
@@ -36,8 +41,9 @@ static FshStatus describe(MatmulPlan *plan, FshError *error)
     const MatmulShape *shape = &plan->shape;
     const cublasOperation_t transposed = CUBLAS_OP_T;
     const cublasLtEpilogue_t epilogue = CUBLASLT_EPILOGUE_BIAS;
-    FshStatus status =
-        CUBLAS_TRY(cublasLtMatmulDescCreate(&plan->operation, CUBLAS_COMPUTE_32F, CUDA_R_32F), error);
+    const cublasComputeType_t compute =
+        shape->tf32 && shape->operands == ELEMENT_F32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F;
+    FshStatus status = CUBLAS_TRY(cublasLtMatmulDescCreate(&plan->operation, compute, CUDA_R_32F), error);
     if (!status && shape->transpose_b)
         status = set_operation(plan, CUBLASLT_MATMUL_DESC_TRANSA, &transposed, sizeof transposed, error);
     if (!status && shape->transpose_a)
@@ -45,13 +51,14 @@ static FshStatus describe(MatmulPlan *plan, FshError *error)
     if (!status && shape->bias)
         status = set_operation(plan, CUBLASLT_MATMUL_DESC_EPILOGUE, &epilogue, sizeof epilogue, error);
     if (!status)
-        status = make_layout(&plan->a, shape->transpose_a ? shape->inner : shape->rows,
-                             shape->transpose_a ? shape->rows : shape->inner, error);
+        status = make_layout(&plan->a, shape->operands, shape->transpose_a ? shape->inner : shape->rows,
+                             shape->transpose_a ? shape->rows : shape->inner, shape->pitch_a, error);
     if (!status)
-        status = make_layout(&plan->b, shape->transpose_b ? shape->columns : shape->inner,
-                             shape->transpose_b ? shape->inner : shape->columns, error);
+        status = make_layout(&plan->b, shape->operands, shape->transpose_b ? shape->columns : shape->inner,
+                             shape->transpose_b ? shape->inner : shape->columns, shape->pitch_b, error);
     if (!status)
-        status = make_layout(&plan->result, shape->rows, shape->columns, error);
+        status = make_layout(&plan->result, shape->result, shape->rows, shape->columns, shape->pitch_result,
+                             error);
     return status;
 }
 

@@ -1,11 +1,12 @@
 /* matmul.h - products of row-major matrices through cuBLASLt, for linear layers.
  *
- * Float32 products and sums without TF32; of cuBLASLt's ways to join partial sums only those that give the
- * same bits each time. Threads: a plan belongs to one thread. */
+ * Float32 sums; of cuBLASLt's ways to join partial sums only those that give the same bits each time. Threads: a plan belongs to one
+ * thread. */
 #ifndef FSHARD_TRAINER_BACKEND_CUDA_MATMUL_H
 #define FSHARD_TRAINER_BACKEND_CUDA_MATMUL_H
 
 #include "trainer/backend/cuda/device.h"
+#include "trainer/backend/cuda/kernels.h"
 
 typedef struct MatmulPlan MatmulPlan;
 
@@ -13,7 +14,11 @@ typedef struct MatmulPlan MatmulPlan;
  * operand lies in memory the other way around: a as [inner, rows], b as [columns, inner]. */
 typedef struct MatmulShape {
     int64_t rows, columns, inner;
-    bool transpose_a, transpose_b, bias;
+    int64_t pitch_a, pitch_b, pitch_result; /* elements from one row in memory to the next */
+    ElementType operands, result;           /* f32 and f32; bf16 or f16, and the same or f32 */
+    bool transpose_a, transpose_b;
+    bool bias; /* of the result's type */
+    bool tf32; /* f32 operands may be rounded to TF32 */
 } MatmulShape;
 
 /* cuBLASLt's first proposal. FSH_ERR_MEMORY, FSH_ERR_LIBRARY. */

@@ -50,18 +50,83 @@ static FshStatus find_in_state(CudaProgram *program, TensorId id, FshError *erro
     return FSH_OK;
 }
 
-/* Parameters' gradients live for all of a run: they lie one behind the other from base on. Returns the end; NULL only counts. */
+/* The bucket of a parameter's gradient; GRADIENT_BUCKETS: not one. */
+static int bucket_of(const CudaProgram *program, size_t t)
+{
+    if (graph_tensor(program->base.graph, (TensorId)t)->role != TENSOR_GRADIENT)
+        return GRADIENT_BUCKETS;
+    return element_is_narrow(program->tensors[t].element) ? GRADIENTS_NARROW : GRADIENTS_F32;
+}
+
+/* Parameters' gradients live for all of a run: bucket by bucket they lie one behind the other from base on. Returns the end; NULL only
+ * counts. */
 static uint64_t place_fixed(CudaProgram *program, char *base)
 {
     uint64_t offset = 0;
-    for (size_t t = 0; t < graph_tensor_count(program->base.graph); t++) {
-        if (graph_tensor(program->base.graph, (TensorId)t)->role != TENSOR_GRADIENT)
-            continue;
-        if (base)
-            program->tensors[t].data = base + offset;
-        offset += device_tensor_room_bytes(&program->tensors[t]);
+    for (int b = 0; b < GRADIENT_BUCKETS; b++) {
+        GradientBucket *bucket = &program->gradients[b];
+        const uint64_t begin = offset;
+        for (size_t t = 0; t < graph_tensor_count(program->base.graph); t++) {
+            if (bucket_of(program, t) != b)
+                continue;
+            if (base)
+                program->tensors[t].data = base + offset;
+            bucket->element = program->tensors[t].element;
+            offset += device_tensor_room_bytes(&program->tensors[t]);
+        }
+        bucket->bytes = offset - begin;
+        bucket->data = base && bucket->bytes ? base + begin : NULL;
     }
     return offset;
+}
+
+/* Gradients of one narrow type: they are one bucket. */
+static FshStatus check_gradients(const CudaProgram *program, FshError *error)
+{
+    const DeviceTensor *first = NULL;
+    for (size_t t = 0; t < graph_tensor_count(program->base.graph); t++) {
+        const DeviceTensor *tensor = &program->tensors[t];
+        if (bucket_of(program, t) != GRADIENTS_NARROW)
+            continue;
+        if (first && first->element != tensor->element)
+            return fsh_error_set(error, FSH_ERR_UNSUPPORTED, "%s: the network computes in bf16 and in f16",
+                                 graph_tensor(program->base.graph, (TensorId)t)->name);
+        first = tensor;
+    }
+    return FSH_OK;
+}
+
+/* Images of a batch; 0: the graph takes none. */
+static int64_t batch_of(const Graph *graph)
+{
+    for (size_t t = 0; t < graph_tensor_count(graph); t++) {
+        const Tensor *tensor = graph_tensor(graph, (TensorId)t);
+        if (tensor->role == TENSOR_INPUT && tensor->rank > 1)
+            return tensor->shape[0];
+    }
+    return 0;
+}
+
+/* cuda_memory_new; where there is not enough, with the batch that would fit, from what grows with the batch: activations and, as far
+ * as it is known by then, scratch memory. */
+static FshStatus reserve(CudaProgram *program, void **memory, uint64_t bytes, const char *what,
+                         FshError *error)
+{
+    FshStatus status = cuda_memory_new(memory, bytes, what, error);
+    const int64_t batch = batch_of(program->base.graph);
+    if (status != FSH_ERR_MEMORY || batch < 2 || !error)
+        return status;
+    size_t free_bytes = 0, total_bytes = 0;
+    (void)cudaMemGetInfo(&free_bytes, &total_bytes);
+    const double needed = (double)program->base.arena_bytes + (double)program->base.scratch_bytes;
+    const double held = program->arena ? (double)program->base.arena_bytes : 0;
+    const int64_t fits = (int64_t)((double)batch * ((double)free_bytes + held) / needed);
+    FshError told = *error;
+    if (fits < 1)
+        return fsh_error_set(error, status, "%s; a batch of 1 does not fit either: use smaller images",
+                             told.message);
+    return fsh_error_set(error, status, "%s; use a smaller batch: of %lld samples, about %lld fit",
+                         told.message, (long long)batch, (long long)(fits < batch ? fits : batch - 1));
 }
 
 static FshStatus place_tensors(CudaProgram *program, FshError *error)
@@ -73,15 +138,22 @@ static FshStatus place_tensors(CudaProgram *program, FshError *error)
         if (cuda_state_holds(graph_tensor(graph, (TensorId)t)->role))
             status = find_in_state(program, (TensorId)t, error);
     if (!status)
-        status = cuda_memory_new(&program->fixed, place_fixed(program, NULL), "gradients", error);
+        status = check_gradients(program, error);
+    if (!status)
+        status = memory_plan_make(graph, arena_bytes_of, program, &plan, error);
+    const uint64_t fixed_bytes = place_fixed(program, NULL);
+    if (!status) {
+        program->base.arena_bytes = plan.arena_bytes;
+        status = reserve(program, &program->fixed, fixed_bytes, "gradients", error);
+    }
+    /* a bucket's gaps between tensors travel with it */
+    if (!status && fixed_bytes > 0)
+        status = CUDA_TRY(cudaMemsetAsync(program->fixed, 0, fixed_bytes, program_backend(program)->stream),
+                          error);
     if (!status)
         (void)place_fixed(program, program->fixed);
     if (!status)
-        status = memory_plan_make(graph, arena_bytes_of, program, &plan, error);
-    if (!status) {
-        program->base.arena_bytes = plan.arena_bytes;
-        status = cuda_memory_new(&program->arena, plan.arena_bytes, "activations", error);
-    }
+        status = reserve(program, &program->arena, plan.arena_bytes, "activations", error);
     for (size_t t = 0; t < graph_tensor_count(graph) && !status; t++)
         if (plan.offset_bytes[t] != UINT64_MAX)
             program->tensors[t].data = (char *)program->arena + plan.offset_bytes[t];
@@ -118,7 +190,7 @@ static FshStatus make_steps(CudaProgram *program, FshError *error)
         if (step->scratch_bytes > program->base.scratch_bytes)
             program->base.scratch_bytes = step->scratch_bytes;
     }
-    status = cuda_memory_new(&program->scratch, program->base.scratch_bytes, "scratch memory", error);
+    status = reserve(program, &program->scratch, program->base.scratch_bytes, "scratch memory", error);
     for (size_t n = 0; n < graph_node_count(graph) && !status; n++) {
         Step *step = &program->steps[n];
         step->scratch = program->scratch;
@@ -165,24 +237,10 @@ static FshStatus record(CudaProgram *program, FshError *error)
     return status;
 }
 
-static FshStatus check_types(const Graph *graph, FshError *error)
-{
-    for (size_t t = 0; t < graph_tensor_count(graph); t++) {
-        const Tensor *tensor = graph_tensor(graph, (TensorId)t);
-        if (tensor->type == DATA_BF16 || tensor->type == DATA_F16)
-            return fsh_error_set(error, FSH_ERR_UNSUPPORTED,
-                                 "cuda: %s is of %s, and this backend computes in f32 alone; use --amp off",
-                                 tensor->name, data_type_name(tensor->type));
-    }
-    return FSH_OK;
-}
-
 FshStatus cuda_program_new(Program **program, State *state, const Graph *graph, FshError *error)
 {
     const size_t tensor_total = graph_tensor_count(graph), node_total = graph_node_count(graph);
-    FshStatus status = check_types(graph, error);
-    if (status)
-        return status;
+    FshStatus status = FSH_OK;
     CudaProgram *cuda = calloc(1, sizeof *cuda);
     if (cuda) {
         cuda->base.state = state;

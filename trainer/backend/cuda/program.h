@@ -27,12 +27,22 @@ typedef struct Step {
     void (*plan_free)(void *plan);
 } Step;
 
+/* Gradients of one type, one behind the other with gaps up to TENSOR_ALIGNMENT_BYTES that hold no NaN: what ranks add up in one piece.
+ * bytes is 0 where there are none. */
+typedef struct GradientBucket {
+    void *data;
+    uint64_t bytes;
+    ElementType element;
+} GradientBucket;
+enum { GRADIENTS_NARROW, GRADIENTS_F32, GRADIENT_BUCKETS };
+
 typedef struct CudaProgram {
     Program base;
     DeviceTensor *tensors; /* [graph_tensor_count] the one list: shapes, types, addresses; data NULL: not of
                               this program */
     void *arena;           /* activations */
     void *fixed;           /* gradients of parameters */
+    GradientBucket gradients[GRADIENT_BUCKETS]; /* in fixed, in this order */
     void *scratch;
     ProgramInputs inputs;
     ResultRing ring;

@@ -2,7 +2,7 @@
  * weights for programs that compute in 16 bits.
  *
  * A narrow copy is the weight rounded, padded in both channel counts: [O up to 8][h][w][I up to 8] or [O up to 8][I up to 8], zeros
- * in the pads. It is made when the first program asks for it. After that the update writes it in the pass that moves the weight:
+ * in the pads; biases of linear layers, [O up to 8], have copies, too. It is made when the first program asks for it. After that the update writes it in the pass that moves the weight:
  * when OP_UPDATE is prepared, all copies of its program exist (cuda_state_narrow_copies), since their readers stand before it. What
  * else changes weights (cuda_state_write), and copies that an update did not know, are told here and made good before the
  * next run (cuda_state_refresh). */

@@ -44,7 +44,8 @@ DeviceTensor device_tensor_narrow(const DeviceTensor *weight, ElementType elemen
     narrow.data = NULL;
     narrow.element = element;
     narrow.pitch = padded(device_tensor_channels(weight));
-    narrow.rows = device_tensor_rows(weight) / weight->shape[0] * padded(weight->shape[0]);
+    if (weight->rank > 1) /* else one row: a bias */
+        narrow.rows = device_tensor_rows(weight) / weight->shape[0] * padded(weight->shape[0]);
     return narrow;
 }
 

@@ -16,7 +16,7 @@ enum { TENSOR_ALIGNMENT_BYTES = 256 };
 
 /* Everything but the address. */
 DeviceTensor device_tensor_describe(const Graph *graph, TensorId id);
-/* The same for a narrow copy of an f32 weight: [O, h, w, I] or [O, I], padded in O and I. */
+/* The same for a narrow copy of an f32 weight: [O, h, w, I] or [O, I], padded in O and I, or a bias [O]. */
 DeviceTensor device_tensor_narrow(const DeviceTensor *weight, ElementType element);
 uint64_t device_tensor_bytes(const DeviceTensor *tensor);
 /* device_tensor_bytes, rounded up to TENSOR_ALIGNMENT_BYTES. */
