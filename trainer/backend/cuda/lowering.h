@@ -17,8 +17,8 @@ typedef struct LoweringRow {
 FshStatus lowering_narrow_weight(const CudaProgram *program, Step *step, int i, FshError *error);
 
 /* Each ends with OP_KIND_COUNT. */
-extern const LoweringRow lowering_pointwise[], lowering_window[], lowering_norm[], lowering_convolution[],
-    lowering_linear[], lowering_loss[], lowering_update[];
+extern const LoweringRow lowering_pointwise[], lowering_channel[], lowering_window[], lowering_norm[],
+    lowering_convolution[], lowering_linear[], lowering_loss[], lowering_update[];
 
 /* Tensors of the step; what the op table marks optional is asked for with maybe_, and NULL where it is absent. */
 static inline const DeviceTensor *in(const Step *step, int i)
