@@ -305,7 +305,8 @@ FshStatus program_read(Program *program, TensorId tensor, void *values, size_t b
     FshStatus status = check_tensor(program, tensor, bytes, error);
     if (status)
         return status;
-    status = check_kept(program, tensor, error);
+    if (graph_tensor(program->graph, tensor)->role != TENSOR_INPUT)
+        status = check_kept(program, tensor, error);
     if (status)
         return status;
     return interface_of(program)->program_read(program, tensor, values, bytes, error);

@@ -81,7 +81,7 @@ void program_free(Program **program);
 FshStatus program_write(Program *program, TensorId input, const void *values, size_t bytes, FshError *error);
 /* All nodes, once, in order. */
 FshStatus program_run(Program *program, FshError *error);
-/* Kept tensors (graph_keep), parameters' gradients too, in logical layout. */
+/* Kept tensors (graph_keep), parameters' gradients too, in logical layout; inputs, as the last run had them. */
 FshStatus program_read(Program *program, TensorId tensor, void *values, size_t bytes, FshError *error);
 
 /* True where program_run returns before the run is done, so that it pays to have several under way. */

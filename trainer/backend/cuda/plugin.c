@@ -1,6 +1,7 @@
 #include "trainer/backend/cuda/plugin.h"
 
 #include "trainer/backend/cuda/device.h"
+#include "trainer/backend/cuda/pixel_store.h"
 #include "trainer/backend/cuda/program.h"
 #include "trainer/backend/cuda/state.h"
 
@@ -29,6 +30,7 @@ static const BackendInterface interface = {
     .program_read = cuda_program_read,
     .program_profile = cuda_program_profile,
     .program_poison = cuda_program_poison,
+    .pixels = &cuda_pixels,
     .program_results = cuda_program_results,
     .program_collect = cuda_program_collect,
 };

@@ -1,0 +1,224 @@
+/* Batches that the GPU makes from recipes, against what the loader's code renders: the same bytes.
+ * Usage: cuda_support.h. */
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tests/support/support.h"
+#include "tests/trainer/cuda_support.h"
+#include "tests/trainer/pixels_support.h"
+
+static void check(FshStatus status, const FshError *error)
+{
+    if (status)
+        fail_msg("%s", error->message);
+}
+
+/* A program whose inputs are images and targets of a case; what it computes does not matter. */
+typedef struct Reader {
+    Graph *graph;
+    State *state;
+    Program *program;
+    TensorId inputs[2];
+} Reader;
+
+static Reader open_reader(const PixelBatch *batch)
+{
+    const double mean[4] = {0}, deviation[4] = {1, 1, 1, 1};
+    const int64_t shape[4] = {(int64_t)batch->count, batch->height, batch->width, batch->channels};
+    Reader reader = {.graph = graph_new()};
+    FshError error = {0};
+    for (int side = 0; side < 2; side++) {
+        const char *const names[2][2] = {{"image", "fc"}, {"target", "fc2"}};
+        reader.inputs[side] = graph_input(reader.graph, names[side][0], DATA_U8, 4, shape);
+        TensorId x = graph_normalize(reader.graph, reader.inputs[side], mean, deviation);
+        x = graph_linear(reader.graph, names[side][1], graph_global_avg_pool(reader.graph, x), 2, false);
+        graph_keep(reader.graph, x, side ? "restored" : "logits");
+    }
+    check(state_new(&reader.state, backends[CUDA], reader.graph, &error), &error);
+    check(state_initialize(reader.state, 1, &error), &error);
+    check(program_new(&reader.program, reader.state, reader.graph, &error), &error);
+    return reader;
+}
+
+static void close_reader(Reader *reader)
+{
+    program_free(&reader->program);
+    state_free(&reader->state);
+    graph_free(&reader->graph);
+}
+
+static PixelStore *store_case(const PixelsCase *test)
+{
+    PixelStore *store = NULL;
+    FshError error = {0};
+    check(pixel_store_new(&store, backends[CUDA], test->stored_bytes, &error), &error);
+    check(pixel_store_put(store, 0, test->stored, test->stored_bytes, &error), &error);
+    return store;
+}
+
+static void compare_case(const PixelsCase *test)
+{
+    const size_t bytes =
+        (size_t)test->batch.count * test->batch.width * test->batch.height * test->batch.channels;
+    uint8_t *pixels = malloc(bytes);
+    assert_non_null(pixels);
+    FshError error = {0};
+    Reader reader = open_reader(&test->batch);
+    PixelStore *store = store_case(test);
+    for (int again = 0; again < 2; again++) {
+        for (unsigned side = 0; side < test->sides; side++)
+            check(
+                program_write_pixels(reader.program, reader.inputs[side], store, side, &test->batch, &error),
+                &error);
+        check(program_run(reader.program, &error), &error);
+        for (unsigned side = 0; side < test->sides; side++) {
+            check(program_read(reader.program, reader.inputs[side], pixels, bytes, &error), &error);
+            pixels_case_compare(test, side, pixels);
+        }
+    }
+    pixel_store_free(&store);
+    close_reader(&reader);
+    free(pixels);
+}
+
+/* Every case: modes, channels, sizes, colours, mixing. */
+static void test_pixels_agree(void **state)
+{
+    (void)state;
+    PixelsCase test;
+    for (unsigned number = 0; pixels_case_make(&test, comparison.seed, number); number++) {
+        compare_case(&test);
+        pixels_case_free(&test);
+    }
+}
+
+/* ---- filling from many threads ---- */
+
+enum { THREADS = 8, SHARE_BYTES = 9 << 20 /* more than a stage takes at a time */ };
+
+typedef struct Filler {
+    pthread_t thread;
+    PixelStore *store;
+    unsigned number;
+    FshStatus status;
+} Filler;
+
+static uint8_t byte_at(unsigned number, size_t i)
+{
+    return (uint8_t)(number * 37 + i % 251 + i / 4096);
+}
+
+static void *fill(void *context)
+{
+    Filler *filler = context;
+    uint8_t *bytes = malloc(SHARE_BYTES);
+    for (size_t i = 0; bytes && i < SHARE_BYTES; i++)
+        bytes[i] = byte_at(filler->number, i);
+    FshError error = {0};
+    filler->status = bytes ? pixel_store_put(filler->store, (uint64_t)filler->number * SHARE_BYTES, bytes,
+                                             SHARE_BYTES, &error)
+                           : FSH_ERR_MEMORY;
+    free(bytes);
+    return NULL;
+}
+
+static void test_threads_fill_a_store_together(void **state)
+{
+    (void)state;
+    enum { EDGE = 64 };
+    FshError error = {0};
+    PixelStore *store = NULL;
+    Filler fillers[THREADS];
+    check(pixel_store_new(&store, backends[CUDA], (uint64_t)THREADS * SHARE_BYTES, &error), &error);
+    for (unsigned i = 0; i < THREADS; i++) {
+        fillers[i] = (Filler){.store = store, .number = i};
+        assert_int_equal(pthread_create(&fillers[i].thread, NULL, fill, &fillers[i]), 0);
+    }
+    for (unsigned i = 0; i < THREADS; i++) {
+        assert_int_equal(pthread_join(fillers[i].thread, NULL), 0);
+        assert_int_equal(fillers[i].status, FSH_OK);
+    }
+    /* windows of a few kilobytes at both ends of each thread's share */
+    PixelRecipe recipes[2 * THREADS];
+    for (unsigned i = 0; i < 2 * THREADS; i++) {
+        const uint64_t first = i % 2 ? SHARE_BYTES - EDGE * EDGE : 0;
+        recipes[i] = (PixelRecipe){.offset_bytes = {(uint64_t)(i / 2) * SHARE_BYTES + first, PIXELS_NONE},
+                                   .width = EDGE,
+                                   .height = EDGE,
+                                   .channels = {1, 1},
+                                   .part_width = EDGE,
+                                   .part_height = EDGE,
+                                   .resized_width = EDGE,
+                                   .resized_height = EDGE};
+    }
+    const PixelBatch batch = {
+        .count = 2 * THREADS, .width = EDGE, .height = EDGE, .channels = 1, .recipes = recipes};
+    static uint8_t pixels[2 * THREADS][EDGE * EDGE];
+    Reader reader = open_reader(&batch);
+    check(program_write_pixels(reader.program, reader.inputs[0], store, 0, &batch, &error), &error);
+    check(program_read(reader.program, reader.inputs[0], pixels, sizeof pixels, &error), &error);
+    for (unsigned i = 0; i < 2 * THREADS; i++)
+        for (size_t k = 0; k < EDGE * EDGE; k++)
+            assert_int_equal(pixels[i][k], byte_at(i / 2, (i % 2 ? SHARE_BYTES - EDGE * EDGE : 0) + k));
+    close_reader(&reader);
+    pixel_store_free(&store);
+}
+
+/* ---- what is refused ---- */
+
+static void test_a_recipe_beyond_the_store_is_refused(void **state)
+{
+    (void)state;
+    FshError error = {0};
+    PixelStore *store = NULL;
+    check(pixel_store_new(&store, backends[CUDA], 100, &error), &error);
+    PixelRecipe recipe = {.offset_bytes = {1, PIXELS_NONE},
+                          .width = 10,
+                          .height = 10,
+                          .channels = {1, 1},
+                          .part_width = 10,
+                          .part_height = 10,
+                          .resized_width = 10,
+                          .resized_height = 10};
+    const PixelBatch batch = {.count = 1, .width = 10, .height = 10, .channels = 1, .recipes = &recipe};
+    Reader reader = open_reader(&batch);
+    assert_int_equal(program_write_pixels(reader.program, reader.inputs[0], store, 0, &batch, &error),
+                     FSH_ERR_MISMATCH);
+    assert_non_null(strstr(error.message, "image"));
+    recipe.offset_bytes[0] = 0;
+    check(program_write_pixels(reader.program, reader.inputs[0], store, 0, &batch, &error), &error);
+    recipe.window_top = 1;
+    assert_int_equal(program_write_pixels(reader.program, reader.inputs[0], store, 0, &batch, &error),
+                     FSH_ERR_MISMATCH);
+    assert_int_equal(pixel_store_put(store, 99, &recipe, 2, &error), FSH_ERR_MISMATCH);
+    close_reader(&reader);
+    pixel_store_free(&store);
+}
+
+static void test_a_store_that_does_not_fit_says_so(void **state)
+{
+    (void)state;
+    FshError error = {0};
+    PixelStore *store = NULL;
+    uint64_t before = 0, after = 0;
+    check(backend_free_memory(backends[CUDA], &before, &error), &error);
+    assert_true(before > 0);
+    assert_int_equal(pixel_store_new(&store, backends[CUDA], before + (UINT64_C(1) << 40), &error),
+                     FSH_ERR_MEMORY);
+    assert_non_null(strstr(error.message, "free"));
+    assert_null(store);
+    check(backend_free_memory(backends[CUDA], &after, &error), &error);
+    assert_true(after + (64 << 20) > before);
+}
+
+int main(int argc, char **argv)
+{
+    const struct CMUnitTest tests[] = {
+        CUDA_TEST(test_pixels_agree),
+        CUDA_TEST(test_threads_fill_a_store_together),
+        CUDA_TEST(test_a_recipe_beyond_the_store_is_refused),
+        CUDA_TEST(test_a_store_that_does_not_fit_says_so),
+    };
+    return cuda_run_tests(argc, argv, tests, sizeof tests / sizeof *tests);
+}

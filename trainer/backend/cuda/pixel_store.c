@@ -1,0 +1,288 @@
+#include "trainer/backend/cuda/pixel_store.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "trainer/backend/cuda/kernels_pixels.h"
+#include "trainer/backend/cuda/program.h"
+#include "trainer/backend/pixel_math.h"
+
+enum {
+    STAGE_COUNT = 4, /* threads that fill the store at a time; PCIe is full with fewer */
+    STAGE_BYTES = 4 << 20,
+    RING_COUNT = 4, /* batches whose recipes are under way: two, each of two sides */
+};
+
+/* A way into the store for one thread at a time. */
+typedef struct Stage {
+    void *pinned;
+    cudaStream_t stream;
+    bool taken;
+} Stage;
+
+/* The recipes of a batch on their way. */
+typedef struct RingSlot {
+    void *pinned, *memory;
+    uint64_t bytes;
+    cudaEvent_t used; /* the batch is made */
+} RingSlot;
+
+typedef struct CudaPixelStore {
+    PixelStore base;
+    int device;
+    void *memory;
+    pthread_mutex_t mutex; /* stages[].taken */
+    pthread_cond_t freed;
+    bool mutex_made, condition_made;
+    Stage stages[STAGE_COUNT];
+    RingSlot ring[RING_COUNT];
+    int next;
+    void *axes; /* weights of the batch in hand; batches follow each other on one stream */
+    uint64_t axes_bytes;
+} CudaPixelStore;
+
+/* ---- life ---- */
+
+static void store_free(PixelStore *store)
+{
+    CudaPixelStore *freed = (CudaPixelStore *)store;
+    (void)cudaStreamSynchronize(((CudaBackend *)store->backend)->stream);
+    for (int i = 0; i < STAGE_COUNT; i++) {
+        if (freed->stages[i].stream)
+            (void)cudaStreamDestroy(freed->stages[i].stream);
+        (void)cudaFreeHost(freed->stages[i].pinned);
+    }
+    for (int i = 0; i < RING_COUNT; i++) {
+        (void)cudaFreeHost(freed->ring[i].pinned);
+        cuda_memory_free(&freed->ring[i].memory);
+        if (freed->ring[i].used)
+            (void)cudaEventDestroy(freed->ring[i].used);
+    }
+    cuda_memory_free(&freed->axes);
+    cuda_memory_free(&freed->memory);
+    if (freed->condition_made)
+        (void)pthread_cond_destroy(&freed->freed);
+    if (freed->mutex_made)
+        (void)pthread_mutex_destroy(&freed->mutex);
+    free(freed);
+}
+
+static FshStatus make_ways(CudaPixelStore *store, FshError *error)
+{
+    FshStatus status = FSH_OK;
+    for (int i = 0; i < STAGE_COUNT && !status; i++) {
+        status = CUDA_TRY(cudaMallocHost(&store->stages[i].pinned, STAGE_BYTES), error);
+        if (!status)
+            status =
+                CUDA_TRY(cudaStreamCreateWithFlags(&store->stages[i].stream, cudaStreamNonBlocking), error);
+    }
+    for (int i = 0; i < RING_COUNT && !status; i++)
+        status = CUDA_TRY(
+            cudaEventCreateWithFlags(&store->ring[i].used, cudaEventDisableTiming | cudaEventBlockingSync),
+            error);
+    return status;
+}
+
+static FshStatus store_new(PixelStore **store, Backend *backend, uint64_t bytes, FshError *error)
+{
+    CudaPixelStore *made = calloc(1, sizeof *made);
+    if (!made)
+        return fsh_error_set(error, FSH_ERR_MEMORY, "cuda: no memory for a pixel store");
+    made->base = (PixelStore){.backend = backend, .bytes = bytes};
+    made->mutex_made = pthread_mutex_init(&made->mutex, NULL) == 0;
+    made->condition_made = pthread_cond_init(&made->freed, NULL) == 0;
+    FshStatus status = made->mutex_made && made->condition_made
+                           ? CUDA_TRY(cudaGetDevice(&made->device), error)
+                           : fsh_error_set(error, FSH_ERR_SYSTEM, "cuda: no lock for a pixel store");
+    if (!status)
+        status = cuda_memory_new(&made->memory, bytes, "pixels", error);
+    if (!status)
+        status = make_ways(made, error);
+    if (status)
+        store_free(&made->base);
+    else
+        *store = &made->base;
+    return status;
+}
+
+static FshStatus free_memory(Backend *backend, uint64_t *free_bytes_ret, FshError *error)
+{
+    (void)backend;
+    size_t free_bytes = 0, total_bytes = 0;
+    FshStatus status = CUDA_TRY(cudaMemGetInfo(&free_bytes, &total_bytes), error);
+    *free_bytes_ret = free_bytes;
+    return status;
+}
+
+/* ---- filling ---- */
+
+static Stage *take_stage(CudaPixelStore *store)
+{
+    Stage *found = NULL;
+    (void)pthread_mutex_lock(&store->mutex);
+    while (!found) {
+        for (int i = 0; i < STAGE_COUNT && !found; i++)
+            if (!store->stages[i].taken)
+                found = &store->stages[i];
+        if (!found)
+            (void)pthread_cond_wait(&store->freed, &store->mutex);
+    }
+    found->taken = true;
+    (void)pthread_mutex_unlock(&store->mutex);
+    return found;
+}
+
+static void give_stage(CudaPixelStore *store, Stage *stage)
+{
+    (void)pthread_mutex_lock(&store->mutex);
+    stage->taken = false;
+    (void)pthread_cond_signal(&store->freed);
+    (void)pthread_mutex_unlock(&store->mutex);
+}
+
+static FshStatus store_put(PixelStore *base, uint64_t offset_bytes, const void *pixels, size_t bytes,
+                           FshError *error)
+{
+    CudaPixelStore *store = (CudaPixelStore *)base;
+    FshStatus status =
+        CUDA_TRY(cudaSetDevice(store->device), error); /* a thread begins with the first device */
+    if (status || bytes == 0)
+        return status;
+    Stage *stage = take_stage(store);
+    for (size_t done = 0; done < bytes && !status;) {
+        const size_t count = bytes - done < STAGE_BYTES ? bytes - done : STAGE_BYTES;
+        memcpy(stage->pinned, (const char *)pixels + done, count);
+        status = CUDA_TRY(cudaMemcpyAsync((char *)store->memory + offset_bytes + done, stage->pinned, count,
+                                          cudaMemcpyHostToDevice, stage->stream),
+                          error);
+        if (!status)
+            status = CUDA_TRY(cudaStreamSynchronize(stage->stream), error);
+        done += count;
+    }
+    give_stage(store, stage);
+    return status ? fsh_error_prepend(error, "cuda: pixels") : FSH_OK;
+}
+
+/* ---- batches ---- */
+
+/* The first batches take it; a later one only if it is larger than any before. */
+static FshStatus reserve_slot(RingSlot *slot, uint64_t bytes, FshError *error)
+{
+    if (slot->bytes >= bytes)
+        return FSH_OK;
+    (void)cudaFreeHost(slot->pinned);
+    cuda_memory_free(&slot->memory);
+    slot->pinned = NULL;
+    slot->bytes = 0;
+    FshStatus status = CUDA_TRY(cudaMallocHost(&slot->pinned, bytes), error);
+    if (!status)
+        status = cuda_memory_new(&slot->memory, bytes, "recipes of a batch", error);
+    if (!status)
+        slot->bytes = bytes;
+    return status;
+}
+
+/* Images differ in size, so batches differ in weights: a quarter more than asked for, and soon none asks again. */
+static FshStatus reserve_axes(CudaPixelStore *store, uint64_t bytes, FshError *error)
+{
+    if (store->axes_bytes >= bytes)
+        return FSH_OK;
+    const uint64_t taken = bytes + bytes / 4;
+    FshStatus status = CUDA_TRY(cudaStreamSynchronize(((CudaBackend *)store->base.backend)->stream), error);
+    if (status)
+        return status;
+    cuda_memory_free(&store->axes);
+    store->axes_bytes = 0;
+    status = cuda_memory_new(&store->axes, taken, "weights of resampling", error);
+    if (!status)
+        store->axes_bytes = taken;
+    return status;
+}
+
+static uint32_t taps_of(const PixelBatch *batch, unsigned side)
+{
+    uint64_t most = 0;
+    for (uint64_t i = 0; i < batch->count; i++) {
+        const PixelRecipe *recipe = &batch->recipes[i];
+        if (recipe->offset_bytes[side] == PIXELS_NONE || !pixel_is_resampled(recipe))
+            continue;
+        const uint64_t across = pixel_taps(recipe->part_width, recipe->resized_width),
+                       down = pixel_taps(recipe->part_height, recipe->resized_height);
+        most = across > most ? across : most;
+        most = down > most ? down : most;
+    }
+    return (uint32_t)most;
+}
+
+/* colours: side 0 has them. */
+static FshStatus send_recipes(RingSlot *slot, const PixelBatch *batch, bool colours, PixelJob *job,
+                              cudaStream_t stream, FshError *error)
+{
+    const uint64_t recipe_bytes = batch->count * sizeof *batch->recipes,
+                   colours_bytes = colours ? batch->count * sizeof *batch->colours : 0;
+    FshStatus status = CUDA_TRY(cudaEventSynchronize(slot->used), error);
+    if (!status)
+        status = reserve_slot(slot, recipe_bytes + colours_bytes, error);
+    if (status)
+        return status;
+    memcpy(slot->pinned, batch->recipes, recipe_bytes);
+    if (colours)
+        memcpy((char *)slot->pinned + recipe_bytes, batch->colours, colours_bytes);
+    job->recipes = slot->memory;
+    job->colours = colours ? (const PixelColours *)((const char *)slot->memory + recipe_bytes) : NULL;
+    return CUDA_TRY(cudaMemcpyAsync(slot->memory, slot->pinned, recipe_bytes + colours_bytes,
+                                    cudaMemcpyHostToDevice, stream),
+                    error);
+}
+
+static FshStatus make_batch(const PixelJob *job, cudaStream_t stream, FshError *error)
+{
+    FshStatus status = CUDA_TRY(pixels_fill_axes(job, stream), error);
+    if (!status)
+        status = CUDA_TRY(pixels_render(job, stream), error);
+    if (!status && job->colours)
+        status = CUDA_TRY(pixels_change_colours(job, stream), error);
+    if (!status && job->colours)
+        status = CUDA_TRY(pixels_mix(job, stream), error);
+    return status;
+}
+
+static FshStatus write_pixels(Program *program, TensorId input, PixelStore *base, unsigned side,
+                              const PixelBatch *batch, FshError *error)
+{
+    CudaPixelStore *store = (CudaPixelStore *)base;
+    const CudaProgram *cuda = (const CudaProgram *)program;
+    cudaStream_t stream = program_backend(cuda)->stream;
+    RingSlot *slot = &store->ring[store->next];
+    PixelJob job = {.target = cuda->tensors[input].data,
+                    .store = store->memory,
+                    .count = batch->count,
+                    .seed = batch->seed,
+                    .width = batch->width,
+                    .height = batch->height,
+                    .channels = batch->channels,
+                    .outputs = batch->width > batch->height ? batch->width : batch->height,
+                    .taps = taps_of(batch, side),
+                    .side = side};
+    memcpy(job.erased_deviation, batch->erased_deviation, sizeof job.erased_deviation);
+    memcpy(job.fill, batch->fill, sizeof job.fill);
+    const uint64_t axes_bytes =
+        job.taps ? 2 * batch->count * pixel_axis_words(job.outputs, job.taps) * sizeof *job.axes : 0;
+    FshStatus status = reserve_axes(store, axes_bytes, error);
+    job.axes = store->axes;
+    if (!status)
+        status = send_recipes(slot, batch, side == 0 && batch->colours, &job, stream, error);
+    if (!status)
+        status = make_batch(&job, stream, error);
+    if (!status)
+        status = CUDA_TRY(cudaEventRecord(slot->used, stream), error);
+    store->next = (store->next + 1) % RING_COUNT;
+    return status ? fsh_error_prepend(error, "cuda: %s", graph_tensor(program->graph, input)->name) : FSH_OK;
+}
+
+const PixelInterface cuda_pixels = {.store_new = store_new,
+                                    .store_free = store_free,
+                                    .store_put = store_put,
+                                    .write = write_pixels,
+                                    .free_memory = free_memory};
