@@ -1,5 +1,5 @@
 /* Boxes, shuffles, gates, channel scales and layer norms on the CUDA backend against the CPU's, alone and between layer norms, which
- * add up over the padding of narrow images.
+ * add up over the padding of narrow images; unet as a whole network.
  *
  * Inputs have eight significant bits, so they are the same in every type. The CPU computes in f32: of f32, 1e-5 of a tensor's size (rms)
  * is allowed, the order of sums; of a narrow type, whose numbers are off by epsilon / 2 at most each time they are stored, one epsilon
@@ -7,13 +7,12 @@
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "common/random.h"
 #include "tests/trainer/cuda_support.h"
 #include "trainer/graph/graph_internal.h"
 
-static const DataType types[] = {DATA_F32};
+static const DataType types[] = {DATA_F32, DATA_BF16, DATA_F16};
 
 static double tolerance(DataType type, bool between_norms)
 {
@@ -173,7 +172,7 @@ static Graph *case_graph(const Case *c)
         graph_keep(graph, graph_gradient(graph, graph_find(graph, "z")), "dz");
     assert_ok(graph_check(graph, &error), &error);
     for (size_t n = 0; n < graph_node_count(graph); n++)
-        comparison.ran[graph_node(graph, (NodeId)n)->op] = true;
+        comparison.ran[graph_node(graph, (NodeId)n)->op] |= graph_node(graph, (NodeId)n)->op != OP_CAST;
     return graph;
 }
 
@@ -308,6 +307,18 @@ static void test_ops_in_f32_agree(void **state)
     compare_small(DATA_F32);
 }
 
+static void test_ops_in_bf16_agree(void **state)
+{
+    (void)state;
+    compare_small(DATA_BF16);
+}
+
+static void test_ops_in_f16_agree(void **state)
+{
+    (void)state;
+    compare_small(DATA_F16);
+}
+
 /* Each size of a group of lanes, pixels that a group does not hold, blocks that do not hold a row. */
 static void test_all_numbers_of_channels_agree(void **state)
 {
@@ -332,12 +343,41 @@ static void test_large_images_are_like_the_cpus(void **state)
         }
 }
 
+/* ---- whole networks ---- */
+
+/* A network that begins as the identity, so that it takes two steps before all gradients are something. Sizes that it pads. */
+static void compare_restoration(const char *name, int64_t batch, int64_t height, int64_t width,
+                                uint64_t steps)
+{
+    FshError error = {0};
+    Graph *graph = NULL;
+    const ModelSpec spec = {.batch = batch,
+                            .height = height,
+                            .width = width,
+                            .channels = 3,
+                            .training = true,
+                            .base_channels = 8};
+    const ModelRecipe recipe = {
+        .deviation = {1, 1, 1}, .loss = LOSS_CHARBONNIER, .optimizer = {.momentum = 0.9}};
+    assert_ok(model_graph(model_find(name), &spec, &recipe, &graph, &error), &error);
+    compare_graph(&comparison, backends[CUDA], graph, name, steps);
+}
+
+static void test_unet_trains_alike(void **state)
+{
+    (void)state;
+    compare_restoration("unet", 2, 26, 37, 2);
+}
+
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         CUDA_TEST(test_ops_in_f32_agree),
+        CUDA_TEST(test_ops_in_bf16_agree),
+        CUDA_TEST(test_ops_in_f16_agree),
         CUDA_TEST(test_all_numbers_of_channels_agree),
         CUDA_TEST(test_large_images_are_like_the_cpus),
+        CUDA_TEST(test_unet_trains_alike),
         CUDA_TEST(test_every_op_was_compared),
     };
     return cuda_run_tests(argc, argv, tests, sizeof tests / sizeof *tests);
