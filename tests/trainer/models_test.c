@@ -232,6 +232,10 @@ static void test_every_network_computes_in_bf16(void **state)
                 fail_msg("%s: %s is bf16", model->name, tensor->name);
         }
         assert_true(of_bf16 > 10);
+        bool batch_norm = false;
+        for (size_t i = 0; i < graph_node_count(graph); i++)
+            batch_norm = batch_norm || graph_node(graph, (NodeId)i)->op == OP_BATCH_NORM;
+        assert_int_equal(batch_norm, model->batch_norm);
         graph_free(&graph);
     }
 }

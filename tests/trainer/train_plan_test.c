@@ -1,6 +1,7 @@
 #include "trainer/loop/train_plan.h"
 
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "tests/support/support.h"
@@ -291,6 +292,8 @@ static void test_options_that_would_do_nothing_are_refused(void **state)
         {"model-ema-decay", "it is for --model-ema", false},
         {"scale", "random resized crops", true},
         {"drop-caches", "--bench-loader", false},
+        {"tf32", "it is for --device cuda with --amp off", false},
+        {"cudnn-benchmark", "it is for --device cuda", false},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         Case made = make_case((Facts){256, 3, false, 1000, cases[i].pairs});
@@ -333,6 +336,72 @@ static void test_loader_threads_are_half_of_the_cores(void **state)
     assert_int_equal(made.plan.workers, 5);
 }
 
+static void test_precision_follows_device_and_network(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *device, *amp;
+        bool pairs;
+        DataType type;
+        bool chosen;
+    } cases[] = {
+        {"cpu", "auto", false, DATA_F32, true},  {"auto", "auto", false, DATA_F32, true},
+        {"cuda", "auto", false, DATA_F16, true}, {"cuda", "auto", true, DATA_BF16, true},
+        {"cuda", "off", false, DATA_F32, false}, {"cuda", "bf16", false, DATA_BF16, false},
+        {"cpu", "bf16", true, DATA_BF16, false}, {"cuda", "fp16", true, DATA_F16, false},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        Case made = make_case((Facts){256, 3, false, 1000, cases[i].pairs});
+        made.options.device = cases[i].device;
+        made.options.amp = cases[i].amp;
+        assert_ok(plan_case(&made), &made.error);
+        assert_int_equal(made.plan.recipe.compute_type, cases[i].type);
+        assert_int_equal(made.plan.precision_chosen, cases[i].chosen);
+        assert_int_equal(made.plan.recipe.optimizer.loss_scaling, cases[i].type == DATA_F16);
+    }
+}
+
+static void test_options_of_a_gpu_are_taken_on_one(void **state)
+{
+    (void)state;
+    Case made = make_case((Facts){256, 3, false, 1000, false});
+    made.options.device = "cuda";
+    give(&made, "cudnn-benchmark");
+    assert_ok(plan_case(&made), &made.error);
+    made.options.tf32 = true;
+    give(&made, "tf32");
+    assert_int_equal(plan_case(&made), FSH_ERR_USAGE); /* fp16 */
+    made.options.amp = "off";
+    assert_ok(plan_case(&made), &made.error);
+    assert_true(made.plan.tf32);
+}
+
+/* Which plan wins where plans are timed is chance. */
+static void test_a_deterministic_run_times_no_plans_unless_told(void **state)
+{
+    (void)state;
+    PlanBackend backend;
+    Case made = make_case((Facts){256, 3, false, 1000, false});
+    assert_int_equal(setenv("XDG_CACHE_HOME", "/somewhere", 1), 0);
+    plan_backend(&backend, &made.options);
+    assert_true(backend.options.benchmark);
+    assert_false(backend.options.deterministic || backend.options.tf32);
+    assert_int_equal(backend.options.threads, 4);
+    assert_string_equal(backend.options.plan_cache, "/somewhere/fshard");
+    made.options.deterministic = true;
+    assert_int_equal(setenv("XDG_CACHE_HOME", "not/absolute", 1), 0);
+    assert_int_equal(setenv("HOME", "/home/me", 1), 0);
+    plan_backend(&backend, &made.options);
+    assert_true(backend.options.deterministic);
+    assert_false(backend.options.benchmark);
+    assert_string_equal(backend.options.plan_cache, "/home/me/.cache/fshard");
+    give(&made, "cudnn-benchmark");
+    assert_int_equal(unsetenv("HOME"), 0);
+    plan_backend(&backend, &made.options);
+    assert_true(backend.options.benchmark);
+    assert_null(backend.options.plan_cache);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -352,6 +421,9 @@ int main(void)
         cmocka_unit_test(test_options_that_would_do_nothing_are_refused),
         cmocka_unit_test(test_what_does_not_fit_the_kind_of_data_is_refused),
         cmocka_unit_test(test_loader_threads_are_half_of_the_cores),
+        cmocka_unit_test(test_precision_follows_device_and_network),
+        cmocka_unit_test(test_options_of_a_gpu_are_taken_on_one),
+        cmocka_unit_test(test_a_deterministic_run_times_no_plans_unless_told),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -75,6 +75,7 @@ static json_t *plan_json(const Session *session)
         (json_int_t)session->data.class_count, "parameters",
         (json_int_t)graph_parameter_count(network_graph(&session->network)), "dataset_id",
         fsh_manifest(session->data.dataset)->id);
+    (void)json_object_set_new(object, "amp", json_string(plan_amp_name(plan->recipe.compute_type)));
     if (plan->train_count)
         (void)json_object_set_new(object, "weight_decay", json_real(plan->recipe.optimizer.weight_decay));
     if (session->data.evaluation)

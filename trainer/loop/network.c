@@ -8,19 +8,6 @@
 #include "imaging/mirror.h"
 #include "trainer/loop/image_metrics.h"
 
-/* ---- backend ---- */
-
-/* auto: the best there is, and never a failure for want of a GPU. */
-static FshStatus open_backend(Network *network, const TrainPlan *plan, FshError *error)
-{
-    const BackendOptions options = {.threads = plan->threads, .benchmark = !plan->deterministic};
-    if (strcmp(plan->device, "auto") != 0)
-        return backend_open(&network->backend, plan->device, &options, error);
-    if (backend_open(&network->backend, "cuda", &options, NULL) == FSH_OK)
-        return FSH_OK;
-    return backend_open(&network->backend, "cpu", &options, error);
-}
-
 /* ---- programs ---- */
 
 static FshStatus find_tensors(NetworkProgram *part, bool classes, FshError *error)
@@ -131,10 +118,11 @@ static FshStatus open_evaluation(Network *network, FshError *error)
     return status;
 }
 
-FshStatus network_open(Network *network, const TrainPlan *plan, FshError *error)
+FshStatus network_open(Network *network, Backend **backend, const TrainPlan *plan, FshError *error)
 {
-    *network = (Network){.plan = plan};
-    FshStatus status = open_backend(network, plan, error);
+    FshStatus status = FSH_OK;
+    *network = (Network){.plan = plan, .backend = *backend};
+    *backend = NULL;
     for (size_t i = 0; !status && i < plan->edge_count; i++) {
         ModelSpec spec = plan->train_spec;
         spec.height = spec.width = plan->edges[i];

@@ -56,10 +56,10 @@ typedef struct Network {
     size_t mirrored_bytes;
 } Network;
 
-/* Builds graphs and programs for the splits that the plan has. Parameters are not set: network_initialize, weights_load or
+/* Builds graphs and programs for the splits that the plan has. Takes *backend, in any case. Parameters are not set: network_initialize, weights_load or
  * checkpoint_load does that. FSH_ERR_MISMATCH: the model does not fit the images (layer and shapes named). On failure nothing
  * is held. */
-FshStatus network_open(Network *network, const TrainPlan *plan, FshError *error);
+FshStatus network_open(Network *network, Backend **backend, const TrainPlan *plan, FshError *error);
 /* Frees what it owns; zeroed is fine. */
 void network_close(Network *network);
 

@@ -100,6 +100,16 @@ static bool is_fp16(const Facts *f)
     return f->plan->recipe.compute_type == DATA_F16;
 }
 
+static bool is_cuda(const Facts *f)
+{
+    return strcmp(f->plan->device, "cuda") == 0;
+}
+
+static bool is_cuda_f32(const Facts *f)
+{
+    return is_cuda(f) && f->plan->recipe.compute_type == DATA_F32;
+}
+
 static bool stops_early(const Facts *f)
 {
     return f->options->early_stop_patience > 0;
@@ -189,6 +199,8 @@ static const struct Rule {
     {"model-ema-decay", averages, "--model-ema"},
     {"model-ema-warmup", averages, "--model-ema"},
     {"loss-scale", is_fp16, "--amp fp16"},
+    {"tf32", is_cuda_f32, "--device cuda with --amp off"},
+    {"cudnn-benchmark", is_cuda, "--device cuda"},
     {"early-stop-min-delta", stops_early, "--early-stop-patience"},
     {"early-stop-metric", stops_early, "--early-stop-patience"},
     {"label-smoothing", smooths, "classes"},

@@ -128,6 +128,16 @@ static void tell_views(const Teller *teller, const TrainPlan *plan)
     tell(teller, &line);
 }
 
+static void say_precision(Line *line, const TrainPlan *plan)
+{
+    const DataType type = plan->recipe.compute_type;
+    say(line, ", precision %s%s", data_type_name(type), plan->tf32 ? " with TF32 products" : "");
+    if (plan->precision_chosen && type != DATA_F32)
+        say(line, " (--amp off for f32)");
+    if (plan->deterministic)
+        say(line, ", deterministic");
+}
+
 static void tell_evaluation(const Teller *teller, const TrainPlan *plan)
 {
     const Augmentation *evaluation = &plan->evaluation_augmentation;
@@ -141,6 +151,8 @@ static void tell_evaluation(const Teller *teller, const TrainPlan *plan)
     }
     if (plan->flip_tta)
         say(&line, ", mean with the mirror image");
+    if (!plan->train_count)
+        say_precision(&line, plan);
     tell(teller, &line);
 }
 
@@ -177,7 +189,8 @@ static void tell_training(const Teller *teller, const TrainPlan *plan)
     if (plan->early_stop.patience)
         say(&line, "; stops after %lld epochs without better %s", (long long)plan->early_stop.patience,
             metric_names[plan->early_stop_metric]);
-    say(&line, "; seed %" PRIu64 ", precision %s", plan->seed, data_type_name(recipe->compute_type));
+    say(&line, "; seed %" PRIu64, plan->seed);
+    say_precision(&line, plan);
     if (recipe->optimizer.loss_scaling)
         say(&line, ", loss scale %g", recipe->optimizer.scale_init);
     tell(teller, &line);

@@ -199,15 +199,8 @@ static FshStatus plan_watch(TrainPlan *plan, const TrainOptions *options, FshErr
 
 FshStatus plan_training(TrainPlan *plan, const TrainOptions *options, FshError *error)
 {
-    static const struct {
-        const char *name;
-        DataType type;
-    } types[] = {{"off", DATA_F32}, {"bf16", DATA_BF16}, {"fp16", DATA_F16}};
-    for (size_t i = 0; i < sizeof types / sizeof *types; i++)
-        if (strcmp(options->amp, types[i].name) == 0)
-            plan->recipe.compute_type = types[i].type;
     plan->epochs = (uint64_t)options->epochs;
-    plan->deterministic = options->deterministic;
+    plan_precision(plan, options);
     FshStatus status = plan_loss(plan, options, error);
     if (!status)
         status = plan_optimizer(plan, options, error);

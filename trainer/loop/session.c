@@ -134,7 +134,21 @@ static void take_sizes(TrainOptions *options, const WeightsOrigin *origin)
     options->val_resize_size = origin->resize;
 }
 
-static FshStatus open_data(Session *session, const TrainOptions *options, SessionUse use, FshError *error)
+/* auto: the best there is, and never a failure for want of a GPU. */
+static FshStatus open_backend(Backend **backend, const TrainOptions *options, FshError *error)
+{
+    PlanBackend wanted;
+    plan_backend(&wanted, options);
+    if (strcmp(options->device, "auto") != 0)
+        return backend_open(backend, options->device, &wanted.options, error);
+    if (backend_open(backend, "cuda", &wanted.options, NULL) == FSH_OK)
+        return FSH_OK;
+    return backend_open(backend, "cpu", &wanted.options, error);
+}
+
+/* *backend: opened before the plan is made, which follows the device; NULL for SESSION_LOAD. */
+static FshStatus open_data(Session *session, const TrainOptions *options, SessionUse use, Backend **backend,
+                           FshError *error)
 {
     WeightsOrigin *origin = &session->origin;
     TrainOptions settled = *options;
@@ -155,6 +169,10 @@ static FshStatus open_data(Session *session, const TrainOptions *options, Sessio
         take_shape(&settled, origin);
     if (!status && use == SESSION_EVALUATE && model->task == TASK_CLASSIFICATION)
         take_sizes(&settled, origin);
+    if (!status && use != SESSION_LOAD)
+        status = open_backend(backend, options, error);
+    if (!status && *backend)
+        settled.device = (*backend)->interface->device;
     if (!status)
         status = plan_make(&session->plan, &settled, model, &session->data, error);
     if (!status && use == SESSION_EVALUATE)
@@ -162,10 +180,11 @@ static FshStatus open_data(Session *session, const TrainOptions *options, Sessio
     return status;
 }
 
-static FshStatus open_network(Session *session, const TrainOptions *options, SessionUse use, FshError *error)
+static FshStatus open_network(Session *session, const TrainOptions *options, SessionUse use,
+                              Backend **backend, FshError *error)
 {
     Network *network = &session->network;
-    FshStatus status = network_open(network, &session->plan, error);
+    FshStatus status = network_open(network, backend, &session->plan, error);
     if (!status)
         status = network_initialize(network, session->plan.seed, error);
     if (!status && options->weights)
@@ -178,13 +197,15 @@ FshStatus session_open(Session *session, const TrainOptions *options, SessionUse
 {
     *session = (Session){0};
     console_open(&session->console, stderr, options->program.quiet);
-    FshStatus status = open_data(session, options, use, error);
+    Backend *backend = NULL;
+    FshStatus status = open_data(session, options, use, &backend, error);
     if (!status && use != SESSION_LOAD)
-        status = open_network(session, options, use, error);
+        status = open_network(session, options, use, &backend, error);
     if (!status && session->data.train && use != SESSION_LOAD)
         status = open_loader(session, true, &session->train, error);
     if (!status && session->data.evaluation && use != SESSION_LOAD)
         status = open_loader(session, false, &session->evaluation, error);
+    backend_close(&backend); /* the network has it, unless there is none */
     if (status)
         session_close(session);
     return status;

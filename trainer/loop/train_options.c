@@ -111,6 +111,7 @@ const char *const train_options_free[] = {"config",
                                           "workers",
                                           "cache",
                                           "device",
+                                          "cudnn-benchmark",
                                           "log-interval",
                                           "checkpoint-interval",
                                           "checkpoint-hist",
@@ -133,7 +134,8 @@ TrainOptions train_options_default(void)
         .on_error = "stop",
         .cache = "none",
         .device = "auto",
-        .amp = "off",
+        .amp = "auto",
+        .cudnn_benchmark = true,
         .epochs = 16,
         .val_interval = 1,
         .grad_accum_steps = 1,
@@ -184,7 +186,7 @@ TrainOptions train_options_default(void)
 static const char *const on_error_choices[] = {"stop", "skip", NULL};
 static const char *const cache_choices[] = {"none", "ram", "lock", NULL};
 static const char *const device_choices[] = {"auto", "cpu", "cuda", NULL};
-static const char *const amp_choices[] = {"off", "bf16", "fp16", NULL};
+static const char *const amp_choices[] = {"auto", "off", "bf16", "fp16", NULL};
 static const char *const crop_mode_choices[] = {"auto", "rrc", "pad", "center", NULL};
 static const char *const loss_choices[] = {"auto",        "cross-entropy", "bce",  "l1",
                                            "charbonnier", "mse",           "psnr", NULL};
@@ -266,7 +268,13 @@ void train_options_rows(TrainOptions *o, Option *rows)
          .choices = device_choices,
          .help = "where to compute; auto: cuda if this build and this machine have it"},
         {.name = "amp", .kind = OPTION_CHOICE, .value = &o->amp, .argument = "TYPE", .choices = amp_choices,
-         .help = "type of activations and products: off is float32"},
+         .help = "type of activations and products: off is float32; auto: on a GPU fp16, or bf16 for networks "
+                 "without batch norm, else off"},
+        {.name = "tf32", .kind = OPTION_FLAG, .value = &o->tf32, .alias = "allow-tf32",
+         .help = "on a GPU, with --amp off: products round what they multiply to TF32, which is much faster"},
+        {.name = "cudnn-benchmark", .kind = OPTION_FLAG, .value = &o->cudnn_benchmark,
+         .help = "on a GPU: time the ways to compute each convolution and keep the fastest; off with "
+                 "--deterministic unless given"},
 
         {.name = "epochs", .kind = OPTION_INTEGER, .value = &o->epochs, .argument = "N", .minimum = 1,
          .maximum = EPOCHS_MAX, .group = "Training",

@@ -28,7 +28,8 @@ typedef struct TrainOptions {
     const char *model;   /* NULL: resnet18, or unet for pairs */
     const char *weights; /* NULL: drawn from the seed */
     const char *device;  /* "auto", "cpu", "cuda" */
-    const char *amp;     /* "off", "bf16", "fp16" */
+    const char *amp;     /* "auto", "off", "bf16", "fp16" */
+    bool tf32, cudnn_benchmark;
     int64_t depth, alpha, width;
     const char *encoder_blocks, *middle_blocks, *decoder_blocks;
     const char *predict, *export_path;

@@ -5,11 +5,14 @@
  * augmentation, loader threads. Nothing later looks at the options again. An option that would do nothing is refused, so
  * that nobody believes in it.
  *
- * Files: train_plan.c (network, batches, the whole), plan_images.c (sizes, augmentation), plan_training.c (loss, optimizer,
+ * Files: train_plan.c (network, batches, the whole), plan_device.c (backend, precision), plan_images.c (sizes, augmentation), plan_training.c (loss, optimizer,
  * schedule), plan_check.c (options that would do nothing), plan_describe.c. */
 #ifndef FSHARD_TRAINER_LOOP_TRAIN_PLAN_H
 #define FSHARD_TRAINER_LOOP_TRAIN_PLAN_H
 
+#include <limits.h>
+
+#include "trainer/backend/backend.h"
 #include "trainer/data/augment.h"
 #include "trainer/data/mixing.h"
 #include "trainer/data/training_data.h"
@@ -34,7 +37,8 @@ typedef struct TrainPlan {
     /* Batch, size, channels, classes. Training's size is the largest; evaluation of pairs: one image, of the largest size. */
     ModelSpec train_spec, evaluation_spec;
     ModelRecipe recipe;
-    const char *device; /* "auto", "cpu", "cuda" */
+    const char *device;          /* "cpu", "cuda"; "auto" where nothing is computed */
+    bool tf32, precision_chosen; /* precision_chosen: recipe.compute_type is not the user's */
     Augmentation train_augmentation, evaluation_augmentation;
     Mixing mixing;
     Progression progression;        /* from = to: one size */
@@ -61,13 +65,22 @@ typedef struct TrainPlan {
     FshCache cache;
 } TrainPlan;
 
-/* FSH_ERR_USAGE: options that contradict each other or would do nothing. FSH_ERR_MISMATCH: fewer samples than a batch, images
+/* options->device is that of the backend that is open, or "auto". FSH_ERR_USAGE: options that contradict each other or would do nothing. FSH_ERR_MISMATCH: fewer samples than a batch, images
  * smaller than a crop. model: chosen by plan_model. */
 FshStatus plan_make(TrainPlan *plan, const TrainOptions *options, const Model *model,
                     const TrainingData *data, FshError *error);
 
 /* The network that options name, or the default for the kind of dataset. FSH_ERR_USAGE: there is none of that name. */
 FshStatus plan_model(const TrainOptions *options, FshKind kind, const Model **model_ret, FshError *error);
+
+/* What a backend is opened with. options.plan_cache points to plan_cache: it must not move. */
+typedef struct PlanBackend {
+    BackendOptions options;
+    char plan_cache[PATH_MAX]; /* the folder for the plans of CUDA's libraries */
+} PlanBackend;
+void plan_backend(PlanBackend *backend, const TrainOptions *options);
+/* "off", "bf16", "fp16" */
+const char *plan_amp_name(DataType type);
 
 /* Edge of the training images of an epoch. */
 uint32_t plan_edge(const TrainPlan *plan, uint64_t epoch);
@@ -80,6 +93,7 @@ void plan_describe(const TrainPlan *plan, const TrainingData *data,
 
 FshStatus plan_images(TrainPlan *plan, const TrainOptions *options, const TrainingData *data,
                       FshError *error);
+void plan_precision(TrainPlan *plan, const TrainOptions *options);
 FshStatus plan_training(TrainPlan *plan, const TrainOptions *options, FshError *error);
 /* Every option that was given is looked at by what makes of it. */
 FshStatus plan_check(const TrainPlan *plan, const TrainOptions *options, FshError *error);

@@ -32,6 +32,7 @@ typedef struct Model {
     const char *summary; /* one line for --list-models, with its source */
     TaskKind task;
     unsigned options; /* those of ModelSpec that it has */
+    bool batch_norm;  /* it has batch norms */
     /* Classification: x, normalised pixels [batch, height, width, channels] f32 -> logits [batch, classes]. Restoration: x, pixels
      * in 0..1 -> the image restored, of the same shape. Options and sizes that do not fit fail the graph. */
     TensorId (*build)(Graph *graph, TensorId x, const ModelSpec *spec);
