@@ -51,7 +51,7 @@ static const char *const compared_by[OP_KIND_COUNT] = {
     [OP_RELU_BACKWARD] = "cuda_test",
     [OP_SOFTMAX_CROSS_ENTROPY] = "cuda_loss_test",
     [OP_SOFTMAX_CROSS_ENTROPY_BACKWARD] = "cuda_loss_test",
-    [OP_UPDATE] = "cuda_test",
+    [OP_UPDATE] = "cuda_update_test",
     [OP_ZERO_PAD] = "cuda_channel_test",
 };
 
