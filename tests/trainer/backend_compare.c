@@ -92,7 +92,8 @@ void compare_values(Comparison *comparison, const char *what, const float *ours,
         return;
     if (!broken && difference > rounding && difference > comparison->largest * size)
         comparison->largest = difference / size;
-    if (!broken && difference <= tolerance * size + rounding)
+    if (!broken &&
+        difference <= (comparison->tolerance > 0 ? comparison->tolerance : tolerance) * size + rounding)
         return;
     comparison->mismatches++;
     if (broken)

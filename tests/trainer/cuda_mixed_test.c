@@ -1,0 +1,320 @@
+/* Mixed precision on the CUDA backend: how narrow tensors lie, the layers that core lowers in bf16 and f16, and narrow copies of
+ * weights that follow their masters.
+ *
+ * Usage: cuda_support.h. */
+#include "tests/trainer/cuda_narrow.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const DataType narrow_types[] = {DATA_BF16, DATA_F16};
+enum { NARROW_TYPES = 2 };
+
+/* ---- layers ---- */
+
+static TensorId halved(Graph *graph, TensorId x)
+{
+    return graph_scale(graph, x, 0.5F);
+}
+
+static TensorId scaled(Graph *graph, TensorId x)
+{
+    return graph_scale(graph, x, 0.3F);
+}
+
+static TensorId rectified(Graph *graph, TensorId x)
+{
+    return graph_leaky_relu(graph, x, 0.2F);
+}
+
+/* x is used twice: its gradient is a sum, too. */
+static TensorId added(Graph *graph, TensorId x)
+{
+    return graph_add(graph, graph_scale(graph, x, 0.7F), x);
+}
+
+static TensorId flattened(Graph *graph, TensorId x)
+{
+    return graph_flatten(graph, x);
+}
+
+static TensorId classes(Graph *graph, TensorId x)
+{
+    return graph_linear(graph, "classes", x, 3, true);
+}
+
+static TensorId hidden(Graph *graph, TensorId x)
+{
+    return graph_linear(graph, "hidden", x, 19, false);
+}
+
+static TensorId linears(Graph *graph, TensorId x)
+{
+    x = graph_linear(graph, "hidden", x, 19, true);
+    x = graph_linear(graph, "wide", x, 72, false);
+    return graph_linear_1x1(graph, "classes", x, 3, true);
+}
+
+static TensorId flat_linear(Graph *graph, TensorId x)
+{
+    return graph_linear(graph, "fc", graph_flatten(graph, x), 11, true);
+}
+
+/* Odd channels, whole vectors, one element, more than a block. */
+static const int64_t images[][4] = {{1, 1, 1, 1},  {1, 5, 7, 3},   {2, 3, 3, 8},   {3, 1, 1, 20},
+                                    {4, 7, 7, 12}, {2, 33, 3, 70}, {5, 40, 37, 64}};
+enum { IMAGES = sizeof images / sizeof *images };
+/* Enough for the kernels that have several loads in flight. */
+static const int64_t large[4] = {6, 257, 259, 20};
+
+static void compare_images(Layers layers, const char *name, double roundings)
+{
+    for (size_t i = 0; i < IMAGES; i++)
+        compare_narrow(layers, name, 4, images[i], roundings);
+}
+
+/* What is a power of two times a rounded value is exact. */
+static void test_casts_of_rounded_values_agree(void **state)
+{
+    (void)state;
+    compare_images(halved, "cast", 1e-3);
+}
+
+/* A result of one rounding is off by 0.3 epsilon; the gradient of x by as much for each of its parts. */
+static void test_pointwise_layers_agree(void **state)
+{
+    (void)state;
+    compare_images(scaled, "scale", 0.6);
+    compare_images(rectified, "leaky ReLU", 0.6);
+    compare_images(added, "add", 1);
+    compare_narrow(added, "add", 4, large, 1);
+}
+
+static void test_flattened_images_agree(void **state)
+{
+    (void)state;
+    compare_images(flattened, "flatten", 1e-3);
+}
+
+static void test_linear_layers_agree(void **state)
+{
+    static const int64_t matrices[][2] = {{1, 1}, {1, 9}, {2, 16}, {7, 33}, {64, 40}, {33, 500}};
+    (void)state;
+    for (size_t i = 0; i < sizeof matrices / sizeof *matrices; i++) {
+        compare_narrow(classes, "linear", 2, matrices[i], 0.8);
+        compare_narrow(hidden, "linear", 2, matrices[i], 0.8);
+        if (i > 0) /* one number alone may be all cancellation */
+            compare_narrow(linears, "linears", 2, matrices[i], 4);
+    }
+    for (size_t i = 0; i < 6; i++)
+        compare_narrow(flat_linear, "flatten and linear", 4, images[i], 1);
+}
+
+/* ---- bytes to normalised images ---- */
+
+static Graph *normalized(DataType type, const int64_t shape[4])
+{
+    FshError error = {0};
+    const double mean[4] = {0.4, 0.5, 0.6, 0.3}, deviation[4] = {0.2, 0.3, 0.25, 0.5};
+    Graph *graph = graph_new();
+    graph_set_compute_type(graph, type);
+    TensorId x = graph_normalize(graph, graph_input(graph, "image", DATA_U8, 4, shape), mean, deviation);
+    graph_keep(graph, x, "x");
+    graph_keep(graph, graph_scale(graph, graph_cast(graph, x, DATA_F32), 1), "y");
+    assert_ok(graph_check(graph, &error), &error);
+    return graph;
+}
+
+static float *normalized_values(Backend *backend, const Graph *graph, size_t count)
+{
+    FshError error = {0};
+    Side side;
+    float *values = malloc(count * sizeof *values);
+    side_start(&side, backend, graph, &comparison);
+    side_write_inputs(&side, graph, 0, &comparison);
+    assert_ok(program_run(side.program, &error), &error);
+    assert_ok(program_read(side.program, graph_find(graph, "y"), values, count * sizeof *values, &error),
+              &error);
+    side_end(&side);
+    return values;
+}
+
+static void test_normalized_images_agree(void **state)
+{
+    static const int64_t shapes[][4] = {
+        {1, 1, 1, 3}, {3, 5, 7, 1}, {2, 31, 33, 3}, {1, 32, 32, 4}, {5, 37, 41, 2}};
+    (void)state;
+    for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
+        for (int t = -1; t < NARROW_TYPES; t++) {
+            const DataType type = t < 0 ? DATA_F32 : narrow_types[t];
+            const size_t count = (size_t)(shapes[i][0] * shapes[i][1] * shapes[i][2] * shapes[i][3]);
+            Graph *graph = normalized(type, shapes[i]), *reference = normalized(DATA_F32, shapes[i]);
+            float *ours = normalized_values(backends[CUDA], graph, count);
+            float *theirs = normalized_values(backends[CPU], reference, count);
+            comparison.tolerance = t < 0 ? 1e-6 : 0.6 * epsilon_of(type);
+            compare_values(&comparison, data_type_name(type), ours, theirs, count);
+            comparison.tolerance = 0;
+            free(ours);
+            free(theirs);
+            graph_free(&graph);
+            graph_free(&reference);
+        }
+}
+
+/* What is kept is read in the graph's type, without padding: as the CPU backend does it. */
+static void test_kept_narrow_tensors_are_read_packed(void **unused)
+{
+    FshError error = {0};
+    const int64_t shape[4] = {2, 3, 5, 3};
+    Graph *graph = normalized(DATA_BF16, shape);
+    Side side;
+    uint16_t bits[90];
+    float values[90];
+    (void)unused;
+    side_start(&side, backends[CUDA], graph, &comparison);
+    side_write_inputs(&side, graph, 0, &comparison);
+    assert_ok(program_run(side.program, &error), &error);
+    assert_ok(program_read(side.program, graph_find(graph, "x"), bits, sizeof bits, &error), &error);
+    assert_ok(program_read(side.program, graph_find(graph, "y"), values, sizeof values, &error), &error);
+    for (size_t i = 0; i < 90; i++) {
+        const uint32_t upper = (uint32_t)bits[i] << 16;
+        assert_memory_equal(&upper, &values[i], sizeof upper);
+    }
+    side_end(&side);
+    graph_free(&graph);
+}
+
+/* ---- narrow copies of weights ---- */
+
+enum { BATCH = 5, CLASSES = 3 };
+
+/* image -> flatten -> linear -> linear -> logits, with an update in training. */
+static Graph *classifier(DataType type, bool training)
+{
+    FshError error = {0};
+    const double mean[3] = {0.5, 0.5, 0.5}, deviation[3] = {0.25, 0.25, 0.25};
+    Graph *graph = graph_new();
+    graph_set_compute_type(graph, type);
+    TensorId x = graph_input(graph, "image", DATA_U8, 4, (int64_t[]){BATCH, 6, 5, 3});
+    x = graph_flatten(graph, graph_normalize(graph, x, mean, deviation));
+    x = graph_linear(graph, "hidden", x, 19, true);
+    x = graph_cast(graph, graph_linear(graph, "classes", x, CLASSES, true), DATA_F32);
+    graph_keep(graph, x, "logits");
+    if (training) {
+        TensorId labels = graph_input(graph, "label", DATA_I64, 1, (int64_t[]){BATCH});
+        graph_differentiate(graph,
+                            graph_softmax_cross_entropy(graph, x, labels, TENSOR_NONE, TENSOR_NONE, 0.1F));
+        Optimizer update = plain_sgd;
+        update.learning_rate = graph_input(graph, "learning_rate", DATA_F32, 1, (int64_t[]){1});
+        graph_update(graph, &update);
+    }
+    assert_ok(graph_check(graph, &error), &error);
+    return graph;
+}
+
+static void read_logits(Program *program, float logits[BATCH * CLASSES])
+{
+    FshError error = {0};
+    assert_ok(program_run(program, &error), &error);
+    assert_ok(program_read(program, graph_find(program->graph, "logits"), logits,
+                           BATCH * CLASSES * sizeof *logits, &error),
+              &error);
+    for (int i = 0; i < BATCH * CLASSES; i++)
+        assert_true(isfinite(logits[i]));
+}
+
+/* Writes what is there: every narrow copy is made anew from its master. */
+static void rewrite_state(State *state, const Graph *graph, float factor)
+{
+    FshError error = {0};
+    for (size_t t = 0; t < graph_tensor_count(graph); t++) {
+        const Tensor *tensor = graph_tensor(graph, (TensorId)t);
+        const size_t count = (size_t)tensor_count(tensor);
+        if (tensor->role != TENSOR_PARAMETER)
+            continue;
+        float *values = malloc(count * sizeof *values);
+        assert_ok(state_read(state, tensor->name, values, count, &error), &error);
+        for (size_t i = 0; i < count; i++)
+            values[i] *= factor;
+        assert_ok(state_write(state, tensor->name, values, count, &error), &error);
+        free(values);
+    }
+}
+
+static void test_written_weights_are_seen_by_the_next_run(void **unused)
+{
+    (void)unused;
+    for (int t = 0; t < NARROW_TYPES; t++) {
+        Graph *graph = classifier(narrow_types[t], false);
+        Side side;
+        float before[BATCH * CLASSES], after[BATCH * CLASSES];
+        side_start(&side, backends[CUDA], graph, &comparison);
+        side_write_inputs(&side, graph, 0, &comparison);
+        read_logits(side.program, before);
+        rewrite_state(side.state, graph, 0);
+        read_logits(side.program, after);
+        for (int i = 0; i < BATCH * CLASSES; i++) {
+            assert_true(before[i] != 0);
+            assert_true(after[i] == 0);
+        }
+        side_end(&side);
+        graph_free(&graph);
+    }
+}
+
+/* What an evaluation computes after updates is what it computes from the masters. The other type's copies are those that no update
+ * knows: its program is made after the training program. */
+static void test_evaluation_sees_what_the_update_left(void **unused)
+{
+    FshError error = {0};
+    (void)unused;
+    for (int t = 0; t < NARROW_TYPES; t++) {
+        Graph *train = classifier(narrow_types[t], true), *evaluate[2];
+        Program *evaluators[2] = {NULL, NULL};
+        Side side;
+        float first[BATCH * CLASSES], updated[BATCH * CLASSES], rewritten[BATCH * CLASSES];
+        side_start(&side, backends[CUDA], train, &comparison);
+        for (int k = 0; k < 2; k++) {
+            evaluate[k] = classifier(narrow_types[k == 0 ? t : 1 - t], false);
+            assert_ok(program_new(&evaluators[k], side.state, evaluate[k], &error), &error);
+            Side evaluator = {.program = evaluators[k]};
+            side_write_inputs(&evaluator, evaluate[k], 0, &comparison);
+        }
+        for (int k = 0; k < 2; k++) {
+            read_logits(evaluators[k], first);
+            for (uint64_t step = 0; step < 3; step++) {
+                side_write_inputs(&side, train, step, &comparison);
+                assert_ok(program_run(side.program, &error), &error);
+            }
+            read_logits(evaluators[k], updated);
+            rewrite_state(side.state, train, 1);
+            read_logits(evaluators[k], rewritten);
+            assert_memory_not_equal(first, updated, sizeof first);
+            assert_memory_equal(updated, rewritten, sizeof updated);
+        }
+        for (int k = 0; k < 2; k++) {
+            program_free(&evaluators[k]);
+            graph_free(&evaluate[k]);
+        }
+        side_end(&side);
+        graph_free(&train);
+    }
+}
+
+int main(int argc, char **argv)
+{
+    const struct CMUnitTest tests[] = {
+        CUDA_TEST(test_casts_of_rounded_values_agree),
+        CUDA_TEST(test_pointwise_layers_agree),
+        CUDA_TEST(test_flattened_images_agree),
+        CUDA_TEST(test_linear_layers_agree),
+        CUDA_TEST(test_normalized_images_agree),
+        CUDA_TEST(test_kept_narrow_tensors_are_read_packed),
+        CUDA_TEST(test_written_weights_are_seen_by_the_next_run),
+        CUDA_TEST(test_evaluation_sees_what_the_update_left),
+        CUDA_TEST(test_every_op_was_compared),
+    };
+    return cuda_run_tests(argc, argv, tests, sizeof tests / sizeof *tests);
+}
