@@ -1,0 +1,357 @@
+/* The update's kernel on narrow gradients and with narrow copies, against itself on dense float32 gradients of the same values, which
+ * cuda_update_test holds to the CPU backend: the same bits. Copies are the weights rounded, in padded rows, and pads stay as they
+ * were. Needs a GPU; leaves with 77 where there is none. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cuda_runtime_api.h>
+
+#include "common/random.h"
+#include "tests/support/support.h"
+#include "trainer/backend/cuda/kernels_update.h"
+
+static void *on_device(const void *values, size_t bytes)
+{
+    void *memory = NULL;
+    assert_int_equal(cudaMalloc(&memory, bytes), cudaSuccess);
+    if (values)
+        assert_int_equal(cudaMemcpy(memory, values, bytes, cudaMemcpyHostToDevice), cudaSuccess);
+    else
+        assert_int_equal(cudaMemset(memory, 0, bytes), cudaSuccess);
+    return memory;
+}
+
+static void *on_host(const void *memory, size_t bytes)
+{
+    void *values = malloc(bytes);
+    assert_non_null(values);
+    assert_int_equal(cudaMemcpy(values, memory, bytes, cudaMemcpyDeviceToHost), cudaSuccess);
+    return values;
+}
+
+/* ---- narrow numbers ---- */
+
+/* The nearest with so many bits behind the first, ties to even; none is smaller than 2^least apart. */
+static float rounded(float value, int bits, int least)
+{
+    int exponent;
+    if (value == 0)
+        return value;
+    (void)frexpf(value, &exponent); /* value = 0.1… * 2^exponent */
+    const int unit = exponent - 1 - bits > least ? exponent - 1 - bits : least;
+    return ldexpf(rintf(ldexpf(value, -unit)), unit);
+}
+
+static float rounded_to(ElementType element, float value)
+{
+    return element == ELEMENT_BF16 ? rounded(value, 7, -133) : rounded(value, 10, -24);
+}
+
+static float value_of(ElementType element, uint16_t bits)
+{
+    if (element == ELEMENT_BF16) {
+        const uint32_t wide = (uint32_t)bits << 16;
+        float value;
+        memcpy(&value, &wide, sizeof value);
+        return value;
+    }
+    const int exponent = bits >> 10 & 31, mantissa = bits & 1023;
+    const float value =
+        exponent ? ldexpf((float)(1024 + mantissa), exponent - 25) : ldexpf((float)mantissa, -24);
+    return bits & 0x8000 ? -value : value;
+}
+
+/* Of a value that either type holds exactly. */
+static uint16_t bits_of(ElementType element, float value)
+{
+    uint32_t wide;
+    memcpy(&wide, &value, sizeof wide);
+    if (element == ELEMENT_BF16 || value == 0)
+        return (uint16_t)(wide >> 16);
+    const uint32_t exponent = (wide >> 23 & 255) - 127 + 15;
+    return (uint16_t)((wide >> 16 & 0x8000) | exponent << 10 | (wide >> 13 & 1023));
+}
+
+/* ---- a table of tensors ---- */
+
+typedef struct Weights {
+    int rows, channels;
+} Weights;
+/* Channels that are a multiple of eight, of four, of neither; one piece and several, cut in the middle of a row. */
+static const Weights shapes[] = {{5, 8}, {300, 16}, {70, 301}, {77, 12}, {9 * 9 * 64, 3}, {1, 1}, {1000, 13}};
+enum { TENSORS = sizeof shapes / sizeof *shapes, PIECES_MAX = 64, COPIES = 2 };
+static const uint16_t pad_mark = 0x3C01; /* a number in both types */
+
+static int pitch_of(int channels)
+{
+    return (channels + PADDED_CHANNELS - 1) / PADDED_CHANNELS * PADDED_CHANNELS;
+}
+
+static size_t count_of(int t)
+{
+    return (size_t)shapes[t].rows * (size_t)shapes[t].channels;
+}
+
+static size_t stored_of(int t)
+{
+    return (size_t)shapes[t].rows * (size_t)pitch_of(shapes[t].channels);
+}
+
+typedef struct Updater {
+    Optimizer optimizer;
+    bool narrow;
+    ElementType element; /* of the gradients where they are narrow */
+    UpdateTensor tensors[TENSORS];
+    UpdateTable table;
+    float *numbers; /* learning rate, step, micro, scale, tracker, norm, updated */
+    void *scratch;
+    void *owned[TENSORS * 12];
+    int owned_count;
+} Updater;
+
+static void *own(Updater *updater, void *memory)
+{
+    assert_true(updater->owned_count < TENSORS * 12);
+    return updater->owned[updater->owned_count++] = memory;
+}
+
+static void *filled(size_t count, uint16_t value)
+{
+    uint16_t *values = malloc(count * sizeof *values);
+    assert_non_null(values);
+    for (size_t i = 0; i < count; i++)
+        values[i] = value;
+    void *memory = on_device(values, count * sizeof *values);
+    free(values);
+    return memory;
+}
+
+static bool keeps(const Optimizer *o, int slot)
+{
+    const bool moments = o->kind != OPTIMIZER_SGD && o->kind != OPTIMIZER_LARS;
+    const bool kept[OPTIMIZER_SLOT_COUNT] = {[SLOT_MOMENTUM_BUFFER] = !moments,
+                                             [SLOT_EXP_AVG] = moments,
+                                             [SLOT_EXP_AVG_SQ] = moments,
+                                             [SLOT_SLOW] = o->lookahead_steps > 0,
+                                             [SLOT_ACCUMULATED] = o->accumulation_steps > 1,
+                                             [SLOT_EMA] = o->ema_decay > 0};
+    return kept[slot];
+}
+
+static void add_weights(Updater *updater, int t, UpdatePiece *pieces)
+{
+    Random random;
+    float *weights = malloc(count_of(t) * sizeof *weights);
+    UpdateTensor *tensor = &updater->tensors[t];
+    assert_non_null(weights);
+    random_start(&random, 7, (uint64_t)t);
+    for (size_t i = 0; i < count_of(t); i++)
+        weights[i] = random_normal(&random) * 0.1F;
+    *tensor =
+        (UpdateTensor){.values = own(updater, on_device(weights, count_of(t) * sizeof *weights)),
+                       .channels = shapes[t].channels,
+                       .gradient_element = updater->narrow ? updater->element : ELEMENT_F32,
+                       .gradient_pitch = updater->narrow ? pitch_of(shapes[t].channels) : shapes[t].channels,
+                       .copy_pitch = pitch_of(shapes[t].channels),
+                       .copy_elements = {ELEMENT_BF16, ELEMENT_F16},
+                       .first_piece = (int32_t)updater->table.piece_count,
+                       .decays = t % 2 == 0};
+    free(weights);
+    for (int slot = 0; slot < OPTIMIZER_SLOT_COUNT; slot++)
+        if (keeps(&updater->optimizer, slot))
+            tensor->slots[slot] = own(updater, on_device(NULL, count_of(t) * sizeof(float)));
+    tensor->gradient = own(updater, updater->narrow ? filled(stored_of(t), pad_mark)
+                                                    : on_device(NULL, count_of(t) * sizeof(float)));
+    for (int k = 0; k < COPIES && updater->narrow; k++)
+        tensor->copies[k] = own(updater, filled(stored_of(t), pad_mark));
+    for (size_t first = 0; first < count_of(t); first += UPDATE_PIECE, tensor->piece_count++) {
+        const size_t rest = count_of(t) - first, channels = (size_t)shapes[t].channels;
+        assert_true(updater->table.piece_count < PIECES_MAX);
+        pieces[updater->table.piece_count++] =
+            (UpdatePiece){.first = (int64_t)first,
+                          .row = (int64_t)(first / channels),
+                          .column = (int32_t)(first % channels),
+                          .count = (int32_t)(rest < UPDATE_PIECE ? rest : UPDATE_PIECE),
+                          .tensor = t};
+    }
+}
+
+static void updater_start(Updater *updater, const Optimizer *optimizer, bool narrow, ElementType element)
+{
+    UpdatePiece pieces[PIECES_MAX];
+    *updater = (Updater){.optimizer = *optimizer, .narrow = narrow, .element = element};
+    for (int t = 0; t < TENSORS; t++)
+        add_weights(updater, t, pieces);
+    UpdateTable *table = &updater->table;
+    table->parameter_count = TENSORS;
+    table->parameter_pieces = table->piece_count;
+    table->tensors = own(updater, on_device(updater->tensors, sizeof updater->tensors));
+    table->pieces = own(updater, on_device(pieces, (size_t)table->piece_count * sizeof *pieces));
+    table->control = own(updater, on_device(NULL, kernel_update_control_bytes(TENSORS)));
+    updater->scratch = own(updater, on_device(NULL, kernel_update_scratch_bytes(table)));
+    updater->numbers = own(updater, on_device((float[7]){0.05F, 0, 0, 64, 0, 0, 0}, 7 * sizeof(float)));
+}
+
+static void updater_end(Updater *updater)
+{
+    for (int i = 0; i < updater->owned_count; i++)
+        (void)cudaFree(updater->owned[i]);
+}
+
+/* Multiples of 1/64 below 2: exact in every type. */
+static void write_gradients(const Updater *updater, int run)
+{
+    for (int t = 0; t < TENSORS; t++) {
+        const int channels = shapes[t].channels, pitch = updater->tensors[t].gradient_pitch;
+        const size_t each = updater->narrow ? sizeof(uint16_t) : sizeof(float),
+                     bytes = (size_t)shapes[t].rows * (size_t)pitch * each;
+        unsigned char *values = on_host(updater->tensors[t].gradient, bytes);
+        Random random;
+        random_start(&random, (uint64_t)run, (uint64_t)t);
+        for (int row = 0; row < shapes[t].rows; row++)
+            for (int i = 0; i < channels; i++) {
+                const float value = ((float)random_below(&random, 255) - 127) / 64;
+                const uint16_t bits = bits_of(updater->element, value);
+                unsigned char *at = values + ((size_t)row * (size_t)pitch + (size_t)i) * each;
+                memcpy(at, updater->narrow ? (const void *)&bits : (const void *)&value, each);
+            }
+        assert_int_equal(cudaMemcpy((void *)(uintptr_t)updater->tensors[t].gradient, values, bytes,
+                                    cudaMemcpyHostToDevice),
+                         cudaSuccess);
+        free(values);
+    }
+}
+
+static void updater_run(const Updater *updater)
+{
+    float *n = updater->numbers;
+    const Optimizer *o = &updater->optimizer;
+    const UpdateNumbers numbers = {.learning_rate = n,
+                                   .step = n + 1,
+                                   .micro = o->accumulation_steps > 1 ? n + 2 : NULL,
+                                   .scale = o->loss_scaling ? n + 3 : NULL,
+                                   .tracker = o->loss_scaling ? n + 4 : NULL,
+                                   .gradient_norm = n + 5,
+                                   .updated = n + 6};
+    assert_int_equal(kernel_update(o, &updater->table, &numbers, updater->scratch, NULL), cudaSuccess);
+    assert_int_equal(cudaDeviceSynchronize(), cudaSuccess);
+}
+
+static void assert_same(const void *first, const void *second, size_t bytes)
+{
+    void *ours = on_host(first, bytes), *theirs = on_host(second, bytes);
+    assert_memory_equal(ours, theirs, bytes);
+    free(ours);
+    free(theirs);
+}
+
+static void assert_copies_are_rounded_weights(const Updater *updater)
+{
+    for (int t = 0; t < TENSORS; t++)
+        for (int k = 0; k < COPIES; k++) {
+            const UpdateTensor *tensor = &updater->tensors[t];
+            const int pitch = tensor->copy_pitch, channels = shapes[t].channels;
+            float *weights = on_host(tensor->values, count_of(t) * sizeof *weights);
+            uint16_t *copy = on_host(tensor->copies[k], stored_of(t) * sizeof *copy);
+            for (int row = 0; row < shapes[t].rows; row++)
+                for (int i = 0; i < pitch; i++) {
+                    const uint16_t bits = copy[row * pitch + i];
+                    const float wanted =
+                        i < channels ? rounded_to(tensor->copy_elements[k], weights[row * channels + i]) : 0;
+                    if (i < channels ? value_of(tensor->copy_elements[k], bits) != wanted : bits != pad_mark)
+                        fail_msg("tensor %d, copy %d, row %d, element %d: %04x, not %g", t, k, row, i, bits,
+                                 (double)wanted);
+                }
+            free(weights);
+            free(copy);
+        }
+}
+
+static const Optimizer plain = {.momentum = 0.9,
+                                .beta1 = 0.9,
+                                .beta2 = 0.99,
+                                .epsilon = 1e-6,
+                                .trust_coefficient = 0.02,
+                                .weight_decay = 0.01};
+
+static Optimizer with_everything(void)
+{
+    Optimizer optimizer = plain;
+    optimizer.clip_norm = 5;
+    optimizer.accumulation_steps = 2;
+    optimizer.lookahead_steps = 2;
+    optimizer.lookahead_alpha = 0.5;
+    optimizer.ema_decay = 0.9;
+    optimizer.loss_scaling = true;
+    optimizer.scale_growth = 2;
+    optimizer.scale_backoff = 0.5;
+    optimizer.scale_interval = 2;
+    return optimizer;
+}
+
+static void compare_narrow(Optimizer optimizer, ElementType element)
+{
+    Updater narrow, dense;
+    updater_start(&narrow, &optimizer, true, element);
+    updater_start(&dense, &optimizer, false, element);
+    for (int run = 0; run < 4; run++) {
+        write_gradients(&narrow, run);
+        write_gradients(&dense, run);
+        updater_run(&narrow);
+        updater_run(&dense);
+    }
+    assert_same(narrow.numbers, dense.numbers, 7 * sizeof(float));
+    for (int t = 0; t < TENSORS; t++) {
+        assert_same(narrow.tensors[t].values, dense.tensors[t].values, count_of(t) * sizeof(float));
+        for (int slot = 0; slot < OPTIMIZER_SLOT_COUNT; slot++)
+            if (keeps(&optimizer, slot))
+                assert_same(narrow.tensors[t].slots[slot], dense.tensors[t].slots[slot],
+                            count_of(t) * sizeof(float));
+    }
+    assert_copies_are_rounded_weights(&narrow);
+    float *numbers = on_host(narrow.numbers, 7 * sizeof *numbers);
+    assert_true(numbers[1] == (optimizer.accumulation_steps > 1 ? 2 : 4)); /* updates were made */
+    assert_true(isfinite(numbers[5]) && numbers[5] > 0 && numbers[6] == 1);
+    free(numbers);
+    updater_end(&narrow);
+    updater_end(&dense);
+}
+
+static void compare_optimizers(const Optimizer *around)
+{
+    for (int kind = 0; kind < OPTIMIZER_KIND_COUNT; kind++) {
+        Optimizer optimizer = *around;
+        optimizer.kind = (OptimizerKind)kind;
+        compare_narrow(optimizer, ELEMENT_BF16);
+        compare_narrow(optimizer, ELEMENT_F16);
+    }
+}
+
+static void test_narrow_gradients_update_as_dense_ones(void **state)
+{
+    (void)state;
+    compare_optimizers(&plain);
+}
+
+static void test_narrow_gradients_update_as_dense_ones_with_everything_around(void **state)
+{
+    (void)state;
+    const Optimizer everything = with_everything();
+    compare_optimizers(&everything);
+}
+
+int main(void)
+{
+    int devices = 0;
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_narrow_gradients_update_as_dense_ones),
+        cmocka_unit_test(test_narrow_gradients_update_as_dense_ones_with_everything_around),
+    };
+    if (cudaGetDeviceCount(&devices) != cudaSuccess || devices == 0) {
+        printf("left out: no GPU\n");
+        return 77;
+    }
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
