@@ -374,6 +374,91 @@ static void test_a_run_goes_on_from_its_state_bit_for_bit(void **state)
     }
 }
 
+/* ---- mixed precision ---- */
+
+/* image -> flatten -> linear -> linear -> loss, in type; f32 without a loss scale. */
+static Graph *classifier(DataType type, double scale_init)
+{
+    FshError error = {0};
+    const double mean[3] = {0.5, 0.5, 0.5}, deviation[3] = {0.25, 0.25, 0.25};
+    Optimizer optimizer = {.momentum = 0.9,
+                           .weight_decay = 0.01,
+                           .loss_scaling = type != DATA_F32,
+                           .scale_init = scale_init,
+                           .scale_growth = 2,
+                           .scale_backoff = 1.0 / 256,
+                           .scale_interval = 1000};
+    Graph *graph = graph_new();
+    graph_set_compute_type(graph, type);
+    TensorId labels = graph_input(graph, "label", DATA_I64, 1, (int64_t[]){5});
+    TensorId x = graph_input(graph, "image", DATA_U8, 4, (int64_t[]){5, 6, 5, 3});
+    x = graph_flatten(graph, graph_normalize(graph, x, mean, deviation));
+    x = graph_linear(graph, "classes", graph_linear(graph, "hidden", x, 19, true), 3, true);
+    TensorId loss = graph_softmax_cross_entropy(graph, x, labels, TENSOR_NONE, TENSOR_NONE, 0.1F);
+    optimizer.learning_rate = graph_input(graph, "learning_rate", DATA_F32, 1, (int64_t[]){1});
+    if (optimizer.loss_scaling)
+        graph_loss_scale(graph);
+    graph_differentiate(graph, loss);
+    graph_update(graph, &optimizer);
+    assert_ok(graph_check(graph, &error), &error);
+    return graph;
+}
+
+static float *read_weights(const Side *side, const Graph *graph)
+{
+    return read_state(side, graph_tensor(graph, graph_find(graph, "hidden.weight")));
+}
+
+/* In f16, from a scale at which nothing fits: nothing moves but the scale, until gradients are finite; then the update is that of f32
+ * to rounding. Inputs are the same in each run. */
+static void test_a_scale_that_is_too_large_falls_until_gradients_fit(void **state)
+{
+    FshError error = {0};
+    const double scale_init = 0x1p40;
+    Graph *graph = classifier(DATA_F16, scale_init), *reference = classifier(DATA_F32, 0);
+    const size_t bytes = 19 * 90 * sizeof(float);
+    Side ours, theirs;
+    int overflows = 0;
+    (void)state;
+    side_start(&ours, backends[CUDA], graph, &comparison);
+    side_start(&theirs, backends[CPU], reference, &comparison);
+    float *before = read_weights(&ours, graph);
+    for (;; overflows++) {
+        side_write_inputs(&ours, graph, 0, &comparison);
+        assert_ok(program_run(ours.program, &error), &error);
+        if (read_number(&ours, graph, "updated") == 1)
+            break;
+        float *after = read_weights(&ours, graph);
+        assert_memory_equal(before, after, bytes);
+        free(after);
+        assert_true(overflows < 5);
+        assert_false(isfinite(read_number(&ours, graph, "gradient_norm")));
+        assert_true(read_number(&ours, graph, "scaler.scale") ==
+                    (float)ldexp(scale_init, -8 * (overflows + 1)));
+        assert_true(read_number(&ours, graph, "optimizer.step") == 0);
+    }
+    assert_true(overflows >= 2);
+    side_write_inputs(&theirs, reference, 0, &comparison);
+    assert_ok(program_run(theirs.program, &error), &error);
+    const double norm = (double)read_number(&ours, graph, "gradient_norm"),
+                 wanted = (double)read_number(&theirs, reference, "gradient_norm");
+    assert_true(fabs(norm / wanted - 1) < 0.01);
+    float *updated = read_weights(&ours, graph), *like = read_weights(&theirs, reference);
+    double difference = 0, moved = 0;
+    for (size_t i = 0; i < bytes / sizeof(float); i++) {
+        difference += pow((double)updated[i] - (double)like[i], 2);
+        moved += pow((double)updated[i] - (double)before[i], 2);
+    }
+    assert_true(moved > 0 && sqrt(difference / moved) < 0.02);
+    free(before);
+    free(updated);
+    free(like);
+    side_end(&ours);
+    side_end(&theirs);
+    graph_free(&graph);
+    graph_free(&reference);
+}
+
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
@@ -387,6 +472,7 @@ int main(int argc, char **argv)
         CUDA_TEST(test_updates_with_everything_agree),
         CUDA_TEST(test_scaled_runs_with_lost_losses_agree),
         CUDA_TEST(test_a_run_goes_on_from_its_state_bit_for_bit),
+        CUDA_TEST(test_a_scale_that_is_too_large_falls_until_gradients_fit),
         CUDA_TEST(test_every_op_was_compared),
     };
     return cuda_run_tests(argc, argv, tests, sizeof tests / sizeof *tests);
