@@ -37,6 +37,11 @@ const char *backend_description(const Backend *backend)
     return backend->description;
 }
 
+unsigned backend_fusions(const Backend *backend)
+{
+    return backend->interface->fusions;
+}
+
 /* ---- state ------------------------------------------------------------------------------------------------------ */
 
 FshStatus state_new(State **state, Backend *backend, const Graph *graph, FshError *error)

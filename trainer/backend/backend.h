@@ -61,6 +61,8 @@ FshStatus backend_open(Backend **backend, const char *device, const BackendOptio
 void backend_close(Backend **backend);
 /* "oneDNN 2.6.3, avx512_core_amx, 2 threads"; static for the backend's life. */
 const char *backend_description(const Backend *backend);
+/* The rewrites (GraphFusion bits) whose nodes it runs: for graph_fuse and graph_fuse_backward. */
+unsigned backend_fusions(const Backend *backend);
 
 /* Parameters and buffers of a graph (and the optimizer's state if it has an update), uninitialised. Every
  * graph whose program uses this State must have the same parameters, by name and shape; FSH_ERR_MISMATCH
@@ -112,6 +114,7 @@ FshStatus program_poison(Program *program, FshError *error);
 /* What a backend implements; the functions above check arguments and call these. */
 typedef struct BackendInterface {
     const char *device;
+    unsigned fusions; /* GraphFusion bits of what it can run */
     FshStatus (*open)(Backend **backend, const BackendOptions *options, FshError *error);
     void (*close)(Backend *backend);
     FshStatus (*state_new)(State **state, Backend *backend, const Graph *graph, FshError *error);

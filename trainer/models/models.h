@@ -55,6 +55,7 @@ typedef struct ModelRecipe {
     DataType compute_type; /* DATA_F32, DATA_BF16 or DATA_F16: of activations and products */
     float label_smoothing; /* training only */
     bool mixes;            /* training only: labels come in twos */
+    unsigned fusions;      /* GraphFusion bits, of those the backend has (backend_fusions); 0: FUSE_ALL */
     Optimizer optimizer;   /* training only; its learning_rate is made here */
 } ModelRecipe;
 FshStatus model_graph(const Model *model, const ModelSpec *spec, const ModelRecipe *recipe, Graph **graph,

@@ -20,6 +20,7 @@ static void cpu_close(Backend *base)
 
 const BackendInterface backend_cpu = {
     .device = "cpu",
+    .fusions = FUSE_ALL,
     .open = cpu_open,
     .close = cpu_close,
     .state_new = cpu_state_new,
