@@ -11,6 +11,13 @@
 
 static FshStatus cpu_open(Backend **backend_ret, const BackendOptions *options, FshError *error);
 
+static FshStatus cpu_join(Backend *base, struct Communicator *communicator, FshError *error)
+{
+    (void)error;
+    ((CpuBackend *)base)->communicator = communicator;
+    return FSH_OK;
+}
+
 static void cpu_close(Backend *base)
 {
     CpuBackend *backend = (CpuBackend *)base;
@@ -34,6 +41,7 @@ const BackendInterface backend_cpu = {
     .program_read = cpu_program_read,
     .program_profile = cpu_program_profile,
     .program_poison = cpu_program_poison,
+    .join = cpu_join,
 };
 
 static FshStatus cpu_open(Backend **backend_ret, const BackendOptions *options, FshError *error)
