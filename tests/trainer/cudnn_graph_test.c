@@ -283,6 +283,34 @@ static void test_convolutions_with_bias_and_relu_have_plans(void **state)
         }
 }
 
+/* More channels in x than in the filters. */
+static void test_convolutions_in_groups_have_plans(void **state)
+{
+    static const struct {
+        cudnnDataType_t type;
+        int64_t in, out, groups;
+        const CudnnPolicy *policy;
+    } cases[] = {{CUDNN_DATA_FLOAT, 12, 8, 4, &plain_f32},
+                 {CUDNN_DATA_FLOAT, 6, 6, 2, &plain_f32},
+                 {CUDNN_DATA_HALF, 32, 32, 2, &narrow_policy},
+                 {CUDNN_DATA_HALF, 64, 32, 4, &narrow_policy},
+                 {CUDNN_DATA_BFLOAT16, 128, 128, 4, &narrow_policy}};
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
+        for (int kind = CONVOLUTION_FORWARD; kind <= CONVOLUTION_BACKWARD_WEIGHT; kind++) {
+            CudnnPlan *plan = NULL;
+            FshError error = {0};
+            assert_ok(cudnn_plan_new(&plan, *state, &error), &error);
+            int x = cudnn_plan_tensor(plan, cases[i].type, (int64_t[4]){4, cases[i].in, 16, 16});
+            int w = cudnn_plan_tensor(plan, cases[i].type,
+                                      (int64_t[4]){cases[i].out, cases[i].in / cases[i].groups, 3, 3});
+            int y = cudnn_plan_tensor(plan, cases[i].type, (int64_t[4]){4, cases[i].out, 8, 8});
+            cudnn_plan_convolution(plan, (ConvolutionKind)kind, x, w, y, &(ConvolutionShape){2, 1});
+            if (build_unwatched(plan, cases[i].policy, &error))
+                fail_msg("case %zu, kind %d: %s", i, kind, error.message);
+            cudnn_plan_free(&plan);
+        }
+}
+
 /* ---- plans that are kept ---- */
 
 static FshStatus get(CudnnCache *cache, const CudnnDevice *device, ConvolutionKind kind,
@@ -469,6 +497,7 @@ int main(void)
         cmocka_unit_test(test_narrow_convolutions_have_plans),
         cmocka_unit_test(test_convolutions_with_statistics_have_plans),
         cmocka_unit_test(test_convolutions_with_bias_and_relu_have_plans),
+        cmocka_unit_test(test_convolutions_in_groups_have_plans),
         cmocka_unit_test(test_a_plan_is_built_once_and_loaded_by_the_next_start),
         cmocka_unit_test(test_a_damaged_file_is_replaced),
         cmocka_unit_test(test_a_folder_that_cannot_be_written_is_told_and_does_no_harm),

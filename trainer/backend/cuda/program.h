@@ -25,6 +25,8 @@ typedef struct Step {
     void *scratch; /* that much, shared by all steps */
     void *plan;    /* what prepare made and enqueue needs (step_own): of the op's own type; may be NULL */
     void (*plan_free)(void *plan);
+    char told
+        [112]; /* what prepare says of the plan, for people: "engine 47, 1.5 MiB workspace, 0.123 ms"; may be empty */
 } Step;
 
 /* Gradients of one type, one behind the other with gaps up to TENSOR_ALIGNMENT_BYTES that hold no NaN: what ranks add up in one piece.

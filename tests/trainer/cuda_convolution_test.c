@@ -1,0 +1,226 @@
+/* Convolutions on the CUDA backend against the CPU backend: 16-bit types with padded channels, the stem folded and plain, depthwise
+ * and in groups; and plans that are kept for the next start.
+ *
+ * Usage: cuda_support.h. */
+#include <dirent.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "tests/trainer/cuda_narrow.h"
+
+/* What one_convolution builds: compare_narrow takes a function without a context. */
+static Conv2d current;
+
+static TensorId one_convolution(Graph *graph, TensorId x)
+{
+    return graph_conv2d(graph, "conv", x, &current);
+}
+
+/* A result and a gradient are rounded once each, 0.3 epsilon. */
+static void compare_convolution(int64_t batch, int64_t height, int64_t width, int64_t channels,
+                                const Conv2d *conv_options, double roundings)
+{
+    char name[128];
+    current = *conv_options;
+    (void)snprintf(name, sizeof name, "%d channels out, kernel %d, stride %d, padding %d, groups %d",
+                   (int)current.channels, (int)current.kernel, (int)current.stride, (int)current.padding,
+                   (int)current.groups);
+    compare_narrow(one_convolution, name, 4, (int64_t[4]){batch, height, width, channels}, roundings);
+}
+
+/* Every pair of odd and padded channel counts would take minutes: each count is there once in and once out. */
+static void test_narrow_convolutions_agree(void **state)
+{
+    static const int64_t channels[][2] = {{3, 5}, {5, 13}, {13, 21}, {21, 3}, {8, 16}, {16, 8}, {1, 1}};
+    static const int64_t kernels[][3] = {{1, 1, 0}, {1, 2, 0}, {3, 1, 1}, {3, 2, 1}, {3, 2, 0},
+                                         {5, 1, 2}, {5, 2, 2}, {7, 1, 3}, {7, 2, 3}};
+    (void)state;
+    for (size_t c = 0; c < sizeof channels / sizeof channels[0]; c++)
+        for (size_t k = 0; k < sizeof kernels / sizeof kernels[0]; k++) {
+            const Conv2d options = {.channels = channels[c][1],
+                                    .kernel = kernels[k][0],
+                                    .stride = kernels[k][1],
+                                    .padding = kernels[k][2],
+                                    .bias = (c + k) % 2 == 0};
+            compare_convolution(1 + (int64_t)(k % 3), 9, 11, channels[c][0], &options, 1);
+        }
+}
+
+/* Even sizes at stride 2: a last row or column that no window reads, whose gradient is 0. */
+static void test_narrow_convolutions_of_even_images_agree(void **state)
+{
+    (void)state;
+    compare_convolution(2, 12, 8, 24, &(Conv2d){.channels = 40, .kernel = 3, .stride = 2, .padding = 1}, 1);
+    compare_convolution(2, 12, 8, 24, &(Conv2d){.channels = 40, .kernel = 1, .stride = 2}, 1);
+    compare_convolution(2, 12, 8, 24, &(Conv2d){.channels = 16, .kernel = 5, .stride = 2, .padding = 2}, 1);
+    compare_convolution(4, 16, 16, 64, &(Conv2d){.channels = 64, .kernel = 3, .stride = 1, .padding = 1}, 1);
+}
+
+/* Up to four channels at stride 2 and kernel 5 or more are folded; with five they are not. */
+static void test_folded_stems_agree(void **state)
+{
+    (void)state;
+    for (int64_t channels = 1; channels <= 5; channels++)
+        for (int64_t kernel = 5; kernel <= 7; kernel++)
+            for (int64_t padding = 0; padding <= 3; padding++) {
+                const Conv2d options = {
+                    .channels = 12, .kernel = kernel, .stride = 2, .padding = padding, .bias = padding == 1};
+                compare_convolution(2, 17, 24, channels, &options, 1);
+            }
+    compare_convolution(3, 160, 96, 3, &(Conv2d){.channels = 64, .kernel = 7, .stride = 2, .padding = 3}, 1);
+}
+
+/* Slabs of channels, images smaller and larger than a tile, strips that do not come out even. */
+static void test_narrow_depthwise_convolutions_agree(void **state)
+{
+    static const int64_t images[][4] = {
+        {1, 9, 11, 5}, {2, 5, 3, 16}, {2, 17, 37, 24}, {1, 12, 70, 136}, {3, 8, 8, 320}};
+    (void)state;
+    for (size_t i = 0; i < sizeof images / sizeof images[0]; i++)
+        for (int64_t kernel = 3; kernel <= 7; kernel += 2)
+            for (int64_t stride = 1; stride <= 2; stride++) {
+                const Conv2d options = {.channels = images[i][3],
+                                        .kernel = kernel,
+                                        .stride = stride,
+                                        .padding = stride == 2 && i == 2 ? 0 : kernel / 2,
+                                        .bias = i == 1,
+                                        .groups = images[i][3]};
+                compare_convolution(images[i][0], images[i][1] + kernel - 3, images[i][2] + kernel - 3,
+                                    images[i][3], &options, 1);
+            }
+}
+
+static TensorId grouped(Graph *graph, const char *name, TensorId x, int64_t channels, int64_t groups,
+                        int64_t kernel, int64_t stride)
+{
+    return graph_conv2d(graph, name, x,
+                        &(Conv2d){.channels = channels,
+                                  .kernel = kernel,
+                                  .stride = stride,
+                                  .padding = kernel / 2,
+                                  .bias = groups % 2 == 0,
+                                  .groups = groups});
+}
+
+static TensorId depthwise(Graph *graph, TensorId x)
+{
+    x = conv(graph, "in", x, 12, 3, 1, 1, false);
+    x = grouped(graph, "three", x, 12, 12, 3, 1);
+    x = grouped(graph, "five", x, 12, 12, 5, 1);
+    x = conv(graph, "between", x, 7, 1, 1, 0, false);
+    x = grouped(graph, "odd", x, 7, 7, 3, 2);
+    return grouped(graph, "seven", x, 7, 7, 7, 1);
+}
+
+static TensorId groups(Graph *graph, TensorId x)
+{
+    x = conv(graph, "in", x, 12, 3, 1, 1, false);
+    x = grouped(graph, "four", x, 8, 4, 3, 1);
+    return grouped(graph, "two", x, 6, 2, 3, 2);
+}
+
+static void test_convolutions_in_groups_agree_in_f32(void **state)
+{
+    (void)state;
+    compare_layers(depthwise, "depthwise", false);
+    compare_layers(groups, "groups", false);
+}
+
+static void test_narrow_groups_of_whole_vectors_agree(void **state)
+{
+    (void)state;
+    compare_convolution(2, 9, 11, 32,
+                        &(Conv2d){.channels = 32, .kernel = 3, .stride = 1, .padding = 1, .groups = 2}, 1);
+    compare_convolution(2, 9, 11, 64,
+                        &(Conv2d){.channels = 32, .kernel = 3, .stride = 2, .padding = 1, .groups = 4}, 1);
+}
+
+static void test_narrow_groups_that_are_padded_inside_are_refused(void **unused)
+{
+    (void)unused;
+    FshError error = {0};
+    Graph *graph = graph_new();
+    State *weights = NULL;
+    Program *program = NULL;
+    graph_set_compute_type(graph, DATA_BF16);
+    TensorId x = graph_input(graph, "x", DATA_F32, 4, (int64_t[]){2, 8, 8, 12});
+    grouped(graph, "layer7", graph_cast(graph, x, DATA_BF16), 12, 3, 3, 1);
+    assert_ok(graph_check(graph, &error), &error);
+    assert_ok(state_new(&weights, backends[CUDA], graph, &error), &error);
+    assert_int_equal(program_new(&program, weights, graph, &error), FSH_ERR_UNSUPPORTED);
+    assert_contains(error.message, "layer7");
+    assert_contains(error.message, "3 groups of 4 channels");
+    state_free(&weights);
+    graph_free(&graph);
+}
+
+/* ---- plans that are kept ---- */
+
+/* Changes with every file that is written or replaced. */
+static uint64_t fingerprint(const char *folder)
+{
+    uint64_t sum = 0;
+    DIR *directory = opendir(folder);
+    assert_non_null(directory);
+    for (struct dirent *entry; (entry = readdir(directory));) {
+        char path[512];
+        struct stat status;
+        (void)snprintf(path, sizeof path, "%s/%.200s", folder, entry->d_name);
+        if (entry->d_name[0] != '.' && !stat(path, &status))
+            sum += (uint64_t)status.st_ino * 31 + (uint64_t)status.st_mtim.tv_nsec + 1;
+    }
+    (void)closedir(directory);
+    return sum;
+}
+
+static void train_a_step(const char *folder, float *loss)
+{
+    FshError error = {0};
+    Backend *backend = NULL;
+    Graph *graph = model("conv8", 16, 28, 1, true);
+    Side side;
+    assert_ok(backend_open(&backend, "cuda",
+                           &(BackendOptions){.benchmark = true, .deterministic = true, .plan_cache = folder},
+                           &error),
+              &error);
+    side_start(&side, backend, graph, &comparison);
+    side_write_inputs(&side, graph, 0, &comparison);
+    assert_ok(program_run(side.program, &error), &error);
+    assert_ok(program_read(side.program, graph_find(graph, "loss"), loss, sizeof *loss, &error), &error);
+    side_end(&side);
+    backend_close(&backend);
+    graph_free(&graph);
+}
+
+static void test_the_second_start_takes_the_plans_of_the_first(void **unused)
+{
+    (void)unused;
+    TestFolder folder;
+    float losses[2] = {0, 1};
+    test_folder_make(&folder);
+    train_a_step(folder.path, &losses[0]);
+    const uint64_t files = test_count_files(folder.path), first = fingerprint(folder.path);
+    assert_true(files > 3);
+    train_a_step(folder.path, &losses[1]);
+    assert_int_equal(test_count_files(folder.path), files);
+    assert_true(fingerprint(folder.path) == first);
+    assert_true(losses[0] == losses[1]);
+    test_folder_remove(&folder);
+}
+
+int main(int argc, char **argv)
+{
+    const struct CMUnitTest tests[] = {
+        CUDA_TEST(test_narrow_convolutions_agree),
+        CUDA_TEST(test_narrow_convolutions_of_even_images_agree),
+        CUDA_TEST(test_folded_stems_agree),
+        CUDA_TEST(test_narrow_depthwise_convolutions_agree),
+        CUDA_TEST(test_convolutions_in_groups_agree_in_f32),
+        CUDA_TEST(test_narrow_groups_of_whole_vectors_agree),
+        CUDA_TEST(test_narrow_groups_that_are_padded_inside_are_refused),
+        CUDA_TEST(test_the_second_start_takes_the_plans_of_the_first),
+        CUDA_TEST(test_every_op_was_compared),
+    };
+    return cuda_run_tests(argc, argv, tests, sizeof tests / sizeof *tests);
+}
