@@ -162,6 +162,11 @@ static void test_cache_says_how_much_of_the_dataset_is_in_memory(void **state)
         assert_contains(result.err, line);
         run_result_free(&result);
     }
+    result = TRAIN(2, "--cache", "gpu", "--device", "cpu", shards, test_path(folder, "out"));
+    assert_contains(result.err, "--cache gpu");
+    assert_contains(result.err, "--device cuda");
+    result = TRAIN(2, "--cache", "gpu", "--bench-loader", shards);
+    assert_contains(result.err, "--bench-loader");
     result = TRAIN(2, "--cache", "disk", shards, test_path(folder, "out"));
     assert_contains(result.err, "--cache");
     run_result_free(&result);

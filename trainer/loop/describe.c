@@ -258,7 +258,9 @@ FshStatus describe_run(const TrainOptions *options, FshError *error)
         record_check_folder(options->output, options->force, &refusal) != FSH_OK)
         console_warning(&session.console, "%s", refusal.message);
     ExpectedTime expected;
-    status = expect_time(&session, &expected, error);
+    status = session.plan.cache_gpu ? session_cache(&session, error) : FSH_OK; /* batches are made from it */
+    if (!status)
+        status = expect_time(&session, &expected, error);
     if (!status && options->program.json) {
         status = describe_print_json(run_json(options, &session, &expected), error);
     } else if (!status) {

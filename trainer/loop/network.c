@@ -161,6 +161,7 @@ void network_close(Network *network)
         backend_close(&network->backend);
     free(network->mirrored);
     free(network->mirrored_output);
+    free(network->pixels);
     *network = (Network){0};
 }
 
@@ -254,6 +255,15 @@ static FshStatus run_batch(NetworkProgram *part, const Batch *batch, float *loss
     return status ? status : read_output(part, error);
 }
 
+/* batch turned round, in memory of network->mirrored. */
+static void mirror_recipes(const PixelBatch *batch, PixelRecipe *turned)
+{
+    for (uint64_t i = 0; i < batch->count; i++) {
+        turned[i] = batch->recipes[i];
+        turned[i].flip = !turned[i].flip;
+    }
+}
+
 /* Runs the mirror image first, then the batch itself, whose output and loss stay. */
 static FshStatus run_evaluation(Network *network, NetworkProgram *part, const Batch *batch, float *loss,
                                 FshError *error)
@@ -263,12 +273,21 @@ static FshStatus run_evaluation(Network *network, NetworkProgram *part, const Ba
     const bool twice = network->plan->flip_tta;
     float mirrored_loss = 0;
     const size_t sides = batch->target ? 2 : 1;
-    FshStatus status =
-        twice ? reserve_mirror(network, sides * rows * width * channels, outputs, error) : FSH_OK;
+    const size_t pixel_bytes = batch->recipes ? (size_t)batch->recipes->count * sizeof(PixelRecipe)
+                                              : sides * rows * width * channels;
+    FshStatus status = twice ? reserve_mirror(network, pixel_bytes, outputs, error) : FSH_OK;
     if (!status && twice) {
         Batch turned = *batch;
-        turned.pixels = network->mirrored;
-        mirror_rows(batch->pixels, network->mirrored, rows, width, channels);
+        PixelBatch turned_recipes;
+        if (batch->recipes) {
+            turned_recipes = *batch->recipes;
+            turned_recipes.recipes = (const PixelRecipe *)(const void *)network->mirrored;
+            turned.recipes = &turned_recipes;
+            mirror_recipes(batch->recipes, (PixelRecipe *)(void *)network->mirrored);
+        } else {
+            turned.pixels = network->mirrored;
+            mirror_rows(batch->pixels, network->mirrored, rows, width, channels);
+        }
         if (batch->target) {
             uint8_t *target = network->mirrored + rows * width * channels;
             turned.target = target;
@@ -360,6 +379,25 @@ FshStatus network_evaluate(Network *network, NetworkWeights weights, const Batch
     else
         status = add_pairs(network, part, batch, (double)loss, metrics, result, error);
     return status;
+}
+
+FshStatus network_read_pixels(Network *network, NetworkWeights weights, const Batch *batch,
+                              const uint8_t **pixels_ret, FshError *error)
+{
+    NetworkProgram *part = NULL;
+    FshStatus status = find_evaluation(network, weights, batch, &part, error);
+    if (status)
+        return status;
+    const size_t bytes = (size_t)tensor_count(graph_tensor(part->graph, part->image));
+    if (network->pixels_bytes < bytes) {
+        free(network->pixels);
+        network->pixels = malloc(bytes);
+        network->pixels_bytes = network->pixels ? bytes : 0;
+    }
+    if (!network->pixels)
+        return fsh_error_set(error, FSH_ERR_MEMORY, "out of memory for the pixels of a batch");
+    *pixels_ret = network->pixels;
+    return program_read(part->program, part->image, network->pixels, bytes, error);
 }
 
 /* ---- the average ---- */

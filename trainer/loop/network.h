@@ -54,6 +54,8 @@ typedef struct Network {
     uint8_t *mirrored; /* pixels of a batch turned round, behind them those of its target; plan->flip_tta */
     float *mirrored_output;
     size_t mirrored_bytes;
+    uint8_t *pixels; /* of network_read_pixels */
+    size_t pixels_bytes;
 } Network;
 
 /* Builds graphs and programs for the splits that the plan has. Takes *backend, in any case. Parameters are not set: network_initialize, weights_load or
@@ -107,6 +109,11 @@ typedef struct Evaluated {
 /* One step of evaluation; adds to metrics. evaluated may be NULL. */
 FshStatus network_evaluate(Network *network, NetworkWeights weights, const Batch *batch, Metrics *metrics,
                            Evaluated *evaluated, FshError *error);
+
+/* The pixels of the batch that was evaluated last, where the backend made them (batch->recipes): [batch, height, width, channels];
+ * valid until the next call. */
+FshStatus network_read_pixels(Network *network, NetworkWeights weights, const Batch *batch,
+                              const uint8_t **pixels_ret, FshError *error);
 
 /* Takes the averages out of the State, where training keeps them, into `average`. */
 FshStatus network_take_average(Network *network, FshError *error);

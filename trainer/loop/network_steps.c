@@ -71,6 +71,16 @@ FshStatus network_write_input(NetworkProgram *part, TensorId input, const void *
                          (size_t)tensor_count(tensor) * data_type_bytes(tensor->type), error);
 }
 
+/* The backend makes the pixels itself. */
+static FshStatus write_recipes(NetworkProgram *part, const Batch *batch, FshError *error)
+{
+    FshStatus status =
+        program_write_pixels(part->program, part->image, batch->store, 0, batch->recipes, error);
+    if (!status && part->target != TENSOR_NONE)
+        status = program_write_pixels(part->program, part->target, batch->store, 1, batch->recipes, error);
+    return status;
+}
+
 FshStatus network_write_batch(NetworkProgram *part, const Batch *batch, FshError *error)
 {
     const struct {
@@ -82,8 +92,9 @@ FshStatus network_write_batch(NetworkProgram *part, const Batch *batch, FshError
     };
     FshStatus status = FSH_OK;
     for (size_t i = 0; !status && i < sizeof inputs / sizeof *inputs; i++)
-        status = network_write_input(part, inputs[i].tensor, inputs[i].values, error);
-    return status;
+        if (inputs[i].values || !batch->recipes) /* pixels, of which the host has none */
+            status = network_write_input(part, inputs[i].tensor, inputs[i].values, error);
+    return !status && batch->recipes ? write_recipes(part, batch, error) : status;
 }
 
 static NetworkProgram *program_for(Network *network, const Batch *batch)

@@ -238,6 +238,33 @@ static ImageView view_of(const uint8_t *pixels, const Batch *batch, uint32_t cha
                        batch->height, channels};
 }
 
+static void show_sample(RunReport *report, size_t number, const ImageView *input, const ImageView *target)
+{
+    image(report, "train/samples", number, target->pixels ? "input" : "", 1, input);
+    image(report, "train/samples", number, "target", 1, target);
+}
+
+/* Of pixels that the GPU makes the host has none: a few are rendered here too. */
+static void show_rendered(RunReport *report, const Batch *batch)
+{
+    const Session *session = report->session;
+    const uint32_t channels = session->data.channels;
+    const bool pairs = session->data.kind == FSH_KIND_PAIRS;
+    const size_t count = (size_t)session->plan.train_spec.batch,
+                 bytes = (size_t)batch->width * batch->height * channels;
+    uint8_t *pixels = malloc(2 * bytes);
+    FshError error = {0};
+    for (size_t i = 0; pixels && i < count && i < SHOWN_IMAGES; i++) {
+        if (!(batch->valid[i] > 0) ||
+            loader_image(session->train, batch, i, pixels, pairs ? pixels + bytes : NULL, &error))
+            continue;
+        const ImageView input = view_of(pixels, batch, channels, 0),
+                        target = view_of(pairs ? pixels + bytes : NULL, batch, channels, 0);
+        show_sample(report, i, &input, &target);
+    }
+    free(pixels);
+}
+
 void run_report_batch(RunReport *report, const Batch *batch)
 {
     const uint32_t channels = report->session->data.channels;
@@ -245,11 +272,12 @@ void run_report_batch(RunReport *report, const Batch *batch)
     if (report->batch_shown)
         return;
     report->batch_shown = true;
-    for (size_t i = 0; i < count && i < SHOWN_IMAGES; i++) {
+    if (batch->recipes)
+        show_rendered(report, batch);
+    for (size_t i = 0; i < count && i < SHOWN_IMAGES && !batch->recipes; i++) {
         const ImageView input = view_of(batch->pixels, batch, channels, i),
                         target = view_of(batch->target, batch, channels, i);
-        image(report, "train/samples", i, target.pixels ? "input" : "", 1, &input);
-        image(report, "train/samples", i, "target", 1, &target);
+        show_sample(report, i, &input, &target);
     }
 }
 

@@ -1,5 +1,6 @@
 #include "trainer/loop/session.h"
 
+#include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -42,6 +43,8 @@ FshStatus session_loader_options(const Session *session, bool training, LoaderOp
         .skip_bad = plan->skip_bad,
     };
     memcpy(options->fill, plan->fill, sizeof options->fill);
+    if (plan->cache_gpu && options->augmentation.mode != CROP_WHOLE)
+        options->resident = &session->resident[training ? 0 : 1];
     if (!training)
         return FSH_OK;
     options->mixing = plan->recipe.mixes ? plan->mixing : (Mixing){0};
@@ -216,6 +219,8 @@ void session_close(Session *session)
     console_clear(&session->console);
     loader_free(&session->train);
     loader_free(&session->evaluation);
+    resident_split_free(&session->resident[0]);
+    resident_split_free(&session->resident[1]);
     network_close(&session->network);
     training_data_close(&session->data);
     *session = (Session){0};
@@ -270,8 +275,49 @@ static FshStatus cache_split(Session *session, const FshSplit *split, FshError *
     return FSH_OK;
 }
 
+/* Pairs are evaluated whole, each in its own size: the loader has them. */
+static bool is_resident(const Session *session, bool training)
+{
+    return training ? session->data.train != NULL
+                    : session->data.evaluation && session->data.kind == FSH_KIND_CLASSES;
+}
+
+static FshStatus load_resident(Session *session, bool training, FshError *error)
+{
+    LoaderOptions loader;
+    uint32_t *sizes = NULL;
+    char bytes[32];
+    ResidentSplit *resident = &session->resident[training ? 0 : 1];
+    const double start = progress_now_seconds();
+    FshStatus status = session_loader_options(session, training, &loader, &sizes, error);
+    free(sizes);
+    if (status)
+        return status;
+    ResidentOptions options = {.samples = {.split = loader.split,
+                                           .kind = loader.kind,
+                                           .input_field = loader.input_field,
+                                           .target_field = loader.target_field},
+                               .channels = loader.augmentation.channels,
+                               .threads = session->plan.threads,
+                               .skip_bad = loader.skip_bad};
+    status = resident_split_measure(resident, &options, error);
+    if (!status)
+        status = resident_split_load(resident, session->network.backend, &options, error);
+    if (status)
+        return status;
+    console_line(&session->console, "%s: %" PRIu64 " samples, %s of pixels on the GPU, in %.1f s",
+                 loader.split->info->name, resident->sample_count,
+                 progress_format_bytes(bytes, sizeof bytes, resident->bytes), progress_now_seconds() - start);
+    return FSH_OK;
+}
+
 FshStatus session_cache(Session *session, FshError *error)
 {
+    for (int training = 1; training >= 0 && session->plan.cache_gpu; training--) {
+        FshStatus status = is_resident(session, training) ? load_resident(session, training, error) : FSH_OK;
+        if (status)
+            return status;
+    }
     const FshSplit *const splits[] = {session->data.train, session->data.evaluation};
     FshStatus status = FSH_OK;
     for (int i = 0; i < 2 && !status && session->plan.cache != FSH_CACHE_NONE; i++) {
@@ -318,6 +364,16 @@ const char *session_key(const FshSplit *split, uint64_t sample, size_t *bytes_re
     return record.key;
 }
 
+/* Visitors look at pixels. */
+static FshStatus visit(Session *session, NetworkWeights weights, const SessionVisitor *visitor,
+                       const Batch *batch, const Evaluated *evaluated, FshError *error)
+{
+    Batch seen = *batch;
+    FshStatus status =
+        batch->recipes ? network_read_pixels(&session->network, weights, batch, &seen.pixels, error) : FSH_OK;
+    return status ? status : visitor->visit(visitor->context, &seen, evaluated, error);
+}
+
 FshStatus session_evaluate(Session *session, NetworkWeights weights, const SessionVisitor *visitor,
                            Metrics *metrics, FshError *error)
 {
@@ -334,7 +390,7 @@ FshStatus session_evaluate(Session *session, NetworkWeights weights, const Sessi
         if (!status && batch->valid_count) /* of nothing but skipped samples there is nothing to say */
             status = network_evaluate(&session->network, weights, batch, metrics, &evaluated, error);
         if (!status && batch->valid_count && visitor)
-            status = visitor->visit(visitor->context, batch, &evaluated, error);
+            status = visit(session, weights, visitor, batch, &evaluated, error);
         session_tell_problems(session);
         console_evaluating(&session->console, step, steps);
     }

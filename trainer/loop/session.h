@@ -16,6 +16,7 @@ typedef struct Session {
     TrainPlan plan;
     Network network;
     Loader *train, *evaluation; /* NULL where the plan has no such split */
+    ResidentSplit resident[2];  /* with plan.cache_gpu: of train, evaluation; empty before session_cache */
     WeightsOrigin origin;       /* of --weights */
     const char *kept_head;      /* a layer that --weights had for another number of classes; or NULL */
     bool weights_normalise;     /* mean and deviation are those of --weights */
@@ -43,8 +44,8 @@ FshStatus session_loader_options(const Session *session, bool training, LoaderOp
 /* Says what has been decided. */
 void session_describe(Session *session);
 
-/* Brings the splits into memory if the plan wants that, and says how much of them is there. FSH_ERR_SYSTEM: the disk
- * fails, or memory may not be locked. FSH_ERR_INTERRUPTED. */
+/* Brings the splits into memory if the plan wants that, and says how much of them is there; before the first batch. FSH_ERR_SYSTEM:
+ * the disk fails, or memory may not be locked. FSH_ERR_MEMORY: the GPU's is too small. FSH_ERR_INTERRUPTED. */
 FshStatus session_cache(Session *session, FshError *error);
 
 /* Warns of each sample that a loader has skipped since the last call. */

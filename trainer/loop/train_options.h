@@ -22,7 +22,7 @@ typedef struct TrainOptions {
     const char *train_split, *val_split; /* val_split NULL: val, else test */
     const char *on_error;                /* "stop", "skip" */
     int64_t workers;                     /* loader threads; 0: chosen */
-    const char *cache;                   /* "none", "ram", "lock" */
+    const char *cache;                   /* "none", "ram", "lock", "gpu" */
 
     /* Network */
     const char *model;   /* NULL: resnet18, or unet for pairs */

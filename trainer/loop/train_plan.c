@@ -97,6 +97,23 @@ static void plan_network(TrainPlan *plan, const TrainOptions *options, const Tra
     }
 }
 
+static FshStatus plan_cache(TrainPlan *plan, const TrainOptions *options, FshError *error)
+{
+    plan->cache_gpu = strcmp(options->cache, "gpu") == 0;
+    if (!plan->cache_gpu && !fsh_cache_from_name(options->cache, &plan->cache))
+        return fsh_error_set(error, FSH_ERR_USAGE, "--cache: '%s' is none of none, ram, lock, gpu",
+                             options->cache);
+    if (plan->cache_gpu && options->bench_loader)
+        return fsh_error_set(error, FSH_ERR_USAGE,
+                             "--cache gpu: leaves --bench-loader nothing to measure; use --cache ram");
+    if (plan->cache_gpu && strcmp(plan->device, "cuda") != 0)
+        return fsh_error_set(error, FSH_ERR_USAGE,
+                             "--cache gpu: keeps pixels in the memory of a GPU, and the device is %s; use "
+                             "--device cuda, or --cache ram",
+                             plan->device);
+    return FSH_OK;
+}
+
 FshStatus plan_make(TrainPlan *plan, const TrainOptions *options, const Model *model,
                     const TrainingData *data, FshError *error)
 {
@@ -113,10 +130,9 @@ FshStatus plan_make(TrainPlan *plan, const TrainOptions *options, const Model *m
     };
     int half = plan->threads / 2;
     plan->workers = options->workers ? (int)options->workers : half < 1 ? 1 : half;
-    if (!fsh_cache_from_name(options->cache, &plan->cache))
-        return fsh_error_set(error, FSH_ERR_USAGE, "--cache: '%s' is none of none, ram, lock",
-                             options->cache);
-    FshStatus status = plan_batch(plan, options, error);
+    FshStatus status = plan_cache(plan, options, error);
+    if (!status)
+        status = plan_batch(plan, options, error);
     if (!status)
         status = plan_training(plan, options, error);
     if (!status)

@@ -63,6 +63,7 @@ typedef struct TrainPlan {
     size_t batches_ahead;
     bool skip_bad, deterministic;
     FshCache cache;
+    bool cache_gpu; /* pixels of the splits lie in the GPU's memory; cache is FSH_CACHE_NONE then */
 } TrainPlan;
 
 /* options->device is that of the backend that is open, or "auto". FSH_ERR_USAGE: options that contradict each other or would do nothing. FSH_ERR_MISMATCH: fewer samples than a batch, images
