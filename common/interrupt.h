@@ -24,7 +24,7 @@ bool interrupt_requested(void);
 /* The signal that came (SIGINT, SIGTERM), or 0. Exit status is 128 plus it, or 75. */
 int interrupt_signal(void);
 
-/* Tests only: as if the signal had come, or never had (0). */
+/* As if the signal had come (it came to another process of the same run), or, for tests only, never had (0). */
 void interrupt_simulate(int signal_number);
 
 #endif

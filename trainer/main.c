@@ -1,5 +1,7 @@
 /* ftrain: trains a network on a dataset that fpack made. */
+#include <errno.h>
 #include <limits.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -8,7 +10,10 @@
 #include "common/options_config.h"
 #include "common/program.h"
 #include "imaging/decode.h"
+#include "trainer/dist/launch.h"
+#include "trainer/dist/rank_place.h"
 #include "trainer/loop/describe.h"
+#include "trainer/loop/ranks.h"
 #include "trainer/loop/train_options.h"
 #include "trainer/loop/train.h"
 
@@ -104,9 +109,118 @@ static FshStatus check_complete(const TrainOptions *options, FshError *error)
     return FSH_OK;
 }
 
+/* What speaks of one process alone is for one process. */
+static FshStatus check_ranks(const TrainOptions *options, const RankPlace *place, FshError *error)
+{
+    const struct {
+        bool given;
+        const char *name;
+    } alone[] = {
+        {options->predict, "--predict"},
+        {options->export_path, "--export"},
+        {options->bench_loader, "--bench-loader"},
+        {options->program.dry_run, "--dry-run"},
+    };
+    for (size_t i = 0; i < sizeof alone / sizeof *alone; i++)
+        if (alone[i].given && place->world_size > 1)
+            return fsh_error_set(error, FSH_ERR_USAGE, "%s: is for one process, and %s has started %llu",
+                                 alone[i].name, place->launcher, (unsigned long long)place->world_size);
+    return FSH_OK;
+}
+
+static FshStatus do_what_is_asked(const TrainOptions *options, bool *partial_ret, FshError *error)
+{
+    if (options->bench_loader)
+        return train_bench_loader(options, partial_ret, error);
+    if (uses_weights(options))
+        return train_evaluate(options, partial_ret, error);
+    if (options->program.dry_run)
+        return describe_run(options, error);
+    return train_run(options, partial_ret, error);
+}
+
+/* Rank 0 speaks for all. The others print nothing but warnings and failures of their own, which name them. */
+static FshStatus run_as_rank(const TrainOptions *options, const RankPlace *place, bool *partial_ret,
+                             FshError *error)
+{
+    if (place->rank > 0 && !freopen("/dev/null", "w", stdout))
+        return fsh_error_system(error, errno, "/dev/null: cannot be opened");
+    return do_what_is_asked(options, partial_ret, error);
+}
+
+/* "all", or a number of GPUs that are there. */
+static FshStatus count_ranks(const char *text, int *count_ret, FshError *error)
+{
+    char *end = NULL;
+    const bool all = strcmp(text, "all") == 0;
+    const long wanted = all ? 0 : strtol(text, &end, 10);
+    int there = 0;
+    if (!all && (!*text || *end || wanted < 1 || wanted > RANKS_MAX))
+        return fsh_error_set(error, FSH_ERR_USAGE, "--gpus: '%s' is neither a number from 1 to %d nor all",
+                             text, RANKS_MAX);
+    FshStatus status = launch_count_gpus(&there, error);
+    if (!status && wanted > there)
+        status =
+            fsh_error_set(error, FSH_ERR_MISMATCH, "--gpus: %ld, and there %s %d that this process may use",
+                          wanted, there == 1 ? "is" : "are", there);
+    *count_ret = all ? there : (int)wanted;
+    return status;
+}
+
+/* Starts the ranks of --gpus. Only they return; the process that was started ends with their status. */
+static FshStatus start_ranks(TrainOptions *options, RankPlace *place, FshError *error)
+{
+    int count = 0, exit_status = 0;
+    bool is_parent = false;
+    if (place->world_size > 1)
+        return fsh_error_set(
+            error, FSH_ERR_USAGE,
+            "--gpus: starts processes, and %s has started %llu already; leave one of them out",
+            place->launcher, (unsigned long long)place->world_size);
+    if (strcmp(options->device, "cpu") == 0)
+        return fsh_error_set(error, FSH_ERR_USAGE,
+                             "--gpus: not with --device cpu; several processes on the CPU are for torchrun "
+                             "--no-python, mpirun or srun to start");
+    options->device = "cuda";
+    FshStatus status = count_ranks(options->gpus, &count, error);
+    if (status || count == 1)
+        return status;
+    status = launch_ranks(count, &is_parent, &exit_status, error);
+    if (is_parent && !status)
+        exit(exit_status);
+    return status || is_parent ? status : rank_place_from_environment(place, error);
+}
+
+static FshStatus check_and_run(const ProgramContext *context, RankPlace *place, bool *partial_ret,
+                               FshError *error)
+{
+    TrainOptions *options = context->settings;
+    FshStatus status = rank_place_from_environment(place, error);
+    if (!status)
+        status = check_uses(options, error);
+    if (!status)
+        status = check_complete(options, error);
+    if (!status && options->gpus)
+        status = start_ranks(options, place, error);
+    if (!status)
+        status = check_ranks(options, place, error);
+    if (status && place->rank > 0) /* the same on all */
+        (void)snprintf(error->message, sizeof error->message, "%s", ranks_told_elsewhere);
+    if (!status) {
+        interrupt_install_requeue();
+        status = run_as_rank(options, place, partial_ret, error);
+    }
+    if (status && place->rank > 0 && strcmp(error->message, ranks_told_elsewhere) == 0)
+        (void)!freopen("/dev/null", "w", stderr);
+    else if (status && status != FSH_ERR_USAGE && place->world_size > 1)
+        (void)fsh_error_prepend(error, "rank %llu", (unsigned long long)place->rank);
+    return status;
+}
+
 static FshStatus run(const ProgramContext *context, bool *partial_ret, FshError *error)
 {
     TrainOptions *options = context->settings;
+    RankPlace place = {0};
     FshStatus status = take_arguments(options, context->table, context->arguments, error);
     if (status)
         return status;
@@ -118,19 +232,7 @@ static FshStatus run(const ProgramContext *context, bool *partial_ret, FshError 
         return describe_models(options, error);
     if (uses_weights(options) && is_from_file(context->arguments, options->output))
         options->output = NULL; /* the file is that of the run that made the weights */
-    status = check_uses(options, error);
-    if (!status)
-        status = check_complete(options, error);
-    if (status)
-        return status;
-    interrupt_install_requeue();
-    if (options->bench_loader)
-        return train_bench_loader(options, partial_ret, error);
-    if (uses_weights(options))
-        return train_evaluate(options, partial_ret, error);
-    if (options->program.dry_run)
-        return describe_run(options, error);
-    return train_run(options, partial_ret, error);
+    return check_and_run(context, &place, partial_ret, error);
 }
 
 /* Threads that wait at the end of a parallel region spin, by libgomp's default until the scheduler takes their core

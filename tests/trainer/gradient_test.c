@@ -38,6 +38,7 @@ static Graph *every_op(bool training)
     graph_keep(graph, loss, "loss");
     graph_fuse(graph, FUSE_ALL);
     graph_differentiate(graph, loss);
+    graph_fuse_backward(graph, FUSE_ALL);
     test_check(graph_check(graph, &error), &error);
     return graph;
 }
@@ -79,6 +80,7 @@ static Graph *every_restoration_op(bool training)
     graph_keep(graph, loss, "loss");
     graph_fuse(graph, FUSE_ALL);
     graph_differentiate(graph, loss);
+    graph_fuse_backward(graph, FUSE_ALL);
     test_check(graph_check(graph, &error), &error);
     return graph;
 }

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "tests/support/support.h"
+#include "trainer/backend/pixel_math.h"
 
 /* What is done to colours, besides the jitter. */
 typedef enum Extra { EXTRA_NONE, EXTRA_JITTER, EXTRA_ERASING, EXTRA_NOISE, EXTRA_MIXING, EXTRA_COUNT } Extra;
@@ -210,4 +211,91 @@ void pixels_case_compare(const PixelsCase *test, unsigned side, const uint8_t *p
     }
     if (differ > count / 1000)
         fail_msg("%s, side %u: %zu of %zu values differ", test->name, side, differ, count);
+}
+
+/* ---- what the kernels do ---- */
+
+static void fill_axis(const PixelAxis *axis, uint32_t part, uint32_t resized, uint32_t window)
+{
+    for (uint32_t i = 0; i < axis->outputs; i++)
+        pixel_axis_fill(axis, part, resized, window, i);
+}
+
+static void render_recipe(const PixelBatch *batch, const uint8_t *store, unsigned side, uint64_t i,
+                          uint8_t *pixels)
+{
+    const PixelRecipe *recipe = &batch->recipes[i];
+    if (recipe->offset_bytes[side] == PIXELS_NONE) {
+        for (size_t k = 0; k < (size_t)batch->width * batch->height; k++)
+            memcpy(pixels + k * batch->channels, batch->fill, batch->channels);
+        return;
+    }
+    const uint32_t outputs[2] = {recipe->transpose ? batch->height : batch->width,
+                                 recipe->transpose ? batch->width : batch->height};
+    const uint32_t parts[2] = {recipe->part_width, recipe->part_height},
+                   resized[2] = {recipe->resized_width, recipe->resized_height},
+                   windows[2] = {recipe->window_left, recipe->window_top};
+    PixelAxis axes[2];
+    uint32_t *words[2];
+    for (int a = 0; a < 2; a++) {
+        words[a] = malloc(pixel_axis_words(outputs[a], (uint32_t)pixel_taps(parts[a], resized[a])) *
+                          sizeof(uint32_t));
+        assert_non_null(words[a]);
+        axes[a] = pixel_axis_at(words[a], outputs[a]);
+        if (pixel_is_resampled(recipe))
+            fill_axis(&axes[a], parts[a], resized[a], windows[a]);
+    }
+    for (uint32_t y = 0; y < batch->height; y++)
+        for (uint32_t x = 0; x < batch->width; x++)
+            pixel_render(recipe, store + recipe->offset_bytes[side], recipe->channels[side], batch->width,
+                         batch->height, batch->channels, &axes[0], &axes[1], x, y,
+                         pixels + ((size_t)y * batch->width + x) * batch->channels);
+    free(words[0]);
+    free(words[1]);
+}
+
+static uint64_t luma_sum(const PixelBatch *batch, const uint8_t *pixels)
+{
+    uint64_t sum = 0;
+    for (size_t k = 0; k < (size_t)batch->width * batch->height; k++, pixels += batch->channels)
+        sum += batch->channels == 1 ? pixels[0] : colour_luma(pixels);
+    return sum;
+}
+
+static void change_colours(const PixelBatch *batch, const PixelColours *colours, uint8_t *pixels)
+{
+    const size_t count = (size_t)batch->width * batch->height;
+    for (uint32_t s = 0; s < colours->step_count; s++) {
+        const int mean = colour_mean(luma_sum(batch, pixels), count);
+        for (size_t k = 0; k < count; k++)
+            colour_step_pixel((ColourStep)colours->steps[s], colours->factors[s], mean,
+                              pixels + k * batch->channels, batch->channels);
+    }
+    for (uint32_t y = 0; y < batch->height; y++)
+        for (uint32_t x = 0; x < batch->width; x++)
+            pixel_finish(colours, batch->seed, batch->erased_deviation, batch->width, batch->channels, x, y,
+                         pixels + ((size_t)y * batch->width + x) * batch->channels);
+}
+
+static void mix(const PixelBatch *batch, uint64_t i, uint8_t *first, uint8_t *second)
+{
+    for (size_t k = 0; k < (size_t)batch->width * batch->height * batch->channels; k++) {
+        const uint32_t pixel = (uint32_t)(k / batch->channels), x = pixel % batch->width,
+                       y = pixel / batch->width;
+        const uint8_t a = first[k], b = second[k];
+        first[k] = pixel_mixed(&batch->colours[i], x, y, a, b);
+        second[k] = pixel_mixed(&batch->colours[i + 1], x, y, b, a);
+    }
+}
+
+void pixels_apply(const PixelBatch *batch, const uint8_t *store, unsigned side, uint8_t *pixels)
+{
+    const size_t bytes = (size_t)batch->width * batch->height * batch->channels;
+    for (uint64_t i = 0; i < batch->count; i++) {
+        render_recipe(batch, store, side, i, pixels + i * bytes);
+        if (side == 0 && batch->colours && batch->recipes[i].offset_bytes[0] != PIXELS_NONE)
+            change_colours(batch, &batch->colours[i], pixels + i * bytes);
+    }
+    for (uint64_t i = 0; i + 1 < batch->count && side == 0 && batch->colours; i += 2)
+        mix(batch, i, pixels + i * bytes, pixels + (i + 1) * bytes);
 }

@@ -29,4 +29,7 @@ void pixels_case_free(PixelsCase *test);
 /* Fails the test where pixels are not side `side` of expected; inexact cases may differ by one level in one value of a thousand. */
 void pixels_case_compare(const PixelsCase *test, unsigned side, const uint8_t *pixels);
 
+/* What the kernels do, in loops: side `side` of the batch from a store in host memory. */
+void pixels_apply(const PixelBatch *batch, const uint8_t *store, unsigned side, uint8_t *pixels);
+
 #endif

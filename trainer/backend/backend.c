@@ -10,18 +10,43 @@
 enum { BACKEND_COUNT = 2 };
 static const BackendInterface *const backends[BACKEND_COUNT] = {&backend_cpu, &backend_cuda};
 
-FshStatus backend_open(Backend **backend, const char *device, const BackendOptions *options, FshError *error)
+static FshStatus find_interface(const char *device, const BackendInterface **interface_ret, FshError *error)
 {
-    *backend = NULL;
     for (int i = 0; i < BACKEND_COUNT; i++)
-        if (strcmp(device, backends[i]->device) == 0)
-            return backends[i]->open(backend, options, error);
+        if (strcmp(device, backends[i]->device) == 0) {
+            *interface_ret = backends[i];
+            return FSH_OK;
+        }
     char known[64] = "";
     for (int i = 0; i < BACKEND_COUNT; i++) {
         size_t used = strlen(known);
         (void)snprintf(known + used, sizeof known - used, "%s%s", i ? ", " : "", backends[i]->device);
     }
     return fsh_error_set(error, FSH_ERR_USAGE, "device '%s': unknown; choose one of %s", device, known);
+}
+
+FshStatus backend_open(Backend **backend, const char *device, const BackendOptions *options, FshError *error)
+{
+    const BackendInterface *interface = NULL;
+    *backend = NULL;
+    FshStatus status = find_interface(device, &interface, error);
+    return status ? status : interface->open(backend, options, error);
+}
+
+FshStatus backend_device_count(const char *device, int *count_ret, FshError *error)
+{
+    const BackendInterface *interface = NULL;
+    *count_ret = 1;
+    FshStatus status = find_interface(device, &interface, error);
+    return status || !interface->device_count ? status : interface->device_count(count_ret, error);
+}
+
+FshStatus backend_join(Backend *backend, struct Communicator *communicator, FshError *error)
+{
+    if (!backend->interface->join)
+        return fsh_error_set(error, FSH_ERR_UNSUPPORTED, "%s: this backend cannot train with several ranks",
+                             backend->interface->device);
+    return backend->interface->join(backend, communicator, error);
 }
 
 void backend_close(Backend **backend)
@@ -35,6 +60,11 @@ void backend_close(Backend **backend)
 const char *backend_description(const Backend *backend)
 {
     return backend->description;
+}
+
+unsigned backend_fusions(const Backend *backend)
+{
+    return backend->interface->fusions;
 }
 
 /* ---- state ------------------------------------------------------------------------------------------------------ */

@@ -36,6 +36,7 @@
 
 #include "trainer/graph/graph.h"
 
+struct Communicator; /* trainer/dist/communicator.h */
 typedef struct Backend Backend;
 typedef struct State State;
 typedef struct Program Program;
@@ -53,14 +54,26 @@ typedef struct BackendOptions {
     bool tf32;
     /* The folder where chosen plans are kept for the next start; NULL: nowhere. Copied by backend_open. */
     const char *plan_cache;
+    /* Which of the GPUs that the process sees; the CPU backend has no such choice. */
+    int device_index;
 } BackendOptions;
 
 /* device: "cpu" or "cuda". FSH_ERR_UNSUPPORTED: this build has no such backend, or this machine no such
  * device; the message says how to get it. */
 FshStatus backend_open(Backend **backend, const char *device, const BackendOptions *options, FshError *error);
 void backend_close(Backend **backend);
+/* Devices of this kind that a process sees (cuda), or that it makes sense to speak of (cpu: 1). As backend_open where there is
+ * none. It may bring the device's libraries in: whoever will fork asks in a process of its own. */
+FshStatus backend_device_count(const char *device, int *count_ret, FshError *error);
+/* From now on the update of every program made on this backend takes the mean, over the ranks, of the gradients, and of the loss,
+ * which program_read gives then: what a program decides by them, all ranks decide alike. Every rank calls it, before it makes a
+ * program, and then runs the same programs in the same order. communicator is borrowed and outlives the backend. What else the ranks
+ * have (running statistics of norms) stays their own. FSH_ERR_UNSUPPORTED: this build cannot (no NCCL). */
+FshStatus backend_join(Backend *backend, struct Communicator *communicator, FshError *error);
 /* "oneDNN 2.6.3, avx512_core_amx, 2 threads"; static for the backend's life. */
 const char *backend_description(const Backend *backend);
+/* The rewrites (GraphFusion bits) whose nodes it runs: for graph_fuse and graph_fuse_backward. */
+unsigned backend_fusions(const Backend *backend);
 
 /* Parameters and buffers of a graph (and the optimizer's state if it has an update), uninitialised. Every
  * graph whose program uses this State must have the same parameters, by name and shape; FSH_ERR_MISMATCH
@@ -112,6 +125,7 @@ FshStatus program_poison(Program *program, FshError *error);
 /* What a backend implements; the functions above check arguments and call these. */
 typedef struct BackendInterface {
     const char *device;
+    unsigned fusions; /* GraphFusion bits of what it can run */
     FshStatus (*open)(Backend **backend, const BackendOptions *options, FshError *error);
     void (*close)(Backend *backend);
     FshStatus (*state_new)(State **state, Backend *backend, const Graph *graph, FshError *error);
@@ -133,6 +147,8 @@ typedef struct BackendInterface {
     FshStatus (*program_results)(Program *program, FshError *error);
     /* The slot's tensors, slot_floats, once the run that fills it is done. */
     FshStatus (*program_collect)(Program *program, size_t slot, const float **values, FshError *error);
+    FshStatus (*device_count)(int *count_ret, FshError *error); /* NULL: 1 */
+    FshStatus (*join)(Backend *backend, struct Communicator *communicator, FshError *error);
     const struct PixelInterface *pixels; /* pixels.h; NULL: batches come from the loader's memory alone */
 } BackendInterface;
 

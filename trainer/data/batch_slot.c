@@ -3,6 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "trainer/data/sample_recipe.h"
+
 enum { ALIGNMENT = 64, NO_LABEL = -1 };
 
 /* Makes room for bytes; what was there is lost. */
@@ -32,6 +34,8 @@ FshStatus batch_slot_resize(BatchSlot *slot, uint32_t width, uint32_t height, Fs
         return fsh_error_set(error, FSH_ERR_MEMORY,
                              "a batch of %llu images of %u x %u does not fit in memory",
                              (unsigned long long)slot->shape.batch, width, height);
+    if (slot->shape.recipes)
+        bytes = 0;
     FshStatus status = reserve_pixels(&slot->pixels, &slot->pixels_bytes, bytes, error);
     if (!status && slot->shape.pairs)
         status = reserve_pixels(&slot->target, &slot->target_bytes, bytes, error);
@@ -53,6 +57,14 @@ FshStatus batch_slot_make(BatchSlot *slot, const SlotShape *shape, uint32_t widt
         slot->mix = calloc(shape->batch, sizeof *slot->mix);
         made = made && slot->labels_mixed && slot->mix;
     }
+    if (shape->recipes) {
+        slot->recipes = calloc(shape->batch, sizeof *slot->recipes);
+        made = made && slot->recipes;
+    }
+    if (shape->colours) {
+        slot->colours = calloc(shape->batch, sizeof *slot->colours);
+        made = made && slot->colours;
+    }
     if (!made)
         return fsh_error_set(error, FSH_ERR_MEMORY, "out of memory for a batch of %llu samples",
                              (unsigned long long)shape->batch);
@@ -68,6 +80,8 @@ void batch_slot_free(BatchSlot *slot)
     free(slot->mix);
     free(slot->valid);
     free(slot->samples);
+    free(slot->recipes);
+    free(slot->colours);
     *slot = (BatchSlot){0};
 }
 
@@ -78,7 +92,7 @@ static size_t image_bytes(const BatchSlot *slot)
 
 uint8_t *batch_slot_pixels(const BatchSlot *slot, uint64_t place)
 {
-    return slot->pixels + place * image_bytes(slot);
+    return slot->pixels ? slot->pixels + place * image_bytes(slot) : NULL;
 }
 
 uint8_t *batch_slot_target(const BatchSlot *slot, uint64_t place)
@@ -97,6 +111,10 @@ void batch_slot_leave_out(BatchSlot *slot, uint64_t place)
     uint8_t *const sides[] = {batch_slot_pixels(slot, place), batch_slot_target(slot, place)};
     slot->labels[place] = NO_LABEL;
     slot->valid[place] = 0;
+    if (slot->recipes)
+        slot->recipes[place] = (PixelRecipe){.offset_bytes = {PIXELS_NONE, PIXELS_NONE}};
+    if (slot->colours)
+        slot->colours[place] = (PixelColours){.share = 1};
     for (int side = 0; side < 2 && sides[side]; side++)
         for (size_t i = 0; i < image_bytes(slot); i++)
             sides[side][i] = slot->shape.fill[i % slot->shape.channels];
@@ -107,8 +125,13 @@ void batch_slot_mix(BatchSlot *slot, const Mixing *mixing, Random *random, uint6
     MixPlan plan = {.share = 1};
     if (slot->valid[first] > 0 && slot->valid[first + 1] > 0) {
         mixing_plan(mixing, slot->width, slot->height, random, &plan);
-        mixing_apply(&plan, slot->width, slot->height, slot->shape.channels, batch_slot_pixels(slot, first),
-                     batch_slot_pixels(slot, first + 1));
+        if (slot->colours) {
+            sample_recipe_mix(&plan, &slot->colours[first]);
+            sample_recipe_mix(&plan, &slot->colours[first + 1]);
+        } else {
+            mixing_apply(&plan, slot->width, slot->height, slot->shape.channels,
+                         batch_slot_pixels(slot, first), batch_slot_pixels(slot, first + 1));
+        }
     }
     for (uint64_t place = first; place < first + 2; place++) {
         slot->mix[place] = plan.share;
@@ -122,6 +145,10 @@ uint64_t batch_slot_bytes(const BatchSlot *slot)
     uint64_t each = sizeof *slot->labels + sizeof *slot->samples + sizeof *slot->valid;
     if (slot->shape.mixes)
         each += sizeof *slot->labels_mixed + sizeof *slot->mix;
+    if (slot->recipes)
+        each += sizeof *slot->recipes;
+    if (slot->colours)
+        each += sizeof *slot->colours;
     return slot->pixels_bytes + slot->target_bytes + slot->shape.batch * each;
 }
 

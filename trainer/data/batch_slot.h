@@ -5,6 +5,7 @@
 #define FSHARD_TRAINER_DATA_BATCH_SLOT_H
 
 #include "common/error.h"
+#include "trainer/backend/pixel_recipe.h"
 #include "trainer/data/mixing.h"
 
 /* What all slots of a loader have in common. */
@@ -13,7 +14,8 @@ typedef struct SlotShape {
     uint32_t channels;
     bool pairs; /* each image has a target */
     bool mixes;
-    uint8_t fill[4]; /* of places that are left out */
+    bool recipes, colours; /* recipes in place of pixels; with what changes colours */
+    uint8_t fill[4];       /* of places that are left out */
 } SlotShape;
 
 typedef struct BatchSlot {
@@ -21,6 +23,8 @@ typedef struct BatchSlot {
     uint32_t width, height;   /* of each image; no more than reserved */
     uint8_t *pixels, *target; /* [batch, height, width, channels]; target: NULL but for pairs */
     size_t pixels_bytes, target_bytes;
+    PixelRecipe *recipes;           /* [batch]; NULL unless shape.recipes: then there are no pixels */
+    PixelColours *colours;          /* [batch]; NULL unless shape.colours */
     int64_t *labels, *labels_mixed; /* [batch]; labels_mixed, mix: NULL unless shape.mixes */
     float *mix, *valid;
     uint64_t *samples;
@@ -35,7 +39,7 @@ void batch_slot_free(BatchSlot *slot);
 /* Sets the size; takes more memory if there is too little: what was there is lost. FSH_ERR_MEMORY. */
 FshStatus batch_slot_resize(BatchSlot *slot, uint32_t width, uint32_t height, FshError *error);
 
-/* The image at a place; its target, NULL if there are none. */
+/* The image at a place; its target, NULL if there are none; of recipes both are NULL. */
 uint8_t *batch_slot_pixels(const BatchSlot *slot, uint64_t place);
 uint8_t *batch_slot_target(const BatchSlot *slot, uint64_t place);
 

@@ -15,12 +15,14 @@ enum {
     CHUNK_MAX =
         16, /* samples that a worker takes at a time: the lock is cheap beside them, the tail is short. Even: pairs to mix
                stay together */
-    PROBLEMS_KEPT = 1000 /* messages; beyond that they are only counted */
+    RECIPES_CHUNK_MAX = 256, /* the same of recipes, which are a third of a microsecond each */
+    PROBLEMS_KEPT = 1000     /* messages; beyond that they are only counted */
 };
 
 /* One batch of the ring. */
 typedef struct Slot {
-    Batch batch; /* what the consumer sees; its arrays are memory's */
+    Batch batch;        /* what the consumer sees; its arrays are memory's */
+    PixelBatch recipes; /* resident: batch.recipes */
     BatchSlot memory;
     uint64_t unfilled;  /* samples that no worker has finished yet */
     uint64_t bad_place; /* lowest place with a failure, UINT64_MAX: none */
@@ -49,6 +51,7 @@ struct Loader {
     Sampler sampler;
     uint64_t step_count;
     SampleChecksums checksums;
+    SampleLoader *single; /* of loader_image; made at its first call */
     size_t slot_count;
     Slot *slots;
     Worker *workers;
@@ -130,6 +133,23 @@ static FshStatus load_sample(Worker *worker, BatchSlot *memory, uint64_t place, 
     return status;
 }
 
+/* The same for pixels that lie in the backend's memory. */
+static FshStatus draw_sample(const Loader *loader, BatchSlot *memory, uint64_t place, uint64_t epoch,
+                             uint64_t sample, FshError *error)
+{
+    const ResidentDraw draw = {.split = loader->options.split,
+                               .augmentation = augmentation_of(loader, epoch),
+                               .fill = loader->options.fill,
+                               .seed = loader->options.seed,
+                               .epoch = epoch};
+    int64_t label = FSH_NO_LABEL;
+    FshStatus status = resident_split_draw(loader->options.resident, &draw, sample, &memory->recipes[place],
+                                           memory->colours ? &memory->colours[place] : NULL, &label, error);
+    if (!status)
+        batch_slot_take(memory, place, label);
+    return status;
+}
+
 /* Padding, or a sample that cannot be used. A whole image has no size then. */
 static void leave_out(const Loader *loader, BatchSlot *memory, uint64_t place)
 {
@@ -158,7 +178,7 @@ static void fill_chunk(Worker *worker, const Chunk *chunk)
              step = chunk->batch_number % loader->step_count;
     for (uint64_t place = chunk->first; place < chunk->first + chunk->count; place++) {
         memory->samples[place] = sampler_at(&loader->sampler, epoch, step, place);
-        if (memory->samples[place] != SAMPLER_PADDING)
+        if (memory->samples[place] != SAMPLER_PADDING && !loader->options.resident)
             sample_loader_expect(worker->samples, memory->samples[place]);
     }
     for (uint64_t place = chunk->first; place < chunk->first + chunk->count; place++) {
@@ -166,7 +186,8 @@ static void fill_chunk(Worker *worker, const Chunk *chunk)
         FshError error = {0};
         if (sample == SAMPLER_PADDING) {
             leave_out(loader, memory, place);
-        } else if (load_sample(worker, memory, place, epoch, sample, &error)) {
+        } else if (loader->options.resident ? draw_sample(loader, memory, place, epoch, sample, &error)
+                                            : load_sample(worker, memory, place, epoch, sample, &error)) {
             leave_out(loader, memory, place);
             note_failure(worker->loader, chunk, place, sample, &error);
         }
@@ -234,7 +255,8 @@ static Chunk take_chunk(Loader *loader)
             augmentation_of(loader, loader->next_batch / loader->step_count)->size;
     }
     uint64_t count = batch / ((uint64_t)loader->options.workers * 2);
-    count = count < 1 ? 1 : count > CHUNK_MAX ? CHUNK_MAX : count;
+    const uint64_t most = loader->options.resident ? RECIPES_CHUNK_MAX : CHUNK_MAX;
+    count = count < 1 ? 1 : count > most ? most : count;
     if (slot->memory.shape.mixes && count % 2)
         count++;
     if (count > batch - loader->next_place)
@@ -285,15 +307,26 @@ static FshStatus make_slot(const Loader *loader, Slot *slot, FshError *error)
     SlotShape shape = {.batch = options->batch,
                        .channels = options->augmentation.channels,
                        .pairs = has_pairs(loader),
-                       .mixes = mixing_is_on(&options->mixing)};
+                       .mixes = mixing_is_on(&options->mixing),
+                       .recipes = options->resident != NULL};
+    shape.colours = shape.recipes && (shape.mixes || sample_recipe_has_colours(&options->augmentation));
     uint32_t largest = is_whole_images(loader) ? 1 : 0;
     for (size_t i = 0; i < loader->augmentation_count && !is_whole_images(loader); i++)
         largest = loader->augmentations[i].size > largest ? loader->augmentations[i].size : largest;
     memcpy(shape.fill, options->fill, sizeof shape.fill);
-    return batch_slot_make(&slot->memory, &shape, largest, largest, error);
+    FshStatus status = batch_slot_make(&slot->memory, &shape, largest, largest, error);
+    slot->recipes = (PixelBatch){.count = shape.batch,
+                                 .channels = shape.channels,
+                                 .recipes = slot->memory.recipes,
+                                 .colours = slot->memory.colours,
+                                 .seed = options->seed};
+    memcpy(slot->recipes.fill, options->fill, sizeof slot->recipes.fill);
+    memcpy(slot->recipes.erased_deviation, options->augmentation.erasing.deviation,
+           sizeof slot->recipes.erased_deviation);
+    return status;
 }
 
-static FshStatus make_worker(Loader *loader, Worker *worker, FshError *error)
+static FshStatus make_samples(const Loader *loader, SampleLoader **samples, FshError *error)
 {
     SampleOptions options = {.split = loader->options.split,
                              .kind = loader->options.kind,
@@ -302,8 +335,13 @@ static FshStatus make_worker(Loader *loader, Worker *worker, FshError *error)
                              .seed = loader->options.seed,
                              .measure = loader->options.measure};
     memcpy(options.fill, loader->options.fill, sizeof options.fill);
+    return sample_loader_new(samples, &options, &loader->checksums, error);
+}
+
+static FshStatus make_worker(Loader *loader, Worker *worker, FshError *error)
+{
     worker->loader = loader;
-    FshStatus status = sample_loader_new(&worker->samples, &options, &loader->checksums, error);
+    FshStatus status = make_samples(loader, &worker->samples, error);
     if (status)
         return status;
     int failure = pthread_create(&worker->thread, NULL, worker_main, worker);
@@ -364,6 +402,8 @@ static FshStatus check_options(const Loader *loader, FshError *error)
     if (pairs && (mixing_is_on(&options->mixing) || options->augmentation.erasing.probability > 0))
         return fsh_error_set(error, FSH_ERR_USAGE,
                              "mixup, cutmix and random erasing are for classes, not for pairs");
+    if (whole && options->resident)
+        return fsh_error_set(error, FSH_ERR_USAGE, "whole images are not made on the device");
     if (whole && options->batch != 1)
         return fsh_error_set(error, FSH_ERR_USAGE, "whole images come one to a batch, not %llu",
                              (unsigned long long)options->batch);
@@ -432,6 +472,7 @@ void loader_free(Loader **loader)
     if (!freed)
         return;
     stop_workers(freed);
+    sample_loader_free(&freed->single);
     for (size_t i = 0; freed->slots && i < freed->slot_count; i++)
         batch_slot_free(&freed->slots[i].memory);
     for (size_t i = 0; freed->problems && i < PROBLEMS_KEPT; i++)
@@ -453,6 +494,23 @@ void loader_free(Loader **loader)
 }
 
 /* ---- the consumer ---- */
+
+FshStatus loader_image(Loader *loader, const Batch *batch, uint64_t place, uint8_t *pixels, uint8_t *target,
+                       FshError *error)
+{
+    SampleInfo info;
+    FshStatus status = FSH_OK;
+    if (batch->samples[place] == SAMPLER_PADDING)
+        return fsh_error_set(error, FSH_ERR_NOT_FOUND, "place %llu of the batch is empty",
+                             (unsigned long long)place);
+    if (!loader->single)
+        status = make_samples(loader, &loader->single, error);
+    if (!status)
+        status = sample_loader_open(loader->single, batch->epoch, batch->samples[place], &info, error);
+    return status ? status
+                  : sample_loader_render(loader->single, augmentation_of(loader, batch->epoch), pixels,
+                                         target, error);
+}
 
 uint64_t loader_step_count(const Loader *loader)
 {
@@ -531,12 +589,16 @@ FshStatus loader_next(Loader *loader, const Batch **batch, FshError *error)
         return slot->error.status;
     }
     const BatchSlot *memory = &slot->memory;
+    slot->recipes.width = memory->width;
+    slot->recipes.height = memory->height;
     slot->batch = (Batch){.epoch = number / loader->step_count,
                           .step = number % loader->step_count,
                           .height = memory->height,
                           .width = memory->width,
                           .pixels = memory->pixels,
                           .target = memory->target,
+                          .recipes = loader->options.resident ? &slot->recipes : NULL,
+                          .store = loader->options.resident ? loader->options.resident->store : NULL,
                           .labels = has_pairs(loader) ? NULL : memory->labels,
                           .labels_mixed = memory->labels_mixed,
                           .mix = memory->mix,

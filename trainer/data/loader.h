@@ -34,6 +34,7 @@
 #include "formats/fshard.h"
 #include "trainer/data/augment.h"
 #include "trainer/data/mixing.h"
+#include "trainer/data/resident_split.h"
 #include "trainer/data/sample_loader.h"
 #include "trainer/data/sampler.h"
 
@@ -58,14 +59,20 @@ typedef struct LoaderOptions {
         [4]; /* channels values: the pixels of a skipped sample, of padding and of what is erased; the mean is kind
                         to batch norm */
     bool measure; /* where the time goes, for loader_statistics */
+    /* Batches of recipes for pixels that lie in a backend's memory, in place of pixels. Borrowed, of the same split; may be loaded
+     * later, before loader_start. Not for CROP_WHOLE. NULL: pixels. */
+    const ResidentSplit *resident;
 } LoaderOptions;
 
 typedef struct Batch {
     uint64_t epoch, step;
     uint32_t height,
         width; /* of each image: the crop's edge in this epoch; CROP_WHOLE: the image's own, 0 if it was skipped */
-    const uint8_t *pixels; /* [batch, height, width, channels] u8, 64-byte aligned */
-    const uint8_t *target; /* pairs: the same for what shall come out; classes: NULL */
+    const uint8_t *pixels; /* [batch, height, width, channels] u8, 64-byte aligned; resident: NULL */
+    const uint8_t *target; /* pairs: the same for what shall come out; classes: NULL; resident: NULL */
+    const PixelBatch
+        *recipes; /* resident: what pixels and target are to be made from, out of store; else NULL */
+    PixelStore *store;
     const int64_t *labels; /* [batch]; -1: padding, or a skipped sample; pairs: NULL */
     /* With mixing, else NULL: the label of the sample at place p ^ 1, and the share of the image (0..1) that is labels'. What is
      * not mixed has its own label in both, and share 1. */
@@ -84,6 +91,11 @@ typedef struct Loader Loader;
 FshStatus loader_new(Loader **loader, const LoaderOptions *options, FshError *error);
 /* Stops the workers where they are, frees, sets to NULL; NULL is fine. */
 void loader_free(Loader **loader);
+
+/* The image at a place of the batch in hand as the batch has it but for mixing: [height, width, channels], target too for pairs
+ * (else NULL). For resident batches, of which the host has no pixels, a few at a time: it is rendered anew. */
+FshStatus loader_image(Loader *loader, const Batch *batch, uint64_t place, uint8_t *pixels, uint8_t *target,
+                       FshError *error);
 
 /* Steps of one epoch, > 0. */
 uint64_t loader_step_count(const Loader *loader);

@@ -285,6 +285,25 @@ static FshStatus render_side(SampleLoader *loader, unsigned side, const Augmenta
     return status;
 }
 
+uint8_t sample_loader_channels(const SampleLoader *loader, unsigned side, uint32_t decoded)
+{
+    const FshField *field = &loader->fields[side];
+    return field->codec == FSH_CODEC_RAW ? field->channels : (uint8_t)decoded;
+}
+
+FshStatus sample_loader_image(SampleLoader *loader, unsigned side, uint32_t decoded, ImageView *view,
+                              FshError *error)
+{
+    const FshField *field = &loader->fields[side];
+    const Augmentation whole = {.mode = CROP_WHOLE, .channels = decoded};
+    const CropPlan all = {.box = {0, 0, field->width, field->height}};
+    ImagePlace place;
+    FshStatus status = field->codec == FSH_CODEC_RAW
+                           ? raw_view(field, view, error)
+                           : decode_field(loader, field, &whole, &all, view, &place, error);
+    return status ? add_place(loader, side, error) : FSH_OK;
+}
+
 /* What changes colours of the network's input: width x height pixels. */
 static void change_colours(SampleLoader *loader, const Augmentation *augmentation, SampleRecipe *recipe,
                            uint32_t width, uint32_t height, uint8_t *pixels)

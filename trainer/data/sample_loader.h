@@ -77,6 +77,13 @@ FshStatus sample_loader_open(SampleLoader *loader, uint64_t epoch, uint64_t inde
 FshStatus sample_loader_render(SampleLoader *loader, const Augmentation *augmentation, uint8_t *pixels,
                                uint8_t *target, FshError *error);
 
+/* Channels of a side of that sample: as they are stored raw, else what it is decoded to, which is `decoded`. */
+uint8_t sample_loader_channels(const SampleLoader *loader, unsigned side, uint32_t decoded);
+/* The whole image of a side of that sample in full size, in sample_loader_channels: in the mapping, or in the loader until its next
+ * call. Messages as above. */
+FshStatus sample_loader_image(SampleLoader *loader, unsigned side, uint32_t decoded, ImageView *view,
+                              FshError *error);
+
 /* Of what this one has done; the caller may add to it. */
 SampleStatistics *sample_loader_statistics(SampleLoader *loader);
 

@@ -309,6 +309,11 @@ FshStatus communicator_check(Communicator *communicator, FshError *error)
     return FSH_OK;
 }
 
+bool communicator_is_broken(const Communicator *communicator)
+{
+    return communicator->lost;
+}
+
 bool communicator_is_last(Communicator *communicator)
 {
     for (uint64_t rank = 0; rank < communicator->place.world_size; rank++)

@@ -55,6 +55,8 @@ FshStatus communicator_gather(Communicator *communicator, const void *bytes, siz
 /* FSH_OK, or FSH_ERR_SYSTEM with the rank that has ended without communicator_close. Asks the system, waits for nobody; from any
  * thread. */
 FshStatus communicator_check(Communicator *communicator, FshError *error);
+/* True where a call has failed because a rank has ended: no later one will do. */
+bool communicator_is_broken(const Communicator *communicator);
 /* True once all other ranks have called communicator_close, or ended. From any thread. */
 bool communicator_is_last(Communicator *communicator);
 

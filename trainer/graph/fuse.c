@@ -2,16 +2,13 @@
 
 #include <stdlib.h>
 
-/* How often each tensor is read, and by which node last. */
-typedef struct Uses {
-    int *counts;       /* [tensor_count] */
-    NodeId *consumers; /* [tensor_count] */
-} Uses;
+const char *const fusion_names[] = {"norm-relu",       "norm-add-relu", "norm-add", "bias-norm",
+                                    "conv-statistics", "gradient-add",  NULL};
 
-static bool find_uses(Graph *graph, Uses *uses)
+bool graph_find_uses(Graph *graph, GraphUses *uses)
 {
-    *uses = (Uses){calloc(graph->tensor_count + 1, sizeof *uses->counts),
-                   calloc(graph->tensor_count + 1, sizeof *uses->consumers)};
+    *uses = (GraphUses){calloc(graph->tensor_count + 1, sizeof *uses->counts),
+                        calloc(graph->tensor_count + 1, sizeof *uses->consumers)};
     if (!uses->counts || !uses->consumers) {
         graph_fail(graph, FSH_ERR_MEMORY, "graph: no memory to fuse %zu tensors", graph->tensor_count);
         return false;
@@ -25,34 +22,19 @@ static bool find_uses(Graph *graph, Uses *uses)
     return true;
 }
 
-/* The node that reads `tensor`, if it is the only one, is of this kind, and nothing else needs the tensor. */
-static Node *only_consumer(const Graph *graph, const Uses *uses, TensorId tensor, OpKind op)
+void graph_uses_free(GraphUses *uses)
 {
-    if (uses->counts[tensor] != 1 || graph->tensors[tensor].tensor.keep)
-        return NULL;
-    Node *consumer = &graph->nodes[uses->consumers[tensor]];
-    return consumer->op == op && consumer->output_count ? consumer : NULL; /* one that was fused is empty */
+    free(uses->counts);
+    free(uses->consumers);
+    *uses = (GraphUses){NULL, NULL};
 }
 
-/* The batch norm takes the place of the last node of its pattern, so that all it reads is made before it; the
- * nodes before it become empty (no inputs, no outputs) and go at the end of the pass. */
-static void fuse_into(Graph *graph, Node *norm, Node *add, Node *relu, TensorId addend)
+void graph_empty_node(Node *node)
 {
-    Node fused = *norm;
-    fused.inputs[5] = addend;
-    fused.as.norm.relu = true;
-    fused.as.norm.slope = relu->as.relu.slope;
-    graph->tensors[norm->outputs[0]].tensor.producer = NODE_NONE;
-    if (add)
-        graph->tensors[add->outputs[0]].tensor.producer = NODE_NONE;
-    fused.outputs[0] = relu->outputs[0];
-    norm->input_count = norm->output_count = 0;
-    if (add)
-        add->input_count = add->output_count = 0;
-    *relu = fused;
+    node->input_count = node->output_count = 0;
 }
 
-static void remove_empty_nodes(Graph *graph)
+void graph_remove_empty_nodes(Graph *graph)
 {
     size_t count = 0;
     for (size_t i = 0; i < graph->node_count; i++)
@@ -62,41 +44,136 @@ static void remove_empty_nodes(Graph *graph)
     for (size_t i = 0; i < count; i++)
         for (int k = 0; k < graph->nodes[i].output_count; k++) {
             TensorId output = graph->nodes[i].outputs[k];
-            if (output != TENSOR_NONE && graph->tensors[output].tensor.role == TENSOR_ACTIVATION)
+            if (output != TENSOR_NONE && graph->tensors[output].tensor.producer != NODE_NONE)
                 graph->tensors[output].tensor.producer = (NodeId)i;
         }
 }
 
+/* The node that reads `tensor`, if it is the only one, is of this kind, and nothing else needs the tensor. */
+static Node *only_consumer(const Graph *graph, const GraphUses *uses, TensorId tensor, OpKind op)
+{
+    if (uses->counts[tensor] != 1 || graph->tensors[tensor].tensor.keep)
+        return NULL;
+    Node *consumer = &graph->nodes[uses->consumers[tensor]];
+    return consumer->op == op && consumer->output_count ? consumer : NULL; /* one that was fused is empty */
+}
+
+/* The result of a node whose place another takes: it is not made any more. */
+static void forget(Graph *graph, const Node *node)
+{
+    graph->tensors[node->outputs[0]].tensor.producer = NODE_NONE;
+}
+
+/* ---- batch norm and what follows it ---------------------------------------------------------------------- */
+
+/* The batch norm takes the place of the last node of its pattern, so that all it reads is made before it; the
+ * nodes before it become empty and go at the end of the pass. add, relu: either may be NULL. */
+static void fuse_norm(Graph *graph, Node *norm, Node *add, Node *relu)
+{
+    Node fused = *norm, *last = relu ? relu : add;
+    if (add)
+        fused.inputs[5] = add->inputs[0] == norm->outputs[0] ? add->inputs[1] : add->inputs[0];
+    if (relu) {
+        fused.as.norm.relu = true;
+        fused.as.norm.slope = relu->as.relu.slope;
+    }
+    forget(graph, norm);
+    if (add && relu)
+        forget(graph, add);
+    fused.outputs[0] = last->outputs[0];
+    graph_empty_node(norm);
+    if (add && relu)
+        graph_empty_node(add);
+    *last = fused;
+}
+
+static void fuse_norms(Graph *graph, const GraphUses *uses, unsigned fusions)
+{
+    for (size_t i = 0; i < graph->node_count; i++) {
+        Node *norm = &graph->nodes[i];
+        if (norm->op != OP_BATCH_NORM || norm->as.norm.relu || norm->inputs[5] != TENSOR_NONE ||
+            !norm->output_count)
+            continue;
+        Node *relu = only_consumer(graph, uses, norm->outputs[0], OP_RELU);
+        if (relu && (fusions & FUSE_NORM_RELU)) {
+            fuse_norm(graph, norm, NULL, relu);
+            continue;
+        }
+        Node *add = only_consumer(graph, uses, norm->outputs[0], OP_ADD);
+        if (!add)
+            continue;
+        relu = only_consumer(graph, uses, add->outputs[0], OP_RELU);
+        if (relu && (fusions & FUSE_NORM_ADD_RELU))
+            fuse_norm(graph, norm, add, relu);
+        else if (fusions & FUSE_NORM_ADD)
+            fuse_norm(graph, norm, add, NULL);
+    }
+}
+
+/* ---- batch norm and what is in front of it --------------------------------------------------------------- */
+
+/* What makes a training norm's x. */
+static Node *producer_of_x(Graph *graph, const Node *norm)
+{
+    const NodeId producer = graph->tensors[norm->inputs[0]].tensor.producer;
+    const bool trains = norm->op == OP_BATCH_NORM && norm->as.norm.options.training;
+    return trains && producer != NODE_NONE ? &graph->nodes[producer] : NULL;
+}
+
+/* The norm takes a bias of each channel away with the mean. */
+static void move_biases(Graph *graph, const GraphUses *uses)
+{
+    for (size_t i = 0; i < graph->node_count; i++) {
+        Node *norm = &graph->nodes[i], *layer = producer_of_x(graph, norm);
+        if (!layer || (layer->op != OP_CONV2D && layer->op != OP_LINEAR) || layer->inputs[2] == TENSOR_NONE ||
+            !only_consumer(graph, uses, layer->outputs[0], OP_BATCH_NORM))
+            continue;
+        norm->inputs[7] = layer->inputs[2];
+        layer->inputs[2] = TENSOR_NONE;
+    }
+}
+
+/* Where the convolution's result is f16: there a library's kernel makes the sums on the way. */
+static void sum_in_convolutions(Graph *graph)
+{
+    for (size_t i = 0; i < graph->node_count; i++) {
+        Node *layer = producer_of_x(graph, &graph->nodes[i]);
+        if (!layer || layer->op != OP_CONV2D || layer->inputs[2] != TENSOR_NONE || layer->output_count > 1 ||
+            layer->as.conv.groups > 1)
+            continue;
+        const Tensor y = graph->tensors[layer->outputs[0]].tensor; /* a copy: graph_output moves the table */
+        if (y.type != DATA_F16)
+            continue;
+        graph_output(graph, layer, 1, DATA_F32, 2,
+                     (int64_t[]){2, (y.shape[3] + STATISTICS_MULTIPLE - 1) / STATISTICS_MULTIPLE *
+                                        STATISTICS_MULTIPLE});
+        if (graph->failure.status)
+            return;
+        graph->tensors[layer->outputs[1]].tensor.producer = y.producer;
+        graph->nodes[i].inputs[6] = layer->outputs[1];
+    }
+}
+
 void graph_fuse(Graph *graph, unsigned fusions)
 {
-    Uses uses = {0};
+    GraphUses uses = {0};
     if (!graph || graph->failure.status)
         return;
     if (graph->differentiated) {
         graph_fail(graph, FSH_ERR_USAGE, "graph: fuse before differentiating");
         return;
     }
-    if (!find_uses(graph, &uses))
+    if (!graph_find_uses(graph, &uses))
         goto done;
-    for (size_t i = 0; i < graph->node_count; i++) {
-        Node *norm = &graph->nodes[i];
-        if (norm->op != OP_BATCH_NORM || norm->as.norm.relu || !norm->output_count)
-            continue;
-        Node *relu = only_consumer(graph, &uses, norm->outputs[0], OP_RELU);
-        if (relu && (fusions & FUSE_NORM_RELU)) {
-            fuse_into(graph, norm, NULL, relu, TENSOR_NONE);
-            continue;
-        }
-        Node *add = only_consumer(graph, &uses, norm->outputs[0], OP_ADD);
-        if (!add || !(fusions & FUSE_NORM_ADD_RELU))
-            continue;
-        relu = only_consumer(graph, &uses, add->outputs[0], OP_RELU);
-        if (relu)
-            fuse_into(graph, norm, add, relu,
-                      add->inputs[0] == norm->outputs[0] ? add->inputs[1] : add->inputs[0]);
-    }
-    remove_empty_nodes(graph);
+    fuse_norms(graph, &uses, fusions);
+    graph_remove_empty_nodes(graph);
+    graph_uses_free(&uses);
+    if (!graph_find_uses(graph, &uses))
+        goto done;
+    if (fusions & FUSE_BIAS_NORM)
+        move_biases(graph, &uses);
+    if (fusions & FUSE_CONV_STATISTICS)
+        sum_in_convolutions(graph);
 done:
-    free(uses.counts);
-    free(uses.consumers);
+    graph_uses_free(&uses);
 }

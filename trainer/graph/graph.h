@@ -12,6 +12,7 @@
  *   TensorId loss = graph_softmax_cross_entropy(graph, logits, labels, TENSOR_NONE, TENSOR_NONE, 0.1F);
  *   graph_fuse(graph, FUSE_ALL);                  // batch norm and what follows it become one node
  *   graph_differentiate(graph, loss);             // gradients are nodes like all others
+ *   graph_fuse_backward(graph, FUSE_ALL);
  *   graph_update(graph, &(Optimizer){…});         // so is the update
  *   if (graph_check(graph, &error)) …             // the first mistake, by layer and shapes
  *
@@ -98,18 +99,21 @@ bool tensor_is_weight(const Tensor *tensor);
  * may be TENSOR_NONE. Activations have one float type in a node: that of its first input. Everything else is f32 unless
  * said; a convolution or matrix product in a narrower type reads its f32 weight rounded to it, and adds up in f32. */
 typedef enum OpKind {
-    OP_FILL,                   /* () -> y: as.fill.value everywhere */
-    OP_CAST,                   /* (x) -> y of another float type */
-    OP_NORMALIZE,              /* (x u8) -> y */
-    OP_CONV2D,                 /* (x, weight, bias?) -> y */
+    OP_FILL,      /* () -> y: as.fill.value everywhere */
+    OP_CAST,      /* (x) -> y of another float type */
+    OP_NORMALIZE, /* (x u8) -> y */
+    /* (x, weight, bias?) -> y, sums? f32 [2, C up to STATISTICS_MULTIPLE]: of y over its pixels, and of its square */
+    OP_CONV2D,
     OP_CONV2D_BACKWARD_DATA,   /* (dy, weight) -> dx */
     OP_CONV2D_BACKWARD_WEIGHT, /* (dy, x) -> dweight, dbias? */
-    /* (x, weight, bias, running_mean, running_var, addend?) -> y, mean, inverse_deviation [C], and in
+    /* (x, weight, bias, running_mean, running_var, addend?, sums?, layer_bias?) -> y, mean, inverse_deviation [C], and in
      * training the buffers running_mean, running_var, written in place. mean and inverse_deviation are what y
-     * was made with: y = activation((x - mean) * inverse_deviation * weight + bias + addend). */
+     * was made with: y = activation((x - mean) * inverse_deviation * weight + bias + addend). sums: of OP_CONV2D, of x.
+     * layer_bias: of the layer in front, left out there, by which only running_mean moves. */
     OP_BATCH_NORM,
-    /* (dy, x, weight, bias, mean, inverse_deviation, y?) -> dx?, dweight, dbias, daddend?. y is there when
-     * there was an addend: it tells where the activation was on. Without one, x tells. */
+    /* (dy, x, weight, bias, mean, inverse_deviation, y?, dy2?) -> dx?, dweight, dbias, g?, dlayer_bias?. y is there when
+     * there was an addend and an activation: it tells where that was on. Without one, x tells. g: dy + dy2 through the
+     * activation, the gradient of the addend. dlayer_bias is 0. */
     OP_BATCH_NORM_BACKWARD,
     OP_RELU,          /* (x) -> y; leaky where slope != 0 */
     OP_RELU_BACKWARD, /* (dy, y) -> dx */
@@ -408,8 +412,19 @@ void graph_set_initializer(Graph *graph, const char *parameter, Initializer init
 typedef enum GraphFusion {
     FUSE_NORM_RELU = 1,     /* batch norm -> ReLU */
     FUSE_NORM_ADD_RELU = 2, /* batch norm -> add -> ReLU */
-    FUSE_ALL = 3,
+    FUSE_NORM_ADD = 4,      /* batch norm -> add */
+    /* The bias of a convolution or linear layer in front of a training batch norm is not added: the norm would take it away again.
+     * running_mean moves as if it had been; its gradient is 0. */
+    FUSE_BIAS_NORM = 8,
+    FUSE_CONV_STATISTICS =
+        16, /* a convolution in f16 makes the sums of which a training batch norm needs its statistics */
+    FUSE_GRADIENT_ADD = 32, /* backward: add -> batch norm's gradient */
+    FUSE_ALL = 47,          /* those of them that every backend runs: all but FUSE_CONV_STATISTICS */
+    FUSE_NONE = 1 << 30,    /* no fusion; for where 0 stands for a default */
 } GraphFusion;
+/* Of bit 1 << i, for people: "norm-relu", …; ends with NULL. */
+extern const char *const fusion_names[];
+enum { STATISTICS_MULTIPLE = 8 };
 void graph_fuse(Graph *graph, unsigned fusions);
 
 /* Before graph_differentiate, for an update with loss scaling: gradients are those of loss * "scaler.scale", a
@@ -418,6 +433,8 @@ void graph_loss_scale(Graph *graph);
 /* Appends the backward nodes of loss for every parameter it depends on; gradients of a tensor used twice are
  * added. */
 void graph_differentiate(Graph *graph, TensorId loss);
+/* Rewrites of the backward graph, right after graph_differentiate; bits and promises as those of graph_fuse. */
+void graph_fuse_backward(Graph *graph, unsigned fusions);
 /* Appends the update of every parameter that has a gradient, last of all. Kept then: "gradient_norm" [1], of the
  * gradient after accumulation and unscaling and before clipping (0 in a run without an update that only
  * accumulates; inf or nan where one was left out), and "updated" [1]: 1 or 0. */

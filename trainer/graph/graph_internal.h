@@ -43,7 +43,7 @@ typedef struct OpRow {
     /* Multiply-adds times two; NULL: not counted. */
     int64_t (*flops)(const Graph *graph, const Node *node);
     int overwrite_count;
-    Overwrite overwrites[4];
+    Overwrite overwrites[8];
     /* NULL: overwrites hold for all shapes. */
     bool (*overwrites_if)(const Graph *graph, const Node *node);
 } OpRow;
@@ -93,5 +93,19 @@ void graph_contribute_gradient(Graph *graph, TensorId of, TensorId gradient);
 /* The backward nodes of the first forward_count nodes, for every tensor that has a gradient by now. Tests start it from a
  * gradient of their own. */
 void graph_append_backward_pass(Graph *graph, size_t forward_count);
+
+/* ---- for rewrites (fuse*.c) ------------------------------------------------------------------------------ */
+
+/* How often each tensor is read, and by which node last. */
+typedef struct GraphUses {
+    int *counts;       /* [tensor_count] */
+    NodeId *consumers; /* [tensor_count] */
+} GraphUses;
+/* False where there is no memory: the graph has failed then. Free it in any case. */
+bool graph_find_uses(Graph *graph, GraphUses *uses);
+void graph_uses_free(GraphUses *uses);
+/* A node without inputs and outputs is none; they go together. */
+void graph_empty_node(Node *node);
+void graph_remove_empty_nodes(Graph *graph);
 
 #endif

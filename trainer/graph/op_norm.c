@@ -53,7 +53,7 @@ TensorId graph_batch_norm(Graph *graph, const char *name, TensorId x, const Batc
             "%s: batch norm in training needs more than one value for each channel, not [%s]; use "
             "a larger batch or larger images",
             name, tensor_shape_text(image, shape, sizeof shape));
-    Node node = {.op = OP_BATCH_NORM, .inputs = {x}, .input_count = 6};
+    Node node = {.op = OP_BATCH_NORM, .inputs = {x}, .input_count = 8};
     graph_set_name(graph, node.name, name);
     node.as.norm.options = *batch_norm;
     if (node.as.norm.options.epsilon == 0)
@@ -65,7 +65,7 @@ TensorId graph_batch_norm(Graph *graph, const char *name, TensorId x, const Batc
     node.inputs[2] = graph_parameter(graph, name, "bias", 1, &channels, zeros, false);
     node.inputs[3] = graph_buffer(graph, name, "running_mean", channels, zeros);
     node.inputs[4] = graph_buffer(graph, name, "running_var", channels, ones);
-    node.inputs[5] = TENSOR_NONE;
+    node.inputs[5] = node.inputs[6] = node.inputs[7] = TENSOR_NONE; /* what graph_fuse may put there */
     return graph_append(graph, &node);
 }
 
@@ -89,13 +89,17 @@ void batch_norm_infer(Graph *graph, Node *node)
 
 void batch_norm_differentiate(Graph *graph, const Node *node, TensorId output_gradient)
 {
-    const bool has_addend = node->inputs[5] != TENSOR_NONE;
+    const TensorId addend = node->inputs[5];
+    const bool gated_by_y = addend != TENSOR_NONE && node->as.norm.relu;
     Node backward = {.op = OP_BATCH_NORM_BACKWARD,
                      .inputs = {output_gradient, node->inputs[0], node->inputs[1], node->inputs[2],
                                 node->outputs[1], node->outputs[2],
-                                has_addend ? node->outputs[0] : TENSOR_NONE},
-                     .input_count = 7};
+                                gated_by_y ? node->outputs[0] : TENSOR_NONE, TENSOR_NONE},
+                     .input_count = 8};
     backward.as.norm = node->as.norm;
-    const TensorId of[4] = {node->inputs[0], node->inputs[1], node->inputs[2], node->inputs[5]};
-    graph_append_backward(graph, node, &backward, of, 4);
+    const TensorId of[5] = {node->inputs[0], node->inputs[1], node->inputs[2],
+                            gated_by_y ? addend : TENSOR_NONE, node->inputs[7]};
+    graph_append_backward(graph, node, &backward, of, 5);
+    if (addend != TENSOR_NONE && !gated_by_y)
+        graph_contribute_gradient(graph, addend, output_gradient);
 }

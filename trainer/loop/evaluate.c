@@ -14,12 +14,12 @@ static json_t *number_or_null(double value)
     return isfinite(value) ? json_real(value) : json_null();
 }
 
-static FshStatus print_json(const TrainOptions *options, const Session *session, const Metrics *metrics,
+static FshStatus print_json(const TrainOptions *options, const Metrics *metrics, uint64_t skipped,
                             double seconds, FshError *error)
 {
-    json_t *object = json_pack("{s:o, s:I, s:I, s:f}", "weights", json_text(options->weights), "samples",
-                               (json_int_t)metrics->count, "skipped_samples",
-                               (json_int_t)session_problem_count(session), "seconds", seconds);
+    json_t *object =
+        json_pack("{s:o, s:I, s:I, s:f}", "weights", json_text(options->weights), "samples",
+                  (json_int_t)metrics->count, "skipped_samples", (json_int_t)skipped, "seconds", seconds);
     for (int i = 0; object && i < METRIC_COUNT; i++)
         if (metrics_has(metrics, (Metric)i))
             (void)json_object_set_new(object, metric_names[i],
@@ -65,14 +65,21 @@ FshStatus train_evaluate(const TrainOptions *options, bool *partial_ret, FshErro
     console_clear(&session.console);
     if (!status && predictor)
         status = predictor_finish(predictor, error);
+    uint64_t skipped = session_problem_count(&session);
+    if (!status)
+        status = ranks_sum_count(session.communicator, &skipped, error);
     if (status)
         goto done;
-    *partial_ret = session_problem_count(&session) > 0;
+    *partial_ret = skipped > 0;
+    if (session.plan.rank > 0)
+        goto done; /* the first speaks */
     if (options->program.json)
-        status = print_json(options, &session, &metrics, seconds, error);
+        status = print_json(options, &metrics, skipped, seconds, error);
     else
         print_text(&metrics, seconds);
 done:
+    if (status)
+        ranks_explain(session.communicator, error);
     predictor_free(&predictor);
     session_close(&session);
     return status;

@@ -98,7 +98,7 @@ static double choose_rate(const TrainPlan *plan, const TrainOptions *options)
         return options->lr;
     if (kind != OPTIMIZER_SGD && kind != OPTIMIZER_LARS)
         return lr_of_moments;
-    return options->lr_base * (double)(plan->train_spec.batch * options->grad_accum_steps) / 256;
+    return options->lr_base * (double)plan_total_batch(plan) * (double)options->grad_accum_steps / 256;
 }
 
 static FshStatus plan_warmup(TrainPlan *plan, const TrainOptions *options, FshError *error)

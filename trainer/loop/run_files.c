@@ -95,6 +95,8 @@ static FshStatus save_weights(RunFiles *files, const char *name, const RunState 
 void run_files_save_weights(RunFiles *files, RunFile file, const RunState *state, const Metrics *metrics)
 {
     FshError error = {0};
+    if (!files->record)
+        return;
     FshStatus status = save_weights(files, file_name(file), state, metrics, file == RUN_AVERAGE, &error);
     note_failure(files, &files->stale_of[file], status, &error);
 }
@@ -102,9 +104,10 @@ void run_files_save_weights(RunFiles *files, RunFile file, const RunState *state
 static json_t *checkpoint_object(const RunFiles *files, const RunState *state)
 {
     json_t *run = run_state_object(state);
-    return json_pack("{s:i, s:s, s:s, s:O, s:o}", "version", 1, "model", files->session->plan.model->name,
-                     "dataset", fsh_manifest(files->session->data.dataset)->id, "options", files->options,
-                     "run", run);
+    return json_pack("{s:i, s:s, s:s, s:I, s:O, s:o}", "version", 1, "model",
+                     files->session->plan.model->name, "dataset",
+                     fsh_manifest(files->session->data.dataset)->id, "ranks",
+                     (json_int_t)files->session->plan.world_size, "options", files->options, "run", run);
 }
 
 static FshStatus save_checkpoint(RunFiles *files, const char *name, const RunState *state, FshError *error)
@@ -123,6 +126,8 @@ static FshStatus save_checkpoint(RunFiles *files, const char *name, const RunSta
 void run_files_save_checkpoint(RunFiles *files, const RunState *state)
 {
     FshError error = {0};
+    if (!files->record)
+        return;
     FshStatus status = save_checkpoint(files, record_checkpoint_name, state, &error);
     note_failure(files, &files->stale_of[RUN_CHECKPOINT], status, &error);
 }
@@ -175,7 +180,7 @@ void run_files_keep(RunFiles *files, RunState *state, const Metrics *metrics)
     char name[64];
     FshError error = {0};
     FshStatus status = FSH_OK;
-    if (!most)
+    if (!most || !files->record)
         return;
     while (!status && state->kept_count > most) /* the run goes on with a lower --checkpoint-hist */
         status = drop_worst(files, state, &error);
@@ -219,6 +224,8 @@ void run_files_save_diverged(RunFiles *files, const RunState *state, const uint6
 {
     char path[PATH_MAX];
     FshError error = {0};
+    if (!files->record)
+        return;
     json_t *object = diverged_object(files, state, batch_samples, loss);
     char *text = object ? json_dumps(object, JSON_INDENT(2)) : NULL;
     FshStatus status = save_checkpoint(files, record_diverged_name, state, &error);
@@ -306,6 +313,14 @@ static FshStatus check_same_run(const char *path, const Session *session, const 
     if (!dataset || strcmp(dataset, fsh_manifest(session->data.dataset)->id) != 0)
         return fsh_error_set(error, FSH_ERR_MISMATCH, "%s: is of a run on another dataset than %s", path,
                              fsh_path(session->data.dataset));
+    const json_t *noted = json_object_get(notes, "ranks"); /* not in those of runs before there were any */
+    const long long ranks = noted ? (long long)json_integer_value(noted) : 1;
+    if (ranks != (long long)session->plan.world_size)
+        return fsh_error_set(
+            error, FSH_ERR_MISMATCH,
+            "%s: the run had %lld rank%s, this one has %llu, so its steps are others; start as many, or "
+            "begin a new run with --weights",
+            path, ranks, ranks == 1 ? "" : "s", (unsigned long long)session->plan.world_size);
     json_t *now = deciding_options(options);
     if (!now)
         return fsh_error_set(error, FSH_ERR_MEMORY, "%s: out of memory", path);

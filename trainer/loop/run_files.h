@@ -11,7 +11,7 @@
 
 typedef struct RunFiles {
     Session *session;     /* borrowed */
-    const Record *record; /* borrowed */
+    const Record *record; /* borrowed; NULL: nothing is written, and nothing fails (a rank other than the first) */
     json_t *options;      /* what decides the result, for the checkpoint; owned */
     int64_t history;      /* --checkpoint-hist */
     bool stale_of[4];     /* by RunFile: what is on disk is not the newest, for the last save has failed */

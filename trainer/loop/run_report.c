@@ -224,6 +224,8 @@ static void metrics(RunReport *report, const char *group, uint64_t step, const M
 
 void run_report_step(RunReport *report, const StepReport *step, uint64_t steps_done)
 {
+    if (!report)
+        return;
     metrics(report, "train", steps_done, &step->now);
     scalar(report, "train", "lr", steps_done, step->learning_rate);
     scalar(report, "train", "images_per_second", steps_done, step->images_per_second);
@@ -267,6 +269,8 @@ static void show_rendered(RunReport *report, const Batch *batch)
 
 void run_report_batch(RunReport *report, const Batch *batch)
 {
+    if (!report)
+        return;
     const uint32_t channels = report->session->data.channels;
     const size_t count = (size_t)report->session->plan.train_spec.batch;
     if (report->batch_shown)
@@ -334,6 +338,8 @@ static FshStatus visit(void *context, const Batch *batch, const Evaluated *evalu
 
 SessionVisitor run_report_visitor(RunReport *report)
 {
+    if (!report)
+        return (SessionVisitor){NULL, NULL};
     const Session *session = report->session;
     const FindingsOptions options = {.pairs = is_pairs(report),
                                      .classes = (uint64_t)session->data.class_count,
@@ -405,6 +411,8 @@ static FshStatus write_page(RunReport *report, const char *verdict, FshError *er
 
 void run_report_epoch(RunReport *report, const EpochReport *epoch, uint64_t steps_done, const char *verdict)
 {
+    if (!report)
+        return;
     FshError error = {0};
     metrics(report, "epoch", steps_done, &epoch->train);
     if (epoch->evaluated)

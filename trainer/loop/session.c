@@ -35,7 +35,8 @@ FshStatus session_loader_options(const Session *session, bool training, LoaderOp
         .target_field = session->data.target_field,
         .augmentation = training ? plan->train_augmentation : plan->evaluation_augmentation,
         .batch = (uint64_t)(training ? plan->train_spec.batch : plan->evaluation_spec.batch),
-        .world_size = 1,
+        .rank = plan->rank,
+        .world_size = plan->world_size,
         .seed = plan->seed,
         .training = training,
         .workers = plan->workers,
@@ -137,15 +138,18 @@ static void take_sizes(TrainOptions *options, const WeightsOrigin *origin)
     options->val_resize_size = origin->resize;
 }
 
-/* auto: the best there is, and never a failure for want of a GPU. */
-static FshStatus open_backend(Backend **backend, const TrainOptions *options, FshError *error)
+/* auto: the best there is, on all ranks, and never a failure for want of a GPU. */
+static FshStatus open_backend(Backend **backend, const TrainOptions *options, Communicator *communicator,
+                              FshError *error)
 {
     PlanBackend wanted;
     plan_backend(&wanted, options);
     if (strcmp(options->device, "auto") != 0)
-        return backend_open(backend, options->device, &wanted.options, error);
-    if (backend_open(backend, "cuda", &wanted.options, NULL) == FSH_OK)
+        return ranks_agree(communicator, backend_open(backend, options->device, &wanted.options, error),
+                           error);
+    if (ranks_agree(communicator, backend_open(backend, "cuda", &wanted.options, NULL), NULL) == FSH_OK)
         return FSH_OK;
+    backend_close(backend); /* that of a rank that could */
     return backend_open(backend, "cpu", &wanted.options, error);
 }
 
@@ -172,8 +176,10 @@ static FshStatus open_data(Session *session, const TrainOptions *options, Sessio
         take_shape(&settled, origin);
     if (!status && use == SESSION_EVALUATE && model->task == TASK_CLASSIFICATION)
         take_sizes(&settled, origin);
+    if (session->communicator)
+        status = ranks_agree(session->communicator, status, error);
     if (!status && use != SESSION_LOAD)
-        status = open_backend(backend, options, error);
+        status = open_backend(backend, options, session->communicator, error);
     if (!status && *backend)
         settled.device = (*backend)->interface->device;
     if (!status)
@@ -196,18 +202,58 @@ static FshStatus open_network(Session *session, const TrainOptions *options, Ses
     return status;
 }
 
-FshStatus session_open(Session *session, const TrainOptions *options, SessionUse use, FshError *error)
+/* Loaders alone are one process's affair. */
+static FshStatus join_ranks(Session *session, TrainOptions *options, SessionUse use, FshError *error)
 {
+    FshStatus status = FSH_OK;
+    options->place = (RankPlace){.world_size = 1, .local_world = 1};
+    if (use != SESSION_LOAD)
+        status = rank_place_from_environment(&options->place, error);
+    if (!status && options->place.world_size > 1)
+        status = communicator_open(&session->communicator, &options->place, error);
+    if (!status && options->place.rank > 0)
+        console_set_rank(&session->console, options->place.rank);
+    return status;
+}
+
+/* What must be the same for the ranks to make the same steps. */
+static FshStatus check_alike(const Session *session, const TrainOptions *options, FshError *error)
+{
+    const TrainPlan *plan = &session->plan;
+    char text[512];
+    (void)snprintf(text, sizeof text,
+                   "%s %s %s %llu %llu batch %lld %lld epochs %llu seed %llu rate %.17g type %d evaluate %d",
+                   FSHARD_VERSION, fsh_manifest(session->data.dataset)->id, plan->model->name,
+                   (unsigned long long)plan->train_count, (unsigned long long)plan->evaluation_count,
+                   (long long)plan->train_spec.batch, (long long)plan->evaluation_spec.batch,
+                   (unsigned long long)plan->epochs, (unsigned long long)plan->seed, plan->schedule.base,
+                   (int)plan->recipe.compute_type, options->evaluate);
+    return ranks_check_same(session->communicator, text, error);
+}
+
+FshStatus session_open(Session *session, const TrainOptions *given, SessionUse use, FshError *error)
+{
+    TrainOptions own = *given;
+    const TrainOptions *options = &own;
     *session = (Session){0};
     console_open(&session->console, stderr, options->program.quiet);
     Backend *backend = NULL;
-    FshStatus status = open_data(session, options, use, &backend, error);
+    FshStatus status = join_ranks(session, &own, use, error);
+    if (!status)
+        status = ranks_agree(session->communicator, open_data(session, options, use, &backend, error), error);
+    if (!status)
+        status = check_alike(session, options, error);
+    if (!status && session->communicator)
+        status = backend_join(backend, session->communicator, error);
     if (!status && use != SESSION_LOAD)
-        status = open_network(session, options, use, &backend, error);
+        status =
+            ranks_agree(session->communicator, open_network(session, options, use, &backend, error), error);
     if (!status && session->data.train && use != SESSION_LOAD)
         status = open_loader(session, true, &session->train, error);
     if (!status && session->data.evaluation && use != SESSION_LOAD)
         status = open_loader(session, false, &session->evaluation, error);
+    if (session->communicator)
+        status = ranks_agree(session->communicator, status, error);
     backend_close(&backend); /* the network has it, unless there is none */
     if (status)
         session_close(session);
@@ -223,6 +269,7 @@ void session_close(Session *session)
     resident_split_free(&session->resident[1]);
     network_close(&session->network);
     training_data_close(&session->data);
+    communicator_close(&session->communicator);
     *session = (Session){0};
 }
 
@@ -246,6 +293,12 @@ void session_describe(Session *session)
                      session->kept_head);
     if (session->weights_normalise)
         console_line(&session->console, "normalisation: that of the weights");
+    if (plan->world_size > 1)
+        console_line(
+            &session->console,
+            "ranks: %llu (%s), one device each: %llu images in a step; the dataset is mapped once for all",
+            (unsigned long long)plan->world_size, communicator_place(session->communicator)->launcher,
+            (unsigned long long)plan_total_batch(plan));
     console_line(&session->console, "device: %s; loader: %d thread%s, %zu batches ahead",
                  backend_description(session->network.backend), plan->workers, plan->workers == 1 ? "" : "s",
                  plan->batches_ahead);
@@ -379,21 +432,26 @@ FshStatus session_evaluate(Session *session, NetworkWeights weights, const Sessi
 {
     const uint64_t steps = session->plan.evaluation_steps;
     FshStatus status = FSH_OK;
+    Communicator *communicator = session->communicator;
     *metrics = (Metrics){0};
     loader_start(session->evaluation, 0, steps);
     for (uint64_t step = 0; !status && step < steps; step++) {
         const Batch *batch;
         Evaluated evaluated = {0};
-        if (interrupt_requested())
-            return fsh_error_set(error, FSH_ERR_INTERRUPTED, "interrupted while evaluating");
-        status = loader_next(session->evaluation, &batch, error);
+        if (interrupt_requested()) /* this rank's share is over; all learn of it behind the last batch */
+            status = fsh_error_set(error, FSH_ERR_INTERRUPTED, "interrupted while evaluating");
+        if (!status)
+            status = loader_next(session->evaluation, &batch, error);
         if (!status && batch->valid_count) /* of nothing but skipped samples there is nothing to say */
             status = network_evaluate(&session->network, weights, batch, metrics, &evaluated, error);
-        if (!status && batch->valid_count && visitor)
+        if (!status && batch->valid_count && visitor && visitor->visit)
             status = visit(session, weights, visitor, batch, &evaluated, error);
         session_tell_problems(session);
         console_evaluating(&session->console, step, steps);
     }
+    status = ranks_agree(communicator, status, error);
+    if (!status)
+        status = ranks_sum_metrics(communicator, metrics, error);
     if (!status && metrics->count == 0)
         status =
             fsh_error_set(error, FSH_ERR_CORRUPT, "%s: no sample of split '%s' could be read; see fverify",

@@ -7,11 +7,13 @@
 
 #include "trainer/data/loader.h"
 #include "trainer/loop/network.h"
+#include "trainer/loop/ranks.h"
 #include "trainer/loop/weights.h"
 #include "trainer/report/console.h"
 
 typedef struct Session {
     Console console;
+    Communicator *communicator; /* with the other ranks; NULL: one process */
     TrainingData data;
     TrainPlan plan;
     Network network;
@@ -31,7 +33,8 @@ typedef enum SessionUse {
     SESSION_LOAD,     /* neither network nor loaders: what loaders would be made from */
 } SessionUse;
 
-/* Opens everything that options name: options->shards is the dataset. Parameters are drawn from the seed, then read from
+/* Opens everything that options name, with the other ranks where the environment says that there are some (rank_place.h): returns
+ * when all have come this far, and fails on all where it fails on one. options->place is found here; options->shards is the dataset. Parameters are drawn from the seed, then read from
  * options->weights if given. On failure nothing is held. The session must not move: its parts point at each other. */
 FshStatus session_open(Session *session, const TrainOptions *options, SessionUse use, FshError *error);
 /* Frees what it owns; zeroed is fine. */
@@ -58,8 +61,8 @@ typedef struct SessionVisitor {
     void *context;
 } SessionVisitor;
 
-/* The whole evaluation split once, in stored order: every sample counted once. FSH_ERR_INTERRUPTED on a
- * signal. */
+/* The whole evaluation split once, in stored order: every sample counted once. With several ranks each takes its share, all have
+ * the metrics of the whole, and visitor sees the samples of this rank. FSH_ERR_INTERRUPTED on a signal. */
 FshStatus session_evaluate(Session *session, NetworkWeights weights, const SessionVisitor *visitor,
                            Metrics *metrics, FshError *error);
 

@@ -27,7 +27,10 @@ void training_warn_of(Training *training, FshStatus status, const FshError *erro
 void training_save_checkpoint(Training *training)
 {
     training->state.seconds = training_seconds(training);
-    run_files_save_checkpoint(&training->files, &training->state);
+    RunState state = training->state;
+    (void)ranks_sum_metrics(training->session.communicator, &state.metrics,
+                            NULL); /* who is lost is lost later too */
+    run_files_save_checkpoint(&training->files, &state);
 }
 
 bool training_keep_learnt(Training *training)
@@ -41,6 +44,10 @@ FshStatus training_stop_for_signal(Training *training, FshError *error)
 {
     const RunState *state = &training->state;
     (void)training_keep_learnt(training);
+    if (!training_writes(training)) {
+        ranks_leave_to_first(training->session.communicator, error);
+        return FSH_ERR_INTERRUPTED;
+    }
     return fsh_error_set(
         error, FSH_ERR_INTERRUPTED, "interrupted in epoch %" PRIu64 " after %" PRIu64 " steps; %s %s/%s%s",
         state->epoch, state->step,
@@ -103,6 +110,13 @@ static FshStatus evaluate_epoch(Training *training, EpochReport *report, FshErro
     if (status || !session->evaluation || !due)
         return status;
     const double before = training->state.evaluation_seconds;
+    status = ranks_share_buffers(session->communicator, session->network.state,
+                                 network_graph(&session->network), error);
+    if (!status && average)
+        status = ranks_share_buffers(session->communicator, session->network.average,
+                                     session->network.evaluation[NETWORK_AVERAGED][0].graph, error);
+    if (status)
+        return status;
     status = evaluate_weights(training, NETWORK_TRAINED, &report->evaluation, error);
     report->evaluated = !status;
     if (!status && average)
@@ -177,14 +191,16 @@ static FshStatus run_epoch(Training *training, FshError *error)
     const uint64_t last = state->step ? state->steps_done - 1 : state->steps_done;
     Epoch epoch = {.learning_rate = training_learning_rate(training, last), .gradient_norm = NAN};
     FshStatus status = training_steps(training, &epoch, error);
+    Metrics total = state->metrics;
+    if (!status)
+        status = ranks_sum_metrics(session->communicator, &total, error);
     if (status)
         return status;
     EpochReport report = {
         .epoch = state->epoch,
-        .train = state->metrics,
+        .train = total,
         .learning_rate = epoch.learning_rate,
-        .images_per_second =
-            state->epoch_seconds > 0 ? (double)state->metrics.count / state->epoch_seconds : 0,
+        .images_per_second = state->epoch_seconds > 0 ? (double)total.count / state->epoch_seconds : 0,
         .step_seconds = state->epoch_seconds,
         .loader_wait_seconds = state->epoch_wait_seconds,
         .image_size = plan_edge(&session->plan, state->epoch),
@@ -200,7 +216,8 @@ static FshStatus run_epoch(Training *training, FshError *error)
     run_files_keep(&training->files, state, metrics);
     report.seconds = training_seconds(training);
     FshError record_error = {0};
-    training_warn_of(training, record_epoch(&training->record, &report, &record_error), &record_error);
+    if (training_writes(training))
+        training_warn_of(training, record_epoch(&training->record, &report, &record_error), &record_error);
     char verdict[512];
     say_verdict(training, verdict, sizeof verdict);
     run_report_epoch(training->report, &report, state->steps_done, verdict);
@@ -309,7 +326,7 @@ static void set_best(json_t *object, const char *prefix, const Metrics *best, ui
     }
 }
 
-static FshStatus print_result_json(const Training *training, FshError *error)
+static FshStatus print_result_json(const Training *training, uint64_t skipped, FshError *error)
 {
     const RunState *state = &training->state;
     json_t *object = json_pack(
@@ -317,7 +334,7 @@ static FshStatus print_result_json(const Training *training, FshError *error)
         "model", training->session.plan.model->name, "epochs", (json_int_t)state->epoch, "seconds",
         training_seconds(training), "images_per_second", images_per_second(training), "evaluation_seconds",
         state->evaluation_seconds, "loader_bound_percent", loader_share(training), "stopped_early",
-        training->stopped_early, "skipped_samples", (json_int_t)session_problem_count(&training->session));
+        training->stopped_early, "skipped_samples", (json_int_t)skipped);
     if (object && state->evaluated)
         set_best(object, "", &state->best, state->best_epoch);
     if (object && state->averaged)
@@ -326,10 +343,9 @@ static FshStatus print_result_json(const Training *training, FshError *error)
 }
 
 /* True when something is missing that the user would count on. */
-static bool tell_losses(Training *training)
+static bool tell_losses(Training *training, uint64_t skipped)
 {
     Session *session = &training->session;
-    const uint64_t skipped = session_problem_count(session);
     const bool stale = run_files_stale(&training->files);
     if (stale)
         console_warning(
@@ -365,6 +381,14 @@ static FshStatus open_record(Training *training, const TrainOptions *options, co
     return status;
 }
 
+/* All ranks have read the same checkpoint. */
+static FshStatus check_same_place(const Training *training, FshError *error)
+{
+    char text[64];
+    (void)snprintf(text, sizeof text, "%" PRIu64 " %" PRIu64, training->state.epoch, training->state.step);
+    return ranks_check_same(training->session.communicator, text, error);
+}
+
 FshStatus train_run(const TrainOptions *options, bool *partial_ret, FshError *error)
 {
     Training training = {.record = RECORD_NONE,
@@ -384,14 +408,21 @@ FshStatus train_run(const TrainOptions *options, bool *partial_ret, FshError *er
         state->plateau = plateau_start(session->plan.schedule.base);
     if (!status && checkpoint[0])
         status = run_files_resume(checkpoint, session, options, state, error);
-    if (!status)
+    if (session->plan.rank > 0)
+        state->metrics = (Metrics){0}; /* what was counted before stands once */
+    const bool writes = training_writes(&training);
+    if (!status && writes)
         status = open_record(&training, options, checkpoint, error);
     if (!status)
-        status = run_files_open(&training.files, session, &training.record, options, error);
-    if (!status && !state->finished) /* nothing is shown of a run that has nothing left to do */
+        status = run_files_open(&training.files, session, writes ? &training.record : NULL, options, error);
+    if (!status && writes && !state->finished) /* nothing is shown of a run that has nothing left to do */
         status = run_report_open(&training.report, session, &training.record, options, state, error);
     if (!status)
         status = training_open_steps(&training, error);
+    if (session->communicator)
+        status = ranks_agree(session->communicator, status, error);
+    if (!status)
+        status = check_same_place(&training, error);
     if (status)
         goto done;
     session_describe(session);
@@ -404,20 +435,27 @@ FshStatus train_run(const TrainOptions *options, bool *partial_ret, FshError *er
     else if (checkpoint[0])
         console_line(&session->console, "goes on from %s: epoch %" PRIu64 ", step %" PRIu64, checkpoint,
                      state->epoch, state->step);
-    if (options->program.verbose)
+    if (options->program.verbose && writes)
         describe_network(session, stderr);
     status = session_cache(session, error);
     training.start_seconds = progress_now_seconds() - state->seconds;
     if (!status)
         status = run_epochs(&training, error);
+    uint64_t skipped = session_problem_count(session);
+    if (!status)
+        status = ranks_sum_count(session->communicator, &skipped, error);
     if (status)
         goto done;
-    *partial_ret = tell_losses(&training);
+    *partial_ret = writes ? tell_losses(&training, skipped) : skipped > 0;
+    if (!writes)
+        goto done;
     if (options->program.json)
-        status = print_result_json(&training, error);
+        status = print_result_json(&training, skipped, error);
     else
         print_result(&training, options->verdict);
 done:
+    if (status)
+        ranks_explain(session->communicator, error);
     training_close_steps(&training);
     run_report_close(&training.report);
     run_files_close(&training.files);

@@ -47,6 +47,11 @@ FshStatus training_steps(Training *training, Epoch *epoch, FshError *error);
 /* What the step after steps_done others learns with. */
 double training_learning_rate(const Training *training, uint64_t steps_done);
 
+/* True on the rank that writes files and prints: the first. */
+static inline bool training_writes(const Training *training)
+{
+    return training->session.plan.rank == 0;
+}
 double training_seconds(const Training *training);
 /* A record that cannot be written costs a warning. */
 void training_warn_of(Training *training, FshStatus status, const FshError *error);

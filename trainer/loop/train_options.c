@@ -29,6 +29,7 @@ static const char examples[] =
 
 /* How the peers call what stands here under another name. */
 static const OptionForeign foreign[] = {{"num-workers", "workers"},
+                                        {"nproc-per-node", "gpus"},
                                         {"learning-rate", "lr"},
                                         {"clip-grad-value", "clip-grad"},
                                         {"betas", "opt-betas"},
@@ -78,11 +79,10 @@ static const OptionForeign answers[] = {
     {"std", "the dataset's deviation stands in its manifest"},
     {"compile", "the network is always planned as a whole"},
     {"torchcompile", "the network is always planned as a whole"},
-    {"sync-bn", "not yet: one process trains"},
-    {"local-rank", "not yet: one process trains"},
-    {"dist-backend", "not yet: one process trains"},
-    {"world-size", "not yet: one process trains"},
-    {"gpus", "not yet: one process trains, on --device cuda"},
+    {"sync-bn", "not yet: each rank's norms see its own batch"},
+    {"local-rank", "nothing needs it: the launcher's environment says it"},
+    {"dist-backend", "nothing needs it: NCCL on GPUs, shared memory on the CPU"},
+    {"world-size", "nothing needs it: the launcher's environment says it, or --gpus starts so many"},
     {"aa", "not yet: --color-jitter, --random-erase, --mixup-alpha are there"},
     {"auto-augment", "not yet: --color-jitter, --random-erase, --mixup-alpha are there"},
     {"total-iter", "a run is so many --epochs long"},
@@ -112,6 +112,7 @@ const char *const train_options_free[] = {"config",
                                           "cache",
                                           "device",
                                           "cudnn-benchmark",
+                                          "gpus", /* how many ranks is noted by itself */
                                           "log-interval",
                                           "checkpoint-interval",
                                           "checkpoint-hist",
@@ -267,6 +268,9 @@ void train_options_rows(TrainOptions *o, Option *rows)
         {.name = "device", .kind = OPTION_CHOICE, .value = &o->device, .argument = "NAME",
          .choices = device_choices,
          .help = "where to compute; auto: cuda if this build and this machine have it"},
+        {.name = "gpus", .kind = OPTION_TEXT, .value = &o->gpus, .argument = "N",
+         .help = "train on so many GPUs of this host, or all: a process for each, --batch-size images on each; "
+                 "torchrun --no-python, mpirun and srun start ranks too"},
         {.name = "amp", .kind = OPTION_CHOICE, .value = &o->amp, .argument = "TYPE", .choices = amp_choices,
          .help = "type of activations and products: off is float32; auto: on a GPU fp16, or bf16 for networks "
                  "without batch norm, else off"},

@@ -6,6 +6,7 @@
 #define FSHARD_TRAINER_LOOP_TRAIN_OPTIONS_H
 
 #include "common/program.h"
+#include "trainer/dist/rank_place.h"
 
 enum { TRAIN_OPTION_ROWS = 128 };
 
@@ -14,7 +15,9 @@ enum { TRAIN_OPTION_ROWS = 128 };
 typedef struct TrainOptions {
     ProgramOptions program;
     bool given[TRAIN_OPTION_ROWS]; /* by row: on the command line or in the file; see train_options_given */
-    const char *config;            /* a file of values (options_config.h) */
+    RankPlace
+        place; /* not an option: this process among the ranks of the run; world_size 0: alone (session.h) */
+    const char *config; /* a file of values (options_config.h) */
     bool print_config, force, list_models, evaluate, bench_loader, drop_caches, verdict;
 
     /* Data */
@@ -28,6 +31,7 @@ typedef struct TrainOptions {
     const char *model;   /* NULL: resnet18, or unet for pairs */
     const char *weights; /* NULL: drawn from the seed */
     const char *device;  /* "auto", "cpu", "cuda" */
+    const char *gpus;    /* a number, "all"; NULL: this process alone, or as a launcher says */
     const char *amp;     /* "auto", "off", "bf16", "fp16" */
     bool tf32, cudnn_benchmark;
     int64_t depth, alpha, width;

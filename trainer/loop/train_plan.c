@@ -29,30 +29,48 @@ FshStatus plan_model(const TrainOptions *options, FshKind kind, const Model **mo
 
 /* ---- batches and steps ---- */
 
+uint64_t plan_total_batch(const TrainPlan *plan)
+{
+    return (uint64_t)plan->train_spec.batch * plan->world_size;
+}
+
 static FshStatus plan_batch(TrainPlan *plan, const TrainOptions *options, FshError *error)
 {
     const bool pairs = plan->model->task == TASK_RESTORATION;
     const uint64_t least = pairs ? 1 : BATCH_LEAST;
     uint64_t batch = (uint64_t)options->batch_size;
-    if (batch > plan->train_count && plan->train_count)
+    const uint64_t ranks = plan->world_size, share = plan->train_count / ranks; /* of each rank */
+    if (plan->train_count && !share)
+        return fsh_error_set(error, FSH_ERR_MISMATCH,
+                             "%llu ranks and %llu training samples; start fewer ranks",
+                             (unsigned long long)ranks, (unsigned long long)plan->train_count);
+    if (batch > share && plan->train_count && ranks > 1)
+        return fsh_error_set(
+            error, FSH_ERR_MISMATCH,
+            "--batch-size: %llu on each of %llu ranks is more than the %llu training samples; use "
+            "%llu or less",
+            (unsigned long long)batch, (unsigned long long)ranks, (unsigned long long)plan->train_count,
+            (unsigned long long)share);
+    if (batch > share && plan->train_count)
         return fsh_error_set(error, FSH_ERR_MISMATCH,
                              "--batch-size: %llu is more than the %llu training samples; use %llu or less",
                              (unsigned long long)batch, (unsigned long long)plan->train_count,
                              (unsigned long long)plan->train_count);
     if (!batch) {
         batch = pairs ? BATCH_OF_PAIRS : BATCH_DEFAULT;
-        while (plan->train_count && batch > least && batch * STEPS_WANTED > plan->train_count)
+        while (plan->train_count && batch > least && batch * STEPS_WANTED > share)
             batch /= 2;
-        if (plan->train_count && batch > plan->train_count)
-            batch = plan->train_count;
+        if (plan->train_count && batch > share)
+            batch = share;
     }
     uint64_t evaluation_batch = options->val_batch_size ? (uint64_t)options->val_batch_size : batch;
     if (pairs)
         evaluation_batch = 1; /* their sizes differ */
     plan->train_spec.batch = (int64_t)batch;
     plan->evaluation_spec.batch = (int64_t)evaluation_batch;
-    plan->steps_per_epoch = plan->train_count / batch;
-    plan->evaluation_steps = (plan->evaluation_count + evaluation_batch - 1) / evaluation_batch;
+    plan->steps_per_epoch = share / batch;
+    const uint64_t evaluated = evaluation_batch * ranks; /* in a step */
+    plan->evaluation_steps = (plan->evaluation_count + evaluated - 1) / evaluated;
     if (plan->train_count &&
         (uint64_t)options->grad_accum_steps > plan->steps_per_epoch * (uint64_t)options->epochs)
         return fsh_error_set(error, FSH_ERR_MISMATCH,
@@ -97,6 +115,14 @@ static void plan_network(TrainPlan *plan, const TrainOptions *options, const Tra
     }
 }
 
+int plan_threads(const TrainOptions *options)
+{
+    const int threads = cpu_jobs(options->program.jobs), ranks = (int)options->place.local_world;
+    if (options->program.jobs || ranks < 2)
+        return threads;
+    return threads > ranks ? threads / ranks : 1;
+}
+
 static FshStatus plan_cache(TrainPlan *plan, const TrainOptions *options, FshError *error)
 {
     plan->cache_gpu = strcmp(options->cache, "gpu") == 0;
@@ -117,13 +143,16 @@ static FshStatus plan_cache(TrainPlan *plan, const TrainOptions *options, FshErr
 FshStatus plan_make(TrainPlan *plan, const TrainOptions *options, const Model *model,
                     const TrainingData *data, FshError *error)
 {
+    const RankPlace *place = &options->place;
     *plan = (TrainPlan){
         .model = model,
+        .rank = place->rank,
+        .world_size = place->world_size ? place->world_size : 1,
         .device = options->device,
         .train_count = data->train ? data->train->sample_count : 0,
         .evaluation_count = data->evaluation ? data->evaluation->sample_count : 0,
         .seed = (uint64_t)options->seed,
-        .threads = cpu_jobs(options->program.jobs),
+        .threads = plan_threads(options),
         .evaluation_interval = (uint64_t)options->val_interval,
         .batches_ahead = BATCHES_AHEAD,
         .skip_bad = strcmp(options->on_error, "skip") == 0,

@@ -45,6 +45,7 @@ typedef struct TrainPlan {
     uint32_t edges[PLAN_EDGES_MAX]; /* all that training sees, ascending; none without a training split */
     size_t edge_count;
     uint8_t fill[4]; /* the dataset's mean as a pixel: what padding and skipped samples show */
+    uint64_t rank, world_size; /* of this process; batches of the specs are each rank's, steps are everybody's */
     uint64_t train_count, evaluation_count; /* samples; 0 where there is no such split */
     uint64_t epochs, steps_per_epoch, evaluation_steps;
     uint64_t evaluation_interval; /* epochs */
@@ -58,8 +59,8 @@ typedef struct TrainPlan {
     bool flip_tta, y_channel;
     uint32_t crop_border;
     uint64_t seed;
-    int threads; /* of computing */
-    int workers; /* of the loader */
+    int threads; /* of computing, of this rank */
+    int workers; /* of the loader, of this rank */
     size_t batches_ahead;
     bool skip_bad, deterministic;
     FshCache cache;
@@ -74,6 +75,9 @@ FshStatus plan_make(TrainPlan *plan, const TrainOptions *options, const Model *m
 /* The network that options name, or the default for the kind of dataset. FSH_ERR_USAGE: there is none of that name. */
 FshStatus plan_model(const TrainOptions *options, FshKind kind, const Model **model_ret, FshError *error);
 
+/* --jobs, or the cores of this host, which its ranks share. */
+int plan_threads(const TrainOptions *options);
+
 /* What a backend is opened with. options.plan_cache points to plan_cache: it must not move. */
 typedef struct PlanBackend {
     BackendOptions options;
@@ -82,6 +86,8 @@ typedef struct PlanBackend {
 void plan_backend(PlanBackend *backend, const TrainOptions *options);
 /* "off", "bf16", "fp16" */
 const char *plan_amp_name(DataType type);
+/* Images in a step of all ranks. */
+uint64_t plan_total_batch(const TrainPlan *plan);
 
 /* Edge of the training images of an epoch. */
 uint32_t plan_edge(const TrainPlan *plan, uint64_t epoch);

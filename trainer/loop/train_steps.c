@@ -10,7 +10,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/interrupt.h"
 #include "common/progress.h"
 
 enum { KEYS_SHOWN = 4, SKIPPED_UPDATES_MAX = 100 };
@@ -57,7 +56,7 @@ static StepReport report_step(const Training *training, const Epoch *epoch, uint
         .learning_rate = epoch->learning_rate,
         .gradient_norm = epoch->gradient_norm,
         .images_per_second =
-            state->epoch_seconds > 0 ? done * (double)plan->train_spec.batch / state->epoch_seconds : 0,
+            state->epoch_seconds > 0 ? done * (double)plan_total_batch(plan) / state->epoch_seconds : 0,
         .remaining_seconds = (double)remaining * state->epoch_seconds / done,
     };
 }
@@ -84,6 +83,10 @@ static FshStatus fail_diverged(Training *training, const StepNote *note, double 
     RunState *state = &training->state;
     list_keys(training, note, keys, sizeof keys);
     run_files_save_diverged(&training->files, state, note->samples, loss);
+    if (!training_writes(training)) { /* the loss is everybody's */
+        ranks_leave_to_first(training->session.communicator, error);
+        return FSH_ERR_MISMATCH;
+    }
     return fsh_error_set(
         error, FSH_ERR_MISMATCH,
         "loss is %s in epoch %" PRIu64 ", step %" PRIu64 ", at learning rate %.4g: training has diverged; "
@@ -128,18 +131,22 @@ static void note_step(Training *training, const Epoch *epoch, const StepNote *no
     training->lap_seconds = end;
     state->steps_done++;
     state->step++;
-    state->images += note->valid_count;
+    state->images += note->valid_count * session->plan.world_size;
     session_tell_problems(session);
     state->step_seconds += seconds;
     state->wait_seconds += note->data_seconds;
     state->epoch_seconds += seconds;
     state->epoch_wait_seconds += note->data_seconds;
-    const StepReport report = report_step(training, epoch, step, now, seconds, note->data_seconds);
+    StepReport report = report_step(training, epoch, step, now, seconds, note->data_seconds);
     if (step % training->log_interval == 0 || step + 1 == session->plan.steps_per_epoch) {
         FshError error = {0};
+        /* Of all ranks. Should one be lost, the next step says so. */
+        (void)ranks_sum_metrics(session->communicator, &report.now, NULL);
+        (void)ranks_sum_metrics(session->communicator, &report.mean, NULL);
         if (!session->console.terminal)
             console_step(&session->console, &report);
-        training_warn_of(training, record_step(&training->record, &report, &error), &error);
+        if (training_writes(training))
+            training_warn_of(training, record_step(&training->record, &report, &error), &error);
         run_report_step(training->report, &report, state->steps_done);
     }
     console_progress(&session->console, &report);
@@ -167,18 +174,24 @@ static FshStatus end_step(Training *training, Epoch *epoch, FshError *error)
     return FSH_OK;
 }
 
-/* No batch can be had. What was begun before is good, unless its loss is what to speak of. */
+/* No batch can be had, here or on another rank, or a signal has come. What was begun before is good, unless its loss is what to speak
+ * of, or a rank has ended in the middle of it. */
 static FshStatus stop_for_failure(Training *training, Epoch *epoch, FshStatus failed, FshError *error)
 {
     FshError later = {0};
     FshStatus status = FSH_OK;
+    const Communicator *communicator = training->session.communicator;
+    if (communicator && communicator_is_broken(communicator))
+        return failed;
     while (!status && training->under_way > 0)
         status = end_step(training, epoch, &later);
     if (status) {
         *error = later;
         return status;
     }
-    if (training->state.steps_done > 0 && training_keep_learnt(training))
+    if (failed == FSH_ERR_INTERRUPTED)
+        return training_stop_for_signal(training, error);
+    if (training->state.steps_done > 0 && training_keep_learnt(training) && training_writes(training))
         console_warning(&training->session.console,
                         "what was learnt before it is saved; --resume auto goes on");
     return failed;
@@ -197,13 +210,14 @@ static FshStatus begin_step(Training *training, Epoch *epoch, FshError *error)
     if (training->under_way == 0)
         training->lap_seconds = progress_now_seconds();
     const double waited_before = loader_wait_seconds(session->train);
-    FshStatus status = loader_next(session->train, &batch, error);
+    FshStatus status = ranks_agree(session->communicator, loader_next(session->train, &batch, error), error);
     if (status)
         return stop_for_failure(training, epoch, status, error);
     note->data_seconds = loader_wait_seconds(session->train) - waited_before;
     note->learning_rate = training_learning_rate(training, training->state.steps_done + training->under_way);
     note->valid_count = batch->valid_count;
-    note->runs = batch->valid_count > 0; /* a batch of nothing but skipped samples has no mean loss */
+    /* A batch of nothing but skipped samples has no mean loss; but other ranks may wait for this one's gradient. */
+    note->runs = batch->valid_count > 0 || session->communicator;
     memcpy(note->samples, batch->samples, (size_t)session->plan.train_spec.batch * sizeof *note->samples);
     if (note->runs)
         status = network_begin_step(&session->network, batch, note->learning_rate, error);
@@ -222,7 +236,8 @@ static bool holds_back(const Training *training)
 {
     const uint64_t interval = training->checkpoint_interval,
                    begun = training->state.step + training->under_way;
-    return interrupt_requested() || training->updates_missed > 0 || (interval && begun % interval == 0);
+    return ranks_interrupted(training->session.communicator) || training->updates_missed > 0 ||
+           (interval && begun % interval == 0);
 }
 
 FshStatus training_steps(Training *training, Epoch *epoch, FshError *error)
@@ -243,7 +258,7 @@ FshStatus training_steps(Training *training, Epoch *epoch, FshError *error)
             return status;
         if (training->under_way > 0)
             continue;
-        if (interrupt_requested())
+        if (ranks_interrupted(training->session.communicator))
             return training_stop_for_signal(training, error);
         if (interval && state->step % interval == 0 && state->step < steps)
             training_save_checkpoint(training);

@@ -132,13 +132,15 @@ FshStatus model_graph(const Model *model, const ModelSpec *spec, const ModelReci
                         ? build_classification(graph, model, spec, recipe, image)
                         : build_restoration(graph, model, spec, recipe, image);
     graph_keep(graph, loss, "loss");
-    graph_fuse(graph, FUSE_ALL);
+    const unsigned fusions = recipe->fusions ? recipe->fusions : FUSE_ALL;
+    graph_fuse(graph, fusions);
     if (spec->training) {
         Optimizer optimizer = recipe->optimizer;
         optimizer.learning_rate = graph_input(graph, "learning_rate", DATA_F32, 1, (int64_t[]){1});
         if (optimizer.loss_scaling)
             graph_loss_scale(graph);
         graph_differentiate(graph, loss);
+        graph_fuse_backward(graph, fusions);
         graph_update(graph, &optimizer);
     }
     status = graph_check(graph, error);

@@ -18,7 +18,7 @@ typedef struct ModelSpec {
     bool training;         /* batch statistics in the norms */
     /* What a network leaves open; 0 or NULL: its default. A network that does not have the option (Model.options) is refused. */
     int64_t depth, alpha;       /* pyramidnet: 110, 270 */
-    int64_t base_channels;      /* unet, nafnet: channels at full resolution, --width; 32 */
+    int64_t base_channels;      /* nafnet: channels at full resolution, unet: at half; --width; 32 */
     const char *encoder_blocks; /* nafnet: "1,1,1,28", blocks of each level from full resolution down */
     const char *middle_blocks;  /* nafnet: "1" */
     const char *decoder_blocks; /* nafnet: "1,1,1,1", from the lowest resolution up */
@@ -55,6 +55,7 @@ typedef struct ModelRecipe {
     DataType compute_type; /* DATA_F32, DATA_BF16 or DATA_F16: of activations and products */
     float label_smoothing; /* training only */
     bool mixes;            /* training only: labels come in twos */
+    unsigned fusions;      /* GraphFusion bits, of those the backend has (backend_fusions); 0: FUSE_ALL */
     Optimizer optimizer;   /* training only; its learning_rate is made here */
 } ModelRecipe;
 FshStatus model_graph(const Model *model, const ModelSpec *spec, const ModelRecipe *recipe, Graph **graph,

@@ -33,6 +33,13 @@ static void print_line(Console *console, const char *prefix, const char *format,
     (void)fflush(console->stream);
 }
 
+void console_set_rank(Console *console, uint64_t rank)
+{
+    console->rank = rank;
+    console->quiet = true;
+    console->terminal = false;
+}
+
 void console_line(Console *console, const char *format, ...)
 {
     if (console->quiet)
@@ -46,8 +53,11 @@ void console_line(Console *console, const char *format, ...)
 void console_warning(Console *console, const char *format, ...)
 {
     va_list arguments;
+    char prefix[48] = "warning: ";
+    if (console->rank)
+        (void)snprintf(prefix, sizeof prefix, "warning: rank %llu: ", (unsigned long long)console->rank);
     va_start(arguments, format);
-    print_line(console, "warning: ", format, arguments);
+    print_line(console, prefix, format, arguments);
     va_end(arguments);
 }
 

@@ -17,10 +17,14 @@ typedef struct Console {
     bool quiet;               /* warnings only */
     bool terminal;            /* a progress line makes sense */
     bool drawn;               /* and stands there now */
+    uint64_t rank;            /* 0, or named in warnings */
     double next_draw_seconds; /* on progress_now_seconds's clock */
 } Console;
 
 void console_open(Console *console, FILE *stream, bool quiet);
+
+/* From now on nothing but warnings, which name the rank: there are others, and the first of them speaks for all. */
+void console_set_rank(Console *console, uint64_t rank);
 
 /* One line; nothing when quiet. */
 FSH_PRINTF(2, 3) void console_line(Console *console, const char *format, ...);

@@ -20,6 +20,7 @@ typedef struct CpuBackend {
     DnnEngine *dnn;
     const CpuKernels *kernels;      /* for f32 */
     const CpuKernels *kernels_bf16; /* for activations in bf16 */
+    struct Communicator *communicator; /* borrowed; NULL: one rank */
 } CpuBackend;
 
 /* ---- threads and memory (cpu_backend.c) ----------------------------------------------------------------------------- */

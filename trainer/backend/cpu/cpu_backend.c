@@ -11,6 +11,13 @@
 
 static FshStatus cpu_open(Backend **backend_ret, const BackendOptions *options, FshError *error);
 
+static FshStatus cpu_join(Backend *base, struct Communicator *communicator, FshError *error)
+{
+    (void)error;
+    ((CpuBackend *)base)->communicator = communicator;
+    return FSH_OK;
+}
+
 static void cpu_close(Backend *base)
 {
     CpuBackend *backend = (CpuBackend *)base;
@@ -20,6 +27,7 @@ static void cpu_close(Backend *base)
 
 const BackendInterface backend_cpu = {
     .device = "cpu",
+    .fusions = FUSE_ALL,
     .open = cpu_open,
     .close = cpu_close,
     .state_new = cpu_state_new,
@@ -33,6 +41,7 @@ const BackendInterface backend_cpu = {
     .program_read = cpu_program_read,
     .program_profile = cpu_program_profile,
     .program_poison = cpu_program_poison,
+    .join = cpu_join,
 };
 
 static FshStatus cpu_open(Backend **backend_ret, const BackendOptions *options, FshError *error)

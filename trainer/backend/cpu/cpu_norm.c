@@ -150,6 +150,7 @@ static void find_batch_statistics(CpuStep *step, float *mean, float *inverse_dev
     const NormShape *shape = step->plan;
     const BatchNorm *options = &step->node->as.norm.options;
     float *running_mean = step->outputs[3], *running_var = step->outputs[4];
+    const float *layer_bias = step->inputs[7];
     float *shift = coefficient(step, MEAN);
     const double count = (double)shape->pixels;
     choose_shift(step, shift);
@@ -161,8 +162,9 @@ static void find_batch_statistics(CpuStep *step, float *mean, float *inverse_dev
         const double batch_mean = (double)shift[c] + difference, unbiased = variance * count / (count - 1);
         mean[c] = (float)batch_mean;
         inverse_deviation[c] = (float)(1 / sqrt(variance + options->epsilon));
+        const double moved = batch_mean + (layer_bias ? (double)layer_bias[c] : 0);
         running_mean[c] =
-            (float)((1 - options->momentum) * (double)running_mean[c] + options->momentum * batch_mean);
+            (float)((1 - options->momentum) * (double)running_mean[c] + options->momentum * moved);
         running_var[c] =
             (float)((1 - options->momentum) * (double)running_var[c] + options->momentum * unbiased);
     }
@@ -241,6 +243,7 @@ static NormBackward backward_arguments(const CpuStep *step, int64_t offset)
 {
     return (NormBackward){.dy = cpu_read(step, 0, offset),
                           .x = cpu_read(step, 1, offset),
+                          .dy2 = cpu_read(step, 7, offset),
                           .y = cpu_read(step, 6, offset),
                           .g = cpu_write(step, 3, offset),
                           .dx = cpu_write(step, 0, offset),
@@ -312,6 +315,8 @@ FshStatus cpu_batch_norm_backward_run(CpuStep *step, FshError *error)
         coefficient(step, FROM_X)[c] = training ? (float)(-factor * inverse * sum_gx / count) : 0;
         coefficient(step, CONSTANT)[c] = training ? (float)(-factor * sum_g / count) : 0;
     }
+    if (step->outputs[4])
+        memset(step->outputs[4], 0, (size_t)shape->channels * sizeof(float));
     if (!step->outputs[0])
         return FSH_OK;
     repeat(shape, coefficient(step, FROM_G));

@@ -8,6 +8,7 @@
  *
  * Norms are sums over chunks, in the chunks' order: the same for any number of threads. */
 #include "trainer/backend/cpu/cpu.h"
+#include "trainer/dist/communicator.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -457,6 +458,21 @@ static bool only_accumulates(UpdateRun *run)
     return true;
 }
 
+/* With several ranks: gradients and loss become their means. All gradients lie in one piece, paddings of layouts included, which are
+ * zeros everywhere. */
+static FshStatus share_gradients(const CpuStep *step, FshError *error)
+{
+    const CpuState *state = (const CpuState *)step->program->base.state;
+    Communicator *communicator = step->program->backend->communicator;
+    if (!communicator)
+        return FSH_OK;
+    FshStatus status = communicator_mean_f32(communicator, (float *)state->gradients,
+                                             state->parameter_bytes / sizeof(float), error);
+    if (!status && step->inputs[5])
+        status = communicator_mean_f32(communicator, step->inputs[5], 1, error);
+    return status;
+}
+
 FshStatus cpu_update_run(CpuStep *step, FshError *error)
 {
     const Optimizer *o = &step->node->as.update;
@@ -470,8 +486,10 @@ FshStatus cpu_update_run(CpuStep *step, FshError *error)
                      .updates = (int64_t)*steps,
                      .rate = (double)*(const float *)step->inputs[0],
                      .sums = (double *)(program->scratch + room_bytes(step))};
-    (void)error;
     *norm_ret = *updated_ret = 0;
+    FshStatus status = share_gradients(step, error);
+    if (status)
+        return status;
     /* With a loss scale the gradient tells, and the scale must learn of it. */
     if (!scale && step->inputs[5] && !isfinite(*(const float *)step->inputs[5])) {
         *norm_ret = NAN;

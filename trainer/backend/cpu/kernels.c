@@ -191,7 +191,8 @@ static inline float gated(int gate, float dy, float x_minus_mean, float y, float
 }
 
 static inline void norm_backward_sums_rows(const NormBackward *norm, int64_t first, int64_t rows,
-                                           int64_t width, float *block, double *sums, int gate, bool stores)
+                                           int64_t width, float *block, double *sums, int gate, bool stores,
+                                           bool has_second)
 {
     const float *mean = norm->mean, *scale = norm->scale, *bias = norm->bias;
     const float slope = norm->slope; /* a copy: stores in the loop cannot change it */
@@ -201,12 +202,13 @@ static inline void norm_backward_sums_rows(const NormBackward *norm, int64_t fir
         for (int64_t end = smaller(first + rows, done + BLOCK_ROWS), r = done; r < end; r++) {
             const Value *dy = (const Value *)norm->dy + r * width, *x = (const Value *)norm->x + r * width;
             const Value *y = gate == GATE_Y ? (const Value *)norm->y + r * width : x;
+            const Value *dy2 = has_second ? (const Value *)norm->dy2 + r * width : dy;
             Value *g = stores ? (Value *)norm->g + r * width : NULL;
 #pragma omp simd
             for (int64_t c = 0; c < width; c++) {
                 const float difference = load(x[c]) - mean[c];
-                const float value =
-                    gated(gate, load(dy[c]), difference, load(y[c]), scale[c], bias[c], slope);
+                const float gradient = has_second ? load(dy[c]) + load(dy2[c]) : load(dy[c]);
+                const float value = gated(gate, gradient, difference, load(y[c]), scale[c], bias[c], slope);
                 if (stores)
                     g[c] = store(value);
                 sum_g[c] += value;
@@ -217,6 +219,17 @@ static inline void norm_backward_sums_rows(const NormBackward *norm, int64_t fir
     }
 }
 
+static inline void norm_backward_sums_gated(const NormBackward *norm, int64_t first, int64_t rows,
+                                            int64_t width, float *block, double *sums, int gate)
+{
+    if (norm->dy2)
+        norm_backward_sums_rows(norm, first, rows, width, block, sums, gate, true, true);
+    else if (norm->g)
+        norm_backward_sums_rows(norm, first, rows, width, block, sums, gate, true, false);
+    else
+        norm_backward_sums_rows(norm, first, rows, width, block, sums, gate, false, false);
+}
+
 static int gate_of(const NormBackward *norm)
 {
     return !norm->relu ? GATE_NONE : norm->y ? GATE_Y : GATE_X;
@@ -225,19 +238,17 @@ static int gate_of(const NormBackward *norm)
 static void norm_backward_sums(const NormBackward *norm, int64_t first, int64_t rows, int64_t width,
                                float *block, double *sums)
 {
-    const int gate = gate_of(norm);
-    if (gate == GATE_NONE && norm->g)
-        norm_backward_sums_rows(norm, first, rows, width, block, sums, GATE_NONE, true);
-    else if (gate == GATE_NONE)
-        norm_backward_sums_rows(norm, first, rows, width, block, sums, GATE_NONE, false);
-    else if (gate == GATE_X && norm->g)
-        norm_backward_sums_rows(norm, first, rows, width, block, sums, GATE_X, true);
-    else if (gate == GATE_X)
-        norm_backward_sums_rows(norm, first, rows, width, block, sums, GATE_X, false);
-    else if (norm->g)
-        norm_backward_sums_rows(norm, first, rows, width, block, sums, GATE_Y, true);
-    else
-        norm_backward_sums_rows(norm, first, rows, width, block, sums, GATE_Y, false);
+    switch (gate_of(norm)) {
+    case GATE_NONE:
+        norm_backward_sums_gated(norm, first, rows, width, block, sums, GATE_NONE);
+        break;
+    case GATE_X:
+        norm_backward_sums_gated(norm, first, rows, width, block, sums, GATE_X);
+        break;
+    default:
+        norm_backward_sums_gated(norm, first, rows, width, block, sums, GATE_Y);
+        break;
+    }
 }
 
 static inline void norm_backward_apply_rows(const NormBackward *norm, int64_t first, int64_t rows,

@@ -35,9 +35,11 @@ typedef struct NormForward {
  * (x - mean) * scale + bias > 0. */
 typedef struct NormBackward {
     const void *dy, *x; /* [rows, width] */
+    const void *dy2;    /* [rows, width] or NULL: added to dy; with it g has a place */
     const void *y;      /* [rows, width] or NULL */
-    void *g;  /* [rows, width] or NULL: where the first pass leaves g, and the second finds it; may be dy */
-    void *dx; /* [rows, width], of the second pass; may be dy, x or neither */
+    void *
+        g; /* [rows, width] or NULL: where the first pass leaves g, and the second finds it; may be dy, dy2 or y */
+    void *dx;                         /* [rows, width], of the second pass; may be any of the others but g */
     const float *mean, *scale, *bias; /* [width] */
     bool relu;
     float slope;

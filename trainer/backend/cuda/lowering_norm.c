@@ -22,11 +22,16 @@ static FshStatus batch_norm(const Step *step, cudaStream_t stream, FshError *err
                                  .bias = in(step, 2),
                                  .mean = out(step, 1),
                                  .inverse_deviation = out(step, 2)};
-    const NormRunning running = {
-        .mean = in(step, 3), .var = in(step, 4), .epsilon = options->epsilon, .momentum = options->momentum};
+    const NormRunning running = {.mean = in(step, 3),
+                                 .var = in(step, 4),
+                                 .bias = maybe_in(step, 7),
+                                 .epsilon = options->epsilon,
+                                 .momentum = options->momentum};
     const NormActivation activation = norm_activation(step);
     FshStatus status = FSH_OK;
-    if (options->training)
+    if (options->training && maybe_in(step, 6))
+        status = CUDA_TRY(kernel_batch_norm_from_sums(&tensors, &running, in(step, 6), stream), error);
+    else if (options->training)
         status = CUDA_TRY(kernel_batch_norm_statistics(&tensors, &running, step->scratch, stream), error);
     else
         status = CUDA_TRY(kernel_batch_norm_running(&tensors, &running, stream), error);
@@ -44,11 +49,13 @@ static FshStatus batch_norm_backward(const Step *step, cudaStream_t stream, FshE
                                  .mean = in(step, 4),
                                  .inverse_deviation = in(step, 5)};
     const NormGradient gradient = {.dy = in(step, 0),
+                                   .dy2 = maybe_in(step, 7),
                                    .y = maybe_in(step, 6),
                                    .dx = maybe_out(step, 0),
                                    .dweight = out(step, 1),
                                    .dbias = out(step, 2),
                                    .g = maybe_out(step, 3),
+                                   .zero = maybe_out(step, 4),
                                    .batch_statistics = step->node->as.norm.options.training};
     const NormActivation activation = norm_activation(step);
     return CUDA_TRY(kernel_batch_norm_backward(&gradient, &tensors, &activation, step->scratch, stream),

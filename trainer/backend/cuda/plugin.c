@@ -17,6 +17,7 @@ static FshStatus open_backend(Backend **backend, const BackendOptions *options, 
 
 static const BackendInterface interface = {
     .device = "cuda",
+    .fusions = FUSE_ALL,
     .open = open_backend,
     .close = cuda_backend_close,
     .state_new = cuda_state_new,

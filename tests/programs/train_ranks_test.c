@@ -1,0 +1,412 @@
+/* ftrain as several ranks, with the environment that torchrun gives them, on the CPU: the same result as one process with the total
+ * batch, one voice, and an end for all when one of them ends. */
+#include "tests/programs/train_support.h"
+
+#include <math.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "common/file.h"
+#include "common/progress.h"
+#include "trainer/loop/safetensors.h"
+
+enum { RANKS_MOST = 3, ARGUMENTS_MOST = 48 };
+
+static const DatasetSpec pairs = {.codec = FSH_CODEC_RAW,
+                                  .width = 32,
+                                  .height = 32,
+                                  .channels = 3,
+                                  .class_count = 4,
+                                  .train_count = 25,
+                                  .val_count = 5,
+                                  .shard_count = 2,
+                                  .kind = FSH_KIND_PAIRS};
+
+/* ---- several ranks ---- */
+
+static RunningProgram start_rank(int rank, int ranks, int job, const char *const *arguments)
+{
+    const char *all[ARGUMENTS_MOST] = {"--jobs", "1", "--device", "cpu"};
+    const char *environment[6] = {NULL};
+    char texts[5][40];
+    size_t count = 4;
+    (void)snprintf(texts[0], sizeof texts[0], "RANK=%d", rank);
+    (void)snprintf(texts[1], sizeof texts[1], "WORLD_SIZE=%d", ranks);
+    (void)snprintf(texts[2], sizeof texts[2], "LOCAL_RANK=%d", rank);
+    (void)snprintf(texts[3], sizeof texts[3], "LOCAL_WORLD_SIZE=%d", ranks);
+    (void)snprintf(texts[4], sizeof texts[4], "MASTER_PORT=%ld%02d", (long)getpid(), job);
+    for (int i = 0; i < 5; i++)
+        environment[i] = texts[i];
+    while (*arguments && count < ARGUMENTS_MOST - 1)
+        all[count++] = *arguments++;
+    all[count] = NULL;
+    const RunOptions options = {.environment = environment, .timeout_seconds = 120};
+    return run_start(&options, "ftrain", all);
+}
+
+typedef struct RanksResult {
+    int ranks;
+    RunResult of[RANKS_MOST];
+} RanksResult;
+
+static RanksResult run_ranks(int ranks, const char *const *arguments)
+{
+    static int job; /* each run its own rendezvous, as each torchrun has its own port */
+    RunningProgram running[RANKS_MOST];
+    RanksResult result = {.ranks = ranks};
+    job++;
+    for (int rank = 0; rank < ranks; rank++)
+        running[rank] = start_rank(rank, ranks, job, arguments);
+    for (int rank = 0; rank < ranks; rank++)
+        result.of[rank] = run_wait(&running[rank]);
+    return result;
+}
+
+static void free_ranks(RanksResult *result)
+{
+    for (int rank = 0; rank < result->ranks; rank++)
+        run_result_free(&result->of[rank]);
+}
+
+/* All end so; the first speaks alone. */
+static RanksResult expect_ranks(int ranks, int exit_status, const char *const *arguments)
+{
+    RanksResult result = run_ranks(ranks, arguments);
+    for (int rank = 0; rank < ranks; rank++) {
+        const RunResult *of = &result.of[rank];
+        if (of->exit_status != exit_status)
+            fail_msg("rank %d: exit status %d, not %d\n%s%s", rank, of->exit_status, exit_status, of->out,
+                     of->err);
+        if (rank > 0) {
+            assert_string_equal(of->out, "");
+            assert_string_equal(of->err, "");
+        }
+    }
+    return result;
+}
+
+#define RANKS(ranks, exit_status, ...)                                                                       \
+    expect_ranks((ranks), (exit_status), (const char *const[]){__VA_ARGS__, NULL})
+#define RANKS_TRAINED(ranks, ...)                                                                            \
+    do {                                                                                                     \
+        RanksResult trained_ = RANKS(ranks, 0, __VA_ARGS__);                                                 \
+        free_ranks(&trained_);                                                                               \
+    } while (0)
+
+/* ---- the same weights ---- */
+
+static double distance_of_entry(const SafetensorsEntry *a, const SafetensorsEntry *b, double *square)
+{
+    float *a_values = malloc(a->count * sizeof *a_values), *b_values = malloc(a->count * sizeof *b_values);
+    FshError error = {0};
+    double distance = 0;
+    assert_true(a_values && b_values);
+    assert_non_null(b);
+    assert_ok(safetensors_read_f32(a, a_values, a->count, &error), &error);
+    assert_ok(safetensors_read_f32(b, b_values, a->count, &error), &error);
+    for (uint64_t i = 0; i < a->count; i++) {
+        const double difference = (double)a_values[i] - (double)b_values[i];
+        distance += difference * difference;
+        *square += (double)a_values[i] * (double)a_values[i];
+    }
+    free(a_values);
+    free(b_values);
+    return distance;
+}
+
+/* ||a - b|| / ||a|| over all weights of two files. */
+static double distance(const char *a_path, const char *b_path)
+{
+    Safetensors *a = NULL, *b = NULL;
+    FshError error = {0};
+    double far = 0, square = 0;
+    assert_ok(safetensors_open(&a, a_path, &error), &error);
+    assert_ok(safetensors_open(&b, b_path, &error), &error);
+    for (size_t i = 0; i < safetensors_count(a); i++) {
+        const SafetensorsEntry *entry = safetensors_entry(a, i);
+        if (safetensors_type_is_float(entry->type))
+            far += distance_of_entry(entry, safetensors_find(b, entry->name), &square);
+    }
+    safetensors_close(&a);
+    safetensors_close(&b);
+    return sqrt(far / square);
+}
+
+#define UNET                                                                                                 \
+    "--model", "unet", "--width", "8", "--epochs", "4", "--opt", "sgd", "--lr", "0.05",                      \
+        "--lr-warmup-epochs", "0"
+
+/* A network without norms: the mean of the gradients of two batches of 3 is the gradient of a batch of 6. */
+static void compare_with_one_process(TestFolder *folder, const char *amp, const char *clip, double bound)
+{
+    const char *shards = make_set(folder, &pairs);
+    const char *one = test_path(folder, "one"), *two = test_path(folder, "two"),
+               *other = test_path(folder, "other");
+    TRAINED("--device", "cpu", UNET, "--amp", amp, "--clip-grad", clip, "--batch-size", "6", shards, one);
+    TRAINED("--device", "cpu", UNET, "--amp", amp, "--clip-grad", clip, "--batch-size", "3", shards, other);
+    RANKS_TRAINED(2, UNET, "--amp", amp, "--clip-grad", clip, "--batch-size", "3", shards, two);
+    const char *weights = test_path(folder, "one/last.safetensors");
+    const double far = distance(weights, test_path(folder, "two/last.safetensors")),
+                 without = distance(weights, test_path(folder, "other/last.safetensors"));
+    if (!(far < bound))
+        fail_msg("--amp %s: weights of two ranks are %g from those of one process", amp, far);
+    assert_true(without > 10 * bound); /* the bound tells */
+    for (size_t epoch = 0; epoch < 4; epoch++) {
+        static const char *const columns[] = {"train_loss", "eval_loss", "eval_psnr", "eval_ssim"};
+        for (size_t i = 0; i < sizeof columns / sizeof *columns; i++) {
+            const double a = summary_number(one, epoch, columns[i]),
+                         b = summary_number(two, epoch, columns[i]);
+            if (fabs(a - b) > 100 * bound * fabs(a) + 2e-6)
+                fail_msg("--amp %s, epoch %zu: %s %g and %g", amp, epoch, columns[i], a, b);
+        }
+    }
+}
+
+static void test_two_ranks_train_as_one_with_twice_the_batch(void **state)
+{
+    compare_with_one_process(*state, "off", "0", 2e-6);
+}
+
+static void test_two_ranks_train_as_one_in_bf16(void **state)
+{
+    compare_with_one_process(*state, "bf16", "0", 2e-4);
+}
+
+/* The norm that clips is that of the mean. */
+static void test_two_ranks_clip_as_one(void **state)
+{
+    compare_with_one_process(*state, "off", "0.01", 2e-6);
+}
+
+/* Gathered gradients, loss scaling's decisions and averages come out alike on all ranks: they end, with one result. */
+static void test_ranks_share_every_kind_of_update(void **state)
+{
+    TestFolder *folder = *state;
+    DatasetSpec spec = train_plain;
+    const char *shards = make_set(folder, &spec);
+    RANKS_TRAINED(3, "--model", "conv8", "--epochs", "2", "--batch-size", "2", "--grad-accum-steps", "2",
+                  "--opt", "lamb", "--model-ema", "--lookahead", "2", "--mixup-alpha", "0.2", shards,
+                  test_path(folder, "out"));
+    assert_true(test_file_size(test_path(folder, "out/model_ema.safetensors")) > 1000);
+    assert_true(test_file_size(test_path(folder, "out/report.html")) > 1000);
+    assert_int_equal(count_lines(test_file_read(test_path(folder, "out/summary.csv"), NULL)), 3);
+}
+
+/* ---- evaluation ---- */
+
+static json_t *evaluate_with(int ranks, const char *weights, const char *shards)
+{
+    RanksResult result = {0};
+    json_t *object = NULL;
+    if (ranks == 1) {
+        RunResult one = TRAIN(0, "--device", "cpu", "--val-batch-size", "4", "--evaluate", "--json",
+                              "--weights", weights, shards);
+        object = read_json(one.out);
+        run_result_free(&one);
+        return object;
+    }
+    result = RANKS(ranks, 0, "--val-batch-size", "4", "--evaluate", "--json", "--weights", weights, shards);
+    object = read_json(result.of[0].out);
+    free_ranks(&result);
+    return object;
+}
+
+/* 23 samples in batches of 4: the last step of two ranks, and of three, has batches that are half full or empty. */
+static void test_evaluation_counts_every_sample_once(void **state)
+{
+    static const char *const names[] = {"samples", "top1", "top5", "loss"};
+    TestFolder *folder = *state;
+    DatasetSpec spec = train_plain;
+    spec.val_count = 23;
+    spec.class_count = 7;
+    const char *shards = make_set(folder, &spec), *weights = test_path(folder, "out/last.safetensors");
+    TRAINED("--device", "cpu", "--model", "conv8", "--epochs", "1", shards, test_path(folder, "out"));
+    json_t *one = evaluate_with(1, weights, shards);
+    assert_true(number_of(one, "samples") == 23);
+    for (int ranks = 2; ranks <= RANKS_MOST; ranks++) {
+        json_t *several = evaluate_with(ranks, weights, shards);
+        for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+            const double a = number_of(one, names[i]), b = number_of(several, names[i]);
+            if (fabs(a - b) > 1e-12 * fabs(a))
+                fail_msg("%d ranks: %s is %.17g, not %.17g", ranks, names[i], b, a);
+        }
+        json_decref(several);
+    }
+    json_decref(one);
+}
+
+/* ---- ends ---- */
+
+#define LONG_RUN                                                                                             \
+    "--model", "conv8", "--batch-size", "2", "--epochs", "100000", "--lr-base", "0.01", "--val-interval",    \
+        "100000", "--checkpoint-interval", "3"
+
+/* A rank of a long run is killed: the others end soon, with a failure and its name. */
+static void test_a_rank_that_is_killed_ends_the_run(void **state)
+{
+    TestFolder *folder = *state;
+    const char *shards = make_set(folder, &train_plain);
+    for (int victim = 0; victim < 2; victim++) {
+        const char *out = test_path(folder, "out%d", victim);
+        const char *const arguments[] = {LONG_RUN, shards, out, NULL};
+        RunningProgram running[2];
+        char name[40];
+        for (int rank = 0; rank < 2; rank++)
+            running[rank] = start_rank(rank, 2, 50 + victim, arguments);
+        assert_true(wait_for_file(test_path(folder, "out%d/checkpoint.safetensors", victim), 30));
+        assert_int_equal(kill(running[victim].process, SIGKILL), 0);
+        const double start = progress_now_seconds();
+        RunResult killed = run_wait(&running[victim]), other = run_wait(&running[1 - victim]);
+        assert_true(progress_now_seconds() - start < 10);
+        assert_int_equal(killed.exit_status, 128 + SIGKILL);
+        assert_int_equal(other.exit_status, 1);
+        (void)snprintf(name, sizeof name, "rank %d of 2 (process ", victim);
+        assert_contains(other.err, name);
+        assert_contains(other.err, "--resume auto goes on from the last checkpoint");
+        run_result_free(&killed);
+        run_result_free(&other);
+    }
+}
+
+/* 12 epochs of 10 steps for two ranks, with state in everything. */
+#define RICH                                                                                                 \
+    "--model", "conv8", "--epochs", "12", "--batch-size", "2", "--opt", "adamw", "--lr", "0.003",            \
+        "--grad-accum-steps", "2", "--model-ema", "--model-ema-decay", "0.9", "--mixup-alpha", "0.2"
+
+/* The signal comes to one rank alone, the second: all stop behind the same step, and the state is that of a run without a stop. */
+static void stop_and_go_on(TestFolder *folder, int signal_number, int signalled)
+{
+    const char *shards = make_set(folder, &train_plain), *out = test_path(folder, "stopped");
+    RANKS_TRAINED(2, RICH, shards, test_path(folder, "whole"));
+    const char *const arguments[] = {RICH, "--checkpoint-interval", "3", shards, out, NULL};
+    RunningProgram running[2];
+    for (int rank = 0; rank < 2; rank++)
+        running[rank] = start_rank(rank, 2, 60, arguments);
+    assert_true(wait_for_file(test_path(folder, "stopped/checkpoint.safetensors"), 30));
+    assert_int_equal(kill(running[signalled].process, signal_number), 0);
+    for (int rank = 0; rank < 2; rank++) {
+        RunResult result = run_wait(&running[rank]);
+        if (result.exit_status != 75)
+            fail_msg("rank %d: exit status %d\n%s", rank, result.exit_status, result.err);
+        if (rank == 0)
+            assert_contains(result.err, "; --resume auto goes on");
+        else
+            assert_string_equal(result.err, "");
+        run_result_free(&result);
+    }
+    RanksResult result = RANKS(2, 0, RICH, "--resume", "auto", shards, out);
+    assert_contains(result.of[0].err, "goes on from ");
+    free_ranks(&result);
+    assert_same_file(folder, "whole", "stopped", true);
+    char *a = summary_without_time(test_path(folder, "whole")),
+         *b = summary_without_time(test_path(folder, "stopped"));
+    assert_string_equal(a, b);
+    free(a);
+    free(b);
+}
+
+static void test_a_signal_to_one_rank_stops_all_and_the_run_goes_on(void **state)
+{
+    stop_and_go_on(*state, SIGTERM, 1);
+}
+
+static void test_a_signal_to_the_first_rank_stops_all(void **state)
+{
+    stop_and_go_on(*state, SIGUSR1, 0);
+}
+
+static void test_another_number_of_ranks_does_not_go_on(void **state)
+{
+    TestFolder *folder = *state;
+    const char *shards = make_set(folder, &train_plain), *out = test_path(folder, "out");
+    RANKS_TRAINED(2, "--model", "conv8", "--epochs", "1", "--batch-size", "4", shards, out);
+    SAYS(1, "the run had 2 ranks, this one has 1", "--device", "cpu", "--model", "conv8", "--epochs", "1",
+         "--batch-size", "4", "--resume", "auto", shards, out);
+}
+
+/* ---- one voice ---- */
+
+/* Each rank names the samples that it skips; the first has the sum. */
+static void test_a_skipped_sample_is_told_by_the_rank_that_met_it(void **state)
+{
+    TestFolder *folder = *state;
+    const char *shards = make_set(folder, &train_plain), *out = test_path(folder, "out");
+    spoil_sample(folder, "train", 3);
+    spoil_sample(folder, "val", 5);
+    const char *const arguments[] = {
+        "--model", "conv8", "--epochs", "3", "--batch-size", "2", "--val-batch-size", "1", "--on-error",
+        "skip",    shards,  out,        NULL};
+    RanksResult result = run_ranks(2, arguments);
+    assert_int_equal(result.of[0].exit_status, 1);
+    assert_int_equal(result.of[1].exit_status, 1);
+    assert_contains(result.of[1].err, "warning: rank 1: ");
+    assert_contains(result.of[1].err, "val-00001-of-00002.fshard record 1");
+    assert_contains(result.of[0].err, "samples could not be read and were skipped");
+    assert_contains_not(result.of[0].err, "rank 1");
+    assert_string_equal(result.of[1].out, "");
+    free_ranks(&result);
+}
+
+/* What no rank can do is said once. */
+static void test_a_failure_of_all_is_told_once(void **state)
+{
+    TestFolder *folder = *state;
+    const char *shards = make_set(folder, &train_plain);
+    RanksResult result =
+        RANKS(2, 1, "--model", "conv8", test_path(folder, "nothing"), test_path(folder, "out"));
+    assert_contains(result.of[0].err, "ftrain: rank 0: ");
+    free_ranks(&result);
+    result = RANKS(2, 2, "--predict", "x", "--weights", "y", shards);
+    free_ranks(&result);
+}
+
+static void test_ranks_that_were_started_differently_do_not_train(void **state)
+{
+    TestFolder *folder = *state;
+    const char *shards = make_set(folder, &train_plain), *out = test_path(folder, "out");
+    const char *const first[] = {"--model", "conv8", "--seed", "1", shards, out, NULL};
+    const char *const second[] = {"--model", "conv8", "--seed", "2", shards, out, NULL};
+    RunningProgram running[2] = {start_rank(0, 2, 70, first), start_rank(1, 2, 70, second)};
+    RunResult a = run_wait(&running[0]), b = run_wait(&running[1]);
+    assert_int_equal(a.exit_status, 2);
+    assert_int_equal(b.exit_status, 2);
+    assert_contains(a.err, "the ranks were not started alike");
+    assert_int_equal(test_count_files(out), 0);
+    run_result_free(&a);
+    run_result_free(&b);
+}
+
+static void test_half_an_environment_is_refused(void **state)
+{
+    TestFolder *folder = *state;
+    const char *environment[] = {"WORLD_SIZE=2", NULL};
+    const RunOptions options = {.environment = environment};
+    RunResult result =
+        run_program(&options, "ftrain", make_set(folder, &train_plain), test_path(folder, "out"), NULL);
+    assert_int_equal(result.exit_status, 2);
+    assert_contains(result.err, "RANK is not set, though WORLD_SIZE is");
+    run_result_free(&result);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        IN_FOLDER(test_two_ranks_train_as_one_with_twice_the_batch),
+        IN_FOLDER(test_two_ranks_train_as_one_in_bf16),
+        IN_FOLDER(test_two_ranks_clip_as_one),
+        IN_FOLDER(test_ranks_share_every_kind_of_update),
+        IN_FOLDER(test_evaluation_counts_every_sample_once),
+        IN_FOLDER(test_a_rank_that_is_killed_ends_the_run),
+        IN_FOLDER(test_a_signal_to_one_rank_stops_all_and_the_run_goes_on),
+        IN_FOLDER(test_a_signal_to_the_first_rank_stops_all),
+        IN_FOLDER(test_another_number_of_ranks_does_not_go_on),
+        IN_FOLDER(test_a_skipped_sample_is_told_by_the_rank_that_met_it),
+        IN_FOLDER(test_a_failure_of_all_is_told_once),
+        IN_FOLDER(test_ranks_that_were_started_differently_do_not_train),
+        IN_FOLDER(test_half_an_environment_is_refused),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,360 @@
+/* Splits that lie in a backend's memory, here a fake one of malloc: loaded whole, and batches of recipes that give the loader's bytes. */
+#include "trainer/data/resident_split.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tests/support/support.h"
+#include "tests/trainer/dataset_support.h"
+#include "tests/trainer/pixels_support.h"
+#include "trainer/data/loader.h"
+
+enum { EDGE = 24, BATCH = 16 };
+
+/* ---- a backend whose memory is ours ---- */
+
+typedef struct FakeStore {
+    PixelStore base;
+    uint8_t *pixels;
+} FakeStore;
+
+static uint64_t free_bytes = UINT64_C(1) << 40;
+
+static FshStatus fake_new(PixelStore **store, Backend *backend, uint64_t bytes, FshError *error)
+{
+    (void)error;
+    FakeStore *made = calloc(1, sizeof *made);
+    assert_non_null(made);
+    made->base = (PixelStore){.backend = backend, .bytes = bytes};
+    made->pixels = malloc(bytes + 1);
+    assert_non_null(made->pixels);
+    *store = &made->base;
+    return FSH_OK;
+}
+
+static void fake_free(PixelStore *store)
+{
+    free(((FakeStore *)store)->pixels);
+    free(store);
+}
+
+static FshStatus fake_put(PixelStore *store, uint64_t offset, const void *pixels, size_t bytes,
+                          FshError *error)
+{
+    (void)error;
+    memcpy(((FakeStore *)store)->pixels + offset, pixels, bytes);
+    return FSH_OK;
+}
+
+static FshStatus fake_memory(Backend *backend, uint64_t *bytes, FshError *error)
+{
+    (void)backend;
+    (void)error;
+    *bytes = free_bytes;
+    return FSH_OK;
+}
+
+static const PixelInterface fake_pixels = {
+    .store_new = fake_new, .store_free = fake_free, .store_put = fake_put, .free_memory = fake_memory};
+static const BackendInterface fake_interface = {.device = "fake", .pixels = &fake_pixels};
+static Backend fake = {.interface = &fake_interface};
+
+/* ---- datasets ---- */
+
+static const DatasetSpec raw_spec = {.codec = FSH_CODEC_RAW,
+                                     .width = 40,
+                                     .height = 33,
+                                     .channels = 3,
+                                     .class_count = 4,
+                                     .train_count = 100,
+                                     .val_count = 20,
+                                     .shard_count = 3,
+                                     .grow = 9};
+
+static const Augmentation rrc_view = {
+    .mode = CROP_RESIZED,
+    .size = EDGE,
+    .channels = 3,
+    .scale_min = 0.2,
+    .scale_max = 1,
+    .ratio_min = 0.75,
+    .ratio_max = 1.3333,
+    .flip_probability = 0.5,
+};
+
+static void open_split(TestFolder *folder, const DatasetSpec *spec, FshDataset **dataset,
+                       const FshSplit **split)
+{
+    FshError error = {0};
+    test_folder_make(folder);
+    const char *path = test_path(folder, "set");
+    dataset_make(path, spec);
+    assert_ok(fsh_open(dataset, path, &error), &error);
+    *split = fsh_split(*dataset, "train");
+    assert_non_null(*split);
+}
+
+static ResidentOptions options_of(const FshSplit *split, FshKind kind, uint32_t channels)
+{
+    return (ResidentOptions){
+        .samples = {.split = split, .kind = kind, .target_field = kind == FSH_KIND_PAIRS},
+        .channels = channels,
+        .threads = 3};
+}
+
+static void load(ResidentSplit *resident, const ResidentOptions *options)
+{
+    FshError error = {0};
+    assert_ok(resident_split_measure(resident, options, &error), &error);
+    assert_ok(resident_split_load(resident, &fake, options, &error), &error);
+}
+
+/* Two loaders, one of pixels and one of recipes, give the same batches. */
+static void compare_loaders(const DatasetSpec *spec, const LoaderOptions *wanted)
+{
+    TestFolder folder;
+    FshDataset *dataset = NULL;
+    ResidentSplit resident;
+    LoaderOptions options = *wanted;
+    Loader *loaders[2] = {NULL};
+    FshError error = {0};
+    const unsigned sides = spec->kind == FSH_KIND_PAIRS ? 2 : 1;
+    open_split(&folder, spec, &dataset, &options.split);
+    options.kind = sides == 2 ? FSH_KIND_PAIRS : FSH_KIND_CLASSES;
+    options.target_field = sides - 1;
+    options.batch = BATCH;
+    options.world_size = 1;
+    options.seed = 7;
+    options.training = true;
+    options.batches_ahead = 2;
+    options.workers = 3;
+    memcpy(options.fill, (uint8_t[]){100, 110, 120, 0}, 4);
+    ResidentOptions resident_options = options_of(options.split, options.kind, options.augmentation.channels);
+    resident_options.skip_bad = options.skip_bad;
+    load(&resident, &resident_options);
+    for (int i = 0; i < 2; i++) {
+        options.resident = i ? &resident : NULL;
+        assert_ok(loader_new(&loaders[i], &options, &error), &error);
+        loader_start(loaders[i], 0, 2 * loader_step_count(loaders[i]));
+    }
+    uint8_t *pixels = malloc((size_t)BATCH * 64 * 64 * 3);
+    assert_non_null(pixels);
+    for (uint64_t step = 0; step < 2 * loader_step_count(loaders[0]); step++) {
+        const Batch *plain = NULL, *drawn = NULL;
+        assert_int_equal(loader_next(loaders[0], &plain, &error), FSH_OK);
+        assert_int_equal(loader_next(loaders[1], &drawn, &error), FSH_OK);
+        const size_t bytes = (size_t)plain->width * plain->height * options.augmentation.channels;
+        assert_null(plain->recipes);
+        assert_null(drawn->pixels);
+        assert_non_null(drawn->recipes);
+        assert_ptr_equal(drawn->store, resident.store);
+        assert_int_equal(drawn->valid_count, plain->valid_count);
+        assert_memory_equal(drawn->samples, plain->samples, BATCH * sizeof *plain->samples);
+        assert_memory_equal(drawn->valid, plain->valid, BATCH * sizeof *plain->valid);
+        if (sides == 1)
+            assert_memory_equal(drawn->labels, plain->labels, BATCH * sizeof *plain->labels);
+        if (plain->mix) {
+            assert_memory_equal(drawn->mix, plain->mix, BATCH * sizeof *plain->mix);
+            assert_memory_equal(drawn->labels_mixed, plain->labels_mixed,
+                                BATCH * sizeof *plain->labels_mixed);
+        }
+        for (unsigned side = 0; side < sides; side++) {
+            pixels_apply(drawn->recipes, ((FakeStore *)drawn->store)->pixels, side, pixels);
+            assert_memory_equal(pixels, side ? plain->target : plain->pixels, BATCH * bytes);
+        }
+        if (!plain->mix && plain->valid[3] > 0) {
+            uint8_t *single = malloc(2 * bytes);
+            assert_non_null(single);
+            assert_int_equal(
+                loader_image(loaders[1], drawn, 3, single, sides == 2 ? single + bytes : NULL, &error),
+                FSH_OK);
+            assert_memory_equal(single, plain->pixels + 3 * bytes, bytes);
+            free(single);
+        }
+    }
+    assert_int_equal(loader_problem_count(loaders[1]), loader_problem_count(loaders[0]));
+    char messages[2][1024];
+    for (uint64_t n = 0; loader_problem(loaders[0], n, messages[0], sizeof messages[0]); n++) {
+        assert_true(loader_problem(loaders[1], n, messages[1], sizeof messages[1]));
+        assert_string_equal(messages[1], messages[0]);
+    }
+    free(pixels);
+    loader_free(&loaders[0]);
+    loader_free(&loaders[1]);
+    resident_split_free(&resident);
+    fsh_close(&dataset);
+    test_folder_remove(&folder);
+}
+
+static void test_raw_images_of_all_sizes(void **state)
+{
+    (void)state;
+    LoaderOptions options = {.augmentation = rrc_view};
+    compare_loaders(&raw_spec, &options);
+    const uint32_t sizes[] = {16, 20, 24};
+    options.epoch_sizes = sizes;
+    options.epoch_size_count = 3;
+    compare_loaders(&raw_spec, &options);
+}
+
+static void test_gray_images_for_a_network_of_colours(void **state)
+{
+    (void)state;
+    DatasetSpec spec = raw_spec;
+    spec.channels = 1;
+    compare_loaders(&spec, &(LoaderOptions){.augmentation = rrc_view});
+}
+
+static void test_colours_and_mixing(void **state)
+{
+    (void)state;
+    LoaderOptions options = {
+        .augmentation = rrc_view,
+        .mixing = {.mixup_alpha = 0.8, .cutmix_alpha = 1, .probability = 0.8, .switch_probability = 0.5}};
+    options.augmentation.jitter = (ColourJitter){0.4, 0.4, 0.4, 0.1};
+    options.augmentation.noise = 3;
+    options.augmentation.erasing = (RandomErasing){.probability = 0.5,
+                                                   .scale_min = 0.02,
+                                                   .scale_max = 0.33,
+                                                   .ratio_min = 0.3,
+                                                   .ratio_max = 3.3,
+                                                   .fill = ERASING_PIXEL,
+                                                   .deviation = {60, 60, 60}};
+    compare_loaders(&raw_spec, &options);
+    options.augmentation.noise = 0; /* mixing alone */
+    options.augmentation.jitter = (ColourJitter){0};
+    options.augmentation.erasing = (RandomErasing){0};
+    compare_loaders(&raw_spec, &options);
+}
+
+static void test_jpegs_in_full_size(void **state)
+{
+    (void)state;
+    DatasetSpec spec = raw_spec;
+    spec.codec = FSH_CODEC_JPEG;
+    Augmentation padded = rrc_view;
+    padded.mode = CROP_PADDED;
+    padded.resize = EDGE + 4;
+    padded.padding = 3;
+    compare_loaders(&spec, &(LoaderOptions){.augmentation = padded});
+    padded.channels = 1;
+    compare_loaders(&spec, &(LoaderOptions){.augmentation = padded});
+}
+
+static void test_pairs_in_all_eight_ways(void **state)
+{
+    (void)state;
+    DatasetSpec spec = raw_spec;
+    spec.kind = FSH_KIND_PAIRS;
+    const Augmentation view = {.mode = CROP_RANDOM,
+                               .size = EDGE,
+                               .channels = 3,
+                               .noise = 5,
+                               .flip_probability = 0.5,
+                               .vertical_flip_probability = 0.5,
+                               .transpose_probability = 0.5};
+    compare_loaders(&spec, &(LoaderOptions){.augmentation = view});
+}
+
+static void test_compressed_records(void **state)
+{
+    (void)state;
+    DatasetSpec spec = raw_spec;
+    spec.compressed = true;
+    compare_loaders(&spec, &(LoaderOptions){.augmentation = rrc_view});
+}
+
+static void test_a_bad_sample_is_left_out_and_named(void **state)
+{
+    (void)state;
+    DatasetSpec spec = raw_spec;
+    spec.codec = FSH_CODEC_JPEG;
+    spec.garbage = true;
+    Augmentation view = rrc_view;
+    view.mode = CROP_CENTER;
+    view.resize = EDGE;
+    compare_loaders(&spec, &(LoaderOptions){.augmentation = view, .skip_bad = true});
+}
+
+static void test_a_bad_sample_stops_the_load(void **state)
+{
+    (void)state;
+    TestFolder folder;
+    FshDataset *dataset = NULL;
+    const FshSplit *split = NULL;
+    ResidentSplit resident;
+    FshError error = {0};
+    DatasetSpec spec = raw_spec;
+    spec.codec = FSH_CODEC_JPEG;
+    spec.garbage = true;
+    open_split(&folder, &spec, &dataset, &split);
+    const ResidentOptions options = options_of(split, FSH_KIND_CLASSES, 3);
+    FshStatus status = resident_split_measure(&resident, &options, &error);
+    if (!status)
+        status = resident_split_load(&resident, &fake, &options, &error);
+    assert_int_not_equal(status, FSH_OK);
+    assert_non_null(strstr(error.message, "packed from train/"));
+    resident_split_free(&resident);
+    fsh_close(&dataset);
+    test_folder_remove(&folder);
+}
+
+/* Pictures larger than what threads copy at a time, alone and in pairs. */
+static void test_large_images(void **state)
+{
+    (void)state;
+    DatasetSpec spec = raw_spec;
+    spec.kind = FSH_KIND_PAIRS;
+    spec.train_count = 16;
+    spec.width = 1100;
+    spec.height = 1000;
+    compare_loaders(&spec,
+                    &(LoaderOptions){.augmentation = {.mode = CROP_RANDOM, .size = EDGE, .channels = 3}});
+    spec.width = 2100;
+    spec.height = 1900;
+    spec.train_count = 16;
+    spec.shard_count = 1;
+    spec.channels = 1;
+    compare_loaders(&spec,
+                    &(LoaderOptions){.augmentation = {.mode = CROP_RANDOM, .size = EDGE, .channels = 1}});
+}
+
+static void test_what_does_not_fit_is_told_before_it_is_loaded(void **state)
+{
+    (void)state;
+    TestFolder folder;
+    FshDataset *dataset = NULL;
+    const FshSplit *split = NULL;
+    ResidentSplit resident;
+    FshError error = {0};
+    open_split(&folder, &raw_spec, &dataset, &split);
+    const ResidentOptions options = options_of(split, FSH_KIND_CLASSES, 3);
+    assert_int_equal(resident_split_measure(&resident, &options, &error), FSH_OK);
+    free_bytes = 1000;
+    assert_int_equal(resident_split_load(&resident, &fake, &options, &error), FSH_ERR_MEMORY);
+    free_bytes = UINT64_C(1) << 40;
+    assert_non_null(strstr(error.message, "--cache gpu"));
+    assert_non_null(strstr(error.message, "'train'"));
+    assert_null(resident.store);
+    resident_split_free(&resident);
+    fsh_close(&dataset);
+    test_folder_remove(&folder);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_raw_images_of_all_sizes),
+        cmocka_unit_test(test_gray_images_for_a_network_of_colours),
+        cmocka_unit_test(test_colours_and_mixing),
+        cmocka_unit_test(test_jpegs_in_full_size),
+        cmocka_unit_test(test_pairs_in_all_eight_ways),
+        cmocka_unit_test(test_compressed_records),
+        cmocka_unit_test(test_a_bad_sample_is_left_out_and_named),
+        cmocka_unit_test(test_a_bad_sample_stops_the_load),
+        cmocka_unit_test(test_large_images),
+        cmocka_unit_test(test_what_does_not_fit_is_told_before_it_is_loaded),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

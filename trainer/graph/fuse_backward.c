@@ -1,0 +1,58 @@
+#include "trainer/graph/graph_internal.h"
+
+/* A sum of two gradients that a batch norm's backward node reads is made there. The node leaves what it read, through the activation,
+ * as its output 3: where there was an addend, that is the addend's gradient anyhow; where not, the sum's tensor becomes it. */
+static bool take_in_sum(Graph *graph, const GraphUses *uses, Node *add, Node *backward)
+{
+    const TensorId sum = add->outputs[0];
+    const bool has_g = backward->outputs[3] != TENSOR_NONE;
+    /* Others that read the sum get it from the backward node, if that does not change it on the way and stands in front of them. */
+    if (graph->tensors[sum].tensor.keep || (uses->counts[sum] > 1 && (has_g || backward->as.norm.relu)))
+        return false;
+    for (const Node *other = add + 1; other < backward; other++)
+        for (int k = 0; k < other->input_count; k++)
+            if (other->inputs[k] == sum)
+                return false;
+    backward->inputs[0] = add->inputs[0];
+    backward->inputs[7] = add->inputs[1];
+    if (!has_g)
+        backward->outputs[3] = sum;
+    /* The sum is made no more, or it is what came through the activation. */
+    if (has_g || backward->as.norm.relu) {
+        const TensorId of = graph->tensors[sum].tensor.of;
+        if (of != TENSOR_NONE && graph->tensors[of].gradient == sum)
+            graph->tensors[of].gradient = TENSOR_NONE;
+    }
+    if (has_g)
+        graph->tensors[sum].tensor.producer = NODE_NONE;
+    graph_empty_node(add);
+    return true;
+}
+
+static void add_gradients_in_norms(Graph *graph, const GraphUses *uses)
+{
+    for (size_t i = 0; i < graph->node_count; i++) {
+        Node *backward = &graph->nodes[i];
+        if (backward->op != OP_BATCH_NORM_BACKWARD || backward->inputs[7] != TENSOR_NONE)
+            continue;
+        const NodeId producer = graph->tensors[backward->inputs[0]].tensor.producer;
+        if (producer != NODE_NONE && graph->nodes[producer].op == OP_ADD)
+            take_in_sum(graph, uses, &graph->nodes[producer], backward);
+    }
+}
+
+void graph_fuse_backward(Graph *graph, unsigned fusions)
+{
+    GraphUses uses = {0};
+    if (!graph || graph->failure.status)
+        return;
+    if (!graph->differentiated) {
+        graph_fail(graph, FSH_ERR_USAGE, "graph: differentiate before fusing what came of it");
+        return;
+    }
+    if ((fusions & FUSE_GRADIENT_ADD) && graph_find_uses(graph, &uses)) {
+        add_gradients_in_norms(graph, &uses);
+        graph_remove_empty_nodes(graph);
+    }
+    graph_uses_free(&uses);
+}
