@@ -104,6 +104,7 @@ typedef struct Updater {
     bool narrow;
     ElementType element; /* of the gradients where they are narrow */
     UpdateTensor tensors[TENSORS];
+    void *gradients[TENSORS];
     UpdateTable table;
     float *numbers; /* learning rate, step, micro, scale, tracker, norm, updated */
     void *scratch;
@@ -162,8 +163,9 @@ static void add_weights(Updater *updater, int t, UpdatePiece *pieces)
     for (int slot = 0; slot < OPTIMIZER_SLOT_COUNT; slot++)
         if (keeps(&updater->optimizer, slot))
             tensor->slots[slot] = own(updater, on_device(NULL, count_of(t) * sizeof(float)));
-    tensor->gradient = own(updater, updater->narrow ? filled(stored_of(t), pad_mark)
-                                                    : on_device(NULL, count_of(t) * sizeof(float)));
+    tensor->gradient = updater->gradients[t] =
+        own(updater,
+            updater->narrow ? filled(stored_of(t), pad_mark) : on_device(NULL, count_of(t) * sizeof(float)));
     for (int k = 0; k < COPIES && updater->narrow; k++)
         tensor->copies[k] = own(updater, filled(stored_of(t), pad_mark));
     for (size_t first = 0; first < count_of(t); first += UPDATE_PIECE, tensor->piece_count++) {
@@ -217,8 +219,7 @@ static void write_gradients(const Updater *updater, int run)
                 unsigned char *at = values + ((size_t)row * (size_t)pitch + (size_t)i) * each;
                 memcpy(at, updater->narrow ? (const void *)&bits : (const void *)&value, each);
             }
-        assert_int_equal(cudaMemcpy((void *)(uintptr_t)updater->tensors[t].gradient, values, bytes,
-                                    cudaMemcpyHostToDevice),
+        assert_int_equal(cudaMemcpy(updater->gradients[t], values, bytes, cudaMemcpyHostToDevice),
                          cudaSuccess);
         free(values);
     }

@@ -114,6 +114,8 @@ static FshStatus draft_table(const CudaProgram *program, TableDraft *draft, FshE
     for (size_t t = 0; t < total; t++)
         draft->tensor_of[t] = -1;
     list_tensors(program, draft);
+    if (draft->piece_count == 0)
+        return fsh_error_set(error, FSH_ERR_USAGE, "no parameter has a gradient");
     draft->pieces = calloc((size_t)draft->piece_count, sizeof *draft->pieces);
     if (!draft->pieces)
         return fsh_error_set(error, FSH_ERR_MEMORY, "no memory for an update in %lld pieces",
