@@ -14,251 +14,41 @@
  * Order and precision are cpu_update.c's, but for multiplications and additions that the compiler joins. Norms: a sum of squares in
  * float64 for each piece, added in the pieces' order. */
 #include "trainer/backend/cuda/kernels_reduce.cuh"
-#include "trainer/backend/cuda/kernels_update.h"
+#include "trainer/backend/cuda/optimizer_elements.cuh"
 
 using namespace fshard;
 
 namespace
 {
 
-/* Sums of squares that each piece leaves. */
-enum Sum { OF_GRADIENT, OF_WEIGHT, OF_DIRECTION, SUM_COUNT };
-
-enum Action { NOTHING, ACCUMULATE, UPDATE };
-
-/* What the first launch found, for the others. */
-struct Decision {
-    double learning_rate;
-    Action action;
-    bool first_micro; /* of a run that accumulates */
-    bool begins;      /* no update was made before */
-    bool looks_ahead; /* after this update */
-    float factor;     /* from what was accumulated to the gradient that the update takes */
-    float ema_share;  /* 1 - decay of this update */
-    /* adam, lamb: the learning rate / (1 - beta1^t), 1 / sqrt(1 - beta2^t), 1 / (1 - beta1^t); adamw: 1 - rate * decay */
-    float rate, inverse_root, correction, shrink;
-};
-
-struct Control {
-    Decision decision;
-    unsigned arrivals;
-};
-constexpr uint64_t control_bytes = (sizeof(Control) + 15) / 16 * 16;
-
-/* Of the optimizer, as the arithmetic wants them. */
-struct Constants {
-    float momentum, decay, beta1, one_minus_beta1, beta2, one_minus_beta2, epsilon, alpha;
-    bool nesterov;
-};
-
-/* The parameter of all launches. */
-struct Launch {
-    Optimizer optimizer;
-    Constants constants;
-    UpdateTable table;
-    UpdateNumbers numbers;
-    Control *control;
-    double *trusts; /* [parameter_count], of the run */
-    double *sums;   /* [SUM_COUNT][parameter_pieces] */
-    bool measures;  /* the gradient's norm is taken by the update */
-    bool trusting;  /* lars, lamb */
-};
-
-/* ---- elements -------------------------------------------------------------------------------------------------------- */
-
-/* One piece of a tensor, in an update. */
-struct Place {
-    const Launch &launch;
-    const Decision &decision;
-    const UpdateTensor &tensor;
-    const UpdatePiece &piece;
-    double trust;
-
-    __device__ float decay() const
-    {
-        return tensor.decays ? launch.constants.decay : 0;
-    }
-};
-
-/* Where elements i.. of the piece lie in rows of another pitch. */
-struct PitchedElement {
-    int64_t row;
-    int column, channels, pitch;
-
-    __device__ PitchedElement(const Place &at, int i, int pitch) : channels(at.tensor.channels), pitch(pitch)
-    {
-        const unsigned past = (unsigned)(at.piece.column + i), rows = past / (unsigned)channels;
-        row = at.piece.row + rows;
-        column = (int)(past - rows * (unsigned)channels);
-    }
-    __device__ int64_t next()
-    {
-        const int64_t index = row * pitch + column;
-        if (++column == channels) {
-            column = 0;
-            row++;
-        }
-        return index;
-    }
-};
-
-template <typename T, int Width>
-__device__ void load_rows(const Place &at, const void *from, int pitch, int i, float (&values)[Width])
-{
-    const T *data = static_cast<const T *>(from);
-    if (pitch == at.tensor.channels) {
-        load(data + at.piece.first + i, values);
-        return;
-    }
-    PitchedElement element(at, i, pitch);
-#pragma unroll
-    for (int k = 0; k < Width; k++)
-        values[k] = (float)data[element.next()];
-}
-
-template <typename T, int Width>
-__device__ void store_rows(const Place &at, void *to, int pitch, int i, const float (&values)[Width])
-{
-    T *data = static_cast<T *>(to);
-    if (pitch == at.tensor.channels) {
-        store(data + at.piece.first + i, values);
-        return;
-    }
-    PitchedElement element(at, i, pitch);
-#pragma unroll
-    for (int k = 0; k < Width; k++)
-        data[element.next()] = (T)values[k];
-}
-
-template <int Width> __device__ void load_gradient(const Place &at, int i, float (&g)[Width])
-{
-    const UpdateTensor &t = at.tensor;
-    if (t.gradient_element == ELEMENT_F32)
-        load_rows<float>(at, t.gradient, t.gradient_pitch, i, g);
-    else if (t.gradient_element == ELEMENT_BF16)
-        load_rows<__nv_bfloat16>(at, t.gradient, t.gradient_pitch, i, g);
-    else
-        load_rows<__half>(at, t.gradient, t.gradient_pitch, i, g);
-}
-
-template <int Width> __device__ void load_slot(const Place &at, OptimizerSlot slot, int i, float (&x)[Width])
-{
-    load(at.tensor.slots[slot] + at.piece.first + i, x);
-}
-
-template <int Width>
-__device__ void store_slot(const Place &at, OptimizerSlot slot, int i, const float (&x)[Width])
-{
-    store(at.tensor.slots[slot] + at.piece.first + i, x);
-}
-
-template <int Width> __device__ void load_values(const Place &at, int i, float (&w)[Width])
-{
-    load(at.tensor.values + at.piece.first + i, w);
-}
-
-/* With what was accumulated before. */
-template <int Width> __device__ void load_sum(const Place &at, int i, float (&g)[Width])
-{
-    load_gradient(at, i, g);
-    if (!at.tensor.slots[SLOT_ACCUMULATED])
-        return;
-    float accumulated[Width];
-    load_slot(at, SLOT_ACCUMULATED, i, accumulated);
-#pragma unroll
-    for (int k = 0; k < Width; k++)
-        g[k] += accumulated[k];
-}
-
-/* What the update takes for the gradient. */
-template <int Width> __device__ void take_gradient(const Place &at, int i, float (&g)[Width])
-{
-    load_sum(at, i, g);
-#pragma unroll
-    for (int k = 0; k < Width; k++)
-        g[k] *= at.decision.factor;
-}
-
-template <int Width> __device__ void add_squares(double &sum, const float (&x)[Width])
-{
-#pragma unroll
-    for (int k = 0; k < Width; k++)
-        sum += (double)x[k] * (double)x[k];
-}
-
-template <int Width> __device__ void average(float (&mean)[Width], const float (&w)[Width], float share)
-{
-#pragma unroll
-    for (int k = 0; k < Width; k++)
-        mean[k] += share * (w[k] - mean[k]);
-}
-
-/* slow or ema of the weights that were old and are w: before the first update it is what they were. */
-template <int Width>
-__device__ void load_follower(const Place &at, OptimizerSlot slot, int i, const float (&old)[Width],
-                              float (&x)[Width])
-{
-    if (!at.decision.begins) {
-        load_slot(at, slot, i, x);
-        return;
-    }
-#pragma unroll
-    for (int k = 0; k < Width; k++)
-        x[k] = old[k];
-}
-
-/* The weights, which were old, and what follows them. */
-template <int Width>
-__device__ void finish(const Place &at, int i, const float (&old)[Width], float (&w)[Width])
-{
-    const UpdateTensor &t = at.tensor;
-    float follower[Width];
-    if (t.slots[SLOT_SLOW] && (at.decision.looks_ahead || at.decision.begins)) {
-        load_follower(at, SLOT_SLOW, i, old, follower);
-        if (at.decision.looks_ahead) {
-            average(follower, w, at.launch.constants.alpha);
-#pragma unroll
-            for (int k = 0; k < Width; k++)
-                w[k] = follower[k];
-        }
-        store_slot(at, SLOT_SLOW, i, follower);
-    }
-    if (t.slots[SLOT_EMA]) {
-        load_follower(at, SLOT_EMA, i, old, follower);
-        average(follower, w, at.decision.ema_share);
-        store_slot(at, SLOT_EMA, i, follower);
-    }
-    store(t.values + at.piece.first + i, w);
-#pragma unroll
-    for (int k = 0; k < UPDATE_COPIES_MAX; k++) {
-        if (!t.copies[k])
-            continue;
-        if (t.copy_elements[k] == ELEMENT_BF16)
-            store_rows<__nv_bfloat16>(at, t.copies[k], t.copy_pitch, i, w);
-        else
-            store_rows<__half>(at, t.copies[k], t.copy_pitch, i, w);
-    }
-}
+/* On one multiprocessor, which bounds registers: 1,024 threads with three or four 16-byte loads each keep the memory busy. */
+constexpr int blocks_at_once = 4;
 
 /* ---- what happens to them -------------------------------------------------------------------------------------------- */
 
 struct Accumulate {
-    template <int Width> __device__ static void step(const Place &at, int i, double (&)[SUM_COUNT])
+    static constexpr bool reads_gradient = true;
+    static constexpr int vectors_at_once = 1;
+    template <int Width, typename G>
+    __device__ static void step(const Place &at, int i, double (&)[SUM_COUNT])
     {
         float g[Width];
         if (at.decision.first_micro)
-            load_gradient(at, i, g);
+            G::load_from(at, i, g);
         else
-            load_sum(at, i, g);
+            load_sum<G>(at, i, g);
         store_slot(at, SLOT_ACCUMULATED, i, g);
     }
 };
 
 struct Measure {
-    template <int Width> __device__ static void step(const Place &at, int i, double (&sums)[SUM_COUNT])
+    static constexpr bool reads_gradient = true;
+    static constexpr int vectors_at_once = 4; /* it stores nothing that loads would have to wait for */
+    template <int Width, typename G>
+    __device__ static void step(const Place &at, int i, double (&sums)[SUM_COUNT])
     {
         float g[Width];
-        load_sum(at, i, g);
+        load_sum<G>(at, i, g);
         add_squares(sums[OF_GRADIENT], g);
         if (at.launch.optimizer.kind == OPTIMIZER_LARS) {
             float w[Width];
@@ -270,7 +60,10 @@ struct Measure {
 
 /* The average of a buffer, which begins as what the first update's run left. */
 struct AverageBuffer {
-    template <int Width> __device__ static void step(const Place &at, int i, double (&)[SUM_COUNT])
+    static constexpr bool reads_gradient = false;
+    static constexpr int vectors_at_once = 1;
+    template <int Width, typename G>
+    __device__ static void step(const Place &at, int i, double (&)[SUM_COUNT])
     {
         float x[Width], mean[Width];
         load_values(at, i, x);
@@ -282,13 +75,16 @@ struct AverageBuffer {
 };
 
 struct Sgd {
+    static constexpr bool reads_gradient = true;
+    static constexpr int vectors_at_once = 1;
     static constexpr bool is_first = true, is_last = true, trusts = false;
-    template <int Width> __device__ static void step(const Place &at, int i, double (&sums)[SUM_COUNT])
+    template <int Width, typename G>
+    __device__ static void step(const Place &at, int i, double (&sums)[SUM_COUNT])
     {
         const Constants &c = at.launch.constants;
         const float decay = at.decay(), trust = (float)at.trust, rate = (float)at.decision.learning_rate;
         float g[Width], v[Width], w[Width], old[Width];
-        take_gradient(at, i, g);
+        take_gradient<G>(at, i, g);
         load_values(at, i, w);
         load_slot(at, SLOT_MOMENTUM_BUFFER, i, v);
         if (at.launch.measures)
@@ -306,14 +102,17 @@ struct Sgd {
 };
 
 struct Adam {
+    static constexpr bool reads_gradient = true;
+    static constexpr int vectors_at_once = 1;
     static constexpr bool is_first = true, is_last = true, trusts = false;
-    template <int Width> __device__ static void step(const Place &at, int i, double (&sums)[SUM_COUNT])
+    template <int Width, typename G>
+    __device__ static void step(const Place &at, int i, double (&sums)[SUM_COUNT])
     {
         const Constants &c = at.launch.constants;
         const Decision &d = at.decision;
         const float decay = at.decay(), shrink = at.tensor.decays ? d.shrink : 1;
         float g[Width], m[Width], s[Width], w[Width], old[Width];
-        take_gradient(at, i, g);
+        take_gradient<G>(at, i, g);
         load_values(at, i, w);
         load_slot(at, SLOT_EXP_AVG, i, m);
         load_slot(at, SLOT_EXP_AVG_SQ, i, s);
@@ -340,12 +139,15 @@ __device__ float lamb_direction(const Place &at, float w, float m, float s)
 }
 
 struct LambMoments {
+    static constexpr bool reads_gradient = true;
+    static constexpr int vectors_at_once = 1;
     static constexpr bool is_first = true, is_last = false, trusts = true;
-    template <int Width> __device__ static void step(const Place &at, int i, double (&sums)[SUM_COUNT])
+    template <int Width, typename G>
+    __device__ static void step(const Place &at, int i, double (&sums)[SUM_COUNT])
     {
         const Constants &c = at.launch.constants;
         float g[Width], m[Width], s[Width], w[Width], u[Width];
-        take_gradient(at, i, g);
+        take_gradient<G>(at, i, g);
         load_values(at, i, w);
         load_slot(at, SLOT_EXP_AVG, i, m);
         load_slot(at, SLOT_EXP_AVG_SQ, i, s);
@@ -365,8 +167,11 @@ struct LambMoments {
 };
 
 struct LambApply {
+    static constexpr bool reads_gradient = false;
+    static constexpr int vectors_at_once = 1;
     static constexpr bool is_first = false, is_last = true, trusts = false;
-    template <int Width> __device__ static void step(const Place &at, int i, double (&)[SUM_COUNT])
+    template <int Width, typename G>
+    __device__ static void step(const Place &at, int i, double (&)[SUM_COUNT])
     {
         const float rate = (float)(at.decision.learning_rate * at.trust);
         float m[Width], s[Width], w[Width], old[Width];
@@ -383,13 +188,31 @@ struct LambApply {
 };
 
 /* The piece, in vectors of four: pieces begin at 16-byte boundaries; then what is left, one by one. */
-template <typename Work> __device__ void walk(const Place &at, double (&sums)[SUM_COUNT])
+template <typename Work, typename G> __device__ void walk_with(const Place &at, double (&sums)[SUM_COUNT])
 {
     const int whole = at.piece.count / 4 * 4, left = whole + (int)threadIdx.x;
+#pragma unroll Work::vectors_at_once
     for (int i = 4 * (int)threadIdx.x; i < whole; i += 4 * block_threads)
-        Work::template step<4>(at, i, sums);
+        Work::template step<4, G>(at, i, sums);
     if (left < at.piece.count)
-        Work::template step<1>(at, left, sums);
+        Work::template step<1, G>(at, left, sums);
+}
+
+/* What the gradient is stored in is chosen here, outside of the loop. */
+template <typename Work> __device__ void walk(const Place &at, double (&sums)[SUM_COUNT])
+{
+    const UpdateTensor &t = at.tensor;
+    const bool pitched = t.gradient_pitch != t.channels;
+    if (t.gradient_element == ELEMENT_F32 || !Work::reads_gradient)
+        walk_with<Work, Gradient<float, false>>(at, sums);
+    else if (t.gradient_element == ELEMENT_BF16 && pitched)
+        walk_with<Work, Gradient<__nv_bfloat16, true>>(at, sums);
+    else if (t.gradient_element == ELEMENT_BF16)
+        walk_with<Work, Gradient<__nv_bfloat16, false>>(at, sums);
+    else if (pitched)
+        walk_with<Work, Gradient<__half, true>>(at, sums);
+    else
+        walk_with<Work, Gradient<__half, false>>(at, sums);
 }
 
 /* ---- sums over pieces ------------------------------------------------------------------------------------------------ */
@@ -405,6 +228,7 @@ __device__ void leave_sum(const Launch &launch, Sum which, double value)
 __device__ double gradient_square(const Launch &launch)
 {
     double sum = 0;
+#pragma unroll 8
     for (int64_t i = threadIdx.x; i < launch.table.parameter_pieces; i += block_threads)
         sum += __ldcg(&launch.sums[OF_GRADIENT * launch.table.parameter_pieces + i]);
     return block_sum(sum);
@@ -415,6 +239,7 @@ __device__ double tensor_square(const Launch &launch, const UpdateTensor &tensor
 {
     const double *sums = launch.sums + which * launch.table.parameter_pieces + tensor.first_piece;
     double sum = 0;
+#pragma unroll 4
     for (int i = (int)threadIdx.x % 32; i < tensor.piece_count; i += 32)
         sum += __ldcg(&sums[i]);
     return warp_sum(sum);
@@ -456,22 +281,31 @@ template <bool Lars> __device__ void find_trusts(const Launch &launch, float fac
 
 /* ---- what a run does ------------------------------------------------------------------------------------------------- */
 
+/* All numbers of a run, read before the first is written: they come together then. 0: absent. */
+struct Counters {
+    float learning_rate, loss, step, micro, scale, tracker;
+
+    __device__ explicit Counters(const UpdateNumbers &n)
+        : learning_rate(*n.learning_rate), loss(n.loss ? *n.loss : 0), step(*n.step),
+          micro(n.micro ? *n.micro : 0), scale(n.scale ? *n.scale : 1), tracker(n.tracker ? *n.tracker : 0)
+    {
+    }
+};
+
 /* GradScaler.update: torch/amp/grad_scaler.py, ATen's _amp_update_scale_. */
-__device__ void move_scale(const Launch &launch, bool overflowed)
+__device__ void move_scale(const Launch &launch, const Counters &counters, bool overflowed)
 {
     const Optimizer &o = launch.optimizer;
-    float *scale = launch.numbers.scale, *tracker = launch.numbers.tracker;
+    float scale = counters.scale, tracker = overflowed ? 0 : counters.tracker + 1;
     if (overflowed) {
-        *scale = (float)((double)*scale * o.scale_backoff);
-        *tracker = 0;
-        return;
+        scale = (float)((double)scale * o.scale_backoff);
+    } else if (tracker >= (float)o.scale_interval) {
+        const float grown = (float)((double)scale * o.scale_growth);
+        scale = isfinite(grown) ? grown : scale;
+        tracker = 0;
     }
-    *tracker += 1;
-    if (*tracker < (float)o.scale_interval)
-        return;
-    const float grown = (float)((double)*scale * o.scale_growth);
-    *scale = isfinite(grown) ? grown : *scale;
-    *tracker = 0;
+    *launch.numbers.scale = scale;
+    *launch.numbers.tracker = tracker;
 }
 
 __device__ float clip_factor(const Optimizer &o, double norm)
@@ -487,21 +321,18 @@ __device__ double ema_decay_of(const Optimizer &o, int64_t updates_before)
 }
 
 /* With a loss scale the gradient tells, and the scale must learn of it. */
-__device__ bool loss_is_no_number(const Launch &launch)
+__device__ bool loss_is_no_number(const Launch &launch, const Counters &counters)
 {
-    return !launch.numbers.scale && launch.numbers.loss && !isfinite(*launch.numbers.loss);
+    return !launch.numbers.scale && !isfinite(counters.loss);
 }
 
-__device__ bool only_accumulates(const Launch &launch)
+__device__ bool only_accumulates(const Launch &launch, const Counters &counters)
 {
-    const float *micro = launch.numbers.micro;
-    return micro && *micro + 1 < (float)launch.optimizer.accumulation_steps;
+    return launch.numbers.micro && counters.micro + 1 < (float)launch.optimizer.accumulation_steps;
 }
 
-__device__ void decide_rates(const Launch &launch, Decision &decision, int64_t updates)
+__device__ void decide_rates(const Optimizer &o, Decision &decision, int64_t updates)
 {
-    const Optimizer &o = launch.optimizer;
-    decision.learning_rate = (double)*launch.numbers.learning_rate;
     if (o.kind == OPTIMIZER_SGD || o.kind == OPTIMIZER_LARS)
         return;
     const double t = (double)(updates + 1), of_first = 1 - pow(o.beta1, t), of_second = 1 - pow(o.beta2, t);
@@ -512,32 +343,32 @@ __device__ void decide_rates(const Launch &launch, Decision &decision, int64_t u
 }
 
 /* By one thread; moves all counters. square: of the gradient before it is multiplied by the factor, where it was measured. */
-__device__ Decision decide(const Launch &launch, double square)
+__device__ Decision decide(const Launch &launch, const Counters &counters, double square)
 {
     const Optimizer &o = launch.optimizer;
     const UpdateNumbers &n = launch.numbers;
-    const int64_t updates = (int64_t)*n.step;
+    const int64_t updates = (int64_t)counters.step;
     Decision decision = {};
     *n.gradient_norm = *n.updated = 0;
-    if (loss_is_no_number(launch)) {
+    if (loss_is_no_number(launch, counters)) {
         *n.gradient_norm = NAN;
         return decision;
     }
-    decision.first_micro = n.micro && *n.micro == 0;
-    if (only_accumulates(launch)) {
-        *n.micro += 1;
+    decision.first_micro = n.micro && counters.micro == 0;
+    if (only_accumulates(launch, counters)) {
+        *n.micro = counters.micro + 1;
         decision.action = ACCUMULATE;
         return decision;
     }
     if (n.micro)
         *n.micro = 0;
     const double micro_steps = o.accumulation_steps > 1 ? (double)o.accumulation_steps : 1;
-    decision.factor = (float)(1 / ((n.scale ? (double)*n.scale : 1) * micro_steps));
+    decision.factor = (float)(1 / ((double)counters.scale * micro_steps));
     if (!launch.measures) {
         const double norm = sqrt(square) * (double)decision.factor;
         *n.gradient_norm = (float)norm;
         if (n.scale)
-            move_scale(launch, !isfinite(norm));
+            move_scale(launch, counters, !isfinite(norm));
         if (n.scale && !isfinite(norm))
             return decision;
         if (o.clip_norm > 0)
@@ -547,23 +378,26 @@ __device__ Decision decide(const Launch &launch, double square)
     decision.begins = updates == 0;
     decision.looks_ahead = o.lookahead_steps && (updates + 1) % o.lookahead_steps == 0;
     decision.ema_share = (float)(1 - ema_decay_of(o, updates));
-    decide_rates(launch, decision, updates);
-    *n.step += 1;
+    decision.learning_rate = (double)counters.learning_rate;
+    decide_rates(o, decision, updates);
+    *n.step = counters.step + 1;
     *n.updated = 1;
     return decision;
 }
 
 __global__ void decide_kernel(const __grid_constant__ Launch launch)
 {
-    launch.control->decision = decide(launch, 0);
+    launch.control->decision = decide(launch, Counters(launch.numbers), 0);
 }
 
 /* Over the pieces of parameters. Counters do not move before all blocks have read them. */
-__global__ void __launch_bounds__(block_threads) measure_kernel(const __grid_constant__ Launch launch)
+__global__ void __launch_bounds__(block_threads, blocks_at_once)
+    measure_kernel(const __grid_constant__ Launch launch)
 {
     __shared__ Decision decision;
     const bool lars = launch.optimizer.kind == OPTIMIZER_LARS;
-    const bool updates = !loss_is_no_number(launch) && !only_accumulates(launch);
+    const Counters counters(launch.numbers);
+    const bool updates = !loss_is_no_number(launch, counters) && !only_accumulates(launch, counters);
     if (updates) {
         const UpdatePiece piece = launch.table.pieces[blockIdx.x];
         const UpdateTensor tensor = launch.table.tensors[piece.tensor];
@@ -578,7 +412,7 @@ __global__ void __launch_bounds__(block_threads) measure_kernel(const __grid_con
         return;
     const double square = updates ? gradient_square(launch) : 0;
     if (threadIdx.x == 0)
-        launch.control->decision = decision = decide(launch, square);
+        launch.control->decision = decision = decide(launch, counters, square);
     __syncthreads();
     if (lars && decision.action == UPDATE)
         find_trusts<true>(launch, decision.factor);
@@ -586,7 +420,8 @@ __global__ void __launch_bounds__(block_threads) measure_kernel(const __grid_con
 
 /* Over the pieces of parameters; where Work is the last, over those of buffers too. */
 template <typename Work>
-__global__ void __launch_bounds__(block_threads) update_kernel(const __grid_constant__ Launch launch)
+__global__ void __launch_bounds__(block_threads, blocks_at_once)
+    update_kernel(const __grid_constant__ Launch launch)
 {
     const Decision decision = launch.control->decision;
     if (decision.action == NOTHING || (decision.action == ACCUMULATE && !Work::is_first))
