@@ -3,9 +3,10 @@
 #   FSHARD_CUDA=AUTO  built where nvcc (CUDA 12 or newer) and cuDNN (9.8 or newer) are found
 #   FSHARD_CUDA=ON    the same, and a missing piece is an error
 #   FSHARD_CUDA=OFF   left out
-# Sets FSHARD_CUDA_FOUND. If it is true the CUDA language is on, and there are the targets CUDA::cublasLt, CUDA::cudart_static
+# Sets FSHARD_NCCL_FOUND: without it one GPU is what can be trained on. Sets FSHARD_CUDA_FOUND. If it is true the CUDA language is on, and there are the targets CUDA::cublasLt, CUDA::cudart_static
 # and fshard_cudnn.
 set(FSHARD_CUDA_FOUND FALSE)
+set(FSHARD_NCCL_FOUND FALSE)
 if(FSHARD_CUDA STREQUAL "OFF")
   message(STATUS "CUDA backend: left out, FSHARD_CUDA=OFF")
   return()
@@ -52,6 +53,15 @@ if(NOT missing)
   target_include_directories(fshard_cudnn SYSTEM INTERFACE ${FSHARD_CUDNN_INCLUDE} ${CUDAToolkit_INCLUDE_DIRS})
   target_link_libraries(fshard_cudnn INTERFACE ${FSHARD_CUDNN_LIBRARY})
   set(FSHARD_CUDA_FOUND TRUE)
+  find_path(FSHARD_NCCL_INCLUDE nccl.h HINTS ENV NCCL_PATH PATH_SUFFIXES include PATHS ${CUDAToolkit_INCLUDE_DIRS})
+  find_library(FSHARD_NCCL_LIBRARY libnccl.so.2 HINTS ENV NCCL_PATH PATH_SUFFIXES lib lib64
+               PATHS ${CUDAToolkit_LIBRARY_DIR} /usr/local/cuda/lib64)
+  if(FSHARD_NCCL_INCLUDE AND FSHARD_NCCL_LIBRARY)
+    set(FSHARD_NCCL_FOUND TRUE)
+    message(STATUS "several GPUs: on, NCCL (${FSHARD_NCCL_LIBRARY})")
+  else()
+    message(STATUS "several GPUs: left out, NCCL was not found (nccl.h and libnccl.so.2): install it, or set NCCL_PATH to its folder")
+  endif()
   message(STATUS "CUDA backend: on, CUDA ${CUDAToolkit_VERSION}, cuDNN ${cudnn_version} (${FSHARD_CUDNN_LIBRARY})")
 elseif(FSHARD_CUDA STREQUAL "ON")
   message(FATAL_ERROR "FSHARD_CUDA=ON, but ${missing}")

@@ -299,14 +299,33 @@ const RankPlace *communicator_place(const Communicator *communicator)
     return &communicator->place;
 }
 
+static bool has_left(const Communicator *communicator, uint64_t rank)
+{
+    return atomic_load(&communicator->head->ranks[rank].state) == RANK_LEFT;
+}
+
+static FshStatus say_ended(const Communicator *communicator, uint64_t rank, FshError *error)
+{
+    return fsh_error_set(error, FSH_ERR_SYSTEM, "rank %" PRIu64 " of %" PRIu64 " (process %d) has ended",
+                         rank, communicator->place.world_size,
+                         atomic_load(&communicator->head->ranks[rank].process));
+}
+
 FshStatus communicator_check(Communicator *communicator, FshError *error)
 {
     for (uint64_t rank = 0; rank < communicator->place.world_size; rank++)
         if (rank != communicator->place.rank && has_died(communicator, rank))
-            return fsh_error_set(
-                error, FSH_ERR_SYSTEM, "rank %" PRIu64 " of %" PRIu64 " (process %d) has ended", rank,
-                communicator->place.world_size, atomic_load(&communicator->head->ranks[rank].process));
+            return say_ended(communicator, rank, error);
     return FSH_OK;
+}
+
+FshStatus communicator_check_all_there(Communicator *communicator, FshError *error)
+{
+    FshStatus status = communicator_check(communicator, error);
+    for (uint64_t rank = 0; rank < communicator->place.world_size && !status; rank++)
+        if (rank != communicator->place.rank && has_left(communicator, rank))
+            status = say_ended(communicator, rank, error);
+    return status;
 }
 
 bool communicator_is_broken(const Communicator *communicator)

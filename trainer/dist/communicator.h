@@ -16,7 +16,7 @@
  * All ranks on one host: a file in /dev/shm, of the user alone, named after the job, gone as soon as all have opened it. This
  * interface says nothing of that; several hosts can be put behind it.
  *
- * Threads: one at a time, but for communicator_check. */
+ * Threads: one at a time, but for the calls that say otherwise. */
 #ifndef FSHARD_TRAINER_DIST_COMMUNICATOR_H
 #define FSHARD_TRAINER_DIST_COMMUNICATOR_H
 
@@ -55,6 +55,8 @@ FshStatus communicator_gather(Communicator *communicator, const void *bytes, siz
 /* FSH_OK, or FSH_ERR_SYSTEM with the rank that has ended without communicator_close. Asks the system, waits for nobody; from any
  * thread. */
 FshStatus communicator_check(Communicator *communicator, FshError *error);
+/* The same, and for one that has called communicator_close too: nobody need wait for it. */
+FshStatus communicator_check_all_there(Communicator *communicator, FshError *error);
 /* True where a call has failed because a rank has ended: no later one will do. */
 bool communicator_is_broken(const Communicator *communicator);
 /* True once all other ranks have called communicator_close, or ended. From any thread. */

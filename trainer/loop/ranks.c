@@ -51,6 +51,11 @@ FshStatus ranks_agree(Communicator *communicator, FshStatus mine, FshError *erro
     return fsh_error_set(error, FSH_ERR_INTERRUPTED, "interrupted");
 }
 
+FshStatus ranks_check_there(Communicator *communicator, FshError *error)
+{
+    return communicator ? communicator_check_all_there(communicator, error) : FSH_OK;
+}
+
 void ranks_explain(Communicator *communicator, FshError *error)
 {
     FshError lost = {0};

@@ -27,6 +27,9 @@ FshStatus ranks_agree(Communicator *communicator, FshStatus mine, FshError *erro
 /* True where this process alone decides by signals. */
 bool ranks_interrupted(const Communicator *communicator);
 
+/* FSH_ERR_SYSTEM where a rank has ended or failed: what a device gives then may be worth nothing. */
+FshStatus ranks_check_there(Communicator *communicator, FshError *error);
+
 /* After a failure: where a rank has ended, that is what to say, whatever a library makes of it. */
 void ranks_explain(Communicator *communicator, FshError *error);
 

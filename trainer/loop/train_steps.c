@@ -163,6 +163,8 @@ static FshStatus end_step(Training *training, Epoch *epoch, FshError *error)
     training->first_note = (training->first_note + 1) % NETWORK_STEPS_AHEAD;
     training->under_way--;
     if (!status)
+        status = ranks_check_there(training->session.communicator, error);
+    if (!status)
         status = check_loss(training, note, &result, error);
     if (status)
         return status;

@@ -1,5 +1,7 @@
 #include "trainer/backend/cuda/device.h"
 
+#include "trainer/backend/cuda/device_ranks.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -36,14 +38,14 @@ static const char *version_text(int version, char text[16])
     return text;
 }
 
-/* Sets the first device, or says why there is none. */
-static FshStatus find_device(struct cudaDeviceProp *properties, FshError *error)
+FshStatus cuda_device_count(int *count_ret, FshError *error)
 {
     int driver = 0, runtime = 0, count = 0;
     char driver_text[16], runtime_text[16];
     (void)cudaDriverGetVersion(&driver);
     (void)cudaRuntimeGetVersion(&runtime);
     cudaError_t code = cudaGetDeviceCount(&count);
+    *count_ret = count;
     version_text(driver, driver_text);
     version_text(runtime, runtime_text);
     if (driver == 0)
@@ -69,7 +71,25 @@ static FshStatus find_device(struct cudaDeviceProp *properties, FshError *error)
         return fsh_error_set(error, FSH_ERR_UNSUPPORTED,
                              "cuda: the GPU cannot be used (driver for CUDA %s, runtime %s): %s: %s",
                              driver_text, runtime_text, cudaGetErrorName(code), cudaGetErrorString(code));
-    FshStatus status = CUDA_TRY(cudaGetDeviceProperties(properties, 0), error);
+    return FSH_OK;
+}
+
+/* Sets the device, or says why there is none. */
+static FshStatus find_device(int index, struct cudaDeviceProp *properties, FshError *error)
+{
+    int count = 0;
+    FshStatus status = cuda_device_count(&count, error);
+    if (status)
+        return status;
+    if (index > 0 && count == 1)
+        index = 0;
+    if (index >= count)
+        return fsh_error_set(
+            error, FSH_ERR_UNSUPPORTED,
+            "cuda: GPU %d is wanted, and this process sees %d; start no more ranks than GPUs, or "
+            "let CUDA_VISIBLE_DEVICES show more",
+            index, count);
+    status = CUDA_TRY(cudaGetDeviceProperties(properties, index), error);
     if (status)
         return status;
     if (properties->major < OLDEST_MAJOR)
@@ -77,7 +97,7 @@ static FshStatus find_device(struct cudaDeviceProp *properties, FshError *error)
             error, FSH_ERR_UNSUPPORTED,
             "cuda: %s has compute capability %d.%d, and %d.%d or newer is needed; use --device cpu",
             properties->name, properties->major, properties->minor, OLDEST_MAJOR, OLDEST_MINOR);
-    return CUDA_TRY(cudaSetDevice(0), error);
+    return CUDA_TRY(cudaSetDevice(index), error);
 }
 
 /* "570.124.06": what the driver's own tools call it; empty where it does not say. */
@@ -125,7 +145,7 @@ FshStatus cuda_backend_open(Backend **backend, const BackendOptions *options, Fs
 {
     struct cudaDeviceProp properties;
     CudaBackend *cuda = NULL;
-    FshStatus status = find_device(&properties, error);
+    FshStatus status = find_device(options->device_index, &properties, error);
     if (status)
         return status;
     cuda = calloc(1, sizeof *cuda);
@@ -166,6 +186,7 @@ void cuda_backend_close(Backend *backend)
         return;
     if (cuda->stream)
         (void)cudaStreamSynchronize(cuda->stream);
+    device_ranks_leave(cuda->ranks);
     cudnn_cache_free(&cuda->plans);
     if (cuda->cudnn.handle)
         (void)cudnnDestroy(cuda->cudnn.handle);

@@ -17,6 +17,8 @@
 #include "trainer/backend/backend.h"
 #include "trainer/backend/cuda/cudnn_cache.h"
 
+typedef struct DeviceRanks DeviceRanks; /* device_ranks.h */
+
 typedef struct CudaBackend {
     Backend base;
     bool benchmark, deterministic, tf32; /* BackendOptions */
@@ -25,6 +27,7 @@ typedef struct CudaBackend {
     CudnnDevice cudnn;
     CudnnCache *plans; /* owned; all of cuDNN's */
     cublasLtHandle_t cublas_lt;
+    DeviceRanks *ranks; /* owned; NULL: one rank */
 } CudaBackend;
 
 /* FSH_OK; FSH_ERR_MEMORY for cudaErrorMemoryAllocation; FSH_ERR_LIBRARY for the rest, with the error's name
@@ -34,8 +37,11 @@ FshStatus cublas_check(cublasStatus_t code, const char *call, FshError *error);
 #define CUDA_TRY(call, error)   cuda_check((call), #call, (error))
 #define CUBLAS_TRY(call, error) cublas_check((call), #call, (error))
 
-/* The first usable GPU (CUDA_VISIBLE_DEVICES chooses). FSH_ERR_UNSUPPORTED: no driver, a driver older than
- * the runtime, no GPU, or one that is too old; the message says what was found and what to do. */
+/* GPUs that the process sees. FSH_ERR_UNSUPPORTED as below. */
+FshStatus cuda_device_count(int *count_ret, FshError *error);
+/* The GPU of options->device_index, among those that CUDA_VISIBLE_DEVICES leaves; the only one, where a launcher has left one to each
+ * rank. FSH_ERR_UNSUPPORTED: no driver, a driver older than the runtime, no GPU, fewer than that, or one that is too old; the message
+ * says what was found and what to do. */
 FshStatus cuda_backend_open(Backend **backend, const BackendOptions *options, FshError *error);
 /* Waits for the work under way. NULL is fine. */
 void cuda_backend_close(Backend *backend);

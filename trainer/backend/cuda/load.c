@@ -18,7 +18,7 @@ static FshStatus find_driver(FshError *error)
     return FSH_OK;
 }
 
-static FshStatus open_cuda(Backend **backend, const BackendOptions *options, FshError *error)
+static FshStatus load_cuda(const BackendInterface **interface_ret, FshError *error)
 {
     static const CudaPlugin ours = {CUDA_PLUGIN_HERE, .interface = NULL};
     const void *symbol = NULL;
@@ -43,7 +43,22 @@ static FshStatus open_cuda(Backend **backend, const BackendOptions *options, Fsh
                              "cuda: " CUDA_PLUGIN_FILE
                              " is of another version (%s, this is %s); build both from one source",
                              plugin->version, ours.version);
-    return plugin->interface->open(backend, options, error);
+    *interface_ret = plugin->interface;
+    return FSH_OK;
 }
 
-const BackendInterface backend_cuda = {.device = "cuda", .open = open_cuda};
+static FshStatus open_cuda(Backend **backend, const BackendOptions *options, FshError *error)
+{
+    const BackendInterface *interface = NULL;
+    FshStatus status = load_cuda(&interface, error);
+    return status ? status : interface->open(backend, options, error);
+}
+
+static FshStatus count_devices(int *count_ret, FshError *error)
+{
+    const BackendInterface *interface = NULL;
+    FshStatus status = load_cuda(&interface, error);
+    return status ? status : interface->device_count(count_ret, error);
+}
+
+const BackendInterface backend_cuda = {.device = "cuda", .open = open_cuda, .device_count = count_devices};

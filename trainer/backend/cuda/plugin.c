@@ -1,6 +1,7 @@
 #include "trainer/backend/cuda/plugin.h"
 
 #include "trainer/backend/cuda/device.h"
+#include "trainer/backend/cuda/device_ranks.h"
 #include "trainer/backend/cuda/pixel_store.h"
 #include "trainer/backend/cuda/program.h"
 #include "trainer/backend/cuda/state.h"
@@ -17,6 +18,8 @@ static FshStatus open_backend(Backend **backend, const BackendOptions *options, 
 
 static const BackendInterface interface = {
     .device = "cuda",
+    .device_count = cuda_device_count,
+    .join = device_ranks_join,
     .fusions = FUSE_ALL,
     .open = open_backend,
     .close = cuda_backend_close,

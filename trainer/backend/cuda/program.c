@@ -1,5 +1,7 @@
 #include "trainer/backend/cuda/program.h"
 
+#include "trainer/backend/cuda/device_ranks.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -203,11 +205,22 @@ static FshStatus make_steps(CudaProgram *program, FshError *error)
     return status;
 }
 
+/* Means over the ranks, where there are several. */
+static FshStatus share_gradients(const CudaProgram *program, FshError *error)
+{
+    enum { UPDATE_LOSS = 5 }; /* graph.h, OP_UPDATE */
+    const CudaBackend *backend = program_backend(program);
+    return device_ranks_share(backend->ranks, program->gradients, program->update->inputs[UPDATE_LOSS].data,
+                              backend->stream, error);
+}
+
 static FshStatus enqueue_step(const CudaProgram *program, size_t n, FshError *error)
 {
     const Step *step = &program->steps[n];
     cudaStream_t stream = program_backend(program)->stream;
-    FshStatus status = result_ring_guard(&program->ring, step->node, program->tensors, stream, error);
+    FshStatus status = step == program->update ? share_gradients(program, error) : FSH_OK;
+    if (!status) /* behind that, so that it sees the loss of all ranks */
+        status = result_ring_guard(&program->ring, step->node, program->tensors, stream, error);
     if (!status)
         status = lowering_of(step->node->op)->enqueue(step, stream, error);
     return status ? prepend_node(program, step->node, error) : FSH_OK;
@@ -219,7 +232,11 @@ static FshStatus record(CudaProgram *program, FshError *error)
 {
     cudaStream_t stream = program_backend(program)->stream;
     cudaGraph_t graph = NULL;
-    FshStatus status = CUDA_TRY(cudaStreamBeginCapture(stream, cudaStreamCaptureModeRelaxed), error);
+    /* Once by itself: ranks connect in the first exchange of each kind, which is nothing to record. */
+    FshStatus status = program->update ? share_gradients(program, error) : FSH_OK;
+    if (status)
+        return status;
+    status = CUDA_TRY(cudaStreamBeginCapture(stream, cudaStreamCaptureModeRelaxed), error);
     if (status)
         return status;
     for (size_t n = 0; n < graph_node_count(program->base.graph) && !status; n++)
