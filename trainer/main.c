@@ -100,6 +100,11 @@ static FshStatus check_complete(const TrainOptions *options, FshError *error)
     if ((uses_weights(options) || options->bench_loader) && options->resume)
         return fsh_error_set(error, FSH_ERR_USAGE, "--resume: %s trains nothing",
                              options->bench_loader ? "--bench-loader" : what);
+    if (options->profile && (uses_weights(options) || options->bench_loader || options->program.dry_run))
+        return fsh_error_set(error, FSH_ERR_USAGE, "--profile: %s trains nothing",
+                             options->bench_loader      ? "--bench-loader"
+                             : options->program.dry_run ? "--dry-run"
+                                                        : what);
     if (options->resume && options->weights && strcmp(options->resume, "auto") != 0)
         return fsh_error_set(
             error, FSH_ERR_USAGE,

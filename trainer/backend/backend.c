@@ -67,6 +67,11 @@ unsigned backend_fusions(const Backend *backend)
     return backend->interface->fusions;
 }
 
+FshStatus backend_rates(Backend *backend, DataType type, BackendRates *rates, FshError *error)
+{
+    return backend->interface->rates(backend, type, rates, error);
+}
+
 /* ---- state ------------------------------------------------------------------------------------------------------ */
 
 FshStatus state_new(State **state, Backend *backend, const Graph *graph, FshError *error)

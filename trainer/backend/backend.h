@@ -75,6 +75,14 @@ const char *backend_description(const Backend *backend);
 /* The rewrites (GraphFusion bits) whose nodes it runs: for graph_fuse and graph_fuse_backward. */
 unsigned backend_fusions(const Backend *backend);
 
+/* What a device reaches, measured when asked: what the times of a profile are held against. */
+typedef struct BackendRates {
+    double bytes_per_second;         /* of a copy within its memory, read and written */
+    double product_flops_per_second; /* of a large product; 0: there is no one rate */
+} BackendRates;
+/* Takes memory while it measures. type: of the products' operands. */
+FshStatus backend_rates(Backend *backend, DataType type, BackendRates *rates, FshError *error);
+
 /* Parameters and buffers of a graph (and the optimizer's state if it has an update), uninitialised. Every
  * graph whose program uses this State must have the same parameters, by name and shape; FSH_ERR_MISMATCH
  * names the first that differs. */
@@ -128,6 +136,7 @@ typedef struct BackendInterface {
     unsigned fusions; /* GraphFusion bits of what it can run */
     FshStatus (*open)(Backend **backend, const BackendOptions *options, FshError *error);
     void (*close)(Backend *backend);
+    FshStatus (*rates)(Backend *backend, DataType type, BackendRates *rates, FshError *error);
     FshStatus (*state_new)(State **state, Backend *backend, const Graph *graph, FshError *error);
     void (*state_free)(State *state);
     FshStatus (*state_read)(State *state, const char *name, float *values, size_t count, FshError *error);

@@ -24,8 +24,9 @@ typedef struct NetworkProgram {
     TensorId output;      /* "logits" [batch, classes]; "restored" [batch, height, width, channels] */
     TensorId loss, error; /* error: of pairs, [batch] */
     TensorId gradient_norm, updated;
-    float *host_output; /* as output; NULL in training */
-    uint64_t used;      /* when, for the cache */
+    float *host_output;     /* as output; NULL in training */
+    uint64_t used;          /* when, for the cache */
+    uint64_t measured_runs; /* program_profile has seen */
 } NetworkProgram;
 
 /* Steps of training that may be under way: while the device is in one, the host looks at the last one's results and writes the next
@@ -47,6 +48,7 @@ typedef struct Network {
     NetworkProgram train[PLAN_EDGES_MAX];   /* plan->edge_count */
     NetworkStep steps[NETWORK_STEPS_AHEAD]; /* step number n at n % NETWORK_STEPS_AHEAD */
     uint64_t steps_begun, steps_ended;
+    bool measures;  /* steps that are begun: layer by layer (program_profile) */
     State *average; /* of the weights; NULL: none */
     /* Evaluation, of state and of average. */
     NetworkProgram evaluation[2][NETWORK_SIZES_KEPT];

@@ -121,7 +121,11 @@ FshStatus network_begin_step(Network *network, const Batch *batch, double learni
     if (batch->labels)
         memcpy(step->labels, batch->labels, count * sizeof *step->labels);
     memcpy(step->valid, batch->valid, count * sizeof *step->valid);
-    status = program_run(part->program, error);
+    if (network->measures || part->measured_runs)
+        status = program_profile(part->program, network->measures, NULL, 0, error);
+    if (!status)
+        status = program_run(part->program, error);
+    part->measured_runs += network->measures && !status;
     network->steps_begun += !status;
     return status;
 }

@@ -231,9 +231,14 @@ static const struct Rule {
 FshStatus plan_check(const TrainPlan *plan, const TrainOptions *options, FshError *error)
 {
     const Facts facts = {plan, options};
+    const uint64_t steps = plan->epochs * plan->steps_per_epoch;
     /* Evaluation and prediction take what training was given (a config file), and use what they need. */
     if (!plan->train_count)
         return FSH_OK;
+    if ((uint64_t)options->profile > steps)
+        return fsh_error_set(error, FSH_ERR_USAGE,
+                             "--profile: %lld is more than the %llu steps of all epochs",
+                             (long long)options->profile, (unsigned long long)steps);
     for (size_t i = 0; i < sizeof rules / sizeof *rules; i++)
         if (train_options_given(options, rules[i].option) && !rules[i].useful(&facts))
             return fsh_error_set(error, FSH_ERR_USAGE, "--%s: does nothing here; it is for %s",

@@ -438,6 +438,8 @@ FshStatus train_run(const TrainOptions *options, bool *partial_ret, FshError *er
     if (options->program.verbose && writes)
         describe_network(session, stderr);
     status = session_cache(session, error);
+    if (options->profile)
+        training_plan_profile(&training, (uint64_t)options->profile);
     training.start_seconds = progress_now_seconds() - state->seconds;
     if (!status)
         status = run_epochs(&training, error);

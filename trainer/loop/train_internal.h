@@ -25,7 +25,10 @@ typedef struct Training {
     /* Steps that were begun behind state: the first is state.step, and note n of the ring is its. */
     StepNote notes[NETWORK_STEPS_AHEAD];
     size_t first_note, under_way;
-    double lap_seconds; /* when the last step ended, or the first one began */
+    /* --profile: its first step and how many, by the run's count; the steps in front of it in this part of the run. */
+    uint64_t profile_first, profile_count, profile_before_count;
+    double profile_before; /* seconds of them */
+    double lap_seconds;    /* when the last step ended, or the first one began */
     uint64_t log_interval, checkpoint_interval;
     double start_seconds;    /* of this part of the run, less what earlier parts took */
     uint64_t updates_missed; /* in a row, for gradients that were not finite */
@@ -52,6 +55,18 @@ static inline bool training_writes(const Training *training)
 {
     return training->session.plan.rank == 0;
 }
+
+/* ---- train_profile.c ---- */
+
+/* `steps` in the middle of training; 0: none. After state is known. */
+void training_plan_profile(Training *training, uint64_t steps);
+/* True if that step of the run is measured. */
+bool training_profiles(const Training *training, uint64_t step);
+/* Writes PROFILE.txt, and says the shortest of it. What fails costs a warning. */
+void training_end_profile(Training *training);
+
+/* ---- train.c ---- */
+
 double training_seconds(const Training *training);
 /* A record that cannot be written costs a warning. */
 void training_warn_of(Training *training, FshStatus status, const FshError *error);

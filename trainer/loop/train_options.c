@@ -114,6 +114,7 @@ const char *const train_options_free[] = {"config",
                                           "cudnn-benchmark",
                                           "gpus", /* how many ranks is noted by itself */
                                           "log-interval",
+                                          "profile",
                                           "checkpoint-interval",
                                           "checkpoint-hist",
                                           "tensorboard",
@@ -470,6 +471,8 @@ void train_options_rows(TrainOptions *o, Option *rows)
         {.name = "log-interval", .kind = OPTION_INTEGER, .value = &o->log_interval, .argument = "N", .minimum = 1,
          .maximum = 1e9, .alias = "print-freq", .group = "Run",
          .help = "steps between two lines of the log"},
+        {.name = "profile", .kind = OPTION_INTEGER, .value = &o->profile, .argument = "N", .maximum = 1e6,
+         .help = "measure N steps in the middle of training layer by layer, into PROFILE.txt; 0: none"},
         {.name = "resume", .kind = OPTION_TEXT, .value = &o->resume, .argument = "PATH",
          .help = "go on from a checkpoint (file or output folder); auto: from the output's own if it has "
                  "one"},

@@ -91,6 +91,7 @@ typedef struct TrainOptions {
 
     /* Records */
     int64_t log_interval;        /* steps */
+    int64_t profile;             /* steps that are measured; 0: none */
     const char *resume;          /* "auto" or a path; NULL: begin anew */
     int64_t checkpoint_hist;     /* weights of the best epochs that are kept */
     int64_t checkpoint_interval; /* steps between two checkpoints within an epoch; 0: at its end alone */

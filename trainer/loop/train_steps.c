@@ -134,6 +134,10 @@ static void note_step(Training *training, const Epoch *epoch, const StepNote *no
     state->images += note->valid_count * session->plan.world_size;
     session_tell_problems(session);
     state->step_seconds += seconds;
+    if (state->steps_done <= training->profile_first) {
+        training->profile_before += seconds;
+        training->profile_before_count++;
+    }
     state->wait_seconds += note->data_seconds;
     state->epoch_seconds += seconds;
     state->epoch_wait_seconds += note->data_seconds;
@@ -173,6 +177,9 @@ static FshStatus end_step(Training *training, Epoch *epoch, FshError *error)
     if (isfinite(result.loss))
         metrics_merge(&training->state.metrics, &now);
     note_step(training, epoch, note, &now);
+    if (training->profile_count > 0 &&
+        training->state.steps_done == training->profile_first + training->profile_count)
+        training_end_profile(training);
     return FSH_OK;
 }
 
@@ -211,16 +218,18 @@ static FshStatus begin_step(Training *training, Epoch *epoch, FshError *error)
     const Batch *batch = NULL;
     if (training->under_way == 0)
         training->lap_seconds = progress_now_seconds();
+    const uint64_t number = training->state.steps_done + training->under_way;
     const double waited_before = loader_wait_seconds(session->train);
     FshStatus status = ranks_agree(session->communicator, loader_next(session->train, &batch, error), error);
     if (status)
         return stop_for_failure(training, epoch, status, error);
     note->data_seconds = loader_wait_seconds(session->train) - waited_before;
-    note->learning_rate = training_learning_rate(training, training->state.steps_done + training->under_way);
+    note->learning_rate = training_learning_rate(training, number);
     note->valid_count = batch->valid_count;
     /* A batch of nothing but skipped samples has no mean loss; but other ranks may wait for this one's gradient. */
     note->runs = batch->valid_count > 0 || session->communicator;
     memcpy(note->samples, batch->samples, (size_t)session->plan.train_spec.batch * sizeof *note->samples);
+    session->network.measures = training_profiles(training, number);
     if (note->runs)
         status = network_begin_step(&session->network, batch, note->learning_rate, error);
     if (status)
@@ -233,13 +242,15 @@ static FshStatus begin_step(Training *training, Epoch *epoch, FshError *error)
 /* ---- the steps of an epoch ---- */
 
 /* True where the state is wanted as it is behind the last step that was begun; and where one update after the other is left out,
- * which may be the end: that must come at its step. */
+ * which may be the end: that must come at its step; and around a step that is measured. */
 static bool holds_back(const Training *training)
 {
     const uint64_t interval = training->checkpoint_interval,
                    begun = training->state.step + training->under_way;
+    const uint64_t number = training->state.steps_done + training->under_way;
     return ranks_interrupted(training->session.communicator) || training->updates_missed > 0 ||
-           (interval && begun % interval == 0);
+           (interval && begun % interval == 0) || training_profiles(training, number) ||
+           training_profiles(training, number - 1);
 }
 
 FshStatus training_steps(Training *training, Epoch *epoch, FshError *error)

@@ -20,6 +20,7 @@ const char record_last_name[] = "last.safetensors";
 const char record_average_name[] = "model_ema.safetensors";
 const char record_checkpoint_name[] = "checkpoint.safetensors";
 const char record_diverged_name[] = "diverged.safetensors";
+const char record_profile_name[] = "PROFILE.txt";
 static const char arguments_name[] = "args.json";
 static const char summary_name[] = "summary.csv";
 const char record_metrics_name[] = "metrics.jsonl";
@@ -33,6 +34,7 @@ static const char *const file_patterns[] = {
     "checkpoint-[0-9]*.safetensors",
     "diverged.safetensors",
     "diverged.json",
+    "PROFILE.txt",
     "args.json",
     "summary.csv",
     "metrics.jsonl",

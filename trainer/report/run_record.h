@@ -81,5 +81,6 @@ extern const char record_checkpoint_name[]; /* checkpoint.safetensors */
 extern const char record_metrics_name[];    /* metrics.jsonl */
 /* diverged.safetensors: the state before a step whose loss is no number. */
 extern const char record_diverged_name[];
+extern const char record_profile_name[]; /* PROFILE.txt: the layers' times, of --profile */
 
 #endif

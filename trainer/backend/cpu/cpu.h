@@ -40,6 +40,9 @@ void cpu_threads_leave(int previous);
 void *cpu_memory_new(uint64_t bytes);
 void cpu_memory_free(void *memory);
 
+/* cpu_rates.c */
+FshStatus cpu_rates(Backend *base, DataType type, BackendRates *rates, FshError *error);
+
 /* ---- state (cpu_state.c) -------------------------------------------------------------------------------------------- */
 
 /* A parameter, buffer or tensor of the optimizer. */

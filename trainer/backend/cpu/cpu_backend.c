@@ -30,6 +30,7 @@ const BackendInterface backend_cpu = {
     .fusions = FUSE_ALL,
     .open = cpu_open,
     .close = cpu_close,
+    .rates = cpu_rates,
     .state_new = cpu_state_new,
     .state_free = cpu_state_free,
     .state_read = cpu_state_read,

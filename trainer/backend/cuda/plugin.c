@@ -4,6 +4,7 @@
 #include "trainer/backend/cuda/device_ranks.h"
 #include "trainer/backend/cuda/pixel_store.h"
 #include "trainer/backend/cuda/program.h"
+#include "trainer/backend/cuda/rates.h"
 #include "trainer/backend/cuda/state.h"
 
 static const BackendInterface interface;
@@ -23,6 +24,7 @@ static const BackendInterface interface = {
     .fusions = FUSE_ALL,
     .open = open_backend,
     .close = cuda_backend_close,
+    .rates = cuda_backend_rates,
     .state_new = cuda_state_new,
     .state_free = cuda_state_free,
     .state_read = cuda_state_read,

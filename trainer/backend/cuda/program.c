@@ -6,7 +6,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <nvtx3/nvToolsExt.h>
+
+#include "trainer/backend/cuda/kernels_wait.h"
 #include "trainer/backend/cuda/state.h"
+
+enum { MEASURED_HEAD_START_NS = 20000000 };
 
 /* ---- messages ---- */
 
@@ -328,14 +333,29 @@ FshStatus cuda_program_write(Program *program, TensorId id, const void *values, 
     return program_inputs_write(&((CudaProgram *)program)->inputs, program->graph, id, values, bytes, error);
 }
 
-/* Step by step with marks between: a recorded graph cannot be looked into. */
+/* Layers show by name in NVIDIA's profilers. */
+static FshStatus enqueue_named(const CudaProgram *program, size_t n, FshError *error)
+{
+    char name[GRAPH_NAME_MAX + 40];
+    const Node *node = program->steps[n].node;
+    (void)snprintf(name, sizeof name, "%s %s", node->name, op_name(node->op));
+    (void)nvtxRangePushA(name);
+    FshStatus status = enqueue_step(program, n, error);
+    (void)nvtxRangePop();
+    return status;
+}
+
+/* Step by step with marks between: a recorded graph cannot be looked into. The device waits until the host is ahead: else the time
+ * between two marks would be that of the calls. */
 static FshStatus run_measured(CudaProgram *program, FshError *error)
 {
     const size_t node_total = graph_node_count(program->base.graph);
     cudaStream_t stream = program_backend(program)->stream;
-    FshStatus status = CUDA_TRY(cudaEventRecord(program->marks[0], stream), error);
+    FshStatus status = CUDA_TRY(kernel_wait(MEASURED_HEAD_START_NS, stream), error);
+    if (!status)
+        status = CUDA_TRY(cudaEventRecord(program->marks[0], stream), error);
     for (size_t n = 0; n < node_total && !status; n++) {
-        status = enqueue_step(program, n, error);
+        status = enqueue_named(program, n, error);
         if (!status)
             status = CUDA_TRY(cudaEventRecord(program->marks[n + 1], stream), error);
     }
