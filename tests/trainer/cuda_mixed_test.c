@@ -303,6 +303,102 @@ static void test_evaluation_sees_what_the_update_left(void **unused)
     }
 }
 
+/* ---- whole networks ---- */
+
+enum { TRAINING_STEPS = 8 };
+
+static Graph *mixed_model(const char *name, int64_t batch, int64_t size, int64_t channels, DataType type)
+{
+    FshError error = {0};
+    Graph *graph = NULL;
+    const Model *model = model_find(name);
+    const bool restores = model->task == TASK_RESTORATION;
+    const ModelSpec spec = {.batch = batch,
+                            .height = size,
+                            .width = size,
+                            .channels = channels,
+                            .classes = restores ? 0 : 10,
+                            .training = true};
+    const ModelRecipe recipe = {.mean = {0.5, 0.5, 0.5},
+                                .deviation = {0.25, 0.25, 0.25},
+                                .loss = restores ? LOSS_CHARBONNIER : LOSS_CROSS_ENTROPY,
+                                .compute_type = type,
+                                .optimizer = {.momentum = 0.9,
+                                              .weight_decay = 1e-4,
+                                              .loss_scaling = type == DATA_F16,
+                                              .scale_init = 1024,
+                                              .scale_growth = 2,
+                                              .scale_backoff = 0.5,
+                                              .scale_interval = 2000}};
+    assert_ok(model_graph(model, &spec, &recipe, &graph, &error), &error);
+    return graph;
+}
+
+/* What the network makes of its first batch, malloced, and the losses of training on that batch. */
+static float *train_on_one_batch(Backend *backend, const Graph *graph, float losses[TRAINING_STEPS],
+                                 size_t *count_ret)
+{
+    FshError error = {0};
+    Side side;
+    const TensorId found = graph_find(graph, "logits");
+    const TensorId result = found == TENSOR_NONE ? graph_find(graph, "restored") : found;
+    const size_t count = (size_t)tensor_count(graph_tensor(graph, result));
+    float *values = malloc(count * sizeof *values);
+    side_start(&side, backend, graph, &comparison);
+    for (size_t n = 0; n < graph_node_count(graph); n++)
+        comparison.ran[graph_node(graph, (NodeId)n)->op] = true;
+    for (int step = 0; step < TRAINING_STEPS; step++) {
+        side_write_inputs(&side, graph, 0, &comparison);
+        assert_ok(program_run(side.program, &error), &error);
+        if (step == 0)
+            assert_ok(program_read(side.program, result, values, count * sizeof *values, &error), &error);
+        assert_ok(program_read(side.program, graph_find(graph, "loss"), &losses[step], sizeof(float), &error),
+                  &error);
+    }
+    side_end(&side);
+    *count_ret = count;
+    return values;
+}
+
+/* roundings: of what the network makes of a batch, in epsilons of its size. Training: the loss falls, and by as much as in f32. */
+static void compare_network(const char *name, int64_t batch, int64_t size, int64_t channels, double roundings)
+{
+    float losses[2][TRAINING_STEPS];
+    size_t count;
+    Graph *reference = mixed_model(name, batch, size, channels, DATA_F32);
+    float *theirs = train_on_one_batch(backends[CPU], reference, losses[1], &count);
+    for (int t = 0; t < NARROW_TYPES; t++) {
+        char label[64];
+        Graph *graph = mixed_model(name, batch, size, channels, narrow_types[t]);
+        float *ours = train_on_one_batch(backends[CUDA], graph, losses[0], &count);
+        (void)snprintf(label, sizeof label, "%s, %s", name, data_type_name(narrow_types[t]));
+        comparison.tolerance = roundings * epsilon_of(narrow_types[t]);
+        compare_values(&comparison, label, ours, theirs, count);
+        comparison.tolerance = 0;
+        const float start = losses[1][0], end = losses[1][TRAINING_STEPS - 1],
+                    ours_end = losses[0][TRAINING_STEPS - 1];
+        print_message("%s: loss %g to %g, in f32 %g to %g\n", label, (double)losses[0][0], (double)ours_end,
+                      (double)start, (double)end);
+        assert_true(end < start);
+        assert_true(fabsf(ours_end - end) < 0.1F * (start - end));
+        free(ours);
+        graph_free(&graph);
+    }
+    free(theirs);
+    graph_free(&reference);
+}
+
+static void test_networks_train_in_narrow_types_as_in_f32(void **state)
+{
+    (void)state;
+    compare_network("conv8", 16, 28, 1, 4);
+    compare_network("toynet", 16, 28, 3, 8);
+    compare_network("resnet9", 16, 32, 3, 8);
+    compare_network("resnet18", 8, 40, 3, 16);
+    compare_network("nafnet", 2, 32, 3, 2);
+    compare_network("unet", 2, 32, 3, 4);
+}
+
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
@@ -314,6 +410,7 @@ int main(int argc, char **argv)
         CUDA_TEST(test_kept_narrow_tensors_are_read_packed),
         CUDA_TEST(test_written_weights_are_seen_by_the_next_run),
         CUDA_TEST(test_evaluation_sees_what_the_update_left),
+        CUDA_TEST(test_networks_train_in_narrow_types_as_in_f32),
         CUDA_TEST(test_every_op_was_compared),
     };
     return cuda_run_tests(argc, argv, tests, sizeof tests / sizeof *tests);
