@@ -313,12 +313,15 @@ static Graph *mixed_model(const char *name, int64_t batch, int64_t size, int64_t
     Graph *graph = NULL;
     const Model *model = model_find(name);
     const bool restores = model->task == TASK_RESTORATION;
+    const bool pyramid = (model->options & MODEL_ALPHA) != 0; /* odd channels in every block */
     const ModelSpec spec = {.batch = batch,
                             .height = size,
                             .width = size,
                             .channels = channels,
                             .classes = restores ? 0 : 10,
-                            .training = true};
+                            .training = true,
+                            .depth = pyramid ? 38 : 0,
+                            .alpha = pyramid ? 47 : 0};
     const ModelRecipe recipe = {.mean = {0.5, 0.5, 0.5},
                                 .deviation = {0.25, 0.25, 0.25},
                                 .loss = restores ? LOSS_CHARBONNIER : LOSS_CROSS_ENTROPY,
@@ -395,6 +398,7 @@ static void test_networks_train_in_narrow_types_as_in_f32(void **state)
     compare_network("toynet", 16, 28, 3, 8);
     compare_network("resnet9", 16, 32, 3, 8);
     compare_network("resnet18", 8, 40, 3, 16);
+    compare_network("pyramidnet", 8, 32, 3, 16);
     compare_network("nafnet", 2, 32, 3, 2);
     compare_network("unet", 2, 32, 3, 4);
 }

@@ -2,14 +2,14 @@
 #include "trainer/backend/cuda/state.h"
 
 static const LoweringRow *const files[] = {
-    lowering_pointwise,   lowering_channel, lowering_window, lowering_norm,
-    lowering_convolution, lowering_linear,  lowering_loss,   lowering_update,
+    lowering_pointwise, lowering_channel, lowering_window, lowering_norm, lowering_convolution,
+    lowering_linear,    lowering_loss,    lowering_update, NULL,
 };
 
 const Lowering *lowering_of(OpKind op)
 {
-    for (size_t f = 0; f < sizeof files / sizeof *files; f++)
-        for (const LoweringRow *row = files[f]; row->op != OP_KIND_COUNT; row++)
+    for (const LoweringRow *const *file = files; *file; file++)
+        for (const LoweringRow *row = *file; row->op != OP_KIND_COUNT; row++)
             if (row->op == op)
                 return &row->lowering;
     return NULL;
