@@ -52,12 +52,35 @@ static void test_a_profile_that_cannot_be_is_refused(void **state)
     SAYS(2, "--profile: --bench-loader trains nothing", "--bench-loader", "--profile", "2", shards);
 }
 
+/* Layers that are one with fusion are two without. */
+static void test_fusions_left_out_show_in_the_profile(void **state)
+{
+    TestFolder *folder = *state;
+    const char *shards = make_set(folder, &train_plain);
+    static const char *const outs[] = {"fused", "apart"};
+    for (int apart = 0; apart < 2; apart++) {
+        size_t length = 0;
+        if (apart)
+            TRAINED("--model", "resnet9", "--epochs", "1", "--profile", "1", "--no-fuse", "norm-relu", shards,
+                    test_path(folder, "apart"));
+        else
+            TRAINED("--model", "resnet9", "--epochs", "1", "--profile", "1", shards,
+                    test_path(folder, "fused"));
+        char *text = test_file_read(test_path(folder, "%s/PROFILE.txt", outs[apart]), &length);
+        assert_int_equal(strstr(text, "  relu_backward ") != NULL, apart);
+        free(text);
+    }
+    REFUSED(2, "--no-fuse: 'norm' is no fusion of the cpu backend; it has norm-relu",
+            test_path(folder, "out"), "--device", "cpu", "--no-fuse", "norm", shards);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         IN_FOLDER(test_a_profile_is_written_and_changes_nothing),
         IN_FOLDER(test_a_profile_of_the_first_steps_and_of_all),
         IN_FOLDER(test_a_profile_that_cannot_be_is_refused),
+        IN_FOLDER(test_fusions_left_out_show_in_the_profile),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

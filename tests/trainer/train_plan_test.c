@@ -402,6 +402,35 @@ static void test_a_deterministic_run_times_no_plans_unless_told(void **state)
     assert_null(backend.options.plan_cache);
 }
 
+static void test_fusions_can_be_left_out_by_name(void **state)
+{
+    (void)state;
+    const unsigned there = FUSE_NORM_RELU | FUSE_NORM_ADD_RELU | FUSE_GRADIENT_ADD;
+    Case made = make_case((Facts){256, 3, false, 1000, false});
+    made.options.device = "cpu";
+    assert_ok(plan_case(&made), &made.error);
+    assert_ok(plan_fusions(&made.plan, &made.options, there, &made.error), &made.error);
+    assert_int_equal(made.plan.recipe.fusions, there);
+    made.options.no_fuse = "gradient-add,norm-relu";
+    assert_ok(plan_fusions(&made.plan, &made.options, there, &made.error), &made.error);
+    assert_int_equal(made.plan.recipe.fusions, FUSE_NORM_ADD_RELU);
+    made.options.no_fuse = "gradient-add,norm-relu,norm-add-relu";
+    assert_ok(plan_fusions(&made.plan, &made.options, there, &made.error), &made.error);
+    assert_int_equal(made.plan.recipe.fusions, FUSE_NONE); /* 0 would be the default */
+    static const char *const refused[] = {"norm", "norm-relu,norm-add", "norm-relu,,norm-add-relu"};
+    static const char *const named[] = {"'norm'", "'norm-add'", "''"};
+    for (size_t i = 0; i < 3; i++) {
+        char message[256];
+        made.options.no_fuse = refused[i];
+        assert_int_equal(plan_fusions(&made.plan, &made.options, there, &made.error), FSH_ERR_USAGE);
+        (void)snprintf(
+            message, sizeof message,
+            "--no-fuse: %s is no fusion of the cpu backend; it has norm-relu, norm-add-relu, gradient-add",
+            named[i]);
+        assert_string_equal(made.error.message, message);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -424,6 +453,7 @@ int main(void)
         cmocka_unit_test(test_precision_follows_device_and_network),
         cmocka_unit_test(test_options_of_a_gpu_are_taken_on_one),
         cmocka_unit_test(test_a_deterministic_run_times_no_plans_unless_told),
+        cmocka_unit_test(test_fusions_can_be_left_out_by_name),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -10,11 +10,12 @@
 #include "trainer/report/run_record.h"
 
 typedef struct RunFiles {
-    Session *session;     /* borrowed */
-    const Record *record; /* borrowed; NULL: nothing is written, and nothing fails (a rank other than the first) */
-    json_t *options;      /* what decides the result, for the checkpoint; owned */
-    int64_t history;      /* --checkpoint-hist */
-    bool stale_of[4];     /* by RunFile: what is on disk is not the newest, for the last save has failed */
+    Session *session; /* borrowed */
+    const Record
+        *record;     /* borrowed; NULL: nothing is written, and nothing fails (a rank other than the first) */
+    json_t *options; /* what decides the result, for the checkpoint; owned */
+    int64_t history; /* --checkpoint-hist */
+    bool stale_of[4]; /* by RunFile: what is on disk is not the newest, for the last save has failed */
 } RunFiles;
 
 typedef enum RunFile { RUN_LAST, RUN_BEST, RUN_AVERAGE, RUN_CHECKPOINT } RunFile;

@@ -184,6 +184,8 @@ static FshStatus open_data(Session *session, const TrainOptions *options, Sessio
         settled.device = (*backend)->interface->device;
     if (!status)
         status = plan_make(&session->plan, &settled, model, &session->data, error);
+    if (!status && *backend)
+        status = plan_fusions(&session->plan, options, backend_fusions(*backend), error);
     if (!status && use == SESSION_EVALUATE)
         take_normalisation(session, origin);
     return status;

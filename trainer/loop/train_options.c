@@ -280,6 +280,9 @@ void train_options_rows(TrainOptions *o, Option *rows)
         {.name = "cudnn-benchmark", .kind = OPTION_FLAG, .value = &o->cudnn_benchmark,
          .help = "on a GPU: time the ways to compute each convolution and keep the fastest; off with "
                  "--deterministic unless given"},
+        {.name = "no-fuse", .kind = OPTION_TEXT, .value = &o->no_fuse, .argument = "NAME,NAME,...",
+         .help = "rewrites of the network to leave out, for measuring: norm-relu, norm-add-relu, norm-add, bias-norm, "
+                 "conv-statistics, gradient-add"},
 
         {.name = "epochs", .kind = OPTION_INTEGER, .value = &o->epochs, .argument = "N", .minimum = 1,
          .maximum = EPOCHS_MAX, .group = "Training",

@@ -34,6 +34,7 @@ typedef struct TrainOptions {
     const char *gpus;    /* a number, "all"; NULL: this process alone, or as a launcher says */
     const char *amp;     /* "auto", "off", "bf16", "fp16" */
     bool tf32, cudnn_benchmark;
+    const char *no_fuse; /* NAME,NAME; NULL: all that the backend has */
     int64_t depth, alpha, width;
     const char *encoder_blocks, *middle_blocks, *decoder_blocks;
     const char *predict, *export_path;

@@ -45,7 +45,8 @@ typedef struct TrainPlan {
     uint32_t edges[PLAN_EDGES_MAX]; /* all that training sees, ascending; none without a training split */
     size_t edge_count;
     uint8_t fill[4]; /* the dataset's mean as a pixel: what padding and skipped samples show */
-    uint64_t rank, world_size; /* of this process; batches of the specs are each rank's, steps are everybody's */
+    uint64_t rank,
+        world_size; /* of this process; batches of the specs are each rank's, steps are everybody's */
     uint64_t train_count, evaluation_count; /* samples; 0 where there is no such split */
     uint64_t epochs, steps_per_epoch, evaluation_steps;
     uint64_t evaluation_interval; /* epochs */
@@ -84,6 +85,8 @@ typedef struct PlanBackend {
     char plan_cache[PATH_MAX]; /* the folder for the plans of CUDA's libraries */
 } PlanBackend;
 void plan_backend(PlanBackend *backend, const TrainOptions *options);
+/* recipe.fusions: `there`, those of the backend, less --no-fuse. FSH_ERR_USAGE: a name that is none of them. */
+FshStatus plan_fusions(TrainPlan *plan, const TrainOptions *options, unsigned there, FshError *error);
 /* "off", "bf16", "fp16" */
 const char *plan_amp_name(DataType type);
 /* Images in a step of all ranks. */
