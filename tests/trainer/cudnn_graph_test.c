@@ -367,6 +367,64 @@ static void test_a_plan_is_built_once_and_loaded_by_the_next_start(void **state)
     test_folder_remove(&folder);
 }
 
+static void test_wanted_plans_are_built_on_several_threads(void **state)
+{
+    FshError error = {0};
+    CudnnCache *cache = NULL;
+    const CudnnPlan *plan;
+    enum { CASES = sizeof narrow_cases / sizeof narrow_cases[0] };
+    assert_ok(cudnn_cache_new(&cache, "machine", NULL, &error), &error);
+    cudnn_cache_set_threads(cache, 4, NULL);
+    for (int round = 0; round < 2; round++) /* the second wants what is there */
+        for (size_t i = 0; i < CASES; i++) {
+            CudnnPlan *described = NULL;
+            assert_ok(describe_in(CUDNN_DATA_HALF, *state, &narrow_cases[i], CONVOLUTION_FORWARD, &described,
+                                  &error),
+                      &error);
+            assert_ok(cudnn_cache_want(cache, &described, &narrow_policy, false, &error), &error);
+            assert_null(described);
+        }
+    watch_leaks(false);
+    assert_ok(cudnn_cache_build(cache, &error), &error);
+    watch_leaks(true);
+    for (size_t i = 0; i < CASES; i++) {
+        CudnnPlan *described = NULL;
+        assert_ok(
+            describe_in(CUDNN_DATA_HALF, *state, &narrow_cases[i], CONVOLUTION_FORWARD, &described, &error),
+            &error);
+        assert_ok(cudnn_cache_get(cache, &described, &narrow_policy, NULL, &plan, &error), &error);
+        assert_int_equal(cudnn_plan_candidates(plan), 1);
+    }
+    assert_counts(cache, CASES, 0, 0);
+    cudnn_cache_free(&cache);
+}
+
+/* Whoever asks is told, every time; who only wanted it is not. */
+static void test_a_wanted_plan_that_cannot_be_built_is_told_when_it_is_asked_for(void **state)
+{
+    FshError error = {0};
+    CudnnCache *cache = NULL;
+    const CudnnPlan *plan;
+    CudnnPolicy none = plain_f32;
+    none.refused_notes = UINT32_MAX;
+    assert_ok(cudnn_cache_new(&cache, "machine", NULL, &error), &error);
+    CudnnPlan *described = NULL;
+    assert_ok(describe(*state, &middle, CONVOLUTION_BACKWARD_DATA, &described, &error), &error);
+    none.workspace_limit_bytes = 0;
+    assert_ok(cudnn_cache_want(cache, &described, &none, false, &error), &error);
+    watch_leaks(false);
+    assert_ok(cudnn_cache_build(cache, &error), &error);
+    watch_leaks(true);
+    for (int i = 0; i < 2; i++) {
+        assert_ok(describe(*state, &middle, CONVOLUTION_BACKWARD_DATA, &described, &error), &error);
+        assert_int_equal(cudnn_cache_get(cache, &described, &none, NULL, &plan, &error), FSH_ERR_LIBRARY);
+        assert_contains(error.message, "has no engine for this");
+        assert_null(plan);
+    }
+    assert_counts(cache, 0, 0, 0);
+    cudnn_cache_free(&cache);
+}
+
 /* The one file in folder, as find(1) would name it. */
 static const char *only_file(TestFolder *folder)
 {
@@ -499,6 +557,8 @@ int main(void)
         cmocka_unit_test(test_convolutions_with_bias_and_relu_have_plans),
         cmocka_unit_test(test_convolutions_in_groups_have_plans),
         cmocka_unit_test(test_a_plan_is_built_once_and_loaded_by_the_next_start),
+        cmocka_unit_test(test_wanted_plans_are_built_on_several_threads),
+        cmocka_unit_test(test_a_wanted_plan_that_cannot_be_built_is_told_when_it_is_asked_for),
         cmocka_unit_test(test_a_damaged_file_is_replaced),
         cmocka_unit_test(test_a_folder_that_cannot_be_written_is_told_and_does_no_harm),
         cmocka_unit_test(test_a_pattern_without_an_engine_is_told),

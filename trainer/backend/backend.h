@@ -42,7 +42,7 @@ typedef struct State State;
 typedef struct Program Program;
 
 typedef struct BackendOptions {
-    /* Of the CPU backend; 0: all available. */
+    /* Of the CPU backend; of the CUDA backend: those that build plans at the start. 0: all available. */
     int threads;
     /* The others are the CUDA backend's; the CPU backend gives the same bits in every run, and has no TF32. */
     /* Time the ways to compute each convolution, keep the fastest. Without it the libraries' first proposals are taken. */

@@ -8,20 +8,38 @@
 
 #include <xxhash.h>
 
+#include "common/pool.h"
 #include "common/text.h"
 #include "trainer/backend/cuda/device.h"
 
 /* The first word of each file; its number changes with the file's form. */
 #define FILE_MAGIC "fshard-cudnn-plan-1"
-enum { KEY_MAX = 2048, FILE_BYTES_MAX = 4 << 20 };
+enum { KEY_MAX = 2048, FILE_BYTES_MAX = 4 << 20, THREADS_MAX = 16, PLANS_OF_A_THREAD = 4 };
+
+typedef enum Stage {
+    WANTED, /* described */
+    BUILT,  /* candidates are there */
+    CHOSEN, /* one plan is, and stays */
+    FAILED, /* see failure */
+} Stage;
 
 struct CudnnCache {
     char *machine, *folder; /* owned; folder may be NULL */
     struct Entry {
         char *key;
         CudnnPlan *plan; /* both owned */
+        CudnnPolicy policy;
+        Stage stage;
+        FshError failure;
+        bool given; /* asked for before */
     } * entries;
     size_t entry_count, entry_capacity;
+    int threads;
+    cudaStream_t stream; /* of the handles below; NULL: no handles, all build with the device of their plan */
+    int cuda_device;
+    CudnnDevice devices
+        [THREADS_MAX]; /* by thread; handles are made when they are needed, and owned. The first has none. */
+    size_t *wanted;    /* while building: indices of entries */
     CudnnCacheCounts counts;
     FshError warning; /* status 0: none */
 };
@@ -48,6 +66,9 @@ void cudnn_cache_free(CudnnCache **cache)
         cudnn_plan_free(&(*cache)->entries[i].plan);
         free((*cache)->entries[i].key);
     }
+    for (int i = 0; i < THREADS_MAX; i++)
+        if ((*cache)->devices[i].handle)
+            (void)cudnnDestroy((*cache)->devices[i].handle);
     free((*cache)->entries);
     free((*cache)->machine);
     free((*cache)->folder);
@@ -169,11 +190,11 @@ static void keep_on_disk(CudnnCache *cache, const char *key, const CudnnPlan *pl
 
 /* ---- in memory ---- */
 
-static const CudnnPlan *find(const CudnnCache *cache, const char *key)
+static struct Entry *find(const CudnnCache *cache, const char *key)
 {
     for (size_t i = 0; i < cache->entry_count; i++)
         if (strcmp(cache->entries[i].key, key) == 0)
-            return cache->entries[i].plan;
+            return &cache->entries[i];
     return NULL;
 }
 
@@ -188,6 +209,115 @@ static FshStatus make_room(CudnnCache *cache, FshError *error)
     cache->entries = entries;
     cache->entry_capacity = capacity;
     return FSH_OK;
+}
+
+/* The pattern's entry: one that is there, or a new one, loaded from disk where it can be. Takes *described. */
+static FshStatus enter(CudnnCache *cache, CudnnPlan **described, const CudnnPolicy *policy, bool timed,
+                       struct Entry **entry_ret, FshError *error)
+{
+    char key[KEY_MAX];
+    int length = snprintf(key, sizeof key,
+                          "%s; %sbut notes %" PRIx32 ", %" PRIu64 " bytes of workspace, %d candidates",
+                          cache->machine, cudnn_plan_text(*described), policy->refused_notes,
+                          policy->workspace_limit_bytes, timed ? policy->candidates : 1);
+    FshStatus status = FSH_OK;
+    if (length < 0 || (size_t)length >= sizeof key)
+        status =
+            fsh_error_set(error, FSH_ERR_UNSUPPORTED, "a cuDNN pattern of more than %d letters", KEY_MAX);
+    struct Entry *entry = status ? NULL : find(cache, key);
+    if (!status && !entry)
+        status = make_room(cache, error);
+    char *own_key = status || entry ? NULL : text_copy(key, (size_t)length);
+    if (!status && !entry && !own_key)
+        status = fsh_error_set(error, FSH_ERR_MEMORY, "no memory for a key");
+    if (own_key) {
+        entry = &cache->entries[cache->entry_count++];
+        *entry = (struct Entry){.key = own_key, .plan = *described, .policy = *policy, .stage = WANTED};
+        *described = NULL;
+        if (!timed)
+            entry->policy.candidates = 1;
+        if (load(cache, key, entry->plan)) {
+            entry->stage = CHOSEN;
+            cache->counts.loaded++;
+        }
+    }
+    cudnn_plan_free(described);
+    *entry_ret = entry;
+    return status;
+}
+
+FshStatus cudnn_cache_want(CudnnCache *cache, CudnnPlan **described, const CudnnPolicy *policy, bool timed,
+                           FshError *error)
+{
+    struct Entry *entry;
+    return enter(cache, described, policy, timed, &entry, error);
+}
+
+/* ---- building ---- */
+
+void cudnn_cache_set_threads(CudnnCache *cache, int threads, cudaStream_t stream)
+{
+    cache->threads = threads < THREADS_MAX ? threads : THREADS_MAX;
+    cache->stream = stream;
+}
+
+/* What the plan says where it cannot be built is kept: whoever asks for it is told. */
+static void build_entry(struct Entry *entry)
+{
+    entry->stage = cudnn_plan_build(entry->plan, &entry->policy, &entry->failure) ? FAILED : BUILT;
+}
+
+/* A handle of its own for a thread, on its first item. */
+static FshStatus thread_device(CudnnCache *cache, int thread, const CudnnDevice **device, FshError *error)
+{
+    CudnnDevice *own = &cache->devices[thread];
+    FshStatus status = FSH_OK;
+    *device = own;
+    if (own->handle)
+        return FSH_OK;
+    status = CUDNN_TRY(cudnnCreate(&own->handle), error);
+    return status ? status : CUDNN_TRY(cudnnSetStream(own->handle, cache->stream), error);
+}
+
+static FshStatus build_item(uint64_t item, int thread, void *context, FshError *error)
+{
+    CudnnCache *cache = context;
+    struct Entry *entry = &cache->entries[cache->wanted[item]];
+    const CudnnDevice *device = NULL;
+    FshStatus status = FSH_OK;
+    if (cache->stream) /* each thread has a current device */
+        status = CUDA_TRY(cudaSetDevice(cache->cuda_device), error);
+    if (!status && thread > 0 &&
+        cache->stream) { /* without a GPU all share its properties, which nobody writes */
+        status = thread_device(cache, thread, &device, error);
+        if (!status)
+            cudnn_plan_move(entry->plan, device);
+    }
+    if (!status)
+        build_entry(entry);
+    return status;
+}
+
+FshStatus cudnn_cache_build(CudnnCache *cache, FshError *error)
+{
+    size_t count = 0;
+    cache->wanted = malloc((cache->entry_count + 1) * sizeof *cache->wanted);
+    if (!cache->wanted)
+        return fsh_error_set(error, FSH_ERR_MEMORY, "no memory for %zu cuDNN plans", cache->entry_count);
+    for (size_t i = 0; i < cache->entry_count; i++)
+        if (cache->entries[i].stage == WANTED)
+            cache->wanted[count++] = i;
+    FshStatus status = FSH_OK;
+    if (cache->stream)
+        status = CUDA_TRY(cudaGetDevice(&cache->cuda_device), error);
+    /* a handle costs as much as a few plans */
+    const int most = 1 + (int)(count / PLANS_OF_A_THREAD),
+              jobs = cache->threads < most ? cache->threads : most;
+    if (!status && count > 0)
+        status = pool_run(jobs > 0 ? jobs : 1, count, build_item, cache, error);
+    free(cache->wanted);
+    cache->wanted = NULL;
+    return status;
 }
 
 /* Times the candidates in workspace of its own; where the GPU has not enough of it, those that need the most are left out. */
@@ -212,41 +342,25 @@ static FshStatus choose(CudnnPlan *plan, const CudnnTrial *trial, FshError *erro
 FshStatus cudnn_cache_get(CudnnCache *cache, CudnnPlan **described, const CudnnPolicy *policy,
                           const CudnnTrial *trial, const CudnnPlan **plan, FshError *error)
 {
-    char key[KEY_MAX];
-    int length = snprintf(key, sizeof key,
-                          "%s; %sbut notes %" PRIx32 ", %" PRIu64 " bytes of workspace, %d candidates",
-                          cache->machine, cudnn_plan_text(*described), policy->refused_notes,
-                          policy->workspace_limit_bytes, trial ? policy->candidates : 1);
-    FshStatus status = FSH_OK;
-    if (length < 0 || (size_t)length >= sizeof key)
-        status =
-            fsh_error_set(error, FSH_ERR_UNSUPPORTED, "a cuDNN pattern of more than %d letters", KEY_MAX);
-    *plan = status ? NULL : find(cache, key);
-    if (status || *plan) {
-        cache->counts.shared += status == FSH_OK;
-        cudnn_plan_free(described);
+    struct Entry *entry = NULL;
+    *plan = NULL;
+    FshStatus status = enter(cache, described, policy, trial != NULL, &entry, error);
+    if (status)
         return status;
+    if (entry->stage == WANTED)
+        build_entry(entry);
+    if (entry->stage == BUILT && trial && cudnn_plan_candidates(entry->plan) > 1 &&
+        choose(entry->plan, trial, &entry->failure))
+        entry->stage = FAILED;
+    if (entry->stage == BUILT) {
+        entry->stage = CHOSEN;
+        cache->counts.built++;
+        keep_on_disk(cache, entry->key, entry->plan);
     }
-    char *own_key = text_copy(key, (size_t)length);
-    status = own_key ? make_room(cache, error) : fsh_error_set(error, FSH_ERR_MEMORY, "no memory for a key");
-    if (!status && load(cache, key, *described)) {
-        cache->counts.loaded++;
-    } else if (!status) {
-        status = cudnn_plan_build(*described, policy, error);
-        if (!status && trial && cudnn_plan_candidates(*described) > 1)
-            status = choose(*described, trial, error);
-        if (!status) {
-            cache->counts.built++;
-            keep_on_disk(cache, key, *described);
-        }
-    }
-    if (status) {
-        free(own_key);
-        cudnn_plan_free(described);
-        return status;
-    }
-    cache->entries[cache->entry_count++] = (struct Entry){own_key, *described};
-    *plan = *described;
-    *described = NULL;
+    if (entry->stage == FAILED)
+        return fsh_error_set(error, entry->failure.status, "%s", entry->failure.message);
+    cache->counts.shared += entry->given;
+    entry->given = true;
+    *plan = entry->plan;
     return FSH_OK;
 }

@@ -5,14 +5,19 @@
  *   status = cudnn_cache_get(cache, &described, &policy, &trial, &plan, error);
  *   …                                                // plan is the cache's, good for its life
  *
+ * Plans that take long to build are built together: cudnn_cache_want for each, cudnn_cache_build on several threads, then
+ * cudnn_cache_get as above, which finds them built; trials, which need the GPU for themselves, are made there, one at a time.
+ *
  * A plan's key is one line of text: machine (library, driver and card), the pattern with its shapes and types, the policy. On disk
  * each plan is a file of its own, FOLDER/HASH-OF-KEY.cudnn: the key, the time of one run, a checksum, the plan as cuDNN's JSON. A
  * file that is torn, damaged or of another key counts as absent and is replaced; a folder that cannot be written is noted once
  * (cudnn_cache_warning) and does no harm. Any number of processes may share a folder.
  *
- * Threads: one drives a cache. */
+ * Threads: one drives a cache; cudnn_cache_build has others of its own, each with a cuDNN handle. */
 #ifndef FSHARD_TRAINER_BACKEND_CUDA_CUDNN_CACHE_H
 #define FSHARD_TRAINER_BACKEND_CUDA_CUDNN_CACHE_H
+
+#include <stdbool.h>
 
 #include "trainer/backend/cuda/cudnn_graph.h"
 
@@ -33,6 +38,14 @@ typedef struct CudnnTrial {
 /* machine: without a line break. folder: NULL: plans live in memory alone; it is made when a plan is written. FSH_ERR_MEMORY. */
 FshStatus cudnn_cache_new(CudnnCache **cache, const char *machine, const char *folder, FshError *error);
 void cudnn_cache_free(CudnnCache **cache);
+/* Threads that build, and what makes the cuDNN handles of all but the first: without the call there is one thread. stream: of the
+ * handles. The current CUDA device must be the one that the plans are for. */
+void cudnn_cache_set_threads(CudnnCache *cache, int threads, cudaStream_t stream);
+/* Takes *described in any case. timed: whether cudnn_cache_get will bring a trial. */
+FshStatus cudnn_cache_want(CudnnCache *cache, CudnnPlan **described, const CudnnPolicy *policy, bool timed,
+                           FshError *error);
+/* Builds what was wanted and is not there. A plan that cannot be built is told by cudnn_cache_get. */
+FshStatus cudnn_cache_build(CudnnCache *cache, FshError *error);
 /* Takes *described in any case. trial may be NULL: then the first candidate is taken. */
 FshStatus cudnn_cache_get(CudnnCache *cache, CudnnPlan **described, const CudnnPolicy *policy,
                           const CudnnTrial *trial, const CudnnPlan **plan, FshError *error);

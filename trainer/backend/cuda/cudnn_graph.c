@@ -41,6 +41,11 @@ void cudnn_plan_free(CudnnPlan **plan)
     *plan = NULL;
 }
 
+void cudnn_plan_move(CudnnPlan *plan, const CudnnDevice *device)
+{
+    plan->device = device;
+}
+
 const char *cudnn_plan_text(const CudnnPlan *plan)
 {
     return plan->text;

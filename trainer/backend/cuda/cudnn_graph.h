@@ -101,6 +101,8 @@ const char *cudnn_plan_text(const CudnnPlan *plan);
 
 /* ---- from a pattern to a plan: build or load ---- */
 
+/* Another one, of the same GPU, to build with and to run on: another thread's handle. Before building or loading. */
+void cudnn_plan_move(CudnnPlan *plan, const CudnnDevice *device);
 /* Builds up to policy->candidates plans. FSH_ERR_LIBRARY when no engine satisfies the policy (the message
  * counts why), or when a call failed. */
 FshStatus cudnn_plan_build(CudnnPlan *plan, const CudnnPolicy *policy, FshError *error);

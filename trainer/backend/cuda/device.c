@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/cpu.h"
 #include "common/progress.h"
 #include "common/text.h"
 
@@ -131,14 +132,18 @@ static void describe(CudaBackend *backend, const struct cudaDeviceProp *properti
 }
 
 /* The card, the driver and the library stand in the plans' keys: another of them means other plans. */
-static FshStatus open_plans(CudaBackend *cuda, const struct cudaDeviceProp *properties, FshError *error)
+static FshStatus open_plans(CudaBackend *cuda, const BackendOptions *options,
+                            const struct cudaDeviceProp *properties, FshError *error)
 {
     char machine[384];
     int driver = 0;
     (void)cudaDriverGetVersion(&driver);
     (void)snprintf(machine, sizeof machine, "cuDNN %zu, driver %d, %s, %d multiprocessors", cudnnGetVersion(),
                    driver, properties->name, properties->multiProcessorCount);
-    return cudnn_cache_new(&cuda->plans, machine, cuda->plan_cache, error);
+    FshStatus status = cudnn_cache_new(&cuda->plans, machine, cuda->plan_cache, error);
+    if (!status)
+        cudnn_cache_set_threads(cuda->plans, cpu_jobs(options->threads), cuda->stream);
+    return status;
 }
 
 FshStatus cuda_backend_open(Backend **backend, const BackendOptions *options, FshError *error)
@@ -167,7 +172,7 @@ FshStatus cuda_backend_open(Backend **backend, const BackendOptions *options, Fs
         goto done;
     if ((status = CUBLAS_TRY(cublasLtCreate(&cuda->cublas_lt), error)))
         goto done;
-    if ((status = open_plans(cuda, &properties, error)))
+    if ((status = open_plans(cuda, options, &properties, error)))
         goto done;
     describe(cuda, &properties);
     *backend = &cuda->base;

@@ -150,15 +150,13 @@ static void addresses_of(const Convolution *convolution, const DeviceTensor *sum
     addresses[4] = sums ? (float *)sums->data + sums->pitch : NULL;
 }
 
-/* trial: whether all addresses are known and candidates may be timed on them. */
-static FshStatus get_plan(CudaBackend *backend, const Convolution *convolution, const DeviceTensor *sums,
-                          bool trial, const CudnnPlan **plan, FshError *error)
+static FshStatus describe(const CudaBackend *backend, const Convolution *convolution,
+                          const DeviceTensor *sums, CudnnPlan **plan, FshError *error)
 {
-    CudnnPlan *described = NULL;
-    void *addresses[ADDRESSES];
-    FshStatus status = cudnn_plan_new(&described, &backend->cudnn, error);
+    FshStatus status = cudnn_plan_new(plan, &backend->cudnn, error);
     if (status)
         return status;
+    CudnnPlan *described = *plan;
     int x = convolution_tensor(described, &convolution->x);
     int weight = convolution_tensor(described, &convolution->weight);
     int y = convolution_tensor(described, &convolution->y);
@@ -169,6 +167,27 @@ static FshStatus get_plan(CudaBackend *backend, const Convolution *convolution, 
         int square_sum = cudnn_plan_tensor(described, CUDNN_DATA_FLOAT, channels);
         cudnn_plan_statistics(described, y, sum, square_sum);
     }
+    return FSH_OK;
+}
+
+static FshStatus want_plan(CudaBackend *backend, const Convolution *convolution, const DeviceTensor *sums,
+                           FshError *error)
+{
+    CudnnPlan *described = NULL;
+    const CudnnPolicy policy = policy_of(backend, convolution->x.element);
+    FshStatus status = describe(backend, convolution, sums, &described, error);
+    return status ? status : cudnn_cache_want(backend->plans, &described, &policy, backend->benchmark, error);
+}
+
+/* trial: whether all addresses are known and candidates may be timed on them. */
+static FshStatus get_plan(CudaBackend *backend, const Convolution *convolution, const DeviceTensor *sums,
+                          bool trial, const CudnnPlan **plan, FshError *error)
+{
+    CudnnPlan *described = NULL;
+    void *addresses[ADDRESSES];
+    FshStatus status = describe(backend, convolution, sums, &described, error);
+    if (status)
+        return status;
     addresses_of(convolution, sums, addresses);
     const CudnnPolicy policy = policy_of(backend, convolution->x.element);
     const CudnnTrial on_these = {addresses, backend->stream};
@@ -187,15 +206,23 @@ static double milliseconds_of_sums(const DeviceTensor *y)
     return bytes_per_millisecond > 0 ? (double)device_tensor_bytes(y) / bytes_per_millisecond : 0;
 }
 
-/* A plan that yields the sums, too, if there is one and it does not cost more than a pass over y. Its sums are made by atomics, in
- * another order each time. */
+/* The sums that cuDNN may make with y; NULL: none are asked for, or it cannot. It makes them by atomics, in another order each
+ * time. */
+static const DeviceTensor *sums_of_plan(const CudaBackend *backend, const Step *step,
+                                        const ConvolutionPlan *plan)
+{
+    const DeviceTensor *sums = step->node->op == OP_CONV2D ? maybe_out(step, 1) : NULL;
+    const DeviceTensor *y = &plan->convolution.y;
+    const bool able = !backend->deterministic && element_is_narrow(y->element) && !maybe_in(step, 2);
+    return sums && able && sums->pitch == y->pitch ? sums : NULL;
+}
+
+/* A plan that yields the sums, too, if there is one and it does not cost more than a pass over y. */
 static void try_sums(CudaBackend *backend, ConvolutionPlan *plan, const DeviceTensor *sums, bool trial)
 {
     const CudnnPlan *with_sums = NULL;
     FshError ignored = {0};
-    if (backend->deterministic || !element_is_narrow(plan->convolution.y.element) ||
-        sums->pitch != plan->convolution.y.pitch ||
-        get_plan(backend, &plan->convolution, sums, trial, &with_sums, &ignored))
+    if (get_plan(backend, &plan->convolution, sums, trial, &with_sums, &ignored))
         return;
     const double plain = cudnn_plan_milliseconds(plan->cudnn), fused = cudnn_plan_milliseconds(with_sums);
     if (plain > 0 && fused > plain + milliseconds_of_sums(&plan->convolution.y))
@@ -229,7 +256,7 @@ static FshStatus choose_cudnn(CudaBackend *backend, Step *step, ConvolutionPlan 
     const bool trial = !backend->benchmark || !cuda_memory_new(&lent, own_bytes(plan), "a trial", error);
     place_own(plan, lent);
     FshStatus status = get_plan(backend, &plan->convolution, NULL, trial, &plan->cudnn, error);
-    const DeviceTensor *sums = step->node->op == OP_CONV2D ? maybe_out(step, 1) : NULL;
+    const DeviceTensor *sums = sums_of_plan(backend, step, plan);
     if (!status && sums)
         try_sums(backend, plan, sums, trial);
     cuda_memory_free(&lent);
@@ -256,8 +283,10 @@ static FshStatus prepare_depthwise(Step *step, ConvolutionPlan *plan)
     return FSH_OK;
 }
 
-static FshStatus convolution_prepare(const CudaProgram *program, Step *step, FshError *error)
+/* Decides the way, and wants cuDNN's plans. */
+static FshStatus convolution_want(const CudaProgram *program, Step *step, FshError *error)
 {
+    CudaBackend *backend = program_backend(program);
     const Conv2d *conv = &step->node->as.conv;
     ConvolutionPlan *plan = calloc(1, sizeof *plan);
     if (!plan)
@@ -291,7 +320,15 @@ static FshStatus convolution_prepare(const CudaProgram *program, Step *step, Fsh
         plan->own_weight = true;
         plan->convolution.weight.element = plan->convolution.y.element;
     }
-    return choose_cudnn(program_backend(program), step, plan, error);
+    const DeviceTensor *sums = sums_of_plan(backend, step, plan);
+    FshStatus status = want_plan(backend, &plan->convolution, NULL, error);
+    return status || !sums ? status : want_plan(backend, &plan->convolution, sums, error);
+}
+
+static FshStatus convolution_prepare(const CudaProgram *program, Step *step, FshError *error)
+{
+    ConvolutionPlan *plan = step->plan;
+    return plan->way == WAY_DEPTHWISE ? FSH_OK : choose_cudnn(program_backend(program), step, plan, error);
 }
 
 static FshStatus convolution_bind(const CudaProgram *program, Step *step, FshError *error)
@@ -362,9 +399,15 @@ static FshStatus convolution(const Step *step, cudaStream_t stream, FshError *er
     return status;
 }
 
+/* The same for all: want decides. */
+#define CONVOLUTION_LOWERING                                                                                 \
+    {                                                                                                        \
+        convolution_want, convolution_prepare, convolution_bind, convolution                                 \
+    }
+
 const LoweringRow lowering_convolution[] = {
-    {OP_CONV2D, {convolution_prepare, convolution_bind, convolution}},
-    {OP_CONV2D_BACKWARD_DATA, {convolution_prepare, convolution_bind, convolution}},
-    {OP_CONV2D_BACKWARD_WEIGHT, {convolution_prepare, convolution_bind, convolution}},
+    {OP_CONV2D, CONVOLUTION_LOWERING},
+    {OP_CONV2D_BACKWARD_DATA, CONVOLUTION_LOWERING},
+    {OP_CONV2D_BACKWARD_WEIGHT, CONVOLUTION_LOWERING},
     {OP_KIND_COUNT, {NULL}},
 };

@@ -188,6 +188,17 @@ static FshStatus make_steps(CudaProgram *program, FshError *error)
         if (!lowering)
             return fsh_error_set(error, FSH_ERR_UNSUPPORTED, "%s: the CUDA backend has no %s", node->name,
                                  op_name(node->op));
+        if (lowering->want)
+            status = lowering->want(program, step, error);
+        if (status)
+            return prepend_node(program, node, error);
+    }
+    if (!status)
+        status = cudnn_cache_build(program_backend(program)->plans, error);
+    for (size_t n = 0; n < graph_node_count(graph) && !status; n++) {
+        const Node *node = graph_node(graph, (NodeId)n);
+        const Lowering *lowering = lowering_of(node->op);
+        Step *step = &program->steps[n];
         if (lowering->prepare)
             status = lowering->prepare(program, step, error);
         if (status)
@@ -197,7 +208,8 @@ static FshStatus make_steps(CudaProgram *program, FshError *error)
         if (step->scratch_bytes > program->base.scratch_bytes)
             program->base.scratch_bytes = step->scratch_bytes;
     }
-    status = reserve(program, &program->scratch, program->base.scratch_bytes, "scratch memory", error);
+    if (!status)
+        status = reserve(program, &program->scratch, program->base.scratch_bytes, "scratch memory", error);
     for (size_t n = 0; n < graph_node_count(graph) && !status; n++) {
         Step *step = &program->steps[n];
         step->scratch = program->scratch;

@@ -66,6 +66,9 @@ static inline void step_own(Step *step, void *plan, void (*plan_free)(void *plan
 
 /* How an op becomes device work. */
 typedef struct Lowering {
+    /* Before any step is prepared: says which of cuDNN's plans prepare will ask for, so that they are built together, on several
+     * threads (cudnn_cache_want). May be NULL. */
+    FshStatus (*want)(const CudaProgram *program, Step *step, FshError *error);
     /* Makes plans, says scratch_bytes. Addresses are known, that of scratch is not. May be NULL. */
     FshStatus (*prepare)(const CudaProgram *program, Step *step, FshError *error);
     /* What needs scratch's address. May be NULL. */
