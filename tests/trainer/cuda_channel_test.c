@@ -1,5 +1,5 @@
 /* Boxes, shuffles, gates, channel scales and layer norms on the CUDA backend against the CPU's, alone and between layer norms, which
- * add up over the padding of narrow images; unet as a whole network.
+ * add up over the padding of narrow images; unet and nafnet as whole networks.
  *
  * Inputs have eight significant bits, so they are the same in every type. The CPU computes in f32: of f32, 1e-5 of a tensor's size (rms)
  * is allowed, the order of sums; of a narrow type, whose numbers are off by epsilon / 2 at most each time they are stored, one epsilon
@@ -7,6 +7,7 @@
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "common/random.h"
 #include "tests/trainer/cuda_support.h"
@@ -79,6 +80,12 @@ static TensorId norm(Graph *graph, TensorId x, TensorId z)
     return graph_layer_norm(graph, "norm", x, 1e-2);
 }
 
+/* What comes back beside the norm is added in its backward pass. */
+static TensorId norm_and_add(Graph *graph, TensorId x, TensorId z)
+{
+    return graph_add(graph, norm(graph, x, z), x);
+}
+
 static TensorId shuffle_two(Graph *graph, TensorId x, TensorId z)
 {
     (void)z;
@@ -115,6 +122,7 @@ static const ChannelOp ops[] = {
     {"channel multiply", graph_channel_multiply, 1, 1, Z_FACTORS},
     {"gate", gate, 1, 2, Z_NONE},
     {"layer norm", norm, 1, 1, Z_NONE},
+    {"layer norm beside its input", norm_and_add, 1, 1, Z_NONE},
     {"shuffle by 2", shuffle_two, 1, 4, Z_NONE},
     {"shuffle by 3", shuffle_three, 1, 9, Z_NONE},
     {"unshuffle by 2", unshuffle_two, 2, 1, Z_NONE},
@@ -327,7 +335,8 @@ static void test_all_numbers_of_channels_agree(void **state)
     for (size_t type = 0; type < sizeof types / sizeof *types; type++)
         for (size_t i = 0; i < sizeof channels / sizeof *channels; i++)
             for (int op = 0; op < OPS; op++)
-                if (ops[op].append == norm || ops[op].append == scale || ops[op].z == Z_FACTORS)
+                if (ops[op].append == norm || ops[op].append == norm_and_add || ops[op].append == scale ||
+                    ops[op].z == Z_FACTORS)
                     compare_op(&ops[op], types[type], (int64_t[]){2, 3, 3, channels[i]});
 }
 
@@ -338,7 +347,8 @@ static void test_large_images_are_like_the_cpus(void **state)
     for (size_t type = 0; type < sizeof types / sizeof *types; type++)
         for (int op = 0; op < OPS; op++) {
             compare_op(&ops[op], types[type], (int64_t[]){2, 70, 66, 16});
-            if (ops[op].append == norm || ops[op].append == scale || ops[op].z == Z_FACTORS)
+            if (ops[op].append == norm || ops[op].append == norm_and_add || ops[op].append == scale ||
+                ops[op].z == Z_FACTORS)
                 compare_op(&ops[op], types[type], (int64_t[]){2, 201, 256, 32});
         }
 }
@@ -351,12 +361,16 @@ static void compare_restoration(const char *name, int64_t batch, int64_t height,
 {
     FshError error = {0};
     Graph *graph = NULL;
+    const bool has_blocks = strcmp(name, "nafnet") == 0;
     const ModelSpec spec = {.batch = batch,
                             .height = height,
                             .width = width,
                             .channels = 3,
                             .training = true,
-                            .base_channels = 8};
+                            .base_channels = 8,
+                            .encoder_blocks = has_blocks ? "1,2" : NULL,
+                            .middle_blocks = has_blocks ? "1" : NULL,
+                            .decoder_blocks = has_blocks ? "1,1" : NULL};
     const ModelRecipe recipe = {
         .deviation = {1, 1, 1}, .loss = LOSS_CHARBONNIER, .optimizer = {.momentum = 0.9}};
     assert_ok(model_graph(model_find(name), &spec, &recipe, &graph, &error), &error);
@@ -369,6 +383,13 @@ static void test_unet_trains_alike(void **state)
     compare_restoration("unet", 2, 26, 37, 2);
 }
 
+static void test_nafnet_trains_alike(void **state)
+{
+    (void)state;
+    compare_restoration("nafnet", 2, 26, 37, 3);
+    compare_restoration("nafnet", 1, 16, 16, 2);
+}
+
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
@@ -378,6 +399,7 @@ int main(int argc, char **argv)
         CUDA_TEST(test_all_numbers_of_channels_agree),
         CUDA_TEST(test_large_images_are_like_the_cpus),
         CUDA_TEST(test_unet_trains_alike),
+        CUDA_TEST(test_nafnet_trains_alike),
         CUDA_TEST(test_every_op_was_compared),
     };
     return cuda_run_tests(argc, argv, tests, sizeof tests / sizeof *tests);

@@ -375,6 +375,27 @@ static void test_every_parameter_gets_a_gradient_like_it(void **state)
     graph_free(&graph);
 }
 
+/* What comes back beside a layer norm is an operand of its backward pass: no addition stands for it. */
+static void test_a_branchs_gradient_goes_through_its_layer_norm(void **state)
+{
+    (void)state;
+    FshError error = {0};
+    Graph *graph = graph_new();
+    TensorId label = graph_input(graph, "label", DATA_I64, 1, (int64_t[]){2});
+    TensorId x = graph_conv2d(graph, "conv", start(graph, 2, 4, 3), &(Conv2d){.channels = 5, .kernel = 1});
+    TensorId y = graph_add(graph, graph_layer_norm(graph, "norm", x, 1e-6), x);
+    TensorId loss = graph_softmax_cross_entropy(graph, graph_global_avg_pool(graph, y), label, TENSOR_NONE,
+                                                TENSOR_NONE, 0);
+    graph_differentiate(graph, loss);
+    assert_ok(graph_check(graph, &error), &error);
+    assert_int_equal(count_ops(graph, OP_ADD), 1);
+    const TensorId dx = graph_gradient(graph, x);
+    const Node *backward = graph_node(graph, graph_tensor(graph, dx)->producer);
+    assert_int_equal(backward->op, OP_LAYER_NORM_BACKWARD);
+    assert_int_equal(backward->inputs[5], graph_gradient(graph, y));
+    graph_free(&graph);
+}
+
 static void test_nodes_stand_in_execution_order(void **state)
 {
     (void)state;
@@ -583,6 +604,7 @@ int main(void)
         cmocka_unit_test(test_models_refuse_images_that_are_too_small),
         cmocka_unit_test(test_only_a_trained_number_is_differentiated),
         cmocka_unit_test(test_every_parameter_gets_a_gradient_like_it),
+        cmocka_unit_test(test_a_branchs_gradient_goes_through_its_layer_norm),
         cmocka_unit_test(test_nodes_stand_in_execution_order),
         cmocka_unit_test(test_norms_are_fused_with_what_follows),
         cmocka_unit_test(test_fusion_leaves_alone_what_is_needed_elsewhere),

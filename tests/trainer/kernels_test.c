@@ -453,6 +453,7 @@ static void run_layer_norm_backward(const CpuKernels *k, const Bench *b, Size s,
                                 .weight = b->in[3],
                                 .mean = b->in[4],
                                 .inverse = b->in[5],
+                                .addend = flags == 2 ? input(b, 2, 0) : NULL,
                                 .dx = flags ? output(b, 0, 0) : NULL};
     k->channel->layer_norm_backward(&norm, s.rows / 3, s.rows - s.rows / 3, s.width, b->block, b->sums);
 }
@@ -487,7 +488,7 @@ static const struct Kernel {
     {"gate", run_gate, 1, false, false},
     {"gate_backward", run_gate_backward, 2, false, false},
     {"layer_norm", run_layer_norm, 1, false, false},
-    {"layer_norm_backward", run_layer_norm_backward, 2, false, false},
+    {"layer_norm_backward", run_layer_norm_backward, 3, false, false},
     {"sgd", run_sgd, 4, false, true},
     {"adam", run_adam, 2, false, true},
     {"lamb", run_lamb, 2, false, true},

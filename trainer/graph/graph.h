@@ -146,7 +146,9 @@ typedef enum OpKind {
     OP_GATE_BACKWARD,             /* (dy, x) -> dx */
     /* (x, weight, bias) -> y, mean, inverse_deviation [N, H, W, 1]: over the channels of each pixel */
     OP_LAYER_NORM,
-    OP_LAYER_NORM_BACKWARD, /* (dy, x, weight, mean, inverse_deviation) -> dx, dweight, dbias */
+    /* (dy, x, weight, mean, inverse_deviation, addend?) -> dx, dweight, dbias. addend, the gradient that x has from others by then, is
+     * part of dx. */
+    OP_LAYER_NORM_BACKWARD,
     /* as.shuffle.factor r, each the other's gradient: y[h * r + i, w * r + j, c] = x[h, w, (c * r + i) * r + j] */
     OP_PIXEL_SHUFFLE,   /* (x [N, H, W, C * r * r]) -> y [N, H * r, W * r, C] */
     OP_PIXEL_UNSHUFFLE, /* (x [N, H * r, W * r, C]) -> y [N, H, W, C * r * r] */

@@ -152,10 +152,13 @@ void layer_norm_infer(Graph *graph, Node *node)
 
 void layer_norm_differentiate(Graph *graph, const Node *node, TensorId output_gradient)
 {
+    /* A norm stands at the head of a branch whose input goes on beside it: what has come back there is added in the same pass. */
+    const TensorId x = node->inputs[0], addend = graph->tensors[x].gradient;
     Node backward = {
         .op = OP_LAYER_NORM_BACKWARD,
-        .inputs = {output_gradient, node->inputs[0], node->inputs[1], node->outputs[1], node->outputs[2]},
-        .input_count = 5};
+        .inputs = {output_gradient, x, node->inputs[1], node->outputs[1], node->outputs[2], addend},
+        .input_count = 6};
     backward.as.layer_norm = node->as.layer_norm;
+    graph->tensors[x].gradient = TENSOR_NONE;
     graph_append_backward(graph, node, &backward, node->inputs, 3);
 }

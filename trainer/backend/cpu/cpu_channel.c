@@ -275,6 +275,7 @@ static void layer_norm_backward_part(void *context, int part, int64_t begin, int
                                 .weight = step->inputs[2],
                                 .mean = step->inputs[3],
                                 .inverse = step->inputs[4],
+                                .addend = step->inputs[5],
                                 .dx = step->outputs[0]};
     kernels_of(step)->layer_norm_backward(&norm, begin, end - begin, channels_of(cpu_input(step, 0)),
                                           part_block(step, part), part_sums(step, part));

@@ -190,6 +190,7 @@ static void layer_norm_backward(const LayerNormRows *norm, int64_t first, int64_
             const Value *dy = (const Value *)norm->dy + r * width, *x = (const Value *)norm->x + r * width;
             const float mean = norm->mean[r], inverse = norm->inverse[r];
             if (norm->dx) {
+                const Value *addend = norm->addend ? (const Value *)norm->addend + r * width : NULL;
                 Value *dx = (Value *)norm->dx + r * width;
                 float mean_g, mean_gx;
                 row_gradient_sums(dy, x, weight, mean, inverse, width, &mean_g, &mean_gx);
@@ -200,7 +201,8 @@ static void layer_norm_backward(const LayerNormRows *norm, int64_t first, int64_
                     const float gradient = load(dy[c]), normalised = (load(x[c]) - mean) * inverse;
                     dweight[c] += gradient * normalised;
                     dbias[c] += gradient;
-                    dx[c] = store(inverse * (gradient * weight[c] - mean_g - normalised * mean_gx));
+                    dx[c] = store(inverse * (gradient * weight[c] - mean_g - normalised * mean_gx) +
+                                  (addend ? load(addend[c]) : 0));
                 }
                 continue;
             }

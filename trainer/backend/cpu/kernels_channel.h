@@ -13,8 +13,9 @@ typedef struct LayerNormRows {
     void *y;                    /* [rows, width]; may be x */
     float *mean, *inverse;      /* [rows]: written forward, read backward */
     float epsilon;
-    const void *dy; /* [rows, width] */
-    void *dx;       /* [rows, width] or NULL; may be dy or x */
+    const void *dy;     /* [rows, width] */
+    const void *addend; /* [rows, width] or NULL: part of dx */
+    void *dx;           /* [rows, width] or NULL; may be dy, x or addend */
 } LayerNormRows;
 
 typedef struct CpuChannelKernels {

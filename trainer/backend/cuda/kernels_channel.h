@@ -60,11 +60,12 @@ typedef struct LayerNormTensors {
 /* y = x^ * weight + bias, inverse_deviation = 1 / sqrt(variance + epsilon); bias [C] f32. y may be x. */
 cudaError_t kernel_layer_norm(const LayerNormTensors *tensors, const DeviceTensor *bias, float epsilon,
                               const DeviceTensor *y, cudaStream_t stream);
-/* With g = dy * weight: dx = inverse_deviation * (g - mean(g) - x^ * mean(g * x^)), dweight = sum of dy * x^, dbias = sum of dy over
- * pixels. Each may be NULL. dx may be dy or x. */
+/* With g = dy * weight: dx = inverse_deviation * (g - mean(g) - x^ * mean(g * x^)) + addend, dweight = sum of dy * x^, dbias = sum of
+ * dy over pixels. Each may be NULL, and addend. dx may be dy, x or addend. */
 cudaError_t kernel_layer_norm_backward(const DeviceTensor *dy, const LayerNormTensors *tensors,
-                                       const DeviceTensor *dx, const DeviceTensor *dweight,
-                                       const DeviceTensor *dbias, void *scratch, cudaStream_t stream);
+                                       const DeviceTensor *addend, const DeviceTensor *dx,
+                                       const DeviceTensor *dweight, const DeviceTensor *dbias, void *scratch,
+                                       cudaStream_t stream);
 /* Of kernel_layer_norm_backward. */
 uint64_t kernel_layer_norm_scratch_bytes(const DeviceTensor *x);
 

@@ -1,7 +1,7 @@
 /* layer_norm.cu - layer norm over the channels of each pixel, forward and backward.
  *
  * A pixel belongs to a group of 4 to 32 lanes of a warp. Each lane holds one to four 16-byte vectors of it, so that forward reads x once
- * and writes y once, backward reads dy and x once and writes dx once; sums over the pixel are shuffles. A lane stays at its channels from
+ * and writes y once, backward reads dy and x once (and what else is part of dx) and writes dx once; sums over the pixel are shuffles. A lane stays at its channels from
  * pixel to pixel: in backward it adds up its part of dweight and dbias in registers, blocks leave partial sums, and a launch over those
  * ends it (channel_join). Pixels that do not fit (f32 with channels that are not whole vectors, or more channels than the lanes hold) go
  * another way: a warp for each pixel that reads it again for each sum, and the sums over pixels by channel_tiles. */
@@ -34,7 +34,7 @@ template <typename T> struct Forward {
 };
 
 template <typename T> struct Backward {
-    const T *dy, *x;
+    const T *dy, *x, *addend; /* addend may be NULL */
     const float *weight, *mean, *inverse_deviation;
     T *dx;          /* may be NULL */
     float *partial; /* [2, channels, strips] */
@@ -176,6 +176,7 @@ __global__ void __launch_bounds__(block_threads, Vectors > 2 ? 1 : 2)
     for (int64_t done = 0; place.warp_row + done < norm.rows; done += Rows * place.rows_apart) {
         float dy[Rows][Vectors][Width] = {}, x[Rows][Vectors][Width] = {}, means[Rows] = {},
               inverses[Rows] = {};
+        Pack<T, Width> addends[Rows][Vectors] = {};
 #pragma unroll
         for (int r = 0; r < Rows; r++) {
             int64_t row = place.row + done + r * place.rows_apart;
@@ -189,6 +190,9 @@ __global__ void __launch_bounds__(block_threads, Vectors > 2 ? 1 : 2)
                 if (c < norm.pitch) {
                     load(norm.dy + row * norm.pitch + c, dy[r][v]);
                     load(norm.x + row * norm.pitch + c, x[r][v]);
+                    if (norm.addend)
+                        addends[r][v] =
+                            *reinterpret_cast<const Pack<T, Width> *>(norm.addend + row * norm.pitch + c);
                 }
             }
         }
@@ -220,7 +224,7 @@ __global__ void __launch_bounds__(block_threads, Vectors > 2 ? 1 : 2)
 #pragma unroll
                 for (int k = 0; k < Width; k++) {
                     float value = inverses[r] * (dy[r][v][k] - mean_g - x[r][v][k] * mean_gx);
-                    dy[r][v][k] = c + k < norm.channels ? value : 0;
+                    dy[r][v][k] = c + k < norm.channels ? value + (float)addends[r][v].values[k] : 0;
                 }
                 store(norm.dx + row * norm.pitch + c, dy[r][v]);
             }
@@ -322,9 +326,14 @@ __global__ void __launch_bounds__(block_threads)
         mean_gx /= (float)norm.channels;
         for (int64_t c = (int64_t)(threadIdx.x % 32) * Width; c < norm.pitch; c += 32 * Width) {
             float g[Width], normalized[Width];
+            float addends[Width] = {};
             read(c, g, normalized);
+            if (norm.addend)
+                load(norm.addend + row * norm.pitch + c, addends);
             for (int k = 0; k < Width; k++)
-                g[k] = c + k < norm.channels ? inverse * (g[k] - mean_g - normalized[k] * mean_gx) : 0;
+                g[k] = c + k < norm.channels
+                           ? inverse * (g[k] - mean_g - normalized[k] * mean_gx) + addends[k]
+                           : 0;
             store(norm.dx + row * norm.pitch + c, g);
         }
     }
@@ -431,7 +440,7 @@ void backward(const Backward<T> &norm, const DeviceTensor *dweight, const Device
     bool fits = Width > 1 && with_group(norm.pitch / Width, [&](auto lanes, auto vectors, auto) {
                     if constexpr (Width > 1) {
                         constexpr int Lanes = decltype(lanes)::value, Vectors = decltype(vectors)::value,
-                                      Rows = Vectors == 1 ? 4 : 1; /* by registers */
+                                      Rows = Vectors == 1 ? 2 : 1; /* what registers hold */
                         unsigned blocks = group_blocks(norm.rows, Lanes, Rows, backward_blocks);
                         layer_norm_backward_kernel<Width, Lanes, Vectors, Rows>
                             <<<blocks, block_threads, 0, stream>>>(norm);
@@ -485,9 +494,9 @@ extern "C" uint64_t kernel_layer_norm_scratch_bytes(const DeviceTensor *x)
 }
 
 extern "C" cudaError_t kernel_layer_norm_backward(const DeviceTensor *dy, const LayerNormTensors *tensors,
-                                                  const DeviceTensor *dx, const DeviceTensor *dweight,
-                                                  const DeviceTensor *dbias, void *scratch,
-                                                  cudaStream_t stream)
+                                                  const DeviceTensor *addend, const DeviceTensor *dx,
+                                                  const DeviceTensor *dweight, const DeviceTensor *dbias,
+                                                  void *scratch, cudaStream_t stream)
 {
     const DeviceTensor *x = tensors->x;
     if (!all_f32({tensors->weight, tensors->mean, tensors->inverse_deviation, dweight, dbias}) ||
@@ -501,6 +510,7 @@ extern "C" cudaError_t kernel_layer_norm_backward(const DeviceTensor *dy, const 
         norm.weight = data_of<float>(tensors->weight);
         norm.mean = data_of<float>(tensors->mean);
         norm.inverse_deviation = data_of<float>(tensors->inverse_deviation);
+        norm.addend = addend ? data_of<T>(addend) : nullptr;
         norm.dx = dx ? data_of<T>(dx) : nullptr;
         norm.partial = static_cast<float *>(scratch);
         norm.rows = device_tensor_rows(x);

@@ -89,8 +89,8 @@ static FshStatus layer_norm_backward(const Step *step, cudaStream_t stream, FshE
 {
     const LayerNormTensors tensors = {
         .x = in(step, 1), .weight = in(step, 2), .mean = in(step, 3), .inverse_deviation = in(step, 4)};
-    return CUDA_TRY(kernel_layer_norm_backward(in(step, 0), &tensors, maybe_out(step, 0), maybe_out(step, 1),
-                                               maybe_out(step, 2), step->scratch, stream),
+    return CUDA_TRY(kernel_layer_norm_backward(in(step, 0), &tensors, maybe_in(step, 5), maybe_out(step, 0),
+                                               maybe_out(step, 1), maybe_out(step, 2), step->scratch, stream),
                     error);
 }
 
