@@ -382,7 +382,8 @@ static void test_a_branchs_gradient_goes_through_its_layer_norm(void **state)
     FshError error = {0};
     Graph *graph = graph_new();
     TensorId label = graph_input(graph, "label", DATA_I64, 1, (int64_t[]){2});
-    TensorId x = graph_conv2d(graph, "conv", start(graph, 2, 4, 3), &(Conv2d){.channels = 5, .kernel = 1});
+    TensorId x = graph_conv2d(graph, "conv", start(graph, 2, 4, 3),
+                              &(Conv2d){.channels = 5, .kernel = 1, .stride = 1});
     TensorId y = graph_add(graph, graph_layer_norm(graph, "norm", x, 1e-6), x);
     TensorId loss = graph_softmax_cross_entropy(graph, graph_global_avg_pool(graph, y), label, TENSOR_NONE,
                                                 TENSOR_NONE, 0);
