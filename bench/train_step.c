@@ -10,6 +10,9 @@
  * TYPE: f32, tf32 (on a GPU), bf16 or f16. DEVICE: cpu (the usual) or cuda. FSHARD_BENCH_PLANS: a folder for cuDNN's plans.
  * FSHARD_BENCH_NO_FUSE: fusions to leave out. Threads: those that OpenMP is given.
  *
+ * Several processes with the environment of torchrun, mpirun or srun (scripts/device_ranks.sh), or TRAIN_STEP_GPUS=N, which starts them,
+ * step together: images_per_second is of all, BATCH of each.
+ *
  * A GPU works behind the program that feeds it: there STEPS steps are timed together, five times over. */
 #include <math.h>
 #include <stdio.h>
@@ -19,6 +22,8 @@
 
 #include "common/progress.h"
 #include "trainer/backend/backend.h"
+#include "trainer/dist/communicator.h"
+#include "trainer/dist/launch.h"
 #include "trainer/models/models.h"
 
 enum { WARM_UP = 3, WARM_UP_GPU = 10, ROUNDS_GPU = 5, COUNT_MAX = 1000 };
@@ -30,6 +35,8 @@ typedef struct Job {
     bool tf32;
     int64_t pixels, batch;
     int steps;
+    RankPlace place;
+    Communicator *communicator; /* NULL: one process */
     Graph *graph;
     Backend *backend;
     State *state;
@@ -76,9 +83,15 @@ static FshStatus make(Job *job, FshError *error)
         recipe.optimizer.scale_interval = 2000;
     }
     describe_data(job, &spec);
-    const BackendOptions options = {
-        .benchmark = true, .tf32 = job->tf32, .plan_cache = getenv("FSHARD_BENCH_PLANS")};
+    const BackendOptions options = {.benchmark = true,
+                                    .tf32 = job->tf32,
+                                    .plan_cache = getenv("FSHARD_BENCH_PLANS"),
+                                    .device_index = (int)job->place.local_rank};
     FshStatus status = backend_open(&job->backend, job->device, &options, error);
+    if (!status && job->place.world_size > 1)
+        status = communicator_open(&job->communicator, &job->place, error);
+    if (!status && job->communicator)
+        status = backend_join(job->backend, job->communicator, error);
     if (!status)
         status = model_graph(job->model, &spec, &recipe, &job->graph, error);
     if (!status)
@@ -194,13 +207,16 @@ static FshStatus time_steps(Job *job, FshError *error)
     }
     if (!status)
         status = read_loss(job, &loss, error);
-    if (status)
+    if (status || job->place.rank > 0)
         return status;
     qsort(seconds, (size_t)count, sizeof *seconds, by_value);
-    printf("{\"model\": \"%s\", \"type\": \"%s\", \"best_ms\": %.3f, \"median_ms\": %.3f, \"processor_ms\": "
+    const double images = (double)(job->batch * (int64_t)job->place.world_size);
+    printf("{\"model\": \"%s\", \"type\": \"%s\", \"ranks\": %d, \"best_ms\": %.3f, \"median_ms\": %.3f, "
+           "\"processor_ms\": "
            "%.3f, \"images_per_second\": %.0f, \"loss\": %.4f}\n",
-           job->model->name, job->tf32 ? "tf32" : data_type_name(job->type), seconds[0] * 1e3,
-           seconds[count / 2] * 1e3, processor * 1e3, (double)job->batch / seconds[count / 2], (double)loss);
+           job->model->name, job->tf32 ? "tf32" : data_type_name(job->type), (int)job->place.world_size,
+           seconds[0] * 1e3, seconds[count / 2] * 1e3, processor * 1e3, images / seconds[count / 2],
+           (double)loss);
     return FSH_OK;
 }
 
@@ -265,7 +281,7 @@ static FshStatus profile_steps(Job *job, FshError *error)
             before[n] = sums[n];
         }
     }
-    if (!status)
+    if (!status && job->place.rank == 0)
         print_profile(job, best);
     free(sums);
     return status;
@@ -280,6 +296,19 @@ static FshStatus print_memory(Job *job, FshError *error)
            job->model->name, data_type_name(job->type), (unsigned long long)arena,
            (unsigned long long)scratch);
     return FSH_OK;
+}
+
+/* TRAIN_STEP_GPUS=N: that many processes. Those return; the one that started them ends here. */
+static FshStatus find_place(RankPlace *place, FshError *error)
+{
+    const char *text = getenv("TRAIN_STEP_GPUS");
+    const int count = text ? (int)strtol(text, NULL, 10) : 1;
+    bool is_parent = false;
+    int exit_status = 0;
+    FshStatus status = count > 1 ? launch_ranks(count, &is_parent, &exit_status, error) : FSH_OK;
+    if (is_parent && !status)
+        exit(exit_status);
+    return status ? status : rank_place_from_environment(place, error);
 }
 
 int main(int argc, char **argv)
@@ -315,7 +344,9 @@ int main(int argc, char **argv)
                .batch = strtoll(argv[5], NULL, 10),
                .steps = arguments > 6 ? (int)strtol(argv[6], NULL, 10) : 1};
     job.steps = job.steps < 1 ? 1 : job.steps > COUNT_MAX ? COUNT_MAX : job.steps;
-    FshStatus status = make(&job, &error);
+    FshStatus status = find_place(&job.place, &error);
+    if (!status)
+        status = make(&job, &error);
     if (!status)
         status = write_batch(&job, &error);
     if (!status)
@@ -323,6 +354,7 @@ int main(int argc, char **argv)
     program_free(&job.program);
     state_free(&job.state);
     backend_close(&job.backend);
+    communicator_close(&job.communicator);
     graph_free(&job.graph);
     if (status)
         (void)fprintf(stderr, "train_step: %s\n", error.message);

@@ -1,19 +1,15 @@
 /* ftrain as several ranks, with the environment that torchrun gives them, on the CPU: the same result as one process with the total
  * batch, one voice, and an end for all when one of them ends. */
-#include "tests/programs/train_support.h"
+#include "tests/programs/ranks_support.h"
 
 #include <math.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "common/file.h"
 #include "common/progress.h"
-#include "trainer/loop/safetensors.h"
-
-enum { RANKS_MOST = 3, ARGUMENTS_MOST = 48 };
 
 static const DatasetSpec pairs = {.codec = FSH_CODEC_RAW,
                                   .width = 32,
@@ -25,115 +21,7 @@ static const DatasetSpec pairs = {.codec = FSH_CODEC_RAW,
                                   .shard_count = 2,
                                   .kind = FSH_KIND_PAIRS};
 
-/* ---- several ranks ---- */
-
-static RunningProgram start_rank(int rank, int ranks, int job, const char *const *arguments)
-{
-    const char *all[ARGUMENTS_MOST] = {"--jobs", "1", "--device", "cpu"};
-    const char *environment[6] = {NULL};
-    char texts[5][40];
-    size_t count = 4;
-    (void)snprintf(texts[0], sizeof texts[0], "RANK=%d", rank);
-    (void)snprintf(texts[1], sizeof texts[1], "WORLD_SIZE=%d", ranks);
-    (void)snprintf(texts[2], sizeof texts[2], "LOCAL_RANK=%d", rank);
-    (void)snprintf(texts[3], sizeof texts[3], "LOCAL_WORLD_SIZE=%d", ranks);
-    (void)snprintf(texts[4], sizeof texts[4], "MASTER_PORT=%ld%02d", (long)getpid(), job);
-    for (int i = 0; i < 5; i++)
-        environment[i] = texts[i];
-    while (*arguments && count < ARGUMENTS_MOST - 1)
-        all[count++] = *arguments++;
-    all[count] = NULL;
-    const RunOptions options = {.environment = environment, .timeout_seconds = 120};
-    return run_start(&options, "ftrain", all);
-}
-
-typedef struct RanksResult {
-    int ranks;
-    RunResult of[RANKS_MOST];
-} RanksResult;
-
-static RanksResult run_ranks(int ranks, const char *const *arguments)
-{
-    static int job; /* each run its own rendezvous, as each torchrun has its own port */
-    RunningProgram running[RANKS_MOST];
-    RanksResult result = {.ranks = ranks};
-    job++;
-    for (int rank = 0; rank < ranks; rank++)
-        running[rank] = start_rank(rank, ranks, job, arguments);
-    for (int rank = 0; rank < ranks; rank++)
-        result.of[rank] = run_wait(&running[rank]);
-    return result;
-}
-
-static void free_ranks(RanksResult *result)
-{
-    for (int rank = 0; rank < result->ranks; rank++)
-        run_result_free(&result->of[rank]);
-}
-
-/* All end so; the first speaks alone. */
-static RanksResult expect_ranks(int ranks, int exit_status, const char *const *arguments)
-{
-    RanksResult result = run_ranks(ranks, arguments);
-    for (int rank = 0; rank < ranks; rank++) {
-        const RunResult *of = &result.of[rank];
-        if (of->exit_status != exit_status)
-            fail_msg("rank %d: exit status %d, not %d\n%s%s", rank, of->exit_status, exit_status, of->out,
-                     of->err);
-        if (rank > 0) {
-            assert_string_equal(of->out, "");
-            assert_string_equal(of->err, "");
-        }
-    }
-    return result;
-}
-
-#define RANKS(ranks, exit_status, ...)                                                                       \
-    expect_ranks((ranks), (exit_status), (const char *const[]){__VA_ARGS__, NULL})
-#define RANKS_TRAINED(ranks, ...)                                                                            \
-    do {                                                                                                     \
-        RanksResult trained_ = RANKS(ranks, 0, __VA_ARGS__);                                                 \
-        free_ranks(&trained_);                                                                               \
-    } while (0)
-
 /* ---- the same weights ---- */
-
-static double distance_of_entry(const SafetensorsEntry *a, const SafetensorsEntry *b, double *square)
-{
-    float *a_values = malloc(a->count * sizeof *a_values), *b_values = malloc(a->count * sizeof *b_values);
-    FshError error = {0};
-    double distance = 0;
-    assert_true(a_values && b_values);
-    assert_non_null(b);
-    assert_ok(safetensors_read_f32(a, a_values, a->count, &error), &error);
-    assert_ok(safetensors_read_f32(b, b_values, a->count, &error), &error);
-    for (uint64_t i = 0; i < a->count; i++) {
-        const double difference = (double)a_values[i] - (double)b_values[i];
-        distance += difference * difference;
-        *square += (double)a_values[i] * (double)a_values[i];
-    }
-    free(a_values);
-    free(b_values);
-    return distance;
-}
-
-/* ||a - b|| / ||a|| over all weights of two files. */
-static double distance(const char *a_path, const char *b_path)
-{
-    Safetensors *a = NULL, *b = NULL;
-    FshError error = {0};
-    double far = 0, square = 0;
-    assert_ok(safetensors_open(&a, a_path, &error), &error);
-    assert_ok(safetensors_open(&b, b_path, &error), &error);
-    for (size_t i = 0; i < safetensors_count(a); i++) {
-        const SafetensorsEntry *entry = safetensors_entry(a, i);
-        if (safetensors_type_is_float(entry->type))
-            far += distance_of_entry(entry, safetensors_find(b, entry->name), &square);
-    }
-    safetensors_close(&a);
-    safetensors_close(&b);
-    return sqrt(far / square);
-}
 
 #define UNET                                                                                                 \
     "--model", "unet", "--width", "8", "--epochs", "4", "--opt", "sgd", "--lr", "0.05",                      \
@@ -149,8 +37,8 @@ static void compare_with_one_process(TestFolder *folder, const char *amp, const 
     TRAINED("--device", "cpu", UNET, "--amp", amp, "--clip-grad", clip, "--batch-size", "3", shards, other);
     RANKS_TRAINED(2, UNET, "--amp", amp, "--clip-grad", clip, "--batch-size", "3", shards, two);
     const char *weights = test_path(folder, "one/last.safetensors");
-    const double far = distance(weights, test_path(folder, "two/last.safetensors")),
-                 without = distance(weights, test_path(folder, "other/last.safetensors"));
+    const double far = weights_distance(weights, test_path(folder, "two/last.safetensors")),
+                 without = weights_distance(weights, test_path(folder, "other/last.safetensors"));
     if (!(far < bound))
         fail_msg("--amp %s: weights of two ranks are %g from those of one process", amp, far);
     assert_true(without > 10 * bound); /* the bound tells */

@@ -1,0 +1,178 @@
+/* ftrain --gpus 2: two GPUs train as one with twice the batch, and end together. Left out (77) where there are fewer than two. */
+#include "tests/programs/ranks_support.h"
+
+#include <math.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "common/file.h"
+#include "common/progress.h"
+#include "trainer/dist/launch.h"
+
+enum { LEFT_OUT = 77 };
+
+static const DatasetSpec pairs = {.codec = FSH_CODEC_RAW,
+                                  .width = 32,
+                                  .height = 32,
+                                  .channels = 3,
+                                  .class_count = 4,
+                                  .train_count = 49,
+                                  .val_count = 7,
+                                  .shard_count = 2,
+                                  .kind = FSH_KIND_PAIRS};
+
+#define UNET                                                                                                 \
+    "--jobs", "4", "--device", "cuda", "--model", "unet", "--width", "8", "--epochs", "4", "--opt", "sgd",   \
+        "--lr", "0.05", "--lr-warmup-epochs", "0", "--deterministic"
+/* A network without norms. The weights' distance comes from roundings: of sums in another order (float32: 2^-24 each, grown by the
+ * steps), of activations and gradients (bf16: 2^-8, fp16: 2^-11), where a weight's sum falls on the other side of a rounding. */
+static void compare_with_one_gpu(TestFolder *folder, const char *amp, double bound)
+{
+    const char *shards = make_set(folder, &pairs);
+    TRAINED(UNET, "--amp", amp, "--batch-size", "12", shards, test_path(folder, "one"));
+    TRAINED(UNET, "--amp", amp, "--batch-size", "6", shards, test_path(folder, "other"));
+    TRAINED(UNET, "--amp", amp, "--batch-size", "6", "--gpus", "2", shards, test_path(folder, "two"));
+    const char *weights = test_path(folder, "one/last.safetensors");
+    const double far = weights_distance(weights, test_path(folder, "two/last.safetensors")),
+                 without = weights_distance(weights, test_path(folder, "other/last.safetensors"));
+    print_message("--amp %s: two GPUs %.3g from one, a step of half the batch %.3g\n", amp, far, without);
+    if (!(far < bound))
+        fail_msg("--amp %s: weights of two GPUs are %g from those of one, more than %g", amp, far, bound);
+    assert_true(without > 5 * far); /* it is rounding, and no other training */
+    const double a = summary_number(test_path(folder, "one"), 3, "eval_psnr"),
+                 b = summary_number(test_path(folder, "two"), 3, "eval_psnr");
+    if (fabs(a - b) > 100 * bound * fabs(a))
+        fail_msg("--amp %s: PSNR %g and %g", amp, a, b);
+}
+
+static void test_two_gpus_train_as_one_with_twice_the_batch(void **state)
+{
+    compare_with_one_gpu(*state, "off", 5e-6);
+}
+
+static void test_two_gpus_train_as_one_in_bf16(void **state)
+{
+    compare_with_one_gpu(*state, "bf16", 2e-3);
+}
+
+static void test_two_gpus_train_as_one_in_fp16(void **state)
+{
+    compare_with_one_gpu(*state, "fp16", 5e-4);
+}
+
+/* A network with norms, which are each rank's own: nothing to compare with, but all parts of a run work. */
+static void test_a_network_with_norms_trains_on_two_gpus(void **state)
+{
+    TestFolder *folder = *state;
+    DatasetSpec spec = train_plain;
+    spec.train_count = 256;
+    spec.val_count = 37;
+    const char *shards = make_set(folder, &spec), *out = test_path(folder, "out");
+    RunResult result = TRAIN(0, "--jobs", "4", "--model", "resnet18", "--epochs", "3", "--batch-size", "16",
+                             "--model-ema", "--gpus", "all", "--json", shards, out);
+    json_t *object = read_json(result.out);
+    assert_true(number_of(object, "epochs") == 3);
+    assert_contains(result.err, "ranks: ");
+    assert_contains(result.err, "NCCL ");
+    assert_true(test_file_size(test_path(folder, "out/model_ema.safetensors")) > 1000);
+    json_decref(object);
+    run_result_free(&result);
+    /* Every sample of the evaluation once. */
+    result = TRAIN(0, "--jobs", "4", "--device", "cuda", "--gpus", "2", "--evaluate", "--json",
+                   "--val-batch-size", "8", "--weights", test_path(folder, "out/last.safetensors"), shards);
+    object = read_json(result.out);
+    assert_true(number_of(object, "samples") == 37);
+    json_decref(object);
+    run_result_free(&result);
+}
+
+#define LONG_RUN                                                                                             \
+    "--jobs", "4", "--device", "cuda", "--gpus", "2", "--model", "conv8", "--batch-size", "2", "--epochs",   \
+        "100000", "--lr-base", "0.01", "--val-interval", "100000", "--checkpoint-interval", "3"
+
+/* A child of ftrain --gpus: the second it has started, rank 1. 0: not found. */
+static pid_t second_child(pid_t parent)
+{
+    char path[64], text[256] = "";
+    long children[2] = {0, 0};
+    (void)snprintf(path, sizeof path, "/proc/%ld/task/%ld/children", (long)parent, (long)parent);
+    FILE *file = fopen(path, "re");
+    if (file && fgets(text, sizeof text, file))
+        (void)sscanf(text, "%ld %ld", &children[0], &children[1]);
+    if (file)
+        (void)fclose(file);
+    return (pid_t)children[1];
+}
+
+/* NCCL's kernel on the first GPU waits for the second, and is set free. */
+static void test_a_rank_that_is_killed_ends_the_run(void **state)
+{
+    TestFolder *folder = *state;
+    const char *const arguments[] = {LONG_RUN, make_set(folder, &train_plain), test_path(folder, "out"),
+                                     NULL};
+    const RunOptions options = {.timeout_seconds = 120};
+    RunningProgram running = run_start(&options, "ftrain", arguments);
+    assert_true(wait_for_file(test_path(folder, "out/checkpoint.safetensors"), 60));
+    const pid_t victim = second_child(running.process);
+    if (victim)
+        assert_int_equal(kill(victim, SIGKILL), 0);
+    else /* a system that does not tell */
+        assert_int_equal(kill(running.process, SIGTERM), 0);
+    const double start = progress_now_seconds();
+    RunResult result = run_wait(&running);
+    assert_true(progress_now_seconds() - start < 30);
+    if (victim) {
+        assert_int_equal(result.exit_status, 128 + SIGKILL);
+        assert_contains(result.err, "rank 1 (process ");
+        assert_contains(result.err, "rank 1 of 2 (process ");
+    }
+    run_result_free(&result);
+}
+
+static void test_a_signal_stops_both_and_the_run_goes_on(void **state)
+{
+    TestFolder *folder = *state;
+    const char *shards = make_set(folder, &train_plain), *out = test_path(folder, "out");
+    const char *const arguments[] = {LONG_RUN, shards, out, NULL};
+    const RunOptions options = {.timeout_seconds = 120};
+    RunningProgram running = run_start(&options, "ftrain", arguments);
+    assert_true(wait_for_file(test_path(folder, "out/checkpoint.safetensors"), 60));
+    assert_int_equal(kill(running.process, SIGTERM), 0);
+    RunResult result = run_wait(&running);
+    if (result.exit_status != 75)
+        fail_msg("exit status %d\n%s", result.exit_status, result.err);
+    assert_contains(result.err, "; --resume auto goes on");
+    run_result_free(&result);
+    const char *const again[] = {LONG_RUN, "--resume", "auto", shards, out, NULL};
+    running = run_start(&options, "ftrain", again);
+    sleep_seconds(10);
+    assert_int_equal(kill(running.process, SIGINT), 0);
+    result = run_wait(&running);
+    assert_int_equal(result.exit_status, 130);
+    assert_contains(result.err, "goes on from ");
+    run_result_free(&result);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        IN_FOLDER(test_two_gpus_train_as_one_with_twice_the_batch),
+        IN_FOLDER(test_two_gpus_train_as_one_in_bf16),
+        IN_FOLDER(test_two_gpus_train_as_one_in_fp16),
+        IN_FOLDER(test_a_network_with_norms_trains_on_two_gpus),
+        IN_FOLDER(test_a_rank_that_is_killed_ends_the_run),
+        IN_FOLDER(test_a_signal_stops_both_and_the_run_goes_on),
+    };
+    FshError error = {0};
+    int count = 0;
+    FshStatus status = launch_count_gpus(&count, &error);
+    if (status || count < 2) {
+        (void)printf("left out: two GPUs are wanted, %d are here%s%s\n", count, status ? ": " : "",
+                     status ? error.message : "");
+        return LEFT_OUT;
+    }
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

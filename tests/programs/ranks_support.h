@@ -1,0 +1,35 @@
+/* ranks_support.h - ftrain as several ranks, started as torchrun starts them, and how far two files of weights are apart.
+ *
+ * Whatever cannot be done fails the running test. */
+#ifndef FSHARD_TESTS_PROGRAMS_RANKS_SUPPORT_H
+#define FSHARD_TESTS_PROGRAMS_RANKS_SUPPORT_H
+
+#include "tests/programs/train_support.h"
+
+enum { RANKS_MOST = 3 };
+
+/* On the CPU, with one thread. job: its own number for each run of a test that is under way at the same time. */
+RunningProgram start_rank(int rank, int ranks, int job, const char *const *arguments);
+
+typedef struct RanksResult {
+    int ranks;
+    RunResult of[RANKS_MOST];
+} RanksResult;
+
+RanksResult run_ranks(int ranks, const char *const *arguments);
+void free_ranks(RanksResult *result);
+/* All end so; the first speaks alone. */
+RanksResult expect_ranks(int ranks, int exit_status, const char *const *arguments);
+
+#define RANKS(ranks, exit_status, ...)                                                                       \
+    expect_ranks((ranks), (exit_status), (const char *const[]){__VA_ARGS__, NULL})
+#define RANKS_TRAINED(ranks, ...)                                                                            \
+    do {                                                                                                     \
+        RanksResult trained_ = RANKS(ranks, 0, __VA_ARGS__);                                                 \
+        free_ranks(&trained_);                                                                               \
+    } while (0)
+
+/* ||a - b|| / ||a|| over all weights of two files. */
+double weights_distance(const char *a_path, const char *b_path);
+
+#endif
