@@ -170,8 +170,8 @@ int main(void)
     int count = 0;
     FshStatus status = launch_count_gpus(&count, &error);
     if (status || count < 2) {
-        (void)printf("left out: two GPUs are wanted, %d are here%s%s\n", count, status ? ": " : "",
-                     status ? error.message : "");
+        (void)printf("left out: two GPUs are wanted, %d are here%s%s\n", status ? 0 : count,
+                     status ? ": " : "", status ? error.message : "");
         return LEFT_OUT;
     }
     return cmocka_run_group_tests(tests, NULL, NULL);
