@@ -1,0 +1,107 @@
+/* Batch norm in bf16 and f16 on the CUDA backend against the CPU backend in f32, at shapes that deal rows and channels out in every
+ * way; and rewrites of the graph against the graph without them, on the GPU itself. */
+#include <stdio.h>
+
+#include "tests/trainer/cuda_narrow.h"
+#include "tests/trainer/fusion_support.h"
+
+static const BatchNorm trains = {.training = true}, frozen = {.training = false};
+
+static TensorId norm_alone(Graph *graph, TensorId x)
+{
+    return graph_batch_norm(graph, "norm", x, &trains);
+}
+
+static TensorId norm_relu(Graph *graph, TensorId x)
+{
+    return graph_relu(graph, graph_batch_norm(graph, "norm", x, &trains));
+}
+
+static TensorId norm_add_leaky_relu(Graph *graph, TensorId x)
+{
+    return graph_leaky_relu(graph, graph_add(graph, graph_batch_norm(graph, "norm", x, &trains), x), 0.25F);
+}
+
+static TensorId norm_add(Graph *graph, TensorId x)
+{
+    return graph_add(graph, x, graph_batch_norm(graph, "norm", x, &trains));
+}
+
+static TensorId frozen_norm_relu(Graph *graph, TensorId x)
+{
+    return graph_relu(graph, graph_batch_norm(graph, "norm", x, &frozen));
+}
+
+/* Results are rounded once, dx where it is a sum twice. */
+static void test_narrow_norms_agree(void **state)
+{
+    static const int64_t shapes[][4] = {{1, 9, 11, 7},    {1, 2, 3, 3},    {5, 17, 13, 12}, {3, 8, 8, 264},
+                                        {32, 12, 12, 40}, {2, 5, 5, 2048}, {2, 2, 2, 8},    {64, 8, 8, 286}};
+    static const struct {
+        Layers layers;
+        const char *name;
+    } kinds[] = {{norm_alone, "norm"},
+                 {norm_relu, "norm, relu"},
+                 {norm_add_leaky_relu, "norm, add, leaky relu"},
+                 {norm_add, "norm, add"},
+                 {frozen_norm_relu, "frozen norm, relu"}};
+    (void)state;
+    for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++)
+        for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
+            compare_narrow(kinds[k].layers, kinds[k].name, 4, shapes[i], 2);
+}
+
+static void test_narrow_norms_of_matrices_agree(void **state)
+{
+    static const int64_t shapes[][2] = {{1024, 512}, {64, 19}, {7, 8}};
+    (void)state;
+    for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
+        compare_narrow(norm_relu, "norm of a matrix, relu", 2, shapes[i], 2);
+}
+
+/* Enough rows for every block of a sum to walk over several lines. */
+static void test_norms_of_many_rows(void **state)
+{
+    static const int64_t shapes[][4] = {{16, 80, 80, 64}, {64, 40, 40, 24}, {4, 64, 64, 256}};
+    (void)state;
+    for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
+        compare_narrow(norm_relu, "norm, relu", 4, shapes[i], 2);
+        compare_narrow(norm_add_leaky_relu, "norm, add, leaky relu", 4, shapes[i], 2);
+    }
+}
+
+static void test_fusions_change_no_result_agree(void **state)
+{
+    (void)state;
+    for (unsigned fusion = 1; fusion <= FUSE_ALL; fusion *= 2)
+        if (fusion & FUSE_ALL)
+            compare_fusions(backends[CUDA], DATA_F32, fusion, 1e-4);
+    for (unsigned norms = 0; norms < FUSE_BIAS_NORM; norms++)
+        compare_fusions(backends[CUDA], DATA_F32, FUSE_GRADIENT_ADD | norms, 1e-4);
+    compare_fusions(backends[CUDA], DATA_F32, FUSE_ALL, 1e-4);
+}
+
+/* Where less is stored less is rounded, and signs of what is nearly 0 flip: a coarse comparison, of which a wrong formula falls out. */
+static void test_fusions_change_little_of_narrow_results_agree(void **state)
+{
+    const unsigned all = backend_fusions(backends[CUDA]);
+    (void)state;
+    for (unsigned fusion = 1; fusion <= all; fusion *= 2)
+        if (fusion & all)
+            compare_fusions(backends[CUDA], DATA_F16, fusion, 0.05);
+    compare_fusions(backends[CUDA], DATA_F16, all, 0.05);
+    compare_fusions(backends[CUDA], DATA_BF16, all, 0.3);
+}
+
+int main(int argc, char **argv)
+{
+    const struct CMUnitTest tests[] = {
+        CUDA_TEST(test_narrow_norms_agree),
+        CUDA_TEST(test_narrow_norms_of_matrices_agree),
+        CUDA_TEST(test_norms_of_many_rows),
+        CUDA_TEST(test_fusions_change_no_result_agree),
+        CUDA_TEST(test_fusions_change_little_of_narrow_results_agree),
+        CUDA_TEST(test_every_op_was_compared),
+    };
+    return cuda_run_tests(argc, argv, tests, sizeof tests / sizeof *tests);
+}

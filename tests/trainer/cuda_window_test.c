@@ -1,0 +1,88 @@
+/* Pools and reflection pads in bf16 and f16 on the CUDA backend against the CPU backend in f32: every kernel that the shape of a window
+ * chooses, sizes that leave rows without a window, channels that fill no vector. */
+#include <stdio.h>
+
+#include "tests/trainer/cuda_narrow.h"
+
+static TensorId max_pool_3_2_1(Graph *graph, TensorId x)
+{
+    return graph_max_pool(graph, x, &(Pool2d){.kernel = 3, .stride = 2, .padding = 1});
+}
+
+static TensorId max_pool_2_2_0(Graph *graph, TensorId x)
+{
+    return graph_max_pool(graph, x, &(Pool2d){.kernel = 2, .stride = 2});
+}
+
+static TensorId max_pool_2_1_0(Graph *graph, TensorId x)
+{
+    return graph_max_pool(graph, x, &(Pool2d){.kernel = 2, .stride = 1});
+}
+
+static TensorId max_pool_2_2_1(Graph *graph, TensorId x)
+{
+    return graph_max_pool(graph, x, &(Pool2d){.kernel = 2, .stride = 2, .padding = 1});
+}
+
+static TensorId max_pool_4_3_2(Graph *graph, TensorId x)
+{
+    return graph_max_pool(graph, x, &(Pool2d){.kernel = 4, .stride = 3, .padding = 2});
+}
+
+static TensorId avg_pool_2_2_0(Graph *graph, TensorId x)
+{
+    return graph_avg_pool(graph, x, &(Pool2d){.kernel = 2, .stride = 2});
+}
+
+static TensorId avg_pool_3_2_1(Graph *graph, TensorId x)
+{
+    return graph_avg_pool(graph, x, &(Pool2d){.kernel = 3, .stride = 2, .padding = 1});
+}
+
+static TensorId pad_1(Graph *graph, TensorId x)
+{
+    return graph_reflection_pad(graph, x, 1);
+}
+
+static TensorId pad_3(Graph *graph, TensorId x)
+{
+    return graph_reflection_pad(graph, x, 3);
+}
+
+/* Equal maxima in every window. */
+static TensorId max_pool_of_relu(Graph *graph, TensorId x)
+{
+    return max_pool_3_2_1(graph, graph_relu(graph, x));
+}
+
+static void test_narrow_windows_agree(void **state)
+{
+    static const int64_t shapes[][4] = {{1, 9, 11, 3}, {3, 8, 8, 16}, {5, 7, 13, 13}, {2, 12, 5, 40}};
+    static const struct {
+        Layers layers;
+        const char *name;
+    } kinds[] = {{max_pool_3_2_1, "max pool 3/2, 1"},
+                 {max_pool_2_2_0, "max pool 2/2"},
+                 {max_pool_2_1_0, "max pool 2/1"},
+                 {max_pool_2_2_1, "max pool 2/2, 1"},
+                 {max_pool_4_3_2, "max pool 4/3, 2"},
+                 {max_pool_of_relu, "max pool of relu"},
+                 {avg_pool_2_2_0, "average pool 2/2"},
+                 {avg_pool_3_2_1, "average pool 3/2, 1"},
+                 {graph_global_avg_pool, "global pool"},
+                 {pad_1, "pad 1"},
+                 {pad_3, "pad 3"}};
+    (void)state;
+    for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++)
+        for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
+            compare_narrow(kinds[k].layers, kinds[k].name, 4, shapes[i], 1);
+}
+
+int main(int argc, char **argv)
+{
+    const struct CMUnitTest tests[] = {
+        CUDA_TEST(test_narrow_windows_agree),
+        CUDA_TEST(test_every_op_was_compared),
+    };
+    return cuda_run_tests(argc, argv, tests, sizeof tests / sizeof *tests);
+}

@@ -1,0 +1,114 @@
+#include "tests/trainer/fusion_support.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tests/support/support.h"
+#include "tests/trainer/network_support.h"
+
+enum { BATCH = 6, SIZE = 12 };
+
+static TensorId conv3x3(Graph *graph, const char *name, TensorId x, int64_t channels, bool bias)
+{
+    return graph_conv2d(
+        graph, name, x,
+        &(Conv2d){.channels = channels, .kernel = 3, .stride = 1, .padding = 1, .bias = bias});
+}
+
+Graph *fusion_graph(unsigned fusions, DataType type)
+{
+    const double mean[3] = {0.5, 0.5, 0.5}, deviation[3] = {0.25, 0.25, 0.25};
+    const BatchNorm norm = {.training = true};
+    FshError error = {0};
+    Graph *graph = graph_new();
+    assert_non_null(graph);
+    TensorId image = graph_input(graph, "image", DATA_U8, 4, (int64_t[]){BATCH, SIZE, SIZE, 3});
+    TensorId label = graph_input(graph, "label", DATA_I64, 1, (int64_t[]){BATCH});
+    graph_set_compute_type(graph, type);
+    TensorId x = conv3x3(graph, "conv1", graph_normalize(graph, image, mean, deviation), 12, true);
+    x = graph_relu(graph, graph_batch_norm(graph, "bn1", x, &norm)); /* read twice, without an addend */
+    TensorId y = graph_batch_norm(graph, "bn2", conv3x3(graph, "conv2", x, 12, false), &norm);
+    x = graph_relu(graph, graph_add(graph, y, x)); /* read twice, with one */
+    y = conv3x3(graph, "conv3", graph_batch_norm(graph, "bn3", x, &norm), 12, false);
+    x = graph_add(graph, graph_batch_norm(graph, "bn4", y, &norm),
+                  x); /* no activation; its gradient goes two ways */
+    y = conv3x3(graph, "conv4", graph_batch_norm(graph, "bn5", x, &norm), 15, false);
+    x = graph_add(graph, graph_batch_norm(graph, "bn6", y, &norm), graph_zero_pad(graph, x, SIZE, SIZE, 15));
+    x = graph_batch_norm(graph, "bn7", conv3x3(graph, "conv5", x, 9, false), &norm);
+    x = graph_global_avg_pool(graph, graph_leaky_relu(graph, x, 0.3F));
+    x = graph_linear(graph, "hidden", graph_linear(graph, "wide", x, 24, false), 20, true);
+    x = graph_leaky_relu(graph, graph_batch_norm(graph, "bn8", x, &norm), 0.5F);
+    x = graph_cast(graph, graph_linear(graph, "fc", x, TEST_CLASSES, true), DATA_F32);
+    TensorId loss = graph_softmax_cross_entropy(graph, x, label, TENSOR_NONE, TENSOR_NONE, 0.1F);
+    graph_keep(graph, loss, "loss");
+    graph_fuse(graph, fusions);
+    graph_differentiate(graph, loss);
+    graph_fuse_backward(graph, fusions);
+    test_check(graph_check(graph, &error), &error);
+    return graph;
+}
+
+typedef struct Run {
+    Graph *graph;
+    State *state;
+    Program *program;
+} Run;
+
+static Run run_fused(Backend *backend, DataType type, unsigned fusions)
+{
+    FshError error = {0};
+    Run run = {.graph = fusion_graph(fusions, type)};
+    test_check(state_new(&run.state, backend, run.graph, &error), &error);
+    test_check(state_initialize(run.state, 11, &error), &error);
+    test_check(program_new(&run.program, run.state, run.graph, &error), &error);
+    test_check(program_poison(run.program, &error), &error);
+    test_write_batch(run.program);
+    test_run(run.program);
+    return run;
+}
+
+static void end_run(Run *run)
+{
+    program_free(&run->program);
+    state_free(&run->state);
+    graph_free(&run->graph);
+}
+
+static double norm_of(const float *values, size_t count)
+{
+    double sum = 0;
+    for (size_t i = 0; i < count; i++)
+        sum += (double)values[i] * (double)values[i];
+    return sqrt(sum);
+}
+
+static void compare_tensor(const Run *ours, const Run *without, const char *name, unsigned fusions,
+                           double tolerance)
+{
+    size_t count;
+    float *a = test_read(ours->program, name, &count), *b = test_read(without->program, name, NULL);
+    const bool before_norm = strcmp(name, "conv1.bias.grad") == 0 || strcmp(name, "hidden.bias.grad") == 0;
+    if (before_norm && (fusions & FUSE_BIAS_NORM))
+        for (size_t i = 0; i < count; i++)
+            assert_true(a[i] == 0);
+    else if (before_norm)
+        assert_true(norm_of(a, count) < 100 * tolerance);
+    else if (!(test_relative_error(a, b, count) <= tolerance))
+        fail_msg("fusions %u: %s differs by %.1e", fusions, name, test_relative_error(a, b, count));
+    free(a);
+    free(b);
+}
+
+void compare_fusions(Backend *backend, DataType type, unsigned fusions, double tolerance)
+{
+    Run ours = run_fused(backend, type, fusions), without = run_fused(backend, type, 0);
+    compare_tensor(&ours, &without, "loss", fusions, tolerance);
+    for (size_t t = 0; t < graph_tensor_count(without.graph); t++) {
+        const Tensor *tensor = graph_tensor(without.graph, (TensorId)t);
+        if (tensor->role == TENSOR_GRADIENT || tensor->role == TENSOR_BUFFER)
+            compare_tensor(&ours, &without, tensor->name, fusions, tolerance);
+    }
+    end_run(&ours);
+    end_run(&without);
+}

@@ -1,0 +1,16 @@
+/* fusion_support.h - a network in which every rewrite of graph_fuse and graph_fuse_backward finds its pattern, and its results with
+ * and without them. */
+#ifndef FSHARD_TESTS_TRAINER_FUSION_SUPPORT_H
+#define FSHARD_TESTS_TRAINER_FUSION_SUPPORT_H
+
+#include "trainer/backend/backend.h"
+
+/* The network, differentiated, rewritten; activations of `type`. */
+Graph *fusion_graph(unsigned fusions, DataType type);
+
+/* Loss, gradients of all parameters and running statistics of the network with `fusions` against those without any, on one backend
+ * from the same weights: ||difference|| / ||without|| at most tolerance. The gradient of a bias in front of a norm must be nearly 0, and
+ * 0 itself where bias-norm is among the fusions. */
+void compare_fusions(Backend *backend, DataType type, unsigned fusions, double tolerance);
+
+#endif
