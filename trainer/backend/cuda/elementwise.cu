@@ -265,6 +265,84 @@ cudaError_t transpose(const DeviceTensor *x, const DeviceTensor *y, int64_t samp
     });
 }
 
+/* Narrow images that are flattened: a block takes a group of a sample's channels, whose elements lie one behind the other in the
+ * matrix and are turned in shared memory, so that both sides see 16-byte accesses. */
+constexpr int flatten_elements = 8192;
+
+struct FlattenLayout {
+    int pixels, channels, pitch, group; /* pitch of the image; channels of a block, a multiple of eight */
+    int64_t matrix_pitch;
+};
+
+template <typename T, bool Backward>
+__global__ void flatten_kernel(T *image, T *matrix, const FlattenLayout layout)
+{
+    using Vector = Pack<T, row_width>;
+    __shared__ alignas(sizeof(Vector)) T tile[flatten_elements];
+    const int pixels = layout.pixels, thread = (int)threadIdx.x;
+    const int channel0 = (int)blockIdx.y * layout.group;
+    const int group = layout.pitch - channel0 < layout.group ? layout.pitch - channel0 : layout.group;
+    const int across = group / row_width;
+    /* The matrix ends before the last padded channels do; what it has of them is zeros, like its padding. */
+    const int64_t first = (int64_t)channel0 * pixels, rest = layout.matrix_pitch - first;
+    const int count = (int)(rest < (int64_t)group * pixels ? rest : (int64_t)group * pixels);
+    image += (int64_t)blockIdx.x * pixels * layout.pitch + channel0;
+    matrix += (int64_t)blockIdx.x * layout.matrix_pitch + first;
+    if (Backward) {
+        for (int v = thread; v < count / row_width; v += block_threads)
+            reinterpret_cast<Vector *>(tile)[v] = reinterpret_cast<const Vector *>(matrix)[v];
+        __syncthreads();
+    }
+    for (int v = thread; v < pixels * across; v += block_threads) {
+        const int pixel = v / across, channel = v % across * row_width;
+        Vector *at = reinterpret_cast<Vector *>(image + (int64_t)pixel * layout.pitch + channel);
+        Vector vector;
+        if (!Backward)
+            vector = *at;
+#pragma unroll
+        for (int k = 0; k < row_width; k++) {
+            T &turned = tile[(channel + k) * pixels + pixel];
+            if (!Backward)
+                turned = vector.values[k];
+            else
+                vector.values[k] = channel0 + channel + k < layout.channels ? turned : (T)0.0F;
+        }
+        if (Backward)
+            *at = vector;
+    }
+    if (!Backward) {
+        __syncthreads();
+        for (int v = thread; v < count / row_width; v += block_threads)
+            reinterpret_cast<Vector *>(matrix)[v] = reinterpret_cast<const Vector *>(tile)[v];
+    }
+}
+
+bool fits_flatten_kernel(const DeviceTensor *image)
+{
+    return element_is_narrow(image->element) &&
+           image->shape[1] * image->shape[2] * row_width <= flatten_elements;
+}
+
+template <bool Backward>
+cudaError_t flatten_narrow(const DeviceTensor *image, const DeviceTensor *matrix, cudaStream_t stream)
+{
+    FlattenLayout layout = {};
+    layout.pixels = (int)(image->shape[1] * image->shape[2]);
+    layout.channels = (int)image->shape[3];
+    layout.pitch = (int)image->pitch;
+    layout.group = flatten_elements / layout.pixels / row_width * row_width;
+    if (layout.group > layout.pitch)
+        layout.group = layout.pitch;
+    layout.matrix_pitch = matrix->pitch;
+    const dim3 grid((unsigned)image->shape[0], (unsigned)((layout.pitch + layout.group - 1) / layout.group));
+    return with_storage(image, [&](auto zero) {
+        using T = decltype(zero);
+        if constexpr (sizeof(T) == 2)
+            flatten_kernel<T, Backward>
+                <<<grid, block_threads, 0, stream>>>(data_of<T>(image), data_of<T>(matrix), layout);
+    });
+}
+
 /* One pixel, or one packed channel: the same elements in the same order. */
 cudaError_t copy(const DeviceTensor *x, const DeviceTensor *y, cudaStream_t stream)
 {
@@ -391,6 +469,8 @@ extern "C" cudaError_t kernel_flatten(const DeviceTensor *x, const DeviceTensor 
 {
     if (is_view(x, y))
         return copy(x, y, stream);
+    if (fits_flatten_kernel(x))
+        return flatten_narrow<false>(x, y, stream);
     const int pixels = (int)(x->shape[1] * x->shape[2]), channels = (int)x->shape[3];
     const TransposeLayout layout = {.rows = pixels,
                                     .columns = channels,
@@ -408,6 +488,8 @@ extern "C" cudaError_t kernel_flatten_backward(const DeviceTensor *dy, const Dev
 {
     if (is_view(dx, dy))
         return copy(dy, dx, stream);
+    if (fits_flatten_kernel(dx))
+        return flatten_narrow<true>(dx, dy, stream);
     const int pixels = (int)(dx->shape[1] * dx->shape[2]), channels = (int)dx->shape[3];
     const TransposeLayout layout = {.rows = channels,
                                     .columns = pixels,
