@@ -80,7 +80,12 @@ static void test_ranks_share_every_kind_of_update(void **state)
                   test_path(folder, "out"));
     assert_true(test_file_size(test_path(folder, "out/model_ema.safetensors")) > 1000);
     assert_true(test_file_size(test_path(folder, "out/report.html")) > 1000);
-    assert_int_equal(count_lines(test_file_read(test_path(folder, "out/summary.csv"), NULL)), 3);
+    char *arguments = test_file_read(test_path(folder, "out/args.json"), NULL);
+    assert_contains(arguments, "\"ranks\": 3");
+    free(arguments);
+    char *summary = test_file_read(test_path(folder, "out/summary.csv"), NULL);
+    assert_int_equal(count_lines(summary), 3);
+    free(summary);
 }
 
 /* ---- evaluation ---- */

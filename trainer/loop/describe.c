@@ -78,6 +78,8 @@ static json_t *plan_json(const Session *session)
     (void)json_object_set_new(object, "amp", json_string(plan_amp_name(plan->recipe.compute_type)));
     if (plan->train_count)
         (void)json_object_set_new(object, "weight_decay", json_real(plan->recipe.optimizer.weight_decay));
+    if (plan->world_size > 1)
+        (void)json_object_set_new(object, "ranks", json_integer((json_int_t)plan->world_size));
     if (session->data.evaluation)
         (void)json_object_set_new(object, "val_split", json_string(session->data.evaluation->info->name));
     return object;

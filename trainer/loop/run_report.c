@@ -80,6 +80,12 @@ static void list_run(RunReport *report)
         add_fact(list, "classes", "%lld", (long long)session->data.class_count);
     add_fact(list, "image size", "%u px", plan->train_augmentation.size);
     add_fact(list, "batch", "%lld", (long long)plan->train_spec.batch);
+    if (plan->world_size > 1)
+        add_fact(
+            list, "ranks",
+            "%" PRIu64
+            ", with that batch each; examples and confusions are of the samples that the first evaluated",
+            plan->world_size);
     add_fact(list, "optimizer", "%s, learning rate %.4g", optimizer_names[plan->recipe.optimizer.kind],
              plan->schedule.base);
     add_fact(list, "precision", "%s", data_type_name(plan->recipe.compute_type));
