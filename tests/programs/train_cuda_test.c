@@ -108,6 +108,20 @@ static void test_a_profile_has_rates_of_this_device(void **state)
     free(text);
 }
 
+static void test_plans_of_layers_are_told(void **state)
+{
+    TestFolder *folder = *state;
+    const char *shards = make_learnable(folder);
+    RunResult result = TRAIN(0, "--device", "cuda", "--model", "resnet9", "--dry-run", "-v", shards);
+    assert_contains(result.out, "cuDNN engine ");
+    assert_contains(result.err, "memory: ");
+    assert_contains(result.err, "cuDNN 9.");
+    run_result_free(&result);
+    result = TRAIN(0, "--device", "cuda", "--model", "resnet9", "--dry-run", shards);
+    assert_null(strstr(result.out, "cuDNN engine "));
+    run_result_free(&result);
+}
+
 static void test_fusions_can_be_left_out(void **state)
 {
     TestFolder *folder = *state;
@@ -192,6 +206,7 @@ int main(void)
         IN_FOLDER(test_precision_is_chosen_by_the_network),
         IN_FOLDER(test_a_killed_run_goes_on_with_the_same_bits),
         IN_FOLDER(test_a_profile_has_rates_of_this_device),
+        IN_FOLDER(test_plans_of_layers_are_told),
         IN_FOLDER(test_fusions_can_be_left_out),
         IN_FOLDER(test_a_loss_that_is_no_number_stops_at_its_step),
         IN_FOLDER(test_a_batch_that_does_not_fit_is_told),

@@ -269,6 +269,12 @@ static void test_a_dry_run_prints_the_network_and_writes_nothing(void **state)
     run_result_free(&result);
 }
 
+static void test_memory_is_told_at_the_start(void **state)
+{
+    TestFolder *folder = *state;
+    SAYS(0, "memory: ", "--model", "conv8", "--dry-run", make_set(folder, &train_plain));
+}
+
 static void test_list_models_gives_parameters_and_flops(void **state)
 {
     (void)state;
@@ -328,6 +334,7 @@ int main(void)
         IN_FOLDER(test_weights_are_evaluated_at_their_own_size),
         IN_FOLDER(test_without_a_val_split_it_trains_and_says_so),
         IN_FOLDER(test_a_dry_run_prints_the_network_and_writes_nothing),
+        IN_FOLDER(test_memory_is_told_at_the_start),
         IN_FOLDER(test_list_models_gives_parameters_and_flops),
         IN_FOLDER(test_a_dataset_without_mean_and_deviation_gets_imagenets),
         IN_FOLDER(test_folders_can_be_given_by_name),

@@ -353,6 +353,12 @@ void program_memory(const Program *program, uint64_t *arena_bytes_ret, uint64_t 
     *scratch_bytes_ret = program->scratch_bytes;
 }
 
+const char *program_node_plan(const Program *program, NodeId node)
+{
+    const BackendInterface *interface = interface_of(program);
+    return interface->program_node_plan ? interface->program_node_plan(program, node) : "";
+}
+
 FshStatus program_profile(Program *program, bool enable, double *seconds, size_t node_count, FshError *error)
 {
     if (seconds && node_count != graph_node_count(program->graph))

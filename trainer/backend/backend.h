@@ -123,6 +123,9 @@ uint64_t program_run_count(const Program *program);
 
 /* Bytes of the activation arena, of scratch memory. */
 void program_memory(const Program *program, uint64_t *arena_bytes_ret, uint64_t *scratch_bytes_ret);
+/* How the program computes a node, for people: "cuDNN engine 47, 1.5 MiB workspace, 0.123 ms"; "" where there is nothing to choose, and
+ * on the CPU. Good for the program's life. */
+const char *program_node_plan(const Program *program, NodeId node);
 /* enable: later runs measure their nodes. seconds: NULL, or what each node took over all measured runs so
  * far, node_count values; then FSH_ERR_UNSUPPORTED if no run was measured. */
 FshStatus program_profile(Program *program, bool enable, double *seconds, size_t node_count, FshError *error);
@@ -151,6 +154,7 @@ typedef struct BackendInterface {
     FshStatus (*program_profile)(Program *program, bool enable, double *seconds, size_t node_count,
                                  FshError *error);
     FshStatus (*program_poison)(Program *program, FshError *error);
+    const char *(*program_node_plan)(const Program *program, NodeId node); /* NULL: nothing is chosen */
     /* Both NULL where program_run returns when all is done: the functions above then read after each run.
      * Program.results has just been set (count may be 0): takes memory for it; each run fills a slot. */
     FshStatus (*program_results)(Program *program, FshError *error);

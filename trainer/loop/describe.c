@@ -195,6 +195,31 @@ static uint64_t memory_in_all(const Session *session)
            part_bytes(&network->evaluation[NETWORK_AVERAGED][0]);
 }
 
+const char *describe_memory(const Session *session, char *buffer, size_t buffer_bytes)
+{
+    char all[32], kept[32], computed[32];
+    const Graph *graph = network_graph(&session->network);
+    const uint64_t bytes = memory_in_all(session),
+                   weights = role_bytes(graph, TENSOR_PARAMETER) + role_bytes(graph, TENSOR_BUFFER) +
+                             role_bytes(graph, TENSOR_OPTIMIZER) + role_bytes(graph, TENSOR_GRADIENT);
+    (void)snprintf(
+        buffer, buffer_bytes, "%s: weights, gradients and optimizer %s, activations and scratch %s",
+        progress_format_bytes(all, sizeof all, bytes), progress_format_bytes(kept, sizeof kept, weights),
+        progress_format_bytes(computed, sizeof computed, bytes - weights));
+    return buffer;
+}
+
+void describe_plans(const Session *session, FILE *stream)
+{
+    const NetworkProgram *part = &session->network.train[session->plan.edge_count - 1];
+    for (size_t n = 0; n < graph_node_count(part->graph); n++) {
+        const Node *node = graph_node(part->graph, (NodeId)n);
+        const char *plan = program_node_plan(part->program, (NodeId)n);
+        if (*plan)
+            (void)fprintf(stream, "%-38s %-22s %s\n", node->name, op_name(node->op), plan);
+    }
+}
+
 void describe_network(const Session *session, FILE *stream)
 {
     const Graph *graph = network_graph(&session->network);
@@ -268,6 +293,8 @@ FshStatus describe_run(const TrainOptions *options, FshError *error)
     } else if (!status) {
         char training[32], evaluation[32];
         describe_network(&session, stdout);
+        if (options->program.verbose)
+            describe_plans(&session, stdout);
         (void)printf("\n%" PRIu64 " epochs of %" PRIu64 " steps: %" PRIu64
                      " steps in all; evaluation %" PRIu64 " steps\n",
                      session.plan.epochs, session.plan.steps_per_epoch, session.plan.schedule.total_steps,

@@ -10,6 +10,11 @@
 /* Prints a table: each layer with its output, parameters and GFLOP for one image; then where memory goes. */
 void describe_network(const Session *session, FILE *stream);
 
+/* How the backend computes each node of the largest training graph, as far as it had a choice. */
+void describe_plans(const Session *session, FILE *stream);
+/* "1.2 GiB: weights, gradients and optimizer 195 MiB, activations and scratch 1.0 GiB". Returns buffer. */
+const char *describe_memory(const Session *session, char *buffer, size_t buffer_bytes);
+
 /* --dry-run: what train_run would do, on stdout; nothing is written. */
 FshStatus describe_run(const TrainOptions *options, FshError *error);
 

@@ -7,6 +7,7 @@
 
 #include "common/interrupt.h"
 #include "common/progress.h"
+#include "trainer/loop/describe.h"
 #include "trainer/loop/weights.h"
 
 enum { PROBLEMS_TOLD_MAX = 20 }; /* one by one; a broken disk would fill the log */
@@ -285,11 +286,13 @@ void session_describe(Session *session)
     const TrainPlan *plan = &session->plan;
     const Graph *graph = network_graph(&session->network);
     const ModelSpec *spec = plan->edge_count ? &plan->train_spec : &plan->evaluation_spec;
+    char memory[160];
     console_line(&session->console, "ftrain (fshard) %s", FSHARD_VERSION);
     plan_describe(plan, &session->data, print_plan_line, &session->console);
     console_line(&session->console, "network: %s, %.2f M parameters, %.3g GFLOP an image forward",
                  plan->model->name, (double)graph_parameter_count(graph) / 1e6,
                  (double)graph_forward_flops(graph) / 1e9 / (double)spec->batch);
+    console_line(&session->console, "memory: %s", describe_memory(session, memory, sizeof memory));
     if (session->kept_head)
         console_line(&session->console, "weights: %s had another number of classes and begins anew",
                      session->kept_head);

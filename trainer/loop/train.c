@@ -435,8 +435,10 @@ FshStatus train_run(const TrainOptions *options, bool *partial_ret, FshError *er
     else if (checkpoint[0])
         console_line(&session->console, "goes on from %s: epoch %" PRIu64 ", step %" PRIu64, checkpoint,
                      state->epoch, state->step);
-    if (options->program.verbose && writes)
+    if (options->program.verbose && writes) {
         describe_network(session, stderr);
+        describe_plans(session, stderr);
+    }
     status = session_cache(session, error);
     if (options->profile)
         training_plan_profile(&training, (uint64_t)options->profile);

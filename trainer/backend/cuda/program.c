@@ -421,6 +421,11 @@ FshStatus cuda_program_read(Program *program, TensorId id, void *values, size_t 
     return status ? fsh_error_prepend(error, "%s", name) : FSH_OK;
 }
 
+const char *cuda_program_node_plan(const Program *program, NodeId node)
+{
+    return ((const CudaProgram *)program)->steps[node].told;
+}
+
 FshStatus cuda_program_profile(Program *program, bool enable, double *seconds, size_t node_count,
                                FshError *error)
 {

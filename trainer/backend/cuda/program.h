@@ -91,6 +91,7 @@ FshStatus cuda_program_write(Program *program, TensorId id, const void *values, 
                              FshError *error);
 FshStatus cuda_program_run(Program *program, FshError *error);
 FshStatus cuda_program_read(Program *program, TensorId id, void *values, size_t bytes, FshError *error);
+const char *cuda_program_node_plan(const Program *program, NodeId node);
 FshStatus cuda_program_profile(Program *program, bool enable, double *seconds, size_t node_count,
                                FshError *error);
 FshStatus cuda_program_poison(Program *program, FshError *error);
