@@ -1,0 +1,145 @@
+/* Ranks as processes of this host: they know their places, end together, and the parent says how. */
+#include "tests/support/support.h"
+#include "trainer/dist/launch.h"
+
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "common/interrupt.h"
+#include "common/progress.h"
+#include "trainer/dist/rank_place.h"
+
+enum { RANKS = 3, REQUEUED = 75 };
+
+/* A rank's part of a test; its exit status. */
+typedef int (*RankWork)(TestFolder *folder, const RankPlace *place);
+
+/* ftrain's part: starts the ranks, and ends as they do. */
+static pid_t start_launcher(TestFolder *folder, RankWork work)
+{
+    const pid_t launcher = fork();
+    assert_true(launcher >= 0);
+    if (launcher > 0)
+        return launcher;
+    RankPlace place;
+    bool is_parent = false;
+    int exit_status = 0;
+    interrupt_install();
+    if (launch_ranks(RANKS, &is_parent, &exit_status, NULL))
+        _exit(99);
+    if (is_parent)
+        _exit(exit_status);
+    _exit(rank_place_from_environment(&place, NULL) ? 98 : work(folder, &place));
+}
+
+static int end_of(pid_t process)
+{
+    int status = 0;
+    assert_int_equal(waitpid(process, &status, 0), process);
+    return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
+}
+
+static void leave_note(TestFolder *folder, const char *what, const RankPlace *place)
+{
+    char path[512], text[16];
+    (void)snprintf(path, sizeof path, "%s/%s%d", folder->path, what, (int)place->rank);
+    (void)snprintf(text, sizeof text, "%ld", (long)getpid());
+    FILE *file = fopen(path, "we");
+    if (file) {
+        (void)fputs(text, file);
+        (void)fclose(file);
+    }
+}
+
+static int know_place(TestFolder *folder, const RankPlace *place)
+{
+    leave_note(folder, "place", place);
+    return place->world_size != RANKS || place->local_rank != place->rank || place->local_world != RANKS ||
+           strcmp(place->launcher, "ftrain --gpus") != 0;
+}
+
+static void test_every_rank_knows_its_place(void **state)
+{
+    TestFolder *folder = *state;
+    assert_int_equal(end_of(start_launcher(folder, know_place)), 0);
+    assert_int_equal(test_count_files(folder->path), RANKS);
+}
+
+static int fail_in_turn(TestFolder *folder, const RankPlace *place)
+{
+    (void)folder;
+    if (place->rank == 1)
+        return 3;
+    sleep_seconds(0.3);
+    return place->rank == 2 ? 4 : 0;
+}
+
+static void test_the_first_failure_is_the_status(void **state)
+{
+    assert_int_equal(end_of(start_launcher(*state, fail_in_turn)), 3);
+}
+
+static int die_as_rank_1(TestFolder *folder, const RankPlace *place)
+{
+    (void)folder;
+    if (place->rank == 1)
+        (void)raise(SIGKILL);
+    sleep_seconds(0.2);
+    return 1;
+}
+
+static void test_a_rank_that_was_killed_is_the_status(void **state)
+{
+    assert_int_equal(end_of(start_launcher(*state, die_as_rank_1)), 128 + SIGKILL);
+}
+
+static int wait_for_signal(TestFolder *folder, const RankPlace *place)
+{
+    const double start = progress_now_seconds();
+    leave_note(folder, "waits", place);
+    while (!interrupt_requested() && progress_now_seconds() - start < 30)
+        sleep_seconds(0.02);
+    leave_note(folder, "ended", place);
+    return interrupt_signal() == SIGTERM ? REQUEUED : 1;
+}
+
+static void wait_for_ranks(TestFolder *folder, const char *what)
+{
+    for (int rank = 0; rank < RANKS; rank++)
+        assert_true(wait_for_file(test_path(folder, "%s%d", what, rank), 20));
+}
+
+static void test_a_signal_is_passed_on(void **state)
+{
+    const pid_t launcher = start_launcher(*state, wait_for_signal);
+    wait_for_ranks(*state, "waits");
+    assert_int_equal(kill(launcher, SIGTERM), 0);
+    assert_int_equal(end_of(launcher), REQUEUED);
+}
+
+static void test_ranks_end_with_the_one_that_started_them(void **state)
+{
+    const pid_t launcher = start_launcher(*state, wait_for_signal);
+    wait_for_ranks(*state, "waits");
+    assert_int_equal(kill(launcher, SIGKILL), 0);
+    assert_int_equal(end_of(launcher), 128 + SIGKILL);
+    wait_for_ranks(*state, "ended");
+}
+
+#define IN_FOLDER(test) cmocka_unit_test_setup_teardown(test, test_folder_setup, test_folder_teardown)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        IN_FOLDER(test_every_rank_knows_its_place),
+        IN_FOLDER(test_the_first_failure_is_the_status),
+        IN_FOLDER(test_a_rank_that_was_killed_is_the_status),
+        IN_FOLDER(test_a_signal_is_passed_on),
+        IN_FOLDER(test_ranks_end_with_the_one_that_started_them),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
