@@ -37,8 +37,7 @@ typedef struct TrainPlan {
     /* Batch, size, channels, classes. Training's size is the largest; evaluation of pairs: one image, of the largest size. */
     ModelSpec train_spec, evaluation_spec;
     ModelRecipe recipe;
-    const char *device;          /* "cpu", "cuda"; "auto" where nothing is computed */
-    bool tf32, precision_chosen; /* precision_chosen: recipe.compute_type is not the user's */
+    const char *device; /* "cpu", "cuda"; "auto" where nothing is computed */
     Augmentation train_augmentation, evaluation_augmentation;
     Mixing mixing;
     Progression progression;        /* from = to: one size */
@@ -63,13 +62,14 @@ typedef struct TrainPlan {
     int threads; /* of computing, of this rank */
     int workers; /* of the loader, of this rank */
     size_t batches_ahead;
-    bool skip_bad, deterministic;
+    bool skip_bad, deterministic, tf32;
+    bool precision_chosen; /* recipe.compute_type is not the user's */
     FshCache cache;
     bool cache_gpu; /* pixels of the splits lie in the GPU's memory; cache is FSH_CACHE_NONE then */
 } TrainPlan;
 
-/* options->device is that of the backend that is open, or "auto". FSH_ERR_USAGE: options that contradict each other or would do nothing. FSH_ERR_MISMATCH: fewer samples than a batch, images
- * smaller than a crop. model: chosen by plan_model. */
+/* options->device is that of the backend that is open, or "auto". FSH_ERR_USAGE: options that contradict each other or would do
+ * nothing. FSH_ERR_MISMATCH: fewer samples than a batch, images smaller than a crop. model: chosen by plan_model. */
 FshStatus plan_make(TrainPlan *plan, const TrainOptions *options, const Model *model,
                     const TrainingData *data, FshError *error);
 

@@ -101,7 +101,7 @@ static FshStatus fail_diverged(Training *training, const StepNote *note, double 
 static FshStatus check_loss(Training *training, const StepNote *note, const StepResult *result,
                             FshError *error)
 {
-    const bool scales = training->session.plan.recipe.compute_type == DATA_F16;
+    const bool scales = training->session.plan.recipe.optimizer.loss_scaling;
     training->updates_missed =
         result->updated || isfinite(result->gradient_norm) ? 0 : training->updates_missed + 1;
     if (isfinite(result->loss) && training->updates_missed < SKIPPED_UPDATES_MAX)

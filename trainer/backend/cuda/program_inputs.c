@@ -65,12 +65,13 @@ FshStatus program_inputs_make(ProgramInputs *inputs, const Graph *graph, DeviceT
 
 void program_inputs_free(ProgramInputs *inputs)
 {
-    const cudaEvent_t events[] = {inputs->copied[0], inputs->copied[1], inputs->taken};
+    enum { EVENTS = 3 };
+    const cudaEvent_t events[EVENTS] = {inputs->copied[0], inputs->copied[1], inputs->taken};
     if (inputs->stream) {
         (void)cudaStreamSynchronize(inputs->stream);
         (void)cudaStreamDestroy(inputs->stream);
     }
-    for (size_t i = 0; i < sizeof events / sizeof *events; i++)
+    for (size_t i = 0; i < EVENTS; i++)
         if (events[i])
             (void)cudaEventDestroy(events[i]);
     for (int i = 0; i < 2; i++)
