@@ -165,6 +165,11 @@ static void test_cache_says_how_much_of_the_dataset_is_in_memory(void **state)
     result = TRAIN(2, "--cache", "gpu", "--device", "cpu", shards, test_path(folder, "out"));
     assert_contains(result.err, "--cache gpu");
     assert_contains(result.err, "--device cuda");
+    result = TRAIN(2, "--decode", "gpu", "--device", "cpu", shards, test_path(folder, "out"));
+    assert_contains(result.err, "--decode gpu");
+    assert_contains(result.err, "--device cuda");
+    result = TRAIN(2, "--decode", "gpu", "--cache", "gpu", shards, test_path(folder, "out"));
+    assert_contains(result.err, "--decode gpu");
     result = TRAIN(2, "--cache", "gpu", "--bench-loader", shards);
     assert_contains(result.err, "--bench-loader");
     result = TRAIN(2, "--cache", "disk", shards, test_path(folder, "out"));

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "tests/imaging/make_images.h"
 #include "tests/support/support.h"
 #include "tests/trainer/cuda_support.h"
 #include "tests/trainer/pixels_support.h"
@@ -165,6 +166,112 @@ static void test_threads_fill_a_store_together(void **state)
     pixel_store_free(&store);
 }
 
+/* ---- images that come with their batch ---- */
+
+enum { FILES = 10 };
+
+/* JPEG files of every kind that a decoder is given, and pixels between them, of all sizes. */
+static void make_files(uint32_t channels, Buffer files[FILES], PixelFile list[FILES],
+                       PixelRecipe recipes[FILES], PixelBatch *batch)
+{
+    static const int across[] = {1, 2, 2, 1}, down[] = {1, 1, 2, 2};
+    static const uint64_t samples[FILES] = {5, 6, 7, 8, 9, 10, 11, 12, 13, 14};
+    *batch = (PixelBatch){.count = FILES,
+                          .width = 32,
+                          .height = 32,
+                          .channels = channels,
+                          .recipes = recipes,
+                          .files = {list, NULL},
+                          .samples = samples};
+    for (unsigned i = 0; i < FILES; i++) {
+        const uint32_t width = 40 + 37 * i, height = 33 + 11 * i;
+        const bool gray = i % 5 == 4 || channels == 1, raw = i == 3;
+        const uint32_t stored = raw ? channels : gray ? 1 : 3;
+        uint8_t *pixels = make_pixels(width, height, stored);
+        if (raw) {
+            files[i] = (Buffer){0};
+            FshError error = {0};
+            check(buffer_append(&files[i], pixels, (size_t)width * height * stored, &error), &error);
+        } else {
+            make_jpeg(&(MakeJpeg){.width = width,
+                                  .height = height,
+                                  .colours = gray ? MAKE_GRAY : MAKE_RGB,
+                                  .pixels = pixels,
+                                  .across = across[i % 4],
+                                  .down = down[i % 4]},
+                      &files[i]);
+        }
+        free(pixels);
+        list[i] = (PixelFile){
+            .data = files[i].bytes, .bytes = files[i].length, .is_jpeg = !raw, .lasting = i % 2 == 0};
+        recipes[i] = (PixelRecipe){.offset_bytes = {batch->stored_bytes, PIXELS_NONE},
+                                   .width = width,
+                                   .height = height,
+                                   .channels = {(uint8_t)channels, 0},
+                                   .flip = i % 2,
+                                   .part_width = width,
+                                   .part_height = height,
+                                   .resized_width = i % 3 ? 32 : width,
+                                   .resized_height = i % 3 ? 32 : height};
+        batch->stored_bytes += ((uint64_t)width * height * channels + 63) / 64 * 64;
+    }
+}
+
+static void test_decoded_files_agree(void **state)
+{
+    (void)state;
+    FshError error = {0};
+    if (backend_decodes(backends[CUDA], &error)) {
+        print_message("left out: %s\n", error.message);
+        skip();
+    }
+    for (uint32_t channels = 1; channels <= 3; channels += 2) {
+        Buffer files[FILES] = {0};
+        PixelFile list[FILES];
+        PixelRecipe recipes[FILES];
+        PixelBatch batch;
+        PixelStore *store = NULL;
+        make_files(channels, files, list, recipes, &batch);
+        const size_t image_bytes = (size_t)batch.width * batch.height * channels, bytes = image_bytes * FILES;
+        uint8_t *expected = malloc(bytes), *pixels = malloc(bytes), *brought = pixels_bring_files(&batch);
+        assert_true(expected && pixels);
+        pixels_apply(&batch, brought, 0, expected);
+        Reader reader = open_reader(&batch);
+        check(pixel_store_new(&store, backends[CUDA], 0, &error), &error);
+        for (int again = 0; again < 6; again++) { /* more batches than are under way at a time */
+            check(program_write_pixels(reader.program, reader.inputs[0], store, 0, &batch, &error), &error);
+            memset(pixels, 0, bytes);
+            check(program_read(reader.program, reader.inputs[0], pixels, bytes, &error), &error);
+            for (unsigned i = 0; i < FILES; i++) {
+                const double decibels =
+                    psnr(pixels + i * image_bytes, expected + i * image_bytes, image_bytes);
+                if (again == 0)
+                    print_message("%u channels, file %u: %.1f dB from libjpeg-turbo's\n", channels, i,
+                                  decibels);
+                /* rounding of the transform alone, and subsampled chroma brought to full size in another way */
+                if (decibels < (list[i].is_jpeg ? 35 : 99))
+                    fail_msg("%u channels, file %u: %.1f dB", channels, i, decibels);
+            }
+        }
+        /* cut off: refused with the sample's name, or decoded as far as it goes */
+        list[2].bytes = 50;
+        FshStatus status = program_write_pixels(reader.program, reader.inputs[0], store, 0, &batch, &error);
+        if (status)
+            assert_non_null(strstr(error.message, "sample 7 "));
+        list[2].bytes = files[2].length;
+        check(program_write_pixels(reader.program, reader.inputs[0], store, 0, &batch, &error), &error);
+        check(program_read(reader.program, reader.inputs[0], pixels, bytes, &error), &error);
+        assert_true(psnr(pixels, expected, bytes) >= 35);
+        pixel_store_free(&store);
+        close_reader(&reader);
+        for (unsigned i = 0; i < FILES; i++)
+            buffer_free(&files[i]);
+        free(expected);
+        free(pixels);
+        free(brought);
+    }
+}
+
 /* ---- what is refused ---- */
 
 static void test_a_recipe_beyond_the_store_is_refused(void **state)
@@ -216,6 +323,7 @@ int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         CUDA_TEST(test_pixels_agree),
+        CUDA_TEST(test_decoded_files_agree),
         CUDA_TEST(test_threads_fill_a_store_together),
         CUDA_TEST(test_a_recipe_beyond_the_store_is_refused),
         CUDA_TEST(test_a_store_that_does_not_fit_says_so),

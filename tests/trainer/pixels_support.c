@@ -299,3 +299,37 @@ void pixels_apply(const PixelBatch *batch, const uint8_t *store, unsigned side, 
     for (uint64_t i = 0; i + 1 < batch->count && side == 0 && batch->colours; i += 2)
         mix(batch, i, pixels + i * bytes, pixels + (i + 1) * bytes);
 }
+
+uint8_t *pixels_bring_files(const PixelBatch *batch)
+{
+    uint8_t *store = calloc(1, (size_t)batch->stored_bytes + 1);
+    ImageDecoder *decoder = NULL;
+    Image image = {0};
+    FshError error = {0};
+    assert_non_null(store);
+    assert_ok(image_decoder_new(&decoder, &error), &error);
+    for (unsigned side = 0; side < 2; side++)
+        for (uint64_t i = 0; i < batch->count && batch->files[side]; i++) {
+            const PixelFile *file = &batch->files[side][i];
+            const PixelRecipe *recipe = &batch->recipes[i];
+            const size_t bytes = (size_t)recipe->width * recipe->height * recipe->channels[side];
+            if (recipe->offset_bytes[side] == PIXELS_NONE)
+                continue;
+            assert_true(recipe->offset_bytes[side] + bytes <= batch->stored_bytes);
+            if (!file->is_jpeg) {
+                assert_int_equal(file->bytes, bytes);
+                memcpy(store + recipe->offset_bytes[side], file->data, bytes);
+                continue;
+            }
+            assert_ok(image_decode(decoder, file->data, file->bytes,
+                                   &(ImageDecodeOptions){.channels = recipe->channels[side]}, &image, NULL,
+                                   &error),
+                      &error);
+            assert_int_equal(image.width, recipe->width);
+            assert_int_equal(image.height, recipe->height);
+            memcpy(store + recipe->offset_bytes[side], image.pixels, bytes);
+        }
+    image_free(&image);
+    image_decoder_free(&decoder);
+    return store;
+}

@@ -32,4 +32,7 @@ void pixels_case_compare(const PixelsCase *test, unsigned side, const uint8_t *p
 /* What the kernels do, in loops: side `side` of the batch from a store in host memory. */
 void pixels_apply(const PixelBatch *batch, const uint8_t *store, unsigned side, uint8_t *pixels);
 
+/* The same of a batch whose files come with it: JPEGs decoded by libjpeg-turbo into memory of stored_bytes (owned by the caller). */
+uint8_t *pixels_bring_files(const PixelBatch *batch);
+
 #endif

@@ -110,14 +110,55 @@ static void load(ResidentSplit *resident, const ResidentOptions *options)
     assert_ok(resident_split_load(resident, &fake, options, &error), &error);
 }
 
-/* Two loaders, one of pixels and one of recipes, give the same batches. */
+static void compare_batches(const Batch *plain, const Batch *drawn, uint32_t channels, unsigned sides,
+                            uint8_t *pixels)
+{
+    const size_t bytes = (size_t)plain->width * plain->height * channels;
+    assert_null(plain->recipes);
+    assert_null(drawn->pixels);
+    assert_non_null(drawn->recipes);
+    assert_int_equal(drawn->valid_count, plain->valid_count);
+    assert_memory_equal(drawn->samples, plain->samples, BATCH * sizeof *plain->samples);
+    assert_memory_equal(drawn->valid, plain->valid, BATCH * sizeof *plain->valid);
+    if (sides == 1)
+        assert_memory_equal(drawn->labels, plain->labels, BATCH * sizeof *plain->labels);
+    if (plain->mix) {
+        assert_memory_equal(drawn->mix, plain->mix, BATCH * sizeof *plain->mix);
+        assert_memory_equal(drawn->labels_mixed, plain->labels_mixed, BATCH * sizeof *plain->labels_mixed);
+    }
+    uint8_t *brought = drawn->recipes->files[0] ? pixels_bring_files(drawn->recipes) : NULL;
+    for (unsigned side = 0; side < sides; side++) {
+        pixels_apply(drawn->recipes, brought ? brought : ((FakeStore *)drawn->store)->pixels, side, pixels);
+        assert_memory_equal(pixels, side ? plain->target : plain->pixels, BATCH * bytes);
+    }
+    free(brought);
+}
+
+/* One image rendered by the host. */
+static void compare_single(Loader *loader, const Batch *drawn, const Batch *plain, uint32_t channels,
+                           unsigned sides)
+{
+    enum { PLACE = 3 };
+    const size_t bytes = (size_t)plain->width * plain->height * channels;
+    FshError error = {0};
+    uint8_t *single = malloc(2 * bytes);
+    assert_non_null(single);
+    assert_ok(loader_image(loader, drawn, PLACE, single, sides == 2 ? single + bytes : NULL, &error), &error);
+    assert_memory_equal(single, plain->pixels + PLACE * bytes, bytes);
+    if (sides == 2)
+        assert_memory_equal(single + bytes, plain->target + PLACE * bytes, bytes);
+    free(single);
+}
+
+/* Three loaders, one of pixels, one of recipes for a split that is loaded, one of recipes with files, give the same batches. */
 static void compare_loaders(const DatasetSpec *spec, const LoaderOptions *wanted)
 {
     TestFolder folder;
     FshDataset *dataset = NULL;
     ResidentSplit resident;
     LoaderOptions options = *wanted;
-    Loader *loaders[2] = {NULL};
+    Loader *loaders[3] = {NULL};
+    FakeStore files_store = {.base = {.backend = &fake}};
     FshError error = {0};
     const unsigned sides = spec->kind == FSH_KIND_PAIRS ? 2 : 1;
     open_split(&folder, spec, &dataset, &options.split);
@@ -133,55 +174,38 @@ static void compare_loaders(const DatasetSpec *spec, const LoaderOptions *wanted
     ResidentOptions resident_options = options_of(options.split, options.kind, options.augmentation.channels);
     resident_options.skip_bad = options.skip_bad;
     load(&resident, &resident_options);
-    for (int i = 0; i < 2; i++) {
-        options.resident = i ? &resident : NULL;
+    for (int i = 0; i < 3; i++) {
+        options.resident = i == 1 ? &resident : NULL;
+        options.files_store = i == 2 ? &files_store.base : NULL;
         assert_ok(loader_new(&loaders[i], &options, &error), &error);
         loader_start(loaders[i], 0, 2 * loader_step_count(loaders[i]));
     }
     uint8_t *pixels = malloc((size_t)BATCH * 64 * 64 * 3);
     assert_non_null(pixels);
     for (uint64_t step = 0; step < 2 * loader_step_count(loaders[0]); step++) {
-        const Batch *plain = NULL, *drawn = NULL;
-        assert_int_equal(loader_next(loaders[0], &plain, &error), FSH_OK);
-        assert_int_equal(loader_next(loaders[1], &drawn, &error), FSH_OK);
-        const size_t bytes = (size_t)plain->width * plain->height * options.augmentation.channels;
-        assert_null(plain->recipes);
-        assert_null(drawn->pixels);
-        assert_non_null(drawn->recipes);
-        assert_ptr_equal(drawn->store, resident.store);
-        assert_int_equal(drawn->valid_count, plain->valid_count);
-        assert_memory_equal(drawn->samples, plain->samples, BATCH * sizeof *plain->samples);
-        assert_memory_equal(drawn->valid, plain->valid, BATCH * sizeof *plain->valid);
-        if (sides == 1)
-            assert_memory_equal(drawn->labels, plain->labels, BATCH * sizeof *plain->labels);
-        if (plain->mix) {
-            assert_memory_equal(drawn->mix, plain->mix, BATCH * sizeof *plain->mix);
-            assert_memory_equal(drawn->labels_mixed, plain->labels_mixed,
-                                BATCH * sizeof *plain->labels_mixed);
-        }
-        for (unsigned side = 0; side < sides; side++) {
-            pixels_apply(drawn->recipes, ((FakeStore *)drawn->store)->pixels, side, pixels);
-            assert_memory_equal(pixels, side ? plain->target : plain->pixels, BATCH * bytes);
-        }
-        if (!plain->mix && plain->valid[3] > 0) {
-            uint8_t *single = malloc(2 * bytes);
-            assert_non_null(single);
-            assert_int_equal(
-                loader_image(loaders[1], drawn, 3, single, sides == 2 ? single + bytes : NULL, &error),
-                FSH_OK);
-            assert_memory_equal(single, plain->pixels + 3 * bytes, bytes);
-            free(single);
+        const Batch *plain = NULL;
+        assert_ok(loader_next(loaders[0], &plain, &error), &error);
+        for (int i = 1; i < 3; i++) {
+            const Batch *drawn = NULL;
+            assert_ok(loader_next(loaders[i], &drawn, &error), &error);
+            assert_ptr_equal(drawn->store, i == 1 ? resident.store : &files_store.base);
+            compare_batches(plain, drawn, options.augmentation.channels, sides, pixels);
+            if (!plain->mix && plain->valid[3] > 0)
+                compare_single(loaders[i], drawn, plain, options.augmentation.channels, sides);
         }
     }
-    assert_int_equal(loader_problem_count(loaders[1]), loader_problem_count(loaders[0]));
-    char messages[2][1024];
-    for (uint64_t n = 0; loader_problem(loaders[0], n, messages[0], sizeof messages[0]); n++) {
-        assert_true(loader_problem(loaders[1], n, messages[1], sizeof messages[1]));
-        assert_string_equal(messages[1], messages[0]);
+    for (int i = 1; i < 3; i++) {
+        char messages[2][1024];
+        assert_int_equal(loader_problem_count(loaders[i]), loader_problem_count(loaders[0]));
+        for (uint64_t n = 0; loader_problem(loaders[0], n, messages[0], sizeof messages[0]); n++) {
+            assert_true(loader_problem(loaders[i], n, messages[1], sizeof messages[1]));
+            assert_string_equal(messages[1], messages[0]);
+        }
     }
     free(pixels);
     loader_free(&loaders[0]);
     loader_free(&loaders[1]);
+    loader_free(&loaders[2]);
     resident_split_free(&resident);
     fsh_close(&dataset);
     test_folder_remove(&folder);

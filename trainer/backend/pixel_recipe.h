@@ -5,6 +5,7 @@
 #define FSHARD_TRAINER_BACKEND_PIXEL_RECIPE_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 /* No image: pixels of the fill. */
@@ -53,11 +54,25 @@ typedef struct PixelColours {
     uint32_t cut_left, cut_top, cut_right, cut_bottom;
 } PixelColours;
 
+/* An image that comes with its batch. */
+typedef struct PixelFile {
+    const void *data; /* a JPEG file, or pixels [height, width, channels] */
+    size_t bytes;
+    bool is_jpeg; /* baseline, upright, gray or YCbCr (jpeg_plain.h): for the device to decode */
+    bool
+        lasting; /* data stays as it is for as long as the store lives; else until program_write_pixels returns */
+} PixelFile;
+
 typedef struct PixelBatch {
     uint64_t count; /* images; the input tensor is [count, height, width, channels] */
     uint32_t width, height, channels;
     const PixelRecipe *recipes;  /* [count] */
     const PixelColours *colours; /* [count], of side 0; NULL: no colour changes, nothing is mixed */
+    /* [count] of each side; NULL: pixels lie in the store. Else they come with the batch, take its place, stored_bytes long, and
+     * recipes say where in that. */
+    const PixelFile *files[2];
+    uint64_t stored_bytes;
+    const uint64_t *samples; /* [count], of files: for messages */
     uint64_t seed;
     double erased_deviation[4];
     uint8_t fill[4];

@@ -75,11 +75,19 @@ FshStatus program_write_pixels(Program *program, TensorId input, PixelStore *sto
                              data_type_name(tensor->type), tensor_shape_text(tensor, shape, sizeof shape));
     }
     for (uint64_t i = 0; i < batch->count; i++)
-        if (!recipe_fits(&batch->recipes[i], side, batch, store->bytes))
+        if (!recipe_fits(&batch->recipes[i], side, batch,
+                         batch->files[side] ? batch->stored_bytes : store->bytes))
             return fsh_error_set(error, FSH_ERR_MISMATCH,
                                  "%s: the recipe of image %llu goes beyond the store", tensor->name,
                                  (unsigned long long)i);
     return pixels->write(program, input, store, side, batch, error);
+}
+
+FshStatus backend_decodes(Backend *backend, FshError *error)
+{
+    const PixelInterface *pixels = NULL;
+    FshStatus status = interface_of(backend, &pixels, error);
+    return status ? status : pixels->decodes(backend, error);
 }
 
 FshStatus backend_free_memory(Backend *backend, uint64_t *free_bytes_ret, FshError *error)

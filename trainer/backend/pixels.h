@@ -32,9 +32,12 @@ FshStatus pixel_store_put(PixelStore *store, uint64_t offset_bytes, const void *
                           FshError *error);
 
 /* The batch becomes the program's input: an u8 tensor [count, height, width, channels]. side: 0 the input, 1 the target of pairs.
- * Recipes are copied. FSH_ERR_MISMATCH: the tensor is of another shape, or a recipe goes beyond the store. */
+ * Recipes are copied. FSH_ERR_CORRUPT: a file that the device's decoder refuses; the sample is named. FSH_ERR_MISMATCH: the tensor is of another shape, or a recipe goes beyond the store. */
 FshStatus program_write_pixels(Program *program, TensorId input, PixelStore *store, unsigned side,
                                const PixelBatch *batch, FshError *error);
+
+/* FSH_OK: the backend decodes JPEG files (PixelBatch.files). FSH_ERR_UNSUPPORTED: this build, or this device, has no decoder. */
+FshStatus backend_decodes(Backend *backend, FshError *error);
 
 /* Memory of the device, bytes: to say beforehand what does not fit. FSH_ERR_UNSUPPORTED. */
 FshStatus backend_free_memory(Backend *backend, uint64_t *free_bytes_ret, FshError *error);
@@ -47,6 +50,7 @@ typedef struct PixelInterface {
                            FshError *error);
     FshStatus (*write)(Program *program, TensorId input, PixelStore *store, unsigned side,
                        const PixelBatch *batch, FshError *error);
+    FshStatus (*decodes)(Backend *backend, FshError *error);
     FshStatus (*free_memory)(Backend *backend, uint64_t *free_bytes_ret, FshError *error);
 } PixelInterface;
 

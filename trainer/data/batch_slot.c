@@ -65,6 +65,11 @@ FshStatus batch_slot_make(BatchSlot *slot, const SlotShape *shape, uint32_t widt
         slot->colours = calloc(shape->batch, sizeof *slot->colours);
         made = made && slot->colours;
     }
+    for (int side = 0; side < (shape->pairs ? 2 : 1) && shape->files; side++) {
+        slot->files[side] = calloc(shape->batch, sizeof *slot->files[side]);
+        slot->kept[side] = calloc(shape->batch, sizeof *slot->kept[side]);
+        made = made && slot->files[side] && slot->kept[side];
+    }
     if (!made)
         return fsh_error_set(error, FSH_ERR_MEMORY, "out of memory for a batch of %llu samples",
                              (unsigned long long)shape->batch);
@@ -80,6 +85,12 @@ void batch_slot_free(BatchSlot *slot)
     free(slot->mix);
     free(slot->valid);
     free(slot->samples);
+    for (int side = 0; side < 2; side++) {
+        for (uint64_t i = 0; slot->kept[side] && i < slot->shape.batch; i++)
+            free(slot->kept[side][i].bytes);
+        free(slot->kept[side]);
+        free(slot->files[side]);
+    }
     free(slot->recipes);
     free(slot->colours);
     *slot = (BatchSlot){0};
@@ -149,6 +160,8 @@ uint64_t batch_slot_bytes(const BatchSlot *slot)
         each += sizeof *slot->recipes;
     if (slot->colours)
         each += sizeof *slot->colours;
+    if (slot->shape.files)
+        each += (slot->shape.pairs ? 2 : 1) * (sizeof *slot->files[0] + sizeof *slot->kept[0]);
     return slot->pixels_bytes + slot->target_bytes + slot->shape.batch * each;
 }
 

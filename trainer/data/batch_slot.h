@@ -15,8 +15,15 @@ typedef struct SlotShape {
     bool pairs; /* each image has a target */
     bool mixes;
     bool recipes, colours; /* recipes in place of pixels; with what changes colours */
+    bool files;            /* of recipes: the images come with the batch */
     uint8_t fill[4];       /* of places that are left out */
 } SlotShape;
+
+/* Memory that grows. */
+typedef struct SlotBytes {
+    uint8_t *bytes;
+    size_t capacity;
+} SlotBytes;
 
 typedef struct BatchSlot {
     SlotShape shape;
@@ -25,6 +32,8 @@ typedef struct BatchSlot {
     size_t pixels_bytes, target_bytes;
     PixelRecipe *recipes;           /* [batch]; NULL unless shape.recipes: then there are no pixels */
     PixelColours *colours;          /* [batch]; NULL unless shape.colours */
+    PixelFile *files[2];            /* [batch] of each side; NULL unless shape.files */
+    SlotBytes *kept[2];             /* [batch] what of them does not last */
     int64_t *labels, *labels_mixed; /* [batch]; labels_mixed, mix: NULL unless shape.mixes */
     float *mix, *valid;
     uint64_t *samples;

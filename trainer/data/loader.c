@@ -8,6 +8,7 @@
 #include <time.h>
 
 #include "common/progress.h"
+#include "trainer/data/batch_recipes.h"
 #include "trainer/data/batch_slot.h"
 #include "trainer/data/sample_recipe.h"
 
@@ -150,6 +151,20 @@ static FshStatus draw_sample(const Loader *loader, BatchSlot *memory, uint64_t p
     return status;
 }
 
+static FshStatus fill_place(Worker *worker, BatchSlot *memory, uint64_t place, uint64_t epoch,
+                            uint64_t sample, FshError *error)
+{
+    const Loader *loader = worker->loader;
+    if (loader->options.resident)
+        return draw_sample(loader, memory, place, epoch, sample, error);
+    if (!loader->options.files_store)
+        return load_sample(worker, memory, place, epoch, sample, error);
+    FshStatus status = batch_recipes_read(memory, place, worker->samples, augmentation_of(loader, epoch),
+                                          loader->options.fill, epoch, sample, error);
+    sample_loader_stage(worker->samples, SAMPLE_DECODE);
+    return status;
+}
+
 /* Padding, or a sample that cannot be used. A whole image has no size then. */
 static void leave_out(const Loader *loader, BatchSlot *memory, uint64_t place)
 {
@@ -186,8 +201,7 @@ static void fill_chunk(Worker *worker, const Chunk *chunk)
         FshError error = {0};
         if (sample == SAMPLER_PADDING) {
             leave_out(loader, memory, place);
-        } else if (loader->options.resident ? draw_sample(loader, memory, place, epoch, sample, &error)
-                                            : load_sample(worker, memory, place, epoch, sample, &error)) {
+        } else if (fill_place(worker, memory, place, epoch, sample, &error)) {
             leave_out(loader, memory, place);
             note_failure(worker->loader, chunk, place, sample, &error);
         }
@@ -308,7 +322,8 @@ static FshStatus make_slot(const Loader *loader, Slot *slot, FshError *error)
                        .channels = options->augmentation.channels,
                        .pairs = has_pairs(loader),
                        .mixes = mixing_is_on(&options->mixing),
-                       .recipes = options->resident != NULL};
+                       .recipes = options->resident || options->files_store,
+                       .files = options->files_store != NULL};
     shape.colours = shape.recipes && (shape.mixes || sample_recipe_has_colours(&options->augmentation));
     uint32_t largest = is_whole_images(loader) ? 1 : 0;
     for (size_t i = 0; i < loader->augmentation_count && !is_whole_images(loader); i++)
@@ -319,6 +334,8 @@ static FshStatus make_slot(const Loader *loader, Slot *slot, FshError *error)
                                  .channels = shape.channels,
                                  .recipes = slot->memory.recipes,
                                  .colours = slot->memory.colours,
+                                 .files = {slot->memory.files[0], slot->memory.files[1]},
+                                 .samples = slot->memory.samples,
                                  .seed = options->seed};
     memcpy(slot->recipes.fill, options->fill, sizeof slot->recipes.fill);
     memcpy(slot->recipes.erased_deviation, options->augmentation.erasing.deviation,
@@ -402,7 +419,7 @@ static FshStatus check_options(const Loader *loader, FshError *error)
     if (pairs && (mixing_is_on(&options->mixing) || options->augmentation.erasing.probability > 0))
         return fsh_error_set(error, FSH_ERR_USAGE,
                              "mixup, cutmix and random erasing are for classes, not for pairs");
-    if (whole && options->resident)
+    if (whole && (options->resident || options->files_store))
         return fsh_error_set(error, FSH_ERR_USAGE, "whole images are not made on the device");
     if (whole && options->batch != 1)
         return fsh_error_set(error, FSH_ERR_USAGE, "whole images come one to a batch, not %llu",
@@ -588,7 +605,9 @@ FshStatus loader_next(Loader *loader, const Batch **batch, FshError *error)
             *error = slot->error;
         return slot->error.status;
     }
-    const BatchSlot *memory = &slot->memory;
+    BatchSlot *memory = &slot->memory;
+    if (loader->options.files_store)
+        slot->recipes.stored_bytes = batch_recipes_place_files(memory);
     slot->recipes.width = memory->width;
     slot->recipes.height = memory->height;
     slot->batch = (Batch){.epoch = number / loader->step_count,
@@ -597,8 +616,9 @@ FshStatus loader_next(Loader *loader, const Batch **batch, FshError *error)
                           .width = memory->width,
                           .pixels = memory->pixels,
                           .target = memory->target,
-                          .recipes = loader->options.resident ? &slot->recipes : NULL,
-                          .store = loader->options.resident ? loader->options.resident->store : NULL,
+                          .recipes = memory->shape.recipes ? &slot->recipes : NULL,
+                          .store = loader->options.resident ? loader->options.resident->store
+                                                            : loader->options.files_store,
                           .labels = has_pairs(loader) ? NULL : memory->labels,
                           .labels_mixed = memory->labels_mixed,
                           .mix = memory->mix,

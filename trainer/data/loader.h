@@ -62,16 +62,18 @@ typedef struct LoaderOptions {
     /* Batches of recipes for pixels that lie in a backend's memory, in place of pixels. Borrowed, of the same split; may be loaded
      * later, before loader_start. Not for CROP_WHOLE. NULL: pixels. */
     const ResidentSplit *resident;
+    /* Batches of recipes and files, which the store's backend decodes. Borrowed. Not with resident, nor for CROP_WHOLE. */
+    PixelStore *files_store;
 } LoaderOptions;
 
 typedef struct Batch {
     uint64_t epoch, step;
     uint32_t height,
         width; /* of each image: the crop's edge in this epoch; CROP_WHOLE: the image's own, 0 if it was skipped */
-    const uint8_t *pixels; /* [batch, height, width, channels] u8, 64-byte aligned; resident: NULL */
-    const uint8_t *target; /* pairs: the same for what shall come out; classes: NULL; resident: NULL */
-    const PixelBatch
-        *recipes; /* resident: what pixels and target are to be made from, out of store; else NULL */
+    const uint8_t *pixels; /* [batch, height, width, channels] u8, 64-byte aligned; recipes: NULL */
+    const uint8_t *target; /* pairs: the same for what shall come out; classes: NULL; recipes: NULL */
+    const PixelBatch *
+        recipes; /* resident, files_store: what pixels and target are to be made from, with store; else NULL */
     PixelStore *store;
     const int64_t *labels; /* [batch]; -1: padding, or a skipped sample; pairs: NULL */
     /* With mixing, else NULL: the label of the sample at place p ^ 1, and the share of the image (0..1) that is labels'. What is

@@ -6,6 +6,7 @@
 
 #include "common/progress.h"
 #include "imaging/decode.h"
+#include "trainer/data/jpeg_plain.h"
 #include "trainer/data/sample_recipe.h"
 
 const char *const sample_stage_names[] = {"read", "decode", "augment", "copy", NULL};
@@ -304,6 +305,44 @@ FshStatus sample_loader_image(SampleLoader *loader, unsigned side, uint32_t deco
     return status ? add_place(loader, side, error) : FSH_OK;
 }
 
+FshStatus sample_loader_file(SampleLoader *loader, unsigned side, uint32_t decoded, PixelFile *file,
+                             FshError *error)
+{
+    const FshField *field = &loader->fields[side];
+    const bool in_mapping = stored_field(loader, side)->compression == FSH_COMPRESSION_NONE;
+    uint32_t width = 0, height = 0;
+    if (field->codec == FSH_CODEC_JPEG && jpeg_is_plain(field->data, field->bytes, &width, &height) &&
+        width == field->width && height == field->height) {
+        *file =
+            (PixelFile){.data = field->data, .bytes = field->bytes, .is_jpeg = true, .lasting = in_mapping};
+        return FSH_OK;
+    }
+    ImageView view;
+    FshStatus status = sample_loader_image(loader, side, decoded, &view, error);
+    if (status)
+        return status;
+    *file = (PixelFile){.data = view.pixels,
+                        .bytes = (size_t)view.width * view.height * view.channels,
+                        .lasting = field->codec == FSH_CODEC_RAW && in_mapping};
+    return FSH_OK;
+}
+
+FshStatus sample_loader_draw(SampleLoader *loader, const Augmentation *augmentation, SampleRecipe *recipe,
+                             FshError *error)
+{
+    const uint32_t width = loader->fields[0].width, height = loader->fields[0].height;
+    if (augmentation->mode == CROP_RANDOM && (width < augmentation->size || height < augmentation->size)) {
+        (void)fsh_error_set(error, FSH_ERR_MISMATCH,
+                            "it is %u x %u pixels, too small for a crop of %u x %u; use a smaller "
+                            "--train-crop-size",
+                            width, height, augmentation->size, augmentation->size);
+        return add_place(loader, 0, error);
+    }
+    sample_recipe_draw(recipe, augmentation, loader->options.seed, loader->epoch, loader->index, width,
+                       height);
+    return FSH_OK;
+}
+
 /* What changes colours of the network's input: width x height pixels. */
 static void change_colours(SampleLoader *loader, const Augmentation *augmentation, SampleRecipe *recipe,
                            uint32_t width, uint32_t height, uint8_t *pixels)
@@ -322,16 +361,10 @@ FshStatus sample_loader_render(SampleLoader *loader, const Augmentation *augment
 {
     uint32_t width = loader->fields[0].width, height = loader->fields[0].height;
     SampleRecipe recipe;
-    if (augmentation->mode == CROP_RANDOM && (width < augmentation->size || height < augmentation->size)) {
-        (void)fsh_error_set(error, FSH_ERR_MISMATCH,
-                            "it is %u x %u pixels, too small for a crop of %u x %u; use a smaller "
-                            "--train-crop-size",
-                            width, height, augmentation->size, augmentation->size);
-        return add_place(loader, 0, error);
-    }
-    sample_recipe_draw(&recipe, augmentation, loader->options.seed, loader->epoch, loader->index, width,
-                       height);
-    FshStatus status = render_side(loader, 0, augmentation, &recipe.crop, pixels, error);
+    FshStatus status = sample_loader_draw(loader, augmentation, &recipe, error);
+    if (status)
+        return status;
+    status = render_side(loader, 0, augmentation, &recipe.crop, pixels, error);
     if (status)
         return add_place(loader, 0, error);
     if (loader->sides == 2)

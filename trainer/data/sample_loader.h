@@ -15,6 +15,7 @@
 
 #include "formats/fshard.h"
 #include "trainer/data/augment.h"
+#include "trainer/data/sample_recipe.h"
 
 /* A bit for each sample of a split: its checksum is right. Two threads may test a sample twice; that is harmless. */
 typedef struct SampleChecksums {
@@ -83,6 +84,14 @@ uint8_t sample_loader_channels(const SampleLoader *loader, unsigned side, uint32
  * call. Messages as above. */
 FshStatus sample_loader_image(SampleLoader *loader, unsigned side, uint32_t decoded, ImageView *view,
                               FshError *error);
+
+/* That sample's recipe for an augmentation. FSH_ERR_MISMATCH as sample_loader_render. */
+FshStatus sample_loader_draw(SampleLoader *loader, const Augmentation *augmentation, SampleRecipe *recipe,
+                             FshError *error);
+/* That image as a backend takes it: the JPEG file, if it is plain (jpeg_plain.h) and of the size that its record says; else
+ * sample_loader_image, rows without padding. What does not last is the loader's until its next call. */
+FshStatus sample_loader_file(SampleLoader *loader, unsigned side, uint32_t decoded, PixelFile *file,
+                             FshError *error);
 
 /* Of what this one has done; the caller may add to it. */
 SampleStatistics *sample_loader_statistics(SampleLoader *loader);

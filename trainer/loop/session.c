@@ -49,6 +49,7 @@ FshStatus session_loader_options(const Session *session, bool training, LoaderOp
         options->resident = &session->resident[training ? 0 : 1];
     if (!training)
         return FSH_OK;
+    options->files_store = session->files_store;
     options->mixing = plan->recipe.mixes ? plan->mixing : (Mixing){0};
     FshStatus status = list_sizes(plan, sizes_ret, &options->epoch_size_count, error);
     options->epoch_sizes = *sizes_ret;
@@ -234,6 +235,13 @@ static FshStatus check_alike(const Session *session, const TrainOptions *options
     return ranks_check_same(session->communicator, text, error);
 }
 
+/* Where images are while their batch is made. */
+static FshStatus open_files_store(Session *session, FshError *error)
+{
+    FshStatus status = backend_decodes(session->network.backend, error);
+    return status ? status : pixel_store_new(&session->files_store, session->network.backend, 0, error);
+}
+
 FshStatus session_open(Session *session, const TrainOptions *given, SessionUse use, FshError *error)
 {
     TrainOptions own = *given;
@@ -251,6 +259,8 @@ FshStatus session_open(Session *session, const TrainOptions *given, SessionUse u
     if (!status && use != SESSION_LOAD)
         status =
             ranks_agree(session->communicator, open_network(session, options, use, &backend, error), error);
+    if (!status && session->plan.decode_gpu && session->data.train)
+        status = open_files_store(session, error);
     if (!status && session->data.train && use != SESSION_LOAD)
         status = open_loader(session, true, &session->train, error);
     if (!status && session->data.evaluation && use != SESSION_LOAD)
@@ -268,6 +278,7 @@ void session_close(Session *session)
     console_clear(&session->console);
     loader_free(&session->train);
     loader_free(&session->evaluation);
+    pixel_store_free(&session->files_store);
     resident_split_free(&session->resident[0]);
     resident_split_free(&session->resident[1]);
     network_close(&session->network);

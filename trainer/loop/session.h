@@ -18,6 +18,7 @@ typedef struct Session {
     TrainPlan plan;
     Network network;
     Loader *train, *evaluation; /* NULL where the plan has no such split */
+    PixelStore *files_store;    /* with plan.decode_gpu, else NULL */
     ResidentSplit resident[2];  /* with plan.cache_gpu: of train, evaluation; empty before session_cache */
     WeightsOrigin origin;       /* of --weights */
     const char *kept_head;      /* a layer that --weights had for another number of classes; or NULL */

@@ -133,8 +133,8 @@ TrainOptions train_options_default(void)
     return (TrainOptions){
         .verdict = true,
         .train_split = "train",
-        .on_error = "stop",
-        .cache = "none",
+        .on_error = "stop",        .cache = "none",
+        .decode = "cpu",
         .device = "auto",
         .amp = "auto",
         .cudnn_benchmark = true,
@@ -187,6 +187,7 @@ TrainOptions train_options_default(void)
 
 static const char *const on_error_choices[] = {"stop", "skip", NULL};
 static const char *const cache_choices[] = {"none", "ram", "lock", "gpu", NULL};
+static const char *const decode_choices[] = {"cpu", "gpu", NULL};
 static const char *const device_choices[] = {"auto", "cpu", "cuda", NULL};
 static const char *const amp_choices[] = {"auto", "off", "bf16", "fp16", NULL};
 static const char *const crop_mode_choices[] = {"auto", "rrc", "pad", "center", NULL};
@@ -229,7 +230,9 @@ void train_options_rows(TrainOptions *o, Option *rows)
          .help = "threads that decode and augment ahead of training; 0: half the cores"},
         {.name = "cache", .kind = OPTION_CHOICE, .value = &o->cache, .argument = "HOW", .choices = cache_choices,
          .help = "before the first step: none, bring the dataset into memory (ram), lock it there too (lock), or "
-                 "decode it into the GPU's memory (gpu)"},
+                 "decode it into the GPU's memory (gpu)"},        {.name = "decode", .kind = OPTION_CHOICE, .value = &o->decode, .argument = "WHERE", .choices = decode_choices,
+         .help = "who decodes the JPEG files of training: the loader's threads (cpu), or nvJPEG (gpu), whose pixels "
+                 "differ by a few levels"},
         {.name = "bench-loader", .kind = OPTION_FLAG, .value = &o->bench_loader,
          .help = "run the loader alone: images/s, MB/s, time by stage, and what bounds it"},
         {.name = "drop-caches", .kind = OPTION_FLAG, .value = &o->drop_caches,

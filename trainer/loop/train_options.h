@@ -25,6 +25,7 @@ typedef struct TrainOptions {
     const char *train_split, *val_split; /* val_split NULL: val, else test */
     const char *on_error;                /* "stop", "skip" */
     int64_t workers;                     /* loader threads; 0: chosen */
+    const char *decode;                  /* "cpu", "gpu": JPEG files */
     const char *cache;                   /* "none", "ram", "lock", "gpu" */
 
     /* Network */

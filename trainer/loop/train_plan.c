@@ -132,6 +132,20 @@ static FshStatus plan_cache(TrainPlan *plan, const TrainOptions *options, FshErr
     if (plan->cache_gpu && options->bench_loader)
         return fsh_error_set(error, FSH_ERR_USAGE,
                              "--cache gpu: leaves --bench-loader nothing to measure; use --cache ram");
+    plan->decode_gpu = strcmp(options->decode, "gpu") == 0;
+    if (plan->decode_gpu && plan->cache_gpu)
+        return fsh_error_set(
+            error, FSH_ERR_USAGE,
+            "--decode gpu: with --cache gpu every image is decoded once, by the CPU; give one of "
+            "the two");
+    if (plan->decode_gpu && options->bench_loader)
+        return fsh_error_set(error, FSH_ERR_USAGE,
+                             "--decode gpu: leaves --bench-loader nothing to measure; use --decode cpu");
+    if (plan->decode_gpu && strcmp(plan->device, "cuda") != 0)
+        return fsh_error_set(error, FSH_ERR_USAGE,
+                             "--decode gpu: decodes on a GPU, and the device is %s; use --device cuda, or "
+                             "--decode cpu",
+                             plan->device);
     if (plan->cache_gpu && strcmp(plan->device, "cuda") != 0)
         return fsh_error_set(error, FSH_ERR_USAGE,
                              "--cache gpu: keeps pixels in the memory of a GPU, and the device is %s; use "

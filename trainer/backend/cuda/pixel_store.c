@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "trainer/backend/cuda/jpeg_batch.h"
 #include "trainer/backend/cuda/kernels_pixels.h"
 #include "trainer/backend/cuda/program.h"
 #include "trainer/backend/pixel_math.h"
@@ -11,6 +12,8 @@
 enum {
     STAGE_COUNT = 4, /* threads that fill the store at a time; PCIe is full with fewer */
     STAGE_BYTES = 4 << 20,
+    FILES_COUNT = 4, /* batches whose files are under way: as the ring */
+    FILE_ALIGNMENT = 64,
     RING_COUNT = 4, /* batches whose recipes are under way: two, each of two sides */
 };
 
@@ -28,6 +31,13 @@ typedef struct RingSlot {
     cudaEvent_t used; /* the batch is made */
 } RingSlot;
 
+/* Images that came with a batch: decoded or copied into memory, on a stream of their own, while the work goes on. */
+typedef struct FilesSlot {
+    void *memory, *pinned; /* pinned: what does not last, and pixels on their way */
+    uint64_t bytes, pinned_bytes;
+    cudaEvent_t there, used; /* the images are in memory; the batch is made from them */
+} FilesSlot;
+
 typedef struct CudaPixelStore {
     PixelStore base;
     int device;
@@ -38,6 +48,13 @@ typedef struct CudaPixelStore {
     Stage stages[STAGE_COUNT];
     RingSlot ring[RING_COUNT];
     int next;
+    JpegBatch *jpegs; /* made with the first file */
+    cudaStream_t files_stream;
+    FilesSlot files[FILES_COUNT];
+    int next_files;
+    JpegFile *list; /* of a batch's JPEG files */
+    uint64_t *list_places;
+    size_t list_capacity;
     void *axes; /* weights of the batch in hand; batches follow each other on one stream */
     uint64_t axes_bytes;
 } CudaPixelStore;
@@ -59,6 +76,21 @@ static void store_free(PixelStore *store)
         if (freed->ring[i].used)
             (void)cudaEventDestroy(freed->ring[i].used);
     }
+    if (freed->files_stream) {
+        (void)cudaStreamSynchronize(freed->files_stream);
+        (void)cudaStreamDestroy(freed->files_stream);
+    }
+    jpeg_batch_free(&freed->jpegs);
+    for (int i = 0; i < FILES_COUNT; i++) {
+        cuda_memory_free(&freed->files[i].memory);
+        (void)cudaFreeHost(freed->files[i].pinned);
+        if (freed->files[i].there)
+            (void)cudaEventDestroy(freed->files[i].there);
+        if (freed->files[i].used)
+            (void)cudaEventDestroy(freed->files[i].used);
+    }
+    free(freed->list);
+    free(freed->list_places);
     cuda_memory_free(&freed->axes);
     cuda_memory_free(&freed->memory);
     if (freed->condition_made)
@@ -103,6 +135,15 @@ static FshStatus store_new(PixelStore **store, Backend *backend, uint64_t bytes,
         store_free(&made->base);
     else
         *store = &made->base;
+    return status;
+}
+
+static FshStatus decodes(Backend *backend, FshError *error)
+{
+    JpegBatch *jpegs = NULL;
+    (void)backend;
+    FshStatus status = jpeg_batch_new(&jpegs, error);
+    jpeg_batch_free(&jpegs);
     return status;
 }
 
@@ -165,6 +206,138 @@ static FshStatus store_put(PixelStore *base, uint64_t offset_bytes, const void *
 }
 
 /* ---- batches ---- */
+
+/* ---- images that come with their batch ---- */
+
+static FshStatus open_files(CudaPixelStore *store, FshError *error)
+{
+    const unsigned flags = cudaEventDisableTiming | cudaEventBlockingSync;
+    if (store->jpegs)
+        return FSH_OK;
+    FshStatus status =
+        CUDA_TRY(cudaStreamCreateWithFlags(&store->files_stream, cudaStreamNonBlocking), error);
+    for (int i = 0; i < FILES_COUNT && !status; i++) {
+        status = CUDA_TRY(cudaEventCreateWithFlags(&store->files[i].there, flags), error);
+        if (!status)
+            status = CUDA_TRY(cudaEventCreateWithFlags(&store->files[i].used, flags), error);
+    }
+    return status ? status : jpeg_batch_new(&store->jpegs, error);
+}
+
+static FshStatus reserve_list(CudaPixelStore *store, size_t count, FshError *error)
+{
+    if (store->list_capacity >= count)
+        return FSH_OK;
+    free(store->list);
+    free(store->list_places);
+    store->list = calloc(count, sizeof *store->list);
+    store->list_places = calloc(count, sizeof *store->list_places);
+    store->list_capacity = store->list && store->list_places ? count : 0;
+    return store->list_capacity ? FSH_OK
+                                : fsh_error_set(error, FSH_ERR_MEMORY, "out of memory for %zu files", count);
+}
+
+static bool is_staged(const PixelFile *file)
+{
+    return !file->is_jpeg || !file->lasting;
+}
+
+static uint64_t file_room(const PixelFile *file)
+{
+    return (file->bytes + FILE_ALIGNMENT - 1) / FILE_ALIGNMENT * FILE_ALIGNMENT;
+}
+
+/* Batches differ in bytes: a quarter more than asked for, and soon none asks again. The slot is idle. */
+static FshStatus reserve_files(FilesSlot *slot, uint64_t bytes, uint64_t pinned_bytes, FshError *error)
+{
+    FshStatus status = FSH_OK;
+    if (slot->bytes < bytes) {
+        cuda_memory_free(&slot->memory);
+        slot->bytes = 0;
+        status = cuda_memory_new(&slot->memory, bytes + bytes / 4, "images of a batch", error);
+        slot->bytes = status ? 0 : bytes + bytes / 4;
+    }
+    if (!status && slot->pinned_bytes < pinned_bytes) {
+        (void)cudaFreeHost(slot->pinned);
+        slot->pinned = NULL;
+        slot->pinned_bytes = 0;
+        status = CUDA_TRY(cudaMallocHost(&slot->pinned, pinned_bytes + pinned_bytes / 4), error);
+        slot->pinned_bytes = status ? 0 : pinned_bytes + pinned_bytes / 4;
+    }
+    return status;
+}
+
+/* Pixels are sent off, JPEG files listed. */
+static FshStatus send_files(CudaPixelStore *store, FilesSlot *slot, const PixelBatch *batch, unsigned side,
+                            size_t *jpeg_count_ret, FshError *error)
+{
+    FshStatus status = FSH_OK;
+    uint64_t at = 0;
+    size_t jpegs = 0;
+    for (uint64_t i = 0; i < batch->count && !status; i++) {
+        const PixelFile *file = &batch->files[side][i];
+        const PixelRecipe *recipe = &batch->recipes[i];
+        const void *data = file->data;
+        if (recipe->offset_bytes[side] == PIXELS_NONE)
+            continue;
+        void *target = (char *)slot->memory + recipe->offset_bytes[side];
+        if (is_staged(file)) {
+            data = memcpy((char *)slot->pinned + at, file->data, file->bytes);
+            at += file_room(file);
+        }
+        if (file->is_jpeg) {
+            store->list[jpegs] =
+                (JpegFile){.data = data, .bytes = file->bytes, .target = target, .width = recipe->width};
+            store->list_places[jpegs++] = i;
+        } else {
+            status = CUDA_TRY(
+                cudaMemcpyAsync(target, data, file->bytes, cudaMemcpyHostToDevice, store->files_stream),
+                error);
+        }
+    }
+    *jpeg_count_ret = jpegs;
+    return status;
+}
+
+static FshStatus decode_files(CudaPixelStore *store, const PixelBatch *batch, size_t count, FshError *error)
+{
+    size_t failed = count;
+    FshStatus status = jpeg_batch_decode(store->jpegs, store->list, count, batch->channels,
+                                         store->files_stream, &failed, error);
+    if (status == FSH_ERR_CORRUPT && failed < count)
+        return fsh_error_prepend(error, "sample %llu of the split; --decode cpu tells more",
+                                 (unsigned long long)batch->samples[store->list_places[failed]]);
+    return status;
+}
+
+/* The images of a side, in slot->memory once the work's stream gets there. */
+static FshStatus bring_files(CudaPixelStore *store, const PixelBatch *batch, unsigned side,
+                             FilesSlot **slot_ret, cudaStream_t work, FshError *error)
+{
+    uint64_t pinned_bytes = 0;
+    size_t jpeg_count = 0;
+    FilesSlot *slot = *slot_ret = &store->files[store->next_files];
+    for (uint64_t i = 0; i < batch->count; i++)
+        if (batch->recipes[i].offset_bytes[side] != PIXELS_NONE && is_staged(&batch->files[side][i]))
+            pinned_bytes += file_room(&batch->files[side][i]);
+    FshStatus status = open_files(store, error);
+    if (!status) /* the batch before the last one: it waits for nothing that is not long under way */
+        status = CUDA_TRY(cudaEventSynchronize(slot->used), error);
+    if (!status)
+        status = reserve_files(slot, batch->stored_bytes, pinned_bytes, error);
+    if (!status)
+        status = reserve_list(store, (size_t)batch->count, error);
+    if (!status)
+        status = send_files(store, slot, batch, side, &jpeg_count, error);
+    if (!status)
+        status = decode_files(store, batch, jpeg_count, error);
+    if (!status)
+        status = CUDA_TRY(cudaEventRecord(slot->there, store->files_stream), error);
+    if (!status)
+        status = CUDA_TRY(cudaStreamWaitEvent(work, slot->there, 0), error);
+    store->next_files = (store->next_files + 1) % FILES_COUNT;
+    return status;
+}
 
 /* The first batches take it; a later one only if it is larger than any before. */
 static FshStatus reserve_slot(RingSlot *slot, uint64_t bytes, FshError *error)
@@ -269,14 +442,21 @@ static FshStatus write_pixels(Program *program, TensorId input, PixelStore *base
     memcpy(job.fill, batch->fill, sizeof job.fill);
     const uint64_t axes_bytes =
         job.taps ? 2 * batch->count * pixel_axis_words(job.outputs, job.taps) * sizeof *job.axes : 0;
+    FilesSlot *files = NULL;
     FshStatus status = reserve_axes(store, axes_bytes, error);
     job.axes = store->axes;
+    if (!status && batch->files[side]) {
+        status = bring_files(store, batch, side, &files, stream, error);
+        job.store = files->memory;
+    }
     if (!status)
         status = send_recipes(slot, batch, side == 0 && batch->colours, &job, stream, error);
     if (!status)
         status = make_batch(&job, stream, error);
     if (!status)
         status = CUDA_TRY(cudaEventRecord(slot->used, stream), error);
+    if (!status && files)
+        status = CUDA_TRY(cudaEventRecord(files->used, stream), error);
     store->next = (store->next + 1) % RING_COUNT;
     return status ? fsh_error_prepend(error, "cuda: %s", graph_tensor(program->graph, input)->name) : FSH_OK;
 }
@@ -285,4 +465,5 @@ const PixelInterface cuda_pixels = {.store_new = store_new,
                                     .store_free = store_free,
                                     .store_put = store_put,
                                     .write = write_pixels,
+                                    .decodes = decodes,
                                     .free_memory = free_memory};

@@ -1,0 +1,40 @@
+/* jpeg_batch.h - nvJPEG: the JPEG files of a batch decoded in one call, on the decoding engine where the card has one.
+ *
+ *   JpegBatch *jpegs;
+ *   jpeg_batch_new(&jpegs, &error);
+ *   jpeg_batch_decode(jpegs, files, count, 3, stream, &failed, &error); // enqueued; host work on the calling thread
+ *   jpeg_batch_free(&jpegs);
+ *
+ * Pixels differ from libjpeg-turbo's by a few levels where chroma is subsampled: nvJPEG repeats or interpolates it in another way.
+ *
+ * Threads: one at a time. */
+#ifndef FSHARD_TRAINER_BACKEND_CUDA_JPEG_BATCH_H
+#define FSHARD_TRAINER_BACKEND_CUDA_JPEG_BATCH_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cuda_runtime_api.h>
+
+#include "common/error.h"
+
+typedef struct JpegBatch JpegBatch;
+
+/* A file and where its pixels go: [height, width, channels] in device memory, rows without padding. */
+typedef struct JpegFile {
+    const void *data; /* until the stream has passed the call */
+    size_t bytes;
+    void *target;
+    uint32_t width;
+} JpegFile;
+
+/* FSH_ERR_UNSUPPORTED: built without nvJPEG. */
+FshStatus jpeg_batch_new(JpegBatch **jpegs, FshError *error);
+/* The stream must have passed. Frees and sets to NULL; NULL is fine. */
+void jpeg_batch_free(JpegBatch **jpegs);
+
+/* channels: 1 or 3, of all. FSH_ERR_CORRUPT: nvJPEG refuses one; *failed_ret is which, or count where each alone is good. */
+FshStatus jpeg_batch_decode(JpegBatch *jpegs, const JpegFile *files, size_t count, uint32_t channels,
+                            cudaStream_t stream, size_t *failed_ret, FshError *error);
+
+#endif
