@@ -223,11 +223,11 @@ static FshStatus make_steps(CudaProgram *program, FshError *error)
 }
 
 /* Means over the ranks, where there are several. */
-static FshStatus share_gradients(const CudaProgram *program, FshError *error)
+static FshStatus share_gradients(const CudaProgram *program, const Step *update, FshError *error)
 {
     enum { UPDATE_LOSS = 5 }; /* graph.h, OP_UPDATE */
     const CudaBackend *backend = program_backend(program);
-    return device_ranks_share(backend->ranks, program->gradients, program->update->inputs[UPDATE_LOSS].data,
+    return device_ranks_share(backend->ranks, program->gradients, update->inputs[UPDATE_LOSS].data,
                               backend->stream, error);
 }
 
@@ -235,7 +235,7 @@ static FshStatus enqueue_step(const CudaProgram *program, size_t n, FshError *er
 {
     const Step *step = &program->steps[n];
     cudaStream_t stream = program_backend(program)->stream;
-    FshStatus status = step == program->update ? share_gradients(program, error) : FSH_OK;
+    FshStatus status = step == program->update ? share_gradients(program, step, error) : FSH_OK;
     if (!status) /* behind that, so that it sees the loss of all ranks */
         status = result_ring_guard(&program->ring, step->node, program->tensors, stream, error);
     if (!status)
@@ -250,7 +250,7 @@ static FshStatus record(CudaProgram *program, FshError *error)
     cudaStream_t stream = program_backend(program)->stream;
     cudaGraph_t graph = NULL;
     /* Once by itself: ranks connect in the first exchange of each kind, which is nothing to record. */
-    FshStatus status = program->update ? share_gradients(program, error) : FSH_OK;
+    FshStatus status = program->update ? share_gradients(program, program->update, error) : FSH_OK;
     if (status)
         return status;
     status = CUDA_TRY(cudaStreamBeginCapture(stream, cudaStreamCaptureModeRelaxed), error);
