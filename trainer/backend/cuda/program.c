@@ -235,7 +235,7 @@ static FshStatus enqueue_step(const CudaProgram *program, size_t n, FshError *er
 {
     const Step *step = &program->steps[n];
     cudaStream_t stream = program_backend(program)->stream;
-    FshStatus status = step == program->update ? share_gradients(program, step, error) : FSH_OK;
+    FshStatus status = step->node->op == OP_UPDATE ? share_gradients(program, step, error) : FSH_OK;
     if (!status) /* behind that, so that it sees the loss of all ranks */
         status = result_ring_guard(&program->ring, step->node, program->tensors, stream, error);
     if (!status)
