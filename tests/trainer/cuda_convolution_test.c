@@ -4,6 +4,7 @@
  * Usage: cuda_support.h. */
 #include <dirent.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 
@@ -155,6 +156,75 @@ static void test_narrow_groups_that_are_padded_inside_are_refused(void **unused)
     graph_free(&graph);
 }
 
+/* ---- what cuDNN does behind a convolution ---- */
+
+/* A training norm behind a convolution in f16, from the sums that the convolution makes or from a pass of the norm's own; y is kept. */
+static Graph *normed_graph(int64_t size, int64_t in, int64_t channels, int64_t kernel, int64_t stride,
+                           bool sums)
+{
+    FshError error = {0};
+    Graph *graph = graph_new();
+    graph_set_compute_type(graph, DATA_F16);
+    TensorId x = graph_input(graph, "x", DATA_F32, 4, (int64_t[]){4, size, size, in});
+    x = conv(graph, "conv", graph_cast(graph, x, DATA_F16), channels, kernel, stride, kernel / 2, false);
+    x = graph_batch_norm(graph, "norm", x, &(BatchNorm){.training = true});
+    graph_keep(graph, graph_cast(graph, x, DATA_F32), "y");
+    graph_fuse(graph, sums ? FUSE_CONV_STATISTICS : 0);
+    assert_ok(graph_check(graph, &error), &error);
+    const Node *node = graph_node(graph, 1);
+    assert_int_equal(node->op, OP_CONV2D);
+    assert_int_equal(node->output_count > 1 && node->outputs[1] != TENSOR_NONE, sums);
+    return graph;
+}
+
+/* What it normed, and the running mean and variance. */
+static void run_normed(Backend *backend, Graph *graph, float *values, size_t count, int64_t channels)
+{
+    FshError error = {0};
+    Side side;
+    const TensorId x = graph_find(graph, "x"), y = graph_find(graph, "y");
+    const size_t pixels = (size_t)tensor_count(graph_tensor(graph, x));
+    float *image = malloc(pixels * sizeof *image);
+    for (size_t i = 0; i < pixels; i++)
+        image[i] = (float)((i * 2654435761U) % 1024) / 512 - 0.75F;
+    side_start(&side, backend, graph, &comparison);
+    assert_ok(program_write(side.program, x, image, pixels * sizeof *image, &error), &error);
+    assert_ok(program_run(side.program, &error), &error);
+    assert_ok(program_read(side.program, y, values, count * sizeof *values, &error), &error);
+    assert_ok(state_read(side.state, "norm.running_mean", values + count, (size_t)channels, &error), &error);
+    assert_ok(state_read(side.state, "norm.running_var", values + count + channels, (size_t)channels, &error),
+              &error);
+    side_end(&side);
+    graph_free(&graph);
+    free(image);
+}
+
+static void test_sums_of_convolutions_agree(void **state)
+{
+    /* image, channels in and out, kernel, stride; the last is folded */
+    static const int64_t cases[][5] = {
+        {16, 64, 64, 3, 1}, {15, 16, 24, 3, 2}, {9, 5, 13, 1, 1}, {33, 3, 24, 7, 2}};
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
+        for (int backend = 0; backend < 2;
+             backend++) { /* by our own pass, and, where ways are timed, by cuDNN */
+            const int64_t *c = cases[i], size = (c[0] - 1) / c[4] + 1;
+            const size_t count = (size_t)(4 * size * size * c[2]), all = count + 2 * (size_t)c[2];
+            float *values[2] = {malloc(all * sizeof(float)), malloc(all * sizeof(float))};
+            char what[64];
+            for (int sums = 0; sums < 2; sums++)
+                run_normed(backends[backend ? CUDA_TIMED : CUDA],
+                           normed_graph(c[0], c[1], c[2], c[3], c[4], sums == 1), values[sums], count, c[2]);
+            (void)snprintf(what, sizeof what, "normed, case %zu%s", i, backend ? ", timed" : "");
+            /* sums of what is rounded, or of what is about to be: 2^-11 of one of very many */
+            comparison.tolerance = epsilon_of(DATA_F16);
+            compare_values(&comparison, what, values[1], values[0], all);
+            comparison.tolerance = 0;
+            free(values[0]);
+            free(values[1]);
+        }
+}
+
 /* ---- plans that are kept ---- */
 
 /* Changes with every file that is written or replaced. */
@@ -219,6 +289,7 @@ int main(int argc, char **argv)
         CUDA_TEST(test_convolutions_in_groups_agree_in_f32),
         CUDA_TEST(test_narrow_groups_of_whole_vectors_agree),
         CUDA_TEST(test_narrow_groups_that_are_padded_inside_are_refused),
+        CUDA_TEST(test_sums_of_convolutions_agree),
         CUDA_TEST(test_the_second_start_takes_the_plans_of_the_first),
         CUDA_TEST(test_every_op_was_compared),
     };

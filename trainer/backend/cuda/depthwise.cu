@@ -63,11 +63,11 @@ __device__ Place place_in(int64_t tile, int task, const Layout &layout)
     return place;
 }
 
-/* y = x * weight at stride S; a data gradient at stride 1, too, with flipped weights. Each pixel read serves the up to K outputs of the
+/* y = x * weight + bias at stride S; bias may be NULL; a data gradient at stride 1, too, with flipped weights. Each pixel read serves the up to K outputs of the
  * strip that it is a neighbour of. */
 template <typename T, int Width, int K, int S, int R>
-__global__ void __launch_bounds__(256)
-    depthwise_kernel(const T *x, const float *weight, T *y, const __grid_constant__ Layout layout)
+__global__ void __launch_bounds__(256) depthwise_kernel(const T *x, const float *weight, const float *bias,
+                                                        T *y, const __grid_constant__ Layout layout)
 {
     extern __shared__ __align__(32) float weights[];
     load_weights<Width>(weight, weights, K * K, layout);
@@ -79,10 +79,15 @@ __global__ void __launch_bounds__(256)
         const int first = place.strip * R;
         if (vector >= layout.vectors || place.row >= layout.out_height || first >= layout.out_width)
             continue;
-        float sums[R][Width];
+        float sums[R][Width], first_sum[Width];
+        clear(first_sum);
+        if (bias)
+            load(bias + (int64_t)vector * Width, first_sum);
 #pragma unroll
         for (int r = 0; r < R; r++)
-            clear(sums[r]);
+#pragma unroll
+            for (int c = 0; c < Width; c++)
+                sums[r][c] = first_sum[c];
 #pragma unroll 1
         for (int i = 0; i < K; i++) {
             const int row = place.row * S - layout.padding + i, column0 = first * S - layout.padding;
@@ -178,7 +183,29 @@ __global__ void __launch_bounds__(256)
     }
 }
 
-/* Sums of dy * x over a run of rows of dy, one run for each block: partial[block][tap][pitch]. Threads: lanes, for each of K rows of
+/* The sum of the strips' values, in their order, from the threads of the first strip. joined: of the block. */
+template <int Width>
+__device__ void join_strips(float *joined, const float (&values)[Width], const Layout &layout,
+                            int threads_of_a_strip, bool wanted, float *to)
+{
+    const int of_a_task = layout.lanes * threads_of_a_strip;
+    __syncthreads();
+#pragma unroll
+    for (int c = 0; c < Width; c++)
+        joined[threadIdx.x * Width + c] = values[c];
+    __syncthreads();
+    if ((int)threadIdx.x >= of_a_task || !wanted)
+        return;
+    float total[Width];
+    clear(total);
+    for (int t = 0; t < layout.tasks; t++)
+#pragma unroll
+        for (int c = 0; c < Width; c++)
+            total[c] += joined[(threadIdx.x + t * of_a_task) * Width + c];
+    store(to, total);
+}
+
+/* Sums of dy * x over a run of rows of dy, one run for each block, and behind the taps of dy alone: partial[block][K * K + 1][pitch]. Threads: lanes, for each of K rows of
  * taps, for each of `tasks` strips. in: x; out: dy. */
 template <typename T, int Width, int K, int S, int R>
 __global__ void __launch_bounds__(256)
@@ -190,14 +217,16 @@ __global__ void __launch_bounds__(256)
     const int64_t rows = layout.samples * layout.out_height;
     const int64_t first_row = rows * blockIdx.x / gridDim.x, end_row = rows * (blockIdx.x + 1) / gridDim.x;
     const int64_t channel = (int64_t)vector * Width;
-    float sums[K][Width];
+    float sums[K][Width], of_bias[Width];
+    clear(of_bias);
 #pragma unroll
     for (int j = 0; j < K; j++)
         clear(sums[j]);
     for (int64_t row = first_row; row < end_row && vector < layout.vectors; row++) {
         const int64_t sample = row / layout.out_height;
         const int in_row = (int)(row % layout.out_height) * S - layout.padding + i;
-        if (in_row < 0 || in_row >= layout.in_height)
+        const bool inside = in_row >= 0 && in_row < layout.in_height;
+        if (!inside && i > 0)
             continue;
         const T *of_y = dy + row * layout.out_width * layout.pitch + channel;
         const T *of_x = x + (sample * layout.in_height + in_row) * layout.in_width * layout.pitch + channel;
@@ -209,7 +238,13 @@ __global__ void __launch_bounds__(256)
                 clear(gradient[r]);
                 if (first + r < layout.out_width)
                     load(of_y + (int64_t)(first + r) * layout.pitch, gradient[r]);
+                if (i == 0)
+#pragma unroll
+                    for (int c = 0; c < Width; c++)
+                        of_bias[c] += gradient[r][c];
             }
+            if (!inside)
+                continue;
 #pragma unroll
             for (int k = 0; k < (R - 1) * S + K; k++) {
                 const int column = column0 + k;
@@ -228,46 +263,37 @@ __global__ void __launch_bounds__(256)
             }
         }
     }
-    /* the strips' sums, in their order */
-    const int of_a_task = layout.lanes * K;
+    const int64_t at = (int64_t)blockIdx.x * (K * K + 1);
 #pragma unroll
-    for (int j = 0; j < K; j++) {
-        __syncthreads();
-#pragma unroll
-        for (int c = 0; c < Width; c++)
-            joined[threadIdx.x * Width + c] = sums[j][c];
-        __syncthreads();
-        if (task == 0 && vector < layout.vectors) {
-            float total[Width];
-            clear(total);
-            for (int t = 0; t < layout.tasks; t++)
-#pragma unroll
-                for (int c = 0; c < Width; c++)
-                    total[c] += joined[(threadIdx.x + t * of_a_task) * Width + c];
-            store(partial + ((int64_t)blockIdx.x * K * K + i * K + j) * layout.pitch + channel, total);
-        }
-    }
+    for (int j = 0; j < K; j++)
+        join_strips<Width>(joined, sums[j], layout, K, vector < layout.vectors,
+                           partial + (at + i * K + j) * layout.pitch + channel);
+    join_strips<Width>(joined, of_bias, layout, K, vector < layout.vectors && i == 0,
+                       partial + (at + K * K) * layout.pitch + channel);
 }
 
 constexpr int join_columns = 32, join_rows = 8;
 
-/* dweight[c][tap] = sum of partial[..][tap][c] */
-__global__ void join_kernel(const float *partial, float *dweight, int64_t count, int taps, int channels,
-                            int pitch)
+/* dweight[c][tap] = sum of partial[..][tap][c]; dbias[c] the same of what lies behind the taps, up to the pitch. */
+__global__ void join_kernel(const float *partial, float *dweight, float *dbias, int64_t count, int taps,
+                            int channels, int pitch)
 {
     __shared__ double joined[join_rows][join_columns];
     const int channel = (int)blockIdx.x * join_columns + (int)threadIdx.x, tap = (int)blockIdx.y;
     double sum = 0;
-    if (channel < channels)
+    if (channel < pitch)
         for (int64_t i = threadIdx.y; i < count; i += join_rows)
-            sum += (double)partial[(i * taps + tap) * pitch + channel];
+            sum += (double)partial[(i * (taps + 1) + tap) * pitch + channel];
     joined[threadIdx.y][threadIdx.x] = sum;
     __syncthreads();
-    if (threadIdx.y != 0 || channel >= channels)
+    if (threadIdx.y != 0 || channel >= pitch)
         return;
     for (int i = 1; i < join_rows; i++)
         sum += joined[i][threadIdx.x];
-    dweight[(int64_t)channel * taps + tap] = (float)sum;
+    if (tap == taps)
+        dbias[channel] = (float)sum;
+    else if (channel < channels)
+        dweight[(int64_t)channel * taps + tap] = (float)sum;
 }
 
 /* in: what is read; out: what is written, or dy. threads_of_a_strip: for each lane. */
@@ -354,15 +380,16 @@ bool fits(const DeviceTensor *a, const DeviceTensor *b, const DeviceTensor *weig
 }
 
 template <typename T, int Width, int K, int S, int R>
-void launch_depthwise(const DeviceTensor *x, const DeviceTensor *weight, const Depthwise *depthwise,
-                      bool flipped, const DeviceTensor *y, cudaStream_t stream)
+void launch_depthwise(const DeviceTensor *x, const DeviceTensor *weight, const DeviceTensor *bias,
+                      const Depthwise *depthwise, bool flipped, const DeviceTensor *y, cudaStream_t stream)
 {
     Layout layout = layout_of(x, y, depthwise, Width, 1);
     divide_into_tiles(&layout, layout.out_width, R);
     layout.flipped = flipped;
     depthwise_kernel<T, Width, K, S, R><<<grid_of(layout), (unsigned)(layout.lanes * layout.tasks),
                                           sizeof(float) * K * K * layout.lanes * Width, stream>>>(
-        data_of<const T>(x), data_of<const float>(weight), data_of<T>(y), layout);
+        data_of<const T>(x), data_of<const float>(weight), bias ? data_of<const float>(bias) : nullptr,
+        data_of<T>(y), layout);
 }
 
 template <int K> constexpr int strip_of = K == 3 ? strip_columns_of_3x3 : strip_columns;
@@ -376,8 +403,8 @@ extern "C" bool kernel_depthwise_fits(const Depthwise *depthwise)
 }
 
 extern "C" cudaError_t kernel_depthwise(const DeviceTensor *x, const DeviceTensor *weight,
-                                        const Depthwise *depthwise, const DeviceTensor *y,
-                                        cudaStream_t stream)
+                                        const DeviceTensor *bias, const Depthwise *depthwise,
+                                        const DeviceTensor *y, cudaStream_t stream)
 {
     if (!fits(x, y, weight, depthwise))
         return cudaErrorNotSupported;
@@ -385,11 +412,11 @@ extern "C" cudaError_t kernel_depthwise(const DeviceTensor *x, const DeviceTenso
         with_kernel(depthwise->kernel, [&](auto kernel) {
             constexpr int K = decltype(kernel)::value, Width = decltype(width)::value;
             if (depthwise->stride == 1)
-                launch_depthwise<decltype(zero), Width, K, 1, strip_of<K>>(x, weight, depthwise, false, y,
-                                                                           stream);
+                launch_depthwise<decltype(zero), Width, K, 1, strip_of<K>>(x, weight, bias, depthwise, false,
+                                                                           y, stream);
             else
-                launch_depthwise<decltype(zero), Width, K, 2, strip_columns>(x, weight, depthwise, false, y,
-                                                                             stream);
+                launch_depthwise<decltype(zero), Width, K, 2, strip_columns>(x, weight, bias, depthwise,
+                                                                             false, y, stream);
         });
     });
 }
@@ -406,7 +433,7 @@ extern "C" cudaError_t kernel_depthwise_backward_data(const DeviceTensor *dy, co
             using T = decltype(zero);
             constexpr int K = decltype(kernel)::value, Width = decltype(width)::value;
             if (depthwise->stride == 1) {
-                launch_depthwise<T, Width, K, 1, strip_of<K>>(dy, weight, &turned, true, dx, stream);
+                launch_depthwise<T, Width, K, 1, strip_of<K>>(dy, weight, nullptr, &turned, true, dx, stream);
                 return;
             }
             Layout layout = layout_of(dy, dx, depthwise, Width, 1);
@@ -423,13 +450,14 @@ extern "C" uint64_t kernel_depthwise_scratch_bytes(const DeviceTensor *dy, const
 {
     const int width = dy->element != ELEMENT_F32 ? 8 : dy->pitch % 4 == 0 ? 4 : 1;
     const Layout layout = layout_of(dy, dy, depthwise, width, (int)depthwise->kernel);
-    return (uint64_t)(partial_sums_of(layout) * depthwise->kernel * depthwise->kernel * layout.pitch) *
+    return (uint64_t)(partial_sums_of(layout) * (depthwise->kernel * depthwise->kernel + 1) * layout.pitch) *
            sizeof(float);
 }
 
 extern "C" cudaError_t kernel_depthwise_backward_weight(const DeviceTensor *dy, const DeviceTensor *x,
                                                         const Depthwise *depthwise,
-                                                        const DeviceTensor *dweight, void *scratch,
+                                                        const DeviceTensor *dweight,
+                                                        const DeviceTensor *dbias, void *scratch,
                                                         cudaStream_t stream)
 {
     if (!fits(dy, x, dweight, depthwise))
@@ -449,10 +477,11 @@ extern "C" cudaError_t kernel_depthwise_backward_weight(const DeviceTensor *dy, 
             else
                 depthwise_weight_kernel<T, Width, K, 2, R><<<grid, threads, 0, stream>>>(
                     data_of<const T>(dy), data_of<const T>(x), static_cast<float *>(scratch), layout);
-            join_kernel<<<dim3((unsigned)((layout.channels + join_columns - 1) / join_columns), K * K),
-                          dim3(join_columns, join_rows), 0, stream>>>(static_cast<const float *>(scratch),
-                                                                      data_of<float>(dweight), count, K * K,
-                                                                      layout.channels, layout.pitch);
+            const int columns = (layout.pitch + join_columns - 1) / join_columns;
+            join_kernel<<<dim3((unsigned)columns, K * K + (dbias ? 1 : 0)), dim3(join_columns, join_rows), 0,
+                          stream>>>(static_cast<const float *>(scratch), data_of<float>(dweight),
+                                    dbias ? data_of<float>(dbias) : nullptr, count, K * K, layout.channels,
+                                    layout.pitch);
         });
     });
 }

@@ -39,22 +39,24 @@ cudaError_t kernel_unfold_weight(const DeviceTensor *folded, const Fold *fold, c
 
 /* ---- depthwise ----
  *
- * y[n, h, w, c] = sum of x[n, h * stride - padding + i, w * stride - padding + j, c] * weight[c, i, j]. x, y: one type; weight and
- * its gradient [C, k, k, 1]: float32. Kernels 3, 5, 7 at strides 1 and 2; else cudaErrorNotSupported. */
+ * y[n, h, w, c] = sum of x[n, h * stride - padding + i, w * stride - padding + j, c] * weight[c, i, j], + bias[c] where there
+ * is one. x, y: one type; weight and bias [C, k, k, 1], [C], and their gradients: float32. Kernels 3, 5, 7 at strides 1 and 2; else cudaErrorNotSupported. */
 typedef struct Depthwise {
     int64_t kernel, stride, padding;
 } Depthwise;
 
 bool kernel_depthwise_fits(const Depthwise *depthwise);
-cudaError_t kernel_depthwise(const DeviceTensor *x, const DeviceTensor *weight, const Depthwise *depthwise,
-                             const DeviceTensor *y, cudaStream_t stream);
+/* bias: may be NULL. */
+cudaError_t kernel_depthwise(const DeviceTensor *x, const DeviceTensor *weight, const DeviceTensor *bias,
+                             const Depthwise *depthwise, const DeviceTensor *y, cudaStream_t stream);
 cudaError_t kernel_depthwise_backward_data(const DeviceTensor *dy, const DeviceTensor *weight,
                                            const Depthwise *depthwise, const DeviceTensor *dx,
                                            cudaStream_t stream);
 uint64_t kernel_depthwise_scratch_bytes(const DeviceTensor *dy, const Depthwise *depthwise);
+/* dbias: may be NULL. */
 cudaError_t kernel_depthwise_backward_weight(const DeviceTensor *dy, const DeviceTensor *x,
                                              const Depthwise *depthwise, const DeviceTensor *dweight,
-                                             void *scratch, cudaStream_t stream);
+                                             const DeviceTensor *dbias, void *scratch, cudaStream_t stream);
 
 #ifdef __cplusplus
 }

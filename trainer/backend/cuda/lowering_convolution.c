@@ -30,6 +30,14 @@ typedef enum ConvolutionWay {
     WAY_DEPTHWISE, /* own kernels */
 } ConvolutionWay;
 
+/* What cuDNN may do with y on its way to memory, in place of a pass of our own. */
+typedef struct Epilogue {
+    enum { EPILOGUE_NONE, EPILOGUE_SUMS, EPILOGUE_BIAS } kind;
+    /* SUMS: [2, pitch of y] f32, the step's output 1, for a norm. BIAS: of y's type. */
+    DeviceTensor tensor;
+} Epilogue;
+static const Epilogue no_epilogue = {EPILOGUE_NONE, {NULL}};
+
 /* What a step keeps. */
 typedef struct ConvolutionPlan {
     ConvolutionWay way;
@@ -40,7 +48,8 @@ typedef struct ConvolutionPlan {
     Depthwise depthwise;
     const CudnnPlan *cudnn; /* the backend's */
     CudnnPack pack;         /* owned */
-    bool makes_sums;        /* cuDNN's plan yields output 1, the sums for a norm */
+    Epilogue possible;      /* what there may be a plan for */
+    bool fused;             /* cudnn does it */
 } ConvolutionPlan;
 
 static void free_plan(void *plan)
@@ -140,29 +149,39 @@ static CudnnPolicy policy_of(const CudaBackend *backend, ElementType element)
 
 enum { ADDRESSES = 5 };
 
-/* By the ids of get_plan's pattern. sums: [2, pitch of y] or NULL. */
-static void addresses_of(const Convolution *convolution, const DeviceTensor *sums, void *addresses[ADDRESSES])
+/* By the ids of describe's pattern. */
+static void addresses_of(const Convolution *convolution, const Epilogue *epilogue, void *addresses[ADDRESSES])
 {
+    const DeviceTensor *tensor = &epilogue->tensor;
     addresses[0] = convolution->x.data;
     addresses[1] = convolution->weight.data;
     addresses[2] = convolution->y.data;
-    addresses[3] = sums ? sums->data : NULL;
-    addresses[4] = sums ? (float *)sums->data + sums->pitch : NULL;
+    addresses[3] = tensor->data;
+    addresses[4] = epilogue->kind == EPILOGUE_SUMS ? (float *)tensor->data + tensor->pitch : NULL;
 }
 
 static FshStatus describe(const CudaBackend *backend, const Convolution *convolution,
-                          const DeviceTensor *sums, CudnnPlan **plan, FshError *error)
+                          const Epilogue *epilogue, CudnnPlan **plan, FshError *error)
 {
     FshStatus status = cudnn_plan_new(plan, &backend->cudnn, error);
     if (status)
         return status;
     CudnnPlan *described = *plan;
+    const DeviceTensor *of_y = &convolution->y;
+    const int64_t channels[4] = {1, of_y->pitch, 1, 1};
     int x = convolution_tensor(described, &convolution->x);
     int weight = convolution_tensor(described, &convolution->weight);
-    int y = convolution_tensor(described, &convolution->y);
+    int y = convolution_tensor(described, of_y), sums = y;
+    if (epilogue->kind == EPILOGUE_BIAS) {
+        int bias = cudnn_plan_tensor(described, cudnn_types[epilogue->tensor.element], channels);
+        sums = cudnn_plan_virtual(described, CUDNN_DATA_FLOAT,
+                                  (int64_t[4]){of_y->shape[0], of_y->pitch, of_y->shape[1], of_y->shape[2]});
+        cudnn_plan_convolution(described, convolution->kind, x, weight, sums, &convolution->shape);
+        cudnn_plan_bias(described, sums, bias, y);
+        return FSH_OK;
+    }
     cudnn_plan_convolution(described, convolution->kind, x, weight, y, &convolution->shape);
-    if (sums) {
-        const int64_t channels[4] = {1, sums->pitch, 1, 1};
+    if (epilogue->kind == EPILOGUE_SUMS) {
         int sum = cudnn_plan_tensor(described, CUDNN_DATA_FLOAT, channels);
         int square_sum = cudnn_plan_tensor(described, CUDNN_DATA_FLOAT, channels);
         cudnn_plan_statistics(described, y, sum, square_sum);
@@ -170,65 +189,75 @@ static FshStatus describe(const CudaBackend *backend, const Convolution *convolu
     return FSH_OK;
 }
 
-static FshStatus want_plan(CudaBackend *backend, const Convolution *convolution, const DeviceTensor *sums,
+static FshStatus want_plan(CudaBackend *backend, const Convolution *convolution, const Epilogue *epilogue,
                            FshError *error)
 {
     CudnnPlan *described = NULL;
     const CudnnPolicy policy = policy_of(backend, convolution->x.element);
-    FshStatus status = describe(backend, convolution, sums, &described, error);
+    FshStatus status = describe(backend, convolution, epilogue, &described, error);
     return status ? status : cudnn_cache_want(backend->plans, &described, &policy, backend->benchmark, error);
 }
 
 /* trial: whether all addresses are known and candidates may be timed on them. */
-static FshStatus get_plan(CudaBackend *backend, const Convolution *convolution, const DeviceTensor *sums,
+static FshStatus get_plan(CudaBackend *backend, const Convolution *convolution, const Epilogue *epilogue,
                           bool trial, const CudnnPlan **plan, FshError *error)
 {
     CudnnPlan *described = NULL;
     void *addresses[ADDRESSES];
-    FshStatus status = describe(backend, convolution, sums, &described, error);
+    FshStatus status = describe(backend, convolution, epilogue, &described, error);
     if (status)
         return status;
-    addresses_of(convolution, sums, addresses);
+    addresses_of(convolution, epilogue, addresses);
     const CudnnPolicy policy = policy_of(backend, convolution->x.element);
     const CudnnTrial on_these = {addresses, backend->stream};
     return cudnn_cache_get(backend->plans, &described, &policy,
                            trial && backend->benchmark ? &on_these : NULL, plan, error);
 }
 
-/* Milliseconds for a pass over y to make its sums: at the greater part of what the memory moves. */
-static double milliseconds_of_sums(const DeviceTensor *y)
+/* Milliseconds of our own pass in place of the epilogue: at the greater part of what the memory moves. */
+static double milliseconds_of_pass(const Epilogue *epilogue, const DeviceTensor *y)
 {
     int device = 0, clock_kilohertz = 0, bus_bits = 0;
     (void)cudaGetDevice(&device);
     (void)cudaDeviceGetAttribute(&clock_kilohertz, cudaDevAttrMemoryClockRate, device);
     (void)cudaDeviceGetAttribute(&bus_bits, cudaDevAttrGlobalMemoryBusWidth, device);
     const double bytes_per_millisecond = 2.0 * clock_kilohertz * bus_bits / 8 * 0.8;
-    return bytes_per_millisecond > 0 ? (double)device_tensor_bytes(y) / bytes_per_millisecond : 0;
+    const double bytes = (double)device_tensor_bytes(y) * (epilogue->kind == EPILOGUE_BIAS ? 2 : 1);
+    return bytes_per_millisecond > 0 ? bytes / bytes_per_millisecond : 0;
 }
 
-/* The sums that cuDNN may make with y; NULL: none are asked for, or it cannot. It makes them by atomics, in another order each
- * time. */
-static const DeviceTensor *sums_of_plan(const CudaBackend *backend, const Step *step,
-                                        const ConvolutionPlan *plan)
+/* cuDNN has epilogues for narrow types. It makes sums by atomics, in another order each time. */
+static FshStatus find_epilogue(const CudaProgram *program, Step *step, ConvolutionPlan *plan, FshError *error)
 {
-    const DeviceTensor *sums = step->node->op == OP_CONV2D ? maybe_out(step, 1) : NULL;
-    const DeviceTensor *y = &plan->convolution.y;
-    const bool able = !backend->deterministic && element_is_narrow(y->element) && !maybe_in(step, 2);
-    return sums && able && sums->pitch == y->pitch ? sums : NULL;
+    const DeviceTensor *y = &plan->convolution.y, *sums = maybe_out(step, 1);
+    if (step->node->op != OP_CONV2D || !element_is_narrow(y->element))
+        return FSH_OK;
+    if (maybe_in(step, 2) && !sums) {
+        const DeviceTensor bias = *in(step, 2); /* our own pass would add the float32 one */
+        FshStatus status = lowering_narrow_weight(program, step, 2, error);
+        if (status)
+            return status;
+        plan->possible = (Epilogue){EPILOGUE_BIAS, *in(step, 2)};
+        step->inputs[2] = bias;
+    } else if (sums && !maybe_in(step, 2) && !program_backend(program)->deterministic &&
+               sums->pitch == y->pitch) {
+        plan->possible = (Epilogue){EPILOGUE_SUMS, *sums};
+    }
+    return FSH_OK;
 }
 
-/* A plan that yields the sums, too, if there is one and it does not cost more than a pass over y. */
-static void try_sums(CudaBackend *backend, ConvolutionPlan *plan, const DeviceTensor *sums, bool trial)
+/* The plan with the epilogue, if there is one and it does not cost more than a pass over y. */
+static void try_epilogue(CudaBackend *backend, ConvolutionPlan *plan, bool trial)
 {
-    const CudnnPlan *with_sums = NULL;
+    const CudnnPlan *with_epilogue = NULL;
     FshError ignored = {0};
-    if (get_plan(backend, &plan->convolution, sums, trial, &with_sums, &ignored))
+    if (get_plan(backend, &plan->convolution, &plan->possible, trial, &with_epilogue, &ignored))
         return;
-    const double plain = cudnn_plan_milliseconds(plan->cudnn), fused = cudnn_plan_milliseconds(with_sums);
-    if (plain > 0 && fused > plain + milliseconds_of_sums(&plan->convolution.y))
+    const double plain = cudnn_plan_milliseconds(plan->cudnn), fused = cudnn_plan_milliseconds(with_epilogue);
+    if (plain > 0 && fused > plain + milliseconds_of_pass(&plan->possible, &plan->convolution.y))
         return;
-    plan->cudnn = with_sums;
-    plan->makes_sums = true;
+    plan->cudnn = with_epilogue;
+    plan->fused = true;
 }
 
 static uint64_t own_image_bytes(const ConvolutionPlan *plan)
@@ -250,22 +279,24 @@ static void place_own(ConvolutionPlan *plan, void *memory)
         plan->convolution.weight.data = (char *)memory + own_image_bytes(plan);
 }
 
+static const char *const epilogue_names[] = {
+    [EPILOGUE_NONE] = "", [EPILOGUE_SUMS] = ", with sums", [EPILOGUE_BIAS] = ", with bias"};
+
 static FshStatus choose_cudnn(CudaBackend *backend, Step *step, ConvolutionPlan *plan, FshError *error)
 {
     void *lent = NULL; /* scratch memory is not there yet, and candidates are timed */
     const bool trial = !backend->benchmark || !cuda_memory_new(&lent, own_bytes(plan), "a trial", error);
     place_own(plan, lent);
-    FshStatus status = get_plan(backend, &plan->convolution, NULL, trial, &plan->cudnn, error);
-    const DeviceTensor *sums = sums_of_plan(backend, step, plan);
-    if (!status && sums)
-        try_sums(backend, plan, sums, trial);
+    FshStatus status = get_plan(backend, &plan->convolution, &no_epilogue, trial, &plan->cudnn, error);
+    if (!status && plan->possible.kind != EPILOGUE_NONE)
+        try_epilogue(backend, plan, trial);
     cuda_memory_free(&lent);
     if (status)
         return status;
     char text[80];
     (void)snprintf(step->told, sizeof step->told, "%scuDNN %s%s", plan->way == WAY_FOLDED ? "folded, " : "",
                    cudnn_plan_describe(plan->cudnn, text, sizeof text),
-                   plan->makes_sums ? ", with sums" : "");
+                   epilogue_names[plan->fused ? plan->possible.kind : EPILOGUE_NONE]);
     want_scratch(step, own_bytes(plan) + cudnn_plan_workspace_bytes(plan->cudnn));
     return FSH_OK;
 }
@@ -320,9 +351,12 @@ static FshStatus convolution_want(const CudaProgram *program, Step *step, FshErr
         plan->own_weight = true;
         plan->convolution.weight.element = plan->convolution.y.element;
     }
-    const DeviceTensor *sums = sums_of_plan(backend, step, plan);
-    FshStatus status = want_plan(backend, &plan->convolution, NULL, error);
-    return status || !sums ? status : want_plan(backend, &plan->convolution, sums, error);
+    FshStatus status = find_epilogue(program, step, plan, error);
+    if (!status)
+        status = want_plan(backend, &plan->convolution, &no_epilogue, error);
+    if (!status && plan->possible.kind != EPILOGUE_NONE)
+        status = want_plan(backend, &plan->convolution, &plan->possible, error);
+    return status;
 }
 
 static FshStatus convolution_prepare(const CudaProgram *program, Step *step, FshError *error)
@@ -339,7 +373,7 @@ static FshStatus convolution_bind(const CudaProgram *program, Step *step, FshErr
     if (plan->way == WAY_DEPTHWISE)
         return FSH_OK;
     place_own(plan, step->scratch);
-    addresses_of(&plan->convolution, plan->makes_sums ? out(step, 1) : NULL, addresses);
+    addresses_of(&plan->convolution, plan->fused ? &plan->possible : &no_epilogue, addresses);
     return cudnn_pack_new(&plan->pack, plan->cudnn, addresses, (char *)step->scratch + own_bytes(plan),
                           error);
 }
@@ -353,10 +387,12 @@ static FshStatus run_depthwise(const Step *step, const Depthwise *depthwise, cud
             kernel_depthwise_backward_data(in(step, 0), in(step, 1), depthwise, out(step, 0), stream), error);
     case OP_CONV2D_BACKWARD_WEIGHT:
         return CUDA_TRY(kernel_depthwise_backward_weight(in(step, 0), in(step, 1), depthwise, out(step, 0),
-                                                         step->scratch, stream),
+                                                         maybe_out(step, 1), step->scratch, stream),
                         error);
     default:
-        return CUDA_TRY(kernel_depthwise(in(step, 0), in(step, 1), depthwise, out(step, 0), stream), error);
+        return CUDA_TRY(
+            kernel_depthwise(in(step, 0), in(step, 1), maybe_in(step, 2), depthwise, out(step, 0), stream),
+            error);
     }
 }
 
@@ -383,18 +419,21 @@ static FshStatus run_cudnn(const Step *step, const ConvolutionPlan *plan, cudaSt
     return status;
 }
 
-/* y's bias and sums, or the gradient of the bias from that of y. */
+/* What cuDNN left: y's bias and sums, or the gradient of the bias from that of y. */
 static FshStatus convolution(const Step *step, cudaStream_t stream, FshError *error)
 {
     const ConvolutionPlan *plan = step->plan;
     const OpKind op = step->node->op;
-    FshStatus status = plan->way == WAY_DEPTHWISE ? run_depthwise(step, &plan->depthwise, stream, error)
-                                                  : run_cudnn(step, plan, stream, error);
-    if (!status && op == OP_CONV2D && maybe_in(step, 2))
+    const bool adds_bias = plan->fused && plan->possible.kind == EPILOGUE_BIAS;
+    const bool makes_sums = plan->fused && plan->possible.kind == EPILOGUE_SUMS;
+    const bool own = plan->way == WAY_DEPTHWISE; /* whose kernels add the bias and make its gradient */
+    FshStatus status =
+        own ? run_depthwise(step, &plan->depthwise, stream, error) : run_cudnn(step, plan, stream, error);
+    if (!status && op == OP_CONV2D && maybe_in(step, 2) && !own && !adds_bias)
         status = CUDA_TRY(kernel_add_bias(out(step, 0), in(step, 2), stream), error);
-    if (!status && op == OP_CONV2D && maybe_out(step, 1) && !plan->makes_sums)
+    if (!status && op == OP_CONV2D && maybe_out(step, 1) && !makes_sums)
         status = CUDA_TRY(kernel_channel_sums(out(step, 0), out(step, 1), step->scratch, stream), error);
-    if (!status && op == OP_CONV2D_BACKWARD_WEIGHT && maybe_out(step, 1))
+    if (!status && op == OP_CONV2D_BACKWARD_WEIGHT && maybe_out(step, 1) && !own)
         status = CUDA_TRY(kernel_column_sum(in(step, 0), out(step, 1), step->scratch, stream), error);
     return status;
 }
