@@ -85,12 +85,12 @@ struct Moments {
     double rows, epsilon, momentum;
     const float *bias; /* may be NULL */
     float *mean, *inverse_deviation, *running_mean, *running_var;
-    __device__ void set(int c, double batch_mean, double variance, bool is_channel) const
+    __device__ void set(int c, double batch_mean, double variance, float inverse, bool is_channel) const
     {
         const double unbiased = rows > 1 ? variance * (rows / (rows - 1)) : variance;
         const double moved = batch_mean + (bias && is_channel ? (double)bias[c] : 0.0);
         mean[c] = (float)batch_mean;
-        inverse_deviation[c] = is_channel ? (float)(1.0 / sqrt(variance + epsilon)) : 0;
+        inverse_deviation[c] = inverse;
         if (!is_channel)
             return;
         running_mean[c] = (float)((1 - momentum) * (double)running_mean[c] + momentum * moved);
@@ -105,8 +105,17 @@ template <typename T> struct FinishMoments {
     {
         const double shifted = sums[0] / moments.rows;
         const double variance = fmax(sums[1] / moments.rows - shifted * shifted, 0.0);
-        moments.set(c, (double)(float)x[c] + shifted, variance, is_channel);
+        moments.set(c, (double)(float)x[c] + shifted, variance,
+                    is_channel ? (float)(1.0 / sqrt(variance + moments.epsilon)) : 0, is_channel);
     }
+};
+
+/* Sums of x over its rows and of its square, and what is made of them. */
+struct SumsOfX {
+    const float *sum, *squares;
+    double inverse_rows;
+    int channels;
+    Moments moments;
 };
 
 /* Sums of x and of its square out of those about the shift. */
@@ -121,16 +130,6 @@ template <typename T> struct FinishChannelSums {
         squares[c] = (float)(sums[1] + 2 * shift * sums[0] + rows * shift * shift);
     }
 };
-
-__global__ void moments_of_sums_kernel(const float *sum, const float *squares, int pitch, int channels,
-                                       const Moments moments)
-{
-    const int c = (int)(blockIdx.x * blockDim.x + threadIdx.x);
-    if (c >= pitch)
-        return;
-    const double mean = (double)sum[c] / moments.rows;
-    moments.set(c, mean, fmax((double)squares[c] / moments.rows - mean * mean, 0.0), c < channels);
-}
 
 __global__ void running_statistics_kernel(const float *running_mean, const float *running_var, double epsilon,
                                           int pitch, int channels, float *mean, float *inverse_deviation)
@@ -155,11 +154,20 @@ template <int Width> struct Affine {
     float scale[Width], shift[Width];
     __device__ Affine(const Norm &norm, int c)
     {
-        float weight[Width], bias[Width], mean[Width], inverse[Width];
-        load(norm.weight + c, weight);
-        load(norm.bias + c, bias);
+        float mean[Width], inverse[Width];
         load(norm.mean + c, mean);
         load(norm.inverse_deviation + c, inverse);
+        set(norm, c, mean, inverse);
+    }
+    __device__ Affine(const Norm &norm, int c, const float (&mean)[Width], const float (&inverse)[Width])
+    {
+        set(norm, c, mean, inverse);
+    }
+    __device__ void set(const Norm &norm, int c, const float (&mean)[Width], const float (&inverse)[Width])
+    {
+        float weight[Width], bias[Width];
+        load(norm.weight + c, weight);
+        load(norm.bias + c, bias);
 #pragma unroll
         for (int k = 0; k < Width; k++) {
             scale[k] = weight[k] * inverse[k];
@@ -172,14 +180,44 @@ template <int Width> struct Affine {
     }
 };
 
-template <typename T, bool HasAddend> struct Apply {
+/* Statistics of channels c..c + Width out of sums of x and of its square; every thread of a channel computes the same. */
+template <int Width> struct FromSums {
+    float mean[Width], inverse[Width];
+    __device__ FromSums(const SumsOfX &sums, int c, bool first)
+    {
+        float sum[Width], squares[Width];
+        load(sums.sum + c, sum);
+        load(sums.squares + c, squares);
+#pragma unroll
+        for (int k = 0; k < Width; k++) {
+            const double exact = (double)sum[k] * sums.inverse_rows;
+            const double variance = fmax((double)squares[k] * sums.inverse_rows - exact * exact, 0.0);
+            mean[k] = (float)exact;
+            inverse[k] = c + k < sums.channels ? 1 / sqrtf((float)(variance + sums.moments.epsilon)) : 0;
+            if (first)
+                sums.moments.set(c + k, exact, variance, inverse[k], c + k < sums.channels);
+        }
+    }
+};
+
+template <typename T, bool HasAddend, bool HasSums> struct Apply {
     Norm norm;
     const T *x, *addend;
     T *y;
+    SumsOfX sums; /* with HasSums: what makes norm.mean and norm.inverse_deviation */
     template <int Width> struct Columns {
         Affine<Width> affine;
-        __device__ Columns(const Apply &map, int c) : affine(map.norm, c)
+        __device__ Columns(const Apply &map, int c, bool first) : affine(of(map, c, first))
         {
+        }
+        static __device__ Affine<Width> of(const Apply &map, int c, bool first)
+        {
+            if constexpr (HasSums) {
+                const FromSums<Width> statistics(map.sums, c, first);
+                return Affine<Width>(map.norm, c, statistics.mean, statistics.inverse);
+            } else {
+                return Affine<Width>(map.norm, c);
+            }
         }
     };
     template <int Width> struct Row {
@@ -214,7 +252,7 @@ template <typename T> struct AddBias {
     const float *bias;
     template <int Width> struct Columns {
         float bias[Width];
-        __device__ Columns(const AddBias &map, int c)
+        __device__ Columns(const AddBias &map, int c, bool)
         {
             load(map.bias + c, bias);
         }
@@ -317,7 +355,7 @@ template <typename T, Gate gate> struct Backward {
     template <int Width> struct Columns {
         Affine<Width> affine; /* its scale is from_g */
         float from_x[Width], constant[Width];
-        __device__ Columns(const Backward &map, int c) : affine(map.norm, c)
+        __device__ Columns(const Backward &map, int c, bool) : affine(map.norm, c)
         {
             float mean[Width], inverse[Width], dweight[Width], dbias[Width];
             load(map.norm.mean + c, mean);
@@ -406,6 +444,19 @@ template <typename T> T *maybe_data(const DeviceTensor *tensor)
 unsigned blocks_for(int64_t threads)
 {
     return (unsigned)((threads + block_threads - 1) / block_threads);
+}
+
+template <typename T, bool HasAddend, bool HasSums>
+void apply(const NormTensors *tensors, const NormActivation *activation, const DeviceTensor *addend,
+           const DeviceTensor *y, const SumsOfX &sums, cudaStream_t stream)
+{
+    Apply<T, HasAddend, HasSums> map = {};
+    map.norm = norm_of(tensors, activation);
+    map.x = data_of<T>(tensors->x);
+    map.addend = maybe_data<T>(addend);
+    map.y = data_of<T>(y);
+    map.sums = sums;
+    run_map<T, 4>(map, y, stream);
 }
 
 template <typename T, Gate gate, bool HasSecond, bool Stores>
@@ -516,20 +567,6 @@ extern "C" cudaError_t kernel_batch_norm_statistics(const NormTensors *tensors, 
     });
 }
 
-extern "C" cudaError_t kernel_batch_norm_from_sums(const NormTensors *tensors, const NormRunning *running,
-                                                   const DeviceTensor *sums, cudaStream_t stream)
-{
-    const DeviceTensor *x = tensors->x;
-    if (!all_f32(
-            {tensors->mean, tensors->inverse_deviation, running->mean, running->var, running->bias, sums}) ||
-        sums->pitch < x->pitch)
-        return cudaErrorNotSupported;
-    const float *sum = data_of<float>(sums);
-    moments_of_sums_kernel<<<blocks_for(x->pitch), block_threads, 0, stream>>>(
-        sum, sum + sums->pitch, (int)x->pitch, (int)device_tensor_channels(x), moments_of(tensors, running));
-    return cudaGetLastError();
-}
-
 extern "C" cudaError_t kernel_batch_norm_running(const NormTensors *tensors, const NormRunning *running,
                                                  cudaStream_t stream)
 {
@@ -549,14 +586,35 @@ extern "C" cudaError_t kernel_batch_norm_apply(const NormTensors *tensors, const
 {
     if (!all_f32({tensors->weight, tensors->bias, tensors->mean, tensors->inverse_deviation}))
         return cudaErrorNotSupported;
-    const Norm norm = norm_of(tensors, activation);
     return with_storage(y, [&](auto zero) {
         using T = decltype(zero);
         if (addend)
-            run_map<T, 4>(Apply<T, true>{norm, data_of<T>(tensors->x), data_of<T>(addend), data_of<T>(y)}, y,
-                          stream);
+            apply<T, true, false>(tensors, activation, addend, y, SumsOfX{}, stream);
         else
-            run_map<T, 4>(Apply<T, false>{norm, data_of<T>(tensors->x), nullptr, data_of<T>(y)}, y, stream);
+            apply<T, false, false>(tensors, activation, nullptr, y, SumsOfX{}, stream);
+    });
+}
+
+extern "C" cudaError_t kernel_batch_norm_apply_sums(const NormTensors *tensors, const NormRunning *running,
+                                                    const DeviceTensor *sums,
+                                                    const NormActivation *activation,
+                                                    const DeviceTensor *addend, const DeviceTensor *y,
+                                                    cudaStream_t stream)
+{
+    const DeviceTensor *x = tensors->x;
+    if (!all_f32({tensors->weight, tensors->bias, tensors->mean, tensors->inverse_deviation, running->mean,
+                  running->var, running->bias, sums}) ||
+        sums->pitch < x->pitch)
+        return cudaErrorNotSupported;
+    const float *sum = data_of<float>(sums);
+    const SumsOfX sums_of_x = {sum, sum + sums->pitch, 1.0 / (double)device_tensor_rows(x),
+                               (int)device_tensor_channels(x), moments_of(tensors, running)};
+    return with_storage(y, [&](auto zero) {
+        using T = decltype(zero);
+        if (addend)
+            apply<T, true, true>(tensors, activation, addend, y, sums_of_x, stream);
+        else
+            apply<T, false, true>(tensors, activation, nullptr, y, sums_of_x, stream);
     });
 }
 

@@ -44,10 +44,7 @@ typedef struct NormRunning {
  * variance). */
 cudaError_t kernel_batch_norm_statistics(const NormTensors *tensors, const NormRunning *running,
                                          void *scratch, cudaStream_t stream);
-/* The same from sums [2, at least x's pitch] f32: of x, and of its square. */
-cudaError_t kernel_batch_norm_from_sums(const NormTensors *tensors, const NormRunning *running,
-                                        const DeviceTensor *sums, cudaStream_t stream);
-/* Makes those sums: what a convolution that cannot make them itself does for the norm behind it. */
+/* sums [2, at least the pitch of x] f32, of x and of its square over its rows: what a convolution that cannot make them itself does for the norm behind it. */
 cudaError_t kernel_channel_sums(const DeviceTensor *x, const DeviceTensor *sums, void *scratch,
                                 cudaStream_t stream);
 /* mean, inverse_deviation from the running statistics. */
@@ -56,6 +53,13 @@ cudaError_t kernel_batch_norm_running(const NormTensors *tensors, const NormRunn
 /* y = activation(x^ * weight + bias + addend), x^ = (x - mean) * inverse_deviation. addend may be NULL. */
 cudaError_t kernel_batch_norm_apply(const NormTensors *tensors, const NormActivation *activation,
                                     const DeviceTensor *addend, const DeviceTensor *y, cudaStream_t stream);
+
+/* Statistics and apply in one, where the sums of x are there already (of kernel_channel_sums, or of a convolution): makes mean and
+ * inverse_deviation, and moves the running statistics. */
+cudaError_t kernel_batch_norm_apply_sums(const NormTensors *tensors, const NormRunning *running,
+                                         const DeviceTensor *sums, const NormActivation *activation,
+                                         const DeviceTensor *addend, const DeviceTensor *y,
+                                         cudaStream_t stream);
 
 /* What backward reads and makes, with g = dy + dy2 through the activation: dbias = sum g, dweight = sum g * x^, and, through the
  * batch's statistics (Ioffe and Szegedy 2015, section 3), dx = weight * inverse_deviation * (g - (dbias + x^ * dweight) / rows);

@@ -30,8 +30,10 @@ static FshStatus batch_norm(const Step *step, cudaStream_t stream, FshError *err
     const NormActivation activation = norm_activation(step);
     FshStatus status = FSH_OK;
     if (options->training && maybe_in(step, 6))
-        status = CUDA_TRY(kernel_batch_norm_from_sums(&tensors, &running, in(step, 6), stream), error);
-    else if (options->training)
+        return CUDA_TRY(kernel_batch_norm_apply_sums(&tensors, &running, in(step, 6), &activation,
+                                                     maybe_in(step, 5), out(step, 0), stream),
+                        error);
+    if (options->training)
         status = CUDA_TRY(kernel_batch_norm_statistics(&tensors, &running, step->scratch, stream), error);
     else
         status = CUDA_TRY(kernel_batch_norm_running(&tensors, &running, stream), error);

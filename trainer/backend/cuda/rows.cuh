@@ -150,7 +150,8 @@ inline Deal deal_map(const DeviceTensor *x, int width)
 
 /* ---- maps ---- */
 
-/* A Map has, for each Width: Columns, what it knows of channels c..c + Width (constructed from (map, c)); Row, what it reads of one
+/* A Map has, for each Width: Columns, what it knows of channels c..c + Width (constructed from (map, c, first); first is true in one
+ * thread for each channel of the matrix); Row, what it reads of one
  * row, with read(map, i) for the row's element i; and write(columns, row, i). What it writes at an element it has read before in the
  * same call, so results may lie in the bytes of operands. */
 template <int Width, int Unroll, typename Map>
@@ -160,7 +161,7 @@ __global__ void __launch_bounds__(block_threads, 2) map_kernel(const Map map, co
     const int c = (int)((blockIdx.x % d.blocks_x) * d.threads_x + threadIdx.x) * Width;
     if (c >= d.pitch)
         return;
-    const typename Map::template Columns<Width> columns(map, c);
+    const typename Map::template Columns<Width> columns(map, c, block == 0 && threadIdx.y == 0);
     const int64_t first = (int64_t)block * d.lines_per_block * d.threads_y + threadIdx.y;
     const int64_t last = first + (int64_t)d.lines_per_block * d.threads_y;
     const int64_t end = last < d.rows ? last : d.rows;
