@@ -431,6 +431,28 @@ static void test_fusions_can_be_left_out_by_name(void **state)
     }
 }
 
+/* Batches are each rank's; steps, the samples left over and the learning rate follow from all of them. */
+static void test_steps_and_learning_rate_follow_from_the_batches_of_all_ranks(void **state)
+{
+    (void)state;
+    Case made = make_case((Facts){32, 3, true, 1000, false});
+    made.options.place = (RankPlace){.rank = 2, .world_size = 3, .local_rank = 2, .local_world = 3};
+    made.options.batch_size = 32;
+    made.options.val_batch_size = 50;
+    assert_ok(plan_case(&made), &made.error);
+    assert_int_equal(made.plan.rank, 2);
+    assert_int_equal(made.plan.train_spec.batch, 32);
+    assert_int_equal(plan_total_batch(&made.plan), 96);
+    assert_int_equal(made.plan.steps_per_epoch, 10);
+    assert_int_equal(made.plan.evaluation_steps, 7); /* 6 of 150, and 100 */
+    assert_true(fabs(made.plan.schedule.base - 0.2 * 96 / 256) < 1e-12);
+    assert_int_equal(made.plan.threads, 4); /* --jobs is each rank's */
+    made.options.batch_size = 334;
+    assert_int_equal(plan_case(&made), FSH_ERR_MISMATCH);
+    assert_contains(made.error.message,
+                    "334 on each of 3 ranks is more than the 1000 training samples; use 333");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -441,6 +463,7 @@ int main(void)
         cmocka_unit_test(test_small_splits_get_small_batches),
         cmocka_unit_test(test_evaluation_has_a_step_for_every_sample),
         cmocka_unit_test(test_the_learning_rate_grows_with_the_batch),
+        cmocka_unit_test(test_steps_and_learning_rate_follow_from_the_batches_of_all_ranks),
         cmocka_unit_test(test_a_least_learning_rate_above_the_highest_is_refused),
         cmocka_unit_test(test_a_step_at_least_is_behind_the_warm_up),
         cmocka_unit_test(test_padding_shows_the_mean),

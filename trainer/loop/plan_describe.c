@@ -63,14 +63,14 @@ static void tell_splits(const Teller *teller, const TrainPlan *plan, const Train
 {
     Line line = {0};
     if (data->train) {
-        say(&line, "split %s: %" PRIu64 " samples, %" PRIu64 " steps of %lld", data->train->info->name,
-            plan->train_count, plan->steps_per_epoch, (long long)plan->train_spec.batch);
+        say(&line, "split %s: %" PRIu64 " samples, %" PRIu64 " steps of %" PRIu64, data->train->info->name,
+            plan->train_count, plan->steps_per_epoch, plan_total_batch(plan));
         say(&line, " (%" PRIu64 " samples left out of each epoch)",
-            plan->train_count % (uint64_t)plan->train_spec.batch);
+            plan->train_count % plan_total_batch(plan));
         if (plan->recipe.optimizer.accumulation_steps > 1)
             say(&line, ", %lld steps for an update: %lld images",
                 (long long)plan->recipe.optimizer.accumulation_steps,
-                (long long)plan->recipe.optimizer.accumulation_steps * plan->train_spec.batch);
+                (long long)plan->recipe.optimizer.accumulation_steps * (long long)plan_total_batch(plan));
         tell(teller, &line);
     }
     if (data->evaluation)
