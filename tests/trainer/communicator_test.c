@@ -114,14 +114,15 @@ static void test_sums_are_over_all_ranks(void **state)
 static int sum_roundly(const RankPlace *place)
 {
     Communicator *communicator = NULL;
-    float values[1001], all[WORLD_MAX][1001];
+    float values[1001];
+    uint32_t all[WORLD_MAX][1001]; /* their bits */
     for (size_t i = 0; i < 1001; i++)
         values[i] = 1.0F / (float)(1 + i + place->rank * 7919);
     int bad = communicator_open(&communicator, place, NULL) ||
               communicator_mean_f32(communicator, values, 1001, NULL) ||
               communicator_gather(communicator, values, sizeof values, all, NULL);
     for (uint64_t rank = 1; rank < place->world_size && place->rank == 0 && !bad; rank++)
-        bad = memcmp(all[0], all[rank], sizeof values) != 0;
+        bad = memcmp(all[0], all[rank], sizeof all[0]) != 0;
     communicator_close(&communicator);
     return bad;
 }
