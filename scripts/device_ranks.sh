@@ -37,6 +37,11 @@ failed=0
 if [ "$what" != time ]; then
     ctest --test-dir "$build" -R '^device_ranks_test$' --verbose >"$out/ranks_test.txt" 2>&1 || failed=1
     grep -E 'two GPUs|FAILED|PASSED|ERROR|LINE|left out|ftrain:' "$out/ranks_test.txt" | cut -c1-180 || true
+    if command -v torchrun >/dev/null; then # its environment, and not ours
+        printf 'under torchrun: '
+        torchrun --no-python --nproc-per-node "$gpus" "$build/bin/train_step" time conv8 f16 28 2048 50 cuda 2>"$out/torchrun.err" ||
+            { tail -n 3 "$out/torchrun.err"; failed=1; }
+    fi
 fi
 
 # images/s of all GPUs, median of five rounds of STEPS steps.
