@@ -189,6 +189,8 @@ static void compare_loaders(const DatasetSpec *spec, const LoaderOptions *wanted
             const Batch *drawn = NULL;
             assert_ok(loader_next(loaders[i], &drawn, &error), &error);
             assert_ptr_equal(drawn->store, i == 1 ? resident.store : &files_store.base);
+            if (i == 2 && drawn->valid[0] > 0)
+                assert_int_equal(drawn->recipes->files[0][0].is_jpeg, spec->codec == FSH_CODEC_JPEG);
             compare_batches(plain, drawn, options.augmentation.channels, sides, pixels);
             if (!plain->mix && plain->valid[3] > 0)
                 compare_single(loaders[i], drawn, plain, options.augmentation.channels, sides);

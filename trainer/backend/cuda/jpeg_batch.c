@@ -16,10 +16,21 @@ typedef struct JpegState {
     cudaEvent_t done; /* the copies out of its memory */
 } JpegState;
 
-struct JpegBatch {
-    nvjpegHandle_t handle;
+/* One of nvJPEG's ways to decode. */
+typedef struct JpegDecoder {
+    nvjpegHandle_t handle; /* NULL: not on this card */
     JpegState states[STATES];
     int next;
+} JpegDecoder;
+
+enum { ENGINE, KERNELS, DECODERS };
+static const nvjpegBackend_t ways[DECODERS] = {
+    [ENGINE] = NVJPEG_BACKEND_HARDWARE,     /* of A100, H100 and newer */
+    [KERNELS] = NVJPEG_BACKEND_GPU_HYBRID}; /* Huffman codes read by kernels */
+
+struct JpegBatch {
+    JpegDecoder decoders[DECODERS];
+    int chosen;                 /* ENGINE, until it refuses what the kernels read */
     const unsigned char **data; /* [capacity] */
     size_t *lengths;
     nvjpegImage_t *targets;
@@ -59,25 +70,46 @@ static FshStatus check_cuda(cudaError_t code, FshError *error)
                                                cudaGetErrorName(code), cudaGetErrorString(code));
 }
 
+static void close_decoder(JpegDecoder *decoder)
+{
+    for (int i = 0; i < STATES; i++) {
+        if (decoder->states[i].state)
+            (void)nvjpegJpegStateDestroy(decoder->states[i].state);
+        if (decoder->states[i].done)
+            (void)cudaEventDestroy(decoder->states[i].done);
+    }
+    if (decoder->handle)
+        (void)nvjpegDestroy(decoder->handle);
+    *decoder = (JpegDecoder){0};
+}
+
+static FshStatus open_decoder(JpegDecoder *decoder, nvjpegBackend_t way, FshError *error)
+{
+    const nvjpegStatus_t code = nvjpegCreateEx(way, NULL, NULL, NVJPEG_FLAGS_DEFAULT, &decoder->handle);
+    FshStatus status = check(code, "nvjpegCreateEx", error);
+    if (status)
+        decoder->handle = NULL;
+    for (int i = 0; i < STATES && !status; i++) {
+        JpegState *state = &decoder->states[i];
+        status = check(nvjpegJpegStateCreate(decoder->handle, &state->state), "nvjpegJpegStateCreate", error);
+        if (!status)
+            status = check_cuda(
+                cudaEventCreateWithFlags(&state->done, cudaEventDisableTiming | cudaEventBlockingSync),
+                error);
+    }
+    if (status)
+        close_decoder(decoder);
+    return status;
+}
+
 FshStatus jpeg_batch_new(JpegBatch **jpegs, FshError *error)
 {
     JpegBatch *made = *jpegs = calloc(1, sizeof *made);
     if (!made)
         return fsh_error_set(error, FSH_ERR_MEMORY, "out of memory for a JPEG decoder");
-    /* A100, H100 and newer have an engine; elsewhere Huffman codes are read by kernels. */
-    nvjpegStatus_t code =
-        nvjpegCreateEx(NVJPEG_BACKEND_HARDWARE, NULL, NULL, NVJPEG_FLAGS_DEFAULT, &made->handle);
-    if (code != NVJPEG_STATUS_SUCCESS)
-        code = nvjpegCreateEx(NVJPEG_BACKEND_GPU_HYBRID, NULL, NULL, NVJPEG_FLAGS_DEFAULT, &made->handle);
-    FshStatus status = check(code, "nvjpegCreateEx", error);
-    for (int i = 0; i < STATES && !status; i++) {
-        status = check(nvjpegJpegStateCreate(made->handle, &made->states[i].state), "nvjpegJpegStateCreate",
-                       error);
-        if (!status)
-            status = check_cuda(cudaEventCreateWithFlags(&made->states[i].done,
-                                                         cudaEventDisableTiming | cudaEventBlockingSync),
-                                error);
-    }
+    FshError no_engine = {0};
+    made->chosen = open_decoder(&made->decoders[ENGINE], ways[ENGINE], &no_engine) ? KERNELS : ENGINE;
+    FshStatus status = open_decoder(&made->decoders[KERNELS], ways[KERNELS], error);
     if (status)
         jpeg_batch_free(jpegs);
     return status;
@@ -88,14 +120,8 @@ void jpeg_batch_free(JpegBatch **jpegs)
     JpegBatch *freed = *jpegs;
     if (!freed)
         return;
-    for (int i = 0; i < STATES; i++) {
-        if (freed->states[i].state)
-            (void)nvjpegJpegStateDestroy(freed->states[i].state);
-        if (freed->states[i].done)
-            (void)cudaEventDestroy(freed->states[i].done);
-    }
-    if (freed->handle)
-        (void)nvjpegDestroy(freed->handle);
+    for (int i = 0; i < DECODERS; i++)
+        close_decoder(&freed->decoders[i]);
     free(freed->data);
     free(freed->lengths);
     free(freed->targets);
@@ -118,14 +144,14 @@ static FshStatus reserve(JpegBatch *jpegs, size_t count, FshError *error)
                            : fsh_error_set(error, FSH_ERR_MEMORY, "out of memory for %zu JPEG files", count);
 }
 
-static FshStatus initialise(JpegBatch *jpegs, JpegState *state, size_t count, uint32_t channels,
+static FshStatus initialise(nvjpegHandle_t handle, JpegState *state, size_t count, uint32_t channels,
                             FshError *error)
 {
     if (state->count == count && state->channels == channels)
         return FSH_OK;
     state->count = 0;
     FshStatus status =
-        check(nvjpegDecodeBatchedInitialize(jpegs->handle, state->state, (int)count, 1,
+        check(nvjpegDecodeBatchedInitialize(handle, state->state, (int)count, 1,
                                             channels == 1 ? NVJPEG_OUTPUT_Y : NVJPEG_OUTPUT_RGBI),
               "nvjpegDecodeBatchedInitialize", error);
     if (!status) {
@@ -136,22 +162,36 @@ static FshStatus initialise(JpegBatch *jpegs, JpegState *state, size_t count, ui
 }
 
 /* Files first..first+count-1 of what is listed. */
-static FshStatus decode_listed(JpegBatch *jpegs, size_t first, size_t count, uint32_t channels,
+static FshStatus decode_listed(JpegBatch *jpegs, int way, size_t first, size_t count, uint32_t channels,
                                cudaStream_t stream, FshError *error)
 {
-    JpegState *state = &jpegs->states[jpegs->next];
-    jpegs->next = (jpegs->next + 1) % STATES;
+    JpegDecoder *decoder = &jpegs->decoders[way];
+    JpegState *state = &decoder->states[decoder->next];
+    decoder->next = (decoder->next + 1) % STATES;
     FshStatus status = check_cuda(cudaEventSynchronize(state->done), error);
     if (!status)
-        status = initialise(jpegs, state, count, channels, error);
+        status = initialise(decoder->handle, state, count, channels, error);
     if (!status) {
-        status = check(nvjpegDecodeBatched(jpegs->handle, state->state, jpegs->data + first,
+        status = check(nvjpegDecodeBatched(decoder->handle, state->state, jpegs->data + first,
                                            jpegs->lengths + first, jpegs->targets + first, stream),
                        "nvjpegDecodeBatched", error);
         if (status)
             state->count = 0; /* a failed batch wants a new beginning */
     }
     return status ? status : check_cuda(cudaEventRecord(state->done, stream), error);
+}
+
+/* What the engine refuses (it knows fewer kinds, and says so in several ways), the kernels may read. */
+static FshStatus decode_either_way(JpegBatch *jpegs, size_t count, uint32_t channels, cudaStream_t stream,
+                                   FshError *error)
+{
+    FshStatus status = decode_listed(jpegs, jpegs->chosen, 0, count, channels, stream, error);
+    if (!status || jpegs->chosen == KERNELS)
+        return status;
+    status = decode_listed(jpegs, KERNELS, 0, count, channels, stream, error);
+    if (!status)
+        jpegs->chosen = KERNELS;
+    return status;
 }
 
 FshStatus jpeg_batch_decode(JpegBatch *jpegs, const JpegFile *files, size_t count, uint32_t channels,
@@ -169,11 +209,11 @@ FshStatus jpeg_batch_decode(JpegBatch *jpegs, const JpegFile *files, size_t coun
         jpegs->targets[i] =
             (nvjpegImage_t){.channel = {files[i].target}, .pitch = {(size_t)files[i].width * channels}};
     }
-    status = decode_listed(jpegs, 0, count, channels, stream, error);
+    status = decode_either_way(jpegs, count, channels, stream, error);
     if (status != FSH_ERR_CORRUPT)
         return status;
     for (size_t i = 0; i < count; i++) /* which one was it? */
-        if (decode_listed(jpegs, i, 1, channels, stream, error)) {
+        if (decode_listed(jpegs, KERNELS, i, 1, channels, stream, error)) {
             *failed_ret = i;
             break;
         }

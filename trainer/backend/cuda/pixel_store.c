@@ -336,6 +336,9 @@ static FshStatus bring_files(CudaPixelStore *store, const PixelBatch *batch, uns
     if (!status)
         status = CUDA_TRY(cudaStreamWaitEvent(work, slot->there, 0), error);
     store->next_files = (store->next_files + 1) % FILES_COUNT;
+    if (status &&
+        store->files_stream) /* what was sent off reads memory that is the caller's, or the slot's */
+        (void)cudaStreamSynchronize(store->files_stream);
     return status;
 }
 
