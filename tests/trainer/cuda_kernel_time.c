@@ -235,7 +235,7 @@ static cudaError_t global_pool(Case *c)
                             .shape = {c->n, c->c},
                             .pitch = c->c,
                             .rows = c->n};
-    return kernel_global_avg_pool(&c->images[X], &y, c->room->stream);
+    return kernel_global_avg_pool(&c->images[X], &y, c->room->scratch, c->room->stream);
 }
 
 static cudaError_t global_pool_backward(Case *c)
@@ -346,13 +346,16 @@ int main(void)
     time_norms(&room, 1024, 1, 512, false);
     Case stem = case_of(&room, 512, 80, 64), toynet = case_of(&room, 1024, 24, 128),
          top = case_of(&room, 512, 5, 2048), padded = case_of(&room, 2048, 14, 8),
-         wide = case_of(&room, 512, 40, 256);
+         wide = case_of(&room, 512, 40, 256), attention = case_of(&room, 16, 256, 32),
+         attention_inside = case_of(&room, 16, 32, 256);
     time_calls("max pool 3/2", &stem, 1.375, max_pool_3);
     time_calls("max pool 3/2 backward", &stem, 1.375, max_pool_3_backward);
     time_calls("max pool 2/2", &toynet, 1.375, max_pool_2);
     time_calls("max pool 2/2 backward", &toynet, 1.375, max_pool_2_backward);
     time_calls("global pool", &top, 1.04, global_pool);
     time_calls("global pool backward", &top, 1.04, global_pool_backward);
+    time_calls("global pool", &attention, 1, global_pool);
+    time_calls("global pool", &attention_inside, 1, global_pool);
     time_calls("pad", &padded, 2.3, pad);
     time_calls("pad backward", &padded, 2.3, pad_backward);
     time_calls("column sum", &wide, 1, column_sum);

@@ -57,7 +57,8 @@ static TensorId max_pool_of_relu(Graph *graph, TensorId x)
 
 static void test_narrow_windows_agree(void **state)
 {
-    static const int64_t shapes[][4] = {{1, 9, 11, 3}, {3, 8, 8, 16}, {5, 7, 13, 13}, {2, 12, 5, 40}};
+    static const int64_t shapes[][4] = {
+        {1, 9, 11, 3}, {3, 8, 8, 16}, {5, 7, 13, 13}, {2, 12, 5, 40}, {2, 30, 35, 40}};
     static const struct {
         Layers layers;
         const char *name;

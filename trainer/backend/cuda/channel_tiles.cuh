@@ -96,10 +96,10 @@ inline int64_t channel_partial_count(const ChannelTiles &t, int sums, int64_t ch
     return (int64_t)t.samples * sums * channels * t.strips;
 }
 
-/* Adds up the lanes of the block and leaves partial [samples, Sums, channels, strips]. All threads of the block call it. */
+/* Adds up the lanes of the block: the first lane's threads that have a column get the sums and true. All threads of the block call
+ * it. */
 template <int Sums, int Width>
-__device__ void channel_leave_partial(const ChannelTiles &t, const ChannelPlace &p, int channels,
-                                      const float (&sums)[Sums][Width], float *partial)
+__device__ bool channel_sum_lanes(const ChannelTiles &t, const ChannelPlace &p, float (&sums)[Sums][Width])
 {
     __shared__ float lanes[Sums][Width][block_threads];
     int thread = (int)threadIdx.x;
@@ -120,14 +120,29 @@ __device__ void channel_leave_partial(const ChannelTiles &t, const ChannelPlace 
         __syncthreads();
     }
     if (p.lane != 0 || p.column >= t.columns)
+        return false;
+#pragma unroll
+    for (int s = 0; s < Sums; s++)
+#pragma unroll
+        for (int k = 0; k < Width; k++)
+            sums[s][k] = lanes[s][k][thread];
+    return true;
+}
+
+/* The same, left in partial [samples, Sums, channels, strips]. */
+template <int Sums, int Width>
+__device__ void channel_leave_partial(const ChannelTiles &t, const ChannelPlace &p, int channels,
+                                      float (&sums)[Sums][Width], float *partial)
+{
+    if (!channel_sum_lanes(t, p, sums))
         return;
+#pragma unroll
     for (int s = 0; s < Sums; s++)
 #pragma unroll
         for (int k = 0; k < Width; k++) {
             int64_t c = (int64_t)p.column * Width + k;
             if (c < channels)
-                partial[(((int64_t)p.sample * Sums + s) * channels + c) * t.strips + p.strip] =
-                    lanes[s][k][thread];
+                partial[(((int64_t)p.sample * Sums + s) * channels + c) * t.strips + p.strip] = sums[s][k];
         }
 }
 

@@ -24,7 +24,10 @@ cudaError_t kernel_avg_pool(const DeviceTensor *x, const PoolShape *pool, const 
 cudaError_t kernel_avg_pool_backward(const DeviceTensor *dy, const PoolShape *pool, const DeviceTensor *dx,
                                      cudaStream_t stream);
 /* [N, H, W, C] -> [N, C] */
-cudaError_t kernel_global_avg_pool(const DeviceTensor *x, const DeviceTensor *y, cudaStream_t stream);
+cudaError_t kernel_global_avg_pool(const DeviceTensor *x, const DeviceTensor *y, void *scratch,
+                                   cudaStream_t stream);
+/* Of kernel_global_avg_pool. */
+uint64_t kernel_global_avg_pool_scratch_bytes(const DeviceTensor *x);
 cudaError_t kernel_global_avg_pool_backward(const DeviceTensor *dy, const DeviceTensor *dx,
                                             cudaStream_t stream);
 /* By padding pixels on each side, smaller than height and width. */

@@ -31,9 +31,17 @@ static FshStatus avg_pool_backward(const Step *step, cudaStream_t stream, FshErr
     return CUDA_TRY(kernel_avg_pool_backward(in(step, 0), &pool, out(step, 0), stream), error);
 }
 
+static FshStatus global_avg_pool_prepare(const CudaProgram *program, Step *step, FshError *error)
+{
+    (void)program;
+    (void)error;
+    want_scratch(step, kernel_global_avg_pool_scratch_bytes(in(step, 0)));
+    return FSH_OK;
+}
+
 static FshStatus global_avg_pool(const Step *step, cudaStream_t stream, FshError *error)
 {
-    return CUDA_TRY(kernel_global_avg_pool(in(step, 0), out(step, 0), stream), error);
+    return CUDA_TRY(kernel_global_avg_pool(in(step, 0), out(step, 0), step->scratch, stream), error);
 }
 
 static FshStatus global_avg_pool_backward(const Step *step, cudaStream_t stream, FshError *error)
@@ -59,7 +67,7 @@ const LoweringRow lowering_window[] = {
     {OP_MAX_POOL_BACKWARD, {.enqueue = max_pool_backward}},
     {OP_AVG_POOL, {.enqueue = avg_pool}},
     {OP_AVG_POOL_BACKWARD, {.enqueue = avg_pool_backward}},
-    {OP_GLOBAL_AVG_POOL, {.enqueue = global_avg_pool}},
+    {OP_GLOBAL_AVG_POOL, {.prepare = global_avg_pool_prepare, .enqueue = global_avg_pool}},
     {OP_GLOBAL_AVG_POOL_BACKWARD, {.enqueue = global_avg_pool_backward}},
     {OP_REFLECTION_PAD, {.enqueue = reflection_pad}},
     {OP_REFLECTION_PAD_BACKWARD, {.enqueue = reflection_pad_backward}},

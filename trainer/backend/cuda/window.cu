@@ -2,6 +2,8 @@
  * added by atomics. A thread makes 16 bytes of channels of one pixel (of a small tile of pixels, where windows overlap);
  * neighbouring threads take neighbouring channels, then pixels, so that accesses are dense and what windows share is found in the
  * cache. Bytes: each operand once, from device memory. */
+#include "trainer/backend/cuda/channel_tiles.cuh"
+#include "trainer/backend/cuda/kernels_reduce.cuh"
 #include "trainer/backend/cuda/kernels_window.h"
 #include "trainer/backend/cuda/rows.cuh"
 
@@ -343,40 +345,66 @@ __global__ void __launch_bounds__(block_threads)
     put(dx + in.element(p.n, p.h, p.w, c), sum);
 }
 
-constexpr int pool_lanes = 8; /* rows of a block that share the pixels of 32 vectors */
+constexpr int pool_rows_in_flight = 4;
 
-/* x [N, pixels, pitch] -> y [N, pitch]: a block takes 32 vectors of one image. */
-template <typename T, int Width>
-__global__ void __launch_bounds__(32 * pool_lanes)
-    global_avg_pool_kernel(const T *x, T *y, int pixels, int pitch, int blocks_x)
+/* x [N, pixels, pitch] -> y [N, pitch] where a sample is one strip of pixels, else partial [N, pitch, strips]. */
+template <int Width, typename T>
+__global__ void __launch_bounds__(block_threads, 4)
+    global_avg_pool_kernel(const T *x, T *y, float *partial, int pitch,
+                           const __grid_constant__ ChannelTiles t)
 {
-    __shared__ float lanes[pool_lanes][Width][32];
-    const int64_t n = blockIdx.x / blocks_x;
-    const int c = (int)((blockIdx.x % blocks_x) * 32 + threadIdx.x) * Width, lane = (int)threadIdx.y;
-    float sum[Width] = {};
-    if (c < pitch) {
-#pragma unroll 4
-        for (int p = lane; p < pixels; p += pool_lanes) {
-            float values[Width];
-            unpack(fetch_last<T, Width>(x + (n * pixels + p) * pitch + c), values);
+    const ChannelPlace p = channel_place(t);
+    const int64_t c = (int64_t)p.column * Width;
+    float sums[1][Width] = {};
+    for (int64_t first = p.first; first < p.end; first += pool_rows_in_flight * t.lanes) {
+        Raw<T, Width> rows[pool_rows_in_flight];
 #pragma unroll
-            for (int k = 0; k < Width; k++)
-                sum[k] += values[k];
-        }
+        for (int u = 0; u < pool_rows_in_flight; u++)
+            if (first + u * t.lanes < p.end)
+                rows[u] = fetch<T, Width>(x + (first + u * t.lanes) * pitch + c);
+#pragma unroll
+        for (int u = 0; u < pool_rows_in_flight; u++)
+            if (first + u * t.lanes < p.end) {
+                float values[Width];
+                unpack(rows[u], values);
+#pragma unroll
+                for (int k = 0; k < Width; k++)
+                    sums[0][k] += values[k];
+            }
     }
-#pragma unroll
-    for (int k = 0; k < Width; k++)
-        lanes[lane][k][threadIdx.x] = sum[k];
-    __syncthreads();
-    if (lane > 0 || c >= pitch)
+    if (t.strips > 1) {
+        channel_leave_partial(t, p, pitch, sums, partial);
+        return;
+    }
+    if (!channel_sum_lanes(t, p, sums))
         return;
 #pragma unroll
-    for (int k = 0; k < Width; k++) {
-        for (int i = 1; i < pool_lanes; i++)
-            sum[k] += lanes[i][k][threadIdx.x];
-        sum[k] /= (float)pixels;
-    }
-    put(y + n * pitch + c, sum);
+    for (int k = 0; k < Width; k++)
+        sums[0][k] /= (float)t.rows;
+    put(y + (int64_t)p.sample * pitch + c, sums[0]);
+}
+
+/* partial [rows, strips] -> y [rows]: sums over strips, divided; a warp for each row. */
+template <typename T>
+__global__ void __launch_bounds__(block_threads)
+    global_avg_pool_join_kernel(const float *partial, T *y, int64_t rows, int strips, int64_t pixels)
+{
+    const int64_t row = ((int64_t)blockIdx.x * blockDim.x + threadIdx.x) / 32;
+    const int lane = (int)threadIdx.x % 32;
+    if (row >= rows)
+        return;
+    double sum = 0;
+    for (int i = lane; i < strips; i += 32)
+        sum += (double)partial[row * strips + i];
+    sum = warp_sum(sum);
+    if (lane == 0)
+        y[row] = (T)(float)(sum / (double)pixels);
+}
+
+/* Tiles of whole rows, pads too. */
+ChannelTiles pool_tiles(const DeviceTensor *x, int width)
+{
+    return channel_tiles(x->shape[0], x->shape[1] * x->shape[2], x->pitch / width);
 }
 
 template <typename T, int Width>
@@ -532,18 +560,27 @@ extern "C" cudaError_t kernel_avg_pool_backward(const DeviceTensor *dy, const Po
     });
 }
 
-extern "C" cudaError_t kernel_global_avg_pool(const DeviceTensor *x, const DeviceTensor *y,
+extern "C" uint64_t kernel_global_avg_pool_scratch_bytes(const DeviceTensor *x)
+{
+    const int width = element_is_narrow(x->element) ? 8 : x->pitch % 4 == 0 ? 4 : 1;
+    return (uint64_t)channel_partial_count(pool_tiles(x, width), 1, x->pitch) * sizeof(float);
+}
+
+extern "C" cudaError_t kernel_global_avg_pool(const DeviceTensor *x, const DeviceTensor *y, void *scratch,
                                               cudaStream_t stream)
 {
-    const int pixels = (int)(x->shape[1] * x->shape[2]), pitch = (int)x->pitch;
-    return with_storage(x, [&](auto zero) {
+    return with_vectors(x, x->pitch % 4 == 0, [&](auto zero, auto width) {
         using T = decltype(zero);
-        const int width = width_for<T>(x), blocks_x = (pitch / width + 31) / 32;
-        const unsigned blocks = (unsigned)(x->shape[0] * blocks_x);
-        auto kernel = width == 1                    ? global_avg_pool_kernel < T,
-             sizeof(T) == 2 ? vector_width<T> : 1 > : global_avg_pool_kernel<T, vector_width<T>>;
-        kernel<<<blocks, dim3(32, pool_lanes), 0, stream>>>(data_of<T>(x), data_of<T>(y), pixels, pitch,
-                                                            blocks_x);
+        const ChannelTiles tiles = pool_tiles(x, decltype(width)::value);
+        float *partial = static_cast<float *>(scratch);
+        global_avg_pool_kernel<decltype(width)::value>
+            <<<channel_tiles_grid(tiles), block_threads, 0, stream>>>(data_of<T>(x), data_of<T>(y), partial,
+                                                                      (int)x->pitch, tiles);
+        if (tiles.strips == 1)
+            return;
+        const int64_t rows = (int64_t)tiles.samples * x->pitch;
+        global_avg_pool_join_kernel<<<(unsigned)((rows + block_warps - 1) / block_warps), block_threads, 0,
+                                      stream>>>(partial, data_of<T>(y), rows, (int)tiles.strips, tiles.rows);
     });
 }
 
