@@ -12,8 +12,9 @@ extern "C" {
 /* ---- the stem ----
  *
  * A convolution of stride 2 over images of at most 4 channels is one of stride 1 without padding over images of half the size, whose
- * 16 channels are 2 x 2 pixels: ((row % 2) * 2 + column % 2) * 4 + channel. A front of an even number of zeros stands for the
- * padding, so the kernel begins with `lead` taps that are 0. Kernel 7, padding 3: front 4, lead 1, 4 taps. */
+ * 16 channels are squares of 2 x 2 pixels: ((row % 2) * 2 + column % 2) * 4 + channel. A front of an even number of zeros stands for
+ * the padding, so the kernel begins with `lead` taps that are 0. Kernel 7, padding 3: front 4, lead 1, 4 taps. The squares that a row
+ * of taps meets lie beside each other as channels, so the kernel is `taps` high and 1 wide. */
 enum { FOLD_CHANNELS_MAX = 4, FOLDED_CHANNELS = 16 };
 
 typedef struct Fold {
@@ -26,11 +27,11 @@ static inline Fold fold_of(int64_t kernel, int64_t padding)
     return (Fold){padding + lead, lead, (kernel + lead + 1) / 2};
 }
 
-/* folded [N, h, w, 16] of x [N, H, W, at most 4], both narrow: pixel i, j holds rows 2 i - front and the next one, columns likewise;
- * zeros where x has none. */
+/* folded [N, h, w, taps * 16] of x [N, H, W, at most 4], both narrow: pixel i, j holds squares j to j + taps - 1 of row i; square k of
+ * it rows 2 i - front and the next one, columns 2 k - front and the next one; zeros where x has none. */
 cudaError_t kernel_fold_image(const DeviceTensor *x, const Fold *fold, const DeviceTensor *folded,
                               cudaStream_t stream);
-/* folded [O, taps, taps, 16] of weight [O, k, k, at most 4], both narrow and padded in O. */
+/* folded [O, taps, 1, taps * 16] of weight [O, k, k, at most 4], both narrow and padded in O. */
 cudaError_t kernel_fold_weight(const DeviceTensor *weight, const Fold *fold, const DeviceTensor *folded,
                                cudaStream_t stream);
 /* The way back, for the gradient. */

@@ -118,9 +118,9 @@ static void fold(ConvolutionPlan *plan, const Conv2d *conv)
     plan->own_image = plan->own_weight = true;
     plan->fold = fold_of(conv->kernel, conv->padding);
     const int64_t taps = plan->fold.taps;
-    convolution->x = loose_tensor(y->element, y->shape[0], y->shape[1] + taps - 1, y->shape[2] + taps - 1,
-                                  FOLDED_CHANNELS);
-    convolution->weight = loose_tensor(y->element, y->pitch, taps, taps, FOLDED_CHANNELS);
+    const int64_t channels = taps * FOLDED_CHANNELS;
+    convolution->x = loose_tensor(y->element, y->shape[0], y->shape[1] + taps - 1, y->shape[2], channels);
+    convolution->weight = loose_tensor(y->element, y->pitch, taps, 1, channels);
     convolution->shape = (ConvolutionShape){.stride = 1, .padding = 0};
 }
 
