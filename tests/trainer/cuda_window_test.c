@@ -79,10 +79,20 @@ static void test_narrow_windows_agree(void **state)
             compare_narrow(kinds[k].layers, kinds[k].name, 4, shapes[i], 1);
 }
 
+/* So many pixels that an image is pooled in parts. */
+static void test_narrow_pools_of_few_large_images_agree(void **state)
+{
+    static const int64_t shapes[][4] = {{2, 64, 48, 13}, {1, 40, 37, 264}};
+    (void)state;
+    for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
+        compare_narrow(graph_global_avg_pool, "global pool", 4, shapes[i], 1);
+}
+
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         CUDA_TEST(test_narrow_windows_agree),
+        CUDA_TEST(test_narrow_pools_of_few_large_images_agree),
         CUDA_TEST(test_every_op_was_compared),
     };
     return cuda_run_tests(argc, argv, tests, sizeof tests / sizeof *tests);
