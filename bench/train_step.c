@@ -83,6 +83,7 @@ static FshStatus make(Job *job, FshError *error)
         recipe.optimizer.scale_interval = 2000;
     }
     describe_data(job, &spec);
+    const char *left_out = getenv("FSHARD_BENCH_NO_FUSE");
     const BackendOptions options = {.benchmark = true,
                                     .tf32 = job->tf32,
                                     .plan_cache = getenv("FSHARD_BENCH_PLANS"),
@@ -92,6 +93,14 @@ static FshStatus make(Job *job, FshError *error)
         status = communicator_open(&job->communicator, &job->place, error);
     if (!status && job->communicator)
         status = backend_join(job->backend, job->communicator, error);
+    if (!status) {
+        recipe.fusions = backend_fusions(job->backend);
+        for (int i = 0; left_out && fusion_names[i]; i++)
+            if (strstr(left_out, fusion_names[i]))
+                recipe.fusions &= ~(1U << (unsigned)i);
+        if (!recipe.fusions)
+            recipe.fusions = FUSE_NONE;
+    }
     if (!status)
         status = model_graph(job->model, &spec, &recipe, &job->graph, error);
     if (!status)
