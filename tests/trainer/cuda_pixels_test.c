@@ -7,7 +7,9 @@
 #include "tests/imaging/make_images.h"
 #include "tests/support/support.h"
 #include "tests/trainer/cuda_support.h"
+#include "tests/trainer/dataset_support.h"
 #include "tests/trainer/pixels_support.h"
+#include "trainer/data/loader.h"
 
 static void check(FshStatus status, const FshError *error)
 {
@@ -164,6 +166,104 @@ static void test_threads_fill_a_store_together(void **state)
             assert_int_equal(pixels[i][k], byte_at(i / 2, (i % 2 ? SHARE_BYTES - EDGE * EDGE : 0) + k));
     close_reader(&reader);
     pixel_store_free(&store);
+}
+
+/* ---- a split in the GPU's memory ---- */
+
+enum { RESIDENT_BATCH = 16, RESIDENT_EDGE = 24 };
+
+/* Batches from the loader's memory and from the GPU's: the same bytes. */
+static void compare_resident(const FshSplit *split, FshKind kind, const Augmentation *view)
+{
+    const unsigned sides = kind == FSH_KIND_PAIRS ? 2 : 1;
+    const PixelBatch shape = {
+        .count = RESIDENT_BATCH, .width = view->size, .height = view->size, .channels = view->channels};
+    const size_t bytes = (size_t)RESIDENT_BATCH * view->size * view->size * view->channels;
+    const ResidentOptions load = {.samples = {.split = split, .kind = kind, .target_field = sides - 1},
+                                  .channels = view->channels,
+                                  .threads = 4};
+    LoaderOptions options = {.split = split,
+                             .kind = kind,
+                             .target_field = sides - 1,
+                             .augmentation = *view,
+                             .batch = RESIDENT_BATCH,
+                             .world_size = 1,
+                             .seed = comparison.seed,
+                             .training = true,
+                             .workers = 2,
+                             .batches_ahead = 2};
+    ResidentSplit resident;
+    Loader *loaders[2] = {NULL};
+    FshError error = {0};
+    uint8_t *pixels = malloc(bytes);
+    assert_non_null(pixels);
+    check(resident_split_measure(&resident, &load, &error), &error);
+    check(resident_split_load(&resident, backends[CUDA], &load, &error), &error);
+    for (int i = 0; i < 2; i++) {
+        options.resident = i ? &resident : NULL;
+        check(loader_new(&loaders[i], &options, &error), &error);
+        loader_start(loaders[i], 0, 2 * loader_step_count(loaders[i]));
+    }
+    Reader reader = open_reader(&shape);
+    for (uint64_t step = 0; step < 2 * loader_step_count(loaders[0]); step++) {
+        const Batch *plain = NULL, *drawn = NULL;
+        check(loader_next(loaders[0], &plain, &error), &error);
+        check(loader_next(loaders[1], &drawn, &error), &error);
+        for (unsigned side = 0; side < sides; side++) {
+            check(program_write_pixels(reader.program, reader.inputs[side], drawn->store, side,
+                                       drawn->recipes, &error),
+                  &error);
+            check(program_read(reader.program, reader.inputs[side], pixels, bytes, &error), &error);
+            assert_memory_equal(pixels, side ? plain->target : plain->pixels, bytes);
+        }
+    }
+    close_reader(&reader);
+    loader_free(&loaders[0]);
+    loader_free(&loaders[1]);
+    resident_split_free(&resident);
+    free(pixels);
+}
+
+static void test_a_split_in_the_gpus_memory_agrees(void **state)
+{
+    (void)state;
+    const Augmentation views[2] = {{.mode = CROP_RESIZED,
+                                    .size = RESIDENT_EDGE,
+                                    .channels = 3,
+                                    .scale_min = 0.2,
+                                    .scale_max = 1,
+                                    .ratio_min = 0.75,
+                                    .ratio_max = 1.3333,
+                                    .flip_probability = 0.5,
+                                    .jitter = {0.4, 0.4, 0.4, 0.1}},
+                                   {.mode = CROP_RANDOM,
+                                    .size = RESIDENT_EDGE,
+                                    .channels = 3,
+                                    .flip_probability = 0.5,
+                                    .vertical_flip_probability = 0.5,
+                                    .transpose_probability = 0.5}};
+    for (int i = 0; i < 2; i++) {
+        const FshKind kind = i ? FSH_KIND_PAIRS : FSH_KIND_CLASSES;
+        const DatasetSpec spec = {.codec = FSH_CODEC_RAW,
+                                  .width = 40,
+                                  .height = 33,
+                                  .channels = 3,
+                                  .class_count = 4,
+                                  .train_count = 70,
+                                  .shard_count = 2,
+                                  .kind = kind,
+                                  .grow = 9};
+        TestFolder folder;
+        FshDataset *dataset = NULL;
+        FshError error = {0};
+        test_folder_make(&folder);
+        const char *path = test_path(&folder, "set");
+        dataset_make(path, &spec);
+        check(fsh_open(&dataset, path, &error), &error);
+        compare_resident(fsh_split(dataset, "train"), kind, &views[i]);
+        fsh_close(&dataset);
+        test_folder_remove(&folder);
+    }
 }
 
 /* ---- images that come with their batch ---- */
@@ -323,6 +423,7 @@ int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         CUDA_TEST(test_pixels_agree),
+        CUDA_TEST(test_a_split_in_the_gpus_memory_agrees),
         CUDA_TEST(test_decoded_files_agree),
         CUDA_TEST(test_threads_fill_a_store_together),
         CUDA_TEST(test_a_recipe_beyond_the_store_is_refused),
