@@ -3,9 +3,9 @@
  *
  * usage: train_step time MODEL TYPE PIXELS BATCH STEPS [DEVICE]      the best and the median step, and the processor time of the
  *                                                                    best, as JSON
- *        train_step profile MODEL TYPE PIXELS BATCH STEPS [DEVICE]   where the time goes, by op, and the products one by one: of
- *                                                                    every node the best of the steps, which a shared machine
- *                                                                    disturbs least
+ *        train_step profile MODEL TYPE PIXELS BATCH STEPS [DEVICE]   where the time goes, by op and by layer, beside what each takes
+ *                                                                    at least: of every node the best of the steps, which a
+ *                                                                    shared machine disturbs least
  *        train_step memory MODEL TYPE PIXELS BATCH [DEVICE]          bytes of the plan, as JSON
  * TYPE: f32, tf32 (on a GPU), bf16 or f16. DEVICE: cpu (the usual) or cuda. FSHARD_BENCH_PLANS: a folder for cuDNN's plans.
  * FSHARD_BENCH_NO_FUSE: fusions to leave out. Threads: those that OpenMP is given.
@@ -24,6 +24,7 @@
 #include "trainer/backend/backend.h"
 #include "trainer/dist/communicator.h"
 #include "trainer/dist/launch.h"
+#include "trainer/loop/profile.h"
 #include "trainer/models/models.h"
 
 enum { WARM_UP = 3, WARM_UP_GPU = 10, ROUNDS_GPU = 5, COUNT_MAX = 1000 };
@@ -229,47 +230,19 @@ static FshStatus time_steps(Job *job, FshError *error)
     return FSH_OK;
 }
 
-/* A product's operations: a gradient's are those of its forward node, which has the layer's name. */
-static int64_t operations(const Graph *graph, const Node *node)
+/* Beside what each layer takes at least. */
+static FshStatus print_profile(const Job *job, const double *seconds, FshError *error)
 {
-    for (size_t i = 0; i < graph_node_count(graph); i++) {
-        const Node *forward = graph_node(graph, (NodeId)i);
-        if ((forward->op == OP_CONV2D || forward->op == OP_LINEAR) && strcmp(forward->name, node->name) == 0)
-            return graph_node_flops(graph, (NodeId)i);
-    }
-    return 0;
-}
-
-static bool is_product(OpKind op)
-{
-    return op == OP_CONV2D || op == OP_CONV2D_BACKWARD_DATA || op == OP_CONV2D_BACKWARD_WEIGHT ||
-           op == OP_LINEAR || op == OP_LINEAR_BACKWARD_DATA || op == OP_LINEAR_BACKWARD_WEIGHT;
-}
-
-static void print_profile(const Job *job, const double *seconds)
-{
-    double total = 0, of_op[OP_KIND_COUNT] = {0}, work[OP_KIND_COUNT] = {0};
-    for (size_t i = 0; i < graph_node_count(job->graph); i++) {
-        const Node *node = graph_node(job->graph, (NodeId)i);
-        const double ms = seconds[i] * 1e3;
-        total += ms;
-        of_op[node->op] += ms;
-        if (!is_product(node->op))
-            continue;
-        char x[96], y[96];
-        const double flop = (double)operations(job->graph, node);
-        work[node->op] += flop;
-        printf("%-28s %-24s %-20s %-20s %8.3f ms %8.0f GFLOP/s\n", node->name, op_name(node->op),
-               tensor_shape_text(graph_tensor(job->graph, node->inputs[0]), x, sizeof x),
-               tensor_shape_text(graph_tensor(job->graph, node->inputs[1]), y, sizeof y), ms,
-               flop / ms / 1e6);
-    }
-    printf("\n");
-    for (int op = 0; op < OP_KIND_COUNT; op++)
-        if (of_op[op] > 0.0005 * total)
-            printf("%-32s %8.3f ms %5.1f %% %8.0f GFLOP/s\n", op_name((OpKind)op), of_op[op],
-                   100 * of_op[op] / total, work[op] / of_op[op] / 1e6);
-    printf("%-32s %8.3f ms %8.0f images/s\n", "step", total, (double)job->batch / total * 1e3);
+    Profile profile;
+    BackendRates rates = {0};
+    FshStatus status = backend_rates(job->backend, job->type, &rates, error);
+    if (!status)
+        status = profile_make(&profile, job->graph, seconds, 1, &rates, error);
+    if (status)
+        return status;
+    profile_print(&profile, stdout);
+    profile_free(&profile);
+    return FSH_OK;
 }
 
 static FshStatus profile_steps(Job *job, FshError *error)
@@ -291,7 +264,7 @@ static FshStatus profile_steps(Job *job, FshError *error)
         }
     }
     if (!status && job->place.rank == 0)
-        print_profile(job, best);
+        status = print_profile(job, best, error);
     free(sums);
     return status;
 }
