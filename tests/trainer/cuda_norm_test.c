@@ -78,7 +78,10 @@ static void test_fusions_change_no_result_agree(void **state)
             compare_fusions(backends[CUDA], DATA_F32, fusion, 1e-4);
     for (unsigned norms = 0; norms < FUSE_BIAS_NORM; norms++)
         compare_fusions(backends[CUDA], DATA_F32, FUSE_GRADIENT_ADD | norms, 1e-4);
+    compare_fusions(backends[CUDA], DATA_F32, FUSE_NORM_ADD | FUSE_PAD_ADD, 1e-4);
+    compare_fusions(backends[CUDA], DATA_F32, FUSE_GRADIENT_ADD | FUSE_PAD_ADD, 1e-4);
     compare_fusions(backends[CUDA], DATA_F32, FUSE_ALL, 1e-4);
+    compare_fusions(backends[CUDA], DATA_F32, FUSE_ALL | FUSE_PAD_ADD, 1e-4);
 }
 
 /* Where less is stored less is rounded, and signs of what is nearly 0 flip: a coarse comparison, of which a wrong formula falls out. */

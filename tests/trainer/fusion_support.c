@@ -33,8 +33,8 @@ Graph *fusion_graph(unsigned fusions, DataType type)
     y = conv3x3(graph, "conv3", graph_batch_norm(graph, "bn3", x, &norm), 12, false);
     x = graph_add(graph, graph_batch_norm(graph, "bn4", y, &norm),
                   x); /* no activation; its gradient goes two ways */
-    y = conv3x3(graph, "conv4", graph_batch_norm(graph, "bn5", x, &norm), 15, false);
-    x = graph_add(graph, graph_batch_norm(graph, "bn6", y, &norm), graph_zero_pad(graph, x, SIZE, SIZE, 15));
+    y = conv3x3(graph, "conv4", graph_batch_norm(graph, "bn5", x, &norm), 21, false);
+    x = graph_add(graph, graph_batch_norm(graph, "bn6", y, &norm), graph_zero_pad(graph, x, SIZE, SIZE, 21));
     x = graph_batch_norm(graph, "bn7", conv3x3(graph, "conv5", x, 9, false), &norm);
     x = graph_global_avg_pool(graph, graph_leaky_relu(graph, x, 0.3F));
     x = graph_linear(graph, "hidden", graph_linear(graph, "wide", x, 24, false), 20, true);

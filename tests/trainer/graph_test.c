@@ -594,13 +594,55 @@ static void test_fusing_is_refused_at_the_wrong_time(void **state)
     graph_free(&graph);
 }
 
+/* Channels of padding that a sum adds nothing to are neither written nor cropped again; anything else is left alone. */
+static void test_padding_of_channels_is_part_of_the_sum(void **state)
+{
+    static const struct {
+        int64_t size, channels;
+        bool relu, relu_before, keep;
+        size_t pads, crops;
+    } cases[] = {{4, 6, false, false, false, 0, 0},
+                 {5, 6, false, false, false, 1, 1}, /* the image grows, too */
+                 {4, 6, true, false, false, 1, 0},
+                 {4, 6, false, true, false, 0, 1},
+                 {4, 6, false, false, true, 1, 0}};
+    const BatchNorm norm = {.training = true};
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        Graph *graph = graph_new();
+        TensorId label = graph_input(graph, "label", DATA_I64, 1, (int64_t[]){2});
+        TensorId x = graph_batch_norm(graph, "before", start(graph, 2, 4, 3), &norm);
+        x = cases[i].relu_before ? graph_relu(graph, x) : x;
+        TensorId y = graph_batch_norm(graph, "behind", x, &norm);
+        y = graph_conv2d(
+            graph, "conv", y,
+            &(Conv2d){.channels = 6, .kernel = 1, .stride = 1, .padding = (cases[i].size - 4 + 1) / 2});
+        y = graph_crop(graph, y, cases[i].size, cases[i].size);
+        TensorId padded = graph_zero_pad(graph, x, cases[i].size, cases[i].size, cases[i].channels);
+        if (cases[i].keep)
+            graph_keep(graph, padded, "padded");
+        y = graph_add(graph, graph_batch_norm(graph, "sum", y, &norm), padded);
+        y = cases[i].relu ? graph_relu(graph, y) : y;
+        y = graph_linear(graph, "fc", graph_flatten(graph, y), 3, true);
+        TensorId loss = graph_softmax_cross_entropy(graph, y, label, TENSOR_NONE, TENSOR_NONE, 0);
+        const size_t crops = count_ops(graph, OP_CROP);
+        graph_fuse(graph, FUSE_ALL | FUSE_PAD_ADD);
+        assert_int_equal(count_ops(graph, OP_ZERO_PAD), cases[i].pads);
+        graph_differentiate(graph, loss);
+        graph_fuse_backward(graph, FUSE_ALL | FUSE_PAD_ADD);
+        assert_int_equal(graph_check(graph, NULL), FSH_OK);
+        assert_int_equal(count_ops(graph, OP_CROP) - crops, cases[i].crops);
+        graph_free(&graph);
+    }
+}
+
 static void test_every_fusion_has_a_name(void **state)
 {
     (void)state;
     unsigned known = 0;
     for (int i = 0; fusion_names[i]; i++)
         known |= 1U << i;
-    assert_int_equal(known, FUSE_ALL | FUSE_CONV_STATISTICS);
+    assert_int_equal(known, FUSE_ALL | FUSE_CONV_STATISTICS | FUSE_PAD_ADD);
 }
 
 /* ---- memory plan ------------------------------------------------------------------------------------------------------ */
@@ -747,6 +789,7 @@ int main(void)
         cmocka_unit_test(test_convolutions_in_f16_make_the_sums_of_the_norm),
         cmocka_unit_test(test_sums_of_gradients_join_the_norm),
         cmocka_unit_test(test_fusing_is_refused_at_the_wrong_time),
+        cmocka_unit_test(test_padding_of_channels_is_part_of_the_sum),
         cmocka_unit_test(test_every_fusion_has_a_name),
         cmocka_unit_test(test_fusions_can_be_chosen),
         cmocka_unit_test(test_no_two_live_tensors_share_bytes),

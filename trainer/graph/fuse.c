@@ -3,7 +3,7 @@
 #include <stdlib.h>
 
 const char *const fusion_names[] = {"norm-relu",       "norm-add-relu", "norm-add", "bias-norm",
-                                    "conv-statistics", "gradient-add",  NULL};
+                                    "conv-statistics", "gradient-add",  "pad-add",  NULL};
 
 bool graph_find_uses(Graph *graph, GraphUses *uses)
 {
@@ -110,6 +110,34 @@ static void fuse_norms(Graph *graph, const GraphUses *uses, unsigned fusions)
     }
 }
 
+bool graph_pads_channels(const Graph *graph, const Node *box)
+{
+    const bool pads = box->op == OP_ZERO_PAD;
+    if ((!pads && box->op != OP_CROP) || box->as.box.first_channel != 0)
+        return false;
+    const Tensor *x = &graph->tensors[box->inputs[0]].tensor, *y = &graph->tensors[box->outputs[0]].tensor;
+    return x->shape[1] == y->shape[1] && x->shape[2] == y->shape[2];
+}
+
+/* The addend as it was before its channels were padded. */
+static void add_without_padding(Graph *graph, const GraphUses *uses)
+{
+    for (size_t i = 0; i < graph->node_count; i++) {
+        Node *norm = &graph->nodes[i];
+        const TensorId addend =
+            norm->op == OP_BATCH_NORM && norm->output_count ? norm->inputs[5] : TENSOR_NONE;
+        if (addend == TENSOR_NONE || norm->as.norm.relu || uses->counts[addend] != 1 ||
+            graph->tensors[addend].tensor.keep || graph->tensors[addend].tensor.producer == NODE_NONE)
+            continue;
+        Node *pad = &graph->nodes[graph->tensors[addend].tensor.producer];
+        if (pad->op != OP_ZERO_PAD || !graph_pads_channels(graph, pad))
+            continue;
+        norm->inputs[5] = pad->inputs[0];
+        forget(graph, pad);
+        graph_empty_node(pad);
+    }
+}
+
 /* ---- batch norm and what is in front of it --------------------------------------------------------------- */
 
 /* What makes a training norm's x. */
@@ -166,6 +194,8 @@ void graph_fuse(Graph *graph, unsigned fusions)
     if (!graph_find_uses(graph, &uses))
         goto done;
     fuse_norms(graph, &uses, fusions);
+    if (fusions & FUSE_PAD_ADD)
+        add_without_padding(graph, &uses);
     graph_remove_empty_nodes(graph);
     graph_uses_free(&uses);
     if (!graph_find_uses(graph, &uses))

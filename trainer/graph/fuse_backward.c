@@ -41,6 +41,31 @@ static void add_gradients_in_norms(Graph *graph, const GraphUses *uses)
     }
 }
 
+/* A second dy as it was before its last channels were cropped. */
+static void add_before_cropping(Graph *graph, const GraphUses *uses)
+{
+    for (size_t i = 0; i < graph->node_count; i++) {
+        Node *backward = &graph->nodes[i];
+        if (backward->op != OP_BATCH_NORM_BACKWARD || backward->inputs[7] == TENSOR_NONE ||
+            backward->as.norm.relu)
+            continue;
+        static const int sides[2] = {7, 0};
+        for (int k = 0; k < 2; k++) {
+            const TensorId part = backward->inputs[sides[k]];
+            const NodeId producer = graph->tensors[part].tensor.producer;
+            Node *crop = producer != NODE_NONE ? &graph->nodes[producer] : NULL;
+            if (!crop || crop->op != OP_CROP || !graph_pads_channels(graph, crop) ||
+                uses->counts[part] != 1 || graph->tensors[part].tensor.keep)
+                continue;
+            backward->inputs[sides[k]] = backward->inputs[7];
+            backward->inputs[7] = crop->inputs[0];
+            graph->tensors[part].tensor.producer = NODE_NONE;
+            graph_empty_node(crop);
+            break;
+        }
+    }
+}
+
 void graph_fuse_backward(Graph *graph, unsigned fusions)
 {
     GraphUses uses = {0};
@@ -52,6 +77,11 @@ void graph_fuse_backward(Graph *graph, unsigned fusions)
     }
     if ((fusions & FUSE_GRADIENT_ADD) && graph_find_uses(graph, &uses)) {
         add_gradients_in_norms(graph, &uses);
+        graph_remove_empty_nodes(graph);
+    }
+    graph_uses_free(&uses);
+    if ((fusions & FUSE_PAD_ADD) && !graph->failure.status && graph_find_uses(graph, &uses)) {
+        add_before_cropping(graph, &uses);
         graph_remove_empty_nodes(graph);
     }
     graph_uses_free(&uses);

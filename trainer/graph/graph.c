@@ -467,6 +467,8 @@ bool node_may_overwrite(const Graph *graph, const Node *node, int output, int in
     const OpRow *row = &op_table[node->op];
     for (int i = 0; i < row->overwrite_count; i++)
         if (row->overwrites[i].output == output && row->overwrites[i].input == input)
-            return !row->overwrites_if || row->overwrites_if(graph, node);
+            return tensor_count(graph_tensor(graph, node->outputs[output])) ==
+                       tensor_count(graph_tensor(graph, node->inputs[input])) &&
+                   (!row->overwrites_if || row->overwrites_if(graph, node));
     return false;
 }

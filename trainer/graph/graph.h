@@ -109,11 +109,12 @@ typedef enum OpKind {
     /* (x, weight, bias, running_mean, running_var, addend?, sums?, layer_bias?) -> y, mean, inverse_deviation [C], and in
      * training the buffers running_mean, running_var, written in place. mean and inverse_deviation are what y
      * was made with: y = activation((x - mean) * inverse_deviation * weight + bias + addend). sums: of OP_CONV2D, of x.
-     * layer_bias: of the layer in front, left out there, by which only running_mean moves. */
+     * layer_bias: of the layer in front, left out there, by which only running_mean moves. addend may have fewer channels than x with
+     * FUSE_PAD_ADD. */
     OP_BATCH_NORM,
     /* (dy, x, weight, bias, mean, inverse_deviation, y?, dy2?) -> dx?, dweight, dbias, g?, dlayer_bias?. y is there when
      * there was an addend and an activation: it tells where that was on. Without one, x tells. g: dy + dy2 through the
-     * activation, the gradient of the addend. dlayer_bias is 0. */
+     * activation, the gradient of the addend. dlayer_bias is 0. dy2 may have more channels than x with FUSE_PAD_ADD. */
     OP_BATCH_NORM_BACKWARD,
     OP_RELU,          /* (x) -> y; leaky where slope != 0 */
     OP_RELU_BACKWARD, /* (dy, y) -> dx */
@@ -421,8 +422,11 @@ typedef enum GraphFusion {
     FUSE_CONV_STATISTICS =
         16, /* a convolution in f16 makes the sums of which a training batch norm needs its statistics */
     FUSE_GRADIENT_ADD = 32, /* backward: add -> batch norm's gradient */
-    FUSE_ALL = 47,          /* those of them that every backend runs: all but FUSE_CONV_STATISTICS */
-    FUSE_NONE = 1 << 30,    /* no fusion; for where 0 stands for a default */
+    /* The addend of a batch norm without an activation may have fewer channels than x, the others add 0: channels that were zero
+     * padding are not written. Backward: a second dy may have more channels than x, which do not count. */
+    FUSE_PAD_ADD = 64,
+    FUSE_ALL = 47, /* those of them that every backend runs: all but FUSE_CONV_STATISTICS and FUSE_PAD_ADD */
+    FUSE_NONE = 1 << 30, /* no fusion; for where 0 stands for a default */
 } GraphFusion;
 /* Of bit 1 << i, for people: "norm-relu", …; ends with NULL. */
 extern const char *const fusion_names[];

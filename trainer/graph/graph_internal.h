@@ -106,6 +106,8 @@ bool graph_find_uses(Graph *graph, GraphUses *uses);
 void graph_uses_free(GraphUses *uses);
 /* A node without inputs and outputs is none; they go together. */
 void graph_empty_node(Node *node);
+/* Of an OP_ZERO_PAD or OP_CROP: it adds or takes away last channels, nothing else. Any other node: false. */
+bool graph_pads_channels(const Graph *graph, const Node *box);
 void graph_remove_empty_nodes(Graph *graph);
 
 #endif

@@ -59,6 +59,11 @@ void zero_pad_differentiate(Graph *graph, const Node *node, TensorId output_grad
     append_opposite(graph, node, OP_CROP, 0, node->as.box.first_channel, output_gradient);
 }
 
+void crop_gradient(Graph *graph, const Node *node, int k, TensorId output_gradient)
+{
+    append_opposite(graph, node, OP_CROP, k, 0, output_gradient);
+}
+
 void crop_differentiate(Graph *graph, const Node *node, TensorId output_gradient)
 {
     append_opposite(graph, node, OP_ZERO_PAD, 0, node->as.box.first_channel, output_gradient);

@@ -100,6 +100,11 @@ void batch_norm_differentiate(Graph *graph, const Node *node, TensorId output_gr
     const TensorId of[5] = {node->inputs[0], node->inputs[1], node->inputs[2],
                             gated_by_y ? addend : TENSOR_NONE, node->inputs[7]};
     graph_append_backward(graph, node, &backward, of, 5);
-    if (addend != TENSOR_NONE && !gated_by_y)
+    if (addend == TENSOR_NONE || gated_by_y)
+        return;
+    const Tensor *y = graph_tensor(graph, node->outputs[0]);
+    if (tensor_count(graph_tensor(graph, addend)) < tensor_count(y))
+        crop_gradient(graph, node, 5, output_gradient);
+    else
         graph_contribute_gradient(graph, addend, output_gradient);
 }

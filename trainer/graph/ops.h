@@ -48,6 +48,8 @@ void reflection_pad_differentiate(Graph *graph, const Node *node, TensorId outpu
 void box_infer(Graph *graph, Node *node);
 void zero_pad_differentiate(Graph *graph, const Node *node, TensorId output_gradient);
 void crop_differentiate(Graph *graph, const Node *node, TensorId output_gradient);
+/* The gradient of input k, an image whose channels add to the first of the result's. */
+void crop_gradient(Graph *graph, const Node *node, int k, TensorId output_gradient);
 void concat_infer(Graph *graph, Node *node);
 void concat_differentiate(Graph *graph, const Node *node, TensorId output_gradient);
 void pixel_shuffle_infer(Graph *graph, Node *node);

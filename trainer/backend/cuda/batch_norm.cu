@@ -28,9 +28,9 @@ template <typename T> struct SumTerm {
     };
     template <int Width> struct Row {
         Raw<T, Width> x;
-        template <typename Term> __device__ void read(const Term &term, int64_t i)
+        template <typename Term> __device__ void read(const Term &term, const Spot &at)
         {
-            x = fetch<T, Width>(term.x + i);
+            x = fetch<T, Width>(term.x + at.element);
         }
     };
     template <int Width>
@@ -200,9 +200,13 @@ template <int Width> struct FromSums {
     }
 };
 
-template <typename T, bool HasAddend, bool HasSums> struct Apply {
+/* Narrower: of fewer channels than x, the others add 0. */
+enum class Addend { none, like_x, narrower };
+
+template <typename T, Addend kind, bool HasSums> struct Apply {
     Norm norm;
     const T *x, *addend;
+    int addend_pitch, addend_channels;
     T *y;
     SumsOfX sums; /* with HasSums: what makes norm.mean and norm.inverse_deviation */
     template <int Width> struct Columns {
@@ -222,11 +226,14 @@ template <typename T, bool HasAddend, bool HasSums> struct Apply {
     };
     template <int Width> struct Row {
         Raw<T, Width> x, addend;
-        __device__ void read(const Apply &map, int64_t i)
+        __device__ void read(const Apply &map, const Spot &at)
         {
-            x = fetch_last<T, Width>(map.x + i);
-            if constexpr (HasAddend)
-                addend = fetch_last<T, Width>(map.addend + i);
+            x = fetch_last<T, Width>(map.x + at.element);
+            if constexpr (kind == Addend::like_x)
+                addend = fetch_last<T, Width>(map.addend + at.element);
+            if constexpr (kind == Addend::narrower)
+                addend = fetch_part<T, Width>(map.addend + at.row * map.addend_pitch, map.addend_pitch,
+                                              map.addend_channels, at.c);
         }
     };
     template <int Width>
@@ -234,12 +241,12 @@ template <typename T, bool HasAddend, bool HasSums> struct Apply {
     {
         float values[Width], addends[Width];
         unpack(row.x, values);
-        if constexpr (HasAddend)
+        if constexpr (kind != Addend::none)
             unpack(row.addend, addends);
 #pragma unroll
         for (int k = 0; k < Width; k++) {
             float value = columns.affine.of(values[k], k);
-            if constexpr (HasAddend)
+            if constexpr (kind != Addend::none)
                 value += addends[k];
             values[k] = value > 0 ? value : norm.slope * value;
         }
@@ -259,9 +266,9 @@ template <typename T> struct AddBias {
     };
     template <int Width> struct Row {
         Raw<T, Width> y;
-        __device__ void read(const AddBias &map, int64_t i)
+        __device__ void read(const AddBias &map, const Spot &at)
         {
-            y = fetch_last<T, Width>(map.y + i);
+            y = fetch_last<T, Width>(map.y + at.element);
         }
     };
     template <int Width>
@@ -281,31 +288,40 @@ template <typename T> struct AddBias {
 /* What tells where the activation was on. */
 enum class Gate { x, y };
 
+/* Wider: of more channels than x, which do not count. */
+enum class Second { none, like_x, wider };
+
 /* g and g * (x - mean), g = (dy + dy2) through the activation, which is left at g where Stores. */
-template <typename T, Gate gate, bool HasSecond, bool Stores> struct BackwardTerm {
-    static constexpr int sums = 2, unroll = HasSecond || gate == Gate::y ? 2 : 4, resident = 2;
+template <typename T, Gate gate, Second second, bool Stores> struct BackwardTerm {
+    static constexpr int sums = 2, unroll = second != Second::none || gate == Gate::y ? 2 : 4, resident = 2;
     Norm norm;
     const T *dy, *dy2, *x, *y;
+    int dy2_pitch, channels;
     T *g;
     template <int Width> struct Columns {
         float mean[Width];
         Affine<Width> affine;
-        __device__ Columns(const BackwardTerm &term, int c) : affine(term.norm, c)
+        int channels; /* from c on */
+        __device__ Columns(const BackwardTerm &term, int c)
+            : affine(term.norm, c), channels(term.channels - c)
         {
             load(term.norm.mean + c, mean);
         }
     };
     template <int Width> struct Row {
         Raw<T, Width> dy, dy2, x, y;
-        __device__ void read(const BackwardTerm &term, int64_t i)
+        __device__ void read(const BackwardTerm &term, const Spot &at)
         {
             /* With g nothing else is read again. */
-            dy = Stores ? fetch_last<T, Width>(term.dy + i) : fetch<T, Width>(term.dy + i);
-            x = fetch<T, Width>(term.x + i);
-            if constexpr (HasSecond)
-                dy2 = fetch_last<T, Width>(term.dy2 + i);
+            dy = Stores ? fetch_last<T, Width>(term.dy + at.element) : fetch<T, Width>(term.dy + at.element);
+            x = fetch<T, Width>(term.x + at.element);
+            if constexpr (second == Second::like_x)
+                dy2 = fetch_last<T, Width>(term.dy2 + at.element);
+            if constexpr (second == Second::wider)
+                dy2 = fetch_part<T, Width>(term.dy2 + at.row * term.dy2_pitch, term.dy2_pitch, term.channels,
+                                           at.c);
             if constexpr (gate == Gate::y)
-                y = Stores ? fetch_last<T, Width>(term.y + i) : fetch<T, Width>(term.y + i);
+                y = Stores ? fetch_last<T, Width>(term.y + at.element) : fetch<T, Width>(term.y + at.element);
         }
     };
     template <int Width>
@@ -315,14 +331,16 @@ template <typename T, Gate gate, bool HasSecond, bool Stores> struct BackwardTer
         float gradients[Width], values[Width], more[Width], results[Width];
         unpack(row.dy, gradients);
         unpack(row.x, values);
-        if constexpr (HasSecond)
+        if constexpr (second != Second::none)
             unpack(row.dy2, more);
         if constexpr (gate == Gate::y)
             unpack(row.y, results);
 #pragma unroll
         for (int k = 0; k < Width; k++) {
-            if constexpr (HasSecond)
+            if constexpr (second == Second::like_x)
                 gradients[k] += more[k];
+            if constexpr (second == Second::wider)
+                gradients[k] += k < columns.channels ? more[k] : 0;
             const float result = gate == Gate::y ? results[k] : columns.affine.of(values[k], k);
             gradients[k] = result > 0 ? gradients[k] : norm.slope * gradients[k];
             sum[0][k] += gradients[k];
@@ -373,12 +391,12 @@ template <typename T, Gate gate> struct Backward {
     };
     template <int Width> struct Row {
         Raw<T, Width> dy, x, y;
-        __device__ void read(const Backward &map, int64_t i)
+        __device__ void read(const Backward &map, const Spot &at)
         {
-            dy = fetch_last<T, Width>(map.dy + i);
-            x = fetch_last<T, Width>(map.x + i);
+            dy = fetch_last<T, Width>(map.dy + at.element);
+            x = fetch_last<T, Width>(map.x + at.element);
             if constexpr (gate == Gate::y)
-                y = fetch_last<T, Width>(map.y + i);
+                y = fetch_last<T, Width>(map.y + at.element);
         }
     };
     template <int Width>
@@ -446,27 +464,43 @@ unsigned blocks_for(int64_t threads)
     return (unsigned)((threads + block_threads - 1) / block_threads);
 }
 
-template <typename T, bool HasAddend, bool HasSums>
+template <typename T, Addend kind, bool HasSums>
 void apply(const NormTensors *tensors, const NormActivation *activation, const DeviceTensor *addend,
            const DeviceTensor *y, const SumsOfX &sums, cudaStream_t stream)
 {
-    Apply<T, HasAddend, HasSums> map = {};
+    Apply<T, kind, HasSums> map = {};
     map.norm = norm_of(tensors, activation);
     map.x = data_of<T>(tensors->x);
     map.addend = maybe_data<T>(addend);
+    map.addend_pitch = addend ? (int)addend->pitch : 0;
+    map.addend_channels = addend ? (int)device_tensor_channels(addend) : 0;
     map.y = data_of<T>(y);
     map.sums = sums;
     run_map<T, 4>(map, y, stream);
 }
 
-template <typename T, Gate gate, bool HasSecond, bool Stores>
+template <typename T, bool HasSums>
+void apply(const NormTensors *tensors, const NormActivation *activation, const DeviceTensor *addend,
+           const DeviceTensor *y, const SumsOfX &sums, cudaStream_t stream)
+{
+    if (!addend)
+        apply<T, Addend::none, HasSums>(tensors, activation, addend, y, sums, stream);
+    else if (device_tensor_channels(addend) == device_tensor_channels(y))
+        apply<T, Addend::like_x, HasSums>(tensors, activation, addend, y, sums, stream);
+    else
+        apply<T, Addend::narrower, HasSums>(tensors, activation, addend, y, sums, stream);
+}
+
+template <typename T, Gate gate, Second second, bool Stores>
 void backward_sums(const NormGradient *gradient, const NormTensors *tensors, const Norm &norm, void *scratch,
                    cudaStream_t stream)
 {
-    BackwardTerm<T, gate, HasSecond, Stores> term = {};
+    BackwardTerm<T, gate, second, Stores> term = {};
     term.norm = norm;
     term.dy = data_of<T>(gradient->dy);
     term.dy2 = maybe_data<T>(gradient->dy2);
+    term.dy2_pitch = gradient->dy2 ? (int)gradient->dy2->pitch : 0;
+    term.channels = (int)device_tensor_channels(tensors->x);
     term.x = data_of<T>(tensors->x);
     term.y = maybe_data<T>(gradient->y);
     term.g = maybe_data<T>(gradient->g);
@@ -479,12 +513,14 @@ template <typename T, Gate gate>
 void backward_sums(const NormGradient *gradient, const NormTensors *tensors, const Norm &norm, void *scratch,
                    cudaStream_t stream)
 {
-    if (gradient->dy2)
-        backward_sums<T, gate, true, true>(gradient, tensors, norm, scratch, stream);
+    if (gradient->dy2 && device_tensor_channels(gradient->dy2) != device_tensor_channels(tensors->x))
+        backward_sums<T, gate, Second::wider, true>(gradient, tensors, norm, scratch, stream);
+    else if (gradient->dy2)
+        backward_sums<T, gate, Second::like_x, true>(gradient, tensors, norm, scratch, stream);
     else if (gradient->g)
-        backward_sums<T, gate, false, true>(gradient, tensors, norm, scratch, stream);
+        backward_sums<T, gate, Second::none, true>(gradient, tensors, norm, scratch, stream);
     else
-        backward_sums<T, gate, false, false>(gradient, tensors, norm, scratch, stream);
+        backward_sums<T, gate, Second::none, false>(gradient, tensors, norm, scratch, stream);
 }
 
 template <typename T, Gate gate>
@@ -588,10 +624,7 @@ extern "C" cudaError_t kernel_batch_norm_apply(const NormTensors *tensors, const
         return cudaErrorNotSupported;
     return with_storage(y, [&](auto zero) {
         using T = decltype(zero);
-        if (addend)
-            apply<T, true, false>(tensors, activation, addend, y, SumsOfX{}, stream);
-        else
-            apply<T, false, false>(tensors, activation, nullptr, y, SumsOfX{}, stream);
+        apply<T, false>(tensors, activation, addend, y, SumsOfX{}, stream);
     });
 }
 
@@ -611,10 +644,7 @@ extern "C" cudaError_t kernel_batch_norm_apply_sums(const NormTensors *tensors, 
                                (int)device_tensor_channels(x), moments_of(tensors, running)};
     return with_storage(y, [&](auto zero) {
         using T = decltype(zero);
-        if (addend)
-            apply<T, true, true>(tensors, activation, addend, y, sums_of_x, stream);
-        else
-            apply<T, false, true>(tensors, activation, nullptr, y, sums_of_x, stream);
+        apply<T, true>(tensors, activation, addend, y, sums_of_x, stream);
     });
 }
 

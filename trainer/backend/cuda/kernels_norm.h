@@ -50,7 +50,8 @@ cudaError_t kernel_channel_sums(const DeviceTensor *x, const DeviceTensor *sums,
 /* mean, inverse_deviation from the running statistics. */
 cudaError_t kernel_batch_norm_running(const NormTensors *tensors, const NormRunning *running,
                                       cudaStream_t stream);
-/* y = activation(x^ * weight + bias + addend), x^ = (x - mean) * inverse_deviation. addend may be NULL. */
+/* y = activation(x^ * weight + bias + addend), x^ = (x - mean) * inverse_deviation. addend may be NULL, and may have fewer channels
+ * than x: the others add 0. */
 cudaError_t kernel_batch_norm_apply(const NormTensors *tensors, const NormActivation *activation,
                                     const DeviceTensor *addend, const DeviceTensor *y, cudaStream_t stream);
 
@@ -66,11 +67,12 @@ cudaError_t kernel_batch_norm_apply_sums(const NormTensors *tensors, const NormR
  * without batch_statistics, dx = weight * inverse_deviation * g. */
 typedef struct NormGradient {
     const DeviceTensor *dy;
-    const DeviceTensor *dy2; /* or NULL; with it g must have a place */
+    const DeviceTensor *dy2; /* or NULL; with it g must have a place; channels that x has not do not count */
     const DeviceTensor
         *y; /* the result, where there was an addend, which x alone does not tell of; else NULL */
-    const DeviceTensor *dx; /* or NULL; may be dy, dy2, x or y */
-    const DeviceTensor *g;  /* or NULL; the gradient of the addend, too; may be dy, dy2 or y */
+    const DeviceTensor *dx; /* or NULL; may be dy, dy2 of as many channels, x or y */
+    const DeviceTensor
+        *g; /* or NULL; the gradient of the addend, too; may be dy, dy2 of as many channels or y */
     const DeviceTensor *dweight, *dbias;
     const DeviceTensor *zero; /* [C] f32 or NULL: gets zeros, the gradient of NormRunning.bias */
     bool batch_statistics;

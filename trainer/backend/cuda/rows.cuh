@@ -44,6 +44,24 @@ template <typename T, int Width> __device__ Raw<T, Width> fetch_last(const T *fr
     return raw;
 }
 
+/* Of a row with its own number of channels, from c on; 0 behind the last. Of narrow rows what lies behind it may be read, up to the
+ * pitch. */
+template <typename T, int Width>
+__device__ Raw<T, Width> fetch_part(const T *row, int pitch, int channels, int c)
+{
+    Raw<T, Width> raw = {};
+    if constexpr (sizeof(T) == 2) {
+        if (c < pitch)
+            raw = fetch_last<T, Width>(row + c);
+    } else { /* rows need not be whole vectors */
+#pragma unroll
+        for (int k = 0; k < Width; k++)
+            if (c + k < channels)
+                raw.words[k] = __float_as_uint(row[c + k]);
+    }
+    return raw;
+}
+
 template <typename T, int Width> __device__ void unpack(const Raw<T, Width> &raw, float (&values)[Width])
 {
     if constexpr (std::is_same_v<T, float>) {
@@ -150,9 +168,20 @@ inline Deal deal_map(const DeviceTensor *x, int width)
 
 /* ---- maps ---- */
 
+/* Where something is read: row, first channel c, and the element that lies there in the matrix that is dealt out. */
+struct Spot {
+    int64_t row, element;
+    int c;
+};
+
+__device__ inline Spot spot(const Deal &d, int64_t row, int c)
+{
+    return {row, row * d.pitch + c, c};
+}
+
 /* A Map has, for each Width: Columns, what it knows of channels c..c + Width (constructed from (map, c, first); first is true in one
  * thread for each channel of the matrix); Row, what it reads of one
- * row, with read(map, i) for the row's element i; and write(columns, row, i). What it writes at an element it has read before in the
+ * row, with read(map, spot); and write(columns, row, i) for element i. What it writes at an element it has read before in the
  * same call, so results may lie in the bytes of operands. */
 template <int Width, int Unroll, typename Map>
 __global__ void __launch_bounds__(block_threads, 2) map_kernel(const Map map, const Deal d)
@@ -170,7 +199,7 @@ __global__ void __launch_bounds__(block_threads, 2) map_kernel(const Map map, co
 #pragma unroll
         for (int u = 0; u < Unroll; u++)
             if (row + (int64_t)u * d.threads_y < end)
-                rows[u].read(map, (row + (int64_t)u * d.threads_y) * d.pitch + c);
+                rows[u].read(map, spot(d, row + (int64_t)u * d.threads_y, c));
 #pragma unroll
         for (int u = 0; u < Unroll; u++)
             if (row + (int64_t)u * d.threads_y < end)
@@ -216,7 +245,7 @@ __global__ void __launch_bounds__(block_threads, Term::resident)
 #pragma unroll
             for (int u = 0; u < unroll; u++)
                 if (row - u * step >= 0 && row - u * step < d.rows)
-                    rows[u].read(term, (row - u * step) * d.pitch + c);
+                    rows[u].read(term, spot(d, row - u * step, c));
 #pragma unroll
             for (int u = 0; u < unroll; u++)
                 if (row - u * step >= 0 && row - u * step < d.rows)
