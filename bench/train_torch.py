@@ -13,6 +13,8 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
+from torch_resnet9 import resnet9
+
 
 class PyramidBlock(nn.Module):
     """trainer/models/pyramidnet.c; dnddnjs/pytorch-multigpu."""
@@ -56,26 +58,6 @@ def conv8():
                    nn.LeakyReLU(0.2, inplace=True)]
         inputs = outputs
     return nn.Sequential(*layers, nn.Flatten(), nn.Linear(128, 10))
-
-
-def conv_block(inputs, outputs, pool=False):
-    layers = [nn.Conv2d(inputs, outputs, 3, padding=1, bias=False), nn.BatchNorm2d(outputs), nn.ReLU(inplace=True)]
-    return nn.Sequential(*layers, nn.MaxPool2d(2)) if pool else nn.Sequential(*layers)
-
-
-class Residual(nn.Module):
-    def __init__(self, channels):
-        super().__init__()
-        self.blocks = nn.Sequential(conv_block(channels, channels), conv_block(channels, channels))
-
-    def forward(self, x):
-        return x + self.blocks(x)
-
-
-def resnet9():
-    return nn.Sequential(conv_block(3, 64), conv_block(64, 128, True), Residual(128), conv_block(128, 256, True),
-                         conv_block(256, 512, True), Residual(512), nn.AdaptiveMaxPool2d(1), nn.Flatten(),
-                         nn.Linear(512, 10, bias=False))
 
 
 class LayerNorm2d(nn.Module):
@@ -138,7 +120,7 @@ class NafNet(nn.Module):
 
 def build(name):
     """The network, its channels and classes (0: it restores images)."""
-    own = {"toynet": (toynet, 1, 10), "conv8": (conv8, 1, 10), "pyramidnet": (pyramidnet, 3, 10), "resnet9": (resnet9, 3, 10),
+    own = {"toynet": (toynet, 1, 10), "conv8": (conv8, 1, 10), "pyramidnet": (pyramidnet, 3, 10), "resnet9": (lambda: resnet9(10), 3, 10),
            "nafnet": (NafNet, 3, 0)}
     if name in own:
         make, channels, classes = own[name]

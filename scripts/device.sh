@@ -3,24 +3,16 @@
 # The whole output of each part lies in $OUT (default: the build folder).
 #   scripts/device.sh [test|memcheck|racecheck|initcheck|time|all]     default: all
 # On a lent machine without Debian's packages: scripts/device_deps.sh first, and name .deps in `carry`.
+# shellcheck disable=SC2317 # functions that `part` calls
 set -euo pipefail
 cd "$(dirname "$(readlink -f "$0")")/.."
 what=${1:-all}
 build=${FSHARD_DEVICE_BUILD:-/tmp/fshard-device}
 out=${OUT:-$build}
 mkdir -p "$build" "$out"
-cmake_options=()
 export PATH=/usr/local/cuda/bin:$PATH
 
-if compgen -G '.deps/*.deb' >/dev/null; then
-    deps=/tmp/fshard-deps
-    for package in .deps/*.deb; do dpkg -x "$package" "$deps"; done
-    export LD_LIBRARY_PATH=$deps/usr/lib/x86_64-linux-gnu${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
-    export CPATH=$deps/usr/include:$deps/usr/include/x86_64-linux-gnu LIBRARY_PATH=$deps/usr/lib/x86_64-linux-gnu${LIBRARY_PATH:+:$LIBRARY_PATH}
-    export PKG_CONFIG_PATH=$deps/usr/lib/x86_64-linux-gnu/pkgconfig PKG_CONFIG_SYSROOT_DIR=$deps
-    command -v pkg-config >/dev/null || export PKG_CONFIG=$deps/usr/bin/pkgconf
-    cmake_options+=("-DCMAKE_PREFIX_PATH=$deps/usr")
-fi
+. scripts/device_packages.sh
 
 summary=()
 # part NAME COMMAND…: runs it, keeps its output, adds a line to the table.
@@ -50,7 +42,7 @@ tests() {
         "$program" 2 || failed=1
         "$program" 3 || failed=1
     done
-    return $failed
+    return "$failed"
 }
 
 # Every op at small shapes under one of compute-sanitizer's tools.
@@ -59,7 +51,7 @@ sanitize() {
     for program in $(cuda_programs); do
         compute-sanitizer --tool "$1" --error-exitcode 9 "$program" 2 '*_agree' || failed=1
     done
-    return $failed
+    return "$failed"
 }
 
 # A step of every network that a job of bench/train.sh has, and where the time of three goes.

@@ -12,17 +12,8 @@ out=${OUT:-$build}
 mkdir -p "$build" "$out"
 export PATH=/usr/local/cuda/bin:$PATH FSHARD_BENCH_PLANS=$build/plans
 mkdir -p "$FSHARD_BENCH_PLANS"
-cmake_options=()
 
-if compgen -G '.deps/*.deb' >/dev/null; then
-    deps=/tmp/fshard-deps
-    for package in .deps/*.deb; do dpkg -x "$package" "$deps"; done
-    export LD_LIBRARY_PATH=$deps/usr/lib/x86_64-linux-gnu${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
-    export CPATH=$deps/usr/include:$deps/usr/include/x86_64-linux-gnu LIBRARY_PATH=$deps/usr/lib/x86_64-linux-gnu${LIBRARY_PATH:+:$LIBRARY_PATH}
-    export PKG_CONFIG_PATH=$deps/usr/lib/x86_64-linux-gnu/pkgconfig PKG_CONFIG_SYSROOT_DIR=$deps
-    command -v pkg-config >/dev/null || export PKG_CONFIG=$deps/usr/bin/pkgconf
-    cmake_options+=("-DCMAKE_PREFIX_PATH=$deps/usr")
-fi
+. scripts/device_packages.sh
 
 if ! { cmake -S . -B "$build" -G Ninja -DFSHARD_CUDA=ON -DFSHARD_VIPS=OFF "${cmake_options[@]}" &&
     cmake --build "$build" --target fshard-cuda ftrain fpack device_ranks_test train_step; } >"$out/build.txt" 2>&1; then

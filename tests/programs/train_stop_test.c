@@ -194,6 +194,21 @@ static void test_a_loss_that_is_no_number_stops_with_advice(void **state)
     run_result_free(&result);
 }
 
+static void test_a_divergence_on_a_full_disk_does_not_say_that_it_is_saved(void **state)
+{
+    TestFolder *folder = *state;
+    const char *shards = make_set(folder, &train_plain), *out = test_path(folder, "out");
+    const RunOptions options = {.limit_disk = true, .disk_bytes = 60000}; /* the tables; not conv8's state */
+    const char *const arguments[] = {
+        "--model",   "conv8", "--lr", "1e6", "--lr-warmup-epochs", "0", "--epochs", "50", "--no-tensorboard",
+        "--no-html", shards,  out,    NULL};
+    RunResult result = expect_train(1, &options, arguments);
+    assert_contains(result.err, "training has diverged; lower --lr");
+    assert_contains(result.err, "the state could NOT be saved to ");
+    assert_null(strstr(result.err, "holds the state"));
+    run_result_free(&result);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -206,6 +221,7 @@ int main(void)
         IN_FOLDER(test_a_full_disk_costs_a_warning_and_not_the_run),
         IN_FOLDER(test_a_disk_that_is_full_from_the_start_leaves_nothing),
         IN_FOLDER(test_a_loss_that_is_no_number_stops_with_advice),
+        IN_FOLDER(test_a_divergence_on_a_full_disk_does_not_say_that_it_is_saved),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -20,6 +20,7 @@ typedef struct Case {
     FshSplit split;
     TrainingData data;
     TrainPlan plan;
+    bool only_trains; /* no split to evaluate on */
     FshError error;
 } Case;
 
@@ -46,7 +47,8 @@ static Case make_case(Facts facts)
 static FshStatus plan_case(Case *made)
 {
     const Model *model = NULL;
-    made->data.train = made->data.evaluation = &made->split;
+    made->data.train = &made->split;
+    made->data.evaluation = made->only_trains ? NULL : &made->split;
     FshStatus status = plan_model(&made->options, made->data.kind, &model, &made->error);
     return status ? status : plan_make(&made->plan, &made->options, model, &made->data, &made->error);
 }
@@ -303,6 +305,28 @@ static void test_options_that_would_do_nothing_are_refused(void **state)
     }
 }
 
+static void test_options_of_evaluation_without_a_split_for_it_are_refused(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *option;
+        bool pairs;
+    } cases[] = {
+        {"val-interval", false}, {"val-batch-size", false}, {"flip-tta", false},
+        {"flip-tta", true},      {"crop-border", true},     {"y-channel", true},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        Case made = make_case((Facts){256, 3, false, 1000, cases[i].pairs});
+        give(&made, cases[i].option);
+        assert_ok(plan_case(&made), &made.error);
+        made.only_trains = true;
+        assert_int_equal(plan_case(&made), FSH_ERR_USAGE);
+        assert_contains(made.error.message, cases[i].option);
+        assert_contains(made.error.message,
+                        "does nothing here; it is for a dataset with a split to evaluate");
+    }
+}
+
 static void test_what_does_not_fit_the_kind_of_data_is_refused(void **state)
 {
     (void)state;
@@ -471,6 +495,7 @@ int main(void)
         cmocka_unit_test(test_images_grow_with_the_epochs),
         cmocka_unit_test(test_pairs_are_cropped_and_evaluated_whole),
         cmocka_unit_test(test_options_that_would_do_nothing_are_refused),
+        cmocka_unit_test(test_options_of_evaluation_without_a_split_for_it_are_refused),
         cmocka_unit_test(test_what_does_not_fit_the_kind_of_data_is_refused),
         cmocka_unit_test(test_loader_threads_are_half_of_the_cores),
         cmocka_unit_test(test_precision_follows_device_and_network),

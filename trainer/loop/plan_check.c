@@ -155,6 +155,11 @@ static bool erases(const Facts *f)
     return is_random_classes(f) && f->options->random_erase > 0;
 }
 
+static bool evaluates(const Facts *f)
+{
+    return f->plan->evaluation_count > 0;
+}
+
 static bool progresses(const Facts *f)
 {
     return f->options->progressive != NULL;
@@ -169,6 +174,9 @@ static bool smooths(const Facts *f)
 {
     return is_classes(f);
 }
+
+#define WITH_EVALUATION                                                                                      \
+    "a dataset with a split to evaluate on (fpack --split 0.1 makes one, --val-split names one)"
 
 static const struct Rule {
     const char *option;
@@ -224,6 +232,12 @@ static const struct Rule {
     {"val-batch-size", is_classes, "classes; pairs are evaluated one by one"},
     {"crop-border", is_pairs, "pairs"},
     {"y-channel", is_pairs, "pairs"},
+    /* Without a split the sizes of evaluation stand in the weights' file all the same. */
+    {"val-interval", evaluates, WITH_EVALUATION},
+    {"val-batch-size", evaluates, WITH_EVALUATION},
+    {"flip-tta", evaluates, WITH_EVALUATION},
+    {"crop-border", evaluates, WITH_EVALUATION},
+    {"y-channel", evaluates, WITH_EVALUATION},
     {"progressive-epochs", progresses, "--progressive"},
     {"drop-caches", benches, "--bench-loader"},
 };

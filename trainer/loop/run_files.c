@@ -211,21 +211,22 @@ static json_t *diverged_object(const RunFiles *files, const RunState *state, con
         (void)json_array_append_new(
             samples, json_pack("{s:I, s:o}", "index", (json_int_t)batch_samples[i], "key", json_text(text)));
     }
-    return json_pack("{s:I, s:I, s:I, s:s, s:o}", "epoch", (json_int_t)state->epoch, "step",
-                     (json_int_t)state->step, "steps_done", (json_int_t)state->steps_done, "loss",
-                     isnan(loss) ? "nan"
-                     : loss > 0  ? "inf"
-                                 : "-inf",
+    json_t *number = isfinite(loss) ? json_real(loss)
+                                    : json_string(isnan(loss) ? "nan"
+                                                  : loss > 0  ? "inf"
+                                                              : "-inf");
+    return json_pack("{s:I, s:I, s:I, s:o, s:o}", "epoch", (json_int_t)state->epoch, "step",
+                     (json_int_t)state->step, "steps_done", (json_int_t)state->steps_done, "loss", number,
                      "samples", samples);
 }
 
-void run_files_save_diverged(RunFiles *files, const RunState *state, const uint64_t *batch_samples,
+bool run_files_save_diverged(RunFiles *files, const RunState *state, const uint64_t *batch_samples,
                              double loss)
 {
     char path[PATH_MAX];
     FshError error = {0};
     if (!files->record)
-        return;
+        return false;
     json_t *object = diverged_object(files, state, batch_samples, loss);
     char *text = object ? json_dumps(object, JSON_INDENT(2)) : NULL;
     FshStatus status = save_checkpoint(files, record_diverged_name, state, &error);
@@ -238,6 +239,7 @@ void run_files_save_diverged(RunFiles *files, const RunState *state, const uint6
         console_warning(&files->session->console, "%s", error.message);
     free(text);
     json_decref(object);
+    return !status;
 }
 
 /* ---- going on ---- */

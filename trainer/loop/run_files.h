@@ -31,8 +31,9 @@ void run_files_save_weights(RunFiles *files, RunFile file, const RunState *state
 void run_files_save_checkpoint(RunFiles *files, const RunState *state);
 /* Keeps the epoch's weights as checkpoint-EPOCH.safetensors if it is among the best, and removes the one that no longer is. */
 void run_files_keep(RunFiles *files, RunState *state, const Metrics *metrics);
-/* diverged.safetensors and diverged.json: the state and the samples of a step whose loss is no number. */
-void run_files_save_diverged(RunFiles *files, const RunState *state, const uint64_t *batch_samples,
+/* diverged.safetensors and diverged.json: the state and the samples of a step whose loss is no number, or whose gradients never are
+ * finite. False: they are not on disk; a warning says why. */
+bool run_files_save_diverged(RunFiles *files, const RunState *state, const uint64_t *batch_samples,
                              double loss);
 
 /* True if something that the user would count on is not on disk. */

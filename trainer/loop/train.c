@@ -12,6 +12,7 @@
 #include "common/progress.h"
 #include "trainer/loop/describe.h"
 #include "trainer/loop/train_internal.h"
+#include "trainer/loop/verdict.h"
 
 double training_seconds(const Training *training)
 {
@@ -165,22 +166,24 @@ static double loader_share(const Training *training)
     return state->step_seconds > 0 ? 100 * state->wait_seconds / state->step_seconds : 0;
 }
 
-/* What bounded the speed, and what to do about it, in one sentence. */
+static bool is_raw(const FshSplit *split)
+{
+    FshSample sample;
+    return fsh_sample_get(split, 0, &sample, NULL) == FSH_OK && sample.fields[0].codec == FSH_CODEC_RAW;
+}
+
 static void say_verdict(const Training *training, char *text, size_t text_bytes)
 {
-    const double share = loader_share(training);
-    const TrainPlan *plan = &training->session.plan;
-    if (share < 5)
-        (void)snprintf(text, text_bytes, "compute bound: %.0f %% of the steps' time is the network's%s",
-                       100 - share,
-                       plan->recipe.compute_type == DATA_F32 ? "; --amp bf16 makes that shorter" : "");
-    else
-        (void)snprintf(
-            text, text_bytes,
-            "loader bound: %.0f %% of the steps' time is waiting for data; more --workers, smaller images "
-            "(fresize, fpack --max-size) or raw pixels (fpack --store raw) make that shorter; --bench-loader "
-            "says what bounds it",
-            share);
+    const Session *session = &training->session;
+    const TrainPlan *plan = &session->plan;
+    verdict_of_speed(&(SpeedFacts){.waited_percent = loader_share(training),
+                                   .cuda = strcmp(plan->device, "cuda") == 0,
+                                   .compute_type = plan->recipe.compute_type,
+                                   .workers = plan->workers,
+                                   .cores = plan->cores,
+                                   .raw = is_raw(session->data.train),
+                                   .cache_gpu = plan->cache_gpu},
+                     text, text_bytes);
 }
 
 static FshStatus run_epoch(Training *training, FshError *error)

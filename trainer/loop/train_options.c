@@ -133,7 +133,8 @@ TrainOptions train_options_default(void)
     return (TrainOptions){
         .verdict = true,
         .train_split = "train",
-        .on_error = "stop",        .cache = "none",
+        .on_error = "stop",
+        .cache = "none",
         .decode = "cpu",
         .device = "auto",
         .amp = "auto",
@@ -230,7 +231,8 @@ void train_options_rows(TrainOptions *o, Option *rows)
          .help = "threads that decode and augment ahead of training; 0: half the cores"},
         {.name = "cache", .kind = OPTION_CHOICE, .value = &o->cache, .argument = "HOW", .choices = cache_choices,
          .help = "before the first step: none, bring the dataset into memory (ram), lock it there too (lock), or "
-                 "decode it into the GPU's memory (gpu)"},        {.name = "decode", .kind = OPTION_CHOICE, .value = &o->decode, .argument = "WHERE", .choices = decode_choices,
+                 "decode it into the GPU's memory (gpu)"},
+        {.name = "decode", .kind = OPTION_CHOICE, .value = &o->decode, .argument = "WHERE", .choices = decode_choices,
          .help = "who decodes the JPEG files of training: the loader's threads (cpu), or nvJPEG (gpu), whose pixels "
                  "differ by a few levels"},
         {.name = "bench-loader", .kind = OPTION_FLAG, .value = &o->bench_loader,

@@ -115,12 +115,16 @@ static void plan_network(TrainPlan *plan, const TrainOptions *options, const Tra
     }
 }
 
+/* A rank's share of this host's. */
+static int count_cores(const TrainOptions *options)
+{
+    const int cores = cpu_jobs(0), ranks = (int)options->place.local_world;
+    return ranks < 2 ? cores : cores > ranks ? cores / ranks : 1;
+}
+
 int plan_threads(const TrainOptions *options)
 {
-    const int threads = cpu_jobs(options->program.jobs), ranks = (int)options->place.local_world;
-    if (options->program.jobs || ranks < 2)
-        return threads;
-    return threads > ranks ? threads / ranks : 1;
+    return options->program.jobs ? cpu_jobs(options->program.jobs) : count_cores(options);
 }
 
 static FshStatus plan_cache(TrainPlan *plan, const TrainOptions *options, FshError *error)
@@ -167,6 +171,7 @@ FshStatus plan_make(TrainPlan *plan, const TrainOptions *options, const Model *m
         .evaluation_count = data->evaluation ? data->evaluation->sample_count : 0,
         .seed = (uint64_t)options->seed,
         .threads = plan_threads(options),
+        .cores = count_cores(options),
         .evaluation_interval = (uint64_t)options->val_interval,
         .batches_ahead = BATCHES_AHEAD,
         .skip_bad = strcmp(options->on_error, "skip") == 0,

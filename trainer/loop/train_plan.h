@@ -60,6 +60,7 @@ typedef struct TrainPlan {
     uint32_t crop_border;
     uint64_t seed;
     int threads; /* of computing, of this rank */
+    int cores;   /* that this rank may use, whatever --jobs says */
     int workers; /* of the loader, of this rank */
     size_t batches_ahead;
     bool skip_bad, deterministic, tf32;

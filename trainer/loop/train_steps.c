@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "common/progress.h"
+#include "trainer/loop/verdict.h"
 
 enum { KEYS_SHOWN = 4, SKIPPED_UPDATES_MAX = 100 };
 
@@ -79,22 +80,25 @@ static void list_keys(const Training *training, const StepNote *note, char *text
 
 static FshStatus fail_diverged(Training *training, const StepNote *note, double loss, FshError *error)
 {
-    char keys[512];
-    RunState *state = &training->state;
+    char keys[512], text[1024];
+    const RunState *state = &training->state;
     list_keys(training, note, keys, sizeof keys);
-    run_files_save_diverged(&training->files, state, note->samples, loss);
+    const bool saved = run_files_save_diverged(&training->files, state, note->samples, loss);
     if (!training_writes(training)) { /* the loss is everybody's */
         ranks_leave_to_first(training->session.communicator, error);
         return FSH_ERR_MISMATCH;
     }
-    return fsh_error_set(
-        error, FSH_ERR_MISMATCH,
-        "loss is %s in epoch %" PRIu64 ", step %" PRIu64 ", at learning rate %.4g: training has diverged; "
-        "lower --lr (it peaks at %.4g), raise --lr-warmup-epochs or use --clip-grad; samples: %s; %s/%s "
-        "holds the state, "
-        "diverged.json the samples",
-        isnan(loss) ? "nan" : "infinite", state->epoch, state->step, note->learning_rate,
-        training->session.plan.schedule.base, keys, training->record.folder, record_diverged_name);
+    verdict_of_divergence(&(DivergenceFacts){.loss = loss,
+                                             .skipped = training->updates_missed,
+                                             .epoch = state->epoch,
+                                             .step = state->step,
+                                             .rate = note->learning_rate,
+                                             .peak_rate = training->session.plan.schedule.base,
+                                             .samples = keys,
+                                             .folder = training->record.folder,
+                                             .saved = saved},
+                          text, sizeof text);
+    return fsh_error_set(error, FSH_ERR_MISMATCH, "%s", text);
 }
 
 /* With a loss scale a step that overflows is left out and the scale falls: that is no divergence unless it goes on. */

@@ -18,8 +18,8 @@ typedef struct CpuBackend {
     Backend base;
     int threads;
     DnnEngine *dnn;
-    const CpuKernels *kernels;      /* for f32 */
-    const CpuKernels *kernels_bf16; /* for activations in bf16 */
+    const CpuKernels *kernels;         /* for f32 */
+    const CpuKernels *kernels_bf16;    /* for activations in bf16 */
     struct Communicator *communicator; /* borrowed; NULL: one rank */
 } CpuBackend;
 
