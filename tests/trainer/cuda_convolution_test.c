@@ -48,6 +48,54 @@ static void test_narrow_convolutions_agree(void **state)
         }
 }
 
+/* What the kernels for few channels take without having been timed: all their widths, images smaller than the 16 pixels of a warp and
+ * with an odd rest, pixels that no tap reads, a kernel that reaches beyond the image on both sides. */
+static void test_convolutions_of_few_channels_agree(void **state)
+{
+    static const int64_t cases[][8] = {
+        /* batch, height, width, in, out, kernel, stride, padding */
+        {1, 3, 3, 3, 3, 3, 1, 0},   {1, 3, 3, 1, 8, 3, 2, 1},    {5, 14, 14, 3, 3, 3, 1, 0},
+        {3, 16, 13, 3, 8, 3, 2, 0}, {2, 9, 9, 8, 32, 3, 2, 0},   {2, 5, 6, 32, 8, 3, 1, 1},
+        {7, 4, 4, 16, 16, 3, 1, 0}, {2, 6, 7, 24, 8, 2, 2, 1},   {2, 7, 5, 8, 24, 4, 1, 3},
+        {1, 2, 2, 5, 9, 5, 1, 2},   {2, 8, 7, 7, 3, 1, 2, 0},    {2, 9, 8, 16, 13, 5, 2, 2},
+        {2, 6, 6, 9, 3, 4, 2, 1},   {64, 30, 30, 1, 3, 3, 2, 0}, {2, 31, 5, 3, 16, 2, 1, 0}};
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        const int64_t *c = cases[i];
+        const Conv2d options = {
+            .channels = c[4], .kernel = c[5], .stride = c[6], .padding = c[7], .bias = i % 2 == 0};
+        compare_convolution(c[0], c[1], c[2], c[3], &options, 1);
+    }
+}
+
+static void test_convolutions_of_few_channels_are_our_own(void **unused)
+{
+    (void)unused;
+    FshError error = {0};
+    Graph *graph = graph_new();
+    State *weights = NULL;
+    Program *program = NULL;
+    size_t own = 0, convolutions = 0;
+    graph_set_compute_type(graph, DATA_F16);
+    TensorId x = graph_cast(graph, graph_input(graph, "x", DATA_F32, 4, (int64_t[]){2, 8, 8, 3}), DATA_F16);
+    x = conv(graph, "few", x, 16, 3, 1, 1, true);
+    x = conv(graph, "more", x, 48, 3, 1, 1, true);
+    graph_keep(graph, x, "y");
+    assert_ok(graph_check(graph, &error), &error);
+    assert_ok(state_new(&weights, backends[CUDA], graph, &error), &error);
+    assert_ok(program_new(&program, weights, graph, &error), &error);
+    for (size_t n = 0; n < graph_node_count(graph); n++) {
+        const char *plan = program_node_plan(program, (NodeId)n);
+        convolutions += graph_node(graph, (NodeId)n)->op == OP_CONV2D;
+        own += plan && strstr(plan, "few channels");
+    }
+    assert_int_equal(convolutions, 2);
+    assert_int_equal(own, 1);
+    program_free(&program);
+    state_free(&weights);
+    graph_free(&graph);
+}
+
 /* Even sizes at stride 2: a last row or column that no window reads, whose gradient is 0. */
 static void test_narrow_convolutions_of_even_images_agree(void **state)
 {
@@ -283,6 +331,8 @@ int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         CUDA_TEST(test_narrow_convolutions_agree),
+        CUDA_TEST(test_convolutions_of_few_channels_agree),
+        CUDA_TEST(test_convolutions_of_few_channels_are_our_own),
         CUDA_TEST(test_narrow_convolutions_of_even_images_agree),
         CUDA_TEST(test_folded_stems_agree),
         CUDA_TEST(test_narrow_depthwise_convolutions_agree),

@@ -139,36 +139,35 @@ static bool parse_file(const Buffer *file, const char *key, double *milliseconds
     return true;
 }
 
-static bool load(const CudnnCache *cache, const char *key, CudnnPlan *plan)
+/* plan: NULL for a time alone. */
+static bool load(const CudnnCache *cache, const char *key, CudnnPlan *plan, double *milliseconds)
 {
     char path[PATH_MAX];
     Buffer file = {0};
     FshError ignored = {0};
     const uint8_t *json = NULL;
-    double milliseconds = 0;
-    bool loaded = cache->folder && !file_of(cache, key, path, &ignored) &&
-                  !file_read_most(path, FILE_BYTES_MAX, &file, &ignored) &&
-                  parse_file(&file, key, &milliseconds, &json) &&
-                  !cudnn_plan_load(plan, json, file.length - (size_t)(json - file.bytes), &ignored);
-    if (loaded)
-        cudnn_plan_set_milliseconds(plan, milliseconds);
+    bool loaded =
+        cache->folder && !file_of(cache, key, path, &ignored) &&
+        !file_read_most(path, FILE_BYTES_MAX, &file, &ignored) &&
+        parse_file(&file, key, milliseconds, &json) &&
+        (!plan || !cudnn_plan_load(plan, json, file.length - (size_t)(json - file.bytes), &ignored));
     buffer_free(&file);
     return loaded;
 }
 
-static FshStatus write_file(const CudnnCache *cache, const char *key, const CudnnPlan *plan, FshError *error)
+static FshStatus write_file(const CudnnCache *cache, const char *key, const CudnnPlan *plan,
+                            double milliseconds, FshError *error)
 {
     char path[PATH_MAX], header[KEY_MAX + 128];
     Buffer json = {0}, file = {0};
     FshStatus status = file_of(cache, key, path, error);
-    if (!status)
+    if (!status && plan)
         status = cudnn_plan_json(plan, &json, error);
     if (!status) {
-        int length =
-            header_text(header, sizeof header, key, cudnn_plan_milliseconds(plan), json.bytes, json.length);
+        int length = header_text(header, sizeof header, key, milliseconds, json.bytes, json.length);
         status = buffer_append(&file, header, (size_t)length, error);
     }
-    if (!status)
+    if (!status && json.length > 0)
         status = buffer_append(&file, json.bytes, json.length, error);
     if (!status)
         status = file_make_folders(cache->folder, error);
@@ -179,13 +178,32 @@ static FshStatus write_file(const CudnnCache *cache, const char *key, const Cudn
     return status;
 }
 
-static void keep_on_disk(CudnnCache *cache, const char *key, const CudnnPlan *plan)
+static void keep_on_disk(CudnnCache *cache, const char *key, const CudnnPlan *plan, double milliseconds)
 {
     FshError error = {0};
-    if (!cache->folder || cache->warning.status || !write_file(cache, key, plan, &error))
+    if (!cache->folder || cache->warning.status || !write_file(cache, key, plan, milliseconds, &error))
         return;
     (void)fsh_error_set(&cache->warning, error.status, "cuDNN's plans are not kept for the next start: %s",
                         error.message);
+}
+
+static bool key_of_time(const CudnnCache *cache, const char *what, char key[KEY_MAX])
+{
+    int length = snprintf(key, KEY_MAX, "%s; %s", cache->machine, what);
+    return length > 0 && length < KEY_MAX && !strchr(what, '\n');
+}
+
+bool cudnn_cache_recall(const CudnnCache *cache, const char *what, double *milliseconds_ret)
+{
+    char key[KEY_MAX];
+    return key_of_time(cache, what, key) && load(cache, key, NULL, milliseconds_ret);
+}
+
+void cudnn_cache_remember(CudnnCache *cache, const char *what, double milliseconds)
+{
+    char key[KEY_MAX];
+    if (key_of_time(cache, what, key))
+        keep_on_disk(cache, key, NULL, milliseconds);
 }
 
 /* ---- in memory ---- */
@@ -236,7 +254,9 @@ static FshStatus enter(CudnnCache *cache, CudnnPlan **described, const CudnnPoli
         *described = NULL;
         if (!timed)
             entry->policy.candidates = 1;
-        if (load(cache, key, entry->plan)) {
+        double milliseconds = 0;
+        if (load(cache, key, entry->plan, &milliseconds)) {
+            cudnn_plan_set_milliseconds(entry->plan, milliseconds);
             entry->stage = CHOSEN;
             cache->counts.loaded++;
         }
@@ -355,7 +375,7 @@ FshStatus cudnn_cache_get(CudnnCache *cache, CudnnPlan **described, const CudnnP
     if (entry->stage == BUILT) {
         entry->stage = CHOSEN;
         cache->counts.built++;
-        keep_on_disk(cache, entry->key, entry->plan);
+        keep_on_disk(cache, entry->key, entry->plan, cudnn_plan_milliseconds(entry->plan));
     }
     if (entry->stage == FAILED)
         return fsh_error_set(error, entry->failure.status, "%s", entry->failure.message);

@@ -49,6 +49,10 @@ FshStatus cudnn_cache_build(CudnnCache *cache, FshError *error);
 /* Takes *described in any case. trial may be NULL: then the first candidate is taken. */
 FshStatus cudnn_cache_get(CudnnCache *cache, CudnnPlan **described, const CudnnPolicy *policy,
                           const CudnnTrial *trial, const CudnnPlan **plan, FshError *error);
+/* The milliseconds of what competes with a plan, kept on disk as the plan's are, so that the next start chooses alike. what: one line,
+ * all that the time depends on but the machine. false: it is not there. */
+bool cudnn_cache_recall(const CudnnCache *cache, const char *what, double *milliseconds_ret);
+void cudnn_cache_remember(CudnnCache *cache, const char *what, double milliseconds);
 CudnnCacheCounts cudnn_cache_counts(const CudnnCache *cache);
 /* Why plans are not kept on disk; NULL: they are, or no folder was given. */
 const char *cudnn_cache_warning(const CudnnCache *cache);

@@ -4,8 +4,9 @@
 
 #include "trainer/backend/cuda/cudnn_internal.h"
 #include "trainer/backend/cuda/device.h"
+#include "trainer/backend/cuda/stream_time.h"
 
-enum { PROPOSALS_MAX = 64, RUNS_IN_A_ROW = 4, ROUNDS = 3 };
+enum { PROPOSALS_MAX = 64 };
 
 /* Why proposals came to nothing, for the message when all of them do. */
 typedef struct Refusals {
@@ -302,80 +303,34 @@ FshStatus cudnn_plan_run(const CudnnPlan *plan, CudnnPack pack, FshError *error)
     return execute(plan, 0, pack, error);
 }
 
-/* What timing needs beside the plan. */
-typedef struct Clock {
-    cudaStream_t stream;
-    cudaEvent_t start, end;
-} Clock;
+/* One candidate as work to be timed. */
+typedef struct Timed {
+    const CudnnPlan *plan;
+    int candidate;
+    CudnnPack pack;
+} Timed;
 
-/* A few runs as one graph, as they will stand in the program's: launched one by one, small ones would measure the host. */
-static FshStatus record_runs(const CudnnPlan *plan, int candidate, CudnnPack pack, cudaStream_t stream,
-                             cudaGraphExec_t *recorded, FshError *error)
+/* On the stream of the plan's handle, which is the one that is timed. */
+static FshStatus execute_timed(const void *context, cudaStream_t stream, FshError *error)
 {
-    cudaGraph_t graph = NULL;
-    FshStatus status = CUDA_TRY(cudaStreamBeginCapture(stream, cudaStreamCaptureModeRelaxed), error);
-    if (status)
-        return status;
-    for (int i = 0; i < RUNS_IN_A_ROW && !status; i++)
-        status = execute(plan, candidate, pack, error);
-    cudaError_t ended = cudaStreamEndCapture(stream, &graph); /* always: it is what gives the stream back */
-    if (!status)
-        status = cuda_check(ended, "cudaStreamEndCapture(stream, &graph)", error);
-    if (!status)
-        status = CUDA_TRY(cudaGraphInstantiate(recorded, graph, 0), error);
-    if (graph)
-        (void)cudaGraphDestroy(graph);
-    return status;
-}
-
-/* Milliseconds of one run: the least of a few rounds after one that loads the kernels. */
-static FshStatus time_candidate(const CudnnPlan *plan, int candidate, CudnnPack pack, const Clock *clock,
-                                float *milliseconds_ret, FshError *error)
-{
-    cudaGraphExec_t recorded = NULL;
-    FshStatus status = execute(plan, candidate, pack, error);
-    if (!status)
-        status = CUDA_TRY(cudaStreamSynchronize(clock->stream), error);
-    if (!status)
-        status = record_runs(plan, candidate, pack, clock->stream, &recorded, error);
-    if (!status)
-        status = CUDA_TRY(cudaGraphLaunch(recorded, clock->stream), error);
-    for (int round = 0; round < ROUNDS && !status; round++) {
-        float milliseconds = 0;
-        status = CUDA_TRY(cudaEventRecord(clock->start, clock->stream), error);
-        if (!status)
-            status = CUDA_TRY(cudaGraphLaunch(recorded, clock->stream), error);
-        if (!status)
-            status = CUDA_TRY(cudaEventRecord(clock->end, clock->stream), error);
-        if (!status)
-            status = CUDA_TRY(cudaEventSynchronize(clock->end), error);
-        if (!status)
-            status = CUDA_TRY(cudaEventElapsedTime(&milliseconds, clock->start, clock->end), error);
-        if (round == 0 || milliseconds < *milliseconds_ret)
-            *milliseconds_ret = milliseconds;
-    }
-    *milliseconds_ret /= RUNS_IN_A_ROW;
-    if (recorded)
-        (void)cudaGraphExecDestroy(recorded);
-    return status;
+    const Timed *timed = context;
+    (void)stream;
+    return execute(timed->plan, timed->candidate, timed->pack, error);
 }
 
 FshStatus cudnn_plan_choose(CudnnPlan *plan, void *const *data, void *workspace, cudaStream_t stream,
                             FshError *error)
 {
-    Clock clock = {.stream = stream};
     CudnnPack pack = NULL;
     FshError last = {0};
-    float best_milliseconds = 0;
+    double best_milliseconds = 0;
     int best = -1;
     FshStatus status = cudnn_pack_new(&pack, plan, data, workspace, error);
-    if (!status)
-        status = CUDA_TRY(cudaEventCreate(&clock.start), error);
-    if (!status)
-        status = CUDA_TRY(cudaEventCreate(&clock.end), error);
     for (int i = 0; i < plan->candidate_count && !status; i++) {
-        float milliseconds = 0;
-        if (time_candidate(plan, i, pack, &clock, &milliseconds, &last))
+        const Timed timed = {plan, i, pack};
+        const StreamWork work = {execute_timed, &timed};
+        double milliseconds = 0;
+        if (stream_time(&work, stream, &milliseconds, &last))
             continue;
         if (best < 0 || milliseconds < best_milliseconds) {
             best = i;
@@ -389,12 +344,8 @@ FshStatus cudnn_plan_choose(CudnnPlan *plan, void *const *data, void *workspace,
         for (int i = plan->candidate_count; i-- > 0;)
             if (i != best)
                 drop_candidate(plan, i);
-        plan->milliseconds = (double)best_milliseconds;
+        plan->milliseconds = best_milliseconds;
     }
     cudnn_pack_free(&pack);
-    if (clock.start)
-        (void)cudaEventDestroy(clock.start);
-    if (clock.end)
-        (void)cudaEventDestroy(clock.end);
     return status;
 }

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "trainer/backend/cuda/direct_step.h"
 #include "trainer/backend/cuda/kernels_convolution.h"
 #include "trainer/backend/cuda/kernels_norm.h"
 #include "trainer/backend/cuda/kernels_pointwise.h"
@@ -28,6 +29,7 @@ typedef enum ConvolutionWay {
     WAY_CUDNN,
     WAY_FOLDED,    /* cuDNN on what kernel_fold_image makes of x */
     WAY_DEPTHWISE, /* own kernels */
+    WAY_DIRECT,    /* own kernels for few channels */
 } ConvolutionWay;
 
 /* What cuDNN may do with y on its way to memory, in place of a pass of our own. */
@@ -46,6 +48,7 @@ typedef struct ConvolutionPlan {
         own_weight; /* x, the weight lie in the step's scratch memory, in this order; workspace behind them */
     Fold fold;
     Depthwise depthwise;
+    Direct direct;
     const CudnnPlan *cudnn; /* the backend's */
     CudnnPack pack;         /* owned */
     Epilogue possible;      /* what there may be a plan for */
@@ -301,6 +304,48 @@ static FshStatus choose_cudnn(CudaBackend *backend, Step *step, ConvolutionPlan 
     return FSH_OK;
 }
 
+/* ---- or our own kernels for few channels ---- */
+
+/* Without times: cuDNN is far from the memory's speed at so few channels; at more nobody knows. */
+enum { DIRECT_CHANNEL_PAIRS = 256 };
+
+/* With what is left to do behind either of them. */
+static bool direct_is_faster(CudaBackend *backend, const Step *step, const ConvolutionPlan *plan,
+                             double *milliseconds)
+{
+    const DeviceTensor *y = &plan->convolution.y;
+    const bool forward = step->node->op == OP_CONV2D;
+    double theirs = cudnn_plan_milliseconds(plan->cudnn);
+    FshError ignored = {0};
+    if (!backend->benchmark || theirs <= 0)
+        return plan->convolution.x.pitch * y->pitch <= DIRECT_CHANNEL_PAIRS;
+    if (direct_step_milliseconds(backend, step, &plan->direct, cudnn_plan_text(plan->cudnn), milliseconds,
+                                 &ignored))
+        return false;
+    double ours = *milliseconds;
+    if (forward && maybe_in(step, 2) && !plan->fused)
+        theirs += milliseconds_of_pass(&(Epilogue){.kind = EPILOGUE_BIAS}, y);
+    if (forward && maybe_out(step, 1) && plan->fused)
+        ours += milliseconds_of_pass(&(Epilogue){.kind = EPILOGUE_SUMS}, y);
+    return ours < theirs;
+}
+
+static void try_direct(CudaBackend *backend, Step *step, ConvolutionPlan *plan)
+{
+    double milliseconds = 0;
+    if (plan->way != WAY_CUDNN || !direct_step_fits(step, &plan->direct) ||
+        !direct_is_faster(backend, step, plan, &milliseconds))
+        return;
+    plan->way = WAY_DIRECT;
+    plan->fused = false;
+    want_scratch(step, direct_step_scratch_bytes(step, &plan->direct));
+    if (milliseconds > 0)
+        (void)snprintf(step->told, sizeof step->told, "own kernel for few channels, %.3f ms; cuDNN %.3f ms",
+                       milliseconds, cudnn_plan_milliseconds(plan->cudnn));
+    else
+        (void)snprintf(step->told, sizeof step->told, "own kernel for few channels");
+}
+
 /* ---- the steps ---- */
 
 static FshStatus prepare_depthwise(Step *step, ConvolutionPlan *plan)
@@ -362,7 +407,13 @@ static FshStatus convolution_want(const CudaProgram *program, Step *step, FshErr
 static FshStatus convolution_prepare(const CudaProgram *program, Step *step, FshError *error)
 {
     ConvolutionPlan *plan = step->plan;
-    return plan->way == WAY_DEPTHWISE ? FSH_OK : choose_cudnn(program_backend(program), step, plan, error);
+    CudaBackend *backend = program_backend(program);
+    if (plan->way == WAY_DEPTHWISE)
+        return FSH_OK;
+    FshStatus status = choose_cudnn(backend, step, plan, error);
+    if (!status)
+        try_direct(backend, step, plan);
+    return status;
 }
 
 static FshStatus convolution_bind(const CudaProgram *program, Step *step, FshError *error)
@@ -370,7 +421,7 @@ static FshStatus convolution_bind(const CudaProgram *program, Step *step, FshErr
     (void)program;
     ConvolutionPlan *plan = step->plan;
     void *addresses[ADDRESSES];
-    if (plan->way == WAY_DEPTHWISE)
+    if (plan->way == WAY_DEPTHWISE || plan->way == WAY_DIRECT)
         return FSH_OK;
     place_own(plan, step->scratch);
     addresses_of(&plan->convolution, plan->fused ? &plan->possible : &no_epilogue, addresses);
@@ -427,9 +478,11 @@ static FshStatus convolution(const Step *step, cudaStream_t stream, FshError *er
     const bool adds_bias = plan->fused && plan->possible.kind == EPILOGUE_BIAS;
     const bool makes_sums = plan->fused && plan->possible.kind == EPILOGUE_SUMS;
     const bool own = plan->way == WAY_DEPTHWISE; /* whose kernels add the bias and make its gradient */
-    FshStatus status =
-        own ? run_depthwise(step, &plan->depthwise, stream, error) : run_cudnn(step, plan, stream, error);
-    if (!status && op == OP_CONV2D && maybe_in(step, 2) && !own && !adds_bias)
+    const bool direct = plan->way == WAY_DIRECT; /* whose kernels add the bias */
+    FshStatus status = own      ? run_depthwise(step, &plan->depthwise, stream, error)
+                       : direct ? direct_step_run(step, &plan->direct, step->scratch, stream, error)
+                                : run_cudnn(step, plan, stream, error);
+    if (!status && op == OP_CONV2D && maybe_in(step, 2) && !own && !direct && !adds_bias)
         status = CUDA_TRY(kernel_add_bias(out(step, 0), in(step, 2), stream), error);
     if (!status && op == OP_CONV2D && maybe_out(step, 1) && !makes_sums)
         status = CUDA_TRY(kernel_channel_sums(out(step, 0), out(step, 1), step->scratch, stream), error);
