@@ -367,6 +367,39 @@ static void test_a_plan_is_built_once_and_loaded_by_the_next_start(void **state)
     test_folder_remove(&folder);
 }
 
+/* What competes with a plan is timed once, as the plan is; a time of something else, or of another machine, does not count. */
+static void test_a_time_is_kept_for_the_next_start(void **unused)
+{
+    (void)unused;
+    TestFolder folder;
+    FshError error = {0};
+    CudnnCache *cache = NULL;
+    double milliseconds = 0;
+    test_folder_make(&folder);
+    const char *path = test_path(&folder, "plans");
+    assert_ok(cudnn_cache_new(&cache, "this machine", path, &error), &error);
+    assert_false(cudnn_cache_recall(cache, "kernel 1", &milliseconds));
+    cudnn_cache_remember(cache, "kernel 1", 0.0125);
+    assert_null(cudnn_cache_warning(cache));
+    cudnn_cache_free(&cache);
+
+    assert_ok(cudnn_cache_new(&cache, "this machine", path, &error), &error);
+    assert_true(cudnn_cache_recall(cache, "kernel 1", &milliseconds));
+    assert_float_equal(milliseconds, 0.0125, 1e-9);
+    assert_false(cudnn_cache_recall(cache, "kernel 2", &milliseconds));
+    cudnn_cache_free(&cache);
+
+    assert_ok(cudnn_cache_new(&cache, "another machine", path, &error), &error);
+    assert_false(cudnn_cache_recall(cache, "kernel 1", &milliseconds));
+    cudnn_cache_free(&cache);
+
+    assert_ok(cudnn_cache_new(&cache, "this machine", NULL, &error), &error);
+    cudnn_cache_remember(cache, "kernel 1", 1);
+    assert_false(cudnn_cache_recall(cache, "kernel 1", &milliseconds));
+    cudnn_cache_free(&cache);
+    test_folder_remove(&folder);
+}
+
 static void test_wanted_plans_are_built_on_several_threads(void **state)
 {
     FshError error = {0};
@@ -557,6 +590,7 @@ int main(void)
         cmocka_unit_test(test_convolutions_with_bias_and_relu_have_plans),
         cmocka_unit_test(test_convolutions_in_groups_have_plans),
         cmocka_unit_test(test_a_plan_is_built_once_and_loaded_by_the_next_start),
+        cmocka_unit_test(test_a_time_is_kept_for_the_next_start),
         cmocka_unit_test(test_wanted_plans_are_built_on_several_threads),
         cmocka_unit_test(test_a_wanted_plan_that_cannot_be_built_is_told_when_it_is_asked_for),
         cmocka_unit_test(test_a_damaged_file_is_replaced),
