@@ -20,7 +20,9 @@ constexpr int unrolled_steps = 3; /* of two chunks; 9 taps of 8, 16, 32 channels
 constexpr int table_max = chunks_max + 2 * unrolled_steps;
 constexpr int warp_tiles = 5; /* of a weight gradient: two chunks each, all that 9 taps of 8 channels need */
 constexpr int64_t blocks_wanted = 528; /* of a card with 132 processors, 4 each */
-constexpr int weight_bytes_max = 48 << 10;
+/* Beside the table and the sums of warps. */
+constexpr int weight_bytes_max =
+    (48 << 10) - table_max * (int)sizeof(int2) - warps * 2 * DIRECT_CHANNELS_MAX * (int)sizeof(float);
 constexpr unsigned never = 31; /* a bit that is set in no mask: there are 25 taps */
 
 /* x / divisor for x < 2^31, without a division: Granlund and Montgomery, 1994. */
@@ -143,6 +145,21 @@ template <typename T> __device__ unsigned pair_of(T first, T second)
 
 /* ---- y from x, dx from dy ---- */
 
+/* Two channels of a pixel that is there; and what was written counted in moments: sums, then sums of squares. */
+template <typename T>
+__device__ void write_two(T *here, const Place &place, int channel, float first, float second,
+                          float (&moments)[4])
+{
+    if (place.here < 0)
+        return;
+    const T a = (T)first, b = (T)second;
+    *reinterpret_cast<unsigned *>(here + place.here + channel) = pair_of(a, b);
+    moments[0] += (float)a;
+    moments[1] += (float)b;
+    moments[2] += (float)a * (float)a;
+    moments[3] += (float)b * (float)b;
+}
+
 /* Two channels of chunk s for channel n of what is written. */
 template <typename T>
 __device__ unsigned two_weights(const T *weight, int s, int chunks, int quarter, int n, const Layout &layout,
@@ -161,12 +178,39 @@ __device__ unsigned two_weights(const T *weight, int s, int chunks, int quarter,
                    weight[((channel + 1) * taps + at) * layout.weight_pitch + n]);
 }
 
+/* Sums of what is written, and of its squares, by channel, over a block: to[2][here_pitch]. */
+template <int N> __device__ void write_moments(const float (&moments)[N][4], float *to, int pitch)
+{
+    __shared__ float of_warps[warps][2 * N * chunk];
+    const int lane = (int)threadIdx.x % 32, warp = (int)threadIdx.x / 32;
+#pragma unroll
+    for (int n = 0; n < N; n++)
+#pragma unroll
+        for (int k = 0; k < 4; k++) {
+            float sum = moments[n][k];
+#pragma unroll
+            for (int offset = 4; offset < 32; offset *= 2)
+                sum += __shfl_xor_sync(0xFFFFFFFFU, sum, offset);
+            if (lane < 4)
+                of_warps[warp][k / 2 * N * chunk + n * chunk + 2 * lane + k % 2] = sum;
+        }
+    __syncthreads();
+    const int i = (int)threadIdx.x, channel = i % (N * chunk), squares = i / (N * chunk);
+    if (squares >= 2 || channel >= pitch)
+        return;
+    float sum = 0;
+#pragma unroll
+    for (int w = 0; w < warps; w++)
+        sum += of_warps[w][i];
+    to[squares * pitch + channel] = sum;
+}
+
 /* A warp makes 16 pixels of all channels, N chunks. Of a data gradient at stride 2 a block has pixels of one of four classes, by what
  * is left of row and column: each class has taps of its own. */
 template <typename T, int N>
 __global__ void __launch_bounds__(block_threads)
-    direct_kernel(const T *there, const T *weight, const float *bias, T *here, bool backward,
-                  const __grid_constant__ Layout layout)
+    direct_kernel(const T *there, const T *weight, const float *bias, T *here, float *partial_moments,
+                  bool backward, const __grid_constant__ Layout layout)
 {
     extern __shared__ __align__(16) uint2 weights[]; /* [step][N][lane] */
     __shared__ __align__(16) int2 table[table_max];
@@ -185,6 +229,12 @@ __global__ void __launch_bounds__(block_threads)
     }
     __syncthreads();
     const unsigned pixels = layout.pixels[row_class * 2 + column_class];
+    float moments[N][4];
+#pragma unroll
+    for (int n = 0; n < N; n++)
+#pragma unroll
+        for (int k = 0; k < 4; k++)
+            moments[n][k] = 0;
     const unsigned blocks = gridDim.x / (unsigned)(sides * sides),
                    block = blockIdx.x / (unsigned)(sides * sides);
     for (unsigned first = (block * warps + threadIdx.x / 32) * tile_pixels; first < pixels;
@@ -216,17 +266,15 @@ __global__ void __launch_bounds__(block_threads)
         }
 #pragma unroll
         for (int n = 0; n < N; n++) {
-            const int channel = n * chunk + 2 * quarter;
             if (n * chunk >= layout.here_pitch)
                 continue;
-            if (low.here >= 0)
-                *reinterpret_cast<unsigned *>(here + low.here + channel) =
-                    pair_of((T)sums[n][0], (T)sums[n][1]);
-            if (high.here >= 0)
-                *reinterpret_cast<unsigned *>(here + high.here + channel) =
-                    pair_of((T)sums[n][2], (T)sums[n][3]);
+            write_two(here, low, n * chunk + 2 * quarter, sums[n][0], sums[n][1], moments[n]);
+            write_two(here, high, n * chunk + 2 * quarter, sums[n][2], sums[n][3], moments[n]);
         }
     }
+    if (partial_moments)
+        write_moments(moments, partial_moments + (int64_t)blockIdx.x * 2 * layout.here_pitch,
+                      layout.here_pitch);
 }
 
 /* ---- dweight ---- */
@@ -314,25 +362,42 @@ __global__ void __launch_bounds__(block_threads)
 
 constexpr int join_columns = 32, join_rows = 16;
 
+/* The sum of element i of the parts, in the first row's threads. */
+__device__ double join_parts(const float *partial, int i, int parts, int count)
+{
+    __shared__ double joined[join_rows][join_columns];
+    const int column = (int)threadIdx.x % join_columns, row = (int)threadIdx.x / join_columns;
+    double sum = 0;
+#pragma unroll 4
+    for (int part = i < count ? row : parts; part < parts; part += join_rows)
+        sum += (double)partial[(int64_t)part * count + i];
+    joined[row][column] = sum;
+    __syncthreads();
+    for (int k = 1; k < join_rows && row == 0; k++)
+        sum += joined[k][column];
+    return sum;
+}
+
+/* sums[i], i < count: the sum of the blocks' ones. */
+__global__ void __launch_bounds__(join_columns *join_rows)
+    join_moments_kernel(const float *partial, float *sums, int parts, int count)
+{
+    const int i = (int)(blockIdx.x * join_columns + threadIdx.x % join_columns);
+    const double sum = join_parts(partial, i, parts, count);
+    if (threadIdx.x < join_columns && i < count)
+        sums[i] = (float)sum;
+}
+
 /* dweight from the sum of the parts; count: elements of a part. */
 template <typename T, int N>
 __global__ void __launch_bounds__(join_columns *join_rows)
     direct_join_kernel(const float *partial, T *dweight, int parts, int count, int chunks, int taps, int rows,
                        int pitch)
 {
-    __shared__ double joined[join_rows][join_columns];
-    const int column = (int)threadIdx.x % join_columns, row = (int)threadIdx.x / join_columns;
-    const int i = (int)blockIdx.x * join_columns + column;
-    double sum = 0;
-#pragma unroll 4
-    for (int part = row; part < parts; part += join_rows)
-        sum += (double)partial[(int64_t)part * count + i];
-    joined[row][column] = sum;
-    __syncthreads();
-    if (row != 0)
+    const int i = (int)(blockIdx.x * join_columns + threadIdx.x % join_columns);
+    const double sum = join_parts(partial, i, parts, count);
+    if (threadIdx.x >= join_columns)
         return;
-    for (int k = 1; k < join_rows; k++)
-        sum += joined[k][column];
     const int lane = i % 32, k = i / 32 % 4, n = i / 128 % N, tile = i / (128 * N);
     const int s = 2 * tile + k / 2, o = n * chunk + lane % 4 * 2 + k % 2, each = pitch / chunk;
     if (s < chunks && o < rows)
@@ -432,21 +497,35 @@ int64_t weight_bytes(int64_t from, int64_t to, int64_t kernel)
            (int64_t)sizeof(uint2);
 }
 
-cudaError_t launch_direct(const DeviceTensor *there, const DeviceTensor *weight, const DeviceTensor *bias,
-                          const DeviceTensor *here, bool backward, const Layout &layout, cudaStream_t stream)
+/* Of direct_kernel. Class 0 has the most pixels. */
+int64_t direct_blocks(int64_t pixels, int64_t classes)
 {
-    const int64_t classes = layout.out_step * layout.out_step;
-    const int64_t tiles = (layout.pixels[0] + tile_pixels - 1) / tile_pixels; /* class 0 has the most */
+    const int64_t tiles = (pixels + tile_pixels - 1) / tile_pixels;
     const int64_t wanted = (tiles + warps - 1) / warps, most = blocks_wanted / classes;
-    const unsigned grid = (unsigned)((wanted < most ? wanted : most) * classes);
+    return (wanted < most ? wanted : most) * classes;
+}
+
+/* moments: [2, pitch] of what is written, made by way of partial; or NULL. */
+cudaError_t launch_direct(const DeviceTensor *there, const DeviceTensor *weight, const DeviceTensor *bias,
+                          const DeviceTensor *here, const DeviceTensor *moments, float *partial,
+                          const Layout &layout, cudaStream_t stream)
+{
+    const unsigned grid = (unsigned)direct_blocks(layout.pixels[0], layout.out_step * layout.out_step);
     const size_t bytes = (size_t)weight_bytes(there->pitch, here->pitch, layout.kernel);
+    const bool backward = layout.direction < 0;
     return with_narrow(there, [&](auto zero) {
         with_chunks(here->pitch, [&](auto chunks) {
             using T = decltype(zero);
             direct_kernel<T, decltype(chunks)::value><<<grid, block_threads, bytes, stream>>>(
                 data_of<const T>(there), data_of<const T>(weight),
-                bias ? data_of<const float>(bias) : nullptr, data_of<T>(here), backward, layout);
+                bias ? data_of<const float>(bias) : nullptr, data_of<T>(here), moments ? partial : nullptr,
+                backward, layout);
         });
+        const int count = 2 * (int)here->pitch;
+        if (moments)
+            join_moments_kernel<<<(unsigned)((count + join_columns - 1) / join_columns),
+                                  join_columns * join_rows, 0, stream>>>(partial, data_of<float>(moments),
+                                                                         (int)grid, count);
     });
 }
 
@@ -484,17 +563,19 @@ extern "C" bool kernel_direct_fits(const DeviceTensor *x, const DeviceTensor *we
     return element_is_narrow(x->element) && is_image_of(x, x->element) && is_image_of(y, x->element) &&
            weight->element == x->element && weight->pitch == x->pitch && weight->shape[3] == x->shape[3] &&
            kernel >= 1 && kernel <= DIRECT_KERNEL_MAX && stride >= 1 && stride <= 2 &&
-           weight_bytes(x->pitch, y->pitch, kernel) <= weight_bytes_max - table_max * (int)sizeof(int2) &&
-           weight_bytes(y->pitch, x->pitch, kernel) <= weight_bytes_max - table_max * (int)sizeof(int2);
+           weight_bytes(x->pitch, y->pitch, kernel) <= weight_bytes_max &&
+           weight_bytes(y->pitch, x->pitch, kernel) <= weight_bytes_max;
 }
 
 extern "C" cudaError_t kernel_direct(const DeviceTensor *x, const DeviceTensor *weight,
                                      const DeviceTensor *bias, const Direct *direct, const DeviceTensor *y,
-                                     cudaStream_t stream)
+                                     const DeviceTensor *sums, void *scratch, cudaStream_t stream)
 {
-    if (!kernel_direct_fits(x, weight, y, direct) || !is_f32(bias))
+    if (!kernel_direct_fits(x, weight, y, direct) || !is_f32(bias) || !is_f32(sums) ||
+        (sums && sums->pitch != y->pitch))
         return cudaErrorNotSupported;
-    return launch_direct(x, weight, bias, y, false, forward_layout(x, y, direct), stream);
+    return launch_direct(x, weight, bias, y, sums, static_cast<float *>(scratch),
+                         forward_layout(x, y, direct), stream);
 }
 
 extern "C" cudaError_t kernel_direct_backward_data(const DeviceTensor *dy, const DeviceTensor *weight,
@@ -503,7 +584,13 @@ extern "C" cudaError_t kernel_direct_backward_data(const DeviceTensor *dy, const
 {
     if (!kernel_direct_fits(dx, weight, dy, direct))
         return cudaErrorNotSupported;
-    return launch_direct(dy, weight, nullptr, dx, true, backward_layout(dy, dx, direct), stream);
+    return launch_direct(dy, weight, nullptr, dx, nullptr, nullptr, backward_layout(dy, dx, direct), stream);
+}
+
+extern "C" uint64_t kernel_direct_sums_scratch_bytes(const DeviceTensor *y)
+{
+    return (uint64_t)(direct_blocks(y->shape[0] * y->shape[1] * y->shape[2], 1) * 2 * y->pitch) *
+           sizeof(float);
 }
 
 extern "C" uint64_t kernel_direct_scratch_bytes(const DeviceTensor *dy, const DeviceTensor *x,

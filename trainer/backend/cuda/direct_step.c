@@ -6,7 +6,7 @@
 #include "trainer/backend/cuda/stream_time.h"
 
 /* The number changes with the kernels: times of others do not count. */
-#define TIMED_AS "direct kernel 1: "
+#define TIMED_AS "direct kernel 2: "
 
 bool direct_step_fits(const Step *step, Direct *direct)
 {
@@ -20,15 +20,21 @@ bool direct_step_fits(const Step *step, Direct *direct)
     case OP_CONV2D_BACKWARD_WEIGHT:
         return kernel_direct_fits(in(step, 1), out(step, 0), in(step, 0), direct);
     default:
-        return kernel_direct_fits(in(step, 0), in(step, 1), out(step, 0), direct);
+        return kernel_direct_fits(in(step, 0), in(step, 1), out(step, 0), direct) &&
+               (!maybe_out(step, 1) || out(step, 1)->pitch == out(step, 0)->pitch);
     }
 }
 
 uint64_t direct_step_scratch_bytes(const Step *step, const Direct *direct)
 {
-    return step->node->op == OP_CONV2D_BACKWARD_WEIGHT
-               ? kernel_direct_scratch_bytes(in(step, 0), in(step, 1), direct)
-               : 0;
+    switch (step->node->op) {
+    case OP_CONV2D_BACKWARD_DATA:
+        return 0;
+    case OP_CONV2D_BACKWARD_WEIGHT:
+        return kernel_direct_scratch_bytes(in(step, 0), in(step, 1), direct);
+    default:
+        return maybe_out(step, 1) ? kernel_direct_sums_scratch_bytes(out(step, 0)) : 0;
+    }
 }
 
 FshStatus direct_step_run(const Step *step, const Direct *direct, void *scratch, cudaStream_t stream,
@@ -43,8 +49,9 @@ FshStatus direct_step_run(const Step *step, const Direct *direct, void *scratch,
             kernel_direct_backward_weight(in(step, 0), in(step, 1), direct, out(step, 0), scratch, stream),
             error);
     default:
-        return CUDA_TRY(
-            kernel_direct(in(step, 0), in(step, 1), maybe_in(step, 2), direct, out(step, 0), stream), error);
+        return CUDA_TRY(kernel_direct(in(step, 0), in(step, 1), maybe_in(step, 2), direct, out(step, 0),
+                                      maybe_out(step, 1), scratch, stream),
+                        error);
     }
 }
 
@@ -64,7 +71,8 @@ FshStatus direct_step_milliseconds(CudaBackend *backend, const Step *step, const
                                    const char *pattern, double *milliseconds_ret, FshError *error)
 {
     char name[1200];
-    int length = snprintf(name, sizeof name, TIMED_AS "%s", pattern);
+    const bool sums = step->node->op == OP_CONV2D && maybe_out(step, 1);
+    int length = snprintf(name, sizeof name, TIMED_AS "%s%s", pattern, sums ? "and sums" : "");
     const bool named = length > 0 && (size_t)length < sizeof name;
     if (named && cudnn_cache_recall(backend->plans, name, milliseconds_ret))
         return FSH_OK;

@@ -322,12 +322,11 @@ static bool direct_is_faster(CudaBackend *backend, const Step *step, const Convo
     if (direct_step_milliseconds(backend, step, &plan->direct, cudnn_plan_text(plan->cudnn), milliseconds,
                                  &ignored))
         return false;
-    double ours = *milliseconds;
     if (forward && maybe_in(step, 2) && !plan->fused)
         theirs += milliseconds_of_pass(&(Epilogue){.kind = EPILOGUE_BIAS}, y);
-    if (forward && maybe_out(step, 1) && plan->fused)
-        ours += milliseconds_of_pass(&(Epilogue){.kind = EPILOGUE_SUMS}, y);
-    return ours < theirs;
+    if (forward && maybe_out(step, 1) && !plan->fused)
+        theirs += milliseconds_of_pass(&(Epilogue){.kind = EPILOGUE_SUMS}, y);
+    return *milliseconds < theirs;
 }
 
 static void try_direct(CudaBackend *backend, Step *step, ConvolutionPlan *plan)
@@ -478,13 +477,13 @@ static FshStatus convolution(const Step *step, cudaStream_t stream, FshError *er
     const bool adds_bias = plan->fused && plan->possible.kind == EPILOGUE_BIAS;
     const bool makes_sums = plan->fused && plan->possible.kind == EPILOGUE_SUMS;
     const bool own = plan->way == WAY_DEPTHWISE; /* whose kernels add the bias and make its gradient */
-    const bool direct = plan->way == WAY_DIRECT; /* whose kernels add the bias */
+    const bool direct = plan->way == WAY_DIRECT; /* whose kernels add the bias and make the sums */
     FshStatus status = own      ? run_depthwise(step, &plan->depthwise, stream, error)
                        : direct ? direct_step_run(step, &plan->direct, step->scratch, stream, error)
                                 : run_cudnn(step, plan, stream, error);
     if (!status && op == OP_CONV2D && maybe_in(step, 2) && !own && !direct && !adds_bias)
         status = CUDA_TRY(kernel_add_bias(out(step, 0), in(step, 2), stream), error);
-    if (!status && op == OP_CONV2D && maybe_out(step, 1) && !makes_sums)
+    if (!status && op == OP_CONV2D && maybe_out(step, 1) && !direct && !makes_sums)
         status = CUDA_TRY(kernel_channel_sums(out(step, 0), out(step, 1), step->scratch, stream), error);
     if (!status && op == OP_CONV2D_BACKWARD_WEIGHT && maybe_out(step, 1) && !own)
         status = CUDA_TRY(kernel_column_sum(in(step, 0), out(step, 1), step->scratch, stream), error);
