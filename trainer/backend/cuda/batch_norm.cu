@@ -9,7 +9,7 @@
 #include <initializer_list>
 
 #include "trainer/backend/cuda/kernels_norm.h"
-#include "trainer/backend/cuda/rows.cuh"
+#include "trainer/backend/cuda/rows_whole.cuh"
 
 using namespace fshard;
 
@@ -98,15 +98,24 @@ struct Moments {
     }
 };
 
+/* Out of the sums about a shift. Returns 1 / sqrt(variance + epsilon). */
+__device__ float moments_about(double shift, const double *sums, const Moments &moments, bool is_channel,
+                               double *mean, double *variance)
+{
+    const double shifted = sums[0] / moments.rows;
+    *mean = shift + shifted;
+    *variance = fmax(sums[1] / moments.rows - shifted * shifted, 0.0);
+    return is_channel ? (float)(1.0 / sqrt(*variance + moments.epsilon)) : 0;
+}
+
 template <typename T> struct FinishMoments {
     const T *x;
     Moments moments;
     __device__ void operator()(int c, const double *sums, bool is_channel) const
     {
-        const double shifted = sums[0] / moments.rows;
-        const double variance = fmax(sums[1] / moments.rows - shifted * shifted, 0.0);
-        moments.set(c, (double)(float)x[c] + shifted, variance,
-                    is_channel ? (float)(1.0 / sqrt(variance + moments.epsilon)) : 0, is_channel);
+        double mean, variance;
+        const float inverse = moments_about((double)(float)x[c], sums, moments, is_channel, &mean, &variance);
+        moments.set(c, mean, variance, inverse, is_channel);
     }
 };
 
@@ -418,6 +427,71 @@ template <typename T, Gate gate> struct Backward {
     }
 };
 
+/* ---- sums and map in one launch (rows_whole.cuh) ---- */
+
+template <typename T, Addend kind> struct ForwardPass {
+    MomentsTerm<T> term;
+    Apply<T, kind, false> map;
+    Moments moments;
+    template <int Channels> struct Kept {
+        alignas(32) float mean[Channels];
+        alignas(32) float inverse[Channels];
+        float shift[Channels]; /* y may be written over x before another block reads it */
+    };
+    template <int Channels> __device__ void keep(Kept<Channels> &kept, int k, int c) const
+    {
+        kept.shift[k] = (float)term.x[c];
+    }
+    template <int Channels>
+    __device__ void finish(Kept<Channels> &kept, int k, int c, const double *sums, bool is_channel,
+                           bool first) const
+    {
+        double mean, variance;
+        kept.inverse[k] = moments_about((double)kept.shift[k], sums, moments, is_channel, &mean, &variance);
+        kept.mean[k] = (float)mean;
+        if (first)
+            moments.set(c, mean, variance, kept.inverse[k], is_channel);
+    }
+    template <int Channels> __device__ Apply<T, kind, false> map_of(const Kept<Channels> &kept, int c) const
+    {
+        Apply<T, kind, false> here = map;
+        here.norm.mean = kept.mean - c;
+        here.norm.inverse_deviation = kept.inverse - c;
+        return here;
+    }
+};
+
+template <typename T, Gate gate, Second second, bool Stores> struct BackwardPass {
+    /* What was stored is through the activation. */
+    static constexpr Gate map_gate = Stores ? Gate::x : gate;
+    BackwardTerm<T, gate, second, Stores> term;
+    Backward<T, map_gate> map;
+    FinishBackward finish_first;
+    template <int Channels> struct Kept {
+        alignas(32) float dweight[Channels];
+        alignas(32) float dbias[Channels];
+    };
+    template <int Channels> __device__ void keep(Kept<Channels> &, int, int) const
+    {
+    }
+    template <int Channels>
+    __device__ void finish(Kept<Channels> &kept, int k, int c, const double *sums, bool is_channel,
+                           bool first) const
+    {
+        kept.dbias[k] = (float)sums[0];
+        kept.dweight[k] = (float)(sums[1] * (double)finish_first.inverse_deviation[c]);
+        if (first)
+            finish_first(c, sums, is_channel);
+    }
+    template <int Channels> __device__ Backward<T, map_gate> map_of(const Kept<Channels> &kept, int c) const
+    {
+        Backward<T, map_gate> here = map;
+        here.dweight = kept.dweight - c;
+        here.dbias = kept.dbias - c;
+        return here;
+    }
+};
+
 /* ---- launching ---- */
 
 Norm norm_of(const NormTensors *tensors, const NormActivation *activation)
@@ -465,8 +539,8 @@ unsigned blocks_for(int64_t threads)
 }
 
 template <typename T, Addend kind, bool HasSums>
-void apply(const NormTensors *tensors, const NormActivation *activation, const DeviceTensor *addend,
-           const DeviceTensor *y, const SumsOfX &sums, cudaStream_t stream)
+Apply<T, kind, HasSums> apply_of(const NormTensors *tensors, const NormActivation *activation,
+                                 const DeviceTensor *addend, const DeviceTensor *y, const SumsOfX &sums)
 {
     Apply<T, kind, HasSums> map = {};
     map.norm = norm_of(tensors, activation);
@@ -476,6 +550,26 @@ void apply(const NormTensors *tensors, const NormActivation *activation, const D
     map.addend_channels = addend ? (int)device_tensor_channels(addend) : 0;
     map.y = data_of<T>(y);
     map.sums = sums;
+    return map;
+}
+
+template <typename T, Addend kind, bool HasSums>
+void apply(const NormTensors *tensors, const NormActivation *activation, const DeviceTensor *addend,
+           const DeviceTensor *y, const SumsOfX &sums, cudaStream_t stream)
+{
+    run_map<T, 4>(apply_of<T, kind, HasSums>(tensors, activation, addend, y, sums), y, stream);
+}
+
+template <typename T, Addend kind>
+void forward(const NormTensors *tensors, const NormRunning *running, const NormActivation *activation,
+             const DeviceTensor *addend, const DeviceTensor *y, void *scratch, cudaStream_t stream)
+{
+    const MomentsTerm<T> term = {data_of<T>(tensors->x)};
+    const auto map = apply_of<T, kind, false>(tensors, activation, addend, y, SumsOfX{});
+    const Moments moments = moments_of(tensors, running);
+    if (run_whole<T>(ForwardPass<T, kind>{term, map, moments}, tensors->x, scratch, stream))
+        return;
+    sum_rows<T>(term, FinishMoments<T>{data_of<T>(tensors->x), moments}, tensors->x, scratch, stream);
     run_map<T, 4>(map, y, stream);
 }
 
@@ -491,41 +585,8 @@ void apply(const NormTensors *tensors, const NormActivation *activation, const D
         apply<T, Addend::narrower, HasSums>(tensors, activation, addend, y, sums, stream);
 }
 
-template <typename T, Gate gate, Second second, bool Stores>
-void backward_sums(const NormGradient *gradient, const NormTensors *tensors, const Norm &norm, void *scratch,
-                   cudaStream_t stream)
-{
-    BackwardTerm<T, gate, second, Stores> term = {};
-    term.norm = norm;
-    term.dy = data_of<T>(gradient->dy);
-    term.dy2 = maybe_data<T>(gradient->dy2);
-    term.dy2_pitch = gradient->dy2 ? (int)gradient->dy2->pitch : 0;
-    term.channels = (int)device_tensor_channels(tensors->x);
-    term.x = data_of<T>(tensors->x);
-    term.y = maybe_data<T>(gradient->y);
-    term.g = maybe_data<T>(gradient->g);
-    const FinishBackward finish = {norm.inverse_deviation, data_of<float>(gradient->dweight),
-                                   data_of<float>(gradient->dbias), maybe_data<float>(gradient->zero)};
-    sum_rows<T>(term, finish, tensors->x, scratch, stream);
-}
-
 template <typename T, Gate gate>
-void backward_sums(const NormGradient *gradient, const NormTensors *tensors, const Norm &norm, void *scratch,
-                   cudaStream_t stream)
-{
-    if (gradient->dy2 && device_tensor_channels(gradient->dy2) != device_tensor_channels(tensors->x))
-        backward_sums<T, gate, Second::wider, true>(gradient, tensors, norm, scratch, stream);
-    else if (gradient->dy2)
-        backward_sums<T, gate, Second::like_x, true>(gradient, tensors, norm, scratch, stream);
-    else if (gradient->g)
-        backward_sums<T, gate, Second::none, true>(gradient, tensors, norm, scratch, stream);
-    else
-        backward_sums<T, gate, Second::none, false>(gradient, tensors, norm, scratch, stream);
-}
-
-template <typename T, Gate gate>
-void backward_dx(const NormGradient *gradient, const NormTensors *tensors, const Norm &norm,
-                 cudaStream_t stream)
+Backward<T, gate> backward_map(const NormGradient *gradient, const NormTensors *tensors, const Norm &norm)
 {
     Backward<T, gate> map = {};
     map.norm = norm;
@@ -537,8 +598,46 @@ void backward_dx(const NormGradient *gradient, const NormTensors *tensors, const
     map.dweight = data_of<float>(gradient->dweight);
     map.dbias = data_of<float>(gradient->dbias);
     map.inverse_rows = gradient->batch_statistics ? 1.0 / (double)device_tensor_rows(tensors->x) : 0;
-    map.dx = data_of<T>(gradient->dx);
-    run_map<T, 4>(map, tensors->x, stream);
+    map.dx = maybe_data<T>(gradient->dx);
+    return map;
+}
+
+template <typename T, Gate gate, Second second, bool Stores>
+void backward(const NormGradient *gradient, const NormTensors *tensors, const Norm &norm, void *scratch,
+              cudaStream_t stream)
+{
+    using Pass = BackwardPass<T, gate, second, Stores>;
+    Pass pass = {};
+    pass.term.norm = norm;
+    pass.term.dy = data_of<T>(gradient->dy);
+    pass.term.dy2 = maybe_data<T>(gradient->dy2);
+    pass.term.dy2_pitch = gradient->dy2 ? (int)gradient->dy2->pitch : 0;
+    pass.term.channels = (int)device_tensor_channels(tensors->x);
+    pass.term.x = data_of<T>(tensors->x);
+    pass.term.y = maybe_data<T>(gradient->y);
+    pass.term.g = maybe_data<T>(gradient->g);
+    pass.map = backward_map<T, Pass::map_gate>(gradient, tensors, norm);
+    pass.finish_first = {norm.inverse_deviation, data_of<float>(gradient->dweight),
+                         data_of<float>(gradient->dbias), maybe_data<float>(gradient->zero)};
+    if (gradient->dx && run_whole<T>(pass, tensors->x, scratch, stream))
+        return;
+    sum_rows<T>(pass.term, pass.finish_first, tensors->x, scratch, stream);
+    if (gradient->dx)
+        run_map<T, 4>(pass.map, tensors->x, stream);
+}
+
+template <typename T, Gate gate>
+void backward(const NormGradient *gradient, const NormTensors *tensors, const Norm &norm, void *scratch,
+              cudaStream_t stream)
+{
+    if (gradient->dy2 && device_tensor_channels(gradient->dy2) != device_tensor_channels(tensors->x))
+        backward<T, gate, Second::wider, true>(gradient, tensors, norm, scratch, stream);
+    else if (gradient->dy2)
+        backward<T, gate, Second::like_x, true>(gradient, tensors, norm, scratch, stream);
+    else if (gradient->g)
+        backward<T, gate, Second::none, true>(gradient, tensors, norm, scratch, stream);
+    else
+        backward<T, gate, Second::none, false>(gradient, tensors, norm, scratch, stream);
 }
 
 } // namespace
@@ -616,6 +715,24 @@ extern "C" cudaError_t kernel_batch_norm_running(const NormTensors *tensors, con
     return cudaGetLastError();
 }
 
+extern "C" cudaError_t kernel_batch_norm_forward(const NormTensors *tensors, const NormRunning *running,
+                                                 const NormActivation *activation, const DeviceTensor *addend,
+                                                 const DeviceTensor *y, void *scratch, cudaStream_t stream)
+{
+    if (!all_f32({tensors->weight, tensors->bias, tensors->mean, tensors->inverse_deviation, running->mean,
+                  running->var, running->bias}))
+        return cudaErrorNotSupported;
+    return with_storage(y, [&](auto zero) {
+        using T = decltype(zero);
+        if (!addend)
+            forward<T, Addend::none>(tensors, running, activation, addend, y, scratch, stream);
+        else if (device_tensor_channels(addend) == device_tensor_channels(y))
+            forward<T, Addend::like_x>(tensors, running, activation, addend, y, scratch, stream);
+        else
+            forward<T, Addend::narrower>(tensors, running, activation, addend, y, scratch, stream);
+    });
+}
+
 extern "C" cudaError_t kernel_batch_norm_apply(const NormTensors *tensors, const NormActivation *activation,
                                                const DeviceTensor *addend, const DeviceTensor *y,
                                                cudaStream_t stream)
@@ -660,12 +777,8 @@ extern "C" cudaError_t kernel_batch_norm_backward(const NormGradient *gradient, 
     return with_storage(gradient->dy, [&](auto zero) {
         using T = decltype(zero);
         if (gradient->y && activation->relu)
-            backward_sums<T, Gate::y>(gradient, tensors, norm, scratch, stream);
+            backward<T, Gate::y>(gradient, tensors, norm, scratch, stream);
         else
-            backward_sums<T, Gate::x>(gradient, tensors, norm, scratch, stream);
-        if (gradient->dx && gradient->y && activation->relu && !gradient->g)
-            backward_dx<T, Gate::y>(gradient, tensors, norm, stream);
-        else if (gradient->dx)
-            backward_dx<T, Gate::x>(gradient, tensors, norm, stream);
+            backward<T, Gate::x>(gradient, tensors, norm, scratch, stream);
     });
 }

@@ -55,6 +55,11 @@ cudaError_t kernel_batch_norm_running(const NormTensors *tensors, const NormRunn
 cudaError_t kernel_batch_norm_apply(const NormTensors *tensors, const NormActivation *activation,
                                     const DeviceTensor *addend, const DeviceTensor *y, cudaStream_t stream);
 
+/* kernel_batch_norm_statistics and kernel_batch_norm_apply; of small images in one launch. */
+cudaError_t kernel_batch_norm_forward(const NormTensors *tensors, const NormRunning *running,
+                                      const NormActivation *activation, const DeviceTensor *addend,
+                                      const DeviceTensor *y, void *scratch, cudaStream_t stream);
+
 /* Statistics and apply in one, where the sums of x are there already (of kernel_channel_sums, or of a convolution): makes mean and
  * inverse_deviation, and moves the running statistics. */
 cudaError_t kernel_batch_norm_apply_sums(const NormTensors *tensors, const NormRunning *running,

@@ -34,9 +34,10 @@ static FshStatus batch_norm(const Step *step, cudaStream_t stream, FshError *err
                                                      maybe_in(step, 5), out(step, 0), stream),
                         error);
     if (options->training)
-        status = CUDA_TRY(kernel_batch_norm_statistics(&tensors, &running, step->scratch, stream), error);
-    else
-        status = CUDA_TRY(kernel_batch_norm_running(&tensors, &running, stream), error);
+        return CUDA_TRY(kernel_batch_norm_forward(&tensors, &running, &activation, maybe_in(step, 5),
+                                                  out(step, 0), step->scratch, stream),
+                        error);
+    status = CUDA_TRY(kernel_batch_norm_running(&tensors, &running, stream), error);
     if (!status)
         status = CUDA_TRY(
             kernel_batch_norm_apply(&tensors, &activation, maybe_in(step, 5), out(step, 0), stream), error);

@@ -227,8 +227,7 @@ void run_map(const Map &map, const DeviceTensor *x, cudaStream_t stream)
  * flight in each thread, `resident` blocks on each multiprocessor. Leaves one partial sum for each block and channel:
  * partial [blocks_y, sums, pitch]. From the last line to the first. */
 template <int Width, typename Term>
-__global__ void __launch_bounds__(block_threads, Term::resident)
-    partial_sums_kernel(const Term term, const Deal d, float *partial)
+__device__ void leave_partial_sums(const Term &term, const Deal &d, float *partial)
 {
     constexpr int sums = Term::sums, unroll = Term::unroll;
     __shared__ float lanes[sums][Width][block_threads];
@@ -275,6 +274,13 @@ __global__ void __launch_bounds__(block_threads, Term::resident)
 #pragma unroll
         for (int k = 0; k < Width; k++)
             partial[((int64_t)block * sums + s) * d.pitch + c + k] = lanes[s][k][thread];
+}
+
+template <int Width, typename Term>
+__global__ void __launch_bounds__(block_threads, Term::resident)
+    partial_sums_kernel(const Term term, const Deal d, float *partial)
+{
+    leave_partial_sums<Width>(term, d, partial);
 }
 
 constexpr int finish_channels = 16, finish_strips = 32;
