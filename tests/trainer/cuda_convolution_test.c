@@ -249,9 +249,10 @@ static void run_normed(Backend *backend, Graph *graph, float *values, size_t cou
 
 static void test_sums_of_convolutions_agree(void **state)
 {
-    /* image, channels in and out, kernel, stride; the last is folded */
-    static const int64_t cases[][5] = {
-        {16, 64, 64, 3, 1}, {15, 16, 24, 3, 2}, {9, 5, 13, 1, 1}, {33, 3, 24, 7, 2}};
+    /* image, channels in and out, kernel, stride; the first five are of few channels, the last is folded */
+    static const int64_t cases[][5] = {{15, 16, 24, 3, 2}, {9, 5, 13, 1, 1}, {28, 1, 3, 3, 2},
+                                       {37, 3, 8, 3, 1},   {8, 8, 32, 5, 1}, {16, 64, 64, 3, 1},
+                                       {33, 3, 24, 7, 2}};
     (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
         for (int backend = 0; backend < 2;

@@ -19,7 +19,9 @@ constexpr int chunk = 8, chunks_max = DIRECT_KERNEL_MAX * DIRECT_KERNEL_MAX * DI
 constexpr int unrolled_steps = 3; /* of two chunks; 9 taps of 8, 16, 32 channels are 5, 9, 18 */
 constexpr int table_max = chunks_max + 2 * unrolled_steps;
 constexpr int warp_tiles = 5; /* of a weight gradient: two chunks each, all that 9 taps of 8 channels need */
-constexpr int64_t blocks_wanted = 528; /* of a card with 132 processors, 4 each */
+constexpr int64_t processors = 132, blocks_wanted = 4 * processors;
+/* Blocks of a weight gradient on a processor at a time, for N chunks of y: what their registers leave room for. */
+template <int N> constexpr int weight_blocks = N == 1 ? 4 : 2;
 /* Beside the table and the sums of warps. */
 constexpr int weight_bytes_max =
     (48 << 10) - table_max * (int)sizeof(int2) - warps * 2 * DIRECT_CHANNELS_MAX * (int)sizeof(float);
@@ -47,7 +49,16 @@ __device__ unsigned divide(unsigned x, const Divider &by)
  * direction for each u < count, through tap first_tap + u * tap_step. */
 struct Side {
     int first_out, first_in, first_tap, count;
+    unsigned first_bits; /* where rows of `count` bits begin */
 };
+
+Side side_of(int first_out, int first_in, int first_tap, int count)
+{
+    Side side = {first_out, first_in, first_tap, count, 0};
+    for (int u = 0; u < DIRECT_KERNEL_MAX; u++)
+        side.first_bits |= 1U << (u * count);
+    return side;
+}
 
 /* One of two images is gone through pixel by pixel ("here"), of the other one each tap reads a pixel ("there"). */
 struct Layout {
@@ -93,9 +104,7 @@ __device__ Place place_of(unsigned pixel, const Layout &layout, int row_class, i
     range_inside(column, layout.direction, layout.there_width, columns.count, &from, &end);
     const unsigned of_columns = bits_between(from, end);
     range_inside(row, layout.direction, layout.there_height, rows.count, &from, &end);
-    unsigned of_rows = 0;
-    for (int u = from; u < end; u++)
-        of_rows |= 1U << (u * columns.count);
+    const unsigned of_rows = columns.first_bits & bits_between(from * columns.count, end * columns.count);
     Place place;
     place.mask = of_rows * of_columns;
     place.there =
@@ -130,11 +139,19 @@ __device__ int2 table_entry(int s, int chunks, const Layout &layout, int columns
     return make_int2(moved * layout.there_pitch + s % each * chunk, tap);
 }
 
-/* Two elements of the chunk; zeros outside of the image. */
-template <typename T> __device__ unsigned two_of(const T *there, const Place &place, int2 entry, int quarter)
+/* Two elements of the chunk; zeros outside of the image, where there may be an outside. */
+template <bool Inside, typename T>
+__device__ unsigned two_of(const T *there, const Place &place, int2 entry, int quarter)
 {
-    const bool inside = place.mask >> entry.y & 1;
+    const bool inside = Inside || place.mask >> entry.y & 1;
     return inside ? *reinterpret_cast<const unsigned *>(there + place.there + entry.x + 2 * quarter) : 0;
+}
+
+/* Whether all taps of all pixels of the warp lie inside of the image. */
+__device__ bool all_inside(const Place &mine, const Layout &layout, int row_class, int column_class)
+{
+    const int taps = layout.sides[row_class].count * layout.sides[column_class].count;
+    return __all_sync(0xFFFFFFFFU, taps > 0 && mine.mask == (1U << taps) - 1);
 }
 
 template <typename T> __device__ unsigned pair_of(T first, T second)
@@ -205,6 +222,30 @@ template <int N> __device__ void write_moments(const float (&moments)[N][4], flo
     to[squares * pitch + channel] = sum;
 }
 
+/* What lies behind the last chunk of the table is any pixel's, times weights of 0. */
+template <bool Inside, typename T, int N>
+__device__ void add_taps(const T *there, const Place &low, const Place &high, const int2 *table,
+                         const uint2 *weights, int steps, float (&sums)[N][4])
+{
+    const int lane = (int)threadIdx.x % 32, quarter = lane % 4;
+    for (int step = 0; step < steps; step += unrolled_steps) {
+        unsigned pairs[unrolled_steps][4];
+#pragma unroll
+        for (int u = 0; u < unrolled_steps; u++) {
+            const int2 even = table[2 * (step + u)], odd = table[2 * (step + u) + 1];
+            pairs[u][0] = two_of<Inside>(there, low, even, quarter);
+            pairs[u][1] = two_of<Inside>(there, high, even, quarter);
+            pairs[u][2] = two_of<Inside>(there, low, odd, quarter);
+            pairs[u][3] = two_of<Inside>(there, high, odd, quarter);
+        }
+#pragma unroll
+        for (int u = 0; u < unrolled_steps; u++)
+#pragma unroll
+            for (int n = 0; n < N; n++)
+                multiply_add(T{}, sums[n], pairs[u], weights[((step + u) * N + n) * 32 + lane]);
+    }
+}
+
 /* A warp makes 16 pixels of all channels, N chunks. Of a data gradient at stride 2 a block has pixels of one of four classes, by what
  * is left of row and column: each class has taps of its own. */
 template <typename T, int N>
@@ -248,22 +289,10 @@ __global__ void __launch_bounds__(block_threads)
             sums[n][0] = sums[n][2] = some ? bias[n * chunk + 2 * quarter] : 0;
             sums[n][1] = sums[n][3] = some ? bias[n * chunk + 2 * quarter + 1] : 0;
         }
-        for (int step = 0; step < steps; step += unrolled_steps) {
-            unsigned pairs[unrolled_steps][4];
-#pragma unroll
-            for (int u = 0; u < unrolled_steps; u++) {
-                const int2 even = table[2 * (step + u)], odd = table[2 * (step + u) + 1];
-                pairs[u][0] = two_of(there, low, even, quarter);
-                pairs[u][1] = two_of(there, high, even, quarter);
-                pairs[u][2] = two_of(there, low, odd, quarter);
-                pairs[u][3] = two_of(there, high, odd, quarter);
-            }
-#pragma unroll
-            for (int u = 0; u < unrolled_steps; u++)
-#pragma unroll
-                for (int n = 0; n < N; n++)
-                    multiply_add(T{}, sums[n], pairs[u], weights[((step + u) * N + n) * 32 + lane]);
-        }
+        if (all_inside(mine, layout, row_class, column_class))
+            add_taps<true, T, N>(there, low, high, table, weights, steps, sums);
+        else
+            add_taps<false, T, N>(there, low, high, table, weights, steps, sums);
 #pragma unroll
         for (int n = 0; n < N; n++) {
             if (n * chunk >= layout.here_pitch)
@@ -279,10 +308,25 @@ __global__ void __launch_bounds__(block_threads)
 
 /* ---- dweight ---- */
 
+template <bool Inside, typename T>
+__device__ void load_taps(const T *there, const Place &low, const Place &high, const int2 *table,
+                          unsigned (&pairs)[warp_tiles][4])
+{
+    const int quarter = (int)threadIdx.x % 4;
+#pragma unroll
+    for (int t = 0; t < warp_tiles; t++) {
+        const int2 even = table[2 * t], odd = table[2 * t + 1];
+        pairs[t][0] = two_of<Inside>(there, low, even, quarter);
+        pairs[t][1] = two_of<Inside>(there, low, odd, quarter);
+        pairs[t][2] = two_of<Inside>(there, high, even, quarter);
+        pairs[t][3] = two_of<Inside>(there, high, odd, quarter);
+    }
+}
+
 /* Sums over pixels of x (there) by dy (here): 16 channels and taps by N chunks of y, warp_tiles such products in a warp. Blocks are
  * `parts` of the pixels for each of `groups` runs of taps; partial[part][group][tile][n][sum][lane]. */
 template <typename T, int N>
-__global__ void __launch_bounds__(block_threads)
+__global__ void __launch_bounds__(block_threads, weight_blocks<N>)
     direct_weight_kernel(const T *here, const T *there, float *partial, unsigned groups,
                          const __grid_constant__ Layout layout)
 {
@@ -320,14 +364,10 @@ __global__ void __launch_bounds__(block_threads)
             gradients[n].y =
                 some && high.here >= 0 ? *reinterpret_cast<const unsigned *>(here + high.here + channel) : 0;
         }
-#pragma unroll
-        for (int t = 0; t < warp_tiles; t++) {
-            const int2 even = table[2 * t], odd = table[2 * t + 1];
-            pairs[t][0] = two_of(there, low, even, quarter);
-            pairs[t][1] = two_of(there, low, odd, quarter);
-            pairs[t][2] = two_of(there, high, even, quarter);
-            pairs[t][3] = two_of(there, high, odd, quarter);
-        }
+        if (all_inside(mine, layout, 0, 0))
+            load_taps<true>(there, low, high, table, pairs);
+        else
+            load_taps<false>(there, low, high, table, pairs);
 #pragma unroll
         for (int n = 0; n < N; n++)
             gradients[n] = make_uint2(transpose(gradients[n].x), transpose(gradients[n].y));
@@ -368,7 +408,7 @@ __device__ double join_parts(const float *partial, int i, int parts, int count)
     __shared__ double joined[join_rows][join_columns];
     const int column = (int)threadIdx.x % join_columns, row = (int)threadIdx.x / join_columns;
     double sum = 0;
-#pragma unroll 4
+#pragma unroll 8
     for (int part = i < count ? row : parts; part < parts; part += join_rows)
         sum += (double)partial[(int64_t)part * count + i];
     joined[row][column] = sum;
@@ -440,7 +480,7 @@ Layout forward_layout(const DeviceTensor *x, const DeviceTensor *y, const Direct
     layout.in_step = (int)direct->stride;
     layout.out_step = layout.tap_step = layout.direction = 1;
     layout.weight_pitch = (int)x->pitch;
-    layout.sides[0] = {0, -(int)direct->padding, 0, (int)direct->kernel};
+    layout.sides[0] = side_of(0, -(int)direct->padding, 0, (int)direct->kernel);
     count_pixels(&layout);
     return layout;
 }
@@ -458,8 +498,8 @@ Layout backward_layout(const DeviceTensor *dy, const DeviceTensor *dx, const Dir
     layout.weight_pitch = (int)dx->pitch;
     for (int side = 0; side < stride; side++) {
         const int first_tap = (side + padding) % stride;
-        layout.sides[side] = {side, (side + padding - first_tap) / stride, first_tap,
-                              first_tap < kernel ? (kernel - first_tap + stride - 1) / stride : 0};
+        layout.sides[side] = side_of(side, (side + padding - first_tap) / stride, first_tap,
+                                     first_tap < kernel ? (kernel - first_tap + stride - 1) / stride : 0);
     }
     count_pixels(&layout);
     return layout;
@@ -541,7 +581,9 @@ Division division_of(const DeviceTensor *dy, const DeviceTensor *x, const Direct
     const int64_t chunks = direct->kernel * direct->kernel * x->pitch / chunk;
     division.groups = (chunks + 2 * warp_tiles - 1) / (2 * warp_tiles);
     /* two tiles for each warp, at least */
-    const int64_t wanted = (tiles + 2 * warps - 1) / (2 * warps), most = blocks_wanted / division.groups;
+    const int64_t wanted = (tiles + 2 * warps - 1) / (2 * warps);
+    const int64_t most =
+        processors * (dy->pitch == chunk ? weight_blocks<1> : weight_blocks<2>) / division.groups;
     division.parts = wanted < most ? wanted : most;
     division.count = division.groups * warp_tiles * instance_chunks(dy->pitch) * 4 * 32;
     return division;
