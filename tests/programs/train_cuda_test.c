@@ -181,6 +181,18 @@ static void test_a_loss_that_is_no_number_stops_at_its_step(void **state)
                         test_path(folder, "alone/diverged.safetensors"));
 }
 
+/* Steps that only gather gradients stand between updates that are left out. */
+static void test_a_loss_scale_that_falls_for_ever_ends_a_run_that_accumulates(void **state)
+{
+    TestFolder *folder = *state;
+    const char *shards = make_learnable(folder);
+    RunResult result =
+        TRAIN(1, "--device", "cuda", "--model", "conv8", "--amp", "fp16", "--grad-accum-steps", "2", "--lr",
+              "1e6", "--lr-warmup-epochs", "0", "--epochs", "50", "-b", "16", shards, test_path(folder, "out"));
+    assert_contains(result.err, "training has diverged; lower --lr");
+    run_result_free(&result);
+}
+
 static void test_a_batch_that_does_not_fit_is_told(void **state)
 {
     TestFolder *folder = *state;
@@ -209,6 +221,7 @@ int main(void)
         IN_FOLDER(test_plans_of_layers_are_told),
         IN_FOLDER(test_fusions_can_be_left_out),
         IN_FOLDER(test_a_loss_that_is_no_number_stops_at_its_step),
+        IN_FOLDER(test_a_loss_scale_that_falls_for_ever_ends_a_run_that_accumulates),
         IN_FOLDER(test_a_batch_that_does_not_fit_is_told),
     };
     Backend *backend = NULL;

@@ -106,8 +106,10 @@ static FshStatus check_loss(Training *training, const StepNote *note, const Step
                             FshError *error)
 {
     const bool scales = training->session.plan.recipe.optimizer.loss_scaling;
-    training->updates_missed =
-        result->updated || isfinite(result->gradient_norm) ? 0 : training->updates_missed + 1;
+    if (result->updated)
+        training->updates_missed = 0;
+    else if (!isfinite(result->gradient_norm)) /* else it only accumulates, which says nothing */
+        training->updates_missed++;
     if (isfinite(result->loss) && training->updates_missed < SKIPPED_UPDATES_MAX)
         return FSH_OK;
     if (scales && training->updates_missed < SKIPPED_UPDATES_MAX)
@@ -236,6 +238,9 @@ static FshStatus begin_step(Training *training, Epoch *epoch, FshError *error)
     session->network.measures = training_profiles(training, number);
     if (note->runs)
         status = network_begin_step(&session->network, batch, note->learning_rate, error);
+    /* A file that the device's decoder refuses. Other ranks have begun this step: with them there is nothing to save together. */
+    if (status == FSH_ERR_CORRUPT && !session->communicator)
+        return stop_for_failure(training, epoch, status, error);
     if (status)
         return status;
     run_report_batch(training->report, batch);
