@@ -102,13 +102,14 @@ static FshStatus open_decoder(JpegDecoder *decoder, nvjpegBackend_t way, FshErro
     return status;
 }
 
-FshStatus jpeg_batch_new(JpegBatch **jpegs, FshError *error)
+FshStatus jpeg_batch_new(JpegBatch **jpegs, bool engine, FshError *error)
 {
     JpegBatch *made = *jpegs = calloc(1, sizeof *made);
     if (!made)
         return fsh_error_set(error, FSH_ERR_MEMORY, "out of memory for a JPEG decoder");
     FshError no_engine = {0};
-    made->chosen = open_decoder(&made->decoders[ENGINE], ways[ENGINE], &no_engine) ? KERNELS : ENGINE;
+    made->chosen =
+        engine && !open_decoder(&made->decoders[ENGINE], ways[ENGINE], &no_engine) ? ENGINE : KERNELS;
     FshStatus status = open_decoder(&made->decoders[KERNELS], ways[KERNELS], error);
     if (status)
         jpeg_batch_free(jpegs);
@@ -226,8 +227,9 @@ struct JpegBatch {
     int nothing;
 };
 
-FshStatus jpeg_batch_new(JpegBatch **jpegs, FshError *error)
+FshStatus jpeg_batch_new(JpegBatch **jpegs, bool engine, FshError *error)
 {
+    (void)engine;
     *jpegs = NULL;
     return fsh_error_set(
         error, FSH_ERR_UNSUPPORTED,

@@ -1,7 +1,7 @@
 /* jpeg_batch.h - nvJPEG: the JPEG files of a batch decoded in one call, on the decoding engine where the card has one.
  *
  *   JpegBatch *jpegs;
- *   jpeg_batch_new(&jpegs, &error);
+ *   jpeg_batch_new(&jpegs, true, &error);
  *   jpeg_batch_decode(jpegs, files, count, 3, stream, &failed, &error); // enqueued; host work on the calling thread
  *   jpeg_batch_free(&jpegs);
  *
@@ -11,6 +11,7 @@
 #ifndef FSHARD_TRAINER_BACKEND_CUDA_JPEG_BATCH_H
 #define FSHARD_TRAINER_BACKEND_CUDA_JPEG_BATCH_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -28,8 +29,10 @@ typedef struct JpegFile {
     uint32_t width;
 } JpegFile;
 
-/* FSH_ERR_UNSUPPORTED: built without nvJPEG. */
-FshStatus jpeg_batch_new(JpegBatch **jpegs, FshError *error);
+/* engine: the decoding engine may be taken, until it refuses a file that the kernels read. Its pixels need not be the kernels', and
+ * which batch is the first that it refuses depends on where a run begins: without it the same files give the same pixels.
+ * FSH_ERR_UNSUPPORTED: built without nvJPEG. */
+FshStatus jpeg_batch_new(JpegBatch **jpegs, bool engine, FshError *error);
 /* The stream must have passed. Frees and sets to NULL; NULL is fine. */
 void jpeg_batch_free(JpegBatch **jpegs);
 

@@ -141,8 +141,7 @@ static FshStatus store_new(PixelStore **store, Backend *backend, uint64_t bytes,
 static FshStatus decodes(Backend *backend, FshError *error)
 {
     JpegBatch *jpegs = NULL;
-    (void)backend;
-    FshStatus status = jpeg_batch_new(&jpegs, error);
+    FshStatus status = jpeg_batch_new(&jpegs, !((const CudaBackend *)backend)->deterministic, error);
     jpeg_batch_free(&jpegs);
     return status;
 }
@@ -221,7 +220,9 @@ static FshStatus open_files(CudaPixelStore *store, FshError *error)
         if (!status)
             status = CUDA_TRY(cudaEventCreateWithFlags(&store->files[i].used, flags), error);
     }
-    return status ? status : jpeg_batch_new(&store->jpegs, error);
+    return status ? status
+                  : jpeg_batch_new(&store->jpegs, !((const CudaBackend *)store->base.backend)->deterministic,
+                                   error);
 }
 
 static FshStatus reserve_list(CudaPixelStore *store, size_t count, FshError *error)
