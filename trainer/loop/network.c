@@ -178,6 +178,34 @@ static FshStatus read_output(NetworkProgram *part, FshError *error)
                         output_count(part) * sizeof *part->host_output, error);
 }
 
+static FshStatus open_size(Network *network, NetworkWeights weights, NetworkProgram *part,
+                           const ModelSpec *spec, FshError *error)
+{
+    FshStatus status = build_graph(part, network->plan, spec, error);
+    if (!status)
+        status = make_program(part, weights == NETWORK_AVERAGED ? network->average : network->state, error);
+    if (status) {
+        free_program(part);
+        free_graph(part);
+    }
+    return status;
+}
+
+/* Programs of other sizes, but the first of each: true if there was one. */
+static bool forget_sizes(Network *network)
+{
+    bool any = false;
+    for (size_t i = 0; i < 2 * (size_t)NETWORK_SIZES_KEPT; i++) {
+        NetworkProgram *part = &network->evaluation[i / NETWORK_SIZES_KEPT][i % NETWORK_SIZES_KEPT];
+        if (i % NETWORK_SIZES_KEPT == 0 || !part->program)
+            continue;
+        free_program(part);
+        free_graph(part);
+        any = true;
+    }
+    return any;
+}
+
 /* The program for images of this size: one that is there, or a new one in place of the one that was used longest ago. The
  * first keeps its graph, from which the State was made. */
 static FshStatus find_evaluation(Network *network, NetworkWeights weights, const Batch *batch,
@@ -200,14 +228,11 @@ static FshStatus find_evaluation(Network *network, NetworkWeights weights, const
     ModelSpec spec = network->plan->evaluation_spec;
     spec.height = batch->height;
     spec.width = batch->width;
-    FshStatus status = build_graph(oldest, network->plan, &spec, error);
-    if (!status)
-        status = make_program(oldest, weights == NETWORK_AVERAGED ? network->average : network->state, error);
-    if (status) {
-        free_program(oldest);
-        free_graph(oldest);
+    FshStatus status = open_size(network, weights, oldest, &spec, error);
+    if (status == FSH_ERR_MEMORY && forget_sizes(network)) /* what is kept for speed alone is in the way */
+        status = open_size(network, weights, oldest, &spec, error);
+    if (status)
         return status;
-    }
     oldest->used = network->clock;
     *part_ret = oldest;
     return FSH_OK;
