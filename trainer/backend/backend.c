@@ -62,6 +62,11 @@ const char *backend_description(const Backend *backend)
     return backend->description;
 }
 
+const char *backend_warning(const Backend *backend)
+{
+    return backend->interface->warning ? backend->interface->warning(backend) : NULL;
+}
+
 unsigned backend_fusions(const Backend *backend)
 {
     return backend->interface->fusions;

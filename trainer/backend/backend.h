@@ -72,6 +72,8 @@ FshStatus backend_device_count(const char *device, int *count_ret, FshError *err
 FshStatus backend_join(Backend *backend, struct Communicator *communicator, FshError *error);
 /* "oneDNN 2.6.3, avx512_core_amx, 2 threads"; static for the backend's life. */
 const char *backend_description(const Backend *backend);
+/* What went wrong and did no harm, for people, or NULL: plans that could not be kept, say. Good until the next call on the backend. */
+const char *backend_warning(const Backend *backend);
 /* The rewrites (GraphFusion bits) whose nodes it runs: for graph_fuse and graph_fuse_backward. */
 unsigned backend_fusions(const Backend *backend);
 
@@ -139,6 +141,7 @@ typedef struct BackendInterface {
     unsigned fusions; /* GraphFusion bits of what it can run */
     FshStatus (*open)(Backend **backend, const BackendOptions *options, FshError *error);
     void (*close)(Backend *backend);
+    const char *(*warning)(const Backend *backend); /* NULL: there never is one */
     FshStatus (*rates)(Backend *backend, DataType type, BackendRates *rates, FshError *error);
     FshStatus (*state_new)(State **state, Backend *backend, const Graph *graph, FshError *error);
     void (*state_free)(State *state);

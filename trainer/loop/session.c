@@ -226,12 +226,15 @@ static FshStatus check_alike(const Session *session, const TrainOptions *options
     const TrainPlan *plan = &session->plan;
     char text[512];
     (void)snprintf(text, sizeof text,
-                   "%s %s %s %llu %llu batch %lld %lld epochs %llu seed %llu rate %.17g type %d evaluate %d",
+                   "%s %s %s %llu %llu batch %lld %lld epochs %llu seed %llu rate %.17g type %d evaluate %d "
+                   "gather %lld every %llu %lld %lld",
                    FSHARD_VERSION, fsh_manifest(session->data.dataset)->id, plan->model->name,
                    (unsigned long long)plan->train_count, (unsigned long long)plan->evaluation_count,
                    (long long)plan->train_spec.batch, (long long)plan->evaluation_spec.batch,
                    (unsigned long long)plan->epochs, (unsigned long long)plan->seed, plan->schedule.base,
-                   (int)plan->recipe.compute_type, options->evaluate);
+                   (int)plan->recipe.compute_type, options->evaluate, (long long)options->grad_accum_steps,
+                   (unsigned long long)plan->evaluation_interval, (long long)options->log_interval,
+                   (long long)options->checkpoint_interval);
     return ranks_check_same(session->communicator, text, error);
 }
 
@@ -318,6 +321,9 @@ void session_describe(Session *session)
     console_line(&session->console, "device: %s; loader: %d thread%s, %zu batches ahead",
                  backend_description(session->network.backend), plan->workers, plan->workers == 1 ? "" : "s",
                  plan->batches_ahead);
+    const char *warning = backend_warning(session->network.backend);
+    if (warning)
+        console_warning(&session->console, "%s", warning);
 }
 
 static FshStatus cache_split(Session *session, const FshSplit *split, FshError *error)

@@ -203,6 +203,11 @@ void cuda_backend_close(Backend *backend)
     free(cuda);
 }
 
+const char *cuda_backend_warning(const Backend *backend)
+{
+    return cudnn_cache_warning(((const CudaBackend *)backend)->plans);
+}
+
 FshStatus cuda_memory_new(void **memory, uint64_t bytes, const char *what, FshError *error)
 {
     *memory = NULL;

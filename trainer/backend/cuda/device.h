@@ -45,6 +45,7 @@ FshStatus cuda_device_count(int *count_ret, FshError *error);
 FshStatus cuda_backend_open(Backend **backend, const BackendOptions *options, FshError *error);
 /* Waits for the work under way. NULL is fine. */
 void cuda_backend_close(Backend *backend);
+const char *cuda_backend_warning(const Backend *backend);
 
 /* Device memory, 256-byte aligned, uninitialised. FSH_ERR_MEMORY says what was asked for and what is free. 0
  * bytes give NULL. */

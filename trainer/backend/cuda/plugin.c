@@ -24,6 +24,7 @@ static const BackendInterface interface = {
     .fusions = FUSE_ALL | FUSE_CONV_STATISTICS | FUSE_PAD_ADD,
     .open = open_backend,
     .close = cuda_backend_close,
+    .warning = cuda_backend_warning,
     .rates = cuda_backend_rates,
     .state_new = cuda_state_new,
     .state_free = cuda_state_free,
