@@ -186,9 +186,9 @@ static void test_a_loss_scale_that_falls_for_ever_ends_a_run_that_accumulates(vo
 {
     TestFolder *folder = *state;
     const char *shards = make_learnable(folder);
-    RunResult result =
-        TRAIN(1, "--device", "cuda", "--model", "conv8", "--amp", "fp16", "--grad-accum-steps", "2", "--lr",
-              "1e6", "--lr-warmup-epochs", "0", "--epochs", "50", "-b", "16", shards, test_path(folder, "out"));
+    RunResult result = TRAIN(1, "--device", "cuda", "--model", "conv8", "--amp", "fp16", "--grad-accum-steps",
+                             "2", "--lr", "1e6", "--lr-warmup-epochs", "0", "--epochs", "50", "-b", "16",
+                             shards, test_path(folder, "out"));
     assert_contains(result.err, "training has diverged; lower --lr");
     run_result_free(&result);
 }

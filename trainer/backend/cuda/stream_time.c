@@ -63,5 +63,7 @@ FshStatus stream_time(const StreamWork *work, cudaStream_t stream, double *milli
             (void)cudaEventDestroy(events[i]);
     if (recorded)
         (void)cudaGraphExecDestroy(recorded);
+    if (status) /* the runtime remembers a capture that was broken off, and the next kernel's launch would be blamed for it */
+        (void)cudaGetLastError();
     return status;
 }
