@@ -23,8 +23,8 @@ constexpr int64_t processors = 132, blocks_wanted = 4 * processors;
 /* Blocks of a weight gradient on a processor at a time, for N chunks of y: what their registers leave room for. */
 template <int N> constexpr int weight_blocks = N == 1 ? 4 : 2;
 /* Beside the table and the sums of warps. */
-constexpr int weight_bytes_max =
-    (48 << 10) - table_max * (int)sizeof(int2) - warps * 2 * DIRECT_CHANNELS_MAX * (int)sizeof(float);
+constexpr int weight_bytes_max = (48 << 10) - table_max * (int)(sizeof(int2) + sizeof(int)) -
+                                 warps * 2 * DIRECT_CHANNELS_MAX * (int)sizeof(float);
 constexpr unsigned never = 31; /* a bit that is set in no mask: there are 25 taps */
 
 /* x / divisor for x < 2^31, without a division: Granlund and Montgomery, 1994. */
@@ -177,22 +177,29 @@ __device__ void write_two(T *here, const Place &place, int channel, float first,
     moments[3] += (float)b * (float)b;
 }
 
-/* Two channels of chunk s for channel n of what is written. */
-template <typename T>
-__device__ unsigned two_weights(const T *weight, int s, int chunks, int quarter, int n, const Layout &layout,
-                                const Side &rows, const Side &columns, bool backward)
+/* The element of the weights where chunk s begins, for channel 0 of what is written; -1: there is no such chunk. */
+__device__ int weight_begin(int s, int chunks, const Layout &layout, const Side &rows, const Side &columns)
 {
-    const int each = layout.there_pitch / chunk, tap = s / each;
-    if (s >= chunks || n >= layout.here_pitch)
-        return 0;
+    const int each = layout.there_pitch / chunk, tap = s / each, first_channel = s % each * chunk;
+    if (s >= chunks)
+        return -1;
     const int i = rows.first_tap + tap / columns.count * layout.tap_step,
               j = columns.first_tap + tap % columns.count * layout.tap_step;
-    const int channel = s % each * chunk + 2 * quarter, taps = layout.kernel * layout.kernel;
-    const int at = i * layout.kernel + j;
-    if (!backward)
-        return *reinterpret_cast<const unsigned *>(weight + (n * taps + at) * layout.weight_pitch + channel);
-    return pair_of(weight[(channel * taps + at) * layout.weight_pitch + n],
-                   weight[((channel + 1) * taps + at) * layout.weight_pitch + n]);
+    const int at = i * layout.kernel + j, taps = layout.kernel * layout.kernel;
+    return layout.direction > 0 ? at * layout.weight_pitch + first_channel
+                                : (first_channel * taps + at) * layout.weight_pitch;
+}
+
+/* Two channels of a chunk for channel n of what is written; row: elements of all taps of one channel of y. */
+template <typename T>
+__device__ unsigned two_weights(const T *weight, int begin, int quarter, int n, int row, const Layout &layout)
+{
+    if (begin < 0 || n >= layout.here_pitch)
+        return 0;
+    if (layout.direction > 0)
+        return *reinterpret_cast<const unsigned *>(weight + begin + n * row + 2 * quarter);
+    const T *of_two = weight + begin + 2 * quarter * row + n;
+    return pair_of(of_two[0], of_two[row]);
 }
 
 /* Sums of what is written, and of its squares, by channel, over a block: to[2][here_pitch]. */
@@ -251,22 +258,28 @@ __device__ void add_taps(const T *there, const Place &low, const Place &high, co
 template <typename T, int N>
 __global__ void __launch_bounds__(block_threads)
     direct_kernel(const T *there, const T *weight, const float *bias, T *here, float *partial_moments,
-                  bool backward, const __grid_constant__ Layout layout)
+                  const __grid_constant__ Layout layout)
 {
     extern __shared__ __align__(16) uint2 weights[]; /* [step][N][lane] */
     __shared__ __align__(16) int2 table[table_max];
+    __shared__ int begins[table_max];
     const int sides = layout.out_step, row_class = (int)blockIdx.x % (sides * sides) / sides,
               column_class = (int)blockIdx.x % sides;
     const Side &rows = layout.sides[row_class], &columns = layout.sides[column_class];
     const int lane = (int)threadIdx.x % 32, group = lane / 4, quarter = lane % 4;
     const int chunks = rows.count * columns.count * (layout.there_pitch / chunk);
     const int steps = (chunks + 2 * unrolled_steps - 1) / (2 * unrolled_steps) * unrolled_steps;
-    for (int i = (int)threadIdx.x; i < 2 * steps; i += block_threads)
+    for (int i = (int)threadIdx.x; i < 2 * steps; i += block_threads) {
         table[i] = table_entry(i, chunks, layout, columns.count);
+        begins[i] = weight_begin(i, chunks, layout, rows, columns);
+    }
+    __syncthreads();
+    const int row = layout.kernel * layout.kernel * layout.weight_pitch;
+#pragma unroll 4
     for (int i = (int)threadIdx.x; i < steps * N * 32; i += block_threads) {
         const int step = i / (N * 32), n = i / 32 % N * chunk + group;
-        weights[i].x = two_weights(weight, 2 * step, chunks, quarter, n, layout, rows, columns, backward);
-        weights[i].y = two_weights(weight, 2 * step + 1, chunks, quarter, n, layout, rows, columns, backward);
+        weights[i] = make_uint2(two_weights(weight, begins[2 * step], quarter, n, row, layout),
+                                two_weights(weight, begins[2 * step + 1], quarter, n, row, layout));
     }
     __syncthreads();
     const unsigned pixels = layout.pixels[row_class * 2 + column_class];
@@ -552,14 +565,13 @@ cudaError_t launch_direct(const DeviceTensor *there, const DeviceTensor *weight,
 {
     const unsigned grid = (unsigned)direct_blocks(layout.pixels[0], layout.out_step * layout.out_step);
     const size_t bytes = (size_t)weight_bytes(there->pitch, here->pitch, layout.kernel);
-    const bool backward = layout.direction < 0;
     return with_narrow(there, [&](auto zero) {
         with_chunks(here->pitch, [&](auto chunks) {
             using T = decltype(zero);
             direct_kernel<T, decltype(chunks)::value><<<grid, block_threads, bytes, stream>>>(
                 data_of<const T>(there), data_of<const T>(weight),
                 bias ? data_of<const float>(bias) : nullptr, data_of<T>(here), moments ? partial : nullptr,
-                backward, layout);
+                layout);
         });
         const int count = 2 * (int)here->pitch;
         if (moments)
