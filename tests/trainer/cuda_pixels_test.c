@@ -270,7 +270,7 @@ static void test_a_split_in_the_gpus_memory_agrees(void **state)
 
 enum { FILES = 10 };
 
-/* JPEG files of every kind that a decoder is given, and pixels between them, of all sizes. */
+/* JPEG files of every kind that a decoder is given (jpeg_plain.h), and pixels between them, of all sizes. */
 static void make_files(uint32_t channels, Buffer files[FILES], PixelFile list[FILES],
                        PixelRecipe recipes[FILES], PixelBatch *batch)
 {
@@ -297,8 +297,8 @@ static void make_files(uint32_t channels, Buffer files[FILES], PixelFile list[FI
                                   .height = height,
                                   .colours = gray ? MAKE_GRAY : MAKE_RGB,
                                   .pixels = pixels,
-                                  .across = across[i % 4],
-                                  .down = down[i % 4]},
+                                  .across = gray ? 1 : across[i % 4],
+                                  .down = gray ? 1 : down[i % 4]},
                       &files[i]);
         }
         free(pixels);

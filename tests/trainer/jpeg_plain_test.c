@@ -38,6 +38,7 @@ static void test_baseline_files_are_plain(void **state)
 {
     (void)state;
     check((MakeJpeg){.colours = MAKE_GRAY}, true);
+    check((MakeJpeg){.colours = MAKE_GRAY, .across = 1, .down = 1}, true);
     check((MakeJpeg){.colours = MAKE_RGB}, true);
     check((MakeJpeg){.colours = MAKE_RGB, .across = 1, .down = 1}, true);
     check((MakeJpeg){.colours = MAKE_RGB, .across = 2, .down = 1}, true);
@@ -54,6 +55,8 @@ static void test_others_are_not(void **state)
     check((MakeJpeg){.colours = MAKE_CMYK}, false);
     check((MakeJpeg){.colours = MAKE_YCCK}, false);
     check((MakeJpeg){.colours = MAKE_RGB, .across = 4, .down = 1}, false);
+    check((MakeJpeg){.colours = MAKE_GRAY, .across = 2, .down = 1}, false);
+    check((MakeJpeg){.colours = MAKE_GRAY, .across = 2, .down = 2}, false);
     for (uint8_t orientation = 2; orientation <= 8; orientation++)
         check((MakeJpeg){.colours = MAKE_RGB, .orientation = orientation}, false);
 }

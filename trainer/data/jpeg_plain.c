@@ -47,8 +47,11 @@ static void see_frame(const uint8_t *frame, size_t length, Seen *seen)
         return;
     const uint8_t *component = frame + 6;
     const unsigned across = component[1] >> 4, down = component[1] & 15;
-    if (seen->components == 1)
+    if (seen->components ==
+        1) { /* other factors mean nothing (A.2.2), and nvJPEG 13.0 goes by them all the same */
+        seen->odd |= component[1] != 0x11;
         return;
+    }
     seen->odd |= across < 1 || across > 2 || down < 1 || down > 2 || component[4] != 0x11 ||
                  component[7] != 0x11 || (component[0] == 'R' && component[3] == 'G' && component[6] == 'B');
 }
