@@ -14,6 +14,8 @@
 /* Stems of smaller kernels than FOLDED_KERNEL_MIN gain less from folding than the pass over the image costs. */
 enum { TIMED_CANDIDATES = 10, FOLDED_KERNEL_MIN = 5 };
 static const uint64_t convolution_workspace_limit_bytes = UINT64_C(2) << 30;
+/* Of a kernel that has next to nothing to do, between others of a graph. */
+static const double milliseconds_of_start = 0.003;
 
 static const cudnnDataType_t cudnn_types[] = {
     [ELEMENT_F32] = CUDNN_DATA_FLOAT, [ELEMENT_BF16] = CUDNN_DATA_BFLOAT16, [ELEMENT_F16] = CUDNN_DATA_HALF};
@@ -226,7 +228,7 @@ static double milliseconds_of_pass(const Epilogue *epilogue, const DeviceTensor 
     (void)cudaDeviceGetAttribute(&bus_bits, cudaDevAttrGlobalMemoryBusWidth, device);
     const double bytes_per_millisecond = 2.0 * clock_kilohertz * bus_bits / 8 * 0.8;
     const double bytes = (double)device_tensor_bytes(y) * (epilogue->kind == EPILOGUE_BIAS ? 2 : 1);
-    return bytes_per_millisecond > 0 ? bytes / bytes_per_millisecond : 0;
+    return bytes_per_millisecond > 0 ? bytes / bytes_per_millisecond + milliseconds_of_start : 0;
 }
 
 /* cuDNN has epilogues for narrow types. It makes sums by atomics, in another order each time. */
