@@ -27,7 +27,8 @@ typedef struct CudaBackend {
     CudnnDevice cudnn;
     CudnnCache *plans; /* owned; all of cuDNN's */
     cublasLtHandle_t cublas_lt;
-    DeviceRanks *ranks; /* owned; NULL: one rank */
+    DeviceRanks *ranks;     /* owned; NULL: one rank */
+    uint64_t program_count; /* made so far */
 } CudaBackend;
 
 /* FSH_OK; FSH_ERR_MEMORY for cudaErrorMemoryAllocation; FSH_ERR_LIBRARY for the rest, with the error's name

@@ -12,7 +12,7 @@
 #include "trainer/backend/cuda/kernels_pointwise.h"
 
 /* Stems of smaller kernels than FOLDED_KERNEL_MIN gain less from folding than the pass over the image costs. */
-enum { TIMED_CANDIDATES = 10, FOLDED_KERNEL_MIN = 5 };
+enum { TIMED_CANDIDATES = 10, TIMED_PROGRAMS = 8, FOLDED_KERNEL_MIN = 5 };
 static const uint64_t convolution_workspace_limit_bytes = UINT64_C(2) << 30;
 /* Of a kernel that has next to nothing to do, between others of a graph. */
 static const double milliseconds_of_start = 0.003;
@@ -51,6 +51,7 @@ typedef struct ConvolutionPlan {
     Fold fold;
     Depthwise depthwise;
     Direct direct;
+    bool timed;             /* plans are: the backend's benchmark, where it pays */
     const CudnnPlan *cudnn; /* the backend's */
     CudnnPack pack;         /* owned */
     Epilogue possible;      /* what there may be a plan for */
@@ -141,15 +142,14 @@ static int convolution_tensor(CudnnPlan *plan, const DeviceTensor *tensor)
 }
 
 /* float32: TF32 only where it is allowed. Narrow types have the matrix units in any case. */
-static CudnnPolicy policy_of(const CudaBackend *backend, ElementType element)
+static CudnnPolicy policy_of(const CudaBackend *backend, ElementType element, bool timed)
 {
     uint32_t refused = CUDNN_NOTES_OF_TRANSFORMS;
     if (!element_is_narrow(element) && !backend->tf32)
         refused |= CUDNN_NOTES_OF_TF32;
     if (backend->deterministic)
         refused |= CUDNN_NOTES_OF_CHANCE;
-    return (CudnnPolicy){refused, backend->benchmark ? TIMED_CANDIDATES : 1,
-                         convolution_workspace_limit_bytes};
+    return (CudnnPolicy){refused, timed ? TIMED_CANDIDATES : 1, convolution_workspace_limit_bytes};
 }
 
 enum { ADDRESSES = 5 };
@@ -195,15 +195,15 @@ static FshStatus describe(const CudaBackend *backend, const Convolution *convolu
 }
 
 static FshStatus want_plan(CudaBackend *backend, const Convolution *convolution, const Epilogue *epilogue,
-                           FshError *error)
+                           bool timed, FshError *error)
 {
     CudnnPlan *described = NULL;
-    const CudnnPolicy policy = policy_of(backend, convolution->x.element);
+    const CudnnPolicy policy = policy_of(backend, convolution->x.element, timed);
     FshStatus status = describe(backend, convolution, epilogue, &described, error);
-    return status ? status : cudnn_cache_want(backend->plans, &described, &policy, backend->benchmark, error);
+    return status ? status : cudnn_cache_want(backend->plans, &described, &policy, timed, error);
 }
 
-/* trial: whether all addresses are known and candidates may be timed on them. */
+/* trial: whether candidates are timed, on the tensors' addresses. */
 static FshStatus get_plan(CudaBackend *backend, const Convolution *convolution, const Epilogue *epilogue,
                           bool trial, const CudnnPlan **plan, FshError *error)
 {
@@ -213,10 +213,9 @@ static FshStatus get_plan(CudaBackend *backend, const Convolution *convolution, 
     if (status)
         return status;
     addresses_of(convolution, epilogue, addresses);
-    const CudnnPolicy policy = policy_of(backend, convolution->x.element);
+    const CudnnPolicy policy = policy_of(backend, convolution->x.element, trial);
     const CudnnTrial on_these = {addresses, backend->stream};
-    return cudnn_cache_get(backend->plans, &described, &policy,
-                           trial && backend->benchmark ? &on_these : NULL, plan, error);
+    return cudnn_cache_get(backend->plans, &described, &policy, trial ? &on_these : NULL, plan, error);
 }
 
 /* Milliseconds of our own pass in place of the epilogue: at the greater part of what the memory moves. */
@@ -290,7 +289,7 @@ static const char *const epilogue_names[] = {
 static FshStatus choose_cudnn(CudaBackend *backend, Step *step, ConvolutionPlan *plan, FshError *error)
 {
     void *lent = NULL; /* scratch memory is not there yet, and candidates are timed */
-    const bool trial = !backend->benchmark || !cuda_memory_new(&lent, own_bytes(plan), "a trial", error);
+    const bool trial = plan->timed && !cuda_memory_new(&lent, own_bytes(plan), "a trial", error);
     place_own(plan, lent);
     FshStatus status = get_plan(backend, &plan->convolution, &no_epilogue, trial, &plan->cudnn, error);
     if (!status && plan->possible.kind != EPILOGUE_NONE)
@@ -319,7 +318,7 @@ static bool direct_is_faster(CudaBackend *backend, const Step *step, const Convo
     const bool forward = step->node->op == OP_CONV2D;
     double theirs = cudnn_plan_milliseconds(plan->cudnn);
     FshError ignored = {0};
-    if (!backend->benchmark || theirs <= 0)
+    if (!plan->timed || theirs <= 0)
         return plan->convolution.x.pitch * y->pitch <= DIRECT_CHANNEL_PAIRS;
     if (direct_step_milliseconds(backend, step, &plan->direct, cudnn_plan_text(plan->cudnn), milliseconds,
                                  &ignored))
@@ -360,6 +359,18 @@ static FshStatus prepare_depthwise(Step *step, ConvolutionPlan *plan)
     return FSH_OK;
 }
 
+/* Whole images are evaluated one at a time, each in its own size: behind the first sizes, to time ten ways for another one takes far
+ * longer than the best of them saves. */
+static bool pays_to_time(const CudaProgram *program, const Convolution *convolution)
+{
+    const Graph *graph = program->base.graph;
+    size_t n = 0;
+    while (n < graph_node_count(graph) && graph_node(graph, (NodeId)n)->op != OP_UPDATE)
+        n++;
+    return n < graph_node_count(graph) || convolution->y.shape[0] > 1 ||
+           program_backend(program)->program_count <= TIMED_PROGRAMS;
+}
+
 /* Decides the way, and wants cuDNN's plans. */
 static FshStatus convolution_want(const CudaProgram *program, Step *step, FshError *error)
 {
@@ -370,6 +381,7 @@ static FshStatus convolution_want(const CudaProgram *program, Step *step, FshErr
         return fsh_error_set(error, FSH_ERR_MEMORY, "no memory for a convolution");
     step_own(step, plan, free_plan);
     plan->convolution = convolution_of(step);
+    plan->timed = backend->benchmark && pays_to_time(program, &plan->convolution);
     /* behind the convolution, on the same scratch memory */
     if (step->node->op == OP_CONV2D_BACKWARD_WEIGHT && maybe_out(step, 1))
         want_scratch(step, kernel_column_scratch_bytes(in(step, 0)));
@@ -399,9 +411,9 @@ static FshStatus convolution_want(const CudaProgram *program, Step *step, FshErr
     }
     FshStatus status = find_epilogue(program, step, plan, error);
     if (!status)
-        status = want_plan(backend, &plan->convolution, &no_epilogue, error);
+        status = want_plan(backend, &plan->convolution, &no_epilogue, plan->timed, error);
     if (!status && plan->possible.kind != EPILOGUE_NONE)
-        status = want_plan(backend, &plan->convolution, &plan->possible, error);
+        status = want_plan(backend, &plan->convolution, &plan->possible, plan->timed, error);
     return status;
 }
 

@@ -286,6 +286,7 @@ FshStatus cuda_program_new(Program **program, State *state, const Graph *graph, 
         cuda_program_free(cuda ? &cuda->base : NULL);
         return fsh_error_set(error, FSH_ERR_MEMORY, "cuda: no memory for a program of %zu nodes", node_total);
     }
+    program_backend(cuda)->program_count++;
     for (size_t t = 0; t < tensor_total; t++)
         cuda->tensors[t] = device_tensor_describe(graph, (TensorId)t);
     status = place_tensors(cuda, error);
