@@ -1,4 +1,4 @@
-/* kernels_direct.h - convolutions of few channels, up to 32 in and out (direct.cu): there cuDNN's kernels take some ten times what
+/* kernels_direct.h - convolutions of few channels, up to 32 in and out (direct.cu, direct_weight.cu): there cuDNN's kernels take some ten times what
  * the memory needs. Rules: kernels.h. */
 #ifndef FSHARD_TRAINER_BACKEND_CUDA_KERNELS_DIRECT_H
 #define FSHARD_TRAINER_BACKEND_CUDA_KERNELS_DIRECT_H
