@@ -367,6 +367,32 @@ static void test_a_plan_is_built_once_and_loaded_by_the_next_start(void **state)
     test_folder_remove(&folder);
 }
 
+static void test_plans_that_nobody_uses_are_forgotten_when_there_are_many(void **state)
+{
+    FshError error = {0};
+    CudnnCache *cache = NULL;
+    const CudnnPlan *forward, *data, *weight;
+    assert_ok(cudnn_cache_new(&cache, "machine", NULL, &error), &error);
+    cudnn_cache_set_kept(cache, 2);
+    assert_ok(get(cache, *state, CONVOLUTION_FORWARD, &forward), &error);
+    assert_ok(get(cache, *state, CONVOLUTION_BACKWARD_DATA, &data), &error);
+    cudnn_cache_release(cache, data);
+    assert_ok(cudnn_cache_build(cache, &error), &error); /* there are not more than two */
+    assert_ok(get(cache, *state, CONVOLUTION_BACKWARD_DATA, &data), &error);
+    assert_counts(cache, 2, 0, 1);
+    cudnn_cache_release(cache, data);
+    assert_ok(cudnn_cache_build(cache, &error), &error);
+    assert_ok(get(cache, *state, CONVOLUTION_BACKWARD_WEIGHT, &weight), &error);
+    assert_ok(cudnn_cache_build(cache, &error), &error); /* forgets the one in the middle */
+    assert_ok(get(cache, *state, CONVOLUTION_FORWARD, &forward), &error);
+    assert_counts(cache, 3, 0, 2);
+    assert_ok(get(cache, *state, CONVOLUTION_BACKWARD_WEIGHT, &weight), &error);
+    assert_counts(cache, 3, 0, 3);
+    assert_ok(get(cache, *state, CONVOLUTION_BACKWARD_DATA, &data), &error);
+    assert_counts(cache, 4, 0, 3);
+    cudnn_cache_free(&cache);
+}
+
 /* What competes with a plan is timed once, as the plan is; a time of something else, or of another machine, does not count. */
 static void test_a_time_is_kept_for_the_next_start(void **unused)
 {
@@ -590,6 +616,7 @@ int main(void)
         cmocka_unit_test(test_convolutions_with_bias_and_relu_have_plans),
         cmocka_unit_test(test_convolutions_in_groups_have_plans),
         cmocka_unit_test(test_a_plan_is_built_once_and_loaded_by_the_next_start),
+        cmocka_unit_test(test_plans_that_nobody_uses_are_forgotten_when_there_are_many),
         cmocka_unit_test(test_a_time_is_kept_for_the_next_start),
         cmocka_unit_test(test_wanted_plans_are_built_on_several_threads),
         cmocka_unit_test(test_a_wanted_plan_that_cannot_be_built_is_told_when_it_is_asked_for),

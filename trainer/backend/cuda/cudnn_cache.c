@@ -14,7 +14,7 @@
 
 /* The first word of each file; its number changes with the file's form. */
 #define FILE_MAGIC "fshard-cudnn-plan-1"
-enum { KEY_MAX = 2048, FILE_BYTES_MAX = 4 << 20, THREADS_MAX = 16, PLANS_OF_A_THREAD = 4 };
+enum { KEY_MAX = 2048, FILE_BYTES_MAX = 4 << 20, THREADS_MAX = 16, PLANS_OF_A_THREAD = 4, PLANS_KEPT = 1000 };
 
 typedef enum Stage {
     WANTED, /* described */
@@ -31,9 +31,12 @@ struct CudnnCache {
         CudnnPolicy policy;
         Stage stage;
         FshError failure;
-        bool given; /* asked for before */
+        bool given;     /* asked for before */
+        uint64_t users; /* given and not released */
+        uint64_t round; /* when it was asked for last */
     } * entries;
-    size_t entry_count, entry_capacity;
+    size_t entry_count, entry_capacity, kept;
+    uint64_t round; /* cudnn_cache_build so far */
     int threads;
     cudaStream_t stream; /* of the handles below; NULL: no handles, all build with the device of their plan */
     int cuda_device;
@@ -48,6 +51,7 @@ FshStatus cudnn_cache_new(CudnnCache **cache, const char *machine, const char *f
 {
     *cache = calloc(1, sizeof **cache);
     if (*cache) {
+        (*cache)->kept = PLANS_KEPT;
         (*cache)->machine = text_copy(machine, strlen(machine));
         (*cache)->folder = folder ? text_copy(folder, strlen(folder)) : NULL;
     }
@@ -262,6 +266,8 @@ static FshStatus enter(CudnnCache *cache, CudnnPlan **described, const CudnnPoli
         }
     }
     cudnn_plan_free(described);
+    if (entry)
+        entry->round = cache->round;
     *entry_ret = entry;
     return status;
 }
@@ -271,6 +277,33 @@ FshStatus cudnn_cache_want(CudnnCache *cache, CudnnPlan **described, const Cudnn
 {
     struct Entry *entry;
     return enter(cache, described, policy, timed, &entry, error);
+}
+
+void cudnn_cache_release(CudnnCache *cache, const CudnnPlan *plan)
+{
+    for (size_t i = 0; plan && i < cache->entry_count; i++)
+        if (cache->entries[i].plan == plan)
+            cache->entries[i].users--;
+}
+
+void cudnn_cache_set_kept(CudnnCache *cache, size_t most)
+{
+    cache->kept = most;
+}
+
+static void forget_unused(CudnnCache *cache)
+{
+    size_t count = 0;
+    for (size_t i = 0; i < cache->entry_count; i++) {
+        struct Entry *entry = &cache->entries[i];
+        if (entry->users > 0 || entry->round == cache->round) {
+            cache->entries[count++] = *entry;
+            continue;
+        }
+        cudnn_plan_free(&entry->plan);
+        free(entry->key);
+    }
+    cache->entry_count = count;
 }
 
 /* ---- building ---- */
@@ -321,6 +354,9 @@ static FshStatus build_item(uint64_t item, int thread, void *context, FshError *
 FshStatus cudnn_cache_build(CudnnCache *cache, FshError *error)
 {
     size_t count = 0;
+    if (cache->entry_count > cache->kept)
+        forget_unused(cache);
+    cache->round++;
     cache->wanted = malloc((cache->entry_count + 1) * sizeof *cache->wanted);
     if (!cache->wanted)
         return fsh_error_set(error, FSH_ERR_MEMORY, "no memory for %zu cuDNN plans", cache->entry_count);
@@ -381,6 +417,7 @@ FshStatus cudnn_cache_get(CudnnCache *cache, CudnnPlan **described, const CudnnP
         return fsh_error_set(error, entry->failure.status, "%s", entry->failure.message);
     cache->counts.shared += entry->given;
     entry->given = true;
+    entry->users++;
     *plan = entry->plan;
     return FSH_OK;
 }

@@ -3,7 +3,7 @@
  *   CudnnPlan *described = …;                        // cudnn_graph.h, not built
  *   const CudnnPlan *plan;
  *   status = cudnn_cache_get(cache, &described, &policy, &trial, &plan, error);
- *   …                                                // plan is the cache's, good for its life
+ *   …                                                // plan is the cache's, good until cudnn_cache_release
  *
  * Plans that take long to build are built together: cudnn_cache_want for each, cudnn_cache_build on several threads, then
  * cudnn_cache_get as above, which finds them built; trials, which need the GPU for themselves, are made there, one at a time.
@@ -12,6 +12,9 @@
  * each plan is a file of its own, FOLDER/HASH-OF-KEY.cudnn: the key, the time of one run, a checksum, the plan as cuDNN's JSON. A
  * file that is torn, damaged or of another key counts as absent and is replaced; a folder that cannot be written is noted once
  * (cudnn_cache_warning) and does no harm. Any number of processes may share a folder.
+ *
+ * What nobody uses stays, for the next who asks, as long as there are not too many of them: evaluation of whole images meets sizes
+ * without end.
  *
  * Threads: one drives a cache; cudnn_cache_build has others of its own, each with a cuDNN handle. */
 #ifndef FSHARD_TRAINER_BACKEND_CUDA_CUDNN_CACHE_H
@@ -46,13 +49,19 @@ FshStatus cudnn_cache_want(CudnnCache *cache, CudnnPlan **described, const Cudnn
                            FshError *error);
 /* Builds what was wanted and is not there. A plan that cannot be built is told by cudnn_cache_get. */
 FshStatus cudnn_cache_build(CudnnCache *cache, FshError *error);
-/* Takes *described in any case. trial may be NULL: then the first candidate is taken. */
+/* Takes *described in any case. trial may be NULL: then the first candidate is taken. Each plan that is given is released once, or goes
+ * with the cache. */
 FshStatus cudnn_cache_get(CudnnCache *cache, CudnnPlan **described, const CudnnPolicy *policy,
                           const CudnnTrial *trial, const CudnnPlan **plan, FshError *error);
 /* The milliseconds of what competes with a plan, kept on disk as the plan's are, so that the next start chooses alike. what: one line,
  * all that the time depends on but the machine. false: it is not there. */
 bool cudnn_cache_recall(const CudnnCache *cache, const char *what, double *milliseconds_ret);
 void cudnn_cache_remember(CudnnCache *cache, const char *what, double milliseconds);
+/* plan: of cudnn_cache_get; NULL is fine. */
+void cudnn_cache_release(CudnnCache *cache, const CudnnPlan *plan);
+/* Above so many plans cudnn_cache_build forgets those that nobody uses and nobody has asked for since the last one; 1,000 without the
+ * call. */
+void cudnn_cache_set_kept(CudnnCache *cache, size_t most);
 CudnnCacheCounts cudnn_cache_counts(const CudnnCache *cache);
 /* Why plans are not kept on disk; NULL: they are, or no folder was given. */
 const char *cudnn_cache_warning(const CudnnCache *cache);

@@ -51,8 +51,9 @@ typedef struct ConvolutionPlan {
     Fold fold;
     Depthwise depthwise;
     Direct direct;
-    bool timed;             /* plans are: the backend's benchmark, where it pays */
-    const CudnnPlan *cudnn; /* the backend's */
+    bool timed; /* plans are: the backend's benchmark, where it pays */
+    CudnnCache *plans;
+    const CudnnPlan *cudnn; /* of plans; released */
     CudnnPack pack;         /* owned */
     Epilogue possible;      /* what there may be a plan for */
     bool fused;             /* cudnn does it */
@@ -62,6 +63,7 @@ static void free_plan(void *plan)
 {
     ConvolutionPlan *owned = plan;
     cudnn_pack_free(&owned->pack);
+    cudnn_cache_release(owned->plans, owned->cudnn);
     free(owned);
 }
 
@@ -258,10 +260,10 @@ static void try_epilogue(CudaBackend *backend, ConvolutionPlan *plan, bool trial
     if (get_plan(backend, &plan->convolution, &plan->possible, trial, &with_epilogue, &ignored))
         return;
     const double plain = cudnn_plan_milliseconds(plan->cudnn), fused = cudnn_plan_milliseconds(with_epilogue);
-    if (plain > 0 && fused > plain + milliseconds_of_pass(&plan->possible, &plan->convolution.y))
-        return;
-    plan->cudnn = with_epilogue;
-    plan->fused = true;
+    plan->fused = !(plain > 0 && fused > plain + milliseconds_of_pass(&plan->possible, &plan->convolution.y));
+    cudnn_cache_release(backend->plans, plan->fused ? plan->cudnn : with_epilogue);
+    if (plan->fused)
+        plan->cudnn = with_epilogue;
 }
 
 static uint64_t own_image_bytes(const ConvolutionPlan *plan)
@@ -380,6 +382,7 @@ static FshStatus convolution_want(const CudaProgram *program, Step *step, FshErr
     if (!plan)
         return fsh_error_set(error, FSH_ERR_MEMORY, "no memory for a convolution");
     step_own(step, plan, free_plan);
+    plan->plans = backend->plans;
     plan->convolution = convolution_of(step);
     plan->timed = backend->benchmark && pays_to_time(program, &plan->convolution);
     /* behind the convolution, on the same scratch memory */
