@@ -103,11 +103,12 @@ static FshStatus evaluate_epoch(Training *training, EpochReport *report, FshErro
 {
     Session *session = &training->session;
     const bool average = session->network.average != NULL;
-    FshStatus status = average ? network_take_average(&session->network, error) : FSH_OK;
-    if (!status && average && !session->evaluation)
-        run_files_save_weights(&training->files, RUN_AVERAGE, &training->state, NULL);
     const uint64_t next = training->state.epoch + 1;
     const bool due = next % session->plan.evaluation_interval == 0 || next == session->plan.epochs;
+    FshStatus status =
+        average && (due || !session->evaluation) ? network_take_average(&session->network, error) : FSH_OK;
+    if (!status && average && !session->evaluation)
+        run_files_save_weights(&training->files, RUN_AVERAGE, &training->state, NULL);
     if (status || !session->evaluation || !due)
         return status;
     const double before = training->state.evaluation_seconds;
