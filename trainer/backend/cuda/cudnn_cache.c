@@ -405,8 +405,8 @@ FshStatus cudnn_cache_get(CudnnCache *cache, CudnnPlan **described, const CudnnP
         return status;
     if (entry->stage == WANTED)
         build_entry(entry);
-    if (entry->stage == BUILT && trial && cudnn_plan_candidates(entry->plan) > 1 &&
-        choose(entry->plan, trial, &entry->failure))
+    /* One candidate, too: its time is held against those of other ways, and one that does not run is found out. */
+    if (entry->stage == BUILT && trial && choose(entry->plan, trial, &entry->failure))
         entry->stage = FAILED;
     if (entry->stage == BUILT) {
         entry->stage = CHOSEN;
