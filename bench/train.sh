@@ -2,6 +2,7 @@
 # The training step on one GPU beside PyTorch's, in turn, in one run: the table of README. Synthetic batches in device memory.
 # usage: ./run bench train [JOB…]: all jobs, or those named MODEL:PIXELS:BATCH (resnet50:160:512). FSHARD_BENCH_PEER=0 leaves PyTorch
 # out; FSHARD_BENCH_PEER=best runs only the peer's best way of each job (compiling takes minutes). FSHARD_BENCH_ROUNDS: 2.
+# GiB: ours, all that is gone of the device since the backend was opened, kernels too; theirs, max_memory_allocated.
 set -euo pipefail
 export LC_ALL=C
 cd "$(dirname "$(readlink -f "$0")")/.."
@@ -23,23 +24,25 @@ export FSHARD_BENCH_PLANS=${FSHARD_BENCH_PLANS:-$(mktemp -d)}
 has_torch=1
 if [ "$peer" = 0 ] || ! "$python" -c 'import torch' 2>/dev/null; then has_torch=; fi
 field() { sed -n -e "s/.*\"$1\": \([0-9.]*\).*/\1/p"; }
-printf '%-20s %-5s %12s   %-13s %12s %7s %10s %10s\n' job type "images/s" "PyTorch" "images/s" ratio "at least" aim
+printf '%-20s %-5s %12s %6s   %-13s %12s %6s %7s %10s %10s\n' job type "images/s" GiB "PyTorch" "images/s" GiB ratio "at least" aim
 for job in "${jobs[@]}"; do
     read -r name type steps best other least aim <<<"$job"
     IFS=: read -r model pixels batch <<<"$name"
     if [ $# -gt 0 ] && ! [[ " $* " == *" $name "* ]]; then continue; fi
-    ours=0 theirs=0 way=-
+    ours=0 theirs=0 way=- memory=- their_memory=-
     for ((round = 0; round < rounds; round++)); do
         line=$("$bin/train_step" time "$model" "$type" "$pixels" "$batch" "$steps" cuda) || line=
-        speed=$(field images_per_second <<<"$line")
+        speed=$(field images_per_second <<<"$line") memory=$(field memory_gib <<<"$line")
         ours=$(awk "BEGIN { print (${speed:-0} > $ours) ? ${speed:-0} : $ours }")
         [ -n "$has_torch" ] || continue
         for try in $best $([ "$peer" = best ] || echo "$other"); do
             line=$("$python" bench/train_torch.py "$model" "${try%.*}" "${try#*.}" "$pixels" "$batch" "$steps" 2>/dev/null) || line=
             speed=$(field images_per_second <<<"$line")
-            if awk "BEGIN { exit !(${speed:-0} > $theirs) }"; then theirs=$speed way=$try; fi
+            if awk "BEGIN { exit !(${speed:-0} > $theirs) }"; then
+                theirs=$speed way=$try their_memory=$(field memory_gib <<<"$line")
+            fi
         done
     done
-    printf '%-20s %-5s %12.0f   %-13s %12.0f %7s %10d %10d\n' "$name" "$type" "$ours" "$way" "$theirs" \
+    printf '%-20s %-5s %12.0f %6s   %-13s %12.0f %6s %7s %10d %10d\n' "$name" "$type" "$ours" "${memory:--}" "$way" "$theirs" "$their_memory" \
         "$(awk "BEGIN { if ($theirs > 0) printf \"%.2f\", $ours / $theirs; else printf \"-\" }")" "$least" "$aim"
 done

@@ -22,6 +22,7 @@
 
 #include "common/progress.h"
 #include "trainer/backend/backend.h"
+#include "trainer/backend/pixels.h"
 #include "trainer/dist/communicator.h"
 #include "trainer/dist/launch.h"
 #include "trainer/loop/profile.h"
@@ -40,6 +41,7 @@ typedef struct Job {
     Communicator *communicator; /* NULL: one process */
     Graph *graph;
     Backend *backend;
+    uint64_t free_bytes; /* of the device before anything was made; 0: it does not say */
     State *state;
     Program *program;
 } Job;
@@ -90,6 +92,8 @@ static FshStatus make(Job *job, FshError *error)
                                     .plan_cache = getenv("FSHARD_BENCH_PLANS"),
                                     .device_index = (int)job->place.local_rank};
     FshStatus status = backend_open(&job->backend, job->device, &options, error);
+    if (!status && backend_free_memory(job->backend, &job->free_bytes, NULL))
+        job->free_bytes = 0;
     if (!status && job->place.world_size > 1)
         status = communicator_open(&job->communicator, &job->place, error);
     if (!status && job->communicator)
@@ -202,6 +206,15 @@ static int by_value(const void *a, const void *b)
     return (left > right) - (left < right);
 }
 
+/* What network and step have taken of the device's memory, whatever for; 0 on the CPU. */
+static double taken_gib(const Job *job)
+{
+    uint64_t left = 0;
+    if (!job->free_bytes || backend_free_memory(job->backend, &left, NULL) || left > job->free_bytes)
+        return 0;
+    return (double)(job->free_bytes - left) / (1 << 30);
+}
+
 static FshStatus time_steps(Job *job, FshError *error)
 {
     double seconds[COUNT_MAX], processor;
@@ -223,10 +236,10 @@ static FshStatus time_steps(Job *job, FshError *error)
     const double images = (double)(job->batch * (int64_t)job->place.world_size);
     printf("{\"model\": \"%s\", \"type\": \"%s\", \"ranks\": %d, \"best_ms\": %.3f, \"median_ms\": %.3f, "
            "\"processor_ms\": "
-           "%.3f, \"images_per_second\": %.0f, \"loss\": %.4f}\n",
+           "%.3f, \"images_per_second\": %.0f, \"loss\": %.4f, \"memory_gib\": %.2f}\n",
            job->model->name, job->tf32 ? "tf32" : data_type_name(job->type), (int)job->place.world_size,
            seconds[0] * 1e3, seconds[count / 2] * 1e3, processor * 1e3, images / seconds[count / 2],
-           (double)loss);
+           (double)loss, taken_gib(job));
     return FSH_OK;
 }
 
