@@ -162,19 +162,22 @@ static void test_cache_says_how_much_of_the_dataset_is_in_memory(void **state)
         assert_contains(result.err, line);
         run_result_free(&result);
     }
-    result = TRAIN(2, "--cache", "gpu", "--device", "cpu", shards, test_path(folder, "out"));
-    assert_contains(result.err, "--cache gpu");
-    assert_contains(result.err, "--device cuda");
-    result = TRAIN(2, "--decode", "gpu", "--device", "cpu", shards, test_path(folder, "out"));
-    assert_contains(result.err, "--decode gpu");
-    assert_contains(result.err, "--device cuda");
-    result = TRAIN(2, "--decode", "gpu", "--cache", "gpu", shards, test_path(folder, "out"));
-    assert_contains(result.err, "--decode gpu");
-    result = TRAIN(2, "--cache", "gpu", "--bench-loader", shards);
-    assert_contains(result.err, "--bench-loader");
-    result = TRAIN(2, "--cache", "disk", shards, test_path(folder, "out"));
-    assert_contains(result.err, "--cache");
-    run_result_free(&result);
+}
+
+static void test_pixels_for_a_gpu_without_one_are_refused(void **state)
+{
+    TestFolder *folder = *state;
+    const char *shards = make_set(folder, &train_plain), *out = test_path(folder, "out");
+    REFUSED(2, "--cache gpu: keeps pixels in the memory of a GPU, and the device is cpu; use --device cuda",
+            out, "--cache", "gpu", "--device", "cpu", shards);
+    REFUSED(2, "--decode gpu: decodes on a GPU, and the device is cpu; use --device cuda", out, "--decode",
+            "gpu", "--device", "cpu", shards);
+    REFUSED(2, "--decode gpu: with --cache gpu", out, "--decode", "gpu", "--cache", "gpu", shards);
+    SAYS(2, "--cache gpu: leaves --bench-loader nothing to measure", "--cache", "gpu", "--bench-loader",
+         shards);
+    SAYS(2, "--decode gpu: leaves --bench-loader nothing to measure", "--decode", "gpu", "--bench-loader",
+         shards);
+    REFUSED(2, "--cache: 'disk'", out, "--cache", "disk", shards);
 }
 
 static void test_training_goes_on_from_given_weights(void **state)
@@ -333,6 +336,7 @@ int main(void)
         IN_FOLDER(test_resnet18_trains_and_leaves_torchvisions_names),
         IN_FOLDER(test_the_same_seed_gives_the_same_weights_whatever_the_workers),
         IN_FOLDER(test_cache_says_how_much_of_the_dataset_is_in_memory),
+        IN_FOLDER(test_pixels_for_a_gpu_without_one_are_refused),
         IN_FOLDER(test_training_goes_on_from_given_weights),
         IN_FOLDER(test_evaluation_takes_the_network_that_the_weights_name),
         IN_FOLDER(test_a_network_gone_bad_has_a_loss_of_null),
