@@ -211,7 +211,10 @@ const char *describe_memory(const Session *session, char *buffer, size_t buffer_
 
 void describe_plans(const Session *session, FILE *stream)
 {
-    const NetworkProgram *part = &session->network.train[session->plan.edge_count - 1];
+    const Network *network = &session->network;
+    const size_t sizes = session->plan.edge_count;
+    const NetworkProgram *part =
+        sizes ? &network->train[sizes - 1] : &network->evaluation[NETWORK_TRAINED][0];
     for (size_t n = 0; n < graph_node_count(part->graph); n++) {
         const Node *node = graph_node(part->graph, (NodeId)n);
         const char *plan = program_node_plan(part->program, (NodeId)n);

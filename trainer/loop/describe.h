@@ -10,7 +10,7 @@
 /* Prints a table: each layer with its output, parameters and GFLOP for one image; then where memory goes. */
 void describe_network(const Session *session, FILE *stream);
 
-/* How the backend computes each node of the largest training graph, as far as it had a choice. */
+/* How the backend computes each node of the largest training graph, or of evaluation's, as far as it had a choice. */
 void describe_plans(const Session *session, FILE *stream);
 /* "1.2 GiB: weights, gradients and optimizer 195 MiB, activations and scratch 1.0 GiB". Returns buffer. */
 const char *describe_memory(const Session *session, char *buffer, size_t buffer_bytes);

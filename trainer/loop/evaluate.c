@@ -48,6 +48,8 @@ FshStatus train_evaluate(const TrainOptions *options, bool *partial_ret, FshErro
     if (status)
         return status;
     session_describe(&session);
+    if (options->program.verbose && session.plan.rank == 0 && session.evaluation)
+        describe_plans(&session, stderr);
     if (!session.evaluation)
         status =
             fsh_error_set(error, FSH_ERR_NOT_FOUND,
