@@ -62,7 +62,8 @@ static void test_narrow_norms_of_matrices_agree(void **state)
 /* Enough rows for every block of a sum to walk over several lines. */
 static void test_norms_of_many_rows(void **state)
 {
-    static const int64_t shapes[][4] = {{16, 80, 80, 88}, {16, 80, 80, 64}, {64, 40, 40, 24}, {4, 64, 64, 256}};
+    static const int64_t shapes[][4] = {
+        {16, 80, 80, 88}, {16, 80, 80, 64}, {64, 40, 40, 24}, {4, 64, 64, 256}};
     (void)state;
     for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
         compare_narrow(norm_relu, "norm, relu", 4, shapes[i], 2);

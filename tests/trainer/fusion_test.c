@@ -1,5 +1,5 @@
 /* Rewrites of the graph on the CPU: each changes no result. That each finds its pattern, and leaves alone what it must, is in
- * graph_test; gradients of the rewritten graph against finite differences in gradient_test. */
+ * fuse_test; gradients of the rewritten graph against finite differences in gradient_test. */
 #include <stddef.h>
 
 #include "tests/support/support.h"

@@ -1,0 +1,252 @@
+/* Rewrites of the graph: each finds its pattern, and leaves alone what it must. That results stay is in fusion_test. */
+#include "trainer/graph/graph.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "tests/support/support.h"
+
+/* A normalised image. */
+static TensorId start(Graph *graph, int64_t batch, int64_t size, int64_t channels)
+{
+    static const double mean[3] = {0.5, 0.5, 0.5}, deviation[3] = {0.25, 0.25, 0.25};
+    return graph_normalize(graph,
+                           graph_input(graph, "image", DATA_U8, 4, (int64_t[]){batch, size, size, channels}),
+                           mean, deviation);
+}
+
+static size_t count_ops(const Graph *graph, OpKind op)
+{
+    size_t count = 0;
+    for (size_t i = 0; i < graph_node_count(graph); i++)
+        count += graph_node(graph, (NodeId)i)->op == op;
+    return count;
+}
+
+static void test_fusion_leaves_alone_what_is_needed_elsewhere(void **state)
+{
+    const BatchNorm norm = {.training = true};
+    (void)state;
+    Graph *graph = graph_new();
+    TensorId x = start(graph, 2, 4, 3), kept = graph_batch_norm(graph, "kept", x, &norm);
+    graph_keep(graph, kept, "normalised");
+    TensorId used_twice = graph_batch_norm(graph, "twice", graph_relu(graph, kept), &norm);
+    TensorId sum = graph_add(graph, graph_relu(graph, used_twice), used_twice);
+    TensorId relu_last = graph_batch_norm(graph, "relu_last", sum, &norm);
+    sum = graph_add(graph, graph_add(graph, sum, relu_last), graph_relu(graph, relu_last));
+    graph_relu(graph, graph_batch_norm(graph, "alone", sum, &norm));
+    graph_fuse(graph, FUSE_ALL);
+    assert_int_equal(graph_check(graph, NULL), FSH_OK);
+    assert_int_equal(count_ops(graph, OP_RELU), 3);
+    assert_int_equal(count_ops(graph, OP_ADD), 3);
+    assert_true(graph_node(graph, (NodeId)graph_node_count(graph) - 1)->as.norm.relu);
+    graph_free(&graph);
+}
+
+static void test_fusions_can_be_chosen(void **state)
+{
+    (void)state;
+    for (unsigned fusions = 0; fusions < FUSE_BIAS_NORM; fusions++) {
+        const BatchNorm norm = {.training = true};
+        Graph *graph = graph_new();
+        TensorId x = start(graph, 2, 4, 3);
+        TensorId y = graph_relu(graph, graph_batch_norm(graph, "a", x, &norm));
+        graph_relu(graph, graph_add(graph, y, graph_batch_norm(graph, "b", y, &norm)));
+        graph_fuse(graph, fusions);
+        assert_int_equal(count_ops(graph, OP_RELU),
+                         !(fusions & FUSE_NORM_RELU) + !(fusions & FUSE_NORM_ADD_RELU));
+        assert_int_equal(count_ops(graph, OP_ADD), !(fusions & (FUSE_NORM_ADD_RELU | FUSE_NORM_ADD)));
+        graph_free(&graph);
+    }
+}
+
+/* The first norm of this name, forward. */
+static const Node *norm_named(const Graph *graph, const char *name)
+{
+    for (size_t i = 0; i < graph_node_count(graph); i++) {
+        const Node *node = graph_node(graph, (NodeId)i);
+        if (node->op == OP_BATCH_NORM && strcmp(node->name, name) == 0)
+            return node;
+    }
+    fail_msg("no norm %s", name);
+    return NULL;
+}
+
+static void test_a_bias_moves_into_the_norm_behind_it(void **state)
+{
+    const BatchNorm trains = {.training = true}, frozen = {.training = false};
+    const Conv2d with_bias = {.channels = 4, .kernel = 1, .stride = 1, .bias = true};
+    (void)state;
+    Graph *graph = graph_new();
+    TensorId x = start(graph, 2, 4, 3);
+    x = graph_batch_norm(graph, "moves", graph_conv2d(graph, "a", x, &with_bias), &trains);
+    x = graph_batch_norm(graph, "stays", graph_conv2d(graph, "b", x, &with_bias), &frozen);
+    TensorId kept = graph_conv2d(graph, "c", x, &with_bias);
+    graph_keep(graph, kept, "looked at");
+    x = graph_batch_norm(graph, "of a kept one", kept, &trains);
+    TensorId twice = graph_conv2d(graph, "d", x, &with_bias);
+    x = graph_add(graph, graph_batch_norm(graph, "of one read twice", twice, &trains), twice);
+    x = graph_flatten(graph, x);
+    graph_batch_norm(graph, "of a matrix", graph_linear(graph, "e", x, 5, true), &trains);
+    graph_fuse(graph, FUSE_BIAS_NORM);
+    assert_int_equal(graph_check(graph, NULL), FSH_OK);
+    assert_int_equal(norm_named(graph, "moves")->inputs[7], graph_find(graph, "a.bias"));
+    assert_int_equal(norm_named(graph, "of a matrix")->inputs[7], graph_find(graph, "e.bias"));
+    assert_int_equal(norm_named(graph, "stays")->inputs[7], TENSOR_NONE);
+    assert_int_equal(norm_named(graph, "of a kept one")->inputs[7], TENSOR_NONE);
+    assert_int_equal(norm_named(graph, "of one read twice")->inputs[7], TENSOR_NONE);
+    for (size_t i = 0; i < graph_node_count(graph); i++) {
+        const Node *node = graph_node(graph, (NodeId)i);
+        if (node->op == OP_CONV2D || node->op == OP_LINEAR)
+            assert_int_equal(node->inputs[2] == TENSOR_NONE,
+                             strcmp(node->name, "a") == 0 || strcmp(node->name, "e") == 0);
+    }
+    graph_free(&graph);
+}
+
+static void test_convolutions_in_f16_make_the_sums_of_the_norm(void **state)
+{
+    static const DataType types[] = {DATA_F32, DATA_BF16, DATA_F16};
+    (void)state;
+    for (size_t i = 0; i < 3; i++)
+        for (int bias = 0; bias < 2; bias++) {
+            Graph *graph = graph_new();
+            graph_set_compute_type(graph, types[i]);
+            TensorId x = start(graph, 2, 4, 3);
+            x = graph_conv2d(graph, "a", x,
+                             &(Conv2d){.channels = 13, .kernel = 1, .stride = 1, .bias = bias});
+            graph_batch_norm(graph, "norm", x, &(BatchNorm){.training = true});
+            graph_fuse(graph, FUSE_CONV_STATISTICS);
+            assert_int_equal(graph_check(graph, NULL), FSH_OK);
+            const Node *norm = norm_named(graph, "norm");
+            const bool found = types[i] == DATA_F16 && !bias;
+            assert_int_equal(norm->inputs[6] != TENSOR_NONE, found);
+            if (found) {
+                const Tensor *sums = graph_tensor(graph, norm->inputs[6]);
+                assert_int_equal(graph_node(graph, sums->producer)->op, OP_CONV2D);
+                assert_int_equal(sums->type, DATA_F32);
+                assert_int_equal(sums->shape[0], 2);
+                assert_int_equal(sums->shape[1], 16);
+            }
+            graph_free(&graph);
+        }
+}
+
+/* A norm with or without activation, whose result is read `readers` times: sums of gradients that are left in the graph. */
+static int gradient_sums_left(bool relu, int readers, bool keeps)
+{
+    const BatchNorm norm = {.training = true};
+    Graph *graph = graph_new();
+    TensorId label = graph_input(graph, "label", DATA_I64, 1, (int64_t[]){2});
+    TensorId x =
+        graph_conv2d(graph, "a", start(graph, 2, 4, 3), &(Conv2d){.channels = 4, .kernel = 1, .stride = 1});
+    x = graph_batch_norm(graph, "norm", x, &norm);
+    x = relu ? graph_relu(graph, x) : x;
+    TensorId sum = TENSOR_NONE;
+    for (int i = 0; i < readers; i++) {
+        char name[16];
+        (void)snprintf(name, sizeof name, "reader%d", i);
+        TensorId y = graph_conv2d(graph, name, x, &(Conv2d){.channels = 4, .kernel = 1, .stride = 1});
+        sum = i ? graph_concat(graph, sum, y) : y;
+    }
+    sum = graph_linear(graph, "fc", graph_global_avg_pool(graph, sum), 3, false);
+    TensorId loss = graph_softmax_cross_entropy(graph, sum, label, TENSOR_NONE, TENSOR_NONE, 0);
+    graph_fuse(graph, FUSE_NORM_RELU);
+    graph_differentiate(graph, loss);
+    for (size_t t = 0; keeps && t < graph_tensor_count(graph); t++) {
+        const Tensor *tensor = graph_tensor(graph, (TensorId)t);
+        if (tensor->producer != NODE_NONE && graph_node(graph, tensor->producer)->op == OP_ADD)
+            graph_keep(graph, (TensorId)t, "sum of gradients");
+    }
+    graph_fuse_backward(graph, FUSE_GRADIENT_ADD);
+    assert_int_equal(graph_check(graph, NULL), FSH_OK);
+    const int left = count_ops(graph, OP_ADD);
+    graph_free(&graph);
+    return left;
+}
+
+static void test_sums_of_gradients_join_the_norm(void **state)
+{
+    (void)state;
+    assert_int_equal(gradient_sums_left(true, 1, false), 0);
+    assert_int_equal(gradient_sums_left(true, 2, false), 0);
+    assert_int_equal(gradient_sums_left(false, 2, false), 0);
+    assert_int_equal(gradient_sums_left(true, 3, false), 1);
+    assert_int_equal(gradient_sums_left(true, 2, true), 1);
+}
+
+static void test_fusing_is_refused_at_the_wrong_time(void **state)
+{
+    (void)state;
+    Graph *graph = graph_new();
+    start(graph, 2, 4, 3);
+    graph_fuse_backward(graph, FUSE_ALL);
+    assert_int_equal(graph_check(graph, NULL), FSH_ERR_USAGE);
+    graph_free(&graph);
+}
+
+/* Channels of padding that a sum adds nothing to are neither written nor cropped again; anything else is left alone. */
+static void test_padding_of_channels_is_part_of_the_sum(void **state)
+{
+    static const struct {
+        int64_t size, channels;
+        bool relu, relu_before, keep;
+        size_t pads, crops;
+    } cases[] = {{4, 6, false, false, false, 0, 0},
+                 {5, 6, false, false, false, 1, 1}, /* the image grows, too */
+                 {4, 6, true, false, false, 1, 0},
+                 {4, 6, false, true, false, 0, 1},
+                 {4, 6, false, false, true, 1, 0}};
+    const BatchNorm norm = {.training = true};
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        Graph *graph = graph_new();
+        TensorId label = graph_input(graph, "label", DATA_I64, 1, (int64_t[]){2});
+        TensorId x = graph_batch_norm(graph, "before", start(graph, 2, 4, 3), &norm);
+        x = cases[i].relu_before ? graph_relu(graph, x) : x;
+        TensorId y = graph_batch_norm(graph, "behind", x, &norm);
+        y = graph_conv2d(
+            graph, "conv", y,
+            &(Conv2d){.channels = 6, .kernel = 1, .stride = 1, .padding = (cases[i].size - 4 + 1) / 2});
+        y = graph_crop(graph, y, cases[i].size, cases[i].size);
+        TensorId padded = graph_zero_pad(graph, x, cases[i].size, cases[i].size, cases[i].channels);
+        if (cases[i].keep)
+            graph_keep(graph, padded, "padded");
+        y = graph_add(graph, graph_batch_norm(graph, "sum", y, &norm), padded);
+        y = cases[i].relu ? graph_relu(graph, y) : y;
+        y = graph_linear(graph, "fc", graph_flatten(graph, y), 3, true);
+        TensorId loss = graph_softmax_cross_entropy(graph, y, label, TENSOR_NONE, TENSOR_NONE, 0);
+        const size_t crops = count_ops(graph, OP_CROP);
+        graph_fuse(graph, FUSE_ALL | FUSE_PAD_ADD);
+        assert_int_equal(count_ops(graph, OP_ZERO_PAD), cases[i].pads);
+        graph_differentiate(graph, loss);
+        graph_fuse_backward(graph, FUSE_ALL | FUSE_PAD_ADD);
+        assert_int_equal(graph_check(graph, NULL), FSH_OK);
+        assert_int_equal(count_ops(graph, OP_CROP) - crops, cases[i].crops);
+        graph_free(&graph);
+    }
+}
+
+static void test_every_fusion_has_a_name(void **state)
+{
+    (void)state;
+    unsigned known = 0;
+    for (int i = 0; fusion_names[i]; i++)
+        known |= 1U << i;
+    assert_int_equal(known, FUSE_ALL | FUSE_CONV_STATISTICS | FUSE_PAD_ADD);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_fusion_leaves_alone_what_is_needed_elsewhere),
+        cmocka_unit_test(test_fusions_can_be_chosen),
+        cmocka_unit_test(test_a_bias_moves_into_the_norm_behind_it),
+        cmocka_unit_test(test_convolutions_in_f16_make_the_sums_of_the_norm),
+        cmocka_unit_test(test_sums_of_gradients_join_the_norm),
+        cmocka_unit_test(test_fusing_is_refused_at_the_wrong_time),
+        cmocka_unit_test(test_padding_of_channels_is_part_of_the_sum),
+        cmocka_unit_test(test_every_fusion_has_a_name),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
