@@ -1,0 +1,81 @@
+/* loader_internal.h - what loader.c (life, the consumer) and loader_worker.c (the threads that fill batches) share.
+ *
+ * Threads: as at each member. */
+#ifndef FSHARD_TRAINER_DATA_LOADER_INTERNAL_H
+#define FSHARD_TRAINER_DATA_LOADER_INTERNAL_H
+
+#include <pthread.h>
+
+#include "trainer/data/batch_slot.h"
+#include "trainer/data/loader.h"
+
+enum { LOADER_PROBLEMS_KEPT = 1000 }; /* messages; beyond that they are only counted */
+
+/* One batch of the ring. */
+typedef struct LoaderSlot {
+    Batch batch;        /* what the consumer sees; its arrays are memory's */
+    PixelBatch recipes; /* resident: batch.recipes */
+    BatchSlot memory;
+    uint64_t unfilled;  /* samples that no worker has finished yet */
+    uint64_t bad_place; /* lowest place with a failure, UINT64_MAX: none */
+    FshError error;     /* of bad_place */
+} LoaderSlot;
+
+typedef struct LoaderWorker {
+    pthread_t thread;
+    bool started;
+    struct Loader *loader;
+    SampleLoader *samples;
+    double busy_seconds, cpu_seconds; /* as of the last chunk */
+    uint64_t page_reads;
+} LoaderWorker;
+
+struct Loader {
+    LoaderOptions options;
+    Augmentation *augmentations; /* of epoch 0, 1, …; the last one of all behind */
+    size_t augmentation_count;
+    Sampler sampler;
+    uint64_t step_count;
+    SampleChecksums checksums;
+    SampleLoader *single; /* of loader_image; made at its first call */
+    size_t slot_count;
+    LoaderSlot *slots;
+    LoaderWorker *workers;
+
+    pthread_mutex_t mutex; /* guards all below */
+    pthread_cond_t work;   /* there is something to take, or it is time to stop */
+    pthread_cond_t ready;  /* a batch is whole, or the last chunk in flight is back */
+    bool mutex_made, work_made, ready_made;
+    bool stop;
+    bool handed_out;                 /* the consumer has batch `consumed` - 1 */
+    uint64_t next_batch, next_place; /* the next chunk to take */
+    uint64_t end_batch;              /* behind the last one */
+    uint64_t consumed;               /* the next one that the consumer gets */
+    uint64_t in_flight;              /* chunks taken and not finished */
+    uint8_t *bad_seen;               /* a bit for each sample of the split */
+    char **problems;                 /* owned */
+    uint64_t problem_count;
+    LoaderStatistics statistics;
+    double wait_seconds; /* the consumer's own */
+};
+
+static inline bool loader_has_whole_images(const Loader *loader)
+{
+    return loader->options.augmentation.mode == CROP_WHOLE;
+}
+
+static inline bool loader_has_pairs(const Loader *loader)
+{
+    return loader->options.kind == FSH_KIND_PAIRS;
+}
+
+static inline const Augmentation *loader_augmentation(const Loader *loader, uint64_t epoch)
+{
+    size_t last = loader->augmentation_count - 1;
+    return &loader->augmentations[epoch < last ? epoch : last];
+}
+
+/* A worker's thread, until loader->stop; argument: its LoaderWorker. */
+void *loader_worker_main(void *argument);
+
+#endif

@@ -1,0 +1,244 @@
+/* The threads that fill batches. */
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <time.h>
+
+#include "common/progress.h"
+#include "trainer/data/batch_recipes.h"
+#include "trainer/data/loader_internal.h"
+#include "trainer/data/sample_recipe.h"
+
+enum {
+    CHUNK_MAX =
+        16, /* samples that a worker takes at a time: the lock is cheap beside them, the tail is short. Even: pairs to mix
+               stay together */
+    RECIPES_CHUNK_MAX = 256 /* the same of recipes, which are a third of a microsecond each */
+};
+
+/* Samples first..first+count-1 of the batch with this number. */
+typedef struct Chunk {
+    uint64_t batch_number, first, count;
+    LoaderSlot *slot;
+} Chunk;
+
+/* With the mutex held. */
+static void note_problem(Loader *loader, uint64_t sample, const FshError *error)
+{
+    uint8_t bit = (uint8_t)(1U << (sample % 8));
+    if (loader->bad_seen[sample / 8] & bit)
+        return;
+    loader->bad_seen[sample / 8] |= bit;
+    if (loader->problem_count < LOADER_PROBLEMS_KEPT)
+        loader->problems[loader->problem_count] = strdup(error->message);
+    loader->problem_count++;
+}
+
+static void note_failure(Loader *loader, const Chunk *chunk, uint64_t place, uint64_t sample,
+                         const FshError *error)
+{
+    (void)pthread_mutex_lock(&loader->mutex);
+    if (loader->options.skip_bad) {
+        note_problem(loader, sample, error);
+    } else if (place < chunk->slot->bad_place) {
+        chunk->slot->bad_place = place;
+        chunk->slot->error = *error;
+    }
+    (void)pthread_mutex_unlock(&loader->mutex);
+}
+
+static FshStatus load_sample(LoaderWorker *worker, BatchSlot *memory, uint64_t place, uint64_t epoch,
+                             uint64_t sample, FshError *error)
+{
+    const Loader *loader = worker->loader;
+    SampleInfo info;
+    FshStatus status = sample_loader_open(worker->samples, epoch, sample, &info, error);
+    if (!status && loader_has_whole_images(loader))
+        status = batch_slot_resize(memory, info.width, info.height, error);
+    if (!status)
+        status =
+            sample_loader_render(worker->samples, loader_augmentation(loader, epoch),
+                                 batch_slot_pixels(memory, place), batch_slot_target(memory, place), error);
+    if (!status)
+        batch_slot_take(memory, place, info.label);
+    return status;
+}
+
+/* The same for pixels that lie in the backend's memory. */
+static FshStatus draw_sample(const Loader *loader, BatchSlot *memory, uint64_t place, uint64_t epoch,
+                             uint64_t sample, FshError *error)
+{
+    const ResidentDraw draw = {.split = loader->options.split,
+                               .augmentation = loader_augmentation(loader, epoch),
+                               .fill = loader->options.fill,
+                               .seed = loader->options.seed,
+                               .epoch = epoch};
+    int64_t label = FSH_NO_LABEL;
+    FshStatus status = resident_split_draw(loader->options.resident, &draw, sample, &memory->recipes[place],
+                                           memory->colours ? &memory->colours[place] : NULL, &label, error);
+    if (!status)
+        batch_slot_take(memory, place, label);
+    return status;
+}
+
+static FshStatus fill_place(LoaderWorker *worker, BatchSlot *memory, uint64_t place, uint64_t epoch,
+                            uint64_t sample, FshError *error)
+{
+    const Loader *loader = worker->loader;
+    if (loader->options.resident)
+        return draw_sample(loader, memory, place, epoch, sample, error);
+    if (!loader->options.files_store)
+        return load_sample(worker, memory, place, epoch, sample, error);
+    FshStatus status = batch_recipes_read(memory, place, worker->samples, loader_augmentation(loader, epoch),
+                                          loader->options.fill, epoch, sample, error);
+    sample_loader_stage(worker->samples, SAMPLE_DECODE);
+    return status;
+}
+
+/* Padding, or a sample that cannot be used. A whole image has no size then. */
+static void leave_out(const Loader *loader, BatchSlot *memory, uint64_t place)
+{
+    if (loader_has_whole_images(loader))
+        memory->width = memory->height = 0;
+    batch_slot_leave_out(memory, place);
+}
+
+static void mix_chunk(LoaderWorker *worker, const Chunk *chunk, uint64_t epoch)
+{
+    const LoaderOptions *options = &worker->loader->options;
+    BatchSlot *memory = &chunk->slot->memory;
+    for (uint64_t place = chunk->first; place < chunk->first + chunk->count; place += 2) {
+        Random random;
+        sample_mixing_random(options->seed, epoch, memory->samples[place], &random);
+        batch_slot_mix(memory, &options->mixing, &random, place);
+    }
+    sample_loader_stage(worker->samples, SAMPLE_AUGMENT);
+}
+
+static void fill_chunk(LoaderWorker *worker, const Chunk *chunk)
+{
+    const Loader *loader = worker->loader;
+    BatchSlot *memory = &chunk->slot->memory;
+    uint64_t epoch = chunk->batch_number / loader->step_count,
+             step = chunk->batch_number % loader->step_count;
+    for (uint64_t place = chunk->first; place < chunk->first + chunk->count; place++) {
+        memory->samples[place] = sampler_at(&loader->sampler, epoch, step, place);
+        if (memory->samples[place] != SAMPLER_PADDING && !loader->options.resident)
+            sample_loader_expect(worker->samples, memory->samples[place]);
+    }
+    for (uint64_t place = chunk->first; place < chunk->first + chunk->count; place++) {
+        uint64_t sample = memory->samples[place];
+        FshError error = {0};
+        if (sample == SAMPLER_PADDING) {
+            leave_out(loader, memory, place);
+        } else if (fill_place(worker, memory, place, epoch, sample, &error)) {
+            leave_out(loader, memory, place);
+            note_failure(worker->loader, chunk, place, sample, &error);
+        }
+    }
+    if (memory->shape.mixes)
+        mix_chunk(worker, chunk, epoch);
+}
+
+static double thread_cpu_seconds(void)
+{
+    struct timespec now;
+    (void)clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+    return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
+}
+
+static uint64_t thread_page_reads(void)
+{
+    struct rusage usage;
+    return getrusage(RUSAGE_THREAD, &usage) == 0 ? (uint64_t)usage.ru_majflt : 0;
+}
+
+/* The same, with the thread's own time. */
+static void fill_measured(LoaderWorker *worker, const Chunk *chunk)
+{
+    double start = progress_now_seconds(), cpu_start = thread_cpu_seconds();
+    uint64_t reads_before = thread_page_reads();
+    fill_chunk(worker, chunk);
+    worker->busy_seconds = progress_now_seconds() - start;
+    worker->cpu_seconds = thread_cpu_seconds() - cpu_start;
+    worker->page_reads = thread_page_reads() - reads_before;
+}
+
+/* With the mutex held: what the worker has counted moves to the loader. */
+static void collect_statistics(Loader *loader, LoaderWorker *worker)
+{
+    SampleStatistics *counted = sample_loader_statistics(worker->samples);
+    LoaderStatistics *all = &loader->statistics;
+    all->samples.images += counted->images;
+    all->samples.stored_bytes += counted->stored_bytes;
+    all->samples.pixel_bytes += counted->pixel_bytes;
+    for (int stage = 0; stage < SAMPLE_STAGE_COUNT; stage++)
+        all->samples.seconds[stage] += counted->seconds[stage];
+    all->busy_seconds += worker->busy_seconds;
+    all->cpu_seconds += worker->cpu_seconds;
+    all->page_reads += worker->page_reads;
+    *counted = (SampleStatistics){0};
+}
+
+/* With the mutex held. */
+static bool can_take(const Loader *loader)
+{
+    return loader->next_batch < loader->end_batch &&
+           loader->next_batch < loader->consumed - loader->handed_out + loader->slot_count;
+}
+
+/* With the mutex held, where can_take. */
+static Chunk take_chunk(Loader *loader)
+{
+    uint64_t batch = loader->options.batch;
+    LoaderSlot *slot = &loader->slots[loader->next_batch % loader->slot_count];
+    if (loader->next_place == 0) {
+        slot->unfilled = batch;
+        slot->bad_place = UINT64_MAX;
+        slot->memory.width = slot->memory.height =
+            loader_augmentation(loader, loader->next_batch / loader->step_count)->size;
+    }
+    uint64_t count = batch / ((uint64_t)loader->options.workers * 2);
+    const uint64_t most = loader->options.resident ? RECIPES_CHUNK_MAX : CHUNK_MAX;
+    count = count < 1 ? 1 : count > most ? most : count;
+    if (slot->memory.shape.mixes && count % 2)
+        count++;
+    if (count > batch - loader->next_place)
+        count = batch - loader->next_place;
+    Chunk chunk = {
+        .batch_number = loader->next_batch, .first = loader->next_place, .count = count, .slot = slot};
+    loader->next_place += count;
+    if (loader->next_place == batch) {
+        loader->next_place = 0;
+        loader->next_batch++;
+    }
+    loader->in_flight++;
+    return chunk;
+}
+
+void *loader_worker_main(void *argument)
+{
+    LoaderWorker *worker = argument;
+    Loader *loader = worker->loader;
+    (void)pthread_mutex_lock(&loader->mutex);
+    for (;;) {
+        while (!loader->stop && !can_take(loader))
+            (void)pthread_cond_wait(&loader->work, &loader->mutex);
+        if (loader->stop)
+            break;
+        Chunk chunk = take_chunk(loader);
+        (void)pthread_mutex_unlock(&loader->mutex);
+        if (loader->options.measure)
+            fill_measured(worker, &chunk);
+        else
+            fill_chunk(worker, &chunk);
+        (void)pthread_mutex_lock(&loader->mutex);
+        collect_statistics(loader, worker);
+        chunk.slot->unfilled -= chunk.count;
+        loader->in_flight--;
+        if (chunk.slot->unfilled == 0 || loader->in_flight == 0)
+            (void)pthread_cond_signal(&loader->ready);
+    }
+    (void)pthread_mutex_unlock(&loader->mutex);
+    return NULL;
+}
