@@ -267,7 +267,7 @@ static void test_pairs_are_cropped_and_evaluated_whole(void **state)
     (void)state;
     Case made = make_case((Facts){321, 3, false, 60, true});
     assert_ok(plan_case(&made), &made.error);
-    assert_string_equal(made.plan.model->name, "unet");
+    assert_string_equal(made.plan.model ? made.plan.model->name : "none", "unet");
     assert_int_equal(made.plan.train_augmentation.mode, CROP_RANDOM);
     assert_int_equal(made.plan.train_augmentation.size, 128);
     assert_int_equal(made.plan.evaluation_augmentation.mode, CROP_WHOLE);
@@ -365,14 +365,13 @@ static void test_precision_follows_device_and_network(void **state)
     (void)state;
     static const struct {
         const char *device, *amp;
-        bool pairs;
         DataType type;
-        bool chosen;
+        bool pairs, chosen;
     } cases[] = {
-        {"cpu", "auto", false, DATA_F32, true},  {"auto", "auto", false, DATA_F32, true},
-        {"cuda", "auto", false, DATA_F16, true}, {"cuda", "auto", true, DATA_BF16, true},
-        {"cuda", "off", false, DATA_F32, false}, {"cuda", "bf16", false, DATA_BF16, false},
-        {"cpu", "bf16", true, DATA_BF16, false}, {"cuda", "fp16", true, DATA_F16, false},
+        {"cpu", "auto", DATA_F32, false, true},  {"auto", "auto", DATA_F32, false, true},
+        {"cuda", "auto", DATA_F16, false, true}, {"cuda", "auto", DATA_BF16, true, true},
+        {"cuda", "off", DATA_F32, false, false}, {"cuda", "bf16", DATA_BF16, false, false},
+        {"cpu", "bf16", DATA_BF16, true, false}, {"cuda", "fp16", DATA_F16, true, false},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         Case made = make_case((Facts){256, 3, false, 1000, cases[i].pairs});
