@@ -178,11 +178,12 @@ static FshStatus describe(const CudaBackend *backend, const Convolution *convolu
     const int64_t channels[4] = {1, of_y->pitch, 1, 1};
     int x = convolution_tensor(described, &convolution->x);
     int weight = convolution_tensor(described, &convolution->weight);
-    int y = convolution_tensor(described, of_y), sums = y;
+    int y = convolution_tensor(described, of_y);
     if (epilogue->kind == EPILOGUE_BIAS) {
         int bias = cudnn_plan_tensor(described, cudnn_types[epilogue->tensor.element], channels);
-        sums = cudnn_plan_virtual(described, CUDNN_DATA_FLOAT,
-                                  (int64_t[4]){of_y->shape[0], of_y->pitch, of_y->shape[1], of_y->shape[2]});
+        int sums =
+            cudnn_plan_virtual(described, CUDNN_DATA_FLOAT,
+                               (int64_t[4]){of_y->shape[0], of_y->pitch, of_y->shape[1], of_y->shape[2]});
         cudnn_plan_convolution(described, convolution->kind, x, weight, sums, &convolution->shape);
         cudnn_plan_bias(described, sums, bias, y);
         return FSH_OK;
