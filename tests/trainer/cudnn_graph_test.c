@@ -55,12 +55,12 @@ static FshStatus build(const CudnnDevice *device, const Case *c, ConvolutionKind
 static const Case middle = {64, 64, 128, 40, 3, 2, 1};
 
 #ifdef __SANITIZE_ADDRESS__
-/* Some precompiled engines make a cuBLASLt handle of their own and keep it: not ours to free. What we forget would show with
- * libcudnn_graph alone. */
+/* Some precompiled engines make a cuBLASLt handle of their own and keep it, the heuristics descriptors: not ours to free. What we
+ * forget would show with libcudnn_graph alone. */
 FSH_API const char *__lsan_default_suppressions(void);
 const char *__lsan_default_suppressions(void)
 {
-    return "leak:libcudnn_engines_precompiled\n";
+    return "leak:libcudnn_engines_precompiled\nleak:libcudnn_heuristic\n";
 }
 #endif
 
