@@ -109,7 +109,7 @@ bool run_whole(const Pass &pass, const DeviceTensor *x, void *scratch, cudaStrea
         cudaDeviceGetAttribute(&there, cudaDevAttrMultiProcessorCount, device) != cudaSuccess ||
         cudaOccupancyMaxActiveBlocksPerMultiprocessor(&resident, kernel, (int)(d.threads_x * d.threads_y),
                                                       0) != cudaSuccess ||
-        !cooperates || (int64_t)there * resident < (int64_t)d.blocks_x * d.blocks_y)
+        !cooperates || d.blocks_y == 0 || (int64_t)there * resident < (int64_t)d.blocks_x * d.blocks_y)
         return false;
     float *partial = static_cast<float *>(scratch);
     int channels = (int)device_tensor_channels(x);
