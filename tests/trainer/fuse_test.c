@@ -227,6 +227,25 @@ static void test_padding_of_channels_is_part_of_the_sum(void **state)
     }
 }
 
+/* "norm-add-relu" is not "norm-add", though it begins with it. */
+static void test_fusions_are_left_out_by_their_whole_names(void **state)
+{
+    (void)state;
+    FshError error = {0};
+    unsigned fusions = FUSE_ALL;
+    assert_ok(fusions_leave_out(&fusions, "norm-add-relu,gradient-add", "cpu", &error), &error);
+    assert_int_equal(fusions, FUSE_ALL & ~(FUSE_NORM_ADD_RELU | FUSE_GRADIENT_ADD));
+    assert_ok(fusions_leave_out(&fusions, NULL, "cpu", &error), &error);
+    assert_ok(fusions_leave_out(&fusions, "norm-relu,norm-add,bias-norm", "cpu", &error), &error);
+    assert_int_equal(fusions, FUSE_NONE);
+    fusions = FUSE_NORM_RELU | FUSE_NORM_ADD;
+    assert_int_equal(fusions_leave_out(&fusions, "norm-add,pad-add", "cpu", &error), FSH_ERR_USAGE);
+    assert_string_equal(error.message,
+                        "'pad-add' is no fusion of the cpu backend; it has norm-relu, norm-add");
+    fusions = FUSE_ALL;
+    assert_int_equal(fusions_leave_out(&fusions, "norm", "cpu", NULL), FSH_ERR_USAGE);
+}
+
 static void test_every_fusion_has_a_name(void **state)
 {
     (void)state;
@@ -246,6 +265,7 @@ int main(void)
         cmocka_unit_test(test_sums_of_gradients_join_the_norm),
         cmocka_unit_test(test_fusing_is_refused_at_the_wrong_time),
         cmocka_unit_test(test_padding_of_channels_is_part_of_the_sum),
+        cmocka_unit_test(test_fusions_are_left_out_by_their_whole_names),
         cmocka_unit_test(test_every_fusion_has_a_name),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

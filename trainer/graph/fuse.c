@@ -1,9 +1,50 @@
 #include "trainer/graph/graph_internal.h"
 
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 const char *const fusion_names[] = {"norm-relu",       "norm-add-relu", "norm-add", "bias-norm",
                                     "conv-statistics", "gradient-add",  "pad-add",  NULL};
+
+/* Which bit a name of this length has; 0: there is none. */
+static unsigned find_fusion(const char *name, size_t length)
+{
+    for (unsigned i = 0; fusion_names[i]; i++)
+        if (strlen(fusion_names[i]) == length && memcmp(fusion_names[i], name, length) == 0)
+            return 1U << i;
+    return 0;
+}
+
+static const char *fusions_text(unsigned fusions, char *buffer, size_t buffer_bytes)
+{
+    size_t length = 0;
+    buffer[0] = '\0';
+    for (unsigned i = 0; fusion_names[i] && length < buffer_bytes; i++)
+        if (fusions >> i & 1)
+            length += (size_t)snprintf(buffer + length, buffer_bytes - length, "%s%s", length ? ", " : "",
+                                       fusion_names[i]);
+    return buffer;
+}
+
+FshStatus fusions_leave_out(unsigned *fusions, const char *names, const char *device, FshError *error)
+{
+    char known[256];
+    const unsigned there = *fusions;
+    for (const char *at = names; at && *at;) {
+        const size_t length = strcspn(at, ",");
+        const unsigned fusion = find_fusion(at, length);
+        if (!fusion || !(there & fusion))
+            return fsh_error_set(error, FSH_ERR_USAGE, "'%.*s' is no fusion of the %s backend; it has %s",
+                                 (int)(length < 64 ? length : 64), at, device,
+                                 fusions_text(there, known, sizeof known));
+        *fusions &= ~fusion;
+        at += length + (at[length] == ',');
+    }
+    if (!*fusions)
+        *fusions = FUSE_NONE;
+    return FSH_OK;
+}
 
 bool graph_find_uses(Graph *graph, GraphUses *uses)
 {

@@ -430,6 +430,9 @@ typedef enum GraphFusion {
 } GraphFusion;
 /* Of bit 1 << i, for people: "norm-relu", …; ends with NULL. */
 extern const char *const fusion_names[];
+/* Takes those that names list ("norm-add,pad-add"; NULL and "": none) out of *fusions; FUSE_NONE where none is left. FSH_ERR_USAGE: a
+ * name that is none of *fusions, which those of `device` are. */
+FshStatus fusions_leave_out(unsigned *fusions, const char *names, const char *device, FshError *error);
 enum { STATISTICS_MULTIPLE = 8 };
 void graph_fuse(Graph *graph, unsigned fusions);
 

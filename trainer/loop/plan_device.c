@@ -1,5 +1,4 @@
 /* The device: what it is asked for, and the precision that it computes in. */
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -62,40 +61,9 @@ void plan_precision(TrainPlan *plan, const TrainOptions *options)
     plan->precision_chosen = automatic;
 }
 
-/* Which bit a name of this length has; 0: there is none. */
-static unsigned find_fusion(const char *name, size_t length)
-{
-    for (unsigned i = 0; fusion_names[i]; i++)
-        if (strlen(fusion_names[i]) == length && memcmp(fusion_names[i], name, length) == 0)
-            return 1U << i;
-    return 0;
-}
-
-static const char *fusions_text(unsigned fusions, char *buffer, size_t buffer_bytes)
-{
-    size_t length = 0;
-    buffer[0] = '\0';
-    for (unsigned i = 0; fusion_names[i] && length < buffer_bytes; i++)
-        if (fusions >> i & 1)
-            length += (size_t)snprintf(buffer + length, buffer_bytes - length, "%s%s", length ? ", " : "",
-                                       fusion_names[i]);
-    return buffer;
-}
-
 FshStatus plan_fusions(TrainPlan *plan, const TrainOptions *options, unsigned there, FshError *error)
 {
-    char known[256];
-    unsigned fusions = there;
-    for (const char *at = options->no_fuse; at && *at;) {
-        const size_t length = strcspn(at, ",");
-        const unsigned fusion = find_fusion(at, length);
-        if (!fusion || !(there & fusion))
-            return fsh_error_set(
-                error, FSH_ERR_USAGE, "--no-fuse: '%.*s' is no fusion of the %s backend; it has %s",
-                (int)(length < 64 ? length : 64), at, plan->device, fusions_text(there, known, sizeof known));
-        fusions &= ~fusion;
-        at += length + (at[length] == ',');
-    }
-    plan->recipe.fusions = fusions ? fusions : FUSE_NONE;
-    return FSH_OK;
+    plan->recipe.fusions = there;
+    FshStatus status = fusions_leave_out(&plan->recipe.fusions, options->no_fuse, plan->device, error);
+    return status ? fsh_error_prepend(error, "--no-fuse") : FSH_OK;
 }
