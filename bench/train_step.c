@@ -8,7 +8,7 @@
  *                                                                    shared machine disturbs least
  *        train_step memory MODEL TYPE PIXELS BATCH [DEVICE]          bytes of the plan, as JSON
  * TYPE: f32, tf32 (on a GPU), bf16 or f16. DEVICE: cpu (the usual) or cuda. FSHARD_BENCH_PLANS: a folder for cuDNN's plans.
- * FSHARD_BENCH_NO_FUSE: fusions to leave out. Threads: those that OpenMP is given.
+ * FSHARD_BENCH_NO_FUSE: fusions to leave out, as --no-fuse. Threads: those that OpenMP is given.
  *
  * Several processes with the environment of torchrun, mpirun or srun (scripts/device_ranks.sh), or TRAIN_STEP_GPUS=N, which starts them,
  * step together: images_per_second is of all, BATCH of each.
@@ -86,7 +86,6 @@ static FshStatus make(Job *job, FshError *error)
         recipe.optimizer.scale_interval = 2000;
     }
     describe_data(job, &spec);
-    const char *left_out = getenv("FSHARD_BENCH_NO_FUSE");
     const BackendOptions options = {.benchmark = true,
                                     .tf32 = job->tf32,
                                     .plan_cache = getenv("FSHARD_BENCH_PLANS"),
@@ -100,11 +99,9 @@ static FshStatus make(Job *job, FshError *error)
         status = backend_join(job->backend, job->communicator, error);
     if (!status) {
         recipe.fusions = backend_fusions(job->backend);
-        for (int i = 0; left_out && fusion_names[i]; i++)
-            if (strstr(left_out, fusion_names[i]))
-                recipe.fusions &= ~(1U << (unsigned)i);
-        if (!recipe.fusions)
-            recipe.fusions = FUSE_NONE;
+        status = fusions_leave_out(&recipe.fusions, getenv("FSHARD_BENCH_NO_FUSE"), job->device, error);
+        if (status)
+            (void)fsh_error_prepend(error, "FSHARD_BENCH_NO_FUSE");
     }
     if (!status)
         status = model_graph(job->model, &spec, &recipe, &job->graph, error);
@@ -284,12 +281,14 @@ static FshStatus profile_steps(Job *job, FshError *error)
 
 static FshStatus print_memory(Job *job, FshError *error)
 {
-    uint64_t arena, scratch;
+    MemoryUse use = {0};
     (void)error;
-    program_memory(job->program, &arena, &scratch);
-    printf("{\"model\": \"%s\", \"type\": \"%s\", \"activations_bytes\": %llu, \"scratch_bytes\": %llu}\n",
-           job->model->name, data_type_name(job->type), (unsigned long long)arena,
-           (unsigned long long)scratch);
+    state_memory(job->state, &use);
+    program_memory(job->program, &use);
+    printf("{\"model\": \"%s\", \"type\": \"%s\"", job->model->name, data_type_name(job->type));
+    for (int kind = 0; kind < MEMORY_KINDS; kind++)
+        printf(", \"%s_bytes\": %llu", memory_kind_names[kind], (unsigned long long)use.bytes[kind]);
+    printf("}\n");
     return FSH_OK;
 }
 

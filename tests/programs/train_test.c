@@ -277,6 +277,30 @@ static void test_a_dry_run_prints_the_network_and_writes_nothing(void **state)
     run_result_free(&result);
 }
 
+static void test_the_memory_of_a_dry_run_adds_up(void **state)
+{
+    static const char *const kinds[] = {"weights", "weight_copies", "gradients", "activations",
+                                        "scratch", "inputs",        "results",   "pixels"};
+    TestFolder *folder = *state;
+    RunResult result = TRAIN(0, "--device", "cpu", "--dry-run", "--json", "--model", "conv8", "--opt",
+                             "adamw", "--batch-size", "8", make_set(folder, &train_plain));
+    json_t *object = read_json(result.out), *memory = json_object_get(object, "memory");
+    const double parameters = number_of(json_object_get(object, "chosen"), "parameters");
+    double sum = 0;
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
+        sum += number_of(memory, kinds[i]);
+    assert_true(number_of(memory, "total") == sum);
+    assert_true(number_of(memory, "weights") >= 3 * 4 * parameters); /* with both moments */
+    assert_true(number_of(memory, "weights") < 3.1 * 4 * parameters + 4096);
+    assert_true(number_of(memory, "gradients") == 4 * parameters);
+    /* images as bytes, labels and what goes with them, of training; and for evaluation */
+    assert_in_range((int)number_of(memory, "inputs"), 8 * 32 * 32 * 3, 3 * 8 * 32 * 32 * 3 + 4096);
+    assert_true(number_of(memory, "activations") > 0 && number_of(memory, "loader") > 0);
+    assert_true(number_of(memory, "weight_copies") == 0 && number_of(memory, "pinned") == 0);
+    json_decref(object);
+    run_result_free(&result);
+}
+
 static void test_memory_is_told_at_the_start(void **state)
 {
     TestFolder *folder = *state;
@@ -343,6 +367,7 @@ int main(void)
         IN_FOLDER(test_weights_are_evaluated_at_their_own_size),
         IN_FOLDER(test_without_a_val_split_it_trains_and_says_so),
         IN_FOLDER(test_a_dry_run_prints_the_network_and_writes_nothing),
+        IN_FOLDER(test_the_memory_of_a_dry_run_adds_up),
         IN_FOLDER(test_memory_is_told_at_the_start),
         IN_FOLDER(test_list_models_gives_parameters_and_flops),
         IN_FOLDER(test_a_dataset_without_mean_and_deviation_gets_imagenets),

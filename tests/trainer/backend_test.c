@@ -411,9 +411,9 @@ static void test_profile_measures_every_node(void **state)
     assert_memory_equal(again, seconds, nodes * sizeof *again);
     free(seconds);
     free(again);
-    uint64_t arena_bytes, scratch_bytes;
-    program_memory(network.program, &arena_bytes, &scratch_bytes);
-    assert_true(arena_bytes > 0 && scratch_bytes > 0);
+    MemoryUse use = {0};
+    program_memory(network.program, &use);
+    assert_true(use.bytes[MEMORY_ACTIVATIONS] > 0 && use.bytes[MEMORY_SCRATCH] > 0);
     test_network_free(&network);
     backend_close(&backend);
 }

@@ -77,6 +77,70 @@ FshStatus backend_rates(Backend *backend, DataType type, BackendRates *rates, Fs
     return backend->interface->rates(backend, type, rates, error);
 }
 
+/* ---- memory ----------------------------------------------------------------------------------------------------- */
+
+const char *const memory_kind_names[MEMORY_KINDS] = {"weights",     "weight_copies", "gradients",
+                                                     "activations", "scratch",       "inputs",
+                                                     "results",     "pixels",        "pinned"};
+
+uint64_t memory_of_role(const Graph *graph, TensorRole role)
+{
+    uint64_t bytes = 0;
+    for (size_t i = 0; i < graph_tensor_count(graph); i++) {
+        const Tensor *tensor = graph_tensor(graph, (TensorId)i);
+        if (tensor->role == role)
+            bytes += (uint64_t)tensor_count(tensor) * data_type_bytes(tensor->type);
+    }
+    return bytes;
+}
+
+/* Gradients are the State's: all programs share them. */
+static void graph_state_memory(const Graph *graph, MemoryUse *use)
+{
+    use->bytes[MEMORY_WEIGHTS] += memory_of_role(graph, TENSOR_PARAMETER) +
+                                  memory_of_role(graph, TENSOR_BUFFER) +
+                                  memory_of_role(graph, TENSOR_OPTIMIZER);
+    use->bytes[MEMORY_GRADIENTS] += memory_of_role(graph, TENSOR_GRADIENT);
+}
+
+static uint64_t graph_bytes_of(const Graph *graph, TensorId id, void *context)
+{
+    (void)context;
+    const Tensor *tensor = graph_tensor(graph, id);
+    return (uint64_t)tensor_count(tensor) * data_type_bytes(tensor->type);
+}
+
+static FshStatus foresee_plainly(const Graph *graph, MemoryUse *use, FshError *error)
+{
+    MemoryPlan plan = {0};
+    FshStatus status = memory_plan_make(graph, graph_bytes_of, NULL, &plan, error);
+    if (!status) {
+        graph_state_memory(graph, use);
+        use->bytes[MEMORY_ACTIVATIONS] += plan.arena_bytes;
+        use->bytes[MEMORY_INPUTS] += memory_of_role(graph, TENSOR_INPUT);
+    }
+    memory_plan_free(&plan);
+    return status;
+}
+
+FshStatus backend_foresee(const char *device, const Graph *graph, unsigned *fusions_ret, MemoryUse *use,
+                          FshError *error)
+{
+    const BackendInterface *interface = NULL;
+    MemoryUse unwanted = {0};
+    unsigned fusions = 0;
+    if (!use)
+        use = &unwanted;
+    FshStatus status = find_interface(device, &interface, error);
+    if (!status && interface->foresee)
+        status = interface->foresee(graph, &fusions, use, error);
+    else if (!status && graph)
+        status = foresee_plainly(graph, use, error);
+    if (!status && fusions_ret)
+        *fusions_ret = interface->foresee ? fusions : interface->fusions;
+    return status;
+}
+
 /* ---- state ------------------------------------------------------------------------------------------------------ */
 
 FshStatus state_new(State **state, Backend *backend, const Graph *graph, FshError *error)
@@ -92,6 +156,15 @@ void state_free(State **state)
         return;
     (*state)->backend->interface->state_free(*state);
     *state = NULL;
+}
+
+void state_memory(const State *state, MemoryUse *use)
+{
+    const BackendInterface *interface = state->backend->interface;
+    if (interface->state_memory)
+        interface->state_memory(state, use);
+    else
+        graph_state_memory(state->graph, use);
 }
 
 static bool lives_in_state(const Tensor *tensor)
@@ -352,10 +425,17 @@ FshStatus program_read(Program *program, TensorId tensor, void *values, size_t b
     return interface_of(program)->program_read(program, tensor, values, bytes, error);
 }
 
-void program_memory(const Program *program, uint64_t *arena_bytes_ret, uint64_t *scratch_bytes_ret)
+void program_memory(const Program *program, MemoryUse *use)
 {
-    *arena_bytes_ret = program->arena_bytes;
-    *scratch_bytes_ret = program->scratch_bytes;
+    const ProgramResults *results = &program->results;
+    if (interface_of(program)->program_memory) {
+        interface_of(program)->program_memory(program, use);
+        return;
+    }
+    use->bytes[MEMORY_ACTIVATIONS] += program->arena_bytes;
+    use->bytes[MEMORY_SCRATCH] += program->scratch_bytes;
+    use->bytes[MEMORY_INPUTS] += memory_of_role(program->graph, TENSOR_INPUT);
+    use->bytes[MEMORY_RESULTS] += results->depth * results->slot_floats * sizeof(float);
 }
 
 const char *program_node_plan(const Program *program, NodeId node)

@@ -85,11 +85,39 @@ typedef struct BackendRates {
 /* Takes memory while it measures. type: of the products' operands. */
 FshStatus backend_rates(Backend *backend, DataType type, BackendRates *rates, FshError *error);
 
+/* What takes memory. */
+typedef enum MemoryKind {
+    MEMORY_WEIGHTS, /* parameters, buffers, optimizer state */
+    MEMORY_COPIES,  /* of weights, in the 16 bits that a device computes in */
+    MEMORY_GRADIENTS,
+    MEMORY_ACTIVATIONS,
+    MEMORY_SCRATCH,
+    MEMORY_INPUTS, /* batches, once for each that may be under way */
+    MEMORY_RESULTS,
+    MEMORY_PIXELS, /* samples that batches are made from (pixels.h) */
+    MEMORY_PINNED, /* of the host, through which a device is reached; the others are where the backend computes */
+    MEMORY_KINDS
+} MemoryKind;
+/* "weights", "weight_copies", "gradients", … */
+extern const char *const memory_kind_names[MEMORY_KINDS];
+typedef struct MemoryUse {
+    uint64_t bytes[MEMORY_KINDS];
+} MemoryUse;
+/* Bytes of all tensors of a role, as the graph has them. */
+uint64_t memory_of_role(const Graph *graph, TensorRole role);
+/* What a backend would do with a graph, without any device: its fusions, and what the graph's State and program would take; scratch
+ * memory, which only a device's libraries know, and results, which are asked for later, are left 0. graph NULL: the fusions alone.
+ * fusions_ret, use: either may be NULL. FSH_ERR_UNSUPPORTED: this build has no such backend. */
+FshStatus backend_foresee(const char *device, const Graph *graph, unsigned *fusions_ret, MemoryUse *use,
+                          FshError *error);
+
 /* Parameters and buffers of a graph (and the optimizer's state if it has an update), uninitialised. Every
  * graph whose program uses this State must have the same parameters, by name and shape; FSH_ERR_MISMATCH
  * names the first that differs. */
 FshStatus state_new(State **state, Backend *backend, const Graph *graph, FshError *error);
 void state_free(State **state);
+/* Adds what it takes now: a device's copies of weights come with the programs that read them. */
+void state_memory(const State *state, MemoryUse *use);
 /* Draws every parameter by its initializer from (seed, its name's hash), buffers by theirs; momentum becomes
  * zero. The same seed gives the same weights on every backend. */
 FshStatus state_initialize(State *state, uint64_t seed, FshError *error);
@@ -123,8 +151,8 @@ FshStatus program_collect(Program *program, uint64_t run, const float **values, 
 /* Runs since program_results. */
 uint64_t program_run_count(const Program *program);
 
-/* Bytes of the activation arena, of scratch memory. */
-void program_memory(const Program *program, uint64_t *arena_bytes_ret, uint64_t *scratch_bytes_ret);
+/* Adds what it takes beside its State. */
+void program_memory(const Program *program, MemoryUse *use);
 /* How the program computes a node, for people: "cuDNN engine 47, 1.5 MiB workspace, 0.123 ms"; "" where there is nothing to choose, and
  * on the CPU. Good for the program's life. */
 const char *program_node_plan(const Program *program, NodeId node);
@@ -164,6 +192,10 @@ typedef struct BackendInterface {
     /* The slot's tensors, slot_floats, once the run that fills it is done. */
     FshStatus (*program_collect)(Program *program, size_t slot, const float **values, FshError *error);
     FshStatus (*device_count)(int *count_ret, FshError *error); /* NULL: 1 */
+    /* The next three: NULL where tensors lie as the graph has them, once each. They add. */
+    void (*state_memory)(const State *state, MemoryUse *use);
+    void (*program_memory)(const Program *program, MemoryUse *use);
+    FshStatus (*foresee)(const Graph *graph, unsigned *fusions_ret, MemoryUse *use, FshError *error);
     FshStatus (*join)(Backend *backend, struct Communicator *communicator, FshError *error);
     const struct PixelInterface *pixels; /* pixels.h; NULL: batches come from the loader's memory alone */
 } BackendInterface;

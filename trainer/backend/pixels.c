@@ -27,6 +27,11 @@ void pixel_store_free(PixelStore **store)
     *store = NULL;
 }
 
+void pixel_store_memory(const PixelStore *store, MemoryUse *use)
+{
+    store->backend->interface->pixels->store_memory(store, use);
+}
+
 FshStatus pixel_store_put(PixelStore *store, uint64_t offset_bytes, const void *pixels, size_t bytes,
                           FshError *error)
 {

@@ -27,6 +27,8 @@ typedef struct PixelStore PixelStore;
 FshStatus pixel_store_new(PixelStore **store, Backend *backend, uint64_t bytes, FshError *error);
 /* Waits for what uses it. Before the backend is closed. NULL is fine. */
 void pixel_store_free(PixelStore **store);
+/* Adds what it takes: the pixels that stay, and as much for each batch that may be under way as the largest so far took. */
+void pixel_store_memory(const PixelStore *store, MemoryUse *use);
 /* Copies bytes of pixels to offset; they may be forgotten when this returns. */
 FshStatus pixel_store_put(PixelStore *store, uint64_t offset_bytes, const void *pixels, size_t bytes,
                           FshError *error);
@@ -50,6 +52,7 @@ typedef struct PixelInterface {
                            FshError *error);
     FshStatus (*write)(Program *program, TensorId input, PixelStore *store, unsigned side,
                        const PixelBatch *batch, FshError *error);
+    void (*store_memory)(const PixelStore *store, MemoryUse *use);
     FshStatus (*decodes)(Backend *backend, FshError *error);
     FshStatus (*free_memory)(Backend *backend, uint64_t *free_bytes_ret, FshError *error);
 } PixelInterface;

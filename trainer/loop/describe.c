@@ -8,6 +8,7 @@
 #include "common/options_config.h"
 #include "common/progress.h"
 #include "trainer/loop/expect.h"
+#include "trainer/loop/memory_table.h"
 #include "trainer/report/run_record.h"
 
 /* ---- JSON ---- */
@@ -141,74 +142,6 @@ static void print_layer(const Graph *graph, NodeId id, double images, FILE *stre
                   flops);
 }
 
-static uint64_t role_bytes(const Graph *graph, TensorRole role)
-{
-    uint64_t bytes = 0;
-    for (size_t i = 0; i < graph_tensor_count(graph); i++) {
-        const Tensor *tensor = graph_tensor(graph, (TensorId)i);
-        if (tensor->role == role)
-            bytes += (uint64_t)tensor_count(tensor) * data_type_bytes(tensor->type);
-    }
-    return bytes;
-}
-
-static void print_bytes(FILE *stream, const char *what, uint64_t bytes, const char *note)
-{
-    char text[32];
-    (void)fprintf(stream, "%-38s %12s%s\n", what, progress_format_bytes(text, sizeof text, bytes), note);
-}
-
-static void print_program_memory(FILE *stream, const char *name, const NetworkProgram *part)
-{
-    if (!part->program)
-        return;
-    uint64_t arena_bytes = 0, scratch_bytes = 0;
-    char what[64], note[96], unshared[32];
-    program_memory(part->program, &arena_bytes, &scratch_bytes);
-    (void)snprintf(what, sizeof what, "%s, activations", name);
-    (void)snprintf(
-        note, sizeof note, "  (%s before sharing)",
-        progress_format_bytes(unshared, sizeof unshared, role_bytes(part->graph, TENSOR_ACTIVATION)));
-    print_bytes(stream, what, arena_bytes, note);
-    (void)snprintf(what, sizeof what, "%s, scratch", name);
-    print_bytes(stream, what, scratch_bytes, "");
-}
-
-static uint64_t part_bytes(const NetworkProgram *part)
-{
-    uint64_t arena_bytes = 0, scratch_bytes = 0;
-    if (part->program)
-        program_memory(part->program, &arena_bytes, &scratch_bytes);
-    return arena_bytes + scratch_bytes;
-}
-
-/* Every size has its own activations. */
-static uint64_t memory_in_all(const Session *session)
-{
-    const Network *network = &session->network;
-    const Graph *graph = network_graph(network);
-    uint64_t bytes = role_bytes(graph, TENSOR_PARAMETER) + role_bytes(graph, TENSOR_BUFFER) +
-                     role_bytes(graph, TENSOR_OPTIMIZER) + role_bytes(graph, TENSOR_GRADIENT);
-    for (size_t i = 0; i < session->plan.edge_count; i++)
-        bytes += part_bytes(&network->train[i]);
-    return bytes + part_bytes(&network->evaluation[NETWORK_TRAINED][0]) +
-           part_bytes(&network->evaluation[NETWORK_AVERAGED][0]);
-}
-
-const char *describe_memory(const Session *session, char *buffer, size_t buffer_bytes)
-{
-    char all[32], kept[32], computed[32];
-    const Graph *graph = network_graph(&session->network);
-    const uint64_t bytes = memory_in_all(session),
-                   weights = role_bytes(graph, TENSOR_PARAMETER) + role_bytes(graph, TENSOR_BUFFER) +
-                             role_bytes(graph, TENSOR_OPTIMIZER) + role_bytes(graph, TENSOR_GRADIENT);
-    (void)snprintf(
-        buffer, buffer_bytes, "%s: weights, gradients and optimizer %s, activations and scratch %s",
-        progress_format_bytes(all, sizeof all, bytes), progress_format_bytes(kept, sizeof kept, weights),
-        progress_format_bytes(computed, sizeof computed, bytes - weights));
-    return buffer;
-}
-
 void describe_plans(const Session *session, FILE *stream)
 {
     const Network *network = &session->network;
@@ -239,36 +172,20 @@ void describe_network(const Session *session, FILE *stream)
     (void)fprintf(stream, "%-38s %-22s %-22s %12" PRId64 " %12.3f\n\n", "total", "", "",
                   graph_parameter_count(graph), (double)graph_forward_flops(graph) / 1e6 / images);
 
-    print_bytes(stream, "parameters", role_bytes(graph, TENSOR_PARAMETER), "");
-    print_bytes(stream, "buffers", role_bytes(graph, TENSOR_BUFFER), "");
-    print_bytes(stream, "optimizer", role_bytes(graph, TENSOR_OPTIMIZER), "");
-    print_bytes(stream, "gradients", role_bytes(graph, TENSOR_GRADIENT), "");
-    for (size_t i = 0; i < plan->edge_count; i++) {
-        char name[64];
-        (void)snprintf(name, sizeof name, "training, %u pixels", plan->edges[i]);
-        print_program_memory(stream, name, &session->network.train[i]);
-    }
-    print_program_memory(stream, "evaluation", &session->network.evaluation[NETWORK_TRAINED][0]);
-    print_program_memory(stream, "evaluation, EMA", &session->network.evaluation[NETWORK_AVERAGED][0]);
-    uint64_t ring_bytes = session->train ? loader_ring_bytes(session->train) : 0;
-    ring_bytes += session->evaluation ? loader_ring_bytes(session->evaluation) : 0;
-    print_bytes(stream, "loader", ring_bytes, "");
-    print_bytes(stream, "in all, beside the dataset's pages", memory_in_all(session) + ring_bytes, "");
+    memory_table_print(session, stream);
 }
 
+/* expected: NULL where nothing can be timed. */
 static json_t *run_json(const TrainOptions *options, const Session *session, const ExpectedTime *expected)
 {
-    uint64_t arena_bytes = 0, scratch_bytes = 0;
-    if (session->plan.edge_count)
-        program_memory(session->network.train[session->plan.edge_count - 1].program, &arena_bytes,
-                       &scratch_bytes);
     json_t *object = json_object();
     (void)set_options(object, options);
-    (void)json_object_set_new(object, "activation_bytes", json_integer((json_int_t)arena_bytes));
-    (void)json_object_set_new(object, "scratch_bytes", json_integer((json_int_t)scratch_bytes));
-    (void)json_object_set_new(object, "step_seconds", json_real(expected->step_seconds));
-    (void)json_object_set_new(object, "expected_seconds",
-                              json_real(expected->training_seconds + expected->evaluation_seconds));
+    (void)json_object_set_new(object, "memory", memory_table_json(session));
+    if (expected) {
+        (void)json_object_set_new(object, "step_seconds", json_real(expected->step_seconds));
+        (void)json_object_set_new(object, "expected_seconds",
+                                  json_real(expected->training_seconds + expected->evaluation_seconds));
+    }
     if (json_object_set_new(object, "chosen", plan_json(session))) {
         json_decref(object);
         object = NULL;
@@ -276,17 +193,72 @@ static json_t *run_json(const TrainOptions *options, const Session *session, con
     return object;
 }
 
+static void print_steps(const Session *session)
+{
+    (void)printf("\n%" PRIu64 " epochs of %" PRIu64 " steps: %" PRIu64 " steps in all; evaluation %" PRIu64
+                 " steps\n",
+                 session->plan.epochs, session->plan.steps_per_epoch, session->plan.schedule.total_steps,
+                 session->plan.evaluation_steps);
+}
+
+static void warn_of_folder(Session *session, const TrainOptions *options)
+{
+    FshError refusal = {0}; /* no error of a run that writes nothing */
+    if (options->output && !options->resume &&
+        record_check_folder(options->output, options->force, &refusal) != FSH_OK)
+        console_warning(&session->console, "%s", refusal.message);
+}
+
+/* Where the GPU is not here, but the backend is: on the host of a cluster on which runs are written, say. why: what session_open
+ * said; it stays the error where this cannot be done either. */
+static FshStatus describe_without_device(const TrainOptions *options, FshError *why)
+{
+    Session session;
+    unsigned fusions = 0;
+    if (backend_foresee("cuda", NULL, &fusions, NULL, NULL) != FSH_OK)
+        return FSH_ERR_UNSUPPORTED;
+    const FshError without = *why;
+    FshStatus status = session_open(&session, options, SESSION_LOAD, why);
+    if (status)
+        return status;
+    status = plan_fusions(&session.plan, options, fusions, why);
+    if (!status)
+        status = network_foresee(&session.network, &session.plan, why);
+    if (!status) {
+        session_describe(&session);
+        console_warning(&session.console, "%s", without.message);
+        console_warning(&session.console, "foreseen without a GPU: scratch memory of its libraries, images "
+                                          "that lie there, and the time of a step are not known");
+        warn_of_folder(&session, options);
+    }
+    if (!status && options->program.json) {
+        status = describe_print_json(run_json(options, &session, NULL), why);
+    } else if (!status) {
+        describe_network(&session, stdout);
+        print_steps(&session);
+    }
+    session_close(&session);
+    return status;
+}
+
+/* No machine that trains on one of several: those fail together. */
+static bool lacks_device(const TrainOptions *options, FshStatus status)
+{
+    int count = 0;
+    return status == FSH_ERR_UNSUPPORTED && strcmp(options->device, "cuda") == 0 &&
+           backend_device_count("cuda", &count, NULL) == FSH_ERR_UNSUPPORTED;
+}
+
 FshStatus describe_run(const TrainOptions *options, FshError *error)
 {
     Session session;
     FshStatus status = session_open(&session, options, SESSION_TRAIN, error);
+    if (lacks_device(options, status))
+        return describe_without_device(options, error);
     if (status)
         return status;
     session_describe(&session);
-    FshError refusal = {0}; /* no error of a run that writes nothing */
-    if (options->output && !options->resume &&
-        record_check_folder(options->output, options->force, &refusal) != FSH_OK)
-        console_warning(&session.console, "%s", refusal.message);
+    warn_of_folder(&session, options);
     ExpectedTime expected;
     status = session.plan.cache_gpu ? session_cache(&session, error) : FSH_OK; /* batches are made from it */
     if (!status)
@@ -298,10 +270,7 @@ FshStatus describe_run(const TrainOptions *options, FshError *error)
         describe_network(&session, stdout);
         if (options->program.verbose)
             describe_plans(&session, stdout);
-        (void)printf("\n%" PRIu64 " epochs of %" PRIu64 " steps: %" PRIu64
-                     " steps in all; evaluation %" PRIu64 " steps\n",
-                     session.plan.epochs, session.plan.steps_per_epoch, session.plan.schedule.total_steps,
-                     session.plan.evaluation_steps);
+        print_steps(&session);
         (void)printf("a step takes %.3f s on this machine now: training about %s, evaluation about %s\n",
                      expected.step_seconds,
                      progress_format_duration(training, sizeof training, expected.training_seconds),

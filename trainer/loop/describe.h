@@ -1,4 +1,4 @@
-/* describe.h - ftrain about itself: tables of networks and layers, memory, and the run as JSON. */
+/* describe.h - ftrain about itself: tables of networks and layers, and the run as JSON. memory_table.h: memory. */
 #ifndef FSHARD_TRAINER_LOOP_DESCRIBE_H
 #define FSHARD_TRAINER_LOOP_DESCRIBE_H
 
@@ -12,10 +12,9 @@ void describe_network(const Session *session, FILE *stream);
 
 /* How the backend computes each node of the largest training graph, or of evaluation's, as far as it had a choice. */
 void describe_plans(const Session *session, FILE *stream);
-/* "1.2 GiB: weights, gradients and optimizer 195 MiB, activations and scratch 1.0 GiB". Returns buffer. */
-const char *describe_memory(const Session *session, char *buffer, size_t buffer_bytes);
 
-/* --dry-run: what train_run would do, on stdout; nothing is written. */
+/* --dry-run: what train_run would do, on stdout; nothing is written. With --device cuda where there is no GPU, but a build that knows
+ * it: what can be foreseen. */
 FshStatus describe_run(const TrainOptions *options, FshError *error);
 
 /* --list-models: a line for each network, on stdout: for the dataset options->shards, or for what the model

@@ -97,6 +97,17 @@ const Graph *network_graph(const Network *network)
     return last ? network->train[last - 1].graph : network->evaluation[NETWORK_TRAINED][0].graph;
 }
 
+static bool has_average(const TrainPlan *plan)
+{
+    return plan->recipe.optimizer.ema_decay > 0 && plan->train_count > 0;
+}
+
+/* Without an evaluation split too: the average needs a State, and --dry-run shows what it costs. */
+static bool has_evaluation(const TrainPlan *plan)
+{
+    return plan->evaluation_count > 0 || plan->recipe.optimizer.ema_decay > 0;
+}
+
 /* A State for evaluation is made from a graph of evaluation, which has no optimizer. That graph stays. */
 static FshStatus open_evaluation(Network *network, FshError *error)
 {
@@ -108,7 +119,7 @@ static FshStatus open_evaluation(Network *network, FshError *error)
         status = state_new(&network->state, network->backend, part->graph, error);
     if (!status)
         status = make_program(part, network->state, error);
-    if (status || !(plan->recipe.optimizer.ema_decay > 0) || !plan->train_count)
+    if (status || !has_average(plan))
         return status;
     status = build_graph(averaged, plan, &plan->evaluation_spec, error);
     if (!status)
@@ -118,24 +129,87 @@ static FshStatus open_evaluation(Network *network, FshError *error)
     return status;
 }
 
-FshStatus network_open(Network *network, Backend **backend, const TrainPlan *plan, FshError *error)
+static FshStatus build_training(Network *network, const TrainPlan *plan, FshError *error)
 {
     FshStatus status = FSH_OK;
-    *network = (Network){.plan = plan, .backend = *backend};
-    *backend = NULL;
     for (size_t i = 0; !status && i < plan->edge_count; i++) {
         ModelSpec spec = plan->train_spec;
         spec.height = spec.width = plan->edges[i];
         status = build_graph(&network->train[i], plan, &spec, error);
     }
+    return status;
+}
+
+static FshStatus foresee(NetworkProgram *part, const TrainPlan *plan, FshError *error)
+{
+    FshStatus status = backend_foresee(plan->device, part->graph, NULL, &part->foreseen, error);
+    const uint64_t results = part->spec.training ? network_result_bytes(part, NETWORK_STEPS_AHEAD) : 0;
+    part->foreseen.bytes[MEMORY_RESULTS] += results;
+    part->foreseen.bytes[MEMORY_PINNED] += results;
+    return status;
+}
+
+FshStatus network_foresee(Network *network, const TrainPlan *plan, FshError *error)
+{
+    *network = (Network){.plan = plan};
+    FshStatus status = build_training(network, plan, error);
+    for (size_t i = 0; !status && i < plan->edge_count; i++)
+        status = foresee(&network->train[i], plan, error);
+    for (int weights = 0; !status && has_evaluation(plan) && weights < (has_average(plan) ? 2 : 1);
+         weights++) {
+        NetworkProgram *part = &network->evaluation[weights][0];
+        status = build_graph(part, plan, &plan->evaluation_spec, error);
+        if (!status)
+            status = foresee(part, plan, error);
+    }
+    if (status)
+        network_close(network);
+    return status;
+}
+
+/* The graph that the State of these weights is made from. */
+static const NetworkProgram *origin_of(const Network *network, NetworkWeights weights)
+{
+    const size_t last = network->plan->edge_count;
+    return weights == NETWORK_TRAINED && last ? &network->train[last - 1] : &network->evaluation[weights][0];
+}
+
+static void add_foreseen(const NetworkProgram *part, bool of_state, MemoryUse *use)
+{
+    for (int kind = 0; kind < MEMORY_KINDS; kind++)
+        if ((kind == MEMORY_WEIGHTS || kind == MEMORY_COPIES) == of_state)
+            use->bytes[kind] += part->foreseen.bytes[kind];
+}
+
+void network_state_memory(const Network *network, NetworkWeights weights, MemoryUse *use)
+{
+    const State *state = weights == NETWORK_AVERAGED ? network->average : network->state;
+    if (state)
+        state_memory(state, use);
+    else if (!network->backend)
+        add_foreseen(origin_of(network, weights), true, use);
+}
+
+void network_program_memory(const Network *network, const NetworkProgram *part, MemoryUse *use)
+{
+    if (part->program)
+        program_memory(part->program, use);
+    else if (!network->backend)
+        add_foreseen(part, false, use);
+}
+
+FshStatus network_open(Network *network, Backend **backend, const TrainPlan *plan, FshError *error)
+{
+    *network = (Network){.plan = plan, .backend = *backend};
+    *backend = NULL;
+    FshStatus status = build_training(network, plan, error);
     if (!status && plan->edge_count)
         status = state_new(&network->state, network->backend, network_graph(network), error);
     for (size_t i = 0; !status && i < plan->edge_count; i++)
         status = make_program(&network->train[i], network->state, error);
     if (!status && plan->edge_count)
         status = network_open_steps(network, error);
-    /* Without an evaluation split too: the average needs a State, and --dry-run shows what it costs. */
-    if (!status && (plan->evaluation_count || plan->recipe.optimizer.ema_decay > 0))
+    if (!status && has_evaluation(plan))
         status = open_evaluation(network, error);
     if (status)
         network_close(network);

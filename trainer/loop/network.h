@@ -27,6 +27,7 @@ typedef struct NetworkProgram {
     float *host_output;     /* as output; NULL in training */
     uint64_t used;          /* when, for the cache */
     uint64_t measured_runs; /* program_profile has seen */
+    MemoryUse foreseen;     /* of network_foresee, where there is no program: State and program */
 } NetworkProgram;
 
 /* Steps of training that may be under way: while the device is in one, the host looks at the last one's results and writes the next
@@ -64,6 +65,9 @@ typedef struct Network {
  * checkpoint_load does that. FSH_ERR_MISMATCH: the model does not fit the images (layer and shapes named). On failure nothing
  * is held. */
 FshStatus network_open(Network *network, Backend **backend, const TrainPlan *plan, FshError *error);
+/* Graphs alone, and the memory that plan->device would take for them: for what is to be known where that device is not. Nothing runs.
+ * FSH_ERR_UNSUPPORTED: this build does not know the device. network_close frees it; on failure nothing is held. */
+FshStatus network_foresee(Network *network, const TrainPlan *plan, FshError *error);
 /* Frees what it owns; zeroed is fine. */
 void network_close(Network *network);
 
@@ -98,8 +102,14 @@ FshStatus network_write_input(NetworkProgram *part, TensorId input, const void *
 /* Of network_open and network_close: what steps of training need. */
 FshStatus network_open_steps(Network *network, FshError *error);
 void network_close_steps(Network *network);
+/* Bytes that `ahead` steps leave of what is looked at. */
+uint64_t network_result_bytes(const NetworkProgram *part, size_t ahead);
 
 typedef enum NetworkWeights { NETWORK_TRAINED, NETWORK_AVERAGED } NetworkWeights;
+
+/* Add what is taken, or foreseen: of the State of these weights; of a program beside its State. */
+void network_state_memory(const Network *network, NetworkWeights weights, MemoryUse *use);
+void network_program_memory(const Network *network, const NetworkProgram *part, MemoryUse *use);
 
 /* What evaluation gives for a batch; valid until the next call. */
 typedef struct Evaluated {

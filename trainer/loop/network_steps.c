@@ -29,6 +29,17 @@ static FshStatus ask_for_results(const Network *network, NetworkProgram *part, F
     return program_results(part->program, there, count, network_steps_ahead(network), error);
 }
 
+uint64_t network_result_bytes(const NetworkProgram *part, size_t ahead)
+{
+    TensorId results[RESULT_COUNT];
+    uint64_t values = 0;
+    list_results(part, results);
+    for (int i = 0; i < RESULT_COUNT; i++)
+        if (results[i] != TENSOR_NONE)
+            values += (uint64_t)tensor_count(graph_tensor(part->graph, results[i]));
+    return ahead * values * sizeof(float);
+}
+
 size_t network_steps_ahead(const Network *network)
 {
     return backend_runs_ahead(network->backend) ? NETWORK_STEPS_AHEAD : 1;

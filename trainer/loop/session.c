@@ -7,7 +7,7 @@
 
 #include "common/interrupt.h"
 #include "common/progress.h"
-#include "trainer/loop/describe.h"
+#include "trainer/loop/memory_table.h"
 #include "trainer/loop/weights.h"
 
 enum { PROBLEMS_TOLD_MAX = 20 }; /* one by one; a broken disk would fill the log */
@@ -262,7 +262,7 @@ FshStatus session_open(Session *session, const TrainOptions *given, SessionUse u
     if (!status && use != SESSION_LOAD)
         status =
             ranks_agree(session->communicator, open_network(session, options, use, &backend, error), error);
-    if (!status && session->plan.decode_gpu && session->data.train)
+    if (!status && session->plan.decode_gpu && session->data.train && use != SESSION_LOAD)
         status = open_files_store(session, error);
     if (!status && session->data.train && use != SESSION_LOAD)
         status = open_loader(session, true, &session->train, error);
@@ -300,13 +300,13 @@ void session_describe(Session *session)
     const TrainPlan *plan = &session->plan;
     const Graph *graph = network_graph(&session->network);
     const ModelSpec *spec = plan->edge_count ? &plan->train_spec : &plan->evaluation_spec;
-    char memory[160];
+    char memory[400];
     console_line(&session->console, "ftrain (fshard) %s", FSHARD_VERSION);
     plan_describe(plan, &session->data, print_plan_line, &session->console);
     console_line(&session->console, "network: %s, %.2f M parameters, %.3g GFLOP an image forward",
                  plan->model->name, (double)graph_parameter_count(graph) / 1e6,
                  (double)graph_forward_flops(graph) / 1e9 / (double)spec->batch);
-    console_line(&session->console, "memory: %s", describe_memory(session, memory, sizeof memory));
+    console_line(&session->console, "memory: %s", memory_table_line(session, memory, sizeof memory));
     if (session->kept_head)
         console_line(&session->console, "weights: %s had another number of classes and begins anew",
                      session->kept_head);
@@ -318,6 +318,8 @@ void session_describe(Session *session)
             "ranks: %llu (%s), one device each: %llu images in a step; the dataset is mapped once for all",
             (unsigned long long)plan->world_size, communicator_place(session->communicator)->launcher,
             (unsigned long long)plan_total_batch(plan));
+    if (!session->network.backend) /* foreseen */
+        return;
     console_line(&session->console, "device: %s; loader: %d thread%s, %zu batches ahead",
                  backend_description(session->network.backend), plan->workers, plan->workers == 1 ? "" : "s",
                  plan->batches_ahead);

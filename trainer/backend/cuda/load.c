@@ -18,14 +18,11 @@ static FshStatus find_driver(FshError *error)
     return FSH_OK;
 }
 
-static FshStatus load_cuda(const BackendInterface **interface_ret, FshError *error)
+static FshStatus load_plugin(const BackendInterface **interface_ret, FshError *error)
 {
     static const CudaPlugin ours = {CUDA_PLUGIN_HERE, .interface = NULL};
     const void *symbol = NULL;
-    FshStatus status = find_driver(error);
-    if (status)
-        return status;
-    status = plugin_load(CUDA_PLUGIN_FILE, CUDA_PLUGIN_SYMBOL, &symbol, error);
+    FshStatus status = plugin_load(CUDA_PLUGIN_FILE, CUDA_PLUGIN_SYMBOL, &symbol, error);
     if (status == FSH_ERR_NOT_FOUND)
         return fsh_error_set(
             error, FSH_ERR_UNSUPPORTED,
@@ -47,6 +44,12 @@ static FshStatus load_cuda(const BackendInterface **interface_ret, FshError *err
     return FSH_OK;
 }
 
+static FshStatus load_cuda(const BackendInterface **interface_ret, FshError *error)
+{
+    FshStatus status = find_driver(error);
+    return status ? status : load_plugin(interface_ret, error);
+}
+
 static FshStatus open_cuda(Backend **backend, const BackendOptions *options, FshError *error)
 {
     const BackendInterface *interface = NULL;
@@ -61,4 +64,13 @@ static FshStatus count_devices(int *count_ret, FshError *error)
     return status ? status : interface->device_count(count_ret, error);
 }
 
-const BackendInterface backend_cuda = {.device = "cuda", .open = open_cuda, .device_count = count_devices};
+/* Wants no driver. */
+static FshStatus foresee(const Graph *graph, unsigned *fusions_ret, MemoryUse *use, FshError *error)
+{
+    const BackendInterface *interface = NULL;
+    FshStatus status = load_plugin(&interface, error);
+    return status ? status : interface->foresee(graph, fusions_ret, use, error);
+}
+
+const BackendInterface backend_cuda = {
+    .device = "cuda", .open = open_cuda, .device_count = count_devices, .foresee = foresee};

@@ -138,6 +138,27 @@ static FshStatus store_new(PixelStore **store, Backend *backend, uint64_t bytes,
     return status;
 }
 
+static uint64_t larger(uint64_t a, uint64_t b)
+{
+    return a > b ? a : b;
+}
+
+static void store_memory(const PixelStore *base, MemoryUse *use)
+{
+    const CudaPixelStore *store = (const CudaPixelStore *)base;
+    uint64_t recipes = 0, images = 0, pinned = 0;
+    for (int i = 0; i < RING_COUNT; i++)
+        recipes = larger(recipes, store->ring[i].bytes);
+    for (int i = 0; i < FILES_COUNT; i++) {
+        images = larger(images, store->files[i].bytes);
+        pinned = larger(pinned, store->files[i].pinned_bytes);
+    }
+    use->bytes[MEMORY_PIXELS] +=
+        base->bytes + RING_COUNT * recipes + FILES_COUNT * images + store->axes_bytes;
+    use->bytes[MEMORY_PINNED] +=
+        (uint64_t)STAGE_COUNT * STAGE_BYTES + RING_COUNT * recipes + FILES_COUNT * pinned;
+}
+
 static FshStatus decodes(Backend *backend, FshError *error)
 {
     JpegBatch *jpegs = NULL;
@@ -468,6 +489,7 @@ static FshStatus write_pixels(Program *program, TensorId input, PixelStore *base
 const PixelInterface cuda_pixels = {.store_new = store_new,
                                     .store_free = store_free,
                                     .store_put = store_put,
+                                    .store_memory = store_memory,
                                     .write = write_pixels,
                                     .decodes = decodes,
                                     .free_memory = free_memory};

@@ -2,6 +2,7 @@
 
 #include "trainer/backend/cuda/device.h"
 #include "trainer/backend/cuda/device_ranks.h"
+#include "trainer/backend/cuda/memory_use.h"
 #include "trainer/backend/cuda/pixel_store.h"
 #include "trainer/backend/cuda/program.h"
 #include "trainer/backend/cuda/rates.h"
@@ -17,11 +18,22 @@ static FshStatus open_backend(Backend **backend, const BackendOptions *options, 
     return status;
 }
 
+enum { FUSIONS = FUSE_ALL | FUSE_CONV_STATISTICS | FUSE_PAD_ADD };
+
+static FshStatus foresee(const Graph *graph, unsigned *fusions_ret, MemoryUse *use, FshError *error)
+{
+    *fusions_ret = FUSIONS;
+    return graph ? cuda_foresee_memory(graph, use, error) : FSH_OK;
+}
+
 static const BackendInterface interface = {
     .device = "cuda",
     .device_count = cuda_device_count,
+    .state_memory = cuda_state_memory,
+    .program_memory = cuda_program_memory,
+    .foresee = foresee,
     .join = device_ranks_join,
-    .fusions = FUSE_ALL | FUSE_CONV_STATISTICS | FUSE_PAD_ADD,
+    .fusions = FUSIONS,
     .open = open_backend,
     .close = cuda_backend_close,
     .warning = cuda_backend_warning,

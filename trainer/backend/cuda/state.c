@@ -101,6 +101,15 @@ void cuda_state_free(State *state)
     free(cuda);
 }
 
+void cuda_state_memory(const State *state, MemoryUse *use)
+{
+    const CudaState *cuda = (const CudaState *)state;
+    for (size_t i = 0; i < cuda->entry_count; i++)
+        use->bytes[MEMORY_WEIGHTS] += device_tensor_room_bytes(&cuda->entries[i].tensor);
+    for (const NarrowWeight *narrow = cuda->narrow; narrow; narrow = narrow->next)
+        use->bytes[MEMORY_COPIES] += device_tensor_room_bytes(&narrow->tensor);
+}
+
 static const struct StateEntry *find_entry(const State *state, const char *name)
 {
     const CudaState *cuda = (const CudaState *)state;

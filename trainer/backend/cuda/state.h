@@ -14,6 +14,7 @@
 /* Zeros. */
 FshStatus cuda_state_new(State **state, Backend *backend, const Graph *graph, FshError *error);
 void cuda_state_free(State *state);
+void cuda_state_memory(const State *state, MemoryUse *use);
 FshStatus cuda_state_read(State *state, const char *name, float *values, size_t count, FshError *error);
 FshStatus cuda_state_write(State *state, const char *name, const float *values, size_t count,
                            FshError *error);

@@ -1,0 +1,15 @@
+/* memory_use.h - what programs take of the device's memory, and what they would take, from the graph alone: layouts (tensors.h) need no
+ * device. */
+#ifndef FSHARD_TRAINER_BACKEND_CUDA_MEMORY_USE_H
+#define FSHARD_TRAINER_BACKEND_CUDA_MEMORY_USE_H
+
+#include "trainer/backend/backend.h"
+
+/* As program_memory. */
+void cuda_program_memory(const Program *program, MemoryUse *use);
+
+/* State and program of a graph (backend_foresee). Which weights have copies in 16 bits follows the rules of the lowerings: those that
+ * convolutions and products read, but for depthwise ones, and biases that a library adds. FSH_ERR_MEMORY. */
+FshStatus cuda_foresee_memory(const Graph *graph, MemoryUse *use, FshError *error);
+
+#endif

@@ -1,0 +1,207 @@
+#include "trainer/loop/memory_table.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+#include "common/progress.h"
+
+static bool on_device(const Session *session)
+{
+    return strcmp(session->plan.device, "cpu") != 0;
+}
+
+static void add_pixels(const Session *session, MemoryUse *use)
+{
+    for (int i = 0; i < 2; i++)
+        if (session->resident[i].store)
+            pixel_store_memory(session->resident[i].store, use);
+    if (session->files_store)
+        pixel_store_memory(session->files_store, use);
+}
+
+static uint64_t loader_bytes(const Session *session)
+{
+    return (session->train ? loader_ring_bytes(session->train) : 0) +
+           (session->evaluation ? loader_ring_bytes(session->evaluation) : 0);
+}
+
+/* Every size has its own activations. */
+static MemoryUse sum_of(const Session *session)
+{
+    const Network *network = &session->network;
+    MemoryUse use = {0};
+    network_state_memory(network, NETWORK_TRAINED, &use);
+    network_state_memory(network, NETWORK_AVERAGED, &use);
+    for (size_t i = 0; i < session->plan.edge_count; i++)
+        network_program_memory(network, &network->train[i], &use);
+    for (size_t i = 0; i < 2 * (size_t)NETWORK_SIZES_KEPT; i++)
+        network_program_memory(network, &network->evaluation[i / NETWORK_SIZES_KEPT][i % NETWORK_SIZES_KEPT],
+                               &use);
+    add_pixels(session, &use);
+    return use;
+}
+
+/* Where the backend computes. */
+static uint64_t total_of(const MemoryUse *use)
+{
+    uint64_t bytes = 0;
+    for (int kind = 0; kind < MEMORY_KINDS; kind++)
+        bytes += kind == MEMORY_PINNED ? 0 : use->bytes[kind];
+    return bytes;
+}
+
+/* ---- the table ---- */
+
+static void print_bytes(FILE *stream, const char *what, uint64_t bytes, const char *note)
+{
+    char text[32];
+    (void)fprintf(stream, "%-38s %12s%s\n", what, progress_format_bytes(text, sizeof text, bytes), note);
+}
+
+/* The optimizer's is what is left of the State: gaps between tensors with it. */
+static void print_state(const Session *session, FILE *stream)
+{
+    const Graph *graph = network_graph(&session->network);
+    const uint64_t parameters = memory_of_role(graph, TENSOR_PARAMETER),
+                   buffers = memory_of_role(graph, TENSOR_BUFFER);
+    MemoryUse use = {0}, average = {0};
+    network_state_memory(&session->network, NETWORK_TRAINED, &use);
+    network_state_memory(&session->network, NETWORK_AVERAGED, &average);
+    print_bytes(stream, "parameters", parameters, "");
+    print_bytes(stream, "buffers", buffers, "");
+    print_bytes(stream, "optimizer", use.bytes[MEMORY_WEIGHTS] - parameters - buffers, "");
+    if (average.bytes[MEMORY_WEIGHTS])
+        print_bytes(stream, "EMA's weights, to evaluate", average.bytes[MEMORY_WEIGHTS], "");
+    if (on_device(session))
+        print_bytes(stream, "copies of weights in 16 bits",
+                    use.bytes[MEMORY_COPIES] + average.bytes[MEMORY_COPIES], "");
+    if (use.bytes[MEMORY_GRADIENTS]) /* else each program has its own */
+        print_bytes(stream, "gradients", use.bytes[MEMORY_GRADIENTS], "");
+}
+
+static void print_part(const Session *session, const char *name, const NetworkProgram *part, FILE *stream)
+{
+    static const MemoryKind kinds[] = {MEMORY_GRADIENTS, MEMORY_ACTIVATIONS, MEMORY_SCRATCH, MEMORY_INPUTS,
+                                       MEMORY_RESULTS};
+    MemoryUse use = {0};
+    if (!part->graph)
+        return;
+    network_program_memory(&session->network, part, &use);
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
+        const uint64_t bytes = use.bytes[kinds[i]];
+        char what[64], note[96] = "", unshared[32];
+        (void)snprintf(what, sizeof what, "%s, %s", name, memory_kind_names[kinds[i]]);
+        if (kinds[i] == MEMORY_ACTIVATIONS)
+            (void)snprintf(note, sizeof note, "  (%s before sharing)",
+                           progress_format_bytes(unshared, sizeof unshared,
+                                                 memory_of_role(part->graph, TENSOR_ACTIVATION)));
+        if (bytes)
+            print_bytes(stream, what, bytes, note);
+        else if (kinds[i] == MEMORY_SCRATCH && !part->program)
+            (void)fprintf(stream, "%-38s %12s\n", what, "not known");
+    }
+}
+
+static void print_pixels(const Session *session, FILE *stream)
+{
+    const bool wanted = session->plan.cache_gpu || (session->plan.decode_gpu && session->plan.train_count);
+    MemoryUse use = {0};
+    add_pixels(session, &use);
+    if (wanted && session->network.backend)
+        print_bytes(stream, "images on the device", use.bytes[MEMORY_PIXELS], "");
+    else if (wanted)
+        (void)fprintf(stream, "%-38s %12s\n", "images on the device", "not known");
+}
+
+static void print_sums(const Session *session, FILE *stream)
+{
+    const MemoryUse use = sum_of(session);
+    const uint64_t ring = loader_bytes(session);
+    uint64_t left = 0;
+    char note[64] = "", text[32];
+    if (!on_device(session)) {
+        print_bytes(stream, "loader", ring, "");
+        print_bytes(stream, "in all, beside the dataset's pages", total_of(&use) + ring, "");
+        return;
+    }
+    if (session->network.backend && !backend_free_memory(session->network.backend, &left, NULL))
+        (void)snprintf(note, sizeof note, "  (%s are free now)",
+                       progress_format_bytes(text, sizeof text, left));
+    print_bytes(stream, "in all, on the device", total_of(&use), note);
+    print_bytes(stream, "on the host: pinned", use.bytes[MEMORY_PINNED], "");
+    if (session->network.backend)
+        print_bytes(stream, "on the host: loader", ring, "");
+}
+
+void memory_table_print(const Session *session, FILE *stream)
+{
+    const Network *network = &session->network;
+    char name[48];
+    print_state(session, stream);
+    for (size_t i = 0; i < session->plan.edge_count; i++) {
+        (void)snprintf(name, sizeof name, "training, %u pixels", session->plan.edges[i]);
+        print_part(session, name, &network->train[i], stream);
+    }
+    for (size_t i = 0; i < 2 * (size_t)NETWORK_SIZES_KEPT; i++) {
+        const NetworkProgram *part = &network->evaluation[i / NETWORK_SIZES_KEPT][i % NETWORK_SIZES_KEPT];
+        const char *average = i < NETWORK_SIZES_KEPT ? "" : ", EMA";
+        if (i % NETWORK_SIZES_KEPT == 0)
+            (void)snprintf(name, sizeof name, "evaluation%s", average);
+        else
+            (void)snprintf(name, sizeof name, "evaluation%s, %lld x %lld", average,
+                           (long long)part->spec.width, (long long)part->spec.height);
+        print_part(session, name, part, stream);
+    }
+    print_pixels(session, stream);
+    print_sums(session, stream);
+}
+
+/* ---- in short ---- */
+
+const char *memory_table_line(const Session *session, char *buffer, size_t buffer_bytes)
+{
+    static const struct {
+        const char *name;
+        MemoryKind kinds[2];
+    } shares[] = {{"weights and optimizer", {MEMORY_WEIGHTS, MEMORY_WEIGHTS}},
+                  {"their copies in 16 bits", {MEMORY_COPIES, MEMORY_COPIES}},
+                  {"gradients", {MEMORY_GRADIENTS, MEMORY_GRADIENTS}},
+                  {"activations and scratch", {MEMORY_ACTIVATIONS, MEMORY_SCRATCH}},
+                  {"batches and results", {MEMORY_INPUTS, MEMORY_RESULTS}},
+                  {"images", {MEMORY_PIXELS, MEMORY_PIXELS}}};
+    const MemoryUse use = sum_of(session);
+    char text[32];
+    size_t length = (size_t)snprintf(buffer, buffer_bytes, "%s",
+                                     progress_format_bytes(text, sizeof text, total_of(&use)));
+    for (size_t i = 0; i < sizeof shares / sizeof *shares && length < buffer_bytes; i++) {
+        const MemoryKind *kinds = shares[i].kinds;
+        const uint64_t bytes = use.bytes[kinds[0]] + (kinds[1] != kinds[0] ? use.bytes[kinds[1]] : 0);
+        if (bytes)
+            length += (size_t)snprintf(buffer + length, buffer_bytes - length, "%s %s %s", i ? "," : ":",
+                                       shares[i].name, progress_format_bytes(text, sizeof text, bytes));
+    }
+    if (use.bytes[MEMORY_PINNED] && length < buffer_bytes)
+        length += (size_t)snprintf(buffer + length, buffer_bytes - length, "; %s pinned on the host",
+                                   progress_format_bytes(text, sizeof text, use.bytes[MEMORY_PINNED]));
+    const bool later = session->plan.cache_gpu || (session->plan.decode_gpu && session->plan.train_count);
+    if (later && !use.bytes[MEMORY_PIXELS] && length < buffer_bytes)
+        (void)snprintf(buffer + length, buffer_bytes - length, "; images on the device come on top");
+    return buffer;
+}
+
+json_t *memory_table_json(const Session *session)
+{
+    const MemoryUse use = sum_of(session);
+    json_t *object = json_object();
+    int failed = 0;
+    for (int kind = 0; kind < MEMORY_KINDS; kind++)
+        failed |=
+            json_object_set_new(object, memory_kind_names[kind], json_integer((json_int_t)use.bytes[kind]));
+    failed |= json_object_set_new(object, "total", json_integer((json_int_t)total_of(&use)));
+    failed |= json_object_set_new(object, "loader", json_integer((json_int_t)loader_bytes(session)));
+    if (failed) {
+        json_decref(object);
+        object = NULL;
+    }
+    return object;
+}
