@@ -32,6 +32,12 @@ static TensorId make_conv2d(Graph *graph, const Layer *layer, TensorId x, Tensor
     return graph_conv2d(graph, "layer", x, &layer->conv);
 }
 
+static TensorId make_conv2d_relu(Graph *graph, const Layer *layer, TensorId x, TensorId other)
+{
+    (void)other;
+    return graph_leaky_relu(graph, graph_conv2d(graph, "layer", x, &layer->conv), 0.5F);
+}
+
 static TensorId make_linear(Graph *graph, const Layer *layer, TensorId x, TensorId other)
 {
     (void)other;
@@ -220,6 +226,21 @@ static const Layer layers[] = {
      {2, 8, 8, 16},
      make_conv2d,
      .conv = {.channels = 32, .kernel = 2, .stride = 2, .bias = true}},
+    {"conv2d 3x3 bias, leaky ReLU",
+     4,
+     {4, 9, 7, 32},
+     make_conv2d_relu,
+     .conv = {.channels = 40, .kernel = 3, .stride = 1, .padding = 1, .bias = true}},
+    {"conv2d 3x3 bias of small images, leaky ReLU",
+     4,
+     {16, 4, 4, 64},
+     make_conv2d_relu,
+     .conv = {.channels = 72, .kernel = 3, .stride = 1, .padding = 1, .bias = true}},
+    {"conv2d 5x5 depthwise, leaky ReLU",
+     4,
+     {2, 9, 8, 24},
+     make_conv2d_relu,
+     .conv = {.channels = 24, .kernel = 5, .stride = 1, .padding = 2, .groups = 24, .bias = true}},
     {"linear", 2, {32, 100}, make_linear, .conv = {.channels = 10, .bias = true}},
     {"linear without bias", 2, {5, 64}, make_linear, .conv = {.channels = 33}},
     {"linear of one row", 2, {1, 24}, make_linear, .conv = {.channels = 12, .bias = true}},

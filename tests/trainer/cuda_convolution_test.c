@@ -140,6 +140,136 @@ static void test_narrow_depthwise_convolutions_agree(void **state)
             }
 }
 
+static TensorId convolution_and_relu(Graph *graph, TensorId x)
+{
+    return graph_relu(graph, one_convolution(graph, x));
+}
+
+/* A slope by which nothing is rounded. */
+static TensorId convolution_and_leaky_relu(Graph *graph, TensorId x)
+{
+    return graph_leaky_relu(graph, one_convolution(graph, x), 0.25F);
+}
+
+/* In every way that a convolution goes: cuDNN's, folded, few channels, depthwise, in groups. */
+static void test_narrow_convolutions_with_relus_agree(void **state)
+{
+    static const struct {
+        int64_t image[4];
+        Conv2d options;
+    } cases[] = {
+        {{2, 12, 8, 24}, {.channels = 40, .kernel = 3, .stride = 1, .padding = 1}},
+        {{3, 9, 11, 21}, {.channels = 70, .kernel = 1, .stride = 2}},
+        {{2, 17, 24, 3}, {.channels = 33, .kernel = 7, .stride = 2, .padding = 3}},
+        {{5, 14, 14, 3}, {.channels = 5, .kernel = 3, .stride = 1, .padding = 1}},
+        {{2, 9, 9, 8}, {.channels = 32, .kernel = 3, .stride = 2}},
+        {{2, 9, 11, 21}, {.channels = 21, .kernel = 3, .stride = 1, .padding = 1, .groups = 21}},
+        {{2, 9, 11, 32}, {.channels = 32, .kernel = 3, .stride = 1, .padding = 1, .groups = 2}},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        char name[64];
+        current = cases[i].options;
+        current.bias = true;
+        (void)snprintf(name, sizeof name, "convolution %d and ReLU", (int)i);
+        compare_narrow(convolution_and_relu, name, 4, cases[i].image, 1);
+        (void)snprintf(name, sizeof name, "convolution %d and leaky ReLU", (int)i);
+        compare_narrow(convolution_and_leaky_relu, name, 4, cases[i].image, 1);
+    }
+}
+
+static TensorId relus(Graph *graph, TensorId x)
+{
+    x = graph_relu(graph, conv(graph, "in", x, 13, 3, 1, 1, true));
+    x = graph_conv2d(
+        graph, "depthwise", x,
+        &(Conv2d){.channels = 13, .kernel = 3, .stride = 1, .padding = 1, .bias = true, .groups = 13});
+    x = graph_leaky_relu(graph, x, 0.2F);
+    return graph_leaky_relu(graph, conv(graph, "out", x, 16, 1, 2, 0, true), 0.1F);
+}
+
+static void test_convolutions_with_relus_agree_in_f32(void **state)
+{
+    (void)state;
+    compare_layers(relus, "convolutions with ReLUs, fused", true);
+}
+
+/* A convolution with a bias and a ReLU in f16 or bf16; y is kept. */
+static Graph *activated_graph(const Conv2d *options, const int64_t image[4], DataType type, float slope,
+                              bool fused)
+{
+    FshError error = {0};
+    Graph *graph = graph_new();
+    graph_set_compute_type(graph, type);
+    TensorId x = graph_cast(graph, graph_input(graph, "x", DATA_F32, 4, image), type);
+    x = graph_leaky_relu(graph, graph_conv2d(graph, "conv", x, options), slope);
+    graph_keep(graph, graph_cast(graph, x, DATA_F32), "y");
+    graph_fuse(graph, fused ? FUSE_CONV_BIAS_RELU : 0);
+    assert_ok(graph_check(graph, &error), &error);
+    assert_int_equal(graph_node(graph, 1)->as.conv.relu, fused);
+    return graph;
+}
+
+/* Returns how the convolution was computed; good until the next call. */
+static const char *run_activated(Graph *graph, float *values, size_t count)
+{
+    static char plan[160];
+    FshError error = {0};
+    Side side;
+    const TensorId x = graph_find(graph, "x"), y = graph_find(graph, "y");
+    const size_t pixels = (size_t)tensor_count(graph_tensor(graph, x));
+    float *image = malloc(pixels * sizeof *image);
+    for (size_t i = 0; i < pixels; i++)
+        image[i] = (float)((i * 2654435761U) % 1024) / 512 - 0.75F;
+    side_start(&side, backends[CUDA_TIMED], graph, &comparison);
+    assert_ok(program_write(side.program, x, image, pixels * sizeof *image, &error), &error);
+    assert_ok(program_run(side.program, &error), &error);
+    assert_ok(program_read(side.program, y, values, count * sizeof *values, &error), &error);
+    const char *told = program_node_plan(side.program, 1);
+    (void)snprintf(plan, sizeof plan, "%s", told ? told : "");
+    side_end(&side);
+    graph_free(&graph);
+    free(image);
+    return plan;
+}
+
+/* Where ways are timed cuDNN compiles leaky ReLUs, too. */
+static void test_relus_of_timed_convolutions_agree(void **state)
+{
+    static const struct {
+        int64_t image[4], size_out;
+        Conv2d options;
+    } cases[] = {{{4, 64, 64, 64}, 64, {.channels = 64, .kernel = 3, .stride = 1, .padding = 1}},
+                 {{4, 32, 32, 128}, 16, {.channels = 256, .kernel = 2, .stride = 2}},
+                 {{4, 64, 64, 12}, 64, {.channels = 32, .kernel = 3, .stride = 1, .padding = 1}}};
+    static const DataType types[] = {DATA_BF16, DATA_F16};
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
+        for (size_t t = 0; t < 2; t++)
+            for (int leaky = 0; leaky < 2; leaky++) {
+                Conv2d options = cases[i].options;
+                options.bias = true;
+                const size_t count =
+                    (size_t)(cases[i].image[0] * cases[i].size_out * cases[i].size_out * options.channels);
+                float *values[2] = {malloc(count * sizeof(float)), malloc(count * sizeof(float))};
+                char what[64];
+                const char *plan = "";
+                for (int fused = 0; fused < 2; fused++)
+                    plan = run_activated(
+                        activated_graph(&options, cases[i].image, types[t], leaky ? 0.2F : 0, fused == 1),
+                        values[fused], count);
+                (void)snprintf(what, sizeof what, "convolution %zu and %sReLU, %s", i, leaky ? "leaky " : "",
+                               data_type_name(types[t]));
+                print_message("%s: %s\n", what, plan);
+                /* a bias rounded to the type, and a result rounded twice */
+                comparison.tolerance = 2 * epsilon_of(types[t]);
+                compare_values(&comparison, what, values[1], values[0], count);
+                comparison.tolerance = 0;
+                free(values[0]);
+                free(values[1]);
+            }
+}
+
 static TensorId grouped(Graph *graph, const char *name, TensorId x, int64_t channels, int64_t groups,
                         int64_t kernel, int64_t stride)
 {
@@ -337,6 +467,9 @@ int main(int argc, char **argv)
         CUDA_TEST(test_narrow_convolutions_of_even_images_agree),
         CUDA_TEST(test_folded_stems_agree),
         CUDA_TEST(test_narrow_depthwise_convolutions_agree),
+        CUDA_TEST(test_narrow_convolutions_with_relus_agree),
+        CUDA_TEST(test_convolutions_with_relus_agree_in_f32),
+        CUDA_TEST(test_relus_of_timed_convolutions_agree),
         CUDA_TEST(test_convolutions_in_groups_agree_in_f32),
         CUDA_TEST(test_narrow_groups_of_whole_vectors_agree),
         CUDA_TEST(test_narrow_groups_that_are_padded_inside_are_refused),

@@ -193,7 +193,7 @@ static cudaError_t column_sum(Case *c)
 
 static cudaError_t add_bias(Case *c)
 {
-    return kernel_add_bias(&c->images[Y], &c->vectors[BIAS], c->room->stream);
+    return kernel_add_bias(&c->images[Y], &c->vectors[BIAS], 1, c->room->stream);
 }
 
 /* Pools of half the size; the index lies behind. */

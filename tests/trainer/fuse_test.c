@@ -104,6 +104,47 @@ static void test_a_bias_moves_into_the_norm_behind_it(void **state)
     graph_free(&graph);
 }
 
+static void test_a_relu_joins_a_convolution_with_a_bias(void **state)
+{
+    static const struct {
+        bool bias, keep, twice, joins;
+        float slope;
+    } cases[] = {{true, false, false, true, 0},
+                 {true, false, false, true, 0.25F},
+                 {false, false, false, false, 0},
+                 {true, true, false, false, 0},
+                 {true, false, true, false, 0}};
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        Graph *graph = graph_new();
+        graph_set_compute_type(graph, DATA_F16);
+        const Conv2d options = {.channels = 4, .kernel = 1, .stride = 1, .bias = cases[i].bias};
+        TensorId conv = graph_conv2d(graph, "a", start(graph, 2, 4, 3), &options);
+        if (cases[i].keep)
+            graph_keep(graph, conv, "looked at");
+        TensorId x = graph_leaky_relu(graph, conv, cases[i].slope);
+        x = cases[i].twice ? graph_add(graph, x, conv) : x;
+        const TensorId read = x;
+        graph_batch_norm(graph, "norm", x, &(BatchNorm){.training = true});
+        graph_fuse(graph, FUSE_ALL | FUSE_CONV_STATISTICS);
+        assert_int_equal(graph_check(graph, NULL), FSH_OK);
+        const Node *node = graph_node(graph, 1), *norm = norm_named(graph, "norm");
+        assert_int_equal(node->op, OP_CONV2D);
+        assert_int_equal(node->as.conv.relu, cases[i].joins);
+        assert_int_equal(count_ops(graph, OP_RELU), !cases[i].joins);
+        if (cases[i].joins) {
+            assert_true(node->as.conv.slope == cases[i].slope);
+            assert_int_equal(node->outputs[0], read);
+            assert_int_equal(graph_tensor(graph, read)->producer, 1);
+        }
+        /* what is behind the activation is none of the convolution's */
+        assert_int_equal(norm->inputs[6], TENSOR_NONE);
+        assert_int_equal(norm->inputs[7], TENSOR_NONE);
+        assert_int_equal(node->inputs[2] == TENSOR_NONE, !cases[i].bias);
+        graph_free(&graph);
+    }
+}
+
 static void test_convolutions_in_f16_make_the_sums_of_the_norm(void **state)
 {
     static const DataType types[] = {DATA_F32, DATA_BF16, DATA_F16};
@@ -261,6 +302,7 @@ int main(void)
         cmocka_unit_test(test_fusion_leaves_alone_what_is_needed_elsewhere),
         cmocka_unit_test(test_fusions_can_be_chosen),
         cmocka_unit_test(test_a_bias_moves_into_the_norm_behind_it),
+        cmocka_unit_test(test_a_relu_joins_a_convolution_with_a_bias),
         cmocka_unit_test(test_convolutions_in_f16_make_the_sums_of_the_norm),
         cmocka_unit_test(test_sums_of_gradients_join_the_norm),
         cmocka_unit_test(test_fusing_is_refused_at_the_wrong_time),

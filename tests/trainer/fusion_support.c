@@ -26,7 +26,8 @@ Graph *fusion_graph(unsigned fusions, DataType type)
     TensorId image = graph_input(graph, "image", DATA_U8, 4, (int64_t[]){BATCH, SIZE, SIZE, 3});
     TensorId label = graph_input(graph, "label", DATA_I64, 1, (int64_t[]){BATCH});
     graph_set_compute_type(graph, type);
-    TensorId x = conv3x3(graph, "conv1", graph_normalize(graph, image, mean, deviation), 12, true);
+    const TensorId pixels = graph_normalize(graph, image, mean, deviation);
+    TensorId x = conv3x3(graph, "conv1", pixels, 12, true);
     x = graph_relu(graph, graph_batch_norm(graph, "bn1", x, &norm)); /* read twice, without an addend */
     TensorId y = graph_batch_norm(graph, "bn2", conv3x3(graph, "conv2", x, 12, false), &norm);
     x = graph_relu(graph, graph_add(graph, y, x)); /* read twice, with one */
@@ -37,6 +38,9 @@ Graph *fusion_graph(unsigned fusions, DataType type)
     x = graph_add(graph, graph_batch_norm(graph, "bn6", y, &norm), graph_zero_pad(graph, x, SIZE, SIZE, 21));
     x = graph_batch_norm(graph, "bn7", conv3x3(graph, "conv5", x, 9, false), &norm);
     x = graph_global_avg_pool(graph, graph_leaky_relu(graph, x, 0.3F));
+    y = graph_leaky_relu(graph, conv3x3(graph, "conv6", pixels, 14, true), 0.25F); /* beside all that */
+    y = graph_relu(graph, conv3x3(graph, "conv7", y, 9, true));
+    x = graph_add(graph, x, graph_global_avg_pool(graph, y));
     x = graph_linear(graph, "hidden", graph_linear(graph, "wide", x, 24, false), 20, true);
     x = graph_leaky_relu(graph, graph_batch_norm(graph, "bn8", x, &norm), 0.5F);
     x = graph_cast(graph, graph_linear(graph, "fc", x, TEST_CLASSES, true), DATA_F32);

@@ -5,6 +5,7 @@
 #include "tests/support/support.h"
 #include "tests/trainer/fusion_support.h"
 #include "tests/trainer/network_support.h"
+#include "trainer/backend/cpu/onednn.h"
 
 static void test_each_fusion_changes_no_result(void **state)
 {
@@ -27,6 +28,20 @@ static void test_gradient_sums_join_fused_norms(void **state)
     backend_close(&backend);
 }
 
+/* A ReLU of what was rounded, or what is rounded of a ReLU: the same. A leaky one's values below 0 are rounded once less. */
+static void test_a_relu_behind_a_convolution_changes_little_in_bf16(void **state)
+{
+    (void)state;
+    FshError error = {0};
+    if (dnn_check_type(DATA_BF16, &error)) {
+        print_message("left out: %s\n", error.message);
+        return;
+    }
+    Backend *backend = test_backend(1);
+    compare_fusions(backend, DATA_BF16, FUSE_CONV_BIAS_RELU, 0.01);
+    backend_close(&backend);
+}
+
 static void test_the_backend_says_what_it_runs(void **state)
 {
     (void)state;
@@ -40,6 +55,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_each_fusion_changes_no_result),
         cmocka_unit_test(test_gradient_sums_join_fused_norms),
+        cmocka_unit_test(test_a_relu_behind_a_convolution_changes_little_in_bf16),
         cmocka_unit_test(test_the_backend_says_what_it_runs),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -56,6 +56,7 @@ static Graph *every_restoration_op(bool training)
     TensorId label = graph_input(graph, "label", DATA_I64, 1, (int64_t[]){BATCH});
     TensorId x = graph_conv2d(graph, "intro", graph_normalize(graph, image, mean, deviation),
                               &(Conv2d){.channels = 6, .kernel = 3, .stride = 1, .bias = true});
+    x = graph_leaky_relu(graph, x, 0.7F); /* becomes part of the convolution */
     TensorId y = graph_conv2d(graph, "before", x, &(Conv2d){.channels = 6, .kernel = 1, .stride = 1});
     y = graph_zero_pad(graph, graph_layer_norm(graph, "norm", y, 1e-6), SIZE, SIZE, 8);
     y = graph_conv2d(
@@ -63,7 +64,7 @@ static Graph *every_restoration_op(bool training)
         &(Conv2d){.channels = 12, .kernel = 1, .stride = 1, .bias = true, .init = CONV_INIT_KAIMING_FAN_OUT});
     y = graph_conv2d(graph, "depthwise", y,
                      &(Conv2d){.channels = 12, .kernel = 3, .stride = 1, .bias = true, .groups = 12});
-    y = graph_gate(graph, y);
+    y = graph_gate(graph, graph_leaky_relu(graph, y, 0.9F));
     TensorId factors = graph_linear_1x1(graph, "attention", graph_global_avg_pool(graph, y), 6, true);
     y = graph_channel_multiply(graph, y, factors);
     y = graph_channel_scale(graph, "block", "beta", y, x);

@@ -4,8 +4,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-const char *const fusion_names[] = {"norm-relu",       "norm-add-relu", "norm-add", "bias-norm",
-                                    "conv-statistics", "gradient-add",  "pad-add",  NULL};
+const char *const fusion_names[] = {"norm-relu", "norm-add-relu",   "norm-add",
+                                    "bias-norm", "conv-statistics", "gradient-add",
+                                    "pad-add",   "conv-bias-relu",  NULL};
 
 /* Which bit a name of this length has; 0: there is none. */
 static unsigned find_fusion(const char *name, size_t length)
@@ -105,6 +106,25 @@ static void forget(Graph *graph, const Node *node)
     graph->tensors[node->outputs[0]].tensor.producer = NODE_NONE;
 }
 
+/* ---- convolutions ---------------------------------------------------------------------------------------- */
+
+static void fuse_convolutions(Graph *graph, const GraphUses *uses)
+{
+    for (size_t i = 0; i < graph->node_count; i++) {
+        Node *conv = &graph->nodes[i];
+        if (conv->op != OP_CONV2D || conv->inputs[2] == TENSOR_NONE)
+            continue;
+        Node *relu = only_consumer(graph, uses, conv->outputs[0], OP_RELU);
+        if (!relu)
+            continue;
+        conv->as.conv.relu = true;
+        conv->as.conv.slope = relu->as.relu.slope;
+        forget(graph, conv);
+        conv->outputs[0] = relu->outputs[0];
+        graph_empty_node(relu);
+    }
+}
+
 /* ---- batch norm and what follows it ---------------------------------------------------------------------- */
 
 /* The batch norm takes the place of the last node of its pattern, so that all it reads is made before it; the
@@ -181,20 +201,23 @@ static void add_without_padding(Graph *graph, const GraphUses *uses)
 
 /* ---- batch norm and what is in front of it --------------------------------------------------------------- */
 
-/* What makes a training norm's x. */
-static Node *producer_of_x(Graph *graph, const Node *norm)
+/* The layer that makes a training norm's x, with nothing but a bias behind its sums. */
+static Node *layer_before(Graph *graph, const Node *norm)
 {
     const NodeId producer = graph->tensors[norm->inputs[0]].tensor.producer;
     const bool trains = norm->op == OP_BATCH_NORM && norm->as.norm.options.training;
-    return trains && producer != NODE_NONE ? &graph->nodes[producer] : NULL;
+    Node *layer = trains && producer != NODE_NONE ? &graph->nodes[producer] : NULL;
+    const bool is_plain =
+        layer && (layer->op == OP_LINEAR || (layer->op == OP_CONV2D && !layer->as.conv.relu));
+    return is_plain ? layer : NULL;
 }
 
 /* The norm takes a bias of each channel away with the mean. */
 static void move_biases(Graph *graph, const GraphUses *uses)
 {
     for (size_t i = 0; i < graph->node_count; i++) {
-        Node *norm = &graph->nodes[i], *layer = producer_of_x(graph, norm);
-        if (!layer || (layer->op != OP_CONV2D && layer->op != OP_LINEAR) || layer->inputs[2] == TENSOR_NONE ||
+        Node *norm = &graph->nodes[i], *layer = layer_before(graph, norm);
+        if (!layer || layer->inputs[2] == TENSOR_NONE ||
             !only_consumer(graph, uses, layer->outputs[0], OP_BATCH_NORM))
             continue;
         norm->inputs[7] = layer->inputs[2];
@@ -206,9 +229,9 @@ static void move_biases(Graph *graph, const GraphUses *uses)
 static void sum_in_convolutions(Graph *graph)
 {
     for (size_t i = 0; i < graph->node_count; i++) {
-        Node *layer = producer_of_x(graph, &graph->nodes[i]);
+        Node *layer = layer_before(graph, &graph->nodes[i]);
         if (!layer || layer->op != OP_CONV2D || layer->inputs[2] != TENSOR_NONE || layer->output_count > 1 ||
-            layer->as.conv.groups > 1)
+            layer->as.conv.options.groups > 1)
             continue;
         const Tensor y = graph->tensors[layer->outputs[0]].tensor; /* a copy: graph_output moves the table */
         if (y.type != DATA_F16)
@@ -237,6 +260,8 @@ void graph_fuse(Graph *graph, unsigned fusions)
     fuse_norms(graph, &uses, fusions);
     if (fusions & FUSE_PAD_ADD)
         add_without_padding(graph, &uses);
+    if (fusions & FUSE_CONV_BIAS_RELU)
+        fuse_convolutions(graph, &uses);
     graph_remove_empty_nodes(graph);
     graph_uses_free(&uses);
     if (!graph_find_uses(graph, &uses))

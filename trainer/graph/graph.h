@@ -102,7 +102,8 @@ typedef enum OpKind {
     OP_FILL,      /* () -> y: as.fill.value everywhere */
     OP_CAST,      /* (x) -> y of another float type */
     OP_NORMALIZE, /* (x u8) -> y */
-    /* (x, weight, bias?) -> y, sums? f32 [2, C up to STATISTICS_MULTIPLE]: of y over its pixels, and of its square */
+    /* (x, weight, bias?) -> y, sums? f32 [2, C up to STATISTICS_MULTIPLE]: of y over its pixels, and of its square.
+     * y = activation(x * weight + bias). */
     OP_CONV2D,
     OP_CONV2D_BACKWARD_DATA,   /* (dy, weight) -> dx */
     OP_CONV2D_BACKWARD_WEIGHT, /* (dy, x) -> dweight, dbias? */
@@ -288,7 +289,11 @@ typedef struct Node {
         struct {
             DataType type;
         } cast;
-        Conv2d conv;
+        struct {
+            Conv2d options;
+            bool relu;   /* an activation is part of the node (graph_fuse) */
+            float slope; /* of it */
+        } conv;
         struct {
             BatchNorm options;
             bool relu;   /* an activation is part of the node (graph_fuse) */
@@ -425,7 +430,8 @@ typedef enum GraphFusion {
     /* The addend of a batch norm without an activation may have fewer channels than x, the others add 0: channels that were zero
      * padding are not written. Backward: a second dy may have more channels than x, which do not count. */
     FUSE_PAD_ADD = 64,
-    FUSE_ALL = 47, /* those of them that every backend runs: all but FUSE_CONV_STATISTICS and FUSE_PAD_ADD */
+    FUSE_CONV_BIAS_RELU = 128, /* convolution with a bias -> ReLU */
+    FUSE_ALL = 175, /* those of them that every backend runs: all but FUSE_CONV_STATISTICS and FUSE_PAD_ADD */
     FUSE_NONE = 1 << 30, /* no fusion; for where 0 stands for a default */
 } GraphFusion;
 /* Of bit 1 << i, for people: "norm-relu", …; ends with NULL. */

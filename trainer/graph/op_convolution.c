@@ -49,8 +49,8 @@ TensorId graph_conv2d(Graph *graph, const char *name, TensorId x, const Conv2d *
             name, (long long)groups, (long long)image->shape[3], (long long)conv->channels);
     const int64_t in_channels = image->shape[3] / groups; /* of one group */
     const int64_t weight_shape[4] = {conv->channels, in_channels, conv->kernel, conv->kernel};
-    Node node = {.op = OP_CONV2D, .input_count = 3, .as.conv = *conv};
-    node.as.conv.groups = groups;
+    Node node = {.op = OP_CONV2D, .input_count = 3, .as.conv.options = *conv};
+    node.as.conv.options.groups = groups;
     graph_set_name(graph, node.name, name);
     node.inputs[0] = x;
     node.inputs[1] = graph_parameter(graph, name, "weight", 4, weight_shape,
@@ -69,7 +69,7 @@ TensorId graph_conv2d(Graph *graph, const char *name, TensorId x, const Conv2d *
 void conv2d_infer(Graph *graph, Node *node)
 {
     const Tensor *x = graph_tensor(graph, node->inputs[0]);
-    const Conv2d *conv = &node->as.conv;
+    const Conv2d *conv = &node->as.conv.options;
     const int64_t height = window_count(x->shape[1], conv->kernel, conv->stride, conv->padding);
     const int64_t width = window_count(x->shape[2], conv->kernel, conv->stride, conv->padding);
     if (height < 1 || width < 1) {
@@ -82,17 +82,34 @@ void conv2d_infer(Graph *graph, Node *node)
     graph_output(graph, node, 0, x->type, 4, (int64_t[]){x->shape[0], height, width, conv->channels});
 }
 
+/* From the gradient of the result to that of what stands in front of the activation. The tensor in between is gone, so the result
+ * stands for it, and keeps its own gradient. */
+static TensorId through_activation(Graph *graph, const Node *node, TensorId output_gradient)
+{
+    const TensorId y = node->outputs[0];
+    Node backward = {.op = OP_RELU_BACKWARD,
+                     .inputs = {output_gradient, y},
+                     .input_count = 2,
+                     .as.relu.slope = node->as.conv.slope};
+    graph->tensors[y].gradient = TENSOR_NONE;
+    graph_append_backward(graph, node, &backward, &y, 1);
+    graph->tensors[y].gradient = output_gradient;
+    return backward.outputs[0];
+}
+
 void conv2d_differentiate(Graph *graph, const Node *node, TensorId output_gradient)
 {
+    if (node->as.conv.relu)
+        output_gradient = through_activation(graph, node, output_gradient);
     Node weight = {.op = OP_CONV2D_BACKWARD_WEIGHT,
                    .inputs = {output_gradient, node->inputs[0]},
                    .input_count = 2,
-                   .as.conv = node->as.conv};
+                   .as.conv.options = node->as.conv.options};
     graph_append_backward(graph, node, &weight, &node->inputs[1], 2);
     Node data = {.op = OP_CONV2D_BACKWARD_DATA,
                  .inputs = {output_gradient, node->inputs[1]},
                  .input_count = 2,
-                 .as.conv = node->as.conv};
+                 .as.conv.options = node->as.conv.options};
     graph_append_backward(graph, node, &data, &node->inputs[0], 1);
 }
 

@@ -31,21 +31,23 @@ FshStatus cpu_convolution_prepare(CpuStep *step, FshError *error)
     DnnConvolution geometry;
     switch (node->op) {
     case OP_CONV2D:
-        geometry = cpu_convolution_geometry(cpu_input(step, 0), cpu_output(step, 0), &node->as.conv);
+        geometry = cpu_convolution_geometry(cpu_input(step, 0), cpu_output(step, 0), &node->as.conv.options);
+        geometry.relu = node->as.conv.relu;
+        geometry.slope = node->as.conv.slope;
         if (cpu_side_by_side_wins(&geometry))
             return cpu_side_by_side_prepare(step, &geometry, weight_layout(step, node->inputs[1]), error);
         return dnn_convolution_forward_new(&step->primitive, engine, &geometry,
                                            weight_layout(step, node->inputs[1]), step->inputs[0],
                                            step->inputs[1], step->inputs[2], step->outputs[0], error);
     case OP_CONV2D_BACKWARD_DATA:
-        geometry = cpu_convolution_geometry(cpu_output(step, 0), cpu_input(step, 0), &node->as.conv);
+        geometry = cpu_convolution_geometry(cpu_output(step, 0), cpu_input(step, 0), &node->as.conv.options);
         if (cpu_side_by_side_wins(&geometry))
             return cpu_side_by_side_prepare(step, &geometry, weight_layout(step, node->inputs[1]), error);
         return dnn_convolution_backward_data_new(&step->primitive, engine, &geometry,
                                                  weight_layout(step, node->inputs[1]), step->inputs[0],
                                                  step->inputs[1], step->outputs[0], error);
     default:
-        geometry = cpu_convolution_geometry(cpu_input(step, 1), cpu_input(step, 0), &node->as.conv);
+        geometry = cpu_convolution_geometry(cpu_input(step, 1), cpu_input(step, 0), &node->as.conv.options);
         if (cpu_side_by_side_wins(&geometry))
             return cpu_side_by_side_prepare(step, &geometry, weight_layout(step, node->outputs[0]), error);
         if (cpu_small_gradient_wins(step, &geometry))

@@ -25,8 +25,8 @@ static FshStatus choose_layout(CpuState *state, CpuVariable *variable, const Gra
     const Node *node = tensor->role == TENSOR_BUFFER ? NULL : convolution_of(graph, parameter);
     const CpuBackend *backend = (const CpuBackend *)state->base.backend;
     FshStatus status;
-    if (node && node->as.conv.groups > 1) {
-        const int64_t groups = node->as.conv.groups;
+    if (node && node->as.conv.options.groups > 1) {
+        const int64_t groups = node->as.conv.options.groups;
         const int64_t shape[5] = {groups, tensor->shape[0] / groups, tensor->shape[1], tensor->shape[2],
                                   tensor->shape[3]};
         status = dnn_layout_plain(&variable->plain, 5, shape, error);
@@ -34,8 +34,9 @@ static FshStatus choose_layout(CpuState *state, CpuVariable *variable, const Gra
         status = dnn_layout_plain(&variable->plain, tensor->rank, tensor->shape, error);
     }
     if (!status && node) {
-        DnnConvolution convolution = cpu_convolution_geometry(
-            graph_tensor(graph, node->inputs[0]), graph_tensor(graph, node->outputs[0]), &node->as.conv);
+        DnnConvolution convolution =
+            cpu_convolution_geometry(graph_tensor(graph, node->inputs[0]),
+                                     graph_tensor(graph, node->outputs[0]), &node->as.conv.options);
         status = dnn_layout_convolution(&variable->layout, backend->dnn, &convolution, error);
     } else if (!status) {
         status = dnn_layout_plain(&variable->layout, tensor->rank, tensor->shape, error);

@@ -42,6 +42,8 @@ typedef struct DnnConvolution {
     int64_t out_height, out_width, out_channels;
     int64_t kernel, stride, padding;
     int64_t groups; /* at least 1 */
+    bool relu;      /* forward: an activation is part of it */
+    float slope;    /* of the activation, where its argument is not above 0 */
 } DnnConvolution;
 
 /* A plain row-major layout: OIHW, matrices, vectors; of a convolution in groups [groups, O / groups, I / groups, H, W]. */
@@ -58,7 +60,7 @@ FshStatus dnn_layout_convert(DnnEngine *engine, const DnnLayout *from_layout, co
 
 /* Each of these makes a primitive bound to the given memory (activations NHWC; weights in `weights`' layout, bias plain or NULL). */
 
-/* y = x * weight + bias */
+/* y = activation(x * weight + bias) */
 FshStatus dnn_convolution_forward_new(DnnPrimitive **primitive, DnnEngine *engine,
                                       const DnnConvolution *convolution, const DnnLayout *weights,
                                       const void *x, const float *weight, const float *bias, void *y,

@@ -10,6 +10,7 @@ typedef struct ConvolutionDescriptions {
     /* Layouts of oneDNN's choice: of the weight that products read, of its gradient (f32). The same for f32. */
     dnnl_memory_desc_t weight_any, gradient_any;
     dnnl_dims_t strides, padding;
+    dnnl_primitive_attr_t attributes; /* NULL: the engine's; else owned */
 } ConvolutionDescriptions;
 
 static FshStatus describe_convolution(const DnnConvolution *c, ConvolutionDescriptions *d, FshError *error)
@@ -22,6 +23,7 @@ static FshStatus describe_convolution(const DnnConvolution *c, ConvolutionDescri
     const dnnl_dims_t bias = {c->out_channels};
     const dnnl_data_type_t type = dnn_type(c->type);
     FshStatus status;
+    d->attributes = NULL;
     for (int i = 0; i < 2; i++) {
         d->strides[i] = c->stride;
         d->padding[i] = c->padding;
@@ -173,13 +175,14 @@ static FshStatus describe_for(const DnnEngine *engine, DescribeConvolution descr
                               const dnnl_memory_desc_t *any, bool bias, const_dnnl_primitive_desc_t hint,
                               dnnl_primitive_desc_t *description, FshError *error)
 {
+    const const_dnnl_primitive_attr_t attributes = d->attributes ? d->attributes : engine->attributes;
     dnnl_convolution_desc_t operation;
     FshStatus status;
     *description = NULL;
     if (weights->description.data_type == any->data_type) {
         if ((status = describe(&operation, d, &weights->description, bias, error)))
             return status;
-        if (dnnl_primitive_desc_create(description, &operation, engine->attributes, engine->engine, hint) ==
+        if (dnnl_primitive_desc_create(description, &operation, attributes, engine->engine, hint) ==
             dnnl_success) {
             if (!is_reference(*description))
                 return FSH_OK;
@@ -189,8 +192,24 @@ static FshStatus describe_for(const DnnEngine *engine, DescribeConvolution descr
     }
     status = describe(&operation, d, any, bias, error);
     return status ? status
-                  : DNN_CHECK(dnnl_primitive_desc_create(description, &operation, engine->attributes,
-                                                         engine->engine, hint));
+                  : DNN_CHECK(dnnl_primitive_desc_create(description, &operation, attributes, engine->engine,
+                                                         hint));
+}
+
+/* The engine's attributes, and the activation behind the sums. */
+static FshStatus add_activation(const DnnEngine *engine, const DnnConvolution *convolution,
+                                ConvolutionDescriptions *d, FshError *error)
+{
+    const float scale = 1, unused = 0;
+    dnnl_post_ops_t behind = NULL;
+    FshStatus status;
+    if (!(status = DNN_CHECK(dnnl_primitive_attr_clone(&d->attributes, engine->attributes))) &&
+        !(status = DNN_CHECK(dnnl_post_ops_create(&behind))) &&
+        !(status = DNN_CHECK(
+              dnnl_post_ops_append_eltwise(behind, scale, dnnl_eltwise_relu, convolution->slope, unused))))
+        status = DNN_CHECK(dnnl_primitive_attr_set_post_ops(d->attributes, behind));
+    (void)dnnl_post_ops_destroy(behind);
+    return status;
 }
 
 FshStatus dnn_convolution_forward_new(DnnPrimitive **primitive, DnnEngine *engine,
@@ -203,6 +222,7 @@ FshStatus dnn_convolution_forward_new(DnnPrimitive **primitive, DnnEngine *engin
     FshStatus status;
     *primitive = NULL;
     if ((status = describe_convolution(convolution, &d, error)) ||
+        (convolution->relu && (status = add_activation(engine, convolution, &d, error))) ||
         (status = describe_for(engine, describe_forward, &d, weights, &d.weight_any, bias != NULL, NULL,
                                &description, error)))
         goto done;
@@ -213,6 +233,7 @@ FshStatus dnn_convolution_forward_new(DnnPrimitive **primitive, DnnEngine *engin
     status = dnn_primitive_new(primitive, engine, description, bindings, 3, &of_weight, error);
 done:
     (void)dnnl_primitive_desc_destroy(description);
+    (void)dnnl_primitive_attr_destroy(d.attributes);
     return status;
 }
 

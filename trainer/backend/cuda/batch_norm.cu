@@ -202,13 +202,14 @@ extern "C" cudaError_t kernel_channel_sums(const DeviceTensor *x, const DeviceTe
     });
 }
 
-extern "C" cudaError_t kernel_add_bias(const DeviceTensor *y, const DeviceTensor *bias, cudaStream_t stream)
+extern "C" cudaError_t kernel_add_bias(const DeviceTensor *y, const DeviceTensor *bias, float slope,
+                                       cudaStream_t stream)
 {
     if (!all_f32({bias}))
         return cudaErrorNotSupported;
     return with_storage(y, [&](auto zero) {
         using T = decltype(zero);
-        run_map<T, 4>(AddBias<T>{data_of<T>(y), data_of<float>(bias)}, y, stream);
+        run_map<T, 4>(AddBias<T>{data_of<T>(y), data_of<float>(bias), slope}, y, stream);
     });
 }
 

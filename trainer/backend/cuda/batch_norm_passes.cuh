@@ -259,6 +259,7 @@ template <typename T, Addend kind, bool HasSums> struct Apply {
 template <typename T> struct AddBias {
     T *y;
     const float *bias;
+    float slope; /* 1: no activation */
     template <int Width> struct Columns {
         float bias[Width];
         __device__ Columns(const AddBias &map, int c, bool)
@@ -279,8 +280,10 @@ template <typename T> struct AddBias {
         float values[Width];
         unpack(row.y, values);
 #pragma unroll
-        for (int k = 0; k < Width; k++)
-            values[k] += columns.bias[k];
+        for (int k = 0; k < Width; k++) {
+            const float value = values[k] + columns.bias[k];
+            values[k] = value > 0 ? value : slope * value;
+        }
         put(y + i, values);
     }
 };

@@ -103,8 +103,8 @@ __device__ void add_taps(const T *there, const Place &low, const Place &high, co
  * is left of row and column: each class has taps of its own. */
 template <typename T, int N>
 __global__ void __launch_bounds__(block_threads)
-    direct_kernel(const T *there, const T *weight, const float *bias, T *here, float *partial_moments,
-                  const __grid_constant__ Layout layout)
+    direct_kernel(const T *there, const T *weight, const float *bias, float slope, T *here,
+                  float *partial_moments, const __grid_constant__ Layout layout)
 {
     extern __shared__ __align__(16) uint2 weights[]; /* [step][N][lane] */
     __shared__ __align__(16) int2 table[table_max];
@@ -156,6 +156,9 @@ __global__ void __launch_bounds__(block_threads)
         for (int n = 0; n < N; n++) {
             if (n * chunk >= layout.here_pitch)
                 continue;
+#pragma unroll
+            for (int k = 0; k < 4; k++)
+                sums[n][k] = sums[n][k] > 0 ? sums[n][k] : slope * sums[n][k];
             write_two(here, low, n * chunk + 2 * quarter, sums[n][0], sums[n][1], moments[n]);
             write_two(here, high, n * chunk + 2 * quarter, sums[n][2], sums[n][3], moments[n]);
         }
@@ -215,7 +218,7 @@ int64_t direct_blocks(int64_t pixels, int64_t classes)
 
 /* moments: [2, pitch] of what is written, made by way of partial; or NULL. */
 cudaError_t launch_direct(const DeviceTensor *there, const DeviceTensor *weight, const DeviceTensor *bias,
-                          const DeviceTensor *here, const DeviceTensor *moments, float *partial,
+                          float slope, const DeviceTensor *here, const DeviceTensor *moments, float *partial,
                           const Layout &layout, cudaStream_t stream)
 {
     const unsigned grid = (unsigned)direct_blocks(layout.pixels[0], layout.out_step * layout.out_step);
@@ -225,8 +228,8 @@ cudaError_t launch_direct(const DeviceTensor *there, const DeviceTensor *weight,
             using T = decltype(zero);
             direct_kernel<T, decltype(chunks)::value><<<grid, block_threads, bytes, stream>>>(
                 data_of<const T>(there), data_of<const T>(weight),
-                bias ? data_of<const float>(bias) : nullptr, data_of<T>(here), moments ? partial : nullptr,
-                layout);
+                bias ? data_of<const float>(bias) : nullptr, slope, data_of<T>(here),
+                moments ? partial : nullptr, layout);
         });
         const int count = 2 * (int)here->pitch;
         if (moments)
@@ -257,13 +260,14 @@ extern "C" bool kernel_direct_fits(const DeviceTensor *x, const DeviceTensor *we
 }
 
 extern "C" cudaError_t kernel_direct(const DeviceTensor *x, const DeviceTensor *weight,
-                                     const DeviceTensor *bias, const Direct *direct, const DeviceTensor *y,
-                                     const DeviceTensor *sums, void *scratch, cudaStream_t stream)
+                                     const DeviceTensor *bias, float slope, const Direct *direct,
+                                     const DeviceTensor *y, const DeviceTensor *sums, void *scratch,
+                                     cudaStream_t stream)
 {
     if (!kernel_direct_fits(x, weight, y, direct) || !is_f32(bias) || !is_f32(sums) ||
         (sums && sums->pitch != y->pitch))
         return cudaErrorNotSupported;
-    return launch_direct(x, weight, bias, y, sums, static_cast<float *>(scratch),
+    return launch_direct(x, weight, bias, slope, y, sums, static_cast<float *>(scratch),
                          forward_layout(x, y, direct), stream);
 }
 
@@ -273,7 +277,8 @@ extern "C" cudaError_t kernel_direct_backward_data(const DeviceTensor *dy, const
 {
     if (!kernel_direct_fits(dx, weight, dy, direct))
         return cudaErrorNotSupported;
-    return launch_direct(dy, weight, nullptr, dx, nullptr, nullptr, backward_layout(dy, dx, direct), stream);
+    return launch_direct(dy, weight, nullptr, 1, dx, nullptr, nullptr, backward_layout(dy, dx, direct),
+                         stream);
 }
 
 extern "C" uint64_t kernel_direct_sums_scratch_bytes(const DeviceTensor *y)

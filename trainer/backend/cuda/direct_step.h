@@ -5,7 +5,7 @@
 #include "trainer/backend/cuda/kernels_direct.h"
 #include "trainer/backend/cuda/program.h"
 
-/* A convolution, forward with its bias and sums, or one of its gradients without that of the bias. */
+/* A convolution, forward with its bias, activation and sums, or one of its gradients without that of the bias. */
 bool direct_step_fits(const Step *step, Direct *direct);
 uint64_t direct_step_scratch_bytes(const Step *step, const Direct *direct);
 FshStatus direct_step_run(const Step *step, const Direct *direct, void *scratch, cudaStream_t stream,

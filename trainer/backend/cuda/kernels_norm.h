@@ -11,8 +11,9 @@ extern "C" {
 /* Bytes of scratch memory for any one of the functions below that take some, on a tensor of x's shape. */
 uint64_t kernel_column_scratch_bytes(const DeviceTensor *x);
 
-/* y[.., c] += bias[c] */
-cudaError_t kernel_add_bias(const DeviceTensor *y, const DeviceTensor *bias, cudaStream_t stream);
+/* y[.., c] = v > 0 ? v : slope * v, v = y[.., c] + bias[c]; slope 1: the sum alone. */
+cudaError_t kernel_add_bias(const DeviceTensor *y, const DeviceTensor *bias, float slope,
+                            cudaStream_t stream);
 
 /* sum[c] = sum of x[.., c]: the gradient of a bias. */
 cudaError_t kernel_column_sum(const DeviceTensor *x, const DeviceTensor *sum, void *scratch,

@@ -36,11 +36,12 @@ typedef enum ConvolutionWay {
 
 /* What cuDNN may do with y on its way to memory, in place of a pass of our own. */
 typedef struct Epilogue {
-    enum { EPILOGUE_NONE, EPILOGUE_SUMS, EPILOGUE_BIAS } kind;
-    /* SUMS: [2, pitch of y] f32, the step's output 1, for a norm. BIAS: of y's type. */
+    enum { EPILOGUE_NONE, EPILOGUE_SUMS, EPILOGUE_BIAS, EPILOGUE_BIAS_RELU } kind;
+    /* SUMS: [2, pitch of y] f32, the step's output 1, for a norm. BIAS, BIAS_RELU: the bias, of y's type. */
     DeviceTensor tensor;
+    float slope; /* of the ReLU */
 } Epilogue;
-static const Epilogue no_epilogue = {EPILOGUE_NONE, {NULL}};
+static const Epilogue no_epilogue = {EPILOGUE_NONE, {NULL}, 0};
 
 /* What a step keeps. */
 typedef struct ConvolutionPlan {
@@ -69,7 +70,8 @@ static void free_plan(void *plan)
 
 static Convolution convolution_of(const Step *step)
 {
-    const ConvolutionShape shape = {step->node->as.conv.stride, step->node->as.conv.padding};
+    const Conv2d *conv = &step->node->as.conv.options;
+    const ConvolutionShape shape = {conv->stride, conv->padding};
     switch (step->node->op) {
     case OP_CONV2D_BACKWARD_DATA:
         return (Convolution){CONVOLUTION_BACKWARD_DATA, *out(step, 0), *in(step, 1), *in(step, 0), shape};
@@ -84,7 +86,7 @@ static Convolution convolution_of(const Step *step)
 
 static bool is_depthwise(const Step *step, const Convolution *convolution)
 {
-    const Conv2d *conv = &step->node->as.conv;
+    const Conv2d *conv = &step->node->as.conv.options;
     const Depthwise depthwise = {conv->kernel, conv->stride, conv->padding};
     return conv->groups > 1 && conv->groups == convolution->x.shape[3] &&
            conv->groups == convolution->y.shape[3] && kernel_depthwise_fits(&depthwise);
@@ -93,14 +95,14 @@ static bool is_depthwise(const Step *step, const Convolution *convolution)
 /* Channels of a group must lie where cuDNN looks for them: nothing is padded between groups. */
 static bool groups_fit(const Step *step, const Convolution *convolution)
 {
-    const int64_t groups = step->node->as.conv.groups, in_group = convolution->x.shape[3] / groups;
+    const int64_t groups = step->node->as.conv.options.groups, in_group = convolution->x.shape[3] / groups;
     return !element_is_narrow(convolution->x.element) ||
            (in_group % PADDED_CHANNELS == 0 && convolution->y.shape[3] % PADDED_CHANNELS == 0);
 }
 
 static bool is_stem(const Step *step, const Convolution *convolution)
 {
-    const Conv2d *conv = &step->node->as.conv;
+    const Conv2d *conv = &step->node->as.conv.options;
     return element_is_narrow(convolution->x.element) && convolution->kind != CONVOLUTION_BACKWARD_DATA &&
            conv->groups <= 1 && conv->stride == 2 && conv->kernel >= FOLDED_KERNEL_MIN &&
            convolution->x.shape[3] <= FOLD_CHANNELS_MAX;
@@ -167,6 +169,11 @@ static void addresses_of(const Convolution *convolution, const Epilogue *epilogu
     addresses[4] = epilogue->kind == EPILOGUE_SUMS ? (float *)tensor->data + tensor->pitch : NULL;
 }
 
+static bool adds_bias(const Epilogue *epilogue)
+{
+    return epilogue->kind == EPILOGUE_BIAS || epilogue->kind == EPILOGUE_BIAS_RELU;
+}
+
 static FshStatus describe(const CudaBackend *backend, const Convolution *convolution,
                           const Epilogue *epilogue, CudnnPlan **plan, FshError *error)
 {
@@ -176,16 +183,19 @@ static FshStatus describe(const CudaBackend *backend, const Convolution *convolu
     CudnnPlan *described = *plan;
     const DeviceTensor *of_y = &convolution->y;
     const int64_t channels[4] = {1, of_y->pitch, 1, 1};
+    const int64_t image[4] = {of_y->shape[0], of_y->pitch, of_y->shape[1], of_y->shape[2]};
     int x = convolution_tensor(described, &convolution->x);
     int weight = convolution_tensor(described, &convolution->weight);
     int y = convolution_tensor(described, of_y);
-    if (epilogue->kind == EPILOGUE_BIAS) {
+    if (adds_bias(epilogue)) {
         int bias = cudnn_plan_tensor(described, cudnn_types[epilogue->tensor.element], channels);
+        int products = cudnn_plan_virtual(described, CUDNN_DATA_FLOAT, image);
         int sums =
-            cudnn_plan_virtual(described, CUDNN_DATA_FLOAT,
-                               (int64_t[4]){of_y->shape[0], of_y->pitch, of_y->shape[1], of_y->shape[2]});
-        cudnn_plan_convolution(described, convolution->kind, x, weight, sums, &convolution->shape);
-        cudnn_plan_bias(described, sums, bias, y);
+            epilogue->kind == EPILOGUE_BIAS ? y : cudnn_plan_virtual(described, CUDNN_DATA_FLOAT, image);
+        cudnn_plan_convolution(described, convolution->kind, x, weight, products, &convolution->shape);
+        cudnn_plan_bias(described, products, bias, sums);
+        if (epilogue->kind == EPILOGUE_BIAS_RELU)
+            cudnn_plan_relu(described, sums, epilogue->slope, y);
         return FSH_OK;
     }
     cudnn_plan_convolution(described, convolution->kind, x, weight, y, &convolution->shape);
@@ -221,34 +231,38 @@ static FshStatus get_plan(CudaBackend *backend, const Convolution *convolution, 
     return cudnn_cache_get(backend->plans, &described, &policy, trial ? &on_these : NULL, plan, error);
 }
 
-/* Milliseconds of our own pass in place of the epilogue: at the greater part of what the memory moves. */
-static double milliseconds_of_pass(const Epilogue *epilogue, const DeviceTensor *y)
+/* Milliseconds of our own pass over y: at the greater part of what the memory moves. writes: it does not only read. */
+static double milliseconds_of_pass(const DeviceTensor *y, bool writes)
 {
     int device = 0, clock_kilohertz = 0, bus_bits = 0;
     (void)cudaGetDevice(&device);
     (void)cudaDeviceGetAttribute(&clock_kilohertz, cudaDevAttrMemoryClockRate, device);
     (void)cudaDeviceGetAttribute(&bus_bits, cudaDevAttrGlobalMemoryBusWidth, device);
     const double bytes_per_millisecond = 2.0 * clock_kilohertz * bus_bits / 8 * 0.8;
-    const double bytes = (double)device_tensor_bytes(y) * (epilogue->kind == EPILOGUE_BIAS ? 2 : 1);
+    const double bytes = (double)device_tensor_bytes(y) * (writes ? 2 : 1);
     return bytes_per_millisecond > 0 ? bytes / bytes_per_millisecond + milliseconds_of_start : 0;
 }
 
-/* cuDNN has epilogues for narrow types. It makes sums by atomics, in another order each time. */
+/* cuDNN has epilogues for narrow types. It makes sums by atomics, in another order each time. It compiles kernels with a leaky ReLU when
+ * it is asked for them, 0.1 to 2 s for each, which pays where plans are timed and kept; those with a bias alone or
+ * a plain ReLU are there. */
 static FshStatus find_epilogue(const CudaProgram *program, Step *step, ConvolutionPlan *plan, FshError *error)
 {
     const DeviceTensor *y = &plan->convolution.y, *sums = maybe_out(step, 1);
     if (step->node->op != OP_CONV2D || !element_is_narrow(y->element))
         return FSH_OK;
-    if (maybe_in(step, 2) && !sums) {
+    const bool relu = step->node->as.conv.relu;
+    const float slope = relu ? step->node->as.conv.slope : 0;
+    if (maybe_in(step, 2) && !sums && (slope == 0 || plan->timed)) {
         const DeviceTensor bias = *in(step, 2); /* our own pass would add the float32 one */
         FshStatus status = lowering_narrow_weight(program, step, 2, error);
         if (status)
             return status;
-        plan->possible = (Epilogue){EPILOGUE_BIAS, *in(step, 2)};
+        plan->possible = (Epilogue){relu ? EPILOGUE_BIAS_RELU : EPILOGUE_BIAS, *in(step, 2), slope};
         step->inputs[2] = bias;
     } else if (sums && !maybe_in(step, 2) && !program_backend(program)->deterministic &&
                sums->pitch == y->pitch) {
-        plan->possible = (Epilogue){EPILOGUE_SUMS, *sums};
+        plan->possible = (Epilogue){EPILOGUE_SUMS, *sums, 0};
     }
     return FSH_OK;
 }
@@ -261,7 +275,8 @@ static void try_epilogue(CudaBackend *backend, ConvolutionPlan *plan, bool trial
     if (get_plan(backend, &plan->convolution, &plan->possible, trial, &with_epilogue, &ignored))
         return;
     const double plain = cudnn_plan_milliseconds(plan->cudnn), fused = cudnn_plan_milliseconds(with_epilogue);
-    plan->fused = !(plain > 0 && fused > plain + milliseconds_of_pass(&plan->possible, &plan->convolution.y));
+    plan->fused = !(plain > 0 &&
+                    fused > plain + milliseconds_of_pass(&plan->convolution.y, adds_bias(&plan->possible)));
     cudnn_cache_release(backend->plans, plan->fused ? plan->cudnn : with_epilogue);
     if (plan->fused)
         plan->cudnn = with_epilogue;
@@ -286,8 +301,10 @@ static void place_own(ConvolutionPlan *plan, void *memory)
         plan->convolution.weight.data = (char *)memory + own_image_bytes(plan);
 }
 
-static const char *const epilogue_names[] = {
-    [EPILOGUE_NONE] = "", [EPILOGUE_SUMS] = ", with sums", [EPILOGUE_BIAS] = ", with bias"};
+static const char *const epilogue_names[] = {[EPILOGUE_NONE] = "",
+                                             [EPILOGUE_SUMS] = ", with sums",
+                                             [EPILOGUE_BIAS] = ", with bias",
+                                             [EPILOGUE_BIAS_RELU] = ", with bias and ReLU"};
 
 static FshStatus choose_cudnn(CudaBackend *backend, Step *step, ConvolutionPlan *plan, FshError *error)
 {
@@ -327,9 +344,9 @@ static bool direct_is_faster(CudaBackend *backend, const Step *step, const Convo
                                  &ignored))
         return false;
     if (forward && maybe_in(step, 2) && !plan->fused)
-        theirs += milliseconds_of_pass(&(Epilogue){.kind = EPILOGUE_BIAS}, y);
+        theirs += milliseconds_of_pass(y, true);
     if (forward && maybe_out(step, 1) && !plan->fused)
-        theirs += milliseconds_of_pass(&(Epilogue){.kind = EPILOGUE_SUMS}, y);
+        theirs += milliseconds_of_pass(y, false);
     return *milliseconds < theirs;
 }
 
@@ -353,7 +370,7 @@ static void try_direct(CudaBackend *backend, Step *step, ConvolutionPlan *plan)
 
 static FshStatus prepare_depthwise(Step *step, ConvolutionPlan *plan)
 {
-    const Conv2d *conv = &step->node->as.conv;
+    const Conv2d *conv = &step->node->as.conv.options;
     plan->way = WAY_DEPTHWISE;
     plan->depthwise = (Depthwise){conv->kernel, conv->stride, conv->padding};
     if (step->node->op == OP_CONV2D_BACKWARD_WEIGHT)
@@ -378,7 +395,7 @@ static bool pays_to_time(const CudaProgram *program, const Convolution *convolut
 static FshStatus convolution_want(const CudaProgram *program, Step *step, FshError *error)
 {
     CudaBackend *backend = program_backend(program);
-    const Conv2d *conv = &step->node->as.conv;
+    const Conv2d *conv = &step->node->as.conv.options;
     ConvolutionPlan *plan = calloc(1, sizeof *plan);
     if (!plan)
         return fsh_error_set(error, FSH_ERR_MEMORY, "no memory for a convolution");
@@ -487,20 +504,24 @@ static FshStatus run_cudnn(const Step *step, const ConvolutionPlan *plan, cudaSt
     return status;
 }
 
-/* What cuDNN left: y's bias and sums, or the gradient of the bias from that of y. */
+/* What cuDNN left: y's bias, activation and sums, or the gradient of the bias from that of y. */
 static FshStatus convolution(const Step *step, cudaStream_t stream, FshError *error)
 {
     const ConvolutionPlan *plan = step->plan;
     const OpKind op = step->node->op;
-    const bool adds_bias = plan->fused && plan->possible.kind == EPILOGUE_BIAS;
+    const bool added = plan->fused && adds_bias(&plan->possible);
     const bool makes_sums = plan->fused && plan->possible.kind == EPILOGUE_SUMS;
     const bool own = plan->way == WAY_DEPTHWISE; /* whose kernels add the bias and make its gradient */
-    const bool direct = plan->way == WAY_DIRECT; /* whose kernels add the bias and make the sums */
+    const bool direct = plan->way == WAY_DIRECT; /* whose kernels add the bias, activate and make the sums */
+    const bool relu = op == OP_CONV2D && step->node->as.conv.relu;
+    const float slope = step->node->as.conv.slope;
     FshStatus status = own      ? run_depthwise(step, &plan->depthwise, stream, error)
                        : direct ? direct_step_run(step, &plan->direct, step->scratch, stream, error)
                                 : run_cudnn(step, plan, stream, error);
-    if (!status && op == OP_CONV2D && maybe_in(step, 2) && !own && !direct && !adds_bias)
-        status = CUDA_TRY(kernel_add_bias(out(step, 0), in(step, 2), stream), error);
+    if (!status && op == OP_CONV2D && maybe_in(step, 2) && !own && !direct && !added)
+        status = CUDA_TRY(kernel_add_bias(out(step, 0), in(step, 2), relu ? slope : 1, stream), error);
+    if (!status && relu && own)
+        status = CUDA_TRY(kernel_relu(out(step, 0), slope, out(step, 0), stream), error);
     if (!status && op == OP_CONV2D && maybe_out(step, 1) && !direct && !makes_sums)
         status = CUDA_TRY(kernel_channel_sums(out(step, 0), out(step, 1), step->scratch, stream), error);
     if (!status && op == OP_CONV2D_BACKWARD_WEIGHT && maybe_out(step, 1) && !own)
