@@ -208,6 +208,14 @@ const char *cuda_backend_warning(const Backend *backend)
     return cudnn_cache_warning(((const CudaBackend *)backend)->plans);
 }
 
+uint64_t cuda_memory_left(void)
+{
+    size_t free_bytes = 0, total_bytes = 0;
+    if (cudaMemGetInfo(&free_bytes, &total_bytes) != cudaSuccess)
+        (void)cudaGetLastError();
+    return free_bytes;
+}
+
 FshStatus cuda_memory_new(void **memory, uint64_t bytes, const char *what, FshError *error)
 {
     *memory = NULL;
@@ -230,5 +238,29 @@ void cuda_memory_free(void **memory)
 {
     if (*memory)
         (void)cudaFree(*memory);
+    *memory = NULL;
+}
+
+FshStatus cuda_pinned_new(void **memory, uint64_t bytes, const char *what, FshError *error)
+{
+    *memory = NULL;
+    if (bytes == 0)
+        return FSH_OK;
+    FshStatus status = CUDA_TRY(cudaMallocHost(memory, bytes), error);
+    if (status == FSH_ERR_MEMORY) {
+        char asked[32], left[32];
+        return fsh_error_set(error, status,
+                             "cuda: no memory of the host, pinned for the GPU, for %s of %s; the host has %s "
+                             "left",
+                             progress_format_bytes(asked, sizeof asked, bytes), what,
+                             progress_format_bytes(left, sizeof left, cpu_memory_available()));
+    }
+    return status ? fsh_error_prepend(error, "cuda: %s", what) : FSH_OK;
+}
+
+void cuda_pinned_free(void **memory)
+{
+    if (*memory)
+        (void)cudaFreeHost(*memory);
     *memory = NULL;
 }

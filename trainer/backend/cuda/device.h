@@ -52,5 +52,10 @@ const char *cuda_backend_warning(const Backend *backend);
  * bytes give NULL. */
 FshStatus cuda_memory_new(void **memory, uint64_t bytes, const char *what, FshError *error);
 void cuda_memory_free(void **memory);
+/* Bytes of the device that are free now; 0 where it does not say. */
+uint64_t cuda_memory_left(void);
+/* The same of the host, for the device to reach (pinned). FSH_ERR_MEMORY says what was asked for and what the host has left. */
+FshStatus cuda_pinned_new(void **memory, uint64_t bytes, const char *what, FshError *error);
+void cuda_pinned_free(void **memory);
 
 #endif

@@ -4,8 +4,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/cpu.h"
 #include "trainer/backend/cuda/jpeg_batch.h"
 #include "trainer/backend/cuda/kernels_pixels.h"
+#include "trainer/backend/cuda/memory_advice.h"
 #include "trainer/backend/cuda/program.h"
 #include "trainer/backend/pixel_math.h"
 
@@ -68,10 +70,10 @@ static void store_free(PixelStore *store)
     for (int i = 0; i < STAGE_COUNT; i++) {
         if (freed->stages[i].stream)
             (void)cudaStreamDestroy(freed->stages[i].stream);
-        (void)cudaFreeHost(freed->stages[i].pinned);
+        cuda_pinned_free(&freed->stages[i].pinned);
     }
     for (int i = 0; i < RING_COUNT; i++) {
-        (void)cudaFreeHost(freed->ring[i].pinned);
+        cuda_pinned_free(&freed->ring[i].pinned);
         cuda_memory_free(&freed->ring[i].memory);
         if (freed->ring[i].used)
             (void)cudaEventDestroy(freed->ring[i].used);
@@ -83,7 +85,7 @@ static void store_free(PixelStore *store)
     jpeg_batch_free(&freed->jpegs);
     for (int i = 0; i < FILES_COUNT; i++) {
         cuda_memory_free(&freed->files[i].memory);
-        (void)cudaFreeHost(freed->files[i].pinned);
+        cuda_pinned_free(&freed->files[i].pinned);
         if (freed->files[i].there)
             (void)cudaEventDestroy(freed->files[i].there);
         if (freed->files[i].used)
@@ -104,7 +106,7 @@ static FshStatus make_ways(CudaPixelStore *store, FshError *error)
 {
     FshStatus status = FSH_OK;
     for (int i = 0; i < STAGE_COUNT && !status; i++) {
-        status = CUDA_TRY(cudaMallocHost(&store->stages[i].pinned, STAGE_BYTES), error);
+        status = cuda_pinned_new(&store->stages[i].pinned, STAGE_BYTES, "pixels on their way", error);
         if (!status)
             status =
                 CUDA_TRY(cudaStreamCreateWithFlags(&store->stages[i].stream, cudaStreamNonBlocking), error);
@@ -269,22 +271,39 @@ static uint64_t file_room(const PixelFile *file)
     return (file->bytes + FILE_ALIGNMENT - 1) / FILE_ALIGNMENT * FILE_ALIGNMENT;
 }
 
-/* Batches differ in bytes: a quarter more than asked for, and soon none asks again. The slot is idle. */
-static FshStatus reserve_files(FilesSlot *slot, uint64_t bytes, uint64_t pinned_bytes, FshError *error)
+/* Behind a message: images of all batches that may be under way, of which this is one. */
+static FshStatus advise(const CudaPixelStore *store, uint64_t count, uint64_t bytes, bool pinned,
+                        FshError *error)
 {
+    BatchRoom room = {.needed_bytes = FILES_COUNT * bytes,
+                      .free_bytes = pinned ? cpu_memory_available() : cuda_memory_left()};
+    for (int i = 0; i < FILES_COUNT; i++)
+        room.held_bytes += pinned ? store->files[i].pinned_bytes : store->files[i].bytes;
+    (void)memory_advise("with --decode cpu images take none of it", error);
+    return memory_advise_batch((int64_t)count, &room, error);
+}
+
+/* Batches differ in bytes: a quarter more than asked for, and soon none asks again. The slot is idle. */
+static FshStatus reserve_files(const CudaPixelStore *store, FilesSlot *slot, uint64_t bytes,
+                               uint64_t pinned_bytes, uint64_t count, FshError *error)
+{
+    const uint64_t taken = bytes + bytes / 4, pinned_taken = pinned_bytes + pinned_bytes / 4;
     FshStatus status = FSH_OK;
     if (slot->bytes < bytes) {
         cuda_memory_free(&slot->memory);
         slot->bytes = 0;
-        status = cuda_memory_new(&slot->memory, bytes + bytes / 4, "images of a batch", error);
-        slot->bytes = status ? 0 : bytes + bytes / 4;
+        status = cuda_memory_new(&slot->memory, taken, "images of a batch", error);
+        if (status == FSH_ERR_MEMORY)
+            return advise(store, count, taken, false, error);
+        slot->bytes = status ? 0 : taken;
     }
     if (!status && slot->pinned_bytes < pinned_bytes) {
-        (void)cudaFreeHost(slot->pinned);
-        slot->pinned = NULL;
+        cuda_pinned_free(&slot->pinned);
         slot->pinned_bytes = 0;
-        status = CUDA_TRY(cudaMallocHost(&slot->pinned, pinned_bytes + pinned_bytes / 4), error);
-        slot->pinned_bytes = status ? 0 : pinned_bytes + pinned_bytes / 4;
+        status = cuda_pinned_new(&slot->pinned, pinned_taken, "images of a batch", error);
+        if (status == FSH_ERR_MEMORY)
+            return advise(store, count, pinned_taken, true, error);
+        slot->pinned_bytes = status ? 0 : pinned_taken;
     }
     return status;
 }
@@ -346,7 +365,7 @@ static FshStatus bring_files(CudaPixelStore *store, const PixelBatch *batch, uns
     if (!status) /* the batch before the last one: it waits for nothing that is not long under way */
         status = CUDA_TRY(cudaEventSynchronize(slot->used), error);
     if (!status)
-        status = reserve_files(slot, batch->stored_bytes, pinned_bytes, error);
+        status = reserve_files(store, slot, batch->stored_bytes, pinned_bytes, batch->count, error);
     if (!status)
         status = reserve_list(store, (size_t)batch->count, error);
     if (!status)
@@ -369,11 +388,10 @@ static FshStatus reserve_slot(RingSlot *slot, uint64_t bytes, FshError *error)
 {
     if (slot->bytes >= bytes)
         return FSH_OK;
-    (void)cudaFreeHost(slot->pinned);
+    cuda_pinned_free(&slot->pinned);
     cuda_memory_free(&slot->memory);
-    slot->pinned = NULL;
     slot->bytes = 0;
-    FshStatus status = CUDA_TRY(cudaMallocHost(&slot->pinned, bytes), error);
+    FshStatus status = cuda_pinned_new(&slot->pinned, bytes, "recipes of a batch", error);
     if (!status)
         status = cuda_memory_new(&slot->memory, bytes, "recipes of a batch", error);
     if (!status)

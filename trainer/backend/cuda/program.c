@@ -9,6 +9,7 @@
 #include <nvtx3/nvToolsExt.h>
 
 #include "trainer/backend/cuda/kernels_wait.h"
+#include "trainer/backend/cuda/memory_advice.h"
 #include "trainer/backend/cuda/state.h"
 
 enum { MEASURED_HEAD_START_NS = 20000000 };
@@ -103,37 +104,18 @@ static FshStatus check_gradients(const CudaProgram *program, FshError *error)
     return FSH_OK;
 }
 
-/* Images of a batch; 0: the graph takes none. */
-static int64_t batch_of(const Graph *graph)
-{
-    for (size_t t = 0; t < graph_tensor_count(graph); t++) {
-        const Tensor *tensor = graph_tensor(graph, (TensorId)t);
-        if (tensor->role == TENSOR_INPUT && tensor->rank > 1)
-            return tensor->shape[0];
-    }
-    return 0;
-}
-
 /* cuda_memory_new; where there is not enough, with the batch that would fit, from what grows with the batch: activations and, as far
  * as it is known by then, scratch memory. */
 static FshStatus reserve(CudaProgram *program, void **memory, uint64_t bytes, const char *what,
                          FshError *error)
 {
     FshStatus status = cuda_memory_new(memory, bytes, what, error);
-    const int64_t batch = batch_of(program->base.graph);
-    if (status != FSH_ERR_MEMORY || batch < 2 || !error)
+    if (status != FSH_ERR_MEMORY)
         return status;
-    size_t free_bytes = 0, total_bytes = 0;
-    (void)cudaMemGetInfo(&free_bytes, &total_bytes);
-    const double needed = (double)program->base.arena_bytes + (double)program->base.scratch_bytes;
-    const double held = program->arena ? (double)program->base.arena_bytes : 0;
-    const int64_t fits = (int64_t)((double)batch * ((double)free_bytes + held) / needed);
-    FshError told = *error;
-    if (fits < 1)
-        return fsh_error_set(error, status, "%s; a batch of 1 does not fit either: use smaller images",
-                             told.message);
-    return fsh_error_set(error, status, "%s; use a smaller batch: of %lld samples, about %lld fit",
-                         told.message, (long long)batch, (long long)(fits < batch ? fits : batch - 1));
+    const BatchRoom room = {.needed_bytes = program->base.arena_bytes + program->base.scratch_bytes,
+                            .held_bytes = program->arena ? program->base.arena_bytes : 0,
+                            .free_bytes = cuda_memory_left()};
+    return memory_advise_batch(memory_batch_of(program->base.graph), &room, error);
 }
 
 static FshStatus place_tensors(CudaProgram *program, FshError *error)
@@ -291,7 +273,7 @@ FshStatus cuda_program_new(Program **program, State *state, const Graph *graph, 
         cuda->tensors[t] = device_tensor_describe(graph, (TensorId)t);
     status = place_tensors(cuda, error);
     if (!status)
-        status = program_inputs_make(&cuda->inputs, graph, cuda->tensors, error);
+        status = program_inputs_make(&cuda->inputs, graph, cuda->tensors, cuda->base.arena_bytes, error);
     if (!status)
         status = result_ring_make(&cuda->ring, graph, program_backend(cuda)->stream, error);
     if (!status)

@@ -3,6 +3,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/cpu.h"
+#include "trainer/backend/cuda/memory_advice.h"
+
 /* The classes that labels choose from; 0 for an input that is no label. */
 static int64_t classes_of(const Graph *graph, TensorId input)
 {
@@ -39,21 +42,46 @@ static FshStatus event_new(cudaEvent_t *event, FshError *error)
     return CUDA_TRY(cudaEventCreateWithFlags(event, cudaEventDisableTiming | cudaEventBlockingSync), error);
 }
 
+static FshStatus take_device(ProgramInputs *inputs, const Graph *graph, uint64_t held_bytes, FshError *error)
+{
+    const uint64_t bytes = inputs->block_bytes;
+    FshStatus status = cuda_memory_new(&inputs->block, bytes, "inputs", error);
+    if (!status)
+        status = cuda_memory_new(&inputs->staging, bytes, "the next batch's inputs", error);
+    if (status != FSH_ERR_MEMORY)
+        return status;
+    const BatchRoom room = {.needed_bytes = held_bytes + 2 * bytes,
+                            .held_bytes = held_bytes + (inputs->block ? bytes : 0),
+                            .free_bytes = cuda_memory_left()};
+    return memory_advise_batch(memory_batch_of(graph), &room, error);
+}
+
+static FshStatus take_pinned(ProgramInputs *inputs, const Graph *graph, FshError *error)
+{
+    const uint64_t bytes = inputs->block_bytes;
+    FshStatus status = cuda_pinned_new(&inputs->pinned[0], bytes, "inputs", error);
+    if (!status)
+        status = cuda_pinned_new(&inputs->pinned[1], bytes, "the next batch's inputs", error);
+    if (status != FSH_ERR_MEMORY)
+        return status;
+    const BatchRoom room = {.needed_bytes = 2 * bytes,
+                            .held_bytes = inputs->pinned[0] ? bytes : 0,
+                            .free_bytes = cpu_memory_available()};
+    return memory_advise_batch(memory_batch_of(graph), &room, error);
+}
+
 FshStatus program_inputs_make(ProgramInputs *inputs, const Graph *graph, DeviceTensor *tensors,
-                              FshError *error)
+                              uint64_t held_bytes, FshError *error)
 {
     *inputs = (ProgramInputs){0};
     FshStatus status = list_inputs(inputs, graph, tensors, error);
     if (status || inputs->count == 0)
         return status;
-    status = cuda_memory_new(&inputs->block, inputs->block_bytes, "inputs", error);
+    status = take_device(inputs, graph, held_bytes, error);
     if (!status)
-        status = cuda_memory_new(&inputs->staging, inputs->block_bytes, "the next batch's inputs", error);
-    for (int i = 0; i < 2 && !status; i++) {
-        status = CUDA_TRY(cudaMallocHost(&inputs->pinned[i], inputs->block_bytes), error);
-        if (!status)
-            status = event_new(&inputs->copied[i], error);
-    }
+        status = take_pinned(inputs, graph, error);
+    for (int i = 0; i < 2 && !status; i++)
+        status = event_new(&inputs->copied[i], error);
     if (!status)
         status = event_new(&inputs->taken, error);
     if (!status)
@@ -75,7 +103,7 @@ void program_inputs_free(ProgramInputs *inputs)
         if (events[i])
             (void)cudaEventDestroy(events[i]);
     for (int i = 0; i < 2; i++)
-        (void)cudaFreeHost(inputs->pinned[i]);
+        cuda_pinned_free(&inputs->pinned[i]);
     cuda_memory_free(&inputs->staging);
     cuda_memory_free(&inputs->block);
     free(inputs->list);

@@ -34,9 +34,10 @@ typedef struct ProgramInputs {
     cudaEvent_t copied[2], taken; /* pinned[i] is in staging; staging is in block */
 } ProgramInputs;
 
-/* Takes memory for the graph's inputs and sets their addresses in tensors [graph_tensor_count]. On failure: program_inputs_free. */
+/* Takes memory for the graph's inputs and sets their addresses in tensors [graph_tensor_count]. held_bytes: what the program has taken
+ * before that grows with the batch. FSH_ERR_MEMORY tells the batch that fits. On failure: program_inputs_free. */
 FshStatus program_inputs_make(ProgramInputs *inputs, const Graph *graph, DeviceTensor *tensors,
-                              FshError *error);
+                              uint64_t held_bytes, FshError *error);
 /* The work must be done. Zeroed is fine. */
 void program_inputs_free(ProgramInputs *inputs);
 

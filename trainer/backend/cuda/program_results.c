@@ -34,7 +34,7 @@ static void free_slots(ResultRing *ring)
             (void)cudaEventDestroy(ring->landed[i]);
     }
     cuda_memory_free(&ring->device);
-    (void)cudaFreeHost(ring->host);
+    cuda_pinned_free(&ring->host);
     *ring = (ResultRing){.guard = ring->guard};
 }
 
@@ -49,7 +49,7 @@ static FshStatus make_slots(ResultRing *ring, const ProgramResults *results, Fsh
     const uint64_t bytes = (uint64_t)results->depth * results->slot_floats * sizeof(float);
     FshStatus status = cuda_memory_new(&ring->device, bytes, "results", error);
     if (!status)
-        status = CUDA_TRY(cudaMallocHost(&ring->host, bytes), error);
+        status = cuda_pinned_new(&ring->host, bytes, "results", error);
     if (!status)
         status = CUDA_TRY(cudaStreamCreateWithFlags(&ring->stream, cudaStreamNonBlocking), error);
     for (size_t i = 0; i < results->depth && !status; i++) {

@@ -4,6 +4,11 @@
 #include <string.h>
 
 #include "trainer/backend/cuda/kernels_narrow.h"
+#include "trainer/backend/cuda/memory_advice.h"
+
+/* What a State takes is the same for any batch. */
+static const char no_batch_helps[] =
+    "no batch size helps: use a smaller network, or an optimizer that keeps less (sgd)";
 
 /* A list, since addresses are given out. */
 typedef struct NarrowWeight {
@@ -60,6 +65,8 @@ FshStatus cuda_state_new(State **state, Backend *backend, const Graph *graph, Fs
     }
     FshStatus status =
         cuda_memory_new(&cuda->memory, bytes, "parameters, buffers and optimizer state", error);
+    if (status == FSH_ERR_MEMORY)
+        (void)memory_advise(no_batch_helps, error);
     if (status) {
         cuda_state_free(&cuda->base);
         return status;
@@ -148,7 +155,9 @@ static FshStatus make_narrow(CudaState *state, NarrowWeight *narrow, ElementType
 {
     narrow->tensor = device_tensor_narrow(&narrow->weight->tensor, element);
     const uint64_t bytes = device_tensor_room_bytes(&narrow->tensor);
-    FshStatus status = cuda_memory_new(&narrow->tensor.data, bytes, "a narrow copy of weights", error);
+    FshStatus status = cuda_memory_new(&narrow->tensor.data, bytes, "a copy of weights in 16 bits", error);
+    if (status == FSH_ERR_MEMORY)
+        (void)memory_advise(no_batch_helps, error);
     if (!status) /* rows of padding stay as they are now */
         status = CUDA_TRY(cudaMemsetAsync(narrow->tensor.data, 0, bytes, stream_of(&state->base)), error);
     return status;

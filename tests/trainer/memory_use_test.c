@@ -1,0 +1,87 @@
+/* What a graph would take of a GPU's memory, and what is said where that is not there: arithmetic, for which no GPU need be here. */
+#include "trainer/backend/cuda/memory_use.h"
+
+#include "tests/support/support.h"
+#include "trainer/backend/cuda/memory_advice.h"
+
+/* A plain and a grouped convolution, a norm, a linear layer, differentiated; all channel counts odd. */
+static Graph *odd_network(DataType type)
+{
+    FshError error = {0};
+    Graph *graph = graph_new();
+    graph_set_compute_type(graph, type);
+    TensorId x = graph_input(graph, "image", DATA_U8, 4, (int64_t[]){2, 6, 5, 3});
+    TensorId label = graph_input(graph, "label", DATA_I64, 1, (int64_t[]){2});
+    x = graph_normalize(graph, x, (double[]){0.5, 0.5, 0.5}, (double[]){1, 1, 1});
+    x = graph_conv2d(graph, "conv", x,
+                     &(Conv2d){.channels = 9, .kernel = 3, .stride = 1, .padding = 1, .bias = true});
+    x = graph_batch_norm(graph, "norm", x, &(BatchNorm){.training = true});
+    x = graph_conv2d(graph, "depthwise", x,
+                     &(Conv2d){.channels = 9, .kernel = 3, .stride = 1, .padding = 1, .groups = 9});
+    x = graph_linear(graph, "linear", graph_global_avg_pool(graph, x), 19, true);
+    x = graph_cast(graph, x, DATA_F32);
+    graph_differentiate(graph, graph_softmax_cross_entropy(graph, x, label, TENSOR_NONE, TENSOR_NONE, 0));
+    assert_ok(graph_check(graph, &error), &error);
+    return graph;
+}
+
+/* Every tensor takes a multiple of 256 bytes; copies and gradients of weights are padded to 8 channels both ways. */
+static void test_each_kind_of_memory_is_foreseen(void **state)
+{
+    (void)state;
+    static const DataType types[] = {DATA_F32, DATA_F16};
+    /* conv 16 x 3 x 3 x 8, its bias, linear 24 x 16, its bias; the depthwise one is read as it is */
+    static const uint64_t copies[] = {0, 2304 + 256 + 768 + 256};
+    /* f32: as the weights; f16: conv, linear as their copies; biases, norm, depthwise in f32 */
+    static const uint64_t gradients[] = {1024 + 256 + 2 * 256 + 512 + 768 + 256,
+                                         2304 + 256 + 2 * 256 + 512 + 768 + 256};
+    for (int i = 0; i < 2; i++) {
+        FshError error = {0};
+        MemoryUse use = {0};
+        Graph *graph = odd_network(types[i]);
+        assert_ok(cuda_foresee_memory(graph, &use, &error), &error);
+        assert_int_equal(use.bytes[MEMORY_WEIGHTS], 1024 + 256 + 4 * 256 + 512 + 768 + 256);
+        assert_int_equal(use.bytes[MEMORY_COPIES], copies[i]);
+        assert_int_equal(use.bytes[MEMORY_GRADIENTS], gradients[i]);
+        assert_int_equal(use.bytes[MEMORY_INPUTS], 2 * (256 + 256));
+        assert_int_equal(use.bytes[MEMORY_PINNED], 2 * (256 + 256));
+        assert_int_equal(use.bytes[MEMORY_ACTIVATIONS] % 64, 0);
+        assert_true(use.bytes[MEMORY_ACTIVATIONS] > 0 && use.bytes[MEMORY_SCRATCH] == 0);
+        graph_free(&graph);
+    }
+}
+
+static void check_advice(int64_t batch, BatchRoom room, const char *message)
+{
+    FshError error = {0};
+    (void)fsh_error_set(&error, FSH_ERR_MEMORY, "no memory");
+    assert_int_equal(memory_advise_batch(batch, &room, &error), FSH_ERR_MEMORY);
+    assert_string_equal(error.message, message);
+    assert_int_equal(memory_advise_batch(batch, &room, NULL), FSH_ERR_MEMORY);
+}
+
+static void test_the_batch_that_fits_is_told(void **state)
+{
+    (void)state;
+    check_advice(512, (BatchRoom){1000, 0, 500},
+                 "no memory; use a smaller batch: of 512 samples, about 256 fit");
+    /* what is held would be taken anew */
+    check_advice(512, (BatchRoom){1000, 250, 500},
+                 "no memory; use a smaller batch: of 512 samples, about 384 fit");
+    /* free, but not in one piece */
+    check_advice(512, (BatchRoom){1000, 0, 2000},
+                 "no memory; use a smaller batch: of 512 samples, about 511 fit");
+    check_advice(512, (BatchRoom){1000, 0, 1},
+                 "no memory; a batch of 1 does not fit either: use smaller images");
+    check_advice(1, (BatchRoom){1000, 0, 1}, "no memory");
+    check_advice(8, (BatchRoom){0}, "no memory");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_each_kind_of_memory_is_foreseen),
+        cmocka_unit_test(test_the_batch_that_fits_is_told),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
