@@ -45,7 +45,7 @@ static void add_copy(const Graph *graph, TensorId weight, ElementType element, u
 
 static bool is_depthwise(const Graph *graph, const Node *node)
 {
-    const Conv2d *conv = &node->as.conv;
+    const Conv2d *conv = &node->as.conv.options;
     const Tensor *weight = graph_tensor(graph, node->inputs[1]);
     const Depthwise depthwise = {conv->kernel, conv->stride, conv->padding};
     return conv->groups > 1 && weight->shape[0] == conv->groups && weight->shape[1] == 1 &&
