@@ -484,9 +484,9 @@ static void test_resnet18_step_in_bf16_agrees_with_f32(void **state)
 
 static uint64_t arena_of(const LayerRun *run)
 {
-    uint64_t arena = 0, scratch = 0;
-    program_memory(run->program, &arena, &scratch);
-    return arena;
+    MemoryUse use = {{0}};
+    program_memory(run->program, &use);
+    return use.bytes[MEMORY_ACTIVATIONS];
 }
 
 static void test_bf16_activations_take_half_the_memory(void **state)
