@@ -7,6 +7,11 @@
  *                                                                    at least: of every node the best of the steps, which a
  *                                                                    shared machine disturbs least
  *        train_step memory MODEL TYPE PIXELS BATCH [DEVICE]          bytes of the plan, as JSON
+ *        train_step gradients MODEL TYPE PIXELS BATCH FOLDER [DEVICE]
+ *                                                                    loss and gradients of one step, into FOLDER/TYPE.safetensors,
+ *                                                                    with the weights of FOLDER/weights.safetensors (ten classes;
+ *                                                                    depth and the like in its metadata) on the inputs of
+ *                                                                    FOLDER/batch.safetensors (rounding.py makes them)
  * TYPE: f32, tf32 (on a GPU), bf16 or f16. DEVICE: cpu (the usual) or cuda. FSHARD_BENCH_PLANS: a folder for cuDNN's plans.
  * FSHARD_BENCH_NO_FUSE: fusions to leave out, as --no-fuse. Threads: those that OpenMP is given.
  *
@@ -26,9 +31,11 @@
 #include "trainer/dist/communicator.h"
 #include "trainer/dist/launch.h"
 #include "trainer/loop/profile.h"
+#include "trainer/loop/safetensors.h"
+#include "trainer/loop/weights.h"
 #include "trainer/models/models.h"
 
-enum { WARM_UP = 3, WARM_UP_GPU = 10, ROUNDS_GPU = 5, COUNT_MAX = 1000 };
+enum { WARM_UP = 3, WARM_UP_GPU = 10, ROUNDS_GPU = 5, COUNT_MAX = 1000, PATH_BYTES = 4096 };
 
 typedef struct Job {
     const Model *model;
@@ -37,6 +44,10 @@ typedef struct Job {
     bool tf32;
     int64_t pixels, batch;
     int steps;
+    const char *folder;   /* of gradients; NULL: weights and batch are made up */
+    WeightsOrigin origin; /* what the folder's weights say of their network */
+    Safetensors *inputs;  /* its batch */
+    double loss_scale;    /* in f16, at the start */
     RankPlace place;
     Communicator *communicator; /* NULL: one process */
     Graph *graph;
@@ -66,6 +77,35 @@ static void describe_data(const Job *job, ModelSpec *spec)
     for (size_t i = 0; cifar[i] && !on_cpu(job); i++)
         if (strcmp(job->model->name, cifar[i]) == 0)
             spec->classes = 10;
+    if (job->folder) {
+        spec->classes = 10;
+        spec->depth = job->origin.depth;
+        spec->alpha = job->origin.alpha;
+        spec->base_channels = job->origin.base_channels;
+    }
+}
+
+/* FOLDER/NAME.safetensors */
+static const char *file_in_folder(const Job *job, const char *name, char *path, size_t path_bytes)
+{
+    (void)snprintf(path, path_bytes, "%s/%s.safetensors", job->folder, name);
+    return path;
+}
+
+static FshStatus open_folder(Job *job, FshError *error)
+{
+    char path[PATH_BYTES];
+    float scale = 0;
+    FshStatus status = weights_origin(file_in_folder(job, "weights", path, sizeof path), &job->origin, error);
+    if (!status)
+        status = safetensors_open(&job->inputs, file_in_folder(job, "batch", path, sizeof path), error);
+    const SafetensorsEntry *entry = status ? NULL : safetensors_find(job->inputs, "loss_scale");
+    if (!status && !entry)
+        status = fsh_error_set(error, FSH_ERR_MISMATCH, "%s: it has no loss_scale", path);
+    if (!status)
+        status = safetensors_read_f32(entry, &scale, 1, error);
+    job->loss_scale = (double)scale;
+    return status;
 }
 
 static FshStatus make(Job *job, FshError *error)
@@ -80,7 +120,7 @@ static FshStatus make(Job *job, FshError *error)
         .optimizer = {.kind = OPTIMIZER_SGD, .momentum = 0.9, .nesterov = true, .weight_decay = 1e-4}};
     if (job->type == DATA_F16) {
         recipe.optimizer.loss_scaling = true;
-        recipe.optimizer.scale_init = 65536;
+        recipe.optimizer.scale_init = job->loss_scale;
         recipe.optimizer.scale_growth = 2;
         recipe.optimizer.scale_backoff = 0.5;
         recipe.optimizer.scale_interval = 2000;
@@ -109,6 +149,10 @@ static FshStatus make(Job *job, FshError *error)
         status = state_new(&job->state, job->backend, job->graph, error);
     if (!status)
         status = state_initialize(job->state, 1, error);
+    char path[PATH_BYTES];
+    if (!status && job->folder)
+        status = weights_load(file_in_folder(job, "weights", path, sizeof path), job->state, job->graph, NULL,
+                              error);
     return status ? status : program_new(&job->program, job->state, job->graph, error);
 }
 
@@ -129,6 +173,32 @@ static void make_up(const Tensor *tensor, void *values)
         }
 }
 
+/* What the folder's batch has under the tensor's name; all else is made up. */
+static FshStatus find_input(const Job *job, const Tensor *tensor, void *values, FshError *error)
+{
+    const SafetensorsEntry *entry = job->inputs ? safetensors_find(job->inputs, tensor->name) : NULL;
+    const size_t count = (size_t)tensor_count(tensor);
+    make_up(tensor, values);
+    if (!entry)
+        return FSH_OK;
+    float *floats = malloc(count * sizeof *floats);
+    FshStatus status = floats ? safetensors_read_f32(entry, floats, count, error)
+                              : fsh_error_set(error, FSH_ERR_MEMORY, "train_step: no memory");
+    for (size_t i = 0; !status && i < count; i++)
+        switch (tensor->type) {
+        case DATA_U8:
+            ((uint8_t *)values)[i] = (uint8_t)floats[i];
+            break;
+        case DATA_I64:
+            ((int64_t *)values)[i] = (int64_t)floats[i];
+            break;
+        default:
+            ((float *)values)[i] = floats[i];
+        }
+    free(floats);
+    return status;
+}
+
 static FshStatus write_batch(const Job *job, FshError *error)
 {
     FshStatus status = FSH_OK;
@@ -140,8 +210,9 @@ static FshStatus write_batch(const Job *job, FshError *error)
         void *values = malloc(bytes);
         if (!values)
             return fsh_error_set(error, FSH_ERR_MEMORY, "train_step: no memory");
-        make_up(tensor, values);
-        status = program_write(job->program, (TensorId)t, values, bytes, error);
+        status = find_input(job, tensor, values, error);
+        if (!status)
+            status = program_write(job->program, (TensorId)t, values, bytes, error);
         free(values);
     }
     return status;
@@ -292,6 +363,61 @@ static FshStatus print_memory(Job *job, FshError *error)
     return FSH_OK;
 }
 
+typedef struct GradientList {
+    const Job *job;
+    TensorId *gradients;
+} GradientList;
+
+/* Of the loss, which may have been scaled. Number 0 is the loss. */
+static FshStatus read_gradient(size_t number, void *values, void *context, FshError *error)
+{
+    const GradientList *list = context;
+    const Job *job = list->job;
+    if (number == 0)
+        return read_loss(job, values, error);
+    const TensorId gradient = list->gradients[number];
+    const size_t count = (size_t)tensor_count(graph_tensor(job->graph, gradient));
+    const float scale = job->type == DATA_F16 ? (float)job->loss_scale : 1;
+    FshStatus status = program_read(job->program, gradient, values, count * sizeof(float), error);
+    for (size_t i = 0; !status && i < count; i++)
+        ((float *)values)[i] /= scale;
+    return status;
+}
+
+/* Under the parameters' names. */
+static FshStatus write_gradients(Job *job, FshError *error)
+{
+    const size_t count_max = graph_tensor_count(job->graph) + 1;
+    SafetensorsTensor *tensors = calloc(count_max, sizeof *tensors);
+    GradientList list = {job, calloc(count_max, sizeof *list.gradients)};
+    char path[PATH_BYTES];
+    size_t count = 1;
+    FshStatus status = tensors && list.gradients
+                           ? program_run(job->program, error)
+                           : fsh_error_set(error, FSH_ERR_MEMORY, "train_step: no memory");
+    if (!status)
+        tensors[0] = (SafetensorsTensor){.name = "loss", .type = SAFETENSORS_F32, .rank = 1, .shape = {1}};
+    for (size_t t = 0; !status && t < graph_tensor_count(job->graph); t++) {
+        const Tensor *tensor = graph_tensor(job->graph, (TensorId)t);
+        const TensorId gradient =
+            tensor->role == TENSOR_PARAMETER ? graph_gradient(job->graph, (TensorId)t) : TENSOR_NONE;
+        if (gradient == TENSOR_NONE)
+            continue;
+        tensors[count] =
+            (SafetensorsTensor){.name = tensor->name, .type = SAFETENSORS_F32, .rank = tensor->rank};
+        for (int axis = 0; axis < tensor->rank; axis++)
+            tensors[count].shape[axis] = (uint64_t)tensor->shape[axis];
+        list.gradients[count++] = gradient;
+    }
+    if (!status)
+        status = safetensors_write(
+            file_in_folder(job, job->tf32 ? "tf32" : data_type_name(job->type), path, sizeof path), tensors,
+            count, NULL, 0, read_gradient, &list, error);
+    free(tensors);
+    free(list.gradients);
+    return status;
+}
+
 /* TRAIN_STEP_GPUS=N: that many processes. Those return; the one that started them ends here. */
 static FshStatus find_place(RankPlace *place, FshError *error)
 {
@@ -311,22 +437,27 @@ int main(int argc, char **argv)
         const char *name;
         int arguments;
         FshStatus (*run)(Job *job, FshError *error);
-    } commands[] = {{"time", 7, time_steps}, {"profile", 7, profile_steps}, {"memory", 6, print_memory}};
+    } commands[] = {{"time", 7, time_steps},
+                    {"profile", 7, profile_steps},
+                    {"memory", 6, print_memory},
+                    {"gradients", 7, write_gradients}};
+    enum { COMMANDS = sizeof commands / sizeof *commands };
     static const struct {
         const char *name;
         DataType type;
     } types[] = {{"f32", DATA_F32}, {"tf32", DATA_F32}, {"bf16", DATA_BF16}, {"f16", DATA_F16}};
     FshError error = {0};
     size_t c = 0, t = 0;
-    while (c < 3 && (argc < 2 || strcmp(argv[1], commands[c].name) != 0))
+    while (c < COMMANDS && (argc < 2 || strcmp(argv[1], commands[c].name) != 0))
         c++;
     while (t < 4 && (argc < 4 || strcmp(argv[3], types[t].name) != 0))
         t++;
-    if (c == 3 || t == 4 || (argc != commands[c].arguments && argc != commands[c].arguments + 1) ||
+    if (c == COMMANDS || t == 4 || (argc != commands[c].arguments && argc != commands[c].arguments + 1) ||
         !model_find(argv[2])) {
         (void)fprintf(stderr,
                       "usage: train_step time|profile MODEL f32|tf32|bf16|f16 PIXELS BATCH STEPS [cpu|cuda]\n"
-                      "       train_step memory MODEL f32|tf32|bf16|f16 PIXELS BATCH [cpu|cuda]\n");
+                      "       train_step memory MODEL f32|tf32|bf16|f16 PIXELS BATCH [cpu|cuda]\n"
+                      "       train_step gradients MODEL f32|tf32|bf16|f16 PIXELS BATCH FOLDER [cpu|cuda]\n");
         return 2;
     }
     const int arguments = commands[c].arguments;
@@ -336,9 +467,14 @@ int main(int argc, char **argv)
                .tf32 = t == 1,
                .pixels = strtoll(argv[4], NULL, 10),
                .batch = strtoll(argv[5], NULL, 10),
+               .loss_scale = 65536,
                .steps = arguments > 6 ? (int)strtol(argv[6], NULL, 10) : 1};
     job.steps = job.steps < 1 ? 1 : job.steps > COUNT_MAX ? COUNT_MAX : job.steps;
+    if (commands[c].run == write_gradients)
+        job.folder = argv[6];
     FshStatus status = find_place(&job.place, &error);
+    if (!status && job.folder)
+        status = open_folder(&job, &error);
     if (!status)
         status = make(&job, &error);
     if (!status)
@@ -350,6 +486,7 @@ int main(int argc, char **argv)
     backend_close(&job.backend);
     communicator_close(&job.communicator);
     graph_free(&job.graph);
+    safetensors_close(&job.inputs);
     if (status)
         (void)fprintf(stderr, "train_step: %s\n", error.message);
     return status ? 1 : 0;
