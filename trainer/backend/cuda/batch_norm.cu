@@ -239,6 +239,16 @@ extern "C" cudaError_t kernel_batch_norm_running(const NormTensors *tensors, con
     return cudaGetLastError();
 }
 
+extern "C" bool kernel_batch_norm_is_whole(const DeviceTensor *x)
+{
+    bool whole = false;
+    const cudaError_t known = with_storage(x, [&](auto zero) {
+        Deal d = {};
+        whole = is_whole<decltype(zero)>(x, &d);
+    });
+    return known == cudaSuccess && whole;
+}
+
 extern "C" cudaError_t kernel_batch_norm_forward(const NormTensors *tensors, const NormRunning *running,
                                                  const NormActivation *activation, const DeviceTensor *addend,
                                                  const DeviceTensor *y, void *scratch, cudaStream_t stream)

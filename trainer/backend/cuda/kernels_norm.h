@@ -61,6 +61,9 @@ cudaError_t kernel_batch_norm_forward(const NormTensors *tensors, const NormRunn
                                       const NormActivation *activation, const DeviceTensor *addend,
                                       const DeviceTensor *y, void *scratch, cudaStream_t stream);
 
+/* Whether that is one launch for an x of this shape, on the current device. */
+bool kernel_batch_norm_is_whole(const DeviceTensor *x);
+
 /* Statistics and apply in one, where the sums of x are there already (of kernel_channel_sums, or of a convolution): makes mean and
  * inverse_deviation, and moves the running statistics. */
 cudaError_t kernel_batch_norm_apply_sums(const NormTensors *tensors, const NormRunning *running,

@@ -8,8 +8,12 @@ static NormActivation norm_activation(const Step *step)
 
 static FshStatus batch_norm_prepare(const CudaProgram *program, Step *step, FshError *error)
 {
-    (void)program;
     (void)error;
+    if (step->node->op == OP_BATCH_NORM && maybe_in(step, 6)) {
+        const NodeId maker = graph_tensor(program->base.graph, step->node->inputs[6])->producer;
+        if (!maybe_out(&program->steps[maker], 1))
+            step->inputs[6].data = NULL; /* the convolution leaves the sums out */
+    }
     want_scratch(step, kernel_column_scratch_bytes(in(step, 0)));
     return FSH_OK;
 }

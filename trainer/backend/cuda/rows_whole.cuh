@@ -94,22 +94,28 @@ __global__ void __launch_bounds__(block_threads, whole_resident)
     }
 }
 
-/* True where it was launched; false where matrix or card are not fit for it: nothing was done then. scratch: as sum_rows. */
+/* Whether matrix and card are fit for it; then *d says how. The kernels' launch bounds promise whole_resident blocks. */
+template <typename T> bool is_whole(const DeviceTensor *x, Deal *d)
+{
+    constexpr int width = vector_width<T>;
+    int device = 0, there = 0, cooperates = 0;
+    if (width_for<T>(x) != width || device_tensor_stored(x) * (int64_t)sizeof(T) > whole_bytes_most)
+        return false;
+    *d = deal_whole(x, width);
+    return cudaGetDevice(&device) == cudaSuccess &&
+           cudaDeviceGetAttribute(&cooperates, cudaDevAttrCooperativeLaunch, device) == cudaSuccess &&
+           cudaDeviceGetAttribute(&there, cudaDevAttrMultiProcessorCount, device) == cudaSuccess &&
+           cooperates && d->blocks_y > 0 &&
+           (int64_t)there * whole_resident >= (int64_t)d->blocks_x * d->blocks_y;
+}
+
+/* True where it was launched; false where it cannot be: nothing was done then. scratch: as sum_rows. */
 template <typename T, typename Pass>
 bool run_whole(const Pass &pass, const DeviceTensor *x, void *scratch, cudaStream_t stream)
 {
-    constexpr int width = vector_width<T>;
-    if (width_for<T>(x) != width || device_tensor_stored(x) * (int64_t)sizeof(T) > whole_bytes_most)
-        return false;
-    Deal d = deal_whole(x, width);
-    int device = 0, there = 0, resident = 0, cooperates = 0;
-    const auto kernel = whole_kernel<width, Pass>;
-    if (cudaGetDevice(&device) != cudaSuccess ||
-        cudaDeviceGetAttribute(&cooperates, cudaDevAttrCooperativeLaunch, device) != cudaSuccess ||
-        cudaDeviceGetAttribute(&there, cudaDevAttrMultiProcessorCount, device) != cudaSuccess ||
-        cudaOccupancyMaxActiveBlocksPerMultiprocessor(&resident, kernel, (int)(d.threads_x * d.threads_y),
-                                                      0) != cudaSuccess ||
-        !cooperates || d.blocks_y == 0 || (int64_t)there * resident < (int64_t)d.blocks_x * d.blocks_y)
+    const auto kernel = whole_kernel<vector_width<T>, Pass>;
+    Deal d = {};
+    if (!is_whole<T>(x, &d))
         return false;
     float *partial = static_cast<float *>(scratch);
     int channels = (int)device_tensor_channels(x);
