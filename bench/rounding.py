@@ -156,9 +156,10 @@ def compare(program, name, device, pixels, batch):
             scale = LOSS_SCALE if kind == "fp16" else 1.0
             while True:
                 theirs = run_torch(name, weights, inputs, device, torch.float32, narrow, scale)
-                ours = run_ours(program, name, folder, our_type, pixels, batch, device, scale)
-                if scale <= 1 or (is_finite(theirs) and is_finite(ours)):
-                    break
+                if scale <= 1 or is_finite(theirs):
+                    ours = run_ours(program, name, folder, our_type, pixels, batch, device, scale)
+                    if scale <= 1 or is_finite(ours):
+                        break
                 scale /= 2
             mine, other = errors(ours, exact), errors(theirs, exact)
             ratio = mine[1] / other[1]

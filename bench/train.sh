@@ -2,13 +2,15 @@
 # The training step on one GPU beside PyTorch's, in turn, in one run: the table of README. Synthetic batches in device memory.
 # usage: ./run bench train [JOB…]: all jobs, or those named MODEL:PIXELS:BATCH (resnet50:160:512). FSHARD_BENCH_PEER=0 leaves PyTorch
 # out; FSHARD_BENCH_PEER=best runs only the peer's best way of each job (compiling takes minutes). FSHARD_BENCH_ROUNDS: 2.
-# GiB: ours, all that is gone of the device since the backend was opened, kernels too; theirs, max_memory_allocated.
+# floor: images/s of a step whose every node runs at the rate of a copy or of a large product (profile.h), and our share of it.
+# GiB: what the step was given (ours: its memory plan; theirs: max_memory_allocated), and all that is gone of the device since its context
+# was made: loaded kernels, workspaces, what an allocator holds.
 set -euo pipefail
 export LC_ALL=C
 cd "$(dirname "$(readlink -f "$0")")/.."
 bin=${FSHARD_BENCH_BIN:-build/bin} python=${FSHARD_BENCH_PYTHON:-python3} rounds=${FSHARD_BENCH_ROUNDS:-2} peer=${FSHARD_BENCH_PEER:-best}
 [ -n "${FSHARD_BENCH_BIN:-}" ] || cmake --build build --target train_step fshard-cuda >/dev/null
-# model:pixels:batch  our type  steps  the peer's best there (type.mode), then other ways of its  at least  aim
+# model:pixels:batch  our type  steps  the peer's best there (type.mode), then other ways of its  at least  aim: images/s, or times the peer's
 jobs=(
     "resnet50:160:512 f16 30 bf16.compile fp16.eager 16000 20000"
     "resnet50:224:256 f16 30 bf16.compile fp16.eager 8000 10000"
@@ -18,31 +20,44 @@ jobs=(
     "pyramidnet:32:768 f16 10 bf16.graph bf16.eager 9000 14000"
     "toynet:28:1024 f16 200 bf16.compile bf16.graph 300000 450000"
     "conv8:28:2048 f16 400 fp32.graph bf16.graph 3000000 6000000"
-    "nafnet:256:16 bf16 20 bf16.compile bf16.graph 0 0"
+    "nafnet:256:16 bf16 20 bf16.compile bf16.graph 1.3x 1.8x"
 )
 export FSHARD_BENCH_PLANS=${FSHARD_BENCH_PLANS:-$(mktemp -d)}
 has_torch=1
 if [ "$peer" = 0 ] || ! "$python" -c 'import torch' 2>/dev/null; then has_torch=; fi
 field() { sed -n -e "s/.*\"$1\": \([0-9.]*\).*/\1/p"; }
-printf '%-20s %-5s %12s %6s   %-13s %12s %6s %7s %10s %10s\n' job type "images/s" GiB "PyTorch" "images/s" GiB ratio "at least" aim
+# bar OURS THEIRS BAR: "16000 met"; of a bar that is a ratio, without the peer, "1.3x -".
+bar() {
+    awk -v ours="$1" -v theirs="$2" -v bar="$3" 'BEGIN {
+        is_ratio = bar ~ /x$/
+        if (ours == 0 || (is_ratio && theirs == 0)) print bar " -"
+        else print bar ((is_ratio ? ours / theirs : ours) >= bar + 0 ? " met" : " MISSED") }'
+}
+printf '%-18s %-4s %10s %10s %5s %13s   %-12s %10s %13s %6s %15s %15s\n' job type "images/s" floor "of it" "GiB plan,gone" "PyTorch" "images/s" \
+    "GiB peak,gone" ratio "at least" aim
 for job in "${jobs[@]}"; do
     read -r name type steps best other least aim <<<"$job"
     IFS=: read -r model pixels batch <<<"$name"
     if [ $# -gt 0 ] && ! [[ " $* " == *" $name "* ]]; then continue; fi
-    ours=0 theirs=0 way=- memory=- their_memory=-
+    ours=0 theirs=0 way=- memory=- their_memory=- floor=0
     for ((round = 0; round < rounds; round++)); do
         line=$("$bin/train_step" time "$model" "$type" "$pixels" "$batch" "$steps" cuda) || line=
-        speed=$(field images_per_second <<<"$line") memory=$(field memory_gib <<<"$line")
-        ours=$(awk "BEGIN { print (${speed:-0} > $ours) ? ${speed:-0} : $ours }")
+        speed=$(field images_per_second <<<"$line")
+        if awk "BEGIN { exit !(${speed:-0} > $ours) }"; then
+            ours=$speed floor=$(field floor_ms <<<"$line") memory="$(field planned_gib <<<"$line") $(field memory_gib <<<"$line")"
+        fi
         [ -n "$has_torch" ] || continue
         for try in $best $([ "$peer" = best ] || echo "$other"); do
             line=$("$python" bench/train_torch.py "$model" "${try%.*}" "${try#*.}" "$pixels" "$batch" "$steps" 2>/dev/null) || line=
             speed=$(field images_per_second <<<"$line")
             if awk "BEGIN { exit !(${speed:-0} > $theirs) }"; then
-                theirs=$speed way=$try their_memory=$(field memory_gib <<<"$line")
+                theirs=$speed way=$try their_memory="$(field memory_gib <<<"$line") $(field taken_gib <<<"$line")"
             fi
         done
     done
-    printf '%-20s %-5s %12.0f %6s   %-13s %12.0f %6s %7s %10d %10d\n' "$name" "$type" "$ours" "${memory:--}" "$way" "$theirs" "$their_memory" \
-        "$(awk "BEGIN { if ($theirs > 0) printf \"%.2f\", $ours / $theirs; else printf \"-\" }")" "$least" "$aim"
+    floor=$(awk "BEGIN { if (${floor:-0} > 0) printf \"%.0f\", $batch / ${floor:-0} * 1000; else print 0 }")
+    printf '%-18s %-4s %10.0f %10d %5s %13s   %-12s %10.0f %13s %6s %15s %15s\n' "$name" "$type" "$ours" "$floor" \
+        "$(awk "BEGIN { if ($floor > 0) printf \"%.0f%%\", 100 * $ours / $floor; else printf \"-\" }")" "$memory" "$way" "$theirs" "$their_memory" \
+        "$(awk "BEGIN { if ($theirs > 0) printf \"%.2f\", $ours / $theirs; else printf \"-\" }")" "$(bar "$ours" "$theirs" "$least")" \
+        "$(bar "$ours" "$theirs" "$aim")"
 done

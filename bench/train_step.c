@@ -1,8 +1,11 @@
 /* One training step, again and again: forward, backward, update, on a made-up batch that stays where it is. A program of train.sh's
  * and train_cpu.sh's.
  *
- * usage: train_step time MODEL TYPE PIXELS BATCH STEPS [DEVICE]      the best and the median step, and the processor time of the
- *                                                                    best, as JSON
+ * usage: train_step time MODEL TYPE PIXELS BATCH STEPS [DEVICE]      the best and the median step, the processor time of the best,
+ *                                                                    and of a GPU what a step takes at least (the sum of what each
+ *                                                                    node does, see profile.h) and memory: planned_gib, what the
+ *                                                                    step was given; memory_gib, all that is gone of the device
+ *                                                                    since it was opened, kernels too; as JSON
  *        train_step profile MODEL TYPE PIXELS BATCH STEPS [DEVICE]   where the time goes, by op and by layer, beside what each takes
  *                                                                    at least: of every node the best of the steps, which a
  *                                                                    shared machine disturbs least
@@ -283,6 +286,34 @@ static double taken_gib(const Job *job)
     return (double)(job->free_bytes - left) / (1 << 30);
 }
 
+/* What was set aside for the step on the device; what libraries have taken for themselves is not in it. */
+static double planned_gib(const Job *job)
+{
+    MemoryUse use = {0};
+    uint64_t bytes = 0;
+    state_memory(job->state, &use);
+    program_memory(job->program, &use);
+    for (int kind = 0; kind < MEMORY_KINDS; kind++)
+        bytes += kind == MEMORY_PINNED ? 0 : use.bytes[kind];
+    return (double)bytes / (1 << 30);
+}
+
+/* The sum of each node's least time. Takes memory for a while. */
+static FshStatus find_floor(const Job *job, double *seconds_ret, FshError *error)
+{
+    Profile profile = {0};
+    BackendRates rates = {0};
+    double *no_times = calloc(graph_node_count(job->graph), sizeof *no_times);
+    FshStatus status = no_times ? backend_rates(job->backend, job->type, &rates, error)
+                                : fsh_error_set(error, FSH_ERR_MEMORY, "train_step: no memory");
+    if (!status)
+        status = profile_make(&profile, job->graph, no_times, 1, &rates, error);
+    *seconds_ret = profile.floor_seconds;
+    profile_free(&profile);
+    free(no_times);
+    return status;
+}
+
 static FshStatus time_steps(Job *job, FshError *error)
 {
     double seconds[COUNT_MAX], processor;
@@ -298,16 +329,23 @@ static FshStatus time_steps(Job *job, FshError *error)
     }
     if (!status)
         status = read_loss(job, &loss, error);
+    const double taken = taken_gib(job);
+    double floor_seconds = 0;
+    if (!status && !on_cpu(job) && job->place.rank == 0)
+        (void)find_floor(job, &floor_seconds, error); /* 0: there was no room to measure the rates */
     if (status || job->place.rank > 0)
         return status;
     qsort(seconds, (size_t)count, sizeof *seconds, by_value);
     const double images = (double)(job->batch * (int64_t)job->place.world_size);
     printf("{\"model\": \"%s\", \"type\": \"%s\", \"ranks\": %d, \"best_ms\": %.3f, \"median_ms\": %.3f, "
-           "\"processor_ms\": "
-           "%.3f, \"images_per_second\": %.0f, \"loss\": %.4f, \"memory_gib\": %.2f}\n",
+           "\"processor_ms\": %.3f, \"images_per_second\": %.0f, \"loss\": %.4f",
            job->model->name, job->tf32 ? "tf32" : data_type_name(job->type), (int)job->place.world_size,
            seconds[0] * 1e3, seconds[count / 2] * 1e3, processor * 1e3, images / seconds[count / 2],
-           (double)loss, taken_gib(job));
+           (double)loss);
+    if (!on_cpu(job))
+        printf(", \"memory_gib\": %.2f, \"planned_gib\": %.2f, \"floor_ms\": %.3f", taken, planned_gib(job),
+               floor_seconds * 1e3);
+    printf("}\n");
     return FSH_OK;
 }
 

@@ -4,6 +4,8 @@
 usage: train_torch.py MODEL fp32|tf32|fp16|bf16 eager|compile|graph PIXELS BATCH STEPS
 Prints one line of JSON. channels_last, cudnn.benchmark, fused SGD; fp16 with GradScaler (not in a captured graph, where it would
 wait for the device). graph: the whole step captured as one CUDA graph.
+Memory: memory_gib, the most that tensors took (max_memory_allocated); reserved_gib, that the allocator held for them; taken_gib, all that
+is gone of the device since its context and the libraries' handles were made, as train_step.c's memory_gib.
 """
 import json
 import sys
@@ -129,12 +131,23 @@ def build(name):
     return getattr(torchvision.models, name)(), 3, 1000
 
 
+def free_memory():
+    """Of the device, with context and libraries there."""
+    x = torch.zeros(1, 8, 8, 8, device="cuda")
+    F.conv2d(x, torch.zeros(8, 8, 3, 3, device="cuda")), x.reshape(8, 64) @ x.reshape(64, 8)
+    del x
+    torch.cuda.synchronize()
+    torch.cuda.empty_cache()
+    return torch.cuda.mem_get_info()[0]
+
+
 def main():
     name, precision, mode = sys.argv[1:4]
     pixels, batch, steps = map(int, sys.argv[4:7])
     torch.backends.cudnn.benchmark = True
     torch.backends.cudnn.allow_tf32 = torch.backends.cuda.matmul.allow_tf32 = precision == "tf32"
     torch.manual_seed(1)
+    free_before = free_memory()
     network, channels, classes = build(name)
     network = network.cuda().to(memory_format=torch.channels_last).train()
     x = torch.randn(batch, channels, pixels, pixels, device="cuda").to(memory_format=torch.channels_last)
@@ -175,10 +188,12 @@ def main():
             step()
         torch.cuda.synchronize()
         seconds.append((time.time() - begin) / steps)
+    taken = free_before - torch.cuda.mem_get_info()[0]
     seconds.sort()
     print(json.dumps({"model": name, "type": precision, "mode": mode, "best_ms": round(seconds[0] * 1e3, 3),
                       "median_ms": round(seconds[2] * 1e3, 3), "images_per_second": round(batch / seconds[2]),
-                      "ready_s": round(ready, 1), "memory_gib": round(torch.cuda.max_memory_allocated() / 2**30, 2)}))
+                      "ready_s": round(ready, 1), "memory_gib": round(torch.cuda.max_memory_allocated() / 2**30, 2),
+                      "reserved_gib": round(torch.cuda.max_memory_reserved() / 2**30, 2), "taken_gib": round(taken / 2**30, 2)}))
 
 
 main()
