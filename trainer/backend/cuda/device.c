@@ -101,7 +101,8 @@ static FshStatus find_device(int index, struct cudaDeviceProp *properties, FshEr
     return CUDA_TRY(cudaSetDevice(index), error);
 }
 
-/* "570.124.06": what the driver's own tools call it; empty where it does not say. */
+/* "570.124.06", its build, as the driver's own tools call it, from the kernel's module, which libcuda must be of the same build as (NVML
+ * says the same and is one more library to link); empty where there is no such module, as under Windows. */
 static void read_driver_version(char text[32])
 {
     FILE *file = fopen("/sys/module/nvidia/version", "re");
@@ -131,15 +132,17 @@ static void describe(CudaBackend *backend, const struct cudaDeviceProp *properti
                    cudnn / 100 % 100, cudnn % 100, cublasLtGetVersion());
 }
 
-/* The card, the driver and the library stand in the plans' keys: another of them means other plans. */
+/* The card, the driver and the library stand in the plans' keys: another of them means other plans. CUDA's own driver version stays the same
+ * over many builds. */
 static FshStatus open_plans(CudaBackend *cuda, const BackendOptions *options,
                             const struct cudaDeviceProp *properties, FshError *error)
 {
-    char machine[384];
+    char machine[384], build[32];
     int driver = 0;
     (void)cudaDriverGetVersion(&driver);
-    (void)snprintf(machine, sizeof machine, "cuDNN %zu, driver %d, %s, %d multiprocessors", cudnnGetVersion(),
-                   driver, properties->name, properties->multiProcessorCount);
+    read_driver_version(build);
+    (void)snprintf(machine, sizeof machine, "cuDNN %zu, driver %s for %d, %s, %d multiprocessors",
+                   cudnnGetVersion(), build, driver, properties->name, properties->multiProcessorCount);
     FshStatus status = cudnn_cache_new(&cuda->plans, machine, cuda->plan_cache, error);
     if (!status)
         cudnn_cache_set_threads(cuda->plans, cpu_jobs(options->threads), cuda->stream);
