@@ -96,6 +96,58 @@ static void test_pixels_agree(void **state)
     }
 }
 
+/* What tests fill stores with. */
+static uint8_t byte_at(unsigned number, size_t i)
+{
+    return (uint8_t)(number * 37 + i % 251 + i / 4096);
+}
+
+/* More pixels than a grid has threads: taken as they are, and mixed. */
+static void test_large_images_come_whole(void **state)
+{
+    (void)state;
+    enum { WIDTH = 4096, HEIGHT = 4099, IMAGES = 2 };
+    const size_t image_bytes = (size_t)WIDTH * HEIGHT, bytes = IMAGES * image_bytes;
+    FshError error = {0};
+    PixelStore *store = NULL;
+    PixelRecipe recipes[IMAGES];
+    const PixelColours colours[IMAGES] = {{.share = 0.25F}, {.share = 0.25F}};
+    uint8_t *stored = malloc(bytes), *expected = malloc(bytes), *pixels = malloc(bytes);
+    assert_true(stored && expected && pixels);
+    for (size_t i = 0; i < bytes; i++)
+        stored[i] = byte_at((unsigned)(i / image_bytes), i);
+    for (unsigned i = 0; i < IMAGES; i++)
+        recipes[i] = (PixelRecipe){.offset_bytes = {i * image_bytes, PIXELS_NONE},
+                                   .width = WIDTH,
+                                   .height = HEIGHT,
+                                   .channels = {1, 1},
+                                   .part_width = WIDTH,
+                                   .part_height = HEIGHT,
+                                   .resized_width = WIDTH,
+                                   .resized_height = HEIGHT};
+    check(pixel_store_new(&store, backends[CUDA], bytes, &error), &error);
+    check(pixel_store_put(store, 0, stored, bytes, &error), &error);
+    for (int mixed = 0; mixed < 2; mixed++) {
+        const PixelBatch batch = {.count = IMAGES,
+                                  .width = WIDTH,
+                                  .height = HEIGHT,
+                                  .channels = 1,
+                                  .recipes = recipes,
+                                  .colours = mixed ? colours : NULL};
+        Reader reader = open_reader(&batch);
+        check(program_write_pixels(reader.program, reader.inputs[0], store, 0, &batch, &error), &error);
+        check(program_read(reader.program, reader.inputs[0], pixels, bytes, &error), &error);
+        pixels_apply(&batch, stored, 0, expected);
+        assert_true(memcmp(pixels, expected, bytes) == 0);
+        assert_true(mixed != (memcmp(expected, stored, bytes) == 0)); /* or the case says nothing */
+        close_reader(&reader);
+    }
+    pixel_store_free(&store);
+    free(stored);
+    free(expected);
+    free(pixels);
+}
+
 /* ---- filling from many threads ---- */
 
 enum { THREADS = 8, SHARE_BYTES = 9 << 20 /* more than a stage takes at a time */ };
@@ -106,11 +158,6 @@ typedef struct Filler {
     unsigned number;
     FshStatus status;
 } Filler;
-
-static uint8_t byte_at(unsigned number, size_t i)
-{
-    return (uint8_t)(number * 37 + i % 251 + i / 4096);
-}
 
 static void *fill(void *context)
 {
@@ -423,6 +470,7 @@ int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         CUDA_TEST(test_pixels_agree),
+        CUDA_TEST(test_large_images_come_whole),
         CUDA_TEST(test_a_split_in_the_gpus_memory_agrees),
         CUDA_TEST(test_decoded_files_agree),
         CUDA_TEST(test_threads_fill_a_store_together),

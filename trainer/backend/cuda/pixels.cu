@@ -34,23 +34,23 @@ __global__ void fill_axes(PixelJob job)
     }
 }
 
-/* A thread for each pixel; blockIdx.x: the image. */
+/* blockIdx.x: the image; a thread takes one of its pixels, and where there are not so many threads (grid_of) others behind it. */
 __global__ void render(PixelJob job)
 {
-    const uint32_t pixel_count = job.width * job.height, i = blockIdx.y * blockDim.x + threadIdx.x;
-    if (i >= pixel_count)
-        return;
+    const uint32_t pixel_count = job.width * job.height, threads = gridDim.y * blockDim.x;
     const PixelRecipe &recipe = job.recipes[blockIdx.x];
     const uint64_t offset = recipe.offset_bytes[job.side];
-    uint8_t *target = job.target + ((uint64_t)blockIdx.x * pixel_count + i) * job.channels;
-    uint8_t pixel[PIXEL_CHANNELS_MAX] = {job.fill[0], job.fill[1], job.fill[2]};
-    if (offset != PIXELS_NONE) {
-        const PixelAxis columns = axis_of(job, blockIdx.x, 0), rows = axis_of(job, blockIdx.x, 1);
-        pixel_render(&recipe, job.store + offset, recipe.channels[job.side], job.width, job.height,
-                     job.channels, &columns, &rows, i % job.width, i / job.width, pixel);
+    for (uint32_t i = blockIdx.y * blockDim.x + threadIdx.x; i < pixel_count; i += threads) {
+        uint8_t *target = job.target + ((uint64_t)blockIdx.x * pixel_count + i) * job.channels;
+        uint8_t pixel[PIXEL_CHANNELS_MAX] = {job.fill[0], job.fill[1], job.fill[2]};
+        if (offset != PIXELS_NONE) {
+            const PixelAxis columns = axis_of(job, blockIdx.x, 0), rows = axis_of(job, blockIdx.x, 1);
+            pixel_render(&recipe, job.store + offset, recipe.channels[job.side], job.width, job.height,
+                         job.channels, &columns, &rows, i % job.width, i / job.width, pixel);
+        }
+        for (uint32_t c = 0; c < job.channels; c++)
+            target[c] = pixel[c];
     }
-    for (uint32_t c = 0; c < job.channels; c++)
-        target[c] = pixel[c];
 }
 
 /* The same in every thread. Whole numbers: the order of adding does not matter. */
@@ -95,26 +95,32 @@ __global__ void change_colours(PixelJob job)
                      i / job.width, image + (size_t)i * channels);
 }
 
-/* A thread for each pixel of a pair of images; blockIdx.x: the pair. */
+/* The same with pixels of a pair of images; blockIdx.x: the pair. */
 __global__ void mix(PixelJob job)
 {
-    const uint32_t pixel_count = job.width * job.height, i = blockIdx.y * blockDim.x + threadIdx.x;
+    const uint32_t pixel_count = job.width * job.height, threads = gridDim.y * blockDim.x;
     const PixelColours &colours = job.colours[2 * (uint64_t)blockIdx.x];
-    if (i >= pixel_count || colours.share >= 1)
+    if (colours.share >= 1)
         return;
-    uint8_t *first = job.target + (2 * (uint64_t)blockIdx.x * pixel_count + i) * job.channels,
-            *second = first + (uint64_t)pixel_count * job.channels;
-    for (uint32_t c = 0; c < job.channels; c++) {
-        const uint8_t a = first[c], b = second[c];
-        first[c] = pixel_mixed(&colours, i % job.width, i / job.width, a, b);
-        second[c] = pixel_mixed(&colours, i % job.width, i / job.width, b, a);
+    for (uint32_t i = blockIdx.y * blockDim.x + threadIdx.x; i < pixel_count; i += threads) {
+        uint8_t *first = job.target + (2 * (uint64_t)blockIdx.x * pixel_count + i) * job.channels,
+                *second = first + (uint64_t)pixel_count * job.channels;
+        for (uint32_t c = 0; c < job.channels; c++) {
+            const uint8_t a = first[c], b = second[c];
+            first[c] = pixel_mixed(&colours, i % job.width, i / job.width, a, b);
+            second[c] = pixel_mixed(&colours, i % job.width, i / job.width, b, a);
+        }
     }
 }
 
-/* images by as many blocks as items take. */
+constexpr uint64_t blocks_most =
+    65535; /* of a grid's second dimension: 256 threads each make 4096 x 4096 pixels but a few */
+
+/* images by as many blocks as items take, or fewer. */
 static dim3 grid_of(uint64_t images, uint64_t items)
 {
-    return dim3((unsigned)images, (unsigned)((items + block_threads - 1) / block_threads));
+    const uint64_t blocks = (items + block_threads - 1) / block_threads;
+    return dim3((unsigned)images, (unsigned)(blocks < blocks_most ? blocks : blocks_most));
 }
 
 } // namespace fshard
