@@ -5,12 +5,12 @@
 # SETS: a folder with sets, packed or folders of classes: in160 (photographs, short edge about 160 pixels), cifar10, mnist. Small ones are
 # taken many times over: files of their own in the packed sets, which lie in memory (/dev/shm where it has room).
 # Ways to feed: jpeg and raw shards, mapped; :ram with --cache ram, :gpu with --cache gpu, :nvjpeg with --decode gpu.
-# FSHARD_BENCH_WAYS: other ways than the table's. FSHARD_BENCH_SECONDS [4]: of each run, about. FSHARD_BENCH_DEVICE [cuda].
+# FSHARD_BENCH_WAYS: other ways than the table's. FSHARD_BENCH_SECONDS [3]: of each run, about. FSHARD_BENCH_DEVICE [cuda].
 # FSHARD_BENCH_WORKERS: the loader's threads [as many as cores]. FSHARD_BENCH_COPIES: instead of the table's.
 set -euo pipefail
 export LC_ALL=C
 cd "$(dirname "$(readlink -f "$0")")/.."
-bin=$(readlink -f "${FSHARD_BENCH_BIN:-build/bin}") device=${FSHARD_BENCH_DEVICE:-cuda} seconds=${FSHARD_BENCH_SECONDS:-4}
+bin=$(readlink -f "${FSHARD_BENCH_BIN:-build/bin}") device=${FSHARD_BENCH_DEVICE:-cuda} seconds=${FSHARD_BENCH_SECONDS:-3}
 if ! [ -d "${1:-}" ]; then
     sed -n 's/^# usage/usage/p' "$0" >&2
     exit 2
@@ -85,13 +85,14 @@ fed() {
     if [ $status != 0 ]; then
         return 1
     fi
-    # Mean seconds of an epoch's steps so far stand at some steps: between the first such step behind a tenth of the epoch and its last.
-    awk -v batch="$batch" -v steps="$steps" -v epochs="$epochs" '
+    # Mean seconds of an epoch's steps so far stand at some steps: from the first such step behind those that the loader had ready when the
+    # epoch began (and a run has its first steps among them) to the epoch's last.
+    awk -v batch="$batch" -v steps="$steps" '
         function field(name) { return match($0, "\"" name "\":[^,}]*") ? substr($0, RSTART + length(name) + 3, RLENGTH - length(name) - 3) : "" }
+        BEGIN { ready = steps < 36 ? steps / 3 : steps < 120 ? 12 : steps / 10 }
         /"event":"step"/ {
             epoch = field("epoch"); step = field("step"); at = field("seconds") * (step + 1)
-            if (epoch == 0 && epochs > 1) next # of all runs the first steps are other ones
-            if (!(epoch in from)) { if (step >= steps / 10) { from[epoch] = step; begin[epoch] = at } }
+            if (!(epoch in from)) { if (step >= ready) { from[epoch] = step; begin[epoch] = at } }
             else { to[epoch] = step; end[epoch] = at }
         }
         END { for (epoch in to) { count += to[epoch] - from[epoch]; took += end[epoch] - begin[epoch] }
@@ -112,9 +113,11 @@ for job in "${jobs[@]}"; do
     fi
     pack "$set" "${FSHARD_BENCH_COPIES:-$times}"
     images=$(sed -n 's/^ *"samples": \([0-9]*\).*/\1/p' "$work/$set/jpeg/dataset.json" | sort -n | tail -n 1)
-    synthetic=$("$bin/train_step" time "$model" $type "$pixels" "$batch" "$([ "$device" = cpu ] && echo 2 || echo 50)" "$device" |
+    try=$((pixels * batch > 50000 ? 15 : 100))
+    if [ "$device" = cpu ]; then try=2; fi
+    synthetic=$("$bin/train_step" time "$model" $type "$pixels" "$batch" "$try" "$device" |
         sed -n 's/.*"images_per_second": \([0-9]*\).*/\1/p')
-    steps=$((images / batch)) epochs=$((seconds * synthetic / images + 2)) # the first is not counted
+    steps=$((images / batch)) epochs=$((seconds * synthetic / images + 1))
     printf '%-20s %-12s %12d   (%d images, %d epochs)\n' "$name" synthetic "$synthetic" "$images" "$epochs"
     for way in ${FSHARD_BENCH_WAYS:-$ways}; do
         options=(--model "$model" --train-crop-size "$pixels" --batch-size "$batch" --epochs "$epochs" --log-interval $((steps < 10 ? 1 : steps / 10)))
