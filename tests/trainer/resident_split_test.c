@@ -150,14 +150,48 @@ static void compare_single(Loader *loader, const Batch *drawn, const Batch *plai
     free(single);
 }
 
-/* Three loaders, one of pixels, one of recipes for a split that is loaded, one of recipes with files, give the same batches. */
+/* ---- files that the device refuses ---- */
+
+enum { SAMPLES_MAX = 200, AHEAD = 2 };
+
+/* Every third file of the batch is refused. seen: for each sample the step in which it was, plus 1: long behind that it comes as
+ * pixels. */
+static void refuse_some(Loader *loader, const Batch *drawn, uint64_t step, uint64_t seen[SAMPLES_MAX])
+{
+    uint64_t places[BATCH];
+    size_t count = 0;
+    FshError error = {0};
+    for (uint64_t place = 0; place < BATCH; place++) {
+        const uint64_t sample = drawn->samples[place];
+        if (!(drawn->valid[place] > 0))
+            continue;
+        const bool is_jpeg = drawn->recipes->files[0][place].is_jpeg;
+        assert_true(sample < SAMPLES_MAX);
+        if (seen[sample] && step > seen[sample] + AHEAD + 1)
+            assert_false(is_jpeg);
+        if (place % 3 == 0 && is_jpeg) {
+            places[count++] = place;
+            seen[sample] = step + 1;
+        }
+    }
+    assert_ok(loader_decode_refused(loader, places, count, &error), &error);
+    for (size_t i = 0; i < count; i++)
+        for (int side = 0; side < 2 && drawn->recipes->files[side]; side++)
+            assert_false(drawn->recipes->files[side][places[i]].is_jpeg);
+}
+
+/* Loaders of pixels, of recipes for a split that is loaded, of recipes with files, and of such files that are refused, give the same
+ * batches. */
+enum { PLAIN, RESIDENT, FILES, REFUSED, LOADERS };
+
 static void compare_loaders(const DatasetSpec *spec, const LoaderOptions *wanted)
 {
     TestFolder folder;
     FshDataset *dataset = NULL;
     ResidentSplit resident;
     LoaderOptions options = *wanted;
-    Loader *loaders[3] = {NULL};
+    Loader *loaders[LOADERS] = {NULL};
+    uint64_t seen[SAMPLES_MAX] = {0};
     FakeStore files_store = {.base = {.backend = &fake}};
     FshError error = {0};
     const unsigned sides = spec->kind == FSH_KIND_PAIRS ? 2 : 1;
@@ -168,15 +202,15 @@ static void compare_loaders(const DatasetSpec *spec, const LoaderOptions *wanted
     options.world_size = 1;
     options.seed = 7;
     options.training = true;
-    options.batches_ahead = 2;
+    options.batches_ahead = AHEAD;
     options.workers = 3;
     memcpy(options.fill, (uint8_t[]){100, 110, 120, 0}, 4);
     ResidentOptions resident_options = options_of(options.split, options.kind, options.augmentation.channels);
     resident_options.skip_bad = options.skip_bad;
     load(&resident, &resident_options);
-    for (int i = 0; i < 3; i++) {
-        options.resident = i == 1 ? &resident : NULL;
-        options.files_store = i == 2 ? &files_store.base : NULL;
+    for (int i = 0; i < LOADERS; i++) {
+        options.resident = i == RESIDENT ? &resident : NULL;
+        options.files_store = i >= FILES ? &files_store.base : NULL;
         assert_ok(loader_new(&loaders[i], &options, &error), &error);
         loader_start(loaders[i], 0, 2 * loader_step_count(loaders[i]));
     }
@@ -185,18 +219,20 @@ static void compare_loaders(const DatasetSpec *spec, const LoaderOptions *wanted
     for (uint64_t step = 0; step < 2 * loader_step_count(loaders[0]); step++) {
         const Batch *plain = NULL;
         assert_ok(loader_next(loaders[0], &plain, &error), &error);
-        for (int i = 1; i < 3; i++) {
+        for (int i = 1; i < LOADERS; i++) {
             const Batch *drawn = NULL;
             assert_ok(loader_next(loaders[i], &drawn, &error), &error);
-            assert_ptr_equal(drawn->store, i == 1 ? resident.store : &files_store.base);
-            if (i == 2 && drawn->valid[0] > 0)
+            assert_ptr_equal(drawn->store, i == RESIDENT ? resident.store : &files_store.base);
+            if (i == REFUSED)
+                refuse_some(loaders[i], drawn, step, seen);
+            if (i == FILES && drawn->valid[0] > 0)
                 assert_int_equal(drawn->recipes->files[0][0].is_jpeg, spec->codec == FSH_CODEC_JPEG);
             compare_batches(plain, drawn, options.augmentation.channels, sides, pixels);
             if (!plain->mix && plain->valid[3] > 0)
                 compare_single(loaders[i], drawn, plain, options.augmentation.channels, sides);
         }
     }
-    for (int i = 1; i < 3; i++) {
+    for (int i = 1; i < LOADERS; i++) {
         char messages[2][1024];
         assert_int_equal(loader_problem_count(loaders[i]), loader_problem_count(loaders[0]));
         for (uint64_t n = 0; loader_problem(loaders[0], n, messages[0], sizeof messages[0]); n++) {
@@ -205,9 +241,8 @@ static void compare_loaders(const DatasetSpec *spec, const LoaderOptions *wanted
         }
     }
     free(pixels);
-    loader_free(&loaders[0]);
-    loader_free(&loaders[1]);
-    loader_free(&loaders[2]);
+    for (int i = 0; i < LOADERS; i++)
+        loader_free(&loaders[i]);
     resident_split_free(&resident);
     fsh_close(&dataset);
     test_folder_remove(&folder);
@@ -266,6 +301,10 @@ static void test_jpegs_in_full_size(void **state)
     compare_loaders(&spec, &(LoaderOptions){.augmentation = padded});
     padded.channels = 1;
     compare_loaders(&spec, &(LoaderOptions){.augmentation = padded});
+    padded.channels = 3;
+    padded.jitter = (ColourJitter){0.4, 0.4, 0.4, 0.1};
+    compare_loaders(
+        &spec, &(LoaderOptions){.augmentation = padded, .mixing = {.mixup_alpha = 0.8, .probability = 0.8}});
 }
 
 static void test_pairs_in_all_eight_ways(void **state)
@@ -280,6 +319,8 @@ static void test_pairs_in_all_eight_ways(void **state)
                                .flip_probability = 0.5,
                                .vertical_flip_probability = 0.5,
                                .transpose_probability = 0.5};
+    compare_loaders(&spec, &(LoaderOptions){.augmentation = view});
+    spec.codec = FSH_CODEC_JPEG;
     compare_loaders(&spec, &(LoaderOptions){.augmentation = view});
 }
 
@@ -301,6 +342,70 @@ static void test_a_bad_sample_is_left_out_and_named(void **state)
     view.mode = CROP_CENTER;
     view.resize = EDGE;
     compare_loaders(&spec, &(LoaderOptions){.augmentation = view, .skip_bad = true});
+}
+
+/* A JPEG file whose head is good goes to the device; what the device refuses and the host cannot read either is left out, and its
+ * neighbour is not mixed with it, or it is the failure. */
+static void check_untabled_file(bool skip_bad)
+{
+    TestFolder folder;
+    FshDataset *dataset = NULL;
+    FakeStore store = {.base = {.backend = &fake}};
+    DatasetSpec spec = raw_spec;
+    Loader *loader = NULL;
+    FshError error = {0};
+    const Batch *batch = NULL;
+    char message[1024];
+    spec.codec = FSH_CODEC_JPEG;
+    spec.untabled = true;
+    LoaderOptions options = {.augmentation = rrc_view,
+                             .mixing = {.mixup_alpha = 1, .probability = 1},
+                             .batch = BATCH,
+                             .world_size = 1,
+                             .training = true,
+                             .workers = 2,
+                             .batches_ahead = 1,
+                             .skip_bad = skip_bad,
+                             .files_store = &store.base};
+    open_split(&folder, &spec, &dataset, &options.split);
+    assert_ok(loader_new(&loader, &options, &error), &error);
+    loader_start(loader, 0, 2 * loader_step_count(loader));
+    uint64_t place = BATCH;
+    for (uint64_t step = 0; step < loader_step_count(loader) && place == BATCH; step++) {
+        assert_ok(loader_next(loader, &batch, &error), &error);
+        for (place = 0; place < BATCH && batch->samples[place] != 5; place++)
+            ;
+    }
+    assert_in_range(place, 0, BATCH - 1);
+    const uint64_t neighbour = place ^ 1;
+    assert_true(batch->recipes->files[0][place].is_jpeg);
+    assert_true(batch->mix[neighbour] < 1 && batch->recipes->colours[neighbour].share < 1);
+    FshStatus status = loader_decode_refused(loader, &place, 1, &error);
+    if (skip_bad) {
+        assert_ok(status, &error);
+        assert_int_equal(batch->valid_count, BATCH - 1);
+        assert_true(batch->valid[place] == 0);
+        assert_int_equal(batch->labels[place], -1);
+        assert_true(batch->recipes->recipes[place].offset_bytes[0] == PIXELS_NONE);
+        assert_true(batch->mix[neighbour] == 1 && batch->recipes->colours[neighbour].share == 1);
+        assert_int_equal(batch->labels_mixed[neighbour], batch->labels[neighbour]);
+        assert_int_equal(loader_problem_count(loader), 1);
+        assert_true(loader_problem(loader, 0, message, sizeof message));
+        assert_non_null(strstr(message, "packed from train/class01/000005.png"));
+    } else {
+        assert_int_equal(status, FSH_ERR_CORRUPT);
+        assert_non_null(strstr(error.message, "packed from train/class01/000005.png"));
+    }
+    loader_free(&loader);
+    fsh_close(&dataset);
+    test_folder_remove(&folder);
+}
+
+static void test_a_file_that_nobody_decodes_is_left_out_or_stops(void **state)
+{
+    (void)state;
+    check_untabled_file(true);
+    check_untabled_file(false);
 }
 
 static void test_a_bad_sample_stops_the_load(void **state)
@@ -378,6 +483,7 @@ int main(void)
         cmocka_unit_test(test_pairs_in_all_eight_ways),
         cmocka_unit_test(test_compressed_records),
         cmocka_unit_test(test_a_bad_sample_is_left_out_and_named),
+        cmocka_unit_test(test_a_file_that_nobody_decodes_is_left_out_or_stops),
         cmocka_unit_test(test_a_bad_sample_stops_the_load),
         cmocka_unit_test(test_large_images),
         cmocka_unit_test(test_what_does_not_fit_is_told_before_it_is_loaded),

@@ -67,6 +67,7 @@ FshStatus program_write_pixels(Program *program, TensorId input, PixelStore *sto
     FshStatus status = interface_of(program->state->backend, &pixels, error);
     if (status)
         return status;
+    store->refused_count = 0;
     if (input < 0 || (size_t)input >= graph_tensor_count(program->graph) || side > 1)
         return fsh_error_set(error, FSH_ERR_USAGE, "program: no tensor %d in its graph", (int)input);
     const Tensor *tensor = graph_tensor(program->graph, input);
@@ -86,6 +87,12 @@ FshStatus program_write_pixels(Program *program, TensorId input, PixelStore *sto
                                  "%s: the recipe of image %llu goes beyond the store", tensor->name,
                                  (unsigned long long)i);
     return pixels->write(program, input, store, side, batch, error);
+}
+
+const uint64_t *pixel_store_refused(const PixelStore *store, size_t *count_ret)
+{
+    *count_ret = store->refused_count;
+    return store->refused_count ? store->refused : NULL;
 }
 
 FshStatus backend_decodes(Backend *backend, FshError *error)

@@ -34,9 +34,14 @@ FshStatus pixel_store_put(PixelStore *store, uint64_t offset_bytes, const void *
                           FshError *error);
 
 /* The batch becomes the program's input: an u8 tensor [count, height, width, channels]. side: 0 the input, 1 the target of pairs.
- * Recipes are copied. FSH_ERR_CORRUPT: a file that the device's decoder refuses; the sample is named. FSH_ERR_MISMATCH: the tensor is of another shape, or a recipe goes beyond the store. */
+ * Recipes are copied. FSH_ERR_CORRUPT: files that the device's decoder refuses (pixel_store_refused);
+ * the first one's sample is named. FSH_ERR_MISMATCH: the tensor is of another shape, or a recipe goes beyond the store. */
 FshStatus program_write_pixels(Program *program, TensorId input, PixelStore *store, unsigned side,
                                const PixelBatch *batch, FshError *error);
+
+/* The places of the batch whose files the last program_write_pixels has refused; good until the next. Their files decoded elsewhere,
+ * the batch can be written again. NULL, 0: it was something else. */
+const uint64_t *pixel_store_refused(const PixelStore *store, size_t *count_ret);
 
 /* FSH_OK: the backend decodes JPEG files (PixelBatch.files). FSH_ERR_UNSUPPORTED: this build, or this device, has no decoder. */
 FshStatus backend_decodes(Backend *backend, FshError *error);
@@ -61,6 +66,8 @@ typedef struct PixelInterface {
 struct PixelStore {
     Backend *backend;
     uint64_t bytes;
+    const uint64_t *refused; /* [refused_count] the backend's */
+    size_t refused_count;
 };
 
 #endif

@@ -24,7 +24,7 @@ static FshStatus keep(SlotBytes *kept, PixelFile *file, FshError *error)
 
 FshStatus batch_recipes_read(BatchSlot *slot, uint64_t place, SampleLoader *samples,
                              const Augmentation *augmentation, const uint8_t fill[4], uint64_t epoch,
-                             uint64_t sample, FshError *error)
+                             uint64_t sample, bool decode, FshError *error)
 {
     SampleInfo info;
     SampleRecipe drawn;
@@ -40,7 +40,8 @@ FshStatus batch_recipes_read(BatchSlot *slot, uint64_t place, SampleLoader *samp
     for (unsigned side = 0; side < sides && !status; side++) {
         PixelFile *file = &slot->files[side][place];
         recipe->channels[side] = sample_loader_channels(samples, side, augmentation->channels);
-        status = sample_loader_file(samples, side, augmentation->channels, file, error);
+        status = decode ? sample_loader_pixels(samples, side, augmentation->channels, file, error)
+                        : sample_loader_file(samples, side, augmentation->channels, file, error);
         if (!status)
             status = keep(&slot->kept[side][place], file, error);
         recipe->offset_bytes[side] = 0; /* there is one; batch_recipes_place_files says where */

@@ -134,15 +134,15 @@ void batch_slot_leave_out(BatchSlot *slot, uint64_t place)
 void batch_slot_mix(BatchSlot *slot, const Mixing *mixing, Random *random, uint64_t first)
 {
     MixPlan plan = {.share = 1};
-    if (slot->valid[first] > 0 && slot->valid[first + 1] > 0) {
+    const bool both = slot->valid[first] > 0 && slot->valid[first + 1] > 0;
+    if (both)
         mixing_plan(mixing, slot->width, slot->height, random, &plan);
-        if (slot->colours) {
-            sample_recipe_mix(&plan, &slot->colours[first]);
-            sample_recipe_mix(&plan, &slot->colours[first + 1]);
-        } else {
-            mixing_apply(&plan, slot->width, slot->height, slot->shape.channels,
-                         batch_slot_pixels(slot, first), batch_slot_pixels(slot, first + 1));
-        }
+    if (slot->colours) { /* of neither: what an earlier call said of the other no longer holds */
+        sample_recipe_mix(&plan, &slot->colours[first]);
+        sample_recipe_mix(&plan, &slot->colours[first + 1]);
+    } else if (both) {
+        mixing_apply(&plan, slot->width, slot->height, slot->shape.channels, batch_slot_pixels(slot, first),
+                     batch_slot_pixels(slot, first + 1));
     }
     for (uint64_t place = first; place < first + 2; place++) {
         slot->mix[place] = plan.share;

@@ -50,6 +50,13 @@ static FshStatus make_samples(const Loader *loader, SampleLoader **samples, FshE
     return sample_loader_new(samples, &options, &loader->checksums, error);
 }
 
+FshStatus loader_single(Loader *loader, SampleLoader **single_ret, FshError *error)
+{
+    FshStatus status = loader->single ? FSH_OK : make_samples(loader, &loader->single, error);
+    *single_ret = loader->single;
+    return status;
+}
+
 static FshStatus make_worker(Loader *loader, LoaderWorker *worker, FshError *error)
 {
     worker->loader = loader;
@@ -93,6 +100,9 @@ static FshStatus make_loader(Loader *loader, FshError *error)
         !loader->workers || !loader->bad_seen || !loader->problems)
         return fsh_error_set(error, FSH_ERR_MEMORY, "out of memory for a loader");
     FshStatus status = sample_checksums_make(&loader->checksums, options->split->sample_count, error);
+    if (!status && options->files_store &&
+        !(loader->decoded_here = calloc(options->split->sample_count / 8 + 1, sizeof(atomic_uchar))))
+        status = fsh_error_set(error, FSH_ERR_MEMORY, "out of memory for a loader");
     if (!status)
         status = make_augmentations(loader, error);
     for (size_t i = 0; !status && i < loader->slot_count; i++)
@@ -197,6 +207,7 @@ void loader_free(Loader **loader)
         (void)pthread_mutex_destroy(&freed->mutex);
     free(freed->problems);
     free(freed->bad_seen);
+    free(freed->decoded_here);
     free(freed->augmentations);
     sample_checksums_free(&freed->checksums);
     free(freed->slots);
@@ -211,17 +222,16 @@ FshStatus loader_image(Loader *loader, const Batch *batch, uint64_t place, uint8
                        FshError *error)
 {
     SampleInfo info;
-    FshStatus status = FSH_OK;
     if (batch->samples[place] == SAMPLER_PADDING)
         return fsh_error_set(error, FSH_ERR_NOT_FOUND, "place %llu of the batch is empty",
                              (unsigned long long)place);
-    if (!loader->single)
-        status = make_samples(loader, &loader->single, error);
+    SampleLoader *single = NULL;
+    FshStatus status = loader_single(loader, &single, error);
     if (!status)
-        status = sample_loader_open(loader->single, batch->epoch, batch->samples[place], &info, error);
+        status = sample_loader_open(single, batch->epoch, batch->samples[place], &info, error);
     return status ? status
-                  : sample_loader_render(loader->single, loader_augmentation(loader, batch->epoch), pixels,
-                                         target, error);
+                  : sample_loader_render(single, loader_augmentation(loader, batch->epoch), pixels, target,
+                                         error);
 }
 
 uint64_t loader_step_count(const Loader *loader)

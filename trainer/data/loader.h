@@ -99,6 +99,11 @@ void loader_free(Loader **loader);
 FshStatus loader_image(Loader *loader, const Batch *batch, uint64_t place, uint8_t *pixels, uint8_t *target,
                        FshError *error);
 
+/* Of files_store: the files at these places of the batch in hand, which the store's backend has refused (pixel_store_refused), come as
+ * pixels from now on, in this batch, which can be written again then, and whenever their samples come again. One that cannot be decoded
+ * here either is left out with a problem, valid_count less by one (skip_bad), or is the failure, named. */
+FshStatus loader_decode_refused(Loader *loader, const uint64_t *places, size_t count, FshError *error);
+
 /* Steps of one epoch, > 0. */
 uint64_t loader_step_count(const Loader *loader);
 /* The crop's edge in an epoch. */

@@ -5,6 +5,7 @@
 #define FSHARD_TRAINER_DATA_LOADER_INTERNAL_H
 
 #include <pthread.h>
+#include <stdatomic.h>
 
 #include "trainer/data/batch_slot.h"
 #include "trainer/data/loader.h"
@@ -37,7 +38,9 @@ struct Loader {
     Sampler sampler;
     uint64_t step_count;
     SampleChecksums checksums;
-    SampleLoader *single; /* of loader_image; made at its first call */
+    SampleLoader *single; /* of the consumer's own thread (loader_single); made when it is wanted */
+    atomic_uchar *
+        decoded_here; /* a bit for each sample of the split: the store's backend has refused it; NULL: no files_store */
     size_t slot_count;
     LoaderSlot *slots;
     LoaderWorker *workers;
@@ -74,6 +77,18 @@ static inline const Augmentation *loader_augmentation(const Loader *loader, uint
     size_t last = loader->augmentation_count - 1;
     return &loader->augmentations[epoch < last ? epoch : last];
 }
+
+static inline bool loader_decodes_here(const Loader *loader, uint64_t sample)
+{
+    return loader->decoded_here[sample / 8] >> sample % 8 & 1;
+}
+
+/* The decoder of the consumer's thread. */
+FshStatus loader_single(Loader *loader, SampleLoader **single_ret, FshError *error);
+/* With the mutex held: a sample that is left out. */
+void loader_note_problem(Loader *loader, uint64_t sample, const FshError *error);
+/* Mixes the pair that begins at this place, anew if it was mixed before and has recipes. */
+void loader_mix_pair(const Loader *loader, BatchSlot *memory, uint64_t epoch, uint64_t first);
 
 /* A worker's thread, until loader->stop; argument: its LoaderWorker. */
 void *loader_worker_main(void *argument);

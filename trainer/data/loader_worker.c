@@ -22,8 +22,7 @@ typedef struct Chunk {
     LoaderSlot *slot;
 } Chunk;
 
-/* With the mutex held. */
-static void note_problem(Loader *loader, uint64_t sample, const FshError *error)
+void loader_note_problem(Loader *loader, uint64_t sample, const FshError *error)
 {
     uint8_t bit = (uint8_t)(1U << (sample % 8));
     if (loader->bad_seen[sample / 8] & bit)
@@ -39,7 +38,7 @@ static void note_failure(Loader *loader, const Chunk *chunk, uint64_t place, uin
 {
     (void)pthread_mutex_lock(&loader->mutex);
     if (loader->options.skip_bad) {
-        note_problem(loader, sample, error);
+        loader_note_problem(loader, sample, error);
     } else if (place < chunk->slot->bad_place) {
         chunk->slot->bad_place = place;
         chunk->slot->error = *error;
@@ -89,8 +88,9 @@ static FshStatus fill_place(LoaderWorker *worker, BatchSlot *memory, uint64_t pl
         return draw_sample(loader, memory, place, epoch, sample, error);
     if (!loader->options.files_store)
         return load_sample(worker, memory, place, epoch, sample, error);
-    FshStatus status = batch_recipes_read(memory, place, worker->samples, loader_augmentation(loader, epoch),
-                                          loader->options.fill, epoch, sample, error);
+    FshStatus status =
+        batch_recipes_read(memory, place, worker->samples, loader_augmentation(loader, epoch),
+                           loader->options.fill, epoch, sample, loader_decodes_here(loader, sample), error);
     sample_loader_stage(worker->samples, SAMPLE_DECODE);
     return status;
 }
@@ -103,15 +103,17 @@ static void leave_out(const Loader *loader, BatchSlot *memory, uint64_t place)
     batch_slot_leave_out(memory, place);
 }
 
+void loader_mix_pair(const Loader *loader, BatchSlot *memory, uint64_t epoch, uint64_t first)
+{
+    Random random;
+    sample_mixing_random(loader->options.seed, epoch, memory->samples[first], &random);
+    batch_slot_mix(memory, &loader->options.mixing, &random, first);
+}
+
 static void mix_chunk(LoaderWorker *worker, const Chunk *chunk, uint64_t epoch)
 {
-    const LoaderOptions *options = &worker->loader->options;
-    BatchSlot *memory = &chunk->slot->memory;
-    for (uint64_t place = chunk->first; place < chunk->first + chunk->count; place += 2) {
-        Random random;
-        sample_mixing_random(options->seed, epoch, memory->samples[place], &random);
-        batch_slot_mix(memory, &options->mixing, &random, place);
-    }
+    for (uint64_t place = chunk->first; place < chunk->first + chunk->count; place += 2)
+        loader_mix_pair(worker->loader, &chunk->slot->memory, epoch, place);
     sample_loader_stage(worker->samples, SAMPLE_AUGMENT);
 }
 

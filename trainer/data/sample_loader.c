@@ -317,6 +317,14 @@ FshStatus sample_loader_file(SampleLoader *loader, unsigned side, uint32_t decod
             (PixelFile){.data = field->data, .bytes = field->bytes, .is_jpeg = true, .lasting = in_mapping};
         return FSH_OK;
     }
+    return sample_loader_pixels(loader, side, decoded, file, error);
+}
+
+FshStatus sample_loader_pixels(SampleLoader *loader, unsigned side, uint32_t decoded, PixelFile *file,
+                               FshError *error)
+{
+    const FshField *field = &loader->fields[side];
+    const bool in_mapping = stored_field(loader, side)->compression == FSH_COMPRESSION_NONE;
     ImageView view;
     FshStatus status = sample_loader_image(loader, side, decoded, &view, error);
     if (status)

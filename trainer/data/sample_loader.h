@@ -89,9 +89,12 @@ FshStatus sample_loader_image(SampleLoader *loader, unsigned side, uint32_t deco
 FshStatus sample_loader_draw(SampleLoader *loader, const Augmentation *augmentation, SampleRecipe *recipe,
                              FshError *error);
 /* That image as a backend takes it: the JPEG file, if it is plain (jpeg_plain.h) and of the size that its record says; else
- * sample_loader_image, rows without padding. What does not last is the loader's until its next call. */
+ * sample_loader_pixels. What does not last is the loader's until its next call. */
 FshStatus sample_loader_file(SampleLoader *loader, unsigned side, uint32_t decoded, PixelFile *file,
                              FshError *error);
+/* sample_loader_image for a backend, rows without padding. */
+FshStatus sample_loader_pixels(SampleLoader *loader, unsigned side, uint32_t decoded, PixelFile *file,
+                               FshError *error);
 
 /* Of what this one has done; the caller may add to it. */
 SampleStatistics *sample_loader_statistics(SampleLoader *loader);

@@ -15,7 +15,12 @@ static FshStatus time_training(Session *session, double *seconds_ret, FshError *
         StepResult result;
         status = loader_next(session->train, &batch, error);
         if (!status && batch && batch->valid_count)
-            status = network_train(&session->network, batch, 0, &metrics, &result, error);
+            status = session_write_step(session, batch, 0, error);
+        if (!status && batch && batch->valid_count) {
+            status = network_begin_step(&session->network, batch, error);
+            if (!status)
+                status = network_end_step(&session->network, &metrics, &result, error);
+        }
         *seconds_ret = progress_now_seconds() - start;
     }
     return status;

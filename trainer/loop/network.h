@@ -84,17 +84,19 @@ typedef struct StepResult {
     bool updated;         /* false: gradients are gathered still, or were not finite */
 } StepResult;
 
-/* One step of training: forward, backward, update, in order of beginning. The batch is free when network_begin_step returns. At most
- * network_steps_ahead steps may be under way; evaluation, reading and writing of the State wait for them, but want them ended.
- * Behind a step whose loss was no number, later ones that are under way change no parameter (program_results). */
-FshStatus network_begin_step(Network *network, const Batch *batch, double learning_rate, FshError *error);
+/* One step of training, forward, backward, update, in two parts: what can fail for want of something good in the batch, and what ranks
+ * must do together. Steps are ended in the order in which they were begun. */
+/* What the next step takes; nothing runs. Again, with another batch, it replaces what was written. The batch is free when
+ * network_begin_step returns. */
+FshStatus network_write_step(Network *network, const Batch *batch, double learning_rate, FshError *error);
+/* Runs the step that was written for this batch. At most network_steps_ahead steps may be under way; evaluation, reading and writing of
+ * the State wait for them, but want them ended. Behind a step whose loss was no number, later ones that are under way change no parameter
+ * (program_results). */
+FshStatus network_begin_step(Network *network, const Batch *batch, FshError *error);
 /* Waits for the oldest step; adds to metrics. */
 FshStatus network_end_step(Network *network, Metrics *metrics, StepResult *result, FshError *error);
 /* 1 where the device is done when network_begin_step returns (the CPU). */
 size_t network_steps_ahead(const Network *network);
-/* Both at once. */
-FshStatus network_train(Network *network, const Batch *batch, double learning_rate, Metrics *metrics,
-                        StepResult *result, FshError *error);
 
 /* Writes what the program takes of the batch. */
 FshStatus network_write_batch(NetworkProgram *part, const Batch *batch, FshError *error);

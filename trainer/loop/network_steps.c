@@ -116,17 +116,20 @@ static NetworkProgram *program_for(Network *network, const Batch *batch)
     return &network->train[i];
 }
 
-FshStatus network_begin_step(Network *network, const Batch *batch, double learning_rate, FshError *error)
+FshStatus network_write_step(Network *network, const Batch *batch, double learning_rate, FshError *error)
+{
+    NetworkProgram *part = program_for(network, batch);
+    const float rate = (float)learning_rate;
+    FshStatus status = network_write_input(part, part->learning_rate, &rate, error);
+    return status ? status : network_write_batch(part, batch, error);
+}
+
+FshStatus network_begin_step(Network *network, const Batch *batch, FshError *error)
 {
     NetworkProgram *part = program_for(network, batch);
     NetworkStep *step = &network->steps[network->steps_begun % NETWORK_STEPS_AHEAD];
     const size_t count = (size_t)part->spec.batch;
-    const float rate = (float)learning_rate;
-    FshStatus status = network_write_input(part, part->learning_rate, &rate, error);
-    if (!status)
-        status = network_write_batch(part, batch, error);
-    if (status)
-        return status;
+    FshStatus status = FSH_OK;
     step->part = part;
     step->run = program_run_count(part->program);
     if (batch->labels)
@@ -176,11 +179,4 @@ FshStatus network_end_step(Network *network, Metrics *metrics, StepResult *resul
     else
         metrics_add_errors(metrics, values[RESULT_OUTPUT], step->valid, count, loss);
     return FSH_OK;
-}
-
-FshStatus network_train(Network *network, const Batch *batch, double learning_rate, Metrics *metrics,
-                        StepResult *result, FshError *error)
-{
-    FshStatus status = network_begin_step(network, batch, learning_rate, error);
-    return status ? status : network_end_step(network, metrics, result, error);
 }

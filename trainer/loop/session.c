@@ -404,6 +404,22 @@ FshStatus session_cache(Session *session, FshError *error)
     return status;
 }
 
+FshStatus session_write_step(Session *session, const Batch *batch, double learning_rate, FshError *error)
+{
+    FshStatus status = network_write_step(&session->network, batch, learning_rate, error);
+    size_t count = 0;
+    /* Once for each side of pairs: what was refused is pixels then. */
+    for (int side = 0; side < 2 && status && batch->recipes; side++) {
+        const uint64_t *refused = pixel_store_refused(batch->store, &count);
+        if (count == 0)
+            break;
+        status = loader_decode_refused(session->train, refused, count, error);
+        if (!status)
+            status = network_write_step(&session->network, batch, learning_rate, error);
+    }
+    return status;
+}
+
 static uint64_t problem_count(Loader *loader)
 {
     return loader ? loader_problem_count(loader) : 0;

@@ -34,10 +34,10 @@ typedef enum SessionUse {
     SESSION_LOAD,     /* neither network nor loaders: what loaders would be made from */
 } SessionUse;
 
-/* Opens everything that options name, with the other ranks where the environment says that there are some (rank_place.h): returns
- * when all have come this far, and fails on all where it fails on one. options->place is found here; options->shards is the dataset. Parameters are drawn from the seed, then read from
- * options->weights if given. On failure nothing is held. The session must not move: its parts point at each other. */
-FshStatus session_open(Session *session, const TrainOptions *options, SessionUse use, FshError *error);
+/* Opens everything that the options given name, with the other ranks where the environment says that there are some (rank_place.h): returns
+ * when all have come this far, and fails on all where it fails on one. place is found here; given->shards is the dataset. Parameters are drawn from the seed, then read from
+ * given->weights if given. On failure nothing is held. The session must not move: its parts point at each other. */
+FshStatus session_open(Session *session, const TrainOptions *given, SessionUse use, FshError *error);
 /* Frees what it owns; zeroed is fine. */
 void session_close(Session *session);
 
@@ -51,6 +51,10 @@ void session_describe(Session *session);
 /* Brings the splits into memory if the plan wants that, and says how much of them is there; before the first batch. FSH_ERR_SYSTEM:
  * the disk fails, or memory may not be locked. FSH_ERR_MEMORY: the GPU's is too small. FSH_ERR_INTERRUPTED. */
 FshStatus session_cache(Session *session, FshError *error);
+
+/* network_write_step with a batch of the training loader, the one in hand. Files that the device's decoder refuses are decoded here, and
+ * what cannot be decoded here either is skipped (batch->valid_count is less then), or is the failure (plan.skip_bad). */
+FshStatus session_write_step(Session *session, const Batch *batch, double learning_rate, FshError *error);
 
 /* Warns of each sample that a loader has skipped since the last call. */
 void session_tell_problems(Session *session);

@@ -217,6 +217,28 @@ static StepNote *next_note(Training *training)
     return &training->notes[(training->first_note + training->under_way) % NETWORK_STEPS_AHEAD];
 }
 
+/* The next batch, written; nothing runs yet: all ranks have come this far, or none goes on, for a rank that runs a step waits for the
+ * others' gradients. */
+static FshStatus take_batch(Training *training, uint64_t number, const Batch **batch_ret, StepNote *note,
+                            FshError *error)
+{
+    Session *session = &training->session;
+    const double waited_before = loader_wait_seconds(session->train);
+    FshStatus status = loader_next(session->train, batch_ret, error);
+    const Batch *batch = *batch_ret;
+    note->data_seconds = loader_wait_seconds(session->train) - waited_before;
+    note->learning_rate = training_learning_rate(training, number);
+    /* A batch of nothing but skipped samples has no mean loss; but other ranks may wait for this one's gradient. */
+    if (!status && (batch->valid_count > 0 || session->communicator))
+        status = session_write_step(session, batch, note->learning_rate, error);
+    if (!status) {
+        note->valid_count =
+            batch->valid_count; /* less, where the device has refused what cannot be decoded here either */
+        note->runs = batch->valid_count > 0 || session->communicator;
+    }
+    return ranks_agree(session->communicator, status, error);
+}
+
 static FshStatus begin_step(Training *training, Epoch *epoch, FshError *error)
 {
     Session *session = &training->session;
@@ -225,22 +247,13 @@ static FshStatus begin_step(Training *training, Epoch *epoch, FshError *error)
     if (training->under_way == 0)
         training->lap_seconds = progress_now_seconds();
     const uint64_t number = training->state.steps_done + training->under_way;
-    const double waited_before = loader_wait_seconds(session->train);
-    FshStatus status = ranks_agree(session->communicator, loader_next(session->train, &batch, error), error);
+    FshStatus status = take_batch(training, number, &batch, note, error);
     if (status)
         return stop_for_failure(training, epoch, status, error);
-    note->data_seconds = loader_wait_seconds(session->train) - waited_before;
-    note->learning_rate = training_learning_rate(training, number);
-    note->valid_count = batch->valid_count;
-    /* A batch of nothing but skipped samples has no mean loss; but other ranks may wait for this one's gradient. */
-    note->runs = batch->valid_count > 0 || session->communicator;
     memcpy(note->samples, batch->samples, (size_t)session->plan.train_spec.batch * sizeof *note->samples);
     session->network.measures = training_profiles(training, number);
     if (note->runs)
-        status = network_begin_step(&session->network, batch, note->learning_rate, error);
-    /* A file that the device's decoder refuses. Other ranks have begun this step: with them there is nothing to save together. */
-    if (status == FSH_ERR_CORRUPT && !session->communicator)
-        return stop_for_failure(training, epoch, status, error);
+        status = network_begin_step(&session->network, batch, error);
     if (status)
         return status;
     run_report_batch(training->report, batch);

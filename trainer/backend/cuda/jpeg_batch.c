@@ -195,10 +195,29 @@ static FshStatus decode_either_way(JpegBatch *jpegs, size_t count, uint32_t chan
     return status;
 }
 
-FshStatus jpeg_batch_decode(JpegBatch *jpegs, const JpegFile *files, size_t count, uint32_t channels,
-                            cudaStream_t stream, size_t *failed_ret, FshError *error)
+/* Each by itself: the good ones are decoded, the others told. Where all are refused it is not the files, unless nvJPEG says so. */
+static FshStatus decode_one_by_one(JpegBatch *jpegs, size_t count, uint32_t channels, cudaStream_t stream,
+                                   bool *refused, FshStatus of_all, FshError *error)
 {
-    *failed_ret = count;
+    size_t refused_count = 0;
+    FshError first = {0};
+    for (size_t i = 0; i < count; i++) {
+        FshError failure = {0};
+        FshStatus status = decode_listed(jpegs, KERNELS, i, 1, channels, stream, &failure);
+        refused[i] = status != FSH_OK;
+        if (refused[i] && refused_count++ == 0)
+            first = failure;
+        if (status == FSH_ERR_MEMORY)
+            return fsh_error_set(error, status, "%s", failure.message);
+    }
+    if (refused_count == count && of_all != FSH_ERR_CORRUPT)
+        return of_all;
+    return refused_count ? fsh_error_set(error, FSH_ERR_CORRUPT, "%s", first.message) : FSH_OK;
+}
+
+FshStatus jpeg_batch_decode(JpegBatch *jpegs, const JpegFile *files, size_t count, uint32_t channels,
+                            cudaStream_t stream, bool *refused, FshError *error)
+{
     if (count == 0)
         return FSH_OK;
     FshStatus status = reserve(jpegs, count, error);
@@ -209,16 +228,13 @@ FshStatus jpeg_batch_decode(JpegBatch *jpegs, const JpegFile *files, size_t coun
         jpegs->lengths[i] = files[i].bytes;
         jpegs->targets[i] =
             (nvjpegImage_t){.channel = {files[i].target}, .pitch = {(size_t)files[i].width * channels}};
+        refused[i] = false;
     }
     status = decode_either_way(jpegs, count, channels, stream, error);
-    if (status != FSH_ERR_CORRUPT)
-        return status;
-    for (size_t i = 0; i < count; i++) /* which one was it? */
-        if (decode_listed(jpegs, KERNELS, i, 1, channels, stream, error)) {
-            *failed_ret = i;
-            break;
-        }
-    return status;
+    /* nvJPEG has several words for a file that it does not like. */
+    return status == FSH_ERR_CORRUPT || status == FSH_ERR_LIBRARY
+               ? decode_one_by_one(jpegs, count, channels, stream, refused, status, error)
+               : status;
 }
 
 #else
@@ -243,13 +259,14 @@ void jpeg_batch_free(JpegBatch **jpegs)
 }
 
 FshStatus jpeg_batch_decode(JpegBatch *jpegs, const JpegFile *files, size_t count, uint32_t channels,
-                            cudaStream_t stream, size_t *failed_ret, FshError *error)
+                            cudaStream_t stream, bool *refused, FshError *error)
 {
     (void)jpegs;
     (void)files;
+    (void)count;
     (void)channels;
     (void)stream;
-    *failed_ret = count;
+    (void)refused;
     return fsh_error_set(error, FSH_ERR_UNSUPPORTED, "this build has no nvJPEG");
 }
 

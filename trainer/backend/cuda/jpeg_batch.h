@@ -2,7 +2,7 @@
  *
  *   JpegBatch *jpegs;
  *   jpeg_batch_new(&jpegs, true, &error);
- *   jpeg_batch_decode(jpegs, files, count, 3, stream, &failed, &error); // enqueued; host work on the calling thread
+ *   jpeg_batch_decode(jpegs, files, count, 3, stream, refused, &error); // enqueued; host work on the calling thread
  *   jpeg_batch_free(&jpegs);
  *
  * Pixels differ from libjpeg-turbo's by a few levels where chroma is subsampled: nvJPEG repeats or interpolates it in another way.
@@ -36,8 +36,8 @@ FshStatus jpeg_batch_new(JpegBatch **jpegs, bool engine, FshError *error);
 /* The stream must have passed. Frees and sets to NULL; NULL is fine. */
 void jpeg_batch_free(JpegBatch **jpegs);
 
-/* channels: 1 or 3, of all. FSH_ERR_CORRUPT: nvJPEG refuses one; *failed_ret is which, or count where each alone is good. */
+/* channels: 1 or 3, of all. FSH_ERR_CORRUPT: nvJPEG refuses some; refused[i] says whether file i is one, and the others are decoded. */
 FshStatus jpeg_batch_decode(JpegBatch *jpegs, const JpegFile *files, size_t count, uint32_t channels,
-                            cudaStream_t stream, size_t *failed_ret, FshError *error);
+                            cudaStream_t stream, bool *refused, FshError *error);
 
 #endif

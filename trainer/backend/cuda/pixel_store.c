@@ -56,6 +56,7 @@ typedef struct CudaPixelStore {
     int next_files;
     JpegFile *list; /* of a batch's JPEG files */
     uint64_t *list_places;
+    bool *list_refused;
     size_t list_capacity;
     void *axes; /* weights of the batch in hand; batches follow each other on one stream */
     uint64_t axes_bytes;
@@ -93,6 +94,7 @@ static void store_free(PixelStore *store)
     }
     free(freed->list);
     free(freed->list_places);
+    free(freed->list_refused);
     cuda_memory_free(&freed->axes);
     cuda_memory_free(&freed->memory);
     if (freed->condition_made)
@@ -254,9 +256,11 @@ static FshStatus reserve_list(CudaPixelStore *store, size_t count, FshError *err
         return FSH_OK;
     free(store->list);
     free(store->list_places);
+    free(store->list_refused);
     store->list = calloc(count, sizeof *store->list);
     store->list_places = calloc(count, sizeof *store->list_places);
-    store->list_capacity = store->list && store->list_places ? count : 0;
+    store->list_refused = calloc(count, sizeof *store->list_refused);
+    store->list_capacity = store->list && store->list_places && store->list_refused ? count : 0;
     return store->list_capacity ? FSH_OK
                                 : fsh_error_set(error, FSH_ERR_MEMORY, "out of memory for %zu files", count);
 }
@@ -340,15 +344,20 @@ static FshStatus send_files(CudaPixelStore *store, FilesSlot *slot, const PixelB
     return status;
 }
 
+/* What is refused is listed, by its place, over list_places. */
 static FshStatus decode_files(CudaPixelStore *store, const PixelBatch *batch, size_t count, FshError *error)
 {
-    size_t failed = count;
     FshStatus status = jpeg_batch_decode(store->jpegs, store->list, count, batch->channels,
-                                         store->files_stream, &failed, error);
-    if (status == FSH_ERR_CORRUPT && failed < count)
-        return fsh_error_prepend(error, "sample %llu of the split; --decode cpu tells more",
-                                 (unsigned long long)batch->samples[store->list_places[failed]]);
-    return status;
+                                         store->files_stream, store->list_refused, error);
+    size_t refused = 0;
+    for (size_t i = 0; i < count && status == FSH_ERR_CORRUPT; i++)
+        if (store->list_refused[i])
+            store->list_places[refused++] = store->list_places[i];
+    store->base.refused = store->list_places;
+    store->base.refused_count = refused;
+    return refused ? fsh_error_prepend(error, "sample %llu of the split",
+                                       (unsigned long long)batch->samples[store->list_places[0]])
+                   : status;
 }
 
 /* The images of a side, in slot->memory once the work's stream gets there. */
