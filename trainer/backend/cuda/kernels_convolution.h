@@ -1,5 +1,5 @@
-/* kernels_convolution.h - convolutions that cuDNN does badly: few channels at stride 2 (stem.cu), one channel a group (depthwise.cu).
- * Rules: kernels.h. */
+/* kernels_convolution.h - convolutions that cuDNN does badly: few channels at stride 2 (stem.cu), one channel a group (depthwise.cu,
+ * depthwise_weight.cu). Rules: kernels.h. */
 #ifndef FSHARD_TRAINER_BACKEND_CUDA_KERNELS_CONVOLUTION_H
 #define FSHARD_TRAINER_BACKEND_CUDA_KERNELS_CONVOLUTION_H
 

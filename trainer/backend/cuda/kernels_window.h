@@ -1,4 +1,4 @@
-/* kernels_window.h - windows that slide over an image (window.cu). Rules: kernels.h. */
+/* kernels_window.h - windows that slide over an image (window.cu, max_pool.cu). Rules: kernels.h. */
 #ifndef FSHARD_TRAINER_BACKEND_CUDA_KERNELS_WINDOW_H
 #define FSHARD_TRAINER_BACKEND_CUDA_KERNELS_WINDOW_H
 
