@@ -174,11 +174,19 @@ static const NetworkProgram *origin_of(const Network *network, NetworkWeights we
     return weights == NETWORK_TRAINED && last ? &network->train[last - 1] : &network->evaluation[weights][0];
 }
 
-static void add_foreseen(const NetworkProgram *part, bool of_state, MemoryUse *use)
+static uint64_t larger(uint64_t a, uint64_t b)
 {
-    for (int kind = 0; kind < MEMORY_KINDS; kind++)
-        if ((kind == MEMORY_WEIGHTS || kind == MEMORY_COPIES) == of_state)
-            use->bytes[kind] += part->foreseen.bytes[kind];
+    return a > b ? a : b;
+}
+
+/* Programs of one State read the same copies, but for biases that one of them leaves out. */
+static void add_foreseen_state(const Network *network, NetworkWeights weights, MemoryUse *use)
+{
+    const NetworkProgram *evaluation = &network->evaluation[weights][0],
+                         *origin = origin_of(network, weights);
+    use->bytes[MEMORY_WEIGHTS] += origin->foreseen.bytes[MEMORY_WEIGHTS];
+    use->bytes[MEMORY_COPIES] +=
+        larger(origin->foreseen.bytes[MEMORY_COPIES], evaluation->foreseen.bytes[MEMORY_COPIES]);
 }
 
 void network_state_memory(const Network *network, NetworkWeights weights, MemoryUse *use)
@@ -187,15 +195,16 @@ void network_state_memory(const Network *network, NetworkWeights weights, Memory
     if (state)
         state_memory(state, use);
     else if (!network->backend)
-        add_foreseen(origin_of(network, weights), true, use);
+        add_foreseen_state(network, weights, use);
 }
 
 void network_program_memory(const Network *network, const NetworkProgram *part, MemoryUse *use)
 {
     if (part->program)
         program_memory(part->program, use);
-    else if (!network->backend)
-        add_foreseen(part, false, use);
+    for (int kind = 0; kind < MEMORY_KINDS && !network->backend; kind++)
+        if (kind != MEMORY_WEIGHTS && kind != MEMORY_COPIES)
+            use->bytes[kind] += part->foreseen.bytes[kind];
 }
 
 FshStatus network_open(Network *network, Backend **backend, const TrainPlan *plan, FshError *error)
