@@ -292,6 +292,23 @@ static void test_sharing_memory_changes_no_bit(void **state)
 
 /* ---- errors ---- */
 
+static void test_a_network_that_does_not_fit_is_told(void **unused)
+{
+    (void)unused;
+    const int64_t edge = INT64_C(1) << 20; /* 4 TiB of weights */
+    FshError error = {0};
+    State *state = NULL;
+    Graph *graph = graph_new();
+    TensorId x = graph_input(graph, "x", DATA_F32, 2, (int64_t[]){2, edge});
+    graph_keep(graph, graph_linear(graph, "linear", x, edge, false), "y");
+    assert_ok(graph_check(graph, &error), &error);
+    assert_int_equal(state_new(&state, backends[CUDA], graph, &error), FSH_ERR_MEMORY);
+    assert_contains(error.message, "no memory for 4 TiB of parameters, buffers and optimizer state");
+    assert_contains(error.message, "no batch size helps: use a smaller network");
+    assert_null(state);
+    graph_free(&graph);
+}
+
 static void test_a_batch_that_does_not_fit_is_told(void **unused)
 {
     (void)unused;
@@ -358,6 +375,7 @@ int main(int argc, char **argv)
         CUDA_TEST(test_two_runs_give_the_same_bits),
         CUDA_TEST(test_measured_steps_give_the_same_bits),
         CUDA_TEST(test_sharing_memory_changes_no_bit),
+        CUDA_TEST(test_a_network_that_does_not_fit_is_told),
         CUDA_TEST(test_a_batch_that_does_not_fit_is_told),
         CUDA_TEST(test_a_state_of_another_network_is_refused),
         CUDA_TEST(test_a_label_out_of_range_is_refused),

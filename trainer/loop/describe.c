@@ -241,7 +241,6 @@ static FshStatus describe_without_device(const TrainOptions *options, FshError *
     return status;
 }
 
-/* No machine that trains on one of several: those fail together. */
 static bool lacks_device(const TrainOptions *options, FshStatus status)
 {
     int count = 0;
