@@ -371,12 +371,13 @@ static void check_untabled_file(bool skip_bad)
     assert_ok(loader_new(&loader, &options, &error), &error);
     loader_start(loader, 0, 2 * loader_step_count(loader));
     uint64_t place = BATCH;
-    for (uint64_t step = 0; step < loader_step_count(loader) && place == BATCH; step++) {
+    while (place == BATCH) {
         assert_ok(loader_next(loader, &batch, &error), &error);
+        if (!batch)
+            abort(); /* sample 5 is in one of two epochs */
         for (place = 0; place < BATCH && batch->samples[place] != 5; place++)
             ;
     }
-    assert_in_range(place, 0, BATCH - 1);
     const uint64_t neighbour = place ^ 1;
     assert_true(batch->recipes->files[0][place].is_jpeg);
     assert_true(batch->mix[neighbour] < 1 && batch->recipes->colours[neighbour].share < 1);
