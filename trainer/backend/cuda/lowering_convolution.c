@@ -393,7 +393,8 @@ static bool pays_to_time(const CudaProgram *program, const Convolution *convolut
 
 /* Where the norm behind makes statistics and result in one launch, it does so in less time than the sums cost the convolution:
  * pyramidnet-110-270 at batch 64, whose norms all do, 5,158 images/s without any sums, 4,962 with; resnet50 at 160 px 11,867 and 11,576
- * at batch 64, but 16,755 and 17,230 at 512 (H200, 2026-11-21). Kernels for few channels have their sums for nothing. */
+ * at batch 64, but 16,755 and 17,230 at 512 (H200, 2026-11-21). Kernels for few channels have their sums for nothing.
+ * Once the weight is narrow: whether these kernels take it is asked here. */
 static void leave_out_sums(Step *step)
 {
     Direct direct;
@@ -414,12 +415,9 @@ static FshStatus convolution_want(const CudaProgram *program, Step *step, FshErr
     plan->plans = backend->plans;
     plan->convolution = convolution_of(step);
     plan->timed = backend->benchmark && pays_to_time(program, &plan->convolution);
-    leave_out_sums(step);
     /* behind the convolution, on the same scratch memory */
     if (step->node->op == OP_CONV2D_BACKWARD_WEIGHT && maybe_out(step, 1))
         want_scratch(step, kernel_column_scratch_bytes(in(step, 0)));
-    if (step->node->op == OP_CONV2D && maybe_out(step, 1))
-        want_scratch(step, kernel_column_scratch_bytes(out(step, 0)));
     if (is_depthwise(step, &plan->convolution))
         return prepare_depthwise(step, plan);
     if (conv->groups > 1 && !groups_fit(step, &plan->convolution))
@@ -435,6 +433,9 @@ static FshStatus convolution_want(const CudaProgram *program, Step *step, FshErr
             return status;
         plan->convolution.weight = *in(step, 1);
     }
+    leave_out_sums(step);
+    if (step->node->op == OP_CONV2D && maybe_out(step, 1))
+        want_scratch(step, kernel_column_scratch_bytes(out(step, 0)));
     if (is_stem(step, &plan->convolution)) {
         fold(plan, conv);
     } else if (plan->convolution.weight.element != plan->convolution.y.element) {
