@@ -42,6 +42,22 @@ static void test_a_relu_behind_a_convolution_changes_little_in_bf16(void **state
     backend_close(&backend);
 }
 
+static void test_each_fusion_is_as_near_in_bf16(void **state)
+{
+    (void)state;
+    FshError error = {0};
+    if (dnn_check_type(DATA_BF16, &error)) {
+        print_message("left out: %s\n", error.message);
+        return;
+    }
+    Backend *backend = test_backend(1);
+    for (unsigned fusion = 1; fusion <= FUSE_ALL; fusion *= 2)
+        if (fusion & FUSE_ALL)
+            compare_narrow_fusions(backend, DATA_BF16, fusion);
+    compare_narrow_fusions(backend, DATA_BF16, FUSE_ALL);
+    backend_close(&backend);
+}
+
 static void test_the_backend_says_what_it_runs(void **state)
 {
     (void)state;
@@ -56,6 +72,7 @@ int main(void)
         cmocka_unit_test(test_each_fusion_changes_no_result),
         cmocka_unit_test(test_gradient_sums_join_fused_norms),
         cmocka_unit_test(test_a_relu_behind_a_convolution_changes_little_in_bf16),
+        cmocka_unit_test(test_each_fusion_is_as_near_in_bf16),
         cmocka_unit_test(test_the_backend_says_what_it_runs),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
