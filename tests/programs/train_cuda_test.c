@@ -307,7 +307,7 @@ static void test_fusions_can_be_left_out(void **state)
 
 /* ---- files that the device's decoder refuses ---- */
 
-/* Its head is good, so the device gets it; without quantisation tables neither decoder reads it. */
+/* Its head is good, so the device gets it; with Huffman tables of impossible sizes neither decoder reads it. */
 static void test_a_file_that_no_decoder_reads_is_skipped_or_stops(void **state)
 {
     TestFolder *folder = *state;

@@ -90,9 +90,9 @@ static void fill_field(SplitWriter *writer, uint64_t index, unsigned side, FshFi
               &error);
     if (spec->garbage && index == 5)
         memset(encoded->bytes + 2, 0, encoded->length - 2);
-    for (size_t i = 0; i + 1 < encoded->length && spec->untabled && index == 5; i++)
-        if (encoded->bytes[i] == 0xFF && encoded->bytes[i + 1] == 0xDB) /* DQT; COM */
-            encoded->bytes[i + 1] = 0xFE;
+    for (size_t i = 0; i + 21 < encoded->length && spec->untabled && index == 5; i++)
+        if (encoded->bytes[i] == 0xFF && encoded->bytes[i + 1] == 0xC4) /* DHT: length, class, 16 counts */
+            memset(encoded->bytes + i + 5, 0xFF, 16);
     field->data = encoded->bytes;
     field->bytes = encoded->length;
 }

@@ -61,6 +61,23 @@ static void test_others_are_not(void **state)
         check((MakeJpeg){.colours = MAKE_RGB, .orientation = orientation}, false);
 }
 
+/* Its tables of quantisation have become comments. */
+static void test_a_file_without_its_tables_is_not(void **state)
+{
+    (void)state;
+    uint32_t width = 0, height = 0;
+    size_t tables = 0;
+    Buffer file = file_of((MakeJpeg){.colours = MAKE_RGB});
+    for (size_t i = 0; i + 1 < file.length; i++)
+        if (file.bytes[i] == 0xFF && file.bytes[i + 1] == 0xDB) {
+            file.bytes[i + 1] = 0xFE;
+            tables++;
+        }
+    assert_true(tables > 0);
+    assert_false(jpeg_is_plain(file.bytes, file.length, &width, &height));
+    buffer_free(&file);
+}
+
 /* From memory that ends where the file does: the sanitizer sees a byte too many. */
 static void test_a_file_cut_anywhere_or_damaged_is_safe(void **state)
 {
@@ -94,6 +111,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_baseline_files_are_plain),
         cmocka_unit_test(test_others_are_not),
+        cmocka_unit_test(test_a_file_without_its_tables_is_not),
         cmocka_unit_test(test_a_file_cut_anywhere_or_damaged_is_safe),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

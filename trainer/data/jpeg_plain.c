@@ -13,6 +13,7 @@ enum {
     MARKER_DAC = 0xCC,
     MARKER_SOF15 = 0xCF,
     MARKER_SOS = 0xDA,
+    MARKER_DQT = 0xDB,
     MARKER_APP1 = 0xE1,
     MARKER_APP14 = 0xEE,
 };
@@ -21,7 +22,9 @@ enum {
 typedef struct Seen {
     uint32_t width, height;
     unsigned components; /* 0: no frame yet */
-    int transform;       /* Adobe's; -1: it has none */
+    unsigned wanted_tables,
+        tables;    /* of quantisation: a bit for each that a component names, that there is */
+    int transform; /* Adobe's; -1: it has none */
     bool odd;
 } Seen;
 
@@ -46,6 +49,8 @@ static void see_frame(const uint8_t *frame, size_t length, Seen *seen)
     if (seen->odd)
         return;
     const uint8_t *component = frame + 6;
+    for (unsigned i = 0; i < seen->components; i++)
+        seen->wanted_tables |= 1U << (component[3 * i + 2] & 31);
     const unsigned across = component[1] >> 4, down = component[1] & 15;
     if (seen->components ==
         1) { /* other factors mean nothing (A.2.2), and nvJPEG 13.0 goes by them all the same */
@@ -54,6 +59,20 @@ static void see_frame(const uint8_t *frame, size_t length, Seen *seen)
     }
     seen->odd |= across < 1 || across > 2 || down < 1 || down > 2 || component[4] != 0x11 ||
                  component[7] != 0x11 || (component[0] == 'R' && component[3] == 'G' && component[6] == 'B');
+}
+
+/* Tables of quantisation (T.81, B.2.4.1). nvJPEG 13.0 makes an image of a file without them, too. */
+static void see_tables(const uint8_t *data, size_t length, Seen *seen)
+{
+    while (length > 0) {
+        const size_t bytes = 1 + (size_t)64 * (data[0] >> 4 ? 2 : 1);
+        seen->odd |= data[0] >> 4 > 1 || (data[0] & 15) > 3 || bytes > length;
+        if (seen->odd)
+            return;
+        seen->tables |= 1U << (data[0] & 15);
+        data += bytes;
+        length -= bytes;
+    }
 }
 
 static void see_application(uint8_t marker, const uint8_t *data, size_t length, Seen *seen)
@@ -74,7 +93,8 @@ static bool is_other_frame(uint8_t marker)
 static bool is_whole_scan(const uint8_t *scan, size_t length, const Seen *seen)
 {
     return length == 4 + 2 * (size_t)seen->components && scan[0] == seen->components &&
-           scan[length - 3] == 0 && scan[length - 2] == 63 && scan[length - 1] == 0;
+           (seen->wanted_tables & ~seen->tables) == 0 && scan[length - 3] == 0 && scan[length - 2] == 63 &&
+           scan[length - 1] == 0;
 }
 
 bool jpeg_is_plain(const void *bytes, size_t length, uint32_t *width_ret, uint32_t *height_ret)
@@ -95,6 +115,8 @@ bool jpeg_is_plain(const void *bytes, size_t length, uint32_t *width_ret, uint32
         const uint8_t *data = file + at + 4;
         if (marker == MARKER_SOF0)
             see_frame(data, segment - 2, &seen);
+        else if (marker == MARKER_DQT)
+            see_tables(data, segment - 2, &seen);
         else if (is_other_frame(marker))
             return false;
         else if (marker == MARKER_SOS) {
