@@ -10,6 +10,7 @@
 #include "trainer/backend/cuda/kernels_convolution.h"
 #include "trainer/backend/cuda/kernels_norm.h"
 #include "trainer/backend/cuda/kernels_pointwise.h"
+#include "trainer/backend/cuda/weight_copies.h"
 
 /* Stems of smaller kernels than FOLDED_KERNEL_MIN gain less from folding than the pass over the image costs. */
 enum { TIMED_CANDIDATES = 10, TIMED_PROGRAMS = 8, FOLDED_KERNEL_MIN = 5 };
@@ -83,14 +84,6 @@ static Convolution convolution_of(const Step *step)
 }
 
 /* ---- which way ---- */
-
-static bool is_depthwise(const Step *step, const Convolution *convolution)
-{
-    const Conv2d *conv = &step->node->as.conv.options;
-    const Depthwise depthwise = {conv->kernel, conv->stride, conv->padding};
-    return conv->groups > 1 && conv->groups == convolution->x.shape[3] &&
-           conv->groups == convolution->y.shape[3] && kernel_depthwise_fits(&depthwise);
-}
 
 /* Channels of a group must lie where cuDNN looks for them: nothing is padded between groups. */
 static bool groups_fit(const Step *step, const Convolution *convolution)
@@ -253,7 +246,7 @@ static FshStatus find_epilogue(const CudaProgram *program, Step *step, Convoluti
         return FSH_OK;
     const bool relu = step->node->as.conv.relu;
     const float slope = relu ? step->node->as.conv.slope : 0;
-    if (maybe_in(step, 2) && !sums && (slope == 0 || plan->timed)) {
+    if (node_reads_copy(program->base.graph, step->node, 2) && (slope == 0 || plan->timed)) {
         const DeviceTensor bias = *in(step, 2); /* our own pass would add the float32 one */
         FshStatus status = lowering_narrow_weight(program, step, 2, error);
         if (status)
@@ -418,7 +411,7 @@ static FshStatus convolution_want(const CudaProgram *program, Step *step, FshErr
     /* behind the convolution, on the same scratch memory */
     if (step->node->op == OP_CONV2D_BACKWARD_WEIGHT && maybe_out(step, 1))
         want_scratch(step, kernel_column_scratch_bytes(in(step, 0)));
-    if (is_depthwise(step, &plan->convolution))
+    if (node_is_depthwise(program->base.graph, step->node))
         return prepare_depthwise(step, plan);
     if (conv->groups > 1 && !groups_fit(step, &plan->convolution))
         return fsh_error_set(error, FSH_ERR_UNSUPPORTED,
@@ -427,7 +420,7 @@ static FshStatus convolution_want(const CudaProgram *program, Step *step, FshErr
                              "multiple of %d; use --amp off",
                              (long long)conv->groups,
                              (long long)(plan->convolution.x.shape[3] / conv->groups), PADDED_CHANNELS);
-    if (step->node->op != OP_CONV2D_BACKWARD_WEIGHT) {
+    if (node_reads_copy(program->base.graph, step->node, 1)) {
         FshStatus status = lowering_narrow_weight(program, step, 1, error);
         if (status)
             return status;

@@ -1,5 +1,6 @@
 #include "trainer/backend/cuda/lowering.h"
 #include "trainer/backend/cuda/kernels_norm.h"
+#include "trainer/backend/cuda/weight_copies.h"
 
 /* y [N, out] = x [N, in] weight' + bias.
  *
@@ -16,10 +17,9 @@ static FshStatus linear_prepare(const CudaProgram *program, Step *step, FshError
 {
     const OpKind op = step->node->op;
     FshStatus status = FSH_OK;
-    if (op != OP_LINEAR_BACKWARD_WEIGHT)
-        status = lowering_narrow_weight(program, step, 1, error);
-    if (!status && op == OP_LINEAR && maybe_in(step, 2))
-        status = lowering_narrow_weight(program, step, 2, error);
+    for (int i = 1; i < step->node->input_count && !status; i++)
+        if (node_reads_copy(program->base.graph, step->node, i))
+            status = lowering_narrow_weight(program, step, i, error);
     if (status)
         return status;
     const DeviceTensor *a = in(step, 0), *b = in(step, 1), *result = out(step, 0);

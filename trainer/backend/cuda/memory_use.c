@@ -2,9 +2,9 @@
 
 #include <stdlib.h>
 
-#include "trainer/backend/cuda/kernels_convolution.h"
 #include "trainer/backend/cuda/program.h"
 #include "trainer/backend/cuda/state.h"
+#include "trainer/backend/cuda/weight_copies.h"
 
 enum { INPUT_COPIES = 2 }; /* program_inputs.h: block and staging, and two pinned ones */
 
@@ -35,7 +35,7 @@ static uint64_t room_bytes(const Graph *graph, TensorId id, void *context)
 static void add_copy(const Graph *graph, TensorId weight, ElementType element, unsigned char *counted,
                      MemoryUse *use)
 {
-    if (weight == TENSOR_NONE || !element_is_narrow(element) || counted[weight] >> element & 1)
+    if (!element_is_narrow(element) || counted[weight] >> element & 1)
         return;
     const DeviceTensor described = device_tensor_describe(graph, weight);
     const DeviceTensor copy = device_tensor_narrow(&described, element);
@@ -43,27 +43,12 @@ static void add_copy(const Graph *graph, TensorId weight, ElementType element, u
     use->bytes[MEMORY_COPIES] += device_tensor_room_bytes(&copy);
 }
 
-static bool is_depthwise(const Graph *graph, const Node *node)
-{
-    const Conv2d *conv = &node->as.conv.options;
-    const Tensor *weight = graph_tensor(graph, node->inputs[1]);
-    const Depthwise depthwise = {conv->kernel, conv->stride, conv->padding};
-    return conv->groups > 1 && weight->shape[0] == conv->groups && weight->shape[1] == 1 &&
-           kernel_depthwise_fits(&depthwise);
-}
-
 static void add_copies(const Graph *graph, const Node *node, unsigned char *counted, MemoryUse *use)
 {
-    const bool convolution = node->op == OP_CONV2D || node->op == OP_CONV2D_BACKWARD_DATA,
-               product = node->op == OP_LINEAR || node->op == OP_LINEAR_BACKWARD_DATA;
-    if ((!convolution && !product) || (convolution && is_depthwise(graph, node)))
-        return;
-    const ElementType element = device_tensor_describe(graph, node->inputs[0]).element;
-    add_copy(graph, node->inputs[1], element, counted, use);
-    const bool makes_sums = node->output_count > 1 && node->outputs[1] != TENSOR_NONE;
-    const bool adds_bias = (node->op == OP_CONV2D && !makes_sums) || node->op == OP_LINEAR;
-    if (adds_bias && node->input_count > 2)
-        add_copy(graph, node->inputs[2], element, counted, use);
+    for (int i = 1; i < node->input_count; i++)
+        if (node_reads_copy(graph, node, i))
+            add_copy(graph, node->inputs[i], device_tensor_describe(graph, node->inputs[0]).element, counted,
+                     use);
 }
 
 FshStatus cuda_foresee_memory(const Graph *graph, MemoryUse *use, FshError *error)

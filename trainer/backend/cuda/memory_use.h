@@ -8,8 +8,7 @@
 /* As program_memory. */
 void cuda_program_memory(const Program *program, MemoryUse *use);
 
-/* State and program of a graph (backend_foresee). Which weights have copies in 16 bits follows the rules of the lowerings: those that
- * convolutions and products read, but for depthwise ones, and biases that a library adds. FSH_ERR_MEMORY. */
+/* State and program of a graph (backend_foresee). Which weights have copies in 16 bits: weight_copies.h. FSH_ERR_MEMORY. */
 FshStatus cuda_foresee_memory(const Graph *graph, MemoryUse *use, FshError *error);
 
 #endif
