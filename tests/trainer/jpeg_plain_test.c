@@ -78,6 +78,26 @@ static void test_a_file_without_its_tables_is_not(void **state)
     buffer_free(&file);
 }
 
+/* A component names a table that no file can have; its number ends in the bits of one that there is. */
+static void test_a_file_of_an_impossible_table_is_not(void **state)
+{
+    (void)state;
+    enum { TABLE_OF_FIRST = 12 }; /* behind the marker of the frame: T.81, B.2.2 */
+    uint32_t width = 0, height = 0;
+    Buffer file = file_of((MakeJpeg){.colours = MAKE_RGB});
+    size_t frame = 0;
+    while (frame + TABLE_OF_FIRST < file.length &&
+           !(file.bytes[frame] == 0xFF && file.bytes[frame + 1] == 0xC0))
+        frame++;
+    assert_true(frame + TABLE_OF_FIRST < file.length);
+    assert_int_equal(file.bytes[frame + TABLE_OF_FIRST], 0);
+    for (unsigned bit = 2; bit < 8; bit++) {
+        file.bytes[frame + TABLE_OF_FIRST] = (uint8_t)(1U << bit);
+        assert_false(jpeg_is_plain(file.bytes, file.length, &width, &height));
+    }
+    buffer_free(&file);
+}
+
 /* From memory that ends where the file does: the sanitizer sees a byte too many. */
 static void test_a_file_cut_anywhere_or_damaged_is_safe(void **state)
 {
@@ -112,6 +132,7 @@ int main(void)
         cmocka_unit_test(test_baseline_files_are_plain),
         cmocka_unit_test(test_others_are_not),
         cmocka_unit_test(test_a_file_without_its_tables_is_not),
+        cmocka_unit_test(test_a_file_of_an_impossible_table_is_not),
         cmocka_unit_test(test_a_file_cut_anywhere_or_damaged_is_safe),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

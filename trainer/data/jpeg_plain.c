@@ -17,13 +17,14 @@ enum {
     MARKER_APP1 = 0xE1,
     MARKER_APP14 = 0xEE,
 };
+enum { TABLES_MAX = 4 }; /* of quantisation */
 
 /* What has been seen in front of the first scan. */
 typedef struct Seen {
     uint32_t width, height;
     unsigned components; /* 0: no frame yet */
-    unsigned wanted_tables,
-        tables;    /* of quantisation: a bit for each that a component names, that there is */
+    /* Of quantisation: a bit for each that a component names, and for each that there is. */
+    unsigned wanted_tables, tables;
     int transform; /* Adobe's; -1: it has none */
     bool odd;
 } Seen;
@@ -49,11 +50,13 @@ static void see_frame(const uint8_t *frame, size_t length, Seen *seen)
     if (seen->odd)
         return;
     const uint8_t *component = frame + 6;
-    for (unsigned i = 0; i < seen->components; i++)
-        seen->wanted_tables |= 1U << (component[3 * i + 2] & 31);
+    for (unsigned i = 0; i < seen->components; i++) {
+        seen->odd |= component[3 * i + 2] >= TABLES_MAX;
+        seen->wanted_tables |= 1U << component[3 * i + 2] % TABLES_MAX;
+    }
     const unsigned across = component[1] >> 4, down = component[1] & 15;
-    if (seen->components ==
-        1) { /* other factors mean nothing (A.2.2), and nvJPEG 13.0 goes by them all the same */
+    if (seen->components == 1) {
+        /* other factors mean nothing (A.2.2), and nvJPEG 13.0 goes by them all the same */
         seen->odd |= component[1] != 0x11;
         return;
     }
@@ -66,7 +69,7 @@ static void see_tables(const uint8_t *data, size_t length, Seen *seen)
 {
     while (length > 0) {
         const size_t bytes = 1 + (size_t)64 * (data[0] >> 4 ? 2 : 1);
-        seen->odd |= data[0] >> 4 > 1 || (data[0] & 15) > 3 || bytes > length;
+        seen->odd |= data[0] >> 4 > 1 || (data[0] & 15) >= TABLES_MAX || bytes > length;
         if (seen->odd)
             return;
         seen->tables |= 1U << (data[0] & 15);
