@@ -176,8 +176,10 @@ static FshStatus decode_listed(JpegBatch *jpegs, int way, size_t first, size_t c
         status = check(nvjpegDecodeBatched(decoder->handle, state->state, jpegs->data + first,
                                            jpegs->lengths + first, jpegs->targets + first, stream),
                        "nvjpegDecodeBatched", error);
-        if (status)
-            state->count = 0; /* a failed batch wants a new beginning */
+        if (status) { /* a failed batch wants a new beginning, and part of it may be under way: no event says when the state is free */
+            state->count = 0;
+            (void)cudaStreamSynchronize(stream);
+        }
     }
     return status ? status : check_cuda(cudaEventRecord(state->done, stream), error);
 }
