@@ -1,6 +1,5 @@
 #include "trainer/loop/memory_table.h"
 
-#include <inttypes.h>
 #include <string.h>
 
 #include "common/progress.h"
@@ -17,6 +16,12 @@ static void add_pixels(const Session *session, MemoryUse *use)
             pixel_store_memory(session->resident[i].store, use);
     if (session->files_store)
         pixel_store_memory(session->files_store, use);
+}
+
+/* Whether images lie on the device, once they are there. */
+static bool wants_pixels(const Session *session)
+{
+    return session->plan.cache_gpu || (session->plan.decode_gpu && session->plan.train_count);
 }
 
 static uint64_t loader_bytes(const Session *session)
@@ -104,12 +109,13 @@ static void print_part(const Session *session, const char *name, const NetworkPr
 
 static void print_pixels(const Session *session, FILE *stream)
 {
-    const bool wanted = session->plan.cache_gpu || (session->plan.decode_gpu && session->plan.train_count);
     MemoryUse use = {0};
+    if (!wants_pixels(session))
+        return;
     add_pixels(session, &use);
-    if (wanted && session->network.backend)
+    if (session->network.backend)
         print_bytes(stream, "images on the device", use.bytes[MEMORY_PIXELS], "");
-    else if (wanted)
+    else
         (void)fprintf(stream, "%-38s %12s\n", "images on the device", "not known");
 }
 
@@ -183,8 +189,7 @@ const char *memory_table_line(const Session *session, char *buffer, size_t buffe
     if (use.bytes[MEMORY_PINNED] && length < buffer_bytes)
         length += (size_t)snprintf(buffer + length, buffer_bytes - length, "; %s pinned on the host",
                                    progress_format_bytes(text, sizeof text, use.bytes[MEMORY_PINNED]));
-    const bool later = session->plan.cache_gpu || (session->plan.decode_gpu && session->plan.train_count);
-    if (later && !use.bytes[MEMORY_PIXELS] && length < buffer_bytes)
+    if (wants_pixels(session) && !use.bytes[MEMORY_PIXELS] && length < buffer_bytes)
         (void)snprintf(buffer + length, buffer_bytes - length, "; images on the device come on top");
     return buffer;
 }
