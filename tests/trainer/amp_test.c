@@ -17,14 +17,21 @@ static const double forward_tolerance = 1e-2, gradient_tolerance = 3e-2;
 
 typedef struct Layer {
     const char *name;
-    int rank;
-    int64_t shape[4];
+    int64_t shape[4]; /* of x; 0 behind its last axis */
     TensorId (*make)(Graph *graph, const struct Layer *layer, TensorId x, TensorId other);
     Conv2d conv;
     Pool2d pool;
     bool has_other;            /* a second input, shaped like x */
     double gradient_tolerance; /* 0: the usual one */
 } Layer;
+
+static int rank_of(const Layer *layer)
+{
+    int rank = 0;
+    while (rank < 4 && layer->shape[rank] > 0)
+        rank++;
+    return rank;
+}
 
 static TensorId make_conv2d(Graph *graph, const Layer *layer, TensorId x, TensorId other)
 {
@@ -165,105 +172,90 @@ static TensorId make_layer_norm(Graph *graph, const Layer *layer, TensorId x, Te
 
 static const Layer layers[] = {
     {"conv2d 3x3",
-     4,
      {4, 9, 7, 32},
      make_conv2d,
      .conv = {.channels = 64, .kernel = 3, .stride = 1, .padding = 1}},
     {"conv2d 3x3/2 bias",
-     4,
      {4, 10, 8, 64},
      make_conv2d,
      .conv = {.channels = 48, .kernel = 3, .stride = 2, .padding = 1, .bias = true}},
     {"conv2d 7x7/2 of an image",
-     4,
      {2, 20, 22, 3},
      make_conv2d,
      .conv = {.channels = 64, .kernel = 7, .stride = 2, .padding = 3}},
     {"conv2d 3x3 of an image",
-     4,
      {2, 16, 16, 3},
      make_conv2d,
      .conv = {.channels = 64, .kernel = 3, .stride = 1, .padding = 1}},
-    {"conv2d 1x1", 4, {3, 5, 6, 40}, make_conv2d, .conv = {.channels = 24, .kernel = 1, .stride = 1}},
-    {"conv2d 1x1/2", 4, {3, 8, 8, 64}, make_conv2d, .conv = {.channels = 128, .kernel = 1, .stride = 2}},
+    {"conv2d 1x1", {3, 5, 6, 40}, make_conv2d, .conv = {.channels = 24, .kernel = 1, .stride = 1}},
+    {"conv2d 1x1/2", {3, 8, 8, 64}, make_conv2d, .conv = {.channels = 128, .kernel = 1, .stride = 2}},
     {"conv2d 3x3 to an image",
-     4,
      {2, 9, 9, 16},
      make_conv2d,
      .conv = {.channels = 3, .kernel = 3, .stride = 1, .padding = 1, .bias = true}},
     {"conv2d 3x3 of small images",
-     4,
      {16, 2, 2, 128},
      make_conv2d,
      .conv = {.channels = 96, .kernel = 3, .stride = 1, .padding = 1}},
     {"conv2d 3x3/2 of small images",
-     4,
      {16, 4, 4, 64},
      make_conv2d,
      .conv = {.channels = 128, .kernel = 3, .stride = 2, .padding = 1}},
     {"conv2d 5x5/3 bias of small images",
-     4,
      {6, 10, 10, 64},
      make_conv2d,
      .conv = {.channels = 72, .kernel = 5, .stride = 3, .padding = 2, .bias = true}},
     {"conv2d 2x2 of small images",
-     4,
      {4, 5, 6, 64},
      make_conv2d,
      .conv = {.channels = 64, .kernel = 2, .stride = 1}},
     {"conv2d 3x3/2 of odd images",
-     4,
      {32, 7, 7, 64},
      make_conv2d,
      .conv = {.channels = 64, .kernel = 3, .stride = 2, .padding = 1}},
     {"conv2d 3x3 depthwise",
-     4,
      {2, 9, 8, 32},
      make_conv2d,
      .conv = {.channels = 32, .kernel = 3, .stride = 1, .padding = 1, .groups = 32, .bias = true}},
     {"conv2d 2x2/2",
-     4,
      {2, 8, 8, 16},
      make_conv2d,
      .conv = {.channels = 32, .kernel = 2, .stride = 2, .bias = true}},
     {"conv2d 3x3 bias, leaky ReLU",
-     4,
      {4, 9, 7, 32},
      make_conv2d_relu,
      .conv = {.channels = 40, .kernel = 3, .stride = 1, .padding = 1, .bias = true}},
     {"conv2d 3x3 bias of small images, leaky ReLU",
-     4,
      {16, 4, 4, 64},
      make_conv2d_relu,
      .conv = {.channels = 72, .kernel = 3, .stride = 1, .padding = 1, .bias = true}},
     {"conv2d 5x5 depthwise, leaky ReLU",
-     4,
      {2, 9, 8, 24},
      make_conv2d_relu,
      .conv = {.channels = 24, .kernel = 5, .stride = 1, .padding = 2, .groups = 24, .bias = true}},
-    {"linear", 2, {32, 100}, make_linear, .conv = {.channels = 10, .bias = true}},
-    {"linear without bias", 2, {5, 64}, make_linear, .conv = {.channels = 33}},
-    {"linear of one row", 2, {1, 24}, make_linear, .conv = {.channels = 12, .bias = true}},
-    {"linear 1x1", 2, {3, 24}, make_linear_1x1, .conv = {.channels = 12, .bias = true}},
-    {"batch norm", 4, {4, 5, 7, 24}, .make = make_batch_norm},
-    {"batch norm of few channels", 4, {3, 5, 7, 3}, .make = make_batch_norm},
-    {"batch norm, ReLU", 4, {4, 5, 6, 64}, .make = make_batch_norm_relu},
-    {"batch norm, add, ReLU", 4, {4, 6, 6, 80}, make_batch_norm_add_relu, .has_other = true},
-    {"leaky ReLU", 4, {2, 3, 5, 7}, .make = make_relu},
-    {"add", 4, {2, 3, 5, 7}, make_add, .has_other = true},
+    {"linear", {32, 100}, make_linear, .conv = {.channels = 10, .bias = true}},
+    {"linear without bias", {5, 64}, make_linear, .conv = {.channels = 33}},
+    {"linear of one row", {1, 24}, make_linear, .conv = {.channels = 12, .bias = true}},
+    {"linear 1x1", {3, 24}, make_linear_1x1, .conv = {.channels = 12, .bias = true}},
+    {"batch norm", {4, 5, 7, 24}, .make = make_batch_norm},
+    {"batch norm of few channels", {3, 5, 7, 3}, .make = make_batch_norm},
+    {"batch norm, ReLU", {4, 5, 6, 64}, .make = make_batch_norm_relu},
+    {"batch norm, add, ReLU", {4, 6, 6, 80}, make_batch_norm_add_relu, .has_other = true},
+    {"leaky ReLU", {2, 3, 5, 7}, .make = make_relu},
+    {"add", {2, 3, 5, 7}, make_add, .has_other = true},
     /* Pixels that rounding makes equal send the gradient to the first of them. */
-    {"max pool 3x3/2", 4, {2, 9, 7, 70}, make_max_pool, .pool = {3, 2, 1}, .gradient_tolerance = 0.2},
-    {"avg pool 2x2/2", 4, {2, 8, 6, 70}, make_avg_pool, .pool = {2, 2, 0}},
-    {"global avg pool", 4, {3, 7, 5, 20}, .make = make_global_avg_pool},
-    {"reflection pad", 4, {2, 5, 6, 9}, make_reflection_pad, .pool = {.padding = 3}},
-    {"flatten", 4, {2, 3, 4, 5}, .make = make_flatten},
-    {"scale", 4, {2, 3, 4, 5}, .make = make_scale},
-    {"pad, crop, concat", 4, {2, 3, 4, 5}, make_pad_crop_concat, .has_other = true},
-    {"pixel shuffle", 4, {2, 3, 4, 8}, .make = make_pixel_shuffle},
-    {"channel scale", 4, {2, 5, 4, 24}, make_channel_scale, .has_other = true},
-    {"channel multiply", 4, {2, 5, 4, 24}, make_channel_multiply, .has_other = true},
-    {"gate", 4, {2, 3, 4, 10}, .make = make_gate},
-    {"layer norm", 4, {2, 5, 4, 40}, .make = make_layer_norm},
+    {"max pool 3x3/2", {2, 9, 7, 70}, make_max_pool, .pool = {3, 2, 1}, .gradient_tolerance = 0.2},
+    {"avg pool 2x2/2", {2, 8, 6, 70}, make_avg_pool, .pool = {2, 2, 0}},
+    {"global avg pool", {3, 7, 5, 20}, .make = make_global_avg_pool},
+    {"reflection pad", {2, 5, 6, 9}, make_reflection_pad, .pool = {.padding = 3}},
+    {"flatten", {2, 3, 4, 5}, .make = make_flatten},
+    {"scale", {2, 3, 4, 5}, .make = make_scale},
+    {"pad, crop, concat", {2, 3, 4, 5}, make_pad_crop_concat, .has_other = true},
+    {"pixel shuffle", {2, 3, 4, 8}, .make = make_pixel_shuffle},
+    {"channel scale", {2, 5, 4, 24}, make_channel_scale, .has_other = true},
+    {"channel multiply", {2, 5, 4, 24}, make_channel_multiply, .has_other = true},
+    {"gate", {2, 3, 4, 10}, .make = make_gate},
+    {"layer norm", {2, 5, 4, 40}, .make = make_layer_norm},
 };
 
 static TensorId input_with_gradient(Graph *graph, const char *name, int rank, const int64_t *shape)
@@ -280,9 +272,9 @@ static Graph *layer_graph(const Layer *layer, DataType type)
     Graph *graph = graph_new();
     FshError error = {0};
     graph_set_compute_type(graph, type);
-    const TensorId x = input_with_gradient(graph, "x", layer->rank, layer->shape);
+    const TensorId x = input_with_gradient(graph, "x", rank_of(layer), layer->shape);
     const TensorId other =
-        layer->has_other ? input_with_gradient(graph, "other", layer->rank, layer->shape) : TENSOR_NONE;
+        layer->has_other ? input_with_gradient(graph, "other", rank_of(layer), layer->shape) : TENSOR_NONE;
     TensorId y = layer->make(graph, layer, graph_cast(graph, x, type),
                              layer->has_other ? graph_cast(graph, other, type) : TENSOR_NONE);
     test_check(graph_check(graph, &error), &error);
