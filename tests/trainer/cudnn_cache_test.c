@@ -77,7 +77,7 @@ static void test_plans_that_nobody_uses_are_forgotten_when_there_are_many(void *
     cudnn_cache_release(cache, data);
     assert_ok(cudnn_cache_build(cache, &error), &error);
     assert_ok(get(cache, *state, CONVOLUTION_BACKWARD_WEIGHT, &weight), &error);
-    assert_ok(cudnn_cache_build(cache, &error), &error); /* forgets the one in the middle_case */
+    assert_ok(cudnn_cache_build(cache, &error), &error); /* forgets the one in the middle */
     assert_ok(get(cache, *state, CONVOLUTION_FORWARD, &forward), &error);
     assert_counts(cache, 3, 0, 2);
     assert_ok(get(cache, *state, CONVOLUTION_BACKWARD_WEIGHT, &weight), &error);

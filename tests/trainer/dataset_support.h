@@ -19,10 +19,10 @@ typedef struct DatasetSpec {
     bool compressed;                 /* every field is a zstd frame, made with a trained dictionary */
     bool broken_frame; /* and that of sample 5 of each split is none, but its checksum is right */
     bool garbage;      /* sample 5 of each split is no image, but its checksum is right */
-    bool
-        untabled; /* sample 5 of each split is a JPEG file whose Huffman tables have more codes than there are: its frame looks plain, and
-                     no decoder reads it; its checksum is right */
-    bool uneven;  /* the target of pair 5 is a pixel narrower than its input */
+    /* Sample 5 of each split is a JPEG file whose Huffman tables have more codes than there are: its frame looks plain, and no decoder
+     * reads it; its checksum is right. */
+    bool untabled;
+    bool uneven;   /* the target of pair 5 is a pixel narrower than its input */
     uint32_t grow; /* sample i is wider by grow * (i % 3) pixels, higher by grow * (i % 2) */
 } DatasetSpec;
 

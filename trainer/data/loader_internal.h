@@ -39,8 +39,8 @@ struct Loader {
     uint64_t step_count;
     SampleChecksums checksums;
     SampleLoader *single; /* of the consumer's own thread (loader_single); made when it is wanted */
-    atomic_uchar *
-        decoded_here; /* a bit for each sample of the split: the store's backend has refused it; NULL: no files_store */
+    /* A bit for each sample of the split: the store's backend has refused it. NULL: no files_store. */
+    atomic_uchar *decoded_here;
     size_t slot_count;
     LoaderSlot *slots;
     LoaderWorker *workers;

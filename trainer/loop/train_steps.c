@@ -232,8 +232,8 @@ static FshStatus take_batch(Training *training, uint64_t number, const Batch **b
     if (!status && (batch->valid_count > 0 || session->communicator))
         status = session_write_step(session, batch, note->learning_rate, error);
     if (!status) {
-        note->valid_count =
-            batch->valid_count; /* less, where the device has refused what cannot be decoded here either */
+        /* less, where the device has refused what cannot be decoded here either */
+        note->valid_count = batch->valid_count;
         note->runs = batch->valid_count > 0 || session->communicator;
     }
     return ranks_agree(session->communicator, status, error);
