@@ -96,6 +96,12 @@ static void test_fusions_change_little_of_narrow_results_agree(void **state)
     compare_narrow_fusions(backends[CUDA], DATA_BF16, all);
 }
 
+static void test_images_made_again_give_the_same_bits(void **state)
+{
+    (void)state;
+    compare_images_again(backends[CUDA], DATA_F16);
+}
+
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
@@ -104,6 +110,7 @@ int main(int argc, char **argv)
         CUDA_TEST(test_norms_of_many_rows),
         CUDA_TEST(test_fusions_change_no_result_agree),
         CUDA_TEST(test_fusions_change_little_of_narrow_results_agree),
+        CUDA_TEST(test_images_made_again_give_the_same_bits),
         CUDA_TEST(test_every_op_was_compared),
     };
     return cuda_run_tests(argc, argv, tests, sizeof tests / sizeof *tests);

@@ -288,13 +288,58 @@ static void test_fusions_are_left_out_by_their_whole_names(void **state)
     assert_int_equal(fusions_leave_out(&fusions, "norm", "cpu", NULL), FSH_ERR_USAGE);
 }
 
+/* Two convolutions of `batch` images of 256 x 256; the images' own sum, where `elsewhere`, too. Returns how often they are normalised. */
+static int count_normalized(int64_t batch, bool elsewhere, unsigned fusions)
+{
+    FshError error = {0};
+    int count = 0;
+    Graph *graph = graph_new();
+    TensorId image = graph_input(graph, "image", DATA_U8, 4, (int64_t[]){batch, 256, 256, 3});
+    TensorId label = graph_input(graph, "label", DATA_I64, 1, (int64_t[]){batch});
+    const Conv2d conv = {.channels = 3, .kernel = 3, .stride = 1, .padding = 1};
+    const TensorId pixels =
+        graph_normalize(graph, image, (double[]){0.5, 0.5, 0.5}, (double[]){0.25, 0.25, 0.25});
+    TensorId x = graph_add(graph, graph_conv2d(graph, "one", pixels, &conv),
+                           graph_conv2d(graph, "other", pixels, &conv));
+    if (elsewhere)
+        x = graph_add(graph, x, pixels);
+    x = graph_linear(graph, "fc", graph_global_avg_pool(graph, x), 4, true);
+    graph_differentiate(graph, graph_softmax_cross_entropy(graph, x, label, TENSOR_NONE, TENSOR_NONE, 0));
+    graph_fuse_backward(graph, fusions);
+    assert_ok(graph_check(graph, &error), &error);
+    TensorId made = TENSOR_NONE;
+    for (size_t i = 0; i < graph_node_count(graph); i++) {
+        const Node *node = graph_node(graph, (NodeId)i);
+        if (node->op == OP_NORMALIZE) {
+            made = node->outputs[0];
+            assert_int_equal(graph_tensor(graph, made)->producer, i);
+            count++;
+        }
+        if (node->op == OP_CONV2D_BACKWARD_WEIGHT) /* of the last ones that were made, in front of it */
+            assert_int_equal(node->inputs[1], made);
+        if (node->op == OP_CONV2D)
+            assert_int_equal(node->inputs[0], pixels);
+    }
+    graph_free(&graph);
+    return count;
+}
+
+static void test_many_images_are_normalized_again_for_the_weight_gradient(void **state)
+{
+    (void)state;
+    assert_int_equal(count_normalized(86, false, FUSE_IMAGES_AGAIN), 2);
+    assert_int_equal(count_normalized(85, false, FUSE_IMAGES_AGAIN), 1); /* fewer than 2^24 elements */
+    assert_int_equal(count_normalized(86, true, FUSE_IMAGES_AGAIN), 1);
+    assert_int_equal(count_normalized(86, false, FUSE_ALL), 1);
+}
+
 static void test_every_fusion_has_a_name(void **state)
 {
     (void)state;
     unsigned known = 0;
     for (int i = 0; fusion_names[i]; i++)
         known |= 1U << i;
-    assert_int_equal(known, FUSE_ALL | FUSE_CONV_STATISTICS | FUSE_PAD_ADD);
+    assert_int_equal(known, FUSE_ALL | FUSE_CONV_STATISTICS | FUSE_PAD_ADD | FUSE_IMAGES_AGAIN);
 }
 
 int main(void)
@@ -309,6 +354,7 @@ int main(void)
         cmocka_unit_test(test_fusing_is_refused_at_the_wrong_time),
         cmocka_unit_test(test_padding_of_channels_is_part_of_the_sum),
         cmocka_unit_test(test_fusions_are_left_out_by_their_whole_names),
+        cmocka_unit_test(test_many_images_are_normalized_again_for_the_weight_gradient),
         cmocka_unit_test(test_every_fusion_has_a_name),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

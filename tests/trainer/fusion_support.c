@@ -156,3 +156,55 @@ void compare_narrow_fusions(Backend *backend, DataType type, unsigned fusions)
     end_run(&without);
     end_run(&ours);
 }
+
+enum { LARGE = 2368 }; /* edge of an image of 2^24 elements and some */
+
+static float *large_gradient(Backend *backend, DataType type, unsigned fusions, size_t *count)
+{
+    FshError error = {0};
+    Graph *graph = graph_new();
+    State *state = NULL;
+    Program *program = NULL;
+    const size_t bytes = (size_t)3 * LARGE * LARGE;
+    uint8_t *pixels = malloc(bytes);
+    const int64_t label = 1;
+    assert_non_null(pixels);
+    for (size_t i = 0; i < bytes; i++)
+        pixels[i] = (uint8_t)(i * 2654435761U >> 23);
+    graph_set_compute_type(graph, type);
+    TensorId image = graph_input(graph, "image", DATA_U8, 4, (int64_t[]){1, LARGE, LARGE, 3});
+    const TensorId labels = graph_input(graph, "label", DATA_I64, 1, (int64_t[]){1});
+    image = graph_normalize(graph, image, (double[]){0.5, 0.5, 0.5}, (double[]){0.25, 0.25, 0.25});
+    TensorId x = graph_conv2d(graph, "conv", image,
+                              &(Conv2d){.channels = 8, .kernel = 7, .stride = 8, .padding = 3, .bias = true});
+    x = graph_linear(graph, "fc", graph_global_avg_pool(graph, graph_relu(graph, x)), 4, true);
+    x = graph_cast(graph, x, DATA_F32);
+    graph_differentiate(graph, graph_softmax_cross_entropy(graph, x, labels, TENSOR_NONE, TENSOR_NONE, 0));
+    graph_fuse_backward(graph, fusions);
+    test_check(graph_check(graph, &error), &error);
+    test_check(state_new(&state, backend, graph, &error), &error);
+    test_check(state_initialize(state, 5, &error), &error);
+    test_check(program_new(&program, state, graph, &error), &error);
+    test_check(program_poison(program, &error), &error);
+    test_check(program_write(program, graph_find(graph, "image"), pixels, bytes, &error), &error);
+    test_check(program_write(program, graph_find(graph, "label"), &label, sizeof label, &error), &error);
+    test_run(program);
+    float *gradient = test_read(program, "conv.weight.grad", count);
+    program_free(&program);
+    state_free(&state);
+    graph_free(&graph);
+    free(pixels);
+    return gradient;
+}
+
+void compare_images_again(Backend *backend, DataType type)
+{
+    size_t count, same_count;
+    float *kept = large_gradient(backend, type, FUSE_NONE, &count),
+          *again = large_gradient(backend, type, FUSE_IMAGES_AGAIN, &same_count);
+    assert_int_equal(count, same_count);
+    assert_true(norm_of(kept, count) > 0);
+    assert_memory_equal(kept, again, count * sizeof *kept);
+    free(kept);
+    free(again);
+}

@@ -18,4 +18,7 @@ void compare_fusions(Backend *backend, DataType type, unsigned fusions, double t
  * with one). */
 void compare_narrow_fusions(Backend *backend, DataType type, unsigned fusions);
 
+/* The weight gradient of a convolution of more images than are kept, with FUSE_IMAGES_AGAIN and without: the same bits. */
+void compare_images_again(Backend *backend, DataType type);
+
 #endif

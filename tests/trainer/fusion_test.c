@@ -58,6 +58,14 @@ static void test_each_fusion_is_as_near_in_bf16(void **state)
     backend_close(&backend);
 }
 
+static void test_images_made_again_give_the_same_bits(void **state)
+{
+    (void)state;
+    Backend *backend = test_backend(2);
+    compare_images_again(backend, DATA_F32);
+    backend_close(&backend);
+}
+
 static void test_the_backend_says_what_it_runs(void **state)
 {
     (void)state;
@@ -73,6 +81,7 @@ int main(void)
         cmocka_unit_test(test_gradient_sums_join_fused_norms),
         cmocka_unit_test(test_a_relu_behind_a_convolution_changes_little_in_bf16),
         cmocka_unit_test(test_each_fusion_is_as_near_in_bf16),
+        cmocka_unit_test(test_images_made_again_give_the_same_bits),
         cmocka_unit_test(test_the_backend_says_what_it_runs),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -4,9 +4,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-const char *const fusion_names[] = {"norm-relu", "norm-add-relu",   "norm-add",
-                                    "bias-norm", "conv-statistics", "gradient-add",
-                                    "pad-add",   "conv-bias-relu",  NULL};
+const char *const fusion_names[] = {
+    "norm-relu",    "norm-add-relu", "norm-add",       "bias-norm",    "conv-statistics",
+    "gradient-add", "pad-add",       "conv-bias-relu", "images-again", NULL};
 
 /* Which bit a name of this length has; 0: there is none. */
 static unsigned find_fusion(const char *name, size_t length)

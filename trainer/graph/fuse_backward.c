@@ -1,5 +1,7 @@
 #include "trainer/graph/graph_internal.h"
 
+#include <string.h>
+
 /* A sum of two gradients that a batch norm's backward node reads is made there. The node leaves what it read, through the activation,
  * as its output 3: where there was an addend, that is the addend's gradient anyhow; where not, the sum's tensor becomes it. */
 static bool take_in_sum(Graph *graph, const GraphUses *uses, Node *add, Node *backward)
@@ -66,6 +68,57 @@ static void add_before_cropping(Graph *graph, const GraphUses *uses)
     }
 }
 
+/* Fewer images are not worth a node. */
+enum { IMAGES_AGAIN_LEAST = 1 << 24 }; /* elements */
+
+/* The first node that reads the tensor for a weight gradient, where no others but convolutions read it; else node_count. */
+static size_t find_weight_gradient(const Graph *graph, TensorId tensor)
+{
+    size_t first = graph->node_count;
+    for (size_t i = 0; i < graph->node_count; i++)
+        for (int k = 0; k < graph->nodes[i].input_count; k++) {
+            if (graph->nodes[i].inputs[k] != tensor)
+                continue;
+            if (graph->nodes[i].op == OP_CONV2D_BACKWARD_WEIGHT)
+                first = i < first ? i : first;
+            else if (graph->nodes[i].op != OP_CONV2D)
+                return graph->node_count;
+        }
+    return first;
+}
+
+/* Puts the last node in front of node `at`. */
+static void move_last_node(Graph *graph, size_t at)
+{
+    const Node last = graph->nodes[graph->node_count - 1];
+    memmove(&graph->nodes[at + 1], &graph->nodes[at], (graph->node_count - 1 - at) * sizeof last);
+    graph->nodes[at] = last;
+    graph_remove_empty_nodes(graph); /* producers are counted anew */
+}
+
+static void normalize_again(Graph *graph)
+{
+    const size_t node_count = graph->node_count;
+    for (size_t i = 0; i < node_count && !graph->failure.status; i++) {
+        Node again = graph->nodes[i];
+        if (again.op != OP_NORMALIZE)
+            continue;
+        const TensorId images = again.outputs[0];
+        const Tensor *tensor = &graph->tensors[images].tensor;
+        const size_t reader = find_weight_gradient(graph, images);
+        if (tensor->keep || tensor_count(tensor) < IMAGES_AGAIN_LEAST || reader == node_count)
+            continue;
+        const TensorId copy = graph_append(graph, &again);
+        for (size_t j = reader; j < node_count && copy != TENSOR_NONE; j++)
+            for (int k = 0; k < graph->nodes[j].input_count; k++)
+                if (graph->nodes[j].inputs[k] == images)
+                    graph->nodes[j].inputs[k] = copy;
+        if (copy != TENSOR_NONE)
+            move_last_node(graph, reader);
+        return; /* of a network's one input */
+    }
+}
+
 void graph_fuse_backward(Graph *graph, unsigned fusions)
 {
     GraphUses uses = {0};
@@ -85,4 +138,6 @@ void graph_fuse_backward(Graph *graph, unsigned fusions)
         graph_remove_empty_nodes(graph);
     }
     graph_uses_free(&uses);
+    if ((fusions & FUSE_IMAGES_AGAIN) && !graph->failure.status)
+        normalize_again(graph);
 }

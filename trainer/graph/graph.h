@@ -431,7 +431,11 @@ typedef enum GraphFusion {
      * padding are not written. Backward: a second dy may have more channels than x, which do not count. */
     FUSE_PAD_ADD = 64,
     FUSE_CONV_BIAS_RELU = 128, /* convolution with a bias -> ReLU */
-    FUSE_ALL = 175, /* those of them that every backend runs: all but FUSE_CONV_STATISTICS and FUSE_PAD_ADD */
+    /* Backward: normalised images that nothing but convolutions reads are made a second time for the gradients of their weights,
+     * instead of being kept throughout, where they are many; from the input, which lies there anyhow. */
+    FUSE_IMAGES_AGAIN = 256,
+    FUSE_ALL =
+        175, /* those of them that every backend wants: all but FUSE_CONV_STATISTICS, FUSE_PAD_ADD, FUSE_IMAGES_AGAIN */
     FUSE_NONE = 1 << 30, /* no fusion; for where 0 stands for a default */
 } GraphFusion;
 /* Of bit 1 << i, for people: "norm-relu", …; ends with NULL. */

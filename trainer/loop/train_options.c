@@ -287,7 +287,7 @@ void train_options_rows(TrainOptions *o, Option *rows)
                  "--deterministic unless given"},
         {.name = "no-fuse", .kind = OPTION_TEXT, .value = &o->no_fuse, .argument = "NAME,NAME,...",
          .help = "rewrites of the network to leave out, for measuring: norm-relu, norm-add-relu, norm-add, bias-norm, "
-                 "conv-statistics, gradient-add, pad-add, conv-bias-relu"},
+                 "conv-statistics, gradient-add, pad-add, conv-bias-relu, images-again"},
 
         {.name = "epochs", .kind = OPTION_INTEGER, .value = &o->epochs, .argument = "N", .minimum = 1,
          .maximum = EPOCHS_MAX, .group = "Training",

@@ -18,7 +18,7 @@ static FshStatus open_backend(Backend **backend, const BackendOptions *options, 
     return status;
 }
 
-enum { FUSIONS = FUSE_ALL | FUSE_CONV_STATISTICS | FUSE_PAD_ADD };
+enum { FUSIONS = FUSE_ALL | FUSE_CONV_STATISTICS | FUSE_PAD_ADD | FUSE_IMAGES_AGAIN };
 
 static FshStatus foresee(const Graph *graph, unsigned *fusions_ret, MemoryUse *use, FshError *error)
 {
