@@ -301,6 +301,34 @@ static void test_the_memory_of_a_dry_run_adds_up(void **state)
     run_result_free(&result);
 }
 
+/* With a GPU that is hidden, or where there is none. Beside one: train_cuda_test.c. */
+static void test_what_a_gpu_would_take_is_foreseen(void **state)
+{
+    TestFolder *folder = *state;
+    const char *const environment[] = {"CUDA_VISIBLE_DEVICES=-1", NULL};
+    const RunOptions options = {.environment = environment};
+    const char *const arguments[] = {
+        "--device", "cuda", "--dry-run", "--model", "conv8",
+        "--amp",    "fp16", "--decode",  "gpu",     make_set(folder, &train_plain),
+        NULL};
+    RunningProgram running = run_start(&options, "ftrain", arguments);
+    RunResult result = run_wait(&running);
+    if (strstr(result.err, "so this build has no CUDA backend")) {
+        assert_int_equal(result.exit_status, 1);
+        run_result_free(&result);
+        skip();
+    }
+    assert_int_equal(result.exit_status, 0);
+    assert_contains(result.err, "foreseen without a GPU");
+    assert_contains(result.err, "images on the device come on top");
+    assert_contains(result.out, "copies of weights in 16 bits");
+    assert_contains(result.out, "training, 32 pixels, activations");
+    assert_contains(result.out, "not known"); /* scratch memory */
+    assert_contains(result.out, "steps in all");
+    assert_contains_not(result.out, "s on this machine now");
+    run_result_free(&result);
+}
+
 static void test_memory_is_told_at_the_start(void **state)
 {
     TestFolder *folder = *state;
@@ -368,6 +396,7 @@ int main(void)
         IN_FOLDER(test_without_a_val_split_it_trains_and_says_so),
         IN_FOLDER(test_a_dry_run_prints_the_network_and_writes_nothing),
         IN_FOLDER(test_the_memory_of_a_dry_run_adds_up),
+        IN_FOLDER(test_what_a_gpu_would_take_is_foreseen),
         IN_FOLDER(test_memory_is_told_at_the_start),
         IN_FOLDER(test_list_models_gives_parameters_and_flops),
         IN_FOLDER(test_a_dataset_without_mean_and_deviation_gets_imagenets),
