@@ -2,28 +2,7 @@
 #include "trainer/backend/cuda/tensors.h"
 
 #include "tests/support/support.h"
-
-/* A plain and a grouped convolution, a norm, a linear layer, differentiated; all channel counts odd. */
-static Graph *odd_network(DataType type)
-{
-    FshError error = {0};
-    Graph *graph = graph_new();
-    graph_set_compute_type(graph, type);
-    TensorId x = graph_input(graph, "image", DATA_U8, 4, (int64_t[]){2, 6, 5, 3});
-    TensorId label = graph_input(graph, "label", DATA_I64, 1, (int64_t[]){2});
-    x = graph_normalize(graph, x, (double[]){0.5, 0.5, 0.5}, (double[]){1, 1, 1});
-    graph_keep(graph, x, "normalized");
-    x = graph_conv2d(graph, "conv", x,
-                     &(Conv2d){.channels = 9, .kernel = 3, .stride = 1, .padding = 1, .bias = true});
-    x = graph_batch_norm(graph, "norm", x, &(BatchNorm){.training = true});
-    x = graph_conv2d(graph, "grouped", x,
-                     &(Conv2d){.channels = 9, .kernel = 3, .stride = 1, .padding = 1, .groups = 3});
-    x = graph_linear(graph, "linear", graph_global_avg_pool(graph, x), 19, true);
-    x = graph_cast(graph, x, DATA_F32);
-    graph_differentiate(graph, graph_softmax_cross_entropy(graph, x, label, TENSOR_NONE, TENSOR_NONE, 0));
-    assert_ok(graph_check(graph, &error), &error);
-    return graph;
-}
+#include "tests/trainer/odd_network.h"
 
 static void check(const Graph *graph, const char *name, ElementType element, int64_t rows, int64_t pitch,
                   uint64_t bytes)
@@ -48,7 +27,7 @@ static void test_narrow_tensors_are_padded_to_eight_channels(void **state)
     } types[] = {{DATA_BF16, ELEMENT_BF16}, {DATA_F16, ELEMENT_F16}};
     (void)state;
     for (size_t i = 0; i < 2; i++) {
-        Graph *graph = odd_network(types[i].type);
+        Graph *graph = odd_network(types[i].type, 3);
         check(graph, "image", ELEMENT_U8, 60, 3, 180);
         check(graph, "normalized", types[i].element, 60, 8, 960);
         graph_free(&graph);
@@ -57,7 +36,7 @@ static void test_narrow_tensors_are_padded_to_eight_channels(void **state)
 
 static void test_gradients_of_narrow_products_are_padded_in_both_channel_counts(void **state)
 {
-    Graph *graph = odd_network(DATA_BF16);
+    Graph *graph = odd_network(DATA_BF16, 3);
     (void)state;
     check(graph, "conv.weight.grad", ELEMENT_BF16, 16 * 9, 8, 16 * 9 * 8 * 2);
     check(graph, "linear.weight.grad", ELEMENT_BF16, 24, 16, 24 * 16 * 2);
@@ -72,7 +51,7 @@ static void test_masters_and_f32_networks_are_packed(void **state)
     static const DataType types[] = {DATA_BF16, DATA_F32};
     (void)state;
     for (size_t i = 0; i < 2; i++) {
-        Graph *graph = odd_network(types[i]);
+        Graph *graph = odd_network(types[i], 3);
         check(graph, "conv.weight", ELEMENT_F32, 81, 3, 81 * 3 * 4);
         check(graph, "linear.weight", ELEMENT_F32, 19, 9, 19 * 9 * 4);
         if (types[i] == DATA_F32) {
@@ -87,7 +66,7 @@ static void test_masters_and_f32_networks_are_packed(void **state)
 /* OIHW to the graph, OHWI here. */
 static void test_filters_have_their_input_channels_last(void **state)
 {
-    Graph *graph = odd_network(DATA_BF16);
+    Graph *graph = odd_network(DATA_BF16, 3);
     const DeviceTensor weight = device_tensor_describe(graph, graph_find(graph, "conv.weight"));
     (void)state;
     assert_true(weight.is_filter);
@@ -100,7 +79,7 @@ static void test_narrow_copies_lie_as_the_gradients_do(void **state)
 {
     static const char *const names[][2] = {{"conv.weight", "conv.weight.grad"},
                                            {"linear.weight", "linear.weight.grad"}};
-    Graph *graph = odd_network(DATA_BF16);
+    Graph *graph = odd_network(DATA_BF16, 3);
     (void)state;
     for (size_t i = 0; i < 2; i++) {
         const DeviceTensor weight = device_tensor_describe(graph, graph_find(graph, names[i][0]));

@@ -28,15 +28,21 @@ static void test_gradient_sums_join_fused_norms(void **state)
     backend_close(&backend);
 }
 
+static bool lacks_bf16(void)
+{
+    FshError error = {0};
+    const bool lacks = dnn_check_type(DATA_BF16, &error) != FSH_OK;
+    if (lacks)
+        print_message("left out: %s\n", error.message);
+    return lacks;
+}
+
 /* A ReLU of what was rounded, or what is rounded of a ReLU: the same. A leaky one's values below 0 are rounded once less. */
 static void test_a_relu_behind_a_convolution_changes_little_in_bf16(void **state)
 {
     (void)state;
-    FshError error = {0};
-    if (dnn_check_type(DATA_BF16, &error)) {
-        print_message("left out: %s\n", error.message);
+    if (lacks_bf16())
         return;
-    }
     Backend *backend = test_backend(1);
     compare_fusions(backend, DATA_BF16, FUSE_CONV_BIAS_RELU, 0.01);
     backend_close(&backend);
@@ -45,11 +51,8 @@ static void test_a_relu_behind_a_convolution_changes_little_in_bf16(void **state
 static void test_each_fusion_is_as_near_in_bf16(void **state)
 {
     (void)state;
-    FshError error = {0};
-    if (dnn_check_type(DATA_BF16, &error)) {
-        print_message("left out: %s\n", error.message);
+    if (lacks_bf16())
         return;
-    }
     Backend *backend = test_backend(1);
     for (unsigned fusion = 1; fusion <= FUSE_ALL; fusion *= 2)
         if (fusion & FUSE_ALL)

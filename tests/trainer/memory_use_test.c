@@ -2,28 +2,8 @@
 #include "trainer/backend/cuda/memory_use.h"
 
 #include "tests/support/support.h"
+#include "tests/trainer/odd_network.h"
 #include "trainer/backend/cuda/memory_advice.h"
-
-/* A plain and a grouped convolution, a norm, a linear layer, differentiated; all channel counts odd. */
-static Graph *odd_network(DataType type)
-{
-    FshError error = {0};
-    Graph *graph = graph_new();
-    graph_set_compute_type(graph, type);
-    TensorId x = graph_input(graph, "image", DATA_U8, 4, (int64_t[]){2, 6, 5, 3});
-    TensorId label = graph_input(graph, "label", DATA_I64, 1, (int64_t[]){2});
-    x = graph_normalize(graph, x, (double[]){0.5, 0.5, 0.5}, (double[]){1, 1, 1});
-    x = graph_conv2d(graph, "conv", x,
-                     &(Conv2d){.channels = 9, .kernel = 3, .stride = 1, .padding = 1, .bias = true});
-    x = graph_batch_norm(graph, "norm", x, &(BatchNorm){.training = true});
-    x = graph_conv2d(graph, "depthwise", x,
-                     &(Conv2d){.channels = 9, .kernel = 3, .stride = 1, .padding = 1, .groups = 9});
-    x = graph_linear(graph, "linear", graph_global_avg_pool(graph, x), 19, true);
-    x = graph_cast(graph, x, DATA_F32);
-    graph_differentiate(graph, graph_softmax_cross_entropy(graph, x, label, TENSOR_NONE, TENSOR_NONE, 0));
-    assert_ok(graph_check(graph, &error), &error);
-    return graph;
-}
 
 /* Every tensor takes a multiple of 256 bytes; copies and gradients of weights are padded to 8 channels both ways. */
 static void test_each_kind_of_memory_is_foreseen(void **state)
@@ -38,7 +18,7 @@ static void test_each_kind_of_memory_is_foreseen(void **state)
     for (int i = 0; i < 2; i++) {
         FshError error = {0};
         MemoryUse use = {0};
-        Graph *graph = odd_network(types[i]);
+        Graph *graph = odd_network(types[i], 9);
         assert_ok(cuda_foresee_memory(graph, &use, &error), &error);
         assert_int_equal(use.bytes[MEMORY_WEIGHTS], 1024 + 256 + 4 * 256 + 512 + 768 + 256);
         assert_int_equal(use.bytes[MEMORY_COPIES], copies[i]);
