@@ -434,8 +434,8 @@ typedef enum GraphFusion {
     /* Backward: normalised images that nothing but convolutions reads are made a second time for the gradients of their weights,
      * instead of being kept throughout, where they are many; from the input, which lies there anyhow. */
     FUSE_IMAGES_AGAIN = 256,
-    FUSE_ALL =
-        175, /* those of them that every backend wants: all but FUSE_CONV_STATISTICS, FUSE_PAD_ADD, FUSE_IMAGES_AGAIN */
+    /* Those of them that every backend wants: all but FUSE_CONV_STATISTICS, FUSE_PAD_ADD, FUSE_IMAGES_AGAIN. */
+    FUSE_ALL = 175,
     FUSE_NONE = 1 << 30, /* no fusion; for where 0 stands for a default */
 } GraphFusion;
 /* Of bit 1 << i, for people: "norm-relu", …; ends with NULL. */
