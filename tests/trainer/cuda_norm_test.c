@@ -96,6 +96,16 @@ static void test_fusions_change_little_of_narrow_results_agree(void **state)
     compare_narrow_fusions(backends[CUDA], DATA_BF16, all);
 }
 
+static void test_what_is_no_number_passes_a_fused_relu(void **state)
+{
+    static const DataType types[] = {DATA_F32, DATA_BF16, DATA_F16};
+    (void)state;
+    for (size_t i = 0; i < sizeof types / sizeof *types; i++) {
+        check_no_number_passes(backends[CUDA], types[i]);
+        check_no_number_passes(backends[CUDA_TIMED], types[i]);
+    }
+}
+
 static void test_images_made_again_give_the_same_bits(void **state)
 {
     (void)state;
@@ -110,6 +120,7 @@ int main(int argc, char **argv)
         CUDA_TEST(test_norms_of_many_rows),
         CUDA_TEST(test_fusions_change_no_result_agree),
         CUDA_TEST(test_fusions_change_little_of_narrow_results_agree),
+        CUDA_TEST(test_what_is_no_number_passes_a_fused_relu),
         CUDA_TEST(test_images_made_again_give_the_same_bits),
         CUDA_TEST(test_every_op_was_compared),
     };

@@ -208,3 +208,66 @@ void compare_images_again(Backend *backend, DataType type)
     free(kept);
     free(again);
 }
+
+/* Returns how many results are no number where those of a middle pixel of the first image should be. */
+static size_t count_no_numbers(Backend *backend, DataType type, const int64_t image[4], const Conv2d *conv,
+                               float slope)
+{
+    FshError error = {0};
+    Graph *graph = graph_new();
+    State *state = NULL;
+    Program *program = NULL;
+    const size_t count = (size_t)(image[0] * image[1] * image[2] * image[3]);
+    float *pixels = malloc(count * sizeof *pixels);
+    assert_non_null(pixels);
+    for (size_t i = 0; i < count; i++)
+        pixels[i] = (float)(i * 2654435761U % 1024) / 512 - 1;
+    pixels[(image[1] / 2 * image[2] + image[2] / 2) * image[3]] = NAN;
+    graph_set_compute_type(graph, type);
+    const TensorId x = graph_input(graph, "x", DATA_F32, 4, image);
+    TensorId y = graph_conv2d(graph, "conv", type == DATA_F32 ? x : graph_cast(graph, x, type), conv);
+    y = graph_leaky_relu(graph, y, slope);
+    graph_keep(graph, type == DATA_F32 ? y : graph_cast(graph, y, DATA_F32), "y");
+    graph_fuse(graph, FUSE_CONV_BIAS_RELU);
+    test_check(graph_check(graph, &error), &error);
+    test_check(state_new(&state, backend, graph, &error), &error);
+    test_check(state_initialize(state, 5, &error), &error);
+    test_check(program_new(&program, state, graph, &error), &error);
+    test_check(program_write(program, x, pixels, count * sizeof *pixels, &error), &error);
+    test_run(program);
+    size_t result_count, found = 0;
+    float *result = test_read(program, "y", &result_count);
+    for (size_t i = 0; i < result_count; i++)
+        found += isnan(result[i]) != 0;
+    free(result);
+    free(pixels);
+    program_free(&program);
+    state_free(&state);
+    graph_free(&graph);
+    return found;
+}
+
+void check_no_number_passes(Backend *backend, DataType type)
+{
+    static const struct {
+        int64_t image[4];
+        Conv2d conv;
+        size_t expected;
+    } cases[] = {
+        {{2, 9, 9, 64}, {.channels = 64, .kernel = 3, .stride = 1, .padding = 1, .bias = true}, 9 * 64},
+        {{4, 4, 4, 64}, {.channels = 72, .kernel = 3, .stride = 1, .padding = 1, .bias = true}, 9 * 72},
+        {{2, 9, 9, 3}, {.channels = 24, .kernel = 3, .stride = 1, .padding = 1, .bias = true}, 9 * 24},
+        {{2, 8, 8, 32}, {.channels = 40, .kernel = 1, .stride = 1, .bias = true}, 40},
+        {{2, 9, 9, 16},
+         {.channels = 16, .kernel = 3, .stride = 1, .padding = 1, .groups = 16, .bias = true},
+         9},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        for (int leaky = 0; leaky < 2; leaky++) {
+            const size_t found =
+                count_no_numbers(backend, type, cases[i].image, &cases[i].conv, leaky ? 0.2F : 0);
+            if (found < cases[i].expected) /* more, where a way reads neighbours for weights of 0 */
+                fail_msg("case %zu in %s, %s: %zu results are no number, fewer than %zu", i,
+                         data_type_name(type), leaky ? "leaky" : "ReLU", found, cases[i].expected);
+        }
+}

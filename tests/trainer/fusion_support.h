@@ -18,6 +18,9 @@ void compare_fusions(Backend *backend, DataType type, unsigned fusions, double t
  * with one). */
 void compare_narrow_fusions(Backend *backend, DataType type, unsigned fusions);
 
+/* Convolutions of several shapes with a bias and a ReLU, or a leaky one, fused: a pixel that is no number makes results that are none. */
+void check_no_number_passes(Backend *backend, DataType type);
+
 /* The weight gradient of a convolution of more images than are kept, with FUSE_IMAGES_AGAIN and without: the same bits. */
 void compare_images_again(Backend *backend, DataType type);
 

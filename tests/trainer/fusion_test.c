@@ -61,6 +61,16 @@ static void test_each_fusion_is_as_near_in_bf16(void **state)
     backend_close(&backend);
 }
 
+static void test_what_is_no_number_passes_a_fused_relu(void **state)
+{
+    (void)state;
+    Backend *backend = test_backend(1);
+    check_no_number_passes(backend, DATA_F32);
+    if (!lacks_bf16())
+        check_no_number_passes(backend, DATA_BF16);
+    backend_close(&backend);
+}
+
 static void test_images_made_again_give_the_same_bits(void **state)
 {
     (void)state;
@@ -84,6 +94,7 @@ int main(void)
         cmocka_unit_test(test_gradient_sums_join_fused_norms),
         cmocka_unit_test(test_a_relu_behind_a_convolution_changes_little_in_bf16),
         cmocka_unit_test(test_each_fusion_is_as_near_in_bf16),
+        cmocka_unit_test(test_what_is_no_number_passes_a_fused_relu),
         cmocka_unit_test(test_images_made_again_give_the_same_bits),
         cmocka_unit_test(test_the_backend_says_what_it_runs),
     };

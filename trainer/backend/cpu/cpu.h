@@ -146,6 +146,10 @@ FshStatus cpu_side_by_side_prepare(CpuStep *step, const DnnConvolution *convolut
                                    FshError *error);
 FshStatus cpu_linear_prepare(CpuStep *step, FshError *error);
 FshStatus cpu_primitive_run(CpuStep *step, FshError *error);
+/* Forward: the primitive, and cpu_convolution_activate. */
+FshStatus cpu_convolution_run(CpuStep *step, FshError *error);
+/* The part of a convolution's activation that its primitive leaves. */
+void cpu_convolution_activate(CpuStep *step);
 FshStatus cpu_batch_norm_prepare(CpuStep *step, FshError *error);
 FshStatus cpu_batch_norm_run(CpuStep *step, FshError *error);
 FshStatus cpu_batch_norm_backward_run(CpuStep *step, FshError *error);

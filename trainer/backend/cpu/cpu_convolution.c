@@ -24,6 +24,34 @@ static const DnnLayout *weight_layout(const CpuStep *step, TensorId weight)
     return step->program->variables[weight]->layout;
 }
 
+/* oneDNN's ReLU is a maximum, which makes 0 of NaN: a network that has diverged would go on. Its leaky one keeps NaN. */
+static bool is_plain_relu(const Node *node)
+{
+    return node->as.conv.relu && node->as.conv.slope == 0;
+}
+
+static void rectify_part(void *context, int part, int64_t begin, int64_t end)
+{
+    const CpuStep *step = context;
+    void *y = cpu_write(step, 0, begin);
+    (void)part;
+    step->kernels->relu(y, y, end - begin, 0);
+}
+
+void cpu_convolution_activate(CpuStep *step)
+{
+    if (is_plain_relu(step->node))
+        cpu_parallel(step->program->backend, tensor_count(cpu_output(step, 0)), rectify_part, step);
+}
+
+FshStatus cpu_convolution_run(CpuStep *step, FshError *error)
+{
+    FshStatus status = dnn_primitive_run(step->primitive, error);
+    if (!status)
+        cpu_convolution_activate(step);
+    return status;
+}
+
 FshStatus cpu_convolution_prepare(CpuStep *step, FshError *error)
 {
     const Node *node = step->node;
@@ -32,7 +60,7 @@ FshStatus cpu_convolution_prepare(CpuStep *step, FshError *error)
     switch (node->op) {
     case OP_CONV2D:
         geometry = cpu_convolution_geometry(cpu_input(step, 0), cpu_output(step, 0), &node->as.conv.options);
-        geometry.relu = node->as.conv.relu;
+        geometry.relu = node->as.conv.relu && !is_plain_relu(node);
         geometry.slope = node->as.conv.slope;
         if (cpu_side_by_side_wins(&geometry))
             return cpu_side_by_side_prepare(step, &geometry, weight_layout(step, node->inputs[1]), error);

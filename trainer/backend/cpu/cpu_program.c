@@ -16,7 +16,7 @@ static const struct CpuOp {
     [OP_FILL] = {NULL, cpu_fill_run},
     [OP_CAST] = {NULL, cpu_cast_run},
     [OP_NORMALIZE] = {cpu_normalize_prepare, cpu_normalize_run},
-    [OP_CONV2D] = {cpu_convolution_prepare, cpu_primitive_run},
+    [OP_CONV2D] = {cpu_convolution_prepare, cpu_convolution_run},
     [OP_CONV2D_BACKWARD_DATA] = {cpu_convolution_prepare, cpu_primitive_run},
     [OP_CONV2D_BACKWARD_WEIGHT] = {cpu_convolution_prepare, cpu_primitive_run},
     [OP_BATCH_NORM] = {cpu_batch_norm_prepare, cpu_batch_norm_run},

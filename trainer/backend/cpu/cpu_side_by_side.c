@@ -117,9 +117,10 @@ static FshStatus run(CpuStep *step, FshError *error)
     if (op == OP_CONV2D_BACKWARD_WEIGHT)
         copy_x(step, step->inputs[1], true);
     FshStatus status = dnn_primitive_run(plan->primitive, error);
-    if (op == OP_CONV2D)
+    if (op == OP_CONV2D) {
         copy_y(step, step->outputs[0], false);
-    else if (op == OP_CONV2D_BACKWARD_DATA)
+        cpu_convolution_activate(step);
+    } else if (op == OP_CONV2D_BACKWARD_DATA)
         copy_x(step, step->outputs[0], false);
     return status;
 }

@@ -247,9 +247,12 @@ static void add_pointwise(CudnnPlan *plan, cudnnPointwiseMode_t mode, int x, int
         return;
     const cudnnDataType_t compute_type = CUDNN_DATA_FLOAT;
     const double clip_slope = (double)slope;
+    const cudnnNanPropagation_t nan_stays = CUDNN_PROPAGATE_NAN;
     Descriptor pointwise = CREATE(plan, CUDNN_BACKEND_POINTWISE_DESCRIPTOR);
     SET(plan, pointwise, CUDNN_ATTR_POINTWISE_MODE, CUDNN_TYPE_POINTWISE_MODE, 1, &mode);
     SET(plan, pointwise, CUDNN_ATTR_POINTWISE_MATH_PREC, CUDNN_TYPE_DATA_TYPE, 1, &compute_type);
+    if (mode == CUDNN_POINTWISE_RELU_FWD) /* a network that has diverged must not go on with 0 */
+        SET(plan, pointwise, CUDNN_ATTR_POINTWISE_NAN_PROPAGATION, CUDNN_TYPE_NAN_PROPOGATION, 1, &nan_stays);
     if (slope != 0)
         SET(plan, pointwise, CUDNN_ATTR_POINTWISE_RELU_LOWER_CLIP_SLOPE, CUDNN_TYPE_DOUBLE, 1, &clip_slope);
     cudnn_finalize(plan, pointwise, "finalize pointwise");
@@ -261,7 +264,8 @@ static void add_pointwise(CudnnPlan *plan, cudnnPointwiseMode_t mode, int x, int
         SET_DESCRIPTOR(plan, operation, CUDNN_ATTR_OPERATION_POINTWISE_BDESC, plan->tensors[b]);
     SET_DESCRIPTOR(plan, operation, CUDNN_ATTR_OPERATION_POINTWISE_YDESC, plan->tensors[y]);
     cudnn_finalize(plan, operation, "finalize pointwise operation");
-    write_down(plan, "pointwise %d of %d %d to %d, slope %a; ", (int)mode, x, b, y, (double)slope);
+    write_down(plan, "pointwise %d of %d %d to %d, slope %a%s; ", (int)mode, x, b, y, (double)slope,
+               mode == CUDNN_POINTWISE_RELU_FWD ? ", NaN stays" : "");
 }
 
 void cudnn_plan_bias(CudnnPlan *plan, int x, int bias, int y)
