@@ -128,8 +128,11 @@ static FshStatus check_ranks(const TrainOptions *options, const RankPlace *place
     };
     for (size_t i = 0; i < sizeof alone / sizeof *alone; i++)
         if (alone[i].given && place->world_size > 1)
-            return fsh_error_set(error, FSH_ERR_USAGE, "%s: is for one process, and %s has started %llu",
+            return fsh_error_set(error, FSH_ERR_USAGE,
+                                 "%s: is for one process, and %s has started %llu; start it by itself",
                                  alone[i].name, place->launcher, (unsigned long long)place->world_size);
+        else if (alone[i].given && options->gpus && strcmp(options->gpus, "1") != 0)
+            return fsh_error_set(error, FSH_ERR_USAGE, "%s: is for one process; use --gpus 1", alone[i].name);
     return FSH_OK;
 }
 
@@ -187,7 +190,11 @@ static FshStatus start_ranks(TrainOptions *options, RankPlace *place, FshError *
                              "--gpus: not with --device cpu; several processes on the CPU are for torchrun "
                              "--no-python, mpirun or srun to start");
     options->device = "cuda";
-    FshStatus status = count_ranks(options->gpus, &count, error);
+    if (strcmp(options->gpus, "1") == 0) /* opening it says what is wrong with it */
+        return FSH_OK;
+    FshStatus status = check_ranks(options, place, error);
+    if (!status)
+        status = count_ranks(options->gpus, &count, error);
     if (status || count == 1)
         return status;
     status = launch_ranks(count, &is_parent, &exit_status, error);
@@ -201,6 +208,7 @@ static FshStatus check_and_run(const ProgramContext *context, RankPlace *place, 
 {
     TrainOptions *options = context->settings;
     FshStatus status = rank_place_from_environment(place, error);
+    const bool misplaced = status == FSH_ERR_USAGE; /* what one rank's environment says, it alone can tell */
     if (!status)
         status = check_uses(options, error);
     if (!status)
@@ -209,7 +217,7 @@ static FshStatus check_and_run(const ProgramContext *context, RankPlace *place, 
         status = start_ranks(options, place, error);
     if (!status)
         status = check_ranks(options, place, error);
-    if (status && place->rank > 0) /* the same on all */
+    if (status && place->rank > 0 && !misplaced) /* the same on all */
         (void)snprintf(error->message, sizeof error->message, "%s", ranks_told_elsewhere);
     if (!status) {
         interrupt_install_requeue();

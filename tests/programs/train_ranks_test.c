@@ -284,6 +284,19 @@ static void test_half_an_environment_is_refused(void **state)
     run_result_free(&result);
 }
 
+/* Nobody else knows: rank 0 waits for a rank that never comes. */
+static void test_a_rank_that_cannot_be_is_told_by_itself(void **state)
+{
+    TestFolder *folder = *state;
+    const char *const arguments[] = {"--model", "conv8", make_set(folder, &train_plain),
+                                     test_path(folder, "out"), NULL};
+    RunningProgram running = start_rank(3, 2, 99, arguments);
+    RunResult result = run_wait(&running);
+    assert_int_equal(result.exit_status, 2);
+    assert_contains(result.err, "RANK is 3, which is no rank of WORLD_SIZE 2");
+    run_result_free(&result);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -300,6 +313,7 @@ int main(void)
         IN_FOLDER(test_a_failure_of_all_is_told_once),
         IN_FOLDER(test_ranks_that_were_started_differently_do_not_train),
         IN_FOLDER(test_half_an_environment_is_refused),
+        IN_FOLDER(test_a_rank_that_cannot_be_is_told_by_itself),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -153,6 +153,7 @@ static void test_options_that_contradict_are_usage_errors(void **state)
     REFUSED(2, "SHARDS and OUTPUT are known already", out, "--shards", shards, "--output", out, "third");
     REFUSED(2, "--gpus: 'two' is neither a number from 1 to 256 nor all", out, "--gpus", "two", shards);
     REFUSED(2, "--gpus: '0' is neither", out, "--gpus", "0", shards);
+    REFUSED(2, "--dry-run: is for one process; use --gpus 1", out, "--gpus", "2", "--dry-run", shards);
     REFUSED(2, "--gpus: not with --device cpu", out, "--gpus", "2", "--device", "cpu", shards);
     REFUSED(2, "--world-size: no such option; nothing needs it", out, "--world-size", "2", shards);
     REFUSED(2, "--betas: no such option; ftrain calls it --opt-betas", out, "--betas", "0.9,0.999", shards);
