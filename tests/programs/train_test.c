@@ -324,8 +324,19 @@ static void test_what_a_gpu_would_take_is_foreseen(void **state)
     assert_contains(result.out, "copies of weights in 16 bits");
     assert_contains(result.out, "training, 32 pixels, activations");
     assert_contains(result.out, "not known"); /* scratch memory */
+    assert_contains(result.out, "(without what is not known)");
     assert_contains(result.out, "steps in all");
     assert_contains_not(result.out, "s on this machine now");
+    run_result_free(&result);
+    const char *const in_json[] = {"--json",    "--quiet", "--device", "cuda",
+                                   "--dry-run", "--model", "conv8",    test_path(folder, "set"),
+                                   NULL};
+    running = run_start(&options, "ftrain", in_json);
+    result = run_wait(&running);
+    json_t *object = read_json(result.out), *memory = json_object_get(object, "memory");
+    assert_true(json_is_null(json_object_get(memory, "scratch")));
+    assert_true(number_of(memory, "activations") > 0 && number_of(memory, "pixels") == 0);
+    json_decref(object);
     run_result_free(&result);
 }
 

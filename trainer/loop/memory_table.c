@@ -24,6 +24,12 @@ static bool wants_pixels(const Session *session)
     return session->plan.cache_gpu || (session->plan.decode_gpu && session->plan.train_count);
 }
 
+/* Without a GPU at hand: what only its libraries know is missing. */
+static bool is_foreseen(const Session *session)
+{
+    return on_device(session) && !session->network.backend;
+}
+
 static uint64_t loader_bytes(const Session *session)
 {
     return (session->train ? loader_ring_bytes(session->train) : 0) +
@@ -133,6 +139,8 @@ static void print_sums(const Session *session, FILE *stream)
     if (session->network.backend && !backend_free_memory(session->network.backend, &left, NULL))
         (void)snprintf(note, sizeof note, "  (%s are free now)",
                        progress_format_bytes(text, sizeof text, left));
+    else if (is_foreseen(session))
+        (void)snprintf(note, sizeof note, "  (without what is not known)");
     print_bytes(stream, "in all, on the device", total_of(&use), note);
     print_bytes(stream, "on the host: pinned", use.bytes[MEMORY_PINNED], "");
     if (session->network.backend)
@@ -176,6 +184,7 @@ const char *memory_table_line(const Session *session, char *buffer, size_t buffe
                   {"batches and results", {MEMORY_INPUTS, MEMORY_RESULTS}},
                   {"images", {MEMORY_PIXELS, MEMORY_PIXELS}}};
     const MemoryUse use = sum_of(session);
+    const bool foreseen = is_foreseen(session);
     char text[32];
     size_t length = (size_t)snprintf(buffer, buffer_bytes, "%s",
                                      progress_format_bytes(text, sizeof text, total_of(&use)));
@@ -183,14 +192,20 @@ const char *memory_table_line(const Session *session, char *buffer, size_t buffe
         const MemoryKind *kinds = shares[i].kinds;
         const uint64_t bytes = use.bytes[kinds[0]] + (kinds[1] != kinds[0] ? use.bytes[kinds[1]] : 0);
         if (bytes)
-            length += (size_t)snprintf(buffer + length, buffer_bytes - length, "%s %s %s", i ? "," : ":",
-                                       shares[i].name, progress_format_bytes(text, sizeof text, bytes));
+            length +=
+                (size_t)snprintf(buffer + length, buffer_bytes - length, "%s %s %s", i ? "," : ":",
+                                 foreseen && kinds[1] == MEMORY_SCRATCH ? "activations" : shares[i].name,
+                                 progress_format_bytes(text, sizeof text, bytes));
     }
     if (use.bytes[MEMORY_PINNED] && length < buffer_bytes)
         length += (size_t)snprintf(buffer + length, buffer_bytes - length, "; %s pinned on the host",
                                    progress_format_bytes(text, sizeof text, use.bytes[MEMORY_PINNED]));
-    if (wants_pixels(session) && !use.bytes[MEMORY_PIXELS] && length < buffer_bytes)
-        (void)snprintf(buffer + length, buffer_bytes - length, "; images on the device come on top");
+    const bool later = wants_pixels(session) && !use.bytes[MEMORY_PIXELS];
+    if ((later || foreseen) && length < buffer_bytes)
+        (void)snprintf(buffer + length, buffer_bytes - length, "; %s on top",
+                       !later     ? "scratch comes"
+                       : foreseen ? "scratch and images on the device come"
+                                  : "images on the device come");
     return buffer;
 }
 
@@ -199,9 +214,12 @@ json_t *memory_table_json(const Session *session)
     const MemoryUse use = sum_of(session);
     json_t *object = json_object();
     int failed = 0;
-    for (int kind = 0; kind < MEMORY_KINDS; kind++)
-        failed |=
-            json_object_set_new(object, memory_kind_names[kind], json_integer((json_int_t)use.bytes[kind]));
+    for (int kind = 0; kind < MEMORY_KINDS; kind++) {
+        const bool unknown = is_foreseen(session) &&
+                             (kind == MEMORY_SCRATCH || (kind == MEMORY_PIXELS && wants_pixels(session)));
+        failed |= json_object_set_new(object, memory_kind_names[kind],
+                                      unknown ? json_null() : json_integer((json_int_t)use.bytes[kind]));
+    }
     failed |= json_object_set_new(object, "total", json_integer((json_int_t)total_of(&use)));
     failed |= json_object_set_new(object, "loader", json_integer((json_int_t)loader_bytes(session)));
     if (failed) {
