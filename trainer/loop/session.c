@@ -4,6 +4,7 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "common/interrupt.h"
 #include "common/progress.h"
@@ -140,17 +141,29 @@ static void take_sizes(TrainOptions *options, const WeightsOrigin *origin)
     options->val_resize_size = origin->resize;
 }
 
-/* auto: the best there is, on all ranks, and never a failure for want of a GPU. */
-static FshStatus open_backend(Backend **backend, const TrainOptions *options, Communicator *communicator,
+/* The kernel's driver is loaded, and the user has not hidden the GPUs. */
+static bool expects_gpu(void)
+{
+    const char *shown = getenv("CUDA_VISIBLE_DEVICES");
+    return access("/dev/nvidiactl", F_OK) == 0 && !(shown && (!*shown || strcmp(shown, "-1") == 0));
+}
+
+/* auto: the best there is, on all ranks, and never a failure for want of a GPU; but whoever has one should know why it is left idle. */
+static FshStatus open_backend(Session *session, Backend **backend, const TrainOptions *options,
                               FshError *error)
 {
+    Communicator *communicator = session->communicator;
     PlanBackend wanted;
+    FshError why = {0};
     plan_backend(&wanted, options);
     if (strcmp(options->device, "auto") != 0)
         return ranks_agree(communicator, backend_open(backend, options->device, &wanted.options, error),
                            error);
-    if (ranks_agree(communicator, backend_open(backend, "cuda", &wanted.options, NULL), NULL) == FSH_OK)
+    const FshStatus status = backend_open(backend, "cuda", &wanted.options, &why);
+    if (ranks_agree(communicator, status, NULL) == FSH_OK)
         return FSH_OK;
+    if (status && expects_gpu())
+        console_warning(&session->console, "the CPU computes, for the GPU cannot: %s", why.message);
     backend_close(backend); /* that of a rank that could */
     return backend_open(backend, "cpu", &wanted.options, error);
 }
@@ -181,7 +194,7 @@ static FshStatus open_data(Session *session, const TrainOptions *options, Sessio
     if (session->communicator)
         status = ranks_agree(session->communicator, status, error);
     if (!status && use != SESSION_LOAD)
-        status = open_backend(backend, options, session->communicator, error);
+        status = open_backend(session, backend, options, error);
     if (!status && *backend)
         settled.device = (*backend)->interface->device;
     if (!status)
