@@ -109,8 +109,8 @@ static void test_precision_is_chosen_by_the_network(void **state)
 {
     TestFolder *folder = *state;
     const char *shards = make_learnable(folder);
-    static const char *const said[] = {"precision f16 (--amp off for f32), loss scale 65536",
-                                       "precision f32 with TF32 products", "--tf32: does nothing here"};
+    static const char *const said[] = {"precision fp16 (--amp off for float32), loss scale 65536",
+                                       "precision float32 with TF32 products", "--tf32: does nothing here"};
     Job jobs[] = {{.arguments = {"--model", "conv8", "--dry-run", shards}},
                   {.arguments = {"--model", "conv8", "--amp", "off", "--tf32", "--dry-run", shards}},
                   {.arguments = {"--tf32", "--dry-run", shards}, .exit_status = 2}};

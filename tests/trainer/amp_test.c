@@ -587,7 +587,7 @@ static void test_fp16_is_refused_with_what_to_do(void **state)
     (void)state;
     assert_int_equal(state_new(&parameters, backend, graph, &error), FSH_ERR_UNSUPPORTED);
     assert_contains(error.message, "the CPU cannot compute in fp16 (oneDNN ");
-    assert_contains(error.message, "use bf16, or a GPU (--device cuda)");
+    assert_contains(error.message, "use --amp bf16, or a GPU (--device cuda)");
     assert_null(parameters);
     graph_free(&graph);
     backend_close(&backend);

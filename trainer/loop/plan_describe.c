@@ -131,9 +131,10 @@ static void tell_views(const Teller *teller, const TrainPlan *plan)
 static void say_precision(Line *line, const TrainPlan *plan)
 {
     const DataType type = plan->recipe.compute_type;
-    say(line, ", precision %s%s", data_type_name(type), plan->tf32 ? " with TF32 products" : "");
+    say(line, ", precision %s%s", type == DATA_F32 ? "float32" : plan_amp_name(type),
+        plan->tf32 ? " with TF32 products" : "");
     if (plan->precision_chosen && type != DATA_F32)
-        say(line, " (--amp off for f32)");
+        say(line, " (--amp off for float32)");
     if (plan->deterministic)
         say(line, ", deterministic");
 }

@@ -26,7 +26,7 @@ FshStatus dnn_check_type(DataType type, FshError *error)
     if (type == DATA_F16)
         return fsh_error_set(
             error, FSH_ERR_UNSUPPORTED,
-            "the CPU cannot compute in fp16 (%s has no such convolutions); use bf16, or a GPU "
+            "the CPU cannot compute in fp16 (%s has no such convolutions); use --amp bf16, or a GPU "
             "(--device cuda)",
             library);
     /* oneDNN's bf16 begins at AVX-512 (without its bf16 instructions it takes two f32 ones for each); a set of
