@@ -19,6 +19,7 @@ static const char usage[] = "[OPTIONS] SHARDS [OUTPUT]";
 static const char examples[] =
     "  ftrain shards/ out/                                   resnet18, defaults for all else\n"
     "  ftrain --model resnet9 --amp bf16 --epochs 10 cifar10/ out/\n"
+    "  ftrain --gpus all --model resnet50 shards/ out/       on every GPU of this machine\n"
     "  ftrain --model unet pairs/ out/                       blurry and sharp: PSNR, SSIM\n"
     "  ftrain --dry-run shards/                              the network, its memory, the steps, the time\n"
     "  ftrain --resume auto shards/ out/                     go on, or begin\n"
@@ -273,7 +274,8 @@ void train_options_rows(TrainOptions *o, Option *rows)
          .help = "with --weights: a CSV with a row for each sample of the evaluation split"},
         {.name = "device", .kind = OPTION_CHOICE, .value = &o->device, .argument = "NAME",
          .choices = device_choices,
-         .help = "where to compute; auto: cuda if this build and this machine have it"},
+         .help = "where to compute; cuda is the first GPU of CUDA_VISIBLE_DEVICES; auto: cuda if this build and this "
+                 "machine have it"},
         {.name = "gpus", .kind = OPTION_TEXT, .value = &o->gpus, .argument = "N",
          .help = "train on so many GPUs of this host, or all: a process for each, --batch-size images on each; "
                  "torchrun --no-python, mpirun and srun start ranks too"},
