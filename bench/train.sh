@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # The training step on one GPU beside PyTorch's, in turn, in one run: the table of README. Synthetic batches in device memory.
-# usage: ./run bench train [JOB…]: all jobs, or those named MODEL:PIXELS:BATCH (resnet50:160:512). FSHARD_BENCH_PEER=0 leaves PyTorch
-# out; FSHARD_BENCH_PEER=best runs only the peer's best way of each job (compiling takes minutes). FSHARD_BENCH_ROUNDS: 2.
+# usage: ./run bench train [JOB…]     JOB: MODEL:PIXELS:BATCH of the table below, resnet50:160:512 for one; default: all
+# FSHARD_BENCH_PEER=0 leaves PyTorch out; best, the default, runs the peer's best way of each job alone (compiling takes minutes), all its
+# others too. FSHARD_BENCH_ROUNDS: 2. FSHARD_BENCH_PYTHON: one that has torch [python3].
 # floor: images/s of a step whose every node runs at the rate of a copy or of a large product (profile.h), and our share of it.
 # GiB: what the step was given (ours: its memory plan; theirs: max_memory_allocated), and all that is gone of the device since its context
 # was made: loaded kernels, workspaces, what an allocator holds.
@@ -9,7 +10,6 @@ set -euo pipefail
 export LC_ALL=C
 cd "$(dirname "$(readlink -f "$0")")/.."
 bin=${FSHARD_BENCH_BIN:-build/bin} python=${FSHARD_BENCH_PYTHON:-python3} rounds=${FSHARD_BENCH_ROUNDS:-2} peer=${FSHARD_BENCH_PEER:-best}
-[ -n "${FSHARD_BENCH_BIN:-}" ] || cmake --build build --target train_step fshard-cuda >/dev/null
 # model:pixels:batch  our type  steps  the peer's best there (type.mode), then other ways of its  at least  aim: images/s, or times the peer's
 jobs=(
     "resnet50:160:512 f16 30 bf16.compile fp16.eager 16000 20000"
@@ -22,7 +22,17 @@ jobs=(
     "conv8:28:2048 f16 400 fp32.graph bf16.graph 3000000 6000000"
     "nafnet:256:16 bf16 20 bf16.compile bf16.graph 1.3x 1.8x"
 )
+for name in "$@"; do
+    if ! printf '%s\n' "${jobs[@]%% *}" | grep -qxF -- "$name"; then
+        sed -n 's/^# usage/usage/p' "$0" >&2
+        echo "bench: no job '$name': ${jobs[*]%% *}" >&2
+        exit 2
+    fi
+done
+[ -n "${FSHARD_BENCH_BIN:-}" ] || cmake --build build --target train_step fshard-cuda >/dev/null
 export FSHARD_BENCH_PLANS=${FSHARD_BENCH_PLANS:-$(mktemp -d)}
+# Without a GPU: what is missing, once.
+"$bin/train_step" time conv8 f16 28 2048 1 cuda >/dev/null || exit 1
 has_torch=1
 if [ "$peer" = 0 ] || ! "$python" -c 'import torch' 2>/dev/null; then has_torch=; fi
 field() { sed -n -e "s/.*\"$1\": \([0-9.]*\).*/\1/p"; }

@@ -17,7 +17,6 @@ if ! [ -d "${1:-}" ]; then
 fi
 sets=$(readlink -f "$1")
 shift
-[ -n "${FSHARD_BENCH_BIN:-}" ] || cmake --build build --target ftrain fpack train_step fshard-cuda >/dev/null
 # model:pixels:batch  set  times over  ways
 jobs=(
     "resnet50:160:512 in160 64 jpeg:ram raw:ram jpeg:nvjpeg"
@@ -27,6 +26,16 @@ jobs=(
     "toynet:28:1024 mnist 20 jpeg:ram raw:ram jpeg:gpu"
     "conv8:28:2048 mnist 20 jpeg:ram raw:ram jpeg:gpu"
 )
+for name in "$@"; do
+    if ! printf '%s\n' "${jobs[@]%% *}" | grep -qxF -- "$name"; then
+        sed -n 's/^# usage/usage/p' "$0" >&2
+        echo "bench: no job '$name': ${jobs[*]%% *}" >&2
+        exit 2
+    fi
+done
+[ -n "${FSHARD_BENCH_BIN:-}" ] || cmake --build build --target ftrain fpack train_step fshard-cuda >/dev/null
+# Without a GPU: what is missing, before anything is packed.
+"$bin/train_step" time conv8 "$([ "$device" = cpu ] && echo f32 || echo f16)" 28 2048 1 "$device" >/dev/null || exit 1
 cores=$(nproc) pinned=()
 if [ "$cores" -gt 16 ]; then
     pinned=(taskset -c "$(taskset -cp $$ | sed 's/.*: //' | awk -F, '{ # the first 16 of what this process may use

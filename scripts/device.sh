@@ -7,6 +7,13 @@
 set -euo pipefail
 cd "$(dirname "$(readlink -f "$0")")/.."
 what=${1:-all}
+case $what in
+test | memcheck | racecheck | initcheck | time | all) ;;
+*)
+    sed -n 's/^#   /usage: /p' "$0" >&2
+    exit 2
+    ;;
+esac
 build=${FSHARD_DEVICE_BUILD:-/tmp/fshard-device}
 out=${OUT:-$build}
 mkdir -p "$build" "$out"

@@ -2,9 +2,10 @@
 # What training on a GPU learns: recipes of the table below, CIFAR-10 with resnet9 in float32, bf16 and fp16, SEEDS seeds each (three runs
 # are on the GPU at a time). Prints a line for each run (best and last accuracy or PSNR, of the average of the weights too, seconds), and for
 # each recipe the means over the seeds and how far bf16 and fp16 end from float32 (asked: 0.3).
-#   scripts/device_accuracy.sh BIN SETS OUT [SEEDS [RECIPE…]]     3; 24 tiny deblur     SETS: a folder with packed sets: cifar10, tiny, deblur
+#   scripts/device_accuracy.sh BIN SETS OUT [SEEDS [RECIPE…]]     BIN: build/bin; SETS: a folder with packed sets: cifar10, tiny, deblur;
+#                                                                 default: 3 seeds of the recipes 24 tiny deblur; more: 12 long
 set -euo pipefail
-[ $# -ge 3 ] || { sed -n 's/^#   //p' "$0" >&2; exit 2; }
+[ $# -ge 3 ] || { sed -n -e 's/^#    *\(scripts\)/usage: \1/p' -e 's/^#      / /p' "$0" >&2; exit 2; }
 bin=$1 sets=$2 out=$3 seeds=${4:-3}
 shift $(($# < 4 ? $# : 4))
 [ $# -gt 0 ] || set -- 24 tiny deblur

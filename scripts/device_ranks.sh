@@ -7,8 +7,16 @@
 set -euo pipefail
 cd "$(dirname "$(readlink -f "$0")")/.."
 what=${1:-all} peer=${2:-}
+case $what in
+test | time | all) ;;
+*)
+    sed -n 's/^#   /usage: /p' "$0" >&2
+    exit 2
+    ;;
+esac
 build=${FSHARD_DEVICE_BUILD:-/tmp/fshard-device}
 out=${OUT:-$build}
+command -v nvidia-smi >/dev/null || { echo "device_ranks: no nvidia-smi, so no GPU here: run it on a machine with two or more" >&2; exit 1; }
 mkdir -p "$build" "$out"
 export PATH=/usr/local/cuda/bin:$PATH FSHARD_BENCH_PLANS=$build/plans
 mkdir -p "$FSHARD_BENCH_PLANS"

@@ -8,6 +8,11 @@ set -euo pipefail
 cd "$(dirname "$(readlink -f "$0")")/.."
 build=${FSHARD_DEVICE_BUILD:-/tmp/fshard-device}
 out=${OUT:-$build}
+python=${FSHARD_BENCH_PYTHON:-python3}
+if ! said=$("$python" -c 'import numpy, safetensors, torch' 2>&1); then
+    echo "device_rounding: $python: ${said##*$'\n'}; install it, or name another Python in FSHARD_BENCH_PYTHON" >&2
+    exit 1
+fi
 mkdir -p "$out" "$build/plans"
 export PATH=/usr/local/cuda/bin:$PATH FSHARD_BENCH_PLANS=${FSHARD_BENCH_PLANS:-$build/plans}
 
@@ -18,4 +23,4 @@ if [ -z "${FSHARD_BENCH_BIN:-}" ] && ! { cmake -S . -B "$build" -G Ninja -DFSHAR
     tail -n 30 "$out/build.txt"
     exit 1
 fi
-"${FSHARD_BENCH_PYTHON:-python3}" bench/rounding.py "${FSHARD_BENCH_BIN:-$build/bin}/train_step" "$@" 2>&1 | tee "$out/rounding.txt"
+"$python" bench/rounding.py "${FSHARD_BENCH_BIN:-$build/bin}/train_step" "$@" 2>&1 | tee "$out/rounding.txt"
