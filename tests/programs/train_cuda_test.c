@@ -80,7 +80,8 @@ static void test_the_loss_falls_in_every_precision(void **state)
     enum { MODELS = 3, PRECISIONS = 3 };
     TestFolder *folder = *state;
     const char *shards = make_learnable(folder);
-    static const char *const precisions[] = {"off", "bf16", "fp16"}, *const said[] = {"f32", "bf16", "f16"};
+    static const char *const precisions[] = {"off", "bf16", "fp16"}, *const said[] = {"float32", "bf16",
+                                                                                      "fp16"};
     static const char *const models[] = {"conv8", "resnet9", "toynet"};
     Job jobs[MODELS * PRECISIONS] = {{.environment = NULL}};
     const char *outs[MODELS * PRECISIONS];
