@@ -210,15 +210,16 @@ static void warn_of_folder(Session *session, const TrainOptions *options)
 }
 
 /* Where the GPU is not here, but the backend is: on the host of a cluster on which runs are written, say. why: what session_open
- * said; it stays the error where this cannot be done either. */
+ * said. */
 static FshStatus describe_without_device(const TrainOptions *options, FshError *why)
 {
     Session session;
     unsigned fusions = 0;
-    if (backend_foresee("cuda", NULL, &fusions, NULL, NULL) != FSH_OK)
-        return FSH_ERR_UNSUPPORTED;
     const FshError without = *why;
-    FshStatus status = session_open(&session, options, SESSION_LOAD, why);
+    FshStatus status = backend_foresee("cuda", NULL, &fusions, NULL, why);
+    if (status)
+        return status;
+    status = session_open(&session, options, SESSION_LOAD, why);
     if (status)
         return status;
     status = plan_fusions(&session.plan, options, fusions, why);
