@@ -192,8 +192,8 @@ static void fold(const char *text, char folded[NAME_MAX_LENGTH + 1])
     folded[length] = '\0';
 }
 
-/* What was meant, for the message: the same but for case and signs, or else a word with one letter off ("jpg", and not
- * "422"). NULL: nobody knows. */
+/* What was meant, for the message: the same but for case and signs, or else a word with one letter off that is not the
+ * first ("jpg", and not "422"; "gpu" is no "cpu"). NULL: nobody knows. */
 static const char *nearest_choice(const Option *option, const char *text)
 {
     char typed[NAME_MAX_LENGTH + 1], known[NAME_MAX_LENGTH + 1];
@@ -203,7 +203,8 @@ static const char *nearest_choice(const Option *option, const char *text)
         fold(*choice, known);
         if (strcmp(known, typed) == 0)
             return *choice;
-        if (!nearest && isalpha((unsigned char)typed[0]) && edit_distance(typed, known) == 1)
+        if (!nearest && isalpha((unsigned char)typed[0]) && typed[0] == known[0] &&
+            edit_distance(typed, known) == 1)
             nearest = *choice;
     }
     return nearest;
