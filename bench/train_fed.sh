@@ -126,7 +126,7 @@ for job in "${jobs[@]}"; do
     if [ "$device" = cpu ]; then try=2; fi
     synthetic=$("$bin/train_step" time "$model" $type "$pixels" "$batch" "$try" "$device" |
         sed -n 's/.*"images_per_second": \([0-9]*\).*/\1/p')
-    steps=$((images / batch)) epochs=$((seconds * synthetic / images + 1))
+    steps=$((images / batch)) epochs=$(awk "BEGIN { print int($seconds * $synthetic / $images) + 1 }")
     printf '%-20s %-12s %12d   (%d images, %d epochs)\n' "$name" synthetic "$synthetic" "$images" "$epochs"
     for way in ${FSHARD_BENCH_WAYS:-$ways}; do
         options=(--model "$model" --train-crop-size "$pixels" --batch-size "$batch" --epochs "$epochs" --log-interval $((steps < 10 ? 1 : steps / 10)))
