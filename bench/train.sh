@@ -45,6 +45,7 @@ bar() {
 }
 printf '%-18s %-4s %10s %10s %5s %13s   %-12s %10s %13s %6s %15s %15s\n' job type "images/s" floor "of it" "GiB plan,gone" "PyTorch" "images/s" \
     "GiB peak,gone" ratio "at least" aim
+status=0
 for job in "${jobs[@]}"; do
     read -r name type steps best other least aim <<<"$job"
     IFS=: read -r model pixels batch <<<"$name"
@@ -66,8 +67,10 @@ for job in "${jobs[@]}"; do
         done
     done
     floor=$(awk "BEGIN { if (${floor:-0} > 0) printf \"%.0f\", $batch / ${floor:-0} * 1000; else print 0 }")
+    [ "$ours" != 0 ] || status=1 # a row of zeros: the program has said why
     printf '%-18s %-4s %10.0f %10d %5s %13s   %-12s %10.0f %13s %6s %15s %15s\n' "$name" "$type" "$ours" "$floor" \
         "$(awk "BEGIN { if ($floor > 0) printf \"%.0f%%\", 100 * $ours / $floor; else printf \"-\" }")" "$memory" "$way" "$theirs" "$their_memory" \
         "$(awk "BEGIN { if ($theirs > 0) printf \"%.2f\", $ours / $theirs; else printf \"-\" }")" "$(bar "$ours" "$theirs" "$least")" \
         "$(bar "$ours" "$theirs" "$aim")"
 done
+exit $status

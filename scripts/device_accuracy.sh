@@ -24,11 +24,13 @@ for recipe in "$@"; do
     [ -n "${recipes[$recipe]:-}" ] || { echo "device_accuracy: no recipe '$recipe': ${!recipes[*]}" >&2; exit 2; }
 done
 mkdir -p "$out"
+rm -f "$out/failed"
 # run NAME METRIC SET ARG…: trains; the best and last of a column of summary.csv, and the time.
 run() {
     local name=$1 metric=$2 set=$3 start=$EPOCHREALTIME
     shift 3
     if ! "$bin/ftrain" --device cuda "$@" "$sets/$set" "$out/$name" >"$out/$name.log" 2>&1; then
+        echo "$name" >>"$out/failed"
         printf '%-24s failed: %s\n' "$name" "$(grep '^ftrain: ' "$out/$name.log" | tail -n 1 | cut -c1-150)"
         return
     fi
@@ -77,3 +79,4 @@ for recipe in "$@"; do
     done | tee "$out/$recipe.txt"
     means "$recipe" "$metric" "$out/$recipe.txt"
 done
+[ ! -s "$out/failed" ] # exit status 1 where a run failed

@@ -2,6 +2,7 @@
 # Fetches into .deps/ the Debian packages that a lent GPU machine lacks (it can reach no registry): run it here, then name .deps in the
 # run's `carry`; scripts/device.sh unpacks them there. About 9 MB; git ignores the folder.
 set -euo pipefail
+[ $# -eq 0 ] || { sed -n 's/^# //p' "$0" >&2; exit 2; }
 cd "$(dirname "$(readlink -f "$0")")/.."
 packages=(
     libdnnl-dev libdnnl2 ocl-icd-libopencl1 # oneDNN, and the loader that its library is linked to
