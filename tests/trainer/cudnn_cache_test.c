@@ -44,6 +44,9 @@ static void test_a_plan_is_built_once_and_loaded_by_the_next_start(void **state)
     assert_null(cudnn_cache_warning(cache));
     assert_int_equal(test_count_files(path), 2);
     const uint64_t workspace_bytes = cudnn_plan_workspace_bytes(first);
+    char told[80], told_again[80];
+    assert_true(cudnn_plan_engine(first) >= 0);
+    (void)cudnn_plan_describe(first, told, sizeof told);
     cudnn_cache_free(&cache);
 
     assert_ok(cudnn_cache_new(&cache, "this machine", path, &error), &error);
@@ -51,6 +54,7 @@ static void test_a_plan_is_built_once_and_loaded_by_the_next_start(void **state)
     assert_ok(get(cache, *state, CONVOLUTION_BACKWARD_DATA, &other), &error);
     assert_counts(cache, 0, 2, 0);
     assert_int_equal(cudnn_plan_workspace_bytes(first), workspace_bytes);
+    assert_string_equal(cudnn_plan_describe(first, told_again, sizeof told_again), told);
     cudnn_cache_free(&cache);
 
     assert_ok(cudnn_cache_new(&cache, "another machine", path, &error), &error);

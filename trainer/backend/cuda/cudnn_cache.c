@@ -13,7 +13,7 @@
 #include "trainer/backend/cuda/device.h"
 
 /* The first word of each file; its number changes with the file's form. */
-#define FILE_MAGIC "fshard-cudnn-plan-1"
+#define FILE_MAGIC "fshard-cudnn-plan-2"
 enum { KEY_MAX = 2048, FILE_BYTES_MAX = 4 << 20, THREADS_MAX = 16, PLANS_OF_A_THREAD = 4, PLANS_KEPT = 1000 };
 
 typedef enum Stage {
@@ -101,12 +101,18 @@ static FshStatus file_of(const CudnnCache *cache, const char *key, char path[PAT
     return file_join(path, PATH_MAX, cache->folder, name, error);
 }
 
-/* The lines before the JSON: magic, key, milliseconds, hash of the JSON. */
-static int header_text(char *header, size_t bytes, const char *key, double milliseconds, const uint8_t *json,
+/* What a file tells beside the plan. engine: as cudnn_plan_engine. */
+typedef struct Known {
+    double milliseconds;
+    int64_t engine;
+} Known;
+
+/* The lines before the JSON: magic, key, milliseconds and engine, hash of the JSON. */
+static int header_text(char *header, size_t bytes, const char *key, const Known *known, const uint8_t *json,
                        size_t json_bytes)
 {
-    return snprintf(header, bytes, FILE_MAGIC "\n%s\n%.6f\n%016" PRIx64 "\n", key, milliseconds,
-                    (uint64_t)XXH3_64bits(json, json_bytes));
+    return snprintf(header, bytes, FILE_MAGIC "\n%s\n%.6f %" PRId64 "\n%016" PRIx64 "\n", key,
+                    known->milliseconds, known->engine, (uint64_t)XXH3_64bits(json, json_bytes));
 }
 
 /* Where the line ends that begins at from; NULL: nowhere. */
@@ -116,8 +122,7 @@ static const uint8_t *line_end(const uint8_t *from, const uint8_t *end)
 }
 
 /* cuDNN may crash on JSON that it did not write: nothing is handed to it that is not whole and of this key. */
-static bool parse_file(const Buffer *file, const char *key, double *milliseconds_ret,
-                       const uint8_t **json_ret)
+static bool parse_file(const Buffer *file, const char *key, Known *known_ret, const uint8_t **json_ret)
 {
     const uint8_t *end = file->bytes + file->length, *line = file->bytes, *starts[4];
     for (int i = 0; i < 4; i++) {
@@ -127,24 +132,25 @@ static bool parse_file(const Buffer *file, const char *key, double *milliseconds
             return false;
         line++;
     }
-    char number[32] = "", header[KEY_MAX + 128];
+    char numbers[64] = "", *engine = numbers, header[KEY_MAX + 128];
     const size_t number_bytes = (size_t)(starts[3] - starts[2]) - 1;
-    if (number_bytes >= sizeof number)
+    if (number_bytes >= sizeof numbers)
         return false;
-    memcpy(number, starts[2], number_bytes);
-    const double milliseconds = strtod(number, NULL);
+    memcpy(numbers, starts[2], number_bytes);
+    Known known = {.milliseconds = strtod(numbers, &engine)};
+    known.engine = strtoll(engine, NULL, 10);
     /* written again from what was read, it must be the same */
-    int length = header_text(header, sizeof header, key, milliseconds, line, (size_t)(end - line));
+    int length = header_text(header, sizeof header, key, &known, line, (size_t)(end - line));
     if (length < 0 || (size_t)length != (size_t)(line - file->bytes) ||
         memcmp(header, file->bytes, (size_t)length) != 0)
         return false;
-    *milliseconds_ret = milliseconds;
+    *known_ret = known;
     *json_ret = line;
     return true;
 }
 
 /* plan: NULL for a time alone. */
-static bool load(const CudnnCache *cache, const char *key, CudnnPlan *plan, double *milliseconds)
+static bool load(const CudnnCache *cache, const char *key, CudnnPlan *plan, Known *known)
 {
     char path[PATH_MAX];
     Buffer file = {0};
@@ -152,8 +158,7 @@ static bool load(const CudnnCache *cache, const char *key, CudnnPlan *plan, doub
     const uint8_t *json = NULL;
     bool loaded =
         cache->folder && !file_of(cache, key, path, &ignored) &&
-        !file_read_most(path, FILE_BYTES_MAX, &file, &ignored) &&
-        parse_file(&file, key, milliseconds, &json) &&
+        !file_read_most(path, FILE_BYTES_MAX, &file, &ignored) && parse_file(&file, key, known, &json) &&
         (!plan || !cudnn_plan_load(plan, json, file.length - (size_t)(json - file.bytes), &ignored));
     buffer_free(&file);
     return loaded;
@@ -168,7 +173,8 @@ static FshStatus write_file(const CudnnCache *cache, const char *key, const Cudn
     if (!status && plan)
         status = cudnn_plan_json(plan, &json, error);
     if (!status) {
-        int length = header_text(header, sizeof header, key, milliseconds, json.bytes, json.length);
+        const Known known = {milliseconds, plan ? cudnn_plan_engine(plan) : -1};
+        int length = header_text(header, sizeof header, key, &known, json.bytes, json.length);
         status = buffer_append(&file, header, (size_t)length, error);
     }
     if (!status && json.length > 0)
@@ -200,7 +206,11 @@ static bool key_of_time(const CudnnCache *cache, const char *what, char key[KEY_
 bool cudnn_cache_recall(const CudnnCache *cache, const char *what, double *milliseconds_ret)
 {
     char key[KEY_MAX];
-    return key_of_time(cache, what, key) && load(cache, key, NULL, milliseconds_ret);
+    Known known;
+    if (!key_of_time(cache, what, key) || !load(cache, key, NULL, &known))
+        return false;
+    *milliseconds_ret = known.milliseconds;
+    return true;
 }
 
 void cudnn_cache_remember(CudnnCache *cache, const char *what, double milliseconds)
@@ -258,9 +268,9 @@ static FshStatus enter(CudnnCache *cache, CudnnPlan **described, const CudnnPoli
         *described = NULL;
         if (!timed)
             entry->policy.candidates = 1;
-        double milliseconds = 0;
-        if (load(cache, key, entry->plan, &milliseconds)) {
-            cudnn_plan_set_milliseconds(entry->plan, milliseconds);
+        Known known = {0};
+        if (load(cache, key, entry->plan, &known)) {
+            cudnn_plan_set_known(entry->plan, known.milliseconds, known.engine);
             entry->stage = CHOSEN;
             cache->counts.loaded++;
         }

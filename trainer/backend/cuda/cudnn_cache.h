@@ -9,7 +9,7 @@
  * cudnn_cache_get as above, which finds them built; trials, which need the GPU for themselves, are made there, one at a time.
  *
  * A plan's key is one line of text: machine (library, driver's build and card), the pattern with its shapes and types, the policy. On disk
- * each plan is a file of its own, FOLDER/HASH-OF-KEY.cudnn: the key, the time of one run, a checksum, the plan as cuDNN's JSON. A
+ * each plan is a file of its own, FOLDER/HASH-OF-KEY.cudnn: the key, the time of one run and the engine, a checksum, cuDNN's JSON. A
  * file that is torn, damaged or of another key counts as absent and is replaced; a folder that cannot be written is noted once
  * (cudnn_cache_warning) and does no harm. Any number of processes may share a folder.
  *

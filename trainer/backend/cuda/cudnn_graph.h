@@ -121,7 +121,10 @@ FshStatus cudnn_plan_choose(CudnnPlan *plan, void *const *data, void *workspace,
                             FshError *error);
 /* Of one run, as measured by cudnn_plan_choose, or as set; 0: it was not. */
 double cudnn_plan_milliseconds(const CudnnPlan *plan);
-void cudnn_plan_set_milliseconds(CudnnPlan *plan, double milliseconds);
+/* Of the plan that will run, cuDNN's number for it; -1: a plan from JSON, of which nobody has told it. */
+int64_t cudnn_plan_engine(const CudnnPlan *plan);
+/* What was known of a plan when its JSON was written. */
+void cudnn_plan_set_known(CudnnPlan *plan, double milliseconds, int64_t engine);
 /* "engine 47, 1.5 MiB workspace, 0.123 ms": of the plan that will run. Returns buffer. */
 const char *cudnn_plan_describe(const CudnnPlan *plan, char *buffer, size_t buffer_bytes);
 

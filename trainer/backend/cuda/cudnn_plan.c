@@ -214,9 +214,15 @@ double cudnn_plan_milliseconds(const CudnnPlan *plan)
     return plan->milliseconds;
 }
 
-void cudnn_plan_set_milliseconds(CudnnPlan *plan, double milliseconds)
+int64_t cudnn_plan_engine(const CudnnPlan *plan)
+{
+    return plan->candidates[0].engine;
+}
+
+void cudnn_plan_set_known(CudnnPlan *plan, double milliseconds, int64_t engine)
 {
     plan->milliseconds = milliseconds;
+    plan->candidates[0].engine = engine;
 }
 
 const char *cudnn_plan_describe(const CudnnPlan *plan, char *buffer, size_t buffer_bytes)
