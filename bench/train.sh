@@ -22,13 +22,8 @@ jobs=(
     "conv8:28:2048 f16 400 fp32.graph bf16.graph 3000000 6000000"
     "nafnet:256:16 bf16 20 bf16.compile bf16.graph 1.3x 1.8x"
 )
-for name in "$@"; do
-    if ! printf '%s\n' "${jobs[@]%% *}" | grep -qxF -- "$name"; then
-        sed -n 's/^# usage/usage/p' "$0" >&2
-        echo "bench: no job '$name': ${jobs[*]%% *}" >&2
-        exit 2
-    fi
-done
+. bench/jobs.bash
+check_jobs "${jobs[*]%% *}" "$@"
 [ -n "${FSHARD_BENCH_BIN:-}" ] || cmake --build build --target train_step fshard-cuda >/dev/null
 export FSHARD_BENCH_PLANS=${FSHARD_BENCH_PLANS:-$(mktemp -d)}
 # Without a GPU: what is missing, once.

@@ -10,7 +10,7 @@
 set -euo pipefail
 export LC_ALL=C
 cd "$(dirname "$(readlink -f "$0")")/.."
-bin=$(readlink -f "${FSHARD_BENCH_BIN:-build/bin}") device=${FSHARD_BENCH_DEVICE:-cuda} seconds=${FSHARD_BENCH_SECONDS:-3}
+bin=$(readlink -m "${FSHARD_BENCH_BIN:-build/bin}") device=${FSHARD_BENCH_DEVICE:-cuda} seconds=${FSHARD_BENCH_SECONDS:-3}
 if ! [ -d "${1:-}" ]; then
     sed -n 's/^# usage/usage/p' "$0" >&2
     exit 2
@@ -26,13 +26,8 @@ jobs=(
     "toynet:28:1024 mnist 20 jpeg:ram raw:ram jpeg:gpu"
     "conv8:28:2048 mnist 20 jpeg:ram raw:ram jpeg:gpu"
 )
-for name in "$@"; do
-    if ! printf '%s\n' "${jobs[@]%% *}" | grep -qxF -- "$name"; then
-        sed -n 's/^# usage/usage/p' "$0" >&2
-        echo "bench: no job '$name': ${jobs[*]%% *}" >&2
-        exit 2
-    fi
-done
+. bench/jobs.bash
+check_jobs "${jobs[*]%% *}" "$@"
 [ -n "${FSHARD_BENCH_BIN:-}" ] || cmake --build build --target ftrain fpack train_step fshard-cuda >/dev/null
 # Without a GPU: what is missing, before anything is packed.
 "$bin/train_step" time conv8 "$([ "$device" = cpu ] && echo f32 || echo f16)" 28 2048 1 "$device" >/dev/null || exit 1
