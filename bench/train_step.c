@@ -137,7 +137,7 @@ static FshStatus make(Job *job, FshError *error)
     if (!status && backend_free_memory(job->backend, &job->free_bytes, NULL))
         job->free_bytes = 0;
     if (!status && job->place.world_size > 1)
-        status = communicator_open(&job->communicator, &job->place, error);
+        status = communicator_open(&job->communicator, &job->place, NULL, error);
     if (!status && job->communicator)
         status = backend_join(job->backend, job->communicator, error);
     if (!status) {

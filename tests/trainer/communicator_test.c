@@ -76,7 +76,7 @@ static int sum(const RankPlace *place)
     uint64_t counts[2] = {rank, UINT64_C(1) << 60}, most[2] = {rank, 7 - rank};
     float *values = malloc(MANY * sizeof *values);
     char text[8] = "no", all[WORLD_MAX][2] = {{0}}, own[2] = {(char)('a' + rank), '!'};
-    int bad = communicator_open(&communicator, place, NULL) != FSH_OK || !values;
+    int bad = communicator_open(&communicator, place, NULL, NULL) != FSH_OK || !values;
     for (size_t i = 0; i < MANY && !bad; i++)
         values[i] = (float)(i % 1000) + (float)rank;
     if (rank == world - 1)
@@ -118,7 +118,7 @@ static int sum_roundly(const RankPlace *place)
     uint32_t all[WORLD_MAX][1001]; /* their bits */
     for (size_t i = 0; i < 1001; i++)
         values[i] = 1.0F / (float)(1 + i + place->rank * 7919);
-    int bad = communicator_open(&communicator, place, NULL) ||
+    int bad = communicator_open(&communicator, place, NULL, NULL) ||
               communicator_mean_f32(communicator, values, 1001, NULL) ||
               communicator_gather(communicator, values, sizeof values, all, NULL);
     for (uint64_t rank = 1; rank < place->world_size && place->rank == 0 && !bad; rank++)
@@ -136,7 +136,7 @@ static void test_all_ranks_have_the_same_bits(void **state)
 static int meet_often(const RankPlace *place)
 {
     Communicator *communicator = NULL;
-    int bad = communicator_open(&communicator, place, NULL) != FSH_OK;
+    int bad = communicator_open(&communicator, place, NULL, NULL) != FSH_OK;
     for (uint64_t i = 0; i < 3000 && !bad; i++) {
         uint64_t value = i * (place->rank + 1);
         bad = communicator_sum_u64(communicator, &value, 1, NULL) || value != i * 6;
@@ -156,7 +156,7 @@ static int lose_rank_1(const RankPlace *place)
 {
     Communicator *communicator = NULL;
     FshError error = {0}, later = {0};
-    if (communicator_open(&communicator, place, NULL) || communicator_barrier(communicator, NULL))
+    if (communicator_open(&communicator, place, NULL, NULL) || communicator_barrier(communicator, NULL))
         return 1;
     if (place->rank == 1)
         (void)raise(SIGKILL);
@@ -192,7 +192,7 @@ static int leave_early(const RankPlace *place)
 {
     Communicator *communicator = NULL;
     FshError error = {0};
-    if (communicator_open(&communicator, place, NULL))
+    if (communicator_open(&communicator, place, NULL, NULL))
         return 1;
     if (place->rank == 0) {
         while (!communicator_is_last(communicator))
@@ -216,7 +216,7 @@ static int join(const RankPlace *place)
 {
     Communicator *communicator = NULL;
     FshError error = {0};
-    const FshStatus status = communicator_open(&communicator, place, &error);
+    const FshStatus status = communicator_open(&communicator, place, NULL, &error);
     communicator_close(&communicator);
     return status == FSH_OK                                     ? 0
            : strstr(error.message, "is there already (process") ? 21
@@ -256,6 +256,39 @@ static void test_a_file_that_was_left_over_is_made_anew(void **state)
     run_ranks(2, "left", join);
 }
 
+static void count_hints(void *context, const char *text)
+{
+    int *hints = context;
+    *hints += strstr(text, "rank 2 of 3 is waited for") ? 1 : 100;
+}
+
+/* 30, and one for each hint. */
+static int join_with_hints(const RankPlace *place)
+{
+    Communicator *communicator = NULL;
+    int hints = 0;
+    const CommunicatorHint hint = {1.5, count_hints, &hints};
+    const FshStatus status = communicator_open(&communicator, place, &hint, NULL);
+    communicator_close(&communicator);
+    return status ? 1 : 30 + hints;
+}
+
+static void test_the_first_rank_says_once_who_is_missing(void **state)
+{
+    char path[160];
+    (void)state;
+    const RankPlace first = place_of(0, 3, "hint"), second = place_of(1, 3, "hint"),
+                    third = place_of(2, 3, "hint");
+    const pid_t waiting = start(&first, join_with_hints);
+    assert_true(wait_for_file(file_of(&first, path), 10));
+    sleep_seconds(0.05);
+    const pid_t other = start(&second, join_with_hints);
+    sleep_seconds(2.5);
+    assert_int_equal(end_of(start(&third, join_with_hints)), 30);
+    assert_int_equal(end_of(waiting), 31);
+    assert_int_equal(end_of(other), 30);
+}
+
 static int join_until_stopped(const RankPlace *place)
 {
     interrupt_install();
@@ -285,6 +318,7 @@ int main(void)
         cmocka_unit_test(test_a_rank_that_leaves_is_not_waited_for),
         cmocka_unit_test(test_a_rank_that_is_there_twice_or_of_another_run_is_refused),
         cmocka_unit_test(test_a_file_that_was_left_over_is_made_anew),
+        cmocka_unit_test(test_the_first_rank_says_once_who_is_missing),
         cmocka_unit_test(test_waiting_for_the_others_ends_with_a_signal),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -207,7 +207,18 @@ static uint64_t first_absent(const Communicator *communicator)
     return rank;
 }
 
-static FshStatus wait_for_all(Communicator *communicator, FshError *error)
+static void give_hint(const Communicator *communicator, const CommunicatorHint *hint, uint64_t absent)
+{
+    char text[96];
+    for (uint64_t rank = 0; rank < communicator->place.rank; rank++)
+        if (atomic_load(&communicator->head->ranks[rank].state) != RANK_ABSENT)
+            return; /* says it */
+    (void)snprintf(text, sizeof text, "rank %" PRIu64 " of %" PRIu64 " is waited for, %d seconds at most",
+                   absent, communicator->place.world_size, (int)COMMUNICATOR_GATHERING_SECONDS);
+    hint->tell(hint->context, text);
+}
+
+static FshStatus wait_for_all(Communicator *communicator, const CommunicatorHint *hint, FshError *error)
 {
     const uint64_t world_size = communicator->place.world_size;
     const struct timespec pause = {.tv_nsec = 2000000};
@@ -225,6 +236,10 @@ static FshStatus wait_for_all(Communicator *communicator, FshError *error)
                                  " has not come within %d seconds; are all %" PRIu64
                                  " started, on this host, by the same user?",
                                  absent, world_size, (int)COMMUNICATOR_GATHERING_SECONDS, world_size);
+        if (hint && now - start > hint->after_seconds) {
+            give_hint(communicator, hint, absent);
+            hint = NULL;
+        }
         if (now > next_look) {
             for (uint64_t rank = 0; rank < world_size; rank++)
                 if (rank != communicator->place.rank && has_died(communicator, rank))
@@ -247,7 +262,8 @@ static void remove_name(const Communicator *communicator)
         (void)shm_unlink(communicator->name);
 }
 
-FshStatus communicator_open(Communicator **communicator_ret, const RankPlace *place, FshError *error)
+FshStatus communicator_open(Communicator **communicator_ret, const RankPlace *place,
+                            const CommunicatorHint *hint, FshError *error)
 {
     struct stat file;
     bool in_gate = false;
@@ -267,7 +283,7 @@ FshStatus communicator_open(Communicator **communicator_ret, const RankPlace *pl
     if (!status) {
         leave_gate(communicator);
         in_gate = false;
-        status = wait_for_all(communicator, error);
+        status = wait_for_all(communicator, hint, error);
         if (status || place->rank == 0)
             remove_name(communicator);
     }

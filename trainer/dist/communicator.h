@@ -2,7 +2,7 @@
  * gradients of the CPU backend.
  *
  *   Communicator *communicator;
- *   communicator_open(&communicator, &place, &error);          // returns when all ranks are there
+ *   communicator_open(&communicator, &place, NULL, &error);    // returns when all ranks are there
  *   communicator_sum_f64(communicator, sums, count, &error);    // every rank has the sums over all
  *   communicator_close(&communicator);
  *
@@ -29,10 +29,18 @@ enum { COMMUNICATOR_PATIENCE_SECONDS = 1800, COMMUNICATOR_GATHERING_SECONDS = 12
 
 typedef struct Communicator Communicator;
 
-/* Waits for all ranks of the job, COMMUNICATOR_GATHERING_SECONDS at most; place is copied. FSH_ERR_USAGE: two processes with the
+/* Who is told, once, that ranks are missing yet, by the first rank that is there: "rank 3 of 4 is waited for". */
+typedef struct CommunicatorHint {
+    double after_seconds;
+    void (*tell)(void *context, const char *text);
+    void *context;
+} CommunicatorHint;
+
+/* Waits for all ranks of the job, COMMUNICATOR_GATHERING_SECONDS at most; place is copied; hint may be NULL. FSH_ERR_USAGE: two processes with the
  * same rank, or of another world size under the same job. FSH_ERR_SYSTEM: one has not come, or has ended; shared memory cannot
  * be had. FSH_ERR_INTERRUPTED. On failure *communicator is NULL. */
-FshStatus communicator_open(Communicator **communicator, const RankPlace *place, FshError *error);
+FshStatus communicator_open(Communicator **communicator, const RankPlace *place, const CommunicatorHint *hint,
+                            FshError *error);
 /* Says that this rank leaves. Whoever waits for it from now on is told that it has ended. NULL is fine. */
 void communicator_close(Communicator **communicator);
 

@@ -219,15 +219,24 @@ static FshStatus open_network(Session *session, const TrainOptions *options, Ses
     return status;
 }
 
+enum { MISSING_RANK_SECONDS = 10 }; /* until somebody may wonder */
+
+static void tell_who_is_missing(void *context, const char *text)
+{
+    Session *session = context;
+    console_warning(&session->console, "%s", text);
+}
+
 /* Loaders alone are one process's affair. */
 static FshStatus join_ranks(Session *session, TrainOptions *options, SessionUse use, FshError *error)
 {
+    const CommunicatorHint hint = {MISSING_RANK_SECONDS, tell_who_is_missing, session};
     FshStatus status = FSH_OK;
     options->place = (RankPlace){.world_size = 1, .local_world = 1};
     if (use != SESSION_LOAD)
         status = rank_place_from_environment(&options->place, error);
     if (!status && options->place.world_size > 1)
-        status = communicator_open(&session->communicator, &options->place, error);
+        status = communicator_open(&session->communicator, &options->place, &hint, error);
     if (!status && options->place.rank > 0)
         console_set_rank(&session->console, options->place.rank);
     return status;
