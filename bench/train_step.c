@@ -290,12 +290,9 @@ static double taken_gib(const Job *job)
 static double planned_gib(const Job *job)
 {
     MemoryUse use = {0};
-    uint64_t bytes = 0;
     state_memory(job->state, &use);
     program_memory(job->program, &use);
-    for (int kind = 0; kind < MEMORY_KINDS; kind++)
-        bytes += kind == MEMORY_PINNED ? 0 : use.bytes[kind];
-    return (double)bytes / (1 << 30);
+    return (double)memory_total(&use) / (1 << 30);
 }
 
 /* The sum of each node's least time. Takes memory for a while. */

@@ -83,14 +83,20 @@ const char *const memory_kind_names[MEMORY_KINDS] = {"weights",     "weight_copi
                                                      "activations", "scratch",       "inputs",
                                                      "results",     "pixels",        "pinned"};
 
+uint64_t memory_total(const MemoryUse *use)
+{
+    uint64_t bytes = 0;
+    for (int kind = 0; kind < MEMORY_KINDS; kind++)
+        bytes += kind == MEMORY_PINNED ? 0 : use->bytes[kind];
+    return bytes;
+}
+
 uint64_t memory_of_role(const Graph *graph, TensorRole role)
 {
     uint64_t bytes = 0;
-    for (size_t i = 0; i < graph_tensor_count(graph); i++) {
-        const Tensor *tensor = graph_tensor(graph, (TensorId)i);
-        if (tensor->role == role)
-            bytes += (uint64_t)tensor_count(tensor) * data_type_bytes(tensor->type);
-    }
+    for (size_t i = 0; i < graph_tensor_count(graph); i++)
+        if (graph_tensor(graph, (TensorId)i)->role == role)
+            bytes += memory_packed_bytes(graph, (TensorId)i, NULL);
     return bytes;
 }
 
@@ -103,17 +109,10 @@ static void graph_state_memory(const Graph *graph, MemoryUse *use)
     use->bytes[MEMORY_GRADIENTS] += memory_of_role(graph, TENSOR_GRADIENT);
 }
 
-static uint64_t graph_bytes_of(const Graph *graph, TensorId id, void *context)
-{
-    (void)context;
-    const Tensor *tensor = graph_tensor(graph, id);
-    return (uint64_t)tensor_count(tensor) * data_type_bytes(tensor->type);
-}
-
 static FshStatus foresee_plainly(const Graph *graph, MemoryUse *use, FshError *error)
 {
     MemoryPlan plan = {0};
-    FshStatus status = memory_plan_make(graph, graph_bytes_of, NULL, &plan, error);
+    FshStatus status = memory_plan_make(graph, memory_packed_bytes, NULL, &plan, error);
     if (!status) {
         graph_state_memory(graph, use);
         use->bytes[MEMORY_ACTIVATIONS] += plan.arena_bytes;

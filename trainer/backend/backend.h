@@ -103,6 +103,8 @@ extern const char *const memory_kind_names[MEMORY_KINDS];
 typedef struct MemoryUse {
     uint64_t bytes[MEMORY_KINDS];
 } MemoryUse;
+/* Of all kinds but MEMORY_PINNED: where the backend computes. */
+uint64_t memory_total(const MemoryUse *use);
 /* Bytes of all tensors of a role, as the graph has them. */
 uint64_t memory_of_role(const Graph *graph, TensorRole role);
 /* What a backend would do with a graph, without any device: its fusions, and what the graph's State and program would take; scratch

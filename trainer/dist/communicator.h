@@ -36,8 +36,8 @@ typedef struct CommunicatorHint {
     void *context;
 } CommunicatorHint;
 
-/* Waits for all ranks of the job, COMMUNICATOR_GATHERING_SECONDS at most; place is copied; hint may be NULL. FSH_ERR_USAGE: two processes with the
- * same rank, or of another world size under the same job. FSH_ERR_SYSTEM: one has not come, or has ended; shared memory cannot
+/* Waits for all ranks of the job, COMMUNICATOR_GATHERING_SECONDS at most; place is copied; hint may be NULL. FSH_ERR_USAGE: two processes
+ * with the same rank, or of another world size under the same job. FSH_ERR_SYSTEM: one has not come, or has ended; shared memory cannot
  * be had. FSH_ERR_INTERRUPTED. On failure *communicator is NULL. */
 FshStatus communicator_open(Communicator **communicator, const RankPlace *place, const CommunicatorHint *hint,
                             FshError *error);

@@ -435,7 +435,8 @@ typedef enum GraphFusion {
      * instead of being kept throughout, where they are many; from the input, which lies there anyhow. */
     FUSE_IMAGES_AGAIN = 256,
     /* Those of them that every backend wants: all but FUSE_CONV_STATISTICS, FUSE_PAD_ADD, FUSE_IMAGES_AGAIN. */
-    FUSE_ALL = 175,
+    FUSE_ALL = FUSE_NORM_RELU | FUSE_NORM_ADD_RELU | FUSE_NORM_ADD | FUSE_BIAS_NORM | FUSE_GRADIENT_ADD |
+               FUSE_CONV_BIAS_RELU,
     FUSE_NONE = 1 << 30, /* no fusion; for where 0 stands for a default */
 } GraphFusion;
 /* Of bit 1 << i, for people: "norm-relu", …; ends with NULL. */
@@ -502,6 +503,9 @@ typedef struct MemoryPlan {
     uint64_t arena_bytes;
     uint64_t unshared_bytes; /* without sharing, for the report */
 } MemoryPlan;
+
+/* A bytes_of: packed, as the graph has it. */
+uint64_t memory_packed_bytes(const Graph *graph, TensorId tensor, void *unused);
 
 FshStatus memory_plan_make(const Graph *graph,
                            uint64_t (*bytes_of)(const Graph *graph, TensorId tensor, void *context),

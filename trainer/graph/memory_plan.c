@@ -127,6 +127,13 @@ static void place_blocks(Planner *planner, MemoryPlan *plan)
     }
 }
 
+uint64_t memory_packed_bytes(const Graph *graph, TensorId tensor, void *unused)
+{
+    const Tensor *described = graph_tensor(graph, tensor);
+    (void)unused;
+    return (uint64_t)tensor_count(described) * data_type_bytes(described->type);
+}
+
 FshStatus memory_plan_make(const Graph *graph,
                            uint64_t (*bytes_of)(const Graph *graph, TensorId tensor, void *context),
                            void *context, MemoryPlan *plan, FshError *error)

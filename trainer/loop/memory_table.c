@@ -52,15 +52,6 @@ static MemoryUse sum_of(const Session *session)
     return use;
 }
 
-/* Where the backend computes. */
-static uint64_t total_of(const MemoryUse *use)
-{
-    uint64_t bytes = 0;
-    for (int kind = 0; kind < MEMORY_KINDS; kind++)
-        bytes += kind == MEMORY_PINNED ? 0 : use->bytes[kind];
-    return bytes;
-}
-
 /* ---- the table ---- */
 
 static void print_bytes(FILE *stream, const char *what, uint64_t bytes, const char *note)
@@ -133,7 +124,7 @@ static void print_sums(const Session *session, FILE *stream)
     char note[64] = "", text[32];
     if (!on_device(session)) {
         print_bytes(stream, "loader", ring, "");
-        print_bytes(stream, "in all, beside the dataset's pages", total_of(&use) + ring, "");
+        print_bytes(stream, "in all, beside the dataset's pages", memory_total(&use) + ring, "");
         return;
     }
     if (session->network.backend && !backend_free_memory(session->network.backend, &left, NULL))
@@ -141,7 +132,7 @@ static void print_sums(const Session *session, FILE *stream)
                        progress_format_bytes(text, sizeof text, left));
     else if (is_foreseen(session))
         (void)snprintf(note, sizeof note, "  (without what is not known)");
-    print_bytes(stream, "in all, on the device", total_of(&use), note);
+    print_bytes(stream, "in all, on the device", memory_total(&use), note);
     print_bytes(stream, "on the host: pinned", use.bytes[MEMORY_PINNED], "");
     if (session->network.backend)
         print_bytes(stream, "on the host: loader", ring, "");
@@ -187,7 +178,7 @@ const char *memory_table_line(const Session *session, char *buffer, size_t buffe
     const bool foreseen = is_foreseen(session);
     char text[32];
     size_t length = (size_t)snprintf(buffer, buffer_bytes, "%s",
-                                     progress_format_bytes(text, sizeof text, total_of(&use)));
+                                     progress_format_bytes(text, sizeof text, memory_total(&use)));
     for (size_t i = 0; i < sizeof shares / sizeof *shares && length < buffer_bytes; i++) {
         const MemoryKind *kinds = shares[i].kinds;
         const uint64_t bytes = use.bytes[kinds[0]] + (kinds[1] != kinds[0] ? use.bytes[kinds[1]] : 0);
@@ -220,7 +211,7 @@ json_t *memory_table_json(const Session *session)
         failed |= json_object_set_new(object, memory_kind_names[kind],
                                       unknown ? json_null() : json_integer((json_int_t)use.bytes[kind]));
     }
-    failed |= json_object_set_new(object, "total", json_integer((json_int_t)total_of(&use)));
+    failed |= json_object_set_new(object, "total", json_integer((json_int_t)memory_total(&use)));
     failed |= json_object_set_new(object, "loader", json_integer((json_int_t)loader_bytes(session)));
     if (failed) {
         json_decref(object);

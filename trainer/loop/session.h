@@ -35,8 +35,8 @@ typedef enum SessionUse {
 } SessionUse;
 
 /* Opens everything that the options given name, with the other ranks where the environment says that there are some (rank_place.h): returns
- * when all have come this far, and fails on all where it fails on one. place is found here; given->shards is the dataset. Parameters are drawn from the seed, then read from
- * given->weights if given. On failure nothing is held. The session must not move: its parts point at each other. */
+ * when all have come this far, and fails on all where it fails on one. place is found here; given->shards is the dataset. Parameters are
+ * drawn from the seed, then read from given->weights if given. On failure nothing is held. The session must not move: its parts point at each other. */
 FshStatus session_open(Session *session, const TrainOptions *given, SessionUse use, FshError *error);
 /* Frees what it owns; zeroed is fine. */
 void session_close(Session *session);

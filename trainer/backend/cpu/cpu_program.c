@@ -88,13 +88,6 @@ const CpuKernels *cpu_kernels(const CpuBackend *backend, DataType type)
     return type == DATA_BF16 ? backend->kernels_bf16 : backend->kernels;
 }
 
-static uint64_t tensor_bytes(const Graph *graph, TensorId id, void *context)
-{
-    const Tensor *tensor = graph_tensor(graph, id);
-    (void)context; /* activations are packed */
-    return (uint64_t)tensor_count(tensor) * data_type_bytes(tensor->type);
-}
-
 /* ---- what the program shares with its State ----------------------------------------------------------------------- */
 
 static bool same_shape(const CpuVariable *variable, const Tensor *tensor)
@@ -162,13 +155,14 @@ static FshStatus allocate(CpuProgram *program, FshError *error)
     const Graph *graph = program->base.graph;
     CpuState *state = (CpuState *)program->base.state;
     uint64_t input_bytes = 0;
-    FshStatus status = memory_plan_make(graph, tensor_bytes, NULL, &program->plan, error);
+    FshStatus status = memory_plan_make(graph, memory_packed_bytes, NULL, &program->plan, error);
     if (status)
         return status;
     for (size_t i = 0; i < graph_tensor_count(graph); i++)
         if (graph_tensor(graph, (TensorId)i)->role == TENSOR_INPUT) {
             program->input_offsets[i] = input_bytes;
-            input_bytes += (tensor_bytes(graph, (TensorId)i, NULL) + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+            input_bytes +=
+                (memory_packed_bytes(graph, (TensorId)i, NULL) + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
         }
     program->inputs = cpu_memory_new(input_bytes);
     program->arena = cpu_memory_new(program->plan.arena_bytes);

@@ -41,8 +41,8 @@ __device__ Place place_in(int64_t tile, int task, const Layout &layout)
     return place;
 }
 
-/* y = x * weight + bias at stride S; bias may be NULL; a data gradient at stride 1, too, with flipped weights. Each pixel read serves the up to K outputs of the
- * strip that it is a neighbour of. */
+/* y = x * weight + bias at stride S; bias may be NULL; a data gradient at stride 1, too, with flipped weights. Each pixel read serves
+ * the up to K outputs of the strip that it is a neighbour of. */
 template <typename T, int Width, int K, int S, int R>
 __global__ void __launch_bounds__(256) depthwise_kernel(const T *x, const float *weight, const float *bias,
                                                         T *y, const __grid_constant__ Layout layout)

@@ -33,8 +33,8 @@ __device__ void join_strips(float *joined, const float (&values)[Width], const L
     store(to, total);
 }
 
-/* Sums of dy * x over a run of rows of dy, one run for each block, and behind the taps of dy alone: partial[block][K * K + 1][pitch]. Threads: lanes, for each of K rows of
- * taps, for each of `tasks` strips. in: x; out: dy. */
+/* Sums of dy * x over a run of rows of dy, one run for each block, and behind the taps of dy alone: partial[block][K * K + 1][pitch].
+ * Threads: lanes, for each of K rows of taps, for each of `tasks` strips. in: x; out: dy. */
 template <typename T, int Width, int K, int S, int R>
 __global__ void __launch_bounds__(256)
     depthwise_weight_kernel(const T *dy, const T *x, float *partial, const __grid_constant__ Layout layout)

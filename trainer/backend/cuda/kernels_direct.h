@@ -20,8 +20,8 @@ typedef struct Direct {
  * fit in 48 KiB; no groups. What does not fit yields cudaErrorNotSupported below. */
 bool kernel_direct_fits(const DeviceTensor *x, const DeviceTensor *weight, const DeviceTensor *y,
                         const Direct *direct);
-/* y as above, + bias, then v > 0 ? v : slope * v; slope 1: no activation. bias: f32 [C of y], or NULL. sums: f32 [2, pitch of y], of y and of its squares, by way of scratch; or NULL, and scratch is not
- * needed. */
+/* y as above, + bias, then v > 0 ? v : slope * v; slope 1: no activation. bias: f32 [C of y], or NULL. sums: f32 [2, pitch of y], of y and
+ * of its squares, by way of scratch; or NULL, and scratch is not needed. */
 uint64_t kernel_direct_sums_scratch_bytes(const DeviceTensor *y);
 cudaError_t kernel_direct(const DeviceTensor *x, const DeviceTensor *weight, const DeviceTensor *bias,
                           float slope, const Direct *direct, const DeviceTensor *y, const DeviceTensor *sums,
