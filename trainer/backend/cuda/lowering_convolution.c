@@ -13,7 +13,7 @@
 #include "trainer/backend/cuda/weight_copies.h"
 
 /* Stems of smaller kernels than FOLDED_KERNEL_MIN gain less from folding than the pass over the image costs. */
-enum { TIMED_CANDIDATES = 10, TIMED_PROGRAMS = 8, FOLDED_KERNEL_MIN = 5 };
+enum { TIMED_CANDIDATES = 16, TIMED_PROGRAMS = 8, FOLDED_KERNEL_MIN = 5 };
 static const uint64_t convolution_workspace_limit_bytes = UINT64_C(2) << 30;
 /* Of a kernel that has next to nothing to do, between others of a graph. */
 static const double milliseconds_of_start = 0.003;
