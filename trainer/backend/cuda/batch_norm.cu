@@ -9,7 +9,7 @@
  * dy comes in two parts), and dx needs g and x alone, 3. */
 #include <initializer_list>
 
-#include "trainer/backend/cuda/batch_norm_passes.cuh"
+#include "trainer/backend/cuda/batch_norm_whole.cuh"
 #include "trainer/backend/cuda/kernels_norm.h"
 
 using namespace fshard;
@@ -31,7 +31,9 @@ Norm norm_of(const NormTensors *tensors, const NormActivation *activation)
 Moments moments_of(const NormTensors *tensors, const NormRunning *running)
 {
     Moments moments = {};
-    moments.rows = (double)device_tensor_rows(tensors->x);
+    const double rows = (double)device_tensor_rows(tensors->x);
+    moments.inverse_rows = 1 / rows;
+    moments.unbiasing = rows > 1 ? rows / (rows - 1) : 1;
     moments.epsilon = running->epsilon;
     moments.momentum = running->momentum;
     moments.bias = running->bias ? data_of<float>(running->bias) : nullptr;
@@ -171,8 +173,9 @@ extern "C" uint64_t kernel_column_scratch_bytes(const DeviceTensor *x)
     int width = x->element == ELEMENT_F32 ? vector_width<float> : vector_width<__half>;
     if (x->pitch % width)
         width = 1;
-    return 2 * (uint64_t)x->pitch * deal_sums(x, width, most_resident * multiprocessors, 1).blocks_y *
-           sizeof(float);
+    const unsigned partials = deal_sums(x, width, most_resident * multiprocessors, 1).blocks_y,
+                   of_whole = deal_whole(x, width).blocks_y;
+    return 2 * (uint64_t)x->pitch * (partials > of_whole ? partials : of_whole) * sizeof(float);
 }
 
 extern "C" cudaError_t kernel_column_sum(const DeviceTensor *x, const DeviceTensor *sum, void *scratch,
@@ -291,8 +294,8 @@ extern "C" cudaError_t kernel_batch_norm_apply_sums(const NormTensors *tensors, 
         sums->pitch < x->pitch)
         return cudaErrorNotSupported;
     const float *sum = data_of<float>(sums);
-    const SumsOfX sums_of_x = {sum, sum + sums->pitch, 1.0 / (double)device_tensor_rows(x),
-                               (int)device_tensor_channels(x), moments_of(tensors, running)};
+    const SumsOfX sums_of_x = {sum, sum + sums->pitch, (int)device_tensor_channels(x),
+                               moments_of(tensors, running)};
     return with_storage(y, [&](auto zero) {
         using T = decltype(zero);
         apply<T, true>(tensors, activation, addend, y, sums_of_x, stream);

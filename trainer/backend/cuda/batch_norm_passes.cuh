@@ -1,9 +1,9 @@
 /* batch_norm_passes.cuh - what batch_norm.cu computes for each element and each channel: terms of sums, what is done with the sums, and
- * maps, in the form that rows.cuh and rows_whole.cuh run over a matrix. For batch_norm.cu alone. */
+ * maps, in the form that rows.cuh runs over a matrix; batch_norm_whole.cuh joins them. For batch_norm.cu alone. */
 #ifndef FSHARD_TRAINER_BACKEND_CUDA_BATCH_NORM_PASSES_CUH
 #define FSHARD_TRAINER_BACKEND_CUDA_BATCH_NORM_PASSES_CUH
 
-#include "trainer/backend/cuda/rows_whole.cuh"
+#include "trainer/backend/cuda/rows.cuh"
 
 namespace fshard
 {
@@ -43,6 +43,10 @@ template <typename T> struct MomentsTerm {
     const T *x;
     template <int Width> struct Columns {
         float shift[Width];
+        __device__ explicit Columns(const float *shifts)
+        {
+            load(shifts, shift);
+        }
         __device__ Columns(const MomentsTerm &term, int c)
         {
             unpack(fetch<T, Width>(term.x + c), shift);
@@ -74,30 +78,38 @@ struct FinishSum {
 
 /* What batch statistics leave behind; the running mean is that of x + bias where the layer in front has one that was left out. */
 struct Moments {
-    double rows, epsilon, momentum;
-    const float *bias; /* may be NULL */
+    double inverse_rows, unbiasing, epsilon, momentum; /* unbiasing: rows / (rows - 1) */
+    const float *bias;                                 /* may be NULL */
     float *mean, *inverse_deviation, *running_mean, *running_var;
-    __device__ void set(int c, double batch_mean, double variance, float inverse, bool is_channel) const
+    /* What a channel had before. */
+    struct Before {
+        float mean, var, bias;
+    };
+    __device__ Before before(int c, bool is_channel) const
     {
-        const double unbiased = rows > 1 ? variance * (rows / (rows - 1)) : variance;
-        const double moved = batch_mean + (bias && is_channel ? (double)bias[c] : 0.0);
+        return is_channel ? Before{running_mean[c], running_var[c], bias ? bias[c] : 0} : Before{};
+    }
+    __device__ void set(int c, const Before &was, double batch_mean, double variance, float inverse,
+                        bool is_channel) const
+    {
         mean[c] = (float)batch_mean;
         inverse_deviation[c] = inverse;
         if (!is_channel)
             return;
-        running_mean[c] = (float)((1 - momentum) * (double)running_mean[c] + momentum * moved);
-        running_var[c] = (float)((1 - momentum) * (double)running_var[c] + momentum * unbiased);
+        const double moved = batch_mean + (double)was.bias;
+        running_mean[c] = (float)((1 - momentum) * (double)was.mean + momentum * moved);
+        running_var[c] = (float)((1 - momentum) * (double)was.var + momentum * variance * unbiasing);
     }
 };
 
-/* Out of the sums about a shift. Returns 1 / sqrt(variance + epsilon). */
+/* Out of the sums about a shift. Returns the inverse of the deviation. */
 __device__ inline float moments_about(double shift, const double *sums, const Moments &moments,
                                       bool is_channel, double *mean, double *variance)
 {
-    const double shifted = sums[0] / moments.rows;
+    const double shifted = sums[0] * moments.inverse_rows;
     *mean = shift + shifted;
-    *variance = fmax(sums[1] / moments.rows - shifted * shifted, 0.0);
-    return is_channel ? (float)(1.0 / sqrt(*variance + moments.epsilon)) : 0;
+    *variance = fmax(sums[1] * moments.inverse_rows - shifted * shifted, 0.0);
+    return is_channel ? (float)rsqrt(*variance + moments.epsilon) : 0;
 }
 
 template <typename T> struct FinishMoments {
@@ -107,14 +119,13 @@ template <typename T> struct FinishMoments {
     {
         double mean, variance;
         const float inverse = moments_about((double)(float)x[c], sums, moments, is_channel, &mean, &variance);
-        moments.set(c, mean, variance, inverse, is_channel);
+        moments.set(c, moments.before(c, is_channel), mean, variance, inverse, is_channel);
     }
 };
 
 /* Sums of x over its rows and of its square, and what is made of them. */
 struct SumsOfX {
     const float *sum, *squares;
-    double inverse_rows;
     int channels;
     Moments moments;
 };
@@ -151,9 +162,22 @@ struct Norm {
     float slope;
 };
 
-/* The norm of channels c..c + Width as x * scale + shift. Both directions tell by the same bits where the activation is on. */
+/* The norm of a channel as x * scale + shift. Both directions tell by the same bits where the activation is on. */
+__device__ inline void affine_of(float weight, float bias, float mean, float inverse, float *scale,
+                                 float *shift)
+{
+    *scale = weight * inverse;
+    *shift = (float)((double)bias - (double)mean * (double)*scale);
+}
+
+/* Of channels c..c + Width. */
 template <int Width> struct Affine {
     float scale[Width], shift[Width];
+    __device__ Affine(const float *scales, const float *shifts)
+    {
+        load(scales, scale);
+        load(shifts, shift);
+    }
     __device__ Affine(const Norm &norm, int c)
     {
         float mean[Width], inverse[Width];
@@ -171,10 +195,8 @@ template <int Width> struct Affine {
         load(norm.weight + c, weight);
         load(norm.bias + c, bias);
 #pragma unroll
-        for (int k = 0; k < Width; k++) {
-            scale[k] = weight[k] * inverse[k];
-            shift[k] = (float)((double)bias[k] - (double)mean[k] * (double)scale[k]);
-        }
+        for (int k = 0; k < Width; k++)
+            affine_of(weight[k], bias[k], mean[k], inverse[k], &scale[k], &shift[k]);
     }
     __device__ float of(float x, int k) const
     {
@@ -203,12 +225,13 @@ template <int Width> struct FromSums {
         load(sums.squares + c, squares);
 #pragma unroll
         for (int k = 0; k < Width; k++) {
-            const double exact = (double)sum[k] * sums.inverse_rows;
-            const double variance = fmax((double)squares[k] * sums.inverse_rows - exact * exact, 0.0);
+            const double exact = (double)sum[k] * sums.moments.inverse_rows;
+            const double variance = fmax((double)squares[k] * sums.moments.inverse_rows - exact * exact, 0.0);
             mean[k] = (float)exact;
             inverse[k] = c + k < sums.channels ? 1 / sqrtf((float)(variance + sums.moments.epsilon)) : 0;
             if (first)
-                sums.moments.set(c + k, exact, variance, inverse[k], c + k < sums.channels);
+                sums.moments.set(c + k, sums.moments.before(c + k, c + k < sums.channels), exact, variance,
+                                 inverse[k], c + k < sums.channels);
         }
     }
 };
@@ -224,6 +247,9 @@ template <typename T, Addend kind, bool HasSums> struct Apply {
     SumsOfX sums; /* with HasSums: what makes norm.mean and norm.inverse_deviation */
     template <int Width> struct Columns {
         Affine<Width> affine;
+        __device__ explicit Columns(const Affine<Width> &known) : affine(known)
+        {
+        }
         __device__ Columns(const Apply &map, int c, bool first) : affine(of(map, c, first))
         {
         }
@@ -307,7 +333,7 @@ enum class Gate { x, y };
 /* Wider: of more channels than x, which do not count. */
 enum class Second { none, like_x, wider };
 
-/* g and g * (x - mean), g = (dy + dy2) through the activation, which is left at g where Stores. */
+/* g and g * (x - mean), g = (dy + dy2) through the activation, which is left at g where Stores, and in the row. */
 template <typename T, Gate gate, Second second, bool Stores> struct BackwardTerm {
     static constexpr int sums = 2, unroll = second != Second::none || gate == Gate::y ? 2 : 4, resident = 2;
     Norm norm;
@@ -318,6 +344,11 @@ template <typename T, Gate gate, Second second, bool Stores> struct BackwardTerm
         float mean[Width];
         Affine<Width> affine;
         int channels; /* from c on */
+        __device__ Columns(const float *means, const Affine<Width> &known, int channels_left)
+            : affine(known), channels(channels_left)
+        {
+            load(means, mean);
+        }
         __device__ Columns(const BackwardTerm &term, int c)
             : affine(term.norm, c), channels(term.channels - c)
         {
@@ -341,7 +372,7 @@ template <typename T, Gate gate, Second second, bool Stores> struct BackwardTerm
         }
     };
     template <int Width>
-    __device__ void add(const Columns<Width> &columns, const Row<Width> &row, int64_t i,
+    __device__ void add(const Columns<Width> &columns, Row<Width> &row, int64_t i,
                         float (&sum)[sums][Width]) const
     {
         float gradients[Width], values[Width], more[Width], results[Width];
@@ -362,8 +393,10 @@ template <typename T, Gate gate, Second second, bool Stores> struct BackwardTerm
             sum[0][k] += gradients[k];
             sum[1][k] = fmaf(gradients[k], values[k] - columns.mean[k], sum[1][k]);
         }
-        if constexpr (Stores)
-            put(g + i, gradients);
+        if constexpr (Stores) {
+            row.dy = pack<T, Width>(gradients);
+            put(g + i, row.dy);
+        }
     }
 };
 
@@ -372,23 +405,42 @@ struct FinishBackward {
     float *dweight, *dbias, *zero; /* zero: may be NULL */
     __device__ void operator()(int c, const double *sums, bool) const
     {
-        dbias[c] = (float)sums[0];
-        dweight[c] = (float)(sums[1] * (double)inverse_deviation[c]);
+        set(c, (float)(sums[1] * (double)inverse_deviation[c]), (float)sums[0]);
+    }
+    __device__ void set(int c, float of_weight, float of_bias) const
+    {
+        dweight[c] = of_weight;
+        dbias[c] = of_bias;
         if (zero)
             zero[c] = 0;
     }
 };
 
-/* dx = from_g * g + from_x * x + constant. */
+/* dx = from_g * g + from_x * x + constant, from_g being the norm's scale. inverse_rows: 0 where the statistics are not the batch's. */
+__device__ inline void gradient_of(float scale, float mean, float inverse, float dweight, float dbias,
+                                   double inverse_rows, float *from_x, float *constant)
+{
+    const double spread = -(double)scale * inverse_rows;
+    const double slope = spread * (double)inverse * (double)dweight;
+    *from_x = (float)slope;
+    *constant = (float)(spread * (double)dbias - slope * (double)mean);
+}
+
 template <typename T, Gate gate> struct Backward {
     Norm norm;
     const T *dy, *x, *y;
     const float *dweight, *dbias;
-    double inverse_rows; /* 0 where the statistics are not the batch's */
+    double inverse_rows;
     T *dx;
     template <int Width> struct Columns {
-        Affine<Width> affine; /* its scale is from_g */
+        Affine<Width> affine;
         float from_x[Width], constant[Width];
+        __device__ Columns(const Affine<Width> &known, const float *from_xs, const float *constants)
+            : affine(known)
+        {
+            load(from_xs, from_x);
+            load(constants, constant);
+        }
         __device__ Columns(const Backward &map, int c, bool) : affine(map.norm, c)
         {
             float mean[Width], inverse[Width], dweight[Width], dbias[Width];
@@ -397,12 +449,9 @@ template <typename T, Gate gate> struct Backward {
             load(map.dweight + c, dweight);
             load(map.dbias + c, dbias);
 #pragma unroll
-            for (int k = 0; k < Width; k++) {
-                const double scale = -(double)affine.scale[k] * map.inverse_rows;
-                const double slope = scale * (double)inverse[k] * (double)dweight[k];
-                from_x[k] = (float)slope;
-                constant[k] = (float)(scale * (double)dbias[k] - slope * (double)mean[k]);
-            }
+            for (int k = 0; k < Width; k++)
+                gradient_of(affine.scale[k], mean[k], inverse[k], dweight[k], dbias[k], map.inverse_rows,
+                            &from_x[k], &constant[k]);
         }
     };
     template <int Width> struct Row {
@@ -431,71 +480,6 @@ template <typename T, Gate gate> struct Backward {
                 fmaf(columns.affine.scale[k], g, fmaf(columns.from_x[k], values[k], columns.constant[k]));
         }
         put(dx + i, gradients);
-    }
-};
-
-/* ---- sums and map in one launch (rows_whole.cuh) ---- */
-
-template <typename T, Addend kind> struct ForwardPass {
-    MomentsTerm<T> term;
-    Apply<T, kind, false> map;
-    Moments moments;
-    template <int Channels> struct Kept {
-        alignas(32) float mean[Channels];
-        alignas(32) float inverse[Channels];
-        float shift[Channels]; /* y may be written over x before another block reads it */
-    };
-    template <int Channels> __device__ void keep(Kept<Channels> &kept, int k, int c) const
-    {
-        kept.shift[k] = (float)term.x[c];
-    }
-    template <int Channels>
-    __device__ void finish(Kept<Channels> &kept, int k, int c, const double *sums, bool is_channel,
-                           bool first) const
-    {
-        double mean, variance;
-        kept.inverse[k] = moments_about((double)kept.shift[k], sums, moments, is_channel, &mean, &variance);
-        kept.mean[k] = (float)mean;
-        if (first)
-            moments.set(c, mean, variance, kept.inverse[k], is_channel);
-    }
-    template <int Channels> __device__ Apply<T, kind, false> map_of(const Kept<Channels> &kept, int c) const
-    {
-        Apply<T, kind, false> here = map;
-        here.norm.mean = kept.mean - c;
-        here.norm.inverse_deviation = kept.inverse - c;
-        return here;
-    }
-};
-
-template <typename T, Gate gate, Second second, bool Stores> struct BackwardPass {
-    /* What was stored is through the activation. */
-    static constexpr Gate map_gate = Stores ? Gate::x : gate;
-    BackwardTerm<T, gate, second, Stores> term;
-    Backward<T, map_gate> map;
-    FinishBackward finish_first;
-    template <int Channels> struct Kept {
-        alignas(32) float dweight[Channels];
-        alignas(32) float dbias[Channels];
-    };
-    template <int Channels> __device__ void keep(Kept<Channels> &, int, int) const
-    {
-    }
-    template <int Channels>
-    __device__ void finish(Kept<Channels> &kept, int k, int c, const double *sums, bool is_channel,
-                           bool first) const
-    {
-        kept.dbias[k] = (float)sums[0];
-        kept.dweight[k] = (float)(sums[1] * (double)finish_first.inverse_deviation[c]);
-        if (first)
-            finish_first(c, sums, is_channel);
-    }
-    template <int Channels> __device__ Backward<T, map_gate> map_of(const Kept<Channels> &kept, int c) const
-    {
-        Backward<T, map_gate> here = map;
-        here.dweight = kept.dweight - c;
-        here.dbias = kept.dbias - c;
-        return here;
     }
 };
 

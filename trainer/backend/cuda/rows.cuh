@@ -84,7 +84,7 @@ template <typename T, int Width> __device__ void unpack(const Raw<T, Width> &raw
     }
 }
 
-template <typename T, int Width> __device__ void put(T *to, const float (&values)[Width])
+template <typename T, int Width> __device__ Raw<T, Width> pack(const float (&values)[Width])
 {
     Raw<T, Width> raw;
     if constexpr (std::is_same_v<T, float>) {
@@ -103,10 +103,20 @@ template <typename T, int Width> __device__ void put(T *to, const float (&values
             }
         }
     }
+    return raw;
+}
+
+template <typename T, int Width> __device__ void put(T *to, const Raw<T, Width> &raw)
+{
     if constexpr (sizeof raw == 16)
         *reinterpret_cast<uint4 *>(to) = make_uint4(raw.words[0], raw.words[1], raw.words[2], raw.words[3]);
     else
         *reinterpret_cast<Raw<T, Width> *>(to) = raw;
+}
+
+template <typename T, int Width> __device__ void put(T *to, const float (&values)[Width])
+{
+    put(to, pack<T, Width>(values));
 }
 
 /* ---- dealing out ---- */
