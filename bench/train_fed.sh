@@ -4,7 +4,8 @@
 # usage: ./run bench train_fed SETS [JOB…]     JOB: MODEL:PIXELS:BATCH of the table below; default: all whose set is there
 # SETS: a folder with sets, packed or folders of classes: in160 (photographs, short edge about 160 pixels), cifar10, mnist. Small ones are
 # taken many times over: files of their own in the packed sets, which lie in memory (/dev/shm where it has room).
-# Ways to feed: jpeg and raw shards, mapped; :ram with --cache ram, :gpu with --cache gpu, :nvjpeg with --decode gpu.
+# Ways to feed: jpeg and raw shards, mapped; :ram with --cache ram, :pixels with --cache pixels, :gpu with --cache gpu,
+# :nvjpeg with --decode gpu.
 # FSHARD_BENCH_WAYS: other ways than the table's. FSHARD_BENCH_SECONDS [3]: of each run, about. FSHARD_BENCH_DEVICE [cuda].
 # FSHARD_BENCH_WORKERS: the loader's threads [as many as cores]. FSHARD_BENCH_COPIES: instead of the table's.
 set -euo pipefail
@@ -22,9 +23,9 @@ jobs=(
     "resnet50:160:512 in160 64 jpeg:ram raw:ram jpeg:nvjpeg"
     "resnet18:160:1024 in160 64 jpeg:ram raw:ram jpeg:nvjpeg jpeg:gpu"
     "resnet50:160:64 in160 64 jpeg:ram raw:ram"
-    "resnet9:32:512 cifar10 1 jpeg:ram raw:ram jpeg:gpu jpeg:nvjpeg"
-    "toynet:28:1024 mnist 20 jpeg:ram raw:ram jpeg:gpu"
-    "conv8:28:2048 mnist 20 jpeg:ram raw:ram jpeg:gpu"
+    "resnet9:32:512 cifar10 1 jpeg:ram jpeg:pixels raw:ram jpeg:gpu jpeg:nvjpeg"
+    "toynet:28:1024 mnist 20 jpeg:ram jpeg:pixels raw:ram jpeg:gpu"
+    "conv8:28:2048 mnist 20 jpeg:ram jpeg:pixels raw:ram jpeg:gpu"
 )
 . bench/jobs.bash
 check_jobs "${jobs[*]%% *}" "$@"
@@ -128,6 +129,7 @@ for job in "${jobs[@]}"; do
         if grep -q '"name": "val"' "$work/$set/jpeg/dataset.json"; then options+=(--val-interval 100000); fi
         case $way in
         *:ram) options+=(--cache ram) ;;
+        *:pixels) options+=(--cache pixels) ;;
         *:gpu) options+=(--cache gpu) ;;
         *:nvjpeg) options+=(--cache ram --decode gpu) ;;
         esac

@@ -201,3 +201,43 @@ uint64_t cpu_memory_available(void)
     uint64_t limit = own_limits().memory_bytes;
     return limit < total ? limit : total;
 }
+
+/* MemAvailable; UINT64_MAX where the kernel does not tell. */
+static uint64_t machine_free_bytes(void)
+{
+    static const char name[] = "MemAvailable:";
+    uint64_t bytes = UINT64_MAX;
+    char line[128];
+    FILE *stream = fopen("/proc/meminfo", "re");
+    if (!stream)
+        return bytes;
+    while (bytes == UINT64_MAX && fgets(line, sizeof line, stream))
+        if (strncmp(line, name, sizeof name - 1) == 0)
+            bytes = strtoull(line + sizeof name - 1, NULL, 10) * 1024; /* "kB" */
+    (void)fclose(stream);
+    return bytes;
+}
+
+/* Pages of this process that no file stands behind: /proc/self/statm has size, resident, shared, in pages. */
+static uint64_t own_bytes(void)
+{
+    char line[128];
+    char *end = line;
+    const long page_bytes = sysconf(_SC_PAGESIZE);
+    FILE *stream = fopen("/proc/self/statm", "re");
+    const bool found = stream && fgets(line, sizeof line, stream);
+    if (stream)
+        (void)fclose(stream);
+    if (!found || page_bytes <= 0)
+        return 0;
+    (void)strtoull(line, &end, 10);
+    const uint64_t resident_pages = strtoull(end, &end, 10), shared_pages = strtoull(end, NULL, 10);
+    return resident_pages > shared_pages ? (resident_pages - shared_pages) * (uint64_t)page_bytes : 0;
+}
+
+uint64_t cpu_free_memory_bytes(void)
+{
+    const uint64_t limit = cpu_memory_available(), own = own_bytes(), machine = machine_free_bytes();
+    const uint64_t left = limit > own ? limit - own : 0;
+    return left < machine ? left : machine;
+}

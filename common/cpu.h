@@ -14,7 +14,11 @@ int cpu_jobs(int64_t jobs_option);
 /* Bytes this process may use: the smaller of MemTotal and the cgroup's limit. */
 uint64_t cpu_memory_available(void);
 
-/* What the control groups allow, for the two functions above. */
+/* Bytes that it could still fill without pushing anybody into swap or to death: the smaller of MemAvailable (the page cache gives way)
+ * and what the cgroup's limit leaves beside this process's own. */
+uint64_t cpu_free_memory_bytes(void);
+
+/* What the control groups allow, for the functions above. */
 typedef struct CpuLimits {
     double cores;          /* INFINITY: no quota */
     uint64_t memory_bytes; /* UINT64_MAX: no limit */

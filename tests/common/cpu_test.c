@@ -44,6 +44,13 @@ static void test_memory_is_within_what_the_machine_has(void **state)
     assert_in_range(cpu_memory_available(), UINT64_C(1) << 20, machine);
 }
 
+/* The system, and this process, have taken some of it. */
+static void test_free_memory_is_less_than_all_of_it(void **state)
+{
+    (void)state;
+    assert_in_range(cpu_free_memory_bytes(), UINT64_C(1) << 20, cpu_memory_available() - 1);
+}
+
 static CpuLimits limits_of(TestFolder *folder, const char *groups)
 {
     test_file_write_text(test_path(folder, "groups"), groups);
@@ -115,6 +122,7 @@ int main(void)
         cmocka_unit_test(test_the_affinity_mask_is_honoured),
         cmocka_unit_test(test_jobs_are_taken_as_given_but_for_zero),
         cmocka_unit_test(test_memory_is_within_what_the_machine_has),
+        cmocka_unit_test(test_free_memory_is_less_than_all_of_it),
         in_folder(test_limits_of_version_2_hold_along_the_path),
         in_folder(test_limits_of_version_1_hold_too),
         in_folder(test_what_cannot_be_read_limits_nothing),

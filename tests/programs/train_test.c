@@ -179,6 +179,10 @@ static void test_pixels_for_a_gpu_without_one_are_refused(void **state)
     SAYS(2, "--decode gpu: leaves --bench-loader nothing to measure", "--decode", "gpu", "--bench-loader",
          shards);
     REFUSED(2, "--cache: 'disk'", out, "--cache", "disk", shards);
+    REFUSED(2, "--decode gpu: with --cache pixels every image is decoded once", out, "--decode", "gpu",
+            "--cache", "pixels", shards);
+    SAYS(2, "--cache pixels: no file is read while the loader is measured", "--cache", "pixels",
+         "--bench-loader", "--drop-caches", shards);
 }
 
 static void test_training_goes_on_from_given_weights(void **state)

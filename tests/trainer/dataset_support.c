@@ -95,6 +95,8 @@ static void fill_field(SplitWriter *writer, uint64_t index, unsigned side, FshFi
             memset(encoded->bytes + i + 5, 0xFF, 16);
     field->data = encoded->bytes;
     field->bytes = encoded->length;
+    if (spec->claimed)
+        field->width = field->height = spec->claimed;
 }
 
 static void split_writer_free(SplitWriter *writer)

@@ -1,4 +1,5 @@
-/* Splits that lie in a backend's memory, here a fake one of malloc: loaded whole, and batches of recipes that give the loader's bytes. */
+/* Splits that lie in a backend's memory, here a fake one of malloc, or in RAM: loaded whole, and batches of recipes, or rendered from there,
+ * that give the loader's bytes. What is RAM's alone: resident_host_test.c. */
 #include "trainer/data/resident_split.h"
 
 #include <stdio.h>
@@ -110,13 +111,8 @@ static void load(ResidentSplit *resident, const ResidentOptions *options)
     assert_ok(resident_split_load(resident, &fake, options, &error), &error);
 }
 
-static void compare_batches(const Batch *plain, const Batch *drawn, uint32_t channels, unsigned sides,
-                            uint8_t *pixels)
+static void compare_samples(const Batch *plain, const Batch *drawn, unsigned sides)
 {
-    const size_t bytes = (size_t)plain->width * plain->height * channels;
-    assert_null(plain->recipes);
-    assert_null(drawn->pixels);
-    assert_non_null(drawn->recipes);
     assert_int_equal(drawn->valid_count, plain->valid_count);
     assert_memory_equal(drawn->samples, plain->samples, BATCH * sizeof *plain->samples);
     assert_memory_equal(drawn->valid, plain->valid, BATCH * sizeof *plain->valid);
@@ -126,6 +122,28 @@ static void compare_batches(const Batch *plain, const Batch *drawn, uint32_t cha
         assert_memory_equal(drawn->mix, plain->mix, BATCH * sizeof *plain->mix);
         assert_memory_equal(drawn->labels_mixed, plain->labels_mixed, BATCH * sizeof *plain->labels_mixed);
     }
+}
+
+static void compare_rendered(const Batch *plain, const Batch *rendered, uint32_t channels, unsigned sides)
+{
+    const size_t bytes = (size_t)plain->width * plain->height * channels;
+    assert_null(rendered->recipes);
+    assert_int_equal(rendered->width, plain->width);
+    assert_int_equal(rendered->height, plain->height);
+    compare_samples(plain, rendered, sides);
+    assert_memory_equal(rendered->pixels, plain->pixels, BATCH * bytes);
+    if (sides == 2)
+        assert_memory_equal(rendered->target, plain->target, BATCH * bytes);
+}
+
+static void compare_batches(const Batch *plain, const Batch *drawn, uint32_t channels, unsigned sides,
+                            uint8_t *pixels)
+{
+    const size_t bytes = (size_t)plain->width * plain->height * channels;
+    assert_null(plain->recipes);
+    assert_null(drawn->pixels);
+    assert_non_null(drawn->recipes);
+    compare_samples(plain, drawn, sides);
     uint8_t *brought = drawn->recipes->files[0] ? pixels_bring_files(drawn->recipes) : NULL;
     for (unsigned side = 0; side < sides; side++) {
         pixels_apply(drawn->recipes, brought ? brought : ((FakeStore *)drawn->store)->pixels, side, pixels);
@@ -180,15 +198,15 @@ static void refuse_some(Loader *loader, const Batch *drawn, uint64_t step, uint6
             assert_false(drawn->recipes->files[side][places[i]].is_jpeg);
 }
 
-/* Loaders of pixels, of recipes for a split that is loaded, of recipes with files, and of such files that are refused, give the same
- * batches. */
-enum { PLAIN, RESIDENT, FILES, REFUSED, LOADERS };
+/* Loaders of pixels, of pixels from a split in RAM, of recipes for a split that is loaded, of recipes with files, and of such files
+ * that are refused, give the same batches. */
+enum { PLAIN, DECODED, RESIDENT, FILES, REFUSED, LOADERS };
 
 static void compare_loaders(const DatasetSpec *spec, const LoaderOptions *wanted)
 {
     TestFolder folder;
     FshDataset *dataset = NULL;
-    ResidentSplit resident;
+    ResidentSplit resident, decoded;
     LoaderOptions options = *wanted;
     Loader *loaders[LOADERS] = {NULL};
     uint64_t seen[SAMPLES_MAX] = {0};
@@ -208,7 +226,10 @@ static void compare_loaders(const DatasetSpec *spec, const LoaderOptions *wanted
     ResidentOptions resident_options = options_of(options.split, options.kind, options.augmentation.channels);
     resident_options.skip_bad = options.skip_bad;
     load(&resident, &resident_options);
+    assert_ok(resident_split_measure(&decoded, &resident_options, &error), &error);
+    assert_ok(resident_split_load_host(&decoded, &resident_options, &error), &error);
     for (int i = 0; i < LOADERS; i++) {
+        options.decoded = i == DECODED ? &decoded : NULL;
         options.resident = i == RESIDENT ? &resident : NULL;
         options.files_store = i >= FILES ? &files_store.base : NULL;
         assert_ok(loader_new(&loaders[i], &options, &error), &error);
@@ -222,12 +243,17 @@ static void compare_loaders(const DatasetSpec *spec, const LoaderOptions *wanted
         for (int i = 1; i < LOADERS; i++) {
             const Batch *drawn = NULL;
             assert_ok(loader_next(loaders[i], &drawn, &error), &error);
-            assert_ptr_equal(drawn->store, i == RESIDENT ? resident.store : &files_store.base);
+            assert_ptr_equal(drawn->store, i == DECODED    ? NULL
+                                           : i == RESIDENT ? resident.store
+                                                           : &files_store.base);
             if (i == REFUSED)
                 refuse_some(loaders[i], drawn, step, seen);
             if (i == FILES && drawn->valid[0] > 0)
                 assert_int_equal(drawn->recipes->files[0][0].is_jpeg, spec->codec == FSH_CODEC_JPEG);
-            compare_batches(plain, drawn, options.augmentation.channels, sides, pixels);
+            if (i == DECODED)
+                compare_rendered(plain, drawn, options.augmentation.channels, sides);
+            else
+                compare_batches(plain, drawn, options.augmentation.channels, sides, pixels);
             if (!plain->mix && plain->valid[3] > 0)
                 compare_single(loaders[i], drawn, plain, options.augmentation.channels, sides);
         }
@@ -244,6 +270,7 @@ static void compare_loaders(const DatasetSpec *spec, const LoaderOptions *wanted
     for (int i = 0; i < LOADERS; i++)
         loader_free(&loaders[i]);
     resident_split_free(&resident);
+    resident_split_free(&decoded);
     fsh_close(&dataset);
     test_folder_remove(&folder);
 }

@@ -19,24 +19,34 @@ static void test_advice_leaves_out_what_the_run_does_already(void **state)
         {{.waited_percent = 4.4, .compute_type = DATA_F16, .cuda = true},
          "compute bound: 96 % of the steps' time is the network's"},
         {{.waited_percent = 62, .workers = 2, .cores = 4},
-         "loader bound: 62 % of the steps' time is waiting for data; more --workers, smaller images "
-         "(fresize, "
+         "loader bound: 62 % of the steps' time is waiting for data; more --workers, --cache pixels (where "
+         "RAM "
+         "holds them), smaller images (fresize, "
          "fpack --max-size) or raw pixels (fpack --store raw) make that shorter; --bench-loader says what "
          "bounds it"},
         {{.waited_percent = 62, .workers = 4, .cores = 4},
-         "loader bound: 62 % of the steps' time is waiting for data; smaller images (fresize, fpack "
-         "--max-size) "
-         "or raw pixels (fpack --store raw) make that shorter; --bench-loader says what bounds it"},
+         "loader bound: 62 % of the steps' time is waiting for data; --cache pixels (where RAM holds them), "
+         "smaller images (fresize, fpack --max-size) or raw pixels (fpack --store raw) make that shorter; "
+         "--bench-loader says what bounds it"},
         {{.waited_percent = 5, .workers = 4, .cores = 4, .raw = true},
          "loader bound: 5 % of the steps' time is waiting for data; smaller images (fresize, fpack "
          "--max-size) "
          "make that shorter; --bench-loader says what bounds it"},
         {{.waited_percent = 30, .workers = 8, .cores = 16, .cuda = true},
-         "loader bound: 30 % of the steps' time is waiting for data; more --workers, --cache gpu, smaller "
+         "loader bound: 30 % of the steps' time is waiting for data; more --workers, --cache gpu, --cache "
+         "pixels (where RAM holds "
+         "them), smaller "
          "images "
          "(fresize, fpack --max-size) or raw pixels (fpack --store raw) make that shorter; --bench-loader "
          "says "
          "what bounds it"},
+        {{.waited_percent = 9, .workers = 4, .cores = 4, .cache_pixels = true},
+         "loader bound: 9 % of the steps' time is waiting for data; smaller images (fresize, fpack "
+         "--max-size) "
+         "make that shorter; --bench-loader says what bounds it"},
+        {{.waited_percent = 9, .workers = 4, .cores = 4, .cuda = true, .cache_pixels = true},
+         "loader bound: 9 % of the steps' time is waiting for data; --cache gpu or smaller images (fresize, "
+         "fpack --max-size) make that shorter; --bench-loader says what bounds it"},
         {{.waited_percent = 30, .workers = 8, .cores = 16, .cuda = true, .cache_gpu = true},
          "loader bound: 30 % of the steps' time is waiting for data; more --workers make that shorter"},
         {{.waited_percent = 30, .workers = 16, .cores = 16, .cuda = true, .cache_gpu = true},

@@ -126,6 +126,8 @@ static FshStatus check_options(const Loader *loader, FshError *error)
                              "mixup, cutmix and random erasing are for classes, not for pairs");
     if (whole && (options->resident || options->files_store))
         return fsh_error_set(error, FSH_ERR_USAGE, "whole images are not made on the device");
+    if ((options->decoded != NULL) + (options->resident != NULL) + (options->files_store != NULL) > 1)
+        return fsh_error_set(error, FSH_ERR_USAGE, "images come from one place");
     if (whole && options->batch != 1)
         return fsh_error_set(error, FSH_ERR_USAGE, "whole images come one to a batch, not %llu",
                              (unsigned long long)options->batch);
@@ -228,7 +230,7 @@ FshStatus loader_image(Loader *loader, const Batch *batch, uint64_t place, uint8
     SampleLoader *single = NULL;
     FshStatus status = loader_single(loader, &single, error);
     if (!status)
-        status = sample_loader_open(single, batch->epoch, batch->samples[place], &info, error);
+        status = loader_open_sample(loader, single, batch->epoch, batch->samples[place], &info, error);
     return status ? status
                   : sample_loader_render(single, loader_augmentation(loader, batch->epoch), pixels, target,
                                          error);

@@ -62,7 +62,10 @@ typedef struct LoaderOptions {
     /* Batches of recipes for pixels that lie in a backend's memory, in place of pixels. Borrowed, of the same split; may be loaded
      * later, before loader_start. Not for CROP_WHOLE. NULL: pixels. */
     const ResidentSplit *resident;
-    /* Batches of recipes and files, which the store's backend decodes. Borrowed. Not with resident, nor for CROP_WHOLE. */
+    /* Pixels rendered from images that lie decoded in RAM (resident_split_load_host). Borrowed, of the same split and for as many
+     * channels; may be loaded later, before loader_start. Not with resident. NULL: from records. */
+    const ResidentSplit *decoded;
+    /* Batches of recipes and files, which the store's backend decodes. Borrowed. Not with resident or decoded, nor for CROP_WHOLE. */
     PixelStore *files_store;
 } LoaderOptions;
 

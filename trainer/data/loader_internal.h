@@ -83,6 +83,9 @@ static inline bool loader_decodes_here(const Loader *loader, uint64_t sample)
     return loader->decoded_here[sample / 8] >> sample % 8 & 1;
 }
 
+/* sample_loader_open, or what stands in for it where images are decoded already. */
+FshStatus loader_open_sample(const Loader *loader, SampleLoader *samples, uint64_t epoch, uint64_t sample,
+                             SampleInfo *info, FshError *error);
 /* The decoder of the consumer's thread. */
 FshStatus loader_single(Loader *loader, SampleLoader **single_ret, FshError *error);
 /* With the mutex held: a sample that is left out. */

@@ -46,12 +46,20 @@ static void note_failure(Loader *loader, const Chunk *chunk, uint64_t place, uin
     (void)pthread_mutex_unlock(&loader->mutex);
 }
 
+FshStatus loader_open_sample(const Loader *loader, SampleLoader *samples, uint64_t epoch, uint64_t sample,
+                             SampleInfo *info, FshError *error)
+{
+    return loader->options.decoded
+               ? resident_split_open(loader->options.decoded, samples, epoch, sample, info, error)
+               : sample_loader_open(samples, epoch, sample, info, error);
+}
+
 static FshStatus load_sample(LoaderWorker *worker, BatchSlot *memory, uint64_t place, uint64_t epoch,
                              uint64_t sample, FshError *error)
 {
     const Loader *loader = worker->loader;
     SampleInfo info;
-    FshStatus status = sample_loader_open(worker->samples, epoch, sample, &info, error);
+    FshStatus status = loader_open_sample(loader, worker->samples, epoch, sample, &info, error);
     if (!status && loader_has_whole_images(loader))
         status = batch_slot_resize(memory, info.width, info.height, error);
     if (!status)
@@ -117,6 +125,15 @@ static void mix_chunk(LoaderWorker *worker, const Chunk *chunk, uint64_t epoch)
     sample_loader_stage(worker->samples, SAMPLE_AUGMENT);
 }
 
+static void expect_sample(const LoaderWorker *worker, uint64_t sample)
+{
+    const LoaderOptions *options = &worker->loader->options;
+    if (options->decoded)
+        resident_split_expect(options->decoded, sample);
+    else if (!options->resident)
+        sample_loader_expect(worker->samples, sample);
+}
+
 static void fill_chunk(LoaderWorker *worker, const Chunk *chunk)
 {
     const Loader *loader = worker->loader;
@@ -125,8 +142,8 @@ static void fill_chunk(LoaderWorker *worker, const Chunk *chunk)
              step = chunk->batch_number % loader->step_count;
     for (uint64_t place = chunk->first; place < chunk->first + chunk->count; place++) {
         memory->samples[place] = sampler_at(&loader->sampler, epoch, step, place);
-        if (memory->samples[place] != SAMPLER_PADDING && !loader->options.resident)
-            sample_loader_expect(worker->samples, memory->samples[place]);
+        if (memory->samples[place] != SAMPLER_PADDING)
+            expect_sample(worker, memory->samples[place]);
     }
     for (uint64_t place = chunk->first; place < chunk->first + chunk->count; place++) {
         uint64_t sample = memory->samples[place];
@@ -238,7 +255,8 @@ void *loader_worker_main(void *argument)
         collect_statistics(loader, worker);
         chunk.slot->unfilled -= chunk.count;
         loader->in_flight--;
-        if (chunk.slot->unfilled == 0 || loader->in_flight == 0)
+        const bool drained = loader->end_batch == 0 && loader->in_flight == 0; /* loader_start waits for it */
+        if (chunk.slot->unfilled == 0 || drained)
             (void)pthread_cond_signal(&loader->ready);
     }
     (void)pthread_mutex_unlock(&loader->mutex);

@@ -1,7 +1,9 @@
 #include "trainer/data/resident_split.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 #include "common/pool.h"
 #include "common/progress.h"
@@ -9,7 +11,8 @@
 enum {
     MEASURED_AT_A_TIME = 256,    /* samples */
     COPIED_BYTES = 4 << 20,      /* neighbours that travel together */
-    KEPT_FREE_BYTES = 256 << 20, /* of the device: programs for other sizes, libraries' own */
+    HOST_BYTES = 256 << 10,      /* neighbours that a thread decodes into RAM at a time */
+    KEPT_FREE_BYTES = 256 << 20, /* programs for other sizes, libraries' own, a run's own on the host */
 };
 
 /* One job: measuring or loading. */
@@ -17,16 +20,30 @@ typedef struct Task {
     ResidentSplit *resident;
     const ResidentOptions *options;
     SampleLoader **loaders; /* [threads] */
-    uint8_t **buffers;      /* [threads] of COPIED_BYTES, for loading */
+    uint8_t **buffers;      /* [threads] of COPIED_BYTES, for loading into a store */
     uint64_t *first;        /* [task_count + 1] samples of each task */
     uint64_t task_count;
 } Task;
 
 /* ---- life ---- */
 
+/* Not of nothing, which cannot be mapped. */
+static size_t arena_bytes(const ResidentSplit *resident)
+{
+    return resident->bytes ? (size_t)resident->bytes : 1;
+}
+
+static void free_arena(ResidentSplit *resident)
+{
+    if (resident->pixels)
+        (void)munmap(resident->pixels, arena_bytes(resident));
+    resident->pixels = NULL;
+}
+
 void resident_split_free(ResidentSplit *resident)
 {
     pixel_store_free(&resident->store);
+    free_arena(resident);
     for (uint64_t i = 0; resident->problems && i < resident->sample_count; i++)
         free(resident->problems[i]);
     free(resident->problems);
@@ -49,7 +66,7 @@ static void close_task(Task *task)
     free(task->first);
 }
 
-static FshStatus open_task(Task *task, bool loads, FshError *error)
+static FshStatus open_task(Task *task, bool buffers, FshError *error)
 {
     const size_t threads = (size_t)task->options->threads;
     FshStatus status = FSH_OK;
@@ -60,7 +77,7 @@ static FshStatus open_task(Task *task, bool loads, FshError *error)
     for (size_t i = 0; made && !status && i < threads; i++) {
         status =
             sample_loader_new(&task->loaders[i], &task->options->samples, &task->resident->checksums, error);
-        if (loads)
+        if (buffers)
             made = (task->buffers[i] = malloc(COPIED_BYTES)) != NULL;
     }
     if (!status && !made)
@@ -175,12 +192,12 @@ static uint64_t sample_bytes(const ResidentSplit *resident, uint64_t sample)
 }
 
 /* Neighbours that fit into a buffer together; a sample that is too large for it goes alone. */
-static void divide(Task *task)
+static void divide(Task *task, uint64_t most_bytes)
 {
     uint64_t bytes = 0;
     for (uint64_t i = 0; i < task->resident->sample_count; i++) {
         const uint64_t own = sample_bytes(task->resident, i);
-        if (i == 0 || bytes + own > COPIED_BYTES) {
+        if (i == 0 || bytes + own > most_bytes) {
             task->first[task->task_count++] = i;
             bytes = 0;
         }
@@ -206,7 +223,7 @@ static FshStatus check_view(const ResidentImage *image, const ImageView *view, F
                          image->channels);
 }
 
-/* buffer: holds the store from buffer_offset on; NULL: the image goes straight. */
+/* buffer: holds the pixels from buffer_offset on; NULL: the image goes straight. */
 static FshStatus place_image(const ResidentSplit *resident, const ResidentImage *image, const ImageView *view,
                              uint8_t *buffer, uint64_t buffer_offset, FshError *error)
 {
@@ -244,7 +261,7 @@ static FshStatus load_sample(const Task *task, SampleLoader *loader, uint64_t sa
     return status ? leave_out(task, sample, &failure, error) : FSH_OK;
 }
 
-/* The samples of one task, and one copy for all of them. */
+/* The samples of one task: straight into RAM, or one copy for all of them. */
 static FshStatus load_some(uint64_t item, int thread, void *context, FshError *error)
 {
     const Task *task = context;
@@ -252,16 +269,18 @@ static FshStatus load_some(uint64_t item, int thread, void *context, FshError *e
     const uint64_t first = task->first[item], end = task->first[item + 1];
     uint64_t begin = 0, bytes = 0;
     FshStatus status = FSH_OK;
-    for (uint64_t i = first; i < end; i++) { /* those that are left out lie nowhere */
+    for (uint64_t i = first; i < end && !resident->pixels; i++) { /* those that are left out lie nowhere */
         if (bytes == 0)
             begin = resident_image(resident, i, 0)->offset_bytes;
         bytes += sample_bytes(resident, i);
     }
-    uint8_t *buffer = bytes <= COPIED_BYTES ? task->buffers[thread] : NULL;
+    uint8_t *buffer = resident->pixels        ? resident->pixels
+                      : bytes <= COPIED_BYTES ? task->buffers[thread]
+                                              : NULL;
     for (uint64_t i = first; i < end && !status; i++)
         if (resident_image(resident, i, 0)->offset_bytes != PIXELS_NONE)
             status = load_sample(task, task->loaders[thread], i, buffer, begin, error);
-    if (status || !buffer || bytes == 0)
+    if (status || resident->pixels || !buffer || bytes == 0)
         return status;
     return pixel_store_put(resident->store, begin, buffer, (size_t)bytes, error);
 }
@@ -284,23 +303,112 @@ static FshStatus check_fits(const ResidentSplit *resident, Backend *backend, con
         progress_format_bytes(available, sizeof available, free_bytes));
 }
 
+/* Into memory that is there. */
+static FshStatus load_all(ResidentSplit *resident, const ResidentOptions *options, FshError *error)
+{
+    Task task = {.resident = resident, .options = options};
+    const bool copies = resident->store != NULL;
+    FshStatus status = open_task(&task, copies, error);
+    if (!status) {
+        divide(&task, copies ? COPIED_BYTES : HOST_BYTES);
+        status = pool_run(options->threads, task.task_count, load_some, &task, error);
+    }
+    close_task(&task);
+    return status;
+}
+
 FshStatus resident_split_load(ResidentSplit *resident, Backend *backend, const ResidentOptions *options,
                               FshError *error)
 {
-    Task task = {.resident = resident, .options = options};
     FshStatus status = check_fits(resident, backend, options->samples.split, error);
     if (!status)
         status = pixel_store_new(&resident->store, backend, resident->bytes, error);
     if (!status)
-        status = open_task(&task, true, error);
-    if (!status) {
-        divide(&task);
-        status = pool_run(options->threads, task.task_count, load_some, &task, error);
-    }
-    close_task(&task);
+        status = load_all(resident, options, error);
     if (status)
         pixel_store_free(&resident->store);
     return status;
+}
+
+FshStatus resident_split_load_host(ResidentSplit *resident, const ResidentOptions *options, FshError *error)
+{
+    char bytes[32];
+    const size_t length = arena_bytes(resident);
+    void *arena = mmap(NULL, length, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (arena == MAP_FAILED)
+        return fsh_error_set(error, FSH_ERR_MEMORY,
+                             "%s: --cache pixels: the system does not give %s of memory for the decoded "
+                             "images; use --cache ram",
+                             fsh_path(options->samples.split->dataset),
+                             progress_format_bytes(bytes, sizeof bytes, resident->bytes));
+#ifdef MADV_HUGEPAGE
+    (void)madvise(arena, length, MADV_HUGEPAGE); /* samples are read in no order */
+#endif
+    resident->pixels = arena;
+    FshStatus status = load_all(resident, options, error);
+    if (status)
+        free_arena(resident);
+    return status;
+}
+
+FshStatus resident_split_check_room(const FshSplit *split, uint64_t bytes, uint64_t processes,
+                                    uint64_t free_bytes, FshError *error)
+{
+    char needed[32], available[32], ranks[64] = "";
+    free_bytes = free_bytes > KEPT_FREE_BYTES ? free_bytes - KEPT_FREE_BYTES : 0;
+    if (bytes <= free_bytes / processes)
+        return FSH_OK;
+    if (processes > 1)
+        (void)snprintf(ranks, sizeof ranks, " in each of %llu ranks", (unsigned long long)processes);
+    return fsh_error_set(error, FSH_ERR_MEMORY,
+                         "%s: --cache pixels: the decoded images take %s%s, and %s of memory are free; pack "
+                         "smaller images (fpack --max-size)%s, or use --cache ram",
+                         fsh_path(split->dataset), progress_format_bytes(needed, sizeof needed, bytes), ranks,
+                         progress_format_bytes(available, sizeof available, free_bytes),
+                         processes > 1 ? ", start fewer ranks" : "");
+}
+
+/* ---- samples in RAM ---- */
+
+static FshStatus check_usable(const ResidentSplit *resident, uint64_t sample, FshError *error)
+{
+    if (!resident->store && !resident->pixels)
+        return fsh_error_set(error, FSH_ERR_USAGE,
+                             "the split was not loaded before its batches were asked for");
+    if (resident->problems[sample])
+        return fsh_error_set(error, FSH_ERR_CORRUPT, "%s", resident->problems[sample]);
+    return FSH_OK;
+}
+
+FshStatus resident_split_open(const ResidentSplit *resident, SampleLoader *loader, uint64_t epoch,
+                              uint64_t sample, SampleInfo *info, FshError *error)
+{
+    ImageView views[2];
+    FshStatus status = check_usable(resident, sample, error);
+    if (status)
+        return status;
+    for (unsigned side = 0; side < resident->sides; side++) {
+        const ResidentImage *image = resident_image(resident, sample, side);
+        views[side] = (ImageView){.pixels = resident->pixels + image->offset_bytes,
+                                  .stride_bytes = (size_t)image->width * image->channels,
+                                  .width = image->width,
+                                  .height = image->height,
+                                  .channels = image->channels};
+    }
+    *info = (SampleInfo){.label = resident->labels ? resident->labels[sample] : FSH_NO_LABEL,
+                         .width = views[0].width,
+                         .height = views[0].height};
+    sample_loader_open_decoded(loader, epoch, sample, views);
+    return FSH_OK;
+}
+
+void resident_split_expect(const ResidentSplit *resident, uint64_t sample)
+{
+    enum { LINE_BYTES = 64, LINES = 8 }; /* the processor sees by itself how it goes on */
+    const ResidentImage *image = resident_image(resident, sample, 0);
+    const uint64_t bytes = image->offset_bytes == PIXELS_NONE ? 0 : image_bytes(image);
+    for (uint64_t i = 0; resident->pixels && i < (uint64_t)LINES * LINE_BYTES && i < bytes; i += LINE_BYTES)
+        __builtin_prefetch(resident->pixels + image->offset_bytes + i);
 }
 
 /* ---- recipes ---- */
@@ -323,11 +431,9 @@ FshStatus resident_split_draw(const ResidentSplit *resident, const ResidentDraw 
 {
     const Augmentation *augmentation = draw->augmentation;
     SampleRecipe drawn;
-    if (!resident->store)
-        return fsh_error_set(error, FSH_ERR_USAGE,
-                             "the split was not loaded before its batches were asked for");
-    if (resident->problems[sample])
-        return fsh_error_set(error, FSH_ERR_CORRUPT, "%s", resident->problems[sample]);
+    FshStatus status = check_usable(resident, sample, error);
+    if (status)
+        return status;
     const ResidentImage *image = resident_image(resident, sample, 0);
     if (augmentation->mode == CROP_RANDOM &&
         (image->width < augmentation->size || image->height < augmentation->size))

@@ -1,4 +1,4 @@
-/* resident_split.h - all pixels of a split in a backend's own memory, decoded once: --cache gpu.
+/* resident_split.h - all pixels of a split, decoded once: in a backend's own memory (--cache gpu), or in RAM (--cache pixels).
  *
  *   ResidentSplit resident;
  *   resident_split_measure(&resident, &options, &error);        // sizes and checksums: what it will take
@@ -6,7 +6,10 @@
  *   … a loader with options.resident = &resident, which the batches' recipes are drawn from
  *   resident_split_free(&resident);                             // before the backend
  *
- * Raw pixels stay as they are, everything else is decoded in full size: a crop of a photograph that the CPU would have decoded at a
+ *   resident_split_load_host(&resident, &options, &error);      // the same into RAM
+ *   … a loader with options.decoded = &resident, which renders the batches from there
+ *
+ * Raw pixels stay as they are, everything else is decoded in full size: a crop of a photograph that the loader would have decoded at a
  * half or a quarter of its size (augment_least_size) has other pixels here, those of the better decoding.
  *
  * A sample that cannot be used is noted and left out, or is the failure, as in the loader.
@@ -28,7 +31,7 @@ typedef struct ResidentOptions {
 
 /* Where an image lies. */
 typedef struct ResidentImage {
-    uint64_t offset_bytes; /* in the store; PIXELS_NONE: it cannot be used */
+    uint64_t offset_bytes; /* in the store, or pixels; PIXELS_NONE: it cannot be used */
     uint32_t width, height;
     uint8_t channels;
 } ResidentImage;
@@ -41,7 +44,8 @@ typedef struct ResidentSplit {
     char **problems;       /* [sample_count] what is wrong with a sample; mostly NULL */
     uint64_t bytes;        /* of all pixels */
     SampleChecksums checksums;
-    PixelStore *store; /* NULL before it is loaded */
+    PixelStore *store; /* NULL unless it is loaded into a backend's memory */
+    uint8_t *pixels;   /* [bytes] rows without padding; NULL unless it is loaded into RAM */
 } ResidentSplit;
 
 /* Reads every record once. FSH_ERR_CORRUPT and such: the first bad sample, unless skip_bad. FSH_ERR_INTERRUPTED. On failure
@@ -51,6 +55,13 @@ FshStatus resident_split_measure(ResidentSplit *resident, const ResidentOptions 
  * measured on failure. */
 FshStatus resident_split_load(ResidentSplit *resident, Backend *backend, const ResidentOptions *options,
                               FshError *error);
+/* FSH_ERR_MEMORY: the system gives no such memory at all; what it cannot keep is for resident_split_check_room to say. The split
+ * stays measured on failure. */
+FshStatus resident_split_load_host(ResidentSplit *resident, const ResidentOptions *options, FshError *error);
+/* FSH_ERR_MEMORY: `bytes` of pixels in each of so many processes of this host are more than the free_bytes that there are
+ * (cpu_free_memory_bytes); the message says what to do. split: for its dataset's name. */
+FshStatus resident_split_check_room(const FshSplit *split, uint64_t bytes, uint64_t processes,
+                                    uint64_t free_bytes, FshError *error);
 /* Zeroed is fine. */
 void resident_split_free(ResidentSplit *resident);
 
@@ -60,6 +71,12 @@ static inline const ResidentImage *resident_image(const ResidentSplit *resident,
 {
     return &resident->images[sample * resident->sides + side];
 }
+
+/* sample_loader_open for a split that lies in RAM; fails as the sample did. Any thread, a loader each. */
+FshStatus resident_split_open(const ResidentSplit *resident, SampleLoader *loader, uint64_t epoch,
+                              uint64_t sample, SampleInfo *info, FshError *error);
+/* That sample will be opened soon. */
+void resident_split_expect(const ResidentSplit *resident, uint64_t sample);
 
 /* What a sample's recipe follows from, besides its image's size. */
 typedef struct ResidentDraw {

@@ -23,6 +23,7 @@ struct SampleLoader {
     /* the sample that was opened last */
     uint64_t epoch, index;
     FshSample sample;
+    bool has_record;        /* sample is that of index */
     FshField fields[SIDES]; /* as their codecs know them: the sample's own, or in an unpacker */
     unsigned sides;
     SampleStatistics statistics;
@@ -142,10 +143,15 @@ static FshStatus add_source(const FshField *field, FshError *error)
 }
 
 /* To a message that has the reason alone. */
-static FshStatus add_place(const SampleLoader *loader, unsigned side, FshError *error)
+static FshStatus add_place(SampleLoader *loader, unsigned side, FshError *error)
 {
     char where[256];
     const FshSplit *split = loader->options.split;
+    if (!loader->has_record) /* decoded already */
+        loader->has_record = fsh_sample_get(split, loader->index, &loader->sample, NULL) == FSH_OK;
+    if (!loader->has_record)
+        return fsh_error_prepend(error, "%s: %s", fsh_path(split->dataset),
+                                 fsh_sample_where(split, loader->index, where, sizeof where));
     const FshSample *sample = &loader->sample;
     const FshField *field = stored_field(loader, side);
     return fsh_error_prepend(error, "%s: %s (key %.*s, packed from %.*s)", fsh_path(split->dataset),
@@ -209,6 +215,7 @@ FshStatus sample_loader_open(SampleLoader *loader, uint64_t epoch, uint64_t inde
     loader->epoch = epoch;
     loader->index = index;
     FshStatus status = fsh_sample_get(loader->options.split, index, &loader->sample, error);
+    loader->has_record = status == FSH_OK;
     if (status)
         return status; /* names file and record itself */
     status = verify_once(loader, index, error);
@@ -233,6 +240,24 @@ FshStatus sample_loader_open(SampleLoader *loader, uint64_t epoch, uint64_t inde
                          .height = loader->fields[0].height};
     sample_loader_stage(loader, SAMPLE_READ);
     return FSH_OK;
+}
+
+void sample_loader_open_decoded(SampleLoader *loader, uint64_t epoch, uint64_t index, const ImageView *views)
+{
+    begin_stages(loader);
+    loader->epoch = epoch;
+    loader->index = index;
+    loader->has_record = false;
+    for (unsigned side = 0; side < loader->sides; side++) {
+        const ImageView *view = &views[side];
+        loader->fields[side] = (FshField){.codec = FSH_CODEC_RAW,
+                                          .data = view->pixels,
+                                          .bytes = view->stride_bytes * view->height,
+                                          .width = view->width,
+                                          .height = view->height,
+                                          .channels = (uint8_t)view->channels};
+    }
+    sample_loader_stage(loader, SAMPLE_READ);
 }
 
 /* ---- rendering ---- */

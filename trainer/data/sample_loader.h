@@ -72,6 +72,10 @@ void sample_loader_expect(const SampleLoader *loader, uint64_t index);
 FshStatus sample_loader_open(SampleLoader *loader, uint64_t epoch, uint64_t index, SampleInfo *info,
                              FshError *error);
 
+/* In its place, of a sample whose images are decoded already, whole and in full size: views of its sides, rows without padding, that
+ * last. */
+void sample_loader_open_decoded(SampleLoader *loader, uint64_t epoch, uint64_t index, const ImageView *views);
+
 /* Renders the sample that was opened last. pixels: [size, size, channels], or the sample's own size (CROP_WHOLE); target: the
  * same for the other side of a pair; classes: not used. Messages as above; FSH_ERR_MISMATCH for a crop larger than the images of a
  * pair. */

@@ -260,7 +260,8 @@ FshStatus describe_run(const TrainOptions *options, FshError *error)
     session_describe(&session);
     warn_of_folder(&session, options);
     ExpectedTime expected;
-    status = session.plan.cache_gpu ? session_cache(&session, error) : FSH_OK; /* batches are made from it */
+    if (session.plan.cache_gpu || session.plan.cache_pixels) /* batches are made from it */
+        status = session_cache(&session, error);
     if (!status)
         status = expect_time(&session, &expected, error);
     if (!status && options->program.json) {

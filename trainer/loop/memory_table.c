@@ -36,6 +36,16 @@ static uint64_t loader_bytes(const Session *session)
            (session->evaluation ? loader_ring_bytes(session->evaluation) : 0);
 }
 
+/* In RAM, once they are there. */
+static uint64_t decoded_bytes(const Session *session)
+{
+    uint64_t bytes = 0;
+    for (int i = 0; i < 2; i++)
+        if (session->resident[i].pixels)
+            bytes += session->resident[i].bytes;
+    return bytes;
+}
+
 /* Every size has its own activations. */
 static MemoryUse sum_of(const Session *session)
 {
@@ -116,15 +126,26 @@ static void print_pixels(const Session *session, FILE *stream)
         (void)fprintf(stream, "%-38s %12s\n", "images on the device", "not known");
 }
 
+static void print_decoded(const Session *session, const char *what, FILE *stream)
+{
+    const uint64_t bytes = decoded_bytes(session);
+    if (bytes)
+        print_bytes(stream, what, bytes, "");
+    else if (session->plan.cache_pixels)
+        (void)fprintf(stream, "%-38s %12s\n", what, "not known");
+}
+
 static void print_sums(const Session *session, FILE *stream)
 {
     const MemoryUse use = sum_of(session);
-    const uint64_t ring = loader_bytes(session);
+    const uint64_t ring = loader_bytes(session), decoded = decoded_bytes(session);
     uint64_t left = 0;
     char note[64] = "", text[32];
     if (!on_device(session)) {
         print_bytes(stream, "loader", ring, "");
-        print_bytes(stream, "in all, beside the dataset's pages", memory_total(&use) + ring, "");
+        print_decoded(session, "decoded images", stream);
+        print_bytes(stream, "in all, beside the dataset's pages", memory_total(&use) + ring + decoded,
+                    session->plan.cache_pixels && !decoded ? "  (without what is not known)" : "");
         return;
     }
     if (session->network.backend && !backend_free_memory(session->network.backend, &left, NULL))
@@ -136,6 +157,7 @@ static void print_sums(const Session *session, FILE *stream)
     print_bytes(stream, "on the host: pinned", use.bytes[MEMORY_PINNED], "");
     if (session->network.backend)
         print_bytes(stream, "on the host: loader", ring, "");
+    print_decoded(session, "on the host: decoded images", stream);
 }
 
 void memory_table_print(const Session *session, FILE *stream)
@@ -191,6 +213,11 @@ const char *memory_table_line(const Session *session, char *buffer, size_t buffe
     if (use.bytes[MEMORY_PINNED] && length < buffer_bytes)
         length += (size_t)snprintf(buffer + length, buffer_bytes - length, "; %s pinned on the host",
                                    progress_format_bytes(text, sizeof text, use.bytes[MEMORY_PINNED]));
+    const uint64_t decoded = decoded_bytes(session);
+    if (session->plan.cache_pixels && length < buffer_bytes)
+        length += (size_t)snprintf(buffer + length, buffer_bytes - length, "; decoded images%s%s",
+                                   decoded ? " " : " come on top",
+                                   decoded ? progress_format_bytes(text, sizeof text, decoded) : "");
     const bool later = wants_pixels(session) && !use.bytes[MEMORY_PIXELS];
     if ((later || foreseen) && length < buffer_bytes)
         (void)snprintf(buffer + length, buffer_bytes - length, "; %s on top",
@@ -213,6 +240,10 @@ json_t *memory_table_json(const Session *session)
     }
     failed |= json_object_set_new(object, "total", json_integer((json_int_t)memory_total(&use)));
     failed |= json_object_set_new(object, "loader", json_integer((json_int_t)loader_bytes(session)));
+    if (session->plan.cache_pixels)
+        failed |= json_object_set_new(
+            object, "decoded_images",
+            is_foreseen(session) ? json_null() : json_integer((json_int_t)decoded_bytes(session)));
     if (failed) {
         json_decref(object);
         object = NULL;

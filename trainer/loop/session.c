@@ -6,6 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "common/cpu.h"
 #include "common/interrupt.h"
 #include "common/progress.h"
 #include "trainer/loop/memory_table.h"
@@ -46,8 +47,11 @@ FshStatus session_loader_options(const Session *session, bool training, LoaderOp
         .skip_bad = plan->skip_bad,
     };
     memcpy(options->fill, plan->fill, sizeof options->fill);
+    const ResidentSplit *resident = &session->resident[training ? 0 : 1];
     if (plan->cache_gpu && options->augmentation.mode != CROP_WHOLE)
-        options->resident = &session->resident[training ? 0 : 1];
+        options->resident = resident;
+    if (plan->cache_pixels)
+        options->decoded = resident;
     if (!training)
         return FSH_OK;
     options->files_store = session->files_store;
@@ -374,49 +378,97 @@ static FshStatus cache_split(Session *session, const FshSplit *split, FshError *
     return FSH_OK;
 }
 
-/* Pairs are evaluated whole, each in its own size: the loader has them. */
+/* A split that is decoded once: train, evaluation. */
+typedef struct Decoded {
+    ResidentSplit *resident; /* NULL: it is not */
+    ResidentOptions options;
+    double seconds; /* so far */
+} Decoded;
+
+/* Pairs are evaluated whole, each in its own size, which no GPU does: the loader has them. */
 static bool is_resident(const Session *session, bool training)
 {
     return training ? session->data.train != NULL
-                    : session->data.evaluation && session->data.kind == FSH_KIND_CLASSES;
+                    : session->evaluation &&
+                          (session->plan.cache_pixels || session->data.kind == FSH_KIND_CLASSES);
 }
 
-static FshStatus load_resident(Session *session, bool training, FshError *error)
+static FshStatus measure_resident(Session *session, bool training, Decoded *decoded, FshError *error)
 {
     LoaderOptions loader;
     uint32_t *sizes = NULL;
-    char bytes[32];
-    ResidentSplit *resident = &session->resident[training ? 0 : 1];
     const double start = progress_now_seconds();
     FshStatus status = session_loader_options(session, training, &loader, &sizes, error);
     free(sizes);
     if (status)
         return status;
-    ResidentOptions options = {.samples = {.split = loader.split,
-                                           .kind = loader.kind,
-                                           .input_field = loader.input_field,
-                                           .target_field = loader.target_field},
-                               .channels = loader.augmentation.channels,
-                               .threads = session->plan.threads,
-                               .skip_bad = loader.skip_bad};
-    status = resident_split_measure(resident, &options, error);
-    if (!status)
-        status = resident_split_load(resident, session->network.backend, &options, error);
+    decoded->options = (ResidentOptions){.samples = {.split = loader.split,
+                                                     .kind = loader.kind,
+                                                     .input_field = loader.input_field,
+                                                     .target_field = loader.target_field},
+                                         .channels = loader.augmentation.channels,
+                                         .threads = session->plan.threads,
+                                         .skip_bad = loader.skip_bad};
+    decoded->resident = &session->resident[training ? 0 : 1];
+    status = resident_split_measure(decoded->resident, &decoded->options, error);
+    decoded->seconds = progress_now_seconds() - start;
+    return status;
+}
+
+static FshStatus load_resident(Session *session, Decoded *decoded, FshError *error)
+{
+    char bytes[32];
+    ResidentSplit *resident = decoded->resident;
+    const bool gpu = session->plan.cache_gpu;
+    const double start = progress_now_seconds();
+    FshStatus status = gpu ? resident_split_load(resident, session->network.backend, &decoded->options, error)
+                           : resident_split_load_host(resident, &decoded->options, error);
     if (status)
         return status;
-    console_line(&session->console, "%s: %" PRIu64 " samples, %s of pixels on the GPU, in %.1f s",
-                 loader.split->info->name, resident->sample_count,
-                 progress_format_bytes(bytes, sizeof bytes, resident->bytes), progress_now_seconds() - start);
+    console_line(&session->console, "%s: %" PRIu64 " samples, %s of pixels %s, in %.1f s",
+                 decoded->options.samples.split->info->name, resident->sample_count,
+                 progress_format_bytes(bytes, sizeof bytes, resident->bytes),
+                 gpu ? "on the GPU" : "in memory, decoded",
+                 decoded->seconds + progress_now_seconds() - start);
     return FSH_OK;
+}
+
+/* The ranks of this host look at what is free when all know what they want and none has taken it. */
+static FshStatus check_room(Session *session, FshStatus measured, FshError *error)
+{
+    Communicator *communicator = session->communicator;
+    const FshSplit *split = session->data.train ? session->data.train : session->data.evaluation;
+    const uint64_t ranks = communicator ? communicator_place(communicator)->local_world : 1;
+    uint64_t bytes = 0;
+    if (__builtin_add_overflow(session->resident[0].bytes, session->resident[1].bytes, &bytes))
+        bytes = UINT64_MAX;
+    FshStatus status = ranks_agree(communicator, measured, error);
+    if (!status)
+        status = ranks_agree(communicator,
+                             resident_split_check_room(split, bytes, ranks, cpu_free_memory_bytes(), error),
+                             error);
+    return status;
+}
+
+static FshStatus decode_splits(Session *session, FshError *error)
+{
+    Decoded decoded[2] = {0};
+    FshStatus status = FSH_OK;
+    for (int i = 0; i < 2 && !status; i++)
+        if (is_resident(session, i == 0))
+            status = measure_resident(session, i == 0, &decoded[i], error);
+    if (session->plan.cache_pixels)
+        status = check_room(session, status, error);
+    for (int i = 0; i < 2 && !status; i++)
+        if (decoded[i].resident)
+            status = load_resident(session, &decoded[i], error);
+    return status;
 }
 
 FshStatus session_cache(Session *session, FshError *error)
 {
-    for (int training = 1; training >= 0 && session->plan.cache_gpu; training--) {
-        FshStatus status = is_resident(session, training) ? load_resident(session, training, error) : FSH_OK;
-        if (status)
-            return status;
-    }
+    if (session->plan.cache_gpu || session->plan.cache_pixels)
+        return decode_splits(session, error);
     const FshSplit *const splits[] = {session->data.train, session->data.evaluation};
     FshStatus status = FSH_OK;
     for (int i = 0; i < 2 && !status && session->plan.cache != FSH_CACHE_NONE; i++) {

@@ -19,12 +19,12 @@ typedef struct Session {
     Network network;
     Loader *train, *evaluation; /* NULL where the plan has no such split */
     PixelStore *files_store;    /* with plan.decode_gpu, else NULL */
-    ResidentSplit resident[2];  /* with plan.cache_gpu: of train, evaluation; empty before session_cache */
-    WeightsOrigin origin;       /* of --weights */
-    const char *kept_head;      /* a layer that --weights had for another number of classes; or NULL */
-    bool weights_normalise;     /* mean and deviation are those of --weights */
-    uint64_t told_of[2];        /* problems of train, evaluation that were told */
-    uint64_t problems_told;     /* their sum */
+    ResidentSplit resident[2]; /* cache_gpu, cache_pixels: of train, evaluation; empty before session_cache */
+    WeightsOrigin origin;      /* of --weights */
+    const char *kept_head;     /* a layer that --weights had for another number of classes; or NULL */
+    bool weights_normalise;    /* mean and deviation are those of --weights */
+    uint64_t told_of[2];       /* problems of train, evaluation that were told */
+    uint64_t problems_told;    /* their sum */
 } Session;
 
 /* What the session is for. */
@@ -49,7 +49,7 @@ FshStatus session_loader_options(const Session *session, bool training, LoaderOp
 void session_describe(Session *session);
 
 /* Brings the splits into memory if the plan wants that, and says how much of them is there; before the first batch. FSH_ERR_SYSTEM:
- * the disk fails, or memory may not be locked. FSH_ERR_MEMORY: the GPU's is too small. FSH_ERR_INTERRUPTED. */
+ * the disk fails, or memory may not be locked. FSH_ERR_MEMORY: the GPU's or the host's is too small. FSH_ERR_INTERRUPTED. */
 FshStatus session_cache(Session *session, FshError *error);
 
 /* network_write_step with a batch of the training loader, the one in hand. Files that the device's decoder refuses are decoded here, and

@@ -194,7 +194,7 @@ TrainOptions train_options_default(void)
 }
 
 static const char *const on_error_choices[] = {"stop", "skip", NULL};
-static const char *const cache_choices[] = {"none", "ram", "lock", "gpu", NULL};
+static const char *const cache_choices[] = {"none", "ram", "lock", "pixels", "gpu", NULL};
 static const char *const decode_choices[] = {"cpu", "gpu", NULL};
 static const char *const device_choices[] = {"auto", "cpu", "cuda", NULL};
 static const char *const amp_choices[] = {"auto", "off", "bf16", "fp16", NULL};
@@ -238,7 +238,7 @@ void train_options_rows(TrainOptions *o, Option *rows)
          .help = "threads that decode and augment ahead of training; 0: half the cores"},
         {.name = "cache", .kind = OPTION_CHOICE, .value = &o->cache, .argument = "HOW", .choices = cache_choices,
          .help = "before the first step: none, bring the dataset into memory (ram), lock it there too (lock), or "
-                 "decode it into the GPU's memory (gpu)"},
+                 "decode it into memory (pixels) or into the GPU's (gpu)"},
         {.name = "decode", .kind = OPTION_CHOICE, .value = &o->decode, .argument = "WHERE", .choices = decode_choices,
          .help = "who decodes the JPEG files of training: the loader's threads (cpu), or nvJPEG (gpu), whose pixels "
                  "differ by a few levels"},

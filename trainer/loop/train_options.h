@@ -26,7 +26,7 @@ typedef struct TrainOptions {
     const char *on_error;                /* "stop", "skip" */
     int64_t workers;                     /* loader threads; 0: chosen */
     const char *decode;                  /* "cpu", "gpu": JPEG files */
-    const char *cache;                   /* "none", "ram", "lock", "gpu" */
+    const char *cache;                   /* "none", "ram", "lock", "pixels", "gpu" */
 
     /* Network */
     const char *model;   /* NULL: resnet18, or unet for pairs */

@@ -130,18 +130,24 @@ int plan_threads(const TrainOptions *options)
 static FshStatus plan_cache(TrainPlan *plan, const TrainOptions *options, FshError *error)
 {
     plan->cache_gpu = strcmp(options->cache, "gpu") == 0;
-    if (!plan->cache_gpu && !fsh_cache_from_name(options->cache, &plan->cache))
-        return fsh_error_set(error, FSH_ERR_USAGE, "--cache: '%s' is none of none, ram, lock, gpu",
+    plan->cache_pixels = strcmp(options->cache, "pixels") == 0;
+    const bool decoded = plan->cache_gpu || plan->cache_pixels;
+    if (!decoded && !fsh_cache_from_name(options->cache, &plan->cache))
+        return fsh_error_set(error, FSH_ERR_USAGE, "--cache: '%s' is none of none, ram, lock, pixels, gpu",
                              options->cache);
     if (plan->cache_gpu && options->bench_loader)
         return fsh_error_set(error, FSH_ERR_USAGE,
                              "--cache gpu: leaves --bench-loader nothing to measure; use --cache ram");
     plan->decode_gpu = strcmp(options->decode, "gpu") == 0;
-    if (plan->decode_gpu && plan->cache_gpu)
+    if (plan->decode_gpu && decoded)
         return fsh_error_set(
             error, FSH_ERR_USAGE,
-            "--decode gpu: with --cache gpu every image is decoded once, by the CPU; give one of "
-            "the two");
+            "--decode gpu: with --cache %s every image is decoded once, by the CPU; give one of the two",
+            options->cache);
+    if (plan->cache_pixels && options->drop_caches)
+        return fsh_error_set(error, FSH_ERR_USAGE,
+                             "--cache pixels: no file is read while the loader is measured, so "
+                             "--drop-caches does nothing; give one of the two");
     if (plan->decode_gpu && options->bench_loader)
         return fsh_error_set(error, FSH_ERR_USAGE,
                              "--decode gpu: leaves --bench-loader nothing to measure; use --decode cpu");

@@ -66,8 +66,9 @@ typedef struct TrainPlan {
     bool skip_bad, deterministic, tf32;
     bool precision_chosen; /* recipe.compute_type is not the user's */
     FshCache cache;
-    bool decode_gpu; /* training's JPEG files are decoded by the device */
-    bool cache_gpu;  /* pixels of the splits lie in the GPU's memory; cache is FSH_CACHE_NONE then */
+    bool decode_gpu;   /* training's JPEG files are decoded by the device */
+    bool cache_gpu;    /* pixels of the splits lie in the GPU's memory; cache is FSH_CACHE_NONE then */
+    bool cache_pixels; /* the same in this process's */
 } TrainPlan;
 
 /* options->device is that of the backend that is open, or "auto". FSH_ERR_USAGE: options that contradict each other or would do

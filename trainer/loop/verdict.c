@@ -23,14 +23,16 @@ static void list_ways(const char *const *ways, size_t count, char *text, size_t 
 
 static void say_loader_bound(const SpeedFacts *facts, char *text, size_t text_bytes)
 {
+    const bool decodes = !facts->cache_gpu && !facts->cache_pixels && !facts->raw;
     const struct {
         bool helps;
         const char *way;
     } all[] = {
         {facts->workers < facts->cores, "more --workers"},
         {facts->cuda && !facts->cache_gpu, "--cache gpu"},
+        {decodes, "--cache pixels (where RAM holds them)"},
         {!facts->cache_gpu, "smaller images (fresize, fpack --max-size)"},
-        {!facts->cache_gpu && !facts->raw, "raw pixels (fpack --store raw)"},
+        {decodes, "raw pixels (fpack --store raw)"},
     };
     const char *ways[sizeof all / sizeof *all];
     size_t count = 0;

@@ -17,6 +17,7 @@ typedef struct SpeedFacts {
     int workers, cores; /* of the loader; that this rank may use */
     bool raw;           /* the samples are pixels: nothing is decoded */
     bool cache_gpu;     /* and lie in the GPU's memory */
+    bool cache_pixels;  /* or in the host's, decoded */
 } SpeedFacts;
 
 /* What bounded the speed, and what to do about it: nothing that the run does already. */

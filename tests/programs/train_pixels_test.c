@@ -1,0 +1,166 @@
+/* ftrain --cache pixels from outside: the same training as from files, for classes, pairs and ranks, and what is said of it. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tests/programs/ranks_support.h"
+
+/* No image is larger than the crop, so that none is decoded at a part of its size. */
+static const DatasetSpec jpegs = {.codec = FSH_CODEC_JPEG,
+                                  .width = 20,
+                                  .height = 17,
+                                  .channels = 3,
+                                  .class_count = 4,
+                                  .train_count = 40,
+                                  .val_count = 8,
+                                  .shard_count = 2};
+
+#define CONV8 "--model", "conv8", "--epochs", "2", "--train-crop-size", "20", "--val-crop-size", "20"
+
+/* FOLDER/none and FOLDER/pixels have the same numbers in every column but that of time, and the same weights. */
+static void assert_same_runs(TestFolder *folder)
+{
+    char *none = summary_without_time(test_path(folder, "none")),
+         *pixels = summary_without_time(test_path(folder, "pixels"));
+    assert_int_equal(count_lines(none), 3);
+    assert_string_equal(none, pixels);
+    assert_same_file(folder, "none", "pixels", true);
+    free(none);
+    free(pixels);
+}
+
+static void test_classes_train_as_from_files(void **state)
+{
+    TestFolder *folder = *state;
+    const char *shards = make_set(folder, &jpegs), *weights = test_path(folder, "none/last.safetensors");
+    TRAINED("--jobs", "2", CONV8, "--train-crop-mode", "rrc", "--batch-size", "8", "--color-jitter", "0.4",
+            "--mixup-alpha", "0.2", shards, test_path(folder, "none"));
+    RunResult result =
+        TRAIN(0, "--jobs", "2", CONV8, "--train-crop-mode", "rrc", "--batch-size", "8", "--color-jitter",
+              "0.4", "--mixup-alpha", "0.2", "--cache", "pixels", shards, test_path(folder, "pixels"));
+    assert_contains(result.err, "decoded images come on top");
+    assert_contains(result.err, "train: 40 samples, 39.8 KiB of pixels in memory, decoded, in ");
+    assert_contains(result.err, "val: 8 samples, 7.97 KiB of pixels in memory, decoded, in ");
+    run_result_free(&result);
+    assert_same_runs(folder);
+    const char *const hows[] = {"none", "pixels"};
+    char *said[2];
+    for (int i = 0; i < 2; i++) {
+        result = TRAIN(0, "--evaluate", "--weights", weights, "--cache", hows[i], "--predict",
+                       test_path(folder, "predicted-%s", hows[i]), shards);
+        assert_contains_not(result.err, "train: 40 samples");
+        assert_true((strstr(result.err, "val: 8 samples, 7.97 KiB of pixels in memory") != NULL) == (i == 1));
+        said[i] = test_file_read(test_path(folder, "predicted-%s/predictions.csv", hows[i]), NULL);
+        run_result_free(&result);
+    }
+    assert_string_equal(said[0], said[1]);
+    free(said[0]);
+    free(said[1]);
+}
+
+static void test_pairs_train_as_from_files(void **state)
+{
+    static const char *const hows[] = {"none", "pixels"};
+    TestFolder *folder = *state;
+    DatasetSpec spec = jpegs;
+    spec.kind = FSH_KIND_PAIRS;
+    spec.grow = 6;
+    spec.width = 40;
+    spec.height = 36;
+    const char *shards = make_set(folder, &spec);
+    for (int i = 0; i < 2; i++) {
+        RunResult result = TRAIN(0, "--model", "unet", "--width", "8", "--epochs", "2", "--batch-size", "8",
+                                 "--cache", hows[i], shards, test_path(folder, "%s", hows[i]));
+        assert_true((strstr(result.err, "val: 8 samples, 82.8 KiB of pixels in memory") != NULL) == (i == 1));
+        run_result_free(&result);
+    }
+    assert_same_runs(folder);
+}
+
+static void test_ranks_train_as_from_files(void **state)
+{
+    TestFolder *folder = *state;
+    const char *shards = make_set(folder, &jpegs);
+    RANKS_TRAINED(2, CONV8, "--batch-size", "4", shards, test_path(folder, "none"));
+    RanksResult result =
+        RANKS(2, 0, CONV8, "--batch-size", "4", "--cache", "pixels", shards, test_path(folder, "pixels"));
+    assert_contains(result.of[0].err, "train: 40 samples, ");
+    free_ranks(&result);
+    assert_same_runs(folder);
+}
+
+static void test_a_bad_sample_stops_before_training_or_is_skipped(void **state)
+{
+    TestFolder *folder = *state;
+    DatasetSpec spec = jpegs;
+    spec.untabled = true;
+    spec.val_count = 4; /* that has no sample 5 */
+    const char *shards = make_set(folder, &spec), *out = test_path(folder, "out");
+    RunResult result = TRAIN(1, CONV8, "--cache", "pixels", shards, out);
+    assert_contains(result.err, "packed from train/class01/000005.png");
+    assert_contains_not(result.err, "epoch 0");
+    run_result_free(&result);
+    result = TRAIN(1, CONV8, "--cache", "pixels", "--on-error", "skip", "--force", shards, out);
+    assert_contains(result.err, "packed from train/class01/000005.png");
+    assert_contains(result.err, "skipped");
+    assert_contains(result.err, "1 samples could not be read");
+    assert_true(test_file_size(test_path(folder, "out/last.safetensors")) > 1000);
+    run_result_free(&result);
+}
+
+static void test_memory_and_the_loaders_speed_are_told(void **state)
+{
+    TestFolder *folder = *state;
+    const char *shards = make_set(folder, &jpegs);
+    RunResult result = TRAIN(0, "--dry-run", CONV8, "--cache", "pixels", shards);
+    const char *row = strstr(result.out, "decoded images");
+    assert_non_null(row);
+    assert_contains(row, "47.8 KiB\n");
+    run_result_free(&result);
+    double totals[2], decoded = 0;
+    for (int i = 0; i < 2; i++) {
+        result = TRAIN(0, "--dry-run", "--json", CONV8, "--cache", i ? "pixels" : "none", shards);
+        json_t *object = read_json(result.out), *memory = json_object_get(object, "memory");
+        totals[i] = number_of(memory, "total");
+        if (i)
+            decoded = number_of(memory, "decoded_images");
+        json_decref(object);
+        run_result_free(&result);
+    }
+    assert_true(decoded == 48 * 20 * 17 * 3);
+    assert_true(totals[0] == totals[1]); /* the network's */
+    result = TRAIN(0, "--bench-loader", CONV8, "--cache", "pixels", shards);
+    assert_contains(result.out, "warm: ");
+    assert_contains(result.out, " 0.0 MB/s read");
+    assert_contains(result.out, "decode 0 %");
+    run_result_free(&result);
+}
+
+/* Terabytes, by what the records say. */
+static void test_images_that_do_not_fit_are_refused_before_one_is_decoded(void **state)
+{
+    TestFolder *folder = *state;
+    DatasetSpec spec = jpegs;
+    spec.claimed = 60000;
+    spec.train_count = 4000;
+    spec.val_count = 0;
+    const char *shards = make_set(folder, &spec);
+    RunResult result = TRAIN(1, CONV8, "--cache", "pixels", shards, test_path(folder, "out"));
+    assert_contains(result.err, "set: --cache pixels: the decoded images take 39.3 TiB, and ");
+    assert_contains(result.err,
+                    " of memory are free; pack smaller images (fpack --max-size), or use --cache ram");
+    run_result_free(&result);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        IN_FOLDER(test_classes_train_as_from_files),
+        IN_FOLDER(test_pairs_train_as_from_files),
+        IN_FOLDER(test_ranks_train_as_from_files),
+        IN_FOLDER(test_a_bad_sample_stops_before_training_or_is_skipped),
+        IN_FOLDER(test_memory_and_the_loaders_speed_are_told),
+        IN_FOLDER(test_images_that_do_not_fit_are_refused_before_one_is_decoded),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,376 @@
+/* Splits that lie decoded in RAM, where they differ from those in a GPU's memory (resident_split_test.c): evaluation, whole images, bad
+ * samples, and what is said of memory. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tests/support/support.h"
+#include "tests/trainer/dataset_support.h"
+#include "trainer/data/loader.h"
+
+enum { EDGE = 24, BATCH = 16 };
+
+/* No larger than the crop: nothing is decoded at a part of its size. */
+static const DatasetSpec small_spec = {.codec = FSH_CODEC_JPEG,
+                                       .width = 17,
+                                       .height = 15,
+                                       .channels = 3,
+                                       .class_count = 4,
+                                       .train_count = 100,
+                                       .val_count = 53,
+                                       .shard_count = 3,
+                                       .grow = 3};
+static const DatasetSpec pairs_spec = {.codec = FSH_CODEC_JPEG,
+                                       .width = 40,
+                                       .height = 30,
+                                       .channels = 3,
+                                       .class_count = 4,
+                                       .train_count = 50,
+                                       .val_count = 7,
+                                       .shard_count = 2,
+                                       .kind = FSH_KIND_PAIRS,
+                                       .grow = 9};
+
+static const Augmentation rrc_view = {.mode = CROP_RESIZED,
+                                      .size = EDGE,
+                                      .channels = 3,
+                                      .scale_min = 0.2,
+                                      .scale_max = 1,
+                                      .ratio_min = 0.75,
+                                      .ratio_max = 1.3333,
+                                      .flip_probability = 0.5};
+static const Augmentation center_view = {.mode = CROP_CENTER, .size = EDGE, .resize = 28, .channels = 3};
+static const Augmentation random_view = {.mode = CROP_RANDOM, .size = EDGE, .channels = 3};
+static const Augmentation whole_view = {.mode = CROP_WHOLE, .channels = 3};
+
+/* ---- help ---- */
+
+static FshDataset *open_dataset(TestFolder *folder, const DatasetSpec *spec)
+{
+    const char *path = test_path(folder, "set");
+    dataset_make(path, spec);
+    FshDataset *dataset = NULL;
+    FshError error = {0};
+    assert_ok(fsh_open(&dataset, path, &error), &error);
+    return dataset;
+}
+
+static LoaderOptions options_of(const FshDataset *dataset, const Augmentation *view, bool training)
+{
+    const bool pairs = fsh_manifest(dataset)->kind == FSH_KIND_PAIRS, whole = view->mode == CROP_WHOLE;
+    return (LoaderOptions){.split = fsh_split(dataset, training ? "train" : "val"),
+                           .kind = fsh_manifest(dataset)->kind,
+                           .target_field = pairs ? 1 : 0,
+                           .augmentation = *view,
+                           .batch = whole ? 1 : BATCH,
+                           .world_size = 1,
+                           .seed = 5,
+                           .training = training,
+                           .workers = 3,
+                           .batches_ahead = 2,
+                           .fill = {9, 8, 7}};
+}
+
+/* Decodes the split that these options are of. */
+static void decode_split(ResidentSplit *decoded, const LoaderOptions *options)
+{
+    FshError error = {0};
+    const ResidentOptions wanted = {
+        .samples = {.split = options->split, .kind = options->kind, .target_field = options->target_field},
+        .channels = options->augmentation.channels,
+        .threads = 2,
+        .skip_bad = options->skip_bad};
+    assert_ok(resident_split_measure(decoded, &wanted, &error), &error);
+    assert_ok(resident_split_load_host(decoded, &wanted, &error), &error);
+}
+
+static Loader *open_loader(const LoaderOptions *options)
+{
+    Loader *loader = NULL;
+    FshError error = {0};
+    assert_ok(loader_new(&loader, options, &error), &error);
+    return loader;
+}
+
+static const Batch *next_batch(Loader *loader)
+{
+    const Batch *batch = NULL;
+    FshError error = {0};
+    assert_ok(loader_next(loader, &batch, &error), &error);
+    return batch;
+}
+
+static void compare_batches(const Batch *a, const Batch *b, const LoaderOptions *options)
+{
+    const size_t bytes = (size_t)a->width * a->height * options->augmentation.channels * options->batch;
+    assert_int_equal(a->width, b->width);
+    assert_int_equal(a->height, b->height);
+    assert_int_equal(a->valid_count, b->valid_count);
+    assert_memory_equal(a->samples, b->samples, options->batch * sizeof *a->samples);
+    assert_memory_equal(a->valid, b->valid, options->batch * sizeof *a->valid);
+    assert_memory_equal(a->pixels, b->pixels, bytes);
+    if (a->labels)
+        assert_memory_equal(a->labels, b->labels, options->batch * sizeof *a->labels);
+    if (a->target)
+        assert_memory_equal(a->target, b->target, bytes);
+}
+
+/* Two epochs with images from records, and from RAM; returns the samples that were left out. */
+static uint64_t compare_loaders(TestFolder *folder, const DatasetSpec *spec, const Augmentation *view,
+                                bool training, bool skip_bad)
+{
+    FshDataset *dataset = open_dataset(folder, spec);
+    ResidentSplit decoded;
+    LoaderOptions options = options_of(dataset, view, training);
+    char messages[2][1024] = {"", ""};
+    options.skip_bad = skip_bad;
+    decode_split(&decoded, &options);
+    assert_int_equal((uintptr_t)decoded.pixels % 64, 0);
+    Loader *plain = open_loader(&options);
+    options.decoded = &decoded;
+    Loader *fast = open_loader(&options);
+    const uint64_t steps = 2 * loader_step_count(plain);
+    loader_start(plain, 0, steps);
+    loader_start(fast, 0, steps);
+    for (uint64_t step = 0; step < steps; step++)
+        compare_batches(next_batch(plain), next_batch(fast), &options);
+    assert_null(next_batch(fast));
+    const uint64_t problems = loader_problem_count(fast);
+    assert_int_equal(problems, loader_problem_count(plain));
+    (void)loader_problem(plain, 0, messages[0], sizeof messages[0]);
+    (void)loader_problem(fast, 0, messages[1], sizeof messages[1]);
+    assert_string_equal(messages[0], messages[1]);
+    loader_free(&plain);
+    loader_free(&fast);
+    resident_split_free(&decoded);
+    assert_null(decoded.pixels);
+    fsh_close(&dataset);
+    return problems;
+}
+
+/* ---- batches ---- */
+
+static void test_training_crops_of_small_jpegs_are_the_same(void **state)
+{
+    assert_int_equal(compare_loaders(*state, &small_spec, &rrc_view, true, false), 0);
+}
+
+static void test_evaluation_and_its_padding_are_the_same(void **state)
+{
+    assert_int_equal(compare_loaders(*state, &small_spec, &center_view, false, false), 0);
+}
+
+static void test_evaluation_of_raw_images_is_the_same(void **state)
+{
+    DatasetSpec spec = small_spec;
+    spec.codec = FSH_CODEC_RAW;
+    spec.channels = 1;
+    assert_int_equal(compare_loaders(*state, &spec, &center_view, false, false), 0);
+}
+
+static void test_whole_pairs_are_the_same(void **state)
+{
+    assert_int_equal(compare_loaders(*state, &pairs_spec, &whole_view, false, false), 0);
+}
+
+static void test_whole_raw_pairs_are_the_same(void **state)
+{
+    DatasetSpec spec = pairs_spec;
+    spec.codec = FSH_CODEC_RAW;
+    assert_int_equal(compare_loaders(*state, &spec, &whole_view, false, false), 0);
+}
+
+/* Records are no longer looked at: with their files overwritten by zeros the pixels are what they were. */
+static void test_batches_come_from_memory(void **state)
+{
+    TestFolder *folder = *state;
+    FshDataset *dataset = open_dataset(folder, &small_spec);
+    ResidentSplit decoded;
+    LoaderOptions options = options_of(dataset, &rrc_view, true);
+    decode_split(&decoded, &options);
+    Loader *plain = open_loader(&options);
+    options.decoded = &decoded;
+    options.measure = true;
+    Loader *fast = open_loader(&options);
+    LoaderStatistics statistics;
+    loader_start(plain, 0, 1);
+    const Batch *expected = next_batch(plain);
+    const char *shards[] = {"train-00000-of-00003", "train-00001-of-00003", "train-00002-of-00003"};
+    for (size_t i = 0; i < 3; i++) {
+        const char *path = test_path(folder, "set/%s.fshard", shards[i]);
+        const uint64_t bytes = test_file_size(path);
+        char *zeros = calloc(1, bytes);
+        FILE *stream = fopen(path, "r+e");
+        assert_true(zeros && stream);
+        assert_int_equal(fwrite(zeros, 1, bytes, stream), bytes);
+        assert_int_equal(fclose(stream), 0);
+        free(zeros);
+    }
+    loader_start(fast, 0, 1);
+    compare_batches(expected, next_batch(fast), &options);
+    loader_statistics(fast, &statistics);
+    assert_int_equal(statistics.samples.stored_bytes, 0);
+    assert_true(statistics.samples.seconds[SAMPLE_DECODE] == 0);
+    loader_free(&plain);
+    loader_free(&fast);
+    resident_split_free(&decoded);
+    fsh_close(&dataset);
+}
+
+/* ---- samples that cannot be used ---- */
+
+static void test_a_bad_sample_is_left_out_of_batches(void **state)
+{
+    DatasetSpec spec = small_spec;
+    spec.untabled = true; /* measures well, does not decode */
+    assert_int_equal(compare_loaders(*state, &spec, &rrc_view, true, true), 1);
+}
+
+static void test_a_bad_whole_pair_is_left_out(void **state)
+{
+    DatasetSpec spec = pairs_spec;
+    spec.uneven = true;
+    assert_int_equal(compare_loaders(*state, &spec, &whole_view, false, true), 1);
+}
+
+static void test_a_bad_sample_stops_the_load_by_name(void **state)
+{
+    DatasetSpec spec = small_spec;
+    spec.untabled = true;
+    FshDataset *dataset = open_dataset(*state, &spec);
+    ResidentSplit decoded;
+    FshError error = {0};
+    const ResidentOptions options = {
+        .samples = {.split = fsh_split(dataset, "train"), .kind = FSH_KIND_CLASSES},
+        .channels = 3,
+        .threads = 2};
+    assert_ok(resident_split_measure(&decoded, &options, &error), &error);
+    assert_int_equal(resident_split_load_host(&decoded, &options, &error), FSH_ERR_CORRUPT);
+    assert_contains(error.message, "packed from train/class01/000005.png");
+    assert_null(decoded.pixels);
+    assert_true(decoded.bytes > 0);
+    resident_split_free(&decoded);
+    fsh_close(&dataset);
+}
+
+static void test_nothing_but_bad_samples_is_an_empty_split(void **state)
+{
+    DatasetSpec spec = small_spec;
+    spec.val_count = spec.shard_count = 1;
+    FshDataset *dataset = open_dataset(*state, &spec);
+    ResidentSplit decoded;
+    FshError error = {0};
+    LoaderOptions options = options_of(dataset, &center_view, false);
+    const char *shard = test_path(*state, "set/val-00000-of-00001.fshard");
+    FshSample sample;
+    size_t length = 0;
+    assert_ok(fsh_sample_get(options.split, 0, &sample, &error), &error);
+    char *bytes = test_file_read(shard, &length);
+    const char *at = memmem(bytes, length, sample.fields[0].data, sample.fields[0].bytes);
+    assert_non_null(at);
+    test_file_flip_byte(shard, at - bytes + 100);
+    free(bytes);
+    options.skip_bad = true;
+    decode_split(&decoded, &options);
+    assert_int_equal(decoded.bytes, 0);
+    options.decoded = &decoded;
+    Loader *loader = open_loader(&options);
+    loader_start(loader, 0, 1);
+    assert_int_equal(next_batch(loader)->valid_count, 0);
+    assert_int_equal(loader_problem_count(loader), 1);
+    loader_free(&loader);
+    resident_split_free(&decoded);
+    fsh_close(&dataset);
+}
+
+/* The message of a sample whose record nobody has opened says where it lies all the same. */
+static void test_a_crop_larger_than_a_pair_names_it(void **state)
+{
+    FshDataset *dataset = open_dataset(*state, &pairs_spec);
+    ResidentSplit decoded;
+    FshError errors[2] = {{0}, {0}};
+    LoaderOptions options = options_of(dataset, &random_view, true);
+    options.augmentation.size = 36;
+    options.workers = 1;
+    decode_split(&decoded, &options);
+    for (int i = 0; i < 2; i++) {
+        const Batch *batch;
+        options.decoded = i ? &decoded : NULL;
+        Loader *loader = open_loader(&options);
+        loader_start(loader, 0, 1);
+        assert_int_equal(loader_next(loader, &batch, &errors[i]), FSH_ERR_MISMATCH);
+        loader_free(&loader);
+    }
+    assert_contains(errors[1].message, "x 30 pixels, too small for a crop of 36 x 36");
+    assert_string_equal(errors[1].message, errors[0].message);
+    resident_split_free(&decoded);
+    fsh_close(&dataset);
+}
+
+/* ---- what is refused ---- */
+
+static void test_a_loader_wants_its_split_loaded(void **state)
+{
+    FshDataset *dataset = open_dataset(*state, &small_spec);
+    ResidentSplit decoded;
+    FshError error = {0};
+    const Batch *batch;
+    LoaderOptions options = options_of(dataset, &rrc_view, true);
+    const ResidentOptions wanted = {
+        .samples = {.split = options.split, .kind = FSH_KIND_CLASSES}, .channels = 3, .threads = 1};
+    assert_ok(resident_split_measure(&decoded, &wanted, &error), &error);
+    options.decoded = &decoded;
+    Loader *loader = open_loader(&options);
+    loader_start(loader, 0, 1);
+    assert_int_equal(loader_next(loader, &batch, &error), FSH_ERR_USAGE);
+    assert_contains(error.message, "was not loaded");
+    loader_free(&loader);
+    options.resident = &decoded;
+    assert_int_equal(loader_new(&loader, &options, &error), FSH_ERR_USAGE);
+    assert_null(loader);
+    resident_split_free(&decoded);
+    fsh_close(&dataset);
+}
+
+static void test_room_is_that_of_all_ranks_with_some_left(void **state)
+{
+    enum { MEGABYTE = 1 << 20 };
+    FshDataset *dataset = open_dataset(*state, &small_spec);
+    const FshSplit *split = fsh_split(dataset, "train");
+    FshError error = {0};
+    assert_ok(resident_split_check_room(split, 4 * MEGABYTE, 1, 260 * MEGABYTE, &error), &error);
+    assert_int_equal(resident_split_check_room(split, 4 * MEGABYTE + 1, 1, 260 * MEGABYTE, &error),
+                     FSH_ERR_MEMORY);
+    assert_contains(error.message,
+                    "set: --cache pixels: the decoded images take 4 MiB, and 4 MiB of memory are free; "
+                    "pack smaller images (fpack --max-size), or use --cache ram");
+    assert_int_equal(resident_split_check_room(split, 4 * MEGABYTE, 2, 260 * MEGABYTE, &error),
+                     FSH_ERR_MEMORY);
+    assert_contains(error.message, "take 4 MiB in each of 2 ranks, and 4 MiB of memory");
+    assert_contains(error.message, "start fewer ranks, or");
+    assert_ok(resident_split_check_room(split, 2 * MEGABYTE, 2, 260 * MEGABYTE, &error), &error);
+    assert_int_equal(resident_split_check_room(split, 1, 1, 100, &error), FSH_ERR_MEMORY);
+    fsh_close(&dataset);
+}
+
+#define IN_FOLDER(test) cmocka_unit_test_setup_teardown(test, test_folder_setup, test_folder_teardown)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        IN_FOLDER(test_training_crops_of_small_jpegs_are_the_same),
+        IN_FOLDER(test_evaluation_and_its_padding_are_the_same),
+        IN_FOLDER(test_evaluation_of_raw_images_is_the_same),
+        IN_FOLDER(test_whole_pairs_are_the_same),
+        IN_FOLDER(test_whole_raw_pairs_are_the_same),
+        IN_FOLDER(test_batches_come_from_memory),
+        IN_FOLDER(test_a_bad_sample_is_left_out_of_batches),
+        IN_FOLDER(test_a_bad_whole_pair_is_left_out),
+        IN_FOLDER(test_a_bad_sample_stops_the_load_by_name),
+        IN_FOLDER(test_nothing_but_bad_samples_is_an_empty_split),
+        IN_FOLDER(test_a_crop_larger_than_a_pair_names_it),
+        IN_FOLDER(test_a_loader_wants_its_split_loaded),
+        IN_FOLDER(test_room_is_that_of_all_ranks_with_some_left),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
