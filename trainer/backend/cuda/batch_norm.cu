@@ -4,9 +4,10 @@
  * and what is to be done with the result is done there. Of small images sums and what follows are one launch (rows_whole.cuh), on cards
  * that hold its blocks at once. No atomics: the same input gives the same bits, on any such card.
  *
- * Bytes, in tensors of x's size, forward: statistics read 1; apply reads x (and the addend) and writes y, 2 or 3. Backward: the sums
- * read dy and x, 2, and dx reads them again and is written, 3. With an addend the sums read dy, x and y and write g, 4 (one more where
- * dy comes in two parts), and dx needs g and x alone, 3. */
+ * Bytes of large images, in tensors of x's size, forward: statistics read 1; apply reads x (and the addend) and writes y, 2 or 3.
+ * Backward: the sums read dy and x, 2, and dx reads them again and is written, 3. With an addend the sums read dy, x and y and write g, 4
+ * (one more where dy comes in two parts), and dx needs g and x alone, 3. Of small images nothing that stays in shared memory is
+ * read twice. */
 #include <initializer_list>
 
 #include "trainer/backend/cuda/batch_norm_whole.cuh"
@@ -173,9 +174,9 @@ extern "C" uint64_t kernel_column_scratch_bytes(const DeviceTensor *x)
     int width = x->element == ELEMENT_F32 ? vector_width<float> : vector_width<__half>;
     if (x->pitch % width)
         width = 1;
-    const unsigned partials = deal_sums(x, width, most_resident * multiprocessors, 1).blocks_y,
-                   of_whole = deal_whole(x, width).blocks_y;
-    return 2 * (uint64_t)x->pitch * (partials > of_whole ? partials : of_whole) * sizeof(float);
+    /* deal_whole has fewer blocks: at least as many across, of at most as many columns, and one on a multiprocessor */
+    return 2 * (uint64_t)x->pitch * deal_sums(x, width, most_resident * multiprocessors, 1).blocks_y *
+           sizeof(float);
 }
 
 extern "C" cudaError_t kernel_column_sum(const DeviceTensor *x, const DeviceTensor *sum, void *scratch,

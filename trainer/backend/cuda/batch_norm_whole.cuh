@@ -97,7 +97,7 @@ template <typename T, Gate gate, Second second, bool Stores> struct BackwardPass
         if (v < with_y)
             return (v == 1 ? term.x : term.y) + at.element;
         if constexpr (second == Second::wider)
-            return at.c < term.dy2_pitch ? term.dy2 + at.row * term.dy2_pitch + at.c : nullptr;
+            return term.dy2 + at.row * term.dy2_pitch + at.c;
         return term.dy2 + at.element;
     }
     __device__ auto term_row(const Piece *slot, int stride) const

@@ -61,7 +61,8 @@ cudaError_t kernel_batch_norm_forward(const NormTensors *tensors, const NormRunn
                                       const NormActivation *activation, const DeviceTensor *addend,
                                       const DeviceTensor *y, void *scratch, cudaStream_t stream);
 
-/* Whether that is one launch for an x of this shape, on the current device. */
+/* Whether that is one launch for an x of this shape, on the current device; but for narrower addends in f32, and where the device has less
+ * shared memory than one line takes. */
 bool kernel_batch_norm_is_whole(const DeviceTensor *x);
 
 /* Statistics and apply in one, where the sums of x are there already (of kernel_channel_sums, or of a convolution): makes mean and

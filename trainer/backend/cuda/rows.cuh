@@ -237,7 +237,8 @@ void run_map(const Map &map, const DeviceTensor *x, cudaStream_t stream)
  * flight in each thread, `resident` blocks on each multiprocessor. Leaves one partial sum for each block and channel:
  * partial [blocks_y, sums, pitch]. From the last line to the first. */
 template <int Width, typename Term>
-__device__ void leave_partial_sums(const Term &term, const Deal &d, float *partial)
+__global__ void __launch_bounds__(block_threads, Term::resident)
+    partial_sums_kernel(const Term term, const Deal d, float *partial)
 {
     constexpr int sums = Term::sums, unroll = Term::unroll;
     __shared__ float lanes[sums][Width][block_threads];
@@ -286,13 +287,6 @@ __device__ void leave_partial_sums(const Term &term, const Deal &d, float *parti
             partial[((int64_t)block * sums + s) * d.pitch + c + k] = lanes[s][k][thread];
 }
 
-template <int Width, typename Term>
-__global__ void __launch_bounds__(block_threads, Term::resident)
-    partial_sums_kernel(const Term term, const Deal d, float *partial)
-{
-    leave_partial_sums<Width>(term, d, partial);
-}
-
 constexpr int finish_channels = 16, finish_strips = 32;
 
 /* Joins the partial sums in float64 and calls finish(c, sums, c < channels) for every channel up to the pitch. */
@@ -334,7 +328,7 @@ template <typename Term> Deal deal_term(const DeviceTensor *x, int width)
     return deal_sums(x, width, Term::resident * multiprocessors, Term::unroll);
 }
 
-/* scratch: room for sums * pitch floats for each of at most most_partials(x) blocks. */
+/* scratch: room for sums * pitch floats for each of deal_term's blocks. */
 template <typename T, typename Term, typename Finish>
 void sum_rows(const Term &term, const Finish &finish, const DeviceTensor *x, void *scratch,
               cudaStream_t stream)

@@ -64,7 +64,7 @@ inline Deal deal_whole(const DeviceTensor *x, int width)
 }
 
 /* Of one sum of half of a block's threads, and eight banks further for the next sum. */
-constexpr int whole_lanes = whole_threads / 2 + whole_columns_most + 32;
+constexpr int whole_lanes = whole_threads / 2 + whole_columns_most + 24;
 
 /* What block_sums works in. */
 template <int Values> struct Lanes {
@@ -133,6 +133,9 @@ __global__ void __launch_bounds__(whole_threads, 1)
     using Term = decltype(pass.term);
     using Piece = typename Pass::Piece;
     constexpr int sums = Term::sums, channels_most = whole_columns_most * Width;
+    static_assert(whole_threads / whole_columns_most >= sums * Width && Width % 4 == 0 &&
+                      whole_threads - whole_columns_most >= channels_most,
+                  "a block has a thread for each sum, and for each channel");
     extern __shared__ __align__(16) unsigned char room[];
     __shared__ typename Pass::template Kept<channels_most> kept;
     __shared__ union {
@@ -151,6 +154,7 @@ __global__ void __launch_bounds__(whole_threads, 1)
     typename Pass::Early early = {};
     if (thread < own)
         early = pass.fetch(first_channel + thread, first_channel + thread < channels, block == 0);
+    /* Into places that the thread itself has read, and written, before. */
     const auto bring = [&](int chunk, int place, int vectors, bool again) {
         int row = first_row + chunk * staged.lines * row_step;
         Piece *slot = slots + place * staged.lines * slot_step;
@@ -267,7 +271,8 @@ template <typename T> bool is_whole(const DeviceTensor *x, Deal *d)
            cooperates && d->blocks_y > 0 && (int64_t)there >= (int64_t)d->blocks_x * d->blocks_y;
 }
 
-/* As many lines at a time as there is room for. Allows the kernel the shared memory; false where the card has not enough. */
+/* As many lines at a time as there is room for. Allows the kernel all the shared memory that there is: what is allowed is the kernel's, for
+ * all its launches. False where the card has not enough. */
 inline bool stage(const void *kernel, const Deal &d, int vectors, Stages *staged, size_t *bytes)
 {
     int device = 0, most = 0;
@@ -275,48 +280,48 @@ inline bool stage(const void *kernel, const Deal &d, int vectors, Stages *staged
     if (cudaGetDevice(&device) != cudaSuccess || cudaFuncGetAttributes(&attributes, kernel) != cudaSuccess ||
         cudaDeviceGetAttribute(&most, cudaDevAttrMaxSharedMemoryPerBlockOptin, device) != cudaSuccess)
         return false;
+    most -= (int)attributes.sharedSizeBytes;
     const int64_t chunk_line = (int64_t)stages * vectors * d.threads_x * d.threads_y * 16;
     const int64_t lines = (d.lines + d.blocks_y - 1) / d.blocks_y, wanted = (lines + stages - 1) / stages;
-    const int64_t room = (most - (int64_t)attributes.sharedSizeBytes) / chunk_line;
+    const int64_t room = most / chunk_line;
     if (room < 1)
         return false;
     staged->lines = (int)(room < wanted ? room : wanted);
     staged->chunks = (int)((lines + staged->lines - 1) / staged->lines);
     staged->chunks = staged->chunks > stages ? staged->chunks : stages;
     *bytes = (size_t)(staged->lines * chunk_line);
-    return cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)*bytes) ==
-           cudaSuccess;
+    return cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, most) == cudaSuccess;
 }
 
 /* True where it was launched; false where it cannot be: nothing was done then. scratch: as sum_rows. */
 template <typename T, typename Pass>
 bool run_whole(const Pass &pass, const DeviceTensor *x, void *scratch, cudaStream_t stream)
 {
-    const auto kernel = whole_kernel<vector_width<T>, Pass>;
-    Deal d = {};
-    if (!Pass::fits || !is_whole<T>(x, &d))
-        return false;
-    size_t bytes = 0;
-    Stages staged = {};
-    if (!stage(reinterpret_cast<const void *>(kernel), d, Pass::vectors, &staged, &bytes)) {
+    if constexpr (Pass::fits) {
+        const auto kernel = whole_kernel<vector_width<T>, Pass>;
+        Deal d = {};
+        Stages staged = {};
+        size_t bytes = 0;
+        if (!is_whole<T>(x, &d))
+            return false;
+        cudaLaunchAttribute attribute = {};
+        attribute.id = cudaLaunchAttributeCooperative;
+        attribute.val.cooperative = 1;
+        cudaLaunchConfig_t config = {};
+        config.gridDim = dim3(d.blocks_x, d.blocks_y);
+        config.blockDim = dim3(d.threads_x, d.threads_y);
+        config.stream = stream;
+        config.attrs = &attribute;
+        config.numAttrs = 1;
+        if (stage(reinterpret_cast<const void *>(kernel), d, Pass::vectors, &staged, &bytes)) {
+            config.dynamicSmemBytes = bytes;
+            if (cudaLaunchKernelEx(&config, kernel, pass, d, staged, static_cast<float *>(scratch),
+                                   (int)device_tensor_channels(x)) == cudaSuccess)
+                return true;
+        }
         (void)cudaGetLastError();
-        return false;
     }
-    cudaLaunchAttribute attribute = {};
-    attribute.id = cudaLaunchAttributeCooperative;
-    attribute.val.cooperative = 1;
-    cudaLaunchConfig_t config = {};
-    config.gridDim = dim3(d.blocks_x, d.blocks_y);
-    config.blockDim = dim3(d.threads_x, d.threads_y);
-    config.dynamicSmemBytes = bytes;
-    config.stream = stream;
-    config.attrs = &attribute;
-    config.numAttrs = 1;
-    const bool launched = cudaLaunchKernelEx(&config, kernel, pass, d, staged, static_cast<float *>(scratch),
-                                             (int)device_tensor_channels(x)) == cudaSuccess;
-    if (!launched)
-        (void)cudaGetLastError();
-    return launched;
+    return false;
 }
 
 } // namespace fshard
