@@ -5,6 +5,7 @@
 
 #include "tests/support/support.h"
 #include "tests/trainer/dataset_support.h"
+#include "tests/trainer/loader_support.h"
 #include "trainer/data/loader.h"
 
 enum { EDGE = 24, BATCH = 16 };
@@ -81,22 +82,6 @@ static LoaderOptions options_of(const FshDataset *dataset, const Augmentation *v
                            .workers = 3,
                            .batches_ahead = 2,
                            .fill = {9, 8, 7}};
-}
-
-static Loader *open_loader(const LoaderOptions *options)
-{
-    Loader *loader = NULL;
-    FshError error = {0};
-    assert_ok(loader_new(&loader, options, &error), &error);
-    return loader;
-}
-
-static const Batch *next_batch(Loader *loader)
-{
-    const Batch *batch = NULL;
-    FshError error = {0};
-    assert_ok(loader_next(loader, &batch, &error), &error);
-    return batch;
 }
 
 static FshStatus refused(const LoaderOptions *options, FshError *error)

@@ -6,6 +6,7 @@
 
 #include "tests/support/support.h"
 #include "tests/trainer/dataset_support.h"
+#include "tests/trainer/loader_support.h"
 
 static const DatasetSpec jpeg_spec = {.codec = FSH_CODEC_JPEG,
                                       .width = 48,
@@ -50,22 +51,6 @@ static LoaderOptions make_options(const FshDataset *dataset, bool training)
                            .workers = 3,
                            .batches_ahead = 2,
                            .fill = {9, 8, 7}};
-}
-
-static Loader *open_loader(const LoaderOptions *options)
-{
-    Loader *loader = NULL;
-    FshError error = {0};
-    assert_ok(loader_new(&loader, options, &error), &error);
-    return loader;
-}
-
-static const Batch *next_batch(Loader *loader)
-{
-    const Batch *batch = NULL;
-    FshError error = {0};
-    assert_ok(loader_next(loader, &batch, &error), &error);
-    return batch;
 }
 
 static void test_evaluation_gives_every_sample_once_and_pads_the_last_batch(void **state)

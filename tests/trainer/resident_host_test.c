@@ -6,6 +6,7 @@
 
 #include "tests/support/support.h"
 #include "tests/trainer/dataset_support.h"
+#include "tests/trainer/loader_support.h"
 #include "trainer/data/loader.h"
 
 enum { EDGE = 24, BATCH = 16 };
@@ -82,22 +83,6 @@ static void decode_split(ResidentSplit *decoded, const LoaderOptions *options)
         .skip_bad = options->skip_bad};
     assert_ok(resident_split_measure(decoded, &wanted, &error), &error);
     assert_ok(resident_split_load_host(decoded, &wanted, &error), &error);
-}
-
-static Loader *open_loader(const LoaderOptions *options)
-{
-    Loader *loader = NULL;
-    FshError error = {0};
-    assert_ok(loader_new(&loader, options, &error), &error);
-    return loader;
-}
-
-static const Batch *next_batch(Loader *loader)
-{
-    const Batch *batch = NULL;
-    FshError error = {0};
-    assert_ok(loader_next(loader, &batch, &error), &error);
-    return batch;
 }
 
 static void compare_batches(const Batch *a, const Batch *b, const LoaderOptions *options)

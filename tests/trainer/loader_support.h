@@ -1,0 +1,12 @@
+/* loader_support.h - loaders in tests; whatever cannot be done fails the running test. */
+#ifndef FSHARD_TESTS_TRAINER_LOADER_SUPPORT_H
+#define FSHARD_TESTS_TRAINER_LOADER_SUPPORT_H
+
+#include "trainer/data/loader.h"
+
+/* To be freed with loader_free. */
+Loader *open_loader(const LoaderOptions *options);
+/* NULL behind the last one. */
+const Batch *next_batch(Loader *loader);
+
+#endif
