@@ -235,9 +235,9 @@ static uint64_t own_bytes(void)
     return resident_pages > shared_pages ? (resident_pages - shared_pages) * (uint64_t)page_bytes : 0;
 }
 
-uint64_t cpu_free_memory_bytes(void)
+uint64_t cpu_free_memory_bytes(uint64_t processes)
 {
     const uint64_t limit = cpu_memory_available(), own = own_bytes(), machine = machine_free_bytes();
-    const uint64_t left = limit > own ? limit - own : 0;
+    const uint64_t left = limit / processes > own ? limit - own * processes : 0;
     return left < machine ? left : machine;
 }

@@ -303,6 +303,7 @@ static void test_a_loader_wants_its_split_loaded(void **state)
     LoaderOptions options = options_of(dataset, &rrc_view, true);
     const ResidentOptions wanted = {
         .samples = {.split = options.split, .kind = FSH_KIND_CLASSES}, .channels = 3, .threads = 1};
+    resident_split_expect(&(ResidentSplit){0}, 0); /* as workers do before they look */
     assert_ok(resident_split_measure(&decoded, &wanted, &error), &error);
     options.decoded = &decoded;
     Loader *loader = open_loader(&options);

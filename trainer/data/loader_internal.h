@@ -47,7 +47,8 @@ struct Loader {
 
     pthread_mutex_t mutex; /* guards all below */
     pthread_cond_t work;   /* there is something to take, or it is time to stop */
-    pthread_cond_t ready;  /* a batch is whole, or the last chunk in flight is back */
+    pthread_cond_t
+        ready; /* a batch is whole, or the last chunk in flight is back while loader_start lets nobody take one */
     bool mutex_made, work_made, ready_made;
     bool stop;
     bool handed_out;                 /* the consumer has batch `consumed` - 1 */

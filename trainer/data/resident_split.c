@@ -133,6 +133,11 @@ static FshStatus measure_some(uint64_t item, int thread, void *context, FshError
     return status;
 }
 
+static uint64_t image_bytes(const ResidentImage *image)
+{
+    return (uint64_t)image->width * image->height * image->channels;
+}
+
 static FshStatus place_images(ResidentSplit *resident, FshError *error)
 {
     uint64_t bytes = 0;
@@ -141,7 +146,7 @@ static FshStatus place_images(ResidentSplit *resident, FshError *error)
         if (image->offset_bytes == PIXELS_NONE)
             continue;
         image->offset_bytes = bytes;
-        if (__builtin_add_overflow(bytes, (uint64_t)image->width * image->height * image->channels, &bytes))
+        if (__builtin_add_overflow(bytes, image_bytes(image), &bytes))
             return fsh_error_set(error, FSH_ERR_MEMORY, "the pixels of the split do not fit in any memory");
     }
     resident->bytes = bytes;
@@ -175,11 +180,6 @@ FshStatus resident_split_measure(ResidentSplit *resident, const ResidentOptions 
 }
 
 /* ---- loading ---- */
-
-static uint64_t image_bytes(const ResidentImage *image)
-{
-    return (uint64_t)image->width * image->height * image->channels;
-}
 
 /* Where sample i's pixels end and sample i + 1's begin: those that are left out take none. */
 static uint64_t sample_bytes(const ResidentSplit *resident, uint64_t sample)
@@ -405,9 +405,11 @@ FshStatus resident_split_open(const ResidentSplit *resident, SampleLoader *loade
 void resident_split_expect(const ResidentSplit *resident, uint64_t sample)
 {
     enum { LINE_BYTES = 64, LINES = 8 }; /* the processor sees by itself how it goes on */
+    if (!resident->pixels)
+        return;
     const ResidentImage *image = resident_image(resident, sample, 0);
     const uint64_t bytes = image->offset_bytes == PIXELS_NONE ? 0 : image_bytes(image);
-    for (uint64_t i = 0; resident->pixels && i < (uint64_t)LINES * LINE_BYTES && i < bytes; i += LINE_BYTES)
+    for (uint64_t i = 0; i < (uint64_t)LINES * LINE_BYTES && i < bytes; i += LINE_BYTES)
         __builtin_prefetch(resident->pixels + image->offset_bytes + i);
 }
 

@@ -12,7 +12,8 @@
  * Raw pixels stay as they are, everything else is decoded in full size: a crop of a photograph that the loader would have decoded at a
  * half or a quarter of its size (augment_least_size) has other pixels here, those of the better decoding.
  *
- * A sample that cannot be used is noted and left out, or is the failure, as in the loader.
+ * A sample that cannot be used is noted and left out, or is the failure, as in the loader; but all of it is looked at, where crops in
+ * training may not meet what is damaged.
  *
  * Threads: one; constant once loaded. */
 #ifndef FSHARD_TRAINER_DATA_RESIDENT_SPLIT_H

@@ -341,9 +341,9 @@ void session_describe(Session *session)
     if (plan->world_size > 1)
         console_line(
             &session->console,
-            "ranks: %llu (%s), one device each: %llu images in a step; the dataset is mapped once for all",
+            "ranks: %llu (%s), one device each: %llu images in a step; the dataset is mapped once for all%s",
             (unsigned long long)plan->world_size, communicator_place(session->communicator)->launcher,
-            (unsigned long long)plan_total_batch(plan));
+            (unsigned long long)plan_total_batch(plan), plan->cache_pixels ? ", and decoded by each" : "");
     if (!session->network.backend) /* foreseen */
         return;
     console_line(&session->console, "device: %s; loader: %d thread%s, %zu batches ahead",
@@ -444,9 +444,9 @@ static FshStatus check_room(Session *session, FshStatus measured, FshError *erro
         bytes = UINT64_MAX;
     FshStatus status = ranks_agree(communicator, measured, error);
     if (!status)
-        status = ranks_agree(communicator,
-                             resident_split_check_room(split, bytes, ranks, cpu_free_memory_bytes(), error),
-                             error);
+        status = ranks_agree(
+            communicator, resident_split_check_room(split, bytes, ranks, cpu_free_memory_bytes(ranks), error),
+            error);
     return status;
 }
 
@@ -462,7 +462,7 @@ static FshStatus decode_splits(Session *session, FshError *error)
     for (int i = 0; i < 2 && !status; i++)
         if (decoded[i].resident)
             status = load_resident(session, &decoded[i], error);
-    return status;
+    return session->plan.cache_pixels ? ranks_agree(session->communicator, status, error) : status;
 }
 
 FshStatus session_cache(Session *session, FshError *error)
