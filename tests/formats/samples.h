@@ -8,10 +8,10 @@
 typedef struct DatasetPlan {
     FshContainer container;
     FshKind kind;
-    uint64_t train_count, val_count; /* samples; no val split if 0 */
-    uint32_t shard_count;            /* of train; val has one */
-    size_t payload_bytes_max;        /* 0: 500 */
     FshRecordForm form;
+    uint32_t shard_count;            /* of train; val has one */
+    uint64_t train_count, val_count; /* samples; no val split if 0 */
+    size_t payload_bytes_max;        /* 0: 500 */
 } DatasetPlan;
 
 #define SAMPLES_ID "0123456789abcdef0123456789abcdef"

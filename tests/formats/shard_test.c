@@ -94,7 +94,7 @@ static void test_a_shard_alone_knows_its_dataset(void **state)
 static void test_shards_of_a_list_are_one_split(void **state)
 {
     TestFolder *folder = *state;
-    const DatasetPlan plan = {FSH_CONTAINER_SHARDS, FSH_KIND_CLASSES, 30, 4, 3, 0, FSH_RECORD_ALIGNED};
+    const DatasetPlan plan = {.train_count = 30, .val_count = 4, .shard_count = 3};
     FshError error = {0};
     FshDataset *dataset = NULL;
     FshSample sample;
@@ -129,7 +129,7 @@ static void test_shards_of_a_list_are_one_split(void **state)
 static void test_lists_that_are_no_split_are_refused(void **state)
 {
     TestFolder *folder = *state;
-    const DatasetPlan plan = {FSH_CONTAINER_SHARDS, FSH_KIND_CLASSES, 30, 4, 3, 0, FSH_RECORD_ALIGNED};
+    const DatasetPlan plan = {.train_count = 30, .val_count = 4, .shard_count = 3};
     static const struct {
         const char *list;
         FshStatus status;
