@@ -370,7 +370,7 @@ static void test_numbers_that_are_too_long_or_too_large_are_refused(void **state
         uint8_t *record = malloc(length);
         FshSample sample;
         RecordHead head;
-        memcpy(record, "FRec\0\0\0\0", 8);
+        memcpy(record, "FRec\0\0\0\0", 8); // NOLINT(bugprone-not-null-terminated-result): it has its length
         memcpy(record + 8, records[i].numbers, records[i].bytes);
         FshStatus status = fsh_record_parse(record, length, FSH_RECORD_COMPACT, &sample, &head, NULL);
         if (status != records[i].status)
