@@ -25,8 +25,10 @@ constexpr int whole_threads = 256, whole_columns_most = 16; /* of a block */
 constexpr int64_t whole_bytes_most = 28 << 20;
 constexpr int joined_at_once = 8; /* vectors of partial sums that a thread reads at once */
 
-/* Bytes that cost as much as a block's pieces of rows and what it joins. Pieces of rows cost more than their bytes, by what else
- * lies in the sectors that memory is read by: so many bytes each, fitted to stamps of the clock at 24 shapes. */
+/* Bytes that cost as much as a block's pieces of rows, read twice and written once, and the partial sums that it joins, with what could
+ * be moved while it waits for each batch of them. Whole rows cost their bytes; pieces of them also what else lies in the sectors that
+ * memory is read by: more where they do not begin with a sector. Fitted to stamps of the clock at 24 shapes
+ * (docs/measurements/2026-11-21-cuda.md). */
 inline int64_t cost_of_whole(const Deal &d, int width, int columns)
 {
     constexpr int vector_bytes = 16, passes = 3, of_a_wait = 20 << 10;
