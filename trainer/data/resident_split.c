@@ -261,26 +261,38 @@ static FshStatus load_sample(const Task *task, SampleLoader *loader, uint64_t sa
     return status ? leave_out(task, sample, &failure, error) : FSH_OK;
 }
 
-/* The samples of one task: straight into RAM, or one copy for all of them. */
-static FshStatus load_some(uint64_t item, int thread, void *context, FshError *error)
+/* The samples of one task; buffer as place_image. */
+static FshStatus load_samples(const Task *task, uint64_t item, int thread, uint8_t *buffer,
+                              uint64_t buffer_offset, FshError *error)
+{
+    FshStatus status = FSH_OK;
+    for (uint64_t i = task->first[item]; i < task->first[item + 1] && !status; i++)
+        if (resident_image(task->resident, i, 0)->offset_bytes != PIXELS_NONE)
+            status = load_sample(task, task->loaders[thread], i, buffer, buffer_offset, error);
+    return status;
+}
+
+static FshStatus load_into_ram(uint64_t item, int thread, void *context, FshError *error)
+{
+    const Task *task = context;
+    return load_samples(task, item, thread, task->resident->pixels, 0, error);
+}
+
+/* One copy for all of them. */
+static FshStatus load_into_store(uint64_t item, int thread, void *context, FshError *error)
 {
     const Task *task = context;
     const ResidentSplit *resident = task->resident;
-    const uint64_t first = task->first[item], end = task->first[item + 1];
     uint64_t begin = 0, bytes = 0;
-    FshStatus status = FSH_OK;
-    for (uint64_t i = first; i < end && !resident->pixels; i++) { /* those that are left out lie nowhere */
+    for (uint64_t i = task->first[item]; i < task->first[item + 1];
+         i++) { /* those that are left out lie nowhere */
         if (bytes == 0)
             begin = resident_image(resident, i, 0)->offset_bytes;
         bytes += sample_bytes(resident, i);
     }
-    uint8_t *buffer = resident->pixels        ? resident->pixels
-                      : bytes <= COPIED_BYTES ? task->buffers[thread]
-                                              : NULL;
-    for (uint64_t i = first; i < end && !status; i++)
-        if (resident_image(resident, i, 0)->offset_bytes != PIXELS_NONE)
-            status = load_sample(task, task->loaders[thread], i, buffer, begin, error);
-    if (status || resident->pixels || !buffer || bytes == 0)
+    uint8_t *buffer = bytes <= COPIED_BYTES ? task->buffers[thread] : NULL;
+    FshStatus status = load_samples(task, item, thread, buffer, begin, error);
+    if (status || !buffer || bytes == 0)
         return status;
     return pixel_store_put(resident->store, begin, buffer, (size_t)bytes, error);
 }
@@ -311,7 +323,8 @@ static FshStatus load_all(ResidentSplit *resident, const ResidentOptions *option
     FshStatus status = open_task(&task, copies, error);
     if (!status) {
         divide(&task, copies ? COPIED_BYTES : HOST_BYTES);
-        status = pool_run(options->threads, task.task_count, load_some, &task, error);
+        status = pool_run(options->threads, task.task_count, copies ? load_into_store : load_into_ram, &task,
+                          error);
     }
     close_task(&task);
     return status;
