@@ -436,7 +436,8 @@ static void test_cifar10_in_copy_shrinks(void **state)
 static double run_whole(const char *const *arguments)
 {
     RunResult result = run_program_arguments(NULL, "fpack", arguments);
-    assert_int_equal(result.exit_status, 0);
+    if (result.exit_status)
+        fail_msg("exit status %d: %s", result.exit_status, result.err);
     const double seconds = result.seconds;
     run_result_free(&result);
     return seconds;

@@ -139,14 +139,18 @@ FshStatus destination_hold(const char *folder, int *lock_ret, FshError *error)
     return status ? status : lock_alone(mark, folder, lock_ret, error);
 }
 
-static FshStatus write_id(const Destination *destination, const char *id, FshError *error)
+/* A mark that has the id is left as it is: killed or out of space while it writes, fpack would leave outputs that nobody can
+ * tell apart from another dataset's. */
+static FshStatus write_id(const Destination *destination, const char *id, bool has_it, FshError *error)
 {
     char line[40];
     int length = snprintf(line, sizeof line, "%s\n", id);
     errno = 0;
-    if (ftruncate(destination->lock, 0) || pwrite(destination->lock, line, (size_t)length, 0) != length ||
-        fsync(destination->lock))
+    if (!has_it &&
+        (ftruncate(destination->lock, 0) || pwrite(destination->lock, line, (size_t)length, 0) != length))
         return fsh_error_system(error, errno ? errno : ENOSPC, "%s: cannot write", destination->partial);
+    if (fsync(destination->lock))
+        return fsh_error_system(error, errno, "%s: cannot write", destination->partial);
     return FSH_OK;
 }
 
@@ -202,13 +206,13 @@ static FshStatus take_folder(Destination *destination, const char *path, const D
     if (status)
         return status;
     /* One that is complete but for changing names goes on too; its manifest is made again. */
-    destination->resumes =
-        (destination->replaces || !contents.finished) && strcmp(contents.id, options->id) == 0;
+    const bool has_id = strcmp(contents.id, options->id) == 0;
+    destination->resumes = (destination->replaces || !contents.finished) && has_id;
     status = contents_remove(destination->folder,
                              destination->resumes ? CONTENTS_TEMPORARY | CONTENTS_MANIFEST | CONTENTS_LISTS
                                                   : CONTENTS_DATASET,
                              error);
-    return status ? status : write_id(destination, options->id, error);
+    return status ? status : write_id(destination, options->id, has_id, error);
 }
 
 /* What came of a try to join the parts in a folder. */
