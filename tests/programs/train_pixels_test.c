@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/file.h"
 #include "tests/programs/ranks_support.h"
 
 /* No image is larger than the crop, so that none is decoded at a part of its size. */
@@ -128,7 +129,7 @@ static void test_memory_and_the_loaders_speed_are_told(void **state)
         run_result_free(&result);
     }
     assert_true(decoded == 48 * 20 * 17 * 3);
-    assert_true(totals[0] == totals[1]); /* the network's */
+    assert_true(totals[1] - totals[0] == decoded);
     result = TRAIN(0, "--bench-loader", CONV8, "--cache", "pixels", shards);
     assert_contains(result.out, "warm: ");
     assert_contains(result.out, " 0.0 MB/s read");
@@ -150,6 +151,12 @@ static void test_images_that_do_not_fit_are_refused_before_one_is_decoded(void *
     assert_contains(result.err,
                     " of memory are free; pack smaller images (fpack --max-size), or use --cache ram");
     run_result_free(&result);
+    assert_false(file_exists(test_path(folder, "out")));
+    /* With --force too what was there stays. */
+    const char *notes = test_path(folder, "was/args.json");
+    test_file_write_text(notes, "{}");
+    SAYS(1, "39.3 TiB", CONV8, "--cache", "pixels", "--force", shards, test_path(folder, "was"));
+    assert_int_equal(test_file_size(notes), 2);
 }
 
 int main(void)

@@ -122,15 +122,10 @@ static void test_a_bad_sample_in_training_does_not_cost_what_was_learnt(void **s
     assert_same_run(folder, "whole", "stopped");
 }
 
-static void test_a_full_disk_leaves_a_checkpoint_that_goes_on(void **state)
+static void goes_on_from_a_full_disk(TestFolder *folder, const char *shards, const char *name, uint64_t room)
 {
-    TestFolder *folder = *state;
-    const char *shards = make_set(folder, &train_plain), *out = test_path(folder, "stopped");
-    TRAINED("--model", "conv8", "--epochs", "4", "--model-ema", shards, test_path(folder, "whole"));
-    /* Room for what the first epoch leaves, and half of what the second does. */
-    const uint64_t epoch_bytes = 3 * test_file_size(test_path(folder, "whole/last.safetensors")) +
-                                 test_file_size(test_path(folder, "whole/checkpoint.safetensors"));
-    const RunOptions options = {.limit_disk = true, .disk_bytes = 2 * epoch_bytes};
+    const char *out = test_path(folder, "%s", name);
+    const RunOptions options = {.limit_disk = true, .disk_bytes = room};
     const char *const arguments[] = {"--model", "conv8", "--epochs", "4", "--model-ema", shards, out, NULL};
     RunResult result = expect_train(1, &options, arguments);
     assert_contains(result.err, "checkpoint.safetensors");
@@ -142,7 +137,20 @@ static void test_a_full_disk_leaves_a_checkpoint_that_goes_on(void **state)
     run_result_free(&result);
     SAYS(0, "goes on from", "--model", "conv8", "--epochs", "4", "--model-ema", "--resume", "auto", shards,
          out);
-    assert_same_run(folder, "whole", "stopped");
+    assert_same_run(folder, "whole", name);
+}
+
+static void test_a_full_disk_leaves_a_checkpoint_that_goes_on(void **state)
+{
+    TestFolder *folder = *state;
+    const char *shards = make_set(folder, &train_plain);
+    TRAINED("--model", "conv8", "--epochs", "4", "--model-ema", shards, test_path(folder, "whole"));
+    const uint64_t weights = test_file_size(test_path(folder, "whole/last.safetensors")),
+                   checkpoint = test_file_size(test_path(folder, "whole/checkpoint.safetensors"));
+    /* Room for what the first epoch leaves, and half of what the second does. */
+    goes_on_from_a_full_disk(folder, shards, "later", 2 * (3 * weights + checkpoint));
+    /* Or for a part of the first's: the checkpoint comes before all else that is learnt. */
+    goes_on_from_a_full_disk(folder, shards, "first", 2 * weights + checkpoint);
 }
 
 static void test_resume_auto_begins_where_nothing_was_saved(void **state)

@@ -131,8 +131,8 @@ static void test_a_full_disk_costs_a_warning_and_not_the_run(void **state)
 {
     TestFolder *folder = *state;
     const char *shards = make_set(folder, &train_plain), *out = test_path(folder, "out");
-    /* Room for the tables and two or three times the 85 kB that conv8's weights take. */
-    const RunOptions options = {.limit_disk = true, .disk_bytes = 260000};
+    /* Room for the tables, the first epoch's checkpoint and two or three times the 85 kB that conv8's weights take. */
+    const RunOptions options = {.limit_disk = true, .disk_bytes = 420000};
     const char *const arguments[] = {"--model",   "conv8", "--epochs", "4", "--no-tensorboard",
                                      "--no-html", shards,  out,        NULL};
     RunResult result = expect_train(1, &options, arguments);

@@ -284,8 +284,8 @@ static void test_a_dry_run_prints_the_network_and_writes_nothing(void **state)
 
 static void test_the_memory_of_a_dry_run_adds_up(void **state)
 {
-    static const char *const kinds[] = {"weights", "weight_copies", "gradients", "activations",
-                                        "scratch", "inputs",        "results",   "pixels"};
+    static const char *const kinds[] = {"weights", "weight_copies", "gradients",     "activations", "scratch",
+                                        "inputs",  "results",       "device_images", "loader"};
     TestFolder *folder = *state;
     RunResult result = TRAIN(0, "--device", "cpu", "--dry-run", "--json", "--model", "conv8", "--opt",
                              "adamw", "--batch-size", "8", make_set(folder, &train_plain));
@@ -337,7 +337,7 @@ static void test_what_a_gpu_would_take_is_foreseen(void **state)
     result = run_wait(&running);
     json_t *object = read_json(result.out), *memory = json_object_get(object, "memory");
     assert_true(json_is_null(json_object_get(memory, "scratch")));
-    assert_true(number_of(memory, "activations") > 0 && number_of(memory, "pixels") == 0);
+    assert_true(number_of(memory, "activations") > 0 && number_of(memory, "device_images") == 0);
     json_decref(object);
     run_result_free(&result);
 }

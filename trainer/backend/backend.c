@@ -81,7 +81,7 @@ FshStatus backend_rates(Backend *backend, DataType type, BackendRates *rates, Fs
 
 const char *const memory_kind_names[MEMORY_KINDS] = {"weights",     "weight_copies", "gradients",
                                                      "activations", "scratch",       "inputs",
-                                                     "results",     "pixels",        "pinned"};
+                                                     "results",     "device_images", "pinned"};
 
 uint64_t memory_total(const MemoryUse *use)
 {

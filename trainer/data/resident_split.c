@@ -309,7 +309,7 @@ static FshStatus check_fits(const ResidentSplit *resident, Backend *backend, con
     return fsh_error_set(
         error, FSH_ERR_MEMORY,
         "%s: --cache gpu: the pixels of split '%s' take %s, and %s of the GPU's memory are free; "
-        "pack smaller images (fpack --max-size), lower --batch-size, or use --cache ram",
+        "pack smaller images (fpack --max-size), lower --batch-size, or use --cache pixels",
         fsh_path(split->dataset), split->info->name,
         progress_format_bytes(needed, sizeof needed, resident->bytes),
         progress_format_bytes(available, sizeof available, free_bytes));

@@ -62,6 +62,12 @@ static MemoryUse sum_of(const Session *session)
     return use;
 }
 
+/* On the device; where that is the host, all that the process takes but the dataset's pages. */
+static uint64_t total_of(const Session *session, const MemoryUse *use)
+{
+    return memory_total(use) + (on_device(session) ? 0 : loader_bytes(session) + decoded_bytes(session));
+}
+
 /* ---- the table ---- */
 
 static void print_bytes(FILE *stream, const char *what, uint64_t bytes, const char *note)
@@ -144,7 +150,7 @@ static void print_sums(const Session *session, FILE *stream)
     if (!on_device(session)) {
         print_bytes(stream, "loader", ring, "");
         print_decoded(session, "decoded images", stream);
-        print_bytes(stream, "in all, beside the dataset's pages", memory_total(&use) + ring + decoded,
+        print_bytes(stream, "in all, beside the dataset's pages", total_of(session, &use),
                     session->plan.cache_pixels && !decoded ? "  (without what is not known)" : "");
         return;
     }
@@ -153,7 +159,7 @@ static void print_sums(const Session *session, FILE *stream)
                        progress_format_bytes(text, sizeof text, left));
     else if (is_foreseen(session))
         (void)snprintf(note, sizeof note, "  (without what is not known)");
-    print_bytes(stream, "in all, on the device", memory_total(&use), note);
+    print_bytes(stream, "in all, on the device", total_of(session, &use), note);
     print_bytes(stream, "on the host: pinned", use.bytes[MEMORY_PINNED], "");
     if (session->network.backend)
         print_bytes(stream, "on the host: loader", ring, "");
@@ -238,7 +244,7 @@ json_t *memory_table_json(const Session *session)
         failed |= json_object_set_new(object, memory_kind_names[kind],
                                       unknown ? json_null() : json_integer((json_int_t)use.bytes[kind]));
     }
-    failed |= json_object_set_new(object, "total", json_integer((json_int_t)memory_total(&use)));
+    failed |= json_object_set_new(object, "total", json_integer((json_int_t)total_of(session, &use)));
     failed |= json_object_set_new(object, "loader", json_integer((json_int_t)loader_bytes(session)));
     if (session->plan.cache_pixels)
         failed |= json_object_set_new(

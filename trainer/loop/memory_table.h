@@ -14,8 +14,8 @@
 void memory_table_print(const Session *session, FILE *stream);
 /* "1.2 GiB: weights and optimizer 195 MiB, gradients …". Returns buffer. */
 const char *memory_table_line(const Session *session, char *buffer, size_t buffer_bytes);
-/* {"weights": bytes, "weight_copies": …, "total": of the device, "pinned": …, "loader": …, with --cache pixels "decoded_images": …};
- * NULL: no memory. */
+/* {"weights": bytes, "weight_copies": …, "total": of the device (the CPU: loader and decoded images too), "pinned": …,
+ * "loader": …, with --cache pixels "decoded_images": …}; NULL: no memory. */
 json_t *memory_table_json(const Session *session);
 
 #endif

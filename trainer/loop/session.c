@@ -462,13 +462,11 @@ static FshStatus decode_splits(Session *session, FshError *error)
     for (int i = 0; i < 2 && !status; i++)
         if (decoded[i].resident)
             status = load_resident(session, &decoded[i], error);
-    return session->plan.cache_pixels ? ranks_agree(session->communicator, status, error) : status;
+    return status;
 }
 
-FshStatus session_cache(Session *session, FshError *error)
+static FshStatus cache_splits(Session *session, FshError *error)
 {
-    if (session->plan.cache_gpu || session->plan.cache_pixels)
-        return decode_splits(session, error);
     const FshSplit *const splits[] = {session->data.train, session->data.evaluation};
     FshStatus status = FSH_OK;
     for (int i = 0; i < 2 && !status && session->plan.cache != FSH_CACHE_NONE; i++) {
@@ -476,6 +474,13 @@ FshStatus session_cache(Session *session, FshError *error)
             status = cache_split(session, splits[i], error);
     }
     return status;
+}
+
+FshStatus session_cache(Session *session, FshError *error)
+{
+    const bool decodes = session->plan.cache_gpu || session->plan.cache_pixels;
+    FshStatus status = decodes ? decode_splits(session, error) : cache_splits(session, error);
+    return ranks_agree(session->communicator, status, error);
 }
 
 FshStatus session_write_step(Session *session, const Batch *batch, double learning_rate, FshError *error)

@@ -49,7 +49,8 @@ FshStatus session_loader_options(const Session *session, bool training, LoaderOp
 void session_describe(Session *session);
 
 /* Brings the splits into memory if the plan wants that, and says how much of them is there; before the first batch. FSH_ERR_SYSTEM:
- * the disk fails, or memory may not be locked. FSH_ERR_MEMORY: the GPU's or the host's is too small. FSH_ERR_INTERRUPTED. */
+ * the disk fails, or memory may not be locked. FSH_ERR_MEMORY: the GPU's or the host's is too small. FSH_ERR_INTERRUPTED. It fails on all
+ * ranks or on none. */
 FshStatus session_cache(Session *session, FshError *error);
 
 /* network_write_step with a batch of the training loader, the one in hand. Files that the device's decoder refuses are decoded here, and

@@ -5,6 +5,7 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "common/file.h"
 #include "common/interrupt.h"
@@ -27,6 +28,7 @@ void training_warn_of(Training *training, FshStatus status, const FshError *erro
 
 void training_save_checkpoint(Training *training)
 {
+    training->saved = true;
     training->state.seconds = training_seconds(training);
     RunState state = training->state;
     (void)ranks_sum_metrics(training->session.communicator, &state.metrics,
@@ -201,6 +203,9 @@ static FshStatus run_epoch(Training *training, FshError *error)
         status = ranks_sum_metrics(session->communicator, &total, error);
     if (status)
         return status;
+    /* From here on there are weights in the folder: a run that is killed while the first of them are written goes on too. */
+    if (!training->saved)
+        training_save_checkpoint(training);
     EpochReport report = {
         .epoch = state->epoch,
         .train = total,
@@ -364,6 +369,31 @@ static bool tell_losses(Training *training, uint64_t skipped)
     return stale || skipped;
 }
 
+static bool goes_on_there(const TrainOptions *options, const char *checkpoint)
+{
+    return checkpoint[0] && run_files_lies_in(checkpoint, options->output);
+}
+
+/* Whether what is in the folder may go: what was asked for, or nothing that was learnt. */
+static bool may_empty(const TrainOptions *options, const char *checkpoint)
+{
+    return options->force || (options->resume && !checkpoint[0] && record_has_only_begun(options->output));
+}
+
+/* Before what takes long: whether the run may write there. *made_ret: the folder is there only now. */
+static FshStatus claim_output(const TrainOptions *options, const char *checkpoint, bool *made_ret,
+                              FshError *error)
+{
+    if (goes_on_there(options, checkpoint))
+        return FSH_OK;
+    FshStatus status = record_check_folder(options->output, may_empty(options, checkpoint), error);
+    if (status || file_exists(options->output))
+        return status;
+    status = file_make_folders(options->output, error);
+    *made_ret = !status;
+    return status;
+}
+
 /* A folder of its own, or the one in which an earlier part of the run has left its checkpoint. */
 static FshStatus open_record(Training *training, const TrainOptions *options, const char *checkpoint,
                              FshError *error)
@@ -374,14 +404,12 @@ static FshStatus open_record(Training *training, const TrainOptions *options, co
                                .averaged = session->network.average != NULL};
     char *arguments = NULL;
     FshStatus status = describe_arguments(options, session, &arguments, error);
-    if (!status && checkpoint[0] && run_files_lies_in(checkpoint, options->output))
+    if (!status && goes_on_there(options, checkpoint))
         status = record_resume(&training->record, options->output, &shape, arguments, state->epoch,
                                state->step, error);
-    else if (!status) {
-        const bool again = options->resume && !checkpoint[0] && record_has_only_begun(options->output);
-        status = record_open(&training->record, options->output, options->force || again, &shape, arguments,
-                             error);
-    }
+    else if (!status)
+        status = record_open(&training->record, options->output, may_empty(options, checkpoint), &shape,
+                             arguments, error);
     free(arguments);
     return status;
 }
@@ -394,44 +422,30 @@ static FshStatus check_same_place(const Training *training, FshError *error)
     return ranks_check_same(training->session.communicator, text, error);
 }
 
-FshStatus train_run(const TrainOptions *options, bool *partial_ret, FshError *error)
+/* Reads the data, builds the network, goes to where the checkpoint stands. */
+static FshStatus open_session(Training *training, const TrainOptions *options, const char *checkpoint,
+                              FshError *error)
 {
-    Training training = {.record = RECORD_NONE,
-                         .log_interval = (uint64_t)options->log_interval,
-                         .checkpoint_interval = (uint64_t)options->checkpoint_interval};
-    Session *session = &training.session;
-    RunState *state = &training.state;
-    char checkpoint[PATH_MAX] = "";
-    FshStatus status = run_files_find(options, checkpoint, sizeof checkpoint, error);
+    Session *session = &training->session;
+    RunState *state = &training->state;
     TrainOptions own = *options;
     if (checkpoint[0])
         own.weights = NULL; /* the checkpoint's take their place */
-    /* The output last: where the arguments are swapped, the dataset is what to speak of. */
-    if (!status)
-        status = session_open(session, &own, SESSION_TRAIN, error);
+    FshStatus status = session_open(session, &own, SESSION_TRAIN, error);
     if (!status)
         state->plateau = plateau_start(session->plan.schedule.base);
     if (!status && checkpoint[0])
         status = run_files_resume(checkpoint, session, options, state, error);
     if (session->plan.rank > 0)
         state->metrics = (Metrics){0}; /* what was counted before stands once */
-    const bool writes = training_writes(&training);
-    if (!status && writes)
-        status = open_record(&training, options, checkpoint, error);
-    if (!status)
-        status = run_files_open(&training.files, session, writes ? &training.record : NULL, options, error);
-    if (!status && writes && !state->finished) /* nothing is shown of a run that has nothing left to do */
-        status = run_report_open(&training.report, session, &training.record, options, state, error);
-    if (!status)
-        status = training_open_steps(&training, error);
-    if (session->communicator)
-        status = ranks_agree(session->communicator, status, error);
-    if (!status)
-        status = check_same_place(&training, error);
-    if (status)
-        goto done;
+    return status ? status : training_open_steps(training, error);
+}
+
+static void tell_plan(Training *training, const TrainOptions *options, const char *checkpoint)
+{
+    Session *session = &training->session;
+    const RunState *state = &training->state;
     session_describe(session);
-    training.stopped_early = state->finished && state->epoch < session->plan.epochs;
     if (state->finished)
         console_line(&session->console,
                      "%s: the run ended after %" PRIu64
@@ -440,11 +454,58 @@ FshStatus train_run(const TrainOptions *options, bool *partial_ret, FshError *er
     else if (checkpoint[0])
         console_line(&session->console, "goes on from %s: epoch %" PRIu64 ", step %" PRIu64, checkpoint,
                      state->epoch, state->step);
-    if (options->program.verbose && writes) {
+    if (options->program.verbose && training_writes(training)) {
         describe_network(session, stderr);
         describe_plans(session, stderr);
     }
-    status = session_cache(session, error);
+}
+
+static FshStatus open_files(Training *training, const TrainOptions *options, const char *checkpoint,
+                            FshError *error)
+{
+    Session *session = &training->session;
+    const bool writes = training_writes(training);
+    FshStatus status = writes ? open_record(training, options, checkpoint, error) : FSH_OK;
+    if (!status)
+        status = run_files_open(&training->files, session, writes ? &training->record : NULL, options, error);
+    if (!status && writes &&
+        !training->state.finished) /* nothing is shown of a run that has nothing left to do */
+        status =
+            run_report_open(&training->report, session, &training->record, options, &training->state, error);
+    return status;
+}
+
+FshStatus train_run(const TrainOptions *options, bool *partial_ret, FshError *error)
+{
+    Training training = {.record = RECORD_NONE,
+                         .log_interval = (uint64_t)options->log_interval,
+                         .checkpoint_interval = (uint64_t)options->checkpoint_interval};
+    Session *session = &training.session;
+    RunState *state = &training.state;
+    bool made_folder = false;
+    char checkpoint[PATH_MAX] = "";
+    FshStatus status = run_files_find(options, checkpoint, sizeof checkpoint, error);
+    if (!status)
+        status = open_session(&training, options, checkpoint, error);
+    /* The output last: where the arguments are swapped, the dataset is what to speak of. */
+    const bool writes = training_writes(&training);
+    if (!status && writes)
+        status = claim_output(options, checkpoint, &made_folder, error);
+    if (session->communicator)
+        status = ranks_agree(session->communicator, status, error);
+    if (!status)
+        status = check_same_place(&training, error);
+    if (status)
+        goto done;
+    tell_plan(&training, options, checkpoint);
+    training.stopped_early = state->finished && state->epoch < session->plan.epochs;
+    if (!state->finished)
+        status = session_cache(session, error);
+    if (status)
+        goto done; /* nothing was written, nor an earlier run's files removed */
+    status = open_files(&training, options, checkpoint, error);
+    if (session->communicator)
+        status = ranks_agree(session->communicator, status, error);
     if (options->profile)
         training_plan_profile(&training, (uint64_t)options->profile);
     training.start_seconds = progress_now_seconds() - state->seconds;
@@ -470,5 +531,7 @@ done:
     run_files_close(&training.files);
     record_close(&training.record);
     session_close(session);
+    if (status && made_folder)
+        (void)rmdir(options->output); /* fails where something is in it, as it should */
     return status;
 }

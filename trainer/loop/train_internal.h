@@ -30,9 +30,9 @@ typedef struct Training {
     double profile_before; /* seconds of them */
     double lap_seconds;    /* when the last step ended, or the first one began */
     uint64_t log_interval, checkpoint_interval;
-    double start_seconds;    /* of this part of the run, less what earlier parts took */
-    uint64_t updates_missed; /* in a row, for gradients that were not finite */
-    bool stopped_early;
+    double start_seconds;      /* of this part of the run, less what earlier parts took */
+    uint64_t updates_missed;   /* in a row, for gradients that were not finite */
+    bool stopped_early, saved; /* saved: by this part of the run, a checkpoint */
 } Training;
 
 /* What the epoch under way has beside RunState. */
