@@ -1,0 +1,207 @@
+/* fpack, fresize and ftrain, killed by strace at one system call after the other that changes a folder, and again on the way
+ * back: the same command goes on to what an undisturbed run makes. Moments chosen by the clock miss those that are short.
+ * FSHARD_KILLS_STRIDE=1 takes every call; the test leaves some out. */
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "common/file.h"
+#include "tests/programs/train_support.h"
+#include "tests/tools/sources.h"
+
+static const char calls[] =
+    "ftruncate,fallocate,write,pwrite64,fsync,fdatasync,rename,renameat,renameat2,link,linkat,unlink,"
+    "unlinkat,mkdir,rmdir,flock,msync";
+
+enum { ARGUMENTS_MAX = 32, KILLS_LEAST = 6 };
+
+typedef struct Job {
+    const char *name, *program;
+    const char *arguments[16]; /* without the output, which is the last one */
+    const char *source;
+    unsigned stride; /* calls from one kill to the next */
+    const char
+        *expected; /* files that must be the same, one space between two; NULL: all that is not hidden */
+} Job;
+
+static const char strace[] = "/usr/bin/strace";
+/* Leaks cannot be looked for under strace. */
+static const char *const traced_environment[] = {"ASAN_OPTIONS=detect_leaks=0", NULL};
+static const RunOptions traced = {.environment = traced_environment};
+
+static void fill_arguments(const Job *job, const char *output, const char *arguments[ARGUMENTS_MAX])
+{
+    size_t count = 0;
+    for (size_t i = 0; job->arguments[i]; i++)
+        arguments[count++] = job->arguments[i];
+    arguments[count++] = job->source;
+    arguments[count++] = output;
+    arguments[count] = NULL;
+}
+
+static void finish(const Job *job, const char *output, unsigned call)
+{
+    const char *arguments[ARGUMENTS_MAX];
+    fill_arguments(job, output, arguments);
+    RunResult result = run_program_arguments(NULL, job->program, arguments);
+    if (result.exit_status)
+        fail_msg("%s, killed at call %u: exit status %d\n%s", job->name, call, result.exit_status,
+                 result.err);
+    run_result_free(&result);
+}
+
+/* Kills the job at the call of this number, counted in each of its threads. False: it came to its end before. */
+static bool kill_at(const Job *job, const char *output, unsigned call)
+{
+    char trace[sizeof calls + 16], inject[sizeof calls + 64], program[1024];
+    (void)snprintf(trace, sizeof trace, "trace=%s", calls);
+    (void)snprintf(inject, sizeof inject, "inject=%s:signal=KILL:when=%u", calls, call);
+    (void)snprintf(program, sizeof program, "%s/%s", getenv("FSHARD_BIN"), job->program);
+    const char *arguments[8 + ARGUMENTS_MAX] = {"-f", "-o", "/dev/null", "-e", trace, "-e", inject, program};
+    fill_arguments(job, output, arguments + 8);
+    RunResult result = run_program_arguments(&traced, strace, arguments);
+    const bool killed = result.exit_status == 128 + SIGKILL;
+    if (!killed && result.exit_status)
+        fail_msg("%s: exit status %d\n%s", job->name, result.exit_status, result.err);
+    run_result_free(&result);
+    return killed;
+}
+
+static void remove_tree(const char *path)
+{
+    RunResult result = run_program(NULL, "/bin/rm", "-rf", path, NULL);
+    assert_int_equal(result.exit_status, 0);
+    run_result_free(&result);
+}
+
+static void assert_same_files(const Job *job, const char *output, const char *whole, unsigned call)
+{
+    char names[256], *rest = NULL;
+    (void)snprintf(names, sizeof names, "%s", job->expected);
+    for (char *name = strtok_r(names, " ", &rest); name; name = strtok_r(NULL, " ", &rest)) {
+        char a[512], b[512];
+        (void)snprintf(a, sizeof a, "%s/%s", output, name);
+        (void)snprintf(b, sizeof b, "%s/%s", whole, name);
+        if (!same_bytes(a, b))
+            fail_msg("%s, killed at call %u: %s differs", job->name, call, name);
+    }
+}
+
+/* Marks that a kill at the very end leaves do not count. */
+static void assert_same_tree(const Job *job, const char *output, const char *whole, unsigned call)
+{
+    RunResult result =
+        run_program(NULL, "/usr/bin/find", output, "-name", ".*", "-not", "-path", output, "-delete", NULL);
+    run_result_free(&result);
+    char *difference = test_tree_difference(output, whole);
+    if (difference)
+        fail_msg("%s, killed at call %u: %s", job->name, call, difference);
+}
+
+/* A finished fpack has nothing to go on with, and says so. */
+static bool is_done(const Job *job, const char *output)
+{
+    char manifest[512];
+    (void)snprintf(manifest, sizeof manifest, "%s/dataset.json", output);
+    return strcmp(job->program, "fpack") == 0 && file_exists(manifest);
+}
+
+static void kill_everywhere(TestFolder *folder, const Job *job)
+{
+    const char *stride_text = getenv("FSHARD_KILLS_STRIDE");
+    const unsigned stride = stride_text ? (unsigned)strtoul(stride_text, NULL, 10) : job->stride;
+    const char *whole = test_path(folder, "%s-whole", job->name),
+               *output = test_path(folder, "%s", job->name);
+    unsigned kills = 0, ended = 0;
+    finish(job, whole, 0);
+    if (!job->expected) {
+        RunResult result = run_program(NULL, "/usr/bin/find", whole, "-name", ".*", "-delete", NULL);
+        run_result_free(&result);
+    }
+    for (unsigned call = 1; !ended; call += stride ? stride : 1) {
+        ended = !kill_at(job, output, call);
+        kills += !ended;
+        if (!ended && !is_done(job, output))
+            kills += kill_at(job, output, 1 + call % 7);
+        if (!is_done(job, output))
+            finish(job, output, call);
+        if (job->expected)
+            assert_same_files(job, output, whole, call);
+        else
+            assert_same_tree(job, output, whole, call);
+        remove_tree(output);
+    }
+    print_message("%s: %u kills\n", job->name, kills);
+    assert_true(kills >= KILLS_LEAST);
+}
+
+/* Where processes may not be traced there is nothing to test. */
+static bool can_trace(void)
+{
+    if (!file_exists(strace))
+        return false;
+    RunResult result = run_program(NULL, strace, "-f", "-o", "/dev/null", "/bin/true", NULL);
+    const bool can = result.exit_status == 0;
+    run_result_free(&result);
+    return can;
+}
+
+static const char *make_images(TestFolder *folder)
+{
+    const char *source = test_path(folder, "images");
+    for (unsigned i = 0; i < 12; i++)
+        source_jpeg(test_path(folder, "images/%c/%02u.jpg", 'a' + i % 2, i), 60 + i % 7, 60, 3, i);
+    return source;
+}
+
+static void test_fpack_goes_on_from_any_call(void **state)
+{
+    const char *source = make_images(*state);
+    const Job jobs[] = {
+        {"shards", "fpack", {"-j1", "--shard-size", "16K"}, source, 2, NULL},
+        {"dictionary",
+         "fpack",
+         {"-j1", "--shard-size", "16K", "--store", "zstd", "--dictionary", "--dictionary-size", "1K"},
+         source,
+         2,
+         NULL},
+        {"lmdb", "fpack", {"-j1", "--format", "lmdb"}, source, 2, NULL},
+        {"tar", "fpack", {"-j1", "--format", "tar", "--shard-size", "16K"}, source, 2, NULL},
+    };
+    for (size_t i = 0; i < sizeof jobs / sizeof *jobs; i++)
+        kill_everywhere(*state, &jobs[i]);
+}
+
+static void test_fresize_goes_on_from_any_call(void **state)
+{
+    const Job job = {"resized", "fresize", {"-j1", "--max-size", "40"}, make_images(*state), 2, NULL};
+    kill_everywhere(*state, &job);
+}
+
+static void test_ftrain_goes_on_from_any_call(void **state)
+{
+    const Job job = {"trained",
+                     "ftrain",
+                     {"--jobs", "1", "--workers", "1", "--model", "conv8", "--epochs", "2", "--batch-size",
+                      "8", "--model-ema", "--resume", "auto"},
+                     make_set(*state, &train_plain),
+                     41,
+                     "last.safetensors model_best.safetensors model_ema.safetensors"};
+    kill_everywhere(*state, &job);
+}
+
+int main(void)
+{
+    if (!can_trace()) {
+        (void)printf("left out: strace is not there, or may not trace\n");
+        return 77;
+    }
+    const struct CMUnitTest tests[] = {
+        IN_FOLDER(test_fpack_goes_on_from_any_call),
+        IN_FOLDER(test_fresize_goes_on_from_any_call),
+        IN_FOLDER(test_ftrain_goes_on_from_any_call),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
