@@ -52,16 +52,24 @@ static void finish(const Job *job, const char *output, unsigned call)
     run_result_free(&result);
 }
 
-/* Kills the job at the call of this number, counted in each of its threads. False: it came to its end before. */
-static bool kill_at(const Job *job, const char *output, unsigned call)
+/* Runs the job; what strace calls `fault` happens to its calls of `which` of this number, counted in each of its threads. The result
+ * is the caller's. */
+static RunResult run_with(const char *which, const char *fault, unsigned call, const Job *job,
+                          const char *output)
 {
     char trace[sizeof calls + 16], inject[sizeof calls + 64], program[1024];
-    (void)snprintf(trace, sizeof trace, "trace=%s", calls);
-    (void)snprintf(inject, sizeof inject, "inject=%s:signal=KILL:when=%u", calls, call);
+    (void)snprintf(trace, sizeof trace, "trace=%s", which);
+    (void)snprintf(inject, sizeof inject, "inject=%s:%s:when=%u", which, fault, call);
     (void)snprintf(program, sizeof program, "%s/%s", getenv("FSHARD_BIN"), job->program);
     const char *arguments[8 + ARGUMENTS_MAX] = {"-f", "-o", "/dev/null", "-e", trace, "-e", inject, program};
     fill_arguments(job, output, arguments + 8);
-    RunResult result = run_program_arguments(&traced, strace, arguments);
+    return run_program_arguments(&traced, strace, arguments);
+}
+
+/* False: it came to its end before. */
+static bool kill_at(const Job *job, const char *output, unsigned call)
+{
+    RunResult result = run_with(calls, "signal=KILL", call, job, output);
     const bool killed = result.exit_status == 128 + SIGKILL;
     if (!killed && result.exit_status)
         fail_msg("%s: exit status %d\n%s", job->name, result.exit_status, result.err);
@@ -180,16 +188,47 @@ static void test_fresize_goes_on_from_any_call(void **state)
     kill_everywhere(*state, &job);
 }
 
+#define TRAINING                                                                                             \
+    "--jobs", "1", "--workers", "1", "--model", "conv8", "--epochs", "2", "--batch-size", "8",               \
+        "--model-ema", "--resume", "auto"
+
 static void test_ftrain_goes_on_from_any_call(void **state)
 {
-    const Job job = {"trained",
-                     "ftrain",
-                     {"--jobs", "1", "--workers", "1", "--model", "conv8", "--epochs", "2", "--batch-size",
-                      "8", "--model-ema", "--resume", "auto"},
-                     make_set(*state, &train_plain),
-                     41,
-                     "last.safetensors model_best.safetensors model_ema.safetensors"};
+    const Job job = {.name = "trained",
+                     .program = "ftrain",
+                     .arguments = {TRAINING},
+                     .source = make_set(*state, &train_plain),
+                     .stride = 41,
+                     .expected = "last.safetensors model_best.safetensors model_ema.safetensors"};
     kill_everywhere(*state, &job);
+}
+
+/* A disk that fails once: the run says so, and afterwards, or once it has gone on, nothing is missing. */
+static void test_ftrain_makes_good_what_could_not_be_put_in_place(void **state)
+{
+    static const char *const learnt[] = {"checkpoint", "last", "model_best", "model_ema"};
+    enum { RENAMES = 14, TOLD_LEAST = 8 };
+    TestFolder *folder = *state;
+    const Job job = {.name = "failed",
+                     .program = "ftrain",
+                     .arguments = {TRAINING},
+                     .source = make_set(folder, &train_plain),
+                     .expected = "last.safetensors"};
+    const char *whole = test_path(folder, "whole"), *output = test_path(folder, "failed");
+    unsigned told = 0;
+    finish(&job, whole, 0);
+    for (unsigned call = 1; call <= RENAMES; call++) {
+        RunResult result = run_with("rename,renameat,renameat2,link,linkat", "error=EIO", call, &job, output);
+        told += strstr(result.err, "Input/output error") != NULL;
+        run_result_free(&result);
+        finish(&job, output, call);
+        assert_same_files(&job, output, whole, call);
+        for (size_t i = 0; i < sizeof learnt / sizeof *learnt; i++)
+            if (!file_exists(test_path(folder, "failed/%s.safetensors", learnt[i])))
+                fail_msg("call %u: %s.safetensors is missing", call, learnt[i]);
+        remove_tree(output);
+    }
+    assert_true(told >= TOLD_LEAST);
 }
 
 int main(void)
@@ -202,6 +241,7 @@ int main(void)
         IN_FOLDER(test_fpack_goes_on_from_any_call),
         IN_FOLDER(test_fresize_goes_on_from_any_call),
         IN_FOLDER(test_ftrain_goes_on_from_any_call),
+        IN_FOLDER(test_ftrain_makes_good_what_could_not_be_put_in_place),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -26,14 +26,19 @@ void training_warn_of(Training *training, FshStatus status, const FshError *erro
         console_warning(&training->session.console, "%s; training goes on", error->message);
 }
 
-void training_save_checkpoint(Training *training)
+static void save_checkpoint(Training *training, const RunState *at)
 {
+    RunState state = *at;
     training->saved = true;
-    training->state.seconds = training_seconds(training);
-    RunState state = training->state;
+    training->state.seconds = state.seconds = training_seconds(training);
     (void)ranks_sum_metrics(training->session.communicator, &state.metrics,
                             NULL); /* who is lost is lost later too */
     run_files_save_checkpoint(&training->files, &state);
+}
+
+void training_save_checkpoint(Training *training)
+{
+    save_checkpoint(training, &training->state);
 }
 
 bool training_keep_learnt(Training *training)
@@ -61,13 +66,17 @@ FshStatus training_stop_for_signal(Training *training, FshError *error)
 
 /* ---- one epoch ---- */
 
-/* True where the metrics are the best so far; then they are kept. */
-static bool is_best(const Training *training, const Metrics *metrics, bool *any, Metrics *best,
-                    uint64_t *best_epoch)
+/* Saves the weights where their metrics are better than those of the weights on disk. True: they are; what could not be saved does
+ * not count, so that a later epoch may take its place. */
+static bool save_if_best(Training *training, RunFile file, const Metrics *metrics, bool *any, Metrics *best,
+                         uint64_t *best_epoch)
 {
     const Metric metric = training->session.plan.main_metric;
     if (*any && metrics_value(metrics, metric) <= metrics_value(best, metric))
         return false;
+    run_files_save_weights(&training->files, file, &training->state, metrics);
+    if (training->files.stale_of[file])
+        return true;
     *any = true;
     *best = *metrics;
     *best_epoch = training->state.epoch;
@@ -90,12 +99,10 @@ static FshStatus evaluate_weights(Training *training, NetworkWeights weights, Me
         return status;
     }
     const bool averaged = weights == NETWORK_AVERAGED;
-    const bool best =
-        averaged
-            ? is_best(training, metrics, &state->averaged, &state->best_average, &state->best_average_epoch)
-            : is_best(training, metrics, &state->evaluated, &state->best, &state->best_epoch);
-    if (best)
-        run_files_save_weights(&training->files, averaged ? RUN_AVERAGE : RUN_BEST, state, metrics);
+    const bool best = averaged ? save_if_best(training, RUN_AVERAGE, metrics, &state->averaged,
+                                              &state->best_average, &state->best_average_epoch)
+                               : save_if_best(training, RUN_BEST, metrics, &state->evaluated, &state->best,
+                                              &state->best_epoch);
     console_evaluated(&session->console, averaged ? "EMA" : "", metrics, best ? " (best)" : "");
     return FSH_OK;
 }
@@ -206,6 +213,8 @@ static FshStatus run_epoch(Training *training, FshError *error)
     /* From here on there are weights in the folder: a run that is killed while the first of them are written goes on too. */
     if (!training->saved)
         training_save_checkpoint(training);
+    RunState learnt = *state; /* evaluation is due */
+    learnt.metrics = training_writes(training) ? total : (Metrics){0};
     EpochReport report = {
         .epoch = state->epoch,
         .train = total,
@@ -237,7 +246,8 @@ static FshStatus run_epoch(Training *training, FshError *error)
     state->metrics = (Metrics){0};
     state->epoch_seconds = state->epoch_wait_seconds = 0;
     state->finished = training->stopped_early || state->epoch == session->plan.epochs;
-    training_save_checkpoint(training);
+    /* What could not be saved at the end is saved by going on: with the evaluation. */
+    save_checkpoint(training, state->finished && run_files_stale(&training->files) ? &learnt : state);
     return FSH_OK;
 }
 
