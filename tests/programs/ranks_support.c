@@ -9,7 +9,7 @@
 
 enum { ARGUMENTS_MOST = 48 };
 
-RunningProgram start_rank(int rank, int ranks, int job, const char *const *arguments)
+RunningProgram start_rank(int rank, int ranks, int job, const char *stop_at, const char *const *arguments)
 {
     const char *all[ARGUMENTS_MOST] = {"--jobs", "1", "--device", "cpu"};
     const char *environment[6] = {NULL};
@@ -25,7 +25,7 @@ RunningProgram start_rank(int rank, int ranks, int job, const char *const *argum
     while (*arguments && count < ARGUMENTS_MOST - 1)
         all[count++] = *arguments++;
     all[count] = NULL;
-    const RunOptions options = {.environment = environment, .timeout_seconds = 120};
+    const RunOptions options = {.environment = environment, .timeout_seconds = 120, .stop_at = stop_at};
     return run_start(&options, "ftrain", all);
 }
 
@@ -36,7 +36,7 @@ RanksResult run_ranks(int ranks, const char *const *arguments)
     RanksResult result = {.ranks = ranks};
     job++;
     for (int rank = 0; rank < ranks; rank++)
-        running[rank] = start_rank(rank, ranks, job, arguments);
+        running[rank] = start_rank(rank, ranks, job, NULL, arguments);
     for (int rank = 0; rank < ranks; rank++)
         result.of[rank] = run_wait(&running[rank]);
     return result;

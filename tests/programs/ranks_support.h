@@ -8,8 +8,9 @@
 
 enum { RANKS_MOST = 3 };
 
-/* On the CPU, with one thread. job: its own number for each run of a test that is under way at the same time. */
-RunningProgram start_rank(int rank, int ranks, int job, const char *const *arguments);
+/* On the CPU, with one thread. job: its own number for each run of a test that is under way at the same time. stop_at: of
+ * RunOptions, or NULL. */
+RunningProgram start_rank(int rank, int ranks, int job, const char *stop_at, const char *const *arguments);
 
 typedef struct RanksResult {
     int ranks;

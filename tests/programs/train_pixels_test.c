@@ -157,6 +157,11 @@ static void test_images_that_do_not_fit_are_refused_before_one_is_decoded(void *
     test_file_write_text(notes, "{}");
     SAYS(1, "39.3 TiB", CONV8, "--cache", "pixels", "--force", shards, test_path(folder, "was"));
     assert_int_equal(test_file_size(notes), 2);
+    /* Told once. */
+    RanksResult ranks = RANKS(2, 1, CONV8, "--cache", "pixels", shards, test_path(folder, "two"));
+    assert_contains(ranks.of[0].err, "39.3 TiB in each of 2 ranks, and ");
+    free_ranks(&ranks);
+    assert_false(file_exists(test_path(folder, "two")));
 }
 
 int main(void)

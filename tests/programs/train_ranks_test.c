@@ -148,7 +148,7 @@ static void test_a_rank_that_is_killed_ends_the_run(void **state)
         RunningProgram running[2];
         char name[40];
         for (int rank = 0; rank < 2; rank++)
-            running[rank] = start_rank(rank, 2, 50 + victim, arguments);
+            running[rank] = start_rank(rank, 2, 50 + victim, NULL, arguments);
         assert_true(wait_for_file(test_path(folder, "out%d/checkpoint.safetensors", victim), 30));
         assert_int_equal(kill(running[victim].process, SIGKILL), 0);
         const double start = progress_now_seconds();
@@ -177,9 +177,11 @@ static void stop_and_go_on(TestFolder *folder, int signal_number, int signalled)
     const char *const arguments[] = {RICH, "--checkpoint-interval", "3", shards, out, NULL};
     RunningProgram running[2];
     for (int rank = 0; rank < 2; rank++)
-        running[rank] = start_rank(rank, 2, 60, arguments);
-    assert_true(wait_for_file(test_path(folder, "stopped/checkpoint.safetensors"), 30));
+        running[rank] =
+            start_rank(rank, 2, 60, rank == 0 ? "stopped/checkpoint.safetensors" : NULL, arguments);
+    run_wait_until_stopped(&running[0]); /* the first rank; the others wait for it */
     assert_int_equal(kill(running[signalled].process, signal_number), 0);
+    run_go_on(&running[0], SIGCONT);
     for (int rank = 0; rank < 2; rank++) {
         RunResult result = run_wait(&running[rank]);
         if (result.exit_status != 75)
@@ -262,7 +264,7 @@ static void test_ranks_that_were_started_differently_do_not_train(void **state)
     const char *shards = make_set(folder, &train_plain), *out = test_path(folder, "out");
     const char *const first[] = {"--model", "conv8", "--seed", "1", shards, out, NULL};
     const char *const second[] = {"--model", "conv8", "--seed", "2", shards, out, NULL};
-    RunningProgram running[2] = {start_rank(0, 2, 70, first), start_rank(1, 2, 70, second)};
+    RunningProgram running[2] = {start_rank(0, 2, 70, NULL, first), start_rank(1, 2, 70, NULL, second)};
     RunResult a = run_wait(&running[0]), b = run_wait(&running[1]);
     assert_int_equal(a.exit_status, 2);
     assert_int_equal(b.exit_status, 2);
@@ -290,7 +292,7 @@ static void test_a_rank_that_cannot_be_is_told_by_itself(void **state)
     TestFolder *folder = *state;
     const char *const arguments[] = {"--model", "conv8", make_set(folder, &train_plain),
                                      test_path(folder, "out"), NULL};
-    RunningProgram running = start_rank(3, 2, 99, arguments);
+    RunningProgram running = start_rank(3, 2, 99, NULL, arguments);
     RunResult result = run_wait(&running);
     assert_int_equal(result.exit_status, 2);
     assert_contains(result.err, "RANK is 3, which is no rank of WORLD_SIZE 2");

@@ -31,45 +31,28 @@ static void assert_same_run(TestFolder *folder, const char *a, const char *b)
     free(b_rows);
 }
 
-/* Starts the run anew, sends the signal once there is a checkpoint, goes on. Returns the step within its epoch from which it
- * went on. */
-static unsigned long long stop_and_go_on(TestFolder *folder, const char *shards, int signal_number,
-                                         int exit_status)
+/* A run that gets the signal at its first checkpoint, within an epoch, goes on. */
+static void stop_within_an_epoch(TestFolder *folder, int signal_number, int exit_status)
 {
+    const char *shards = make_set(folder, &train_plain);
     const char *out = test_path(folder, "stopped");
-    const char *const first[] = {RICH, "--checkpoint-interval", "3", "--force", shards, out, NULL};
+    const char *const first[] = {RICH, "--checkpoint-interval", "3", shards, out, NULL};
     const char *const second[] = {RICH, "--resume", "auto", shards, out, NULL};
-    const char *checkpoint = test_path(folder, "stopped/checkpoint.safetensors");
-    (void)remove(checkpoint);
-    RunningProgram running = run_start(NULL, "ftrain", first);
-    assert_true(wait_for_file(checkpoint, 30));
-    assert_int_equal(kill(running.process, signal_number), 0);
+    const RunOptions stops = {.stop_at = "stopped/checkpoint.safetensors"};
+    TRAINED(RICH, shards, test_path(folder, "whole"));
+    RunningProgram running = run_start(&stops, "ftrain", first);
+    run_wait_until_stopped(&running);
+    run_go_on(&running, signal_number);
     RunResult result = run_wait(&running);
     assert_int_equal(result.exit_status, exit_status);
     run_result_free(&result);
     result = run_program_arguments(NULL, "ftrain", second);
     if (result.exit_status != 0)
         fail_msg("going on: %s", result.err);
-    unsigned long long epoch = 0, step = 0;
-    const char *message = strstr(result.err, "checkpoint.safetensors: epoch ");
-    assert_non_null(message);
-    assert_int_equal(sscanf(message, "checkpoint.safetensors: epoch %llu, step %llu", &epoch, &step), 2);
+    assert_contains(result.err,
+                    "checkpoint.safetensors: epoch 0, step "); /* 3, or those that were under way */
     run_result_free(&result);
-    return step;
-}
-
-/* Where a busy machine lets the signal come exactly between two epochs, once more. */
-static void stop_within_an_epoch(TestFolder *folder, int signal_number, int exit_status)
-{
-    enum { TRIES = 5 };
-    const char *shards = make_set(folder, &train_plain);
-    unsigned long long step = 0;
-    TRAINED(RICH, shards, test_path(folder, "whole"));
-    for (int i = 0; i < TRIES && step % 20 == 0; i++) {
-        step = stop_and_go_on(folder, shards, signal_number, exit_status);
-        assert_same_run(folder, "whole", "stopped");
-    }
-    assert_true(step % 20 > 0);
+    assert_same_run(folder, "whole", "stopped");
 }
 
 static void test_a_run_asked_to_stop_goes_on_bit_for_bit(void **state)

@@ -82,6 +82,9 @@ typedef struct RunOptions {
     double timeout_seconds;  /* after which all its processes are killed and the test fails; 0: 60 */
     bool limit_disk;         /* regular files take disk_bytes in all, then ENOSPC (see enospc.c) */
     uint64_t disk_bytes;
+    const char *
+        stop_at; /* the end of a path: when that file gets its name, the program stops itself (see stop_at.c); not with
+                          * limit_disk */
 } RunOptions;
 
 typedef struct RunResult {
@@ -107,6 +110,10 @@ typedef struct RunningProgram {
 } RunningProgram;
 RunningProgram run_start(const RunOptions *options, const char *program, const char *const *arguments);
 RunResult run_wait(RunningProgram *running);
+/* For stop_at: waits until the program has stopped itself. */
+void run_wait_until_stopped(const RunningProgram *running);
+/* A stopped program gets the signal, and goes on. */
+void run_go_on(const RunningProgram *running, int signal_number);
 
 /* Waits until path exists, at most `seconds`; false if it never does. */
 bool wait_for_file(const char *path, double seconds);

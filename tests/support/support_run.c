@@ -96,15 +96,19 @@ static Strings make_environment(const RunOptions *options)
         add_string(&environment, "%s", *variable);
     for (const char *const *variable = options->environment; variable && *variable; variable++)
         set_variable(&environment, *variable);
-    if (options->limit_disk) {
-        const char *library = getenv("FSHARD_ENOSPC");
-        if (!library)
-            fail_msg("FSHARD_ENOSPC is not set: run the test through ctest");
+    if (options->limit_disk || options->stop_at) {
+        const char *library = getenv(options->stop_at ? "FSHARD_STOP" : "FSHARD_ENOSPC");
+        if (!library || (options->stop_at && options->limit_disk))
+            fail_msg("%s", library ? "a run has a full disk, or stops itself"
+                                   : "FSHARD_ENOSPC, FSHARD_STOP: not set: run the test through ctest");
         /* ASan wants to be the first library; enospc.c does not come between the two. */
         const char *asan = getenv("ASAN_OPTIONS");
         Strings more = {0};
         add_string(&more, "LD_PRELOAD=%s", library);
-        add_string(&more, "FSHARD_ENOSPC_BYTES=%llu", (unsigned long long)options->disk_bytes);
+        if (options->stop_at)
+            add_string(&more, "FSHARD_STOP_AT=%s", options->stop_at);
+        else
+            add_string(&more, "FSHARD_ENOSPC_BYTES=%llu", (unsigned long long)options->disk_bytes);
         add_string(&more, "ASAN_OPTIONS=%s%sverify_asan_link_order=0", asan ? asan : "", asan ? ":" : "");
         for (size_t i = 0; i < more.count; i++)
             set_variable(&environment, more.items[i]);
@@ -234,6 +238,28 @@ RunResult run_wait(RunningProgram *running)
     if (result.exit_status == 127)
         fail_msg("%s: cannot be run; is it built?", running->name);
     return result;
+}
+
+void run_wait_until_stopped(const RunningProgram *running)
+{
+    int status = 0;
+    pid_t changed = 0;
+    while ((changed = waitpid(running->process, &status, WNOHANG | WUNTRACED)) == 0 &&
+           progress_now_seconds() - running->start_seconds < running->timeout_seconds)
+        sleep_seconds(0.001);
+    if (changed != running->process || !WIFSTOPPED(status)) {
+        if (changed == 0)
+            (void)kill(-running->process, SIGKILL);
+        size_t length = 0;
+        fail_msg("%s: has not stopped where it should; it printed:\n%s", running->name,
+                 take_output(running->err, &length));
+    }
+}
+
+void run_go_on(const RunningProgram *running, int signal_number)
+{
+    assert_int_equal(kill(running->process, signal_number), 0);
+    assert_int_equal(kill(running->process, SIGCONT), 0);
 }
 
 RunResult run_program_arguments(const RunOptions *options, const char *program, const char *const *arguments)

@@ -289,10 +289,15 @@ static void test_a_part_that_is_killed_goes_on(void **state)
     source_slow_class(source, "a", 60, 640, 480);
     run_ok("fpack", "--shard-size", "40K", source, whole, NULL);
     const char *const arguments[] = {"-j1", "--shard-size", "40K", "--part", "1/2", source, packed, NULL};
+    const RunOptions stops = {.stop_at = ".fshard"};
+    enum { AT_A_SHARD = 3 }; /* the first ones; the others by the clock */
     unsigned killed = 0;
     for (unsigned run = 0; run < 20; run++) {
-        RunningProgram running = run_start(NULL, "fpack", arguments);
-        sleep_seconds(0.004 + 0.004 * run);
+        RunningProgram running = run_start(run < AT_A_SHARD ? &stops : NULL, "fpack", arguments);
+        if (run < AT_A_SHARD)
+            run_wait_until_stopped(&running);
+        else
+            sleep_seconds(0.004 * (run - AT_A_SHARD + 1));
         (void)kill(running.process, SIGKILL);
         RunResult result = run_wait(&running);
         killed += result.exit_status == 128 + SIGKILL;
@@ -301,7 +306,7 @@ static void test_a_part_that_is_killed_goes_on(void **state)
             run_ok("fpack", "--shard-size", "40K", "--part", "2/2", source, packed, NULL);
         }
     }
-    assert_true(killed >= 3);
+    assert_true(killed >= AT_A_SHARD);
     run_ok("fpack", "--shard-size", "40K", "--part", "1/2", source, packed, NULL);
     run_ok("fpack", "--merge", packed, NULL);
     assert_same(packed, whole);

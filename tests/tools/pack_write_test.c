@@ -198,9 +198,10 @@ static void test_interrupt_finishes_cleanly_and_says_how_to_go_on(void **state)
     static const int signals[] = {SIGINT, SIGTERM};
     const char *const arguments[] = {SLOW_OPTIONS, source, packed, NULL};
     for (size_t i = 0; i < 2; i++) {
-        RunningProgram running = run_start(NULL, "fpack", arguments);
-        assert_true(wait_for_file(test_path(folder, "stopped/%s", shard_name(folder, whole, i)), 30));
-        assert_int_equal(kill(running.process, signals[i]), 0);
+        const RunOptions stops = {.stop_at = shard_name(folder, whole, i)};
+        RunningProgram running = run_start(&stops, "fpack", arguments);
+        run_wait_until_stopped(&running);
+        run_go_on(&running, signals[i]);
         RunResult result = run_wait(&running);
         assert_int_equal(result.exit_status, 128 + signals[i]);
         assert_contains(result.err, "the same command goes on");
@@ -231,9 +232,10 @@ static void test_interrupt_finishes_cleanly_and_says_how_to_go_on(void **state)
 static void stop_after_first_shard(TestFolder *folder, const char *packed, const char *first)
 {
     const char *const arguments[] = {"-j1", "--shard-size", "100K", test_path(folder, "slow"), packed, NULL};
-    RunningProgram running = run_start(NULL, "fpack", arguments);
-    assert_true(wait_for_file(first, 30));
-    assert_int_equal(kill(running.process, SIGINT), 0);
+    const RunOptions stops = {.stop_at = first};
+    RunningProgram running = run_start(&stops, "fpack", arguments);
+    run_wait_until_stopped(&running);
+    run_go_on(&running, SIGINT);
     RunResult result = run_wait(&running);
     assert_int_equal(result.exit_status, 130);
     run_result_free(&result);
@@ -294,10 +296,10 @@ static void test_force_leaves_the_old_dataset_whole_until_the_new_one_is(void **
     run_ok("fpack", test_path(folder, "small"), packed, NULL);
     run_ok("fpack", test_path(folder, "small"), test_path(folder, "old"), NULL);
     const char *const arguments[] = {SLOW_OPTIONS, "--force", source, packed, NULL};
-    RunningProgram running = run_start(NULL, "fpack", arguments);
-    assert_true(
-        wait_for_file(test_path(folder, "out/.shards.fpack-new/%s", shard_name(folder, whole, 1)), 30));
-    assert_int_equal(kill(running.process, SIGKILL), 0);
+    const RunOptions stops = {.stop_at = shard_name(folder, whole, 1)};
+    RunningProgram running = run_start(&stops, "fpack", arguments);
+    run_wait_until_stopped(&running);
+    run_go_on(&running, SIGKILL);
     RunResult result = run_wait(&running);
     assert_int_equal(result.exit_status, 128 + SIGKILL);
     run_result_free(&result);

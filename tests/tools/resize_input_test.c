@@ -195,9 +195,9 @@ static void test_a_tar_goes_on_after_kills_to_the_same_bytes(void **state)
         sleep_seconds(whole.seconds * (i + 1) / (KILLS + 2));
         (void)kill(running.process, i % 2 ? SIGKILL : SIGTERM);
         RunResult result = run_wait(&running);
-        run_result_free(&result);
-        if (i < 2)
+        if (i < 2 && result.exit_status != 0)
             assert_false(exists(out)); /* it has its name when it is whole */
+        run_result_free(&result);
     }
     if (!exists(out))
         fresize_ok("--max-size=250", in, out, NULL);

@@ -254,9 +254,10 @@ static void test_interrupt_finishes_what_is_in_hand_and_says_how_to_go_on(void *
     write_many(folder, "in", 400, 700);
     const char *in = test_path(folder, "in"), *out = test_path(folder, "out");
     const char *const arguments[] = {"--max-size=300", in, out, NULL};
-    RunningProgram running = run_start(NULL, "fresize", arguments);
-    assert_true(wait_for_file(test_path(folder, "out/001.jpg"), 20));
-    assert_int_equal(kill(running.process, SIGINT), 0);
+    const RunOptions stops = {.stop_at = "out/001.jpg"};
+    RunningProgram running = run_start(&stops, "fresize", arguments);
+    run_wait_until_stopped(&running);
+    run_go_on(&running, SIGINT);
     RunResult result = run_wait(&running);
     assert_int_equal(result.exit_status, 130);
     assert_contains(result.err, "the same command goes on");

@@ -434,35 +434,35 @@ static FshStatus load_resident(Session *session, Decoded *decoded, FshError *err
 }
 
 /* The ranks of this host look at what is free when all know what they want and none has taken it. */
-static FshStatus check_room(Session *session, FshStatus measured, FshError *error)
+static FshStatus check_room(const Session *session, FshError *error)
 {
-    Communicator *communicator = session->communicator;
+    const Communicator *communicator = session->communicator;
     const FshSplit *split = session->data.train ? session->data.train : session->data.evaluation;
     const uint64_t ranks = communicator ? communicator_place(communicator)->local_world : 1;
     uint64_t bytes = 0;
     if (__builtin_add_overflow(session->resident[0].bytes, session->resident[1].bytes, &bytes))
         bytes = UINT64_MAX;
-    FshStatus status = ranks_agree(communicator, measured, error);
-    if (!status)
-        status = ranks_agree(
-            communicator, resident_split_check_room(split, bytes, ranks, cpu_free_memory_bytes(ranks), error),
-            error);
-    return status;
+    return resident_split_check_room(split, bytes, ranks, cpu_free_memory_bytes(ranks), error);
 }
 
+/* Behind each part the ranks agree, once: a rank that fails says why, the others that one has. */
 static FshStatus decode_splits(Session *session, FshError *error)
 {
+    Communicator *communicator = session->communicator;
     Decoded decoded[2] = {0};
     FshStatus status = FSH_OK;
     for (int i = 0; i < 2 && !status; i++)
         if (is_resident(session, i == 0))
             status = measure_resident(session, i == 0, &decoded[i], error);
-    if (session->plan.cache_pixels)
-        status = check_room(session, status, error);
+    status = ranks_agree(communicator, status, error);
+    if (!status && session->plan.cache_pixels)
+        status = ranks_agree(communicator, check_room(session, error), error);
+    if (status)
+        return status;
     for (int i = 0; i < 2 && !status; i++)
         if (decoded[i].resident)
             status = load_resident(session, &decoded[i], error);
-    return status;
+    return ranks_agree(communicator, status, error);
 }
 
 static FshStatus cache_splits(Session *session, FshError *error)
@@ -478,9 +478,9 @@ static FshStatus cache_splits(Session *session, FshError *error)
 
 FshStatus session_cache(Session *session, FshError *error)
 {
-    const bool decodes = session->plan.cache_gpu || session->plan.cache_pixels;
-    FshStatus status = decodes ? decode_splits(session, error) : cache_splits(session, error);
-    return ranks_agree(session->communicator, status, error);
+    return session->plan.cache_gpu || session->plan.cache_pixels
+               ? decode_splits(session, error)
+               : ranks_agree(session->communicator, cache_splits(session, error), error);
 }
 
 FshStatus session_write_step(Session *session, const Batch *batch, double learning_rate, FshError *error)
