@@ -1,6 +1,7 @@
 /* fpack, fresize and ftrain, killed by strace at one system call after the other that changes a folder, and again on the way
  * back: the same command goes on to what an undisturbed run makes. Moments chosen by the clock miss those that are short.
  * FSHARD_KILLS_STRIDE=1 takes every call; the test leaves some out. */
+#include <math.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,8 +13,9 @@
 #include "tests/tools/sources.h"
 
 static const char calls[] =
-    "ftruncate,fallocate,write,pwrite64,fsync,fdatasync,rename,renameat,renameat2,link,linkat,unlink,"
-    "unlinkat,mkdir,rmdir,flock,msync";
+    "ftruncate,fallocate,write,pwrite64,fsync,fdatasync,?rename,?renameat,renameat2,?link,linkat,?unlink,"
+    "unlinkat,?mkdir,mkdirat,?rmdir,flock,msync";
+static const char renames[] = "?rename,?renameat,renameat2,?link,linkat";
 
 enum { ARGUMENTS_MAX = 32, KILLS_LEAST = 6 };
 
@@ -27,10 +29,6 @@ typedef struct Job {
 } Job;
 
 static const char strace[] = "/usr/bin/strace";
-/* Leaks cannot be looked for under strace. */
-static const char *const traced_environment[] = {"ASAN_OPTIONS=detect_leaks=0", NULL};
-static const RunOptions traced = {.environment = traced_environment};
-
 static void fill_arguments(const Job *job, const char *output, const char *arguments[ARGUMENTS_MAX])
 {
     size_t count = 0;
@@ -52,24 +50,32 @@ static void finish(const Job *job, const char *output, unsigned call)
     run_result_free(&result);
 }
 
-/* Runs the job; what strace calls `fault` happens to its calls of `which` of this number, counted in each of its threads. The result
- * is the caller's. */
-static RunResult run_with(const char *which, const char *fault, unsigned call, const Job *job,
-                          const char *output)
+/* Runs the job; what strace calls `fault` happens to its call of `which` of this number, counted in each of its threads. log: gets its
+ * calls. The result is the caller's. */
+static RunResult run_with(const char *which, const char *fault, unsigned call, const char *log,
+                          const Job *job, const char *output)
 {
+    /* Leaks cannot be looked for under strace. */
+    char sanitizer[512];
+    const char *given = getenv("ASAN_OPTIONS");
+    (void)snprintf(sanitizer, sizeof sanitizer, "ASAN_OPTIONS=%s%sdetect_leaks=0", given ? given : "",
+                   given ? ":" : "");
+    const char *const environment[] = {sanitizer, NULL};
+    const RunOptions traced = {.environment = environment};
     char trace[sizeof calls + 16], inject[sizeof calls + 64], program[1024];
     (void)snprintf(trace, sizeof trace, "trace=%s", which);
     (void)snprintf(inject, sizeof inject, "inject=%s:%s:when=%u", which, fault, call);
     (void)snprintf(program, sizeof program, "%s/%s", getenv("FSHARD_BIN"), job->program);
-    const char *arguments[8 + ARGUMENTS_MAX] = {"-f", "-o", "/dev/null", "-e", trace, "-e", inject, program};
-    fill_arguments(job, output, arguments + 8);
+    const char *arguments[10 + ARGUMENTS_MAX] = {"-f", "-s",  "200", "-o",   log,
+                                                 "-e", trace, "-e",  inject, program};
+    fill_arguments(job, output, arguments + 10);
     return run_program_arguments(&traced, strace, arguments);
 }
 
 /* False: it came to its end before. */
 static bool kill_at(const Job *job, const char *output, unsigned call)
 {
-    RunResult result = run_with(calls, "signal=KILL", call, job, output);
+    RunResult result = run_with(calls, "signal=KILL", call, "/dev/null", job, output);
     const bool killed = result.exit_status == 128 + SIGKILL;
     if (!killed && result.exit_status)
         fail_msg("%s: exit status %d\n%s", job->name, result.exit_status, result.err);
@@ -218,7 +224,7 @@ static void test_ftrain_makes_good_what_could_not_be_put_in_place(void **state)
     unsigned told = 0;
     finish(&job, whole, 0);
     for (unsigned call = 1; call <= RENAMES; call++) {
-        RunResult result = run_with("rename,renameat,renameat2,link,linkat", "error=EIO", call, &job, output);
+        RunResult result = run_with(renames, "error=EIO", call, "/dev/null", &job, output);
         told += strstr(result.err, "Input/output error") != NULL;
         run_result_free(&result);
         finish(&job, output, call);
@@ -229,6 +235,77 @@ static void test_ftrain_makes_good_what_could_not_be_put_in_place(void **state)
         remove_tree(output);
     }
     assert_true(told >= TOLD_LEAST);
+}
+
+/* The number of the last call in the log that names the file as the second of its paths. */
+static unsigned last_call_to(const char *log, const char *name)
+{
+    char *text = test_file_read(log, NULL), *rest = NULL, end[256];
+    unsigned call = 0, last = 0;
+    (void)snprintf(end, sizeof end, "/%s\"", name);
+    for (char *line = strtok_r(text, "\n", &rest); line; line = strtok_r(NULL, "\n", &rest)) {
+        call += strchr(line, '(') != NULL;
+        if (strstr(line, end))
+            last = call;
+    }
+    free(text);
+    return last;
+}
+
+/* The best epoch's weights do not come to disk: the run says so, and fails, for good unless it was the last epoch's or a later one was as
+ * good. */
+static void lose_best_weights(TestFolder *folder, const char *shards, const char *rate)
+{
+    enum { EPOCHS = 6 };
+    const Job job = {.name = rate,
+                     .program = "ftrain",
+                     .arguments = {"--jobs", "1", "--model", "conv8", "--epochs", "6", "--batch-size", "2",
+                                   "--lr", rate, "--json", "--resume", "auto"},
+                     .source = shards};
+    const char *whole = test_path(folder, "whole-%s", rate), *output = test_path(folder, "%s", rate);
+    const char *log = test_path(folder, "calls");
+    RunResult result = run_with(renames, "error=EIO", 10000, log, &job, whole);
+    assert_int_equal(result.exit_status, 0);
+    json_t *object = read_json(result.out);
+    const double best = number_of(object, "best_top1");
+    const int best_epoch = (int)number_of(object, "best_epoch");
+    bool as_good = false;
+    for (int i = best_epoch + 1; i < EPOCHS; i++)
+        as_good = as_good || fabs(summary_number(whole, (size_t)i, "eval_top1") - best) < 1e-3;
+    json_decref(object);
+    run_result_free(&result);
+    print_message("rate %s: best in epoch %d of %d%s\n", rate, best_epoch, EPOCHS,
+                  as_good ? ", and later" : "");
+
+    result = run_with(renames, "error=EIO", last_call_to(log, "model_best.safetensors"), "/dev/null", &job,
+                      output);
+    assert_contains(result.err, "model_best.safetensors: cannot put the file in place: Input/output error");
+    assert_int_equal(result.exit_status, as_good ? 0 : 1);
+    object = read_json(result.out);
+    assert_true(number_of(object, "best_top1") == best);
+    json_decref(object);
+    run_result_free(&result);
+    const char *arguments[ARGUMENTS_MAX];
+    fill_arguments(&job, output, arguments);
+    const bool lost = !as_good && best_epoch < EPOCHS - 1;
+    for (int again = 0; again < 2; again++) { /* the second finds the run done */
+        result = run_program_arguments(NULL, "ftrain", arguments);
+        assert_int_equal(result.exit_status, lost ? 1 : 0);
+        if (lost)
+            assert_contains(result.err, "could not be saved: ");
+        run_result_free(&result);
+        assert_true(file_exists(test_path(folder, "%s/model_best.safetensors", rate)));
+    }
+}
+
+/* Where it was the last epoch's, and one before. */
+static void test_ftrain_says_that_the_best_weights_are_lost(void **state)
+{
+    DatasetSpec spec = train_plain;
+    spec.val_count = 97; /* so many that few epochs are equal */
+    const char *shards = make_set(*state, &spec);
+    lose_best_weights(*state, shards, "0.02");
+    lose_best_weights(*state, shards, "0.05");
 }
 
 int main(void)
@@ -242,6 +319,7 @@ int main(void)
         IN_FOLDER(test_fresize_goes_on_from_any_call),
         IN_FOLDER(test_ftrain_goes_on_from_any_call),
         IN_FOLDER(test_ftrain_makes_good_what_could_not_be_put_in_place),
+        IN_FOLDER(test_ftrain_says_that_the_best_weights_are_lost),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

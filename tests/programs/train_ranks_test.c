@@ -258,6 +258,37 @@ static void test_a_failure_of_all_is_told_once(void **state)
     free_ranks(&result);
 }
 
+/* The others cannot know. */
+static void test_a_failure_of_one_is_told_by_it(void **state)
+{
+    TestFolder *folder = *state;
+    const char *shards = make_set(folder, &train_plain), *out = test_path(folder, "out");
+    const char *const well[] = {"--model", "conv8", "--cache", "pixels", shards, out, NULL};
+    const char *const nowhere[] = {"--model", "conv8", "--cache", "pixels", test_path(folder, "nowhere"),
+                                   out,       NULL};
+    RunResult copied = run_program(NULL, "/bin/cp", "-r", shards, test_path(folder, "copy"), NULL);
+    run_result_free(&copied);
+    const char *const damaged[] = {"--model", "conv8", "--cache", "pixels", test_path(folder, "copy"),
+                                   out,       NULL};
+    test_file_flip_byte(test_path(folder, "copy/train-00000-of-00002.fshard"), 5000);
+    const struct {
+        const char *const *arguments;
+        const char *says;
+    } cases[] = {{nowhere, "nowhere: "}, {damaged, "copy/train-00000-of-00002.fshard record "}};
+    for (int i = 0; i < 2; i++) {
+        RunningProgram running[2] = {start_rank(0, 2, 71 + i, NULL, well),
+                                     start_rank(1, 2, 71 + i, NULL, cases[i].arguments)};
+        RunResult a = run_wait(&running[0]), b = run_wait(&running[1]);
+        assert_int_equal(a.exit_status, 1);
+        assert_int_equal(b.exit_status, 1);
+        assert_contains(a.err, "another rank has failed, and says why");
+        assert_contains(b.err, cases[i].says);
+        assert_int_equal(test_count_files(out), 0);
+        run_result_free(&a);
+        run_result_free(&b);
+    }
+}
+
 static void test_ranks_that_were_started_differently_do_not_train(void **state)
 {
     TestFolder *folder = *state;
@@ -313,6 +344,7 @@ int main(void)
         IN_FOLDER(test_another_number_of_ranks_does_not_go_on),
         IN_FOLDER(test_a_skipped_sample_is_told_by_the_rank_that_met_it),
         IN_FOLDER(test_a_failure_of_all_is_told_once),
+        IN_FOLDER(test_a_failure_of_one_is_told_by_it),
         IN_FOLDER(test_ranks_that_were_started_differently_do_not_train),
         IN_FOLDER(test_half_an_environment_is_refused),
         IN_FOLDER(test_a_rank_that_cannot_be_is_told_by_itself),

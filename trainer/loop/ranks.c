@@ -10,6 +10,9 @@
 
 const char ranks_told_elsewhere[] = "told by another rank";
 
+/* A rank that has this for its reason leaves the telling to the others, however often they agree. */
+static const char told_by_another[] = "another rank has failed, and says why; this one ends with it";
+
 /* What a rank says of itself; the greatest of all counts. A signal's number is less. */
 enum { WELL = 0, FAILED = 1000 };
 
@@ -31,7 +34,8 @@ FshStatus ranks_agree(Communicator *communicator, FshStatus mine, FshError *erro
     const uint64_t signal_here = (uint64_t)interrupt_signal();
     const bool stops = mine == FSH_ERR_INTERRUPTED || (!mine && signal_here);
     const uint64_t own = mine && !stops ? FAILED : stops ? (signal_here ? signal_here : 1) : WELL;
-    uint64_t said[2] = {own, communicator_place(communicator)->rank == 0 ? own : WELL};
+    const bool tells = !(own == FAILED && error && strcmp(error->message, told_by_another) == 0);
+    uint64_t said[2] = {own, tells && communicator_place(communicator)->rank == 0 ? own : WELL};
     FshError lost = {0};
     FshStatus status = communicator_max_u64(communicator, said, 2, &lost);
     if (own == FAILED) { /* with a message of its own, which is rank 0's too where that has failed */
@@ -42,8 +46,7 @@ FshStatus ranks_agree(Communicator *communicator, FshStatus mine, FshError *erro
     if (status)
         return fsh_error_set(error, status, "%s", lost.message);
     if (said[0] == FAILED)
-        return fsh_error_set(error, FSH_ERR_SYSTEM,
-                             "another rank has failed, and says why; this one ends with it");
+        return fsh_error_set(error, FSH_ERR_SYSTEM, "%s", told_by_another);
     if (said[0] == WELL)
         return FSH_OK;
     if (!signal_here)

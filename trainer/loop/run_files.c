@@ -16,6 +16,8 @@
 #include "trainer/loop/checkpoint.h"
 #include "trainer/loop/weights.h"
 
+enum { CHECKPOINT_VERSION = 2 };
+
 static const char *file_name(RunFile file)
 {
     const char *const names[] = {[RUN_LAST] = record_last_name,
@@ -104,7 +106,7 @@ void run_files_save_weights(RunFiles *files, RunFile file, const RunState *state
 static json_t *checkpoint_object(const RunFiles *files, const RunState *state)
 {
     json_t *run = run_state_object(state);
-    return json_pack("{s:i, s:s, s:s, s:I, s:O, s:o}", "version", 1, "model",
+    return json_pack("{s:i, s:s, s:s, s:I, s:O, s:o}", "version", CHECKPOINT_VERSION, "model",
                      files->session->plan.model->name, "dataset",
                      fsh_manifest(files->session->data.dataset)->id, "ranks",
                      (json_int_t)files->session->plan.world_size, "options", files->options, "run", run);
@@ -132,12 +134,14 @@ void run_files_save_checkpoint(RunFiles *files, const RunState *state)
     note_failure(files, &files->stale_of[RUN_CHECKPOINT], status, &error);
 }
 
+bool run_files_weights_stale(const RunFiles *files)
+{
+    return files->stale_of[RUN_LAST] || files->stale_of[RUN_BEST] || files->stale_of[RUN_AVERAGE];
+}
+
 bool run_files_stale(const RunFiles *files)
 {
-    bool stale = false;
-    for (size_t i = 0; i < sizeof files->stale_of / sizeof *files->stale_of; i++)
-        stale = stale || files->stale_of[i];
-    return stale;
+    return run_files_weights_stale(files) || files->stale_of[RUN_CHECKPOINT];
 }
 
 /* ---- the best epochs ---- */
@@ -307,7 +311,7 @@ static FshStatus check_same_run(const char *path, const Session *session, const 
     char differences[700];
     const char *dataset = json_string_value(json_object_get(notes, "dataset"));
     const char *model = json_string_value(json_object_get(notes, "model"));
-    if (json_integer_value(json_object_get(notes, "version")) != 1)
+    if (json_integer_value(json_object_get(notes, "version")) != CHECKPOINT_VERSION)
         return fsh_error_set(error, FSH_ERR_UNSUPPORTED, "%s: is of another version of ftrain", path);
     if (!model || strcmp(model, session->plan.model->name) != 0)
         return fsh_error_set(error, FSH_ERR_MISMATCH, "%s: is of a run of %.64s, not of %s", path,

@@ -36,7 +36,8 @@ void run_files_keep(RunFiles *files, RunState *state, const Metrics *metrics);
 bool run_files_save_diverged(RunFiles *files, const RunState *state, const uint64_t *batch_samples,
                              double loss);
 
-/* True if something that the user would count on is not on disk. */
+/* True if something that the user would count on is not on disk: weights, or the checkpoint too. */
+bool run_files_weights_stale(const RunFiles *files);
 bool run_files_stale(const RunFiles *files);
 
 /* Where options->resume points: a path in buffer, or "" to begin anew (auto without a checkpoint). FSH_ERR_USAGE,

@@ -32,9 +32,7 @@ static const Field fields[] = {
     REAL(seconds),       REAL(step_seconds),
     REAL(wait_seconds),  REAL(evaluation_seconds),
     REAL(epoch_seconds), REAL(epoch_wait_seconds),
-    FLAG(evaluated),     FLAG(finished),
-    COUNT(best_epoch),   COUNT(best_average_epoch),
-    FLAG(averaged),
+    FLAG(finished),
 };
 enum { FIELD_ROWS = sizeof fields / sizeof *fields };
 
@@ -53,6 +51,12 @@ static json_t *metrics_object(const Metrics *metrics)
         (void)json_array_append_new(sums, number_or_null(metrics->sums[i]));
     return json_pack("{s:I, s:I, s:o}", "count", (json_int_t)metrics->count, "measured",
                      (json_int_t)metrics->measured, "sums", sums);
+}
+
+static json_t *best_object(const BestEpoch *best)
+{
+    return json_pack("{s:b, s:I, s:o}", "any", best->any, "epoch", (json_int_t)best->epoch, "metrics",
+                     metrics_object(&best->metrics));
 }
 
 static json_t *kept_array(const RunState *state)
@@ -86,12 +90,14 @@ json_t *run_state_object(const RunState *state)
     plateau_save(&state->plateau, plateau);
     early_stop_save(&state->early_stop, early_stop);
     int failed = json_object_set_new(object, "metrics", metrics_object(&state->metrics));
-    failed |= json_object_set_new(object, "best", metrics_object(&state->best));
-    failed |= json_object_set_new(object, "best_average", metrics_object(&state->best_average));
+    failed |= json_object_set_new(object, "best", best_object(&state->best));
+    failed |= json_object_set_new(object, "best_average", best_object(&state->best_average));
+    failed |= json_object_set_new(object, "saved", best_object(&state->saved));
+    failed |= json_object_set_new(object, "saved_average", best_object(&state->saved_average));
     failed |= json_object_set_new(object, "plateau", numbers_array(plateau, PLATEAU_STATE));
     failed |= json_object_set_new(object, "early_stop", numbers_array(early_stop, EARLY_STOP_STATE));
     failed |= json_object_set_new(object, "kept", kept_array(state));
-    if (!failed && json_object_size(object) == FIELD_ROWS + 6)
+    if (!failed && json_object_size(object) == FIELD_ROWS + 8)
         return object;
     json_decref(object);
     return NULL;
@@ -186,6 +192,18 @@ static void read_metrics(Reading *reading, const char *name, Metrics *metrics)
         reading->missing = name;
 }
 
+static void read_best(Reading *reading, const char *name, BestEpoch *best)
+{
+    Reading inner = {.object = member(reading, name, is_object)};
+    if (!inner.object)
+        return;
+    best->any = json_is_true(member(&inner, "any", is_flag));
+    best->epoch = (uint64_t)json_integer_value(member(&inner, "epoch", is_count));
+    read_metrics(&inner, "metrics", &best->metrics);
+    if (inner.missing)
+        reading->missing = name;
+}
+
 static void read_kept(Reading *reading, RunState *state)
 {
     const json_t *array = member(reading, "kept", is_array);
@@ -211,8 +229,10 @@ FshStatus run_state_read(RunState *state, const char *path, const json_t *object
     for (size_t i = 0; i < FIELD_ROWS; i++)
         read_field(&reading, state, &fields[i]);
     read_metrics(&reading, "metrics", &state->metrics);
-    read_metrics(&reading, "best", &state->best);
-    read_metrics(&reading, "best_average", &state->best_average);
+    read_best(&reading, "best", &state->best);
+    read_best(&reading, "best_average", &state->best_average);
+    read_best(&reading, "saved", &state->saved);
+    read_best(&reading, "saved_average", &state->saved_average);
     read_kept(&reading, state);
     if (read_numbers(&reading, "plateau", plateau, PLATEAU_STATE) && !plateau_load(&state->plateau, plateau))
         reading.missing = "plateau";

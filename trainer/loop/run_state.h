@@ -21,6 +21,13 @@ typedef struct KeptEpoch {
     double value; /* of the main metric; the loss is better when lower */
 } KeptEpoch;
 
+/* Of the epochs that were evaluated, the one with the highest main metric; of equal ones the first. */
+typedef struct BestEpoch {
+    bool any;
+    uint64_t epoch;
+    Metrics metrics;
+} BestEpoch;
+
 typedef struct RunState {
     uint64_t epoch,
         step; /* the next step: step of epoch; step may be that epoch's count (evaluation is due) */
@@ -32,13 +39,10 @@ typedef struct RunState {
     double evaluation_seconds;
     Metrics metrics;                          /* of the epoch under way */
     double epoch_seconds, epoch_wait_seconds; /* of the epoch under way */
-    bool evaluated;                           /* at least once; then best holds */
-    uint64_t best_epoch;
-    Metrics best;
-    bool averaged; /* the same of the averaged weights */
-    uint64_t best_average_epoch;
-    Metrics best_average;
-    bool finished; /* nothing is left to do */
+    BestEpoch best, best_average;             /* of the weights, and of the averaged ones */
+    BestEpoch saved,
+        saved_average; /* of those whose weights could be saved: the same, but where a disk failed */
+    bool finished;     /* nothing is left to do */
     Plateau plateau;
     EarlyStop early_stop;
     size_t kept_count;

@@ -1,5 +1,6 @@
 #include "trainer/loop/train.h"
 
+#include <errno.h>
 #include <inttypes.h>
 #include <limits.h>
 #include <math.h>
@@ -66,21 +67,27 @@ FshStatus training_stop_for_signal(Training *training, FshError *error)
 
 /* ---- one epoch ---- */
 
-/* Saves the weights where their metrics are better than those of the weights on disk. True: they are; what could not be saved does
- * not count, so that a later epoch may take its place. */
-static bool save_if_best(Training *training, RunFile file, const Metrics *metrics, bool *any, Metrics *best,
-                         uint64_t *best_epoch)
+static bool is_better(const Training *training, const Metrics *metrics, const BestEpoch *than)
 {
     const Metric metric = training->session.plan.main_metric;
-    if (*any && metrics_value(metrics, metric) <= metrics_value(best, metric))
-        return false;
+    return !than->any || metrics_value(metrics, metric) > metrics_value(&than->metrics, metric);
+}
+
+/* Whether these are the best weights so far. They are saved where they are better than those on disk: where the best could not be
+ * saved, a later epoch takes their place there. */
+static bool save_if_best(Training *training, RunFile file, const Metrics *metrics, BestEpoch *best,
+                         BestEpoch *saved)
+{
+    const BestEpoch now = {.any = true, .epoch = training->state.epoch, .metrics = *metrics};
+    const bool is_best = is_better(training, metrics, best);
+    if (is_best)
+        *best = now;
+    if (!is_better(training, metrics, saved))
+        return is_best;
     run_files_save_weights(&training->files, file, &training->state, metrics);
-    if (training->files.stale_of[file])
-        return true;
-    *any = true;
-    *best = *metrics;
-    *best_epoch = training->state.epoch;
-    return true;
+    if (!training->files.stale_of[file])
+        *saved = now;
+    return is_best;
 }
 
 static FshStatus evaluate_weights(Training *training, NetworkWeights weights, Metrics *metrics,
@@ -99,10 +106,9 @@ static FshStatus evaluate_weights(Training *training, NetworkWeights weights, Me
         return status;
     }
     const bool averaged = weights == NETWORK_AVERAGED;
-    const bool best = averaged ? save_if_best(training, RUN_AVERAGE, metrics, &state->averaged,
-                                              &state->best_average, &state->best_average_epoch)
-                               : save_if_best(training, RUN_BEST, metrics, &state->evaluated, &state->best,
-                                              &state->best_epoch);
+    const bool best =
+        averaged ? save_if_best(training, RUN_AVERAGE, metrics, &state->best_average, &state->saved_average)
+                 : save_if_best(training, RUN_BEST, metrics, &state->best, &state->saved);
     console_evaluated(&session->console, averaged ? "EMA" : "", metrics, best ? " (best)" : "");
     return FSH_OK;
 }
@@ -247,7 +253,7 @@ static FshStatus run_epoch(Training *training, FshError *error)
     state->epoch_seconds = state->epoch_wait_seconds = 0;
     state->finished = training->stopped_early || state->epoch == session->plan.epochs;
     /* What could not be saved at the end is saved by going on: with the evaluation. */
-    save_checkpoint(training, state->finished && run_files_stale(&training->files) ? &learnt : state);
+    save_checkpoint(training, state->finished && run_files_weights_stale(&training->files) ? &learnt : state);
     return FSH_OK;
 }
 
@@ -276,7 +282,7 @@ static double images_per_second(const Training *training)
     return state->step_seconds > 0 ? (double)state->images / state->step_seconds : 0;
 }
 
-static void print_best(const char *what, const Metrics *best, uint64_t epoch)
+static void print_best(const char *what, const BestEpoch *best)
 {
     static const Metric shown[] = {METRIC_TOP1, METRIC_TOP5, METRIC_PSNR, METRIC_SSIM, METRIC_INPUT_PSNR};
     static const char *const forms[] = {"top-1 %.2f %%", "top-5 %.2f %%", "PSNR %.2f dB", "SSIM %.4f",
@@ -284,13 +290,13 @@ static void print_best(const char *what, const Metrics *best, uint64_t epoch)
     bool any = false;
     (void)printf("best %s", what);
     for (size_t i = 0; i < sizeof shown / sizeof *shown; i++) {
-        if (!metrics_has(best, shown[i]))
+        if (!metrics_has(&best->metrics, shown[i]))
             continue;
         (void)printf("%s", any ? ", " : "");
-        (void)printf(forms[i], metrics_value(best, shown[i])); /* NOLINT: one of the texts above */
+        (void)printf(forms[i], metrics_value(&best->metrics, shown[i])); /* NOLINT: one of the texts above */
         any = true;
     }
-    (void)printf(" (epoch %" PRIu64 ")\n", epoch);
+    (void)printf(" (epoch %" PRIu64 ")\n", best->epoch);
 }
 
 /* A run that goes on in another folder has left its best in the first. */
@@ -308,7 +314,7 @@ static void print_files(const Training *training)
         RunFile file;
         const char *name;
     } rows[] = {
-        {state->evaluated, RUN_BEST, record_best_name},
+        {state->saved.any, RUN_BEST, record_best_name},
         {training->session.network.average != NULL, RUN_AVERAGE, record_average_name},
         {true, RUN_LAST, record_last_name},
     };
@@ -320,10 +326,10 @@ static void print_files(const Training *training)
 static void print_result(const Training *training, bool verdict)
 {
     const RunState *state = &training->state;
-    if (state->evaluated)
-        print_best("", &state->best, state->best_epoch);
-    if (state->averaged)
-        print_best("EMA ", &state->best_average, state->best_average_epoch);
+    if (state->best.any)
+        print_best("", &state->best);
+    if (state->best_average.any)
+        print_best("EMA ", &state->best_average);
     (void)printf("%" PRIu64 " epoch%s in %.1f s: %.0f images/s, evaluation %.1f s, loader-bound %.1f %%\n",
                  state->epoch, state->epoch == 1 ? "" : "s", training_seconds(training),
                  images_per_second(training), state->evaluation_seconds, loader_share(training));
@@ -334,15 +340,15 @@ static void print_result(const Training *training, bool verdict)
     print_files(training);
 }
 
-static void set_best(json_t *object, const char *prefix, const Metrics *best, uint64_t epoch)
+static void set_best(json_t *object, const char *prefix, const BestEpoch *best)
 {
     char name[64];
     (void)snprintf(name, sizeof name, "best_%sepoch", prefix);
-    (void)json_object_set_new(object, name, json_integer((json_int_t)epoch));
+    (void)json_object_set_new(object, name, json_integer((json_int_t)best->epoch));
     for (int i = METRIC_TOP1; i < METRIC_COUNT; i++) {
         (void)snprintf(name, sizeof name, "best_%s%s", prefix, metric_names[i]);
-        if (metrics_has(best, (Metric)i))
-            (void)json_object_set_new(object, name, json_real(metrics_value(best, (Metric)i)));
+        if (metrics_has(&best->metrics, (Metric)i))
+            (void)json_object_set_new(object, name, json_real(metrics_value(&best->metrics, (Metric)i)));
     }
 }
 
@@ -355,11 +361,27 @@ static FshStatus print_result_json(const Training *training, uint64_t skipped, F
         training_seconds(training), "images_per_second", images_per_second(training), "evaluation_seconds",
         state->evaluation_seconds, "loader_bound_percent", loader_share(training), "stopped_early",
         training->stopped_early, "skipped_samples", (json_int_t)skipped);
-    if (object && state->evaluated)
-        set_best(object, "", &state->best, state->best_epoch);
-    if (object && state->averaged)
-        set_best(object, "ema_", &state->best_average, state->best_average_epoch);
+    if (object && state->best.any)
+        set_best(object, "", &state->best);
+    if (object && state->best_average.any)
+        set_best(object, "ema_", &state->best_average);
     return describe_print_json(object, error);
+}
+
+/* True where weights were better than those on disk. */
+static bool tell_lost(Training *training, const char *name, const BestEpoch *best, const BestEpoch *saved)
+{
+    const Metric metric = training->session.plan.main_metric;
+    char held[64] = "is not there";
+    if (!best->any || !is_better(training, &best->metrics, saved))
+        return false;
+    if (saved->any)
+        (void)snprintf(held, sizeof held, "holds those of epoch %" PRIu64, saved->epoch);
+    console_warning(&training->session.console,
+                    "the weights of epoch %" PRIu64 ", the best (%s %.2f), could not be saved: %s/%s %s",
+                    best->epoch, metric_titles[metric], metrics_value(&best->metrics, metric),
+                    training->record.folder, name, held);
+    return true;
 }
 
 /* True when something is missing that the user would count on. */
@@ -376,7 +398,11 @@ static bool tell_losses(Training *training, uint64_t skipped)
         console_warning(&session->console,
                         "%" PRIu64 " samples could not be read and were skipped; fverify %s lists them",
                         skipped, fsh_path(session->data.dataset));
-    return stale || skipped;
+    const RunState *state = &training->state;
+    const bool lost = tell_lost(training, record_best_name, &state->best, &state->saved);
+    const bool lost_average =
+        tell_lost(training, record_average_name, &state->best_average, &state->saved_average);
+    return stale || skipped || lost || lost_average;
 }
 
 static bool goes_on_there(const TrainOptions *options, const char *checkpoint)
@@ -394,13 +420,15 @@ static bool may_empty(const TrainOptions *options, const char *checkpoint)
 static FshStatus claim_output(const TrainOptions *options, const char *checkpoint, bool *made_ret,
                               FshError *error)
 {
-    if (goes_on_there(options, checkpoint))
-        return FSH_OK;
-    FshStatus status = record_check_folder(options->output, may_empty(options, checkpoint), error);
-    if (status || file_exists(options->output))
-        return status;
-    status = file_make_folders(options->output, error);
-    *made_ret = !status;
+    FshStatus status = goes_on_there(options, checkpoint)
+                           ? FSH_OK
+                           : record_check_folder(options->output, may_empty(options, checkpoint), error);
+    if (!status && !file_exists(options->output)) {
+        status = file_make_folders(options->output, error);
+        *made_ret = !status;
+    }
+    if (!status && access(options->output, W_OK | X_OK))
+        status = fsh_error_system(error, errno, "%s: cannot be written to", options->output);
     return status;
 }
 
