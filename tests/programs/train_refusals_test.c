@@ -3,6 +3,11 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+
+#include "common/file.h"
+
+static bool permissions_bind;
 
 static void test_weights_of_another_network_are_refused(void **state)
 {
@@ -247,9 +252,26 @@ static void test_a_torn_shard_is_refused(void **state)
     REFUSED(1, "train-00001-of-00002.fshard", test_path(folder, "out"), shards);
 }
 
+/* Before anything is decoded. */
+static void test_an_output_that_cannot_be_written_to_is_refused(void **state)
+{
+    TestFolder *folder = *state;
+    const char *shards = make_set(folder, &train_plain), *out = test_path(folder, "out");
+    if (!permissions_bind)
+        skip();
+    assert_int_equal(mkdir(out, 0555), 0);
+    RunResult result = TRAIN(1, "--model", "conv8", "--cache", "pixels", shards, out);
+    assert_contains(result.err, "out: cannot be written to: Permission denied");
+    assert_contains_not(result.err, "in memory, decoded");
+    run_result_free(&result);
+    assert_true(file_exists(out));
+}
+
 int main(void)
 {
+    permissions_bind = test_bind_to_permissions();
     const struct CMUnitTest tests[] = {
+        IN_FOLDER(test_an_output_that_cannot_be_written_to_is_refused),
         IN_FOLDER(test_weights_of_another_network_are_refused),
         IN_FOLDER(test_weights_that_nearly_fit_are_refused),
         IN_FOLDER(test_a_missing_dataset_is_refused),
