@@ -69,8 +69,9 @@ FshStatus training_stop_for_signal(Training *training, FshError *error)
 
 static bool is_better(const Training *training, const Metrics *metrics, const BestEpoch *than)
 {
-    const Metric metric = training->session.plan.main_metric;
-    return !than->any || metrics_value(metrics, metric) > metrics_value(&than->metrics, metric);
+    const double value = metrics_value(metrics, training->session.plan.main_metric),
+                 other = metrics_value(&than->metrics, training->session.plan.main_metric);
+    return !than->any || value > other || (isnan(other) && !isnan(value));
 }
 
 /* Whether these are the best weights so far. They are saved where they are better than those on disk: where the best could not be
