@@ -146,7 +146,7 @@ static void test_resume_auto_begins_where_nothing_was_saved(void **state)
     run_result_free(&result);
 
     /* Killed in its first epoch. */
-    test_file_write_text(test_path(folder, "out/args.json"), "{}");
+    test_file_write_text(test_path(folder, "out/args.json"), "{\"version\": \"0\", \"chosen\": {}}");
     test_file_write_text(test_path(folder, "out/summary.csv"), "epoch,time\n");
     test_file_write_text(test_path(folder, "out/metrics.jsonl"), "{\"event\":\"step\"}\n");
     test_file_write_text(test_path(folder, "out/config.json"), "{}");
@@ -157,11 +157,18 @@ static void test_resume_auto_begins_where_nothing_was_saved(void **state)
 
     /* Weights without a checkpoint, or the user's own file, are not thrown away. */
     assert_int_equal(remove(test_path(folder, "out/checkpoint.safetensors")), 0);
-    SAYS(1, "exists and is not empty", "--model", "conv8", "--epochs", "2", "--resume", "auto", shards, out);
-    test_file_write_text(test_path(folder, "own/args.json"), "{}");
+    SAYS(1, "but no checkpoint to go on from", "--model", "conv8", "--epochs", "2", "--resume", "auto",
+         shards, out);
+    test_file_write_text(test_path(folder, "own/args.json"), "{\"version\": \"0\", \"chosen\": {}}");
     test_file_write_text(test_path(folder, "own/notes.txt"), "mine");
+    SAYS(1, "exists and is not empty (notes.txt)", "--model", "conv8", "--epochs", "2", "--resume", "auto",
+         shards, test_path(folder, "own"));
+    /* Others have tables of the same names. */
+    test_file_write_text(test_path(folder, "timm/args.json"), "{}");
+    test_file_write_text(test_path(folder, "timm/summary.csv"), "epoch,train_loss\n");
     SAYS(1, "exists and is not empty", "--model", "conv8", "--epochs", "2", "--resume", "auto", shards,
-         test_path(folder, "own"));
+         test_path(folder, "timm"));
+    assert_int_equal(test_count_files(test_path(folder, "timm")), 2);
 }
 
 static void test_a_run_begun_with_weights_goes_on(void **state)

@@ -391,10 +391,11 @@ static bool tell_losses(Training *training, uint64_t skipped)
     Session *session = &training->session;
     const bool stale = run_files_stale(&training->files);
     if (stale)
-        console_warning(
-            &session->console,
-            "%s: the newest weights could not be saved; make room, then --resume auto or train again",
-            training->record.folder);
+        console_warning(&session->console, "%s: the newest weights could not be saved; make room, then %s",
+                        training->record.folder,
+                        is_there(training, record_checkpoint_name)
+                            ? "--resume auto or train again"
+                            : "train again with --force: there is no checkpoint to go on from");
     if (skipped)
         console_warning(&session->console,
                         "%" PRIu64 " samples could not be read and were skipped; fverify %s lists them",

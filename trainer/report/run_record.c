@@ -52,58 +52,88 @@ static bool is_of_a_run(const char *name)
     return false;
 }
 
-static bool is_empty_folder(const char *folder)
+static bool is_there(const char *folder, const char *name)
 {
-    DIR *entries = opendir(folder);
-    if (!entries)
-        return false;
-    size_t count = 0;
-    while (readdir(entries))
-        count++;
-    (void)closedir(entries);
-    return count <= 2; /* . and .. */
+    char path[PATH_MAX];
+    return file_join(path, sizeof path, folder, name, NULL) || file_exists(path); /* too long: better yes */
 }
 
 /* Weights or a checkpoint. model.safetensors is made at the beginning, a link to what is not there yet. */
 static bool is_saved_state(const char *folder, const char *name)
 {
+    return fnmatch("*.safetensors", name, 0) == 0 && is_there(folder, name);
+}
+
+/* What a folder holds: names of one entry each, "" where there is none. */
+typedef struct Holdings {
+    char any[NAME_MAX + 1], foreign[NAME_MAX + 1], state[NAME_MAX + 1];
+} Holdings;
+
+static bool look_into(const char *folder, Holdings *holdings)
+{
+    DIR *entries = opendir(folder);
+    *holdings = (Holdings){0};
+    for (const struct dirent *entry = entries ? readdir(entries) : NULL; entry; entry = readdir(entries)) {
+        const char *name = entry->d_name;
+        if (strcmp(name, ".") == 0 || strcmp(name, "..") == 0)
+            continue;
+        (void)snprintf(holdings->any, sizeof holdings->any, "%s", name);
+        if (!is_of_a_run(name))
+            (void)snprintf(holdings->foreign, sizeof holdings->foreign, "%s", name);
+        if (is_saved_state(folder, name))
+            (void)snprintf(holdings->state, sizeof holdings->state, "%s", name);
+    }
+    if (entries)
+        (void)closedir(entries);
+    return entries != NULL;
+}
+
+/* Others have files of these names too. */
+static bool has_our_arguments(const char *folder)
+{
     char path[PATH_MAX];
-    return fnmatch("*.safetensors", name, 0) == 0 &&
-           (file_join(path, sizeof path, folder, name, NULL) || file_exists(path));
+    if (file_join(path, sizeof path, folder, arguments_name, NULL))
+        return false;
+    json_t *object = json_load_file(path, 0, NULL);
+    const bool ours = json_is_string(json_object_get(object, "version")) &&
+                      json_is_object(json_object_get(object, "chosen"));
+    json_decref(object);
+    return ours;
 }
 
 bool record_has_only_begun(const char *folder)
 {
+    Holdings holdings;
     (void)file_remove_stale_temporaries(folder);
-    DIR *entries = opendir(folder);
-    bool only = entries != NULL;
-    for (const struct dirent *entry = only ? readdir(entries) : NULL; entry && only;
-         entry = readdir(entries)) {
-        const bool dots = strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0;
-        only = dots || (is_of_a_run(entry->d_name) && !is_saved_state(folder, entry->d_name));
-    }
-    if (entries)
-        (void)closedir(entries);
-    return only;
+    return look_into(folder, &holdings) && !holdings.foreign[0] && !holdings.state[0] &&
+           (!holdings.any[0] || has_our_arguments(folder));
 }
 
 FshStatus record_check_folder(const char *folder, bool force, FshError *error)
 {
+    Holdings holdings;
     if (!file_exists(folder))
         return FSH_OK;
     if (!file_is_folder(folder))
         return fsh_error_set(error, FSH_ERR_EXISTS, "%s: is a file; the output must be a folder", folder);
-    char manifest[PATH_MAX];
-    if (!force && !file_join(manifest, sizeof manifest, folder, FSH_MANIFEST_NAME, NULL) &&
-        file_exists(manifest))
+    if (force)
+        return FSH_OK;
+    if (is_there(folder, FSH_MANIFEST_NAME))
         return fsh_error_set(error, FSH_ERR_EXISTS,
                              "%s: it is a dataset, not an output folder; the order is ftrain SHARDS OUTPUT",
                              folder);
-    if (!force && !is_empty_folder(folder))
+    if (!look_into(folder, &holdings))
+        return fsh_error_system(error, errno, "%s: cannot be read", folder);
+    if (!holdings.any[0])
+        return FSH_OK;
+    if (holdings.state[0] && !holdings.foreign[0] && !is_there(folder, record_checkpoint_name))
         return fsh_error_set(error, FSH_ERR_EXISTS,
-                             "%s: exists and is not empty; choose another output folder, or use --force",
-                             folder);
-    return FSH_OK;
+                             "%s: holds weights (%s), but no checkpoint to go on from; choose another output "
+                             "folder, or use --force, which replaces them",
+                             folder, holdings.state);
+    return fsh_error_set(error, FSH_ERR_EXISTS,
+                         "%s: exists and is not empty (%s); choose another output folder, or use --force",
+                         folder, holdings.foreign[0] ? holdings.foreign : holdings.any);
 }
 
 FshStatus record_path(const Record *record, char *buffer, size_t buffer_bytes, const char *name,
@@ -112,23 +142,27 @@ FshStatus record_path(const Record *record, char *buffer, size_t buffer_bytes, c
     return file_join(buffer, buffer_bytes, record->folder, name, error);
 }
 
-/* So that an interrupted second run is never taken for a mixture of both. */
+static FshStatus remove_file(const Record *record, const char *name, FshError *error)
+{
+    char path[PATH_MAX];
+    FshStatus status = record_path(record, path, sizeof path, name, error);
+    if (!status && unlink(path) && errno != ENOENT)
+        status = fsh_error_system(error, errno, "%s: cannot remove", path);
+    return status;
+}
+
+/* So that an interrupted second run is never taken for a mixture of both. args.json goes last: it tells that what is left is a run's. */
 static FshStatus remove_earlier(const Record *record, FshError *error)
 {
     FshStatus status = FSH_OK;
     DIR *entries = opendir(record->folder);
     if (!entries)
         return fsh_error_system(error, errno, "%s: cannot open", record->folder);
-    for (struct dirent *entry = readdir(entries); entry && !status; entry = readdir(entries)) {
-        char path[PATH_MAX];
-        if (!is_of_a_run(entry->d_name))
-            continue;
-        status = record_path(record, path, sizeof path, entry->d_name, error);
-        if (!status && unlink(path) && errno != ENOENT)
-            status = fsh_error_system(error, errno, "%s: cannot remove", path);
-    }
+    for (struct dirent *entry = readdir(entries); entry && !status; entry = readdir(entries))
+        if (is_of_a_run(entry->d_name) && strcmp(entry->d_name, arguments_name) != 0)
+            status = remove_file(record, entry->d_name, error);
     (void)closedir(entries);
-    return status;
+    return status ? status : remove_file(record, arguments_name, error);
 }
 
 static FshStatus open_table(const Record *record, const char *name, int *descriptor_ret, FshError *error)

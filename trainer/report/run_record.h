@@ -44,7 +44,7 @@ typedef struct EpochReport {
     uint64_t order_digest; /* sampler_order_digest */
 } EpochReport;
 
-/* True if the folder holds tables of a run, and no weights or checkpoint: it was stopped before there were any, and nothing is
+/* True if the folder holds tables of a run of ours, and no weights or checkpoint: it was stopped before there were any, and nothing is
  * lost where it begins again. What a killed run was writing at that moment is removed. */
 bool record_has_only_begun(const char *folder);
 
