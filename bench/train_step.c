@@ -522,6 +522,7 @@ int main(int argc, char **argv)
     communicator_close(&job.communicator);
     graph_free(&job.graph);
     safetensors_close(&job.inputs);
+    weights_origin_free(&job.origin);
     if (status)
         (void)fprintf(stderr, "train_step: %s\n", error.message);
     return status ? 1 : 0;

@@ -82,7 +82,9 @@ static FshStatus save_weights(RunFiles *files, const char *name, const RunState 
         .steps = state->steps_done,
         .metric_name = evaluated ? metric_names[plan->main_metric] : NULL,
         .metric = evaluated ? metrics_value(metrics, plan->main_metric) : 0,
-        .channels = session->data.channels};
+        .channels = session->data.channels,
+        .class_names = (const char *const *)fsh_manifest(session->data.dataset)->class_names,
+        .class_count = (size_t)session->data.class_count};
     memcpy(info.mean, plan->recipe.mean, sizeof info.mean);
     memcpy(info.deviation, plan->recipe.deviation, sizeof info.deviation);
     FshStatus status = record_path(files->record, path, sizeof path, name, error);

@@ -413,6 +413,13 @@ FshStatus safetensors_write(const char *path, const SafetensorsTensor *tensors, 
         status = fsh_error_set(error, FSH_ERR_MEMORY, "%s: out of memory", path);
         goto done;
     }
+    if (strlen(text) + DATA_ALIGNMENT > SAFETENSORS_HEADER_MAX_BYTES) {
+        status = fsh_error_set(error, FSH_ERR_UNSUPPORTED,
+                               "%s: its header, with names of classes, would have %zu bytes; safetensors "
+                               "allows %d",
+                               path, strlen(text), SAFETENSORS_HEADER_MAX_BYTES);
+        goto done;
+    }
     status = atomic_file_open(&file, path, true, error);
     if (!status)
         status = write_header(&file, text, error);

@@ -313,6 +313,7 @@ void session_close(Session *session)
     network_close(&session->network);
     training_data_close(&session->data);
     communicator_close(&session->communicator);
+    weights_origin_free(&session->origin);
     *session = (Session){0};
 }
 

@@ -9,6 +9,8 @@
 
 #include "trainer/loop/state_file.h"
 
+static const char class_names_key[] = "class_names";
+
 /* ---- saving ---- */
 
 static void format_numbers(char *buffer, size_t buffer_bytes, const double *numbers, uint32_t count)
@@ -43,6 +45,7 @@ static char *format_shape(const WeightsInfo *info)
 FshStatus weights_save(const char *path, State *state, const Graph *graph, const WeightsInfo *info,
                        FshError *error)
 {
+    enum { KNOWN_ALWAYS = 9, KNOWN_MAX = KNOWN_ALWAYS + 2 };
     char epoch[24], steps[24], metric[32], mean[128], deviation[128];
     (void)snprintf(epoch, sizeof epoch, "%" PRIu64, info->epoch);
     (void)snprintf(steps, sizeof steps, "%" PRIu64, info->steps);
@@ -50,10 +53,14 @@ FshStatus weights_save(const char *path, State *state, const Graph *graph, const
     format_numbers(mean, sizeof mean, info->mean, info->channels);
     format_numbers(deviation, sizeof deviation, info->deviation, info->channels);
     char *shape = format_shape(info);
-    if (!shape)
-        return fsh_error_set(error, FSH_ERR_MEMORY, "%s: out of memory", path);
+    char *classes = info->class_count ? class_names_text(info->class_names, info->class_count) : NULL;
+    FshStatus status = FSH_OK;
+    if (!shape || (info->class_count && !classes)) {
+        status = fsh_error_set(error, FSH_ERR_MEMORY, "%s: out of memory", path);
+        goto done;
+    }
     /* "format": what transformers and timm look for. */
-    const SafetensorsMetadata metadata[] = {
+    SafetensorsMetadata metadata[KNOWN_MAX] = {
         {"format", "pt"},
         {"writer", "fshard " FSHARD_VERSION},
         {"model", info->model},
@@ -63,11 +70,15 @@ FshStatus weights_save(const char *path, State *state, const Graph *graph, const
         {"steps", steps},
         {"mean", mean},
         {"std", deviation},
-        {info->metric_name, metric}, /* last: only where it is known */
     };
-    const size_t metadata_count = sizeof metadata / sizeof *metadata - (info->metric_name == NULL);
-    FshStatus status =
-        state_file_write(path, state, graph, STATE_NETWORK, info->steps, metadata, metadata_count, error);
+    size_t count = KNOWN_ALWAYS;
+    if (info->metric_name)
+        metadata[count++] = (SafetensorsMetadata){info->metric_name, metric};
+    if (classes)
+        metadata[count++] = (SafetensorsMetadata){class_names_key, classes};
+    status = state_file_write(path, state, graph, STATE_NETWORK, info->steps, metadata, count, error);
+done:
+    free(classes);
     free(shape);
     return status;
 }
@@ -117,17 +128,10 @@ static void read_shape(const Safetensors *file, WeightsOrigin *origin)
     json_decref(shape);
 }
 
-FshStatus weights_origin(const char *path, WeightsOrigin *origin, FshError *error)
+static void read_normalisation(const Safetensors *file, WeightsOrigin *origin)
 {
-    Safetensors *file = NULL;
     uint32_t means = 0, deviations = 0;
     double mean[4], deviation[4];
-    FshStatus status = safetensors_open(&file, path, error);
-    if (status)
-        return status;
-    const char *name = safetensors_metadata(file, "model");
-    origin->model = name ? model_find(name) : NULL;
-    read_shape(file, origin);
     origin->normalised = read_numbers(safetensors_metadata(file, "mean"), mean, &means) &&
                          read_numbers(safetensors_metadata(file, "std"), deviation, &deviations) &&
                          means == deviations;
@@ -137,8 +141,30 @@ FshStatus weights_origin(const char *path, WeightsOrigin *origin, FshError *erro
         origin->deviation[c] = deviation[c];
     }
     origin->channels = origin->normalised ? means : 0;
+}
+
+FshStatus weights_origin(const char *path, WeightsOrigin *origin, FshError *error)
+{
+    Safetensors *file = NULL;
+    *origin = (WeightsOrigin){0};
+    FshStatus status = safetensors_open(&file, path, error);
+    if (status)
+        return status;
+    const char *name = safetensors_metadata(file, "model");
+    const char *classes = safetensors_metadata(file, class_names_key);
+    origin->model = name ? model_find(name) : NULL;
+    read_shape(file, origin);
+    read_normalisation(file, origin);
+    if (classes)
+        status = class_names_parse(&origin->classes, classes, error);
     safetensors_close(&file);
-    return FSH_OK;
+    return status ? fsh_error_prepend(error, "%s", path) : FSH_OK;
+}
+
+void weights_origin_free(WeightsOrigin *origin)
+{
+    class_names_free(&origin->classes);
+    *origin = (WeightsOrigin){0};
 }
 
 /* ---- loading ---- */
@@ -161,6 +187,49 @@ static bool has_other_classes(const Safetensors *file, const Graph *graph, const
     const SafetensorsEntry *entry = safetensors_find(file, weight->name);
     return entry && entry->rank == 2 && entry->shape[0] != (uint64_t)weight->shape[0] &&
            entry->shape[1] == (uint64_t)weight->shape[1];
+}
+
+/* A graph for the names of its tensors, of whatever size. */
+static FshStatus build_graph(const Model *model, const WeightsOrigin *origin, Graph **graph_ret,
+                             FshError *error)
+{
+    enum { EDGE = 64, CLASSES = 2 };
+    const bool same = model == origin->model;
+    const ModelSpec spec = {.batch = 1,
+                            .height = EDGE,
+                            .width = EDGE,
+                            .channels = origin->channels == 1 ? 1 : 3,
+                            .classes = model->task == TASK_CLASSIFICATION ? CLASSES : 0,
+                            .depth = same ? origin->depth : 0,
+                            .alpha = same ? origin->alpha : 0};
+    const ModelRecipe recipe = {.deviation = {1, 1, 1, 1}};
+    return model_graph(model, &spec, &recipe, graph_ret, error);
+}
+
+FshStatus weights_class_count(const char *path, const Model *model, const WeightsOrigin *origin,
+                              uint64_t *class_count_ret, FshError *error)
+{
+    Safetensors *file = NULL;
+    Graph *graph = NULL;
+    *class_count_ret = origin->classes.count;
+    if (model->task != TASK_CLASSIFICATION || origin->classes.count)
+        return FSH_OK;
+    FshStatus status = build_graph(model, origin, &graph, error);
+    if (!status)
+        status = safetensors_open(&file, path, error);
+    if (!status) {
+        const Node *head = find_head(graph);
+        const char *name = head ? graph_tensor(graph, head->inputs[1])->name : "";
+        const SafetensorsEntry *entry = safetensors_find(file, name);
+        if (entry && entry->rank == 2)
+            *class_count_ret = entry->shape[0];
+        else
+            status = fsh_error_set(error, FSH_ERR_MISMATCH, "%s: has no layer %s, the last of %s", path, name,
+                                   model->name);
+    }
+    safetensors_close(&file);
+    graph_free(&graph);
+    return status;
 }
 
 FshStatus weights_load(const char *path, State *state, const Graph *graph, const char **kept_head_ret,

@@ -6,10 +6,11 @@
 #define FSHARD_TRAINER_LOOP_WEIGHTS_H
 
 #include "trainer/backend/backend.h"
+#include "trainer/loop/class_names.h"
 #include "trainer/models/models.h"
 
 /* What is known about weights, beside the numbers; in the file's metadata as "model", "dataset", "epoch", "steps", the
- * metric under its name, "mean" and "std" as "0.48,0.45,0.40". */
+ * metric under its name, "mean" and "std" as "0.48,0.45,0.40", "class_names" as a JSON array of strings. */
 typedef struct WeightsInfo {
     const char *model;
     const ModelSpec
@@ -22,13 +23,15 @@ typedef struct WeightsInfo {
     double metric;           /* percent, dB */
     uint32_t channels;
     double mean[4], deviation[4]; /* what pixels were normalised with, of full scale 0..1; channels values */
+    const char *const *class_names; /* [class_count], in the order of the logits */
+    size_t class_count;             /* 0: a restorer */
 } WeightsInfo;
 
 /* Writes path atomically, replacing what is there. */
 FshStatus weights_save(const char *path, State *state, const Graph *graph, const WeightsInfo *info,
                        FshError *error);
 
-/* What a file says of its own network; what it does not say is left as it was. */
+/* What a file says of its own network. */
 typedef struct WeightsOrigin {
     const Model *model; /* NULL: it names none that is known here */
     bool normalised;    /* then mean and deviation hold `channels` values */
@@ -38,8 +41,19 @@ typedef struct WeightsOrigin {
     int64_t depth, alpha, base_channels;
     int64_t crop, resize; /* how images were evaluated; 0: not said */
     char encoder_blocks[128], middle_blocks[32], decoder_blocks[128];
+    ClassNames classes; /* count 0: it does not say, as weights of PyTorch and timm do not, and restorers' */
 } WeightsOrigin;
+
+/* Reads what path says. FSH_ERR_CORRUPT: names of classes that are no list. On failure nothing is held. */
 FshStatus weights_origin(const char *path, WeightsOrigin *origin, FshError *error);
+/* Frees what it owns and zeroes it; zeroed is fine. */
+void weights_origin_free(WeightsOrigin *origin);
+
+/* Finds the number of classes that the weights at path tell apart: that of their names, where they have them, else the rows of their
+ * last linear layer. model: the network that they are of; origin: what they say (weights_origin). *class_count_ret: 0 for a restorer.
+ * FSH_ERR_MISMATCH: they have no such layer. */
+FshStatus weights_class_count(const char *path, const Model *model, const WeightsOrigin *origin,
+                              uint64_t *class_count_ret, FshError *error);
 
 /* Sets every parameter and buffer of the graph from path. FSH_ERR_MISMATCH names the first tensor that is missing, has
  * another shape, or is in the file and not in the network. Nothing is changed in that case.
