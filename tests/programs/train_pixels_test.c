@@ -137,6 +137,23 @@ static void test_memory_and_the_loaders_speed_are_told(void **state)
     run_result_free(&result);
 }
 
+/* The log's line, which every run begins with, and --dry-run's table. */
+static void test_the_log_and_the_table_of_memory_tell_one_sum(void **state)
+{
+    const char *shards = make_set(*state, &jpegs);
+    RunResult result = TRAIN(0, "--dry-run", CONV8, shards);
+    char said[32] = "", unit[8] = "", sum[64];
+    const char *line = strstr(result.err, "memory: "),
+               *row = strstr(result.out, "in all, beside the dataset's");
+    assert_non_null(line);
+    assert_non_null(row);
+    assert_int_equal(sscanf(line, "memory: %31s %7[A-Za-z]", said, unit), 2);
+    (void)snprintf(sum, sizeof sum, " %s %s\n", said, unit);
+    assert_contains(row, sum);
+    assert_contains(line, ", loader ");
+    run_result_free(&result);
+}
+
 /* Terabytes, by what the records say. */
 static void test_images_that_do_not_fit_are_refused_before_one_is_decoded(void **state)
 {
@@ -172,6 +189,7 @@ int main(void)
         IN_FOLDER(test_ranks_train_as_from_files),
         IN_FOLDER(test_a_bad_sample_stops_before_training_or_is_skipped),
         IN_FOLDER(test_memory_and_the_loaders_speed_are_told),
+        IN_FOLDER(test_the_log_and_the_table_of_memory_tell_one_sum),
         IN_FOLDER(test_images_that_do_not_fit_are_refused_before_one_is_decoded),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -206,7 +206,7 @@ const char *memory_table_line(const Session *session, char *buffer, size_t buffe
     const bool foreseen = is_foreseen(session);
     char text[32];
     size_t length = (size_t)snprintf(buffer, buffer_bytes, "%s",
-                                     progress_format_bytes(text, sizeof text, memory_total(&use)));
+                                     progress_format_bytes(text, sizeof text, total_of(session, &use)));
     for (size_t i = 0; i < sizeof shares / sizeof *shares && length < buffer_bytes; i++) {
         const MemoryKind *kinds = shares[i].kinds;
         const uint64_t bytes = use.bytes[kinds[0]] + (kinds[1] != kinds[0] ? use.bytes[kinds[1]] : 0);
@@ -216,13 +216,16 @@ const char *memory_table_line(const Session *session, char *buffer, size_t buffe
                                  foreseen && kinds[1] == MEMORY_SCRATCH ? "activations" : shares[i].name,
                                  progress_format_bytes(text, sizeof text, bytes));
     }
+    if (!on_device(session) && loader_bytes(session) && length < buffer_bytes)
+        length += (size_t)snprintf(buffer + length, buffer_bytes - length, ", loader %s",
+                                   progress_format_bytes(text, sizeof text, loader_bytes(session)));
     if (use.bytes[MEMORY_PINNED] && length < buffer_bytes)
         length += (size_t)snprintf(buffer + length, buffer_bytes - length, "; %s pinned on the host",
                                    progress_format_bytes(text, sizeof text, use.bytes[MEMORY_PINNED]));
     const uint64_t decoded = decoded_bytes(session);
     if (session->plan.cache_pixels && length < buffer_bytes)
-        length += (size_t)snprintf(buffer + length, buffer_bytes - length, "; decoded images%s%s",
-                                   decoded ? " " : " come on top",
+        length += (size_t)snprintf(buffer + length, buffer_bytes - length, "%s decoded images%s%s",
+                                   decoded && !on_device(session) ? "," : ";", decoded ? " " : " come on top",
                                    decoded ? progress_format_bytes(text, sizeof text, decoded) : "");
     const bool later = wants_pixels(session) && !use.bytes[MEMORY_PIXELS];
     if ((later || foreseen) && length < buffer_bytes)

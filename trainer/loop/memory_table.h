@@ -12,7 +12,7 @@
 
 /* A row for each thing, and their sum. */
 void memory_table_print(const Session *session, FILE *stream);
-/* "1.2 GiB: weights and optimizer 195 MiB, gradients …". Returns buffer. */
+/* Writes "1.2 GiB: weights and optimizer 195 MiB, gradients …" and returns buffer. The sum is that of the table's last row. */
 const char *memory_table_line(const Session *session, char *buffer, size_t buffer_bytes);
 /* {"weights": bytes, "weight_copies": …, "total": of the device (the CPU: loader and decoded images too), "pinned": …,
  * "loader": …, with --cache pixels "decoded_images": …}; NULL: no memory. */

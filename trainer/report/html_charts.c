@@ -94,7 +94,7 @@ static size_t tick_count(const Axis *axis)
     return (size_t)((axis->high - axis->low) / axis->step + 1e-6) + 1;
 }
 
-static void add_axes(HtmlPage *page, const Axis *x, const Axis *y)
+static void add_axes(HtmlPage *page, const Axis *x, const char *x_name, const Axis *y)
 {
     for (size_t i = 0; i < tick_count(y); i++) {
         const double value = y->low + (double)i * y->step, at = place(y, value, BOTTOM, TOP);
@@ -103,11 +103,13 @@ static void add_axes(HtmlPage *page, const Axis *x, const Axis *y)
         html_add(page, "<text x=\"%d\" y=\"%.1f\" text-anchor=\"end\">%.6g</text>", LEFT - 6, at + 4,
                  fabs(value) < y->step / 1e6 ? 0 : value);
     }
-    for (size_t i = 0; i < tick_count(x); i++) {
-        const double value = (double)i * x->step;
+    html_add(page, "<text x=\"%d\" y=\"%d\" text-anchor=\"end\">", LEFT - 10, BOTTOM + 18);
+    html_add_string(page, x_name);
+    html_add(page, "</text>");
+    const size_t names = (size_t)(x->high / x->step + 1e-6) + 1; /* below 0 there is none */
+    for (size_t i = 0; i < names; i++)
         html_add(page, "<text x=\"%.1f\" y=\"%d\" text-anchor=\"middle\">%.6g</text>",
-                 place(x, value, LEFT, RIGHT), BOTTOM + 18, value);
-    }
+                 place(x, (double)i * x->step, LEFT, RIGHT), BOTTOM + 18, (double)i * x->step);
 }
 
 /* The line, thinned to means of neighbours where it is finer than the screen. */
@@ -148,9 +150,9 @@ static void add_marks(HtmlPage *page, const Chart *chart, const ChartSeries *ser
         html_add_string(page, series->name);
         html_add(page, ": %.6g ", series->y[i]);
         html_add_string(page, chart->unit);
-        html_add(page, " after %.6g ", series->x[i]);
+        html_add(page, " at ");
         html_add_string(page, chart->x_name);
-        html_add(page, "</title></circle>");
+        html_add(page, " %.6g</title></circle>", series->x[i]);
     }
 }
 
@@ -182,19 +184,23 @@ static void add_legend(HtmlPage *page, const Chart *chart)
 
 void html_add_chart(HtmlPage *page, const Chart *chart)
 {
-    double x_high = 1, low = INFINITY, high = -INFINITY;
+    double x_low = 0, x_high = 0, low = INFINITY, high = -INFINITY;
     for (size_t i = 0; i < chart->series_count; i++) {
         const ChartSeries *series = &chart->series[i];
         widen(series, page, &low, &high);
-        for (size_t j = 0; j < series->count; j++)
+        for (size_t j = 0; j < series->count; j++) {
+            x_low = fmin(x_low, series->x[j]);
             x_high = fmax(x_high, series->x[j]);
+        }
     }
     if (!(low <= high))
         return;
     if (chart->from_zero)
         low = fmin(low, 0);
-    const Axis x_scale = make_axis(0, x_high, true), y = make_axis(low, high, false);
-    const Axis x = {0, x_high, x_scale.step};
+    if (x_high <= x_low)
+        x_low = x_high - 1;
+    const Axis y = make_axis(low, high, false);
+    const Axis x = {x_low, x_high, make_axis(x_low, x_high, true).step};
     html_add(page, "<figure class=\"chart\"><h3>");
     html_add_string(page, chart->title);
     if (chart->unit[0]) {
@@ -205,7 +211,7 @@ void html_add_chart(HtmlPage *page, const Chart *chart)
     html_add(page, "</h3>");
     add_legend(page, chart);
     html_add(page, "<svg viewBox=\"0 0 %d %d\" role=\"img\">", WIDTH, HEIGHT);
-    add_axes(page, &x, &y);
+    add_axes(page, &x, chart->x_name, &y);
     for (size_t i = 0; i < chart->series_count; i++)
         add_line(page, &chart->series[i], &x, &y);
     for (size_t i = 0; i < chart->series_count; i++)

@@ -22,7 +22,7 @@ typedef struct ChartSeries {
 
 typedef struct Chart {
     const char *title, *unit; /* unit: "" or "%", "dB" */
-    const char *x_name;       /* "epochs": in marks' titles, "after 3 epochs" */
+    const char *x_name;       /* "epoch": below the axis, and in marks' titles, "at epoch 3" */
     bool from_zero;           /* the axis begins at 0: how much values vary is seen in proportion */
     ChartSeries series[CHART_SERIES_MAX];
     size_t series_count;

@@ -157,18 +157,26 @@ static void add_gain_tile(HtmlPage *page, const HtmlReport *report)
     add_tile(page, value, name);
 }
 
+/* Returns all images over all seconds of training steps, as the log's last line does; NaN where nothing is known. */
+static double training_rate(const HtmlReport *report)
+{
+    const double *rates = column_of(report, "", "images_per_second"),
+                 *seconds = column_of(report, "", "step_seconds");
+    double images = 0, sum = 0;
+    for (size_t i = 0; i < report->history->epochs.row_count && rates && seconds; i++)
+        if (isfinite(rates[i]) && isfinite(seconds[i])) {
+            images += rates[i] * seconds[i];
+            sum += seconds[i];
+        }
+    return sum > 0 ? images / sum : NAN;
+}
+
 static void add_tiles(HtmlPage *page, const HtmlReport *report)
 {
     const size_t rows = report->history->epochs.row_count;
-    const double *time = column_of(report, "", "time"), *rate = column_of(report, "", "images_per_second");
+    const double *time = column_of(report, "", "time");
+    const double rate = training_rate(report);
     char value[64];
-    double rates = 0;
-    size_t rated = 0;
-    for (size_t i = 0; i < rows && rate; i++)
-        if (isfinite(rate[i])) {
-            rates += rate[i];
-            rated++;
-        }
     html_add(page, "<div class=\"tiles\">");
     add_metric_tile(page, report, "eval_", "");
     add_metric_tile(page, report, "ema_", " of averaged weights");
@@ -177,9 +185,8 @@ static void add_tiles(HtmlPage *page, const HtmlReport *report)
     add_tile(page, value, rows == 1 ? "epoch" : "epochs");
     if (time && rows && isfinite(time[rows - 1]))
         add_tile(page, progress_format_duration(value, sizeof value, time[rows - 1]), "in all");
-    if (rated) {
-        (void)snprintf(value, sizeof value, "%.*f", rates / (double)rated < 10 ? 1 : 0,
-                       rates / (double)rated);
+    if (isfinite(rate)) {
+        (void)snprintf(value, sizeof value, "%.*f", rate < 10 ? 1 : 0, rate);
         add_tile(page, value, "images/s in training");
     }
     html_add(page, "</div>");
@@ -187,7 +194,8 @@ static void add_tiles(HtmlPage *page, const HtmlReport *report)
 
 /* ---- charts ---- */
 
-/* Where epochs end (1, 2, …) and where steps lie; owned. */
+/* Where epochs and steps lie on the axis of epochs; owned. Epoch 3 lies at 3, as tables and the log call it: what is known at its
+ * end. Its steps lie between 2 and 3, so those of the first epoch lie before 0. */
 typedef struct Places {
     double *epochs, *steps;
 } Places;
@@ -202,10 +210,10 @@ static FshStatus make_places(const HtmlReport *report, Places *places, FshError 
     if (!places->epochs || !places->steps)
         return fsh_error_set(error, FSH_ERR_MEMORY, "report: out of memory");
     for (size_t i = 0; i < epochs->row_count; i++)
-        places->epochs[i] = epoch ? epoch[i] + 1 : (double)i + 1;
+        places->epochs[i] = epoch ? epoch[i] : (double)i;
     for (size_t i = 0; i < steps->row_count; i++)
         places->steps[i] = step_epoch && step && report->steps_per_epoch
-                               ? step_epoch[i] + (step[i] + 1) / (double)report->steps_per_epoch
+                               ? step_epoch[i] - 1 + (step[i] + 1) / (double)report->steps_per_epoch
                                : NAN;
     return FSH_OK;
 }
@@ -235,7 +243,7 @@ static void add_charts(HtmlPage *page, const HtmlReport *report, const Places *p
     for (size_t i = 0; i < sizeof chart_rows / sizeof *chart_rows; i++) {
         Chart chart = {.title = chart_rows[i].title,
                        .unit = chart_rows[i].unit,
-                       .x_name = "epochs",
+                       .x_name = "epoch",
                        .from_zero = chart_rows[i].from_zero};
         const double *fine = chart_rows[i].step_column && report->steps_per_epoch
                                  ? run_table_column(steps, chart_rows[i].step_column)

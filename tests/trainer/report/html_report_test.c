@@ -89,7 +89,7 @@ static void test_a_run_of_classes_is_told(void **state)
         "<b>200</b><span>images/s in training</span>",
         "<b>0:30</b><span>in all</span>",
         "loader bound: 62 %",
-        "evaluation: 62.25 % after 2 epochs",
+        "evaluation: 62.25 % at epoch 1",
         "computing <b>45.0&nbsp;%</b> (0:14)",
         "waiting for data <b>15.0&nbsp;%</b>",
         "evaluation <b>20.0&nbsp;%</b>",
@@ -112,6 +112,36 @@ static void test_a_run_of_classes_is_told(void **state)
     for (size_t i = 0; i < sizeof absent / sizeof *absent; i++)
         assert_contains_not(page, absent[i]);
     findings_free(&findings);
+    free(page);
+}
+
+/* 300 images in the first second, 900 in the nine that followed. */
+static void test_the_rate_is_all_images_over_all_seconds(void **state)
+{
+    char *page =
+        write_page(*state,
+                   "{\"event\":\"epoch\",\"epoch\":0,\"images_per_second\":300,\"step_seconds\":1}\n"
+                   "{\"event\":\"epoch\",\"epoch\":1,\"images_per_second\":100,\"step_seconds\":9}\n",
+                   (HtmlReport){.title = "out", .main_metric = "loss"});
+    assert_contains(page, "<b>120</b><span>images/s in training</span>");
+    free(page);
+}
+
+/* As summary.csv, the log and the names of checkpoints do. */
+static void test_epochs_count_from_0_in_curves_tiles_and_tables(void **state)
+{
+    char *page = write_page(
+        *state, classes_rows,
+        (HtmlReport){.title = "out", .main_metric = "top1", .metric_rises = true, .steps_per_epoch = 5});
+    static const char *const parts[] = {
+        "best top-1, epoch 1</span>", "<tr class=\"best\"><td class=\"n\">1<", "<tr><td class=\"n\">0<",
+        "evaluation: 62.25 % at epoch 1<", "training: 2.2  at epoch 0<", "text-anchor=\"end\">epoch</text>",
+        /* The axis: 0, 1 and 2, the last epoch at its end. */
+        "text-anchor=\"middle\">0</text>", "x=\"468.0\" y=\"224\" text-anchor=\"middle\">2</text>"};
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
+        assert_contains(page, parts[i]);
+    assert_contains_not(page, ">3</text>");
+    assert_contains_not(page, ">-1</text>");
     free(page);
 }
 
@@ -196,6 +226,8 @@ int main(void)
 #define IN_FOLDER(test) cmocka_unit_test_setup_teardown(test, test_folder_setup, test_folder_teardown)
     const struct CMUnitTest tests[] = {
         IN_FOLDER(test_a_run_of_classes_is_told),
+        IN_FOLDER(test_the_rate_is_all_images_over_all_seconds),
+        IN_FOLDER(test_epochs_count_from_0_in_curves_tiles_and_tables),
         IN_FOLDER(test_a_run_of_pairs_is_told),
         IN_FOLDER(test_many_classes_are_told_as_tables),
         IN_FOLDER(test_a_run_without_an_epoch_is_a_page_too),
