@@ -272,16 +272,19 @@ static void test_predicted_classes_are_a_table(void **state)
     assert_true(same_bytes(csv, test_path(folder, "predicted/predictions.csv")));
     assert_int_equal(test_count_files(into), 1);
     char *text = test_file_read(csv, NULL);
-    assert_contains(text, "key,label,prediction,probability,top5\nblue/000,blue,");
+    assert_contains(text,
+                    "key,label,prediction,probability,prediction2,probability2,prediction3,probability3\n"
+                    "blue/000,blue,");
     assert_int_equal(count_lines(text), 1 + 9);
     int right = 0;
     for (const char *at = strchr(text, '\n') + 1; *at; at = strchr(at, '\n') + 1) {
-        char label[16], prediction[16], first[16];
-        double probability = 0;
-        assert_int_equal(
-            sscanf(at, "%*[^,],%15[^,],%15[^,],%lf,%15[^;]", label, prediction, &probability, first), 4);
-        assert_string_equal(prediction, first);
-        assert_true(probability > 1.0 / 3 && probability <= 1);
+        char label[16], prediction[16], second[16];
+        double first = 0, less = 0, least = 0;
+        assert_int_equal(sscanf(at, "%*[^,],%15[^,],%15[^,],%lf,%15[^,],%lf,%*[^,],%lf", label, prediction,
+                                &first, second, &less, &least),
+                         6);
+        assert_string_not_equal(prediction, second);
+        assert_true(first >= less && less >= least && fabs(first + less + least - 1) < 1e-5);
         right += strcmp(label, prediction) == 0;
     }
     free(text);

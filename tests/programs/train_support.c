@@ -29,9 +29,8 @@ static void write_image(ImageEncoder *encoder, const char *path, int label, uint
     image_free(&image);
 }
 
-const char *pack_colours(TestFolder *folder, int train_count, int val_count)
+const char *pack_named(TestFolder *folder, const char *const names[COLOURS], int train_count, int val_count)
 {
-    static const char *const names[COLOURS] = {"red", "green", "blue"};
     ImageEncoder *encoder = NULL;
     FshError error = {0};
     assert_ok(image_encoder_new(&encoder, &error), &error);
@@ -50,6 +49,12 @@ const char *pack_colours(TestFolder *folder, int train_count, int val_count)
         fail_msg("fpack: %s", result.err);
     run_result_free(&result);
     return shards;
+}
+
+const char *pack_colours(TestFolder *folder, int train_count, int val_count)
+{
+    static const char *const names[COLOURS] = {"red", "green", "blue"};
+    return pack_named(folder, names, train_count, val_count);
 }
 
 const DatasetSpec train_plain = {.codec = FSH_CODEC_RAW,

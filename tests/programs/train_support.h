@@ -26,6 +26,8 @@ enum { COLOURS_EDGE = 32, COLOURS = 3 };
 /* Images that are easy to tell apart, red, green and blue noise: class folders under FOLDER/images, then fpack. Returns
  * FOLDER/shards. */
 const char *pack_colours(TestFolder *folder, int train_count, int val_count);
+/* The same under other names than "red", "green" and "blue". */
+const char *pack_named(TestFolder *folder, const char *const names[COLOURS], int train_count, int val_count);
 
 /* 40 and 8 raw images of 32 x 32 pixels, 4 classes, two shards. */
 extern const DatasetSpec train_plain;

@@ -97,7 +97,8 @@ def compare(what, rows, answer, keys, labels, logits):
         worst = max(worst, abs(float(row["probability"]) - best))
         if best - second > TOLERANCE:
             assert row["prediction"] == CLASSES[order[0]], (what, key, row, likely)
-        assert set(row["top5"].split(";")) == set(CLASSES), (what, row)
+        columns = ["prediction"] + ["prediction%d" % (i + 1) for i in range(1, len(CLASSES))]
+        assert {row[column] for column in columns} == set(CLASSES), (what, row)
     loss = torch.nn.functional.cross_entropy(logits.double(), labels).item()
     worst = max(worst, abs(answer["loss"] - loss) / max(1, loss))
     print("%-42s worst difference %.2g" % (what, worst))

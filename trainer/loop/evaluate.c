@@ -67,6 +67,11 @@ FshStatus train_evaluate(const TrainOptions *options, bool *partial_ret, FshErro
     console_clear(&session.console);
     if (!status && predictor)
         status = predictor_finish(predictor, error);
+    if (!status && predictor && predictor_formula_count(predictor))
+        console_warning(&session.console,
+                        "%" PRIu64 " cells of the CSV begin with =, +, - or @, which spreadsheets run as "
+                        "formulas: import them there as text",
+                        predictor_formula_count(predictor));
     uint64_t skipped = session_problem_count(&session);
     if (!status)
         status = ranks_sum_count(session.communicator, &skipped, error);

@@ -2,18 +2,18 @@
 
 #include <inttypes.h>
 #include <limits.h>
-#include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/file.h"
+#include "common/csv.h"
 #include "common/path.h"
 #include "common/text.h"
 #include "imaging/encode.h"
+#include "trainer/loop/class_rows.h"
 
-enum { CSVS = 2, LIKELIEST = 5 };
+enum { CSVS = 2 };
 
 struct Predictor {
     const Session *session;
@@ -21,6 +21,7 @@ struct Predictor {
     AtomicFile csvs[CSVS];
     size_t csv_count;
     bool force;
+    ClassRows classes; /* of classifiers */
     Buffer row, png;
     ImageEncoder *encoder;
     Image image;
@@ -45,24 +46,9 @@ static FshStatus add(Predictor *predictor, FshError *error, const char *format, 
     return buffer_append(&predictor->row, text, length < 0 ? 0 : (size_t)length, error);
 }
 
-/* RFC 4180: in quotes where it has to be, a quote doubled. */
-static FshStatus add_text(Predictor *predictor, const char *text, size_t bytes, FshError *error)
-{
-    bool plain = true;
-    for (size_t i = 0; i < bytes; i++)
-        plain = plain && !strchr(",\"\r\n", text[i]);
-    if (plain)
-        return buffer_append(&predictor->row, text, bytes, error);
-    FshStatus status = buffer_append(&predictor->row, "\"", 1, error);
-    for (size_t i = 0; !status && i < bytes; i++)
-        status =
-            buffer_append(&predictor->row, text[i] == '"' ? "\"\"" : &text[i], text[i] == '"' ? 2 : 1, error);
-    return status ? status : buffer_append(&predictor->row, "\"", 1, error);
-}
-
 static FshStatus write_row(Predictor *predictor, FshError *error)
 {
-    FshStatus status = buffer_append(&predictor->row, "\n", 1, error);
+    FshStatus status = FSH_OK;
     for (size_t i = 0; !status && i < predictor->csv_count; i++)
         status = atomic_file_write(&predictor->csvs[i], predictor->row.bytes, predictor->row.length, error);
     predictor->row.length = 0;
@@ -71,69 +57,14 @@ static FshStatus write_row(Predictor *predictor, FshError *error)
 
 /* ---- classes ---- */
 
-static const char *class_name(const Predictor *predictor, int64_t label)
-{
-    const FshManifest *manifest = fsh_manifest(predictor->session->data.dataset);
-    return label >= 0 && (uint64_t)label < manifest->class_count ? manifest->class_names[label] : "";
-}
-
-/* Indices of the highest logits, falling; of equal ones the lower first. */
-static int find_likeliest(const float *logits, int64_t classes, int64_t likeliest[LIKELIEST])
-{
-    int count = 0;
-    for (int64_t c = 0; c < classes; c++) {
-        int place = count;
-        while (place > 0 && logits[c] > logits[likeliest[place - 1]])
-            place--;
-        if (place == LIKELIEST)
-            continue;
-        count = count < LIKELIEST ? count + 1 : count;
-        memmove(&likeliest[place + 1], &likeliest[place], (size_t)(count - place - 1) * sizeof *likeliest);
-        likeliest[place] = c;
-    }
-    return count;
-}
-
-static double probability_of(const float *logits, int64_t classes, int64_t chosen)
-{
-    double sum = 0;
-    for (int64_t c = 0; c < classes; c++)
-        sum += exp((double)logits[c] - (double)logits[chosen]);
-    return 1 / sum;
-}
-
-static FshStatus add_class(Predictor *predictor, int64_t label, FshError *error)
-{
-    const char *name = class_name(predictor, label);
-    return add_text(predictor, name, strlen(name), error);
-}
-
 static FshStatus write_class(Predictor *predictor, const Batch *batch, const Evaluated *evaluated, int64_t i,
                              FshError *error)
 {
-    const Session *session = predictor->session;
-    const int64_t classes = session->plan.evaluation_spec.classes;
-    const float *logits = evaluated->output + i * classes;
-    int64_t likeliest[LIKELIEST] = {0};
     size_t key_bytes = 0;
-    const char *key = session_key(session->data.evaluation, batch->samples[i], &key_bytes);
-    const int count = find_likeliest(logits, classes, likeliest);
-    FshStatus status = add_text(predictor, key, key_bytes, error);
-    if (!status)
-        status = add(predictor, error, ",");
-    if (!status)
-        status = add_class(predictor, batch->labels[i], error);
-    if (!status)
-        status = add(predictor, error, ",");
-    if (!status)
-        status = add_class(predictor, likeliest[0], error);
-    if (!status)
-        status = add(predictor, error, ",%.6f,", probability_of(logits, classes, likeliest[0]));
-    for (int k = 0; !status && k < count; k++) {
-        status = k ? add(predictor, error, ";") : FSH_OK;
-        if (!status)
-            status = add_class(predictor, likeliest[k], error);
-    }
+    const char *key = session_key(predictor->session->data.evaluation, batch->samples[i], &key_bytes);
+    const float *logits = evaluated->output + i * predictor->classes.classes;
+    FshStatus status =
+        class_rows_add(&predictor->classes, key, key_bytes, batch->labels[i], logits, &predictor->row, error);
     return status ? status : write_row(predictor, error);
 }
 
@@ -188,10 +119,11 @@ static FshStatus write_pair(Predictor *predictor, const Batch *batch, const Eval
             status = write_image(predictor, name, "input", batch->pixels, batch, error);
     }
     if (!status)
-        status = add_text(predictor, key, key_bytes, error);
+        status = csv_append_text(&predictor->row, key, key_bytes, error);
+    predictor->classes.formulas += csv_is_formula(key, key_bytes);
     if (!status)
-        status =
-            add(predictor, error, ",%.4f,%.6f,%.4f", evaluated->psnr, evaluated->ssim, evaluated->input_psnr);
+        status = add(predictor, error, ",%.4f,%.6f,%.4f\n", evaluated->psnr, evaluated->ssim,
+                     evaluated->input_psnr);
     free(name);
     return status ? status : write_row(predictor, error);
 }
@@ -230,6 +162,10 @@ FshStatus predictor_new(Predictor **predictor_ret, const Session *session, const
         return fsh_error_set(error, FSH_ERR_MEMORY, "out of memory for predictions");
     predictor->session = session;
     predictor->force = force;
+    predictor->classes = (ClassRows){.key_name = "key",
+                                     .labelled = true,
+                                     .names = fsh_manifest(session->data.dataset)->class_names,
+                                     .classes = session->plan.evaluation_spec.classes};
     if (folder) {
         predictor->folder = strdup(folder);
         status = predictor->folder ? file_make_folders(folder, error)
@@ -244,9 +180,8 @@ FshStatus predictor_new(Predictor **predictor_ret, const Session *session, const
     if (!status && csv_path)
         status = open_csv(predictor, csv_path, error);
     if (!status)
-        status =
-            add(predictor, error, "%s",
-                is_pairs(predictor) ? "key,psnr,ssim,input_psnr" : "key,label,prediction,probability,top5");
+        status = is_pairs(predictor) ? add(predictor, error, "key,psnr,ssim,input_psnr\n")
+                                     : class_rows_head(&predictor->classes, &predictor->row, error);
     if (!status)
         status = write_row(predictor, error);
     if (status)
@@ -261,6 +196,11 @@ FshStatus predictor_finish(Predictor *predictor, FshError *error)
     for (size_t i = 0; !status && i < predictor->csv_count; i++)
         status = atomic_file_commit(&predictor->csvs[i], true, error);
     return status;
+}
+
+uint64_t predictor_formula_count(const Predictor *predictor)
+{
+    return predictor->classes.formulas;
 }
 
 void predictor_free(Predictor **predictor_ret)

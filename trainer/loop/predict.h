@@ -1,7 +1,6 @@
 /* predict.h - what a network makes of each sample of the evaluation split, written down.
  *
- * Classes: a CSV, "key,label,prediction,probability,top5": names of classes, the probability of the prediction (softmax), the
- * five likeliest with ";" between them. Pairs: a CSV, "key,psnr,ssim,input_psnr", and in a folder for each sample
+ * Classes: a CSV, a row of class_rows.h for each. Pairs: a CSV, "key,psnr,ssim,input_psnr", and in a folder for each sample
  * KEY.restored.png beside KEY.input.png, both as the network saw and gave them.
  *
  * The CSV appears when it is complete (rename). Threads: one. */
@@ -20,6 +19,8 @@ FshStatus predictor_new(Predictor **predictor, const Session *session, const cha
 FshStatus predictor_visit(void *context, const Batch *batch, const Evaluated *evaluated, FshError *error);
 /* Puts the CSV in its place. */
 FshStatus predictor_finish(Predictor *predictor, FshError *error);
+/* Returns how many text cells of the CSV a spreadsheet would run as formulas (csv.h). */
+uint64_t predictor_formula_count(const Predictor *predictor);
 /* Frees; a CSV that is not finished is gone. NULL is fine. */
 void predictor_free(Predictor **predictor);
 

@@ -1,0 +1,52 @@
+#include "common/csv.h"
+
+#include <string.h>
+
+#include "tests/support/support.h"
+
+static void test_text_is_quoted_where_it_has_to_be(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text, *expected;
+    } rows[] = {
+        {"", ""},
+        {"tench", "tench"},
+        {"tench, Tinca tinca", "\"tench, Tinca tinca\""},
+        {"the \"big\" one", "\"the \"\"big\"\" one\""},
+        {"two\nlines", "\"two\nlines\""},
+        {"two\r\nlines", "\"two\r\nlines\""},
+        {" blank ", " blank "},
+        {"a;b\tc", "a;b\tc"},
+        {"=1+1", "=1+1"}, /* as it is: csv.h says why */
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        Buffer row = {0};
+        FshError error = {0};
+        assert_ok(csv_append_text(&row, rows[i].text, strlen(rows[i].text), &error), &error);
+        assert_int_equal(row.length, strlen(rows[i].expected));
+        if (row.length)
+            assert_memory_equal(row.bytes, rows[i].expected, row.length);
+        buffer_free(&row);
+    }
+}
+
+static void test_what_spreadsheets_run_is_known(void **state)
+{
+    (void)state;
+    static const char *const run[] = {"=1+1", "+1", "-1", "@SUM(1)", "\tx", "\rx"};
+    static const char *const plain[] = {"", "a=1", "1-1", " =1", "'=1"};
+    for (size_t i = 0; i < sizeof run / sizeof *run; i++)
+        assert_true(csv_is_formula(run[i], strlen(run[i])));
+    for (size_t i = 0; i < sizeof plain / sizeof *plain; i++)
+        assert_false(csv_is_formula(plain[i], strlen(plain[i])));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_text_is_quoted_where_it_has_to_be),
+        cmocka_unit_test(test_what_spreadsheets_run_is_known),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
