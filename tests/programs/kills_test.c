@@ -308,6 +308,21 @@ static void test_ftrain_says_that_the_best_weights_are_lost(void **state)
     lose_best_weights(*state, shards, "0.05");
 }
 
+/* The first flock of a run is that on its output. */
+static void test_ftrain_says_where_nothing_keeps_a_second_run_out(void **state)
+{
+    const Job job = {.name = "unlocked",
+                     .program = "ftrain",
+                     .arguments = {"--jobs", "1", "--model", "conv8", "--epochs", "1"},
+                     .source = make_set(*state, &train_plain)};
+    const char *output = test_path(*state, "unlocked");
+    RunResult result = run_with("flock", "error=ENOLCK", 1, "/dev/null", &job, output);
+    assert_int_equal(result.exit_status, 0);
+    assert_contains(result.err,
+                    "unlocked: its file system knows no locks: nothing keeps a second run out of it");
+    run_result_free(&result);
+}
+
 int main(void)
 {
     if (!can_trace()) {
@@ -320,6 +335,7 @@ int main(void)
         IN_FOLDER(test_ftrain_goes_on_from_any_call),
         IN_FOLDER(test_ftrain_makes_good_what_could_not_be_put_in_place),
         IN_FOLDER(test_ftrain_says_that_the_best_weights_are_lost),
+        IN_FOLDER(test_ftrain_says_where_nothing_keeps_a_second_run_out),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

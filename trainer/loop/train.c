@@ -418,19 +418,49 @@ static bool may_empty(const TrainOptions *options, const char *checkpoint)
     return options->force || (options->resume && !checkpoint[0] && record_has_only_begun(options->output));
 }
 
-/* Before what takes long: whether the run may write there. *made_ret: the folder is there only now. */
-static FshStatus claim_output(const TrainOptions *options, const char *checkpoint, bool *made_ret,
-                              FshError *error)
+/* Returns FSH_OK where the run may write into what is there. */
+static FshStatus judge_output(const TrainOptions *options, const char *checkpoint, FshError *error)
 {
-    FshStatus status = goes_on_there(options, checkpoint)
-                           ? FSH_OK
-                           : record_check_folder(options->output, may_empty(options, checkpoint), error);
-    if (!status && !file_exists(options->output)) {
+    return goes_on_there(options, checkpoint)
+               ? FSH_OK
+               : record_check_folder(options->output, may_empty(options, checkpoint), error);
+}
+
+static FshStatus make_output(const TrainOptions *options, bool *made_ret, FshError *error)
+{
+    FshStatus status = FSH_OK;
+    if (!file_exists(options->output)) {
         status = file_make_folders(options->output, error);
         *made_ret = !status;
     }
     if (!status && access(options->output, W_OK | X_OK))
         status = fsh_error_system(error, errno, "%s: cannot be written to", options->output);
+    return status;
+}
+
+/* Takes the output for this run, before what takes long. A run that is at work there is what to speak of, whatever it has left so far;
+ * where there is none, nothing is made in a folder that is refused. Judges again with the lock: what was seen before may have been another
+ * run's. *made_ret: the folder is there only now. */
+static FshStatus claim_output(Training *training, const TrainOptions *options, const char *checkpoint,
+                              bool *made_ret, FshError *error)
+{
+    FolderLock *lock = &training->lock;
+    FshStatus status = FSH_OK;
+    if (record_has_lock(options->output))
+        status = folder_lock_take(lock, options->output, record_lock_name, "ftrain", error);
+    if (!status)
+        status = judge_output(options, checkpoint, error);
+    if (!status)
+        status = make_output(options, made_ret, error);
+    if (!status && lock->descriptor < 0) {
+        status = folder_lock_take(lock, options->output, record_lock_name, "ftrain", error);
+        if (!status)
+            status = judge_output(options, checkpoint, error);
+    }
+    if (!status && !lock->guards)
+        console_warning(&training->session.console,
+                        "%s: its file system knows no locks: nothing keeps a second run out of it",
+                        options->output);
     return status;
 }
 
@@ -462,19 +492,25 @@ static FshStatus check_same_place(const Training *training, FshError *error)
     return ranks_check_same(training->session.communicator, text, error);
 }
 
-/* Reads the data, builds the network, goes to where the checkpoint stands. */
+/* Reads the data and builds the network. */
 static FshStatus open_session(Training *training, const TrainOptions *options, const char *checkpoint,
                               FshError *error)
 {
-    Session *session = &training->session;
-    RunState *state = &training->state;
     TrainOptions own = *options;
     if (checkpoint[0])
         own.weights = NULL; /* the checkpoint's take their place */
-    FshStatus status = session_open(session, &own, SESSION_TRAIN, error);
-    if (!status)
-        state->plateau = plateau_start(session->plan.schedule.base);
-    if (!status && checkpoint[0])
+    return session_open(&training->session, &own, SESSION_TRAIN, error);
+}
+
+/* Goes to where the checkpoint stands, or to the beginning. */
+static FshStatus open_state(Training *training, const TrainOptions *options, const char *checkpoint,
+                            FshError *error)
+{
+    Session *session = &training->session;
+    RunState *state = &training->state;
+    FshStatus status = FSH_OK;
+    state->plateau = plateau_start(session->plan.schedule.base);
+    if (checkpoint[0])
         status = run_files_resume(checkpoint, session, options, state, error);
     if (session->plan.rank > 0)
         state->metrics = (Metrics){0}; /* what was counted before stands once */
@@ -518,6 +554,7 @@ static FshStatus open_files(Training *training, const TrainOptions *options, con
 FshStatus train_run(const TrainOptions *options, bool *partial_ret, FshError *error)
 {
     Training training = {.record = RECORD_NONE,
+                         .lock = FOLDER_LOCK_NONE,
                          .log_interval = (uint64_t)options->log_interval,
                          .checkpoint_interval = (uint64_t)options->checkpoint_interval};
     Session *session = &training.session;
@@ -527,12 +564,15 @@ FshStatus train_run(const TrainOptions *options, bool *partial_ret, FshError *er
     FshStatus status = run_files_find(options, checkpoint, sizeof checkpoint, error);
     if (!status)
         status = open_session(&training, options, checkpoint, error);
-    /* The output last: where the arguments are swapped, the dataset is what to speak of. */
+    /* After the dataset: where the arguments are swapped, that is what to speak of. Before the checkpoint is read: a run at work has not
+     * written its last. */
     const bool writes = training_writes(&training);
     if (!status && writes)
-        status = claim_output(options, checkpoint, &made_folder, error);
+        status = claim_output(&training, options, checkpoint, &made_folder, error);
     if (session->communicator)
         status = ranks_agree(session->communicator, status, error);
+    if (!status)
+        status = ranks_agree(session->communicator, open_state(&training, options, checkpoint, error), error);
     if (!status)
         status = check_same_place(&training, error);
     if (status)
@@ -570,6 +610,7 @@ done:
     run_report_close(&training.report);
     run_files_close(&training.files);
     record_close(&training.record);
+    folder_lock_release(&training.lock);
     session_close(session);
     if (status && made_folder)
         (void)rmdir(options->output); /* fails where something is in it, as it should */

@@ -4,6 +4,7 @@
 #ifndef FSHARD_TRAINER_LOOP_TRAIN_INTERNAL_H
 #define FSHARD_TRAINER_LOOP_TRAIN_INTERNAL_H
 
+#include "common/folder_lock.h"
 #include "trainer/loop/run_files.h"
 #include "trainer/loop/run_report.h"
 #include "trainer/loop/session.h"
@@ -18,6 +19,7 @@ typedef struct StepNote {
 
 typedef struct Training {
     Session session;
+    FolderLock lock; /* on OUTPUT, for as long as this run writes there; none on ranks other than the first */
     Record record;
     RunFiles files;
     RunReport *report;

@@ -21,6 +21,7 @@ const char record_average_name[] = "model_ema.safetensors";
 const char record_checkpoint_name[] = "checkpoint.safetensors";
 const char record_diverged_name[] = "diverged.safetensors";
 const char record_profile_name[] = "PROFILE.txt";
+const char record_lock_name[] = ".ftrain-lock";
 static const char arguments_name[] = "args.json";
 static const char summary_name[] = "summary.csv";
 const char record_metrics_name[] = "metrics.jsonl";
@@ -75,7 +76,7 @@ static bool look_into(const char *folder, Holdings *holdings)
     *holdings = (Holdings){0};
     for (const struct dirent *entry = entries ? readdir(entries) : NULL; entry; entry = readdir(entries)) {
         const char *name = entry->d_name;
-        if (strcmp(name, ".") == 0 || strcmp(name, "..") == 0)
+        if (strcmp(name, ".") == 0 || strcmp(name, "..") == 0 || strcmp(name, record_lock_name) == 0)
             continue;
         (void)snprintf(holdings->any, sizeof holdings->any, "%s", name);
         if (!is_of_a_run(name))
@@ -99,6 +100,11 @@ static bool has_our_arguments(const char *folder)
                       json_is_object(json_object_get(object, "chosen"));
     json_decref(object);
     return ours;
+}
+
+bool record_has_lock(const char *folder)
+{
+    return is_there(folder, record_lock_name);
 }
 
 bool record_has_only_begun(const char *folder)
@@ -131,6 +137,13 @@ FshStatus record_check_folder(const char *folder, bool force, FshError *error)
                              "%s: holds weights (%s), but no checkpoint to go on from; choose another output "
                              "folder, or use --force, which replaces them",
                              folder, holdings.state);
+    const bool goes_on = is_there(folder, record_checkpoint_name);
+    if (has_our_arguments(folder) && (goes_on || (!holdings.state[0] && !holdings.foreign[0])))
+        return fsh_error_set(
+            error, FSH_ERR_EXISTS,
+            "%s: exists and is not empty: it holds a run; --resume auto %s; or choose another "
+            "output folder, or use --force, which replaces the run",
+            folder, goes_on ? "goes on with it" : "begins it again, for nothing was saved before it stopped");
     return fsh_error_set(error, FSH_ERR_EXISTS,
                          "%s: exists and is not empty (%s); choose another output folder, or use --force",
                          folder, holdings.foreign[0] ? holdings.foreign : holdings.any);

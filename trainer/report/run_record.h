@@ -48,7 +48,10 @@ typedef struct EpochReport {
  * lost where it begins again. What a killed run was writing at that moment is removed. */
 bool record_has_only_begun(const char *folder);
 
-/* FSH_ERR_EXISTS: folder is there and not empty, and force was not given (a file by that name: always). */
+/* Returns whether a run is at work in the folder, or was when it was killed: the file of its lock is there. */
+bool record_has_lock(const char *folder);
+
+/* FSH_ERR_EXISTS: folder is there and not empty (the file of a lock aside), and force was not given (a file by that name: always). */
 FshStatus record_check_folder(const char *folder, bool force, FshError *error);
 
 /* Makes the folder (mkdir -p), removes the files of an earlier run (with force), writes args.json (a JSON
@@ -73,6 +76,7 @@ FshStatus record_epoch(Record *record, const EpochReport *report, FshError *erro
 FshStatus record_path(const Record *record, char *buffer, size_t buffer_bytes, const char *name,
                       FshError *error);
 
+extern const char record_lock_name[]; /* .ftrain-lock: see folder_lock.h */
 extern const char record_best_name[]; /* model_best.safetensors */
 extern const char record_last_name[]; /* last.safetensors */
 extern const char

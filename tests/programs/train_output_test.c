@@ -1,0 +1,162 @@
+/* ftrain from outside: one run at a time in an output folder, and room for what it will write there. */
+#include "tests/programs/ranks_support.h"
+
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "common/file.h"
+
+static const char lock_name[] = ".ftrain-lock";
+
+/* ---- one run at a time ---- */
+
+#define SHORT_RUN "--jobs", "1", "--device", "cpu", "--model", "conv8", "--epochs", "3"
+
+/* A run that stops itself (SIGSTOP) when out/NAME gets its name: it lives, and holds what it holds. */
+static RunningProgram start_and_stop(const char *shards, const char *out, const char *name)
+{
+    char stop_at[64];
+    (void)snprintf(stop_at, sizeof stop_at, "out/%s", name);
+    const RunOptions options = {.stop_at = stop_at, .timeout_seconds = 120};
+    const char *const arguments[] = {SHORT_RUN, shards, out, NULL};
+    RunningProgram running = run_start(&options, "ftrain", arguments);
+    run_wait_until_stopped(&running);
+    return running;
+}
+
+/* However it is asked for, the second run writes nothing and says who runs. */
+static void refuse_a_second(const RunningProgram *first, const char *shards, const char *out)
+{
+    static const char *const ways[][2] = {
+        {"--resume", "auto"}, {"--force", "--verbose"}, {"--verbose", NULL}};
+    char who[128], host[65] = "";
+    assert_int_equal(gethostname(host, sizeof host - 1), 0);
+    (void)snprintf(who, sizeof who, "out: another ftrain is writing there (process %ld on %s, since 2",
+                   (long)first->process, host);
+    const uint64_t files = test_count_files(out);
+    for (size_t i = 0; i < sizeof ways / sizeof *ways; i++) {
+        const char *arguments[] = {SHORT_RUN, shards, out, ways[i][0], ways[i][1], NULL};
+        RunResult result = expect_train(1, NULL, arguments);
+        assert_contains(result.err, who);
+        assert_string_equal(result.out, "");
+        run_result_free(&result);
+        assert_int_equal(test_count_files(out), files);
+    }
+}
+
+static void test_a_second_run_in_an_output_is_told_who_runs(void **state)
+{
+    static const char *const moments[] = {"args.json",
+                                          "checkpoint.safetensors"}; /* nothing saved yet; something */
+    TestFolder *folder = *state;
+    const char *shards = make_set(folder, &train_plain), *out = test_path(folder, "out");
+    TRAINED(SHORT_RUN, shards, test_path(folder, "whole"));
+    for (size_t i = 0; i < 2; i++) {
+        RunningProgram running = start_and_stop(shards, out, moments[i]);
+        refuse_a_second(&running, shards, out);
+        run_go_on(&running, SIGCONT);
+        RunResult result = run_wait(&running);
+        assert_int_equal(result.exit_status, 0);
+        run_result_free(&result);
+        assert_same_file(folder, "whole", "out", true);
+        assert_false(file_exists(test_path(folder, "out/%s", lock_name)));
+        RunResult removed = run_program(NULL, "/bin/rm", "-r", out, NULL);
+        run_result_free(&removed);
+    }
+}
+
+/* Whatever ends it, the output is free. */
+static void test_a_killed_run_holds_its_output_no_longer(void **state)
+{
+    static const int signals[] = {SIGKILL, SIGTERM, SIGSEGV};
+    static const int statuses[] = {128 + SIGKILL, 75, 128 + SIGSEGV};
+    TestFolder *folder = *state;
+    const char *shards = make_set(folder, &train_plain), *out = test_path(folder, "out");
+    TRAINED(SHORT_RUN, shards, test_path(folder, "whole"));
+    for (size_t i = 0; i < 3; i++) {
+        RunningProgram running = start_and_stop(shards, out, "checkpoint.safetensors");
+        assert_true(file_exists(test_path(folder, "out/%s", lock_name)));
+        run_go_on(&running, signals[i]);
+        RunResult result = run_wait(&running);
+        if (result.exit_status != statuses[i] && i != 2) /* a sanitizer ends a SIGSEGV otherwise */
+            fail_msg("exit status %d, not %d\n%s", result.exit_status, statuses[i], result.err);
+        run_result_free(&result);
+        if (signals[i] == SIGTERM)
+            assert_false(file_exists(test_path(folder, "out/%s", lock_name)));
+        SAYS(0, "goes on from", SHORT_RUN, "--resume", "auto", shards, out);
+        assert_same_file(folder, "whole", "out", true);
+        assert_false(file_exists(test_path(folder, "out/%s", lock_name)));
+        RunResult removed = run_program(NULL, "/bin/rm", "-r", out, NULL);
+        run_result_free(&removed);
+    }
+}
+
+/* The first rank holds it; of a second run the first rank says who, and the others end with it. */
+static void test_two_runs_of_several_ranks_do_not_share_an_output(void **state)
+{
+    TestFolder *folder = *state;
+    const char *shards = make_set(folder, &train_plain), *out = test_path(folder, "out");
+    const char *const arguments[] = {"--model", "conv8", "--epochs", "3", "--force", shards, out, NULL};
+    RunningProgram first[2], second[2];
+    char who[64];
+    for (int rank = 0; rank < 2; rank++)
+        first[rank] = start_rank(rank, 2, 80, rank == 0 ? "out/checkpoint.safetensors" : NULL, arguments);
+    run_wait_until_stopped(&first[0]);
+    (void)snprintf(who, sizeof who, "(process %ld on ", (long)first[0].process);
+    for (int rank = 0; rank < 2; rank++)
+        second[rank] = start_rank(rank, 2, 81, NULL, arguments);
+    for (int rank = 0; rank < 2; rank++) {
+        RunResult result = run_wait(&second[rank]);
+        assert_int_equal(result.exit_status, 1);
+        assert_contains(result.err, rank == 0 ? who : "another rank has failed");
+        run_result_free(&result);
+    }
+    run_go_on(&first[0], SIGCONT);
+    for (int rank = 0; rank < 2; rank++) {
+        RunResult result = run_wait(&first[rank]);
+        assert_int_equal(result.exit_status, 0);
+        run_result_free(&result);
+    }
+    assert_false(file_exists(test_path(folder, "out/%s", lock_name)));
+}
+
+static void test_a_refused_folder_gets_no_lock(void **state)
+{
+    TestFolder *folder = *state;
+    const char *shards = make_set(folder, &train_plain), *out = test_path(folder, "out");
+    test_file_write_text(test_path(folder, "out/note.txt"), "mine");
+    SAYS(1, "out: exists and is not empty (note.txt)", SHORT_RUN, shards, out);
+    assert_int_equal(test_count_files(out), 1);
+}
+
+/* ---- what is there already ---- */
+
+static void test_an_output_with_a_run_names_resume(void **state)
+{
+    TestFolder *folder = *state;
+    const char *shards = make_set(folder, &train_plain), *out = test_path(folder, "out");
+    RunningProgram running = start_and_stop(shards, out, "args.json");
+    run_go_on(&running, SIGKILL);
+    RunResult result = run_wait(&running);
+    run_result_free(&result);
+    SAYS(1, "out: exists and is not empty: it holds a run; --resume auto begins it again", SHORT_RUN, shards,
+         out);
+    TRAINED(SHORT_RUN, "--resume", "auto", shards, out);
+    SAYS(1, "out: exists and is not empty: it holds a run; --resume auto goes on with it", SHORT_RUN, shards,
+         out);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        IN_FOLDER(test_a_second_run_in_an_output_is_told_who_runs),
+        IN_FOLDER(test_a_killed_run_holds_its_output_no_longer),
+        IN_FOLDER(test_two_runs_of_several_ranks_do_not_share_an_output),
+        IN_FOLDER(test_a_refused_folder_gets_no_lock),
+        IN_FOLDER(test_an_output_with_a_run_names_resume),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
