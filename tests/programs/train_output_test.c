@@ -149,6 +149,101 @@ static void test_an_output_with_a_run_names_resume(void **state)
          out);
 }
 
+/* ---- room for what a run leaves ---- */
+
+static uint64_t bytes_of_files(TestFolder *folder, const char *run)
+{
+    static const char *const names[] = {"checkpoint", "last", "model_best", "model_ema", "checkpoint-0"};
+    uint64_t bytes = 0;
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (file_exists(test_path(folder, "%s/%s.safetensors", run, names[i])))
+            bytes += test_file_size(test_path(folder, "%s/%s.safetensors", run, names[i]));
+    return bytes;
+}
+
+/* The disk has plenty, and tells this. */
+static RunResult train_with_room(int exit_status, uint64_t free_bytes, const char *const *arguments)
+{
+    const RunOptions options = {
+        .limit_disk = true, .disk_bytes = UINT64_C(1) << 40, .told_free_bytes = free_bytes};
+    return expect_train(exit_status, &options, arguments);
+}
+
+static void test_a_disk_too_small_is_refused_before_anything_is_decoded(void **state)
+{
+    TestFolder *folder = *state;
+    const char *shards = make_set(folder, &train_plain), *out = test_path(folder, "out");
+    const char *const arguments[] = {SHORT_RUN, "--cache", "pixels", "--model-ema", shards, out, NULL, NULL};
+    RunResult result = train_with_room(1, 300000, arguments);
+    assert_contains(result.err, "out: the run needs ");
+    assert_contains(result.err, "3 files of weights of ");
+    assert_contains(result.err, "and 293 KiB are free; make room");
+    assert_contains(result.err, "--force to train all the same");
+    assert_contains_not(result.err, "in memory, decoded");
+    assert_contains_not(result.err, "with the files that it replaces");
+    assert_false(file_exists(out));
+    run_result_free(&result);
+
+    const char *const forced[] = {SHORT_RUN, "--force", "--model-ema", shards, out, NULL};
+    result = train_with_room(0, 300000, forced);
+    assert_contains(result.err, "warning: ");
+    assert_contains(result.err, "and 293 KiB are free; training begins all the same (--force)");
+    assert_contains(result.out, "3 epochs in");
+    run_result_free(&result);
+}
+
+/* What --dry-run tells is what a run takes: no less, and not much more. With a byte less it does not begin. */
+static void test_what_is_needed_is_what_is_written(void **state)
+{
+    TestFolder *folder = *state;
+    const char *shards = make_set(folder, &train_plain), *out = test_path(folder, "out");
+    static const uint64_t tables = UINT64_C(2) << 20, slack = UINT64_C(700) << 10;
+    RunResult result =
+        TRAIN(0, SHORT_RUN, "--model-ema", "--checkpoint-hist", "1", "--dry-run", "--json", shards);
+    json_t *object = read_json(result.out);
+    const uint64_t needed = (uint64_t)number_of(object, "disk_bytes");
+    json_decref(object);
+    run_result_free(&result);
+    const char *const arguments[] = {SHORT_RUN, "--model-ema", "--checkpoint-hist", "1", shards, out, NULL};
+    result = train_with_room(1, needed - 1, arguments);
+    assert_contains(result.err, "4 files of weights");
+    run_result_free(&result);
+    result = train_with_room(0, needed, arguments);
+    run_result_free(&result);
+    const uint64_t written =
+        bytes_of_files(folder, "out") + test_file_size(test_path(folder, "out/checkpoint.safetensors"));
+    assert_in_range(needed, written + tables, written + tables + slack);
+}
+
+/* A run that goes on, or takes an earlier one's place, writes over what is there. */
+static void test_files_that_are_replaced_count_as_room(void **state)
+{
+    TestFolder *folder = *state;
+    const char *shards = make_set(folder, &train_plain), *out = test_path(folder, "out");
+    static const uint64_t tables = UINT64_C(2) << 20;
+    RunningProgram running = start_and_stop(shards, out, "model_best.safetensors");
+    run_go_on(&running, SIGKILL);
+    RunResult result = run_wait(&running);
+    run_result_free(&result);
+    const char *const arguments[] = {SHORT_RUN, "--resume", "auto", shards, out, NULL};
+    result = train_with_room(1, tables, arguments);
+    assert_contains(result.err, "are free with the files that it replaces; make room");
+    run_result_free(&result);
+    assert_true(file_exists(test_path(folder, "out/checkpoint.safetensors")));
+
+    result = TRAIN(0, SHORT_RUN, "--dry-run", "--json", shards);
+    json_t *object = read_json(result.out);
+    const uint64_t needed = (uint64_t)number_of(object, "disk_bytes");
+    json_decref(object);
+    run_result_free(&result);
+    result = train_with_room(0, needed - bytes_of_files(folder, "out"), arguments);
+    run_result_free(&result);
+    /* A run that is done writes nothing. */
+    result = train_with_room(0, 1, arguments);
+    assert_contains(result.err, "nothing is left to do");
+    run_result_free(&result);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -157,6 +252,9 @@ int main(void)
         IN_FOLDER(test_two_runs_of_several_ranks_do_not_share_an_output),
         IN_FOLDER(test_a_refused_folder_gets_no_lock),
         IN_FOLDER(test_an_output_with_a_run_names_resume),
+        IN_FOLDER(test_a_disk_too_small_is_refused_before_anything_is_decoded),
+        IN_FOLDER(test_what_is_needed_is_what_is_written),
+        IN_FOLDER(test_files_that_are_replaced_count_as_room),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

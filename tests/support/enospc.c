@@ -4,6 +4,8 @@
  * crosses the line is cut short, as on a disk. Growing a file by ftruncate or fallocate counts as writing the
  * bytes it grows by. Descriptors 0 to 2 are not counted.
  *
+ * FSHARD_TOLD_FREE_BYTES: what statvfs tells of every file system as free.
+ *
  * The C library's stdio does not call write() through a symbol that could be replaced, so streams opened for
  * writing are wrapped (fopencookie) around the write() below. What this does not catch: pages written through
  * a mapping. */
@@ -19,6 +21,8 @@
 #include <string.h>
 #include <sys/sendfile.h>
 #include <sys/stat.h>
+#include <sys/statfs.h>
+#include <sys/statvfs.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
 #include <unistd.h>
@@ -88,6 +92,26 @@ static ssize_t settle(int descriptor, size_t granted, ssize_t written)
         atomic_fetch_add(&left_bytes, granted - kept);
     errno = failure;
     return written;
+}
+
+/* The members that programs look at. */
+REPLACES int statvfs(const char *path, struct statvfs *told)
+{
+    const char *text = getenv("FSHARD_TOLD_FREE_BYTES");
+    struct statfs truth;
+    if (statfs(path, &truth))
+        return -1;
+    *told = (struct statvfs){.f_bsize = (unsigned long)truth.f_bsize,
+                             .f_frsize = text ? 1 : (unsigned long)truth.f_frsize,
+                             .f_blocks = truth.f_blocks,
+                             .f_bfree = truth.f_bfree,
+                             .f_bavail = text ? strtoull(text, NULL, 10) : truth.f_bavail};
+    return 0;
+}
+
+REPLACES int statvfs64(const char *path, struct statvfs64 *told)
+{
+    return statvfs(path, (struct statvfs *)told); /* the same where files have 64 bits */
 }
 
 REPLACES ssize_t write(int descriptor, const void *bytes, size_t length)

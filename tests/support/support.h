@@ -82,6 +82,7 @@ typedef struct RunOptions {
     double timeout_seconds;  /* after which all its processes are killed and the test fails; 0: 60 */
     bool limit_disk;         /* regular files take disk_bytes in all, then ENOSPC (see enospc.c) */
     uint64_t disk_bytes;
+    uint64_t told_free_bytes; /* with limit_disk: what statvfs says is free; 0: the truth */
     const char *
         stop_at; /* the end of a path: when that file gets its name, the program stops itself (see stop_at.c); not with
                           * limit_disk */

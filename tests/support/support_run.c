@@ -109,6 +109,8 @@ static Strings make_environment(const RunOptions *options)
             add_string(&more, "FSHARD_STOP_AT=%s", options->stop_at);
         else
             add_string(&more, "FSHARD_ENOSPC_BYTES=%llu", (unsigned long long)options->disk_bytes);
+        if (options->told_free_bytes)
+            add_string(&more, "FSHARD_TOLD_FREE_BYTES=%llu", (unsigned long long)options->told_free_bytes);
         add_string(&more, "ASAN_OPTIONS=%s%sverify_asan_link_order=0", asan ? asan : "", asan ? ":" : "");
         for (size_t i = 0; i < more.count; i++)
             set_variable(&environment, more.items[i]);

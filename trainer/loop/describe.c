@@ -9,6 +9,7 @@
 #include "common/progress.h"
 #include "trainer/loop/expect.h"
 #include "trainer/loop/memory_table.h"
+#include "trainer/loop/run_space.h"
 #include "trainer/report/run_record.h"
 
 /* ---- JSON ---- */
@@ -181,6 +182,8 @@ static json_t *run_json(const TrainOptions *options, const Session *session, con
     json_t *object = json_object();
     (void)set_options(object, options);
     (void)json_object_set_new(object, "memory", memory_table_json(session));
+    (void)json_object_set_new(object, "disk_bytes",
+                              json_integer((json_int_t)run_space_needed(session, options).total_bytes));
     if (expected) {
         (void)json_object_set_new(object, "step_seconds", json_real(expected->step_seconds));
         (void)json_object_set_new(object, "expected_seconds",
@@ -193,8 +196,11 @@ static json_t *run_json(const TrainOptions *options, const Session *session, con
     return object;
 }
 
-static void print_steps(const Session *session)
+static void print_steps(const Session *session, const TrainOptions *options)
 {
+    char bytes[32];
+    (void)printf("%-38s %12s\n", "on disk, at most",
+                 progress_format_bytes(bytes, sizeof bytes, run_space_needed(session, options).total_bytes));
     (void)printf("\n%" PRIu64 " epochs of %" PRIu64 " steps: %" PRIu64 " steps in all; evaluation %" PRIu64
                  " steps\n",
                  session->plan.epochs, session->plan.steps_per_epoch, session->plan.schedule.total_steps,
@@ -236,7 +242,7 @@ static FshStatus describe_without_device(const TrainOptions *options, FshError *
         status = describe_print_json(run_json(options, &session, NULL), why);
     } else if (!status) {
         describe_network(&session, stdout);
-        print_steps(&session);
+        print_steps(&session, options);
     }
     session_close(&session);
     return status;
@@ -271,7 +277,7 @@ FshStatus describe_run(const TrainOptions *options, FshError *error)
         describe_network(&session, stdout);
         if (options->program.verbose)
             describe_plans(&session, stdout);
-        print_steps(&session);
+        print_steps(&session, options);
         (void)printf("a step takes %.3f s on this machine now: training about %s, evaluation about %s\n",
                      expected.step_seconds,
                      progress_format_duration(training, sizeof training, expected.training_seconds),

@@ -97,6 +97,21 @@ done:
     return status;
 }
 
+uint64_t state_file_bytes(const Graph *graph, StatePart part)
+{
+    enum {
+        HEADER_BYTES = 65536,
+        ROW_BYTES = 2 * (GRAPH_NAME_MAX + 128)
+    }; /* the notes; a tensor, and its counter */
+    uint64_t bytes = HEADER_BYTES;
+    for (size_t i = 0; i < graph_tensor_count(graph); i++) {
+        const Tensor *tensor = graph_tensor(graph, (TensorId)i);
+        if (state_part_has(part, tensor))
+            bytes += (uint64_t)tensor_count(tensor) * sizeof(float) + ROW_BYTES;
+    }
+    return bytes;
+}
+
 /* ---- reading ---- */
 
 static const char *format_shape(char *buffer, size_t buffer_bytes, int rank, const int64_t *shape)

@@ -27,6 +27,9 @@ FshStatus state_file_write(const char *path, State *state, const Graph *graph, S
                            uint64_t batches, const SafetensorsMetadata *metadata, size_t metadata_count,
                            FshError *error);
 
+/* Returns what a file of the part takes on disk, and a little more: headers are taken for longer than they are. */
+uint64_t state_file_bytes(const Graph *graph, StatePart part);
+
 /* Checks that file holds every tensor of the part with its shape, as floating-point numbers, and nothing that the graph has
  * not; left_out: names (layers' tensors) that are not asked for, NULL-terminated, or NULL. FSH_ERR_MISMATCH names the first
  * that differs. */

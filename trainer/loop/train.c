@@ -13,6 +13,7 @@
 #include "common/json_text.h"
 #include "common/progress.h"
 #include "trainer/loop/describe.h"
+#include "trainer/loop/run_space.h"
 #include "trainer/loop/train_internal.h"
 #include "trainer/loop/verdict.h"
 
@@ -502,7 +503,7 @@ static FshStatus open_session(Training *training, const TrainOptions *options, c
     return session_open(&training->session, &own, SESSION_TRAIN, error);
 }
 
-/* Goes to where the checkpoint stands, or to the beginning. */
+/* Goes to where the checkpoint stands, or to the beginning, and looks whether there is room for what is to come. */
 static FshStatus open_state(Training *training, const TrainOptions *options, const char *checkpoint,
                             FshError *error)
 {
@@ -514,6 +515,8 @@ static FshStatus open_state(Training *training, const TrainOptions *options, con
         status = run_files_resume(checkpoint, session, options, state, error);
     if (session->plan.rank > 0)
         state->metrics = (Metrics){0}; /* what was counted before stands once */
+    if (!status && training_writes(training) && !state->finished)
+        status = run_space_check(session, options, options->output, error);
     return status ? status : training_open_steps(training, error);
 }
 

@@ -115,6 +115,24 @@ bool record_has_only_begun(const char *folder)
            (!holdings.any[0] || has_our_arguments(folder));
 }
 
+uint64_t record_held_bytes(const char *folder)
+{
+    enum { BLOCK_BYTES = 512 }; /* of st_blocks */
+    uint64_t bytes = 0;
+    DIR *entries = opendir(folder);
+    for (const struct dirent *entry = entries ? readdir(entries) : NULL; entry; entry = readdir(entries)) {
+        struct stat file;
+        if (is_of_a_run(entry->d_name) && fnmatch("*.safetensors", entry->d_name, 0) == 0 &&
+            strcmp(entry->d_name, record_diverged_name) != 0 && /* stays where the run goes on */
+            fstatat(dirfd(entries), entry->d_name, &file, AT_SYMLINK_NOFOLLOW) == 0 &&
+            S_ISREG(file.st_mode) && file.st_nlink == 1)
+            bytes += (uint64_t)file.st_blocks * BLOCK_BYTES;
+    }
+    if (entries)
+        (void)closedir(entries);
+    return bytes;
+}
+
 FshStatus record_check_folder(const char *folder, bool force, FshError *error)
 {
     Holdings holdings;
