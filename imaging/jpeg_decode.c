@@ -8,6 +8,7 @@
 #include "imaging/exif.h"
 #include "imaging/icc.h"
 #include "imaging/jpeg_guard.h"
+#include "imaging/jpeg_markers.h"
 
 enum {
     /* A progressive file may repeat scans over the whole image as often as it likes; each costs a pass over
@@ -28,10 +29,10 @@ struct JpegDecoder {
     struct jpeg_decompress_struct cinfo;
     struct jpeg_progress_mgr progress;
     bool created;
-    JOCTET *profile; /* of the file in hand, malloc'd by libjpeg; NULL: none that applies */
-    unsigned profile_length;
-    Buffer between;   /* rows on their way to the image */
-    Buffer exif, xmp; /* of the file in hand; libjpeg forgets its markers with the last row of pixels */
+    Buffer between;      /* rows on their way to the image */
+    JpegMarkers markers; /* of the file in hand, while its bytes are there */
+    Buffer exif, xmp;    /* of the file in hand */
+    Buffer profile;      /* the same; empty: none that applies */
     /* arguments of the step in progress */
     const unsigned char *bytes;
     unsigned long length;
@@ -88,6 +89,13 @@ static void on_realize(j_common_ptr common)
     jpeg->realize_virt_arrays(common);
 }
 
+/* All other APPn and COM markers are passed over by libjpeg, which takes a step for each. */
+static boolean on_marker(j_decompress_ptr cinfo)
+{
+    JpegDecoder *jpeg = cinfo->client_data;
+    return jpeg_markers_take(&jpeg->markers, cinfo);
+}
+
 static void step_create(void *context)
 {
     JpegDecoder *jpeg = context;
@@ -98,8 +106,8 @@ static void step_create(void *context)
     jpeg->cinfo.mem->realize_virt_arrays = on_realize;
     jpeg->cinfo.progress = &jpeg->progress;
     /* these settings outlive each file */
-    jpeg_save_markers(&jpeg->cinfo, JPEG_APP0 + 1, 0xFFFF); /* EXIF */
-    jpeg_save_markers(&jpeg->cinfo, JPEG_APP0 + 2, 0xFFFF); /* ICC profile */
+    jpeg_set_marker_processor(&jpeg->cinfo, JPEG_APP0 + 1, on_marker); /* EXIF, XMP */
+    jpeg_set_marker_processor(&jpeg->cinfo, JPEG_APP0 + 2, on_marker); /* ICC profile */
 }
 
 FshStatus jpeg_decoder_new(JpegDecoder **jpeg_ret, FshError *error)
@@ -122,7 +130,7 @@ void jpeg_decoder_free(JpegDecoder **jpeg)
     if (*jpeg && (*jpeg)->created)
         jpeg_destroy_decompress(&(*jpeg)->cinfo);
     if (*jpeg) {
-        free((*jpeg)->profile);
+        buffer_free(&(*jpeg)->profile);
         buffer_free(&(*jpeg)->between);
         buffer_free(&(*jpeg)->exif);
         buffer_free(&(*jpeg)->xmp);
@@ -131,29 +139,21 @@ void jpeg_decoder_free(JpegDecoder **jpeg)
     *jpeg = NULL;
 }
 
-/* Keeps what the first APP1 marker that begins with this signature holds behind it; Pillow takes the first, too. */
-static bool find_app1(JpegDecoder *jpeg, const char *signature, size_t signature_bytes, Buffer *block)
+/* Copies a block of the file, whose bytes are not the decoder's. */
+static void keep_block(JpegDecoder *jpeg, const ImageBlock *block, Buffer *copy)
 {
-    block->length = 0;
-    for (jpeg_saved_marker_ptr marker = jpeg->cinfo.marker_list; marker; marker = marker->next) {
-        if (marker->marker != JPEG_APP0 + 1 || marker->data_length < signature_bytes ||
-            memcmp(marker->data, signature, signature_bytes) != 0)
-            continue;
-        FshStatus status = buffer_append(block, marker->data + signature_bytes,
-                                         marker->data_length - signature_bytes, jpeg->guard.error);
-        if (status)
-            jpeg_guard_fail(&jpeg->guard, status);
-        return true;
-    }
-    return false;
+    copy->length = 0;
+    FshStatus status = buffer_append(copy, block->bytes, block->length, jpeg->guard.error);
+    if (status)
+        jpeg_guard_fail(&jpeg->guard, status);
 }
 
 static void find_orientation(JpegDecoder *jpeg, ImageInfo *info)
 {
-    info->orientation = 1;
-    if (!find_app1(jpeg, JPEG_EXIF_SIGNATURE, JPEG_EXIF_SIGNATURE_BYTES, &jpeg->exif))
-        return;
     bool damaged = false;
+    info->orientation = 1;
+    if (!jpeg->markers.exif.bytes)
+        return;
     info->orientation = exif_orientation(jpeg->exif.bytes, jpeg->exif.length, &damaged);
     if (damaged)
         info->quirks |= IMAGE_QUIRK_WARNING;
@@ -162,26 +162,24 @@ static void find_orientation(JpegDecoder *jpeg, ImageInfo *info)
 /* Keeps the profile if it is for the colours this file has. */
 static void find_profile(JpegDecoder *jpeg)
 {
-    free(jpeg->profile);
-    jpeg->profile = NULL;
-    jpeg->profile_length = 0;
-    if (!jpeg_read_icc_profile(&jpeg->cinfo, &jpeg->profile, &jpeg->profile_length))
-        return;
-    uint32_t channels = jpeg->info->channels;
-    bool cmyk = jpeg->info->quirks & IMAGE_QUIRK_CMYK;
-    if (cmyk || !icc_profile_matches(jpeg->profile, jpeg->profile_length, channels)) {
-        free(jpeg->profile); /* libvips reads the CMYK ones itself */
-        jpeg->profile = NULL;
-        jpeg->profile_length = 0;
-    } else if (!icc_profile_is_srgb(jpeg->profile, jpeg->profile_length)) {
+    Buffer *profile = &jpeg->profile;
+    bool damaged = false;
+    FshStatus status = jpeg_markers_join_profile(&jpeg->markers, profile, &damaged, jpeg->guard.error);
+    if (status)
+        jpeg_guard_fail(&jpeg->guard, status);
+    if (damaged)
+        jpeg->info->quirks |= IMAGE_QUIRK_WARNING;
+    bool cmyk = jpeg->info->quirks & IMAGE_QUIRK_CMYK; /* libvips reads those profiles itself */
+    if (cmyk || !icc_profile_matches(profile->bytes, profile->length, jpeg->info->channels))
+        profile->length = 0;
+    else if (!icc_profile_is_srgb(profile->bytes, profile->length))
         jpeg->info->quirks |= IMAGE_QUIRK_ICC;
-    }
 }
 
 const void *jpeg_decoder_profile(const JpegDecoder *jpeg, size_t *length_ret)
 {
-    *length_ret = jpeg->profile_length;
-    return jpeg->profile;
+    *length_ret = jpeg->profile.length;
+    return jpeg->profile.length ? jpeg->profile.bytes : NULL;
 }
 
 static ImageBlock block_of(const void *bytes, size_t length)
@@ -193,7 +191,7 @@ void jpeg_decoder_metadata(const JpegDecoder *jpeg, ImageMetadata *metadata)
 {
     *metadata = (ImageMetadata){
         .exif = block_of(jpeg->exif.bytes, jpeg->exif.length),
-        .icc = block_of(jpeg->profile, jpeg->profile_length),
+        .icc = block_of(jpeg->profile.bytes, jpeg->profile.length),
         .xmp = block_of(jpeg->xmp.bytes, jpeg->xmp.length),
     };
 }
@@ -213,8 +211,9 @@ static void fill_info(JpegDecoder *jpeg)
         info->quirks |= IMAGE_QUIRK_PROGRESSIVE;
     if (cinfo->arith_code)
         info->quirks |= IMAGE_QUIRK_ARITHMETIC;
+    keep_block(jpeg, &jpeg->markers.exif, &jpeg->exif);
+    keep_block(jpeg, &jpeg->markers.xmp, &jpeg->xmp);
     find_orientation(jpeg, info);
-    (void)find_app1(jpeg, JPEG_XMP_SIGNATURE, JPEG_XMP_SIGNATURE_BYTES, &jpeg->xmp);
     if (info->orientation != 1)
         info->quirks |= IMAGE_QUIRK_ORIENTATION;
     bool turned = info->orientation >= 5;
@@ -244,6 +243,7 @@ FshStatus jpeg_decoder_header(JpegDecoder *jpeg, const void *bytes, size_t lengt
     jpeg->length = length;
     jpeg->info = info;
     jpeg->in_planes = false;
+    jpeg->markers = (JpegMarkers){0};
     *info = (ImageInfo){.format = IMAGE_JPEG, .orientation = 1};
     jpeg_guard_reset(&jpeg->guard, strict);
     FshStatus status = jpeg_guard(&jpeg->guard, step_header, jpeg, error);
@@ -312,6 +312,31 @@ static void read_rows(JpegDecoder *jpeg, uint8_t *target, size_t row_bytes, JDIM
     }
 }
 
+/* Whether all of the image has come: each component in a scan, and in a progressive file each coefficient down to its last
+ * bit. A file that was cut between two scans and then closed properly lacks some, of which libjpeg says nothing: it invents
+ * them, smoothly, and each version otherwise. */
+static bool has_all_scans(const struct jpeg_decompress_struct *cinfo)
+{
+    for (int i = 0; i < cinfo->num_components; i++) {
+        if (!cinfo->comp_info[i].quant_table) /* libjpeg takes it along with the first scan */
+            return false;
+        for (int k = 0; k < DCTSIZE2 && cinfo->coef_bits; k++) {
+            if (cinfo->coef_bits[i][k] != 0)
+                return false;
+        }
+    }
+    return true;
+}
+
+/* jpeg_start_decompress, which reads all scans of a file that has several. */
+static void start_decompress(JpegDecoder *jpeg)
+{
+    (void)jpeg_start_decompress(&jpeg->cinfo);
+    if (!has_all_scans(&jpeg->cinfo))
+        jpeg_guard_warn(&jpeg->guard, FSH_ERR_CORRUPT,
+                        "scans are missing: parts of its colours or of its detail are not in the file");
+}
+
 static void step_pixels(void *context)
 {
     JpegDecoder *jpeg = context;
@@ -319,7 +344,7 @@ static void step_pixels(void *context)
     cinfo->out_color_space = jpeg->channels == 1 ? JCS_GRAYSCALE : JCS_RGB;
     cinfo->scale_num = scale_eighths(jpeg);
     cinfo->scale_denom = 8;
-    (void)jpeg_start_decompress(cinfo);
+    start_decompress(jpeg);
     JDIMENSION end = jpeg->part ? begin_part(jpeg) : cinfo->output_height, begin = cinfo->output_scanline;
     if (image_reserve(jpeg->image, cinfo->output_width, end - begin, jpeg->channels, jpeg->guard.error))
         jpeg_guard_fail(&jpeg->guard, FSH_ERR_MEMORY);
@@ -416,7 +441,7 @@ static void step_planes_start(void *context)
     jpeg->cinfo.raw_data_out = TRUE;
     jpeg->cinfo.scale_num = jpeg->cinfo.scale_denom = 1; /* on_realize sets the scales that count */
     jpeg->cinfo.out_color_space = jpeg->cinfo.jpeg_color_space;
-    (void)jpeg_start_decompress(&jpeg->cinfo);
+    start_decompress(jpeg);
 }
 
 FshStatus jpeg_decoder_planes_start(JpegDecoder *jpeg, const uint32_t eighths[JPEG_PLANES_MAX], bool strict,

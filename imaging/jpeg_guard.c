@@ -21,8 +21,8 @@ static const struct {
 };
 
 /* Warnings that mean lost or invented pixels. */
-static const int damages[] = {JWRN_JPEG_EOF, JWRN_HIT_MARKER, JWRN_HUFF_BAD_CODE, JWRN_ARITH_BAD_CODE,
-                              JWRN_MUST_RESYNC};
+static const int damages[] = {JWRN_JPEG_EOF,       JWRN_HIT_MARKER,  JWRN_HUFF_BAD_CODE,
+                              JWRN_ARITH_BAD_CODE, JWRN_MUST_RESYNC, JWRN_BOGUS_PROGRESSION};
 
 static JpegGuard *guard_of(j_common_ptr cinfo)
 {
@@ -62,6 +62,17 @@ static void on_error(j_common_ptr cinfo)
     jpeg_guard_fail(guard, status);
 }
 
+/* Bytes left over from one scan of a progressive file before the marker of the next: the scan was read out of step. Before
+ * the end of the image they may be padding, as some cameras write it. */
+static bool is_scan_out_of_step(j_common_ptr cinfo)
+{
+    enum { MARKER_PARAMETER = 1 };
+    const struct jpeg_decompress_struct *decompress = (j_decompress_ptr)cinfo;
+    return cinfo->err->msg_code == JWRN_EXTRANEOUS_DATA && cinfo->is_decompressor &&
+           decompress->progressive_mode && decompress->input_scan_number > 0 &&
+           cinfo->err->msg_parm.i[MARKER_PARAMETER] != JPEG_EOI;
+}
+
 static void on_message(j_common_ptr cinfo, int level)
 {
     if (level >= 0)
@@ -70,12 +81,20 @@ static void on_message(j_common_ptr cinfo, int level)
     guard->warnings_count++;
     if (!guard->strict)
         return;
-    for (size_t i = 0; i < sizeof damages / sizeof damages[0]; i++) {
-        if (damages[i] == cinfo->err->msg_code) {
-            set_message(guard, cinfo, FSH_ERR_CORRUPT, NULL);
-            jpeg_guard_fail(guard, FSH_ERR_CORRUPT);
-        }
+    bool is_damage = is_scan_out_of_step(cinfo);
+    for (size_t i = 0; i < sizeof damages / sizeof damages[0]; i++)
+        is_damage = is_damage || damages[i] == cinfo->err->msg_code;
+    if (is_damage) {
+        set_message(guard, cinfo, FSH_ERR_CORRUPT, NULL);
+        jpeg_guard_fail(guard, FSH_ERR_CORRUPT);
     }
+}
+
+void jpeg_guard_warn(JpegGuard *guard, FshStatus status, const char *message)
+{
+    guard->warnings_count++;
+    if (guard->strict)
+        jpeg_guard_fail(guard, fsh_error_set(guard->error, status, "%s", message));
 }
 
 /* libjpeg would print; a library of ours never does. */

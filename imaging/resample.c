@@ -198,9 +198,13 @@ FshStatus resample(Resampler *resampler, const Image *source, const ResampleBox 
     return status;
 }
 
+/* edge * max_size / reference, exactly a half to the even number, as Python's round. */
 static uint32_t scale_edge(uint32_t edge, uint32_t max_size, uint32_t reference)
 {
-    uint64_t scaled = ((uint64_t)edge * max_size * 2 + reference) / ((uint64_t)reference * 2);
+    const uint64_t product = (uint64_t)edge * max_size, rest = product % reference;
+    uint64_t scaled = product / reference;
+    if (rest * 2 > reference || (rest * 2 == reference && scaled % 2 == 1))
+        scaled++;
     return scaled ? (uint32_t)scaled : 1;
 }
 

@@ -50,8 +50,8 @@ FshStatus resample_view(Resampler *resampler, const ImageView *source, const Res
                         uint8_t *target, FshError *error);
 
 /* The size an image of width x height gets when its short edge (long edge, if long_edge) is to be at most
- * max_size: never larger than it was, at least 1 x 1, the other edge rounded to the nearest pixel (half away
- * from zero). Returns false if the image fits already. */
+ * max_size: never larger than it was, at least 1 x 1, the other edge rounded to the nearest pixel (a half to the even
+ * number, as Python's round and so most scripts around Pillow). Returns false if the image fits already. */
 bool resample_fit(uint32_t width, uint32_t height, uint32_t max_size, bool long_edge, uint32_t *width_ret,
                   uint32_t *height_ret);
 

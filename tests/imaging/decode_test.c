@@ -1,6 +1,7 @@
 /* Decoding JPEGs: every kind that a folder of photographs holds, each made here, whole and damaged. */
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "imaging/image_plugin.h"
 #include "imaging/orient.h"
@@ -228,6 +229,99 @@ static void test_damaged_scan_fails_unless_allowed(void **state)
     assert_ok(decode_with(tools, &(ImageDecodeOptions){.allow_truncated = true}), &tools->error);
 }
 
+/* Cuts a JPEG before its scan of this number, from 0 on, and closes it properly. */
+static void cut_scans(DecodeTools *tools, size_t scans_count)
+{
+    static const uint8_t end[] = {0xFF, 0xD9};
+    const uint8_t *at = tools->file.bytes, *file_end = at + tools->file.length;
+    for (size_t i = 0; i <= scans_count; i++) {
+        at = memmem(at + 2, (size_t)(file_end - at) - 2, "\xff\xda", 2);
+        assert_non_null(at);
+    }
+    tools->file.length = (size_t)(at - tools->file.bytes);
+    assert_ok(buffer_append(&tools->file, end, sizeof end, &tools->error), &tools->error);
+}
+
+/* libjpeg warns of none of these, and makes the rest up. */
+static void test_missing_scans_are_damage(void **state)
+{
+    DecodeTools *tools = *state;
+    static const struct {
+        MakeJpeg options;
+        size_t scans_count;
+    } rows[] = {
+        {{.width = 64, .height = 48, .colours = MAKE_RGB, .progressive = true}, 10},
+        {{.width = 64, .height = 48, .colours = MAKE_GRAY, .progressive = true}, 6},
+        {{.width = 64, .height = 48, .colours = MAKE_RGB, .progressive = true, .arithmetic = true}, 10},
+        {{.width = 64, .height = 48, .colours = MAKE_RGB, .separate_scans = true}, 3},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        make_plain_jpeg(tools, rows[i].options);
+        decode_file(tools);
+        for (size_t kept = 1; kept < rows[i].scans_count; kept++) {
+            make_plain_jpeg(tools, rows[i].options);
+            cut_scans(tools, kept);
+            assert_int_equal(decode_with(tools, &(ImageDecodeOptions){0}), FSH_ERR_CORRUPT);
+            assert_contains(tools->error.message, "scans are missing");
+            assert_ok(decode_with(tools, &(ImageDecodeOptions){.allow_truncated = true}), &tools->error);
+            assert_true(tools->info.quirks & IMAGE_QUIRK_WARNING);
+        }
+    }
+}
+
+/* Bytes behind a scan that its decoding did not need: it was out of step. Behind the last scan they may be padding. */
+static void test_scans_out_of_step_are_damage(void **state)
+{
+    DecodeTools *tools = *state;
+    static const uint8_t junk[] = {1, 2, 3, 4, 5, 6, 7, 8};
+    for (int is_last = 0; is_last <= 1; is_last++) {
+        make_plain_jpeg(tools,
+                        (MakeJpeg){.width = 64, .height = 48, .colours = MAKE_GRAY, .progressive = true});
+        const uint8_t *at = tools->file.bytes, *end = at + tools->file.length;
+        for (int i = 0; i < 2; i++) { /* before the second scan's tables, or its header */
+            at = memmem(at + 2, (size_t)(end - at) - 2, i ? "\xff\xc4" : "\xff\xda", 2);
+            assert_non_null(at);
+        }
+        const size_t place = is_last ? tools->file.length - 2 : (size_t)(at - tools->file.bytes);
+        Buffer longer = {0};
+        assert_ok(buffer_append(&longer, tools->file.bytes, place, &tools->error), &tools->error);
+        assert_ok(buffer_append(&longer, junk, sizeof junk, &tools->error), &tools->error);
+        assert_ok(
+            buffer_append(&longer, tools->file.bytes + place, tools->file.length - place, &tools->error),
+            &tools->error);
+        buffer_free(&tools->file);
+        tools->file = longer;
+        assert_int_equal(decode_with(tools, &(ImageDecodeOptions){0}), is_last ? FSH_OK : FSH_ERR_CORRUPT);
+        assert_true(tools->info.quirks & IMAGE_QUIRK_WARNING || !is_last);
+    }
+}
+
+/* 125,000 of them, before the block that counts, took minutes. */
+static void test_a_flood_of_markers_takes_no_time(void **state)
+{
+    DecodeTools *tools = *state;
+    enum { MARKERS_COUNT = 125000, MARKER_BYTES = 4 };
+    static const uint8_t kinds[] = {0xE1, 0xE2, 0xE3, 0xE0, 0xEE, 0xFE}; /* APPn, COM */
+    make_plain_jpeg(tools, (MakeJpeg){.width = 32, .height = 16, .colours = MAKE_RGB, .orientation = 6});
+    for (size_t kind = 0; kind < sizeof kinds; kind++) {
+        Buffer flood = {0};
+        assert_ok(buffer_append(&flood, tools->file.bytes, 2, &tools->error), &tools->error);
+        for (size_t i = 0; i < MARKERS_COUNT; i++)
+            assert_ok(
+                buffer_append(&flood, (uint8_t[]){0xFF, kinds[kind], 0, 2}, MARKER_BYTES, &tools->error),
+                &tools->error);
+        assert_ok(buffer_append(&flood, tools->file.bytes + 2, tools->file.length - 2, &tools->error),
+                  &tools->error);
+        const clock_t begin = clock();
+        assert_ok(image_decode(tools->decoder, flood.bytes, flood.length, &(ImageDecodeOptions){0},
+                               &tools->image, &tools->info, &tools->error),
+                  &tools->error);
+        assert_true((double)(clock() - begin) / CLOCKS_PER_SEC < 1);
+        assert_int_equal(tools->info.orientation, 6);
+        buffer_free(&flood);
+    }
+}
+
 /* Junk between markers loses no pixel: ImageNet has such files, and every reader takes them. */
 static void test_extraneous_bytes_are_a_warning(void **state)
 {
@@ -352,6 +446,9 @@ int main(void)
         DECODE_TEST(test_every_cut_fails_cleanly),
         DECODE_TEST(test_damaged_scan_fails_unless_allowed),
         DECODE_TEST(test_extraneous_bytes_are_a_warning),
+        DECODE_TEST(test_missing_scans_are_damage),
+        DECODE_TEST(test_scans_out_of_step_are_damage),
+        DECODE_TEST(test_a_flood_of_markers_takes_no_time),
         DECODE_TEST(test_12_bit_jpeg_gives_a_clear_error),
         DECODE_TEST(test_bombs_are_refused_by_their_header),
         DECODE_TEST(test_what_is_no_image_is_named_so),

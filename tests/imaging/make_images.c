@@ -90,6 +90,12 @@ void make_jpeg(const MakeJpeg *options, Buffer *out)
         cinfo.scan_info = scans;
         cinfo.num_scans = BOMB_SCANS;
     }
+    if (options->separate_scans) {
+        for (int i = 0; i < 3; i++)
+            scans[i] = (jpeg_scan_info){.comps_in_scan = 1, .component_index = {i}, .Se = 63};
+        cinfo.scan_info = scans;
+        cinfo.num_scans = 3;
+    }
     jpeg_start_compress(&cinfo, TRUE);
     write_markers(&cinfo, options);
     size_t row_bytes = (size_t)options->width * (size_t)cinfo.input_components;

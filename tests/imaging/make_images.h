@@ -18,6 +18,7 @@ typedef struct MakeJpeg {
     int across, down;      /* luma's sampling factors, RGB; 0: 2 */
     bool progressive, arithmetic;
     bool scan_bomb;      /* gray only: more than 500 scans */
+    bool separate_scans; /* RGB only: sequential, a scan for each component */
     uint8_t orientation; /* 0: no EXIF; else an EXIF block with this value */
     const void *exif;    /* another APP1 block, "Exif\0\0" included; NULL: none */
     size_t exif_length;

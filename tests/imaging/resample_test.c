@@ -110,7 +110,12 @@ static void test_short_edge_is_fitted_and_never_enlarged(void **state)
         {65000, 65000, 256, false, true, 256, 256},
         {5, 3, 2, false, true, 3, 2}, /* 3.33 */
         {4, 3, 2, false, true, 3, 2}, /* 2.67 */
-        {5, 2, 1, false, true, 3, 1}, /* 2.5: half away from zero */
+        {5, 2, 1, false, true, 2, 1}, /* 2.5: a half goes to the even number, as Python's round takes it */
+        {7, 2, 1, false, true, 4, 1}, /* 3.5 */
+        {480, 640, 257, false, true, 257, 343}, /* 342.67 */
+        {480, 685, 240, false, true, 240, 342}, /* 342.5 */
+        {685, 480, 240, false, true, 342, 240},
+        {687, 480, 240, false, true, 344, 240}, /* 343.5 */
     };
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         uint32_t width = 0, height = 0;
