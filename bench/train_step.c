@@ -155,7 +155,7 @@ static FshStatus make(Job *job, FshError *error)
     char path[PATH_BYTES];
     if (!status && job->folder)
         status = weights_load(file_in_folder(job, "weights", path, sizeof path), job->state, job->graph, NULL,
-                              error);
+                              NULL, error);
     return status ? status : program_new(&job->program, job->state, job->graph, error);
 }
 

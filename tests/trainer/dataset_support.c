@@ -22,10 +22,16 @@ uint32_t dataset_height(const DatasetSpec *spec, uint64_t index)
     return spec->height + spec->grow * (uint32_t)(index % 2);
 }
 
+/* What the class of a label looks like, and is named after. */
+static uint64_t look_of(const DatasetSpec *spec, uint64_t label)
+{
+    return spec->backwards ? spec->class_count - 1 - label : label;
+}
+
 void dataset_draw(const DatasetSpec *spec, uint64_t index, uint8_t *pixels)
 {
     uint32_t width = dataset_width(spec, index), height = dataset_height(spec, index);
-    uint64_t label = index % spec->class_count;
+    uint64_t label = look_of(spec, index % spec->class_count);
     Random random;
     random_start(&random, 99, index);
     /* A bright quarter: the class says which, and in which channel. */
@@ -255,8 +261,8 @@ void dataset_make(const char *folder, const DatasetSpec *spec)
         manifest.class_names = calloc(spec->class_count, sizeof *manifest.class_names);
         for (uint64_t i = 0; i < spec->class_count; i++) {
             char name[NAME_BYTES];
-            (void)snprintf(name, sizeof name, "class%02u", (unsigned)i);
-            manifest.class_names[i] = strdup(name);
+            (void)snprintf(name, sizeof name, "class%02u", (unsigned)look_of(spec, i));
+            manifest.class_names[i] = strdup(look_of(spec, i) == 0 && spec->renamed ? spec->renamed : name);
         }
     }
     FshError error = {0};

@@ -22,9 +22,11 @@ typedef struct DatasetSpec {
     /* Sample 5 of each split is a JPEG file whose Huffman tables have more codes than there are: its frame looks plain, and no decoder
      * reads it; its checksum is right. */
     bool untabled;
-    bool uneven;      /* the target of pair 5 is a pixel narrower than its input */
-    uint32_t claimed; /* records of JPEG files say that they are squares of this edge; 0: the truth */
-    uint32_t grow;    /* sample i is wider by grow * (i % 3) pixels, higher by grow * (i % 2) */
+    bool uneven;         /* the target of pair 5 is a pixel narrower than its input */
+    uint32_t claimed;    /* records of JPEG files say that they are squares of this edge; 0: the truth */
+    bool backwards;      /* the classes stand from the last to the first: names, labels and looks alike */
+    const char *renamed; /* the name of the first class; NULL: its own */
+    uint32_t grow;       /* sample i is wider by grow * (i % 3) pixels, higher by grow * (i % 2) */
 } DatasetSpec;
 
 /* Writes the dataset into folder (made). Sample i of a split has class i % class_count, the key "class/N"

@@ -44,6 +44,7 @@ static FshStatus make_samples(const Loader *loader, SampleLoader **samples, FshE
                              .kind = loader->options.kind,
                              .input_field = loader->options.input_field,
                              .target_field = loader->options.target_field,
+                             .label_places = loader->options.label_places,
                              .seed = loader->options.seed,
                              .measure = loader->options.measure};
     memcpy(options.fill, loader->options.fill, sizeof options.fill);

@@ -42,6 +42,7 @@ typedef struct LoaderOptions {
     const FshSplit *split; /* borrowed, outlives the loader; not empty; of classes: every sample labelled */
     FshKind kind;          /* 0: FSH_KIND_CLASSES */
     unsigned input_field, target_field; /* of pairs: TrainingData has them; classes: 0 */
+    const int32_t *label_places;        /* as TrainingData's; borrowed, outlives the loader */
     Augmentation augmentation;          /* pairs: CROP_RANDOM or CROP_WHOLE */
     Mixing mixing;                      /* classes; wants an even batch */
     /* The crop's edge in epoch e is epoch_sizes[e], in those behind the last one epoch_sizes[epoch_size_count - 1], the rest of

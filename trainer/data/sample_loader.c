@@ -197,6 +197,15 @@ static FshStatus check_label(const SampleLoader *loader, FshError *error)
                          (long long)label, (long long)class_count);
 }
 
+/* Returns the class of the sample as the network counts classes. */
+static int64_t find_label(const SampleLoader *loader)
+{
+    const int64_t label = loader->sample.label;
+    if (loader->sides > 1)
+        return FSH_NO_LABEL;
+    return loader->options.label_places ? loader->options.label_places[label] : label;
+}
+
 static FshStatus check_sides(const SampleLoader *loader, FshError *error)
 {
     const FshField *input = &loader->fields[0], *target = &loader->fields[1];
@@ -235,9 +244,8 @@ FshStatus sample_loader_open(SampleLoader *loader, uint64_t epoch, uint64_t inde
         status = check_sides(loader, error);
     if (status)
         return add_place(loader, at, error);
-    *info = (SampleInfo){.label = loader->sides == 1 ? loader->sample.label : FSH_NO_LABEL,
-                         .width = loader->fields[0].width,
-                         .height = loader->fields[0].height};
+    *info = (SampleInfo){
+        .label = find_label(loader), .width = loader->fields[0].width, .height = loader->fields[0].height};
     sample_loader_stage(loader, SAMPLE_READ);
     return FSH_OK;
 }

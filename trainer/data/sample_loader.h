@@ -29,6 +29,7 @@ typedef struct SampleOptions {
     const FshSplit *split; /* borrowed */
     FshKind kind;
     unsigned input_field, target_field; /* of pairs; classes: 0 */
+    const int32_t *label_places; /* of the dataset's classes among the network's; borrowed; NULL: the same */
     uint64_t seed;
     uint8_t fill[4]; /* the mean: what random erasing leaves */
     bool measure;    /* stages' times; costs some 50 ns for each */

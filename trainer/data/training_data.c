@@ -224,6 +224,7 @@ static void take_fields(TrainingData *data)
     const FshManifest *manifest = fsh_manifest(data->dataset);
     data->kind = manifest->kind;
     data->class_count = data->kind == FSH_KIND_CLASSES ? (int64_t)manifest->class_count : 0;
+    data->class_names = manifest->class_names;
     data->target_field = data->kind == FSH_KIND_PAIRS ? (unsigned)manifest->field_count - 1 : 0;
     data->input_name = manifest->field_names[data->input_field];
     data->target_name = manifest->field_names[data->target_field];

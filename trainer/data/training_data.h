@@ -19,6 +19,9 @@ typedef struct TrainingData {
     const FshSplit *train;                 /* NULL where none was asked for */
     const FshSplit *evaluation;            /* NULL: the dataset has none */
     int64_t class_count;                   /* classes: at least 2; pairs: 0 */
+    char *const *class_names;              /* [class_count], in the order of the network's logits; borrowed */
+    const int32_t *label_places;           /* of the manifest's classes among class_names; borrowed; NULL: the
+                                              same classes in the same order, as training_data_open leaves it */
     unsigned input_field, target_field;    /* classes: both 0 */
     const char *input_name, *target_name;  /* borrowed from the manifest: "blurry", "sharp" */
     uint32_t channels;                     /* 1 or 3 */

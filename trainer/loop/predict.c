@@ -164,7 +164,7 @@ FshStatus predictor_new(Predictor **predictor_ret, const Session *session, const
     predictor->force = force;
     predictor->classes = (ClassRows){.key_name = "key",
                                      .labelled = true,
-                                     .names = fsh_manifest(session->data.dataset)->class_names,
+                                     .names = session->data.class_names,
                                      .classes = session->plan.evaluation_spec.classes};
     if (folder) {
         predictor->folder = strdup(folder);

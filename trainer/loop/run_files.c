@@ -14,6 +14,7 @@
 #include "common/json_text.h"
 #include "common/options_config.h"
 #include "trainer/loop/checkpoint.h"
+#include "trainer/loop/session_weights.h"
 #include "trainer/loop/weights.h"
 
 enum { CHECKPOINT_VERSION = 2 };
@@ -83,7 +84,7 @@ static FshStatus save_weights(RunFiles *files, const char *name, const RunState 
         .metric_name = evaluated ? metric_names[plan->main_metric] : NULL,
         .metric = evaluated ? metrics_value(metrics, plan->main_metric) : 0,
         .channels = session->data.channels,
-        .class_names = (const char *const *)fsh_manifest(session->data.dataset)->class_names,
+        .class_names = (const char *const *)session->data.class_names,
         .class_count = (size_t)session->data.class_count};
     memcpy(info.mean, plan->recipe.mean, sizeof info.mean);
     memcpy(info.deviation, plan->recipe.deviation, sizeof info.deviation);
@@ -107,11 +108,20 @@ void run_files_save_weights(RunFiles *files, RunFile file, const RunState *state
 
 static json_t *checkpoint_object(const RunFiles *files, const RunState *state)
 {
+    const TrainingData *data = &files->session->data;
     json_t *run = run_state_object(state);
-    return json_pack("{s:i, s:s, s:s, s:I, s:O, s:o}", "version", CHECKPOINT_VERSION, "model",
-                     files->session->plan.model->name, "dataset",
-                     fsh_manifest(files->session->data.dataset)->id, "ranks",
-                     (json_int_t)files->session->plan.world_size, "options", files->options, "run", run);
+    char *names = class_names_text((const char *const *)data->class_names, (size_t)data->class_count);
+    json_t *object =
+        json_pack("{s:i, s:s, s:s, s:s, s:I, s:O, s:o}", "version", CHECKPOINT_VERSION, "model",
+                  files->session->plan.model->name, "dataset", fsh_manifest(data->dataset)->id, "class_names",
+                  names ? names : "", "ranks", (json_int_t)files->session->plan.world_size, "options",
+                  files->options, "run", run);
+    if (!names) { /* no memory */
+        json_decref(object);
+        object = NULL;
+    }
+    free(names);
+    return object;
 }
 
 static FshStatus save_checkpoint(RunFiles *files, const char *name, const RunState *state, FshError *error)
@@ -313,11 +323,15 @@ static FshStatus check_same_run(const char *path, const Session *session, const 
     char differences[700];
     const char *dataset = json_string_value(json_object_get(notes, "dataset"));
     const char *model = json_string_value(json_object_get(notes, "model"));
+    const char *classes = json_string_value(json_object_get(notes, "class_names")); /* not in older ones */
     if (json_integer_value(json_object_get(notes, "version")) != CHECKPOINT_VERSION)
         return fsh_error_set(error, FSH_ERR_UNSUPPORTED, "%s: is of another version of ftrain", path);
     if (!model || strcmp(model, session->plan.model->name) != 0)
         return fsh_error_set(error, FSH_ERR_MISMATCH, "%s: is of a run of %.64s, not of %s", path,
                              model ? model : "?", session->plan.model->name);
+    FshStatus status = classes ? session_check_classes(session, path, classes, error) : FSH_OK;
+    if (status)
+        return status;
     if (!dataset || strcmp(dataset, fsh_manifest(session->data.dataset)->id) != 0)
         return fsh_error_set(error, FSH_ERR_MISMATCH, "%s: is of a run on another dataset than %s", path,
                              fsh_path(session->data.dataset));

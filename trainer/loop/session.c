@@ -10,7 +10,7 @@
 #include "common/interrupt.h"
 #include "common/progress.h"
 #include "trainer/loop/memory_table.h"
-#include "trainer/loop/weights.h"
+#include "trainer/loop/session_weights.h"
 
 enum { PROBLEMS_TOLD_MAX = 20 }; /* one by one; a broken disk would fill the log */
 
@@ -36,6 +36,7 @@ FshStatus session_loader_options(const Session *session, bool training, LoaderOp
         .kind = session->data.kind,
         .input_field = session->data.input_field,
         .target_field = session->data.target_field,
+        .label_places = session->data.label_places,
         .augmentation = training ? plan->train_augmentation : plan->evaluation_augmentation,
         .batch = (uint64_t)(training ? plan->train_spec.batch : plan->evaluation_spec.batch),
         .rank = plan->rank,
@@ -191,6 +192,8 @@ static FshStatus open_data(Session *session, const TrainOptions *options, Sessio
         status = choose_model(options, origin, session->data.kind, &model, error);
     else if (!status)
         status = plan_model(options, session->data.kind, &model, error);
+    if (!status)
+        status = session_map_classes(session, options, use, error);
     if (!status && model == origin->model)
         take_shape(&settled, origin);
     if (!status && use == SESSION_EVALUATE && model->task == TASK_CLASSIFICATION)
@@ -218,8 +221,7 @@ static FshStatus open_network(Session *session, const TrainOptions *options, Ses
     if (!status)
         status = network_initialize(network, session->plan.seed, error);
     if (!status && options->weights)
-        status = weights_load(options->weights, network->state, network_graph(network),
-                              use == SESSION_TRAIN ? &session->kept_head : NULL, error);
+        status = session_load_weights(session, use, error);
     return status;
 }
 
@@ -314,6 +316,7 @@ void session_close(Session *session)
     training_data_close(&session->data);
     communicator_close(&session->communicator);
     weights_origin_free(&session->origin);
+    class_map_free(&session->classes);
     *session = (Session){0};
 }
 
@@ -334,9 +337,7 @@ void session_describe(Session *session)
                  plan->model->name, (double)graph_parameter_count(graph) / 1e6,
                  (double)graph_forward_flops(graph) / 1e9 / (double)spec->batch);
     console_line(&session->console, "memory: %s", memory_table_line(session, memory, sizeof memory));
-    if (session->kept_head)
-        console_line(&session->console, "weights: %s had another number of classes and begins anew",
-                     session->kept_head);
+    session_describe_weights(session);
     if (session->weights_normalise)
         console_line(&session->console, "normalisation: that of the weights");
     if (plan->world_size > 1)
@@ -406,7 +407,8 @@ static FshStatus measure_resident(Session *session, bool training, Decoded *deco
     decoded->options = (ResidentOptions){.samples = {.split = loader.split,
                                                      .kind = loader.kind,
                                                      .input_field = loader.input_field,
-                                                     .target_field = loader.target_field},
+                                                     .target_field = loader.target_field,
+                                                     .label_places = loader.label_places},
                                          .channels = loader.augmentation.channels,
                                          .threads = session->plan.threads,
                                          .skip_bad = loader.skip_bad};

@@ -20,8 +20,10 @@ typedef struct Session {
     Loader *train, *evaluation; /* NULL where the plan has no such split */
     PixelStore *files_store;    /* with plan.decode_gpu, else NULL */
     ResidentSplit resident[2]; /* cache_gpu, cache_pixels: of train, evaluation; empty before session_cache */
+    const char *weights;       /* --weights, borrowed; NULL: none */
     WeightsOrigin origin;      /* of --weights */
-    const char *kept_head;     /* a layer that --weights had for another number of classes; or NULL */
+    ClassMap classes;          /* the dataset's among those that --weights name; count 0: they name none */
+    const char *kept_head;     /* the last layer, where it is not that of --weights; or NULL */
     bool weights_normalise;    /* mean and deviation are those of --weights */
     uint64_t told_of[2];       /* problems of train, evaluation that were told */
     uint64_t problems_told;    /* their sum */

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "trainer/loop/metrics.h"
 #include "trainer/loop/state_file.h"
 
 static const char class_names_key[] = "class_names";
@@ -143,6 +144,24 @@ static void read_normalisation(const Safetensors *file, WeightsOrigin *origin)
     origin->channels = origin->normalised ? means : 0;
 }
 
+/* Reads the epoch, and the metric under its name. */
+static void read_training(const Safetensors *file, WeightsOrigin *origin)
+{
+    const char *epoch = safetensors_metadata(file, "epoch");
+    char *end = NULL;
+    if (epoch && *epoch >= '0' && *epoch <= '9') {
+        origin->epoch = strtoull(epoch, &end, 10);
+        origin->trained = *end == '\0';
+    }
+    for (int i = 0; i < METRIC_COUNT && !origin->metric_name; i++) {
+        const char *metric = safetensors_metadata(file, metric_names[i]);
+        if (!metric)
+            continue;
+        origin->metric = strtod(metric, &end);
+        origin->metric_name = end != metric ? metric_names[i] : NULL;
+    }
+}
+
 FshStatus weights_origin(const char *path, WeightsOrigin *origin, FshError *error)
 {
     Safetensors *file = NULL;
@@ -153,6 +172,7 @@ FshStatus weights_origin(const char *path, WeightsOrigin *origin, FshError *erro
     const char *name = safetensors_metadata(file, "model");
     const char *classes = safetensors_metadata(file, class_names_key);
     origin->model = name ? model_find(name) : NULL;
+    read_training(file, origin);
     read_shape(file, origin);
     read_normalisation(file, origin);
     if (classes)
@@ -232,25 +252,74 @@ FshStatus weights_class_count(const char *path, const Model *model, const Weight
     return status;
 }
 
-FshStatus weights_load(const char *path, State *state, const Graph *graph, const char **kept_head_ret,
-                       FshError *error)
+/* Checks that the file has a tensor of the head with this many rows. */
+static FshStatus check_rows(const char *path, const Safetensors *file, const Tensor *tensor, uint64_t rows,
+                            FshError *error)
 {
+    const SafetensorsEntry *entry = safetensors_find(file, tensor->name);
+    const uint64_t row = (uint64_t)(tensor_count(tensor) / tensor->shape[0]);
+    if (!entry)
+        return fsh_error_set(error, FSH_ERR_MISMATCH, "%s: has no tensor %s", path, tensor->name);
+    if (!safetensors_type_is_float(entry->type) || entry->rank < 1 || entry->shape[0] != rows ||
+        entry->count != rows * row)
+        return fsh_error_set(error, FSH_ERR_MISMATCH,
+                             "%s: %s is not %" PRIu64 " rows of %" PRIu64 " numbers, one for each class that "
+                             "it names",
+                             path, tensor->name, rows, row);
+    return FSH_OK;
+}
+
+/* Sets a tensor of the head from the file's rows. */
+static FshStatus read_rows(const char *path, const Safetensors *file, State *state, const Tensor *tensor,
+                           const WeightsHead *head, FshError *error)
+{
+    const size_t count = (size_t)tensor_count(tensor), rows = (size_t)tensor->shape[0], row = count / rows;
+    float *all = malloc(head->file_rows * row * sizeof *all + 1),
+          *values = malloc(count * sizeof *values + 1);
+    FshStatus status =
+        all && values
+            ? safetensors_read_f32(safetensors_find(file, tensor->name), all, head->file_rows * row, error)
+            : fsh_error_set(error, FSH_ERR_MEMORY, "out of memory for %s", tensor->name);
+    for (size_t i = 0; !status && i < rows; i++)
+        memcpy(values + i * row, all + (size_t)head->rows[i] * row, row * sizeof *values);
+    if (!status)
+        status = state_write(state, tensor->name, values, count, error);
+    free(values);
+    free(all);
+    return status ? fsh_error_prepend(error, "%s", path) : FSH_OK;
+}
+
+FshStatus weights_load(const char *path, State *state, const Graph *graph, const WeightsHead *head,
+                       const char **kept_head_ret, FshError *error)
+{
+    enum { HEAD_TENSORS = 2 };
     Safetensors *file = NULL;
-    const char *left_out[3] = {NULL, NULL, NULL};
-    const Node *head = find_head(graph);
+    const char *left_out[HEAD_TENSORS + 1] = {NULL};
+    const Tensor *parts[HEAD_TENSORS] = {NULL};
+    const Node *layer = find_head(graph);
+    const bool has_bias = layer && layer->input_count > 2 && layer->inputs[2] != TENSOR_NONE;
+    const size_t part_count = !layer ? 0 : has_bias ? 2 : 1;
     FshStatus status = safetensors_open(&file, path, error);
     if (kept_head_ret)
         *kept_head_ret = NULL;
-    if (!status && kept_head_ret && head && has_other_classes(file, graph, head)) {
-        left_out[0] = graph_tensor(graph, head->inputs[1])->name;
-        if (head->input_count > 2 && head->inputs[2] != TENSOR_NONE)
-            left_out[1] = graph_tensor(graph, head->inputs[2])->name;
-        *kept_head_ret = head->name;
+    const bool keeps =
+        !status && layer && head &&
+        (head->anew || (head->anew_if_other && !head->rows && has_other_classes(file, graph, layer)));
+    const bool by_rows = !status && layer && head && head->rows && !keeps;
+    for (size_t i = 0; i < part_count; i++) {
+        parts[i] = graph_tensor(graph, layer->inputs[i + 1]);
+        left_out[i] = keeps || by_rows ? parts[i]->name : NULL;
     }
+    if (keeps && kept_head_ret)
+        *kept_head_ret = layer->name;
     if (!status)
         status = state_file_check(path, file, graph, STATE_NETWORK, left_out, error);
+    for (size_t i = 0; !status && by_rows && i < part_count; i++)
+        status = check_rows(path, file, parts[i], head->file_rows, error);
     if (!status)
         status = state_file_read(path, file, state, graph, STATE_NETWORK, left_out, error);
+    for (size_t i = 0; !status && by_rows && i < part_count; i++)
+        status = read_rows(path, file, state, parts[i], head, error);
     safetensors_close(&file);
     return status;
 }

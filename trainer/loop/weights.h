@@ -42,6 +42,10 @@ typedef struct WeightsOrigin {
     int64_t crop, resize; /* how images were evaluated; 0: not said */
     char encoder_blocks[128], middle_blocks[32], decoder_blocks[128];
     ClassNames classes; /* count 0: it does not say, as weights of PyTorch and timm do not, and restorers' */
+    bool trained;       /* it says in which epoch; then epoch and, unless NULL, the metric are told */
+    uint64_t epoch;
+    const char *metric_name; /* of metric_names */
+    double metric;
 } WeightsOrigin;
 
 /* Reads what path says. FSH_ERR_CORRUPT: names of classes that are no list. On failure nothing is held. */
@@ -55,11 +59,20 @@ void weights_origin_free(WeightsOrigin *origin);
 FshStatus weights_class_count(const char *path, const Model *model, const WeightsOrigin *origin,
                               uint64_t *class_count_ret, FshError *error);
 
+/* What is to become of the last linear layer, which makes the logits. */
+typedef struct WeightsHead {
+    bool anew; /* it keeps what it has */
+    bool
+        anew_if_other; /* the same where the file has it for another number of classes; else that is a mismatch */
+    const int32_t *rows; /* [the network's classes]: the file's row of each; borrowed; NULL: the same rows */
+    uint64_t file_rows;  /* with rows: how many the file must have */
+} WeightsHead;
+
 /* Sets every parameter and buffer of the graph from path. FSH_ERR_MISMATCH names the first tensor that is missing, has
  * another shape, or is in the file and not in the network. Nothing is changed in that case.
- * *kept_head_ret (may be NULL: then this is a mismatch too): NULL, or the name of the last linear layer where the file has it
- * for another number of classes: that layer keeps what it has. It points into the graph. */
-FshStatus weights_load(const char *path, State *state, const Graph *graph, const char **kept_head_ret,
-                       FshError *error);
+ * head: NULL: the whole file must fit. *kept_head_ret (may be NULL): NULL, or the name of the last linear layer where that
+ * keeps what it has; it points into the graph. */
+FshStatus weights_load(const char *path, State *state, const Graph *graph, const WeightsHead *head,
+                       const char **kept_head_ret, FshError *error);
 
 #endif

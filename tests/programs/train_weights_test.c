@@ -1,0 +1,218 @@
+/* ftrain from outside: weights on datasets of other classes. */
+#include "tests/programs/train_support.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "trainer/loop/safetensors.h"
+
+static const DatasetSpec four = {.codec = FSH_CODEC_RAW,
+                                 .width = 32,
+                                 .height = 32,
+                                 .channels = 3,
+                                 .class_count = 4,
+                                 .train_count = 80,
+                                 .val_count = 16,
+                                 .shard_count = 1};
+
+/* Trains on FOLDER/set until the classes are told apart; returns the weights. */
+static const char *train_four(TestFolder *folder)
+{
+    (void)make_set(folder, &four);
+    TRAINED("--model", "conv8", "--epochs", "6", "--no-aug", test_path(folder, "set"),
+            test_path(folder, "run"));
+    assert_true(summary_number(test_path(folder, "run"), 5, "eval_top1") == 100);
+    return test_path(folder, "run/last.safetensors");
+}
+
+/* Makes FOLDER/NAME. */
+static const char *make_other(TestFolder *folder, const char *name, const DatasetSpec *spec)
+{
+    const char *path = test_path(folder, "%s", name);
+    dataset_make(path, spec);
+    return path;
+}
+
+/* The weights as another program would have written them: without a word about themselves. */
+static const char *without_metadata(TestFolder *folder, const char *weights)
+{
+    const char *path = test_path(folder, "plain.safetensors");
+    size_t length = 0;
+    char *bytes = test_file_read(weights, &length), *end = NULL;
+    uint64_t header = 0;
+    memcpy(&header, bytes, sizeof header);
+    char *metadata = memmem(bytes, 8 + header, "\"__metadata__\":{", 16);
+    assert_non_null(metadata);
+    for (end = metadata + 16; *end != '}' || end[-1] != '"' || end[1] != ','; end++)
+        ;
+    memset(metadata, ' ', (size_t)(end + 2 - metadata));
+    test_file_write(path, bytes, length);
+    free(bytes);
+    return path;
+}
+
+static double top1_of(const RunResult *result)
+{
+    json_t *object = read_json(result->out);
+    const double top1 = number_of(object, "top1");
+    json_decref(object);
+    return top1;
+}
+
+static void test_weights_are_evaluated_by_the_names_of_classes(void **state)
+{
+    TestFolder *folder = *state;
+    DatasetSpec spec = four;
+    const char *weights = train_four(folder);
+    spec.backwards = true;
+    const char *other = make_other(folder, "backwards", &spec), *csv = test_path(folder, "a.csv");
+    RunResult result = TRAIN(0, "--json", "--export", csv, "--weights", weights, other);
+    assert_true(top1_of(&result) == 100);
+    assert_contains(result.err, "classes: 4, found by their names among the 4 of the weights");
+    run_result_free(&result);
+    /* The first sample is of label 0 there, which is the last class. */
+    char *text = test_file_read(csv, NULL);
+    assert_contains(text, "class00/000000,class03,class03,");
+    free(text);
+    /* Decoded once, the labels are kept beside the pixels. */
+    result = TRAIN(0, "--json", "--evaluate", "--cache", "pixels", "--weights", weights, other);
+    assert_true(top1_of(&result) == 100);
+    run_result_free(&result);
+}
+
+static void test_a_part_of_the_classes_is_evaluated_among_all(void **state)
+{
+    TestFolder *folder = *state;
+    DatasetSpec spec = four;
+    const char *weights = train_four(folder), *csv = test_path(folder, "a.csv");
+    spec.class_count = 3;
+    const char *part = make_other(folder, "part", &spec);
+    RunResult result = TRAIN(0, "--json", "--export", csv, "--weights", weights, part);
+    assert_true(top1_of(&result) == 100);
+    assert_contains(result.err, "classes: 3, found by their names among the 4 of the weights");
+    run_result_free(&result);
+    char *text = test_file_read(csv, NULL);
+    assert_contains(text, "class03"); /* the network may still take an image for one of it */
+    free(text);
+}
+
+static void test_classes_that_the_weights_do_not_know_are_refused(void **state)
+{
+    TestFolder *folder = *state;
+    DatasetSpec spec = four;
+    const char *weights = train_four(folder);
+    spec.renamed = "scorpion";
+    const char *other = make_other(folder, "renamed", &spec), *csv = test_path(folder, "a.csv");
+    static const char told[] = "1 of its 4 classes are not among the 4 of ", *const uses[] = {"--evaluate",
+                                                                                              "--export"};
+    for (size_t i = 0; i < 2; i++) {
+        RunResult result = i ? TRAIN(1, uses[i], csv, "--weights", weights, other)
+                             : TRAIN(1, uses[i], "--weights", weights, other);
+        assert_contains(result.err, told);
+        assert_contains(result.err, "'scorpion'; the weights alone know 'class00'");
+        assert_string_equal(result.out, "");
+        run_result_free(&result);
+    }
+    assert_int_equal(access(csv, F_OK), -1);
+}
+
+static void test_training_on_the_same_classes_keeps_what_was_learnt(void **state)
+{
+    TestFolder *folder = *state;
+    DatasetSpec spec = four;
+    const char *weights = train_four(folder), *next = test_path(folder, "next/last.safetensors");
+    spec.backwards = true;
+    const char *other = make_other(folder, "backwards", &spec);
+    SAYS(0, "classes: 4, found by their names among the 4 of the weights", "--epochs", "1", "--lr", "1e-9",
+         "--model", "conv8", "--weights", weights, other, test_path(folder, "next"));
+    assert_true(summary_number(test_path(folder, "next"), 0, "eval_top1") == 100);
+    /* What it writes has the order of its own dataset. */
+    RunResult result = TRAIN(0, "--json", "--evaluate", "--weights", next, other);
+    assert_true(top1_of(&result) == 100);
+    assert_contains_not(result.err, "classes: 4, found");
+    run_result_free(&result);
+    result = TRAIN(0, "--json", "--evaluate", "--weights", next, test_path(folder, "set"));
+    assert_true(top1_of(&result) == 100);
+    run_result_free(&result);
+    /* A part of the classes takes its rows. */
+    spec.class_count = 3;
+    spec.backwards = false;
+    SAYS(0, "classes: 3, found by their names among the 4 of the weights", "--epochs", "1", "--lr", "1e-9",
+         "--model", "conv8", "--weights", weights, make_other(folder, "part", &spec),
+         test_path(folder, "three"));
+    assert_true(summary_number(test_path(folder, "three"), 0, "eval_top1") == 100);
+}
+
+static void test_training_on_other_classes_begins_a_new_last_layer(void **state)
+{
+    TestFolder *folder = *state;
+    DatasetSpec spec = four;
+    const char *weights = train_four(folder);
+    spec.renamed = "scorpion";
+    const char *other = make_other(folder, "renamed", &spec);
+    SAYS(0,
+         "classes: 1 of 4 are not among the 4 of the weights: 'scorpion'; the weights alone know 'class00'; "
+         "model.33 begins anew",
+         "--seed", "7", "--epochs", "1", "--lr", "1e-9", "--model", "conv8", "--weights", weights, other,
+         test_path(folder, "next"));
+    assert_true(summary_number(test_path(folder, "next"), 0, "eval_top1") < 100);
+}
+
+static void test_weights_without_names_are_taken_and_the_log_says_that(void **state)
+{
+    TestFolder *folder = *state;
+    DatasetSpec spec = four;
+    const char *plain = without_metadata(folder, train_four(folder));
+    spec.renamed = "scorpion";
+    const char *other = make_other(folder, "renamed", &spec);
+    RunResult result = TRAIN(0, "--json", "--evaluate", "--model", "conv8", "--weights", plain, other);
+    assert_true(top1_of(&result) == 100);
+    assert_contains(result.err, "plain.safetensors: of another program");
+    assert_contains(result.err, "that they are these, in this order, was not checked");
+    run_result_free(&result);
+    SAYS(0, "that they are these, in this order, was not checked", "--epochs", "1", "--model", "conv8",
+         "--weights", plain, other, test_path(folder, "next"));
+}
+
+/* The sets that dataset_make makes have one id, as if somebody had renamed a class in the set. */
+static void test_a_run_does_not_go_on_with_other_classes(void **state)
+{
+    TestFolder *folder = *state;
+    DatasetSpec spec = four;
+    (void)train_four(folder);
+    const char *run = test_path(folder, "run");
+    spec.renamed = "scorpion";
+    SAYS(1, "which alone has 'scorpion'; the run alone had 'class00'; begin a new run with --weights",
+         "--resume", "auto", "--model", "conv8", "--epochs", "6", "--no-aug",
+         make_other(folder, "renamed", &spec), run);
+    spec.renamed = NULL;
+    spec.backwards = true;
+    SAYS(1, "they stand in another order", "--resume", "auto", "--model", "conv8", "--epochs", "6",
+         "--no-aug", make_other(folder, "backwards", &spec), run);
+}
+
+static void test_the_log_says_which_weights_were_loaded(void **state)
+{
+    TestFolder *folder = *state;
+    const char *weights = train_four(folder), *set = test_path(folder, "set");
+    SAYS(0, "run/last.safetensors: conv8, 4 classes, epoch 5, top1 100.00", "--evaluate", "--weights",
+         weights, set);
+    SAYS(0, "run/last.safetensors: conv8, 4 classes, epoch 5, top1 100.00", "--epochs", "1", "--model",
+         "conv8", "--weights", weights, set, test_path(folder, "next"));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        IN_FOLDER(test_weights_are_evaluated_by_the_names_of_classes),
+        IN_FOLDER(test_a_part_of_the_classes_is_evaluated_among_all),
+        IN_FOLDER(test_classes_that_the_weights_do_not_know_are_refused),
+        IN_FOLDER(test_training_on_the_same_classes_keeps_what_was_learnt),
+        IN_FOLDER(test_training_on_other_classes_begins_a_new_last_layer),
+        IN_FOLDER(test_weights_without_names_are_taken_and_the_log_says_that),
+        IN_FOLDER(test_a_run_does_not_go_on_with_other_classes),
+        IN_FOLDER(test_the_log_says_which_weights_were_loaded),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,146 @@
+#include "trainer/loop/session_weights.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+
+enum { NAMES_BYTES = 320 }; /* of one list, in a message */
+
+/* Lists the classes that differ: "'scorpion'; they alone know 'n01770393'". */
+static const char *list_difference(const ClassNames *dataset, const ClassNames *weights, char *text,
+                                   size_t text_bytes)
+{
+    char ours[NAMES_BYTES], theirs[NAMES_BYTES];
+    (void)snprintf(text, text_bytes, "%s; the weights alone know %s",
+                   class_names_only_in(dataset, weights, ours, sizeof ours),
+                   class_names_only_in(weights, dataset, theirs, sizeof theirs));
+    return text;
+}
+
+static FshStatus dataset_names(const Session *session, ClassNames *names, FshError *error)
+{
+    const FshManifest *manifest = fsh_manifest(session->data.dataset);
+    return class_names_copy(names, (const char *const *)manifest->class_names, manifest->class_count, error);
+}
+
+static FshStatus refuse_unknown(const Session *session, const TrainOptions *options,
+                                const ClassNames *dataset, FshError *error)
+{
+    char difference[2 * NAMES_BYTES + 64];
+    return fsh_error_set(
+        error, FSH_ERR_MISMATCH,
+        "%s: %zu of its %zu classes are not among the %zu of %s: %s; rename the classes, or train for "
+        "these: ftrain --weights FILE SHARDS OUTPUT",
+        fsh_path(session->data.dataset), session->classes.missing, dataset->count,
+        session->origin.classes.count, options->weights,
+        list_difference(dataset, &session->origin.classes, difference, sizeof difference));
+}
+
+FshStatus session_map_classes(Session *session, const TrainOptions *options, SessionUse use, FshError *error)
+{
+    const ClassNames *weights = &session->origin.classes;
+    TrainingData *data = &session->data;
+    ClassNames dataset = {0};
+    session->weights = options->weights;
+    if (!weights->count || data->kind != FSH_KIND_CLASSES)
+        return FSH_OK;
+    FshStatus status = dataset_names(session, &dataset, error);
+    if (!status)
+        status = class_map_make(&session->classes, &dataset, weights, error);
+    if (status)
+        status = fsh_error_prepend(error, "%s", options->weights);
+    else if (use == SESSION_EVALUATE && session->classes.missing)
+        status = refuse_unknown(session, options, &dataset, error);
+    if (!status && use == SESSION_EVALUATE && !session->classes.same) {
+        data->class_count = (int64_t)weights->count;
+        data->class_names = weights->names;
+        data->label_places = session->classes.places;
+    }
+    class_names_free(&dataset);
+    return status;
+}
+
+FshStatus session_load_weights(Session *session, SessionUse use, FshError *error)
+{
+    const ClassMap *classes = &session->classes;
+    WeightsHead head = {0};
+    if (use == SESSION_TRAIN && !classes->count)
+        head.anew_if_other = true;
+    else if (use == SESSION_TRAIN && classes->missing)
+        head.anew = true;
+    else if (use == SESSION_TRAIN && !classes->same) {
+        head.rows = classes->places;
+        head.file_rows = session->origin.classes.count;
+    }
+    return weights_load(session->weights, session->network.state, network_graph(&session->network), &head,
+                        &session->kept_head, error);
+}
+
+FshStatus session_check_classes(const Session *session, const char *path, const char *text, FshError *error)
+{
+    char ours[NAMES_BYTES], theirs[NAMES_BYTES];
+    ClassNames run = {0}, dataset = {0};
+    ClassMap map = {0};
+    FshStatus status = class_names_parse(&run, text, error);
+    if (!status)
+        status = dataset_names(session, &dataset, error);
+    if (!status)
+        status = class_map_make(&map, &dataset, &run, error);
+    if (!status && !map.same)
+        status = fsh_error_set(error, FSH_ERR_MISMATCH,
+                               "is of a run on other classes than those of %s, which alone has %s; the run "
+                               "alone had %s%s; begin "
+                               "a new run with --weights, which finds classes by their names",
+                               fsh_path(session->data.dataset),
+                               class_names_only_in(&dataset, &run, ours, sizeof ours),
+                               class_names_only_in(&run, &dataset, theirs, sizeof theirs),
+                               map.missing ? "" : ": they stand in another order");
+    class_map_free(&map);
+    class_names_free(&run);
+    class_names_free(&dataset);
+    return status ? fsh_error_prepend(error, "%s", path) : FSH_OK;
+}
+
+/* Says what became of the classes, where that is not what it looks like. */
+static void describe_classes(Session *session)
+{
+    const ClassMap *classes = &session->classes;
+    const size_t known = session->origin.classes.count;
+    char difference[2 * NAMES_BYTES + 64];
+    ClassNames dataset = {0};
+    if (session->kept_head && !classes->count)
+        console_line(&session->console,
+                     "classes: the weights have another number of them and no names; %s begins anew",
+                     session->kept_head);
+    else if (!classes->count)
+        console_line(&session->console,
+                     "classes: the weights have no names of theirs; that they are these, in this order, was "
+                     "not checked");
+    else if (session->kept_head && dataset_names(session, &dataset, NULL) == FSH_OK)
+        console_line(&session->console,
+                     "classes: %zu of %zu are not among the %zu of the weights: %s; %s begins anew",
+                     classes->missing, classes->count, known,
+                     list_difference(&dataset, &session->origin.classes, difference, sizeof difference),
+                     session->kept_head);
+    else if (!classes->same)
+        console_line(&session->console, "classes: %zu, found by their names among the %zu of the weights",
+                     classes->count, known);
+    class_names_free(&dataset);
+}
+
+void session_describe_weights(Session *session)
+{
+    const WeightsOrigin *origin = &session->origin;
+    char classes[48] = "", epoch[40] = "", metric[64] = "";
+    if (!session->weights)
+        return;
+    if (origin->classes.count)
+        (void)snprintf(classes, sizeof classes, ", %zu classes", origin->classes.count);
+    if (origin->trained)
+        (void)snprintf(epoch, sizeof epoch, ", epoch %" PRIu64, origin->epoch);
+    if (origin->metric_name)
+        (void)snprintf(metric, sizeof metric, ", %s %.2f", origin->metric_name, origin->metric);
+    console_line(&session->console, "weights: %s: %s%s%s%s", session->weights,
+                 origin->model ? origin->model->name : "of another program", classes, epoch, metric);
+    if (session->data.kind == FSH_KIND_CLASSES)
+        describe_classes(session);
+}
