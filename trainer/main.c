@@ -203,12 +203,22 @@ static FshStatus start_ranks(TrainOptions *options, RankPlace *place, FshError *
     return status || is_parent ? status : rank_place_from_environment(place, error);
 }
 
+/* Ends this rank with its failure, which its message names it in; in silence where another rank tells the same. What is wrong with
+ * the options every rank tells, though all may have the same ones: they have not met yet, and one alone may have others. */
+static FshStatus tell_as_rank(FshStatus status, const RankPlace *place, FshError *error)
+{
+    if (status && place->rank > 0 && strcmp(error->message, ranks_told_elsewhere) == 0)
+        (void)!freopen("/dev/null", "w", stderr);
+    else if (status && place->world_size > 1)
+        (void)fsh_error_prepend(error, "rank %llu", (unsigned long long)place->rank);
+    return status;
+}
+
 static FshStatus check_and_run(const ProgramContext *context, RankPlace *place, bool *partial_ret,
                                FshError *error)
 {
     TrainOptions *options = context->settings;
     FshStatus status = rank_place_from_environment(place, error);
-    const bool misplaced = status == FSH_ERR_USAGE; /* what one rank's environment says, it alone can tell */
     if (!status)
         status = check_uses(options, error);
     if (!status)
@@ -217,17 +227,11 @@ static FshStatus check_and_run(const ProgramContext *context, RankPlace *place, 
         status = start_ranks(options, place, error);
     if (!status)
         status = check_ranks(options, place, error);
-    if (status && place->rank > 0 && !misplaced) /* the same on all */
-        (void)snprintf(error->message, sizeof error->message, "%s", ranks_told_elsewhere);
     if (!status) {
         interrupt_install_requeue();
         status = run_as_rank(options, place, partial_ret, error);
     }
-    if (status && place->rank > 0 && strcmp(error->message, ranks_told_elsewhere) == 0)
-        (void)!freopen("/dev/null", "w", stderr);
-    else if (status && status != FSH_ERR_USAGE && place->world_size > 1)
-        (void)fsh_error_prepend(error, "rank %llu", (unsigned long long)place->rank);
-    return status;
+    return tell_as_rank(status, place, error);
 }
 
 static FshStatus run(const ProgramContext *context, bool *partial_ret, FshError *error)
@@ -236,7 +240,7 @@ static FshStatus run(const ProgramContext *context, bool *partial_ret, FshError 
     RankPlace place = {0};
     FshStatus status = take_arguments(options, context->table, context->arguments, error);
     if (status)
-        return status;
+        return rank_place_from_environment(&place, NULL) ? status : tell_as_rank(status, &place, error);
     if (options->print_config) {
         options_config_print(context->table, train_options_no_file, stdout);
         return FSH_OK;

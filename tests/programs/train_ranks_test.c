@@ -249,13 +249,52 @@ static void test_a_skipped_sample_is_told_by_the_rank_that_met_it(void **state)
 static void test_a_failure_of_all_is_told_once(void **state)
 {
     TestFolder *folder = *state;
-    const char *shards = make_set(folder, &train_plain);
     RanksResult result =
         RANKS(2, 1, "--model", "conv8", test_path(folder, "nothing"), test_path(folder, "out"));
     assert_contains(result.of[0].err, "ftrain: rank 0: ");
     free_ranks(&result);
-    result = RANKS(2, 2, "--predict", "x", "--weights", "y", shards);
-    free_ranks(&result);
+}
+
+/* Ranks have not met when their options are looked at: each tells what is wrong with its own. */
+static void test_what_is_wrong_with_a_ranks_options_is_told_by_it(void **state)
+{
+    TestFolder *folder = *state;
+    const char *shards = make_set(folder, &train_plain), *out = test_path(folder, "out");
+    const char *const uses[] = {"--predict", "x", "--weights", "y", shards, NULL};
+    const char *const third[] = {"--model", "conv8", "--output", out, shards, "third", NULL};
+    const char *const unknown[] = {"--model", "conv8", "--no-such-option", shards, out, NULL};
+    const char *const *const cases[] = {uses, third, unknown};
+    static const char *const says[] = {"ftrain: rank 1: --predict: is for one process",
+                                       "ftrain: rank 1: 'third': one argument too many",
+                                       "--no-such-option: no such option"};
+    for (int i = 0; i < 3; i++) { /* rank 0 need not be there */
+        RunningProgram running = start_rank(1, 2, 90 + i, NULL, cases[i]);
+        RunResult result = run_wait(&running);
+        assert_int_equal(result.exit_status, 2);
+        assert_contains(result.err, says[i]);
+        assert_contains(result.err, "Try 'ftrain --help'.");
+        run_result_free(&result);
+    }
+}
+
+/* The first speaks for those that fail as it does, and for no others. */
+static void test_failures_that_differ_are_all_told(void **state)
+{
+    TestFolder *folder = *state;
+    const char *out = test_path(folder, "out");
+    const char *const a_arguments[] = {"--model", "conv8", test_path(folder, "here"), out, NULL};
+    const char *const b_arguments[] = {"--model", "conv8", test_path(folder, "there"), out, NULL};
+    RunningProgram running[2] = {start_rank(0, 2, 95, NULL, a_arguments),
+                                 start_rank(1, 2, 95, NULL, b_arguments)};
+    RunResult a = run_wait(&running[0]), b = run_wait(&running[1]);
+    assert_int_equal(a.exit_status, 1);
+    assert_int_equal(b.exit_status, 1);
+    assert_contains(a.err, "ftrain: rank 0: ");
+    assert_contains(a.err, "/here");
+    assert_contains(b.err, "ftrain: rank 1: ");
+    assert_contains(b.err, "/there");
+    run_result_free(&a);
+    run_result_free(&b);
 }
 
 /* The others cannot know. */
@@ -344,6 +383,8 @@ int main(void)
         IN_FOLDER(test_another_number_of_ranks_does_not_go_on),
         IN_FOLDER(test_a_skipped_sample_is_told_by_the_rank_that_met_it),
         IN_FOLDER(test_a_failure_of_all_is_told_once),
+        IN_FOLDER(test_what_is_wrong_with_a_ranks_options_is_told_by_it),
+        IN_FOLDER(test_failures_that_differ_are_all_told),
         IN_FOLDER(test_a_failure_of_one_is_told_by_it),
         IN_FOLDER(test_ranks_that_were_started_differently_do_not_train),
         IN_FOLDER(test_half_an_environment_is_refused),

@@ -2,6 +2,7 @@
 #include "tests/support/support.h"
 #include "trainer/dist/communicator.h"
 
+#include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -267,7 +268,7 @@ static int join_with_hints(const RankPlace *place)
 {
     Communicator *communicator = NULL;
     int hints = 0;
-    const CommunicatorHint hint = {1.5, count_hints, &hints};
+    const CommunicatorHint hint = {.after_seconds = 1.5, .tell = count_hints, .context = &hints};
     const FshStatus status = communicator_open(&communicator, place, &hint, NULL);
     communicator_close(&communicator);
     return status ? 1 : 30 + hints;
@@ -308,6 +309,95 @@ static void test_waiting_for_the_others_ends_with_a_signal(void **state)
     assert_int_not_equal(stat(path, &status), 0);
 }
 
+/* ---- a stranger in the gate ---- */
+
+/* A process that is no rank holds the file, as a debugger's or a hung run's might; the caller ends it. */
+static pid_t start_stranger(const RankPlace *place)
+{
+    char path[160], byte = 0;
+    int ends[2];
+    assert_int_equal(pipe(ends), 0);
+    const pid_t child = fork();
+    assert_true(child >= 0);
+    if (child == 0) {
+        struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = 0, .l_len = 1};
+        const int file = open(file_of(place, path), O_RDWR | O_CREAT, 0600);
+        const bool held = file >= 0 && fcntl(file, F_SETLK, &lock) == 0;
+        (void)!write(ends[1], held ? "y" : "n", 1);
+        for (;;)
+            (void)pause();
+    }
+    assert_int_equal(read(ends[0], &byte, 1), 1);
+    assert_int_equal(byte, 'y');
+    (void)close(ends[0]);
+    (void)close(ends[1]);
+    return child;
+}
+
+static void end_stranger(pid_t stranger, const RankPlace *place)
+{
+    char path[160];
+    assert_int_equal(kill(stranger, SIGKILL), 0);
+    assert_int_equal(end_of(stranger), 128 + SIGKILL);
+    (void)unlink(file_of(place, path));
+}
+
+static void count_strangers(void *context, const char *text)
+{
+    int *hints = context;
+    *hints += strstr(text, "is held by process ") ? 1 : 100;
+}
+
+/* Returns 40 and the number of hints where it has given up, 50 and that where a signal has ended it. */
+static int meet_a_stranger(const RankPlace *place)
+{
+    Communicator *communicator = NULL;
+    FshError error = {0};
+    int hints = 0;
+    const CommunicatorHint hint = {
+        .after_seconds = 0.3, .most_seconds = 3, .tell = count_strangers, .context = &hints};
+    interrupt_install();
+    const FshStatus status = communicator_open(&communicator, place, &hint, &error);
+    communicator_close(&communicator);
+    if (!strstr(error.message, "is held by process "))
+        return 1;
+    return hints + (status == FSH_ERR_INTERRUPTED ? 50 : strstr(error.message, "end that process") ? 40 : 60);
+}
+
+static void test_a_stranger_in_the_gate_is_named_and_not_waited_for_without_end(void **state)
+{
+    (void)state;
+    const RankPlace place = place_of(0, 2, "stranger");
+    const pid_t stranger = start_stranger(&place);
+    assert_int_equal(end_of(start(&place, meet_a_stranger)), 41);
+    end_stranger(stranger, &place);
+}
+
+static void test_waiting_at_the_gate_ends_with_a_signal(void **state)
+{
+    (void)state;
+    const RankPlace place = place_of(0, 2, "gate");
+    const pid_t stranger = start_stranger(&place), waiting = start(&place, meet_a_stranger);
+    sleep_seconds(1);
+    assert_int_equal(kill(waiting, SIGTERM), 0);
+    assert_int_equal(end_of(waiting), 51);
+    end_stranger(stranger, &place);
+}
+
+/* One that lets go in time is no failure. */
+static void test_a_gate_that_opens_is_passed(void **state)
+{
+    (void)state;
+    const RankPlace first = place_of(0, 2, "opens"), second = place_of(1, 2, "opens");
+    const pid_t stranger = start_stranger(&first), waiting = start(&first, join),
+                other = start(&second, join);
+    sleep_seconds(0.3);
+    assert_int_equal(kill(stranger, SIGKILL), 0);
+    assert_int_equal(end_of(stranger), 128 + SIGKILL);
+    assert_int_equal(end_of(waiting), 0);
+    assert_int_equal(end_of(other), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -320,6 +410,9 @@ int main(void)
         cmocka_unit_test(test_a_file_that_was_left_over_is_made_anew),
         cmocka_unit_test(test_the_first_rank_says_once_who_is_missing),
         cmocka_unit_test(test_waiting_for_the_others_ends_with_a_signal),
+        cmocka_unit_test(test_a_stranger_in_the_gate_is_named_and_not_waited_for_without_end),
+        cmocka_unit_test(test_waiting_at_the_gate_ends_with_a_signal),
+        cmocka_unit_test(test_a_gate_that_opens_is_passed),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -82,12 +82,39 @@ static bool is_held(int descriptor, off_t first, off_t count, long *process_ret)
     return held;
 }
 
-static FshStatus enter_gate(const Communicator *communicator, FshError *error)
+static double most_seconds(const CommunicatorHint *hint)
+{
+    return hint && hint->most_seconds > 0 ? hint->most_seconds : COMMUNICATOR_GATHERING_SECONDS;
+}
+
+/* Waits for the gate. The ranks of the job are in it for a moment each: whoever stays there is a stranger. */
+static FshStatus enter_gate(const Communicator *communicator, const CommunicatorHint *hint, FshError *error)
 {
     struct flock lock = lock_of(F_WRLCK, GATE_BYTE, 1);
-    while (fcntl(communicator->descriptor, F_SETLKW, &lock) < 0)
-        if (errno != EINTR)
+    const struct timespec pause = {.tv_nsec = 2000000};
+    const double start = progress_now_seconds(), most = most_seconds(hint);
+    char text[sizeof communicator->name + 96];
+    while (fcntl(communicator->descriptor, F_SETLK, &lock) < 0) {
+        const double waited = progress_now_seconds() - start;
+        long process = 0;
+        if (errno != EAGAIN && errno != EACCES && errno != EINTR)
             return fsh_error_system(error, errno, "/dev/shm%s: cannot be locked", communicator->name);
+        (void)is_held(communicator->descriptor, GATE_BYTE, 1, &process);
+        (void)snprintf(text, sizeof text, "/dev/shm%s, through which the ranks meet, is held by process %ld",
+                       communicator->name, process);
+        if (interrupt_requested())
+            return fsh_error_set(error, FSH_ERR_INTERRUPTED, "interrupted while waiting: %s", text);
+        if (waited > most)
+            return fsh_error_set(error, FSH_ERR_SYSTEM,
+                                 "%s, which does not let go of it; end that process, or give the run another "
+                                 "port or job",
+                                 text);
+        if (hint && waited > hint->after_seconds) {
+            hint->tell(hint->context, text);
+            hint = NULL;
+        }
+        (void)nanosleep(&pause, NULL);
+    }
     return FSH_OK;
 }
 
@@ -99,20 +126,24 @@ static void leave_gate(const Communicator *communicator)
 
 /* ---- making and joining ---- */
 
-/* Opens the file and stands in its gate. One whose last name went in between belongs to a job that is complete. */
-static FshStatus open_file(Communicator *communicator, struct stat *status_ret, FshError *error)
+/* Opens the file and stands in its gate. One whose last name went in between belongs to a job that is complete. Nobody waits for
+ * another user. */
+static FshStatus open_file(Communicator *communicator, const CommunicatorHint *hint, struct stat *status_ret,
+                           FshError *error)
 {
     for (;;) {
         communicator->descriptor = shm_open(communicator->name, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
         if (communicator->descriptor < 0)
             return fsh_error_system(error, errno, "/dev/shm%s: cannot be made", communicator->name);
-        FshStatus status = enter_gate(communicator, error);
+        if (fstat(communicator->descriptor, status_ret) == 0 && status_ret->st_uid != geteuid())
+            return fsh_error_set(error, FSH_ERR_USAGE,
+                                 "/dev/shm%s: is another user's; give the run another port or job",
+                                 communicator->name);
+        FshStatus status = enter_gate(communicator, hint, error);
         if (status)
             return status;
         if (fstat(communicator->descriptor, status_ret) < 0)
             return fsh_error_system(error, errno, "/dev/shm%s", communicator->name);
-        if (status_ret->st_uid != geteuid())
-            return fsh_error_set(error, FSH_ERR_USAGE, "/dev/shm%s: is another user's", communicator->name);
         if (status_ret->st_nlink > 0)
             return FSH_OK;
         (void)close(communicator->descriptor);
@@ -213,8 +244,8 @@ static void give_hint(const Communicator *communicator, const CommunicatorHint *
     for (uint64_t rank = 0; rank < communicator->place.rank; rank++)
         if (atomic_load(&communicator->head->ranks[rank].state) != RANK_ABSENT)
             return; /* says it */
-    (void)snprintf(text, sizeof text, "rank %" PRIu64 " of %" PRIu64 " is waited for, %d seconds at most",
-                   absent, communicator->place.world_size, (int)COMMUNICATOR_GATHERING_SECONDS);
+    (void)snprintf(text, sizeof text, "rank %" PRIu64 " of %" PRIu64 " is waited for, %.0f seconds at most",
+                   absent, communicator->place.world_size, most_seconds(hint));
     hint->tell(hint->context, text);
 }
 
@@ -222,7 +253,7 @@ static FshStatus wait_for_all(Communicator *communicator, const CommunicatorHint
 {
     const uint64_t world_size = communicator->place.world_size;
     const struct timespec pause = {.tv_nsec = 2000000};
-    const double start = progress_now_seconds();
+    const double start = progress_now_seconds(), most = most_seconds(hint);
     double next_look = start + look_seconds;
     uint64_t absent;
     while ((absent = first_absent(communicator)) < world_size) {
@@ -230,12 +261,12 @@ static FshStatus wait_for_all(Communicator *communicator, const CommunicatorHint
         if (interrupt_requested())
             return fsh_error_set(error, FSH_ERR_INTERRUPTED, "interrupted while waiting for rank %" PRIu64,
                                  absent);
-        if (now - start > COMMUNICATOR_GATHERING_SECONDS)
+        if (now - start > most)
             return fsh_error_set(error, FSH_ERR_SYSTEM,
                                  "rank %" PRIu64 " of %" PRIu64
-                                 " has not come within %d seconds; are all %" PRIu64
+                                 " has not come within %.0f seconds; are all %" PRIu64
                                  " started, on this host, by the same user?",
-                                 absent, world_size, (int)COMMUNICATOR_GATHERING_SECONDS, world_size);
+                                 absent, world_size, most, world_size);
         if (hint && now - start > hint->after_seconds) {
             give_hint(communicator, hint, absent);
             hint = NULL;
@@ -276,7 +307,7 @@ FshStatus communicator_open(Communicator **communicator_ret, const RankPlace *pl
     communicator->bytes = HEAD_BYTES + (size_t)(place->world_size + 1) * SLOT_BYTES;
     (void)snprintf(communicator->name, sizeof communicator->name, "/fshard-%lu-%s", (unsigned long)geteuid(),
                    place->job);
-    FshStatus status = open_file(communicator, &file, error);
+    FshStatus status = open_file(communicator, hint, &file, error);
     in_gate = !status;
     if (!status)
         status = take_place(communicator, &file, error);

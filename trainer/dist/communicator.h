@@ -29,16 +29,18 @@ enum { COMMUNICATOR_PATIENCE_SECONDS = 1800, COMMUNICATOR_GATHERING_SECONDS = 12
 
 typedef struct Communicator Communicator;
 
-/* Who is told, once, that ranks are missing yet, by the first rank that is there: "rank 3 of 4 is waited for". */
+/* Who is told, once, that ranks are missing yet, by the first rank that is there: "rank 3 of 4 is waited for"; or that another process
+ * keeps this one from meeting them. */
 typedef struct CommunicatorHint {
     double after_seconds;
+    double most_seconds; /* then it is a failure; 0: COMMUNICATOR_GATHERING_SECONDS */
     void (*tell)(void *context, const char *text);
     void *context;
 } CommunicatorHint;
 
 /* Waits for all ranks of the job, COMMUNICATOR_GATHERING_SECONDS at most; place is copied; hint may be NULL. FSH_ERR_USAGE: two processes
- * with the same rank, or of another world size under the same job. FSH_ERR_SYSTEM: one has not come, or has ended; shared memory cannot
- * be had. FSH_ERR_INTERRUPTED. On failure *communicator is NULL. */
+ * with the same rank, or of another world size under the same job; the file is another user's. FSH_ERR_SYSTEM: one has not come, or has
+ * ended; a process that is none of them holds the file; shared memory cannot be had. FSH_ERR_INTERRUPTED. On failure *communicator is NULL. */
 FshStatus communicator_open(Communicator **communicator, const RankPlace *place, const CommunicatorHint *hint,
                             FshError *error);
 /* Says that this rank leaves. Whoever waits for it from now on is told that it has ended. NULL is fine. */

@@ -10,6 +10,12 @@
 
 const char ranks_told_elsewhere[] = "told by another rank";
 
+/* For messages that are compared. 0 stands for none. */
+static uint64_t hash_of(const FshError *error)
+{
+    return error ? XXH3_64bits(error->message, strlen(error->message)) | 1 : 0;
+}
+
 /* A rank that has this for its reason leaves the telling to the others, however often they agree. */
 static const char told_by_another[] = "another rank has failed, and says why; this one ends with it";
 
@@ -35,11 +41,13 @@ FshStatus ranks_agree(Communicator *communicator, FshStatus mine, FshError *erro
     const bool stops = mine == FSH_ERR_INTERRUPTED || (!mine && signal_here);
     const uint64_t own = mine && !stops ? FAILED : stops ? (signal_here ? signal_here : 1) : WELL;
     const bool tells = !(own == FAILED && error && strcmp(error->message, told_by_another) == 0);
-    uint64_t said[2] = {own, tells && communicator_place(communicator)->rank == 0 ? own : WELL};
+    const bool is_first = communicator_place(communicator)->rank == 0;
+    /* What rank 0 fails with, and whether it does. */
+    uint64_t said[3] = {own, is_first && tells ? own : WELL, is_first && own == FAILED ? hash_of(error) : 0};
     FshError lost = {0};
-    FshStatus status = communicator_max_u64(communicator, said, 2, &lost);
-    if (own == FAILED) { /* with a message of its own, which is rank 0's too where that has failed */
-        if (!status && said[1] == FAILED)
+    FshStatus status = communicator_max_u64(communicator, said, 3, &lost);
+    if (own == FAILED) { /* with a message of its own, or with rank 0's */
+        if (!status && said[1] == FAILED && (!tells || said[2] == hash_of(error)))
             ranks_leave_to_first(communicator, error);
         return mine;
     }

@@ -236,7 +236,8 @@ static void tell_who_is_missing(void *context, const char *text)
 /* Loaders alone are one process's affair. */
 static FshStatus join_ranks(Session *session, TrainOptions *options, SessionUse use, FshError *error)
 {
-    const CommunicatorHint hint = {MISSING_RANK_SECONDS, tell_who_is_missing, session};
+    const CommunicatorHint hint = {
+        .after_seconds = MISSING_RANK_SECONDS, .tell = tell_who_is_missing, .context = session};
     FshStatus status = FSH_OK;
     options->place = (RankPlace){.world_size = 1, .local_world = 1};
     if (use != SESSION_LOAD)
