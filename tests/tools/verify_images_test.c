@@ -243,7 +243,7 @@ static void test_sides_that_do_not_look_alike_are_suspicious(void **state)
         make_pair(folder, i, i, i);
     run_ok("fpack", "--pairs", "blurry:sharp", pairs, packed, NULL);
     RunResult result = run_expecting(0, "fverify", "--pairs", packed, NULL);
-    assert_contains(result.out, "4 compared: likeness 1.000 at least, 1.000 on average");
+    assert_contains(result.out, "4 compared: likeness 1.000 at least, 1.000 on average; none suspicious");
     run_result_free(&result);
     /* A side that is turned upside down is another picture. */
     source_jpeg_turned(test_path(folder, "pairs/sharp/2.jpg"), 64, 48, 3, 2);
@@ -254,8 +254,21 @@ static void test_sides_that_do_not_look_alike_are_suspicious(void **state)
         assert_contains(result.out, "record 2, key 2, source sharp/2.jpg: suspicious: its sides do not look "
                                     "alike: likeness ");
         assert_contains(result.out, "1 problem;");
+        assert_contains(result.out, "; 1 suspicious");
         run_result_free(&result);
     }
+    result = run_expecting(1, "fverify", "--pairs", "--json", packed, NULL);
+    json_t *json = json_of(result.out);
+    const json_t *found = json_object_get(json_array_get(json_object_get(json, "datasets"), 0), "pairs");
+    const json_t *suspects = json_object_get(found, "suspicious");
+    assert_int_equal(json_array_size(suspects), 1);
+    const json_t *suspect = json_array_get(suspects, 0);
+    assert_string_equal(json_string_value(json_object_get(suspect, "split")), "train");
+    assert_int_equal(json_integer_value(json_object_get(suspect, "index")), 2);
+    assert_true(json_real_value(json_object_get(suspect, "likeness")) ==
+                json_real_value(json_object_get(found, "likeness_least")));
+    json_decref(json);
+    run_result_free(&result);
     run_ok("fverify", "--pairs", "--likeness", "-1", packed, NULL);
 }
 

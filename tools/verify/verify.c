@@ -103,11 +103,40 @@ static bool reads_records(const VerifyOptions *options)
     return options->level > VERIFY_QUICK || options->against || options->pairs;
 }
 
-/* One file of a split, opened by itself, so that a broken neighbour does not hide it. */
-static FshStatus verify_file(Verification *verification, const char *path, const char *name,
-                             VerifySplit *split, FshError *error)
+/* verify_records, and the place of the suspects that it finds: in split `index` of the report's manifest, after the
+ * samples of its files before. */
+static FshStatus look_at_records(Verification *verification, const FshSplit *own, size_t index,
+                                 FshError *error)
 {
     VerifyReport *report = verification->report;
+    const size_t known = report->suspect_count;
+    const uint64_t first = report->splits[index].sample_count - own->sample_count;
+    if (!reads_records(verification->options))
+        return FSH_OK;
+    FshStatus status = verify_records(own, verification->options,
+                                      verification->against.folder ? &verification->against : NULL,
+                                      &verification->progress, report, error);
+    for (size_t i = known; i < report->suspect_count; i++) {
+        report->suspects[i].split = index;
+        report->suspects[i].index += first;
+    }
+    return status;
+}
+
+static int compare_suspects(const void *a, const void *b)
+{
+    const VerifySuspect *left = a, *right = b;
+    const int likeness = (left->likeness > right->likeness) - (left->likeness < right->likeness);
+    const int split = (left->split > right->split) - (left->split < right->split);
+    return likeness ? likeness : split ? split : (left->index > right->index) - (left->index < right->index);
+}
+
+/* One file of a split, opened by itself, so that a broken neighbour does not hide it. */
+static FshStatus verify_file(Verification *verification, const char *path, const char *name, size_t index,
+                             FshError *error)
+{
+    VerifyReport *report = verification->report;
+    VerifySplit *split = &report->splits[index];
     FshDataset *dataset = NULL;
     FshError failure = {0};
     FshStatus status = fsh_open(&dataset, path, &failure);
@@ -122,10 +151,7 @@ static FshStatus verify_file(Verification *verification, const char *path, const
     split->sample_count += own->sample_count;
     split->bytes += manifest->splits[0].files[0].bytes;
     count_labels(own, report->manifest.class_count, split->class_counts);
-    if (reads_records(verification->options))
-        status = verify_records(own, verification->options,
-                                verification->against.folder ? &verification->against : NULL,
-                                &verification->progress, report, error);
+    status = look_at_records(verification, own, index, error);
     fsh_close(&dataset);
     return status;
 }
@@ -202,10 +228,7 @@ static FshStatus verify_opened(Verification *verification, FshError *error)
         split->file_count += own->info->file_count;
         split->sample_count += own->sample_count;
         count_labels(own, manifest->class_count, split->class_counts);
-        if (reads_records(verification->options))
-            status = verify_records(own, verification->options,
-                                    verification->against.folder ? &verification->against : NULL,
-                                    &verification->progress, report, error);
+        status = look_at_records(verification, own, i, error);
     }
     fsh_close(&dataset);
     return status;
@@ -230,7 +253,7 @@ static FshStatus verify_dataset(Verification *verification, FshError *error)
             char path[PATH_MAX];
             status = file_join(path, sizeof path, verification->folder, info->files[f].name, error);
             if (!status)
-                status = verify_file(verification, path, info->files[f].name, &report->splits[i], error);
+                status = verify_file(verification, path, info->files[f].name, i, error);
             if (!status && interrupt_requested())
                 status = FSH_ERR_INTERRUPTED; /* verify_path says where */
         }
@@ -296,6 +319,8 @@ FshStatus verify_path(const char *path, const VerifyOptions *options, VerifyRepo
     if (!status && report->opened && options->against)
         status = missing_images_find(&report->sources, options->against, verification.against.has_recipe,
                                      options->jobs, &report->missing, error);
+    if (report->suspect_count)
+        qsort(report->suspects, report->suspect_count, sizeof *report->suspects, compare_suspects);
     progress_finish(&verification.progress);
     if (status == FSH_ERR_INTERRUPTED)
         status = fsh_error_set(error, status, "%s: interrupted", path);
@@ -319,6 +344,7 @@ void verify_report_free(VerifyReport *report)
     free_problems(report->problems, report->problem_count);
     free_problems(report->remarks, report->remark_count);
     free(report->known);
+    free(report->suspects);
     for (size_t i = 0; report->splits && i < report->manifest.split_count; i++) {
         free(report->splits[i].name);
         free(report->splits[i].class_counts);

@@ -46,6 +46,13 @@ typedef struct VerifySplit {
     uint64_t *class_counts;                   /* class_count entries, by label; NULL for pairs */
 } VerifySplit;
 
+/* A pair whose sides do not show the same. */
+typedef struct VerifySuspect {
+    size_t split; /* in manifest.splits */
+    uint64_t index;
+    double likeness;
+} VerifySuspect;
+
 typedef struct VerifyReport {
     char *path;
     bool opened;          /* the fields below say something */
@@ -61,6 +68,8 @@ typedef struct VerifyReport {
     MissingImages missing; /* and what else is in the source tree: fpack may have left it out for a reason */
     double likeness_least; /* of all pairs, and the sum, for the mean */
     double likeness_sum;
+    VerifySuspect *suspects; /* the pairs that are suspicious, the least alike first; each is a problem too */
+    size_t suspect_count, suspect_capacity;
     VerifyProblem *problems; /* what libfshard found first, then the images', by file and record */
     size_t problem_count, problem_capacity;
     VerifyProblem *remarks; /* of libfshard: what is worth knowing, and is no problem */

@@ -92,6 +92,24 @@ static json_t *images_to_json(const VerifyReport *report)
                      "bytes", histogram_to_json(&report->bytes));
 }
 
+/* [{split, index, likeness}, …], the least alike first. */
+static json_t *suspects_to_json(const VerifyReport *report)
+{
+    json_t *array = json_array();
+    int failed = !array;
+    for (size_t i = 0; i < report->suspect_count && !failed; i++) {
+        const VerifySuspect *suspect = &report->suspects[i];
+        failed |= json_array_append_new(
+            array, json_pack("{s:s, s:I, s:f}", "split", report->splits[suspect->split].name, "index",
+                             (json_int_t)suspect->index, "likeness", suspect->likeness));
+    }
+    if (failed) {
+        json_decref(array);
+        return NULL;
+    }
+    return array;
+}
+
 json_t *verify_to_json(const VerifyReport *report, const VerifyOptions *options)
 {
     static const char *const levels[] = {
@@ -111,10 +129,12 @@ json_t *verify_to_json(const VerifyReport *report, const VerifyOptions *options)
     if (!failed && report->opened && options->against)
         failed |= json_object_set_new(object, "not_packed", json_integer((json_int_t)report->missing.count));
     if (!failed && report->pair_count)
-        failed |= json_object_set_new(object, "pairs",
-                                      json_pack("{s:I, s:f, s:f}", "count", (json_int_t)report->pair_count,
-                                                "likeness_least", report->likeness_least, "likeness_mean",
-                                                report->likeness_sum / (double)report->pair_count));
+        failed |=
+            json_object_set_new(object, "pairs",
+                                json_pack("{s:I, s:f, s:f, s:o}", "count", (json_int_t)report->pair_count,
+                                          "likeness_least", report->likeness_least, "likeness_mean",
+                                          report->likeness_sum / (double)report->pair_count, "suspicious",
+                                          suspects_to_json(report)));
     if (failed) {
         json_decref(object);
         return NULL;

@@ -1,7 +1,6 @@
 #include "tools/verify/verify_pixels.h"
 
 #include <inttypes.h>
-#include <math.h>
 #include <string.h>
 
 void pixel_reader_free(PixelReader *reader)
@@ -70,30 +69,4 @@ FshStatus pixel_reader_thumbnail(PixelReader *reader, const FshSplit *split, con
     if (!status)
         status = pixel_reader_decode(reader, field, data, bytes, edge, NULL, error);
     return status ? status : pixel_reader_shrink(reader, edge, stretch, thumbnail, error);
-}
-
-/* Luma of ITU-R 601 in thousandths, less no offset: correlation does not see one. */
-static double luminance(const Image *image, size_t pixel)
-{
-    const uint8_t *at = image->pixels + pixel * image->channels;
-    return image->channels == 1 ? 1000.0 * at[0] : 299.0 * at[0] + 587.0 * at[1] + 114.0 * at[2];
-}
-
-double image_likeness(const Image *a, const Image *b)
-{
-    enum { PIXELS = LIKENESS_EDGE * LIKENESS_EDGE };
-    const double flat = 1000.0 * 1000.0 * PIXELS / 16; /* standard deviation of a quarter of a step of 255 */
-    double sum_a = 0, sum_b = 0, square_a = 0, square_b = 0, product = 0;
-    for (size_t i = 0; i < PIXELS; i++) {
-        const double value_a = luminance(a, i), value_b = luminance(b, i);
-        sum_a += value_a;
-        sum_b += value_b;
-        square_a += value_a * value_a;
-        square_b += value_b * value_b;
-        product += value_a * value_b;
-    }
-    const double spread_a = square_a - sum_a * sum_a / PIXELS, spread_b = square_b - sum_b * sum_b / PIXELS;
-    if (spread_a < flat || spread_b < flat)
-        return spread_a < flat && spread_b < flat ? 1 : 0;
-    return (product - sum_a * sum_b / PIXELS) / sqrt(spread_a * spread_b);
 }

@@ -1,4 +1,4 @@
-/* verify_pixels.h - what a field holds: its bytes, its pixels, a thumbnail of it, and how alike two of them are.
+/* verify_pixels.h - what a field holds: its bytes, its pixels, a thumbnail of it.
  *
  * Threads: one PixelReader per thread. Zeroed to begin with; it makes what it needs when it needs it. */
 #ifndef FSHARD_VERIFY_VERIFY_PIXELS_H
@@ -33,12 +33,5 @@ FshStatus pixel_reader_thumbnail(PixelReader *reader, const FshSplit *split, con
 /* The same of reader->decoded. */
 FshStatus pixel_reader_shrink(PixelReader *reader, uint32_t edge, bool stretch, Image *thumbnail,
                               FshError *error);
-
-/* Thumbnails of both sides of a pair are compared at this size: motion blur and noise are gone, composition stays. */
-enum { LIKENESS_EDGE = 32 };
-
-/* Pearson's correlation of the luminance of two images of LIKENESS_EDGE x LIKENESS_EDGE pixels, -1..1. 1 where both are of
- * one colour throughout, 0 where only one is. */
-double image_likeness(const Image *a, const Image *b);
 
 #endif

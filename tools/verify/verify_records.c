@@ -9,6 +9,7 @@
 #include "common/pool.h"
 #include "common/text.h"
 #include "tools/pack/codec.h"
+#include "tools/verify/verify_likeness.h"
 
 /* ---- problems ---- */
 
@@ -115,7 +116,8 @@ FshStatus verify_add_sample_problem(VerifyReport *report, const FshSplit *split,
 /* What a thread keeps. */
 typedef struct VerifyThread {
     AgainstReader reader;
-    Image thumbnails[2];
+    Image thumbnail;
+    LikenessSide *sides; /* two, with --pairs */
 } VerifyThread;
 
 /* Found in one record. Slots are not cleared between records: check_record sets all of it. */
@@ -126,8 +128,8 @@ typedef struct RecordFindings {
     unsigned field; /* whose source the failure is about */
     FshSample sample;
     unsigned decoded_count, compared_count;
-    bool paired;
-    double likeness;
+    bool paired, suspicious;
+    Likeness likeness; /* of the side that is least like the first */
 } RecordFindings;
 
 typedef struct RecordsJob {
@@ -195,11 +197,13 @@ static FshStatus check_contents(const RecordsJob *job, VerifyThread *own, unsign
         status = pixel_reader_decode(reader, field, data, bytes, LIKENESS_EDGE, NULL, &found->failure);
     }
     if (!status && thumbnail) {
-        status =
-            pixel_reader_shrink(reader, LIKENESS_EDGE, true, &own->thumbnails[index > 0], &found->failure);
+        status = pixel_reader_shrink(reader, LIKENESS_EDGE, true, &own->thumbnail, &found->failure);
+        if (!status)
+            likeness_side(&own->thumbnail, &own->sides[index > 0]);
         if (!status && index > 0) { /* every other side against the first */
-            const double likeness = image_likeness(&own->thumbnails[0], &own->thumbnails[1]);
-            found->likeness = !found->paired || likeness < found->likeness ? likeness : found->likeness;
+            const Likeness likeness = likeness_of(&own->sides[0], &own->sides[1]);
+            if (!found->paired || likeness.likeness < found->likeness.likeness)
+                found->likeness = likeness;
             found->paired = true;
         }
     }
@@ -241,6 +245,24 @@ static FshStatus check_field(const RecordsJob *job, VerifyThread *own, unsigned 
     return status;
 }
 
+/* Says in found->failure why the pair is suspicious. Returns FSH_ERR_MISMATCH. */
+static FshStatus suspect(RecordFindings *found, double least)
+{
+    const Likeness *likeness = &found->likeness;
+    found->suspicious = true;
+    if (likeness->shifted)
+        return fsh_error_set(
+            &found->failure, FSH_ERR_MISMATCH,
+            "suspicious: its sides do not look alike: likeness %.3f, less than %.3g; it is %.3f where one is "
+            "shifted by %+.0f %% of the width and %+.0f %% of the height: another frame or crop of the "
+            "scene?",
+            likeness->likeness, least, likeness->likeness_there, 100 * likeness->shift_x,
+            100 * likeness->shift_y);
+    return fsh_error_set(&found->failure, FSH_ERR_MISMATCH,
+                         "suspicious: its sides do not look alike: likeness %.3f, less than %.3g",
+                         likeness->likeness, least);
+}
+
 static FshStatus check_record(uint64_t item, int thread, void *slot, void *context, FshError *error)
 {
     RecordsJob *job = context;
@@ -248,16 +270,14 @@ static FshStatus check_record(uint64_t item, int thread, void *slot, void *conte
     RecordFindings *found = slot;
     found->failure.status = FSH_OK;
     found->field = found->decoded_count = found->compared_count = 0;
-    found->paired = false;
-    found->likeness = 0;
+    found->paired = found->suspicious = false;
+    found->likeness = (Likeness){0};
     FshStatus status = fsh_sample_get(job->split, item, &found->sample, &found->failure);
     found->readable = !status;
     for (unsigned i = 0; !status && i < found->sample.field_count; i++)
         status = check_field(job, own, i, found);
-    if (!status && found->paired && !(found->likeness >= job->options->likeness_min))
-        status = fsh_error_set(&found->failure, FSH_ERR_MISMATCH,
-                               "suspicious: its sides do not look alike: likeness %.3f, less than %.3g",
-                               found->likeness, job->options->likeness_min);
+    if (!status && found->paired && !(found->likeness.likeness >= job->options->likeness_min))
+        status = suspect(found, job->options->likeness_min);
     if (status == FSH_ERR_MEMORY)
         return fsh_error_set(error, status, "split %s sample %" PRIu64 ": %s", job->split->info->name, item,
                              found->failure.message);
@@ -290,6 +310,21 @@ static void count_pair(VerifyReport *report, double likeness)
     report->likeness_sum += likeness;
 }
 
+/* Adds a suspicious pair by its index in the part of a split that is looked at. FSH_ERR_MEMORY. */
+static FshStatus add_suspect(VerifyReport *report, uint64_t index, double likeness, FshError *error)
+{
+    if (report->suspect_count == report->suspect_capacity) {
+        const size_t larger = report->suspect_capacity ? 2 * report->suspect_capacity : 16;
+        VerifySuspect *grown = reallocarray(report->suspects, larger, sizeof *grown);
+        if (!grown)
+            return fsh_error_set(error, FSH_ERR_MEMORY, "%s: out of memory", report->path);
+        report->suspects = grown;
+        report->suspect_capacity = larger;
+    }
+    report->suspects[report->suspect_count++] = (VerifySuspect){.index = index, .likeness = likeness};
+    return FSH_OK;
+}
+
 static FshStatus gather(uint64_t item, void *slot, void *context, FshError *error)
 {
     RecordsJob *job = context;
@@ -305,9 +340,11 @@ static FshStatus gather(uint64_t item, void *slot, void *context, FshError *erro
     report->decoded_count += found->decoded_count;
     report->compared_count += found->compared_count;
     if (found->paired)
-        count_pair(report, found->likeness);
+        count_pair(report, found->likeness.likeness);
+    if (found->suspicious)
+        status = add_suspect(report, item, found->likeness.likeness, error);
     /* A record whose CRC is wrong is in the report already; that it does not decode either is no news. */
-    if (found->wrong)
+    if (found->wrong && !status)
         status = verify_add_sample_problem(report, job->split, item, found->readable ? &found->sample : NULL,
                                            found->field, &found->failure, error);
     for (unsigned i = 0; found->readable && job->against && i < found->sample.field_count && !status; i++)
@@ -329,12 +366,19 @@ FshStatus verify_records(const FshSplit *split, const VerifyOptions *options, co
                       .progress = progress};
     if (!job.threads)
         return fsh_error_set(error, FSH_ERR_MEMORY, "%s: out of memory", split->info->name);
-    FshStatus status = pool_run_ordered(options->jobs, split->sample_count, 0, sizeof(RecordFindings),
-                                        check_record, gather, NULL, &job, error);
+    FshStatus status = FSH_OK;
+    for (int thread = 0; options->pairs && thread < options->jobs && !status; thread++) {
+        job.threads[thread].sides = malloc(2 * sizeof *job.threads[thread].sides);
+        if (!job.threads[thread].sides)
+            status = fsh_error_set(error, FSH_ERR_MEMORY, "%s: out of memory", split->info->name);
+    }
+    if (!status)
+        status = pool_run_ordered(options->jobs, split->sample_count, 0, sizeof(RecordFindings), check_record,
+                                  gather, NULL, &job, error);
     for (int thread = 0; thread < options->jobs; thread++) {
         against_reader_free(&job.threads[thread].reader);
-        image_free(&job.threads[thread].thumbnails[0]);
-        image_free(&job.threads[thread].thumbnails[1]);
+        image_free(&job.threads[thread].thumbnail);
+        free(job.threads[thread].sides);
     }
     free(job.threads);
     return status;

@@ -23,7 +23,8 @@ FshStatus verify_know_problems(VerifyReport *report, FshError *error);
 bool verify_knows(const VerifyReport *report, const char *file, int64_t record);
 
 /* Checks all samples of split on options->jobs threads, and adds to the
- * report: image counts and sizes, and problems in the order of the records. against: NULL, or the source tree. */
+ * report: image counts and sizes, problems in the order of the records, and suspects, whose
+ * split is left at 0 and whose index counts from split's first sample. against: NULL, or the source tree. */
 FshStatus verify_records(const FshSplit *split, const VerifyOptions *options, const Against *against,
                          Progress *progress, VerifyReport *report, FshError *error);
 

@@ -164,9 +164,12 @@ static void print_images(FILE *stream, const VerifyReport *report)
                   progress_format_bytes(bytes, sizeof bytes, report->bytes.sum / report->bytes.count));
     print_dimensions(stream, report);
     if (report->pair_count)
-        (void)fprintf(stream, "  pairs    %s compared: likeness %.3f at least, %.3f on average\n",
-                      progress_format_count(count, sizeof count, report->pair_count), report->likeness_least,
-                      report->likeness_sum / (double)report->pair_count);
+        (void)fprintf(
+            stream, "  pairs    %s compared: likeness %.3f at least, %.3f on average; %s suspicious\n",
+            progress_format_count(count, sizeof count, report->pair_count), report->likeness_least,
+            report->likeness_sum / (double)report->pair_count,
+            report->suspect_count ? progress_format_count(bytes, sizeof bytes, report->suspect_count)
+                                  : "none");
 }
 
 static void print_missing(FILE *stream, const VerifyReport *report, const char *folder)
