@@ -4,6 +4,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "common/html_style.h"
+
 static void append(HtmlPage *page, const char *text, size_t length)
 {
     if (!page->status)
@@ -89,22 +91,33 @@ void html_add_base64(HtmlPage *page, const void *bytes, size_t length)
     }
 }
 
-void html_begin(HtmlPage *page, const char *title, const char *const *styles)
+void html_begin(HtmlPage *page, const char *title, unsigned refresh_seconds)
 {
-    html_add_markup(page, "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">"
-                          "<meta http-equiv=\"Content-Security-Policy\" "
-                          "content=\"default-src 'none'; img-src data:; style-src 'unsafe-inline'\">"
-                          "<meta name=\"viewport\" content=\"width=device-width\"><title>");
+    html_add(page,
+             "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">"
+             "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; img-src data:; "
+             "style-src 'unsafe-inline'; script-src 'sha256-%s'\">"
+             "<meta name=\"viewport\" content=\"width=device-width\">",
+             html_script_hash);
+    if (refresh_seconds) /* the script is more careful: it waits while somebody types */
+        html_add(page, "<noscript><meta http-equiv=\"refresh\" content=\"%u\"></noscript>", refresh_seconds);
+    html_add_markup(page, "<title>");
     html_add_string(page, title);
     html_add_markup(page, "</title><style>");
-    for (; *styles; styles++)
-        html_add_markup(page, *styles);
-    html_add_markup(page, "</style></head><body>");
+    for (const char *const *style = html_styles; *style; style++)
+        html_add_markup(page, *style);
+    html_add_markup(page, "</style></head>");
+    if (refresh_seconds)
+        html_add(page, "<body data-refresh=\"%u\">", refresh_seconds);
+    else
+        html_add_markup(page, "<body>");
 }
 
 FshStatus html_write(HtmlPage *page, const char *path, bool force)
 {
-    html_add_markup(page, "</body></html>\n");
+    html_add_markup(page, "<script>");
+    html_add_markup(page, html_script);
+    html_add_markup(page, "</script></body></html>\n");
     if (!page->status)
         page->status =
             file_write_atomic(path, page->text.bytes, page->text.length, force, false, page->error);

@@ -2,6 +2,8 @@
 
 #include <inttypes.h>
 
+enum { SMALL_PX = 100 };
+
 void html_add_image(HtmlPage *page, HtmlImages *images, const Image *image, const char *alt, size_t alt_bytes)
 {
     const ImageEncodeOptions options = {
@@ -12,7 +14,10 @@ void html_add_image(HtmlPage *page, HtmlImages *images, const Image *image, cons
         page->status = image_encode(images->encoder, image, &options, &images->jpeg, page->error);
     if (page->status)
         return;
-    html_add(page, "<img width=\"%" PRIu32 "\" height=\"%" PRIu32 "\" alt=\"", image->width, image->height);
+    /* What is shown larger than it is shows its pixels. */
+    html_add(page, "<img%s width=\"%" PRIu32 "\" height=\"%" PRIu32 "\" alt=\"",
+             image->width < SMALL_PX && image->height < SMALL_PX ? " class=\"small\"" : "", image->width,
+             image->height);
     html_add_text(page, alt, alt_bytes);
     html_add(page, "\" src=\"data:image/jpeg;base64,");
     html_add_base64(page, images->jpeg.bytes, images->jpeg.length);

@@ -1,11 +1,11 @@
 #include "common/html.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/html_style.h"
 #include "tests/support/support.h"
-
-static const char *const no_styles[] = {NULL};
 
 static char *escaped(const char *text, size_t length)
 {
@@ -63,15 +63,21 @@ static void test_a_page_is_written_whole_or_not(void **state)
     const char *path = test_path(folder, "page.html");
     FshError error = {0};
     HtmlPage page = {.error = &error};
-    html_begin(&page, "a<b", (const char *const[]){"p{", "}", NULL});
+    html_begin(&page, "a<b", 0);
     html_add(&page, "<p>%d</p>", 7);
     assert_ok(html_write(&page, path, false), &error);
     char *text = test_file_read(path, NULL);
-    assert_contains(text, "<title>a&lt;b</title><style>p{}</style></head><body><p>7</p></body></html>\n");
-    assert_contains(text, "content=\"default-src 'none'; img-src data:; style-src 'unsafe-inline'\"");
+    assert_contains(text, "<title>a&lt;b</title><style>:root{");
+    assert_contains(text, "prefers-color-scheme:dark");
+    assert_contains(text, "</style></head><body><p>7</p><script>\"use strict\";");
+    assert_contains(text, "</script></body></html>\n");
+    assert_contains(
+        text, "content=\"default-src 'none'; img-src data:; style-src 'unsafe-inline'; script-src 'sha256-");
+    assert_contains_not(text, "http-equiv=\"refresh\"");
+    assert_contains_not(text, "<body data-refresh");
     free(text);
     page = (HtmlPage){.error = &error};
-    html_begin(&page, "other", no_styles);
+    html_begin(&page, "other", 0);
     assert_int_equal(html_write(&page, path, false), FSH_ERR_EXISTS);
     assert_null(page.text.bytes);
     text = test_file_read(path, NULL);
@@ -83,12 +89,44 @@ static void test_after_a_failure_nothing_is_written(void **state)
 {
     TestFolder *folder = *state;
     HtmlPage page = {.status = FSH_ERR_MEMORY};
-    html_begin(&page, "a", no_styles);
+    html_begin(&page, "a", 0);
     html_add_string(&page, "b");
     html_add_base64(&page, "c", 1);
     assert_int_equal(page.text.length, 0);
     assert_int_equal(html_write(&page, test_path(folder, "page.html"), true), FSH_ERR_MEMORY);
     assert_int_equal(test_count_files(folder->path), 0);
+}
+
+static void test_a_page_that_changes_is_loaded_again(void **state)
+{
+    (void)state;
+    HtmlPage page = {0};
+    html_begin(&page, "a", 15);
+    assert_int_equal(buffer_append(&page.text, "", 1, NULL), FSH_OK);
+    assert_contains((const char *)page.text.bytes,
+                    "<noscript><meta http-equiv=\"refresh\" content=\"15\"></noscript>");
+    assert_contains((const char *)page.text.bytes, "<body data-refresh=\"15\">");
+    buffer_free(&page.text);
+}
+
+/* Browsers run the script only if the page's policy has its hash. */
+static void test_the_policy_knows_the_script(void **state)
+{
+    TestFolder *folder = *state;
+    char hash[128] = "", command[1024];
+    test_file_write_text(test_path(folder, "script"), html_script);
+    (void)snprintf(
+        command, sizeof command,
+        "sha256sum <'%s/script' | cut -c1-64 | tr a-f A-F | tr -d '\\n' | basenc --base16 -d | base64",
+        folder->path);
+    FILE *pipe = popen(command, "r"); /* NOLINT(cert-env33-c): coreutils know SHA-256 */
+    assert_non_null(pipe);
+    assert_non_null(fgets(hash, sizeof hash, pipe));
+    (void)pclose(pipe);
+    hash[strcspn(hash, "\n")] = '\0';
+    assert_string_equal(html_script_hash, hash);
+    assert_null(strstr(html_script, "</"));
+    assert_null(strstr(html_script, "innerHTML"));
 }
 
 int main(void)
@@ -99,6 +137,8 @@ int main(void)
         cmocka_unit_test(test_base64_is_that_of_the_rfc),
         IN_FOLDER(test_a_page_is_written_whole_or_not),
         IN_FOLDER(test_after_a_failure_nothing_is_written),
+        cmocka_unit_test(test_a_page_that_changes_is_loaded_again),
+        IN_FOLDER(test_the_policy_knows_the_script),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

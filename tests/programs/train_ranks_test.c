@@ -126,6 +126,9 @@ static void test_evaluation_counts_every_sample_once(void **state)
             if (fabs(a - b) > 1e-12 * fabs(a))
                 fail_msg("%d ranks: %s is %.17g, not %.17g", ranks, names[i], b, a);
         }
+        /* Each class's numbers are those of all ranks, too. */
+        assert_int_equal(json_array_size(json_object_get(several, "classes")), 7);
+        assert_true(json_equal(json_object_get(one, "classes"), json_object_get(several, "classes")));
         json_decref(several);
     }
     json_decref(one);

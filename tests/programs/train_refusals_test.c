@@ -37,7 +37,6 @@ static void test_weights_that_nearly_fit_are_refused(void **state)
     const char *weights = test_path(folder, "a/last.safetensors");
     REFUSED(1, "model.33.weight is [3, 128], the network has [3, 512]", out, "--model", "conv8",
             "--train-crop-size", "64", "--weights", weights, shards);
-    forget_checksums(weights);
     replace_in_file(weights, "\"model.1.weight\":{\"dtype\":\"F32\"",
                     "\"model.1.weight\":{\"dtype\":\"I32\"");
     REFUSED(1, "model.1.weight is I32; weights are floating-point numbers", out, "--model", "conv8",
@@ -213,7 +212,7 @@ static void test_an_output_that_exists_is_refused_without_force(void **state)
     assert_string_equal(text, "mine");
     free(text);
     assert_true(test_file_size(stale) > 1000);
-    assert_int_equal(test_count_files(out), 7 + REPORT_FILES);
+    assert_int_equal(test_count_files(out), 8 + REPORT_FILES);
 
     result = TRAIN(1, "--model", "conv8", shards, note);
     assert_contains(result.err, "note.txt: is a file");

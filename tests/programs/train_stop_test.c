@@ -101,6 +101,11 @@ static void stop_with(TestFolder *folder, const char *shards, int signal_number,
                                      shards,   out,        NULL};
     RunningProgram running = run_start(NULL, "ftrain", arguments);
     assert_true(wait_for_file(weights, 30));
+    char *live = test_file_read(test_path(folder, "out%d/report.html", signal_number), NULL);
+    assert_contains(live, "<b>Running</b>: epoch ");
+    assert_contains(live, " of 1000000, step ");
+    assert_contains(live, "http-equiv=\"refresh\"");
+    free(live);
     assert_int_equal(kill(running.process, signal_number), 0);
     RunResult result = run_wait(&running);
     assert_int_equal(result.exit_status, exit_status);
@@ -113,11 +118,16 @@ static void stop_with(TestFolder *folder, const char *shards, int signal_number,
     result = TRAIN(0, "--model", "conv8", "--evaluate", "--val-split", "train", "--weights", weights, shards);
     run_result_free(&result);
     assert_int_equal(test_count_files(out), files); /* no temporary file among them */
+    char *page = test_file_read(test_path(folder, "out%d/report.html", signal_number), NULL);
+    assert_contains(page, "Stopped</b> in epoch ");
+    assert_contains(page, "--resume auto goes on");
+    assert_contains_not(page, "http-equiv=\"refresh\""); /* nothing comes any more */
+    free(page);
 }
 
 static void test_a_signal_ends_it_with_weights_on_disk(void **state)
 {
-    stop_with(*state, make_set(*state, &train_plain), SIGINT, 130, 6 + REPORT_FILES);
+    stop_with(*state, make_set(*state, &train_plain), SIGINT, 130, 7 + REPORT_FILES);
 }
 
 static void test_a_signal_ends_training_without_evaluation_too(void **state)
@@ -145,7 +155,7 @@ static void test_a_full_disk_costs_a_warning_and_not_the_run(void **state)
     result = TRAIN(0, "--model", "conv8", "--evaluate", "--weights",
                    test_path(folder, "out/last.safetensors"), shards);
     run_result_free(&result);
-    assert_true(test_count_files(out) <= 6 + REPORT_FILES);
+    assert_true(test_count_files(out) <= 7 + REPORT_FILES);
 }
 
 static void test_a_disk_that_is_full_from_the_start_leaves_nothing(void **state)

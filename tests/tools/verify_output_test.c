@@ -371,7 +371,7 @@ static void test_the_page_is_whole_and_needs_nothing_else(void **state)
                                         "train <small>highest bar: 3<"};
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
         assert_contains(text, parts[i]);
-    static const char *const never[] = {"http://", "https://", "<script", "<link", "url("};
+    static const char *const never[] = {"http://", "https://", "<link", "url("};
     for (size_t i = 0; i < sizeof never / sizeof *never; i++)
         assert_contains_not(text, never[i]);
     size_t images = 0;
@@ -413,7 +413,9 @@ static void test_names_cannot_break_out_of_the_page(void **state)
                     "é"); /* ff, 1b, c2 9b and ed a0 80 byte by byte */
     assert_contains(text, "&lt;/td&gt;&lt;svg onload=alert(3)&gt;.jpg");
     assert_contains(text, "&lt;script&gt;alert(1)&lt;/script&gt;"); /* the class */
-    assert_contains_not(text, "<script");
+    const char *script = strstr(text, "<script");
+    assert_non_null(script); /* ours, and no other */
+    assert_null(strstr(script + 1, "<script"));
     assert_contains_not(text, "<img src");
     assert_contains_not(text, "<svg onload");
     assert_contains_not(text, "\x1b");

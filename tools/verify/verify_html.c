@@ -231,21 +231,11 @@ static void add_problems(HtmlPage *page, const char *title, const VerifyProblem 
                  progress_format_count(text, sizeof text, count - PAGE_PROBLEMS));
 }
 
-static const char *const styles[] = {
-    "body{font:15px/1.5 system-ui,sans-serif;margin:2em auto;max-width:1200px;padding:0 "
-    "1em;color:#222;background:#fff}"
-    "table{border-collapse:collapse}th,td{text-align:left;padding:.2em 1em .2em 0;border-bottom:1px solid "
-    "#ddd;overflow-wrap:anywhere}th{white-space:nowrap}small{color:#555;font-weight:normal}"
-    "svg{width:100%;max-width:900px;display:block}rect{fill:#3b6ea5}text{font-size:12px;fill:#555}"
-    ".sheet{display:flex;flex-wrap:wrap;gap:12px}figure{margin:0;font-size:12px;overflow-wrap:anywhere}"
-    "img{margin-right:4px;vertical-align:bottom}.ok{color:#1a7f37}.bad,em{color:#b3261e}",
-    NULL};
-
 static void add_heading(HtmlPage *page, const VerifyReport *report, const VerifyOptions *options)
 {
     char count[32], claim[256], title[PATH_MAX + 16];
     (void)snprintf(title, sizeof title, "fverify: %s", report->path);
-    html_begin(page, title, styles);
+    html_begin(page, title, 0);
     html_add(page, "<h1>");
     html_add_string(page, report->path);
     if (report->problem_count)

@@ -14,8 +14,8 @@ static json_t *number_or_null(double value)
     return isfinite(value) ? json_real(value) : json_null();
 }
 
-static FshStatus print_json(const TrainOptions *options, const Metrics *metrics, uint64_t skipped,
-                            double seconds, FshError *error)
+static FshStatus print_json(const TrainOptions *options, const Session *session, const Metrics *metrics,
+                            uint64_t skipped, double seconds, FshError *error)
 {
     json_t *object =
         json_pack("{s:o, s:I, s:I, s:f}", "weights", json_text(options->weights), "samples",
@@ -24,6 +24,10 @@ static FshStatus print_json(const TrainOptions *options, const Metrics *metrics,
         if (metrics_has(metrics, (Metric)i))
             (void)json_object_set_new(object, metric_names[i],
                                       number_or_null(metrics_value(metrics, (Metric)i)));
+    if (object && class_counts_any(&session->class_counts))
+        (void)json_object_set_new(
+            object, "classes",
+            class_table_json(&session->class_counts, (const char *const *)session->data.class_names));
     return describe_print_json(object, error);
 }
 
@@ -81,7 +85,7 @@ FshStatus train_evaluate(const TrainOptions *options, bool *partial_ret, FshErro
     if (session.plan.rank > 0)
         goto done; /* the first speaks */
     if (options->program.json)
-        status = print_json(options, &metrics, skipped, seconds, error);
+        status = print_json(options, &session, &metrics, skipped, seconds, error);
     else
         print_text(&metrics, seconds);
 done:

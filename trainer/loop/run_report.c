@@ -7,13 +7,17 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "common/options_config.h"
+#include "common/progress.h"
 #include "trainer/report/findings.h"
 #include "trainer/report/html_report.h"
 #include "trainer/report/tensorboard.h"
 #include "trainer/report/timm_config.h"
+
+static const double page_interval_seconds = 10; /* of a run that goes on */
 
 enum { SHOWN_IMAGES = 4, FACTS_MAX = 160, FACT_TEXT = 256 };
 
@@ -29,10 +33,13 @@ struct RunReport {
     const TrainOptions *options;
     TensorBoard *board; /* NULL: not wanted, or it could not be opened */
     bool html;
-    bool warned_board, warned_html, warned_findings;
+    bool warned_board, warned_html, warned_findings, warned_classes;
     bool batch_shown;
-    Findings *findings;    /* of the last evaluation */
-    FactList run, changed; /* options that are not the defaults */
+    Findings *findings;            /* of the last evaluation */
+    FactList run, changed;         /* options that are not the defaults */
+    char verdict[512];             /* of the last epoch; "": none yet */
+    bool live;                     /* the page that is there says that the run goes on */
+    double page_end, page_seconds; /* when the page was written last, and what that took */
 };
 
 /* ---- warnings ---- */
@@ -81,11 +88,9 @@ static void list_run(RunReport *report)
     add_fact(list, "image size", "%u px", plan->train_augmentation.size);
     add_fact(list, "batch", "%lld", (long long)plan->train_spec.batch);
     if (plan->world_size > 1)
-        add_fact(
-            list, "ranks",
-            "%" PRIu64
-            ", with that batch each; examples and confusions are of the samples that the first evaluated",
-            plan->world_size);
+        add_fact(list, "ranks",
+                 "%" PRIu64 ", with that batch each; examples are of the samples that the first evaluated",
+                 plan->world_size);
     add_fact(list, "optimizer", "%s, learning rate %.4g", optimizer_names[plan->recipe.optimizer.kind],
              plan->schedule.base);
     add_fact(list, "precision", "%s", data_type_name(plan->recipe.compute_type));
@@ -133,11 +138,10 @@ static FshStatus write_config(RunReport *report, FshError *error)
 {
     const Session *session = report->session;
     const TrainPlan *plan = &session->plan;
-    const FshManifest *manifest = fsh_manifest(session->data.dataset);
     char path[PATH_MAX], link_path[PATH_MAX];
     const TimmConfig config = {.architecture = plan->model->name,
                                .classes = (uint64_t)session->data.class_count,
-                               .class_names = (const char *const *)manifest->class_names,
+                               .class_names = (const char *const *)session->data.class_names,
                                .channels = session->data.channels,
                                .height = plan->evaluation_augmentation.size,
                                .width = plan->evaluation_augmentation.size,
@@ -228,6 +232,14 @@ static void metrics(RunReport *report, const char *group, uint64_t step, const M
             scalar(report, group, metric_names[i], step, metrics_value(values, (Metric)i));
 }
 
+static void write_running(RunReport *report, uint64_t epoch, uint64_t step, double remaining_seconds);
+
+/* Returns the seconds since the page was written; a great many where there is none yet. */
+static double page_age(const RunReport *report)
+{
+    return progress_now_seconds() - report->page_end;
+}
+
 void run_report_step(RunReport *report, const StepReport *step, uint64_t steps_done)
 {
     if (!report)
@@ -237,6 +249,9 @@ void run_report_step(RunReport *report, const StepReport *step, uint64_t steps_d
     scalar(report, "train", "images_per_second", steps_done, step->images_per_second);
     if (!isnan(step->gradient_norm))
         scalar(report, "train", "gradient_norm", steps_done, step->gradient_norm);
+    /* A hundredth of the time at most, however long the page is. */
+    if (report->html && page_age(report) >= fmax(page_interval_seconds, 100 * report->page_seconds))
+        write_running(report, step->epoch, step->step + 1, step->remaining_seconds);
 }
 
 static ImageView view_of(const uint8_t *pixels, const Batch *batch, uint32_t channels, size_t number)
@@ -382,7 +397,29 @@ static void show_examples(RunReport *report, uint64_t steps_done)
 
 /* ---- the page ---- */
 
-static FshStatus write_page(RunReport *report, const char *verdict, FshError *error)
+/* Returns the seconds that the evaluations to come will take, by those that were; NaN where there was none yet. */
+static double evaluation_to_come(const RunReport *report, const RunHistory *history, uint64_t epoch)
+{
+    const TrainPlan *plan = &report->session->plan;
+    const double *seconds = run_table_column(&history->epochs, "evaluation_seconds");
+    const uint64_t interval = plan->evaluation_interval;
+    const uint64_t evaluations =
+        !report->session->evaluation || epoch >= plan->epochs
+            ? 0
+            : plan->epochs / interval - epoch / interval + (plan->epochs % interval > 0);
+    uint64_t count = 0;
+    double sum = 0;
+    for (size_t i = 0; i < history->epochs.row_count && seconds; i++)
+        if (seconds[i] > 0) {
+            sum += seconds[i];
+            count++;
+        }
+    if (evaluations == 0)
+        return 0;
+    return count ? sum / (double)count * (double)evaluations : NAN;
+}
+
+static FshStatus write_page(RunReport *report, const ReportStatus *status_now, FshError *error)
 {
     const Session *session = report->session;
     const TrainPlan *plan = &session->plan;
@@ -391,28 +428,60 @@ static FshStatus write_page(RunReport *report, const char *verdict, FshError *er
     const ReportFacts facts[] = {
         {"Run", report->run.facts, report->run.count},
         {"Options that are not the defaults", report->changed.facts, report->changed.count}};
-    const HtmlReport page = {.title = report->record->folder,
-                             .subtitle = plan->model->summary,
-                             .verdict = verdict,
-                             .history = &history,
-                             .main_metric = metric_names[plan->main_metric],
-                             .metric_rises = metric_rises(plan->main_metric),
-                             .steps_per_epoch = plan->steps_per_epoch,
-                             .facts = facts,
-                             .fact_tables = 2,
-                             .findings = report->findings,
-                             .class_names =
-                                 (const char *const *)fsh_manifest(session->data.dataset)->class_names};
+    HtmlReport page = {.title = report->record->folder,
+                       .subtitle = plan->model->summary,
+                       .verdict = report->verdict[0] ? report->verdict : NULL,
+                       .status = *status_now,
+                       .history = &history,
+                       .main_metric = metric_names[plan->main_metric],
+                       .metric_rises = metric_rises(plan->main_metric),
+                       .steps_per_epoch = plan->steps_per_epoch,
+                       .facts = facts,
+                       .fact_tables = 2,
+                       .classes = is_pairs(report) ? NULL : &session->class_counts,
+                       .findings = report->findings,
+                       .class_names = (const char *const *)session->data.class_names};
+    const double begin = progress_now_seconds();
     FshStatus status =
         record_path(report->record, metrics_path, sizeof metrics_path, record_metrics_name, error);
     if (!status)
         status = record_path(report->record, path, sizeof path, "report.html", error);
     if (!status)
         status = run_history_read(&history, metrics_path, error);
+    page.status.written = (int64_t)time(NULL);
+    page.status.remaining_seconds += evaluation_to_come(report, &history, page.status.epoch);
     if (!status)
         status = html_report_write(&page, path, error);
     run_history_free(&history);
+    report->live = status_now->state == REPORT_RUNNING;
+    report->page_end = progress_now_seconds();
+    report->page_seconds = report->page_end - begin;
     return status;
+}
+
+/* Writes the page of a run that goes on; remaining_seconds: of training alone. */
+static void write_running(RunReport *report, uint64_t epoch, uint64_t step, double remaining_seconds)
+{
+    const TrainPlan *plan = &report->session->plan;
+    const ReportStatus now = {.state = REPORT_RUNNING,
+                              .epoch = epoch,
+                              .epochs = plan->epochs,
+                              .step = step,
+                              .steps = plan->steps_per_epoch,
+                              .remaining_seconds = remaining_seconds};
+    FshError error = {0};
+    warn_once(report, &report->warned_html, write_page(report, &now, &error), &error);
+}
+
+/* Writes per_class.csv. */
+static FshStatus write_classes(RunReport *report, FshError *error)
+{
+    const Session *session = report->session;
+    char path[PATH_MAX];
+    FshStatus status = record_path(report->record, path, sizeof path, record_classes_name, error);
+    return status ? status
+                  : class_table_write(&session->class_counts, (const char *const *)session->data.class_names,
+                                      path, error);
 }
 
 void run_report_epoch(RunReport *report, const EpochReport *epoch, uint64_t steps_done, const char *verdict)
@@ -427,6 +496,25 @@ void run_report_epoch(RunReport *report, const EpochReport *epoch, uint64_t step
         metrics(report, "ema", steps_done, &epoch->average);
     if (epoch->evaluated) /* else they are those of an epoch before */
         show_examples(report, steps_done);
-    if (report->html)
-        warn_once(report, &report->warned_html, write_page(report, verdict, &error), &error);
+    if (epoch->evaluated && !is_pairs(report))
+        warn_once(report, &report->warned_classes, write_classes(report, &error), &error);
+    (void)snprintf(report->verdict, sizeof report->verdict, "%s", verdict);
+    const double epochs_left = (double)(report->session->plan.epochs - epoch->epoch - 1);
+    if (report->html && page_age(report) >= 20 * report->page_seconds) /* short epochs do not each have one */
+        write_running(report, epoch->epoch + 1, 0, epoch->step_seconds * epochs_left);
+}
+
+void run_report_end(RunReport *report, const RunState *state, const char *why)
+{
+    if (!report || !report->live)
+        return;
+    const TrainPlan *plan = &report->session->plan;
+    const ReportStatus end = {.state = state->finished ? REPORT_FINISHED : REPORT_STOPPED,
+                              .epoch = state->epoch,
+                              .epochs = plan->epochs,
+                              .step = state->step,
+                              .steps = plan->steps_per_epoch,
+                              .why = why && *why ? why : NULL};
+    FshError error = {0};
+    warn_once(report, &report->warned_html, write_page(report, &end, &error), &error);
 }

@@ -550,6 +550,21 @@ static FshStatus visit(Session *session, NetworkWeights weights, const SessionVi
     return status ? status : visitor->visit(visitor->context, &seen, evaluated, error);
 }
 
+/* Counts the samples of a batch by class and prediction. */
+static FshStatus count_classes(Session *session, const Batch *batch, const Evaluated *evaluated,
+                               FshError *error)
+{
+    const uint64_t classes = session->class_counts.classes;
+    FshStatus status = FSH_OK;
+    for (int64_t i = 0; i < session->plan.evaluation_spec.batch && classes && !status; i++) {
+        if (batch->labels[i] >= 0)
+            status =
+                class_counts_add(&session->class_counts, batch->labels[i],
+                                 class_of_logits(evaluated->output + (uint64_t)i * classes, classes), error);
+    }
+    return status;
+}
+
 FshStatus session_evaluate(Session *session, NetworkWeights weights, const SessionVisitor *visitor,
                            Metrics *metrics, FshError *error)
 {
@@ -557,6 +572,9 @@ FshStatus session_evaluate(Session *session, NetworkWeights weights, const Sessi
     FshStatus status = FSH_OK;
     Communicator *communicator = session->communicator;
     *metrics = (Metrics){0};
+    if (session->plan.model->task == TASK_CLASSIFICATION)
+        status = class_counts_reset(&session->class_counts, (uint64_t)session->plan.evaluation_spec.classes,
+                                    error);
     loader_start(session->evaluation, 0, steps);
     for (uint64_t step = 0; !status && step < steps; step++) {
         const Batch *batch;
@@ -567,6 +585,8 @@ FshStatus session_evaluate(Session *session, NetworkWeights weights, const Sessi
             status = loader_next(session->evaluation, &batch, error);
         if (!status && batch->valid_count) /* of nothing but skipped samples there is nothing to say */
             status = network_evaluate(&session->network, weights, batch, metrics, &evaluated, error);
+        if (!status && batch->valid_count)
+            status = count_classes(session, batch, &evaluated, error);
         if (!status && batch->valid_count && visitor && visitor->visit)
             status = visit(session, weights, visitor, batch, &evaluated, error);
         session_tell_problems(session);
@@ -575,6 +595,9 @@ FshStatus session_evaluate(Session *session, NetworkWeights weights, const Sessi
     status = ranks_agree(communicator, status, error);
     if (!status)
         status = ranks_sum_metrics(communicator, metrics, error);
+    if (!status && communicator && session->class_counts.value_count)
+        status = communicator_sum_u64(communicator, session->class_counts.values,
+                                      session->class_counts.value_count, error);
     if (!status && metrics->count == 0)
         status =
             fsh_error_set(error, FSH_ERR_CORRUPT, "%s: no sample of split '%s' could be read; see fverify",

@@ -9,6 +9,7 @@
 #include "trainer/loop/network.h"
 #include "trainer/loop/ranks.h"
 #include "trainer/loop/weights.h"
+#include "trainer/report/class_counts.h"
 #include "trainer/report/console.h"
 
 typedef struct Session {
@@ -27,6 +28,7 @@ typedef struct Session {
     bool weights_normalise;    /* mean and deviation are those of --weights */
     uint64_t told_of[2];       /* problems of train, evaluation that were told */
     uint64_t problems_told;    /* their sum */
+    ClassCounts class_counts;  /* of the last session_evaluate of classes, over all ranks; else empty */
 } Session;
 
 /* What the session is for. */
@@ -69,8 +71,8 @@ typedef struct SessionVisitor {
     void *context;
 } SessionVisitor;
 
-/* The whole evaluation split once, in stored order: every sample counted once. With several ranks each takes its share, all have
- * the metrics of the whole, and visitor sees the samples of this rank. FSH_ERR_INTERRUPTED on a signal. */
+/* The whole evaluation split once, in stored order: every sample counted once, those of classes in session->class_counts too. With several
+ * ranks each takes its share, all have the metrics and counts of the whole, and visitor sees the samples of this rank. FSH_ERR_INTERRUPTED on a signal. */
 FshStatus session_evaluate(Session *session, NetworkWeights weights, const SessionVisitor *visitor,
                            Metrics *metrics, FshError *error);
 

@@ -610,6 +610,10 @@ done:
     if (status)
         ranks_explain(session->communicator, error);
     training_close_steps(&training);
+    run_report_end(training.report, state,
+                   status                   ? error ? error->message : NULL
+                   : training.stopped_early ? "It had stopped getting better (--early-stop-patience)."
+                                            : NULL);
     run_report_close(&training.report);
     run_files_close(&training.files);
     record_close(&training.record);

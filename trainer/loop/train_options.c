@@ -501,7 +501,7 @@ void train_options_rows(TrainOptions *o, Option *rows)
         {.name = "tensorboard", .kind = OPTION_FLAG, .value = &o->tensorboard,
          .help = "write event files for TensorBoard"},
         {.name = "html", .kind = OPTION_FLAG, .value = &o->html,
-         .help = "write report.html at the end of each epoch"},
+         .help = "write report.html while the run goes on, and at its end"},
         {.name = "verdict", .kind = OPTION_FLAG, .value = &o->verdict,
          .help = "say at the end what bounded the speed, and what to do about it"},
 

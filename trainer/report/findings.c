@@ -6,6 +6,7 @@
 
 #include "common/text.h"
 #include "imaging/resample.h"
+#include "trainer/report/class_counts.h"
 
 enum {
     CLASS_EXAMPLES = 48,
@@ -33,10 +34,7 @@ enum { LIST_FIRST, LIST_LEAST, LIST_MOST, LIST_COUNT };
 
 struct Findings {
     FindingsOptions options;
-    uint64_t added;        /* samples so far */
-    uint64_t *confusion;   /* [classes][classes] */
-    uint64_t *class_count; /* [classes] */
-    uint64_t *class_right; /* [classes] */
+    uint64_t added; /* samples so far */
     /* LIST_FIRST: wrong ones, or pairs evenly spread; the others are of pairs. */
     List lists[LIST_COUNT];
     Resampler *resampler;
@@ -59,19 +57,6 @@ static void example_free(Example *example)
     image_free(&example->input);
     image_free(&example->output);
     image_free(&example->target);
-}
-
-static FshStatus make_counts(Findings *findings, FshError *error)
-{
-    const uint64_t classes = findings->options.classes;
-    findings->class_count = calloc(classes ? classes : 1, sizeof *findings->class_count);
-    findings->class_right = calloc(classes ? classes : 1, sizeof *findings->class_right);
-    if (classes <= FINDINGS_CLASSES_MAX)
-        findings->confusion = calloc(classes ? (size_t)(classes * classes) : 1, sizeof *findings->confusion);
-    if (!findings->class_count || !findings->class_right ||
-        (!findings->confusion && classes <= FINDINGS_CLASSES_MAX))
-        return fsh_error_set(error, FSH_ERR_MEMORY, "counts of classes: out of memory");
-    return FSH_OK;
 }
 
 FshStatus findings_new(Findings **findings_ret, const FindingsOptions *options, FshError *error)
@@ -97,8 +82,6 @@ FshStatus findings_new(Findings **findings_ret, const FindingsOptions *options, 
     if (!status)
         status = list_new(&findings->lists[LIST_MOST], EXAMPLE_MOST_GAIN, extremes, error);
     if (!status && !chosen->pairs)
-        status = make_counts(findings, error);
-    if (!status && !chosen->pairs)
         status = resampler_new(&findings->resampler, error);
     *findings_ret = findings;
     if (status)
@@ -116,9 +99,6 @@ void findings_free(Findings **findings_ret)
             example_free(&findings->lists[i].entries[j].example);
         free(findings->lists[i].entries);
     }
-    free(findings->confusion);
-    free(findings->class_count);
-    free(findings->class_right);
     resampler_free(&findings->resampler);
     free(findings);
     *findings_ret = NULL;
@@ -168,14 +148,11 @@ static FshStatus copy_small(Findings *findings, const ImageView *pixels, Image *
 
 void findings_predict(const float *logits, uint64_t classes, int64_t *prediction_ret, double *probability_ret)
 {
-    uint64_t best = 0;
-    for (uint64_t c = 1; c < classes; c++)
-        if (logits[c] > logits[best] || (isnan(logits[best]) && !isnan(logits[c])))
-            best = c;
+    const int64_t best = class_of_logits(logits, classes);
     double sum = 0;
     for (uint64_t c = 0; c < classes; c++)
         sum += isnan(logits[c]) ? 0 : exp((double)logits[c] - (double)logits[best]);
-    *prediction_ret = (int64_t)best;
+    *prediction_ret = best;
     *probability_ret = sum > 0 ? 1 / sum : 0;
 }
 
@@ -189,10 +166,6 @@ FshStatus findings_add_class(Findings *findings, const char *key, size_t key_byt
         (uint64_t)prediction >= classes)
         return fsh_error_set(error, FSH_ERR_MISMATCH, "label %lld, prediction %lld: not among %llu classes",
                              (long long)label, (long long)prediction, (unsigned long long)classes);
-    findings->class_count[label]++;
-    findings->class_right[label] += label == prediction;
-    if (findings->confusion)
-        findings->confusion[(uint64_t)label * classes + (uint64_t)prediction]++;
     FshStatus status = FSH_OK;
     Entry *entry = label == prediction
                        ? NULL
@@ -330,23 +303,4 @@ size_t findings_examples(const Findings *findings, const Example *examples[FINDI
             examples[count++] = example;
         }
     return count;
-}
-
-const uint64_t *findings_confusion(const Findings *findings)
-{
-    return findings->confusion;
-}
-
-uint64_t findings_classes(const Findings *findings)
-{
-    return findings->options.classes;
-}
-
-bool findings_class(const Findings *findings, uint64_t label, uint64_t *count_ret, uint64_t *right_ret)
-{
-    if (findings->options.pairs || label >= findings->options.classes)
-        return false;
-    *count_ret = findings->class_count[label];
-    *right_ret = findings->class_right[label];
-    return true;
 }

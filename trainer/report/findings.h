@@ -1,14 +1,13 @@
-/* findings.h - what an evaluation shows beside its numbers: which classes are taken for which, and a few samples to look at.
+/* findings.h - what an evaluation shows beside its numbers (class_counts.h): a few samples to look at.
  *
  *   const FindingsOptions options = {.classes = 10, .samples = 10000};
  *   Findings *findings = NULL;
  *   if (!findings_new(&findings, &options, &error))
  *       … for each sample: findings_add_class(findings, key, key_bytes, &pixels, label, prediction, probability, &error);
- *   findings_confusion(findings)[label * 10 + prediction];
+ *   … = findings_examples(findings, examples);
  *   findings_free(&findings);
  *
- * Fed sample by sample, in the order of the split. Memory is bounded: the counts, and `examples` samples with small images of
- * their own. The same samples in the same order give the same findings.
+ * Fed sample by sample, in the order of the split. Memory is bounded: `examples` samples with small images of their own. The same samples in the same order give the same findings.
  *
  * Which examples are kept:
  *   classes  the wrong ones whose prediction had the highest probability, that first; each shrunk to fit edge_px.
@@ -27,11 +26,7 @@
 
 typedef struct Findings Findings;
 
-enum {
-    FINDINGS_CLASSES_MAX =
-        4096, /* with more there is no table of confusion: it would be of 128 MiB and above */
-    FINDINGS_EXAMPLES_MAX = 256,
-};
+enum { FINDINGS_EXAMPLES_MAX = 256 };
 
 typedef struct FindingsOptions {
     bool pairs;
@@ -85,11 +80,5 @@ typedef struct Example {
 /* Puts what there is to show into examples, valid until the next add, and returns how many: wrong ones from the most certain
  * down; pairs evenly spread, then the least gain from the lowest up, then the most from the highest down, none twice. */
 size_t findings_examples(const Findings *findings, const Example *examples[FINDINGS_EXAMPLES_MAX]);
-
-/* [classes][classes]: how many samples of the first were taken for the second; NULL for pairs and above FINDINGS_CLASSES_MAX. */
-const uint64_t *findings_confusion(const Findings *findings);
-uint64_t findings_classes(const Findings *findings);
-/* Samples of the class, and of them right ones. False for pairs. */
-bool findings_class(const Findings *findings, uint64_t label, uint64_t *count_ret, uint64_t *right_ret);
 
 #endif

@@ -5,20 +5,18 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "common/html_axis.h"
 #include "common/progress.h"
 
-/* In units of the drawing, which the page scales to the room there is. */
+/* In units of the drawing (common/html_axis.h). */
 enum {
-    WIDTH = 480,
-    HEIGHT = 236,
-    LEFT = 50, /* of the plot */
-    RIGHT = 468,
-    TOP = 10,
-    BOTTOM = 206,
+    LEFT = HTML_CHART_LEFT,
+    RIGHT = HTML_CHART_RIGHT,
+    TOP = HTML_CHART_TOP,
+    BOTTOM = HTML_CHART_BOTTOM,
     POINTS_MAX = 600, /* of a line: more are no finer than the screen */
     MARKED_MAX = 80,  /* points that get a mark each */
     BAR_HEIGHT = 26,
-    TICKS = 5,
 };
 
 static const char *const look_classes[] = {[LOOK_TRAINING] = "tr",
@@ -26,19 +24,6 @@ static const char *const look_classes[] = {[LOOK_TRAINING] = "tr",
                                            [LOOK_AVERAGE] = "av",
                                            [LOOK_REFERENCE] = "rf",
                                            [LOOK_FINE] = "fi"};
-
-/* An axis: where low and high lie, and the distance of its ticks. */
-typedef struct Axis {
-    double low, high, step;
-} Axis;
-
-/* 1, 2 or 5 times a power of ten. */
-static double nice_step(double span, int ticks)
-{
-    const double rough = span / ticks, power = pow(10, floor(log10(rough)));
-    const double digit = rough / power;
-    return power * (digit <= 1 ? 1 : digit <= 2 ? 2 : digit <= 5 ? 5 : 10);
-}
 
 static int compare_numbers(const void *a, const void *b)
 {
@@ -69,51 +54,20 @@ static void widen(const ChartSeries *series, HtmlPage *page, double *low, double
     free(sorted);
 }
 
-static Axis make_axis(double low, double high, bool whole)
+/* Names of epochs; below 0 there is none. */
+static void add_x_axis(HtmlPage *page, const HtmlAxis *x, const char *x_name)
 {
-    if (high <= low) { /* one value: room on both sides */
-        const double room = low != 0 ? fabs(low) * 0.1 : 1;
-        low -= low - room < 0 && low >= 0 ? low : room;
-        high += room;
+    const size_t names = (size_t)(x->high / x->step + 1e-6) + 1;
+    char text[32];
+    html_add_x_name(page, 0, "start", x_name);
+    for (size_t i = 0; i < names; i++) {
+        (void)snprintf(text, sizeof text, "%.6g", (double)i * x->step);
+        html_add_x_name(page, html_axis_place(x, (double)i * x->step, LEFT, RIGHT), "middle", text);
     }
-    double step = nice_step(high - low, TICKS);
-    if (whole && step < 1)
-        step = 1;
-    return (Axis){floor(low / step + 1e-9) * step, ceil(high / step - 1e-9) * step, step};
-}
-
-static double place(const Axis *axis, double value, double from, double to)
-{
-    const double part = (value - axis->low) / (axis->high - axis->low);
-    return from + (part < 0 ? 0 : part > 1 ? 1 : part) * (to - from);
-}
-
-/* Ticks are counted: steps that add up would miss the last by rounding. */
-static size_t tick_count(const Axis *axis)
-{
-    return (size_t)((axis->high - axis->low) / axis->step + 1e-6) + 1;
-}
-
-static void add_axes(HtmlPage *page, const Axis *x, const char *x_name, const Axis *y)
-{
-    for (size_t i = 0; i < tick_count(y); i++) {
-        const double value = y->low + (double)i * y->step, at = place(y, value, BOTTOM, TOP);
-        html_add(page, "<line class=\"grid\" x1=\"%d\" x2=\"%d\" y1=\"%.1f\" y2=\"%.1f\"/>", LEFT, RIGHT, at,
-                 at);
-        html_add(page, "<text x=\"%d\" y=\"%.1f\" text-anchor=\"end\">%.6g</text>", LEFT - 6, at + 4,
-                 fabs(value) < y->step / 1e6 ? 0 : value);
-    }
-    html_add(page, "<text x=\"%d\" y=\"%d\" text-anchor=\"end\">", LEFT - 10, BOTTOM + 18);
-    html_add_string(page, x_name);
-    html_add(page, "</text>");
-    const size_t names = (size_t)(x->high / x->step + 1e-6) + 1; /* below 0 there is none */
-    for (size_t i = 0; i < names; i++)
-        html_add(page, "<text x=\"%.1f\" y=\"%d\" text-anchor=\"middle\">%.6g</text>",
-                 place(x, (double)i * x->step, LEFT, RIGHT), BOTTOM + 18, (double)i * x->step);
 }
 
 /* The line, thinned to means of neighbours where it is finer than the screen. */
-static void add_line(HtmlPage *page, const ChartSeries *series, const Axis *x, const Axis *y)
+static void add_line(HtmlPage *page, const ChartSeries *series, const HtmlAxis *x, const HtmlAxis *y)
 {
     const size_t group = (series->count + POINTS_MAX - 1) / POINTS_MAX;
     bool drawing = false;
@@ -129,15 +83,16 @@ static void add_line(HtmlPage *page, const ChartSeries *series, const Axis *x, c
             finite++;
         }
         if (finite)
-            html_add(page, "%c%.1f %.1f", drawing ? 'L' : 'M', place(x, x_sum / (double)finite, LEFT, RIGHT),
-                     place(y, y_sum / (double)finite, BOTTOM, TOP));
+            html_add(page, "%c%.1f %.1f", drawing ? 'L' : 'M',
+                     html_axis_place(x, x_sum / (double)finite, LEFT, RIGHT),
+                     html_axis_place(y, y_sum / (double)finite, BOTTOM, TOP));
         drawing = finite > 0;
     }
     html_add(page, "\"/>");
 }
 
-static void add_marks(HtmlPage *page, const Chart *chart, const ChartSeries *series, const Axis *x,
-                      const Axis *y)
+static void add_marks(HtmlPage *page, const Chart *chart, const ChartSeries *series, const HtmlAxis *x,
+                      const HtmlAxis *y)
 {
     if (series->count > MARKED_MAX || series->look == LOOK_FINE || series->look == LOOK_REFERENCE)
         return;
@@ -145,8 +100,8 @@ static void add_marks(HtmlPage *page, const Chart *chart, const ChartSeries *ser
         if (!isfinite(series->y[i]))
             continue;
         html_add(page, "<circle class=\"%s\" cx=\"%.1f\" cy=\"%.1f\" r=\"2.6\"><title>",
-                 look_classes[series->look], place(x, series->x[i], LEFT, RIGHT),
-                 place(y, series->y[i], BOTTOM, TOP));
+                 look_classes[series->look], html_axis_place(x, series->x[i], LEFT, RIGHT),
+                 html_axis_place(y, series->y[i], BOTTOM, TOP));
         html_add_string(page, series->name);
         html_add(page, ": %.6g ", series->y[i]);
         html_add_string(page, chart->unit);
@@ -199,8 +154,8 @@ void html_add_chart(HtmlPage *page, const Chart *chart)
         low = fmin(low, 0);
     if (x_high <= x_low)
         x_low = x_high - 1;
-    const Axis y = make_axis(low, high, false);
-    const Axis x = {x_low, x_high, make_axis(x_low, x_high, true).step};
+    const HtmlAxis y = html_axis(low, high, false);
+    const HtmlAxis x = {x_low, x_high, html_axis(x_low, x_high, true).step};
     html_add(page, "<figure class=\"chart\"><h3>");
     html_add_string(page, chart->title);
     if (chart->unit[0]) {
@@ -210,8 +165,9 @@ void html_add_chart(HtmlPage *page, const Chart *chart)
     }
     html_add(page, "</h3>");
     add_legend(page, chart);
-    html_add(page, "<svg viewBox=\"0 0 %d %d\" role=\"img\">", WIDTH, HEIGHT);
-    add_axes(page, &x, chart->x_name, &y);
+    html_add(page, "<svg viewBox=\"0 0 %d %d\" role=\"img\">", HTML_CHART_WIDTH, HTML_CHART_HEIGHT);
+    html_add_y_axis(page, &y);
+    add_x_axis(page, &x, chart->x_name);
     for (size_t i = 0; i < chart->series_count; i++)
         add_line(page, &chart->series[i], &x, &y);
     for (size_t i = 0; i < chart->series_count; i++)

@@ -1,5 +1,5 @@
 /* html_charts.h - curves and bars in a page of common/html.h, as inline SVG that takes its colours from the page's style
- * (html_report.c). Names are escaped. */
+ * (common/html_style.h). Names are escaped. */
 #ifndef FSHARD_TRAINER_REPORT_HTML_CHARTS_H
 #define FSHARD_TRAINER_REPORT_HTML_CHARTS_H
 

@@ -1,5 +1,6 @@
 #include "trainer/report/html_report.h"
 
+#include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -7,8 +8,8 @@
 
 #include "common/progress.h"
 #include "trainer/report/html_charts.h"
+#include "trainer/report/html_classes.h"
 #include "trainer/report/html_findings.h"
-#include "trainer/report/html_style.h"
 
 enum { ROWS_OPEN = 30 /* of epochs; a longer table is folded up */ };
 
@@ -113,6 +114,41 @@ static double sum_of(const HtmlReport *report, const char *column)
     for (size_t i = 0; i < report->history->epochs.row_count && values; i++)
         sum += isfinite(values[i]) ? values[i] : 0;
     return sum;
+}
+
+/* ---- status ---- */
+
+/* Adds where the run stands: "Running: epoch 3 of 20, step 120 of 157, about 4:10 left". */
+static void add_status(HtmlPage *page, const ReportStatus *status)
+{
+    const uint64_t all = status->epochs * status->steps, done = status->epoch * status->steps + status->step;
+    char text[32];
+    if (status->epochs == 0)
+        return;
+    html_add(page, "<p class=\"status\">");
+    if (status->state == REPORT_FINISHED)
+        html_add(page, "<b class=\"ok\">Finished</b>: %" PRIu64 " of %" PRIu64 " epochs", status->epoch,
+                 status->epochs);
+    else
+        html_add(page,
+                 status->state == REPORT_RUNNING
+                     ? "<b>Running</b>: epoch %" PRIu64 " of %" PRIu64 ", step %" PRIu64 " of %" PRIu64
+                     : "<b class=\"bad\">Stopped</b> in epoch %" PRIu64 " of %" PRIu64 ", after %" PRIu64
+                       " of %" PRIu64 " steps",
+                 status->epoch, status->epochs, status->step, status->steps);
+    if (status->state == REPORT_RUNNING && isfinite(status->remaining_seconds))
+        html_add(page, ", about <b>%s</b> left",
+                 progress_format_duration(text, sizeof text, status->remaining_seconds));
+    if (status->why) {
+        html_add(page, ". ");
+        html_add_string(page, status->why);
+    }
+    if (status->state == REPORT_RUNNING)
+        html_add(page,
+                 " <small data-written=\"%" PRId64 "\">This page follows the run.</small>"
+                 "<progress max=\"%" PRIu64 "\" value=\"%" PRIu64 "\"></progress>",
+                 status->written, all ? all : 1, done);
+    html_add(page, "</p>");
 }
 
 /* ---- tiles ---- */
@@ -239,7 +275,8 @@ static void add_time(HtmlPage *page, const HtmlReport *report)
 static void add_charts(HtmlPage *page, const HtmlReport *report, const Places *places)
 {
     const RunTable *epochs = &report->history->epochs, *steps = &report->history->steps;
-    html_add(page, "<h2>Curves</h2><div class=\"charts\">");
+    html_add(page, "<h2>Curves</h2><p class=\"note\">Epochs count from 0, as in summary.csv and the log.</p>"
+                   "<div class=\"charts\">");
     for (size_t i = 0; i < sizeof chart_rows / sizeof *chart_rows; i++) {
         Chart chart = {.title = chart_rows[i].title,
                        .unit = chart_rows[i].unit,
@@ -333,11 +370,12 @@ FshStatus html_report_write(const HtmlReport *report, const char *path, FshError
     Places places = {0};
     char title[512];
     (void)snprintf(title, sizeof title, "ftrain: %s", report->title);
-    html_begin(&page, title, html_style);
+    html_begin(&page, title, report->status.state == REPORT_RUNNING ? REPORT_REFRESH_SECONDS : 0);
     html_add(&page, "<h1>");
     html_add_string(&page, report->title);
     html_add(&page, "</h1>");
     add_paragraph(&page, "sub", report->subtitle);
+    add_status(&page, &report->status);
     if (!page.status)
         page.status = make_places(report, &places, error);
     if (!page.status && report->history->epochs.row_count + report->history->steps.row_count) {
@@ -345,6 +383,8 @@ FshStatus html_report_write(const HtmlReport *report, const char *path, FshError
         add_paragraph(&page, "verdict", report->verdict);
         add_charts(&page, report, &places);
     }
+    if (report->classes)
+        html_add_classes(&page, report->classes, report->class_names);
     if (report->findings)
         html_add_findings(&page, report->findings, report->class_names);
     if (!page.status && report->history->epochs.row_count)

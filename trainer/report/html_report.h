@@ -6,7 +6,9 @@
  *       status = html_report_write(&report, "out/report.html", &error);
  *   }
  *
- * Self-contained (common/html.h): no network, no script; light and dark as the reader's system says; from a telephone's width
+ * The page of a run that goes on loads itself again every REPORT_REFRESH_SECONDS.
+ *
+ * Self-contained (common/html.h): no network; light and dark as the reader's system says; from a telephone's width
  * up. What is not there (no evaluation, no findings) is left out. All names are escaped.
  *
  * Threads: one. */
@@ -16,8 +18,11 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "trainer/report/class_counts.h"
 #include "trainer/report/findings.h"
 #include "trainer/report/run_history.h"
+
+enum { REPORT_REFRESH_SECONDS = 15 };
 
 typedef struct ReportFact {
     const char *name, *value;
@@ -30,19 +35,34 @@ typedef struct ReportFacts {
     size_t count; /* 0: the table is left out */
 } ReportFacts;
 
+typedef enum ReportState { REPORT_FINISHED, REPORT_RUNNING, REPORT_STOPPED } ReportState;
+
+/* Where the run stands. */
+typedef struct ReportStatus {
+    ReportState state;
+    uint64_t epoch,
+        epochs;           /* the epoch under way, from 0; those that are to be. epochs 0: no status is told */
+    uint64_t step, steps; /* steps of it that are done; steps of an epoch */
+    double remaining_seconds; /* NaN: not known */
+    int64_t written;          /* now, seconds since 1970 */
+    const char *why;          /* it stopped, or finished before the last epoch; NULL: no more to say */
+} ReportStatus;
+
 /* All borrowed. */
 typedef struct HtmlReport {
     const char *title;    /* the output folder */
     const char *subtitle; /* "resnet9 on cifar10, 2 threads of …"; NULL: none */
     const char *verdict;  /* what --verdict says; NULL: none */
+    ReportStatus status;
     const RunHistory *history;
     const char *main_metric; /* "top1", "psnr", "loss": the best epoch is that of eval_… (loss: eval_loss) */
     bool metric_rises;       /* more is better */
     uint64_t steps_per_epoch; /* where in an epoch a logged step lies; 0: steps are not drawn */
     const ReportFacts *facts;
     size_t fact_tables;
-    const Findings *findings;       /* NULL: none */
-    const char *const *class_names; /* [classes of findings]; NULL: numbers */
+    const ClassCounts *classes;     /* of the last evaluation; NULL: none, or pairs */
+    const Findings *findings;       /* of the same; NULL: none */
+    const char *const *class_names; /* [classes]; NULL: numbers */
 } HtmlReport;
 
 /* Writes path atomically; an existing file is replaced. FSH_ERR_MEMORY, FSH_ERR_NO_SPACE, FSH_ERR_SYSTEM. */

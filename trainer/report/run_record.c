@@ -25,6 +25,7 @@ const char record_lock_name[] = ".ftrain-lock";
 static const char arguments_name[] = "args.json";
 static const char summary_name[] = "summary.csv";
 const char record_metrics_name[] = "metrics.jsonl";
+const char record_classes_name[] = "per_class.csv";
 
 /* What a run leaves behind; the patterns are those of fnmatch(3). */
 static const char *const file_patterns[] = {
@@ -39,6 +40,7 @@ static const char *const file_patterns[] = {
     "args.json",
     "summary.csv",
     "metrics.jsonl",
+    "per_class.csv",
     "config.json",
     "model.safetensors",
     "report.html",

@@ -86,6 +86,7 @@ extern const char
     record_average_name[]; /* model_ema.safetensors: of the best epoch of the averaged weights */
 extern const char record_checkpoint_name[]; /* checkpoint.safetensors */
 extern const char record_metrics_name[];    /* metrics.jsonl */
+extern const char record_classes_name[];    /* per_class.csv */
 /* diverged.safetensors: the state before a step whose loss is no number. */
 extern const char record_diverged_name[];
 extern const char record_profile_name[]; /* PROFILE.txt: the layers' times, of --profile */

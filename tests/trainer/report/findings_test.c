@@ -25,21 +25,11 @@ static void add_class(Findings *findings, const char *key, const ImageView *view
 static uint8_t grey[64 * 64];
 static const ImageView small = {grey, 64, 64, 64, 1};
 
-static void test_confusion_counts_labels_by_predictions(void **state)
+static void test_what_is_no_class_is_refused(void **state)
 {
     (void)state;
     Findings *findings = make((FindingsOptions){.classes = 3});
-    add_class(findings, "a", &small, 0, 0, 0.9);
-    add_class(findings, "b", &small, 0, 2, 0.5);
-    add_class(findings, "c", &small, 0, 2, 0.5);
-    add_class(findings, "d", &small, 2, 1, 0.5);
     add_class(findings, "no label", &small, -1, 1, 0.5);
-    static const uint64_t expected[] = {1, 0, 2, 0, 0, 0, 0, 1, 0};
-    assert_memory_equal(findings_confusion(findings), expected, sizeof expected);
-    uint64_t count = 0, right = 0;
-    assert_true(findings_class(findings, 0, &count, &right));
-    assert_true(count == 3 && right == 1);
-    assert_false(findings_class(findings, 3, &count, &right));
     FshError error = {0};
     assert_int_equal(findings_add_class(findings, "e", 1, &small, 3, 0, 0.5, &error), FSH_ERR_MISMATCH);
     assert_int_equal(findings_add_class(findings, "e", 1, &small, 0, -1, 0.5, &error), FSH_ERR_MISMATCH);
@@ -123,7 +113,6 @@ static void test_pairs_are_spread_and_extreme(void **state)
         assert_int_equal(examples[i]->reason, expected[i].reason);
     }
     assert_true(examples[3]->psnr == 17 && examples[3]->input_psnr == 20);
-    assert_null(findings_confusion(findings));
     findings_free(&findings);
 }
 
@@ -190,16 +179,12 @@ static void test_without_bounds_nothing_is_made(void **state)
     const FindingsOptions many = {.classes = 2, .examples = FINDINGS_EXAMPLES_MAX + 1};
     assert_int_equal(findings_new(&findings, &many, &error), FSH_ERR_USAGE);
     assert_null(findings);
-    findings = make((FindingsOptions){.classes = FINDINGS_CLASSES_MAX + 1});
-    assert_null(findings_confusion(findings));
-    add_class(findings, "a", &small, FINDINGS_CLASSES_MAX, 0, 0.5);
-    findings_free(&findings);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_confusion_counts_labels_by_predictions),
+        cmocka_unit_test(test_what_is_no_class_is_refused),
         cmocka_unit_test(test_the_most_certain_mistakes_are_kept),
         cmocka_unit_test(test_large_images_are_shrunk_and_cut_ones_kept),
         cmocka_unit_test(test_pairs_are_spread_and_extreme),

@@ -1,5 +1,6 @@
 #include "trainer/report/html_report.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -49,7 +50,8 @@ static size_t count_of(const char *text, const char *part)
     return count;
 }
 
-static Findings *class_findings(uint64_t classes)
+/* Ten samples of class 1: the first seven are known, the others taken for class 0. */
+static Findings *class_findings(ClassCounts *counts, uint64_t classes)
 {
     const FindingsOptions options = {.classes = classes};
     static uint8_t pixels[16 * 16 * 3];
@@ -57,8 +59,11 @@ static Findings *class_findings(uint64_t classes)
     Findings *findings = NULL;
     FshError error = {0};
     assert_ok(findings_new(&findings, &options, &error), &error);
-    for (int i = 0; i < 10; i++)
+    assert_ok(class_counts_reset(counts, classes, &error), &error);
+    for (int i = 0; i < 10; i++) {
         assert_ok(findings_add_class(findings, "a/<b>.jpg", 9, &view, 1, i < 7, 0.75, &error), &error);
+        assert_ok(class_counts_add(counts, 1, i < 7, &error), &error);
+    }
     return findings;
 }
 
@@ -66,8 +71,9 @@ static void test_a_run_of_classes_is_told(void **state)
 {
     static const char *const names[] = {"cat", "dog", hostile};
     const ReportFact facts[] = {{"--lr", "0.1"}, {hostile, hostile}};
-    const ReportFacts tables[] = {{"Options", facts, 2}, {"Nothing", NULL, 0}};
-    Findings *findings = class_findings(3);
+    const ReportFacts tables[] = {{"Options", facts, 2}, {"Empty table", NULL, 0}};
+    ClassCounts counts = {0};
+    Findings *findings = class_findings(&counts, 3);
     char *page = write_page(*state, classes_rows,
                             (HtmlReport){.title = hostile,
                                          .subtitle = hostile,
@@ -77,11 +83,15 @@ static void test_a_run_of_classes_is_told(void **state)
                                          .steps_per_epoch = 10,
                                          .facts = tables,
                                          .fact_tables = 2,
+                                         .classes = &counts,
                                          .findings = findings,
                                          .class_names = names});
     static const char *const parts[] = {
         "<!DOCTYPE html>",
-        "default-src 'none'; img-src data:; style-src 'unsafe-inline'",
+        "default-src 'none'; img-src data:; style-src 'unsafe-inline'; script-src 'sha256-",
+        "<table class=\"sort\"><thead><tr><th>class<",
+        "<tr><td>dog<td class=\"n\">10<td class=\"n\">70.0&nbsp;%<td class=\"n\">100.0&nbsp;%<td "
+        "class=\"n\">82.4&nbsp;%<td>cat<td class=\"n\">3<tr>",
         "prefers-color-scheme:dark",
         "&lt;script&gt;alert(1)&lt;/script&gt;&amp;&quot;&#39;\xEF\xBF\xBD\xEF\xBF\xBD",
         "<b>62.25 %</b><span>best top-1, epoch 1</span>",
@@ -107,11 +117,13 @@ static void test_a_run_of_classes_is_told(void **state)
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
         assert_contains(page, parts[i]);
     assert_int_equal(count_of(page, "base64,"), 3); /* one for each mistake */
-    static const char *const absent[] = {"<script", "http:", "https:", "Nothing", "PSNR",
-                                         "SSIM",    ">nan",  "Top-5",  "Restored"};
+    assert_int_equal(count_of(page, "<script"), 1); /* ours */
+    static const char *const absent[] = {"http:", "https:", "Empty table", "PSNR",
+                                         "SSIM",  ">nan",   "Top-5",       "Restored"};
     for (size_t i = 0; i < sizeof absent / sizeof *absent; i++)
         assert_contains_not(page, absent[i]);
     findings_free(&findings);
+    class_counts_free(&counts);
     free(page);
 }
 
@@ -135,7 +147,7 @@ static void test_epochs_count_from_0_in_curves_tiles_and_tables(void **state)
         (HtmlReport){.title = "out", .main_metric = "top1", .metric_rises = true, .steps_per_epoch = 5});
     static const char *const parts[] = {
         "best top-1, epoch 1</span>", "<tr class=\"best\"><td class=\"n\">1<", "<tr><td class=\"n\">0<",
-        "evaluation: 62.25 % at epoch 1<", "training: 2.2  at epoch 0<", "text-anchor=\"end\">epoch</text>",
+        "evaluation: 62.25 % at epoch 1<", "training: 2.2  at epoch 0<", "text-anchor=\"start\">epoch</text>",
         /* The axis: 0, 1 and 2, the last epoch at its end. */
         "text-anchor=\"middle\">0</text>", "x=\"468.0\" y=\"224\" text-anchor=\"middle\">2</text>"};
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
@@ -177,14 +189,83 @@ static void test_a_run_of_pairs_is_told(void **state)
 
 static void test_many_classes_are_told_as_tables(void **state)
 {
-    Findings *findings = class_findings(50);
-    char *page = write_page(
-        *state, classes_rows,
-        (HtmlReport){.title = "out", .main_metric = "top1", .metric_rises = true, .findings = findings});
+    ClassCounts counts = {0};
+    Findings *findings = class_findings(&counts, 50);
+    char *page = write_page(*state, classes_rows,
+                            (HtmlReport){.title = "out",
+                                         .main_metric = "top1",
+                                         .metric_rises = true,
+                                         .classes = &counts,
+                                         .findings = findings});
     assert_contains_not(page, "class=\"matrix\"");
     assert_contains(page, "<td>1<td>0<td class=\"n\">3<td class=\"n\">30.0&nbsp;%"); /* no names: numbers */
     assert_contains(page, "<td>1<td class=\"n\">10<td class=\"n\">70.0&nbsp;%");
     findings_free(&findings);
+    class_counts_free(&counts);
+    free(page);
+}
+
+/* ---- where the run stands ---- */
+
+static void test_a_run_that_goes_on_says_where_and_is_loaded_again(void **state)
+{
+    HtmlReport report = {.title = "out",
+                         .main_metric = "top1",
+                         .metric_rises = true,
+                         .status = {.state = REPORT_RUNNING,
+                                    .epoch = 3,
+                                    .epochs = 20,
+                                    .step = 40,
+                                    .steps = 100,
+                                    .remaining_seconds = 250,
+                                    .written = 1700000000}};
+    char *page = write_page(*state, classes_rows, report);
+    assert_contains(page, "<b>Running</b>: epoch 3 of 20, step 40 of 100, about <b>4:10</b> left");
+    assert_contains(page, "data-written=\"1700000000\"");
+    assert_contains(page, "<progress max=\"2000\" value=\"340\">");
+    assert_contains(page, "<meta http-equiv=\"refresh\" content=\"15\">");
+    free(page);
+    report.status.remaining_seconds = NAN;
+    page = write_page(*state, classes_rows, report);
+    assert_contains_not(page, " left");
+    free(page);
+}
+
+static void test_a_run_that_has_ended_is_not_loaded_again(void **state)
+{
+    HtmlReport report = {.title = "out",
+                         .main_metric = "top1",
+                         .metric_rises = true,
+                         .status = {.state = REPORT_FINISHED, .epoch = 20, .epochs = 20, .steps = 100}};
+    char *page = write_page(*state, classes_rows, report);
+    assert_contains(page, "<b class=\"ok\">Finished</b>: 20 of 20 epochs</p>");
+    assert_contains_not(page, "http-equiv=\"refresh\"");
+    assert_contains_not(page, "<body data-refresh");
+    assert_contains_not(page, "data-written=\"");
+    free(page);
+    report.status = (ReportStatus){
+        .state = REPORT_STOPPED, .epoch = 3, .epochs = 20, .step = 7, .steps = 100, .why = "disk <full>"};
+    page = write_page(*state, classes_rows, report);
+    assert_contains(page, "Stopped</b> in epoch 3 of 20, after 7 of 100 steps. disk &lt;full&gt;</p>");
+    assert_contains_not(page, "http-equiv=\"refresh\"");
+    free(page);
+}
+
+/* A thousand classes: all of them in a table that scrolls, nothing that grows with their square. */
+static void test_a_thousand_classes_stay_a_page(void **state)
+{
+    ClassCounts counts = {0};
+    FshError error = {0};
+    assert_ok(class_counts_reset(&counts, 1000, &error), &error);
+    for (int64_t i = 0; i < 50000; i++)
+        assert_ok(class_counts_add(&counts, i % 1000, i % 7 ? i % 1000 : (i * 13) % 1000, &error), &error);
+    char *page = write_page(
+        *state, classes_rows,
+        (HtmlReport){.title = "out", .main_metric = "top1", .metric_rises = true, .classes = &counts});
+    assert_contains(page, "<div class=\"tall\"><table class=\"sort\">");
+    assert_contains(page, "<tr><td>999<td class=\"n\">50<");
+    assert_true(strlen(page) < 300000);
+    class_counts_free(&counts);
     free(page);
 }
 
@@ -230,6 +311,9 @@ int main(void)
         IN_FOLDER(test_epochs_count_from_0_in_curves_tiles_and_tables),
         IN_FOLDER(test_a_run_of_pairs_is_told),
         IN_FOLDER(test_many_classes_are_told_as_tables),
+        IN_FOLDER(test_a_run_that_goes_on_says_where_and_is_loaded_again),
+        IN_FOLDER(test_a_run_that_has_ended_is_not_loaded_again),
+        IN_FOLDER(test_a_thousand_classes_stay_a_page),
         IN_FOLDER(test_a_run_without_an_epoch_is_a_page_too),
         IN_FOLDER(test_a_long_run_is_folded_and_thinned),
     };

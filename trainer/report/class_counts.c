@@ -1,0 +1,194 @@
+#include "trainer/report/class_counts.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/csv.h"
+#include "common/file.h"
+#include "common/json_text.h"
+
+/* ---- counting ---- */
+
+FshStatus class_counts_reset(ClassCounts *counts, uint64_t classes, FshError *error)
+{
+    const bool has_confusion = classes <= CONFUSION_CLASSES_MAX;
+    const size_t value_count = (size_t)(classes * (has_confusion ? 3 + classes : 3));
+    if (counts->values && counts->classes == classes) {
+        memset(counts->values, 0, value_count * sizeof *counts->values);
+        return FSH_OK;
+    }
+    class_counts_free(counts);
+    uint64_t *values = calloc(value_count + 1, sizeof *values);
+    if (!values)
+        return fsh_error_set(error, FSH_ERR_MEMORY, "counts of %" PRIu64 " classes: out of memory", classes);
+    *counts = (ClassCounts){.classes = classes,
+                            .values = values,
+                            .value_count = value_count,
+                            .samples = values,
+                            .right = values + classes,
+                            .taken = values + 2 * classes,
+                            .confusion = has_confusion ? values + 3 * classes : NULL};
+    return FSH_OK;
+}
+
+void class_counts_free(ClassCounts *counts)
+{
+    free(counts->values);
+    *counts = (ClassCounts){0};
+}
+
+FshStatus class_counts_add(ClassCounts *counts, int64_t label, int64_t prediction, FshError *error)
+{
+    if (label == -1)
+        return FSH_OK;
+    if (label < 0 || (uint64_t)label >= counts->classes || prediction < 0 ||
+        (uint64_t)prediction >= counts->classes)
+        return fsh_error_set(error, FSH_ERR_MISMATCH,
+                             "label %" PRId64 ", prediction %" PRId64 ": not among %" PRIu64 " classes",
+                             label, prediction, counts->classes);
+    counts->samples[label]++;
+    counts->right[label] += label == prediction;
+    counts->taken[prediction]++;
+    if (counts->confusion)
+        counts->confusion[(uint64_t)label * counts->classes + (uint64_t)prediction]++;
+    return FSH_OK;
+}
+
+int64_t class_of_logits(const float *logits, uint64_t classes)
+{
+    uint64_t best = 0;
+    for (uint64_t c = 1; c < classes; c++)
+        if (logits[c] > logits[best] || (isnan(logits[best]) && !isnan(logits[c])))
+            best = c;
+    return (int64_t)best;
+}
+
+bool class_counts_any(const ClassCounts *counts)
+{
+    for (uint64_t i = 0; i < counts->classes; i++)
+        if (counts->samples[i])
+            return true;
+    return false;
+}
+
+/* ---- telling ---- */
+
+ClassRow class_counts_row(const ClassCounts *counts, uint64_t label)
+{
+    ClassRow row = {.samples = counts->samples[label],
+                    .right = counts->right[label],
+                    .taken = counts->taken[label],
+                    .confused_with = -1};
+    row.recall = row.samples ? 100 * (double)row.right / (double)row.samples : NAN;
+    row.precision = row.taken ? 100 * (double)row.right / (double)row.taken : NAN;
+    /* 2 right / (samples + taken): of a class that nothing was taken for it is 0, not unknown */
+    row.f1 = row.samples ? 200 * (double)row.right / (double)(row.samples + row.taken) : NAN;
+    for (uint64_t i = 0; counts->confusion && i < counts->classes; i++) {
+        const uint64_t count = counts->confusion[label * counts->classes + i];
+        if (i == label || count <= row.confused_count)
+            continue;
+        row.confused_with = (int64_t)i;
+        row.confused_count = count;
+    }
+    return row;
+}
+
+static FshStatus append_text(Buffer *text, const char *added, FshError *error)
+{
+    return buffer_append(text, added, strlen(added), error);
+}
+
+/* Adds ",62.5", or "," where nothing is known. */
+static FshStatus append_percent(Buffer *text, double value, FshError *error)
+{
+    char cell[32] = ",";
+    if (isfinite(value))
+        (void)snprintf(cell, sizeof cell, ",%.6g", value);
+    return append_text(text, cell, error);
+}
+
+/* Adds the class's name as a cell; its number where there are no names. */
+static FshStatus append_name(Buffer *text, const char *const *names, uint64_t class, FshError *error)
+{
+    char number[32];
+    if (names)
+        return csv_append_text(text, names[class], strlen(names[class]), error);
+    (void)snprintf(number, sizeof number, "%" PRIu64, class);
+    return append_text(text, number, error);
+}
+
+static FshStatus append_row(Buffer *text, const ClassCounts *counts, const char *const *names, uint64_t class,
+                            FshError *error)
+{
+    const ClassRow row = class_counts_row(counts, class);
+    char cells[96];
+    (void)snprintf(cells, sizeof cells, "%" PRIu64 ",", class);
+    FshStatus status = append_text(text, cells, error);
+    if (!status)
+        status = append_name(text, names, class, error);
+    (void)snprintf(cells, sizeof cells, ",%" PRIu64 ",%" PRIu64 ",%" PRIu64, row.samples, row.right,
+                   row.taken);
+    if (!status)
+        status = append_text(text, cells, error);
+    if (!status)
+        status = append_percent(text, row.recall, error);
+    if (!status)
+        status = append_percent(text, row.precision, error);
+    if (!status)
+        status = append_percent(text, row.f1, error);
+    if (!status)
+        status = append_text(text, ",", error);
+    if (!status && row.confused_with >= 0)
+        status = append_name(text, names, (uint64_t)row.confused_with, error);
+    (void)snprintf(cells, sizeof cells, ",%" PRIu64 "\n", row.confused_count);
+    return status ? status : append_text(text, cells, error);
+}
+
+FshStatus class_table_write(const ClassCounts *counts, const char *const *names, const char *path,
+                            FshError *error)
+{
+    Buffer text = {0};
+    FshStatus status = append_text(
+        &text, "index,class,samples,correct,predicted,recall,precision,f1,confused_with,confused_count\n",
+        error);
+    for (uint64_t i = 0; i < counts->classes && !status; i++)
+        status = append_row(&text, counts, names, i, error);
+    if (!status)
+        status = file_write_atomic(path, text.bytes, text.length, true, false, error);
+    buffer_free(&text);
+    return status;
+}
+
+static json_t *percent(double value)
+{
+    return isfinite(value) ? json_real(value) : json_null();
+}
+
+static json_t *name_json(const char *const *names, int64_t class)
+{
+    if (class < 0)
+        return json_null();
+    return names ? json_text(names[class]) : json_integer((json_int_t) class);
+}
+
+json_t *class_table_json(const ClassCounts *counts, const char *const *names)
+{
+    json_t *array = json_array();
+    for (uint64_t i = 0; array && i < counts->classes; i++) {
+        const ClassRow row = class_counts_row(counts, i);
+        json_t *object = json_pack(
+            "{s:I, s:o, s:I, s:I, s:I, s:o, s:o, s:o, s:o, s:I}", "index", (json_int_t)i, "class",
+            name_json(names, (int64_t)i), "samples", (json_int_t)row.samples, "correct",
+            (json_int_t)row.right, "predicted", (json_int_t)row.taken, "recall", percent(row.recall),
+            "precision", percent(row.precision), "f1", percent(row.f1), "confused_with",
+            name_json(names, row.confused_with), "confused_count", (json_int_t)row.confused_count);
+        if (!object || json_array_append_new(array, object)) {
+            json_decref(array);
+            array = NULL;
+        }
+    }
+    return array;
+}
