@@ -424,6 +424,24 @@ FshStatus atomic_file_write(AtomicFile *file, const void *bytes, size_t length, 
     return FSH_OK;
 }
 
+FshStatus atomic_file_rewrite(AtomicFile *file, uint64_t offset, const void *bytes, size_t length,
+                              FshError *error)
+{
+    const uint8_t *next = bytes;
+    while (length) {
+        ssize_t written = pwrite(file->descriptor, next, length, (off_t)offset);
+        if (written < 0) {
+            if (errno == EINTR)
+                continue;
+            return fsh_error_system(error, errno, "%s: cannot write", file->path);
+        }
+        next += written;
+        offset += (uint64_t)written;
+        length -= (size_t)written;
+    }
+    return FSH_OK;
+}
+
 /* Gives the temporary file its name, without replacing anything: 0 or errno. */
 static int rename_new(const char *from, const char *to)
 {

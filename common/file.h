@@ -60,6 +60,9 @@ typedef struct AtomicFile {
  * rename). */
 FshStatus atomic_file_open(AtomicFile *file, const char *path, bool force, FshError *error);
 FshStatus atomic_file_write(AtomicFile *file, const void *bytes, size_t length, FshError *error);
+/* Writes over bytes that atomic_file_write has written: what is known only at the end, in a head. */
+FshStatus atomic_file_rewrite(AtomicFile *file, uint64_t offset, const void *bytes, size_t length,
+                              FshError *error);
 /* fsync (when sync), rename, close, fsync of the folder (when sync). On failure nothing is left behind. */
 FshStatus atomic_file_commit(AtomicFile *file, bool sync, FshError *error);
 /* Removes the temporary file if there is one; safe after commit, after failure and on a zeroed struct. */

@@ -30,6 +30,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t length)
             fuzz_expect(safetensors_find(tensors, entry->name) != NULL, "a tensor is found by its name");
             read_values(entry);
         }
+        const FshStatus status = safetensors_check(tensors, file.path, &error);
+        fuzz_expect(status == FSH_OK || status == FSH_ERR_CORRUPT, "checksums are right or wrong");
         const char *value = safetensors_metadata(tensors, "format");
         if (value)
             fuzz_touch(value, strlen(value));

@@ -82,6 +82,8 @@ bool same_bytes(const char *a, const char *b);
 void assert_same_file(TestFolder *folder, const char *a, const char *b, bool same);
 /* Changes the first `from` in a file to `to`, which is as long. */
 void replace_in_file(const char *path, const char *from, const char *to);
+/* Makes a safetensors file one without checksums, as others write them: for a test that changes more of it. */
+void forget_checksums(const char *path);
 
 /* What every run leaves beside tables, weights and checkpoint: config.json and model.safetensors (classes), TensorBoard's
  * events, report.html. */

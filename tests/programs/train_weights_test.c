@@ -5,7 +5,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "trainer/loop/safetensors.h"
+#include "common/random.h"
 
 static const DatasetSpec four = {.codec = FSH_CODEC_RAW,
                                  .width = 32,
@@ -192,6 +192,58 @@ static void test_a_run_does_not_go_on_with_other_classes(void **state)
          "--no-aug", make_other(folder, "backwards", &spec), run);
 }
 
+/* Flips a bit of the file at the place that `turn` draws, of the header's for each third; runs; and flips it back. What is said names the
+ * file, and the tensor if the bit is of one. */
+static void expect_told(const char *path, uint64_t turn, const char *const *arguments)
+{
+    size_t length = 0;
+    char *bytes = test_file_read(path, &length);
+    uint64_t header_bytes = 0;
+    Random random;
+    memcpy(&header_bytes, bytes, sizeof header_bytes);
+    random_start(&random, 3, turn);
+    const size_t place = random_below(&random, turn % 3 ? (uint32_t)length : 8 + (uint32_t)header_bytes);
+    const char bit = (char)(1 << random_below(&random, 8));
+    bytes[place] ^= bit;
+    test_file_write(path, bytes, length);
+    RunResult result = expect_train(1, NULL, arguments);
+    assert_contains(result.err, strrchr(path, '/') + 1);
+    if (place >= 8 + header_bytes)
+        assert_contains(result.err, ": damaged: tensor ");
+    assert_string_equal(result.out, "");
+    run_result_free(&result);
+    bytes[place] ^= bit;
+    test_file_write(path, bytes, length);
+    free(bytes);
+}
+
+static void test_a_flipped_bit_in_a_file_of_a_run_is_told(void **state)
+{
+    enum { TURNS = 24 };
+    TestFolder *folder = *state;
+    (void)train_four(folder);
+    const char *set = test_path(folder, "set"), *run = test_path(folder, "run"),
+               *next = test_path(folder, "next");
+    const char *checkpoint = test_path(folder, "run/checkpoint.safetensors"),
+               *best = test_path(folder, "run/model_best.safetensors"),
+               *last = test_path(folder, "run/last.safetensors");
+    for (uint64_t turn = 0; turn < TURNS; turn++) {
+        expect_told(checkpoint, turn,
+                    (const char *[]){"--resume", "auto", "--model", "conv8", "--epochs", "6", "--no-aug", set,
+                                     run, NULL});
+        expect_told(best, turn,
+                    (const char *[]){"--evaluate", "--model", "conv8", "--weights", best, set, NULL});
+        expect_told(
+            last, turn,
+            (const char *[]){"--epochs", "1", "--model", "conv8", "--weights", last, set, next, NULL});
+    }
+    assert_int_equal(test_count_files(next), 0);
+    /* As they were, they are taken. */
+    TRAINED("--resume", "auto", "--model", "conv8", "--epochs", "6", "--no-aug", set, run);
+    TRAINED("--evaluate", "--weights", best, set);
+    TRAINED("--epochs", "1", "--model", "conv8", "--weights", last, set, next);
+}
+
 static void test_the_log_says_which_weights_were_loaded(void **state)
 {
     TestFolder *folder = *state;
@@ -212,6 +264,7 @@ int main(void)
         IN_FOLDER(test_training_on_other_classes_begins_a_new_last_layer),
         IN_FOLDER(test_weights_without_names_are_taken_and_the_log_says_that),
         IN_FOLDER(test_a_run_does_not_go_on_with_other_classes),
+        IN_FOLDER(test_a_flipped_bit_in_a_file_of_a_run_is_told),
         IN_FOLDER(test_the_log_says_which_weights_were_loaded),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

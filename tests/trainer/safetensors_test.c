@@ -86,6 +86,75 @@ static void test_every_tensor_is_aligned_to_its_elements(void **state)
     safetensors_close(&file);
 }
 
+/* ---- checksums ---- */
+
+/* Opens the file and compares its checksums, as whoever reads weights does. */
+static FshStatus open_and_check(const char *path, FshError *error)
+{
+    Safetensors *file = NULL;
+    FshStatus status = safetensors_open(&file, path, error);
+    if (!status)
+        status = safetensors_check(file, path, error);
+    safetensors_close(&file);
+    return status;
+}
+
+static void test_every_flipped_bit_is_told(void **state)
+{
+    const char *path = test_path(*state, "a.safetensors");
+    size_t length = 0;
+    write_example(path);
+    char *bytes = test_file_read(path, &length);
+    uint64_t header_bytes = 0;
+    FshError error = {0};
+    memcpy(&header_bytes, bytes, sizeof header_bytes);
+    assert_ok(open_and_check(path, &error), &error);
+    for (size_t bit = 0; bit < 8 * length; bit++) {
+        error = (FshError){0};
+        bytes[bit / 8] ^= (char)(1 << bit % 8);
+        test_file_write(path, bytes, length);
+        bytes[bit / 8] ^= (char)(1 << bit % 8);
+        if (!open_and_check(path, &error))
+            fail_msg("bit %zu of byte %zu: nothing is told", bit % 8, bit / 8);
+        assert_contains(error.message, "a.safetensors: ");
+        if (bit / 8 >= 8 + header_bytes)
+            assert_contains(error.message, "damaged: tensor layer.");
+    }
+    free(bytes);
+}
+
+static void test_a_damaged_tensor_is_named(void **state)
+{
+    const char *path = test_path(*state, "a.safetensors");
+    FshError error = {0};
+    write_example(path);
+    test_file_flip_byte(path, -1); /* tensors lie in the order of the caller's list, wide elements first */
+    assert_int_equal(open_and_check(path, &error), FSH_ERR_CORRUPT);
+    assert_contains(error.message, "damaged: tensor layer.weight does not match its checksum");
+}
+
+/* As PyTorch's safetensors and older files are. */
+static void test_files_without_checksums_are_read(void **state)
+{
+    const char *path = test_path(*state, "a.safetensors");
+    static const char *const keys[] = {"fshard.header_xxh3", "fshard.tensors_xxh3"};
+    size_t length = 0;
+    write_example(path);
+    char *bytes = test_file_read(path, &length);
+    for (size_t i = 0; i < 2; i++) {
+        char *key = memmem(bytes, length, keys[i], strlen(keys[i]));
+        FshError error = {0};
+        assert_non_null(key);
+        key[0] = 'F';
+        test_file_write(path, bytes, length);
+        if (i == 0) /* one alone is damage */
+            assert_int_equal(open_and_check(path, &error), FSH_ERR_CORRUPT);
+        else
+            assert_ok(open_and_check(path, &error), &error);
+    }
+    free(bytes);
+}
+
 static void test_a_wrong_count_or_type_is_refused(void **state)
 {
     const char *path = test_path(*state, "a.safetensors");
@@ -346,6 +415,9 @@ int main(void)
     const struct CMUnitTest tests[] = {
         IN_FOLDER(test_what_is_written_is_read_back),
         IN_FOLDER(test_every_tensor_is_aligned_to_its_elements),
+        IN_FOLDER(test_every_flipped_bit_is_told),
+        IN_FOLDER(test_a_damaged_tensor_is_named),
+        IN_FOLDER(test_files_without_checksums_are_read),
         IN_FOLDER(test_a_wrong_count_or_type_is_refused),
         IN_FOLDER(test_a_failure_while_writing_leaves_the_old_file),
         IN_FOLDER(test_half_precision_is_read),

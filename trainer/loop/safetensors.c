@@ -1,8 +1,11 @@
 #include "trainer/loop/safetensors.h"
 
+#include <inttypes.h>
 #include <jansson.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <xxhash.h>
 
 #include "common/file.h"
 
@@ -12,14 +15,51 @@ _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
 
 static const char metadata_key[] = "__metadata__";
 
-enum { LENGTH_BYTES = 8, DATA_ALIGNMENT = 8 };
+static const char header_checksum_key[] = "fshard.header_xxh3",
+                  tensor_checksums_key[] = "fshard.tensors_xxh3";
+
+enum { LENGTH_BYTES = 8, DATA_ALIGNMENT = 8, DIGITS = 16 };
 
 struct Safetensors {
     FileMapping mapping;
     json_t *header;            /* owns the names and the metadata */
     SafetensorsEntry *entries; /* by offset */
     size_t count;
+    bool has_checksums;
 };
+
+/* ---- checksums ---- */
+
+static void format_checksum(char digits[DIGITS + 1], uint64_t checksum)
+{
+    (void)snprintf(digits, DIGITS + 1, "%016" PRIx64, checksum);
+}
+
+/* Finds where in a header's text the value of a key of checksums begins. NULL: the text has no such key. The bytes that are looked
+ * for can be nowhere else: within a string, quotes stand after a backslash. */
+static const char *find_checksums(const char *text, size_t text_bytes, const char *key)
+{
+    char pattern[64];
+    const int length = snprintf(pattern, sizeof pattern, "\"%s\":\"", key);
+    const char *found = memmem(text, text_bytes, pattern, (size_t)length);
+    return found ? found + length : NULL;
+}
+
+/* Hashes a header with zeros for the digits of its own checksum. False: no memory. */
+static bool hash_header(const char *text, size_t text_bytes, const char *digits, char checksum[DIGITS + 1])
+{
+    static const char zeros[] = "0000000000000000";
+    const size_t before = (size_t)(digits - text), after = text_bytes - before - DIGITS;
+    XXH3_state_t *state = XXH3_createState();
+    const bool hashed = state && XXH3_64bits_reset(state) == XXH_OK &&
+                        XXH3_64bits_update(state, text, before) == XXH_OK &&
+                        XXH3_64bits_update(state, zeros, DIGITS) == XXH_OK &&
+                        XXH3_64bits_update(state, digits + DIGITS, after) == XXH_OK;
+    if (hashed)
+        format_checksum(checksum, XXH3_64bits_digest(state));
+    (void)XXH3_freeState(state);
+    return hashed;
+}
 
 /* ---- types ---- */
 
@@ -197,6 +237,41 @@ static FshStatus check_metadata(const char *path, json_t *metadata, FshError *er
     return FSH_OK;
 }
 
+static FshStatus check_header(const Safetensors *file, const char *path, uint64_t header_bytes,
+                              FshError *error)
+{
+    const char *text = (const char *)file->mapping.bytes + LENGTH_BYTES;
+    const char *digits = find_checksums(text, header_bytes, header_checksum_key);
+    const char *stored = safetensors_metadata(file, header_checksum_key);
+    char checksum[DIGITS + 1] = "";
+    const bool complete = digits && header_bytes - (uint64_t)(digits - text) >= DIGITS && stored &&
+                          strlen(stored) == DIGITS && memcmp(stored, digits, DIGITS) == 0;
+    if (complete && !hash_header(text, header_bytes, digits, checksum))
+        return fsh_error_set(error, FSH_ERR_MEMORY, "%s: out of memory", path);
+    if (!complete || strcmp(stored, checksum) != 0)
+        return fsh_error_set(
+            error, FSH_ERR_CORRUPT,
+            "%s: damaged: its header does not match its checksum; take another copy (a program "
+            "that rewrites weights must leave \"%s\" and \"%s\" out of the metadata)",
+            path, header_checksum_key, tensor_checksums_key);
+    return FSH_OK;
+}
+
+/* Gives each entry its checksum; the header is right. */
+static FshStatus read_checksums(Safetensors *file, const char *path, FshError *error)
+{
+    const char *checksums = safetensors_metadata(file, tensor_checksums_key);
+    const size_t length = checksums ? strlen(checksums) : 0, each = DIGITS + 1;
+    if (!checksums || length != (file->count ? file->count * each - 1 : 0))
+        return fsh_error_set(error, FSH_ERR_CORRUPT,
+                             "%s: \"%s\" does not have %zu checksums, one for each tensor", path,
+                             tensor_checksums_key, file->count);
+    for (size_t i = 0; i < file->count; i++)
+        file->entries[i].checksum = checksums + i * each;
+    file->has_checksums = true;
+    return FSH_OK;
+}
+
 static FshStatus read_header(Safetensors *file, const char *path, uint64_t header_bytes, FshError *error)
 {
     const uint8_t *data = file->mapping.bytes + LENGTH_BYTES + header_bytes;
@@ -226,7 +301,13 @@ static FshStatus read_header(Safetensors *file, const char *path, uint64_t heade
             return status;
     }
     qsort(file->entries, file->count, sizeof *file->entries, by_offset);
-    return check_coverage(file, path, data, data_bytes, error);
+    FshStatus status = check_coverage(file, path, data, data_bytes, error);
+    /* One of the two strings is enough: where a bit has changed in the key of the other, they are not a stranger's. */
+    if (status || (!safetensors_metadata(file, header_checksum_key) &&
+                   !safetensors_metadata(file, tensor_checksums_key)))
+        return status;
+    status = check_header(file, path, header_bytes, error);
+    return status ? status : read_checksums(file, path, error);
 }
 
 /* torch.save writes a zip, formerly a pickle of protocol 2. */
@@ -313,6 +394,25 @@ FshStatus safetensors_read_f32(const SafetensorsEntry *entry, float *values, uin
     return FSH_OK;
 }
 
+bool safetensors_has_checksums(const Safetensors *file)
+{
+    return file->has_checksums;
+}
+
+FshStatus safetensors_check(const Safetensors *file, const char *path, FshError *error)
+{
+    for (size_t i = 0; i < file->count && file->has_checksums; i++) {
+        const SafetensorsEntry *entry = &file->entries[i];
+        char checksum[DIGITS + 1];
+        format_checksum(checksum, XXH3_64bits(entry->data, entry->bytes));
+        if (memcmp(entry->checksum, checksum, DIGITS) != 0)
+            return fsh_error_set(error, FSH_ERR_CORRUPT,
+                                 "%s: damaged: tensor %s does not match its checksum; take another copy",
+                                 path, entry->name);
+    }
+    return FSH_OK;
+}
+
 /* ---- writing ---- */
 
 typedef struct Placed {
@@ -357,13 +457,41 @@ static json_t *tensor_json(const SafetensorsTensor *tensor, const Placed *placed
                      "data_offsets", (json_int_t)placed->begin, (json_int_t)placed->end);
 }
 
-/* The header as text, NULL without memory. Free with free(). */
+/* Takes text; gives it with spaces at its end. NULL: no memory. */
+static char *pad(char *text)
+{
+    const size_t text_bytes = strlen(text);
+    const size_t padding = (DATA_ALIGNMENT - text_bytes % DATA_ALIGNMENT) % DATA_ALIGNMENT;
+    char *padded = realloc(text, text_bytes + padding + 1);
+    if (!padded) {
+        free(text);
+        return NULL;
+    }
+    memset(padded + text_bytes, ' ', padding);
+    padded[text_bytes + padding] = '\0';
+    return padded;
+}
+
+/* Returns room for so many checksums: zeros with spaces between them. NULL: no memory. */
+static char *blank_checksums(size_t count)
+{
+    char *text = malloc(count * (DIGITS + 1) + 1);
+    for (size_t i = 0; text && i < count; i++)
+        (void)snprintf(text + i * (DIGITS + 1), DIGITS + 2, "%016d ", 0);
+    if (text)
+        text[count ? count * (DIGITS + 1) - 1 : 0] = '\0';
+    return text;
+}
+
+/* The header as text, its checksums blank, with spaces at the end that align what follows; NULL without memory. Free with free(). */
 static char *header_text(const SafetensorsTensor *tensors, const Placed *placed, size_t tensor_count,
                          const SafetensorsMetadata *metadata, size_t metadata_count)
 {
     json_t *header = json_object();
     json_t *strings = json_object();
-    int failed = 0;
+    char *checksums = blank_checksums(tensor_count);
+    int failed = json_object_set_new(strings, header_checksum_key, json_string("0000000000000000"));
+    failed |= json_object_set_new(strings, tensor_checksums_key, json_string(checksums));
     for (size_t i = 0; i < metadata_count; i++)
         failed |= json_object_set_new(strings, metadata[i].key, json_string(metadata[i].value));
     failed |= json_object_set_new(header, metadata_key, strings);
@@ -373,21 +501,27 @@ static char *header_text(const SafetensorsTensor *tensors, const Placed *placed,
     }
     char *text = failed ? NULL : json_dumps(header, JSON_COMPACT);
     json_decref(header);
-    return text;
+    free(checksums);
+    return text ? pad(text) : NULL;
 }
 
 static FshStatus write_header(AtomicFile *file, const char *text, FshError *error)
 {
-    static const char spaces[DATA_ALIGNMENT] = "        ";
-    size_t text_bytes = strlen(text);
-    size_t padding = (DATA_ALIGNMENT - text_bytes % DATA_ALIGNMENT) % DATA_ALIGNMENT;
-    uint64_t header_bytes = text_bytes + padding;
+    const uint64_t header_bytes = strlen(text);
     FshStatus status = atomic_file_write(file, &header_bytes, sizeof header_bytes, error);
-    if (!status)
-        status = atomic_file_write(file, text, text_bytes, error);
-    if (!status)
-        status = atomic_file_write(file, spaces, padding, error);
-    return status;
+    return status ? status : atomic_file_write(file, text, header_bytes, error);
+}
+
+/* Writes the header again, with the checksum of itself: all others stand in it. */
+static FshStatus seal_header(AtomicFile *file, char *text, FshError *error)
+{
+    const size_t text_bytes = strlen(text);
+    char checksum[DIGITS + 1];
+    char *digits = (char *)find_checksums(text, text_bytes, header_checksum_key);
+    if (!hash_header(text, text_bytes, digits, checksum))
+        return fsh_error_set(error, FSH_ERR_MEMORY, "%s: out of memory", file->path);
+    memcpy(digits, checksum, DIGITS);
+    return atomic_file_rewrite(file, LENGTH_BYTES, text, text_bytes, error);
 }
 
 FshStatus safetensors_write(const char *path, const SafetensorsTensor *tensors, size_t tensor_count,
@@ -413,7 +547,7 @@ FshStatus safetensors_write(const char *path, const SafetensorsTensor *tensors, 
         status = fsh_error_set(error, FSH_ERR_MEMORY, "%s: out of memory", path);
         goto done;
     }
-    if (strlen(text) + DATA_ALIGNMENT > SAFETENSORS_HEADER_MAX_BYTES) {
+    if (strlen(text) > SAFETENSORS_HEADER_MAX_BYTES) {
         status = fsh_error_set(error, FSH_ERR_UNSUPPORTED,
                                "%s: its header, with names of classes, would have %zu bytes; safetensors "
                                "allows %d",
@@ -423,11 +557,18 @@ FshStatus safetensors_write(const char *path, const SafetensorsTensor *tensors, 
     status = atomic_file_open(&file, path, true, error);
     if (!status)
         status = write_header(&file, text, error);
+    char *checksums = (char *)find_checksums(text, strlen(text), tensor_checksums_key);
     for (size_t i = 0; !status && i < tensor_count; i++) {
+        const size_t bytes = placed[i].end - placed[i].begin;
+        char checksum[DIGITS + 1];
         status = read(placed[i].number, values, context, error);
+        format_checksum(checksum, status ? 0 : XXH3_64bits(values, bytes));
+        memcpy(checksums + i * (DIGITS + 1), checksum, DIGITS);
         if (!status)
-            status = atomic_file_write(&file, values, placed[i].end - placed[i].begin, error);
+            status = atomic_file_write(&file, values, bytes, error);
     }
+    if (!status)
+        status = seal_header(&file, text, error);
     if (!status)
         status = atomic_file_commit(&file, true, error);
 done:

@@ -12,6 +12,12 @@
  * the tensors' bytes, little endian, row by row, without gaps.
  *
  * Every length, offset and shape of a file is checked before use; a hostile file gives FSH_ERR_CORRUPT.
+ *
+ * Files written here carry checksums (XXH3-64, 16 hexadecimal digits each) as two strings of the metadata:
+ * "fshard.tensors_xxh3", one of each tensor's bytes, in the order of the file, with a space between them; and
+ * "fshard.header_xxh3", of the header as it stands in the file, with "0" for its own 16 digits. So a changed
+ * byte anywhere is found: in the header by safetensors_open, in a tensor by safetensors_check. Files of
+ * others have none. Who rewrites a file must leave both strings out.
  * Threads: an open file is constant. */
 #ifndef FSHARD_TRAINER_LOOP_SAFETENSORS_H
 #define FSHARD_TRAINER_LOOP_SAFETENSORS_H
@@ -54,12 +60,13 @@ typedef struct SafetensorsEntry {
     uint64_t count;      /* product of shape */
     const uint8_t *data; /* into the mapping, any alignment */
     uint64_t bytes;
+    const char *checksum; /* 16 digits, not NUL-terminated; owned by the file; NULL: the file has none */
 } SafetensorsEntry;
 
 typedef struct Safetensors Safetensors;
 
-/* FSH_ERR_NOT_FOUND, FSH_ERR_CORRUPT, FSH_ERR_UNSUPPORTED (a dtype or rank that this reader does not know).
- */
+/* FSH_ERR_NOT_FOUND, FSH_ERR_CORRUPT (also: the header does not match its checksum), FSH_ERR_UNSUPPORTED (a dtype or
+ * rank that this reader does not know). */
 FshStatus safetensors_open(Safetensors **file, const char *path, FshError *error);
 /* Frees and sets to NULL; NULL is fine. */
 void safetensors_close(Safetensors **file);
@@ -71,6 +78,12 @@ const SafetensorsEntry *safetensors_entry(const Safetensors *file, size_t number
 const SafetensorsEntry *safetensors_find(const Safetensors *file, const char *name);
 /* A string of "__metadata__", or NULL. */
 const char *safetensors_metadata(const Safetensors *file, const char *key);
+
+/* Returns true if the file has checksums. */
+bool safetensors_has_checksums(const Safetensors *file);
+/* Reads every tensor and compares its checksum, where the file has them. path: for the message of FSH_ERR_CORRUPT, which
+ * names the first tensor that does not match. */
+FshStatus safetensors_check(const Safetensors *file, const char *path, FshError *error);
 
 /* Converts F64, F32, F16 and BF16. FSH_ERR_MISMATCH: another type, or count is not the entry's. */
 FshStatus safetensors_read_f32(const SafetensorsEntry *entry, float *values, uint64_t count, FshError *error);

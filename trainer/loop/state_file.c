@@ -197,7 +197,9 @@ FshStatus state_file_check(const char *path, const Safetensors *file, const Grap
         if (state_part_has(part, tensor) && !is_left_out(left_out, tensor->name))
             status = check_tensor(path, file, tensor, error);
     }
-    return status ? status : check_unknown(path, file, graph, part, error);
+    if (!status)
+        status = check_unknown(path, file, graph, part, error);
+    return status ? status : safetensors_check(file, path, error);
 }
 
 static FshStatus read_tensor(const char *path, const Safetensors *file, State *state, const Tensor *tensor,

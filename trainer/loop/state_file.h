@@ -32,7 +32,7 @@ uint64_t state_file_bytes(const Graph *graph, StatePart part);
 
 /* Checks that file holds every tensor of the part with its shape, as floating-point numbers, and nothing that the graph has
  * not; left_out: names (layers' tensors) that are not asked for, NULL-terminated, or NULL. FSH_ERR_MISMATCH names the first
- * that differs. */
+ * that differs; FSH_ERR_CORRUPT the first whose bytes do not match their checksum. */
 FshStatus state_file_check(const char *path, const Safetensors *file, const Graph *graph, StatePart part,
                            const char *const *left_out, FshError *error);
 /* Sets the part's tensors of the State but those left out; the file was checked. */
