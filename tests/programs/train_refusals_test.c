@@ -16,7 +16,7 @@ static void test_weights_of_another_network_are_refused(void **state)
     RunResult result = TRAIN(0, "--model", "conv8", "--epochs", "1", shards, test_path(folder, "a"));
     run_result_free(&result);
     const char *weights = test_path(folder, "a/last.safetensors");
-    REFUSED(1, "a/last.safetensors: has no tensor conv1.weight; it holds conv8", out, "--weights", weights,
+    REFUSED(1, "a/last.safetensors: these are weights of conv8; say --model conv8", out, "--weights", weights,
             shards);
     REFUSED(1, "it holds the state of a run; last.safetensors beside it has weights", out, "--weights",
             test_path(folder, "a/checkpoint.safetensors"), shards);

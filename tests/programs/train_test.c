@@ -236,7 +236,7 @@ static void test_evaluation_takes_the_network_that_the_weights_name(void **state
     assert_contains(result.err, "network: conv8");
     run_result_free(&result);
     result = TRAIN(1, "--evaluate", "--model", "resnet18", "--weights", weights, shards);
-    assert_contains(result.err, "a/last.safetensors: these are conv8 weights; add --model conv8");
+    assert_contains(result.err, "a/last.safetensors: these are weights of conv8; say --model conv8");
     run_result_free(&result);
 }
 

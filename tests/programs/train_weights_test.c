@@ -244,6 +244,20 @@ static void test_a_flipped_bit_in_a_file_of_a_run_is_told(void **state)
     TRAINED("--epochs", "1", "--model", "conv8", "--weights", last, set, next);
 }
 
+static void test_weights_of_another_network_name_it(void **state)
+{
+    TestFolder *folder = *state;
+    const char *weights = train_four(folder), *plain = without_metadata(folder, weights);
+    const char *set = test_path(folder, "set"), *out = test_path(folder, "next");
+    static const char told[] = ".safetensors: these are weights of conv8; say --model conv8";
+    REFUSED(1, told, out, "--model", "resnet18", "--weights", weights, set);
+    REFUSED(1, told, out, "--weights", weights, set);
+    REFUSED(1, told, out, "--model", "resnet18", "--weights", plain, set);
+    SAYS(1, told, "--evaluate", "--model", "resnet9", "--weights", weights, set);
+    SAYS(1, told, "--evaluate", "--model", "resnet9", "--weights", plain, set);
+    SAYS(1, told, "--evaluate", "--weights", plain, set);
+}
+
 static void test_the_log_says_which_weights_were_loaded(void **state)
 {
     TestFolder *folder = *state;
@@ -265,6 +279,7 @@ int main(void)
         IN_FOLDER(test_weights_without_names_are_taken_and_the_log_says_that),
         IN_FOLDER(test_a_run_does_not_go_on_with_other_classes),
         IN_FOLDER(test_a_flipped_bit_in_a_file_of_a_run_is_told),
+        IN_FOLDER(test_weights_of_another_network_name_it),
         IN_FOLDER(test_the_log_says_which_weights_were_loaded),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

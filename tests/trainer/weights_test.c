@@ -102,6 +102,19 @@ static void test_the_number_of_classes_is_known_without_names(void **state)
     }
 }
 
+/* By their tensors alone, as those of other programs are. */
+static void test_weights_of_each_network_are_recognised(void **state)
+{
+    const char *path = test_path(*state, "a.safetensors");
+    for (const Model *model = models; model->task == TASK_CLASSIFICATION && model->name; model++) {
+        save(path, model->name, NULL, 0);
+        const Model *found = weights_recognise(path);
+        assert_non_null(found);
+        assert_string_equal(found->name, model->name);
+    }
+    assert_null(weights_recognise(test_path(*state, "none")));
+}
+
 static void test_names_that_are_no_list_are_refused(void **state)
 {
     const char *path = test_path(*state, "a.safetensors");
@@ -125,6 +138,7 @@ int main(void)
         IN_FOLDER(test_names_of_classes_come_back_whatever_they_hold),
         IN_FOLDER(test_twenty_thousand_long_names_fit),
         IN_FOLDER(test_the_number_of_classes_is_known_without_names),
+        IN_FOLDER(test_weights_of_each_network_are_recognised),
         IN_FOLDER(test_names_that_are_no_list_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

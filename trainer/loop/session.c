@@ -73,19 +73,6 @@ static FshStatus open_loader(Session *session, bool training, Loader **loader, F
     return status;
 }
 
-/* Evaluation needs no --model where the weights name their network; one that contradicts them is a mistake. */
-static FshStatus choose_model(const TrainOptions *options, const WeightsOrigin *origin, FshKind kind,
-                              const Model **model_ret, FshError *error)
-{
-    if (!origin->model)
-        return plan_model(options, kind, model_ret, error);
-    if (options->model && model_find(options->model) && strcmp(options->model, origin->model->name) != 0)
-        return fsh_error_set(error, FSH_ERR_MISMATCH, "%s: these are %s weights; add --model %s",
-                             options->weights, origin->model->name, origin->model->name);
-    *model_ret = origin->model;
-    return FSH_OK;
-}
-
 /* 0: whatever the dataset holds. */
 static FshStatus wanted_kind(const TrainOptions *options, const Model *named, FshKind *kind_ret,
                              FshError *error)
@@ -188,10 +175,8 @@ static FshStatus open_data(Session *session, const TrainOptions *options, Sessio
         status = training_data_open(&session->data, options->shards, kind,
                                     use == SESSION_EVALUATE ? NULL : options->train_split, options->val_split,
                                     error);
-    if (!status && use == SESSION_EVALUATE)
-        status = choose_model(options, origin, session->data.kind, &model, error);
-    else if (!status)
-        status = plan_model(options, session->data.kind, &model, error);
+    if (!status)
+        status = session_choose_model(session, options, use, &model, error);
     if (!status)
         status = session_map_classes(session, options, use, error);
     if (!status && model == origin->model)

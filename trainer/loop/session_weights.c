@@ -5,6 +5,27 @@
 
 enum { NAMES_BYTES = 320 }; /* of one list, in a message */
 
+/* ---- the network ---- */
+
+static FshStatus refuse_network(const char *weights, const Model *model, FshError *error)
+{
+    return fsh_error_set(error, FSH_ERR_MISMATCH, "%s: these are weights of %s; say --model %s", weights,
+                         model->name, model->name);
+}
+
+FshStatus session_choose_model(const Session *session, const TrainOptions *options, SessionUse use,
+                               const Model **model_ret, FshError *error)
+{
+    const Model *named = session->origin.model;
+    *model_ret = named;
+    if (use == SESSION_EVALUATE && named && !options->model)
+        return FSH_OK;
+    FshStatus status = plan_model(options, session->data.kind, model_ret, error);
+    return status || !named || named == *model_ret ? status : refuse_network(options->weights, named, error);
+}
+
+/* ---- classes ---- */
+
 /* Lists the classes that differ: "'scorpion'; they alone know 'n01770393'". */
 static const char *list_difference(const ClassNames *dataset, const ClassNames *weights, char *text,
                                    size_t text_bytes)
@@ -71,8 +92,12 @@ FshStatus session_load_weights(Session *session, SessionUse use, FshError *error
         head.rows = classes->places;
         head.file_rows = session->origin.classes.count;
     }
-    return weights_load(session->weights, session->network.state, network_graph(&session->network), &head,
-                        &session->kept_head, error);
+    const FshStatus status =
+        weights_load(session->weights, session->network.state, network_graph(&session->network), &head,
+                     &session->kept_head, error);
+    const Model *model =
+        status == FSH_ERR_MISMATCH && !session->origin.model ? weights_recognise(session->weights) : NULL;
+    return model && model != session->plan.model ? refuse_network(session->weights, model, error) : status;
 }
 
 FshStatus session_check_classes(const Session *session, const char *path, const char *text, FshError *error)

@@ -10,11 +10,17 @@
 
 #include "trainer/loop/session.h"
 
+/* Finds the network: for SESSION_EVALUATE that of the weights, which need no --model where they name it. FSH_ERR_MISMATCH: the weights
+ * are of another network. */
+FshStatus session_choose_model(const Session *session, const TrainOptions *options, SessionUse use,
+                               const Model **model_ret, FshError *error);
+
 /* Fills session->classes from session->origin, once the dataset is open; for SESSION_EVALUATE also the dataset's classes as the
  * network counts them (session->data). FSH_ERR_MISMATCH: what is to be evaluated has classes that the weights do not know. */
 FshStatus session_map_classes(Session *session, const TrainOptions *options, SessionUse use, FshError *error);
 
-/* Reads --weights into the network; fails as weights_load does. */
+/* Reads --weights into the network; fails as weights_load does, and names the network that the weights are of, where that is
+ * another one. */
 FshStatus session_load_weights(Session *session, SessionUse use, FshError *error);
 
 /* Checks that a run's classes, as class_names_text wrote them to path, are those of the dataset in their order. FSH_ERR_MISMATCH

@@ -174,18 +174,27 @@ static FshStatus check_tensor(const char *path, const Safetensors *file, const T
         format_shape(wanted, sizeof wanted, tensor->rank, tensor->shape));
 }
 
-static FshStatus check_unknown(const char *path, const Safetensors *file, const Graph *graph, StatePart part,
-                               FshError *error)
+/* Returns the first tensor of the file that the part has not. NULL: there is none. */
+static const char *find_unknown(const Safetensors *file, const Graph *graph, StatePart part)
 {
     for (size_t i = 0; i < safetensors_count(file); i++) {
         const char *name = safetensors_entry(file, i)->name;
         const TensorId tensor = graph_find(graph, name);
         if (!ends_with(name, batches_suffix) &&
             (tensor == TENSOR_NONE || !state_part_has(part, graph_tensor(graph, tensor))))
-            return fsh_error_set(error, FSH_ERR_MISMATCH, "%s: the network has no tensor %s; it holds %.64s",
-                                 path, name, held_network(file));
+            return name;
     }
-    return FSH_OK;
+    return NULL;
+}
+
+bool state_file_has_names(const Safetensors *file, const Graph *graph, StatePart part)
+{
+    for (size_t i = 0; i < graph_tensor_count(graph); i++) {
+        const Tensor *tensor = graph_tensor(graph, (TensorId)i);
+        if (state_part_has(part, tensor) && !safetensors_find(file, tensor->name))
+            return false;
+    }
+    return !find_unknown(file, graph, part);
 }
 
 FshStatus state_file_check(const char *path, const Safetensors *file, const Graph *graph, StatePart part,
@@ -197,8 +206,10 @@ FshStatus state_file_check(const char *path, const Safetensors *file, const Grap
         if (state_part_has(part, tensor) && !is_left_out(left_out, tensor->name))
             status = check_tensor(path, file, tensor, error);
     }
-    if (!status)
-        status = check_unknown(path, file, graph, part, error);
+    const char *unknown = status ? NULL : find_unknown(file, graph, part);
+    if (unknown)
+        status = fsh_error_set(error, FSH_ERR_MISMATCH, "%s: the network has no tensor %s; it holds %.64s",
+                               path, unknown, held_network(file));
     return status ? status : safetensors_check(file, path, error);
 }
 

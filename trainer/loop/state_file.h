@@ -35,6 +35,8 @@ uint64_t state_file_bytes(const Graph *graph, StatePart part);
  * that differs; FSH_ERR_CORRUPT the first whose bytes do not match their checksum. */
 FshStatus state_file_check(const char *path, const Safetensors *file, const Graph *graph, StatePart part,
                            const char *const *left_out, FshError *error);
+/* Returns true if file and part have tensors of the same names. */
+bool state_file_has_names(const Safetensors *file, const Graph *graph, StatePart part);
 /* Sets the part's tensors of the State but those left out; the file was checked. */
 FshStatus state_file_read(const char *path, const Safetensors *file, State *state, const Graph *graph,
                           StatePart part, const char *const *left_out, FshError *error);

@@ -200,6 +200,20 @@ static const Node *find_head(const Graph *graph)
     return NULL;
 }
 
+enum { HEAD_TENSORS = 2 }; /* weight and bias */
+
+/* Puts the names of the last layer's tensors into names, which ends with NULL; returns how many there are. */
+static size_t head_parts(const Graph *graph, const char *names[HEAD_TENSORS + 1])
+{
+    const Node *head = find_head(graph);
+    size_t count = 0;
+    for (int input = 1; head && input < head->input_count && count < HEAD_TENSORS; input++)
+        if (head->inputs[input] != TENSOR_NONE)
+            names[count++] = graph_tensor(graph, head->inputs[input])->name;
+    names[count] = NULL;
+    return count;
+}
+
 /* The file has the layer with as many inputs and another number of outputs. */
 static bool has_other_classes(const Safetensors *file, const Graph *graph, const Node *head)
 {
@@ -252,6 +266,36 @@ FshStatus weights_class_count(const char *path, const Model *model, const Weight
     return status;
 }
 
+/* True if the file has the network's tensors under their names, in its shapes too where the network leaves none open, whatever the
+ * number of classes. */
+static bool has_network(const char *path, const Safetensors *file, const Model *model, uint32_t channels)
+{
+    const WeightsOrigin origin = {.channels = channels};
+    const char *left_out[HEAD_TENSORS + 1] = {NULL};
+    Graph *graph = NULL;
+    bool has = build_graph(model, &origin, &graph, NULL) == FSH_OK;
+    if (has) {
+        (void)head_parts(graph, left_out);
+        has = model->options ? state_file_has_names(file, graph, STATE_NETWORK)
+                             : state_file_check(path, file, graph, STATE_NETWORK, left_out, NULL) == FSH_OK;
+    }
+    graph_free(&graph);
+    return has;
+}
+
+const Model *weights_recognise(const char *path)
+{
+    Safetensors *file = NULL;
+    const Model *found = NULL;
+    if (safetensors_open(&file, path, NULL))
+        return NULL;
+    for (const Model *model = models; model->name && !found; model++)
+        if (has_network(path, file, model, 3) || has_network(path, file, model, 1))
+            found = model;
+    safetensors_close(&file);
+    return found;
+}
+
 /* Checks that the file has a tensor of the head with this many rows. */
 static FshStatus check_rows(const char *path, const Safetensors *file, const Tensor *tensor, uint64_t rows,
                             FshError *error)
@@ -292,13 +336,10 @@ static FshStatus read_rows(const char *path, const Safetensors *file, State *sta
 FshStatus weights_load(const char *path, State *state, const Graph *graph, const WeightsHead *head,
                        const char **kept_head_ret, FshError *error)
 {
-    enum { HEAD_TENSORS = 2 };
     Safetensors *file = NULL;
-    const char *left_out[HEAD_TENSORS + 1] = {NULL};
-    const Tensor *parts[HEAD_TENSORS] = {NULL};
+    const char *names[HEAD_TENSORS + 1] = {NULL};
     const Node *layer = find_head(graph);
-    const bool has_bias = layer && layer->input_count > 2 && layer->inputs[2] != TENSOR_NONE;
-    const size_t part_count = !layer ? 0 : has_bias ? 2 : 1;
+    const size_t part_count = head_parts(graph, names);
     FshStatus status = safetensors_open(&file, path, error);
     if (kept_head_ret)
         *kept_head_ret = NULL;
@@ -306,20 +347,17 @@ FshStatus weights_load(const char *path, State *state, const Graph *graph, const
         !status && layer && head &&
         (head->anew || (head->anew_if_other && !head->rows && has_other_classes(file, graph, layer)));
     const bool by_rows = !status && layer && head && head->rows && !keeps;
-    for (size_t i = 0; i < part_count; i++) {
-        parts[i] = graph_tensor(graph, layer->inputs[i + 1]);
-        left_out[i] = keeps || by_rows ? parts[i]->name : NULL;
-    }
+    const char *const *left_out = keeps || by_rows ? names : NULL;
     if (keeps && kept_head_ret)
         *kept_head_ret = layer->name;
     if (!status)
         status = state_file_check(path, file, graph, STATE_NETWORK, left_out, error);
     for (size_t i = 0; !status && by_rows && i < part_count; i++)
-        status = check_rows(path, file, parts[i], head->file_rows, error);
+        status = check_rows(path, file, graph_tensor(graph, layer->inputs[i + 1]), head->file_rows, error);
     if (!status)
         status = state_file_read(path, file, state, graph, STATE_NETWORK, left_out, error);
     for (size_t i = 0; !status && by_rows && i < part_count; i++)
-        status = read_rows(path, file, state, parts[i], head, error);
+        status = read_rows(path, file, state, graph_tensor(graph, layer->inputs[i + 1]), head, error);
     safetensors_close(&file);
     return status;
 }

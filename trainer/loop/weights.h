@@ -59,6 +59,10 @@ void weights_origin_free(WeightsOrigin *origin);
 FshStatus weights_class_count(const char *path, const Model *model, const WeightsOrigin *origin,
                               uint64_t *class_count_ret, FshError *error);
 
+/* Finds the network whose tensors the weights at path have: those of other programs do not name it. NULL: none that is known here,
+ * or they cannot be read. */
+const Model *weights_recognise(const char *path);
+
 /* What is to become of the last linear layer, which makes the logits. */
 typedef struct WeightsHead {
     bool anew; /* it keeps what it has */
