@@ -26,7 +26,7 @@ static const DatasetSpec pairs = {.codec = FSH_CODEC_RAW,
 
 #define UNET                                                                                                 \
     "--jobs", "4", "--device", "cuda", "--model", "unet", "--width", "8", "--epochs", "4", "--opt", "sgd",   \
-        "--lr", "0.05", "--lr-warmup-epochs", "0", "--deterministic"
+        "--lr", "0.05", "--lr-warmup-epochs", "0", "--val-interval", "1", "--deterministic"
 /* A network without norms. The weights' distance comes from roundings: of sums in another order (float32: 2^-24 each, grown by the
  * steps), of activations and gradients (bf16: 2^-8, fp16: 2^-11), where a weight's sum falls on the other side of a rounding. */
 static void compare_with_one_gpu(TestFolder *folder, const char *amp, double bound)

@@ -2,6 +2,7 @@
 #include "tests/programs/train_support.h"
 
 #include <math.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -243,6 +244,124 @@ static void test_what_pairs_cannot_do_is_refused(void **state)
             "--early-stop-metric", "top1", shards);
 }
 
+/* ---- how often pairs are evaluated ---- */
+
+/* Evaluation takes several times as long as training. */
+#define HEAVY UNET, "--epochs", "12", "--batch-size", "4"
+
+static const char *make_heavy(TestFolder *folder)
+{
+    DatasetSpec spec = pairs;
+    spec.train_count = 8;
+    spec.val_count = 80;
+    return make_set(folder, &spec);
+}
+
+/* The epochs that the log promises to evaluate: the first, every N and the last, and no others. */
+static void assert_evaluated_every(const char *output, unsigned interval)
+{
+    enum { EPOCHS = 12 };
+    char path[512], *rest = NULL;
+    (void)snprintf(path, sizeof path, "%s/summary.csv", output);
+    char *text = test_file_read(path, NULL);
+    unsigned epoch = 0;
+    (void)strtok_r(text, "\n", &rest); /* the head: epoch,time,train_loss,eval_loss,… */
+    for (char *row = strtok_r(NULL, "\n", &rest); row; row = strtok_r(NULL, "\n", &rest), epoch++) {
+        const bool due = epoch == 0 || (epoch + 1) % interval == 0 || epoch + 1 == EPOCHS;
+        const char *at = row;
+        for (int comma = 0; comma < 3; comma++)
+            at = strchr(at, ',') + 1;
+        if ((*at != ',') != due)
+            fail_msg("every %u: epoch %u: %s", interval, epoch, row);
+    }
+    assert_int_equal(epoch, EPOCHS);
+    free(text);
+}
+
+/* N of "evaluated every N epochs from here on"; 12 where it is the last alone. */
+static unsigned told_interval(const char *log)
+{
+    unsigned interval = 0;
+    const char *told = strstr(log, ": evaluated ");
+    if (!told)
+        fail_msg("the log tells no interval\n%s", log);
+    else if (strstr(told, "after the last epoch alone from here on"))
+        return 12;
+    else if (sscanf(told, ": evaluated every %u epochs from here on, and after the last", &interval) != 1)
+        fail_msg("%s", told);
+    assert_null(strstr(told + 1, ": evaluated ")); /* once */
+    assert_in_range(interval, 2, 11);
+    return interval;
+}
+
+static void test_an_evaluation_that_takes_long_becomes_seldom(void **state)
+{
+    TestFolder *folder = *state;
+    const char *shards = make_heavy(folder), *out = test_path(folder, "out");
+    RunResult result = TRAIN(0, HEAVY, shards, out);
+    assert_evaluated_every(out, told_interval(result.err));
+    run_result_free(&result);
+
+    result = TRAIN(0, HEAVY, "--val-interval", "1", shards, test_path(folder, "each"));
+    assert_contains_not(result.err, "evaluated every");
+    assert_contains_not(result.err, "from here on");
+    assert_evaluated_every(test_path(folder, "each"), 1);
+    run_result_free(&result);
+    assert_same_file(folder, "out", "each", true); /* of training it changes nothing */
+}
+
+/* What decides by the number of evaluations hangs on no clock. */
+static void test_early_stopping_has_every_epoch_evaluated(void **state)
+{
+    TestFolder *folder = *state;
+    RunResult result =
+        TRAIN(0, HEAVY, "--early-stop-patience", "12", make_heavy(folder), test_path(folder, "out"));
+    assert_contains_not(result.err, "from here on");
+    assert_evaluated_every(test_path(folder, "out"), 1);
+    run_result_free(&result);
+}
+
+/* It is chosen once: a part of the run that goes on keeps it, and is silent. */
+static void test_a_run_that_goes_on_keeps_its_interval(void **state)
+{
+    TestFolder *folder = *state;
+    const char *shards = make_heavy(folder), *out = test_path(folder, "out");
+    const char *const arguments[] = {"--jobs", "1", HEAVY, shards, out, NULL};
+    const RunOptions options = {.stop_at = "out/last.safetensors"}; /* after the first evaluation */
+    RunningProgram running = run_start(&options, "ftrain", arguments);
+    run_wait_until_stopped(&running);
+    run_go_on(&running, SIGTERM);
+    RunResult result = run_wait(&running);
+    assert_int_equal(result.exit_status, 75);
+    const unsigned interval = told_interval(result.err);
+    run_result_free(&result);
+    result = TRAIN(0, HEAVY, "--resume", "auto", shards, out);
+    assert_contains(result.err, "goes on from");
+    assert_contains_not(result.err, "from here on");
+    run_result_free(&result);
+    assert_evaluated_every(out, interval);
+}
+
+/* Epochs of which nothing is known are not among the best, whatever their number. */
+static void test_kept_epochs_were_evaluated(void **state)
+{
+    enum { EPOCHS = 30, EVERY = 5 };
+    TestFolder *folder = *state;
+    DatasetSpec spec = pairs;
+    spec.train_count = 8;
+    TRAINED(UNET, "--epochs", "30", "--batch-size", "4", "--val-interval", "5", "--checkpoint-hist", "3",
+            make_set(folder, &spec), test_path(folder, "out"));
+    int kept = 0;
+    for (int epoch = 0; epoch < EPOCHS; epoch++) {
+        if (!file_exists(test_path(folder, "out/checkpoint-%d.safetensors", epoch)))
+            continue;
+        kept++;
+        if ((epoch + 1) % EVERY != 0)
+            fail_msg("checkpoint-%d.safetensors: that epoch was not evaluated", epoch);
+    }
+    assert_int_equal(kept, 3);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -252,6 +371,10 @@ int main(void)
         IN_FOLDER(test_how_pairs_are_measured_can_be_chosen),
         IN_FOLDER(test_pairs_without_val_are_trained_and_average),
         IN_FOLDER(test_what_pairs_cannot_do_is_refused),
+        IN_FOLDER(test_an_evaluation_that_takes_long_becomes_seldom),
+        IN_FOLDER(test_early_stopping_has_every_epoch_evaluated),
+        IN_FOLDER(test_a_run_that_goes_on_keeps_its_interval),
+        IN_FOLDER(test_kept_epochs_were_evaluated),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

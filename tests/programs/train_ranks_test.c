@@ -25,7 +25,7 @@ static const DatasetSpec pairs = {.codec = FSH_CODEC_RAW,
 
 #define UNET                                                                                                 \
     "--model", "unet", "--width", "8", "--epochs", "4", "--opt", "sgd", "--lr", "0.05",                      \
-        "--lr-warmup-epochs", "0"
+        "--lr-warmup-epochs", "0", "--val-interval", "1"
 
 /* A network without norms: the mean of the gradients of two batches of 3 is the gradient of a batch of 6. */
 static void compare_with_one_process(TestFolder *folder, const char *amp, const char *clip, double bound)
@@ -132,6 +132,20 @@ static void test_evaluation_counts_every_sample_once(void **state)
         json_decref(several);
     }
     json_decref(one);
+}
+
+/* Each rank measures another time: they agree, or would wait for each other without end. */
+static void test_ranks_agree_on_how_often_to_evaluate(void **state)
+{
+    TestFolder *folder = *state;
+    DatasetSpec spec = pairs;
+    spec.train_count = 8;
+    spec.val_count = 80;
+    RanksResult result = RANKS(2, 0, "--model", "unet", "--width", "8", "--epochs", "9", "--batch-size", "2",
+                               make_set(folder, &spec), test_path(folder, "out"));
+    assert_contains(result.of[0].err, ": evaluated ");
+    assert_contains(result.of[0].err, "from here on");
+    free_ranks(&result);
 }
 
 /* ---- ends ---- */
@@ -380,6 +394,7 @@ int main(void)
         IN_FOLDER(test_two_ranks_clip_as_one),
         IN_FOLDER(test_ranks_share_every_kind_of_update),
         IN_FOLDER(test_evaluation_counts_every_sample_once),
+        IN_FOLDER(test_ranks_agree_on_how_often_to_evaluate),
         IN_FOLDER(test_a_rank_that_is_killed_ends_the_run),
         IN_FOLDER(test_a_signal_to_one_rank_stops_all_and_the_run_goes_on),
         IN_FOLDER(test_a_signal_to_the_first_rank_stops_all),

@@ -1,6 +1,7 @@
 #include "trainer/loop/expect.h"
 
 #include "common/progress.h"
+#include "trainer/loop/evaluation_interval.h"
 
 enum { TRIES = 2 }; /* the first one is slower: memory is touched, code is made */
 
@@ -66,8 +67,13 @@ FshStatus expect_time(Session *session, ExpectedTime *expected, FshError *error)
     for (uint64_t epoch = 0; !status && epoch < plan->epochs; epoch++)
         expected->training_seconds +=
             expected->step_seconds * relative_work(session, epoch) * (double)plan->steps_per_epoch;
-    const uint64_t evaluations = (plan->epochs + plan->evaluation_interval - 1) / plan->evaluation_interval;
-    expected->evaluation_seconds = evaluation_step * (double)plan->evaluation_steps * (double)evaluations *
-                                   (session->network.average ? 2 : 1);
+    const double one = evaluation_step * (double)plan->evaluation_steps * (session->network.average ? 2 : 1);
+    uint64_t evaluations = evaluation_count(plan->evaluation_interval, 0, plan->epochs);
+    if (!plan->evaluation_interval && plan->epochs) { /* the first, and what follows from it */
+        const uint64_t interval = evaluation_interval_choose(
+            expected->training_seconds / (double)plan->epochs, one, 0, plan->epochs);
+        evaluations = 1 + evaluation_count(interval, 1, plan->epochs);
+    }
+    expected->evaluation_seconds = one * (double)evaluations;
     return status;
 }

@@ -101,6 +101,11 @@ FshStatus ranks_sum_count(Communicator *communicator, uint64_t *count, FshError 
     return communicator ? communicator_sum_u64(communicator, count, 1, error) : FSH_OK;
 }
 
+FshStatus ranks_max_count(Communicator *communicator, uint64_t *count, FshError *error)
+{
+    return communicator ? communicator_max_u64(communicator, count, 1, error) : FSH_OK;
+}
+
 FshStatus ranks_check_same(Communicator *communicator, const char *text, FshError *error)
 {
     if (!communicator)

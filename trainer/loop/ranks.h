@@ -35,6 +35,8 @@ void ranks_explain(Communicator *communicator, FshError *error);
 
 /* Becomes the sum over the ranks. */
 FshStatus ranks_sum_metrics(Communicator *communicator, Metrics *metrics, FshError *error);
+/* Becomes the greatest of all ranks'. */
+FshStatus ranks_max_count(Communicator *communicator, uint64_t *count, FshError *error);
 FshStatus ranks_sum_count(Communicator *communicator, uint64_t *count, FshError *error);
 
 /* FSH_ERR_USAGE: not all ranks have given the same text, which stands for what they were started with. */

@@ -191,6 +191,8 @@ void run_files_keep(RunFiles *files, RunState *state, const Metrics *metrics)
 {
     const size_t most = (size_t)files->history; /* at most KEPT_EPOCHS_MAX */
     const Metric main_metric = files->session->plan.main_metric;
+    if (!metrics && files->session->evaluation)
+        return; /* nothing is known of it beside those that were evaluated */
     /* Without evaluation the newest are the best. */
     const double value = metrics ? metrics_value(metrics, main_metric) : (double)state->epoch;
     char name[64];

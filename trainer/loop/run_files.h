@@ -29,7 +29,8 @@ void run_files_close(RunFiles *files);
 void run_files_save_weights(RunFiles *files, RunFile file, const RunState *state, const Metrics *metrics);
 /* checkpoint.safetensors. */
 void run_files_save_checkpoint(RunFiles *files, const RunState *state);
-/* Keeps the epoch's weights as checkpoint-EPOCH.safetensors if it is among the best, and removes the one that no longer is. */
+/* Keeps the epoch's weights as checkpoint-EPOCH.safetensors if it is among the best, and removes the one that no longer is; of a
+ * run with evaluation, those alone that were evaluated. */
 void run_files_keep(RunFiles *files, RunState *state, const Metrics *metrics);
 /* diverged.safetensors and diverged.json: the state and the samples of a step whose loss is no number, or whose gradients never are
  * finite. False: they are not on disk; a warning says why. */

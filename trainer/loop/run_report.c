@@ -12,6 +12,7 @@
 
 #include "common/options_config.h"
 #include "common/progress.h"
+#include "trainer/loop/evaluation_interval.h"
 #include "trainer/report/findings.h"
 #include "trainer/report/html_report.h"
 #include "trainer/report/tensorboard.h"
@@ -31,7 +32,8 @@ struct RunReport {
     Session *session;
     const Record *record;
     const TrainOptions *options;
-    TensorBoard *board; /* NULL: not wanted, or it could not be opened */
+    const RunState *state; /* as the run goes on */
+    TensorBoard *board;    /* NULL: not wanted, or it could not be opened */
     bool html;
     bool warned_board, warned_html, warned_findings, warned_classes;
     bool batch_shown;
@@ -166,7 +168,8 @@ FshStatus run_report_open(RunReport **report_ret, Session *session, const Record
     RunReport *report = *report_ret = calloc(1, sizeof *report);
     if (!report)
         return fsh_error_set(error, FSH_ERR_MEMORY, "out of memory for the report");
-    *report = (RunReport){.session = session, .record = record, .options = options, .html = options->html};
+    *report = (RunReport){
+        .session = session, .record = record, .options = options, .state = state, .html = options->html};
     report->run.texts = calloc(2 * FACTS_MAX, FACT_TEXT);
     report->changed.texts = calloc(2 * FACTS_MAX, FACT_TEXT);
     report->batch_shown = state->steps_done > 0;
@@ -402,11 +405,10 @@ static double evaluation_to_come(const RunReport *report, const RunHistory *hist
 {
     const TrainPlan *plan = &report->session->plan;
     const double *seconds = run_table_column(&history->epochs, "evaluation_seconds");
-    const uint64_t interval = plan->evaluation_interval;
+    const uint64_t interval =
+        plan->evaluation_interval ? plan->evaluation_interval : report->state->evaluation_interval;
     const uint64_t evaluations =
-        !report->session->evaluation || epoch >= plan->epochs
-            ? 0
-            : plan->epochs / interval - epoch / interval + (plan->epochs % interval > 0);
+        report->session->evaluation ? evaluation_count(interval, epoch, plan->epochs) : 0;
     uint64_t count = 0;
     double sum = 0;
     for (size_t i = 0; i < history->epochs.row_count && seconds; i++)

@@ -11,28 +11,29 @@ typedef struct Field {
     const char *name;
     FieldKind kind;
     size_t offset;
+    bool may_miss; /* in checkpoints of runs before there was one: 0 then */
 } Field;
 
-#define COUNT(member)                                                                                        \
-    {                                                                                                        \
-#member, FIELD_COUNT, offsetof(RunState, member)                                                     \
-    }
-#define REAL(member)                                                                                         \
-    {                                                                                                        \
-#member, FIELD_REAL, offsetof(RunState, member)                                                      \
-    }
-#define FLAG(member)                                                                                         \
-    {                                                                                                        \
-#member, FIELD_FLAG, offsetof(RunState, member)                                                      \
-    }
+/* clang-format off */
+#define COUNT(member) {.name = #member, .kind = FIELD_COUNT, .offset = offsetof(RunState, member)}
+#define REAL(member) {.name = #member, .kind = FIELD_REAL, .offset = offsetof(RunState, member)}
+#define FLAG(member) {.name = #member, .kind = FIELD_FLAG, .offset = offsetof(RunState, member)}
+/* clang-format on */
 
 static const Field fields[] = {
-    COUNT(epoch),        COUNT(step),
-    COUNT(steps_done),   COUNT(images),
-    REAL(seconds),       REAL(step_seconds),
-    REAL(wait_seconds),  REAL(evaluation_seconds),
-    REAL(epoch_seconds), REAL(epoch_wait_seconds),
+    COUNT(epoch),
+    COUNT(step),
+    COUNT(steps_done),
+    COUNT(images),
+    REAL(seconds),
+    REAL(step_seconds),
+    REAL(wait_seconds),
+    REAL(evaluation_seconds),
+    REAL(epoch_seconds),
+    REAL(epoch_wait_seconds),
     FLAG(finished),
+    {"last_evaluation_seconds", FIELD_REAL, offsetof(RunState, last_evaluation_seconds), true},
+    {"evaluation_interval", FIELD_COUNT, offsetof(RunState, evaluation_interval), true},
 };
 enum { FIELD_ROWS = sizeof fields / sizeof *fields };
 
@@ -149,6 +150,8 @@ static void read_field(Reading *reading, RunState *state, const Field *field)
 {
     void *at = (char *)state + field->offset;
     const json_t *value = NULL;
+    if (field->may_miss && !json_object_get(reading->object, field->name))
+        return; /* 0 */
     switch (field->kind) {
     case FIELD_COUNT:
         value = member(reading, field->name, is_count);

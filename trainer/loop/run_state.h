@@ -37,7 +37,10 @@ typedef struct RunState {
     double step_seconds; /* of it in training steps, waiting included */
     double wait_seconds; /* of that, waiting for the loader */
     double evaluation_seconds;
-    Metrics metrics;                          /* of the epoch under way */
+    double last_evaluation_seconds; /* of the weights and of their average */
+    uint64_t
+        evaluation_interval; /* where the plan has none: chosen after the first evaluation, then kept; 0: not yet */
+    Metrics metrics;         /* of the epoch under way */
     double epoch_seconds, epoch_wait_seconds; /* of the epoch under way */
     BestEpoch best, best_average;             /* of the weights, and of the averaged ones */
     BestEpoch saved,

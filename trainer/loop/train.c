@@ -13,6 +13,7 @@
 #include "common/json_text.h"
 #include "common/progress.h"
 #include "trainer/loop/describe.h"
+#include "trainer/loop/evaluation_interval.h"
 #include "trainer/loop/run_space.h"
 #include "trainer/loop/train_internal.h"
 #include "trainer/loop/verdict.h"
@@ -115,13 +116,51 @@ static FshStatus evaluate_weights(Training *training, NetworkWeights weights, Me
     return FSH_OK;
 }
 
+/* Returns the interval in force: the plan's, or the chosen one, or 0: none is chosen yet. */
+static uint64_t evaluation_interval(const Training *training)
+{
+    const uint64_t planned = training->session.plan.evaluation_interval;
+    return planned ? planned : training->state.evaluation_interval;
+}
+
+/* Chooses the interval from what the epoch and its evaluation have taken, for all ranks and for good: a run that goes on finds it in its
+ * checkpoint. */
+static FshStatus choose_interval(Training *training, FshError *error)
+{
+    Session *session = &training->session;
+    RunState *state = &training->state;
+    char training_text[32], evaluation_text[32], when[96];
+    const uint64_t epochs = session->plan.epochs;
+    if (evaluation_interval(training) || state->epoch + 1 >= epochs)
+        return FSH_OK;
+    uint64_t interval = evaluation_interval_choose(state->epoch_seconds, state->last_evaluation_seconds,
+                                                   state->epoch, epochs);
+    FshStatus status = ranks_max_count(session->communicator, &interval, error);
+    if (status)
+        return status;
+    state->evaluation_interval = interval;
+    if (interval == 1)
+        return FSH_OK;
+    (void)progress_format_duration(training_text, sizeof training_text, state->epoch_seconds);
+    (void)progress_format_duration(evaluation_text, sizeof evaluation_text, state->last_evaluation_seconds);
+    if (interval < epochs)
+        (void)snprintf(when, sizeof when, "every %" PRIu64 " epochs from here on, and after the last",
+                       interval);
+    else
+        (void)snprintf(when, sizeof when, "after the last epoch alone from here on");
+    console_line(&session->console,
+                 "evaluation takes %s, an epoch's training %s: evaluated %s (--val-interval 1: every epoch)",
+                 evaluation_text, training_text, when);
+    return FSH_OK;
+}
+
 /* Evaluation of the weights and of their average. */
 static FshStatus evaluate_epoch(Training *training, EpochReport *report, FshError *error)
 {
     Session *session = &training->session;
     const bool average = session->network.average != NULL;
     const uint64_t next = training->state.epoch + 1;
-    const bool due = next % session->plan.evaluation_interval == 0 || next == session->plan.epochs;
+    const bool due = evaluation_is_due(evaluation_interval(training), next, session->plan.epochs);
     FshStatus status =
         average && (due || !session->evaluation) ? network_take_average(&session->network, error) : FSH_OK;
     if (!status && average && !session->evaluation)
@@ -142,7 +181,10 @@ static FshStatus evaluate_epoch(Training *training, EpochReport *report, FshErro
         status = evaluate_weights(training, NETWORK_AVERAGED, &report->average, error);
     report->averaged = average && !status;
     report->evaluation_seconds = training->state.evaluation_seconds - before;
-    return status;
+    if (status)
+        return status;
+    training->state.last_evaluation_seconds = report->evaluation_seconds;
+    return choose_interval(training, error);
 }
 
 /* What follows from an evaluation for the epochs to come. */

@@ -43,7 +43,7 @@ typedef struct TrainOptions {
     /* Training */
     int64_t epochs;
     int64_t batch_size, val_batch_size; /* 0: chosen */
-    int64_t val_interval;               /* epochs */
+    int64_t val_interval;               /* epochs; 0: chosen */
     int64_t grad_accum_steps;
     const char *loss;      /* "auto" or one of loss_names */
     const char *optimizer; /* one of optimizer_names */

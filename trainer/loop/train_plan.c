@@ -164,6 +164,14 @@ static FshStatus plan_cache(TrainPlan *plan, const TrainOptions *options, FshErr
     return FSH_OK;
 }
 
+/* What follows from evaluations by the number must not hang on how fast the machine is. */
+static uint64_t plan_evaluation_interval(const TrainPlan *plan, const TrainOptions *options)
+{
+    const bool counts = plan->uses_plateau || options->early_stop_patience > 0;
+    const bool chosen_later = plan->model->task == TASK_RESTORATION && !counts;
+    return options->val_interval ? (uint64_t)options->val_interval : chosen_later ? 0 : 1;
+}
+
 FshStatus plan_make(TrainPlan *plan, const TrainOptions *options, const Model *model,
                     const TrainingData *data, FshError *error)
 {
@@ -178,7 +186,6 @@ FshStatus plan_make(TrainPlan *plan, const TrainOptions *options, const Model *m
         .seed = (uint64_t)options->seed,
         .threads = plan_threads(options),
         .cores = count_cores(options),
-        .evaluation_interval = (uint64_t)options->val_interval,
         .batches_ahead = BATCHES_AHEAD,
         .skip_bad = strcmp(options->on_error, "skip") == 0,
     };
@@ -189,6 +196,7 @@ FshStatus plan_make(TrainPlan *plan, const TrainOptions *options, const Model *m
         status = plan_batch(plan, options, error);
     if (!status)
         status = plan_training(plan, options, error);
+    plan->evaluation_interval = plan_evaluation_interval(plan, options);
     if (!status)
         status = plan_images(plan, options, data, error);
     if (!status && plan->train_augmentation.size <= SMALL_EDGE)

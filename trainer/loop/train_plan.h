@@ -48,7 +48,7 @@ typedef struct TrainPlan {
         world_size; /* of this process; batches of the specs are each rank's, steps are everybody's */
     uint64_t train_count, evaluation_count; /* samples; 0 where there is no such split */
     uint64_t epochs, steps_per_epoch, evaluation_steps;
-    uint64_t evaluation_interval; /* epochs */
+    uint64_t evaluation_interval; /* epochs; 0: found by the first evaluation */
     Schedule schedule;
     bool uses_plateau; /* behind the warm-up: the schedule is constant then */
     PlateauOptions plateau;
