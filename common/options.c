@@ -210,6 +210,19 @@ static const char *nearest_choice(const Option *option, const char *text)
     return nearest;
 }
 
+/* Returns what option's hints say of a value, "" for one that is missing or unknown; NULL: nothing. */
+static const char *find_hint(const Option *option, const char *text)
+{
+    char typed[NAME_MAX_LENGTH + 1], known[NAME_MAX_LENGTH + 1];
+    fold(text, typed);
+    for (const OptionForeign *hint = option->hints; hint && hint->name; hint++) {
+        fold(hint->name, known);
+        if (strcmp(known, typed) == 0)
+            return hint->ours;
+    }
+    return NULL;
+}
+
 static FshStatus store_choice(const Option *option, const char *text, FshError *error)
 {
     char known[512] = "";
@@ -223,9 +236,12 @@ static FshStatus store_choice(const Option *option, const char *text, FshError *
             length +=
                 (size_t)snprintf(known + length, sizeof known - length, "%s%s", length ? ", " : "", *choice);
     }
-    const char *nearest = nearest_choice(option, text);
-    return fsh_error_set(error, FSH_ERR_USAGE, "--%s: '%s' is not one of: %s%s%s%s", option->name, text,
-                         known, nearest ? "; did you mean " : "", nearest ? nearest : "", nearest ? "?" : "");
+    const char *hint = find_hint(option, text);
+    const char *nearest = hint ? NULL : nearest_choice(option, text);
+    hint = hint || nearest ? hint : find_hint(option, "");
+    return fsh_error_set(error, FSH_ERR_USAGE, "--%s: '%s' is not one of: %s%s%s%s%s%s", option->name, text,
+                         known, nearest ? "; did you mean " : "", nearest ? nearest : "", nearest ? "?" : "",
+                         hint ? "; " : "", hint ? hint : "");
 }
 
 static FshStatus store_list(const Option *option, const char *text, FshError *error)
@@ -294,8 +310,11 @@ static const Option *find_letter(const OptionTable *table, char letter)
 
 typedef struct Nearest {
     char typed[NAME_MAX_LENGTH + 1];
+    size_t typed_length;
     const char *name;
-    unsigned distance;
+    unsigned distance;  /* of name; or what is too far */
+    const char *longer; /* the option that begins with what was typed */
+    size_t longer_count;
 } Nearest;
 
 static void consider_name(const Option *option, void *context)
@@ -304,9 +323,15 @@ static void consider_name(const Option *option, void *context)
     if (strlen(option->name) > NAME_MAX_LENGTH)
         return;
     unsigned distance = edit_distance(nearest->typed, option->name);
+    if (strncmp(nearest->typed, "no-", 3) == 0 && strcmp(nearest->typed + 3, option->name) == 0)
+        distance = 0;
     if (distance < nearest->distance) {
         nearest->distance = distance;
         nearest->name = option->name;
+    }
+    if (strncmp(nearest->typed, option->name, nearest->typed_length) == 0) {
+        nearest->longer = option->name;
+        nearest->longer_count++;
     }
 }
 
@@ -321,12 +346,17 @@ static const OptionForeign *find_foreign(const OptionForeign *list, const char *
 static void describe_unknown(const OptionTable *table, const char *typed, size_t typed_length,
                              FshError *error)
 {
-    Nearest nearest = {.distance = (unsigned)(typed_length / 3) + 2}; /* farther is no likeness */
+    enum { WRONG_LETTERS_MAX = 3, PREFIX_MIN = 4 };
+    const unsigned wrong =
+        typed_length / 3 < WRONG_LETTERS_MAX ? (unsigned)(typed_length / 3) : WRONG_LETTERS_MAX;
+    Nearest nearest = {.distance = wrong + 1, .typed_length = typed_length};
     if (typed_length <= NAME_MAX_LENGTH) {
         for (size_t i = 0; i < typed_length; i++)
             nearest.typed[i] = (char)(typed[i] == '_' ? '-' : typed[i]);
         options_each(table, consider_name, &nearest);
     }
+    if (!nearest.name && typed_length >= PREFIX_MIN && nearest.longer_count == 1)
+        nearest.name = nearest.longer;
     int shown = (int)(typed_length < 200 ? typed_length : 200);
     const OptionForeign *foreign = find_foreign(table->foreign, typed, typed_length);
     const OptionForeign *answer = find_foreign(table->answers, typed, typed_length);
@@ -362,14 +392,23 @@ static bool at_end(const Cursor *cursor)
     return !cursor->letters && !*cursor->next;
 }
 
+/* "--amp: a value is missing: --amp TYPE; …" */
+static FshStatus refuse_missing(const Option *option, FshError *error)
+{
+    const char *hint = find_hint(option, "");
+    return fsh_error_set(error, FSH_ERR_USAGE, "--%s: a value is missing: --%s %s%s%s", option->name,
+                         option->name, option->argument, hint ? "; " : "", hint ? hint : "");
+}
+
 static FshStatus take_value(Cursor *cursor, Token *token, FshError *error)
 {
     const Option *option = token->option;
     const char *next = *cursor->next;
     if (!next)
-        return fsh_error_set(error, FSH_ERR_USAGE, "--%s: a value is missing: --%s %s", option->name,
-                             option->name, option->argument);
+        return refuse_missing(option, error);
     /* "--dst --force" is a forgotten value far more often than a folder called "--force". */
+    if (strncmp(next, "--", 2) == 0 && find_hint(option, ""))
+        return refuse_missing(option, error);
     if (strncmp(next, "--", 2) == 0)
         return fsh_error_set(error, FSH_ERR_USAGE,
                              "--%s: a value is missing before '%s'; if that is the value: --%s=%s",

@@ -20,7 +20,8 @@
  *   Empty texts and empty arguments are refused: they come from unset shell variables.
  * - Numbers are checked over their whole text and range; sizes take K, M, G, T (powers of 1024; KB, KiB
  *   too), other numbers no suffix. The error names the option, the text given, and what is expected; an
- *   unknown option names the nearest known one.
+ *   unknown option names the nearest known one, if at most a third of its letters and 3 of them are wrong, or if it is the
+ *   beginning of that one alone.
  *   One that a peer has under another name (OptionTable.foreign) is named first. A choice that is only spelt
  *   otherwise ("jpg", "4:2:0", "Lanczos") is refused with ours.
  * - Values may come from a file too (OptionTable.config); the command line wins.
@@ -62,9 +63,12 @@ typedef struct Option {
     const char *help;           /* one sentence, lower case, no full stop; wrapped by --help */
     double minimum, maximum;    /* both 0: unchecked; maximum below minimum, or infinite: no upper bound */
     const char *const *choices; /* NULL-terminated, for OPTION_CHOICE */
-    const char *alias;          /* an older spelling that works too ("src"), or NULL; not listed */
-    const char *group;          /* heading in --help; NULL: as the row before */
-    bool *given;                /* set to true when the option was on the command line; may be NULL */
+    const struct OptionForeign
+        *hints;        /* values that peers have, with a sentence as ours, and "" for where the value is
+                                          missing or no choice: told after the error; ended by a NULL name, or NULL */
+    const char *alias; /* an older spelling that works too ("src"), or NULL; not listed */
+    const char *group; /* heading in --help; NULL: as the row before */
+    bool *given;       /* set to true when the option was on the command line; may be NULL */
 } Option;
 
 /* What another program of the field calls an option. */

@@ -5,6 +5,8 @@
 
 #include "tests/support/support.h"
 
+static const OptionForeign filter_hints[] = {
+    {"hamming", "bicubic is nearest"}, {"", "take box for speed"}, {0}};
 static const OptionForeign answers[] = {{"resume", "the same command goes on"}, {0}};
 static const OptionForeign foreign[] = {{"workers", "seed"}, {"num-workers", "seed"}, {0}};
 static const char *const filters[] = {"box", "bicubic", "lanczos3", NULL};
@@ -71,6 +73,7 @@ static void set_up(Fixture *fixture)
          .value = &s->filter,
          .argument = "NAME",
          .choices = filters,
+         .hints = filter_hints,
          .help = "what every pixel of the result is made from, and this text is long enough to need a second "
                  "line"},
         {.name = "source",
@@ -336,7 +339,9 @@ static void test_unknown_options_name_the_nearest(void **state)
     assert_refused("--MAX_SZIE=3", "--MAX_SZIE: no such option");
     assert_refused("--max_szie=3", "--max_szie: no such option; did you mean --max-size?");
     assert_refused("--fitler box", "--fitler: no such option; did you mean --filter?");
-    assert_refused("--esde 1", "--esde: no such option; did you mean --seed?"); /* two swaps cost 2, not 4 */
+    assert_refused("--evrbsoe",
+                   "--evrbsoe: no such option; did you mean --verbose?"); /* two swaps cost 2, not 4 */
+    assert_refused("--esde 1", "--esde: no such option");                 /* 2 letters of 4 are wrong */
     assert_refused("--hepl", "--hepl: no such option; did you mean --help?");
     assert_refused("--completely-different", "--completely-different: no such option");
     assert_refused("-fx", "-x: no such option (in '-fx')");
@@ -356,6 +361,9 @@ static void test_a_prefix_is_not_an_option(void **state)
     (void)state;
     assert_refused("--max 3", "--max: no such option");
     assert_refused("--verbos", "--verbos: no such option; did you mean --verbose?");
+    assert_refused("--max-s 3",
+                   "--max-s: no such option; did you mean --max-size?"); /* nothing else begins so */
+    assert_refused("--verb", "--verb: no such option; did you mean --verbose?");
 }
 
 static void test_a_missing_value_is_named(void **state)
@@ -385,8 +393,13 @@ static void test_choices_are_exact(void **state)
                    "--filter: 'LANCZOS:3' is not one of: box, bicubic, lanczos3; did you mean lanczos3?");
     assert_refused("--filter lanczos",
                    "--filter: 'lanczos' is not one of: box, bicubic, lanczos3; did you mean lanczos3?");
-    assert_refused("--filter sinc", "--filter: 'sinc' is not one of: box, bicubic, lanczos3");
-    assert_refused("--filter :", "--filter: ':' is not one of: box, bicubic, lanczos3");
+    assert_refused("--filter sinc",
+                   "--filter: 'sinc' is not one of: box, bicubic, lanczos3; take box for speed");
+    assert_refused("--filter Hamming",
+                   "--filter: 'Hamming' is not one of: box, bicubic, lanczos3; bicubic is nearest");
+    assert_refused("--filter --force", "--filter: a value is missing: --filter NAME; take box for speed");
+    assert_refused("--filter", "--filter: a value is missing: --filter NAME; take box for speed");
+    assert_refused("--filter :", "--filter: ':' is not one of: box, bicubic, lanczos3; take box for speed");
 }
 
 static void test_arguments_are_counted(void **state)

@@ -161,7 +161,8 @@ static void test_options_that_contradict_are_usage_errors(void **state)
     REFUSED(2, "--gpus: '0' is neither", out, "--gpus", "0", shards);
     REFUSED(2, "--dry-run: is for one process; use --gpus 1", out, "--gpus", "2", "--dry-run", shards);
     REFUSED(2, "--gpus: not with --device cpu", out, "--gpus", "2", "--device", "cpu", shards);
-    REFUSED(2, "--device: 'gpu' is not one of: auto, cpu, cuda\n", out, "--device", "gpu", shards);
+    REFUSED(2, "--device: 'gpu' is not one of: auto, cpu, cuda; cuda is the name\n", out, "--device", "gpu",
+            shards);
     REFUSED(2, "--gpu: no such option; CUDA_VISIBLE_DEVICES says which", out, "--gpu", "0", shards);
     REFUSED(2, "--num-gpus: no such option; ftrain calls it --gpus", out, "--num-gpus", "2", shards);
     REFUSED(2, "--world-size: no such option; nothing needs it", out, "--world-size", "2", shards);

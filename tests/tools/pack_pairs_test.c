@@ -107,7 +107,7 @@ static void test_sides_may_differ_by_a_factor(void **state)
     RunResult result = run_expecting(1, "fpack", "--pairs", "LR:HR", "--pair-scale", "2",
                                      test_path(folder, "src"), packed, NULL);
     assert_contains(result.err, "LR/2.jpg: sizes differ by another factor than --pair-scale: LR is 20x15, HR "
-                                "(HR/2.jpg) is 60x45; left out");
+                                "(HR/2.jpg) is 60x45; --pair-scale 3 packs such pairs; left out");
     assert_contains(result.err, "LR/3.jpg: sizes differ by another factor");
     assert_contains(result.err, "LR/4.jpg: sizes differ by another factor");
     run_result_free(&result);
@@ -139,6 +139,32 @@ static void test_sides_may_differ_by_a_factor(void **state)
     result = run_expecting(2, "fpack", "--pair-scale", "2", test_path(folder, "src"), test_path(folder, "x"),
                            NULL);
     assert_contains(result.err, "--pair-scale: is of pairs");
+    run_result_free(&result);
+}
+
+static void test_sizes_that_differ_by_a_factor_name_the_option(void **state)
+{
+    TestFolder *folder = *state;
+    source_jpeg(test_path(folder, "src/LR/1.jpg"), 160, 120, 3, 1);
+    source_jpeg(test_path(folder, "src/HR/1.jpg"), 320, 240, 3, 1);
+    source_jpeg(test_path(folder, "src/LR/2.jpg"), 100, 80, 3, 1);
+    source_jpeg(test_path(folder, "src/HR/2.jpg"), 200, 161, 3, 1);
+    RunResult result =
+        run_expecting(1, "fpack", "--pairs", "LR:HR", test_path(folder, "src"), test_path(folder, "a"), NULL);
+    assert_contains(result.err, "is 320x240; --pair-scale 2 packs such pairs; left out");
+    assert_contains(result.err, "is 200x161; left out");
+    run_result_free(&result);
+    result =
+        run_expecting(1, "fpack", "--pairs", "HR:LR", test_path(folder, "src"), test_path(folder, "b"), NULL);
+    assert_contains(
+        result.err,
+        "is 160x120; --pair-scale 2 packs such pairs, with the smaller side named first; left out");
+    run_result_free(&result);
+    result = run_expecting(1, "fresize", "--max-size", "50", "--pairs", "LR:HR", test_path(folder, "src"),
+                           test_path(folder, "c"), NULL);
+    assert_contains(result.err,
+                    "160 x 120; a pair must be of one size: pairs for super-resolution go into fpack "
+                    "--pair-scale as they are");
     run_result_free(&result);
 }
 
@@ -355,6 +381,7 @@ int main(void)
         in_folder(test_raw_pairs_in_lmdb),
         in_folder(test_orphans_and_unequal_pairs_are_listed_and_left_out),
         in_folder(test_sides_may_differ_by_a_factor),
+        in_folder(test_sizes_that_differ_by_a_factor_name_the_option),
         in_folder(test_pixels_do_not_go_to_basicsr),
         in_folder(test_ambiguous_matches_are_listed_and_left_out),
         in_folder(test_more_than_two_fields),

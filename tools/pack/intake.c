@@ -7,6 +7,7 @@
 #include "tools/pack/jpeg_size.h"
 #include "tools/pack/source.h"
 #include "tools/resize/resize_names.h"
+#include "tools/resize/resize_pairs.h"
 
 void intake_free(Intake *intake)
 {
@@ -113,6 +114,21 @@ static FshStatus prepare_resizing(Intake *intake, const Plan *plan, const PlanSa
     return status || was_raw ? status : format_by_name(plan, sample, field, format, error);
 }
 
+const char *intake_hint_scale(uint32_t width, uint32_t height, uint32_t other_width, uint32_t other_height,
+                              char hint[PAIR_SCALE_HINT_BYTES])
+{
+    const uint32_t up = pair_factor(width, height, other_width, other_height);
+    const uint32_t down = pair_factor(other_width, other_height, width, height);
+    hint[0] = '\0';
+    if (up && up <= FSH_PAIR_SCALE_MAX)
+        (void)snprintf(hint, PAIR_SCALE_HINT_BYTES, "; --pair-scale %" PRIu32 " packs such pairs", up);
+    else if (down && down <= FSH_PAIR_SCALE_MAX)
+        (void)snprintf(hint, PAIR_SCALE_HINT_BYTES,
+                       "; --pair-scale %" PRIu32 " packs such pairs, with the smaller side named first",
+                       down);
+    return hint;
+}
+
 /* Sides of different sizes may come out equal; they belong together no more for that. */
 static FshStatus check_sizes(Intake *intake, const Plan *plan, size_t field, const ImageInfo *info,
                              FshError *error)
@@ -121,10 +137,12 @@ static FshStatus check_sizes(Intake *intake, const Plan *plan, size_t field, con
     intake->heights[field] = info->height;
     if (field == 0 || (info->width == intake->widths[0] && info->height == intake->heights[0]))
         return FSH_OK;
-    return fsh_error_set(error, FSH_ERR_MISMATCH,
-                         "sizes differ: %s is %" PRIu32 "x%" PRIu32 ", %s is %" PRIu32 "x%" PRIu32,
-                         plan->field_names[0], intake->widths[0], intake->heights[0],
-                         plan->field_names[field], info->width, info->height);
+    char hint[PAIR_SCALE_HINT_BYTES];
+    return fsh_error_set(
+        error, FSH_ERR_MISMATCH,
+        "sizes differ: %s is %" PRIu32 "x%" PRIu32 ", %s is %" PRIu32 "x%" PRIu32 "%s", plan->field_names[0],
+        intake->widths[0], intake->heights[0], plan->field_names[field], info->width, info->height,
+        intake_hint_scale(intake->widths[0], intake->heights[0], info->width, info->height, hint));
 }
 
 static FshStatus make_smaller(Intake *intake, const Plan *plan, const PackOptions *options,

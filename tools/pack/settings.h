@@ -24,6 +24,10 @@ typedef struct Settings {
 /* What the choices of --format, --layout and --edge are; NULL behind the last. */
 extern const char *const settings_formats[], *const settings_layouts[], *const settings_edges[];
 
+/* What fpack answers to peers' options and values that it does not have. (settings_hints.c) */
+extern const OptionForeign settings_foreign[], settings_answers[], settings_format_hints[],
+    settings_store_hints[];
+
 /* As they are without options; defaults is NULL. (settings_table.c) */
 void settings_init(Settings *settings);
 

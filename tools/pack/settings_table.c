@@ -5,17 +5,6 @@
 #include "imaging/decode.h"
 #include "tools/pack/settings.h"
 
-/* What img2dataset, WebDataset's and FFCV's writers, MDS and older scripts call them. */
-static const OptionForeign foreign[] = {
-    {"workers", "jobs"},    {"num-workers", "jobs"},   {"processes-count", "jobs"},
-    {"n-jobs", "jobs"},     {"threads", "jobs"},       {"overwrite", "force"},
-    {"exist-ok", "force"},  {"input", "src"},          {"input-dir", "src"},
-    {"data-dir", "src"},    {"output", "dst"},         {"output-dir", "dst"},
-    {"out-dir", "dst"},     {"maxsize", "shard-size"}, {"size-limit", "shard-size"},
-    {"val-split", "split"}, {"val-fraction", "split"}, {"output-format", "format"},
-    {"subset", "limit"},    {"max-samples", "limit"},  {0},
-};
-
 /* 1,024T as a message says it: more than any file system holds. */
 #define SIZE_MOST 0x1p50
 
@@ -151,6 +140,7 @@ void settings_rows(Settings *settings, Option rows[SETTINGS_ROWS])
          .value = &settings->format,
          .argument = "FORMAT",
          .choices = settings_formats,
+         .hints = settings_format_hints,
          .given = &settings->format_given,
          .help = "shards: files of about --shard-size; lmdb: one LMDB for each split; tar: WebDataset",
          .group = "Output"},
@@ -165,6 +155,7 @@ void settings_rows(Settings *settings, Option rows[SETTINGS_ROWS])
          .value = &settings->store,
          .argument = "STORE",
          .choices = pack_store_names,
+         .hints = settings_store_hints,
          .help =
              "copy: the files' bytes as they are; jpeg: encoded again, see --quality; raw: decoded pixels, "
              "uint8, height x width x channels; zstd: the same, compressed; auto: raw or copy, see "
@@ -259,7 +250,8 @@ OptionTable settings_table(const Option *rows)
                    "command goes on.",
         .usage = "[OPTIONS] SRC DST, or fpack --merge DST [PART...]",
         .options = rows,
-        .foreign = foreign,
+        .foreign = settings_foreign,
+        .answers = settings_answers,
         .examples = "  fpack imagenet160/ shards/\n"
                     "  fpack --split 0.1 photos/ shards/\n"
                     "  fpack --pairs blurry:sharp gopro/ shards/\n"

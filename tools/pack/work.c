@@ -198,14 +198,16 @@ static FshStatus check_sizes(const Plan *plan, const FshSample *description, Fsh
     const uint64_t scale = plan->pair_scale ? plan->pair_scale : 1;
     for (size_t field = 1; field < description->field_count; field++) {
         const FshField *other = &description->fields[field];
+        char hint[PAIR_SCALE_HINT_BYTES];
         if (other->width != scale * first->width || other->height != scale * first->height)
             return fsh_error_set(
                 failure, FSH_ERR_MISMATCH,
-                "sizes differ%s: %s is %" PRIu32 "x%" PRIu32 ", %s%s%.*s%s is %" PRIu32 "x%" PRIu32,
+                "sizes differ%s: %s is %" PRIu32 "x%" PRIu32 ", %s%s%.*s%s is %" PRIu32 "x%" PRIu32 "%s",
                 scale > 1 ? " by another factor than --pair-scale" : "", plan->field_names[0], first->width,
                 first->height, plan->field_names[field], other->source_bytes ? " (" : "",
                 (int)other->source_bytes, other->source_bytes ? other->source : "",
-                other->source_bytes ? ")" : "", other->width, other->height);
+                other->source_bytes ? ")" : "", other->width, other->height,
+                intake_hint_scale(first->width, first->height, other->width, other->height, hint));
     }
     return FSH_OK;
 }

@@ -333,12 +333,15 @@ static void compare_sides(const ResizeJob *job, ResizeResult results[2])
         return;
     if (memcmp(sizes[0], sizes[1], sizeof sizes[0]) == 0)
         return;
+    const bool scaled = pair_factor(sizes[0][0], sizes[0][1], sizes[1][0], sizes[1][1]) ||
+                        pair_factor(sizes[1][0], sizes[1][1], sizes[0][0], sizes[0][1]);
     for (size_t side = 0; side < 2; side++)
         fail_result(&results[side],
-                    fsh_error_set(&results[side].reason, FSH_ERR_MISMATCH,
-                                  "is %u x %u, its partner %.200s %u x %u; a pair must be of one size",
-                                  sizes[side][0], sizes[side][1], results[!side].path, sizes[!side][0],
-                                  sizes[!side][1]));
+                    fsh_error_set(
+                        &results[side].reason, FSH_ERR_MISMATCH,
+                        "is %u x %u, its partner %.200s %u x %u; a pair must be of one size%s",
+                        sizes[side][0], sizes[side][1], results[!side].path, sizes[!side][0], sizes[!side][1],
+                        scaled ? ": pairs for super-resolution go into fpack --pair-scale as they are" : ""));
 }
 
 static FshStatus work_on_pair(const ResizeJob *job, ResizeThread *thread, ResizeSlot *slot, FshError *error)

@@ -104,6 +104,38 @@ void verify_settings_rows(VerifySettings *settings, Option rows[VERIFY_SETTINGS_
     memcpy(rows, table, sizeof table);
 }
 
+/* What peers that look at datasets call what stands here under another name, or nowhere. */
+static const OptionForeign foreign[] = {{"workers", "jobs"},
+                                        {"num-workers", "jobs"},
+                                        {"threads", "jobs"},
+                                        {"check-images", "decode"},
+                                        {"full", "decode"},
+                                        {"fast", "quick"},
+                                        {"compare", "against"},
+                                        {"source", "against"},
+                                        {"src", "against"},
+                                        {"duplicates", "overlap"},
+                                        {"leakage", "overlap"},
+                                        {"report", "html"},
+                                        {"output", "extract"},
+                                        {"out-dir", "extract"},
+                                        {"unpack", "extract"},
+                                        {"contact-sheet", "sheet"},
+                                        {"montage", "sheet"},
+                                        {"fix", "repair"},
+                                        {"recover", "repair"},
+                                        {"threshold", "likeness"},
+                                        {"ls", "list"},
+                                        {"overwrite", "force"},
+                                        {0}};
+static const OptionForeign answers[] = {
+    {"checksum", "checksums of files and records are compared anyway; --quick compares the files' alone"},
+    {"hash", "checksums of files and records are compared anyway; --quick compares the files' alone"},
+    {"dry-run", "a dataset is never written to"},
+    {"stats", "counts, sizes and classes are printed anyway; -v has every class, --html draws them"},
+    {"pair-scale", "the dataset's manifest says it"},
+    {0}};
+
 OptionTable verify_settings_table(const Option *rows)
 {
     return (OptionTable){
@@ -115,6 +147,8 @@ OptionTable verify_settings_table(const Option *rows)
                    "named by file, record, key and source.",
         .usage = "[OPTIONS] PATH...",
         .options = rows,
+        .foreign = foreign,
+        .answers = answers,
         .examples = "  fverify shards/\n"
                     "  fverify --decode --against photos/ shards/\n"
                     "  fverify --html report.html shards/\n"

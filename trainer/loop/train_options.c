@@ -6,6 +6,7 @@
 
 #include "trainer/data/random_erasing.h"
 #include "trainer/loop/run_state.h"
+#include "trainer/loop/train_hints.h"
 #include "trainer/models/models.h"
 #include "trainer/optim/schedule.h"
 
@@ -27,75 +28,6 @@ static const char examples[] =
     "  ftrain --weights out/model_best.safetensors --predict restored/ pairs/\n"
     "  ftrain --print-config --model resnet50 > run.toml; ftrain --config run.toml shards/ out/\n"
     "  ftrain --list-models\n";
-
-/* How the peers call what stands here under another name. */
-static const OptionForeign foreign[] = {{"num-workers", "workers"},
-                                        {"nproc-per-node", "gpus"},
-                                        {"num-gpus", "gpus"},
-                                        {"devices", "gpus"},
-                                        {"accelerator", "device"},
-                                        {"learning-rate", "lr"},
-                                        {"clip-grad-value", "clip-grad"},
-                                        {"betas", "opt-betas"},
-                                        {"amp-dtype", "amp"},
-                                        {"eval-only", "evaluate"},
-                                        {"checkpoint", "resume"},
-                                        {"ckpt", "resume"},
-                                        {"pretrained", "weights"},
-                                        {"initial-checkpoint", "weights"},
-                                        {"load-from", "weights"},
-                                        {"resume-from", "resume"},
-                                        {"out-dir", "output"},
-                                        {"save-dir", "output"},
-                                        {"img-size", "train-crop-size"},
-                                        {"input-size", "train-crop-size"},
-                                        {"patch-size", "train-crop-size"},
-                                        {"gt-size", "train-crop-size"},
-                                        {"crop-size", "train-crop-size"},
-                                        {"random-erasing", "random-erase"},
-                                        {"ema", "model-ema"},
-                                        {"ema-decay", "model-ema-decay"},
-                                        {"accumulation-steps", "grad-accum-steps"},
-                                        {"iters-to-accumulate", "grad-accum-steps"},
-                                        {"gradient-accumulation-steps", "grad-accum-steps"},
-                                        {"mixed-precision", "amp"},
-                                        {"fp16", "amp"},
-                                        {"bf16", "amp"},
-                                        {"precision", "amp"},
-                                        {"lr-policy", "lr-scheduler"},
-                                        {"use-hflip", "hflip-prob"},
-                                        {"use-rot", "rotate-prob"},
-                                        {"early-stopping", "early-stop-patience"},
-                                        {"patience", "early-stop-patience"},
-                                        {"max-epochs", "epochs"},
-                                        {"tta", "flip-tta"},
-                                        {"test-crop-border", "crop-border"},
-                                        {"save-freq", "checkpoint-interval"},
-                                        {"recovery-interval", "checkpoint-interval"},
-                                        {NULL, NULL}};
-
-static const OptionForeign answers[] = {
-    {"channels-last", "activations are always NHWC"},
-    {"pin-mem", "nothing needs it: batches are read in place"},
-    {"pin-memory", "nothing needs it: batches are read in place"},
-    {"num-classes", "the number of classes comes from the dataset"},
-    {"mean", "the dataset's mean stands in its manifest"},
-    {"std", "the dataset's deviation stands in its manifest"},
-    {"compile", "the network is always planned as a whole"},
-    {"torchcompile", "the network is always planned as a whole"},
-    {"sync-bn", "not yet: each rank's norms see its own batch"},
-    {"local-rank", "nothing needs it: the launcher's environment says it"},
-    {"gpu", "CUDA_VISIBLE_DEVICES says which GPU is taken; --gpus N trains on several"},
-    {"gpu-ids", "CUDA_VISIBLE_DEVICES says which GPUs are taken; --gpus N trains on several"},
-    {"distributed", "nothing needs it: --gpus N starts ranks, and torchrun, srun and mpirun do"},
-    {"dist-backend", "nothing needs it: NCCL on GPUs, shared memory on the CPU"},
-    {"world-size", "nothing needs it: the launcher's environment says it, or --gpus starts so many"},
-    {"aa", "not yet: --color-jitter, --random-erase, --mixup-alpha are there"},
-    {"auto-augment", "not yet: --color-jitter, --random-erase, --mixup-alpha are there"},
-    {"total-iter", "a run is so many --epochs long"},
-    {"drop", "none of the networks has dropout"},
-    {"drop-path", "none of the networks drops paths"},
-    {NULL, NULL}};
 
 const char *const train_options_no_file[] = {"config",  "print-config", "list-models",  "evaluate",
                                              "predict", "export",       "bench-loader", "drop-caches",
@@ -278,13 +210,13 @@ void train_options_rows(TrainOptions *o, Option *rows)
         {.name = "export", .kind = OPTION_TEXT, .value = &o->export_path, .argument = "FILE",
          .help = "with --weights: a CSV with a row for each sample of the evaluation split"},
         {.name = "device", .kind = OPTION_CHOICE, .value = &o->device, .argument = "NAME",
-         .choices = device_choices,
+         .choices = device_choices, .hints = train_device_hints,
          .help = "where to compute; cuda is the first GPU of CUDA_VISIBLE_DEVICES; auto: cuda if this build and this "
                  "machine have it"},
         {.name = "gpus", .kind = OPTION_TEXT, .value = &o->gpus, .argument = "N",
          .help = "train on so many GPUs of this host, or all: a process for each, --batch-size images on each; "
                  "torchrun --no-python, mpirun and srun start ranks too"},
-        {.name = "amp", .kind = OPTION_CHOICE, .value = &o->amp, .argument = "TYPE", .choices = amp_choices,
+        {.name = "amp", .kind = OPTION_CHOICE, .value = &o->amp, .argument = "TYPE", .choices = amp_choices, .hints = train_amp_hints,
          .help = "type of activations and products: off is float32; auto: on a GPU fp16, or bf16 for networks "
                  "without batch norm, else off"},
         {.name = "tf32", .kind = OPTION_FLAG, .value = &o->tf32, .alias = "allow-tf32",
@@ -312,10 +244,10 @@ void train_options_rows(TrainOptions *o, Option *rows)
         {.name = "grad-accum-steps", .kind = OPTION_INTEGER, .value = &o->grad_accum_steps, .argument = "N",
          .minimum = 1, .maximum = 65536,
          .help = "batches whose gradients are averaged for one update"},
-        {.name = "loss", .kind = OPTION_CHOICE, .value = &o->loss, .argument = "NAME", .choices = loss_choices,
+        {.name = "loss", .kind = OPTION_CHOICE, .value = &o->loss, .argument = "NAME", .choices = loss_choices, .hints = train_loss_hints,
          .help = "auto: cross-entropy, or for pairs charbonnier"},
         {.name = "opt", .kind = OPTION_CHOICE, .value = &o->optimizer, .argument = "NAME", .alias = "optimizer",
-         .choices = optimizer_choices,
+         .choices = optimizer_choices, .hints = train_optimizer_hints,
          .help = "the optimizer; auto: sgd, or adamw for pairs"},
         {.name = "momentum", .kind = OPTION_REAL, .value = &o->momentum, .argument = "X", .maximum = 0.9999,
          .help = "of sgd and lars"},
@@ -364,7 +296,7 @@ void train_options_rows(TrainOptions *o, Option *rows)
         {.name = "lr-base", .kind = OPTION_REAL, .value = &o->lr_base, .argument = "X", .maximum = 1e6,
          .help = "highest learning rate for a batch of 256 images"},
         {.name = "lr-scheduler", .kind = OPTION_CHOICE, .value = &o->lr_scheduler, .argument = "NAME",
-         .alias = "sched", .choices = schedule_choices,
+         .alias = "sched", .choices = schedule_choices, .hints = train_schedule_hints,
          .help = "what the learning rate does after the warm-up"},
         {.name = "lr-unit", .kind = OPTION_CHOICE, .value = &o->lr_unit, .argument = "UNIT",
          .choices = schedule_unit_choices,
@@ -532,8 +464,8 @@ OptionTable train_options_table(const Option *rows)
                          .summary = summary,
                          .usage = usage,
                          .options = rows,
-                         .foreign = foreign,
-                         .answers = answers,
+                         .foreign = train_foreign,
+                         .answers = train_answers,
                          .examples = examples,
                          .config = "config",
                          .config_skip = train_options_no_file,
