@@ -21,4 +21,4 @@ install(FILES man/fpack.1 man/fresize.1 man/ftrain.1 man/fverify.1 DESTINATION $
 install(FILES man/fshard.5 DESTINATION ${CMAKE_INSTALL_MANDIR}/man5)
 install(DIRECTORY python/fshard DESTINATION ${CMAKE_INSTALL_DATADIR}/fshard/python FILES_MATCHING PATTERN "*.py" PATTERN "py.typed"
         PATTERN "__pycache__" EXCLUDE)
-install(FILES python/pyproject.toml DESTINATION ${CMAKE_INSTALL_DATADIR}/fshard/python)
+install(FILES python/pyproject.toml python/build_wheel.py DESTINATION ${CMAKE_INSTALL_DATADIR}/fshard/python)

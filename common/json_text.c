@@ -1,5 +1,7 @@
 #include "common/json_text.h"
 
+#include <stdbool.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -17,4 +19,43 @@ json_t *json_text(const char *text)
         string = json_string(ascii);
     free(ascii);
     return string;
+}
+
+/* Returns the bytes of the longest run between two quotes that come one after the other, and the line it begins in. What
+ * is no JSON may have any. */
+static size_t longest_string(const char *text, size_t bytes, int *line_ret)
+{
+    const char *at = text, *end = text + bytes, *counted = text;
+    size_t longest = 0;
+    int line = 1;
+    while (at < end && (at = memchr(at, '"', (size_t)(end - at)))) {
+        const char *begin = ++at, *close = begin;
+        while (close < end && *close != '"')
+            close += *close == '\\' ? 2 : 1; /* what is escaped may be a quote */
+        const size_t length = (size_t)((close < end ? close : end) - begin);
+        if (length > longest) {
+            for (; counted < begin; counted++)
+                line += *counted == '\n';
+            longest = length;
+            *line_ret = line;
+        }
+        at = close < end ? close + 1 : end;
+    }
+    return longest;
+}
+
+json_t *json_text_load(const char *text, size_t bytes, size_t flags, json_error_t *where)
+{
+    int line = 1;
+    const size_t longest = longest_string(text, bytes, &line);
+    const bool has_zero = memchr(text, 0, bytes) != NULL;
+    if (longest <= JSON_STRING_BYTES_MAX && !has_zero)
+        return json_loadb(text, bytes, flags, where);
+    *where = (json_error_t){.line = line};
+    if (has_zero) /* jansson passes over one behind a number */
+        (void)snprintf(where->text, sizeof where->text, "a zero byte: this is no text");
+    else
+        (void)snprintf(where->text, sizeof where->text, "a string of %zu bytes; at most %d are read", longest,
+                       JSON_STRING_BYTES_MAX);
+    return NULL;
 }

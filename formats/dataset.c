@@ -102,6 +102,30 @@ static FshStatus make_manifest(FshDataset *dataset, const CollectionFile *list, 
     return status;
 }
 
+/* The id of files without a manifest: of shards by their footers' hashes. Nobody has hashed an LMDB: the sizes and CRC32Cs that
+ * its records tell stand for what they hold. */
+static FshStatus identify_alone(FshDataset *dataset, FshContainer container, FshError *error)
+{
+    Buffer sums = {0};
+    const SplitFile *file = &dataset->split_files->files[0];
+    FshStatus status = fsh_manifest_identify(&dataset->manifest, error);
+    if (status || container != FSH_CONTAINER_LMDB)
+        return status;
+    status = buffer_reserve(&sums, (size_t)file->record_count * 12, error);
+    for (uint64_t i = 0; i < file->record_count && !status; i++) {
+        const IndexRow row = fsh_index_row_load(file->rows + i * INDEX_ROW_BYTES);
+        uint8_t *at = sums.bytes + i * 12;
+        /* What is too short is no record: whoever asks for it hears so. */
+        const bool is_record = row.record_bytes >= RECORD_BYTES_MIN;
+        store_le64(at, row.record_bytes);
+        store_le32(at + 8, is_record ? fsh_record_crc(file->mapping.bytes + row.offset) : 0);
+    }
+    if (!status)
+        fsh_id_mix(dataset->manifest.id, sums.bytes, (size_t)file->record_count * 12);
+    buffer_free(&sums);
+    return status;
+}
+
 /* A shard among others of its split, without a manifest that says how many there are: some may be left out, none may come
  * twice. */
 static FshStatus compare_neighbours(const SplitFile *file, const CollectionFile *before_name,
@@ -149,6 +173,8 @@ static FshStatus open_alone(FshDataset *dataset, const CollectionFile *list, siz
     }
     if (!status)
         status = make_manifest(dataset, list, count, container, error);
+    if (!status)
+        status = identify_alone(dataset, container, error);
     if (status)
         return status;
     FshSplitInfo *split = dataset->manifest.splits;

@@ -173,7 +173,10 @@ typedef struct FshDictionaryInfo {
 
 /* dataset.json in memory. All strings owned; free with fsh_manifest_free. */
 typedef struct FshManifest {
-    char id[33]; /* 32 hex digits: the same input and options give the same id; shards carry it too */
+    /* 32 hex digits: of what the files hold, made by fsh_manifest_identify. The same input and options give the same id, and
+     * one byte that differs gives another. */
+    char id[33];
+    char files_id[33]; /* what each file says of itself as its dataset's id; "": what stands in id */
     FshContainer container;
     FshKind kind;
     char **field_names;
@@ -193,9 +196,13 @@ typedef struct FshManifest {
 /* While a dataset is being packed, or was stopped, this file stands in its folder instead. */
 #define FSH_UNFINISHED_NAME ".fpack-unfinished"
 
-/* Reads and checks dataset.json at path (the file, or the folder it is in). */
+/* Reads and checks dataset.json at path (the file, or the folder it is in), by its checksum too. FSH_ERR_CORRUPT names the
+ * member that was changed or is out of its range. A manifest of version 1 has no checksum: only ranges and sums are checked. */
 FSH_API FshStatus fsh_manifest_load(FshManifest *manifest, const char *path, FshError *error);
-/* Writes folder/dataset.json atomically. Deterministic: the same manifest gives the same bytes. */
+/* Fills in id, over files_id and the name, size and hash of every file; files_id, where it is "", takes over what id was.
+ * fsh_manifest_save writes the id that this gives. FSH_ERR_MEMORY. */
+FSH_API FshStatus fsh_manifest_identify(FshManifest *manifest, FshError *error);
+/* Writes folder/dataset.json atomically, with its checksum. Deterministic: the same manifest gives the same bytes. */
 FSH_API FshStatus fsh_manifest_save(const FshManifest *manifest, const char *folder, bool force,
                                     FshError *error);
 FSH_API void fsh_manifest_free(FshManifest *manifest);
@@ -224,8 +231,8 @@ typedef struct FshSplit {
  * ("train-{000000..000127}.tar", "a.tar::b.tar"; also of .fshard files: those of one split, in order, some of them may be
  * left out); a folder of BasicSR's LMDBs, or one; LMDBs of folder2lmdb. fshard(5)
  * says what is read of them. They have no manifest: one is made up, with classes "0", "1", … or the names that a .json
- * tells (one class "unlabelled" where nothing has a label), statistics and hashes of zero, and an id from names, sizes
- * and counts. Fields of pairs may differ in size. Opening reads every header (tars) or value's edges (folder2lmdb). */
+ * tells (one class "unlabelled" where nothing has a label), statistics and hashes of zero, and an id from names, sizes,
+ * counts and the last bytes of images. Fields of pairs may differ in size. Opening reads every header (tars) or value's edges (folder2lmdb). */
 FSH_API FshStatus fsh_open(FshDataset **dataset, const char *path, FshError *error);
 /* Frees and sets to NULL; NULL is fine. Samples borrowed from it are gone. */
 FSH_API void fsh_close(FshDataset **dataset);

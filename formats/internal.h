@@ -326,8 +326,8 @@ typedef struct Collection {
 /* What is at path: a tar, a folder of tars, LMDBs of others, a list with braces, of tars or of shards. *container of the result
  * is 0 where there is nothing of the kind. FSH_ERR_UNSUPPORTED, FSH_ERR_SYSTEM, FSH_ERR_MEMORY. */
 FshStatus fsh_collection_find(Collection *collection, const char *path, FshError *error);
-/* The manifest of its opened files (file i is collection file i): fields, classes, counts, an id that the names, sizes and
- * counts of the files give. */
+/* The manifest of its opened files (file i is collection file i): fields, classes, counts, an id that names, sizes, counts
+ * and the last bytes of images give. */
 FshStatus fsh_collection_manifest(FshManifest *manifest, const Collection *collection, const SplitFile *files,
                                   FshError *error);
 void fsh_collection_free(Collection *collection);
@@ -399,11 +399,26 @@ FshStatus fsh_wids_save(const FshManifest *manifest, const FshSplitInfo *split, 
 
 /* ---- manifest (manifest.c) ---- */
 
+/* Version 1 had no checksums, and its "id" did not cover what the files hold. */
+enum { MANIFEST_VERSION = 2, MANIFEST_VERSION_WITHOUT_SEAL = 1 };
+/* What a user does about a manifest that is not what was written. */
+#define MANIFEST_REMEDY "fpack --repair-manifest makes it again from the files of its folder"
+
 /* The whole of dataset.json. FSH_ERR_CORRUPT, FSH_ERR_UNSUPPORTED. On failure *manifest is empty. */
 FshStatus fsh_manifest_parse(FshManifest *manifest, const char *text, size_t bytes, FshError *error);
 /* What is promised of every manifest: names, sums, counts. `status` is what a violation gives:
  * FSH_ERR_CORRUPT on reading, FSH_ERR_USAGE on writing. */
 FshStatus fsh_manifest_check(const FshManifest *manifest, FshStatus status, FshError *error);
+/* Makes dataset.json of its object: adds "checksum" to it. *text_ret is the caller's (free), *bytes_ret its bytes, with a
+ * newline at the end and no NUL. FSH_ERR_MEMORY. (manifest_seal.c) */
+FshStatus fsh_manifest_seal(json_t *object, char **text_ret, size_t *bytes_ret, FshError *error);
+/* Proves a text, which is a JSON object, by its "checksum". FSH_ERR_CORRUPT names the members that were changed. */
+FshStatus fsh_manifest_check_seal(const char *text, size_t bytes, FshError *error);
+/* Returns whether the member of a text, which is a JSON object, is what was written, whatever else was changed. */
+bool fsh_manifest_member_is_whole(const char *text, size_t bytes, const char *name);
+/* Mixes bytes into an id, in place: other bytes give another id. */
+void fsh_id_mix(char id[FSH_ID_DIGITS + 1], const void *bytes, size_t length);
+
 /* A manifest for a file that stands alone: takes over metadata's names (metadata is empty then). */
 FshStatus fsh_manifest_from_file(FshManifest *manifest, Metadata *metadata, FshContainer container,
                                  const FshFileInfo *file, FshError *error);

@@ -7,6 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/json_text.h"
+
 #define FORMAT_NAME "fshard"
 
 /* ---- rules ---- */
@@ -101,17 +103,49 @@ static FshStatus check_unique(const FshManifest *manifest, FshStatus status, Fsh
     return found;
 }
 
+/* The deviation of values in 0..1 is at most 0.5, and less the nearer their mean is to an end: its square is at most
+ * mean * (1 - mean). Of n pixels, one a step of 255 off, it is about 1 / (255 * sqrt(n)): below DEVIATION_MIN n is above 10^13,
+ * more than any dataset has. Zero is that of one colour throughout, or of pixels that nobody looked at. */
+static FshStatus check_deviation(uint32_t channel, double mean, double deviation, FshStatus status,
+                                 FshError *error)
+{
+    const double least = 1e-9, slack = 1e-6;
+    if (!(mean >= 0 && mean <= 1))
+        return fsh_error_set(error, status, "statistics.mean[%" PRIu32 "] is %g, not between 0 and 1",
+                             channel, mean);
+    if (deviation != 0 && !(deviation >= least && deviation <= 0.5))
+        return fsh_error_set(error, status,
+                             "statistics.std[%" PRIu32 "] is %g, neither 0 nor between %g and 0.5", channel,
+                             deviation, least);
+    if (deviation * deviation > mean * (1 - mean) + slack)
+        return fsh_error_set(error, status,
+                             "statistics.std[%" PRIu32 "] is %g, more than values with the mean %g can have",
+                             channel, deviation, mean);
+    return FSH_OK;
+}
+
 static FshStatus check_statistics(const FshStatistics *statistics, FshStatus status, FshError *error)
 {
-    if (statistics->channels > FSH_CHANNELS_MAX)
-        return fsh_error_set(error, status, "statistics: %" PRIu32 " channels", statistics->channels);
-    if (statistics->width_min > statistics->width_max || statistics->height_min > statistics->height_max)
-        return fsh_error_set(error, status, "statistics: least width or height above the greatest");
-    for (uint32_t i = 0; i < statistics->channels; i++) {
-        if (!isfinite(statistics->mean[i]) || !isfinite(statistics->standard_deviation[i]))
-            return fsh_error_set(error, status, "statistics: mean or std is not finite");
+    if (statistics->channels != 0 && statistics->channels != 1 && statistics->channels != 3)
+        return fsh_error_set(error, status,
+                             "statistics.channels is %" PRIu32 ", not 1 or 3 (0: not measured)",
+                             statistics->channels);
+    const struct {
+        const char *name;
+        uint32_t least, most;
+    } ranges[] = {{"width", statistics->width_min, statistics->width_max},
+                  {"height", statistics->height_min, statistics->height_max}};
+    for (size_t i = 0; i < sizeof ranges / sizeof *ranges; i++) {
+        if (ranges[i].least > ranges[i].most || (ranges[i].least == 0 && ranges[i].most > 0))
+            return fsh_error_set(error, status,
+                                 "statistics.%s is %" PRIu32 " to %" PRIu32
+                                 ": the least must be 1 or more, and not above the greatest",
+                                 ranges[i].name, ranges[i].least, ranges[i].most);
     }
-    return FSH_OK;
+    FshStatus failure = FSH_OK;
+    for (uint32_t i = 0; i < statistics->channels && !failure; i++)
+        failure = check_deviation(i, statistics->mean[i], statistics->standard_deviation[i], status, error);
+    return failure;
 }
 
 FshStatus fsh_manifest_check(const FshManifest *manifest, FshStatus status, FshError *error)
@@ -264,23 +298,34 @@ static FshStatus parse_statistics(FshStatistics *statistics, const json_t *objec
     return status;
 }
 
-/* id, container, kind and version: what the rest is read by. */
-static FshStatus parse_identity(FshManifest *manifest, const json_t *object, FshError *error)
+/* Format and version, and by the version the checksum. */
+static FshStatus parse_version(const json_t *object, const char *text, size_t bytes, uint64_t *version_ret,
+                               FshError *error)
 {
-    const char *format = NULL, *id = NULL, *container = NULL, *kind = NULL;
-    uint64_t version = 0;
+    const char *format = NULL;
     FshStatus status = fsh_json_text(object, "format", &format, error);
     if (!status && strcmp(format, FORMAT_NAME) != 0)
         status = fsh_error_set(error, FSH_ERR_UNSUPPORTED, "\"format\" is \"%s\", not \"" FORMAT_NAME "\"",
                                format);
     if (!status)
-        status = fsh_json_count(object, "version", &version, error);
-    if (!status && version != FSH_FORMAT_VERSION)
+        status = fsh_json_count(object, "version", version_ret, error);
+    if (!status && *version_ret != MANIFEST_VERSION && *version_ret != MANIFEST_VERSION_WITHOUT_SEAL)
         status = fsh_error_set(error, FSH_ERR_UNSUPPORTED,
-                               "version %" PRIu64 " of the format; this program knows %d", version,
-                               FSH_FORMAT_VERSION);
-    if (!status)
-        status = fsh_json_text(object, "id", &id, error);
+                               "version %" PRIu64 " of the format; this program knows %d and %d",
+                               *version_ret, MANIFEST_VERSION_WITHOUT_SEAL, MANIFEST_VERSION);
+    const bool sealed = *version_ret != MANIFEST_VERSION_WITHOUT_SEAL || json_object_get(object, "checksum");
+    return status || !sealed ? status : fsh_manifest_check_seal(text, bytes, error);
+}
+
+/* id, container and kind: what the rest is read by. */
+static FshStatus parse_identity(FshManifest *manifest, const json_t *object, uint64_t version,
+                                FshError *error)
+{
+    const char *id = NULL, *files_id = NULL, *container = NULL, *kind = NULL;
+    FshStatus status = fsh_json_text(object, "id", &id, error);
+    files_id = id; /* in version 1 */
+    if (!status && version != MANIFEST_VERSION_WITHOUT_SEAL)
+        status = fsh_json_text(object, "files_id", &files_id, error);
     if (!status)
         status = fsh_json_text(object, "container", &container, error);
     if (!status)
@@ -293,10 +338,25 @@ static FshStatus parse_identity(FshManifest *manifest, const json_t *object, Fsh
                              container);
     if (!fsh_kind_from_name(kind, &manifest->kind))
         return fsh_error_set(error, FSH_ERR_UNSUPPORTED, "kind \"%s\" is unknown to this version", kind);
-    if (!fsh_id_valid(id))
-        return fsh_error_set(error, FSH_ERR_CORRUPT, "\"id\" is not 32 lower-case hexadecimal digits");
+    if (!fsh_id_valid(id) || !fsh_id_valid(files_id))
+        return fsh_error_set(error, FSH_ERR_CORRUPT, "\"%s\" is not 32 lower-case hexadecimal digits",
+                             fsh_id_valid(id) ? "files_id" : "id");
     memcpy(manifest->id, id, sizeof manifest->id);
+    memcpy(manifest->files_id, files_id, sizeof manifest->files_id);
     return FSH_OK;
+}
+
+/* When all files are known: the id is that of them. One of version 1 covered no content, and is not kept. */
+static FshStatus check_id(FshManifest *manifest, uint64_t version, FshError *error)
+{
+    char listed[sizeof manifest->id];
+    memcpy(listed, manifest->id, sizeof listed);
+    FshStatus status = fsh_manifest_identify(manifest, error);
+    if (!status && version != MANIFEST_VERSION_WITHOUT_SEAL && strcmp(listed, manifest->id) != 0)
+        status = fsh_error_set(error, FSH_ERR_CORRUPT,
+                               "\"id\" is %s, and %s is that of the files it lists; " MANIFEST_REMEDY, listed,
+                               manifest->id);
+    return status;
 }
 
 /* Only super-resolution has one. */
@@ -320,10 +380,14 @@ static FshStatus check_provenance(const json_t *provenance, FshError *error)
     return fsh_error_prepend(error, "provenance");
 }
 
-static FshStatus parse_object(FshManifest *manifest, const json_t *object, FshError *error)
+static FshStatus parse_object(FshManifest *manifest, const json_t *object, const char *text, size_t bytes,
+                              FshError *error)
 {
     const json_t *splits = NULL, *statistics = NULL, *provenance = NULL;
-    FshStatus status = parse_identity(manifest, object, error);
+    uint64_t version = 0;
+    FshStatus status = parse_version(object, text, bytes, &version, error);
+    if (!status)
+        status = parse_identity(manifest, object, version, error);
     if (!status)
         status = fsh_json_names(object, "fields", &manifest->field_names, &manifest->field_count, error);
     if (!status)
@@ -358,28 +422,31 @@ static FshStatus parse_object(FshManifest *manifest, const json_t *object, FshEr
         if (status)
             (void)fsh_error_prepend(error, "splits[%zu]", i);
     }
-    return status ? status : fsh_manifest_check(manifest, FSH_ERR_CORRUPT, error);
+    if (!status)
+        status = fsh_manifest_check(manifest, FSH_ERR_CORRUPT, error);
+    return status ? status : check_id(manifest, version, error);
 }
 
 FshStatus fsh_manifest_parse(FshManifest *manifest, const char *text, size_t bytes, FshError *error)
 {
     *manifest = (FshManifest){0};
     json_error_t where;
-    json_t *object = json_loadb(text, bytes, JSON_REJECT_DUPLICATES, &where);
+    json_t *object = json_text_load(text, bytes, JSON_REJECT_DUPLICATES, &where);
     FshStatus status = FSH_OK;
     if (!object)
         status = fsh_error_set(error, FSH_ERR_CORRUPT, "line %d: %s", where.line, where.text);
     else if (!json_is_object(object))
         status = fsh_error_set(error, FSH_ERR_CORRUPT, "is no JSON object");
     else
-        status = parse_object(manifest, object, error);
+        status = parse_object(manifest, object, text, bytes, error);
     if (status)
         fsh_manifest_free(manifest);
     json_decref(object);
     return status;
 }
 
-enum { MANIFEST_BYTES_MAX = 1 << 30 }; /* what is longer is no manifest */
+/* What is longer is no manifest: a hundred thousand shards and a million classes fit. jansson takes a second for 6 MB. */
+enum { MANIFEST_BYTES_MAX = 64 << 20 };
 
 FshStatus fsh_manifest_load(FshManifest *manifest, const char *path, FshError *error)
 {
@@ -465,8 +532,8 @@ static json_t *manifest_to_json(const FshManifest *manifest, json_t *provenance)
             json_array_append_new(splits, split_to_json(&manifest->splits[i], manifest->class_count)) != 0;
     }
     json_t *object =
-        json_pack("{s:s, s:i, s:s, s:s, s:s, s:o, s:o, s:o, s:o, s:O}", "format", FORMAT_NAME, "version",
-                  FSH_FORMAT_VERSION, "id", manifest->id, "container",
+        json_pack("{s:s, s:i, s:s, s:s, s:s, s:s, s:o, s:o, s:o, s:o, s:O}", "format", FORMAT_NAME, "version",
+                  MANIFEST_VERSION, "id", manifest->id, "files_id", manifest->files_id, "container",
                   fsh_container_name(manifest->container), "kind", fsh_kind_name(manifest->kind), "fields",
                   fsh_json_from_names(manifest->field_names, manifest->field_count), "classes",
                   fsh_json_from_names(manifest->class_names, manifest->class_count), "splits", splits,
@@ -483,10 +550,13 @@ static json_t *manifest_to_json(const FshManifest *manifest, json_t *provenance)
     return object;
 }
 
-FshStatus fsh_manifest_save(const FshManifest *manifest, const char *folder, bool force, FshError *error)
+FshStatus fsh_manifest_save(const FshManifest *given, const char *folder, bool force, FshError *error)
 {
     char path[PATH_MAX];
     char *text = NULL;
+    size_t length = 0;
+    FshManifest own = *given; /* borrows; its id is to be made */
+    const FshManifest *manifest = &own;
     json_t *object = NULL;
     json_error_t where;
     json_t *provenance = json_loads(manifest->provenance_json ? manifest->provenance_json : "{}",
@@ -500,6 +570,8 @@ FshStatus fsh_manifest_save(const FshManifest *manifest, const char *folder, boo
         status = fsh_error_set(error, FSH_ERR_USAGE, "provenance is no JSON object");
     else
         status = fsh_manifest_check(manifest, FSH_ERR_USAGE, error);
+    if (!status)
+        status = fsh_manifest_identify(&own, error);
     if (status) {
         (void)fsh_error_prepend(error, "%s", path);
         goto done;
@@ -511,16 +583,10 @@ FshStatus fsh_manifest_save(const FshManifest *manifest, const char *folder, boo
     if (status)
         goto done;
     object = manifest_to_json(manifest, provenance);
-    /* Nine digits: more than a mean of bytes can carry, and 0.485 stays 0.485. */
-    if (object)
-        text = json_dumps(object, JSON_INDENT(2) | JSON_SORT_KEYS | JSON_REAL_PRECISION(9));
-    if (text) {
-        size_t length = strlen(text);
-        text[length] = '\n'; /* in place of the NUL: a text file ends with a newline */
-        status = file_write_atomic(path, text, length + 1, force, true, error);
-    } else {
+    if (!object || fsh_manifest_seal(object, &text, &length, NULL))
         status = fsh_error_set(error, FSH_ERR_MEMORY, "%s: out of memory", path);
-    }
+    else
+        status = file_write_atomic(path, text, length, force, true, error);
 done:
     json_decref(object);
     json_decref(provenance);
@@ -567,6 +633,7 @@ FshStatus fsh_manifest_from_file(FshManifest *manifest, Metadata *metadata, FshC
         .splits = calloc(1, sizeof *manifest->splits),
     };
     memcpy(manifest->id, metadata->id, sizeof manifest->id);
+    memcpy(manifest->files_id, metadata->id, sizeof manifest->files_id);
     metadata->field_names = NULL;
     metadata->class_names = NULL;
     FshSplitInfo *split = manifest->splits;

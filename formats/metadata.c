@@ -3,6 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/json_text.h"
+
 /* Rules that hold whoever made it; status is what a violation gives. */
 static FshStatus check_shape(const Metadata *metadata, FshStatus status, FshError *error)
 {
@@ -41,7 +43,7 @@ FshStatus fsh_metadata_make(Metadata *metadata, const FshManifest *manifest, con
         status = fsh_error_set(error, FSH_ERR_USAGE, "split, kind, fields or classes are not given");
         goto done;
     }
-    memcpy(metadata->id, manifest->id, sizeof metadata->id);
+    memcpy(metadata->id, manifest->files_id[0] ? manifest->files_id : manifest->id, sizeof metadata->id);
     metadata->split = strdup(split);
     if (!metadata->split) {
         status = fsh_error_set(error, FSH_ERR_MEMORY, "out of memory");
@@ -144,7 +146,7 @@ FshStatus fsh_metadata_parse(Metadata *metadata, const char *text, size_t bytes,
 {
     *metadata = (Metadata){0};
     json_error_t where;
-    json_t *object = json_loadb(text, bytes, JSON_REJECT_DUPLICATES, &where);
+    json_t *object = json_text_load(text, bytes, JSON_REJECT_DUPLICATES, &where);
     FshStatus status = json_is_object(object) ? parse_object(metadata, object, count_ret, error)
                                               : fsh_error_set(error, FSH_ERR_CORRUPT, "is no JSON object: %s",
                                                               object ? "another value" : where.text);

@@ -24,9 +24,9 @@ fshard.torch.FshardDataset is a torch.utils.data.Dataset; `python -m fshard PATH
 The package is written from man/fshard.5 alone, as proof that the page is enough. Every offset and length is checked
 before it is used: what libfshard refuses is refused, in the same words (FshardError).
 
-NumPy is all it needs. Where they are installed it uses: Pillow (decode), torch (fshard.torch), xxhash (verify_files),
-zstandard (compressed fields; Python from 3.14 on does them itself), google-crc32c or crc32c (faster checksums; CRC32C
-names the one in use).
+NumPy is all it needs. Where they are installed it uses: Pillow (decode), torch (fshard.torch), zstandard (compressed
+fields; Python from 3.14 on does them itself), google-crc32c or crc32c and xxhash (faster checksums; CRC32C and XXH3
+name those in use).
 """
 
 from .checksum import IMPLEMENTATION as CRC32C
@@ -36,9 +36,10 @@ from .errors import FshardError
 from .manifest import FileInfo, Manifest, SplitInfo, Statistics
 from .reader import Dataset, Split
 from .record import Field, Sample
+from .xxh3 import IMPLEMENTATION as XXH3
 
 __version__ = "0.1.0"
 __all__ = [
     "CRC32C", "Dataset", "Field", "FileInfo", "FshardError", "Manifest", "Sample", "Split", "SplitInfo", "Statistics",
-    "crc32c", "decode",
+    "XXH3", "crc32c", "decode",
 ]  # fmt: skip

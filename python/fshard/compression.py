@@ -15,6 +15,7 @@ from typing import Any, Callable
 from . import strict_json
 from .errors import FshardError
 from .record import UNPACKED_BYTES_MAX, Payload
+from .xxh3 import xxh3_128
 
 DICTIONARY_BYTES_MIN = 256
 DICTIONARY_BYTES_MAX = 1 << 20
@@ -61,8 +62,8 @@ def parse_dictionary(members: dict[str, Any]) -> DictionaryInfo | None:
 
 
 def check_dictionary(dictionary: memoryview, expected: DictionaryInfo | None) -> None:
-    """Whether a file's dictionary (no bytes: it has none) is the one its metadata names; its XXH3-128 is compared where
-    the module xxhash is installed. FshardError, without a place."""
+    """Whether a file's dictionary (no bytes: it has none) is the one its metadata names. FshardError, without a
+    place."""
     length = expected.bytes if expected else 0
     if len(dictionary) != length:
         raise FshardError(f"holds a dictionary of {len(dictionary)} bytes where its metadata says {length}")
@@ -71,14 +72,7 @@ def check_dictionary(dictionary: memoryview, expected: DictionaryInfo | None) ->
     id_ = int.from_bytes(dictionary[4:8], "little") if dictionary[:4] == _DICTIONARY_MAGIC else 0
     if id_ == 0:
         raise FshardError(f"its dictionary of {length} bytes is none of zstd's")
-    digits = expected.xxh3_128
-    try:
-        import xxhash
-
-        digits = xxhash.xxh3_128_hexdigest(dictionary)
-    except ImportError:
-        pass
-    if (id_, digits) != (expected.id, expected.xxh3_128):
+    if (id_, xxh3_128(dictionary)) != (expected.id, expected.xxh3_128):
         raise FshardError("its dictionary is not the one that its metadata names")
 
 

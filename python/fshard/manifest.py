@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-import math
+import json
 import re
 from dataclasses import dataclass, field
 from typing import Any
 
 from . import strict_json
+from .checksum import crc32c
 from .compression import DictionaryInfo, parse_dictionary
 from .errors import FshardError, from_os_error
 from .record import CHANNELS_MAX, FIELDS_MAX
+from .xxh3 import xxh3_128
 
-VERSION = 1
+VERSION = 1  # of shards and LMDBs
+MANIFEST_VERSION, VERSION_WITHOUT_CHECKSUM = 2, 1
 NAME = "dataset.json"
-BYTES_MAX = 1 << 30
+BYTES_MAX = 64 << 20
+REMEDY = "fpack --repair-manifest makes it again from the files of its folder"
 SUFFIXES = {"shards": ".fshard", "lmdb": ".lmdb"}
 OTHER_CONTAINERS = ("tar", "basicsr")  # those that fpack writes and whose own readers are the field's
 KINDS = ("classes", "pairs")
@@ -54,9 +58,10 @@ def _check_shape(id_: str, split: str, kind: str, fields: tuple[str, ...], class
         raise FshardError(f"{len(fields)} fields; at most {FIELDS_MAX} are possible")
 
 
-def _check_version(version: int) -> None:
-    if version != VERSION:
-        raise FshardError(f"version {version} of the format; this program knows {VERSION}", "unsupported")
+def _check_version(version: int, known: tuple[int, ...]) -> None:
+    if version not in known:
+        numbers = " and ".join(map(str, sorted(known)))
+        raise FshardError(f"version {version} of the format; this program knows {numbers}", "unsupported")
 
 
 def parse_metadata(data: bytes, counted: bool) -> Metadata:
@@ -73,7 +78,7 @@ def parse_metadata(data: bytes, counted: bool) -> Metadata:
         dictionary = parse_dictionary(members)
         count = None
         if counted:
-            _check_version(strict_json.count(members, "version"))
+            _check_version(strict_json.count(members, "version"), (VERSION,))
             count = strict_json.count(members, "count")
         if kind not in KINDS:
             raise FshardError(f'kind "{kind}" is unknown to this version', "unsupported")
@@ -139,10 +144,11 @@ class Statistics:
 
 @dataclass(frozen=True)
 class Manifest:
-    """dataset.json, checked. dictionary: what its files carry, or None. provenance: how the dataset came about, as it
-    stands there."""
+    """dataset.json, checked. id: of what the files hold; files_id: what each file says of itself as its dataset's id.
+    dictionary: what its files carry, or None. provenance: how the dataset came about, as it stands there."""
 
     id: str
+    files_id: str
     container: str
     kind: str
     fields: tuple[str, ...]
@@ -233,11 +239,84 @@ def _check_split(container: str, split: SplitInfo) -> None:
         raise FshardError(f"split {split.name}: {split.samples} samples, but its classes count {in_classes}")
 
 
+def _check_statistics(statistics: Statistics) -> None:
+    """Ranges. The square of a deviation of values in 0..1 is at most mean * (1 - mean)."""
+    if statistics.channels not in (0, 1, 3):
+        raise FshardError(f"statistics.channels is {statistics.channels}, not 1 or 3 (0: not measured)")
+    for name, (least, most) in (("width", statistics.width), ("height", statistics.height)):
+        if least > most or (least == 0 and most > 0):
+            what = "the least must be 1 or more, and not above the greatest"
+            raise FshardError(f"statistics.{name} is {least} to {most}: {what}")
+    for i, (mean, std) in enumerate(zip(statistics.mean, statistics.std)):
+        if not 0 <= mean <= 1:
+            raise FshardError(f"statistics.mean[{i}] is {mean:g}, not between 0 and 1")
+        if std != 0 and not 1e-9 <= std <= 0.5:
+            raise FshardError(f"statistics.std[{i}] is {std:g}, neither 0 nor between 1e-09 and 0.5")
+        if std * std > mean * (1 - mean) + 1e-6:
+            what = f"more than values with the mean {mean:g} can have"
+            raise FshardError(f"statistics.std[{i}] is {std:g}, {what}")
+
+
+def identify(files_id: str, splits: tuple[SplitInfo, ...]) -> str:
+    """The dataset's id: over what its files say of themselves, and each one's name, size and hash."""
+    lines = [files_id]
+    for split in splits:
+        for file in split.files:
+            digits = file.xxh3_128 or "0" * 32
+            lines.append(f"{split.name} {file.name} {file.samples} {file.bytes} {digits}")
+    return xxh3_128("".join(line + "\n" for line in lines).encode())
+
+
+def _members(data: str, begin: int) -> dict[str, tuple[int, int]]:
+    """Where the values of the object that begins at `begin` stand: (begin, end) for each name. data is sound JSON."""
+    decoder = json.JSONDecoder()
+    found, at = {}, begin + 1
+    while True:
+        at = _BLANKS.match(data, at).end()
+        if data[at] == "}":
+            return found
+        name, at = decoder.raw_decode(data, at)
+        value = _BLANKS.match(data, at).end()
+        end = decoder.raw_decode(data, value)[1]
+        found[name] = (value, end)
+        at = end
+
+
+_BLANKS = re.compile(r"[ \t\r\n:,]*")
+
+
+def _changed(text: str, sums: Any) -> str:
+    """The members that are not what was written, for a message."""
+    whole = _members(text, text.index("{"))
+    places = {name: place for name, place in whole.items() if name not in ("checksum", "statistics")}
+    if "statistics" in whole and text[whole["statistics"][0]] == "{":
+        inner = _members(text, whole["statistics"][0])
+        places.update({f"statistics.{name}": place for name, place in inner.items()})
+    found = {name: f"{crc32c(text[begin:end].encode()):08x}" for name, (begin, end) in places.items()}
+    sums = sums if isinstance(sums, dict) else {}
+    names = [name for name, digits in found.items() if sums.get(name) != digits]
+    names += [name for name in sums if name != "all" and name not in found]
+    if not sums or not names:
+        return '"checksum" or what stands between members'
+    return ", ".join(f'"{name}"' for name in names) + " by its checksum"
+
+
+def _check_seal(data: bytes, members: dict[str, Any]) -> None:
+    """The XXH3-128 of the whole text, taken with zeros in the place of its own digits."""
+    if "checksum" not in members:
+        raise FshardError(f'"checksum" is missing; {REMEDY}')
+    sums = members["checksum"]
+    digits = sums.get("all") if isinstance(sums, dict) else None
+    at = data.find(f'"{digits}"'.encode()) + 1 if isinstance(digits, str) and len(digits) == 32 else 0
+    if at == 0 or xxh3_128(data[:at] + b"0" * 32 + data[at + 32 :]) != digits:
+        raise FshardError(f"was changed since it was written: {_changed(data.decode(), sums)}; {REMEDY}")
+
+
 def _check(manifest: Manifest) -> None:
     """What is promised of every manifest."""
     if not manifest.splits:
         raise FshardError("no splits")
-    _check_shape(manifest.id, "any", manifest.kind, manifest.fields, manifest.classes)
+    _check_shape(manifest.files_id, "any", manifest.kind, manifest.fields, manifest.classes)
     for split in manifest.splits:
         _check_split(manifest.container, split)
     listed = [split.name for split in manifest.splits]
@@ -246,11 +325,7 @@ def _check(manifest: Manifest) -> None:
     for a, b in zip(listed, listed[1:]):
         if a == b:
             raise FshardError(f'"{b}" is listed twice')
-    statistics = manifest.statistics
-    if statistics.width[0] > statistics.width[1] or statistics.height[0] > statistics.height[1]:
-        raise FshardError("statistics: least width or height above the greatest")
-    if not all(map(math.isfinite, statistics.mean + statistics.std)):
-        raise FshardError("statistics: mean or std is not finite")
+    _check_statistics(manifest.statistics)
 
 
 def parse(data: bytes) -> Manifest:
@@ -264,8 +339,12 @@ def parse(data: bytes) -> Manifest:
     format_ = strict_json.text(members, "format")
     if format_ != "fshard":
         raise FshardError(f'"format" is "{format_}", not "fshard"', "unsupported")
-    _check_version(strict_json.count(members, "version"))
+    version = strict_json.count(members, "version")
+    _check_version(version, (MANIFEST_VERSION, VERSION_WITHOUT_CHECKSUM))
+    if version != VERSION_WITHOUT_CHECKSUM or "checksum" in members:
+        _check_seal(data, members)
     id_, container, kind = (strict_json.text(members, key) for key in ("id", "container", "kind"))
+    files_id = strict_json.text(members, "files_id") if version != VERSION_WITHOUT_CHECKSUM else id_
     if container in OTHER_CONTAINERS:
         raise FshardError(
             f'container "{container}" is not read by this package; fpack packs it again as shards', "unsupported"
@@ -274,8 +353,9 @@ def parse(data: bytes) -> Manifest:
         raise FshardError(f'container "{container}" is unknown to this version', "unsupported")
     if kind not in KINDS:
         raise FshardError(f'kind "{kind}" is unknown to this version', "unsupported")
-    if not strict_json.HEX_32.match(id_):
-        raise FshardError('"id" is not 32 lower-case hexadecimal digits')
+    for name, digits in (("id", id_), ("files_id", files_id)):
+        if not strict_json.HEX_32.match(digits):
+            raise FshardError(f'"{name}" is not 32 lower-case hexadecimal digits')
     fields, classes = strict_json.names(members, "fields"), strict_json.names(members, "classes")
     dictionary = parse_dictionary(members)
     listed = strict_json.array(members, "splits")
@@ -289,8 +369,13 @@ def parse(data: bytes) -> Manifest:
             splits.append(_parse_split(entry, len(classes)))
         except FshardError as error:
             raise error.at(f"splits[{i}]") from None
-    manifest = Manifest(id_, container, kind, fields, classes, tuple(splits), dictionary, statistics, provenance)
+    identity = identify(files_id, tuple(splits))
+    manifest = Manifest(
+        identity, files_id, container, kind, fields, classes, tuple(splits), dictionary, statistics, provenance
+    )
     _check(manifest)
+    if version != VERSION_WITHOUT_CHECKSUM and identity != id_:
+        raise FshardError(f'"id" is {id_}, and {identity} is that of the files it lists; {REMEDY}')
     return manifest
 
 

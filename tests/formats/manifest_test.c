@@ -2,9 +2,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <jansson.h>
 
+#include "common/progress.h"
 #include "formats/internal.h"
 #include "tests/formats/samples.h"
 
@@ -17,7 +19,9 @@ static void test_what_is_saved_is_loaded(void **state)
     FshManifest manifest;
     samples_write_dataset(&plan, folder->path);
     assert_ok(fsh_manifest_load(&manifest, folder->path, &error), &error);
-    assert_string_equal(manifest.id, SAMPLES_ID);
+    assert_string_equal(manifest.files_id, SAMPLES_ID);
+    assert_true(fsh_id_valid(manifest.id));
+    assert_string_not_equal(manifest.id, SAMPLES_ID); /* which says nothing of what the files hold */
     assert_int_equal(manifest.container, FSH_CONTAINER_SHARDS);
     assert_int_equal(manifest.kind, FSH_KIND_CLASSES);
     assert_int_equal(manifest.field_count, 1);
@@ -82,7 +86,7 @@ typedef struct Change {
 static const Change changes[] = {
     {"format", "\"fshardx\"", FSH_ERR_UNSUPPORTED, "fshardx"},
     {"format", NULL, FSH_ERR_CORRUPT, "\"format\" is missing"},
-    {"version", "2", FSH_ERR_UNSUPPORTED, "version 2"},
+    {"version", "3", FSH_ERR_UNSUPPORTED, "version 3 of the format; this program knows 1 and 2"},
     {"version", "\"1\"", FSH_ERR_CORRUPT, "version"},
     {"version", "1.0", FSH_ERR_CORRUPT, "version"},
     {"id", "\"x\"", FSH_ERR_CORRUPT, "hexadecimal"},
@@ -129,6 +133,17 @@ static const Change changes[] = {
     {"splits/0/files/1/name", "\"train-00000-of-00002.fshard\"", FSH_ERR_CORRUPT, "listed twice"},
     {"statistics", NULL, FSH_ERR_CORRUPT, "statistics"},
     {"statistics/channels", "5", FSH_ERR_CORRUPT, "channels"},
+    {"statistics/channels", "1", FSH_ERR_CORRUPT, "3 entries for 1 channels"},
+    {"statistics/channels", "4", FSH_ERR_CORRUPT, "3 entries for 4 channels"},
+    {"statistics/mean", "[0.5, 0.99, 0.5]", FSH_ERR_CORRUPT,
+     "statistics.std[1] is 0.224, more than values with the mean 0.99 can have"},
+    {"statistics/mean", "[-0.1, 0.5, 0.5]", FSH_ERR_CORRUPT,
+     "statistics.mean[0] is -0.1, not between 0 and 1"},
+    {"statistics/mean", "[0.5, 0.5, 2.1e29]", FSH_ERR_CORRUPT, "statistics.mean[2] is 2.1e+29"},
+    {"statistics/std", "[0.2, -0.2, 0.2]", FSH_ERR_CORRUPT, "statistics.std[1] is -0.2, neither 0 nor"},
+    {"statistics/std", "[0.2, 0.2, 1e-30]", FSH_ERR_CORRUPT, "statistics.std[2] is 1e-30"},
+    {"statistics/std", "[0.51, 0.2, 0.2]", FSH_ERR_CORRUPT, "statistics.std[0] is 0.51"},
+    {"statistics/width", "[0, 20]", FSH_ERR_CORRUPT, "statistics.width is 0 to 20"},
     {"statistics/width", "[20, 1]", FSH_ERR_CORRUPT, "width"},
     {"statistics/height", "[1]", FSH_ERR_CORRUPT, "height"},
     {"statistics/height", "[1, 4294967296]", FSH_ERR_CORRUPT, "height"},
@@ -157,15 +172,34 @@ static void change_member(json_t *node, const char *path, json_t *value)
         assert_int_equal(json_object_del(node, part), 0);
 }
 
-/* The manifest with one change, as text; free it. A value that jansson itself refuses is put in afterwards.
- */
-static char *changed_text(const char *good, const Change *change)
+/* Turns a manifest into one of version 1, which had no checksum. */
+static void make_version_1(json_t *object)
+{
+    assert_int_equal(json_object_set(object, "id", json_object_get(object, "files_id")), 0);
+    assert_int_equal(json_object_del(object, "files_id"), 0);
+    assert_int_equal(json_object_del(object, "checksum"), 0);
+    assert_int_equal(json_object_set_new(object, "version", json_integer(1)), 0);
+}
+
+/* The manifest with one change, as text; free it. sealed: with a checksum that fits, as whoever made it so would write it; else
+ * of version 1. A value that jansson itself refuses is put in afterwards, of version 1 alone. */
+static char *changed_text(const char *good, const Change *change, bool sealed)
 {
     json_t *object = json_loads(good, 0, NULL);
+    if (!sealed)
+        make_version_1(object);
     json_t *value = change->value ? json_loads(change->value, JSON_DECODE_ANY, NULL) : NULL;
     json_t *stand_in = change->value && !value ? json_string("@@") : NULL;
     change_member(object, change->path, stand_in ? stand_in : value);
     char *text = json_dumps(object, JSON_INDENT(2) | JSON_SORT_KEYS);
+    if (sealed && !stand_in) {
+        size_t bytes = 0;
+        free(text);
+        assert_int_equal(fsh_manifest_seal(object, &text, &bytes, NULL), FSH_OK);
+        text[bytes - 1] = '\0';
+        assert_non_null(text = realloc(text, bytes + 1));
+        (void)strcpy(text + bytes - 1, "\n"); /* the newline belongs to what was summed */
+    }
     char *mark = strstr(text, "\"@@\"");
     if (mark) {
         char *longer = NULL;
@@ -185,11 +219,12 @@ static void test_hostile_manifests_are_refused(void **state)
     const char *path = test_path(folder, "dataset.json");
     samples_write_dataset(&plan, folder->path);
     char *good = test_file_read(path, NULL);
-    for (size_t i = 0; i < sizeof changes / sizeof *changes; i++) {
+    for (size_t n = 0; n < 2 * (sizeof changes / sizeof *changes); n++) {
+        const size_t i = n / 2;
         FshError error = {0};
         FshManifest manifest;
         FshDataset *dataset = NULL;
-        char *text = changed_text(good, &changes[i]);
+        char *text = changed_text(good, &changes[i], n % 2);
         test_file_write_text(path, text);
         free(text);
         FshStatus status = fsh_manifest_load(&manifest, path, &error);
@@ -212,15 +247,178 @@ static void test_unknown_members_are_ignored(void **state)
     samples_write_dataset(&plan, folder->path);
     char *good = test_file_read(test_path(folder, "dataset.json"), NULL);
     char *text = NULL;
-    assert_true(asprintf(&text, "{\"later\": [1, {\"a\": null}],%s", good + 1) > 0);
-    assert_ok(fsh_manifest_parse(&manifest, text, strlen(text), &error), &error);
+    size_t bytes = 0;
+    json_t *object = json_loads(good, 0, NULL);
+    assert_int_equal(json_object_set_new(object, "later", json_pack("[i, {s:n}]", 1, "a")), 0);
+    assert_ok(fsh_manifest_seal(object, &text, &bytes, &error), &error);
+    json_decref(object);
+    assert_ok(fsh_manifest_parse(&manifest, text, bytes, &error), &error);
     fsh_manifest_free(&manifest);
+    free(text);
+    /* One that came later than the checksum is a change like any other. */
+    assert_true(asprintf(&text, "{\"later\": [1, {\"a\": null}],%s", good + 1) > 0);
+    assert_int_equal(fsh_manifest_parse(&manifest, text, strlen(text), &error), FSH_ERR_CORRUPT);
+    assert_contains(error.message, "was changed since it was written: \"later\" by its checksum");
     free(text);
     /* The same member twice could be read in two ways. */
     assert_true(asprintf(&text, "{\"id\": \"%s\",%s", SAMPLES_ID, good + 1) > 0);
     assert_int_equal(fsh_manifest_parse(&manifest, text, strlen(text), &error), FSH_ERR_CORRUPT);
     free(text);
     free(good);
+}
+
+/* ---- the checksum ---- */
+
+static void assert_refused(const char *text, size_t bytes, const char *what, size_t at)
+{
+    FshError error = {0};
+    FshManifest manifest;
+    if (fsh_manifest_parse(&manifest, text, bytes, &error) == FSH_OK)
+        fail_msg("%s at byte %zu is not seen", what, at);
+    assert_contains_not(error.message, "memory");
+}
+
+static void test_no_changed_byte_passes(void **state)
+{
+    TestFolder *folder = *state;
+    samples_write_dataset(&plan, folder->path);
+    size_t bytes = 0;
+    char *text = test_file_read(test_path(folder, "dataset.json"), &bytes);
+    char *longer = malloc(bytes + 1);
+    for (size_t at = 0; at < bytes; at++) {
+        const char was = text[at];
+        for (unsigned bit = 0; bit < 8; bit++) {
+            text[at] = (char)(was ^ 1 << bit);
+            assert_refused(text, bytes, "a flipped bit", at);
+        }
+        for (char digit = '0'; digit <= '9' && was >= '0' && was <= '9'; digit++) {
+            text[at] = digit;
+            if (digit != was)
+                assert_refused(text, bytes, "another digit", at);
+        }
+        text[at] = was;
+        memcpy(longer, text, at);
+        memcpy(longer + at, text + at + 1, bytes - at - 1);
+        assert_refused(longer, bytes - 1, "a byte left out", at);
+        longer[at] = ' ';
+        memcpy(longer + at + 1, text + at, bytes - at);
+        assert_refused(longer, bytes + 1, "a blank", at);
+    }
+    free(longer);
+    free(text);
+}
+
+/* Replaces the first `from` after `after` in text by as many bytes. */
+static void replace(char *text, const char *after, const char *from, const char *to)
+{
+    char *at = strstr(text, after);
+    at = at ? strstr(at, from) : NULL;
+    assert_non_null(at);
+    memcpy(at, to, strlen(to));
+}
+
+static void test_what_was_changed_is_told_by_its_name(void **state)
+{
+    const struct {
+        const char *after, *from, *to, *message;
+    } edits[] = {
+        {"\"mean\": [", "0.485", "0.486", "\"statistics.mean\" by its checksum"},
+        {"\"std\": [", "0.229", "0.228", "\"statistics.std\" by its checksum"},
+        {"\"channels\": ", "3", "1", "\"statistics.channels\" by its checksum"},
+        {"\n  \"splits\": ", "fshard", "fsharx", "\"splits\" by its checksum"},
+        {"\"classes\": [", "bee", "fee", "\"classes\" by its checksum"},
+        {"\n  \"provenance\": ", "160", "161", "\"provenance\" by its checksum"},
+        {"\n  \"version\": ", "2", "1", "\"version\" by its checksum"},
+        {"\n  ],\n  \"statistics\"", "statistics", "statistica", "\"statistica\", \"statistics.channels\", "},
+        {"\"checksum\": ", "checksum", "shecksum", "\"checksum\" is missing"},
+        {"{", "  ", " \n", "\"checksum\" or what stands between members"},
+    };
+    TestFolder *folder = *state;
+    samples_write_dataset(&plan, folder->path);
+    char *good = test_file_read(test_path(folder, "dataset.json"), NULL);
+    for (size_t i = 0; i < sizeof edits / sizeof *edits; i++) {
+        FshError error = {0};
+        FshManifest manifest;
+        char *text = strdup(good);
+        replace(text, edits[i].after, edits[i].from, edits[i].to);
+        assert_int_equal(fsh_manifest_parse(&manifest, text, strlen(text), &error), FSH_ERR_CORRUPT);
+        assert_contains(error.message, edits[i].message);
+        assert_contains(error.message, "; fpack --repair-manifest makes it again");
+        free(text);
+    }
+    free(good);
+}
+
+static void test_manifests_of_version_1_open(void **state)
+{
+    TestFolder *folder = *state;
+    FshError error = {0};
+    FshManifest manifest, older;
+    FshDataset *dataset = NULL;
+    samples_write_dataset(&plan, folder->path);
+    assert_ok(fsh_manifest_load(&manifest, folder->path, &error), &error);
+    json_t *object = json_load_file(test_path(folder, "dataset.json"), 0, NULL);
+    make_version_1(object);
+    assert_int_equal(json_dump_file(object, test_path(folder, "dataset.json"), JSON_INDENT(2)), 0);
+    json_decref(object);
+    assert_ok(fsh_manifest_load(&older, folder->path, &error), &error);
+    assert_string_equal(older.files_id, SAMPLES_ID);
+    assert_string_equal(older.id, manifest.id); /* of the same files */
+    assert_ok(fsh_open(&dataset, folder->path, &error), &error);
+    fsh_close(&dataset);
+    fsh_manifest_free(&manifest);
+    fsh_manifest_free(&older);
+}
+
+static void test_the_id_covers_the_hashes_of_files(void **state)
+{
+    TestFolder *folder = *state;
+    FshError error = {0};
+    FshManifest manifest;
+    samples_write_dataset(&plan, folder->path);
+    assert_ok(fsh_manifest_load(&manifest, folder->path, &error), &error);
+    char before[33];
+    memcpy(before, manifest.id, sizeof before);
+    manifest.splits[1].files[0].hash.bytes[15] ^= 1;
+    assert_ok(fsh_manifest_identify(&manifest, &error), &error);
+    assert_string_not_equal(manifest.id, before);
+    assert_string_equal(manifest.files_id, SAMPLES_ID);
+    /* Whoever seals a manifest with an id that is not that of its files is not believed. */
+    json_t *object = json_load_file(test_path(folder, "dataset.json"), 0, NULL);
+    assert_int_equal(json_object_set_new(object, "id", json_string(manifest.id)), 0);
+    fsh_manifest_free(&manifest);
+    char *text = NULL;
+    size_t bytes = 0;
+    assert_ok(fsh_manifest_seal(object, &text, &bytes, &error), &error);
+    json_decref(object);
+    assert_int_equal(fsh_manifest_parse(&manifest, text, bytes, &error), FSH_ERR_CORRUPT);
+    assert_contains(error.message, "is that of the files it lists");
+    free(text);
+}
+
+/* jansson takes 46 seconds and 880 MB for it. */
+static void test_a_string_of_300_megabytes_is_refused_at_once(void **state)
+{
+    enum { STRING_BYTES = 40 << 20 };
+    TestFolder *folder = *state;
+    FshError error = {0};
+    FshManifest manifest;
+    char *text = malloc(STRING_BYTES + 64);
+    size_t length = (size_t)sprintf(text, "{\n\"format\": \"fshard\", \"later\":\n\"");
+    memset(text + length, 'x', STRING_BYTES);
+    length += STRING_BYTES;
+    length += (size_t)sprintf(text + length, "\"}");
+    const double begin = progress_now_seconds();
+    assert_int_equal(fsh_manifest_parse(&manifest, text, length, &error), FSH_ERR_CORRUPT);
+    assert_string_equal(error.message, "line 3: a string of 41943040 bytes; at most 65535 are read");
+    assert_true(progress_now_seconds() - begin < 1);
+    free(text);
+    /* And a file that is longer than any manifest is not read at all. */
+    const char *path = test_path(folder, "dataset.json");
+    test_file_write_text(path, "{");
+    assert_int_equal(truncate(path, 300 << 20), 0);
+    assert_int_equal(fsh_manifest_load(&manifest, path, &error), FSH_ERR_MISMATCH);
+    assert_contains(error.message, "67108864");
 }
 
 static void test_text_that_is_no_manifest_is_refused(void **state)
@@ -288,6 +486,11 @@ int main(void)
         with_folder(test_the_hash_is_that_of_the_footer),
         with_folder(test_hostile_manifests_are_refused),
         with_folder(test_unknown_members_are_ignored),
+        with_folder(test_no_changed_byte_passes),
+        with_folder(test_what_was_changed_is_told_by_its_name),
+        with_folder(test_manifests_of_version_1_open),
+        with_folder(test_the_id_covers_the_hashes_of_files),
+        with_folder(test_a_string_of_300_megabytes_is_refused_at_once),
         with_folder(test_text_that_is_no_manifest_is_refused),
         with_folder(test_a_manifest_that_contradicts_itself_is_not_saved),
     };

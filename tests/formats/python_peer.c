@@ -8,8 +8,8 @@
  *
  *   python_peer read
  *
- * opens each path that comes on stdin, verifies and unpacks every sample, and answers with a line: "ok", their number
- * and one CRC32C over all keys, labels and contents; or the failure's status and message. */
+ * opens each path that comes on stdin, verifies and unpacks every sample, and answers with a line: "ok", their number,
+ * one CRC32C over all keys, labels and contents, and the dataset's id; or the failure's status and message. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -196,7 +196,7 @@ static void read_path(const char *path, FshUnpacker *unpacker)
     if (status)
         (void)printf("%s\t%s\n", fsh_strerror(status), error.message);
     else
-        (void)printf("ok\t%" PRIu64 "\t%08" PRIx32 "\n", count, crc);
+        (void)printf("ok\t%" PRIu64 "\t%08" PRIx32 "\t%s\n", count, crc, manifest->id);
     (void)fflush(stdout); /* who asks waits for the answer */
     fsh_close(&dataset);
 }

@@ -33,7 +33,7 @@ os.environ["PYTHONPATH"] = sys.path[0]
 os.environ["PYTHONDONTWRITEBYTECODE"] = "1"
 import fshard
 from fshard import __main__ as program
-from fshard import checksum, compression, strict_json
+from fshard import checksum, compression, strict_json, xxh3
 
 BEST_SPOT = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
 STATUSES = {"corrupt data": "corrupt", "not supported": "unsupported", "not found": "not found"}
@@ -69,7 +69,7 @@ def listing(split):
 
 
 def read_all(path):
-    """What python_peer says of a path, by this package: (status, message) or ("ok", count and CRC32C)."""
+    """What python_peer says of a path, by this package: (status, message) or ("ok", count, CRC32C and id)."""
     count, crc = 0, 0
     try:
         dataset = fshard.Dataset(path, verify=True)
@@ -82,7 +82,7 @@ def read_all(path):
                 count += 1
     except fshard.FshardError as error:
         return error.status, str(error).replace("\n", " ")
-    return "ok", f"{count}\t{crc:08x}"
+    return "ok", f"{count}\t{crc:08x}\t{dataset.id}"
 
 
 class Peer:
@@ -123,6 +123,40 @@ def flipped(path, offset, mask=0xFF):
     with open(path, "rb") as stream:
         stream.seek(offset)
         return changed(path, offset, bytes([stream.read(1)[0] ^ mask]))
+
+
+def load_manifest(path):
+    with open(path, encoding="utf-8") as stream:
+        return json.load(stream)
+
+
+def save_manifest(path, members, version=2):
+    """Writes a manifest as fshard(5) says: with its checksums, or as version 1, which had none."""
+    members = dict(members)
+    members.pop("checksum", None)
+    if version == 1 and "files_id" in members:
+        members.update(id=members["files_id"], version=1)
+        del members["files_id"]
+
+    def dump(value):
+        return json.dumps(value, indent=2, sort_keys=True, ensure_ascii=False)
+
+    if version == 2:
+        sums = {"all": "0" * 32}
+        for name, member in members.items():
+            if name == "statistics" and isinstance(member, dict):
+                for inner, number in member.items():
+                    text = dump({name: {inner: number}})[len(f'{{\n  "{name}": {{\n    "{inner}": ') : -len("\n  }\n}")]
+                    sums[f"{name}.{inner}"] = f"{fshard.crc32c(text.encode()):08x}"
+            else:
+                text = dump({name: member})[len(f'{{\n  "{name}": ') : -len("\n}")]
+                sums[name] = f"{fshard.crc32c(text.encode()):08x}"
+        members["checksum"] = sums
+    text = dump(members) + "\n"
+    if version == 2:
+        text = text.replace("0" * 32, xxh3.xxh3_128(text.encode()), 1)
+    with open(path, "w", encoding="utf-8") as stream:
+        stream.write(text)
 
 
 def repair_sums(shard):
@@ -189,10 +223,11 @@ class Reading(Case):
                 alone = fshard.Dataset(
                     os.path.join(folder, "val.lmdb" if container == "lmdb" else "val-00000-of-00001.fshard")
                 )
-                self.assertEqual((alone.splits, alone.classes, alone.id), (["val"], dataset.classes, dataset.id))
+                self.assertEqual((alone.splits, alone.classes, alone.manifest.files_id), (["val"], dataset.classes, dataset.manifest.files_id))
                 self.assertEqual(alone["val"].info.class_counts, dataset["val"].info.class_counts)
                 self.assertEqual(list(listing(alone["val"])), written[train:])
                 self.assertEqual(read_all(folder), self.peer().read(folder))
+                self.assertEqual(read_all(alone.path), self.peer().read(alone.path))
 
     def test_raw_pixels_are_a_view_of_the_file(self):
         write_dataset(self.path("d"))
@@ -242,9 +277,9 @@ class Reading(Case):
         write_dataset(self.path("d"))
         os.remove(self.path("d", "train-00001-of-00003.fshard"))
         os.mkdir(self.path("tars"))
-        with open(self.path("d", "dataset.json"), encoding="utf-8") as read:
-            with open(self.path("tars", "dataset.json"), "w", encoding="utf-8") as stream:
-                json.dump({**json.load(read), "container": "tar"}, stream)
+        save_manifest(
+            self.path("tars", "dataset.json"), {**load_manifest(self.path("d", "dataset.json")), "container": "tar"}
+        )
         os.mkdir(self.path("others"))
         with tarfile.open(self.path("others", "x-000000.tar"), "w", format=tarfile.USTAR_FORMAT) as tar:
             tar.addfile(tarfile.TarInfo("a.cls"))
@@ -426,18 +461,39 @@ class Damage(Case):
         write_dataset(self.path("d"))
         path = self.path("d", "dataset.json")
         peer, chance = self.peer(), random.Random(2)
-        found = set()
-        for offset in range(os.path.getsize(path)):
-            with changed(path, offset, chance.choice(b'"{}[],:0129-e.\\u nt/a\x80\x00').to_bytes(1, "little")):
-                found.add(self.assert_same(peer, self.path("d"), words=False))
-        self.assertLessEqual({"ok", "corrupt", "not found", "unsupported"}, found)
+        for version, expected in ((2, {"corrupt", "unsupported"}), (1, {"ok", "corrupt", "not found", "unsupported"})):
+            save_manifest(path, load_manifest(path), version)
+            self.assertEqual(self.assert_same(peer, self.path("d")), "ok")
+            found = set()
+            for offset in range(0, os.path.getsize(path), 3 if version == 2 else 1):
+                with open(path, "rb") as stream:
+                    stream.seek(offset)
+                    others = bytes(set(b'"{}[],:0129-e.\\u nt/a\x80\x00') - set(stream.read(1)))
+                with changed(path, offset, chance.choice(others).to_bytes(1, "little")):
+                    found.add(self.assert_same(peer, self.path("d"), words=False))
+            self.assertEqual(expected, found)
+
+    def test_a_changed_member_is_told_in_the_same_words(self):
+        write_dataset(self.path("d"))
+        path = self.path("d", "dataset.json")
+        peer = self.peer()
+        with open(path, "rb") as stream:
+            text = stream.read()
+        for after, before, now in (
+            (b'"mean": [', b"5", b"6"), (b'"kind": "cl', b"a", b"b"), (b'\n  "splits"', b"40", b"41"), (b"{", b"  ", b" \t"),
+            (b'\n  "statistics": {', b'"width"', b'"vidth"'), (b'"all"', b'"all"', b'"alm"'),
+            (b'"checksum"', b'"checksum"', b'"checksun"'),
+        ):  # fmt: skip
+            at = text.index(before, text.index(after))
+            with changed(path, at, now):
+                self.assertEqual(self.assert_same(peer, self.path("d")), "corrupt", now)
 
     def test_manifests_that_break_a_rule_are_refused_in_the_same_words(self):
         write_dataset(self.path("d"))
         write_dataset(self.path("p"), kind="pairs")
         peer = self.peer()
         changes = (
-            lambda m: m.update(version=2), lambda m: m.update(format="other"), lambda m: m.pop("id"),
+            lambda m: m.update(version=3), lambda m: m.update(format="other"), lambda m: m.pop("id"),
             lambda m: m.update(id="0" * 31 + "A"), lambda m: m.update(container="tar9"),
             lambda m: m.update(kind="both"),
             lambda m: m.update(fields=[]), lambda m: m.update(fields=["a", "a"]), lambda m: m.update(classes=["a", ""]),
@@ -453,20 +509,28 @@ class Damage(Case):
             lambda m: m["statistics"].update(channels=5), lambda m: m.update(id="1" * 32),
             lambda m: m.update(dictionary=None), lambda m: m.update(dictionary={"bytes": 1, "id": 1, "xxh3_128": ""}),
             lambda m: m.update(dictionary={"bytes": 256, "id": 1, "xxh3_128": "0" * 32}),
+            lambda m: m["statistics"].update(mean=[0.5, 0.99, 0.5]), lambda m: m["statistics"].update(std=[0.2, 1e-30, 0.2]),
+            lambda m: m["statistics"].update(std=[0.2, 0.2, -0.2]), lambda m: m["statistics"].update(mean=[2.1e29, 0, 0]),
+            lambda m: m["statistics"].update(height=[0, 2]), lambda m: m.pop("files_id"),
+            lambda m: m.update(files_id="1" * 32),
         )  # fmt: skip
-        for folder in ("d", "p"):
+        for folder, version in (("d", 2), ("p", 2), ("d", 1)):
             path = self.path(folder, "dataset.json")
-            with open(path, encoding="utf-8") as stream:
-                text = stream.read()
+            good = load_manifest(path)
             for number, change in enumerate(changes):
-                manifest = json.loads(text)
+                manifest = json.loads(json.dumps(good))
                 if number == 17 and folder == "d":
                     manifest["splits"][0]["class_counts"].append(0)
                 else:
                     change(manifest)
-                with open(path, "w", encoding="utf-8") as stream:
-                    json.dump(manifest, stream)
-                self.assertNotEqual(self.assert_same(peer, self.path(folder)), "ok", number)
+                if version == 1 and manifest.get("id") != good["id"]:
+                    manifest["files_id"] = manifest.get("id")
+                save_manifest(path, manifest, version if manifest["version"] == 2 else 2)
+                found = self.assert_same(peer, self.path(folder))
+                missing = version == 1 and "files_id" not in manifest  # it is that of version 1 then
+                if not missing:
+                    self.assertNotEqual(found, "ok", (number, version))
+            save_manifest(path, good)
 
     def test_json_beyond_the_standard_is_refused(self):
         for text in (
@@ -479,7 +543,21 @@ class Damage(Case):
         whole = b'{"a": [1, -0.5, "\\u00e4\\ud83d\\ude00"]}'
         self.assertEqual(strict_json.loads(whole), {"a": [1, -0.5, "\u00e4\U0001f600"]})
 
-    @needs("xxhash")
+    def test_xxh3_is_that_of_libxxhash(self):
+        data = random.Random(3).randbytes(70000)
+        for length, digits in (
+            (0, "99aa06d3014798d86001c324468d497f"), (1, "f19ad3882992c6f0dfbaa42dc094b413"),
+            (3, "864820994e421f2866ac9bee321cf882"), (4, "d5794f34a2277312fb0c27cbddf6fc9c"),
+            (8, "721202473cb4c2c16f0b1dc8b4b5c9bc"), (9, "d4090a493ec73b7759f9ff9e313e2bba"),
+            (16, "647349af53a63749ed2f28d7c8a5af45"), (17, "6fb880a786c1cad42da9f0376fb9830a"),
+            (128, "ff546485eb2a51a095ef2cdccc6692cb"), (129, "5763f8044797034ce7a23435e6bdcbc0"),
+            (160, "edb672b7f138ef271b3b6ce84b2b4f62"), (240, "48fbee86040a21c704a525a5e9f329e4"),
+            (241, "528e4253a4350167d7638e5277acab30"), (1024, "bec1f9a33732f4404b4423c8b9eba9cd"),
+            (1025, "04552442a14aa291927370387f902903"), (1088, "c9dbd4e8d1b9101a6a04e1558ab5315c"),
+            (5000, "fc54f8fb548dcca30d33fcd2b4daefd8"), (70000, "2980cf3c9acdf3b597cfb0149cf22808"),
+        ):  # fmt: skip
+            self.assertEqual(xxh3.xxh3_128_numpy(data[:length]), digits, length)
+
     def test_a_flipped_byte_is_found_by_the_sum_of_its_file(self):
         for container, name in (("shards", "train-00000-of-00003.fshard"), ("lmdb", "train.lmdb/data.mdb")):
             write_dataset(self.path(container), container)
@@ -804,8 +882,7 @@ class Torch(Case):
         for said, channels in ((0, 3), (1, 1), (3, 3)):
             mean = [0.5] * said
             manifest["statistics"].update(channels=said, mean=mean, std=mean)
-            with open(path, "w", encoding="utf-8") as stream:
-                json.dump(manifest, stream)
+            save_manifest(path, manifest)
             dataset = pickle.loads(pickle.dumps(FshardDataset(self.path("d"))))
             self.assertEqual({len(dataset[i][0]) for i in raw}, {channels})
         own = FshardDataset(self.path("d"), load=to_tensor)
@@ -865,6 +942,12 @@ class Program(Case):
             status, _, err = self.run_program("--verify", self.path("d"))
             self.assertEqual(status, 1)
             self.assertRegex(err, "val-00000-of-00001.fshard record 0 at byte .*: label or CRC32C")
+        # Bytes that no record covers: only the sum of the file tells.
+        write_dataset(self.path("l"), "lmdb")
+        with flipped(self.path("l", "train.lmdb/data.mdb"), 1000):
+            status, out, err = self.run_program("--verify", self.path("l"))
+            self.assertEqual((status, "ok" in out), (1, False))
+            self.assertIn("train.lmdb: XXH3-128 is ", err)
         status, _, err = self.run_program(self.path("absent"))
         self.assertEqual((status, err), (1, f"fshard: {self.path('absent')}: cannot open: No such file or directory\n"))
 
@@ -882,15 +965,16 @@ class Packaging(Case):
             self.assertIn(f"VERSION {fshard.__version__} ", stream.read())
 
     @needs("pip")
-    @needs("setuptools")
-    @needs("wheel")
-    def test_pip_builds_a_wheel_without_network(self):
+    def test_pip_builds_a_wheel_without_network_and_writes_nothing_into_the_folder(self):
         shutil.copytree(os.path.join(SOURCE, "python"), self.path("python"))
-        command = [sys.executable, "-m", "pip", "wheel", "-q", "--no-index", "--no-deps", "--no-build-isolation"]
+        before = sorted(os.path.join(at, name) for at, _, names in os.walk(self.path("python")) for name in names)
+        command = [sys.executable, "-m", "pip", "wheel", "-q", "--no-index", "--no-deps"]
         environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
         subprocess.run([*command, "-w", self.path("wheels"), self.path("python")], check=True, env=environment)
         (wheel,) = os.listdir(self.path("wheels"))
         self.assertEqual(wheel, f"fshard-{fshard.__version__}-py3-none-any.whl")
+        after = sorted(os.path.join(at, name) for at, _, names in os.walk(self.path("python")) for name in names)
+        self.assertEqual(before, after)
         write_dataset(self.path("d"))
         code = f"import fshard; print(fshard.__file__, len(fshard.Dataset({self.path('d')!r})['train']))"
         environment["PYTHONPATH"] = self.path("wheels", wheel)

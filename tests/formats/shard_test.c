@@ -76,7 +76,7 @@ static void test_a_shard_alone_knows_its_dataset(void **state)
     FshDataset *dataset = NULL;
     assert_ok(fsh_open(&dataset, write_small_shard(*state), &error), &error);
     const FshManifest *manifest = fsh_manifest(dataset);
-    assert_string_equal(manifest->id, SAMPLES_ID);
+    assert_string_equal(manifest->files_id, SAMPLES_ID);
     assert_int_equal(manifest->kind, FSH_KIND_CLASSES);
     assert_int_equal(manifest->class_count, SAMPLES_CLASS_COUNT);
     assert_string_equal(manifest->class_names[2], samples_class_names[2]);
@@ -104,7 +104,7 @@ static void test_shards_of_a_list_are_one_split(void **state)
     const char *all = test_path(folder, "train-{00000..00002}-of-00003.fshard");
     assert_ok(fsh_open(&dataset, all, &error), &error);
     const FshManifest *manifest = fsh_manifest(dataset);
-    assert_string_equal(manifest->id, SAMPLES_ID);
+    assert_string_equal(manifest->files_id, SAMPLES_ID);
     assert_int_equal(manifest->split_count, 1);
     assert_int_equal(manifest->splits[0].file_count, 3);
     uint64_t labelled = 0;

@@ -361,6 +361,26 @@ static void test_ranks_that_were_started_differently_do_not_train(void **state)
     run_result_free(&b);
 }
 
+static void test_ranks_on_other_bytes_do_not_train(void **state)
+{
+    TestFolder *folder = *state;
+    DatasetSpec spec = train_plain;
+    const char *shards = make_set(folder, &spec), *out = test_path(folder, "out");
+    const char *other = test_path(folder, "other");
+    spec.other_byte = true; /* all names and sizes are the same */
+    dataset_make(other, &spec);
+    const char *const first[] = {"--model", "conv8", shards, out, NULL};
+    const char *const second[] = {"--model", "conv8", other, out, NULL};
+    RunningProgram running[2] = {start_rank(0, 2, 70, NULL, first), start_rank(1, 2, 70, NULL, second)};
+    RunResult a = run_wait(&running[0]), b = run_wait(&running[1]);
+    assert_int_equal(a.exit_status, 2);
+    assert_int_equal(b.exit_status, 2);
+    assert_contains(a.err, "the ranks were not started alike");
+    assert_int_equal(test_count_files(out), 0);
+    run_result_free(&a);
+    run_result_free(&b);
+}
+
 static void test_half_an_environment_is_refused(void **state)
 {
     TestFolder *folder = *state;
@@ -405,6 +425,7 @@ int main(void)
         IN_FOLDER(test_failures_that_differ_are_all_told),
         IN_FOLDER(test_a_failure_of_one_is_told_by_it),
         IN_FOLDER(test_ranks_that_were_started_differently_do_not_train),
+        IN_FOLDER(test_ranks_on_other_bytes_do_not_train),
         IN_FOLDER(test_half_an_environment_is_refused),
         IN_FOLDER(test_a_rank_that_cannot_be_is_told_by_itself),
     };

@@ -316,6 +316,67 @@ static void test_the_id_follows_input_and_options(void **state)
         free(ids[i]);
 }
 
+/* A JPEG file of `bytes` bytes: what follows its end nobody looks at. */
+static void write_padded_jpeg(const char *path, uint32_t seed, size_t bytes)
+{
+    size_t length = 0;
+    source_jpeg(path, 40, 30, 3, seed);
+    char *file = test_file_read(path, &length);
+    assert_true(length <= bytes);
+    assert_non_null(file = realloc(file, bytes));
+    memset(file + length, 0, bytes - length);
+    test_file_write(path, file, bytes);
+    free(file);
+}
+
+/* In 32 of 33 images, and in the last byte of one. */
+static void test_other_bytes_of_the_same_sizes_give_another_id(void **state)
+{
+    static const char *const forms[][5] = {
+        {"--format", "shards"},
+        {"--format", "lmdb"},
+        {"--format", "tar"},
+        {"--layout", "basicsr", "--pairs", "a:b"},
+        {"--format", "shards", "--no-check"},
+    };
+    TestFolder *folder = *state;
+    enum { IMAGES = 33, SETS = 3, IMAGE_BYTES = 4096 };
+    for (unsigned set = 0; set < SETS; set++) {
+        for (unsigned i = 0; i < IMAGES; i++) {
+            for (unsigned side = 0; side < 2; side++) {
+                const char *path = test_path(folder, "photos-%u/%c/%02u.jpg", set, "ab"[side], i);
+                write_padded_jpeg(path, set == 1 && i ? 1000 + i : i, IMAGE_BYTES);
+                if (set == 2 && i == 7 && side == 1)
+                    test_file_flip_byte(path, IMAGE_BYTES - 1);
+            }
+        }
+    }
+    for (size_t i = 0; i < sizeof forms / sizeof forms[0]; i++) {
+        char *ids[SETS + 1];
+        for (unsigned set = 0; set <= SETS; set++) { /* the last is the first again */
+            const char *packed = test_path(folder, "packed-%zu-%u", i, set);
+            const char *arguments[16] = {"-q", set == SETS ? "-j1" : "-j3"};
+            size_t count = 2;
+            for (size_t a = 0; forms[i][a]; a++)
+                arguments[count++] = forms[i][a];
+            arguments[count++] = test_path(folder, "photos-%u", set % SETS);
+            arguments[count++] = packed;
+            RunResult result = run_program_arguments(NULL, "fpack", arguments);
+            assert_int_equal(result.exit_status, 0);
+            run_result_free(&result);
+            ids[set] = id_of(packed);
+            FshDataset *dataset = packed_open(packed);
+            assert_string_equal(fsh_manifest(dataset)->id, ids[set]);
+            fsh_close(&dataset);
+        }
+        assert_string_equal(ids[0], ids[SETS]);
+        assert_string_not_equal(ids[0], ids[1]);
+        assert_string_not_equal(ids[0], ids[2]);
+        for (unsigned set = 0; set <= SETS; set++)
+            free(ids[set]);
+    }
+}
+
 static void test_limit_takes_from_all_classes(void **state)
 {
     TestFolder *folder = *state;
@@ -395,6 +456,7 @@ int main(void)
         in_folder(test_split_is_stratified_and_repeatable),
         in_folder(test_split_of_a_source_that_has_val_is_refused),
         in_folder(test_the_id_follows_input_and_options),
+        in_folder(test_other_bytes_of_the_same_sizes_give_another_id),
         in_folder(test_limit_takes_from_all_classes),
         in_folder(test_shuffle_changes_the_order_and_nothing_else),
         in_folder(test_dry_run_writes_nothing),

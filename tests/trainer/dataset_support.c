@@ -87,6 +87,7 @@ static void fill_field(SplitWriter *writer, uint64_t index, unsigned side, FshFi
                         .height = height,
                         .channels = spec->channels,
                         .codec = spec->codec};
+    image->pixels[0] ^= spec->other_byte && index == 0;
     if (spec->codec == FSH_CODEC_RAW)
         return;
     assert_ok(image_encode(writer->encoder, image,

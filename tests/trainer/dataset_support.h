@@ -27,6 +27,7 @@ typedef struct DatasetSpec {
     bool backwards;      /* the classes stand from the last to the first: names, labels and looks alike */
     const char *renamed; /* the name of the first class; NULL: its own */
     uint32_t grow;       /* sample i is wider by grow * (i % 3) pixels, higher by grow * (i % 2) */
+    bool other_byte;     /* raw: the first byte of sample 0 differs from what it is else; no size does */
 } DatasetSpec;
 
 /* Writes the dataset into folder (made). Sample i of a split has class i % class_count, the key "class/N"

@@ -337,6 +337,8 @@ FshStatus pack_finish(Blueprint *blueprint, Destination *destination, PackResult
 {
     FshStatus status = blueprint_finish(blueprint, error);
     if (!status)
+        status = fsh_manifest_identify(&blueprint->manifest, error);
+    if (!status)
         status = fsh_manifest_save(&blueprint->manifest, destination->folder, false, error);
     if (!status)
         status = destination_finish(destination, error);

@@ -114,7 +114,8 @@ static bool output_agrees(const ResumeKey *key, const char *folder, const FshFil
     bool agrees = manifest->container == key->container && manifest->split_count == 1 &&
                   manifest->splits[0].file_count == 1;
     if (agrees && key->container != FSH_CONTAINER_BASICSR) /* which is as BasicSR reads it, without more */
-        agrees = strcmp(manifest->id, key->id) == 0 && strcmp(manifest->splits[0].name, key->split) == 0;
+        agrees =
+            strcmp(manifest->files_id, key->id) == 0 && strcmp(manifest->splits[0].name, key->split) == 0;
     if (agrees) {
         const FshFileInfo *own = &manifest->splits[0].files[0];
         agrees = own->sample_count == info->sample_count && own->bytes == info->bytes &&

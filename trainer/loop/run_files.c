@@ -334,7 +334,9 @@ static FshStatus check_same_run(const char *path, const Session *session, const 
     FshStatus status = classes ? session_check_classes(session, path, classes, error) : FSH_OK;
     if (status)
         return status;
-    if (!dataset || strcmp(dataset, fsh_manifest(session->data.dataset)->id) != 0)
+    const FshManifest *manifest = fsh_manifest(session->data.dataset);
+    /* Checkpoints of earlier versions have what was the id then, which covered no content. */
+    if (!dataset || (strcmp(dataset, manifest->id) != 0 && strcmp(dataset, manifest->files_id) != 0))
         return fsh_error_set(error, FSH_ERR_MISMATCH, "%s: is of a run on another dataset than %s", path,
                              fsh_path(session->data.dataset));
     const json_t *noted = json_object_get(notes, "ranks"); /* not in those of runs before there were any */

@@ -1,0 +1,106 @@
+"""What pip calls to make a wheel of this folder (PEP 517, PEP 660): the standard library is enough for it.
+
+Nothing is written into the folder, which is root's and read-only where fshard is installed; setuptools would put build/
+and fshard.egg-info there. No other module is fetched to build with.
+"""
+
+import base64
+import hashlib
+import os
+import re
+import tarfile
+import zipfile
+
+_FOLDER = os.path.dirname(os.path.abspath(__file__))
+_PACKAGE = "fshard"
+_TIME = (1980, 1, 1, 0, 0, 0)  # the same files give the same wheel
+_TAG = "py3-none-any"
+
+
+def _read(*parts):
+    with open(os.path.join(_FOLDER, *parts), encoding="utf-8") as stream:
+        return stream.read()
+
+
+def _version():
+    return re.search(r'^__version__ = "([^"]+)"', _read(_PACKAGE, "__init__.py"), re.MULTILINE).group(1)
+
+
+def _sources():
+    """Names of the package's files, relative to the folder."""
+    names = sorted(os.listdir(os.path.join(_FOLDER, _PACKAGE)))
+    return [f"{_PACKAGE}/{name}" for name in names if name.endswith(".py") or name == "py.typed"]
+
+
+def _metadata():
+    # pyproject.toml says the same for readers; there is no parser of TOML before Python 3.11.
+    lines = ["Metadata-Version: 2.1", f"Name: {_PACKAGE}", f"Version: {_version()}"]
+    lines += ["Summary: Read fshard datasets with Python and NumPy", "License: Apache-2.0"]
+    lines += ["Requires-Python: >=3.9", "Requires-Dist: numpy"]
+    extras = {"images": ["pillow"], "checksums": ["google-crc32c", "xxhash"], "torch": ["torch"]}
+    for extra, modules in extras.items():
+        lines.append(f"Provides-Extra: {extra}")
+        lines += [f'Requires-Dist: {module}; extra == "{extra}"' for module in modules]
+    return "\n".join(lines) + "\n"
+
+
+def _info_files():
+    wheel = f"Wheel-Version: 1.0\nGenerator: {_PACKAGE}\nRoot-Is-Purelib: true\nTag: {_TAG}\n"
+    return {"METADATA": _metadata(), "WHEEL": wheel}
+
+
+def _write_wheel(folder, contents):
+    """contents: bytes by name. Returns the wheel's name."""
+    info = f"{_PACKAGE}-{_version()}.dist-info"
+    contents = {**contents, **{f"{info}/{name}": text.encode() for name, text in _info_files().items()}}
+    record = []
+    name = f"{_PACKAGE}-{_version()}-{_TAG}.whl"
+    with zipfile.ZipFile(os.path.join(folder, name), "w", zipfile.ZIP_DEFLATED) as wheel:
+        for path, data in contents.items():
+            digest = base64.urlsafe_b64encode(hashlib.sha256(data).digest()).rstrip(b"=").decode()
+            record.append(f"{path},sha256={digest},{len(data)}\n")
+            _add(wheel, path, data)
+        _add(wheel, f"{info}/RECORD", "".join([*record, f"{info}/RECORD,,\n"]).encode())
+    return name
+
+
+def _add(wheel, path, data):
+    entry = zipfile.ZipInfo(path, _TIME)
+    entry.external_attr = 0o644 << 16
+    entry.compress_type = zipfile.ZIP_DEFLATED
+    wheel.writestr(entry, data)
+
+
+def build_wheel(wheel_directory, config_settings=None, metadata_directory=None):
+    return _write_wheel(wheel_directory, {name: _read(name).encode() for name in _sources()})
+
+
+def build_editable(wheel_directory, config_settings=None, metadata_directory=None):
+    """A wheel that leads to this folder instead of holding its files."""
+    return _write_wheel(wheel_directory, {f"{_PACKAGE}.pth": (_FOLDER + "\n").encode()})
+
+
+def prepare_metadata_for_build_wheel(metadata_directory, config_settings=None):
+    name = f"{_PACKAGE}-{_version()}.dist-info"
+    os.mkdir(os.path.join(metadata_directory, name))
+    for file, text in _info_files().items():
+        with open(os.path.join(metadata_directory, name, file), "w", encoding="utf-8") as stream:
+            stream.write(text)
+    return name
+
+
+prepare_metadata_for_build_editable = prepare_metadata_for_build_wheel
+
+
+def build_sdist(sdist_directory, config_settings=None):
+    base = f"{_PACKAGE}-{_version()}"
+    name = f"{base}.tar.gz"
+    with tarfile.open(os.path.join(sdist_directory, name), "w:gz", format=tarfile.PAX_FORMAT) as archive:
+        for path in [*_sources(), "pyproject.toml", os.path.basename(__file__)]:
+            archive.add(os.path.join(_FOLDER, path), f"{base}/{path}", recursive=False)
+        information = os.path.join(sdist_directory, "PKG-INFO")
+        with open(information, "w", encoding="utf-8") as stream:
+            stream.write(_metadata())
+        archive.add(information, f"{base}/PKG-INFO")
+        os.remove(information)
+    return name
