@@ -91,6 +91,11 @@ static void test_a_part_of_the_classes_is_evaluated_among_all(void **state)
     RunResult result = TRAIN(0, "--json", "--export", csv, "--weights", weights, part);
     assert_true(top1_of(&result) == 100);
     assert_contains(result.err, "classes: 3, found by their names among the 4 of the weights");
+    assert_contains(result.err, "/part, 3 classes");
+    run_result_free(&result);
+    spec.class_count = 1;
+    result = TRAIN(0, "--json", "--evaluate", "--weights", weights, make_other(folder, "one", &spec));
+    assert_true(top1_of(&result) == 100);
     run_result_free(&result);
     char *text = test_file_read(csv, NULL);
     assert_contains(text, "class03"); /* the network may still take an image for one of it */

@@ -19,9 +19,10 @@ static const char *split_names(const FshManifest *manifest, char *buffer, size_t
     return buffer;
 }
 
-static FshStatus check_classes(const FshManifest *manifest, const char *path, FshError *error)
+/* One class is enough for weights that know more of them. */
+static FshStatus check_classes(const FshManifest *manifest, const char *path, bool trains, FshError *error)
 {
-    if (manifest->class_count < 2)
+    if (manifest->class_count < (trains ? 2 : 1))
         return fsh_error_set(error, FSH_ERR_MISMATCH,
                              "%s: has %zu class; a classifier needs at least two class folders", path,
                              manifest->class_count);
@@ -52,7 +53,7 @@ static FshStatus check_pairs(const FshManifest *manifest, const char *path, FshE
     return FSH_OK;
 }
 
-static FshStatus check_kind(const FshDataset *dataset, FshKind kind, FshError *error)
+static FshStatus check_kind(const FshDataset *dataset, FshKind kind, bool trains, FshError *error)
 {
     const FshManifest *manifest = fsh_manifest(dataset);
     const char *path = fsh_path(dataset);
@@ -69,7 +70,7 @@ static FshStatus check_kind(const FshDataset *dataset, FshKind kind, FshError *e
                              "restoration network",
                              path);
     return manifest->kind == FSH_KIND_PAIRS ? check_pairs(manifest, path, error)
-                                            : check_classes(manifest, path, error);
+                                            : check_classes(manifest, path, trains, error);
 }
 
 static FshStatus find_split(const FshDataset *dataset, const char *name, const FshSplit **split_ret,
@@ -267,7 +268,7 @@ FshStatus training_data_open(TrainingData *data, const char *path, FshKind kind,
     *data = (TrainingData){0};
     FshStatus status = fsh_open(&data->dataset, path, error);
     if (!status)
-        status = check_kind(data->dataset, kind, error);
+        status = check_kind(data->dataset, kind, train_split != NULL, error);
     if (!status)
         take_fields(data);
     if (!status && train_split)

@@ -18,7 +18,7 @@ typedef struct TrainingData {
     FshKind kind;
     const FshSplit *train;                 /* NULL where none was asked for */
     const FshSplit *evaluation;            /* NULL: the dataset has none */
-    int64_t class_count;                   /* classes: at least 2; pairs: 0 */
+    int64_t class_count;                   /* classes: at least 2, to evaluate 1; pairs: 0 */
     char *const *class_names;              /* [class_count], in the order of the network's logits; borrowed */
     const int32_t *label_places;           /* of the manifest's classes among class_names; borrowed; NULL: the
                                               same classes in the same order, as training_data_open leaves it */
@@ -36,9 +36,9 @@ typedef struct TrainingData {
 /* Opens path (a dataset folder or its dataset.json; pairs also as others have written them: see fsh_open).
  * kind: what the network takes; 0: whatever the dataset holds. train_split: its name, or NULL to open none.
  * evaluation_split: its name; NULL: "val", else "test", else none.
- * FSH_ERR_NOT_FOUND: no such dataset or split. FSH_ERR_MISMATCH: the other kind, fewer than two classes, a sample without a
- * label or with one beyond the classes (named by shard, record and key), an evaluation class that training has no sample of,
- * fewer than two fields in pairs, an empty split. On failure nothing is held. */
+ * FSH_ERR_NOT_FOUND: no such dataset or split. FSH_ERR_MISMATCH: the other kind, fewer than two classes (none at all without
+ * train_split), a sample without a label or with one beyond the classes (named by shard, record and key), an evaluation class
+ * that training has no sample of, fewer than two fields in pairs, an empty split. On failure nothing is held. */
 FshStatus training_data_open(TrainingData *data, const char *path, FshKind kind, const char *train_split,
                              const char *evaluation_split, FshError *error);
 /* Frees what it owns; zeroed is fine. */

@@ -48,7 +48,8 @@ static void tell_dataset(const Teller *teller, const TrainPlan *plan, const Trai
     if (is_pairs(plan))
         say(&line, "pairs (%s to %s), ", data->input_name, data->target_name);
     else
-        say(&line, "%lld classes, ", (long long)data->class_count);
+        say(&line, "%zu classes, ", /* its own, whatever those of the weights are */
+            data->label_places ? fsh_manifest(data->dataset)->class_count : (size_t)data->class_count);
     say(&line, "%s, short edge %s%u pixels", data->channels == 1 ? "gray" : "colour",
         data->uniform ? "" : "about ", data->short_edge);
     tell(teller, &line);
