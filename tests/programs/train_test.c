@@ -421,6 +421,70 @@ static void test_folders_can_be_given_by_name(void **state)
     run_result_free(&result);
 }
 
+/* ---- the log, as who is new to it reads it ---- */
+
+static RunResult train_classes(TestFolder *folder, int classes, const char *verbosity)
+{
+    char name[32];
+    (void)snprintf(name, sizeof name, "classes%d%s", classes, verbosity);
+    DatasetSpec spec = train_plain;
+    spec.class_count = classes;
+    const char *shards = test_path(folder, "set%s", name);
+    dataset_make(shards, &spec);
+    return TRAIN(0, "--model", "conv8", "--epochs", "3", verbosity, shards, test_path(folder, "out%s", name));
+}
+
+static void assert_tells_top5(TestFolder *folder, int classes, bool tells)
+{
+    RunResult result = train_classes(folder, classes, "--no-tensorboard");
+    const char *out = test_path(folder, "outclasses%d--no-tensorboard", classes);
+    char *page = test_file_read(test_path(folder, "outclasses%d--no-tensorboard/report.html", classes), NULL);
+    const struct {
+        const char *text, *word;
+    } told[] = {{result.err, "Acc@5"}, {result.out, "top-5"}, {page, "top-5<"}, {page, "Top-5 accuracy"}};
+    for (size_t i = 0; i < sizeof told / sizeof *told; i++)
+        if ((strstr(told[i].text, told[i].word) != NULL) != tells)
+            fail_msg("%d classes: '%s' is %s in\n%s", classes, told[i].word, tells ? "not" : "",
+                     told[i].text);
+    (void)summary_number(out, 0, "eval_top5"); /* for programs */
+    RunResult evaluated = TRAIN(0, "--evaluate", "--weights",
+                                test_path(folder, "outclasses%d--no-tensorboard/last.safetensors", classes),
+                                test_path(folder, "setclasses%d--no-tensorboard", classes));
+    assert_int_equal(strstr(evaluated.out, "top-5") != NULL, tells);
+    assert_contains(evaluated.out, "top-1 ");
+    run_result_free(&evaluated);
+    run_result_free(&result);
+    free(page);
+}
+
+static void test_top5_is_told_from_ten_classes_on(void **state)
+{
+    assert_tells_top5(*state, 9, false);
+    assert_tells_top5(*state, 10, true);
+}
+
+static void test_a_log_tells_the_time_that_is_left_and_no_digests(void **state)
+{
+    RunResult result = train_classes(*state, 3, "--no-html");
+    assert_contains(result.err, "\tETA 0:0");
+    assert_contains_not(result.err, ", order ");
+    for (int epoch = 0; epoch < 3; epoch++) {
+        char head[32], line[256];
+        (void)snprintf(head, sizeof head, "\nepoch %d of 3: ", epoch);
+        const char *at = strstr(result.err, head);
+        assert_non_null(at);
+        (void)snprintf(line, sizeof line, "%.*s", (int)strcspn(at + 1, "\n"), at + 1);
+        if (epoch < 2)
+            assert_contains(line, " left");
+        else
+            assert_contains_not(line, " left");
+    }
+    run_result_free(&result);
+    result = train_classes(*state, 3, "--verbose");
+    assert_contains(result.err, ", order ");
+    run_result_free(&result);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -441,6 +505,8 @@ int main(void)
         IN_FOLDER(test_list_models_gives_parameters_and_flops),
         IN_FOLDER(test_a_dataset_without_mean_and_deviation_gets_imagenets),
         IN_FOLDER(test_folders_can_be_given_by_name),
+        IN_FOLDER(test_top5_is_told_from_ten_classes_on),
+        IN_FOLDER(test_a_log_tells_the_time_that_is_left_and_no_digests),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -20,17 +20,19 @@ static const StepReport step = {.epoch = 3,
                                 .mean = {.count = 128, .measured = 7, .sums = {2.25 * 128, 42.56, 96.64}},
                                 .learning_rate = 0.1,
                                 .images_per_second = 128,
-                                .remaining_seconds = 125};
+                                .remaining_seconds = 100,
+                                .remaining_evaluation_seconds = 25};
 
 /* ---- to a file ---- */
 
-static char *text_of(TestFolder *folder, bool quiet)
+static char *text_of(TestFolder *folder, int64_t classes, bool quiet)
 {
     const char *path = test_path(folder, "log");
     FILE *stream = fopen(path, "w");
     assert_non_null(stream);
     Console console;
     console_open(&console, stream, quiet);
+    console.classes = classes;
     assert_false(console.terminal);
     console_line(&console, "%s %d", "line", 1);
     console_step(&console, &step);
@@ -50,19 +52,30 @@ static char *text_of(TestFolder *folder, bool quiet)
 
 static void test_a_log_has_pytorchs_lines_and_no_progress(void **state)
 {
-    char *text = text_of(*state, false);
-    assert_string_equal(text, "line 1\n"
-                              "Epoch: [3][ 50/156]\tTime  0.250 ( 0.500)\tData  0.001 ( 0.100)\t"
-                              "Loss 2.5000e+00 (2.2500e+00)\tAcc@1  12.50 ( 33.25)\tAcc@5  50.00 ( 75.50)\n"
-                              " *   Acc@1 52.300 Acc@5 80.125 Loss 1.9000 (best)\n"
-                              " * EMA  PSNR 30.000 SSIM 0.9000\n"
-                              "warning: out: disk full\n");
+    char *text = text_of(*state, 10, false);
+    assert_string_equal(
+        text, "line 1\n"
+              "Epoch: [3][ 50/156]\tTime  0.250 ( 0.500)\tData  0.001 ( 0.100)\t"
+              "Loss 2.5000e+00 (2.2500e+00)\tAcc@1  12.50 ( 33.25)\tAcc@5  50.00 ( 75.50)\tETA 2:05\n"
+              " *   Acc@1 52.300 Acc@5 80.125 Loss 1.9000 (best)\n"
+              " * EMA  PSNR 30.000 SSIM 0.9000\n"
+              "warning: out: disk full\n");
+    free(text);
+}
+
+/* A label among the five likeliest of nine is no news. */
+static void test_top5_is_shown_from_ten_classes_on(void **state)
+{
+    char *text = text_of(*state, 9, false);
+    assert_contains(text, "Acc@1  12.50 ( 33.25)\tETA 2:05\n");
+    assert_contains(text, " *   Acc@1 52.300 Loss 1.9000 (best)\n");
+    assert_contains_not(text, "Acc@5");
     free(text);
 }
 
 static void test_quiet_leaves_warnings_only(void **state)
 {
-    char *text = text_of(*state, true);
+    char *text = text_of(*state, 10, true);
     assert_string_equal(text, "warning: out: disk full\n");
     free(text);
 }
@@ -169,6 +182,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         IN_FOLDER(test_a_log_has_pytorchs_lines_and_no_progress),
+        IN_FOLDER(test_top5_is_shown_from_ten_classes_on),
         IN_FOLDER(test_quiet_leaves_warnings_only),
         cmocka_unit_test(test_a_terminal_gets_a_line_that_is_taken_away_again),
         cmocka_unit_test(test_progress_is_cut_to_the_terminal),

@@ -31,12 +31,13 @@ static FshStatus print_json(const TrainOptions *options, const Session *session,
     return describe_print_json(object, error);
 }
 
-static void print_text(const Metrics *metrics, double seconds)
+static void print_text(const Metrics *metrics, int64_t classes, double seconds)
 {
     if (metrics_has(metrics, METRIC_TOP1))
-        (void)printf("top-1 %.2f %%, top-5 %.2f %%", metrics_value(metrics, METRIC_TOP1),
-                     metrics_value(metrics, METRIC_TOP5));
-    else
+        (void)printf("top-1 %.2f %%", metrics_value(metrics, METRIC_TOP1));
+    if (metrics_has(metrics, METRIC_TOP5) && metric_is_shown(METRIC_TOP5, classes))
+        (void)printf(", top-5 %.2f %%", metrics_value(metrics, METRIC_TOP5));
+    if (!metrics_has(metrics, METRIC_TOP1))
         (void)printf("PSNR %.2f dB, SSIM %.4f, input %.2f dB", metrics_value(metrics, METRIC_PSNR),
                      metrics_value(metrics, METRIC_SSIM), metrics_value(metrics, METRIC_INPUT_PSNR));
     (void)printf(", loss %.4f on %" PRIu64 " samples in %.1f s\n", metrics_value(metrics, METRIC_LOSS),
@@ -87,7 +88,7 @@ FshStatus train_evaluate(const TrainOptions *options, bool *partial_ret, FshErro
     if (options->program.json)
         status = print_json(options, &session, &metrics, skipped, seconds, error);
     else
-        print_text(&metrics, seconds);
+        print_text(&metrics, session.data.class_count, seconds);
 done:
     if (status)
         ranks_explain(session.communicator, error);

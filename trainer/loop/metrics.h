@@ -30,6 +30,10 @@ Metric metric_find(const char *name);
 /* True where more is better. */
 bool metric_rises(Metric metric);
 
+/* Returns whether people are shown the metric of a network of so many classes (0: pairs): among fewer than ten the five likeliest say
+ * next to nothing. Files for programs have it all the same. */
+bool metric_is_shown(Metric metric, int64_t classes);
+
 /* Sums over the samples seen; padding and skipped samples (label -1, valid 0) are not among them. */
 typedef struct Metrics {
     uint64_t count;    /* samples */

@@ -436,6 +436,7 @@ static FshStatus write_page(RunReport *report, const ReportStatus *status_now, F
                        .status = *status_now,
                        .history = &history,
                        .main_metric = metric_names[plan->main_metric],
+                       .top5 = metric_is_shown(METRIC_TOP5, session->data.class_count),
                        .metric_rises = metric_rises(plan->main_metric),
                        .steps_per_epoch = plan->steps_per_epoch,
                        .facts = facts,

@@ -269,6 +269,7 @@ FshStatus session_open(Session *session, const TrainOptions *given, SessionUse u
     FshStatus status = join_ranks(session, &own, use, error);
     if (!status)
         status = ranks_agree(session->communicator, open_data(session, options, use, &backend, error), error);
+    session->console.classes = session->data.class_count;
     if (!status)
         status = check_alike(session, options, error);
     if (!status && session->communicator)

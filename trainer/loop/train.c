@@ -1,6 +1,5 @@
 #include "trainer/loop/train.h"
 
-#include <errno.h>
 #include <inttypes.h>
 #include <limits.h>
 #include <math.h>
@@ -14,6 +13,7 @@
 #include "common/progress.h"
 #include "trainer/loop/describe.h"
 #include "trainer/loop/evaluation_interval.h"
+#include "trainer/loop/run_output.h"
 #include "trainer/loop/run_space.h"
 #include "trainer/loop/train_internal.h"
 #include "trainer/loop/verdict.h"
@@ -21,6 +21,23 @@
 double training_seconds(const Training *training)
 {
     return progress_now_seconds() - training->start_seconds;
+}
+
+/* Returns the interval in force: the plan's, or the chosen one, or 0: none is chosen yet. */
+static uint64_t evaluation_interval(const Training *training)
+{
+    const uint64_t planned = training->session.plan.evaluation_interval;
+    return planned ? planned : training->state.evaluation_interval;
+}
+
+double training_evaluation_left(const Training *training)
+{
+    const Session *session = &training->session;
+    const RunState *state = &training->state;
+    const uint64_t count = session->evaluation ? evaluation_count(evaluation_interval(training), state->epoch,
+                                                                  session->plan.epochs)
+                                               : 0;
+    return state->last_evaluation_seconds * (double)count;
 }
 
 void training_warn_of(Training *training, FshStatus status, const FshError *error)
@@ -116,13 +133,6 @@ static FshStatus evaluate_weights(Training *training, NetworkWeights weights, Me
     return FSH_OK;
 }
 
-/* Returns the interval in force: the plan's, or the chosen one, or 0: none is chosen yet. */
-static uint64_t evaluation_interval(const Training *training)
-{
-    const uint64_t planned = training->session.plan.evaluation_interval;
-    return planned ? planned : training->state.evaluation_interval;
-}
-
 /* Chooses the interval from what the epoch and its evaluation have taken, for all ranks and for good: a run that goes on finds it in its
  * checkpoint. */
 static FshStatus choose_interval(Training *training, FshError *error)
@@ -206,18 +216,25 @@ static void look_at(Training *training, const EpochReport *report)
                             metrics_value(&report->evaluation, plan->early_stop_metric));
 }
 
+/* ", order 6be5…" for those who compare runs, ", 4:10 left" where there is more to come. */
 static void tell_epoch(Training *training, const EpochReport *report)
 {
     const TrainPlan *plan = &training->session.plan;
     const Metric shown = plan->main_metric;
-    console_line(&training->session.console,
-                 "epoch %" PRIu64 " of %" PRIu64
-                 ": loss %.4f, %s %.2f, %.0f images/s, waited for data %.1f %%, order "
-                 "%016" PRIx64,
-                 report->epoch, plan->epochs, metrics_value(&report->train, METRIC_LOSS),
-                 metric_titles[shown], metrics_value(&report->train, shown), report->images_per_second,
-                 report->step_seconds > 0 ? 100 * report->loader_wait_seconds / report->step_seconds : 0,
-                 report->order_digest);
+    char order[32] = "", left[48] = "", duration[32];
+    const double seconds = report->step_seconds * (double)(plan->epochs - report->epoch - 1) +
+                           training_evaluation_left(training);
+    if (training->verbose)
+        (void)snprintf(order, sizeof order, ", order %016" PRIx64, report->order_digest);
+    if (report->epoch + 1 < plan->epochs)
+        (void)snprintf(left, sizeof left, ", %s left",
+                       progress_format_duration(duration, sizeof duration, seconds));
+    console_line(
+        &training->session.console,
+        "epoch %" PRIu64 " of %" PRIu64 ": loss %.4f, %s %.2f, %.0f images/s, waited for data %.1f %%%s%s",
+        report->epoch, plan->epochs, metrics_value(&report->train, METRIC_LOSS), metric_titles[shown],
+        metrics_value(&report->train, shown), report->images_per_second,
+        report->step_seconds > 0 ? 100 * report->loader_wait_seconds / report->step_seconds : 0, left, order);
 }
 
 static double loader_share(const Training *training)
@@ -326,7 +343,7 @@ static double images_per_second(const Training *training)
     return state->step_seconds > 0 ? (double)state->images / state->step_seconds : 0;
 }
 
-static void print_best(const char *what, const BestEpoch *best)
+static void print_best(const Training *training, const char *what, const BestEpoch *best)
 {
     static const Metric shown[] = {METRIC_TOP1, METRIC_TOP5, METRIC_PSNR, METRIC_SSIM, METRIC_INPUT_PSNR};
     static const char *const forms[] = {"top-1 %.2f %%", "top-5 %.2f %%", "PSNR %.2f dB", "SSIM %.4f",
@@ -334,7 +351,8 @@ static void print_best(const char *what, const BestEpoch *best)
     bool any = false;
     (void)printf("best %s", what);
     for (size_t i = 0; i < sizeof shown / sizeof *shown; i++) {
-        if (!metrics_has(&best->metrics, shown[i]))
+        if (!metrics_has(&best->metrics, shown[i]) ||
+            !metric_is_shown(shown[i], training->session.data.class_count))
             continue;
         (void)printf("%s", any ? ", " : "");
         (void)printf(forms[i], metrics_value(&best->metrics, shown[i])); /* NOLINT: one of the texts above */
@@ -371,9 +389,9 @@ static void print_result(const Training *training, bool verdict)
 {
     const RunState *state = &training->state;
     if (state->best.any)
-        print_best("", &state->best);
+        print_best(training, "", &state->best);
     if (state->best_average.any)
-        print_best("EMA ", &state->best_average);
+        print_best(training, "EMA ", &state->best_average);
     (void)printf("%" PRIu64 " epoch%s in %.1f s: %.0f images/s, evaluation %.1f s, loader-bound %.1f %%\n",
                  state->epoch, state->epoch == 1 ? "" : "s", training_seconds(training),
                  images_per_second(training), state->evaluation_seconds, loader_share(training));
@@ -450,63 +468,6 @@ static bool tell_losses(Training *training, uint64_t skipped)
     return stale || skipped || lost || lost_average;
 }
 
-static bool goes_on_there(const TrainOptions *options, const char *checkpoint)
-{
-    return checkpoint[0] && run_files_lies_in(checkpoint, options->output);
-}
-
-/* Whether what is in the folder may go: what was asked for, or nothing that was learnt. */
-static bool may_empty(const TrainOptions *options, const char *checkpoint)
-{
-    return options->force || (options->resume && !checkpoint[0] && record_has_only_begun(options->output));
-}
-
-/* Returns FSH_OK where the run may write into what is there. */
-static FshStatus judge_output(const TrainOptions *options, const char *checkpoint, FshError *error)
-{
-    return goes_on_there(options, checkpoint)
-               ? FSH_OK
-               : record_check_folder(options->output, may_empty(options, checkpoint), error);
-}
-
-static FshStatus make_output(const TrainOptions *options, bool *made_ret, FshError *error)
-{
-    FshStatus status = FSH_OK;
-    if (!file_exists(options->output)) {
-        status = file_make_folders(options->output, error);
-        *made_ret = !status;
-    }
-    if (!status && access(options->output, W_OK | X_OK))
-        status = fsh_error_system(error, errno, "%s: cannot be written to", options->output);
-    return status;
-}
-
-/* Takes the output for this run, before what takes long. A run that is at work there is what to speak of, whatever it has left so far;
- * where there is none, nothing is made in a folder that is refused. Judges again with the lock: what was seen before may have been another
- * run's. *made_ret: the folder is there only now. */
-static FshStatus claim_output(Training *training, const TrainOptions *options, const char *checkpoint,
-                              bool *made_ret, FshError *error)
-{
-    FolderLock *lock = &training->lock;
-    FshStatus status = FSH_OK;
-    if (record_has_lock(options->output))
-        status = folder_lock_take(lock, options->output, record_lock_name, "ftrain", error);
-    if (!status)
-        status = judge_output(options, checkpoint, error);
-    if (!status)
-        status = make_output(options, made_ret, error);
-    if (!status && lock->descriptor < 0) {
-        status = folder_lock_take(lock, options->output, record_lock_name, "ftrain", error);
-        if (!status)
-            status = judge_output(options, checkpoint, error);
-    }
-    if (!status && !lock->guards)
-        console_warning(&training->session.console,
-                        "%s: its file system knows no locks: nothing keeps a second run out of it",
-                        options->output);
-    return status;
-}
-
 /* A folder of its own, or the one in which an earlier part of the run has left its checkpoint. */
 static FshStatus open_record(Training *training, const TrainOptions *options, const char *checkpoint,
                              FshError *error)
@@ -517,12 +478,12 @@ static FshStatus open_record(Training *training, const TrainOptions *options, co
                                .averaged = session->network.average != NULL};
     char *arguments = NULL;
     FshStatus status = describe_arguments(options, session, &arguments, error);
-    if (!status && goes_on_there(options, checkpoint))
+    if (!status && run_output_goes_on(options, checkpoint))
         status = record_resume(&training->record, options->output, &shape, arguments, state->epoch,
                                state->step, error);
     else if (!status)
-        status = record_open(&training->record, options->output, may_empty(options, checkpoint), &shape,
-                             arguments, error);
+        status = record_open(&training->record, options->output, run_output_may_empty(options, checkpoint),
+                             &shape, arguments, error);
     free(arguments);
     return status;
 }
@@ -600,6 +561,7 @@ FshStatus train_run(const TrainOptions *options, bool *partial_ret, FshError *er
 {
     Training training = {.record = RECORD_NONE,
                          .lock = FOLDER_LOCK_NONE,
+                         .verbose = options->program.verbose,
                          .log_interval = (uint64_t)options->log_interval,
                          .checkpoint_interval = (uint64_t)options->checkpoint_interval};
     Session *session = &training.session;
@@ -613,7 +575,8 @@ FshStatus train_run(const TrainOptions *options, bool *partial_ret, FshError *er
      * written its last. */
     const bool writes = training_writes(&training);
     if (!status && writes)
-        status = claim_output(&training, options, checkpoint, &made_folder, error);
+        status =
+            run_output_claim(&training.lock, &session->console, options, checkpoint, &made_folder, error);
     if (session->communicator)
         status = ranks_agree(session->communicator, status, error);
     if (!status)

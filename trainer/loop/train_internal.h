@@ -35,6 +35,7 @@ typedef struct Training {
     double start_seconds;      /* of this part of the run, less what earlier parts took */
     uint64_t updates_missed;   /* in a row, for gradients that were not finite */
     bool stopped_early, saved; /* saved: by this part of the run, a checkpoint */
+    bool verbose;
 } Training;
 
 /* What the epoch under way has beside RunState. */
@@ -70,6 +71,8 @@ void training_end_profile(Training *training);
 /* ---- train.c ---- */
 
 double training_seconds(const Training *training);
+/* Returns the seconds that the evaluations to come will take, that of the epoch under way included, by the last one; 0 before the first. */
+double training_evaluation_left(const Training *training);
 /* A record that cannot be written costs a warning. */
 void training_warn_of(Training *training, FshStatus status, const FshError *error);
 void training_save_checkpoint(Training *training);

@@ -59,6 +59,7 @@ static StepReport report_step(const Training *training, const Epoch *epoch, uint
         .images_per_second =
             state->epoch_seconds > 0 ? done * (double)plan_total_batch(plan) / state->epoch_seconds : 0,
         .remaining_seconds = (double)remaining * state->epoch_seconds / done,
+        .remaining_evaluation_seconds = training_evaluation_left(training),
     };
 }
 

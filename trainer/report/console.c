@@ -85,19 +85,27 @@ static size_t append(char *text, size_t text_bytes, size_t length, const char *f
     return length + (wrote > 0 ? (size_t)wrote : 0);
 }
 
+/* Returns the seconds to the end of the run. */
+static double remaining_seconds(const StepReport *report)
+{
+    return report->remaining_seconds + report->remaining_evaluation_seconds;
+}
+
 void console_step(Console *console, const StepReport *report)
 {
-    char text[512];
+    char text[512], remaining[32];
     size_t length =
         append(text, sizeof text, 0, "Epoch: [%llu][%*llu/%llu]\tTime %6.3f (%6.3f)\tData %6.3f (%6.3f)",
                (unsigned long long)report->epoch, digits_of(report->steps),
                (unsigned long long)report->step + 1, (unsigned long long)report->steps, report->seconds_now,
                report->seconds_mean, report->data_now, report->data_mean);
     for (int i = 0; i < METRIC_COUNT; i++)
-        if (metrics_has(&report->mean, (Metric)i))
+        if (metrics_has(&report->mean, (Metric)i) && metric_is_shown((Metric)i, console->classes))
             length = append(text, sizeof text, length,
                             i == METRIC_LOSS ? "\t%s %.4e (%.4e)" : "\t%s %6.2f (%6.2f)", metric_titles[i],
                             metrics_value(&report->now, (Metric)i), metrics_value(&report->mean, (Metric)i));
+    (void)append(text, sizeof text, length, "\tETA %s",
+                 progress_format_duration(remaining, sizeof remaining, remaining_seconds(report)));
     console_line(console, "%s", text);
 }
 
@@ -147,7 +155,7 @@ static size_t format_progress(const StepReport *report, bool brief, char *text, 
                brief ? "  lr %.2g  %.0f images/s  %s  data %.0f %%"
                      : "  lr %.2g  %.0f images/s  %s left  data %.0f %%",
                report->learning_rate, report->images_per_second,
-               progress_format_duration(remaining, sizeof remaining, report->remaining_seconds), data_share);
+               progress_format_duration(remaining, sizeof remaining, remaining_seconds(report)), data_share);
     return brief ? length : append(text, text_bytes, length, ", compute %.0f %%", 100 - data_share);
 }
 
@@ -178,7 +186,7 @@ void console_evaluated(Console *console, const char *what, const Metrics *metric
     char text[256] = "";
     size_t length = 0;
     for (size_t i = 0; i < sizeof order / sizeof *order; i++)
-        if (metrics_has(metrics, order[i]))
+        if (metrics_has(metrics, order[i]) && metric_is_shown(order[i], console->classes))
             length = append(text, sizeof text, length,
                             order[i] == METRIC_LOSS || order[i] == METRIC_SSIM ? " %s %.4f" : " %s %.3f",
                             metric_titles[order[i]], metrics_value(metrics, order[i]));

@@ -18,6 +18,7 @@ typedef struct Console {
     bool terminal;            /* a progress line makes sense */
     bool drawn;               /* and stands there now */
     uint64_t rank;            /* 0, or named in warnings */
+    int64_t classes;          /* of the network: which metrics are shown (metric_is_shown) */
     double next_draw_seconds; /* on progress_now_seconds's clock */
 } Console;
 
@@ -38,12 +39,13 @@ typedef struct StepReport {
     double data_now, data_mean;          /* of it, waiting for the loader */
     Metrics now, mean;
     double learning_rate;
-    double gradient_norm;     /* NaN: not measured */
-    double images_per_second; /* over the epoch so far */
-    double remaining_seconds; /* of the whole training, evaluation left out */
+    double gradient_norm;                /* NaN: not measured */
+    double images_per_second;            /* over the epoch so far */
+    double remaining_seconds;            /* of the whole training, evaluation left out */
+    double remaining_evaluation_seconds; /* as the last one took; 0 before the first */
 } StepReport;
 
-/* "Epoch: [2][ 50/156]  Time …  Data …  Loss …  Acc@1 …  Acc@5 …": a line of the log. */
+/* "Epoch: [2][ 50/156]  Time …  Data …  Loss …  Acc@1 …  Acc@5 …  ETA 2:05": a line of the log. */
 void console_step(Console *console, const StepReport *report);
 /* Redraws the progress line, ten times a second at most; nothing off a terminal. */
 void console_progress(Console *console, const StepReport *report);

@@ -272,6 +272,12 @@ static void add_time(HtmlPage *page, const HtmlReport *report)
     html_add(page, "</figure>");
 }
 
+/* Returns whether the page leaves a column out: top-5 where there are few classes. */
+static bool is_left_out(const HtmlReport *report, const char *column)
+{
+    return !report->top5 && strstr(column, "top5") != NULL;
+}
+
 static void add_charts(HtmlPage *page, const HtmlReport *report, const Places *places)
 {
     const RunTable *epochs = &report->history->epochs, *steps = &report->history->steps;
@@ -282,6 +288,8 @@ static void add_charts(HtmlPage *page, const HtmlReport *report, const Places *p
                        .unit = chart_rows[i].unit,
                        .x_name = "epoch",
                        .from_zero = chart_rows[i].from_zero};
+        if (is_left_out(report, chart_rows[i].series[0].column))
+            continue;
         const double *fine = chart_rows[i].step_column && report->steps_per_epoch
                                  ? run_table_column(steps, chart_rows[i].step_column)
                                  : NULL;
@@ -315,7 +323,8 @@ static void add_epochs(HtmlPage *page, const HtmlReport *report)
         html_add(page, "<details><summary>%zu epochs</summary>", epochs->row_count);
     html_add(page, "<div class=\"wide\"><table><tr><th class=\"n\">epoch");
     for (size_t c = 0; c < sizeof table_columns / sizeof *table_columns; c++)
-        if (run_table_column(epochs, table_columns[c].column))
+        if (run_table_column(epochs, table_columns[c].column) &&
+            !is_left_out(report, table_columns[c].column))
             html_add(page, "<th class=\"n\">%s", table_columns[c].title);
     html_add(page, "<th class=\"n\">time");
     for (size_t i = 0; i < epochs->row_count; i++) {
@@ -323,7 +332,7 @@ static void add_epochs(HtmlPage *page, const HtmlReport *report)
                  numbers ? numbers[i] : (double)i);
         for (size_t c = 0; c < sizeof table_columns / sizeof *table_columns; c++) {
             const double *values = run_table_column(epochs, table_columns[c].column);
-            if (!values)
+            if (!values || is_left_out(report, table_columns[c].column))
                 continue;
             (void)snprintf(text, sizeof text, table_columns[c].format, values[i]);
             html_add(page, "<td class=\"n\">%s", isfinite(values[i]) ? text : "");

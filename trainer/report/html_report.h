@@ -57,6 +57,7 @@ typedef struct HtmlReport {
     const RunHistory *history;
     const char *main_metric; /* "top1", "psnr", "loss": the best epoch is that of eval_… (loss: eval_loss) */
     bool metric_rises;       /* more is better */
+    bool top5;               /* is shown */
     uint64_t steps_per_epoch; /* where in an epoch a logged step lies; 0: steps are not drawn */
     const ReportFacts *facts;
     size_t fact_tables;
