@@ -77,6 +77,15 @@ void html_add(HtmlPage *page, const char *format, ...)
         append(page, text, (size_t)length < sizeof text ? (size_t)length : sizeof text - 1);
 }
 
+void html_add_tile(HtmlPage *page, const char *value, const char *name)
+{
+    html_add_markup(page, "<div><b>");
+    html_add_string(page, value);
+    html_add_markup(page, "</b><span>");
+    html_add_string(page, name);
+    html_add_markup(page, "</span></div>");
+}
+
 void html_add_base64(HtmlPage *page, const void *bytes, size_t length)
 {
     static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";

@@ -35,6 +35,9 @@ void html_add_markup(HtmlPage *page, const char *markup);
 void html_add_text(HtmlPage *page, const char *text, size_t length);
 void html_add_string(HtmlPage *page, const char *text);
 
+/* Adds a tile, within <div class="tiles">: a number, or a word or two, and what it is. Both are escaped. */
+void html_add_tile(HtmlPage *page, const char *value, const char *name);
+
 /* RFC 4648, with padding. */
 void html_add_base64(HtmlPage *page, const void *bytes, size_t length);
 

@@ -52,7 +52,7 @@ const char *const html_styles[] = {
     "vertical-align:top}"
     "th{color:var(--mute);font-weight:600}"
     ".n{text-align:right;font-variant-numeric:tabular-nums;white-space:nowrap}"
-    ".wide th,.tall th{white-space:nowrap}.tall td{min-width:4em}.tall td:first-child{min-width:8em}"
+    ".wide th,.tall th{white-space:nowrap}.tall td{min-width:7em}.tall td.n{min-width:0}"
     "tr.best td{background:var(--card);font-weight:600}"
     ".tall thead th{position:sticky;top:0;background:var(--bg)}"
     ".sort th{cursor:pointer}.sort th:hover,.sort th:focus-visible{color:var(--fg)}"
@@ -60,7 +60,7 @@ const char *const html_styles[] = {
     ".sort th[aria-sort=descending]::after{content:\" \\2193\"}"
     "input[type=search]{font:inherit;width:100%;max-width:22em;padding:.25em .6em;margin:0 0 .6em;color:var(--fg);"
     "background:var(--card);border:1px solid var(--line);border-radius:6px}"
-    "td.share{min-width:90px;vertical-align:middle}"
+    "td.share{min-width:min(24vw,170px);vertical-align:middle}"
     "td.share i{display:block;height:10px;border-radius:3px;background:var(--tr)}"
     ".columns{display:grid;grid-template-columns:repeat(auto-fit,minmax(min(100%,340px),1fr));gap:1.6em 2.4em;"
     "margin-top:1.2em}.columns h3{margin-bottom:.3em}.columns table{width:100%}"
@@ -106,7 +106,7 @@ const char html_script[] =
     "heads.forEach(function(head){head.removeAttribute(\"aria-sort\")});"
     "heads[column].setAttribute(\"aria-sort\",down?\"descending\":\"ascending\");"
     "kept(name,(down?\"-\":\"+\")+column)}"
-    "heads.forEach(function(head,column){head.tabIndex=0;"
+    "heads.forEach(function(head,column){if(head.tagName!==\"TH\")return;head.tabIndex=0;"
     "head.addEventListener(\"click\",function(){sort(column,head.getAttribute(\"aria-sort\")===\"ascending\")});"
     "head.addEventListener(\"keydown\",function(e){if(e.key===\"Enter\")head.click()})});"
     "var last=kept(name);if(last&&heads[+last.slice(1)])sort(+last.slice(1),last[0]===\"-\");"
@@ -123,4 +123,4 @@ const char html_script[] =
     "if(minutes>4)news.textContent=\"Nothing new for \"+minutes+\" minutes: was the run stopped?\"}";
 /* clang-format on */
 
-const char html_script_hash[] = "Em4LWK8yOjic4/QbnC7pF/t9LVqwhEUKULCCQ2wN8wQ=";
+const char html_script_hash[] = "+r9xKossfwWRVoyncOB8QJd4bRIaHzO3gS+Z0fNl6uA=";

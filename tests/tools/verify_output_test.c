@@ -337,7 +337,7 @@ static void test_a_sheet_is_an_image_of_all_samples(void **state)
     assert_ok(image_probe(decoder, bytes, length, &info, NULL), NULL);
     assert_int_equal(info.format, IMAGE_JPEG);
     assert_int_equal(info.width, 3 * 132 + 4);
-    assert_int_equal(info.height, 2 * 132 + 4);
+    assert_int_equal(info.height, 2 * (132 + 24) + 4); /* each with two lines below: class, key */
     image_decoder_free(&decoder);
     free(bytes);
     result = run_expecting(1, "fverify", "--sheet", sheet, packed, NULL);
@@ -368,7 +368,7 @@ static void test_the_page_is_whole_and_needs_nothing_else(void **state)
                                         "</body></html>\n",
                                         "shards, id ",
                                         "; checksums of files and records; images were not decoded",
-                                        "train <small>highest bar: 3<"};
+                                        "<table class=\"sort\"><thead><tr><th>class<"};
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
         assert_contains(text, parts[i]);
     static const char *const never[] = {"http://", "https://", "<link", "url("};
@@ -377,7 +377,7 @@ static void test_the_page_is_whole_and_needs_nothing_else(void **state)
     size_t images = 0;
     for (const char *at = strstr(text, "<img "); at; at = strstr(at + 1, "<img "))
         images++;
-    assert_in_range(images, 4, 5);
+    assert_in_range(images, 4, 6); /* the one that is damaged stands under problems too */
     free(text);
 }
 

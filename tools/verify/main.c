@@ -9,6 +9,7 @@
 #include "tools/verify/verify_html.h"
 #include "tools/verify/verify_report.h"
 #include "tools/verify/verify_settings.h"
+#include "tools/verify/verify_sheet.h"
 
 /* ---- instead of proving ---- */
 
@@ -16,12 +17,13 @@
 static FshStatus choose_action(const VerifySettings *settings, size_t path_count, Action *action_ret,
                                const char **target_ret, FshError *error)
 {
+    const bool proves = settings->quick || settings->decode || settings->against || settings->pairs;
     const struct {
         const char *name, *target;
         Action action;
     } actions[] = {{"list", settings->list ? "" : NULL, action_list},
                    {"extract", settings->extract, action_extract},
-                   {"sheet", settings->sheet, action_sheet},
+                   {"sheet", settings->sheet, proves ? NULL : action_sheet}, /* behind the proof */
                    {"repair", settings->repair, action_repair},
                    {"html", settings->html, NULL}};
     const char *first = NULL;
@@ -39,7 +41,7 @@ static FshStatus choose_action(const VerifySettings *settings, size_t path_count
         *action_ret = actions[i].action;
         *target_ret = actions[i].target;
     }
-    if (*action_ret && (settings->quick || settings->decode || settings->against || settings->pairs))
+    if (*action_ret && proves)
         return fsh_error_set(error, FSH_ERR_USAGE,
                              "--%s proves nothing: run fverify without it for --quick, --decode, --against "
                              "and --pairs",
@@ -65,6 +67,8 @@ static FshStatus check_usage(const VerifySettings *settings, FshError *error)
 /* Before an hour of proof rather than after it. */
 static FshStatus check_page(const VerifySettings *settings, FshError *error)
 {
+    if (settings->sheet)
+        return sheet_check(settings->sheet, settings->force, error);
     if (!settings->html)
         return FSH_OK;
     FshStatus status = file_check_parent_folder(settings->html, error);
@@ -93,12 +97,19 @@ static FshStatus run_action(const ProgramContext *context, Action action, const 
 
 /* ---- proving ---- */
 
-static FshStatus write_page(const char *path, const VerifySettings *settings, const VerifyReport *report,
-                            const VerifyOptions *options, FshError *error)
+/* Writes what was asked for to look at: the page, or the sheet with what is wrong first. */
+static FshStatus write_pictures(const char *path, const VerifySettings *settings, const VerifyReport *report,
+                                const VerifyOptions *options, FshError *error)
 {
     FshDataset *dataset = NULL;
+    FshStatus status = FSH_OK;
+    if (!settings->html && !settings->sheet)
+        return FSH_OK;
     (void)fsh_open(&dataset, path, NULL); /* why it cannot be is in the report */
-    FshStatus status = verify_write_html(report, options, dataset, settings->html, settings->force, error);
+    if (settings->html)
+        status = verify_write_html(report, options, dataset, settings->html, settings->force, error);
+    else
+        status = verify_write_sheet(report, options, dataset, settings->sheet, settings->force, error);
     fsh_close(&dataset);
     return status;
 }
@@ -113,8 +124,8 @@ static FshStatus verify_one(const char *path, const VerifySettings *settings, co
         status = fsh_error_set(error, FSH_ERR_MEMORY, "%s: out of memory", path);
     if (!status && !settings->json)
         verify_print(stdout, &report, &print);
-    if (!status && settings->html)
-        status = write_page(path, settings, &report, options, error);
+    if (!status)
+        status = write_pictures(path, settings, &report, options, error);
     *partial_ret = *partial_ret || report.problem_count > 0;
     verify_report_free(&report);
     return status;

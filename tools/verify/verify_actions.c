@@ -15,12 +15,7 @@
 #include "tools/verify/verify_extract.h"
 #include "tools/verify/verify_list.h"
 #include "tools/verify/verify_report.h"
-#include "tools/verify/verify_thumbs.h"
-
-enum {
-    SHEET_SAMPLES = 100,
-    SHEET_EDGE_PX = 128,
-};
+#include "tools/verify/verify_sheet.h"
 
 /* object is consumed; NULL: there was no memory for it. */
 static FshStatus print_json(json_t *object, FshError *error)
@@ -139,7 +134,7 @@ FshStatus action_sheet(const ActionOptions *options, bool *partial_ret, FshError
     if (!status)
         status = thumbs_make(dataset, &thumb_options, &thumbs, error);
     if (!status)
-        status = thumbs_write_sheet(&thumbs, SHEET_EDGE_PX, options->target, options->force, error);
+        status = sheet_write(&(SheetSection){NULL, &thumbs}, 1, options->target, options->force, error);
     for (size_t i = 0; i < thumbs.count; i++)
         *partial_ret = *partial_ret || thumbs.items[i].reason[0];
     if (!status && options->json)

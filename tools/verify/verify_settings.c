@@ -63,7 +63,9 @@ void verify_settings_rows(VerifySettings *settings, Option rows[VERIFY_SETTINGS_
          .kind = OPTION_TEXT,
          .value = &settings->sheet,
          .argument = "FILE",
-         .help = "instead, write a contact sheet, a JPEG, PNG or WebP as FILE is called"},
+         .help = "instead, write a contact sheet, a JPEG, PNG or WebP as FILE is called; with --pairs or "
+                 "--decode "
+                 "after them, what they find first"},
         {.name = "repair",
          .kind = OPTION_TEXT,
          .value = &settings->repair,

@@ -5,14 +5,7 @@
 #include <string.h>
 
 #include "common/pool.h"
-#include "imaging/encode.h"
 #include "tools/verify/verify_pixels.h"
-
-enum {
-    SHEET_GAP_PX = 4,
-    SHEET_BACKGROUND = 32,
-    SHEET_QUALITY = 85,
-};
 
 typedef struct ThumbJob {
     Thumb *items;
@@ -94,24 +87,27 @@ static size_t choose(const FshDataset *dataset, size_t count, Thumb *items, size
     return chosen;
 }
 
-FshStatus thumbs_make(const FshDataset *dataset, const ThumbOptions *options, Thumbs *thumbs, FshError *error)
+FshStatus thumbs_fill(Thumbs *thumbs, const ThumbOptions *options, const char *where, FshError *error)
 {
-    const size_t capacity = options->count + fsh_manifest(dataset)->split_count;
-    *thumbs = (Thumbs){.items = calloc(capacity, sizeof *thumbs->items)};
     ThumbJob job = {.items = thumbs->items,
                     .options = options,
                     .readers = calloc((size_t)options->jobs, sizeof *job.readers)};
-    FshStatus status = FSH_OK;
-    if (!thumbs->items || !job.readers)
-        status = fsh_error_set(error, FSH_ERR_MEMORY, "%s: out of memory", fsh_path(dataset));
-    if (!status) {
-        thumbs->count = choose(dataset, options->count, thumbs->items, capacity);
-        status = pool_run(options->jobs, thumbs->count, make_thumb, &job, error);
-    }
+    FshStatus status = job.readers ? pool_run(options->jobs, thumbs->count, make_thumb, &job, error)
+                                   : fsh_error_set(error, FSH_ERR_MEMORY, "%s: out of memory", where);
     for (int i = 0; i < options->jobs && job.readers; i++)
         pixel_reader_free(&job.readers[i]);
     free(job.readers);
     return status;
+}
+
+FshStatus thumbs_make(const FshDataset *dataset, const ThumbOptions *options, Thumbs *thumbs, FshError *error)
+{
+    const size_t capacity = options->count + fsh_manifest(dataset)->split_count;
+    *thumbs = (Thumbs){.items = calloc(capacity, sizeof *thumbs->items)};
+    if (!thumbs->items)
+        return fsh_error_set(error, FSH_ERR_MEMORY, "%s: out of memory", fsh_path(dataset));
+    thumbs->count = choose(dataset, options->count, thumbs->items, capacity);
+    return thumbs_fill(thumbs, options, fsh_path(dataset), error);
 }
 
 void thumbs_free(Thumbs *thumbs)
@@ -124,67 +120,4 @@ void thumbs_free(Thumbs *thumbs)
     }
     free(thumbs->items);
     *thumbs = (Thumbs){0};
-}
-
-/* ---- the sheet ---- */
-
-static void paste(const Image *from, Image *sheet, size_t left, size_t top)
-{
-    for (size_t y = 0; y < from->height; y++) {
-        uint8_t *to = sheet->pixels + ((top + y) * sheet->width + left) * 3;
-        const uint8_t *at = from->pixels + y * from->width * from->channels;
-        for (size_t x = 0; x < from->width; x++, at += from->channels, to += 3) {
-            to[0] = at[0];
-            to[1] = at[from->channels == 3 ? 1 : 0];
-            to[2] = at[from->channels == 3 ? 2 : 0];
-        }
-    }
-}
-
-static FshStatus draw_sheet(const Thumbs *thumbs, uint32_t edge, Image *sheet, FshError *error)
-{
-    size_t sides = 1, columns = 1;
-    for (size_t i = 0; i < thumbs->count; i++)
-        sides = thumbs->items[i].sample.field_count > sides ? thumbs->items[i].sample.field_count : sides;
-    while (columns * columns * sides < thumbs->count)
-        columns++;
-    const size_t rows = (thumbs->count + columns - 1) / columns, step = edge + SHEET_GAP_PX;
-    const size_t width = columns * sides * step + SHEET_GAP_PX,
-                 height = (rows ? rows : 1) * step + SHEET_GAP_PX;
-    FshStatus status = image_reserve(sheet, (uint32_t)width, (uint32_t)height, 3, error);
-    if (status)
-        return status;
-    memset(sheet->pixels, SHEET_BACKGROUND, width * height * 3);
-    for (size_t i = 0; i < thumbs->count; i++) {
-        for (size_t j = 0; j < thumbs->items[i].sample.field_count; j++) {
-            const Image *image = &thumbs->items[i].images[j];
-            if (image->width && image->width <= edge && image->height <= edge)
-                paste(image, sheet,
-                      SHEET_GAP_PX + (i % columns * sides + j) * step + (edge - image->width) / 2,
-                      SHEET_GAP_PX + i / columns * step + (edge - image->height) / 2);
-        }
-    }
-    return FSH_OK;
-}
-
-FshStatus thumbs_write_sheet(const Thumbs *thumbs, uint32_t edge, const char *path, bool force,
-                             FshError *error)
-{
-    const ImageEncodeOptions options = {.format = image_name_format(path), .quality = SHEET_QUALITY};
-    ImageEncoder *encoder = NULL;
-    Image sheet = {0};
-    Buffer file = {0};
-    if (options.format != IMAGE_JPEG && options.format != IMAGE_PNG && options.format != IMAGE_WEBP)
-        return fsh_error_set(error, FSH_ERR_USAGE, "--sheet: %s should end in .jpg, .png or .webp", path);
-    FshStatus status = draw_sheet(thumbs, edge, &sheet, error);
-    if (!status)
-        status = image_encoder_new(&encoder, error);
-    if (!status)
-        status = image_encode(encoder, &sheet, &options, &file, error);
-    if (!status)
-        status = file_write_atomic(path, file.bytes, file.length, force, false, error);
-    image_encoder_free(&encoder);
-    image_free(&sheet);
-    buffer_free(&file);
-    return status;
 }

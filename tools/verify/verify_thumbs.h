@@ -13,6 +13,7 @@ typedef struct Thumb {
     Image images[FSH_FIELDS_MAX]; /* width 0 where it cannot be decoded; owned */
     Image crop[FSH_FIELDS_MAX];   /* with_crops: the middle of each side, pixel for pixel */
     char reason[256];             /* why the first of those cannot */
+    char note[512];               /* what is wrong with the sample, where that is why it is shown */
 } Thumb;
 
 typedef struct Thumbs {
@@ -31,11 +32,8 @@ typedef struct ThumbOptions {
 /* What cannot be decoded is no failure. FSH_ERR_MEMORY, FSH_ERR_INTERRUPTED; *thumbs is to be freed in every case. */
 FshStatus thumbs_make(const FshDataset *dataset, const ThumbOptions *options, Thumbs *thumbs,
                       FshError *error);
+/* The same for items that name split and index, which are filled in; options->count is not looked at. where: for messages. */
+FshStatus thumbs_fill(Thumbs *thumbs, const ThumbOptions *options, const char *where, FshError *error);
 void thumbs_free(Thumbs *thumbs);
-
-/* All of them in one image file of the format that path's name promises (JPEG, PNG, WebP): rows and columns of cells of
- * edge x edge pixels, the sides of a pair beside each other. FSH_ERR_USAGE: another name. FSH_ERR_EXISTS without force. */
-FshStatus thumbs_write_sheet(const Thumbs *thumbs, uint32_t edge, const char *path, bool force,
-                             FshError *error);
 
 #endif

@@ -153,15 +153,6 @@ static void add_status(HtmlPage *page, const ReportStatus *status)
 
 /* ---- tiles ---- */
 
-static void add_tile(HtmlPage *page, const char *value, const char *name)
-{
-    html_add(page, "<div><b>");
-    html_add_string(page, value);
-    html_add(page, "</b><span>");
-    html_add_string(page, name);
-    html_add(page, "</span></div>");
-}
-
 static void add_metric_tile(HtmlPage *page, const HtmlReport *report, const char *prefix, const char *whose)
 {
     const double *values = column_of(report, prefix, report->main_metric);
@@ -175,7 +166,7 @@ static void add_metric_tile(HtmlPage *page, const HtmlReport *report, const char
             continue;
         (void)snprintf(value, sizeof value, metric_rows[i].format, values[best]);
         (void)snprintf(name, sizeof name, "best %s%s, epoch %.0f", metric_rows[i].title, whose, epochs[best]);
-        add_tile(page, value, name);
+        html_add_tile(page, value, name);
     }
 }
 
@@ -190,7 +181,7 @@ static void add_gain_tile(HtmlPage *page, const HtmlReport *report)
         return;
     (void)snprintf(value, sizeof value, "%+.2f dB", psnr[best] - input[best]);
     (void)snprintf(name, sizeof name, "over the input's %.2f dB", input[best]);
-    add_tile(page, value, name);
+    html_add_tile(page, value, name);
 }
 
 /* Returns all images over all seconds of training steps, as the log's last line does; NaN where nothing is known. */
@@ -218,12 +209,12 @@ static void add_tiles(HtmlPage *page, const HtmlReport *report)
     add_metric_tile(page, report, "ema_", " of averaged weights");
     add_gain_tile(page, report);
     (void)snprintf(value, sizeof value, "%zu", rows);
-    add_tile(page, value, rows == 1 ? "epoch" : "epochs");
+    html_add_tile(page, value, rows == 1 ? "epoch" : "epochs");
     if (time && rows && isfinite(time[rows - 1]))
-        add_tile(page, progress_format_duration(value, sizeof value, time[rows - 1]), "in all");
+        html_add_tile(page, progress_format_duration(value, sizeof value, time[rows - 1]), "in all");
     if (isfinite(rate)) {
         (void)snprintf(value, sizeof value, "%.*f", rate < 10 ? 1 : 0, rate);
-        add_tile(page, value, "images/s in training");
+        html_add_tile(page, value, "images/s in training");
     }
     html_add(page, "</div>");
 }
