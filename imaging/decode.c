@@ -10,6 +10,7 @@
 #include "imaging/image_plugin.h"
 #include "imaging/jpeg_decode.h"
 #include "imaging/orient.h"
+#include "imaging/pnm_decode.h"
 
 struct ImageDecoder {
     JpegDecoder *jpeg;
@@ -65,10 +66,14 @@ static FshStatus read_header(ImageDecoder *decoder, const void *bytes, size_t le
                              ImageInfo *info, FshError *error)
 {
     *info = (ImageInfo){.format = image_sniff(bytes, length), .orientation = 1};
+    if (info->format == IMAGE_UNKNOWN && image_is_tga(bytes, length))
+        info->format = IMAGE_TGA;
     if (info->format == IMAGE_UNKNOWN)
         return unknown_format(length, error);
     if (info->format == IMAGE_JPEG)
         return jpeg_decoder_header(decoder->jpeg, bytes, length, strict, info, error);
+    if (info->format == IMAGE_PNM)
+        return pnm_header(bytes, length, info, error);
     if (info->format == IMAGE_TIFF && camera_raw_is(bytes, length))
         return fsh_error_set(error, FSH_ERR_UNSUPPORTED,
                              "a camera's raw file, of which only the thumbnail could be read; develop it to "
@@ -115,8 +120,15 @@ static FshStatus read_pixels(ImageDecoder *decoder, const void *bytes, size_t le
         decoder->profile_waits = !status && convert;
         return status || defer ? status : image_convert_profile(decoder, image, error);
     }
+    if (info->format == IMAGE_PNM) {
+        *channels = info->channels;
+        return pnm_decode(bytes, length, !options->allow_truncated, image, error);
+    }
     uint32_t quirks = info->quirks;
     FshStatus status = need_plugin(decoder, error);
+    if (!status && info->format == IMAGE_JPEG && !options->allow_truncated)
+        status =
+            jpeg_decoder_check(decoder->jpeg, info, error); /* libvips goes on where its scan is damaged */
     if (!status)
         status = decoder->plugin->decode(bytes, length, info->format, options, image, info,
                                          &decoder->metadata, &decoder->metadata_bytes, error);

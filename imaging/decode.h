@@ -1,6 +1,6 @@
 /* decode.h - image bytes to 8-bit pixels.
  *
- * JPEG goes straight through libjpeg-turbo; everything else, CMYK and YCCK JPEGs, and colour profiles of
+ * JPEG goes straight through libjpeg-turbo, PBM, PGM and PPM are read here; everything else, CMYK and YCCK JPEGs, and colour profiles of
  * unusual kinds (icc.h) go through libvips, which is a plugin (libfshard-vips.so) loaded at the first such
  * image: programs start in a millisecond, and a machine without libvips still trains on JPEG and raw. Without
  * the plugin such an image is FSH_ERR_UNSUPPORTED, and the message says how to get it.

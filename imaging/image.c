@@ -12,7 +12,7 @@ static const struct {
     [IMAGE_UNKNOWN] = {"unknown", ""},  [IMAGE_JPEG] = {"jpeg", ".jpg"}, [IMAGE_PNG] = {"png", ".png"},
     [IMAGE_WEBP] = {"webp", ".webp"},   [IMAGE_TIFF] = {"tiff", ".tif"}, [IMAGE_GIF] = {"gif", ".gif"},
     [IMAGE_BMP] = {"bmp", ".bmp"},      [IMAGE_PNM] = {"pnm", ".ppm"},   [IMAGE_HEIF] = {"heif", ".heic"},
-    [IMAGE_JPEG2000] = {"jp2", ".jp2"}, [IMAGE_OTHER] = {"other", ""},
+    [IMAGE_JPEG2000] = {"jp2", ".jp2"}, [IMAGE_TGA] = {"tga", ".tga"},   [IMAGE_OTHER] = {"other", ""},
 };
 
 const char *image_format_name(ImageFormat format)
@@ -32,8 +32,8 @@ static const struct {
     {".avif", IMAGE_HEIF}, {".bmp", IMAGE_BMP},   {".gif", IMAGE_GIF},      {".heic", IMAGE_HEIF},
     {".heif", IMAGE_HEIF}, {".jfif", IMAGE_JPEG}, {".jp2", IMAGE_JPEG2000}, {".jpe", IMAGE_JPEG},
     {".jpeg", IMAGE_JPEG}, {".jpg", IMAGE_JPEG},  {".pbm", IMAGE_PNM},      {".pgm", IMAGE_PNM},
-    {".png", IMAGE_PNG},   {".pnm", IMAGE_PNM},   {".ppm", IMAGE_PNM},      {".tif", IMAGE_TIFF},
-    {".tiff", IMAGE_TIFF}, {".webp", IMAGE_WEBP},
+    {".png", IMAGE_PNG},   {".pnm", IMAGE_PNM},   {".ppm", IMAGE_PNM},      {".tga", IMAGE_TGA},
+    {".tif", IMAGE_TIFF},  {".tiff", IMAGE_TIFF}, {".webp", IMAGE_WEBP},
 };
 
 ImageFormat image_name_format(const char *path)
@@ -233,4 +233,19 @@ ImageFormat image_sniff(const void *bytes, size_t length)
     if (is_jxl(first, length))
         return IMAGE_OTHER;
     return is_pnm(first, length) ? IMAGE_PNM : IMAGE_UNKNOWN;
+}
+
+bool image_is_tga(const void *bytes, size_t length)
+{
+    enum { HEADER_BYTES = 18, PALETTE = 1, COLOURS = 2, GRAY = 3, RUN_LENGTHS = 8 };
+    const uint8_t *header = bytes;
+    if (length < HEADER_BYTES || header[1] > 1 || header[17] >> 6) /* palette there or not; no interleaving */
+        return false;
+    const unsigned kind = header[2] & ~(unsigned)RUN_LENGTHS, depth = header[16], palette_depth = header[7];
+    const bool has_size = (header[12] || header[13]) && (header[14] || header[15]);
+    if (kind == PALETTE)
+        return has_size && header[1] == 1 && depth == 8 && palette_depth >= 15 && palette_depth <= 32;
+    if (kind == COLOURS)
+        return has_size && (depth == 15 || depth == 16 || depth == 24 || depth == 32);
+    return has_size && kind == GRAY && (depth == 8 || depth == 16);
 }

@@ -20,6 +20,7 @@ typedef enum ImageFormat {
     IMAGE_PNM,
     IMAGE_HEIF, /* HEIC and AVIF */
     IMAGE_JPEG2000,
+    IMAGE_TGA,   /* has no first bytes of its own: image_is_tga */
     IMAGE_OTHER, /* libvips may know it */
 } ImageFormat;
 
@@ -29,7 +30,7 @@ const char *image_format_name(ImageFormat format);
 const char *image_format_extension(ImageFormat format);
 
 /* Names that a dataset's images end in (.jpg .jpeg .jpe .jfif .png .webp .bmp .tif .tiff .gif .ppm .pgm .pnm
- * .pbm .heic .heif .avif .jp2, any case), so that a walk can tell images from notes. Content decides later
+ * .pbm .heic .heif .avif .jp2 .tga, any case), so that a walk can tell images from notes. Content decides later
  * what they are. */
 bool image_name_is_image(const char *path);
 /* The format that such a name promises; IMAGE_UNKNOWN for any other name. */
@@ -106,5 +107,9 @@ typedef struct ImageInfo {
 
 /* By magic bytes alone; IMAGE_UNKNOWN for text, empty files and what no decoder here could read. */
 ImageFormat image_sniff(const void *bytes, size_t length);
+
+/* Whether bytes that image_sniff does not know may be a TGA: its header has no magic, but its fields fit each other. Only for
+ * files that are images by their name; a few others would pass. */
+bool image_is_tga(const void *bytes, size_t length);
 
 #endif

@@ -2,7 +2,7 @@
  *
  * libvips as fshard uses it: one image per thread, so no threads of its own; no operation cache, since no
  * file comes twice; pixels are pulled strip by strip in the calling thread. Its error buffer is shared by all
- * threads: on a failure we take it as a whole, empty it, and keep the line that this loader wrote. */
+ * threads: what fails is done again, alone, and then the reason in it is this image's (run_call). */
 #include <pthread.h>
 #include <stdio.h>
 #include <string.h>
@@ -10,8 +10,11 @@
 #include <vips/vips.h>
 
 #include "imaging/exif.h"
+#include "imaging/gif_check.h"
 #include "imaging/icc.h"
 #include "imaging/image_plugin.h"
+#include "imaging/image_tiff.h"
+#include "imaging/vips_notes.h"
 
 enum { STRIP_ROWS = 64 };
 
@@ -20,7 +23,6 @@ enum { STRIP_ROWS = 64 };
 static const struct {
     const char *loader;           /* libvips' operation */
     const char *domain;           /* what its error lines begin with */
-    bool from_source;             /* takes a VipsSource, not a blob */
     int least_major, least_minor; /* older libvips is refused: it writes outside its memory on such files */
 } loaders[] = {
     [IMAGE_JPEG] = {.loader = "jpegload_buffer", .domain = "VipsJpeg"},
@@ -29,89 +31,56 @@ static const struct {
     [IMAGE_TIFF] = {.loader = "tiffload_buffer", .domain = "tiff"},
     [IMAGE_GIF] = {.loader = "gifload_buffer", .domain = "gif"},
     [IMAGE_BMP] = {.loader = "magickload_buffer", .domain = "magick"},
-    [IMAGE_PNM] = {.loader = "ppmload_source", .domain = "ppm", .from_source = true},
+    [IMAGE_TGA] = {.loader = "magickload_buffer", .domain = "magick"},
     [IMAGE_HEIF] = {.loader = "heifload_buffer", .domain = "heif"},
     /* https://github.com/libvips/libvips/issues/4154, in 8.12 to 8.15 */
     [IMAGE_JPEG2000] = {.loader = "jp2kload_buffer", .domain = "jp2k", .least_major = 8, .least_minor = 16},
     [IMAGE_OTHER] = {.loader = "jxlload_buffer", .domain = "jxl"},
 };
 
-/* ---- errors and warnings ---- */
-
-static pthread_mutex_t error_lock = PTHREAD_MUTEX_INITIALIZER; /* copying and clearing is one step */
-static _Thread_local unsigned warnings_count;                  /* of the image in hand */
-
-/* libvips warns by GLib's log, which would print: "error reading resolution". We only count. */
-static void on_log(const gchar *domain, GLogLevelFlags level, const gchar *message, gpointer context)
-{
-    (void)domain;
-    (void)message;
-    (void)context;
-    if (level & (G_LOG_LEVEL_WARNING | G_LOG_LEVEL_CRITICAL))
-        warnings_count++;
-}
-
-/* ImageMagick's text without where in its source it was raised: "improper image header `' @ error/bmp.c/…". */
-static size_t without_origin(const char *line, size_t length)
-{
-    static const char *const tails[] = {" @ error/", " `'"};
-    for (size_t i = 0; i < sizeof tails / sizeof tails[0]; i++) {
-        const char *tail = memmem(line, length, tails[i], strlen(tails[i]));
-        length = tail ? (size_t)(tail - line) : length;
-    }
-    return length;
-}
-
-/* Libraries tell what they met, and not what it means: "libpng read error". */
-static FshStatus describe_damage(const char *line, size_t length, FshError *error)
-{
-    static const char *const kinds[] = {"unsupported", "not supported", "unknown"};
-    char text[500];
-    (void)snprintf(text, sizeof text, "%.*s", (int)(length < sizeof text ? length : sizeof text - 1), line);
-    for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++) {
-        if (strcasestr(text, kinds[i]))
-            return fsh_error_set(error, FSH_ERR_CORRUPT, "%s", text);
-    }
-    return fsh_error_set(error, FSH_ERR_CORRUPT, "damaged or truncated (%s)", text);
-}
-
-/* The status with the text of libvips' buffer: the line of this domain, or the first. */
-static FshStatus vips_failure(FshStatus status, const char *domain, FshError *error)
-{
-    (void)pthread_mutex_lock(&error_lock);
-    char *text = vips_error_buffer_copy(); /* empties it */
-    (void)pthread_mutex_unlock(&error_lock);
-    const char *line = text ? text : "";
-    for (const char *next = text; next && *next; next = strchr(next, '\n'), next = next ? next + 1 : NULL) {
-        if (strncmp(next, domain, strlen(domain)) == 0) {
-            line = next;
-            break;
-        }
-    }
-    size_t length = strcspn(line, "\n");
-    const char *colon = memmem(line, length, ": ", 2);
-    if (colon) {
-        length -= (size_t)(colon + 2 - line);
-        line = colon + 2;
-    }
-    length = without_origin(line, length);
-    if (length && status == FSH_ERR_CORRUPT)
-        (void)describe_damage(line, length, error);
-    else if (length)
-        (void)fsh_error_set(error, status, "%.*s", (int)(length < 500 ? length : 500), line);
-    else
-        (void)fsh_error_set(error, status, "damaged, or of a kind that libvips cannot read");
-    g_free(text);
-    return status;
-}
-
 /* ---- headers ---- */
 
-/* Opens the header; pixels come when they are asked for. */
-static FshStatus open_image(const void *bytes, size_t length, ImageFormat format, VipsFailOn fail_on,
-                            VipsImage **image, FshError *error)
+/* Leaves out samples that are no colour and no alpha, as the file itself says. */
+static FshStatus drop_samples(const TiffFacts *facts, VipsImage **image, FshError *error)
+{
+    VipsImage *whole = *image;
+    if (!facts->kept_count || facts->samples_count <= facts->kept_count ||
+        whole->Bands != facts->samples_count)
+        return FSH_OK;
+    *image = NULL;
+    const int failed = vips_extract_band(whole, image, 0, "n", facts->kept_count, NULL);
+    g_object_unref(whole);
+    return failed ? notes_failure(FSH_ERR_LIBRARY, "extract_band", error) : FSH_OK;
+}
+
+/* ImageMagick gives a gray TGA as RGB, and takes gray with alpha for 15 bits of colour. */
+static FshStatus mend_tga(const uint8_t *bytes, VipsImage **image, FshError *error)
+{
+    enum { GRAY = 3, GRAY_RUN_LENGTHS = 11 };
+    const bool is_gray =
+        bytes[2] == GRAY || bytes[2] == GRAY_RUN_LENGTHS; /* image_is_tga has seen the header */
+    if (!is_gray)
+        return FSH_OK;
+    if (bytes[16] != 8)
+        return fsh_error_set(error, FSH_ERR_UNSUPPORTED,
+                             "a gray TGA with alpha cannot be read; convert it to PNG");
+    VipsImage *whole = *image;
+    *image = NULL;
+    const int failed = vips_extract_band(whole, image, 0, NULL);
+    g_object_unref(whole);
+    if (failed)
+        return notes_failure(FSH_ERR_LIBRARY, "extract_band", error);
+    (*image)->Type =
+        (*image)->BandFmt == VIPS_FORMAT_USHORT ? VIPS_INTERPRETATION_GREY16 : VIPS_INTERPRETATION_B_W;
+    return FSH_OK;
+}
+
+/* Opens the header; pixels come when they are asked for. with_pixels: they will be. */
+static FshStatus open_image(const void *bytes, size_t length, ImageFormat format, bool with_pixels,
+                            VipsFailOn fail_on, VipsImage **image, FshError *error)
 {
     const char *loader = loaders[format].loader;
+    TiffFacts facts = {0};
     *image = NULL;
     if (!loader || !vips_type_find("VipsOperation", loader))
         return fsh_error_set(error, FSH_ERR_UNSUPPORTED, "libvips %s here was built without a reader for %s",
@@ -122,17 +91,17 @@ static FshStatus open_image(const void *bytes, size_t length, ImageFormat format
             error, FSH_ERR_UNSUPPORTED,
             "libvips %s reads %s unsafely, %d.%d is the first that does not; convert the file",
             vips_version_string(), image_format_name(format), major, minor);
-    /* libvips only reads, and neither object owns the bytes */
-    VipsBlob *blob = loaders[format].from_source ? NULL : vips_blob_new(NULL, bytes, length);
-    VipsSource *source = loaders[format].from_source ? vips_source_new_from_memory(bytes, length) : NULL;
-    int failed =
-        blob ? vips_call(loader, blob, image, "access", VIPS_ACCESS_SEQUENTIAL, "fail_on", fail_on, NULL)
-             : vips_call(loader, source, image, "access", VIPS_ACCESS_SEQUENTIAL, "fail_on", fail_on, NULL);
-    if (blob)
-        vips_area_unref(VIPS_AREA(blob));
-    if (source)
-        g_object_unref(source);
-    return failed ? vips_failure(FSH_ERR_CORRUPT, loaders[format].domain, error) : FSH_OK;
+    if (format == IMAGE_TIFF)
+        tiff_describe(bytes, length, &facts);
+    if (facts.needs_libtiff)
+        return tiff_open(bytes, length, with_pixels, fail_on != VIPS_FAIL_ON_NONE, image, error);
+    /* libvips only reads, and does not own the bytes */
+    VipsBlob *blob = vips_blob_new(NULL, bytes, length);
+    int failed = vips_call(loader, blob, image, "access", VIPS_ACCESS_SEQUENTIAL, "fail_on", fail_on, NULL);
+    vips_area_unref(VIPS_AREA(blob));
+    if (failed)
+        return notes_failure(FSH_ERR_CORRUPT, loaders[format].domain, error);
+    return format == IMAGE_TGA ? mend_tga(bytes, image, error) : drop_samples(&facts, image, error);
 }
 
 /* The tag as libvips read it; PNG and WebP files may carry it in EXIF only. HEIF is turned by its loader. */
@@ -276,11 +245,11 @@ static FshStatus keep_metadata(VipsImage *image, ImageMetadata *metadata, Buffer
 static FshStatus probe(const void *bytes, size_t length, ImageFormat format, ImageInfo *info, FshError *error)
 {
     VipsImage *image = NULL;
-    warnings_count = 0;
-    FshStatus status = open_image(bytes, length, format, VIPS_FAIL_ON_NONE, &image, error);
+    notes_begin();
+    FshStatus status = open_image(bytes, length, format, false, VIPS_FAIL_ON_NONE, &image, error);
     if (!status)
         fill_info(image, bytes, length, format, info);
-    if (warnings_count)
+    if (notes_warnings())
         info->quirks |= IMAGE_QUIRK_WARNING;
     if (image)
         g_object_unref(image);
@@ -302,14 +271,14 @@ static int to_srgb(VipsImage *from, VipsImage **to, bool embedded, const char *f
 /* By the embedded profile or not at all. Where it is unusable, libvips warns and takes another. */
 static int embedded_to_srgb(VipsImage *from, VipsImage **to)
 {
-    unsigned before = warnings_count;
-    return to_srgb(from, to, true, "srgb") || warnings_count != before;
+    unsigned before = notes_warnings();
+    return to_srgb(from, to, true, "srgb") || notes_warnings() != before;
 }
 
-/* Undoes what an attempt that may fail has left in the error buffer. */
+/* Goes on after an attempt that may fail. */
 static void forget_failure(ImageInfo *info)
 {
-    (void)vips_failure(FSH_ERR_LIBRARY, "", NULL);
+    notes_forget_failure();
     info->quirks |= IMAGE_QUIRK_WARNING;
 }
 
@@ -322,7 +291,7 @@ static FshStatus convert_colours(VipsImage *from, VipsImage **pool, const ImageD
         if (to_srgb(from, &pool[0], true, "cmyk")) {
             forget_failure(info);
             if (to_srgb(from, &pool[0], false, "cmyk"))
-                return vips_failure(FSH_ERR_UNSUPPORTED, "icc", error);
+                return notes_failure(FSH_ERR_UNSUPPORTED, "icc", error);
         }
         *to = pool[0];
         return FSH_OK;
@@ -336,7 +305,7 @@ static FshStatus convert_colours(VipsImage *from, VipsImage **pool, const ImageD
                                         vips_bandjoin2(pool[1], pool[2], &pool[3], NULL))) ||
                 vips_copy(pool[3] ? pool[3] : pool[1], &pool[4], "interpretation", VIPS_INTERPRETATION_B_W,
                           NULL))
-                return vips_failure(FSH_ERR_LIBRARY, "extract_band", error);
+                return notes_failure(FSH_ERR_LIBRARY, "extract_band", error);
             *to = pool[4];
             return FSH_OK;
         } else {
@@ -349,11 +318,11 @@ static FshStatus convert_colours(VipsImage *from, VipsImage **pool, const ImageD
         if (vips_linear1(from, &pool[1], 1.0 / 257.0, 0.5, "uchar", TRUE, NULL) ||
             vips_copy(pool[1], &pool[2], "interpretation",
                       info->channels == 1 ? VIPS_INTERPRETATION_B_W : VIPS_INTERPRETATION_sRGB, NULL))
-            return vips_failure(FSH_ERR_LIBRARY, "linear", error);
+            return notes_failure(FSH_ERR_LIBRARY, "linear", error);
         *to = pool[2];
     } else if (is_device_independent(from)) {
         if (vips_colourspace(from, &pool[1], VIPS_INTERPRETATION_sRGB, NULL))
-            return vips_failure(FSH_ERR_UNSUPPORTED, "vips_colourspace", error);
+            return notes_failure(FSH_ERR_UNSUPPORTED, "vips_colourspace", error);
         *to = pool[1];
     } else if (from->BandFmt != VIPS_FORMAT_UCHAR) {
         return fsh_error_set(error, FSH_ERR_UNSUPPORTED,
@@ -372,7 +341,7 @@ static FshStatus build_pipeline(VipsImage *from, VipsImage **pool, const ImageDe
         return status;
     if (drop_alpha && (*to)->Bands > (int)info->channels) {
         if (vips_extract_band(*to, &pool[5], 0, "n", (int)info->channels, NULL))
-            return vips_failure(FSH_ERR_LIBRARY, "extract_band", error);
+            return notes_failure(FSH_ERR_LIBRARY, "extract_band", error);
         *to = pool[5];
     }
     int alpha_bands = vips_image_hasalpha(*to) ? 1 : 0;
@@ -405,7 +374,7 @@ static FshStatus copy_pixels(VipsImage *from, uint32_t channels, Image *image, c
         int rows = from->Ysize - top < STRIP_ROWS ? from->Ysize - top : STRIP_ROWS;
         VipsRect strip = {0, top, from->Xsize, rows};
         if (vips_region_prepare(region, &strip)) {
-            status = vips_failure(FSH_ERR_CORRUPT, domain, error);
+            status = notes_failure(FSH_ERR_CORRUPT, domain, error);
             break;
         }
         for (int y = top; y < top + rows; y++) {
@@ -435,10 +404,12 @@ static FshStatus decode(const void *bytes, size_t length, ImageFormat format,
 {
     VipsImage *opened = NULL, *result = NULL, *owner = vips_image_new();
     VipsImage **pool = (VipsImage **)(void *)vips_object_local_array(VIPS_OBJECT(owner), POOL_IMAGES);
-    warnings_count = 0;
-    FshStatus status =
-        open_image(bytes, length, format, options->allow_truncated ? VIPS_FAIL_ON_NONE : VIPS_FAIL_ON_ERROR,
-                   &opened, error);
+    const bool strict = !options->allow_truncated;
+    notes_begin();
+    FshStatus status = strict && format == IMAGE_GIF ? gif_check(bytes, length, error) : FSH_OK;
+    if (!status)
+        status = open_image(bytes, length, format, true, strict ? VIPS_FAIL_ON_ERROR : VIPS_FAIL_ON_NONE,
+                            &opened, error);
     if (status)
         goto done;
     fill_info(opened, bytes, length, format, info);
@@ -450,8 +421,10 @@ static FshStatus decode(const void *bytes, size_t length, ImageFormat format,
     status = build_pipeline(opened, pool, options, drop_alpha, info, &result, error);
     if (!status)
         status = copy_pixels(result, info->channels, image, loaders[format].domain, error);
+    if (!status && strict && notes_damage()[0])
+        status = fsh_error_set(error, FSH_ERR_CORRUPT, "damaged or truncated (%s)", notes_damage());
 done:
-    if (warnings_count)
+    if (notes_warnings())
         info->quirks |= IMAGE_QUIRK_WARNING;
     g_object_unref(owner);
     if (opened)
@@ -460,7 +433,7 @@ done:
     return status;
 }
 
-/* ---- ImageMagick, which reads BMP for libvips, takes OpenMP's thread number for an index into tables as long as the
+/* ---- ImageMagick, which reads BMP and TGA for libvips, takes OpenMP's thread number for an index into tables as long as the
  * machine has cores, and aborts if it is higher. In a thread that OpenMP does not know the number is 0. ---- */
 
 typedef struct Call {
@@ -474,6 +447,7 @@ typedef struct Call {
     Buffer *room;
     FshError *error;
     FshStatus status;
+    bool reason_is_shared; /* it comes from the buffer that all threads share */
 } Call;
 
 static void *run_call(void *context)
@@ -482,13 +456,14 @@ static void *run_call(void *context)
     call->status = call->options ? decode(call->bytes, call->length, call->format, call->options, call->image,
                                           call->info, call->metadata, call->room, call->error)
                                  : probe(call->bytes, call->length, call->format, call->info, call->error);
+    call->reason_is_shared = notes_are_shared();
     return NULL;
 }
 
 static FshStatus call_safely(Call *call)
 {
     pthread_t thread;
-    if (call->format != IMAGE_BMP) {
+    if (call->format != IMAGE_BMP && call->format != IMAGE_TGA) {
         (void)run_call(call);
         return call->status;
     }
@@ -499,10 +474,30 @@ static FshStatus call_safely(Call *call)
     return call->status;
 }
 
+/* Held to write by who is to be alone in libvips; waiting writers come first. */
+static pthread_rwlock_t reasons_lock = PTHREAD_RWLOCK_WRITER_NONRECURSIVE_INITIALIZER_NP;
+
+/* libvips keeps what went wrong in one buffer for all threads, whose lines do not say whose they are. What failed is done once
+ * more with the buffer empty and nobody else about. */
+static FshStatus call_for_reason(Call *call)
+{
+    (void)pthread_rwlock_rdlock(&reasons_lock);
+    FshStatus status = call_safely(call);
+    (void)pthread_rwlock_unlock(&reasons_lock);
+    if (!status || !call->reason_is_shared)
+        return status;
+    (void)pthread_rwlock_wrlock(&reasons_lock);
+    notes_forget_failure();
+    *call->error = (FshError){0};
+    status = call_safely(call);
+    (void)pthread_rwlock_unlock(&reasons_lock);
+    return status;
+}
+
 static FshStatus plugin_probe(const void *bytes, size_t length, ImageFormat format, ImageInfo *info,
                               FshError *error)
 {
-    return call_safely(
+    return call_for_reason(
         &(Call){.bytes = bytes, .length = length, .format = format, .info = info, .error = error});
 }
 
@@ -510,15 +505,15 @@ static FshStatus plugin_decode(const void *bytes, size_t length, ImageFormat for
                                const ImageDecodeOptions *options, Image *image, ImageInfo *info,
                                ImageMetadata *metadata, Buffer *room, FshError *error)
 {
-    return call_safely(&(Call){.bytes = bytes,
-                               .length = length,
-                               .format = format,
-                               .options = options,
-                               .image = image,
-                               .info = info,
-                               .metadata = metadata,
-                               .room = room,
-                               .error = error});
+    return call_for_reason(&(Call){.bytes = bytes,
+                                   .length = length,
+                                   .format = format,
+                                   .options = options,
+                                   .image = image,
+                                   .info = info,
+                                   .metadata = metadata,
+                                   .room = room,
+                                   .error = error});
 }
 
 /* ---- pixels that are in memory already ---- */
@@ -535,18 +530,19 @@ static VipsImage *wrap_pixels(const Image *image)
 
 static FshStatus plugin_convert_to_srgb(Image *image, const void *profile, size_t length, FshError *error)
 {
+    notes_begin();
+    (void)pthread_rwlock_rdlock(&reasons_lock);
     VipsImage *from = wrap_pixels(image), *owner = vips_image_new();
     VipsImage **pool = (VipsImage **)(void *)vips_object_local_array(VIPS_OBJECT(owner), POOL_IMAGES);
     FshStatus status = FSH_OK;
     if (!from) {
-        status = vips_failure(FSH_ERR_MEMORY, "", error);
+        status = notes_failure(FSH_ERR_MEMORY, "", error);
         goto done;
     }
     vips_image_set_blob_copy(from, VIPS_META_ICC_NAME, profile, length);
     if (embedded_to_srgb(from, &pool[0]) ||
         (image->channels == 1 && vips_extract_band(pool[0], &pool[1], 0, NULL))) {
-        (void)vips_failure(FSH_ERR_CORRUPT, "icc",
-                           NULL); /* its buffer may be empty: some are only warnings */
+        notes_forget_failure();
         status = fsh_error_set(error, FSH_ERR_CORRUPT, "the embedded colour profile is unusable");
         goto done;
     }
@@ -558,6 +554,7 @@ done:
     if (from)
         g_object_unref(from);
     vips_thread_shutdown();
+    (void)pthread_rwlock_unlock(&reasons_lock);
     return status;
 }
 
@@ -582,15 +579,18 @@ static FshStatus plugin_encode(const Image *image, const ImageEncodeOptions *opt
     size_t length = 0;
     out->length = 0;
     if (!from)
-        return vips_failure(FSH_ERR_MEMORY, "", error);
+        return notes_failure(FSH_ERR_MEMORY, "", error);
     FshStatus status = FSH_OK;
+    notes_begin();
+    (void)pthread_rwlock_rdlock(&reasons_lock);
     if (save(from, options, &bytes, &length))
-        status = vips_failure(FSH_ERR_LIBRARY, loaders[options->format].domain, error);
+        status = notes_failure(FSH_ERR_LIBRARY, loaders[options->format].domain, error);
     else
         status = buffer_append(out, bytes, length, error);
     g_free(bytes);
     g_object_unref(from);
     vips_thread_shutdown();
+    (void)pthread_rwlock_unlock(&reasons_lock);
     return status;
 }
 
@@ -605,7 +605,7 @@ static void start(void)
         return;
     vips_concurrency_set(1);
     vips_cache_set_max(0);
-    (void)g_log_set_handler("VIPS", G_LOG_LEVEL_MASK | G_LOG_FLAG_FATAL | G_LOG_FLAG_RECURSION, on_log, NULL);
+    notes_start();
     (void)snprintf(library, sizeof library, "libvips %s", vips_version_string());
     started = true;
 }

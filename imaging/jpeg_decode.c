@@ -379,6 +379,34 @@ static FshStatus read_pixels(JpegDecoder *jpeg, uint32_t channels, uint32_t leas
     return status;
 }
 
+static void step_check(void *context)
+{
+    JpegDecoder *jpeg = context;
+    struct jpeg_decompress_struct *cinfo = &jpeg->cinfo;
+    cinfo->out_color_space = cinfo->jpeg_color_space;
+    cinfo->scale_num = 1; /* all codes are read, and few pixels made */
+    cinfo->scale_denom = 8;
+    start_decompress(jpeg);
+    if (buffer_reserve(&jpeg->between, (size_t)cinfo->output_width * (size_t)cinfo->output_components,
+                       jpeg->guard.error))
+        jpeg_guard_fail(&jpeg->guard, FSH_ERR_MEMORY);
+    JSAMPROW row = jpeg->between.bytes;
+    while (cinfo->output_scanline < cinfo->output_height)
+        (void)jpeg_read_scanlines(cinfo, &row, 1);
+    (void)jpeg_finish_decompress(cinfo);
+}
+
+FshStatus jpeg_decoder_check(JpegDecoder *jpeg, ImageInfo *info, FshError *error)
+{
+    jpeg->header_waits = false;
+    FshStatus status = jpeg_guard(&jpeg->guard, step_check, jpeg, error);
+    if (status)
+        jpeg_abort_decompress(&jpeg->cinfo);
+    if (jpeg->guard.warnings_count)
+        info->quirks |= IMAGE_QUIRK_WARNING;
+    return status;
+}
+
 FshStatus jpeg_decoder_pixels(JpegDecoder *jpeg, uint32_t channels, uint32_t least_width,
                               uint32_t least_height, Image *image, ImageInfo *info, FshError *error)
 {

@@ -31,7 +31,11 @@ FshStatus jpeg_decoder_header(JpegDecoder *jpeg, const void *bytes, size_t lengt
 FshStatus jpeg_decoder_pixels(JpegDecoder *jpeg, uint32_t channels, uint32_t least_width,
                               uint32_t least_height, Image *image, ImageInfo *info, FshError *error);
 
-/* The same for a part alone: see image_decode_part. */
+/* Reads the whole file and keeps nothing of it, after such a header or that of a CMYK file; then only a new header can follow.
+ * FSH_ERR_CORRUPT, as pixels would be. */
+FshStatus jpeg_decoder_check(JpegDecoder *jpeg, ImageInfo *info, FshError *error);
+
+/* jpeg_decoder_pixels for a part alone: see image_decode_part. */
 FshStatus jpeg_decoder_part(JpegDecoder *jpeg, uint32_t channels, uint32_t least_width, uint32_t least_height,
                             const ImagePart *part, Image *image, ImagePlace *place, ImageInfo *info,
                             FshError *error);

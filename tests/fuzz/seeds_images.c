@@ -2,6 +2,7 @@
 
 #include "tests/fuzz/seeds.h"
 #include "tests/imaging/make_images.h"
+#include "tests/imaging/make_odd.h"
 
 static void write_jpegs(const char *root, const uint8_t *exif, size_t exif_bytes, const uint8_t *icc,
                         size_t icc_bytes)
@@ -40,6 +41,30 @@ static void write_jpegs(const char *root, const uint8_t *exif, size_t exif_bytes
         seed_write(root, "jpeg", jpegs[i].name, file.bytes, file.length);
         buffer_free(&file);
     }
+}
+
+static void write_graphics(const char *root)
+{
+    static const struct {
+        const char *name, *bytes;
+        size_t length;
+    } pnms[] = {
+#define PNM(name, text) {(name), (text), sizeof(text) - 1}
+        PNM("p1", "P1\n3 2\n1 0 1 011"),       PNM("p2", "P2 # gray\n2 2 15\n0 1 7 15"),
+        PNM("p3", "P3\n1 1\n255\n1 2 3"),      PNM("p4", "P4\n3 2\n\xA0\x60"),
+        PNM("p5", "P5\n2 1\n65535\n\1\2\3\4"), PNM("p6", "P6\n1 1\n255\nabc"),
+#undef PNM
+    };
+    uint8_t pixels[20 * 10];
+    Buffer gif = {0};
+    size_t codes_at = 0;
+    for (size_t i = 0; i < sizeof pnms / sizeof pnms[0]; i++)
+        seed_write(root, "graphics", pnms[i].name, pnms[i].bytes, pnms[i].length);
+    for (size_t i = 0; i < sizeof pixels; i++)
+        pixels[i] = (uint8_t)(i % 128);
+    make_gif(20, 10, pixels, &gif, &codes_at);
+    seed_write(root, "graphics", "gif", gif.bytes, gif.length);
+    buffer_free(&gif);
 }
 
 /* Metadata in front, a file behind: see fuzz_metadata_write.c. */
@@ -133,6 +158,7 @@ void seeds_images(const char *root)
         seed_write(root, "icc", profiles[i].name, icc, icc_bytes);
     }
     icc_bytes = make_icc(false, MAKE_CURVE_PARAMETRIC, "a camera", icc);
+    write_graphics(root);
     write_jpegs(root, exif, exif_bytes, icc, icc_bytes);
     write_containers(root);
     write_raws(root);

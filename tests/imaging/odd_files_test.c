@@ -19,7 +19,7 @@ static const struct {
     {IMAGE_JPEG, 27, 4, false},   /* 12-bit; bad Huffman codes; two cut short */
     {IMAGE_PNG, 75, 2, false},    /* a broken chunk; one cut short */
     {IMAGE_BMP, 30, 2, true},     {IMAGE_GIF, 7, 1, true}, /* cut short */
-    {IMAGE_TIFF, 22, 5, true},    {IMAGE_PNM, 5, 0, true},
+    {IMAGE_TIFF, 24, 3, true},    {IMAGE_PNM, 5, 0, false},
     {IMAGE_WEBP, 2, 0, true},     {IMAGE_JPEG2000, 0, 2, true}, /* libvips before 8.16 */
 };
 

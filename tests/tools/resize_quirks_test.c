@@ -56,6 +56,30 @@ static void test_kept_formats_stay_and_others_become_what_can_be_written(void **
     assert_int_equal(resize_format_for(IMAGE_JPEG2000), IMAGE_JPEG);
 }
 
+/* Pillow refuses a file with a bad checksum wherever it is; what is copied must be readable to all. */
+static void test_a_png_with_a_damaged_chunk_is_written_anew(void **state)
+{
+    ResizeTools *tools = *state;
+    need_libvips();
+    static const uint8_t rows[] = {1, 2, 3, 4, 5, 6}, exif[] = "II*\0\x08\0\0\0\0\0\0\0\0";
+    const MakePng png = {.width = 2,
+                         .height = 1,
+                         .bit_depth = 8,
+                         .colour_type = 2,
+                         .rows = rows,
+                         .exif = exif,
+                         .exif_length = sizeof exif};
+    make_png(&png, &tools->file);
+    expect(tools, RESIZE_COPIED, IMAGE_PNG, 2, 1, 3);
+    make_png(&png, &tools->file);
+    uint8_t *chunk = memmem(tools->file.bytes, tools->file.length, "eXIf", 4);
+    assert_non_null(chunk);
+    chunk[4 + sizeof exif] ^= 1; /* its checksum */
+    expect(tools, RESIZE_CONVERTED, IMAGE_PNG, 2, 1, 3);
+    expect_pixel(tools, 1, 0, 4, 5, 6);
+    assert_true(tools->resized.info.quirks & IMAGE_QUIRK_WARNING);
+}
+
 static void test_a_fixed_format_is_what_everything_becomes(void **state)
 {
     ResizeTools *tools = *state;
@@ -491,6 +515,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         QUIRK_TEST(test_png_named_jpeg_becomes_a_jpeg),
         QUIRK_TEST(test_kept_formats_stay_and_others_become_what_can_be_written),
+        QUIRK_TEST(test_a_png_with_a_damaged_chunk_is_written_anew),
         QUIRK_TEST(test_a_fixed_format_is_what_everything_becomes),
         QUIRK_TEST(test_animations_give_their_first_frame_and_are_told),
         QUIRK_TEST(test_cmyk_and_ycck_lose_their_inversion),

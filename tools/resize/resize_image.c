@@ -58,7 +58,7 @@ ImageFormat resize_format_for(ImageFormat format)
         [IMAGE_UNKNOWN] = IMAGE_PNG, [IMAGE_JPEG] = IMAGE_JPEG,     [IMAGE_PNG] = IMAGE_PNG,
         [IMAGE_WEBP] = IMAGE_WEBP,   [IMAGE_TIFF] = IMAGE_PNG,      [IMAGE_GIF] = IMAGE_PNG,
         [IMAGE_BMP] = IMAGE_PNG,     [IMAGE_PNM] = IMAGE_PNG,       [IMAGE_HEIF] = IMAGE_JPEG,
-        [IMAGE_OTHER] = IMAGE_JPEG,  [IMAGE_JPEG2000] = IMAGE_JPEG,
+        [IMAGE_OTHER] = IMAGE_JPEG,  [IMAGE_JPEG2000] = IMAGE_JPEG, [IMAGE_TGA] = IMAGE_PNG,
     };
     return formats[format];
 }
@@ -87,7 +87,9 @@ FshStatus resize_image_plan(ResizeWorker *worker, const void *bytes, size_t leng
     uint32_t width = recipe->ignore_orientation ? info->stored_width : info->width;
     uint32_t height = recipe->ignore_orientation ? info->stored_height : info->height;
     bool turned = info->orientation != 1 && !recipe->ignore_orientation;
-    bool changed = resized->format != info->format || turned || (info->quirks & IMAGE_QUIRK_CMYK);
+    /* a PNG of which libpng complains is one that stricter readers refuse, Pillow among them */
+    bool doubtful = info->format == IMAGE_PNG && (info->quirks & IMAGE_QUIRK_WARNING);
+    bool changed = resized->format != info->format || turned || (info->quirks & IMAGE_QUIRK_CMYK) || doubtful;
     if (width < recipe->min_size || height < recipe->min_size) {
         resized->action = RESIZE_TOO_SMALL;
         resized->width = width;

@@ -1,0 +1,34 @@
+/* Formats of graphics that are read, or looked over, by code of ours: PBM, PGM and PPM; a GIF's codes; a TGA's header. */
+#include "imaging/gif_check.h"
+#include "imaging/pnm_decode.h"
+#include "tests/fuzz/fuzz.h"
+
+enum { PIXELS_MAX = 1 << 16 };
+
+static void read_pnm(const uint8_t *bytes, size_t length, bool strict)
+{
+    static Image image;
+    ImageInfo info = {0};
+    FshError error = {0};
+    if (pnm_header(bytes, length, &info, &error) || (uint64_t)info.width * info.height > PIXELS_MAX)
+        return;
+    fuzz_expect(info.width && info.height, "a header that was read says what is there");
+    const FshStatus status = pnm_decode(bytes, length, strict, &image, &error);
+    fuzz_expect(strict || !status, "what is missing is black");
+    if (!status)
+        fuzz_touch(image.pixels, (size_t)image.width * image.height * image.channels);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t length)
+{
+    FshError error = {0};
+    const ImageFormat format = image_sniff(bytes, length);
+    (void)image_is_tga(bytes, length);
+    if (format == IMAGE_GIF)
+        (void)gif_check(bytes, length, &error);
+    if (format != IMAGE_PNM)
+        return 0;
+    read_pnm(bytes, length, true);
+    read_pnm(bytes, length, false);
+    return 0;
+}
