@@ -254,7 +254,8 @@ void run_report_step(RunReport *report, const StepReport *step, uint64_t steps_d
         scalar(report, "train", "gradient_norm", steps_done, step->gradient_norm);
     /* A hundredth of the time at most, however long the page is. */
     if (report->html && page_age(report) >= fmax(page_interval_seconds, 100 * report->page_seconds))
-        write_running(report, step->epoch, step->step + 1, step->remaining_seconds);
+        write_running(report, step->epoch, step->step + 1,
+                      step->remaining_seconds + step->remaining_evaluation_seconds);
 }
 
 static ImageView view_of(const uint8_t *pixels, const Batch *batch, uint32_t channels, size_t number)
@@ -400,27 +401,6 @@ static void show_examples(RunReport *report, uint64_t steps_done)
 
 /* ---- the page ---- */
 
-/* Returns the seconds that the evaluations to come will take, by those that were; NaN where there was none yet. */
-static double evaluation_to_come(const RunReport *report, const RunHistory *history, uint64_t epoch)
-{
-    const TrainPlan *plan = &report->session->plan;
-    const double *seconds = run_table_column(&history->epochs, "evaluation_seconds");
-    const uint64_t interval =
-        plan->evaluation_interval ? plan->evaluation_interval : report->state->evaluation_interval;
-    const uint64_t evaluations =
-        report->session->evaluation ? evaluation_count(interval, epoch, plan->epochs) : 0;
-    uint64_t count = 0;
-    double sum = 0;
-    for (size_t i = 0; i < history->epochs.row_count && seconds; i++)
-        if (seconds[i] > 0) {
-            sum += seconds[i];
-            count++;
-        }
-    if (evaluations == 0)
-        return 0;
-    return count ? sum / (double)count * (double)evaluations : NAN;
-}
-
 static FshStatus write_page(RunReport *report, const ReportStatus *status_now, FshError *error)
 {
     const Session *session = report->session;
@@ -452,7 +432,6 @@ static FshStatus write_page(RunReport *report, const ReportStatus *status_now, F
     if (!status)
         status = run_history_read(&history, metrics_path, error);
     page.status.written = (int64_t)time(NULL);
-    page.status.remaining_seconds += evaluation_to_come(report, &history, page.status.epoch);
     if (!status)
         status = html_report_write(&page, path, error);
     run_history_free(&history);
@@ -462,7 +441,7 @@ static FshStatus write_page(RunReport *report, const ReportStatus *status_now, F
     return status;
 }
 
-/* Writes the page of a run that goes on; remaining_seconds: of training alone. */
+/* Writes the page of a run that goes on. */
 static void write_running(RunReport *report, uint64_t epoch, uint64_t step, double remaining_seconds)
 {
     const TrainPlan *plan = &report->session->plan;
@@ -487,6 +466,19 @@ static FshStatus write_classes(RunReport *report, FshError *error)
                                       path, error);
 }
 
+/* Returns the seconds from the end of an epoch to that of the run, as the log tells them. */
+static double remaining_after(const RunReport *report, const EpochReport *epoch)
+{
+    const TrainPlan *plan = &report->session->plan;
+    const RunState *state = report->state;
+    const uint64_t next = epoch->epoch + 1, interval = plan->evaluation_interval ? plan->evaluation_interval
+                                                                                 : state->evaluation_interval;
+    const uint64_t evaluations =
+        report->session->evaluation ? evaluation_count(interval, next, plan->epochs) : 0;
+    return epoch->step_seconds * (double)(plan->epochs - next) +
+           state->last_evaluation_seconds * (double)evaluations;
+}
+
 void run_report_epoch(RunReport *report, const EpochReport *epoch, uint64_t steps_done, const char *verdict)
 {
     if (!report)
@@ -502,9 +494,8 @@ void run_report_epoch(RunReport *report, const EpochReport *epoch, uint64_t step
     if (epoch->evaluated && !is_pairs(report))
         warn_once(report, &report->warned_classes, write_classes(report, &error), &error);
     (void)snprintf(report->verdict, sizeof report->verdict, "%s", verdict);
-    const double epochs_left = (double)(report->session->plan.epochs - epoch->epoch - 1);
     if (report->html && page_age(report) >= 20 * report->page_seconds) /* short epochs do not each have one */
-        write_running(report, epoch->epoch + 1, 0, epoch->step_seconds * epochs_left);
+        write_running(report, epoch->epoch + 1, 0, remaining_after(report, epoch));
 }
 
 void run_report_end(RunReport *report, const RunState *state, const char *why)
