@@ -18,6 +18,7 @@
 #define FSHARD_COMMON_WALK_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #include "common/error.h"
@@ -49,6 +50,10 @@ typedef struct FileList {
  * the list, not a failure; an unreadable root is a failure. An empty list is FSH_OK: the caller knows what it
  * was looking for. FSH_ERR_INTERRUPTED after a signal. On failure the list is empty and needs no free. */
 FshStatus walk_files(const char *root, int jobs, FileList *list, FshError *error);
+
+/* The same of some folders below root alone, "a" or "a/b", in byte order and none in another; their paths begin with them. */
+FshStatus walk_folders(const char *root, const char *const *folders, size_t folder_count, int jobs,
+                       FileList *list, FshError *error);
 
 void file_list_free(FileList *list);
 

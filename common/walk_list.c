@@ -1,5 +1,6 @@
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -22,10 +23,11 @@ typedef struct WalkArena {
     char bytes[];
 } WalkArena;
 
-static const char *arena_keep(WalkArena **arena, const char *text)
+static const char *arena_keep(WalkArena **arena, const char *prefix, const char *text)
 {
     enum { CHUNK_BYTES = 1 << 18 };
-    size_t bytes = strlen(text) + 1;
+    const size_t prefix_bytes = strlen(prefix), text_bytes = strlen(text);
+    size_t bytes = prefix_bytes + text_bytes + 1;
     if (!*arena || (*arena)->capacity - (*arena)->used < bytes) {
         size_t capacity = bytes > CHUNK_BYTES ? bytes : CHUNK_BYTES;
         WalkArena *chunk = malloc(sizeof *chunk + capacity);
@@ -35,7 +37,9 @@ static const char *arena_keep(WalkArena **arena, const char *text)
         *arena = chunk;
     }
     char *kept = (*arena)->bytes + (*arena)->used;
-    memcpy(kept, text, bytes);
+    memcpy(kept, prefix, prefix_bytes);
+    memcpy(kept + prefix_bytes, text, text_bytes);
+    kept[bytes - 1] = '\0';
     (*arena)->used += bytes;
     return kept;
 }
@@ -71,6 +75,7 @@ typedef struct Batch {
 
 typedef struct Listing {
     const char *root;
+    const char *prefix; /* of the paths in the list: "" or "folder/" */
     WalkCursor *cursor;
     FileList *list;
     size_t files_capacity, problems_capacity;
@@ -171,12 +176,12 @@ static FshStatus list_batch(uint64_t item, void *slot, void *context, FshError *
     FileList *list = listing->list;
     for (size_t i = 0; i < batch->count; i++) {
         const BatchEntry *entry = &batch->entries[i];
-        const char *path = arena_keep(&list->arena, entry->path), *reason = NULL;
+        const char *path = arena_keep(&list->arena, listing->prefix, entry->path), *reason = NULL;
         bool kept = path != NULL;
         if (entry->reason || entry->what) {
             char text[WALK_REASON_BYTES];
             reason = entry->reason ? entry->reason : walk_reason(text, entry->what, entry->system_errno);
-            reason = arena_keep(&list->arena, reason);
+            reason = arena_keep(&list->arena, "", reason);
             kept = kept && reason &&
                    walk_grow((void **)&list->problems, (size_t)list->problem_count,
                              &listing->problems_capacity, sizeof *list->problems);
@@ -202,11 +207,10 @@ static int compare_problems(const void *a, const void *b)
     return strcmp(((const WalkProblem *)a)->path, ((const WalkProblem *)b)->path);
 }
 
-FshStatus walk_files(const char *root, int jobs, FileList *list, FshError *error)
+/* Adds the files of one folder to the list. */
+static FshStatus list_folder(Listing *listing, int jobs, FshError *error)
 {
-    *list = (FileList){0};
-    Listing listing = {.root = root, .list = list};
-    FshStatus status = walk_open(&listing.cursor, root, error);
+    FshStatus status = walk_open(&listing->cursor, listing->root, error);
     if (status)
         return status;
     const PoolStream stream = {.take = take_batch,
@@ -214,12 +218,18 @@ FshStatus walk_files(const char *root, int jobs, FileList *list, FshError *error
                                .deliver = list_batch,
                                .window = 2 * (size_t)(jobs > 1 ? jobs : 1),
                                .slot_bytes = sizeof(Batch),
-                               .context = &listing};
+                               .context = listing};
     status = pool_run_stream(jobs, &stream, error);
     if (status == FSH_ERR_INTERRUPTED)
-        (void)fsh_error_set(error, FSH_ERR_INTERRUPTED, "%s: interrupted while its files were listed", root);
-    list->hidden_count = walk_hidden_count(listing.cursor);
-    walk_close(&listing.cursor);
+        (void)fsh_error_set(error, FSH_ERR_INTERRUPTED, "%s: interrupted while its files were listed",
+                            listing->root);
+    listing->list->hidden_count += walk_hidden_count(listing->cursor);
+    walk_close(&listing->cursor);
+    return status;
+}
+
+static FshStatus finish(FileList *list, FshStatus status)
+{
     if (status) {
         file_list_free(list);
         return status;
@@ -228,6 +238,32 @@ FshStatus walk_files(const char *root, int jobs, FileList *list, FshError *error
     if (list->problem_count)
         qsort(list->problems, (size_t)list->problem_count, sizeof *list->problems, compare_problems);
     return FSH_OK;
+}
+
+FshStatus walk_files(const char *root, int jobs, FileList *list, FshError *error)
+{
+    *list = (FileList){0};
+    Listing listing = {.root = root, .prefix = "", .list = list};
+    return finish(list, list_folder(&listing, jobs, error));
+}
+
+FshStatus walk_folders(const char *root, const char *const *folders, size_t folder_count, int jobs,
+                       FileList *list, FshError *error)
+{
+    *list = (FileList){0};
+    Listing listing = {.list = list};
+    FshStatus status = FSH_OK;
+    for (size_t i = 0; i < folder_count && !status; i++) {
+        char path[PATH_MAX], prefix[PATH_MAX];
+        status = file_join(path, sizeof path, root, folders[i], error);
+        if (!status)
+            status = file_join(prefix, sizeof prefix, folders[i], "", error);
+        listing.root = path;
+        listing.prefix = prefix;
+        if (!status)
+            status = list_folder(&listing, jobs, error);
+    }
+    return finish(list, status);
 }
 
 void file_list_free(FileList *list)

@@ -554,6 +554,28 @@ static void test_the_cursor_fails_as_the_list_does(void **state)
     assert_null(cursor);
 }
 
+static void test_some_folders_are_listed_with_their_names(void **state)
+{
+    TestFolder *folder = *state;
+    static const char *const folders[] = {"a/b-", "a/b", "z"};
+    test_file_write_text(test_path(folder, "a/b/c/1.jpg"), "x");
+    test_file_write_text(test_path(folder, "a/b-/2.jpg"), "xy");
+    test_file_write_text(test_path(folder, "a/3.jpg"), "x");
+    test_file_write_text(test_path(folder, "z/.4.jpg"), "x");
+    FileList list;
+    FshError error = {0};
+    assert_ok(walk_folders(folder->path, folders, 3, 2, &list, &error), &error);
+    char *paths = joined(&list);
+    assert_string_equal(paths, "a/b-/2.jpg\na/b/c/1.jpg\n");
+    assert_int_equal(list.total_bytes, 3);
+    assert_int_equal(list.hidden_count, 1);
+    free(paths);
+    file_list_free(&list);
+    static const char *const missing[] = {"a/b", "nowhere"};
+    assert_int_equal(walk_folders(folder->path, missing, 2, 2, &list, &error), FSH_ERR_NOT_FOUND);
+    assert_int_equal(list.count, 0);
+}
+
 #define in_folder(test) cmocka_unit_test_setup_teardown(test, test_folder_setup, test_folder_teardown)
 
 int main(void)
@@ -578,6 +600,7 @@ int main(void)
         in_folder(test_a_web_of_links_comes_to_an_end),
         in_folder(test_a_folder_linked_many_times_is_entered_each_time),
         in_folder(test_the_cursor_fails_as_the_list_does),
+        in_folder(test_some_folders_are_listed_with_their_names),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

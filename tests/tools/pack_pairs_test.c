@@ -168,6 +168,157 @@ static void test_sizes_that_differ_by_a_factor_name_the_option(void **state)
     run_result_free(&result);
 }
 
+/* ---- folders anywhere, ends of names ---- */
+
+static char *pairs_argument(TestFolder *folder, const char *lq, const char *gt)
+{
+    return (char *)test_path(folder, "lq=%s/%s:gt=%s/%s", folder->path, lq, folder->path, gt) +
+           strlen(folder->path) + 1;
+}
+
+static void test_sides_may_be_folders_anywhere(void **state)
+{
+    TestFolder *folder = *state;
+    const char *packed = test_path(folder, "packed");
+    make_pair(folder, "one/LR/train/1.jpg", "two/deep/HR/train/1.png.jpg", 40, 30);
+    make_pair(folder, "one/LR/train/2.jpg", "two/deep/HR/train/2.jpg", 40, 30);
+    make_pair(folder, "one/LR/val/3.jpg", "two/deep/HR/val/3.jpg", 42, 30);
+    source_jpeg(test_path(folder, "one/other/2.jpg"), 40, 30, 3, 3); /* below no side */
+    const char *pairs = pairs_argument(folder, "one/LR", "two/deep/HR");
+    RunResult result = run_expecting(1, "fpack", "--pairs", pairs, packed, NULL);
+    assert_contains(result.err, "one/LR/train/1.jpg: has no counterpart in 'gt'; left out");
+    assert_contains(result.err, "two/deep/HR/train/1.png.jpg: has no counterpart in 'lq'; left out");
+    run_result_free(&result);
+    char *train = packed_list(packed, "train"), *val = packed_list(packed, "val");
+    assert_string_equal(train, "2 -1\n");
+    assert_string_equal(val, "3 -1\n");
+    free(train);
+    free(val);
+    packed_assert_copies(packed, folder->path);
+    run_ok("fverify", "--decode", "--against", folder->path, packed, NULL);
+    const FshDataset *dataset = packed_open(packed);
+    assert_string_equal(fsh_manifest(dataset)->field_names[0], "lq");
+    assert_string_equal(fsh_manifest(dataset)->field_names[1], "gt");
+    fsh_close((FshDataset **)&dataset);
+
+    /* The second side as an argument gives the same dataset, and so do parts. */
+    char *equals = strchr(pairs, ':');
+    *equals = '\0';
+    result = run_expecting(1, "fpack", "--pairs", pairs, equals + 1, test_path(folder, "again"), NULL);
+    run_result_free(&result);
+    char *difference = test_tree_difference(packed, test_path(folder, "again"));
+    assert_null(difference);
+}
+
+static void test_folders_that_are_no_sides_are_refused(void **state)
+{
+    TestFolder *folder = *state;
+    make_pair(folder, "a/1.jpg", "a/b/1.jpg", 40, 30);
+    make_pair(folder, "c/1.jpg", "d/1.jpg", 40, 30);
+    const struct {
+        const char *pairs, *suffix, *destination, *message;
+    } cases[] = {
+        {pairs_argument(folder, "a", "a/b"), "lq=x", "out", "the folder of 'gt' lies in that of 'lq'"},
+        {pairs_argument(folder, "c", "c"), "lq=x:gt=x", "out",
+         "'lq' and 'gt' are the same folder; --pair-suffix"},
+        {pairs_argument(folder, "c", "nowhere"), "lq=x", "out", "nowhere: there is no such folder"},
+        {pairs_argument(folder, "c", "d"), "lr=x", "out", "--pair-suffix: 'lr' is no side"},
+        {pairs_argument(folder, "c", "d"), "lq", "out", "--pair-suffix: 'lq' is not SIDE=SUFFIX"},
+        {pairs_argument(folder, "c", "d"), "lq=/", "out", "--pair-suffix: '/' is no end of a name"},
+        {pairs_argument(folder, "c", "d"), "lq=x", "d/out", "lies in the folder of 'gt'"},
+        {test_path(folder, "lq=%s/c", folder->path) + strlen(folder->path) + 1, "lq=x", "out",
+         "'lq' is one side; pairs have two"},
+        {test_path(folder, "lq=%s/c:lq=%s/d", folder->path, folder->path) + strlen(folder->path) + 1, "lq=x",
+         "out", "'lq' is given twice"},
+        {test_path(folder, "lq=%s/c:gt=", folder->path) + strlen(folder->path) + 1, "lq=x", "out",
+         "'gt=' is not SIDE=FOLDER"},
+        {"lq=/:gt=/tmp", "lq=x", "out", "/ is no side of pairs"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        RunResult result =
+            run_expecting(cases[i].pairs[3] == '/' && strstr(cases[i].message, "no such") ? 1 : 2, "fpack",
+                          "--pairs", cases[i].pairs, "--pair-suffix", cases[i].suffix,
+                          test_path(folder, "%s", cases[i].destination), NULL);
+        assert_contains(result.err, cases[i].message);
+        run_result_free(&result);
+    }
+    RunResult result = run_expecting(2, "fresize", "--pairs", pairs_argument(folder, "c", "d"),
+                                     test_path(folder, "c"), test_path(folder, "out"), NULL);
+    assert_contains(result.err, "pack both with fpack --pairs A=DST1:B=DST2");
+    run_result_free(&result);
+}
+
+static void test_names_may_end_in_a_word_of_their_side(void **state)
+{
+    TestFolder *folder = *state;
+    const char *packed = test_path(folder, "packed");
+    for (int i = 1; i <= 4; i++) {
+        source_jpeg(test_path(folder, "src/LR/%04dx2.jpg", i), 20, 15, 3, (uint32_t)i);
+        source_jpeg(test_path(folder, "src/HR/%04d.jpg", i), 40, 30, 3, (uint32_t)i);
+    }
+    source_jpeg(test_path(folder, "src/LR/0005.jpg"), 20, 15, 3, 5);
+    source_jpeg(test_path(folder, "src/HR/0005.jpg"), 40, 30, 3, 5);
+    /* Nothing is guessed, and the message names the rule: the pair that fits without it is packed. */
+    RunResult result = run_expecting(1, "fpack", "--pairs", "LR:HR", "--pair-scale", "2",
+                                     test_path(folder, "src"), packed, NULL);
+    assert_contains(result.err, "LR/0001x2.jpg: has no counterpart in 'HR'; left out");
+    assert_contains(result.err,
+                    "--pair-suffix LR=x2 would pair 4 of 4 images of 'LR' that have no counterpart");
+    run_result_free(&result);
+    result = run_expecting(1, "fpack", "--force", "--pairs", "LR:HR", "--pair-scale", "2", "--pair-suffix",
+                           "LR=x2", test_path(folder, "src"), packed, NULL);
+    assert_contains(result.err, "LR/0005.jpg: its name does not end as --pair-suffix says of its side: 'x2'");
+    assert_contains(result.err, "HR/0005.jpg: has no counterpart in 'LR'; left out");
+    assert_contains_not(result.err, "would pair");
+    run_result_free(&result);
+    char *train = packed_list(packed, "train");
+    assert_string_equal(train, "0001 -1\n0002 -1\n0003 -1\n0004 -1\n");
+    free(train);
+    packed_assert_copies(packed, test_path(folder, "src"));
+}
+
+static void test_both_sides_may_end_in_words_and_lie_in_one_folder(void **state)
+{
+    TestFolder *folder = *state;
+    for (int i = 1; i <= 4; i++)
+        make_pair(folder, test_path(folder, "o/%02d_outdoor_hazy.jpg", i) + strlen(folder->path) + 1,
+                  test_path(folder, "o/%02d_outdoor_GT.jpg", i) + strlen(folder->path) + 1, 40, 30);
+    for (int i = 1; i <= 4; i++)
+        make_pair(folder, test_path(folder, "p/hazy/%02d_outdoor_hazy.jpg", i) + strlen(folder->path) + 1,
+                  test_path(folder, "p/GT/%02d_outdoor_GT.jpg", i) + strlen(folder->path) + 1, 40, 30);
+    RunResult result = run_expecting(1, "fpack", "--pairs", "hazy:GT", test_path(folder, "p"),
+                                     test_path(folder, "packed"), NULL);
+    assert_contains(result.err, "--pair-suffix hazy=_hazy:GT=_GT would pair 4 of 4 images of 'hazy'");
+    run_result_free(&result);
+    run_ok("fpack", "--pairs", "hazy:GT", "--pair-suffix", "hazy=_hazy:GT=_GT", test_path(folder, "p"),
+           test_path(folder, "packed"), NULL);
+    run_ok("fpack", "--pairs", pairs_argument(folder, "o", "o"), "--pair-suffix", "lq=_hazy:gt=_GT",
+           test_path(folder, "one"), NULL);
+    char *one = packed_list(test_path(folder, "one"), "train");
+    char *two = packed_list(test_path(folder, "packed"), "train");
+    assert_string_equal(one, "01_outdoor -1\n02_outdoor -1\n03_outdoor -1\n04_outdoor -1\n");
+    assert_string_equal(one, two);
+    free(one);
+    free(two);
+    packed_assert_copies(test_path(folder, "one"), folder->path);
+}
+
+/* Names that have nothing to do with each other suggest nothing. */
+static void test_no_rule_is_named_where_none_fits(void **state)
+{
+    TestFolder *folder = *state;
+    static const char *const names[] = {"cat", "dog", "fish", "bird", "toad"};
+    for (size_t i = 0; i < 5; i++) {
+        source_jpeg(test_path(folder, "src/a/%s.jpg", names[i]), 20, 15, 3, (uint32_t)i);
+        source_jpeg(test_path(folder, "src/b/%zu.jpg", i), 20, 15, 3, (uint32_t)i);
+    }
+    RunResult result =
+        run_expecting(1, "fpack", "--pairs", "a:b", test_path(folder, "src"), test_path(folder, "x"), NULL);
+    assert_contains(result.err, "see what was left out");
+    assert_contains_not(result.err, "--pair-suffix");
+    run_result_free(&result);
+}
+
 /* Before anything is written, with what to do instead. */
 static void test_pixels_do_not_go_to_basicsr(void **state)
 {
@@ -326,6 +477,8 @@ static void test_a_flat_folder_of_numbered_pairs_is_explained(void **state)
         {"1.jpg", "1_gt.jpg", "2.jpg", "2_gt.jpg"},
         {"blur_1.jpg", "sharp_1.jpg", "blur_2.jpg", "sharp_2.jpg"},
     };
+    static const char *const hints[] = {"/train --pair-suffix A=blur:B=sharp packs them",
+                                        "/train --pair-suffix B=_gt packs them", "with --pairs A:B"};
     for (size_t i = 0; i < 3; i++) {
         const char *source = test_path(folder, "flat%zu", i);
         for (size_t n = 0; n < 4; n++)
@@ -334,7 +487,7 @@ static void test_a_flat_folder_of_numbered_pairs_is_explained(void **state)
         assert_contains(result.err, test_path(folder, "'train/%s' and 'train/%s' look like a pair",
                                               names[i][0], names[i][1]) +
                                         strlen(folder->path) + 1);
-        assert_contains(result.err, "with --pairs A:B");
+        assert_contains(result.err, hints[i]);
         run_result_free(&result);
         result = run_expecting(1, "fpack", "--pairs", "blur:sharp", source, test_path(folder, "out"), NULL);
         assert_contains(result.err, "look like a pair");
@@ -382,6 +535,11 @@ int main(void)
         in_folder(test_orphans_and_unequal_pairs_are_listed_and_left_out),
         in_folder(test_sides_may_differ_by_a_factor),
         in_folder(test_sizes_that_differ_by_a_factor_name_the_option),
+        in_folder(test_sides_may_be_folders_anywhere),
+        in_folder(test_folders_that_are_no_sides_are_refused),
+        in_folder(test_names_may_end_in_a_word_of_their_side),
+        in_folder(test_both_sides_may_end_in_words_and_lie_in_one_folder),
+        in_folder(test_no_rule_is_named_where_none_fits),
         in_folder(test_pixels_do_not_go_to_basicsr),
         in_folder(test_ambiguous_matches_are_listed_and_left_out),
         in_folder(test_more_than_two_fields),

@@ -350,7 +350,7 @@ FshStatus pack_finish(Blueprint *blueprint, Destination *destination, PackResult
 /* The folder that is walked, in which the destination would be found as a class. A list finds nothing but what it names. */
 static const char *walked_source(const PackOptions *options)
 {
-    return options->files_from ? NULL : options->source;
+    return options->files_from || options->root[0] ? NULL : options->source;
 }
 
 FshStatus pack_run(const Plan *plan, const PackOptions *options, PackLeftOut left_out, void *context,

@@ -257,12 +257,12 @@ static FshStatus note_walk_problems(Plan *plan, FshError *error)
 
 /* fresize leaves its recipe in the tree it writes: it belongs in the provenance. A tree that it has not finished is packed
  * as it is, with a warning: images may be missing that nobody will miss later. */
-static FshStatus read_resize_recipe(Plan *plan, FshError *error)
+static FshStatus read_resize_recipe(Plan *plan, const PackOptions *options, FshError *error)
 {
     static const char name[] = ".fresize/recipe.json";
     char path[PATH_MAX];
     FshStatus status = file_join(path, sizeof path, plan->root, name, error);
-    if (status)
+    if (status || options->root[0]) /* folders anywhere have recipes of their own, or none */
         return status;
     plan->recipe = json_load_file(path, 0, NULL);
     if (!json_is_object(plan->recipe)) {
@@ -309,12 +309,42 @@ static FshStatus refuse_no_samples(const Plan *plan, const PackOptions *options,
                              "%s: no images in class folders (looked for %s/CLASS/x.jpg and "
                              "%s/train/CLASS/x.jpg): %s",
                              plan->root, plan->root, plan->root, found);
-    return fsh_error_set(
-        error, FSH_ERR_NOT_FOUND,
-        "%s: no sample has an image in each of the folders '%s' and '%s' (looked at any depth, "
-        "same path below them): %s",
-        plan->root, plan->field_names[0], plan->field_names[1],
-        plan->left_out.count ? "see what was left out" : found);
+    return fsh_error_set(error, FSH_ERR_NOT_FOUND,
+                         "%s: no sample has an image in each of the folders '%s' and '%s' (looked %s"
+                         "same path below them): %s",
+                         plan->root, plan->field_names[0], plan->field_names[1],
+                         options->root[0] ? "for the " : "at any depth, ",
+                         plan->pair_hint[0]     ? plan->pair_hint
+                         : plan->left_out.count ? "see what was left out"
+                                                : found);
+}
+
+/* By the bytes of the paths below them: "a/b-" comes before "a/b", since '-' comes before '/'. */
+static int compare_folders(const void *a, const void *b)
+{
+    const char *left = *(const char *const *)a, *right = *(const char *const *)b;
+    while (*left && *left == *right) {
+        left++;
+        right++;
+    }
+    return (*left ? (unsigned char)*left : '/') - (*right ? (unsigned char)*right : '/');
+}
+
+/* Lists the files of the source, or of the sides' own folders. */
+static FshStatus find_files(Plan *plan, const PackOptions *options, FshError *error)
+{
+    const char *folders[FSH_FIELDS_MAX];
+    size_t count = 0, kept = 0;
+    if (!options->root[0])
+        return walk_files(options->source, options->jobs, &plan->files, error);
+    for (; count < options->field_count; count++)
+        folders[count] = options->side_folders[count];
+    qsort(folders, count, sizeof *folders, compare_folders);
+    for (size_t i = 0; i < count; i++) {
+        if (!kept || strcmp(folders[kept - 1], folders[i]) != 0)
+            folders[kept++] = folders[i];
+    }
+    return walk_folders(plan->root, folders, kept, options->jobs, &plan->files, error);
 }
 
 /* A tree of files: samples in class folders or below side folders, or those of a list. */
@@ -322,10 +352,10 @@ static FshStatus plan_tree(Plan *plan, const PackOptions *options, FshError *err
 {
     FshStatus status = source_open(options->source, &plan->folder, error);
     if (!status)
-        status = read_resize_recipe(plan, error);
+        status = read_resize_recipe(plan, options, error);
     if (status || options->files_from)
         return status ? status : plan_list(plan, options, error);
-    status = walk_files(options->source, options->jobs, &plan->files, error);
+    status = find_files(plan, options, error);
     if (!status)
         status = note_walk_problems(plan, error);
     if (!status)
@@ -397,7 +427,7 @@ FshStatus plan_make(Plan *plan, const PackOptions *options, FshError *error)
     for (size_t field = 0; field < options->field_count; field++)
         plan->field_names[field] = options->field_names[field];
     /* A list says what there is: nothing else is looked for. */
-    const bool dataset = !options->files_from && plan_is_dataset(options->source);
+    const bool dataset = !options->files_from && !options->root[0] && plan_is_dataset(options->source);
     FshStatus status = dataset ? plan_dataset(plan, options, error) : plan_tree(plan, options, error);
     if (!status && plan->sample_count == 0)
         status = fsh_error_set(error, FSH_ERR_NOT_FOUND, "%s: holds no sample", plan->root);

@@ -60,6 +60,10 @@ typedef struct PackOptions {
     uint64_t dictionary_bytes;             /* what a dictionary may take at most; 0: none */
     char field_names[FSH_FIELDS_MAX][256]; /* the side folders */
     size_t field_count;                    /* 0: class folders */
+    char root
+        [PATH_MAX]; /* sides with folders of their own: source, the folder that all of them lie in; "": none */
+    char side_folders[FSH_FIELDS_MAX][PATH_MAX]; /* these folders, below root */
+    char side_suffixes[FSH_FIELDS_MAX][64];      /* what the names of a side end in, besides; "": nothing */
     uint32_t pair_scale;  /* of pairs: fields after the first are so many times as large; 1: as large */
     uint64_t shard_bytes; /* aimed at, for each shard */
     double val_fraction;  /* of each class, from train to val; 0: none */
@@ -182,7 +186,8 @@ typedef struct Plan {
     /* Inputs that go into no sample: orphans, images in no class, unreadable folders; with status FSH_OK what --dedupe left
      * out, as asked. */
     NoteList left_out;
-    NoteList warnings; /* what is odd but no failure */
+    NoteList warnings;   /* what is odd but no failure */
+    char pair_hint[320]; /* the --pair-suffix by which images without counterpart would pair up; "": none */
 } Plan;
 
 /* FSH_ERR_NOT_FOUND: no source, or no image in the layout that was looked for. FSH_ERR_MISMATCH: splits with
@@ -238,6 +243,18 @@ size_t plan_stem_bytes(const char *path);
 /* Fill samples, sources and class_names. */
 FshStatus plan_classes(Plan *plan, const PackOptions *options, FshError *error);
 FshStatus plan_pairs(Plan *plan, const PackOptions *options, FshError *error);
+
+/* One image of one side. */
+typedef struct SideImage {
+    const char *key; /* key_bytes long */
+    size_t key_bytes;
+    uint64_t file;
+    uint32_t split, field;
+} SideImage;
+
+/* Looks for ends of names by which most images without counterpart would pair up, those of two sides: count of them, in order of
+ * split, key and field. Fills plan->pair_hint where there are. FSH_ERR_MEMORY. */
+FshStatus plan_hint_suffix(Plan *plan, const SideImage *orphans, size_t count, FshError *error);
 
 /* The samples of --files-from. */
 FshStatus plan_list(Plan *plan, const PackOptions *options, FshError *error);

@@ -1,6 +1,7 @@
 /* A folder of 0001_blur.png, 0001_sharp.png, 0002_blur.png …, or of blur_0001.png …, sharp_0001.png …, is pairs in a form
- * that fpack does not read: which word is a side would be a guess. But whoever packs it is told what to do. */
+ * that fpack does not read by itself: which word is a side would be a guess. But whoever packs it is told what to do. */
 #include <stddef.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "tools/pack/plan.h"
@@ -69,10 +70,11 @@ static bool one_folder(const Plan *plan, uint64_t *count_ret)
 }
 
 /* Whether image i and its other side differ in the same two words for every i. by_beginning: neighbours, told apart by
- * their ends; else a first half and a second half, told apart by their beginnings. */
-static bool all_pairs(const Plan *plan, uint64_t count, bool by_beginning, const char *example[2])
+ * their ends; else a first half and a second half, told apart by their beginnings. Fills example with the first two paths and
+ * words with how they differ. */
+static bool all_pairs(const Plan *plan, uint64_t count, bool by_beginning, const char *example[2],
+                      Stem words[2])
 {
-    Stem words[2] = {{0}, {0}};
     uint64_t a_file = 0, b_file = 0;
     for (uint64_t i = 0; i < (by_beginning ? 1 : count / 2); i++)
         (void)next_image(plan, &b_file);
@@ -131,9 +133,24 @@ FshStatus plan_hint_flat_pairs(const Plan *plan, FshStatus status, FshError *err
     uint64_t count = 0;
     if (!error || !plan->is_image || !one_folder(plan, &count) || count < 4 || count % 2 != 0)
         return status;
-    if (!all_pairs(plan, count, true, example) && !all_pairs(plan, count, false, example))
-        return status;
     const FshError before = *error;
+    Stem words[2] = {{0}, {0}};
+    if (all_pairs(plan, count, true, example, words) && example[0]) {
+        const char *slash = strrchr(example[0], '/');
+        const int folder_bytes = slash ? (int)(slash - example[0]) : 0;
+        char folder[512], rules[160];
+        (void)snprintf(folder, sizeof folder, "%s%s%.*s", plan->root, folder_bytes ? "/" : "", folder_bytes,
+                       example[0]);
+        (void)snprintf(rules, sizeof rules, "%s%.*s%s%s%.*s", words[0].length ? "A=" : "",
+                       (int)words[0].length, words[0].text, words[0].length && words[1].length ? ":" : "",
+                       words[1].length ? "B=" : "", (int)words[1].length, words[1].text);
+        return fsh_error_set(
+            error, status,
+            "%s; '%s' and '%s' look like a pair: --pairs A=%s:B=%s --pair-suffix %s packs them",
+            before.message, example[0], example[1], folder, folder, rules);
+    }
+    if (!all_pairs(plan, count, false, example, words))
+        return status;
     return fsh_error_set(
         error, status,
         "%s; '%s' and '%s' look like a pair: put the two sides into folders of their own, A and B, "

@@ -1,21 +1,14 @@
 /* plan_pairs.c - side folders to samples: one image for each field, matched by path.
  *
  * A side is a folder named like a field, at any depth. What is left of a path without that folder and without
- * the extension is the key; images with the same split and key are one sample. Nothing is guessed: a key that
+ * the extension is the key; images with the same split and key are one sample. A side may also be a folder anywhere, and names
+ * may end in a word of their side (--pair-suffix). Nothing is guessed: a key that
  * lacks a side, or has two images on one side, is listed and left out. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "tools/pack/plan.h"
-
-/* One image of one side. */
-typedef struct SideImage {
-    const char *key;
-    size_t key_bytes;
-    uint64_t file;
-    uint32_t split, field;
-} SideImage;
 
 /* By split, key, field, then path. */
 static int compare_images(const void *a, const void *b)
@@ -59,12 +52,38 @@ static size_t find_sides(const Plan *plan, const char *path, uint32_t *field_ret
     return found;
 }
 
-/* Writes path without the side's folder and without extension to storage, and finds its split. */
-static size_t make_key(const Plan *plan, const char *path, size_t side_begin, uint32_t field, char *storage,
-                       SideImage *image)
+static bool ends_in(const char *text, size_t bytes, const char *end)
 {
-    size_t side_end = side_begin + strlen(plan->field_names[field]) + 1;
-    size_t stem_bytes = plan_stem_bytes(path);
+    const size_t end_bytes = strlen(end);
+    return bytes > end_bytes && text[bytes - end_bytes - 1] != '/' &&
+           memcmp(text + bytes - end_bytes, end, end_bytes) == 0;
+}
+
+/* Finds the side whose own folder path lies in; of several in one folder the one with the longest suffix that the name has.
+ * Returns field_count where there is none: *below_ret tells whether it lies in a side's folder at all. */
+static uint32_t find_folder(const PackOptions *options, const char *path, bool *below_ret)
+{
+    const size_t stem_bytes = plan_stem_bytes(path);
+    size_t best = options->field_count;
+    *below_ret = false;
+    for (size_t field = 0; field < options->field_count; field++) {
+        const size_t length = strlen(options->side_folders[field]);
+        const char *suffix = options->side_suffixes[field];
+        if (strncmp(path, options->side_folders[field], length) != 0 || path[length] != '/')
+            continue;
+        *below_ret = true;
+        if (ends_in(path, stem_bytes, suffix) &&
+            (best == options->field_count || strlen(suffix) > strlen(options->side_suffixes[best])))
+            best = field;
+    }
+    return (uint32_t)best;
+}
+
+/* Writes path without the side's folder, suffix and extension to storage, and finds its split. */
+static size_t make_key(const char *path, size_t side_begin, size_t side_end, size_t suffix_bytes,
+                       char *storage, SideImage *image)
+{
+    size_t stem_bytes = plan_stem_bytes(path) - suffix_bytes;
     memcpy(storage, path, side_begin);
     memcpy(storage + side_begin, path + side_end, stem_bytes - side_end);
     size_t length = side_begin + stem_bytes - side_end;
@@ -78,8 +97,10 @@ static size_t make_key(const Plan *plan, const char *path, size_t side_begin, ui
 }
 
 /* Collects the images of all sides; *count_ret of them. */
-static FshStatus collect(Plan *plan, SideImage *images, uint64_t *count_ret, FshError *error)
+static FshStatus collect(Plan *plan, const PackOptions *options, SideImage *images, uint64_t *count_ret,
+                         FshError *error)
 {
+    const bool own_folders = options->root[0] != '\0';
     FshStatus status = FSH_OK;
     uint64_t count = 0, outside_count = 0;
     const char *outside_example = NULL;
@@ -90,11 +111,22 @@ static FshStatus collect(Plan *plan, SideImage *images, uint64_t *count_ret, Fsh
         size_t side_begin = 0;
         if (!plan->is_image[file])
             continue;
-        size_t sides = find_sides(plan, path, &field, &side_begin);
-        if (sides == 1) {
+        bool below = false;
+        if (own_folders)
+            field = find_folder(options, path, &below);
+        size_t sides = own_folders ? below : find_sides(plan, path, &field, &side_begin);
+        const char *suffix = field < plan->field_count ? options->side_suffixes[field] : "";
+        const bool fits = field < plan->field_count && ends_in(path, plan_stem_bytes(path), suffix);
+        if (sides == 1 && fits) {
+            const char *folder = own_folders ? options->side_folders[field] : plan->field_names[field];
             SideImage *image = &images[count++];
             *image = (SideImage){.file = file, .field = field};
-            used += make_key(plan, path, side_begin, field, plan->key_storage + used, image);
+            used += make_key(path, side_begin, side_begin + strlen(folder) + 1, strlen(suffix),
+                             plan->key_storage + used, image);
+        } else if (sides == 1) {
+            status = notes_addf(&plan->left_out, FSH_ERR_MISMATCH, error, path,
+                                "its name does not end as --pair-suffix says of its side%s%s%s",
+                                *suffix ? ": '" : "", suffix, *suffix ? "'" : "");
         } else if (sides > 1) {
             status =
                 notes_add(&plan->left_out, FSH_ERR_MISMATCH, path,
@@ -113,8 +145,10 @@ static FshStatus collect(Plan *plan, SideImage *images, uint64_t *count_ret, Fsh
     return status;
 }
 
-/* A run of images with one key: a sample if each side has exactly one, else a note for each image. */
-static FshStatus add_group(Plan *plan, const SideImage *images, size_t count, FshError *error)
+/* A run of images with one key: a sample if each side has exactly one, else a note for each image. *orphans_ret: it lacks a
+ * side. */
+static FshStatus add_group(Plan *plan, const SideImage *images, size_t count, bool *orphans_ret,
+                           FshError *error)
 {
     uint64_t sources[FSH_FIELDS_MAX] = {0};
     size_t per_field[FSH_FIELDS_MAX] = {0};
@@ -127,6 +161,7 @@ static FshStatus add_group(Plan *plan, const SideImage *images, size_t count, Fs
         missing = per_field[field] == 0 ? field : missing;
         doubled = per_field[field] > 1 ? field : doubled;
     }
+    *orphans_ret = missing < FSH_FIELDS_MAX;
     if (missing == FSH_FIELDS_MAX && doubled == FSH_FIELDS_MAX) {
         plan_add_sample(plan, images[0].key, images[0].key_bytes, FSH_NO_LABEL, images[0].split, sources);
         return FSH_OK;
@@ -237,11 +272,10 @@ static FshStatus check_sides(const Plan *plan, FshError *error)
 
 FshStatus plan_pairs(Plan *plan, const PackOptions *options, FshError *error)
 {
-    (void)options;
-    FshStatus status = check_sides(plan, error);
+    FshStatus status = options->root[0] ? FSH_OK : check_sides(plan, error);
     if (status)
         return status;
-    uint64_t count = 0;
+    uint64_t count = 0, orphan_count = 0;
     size_t path_bytes = 1;
     for (uint64_t file = 0; file < plan->files.count; file++)
         path_bytes += strlen(plan->files.files[file].path);
@@ -251,15 +285,23 @@ FshStatus plan_pairs(Plan *plan, const PackOptions *options, FshError *error)
         status = fsh_error_set(error, FSH_ERR_MEMORY, "%s: out of memory", plan->root);
         goto done;
     }
-    status = collect(plan, images, &count, error);
+    status = collect(plan, options, images, &count, error);
     if (status)
         goto done;
-    qsort(images, count, sizeof *images, compare_images);
+    if (count)
+        qsort(images, count, sizeof *images, compare_images);
     for (uint64_t begin = 0, end; begin < count && !status; begin = end) {
+        bool orphans = false;
         for (end = begin + 1; end < count && same_sample(&images[begin], &images[end]);)
             end++;
-        status = add_group(plan, &images[begin], (size_t)(end - begin), error);
+        status = add_group(plan, &images[begin], (size_t)(end - begin), &orphans, error);
+        for (uint64_t i = begin; i < end && orphans; i++)
+            images[orphan_count++] = images[i]; /* where a group before was */
     }
+    if (!status && orphan_count && plan->field_count == 2)
+        status = plan_hint_suffix(plan, images, (size_t)orphan_count, error);
+    if (!status && plan->pair_hint[0] && plan->sample_count)
+        status = notes_add(&plan->warnings, FSH_OK, plan->root, plan->pair_hint, error);
 done:
     free(images);
     return status;

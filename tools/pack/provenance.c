@@ -64,6 +64,20 @@ static json_t *options_to_json(const Plan *plan, const PackOptions *options)
             failed |= json_array_append_new(fields, json_string(plan->field_names[i]));
         failed |= json_object_set_new(object, "fields", fields);
     }
+    json_t *sides = options->root[0] ? json_array() : NULL, *suffixes = NULL;
+    for (size_t i = 0; i < options->field_count; i++) {
+        if (sides)
+            failed |= json_array_append_new(sides, json_text(options->side_folders[i]));
+        if (options->side_suffixes[i][0]) {
+            suffixes = suffixes ? suffixes : json_object();
+            failed |=
+                json_object_set_new(suffixes, options->field_names[i], json_text(options->side_suffixes[i]));
+        }
+    }
+    if (sides)
+        failed |= json_object_set_new(object, "side_folders", sides);
+    if (suffixes)
+        failed |= json_object_set_new(object, "pair_suffix", suffixes);
     if (options->pair_scale > 1)
         failed |= add_integer(object, "pair_scale", options->pair_scale);
     failed |= json_object_set_new(object, "max_pixels", json_integer((json_int_t)options->max_pixels));

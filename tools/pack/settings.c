@@ -1,58 +1,16 @@
 #include "tools/pack/settings.h"
 
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "common/cpu.h"
+#include "common/file.h"
+#include "tools/pack/destination.h"
 
 const char *const settings_formats[] = {"shards", "lmdb", "tar", NULL};
 const char *const settings_layouts[] = {"fshard", "basicsr", NULL};
 const char *const settings_edges[] = {"short", "long", NULL};
-
-/* The folders in which a data set's own documents, or a code's, put the sides of its pairs. */
-static const struct {
-    const char *name, *sides;
-} pair_presets[] = {
-    {"gopro", "blur:sharp"},    /* GOPRO_Large, REDS' blur and sharp */
-    {"nafnet", "input:target"}, /* NAFNet, Restormer, MPRNet: datasets/GoPro/train/input */
-    {"basicsr", "lq:gt"},       /* BasicSR: dataroot_lq, dataroot_gt */
-};
-
-/* The sides of a preset; text itself where it names none. */
-static FshStatus find_pairs(const char *text, const char **sides_ret, FshError *error)
-{
-    *sides_ret = text;
-    for (size_t i = 0; i < sizeof pair_presets / sizeof pair_presets[0]; i++) {
-        if (strcmp(text, pair_presets[i].name) == 0)
-            *sides_ret = pair_presets[i].sides;
-    }
-    return strchr(*sides_ret, ':')
-               ? FSH_OK
-               : fsh_error_set(error, FSH_ERR_USAGE,
-                               "--pairs: '%s' is neither A:B nor one of gopro, nafnet, basicsr", text);
-}
-
-static FshStatus take_fields(const Settings *settings, PackOptions *options, FshError *error)
-{
-    if (settings->pairs && settings->fields)
-        return fsh_error_set(error, FSH_ERR_USAGE, "--pairs and --fields: give one of them");
-    FshStatus status = FSH_OK;
-    const char *sides = NULL;
-    if (settings->pairs)
-        status = find_pairs(settings->pairs, &sides, error);
-    if (sides && !status)
-        status = options_split_colon("--pairs", sides, options->field_names, 2, &options->field_count, error);
-    if (settings->fields)
-        status = options_split_colon("--fields", settings->fields, options->field_names, FSH_FIELDS_MAX,
-                                     &options->field_count, error);
-    for (size_t field = 0; field < options->field_count && !status; field++) {
-        if (strchr(options->field_names[field], '/'))
-            status =
-                fsh_error_set(error, FSH_ERR_USAGE, "%s: '%s' is a path; give the name of the folder alone",
-                              settings->pairs ? "--pairs" : "--fields", options->field_names[field]);
-    }
-    return status;
-}
 
 /* What goes together, and what does not. */
 static FshStatus check_usage(const Settings *settings, const PackOptions *options, FshError *error)
@@ -88,6 +46,18 @@ static FshStatus check_usage(const Settings *settings, const PackOptions *option
                              "--shard-size: a split is one LMDB, whatever its size; leave it out, or use "
                              "--format shards or tar");
     return FSH_OK;
+}
+
+/* A destination in a side's folder would be taken for images of it. */
+static FshStatus check_outside(const PackOptions *options, size_t field, FshError *error)
+{
+    char side[PATH_MAX];
+    FshError failure = {0};
+    FshStatus status = file_join(side, sizeof side, options->root, options->side_folders[field], error);
+    if (!status && destination_check_outside(side, options->destination, &failure))
+        status = fsh_error_set(error, FSH_ERR_USAGE, "%s: lies in the folder of '%s'; choose one outside",
+                               options->destination, options->field_names[field]);
+    return status;
 }
 
 /* fresize's recipe, with its defaults where fpack has no option. */
@@ -192,7 +162,15 @@ FshStatus settings_take(const ProgramContext *context, PackOptions *options, Fsh
     if (settings->split >= 1)
         return fsh_error_set(error, FSH_ERR_USAGE, "--split: %g leaves nothing to train on: a tenth is 0.1",
                              settings->split);
-    FshStatus status = program_take_paths(context, &options->source, &options->destination, error);
+    size_t used = 0; /* arguments that are sides of pairs */
+    FshStatus status = settings_take_pairs(context, options, &used, error);
+    const OptionArguments paths = {.items = context->arguments->items + used,
+                                   .count = context->arguments->count - used};
+    const ProgramContext rest = {.table = context->table, .settings = context->settings, .arguments = &paths};
+    if (!status)
+        status = program_take_paths(&rest, &options->source, &options->destination, error);
+    for (size_t field = 0; field < options->field_count && options->root[0] && !status; field++)
+        status = check_outside(options, field, error);
     if (!status && settings->part)
         status = part_parse("--part", settings->part, &options->part, error);
     if (!status)
@@ -201,8 +179,6 @@ FshStatus settings_take(const ProgramContext *context, PackOptions *options, Fsh
         status = take_container(settings, &options->container, error);
     if (!status)
         status = take_store(settings, options, error);
-    if (!status)
-        status = take_fields(settings, options, error);
     return status ? status : check_usage(settings, options, error);
 }
 

@@ -14,7 +14,7 @@ typedef struct Settings {
     uint64_t shard_size, raw_under, budget, dictionary_size;
     double split;
     int64_t pair_scale, seed, shuffle, limit, max_pixels, max_size, quality, level;
-    const char *part, *layout;
+    const char *part, *layout, *pair_suffix;
     const struct Settings *defaults;
     bool check, force, merge, format_given, dedupe, dictionary, quality_given, level_given,
         dictionary_size_given, seed_given, shard_size_given, exact,
@@ -39,6 +39,11 @@ OptionTable settings_table(const Option *rows);
 
 /* Fills *options. FSH_ERR_USAGE. */
 FshStatus settings_take(const ProgramContext *context, PackOptions *options, FshError *error);
+
+/* Fills the sides of pairs, and where they have folders of their own the source. *used_ret: so many arguments, the first, are
+ * sides. FSH_ERR_USAGE; FSH_ERR_NOT_FOUND: a folder is not there. (settings_pairs.c) */
+FshStatus settings_take_pairs(const ProgramContext *context, PackOptions *options, size_t *used_ret,
+                              FshError *error);
 
 /* What the dataset is was decided when its parts were packed: with --merge an option that says otherwise is a
  * misunderstanding, and FSH_ERR_USAGE. */

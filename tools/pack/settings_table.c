@@ -34,13 +34,22 @@ void settings_rows(Settings *settings, Option rows[SETTINGS_ROWS])
          .value = &settings->pairs,
          .argument = "A:B",
          .help = "pairs of images: same path below a folder A and below a folder B, at any depth; gopro is "
-                 "blur:sharp, nafnet input:target, basicsr lq:gt",
+                 "blur:sharp, nafnet input:target, basicsr lq:gt; lq=/a/LR:gt=/b/HR: of folders anywhere, "
+                 "without "
+                 "SRC",
          .group = "Input"},
         {.name = "fields",
          .kind = OPTION_TEXT,
          .value = &settings->fields,
          .argument = "A:B:C",
          .help = "as --pairs, with two to eight images a sample"},
+        {.name = "pair-suffix",
+         .kind = OPTION_TEXT,
+         .value = &settings->pair_suffix,
+         .argument = "A=END",
+         .help = "names of side A end in END, which is no part of what must be equal: lq=x2 pairs 0001x2.png "
+                 "with "
+                 "0001.png; A=END:B=END for both sides"},
         {.name = "pair-scale",
          .kind = OPTION_INTEGER,
          .value = &settings->pair_scale,
@@ -256,6 +265,7 @@ OptionTable settings_table(const Option *rows)
                     "  fpack --split 0.1 photos/ shards/\n"
                     "  fpack --pairs blurry:sharp gopro/ shards/\n"
                     "  fpack --pairs gopro GOPRO_Large/ shards/\n"
+                    "  fpack --pairs lq=/a/LR:gt=/b/HR --pair-suffix lq=x2 --pair-scale 2 shards/\n"
                     "  fpack --labels LOC_val_solution.csv imagenet/ shards/ # train/CLASS/x.jpg, val/x.jpg\n"
                     "  fpack --max-size 160 imagenet/ shards/       # from originals in one pass\n"
                     "  fpack --split 0.2 --format lmdb shards/ lmdb/ # a dataset, packed again\n"

@@ -106,6 +106,7 @@ static const OptionForeign answers[] = {
     {"skip-reencode", "images that are small enough are copied byte for byte"},
     {"disable-all-reencoding", "images that are small enough are copied byte for byte"},
     {"max-aspect-ratio", "nothing leaves images out by their proportions"},
+    {"pair-suffix", "fpack has it: make the images of each side smaller by a command of its own"},
     {"pair-scale", "fpack has it: pairs for super-resolution go there as they are"},
     {"output-format", "fpack --format packs; --format here is what images are written as"},
     {"url-list", "nothing is downloaded"},
@@ -245,6 +246,13 @@ static FshStatus fill_pairs(const char *text, ResizeSourceOptions *source, FshEr
 {
     char parts[2][256];
     size_t count = 0;
+    if (strchr(text, '='))
+        return fsh_error_set(
+            error, FSH_ERR_USAGE,
+            "--pairs: '%s': sides lie below one SRC here; make the images of each folder smaller by "
+            "a command of its own, which gives equal sizes to equal sizes, and pack both with fpack "
+            "--pairs A=DST1:B=DST2",
+            text);
     FshStatus status = options_split_colon("--pairs", text, parts, 2, &count, error);
     for (size_t side = 0; side < 2 && !status; side++) {
         if (strchr(parts[side], '/') || is(parts[side], ".") || is(parts[side], ".."))
