@@ -404,7 +404,9 @@ static void test_pairs_of_two_sizes_do_not_become_equal(void **state)
     source_jpeg(test_path(folder, "src/b/scaled.jpg"), 40, 30, 3, 2);
     RunResult result = run_expecting(1, "fpack", "--pairs", "a:b", "--max-size", "20",
                                      test_path(folder, "src"), test_path(folder, "shards"), NULL);
-    assert_contains(result.err, "b/scaled.jpg: sizes differ: a is 80x60, b is 40x30; left out");
+    assert_contains(result.err, "b/scaled.jpg: sizes differ: a is 80x60, b is 40x30; without --max-size "
+                                "--pair-scale 2 packs such pairs, "
+                                "with the smaller side named first; left out");
     run_result_free(&result);
     FshDataset *dataset = packed_open(test_path(folder, "shards"));
     FshSample sample;

@@ -115,17 +115,18 @@ static FshStatus prepare_resizing(Intake *intake, const Plan *plan, const PlanSa
 }
 
 const char *intake_hint_scale(uint32_t width, uint32_t height, uint32_t other_width, uint32_t other_height,
-                              char hint[PAIR_SCALE_HINT_BYTES])
+                              bool resizes, char hint[PAIR_SCALE_HINT_BYTES])
 {
     const uint32_t up = pair_factor(width, height, other_width, other_height);
     const uint32_t down = pair_factor(other_width, other_height, width, height);
     hint[0] = '\0';
     if (up && up <= FSH_PAIR_SCALE_MAX)
-        (void)snprintf(hint, PAIR_SCALE_HINT_BYTES, "; --pair-scale %" PRIu32 " packs such pairs", up);
+        (void)snprintf(hint, PAIR_SCALE_HINT_BYTES, "; %s--pair-scale %" PRIu32 " packs such pairs",
+                       resizes ? "without --max-size " : "", up);
     else if (down && down <= FSH_PAIR_SCALE_MAX)
         (void)snprintf(hint, PAIR_SCALE_HINT_BYTES,
-                       "; --pair-scale %" PRIu32 " packs such pairs, with the smaller side named first",
-                       down);
+                       "; %s--pair-scale %" PRIu32 " packs such pairs, with the smaller side named first",
+                       resizes ? "without --max-size " : "", down);
     return hint;
 }
 
@@ -142,7 +143,7 @@ static FshStatus check_sizes(Intake *intake, const Plan *plan, size_t field, con
         error, FSH_ERR_MISMATCH,
         "sizes differ: %s is %" PRIu32 "x%" PRIu32 ", %s is %" PRIu32 "x%" PRIu32 "%s", plan->field_names[0],
         intake->widths[0], intake->heights[0], plan->field_names[field], info->width, info->height,
-        intake_hint_scale(intake->widths[0], intake->heights[0], info->width, info->height, hint));
+        intake_hint_scale(intake->widths[0], intake->heights[0], info->width, info->height, true, hint));
 }
 
 static FshStatus make_smaller(Intake *intake, const Plan *plan, const PackOptions *options,

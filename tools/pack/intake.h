@@ -54,9 +54,10 @@ FshStatus intake_original(Intake *intake, const Plan *plan, const PackOptions *o
 FshStatus intake_probe(Intake *intake, ImageDecoder *decoder, const Plan *plan, const PackOptions *options,
                        const PlanSample *sample, size_t field, ImageInfo *info, FshError *error);
 
-enum { PAIR_SCALE_HINT_BYTES = 96 };
-/* Writes to hint which --pair-scale would take two sizes for one pair; nothing where none would. Returns hint. */
+enum { PAIR_SCALE_HINT_BYTES = 128 };
+/* Writes to hint which --pair-scale would take two sizes for one pair; nothing where none would. resizes: --max-size is given,
+ * which does not go with it. Returns hint. */
 const char *intake_hint_scale(uint32_t width, uint32_t height, uint32_t other_width, uint32_t other_height,
-                              char hint[PAIR_SCALE_HINT_BYTES]);
+                              bool resizes, char hint[PAIR_SCALE_HINT_BYTES]);
 
 #endif

@@ -141,7 +141,7 @@ FshStatus plan_hint_suffix(Plan *plan, const SideImage *orphans, size_t count, F
         goto done;
     }
     for (size_t i = 0; i < count; i++) {
-        Side *side = &sides[orphans[i].field];
+        Side *side = orphans[i].field ? &sides[1] : &sides[0];
         side->images[side->count++] = &orphans[i];
         longest = orphans[i].key_bytes > longest ? orphans[i].key_bytes : longest;
     }

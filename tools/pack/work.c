@@ -207,7 +207,7 @@ static FshStatus check_sizes(const Plan *plan, const FshSample *description, Fsh
                 first->height, plan->field_names[field], other->source_bytes ? " (" : "",
                 (int)other->source_bytes, other->source_bytes ? other->source : "",
                 other->source_bytes ? ")" : "", other->width, other->height,
-                intake_hint_scale(first->width, first->height, other->width, other->height, hint));
+                intake_hint_scale(first->width, first->height, other->width, other->height, false, hint));
     }
     return FSH_OK;
 }
