@@ -251,18 +251,31 @@ static FshStatus share_out(FshDataset *dataset, SplitFile *opened, FshError *err
     return FSH_OK;
 }
 
-/* Files of others: what they hold becomes a manifest. */
+/* What the opened files hold becomes a manifest. */
+static FshStatus take_files(FshDataset *dataset, const Collection *collection, SplitFile *opened,
+                            FshError *error)
+{
+    dataset->folder = strdup(collection->folder);
+    FshStatus status = dataset->folder
+                           ? fsh_collection_manifest(&dataset->manifest, collection, opened, error)
+                           : fsh_error_set(error, FSH_ERR_MEMORY, "%s: out of memory", dataset->path);
+    if (status)
+        return status;
+    dataset->splits = calloc(dataset->manifest.split_count, sizeof *dataset->splits);
+    dataset->split_files = calloc(dataset->manifest.split_count, sizeof *dataset->split_files);
+    return dataset->splits && dataset->split_files
+               ? share_out(dataset, opened, error)
+               : fsh_error_set(error, FSH_ERR_MEMORY, "%s: out of memory", dataset->path);
+}
+
+/* Files of others. */
 static FshStatus open_collection(FshDataset *dataset, const Collection *collection, FshError *error)
 {
     CollectionOpening opening = {.collection = collection};
     opening.files = calloc(collection->count, sizeof *opening.files);
-    dataset->folder = strdup(collection->folder);
-    FshStatus status = FSH_OK;
-    if (!opening.files || !dataset->folder) {
-        status = fsh_error_set(error, FSH_ERR_MEMORY, "%s: out of memory", dataset->path);
-        goto done;
-    }
-    status = open_collection_file(0, 0, &opening, error);
+    if (!opening.files)
+        return fsh_error_set(error, FSH_ERR_MEMORY, "%s: out of memory", dataset->path);
+    FshStatus status = open_collection_file(0, 0, &opening, error);
     opening.first = 1;
     if (!status && collection->count > 1)
         status =
@@ -270,17 +283,8 @@ static FshStatus open_collection(FshDataset *dataset, const Collection *collecti
     if (!status)
         status = fsh_foreign_unite_classes(opening.files, collection->count, error);
     if (!status)
-        status = fsh_collection_manifest(&dataset->manifest, collection, opening.files, error);
-    if (status)
-        goto done;
-    dataset->splits = calloc(dataset->manifest.split_count, sizeof *dataset->splits);
-    dataset->split_files = calloc(dataset->manifest.split_count, sizeof *dataset->split_files);
-    if (!dataset->splits || !dataset->split_files)
-        status = fsh_error_set(error, FSH_ERR_MEMORY, "%s: out of memory", dataset->path);
-    else
-        status = share_out(dataset, opening.files, error);
-done:
-    for (size_t i = 0; opening.files && i < collection->count; i++) {
+        status = take_files(dataset, collection, opening.files, error);
+    for (size_t i = 0; i < collection->count; i++) {
         fsh_split_file_close(&opening.files[i]);
     }
     free(opening.files);
@@ -386,22 +390,40 @@ static FshStatus prepare_dictionary(FshDataset *dataset, FshError *error)
     return status ? fsh_error_prepend(error, "%s", dataset->path) : FSH_OK;
 }
 
+/* *dataset_ret: NULL on failure. */
+static FshStatus make_dataset(FshDataset **dataset_ret, const char *path, FshError *error)
+{
+    FshDataset *dataset = *dataset_ret = calloc(1, sizeof *dataset);
+    if (dataset && (dataset->path = strdup(path)))
+        return FSH_OK;
+    free(dataset);
+    *dataset_ret = NULL;
+    return fsh_error_set(error, FSH_ERR_MEMORY, "%s: out of memory", path);
+}
+
 FshStatus fsh_open(FshDataset **dataset_ret, const char *path, FshError *error)
 {
-    *dataset_ret = NULL;
-    FshDataset *dataset = calloc(1, sizeof *dataset);
-    if (dataset)
-        dataset->path = strdup(path);
-    if (!dataset || !dataset->path) {
-        free(dataset);
-        return fsh_error_set(error, FSH_ERR_MEMORY, "%s: out of memory", path);
-    }
-    FshStatus status = open_path(dataset, path, error);
+    FshStatus status = make_dataset(dataset_ret, path, error);
     if (!status)
-        status = prepare_dictionary(dataset, error);
+        status = open_path(*dataset_ret, path, error);
+    if (!status)
+        status = prepare_dictionary(*dataset_ret, error);
     if (status)
-        fsh_close(&dataset);
-    *dataset_ret = dataset;
+        fsh_close(dataset_ret);
+    return status;
+}
+
+FshStatus fsh_collection_open(FshDataset **dataset_ret, const char *path, const Collection *collection,
+                              SplitFile *opened, FshError *error)
+{
+    FshStatus status = make_dataset(dataset_ret, path, error);
+    if (!status)
+        status = take_files(*dataset_ret, collection, opened, error);
+    for (size_t i = 0; i < collection->count; i++) {
+        fsh_split_file_close(&opened[i]);
+    }
+    if (status)
+        fsh_close(dataset_ret);
     return status;
 }
 

@@ -11,7 +11,7 @@
 #include "formats/internal.h"
 
 /* Index rows as shards have them, so that labels, places and sizes are asked for in one way. */
-static FshStatus make_rows(SplitFile *file, FshError *error)
+FshStatus fsh_foreign_rows(SplitFile *file, FshError *error)
 {
     const SampleTable *table = &file->table;
     FshStatus status = buffer_reserve(&file->own_rows, (size_t)table->sample_count * INDEX_ROW_BYTES, error);
@@ -185,7 +185,7 @@ FshStatus fsh_foreign_open(SplitFile *file, const char *path, FshContainer conta
     if (!status && file->table.field_count == 0)
         status = fsh_error_set(error, FSH_ERR_UNSUPPORTED, "%s: holds no sample with an image", path);
     if (!status)
-        status = make_rows(file, error);
+        status = fsh_foreign_rows(file, error);
     if (status)
         fsh_split_file_close(file);
     return status;

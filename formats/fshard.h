@@ -85,6 +85,8 @@ FSH_API const char *fsh_codec_name(FshCodec codec);
 typedef enum FshCompression {
     FSH_COMPRESSION_NONE = 0,
     FSH_COMPRESSION_ZSTD = 1, /* one zstd frame (RFC 8878), with the dataset's dictionary if it has one */
+    FSH_COMPRESSION_FILE =
+        256, /* never on disk: the bytes are in a file (fsh_open_files), which fsh_field_unpack reads */
 } FshCompression;
 
 /* "none", "zstd"; "unknown" for a value not above. */
@@ -104,6 +106,7 @@ typedef enum FshContainer {
     FSH_CONTAINER_TAR = 3,         /* WebDataset */
     FSH_CONTAINER_BASICSR = 4,     /* a folder of LMDBs with meta_info.txt, one for each field */
     FSH_CONTAINER_FOLDER2LMDB = 5, /* read only */
+    FSH_CONTAINER_FILES = 6,       /* files that nobody has packed (fsh_open_files); in no manifest */
 } FshContainer;
 
 typedef enum FshKind {
@@ -234,6 +237,17 @@ typedef struct FshSplit {
  * tells (one class "unlabelled" where nothing has a label), statistics and hashes of zero, and an id from names, sizes,
  * counts and the last bytes of images. Fields of pairs may differ in size. Opening reads every header (tars) or value's edges (folder2lmdb). */
 FSH_API FshStatus fsh_open(FshDataset **dataset, const char *path, FshError *error);
+/* Opens files that nobody has packed as a dataset of one split, "images": a sample without label for each path, in their order,
+ * whose key and source are the path, and whose one field, "image", is the file: fsh_field_unpack reads it, then and not before, of at
+ * most FSH_UNPACKED_BYTES_MAX. folder: what the paths are relative to. FSH_ERR_MISMATCH: no paths, or one that is empty or longer than
+ * 65,535 bytes; FSH_ERR_MEMORY. On failure *dataset is NULL. */
+FSH_API FshStatus fsh_open_files(FshDataset **dataset, const char *folder, const char *const *paths,
+                                 uint64_t count, FshError *error);
+/* Opens the files in a tar that is not compressed in the same way, each by its whole path: those that `wanted` returns true for. What has a
+ * part that begins with "." is passed over. FSH_ERR_MISMATCH: there are none; FSH_ERR_CORRUPT, FSH_ERR_UNSUPPORTED as fsh_open. */
+FSH_API FshStatus fsh_open_tar_files(FshDataset **dataset, const char *path,
+                                     bool (*wanted)(void *context, const char *path), void *context,
+                                     FshError *error);
 /* Frees and sets to NULL; NULL is fine. Samples borrowed from it are gone. */
 FSH_API void fsh_close(FshDataset **dataset);
 

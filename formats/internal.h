@@ -275,7 +275,7 @@ typedef struct SplitFile {
     bool written_by_us; /* foreign containers: a manifest lists it, so a tar's .json must tell the CRCs */
 } SplitFile;
 
-/* Containers whose samples are no records: tar, BasicSR, folder2lmdb. */
+/* Containers whose samples are no records: tar, BasicSR, folder2lmdb, files. */
 bool fsh_container_is_foreign(FshContainer container);
 
 /* Maps and parses path (a .fshard file, or an .lmdb folder). `expected` may be NULL: then *metadata_ret, if
@@ -305,6 +305,8 @@ FshStatus fsh_split_file_verify(const SplitFile *file, uint64_t record, FshError
  * expect, or NULL. written_by_us: as in SplitFile. (foreign_file.c) */
 FshStatus fsh_foreign_open(SplitFile *file, const char *path, FshContainer container,
                            const char *const *names, size_t name_count, bool written_by_us, FshError *error);
+/* Makes the index rows of a file whose table is made. FSH_ERR_MEMORY. (foreign_file.c) */
+FshStatus fsh_foreign_rows(SplitFile *file, FshError *error);
 /* Where a .cls in one of the files is a name, in all of them: labels become places among the names of all files, in byte order, and
  * numbers are names too. The first table has the names. (tar_names.c) FSH_ERR_UNSUPPORTED: too many; FSH_ERR_MEMORY. */
 FshStatus fsh_foreign_unite_classes(SplitFile *files, size_t count, FshError *error);
@@ -331,6 +333,17 @@ FshStatus fsh_collection_find(Collection *collection, const char *path, FshError
 FshStatus fsh_collection_manifest(FshManifest *manifest, const Collection *collection, const SplitFile *files,
                                   FshError *error);
 void fsh_collection_free(Collection *collection);
+
+/* Opens the dataset of one split that the collection's files are, opened: takes them over, whatever comes of it. (dataset.c) */
+FshStatus fsh_collection_open(FshDataset **dataset_ret, const char *path, const Collection *collection,
+                              SplitFile *opened, FshError *error);
+
+/* ---- files that nobody has packed (image_files.c) ---- */
+
+/* Fills the sample of a file in FSH_CONTAINER_FILES; its index is not set. */
+void fsh_files_sample(const SplitFile *file, uint64_t record, FshSample *sample);
+/* Reads the file of a field of FSH_COMPRESSION_FILE. Messages begin with its path. */
+FshStatus fsh_files_read(const FshSplit *split, const FshField *field, Buffer *bytes, FshError *error);
 
 /* ---- the files of a split (dataset.c) ---- */
 

@@ -14,7 +14,8 @@ static const struct {
 };
 
 /* Indexed by FshContainer and FshKind. */
-static const char *const container_names[] = {NULL, "shards", "lmdb", "tar", "basicsr", "folder2lmdb"};
+static const char *const container_names[] = {NULL,      "shards",      "lmdb", "tar",
+                                              "basicsr", "folder2lmdb", "files"};
 static const char *const kind_names[] = {NULL, "classes", "pairs"};
 
 static const char lower_digits[] = "0123456789abcdef";
@@ -44,6 +45,8 @@ const char *fsh_compression_name(FshCompression compression)
         return "none";
     case FSH_COMPRESSION_ZSTD:
         return "zstd";
+    case FSH_COMPRESSION_FILE:
+        return "file";
     }
     return "unknown";
 }

@@ -166,7 +166,7 @@ uint64_t fsh_split_file_bytes(const SplitFile *file)
 bool fsh_container_is_foreign(FshContainer container)
 {
     return container == FSH_CONTAINER_TAR || container == FSH_CONTAINER_BASICSR ||
-           container == FSH_CONTAINER_FOLDER2LMDB;
+           container == FSH_CONTAINER_FOLDER2LMDB || container == FSH_CONTAINER_FILES;
 }
 
 /* The mapping in which each field lies. */
@@ -181,6 +181,11 @@ FshStatus fsh_split_file_sample(const SplitFile *file, uint64_t record, FshSampl
                                 FshError *error)
 {
     IndexRow row = fsh_index_row_load(file->rows + record * INDEX_ROW_BYTES);
+    if (file->container == FSH_CONTAINER_FILES) {
+        *head = (RecordHead){.label = FSH_NO_LABEL};
+        fsh_files_sample(file, record, sample);
+        return FSH_OK;
+    }
     if (fsh_container_is_foreign(file->container)) {
         const FileMapping *sides[FSH_FIELDS_MAX];
         find_sides(file, sides);

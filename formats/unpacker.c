@@ -90,6 +90,12 @@ FshStatus fsh_field_unpack(FshUnpacker *unpacker, const FshSplit *split, const F
     *bytes_ret = field->bytes;
     if (field->compression == FSH_COMPRESSION_NONE)
         return FSH_OK;
+    if (field->compression == FSH_COMPRESSION_FILE) {
+        FshStatus read = fsh_files_read(split, field, &unpacker->bytes, error);
+        *data_ret = unpacker->bytes.bytes;
+        *bytes_ret = unpacker->bytes.length;
+        return read;
+    }
     FshStatus status = unpack(unpacker, split->files->dictionary, field, error);
     if (status)
         return fsh_split_fail_at_data(split, field->data, status, error);

@@ -36,6 +36,7 @@ static const ContainerWriter *find_writer(FshContainer container)
     case FSH_CONTAINER_BASICSR:
         return &fsh_basicsr_writer;
     case FSH_CONTAINER_FOLDER2LMDB:
+    case FSH_CONTAINER_FILES:
         break;
     }
     return NULL;
