@@ -13,6 +13,7 @@
 #include "trainer/dist/launch.h"
 #include "trainer/dist/rank_place.h"
 #include "trainer/loop/describe.h"
+#include "trainer/loop/predict_images.h"
 #include "trainer/loop/ranks.h"
 #include "trainer/loop/train_options.h"
 #include "trainer/loop/train.h"
@@ -87,11 +88,18 @@ static FshStatus check_uses(const TrainOptions *options, FshError *error)
     return FSH_OK;
 }
 
+static const char *const of_prediction[] = {"predict-format", "files-from", "tile", "tile-overlap"};
+
 static FshStatus check_complete(const TrainOptions *options, FshError *error)
 {
     const char *what = options->predict ? "--predict" : options->export_path ? "--export" : "--evaluate";
-    if (!options->shards)
+    const bool predicts = options->predict || options->export_path;
+    if (!options->shards && !(options->files_from && predicts))
         return fsh_error_set(error, FSH_ERR_USAGE, "SHARDS is missing: ftrain SHARDS OUTPUT");
+    for (size_t i = 0; i < sizeof of_prediction / sizeof *of_prediction && !predicts; i++)
+        if (train_options_given(options, of_prediction[i]))
+            return fsh_error_set(error, FSH_ERR_USAGE, "--%s: does nothing here; it is for --predict%s",
+                                 of_prediction[i], i < 2 ? " and --export" : "");
     if (uses_weights(options) && !options->weights)
         return fsh_error_set(error, FSH_ERR_USAGE, "%s needs --weights FILE", what);
     if ((uses_weights(options) || options->bench_loader) && options->output)
@@ -136,12 +144,21 @@ static FshStatus check_ranks(const TrainOptions *options, const RankPlace *place
     return FSH_OK;
 }
 
+static FshStatus predict_or_evaluate(const TrainOptions *options, bool *partial_ret, FshError *error)
+{
+    bool images = false;
+    FshStatus status = predict_images_wanted(options, &images, error);
+    if (status)
+        return status;
+    return images ? predict_images(options, partial_ret, error) : train_evaluate(options, partial_ret, error);
+}
+
 static FshStatus do_what_is_asked(const TrainOptions *options, bool *partial_ret, FshError *error)
 {
     if (options->bench_loader)
         return train_bench_loader(options, partial_ret, error);
     if (uses_weights(options))
-        return train_evaluate(options, partial_ret, error);
+        return predict_or_evaluate(options, partial_ret, error);
     if (options->program.dry_run)
         return describe_run(options, error);
     return train_run(options, partial_ret, error);

@@ -4,8 +4,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "common/file.h"
+#include "imaging/decode.h"
+#include "imaging/encode.h"
 
 #define CONV8 "--model", "conv8"
 
@@ -74,10 +77,382 @@ static void test_any_class_name_is_one_cell(void **state)
     free(text);
 }
 
+/* ---- images that nobody has packed: classes ---- */
+
+/* Trains on FOLDER/images (pack_colours) into FOLDER/a; returns its weights. */
+static const char *train_colours(TestFolder *folder)
+{
+    const char *shards = pack_colours(folder, 8, 3);
+    TRAINED(CONV8, "--epochs", "2", shards, test_path(folder, "a"));
+    return test_path(folder, "a/last.safetensors");
+}
+
+/* The rows of two tables agree in all but their first columns, of which b's has a label behind it too. */
+static void assert_same_rows(const char *a, const char *b)
+{
+    char *texts[] = {test_file_read(a, NULL), test_file_read(b, NULL)};
+    const char *at[] = {texts[0], texts[1]};
+    CsvRow rows[2];
+    while (read_row(&at[0], &rows[0])) {
+        assert_true(read_row(&at[1], &rows[1]));
+        assert_int_equal(rows[0].count + 1, rows[1].count);
+        for (size_t i = 1; i < rows[0].count; i++)
+            assert_string_equal(rows[0].cells[i], rows[1].cells[i + 1]);
+    }
+    assert_string_equal(at[1], "");
+    free(texts[0]);
+    free(texts[1]);
+}
+
+static void test_a_folder_is_predicted_as_the_packed_images_are(void **state)
+{
+    TestFolder *folder = *state;
+    const char *weights = train_colours(folder), *packed = test_path(folder, "packed.csv");
+    const char *out = test_path(folder, "out");
+    TRAINED("--weights", weights, "--export", packed, test_path(folder, "shards"));
+    test_file_write_text(test_path(folder, "images/val/notes.txt"), "no image");
+    SAYS(0, "images/val: 9; 1 other files are passed over", "--weights", weights, "--predict", out,
+         test_path(folder, "images/val"));
+    assert_same_rows(test_path(folder, "out/predictions.csv"), packed);
+    assert_int_equal(test_count_files(out), 1);
+    char *text = test_file_read(test_path(folder, "out/predictions.csv"), NULL);
+    assert_contains(text, "file,prediction,probability,prediction2,");
+    assert_contains(text, "\nblue/000.jpg,");
+    free(text);
+    /* Both sides mirrored as well. */
+    TRAINED("--weights", weights, "--flip-tta", "--export", packed, "--force", test_path(folder, "shards"));
+    TRAINED("--weights", weights, "--flip-tta", "--predict", out, "--force", test_path(folder, "images/val"));
+    assert_same_rows(test_path(folder, "out/predictions.csv"), packed);
+    SAYS(1, "out/predictions.csv: exists; --force replaces it", "--weights", weights, "--predict", out,
+         test_path(folder, "images/val"));
+}
+
+static void test_a_tar_a_list_and_an_image_are_predicted(void **state)
+{
+    TestFolder *folder = *state;
+    const char *weights = train_colours(folder), *list = test_path(folder, "list");
+    const char *tar = test_path(folder, "val.tar"), *csv = test_path(folder, "t.csv");
+    const char *packed = test_path(folder, "packed.csv"), *val = test_path(folder, "images/val");
+    TRAINED("--weights", weights, "--export", packed, test_path(folder, "shards"));
+    RunResult made = run_program(NULL, "/bin/tar", "-C", val, "-cf", tar, "./blue", "./green", "./red", NULL);
+    assert_int_equal(made.exit_status, 0);
+    run_result_free(&made);
+    TRAINED("--weights", weights, "--export", csv, tar);
+    char *text = test_file_read(csv, NULL);
+    assert_int_equal(count_lines(text), 1 + 9);
+    assert_contains(text, "\ngreen/002.jpg,");
+    free(text);
+
+    char lines[512];
+    (void)snprintf(lines, sizeof lines, "red/001.jpg\r\n\n%s/blue/000.jpg\n../escape.jpg\ngone.jpg\n", val);
+    test_file_write_text(list, lines);
+    RunResult result =
+        TRAIN(1, "--weights", weights, "--export", test_path(folder, "l.csv"), "--files-from", list, val);
+    assert_contains(result.err, "../escape.jpg: is not below");
+    assert_contains(result.err, "gone.jpg: ");
+    assert_contains(result.out, "2 images predicted");
+    assert_contains(result.out, "2 left out");
+    run_result_free(&result);
+    text = test_file_read(test_path(folder, "l.csv"), NULL);
+    assert_contains(text, "\nred/001.jpg,");
+    assert_contains(text, "\nblue/000.jpg,");
+    free(text);
+
+    result = TRAIN(0, "--weights", weights, "--export", test_path(folder, "o.csv"),
+                   test_path(folder, "images/val/red/000.jpg"));
+    assert_contains(result.out, "images/val/red/000.jpg: ");
+    assert_contains(result.out, " %, ");
+    assert_contains(result.out, "1 image predicted");
+    run_result_free(&result);
+}
+
+static void test_json_lines_tell_names_and_probabilities(void **state)
+{
+    TestFolder *folder = *state;
+    const char *weights = train_colours(folder), *out = test_path(folder, "out");
+    RunResult result = TRAIN(0, "--weights", weights, "--predict", out, "--predict-format", "jsonl", "--json",
+                             test_path(folder, "images/val"));
+    json_t *object = read_json(result.out);
+    assert_int_equal((int)number_of(object, "images"), 9);
+    assert_int_equal((int)number_of(object, "predicted"), 9);
+    assert_true(number_of(object, "images_per_second") > 0);
+    json_decref(object);
+    run_result_free(&result);
+    char *text = test_file_read(test_path(folder, "out/predictions.jsonl"), NULL);
+    assert_int_equal(count_lines(text), 9);
+    for (char *line = strtok(text, "\n"); line; line = strtok(NULL, "\n")) {
+        json_t *row = read_json(line), *top = json_object_get(row, "top5");
+        double sum = 0;
+        assert_string_equal(strrchr(json_string_value(json_object_get(row, "file")), '.'), ".jpg");
+        assert_int_equal(json_array_size(top), COLOURS);
+        for (size_t i = 0; i < COLOURS; i++)
+            sum += number_of(json_array_get(top, i), "probability");
+        assert_true(sum > 0.999 && sum < 1.001);
+        json_decref(row);
+    }
+    free(text);
+}
+
+static void test_a_bad_image_is_named_and_left_out(void **state)
+{
+    TestFolder *folder = *state;
+    const char *weights = train_colours(folder), *out = test_path(folder, "out");
+    test_file_write_text(test_path(folder, "images/val/blue/bad.jpg"), "no picture at all");
+    test_file_truncate(test_path(folder, "images/val/red/001.jpg"), -40);
+    RunResult result = TRAIN(1, "--weights", weights, "--predict", out, test_path(folder, "images/val"));
+    assert_contains(result.err, "images/val/blue/bad.jpg: not an image");
+    assert_contains(result.err, "images/val/red/001.jpg: ");
+    assert_contains(result.out, "8 images predicted");
+    assert_contains(result.out, "2 left out");
+    run_result_free(&result);
+    char *text = test_file_read(test_path(folder, "out/predictions.csv"), NULL);
+    assert_int_equal(count_lines(text), 1 + 8);
+    assert_contains_not(text, "bad.jpg");
+    free(text);
+}
+
+/* ---- images that nobody has packed: restored ---- */
+
+#define UNET "--model", "unet", "--width", "4"
+
+static const DatasetSpec pairs = {.codec = FSH_CODEC_RAW,
+                                  .width = 32,
+                                  .height = 32,
+                                  .channels = 3,
+                                  .class_count = 4,
+                                  .train_count = 24,
+                                  .val_count = 5,
+                                  .shard_count = 2,
+                                  .kind = FSH_KIND_PAIRS,
+                                  .grow = 6};
+
+/* Trains on FOLDER/set into FOLDER/u; returns its weights. */
+static const char *train_unet(TestFolder *folder)
+{
+    TRAINED(UNET, "--epochs", "3", "--batch-size", "4", "--lr", "0.004", make_set(folder, &pairs),
+            test_path(folder, "u"));
+    return test_path(folder, "u/last.safetensors");
+}
+
+static void read_pixels(const char *path, Image *image)
+{
+    ImageDecoder *decoder = NULL;
+    FshError error = {0};
+    size_t length = 0;
+    char *bytes = test_file_read(path, &length);
+    assert_ok(image_decoder_new(&decoder, &error), &error);
+    assert_ok(image_decode(decoder, bytes, length, &(ImageDecodeOptions){0}, image, NULL, &error), &error);
+    image_decoder_free(&decoder);
+    free(bytes);
+}
+
+static void write_pixels(const char *path, const Image *image, ImageFormat format)
+{
+    ImageEncoder *encoder = NULL;
+    Buffer bytes = {0};
+    FshError error = {0};
+    const ImageEncodeOptions options = {
+        .format = format, .quality = 90, .subsampling = IMAGE_SUBSAMPLING_444};
+    assert_ok(image_encoder_new(&encoder, &error), &error);
+    const FshStatus status = image_encode(encoder, image, &options, &bytes, &error);
+    image_encoder_free(&encoder);
+    if (status == FSH_ERR_UNSUPPORTED) {
+        print_message("built without libvips: skipped\n");
+        skip();
+    }
+    assert_ok(status, &error);
+    test_file_write(path, bytes.bytes, bytes.length);
+    buffer_free(&bytes);
+}
+
+static void draw(Image *image, uint32_t width, uint32_t height, uint32_t seed)
+{
+    FshError error = {0};
+    assert_ok(image_reserve(image, width, height, 3, &error), &error);
+    test_fill_gradient(image->pixels, width, height, seed);
+    for (size_t i = 0; i < (size_t)width * height * 3; i += 7)
+        image->pixels[i] = (uint8_t)(image->pixels[i] ^ (i * 2654435761U >> 27));
+}
+
+/* The largest difference of two images of one size, in levels. */
+static int difference(const char *a, const char *b)
+{
+    Image images[2] = {{0}, {0}};
+    int most = 0;
+    read_pixels(a, &images[0]);
+    read_pixels(b, &images[1]);
+    assert_int_equal(images[0].width, images[1].width);
+    assert_int_equal(images[0].height, images[1].height);
+    for (size_t i = 0; i < (size_t)images[0].width * images[0].height * images[0].channels; i++) {
+        const int apart = abs((int)images[0].pixels[i] - (int)images[1].pixels[i]);
+        most = apart > most ? apart : most;
+    }
+    image_free(&images[0]);
+    image_free(&images[1]);
+    return most;
+}
+
+static void test_inputs_alone_are_restored_as_pairs_are(void **state)
+{
+    TestFolder *folder = *state;
+    const char *weights = train_unet(folder), *packed = test_path(folder, "packed");
+    const char *in = test_path(folder, "in"), *out = test_path(folder, "out");
+    Image image = {0};
+    draw(&image, 8, 8, 1); /* skips where there is no PNG */
+    write_pixels(test_path(folder, "in/z.png"), &image, IMAGE_PNG);
+    TRAINED("--weights", weights, "--predict", packed, test_path(folder, "set"));
+    for (unsigned i = 0; i < pairs.val_count; i++) {
+        read_pixels(test_path(folder, "packed/class%02u/%06u.input.png", i % 4, i), &image);
+        write_pixels(test_path(folder, "in/class%02u/%06u.png", i % 4, i), &image, IMAGE_PNG);
+    }
+    TRAINED("--weights", weights, "--predict", out, in);
+    assert_int_equal(test_count_files(out), pairs.val_count + 1);
+    for (unsigned i = 0; i < pairs.val_count; i++)
+        assert_int_equal(difference(test_path(folder, "packed/class%02u/%06u.restored.png", i % 4, i),
+                                    test_path(folder, "out/class%02u/%06u.png", i % 4, i)),
+                         0);
+    image_free(&image);
+}
+
+static void test_names_and_formats_are_those_of_the_inputs(void **state)
+{
+    TestFolder *folder = *state;
+    const char *weights = train_unet(folder), *in = test_path(folder, "in"), *out = test_path(folder, "out");
+    Image image = {0};
+    draw(&image, 40, 24, 2);
+    write_pixels(test_path(folder, "in/a/one.png"), &image, IMAGE_PNG);
+    write_pixels(test_path(folder, "in/a/two.JPEG"), &image, IMAGE_JPEG);
+    write_pixels(test_path(folder, "in/three.webp"), &image, IMAGE_WEBP);
+    test_file_write_text(test_path(folder, "in/a/zero.jpg"), "no picture");
+    RunResult result = TRAIN(1, "--weights", weights, "--predict", out, in);
+    assert_contains(result.err, "in/a/zero.jpg: not an image");
+    assert_contains(result.out, "3 images restored into ");
+    assert_contains(result.out, "1 left out");
+    run_result_free(&result);
+    assert_int_equal(test_count_files(out), 3);
+    static const char *const names[] = {"a/one.png", "a/two.JPEG", "three.png"};
+    for (size_t i = 0; i < 3; i++) {
+        size_t length = 0;
+        char *bytes = test_file_read(test_path(folder, "out/%s", names[i]), &length);
+        assert_int_equal(image_sniff(bytes, length), i == 1 ? IMAGE_JPEG : IMAGE_PNG);
+        free(bytes);
+    }
+    /* What is there stays, and what is missing comes: a run that was stopped goes on so. */
+    assert_int_equal(unlink(test_path(folder, "out/three.png")), 0);
+    test_file_write_text(test_path(folder, "out/a/one.png"), "mine");
+    result = TRAIN(1, "--weights", weights, "--predict", out, in);
+    assert_contains(result.out, "1 image restored into ");
+    assert_contains(result.out, "2 were there already");
+    run_result_free(&result);
+    assert_int_equal(test_file_size(test_path(folder, "out/a/one.png")), 4);
+    result = TRAIN(1, "--weights", weights, "--predict", out, "--force", "--predict-format", "png", in);
+    run_result_free(&result);
+    assert_true(test_file_size(test_path(folder, "out/a/one.png")) > 100);
+    assert_true(file_exists(test_path(folder, "out/a/two.png")));
+    image_free(&image);
+}
+
+/* Two inputs of one name but for the extension; outputs below the inputs are none. */
+static void test_no_output_replaces_another_or_is_an_input(void **state)
+{
+    TestFolder *folder = *state;
+    const char *weights = train_unet(folder), *in = test_path(folder, "in"),
+               *out = test_path(folder, "in/out");
+    Image image = {0};
+    draw(&image, 40, 24, 3);
+    write_pixels(test_path(folder, "in/a.png"), &image, IMAGE_PNG);
+    write_pixels(test_path(folder, "in/a.webp"), &image, IMAGE_WEBP);
+    RunResult result = TRAIN(1, "--weights", weights, "--predict", out, in);
+    assert_contains(result.err, "a.webp: another image is written to a.png; left out");
+    run_result_free(&result);
+    result = TRAIN(1, "--weights", weights, "--predict", out, in);
+    assert_contains(result.out, "0 images restored");
+    run_result_free(&result);
+    assert_int_equal(test_count_files(in), 3);
+    SAYS(2, "holds the inputs; name another folder", "--weights", weights, "--predict", in, in);
+    image_free(&image);
+}
+
+static void test_tiles_give_the_whole_image(void **state)
+{
+    TestFolder *folder = *state;
+    const char *weights = train_unet(folder), *in = test_path(folder, "in/big.png");
+    Image image = {0};
+    draw(&image, 500, 403, 4);
+    write_pixels(in, &image, IMAGE_PNG);
+    TRAINED("--weights", weights, "--predict", test_path(folder, "whole"), in);
+    SAYS(0, "big.png: 500 x 403 pixels, in tiles of 304", "--weights", weights, "--predict",
+         test_path(folder, "wide"), "--tile", "300", "--tile-overlap", "240", in);
+    TRAINED("--weights", weights, "--predict", test_path(folder, "narrow"), "--tile", "64", "--tile-overlap",
+            "16", in);
+    /* 112 pixels from a cut edge the network sees nothing of it: the same image, but for how sums are rounded. */
+    const char *whole = test_path(folder, "whole/big.png");
+    const int wide = difference(whole, test_path(folder, "wide/big.png"));
+    const int narrow = difference(whole, test_path(folder, "narrow/big.png"));
+    print_message("largest difference: %d levels with an overlap of 240 pixels, %d with one of 16\n", wide,
+                  narrow);
+    assert_true(wide <= 1);
+    assert_true(narrow > wide); /* the test can tell */
+    image_free(&image);
+}
+
+static void test_a_mirrored_image_is_restored_alike(void **state)
+{
+    TestFolder *folder = *state;
+    const char *weights = train_unet(folder);
+    Image image = {0}, mirrored = {0};
+    FshError error = {0};
+    draw(&image, 48, 32, 5);
+    assert_ok(image_reserve(&mirrored, 48, 32, 3, &error), &error);
+    for (size_t y = 0; y < 32; y++)
+        for (size_t x = 0; x < 48; x++)
+            memcpy(mirrored.pixels + (y * 48 + x) * 3, image.pixels + (y * 48 + 47 - x) * 3, 3);
+    write_pixels(test_path(folder, "in/a.png"), &image, IMAGE_PNG);
+    write_pixels(test_path(folder, "in/b.png"), &mirrored, IMAGE_PNG);
+    TRAINED("--weights", weights, "--flip-tta", "--predict", test_path(folder, "out"),
+            test_path(folder, "in"));
+    read_pixels(test_path(folder, "out/a.png"), &image);
+    read_pixels(test_path(folder, "out/b.png"), &mirrored);
+    for (size_t y = 0; y < 32; y++)
+        for (size_t x = 0; x < 48; x++)
+            for (size_t c = 0; c < 3; c++)
+                assert_true(abs(mirrored.pixels[(y * 48 + x) * 3 + c] -
+                                image.pixels[(y * 48 + 47 - x) * 3 + c]) <= 1);
+    image_free(&image);
+    image_free(&mirrored);
+}
+
+static void test_what_does_nothing_is_refused(void **state)
+{
+    TestFolder *folder = *state;
+    const char *weights = train_colours(folder), *val = test_path(folder, "images/val");
+    const char *out = test_path(folder, "out"), *shards = test_path(folder, "shards");
+    SAYS(2, "--tile: is for networks that restore images", "--weights", weights, "--predict", out, "--tile",
+         "64", val);
+    SAYS(2, "'png' is for networks that restore images", "--weights", weights, "--predict", out,
+         "--predict-format", "png", val);
+    SAYS(2, "--files-from: does nothing here", "--files-from", "list", shards, out);
+    SAYS(2, "--tile: ", "--weights", weights, "--predict", out, "--tile", "64", shards);
+    test_file_write_text(test_path(folder, "none/notes.txt"), "no image");
+    SAYS(1, "none: there are no images (1 other files)", "--weights", weights, "--predict", out,
+         test_path(folder, "none"));
+    assert_false(file_exists(test_path(folder, "out/predictions.csv")));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         IN_FOLDER(test_any_class_name_is_one_cell),
+        IN_FOLDER(test_a_folder_is_predicted_as_the_packed_images_are),
+        IN_FOLDER(test_a_tar_a_list_and_an_image_are_predicted),
+        IN_FOLDER(test_json_lines_tell_names_and_probabilities),
+        IN_FOLDER(test_a_bad_image_is_named_and_left_out),
+        IN_FOLDER(test_inputs_alone_are_restored_as_pairs_are),
+        IN_FOLDER(test_names_and_formats_are_those_of_the_inputs),
+        IN_FOLDER(test_no_output_replaces_another_or_is_an_input),
+        IN_FOLDER(test_tiles_give_the_whole_image),
+        IN_FOLDER(test_a_mirrored_image_is_restored_alike),
+        IN_FOLDER(test_what_does_nothing_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

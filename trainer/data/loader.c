@@ -15,7 +15,7 @@ static FshStatus make_slot(const Loader *loader, LoaderSlot *slot, FshError *err
     const LoaderOptions *options = &loader->options;
     SlotShape shape = {.batch = options->batch,
                        .channels = options->augmentation.channels,
-                       .pairs = loader_has_pairs(loader),
+                       .pairs = loader_has_pairs(loader) && !options->inputs_alone,
                        .mixes = mixing_is_on(&options->mixing),
                        .recipes = options->resident || options->files_store,
                        .files = options->files_store != NULL};
@@ -45,6 +45,7 @@ static FshStatus make_samples(const Loader *loader, SampleLoader **samples, FshE
                              .input_field = loader->options.input_field,
                              .target_field = loader->options.target_field,
                              .label_places = loader->options.label_places,
+                             .inputs_alone = loader->options.inputs_alone,
                              .seed = loader->options.seed,
                              .measure = loader->options.measure};
     memcpy(options.fill, loader->options.fill, sizeof options.fill);
@@ -122,6 +123,8 @@ static FshStatus check_options(const Loader *loader, FshError *error)
         return fsh_error_set(error, FSH_ERR_USAGE,
                              pairs ? "pairs are cropped as they are, or taken whole, but not resized"
                                    : "classes are cropped to one size, not taken as they are");
+    if (options->inputs_alone && options->training)
+        return fsh_error_set(error, FSH_ERR_USAGE, "images without labels and targets teach nothing");
     if (pairs && (mixing_is_on(&options->mixing) || options->augmentation.erasing.probability > 0))
         return fsh_error_set(error, FSH_ERR_USAGE,
                              "mixup, cutmix and random erasing are for classes, not for pairs");

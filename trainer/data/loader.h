@@ -39,10 +39,12 @@
 #include "trainer/data/sampler.h"
 
 typedef struct LoaderOptions {
-    const FshSplit *split; /* borrowed, outlives the loader; not empty; of classes: every sample labelled */
+    const FshSplit *split; /* borrowed, outlives the loader; not empty; of classes: every sample labelled,
+                              but for inputs_alone */
     FshKind kind;          /* 0: FSH_KIND_CLASSES */
     unsigned input_field, target_field; /* of pairs: TrainingData has them; classes: 0 */
     const int32_t *label_places;        /* as TrainingData's; borrowed, outlives the loader */
+    bool inputs_alone;                  /* no sample has a label or a target: evaluation alone */
     Augmentation augmentation;          /* pairs: CROP_RANDOM or CROP_WHOLE */
     Mixing mixing;                      /* classes; wants an even batch */
     /* The crop's edge in epoch e is epoch_sizes[e], in those behind the last one epoch_sizes[epoch_size_count - 1], the rest of
@@ -75,7 +77,7 @@ typedef struct Batch {
     uint32_t height,
         width; /* of each image: the crop's edge in this epoch; CROP_WHOLE: the image's own, 0 if it was skipped */
     const uint8_t *pixels; /* [batch, height, width, channels] u8, 64-byte aligned; recipes: NULL */
-    const uint8_t *target; /* pairs: the same for what shall come out; classes: NULL; recipes: NULL */
+    const uint8_t *target; /* pairs: the same for what shall come out; classes, inputs_alone, recipes: NULL */
     const PixelBatch *
         recipes; /* resident, files_store: what pixels and target are to be made from, with store; else NULL */
     PixelStore *store;

@@ -54,7 +54,7 @@ FshStatus sample_loader_new(SampleLoader **loader, const SampleOptions *options,
         return fsh_error_set(error, FSH_ERR_MEMORY, "out of memory for a loader");
     made->options = *options;
     made->checksums = checksums;
-    made->sides = options->kind == FSH_KIND_PAIRS ? 2 : 1;
+    made->sides = options->kind == FSH_KIND_PAIRS && !options->inputs_alone ? 2 : 1;
     FshStatus status = image_decoder_new(&made->decoder, error);
     if (!status)
         status = augmenter_new(&made->augmenter, error);
@@ -136,6 +136,8 @@ static const FshField *stored_field(const SampleLoader *loader, unsigned side)
 /* To a message that has file and record already. */
 static FshStatus add_source(const FshField *field, FshError *error)
 {
+    if (field->compression == FSH_COMPRESSION_FILE) /* which it names */
+        return error ? error->status : FSH_ERR_SYSTEM;
     size_t length = strlen(error->message);
     (void)snprintf(error->message + length, sizeof error->message - length, " (packed from %.*s)",
                    (int)field->source_bytes, field->source);
@@ -154,6 +156,10 @@ static FshStatus add_place(SampleLoader *loader, unsigned side, FshError *error)
                                  fsh_sample_where(split, loader->index, where, sizeof where));
     const FshSample *sample = &loader->sample;
     const FshField *field = stored_field(loader, side);
+    if (loader->options.inputs_alone) /* it is a file, whose path is its key */
+        return fsh_error_prepend(error, "%s%s%.*s", fsh_path(split->dataset),
+                                 fsh_manifest(split->dataset)->container == FSH_CONTAINER_FILES ? "/" : ": ",
+                                 (int)sample->key_bytes, sample->key);
     return fsh_error_prepend(error, "%s: %s (key %.*s, packed from %.*s)", fsh_path(split->dataset),
                              fsh_sample_where(split, loader->index, where, sizeof where),
                              (int)sample->key_bytes, sample->key, (int)field->source_bytes, field->source);
@@ -191,7 +197,8 @@ static FshStatus check_label(const SampleLoader *loader, FshError *error)
 {
     int64_t label = loader->sample.label,
             class_count = (int64_t)fsh_manifest(loader->options.split->dataset)->class_count;
-    if (loader->options.kind == FSH_KIND_PAIRS || (label >= 0 && label < class_count))
+    if (loader->options.kind == FSH_KIND_PAIRS || loader->options.inputs_alone ||
+        (label >= 0 && label < class_count))
         return FSH_OK;
     return fsh_error_set(error, FSH_ERR_MISMATCH, "label %lld, but the dataset has %lld classes",
                          (long long)label, (long long)class_count);

@@ -30,6 +30,7 @@ typedef struct SampleOptions {
     FshKind kind;
     unsigned input_field, target_field; /* of pairs; classes: 0 */
     const int32_t *label_places; /* of the dataset's classes among the network's; borrowed; NULL: the same */
+    bool inputs_alone;           /* samples have neither label nor target: images that nobody has packed */
     uint64_t seed;
     uint8_t fill[4]; /* the mean: what random erasing leaves */
     bool measure;    /* stages' times; costs some 50 ns for each */
@@ -54,7 +55,7 @@ typedef struct SampleStatistics {
 } SampleStatistics;
 
 typedef struct SampleInfo {
-    int64_t label;          /* pairs: FSH_NO_LABEL */
+    int64_t label;          /* pairs, inputs_alone: FSH_NO_LABEL */
     uint32_t width, height; /* pixels, both sides */
 } SampleInfo;
 

@@ -6,7 +6,10 @@
 
 #include "imaging/decode.h"
 
-enum { SIZES_LOOKED_AT = 512 }; /* images: enough for a median, and a millisecond on any set */
+enum {
+    SIZES_LOOKED_AT = 512, /* images: enough for a median, and a millisecond on any set */
+    USUAL_EDGE = 256,      /* torchvision's: of images that are not looked at before they are used */
+};
 
 /* "train, val" */
 static const char *split_names(const FshManifest *manifest, char *buffer, size_t buffer_bytes)
@@ -240,14 +243,15 @@ static void take_fields(TrainingData *data)
                     statistics->width_min == statistics->height_min && statistics->width_min > 0;
 }
 
+/* ImageNet's, as torchvision has them: what photographs are normalised by where nothing else is known. Gray is their mean over
+ * the channels. */
+static const FshStatistics colour = {.mean = {0.485, 0.456, 0.406},
+                                     .standard_deviation = {0.229, 0.224, 0.225}},
+                           gray = {.mean = {0.449}, .standard_deviation = {0.226}};
+
 /* After the images were looked at: what others packed has its channels from there. */
 static void take_statistics(TrainingData *data)
 {
-    /* ImageNet's, as torchvision has them: what photographs are normalised by where nothing else is known. Gray is
-     * their mean over the channels. */
-    static const FshStatistics colour = {.mean = {0.485, 0.456, 0.406},
-                                         .standard_deviation = {0.229, 0.224, 0.225}},
-                               gray = {.mean = {0.449}, .standard_deviation = {0.226}};
     const FshStatistics *statistics = &fsh_manifest(data->dataset)->statistics;
     data->measured = has_statistics(statistics);
     if (!data->measured)
@@ -293,6 +297,22 @@ FshStatus training_data_open(TrainingData *data, const char *path, FshKind kind,
     if (status)
         training_data_close(data);
     return status;
+}
+
+void training_data_take_images(TrainingData *data, FshDataset *images, FshKind kind, int64_t class_count,
+                               uint32_t channels)
+{
+    const FshManifest *manifest = fsh_manifest(images);
+    *data = (TrainingData){.dataset = images,
+                           .kind = kind,
+                           .evaluation = fsh_split(images, manifest->splits[0].name),
+                           .class_count = class_count,
+                           .input_name = manifest->field_names[0],
+                           .target_name = manifest->field_names[0],
+                           .channels = channels,
+                           .inputs_alone = true,
+                           .short_edge = USUAL_EDGE};
+    take_statistics(data);
 }
 
 void training_data_close(TrainingData *data)

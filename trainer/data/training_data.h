@@ -26,6 +26,7 @@ typedef struct TrainingData {
     const char *input_name, *target_name;  /* borrowed from the manifest: "blurry", "sharp" */
     uint32_t channels;                     /* 1 or 3 */
     double mean[4], standard_deviation[4]; /* of full scale; a deviation is at least one grey level */
+    bool inputs_alone;                     /* images that nobody has packed: neither labels nor targets */
     bool measured;                         /* they are the dataset's; else ImageNet's, for it has none */
     uint32_t short_edge;                   /* pixels: the median over images taken evenly from the split */
     bool uniform;                          /* every image of the dataset is a square of this edge */
@@ -41,6 +42,10 @@ typedef struct TrainingData {
  * that training has no sample of, fewer than two fields in pairs, an empty split. On failure nothing is held. */
 FshStatus training_data_open(TrainingData *data, const char *path, FshKind kind, const char *train_split,
                              const char *evaluation_split, FshError *error);
+/* Takes over images that nobody has packed (image_source.h), their split as the one to evaluate: of class_count classes (FSH_KIND_CLASSES),
+ * or inputs of pairs, with so many channels. Mean and deviation are ImageNet's. */
+void training_data_take_images(TrainingData *data, FshDataset *images, FshKind kind, int64_t class_count,
+                               uint32_t channels);
 /* Frees what it owns; zeroed is fine. */
 void training_data_close(TrainingData *data);
 

@@ -147,3 +147,16 @@ FshStatus class_rows_add(ClassRows *rows, const char *key, size_t key_bytes, int
     return rows->json ? add_json(rows, key, key_bytes, label, logits, text, error)
                       : add_csv(rows, key, key_bytes, label, logits, text, error);
 }
+
+const char *class_rows_tell(const ClassRows *rows, const float *logits, char *text, size_t text_bytes)
+{
+    int64_t likeliest[CLASS_ROWS_LIKELIEST] = {0};
+    const int count = find_likeliest(logits, rows->classes, likeliest);
+    size_t length = 0;
+    text[0] = '\0';
+    for (int i = 0; i < count && length < text_bytes; i++)
+        length += (size_t)snprintf(text + length, text_bytes - length, "%s%s %.1f %%", i ? ", " : "",
+                                   name_of(rows, likeliest[i]),
+                                   100 * probability_of(logits, rows->classes, likeliest[i]));
+    return text;
+}

@@ -30,4 +30,7 @@ FshStatus class_rows_head(const ClassRows *rows, Buffer *text, FshError *error);
 FshStatus class_rows_add(ClassRows *rows, const char *key, size_t key_bytes, int64_t label,
                          const float *logits, Buffer *text, FshError *error);
 
+/* Writes the likeliest classes for people: "tench 93.1 %, goldfish 4.2 %". Returns text. */
+const char *class_rows_tell(const ClassRows *rows, const float *logits, char *text, size_t text_bytes);
+
 #endif

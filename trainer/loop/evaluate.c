@@ -1,6 +1,7 @@
 /* --evaluate, --predict, --export: weights on the evaluation split. */
 #include <inttypes.h>
 #include <math.h>
+#include <string.h>
 
 #include "common/json_text.h"
 #include "common/progress.h"
@@ -44,6 +45,24 @@ static void print_text(const Metrics *metrics, int64_t classes, double seconds)
                  metrics->count, seconds);
 }
 
+/* What is for images that nobody has packed alone does nothing with a dataset. */
+static FshStatus check_packed(const TrainOptions *options, const Session *session, FshError *error)
+{
+    const bool classes = session->plan.model->task == TASK_CLASSIFICATION;
+    const char *format = options->predict_format;
+    const char *alone = options->tile ? "--tile" : options->tile_overlap ? "--tile-overlap" : NULL;
+    if (alone)
+        return fsh_error_set(error, FSH_ERR_USAGE,
+                             "%s: %s is a dataset, whose pairs are restored whole; give a folder of images",
+                             alone, options->shards);
+    if (strcmp(format, "auto") == 0 || strcmp(format, "csv") == 0 ||
+        strcmp(format, classes ? "jsonl" : "png") == 0)
+        return FSH_OK;
+    return fsh_error_set(error, FSH_ERR_USAGE, "--predict-format: of a dataset, %s",
+                         classes ? "classes are told as csv or jsonl"
+                                 : "restored pairs are png, and their table is csv");
+}
+
 FshStatus train_evaluate(const TrainOptions *options, bool *partial_ret, FshError *error)
 {
     Session session;
@@ -59,9 +78,11 @@ FshStatus train_evaluate(const TrainOptions *options, bool *partial_ret, FshErro
         status =
             fsh_error_set(error, FSH_ERR_NOT_FOUND,
                           "%s: has no split 'val' or 'test'; --val-split names another", options->shards);
+    if (!status)
+        status = check_packed(options, &session, error);
     if (!status && (options->predict || options->export_path))
-        status = predictor_new(&predictor, &session, options->predict, options->export_path, options->force,
-                               error);
+        status = predictor_new(&predictor, &session, options->predict, options->export_path,
+                               strcmp(options->predict_format, "jsonl") == 0, options->force, error);
     if (!status)
         status = session_cache(&session, error);
     const double start = progress_now_seconds();

@@ -451,7 +451,7 @@ static FshStatus add_pairs(const Network *network, NetworkProgram *part, const B
     const size_t pixels = (size_t)size.height * size.width * size.channels;
     FshStatus status = FSH_OK;
     evaluated->restored = to_pixels(part->host_output, output_count(part));
-    for (size_t i = 0; !status && i < (size_t)part->spec.batch; i++) {
+    for (size_t i = 0; !status && batch->target && i < (size_t)part->spec.batch; i++) {
         if (!(batch->valid[i] > 0))
             continue;
         status = measure_pair(network, evaluated->restored + i * pixels, batch->target + i * pixels,
@@ -486,6 +486,24 @@ FshStatus network_evaluate(Network *network, NetworkWeights weights, const Batch
                             (uint64_t)part->spec.classes, (double)loss);
     else
         status = add_pairs(network, part, batch, (double)loss, metrics, result, error);
+    return status;
+}
+
+FshStatus network_foresee_pixel(const Network *network, double *bytes_ret, FshError *error)
+{
+    enum { EDGE = 512 };
+    NetworkProgram part = {0};
+    MemoryUse use = {0};
+    ModelSpec spec = network->plan->evaluation_spec;
+    spec.height = spec.width = EDGE;
+    FshStatus status = build_graph(&part, network->plan, &spec, error);
+    if (!status)
+        status = backend_foresee(network->plan->device, part.graph, NULL, &use, error);
+    free_program(&part);
+    free_graph(&part);
+    /* The weights do not grow with the image; what the host reads back does. */
+    const uint64_t bytes = memory_total(&use) - use.bytes[MEMORY_WEIGHTS] - use.bytes[MEMORY_COPIES];
+    *bytes_ret = (double)bytes / ((double)EDGE * EDGE) + (double)(spec.channels * (int64_t)sizeof(float));
     return status;
 }
 

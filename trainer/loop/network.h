@@ -117,12 +117,15 @@ void network_program_memory(const Network *network, const NetworkProgram *part, 
 typedef struct Evaluated {
     const float *output;           /* NetworkProgram.output; a mean of two with flip_tta */
     const uint8_t *restored;       /* pairs: as pixels, [batch, height, width, channels] */
-    double psnr, ssim, input_psnr; /* pairs: of the image */
+    double psnr, ssim, input_psnr; /* pairs: of the image; 0 where the batch has no targets */
 } Evaluated;
 
-/* One step of evaluation; adds to metrics. evaluated may be NULL. */
+/* One step of evaluation; adds to metrics, but for pairs whose targets nobody knows (batch->target NULL). evaluated may be NULL. */
 FshStatus network_evaluate(Network *network, NetworkWeights weights, const Batch *batch, Metrics *metrics,
                            Evaluated *evaluated, FshError *error);
+
+/* Finds the memory that evaluation takes for each pixel of an image, of as many channels as the plan's. */
+FshStatus network_foresee_pixel(const Network *network, double *bytes_ret, FshError *error);
 
 /* The pixels of the batch that was evaluated last, where the backend made them (batch->recipes): [batch, height, width, channels];
  * valid until the next call. */

@@ -94,12 +94,14 @@ static FshStatus write_recipes(NetworkProgram *part, const Batch *batch, FshErro
 
 FshStatus network_write_batch(NetworkProgram *part, const Batch *batch, FshError *error)
 {
+    /* Where nobody knows the targets, the loss is of no interest. */
+    const uint8_t *target = batch->target ? batch->target : batch->pixels;
     const struct {
         TensorId tensor;
         const void *values;
     } inputs[] = {
-        {part->image, batch->pixels}, {part->label, batch->labels},  {part->label_mixed, batch->labels_mixed},
-        {part->mix, batch->mix},      {part->target, batch->target}, {part->valid, batch->valid},
+        {part->image, batch->pixels}, {part->label, batch->labels}, {part->label_mixed, batch->labels_mixed},
+        {part->mix, batch->mix},      {part->target, target},       {part->valid, batch->valid},
     };
     FshStatus status = FSH_OK;
     for (size_t i = 0; !status && i < sizeof inputs / sizeof *inputs; i++)

@@ -153,7 +153,7 @@ static FshStatus open_csv(Predictor *predictor, const char *path, FshError *erro
 }
 
 FshStatus predictor_new(Predictor **predictor_ret, const Session *session, const char *folder,
-                        const char *csv_path, bool force, FshError *error)
+                        const char *csv_path, bool json, bool force, FshError *error)
 {
     char path[PATH_MAX];
     FshStatus status = FSH_OK;
@@ -163,6 +163,7 @@ FshStatus predictor_new(Predictor **predictor_ret, const Session *session, const
     predictor->session = session;
     predictor->force = force;
     predictor->classes = (ClassRows){.key_name = "key",
+                                     .json = json,
                                      .labelled = true,
                                      .names = session->data.class_names,
                                      .classes = session->plan.evaluation_spec.classes};
@@ -171,7 +172,8 @@ FshStatus predictor_new(Predictor **predictor_ret, const Session *session, const
         status = predictor->folder ? file_make_folders(folder, error)
                                    : fsh_error_set(error, FSH_ERR_MEMORY, "%s: out of memory", folder);
         if (!status)
-            status = file_join(path, sizeof path, folder, "predictions.csv", error);
+            status =
+                file_join(path, sizeof path, folder, json ? "predictions.jsonl" : "predictions.csv", error);
         if (!status)
             status = open_csv(predictor, path, error);
         if (!status)

@@ -11,10 +11,10 @@
 
 typedef struct Predictor Predictor;
 
-/* folder (--predict): images, and predictions.csv; csv_path (--export): the CSV alone; either may be NULL. Makes folders; files
- * of these names are replaced only with force. FSH_ERR_EXISTS. */
+/* folder (--predict): images, and predictions.csv; csv_path (--export): the table alone; either may be NULL. json: of classes, JSON lines,
+ * predictions.jsonl. Makes folders; files of these names are replaced only with force. FSH_ERR_EXISTS. */
 FshStatus predictor_new(Predictor **predictor, const Session *session, const char *folder,
-                        const char *csv_path, bool force, FshError *error);
+                        const char *csv_path, bool json, bool force, FshError *error);
 /* For session_evaluate; context: the Predictor. */
 FshStatus predictor_visit(void *context, const Batch *batch, const Evaluated *evaluated, FshError *error);
 /* Puts the CSV in its place. */

@@ -37,6 +37,7 @@ FshStatus session_loader_options(const Session *session, bool training, LoaderOp
         .input_field = session->data.input_field,
         .target_field = session->data.target_field,
         .label_places = session->data.label_places,
+        .inputs_alone = session->data.inputs_alone,
         .augmentation = training ? plan->train_augmentation : plan->evaluation_augmentation,
         .batch = (uint64_t)(training ? plan->train_spec.batch : plan->evaluation_spec.batch),
         .rank = plan->rank,
@@ -160,6 +161,22 @@ static FshStatus open_backend(Session *session, Backend **backend, const TrainOp
     return backend_open(backend, "cpu", &wanted.options, error);
 }
 
+/* Opens the dataset that the options name, of the kind that the network takes. */
+static FshStatus open_dataset(Session *session, const TrainOptions *options, SessionUse use,
+                              const Model **model_ret, FshError *error)
+{
+    const bool evaluates = use == SESSION_EVALUATE;
+    const WeightsOrigin *origin = &session->origin;
+    FshKind kind = 0;
+    FshStatus status = wanted_kind(options, evaluates ? origin->model : NULL, &kind, error);
+    if (!status)
+        status = training_data_open(&session->data, options->shards, kind,
+                                    evaluates ? NULL : options->train_split, options->val_split, error);
+    if (status)
+        return status;
+    return session_choose_model(session, options, use, model_ret, error);
+}
+
 /* *backend: opened before the plan is made, which follows the device; NULL for SESSION_LOAD. */
 static FshStatus open_data(Session *session, const TrainOptions *options, SessionUse use, Backend **backend,
                            FshError *error)
@@ -167,16 +184,10 @@ static FshStatus open_data(Session *session, const TrainOptions *options, Sessio
     WeightsOrigin *origin = &session->origin;
     TrainOptions settled = *options;
     const Model *model = NULL;
-    FshKind kind = 0;
     FshStatus status = options->weights ? weights_origin(options->weights, origin, error) : FSH_OK;
     if (!status)
-        status = wanted_kind(options, use == SESSION_EVALUATE ? origin->model : NULL, &kind, error);
-    if (!status)
-        status = training_data_open(&session->data, options->shards, kind,
-                                    use == SESSION_EVALUATE ? NULL : options->train_split, options->val_split,
-                                    error);
-    if (!status)
-        status = session_choose_model(session, options, use, &model, error);
+        status = options->images ? session_take_images(session, options, &model, error)
+                                 : open_dataset(session, options, use, &model, error);
     if (!status)
         status = session_map_classes(session, options, use, error);
     if (!status && model == origin->model)
@@ -319,7 +330,8 @@ void session_describe(Session *session)
     const ModelSpec *spec = plan->edge_count ? &plan->train_spec : &plan->evaluation_spec;
     char memory[400];
     console_line(&session->console, "ftrain (fshard) %s", FSHARD_VERSION);
-    plan_describe(plan, &session->data, print_plan_line, &session->console);
+    if (!session->data.inputs_alone) /* of images there is less to say, and --predict says it */
+        plan_describe(plan, &session->data, print_plan_line, &session->console);
     console_line(&session->console, "network: %s, %.2f M parameters, %.3g GFLOP an image forward",
                  plan->model->name, (double)graph_parameter_count(graph) / 1e6,
                  (double)graph_forward_flops(graph) / 1e9 / (double)spec->batch);

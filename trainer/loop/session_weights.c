@@ -3,6 +3,8 @@
 #include <inttypes.h>
 #include <stdio.h>
 
+#include "trainer/data/image_source.h"
+
 enum { NAMES_BYTES = 320 }; /* of one list, in a message */
 
 /* ---- the network ---- */
@@ -22,6 +24,27 @@ FshStatus session_choose_model(const Session *session, const TrainOptions *optio
         return FSH_OK;
     FshStatus status = plan_model(options, session->data.kind, model_ret, error);
     return status || !named || named == *model_ret ? status : refuse_network(options->weights, named, error);
+}
+
+/* ---- images that nobody has packed ---- */
+
+FshStatus session_take_images(Session *session, const TrainOptions *options, const Model **model_ret,
+                              FshError *error)
+{
+    enum { COLOURS = 3 };
+    const WeightsOrigin *origin = &session->origin;
+    uint64_t class_count = 0;
+    FshStatus status = session_choose_model(session, options, SESSION_EVALUATE, model_ret, error);
+    if (!status)
+        status = weights_class_count(options->weights, *model_ret, origin, &class_count, error);
+    if (status)
+        return status;
+    const bool restores = (*model_ret)->task == TASK_RESTORATION;
+    training_data_take_images(&session->data, options->images->dataset,
+                              restores ? FSH_KIND_PAIRS : FSH_KIND_CLASSES, (int64_t)class_count,
+                              origin->normalised ? origin->channels : COLOURS);
+    options->images->dataset = NULL;
+    return FSH_OK;
 }
 
 /* ---- classes ---- */
@@ -62,7 +85,7 @@ FshStatus session_map_classes(Session *session, const TrainOptions *options, Ses
     TrainingData *data = &session->data;
     ClassNames dataset = {0};
     session->weights = options->weights;
-    if (!weights->count || data->kind != FSH_KIND_CLASSES)
+    if (!weights->count || data->kind != FSH_KIND_CLASSES || data->inputs_alone)
         return FSH_OK;
     FshStatus status = dataset_names(session, &dataset, error);
     if (!status)
@@ -166,6 +189,6 @@ void session_describe_weights(Session *session)
         (void)snprintf(metric, sizeof metric, ", %s %.2f", origin->metric_name, origin->metric);
     console_line(&session->console, "weights: %s: %s%s%s%s", session->weights,
                  origin->model ? origin->model->name : "of another program", classes, epoch, metric);
-    if (session->data.kind == FSH_KIND_CLASSES)
+    if (session->data.kind == FSH_KIND_CLASSES && !session->data.inputs_alone)
         describe_classes(session);
 }

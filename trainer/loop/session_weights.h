@@ -15,6 +15,11 @@
 FshStatus session_choose_model(const Session *session, const TrainOptions *options, SessionUse use,
                                const Model **model_ret, FshError *error);
 
+/* Takes over the images that options->images has found, for the network that the weights, or the options, name. FSH_ERR_MISMATCH: they name
+ * two. */
+FshStatus session_take_images(Session *session, const TrainOptions *options, const Model **model_ret,
+                              FshError *error);
+
 /* Fills session->classes from session->origin, once the dataset is open; for SESSION_EVALUATE also the dataset's classes as the
  * network counts them (session->data). FSH_ERR_MISMATCH: what is to be evaluated has classes that the weights do not know. */
 FshStatus session_map_classes(Session *session, const TrainOptions *options, SessionUse use, FshError *error);

@@ -25,13 +25,15 @@ static const char examples[] =
     "  ftrain --dry-run shards/                              the network, its memory, the steps, the time\n"
     "  ftrain --resume auto shards/ out/                     go on, or begin\n"
     "  ftrain --evaluate --weights out/model_best.safetensors shards/\n"
+    "  ftrain --weights out/model_best.safetensors --predict classes/ photos/    any images, unpacked\n"
     "  ftrain --weights out/model_best.safetensors --predict restored/ pairs/\n"
     "  ftrain --print-config --model resnet50 > run.toml; ftrain --config run.toml shards/ out/\n"
     "  ftrain --list-models\n";
 
-const char *const train_options_no_file[] = {"config",  "print-config", "list-models",  "evaluate",
-                                             "predict", "export",       "bench-loader", "drop-caches",
-                                             "resume",  "force",        "dry-run",      NULL};
+const char *const train_options_no_file[] = {"config",     "print-config", "list-models",  "evaluate",
+                                             "predict",    "export",       "bench-loader", "drop-caches",
+                                             "files-from", "tile",         "tile-overlap", "predict-format",
+                                             "resume",     "force",        "dry-run",      NULL};
 
 const char *const train_options_free[] = {"config",
                                           "print-config",
@@ -39,6 +41,10 @@ const char *const train_options_free[] = {"config",
                                           "evaluate",
                                           "predict",
                                           "export",
+                                          "predict-format",
+                                          "files-from",
+                                          "tile",
+                                          "tile-overlap",
                                           "bench-loader",
                                           "drop-caches",
                                           "weights", /* where it began; the checkpoint has its own */
@@ -77,6 +83,7 @@ TrainOptions train_options_default(void)
         .decode = "cpu",
         .device = "auto",
         .amp = "auto",
+        .predict_format = "auto",
         .cudnn_benchmark = true,
         .epochs = 16,
         .grad_accum_steps = 1,
@@ -127,6 +134,7 @@ TrainOptions train_options_default(void)
 static const char *const on_error_choices[] = {"stop", "skip", NULL};
 static const char *const cache_choices[] = {"none", "ram", "lock", "pixels", "gpu", NULL};
 static const char *const decode_choices[] = {"cpu", "gpu", NULL};
+static const char *const predict_choices[] = {"auto", "csv", "jsonl", "png", "jpeg", NULL};
 static const char *const device_choices[] = {"auto", "cpu", "cuda", NULL};
 static const char *const amp_choices[] = {"auto", "off", "bf16", "fp16", NULL};
 static const char *const crop_mode_choices[] = {"auto", "rrc", "pad", "center", NULL};
@@ -205,10 +213,20 @@ void train_options_rows(TrainOptions *o, Option *rows)
         {.name = "evaluate", .kind = OPTION_FLAG, .value = &o->evaluate, .alias = "test-only",
          .help = "evaluate --weights and leave; writes nothing"},
         {.name = "predict", .kind = OPTION_TEXT, .value = &o->predict, .argument = "DIR",
-         .help = "with --weights: restored images beside their inputs as PNG, or predicted classes as CSV,"
-                 " into DIR"},
+         .help = "with --weights: predicted classes as a table, or restored images, into DIR; SHARDS may be a folder of "
+                 "images, a tar, or an image too"},
         {.name = "export", .kind = OPTION_TEXT, .value = &o->export_path, .argument = "FILE",
-         .help = "with --weights: a CSV with a row for each sample of the evaluation split"},
+         .help = "with --weights: a table with a row for each sample of the evaluation split, or for each image"},
+        {.name = "predict-format", .kind = OPTION_CHOICE, .value = &o->predict_format, .argument = "FORMAT",
+         .choices = predict_choices,
+         .help = "tables as csv or jsonl (auto: csv), restored images as png or jpeg (auto: by the name of the input)"},
+        {.name = "files-from", .kind = OPTION_TEXT, .value = &o->files_from, .argument = "FILE",
+         .help = "predict the images below SHARDS (or here) that FILE lists, a path a line; -: standard input"},
+        {.name = "tile", .kind = OPTION_INTEGER, .value = &o->tile, .argument = "PX", .maximum = 16384,
+         .help = "restore images in squares of this edge; 0: whole, or in the largest that fit into memory"},
+        {.name = "tile-overlap", .kind = OPTION_INTEGER, .value = &o->tile_overlap, .argument = "PX",
+         .maximum = 4096,
+         .help = "pixels that neighbouring tiles share, so that no seam is seen; 0: 128, but half of a tile at most"},
         {.name = "device", .kind = OPTION_CHOICE, .value = &o->device, .argument = "NAME",
          .choices = device_choices, .hints = train_device_hints,
          .help = "where to compute; cuda is the first GPU of CUDA_VISIBLE_DEVICES; auto: cuda if this build and this "

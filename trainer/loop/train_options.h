@@ -17,6 +17,8 @@ typedef struct TrainOptions {
     bool given[TRAIN_OPTION_ROWS]; /* by row: on the command line or in the file; see train_options_given */
     RankPlace
         place; /* not an option: this process among the ranks of the run; world_size 0: alone (session.h) */
+    struct ImageSource
+        *images;        /* not an option either: what --predict has found (image_source.h); NULL: a dataset */
     const char *config; /* a file of values (options_config.h) */
     bool print_config, force, list_models, evaluate, bench_loader, drop_caches, verdict;
 
@@ -39,6 +41,9 @@ typedef struct TrainOptions {
     int64_t depth, alpha, width;
     const char *encoder_blocks, *middle_blocks, *decoder_blocks;
     const char *predict, *export_path;
+    const char *predict_format; /* "auto", "csv", "jsonl", "png", "jpeg" */
+    const char *files_from;     /* images that nobody has packed, a list of them; NULL: all */
+    int64_t tile, tile_overlap; /* pixels; tile 0: whole images where memory allows it */
 
     /* Training */
     int64_t epochs;
