@@ -161,10 +161,18 @@ static void write_tensors(const char *root)
         "\"__metadata__\":{\"format\":\"pt\"}}",
         "{\"x\":{\"dtype\":\"F64\",\"shape\":[1],\"data_offsets\":[0,8]},"
         "\"n\":{\"dtype\":\"BOOL\",\"shape\":[6],\"data_offsets\":[8,14]}}",
+        /* The first with checksums, which are right: made by Python's xxhash. */
+        "{\"__metadata__\":{\"fshard.header_xxh3\":\"94d0bbd1c7cdca41\",\"fshard.tensors_xxh3\":"
+        "\"a8a4fb03d37da818 6faecd8536239858 05afb26b0eca56c1 2d06800538d394c2\"},"
+        "\"a\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[0,8]},"
+        "\"b\":{\"dtype\":\"BF16\",\"shape\":[2,1],\"data_offsets\":[8,12]},"
+        "\"c\":{\"dtype\":\"F16\",\"shape\":[],\"data_offsets\":[12,14]},"
+        "\"d\":{\"dtype\":\"I8\",\"shape\":[0],\"data_offsets\":[14,14]}}",
     };
-    static const char *const names[] = {"floats", "others"};
+    enum { COUNT = sizeof headers / sizeof *headers };
+    static const char *const names[COUNT] = {"floats", "others", "checksums"};
     static const uint8_t values[14] = {0, 0, 0x80, 0x3F, 1, 2, 3, 4, 5, 6, 7, 1, 0, 0x7C};
-    for (size_t i = 0; i < 2; i++) {
+    for (size_t i = 0; i < COUNT; i++) {
         char file[512] = {0};
         size_t header_bytes = strlen(headers[i]);
         file[0] = (char)(header_bytes & 255);
