@@ -109,8 +109,8 @@ static void test_classes_that_the_weights_do_not_know_are_refused(void **state)
     const char *weights = train_four(folder);
     spec.renamed = "scorpion";
     const char *other = make_other(folder, "renamed", &spec), *csv = test_path(folder, "a.csv");
-    static const char told[] = "1 of its 4 classes are not among the 4 of ", *const uses[] = {"--evaluate",
-                                                                                              "--export"};
+    static const char told[] = "1 of its 4 classes is not among the 4 of ", *const uses[] = {"--evaluate",
+                                                                                             "--export"};
     for (size_t i = 0; i < 2; i++) {
         RunResult result = i ? TRAIN(1, uses[i], csv, "--weights", weights, other)
                              : TRAIN(1, uses[i], "--weights", weights, other);
@@ -157,7 +157,7 @@ static void test_training_on_other_classes_begins_a_new_last_layer(void **state)
     spec.renamed = "scorpion";
     const char *other = make_other(folder, "renamed", &spec);
     SAYS(0,
-         "classes: 1 of 4 are not among the 4 of the weights: 'scorpion'; the weights alone know 'class00'; "
+         "classes: 1 of 4 is not among the 4 of the weights: 'scorpion'; the weights alone know 'class00'; "
          "model.33 begins anew",
          "--seed", "7", "--epochs", "1", "--lr", "1e-9", "--model", "conv8", "--weights", weights, other,
          test_path(folder, "next"));

@@ -72,10 +72,10 @@ static FshStatus refuse_unknown(const Session *session, const TrainOptions *opti
     char difference[2 * NAMES_BYTES + 64];
     return fsh_error_set(
         error, FSH_ERR_MISMATCH,
-        "%s: %zu of its %zu classes are not among the %zu of %s: %s; rename the classes, or train for "
+        "%s: %zu of its %zu classes %s not among the %zu of %s: %s; rename the classes, or train for "
         "these: ftrain --weights FILE SHARDS OUTPUT",
         fsh_path(session->data.dataset), session->classes.missing, dataset->count,
-        session->origin.classes.count, options->weights,
+        session->classes.missing == 1 ? "is" : "are", session->origin.classes.count, options->weights,
         list_difference(dataset, &session->origin.classes, difference, sizeof difference));
 }
 
@@ -165,8 +165,8 @@ static void describe_classes(Session *session)
                      "not checked");
     else if (session->kept_head && dataset_names(session, &dataset, NULL) == FSH_OK)
         console_line(&session->console,
-                     "classes: %zu of %zu are not among the %zu of the weights: %s; %s begins anew",
-                     classes->missing, classes->count, known,
+                     "classes: %zu of %zu %s not among the %zu of the weights: %s; %s begins anew",
+                     classes->missing, classes->count, classes->missing == 1 ? "is" : "are", known,
                      list_difference(&dataset, &session->origin.classes, difference, sizeof difference),
                      session->kept_head);
     else if (!classes->same)
