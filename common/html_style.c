@@ -44,7 +44,7 @@ const char *const html_styles[] = {
     ".p2{fill:var(--av)}.p3{fill:var(--p3)}"
     ".bar{height:44px;border-radius:6px;margin:1em 0 .9em}.bar+.legend{display:block;font-size:14px}"
     ".bar+.legend span{display:block;margin:.35em 0}"
-    "@media(max-width:520px){.chart svg text{font-size:15px}th,td{padding-right:.7em!important}}",
+    "@media(max-width:520px){.chart svg text{font-size:14px}th,td{padding-right:.7em!important}}",
     /* tables */
     ".wide{overflow-x:auto}.tall{max-height:640px;overflow:auto;border-bottom:1px solid var(--line)}"
     "table{border-collapse:collapse;font-size:14px}"
@@ -52,7 +52,7 @@ const char *const html_styles[] = {
     "vertical-align:top}"
     "th{color:var(--mute);font-weight:600}"
     ".n{text-align:right;font-variant-numeric:tabular-nums;white-space:nowrap}"
-    ".wide th,.tall th{white-space:nowrap}.tall td{min-width:7em}.tall td.n{min-width:0}"
+    ".wide th,.tall th{white-space:nowrap}.tall td{min-width:7em}.tall td.n{min-width:0}.tall td.what{min-width:17em}"
     "tr.best td{background:var(--card);font-weight:600}"
     ".tall thead th{position:sticky;top:0;background:var(--bg)}"
     ".sort th{cursor:pointer}.sort th:hover,.sort th:focus-visible{color:var(--fg)}"

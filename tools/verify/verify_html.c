@@ -68,7 +68,8 @@ static void add_problems(HtmlPage *page, const VerifyProblem *problems, size_t c
             html_add(page, "<td class=\"n\">");
         add_cell(page, problem->key);
         add_cell(page, problem->source);
-        add_cell(page, problem->reason);
+        html_add(page, "<td class=\"what\">");
+        html_add_string(page, problem->reason);
     }
     html_add(page, "</tbody></table></div></div>");
     if (count > PAGE_PROBLEMS)

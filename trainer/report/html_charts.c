@@ -139,23 +139,19 @@ static void add_legend(HtmlPage *page, const Chart *chart)
 
 void html_add_chart(HtmlPage *page, const Chart *chart)
 {
-    double x_low = 0, x_high = 0, low = INFINITY, high = -INFINITY;
+    double x_high = 0, low = INFINITY, high = -INFINITY;
     for (size_t i = 0; i < chart->series_count; i++) {
         const ChartSeries *series = &chart->series[i];
         widen(series, page, &low, &high);
-        for (size_t j = 0; j < series->count; j++) {
-            x_low = fmin(x_low, series->x[j]);
+        for (size_t j = 0; j < series->count; j++)
             x_high = fmax(x_high, series->x[j]);
-        }
     }
     if (!(low <= high))
         return;
     if (chart->from_zero)
         low = fmin(low, 0);
-    if (x_high <= x_low)
-        x_low = x_high - 1;
     const HtmlAxis y = html_axis(low, high, false);
-    const HtmlAxis x = {x_low, x_high, html_axis(x_low, x_high, true).step};
+    const HtmlAxis x = {-1, x_high, html_axis(-1, x_high, true).step}; /* the first epoch begins at -1 */
     html_add(page, "<figure class=\"chart\"><h3>");
     html_add_string(page, chart->title);
     if (chart->unit[0]) {

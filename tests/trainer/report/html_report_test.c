@@ -155,6 +155,13 @@ static void test_epochs_count_from_0_in_curves_tiles_and_tables(void **state)
     assert_contains_not(page, ">3</text>");
     assert_contains_not(page, ">-1</text>");
     free(page);
+    /* Epoch 0 lies in one place, whatever a chart has beside epochs: at a third of -1 to 2. */
+    page =
+        write_page(*state, classes_rows,
+                   (HtmlReport){.title = "out", .main_metric = "top1", .metric_rises = true, .top5 = true});
+    assert_contains(page, "x=\"194.7\" y=\"224\" text-anchor=\"middle\">0</text>");
+    assert_contains_not(page, "x=\"58.0\" y=\"224\"");
+    free(page);
 }
 
 static void test_a_run_of_pairs_is_told(void **state)
