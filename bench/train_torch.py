@@ -1,9 +1,11 @@
 #!/usr/bin/env python3
 """PyTorch's training step on a GPU, as train_step.c's: forward, backward, SGD, on a made-up batch in device memory.
 
-usage: train_torch.py MODEL fp32|tf32|fp16|bf16 eager|compile|graph PIXELS BATCH STEPS
+usage: train_torch.py MODEL fp32|tf32|fp16|bf16 eager|compile|reduce|graph|compilegraph PIXELS BATCH STEPS
 Prints one line of JSON. channels_last, cudnn.benchmark, fused SGD; fp16 with GradScaler (not in a captured graph, where it would
-wait for the device). graph: the whole step captured as one CUDA graph.
+wait for the device).
+compile: torch.compile; reduce: torch.compile(mode="reduce-overhead"), whose forward and backward are CUDA graphs;
+graph: the whole step captured as one CUDA graph by hand; compilegraph: the same of a compiled network.
 Memory: memory_gib, the most that tensors took (max_memory_allocated); reserved_gib, that the allocator held for them; taken_gib, all that
 is gone of the device since its context and the libraries' handles were made, as train_step.c's memory_gib.
 """
@@ -154,20 +156,22 @@ def main():
     y = torch.randint(0, classes, (batch,), device="cuda") if classes else torch.rand_like(x)
     loss_of = nn.CrossEntropyLoss() if classes else (lambda a, b: torch.sqrt((a - b) ** 2 + 1e-6).mean())
     optimizer = torch.optim.SGD(network.parameters(), lr=0.01, momentum=0.9, nesterov=True, weight_decay=1e-4, fused=True)
-    scaler = torch.amp.GradScaler("cuda", enabled=precision == "fp16" and mode != "graph")
+    captured = mode in ("graph", "compilegraph")
+    scaler = torch.amp.GradScaler("cuda", enabled=precision == "fp16" and not captured)
     narrow = {"fp16": torch.float16, "bf16": torch.bfloat16}.get(precision)
-    forward = torch.compile(network) if mode == "compile" else network
+    forward = {"compile": torch.compile, "compilegraph": torch.compile,
+               "reduce": lambda it: torch.compile(it, mode="reduce-overhead")}.get(mode, lambda it: it)(network)
 
     def step():
         optimizer.zero_grad(set_to_none=True)
-        with torch.autocast("cuda", dtype=narrow or torch.bfloat16, enabled=narrow is not None, cache_enabled=mode != "graph"):
+        with torch.autocast("cuda", dtype=narrow or torch.bfloat16, enabled=narrow is not None, cache_enabled=not captured):
             loss = loss_of(forward(x), y)
         scaler.scale(loss).backward()
         scaler.step(optimizer)
         scaler.update()
 
     start = time.time()
-    if mode == "graph":
+    if captured:
         stream = torch.cuda.Stream()
         stream.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(stream):
