@@ -384,7 +384,7 @@ void train_options_rows(TrainOptions *o, Option *rows)
                  "whole"},
         {.name = "train-crop-mode", .kind = OPTION_CHOICE, .value = &o->train_crop_mode, .argument = "MODE",
          .choices = crop_mode_choices,
-         .help = "rrc: random part, resized; pad: whole image, moved; center: no chance; auto: pad up to "
+         .help = "rrc: random part, resized; pad: the centre, moved; center: no chance; auto: pad up to "
                  "40 pixels, else rrc"},
         {.name = "scale", .kind = OPTION_TEXT, .value = &o->scale, .argument = "MIN:MAX", .alias = "rrc-scale",
          .help = "for rrc: part of the image's area"},
