@@ -5,6 +5,14 @@ target_link_libraries(fshard_shared PRIVATE PkgConfig::JANSSON PkgConfig::LMDB P
                       OpenMP::OpenMP_C Threads::Threads m)
 set_target_properties(fshard_shared PROPERTIES OUTPUT_NAME fshard VERSION ${PROJECT_VERSION} SOVERSION 0)
 
+# All that is installed, and the demo's make-photos, without the tests: what ./run build makes.
+add_custom_target(programs DEPENDS fresize fpack fverify ftrain make-photos fshard_shared)
+foreach(plugin fshard-cuda fshard-vips)
+  if(TARGET ${plugin})
+    add_dependencies(programs ${plugin})
+  endif()
+endforeach()
+
 install(TARGETS fresize fpack fverify ftrain RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
 install(TARGETS fshard_shared LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
 foreach(plugin fshard-cuda fshard-vips)
