@@ -79,6 +79,8 @@ typedef struct OptionForeign {
 
 typedef struct OptionTable {
     const char *program; /* "fresize" */
+    const char *
+        speaker; /* of failures: "ftrain: rank 1", one of several processes that do the same; NULL: program */
     const char *summary; /* first lines of --help: what it does, in one or two sentences */
     const char *usage;   /* "[OPTIONS] SRC DST" */
     const Option *options;

@@ -37,7 +37,7 @@ void program_print_text(FILE *stream, const char *text)
 
 static void print_error(const OptionTable *table, FshStatus status, const FshError *error)
 {
-    (void)fprintf(stderr, "%s: ", table->program);
+    (void)fprintf(stderr, "%s: ", table->speaker ? table->speaker : table->program);
     program_print_text(stderr, error->message[0] ? error->message : fsh_strerror(status));
     (void)fputc('\n', stderr);
     if (status == FSH_ERR_USAGE)

@@ -220,13 +220,15 @@ static FshStatus start_ranks(TrainOptions *options, RankPlace *place, FshError *
     return status || is_parent ? status : rank_place_from_environment(place, error);
 }
 
-/* Ends this rank with its failure, which its message names it in; in silence where another rank tells the same. What is wrong with
- * the options every rank tells, though all may have the same ones: they have not met yet, and one alone may have others. */
-static FshStatus tell_as_rank(FshStatus status, const RankPlace *place, FshError *error)
+/* Ends this rank with its failure, which its message names it in, unless the table does; in silence where another rank tells the same.
+ * What is wrong with the options every rank tells, though all may have the same ones: they have not met yet, and one alone may have
+ * others. */
+static FshStatus tell_as_rank(FshStatus status, const OptionTable *table, const RankPlace *place,
+                              FshError *error)
 {
     if (status && place->rank > 0 && strcmp(error->message, ranks_told_elsewhere) == 0)
         (void)!freopen("/dev/null", "w", stderr);
-    else if (status && place->world_size > 1)
+    else if (status && place->world_size > 1 && !table->speaker) /* one that --gpus has started */
         (void)fsh_error_prepend(error, "rank %llu", (unsigned long long)place->rank);
     return status;
 }
@@ -248,7 +250,7 @@ static FshStatus check_and_run(const ProgramContext *context, RankPlace *place, 
         interrupt_install_requeue();
         status = run_as_rank(options, place, partial_ret, error);
     }
-    return tell_as_rank(status, place, error);
+    return tell_as_rank(status, context->table, place, error);
 }
 
 static FshStatus run(const ProgramContext *context, bool *partial_ret, FshError *error)
@@ -257,7 +259,7 @@ static FshStatus run(const ProgramContext *context, bool *partial_ret, FshError 
     RankPlace place = {0};
     FshStatus status = take_arguments(options, context->table, context->arguments, error);
     if (status)
-        return rank_place_from_environment(&place, NULL) ? status : tell_as_rank(status, &place, error);
+        return status;
     if (options->print_config) {
         options_config_print(context->table, train_options_no_file, stdout);
         return FSH_OK;
@@ -286,12 +288,25 @@ static void limit_spinning(char **argv)
     (void)execv(program, argv); /* where that fails, all goes on, only slower */
 }
 
+/* Writes who speaks where a launcher has started several ranks; false where it has not, or cannot have: that is a failure of its own. */
+static bool name_speaker(char *text, size_t text_bytes)
+{
+    RankPlace place = {0};
+    if (rank_place_from_environment(&place, NULL) || place.world_size < 2)
+        return false;
+    (void)snprintf(text, text_bytes, "ftrain: rank %llu", (unsigned long long)place.rank);
+    return true;
+}
+
 int main(int argc, char **argv)
 {
+    char speaker[48];
     limit_spinning(argv);
     TrainOptions options = train_options_default();
     Option rows[TRAIN_OPTION_ROWS];
     train_options_rows(&options, rows);
-    const OptionTable table = train_options_table(rows);
+    OptionTable table = train_options_table(rows);
+    if (name_speaker(speaker, sizeof speaker))
+        table.speaker = speaker;
     return program_main(argc, argv, &table, &options, image_library_versions, run);
 }

@@ -283,7 +283,7 @@ static void test_what_is_wrong_with_a_ranks_options_is_told_by_it(void **state)
     const char *const *const cases[] = {uses, third, unknown};
     static const char *const says[] = {"ftrain: rank 1: --predict: is for one process",
                                        "ftrain: rank 1: 'third': one argument too many",
-                                       "--no-such-option: no such option"};
+                                       "ftrain: rank 1: --no-such-option: no such option"};
     for (int i = 0; i < 3; i++) { /* rank 0 need not be there */
         RunningProgram running = start_rank(1, 2, 90 + i, NULL, cases[i]);
         RunResult result = run_wait(&running);
