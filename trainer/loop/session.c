@@ -315,6 +315,7 @@ void session_close(Session *session)
     communicator_close(&session->communicator);
     weights_origin_free(&session->origin);
     class_map_free(&session->classes);
+    class_counts_free(&session->class_counts);
     *session = (Session){0};
 }
 
