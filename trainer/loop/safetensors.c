@@ -280,7 +280,8 @@ static FshStatus read_header(Safetensors *file, const char *path, uint64_t heade
     file->header = json_loadb((const char *)file->mapping.bytes + LENGTH_BYTES, header_bytes,
                               JSON_REJECT_DUPLICATES, &problem);
     if (!json_is_object(file->header))
-        return fsh_error_set(error, FSH_ERR_CORRUPT, "%s: header is no JSON object: %s", path,
+        return fsh_error_set(error, FSH_ERR_CORRUPT,
+                             "%s: damaged: its header is no JSON object (%s); take another copy", path,
                              file->header ? "another value" : problem.text);
     file->entries = calloc(json_object_size(file->header) + 1, sizeof *file->entries);
     if (!file->entries)
