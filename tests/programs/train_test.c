@@ -1,6 +1,7 @@
 /* ftrain from outside: what it learns and what it leaves. */
 #include "tests/programs/train_support.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -98,10 +99,18 @@ static void test_folders_of_images_are_packed_and_learnt(void **state)
     assert_int_equal((int)number_of(evaluated, "samples"), 63);
     check_classes(test_path(folder, "out/per_class.csv"), json_object_get(evaluated, "classes"));
     json_decref(evaluated);
-    json_decref(object);
     char *page = test_file_read(test_path(folder, "out/report.html"), NULL);
     assert_contains(page, "Finished</b>: 8 of 8 epochs");
+    /* The rate is the one that the run tells at its end. */
+    const char *tile = strstr(page, "</b><span>images/s in training");
+    assert_non_null(tile);
+    while (tile && tile[-1] != '>')
+        tile--;
+    const double rate = number_of(object, "images_per_second");
+    if (!tile || fabs(atof(tile) - rate) > 0.51)
+        fail_msg("the page's images/s are %.8s, the log's %g", tile ? tile : "", rate);
     assert_contains_not(page, "http-equiv=\"refresh\"");
+    json_decref(object);
     free(page);
     run_result_free(&result);
     assert_int_equal(test_count_files(output), 7 + REPORT_FILES); /* four tables, best, last, checkpoint */

@@ -148,6 +148,28 @@ static void test_problems_are_shown_where_the_dataset_cannot_be_opened(void **st
     free(text);
 }
 
+/* Nor do suspicious pairs get lost there. */
+static void test_suspicious_pairs_are_shown_where_the_dataset_cannot_be_opened(void **state)
+{
+    TestFolder *folder = *state;
+    const char *page = test_path(folder, "page.html"), *packed = test_path(folder, "packed");
+    for (unsigned i = 0; i < 2; i++) {
+        source_jpeg(test_path(folder, "pairs/train/blurry/%u.jpg", i), 64, 48, 3, 2);
+        source_jpeg(test_path(folder, "pairs/train/sharp/%u.jpg", i), 64, 48, 3, 2);
+        source_jpeg(test_path(folder, "pairs/val/blurry/%u.jpg", i), 64, 48, 3, 2);
+        source_jpeg(test_path(folder, "pairs/val/sharp/%u.jpg", i), 64, 48, 3, 2);
+    }
+    source_jpeg_turned(test_path(folder, "pairs/train/sharp/1.jpg"), 64, 48, 3, 2);
+    run_ok("fpack", "--pairs", "blurry:sharp", test_path(folder, "pairs"), packed, NULL);
+    assert_int_equal(remove(test_path(folder, "packed/val-00000-of-00001.fshard")), 0);
+    run_forget(run_expecting(1, "fverify", "--pairs", "--html", page, packed, NULL));
+    char *text = test_file_read(page, NULL), *problems = between(text, ">Problems: ", ">Splits<");
+    assert_int_equal(count_of(problems, "<img "), 2);
+    assert_contains(problems, "<em>suspicious: its sides do not look alike");
+    free(problems);
+    free(text);
+}
+
 static void test_charts_have_axes_with_round_numbers_and_units(void **state)
 {
     TestFolder *folder = *state;
@@ -207,6 +229,7 @@ int main(void)
         in_folder(test_suspicious_pairs_come_first_in_the_sheet),
         in_folder(test_problems_are_pictures_or_say_why_there_is_none),
         in_folder(test_problems_are_shown_where_the_dataset_cannot_be_opened),
+        in_folder(test_suspicious_pairs_are_shown_where_the_dataset_cannot_be_opened),
         in_folder(test_charts_have_axes_with_round_numbers_and_units),
         in_folder(test_many_classes_have_a_chart_and_a_table),
     };

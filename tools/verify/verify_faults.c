@@ -77,10 +77,11 @@ static const FshDataset *open_file(Faults *faults, const VerifyReport *report, c
     return dataset;
 }
 
-static bool is_shown(const VerifyReport *report, size_t index)
+/* Returns whether a problem has a picture of its own: one for each record. suspects: pairs that are suspicious have theirs. */
+static bool is_shown(const VerifyReport *report, size_t index, bool suspects)
 {
     const VerifyProblem *problem = &report->problems[index], *before = problem - 1;
-    if (problem->record < 0 || (report->suspect_count && strncmp(problem->reason, "suspicious: ", 12) == 0))
+    if (problem->record < 0 || (suspects && strncmp(problem->reason, "suspicious: ", 12) == 0))
         return false;
     return index == 0 || before->record != problem->record || strcmp(before->file, problem->file) != 0;
 }
@@ -95,7 +96,7 @@ static FshStatus make_problems(const VerifyReport *report, const FshDataset *dat
         status = fsh_error_set(error, FSH_ERR_MEMORY, "%s: out of memory", report->path);
     for (size_t i = 0; i < report->problem_count && thumbs->count < options->count && !status; i++) {
         const VerifyProblem *problem = &report->problems[i];
-        if (!is_shown(report, i))
+        if (!is_shown(report, i, faults->suspects.count > 0))
             continue;
         const FshDataset *own = dataset ? dataset : open_file(faults, report, problem->file);
         Thumb *thumb = &thumbs->items[thumbs->count];
