@@ -123,6 +123,34 @@ static void test_two_runs_of_several_ranks_do_not_share_an_output(void **state)
     assert_false(file_exists(test_path(folder, "out/%s", lock_name)));
 }
 
+/* --predict has a folder of its own: two at a time with different weights would leave images of both. */
+static void test_two_do_not_predict_into_one_folder(void **state)
+{
+    TestFolder *folder = *state;
+    DatasetSpec spec = train_plain;
+    spec.kind = FSH_KIND_PAIRS;
+    TRAINED("--model", "unet", "--width", "8", "--epochs", "1", make_set(folder, &spec),
+            test_path(folder, "run"));
+    (void)pack_colours(folder, 6, 2);
+    const char *weights = test_path(folder, "run/last.safetensors"), *out = test_path(folder, "restored");
+    const char *const arguments[] = {"--jobs", "1",         "--force", "--weights",
+                                     weights,  "--predict", out,       test_path(folder, "images/train/red"),
+                                     NULL};
+    const RunOptions options = {.stop_at = "restored/002.jpg"};
+    RunningProgram running = run_start(&options, "ftrain", arguments);
+    char who[64];
+    run_wait_until_stopped(&running);
+    (void)snprintf(who, sizeof who, "writing there (process %ld on ", (long)running.process);
+    RunResult result = expect_train(1, NULL, arguments);
+    assert_contains(result.err, who);
+    run_result_free(&result);
+    run_go_on(&running, SIGCONT);
+    result = run_wait(&running);
+    assert_int_equal(result.exit_status, 0);
+    run_result_free(&result);
+    assert_int_equal(test_count_files(out), 6);
+}
+
 static void test_a_refused_folder_gets_no_lock(void **state)
 {
     TestFolder *folder = *state;
@@ -250,6 +278,7 @@ int main(void)
         IN_FOLDER(test_a_second_run_in_an_output_is_told_who_runs),
         IN_FOLDER(test_a_killed_run_holds_its_output_no_longer),
         IN_FOLDER(test_two_runs_of_several_ranks_do_not_share_an_output),
+        IN_FOLDER(test_two_do_not_predict_into_one_folder),
         IN_FOLDER(test_a_refused_folder_gets_no_lock),
         IN_FOLDER(test_an_output_with_a_run_names_resume),
         IN_FOLDER(test_a_disk_too_small_is_refused_before_anything_is_decoded),

@@ -8,10 +8,13 @@
 #include <string.h>
 
 #include "common/csv.h"
+#include "common/file.h"
+#include "common/folder_lock.h"
 #include "common/path.h"
 #include "common/text.h"
 #include "imaging/encode.h"
 #include "trainer/loop/class_rows.h"
+#include "trainer/report/run_record.h"
 
 enum { CSVS = 2 };
 
@@ -21,6 +24,7 @@ struct Predictor {
     AtomicFile csvs[CSVS];
     size_t csv_count;
     bool force;
+    FolderLock lock;   /* on folder */
     ClassRows classes; /* of classifiers */
     Buffer row, png;
     ImageEncoder *encoder;
@@ -162,6 +166,7 @@ FshStatus predictor_new(Predictor **predictor_ret, const Session *session, const
         return fsh_error_set(error, FSH_ERR_MEMORY, "out of memory for predictions");
     predictor->session = session;
     predictor->force = force;
+    predictor->lock = (FolderLock)FOLDER_LOCK_NONE;
     predictor->classes = (ClassRows){.key_name = "key",
                                      .json = json,
                                      .labelled = true,
@@ -171,6 +176,8 @@ FshStatus predictor_new(Predictor **predictor_ret, const Session *session, const
         predictor->folder = strdup(folder);
         status = predictor->folder ? file_make_folders(folder, error)
                                    : fsh_error_set(error, FSH_ERR_MEMORY, "%s: out of memory", folder);
+        if (!status)
+            status = folder_lock_take(&predictor->lock, folder, record_lock_name, "ftrain", error);
         if (!status)
             status =
                 file_join(path, sizeof path, folder, json ? "predictions.jsonl" : "predictions.csv", error);
@@ -212,6 +219,7 @@ void predictor_free(Predictor **predictor_ret)
         return;
     for (size_t i = 0; i < predictor->csv_count; i++)
         atomic_file_abandon(&predictor->csvs[i]);
+    folder_lock_release(&predictor->lock);
     image_encoder_free(&predictor->encoder);
     image_free(&predictor->image);
     buffer_free(&predictor->row);

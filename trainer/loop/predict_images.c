@@ -8,6 +8,7 @@
 #include <sys/stat.h>
 
 #include "common/file.h"
+#include "common/folder_lock.h"
 #include "common/interrupt.h"
 #include "common/json_text.h"
 #include "common/progress.h"
@@ -17,6 +18,7 @@
 #include "trainer/loop/prediction_table.h"
 #include "trainer/loop/describe.h"
 #include "trainer/loop/restore.h"
+#include "trainer/report/run_record.h"
 
 enum { TOLD_MOST = 1000 };
 
@@ -30,6 +32,7 @@ typedef struct Prediction {
     uint64_t done, bad, existing;
     double seconds;
     /* Restorers. */
+    FolderLock lock;    /* on the folder of outputs; a table has its own */
     ImageFormat format; /* IMAGE_UNKNOWN: by the names of the inputs */
     Restorer *restorer;
     void *targets;    /* names that are given away, tsearch's tree; owned */
@@ -474,6 +477,7 @@ static void print_text(const Prediction *prediction)
     (void)printf("; %.1f s, %.4g images/s\n", prediction->seconds, rate(prediction));
 }
 
+/* Makes what writes. Two at a time in one folder would mix their images: the second is told who writes. */
 static FshStatus begin(Prediction *prediction, FshError *error)
 {
     const TrainOptions *options = &prediction->options;
@@ -482,13 +486,20 @@ static FshStatus begin(Prediction *prediction, FshError *error)
                                       .force = options->force,
                                       .tile = (uint32_t)options->tile,
                                       .overlap = (uint32_t)options->tile_overlap};
-    return prediction->restores ? restorer_new(&prediction->restorer, &prediction->session, &restoring, error)
-                                : FSH_OK;
+    if (!prediction->restores)
+        return FSH_OK;
+    FshStatus status = restorer_new(&prediction->restorer, &prediction->session, &restoring, error);
+    if (!status)
+        status = file_make_folders(options->predict, error);
+    if (!status)
+        status = folder_lock_take(&prediction->lock, options->predict, record_lock_name, "ftrain", error);
+    return status;
 }
 
 static void free_prediction(Prediction *prediction)
 {
     restorer_free(&prediction->restorer);
+    folder_lock_release(&prediction->lock);
     prediction_table_close(&prediction->table);
     weights_origin_free(&prediction->origin);
     session_close(&prediction->session);
@@ -501,7 +512,7 @@ static void free_prediction(Prediction *prediction)
 
 FshStatus predict_images(const TrainOptions *options, bool *partial_ret, FshError *error)
 {
-    Prediction prediction = {.options = *options};
+    Prediction prediction = {.options = *options, .lock = FOLDER_LOCK_NONE};
     const Model *model = NULL;
     console_open(&prediction.session.console, stderr, options->program.quiet);
     FshStatus status = find_model(options, &prediction.origin, &model, error);
