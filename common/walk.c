@@ -11,6 +11,7 @@
 
 #include "common/file.h"
 #include "common/interrupt.h"
+#include "common/path.h"
 #include "common/walk_internal.h"
 
 /* The cursor goes down depth first. A folder is read whole and sorted as it is entered, with its folders as "name/",
@@ -55,7 +56,8 @@ struct WalkCursor {
     uint64_t hidden_count;
     FolderId *entered; /* by links in linked folders; sorted */
     size_t entered_count, entered_capacity;
-    bool looked_at; /* status is that of the last entry */
+    const char *avoided; /* a folder that is not entered; NULL: none */
+    bool looked_at;      /* status is that of the last entry */
     struct stat status;
     char reason[WALK_REASON_BYTES];
     char full[WALK_FULL_BYTES];
@@ -339,6 +341,21 @@ static bool add_entered(WalkCursor *cursor, const FolderId *id, bool *failed)
     return true;
 }
 
+void walk_avoid(WalkCursor *cursor, const char *folder)
+{
+    cursor->avoided = folder;
+}
+
+/* Whether cursor->full, reached by a link, lies in the folder that is not to be entered. */
+static bool is_avoided(const WalkCursor *cursor)
+{
+    char avoided[PATH_MAX], found[PATH_MAX];
+    return cursor->avoided && realpath(cursor->avoided, avoided) && realpath(cursor->full, found) &&
+           path_lies_in(found, avoided);
+}
+
+static const char avoided_reason[] = "a link leads here, into the destination; not followed";
+
 /* Whether the folder is to be entered; else *why. */
 static bool may_enter(WalkCursor *cursor, const Level *level, bool by_link, const char **why, bool *failed)
 {
@@ -347,6 +364,10 @@ static bool may_enter(WalkCursor *cursor, const Level *level, bool by_link, cons
             *why = "leads back to a folder above it; not entered again";
             return false;
         }
+    if (level->linked && is_avoided(cursor)) {
+        *why = avoided_reason;
+        return false;
+    }
     /* Folders full of links to each other have a path for each of their orders: without this, no end in sight. */
     if (by_link && level->above && level->above->linked) {
         *why = "a link in a linked folder, to one entered so before; not entered again";
@@ -448,6 +469,8 @@ static FshStatus step(WalkCursor *cursor, bool *found_ret, FshError *error)
     NameKind kind = kind_of(name);
     if (kind == NAME_OTHER) {
         set_reason(cursor, "is no regular file", 0);
+    } else if (kind == NAME_FILE && cursor->looked_at && is_avoided(cursor)) {
+        set_reason(cursor, avoided_reason, 0);
     } else if (kind != NAME_FILE) {
         int system_errno = 0;
         FshStatus status = enter(cursor, kind == NAME_LINKED_FOLDER, &system_errno, error);

@@ -81,6 +81,9 @@ typedef struct WalkEntry {
 
 /* As walk_files: FSH_ERR_NOT_FOUND, or an unreadable root. */
 FshStatus walk_open(WalkCursor **cursor, const char *root, FshError *error);
+/* Keeps the walk out of a folder to which a link below the root may lead, or above it: what lies in it is a problem in the
+ * list. For who writes there while walking. It need not exist yet. folder stays the caller's, as long as the cursor. */
+void walk_avoid(WalkCursor *cursor, const char *folder);
 /* FSH_ERR_INTERRUPTED after a signal; FSH_ERR_MEMORY. */
 FshStatus walk_next(WalkCursor *cursor, WalkEntry *entry, FshError *error);
 /* Names skipped so far because they begin with ".". */

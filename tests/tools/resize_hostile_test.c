@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "tests/tools/resize_files.h"
+#include "tools/resize/resize_report.h"
 
 /* ---- names ---- */
 
@@ -94,6 +95,60 @@ static void test_a_link_in_the_destination_does_not_lead_into_the_source(void **
                                          test_path(folder, "out"), NULL);
     run_result_free(&result);
     assert_image(test_path(folder, "in/b/x.jpg"), IMAGE_JPEG, 80, 80, 3);
+}
+
+/* A link above the destination, one into it, and one to an output: each was resized again, and a level deeper each time. */
+static void test_a_link_in_the_source_does_not_lead_into_the_destination(void **state)
+{
+    TestFolder *folder = *state;
+    static const char *const links[] = {"ln -s .. in/z", "ln -s ../out/a in/z",
+                                        "ln -s ../out/a/x.jpg in/z.jpg"};
+    for (size_t i = 0; i < sizeof links / sizeof links[0]; i++) {
+        write_size(test_path(folder, "in/a/x.jpg"), 90, 90);
+        shell(folder, links[i]);
+        for (int run = 0; run < 3; run++) {
+            RunResult result = fresize_expecting(1, "--max-size=20", test_path(folder, "in"),
+                                                 test_path(folder, "out"), NULL);
+            if (run)
+                assert_contains(result.err, "into the destination; not followed");
+            run_result_free(&result);
+            assert_int_equal(test_count_files(test_path(folder, "out/a")), 1);
+            assert_false(exists(test_path(folder, "out/z.jpg")));
+            assert_false(exists(test_path(folder, "out/z/out")));
+            assert_false(exists(test_path(folder, "out/z/x.jpg")));
+        }
+        shell(folder, "rm -r in out");
+    }
+}
+
+static void test_the_summary_fits_80_columns(void **state)
+{
+    (void)state;
+    ResizeSummary summary = {.bytes_before = UINT64_C(150) << 30,
+                             .bytes_after = UINT64_C(6) << 30,
+                             .seconds = 1234,
+                             .other_count = 12345,
+                             .untold_count = 123,
+                             .part = {1, 16}};
+    for (size_t i = 0; i < RESIZE_OUTCOME_COUNT; i++)
+        summary.outcome_counts[i] = 123456 + i;
+    for (size_t i = 0; i < RESIZE_STAGE_COUNT; i++)
+        summary.stage_seconds[i] = 10 + (double)i;
+    for (size_t i = 0; i < IMAGE_QUIRK_COUNT; i++)
+        summary.quirk_counts[i] = 1234;
+    char *text = NULL;
+    size_t length = 0;
+    FILE *stream = open_memstream(&text, &length);
+    assert_non_null(stream);
+    resize_summary_print(stream, "fresize", &summary, false);
+    assert_int_equal(fclose(stream), 0);
+    assert_contains(text, "; the bottleneck is");
+    assert_contains(text, "1234 animation");
+    for (const char *line = text; *line; line += strcspn(line, "\n") + 1) {
+        assert_int_equal(strncmp(line, "fresize: ", 9), 0);
+        assert_in_range(strcspn(line, "\n"), 10, 80);
+    }
+    free(text);
 }
 
 static void test_links_in_place_of_the_state_are_refused(void **state)
@@ -344,6 +399,8 @@ int main(void)
         TEST(test_a_list_does_not_reach_the_state),
         TEST(test_a_link_is_of_the_file_that_a_symbolic_link_leads_to),
         TEST(test_a_link_in_the_destination_does_not_lead_into_the_source),
+        TEST(test_a_link_in_the_source_does_not_lead_into_the_destination),
+        TEST(test_the_summary_fits_80_columns),
         TEST(test_links_in_place_of_the_state_are_refused),
         TEST(test_rows_of_an_earlier_recipe_are_not_taken_for_done),
         TEST(test_check_believes_the_latest_row),

@@ -266,6 +266,7 @@ static ResizeOptions options_of(const Settings *settings)
 {
     return (ResizeOptions){
         .source = {.path = settings->source,
+                   .avoided = settings->destination,
                    .files_from = settings->files_from,
                    .null_separated = settings->null_separated},
         .destination = settings->destination,

@@ -275,7 +275,7 @@ static void print_written(FILE *stream, const char *program, const ResizeSummary
     (void)fprintf(stream, " in %s, %.0f images/s\n", took, rate(summary));
 }
 
-void resize_summary_print(FILE *stream, const char *program, const ResizeSummary *summary, bool dry_run)
+static void print_summary(FILE *stream, const char *program, const ResizeSummary *summary, bool dry_run)
 {
     static const char *const tenses[] = {"", "would be "};
     const uint64_t images = resize_summary_images(summary);
@@ -313,6 +313,42 @@ void resize_summary_print(FILE *stream, const char *program, const ResizeSummary
     if (summary->other_count)
         (void)fprintf(stream, "%s: %" PRIu64 " other file%s left alone\n", program, summary->other_count,
                       plural(summary->other_count));
+}
+
+/* Prints a line, and goes on in another where it has more than 80 columns: after the program's name, at a space. */
+static void print_line(FILE *stream, const char *program, const char *line, size_t length)
+{
+    enum { COLUMNS = 80 };
+    size_t room = COLUMNS;
+    while (length > room) {
+        size_t at = room;
+        while (at > 0 && line[at] != ' ')
+            at--;
+        if (at == 0)
+            break;
+        (void)fprintf(stream, "%.*s\n%s:   ", (int)at, line, program);
+        line += at + 1;
+        length -= at + 1;
+        room = COLUMNS - strlen(program) - 4;
+    }
+    (void)fprintf(stream, "%.*s\n", (int)length, line);
+}
+
+void resize_summary_print(FILE *stream, const char *program, const ResizeSummary *summary, bool dry_run)
+{
+    char *text = NULL;
+    size_t length = 0;
+    FILE *memory = open_memstream(&text, &length);
+    if (memory)
+        print_summary(memory, program, summary, dry_run);
+    if (!memory || fclose(memory)) {
+        print_summary(stream, program, summary, dry_run); /* as long as its lines are */
+        free(text);
+        return;
+    }
+    for (const char *line = text; *line; line += strcspn(line, "\n") + 1)
+        print_line(stream, program, line, strcspn(line, "\n"));
+    free(text);
 }
 
 /* An object with a number for each name; spaces in names become "_". NULL: no memory. */

@@ -63,7 +63,12 @@ static FshStatus open_kind(ResizeSource *source, FshError *error)
                              path, pairs ? "--pairs" : "--files-from");
     if (!is_folder)
         return tar_reader_open(&source->tar, path, error);
-    return options->files_from ? open_list(source, error) : walk_open(&source->walk, path, error);
+    if (options->files_from)
+        return open_list(source, error);
+    FshStatus status = walk_open(&source->walk, path, error);
+    if (!status)
+        walk_avoid(source->walk, options->avoided);
+    return status;
 }
 
 FshStatus resize_source_open(ResizeSource **source_ret, const ResizeSourceOptions *options, FshError *error)
