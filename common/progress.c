@@ -132,8 +132,12 @@ static void append_count(Line *line, const Snapshot *now, const char *unit)
     append(line, " %s", unit);
 }
 
+/* What a line tells, from all to the least, for terminals that are too narrow: 80 columns hold the time that is left and the
+ * failures of any run. */
+typedef enum Detail { DETAIL_ALL, DETAIL_NO_BAR, DETAIL_NO_BYTES, DETAIL_LEAST } Detail;
+
 /* ", 3,456 images/s, 120 MiB/s, 0:07 left, 1.2 GiB saved, 3 failed": each as far as it is known. */
-static void append_rates(Line *line, const Snapshot *now, const char *unit)
+static void append_rates(Line *line, const Snapshot *now, const char *unit, Detail detail)
 {
     char number[32];
     if (now->seconds > 0 && now->done) {
@@ -143,7 +147,7 @@ static void append_rates(Line *line, const Snapshot *now, const char *unit)
         else
             append(line, ", %s %s/s", progress_format_count(number, sizeof number, (uint64_t)llround(rate)),
                    unit);
-        if (now->bytes)
+        if (now->bytes && detail < DETAIL_NO_BYTES)
             append(
                 line, ", %s/s",
                 progress_format_bytes(number, sizeof number, (uint64_t)((double)now->bytes / now->seconds)));
@@ -151,21 +155,20 @@ static void append_rates(Line *line, const Snapshot *now, const char *unit)
     if (now->seconds > 0 && now->part > 0 && now->part < 1)
         append(line, ", %s left",
                progress_format_duration(number, sizeof number, now->seconds * (1 / now->part - 1)));
-    if (now->saved_bytes > 0)
+    if (now->saved_bytes > 0 && detail < DETAIL_LEAST)
         append(line, ", %s saved", progress_format_bytes(number, sizeof number, (uint64_t)now->saved_bytes));
     if (now->failed)
         append(line, ", %s failed", progress_format_count(number, sizeof number, now->failed));
 }
 
-/* " [=====>    ] 55 %" */
-static void append_bar(Line *line, const Snapshot *now)
+/* " [=====>    ] 55 %"; without cells " 55 %". */
+static void append_bar(Line *line, const Snapshot *now, unsigned cells)
 {
-    enum { CELLS = 20 };
-    unsigned full = (unsigned)(now->part * CELLS);
-    append(line, " [");
-    for (unsigned i = 0; i < CELLS; i++)
+    unsigned full = (unsigned)(now->part * cells);
+    append(line, cells ? " [" : "");
+    for (unsigned i = 0; i < cells; i++)
         append(line, "%c", i < full ? '=' : i == full ? '>' : ' ');
-    append(line, "] %u %%", (unsigned)(now->part * 100));
+    append(line, "%s %u %%", cells ? "]" : "", (unsigned)(now->part * 100));
 }
 
 static size_t terminal_columns(FILE *stream)
@@ -176,27 +179,42 @@ static size_t terminal_columns(FILE *stream)
     return 80;
 }
 
+/* A terminal's line of at most so many columns, without what controls it: all that has room, a shorter bar first. */
+static void fill_line(Line *line, const Progress *progress, const Snapshot *now, size_t columns)
+{
+    static const struct {
+        unsigned cells;
+        Detail detail;
+    } forms[] = {{20, DETAIL_ALL},   {10, DETAIL_ALL},     {5, DETAIL_ALL},
+                 {0, DETAIL_NO_BAR}, {0, DETAIL_NO_BYTES}, {0, DETAIL_LEAST}};
+    const size_t begin = line->length;
+    for (size_t i = 0; i < sizeof forms / sizeof forms[0]; i++) {
+        line->length = begin;
+        append(line, "%s ", progress->verb);
+        append_count(line, now, progress->unit);
+        if (now->part >= 0)
+            append_bar(line, now, forms[i].cells);
+        append_rates(line, now, progress->unit, forms[i].detail);
+        if (line->length - begin <= columns)
+            return;
+    }
+    line->length = begin + columns;
+}
+
 static void draw(Progress *progress)
 {
     Snapshot now = take_snapshot(progress);
     Line line = {.length = 0};
     if (progress->terminal) {
         append(&line, "\r\033[K");
-        size_t control = line.length;
-        append(&line, "%s ", progress->verb);
-        append_count(&line, &now, progress->unit);
-        if (now.part >= 0)
-            append_bar(&line, &now);
-        append_rates(&line, &now, progress->unit);
-        size_t columns = terminal_columns(progress->stream) - 1; /* the last column would wrap */
-        if (line.length - control > columns)
-            line.length = control + columns;
+        fill_line(&line, progress, &now,
+                  terminal_columns(progress->stream) - 1); /* the last column would wrap */
     } else {
         append(&line, "%s: ", progress->verb);
         append_count(&line, &now, progress->unit);
         if (!now.total && now.part >= 0)
             append(&line, ", %u %%", (unsigned)(now.part * 100));
-        append_rates(&line, &now, progress->unit);
+        append_rates(&line, &now, progress->unit, DETAIL_ALL);
         append(&line, "\n");
     }
     flockfile(progress->stream); /* progress_note may be between its clearing and its line */

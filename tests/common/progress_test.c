@@ -356,9 +356,40 @@ static void test_a_bar_is_cut_to_the_width_of_the_terminal(void **state)
     make_due(&progress);
     progress_add(&progress, 100, 1 << 20, 1);
     look(&terminal, text, sizeof text);
-    assert_string_equal(text, CLEAR "packing 100/200 images [=====");
+    assert_string_equal(text, CLEAR "packing 100/200 images 50 %, ");
     assert_int_equal(strlen(text) - strlen(CLEAR), 29);
     close_terminal(&terminal);
+}
+
+/* The bar goes first, then bytes: what was cut off in 80 columns were the time that is left and the failures. */
+static void test_80_columns_hold_what_matters(void **state)
+{
+    (void)state;
+    assert_int_equal(setenv("TERM", "xterm", 1), 0);
+    static const struct {
+        uint64_t done, total, bytes, saved;
+        const char *text;
+    } cases[] = {
+        {100, 200, UINT64_C(1) << 20, 0,
+         CLEAR "packing 100/200 files [==>  ] 50 %, 10 files/s, 102 KiB/s, 0:10 left, 3 failed"},
+        {100000, 2000000, UINT64_C(1) << 40, 0,
+         CLEAR "packing 100,000/2,000,000 files 5 %, 10,000 files/s, 3:10 left, 3 failed"},
+        {100000, 2000000, UINT64_C(1) << 40, UINT64_C(1) << 39,
+         CLEAR "packing 100,000/2,000,000 files 5 %, 10,000 files/s, 3:10 left, 3 failed"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        Terminal terminal;
+        Progress progress;
+        char text[1024];
+        open_terminal(&terminal, 80);
+        progress_start(&progress, terminal.stream, "packing", "files", cases[i].total, false);
+        progress_add_saved(&progress, (int64_t)cases[i].saved);
+        make_due(&progress);
+        progress_add(&progress, cases[i].done, cases[i].bytes, 3);
+        look(&terminal, text, sizeof text);
+        assert_string_equal(text, cases[i].text);
+        close_terminal(&terminal);
+    }
 }
 
 static void test_a_dumb_terminal_gets_plain_lines(void **state)
@@ -395,6 +426,7 @@ int main(void)
         cmocka_unit_test(test_on_a_terminal_a_bar_is_redrawn_and_cleared),
         cmocka_unit_test(test_a_position_draws_a_bar),
         cmocka_unit_test(test_a_bar_is_cut_to_the_width_of_the_terminal),
+        cmocka_unit_test(test_80_columns_hold_what_matters),
         cmocka_unit_test(test_a_dumb_terminal_gets_plain_lines),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
