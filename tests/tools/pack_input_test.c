@@ -38,6 +38,34 @@ static void test_content_says_what_a_file_is(void **state)
     run_ok("fverify", packed, NULL);
 }
 
+/* Sparse files, of which one would have taken all memory, and the other ended the run. */
+static void test_files_too_long_for_an_image_are_left_out_unread(void **state)
+{
+    TestFolder *folder = *state;
+    const char *source = test_path(folder, "photos"), *packed = test_path(folder, "shards");
+    source_two_classes(source);
+    test_file_write_text(test_path(folder, "photos/cat/huge.jpg"), "");
+    test_file_write_text(test_path(folder, "photos/dog/tera.jpg"), "");
+    if (truncate(test_path(folder, "photos/cat/huge.jpg"), INT64_C(5) << 30) ||
+        truncate(test_path(folder, "photos/dog/tera.jpg"), INT64_C(3) << 40)) {
+        print_message("skipped: no such files on this file system\n");
+        skip();
+    }
+    RunResult result = run_expecting(1, "fpack", source, packed, NULL);
+    assert_contains(result.err,
+                    "cat/huge.jpg: 5368709120 bytes, and at most 2214592512 are read; raise --max-pixels");
+    assert_contains(result.err, "dog/tera.jpg: 3298534883328 bytes");
+    run_result_free(&result);
+    char *list = packed_list(packed, "train");
+    assert_string_equal(list, "cat/0 0\ncat/1 0\ncat/2 0\ndog/0 1\ndog/1 1\n");
+    free(list);
+    run_ok("fverify", packed, NULL);
+    result =
+        run_expecting(1, "fpack", "--dedupe", "--max-size", "20", source, test_path(folder, "small"), NULL);
+    assert_contains(result.err, "dog/tera.jpg: 3298534883328 bytes");
+    run_result_free(&result);
+}
+
 static void test_damaged_images_are_reported_and_left_out(void **state)
 {
     TestFolder *folder = *state;
@@ -469,6 +497,7 @@ int main(void)
     png_is_readable = source_png_is_readable();
     const struct CMUnitTest tests[] = {
         in_folder(test_content_says_what_a_file_is),
+        in_folder(test_files_too_long_for_an_image_are_left_out_unread),
         in_folder(test_damaged_images_are_reported_and_left_out),
         cmocka_unit_test(test_options_of_other_packers_are_translated),
         in_folder(test_a_report_in_the_dataset_is_refused),

@@ -20,6 +20,17 @@ void intake_free(Intake *intake)
     *intake = (Intake){0};
 }
 
+/* A file that no image of --max-pixels pixels can be, sparse ones among them, is not read: it might not fit into memory. */
+static FshStatus check_length(const Plan *plan, uint64_t bytes, FshError *error)
+{
+    if (bytes <= plan->file_most_bytes)
+        return FSH_OK;
+    return fsh_error_set(error, FSH_ERR_MISMATCH,
+                         "%" PRIu64 " bytes, and at most %" PRIu64
+                         " are read; raise --max-pixels if it is an image",
+                         bytes, plan->file_most_bytes);
+}
+
 /* ---- from a dataset ---- */
 
 static FshStatus take_record(Intake *intake, const Plan *plan, const PackOptions *options,
@@ -39,6 +50,9 @@ static FshStatus take_record(Intake *intake, const Plan *plan, const PackOptions
                            .height = from->height,
                            .channels = from->channels,
                            .source_bytes = from->bytes};
+    status = check_length(plan, from->bytes, error);
+    if (status)
+        return status;
     /* Once for each sample: damage must not get a new checksum. */
     if (field == 0 && options->check)
         status = fsh_sample_verify(split, record.index, error);
@@ -81,7 +95,9 @@ FshStatus intake_original(Intake *intake, const Plan *plan, const PackOptions *o
     const FileEntry *file = &plan->files.files[plan_item(plan, sample, field)];
     Buffer borrowed = place ? *place : (Buffer){0};
     Buffer *buffer = file->bytes < borrowed.capacity ? &borrowed : &intake->files[field];
-    FshStatus status = source_read(plan->folder, file->path, file->bytes, buffer, error);
+    FshStatus status = check_length(plan, file->bytes, error);
+    if (!status)
+        status = source_read(plan->folder, file->path, file->bytes, buffer, error);
     *taken = (IntakeBytes){
         .data = buffer->bytes, .bytes = buffer->length, .source_bytes = status ? 0 : buffer->length};
     return status;

@@ -92,6 +92,8 @@ const char *plan_source_name(const Plan *plan, const PlanSample *sample, size_t 
 static uint64_t payload_bytes(const Plan *plan, uint64_t item, const PlanSource *source)
 {
     char name[PATH_MAX];
+    if (source->bytes > plan->file_most_bytes) /* it will be left out */
+        return 0;
     if (plan->payload_bytes)
         return plan->payload_bytes[item];
     if (!plan->smaller_bytes[0] || source->path_bytes >= sizeof name)
@@ -418,7 +420,9 @@ static FshStatus leave_out_duplicates(Plan *plan, const PackOptions *options, Fs
 
 FshStatus plan_make(Plan *plan, const PackOptions *options, FshError *error)
 {
+    const ResizeRecipe limits = {.max_pixels = options->max_pixels};
     *plan = (Plan){.root = options->source,
+                   .file_most_bytes = resize_most_bytes(&limits),
                    .folder = -1,
                    .kind = options->field_count ? FSH_KIND_PAIRS : FSH_KIND_CLASSES,
                    .field_count = options->field_count ? options->field_count : 1,

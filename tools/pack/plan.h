@@ -173,9 +173,10 @@ typedef struct Plan {
     uint8_t *is_raw;  /* PACK_STORE_AUTO: for each sample; else NULL */
     void *dictionary; /* owned; NULL: none */
     size_t dictionary_bytes;
-    PlanChosen chosen;       /* PACK_STORE_AUTO */
-    uint32_t raw_channels;   /* of raw pixels: 1 where every image is gray, else 3 */
-    uint64_t *payload_bytes; /* for each item, where headers were read; else NULL */
+    PlanChosen chosen;        /* PACK_STORE_AUTO */
+    uint32_t raw_channels;    /* of raw pixels: 1 where every image is gray, else 3 */
+    uint64_t file_most_bytes; /* of a source's image: longer ones are left out unread (resize_most_bytes) */
+    uint64_t *payload_bytes;  /* for each item, where headers were read; else NULL */
     char id[33];
 
     json_t *provenance; /* of the dataset that is the source, which has one of its own; NULL: none */
