@@ -165,6 +165,9 @@ static void test_averages_are_evaluated_and_saved(void **state)
                    shards);
     json_t *evaluated = read_json(result.out);
     assert_true(number_of(evaluated, "top1") == number_of(trained, "best_ema_top1"));
+    char *page = test_file_read(test_path(folder, "slow/report.html"), NULL);
+    assert_contains(page, "<td>classes and examples<td>of the averaged weights"); /* evaluated last */
+    free(page);
     json_decref(trained);
     json_decref(evaluated);
     run_result_free(&result);

@@ -97,6 +97,8 @@ static void list_run(RunReport *report)
              plan->schedule.base);
     add_fact(list, "precision", "%s", data_type_name(plan->recipe.compute_type));
     add_fact(list, "device", "%s", backend_description(session->network.backend));
+    if (session->network.average)
+        add_fact(list, "classes and examples", "of the averaged weights");
     add_fact(list, "seed", "%" PRIu64, plan->seed);
     add_fact(list, "ftrain", "%s", FSHARD_VERSION);
 }
