@@ -140,7 +140,7 @@ static void test_ranks_agree_on_how_often_to_evaluate(void **state)
     TestFolder *folder = *state;
     DatasetSpec spec = pairs;
     spec.train_count = 8;
-    spec.val_count = 80;
+    spec.val_count = 600;
     RanksResult result = RANKS(2, 0, "--model", "unet", "--width", "8", "--epochs", "9", "--batch-size", "2",
                                make_set(folder, &spec), test_path(folder, "out"));
     assert_contains(result.of[0].err, ": evaluated ");
