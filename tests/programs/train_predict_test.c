@@ -119,9 +119,10 @@ static void test_a_folder_is_predicted_as_the_packed_images_are(void **state)
     assert_contains(text, "file,prediction,probability,prediction2,");
     assert_contains(text, "\nblue/000.jpg,");
     free(text);
-    /* Both sides mirrored as well. */
+    /* Both sides mirrored as well; the file of the run that made the weights may be given. */
     TRAINED("--weights", weights, "--flip-tta", "--export", packed, "--force", test_path(folder, "shards"));
-    TRAINED("--weights", weights, "--flip-tta", "--predict", out, "--force", test_path(folder, "images/val"));
+    TRAINED("--config", test_path(folder, "a/args.json"), "--cache", "pixels", "--weights", weights,
+            "--flip-tta", "--predict", out, "--force", test_path(folder, "images/val"));
     assert_same_rows(test_path(folder, "out/predictions.csv"), packed);
     SAYS(1, "out/predictions.csv: exists; --force replaces it", "--weights", weights, "--predict", out,
          test_path(folder, "images/val"));
@@ -385,7 +386,8 @@ static void test_tiles_give_the_whole_image(void **state)
          test_path(folder, "wide"), "--tile", "300", "--tile-overlap", "240", in);
     TRAINED("--weights", weights, "--predict", test_path(folder, "narrow"), "--tile", "64", "--tile-overlap",
             "16", in);
-    /* 112 pixels from a cut edge the network sees nothing of it: the same image, but for how sums are rounded. */
+    /* 112 pixels from a cut edge the network sees nothing of it: the same image, but for how sums are
+     * rounded. */
     const char *whole = test_path(folder, "whole/big.png");
     const int wide = difference(whole, test_path(folder, "wide/big.png"));
     const int narrow = difference(whole, test_path(folder, "narrow/big.png"));

@@ -3,7 +3,8 @@
  *   CSV     key,label,prediction,probability,prediction2,probability2,…,prediction5,probability5
  *   JSON    {"key": "cat/1", "label": "cat", "top5": [{"class": "cat", "probability": 0.98}, …]}
  *
- * The likeliest classes come first, five of them, fewer where there are fewer classes. Probabilities are those of a softmax. */
+ * The likeliest classes come first, five of them, fewer where there are fewer classes. Probabilities are
+ * those of a softmax. */
 #ifndef FSHARD_TRAINER_LOOP_CLASS_ROWS_H
 #define FSHARD_TRAINER_LOOP_CLASS_ROWS_H
 
@@ -26,7 +27,8 @@ typedef struct ClassRows {
 /* Appends the line above all rows; JSON lines have none. */
 FshStatus class_rows_head(const ClassRows *rows, Buffer *text, FshError *error);
 
-/* Appends the row of an image: its key, its label where rows are labelled, and what the network gave, `classes` logits. */
+/* Appends the row of an image: its key, its label where rows are labelled, and what the network gave,
+ * `classes` logits. */
 FshStatus class_rows_add(ClassRows *rows, const char *key, size_t key_bytes, int64_t label,
                          const float *logits, Buffer *text, FshError *error);
 

@@ -6,7 +6,8 @@
  *   if (!status) status = image_writer_finish(writer, &error);    // all are written now
  *   image_writer_free(&writer);
  *
- * Each file appears when it is whole (rename). Threads: one puts; it waits where all of the writer's are behind. */
+ * Each file appears when it is whole (rename). Threads: one puts; it waits where all of the writer's are
+ * behind. */
 #ifndef FSHARD_TRAINER_LOOP_IMAGE_WRITER_H
 #define FSHARD_TRAINER_LOOP_IMAGE_WRITER_H
 
@@ -16,8 +17,9 @@ typedef struct ImageWriter ImageWriter;
 
 /* force: files that exist are replaced. FSH_ERR_MEMORY, FSH_ERR_SYSTEM; *writer is NULL then. */
 FshStatus image_writer_new(ImageWriter **writer, int threads, bool force, FshError *error);
-/* Takes a copy of path and pixels. IMAGE_PNG, or IMAGE_JPEG of quality 95 without subsampling. Makes folders. A failure is that of an image put before; nothing is
- * written after it: FSH_ERR_EXISTS, FSH_ERR_NO_SPACE, FSH_ERR_UNSUPPORTED (PNG without libvips) … */
+/* Takes a copy of path and pixels. IMAGE_PNG, or IMAGE_JPEG of quality 95 without subsampling. Makes
+ * folders. A failure is that of an image put before; nothing is written after it: FSH_ERR_EXISTS,
+ * FSH_ERR_NO_SPACE, FSH_ERR_UNSUPPORTED (PNG without libvips) … */
 FshStatus image_writer_put(ImageWriter *writer, const char *path, ImageFormat format, const ImageView *view,
                            FshError *error);
 /* Waits for all that were put, and returns the first failure. */

@@ -124,7 +124,7 @@ typedef struct Evaluated {
 FshStatus network_evaluate(Network *network, NetworkWeights weights, const Batch *batch, Metrics *metrics,
                            Evaluated *evaluated, FshError *error);
 
-/* Finds the memory that evaluation takes for each pixel of an image, of as many channels as the plan's. */
+/* Finds *bytes_ret, the memory that evaluation takes for each pixel of an image, of as many channels as the plan's. */
 FshStatus network_foresee_pixel(const Network *network, double *bytes_ret, FshError *error);
 
 /* The pixels of the batch that was evaluated last, where the backend made them (batch->recipes): [batch, height, width, channels];

@@ -99,8 +99,6 @@ static FshStatus check_options(const Prediction *prediction, FshError *error)
                              "--export: images without targets give no table; --predict DIR restores them");
     if (!prediction->restores && tiles)
         return fsh_error_set(error, FSH_ERR_USAGE, "%s: is for networks that restore images", tiles);
-    if (options->val_split)
-        return fsh_error_set(error, FSH_ERR_USAGE, "--val-split: is for datasets; these are images");
     return FSH_OK;
 }
 
@@ -300,7 +298,10 @@ static FshStatus open_session(Prediction *prediction, FshError *error)
     Console console = prediction->session.console;
     options->images = &prediction->source;
     options->on_error = "skip";
-    options->train_split = NULL;
+    /* What a run's args.json may say of its dataset: nothing is seen twice here. */
+    options->train_split = options->val_split = NULL;
+    options->cache = "none";
+    options->decode = "cpu";
     FshStatus status = session_open(&prediction->session, options, SESSION_EVALUATE, error);
     if (status)
         prediction->session.console = console;

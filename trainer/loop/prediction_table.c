@@ -34,7 +34,8 @@ static int compare(const void *a, const void *b)
 
 /* ---- rows of earlier runs ---- */
 
-/* Finds the end of the CSV row at `at`, and the bytes of its first cell, still quoted. NULL: it is cut off. */
+/* Finds the end of the CSV row at `at`, and the bytes of its first cell, still quoted. NULL: it is cut off.
+ */
 static const char *csv_row_end(const char *at, const char *end, size_t *cell_bytes_ret)
 {
     bool quoted = false, first = true;

@@ -6,9 +6,9 @@
  *   prediction_table_finish(table, &error);                                // now it has its name
  *   prediction_table_close(&table);
  *
- * Until it is finished it lies beside that place under a hidden name, ".predictions.csv.HASH.part", in which the hash is that of
- * what the rows depend on: a run with other weights or sizes begins a table of its own. What a kill has cut off of
- * the last row is dropped. Threads: one. */
+ * Until it is finished it lies beside that place under a hidden name, ".predictions.csv.HASH.part", in
+ * which the hash is that of what the rows depend on: a run with other weights or sizes begins a table of
+ * its own. What a kill has cut off of the last row is dropped. Threads: one. */
 #ifndef FSHARD_TRAINER_LOOP_PREDICTION_TABLE_H
 #define FSHARD_TRAINER_LOOP_PREDICTION_TABLE_H
 
@@ -27,8 +27,8 @@ typedef struct PredictionTableOptions {
 
 typedef struct PredictionTable PredictionTable;
 
-/* Makes the folders above path. FSH_ERR_EXISTS: there is a table already, or another run is writing this one; FSH_ERR_SYSTEM, FSH_ERR_NO_SPACE,
- * FSH_ERR_MEMORY. On failure *table is NULL. */
+/* Makes the folders above path. FSH_ERR_EXISTS: there is a table already, or another run is writing this
+ * one; FSH_ERR_SYSTEM, FSH_ERR_NO_SPACE, FSH_ERR_MEMORY. On failure *table is NULL. */
 FshStatus prediction_table_open(PredictionTable **table, const char *path,
                                 const PredictionTableOptions *options, FshError *error);
 /* Returns whether an earlier run has written the row of this file. */
@@ -37,7 +37,8 @@ bool prediction_table_has(const PredictionTable *table, const char *file);
 FshStatus prediction_table_write(PredictionTable *table, const void *rows, size_t bytes, FshError *error);
 /* Waits for the disk, and gives the table its name. */
 FshStatus prediction_table_finish(PredictionTable *table, FshError *error);
-/* Frees and sets to NULL; what is not finished stays for the next run, unless it has no rows. NULL is fine. */
+/* Frees and sets to NULL; what is not finished stays for the next run, unless it has no rows. NULL is fine.
+ */
 void prediction_table_close(PredictionTable **table);
 
 #endif

@@ -15,7 +15,8 @@ enum {
     OVERLAP = 128,    /* the unet's outermost influence is 90 pixels away, and most of it far nearer */
     TILE_LEAST = 128, /* where memory is short: smaller ones are all overlap */
     TILE_MOST = 2048,
-    /* Programs of so many sizes are kept (network.h), and what the loader and the writer hold comes on top. */
+    /* Programs of so many sizes are kept (network.h), and what the loader and the writer hold comes on top.
+     */
     MEMORY_PARTS = NETWORK_SIZES_KEPT + 2,
 };
 
@@ -48,7 +49,8 @@ FshStatus restore_target(const char *path, ImageFormat wanted, char target[PATH_
 
 /* ---- tiles ---- */
 
-/* Returns what the height and width of an image are multiples of wherever the network halves them: nafnet once for each level. */
+/* Returns what the height and width of an image are multiples of wherever the network halves them: nafnet
+ * once for each level. */
 static uint32_t find_multiple(const ModelSpec *spec)
 {
     enum { USUAL_LEVELS = 4, LEVELS_MOST = 8 };

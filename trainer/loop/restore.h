@@ -21,16 +21,19 @@ typedef struct RestoreOptions {
 
 typedef struct Restorer Restorer;
 
-/* Finds the file for the input of this path, relative to the folder of outputs, and its format: the same path where its name says JPEG or PNG and
- * nothing else is wanted, else with .png or .jpg for its extension. FSH_ERR_MEMORY: longer than PATH_MAX. */
+/* Finds the file for the input of this path, relative to the folder of outputs, and *format_ret,
+ * its format: the same path where its name says JPEG or PNG and nothing else is wanted, else with .png
+ * or .jpg for its extension. FSH_ERR_MEMORY: longer than PATH_MAX. */
 FshStatus restore_target(const char *path, ImageFormat wanted, char target[PATH_MAX], ImageFormat *format_ret,
                          FshError *error);
 
-/* Borrows the session. FSH_ERR_USAGE: tiles that are no larger than what they share; FSH_ERR_MEMORY, FSH_ERR_SYSTEM. */
+/* Borrows the session. FSH_ERR_USAGE: tiles that are no larger than what they share; FSH_ERR_MEMORY,
+ * FSH_ERR_SYSTEM. */
 FshStatus restorer_new(Restorer **restorer, Session *session, const RestoreOptions *options, FshError *error);
 
-/* Restores the image of a batch, the input of this path. *unfit_ret: the failure is of this image alone (it has a size that the network
- * does not take, or does not fit into memory). Else files cannot be written: FSH_ERR_NO_SPACE, FSH_ERR_EXISTS … */
+/* Restores the image of a batch, the input of this path. *unfit_ret: the failure is of this image alone (it
+ * has a size that the network does not take, or does not fit into memory). Else files cannot be written:
+ * FSH_ERR_NO_SPACE, FSH_ERR_EXISTS … */
 FshStatus restorer_add(Restorer *restorer, const char *path, const Batch *batch, bool *unfit_ret,
                        FshError *error);
 

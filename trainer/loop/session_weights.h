@@ -15,8 +15,8 @@
 FshStatus session_choose_model(const Session *session, const TrainOptions *options, SessionUse use,
                                const Model **model_ret, FshError *error);
 
-/* Takes over the images that options->images has found, for the network that the weights, or the options, name. FSH_ERR_MISMATCH: they name
- * two. */
+/* Takes over the images that options->images has found, for the network that the weights, or the options, name,
+ * *model_ret. FSH_ERR_MISMATCH: they name two. */
 FshStatus session_take_images(Session *session, const TrainOptions *options, const Model **model_ret,
                               FshError *error);
 

@@ -37,7 +37,8 @@ void tile_cut(const uint8_t *image, const TileAxis *columns, const Tile *tile, u
                image + ((size_t)(tile->y + row) * columns->length + tile->x) * channels, row_bytes);
 }
 
-/* What of a tile is used along one side: from `begin` on, less than all of it for TILE_RAMP pixels, to `end`. */
+/* What of a tile is used along one side: from `begin` on, less than all of it for TILE_RAMP pixels, to
+ * `end`. */
 typedef struct Used {
     uint32_t begin, end;
     bool cut; /* there is a tile in front */

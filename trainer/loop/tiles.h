@@ -1,10 +1,12 @@
-/* tiles.h - an image in pieces that overlap: what a network makes of them, put together again without seams.
+/* tiles.h - an image in pieces that overlap: what a network makes of them, put together again without
+ * seams.
  *
- * Tiles begin at multiples of edge - overlap, so that a network that halves images sees the same grid as in the whole; the last of a
- * row or column is as long as what is left. Where two overlap, the one in front has the first half and the other the second, but for
- * a narrow ramp in the middle in which they are mixed: of a tile only what is at least overlap / 2 - TILE_RAMP / 2 away from its cut edges is
- * used. Where a network looks no farther than that, the result is that of the whole image; NAFNet's channel attention looks at all of
- * a tile, so that there it is another one, if a near one. */
+ * Tiles begin at multiples of edge - overlap, so that a network that halves images sees the same grid as in
+ * the whole; the last of a row or column is as long as what is left. Where two overlap, the one in front
+ * has the first half and the other the second, but for a narrow ramp in the middle in which they are mixed:
+ * of a tile only what is at least overlap / 2 - TILE_RAMP / 2 away from its cut edges is used. Where a
+ * network looks no farther than that, the result is that of the whole image; NAFNet's channel attention
+ * looks at all of a tile, so that there it is another one, if a near one. */
 #ifndef FSHARD_TRAINER_LOOP_TILES_H
 #define FSHARD_TRAINER_LOOP_TILES_H
 
@@ -30,7 +32,8 @@ typedef struct Tile {
 /* Returns a tile by its place in the grid. */
 Tile tile_at(const TileAxis *columns, const TileAxis *rows, uint32_t column, uint32_t row);
 
-/* Copies the tile's pixels out of the image, which is columns->length pixels wide: [height, width, channels] both. */
+/* Copies the tile's pixels out of the image, which is columns->length pixels wide: [height, width,
+ * channels] both. */
 void tile_cut(const uint8_t *image, const TileAxis *columns, const Tile *tile, uint32_t channels,
               uint8_t *pixels);
 /* Puts a tile that was computed into the image; tiles come row by row, from the left. */
