@@ -67,7 +67,7 @@ FshStatus seal_write(const char *path, json_t *object, size_t dump_flags, FshErr
     return status;
 }
 
-FshStatus seal_read(const char *path, uint64_t most_bytes, json_t **object_ret, FshError *error)
+FshStatus seal_read(const char *path, uint64_t most_bytes, bool must, json_t **object_ret, FshError *error)
 {
     Buffer text = {0};
     json_error_t where;
@@ -79,9 +79,9 @@ FshStatus seal_read(const char *path, uint64_t most_bytes, json_t **object_ret, 
     if (!status && !json_is_object(object))
         status = fsh_error_set(error, FSH_ERR_CORRUPT, "%s: line %d: %s", path, object ? 1 : where.line,
                                object ? "is no JSON object" : where.text);
-    else if (!status && !digits)
+    else if (!status && !digits && (must || json_object_get(object, "checksum")))
         status = fsh_error_set(error, FSH_ERR_CORRUPT, "%s: \"checksum\" is missing", path);
-    else if (!status && !seal_holds((const char *)text.bytes, text.length, digits))
+    else if (!status && digits && !seal_holds((const char *)text.bytes, text.length, digits))
         status =
             fsh_error_set(error, FSH_ERR_CORRUPT, "%s: is not what was written: its checksum differs", path);
     if (status)

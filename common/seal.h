@@ -27,9 +27,9 @@ bool seal_holds(const char *text, size_t bytes, const char *digits);
 /* Writes the object to path, atomically, with "checksum" added to it. FSH_ERR_MEMORY, and what file_write_atomic gives. */
 FshStatus seal_write(const char *path, json_t *object, size_t dump_flags, FshError *error);
 
-/* Reads an object that seal_write wrote; *object_ret is a new reference. FSH_ERR_NOT_FOUND: there is no file.
- * FSH_ERR_CORRUPT: no JSON object, or its checksum is missing or wrong. FSH_ERR_MISMATCH: longer than most_bytes. On
- * failure *object_ret is NULL. */
-FshStatus seal_read(const char *path, uint64_t most_bytes, json_t **object_ret, FshError *error);
+/* Reads an object that seal_write wrote; *object_ret is a new reference. must: FSH_ERR_CORRUPT without a checksum, which
+ * files of earlier versions have none of. FSH_ERR_NOT_FOUND: there is no file. FSH_ERR_CORRUPT: no JSON object, or its
+ * checksum is wrong. FSH_ERR_MISMATCH: longer than most_bytes. On failure *object_ret is NULL. */
+FshStatus seal_read(const char *path, uint64_t most_bytes, bool must, json_t **object_ret, FshError *error);
 
 #endif

@@ -1,4 +1,5 @@
 /* fpack --part and --merge: what many machines pack is what one does, byte for byte. */
+#include <dirent.h>
 #include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
@@ -155,6 +156,61 @@ static void test_basicsr_merges_too(void **state)
     result = run_expecting(2, "fpack", BASICSR, "--store", "raw", source, test_path(folder, "labels"), NULL);
     assert_contains(result.err, "--layout basicsr");
     run_result_free(&result);
+}
+
+/* The file of the folder whose name begins so; free it. */
+static char *find_mark(const char *folder, const char *beginning)
+{
+    DIR *entries = opendir(folder);
+    char *path = NULL;
+    assert_non_null(entries);
+    for (const struct dirent *entry = readdir(entries); entry; entry = readdir(entries)) {
+        if (strncmp(entry->d_name, beginning, strlen(beginning)) == 0 && !path)
+            assert_true(asprintf(&path, "%s/%s", folder, entry->d_name) > 0);
+    }
+    (void)closedir(entries);
+    assert_non_null(path);
+    return path;
+}
+
+/* Replaces the digit at `at` in the file by another. */
+static void change_digit(const char *path, const char *after)
+{
+    char *text = test_file_read(path, NULL);
+    char *at = strstr(text, after);
+    assert_non_null(at);
+    at += strlen(after);
+    assert_true(*at >= '0' && *at <= '9');
+    *at = *at == '9' ? '1' : (char)(*at + 1);
+    test_file_write_text(path, text);
+    free(text);
+}
+
+/* One digit in the sums of a mark gave a mean of 2e29. */
+static void test_a_changed_mark_is_no_mark(void **state)
+{
+    static const char *const places[] = {"\"bytes\":", "\"samples\":", "\"rgb\":[\"", "\"class_counts\":["};
+    TestFolder *folder = *state;
+    const char *source = make_source(folder), *whole = pack_whole(folder, source);
+    const char *packed = test_path(folder, "packed");
+    pack_part(source, packed, 1, 1);
+    for (size_t i = 0; i < sizeof places / sizeof places[0]; i++) {
+        char *mark = find_mark(packed, ".train-00002-");
+        change_digit(mark, places[i]);
+        free(mark);
+        RunResult result = run_expecting(1, "fpack", "--merge", packed, NULL);
+        assert_contains(result.err, "1 of ");
+        assert_contains(result.err, "files are missing, the first is train-00002-");
+        run_result_free(&result);
+        pack_part(source, packed, 1, 1);
+    }
+    change_digit(test_path(folder, "packed/.fpack-plan.json"), "\"left_out\":");
+    RunResult result = run_expecting(1, "fpack", "--merge", packed, NULL);
+    assert_contains(result.err, "is damaged, or of another version of fpack");
+    run_result_free(&result);
+    pack_part(source, packed, 1, 1);
+    run_ok("fpack", "--merge", packed, NULL);
+    assert_same(packed, whole);
 }
 
 static void test_a_run_without_part_goes_on_from_parts(void **state)
@@ -321,6 +377,7 @@ int main(void)
         in_folder(test_parts_in_folders_of_their_own_stay_as_they_are),
         in_folder(test_lmdbs_and_tars_merge_too),
         in_folder(test_basicsr_merges_too),
+        in_folder(test_a_changed_mark_is_no_mark),
         in_folder(test_a_run_without_part_goes_on_from_parts),
         in_folder(test_parts_of_different_datasets_do_not_merge),
         in_folder(test_merge_refuses_what_it_would_ignore),

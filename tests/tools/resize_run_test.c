@@ -143,7 +143,19 @@ static void test_other_recipe_is_refused_and_force_does_all_anew(void **state)
         assert_image(test_path(folder, "out/%03u.jpg", i), IMAGE_JPEG, 30, 30, 3);
     test_file_write_text(test_path(folder, "out/.fresize/recipe.json"), "{not json");
     result = fresize_expecting(1, "--max-size=30", in, out, NULL);
-    assert_contains(result.err, "is not empty");
+    assert_contains(result.err, ".fresize/recipe.json: line 1: ");
+    assert_contains(result.err, "--force makes all images anew");
+    run_result_free(&result);
+    fresize_ok("--force", "--max-size=30", in, out, NULL);
+    /* One digit, and the quality would have been another. */
+    char *recipe = test_file_read(test_path(folder, "out/.fresize/recipe.json"), NULL);
+    char *quality = strstr(recipe, "\"quality\": 9");
+    assert_non_null(quality);
+    quality[strlen("\"quality\": ")] = '8';
+    test_file_write_text(test_path(folder, "out/.fresize/recipe.json"), recipe);
+    free(recipe);
+    result = fresize_expecting(1, "--max-size=30", in, out, NULL);
+    assert_contains(result.err, "recipe.json: is not what was written: its checksum differs; --force");
     run_result_free(&result);
 }
 

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "common/file.h"
+#include "common/seal.h"
 #include "tools/pack/contents.h"
 #include "tools/pack/provenance.h"
 
@@ -136,7 +137,7 @@ FshStatus blueprint_finish(Blueprint *blueprint, FshError *error)
 
 /* ---- the file ---- */
 
-enum { BLUEPRINT_VERSION = 1, BLUEPRINT_BYTES_MAX = 256 << 20 };
+enum { BLUEPRINT_VERSION = 2, BLUEPRINT_BYTES_MAX = 256 << 20 };
 
 static json_t *names_to_json(char *const *names, size_t count)
 {
@@ -170,7 +171,6 @@ FshStatus blueprint_save(const Blueprint *blueprint, const char *folder, FshErro
 {
     char path[PATH_MAX];
     const FshManifest *manifest = &blueprint->manifest;
-    char *text = NULL;
     json_t *splits = json_array();
     int failed = !splits;
     for (size_t i = 0; i < manifest->split_count; i++)
@@ -184,16 +184,14 @@ FshStatus blueprint_save(const Blueprint *blueprint, const char *folder, FshErro
                                "splits", splits, "left_out", (json_int_t)blueprint->left_out_count,
                                "provenance", json_loads(manifest->provenance_json, 0, NULL), "dictionary",
                                dictionary_to_json(&manifest->dictionary));
-    if (object && !failed)
-        text = json_dumps(object, JSON_COMPACT | JSON_SORT_KEYS);
-    json_decref(object);
-    FshStatus status =
-        text ? file_join(path, sizeof path, folder, CONTENTS_BLUEPRINT_NAME, error)
-             : fsh_error_set(error, FSH_ERR_MEMORY, "%s: out of memory, or names that are not UTF-8",
-                             CONTENTS_BLUEPRINT_NAME);
+    FshStatus status = object && !failed
+                           ? file_join(path, sizeof path, folder, CONTENTS_BLUEPRINT_NAME, error)
+                           : fsh_error_set(error, FSH_ERR_MEMORY,
+                                           "%s: out of memory, or names that are not UTF-8",
+                                           CONTENTS_BLUEPRINT_NAME);
     if (!status)
-        status = file_write_atomic(path, text, strlen(text), true, true, error);
-    free(text);
+        status = seal_write(path, object, JSON_COMPACT, error);
+    json_decref(object);
     return status;
 }
 
@@ -275,22 +273,22 @@ static FshStatus refuse_folder(const char *folder, FshError *error)
 FshStatus blueprint_load(Blueprint *blueprint, const char *folder, FshError *error)
 {
     char path[PATH_MAX];
-    Buffer text = {0};
+    json_t *object = NULL;
+    FshError damage = {0};
     *blueprint = (Blueprint){0};
     FshStatus status = file_join(path, sizeof path, folder, CONTENTS_BLUEPRINT_NAME, error);
     if (!status && !file_exists(path))
         status = refuse_folder(folder, error);
-    if (!status)
-        status = file_read_most(path, BLUEPRINT_BYTES_MAX, &text, error);
     if (status)
         return status;
-    json_t *object = json_loadb((const char *)text.bytes, text.length, 0, NULL);
-    if (!from_json(object, blueprint)) {
+    status = seal_read(path, BLUEPRINT_BYTES_MAX, true, &object, &damage);
+    if (status && status != FSH_ERR_CORRUPT)
+        return fsh_error_set(error, status, "%s", damage.message);
+    if (status || !from_json(object, blueprint)) {
         blueprint_free(blueprint);
         status = fsh_error_set(error, FSH_ERR_CORRUPT,
                                "%s: is damaged, or of another version of fpack; pack that part again", path);
     }
     json_decref(object);
-    buffer_free(&text);
     return status;
 }

@@ -374,10 +374,11 @@ FshStatus pack_run(const Plan *plan, const PackOptions *options, PackLeftOut lef
     }
     status = allocate(&run, error);
     uint64_t sample_count = 0;
-    if (!status)
-        status = find_pending_outputs(&run, &sample_count, error);
+    /* Before what an earlier run finished is added to it: --merge adds all outputs itself. */
     if (!status && options->part.count)
         status = blueprint_save(&run.blueprint, run.destination.folder, error);
+    if (!status)
+        status = find_pending_outputs(&run, &sample_count, error);
     if (!status) {
         progress_start(&run.progress, stderr, "packing", "samples", sample_count, options->quiet);
         status = pool_run_ordered(options->jobs, run.chunk_count, 0, sizeof(ChunkResult), work, deliver,

@@ -8,6 +8,7 @@
 
 #include "common/pool.h"
 #include "common/random.h"
+#include "common/seal.h"
 #include "imaging/image.h"
 #include "tools/pack/source.h"
 #include "tools/resize/resize_recipe.h"
@@ -261,17 +262,22 @@ static FshStatus note_walk_problems(Plan *plan, FshError *error)
  * as it is, with a warning: images may be missing that nobody will miss later. */
 static FshStatus read_resize_recipe(Plan *plan, const PackOptions *options, FshError *error)
 {
+    enum { RECIPE_BYTES_MAX = 1 << 20 };
     static const char name[] = ".fresize/recipe.json";
     char path[PATH_MAX];
     FshStatus status = file_join(path, sizeof path, plan->root, name, error);
     if (status || options->root[0]) /* folders anywhere have recipes of their own, or none */
         return status;
-    plan->recipe = json_load_file(path, 0, NULL);
-    if (!json_is_object(plan->recipe)) {
-        json_decref(plan->recipe);
-        plan->recipe = NULL;
+    FshError damage = {0};
+    status = seal_read(path, RECIPE_BYTES_MAX, false, &plan->recipe, &damage);
+    if (status == FSH_ERR_NOT_FOUND)
         return FSH_OK;
-    }
+    if (status)
+        return notes_add(&plan->warnings, FSH_OK, name,
+                         "is damaged, so the dataset will not tell how its images were made smaller; "
+                         "fresize --check finds out whether they are right",
+                         error);
+    (void)json_object_del(plan->recipe, "checksum"); /* of that file alone */
     if (!json_is_true(json_object_get(plan->recipe, "complete")))
         status = notes_add(&plan->warnings, FSH_OK, name,
                            "fresize did not come to its end here: images may be missing; run it again first",

@@ -8,6 +8,10 @@
 #include <xxhash.h>
 
 #include "common/file.h"
+#include "common/seal.h"
+
+/* Of a progress file: what was left out of an output may be all of it, with a path and a reason each. */
+enum { PROGRESS_BYTES_MAX = 1 << 30 };
 
 void output_result_free(OutputResult *result)
 {
@@ -54,7 +58,6 @@ FshStatus resume_save(const Plan *plan, const PlanOutput *output, const char *fo
                       const OutputResult *result, FshError *error)
 {
     char path[PATH_MAX], hash[33], sources[RESUME_SOURCES_BYTES];
-    char *text = NULL;
     FshStatus status = progress_path(path, folder, result->info.name, error);
     if (status)
         return status;
@@ -76,10 +79,7 @@ FshStatus resume_save(const Plan *plan, const PlanOutput *output, const char *fo
                                (json_int_t)result->source_bytes, "class_counts", counts, "left_out", left_out,
                                "statistics", stats_to_json(&result->statistics));
     if (object && !failed)
-        text = json_dumps(object, JSON_COMPACT | JSON_SORT_KEYS);
-    if (text)
-        status = file_write_atomic(path, text, strlen(text), true, true, error);
-    free(text);
+        status = seal_write(path, object, JSON_COMPACT, error);
     json_decref(object);
     return status;
 }
@@ -139,6 +139,12 @@ bool resume_hash_from_text(const char *text, FshHash128 *hash)
     return true;
 }
 
+static bool count_from_json(const json_t *value, uint64_t *count_ret)
+{
+    *count_ret = (uint64_t)json_integer_value(value);
+    return json_is_integer(value) && json_integer_value(value) >= 0;
+}
+
 /* Reads what resume_save wrote. *readable_ret false: it is something else. */
 static FshStatus parse(size_t class_count, const json_t *object, OutputResult *result, bool *readable_ret,
                        FshError *error)
@@ -146,18 +152,24 @@ static FshStatus parse(size_t class_count, const json_t *object, OutputResult *r
     const json_t *counts = json_object_get(object, "class_counts"),
                  *left_out = json_object_get(object, "left_out");
     const char *hash = json_string_value(json_object_get(object, "hash"));
+    uint64_t counted = 0;
     *readable_ret = false;
     if (!resume_hash_from_text(hash, &result->info.hash) || json_array_size(counts) != class_count ||
         !stats_from_json(json_object_get(object, "statistics"), &result->statistics))
         return FSH_OK;
-    result->info.sample_count = (uint64_t)json_integer_value(json_object_get(object, "samples"));
-    result->info.bytes = (uint64_t)json_integer_value(json_object_get(object, "bytes"));
-    result->source_bytes = (uint64_t)json_integer_value(json_object_get(object, "source_bytes"));
+    if (!count_from_json(json_object_get(object, "samples"), &result->info.sample_count) ||
+        !count_from_json(json_object_get(object, "bytes"), &result->info.bytes) ||
+        !count_from_json(json_object_get(object, "source_bytes"), &result->source_bytes))
+        return FSH_OK;
     result->class_counts = calloc(class_count + 1, sizeof *result->class_counts);
     if (!result->class_counts)
         return fsh_error_set(error, FSH_ERR_MEMORY, "%s: out of memory", result->info.name);
     for (size_t i = 0; i < class_count; i++)
-        result->class_counts[i] = (uint64_t)json_integer_value(json_array_get(counts, i));
+        if (!count_from_json(json_array_get(counts, i), &result->class_counts[i]) ||
+            __builtin_add_overflow(counted, result->class_counts[i], &counted))
+            return FSH_OK;
+    if (counted > result->info.sample_count)
+        return FSH_OK;
     for (size_t i = 0; i < json_array_size(left_out); i++) {
         const json_t *note = json_array_get(left_out, i);
         const char *path = json_string_value(json_array_get(note, 1));
@@ -182,7 +194,10 @@ FshStatus resume_load(const ResumeKey *key, const char *folder, OutputResult *re
     FshStatus status = progress_path(path, folder, key->name, error);
     if (status)
         return status;
-    json_t *object = json_load_file(path, 0, NULL);
+    json_t *object = NULL;
+    /* One that is damaged is none: what it is of is made again. */
+    if (seal_read(path, PROGRESS_BYTES_MAX, true, &object, error) == FSH_ERR_MEMORY)
+        return FSH_ERR_MEMORY;
     const char *id = json_string_value(json_object_get(object, "id"));
     const char *then = json_string_value(json_object_get(object, "sources"));
     if (id && then && strcmp(id, key->id) == 0 && (!key->sources || strcmp(then, key->sources) == 0)) {

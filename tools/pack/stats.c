@@ -150,11 +150,15 @@ static bool sums_from_json(const json_t *array, PixelSums *sums)
             return false;
     }
     sums->pixel_count = (uint64_t)numbers[0];
-    for (size_t channel = 0; channel < STATS_CHANNELS; channel++) {
-        sums->sum[channel] = numbers[1 + 2 * channel];
-        sums->squares[channel] = numbers[2 + 2 * channel];
+    bool possible = numbers[0] <= UINT64_MAX / 256; /* so that no product below overflows */
+    for (size_t channel = 0; channel < STATS_CHANNELS && possible; channel++) {
+        const WideSum count = numbers[0], sum = numbers[1 + 2 * channel], squares = numbers[2 + 2 * channel];
+        sums->sum[channel] = sum;
+        sums->squares[channel] = squares;
+        /* Of values in 0..255; and a variance is never below zero. */
+        possible = sum <= 255 * count && squares <= 255 * sum && sum * sum <= squares * count;
     }
-    return true;
+    return possible;
 }
 
 json_t *stats_to_json(const PixelStatistics *statistics)
@@ -186,5 +190,10 @@ bool stats_from_json(const json_t *object, PixelStatistics *statistics)
     statistics->width_max = (uint32_t)numbers[3];
     statistics->height_min = (uint32_t)numbers[4];
     statistics->height_max = (uint32_t)numbers[5];
-    return true;
+    for (size_t i = 2; i < 6; i++) {
+        if (numbers[i] > UINT32_MAX)
+            return false;
+    }
+    return statistics->rgb_count <= statistics->image_count &&
+           statistics->width_min <= statistics->width_max && statistics->height_min <= statistics->height_max;
 }

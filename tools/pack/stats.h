@@ -43,7 +43,7 @@ FshStatistics stats_finish(const PixelStatistics *statistics);
 /* The sums as JSON (new reference, NULL when out of memory) and back, for a packing that goes on after a
  * stop. */
 json_t *stats_to_json(const PixelStatistics *statistics);
-/* False where the object is not what stats_to_json makes. */
+/* False where the object is not what stats_to_json makes, or its sums are those of no pixels. */
 bool stats_from_json(const json_t *object, PixelStatistics *statistics);
 
 #endif

@@ -214,6 +214,8 @@ static FshStatus look(ResizeState *state, const ResizeOptions *options, FshError
                                options->destination);
     if (!status)
         status = recipe_read_json(state, RECIPE_NAME, &recipe, error);
+    if (status == FSH_ERR_CORRUPT && options->force) /* what it said does not matter any more */
+        status = FSH_OK;
     if (status)
         return status;
     state->resume = recipe && !options->force;

@@ -11,6 +11,7 @@
 #include "common/file.h"
 #include "common/json_text.h"
 #include "common/path.h"
+#include "common/seal.h"
 #include "tools/resize/resize_recipe.h"
 
 enum { JSON_BYTES_MAX = 1 << 20 }; /* of a file of ours */
@@ -135,13 +136,9 @@ FshStatus recipe_write_json(const ResizeState *state, const char *name, json_t *
     char path[PATH_MAX];
     if (!object)
         return error->status;
-    char *text = json_dumps(object, JSON_INDENT(2));
-    FshStatus status = text ? FSH_OK : fsh_error_set(error, FSH_ERR_MEMORY, "no memory for %s", name);
+    FshStatus status = file_join(path, sizeof path, state->folder, name, error);
     if (!status)
-        status = file_join(path, sizeof path, state->folder, name, error);
-    if (!status)
-        status = file_write_atomic(path, text, strlen(text), true, true, error);
-    free(text);
+        status = seal_write(path, object, JSON_INDENT(2), error);
     json_decref(object);
     return status;
 }
@@ -149,20 +146,17 @@ FshStatus recipe_write_json(const ResizeState *state, const char *name, json_t *
 FshStatus recipe_read_json(const ResizeState *state, const char *name, json_t **object_ret, FshError *error)
 {
     char path[PATH_MAX];
-    Buffer file = {0};
     *object_ret = NULL;
     FshStatus status = file_join(path, sizeof path, state->folder, name, error);
     if (status || !file_exists(path))
         return status;
-    status = file_read_most(path, JSON_BYTES_MAX, &file, error);
-    if (!status)
-        *object_ret = json_loadb((const char *)file.bytes, file.length, 0, NULL);
-    buffer_free(&file);
-    if (!json_is_object(*object_ret)) {
-        json_decref(*object_ret);
-        *object_ret = NULL;
-    }
-    return status;
+    FshError damage = {0};
+    status = seal_read(path, JSON_BYTES_MAX, false, object_ret, &damage);
+    if (status)
+        return fsh_error_set(error, status, "%s%s", damage.message,
+                             status == FSH_ERR_CORRUPT ? "; --force makes all images anew" : "");
+    (void)json_object_del(*object_ret, "checksum");
+    return FSH_OK;
 }
 
 FshStatus recipe_write(const ResizeState *state, const ResizeOptions *options, bool complete, FshError *error)
