@@ -68,20 +68,25 @@ static FshStatus open_split(FshDataset *dataset, size_t split_index, FshError *e
     return status;
 }
 
-static FshStatus open_manifest(FshDataset *dataset, const char *manifest_path, FshError *error)
+/* The files of dataset->manifest, which is path's. */
+static FshStatus open_splits(FshDataset *dataset, const char *path, FshError *error)
 {
-    FshStatus status = fsh_manifest_load(&dataset->manifest, manifest_path, error);
-    if (status)
-        return status;
+    FshStatus status = FSH_OK;
     size_t count = dataset->manifest.split_count;
     dataset->splits = calloc(count, sizeof *dataset->splits);
     dataset->split_files = calloc(count, sizeof *dataset->split_files);
     if (!dataset->splits || !dataset->split_files)
-        return fsh_error_set(error, FSH_ERR_MEMORY, "%s: out of memory", manifest_path);
+        return fsh_error_set(error, FSH_ERR_MEMORY, "%s: out of memory", path);
     for (size_t i = 0; i < count && !status; i++) {
         status = open_split(dataset, i, error);
     }
     return status;
+}
+
+static FshStatus open_manifest(FshDataset *dataset, const char *manifest_path, FshError *error)
+{
+    FshStatus status = fsh_manifest_load(&dataset->manifest, manifest_path, error);
+    return status ? status : open_splits(dataset, manifest_path, error);
 }
 
 /* The manifest of files that have none, made of what they say of themselves. */
@@ -401,6 +406,15 @@ static FshStatus make_dataset(FshDataset **dataset_ret, const char *path, FshErr
     return fsh_error_set(error, FSH_ERR_MEMORY, "%s: out of memory", path);
 }
 
+static FshStatus open_rebuilt(FshDataset *dataset, const char *folder, FshError *error)
+{
+    dataset->folder = strdup(folder);
+    if (!dataset->folder)
+        return fsh_error_set(error, FSH_ERR_MEMORY, "%s: out of memory", folder);
+    FshStatus status = fsh_manifest_rebuild(&dataset->manifest, folder, error);
+    return status ? status : open_splits(dataset, folder, error);
+}
+
 FshStatus fsh_open(FshDataset **dataset_ret, const char *path, FshError *error)
 {
     FshStatus status = make_dataset(dataset_ret, path, error);
@@ -422,6 +436,18 @@ FshStatus fsh_collection_open(FshDataset **dataset_ret, const char *path, const 
     for (size_t i = 0; i < collection->count; i++) {
         fsh_split_file_close(&opened[i]);
     }
+    if (status)
+        fsh_close(dataset_ret);
+    return status;
+}
+
+FshStatus fsh_open_without_manifest(FshDataset **dataset_ret, const char *folder, FshError *error)
+{
+    FshStatus status = make_dataset(dataset_ret, folder, error);
+    if (!status)
+        status = open_rebuilt(*dataset_ret, folder, error);
+    if (!status)
+        status = prepare_dictionary(*dataset_ret, error);
     if (status)
         fsh_close(dataset_ret);
     return status;

@@ -248,6 +248,11 @@ FSH_API FshStatus fsh_open_files(FshDataset **dataset, const char *folder, const
 FSH_API FshStatus fsh_open_tar_files(FshDataset **dataset, const char *path,
                                      bool (*wanted)(void *context, const char *path), void *context,
                                      FshError *error);
+/* Opens the files of a dataset's folder by what they say of themselves, whatever its dataset.json says, damaged or missing: for
+ * making that again. fsh_manifest tells what it ought to be, but for statistics, which are zero. Of the old one provenance is
+ * kept, and of tars and BasicSR's LMDBs, which do not tell them, names of fields and classes that are as they were written.
+ * FSH_ERR_NOT_FOUND: no files, or one of a split is missing. Else as fsh_open. */
+FSH_API FshStatus fsh_open_without_manifest(FshDataset **dataset, const char *folder, FshError *error);
 /* Frees and sets to NULL; NULL is fine. Samples borrowed from it are gone. */
 FSH_API void fsh_close(FshDataset **dataset);
 
@@ -424,6 +429,12 @@ FSH_API FshStatus fsh_key_fits(FshContainer container, const char *key, size_t k
 /* "train-00003-of-00016.fshard" or "train.lmdb" into buffer; returns buffer. */
 FSH_API const char *fsh_file_name(char *buffer, size_t buffer_bytes, FshContainer container,
                                   const char *split, uint32_t shard_index, uint32_t shard_count);
+
+/* The index that fpack writes beside a tar, NAME.idx beside NAME.tar: whether it is that of the tar. FSH_ERR_NOT_FOUND: there is
+ * none. FSH_ERR_CORRUPT: it is another, or the tar cannot be read. */
+FSH_API FshStatus fsh_tar_index_check(const char *tar_path, FshError *error);
+/* Writes it, atomically; what was there is replaced. */
+FSH_API FshStatus fsh_tar_index_save(const char *tar_path, FshError *error);
 
 /* ---- proving ---- */
 

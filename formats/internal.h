@@ -414,6 +414,8 @@ FshStatus fsh_wids_save(const FshManifest *manifest, const FshSplitInfo *split, 
 
 /* Version 1 had no checksums, and its "id" did not cover what the files hold. */
 enum { MANIFEST_VERSION = 2, MANIFEST_VERSION_WITHOUT_SEAL = 1 };
+/* What is longer is no manifest: a hundred thousand shards and a million classes fit. jansson takes a second for 6 MB. */
+enum { MANIFEST_BYTES_MAX = 64 << 20 };
 /* What a user does about a manifest that is not what was written. */
 #define MANIFEST_REMEDY "fpack --repair-manifest makes it again from the files of its folder"
 
@@ -429,6 +431,10 @@ FshStatus fsh_manifest_seal(json_t *object, char **text_ret, size_t *bytes_ret, 
 FshStatus fsh_manifest_check_seal(const char *text, size_t bytes, FshError *error);
 /* Returns whether the member of a text, which is a JSON object, is what was written, whatever else was changed. */
 bool fsh_manifest_member_is_whole(const char *text, size_t bytes, const char *name);
+/* Makes a manifest of the files in folder, whatever its dataset.json says: of that, provenance is kept, and of tars and BasicSR
+ * names, where they are as they were written. Statistics are zero. FSH_ERR_NOT_FOUND: no files, or one of a split is missing;
+ * what opening them gives. On failure *manifest is empty. (rebuild.c) */
+FshStatus fsh_manifest_rebuild(FshManifest *manifest, const char *folder, FshError *error);
 /* Mixes bytes into an id, in place: other bytes give another id. */
 void fsh_id_mix(char id[FSH_ID_DIGITS + 1], const void *bytes, size_t length);
 

@@ -445,9 +445,6 @@ FshStatus fsh_manifest_parse(FshManifest *manifest, const char *text, size_t byt
     return status;
 }
 
-/* What is longer is no manifest: a hundred thousand shards and a million classes fit. jansson takes a second for 6 MB. */
-enum { MANIFEST_BYTES_MAX = 64 << 20 };
-
 FshStatus fsh_manifest_load(FshManifest *manifest, const char *path, FshError *error)
 {
     *manifest = (FshManifest){0};

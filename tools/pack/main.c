@@ -9,12 +9,14 @@
 #include <string.h>
 
 #include "common/cpu.h"
+#include "common/json_text.h"
 #include "common/program.h"
 #include "common/progress.h"
 #include "imaging/decode.h"
 #include "tools/pack/destination.h"
 #include "tools/pack/merge.h"
 #include "tools/pack/pack_report.h"
+#include "tools/pack/repair_manifest.h"
 #include "tools/pack/settings.h"
 
 static void print_left_out(const Note *note, void *context)
@@ -63,6 +65,79 @@ static FshStatus merge(const ProgramContext *context, FshError *error)
     return status;
 }
 
+static FshStatus print_repaired_json(const RepairOptions *options, const RepairResult *result,
+                                     FshError *error)
+{
+    const FshManifest *manifest = fsh_manifest(result->dataset);
+    json_t *object =
+        json_pack("{s:s, s:b, s:o, s:s, s:b, s:I}", "program", "fpack", "ok", result->undecodable.count == 0,
+                  "destination", json_text(options->folder), "id", manifest->id, "dry_run", options->dry_run,
+                  "undecodable", (json_int_t)result->undecodable.count);
+    const bool printed = object && json_dumpf(object, stdout, JSON_COMPACT | JSON_SORT_KEYS) == 0 &&
+                         fputc('\n', stdout) != EOF;
+    json_decref(object);
+    return printed ? FSH_OK : fsh_error_set(error, FSH_ERR_MEMORY, "--json: the result cannot be written");
+}
+
+/* What the manifest says now, in a line. */
+static void print_repaired(const RepairOptions *options, const RepairResult *result)
+{
+    const FshManifest *manifest = fsh_manifest(result->dataset);
+    uint64_t files = 0, samples = 0;
+    for (size_t i = 0; i < manifest->split_count; i++) {
+        files += manifest->splits[i].file_count;
+        samples += manifest->splits[i].sample_count;
+    }
+    (void)fputs("fpack: ", stderr);
+    program_print_text(stderr, options->folder);
+    (void)fprintf(stderr,
+                  ": " FSH_MANIFEST_NAME " %s from %" PRIu64 " file%s, %" PRIu64 " samples; id %s; mean",
+                  options->dry_run ? "would be made again" : "made again", files, files == 1 ? "" : "s",
+                  samples, manifest->id);
+    for (uint32_t i = 0; i < result->statistics.channels; i++)
+        (void)fprintf(stderr, " %.3f", result->statistics.mean[i]);
+    (void)fputs(", std", stderr);
+    for (uint32_t i = 0; i < result->statistics.channels; i++)
+        (void)fprintf(stderr, " %.3f", result->statistics.standard_deviation[i]);
+    (void)fputc('\n', stderr);
+}
+
+/* "--repair-manifest DST", or "--repair-manifest --dst DST". */
+static FshStatus repair(const ProgramContext *context, bool *partial_ret, FshError *error)
+{
+    const Settings *settings = context->settings;
+    const OptionArguments *arguments = context->arguments;
+    FshStatus status = settings_take_repair(context, error);
+    if (!status && arguments->count + (settings->destination != NULL) != 1)
+        status = fsh_error_set(error, FSH_ERR_USAGE,
+                               "--repair-manifest takes one folder, that of the dataset; usage: fpack "
+                               "--repair-manifest DST");
+    if (status)
+        return status;
+    const RepairOptions options = {.folder =
+                                       settings->destination ? settings->destination : arguments->items[0],
+                                   .jobs = cpu_jobs(settings->program.jobs),
+                                   .quiet = settings->program.quiet,
+                                   .dry_run = settings->program.dry_run};
+    RepairResult result;
+    status = repair_manifest(&options, &result, error);
+    for (size_t i = 0; i < result.undecodable.count; i++) {
+        const Note *note = &result.undecodable.items[i];
+        (void)fputs("fpack: ", stderr);
+        program_print_text(stderr, note->path);
+        (void)fputs(": ", stderr);
+        program_print_text(stderr, note->reason);
+        (void)fputs("; not counted in mean and deviation\n", stderr);
+    }
+    *partial_ret = result.undecodable.count > 0;
+    if (!status && !settings->program.quiet)
+        print_repaired(&options, &result);
+    if (!status && settings->program.json)
+        status = print_repaired_json(&options, &result, error);
+    repair_result_free(&result);
+    return status;
+}
+
 static FshStatus run(const ProgramContext *context, bool *partial_ret, FshError *error)
 {
     const Settings *settings = context->settings;
@@ -71,6 +146,10 @@ static FshStatus run(const ProgramContext *context, bool *partial_ret, FshError 
     PackResult result = {0};
     ProgramNotes notes = {.program = context->table->program, .verbose = settings->program.verbose};
     const double begin = progress_now_seconds();
+    if (settings->merge && settings->repair_manifest)
+        return fsh_error_set(error, FSH_ERR_USAGE, "--merge and --repair-manifest: one at a time");
+    if (settings->repair_manifest)
+        return repair(context, partial_ret, error);
     if (settings->merge)
         return merge(context, error);
     FshStatus status = settings_take(context, &options, error);

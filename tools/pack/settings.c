@@ -204,21 +204,35 @@ static size_t option_value_bytes(OptionKind kind)
     return sizeof(const char *);
 }
 
-FshStatus settings_take_merge(const ProgramContext *context, FshError *error)
+/* Refuses options that say what goes into a dataset, where one is there already. mode: "merge", and its own options. */
+static FshStatus refuse_others(const ProgramContext *context, const char *mode, const char *const *allowed,
+                               const char *reason, FshError *error)
 {
-    static const char *const allowed[] = {"merge",   "force", "dst",     "jobs",
-                                          "dry-run", "quiet", "verbose", "json"};
     const Settings *settings = context->settings;
     for (const Option *option = context->table->options; option->name; option++) {
         bool known = false;
-        for (size_t i = 0; i < sizeof allowed / sizeof allowed[0]; i++)
+        for (size_t i = 0; allowed[i]; i++)
             known = known || strcmp(option->name, allowed[i]) == 0;
         const size_t offset = (size_t)((const char *)option->value - (const char *)settings);
         if (!known && memcmp(option->value, (const char *)settings->defaults + offset,
                              option_value_bytes(option->kind)) != 0)
-            return fsh_error_set(error, FSH_ERR_USAGE,
-                                 "--%s: was decided when the parts were packed; it does not go with --merge",
-                                 option->name);
+            return fsh_error_set(error, FSH_ERR_USAGE, "--%s: %s; it does not go with --%s", option->name,
+                                 reason, mode);
     }
     return FSH_OK;
+}
+
+FshStatus settings_take_merge(const ProgramContext *context, FshError *error)
+{
+    static const char *const allowed[] = {"merge", "force",   "dst",  "jobs", "dry-run",
+                                          "quiet", "verbose", "json", NULL};
+    return refuse_others(context, "merge", allowed, "was decided when the parts were packed", error);
+}
+
+FshStatus settings_take_repair(const ProgramContext *context, FshError *error)
+{
+    static const char *const allowed[] = {"repair-manifest", "dst",     "jobs", "dry-run",
+                                          "quiet",           "verbose", "json", NULL};
+    return refuse_others(context, "repair-manifest", allowed, "was decided when the dataset was packed",
+                         error);
 }

@@ -16,7 +16,7 @@ typedef struct Settings {
     int64_t pair_scale, seed, shuffle, limit, max_pixels, max_size, quality, level;
     const char *part, *layout, *pair_suffix;
     const struct Settings *defaults;
-    bool check, force, merge, format_given, dedupe, dictionary, quality_given, level_given,
+    bool check, force, merge, repair_manifest, format_given, dedupe, dictionary, quality_given, level_given,
         dictionary_size_given, seed_given, shard_size_given, exact,
         sizing; /* sizing: an option was given that says how to make images smaller */
 } Settings;
@@ -48,5 +48,7 @@ FshStatus settings_take_pairs(const ProgramContext *context, PackOptions *option
 /* What the dataset is was decided when its parts were packed: with --merge an option that says otherwise is a
  * misunderstanding, and FSH_ERR_USAGE. */
 FshStatus settings_take_merge(const ProgramContext *context, FshError *error);
+/* The same for --repair-manifest. */
+FshStatus settings_take_repair(const ProgramContext *context, FshError *error);
 
 #endif

@@ -239,6 +239,12 @@ void settings_rows(Settings *settings, Option rows[SETTINGS_ROWS])
          .kind = OPTION_FLAG,
          .value = &settings->merge,
          .help = "the arguments are DST and folders of parts: make the dataset of them"},
+        {.name = "repair-manifest",
+         .kind = OPTION_FLAG,
+         .value = &settings->repair_manifest,
+         .help = "the argument is DST: make its dataset.json again from its files, where it was damaged, edited or "
+                 "lost, or has no checksum",
+         .group = "Repair"},
         PROGRAM_PATHS(&settings->source, &settings->destination),
         PROGRAM_OPTIONS(&settings->program),
         {0}};
@@ -257,7 +263,7 @@ OptionTable settings_table(const Option *rows)
                    "Every image is "
                    "decoded on the way in; what is damaged is listed and left out. After a stop, the same "
                    "command goes on.",
-        .usage = "[OPTIONS] SRC DST, or fpack --merge DST [PART...]",
+        .usage = "[OPTIONS] SRC DST, or fpack --merge DST [PART...], or fpack --repair-manifest DST",
         .options = rows,
         .foreign = settings_foreign,
         .answers = settings_answers,
@@ -271,6 +277,7 @@ OptionTable settings_table(const Option *rows)
                     "  fpack --split 0.2 --format lmdb shards/ lmdb/ # a dataset, packed again\n"
                     "  fpack --part auto photos/ shards/            # in each task of a Slurm array, then\n"
                     "  fpack --merge shards/\n"
+                    "  fpack --repair-manifest shards/\n"
                     "  fpack --store raw --format lmdb mnist/ mnist-lmdb/\n",
         .arguments_max = SIZE_MAX,
     };

@@ -1,0 +1,484 @@
+/* A manifest made again from the files of its folder: what each of them tells of itself, and of the old manifest what is still
+ * as it was written. */
+#include "formats/internal.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/json_text.h"
+#include "formats/bytes.h"
+#include "formats/xxh3.h"
+
+/* One file of the folder. */
+typedef struct Part {
+    char *name, *split; /* owned */
+    SplitFile file;
+    Metadata metadata; /* of shards and LMDBs */
+    uint64_t index;    /* in its split, as the file or its name says */
+    FshHash128 hash;
+} Part;
+
+typedef struct Rebuild {
+    const char *folder;
+    FshContainer container;
+    Part *parts;
+    size_t count;
+    Buffer text; /* of the old manifest; empty where there is none */
+    json_t *old; /* NULL: none that is an object */
+    bool sealed; /* its members have checksums */
+    FshManifest *manifest;
+} Rebuild;
+
+static FshStatus out_of_memory(const Rebuild *rebuild, FshError *error)
+{
+    return fsh_error_set(error, FSH_ERR_MEMORY, "%s: out of memory", rebuild->folder);
+}
+
+/* ---- the old manifest ---- */
+
+static FshStatus read_old(Rebuild *rebuild, FshError *error)
+{
+    char path[PATH_MAX];
+    json_error_t where;
+    FshStatus status = file_join(path, sizeof path, rebuild->folder, FSH_MANIFEST_NAME, error);
+    if (status || file_read_most(path, MANIFEST_BYTES_MAX, &rebuild->text, NULL))
+        return status; /* one that is missing or far too long says nothing */
+    json_t *object = json_text_load((const char *)rebuild->text.bytes, rebuild->text.length,
+                                    JSON_REJECT_DUPLICATES, &where);
+    if (json_is_object(object)) {
+        const json_t *version = json_object_get(object, "version");
+        rebuild->old = object;
+        rebuild->sealed = json_object_get(object, "checksum") ||
+                          json_integer_value(version) != MANIFEST_VERSION_WITHOUT_SEAL;
+    } else {
+        json_decref(object);
+    }
+    return FSH_OK;
+}
+
+/* A member of the old manifest that is as it was written; of one without checksums, any. NULL: none. */
+static const json_t *old_member(const Rebuild *rebuild, const char *name)
+{
+    const json_t *member = json_object_get(rebuild->old, name);
+    const bool whole =
+        member && (!rebuild->sealed || fsh_manifest_member_is_whole((const char *)rebuild->text.bytes,
+                                                                    rebuild->text.length, name));
+    return whole ? member : NULL;
+}
+
+/* ---- the files ---- */
+
+static const struct {
+    const char *suffix;
+    FshContainer container;
+} suffixes[] = {{".fshard", FSH_CONTAINER_SHARDS},
+                {".lmdb", FSH_CONTAINER_LMDB},
+                {".tar", FSH_CONTAINER_TAR},
+                {".basicsr", FSH_CONTAINER_BASICSR}};
+
+/* By its suffix; 0: none of ours. */
+static FshContainer container_of(const char *name)
+{
+    const size_t length = strlen(name);
+    for (size_t i = 0; i < sizeof suffixes / sizeof *suffixes && name[0] != '.'; i++) {
+        const size_t suffix = strlen(suffixes[i].suffix);
+        if (length > suffix && strcmp(name + length - suffix, suffixes[i].suffix) == 0)
+            return suffixes[i].container;
+    }
+    return 0;
+}
+
+static FshStatus add_part(Rebuild *rebuild, const char *name, FshError *error)
+{
+    Part *parts = reallocarray(rebuild->parts, rebuild->count + 1, sizeof *parts);
+    if (!parts)
+        return out_of_memory(rebuild, error);
+    rebuild->parts = parts;
+    parts[rebuild->count] = (Part){.name = strdup(name)};
+    return parts[rebuild->count++].name ? FSH_OK : out_of_memory(rebuild, error);
+}
+
+static int compare_names(const void *a, const void *b)
+{
+    return strcmp(((const Part *)a)->name, ((const Part *)b)->name);
+}
+
+static FshStatus list_parts(Rebuild *rebuild, FshError *error)
+{
+    FshStatus status = FSH_OK;
+    const char *listed = json_string_value(old_member(rebuild, "container")), *first = NULL;
+    (void)(listed && fsh_container_from_name(listed, &rebuild->container));
+    DIR *entries = opendir(rebuild->folder);
+    if (!entries)
+        return fsh_error_system(error, errno, "%s: cannot open the folder", rebuild->folder);
+    for (const struct dirent *entry; !status && (entry = readdir(entries));) {
+        const FshContainer container = container_of(entry->d_name);
+        if (!container || (listed && container != rebuild->container))
+            continue;
+        if (!listed && first && container != rebuild->container)
+            status =
+                fsh_error_set(error, FSH_ERR_UNSUPPORTED,
+                              "%s: holds files of two containers, %s and %s: whose manifest shall it be? "
+                              "Move the others away",
+                              rebuild->folder, rebuild->parts[0].name, entry->d_name);
+        rebuild->container = container;
+        first = "";
+        if (!status)
+            status = add_part(rebuild, entry->d_name, error);
+    }
+    (void)closedir(entries);
+    if (!status && rebuild->count == 0)
+        status = fsh_error_set(error, FSH_ERR_NOT_FOUND,
+                               "%s: holds no files of a dataset that a manifest could be made of",
+                               rebuild->folder);
+    if (rebuild->count)
+        qsort(rebuild->parts, rebuild->count, sizeof *rebuild->parts, compare_names);
+    return status;
+}
+
+/* ---- what each says ---- */
+
+/* XXH3-128 over all mappings, as BasicSR's are hashed in turn. */
+static FshStatus hash_part(Part *part, FshError *error)
+{
+    XXH3_state_t *state = XXH3_createState();
+    XXH128_canonical_t canonical;
+    if (!state)
+        return fsh_error_set(error, FSH_ERR_MEMORY, "out of memory");
+    (void)XXH3_128bits_reset(state);
+    for (size_t i = 0; i < fsh_split_file_mapping_count(&part->file); i++) {
+        const FileMapping *mapping = fsh_split_file_mapping(&part->file, i);
+        (void)XXH3_128bits_update(state, mapping->bytes, (size_t)mapping->length);
+    }
+    XXH128_canonicalFromHash(&canonical, XXH3_128bits_digest(state));
+    memcpy(part->hash.bytes, canonical.digest, sizeof part->hash.bytes);
+    (void)XXH3_freeState(state);
+    return FSH_OK;
+}
+
+/* A shard or an LMDB, which must say the same of the dataset as the first does. */
+static FshStatus open_own(Rebuild *rebuild, Part *part, const char *path, FshError *error)
+{
+    FshStatus status =
+        fsh_split_file_open(&part->file, path, rebuild->container, NULL, &part->metadata, error);
+    if (status)
+        return status;
+    const bool is_shard = rebuild->container == FSH_CONTAINER_SHARDS;
+    const ShardView *shard = &part->file.shard;
+    const LmdbView *lmdb = &part->file.lmdb;
+    Metadata expected = rebuild->parts[0].metadata;
+    uint64_t count = 0;
+    expected.split = part->metadata.split; /* which differs as it should */
+    expected.text = NULL;
+    status = is_shard ? fsh_metadata_compare(shard->metadata, shard->metadata_bytes, NULL, &expected, error)
+                      : fsh_metadata_compare(lmdb->metadata, lmdb->metadata_bytes, &count, &expected, error);
+    if (status)
+        return fsh_error_prepend(error, "%s: and %s", path, rebuild->parts[0].name);
+    part->split = strdup(part->metadata.split);
+    part->index = shard->shard_index;
+    part->hash = shard->hash;
+    if (!part->split)
+        return out_of_memory(rebuild, error);
+    return is_shard ? FSH_OK : hash_part(part, error);
+}
+
+/* SPLIT-000003.tar, SPLIT.basicsr. */
+static FshStatus read_name(const Rebuild *rebuild, Part *part, FshError *error)
+{
+    const char *end = strrchr(part->name, '.');
+    char *rest = NULL;
+    if (rebuild->container == FSH_CONTAINER_TAR) {
+        const char *dash = memrchr(part->name, '-', (size_t)(end - part->name));
+        part->index = dash ? strtoull(dash + 1, &rest, 10) : 0;
+        end = dash && rest == end && rest > dash + 1 ? dash : NULL;
+    }
+    part->split = end ? strndup(part->name, (size_t)(end - part->name)) : NULL;
+    if (end && !part->split)
+        return out_of_memory(rebuild, error);
+    return end && fsh_split_name_valid(part->split)
+               ? FSH_OK
+               : fsh_error_set(error, FSH_ERR_UNSUPPORTED, "%s/%s: its name tells no split", rebuild->folder,
+                               part->name);
+}
+
+static FshStatus open_foreign(Rebuild *rebuild, Part *part, const char *path, FshError *error)
+{
+    const FshManifest *manifest = rebuild->manifest;
+    const SampleTable *first = &rebuild->parts[0].file.table;
+    const bool known = manifest->field_count, is_first = part == rebuild->parts;
+    const char *const *names = known ? (const char *const *)manifest->field_names
+                                     : (const char *const *)(is_first ? NULL : first->field_names);
+    const size_t name_count = known ? manifest->field_count : is_first ? 0 : first->field_count;
+    /* Without a list of classes each .json tells the name of its own. */
+    const bool ours = manifest->class_count || rebuild->container == FSH_CONTAINER_BASICSR;
+    FshStatus status = read_name(rebuild, part, error);
+    if (!status)
+        status = fsh_foreign_open(&part->file, path, rebuild->container, names, name_count, ours, error);
+    return status ? status : hash_part(part, error);
+}
+
+static FshStatus open_parts(Rebuild *rebuild, FshError *error)
+{
+    FshStatus status = FSH_OK;
+    const bool foreign = fsh_container_is_foreign(rebuild->container);
+    for (size_t i = 0; i < rebuild->count && !status; i++) {
+        char path[PATH_MAX];
+        Part *part = &rebuild->parts[i];
+        status = file_join(path, sizeof path, rebuild->folder, part->name, error);
+        if (!status)
+            status =
+                foreign ? open_foreign(rebuild, part, path, error) : open_own(rebuild, part, path, error);
+    }
+    return status;
+}
+
+/* ---- the whole ---- */
+
+/* Names that only the old manifest and the samples of tars tell. */
+static FshStatus take_old_names(Rebuild *rebuild, FshError *error)
+{
+    FshManifest *manifest = rebuild->manifest;
+    FshStatus status = FSH_OK;
+    if (!fsh_container_is_foreign(rebuild->container))
+        return FSH_OK;
+    if (old_member(rebuild, "fields"))
+        status =
+            fsh_json_names(rebuild->old, "fields", &manifest->field_names, &manifest->field_count, error);
+    if (!status && old_member(rebuild, "classes"))
+        status =
+            fsh_json_names(rebuild->old, "classes", &manifest->class_names, &manifest->class_count, error);
+    return status;
+}
+
+/* Of tars whose manifest has lost them: each class by the name that a sample of it tells. */
+static FshStatus gather_classes(Rebuild *rebuild, FshError *error)
+{
+    FshManifest *manifest = rebuild->manifest;
+    int32_t most = FSH_NO_LABEL;
+    for (size_t i = 0; i < rebuild->count; i++)
+        most = rebuild->parts[i].file.table.label_max > most ? rebuild->parts[i].file.table.label_max : most;
+    const size_t count = (size_t)(most + 1);
+    const char **names = calloc(count + 1, sizeof *names);
+    FshStatus status = names ? FSH_OK : out_of_memory(rebuild, error);
+    for (size_t i = 0; i < rebuild->count && !status; i++) {
+        const SampleTable *table = &rebuild->parts[i].file.table;
+        for (size_t label = 0; label < table->class_name_count && label < count; label++)
+            names[label] = table->class_names[label] ? table->class_names[label] : names[label];
+    }
+    for (size_t label = 0; label < count && !status; label++) {
+        if (!names[label])
+            status = fsh_error_set(error, FSH_ERR_NOT_FOUND,
+                                   "%s: no sample tells the name of class %zu, and the manifest's names were "
+                                   "changed; pack it again",
+                                   rebuild->folder, label);
+    }
+    if (!status)
+        status = fsh_names_copy(&manifest->class_names, names, count, error);
+    manifest->class_count = status ? 0 : count;
+    free(names);
+    return status;
+}
+
+static FshStatus describe_foreign(Rebuild *rebuild, FshError *error)
+{
+    FshManifest *manifest = rebuild->manifest;
+    const SampleTable *table = &rebuild->parts[0].file.table;
+    const char *id = json_string_value(old_member(rebuild, rebuild->sealed ? "files_id" : "id"));
+    FshStatus status = FSH_OK;
+    if (!manifest->field_count) {
+        status = fsh_names_copy(&manifest->field_names, (const char *const *)table->field_names,
+                                table->field_count, error);
+        manifest->field_count = status ? 0 : table->field_count;
+    }
+    manifest->kind = manifest->field_count > 1 ? FSH_KIND_PAIRS : FSH_KIND_CLASSES;
+    if (!status && manifest->kind == FSH_KIND_CLASSES && !manifest->class_count)
+        status = gather_classes(rebuild, error);
+    if (id && fsh_id_valid(id)) {
+        memcpy(manifest->files_id, id, sizeof manifest->files_id);
+        return status;
+    }
+    memset(manifest->files_id, '0', FSH_ID_DIGITS);
+    for (size_t i = 0; i < rebuild->count; i++)
+        fsh_id_mix(manifest->files_id, &rebuild->parts[i].hash, sizeof rebuild->parts[i].hash);
+    return status;
+}
+
+/* Moves over what the first file says; all say it. */
+static void describe_own(Rebuild *rebuild)
+{
+    FshManifest *manifest = rebuild->manifest;
+    Metadata *metadata = &rebuild->parts[0].metadata;
+    memcpy(manifest->files_id, metadata->id, sizeof manifest->files_id);
+    manifest->kind = metadata->kind;
+    manifest->field_names = metadata->field_names;
+    manifest->field_count = metadata->field_count;
+    manifest->class_names = metadata->class_names;
+    manifest->class_count = metadata->class_count;
+    manifest->dictionary = metadata->dictionary;
+    metadata->field_names = metadata->class_names = NULL;
+    metadata->field_count = metadata->class_count = 0;
+}
+
+static size_t rank_of_split(const char *name)
+{
+    static const char *const order[] = {"train", "val", "test"};
+    size_t rank = 0;
+    while (rank < 3 && strcmp(order[rank], name) != 0)
+        rank++;
+    return rank;
+}
+
+static int compare_parts(const void *a, const void *b)
+{
+    const Part *left = a, *right = b;
+    const size_t left_rank = rank_of_split(left->split), right_rank = rank_of_split(right->split);
+    if (left_rank != right_rank)
+        return left_rank < right_rank ? -1 : 1;
+    const int order = strcmp(left->split, right->split);
+    return order ? order : (left->index > right->index) - (left->index < right->index);
+}
+
+/* Adds parts [begin, end), those of one split, in order. */
+static FshStatus add_split(Rebuild *rebuild, size_t begin, size_t end, FshError *error)
+{
+    FshManifest *manifest = rebuild->manifest;
+    FshSplitInfo *split = &manifest->splits[manifest->split_count++];
+    split->name = strdup(rebuild->parts[begin].split);
+    split->files = calloc(end - begin, sizeof *split->files);
+    split->class_counts =
+        manifest->class_count ? calloc(manifest->class_count, sizeof *split->class_counts) : NULL;
+    if (!split->name || !split->files || (manifest->class_count && !split->class_counts))
+        return out_of_memory(rebuild, error);
+    for (size_t i = begin; i < end; i++) {
+        const Part *part = &rebuild->parts[i];
+        const SplitFile *file = &part->file;
+        const uint64_t count =
+            rebuild->container == FSH_CONTAINER_SHARDS ? file->shard.shard_count : end - begin;
+        if (part->index != i - begin || count != end - begin)
+            return fsh_error_set(error, FSH_ERR_NOT_FOUND,
+                                 "%s: split %s: file %zu of %" PRIu64 " is missing; bring it back first",
+                                 rebuild->folder, split->name, i - begin,
+                                 count > end - begin ? count : part->index + 1);
+        split->files[split->file_count] = (FshFileInfo){.name = strdup(part->name),
+                                                        .sample_count = file->record_count,
+                                                        .bytes = fsh_split_file_bytes(file),
+                                                        .hash = part->hash};
+        if (!split->files[split->file_count++].name)
+            return out_of_memory(rebuild, error);
+        split->sample_count += file->record_count;
+        for (uint64_t record = 0; split->class_counts && record < file->record_count; record++) {
+            const IndexRow row = fsh_index_row_load(file->rows + record * INDEX_ROW_BYTES);
+            int64_t label = row.label;
+            if (rebuild->container == FSH_CONTAINER_LMDB)
+                label = row.record_bytes < RECORD_BYTES_MIN
+                            ? FSH_NO_LABEL
+                            : fsh_record_label(file->mapping.bytes + row.offset);
+            if (label >= 0 && (uint64_t)label < manifest->class_count)
+                split->class_counts[label]++;
+        }
+    }
+    return FSH_OK;
+}
+
+/* That no file which the old manifest lists is lost, where its list is as it was written. */
+static FshStatus check_listed(const Rebuild *rebuild, FshError *error)
+{
+    const json_t *splits = old_member(rebuild, "splits");
+    for (size_t i = 0; i < json_array_size(splits); i++) {
+        const json_t *files = json_object_get(json_array_get(splits, i), "files");
+        for (size_t j = 0; j < json_array_size(files); j++) {
+            const char *name = json_string_value(json_object_get(json_array_get(files, j), "name"));
+            bool found = !name;
+            for (size_t k = 0; k < rebuild->count && !found; k++)
+                found = strcmp(rebuild->parts[k].name, name) == 0;
+            if (!found)
+                return fsh_error_set(error, FSH_ERR_NOT_FOUND, "%s/%s: is missing; bring it back first",
+                                     rebuild->folder, name);
+        }
+    }
+    return FSH_OK;
+}
+
+/* By which factor the sides of the first pair whose sizes are told differ. */
+static uint32_t find_pair_scale(const Rebuild *rebuild)
+{
+    const json_t *old = old_member(rebuild, "pair_scale");
+    for (size_t i = 0; i < rebuild->count; i++) {
+        for (uint64_t record = 0; record < rebuild->parts[i].file.record_count; record++) {
+            FshSample sample;
+            RecordHead head;
+            if (fsh_split_file_sample(&rebuild->parts[i].file, record, &sample, &head, NULL) ||
+                sample.field_count < 2)
+                continue;
+            const uint32_t first = sample.fields[0].width, other = sample.fields[1].width;
+            if (first && other)
+                return other % first == 0 && other / first <= FSH_PAIR_SCALE_MAX ? other / first : 0;
+            return json_is_integer(old) ? (uint32_t)json_integer_value(old) : 0;
+        }
+    }
+    return 0;
+}
+
+static FshStatus make_manifest(Rebuild *rebuild, FshError *error)
+{
+    FshManifest *manifest = rebuild->manifest;
+    const json_t *provenance = json_object_get(rebuild->old, "provenance");
+    FshStatus status = FSH_OK;
+    manifest->container = rebuild->container;
+    if (fsh_container_is_foreign(rebuild->container))
+        status = describe_foreign(rebuild, error);
+    else
+        describe_own(rebuild);
+    if (status)
+        return status;
+    qsort(rebuild->parts, rebuild->count, sizeof *rebuild->parts, compare_parts);
+    manifest->splits = calloc(rebuild->count, sizeof *manifest->splits);
+    /* It is told and not read, so what somebody wrote into it by hand may stay. */
+    manifest->provenance_json =
+        json_is_object(provenance) ? json_dumps(provenance, JSON_COMPACT | JSON_SORT_KEYS) : strdup("{}");
+    if (!manifest->splits || !manifest->provenance_json)
+        return out_of_memory(rebuild, error);
+    for (size_t begin = 0, end = 0; begin < rebuild->count && !status; begin = end) {
+        while (end < rebuild->count && strcmp(rebuild->parts[end].split, rebuild->parts[begin].split) == 0)
+            end++;
+        status = add_split(rebuild, begin, end, error);
+    }
+    if (!status && manifest->kind == FSH_KIND_PAIRS)
+        manifest->pair_scale = find_pair_scale(rebuild);
+    if (!status)
+        status = fsh_manifest_check(manifest, FSH_ERR_CORRUPT, error);
+    return status ? status : fsh_manifest_identify(manifest, error);
+}
+
+FshStatus fsh_manifest_rebuild(FshManifest *manifest, const char *folder, FshError *error)
+{
+    Rebuild rebuild = {.folder = folder, .manifest = manifest};
+    *manifest = (FshManifest){0};
+    FshStatus status = read_old(&rebuild, error);
+    if (!status)
+        status = list_parts(&rebuild, error);
+    if (!status)
+        status = check_listed(&rebuild, error);
+    if (!status)
+        status = take_old_names(&rebuild, error);
+    if (!status)
+        status = open_parts(&rebuild, error);
+    if (!status)
+        status = make_manifest(&rebuild, error);
+    for (size_t i = 0; i < rebuild.count; i++) {
+        fsh_split_file_close(&rebuild.parts[i].file);
+        fsh_metadata_free(&rebuild.parts[i].metadata);
+        free(rebuild.parts[i].name);
+        free(rebuild.parts[i].split);
+    }
+    free(rebuild.parts);
+    json_decref(rebuild.old);
+    buffer_free(&rebuild.text);
+    if (status)
+        fsh_manifest_free(manifest);
+    return status;
+}
