@@ -19,6 +19,7 @@ typedef struct Check {
     char folder[PATH_MAX]; /* of the files */
     FshCheckLevel level;
     FshManifest manifest; /* empty where there is none or it cannot be read */
+    const char *manifest_name;
     bool has_manifest;
     bool has_splits;    /* split_of is told by the manifest, or by the names of others' files */
     Metadata *expected; /* for each split of the manifest */
@@ -132,12 +133,31 @@ static bool ends_with(const char *text, const char *suffix)
     return length > suffix_length && strcmp(text + length - suffix_length, suffix) == 0;
 }
 
+/* What the files of a dataset are called. */
+static const struct {
+    const char *suffix;
+    FshContainer container; /* 0: what stands beside tars */
+} suffixes[] = {{".fshard", FSH_CONTAINER_SHARDS}, {".lmdb", FSH_CONTAINER_LMDB},
+                {".tar", FSH_CONTAINER_TAR},       {".basicsr", FSH_CONTAINER_BASICSR},
+                {FSH_TAR_INDEX_SUFFIX, 0},         {WIDS_SUFFIX, 0}};
+
+/* Whether a name looks like one of ours; *container_ret as in the table. */
+static bool is_ours(const char *name, FshContainer *container_ret)
+{
+    for (size_t i = 0; i < sizeof suffixes / sizeof *suffixes; i++) {
+        *container_ret = suffixes[i].container;
+        if (ends_with(name, suffixes[i].suffix))
+            return true;
+    }
+    return false;
+}
+
 static int compare_names(const void *a, const void *b)
 {
     return strcmp(*(char *const *)a, *(char *const *)b);
 }
 
-/* Names in the folder that look like ours, sorted; owned by the caller. */
+/* Names in the folder, sorted, hidden ones too; owned by the caller. */
 static FshStatus list_folder(const char *folder, char ***names_ret, size_t *count_ret, FshError *error)
 {
     size_t count = 0, capacity = 0;
@@ -147,8 +167,7 @@ static FshStatus list_folder(const char *folder, char ***names_ret, size_t *coun
     if (!entries)
         return fsh_error_system(error, errno, "%s: cannot read the folder", folder);
     for (struct dirent *entry = readdir(entries); entry && !status; entry = readdir(entries)) {
-        if (entry->d_name[0] == '.' ||
-            !(ends_with(entry->d_name, ".fshard") || ends_with(entry->d_name, ".lmdb")))
+        if (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0)
             continue;
         if (count == capacity) {
             capacity = capacity ? 2 * capacity : 16;
@@ -186,7 +205,57 @@ static FshStatus sort_listed(const Check *check, char ***listed_ret, FshError *e
     return FSH_OK;
 }
 
-/* With a manifest: files it does not list are a problem. Without: they are what is checked. */
+/* Whether a name, of what stands beside tars, belongs to a tar or to a split that the manifest lists. */
+static bool is_beside_a_tar(const Check *check, char **listed, size_t listed_count, const char *name)
+{
+    const FshManifest *manifest = &check->manifest;
+    char tar[NAME_MAX + 8];
+    const char *wanted = tar;
+    const size_t stem =
+        strlen(name) - (ends_with(name, WIDS_SUFFIX) ? strlen(WIDS_SUFFIX) : strlen(FSH_TAR_INDEX_SUFFIX));
+    if (manifest->container != FSH_CONTAINER_TAR)
+        return false;
+    for (size_t i = 0; ends_with(name, WIDS_SUFFIX) && i < manifest->split_count; i++) {
+        if (strlen(manifest->splits[i].name) == stem && memcmp(manifest->splits[i].name, name, stem) == 0)
+            return true;
+    }
+    (void)snprintf(tar, sizeof tar, "%.*s.tar", (int)stem, name);
+    return ends_with(name, FSH_TAR_INDEX_SUFFIX) &&
+           bsearch(&wanted, listed, listed_count, sizeof *listed, compare_names);
+}
+
+/* What in the folder of an LMDB, or of BasicSR's with one for each field, is none of its files. */
+static void check_inside(Check *check, const FileCheck *file)
+{
+    const FshManifest *manifest = &check->manifest;
+    const bool has_sides = file->container == FSH_CONTAINER_BASICSR;
+    char **names = NULL;
+    size_t count = 0;
+    if ((file->container != FSH_CONTAINER_LMDB && !has_sides) ||
+        list_folder(file->path, &names, &count, NULL))
+        return; /* whoever opens it says what is wrong */
+    for (size_t i = 0; i < count; i++) {
+        static const char *const own[] = {LMDB_DATA_NAME, "lock.mdb", BASICSR_META_NAME};
+        const size_t own_count = has_sides ? 0 : 2;
+        bool known = names[i][0] == '.';
+        for (size_t k = 0; k < own_count; k++)
+            known = known || strcmp(names[i], own[k]) == 0;
+        for (size_t k = 0; k < manifest->field_count && has_sides; k++) {
+            const size_t length = strlen(manifest->field_names[k]);
+            known = known || (strncmp(names[i], manifest->field_names[k], length) == 0 &&
+                              strcmp(names[i] + length, ".lmdb") == 0);
+        }
+        char reason[NAME_MAX + 64];
+        (void)snprintf(reason, sizeof reason, "holds %.*s, which is not of it: remove it", NAME_MAX,
+                       names[i]);
+        if (!known)
+            tell_file(check, file->name, FSH_ERR_MISMATCH, reason);
+    }
+    fsh_names_free(names, count);
+}
+
+/* With a manifest: files of a dataset that it does not list are a problem, others a remark, and so are fpack's hidden marks.
+ * Without: they are what is checked. */
 static FshStatus look_for_others(Check *check, FshError *error)
 {
     char **names = NULL, **listed = NULL;
@@ -196,18 +265,47 @@ static FshStatus look_for_others(Check *check, FshError *error)
     if (!status)
         status = sort_listed(check, &listed, error);
     for (size_t i = 0; i < count && !status; i++) {
-        const bool known = bsearch(&names[i], listed, listed_count, sizeof *listed, compare_names);
-        char reason[] = "is not in the manifest: left over from another run, remove it";
-        FileCheck file = {.container =
-                              ends_with(names[i], ".lmdb") ? FSH_CONTAINER_LMDB : FSH_CONTAINER_SHARDS};
-        if (!check->has_manifest)
-            status = add_file(check, names[i], file, i, error);
-        else if (!known)
-            tell_file(check, names[i], FSH_ERR_MISMATCH, reason);
+        FileCheck file = {0};
+        const bool ours = names[i][0] != '.' && is_ours(names[i], &file.container);
+        char left_over[] = "is not in the manifest: left over from another run, remove it";
+        char mark[] = "a mark that a run of fpack left; nothing reads it, and it may be removed";
+        char other[] = "is no file of the dataset";
+        if (!check->has_manifest) {
+            if (ours && file.container)
+                status = add_file(check, names[i], file, i, error);
+        } else if (names[i][0] == '.') {
+            if (strcmp(names[i], FSH_UNFINISHED_NAME) == 0 || strncmp(names[i], ".fpack-", 7) == 0)
+                tell_file(check, names[i], FSH_OK, mark);
+        } else if (ours) {
+            const bool known = bsearch(&names[i], listed, listed_count, sizeof *listed, compare_names) ||
+                               (!file.container && is_beside_a_tar(check, listed, listed_count, names[i]));
+            if (!known)
+                tell_file(check, names[i], FSH_ERR_MISMATCH, left_over);
+        } else if (strcmp(names[i], check->manifest_name) != 0) {
+            tell_file(check, names[i], FSH_OK, other);
+        }
     }
+    for (size_t i = 0; i < listed_count && !status; i++)
+        check_inside(check, &check->files[i]);
     free(listed);
     fsh_names_free(names, count);
     return status;
+}
+
+/* The lists of shards that stand beside tars. */
+static FshStatus check_lists(Check *check, FshError *error)
+{
+    const FshManifest *manifest = &check->manifest;
+    for (size_t i = 0; manifest->container == FSH_CONTAINER_TAR && i < manifest->split_count; i++) {
+        FshError found = {0};
+        char name[FSH_FILE_NAME_BYTES];
+        (void)snprintf(name, sizeof name, "%s" WIDS_SUFFIX, manifest->splits[i].name);
+        if (fsh_wids_check(manifest, &manifest->splits[i], check->folder, &found) == FSH_ERR_MEMORY)
+            return fsh_error_set(error, FSH_ERR_MEMORY, "%s", found.message);
+        if (found.status)
+            tell_file(check, name, found.status, found.message);
+    }
+    return FSH_OK;
 }
 
 /* ---- adding up ---- */
@@ -371,6 +469,9 @@ static FshStatus list_dataset(Check *check, const char *manifest_path, const cha
                               FshError *error)
 {
     FshError found = {0};
+    char unproved[] = "is of version 1, without a checksum: that nobody has changed it cannot be proved; "
+                      "fpack --repair-manifest makes one with a checksum";
+    check->manifest_name = manifest_name;
     FshStatus status = fsh_manifest_load(&check->manifest, manifest_path, &found);
     if (status == FSH_ERR_MEMORY) {
         if (error)
@@ -384,7 +485,11 @@ static FshStatus list_dataset(Check *check, const char *manifest_path, const cha
         tell_file(check, manifest_name, status, found.message + (named ? path_bytes + 2 : 0));
     }
     check->has_manifest = check->has_splits = status == FSH_OK;
+    if (check->has_manifest && check->manifest.version == MANIFEST_VERSION_WITHOUT_SEAL)
+        tell_file(check, manifest_name, FSH_OK, unproved);
     status = check->has_manifest ? list_manifest(check, error) : FSH_OK;
+    if (!status && check->has_manifest)
+        status = check_lists(check, error);
     return status ? status : look_for_others(check, error);
 }
 

@@ -307,6 +307,12 @@ static FshStatus check_foreign_structure(const FileCheck *check, FileReport *rep
     report->indexed = true;
     if (!expected)
         return FSH_OK;
+    if (check->container == FSH_CONTAINER_TAR && fsh_tar_index_check(check->path, &found)) {
+        FshStatus status = add_found(report, -1, NULL, &found, error);
+        if (status)
+            return status;
+        found = (FshError){0};
+    }
     if (file->table.label_max >= (int64_t)expected->class_count)
         (void)fsh_error_set(&found, FSH_ERR_CORRUPT, "label %" PRId32 " in a dataset of %zu classes",
                             file->table.label_max, expected->class_count);

@@ -180,6 +180,7 @@ typedef struct FshManifest {
      * one byte that differs gives another. */
     char id[33];
     char files_id[33]; /* what each file says of itself as its dataset's id; "": what stands in id */
+    uint32_t version; /* of the dataset.json that was read: 1 has no checksum; 0: none was */
     FshContainer container;
     FshKind kind;
     char **field_names;
@@ -430,8 +431,8 @@ FSH_API FshStatus fsh_key_fits(FshContainer container, const char *key, size_t k
 FSH_API const char *fsh_file_name(char *buffer, size_t buffer_bytes, FshContainer container,
                                   const char *split, uint32_t shard_index, uint32_t shard_count);
 
-/* The index that fpack writes beside a tar, NAME.idx beside NAME.tar: whether it is that of the tar. FSH_ERR_NOT_FOUND: there is
- * none. FSH_ERR_CORRUPT: it is another, or the tar cannot be read. */
+/* Proves the index that fpack writes beside a tar, NAME.idx beside NAME.tar. FSH_ERR_NOT_FOUND: there is none. FSH_ERR_CORRUPT: it
+ * is not that of the tar, or the tar cannot be read. The message names the index, and not the tar. */
 FSH_API FshStatus fsh_tar_index_check(const char *tar_path, FshError *error);
 /* Writes it, atomically; what was there is replaced. */
 FSH_API FshStatus fsh_tar_index_save(const char *tar_path, FshError *error);

@@ -409,6 +409,11 @@ extern const ContainerWriter fsh_shard_writer, fsh_lmdb_writer, fsh_tar_writer, 
 /* folder/SPLIT-wids.json, the shard list that webdataset's indexed reader takes. (wids.c) */
 FshStatus fsh_wids_save(const FshManifest *manifest, const FshSplitInfo *split, const char *folder,
                         bool force, FshError *error);
+/* Proves it. FSH_ERR_NOT_FOUND, FSH_ERR_CORRUPT; the message names no file. */
+#define WIDS_SUFFIX          "-wids.json"
+#define FSH_TAR_INDEX_SUFFIX ".idx"
+FshStatus fsh_wids_check(const FshManifest *manifest, const FshSplitInfo *split, const char *folder,
+                         FshError *error);
 
 /* ---- manifest (manifest.c) ---- */
 

@@ -386,6 +386,7 @@ static FshStatus parse_object(FshManifest *manifest, const json_t *object, const
     const json_t *splits = NULL, *statistics = NULL, *provenance = NULL;
     uint64_t version = 0;
     FshStatus status = parse_version(object, text, bytes, &version, error);
+    manifest->version = (uint32_t)version;
     if (!status)
         status = parse_identity(manifest, object, version, error);
     if (!status)

@@ -84,15 +84,21 @@ FshStatus fsh_tar_index_check(const char *tar_path, FshError *error)
 {
     char path[PATH_MAX];
     Buffer expected = {0}, found = {0};
+    size_t name_bytes = 0;
     FshStatus status = make_index(tar_path, path, &expected, error);
+    const char *name = fsh_path_name(path, &name_bytes);
     if (!status && !file_exists(path))
-        status = fsh_error_set(error, FSH_ERR_NOT_FOUND, "%s: is missing; DALI reads it", path);
+        status = fsh_error_set(error, FSH_ERR_NOT_FOUND,
+                               "its index, %s, is missing; fpack --repair-manifest makes it again", name);
     if (!status)
         status = file_read_most(path, expected.length, &found, error);
     if (status == FSH_ERR_MISMATCH || (!status && (found.length != expected.length ||
                                                    memcmp(found.bytes, expected.bytes, found.length) != 0)))
-        status = fsh_error_set(error, FSH_ERR_CORRUPT,
-                               "%s: is not the index of its tar: it was changed or cut short", path);
+        status =
+            fsh_error_set(error, FSH_ERR_CORRUPT,
+                          "its index, %s, is not that of its members: it was changed or cut short; fpack "
+                          "--repair-manifest makes it again",
+                          name);
     buffer_free(&expected);
     buffer_free(&found);
     return status;

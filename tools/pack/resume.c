@@ -84,7 +84,7 @@ FshStatus resume_save(const Plan *plan, const PlanOutput *output, const char *fo
     return status;
 }
 
-/* A tar says nothing of the dataset it belongs to: all of it is hashed. */
+/* A tar says nothing of the dataset it belongs to: all of it is hashed. Its index is made with it. */
 static bool tar_agrees(const char *path, const FshFileInfo *info)
 {
     FileMapping mapping = {0};
@@ -95,7 +95,7 @@ static bool tar_agrees(const char *path, const FshFileInfo *info)
     const bool agrees = mapping.length == info->bytes &&
                         memcmp(canonical.digest, info->hash.bytes, sizeof info->hash.bytes) == 0;
     file_unmap(&mapping);
-    return agrees;
+    return agrees && fsh_tar_index_check(path, NULL) == FSH_OK;
 }
 
 /* The output's own word: its id, split and count and, for a shard, the hash in its footer. An LMDB has none; its pages are

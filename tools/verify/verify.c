@@ -2,6 +2,7 @@
 
 #include <inttypes.h>
 #include <limits.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -156,23 +157,92 @@ static FshStatus verify_file(Verification *verification, const char *path, const
     return status;
 }
 
-/* The sizes that dataset.json promises to the trainer, against those found. Only where nothing else is wrong:
- * a missing shard explains the rest. */
+/* The sizes that dataset.json promises to the trainer, against those found. */
 static FshStatus compare_sizes(VerifyReport *report, FshError *error)
 {
     const FshStatistics *said = &report->manifest.statistics;
     char reason[256];
-    if (report->widths.count == 0 ||
+    if (report->widths.count == 0 || report->widths.count != report->image_count || said->channels == 0 ||
         (said->width_min == report->widths.minimum && said->width_max == report->widths.maximum &&
          said->height_min == report->heights.minimum && said->height_max == report->heights.maximum))
         return FSH_OK;
-    (void)snprintf(reason, sizeof reason,
-                   "widths %" PRIu32 " to %" PRIu32 " and heights %" PRIu32 " to %" PRIu32
-                   " are listed, its files hold %" PRIu64 " to %" PRIu64 " and %" PRIu64 " to %" PRIu64,
-                   said->width_min, said->width_max, said->height_min, said->height_max,
-                   report->widths.minimum, report->widths.maximum, report->heights.minimum,
-                   report->heights.maximum);
+    (void)snprintf(
+        reason, sizeof reason,
+        "statistics.width and .height: widths %" PRIu32 " to %" PRIu32 " and heights %" PRIu32 " to %" PRIu32
+        " are listed, its files hold %" PRIu64 " to %" PRIu64 " and %" PRIu64 " to %" PRIu64,
+        said->width_min, said->width_max, said->height_min, said->height_max, report->widths.minimum,
+        report->widths.maximum, report->heights.minimum, report->heights.maximum);
     return add_problem(report, FSH_ERR_MISMATCH, FSH_MANIFEST_NAME, reason, error);
+}
+
+/* Channels, which every record tells, and what was computed of the pixels. */
+static FshStatus compare_channels(VerifyReport *report, FshError *error)
+{
+    const uint32_t said = report->manifest.statistics.channels, found = report->colour_count ? 3 : 1;
+    char reason[160];
+    if (report->image_count == 0 || report->gray_count + report->colour_count != report->image_count ||
+        said == 0 || said == found)
+        return FSH_OK;
+    (void)snprintf(reason, sizeof reason,
+                   "statistics.channels is %" PRIu32 ", but %" PRIu64 " of its %" PRIu64
+                   " images have colours",
+                   said, report->colour_count, report->image_count);
+    return add_problem(report, FSH_ERR_MISMATCH, FSH_MANIFEST_NAME, reason, error);
+}
+
+/* An eighth of a step of 255: so much may lie between two decoders' pixels of the same file on average, and no more. */
+#define PIXEL_TOLERANCE 0.0005
+
+static FshStatus compare_pixels(VerifyReport *report, FshError *error)
+{
+    const FshStatistics *said = &report->manifest.statistics;
+    char reason[200];
+    bool measured = false, any = false;
+    FshStatus status = FSH_OK;
+    if (report->pixels.gray.pixel_count + report->pixels.rgb.pixel_count == 0)
+        return FSH_OK;
+    report->pixels.rgb_count = said->channels == 3; /* gray ones count in each channel then */
+    const FshStatistics found = stats_finish(&report->pixels);
+    const struct {
+        const char *name;
+        const double *said, *found;
+    } rows[] = {{"mean", said->mean, found.mean},
+                {"std", said->standard_deviation, found.standard_deviation}};
+    for (size_t i = 0; i < 2; i++) {
+        for (uint32_t c = 0; c < said->channels; c++) {
+            measured |= rows[i].said[c] != 0;
+            any |= rows[i].found[c] != 0;
+        }
+    }
+    if (!measured && any)
+        return add_problem(
+            report, FSH_OK, FSH_MANIFEST_NAME,
+            "has no mean and deviation (fpack --no-check did not look at the pixels), so ftrain "
+            "takes ImageNet's; fpack --repair-manifest measures them",
+            error);
+    for (size_t i = 0; i < 2; i++) {
+        for (uint32_t c = 0; c < said->channels && !status; c++) {
+            if (fabs(rows[i].said[c] - rows[i].found[c]) <= PIXEL_TOLERANCE)
+                continue;
+            (void)snprintf(reason, sizeof reason,
+                           "statistics.%s[%" PRIu32 "] is %.9g, and that of its images is %.9g; fpack "
+                           "--repair-manifest puts it right",
+                           rows[i].name, c, rows[i].said[c], rows[i].found[c]);
+            status = add_problem(report, FSH_ERR_MISMATCH, FSH_MANIFEST_NAME, reason, error);
+        }
+    }
+    return status;
+}
+
+/* What dataset.json says of all images, against them. Only where nothing else is wrong: a missing shard explains the rest. */
+static FshStatus compare_statistics(VerifyReport *report, FshError *error)
+{
+    if (report->problem_count)
+        return FSH_OK;
+    FshStatus status = compare_sizes(report, error);
+    if (!status)
+        status = compare_channels(report, error);
+    return status ? status : compare_pixels(report, error);
 }
 
 static void open_against(Verification *verification)
@@ -245,8 +315,10 @@ static FshStatus verify_dataset(Verification *verification, FshError *error)
     if (!make_splits(report))
         return fsh_error_set(error, FSH_ERR_MEMORY, "%s: out of memory", report->path);
     open_against(verification);
-    if (report->manifest.container > FSH_CONTAINER_LMDB)
-        return verify_opened(verification, error);
+    if (report->manifest.container > FSH_CONTAINER_LMDB) {
+        status = verify_opened(verification, error);
+        return status ? status : compare_statistics(report, error);
+    }
     for (size_t i = 0; i < report->manifest.split_count && !status; i++) {
         const FshSplitInfo *info = &report->manifest.splits[i];
         for (size_t f = 0; f < info->file_count && !status; f++) {
@@ -258,9 +330,7 @@ static FshStatus verify_dataset(Verification *verification, FshError *error)
                 status = FSH_ERR_INTERRUPTED; /* verify_path says where */
         }
     }
-    if (!status && report->problem_count == 0)
-        status = compare_sizes(report, error);
-    return status;
+    return status ? status : compare_statistics(report, error);
 }
 
 /* ---- all of it ---- */

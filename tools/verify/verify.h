@@ -12,6 +12,7 @@
 #define FSHARD_VERIFY_VERIFY_H
 
 #include "formats/fshard.h"
+#include "tools/pack/stats.h"
 #include "tools/verify/verify_histogram.h"
 #include "tools/verify/verify_missing.h"
 
@@ -62,7 +63,8 @@ typedef struct VerifyReport {
     /* From the records (not with VERIFY_QUICK alone). */
     uint64_t image_count, decoded_count, compared_count, pair_count;
     uint64_t codec_counts[VERIFY_CODECS], compressed_count;
-    uint64_t gray_count;
+    uint64_t gray_count, colour_count; /* of one channel and of three; of the others it is not told */
+    PixelStatistics pixels;            /* with VERIFY_DECODE, of the split whose mean the manifest tells */
     Histogram widths, heights, bytes; /* of images; bytes as they are stored */
     SourceSet sources;                /* that records name (with against), */
     MissingImages missing; /* and what else is in the source tree: fpack may have left it out for a reason */

@@ -130,6 +130,7 @@ typedef struct RecordFindings {
     unsigned decoded_count, compared_count;
     bool paired, suspicious;
     Likeness likeness; /* of the side that is least like the first */
+    PixelStatistics statistics;
 } RecordFindings;
 
 typedef struct RecordsJob {
@@ -140,6 +141,7 @@ typedef struct RecordsJob {
     VerifyThread *threads;
     VerifyReport *report;
     Progress *progress;
+    bool sums_pixels; /* the manifest tells the mean of this split */
 } RecordsJob;
 
 /* Containers of others need not tell an image's size: then there is nothing that decoding could contradict. */
@@ -193,6 +195,8 @@ static FshStatus check_contents(const RecordsJob *job, VerifyThread *own, unsign
     if (!status && decode) {
         status = decode_field(reader, job->manifest, field, data, bytes, &found->failure);
         found->decoded_count += !status;
+        if (!status && job->sums_pixels)
+            stats_add_pixels(&found->statistics, &reader->decoded);
     } else if (!status && thumbnail) {
         status = pixel_reader_decode(reader, field, data, bytes, LIKENESS_EDGE, NULL, &found->failure);
     }
@@ -272,6 +276,7 @@ static FshStatus check_record(uint64_t item, int thread, void *slot, void *conte
     found->field = found->decoded_count = found->compared_count = 0;
     found->paired = found->suspicious = false;
     found->likeness = (Likeness){0};
+    found->statistics = (PixelStatistics){0};
     FshStatus status = fsh_sample_get(job->split, item, &found->sample, &found->failure);
     found->readable = !status;
     for (unsigned i = 0; !status && i < found->sample.field_count; i++)
@@ -298,6 +303,7 @@ static void count_images(VerifyReport *report, const FshSample *sample)
         }
         histogram_add(&report->bytes, field->bytes);
         report->gray_count += field->channels == 1;
+        report->colour_count += field->channels == 3;
         report->codec_counts[(unsigned)field->codec % VERIFY_CODECS]++;
         report->compressed_count += field->compression != FSH_COMPRESSION_NONE;
     }
@@ -338,6 +344,7 @@ static FshStatus gather(uint64_t item, void *slot, void *context, FshError *erro
             bytes += found->sample.fields[i].bytes;
     }
     report->decoded_count += found->decoded_count;
+    stats_merge(&report->pixels, &found->statistics);
     report->compared_count += found->compared_count;
     if (found->paired)
         count_pair(report, found->likeness.likeness);
@@ -354,6 +361,15 @@ static FshStatus gather(uint64_t item, void *slot, void *context, FshError *erro
     return status;
 }
 
+/* Mean and deviation are those of train or, where there is none, of the first split. */
+static bool is_measured_split(const FshManifest *manifest, const char *name)
+{
+    const char *measured = manifest->split_count ? manifest->splits[0].name : "";
+    for (size_t i = 0; i < manifest->split_count; i++)
+        measured = strcmp(manifest->splits[i].name, "train") == 0 ? "train" : measured;
+    return strcmp(measured, name) == 0;
+}
+
 FshStatus verify_records(const FshSplit *split, const VerifyOptions *options, const Against *against,
                          Progress *progress, VerifyReport *report, FshError *error)
 {
@@ -366,6 +382,8 @@ FshStatus verify_records(const FshSplit *split, const VerifyOptions *options, co
                       .progress = progress};
     if (!job.threads)
         return fsh_error_set(error, FSH_ERR_MEMORY, "%s: out of memory", split->info->name);
+    job.sums_pixels =
+        options->level >= VERIFY_DECODE && is_measured_split(&report->manifest, split->info->name);
     FshStatus status = FSH_OK;
     for (int thread = 0; options->pairs && thread < options->jobs && !status; thread++) {
         job.threads[thread].sides = malloc(2 * sizeof *job.threads[thread].sides);
