@@ -358,10 +358,14 @@ static FshStatus add_split(Rebuild *rebuild, size_t begin, size_t end, FshError 
         const SplitFile *file = &part->file;
         const uint64_t count =
             rebuild->container == FSH_CONTAINER_SHARDS ? file->shard.shard_count : end - begin;
-        if (part->index != i - begin || count != end - begin)
+        if (part->index < i - begin)
+            return fsh_error_set(error, FSH_ERR_CORRUPT, "%s: %s and %s are the same file of split %s",
+                                 rebuild->folder, rebuild->parts[i - 1].name, part->name, split->name);
+        const bool is_short = i + 1 == end && count > end - begin;
+        if (part->index > i - begin || is_short)
             return fsh_error_set(error, FSH_ERR_NOT_FOUND,
                                  "%s: split %s: file %zu of %" PRIu64 " is missing; bring it back first",
-                                 rebuild->folder, split->name, i - begin,
+                                 rebuild->folder, split->name, is_short ? end - begin : i - begin,
                                  count > end - begin ? count : part->index + 1);
         split->files[split->file_count] = (FshFileInfo){.name = strdup(part->name),
                                                         .sample_count = file->record_count,
