@@ -180,7 +180,7 @@ typedef struct FshManifest {
      * one byte that differs gives another. */
     char id[33];
     char files_id[33]; /* what each file says of itself as its dataset's id; "": what stands in id */
-    uint32_t version; /* of the dataset.json that was read: 1 has no checksum; 0: none was */
+    uint32_t version;  /* of the dataset.json that was read: 1 has no checksum; 0: none was */
     FshContainer container;
     FshKind kind;
     char **field_names;

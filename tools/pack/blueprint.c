@@ -184,11 +184,11 @@ FshStatus blueprint_save(const Blueprint *blueprint, const char *folder, FshErro
                                "splits", splits, "left_out", (json_int_t)blueprint->left_out_count,
                                "provenance", json_loads(manifest->provenance_json, 0, NULL), "dictionary",
                                dictionary_to_json(&manifest->dictionary));
-    FshStatus status = object && !failed
-                           ? file_join(path, sizeof path, folder, CONTENTS_BLUEPRINT_NAME, error)
-                           : fsh_error_set(error, FSH_ERR_MEMORY,
-                                           "%s: out of memory, or names that are not UTF-8",
-                                           CONTENTS_BLUEPRINT_NAME);
+    FshStatus status =
+        object && !failed
+            ? file_join(path, sizeof path, folder, CONTENTS_BLUEPRINT_NAME, error)
+            : fsh_error_set(error, FSH_ERR_MEMORY, "%s: out of memory, or names that are not UTF-8",
+                            CONTENTS_BLUEPRINT_NAME);
     if (!status)
         status = seal_write(path, object, JSON_COMPACT, error);
     json_decref(object);

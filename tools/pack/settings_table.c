@@ -242,7 +242,8 @@ void settings_rows(Settings *settings, Option rows[SETTINGS_ROWS])
         {.name = "repair-manifest",
          .kind = OPTION_FLAG,
          .value = &settings->repair_manifest,
-         .help = "the argument is DST: make its dataset.json again from its files, where it was damaged, edited or "
+         .help = "the argument is DST: make its dataset.json again from its files, where it was damaged, "
+                 "edited or "
                  "lost, or has no checksum",
          .group = "Repair"},
         PROGRAM_PATHS(&settings->source, &settings->destination),

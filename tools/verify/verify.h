@@ -65,8 +65,8 @@ typedef struct VerifyReport {
     uint64_t codec_counts[VERIFY_CODECS], compressed_count;
     uint64_t gray_count, colour_count; /* of one channel and of three; of the others it is not told */
     PixelStatistics pixels;            /* with VERIFY_DECODE, of the split whose mean the manifest tells */
-    Histogram widths, heights, bytes; /* of images; bytes as they are stored */
-    SourceSet sources;                /* that records name (with against), */
+    Histogram widths, heights, bytes;  /* of images; bytes as they are stored */
+    SourceSet sources;                 /* that records name (with against), */
     MissingImages missing; /* and what else is in the source tree: fpack may have left it out for a reason */
     double likeness_least; /* of all pairs, and the sum, for the mean */
     double likeness_sum;
