@@ -1,10 +1,13 @@
 #include <archive.h>
 #include <archive_entry.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "common/file.h"
 #include "tests/fuzz/seeds.h"
+#include "tools/resize/resize_ledger.h"
 
 /* ---- labels ---- */
 
@@ -118,13 +121,29 @@ static void write_tars(const char *root)
 
 /* ---- the rest ---- */
 
-static void write_rows(const char *root)
+static void write_ledgers(const char *root)
 {
-    enum { FIXED = 1 + 3 * 8 + 16 }; /* the key's choice, then a row: resize_ledger.h */
-    char row[FIXED + sizeof "cat/1.png\0cat/1.jpg"] = {0};
-    memcpy(row + FIXED, "cat/1.png\0cat/1.jpg", sizeof "cat/1.png\0cat/1.jpg");
-    seed_write(root, "ledger", "row", row, sizeof row);
-    seed_write(root, "ledger", "offset", "\1\0\2\0\0\0\0\0\0", 9);
+    static const uint8_t recipe[LEDGER_RECIPE_BYTES] = {1, 2, 3};
+    char folder[] = "/tmp/fshard-seeds-XXXXXX", path[64];
+    FshError error = {0};
+    seed_need(mkdtemp(folder) != NULL, "a folder");
+    (void)snprintf(path, sizeof path, "%s/outputs.ledger", folder);
+    for (int settled = 0; settled <= 1; settled++) {
+        Ledger *ledger = NULL;
+        Buffer file = {0};
+        const LedgerRow row = {.source_bytes = 3, .bytes = 2};
+        bool made = !ledger_open(&ledger, path, recipe, false, &error);
+        for (int i = 0; i < 4 && made; i++)
+            made = !ledger_add(ledger, i % 2 ? "cat/1.jpg" : "bee/2.jpg", "cat/1.png", &row, &error) &&
+                   !ledger_commit(ledger, 512 * (uint64_t)(i + 1), &error);
+        seed_need(made && (!settled || !ledger_settle(ledger, &error)) && !file_read(path, &file, &error),
+                  error.message);
+        seed_write(root, "ledger", settled ? "settled" : "growing", file.bytes, file.length);
+        buffer_free(&file);
+        ledger_close(&ledger);
+        (void)unlink(path);
+    }
+    (void)rmdir(folder);
 }
 
 static void write_packings(const char *root)
@@ -188,7 +207,7 @@ void seeds_lists(const char *root)
 {
     write_labels(root);
     write_tars(root);
-    write_rows(root);
+    write_ledgers(root);
     write_tensors(root);
     write_packings(root);
 }

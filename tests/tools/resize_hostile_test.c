@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -56,12 +57,12 @@ static void test_files_without_label_that_are_no_images_are_left_alone(void **st
 static void test_a_list_does_not_reach_the_state(void **state)
 {
     TestFolder *folder = *state;
-    write_size(test_path(folder, "in/.fresize/ledger.lmdb"), 60, 60);
+    write_size(test_path(folder, "in/.fresize/outputs.ledger"), 60, 60);
     write_size(test_path(folder, "in/a.jpg"), 60, 60);
-    test_file_write_text(test_path(folder, "list"), ".fresize/ledger.lmdb\na.jpg\n");
+    test_file_write_text(test_path(folder, "list"), ".fresize/outputs.ledger\na.jpg\n");
     RunResult result = fresize_expecting(1, "--files-from", test_path(folder, "list"),
                                          test_path(folder, "in"), test_path(folder, "out"), NULL);
-    assert_contains(result.err, ".fresize/ledger.lmdb: would be written into .fresize");
+    assert_contains(result.err, ".fresize/outputs.ledger: would be written into .fresize");
     assert_contains(result.err, "2 images: 1 copied, 1 failed");
     run_result_free(&result);
     result = fresize_expecting(1, "--files-from", test_path(folder, "list"), test_path(folder, "in"),
@@ -163,14 +164,61 @@ static void test_links_in_place_of_the_state_are_refused(void **state)
     assert_contains(result.err, "out/.fresize: is no folder");
     run_result_free(&result);
     assert_true(exists(test_path(folder, "mine/precious.json")));
-    shell(folder, "rm out/.fresize && mkdir out/.fresize && ln -s ../../mine/tiny out/.fresize/ledger.lmdb");
+    shell(folder,
+          "rm out/.fresize && mkdir out/.fresize && ln -s ../../mine/tiny out/.fresize/outputs.ledger");
     result = fresize_expecting(1, in, out, NULL);
-    assert_contains(result.err, "ledger.lmdb: is not a file that fresize made");
+    assert_contains(result.err, "outputs.ledger: is not a file that fresize made");
     run_result_free(&result);
     assert_int_equal(test_file_size(test_path(folder, "mine/tiny")), 4);
 }
 
 /* ---- the ledger ---- */
+
+/* LMDB took 16 GiB of addresses for it. Sanitizers take more themselves. */
+static void test_a_limit_of_addresses_leaves_room_for_the_ledger(void **state)
+{
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+    (void)state;
+    skip();
+#else
+    TestFolder *folder = *state;
+    struct rlimit before, limit;
+    write_size(test_path(folder, "in/a.jpg"), 60, 60);
+    assert_int_equal(getrlimit(RLIMIT_AS, &before), 0);
+    limit = before;
+    limit.rlim_cur = (rlim_t)1 << 30;
+    assert_int_equal(setrlimit(RLIMIT_AS, &limit), 0);
+    RunResult result =
+        fresize_expecting(0, "--max-size=30", "-j2", test_path(folder, "in"), test_path(folder, "out"), NULL);
+    assert_int_equal(setrlimit(RLIMIT_AS, &before), 0);
+    run_result_free(&result);
+#endif
+}
+
+static void test_a_damaged_ledger_is_refused_and_an_old_one_named(void **state)
+{
+    TestFolder *folder = *state;
+    const char *in = test_path(folder, "in"), *out = test_path(folder, "out");
+    write_size(test_path(folder, "in/a.jpg"), 60, 60);
+    fresize_ok("--max-size=30", in, out, NULL);
+    const char *ledger = test_path(folder, "out/.fresize/outputs.ledger");
+    test_file_flip_byte(ledger, (int64_t)test_file_size(ledger) / 2);
+    RunResult result = fresize_expecting(1, "--max-size=30", in, out, NULL);
+    assert_contains(result.err, "outputs.ledger: damaged at byte ");
+    run_result_free(&result);
+    result = fresize_expecting(1, "--max-size=30", "--check", in, out, NULL);
+    assert_contains(result.err, "damaged at byte ");
+    run_result_free(&result);
+    fresize_ok("--max-size=30", "--force", in, out, NULL);
+    fresize_ok("--max-size=30", "--check", in, out, NULL);
+    assert_int_equal(rename(ledger, test_path(folder, "out/.fresize/ledger.lmdb")), 0);
+    result = fresize_expecting(1, "--max-size=30", in, out, NULL);
+    assert_contains(result.err, "an older fresize has made this");
+    run_result_free(&result);
+    fresize_ok("--max-size=30", "--force", in, out, NULL);
+    assert_false(exists(test_path(folder, "out/.fresize/ledger.lmdb")));
+    fresize_ok("--max-size=30", in, out, NULL);
+}
 
 /* A part that began anew by another recipe, and went on as its message says: what the whole did before is not done. */
 static void test_rows_of_an_earlier_recipe_are_not_taken_for_done(void **state)
@@ -402,6 +450,8 @@ int main(void)
         TEST(test_a_link_in_the_source_does_not_lead_into_the_destination),
         TEST(test_the_summary_fits_80_columns),
         TEST(test_links_in_place_of_the_state_are_refused),
+        TEST(test_a_limit_of_addresses_leaves_room_for_the_ledger),
+        TEST(test_a_damaged_ledger_is_refused_and_an_old_one_named),
         TEST(test_rows_of_an_earlier_recipe_are_not_taken_for_done),
         TEST(test_check_believes_the_latest_row),
         TEST(test_changed_labels_are_another_recipe),

@@ -203,7 +203,7 @@ static void test_slurm_says_which_part(void **state)
     assert_int_equal(result.exit_status, 0);
     run_result_free(&result);
     assert_int_equal(count_outputs(out), 3);
-    assert_int_equal(access(test_path(folder, "out/.fresize/part-2-of-3.lmdb"), F_OK), 0);
+    assert_int_equal(access(test_path(folder, "out/.fresize/part-2-of-3.ledger"), F_OK), 0);
 }
 
 static void test_parts_of_a_source_that_changes_are_refused(void **state)

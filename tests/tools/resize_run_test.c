@@ -240,7 +240,7 @@ static void test_killed_run_resumes_to_the_same_tree(void **state)
     /* as kills in the middle of a write leave it */
     test_file_write_text(test_path(folder, "out/1/.01.jpg.tmp-999999-0"), "half");
     test_file_write_text(test_path(folder, "out/.fresize/.recipe.json.tmp-999999-0"), "half");
-    test_file_write_text(test_path(folder, "out/.fresize/ledger.lmdb.new"), "half");
+    test_file_write_text(test_path(folder, "out/.fresize/outputs.ledger.new"), "half");
     fresize_ok("--max-size=100", in, out, NULL);
     char *difference = test_tree_difference(test_path(folder, "whole"), out);
     if (difference)

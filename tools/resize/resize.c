@@ -325,7 +325,7 @@ static FshStatus open_destination(Run *run, FshError *error)
         return status;
     status = file_join(run->tar_path, sizeof run->tar_path, run->state.folder, RESIZE_TAR_NAME, error);
     if (!status)
-        status = ledger_tar_offset(run->state.ledger, &run->tar_offset, error);
+        run->tar_offset = ledger_tar_offset(run->state.ledger);
     return status ? status : tar_writer_open(&run->tar, run->tar_path, run->tar_offset, error);
 }
 

@@ -1,9 +1,8 @@
 #include "tools/resize/resize_ledger.h"
 
 #include <errno.h>
-#include <lmdb.h>
+#include <fcntl.h>
 #include <pthread.h>
-#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,46 +16,44 @@
 #include "common/progress.h"
 
 enum {
-    KEY_BYTES_MAX = 511,     /* LMDB's, as Debian builds it */
-    ROW_BYTES = 3 * 8 + 16,  /* what stands in front of the paths */
+    MAGIC_BYTES = 8,
+    HEADER_BYTES = MAGIC_BYTES + LEDGER_RECIPE_BYTES + 2 * 8, /* settled length, checksum */
+    RECORD_HEAD_BYTES = 16,                                   /* checksum, length, kind */
+    ROW_BYTES = RECORD_HEAD_BYTES + 3 * 8 + 16,               /* what stands before the paths */
+    COMMIT_BYTES = RECORD_HEAD_BYTES + 2 * 8,                 /* where its rows begin, the tar's end */
+    RECORD_BYTES_MAX = ROW_BYTES + 2 * PATH_MAX,
+    READ_BYTES = 1 << 20,
     KEPT_BACK_MAX = 1 << 22, /* bytes of rows waiting for a commit */
-    META_BYTES = 2 * 4096,   /* shorter, it was stopped before its first commit */
-    LOOKS_MAX = 1 << 16,     /* rows read before what was mapped for them is given back: some 8 MB */
+    KIND_ROW = 1,
+    KIND_COMMIT = 2,
 };
 
-#define MAP_BYTES ((size_t)16 << 30) /* addresses, not memory: a hundred million rows */
-
+static const char magic[MAGIC_BYTES + 1] = "fshldgr1";
 static const double commit_interval_seconds = 1.0;
-/* Where the tar's end stands: no output has an empty name, or one that begins with NUL. */
-static const char tar_key[1] = {'\0'};
-static const char recipe_key[2] = {'\0', 'r'};
 
-/* Readers begin a transaction for each look and the writer commits alone, under the lock: LMDB's own locks, which do not
- * work on network disks, are not used. */
+/* Where a target's last row is. */
+typedef struct Slot {
+    uint64_t hash;   /* of the target */
+    uint64_t offset; /* 0: empty */
+} Slot;
+
+/* Finders hold the lock to read, a commit holds it to write. */
 struct Ledger {
-    MDB_env *env;
-    MDB_dbi dbi;
+    int descriptor; /* -1: not there */
     bool read_only;
-    bool has_rows; /* a database of this recipe is there */
-    bool is_lost;  /* it could not be opened again: nothing is known any more */
     uint8_t recipe[LEDGER_RECIPE_BYTES];
     pthread_rwlock_t lock;
     char *path;
-    atomic_uint looks; /* since the environment was opened */
-    Buffer kept_back;  /* rows waiting: key length, value length (uint32_t each), key, value */
+    Slot *slots; /* open addressing, a power of two, at most two thirds full */
+    uint64_t slots_count, count;
+    uint64_t end;         /* behind the last commit */
+    uint64_t settled_end; /* up to here rows are in order, each once */
+    uint64_t tar_offset;
+    Buffer kept_back; /* rows waiting, as they will be written */
     double committed_seconds;
 };
 
-static FshStatus lmdb_failed(const Ledger *ledger, int code, const char *what, FshError *error)
-{
-    if (code > 0) /* an errno */
-        return fsh_error_system(error, code, "%s: cannot %s", ledger->path, what);
-    return fsh_error_set(error, code == MDB_MAP_FULL ? FSH_ERR_NO_SPACE : FSH_ERR_CORRUPT,
-                         "%s: cannot %s: %s; --force makes the output anew", ledger->path, what,
-                         mdb_strerror(code));
-}
-
-/* ---- rows as bytes ---- */
+/* ---- records as bytes ---- */
 
 static void store_number(uint8_t *bytes, uint64_t number)
 {
@@ -79,165 +76,303 @@ void ledger_hash(const void *bytes, size_t length, uint8_t hash[16])
     memcpy(hash, &canonical, sizeof canonical);
 }
 
-/* Returns the key's length. */
-static size_t make_key(const char *target, uint8_t key[KEY_BYTES_MAX])
+static uint64_t hash_target(const char *target)
 {
-    size_t length = strlen(target), kept = length < KEY_BYTES_MAX ? length : KEY_BYTES_MAX;
-    memcpy(key, target, kept);
-    if (kept == length)
-        return length;
-    XXH128_canonical_t hash;
-    XXH128_canonicalFromHash(&hash, XXH3_128bits(target, length));
-    memcpy(key + KEY_BYTES_MAX - sizeof hash, &hash, sizeof hash);
-    return KEY_BYTES_MAX;
+    return XXH3_64bits(target, strlen(target));
 }
 
-/* The file is the user's disk's: what it holds is checked. *source and *target point into value. */
-static bool read_row(const MDB_val *value, LedgerRow *row, const char **source, const char **target)
+/* Length and kind, then, over all behind itself, the checksum. */
+static void seal_record(uint8_t *record, size_t length, uint64_t kind)
 {
-    const uint8_t *bytes = value->mv_data;
-    if (value->mv_size < ROW_BYTES + 2 || bytes[value->mv_size - 1] != '\0')
+    store_number(record + 8, (uint64_t)length | kind << 32);
+    store_number(record, XXH3_64bits(record + 8, length - 8));
+}
+
+typedef struct Record {
+    uint64_t kind;
+    size_t length;
+    LedgerRow row; /* of a row, as are the two that point into the bytes */
+    const char *source, *target;
+    uint64_t begin, tar_offset; /* of a commit */
+} Record;
+
+/* The record that begins there. False: none does, or it is not whole. */
+static bool read_record(const uint8_t *bytes, size_t length, Record *record)
+{
+    if (length < RECORD_HEAD_BYTES)
         return false;
-    row->source_bytes = load_number(bytes);
-    row->source_modified_ns = (int64_t)load_number(bytes + 8);
-    row->bytes = load_number(bytes + 16);
-    memcpy(row->hash, bytes + 24, sizeof row->hash);
-    *source = (const char *)bytes + ROW_BYTES;
-    size_t source_bytes = strlen(*source) + 1;
-    if (source_bytes > value->mv_size - ROW_BYTES - 1)
+    const uint64_t head = load_number(bytes + 8);
+    *record = (Record){.kind = head >> 32, .length = (uint32_t)head};
+    const bool is_row =
+        record->kind == KIND_ROW && record->length >= ROW_BYTES + 2 && record->length <= RECORD_BYTES_MAX;
+    const bool is_commit = record->kind == KIND_COMMIT && record->length == COMMIT_BYTES;
+    if ((!is_row && !is_commit) || record->length > length ||
+        load_number(bytes) != XXH3_64bits(bytes + 8, record->length - 8))
         return false;
-    *target = *source + source_bytes;
+    if (is_commit) {
+        record->begin = load_number(bytes + RECORD_HEAD_BYTES);
+        record->tar_offset = load_number(bytes + RECORD_HEAD_BYTES + 8);
+        return true;
+    }
+    record->row.source_bytes = load_number(bytes + 16);
+    record->row.source_modified_ns = (int64_t)load_number(bytes + 24);
+    record->row.bytes = load_number(bytes + 32);
+    memcpy(record->row.hash, bytes + 40, sizeof record->row.hash);
+    record->source = (const char *)bytes + ROW_BYTES;
+    const size_t paths_bytes = record->length - ROW_BYTES,
+                 source_bytes = strnlen(record->source, paths_bytes) + 1;
+    record->target = record->source + source_bytes;
+    return source_bytes < paths_bytes &&
+           strnlen(record->target, paths_bytes - source_bytes) + 1 == paths_bytes - source_bytes;
+}
+
+static void make_commit(uint8_t bytes[COMMIT_BYTES], uint64_t begin, uint64_t tar_offset)
+{
+    store_number(bytes + RECORD_HEAD_BYTES, begin);
+    store_number(bytes + RECORD_HEAD_BYTES + 8, tar_offset);
+    seal_record(bytes, COMMIT_BYTES, KIND_COMMIT);
+}
+
+static void make_header(uint8_t bytes[HEADER_BYTES], const uint8_t recipe[LEDGER_RECIPE_BYTES],
+                        uint64_t settled_end)
+{
+    memcpy(bytes, magic, MAGIC_BYTES);
+    memcpy(bytes + MAGIC_BYTES, recipe, LEDGER_RECIPE_BYTES);
+    store_number(bytes + HEADER_BYTES - 16, settled_end);
+    store_number(bytes + HEADER_BYTES - 8, XXH3_64bits(bytes, HEADER_BYTES - 8));
+}
+
+/* ---- the file ---- */
+
+static FshStatus damaged(const Ledger *ledger, uint64_t at, FshError *error)
+{
+    return fsh_error_set(error, FSH_ERR_CORRUPT, "%s: damaged at byte %llu; --force makes the output anew",
+                         ledger->path, (unsigned long long)at);
+}
+
+/* Bytes from there on, fewer where the file ends. False, with errno. */
+static bool read_at(int descriptor, uint64_t at, uint8_t *bytes, size_t length, size_t *taken_ret)
+{
+    *taken_ret = 0;
+    while (*taken_ret < length) {
+        const ssize_t got =
+            pread(descriptor, bytes + *taken_ret, length - *taken_ret, (off_t)(at + *taken_ret));
+        if (got < 0 && errno == EINTR)
+            continue;
+        if (got <= 0)
+            return got == 0;
+        *taken_ret += (size_t)got;
+    }
     return true;
+}
+
+static FshStatus write_at(const Ledger *ledger, int descriptor, uint64_t at, const uint8_t *bytes,
+                          size_t length, FshError *error)
+{
+    for (size_t done = 0; done < length;) {
+        const ssize_t put = pwrite(descriptor, bytes + done, length - done, (off_t)(at + done));
+        if (put < 0 && errno == EINTR)
+            continue;
+        if (put <= 0)
+            return fsh_error_system(error, put ? errno : ENOSPC, "%s: cannot write", ledger->path);
+        done += (size_t)put;
+    }
+    return FSH_OK;
+}
+
+/* A part of the file, moved on as it is read. */
+typedef struct Window {
+    Buffer bytes;
+    uint64_t begin;
+    bool is_last; /* the file ends with it */
+} Window;
+
+/* Makes bytes from `at` on readable, a whole record's unless the file ends. */
+static FshStatus look_at(const Ledger *ledger, Window *window, uint64_t at, const uint8_t **bytes_ret,
+                         size_t *length_ret, FshError *error)
+{
+    const uint64_t end = window->begin + window->bytes.length;
+    if (at < window->begin || at > end || (end - at < RECORD_BYTES_MAX && !window->is_last)) {
+        FshStatus status = buffer_reserve(&window->bytes, READ_BYTES, error);
+        if (status)
+            return status;
+        if (!read_at(ledger->descriptor, at, window->bytes.bytes, READ_BYTES, &window->bytes.length))
+            return fsh_error_system(error, errno, "%s: cannot read", ledger->path);
+        window->begin = at;
+        window->is_last = window->bytes.length < READ_BYTES;
+    }
+    *bytes_ret = window->bytes.bytes + (at - window->begin);
+    *length_ret = window->bytes.length - (size_t)(at - window->begin);
+    return FSH_OK;
+}
+
+/* ---- the index ---- */
+
+/* The slot of this hash, or the empty one where it would go. */
+static Slot *find_slot(Slot *slots, uint64_t slots_count, uint64_t hash)
+{
+    uint64_t at = hash & (slots_count - 1);
+    while (slots[at].offset && slots[at].hash != hash)
+        at = (at + 1) & (slots_count - 1);
+    return &slots[at];
+}
+
+static FshStatus grow_index(Ledger *ledger, FshError *error)
+{
+    const uint64_t wanted = ledger->slots_count ? 2 * ledger->slots_count : 1024;
+    Slot *slots = calloc(wanted, sizeof *slots);
+    if (!slots)
+        return fsh_error_set(error, FSH_ERR_MEMORY, "%s: no memory for the list of what is done",
+                             ledger->path);
+    for (uint64_t i = 0; i < ledger->slots_count; i++) {
+        if (ledger->slots[i].offset)
+            *find_slot(slots, wanted, ledger->slots[i].hash) = ledger->slots[i];
+    }
+    free(ledger->slots);
+    ledger->slots = slots;
+    ledger->slots_count = wanted;
+    return FSH_OK;
+}
+
+/* A later row takes the place of an earlier one. Of two targets with one hash (once in a million ledgers of ten million rows)
+ * the earlier is forgotten, and made again. */
+static FshStatus index_rows(Ledger *ledger, const Slot *rows, size_t count, FshError *error)
+{
+    FshStatus status = FSH_OK;
+    for (size_t i = 0; i < count && !status; i++) {
+        if (3 * (ledger->count + 1) > 2 * ledger->slots_count)
+            status = grow_index(ledger, error);
+        if (status)
+            break;
+        Slot *slot = find_slot(ledger->slots, ledger->slots_count, rows[i].hash);
+        ledger->count += slot->offset == 0;
+        *slot = rows[i];
+    }
+    return status;
 }
 
 /* ---- open and close ---- */
 
-/* Opens the LMDB of this name; a new one is empty. *env_ret is to be closed, on failure too. */
-static int open_environment(const char *path, unsigned flags, MDB_env **env_ret, MDB_dbi *dbi_ret)
+/* Whether a later commit follows: rows before it were on disk when its own were written, so that what cannot be read there
+ * was lost later. A commit that reaches back over `at` may itself have been cut short by a power cut. */
+static FshStatus is_followed(const Ledger *ledger, Window *window, uint64_t at, bool *followed_ret,
+                             FshError *error)
 {
-    MDB_txn *txn = NULL;
-    int code = mdb_env_create(env_ret);
-    if (!code)
-        code = mdb_env_set_mapsize(*env_ret, MAP_BYTES);
-    if (!code)
-        code =
-            mdb_env_open(*env_ret, path, MDB_NOSUBDIR | MDB_NOLOCK | MDB_NOTLS | MDB_NORDAHEAD | flags, 0666);
-    if (!code)
-        code = mdb_txn_begin(*env_ret, NULL, MDB_RDONLY, &txn);
-    if (!code) {
-        code = mdb_dbi_open(txn, NULL, 0, dbi_ret);
-        mdb_txn_abort(txn);
+    const uint8_t *bytes = NULL;
+    size_t length = 0;
+    Record record;
+    *followed_ret = at < ledger->settled_end; /* which was on disk before it had its name */
+    for (uint64_t next = at + 1; !*followed_ret; next++) {
+        FshStatus status = look_at(ledger, window, next, &bytes, &length, error);
+        if (status || length < COMMIT_BYTES)
+            return status;
+        *followed_ret = load_number(bytes + 8) == (COMMIT_BYTES | (uint64_t)KIND_COMMIT << 32) &&
+                        read_record(bytes, length, &record) && record.begin > at;
     }
-    return code;
+    return FSH_OK;
 }
 
-/* A file that lost its end would be a SIGBUS when it is read. Zeros in place of what is missing are no pages: LMDB says so,
- * if it ever comes to them (pages that were never used need not be there). */
-static int complete_length(const Ledger *ledger)
+/* Notes where rows are, commit by commit. What stands behind the last one was being written when its run was stopped. */
+static FshStatus read_rows(Ledger *ledger, FshError *error)
 {
-    MDB_envinfo info = {0};
-    MDB_stat pages = {0};
-    struct stat file;
-    int code = mdb_env_info(ledger->env, &info);
-    if (!code)
-        code = mdb_env_stat(ledger->env, &pages);
-    if (!code && stat(ledger->path, &file))
-        code = errno;
-    const off_t needed = (off_t)((info.me_last_pgno + 1) * pages.ms_psize);
-    if (code || file.st_size >= needed)
-        return code;
-    if (ledger->read_only)
-        return MDB_CORRUPTED;
-    return truncate(ledger->path, needed) ? errno : 0;
-}
-
-/* *same_ret: whether the rows are of the ledger's recipe. */
-static int compare_recipe(const Ledger *ledger, bool *same_ret)
-{
-    MDB_txn *txn = NULL;
-    MDB_val key = {.mv_size = sizeof recipe_key, .mv_data = (void *)recipe_key}, value;
-    int code = mdb_txn_begin(ledger->env, NULL, MDB_RDONLY, &txn);
-    *same_ret = false;
-    if (code)
-        return code;
-    code = mdb_get(txn, ledger->dbi, &key, &value);
-    *same_ret = !code && value.mv_size == sizeof ledger->recipe &&
-                memcmp(value.mv_data, ledger->recipe, sizeof ledger->recipe) == 0;
-    mdb_txn_abort(txn);
-    return code == MDB_NOTFOUND ? 0 : code;
-}
-
-/* Empties it of another recipe's rows, and notes its own. */
-static int begin_recipe(const Ledger *ledger)
-{
-    MDB_txn *txn = NULL;
-    MDB_val key = {.mv_size = sizeof recipe_key, .mv_data = (void *)recipe_key};
-    MDB_val value = {.mv_size = sizeof ledger->recipe, .mv_data = (void *)ledger->recipe};
-    int code = mdb_txn_begin(ledger->env, NULL, 0, &txn);
-    if (!code)
-        code = mdb_drop(txn, ledger->dbi, 0);
-    if (!code)
-        code = mdb_put(txn, ledger->dbi, &key, &value, 0);
-    if (!code)
-        return mdb_txn_commit(txn);
-    if (txn)
-        mdb_txn_abort(txn);
-    return code;
-}
-
-static FshStatus open_database(Ledger *ledger, FshError *error)
-{
-    bool same = false;
-    const bool read_only = ledger->read_only;
-    struct stat file;
-    const bool unborn = stat(ledger->path, &file) == 0 && file.st_size < META_BYTES;
-    if (unborn && read_only)
-        return FSH_OK;
-    if (unborn && truncate(ledger->path, 0))
-        return fsh_error_system(error, errno, "%s: cannot write", ledger->path);
-    int code = open_environment(ledger->path, read_only ? MDB_RDONLY : 0, &ledger->env, &ledger->dbi);
-    if (!code)
-        code = complete_length(ledger);
-    if (!code)
-        code = compare_recipe(ledger, &same);
-    if (!code && !same && !read_only)
-        code = begin_recipe(ledger);
-    ledger->has_rows = !code && (same || !read_only);
-    return code ? lmdb_failed(ledger, code, "open", error) : FSH_OK;
-}
-
-/* Pages that were read stay mapped, and count as the program's memory, until the environment is closed. Under the lock, or
- * where nobody else reads. */
-static FshStatus reopen(Ledger *ledger, FshError *error)
-{
-    mdb_env_close(ledger->env);
-    ledger->env = NULL;
-    ledger->has_rows = false;
-    atomic_store(&ledger->looks, 0);
-    FshStatus status = open_database(ledger, error);
-    ledger->is_lost = status != FSH_OK;
+    Window window = {0};
+    Buffer rows = {0}; /* Slot: since the last commit */
+    const uint8_t *bytes = NULL;
+    size_t length = 0;
+    bool followed = false;
+    uint64_t at = HEADER_BYTES;
+    FshStatus status = FSH_OK;
+    ledger->end = at;
+    for (;;) {
+        Record record;
+        status = look_at(ledger, &window, at, &bytes, &length, error);
+        if (status || !read_record(bytes, length, &record))
+            break;
+        if (record.kind == KIND_ROW) {
+            const Slot row = {hash_target(record.target), at};
+            status = buffer_append(&rows, &row, sizeof row, error);
+        } else if (record.begin != ledger->end) {
+            break;
+        } else {
+            status = index_rows(ledger, (const Slot *)(void *)rows.bytes, rows.length / sizeof(Slot), error);
+            rows.length = 0;
+            ledger->tar_offset = record.tar_offset;
+            ledger->end = at + record.length;
+        }
+        if (status)
+            break;
+        at += record.length;
+    }
+    if (!status)
+        status = is_followed(ledger, &window, at, &followed, error);
+    if (!status && followed)
+        status = damaged(ledger, at, error);
+    buffer_free(&rows);
+    buffer_free(&window.bytes);
     return status;
+}
+
+static FshStatus begin_file(Ledger *ledger, FshError *error)
+{
+    uint8_t header[HEADER_BYTES];
+    make_header(header, ledger->recipe, HEADER_BYTES);
+    ledger->end = ledger->settled_end = HEADER_BYTES;
+    if (ftruncate(ledger->descriptor, 0))
+        return fsh_error_system(error, errno, "%s: cannot write", ledger->path);
+    return write_at(ledger, ledger->descriptor, 0, header, sizeof header, error);
+}
+
+/* The rows of the file that is open; any_recipe: whichever it is. */
+static FshStatus load(Ledger *ledger, bool any_recipe, FshError *error)
+{
+    uint8_t header[HEADER_BYTES];
+    size_t taken = 0;
+    if (!read_at(ledger->descriptor, 0, header, sizeof header, &taken))
+        return fsh_error_system(error, errno, "%s: cannot read", ledger->path);
+    if (taken < sizeof header) /* stopped before its first row */
+        return ledger->read_only ? FSH_OK : begin_file(ledger, error);
+    if (memcmp(header, magic, MAGIC_BYTES) != 0)
+        return fsh_error_set(error, FSH_ERR_CORRUPT,
+                             "%s: is no list of outputs; --force makes the output anew", ledger->path);
+    if (load_number(header + HEADER_BYTES - 8) != XXH3_64bits(header, HEADER_BYTES - 8))
+        return damaged(ledger, 0, error);
+    if (!any_recipe && memcmp(header + MAGIC_BYTES, ledger->recipe, LEDGER_RECIPE_BYTES) != 0)
+        return ledger->read_only ? FSH_OK : begin_file(ledger, error);
+    ledger->settled_end = load_number(header + HEADER_BYTES - 16);
+    FshStatus status = read_rows(ledger, error);
+    if (!status && !ledger->read_only && ftruncate(ledger->descriptor, (off_t)ledger->end))
+        status = fsh_error_system(error, errno, "%s: cannot write", ledger->path);
+    return status;
+}
+
+static FshStatus open_file(Ledger **ledger_ret, const char *path, const uint8_t recipe[LEDGER_RECIPE_BYTES],
+                           bool read_only, FshError *error)
+{
+    Ledger *ledger = calloc(1, sizeof *ledger);
+    FshStatus status = FSH_OK;
+    *ledger_ret = ledger;
+    if (!ledger)
+        return fsh_error_set(error, FSH_ERR_MEMORY, "%s: no memory for the list of what is done", path);
+    ledger->read_only = read_only;
+    if (recipe)
+        memcpy(ledger->recipe, recipe, sizeof ledger->recipe);
+    (void)pthread_rwlock_init(&ledger->lock, NULL);
+    ledger->descriptor = open(path, (read_only ? O_RDONLY : O_RDWR | O_CREAT) | O_CLOEXEC, 0666);
+    ledger->path = strdup(path);
+    ledger->committed_seconds = progress_now_seconds();
+    if (!ledger->path)
+        status = fsh_error_set(error, FSH_ERR_MEMORY, "%s: no memory for the list of what is done", path);
+    else if (ledger->descriptor < 0)
+        status = fsh_error_system(error, errno, "%s: cannot open", path);
+    return status ? status : load(ledger, !recipe, error);
 }
 
 FshStatus ledger_open(Ledger **ledger_ret, const char *path, const uint8_t recipe[LEDGER_RECIPE_BYTES],
                       bool read_only, FshError *error)
 {
-    Ledger *ledger = calloc(1, sizeof *ledger);
-    FshStatus status = FSH_OK;
-    if (!ledger)
-        return fsh_error_set(error, FSH_ERR_MEMORY, "%s: no memory for the list of what is done", path);
-    ledger->read_only = read_only;
-    memcpy(ledger->recipe, recipe, sizeof ledger->recipe);
-    (void)pthread_rwlock_init(&ledger->lock, NULL);
-    ledger->path = strdup(path);
-    ledger->committed_seconds = progress_now_seconds();
-    if (!ledger->path)
-        status = fsh_error_set(error, FSH_ERR_MEMORY, "%s: no memory for the list of what is done", path);
-    if (!status)
-        status = open_database(ledger, error);
+    FshStatus status = open_file(ledger_ret, path, recipe, read_only, error);
     if (status)
-        ledger_close(&ledger);
-    *ledger_ret = ledger;
+        ledger_close(ledger_ret);
     return status;
 }
 
@@ -245,10 +380,11 @@ void ledger_close(Ledger **ledger)
 {
     if (!*ledger)
         return;
-    if ((*ledger)->env)
-        mdb_env_close((*ledger)->env);
+    if ((*ledger)->descriptor >= 0)
+        (void)close((*ledger)->descriptor);
     (void)pthread_rwlock_destroy(&(*ledger)->lock);
     buffer_free(&(*ledger)->kept_back);
+    free((*ledger)->slots);
     free((*ledger)->path);
     free(*ledger);
     *ledger = NULL;
@@ -258,210 +394,128 @@ void ledger_close(Ledger **ledger)
 
 bool ledger_is_blank(const char *path)
 {
-    static const struct {
-        const char *bytes;
-        size_t length;
-    } notes[] = {{tar_key, sizeof tar_key}, {recipe_key, sizeof recipe_key}};
-    struct stat file;
-    if (stat(path, &file))
-        return errno == ENOENT;
-    if (file.st_size < META_BYTES)
+    Ledger *ledger = NULL;
+    if (!file_exists(path))
         return true;
-    MDB_env *env = NULL;
-    MDB_txn *txn = NULL;
-    MDB_dbi dbi = 0;
-    MDB_stat rows = {0};
-    int code = open_environment(path, MDB_RDONLY, &env, &dbi);
-    if (!code)
-        code = mdb_txn_begin(env, NULL, MDB_RDONLY, &txn);
-    if (!code)
-        code = mdb_stat(txn, dbi, &rows);
-    for (size_t i = 0; i < sizeof notes / sizeof notes[0] && !code; i++) {
-        MDB_val key = {.mv_size = notes[i].length, .mv_data = (void *)notes[i].bytes}, value;
-        rows.ms_entries -= mdb_get(txn, dbi, &key, &value) == 0;
-    }
-    if (txn)
-        mdb_txn_abort(txn);
-    if (env)
-        mdb_env_close(env);
-    return !code && rows.ms_entries == 0;
+    const FshStatus status = open_file(&ledger, path, NULL, true, NULL);
+    const bool is_blank = !status && ledger->count == 0;
+    ledger_close(&ledger);
+    return is_blank;
 }
 
-/* The value of a key, as read by `read`, which sees it while it is there. */
-static FshStatus look_up(Ledger *ledger, const void *key, size_t key_bytes, bool *found_ret,
-                         bool (*read)(const MDB_val *value, void *context), void *context, FshError *error)
+/* source: PATH_MAX bytes, or NULL. */
+static FshStatus find(Ledger *ledger, const char *target, bool *found_ret, LedgerRow *row, char *source,
+                      FshError *error)
 {
-    MDB_txn *txn = NULL;
-    MDB_val name = {.mv_size = key_bytes, .mv_data = (void *)key}, value;
-    bool readable = true;
-    FshStatus status = FSH_OK;
+    uint8_t room[RECORD_BYTES_MAX];
+    Record record;
+    size_t taken = 0;
+    uint64_t offset = 0;
     *found_ret = false;
-    if (atomic_fetch_add(&ledger->looks, 1) == LOOKS_MAX) {
-        (void)pthread_rwlock_wrlock(&ledger->lock);
-        status = reopen(ledger, error);
-        (void)pthread_rwlock_unlock(&ledger->lock);
-    }
-    if (status)
-        return status;
     (void)pthread_rwlock_rdlock(&ledger->lock);
-    const bool is_lost = ledger->is_lost;
-    int code = ledger->has_rows ? mdb_txn_begin(ledger->env, NULL, MDB_RDONLY, &txn) : MDB_NOTFOUND;
-    if (!code) {
-        code = mdb_get(txn, ledger->dbi, &name, &value);
-        if (!code)
-            readable = read(&value, context);
-        mdb_txn_abort(txn);
-    }
+    if (ledger->count)
+        offset = find_slot(ledger->slots, ledger->slots_count, hash_target(target))->offset;
     (void)pthread_rwlock_unlock(&ledger->lock);
-    if (is_lost) /* by another thread's look, which tells why */
-        return fsh_error_set(error, FSH_ERR_CORRUPT, "%s: cannot be opened again", ledger->path);
-    *found_ret = !code && readable; /* a row that makes no sense is none: its output is made again */
-    return code && code != MDB_NOTFOUND ? lmdb_failed(ledger, code, "read", error) : FSH_OK;
-}
-
-static bool read_found_row(const MDB_val *value, void *context)
-{
-    const char *source = NULL, *target = NULL;
-    return read_row(value, context, &source, &target);
+    if (offset == 0)
+        return FSH_OK;
+    if (!read_at(ledger->descriptor, offset, room, sizeof room, &taken))
+        return fsh_error_system(error, errno, "%s: cannot read", ledger->path);
+    if (!read_record(room, taken, &record) || record.kind != KIND_ROW)
+        return damaged(ledger, offset, error);
+    if (strcmp(record.target, target) != 0)
+        return FSH_OK;
+    *row = record.row;
+    *found_ret = !source || snprintf(source, PATH_MAX, "%s", record.source) < PATH_MAX;
+    return FSH_OK;
 }
 
 FshStatus ledger_find(Ledger *ledger, const char *target, bool *found_ret, LedgerRow *row, FshError *error)
 {
-    uint8_t key[KEY_BYTES_MAX];
-    size_t key_bytes = make_key(target, key);
-    return look_up(ledger, key, key_bytes, found_ret, read_found_row, row, error);
-}
-
-typedef struct FoundRow {
-    LedgerRow *row;
-    char *source; /* PATH_MAX bytes */
-} FoundRow;
-
-static bool read_row_and_source(const MDB_val *value, void *context)
-{
-    const FoundRow *found = context;
-    const char *source = NULL, *target = NULL;
-    if (!read_row(value, found->row, &source, &target))
-        return false;
-    return snprintf(found->source, PATH_MAX, "%s", source) < PATH_MAX;
+    return find(ledger, target, found_ret, row, NULL, error);
 }
 
 FshStatus ledger_find_source(Ledger *ledger, const char *target, bool *found_ret, LedgerRow *row,
                              char source[PATH_MAX], FshError *error)
 {
-    uint8_t key[KEY_BYTES_MAX];
-    size_t key_bytes = make_key(target, key);
-    FoundRow found = {.row = row, .source = source};
-    return look_up(ledger, key, key_bytes, found_ret, read_row_and_source, &found, error);
+    return find(ledger, target, found_ret, row, source, error);
 }
 
-static bool read_offset(const MDB_val *value, void *context)
+uint64_t ledger_tar_offset(const Ledger *ledger)
 {
-    if (value->mv_size != 8)
-        return false;
-    *(uint64_t *)context = load_number(value->mv_data);
-    return true;
+    return ledger->tar_offset;
 }
 
-FshStatus ledger_tar_offset(Ledger *ledger, uint64_t *offset_ret, FshError *error)
+uint64_t ledger_count(const Ledger *ledger)
 {
-    bool found = false;
-    *offset_ret = 0;
-    return look_up(ledger, tar_key, sizeof tar_key, &found, read_offset, offset_ret, error);
+    return ledger->count;
 }
 
-uint64_t ledger_count(Ledger *ledger)
+/* All rows in order. */
+typedef struct Sorted {
+    Buffer file;            /* as it is, up to the last commit */
+    const uint8_t **places; /* [count] in it, by target */
+    size_t count;
+} Sorted;
+
+static size_t length_at(const uint8_t *place)
 {
-    MDB_stat stat = {0};
-    MDB_txn *txn = NULL;
-    bool has_offset = false;
-    uint64_t offset = 0;
-    if (!ledger->has_rows || mdb_txn_begin(ledger->env, NULL, MDB_RDONLY, &txn))
-        return 0;
-    (void)mdb_stat(txn, ledger->dbi, &stat);
-    mdb_txn_abort(txn);
-    (void)look_up(ledger, tar_key, sizeof tar_key, &has_offset, read_offset, &offset, NULL);
-    return stat.ms_entries - has_offset - 1; /* and the recipe */
+    return (uint32_t)load_number(place + 8);
 }
 
-/* Entries as they are stored, in the order of the keys, from `after` on (key_bytes 0: from the first), LOOKS_MAX at most.
- * after becomes the last one's key; *count_ret how many there were. */
-typedef int (*RawVisit)(const MDB_val *key, const MDB_val *value, void *context);
-
-static int visit_some(const Ledger *ledger, uint8_t after[KEY_BYTES_MAX], size_t *after_bytes,
-                      size_t *count_ret, RawVisit visit, void *context)
+/* Of a row that read_record has seen. */
+static const char *target_at(const uint8_t *place)
 {
-    MDB_txn *txn = NULL;
-    MDB_cursor *cursor = NULL;
-    MDB_val key = {.mv_size = *after_bytes, .mv_data = after}, value;
-    *count_ret = 0;
-    int code = mdb_txn_begin(ledger->env, NULL, MDB_RDONLY, &txn);
-    if (!code)
-        code = mdb_cursor_open(txn, ledger->dbi, &cursor);
-    if (!code)
-        code = mdb_cursor_get(cursor, &key, &value, *after_bytes ? MDB_SET_RANGE : MDB_FIRST);
-    if (!code && *after_bytes) /* it is the one seen last */
-        code = mdb_cursor_get(cursor, &key, &value, MDB_NEXT);
-    while (!code && *count_ret < LOOKS_MAX) {
-        if (key.mv_size > KEY_BYTES_MAX) { /* none that LMDB itself would have written */
-            code = MDB_CORRUPTED;
-            break;
-        }
-        code = visit(&key, &value, context);
-        memcpy(after, key.mv_data, key.mv_size);
-        *after_bytes = key.mv_size;
-        ++*count_ret;
-        if (!code)
-            code = mdb_cursor_get(cursor, &key, &value, MDB_NEXT);
+    const char *source = (const char *)place + ROW_BYTES;
+    return source + strlen(source) + 1;
+}
+
+static int compare_places(const void *a, const void *b)
+{
+    return strcmp(target_at(*(const uint8_t *const *)a), target_at(*(const uint8_t *const *)b));
+}
+
+static void free_sorted(Sorted *sorted)
+{
+    buffer_free(&sorted->file);
+    free(sorted->places);
+}
+
+static FshStatus sort_rows(Ledger *ledger, Sorted *sorted, FshError *error)
+{
+    size_t taken = 0;
+    Record record;
+    *sorted = (Sorted){0};
+    FshStatus status = buffer_reserve(&sorted->file, (size_t)ledger->end, error);
+    sorted->places = calloc(ledger->count + 1, sizeof *sorted->places);
+    if (!status && !sorted->places)
+        status = fsh_error_set(error, FSH_ERR_MEMORY, "%s: no memory for sorting it", ledger->path);
+    if (status)
+        return status;
+    if (!read_at(ledger->descriptor, 0, sorted->file.bytes, (size_t)ledger->end, &taken))
+        return fsh_error_system(error, errno, "%s: cannot read", ledger->path);
+    for (uint64_t i = 0; i < ledger->slots_count; i++) {
+        const uint64_t offset = ledger->slots[i].offset;
+        if (offset == 0)
+            continue;
+        if (offset > taken || !read_record(sorted->file.bytes + offset, taken - (size_t)offset, &record))
+            return damaged(ledger, offset, error);
+        sorted->places[sorted->count++] = sorted->file.bytes + offset;
     }
-    mdb_cursor_close(cursor);
-    if (txn)
-        mdb_txn_abort(txn);
-    return code;
-}
-
-/* All of them. Where visit fails, with any number but MDB_NOTFOUND, this is returned in *code_ret. */
-static FshStatus visit_all(Ledger *ledger, RawVisit visit, void *context, int *code_ret, FshError *error)
-{
-    uint8_t after[KEY_BYTES_MAX];
-    size_t after_bytes = 0, count = 0;
-    FshStatus status = FSH_OK;
-    *code_ret = ledger->has_rows ? 0 : MDB_NOTFOUND;
-    while (!status && !*code_ret) {
-        *code_ret = visit_some(ledger, after, &after_bytes, &count, visit, context);
-        status = reopen(ledger, error);
-    }
-    if (*code_ret == MDB_NOTFOUND)
-        *code_ret = 0;
-    return status;
-}
-
-typedef struct Visiting {
-    LedgerVisit visit;
-    void *context;
-    FshError *error;
-    FshStatus status;
-} Visiting;
-
-static int visit_row(const MDB_val *key, const MDB_val *value, void *context)
-{
-    Visiting *visiting = context;
-    LedgerRow row;
-    const char *source = NULL, *target = NULL;
-    (void)key;
-    if (read_row(value, &row, &source, &target))
-        visiting->status = visiting->visit(target, source, &row, visiting->context, visiting->error);
-    return visiting->status ? ECANCELED : 0;
+    qsort(sorted->places, sorted->count, sizeof *sorted->places, compare_places);
+    return FSH_OK;
 }
 
 FshStatus ledger_each(Ledger *ledger, LedgerVisit visit, void *context, FshError *error)
 {
-    Visiting visiting = {.visit = visit, .context = context, .error = error};
-    int code = 0;
-    FshStatus status = visit_all(ledger, visit_row, &visiting, &code, visiting.status ? NULL : error);
-    if (visiting.status)
-        return visiting.status;
-    return status || !code ? status : lmdb_failed(ledger, code, "read", error);
+    Sorted sorted = {0};
+    FshStatus status = ledger->count ? sort_rows(ledger, &sorted, error) : FSH_OK;
+    for (size_t i = 0; i < sorted.count && !status; i++) {
+        Record record;
+        if (read_record(sorted.places[i], length_at(sorted.places[i]), &record))
+            status = visit(record.target, record.source, &record.row, context, error);
+    }
+    free_sorted(&sorted);
+    return status;
 }
 
 /* ---- writing ---- */
@@ -469,27 +523,19 @@ FshStatus ledger_each(Ledger *ledger, LedgerVisit visit, void *context, FshError
 FshStatus ledger_add(Ledger *ledger, const char *target, const char *source, const LedgerRow *row,
                      FshError *error)
 {
-    uint8_t key[KEY_BYTES_MAX], fixed[ROW_BYTES];
-    size_t target_bytes = strlen(target) + 1, source_bytes = strlen(source) + 1;
-    uint32_t lengths[2] = {(uint32_t)make_key(target, key),
-                           (uint32_t)(ROW_BYTES + source_bytes + target_bytes)};
-    store_number(fixed, row->source_bytes);
-    store_number(fixed + 8, (uint64_t)row->source_modified_ns);
-    store_number(fixed + 16, row->bytes);
-    memcpy(fixed + 24, row->hash, sizeof row->hash);
-    const size_t before = ledger->kept_back.length;
-    FshStatus status = buffer_append(&ledger->kept_back, lengths, sizeof lengths, error);
-    if (!status)
-        status = buffer_append(&ledger->kept_back, key, lengths[0], error);
-    if (!status)
-        status = buffer_append(&ledger->kept_back, fixed, sizeof fixed, error);
-    if (!status)
-        status = buffer_append(&ledger->kept_back, source, source_bytes, error);
-    if (!status)
-        status = buffer_append(&ledger->kept_back, target, target_bytes, error);
-    if (status)
-        ledger->kept_back.length = before;
-    return status;
+    uint8_t record[RECORD_BYTES_MAX];
+    const size_t target_bytes = strlen(target) + 1, source_bytes = strlen(source) + 1;
+    const size_t length = ROW_BYTES + source_bytes + target_bytes;
+    if (length > sizeof record)
+        return fsh_error_set(error, FSH_ERR_MEMORY, "%s: a path is too long for it", ledger->path);
+    store_number(record + 16, row->source_bytes);
+    store_number(record + 24, (uint64_t)row->source_modified_ns);
+    store_number(record + 32, row->bytes);
+    memcpy(record + 40, row->hash, sizeof row->hash);
+    memcpy(record + ROW_BYTES, source, source_bytes);
+    memcpy(record + ROW_BYTES + source_bytes, target, target_bytes);
+    seal_record(record, length, KIND_ROW);
+    return buffer_append(&ledger->kept_back, record, length, error);
 }
 
 bool ledger_is_due(const Ledger *ledger)
@@ -498,99 +544,99 @@ bool ledger_is_due(const Ledger *ledger)
            progress_now_seconds() - ledger->committed_seconds >= commit_interval_seconds;
 }
 
-static int put_rows(const Ledger *ledger, MDB_txn *txn)
-{
-    int code = 0;
-    for (size_t at = 0; at < ledger->kept_back.length && !code;) {
-        uint32_t lengths[2];
-        memcpy(lengths, ledger->kept_back.bytes + at, sizeof lengths);
-        at += sizeof lengths;
-        MDB_val key = {.mv_size = lengths[0], .mv_data = ledger->kept_back.bytes + at};
-        MDB_val value = {.mv_size = lengths[1], .mv_data = ledger->kept_back.bytes + at + lengths[0]};
-        at += (size_t)lengths[0] + lengths[1];
-        code = mdb_put(txn, ledger->dbi, &key, &value, 0);
-    }
-    return code;
-}
-
 FshStatus ledger_commit(Ledger *ledger, uint64_t tar_offset, FshError *error)
 {
-    MDB_txn *txn = NULL;
-    uint8_t number[8];
-    store_number(number, tar_offset);
-    if (ledger->is_lost)
-        return fsh_error_set(error, FSH_ERR_CORRUPT, "%s: cannot be opened again", ledger->path);
-    (void)pthread_rwlock_wrlock(&ledger->lock);
-    int code = mdb_txn_begin(ledger->env, NULL, 0, &txn);
-    if (!code)
-        code = put_rows(ledger, txn);
-    if (!code && tar_offset) {
-        MDB_val key = {.mv_size = sizeof tar_key, .mv_data = (void *)tar_key};
-        MDB_val value = {.mv_size = sizeof number, .mv_data = number};
-        code = mdb_put(txn, ledger->dbi, &key, &value, 0);
-    }
-    if (!code)
-        code = mdb_txn_commit(txn);
-    else if (txn)
-        mdb_txn_abort(txn);
-    (void)pthread_rwlock_unlock(&ledger->lock);
+    uint8_t commit[COMMIT_BYTES];
+    const size_t rows_bytes = ledger->kept_back.length;
     ledger->committed_seconds = progress_now_seconds();
-    if (code)
-        return lmdb_failed(ledger, code, "write", error);
+    if (rows_bytes == 0 && (tar_offset == 0 || tar_offset == ledger->tar_offset))
+        return FSH_OK;
+    make_commit(commit, ledger->end, tar_offset ? tar_offset : ledger->tar_offset);
+    FshStatus status = buffer_append(&ledger->kept_back, commit, sizeof commit, error);
+    if (!status)
+        status = write_at(ledger, ledger->descriptor, ledger->end, ledger->kept_back.bytes,
+                          ledger->kept_back.length, error);
+    if (!status && fdatasync(ledger->descriptor))
+        status = fsh_error_system(error, errno, "%s: cannot write to disk", ledger->path);
+    ledger->kept_back.length = rows_bytes;
+    if (status) {
+        (void)ftruncate(ledger->descriptor,
+                        (off_t)ledger->end); /* what is left of it would be no commit anyway */
+        return status;
+    }
+    (void)pthread_rwlock_wrlock(&ledger->lock);
+    for (size_t at = 0; at < rows_bytes && !status; at += length_at(ledger->kept_back.bytes + at)) {
+        const Slot row = {hash_target(target_at(ledger->kept_back.bytes + at)), ledger->end + at};
+        status = index_rows(ledger, &row, 1, error);
+    }
+    (void)pthread_rwlock_unlock(&ledger->lock);
+    ledger->tar_offset = tar_offset ? tar_offset : ledger->tar_offset;
+    ledger->end += rows_bytes + sizeof commit;
     ledger->kept_back.length = 0;
-    return FSH_OK;
+    return status;
 }
 
-/* A database that is filled in the order of its keys. */
-typedef struct Copying {
-    MDB_env *env;
-    MDB_dbi dbi;
-    MDB_txn *txn;
-    size_t count; /* of rows in the transaction */
-} Copying;
-
-static int copy_row(const MDB_val *key, const MDB_val *value, void *context)
+/* The rows in their order, behind the header of a new file. */
+static FshStatus write_sorted(const Ledger *ledger, int descriptor, const Sorted *sorted, FshError *error)
 {
-    Copying *copying = context;
-    MDB_val name = *key, content = *value;
-    int code = 0;
-    if (copying->count++ == LOOKS_MAX / 4) { /* a transaction holds what it has written in memory */
-        code = mdb_txn_commit(copying->txn);
-        copying->txn = NULL;
-        copying->count = 0;
+    uint8_t header[HEADER_BYTES], commit[COMMIT_BYTES];
+    Buffer rows = {0};
+    uint64_t at = HEADER_BYTES;
+    FshStatus status = FSH_OK;
+    for (size_t i = 0; i <= sorted->count && !status; i++) {
+        if (i < sorted->count)
+            status = buffer_append(&rows, sorted->places[i], length_at(sorted->places[i]), error);
+        if (!status && (rows.length >= READ_BYTES || i == sorted->count)) {
+            status = write_at(ledger, descriptor, at, rows.bytes, rows.length, error);
+            at += rows.length;
+            rows.length = 0;
+        }
     }
-    if (!code && !copying->txn)
-        code = mdb_txn_begin(copying->env, NULL, 0, &copying->txn);
-    return code ? code : mdb_put(copying->txn, copying->dbi, &name, &content, MDB_APPEND);
+    buffer_free(&rows);
+    make_commit(commit, HEADER_BYTES, ledger->tar_offset);
+    make_header(header, ledger->recipe, at + COMMIT_BYTES);
+    if (!status)
+        status = write_at(ledger, descriptor, at, commit, sizeof commit, error);
+    if (!status)
+        status = write_at(ledger, descriptor, 0, header, sizeof header, error);
+    if (!status && fsync(descriptor))
+        status = fsh_error_system(error, errno, "%s: cannot write to disk", ledger->path);
+    return status;
+}
+
+/* Reads the file that has the name now. */
+static FshStatus load_again(Ledger *ledger, int descriptor, FshError *error)
+{
+    (void)close(ledger->descriptor);
+    ledger->descriptor = descriptor;
+    free(ledger->slots);
+    ledger->slots = NULL;
+    ledger->slots_count = ledger->count = 0;
+    return load(ledger, false, error);
 }
 
 FshStatus ledger_settle(Ledger *ledger, FshError *error)
 {
     char path[PATH_MAX];
-    Copying copying = {0};
-    int length = snprintf(path, sizeof path, "%s.new", ledger->path);
+    Sorted sorted = {0};
+    const int length = snprintf(path, sizeof path, "%s.new", ledger->path);
     if (length < 0 || (size_t)length >= sizeof path)
         return fsh_error_set(error, FSH_ERR_MEMORY, "%s: the path is too long", ledger->path);
-    (void)unlink(path); /* of a run that was killed here */
-    FshStatus status = FSH_OK;
-    int code = open_environment(path, MDB_NOSYNC, &copying.env, &copying.dbi);
-    if (!code)
-        status = visit_all(ledger, copy_row, &copying, &code, error);
-    if (copying.txn && !status && !code) {
-        code = mdb_txn_commit(copying.txn);
-        copying.txn = NULL;
-    }
-    if (copying.txn)
-        mdb_txn_abort(copying.txn);
-    if (!status && !code)
-        code = mdb_env_sync(copying.env, 1);
-    if (copying.env)
-        mdb_env_close(copying.env);
-    if (!status && !code && rename(path, ledger->path))
-        code = errno;
-    if (status || code) {
+    FshStatus status = sort_rows(ledger, &sorted, error);
+    /* O_TRUNC: of a run that was killed here */
+    int descriptor = status ? -1 : open(path, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+    if (!status && descriptor < 0)
+        status = fsh_error_system(error, errno, "%s: cannot write", path);
+    if (!status)
+        status = write_sorted(ledger, descriptor, &sorted, error);
+    if (!status && rename(path, ledger->path))
+        status = fsh_error_system(error, errno, "%s: cannot write", ledger->path);
+    free_sorted(&sorted);
+    if (!status)
+        return load_again(ledger, descriptor, error);
+    if (descriptor >= 0) {
+        (void)close(descriptor);
         (void)unlink(path);
-        return status ? status : lmdb_failed(ledger, code, "rewrite", error);
     }
-    return reopen(ledger, error); /* the file that has the name now */
+    return status;
 }

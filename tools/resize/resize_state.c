@@ -16,6 +16,9 @@
 #include "tools/resize/resize_report.h"
 #include "tools/resize/resize_state_recipe.h"
 
+#define LEDGER_NAME       "outputs" LEDGER_ENDING
+#define OLD_LEDGER_ENDING ".lmdb"
+
 /* ---- where things lie ---- */
 
 static bool has_ending(const char *name, const char *ending)
@@ -188,13 +191,31 @@ static bool has_made_nothing(const ResizeState *state, const ResizeOptions *opti
     DIR *folder = empty ? opendir(state->folder) : NULL;
     for (const struct dirent *entry = folder ? readdir(folder) : NULL; entry && empty;
          entry = readdir(folder)) {
-        if (has_ending(entry->d_name, ".lmdb"))
+        if (has_ending(entry->d_name, LEDGER_ENDING))
             empty = file_join(path, sizeof path, state->folder, entry->d_name, NULL) == FSH_OK &&
                     ledger_is_blank(path);
     }
     if (folder)
         (void)closedir(folder);
     return empty;
+}
+
+/* Earlier versions kept their lists in LMDBs, which are not read any more: what they say is done would be done again. */
+static FshStatus refuse_old_ledgers(const ResizeState *state, FshError *error)
+{
+    bool found = false;
+    DIR *folder = opendir(state->folder);
+    for (const struct dirent *entry = folder ? readdir(folder) : NULL; entry && !found;
+         entry = readdir(folder))
+        found = has_ending(entry->d_name, OLD_LEDGER_ENDING);
+    if (folder)
+        (void)closedir(folder);
+    return found ? fsh_error_set(error, FSH_ERR_EXISTS,
+                                 "%s: an older fresize has made this, and its list of outputs is not read "
+                                 "any more; --force "
+                                 "makes the output anew",
+                                 state->folder)
+                 : FSH_OK;
 }
 
 /* What resize_state_check says; again under the locks, where it holds. */
@@ -221,6 +242,8 @@ static FshStatus look(ResizeState *state, const ResizeOptions *options, FshError
     state->resume = recipe && !options->force;
     if (state->is_tar)
         status = look_at_tar(state, options, recipe, error);
+    if (!status && state->resume)
+        status = refuse_old_ledgers(state, error);
     if (!status && state->resume) {
         status = recipe_compare(state, recipe, options, true, error);
         if (status == FSH_ERR_EXISTS && !state->finished && has_made_nothing(state, options)) {
@@ -290,7 +313,8 @@ static FshStatus take_locks(ResizeState *state, const ResizeOptions *options, bo
 
 static bool is_from_earlier_run(const char *name)
 {
-    return has_ending(name, ".lmdb") || has_ending(name, ".json") || has_ending(name, ".tar");
+    return has_ending(name, LEDGER_ENDING) || has_ending(name, OLD_LEDGER_ENDING) ||
+           has_ending(name, ".json") || has_ending(name, ".tar");
 }
 
 static bool is_of_part(const char *name)
@@ -317,7 +341,7 @@ static FshStatus forget(const ResizeState *state, Part part, FshError *error)
 {
     char path[PATH_MAX];
     FshStatus status = FSH_OK;
-    static const char *const endings[] = {".lmdb", ".json"};
+    static const char *const endings[] = {LEDGER_ENDING, OLD_LEDGER_ENDING, ".json"};
     if (part.count) {
         for (size_t i = 0; i < sizeof endings / sizeof endings[0] && !status; i++) {
             status = state_path(state, part, endings[i], path, error);
@@ -355,7 +379,7 @@ static FshStatus open_parts(ResizeState *state, FshError *error)
     DIR *folder = opendir(state->folder);
     for (const struct dirent *entry = folder ? readdir(folder) : NULL; entry && !status;
          entry = readdir(folder)) {
-        if (!is_of_part(entry->d_name) || !has_ending(entry->d_name, ".lmdb"))
+        if (!is_of_part(entry->d_name) || !has_ending(entry->d_name, LEDGER_ENDING))
             continue;
         status = file_join(path, sizeof path, state->folder, entry->d_name, error);
         if (!status)
@@ -366,12 +390,12 @@ static FshStatus open_parts(ResizeState *state, FshError *error)
     return status;
 }
 
-/* As open_other, if it is there: ledger.lmdb, or that of a part. */
+/* As open_other, if it is there: outputs.ledger, or that of a part. */
 static FshStatus open_one(ResizeState *state, Part part, FshError *error)
 {
     char path[PATH_MAX];
-    FshStatus status = part.count ? state_path(state, part, ".lmdb", path, error)
-                                  : file_join(path, sizeof path, state->folder, "ledger.lmdb", error);
+    FshStatus status = part.count ? state_path(state, part, LEDGER_ENDING, path, error)
+                                  : file_join(path, sizeof path, state->folder, LEDGER_NAME, error);
     return status || !file_exists(path) ? status : open_other(state, path, error);
 }
 
@@ -416,8 +440,8 @@ static FshStatus open_ledgers(ResizeState *state, Part part, FshError *error)
 {
     static const Part whole = {0, 0};
     char path[PATH_MAX];
-    FshStatus status = part.count ? state_path(state, part, ".lmdb", path, error)
-                                  : file_join(path, sizeof path, state->folder, "ledger.lmdb", error);
+    FshStatus status = part.count ? state_path(state, part, LEDGER_ENDING, path, error)
+                                  : file_join(path, sizeof path, state->folder, LEDGER_NAME, error);
     if (!status)
         status = ledger_open(&state->ledger, path, state->recipe, false, error);
     if (status || state->is_tar)
@@ -430,9 +454,9 @@ static FshStatus compare_length(const ResizeState *state, const ResizeOptions *o
 {
     enum { END_MARKER_BYTES = 2 * 512 };
     struct stat tar;
-    uint64_t offset = 0;
-    FshStatus status = state->others_count ? ledger_tar_offset(state->others[0], &offset, error) : FSH_OK;
-    if (!status && (stat(options->destination, &tar) || (uint64_t)tar.st_size != offset + END_MARKER_BYTES))
+    const uint64_t offset = state->others_count ? ledger_tar_offset(state->others[0]) : 0;
+    FshStatus status = FSH_OK;
+    if (stat(options->destination, &tar) || (uint64_t)tar.st_size != offset + END_MARKER_BYTES)
         status =
             fsh_error_set(error, FSH_ERR_EXISTS,
                           "%s: is not the tar that fresize wrote: another length; --force writes it anew",
@@ -591,7 +615,7 @@ FshStatus resize_state_finish(const ResizeState *state, const ResizeOptions *opt
 void resize_state_undo(ResizeState *state, const char *destination)
 {
     const bool is_folder = !state->is_tar;
-    static const char *const names[] = {RECIPE_NAME, "ledger.lmdb", "lock", RESIZE_TAR_NAME};
+    static const char *const names[] = {RECIPE_NAME, LEDGER_NAME, "lock", RESIZE_TAR_NAME};
     char path[PATH_MAX];
     resize_state_close(state);
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {

@@ -2,7 +2,7 @@
  *
  * A folder DST has it in DST/.fresize, a tar DIR/NAME.tar in DIR/.NAME.tar.fresize:
  *   recipe.json           recipe, source, and whether a run came to its end; there before the first output is
- *   ledger.lmdb           the outputs (resize_ledger.h); part-2-of-4.lmdb those of a part
+ *   outputs.ledger        the outputs (resize_ledger.h); part-2-of-4.ledger those of a part
  *   part-2-of-4.json      how many images of how many bytes that part saw in the whole source
  *   lock, part-2-of-4.lock
  *   images.tar            a tar that is not finished
