@@ -148,7 +148,40 @@ static void test_two_do_not_predict_into_one_folder(void **state)
     result = run_wait(&running);
     assert_int_equal(result.exit_status, 0);
     run_result_free(&result);
-    assert_int_equal(test_count_files(out), 6);
+    assert_int_equal(test_count_files(out), 6 + 1); /* .ftrain-restored */
+}
+
+/* What is there already is not restored again: it must be what would come of it. */
+static void test_images_of_other_weights_are_not_gone_on_with(void **state)
+{
+    TestFolder *folder = *state;
+    DatasetSpec spec = train_plain;
+    spec.kind = FSH_KIND_PAIRS;
+    const char *shards = make_set(folder, &spec);
+    TRAINED("--model", "unet", "--width", "8", "--epochs", "1", shards, test_path(folder, "a"));
+    TRAINED("--model", "unet", "--width", "8", "--epochs", "1", "--seed", "5", shards,
+            test_path(folder, "b"));
+    (void)pack_colours(folder, 4, 2);
+    const char *a = test_path(folder, "a/last.safetensors"), *b = test_path(folder, "b/last.safetensors"),
+               *out = test_path(folder, "restored"), *in = test_path(folder, "images/train/red"),
+               *second = test_path(folder, "restored/001.jpg");
+    TRAINED("--weights", a, "--predict", out, in);
+    char *of_a = test_file_read(second, NULL);
+    assert_int_equal(unlink(second), 0);
+    SAYS(1, "restored: holds images that ", "--weights", b, "--predict", out, in);
+    SAYS(1, "a/last.safetensors has restored", "--weights", b, "--predict", out, in);
+    SAYS(1, "--force to restore all anew", "--weights", a, "--flip-tta", "--predict", out, in);
+    assert_false(file_exists(second));
+    /* The same weights under another name go on. */
+    RunResult copied = run_program(NULL, "/bin/cp", a, test_path(folder, "copy.safetensors"), NULL);
+    run_result_free(&copied);
+    TRAINED("--weights", test_path(folder, "copy.safetensors"), "--predict", out, in);
+    char *again = test_file_read(second, NULL);
+    assert_string_equal(of_a, again);
+    free(of_a);
+    free(again);
+    TRAINED("--weights", b, "--predict", out, "--force", in);
+    SAYS(0, "", "--weights", b, "--predict", out, in);
 }
 
 static void test_a_refused_folder_gets_no_lock(void **state)
@@ -279,6 +312,7 @@ int main(void)
         IN_FOLDER(test_a_killed_run_holds_its_output_no_longer),
         IN_FOLDER(test_two_runs_of_several_ranks_do_not_share_an_output),
         IN_FOLDER(test_two_do_not_predict_into_one_folder),
+        IN_FOLDER(test_images_of_other_weights_are_not_gone_on_with),
         IN_FOLDER(test_a_refused_folder_gets_no_lock),
         IN_FOLDER(test_an_output_with_a_run_names_resume),
         IN_FOLDER(test_a_disk_too_small_is_refused_before_anything_is_decoded),

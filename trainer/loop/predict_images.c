@@ -18,6 +18,7 @@
 #include "trainer/loop/prediction_table.h"
 #include "trainer/loop/describe.h"
 #include "trainer/loop/restore.h"
+#include "trainer/loop/restore_origin.h"
 #include "trainer/report/run_record.h"
 
 enum { TOLD_MOST = 1000 };
@@ -494,7 +495,7 @@ static FshStatus begin(Prediction *prediction, FshError *error)
         status = file_make_folders(options->predict, error);
     if (!status)
         status = folder_lock_take(&prediction->lock, options->predict, record_lock_name, "ftrain", error);
-    return status;
+    return status ? status : restore_origin_write(options->predict, options, error);
 }
 
 static void free_prediction(Prediction *prediction)
@@ -532,6 +533,8 @@ FshStatus predict_images(const TrainOptions *options, bool *partial_ret, FshErro
         status = name_classes(&prediction, model, error);
     if (!status)
         status = find_images(&prediction, error);
+    if (!status && prediction.restores && prediction.existing) /* only without --force */
+        status = restore_origin_check(options->predict, options, error);
     const bool any = !status && prediction.source.wanted_count > 0;
     if (any)
         status = open_session(&prediction, error);
