@@ -1,6 +1,7 @@
 /* ftrain from outside: what a network makes of images, written down. */
 #include "tests/programs/train_support.h"
 
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -200,15 +201,43 @@ static void test_a_bad_image_is_named_and_left_out(void **state)
     const char *weights = train_colours(folder), *out = test_path(folder, "out");
     test_file_write_text(test_path(folder, "images/val/blue/bad.jpg"), "no picture at all");
     test_file_truncate(test_path(folder, "images/val/red/001.jpg"), -40);
+    assert_int_equal(symlink("nowhere.jpg", test_path(folder, "images/val/green/link.jpg")), 0);
     RunResult result = TRAIN(1, "--weights", weights, "--predict", out, test_path(folder, "images/val"));
+    assert_contains(result.err, "images/val/green/link.jpg: link to nothing");
     assert_contains(result.err, "images/val/blue/bad.jpg: not an image");
     assert_contains(result.err, "images/val/red/001.jpg: ");
     assert_contains(result.out, "8 images predicted");
-    assert_contains(result.out, "2 left out");
+    assert_contains(result.out, "3 left out");
     run_result_free(&result);
     char *text = test_file_read(test_path(folder, "out/predictions.csv"), NULL);
     assert_int_equal(count_lines(text), 1 + 8);
     assert_contains_not(text, "bad.jpg");
+    free(text);
+}
+
+/* Weights of PyTorch say nothing of themselves. */
+static void test_weights_of_others_want_their_network_named(void **state)
+{
+    TestFolder *folder = *state;
+    const char *weights = train_colours(folder), *val = test_path(folder, "images/val");
+    const char *out = test_path(folder, "out"), *csv = test_path(folder, "out/predictions.csv");
+    static const char *const members[][2] = {
+        {"\"model\":", "\"mudel\":"}, {"\"shape\":", "\"shipe\":"}, {"\"class_names\":", "\"glass_names\":"}};
+    forget_checksums(weights);
+    for (size_t i = 0; i < sizeof members / sizeof *members; i++)
+        replace_in_file(weights, members[i][0], members[i][1]);
+    SAYS(2, "do not name their network", "--weights", weights, "--predict", out, val);
+    RunResult result = TRAIN(0, CONV8, "--val-crop-size", "32", "--val-resize-size", "32", "--weights",
+                             weights, "--predict", out, val);
+    assert_contains(result.err, "the weights name none, so numbers stand for them");
+    assert_contains(result.err, "short edge 32 pixels, centre crop of 32");
+    run_result_free(&result);
+    char *text = test_file_read(csv, NULL);
+    const char *at = text;
+    CsvRow row;
+    assert_true(read_row(&at, &row));
+    while (read_row(&at, &row))
+        assert_true(strlen(row.cells[1]) == 1 && strchr("012", row.cells[1][0]));
     free(text);
 }
 
@@ -353,6 +382,34 @@ static void test_names_and_formats_are_those_of_the_inputs(void **state)
     image_free(&image);
 }
 
+static void test_a_killed_run_goes_on(void **state)
+{
+    enum { IMAGES = 6 };
+    TestFolder *folder = *state;
+    const char *weights = train_unet(folder), *in = test_path(folder, "in"), *out = test_path(folder, "out");
+    Image image = {0};
+    for (uint32_t i = 0; i < IMAGES; i++) {
+        draw(&image, 40 + 8 * i, 24, i);
+        write_pixels(test_path(folder, "in/%u/a.png", i), &image, IMAGE_PNG);
+    }
+    TRAINED("--weights", weights, "--predict", test_path(folder, "whole"), in);
+    const RunOptions stopped = {.stop_at = "/3/a.png"};
+    const char *const arguments[] = {"-j1", "--weights", weights, "--predict", out, in, NULL};
+    RunningProgram running = run_start(&stopped, "ftrain", arguments);
+    run_wait_until_stopped(&running);
+    run_go_on(&running, SIGKILL);
+    RunResult result = run_wait(&running);
+    run_result_free(&result);
+    assert_true(file_exists(test_path(folder, "out/3/a.png")));
+    assert_false(file_exists(test_path(folder, "out/5/a.png")));
+    result = TRAIN(0, "--weights", weights, "--predict", out, in);
+    assert_contains(result.out, "were there already");
+    run_result_free(&result);
+    for (uint32_t i = 0; i < IMAGES; i++)
+        assert_true(same_bytes(test_path(folder, "whole/%u/a.png", i), test_path(folder, "out/%u/a.png", i)));
+    image_free(&image);
+}
+
 /* Two inputs of one name but for the extension; outputs below the inputs are none. */
 static void test_no_output_replaces_another_or_is_an_input(void **state)
 {
@@ -449,8 +506,10 @@ int main(void)
         IN_FOLDER(test_a_tar_a_list_and_an_image_are_predicted),
         IN_FOLDER(test_json_lines_tell_names_and_probabilities),
         IN_FOLDER(test_a_bad_image_is_named_and_left_out),
+        IN_FOLDER(test_weights_of_others_want_their_network_named),
         IN_FOLDER(test_inputs_alone_are_restored_as_pairs_are),
         IN_FOLDER(test_names_and_formats_are_those_of_the_inputs),
+        IN_FOLDER(test_a_killed_run_goes_on),
         IN_FOLDER(test_no_output_replaces_another_or_is_an_input),
         IN_FOLDER(test_tiles_give_the_whole_image),
         IN_FOLDER(test_a_mirrored_image_is_restored_alike),
