@@ -187,6 +187,8 @@ typedef struct FshManifest {
     size_t field_count;
     char **class_names; /* in byte order of the folder names; NULL for pairs */
     size_t class_count;
+    char **
+        class_display_names; /* what people call the classes: class_count, "" where it is not known; NULL: none is */
     FshSplitInfo *splits;
     size_t split_count;
     FshDictionaryInfo dictionary; /* what its files carry */
@@ -195,6 +197,11 @@ typedef struct FshManifest {
     FshStatistics statistics;
     char *provenance_json; /* a JSON object: tool, version, options, …; never NULL after load */
 } FshManifest;
+
+/* Writes how a class is shown, "tench, Tinca tinca (n01440764)", or its name alone where nothing else is known; cut to the
+ * buffer. Returns buffer. class_index: below class_count. */
+FSH_API const char *fsh_class_display(const FshManifest *manifest, size_t class_index, char *buffer,
+                                      size_t buffer_bytes);
 
 #define FSH_MANIFEST_NAME "dataset.json"
 /* While a dataset is being packed, or was stopped, this file stands in its folder instead. */

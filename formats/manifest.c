@@ -4,6 +4,7 @@
 #include <inttypes.h>
 #include <limits.h>
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -370,6 +371,43 @@ static FshStatus parse_pair_scale(FshManifest *manifest, const json_t *object, F
     return status;
 }
 
+/* One for each class, or no member at all. */
+static FshStatus parse_display_names(FshManifest *manifest, const json_t *object, FshError *error)
+{
+    const json_t *array = NULL;
+    if (!json_object_get(object, "class_display_names"))
+        return FSH_OK;
+    FshStatus status = fsh_json_array(object, "class_display_names", &array, error);
+    if (!status && json_array_size(array) != manifest->class_count)
+        status =
+            fsh_error_set(error, FSH_ERR_CORRUPT, "\"class_display_names\" has %zu entries for %zu classes",
+                          json_array_size(array), manifest->class_count);
+    if (status || !manifest->class_count)
+        return status;
+    manifest->class_display_names = calloc(manifest->class_count, sizeof *manifest->class_display_names);
+    for (size_t i = 0; i < manifest->class_count && manifest->class_display_names; i++) {
+        const char *name = json_string_value(json_array_get(array, i));
+        if (!name)
+            return fsh_error_set(error, FSH_ERR_CORRUPT, "\"class_display_names\": entry %zu is no text", i);
+        manifest->class_display_names[i] = strdup(name);
+        if (!manifest->class_display_names[i])
+            return fsh_error_set(error, FSH_ERR_MEMORY, "out of memory");
+    }
+    return manifest->class_display_names ? FSH_OK : fsh_error_set(error, FSH_ERR_MEMORY, "out of memory");
+}
+
+const char *fsh_class_display(const FshManifest *manifest, size_t class_index, char *buffer,
+                              size_t buffer_bytes)
+{
+    const char *name = manifest->class_names[class_index];
+    const char *display = manifest->class_display_names ? manifest->class_display_names[class_index] : "";
+    if (*display && strcmp(display, name) != 0)
+        (void)snprintf(buffer, buffer_bytes, "%s (%s)", display, name);
+    else
+        (void)snprintf(buffer, buffer_bytes, "%s", name);
+    return buffer;
+}
+
 /* What made the dataset is told, not read: of its members only the recipe's type is fixed. */
 static FshStatus check_provenance(const json_t *provenance, FshError *error)
 {
@@ -393,6 +431,8 @@ static FshStatus parse_object(FshManifest *manifest, const json_t *object, const
         status = fsh_json_names(object, "fields", &manifest->field_names, &manifest->field_count, error);
     if (!status)
         status = fsh_json_names(object, "classes", &manifest->class_names, &manifest->class_count, error);
+    if (!status)
+        status = parse_display_names(manifest, object, error);
     if (!status)
         status = fsh_json_dictionary(object, &manifest->dictionary, error);
     if (!status)
@@ -539,6 +579,10 @@ static json_t *manifest_to_json(const FshManifest *manifest, json_t *provenance)
     if (object && manifest->dictionary.bytes)
         failed |=
             json_object_set_new(object, "dictionary", fsh_json_from_dictionary(&manifest->dictionary)) != 0;
+    if (object && manifest->class_display_names)
+        failed |= json_object_set_new(
+                      object, "class_display_names",
+                      fsh_json_from_names(manifest->class_display_names, manifest->class_count)) != 0;
     if (object && manifest->pair_scale > 1)
         failed |= json_object_set_new(object, "pair_scale", json_integer(manifest->pair_scale)) != 0;
     if (failed) {
@@ -612,6 +656,7 @@ void fsh_manifest_free(FshManifest *manifest)
     free(manifest->splits);
     fsh_names_free(manifest->field_names, manifest->field_count);
     fsh_names_free(manifest->class_names, manifest->class_count);
+    fsh_names_free(manifest->class_display_names, manifest->class_count);
     free(manifest->provenance_json);
     *manifest = (FshManifest){0};
 }

@@ -102,6 +102,11 @@ static const Change changes[] = {
     {"classes", "[\"a\", \"b\", \"a\"]", FSH_ERR_CORRUPT, "\"a\" is there twice"},
     {"classes", "[\"a\", \"b\"]", FSH_ERR_CORRUPT, "3 entries for 2 classes"},
     {"classes", "{}", FSH_ERR_CORRUPT, "not a list"},
+    {"class_display_names", "[\"a\"]", FSH_ERR_CORRUPT,
+     "\"class_display_names\" has 1 entries for 3 classes"},
+    {"class_display_names", "[\"a\", \"\", 3]", FSH_ERR_CORRUPT,
+     "\"class_display_names\": entry 2 is no text"},
+    {"class_display_names", "{}", FSH_ERR_CORRUPT, "not a list"},
     {"splits", "[]", FSH_ERR_CORRUPT, "no splits"},
     {"splits", "null", FSH_ERR_CORRUPT, "splits"},
     {"splits/0", "3", FSH_ERR_CORRUPT, "splits[0]"},
@@ -161,7 +166,7 @@ static void change_member(json_t *node, const char *path, json_t *value)
     (void)snprintf(part, sizeof part, "%.*s", slash ? (int)(slash - path) : (int)strlen(path), path);
     json_t *child =
         json_is_array(node) ? json_array_get(node, strtoul(part, NULL, 10)) : json_object_get(node, part);
-    assert_non_null(child);
+    assert_true(child || (value && !slash)); /* a member may also be new */
     if (slash)
         change_member(child, slash + 1, value);
     else if (json_is_array(node))

@@ -75,6 +75,10 @@ FshStatus blueprint_make(Blueprint *blueprint, const Plan *plan, const PackOptio
     if (complete && plan->class_count)
         complete = copy_names(&manifest->class_names, &manifest->class_count,
                               (const char *const *)plan->class_names, plan->class_count);
+    size_t display_count = 0;
+    if (complete && plan->display_names)
+        complete = copy_names(&manifest->class_display_names, &display_count,
+                              (const char *const *)plan->display_names, plan->class_count);
     for (uint32_t split = 0; split < PLAN_SPLITS && complete; split++) {
         size_t file_count = 0;
         for (size_t i = 0; i < plan->output_count; i++)
@@ -184,6 +188,9 @@ FshStatus blueprint_save(const Blueprint *blueprint, const char *folder, FshErro
                                "splits", splits, "left_out", (json_int_t)blueprint->left_out_count,
                                "provenance", json_loads(manifest->provenance_json, 0, NULL), "dictionary",
                                dictionary_to_json(&manifest->dictionary));
+    if (object && manifest->class_display_names)
+        failed |= json_object_set_new(object, "display_names",
+                                      names_to_json(manifest->class_display_names, manifest->class_count));
     FshStatus status =
         object && !failed
             ? file_join(path, sizeof path, folder, CONTENTS_BLUEPRINT_NAME, error)
@@ -255,6 +262,11 @@ static bool from_json(const json_t *object, Blueprint *blueprint)
         names_from_json(json_object_get(object, "fields"), &manifest->field_names, &manifest->field_count);
     if (good && json_array_size(classes))
         good = names_from_json(classes, &manifest->class_names, &manifest->class_count);
+    const json_t *display = json_object_get(object, "display_names");
+    size_t display_count = 0;
+    if (good && display)
+        good = json_array_size(display) == manifest->class_count &&
+               names_from_json(display, &manifest->class_display_names, &display_count);
     return good && dictionary_from_json(json_object_get(object, "dictionary"), &manifest->dictionary) &&
            splits_from_json(json_object_get(object, "splits"), blueprint);
 }

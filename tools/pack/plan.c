@@ -6,6 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "common/display_names.h"
 #include "common/pool.h"
 #include "common/random.h"
 #include "common/seal.h"
@@ -412,6 +413,66 @@ static FshStatus check_class_names(const Plan *plan, FshError *error)
     return FSH_OK;
 }
 
+/* The display name that the source's manifest has for a class; "": none. */
+static const char *source_display_name(const FshManifest *from, const char *class_name)
+{
+    for (size_t i = 0; from->class_display_names && i < from->class_count; i++) {
+        if (strcmp(from->class_names[i], class_name) == 0)
+            return from->class_display_names[i];
+    }
+    return "";
+}
+
+/* Those of a dataset stay with their classes, which may be fewer now. */
+static FshStatus keep_display_names(Plan *plan, FshError *error)
+{
+    const FshManifest *from = fsh_manifest(plan->from.dataset);
+    if (!from->class_display_names)
+        return FSH_OK;
+    plan->display_names = calloc(plan->class_count + 1, sizeof *plan->display_names);
+    for (size_t i = 0; i < plan->class_count && plan->display_names; i++) {
+        plan->display_names[i] = strdup(source_display_name(from, plan->class_names[i]));
+        if (!plan->display_names[i])
+            return fsh_error_set(error, FSH_ERR_MEMORY, "%s: out of memory", plan->root);
+    }
+    return plan->display_names ? FSH_OK
+                               : fsh_error_set(error, FSH_ERR_MEMORY, "%s: out of memory", plan->root);
+}
+
+/* Reads what people call the classes: from --class-names, else from the dataset that is packed, else from the file that the
+ * environment names, which may know none of them. */
+static FshStatus name_classes(Plan *plan, const PackOptions *options, FshError *error)
+{
+    const char *usual = getenv(DISPLAY_NAMES_VARIABLE);
+    size_t named = 0;
+    FshStatus status = FSH_OK;
+    if (plan->from.dataset && !options->class_names)
+        status = keep_display_names(plan, error);
+    if (status || plan->display_names || !plan->class_count)
+        return status;
+    if (options->class_names)
+        status = display_names_read(options->class_names, plan->class_names, plan->class_count, true,
+                                    &plan->display_names, &named, error);
+    else if (usual && *usual)
+        status = display_names_read(usual, plan->class_names, plan->class_count, false, &plan->display_names,
+                                    &named, error);
+    if (status && !options->class_names)
+        return fsh_error_prepend(error, "$" DISPLAY_NAMES_VARIABLE);
+    if (!status && plan->display_names && !named) {
+        display_names_free(plan->display_names, plan->class_count);
+        plan->display_names = NULL;
+    }
+    for (size_t i = 0; i < plan->class_count && options->class_names && !status && named < plan->class_count;
+         i++) {
+        if (plan->display_names[i][0])
+            continue;
+        return notes_addf(&plan->warnings, FSH_OK, error, options->class_names,
+                          "has no name for %zu of %zu classes, such as %s", plan->class_count - named,
+                          plan->class_count, plan->class_names[i]);
+    }
+    return status;
+}
+
 static FshStatus leave_out_duplicates(Plan *plan, const PackOptions *options, FshError *error)
 {
     PlanTally before = {0};
@@ -447,6 +508,8 @@ FshStatus plan_make(Plan *plan, const PackOptions *options, FshError *error)
         status = plan_choose_classes(plan, options, error);
     if (!status)
         status = check_class_names(plan, error);
+    if (!status)
+        status = name_classes(plan, options, error);
     if (!status && options->dedupe)
         status = leave_out_duplicates(plan, options, error);
     if (!status)
@@ -463,6 +526,7 @@ void plan_free(Plan *plan)
     for (size_t i = 0; i < plan->class_count; i++)
         free(plan->class_names[i]);
     free(plan->class_names);
+    display_names_free(plan->display_names, plan->class_count);
     free(plan->is_image);
     free(plan->samples);
     free(plan->sources);

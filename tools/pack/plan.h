@@ -75,9 +75,10 @@ typedef struct PackOptions {
     const char *files_from; /* a list of paths and labels, see plan_list.c; "-": standard input; NULL: none */
     const char *
         labels; /* a file that says what the images of flat folders, or a dataset's that have no label, are (labels.h); NULL: none */
-    const char *classes; /* a file of class names: these and no others, in this order; NULL: all */
-    bool dedupe;         /* of samples with the same content only the first */
-    bool check;          /* decode every image in full */
+    const char *class_names; /* a file of what people call the classes (display_names.h); NULL: none */
+    const char *classes;     /* a file of class names: these and no others, in this order; NULL: all */
+    bool dedupe;             /* of samples with the same content only the first */
+    bool check;              /* decode every image in full */
     bool force;
     uint64_t max_pixels; /* larger images are left out */
     Part part;           /* of the outputs; {0, 0}: all */
@@ -156,6 +157,7 @@ typedef struct Plan {
         pair_scale;     /* every field after the first is so many times as wide and high; 0 and 1: as large */
     char **class_names; /* byte order */
     size_t class_count;
+    char **display_names; /* of the classes, as the manifest has them; NULL: none */
 
     PlanSplit splits[PLAN_SPLITS];
     PlanSample *samples; /* in packing order, split after split */

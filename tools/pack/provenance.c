@@ -50,8 +50,10 @@ static json_t *options_to_json(const Plan *plan, const PackOptions *options)
         failed |= json_object_set_new(object, "seed", json_integer((json_int_t)options->seed));
     const struct {
         const char *key, *path;
-    } files[] = {
-        {"files_from", options->files_from}, {"labels", options->labels}, {"classes", options->classes}};
+    } files[] = {{"files_from", options->files_from},
+                 {"labels", options->labels},
+                 {"classes", options->classes},
+                 {"class_names", options->class_names}};
     for (size_t i = 0; i < sizeof files / sizeof files[0]; i++) {
         if (files[i].path)
             failed |= json_object_set_new(object, files[i].key, json_text(files[i].path));

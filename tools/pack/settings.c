@@ -18,10 +18,11 @@ static FshStatus check_usage(const Settings *settings, const PackOptions *option
     const char *one = NULL, *other = NULL;
     if (options->field_count) {
         one = "--pairs and --fields";
-        other = options->labels       ? "--labels"
-                : options->files_from ? "--files-from"
-                : options->classes    ? "--classes"
-                                      : NULL;
+        other = options->labels        ? "--labels"
+                : options->files_from  ? "--files-from"
+                : options->classes     ? "--classes"
+                : options->class_names ? "--class-names"
+                                       : NULL;
     } else if (options->labels && options->files_from) {
         one = "--labels";
         other = "--files-from";
@@ -29,7 +30,7 @@ static FshStatus check_usage(const Settings *settings, const PackOptions *option
     if (other)
         return fsh_error_set(error, FSH_ERR_USAGE, "%s: %s", one,
                              options->field_count ? "pairs have no classes; leave out --labels, "
-                                                    "--files-from and --classes"
+                                                    "--files-from, --classes and --class-names"
                                                   : "a list of --files-from has labels itself");
     if (options->pair_scale > 1 && !options->field_count)
         return fsh_error_set(error, FSH_ERR_USAGE, "--pair-scale: is of pairs; give --pairs LOW:HIGH too");
@@ -141,6 +142,7 @@ FshStatus settings_take(const ProgramContext *context, PackOptions *options, Fsh
         .files_from = settings->files_from,
         .labels = settings->labels,
         .classes = settings->classes,
+        .class_names = settings->class_names,
         .dedupe = settings->dedupe,
         .pair_scale = (uint32_t)settings->pair_scale,
         .level = (int)settings->level,

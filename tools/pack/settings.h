@@ -10,7 +10,7 @@
 typedef struct Settings {
     ProgramOptions program;
     const char *source, *destination, *format, *store, *pairs, *fields, *report, *edge, *filter;
-    const char *files_from, *labels, *classes;
+    const char *files_from, *labels, *classes, *class_names;
     uint64_t shard_size, raw_under, budget, dictionary_size;
     double split;
     int64_t pair_scale, seed, shuffle, limit, max_pixels, max_size, quality, level;

@@ -74,6 +74,12 @@ void settings_rows(Settings *settings, Option rows[SETTINGS_ROWS])
          .value = &settings->classes,
          .argument = "FILE",
          .help = "only the classes that FILE names, one a line; a class's index is its place there, from 0"},
+        {.name = "class-names",
+         .kind = OPTION_TEXT,
+         .value = &settings->class_names,
+         .argument = "FILE",
+         .help = "what people call the classes, shown beside their own names: ImageNet's words.txt or "
+                 "LOC_synset_mapping.txt, a JSON index, or a list in the order of the classes"},
         {.name = "dedupe",
          .kind = OPTION_FLAG,
          .value = &settings->dedupe,

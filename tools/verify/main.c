@@ -25,6 +25,7 @@ static FshStatus choose_action(const VerifySettings *settings, size_t path_count
                    {"extract", settings->extract, action_extract},
                    {"sheet", settings->sheet, proves ? NULL : action_sheet}, /* behind the proof */
                    {"repair", settings->repair, action_repair},
+                   {"set-class-names", settings->class_names, action_name_classes},
                    {"html", settings->html, NULL}};
     const char *first = NULL;
     *action_ret = NULL;

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/display_names.h"
 #include "common/file.h"
 #include "common/json_text.h"
 #include "common/path.h"
@@ -238,5 +239,61 @@ FshStatus action_repair(const ActionOptions *options, bool *partial_ret, FshErro
         (void)printf("\n");
     }
     json_decref(losses.array);
+    return status;
+}
+
+/* ---- names of classes ---- */
+
+/* The folder of a finished dataset of classes, and its manifest. */
+static FshStatus load_classes(const char *path, FshManifest *manifest, char folder[PATH_MAX], FshError *error)
+{
+    const size_t length = strlen(path), name = strlen(FSH_MANIFEST_NAME);
+    const bool is_manifest =
+        !file_is_folder(path) && length >= name && strcmp(path + length - name, FSH_MANIFEST_NAME) == 0;
+    if (length >= PATH_MAX || (!is_manifest && !file_is_folder(path)))
+        return fsh_error_set(error, FSH_ERR_UNSUPPORTED,
+                             "%s: --set-class-names takes the folder of a dataset that fpack made", path);
+    (void)snprintf(folder, PATH_MAX, "%.*s", (int)(is_manifest ? length - name : length), path);
+    if (!*folder)
+        (void)snprintf(folder, PATH_MAX, ".");
+    FshStatus status = fsh_manifest_load(manifest, folder, error);
+    if (!status && manifest->kind != FSH_KIND_CLASSES)
+        status = fsh_error_set(error, FSH_ERR_MISMATCH, "%s: holds pairs, which have no classes", path);
+    return status;
+}
+
+FshStatus action_name_classes(const ActionOptions *options, bool *partial_ret, FshError *error)
+{
+    FshManifest manifest = {0};
+    char folder[PATH_MAX], **names = NULL;
+    const char *without = NULL;
+    size_t named = 0;
+    FshStatus status = load_classes(options->path, &manifest, folder, error);
+    if (!status)
+        status = display_names_read(options->target, manifest.class_names, manifest.class_count, true, &names,
+                                    &named, error);
+    if (!status) {
+        display_names_free(manifest.class_display_names, manifest.class_count);
+        manifest.class_display_names = names;
+        status = fsh_manifest_save(&manifest, folder, true, error);
+    }
+    for (size_t i = 0; !status && i < manifest.class_count && !without; i++)
+        without = manifest.class_display_names[i][0] ? NULL : manifest.class_names[i];
+    *partial_ret = *partial_ret || without;
+    if (!status && options->json) {
+        status = print_json(json_pack("{s:s, s:b, s:o, s:I, s:I}", "program", "fverify", "ok", !without,
+                                      "path", json_text(options->path), "classes",
+                                      (json_int_t)manifest.class_count, "named", (json_int_t)named),
+                            error);
+    } else if (!status && (!options->quiet || without)) {
+        program_print_text(stdout, options->path);
+        (void)printf(": %zu of %zu classes have names", named, manifest.class_count);
+        if (without) {
+            (void)printf("; none has, for example, ");
+            program_print_text(stdout, without);
+        }
+        (void)printf("\n");
+    }
+    fsh_manifest_free(&manifest);
     return status;
 }

@@ -6,8 +6,9 @@
 #include "formats/fshard.h"
 
 typedef struct ActionOptions {
-    const char *path;   /* the dataset, or the shard to repair */
-    const char *target; /* what is written: the folder, the sheet, the new shard; NULL for the list */
+    const char *path; /* the dataset, or the shard to repair */
+    const char *
+        target; /* what is written: the folder, the sheet, the new shard; the file of names; NULL for the list */
     int jobs;
     bool quiet, verbose, json, force;
 } ActionOptions;
@@ -18,5 +19,8 @@ FshStatus action_list(const ActionOptions *options, bool *partial_ret, FshError 
 FshStatus action_extract(const ActionOptions *options, bool *partial_ret, FshError *error);
 FshStatus action_sheet(const ActionOptions *options, bool *partial_ret, FshError *error);
 FshStatus action_repair(const ActionOptions *options, bool *partial_ret, FshError *error);
+/* Writes the display names of classes that the file target tells into a finished dataset's manifest, which appears at once or
+ * not at all. */
+FshStatus action_name_classes(const ActionOptions *options, bool *partial_ret, FshError *error);
 
 #endif

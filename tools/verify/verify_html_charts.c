@@ -146,7 +146,8 @@ static void add_class_chart(HtmlPage *page, const VerifySplit *split, size_t cla
 static void add_class_row(HtmlPage *page, const VerifyReport *report, size_t class, const uint64_t *most)
 {
     html_add(page, "<tr><td>");
-    html_add_string(page, report->manifest.class_names[class]);
+    char name[1280];
+    html_add_string(page, fsh_class_display(&report->manifest, class, name, sizeof name));
     for (size_t i = 0; i < report->manifest.split_count; i++) {
         const uint64_t count = report->splits[i].class_counts[class];
         html_add(page, "<td class=\"n\">%" PRIu64 "<td class=\"share\"><i style=\"width:%.1f%%\"></i>", count,

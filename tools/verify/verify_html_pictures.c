@@ -16,9 +16,10 @@ static void add_caption(HtmlPage *page, const Thumb *thumb)
     const FshManifest *manifest = fsh_manifest(thumb->split->dataset);
     const FshSample *sample = &thumb->sample;
     const bool named = sample->label >= 0 && (uint64_t)sample->label < manifest->class_count;
+    char name[1280];
     html_add(page, "<figcaption><b>");
     if (named)
-        html_add_string(page, manifest->class_names[sample->label]);
+        html_add_string(page, fsh_class_display(manifest, (size_t)sample->label, name, sizeof name));
     else if (sample->field_count)
         html_add_text(page, sample->key, sample->key_bytes);
     else

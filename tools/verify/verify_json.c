@@ -110,6 +110,23 @@ static json_t *suspects_to_json(const VerifyReport *report)
     return array;
 }
 
+/* {class: what people call it}, of those that have a name. */
+static json_t *display_names_to_json(const FshManifest *manifest)
+{
+    json_t *object = json_object();
+    int failed = !object;
+    for (size_t i = 0; i < manifest->class_count && !failed; i++) {
+        if (manifest->class_display_names[i][0])
+            failed |= json_object_set_new(object, manifest->class_names[i],
+                                          json_text(manifest->class_display_names[i]));
+    }
+    if (failed) {
+        json_decref(object);
+        return NULL;
+    }
+    return object;
+}
+
 json_t *verify_to_json(const VerifyReport *report, const VerifyOptions *options)
 {
     static const char *const levels[] = {
@@ -124,6 +141,8 @@ json_t *verify_to_json(const VerifyReport *report, const VerifyOptions *options)
         failed |= json_object_set_new(object, "id", json_string(report->manifest.id)) ||
                   json_object_set_new(object, "container",
                                       json_string(verify_container_name(report->manifest.container)));
+    if (!failed && report->opened && report->manifest.class_display_names)
+        failed |= json_object_set_new(object, "class_names", display_names_to_json(&report->manifest));
     if (!failed && report->opened && report->image_count)
         failed |= json_object_set_new(object, "images", images_to_json(report));
     if (!failed && report->opened && options->against)

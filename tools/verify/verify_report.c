@@ -43,7 +43,8 @@ static int compare_rows(const void *a, const void *b)
 static void print_class(FILE *stream, const VerifyReport *report, size_t class_index)
 {
     char count[32];
-    const char *name = report->manifest.class_names[class_index];
+    char name[512];
+    (void)fsh_class_display(&report->manifest, class_index, name, sizeof name);
     const size_t length = strlen(name);
     (void)fputs("  ", stream);
     program_print_text(stream, name);

@@ -72,12 +72,17 @@ void verify_settings_rows(VerifySettings *settings, Option rows[VERIFY_SETTINGS_
          .argument = "OUT",
          .help =
              "instead, write what is intact of the shard PATH as the new shard OUT, and tell what is lost"},
+        {.name = "set-class-names",
+         .kind = OPTION_TEXT,
+         .value = &settings->class_names,
+         .argument = "FILE",
+         .help = "instead, write into the dataset what FILE calls its classes, as fpack --class-names"},
         {.name = "force",
          .letter = 'f',
          .kind = OPTION_FLAG,
          .value = &settings->force,
          .help = "replace the FILE of --html or --sheet"},
-        /* PROGRAM_OPTIONS less --dry-run: no dataset is ever written to. */
+        /* PROGRAM_OPTIONS less --dry-run: no file of a dataset but its manifest is ever written to. */
         {.name = "jobs",
          .letter = 'j',
          .kind = OPTION_INTEGER,
@@ -133,7 +138,7 @@ static const OptionForeign foreign[] = {{"workers", "jobs"},
 static const OptionForeign answers[] = {
     {"checksum", "checksums of files and records are compared anyway; --quick compares the files' alone"},
     {"hash", "checksums of files and records are compared anyway; --quick compares the files' alone"},
-    {"dry-run", "a dataset is never written to"},
+    {"dry-run", "a dataset is not written to, but by --set-class-names"},
     {"stats", "counts, sizes and classes are printed anyway; -v has every class, --html draws them"},
     {"pair-scale", "the dataset's manifest says it"},
     {0}};

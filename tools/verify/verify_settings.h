@@ -8,7 +8,7 @@ typedef struct VerifySettings {
     int64_t jobs;
     bool quick, decode, overlap, pairs, likeness_given, quiet, verbose, json, list, force;
     double likeness_min;
-    const char *against, *html, *extract, *sheet, *repair;
+    const char *against, *html, *extract, *sheet, *repair, *class_names;
 } VerifySettings;
 
 /* As they are without options. */

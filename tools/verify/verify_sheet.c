@@ -59,7 +59,9 @@ static void draw_captions(Image *image, size_t left, size_t top, size_t room, co
     const FshSample *sample = &thumb->sample;
     const FshManifest *manifest = fsh_manifest(thumb->split->dataset);
     const bool named = sample->label >= 0 && (uint64_t)sample->label < manifest->class_count;
-    const char *first = named ? manifest->class_names[sample->label] : sample->key;
+    char name[512];
+    const char *first =
+        named ? fsh_class_display(manifest, (size_t)sample->label, name, sizeof name) : sample->key;
     const size_t first_bytes = named ? strlen(first) : sample->key_bytes;
     char where[512];
     if (sample->field_count == 0) {

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/display_names.h"
 #include "imaging/decode.h"
 
 enum {
@@ -315,8 +316,57 @@ void training_data_take_images(TrainingData *data, FshDataset *images, FshKind k
     take_statistics(data);
 }
 
+/* Returns what the manifest calls a class, "" where it does not. */
+static const char *display_name(const FshManifest *manifest, const char *class_name)
+{
+    for (size_t i = 0; manifest->class_display_names && i < manifest->class_count; i++) {
+        if (strcmp(manifest->class_names[i], class_name) == 0)
+            return manifest->class_display_names[i];
+    }
+    return "";
+}
+
+static char *join_names(const char *display, const char *name)
+{
+    const size_t bytes = strlen(display) + strlen(name) + sizeof " ()";
+    char *joined = malloc(bytes);
+    if (joined && *display && strcmp(display, name) != 0)
+        (void)snprintf(joined, bytes, "%s (%s)", display, name);
+    else if (joined)
+        (void)snprintf(joined, bytes, "%s", name);
+    return joined;
+}
+
+FshStatus training_data_name_classes(TrainingData *data, FshError *error)
+{
+    const FshManifest *manifest = fsh_manifest(data->dataset);
+    const char *usual = getenv(DISPLAY_NAMES_VARIABLE);
+    const size_t count = (size_t)data->class_count;
+    char **told = NULL;
+    size_t named = 0;
+    FshStatus status = FSH_OK;
+    if (!count || !data->class_names)
+        return FSH_OK;
+    if (!manifest->class_display_names && usual && *usual)
+        status = display_names_read(usual, data->class_names, count, false, &told, &named, error);
+    if (status)
+        return fsh_error_prepend(error, "$" DISPLAY_NAMES_VARIABLE);
+    data->display_names = calloc(count + 1, sizeof *data->display_names);
+    for (size_t i = 0; i < count && data->display_names && !status; i++) {
+        const char *name = data->class_names[i];
+        data->display_names[i] = join_names(told ? told[i] : display_name(manifest, name), name);
+        if (!data->display_names[i])
+            status = fsh_error_set(error, FSH_ERR_MEMORY, "no memory for the names of classes");
+    }
+    if (!data->display_names)
+        status = fsh_error_set(error, FSH_ERR_MEMORY, "no memory for the names of classes");
+    display_names_free(told, count);
+    return status;
+}
+
 void training_data_close(TrainingData *data)
 {
+    display_names_free(data->display_names, (size_t)data->class_count);
     fsh_close(&data->dataset);
     *data = (TrainingData){0};
 }

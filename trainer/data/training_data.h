@@ -16,11 +16,13 @@
 typedef struct TrainingData {
     FshDataset *dataset; /* owned */
     FshKind kind;
-    const FshSplit *train;                 /* NULL where none was asked for */
-    const FshSplit *evaluation;            /* NULL: the dataset has none */
-    int64_t class_count;                   /* classes: at least 2, to evaluate 1; pairs: 0 */
-    char *const *class_names;              /* [class_count], in the order of the network's logits; borrowed */
-    const int32_t *label_places;           /* of the manifest's classes among class_names; borrowed; NULL: the
+    const FshSplit *train;       /* NULL where none was asked for */
+    const FshSplit *evaluation;  /* NULL: the dataset has none */
+    int64_t class_count;         /* classes: at least 2, to evaluate 1; pairs: 0 */
+    char *const *class_names;    /* [class_count], in the order of the network's logits; borrowed */
+    char **display_names;        /* [class_count]: how each is shown, "tench (n01440764)"; owned; NULL before
+                             training_data_name_classes */
+    const int32_t *label_places; /* of the manifest's classes among class_names; borrowed; NULL: the
                                               same classes in the same order, as training_data_open leaves it */
     unsigned input_field, target_field;    /* classes: both 0 */
     const char *input_name, *target_name;  /* borrowed from the manifest: "blurry", "sharp" */
@@ -46,6 +48,9 @@ FshStatus training_data_open(TrainingData *data, const char *path, FshKind kind,
  * or inputs of pairs, with so many channels. Mean and deviation are ImageNet's. */
 void training_data_take_images(TrainingData *data, FshDataset *images, FshKind kind, int64_t class_count,
                                uint32_t channels);
+/* Fills display_names by the dataset's manifest or, where that knows none, by the file that $FSHARD_CLASS_NAMES names
+ * (display_names.h). To be called once class_names are what they stay. FSH_ERR_MEMORY; what reading that file may fail with. */
+FshStatus training_data_name_classes(TrainingData *data, FshError *error);
 /* Frees what it owns; zeroed is fine. */
 void training_data_close(TrainingData *data);
 

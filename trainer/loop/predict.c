@@ -170,7 +170,7 @@ FshStatus predictor_new(Predictor **predictor_ret, const Session *session, const
     predictor->classes = (ClassRows){.key_name = "key",
                                      .json = json,
                                      .labelled = true,
-                                     .names = session->data.class_names,
+                                     .names = session->data.display_names,
                                      .classes = session->plan.evaluation_spec.classes};
     if (folder) {
         predictor->folder = strdup(folder);

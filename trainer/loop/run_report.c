@@ -425,7 +425,7 @@ static FshStatus write_page(RunReport *report, const ReportStatus *status_now, F
                        .fact_tables = 2,
                        .classes = is_pairs(report) ? NULL : &session->class_counts,
                        .findings = report->findings,
-                       .class_names = (const char *const *)session->data.class_names};
+                       .class_names = (const char *const *)session->data.display_names};
     const double begin = progress_now_seconds();
     FshStatus status =
         record_path(report->record, metrics_path, sizeof metrics_path, record_metrics_name, error);
@@ -464,8 +464,8 @@ static FshStatus write_classes(RunReport *report, FshError *error)
     char path[PATH_MAX];
     FshStatus status = record_path(report->record, path, sizeof path, record_classes_name, error);
     return status ? status
-                  : class_table_write(&session->class_counts, (const char *const *)session->data.class_names,
-                                      path, error);
+                  : class_table_write(&session->class_counts,
+                                      (const char *const *)session->data.display_names, path, error);
 }
 
 /* Returns the seconds from the end of an epoch to that of the run, as the log tells them. */

@@ -190,6 +190,8 @@ static FshStatus open_data(Session *session, const TrainOptions *options, Sessio
                                  : open_dataset(session, options, use, &model, error);
     if (!status)
         status = session_map_classes(session, options, use, error);
+    if (!status)
+        status = training_data_name_classes(&session->data, error);
     if (!status && model == origin->model)
         take_shape(&settled, origin);
     if (!status && use == SESSION_EVALUATE && model->task == TASK_CLASSIFICATION)

@@ -1,0 +1,195 @@
+/* --class-names, --set-class-names and $FSHARD_CLASS_NAMES: what people call classes, beside their ids. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "tests/tools/sources.h"
+
+static const char words[] = "n01440764\ttench, Tinca tinca\nn02002724\tblack stork\nn00001740\tentity\n";
+
+static const char *make_sources(TestFolder *folder)
+{
+    source_class(test_path(folder, "photos"), "n01440764", 3);
+    source_class(test_path(folder, "photos"), "n02002724", 2);
+    test_file_write_text(test_path(folder, "words.txt"), words);
+    return test_path(folder, "photos");
+}
+
+/* Names of the dataset's classes, a comma between them; "none": it has none. */
+static void assert_manifest_names(const char *packed, const char *expected)
+{
+    char text[256] = "";
+    FshDataset *dataset = packed_open(packed);
+    const FshManifest *manifest = fsh_manifest(dataset);
+    for (size_t i = 0; manifest->class_display_names && i < manifest->class_count; i++) {
+        (void)strncat(text, i ? "|" : "", sizeof text - strlen(text) - 1);
+        (void)strncat(text, manifest->class_display_names[i], sizeof text - strlen(text) - 1);
+    }
+    assert_string_equal(manifest->class_display_names ? text : "none", expected);
+    fsh_close(&dataset);
+}
+
+static char *id_of(const char *packed)
+{
+    json_t *manifest = packed_manifest(packed);
+    char *id = strdup(json_string_value(json_object_get(manifest, "id")));
+    json_decref(manifest);
+    return id;
+}
+
+static void test_names_are_stored_beside_ids_and_shown(void **state)
+{
+    TestFolder *folder = *state;
+    const char *photos = make_sources(folder), *packed = test_path(folder, "packed");
+    run_ok("fpack", "--class-names", test_path(folder, "words.txt"), photos, packed, NULL);
+    assert_manifest_names(packed, "tench, Tinca tinca|black stork");
+    RunResult result = run_expecting(0, "fverify", "-v", packed, NULL);
+    assert_contains(result.out, "  tench, Tinca tinca (n01440764) ");
+    assert_contains(result.out, "  black stork (n02002724) ");
+    run_result_free(&result);
+    result = run_expecting(0, "fverify", "--json", packed, NULL);
+    json_t *json = json_of(result.out);
+    const json_t *dataset = json_array_get(json_object_get(json, "datasets"), 0);
+    assert_string_equal(
+        json_string_value(json_object_get(json_object_get(dataset, "class_names"), "n02002724")),
+        "black stork");
+    json_decref(json);
+    run_result_free(&result);
+    result = run_expecting(0, "fverify", "--list", packed, NULL);
+    assert_contains(result.out, "\tn01440764\t"); /* scripts find ids there, as before */
+    assert_contains_not(result.out, "tench");
+    run_result_free(&result);
+    run_ok("fverify", "--html", test_path(folder, "page.html"), packed, NULL);
+    char *page = test_file_read(test_path(folder, "page.html"), NULL);
+    assert_contains(page, "black stork (n02002724)");
+    free(page);
+
+    /* They stay with their classes when the dataset is packed again, with fewer classes or in parts. */
+    test_file_write_text(test_path(folder, "chosen"), "n02002724\n");
+    run_ok("fpack", "--classes", test_path(folder, "chosen"), packed, test_path(folder, "fewer"), NULL);
+    assert_manifest_names(test_path(folder, "fewer"), "black stork");
+    run_ok("fpack", "--part", "1/1", packed, test_path(folder, "parts"), NULL);
+    run_ok("fpack", "--merge", test_path(folder, "parts"), NULL);
+    assert_manifest_names(test_path(folder, "parts"), "tench, Tinca tinca|black stork");
+}
+
+static void test_a_finished_dataset_gets_names_and_keeps_its_id(void **state)
+{
+    TestFolder *folder = *state;
+    const char *photos = make_sources(folder), *packed = test_path(folder, "packed");
+    run_ok("fpack", photos, packed, NULL);
+    assert_manifest_names(packed, "none");
+    char *before = id_of(packed);
+    RunResult result =
+        run_expecting(0, "fverify", "--set-class-names", test_path(folder, "words.txt"), packed, NULL);
+    assert_contains(result.out, ": 2 of 2 classes have names\n");
+    run_result_free(&result);
+    assert_manifest_names(packed, "tench, Tinca tinca|black stork");
+    char *after = id_of(packed);
+    assert_string_equal(before, after);
+    free(before);
+    free(after);
+    run_ok("fverify", "--decode", packed, NULL);
+
+    /* Others take their place; what is not told is said. A file that tells nothing changes nothing. */
+    test_file_write_text(test_path(folder, "one"), "n02002724 stork\n");
+    result = run_expecting(1, "fverify", "--set-class-names", test_path(folder, "one"),
+                           test_path(folder, "packed/dataset.json"), NULL);
+    assert_contains(result.out, ": 1 of 2 classes have names; none has, for example, n01440764\n");
+    run_result_free(&result);
+    assert_manifest_names(packed, "|stork");
+    test_file_write_text(test_path(folder, "none"), "cat\n");
+    result = run_expecting(1, "fverify", "--set-class-names", test_path(folder, "none"), packed, NULL);
+    assert_contains(result.err, "names none of the classes (n01440764, n02002724)");
+    run_result_free(&result);
+    assert_manifest_names(packed, "|stork");
+
+    source_jpeg(test_path(folder, "pairs/a/1.jpg"), 20, 15, 3, 1);
+    source_jpeg(test_path(folder, "pairs/b/1.jpg"), 20, 15, 3, 2);
+    run_ok("fpack", "--pairs", "a:b", test_path(folder, "pairs"), test_path(folder, "p"), NULL);
+    result = run_expecting(1, "fverify", "--set-class-names", test_path(folder, "words.txt"),
+                           test_path(folder, "p"), NULL);
+    assert_contains(result.err, "holds pairs, which have no classes");
+    run_result_free(&result);
+    result = run_expecting(2, "fpack", "--pairs", "a:b", "--class-names", test_path(folder, "words.txt"),
+                           test_path(folder, "pairs"), test_path(folder, "q"), NULL);
+    assert_contains(result.err, "pairs have no classes");
+    run_result_free(&result);
+}
+
+static RunResult pack_with(const char *variable, const char *photos, const char *packed)
+{
+    const char *const environment[] = {variable, NULL};
+    return run_program(&(RunOptions){.environment = environment}, "fpack", photos, packed, NULL);
+}
+
+static void test_the_environment_names_a_file_once_for_all(void **state)
+{
+    TestFolder *folder = *state;
+    const char *photos = make_sources(folder);
+    const char *variable =
+        test_path(folder, "FSHARD_CLASS_NAMES=%s/words.txt", folder->path) + strlen(folder->path) + 1;
+    RunResult result = pack_with(variable, photos, test_path(folder, "known"));
+    assert_int_equal(result.exit_status, 0);
+    run_result_free(&result);
+    assert_manifest_names(test_path(folder, "known"), "tench, Tinca tinca|black stork");
+    /* Other classes, even as many as lines, have nothing to do with it. */
+    source_class(test_path(folder, "pets"), "cat", 1);
+    source_class(test_path(folder, "pets"), "dog", 1);
+    source_class(test_path(folder, "pets"), "emu", 1);
+    result = pack_with(variable, test_path(folder, "pets"), test_path(folder, "others"));
+    assert_int_equal(result.exit_status, 0);
+    run_result_free(&result);
+    assert_manifest_names(test_path(folder, "others"), "none");
+    result = pack_with("FSHARD_CLASS_NAMES=/nowhere", photos, test_path(folder, "x"));
+    assert_int_equal(result.exit_status, 1);
+    assert_contains(result.err, "$FSHARD_CLASS_NAMES: /nowhere: ");
+    run_result_free(&result);
+}
+
+/* In the tables and the page of a training; weights and JSON keep the ids. */
+static void test_training_shows_names(void **state)
+{
+    TestFolder *folder = *state;
+    (void)make_sources(folder);
+    for (int val = 0; val < 2; val++) {
+        const char *split = test_path(folder, val ? "set/val" : "set/train");
+        source_class(split, "n01440764", 3);
+        source_class(split, "n02002724", 3);
+    }
+    const char *packed = test_path(folder, "packed"), *run = test_path(folder, "run");
+    run_ok("fpack", "--class-names", test_path(folder, "words.txt"), test_path(folder, "set"), packed, NULL);
+    run_ok("ftrain", "--device", "cpu", "--model", "toynet", "--epochs", "1", "--train-crop-size", "28",
+           packed, run, NULL);
+    char *classes = test_file_read(test_path(folder, "run/per_class.csv"), NULL);
+    assert_contains(classes, "\n0,\"tench, Tinca tinca (n01440764)\",3,");
+    assert_contains(classes, "\n1,black stork (n02002724),3,");
+    free(classes);
+    char *page = test_file_read(test_path(folder, "run/report.html"), NULL);
+    assert_contains(page, "black stork (n02002724)");
+    free(page);
+    const char *weights = test_path(folder, "run/last.safetensors"), *table = test_path(folder, "p.csv");
+    run_ok("ftrain", "--device", "cpu", "--weights", weights, "--export", table, packed, NULL);
+    char *predictions = test_file_read(table, NULL);
+    assert_contains(predictions, "n02002724/0,black stork (n02002724),");
+    free(predictions);
+    char *bytes = test_file_read(weights, NULL); /* a NUL ends what is compared: the header comes first */
+    assert_contains_not(bytes + 8, "stork");
+    free(bytes);
+    RunResult result = run_expecting(0, "ftrain", "--device", "cpu", "--evaluate", "--json", "--weights",
+                                     weights, packed, NULL);
+    assert_contains(result.out, "\"n02002724\"");
+    run_result_free(&result);
+}
+
+#define in_folder(test) cmocka_unit_test_setup_teardown(test, test_folder_setup, test_folder_teardown)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        in_folder(test_names_are_stored_beside_ids_and_shown),
+        in_folder(test_a_finished_dataset_gets_names_and_keeps_its_id),
+        in_folder(test_the_environment_names_a_file_once_for_all),
+        in_folder(test_training_shows_names),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
