@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/file.h"
+
 json_t *json_text(const char *text)
 {
     if (!text)
@@ -58,4 +60,15 @@ json_t *json_text_load(const char *text, size_t bytes, size_t flags, json_error_
         (void)snprintf(where->text, sizeof where->text, "a string of %zu bytes; at most %d are read", longest,
                        JSON_STRING_BYTES_MAX);
     return NULL;
+}
+
+json_t *json_file_load(const char *path, uint64_t most_bytes)
+{
+    Buffer text = {0};
+    json_error_t where;
+    json_t *value = file_read_most(path, most_bytes, &text, NULL)
+                        ? NULL
+                        : json_text_load((const char *)text.bytes, text.length, 0, &where);
+    buffer_free(&text);
+    return value;
 }

@@ -3,6 +3,7 @@
 #define FSHARD_COMMON_JSON_TEXT_H
 
 #include <jansson.h>
+#include <stdint.h>
 
 /* A new reference: the text as a string, null for NULL. A name may hold any byte and JSON only UTF-8: in a
  * text that is none, every byte above 127 becomes "?". NULL when out of memory. */
@@ -15,5 +16,8 @@ enum { JSON_STRING_BYTES_MAX = 65535 };
 /* json_loadb, which is not called for a text with a zero byte, or with a string of more than
  * JSON_STRING_BYTES_MAX bytes: NULL then too, and *where, which may not be NULL, says so with its line. */
 json_t *json_text_load(const char *text, size_t bytes, size_t flags, json_error_t *where);
+
+/* The same of a file of at most most_bytes. NULL: it cannot be read, is longer, or is no JSON. */
+json_t *json_file_load(const char *path, uint64_t most_bytes);
 
 #endif

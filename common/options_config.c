@@ -205,7 +205,7 @@ static FshStatus read_json(const char *path, const char *text, size_t length, js
                            FshError *error)
 {
     json_error_t where;
-    json_t *whole = json_loadb(text, length, JSON_REJECT_DUPLICATES, &where);
+    json_t *whole = json_text_load(text, length, JSON_REJECT_DUPLICATES, &where);
     if (!whole)
         return fsh_error_set(error, FSH_ERR_USAGE, "%s:%d: %s", path, where.line, where.text);
     json_t *options = json_object_get(whole, "options");

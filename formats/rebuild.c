@@ -261,7 +261,7 @@ static FshStatus gather_classes(Rebuild *rebuild, FshError *error)
     int32_t most = FSH_NO_LABEL;
     for (size_t i = 0; i < rebuild->count; i++)
         most = rebuild->parts[i].file.table.label_max > most ? rebuild->parts[i].file.table.label_max : most;
-    const size_t count = (size_t)(most + 1);
+    const size_t count = most < 0 ? 0 : (size_t)most + 1;
     const char **names = calloc(count + 1, sizeof *names);
     FshStatus status = names ? FSH_OK : out_of_memory(rebuild, error);
     for (size_t i = 0; i < rebuild->count && !status; i++) {

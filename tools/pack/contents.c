@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "common/file.h"
+#include "common/json_text.h"
 #include "formats/fshard.h"
 #include "tools/pack/plan.h"
 
@@ -248,7 +249,8 @@ static FshStatus look_at_lmdb(Contents *contents, const char *path, const char *
 /* A manifest that cannot be read as one may be of a newer version, and is ours by its own word. */
 static bool is_manifest(const char *path)
 {
-    json_t *object = json_load_file(path, 0, NULL);
+    enum { MANIFEST_BYTES_MAX = 64 << 20 }; /* fshard(5) */
+    json_t *object = json_file_load(path, MANIFEST_BYTES_MAX);
     const char *format = json_string_value(json_object_get(object, "format"));
     bool ours = format && strcmp(format, "fshard") == 0;
     json_decref(object);

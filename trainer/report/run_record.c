@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "common/file.h"
+#include "common/json_text.h"
 #include "formats/fshard.h"
 
 const char record_best_name[] = "model_best.safetensors";
@@ -97,7 +98,8 @@ static bool has_our_arguments(const char *folder)
     char path[PATH_MAX];
     if (file_join(path, sizeof path, folder, arguments_name, NULL))
         return false;
-    json_t *object = json_load_file(path, 0, NULL);
+    enum { ARGUMENTS_BYTES_MAX = 1 << 20 };
+    json_t *object = json_file_load(path, ARGUMENTS_BYTES_MAX);
     const bool ours = json_is_string(json_object_get(object, "version")) &&
                       json_is_object(json_object_get(object, "chosen"));
     json_decref(object);
