@@ -11,9 +11,10 @@ enum {
     MATRIX_EDGE = 640,
     CELL_MAX = 40,
     CELL_MIN = 15,
-    LABEL_ROOM = 120,
-    LABEL_HEIGHT = 104, /* of the turned ones below */
+    LABEL_ROOM = 148,
+    LABEL_HEIGHT = 126, /* of the turned ones below */
     LABEL_BYTES = 18,
+    LABEL_LEAST = 3,
     CONFUSED_ROWS = 15,
     WEAK_ROWS = 15,
 };
@@ -26,7 +27,8 @@ void html_add_class_name(HtmlPage *page, const char *const *names, uint64_t clas
         html_add(page, "%" PRIu64, class);
 }
 
-/* The same, cut at a character's end where it is too long for the matrix; the whole is in a title. */
+/* Adds the same, cut where it is too long for the matrix: before a synonym or the id, else at a character's end; the whole is in a
+ * title. */
 static void add_short_name(HtmlPage *page, const char *const *names, uint64_t class)
 {
     const size_t length = names ? strlen(names[class]) : 0;
@@ -35,6 +37,9 @@ static void add_short_name(HtmlPage *page, const char *const *names, uint64_t cl
         html_add_class_name(page, names, class);
         return;
     }
+    for (size_t i = LABEL_LEAST; i < kept; i++)
+        if (strncmp(names[class] + i, ", ", 2) == 0 || strncmp(names[class] + i, " (", 2) == 0)
+            kept = i;
     while (kept > 0 && ((unsigned char)names[class][kept] & 0xC0) == 0x80)
         kept--;
     html_add_text(page, names[class], kept);

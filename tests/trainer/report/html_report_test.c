@@ -164,6 +164,27 @@ static void test_epochs_count_from_0_in_curves_tiles_and_tables(void **state)
     free(page);
 }
 
+/* Beside the matrix there is room for a word or two. */
+static void test_long_names_are_cut_beside_the_matrix(void **state)
+{
+    static const char *const names[] = {"cat", "black stork, Ciconia nigra (n02002724)",
+                                        "scorpion (n01770393)"};
+    ClassCounts counts = {0};
+    Findings *findings = class_findings(&counts, 3);
+    char *page = write_page(*state, classes_rows,
+                            (HtmlReport){.title = "out",
+                                         .main_metric = "top1",
+                                         .metric_rises = true,
+                                         .classes = &counts,
+                                         .class_names = names});
+    assert_contains(page, ">black stork…<title>black stork, Ciconia nigra (n02002724)</title></text>");
+    assert_contains(page, ">scorpion…<title>scorpion (n01770393)</title></text>");
+    assert_contains(page, ">cat</text>");
+    class_counts_free(&counts);
+    findings_free(&findings);
+    free(page);
+}
+
 static void test_a_run_of_pairs_is_told(void **state)
 {
     const FindingsOptions options = {.pairs = true, .samples = 1};
@@ -316,6 +337,7 @@ int main(void)
         IN_FOLDER(test_a_run_of_classes_is_told),
         IN_FOLDER(test_the_rate_is_all_images_over_all_seconds),
         IN_FOLDER(test_epochs_count_from_0_in_curves_tiles_and_tables),
+        IN_FOLDER(test_long_names_are_cut_beside_the_matrix),
         IN_FOLDER(test_a_run_of_pairs_is_told),
         IN_FOLDER(test_many_classes_are_told_as_tables),
         IN_FOLDER(test_a_run_that_goes_on_says_where_and_is_loaded_again),
