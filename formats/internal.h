@@ -434,6 +434,9 @@ FshStatus fsh_manifest_check(const FshManifest *manifest, FshStatus status, FshE
 FshStatus fsh_manifest_seal(json_t *object, char **text_ret, size_t *bytes_ret, FshError *error);
 /* Proves a text, which is a JSON object, by its "checksum". FSH_ERR_CORRUPT names the members that were changed. */
 FshStatus fsh_manifest_check_seal(const char *text, size_t bytes, FshError *error);
+/* Fills class_display_names from a manifest as JSON, one for each class of manifest, or NULL where there is no such member.
+ * FSH_ERR_CORRUPT, FSH_ERR_MEMORY. */
+FshStatus fsh_manifest_parse_display_names(FshManifest *manifest, const json_t *object, FshError *error);
 /* Returns whether the member of a text, which is a JSON object, is what was written, whatever else was changed. */
 bool fsh_manifest_member_is_whole(const char *text, size_t bytes, const char *name);
 /* Makes a manifest of the files in folder, whatever its dataset.json says: of that, provenance is kept, and of tars and BasicSR

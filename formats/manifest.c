@@ -371,8 +371,7 @@ static FshStatus parse_pair_scale(FshManifest *manifest, const json_t *object, F
     return status;
 }
 
-/* One for each class, or no member at all. */
-static FshStatus parse_display_names(FshManifest *manifest, const json_t *object, FshError *error)
+FshStatus fsh_manifest_parse_display_names(FshManifest *manifest, const json_t *object, FshError *error)
 {
     const json_t *array = NULL;
     if (!json_object_get(object, "class_display_names"))
@@ -432,7 +431,7 @@ static FshStatus parse_object(FshManifest *manifest, const json_t *object, const
     if (!status)
         status = fsh_json_names(object, "classes", &manifest->class_names, &manifest->class_count, error);
     if (!status)
-        status = parse_display_names(manifest, object, error);
+        status = fsh_manifest_parse_display_names(manifest, object, error);
     if (!status)
         status = fsh_json_dictionary(object, &manifest->dictionary, error);
     if (!status)

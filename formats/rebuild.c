@@ -451,6 +451,9 @@ static FshStatus make_manifest(Rebuild *rebuild, FshError *error)
             end++;
         status = add_split(rebuild, begin, end, error);
     }
+    /* No file tells what people call the classes: a name that was changed is gone, with the others. */
+    if (!status && json_array_size(old_member(rebuild, "class_display_names")) == manifest->class_count)
+        status = fsh_manifest_parse_display_names(manifest, rebuild->old, error);
     if (!status && manifest->kind == FSH_KIND_PAIRS)
         manifest->pair_scale = find_pair_scale(rebuild);
     if (!status)

@@ -146,6 +146,32 @@ static void test_the_environment_names_a_file_once_for_all(void **state)
     run_result_free(&result);
 }
 
+/* Writes over the first place of text in the manifest; both are of one length. */
+static void change_manifest(const char *path, const char *text, const char *other)
+{
+    size_t bytes = 0;
+    char *manifest = test_file_read(path, &bytes), *at = strstr(manifest, text);
+    assert_non_null(at);
+    memcpy(at, other, strlen(other));
+    test_file_write(path, manifest, bytes);
+    free(manifest);
+}
+
+static void test_a_repaired_manifest_keeps_names_that_nobody_changed(void **state)
+{
+    TestFolder *folder = *state;
+    const char *photos = make_sources(folder), *packed = test_path(folder, "packed");
+    const char *path = test_path(folder, "packed/dataset.json");
+    run_ok("fpack", "--class-names", test_path(folder, "words.txt"), photos, packed, NULL);
+    change_manifest(path, "\"kind\": \"classes\"", "\"kind\": \"clashes\"");
+    run_ok("fpack", "--repair-manifest", packed, NULL);
+    assert_manifest_names(packed, "tench, Tinca tinca|black stork");
+    change_manifest(path, "black stork", "white stork");
+    run_forget(run_expecting(1, "fverify", "--quick", packed, NULL));
+    run_ok("fpack", "--repair-manifest", packed, NULL);
+    assert_manifest_names(packed, "none");
+}
+
 /* In the tables and the page of a training; weights and JSON keep the ids. */
 static void test_training_shows_names(void **state)
 {
@@ -190,6 +216,7 @@ int main(void)
         in_folder(test_a_finished_dataset_gets_names_and_keeps_its_id),
         in_folder(test_the_environment_names_a_file_once_for_all),
         in_folder(test_training_shows_names),
+        in_folder(test_a_repaired_manifest_keeps_names_that_nobody_changed),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
