@@ -12,6 +12,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "common/read_fault.h"
+
 enum { BUFFER_ALIGNMENT = 64 };
 
 /* ---- buffers ---- */
@@ -178,7 +180,13 @@ FshStatus file_map(const char *path, FileMapping *mapping, FshError *error)
         status = fsh_error_system(error, errno, "%s: cannot map", path);
         goto done;
     }
-    *mapping = (FileMapping){.bytes = bytes, .length = length};
+    *mapping =
+        (FileMapping){.bytes = bytes, .length = length, .faults = read_faults_add(bytes, (size_t)length)};
+    if (!mapping->faults) {
+        file_unmap(mapping);
+        status = fsh_error_set(error, FSH_ERR_MEMORY, "%s: out of memory", path);
+        goto done;
+    }
     struct stat owner;
     mapping->ours = (fstat(descriptor, &owner) == 0 && owner.st_uid == geteuid()) || access(path, W_OK) == 0;
 done:
@@ -189,9 +197,18 @@ done:
 
 void file_unmap(FileMapping *mapping)
 {
+    read_faults_remove(mapping->faults);
     if (mapping->bytes)
         (void)munmap((void *)mapping->bytes, (size_t)mapping->length);
     *mapping = (FileMapping){0};
+}
+
+FshStatus file_mapping_check(const FileMapping *mapping, uint64_t offset, uint64_t length, FshError *error)
+{
+    size_t at = 0;
+    if (!read_faults_find(mapping->faults, (size_t)offset, (size_t)length, &at))
+        return FSH_OK;
+    return fsh_error_set(error, FSH_ERR_SYSTEM, FILE_BYTE_UNREADABLE, (unsigned long long)at);
 }
 
 /* ---- names ---- */

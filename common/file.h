@@ -45,9 +45,15 @@ typedef struct FileMapping {
     const uint8_t *bytes;
     uint64_t length;
     bool ours; /* owned or writable by this user: only then Linux tells which pages are in memory */
+    struct ReadFaults *faults; /* pages that could not be read (read_fault.h) */
 } FileMapping;
 FshStatus file_map(const char *path, FileMapping *mapping, FshError *error);
 void file_unmap(FileMapping *mapping);
+/* Checks whether these bytes of the mapping were all there for those who have read them: FSH_ERR_SYSTEM names the first that
+ * was not. In a program that has called read_fault_outlive; elsewhere reading them was death. */
+FshStatus file_mapping_check(const FileMapping *mapping, uint64_t offset, uint64_t length, FshError *error);
+/* What such a byte is called, after a path; one argument, its place as unsigned long long. */
+#define FILE_BYTE_UNREADABLE "byte %llu cannot be read: the disk fails, or the file was cut short meanwhile"
 
 typedef struct AtomicFile {
     char *path, *temporary_path; /* owned */

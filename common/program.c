@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "common/interrupt.h"
+#include "common/read_fault.h"
 
 enum { EXIT_OK = 0, EXIT_FAILED = 1, EXIT_REQUEUE = 75, EXIT_SIGNALLED = 128 };
 
@@ -145,6 +146,7 @@ static int run_program(int argc, char **argv, const OptionTable *table, void *se
         print_version(table, versions);
     } else if (!status) {
         interrupt_install();
+        read_fault_outlive();
         const ProgramContext context = {.table = table, .settings = settings, .arguments = &arguments};
         status = run(&context, &partial, &error);
     }

@@ -166,7 +166,8 @@ static FshStatus list_folder(const char *folder, char ***names_ret, size_t *coun
     DIR *entries = opendir(folder);
     if (!entries)
         return fsh_error_system(error, errno, "%s: cannot read the folder", folder);
-    for (struct dirent *entry = readdir(entries); entry && !status; entry = readdir(entries)) {
+    const struct dirent *entry;
+    while (!status && (errno = 0, entry = readdir(entries))) {
         if (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0)
             continue;
         if (count == capacity) {
@@ -180,10 +181,14 @@ static FshStatus list_folder(const char *folder, char ***names_ret, size_t *coun
         if (!status && !(names[count++] = strdup(entry->d_name)))
             status = FSH_ERR_MEMORY;
     }
+    if (status)
+        status = fsh_error_set(error, status, "%s: out of memory", folder);
+    else if (errno)
+        status = fsh_error_system(error, errno, "%s: cannot be listed", folder);
     (void)closedir(entries);
     if (status) {
         fsh_names_free(names, count);
-        return fsh_error_set(error, status, "%s: out of memory", folder);
+        return status;
     }
     if (count)
         qsort(names, count, sizeof *names, compare_names);
@@ -493,14 +498,15 @@ static FshStatus list_dataset(Check *check, const char *manifest_path, const cha
     return status ? status : look_for_others(check, error);
 }
 
-static bool is_lmdb(const char *path)
+static FshStatus is_lmdb(const char *path, bool *is_ret, FshError *error)
 {
     FileMapping mapping;
-    if (file_map(path, &mapping, NULL))
-        return false;
-    const bool is = fsh_lmdb_sniff(mapping.bytes, mapping.length);
+    FshStatus status = file_map(path, &mapping, error);
+    *is_ret = !status && fsh_lmdb_sniff(mapping.bytes, mapping.length);
+    if (!status && file_mapping_check(&mapping, 0, mapping.length, error))
+        status = fsh_error_prepend(error, "%s", path);
     file_unmap(&mapping);
-    return is;
+    return status == FSH_ERR_UNSUPPORTED ? FSH_OK : status;
 }
 
 static FshStatus list_own(Check *check, const char *path, FshError *error)
@@ -524,7 +530,12 @@ static FshStatus list_own(Check *check, const char *path, FshError *error)
             return list_dataset(check, plain, name, error);
         if (ends_with(name, ".fshard")) /* by name: its content may be what is damaged */
             return add_file(check, name, (FileCheck){.container = FSH_CONTAINER_SHARDS}, 0, error);
-        if (ends_with(name, ".mdb") || is_lmdb(plain))
+        bool lmdb = ends_with(name, ".mdb");
+        if (!lmdb)
+            status = is_lmdb(plain, &lmdb, error);
+        if (status)
+            return status;
+        if (lmdb)
             return add_file(check, name, (FileCheck){.container = FSH_CONTAINER_LMDB}, 0, error);
         return fsh_error_set(error, FSH_ERR_UNSUPPORTED, "%s: is neither a shard nor a " FSH_MANIFEST_NAME,
                              path);

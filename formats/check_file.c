@@ -62,14 +62,20 @@ bool fsh_report_sample(const FileReport *report, uint64_t record, FshSample *sam
                             sample, &head, NULL) == FSH_OK;
 }
 
-void fsh_report_empty(void *slot)
+static void drop_problems(FileReport *report)
 {
-    FileReport *report = slot;
     for (size_t i = 0; i < report->problem_count; i++) {
         free(report->problems[i].key);
         free(report->problems[i].source);
         free(report->problems[i].reason);
     }
+    report->problem_count = 0;
+}
+
+void fsh_report_empty(void *slot)
+{
+    FileReport *report = slot;
+    drop_problems(report);
     free(report->problems);
     free(report->keys);
     free(report->contents);
@@ -87,11 +93,12 @@ enum { PIECE_BYTES = 512 << 10 };
 typedef struct Hashing {
     const FileMapping *mapping;
     XXH3_state_t *state;
-    uint64_t position; /* everything before it is hashed */
+    uint64_t position;   /* everything before it is hashed */
+    FshError unreadable; /* FSH_ERR_SYSTEM: what the disk did not give; then there is no hash */
 } Hashing;
 
-/* Hashes up to `end`. found gets FSH_ERR_SYSTEM where the disk gives nothing. */
-static FshStatus hash_to(Hashing *hashing, uint64_t end, FshError *found, FshError *error)
+/* Hashes up to `end`. What cannot be read is passed over: what of it is in a record, that record's problem tells. */
+static FshStatus hash_to(Hashing *hashing, uint64_t end, FshError *error)
 {
     while (hashing->position < end) {
         uint64_t left = end - hashing->position;
@@ -99,11 +106,10 @@ static FshStatus hash_to(Hashing *hashing, uint64_t end, FshError *found, FshErr
         const uint8_t *bytes = hashing->mapping->bytes + hashing->position;
         if (interrupt_requested())
             return fsh_error_set(error, FSH_ERR_INTERRUPTED, "interrupted");
-        if (fsh_populate(bytes, length, found)) {
-            (void)fsh_error_prepend(found, "byte %" PRIu64, hashing->position);
-            return FSH_OK;
-        }
-        if (XXH3_128bits_update(hashing->state, bytes, length) == XXH_ERROR)
+        const bool first = !hashing->unreadable.status;
+        FshStatus status =
+            fsh_populate(hashing->mapping, hashing->position, length, first ? &hashing->unreadable : NULL);
+        if (!status && XXH3_128bits_update(hashing->state, bytes, length) == XXH_ERROR)
             return fsh_error_set(error, FSH_ERR_LIBRARY, "XXH3 failed");
         hashing->position += length;
     }
@@ -189,21 +195,31 @@ static FshStatus check_record(const FileCheck *check, FileReport *report, const 
     return FSH_OK;
 }
 
+/* A record of a file that cannot be read in places: false where this is one of them. */
+static bool is_readable(FileReport *report, uint64_t record, FshStatus *status_ret, FshError *error)
+{
+    FshError found = {0};
+    if (fsh_split_file_populate(&report->file, record, &found) == FSH_OK)
+        return true;
+    *status_ret = add_found(report, (int64_t)record, NULL, &found, error);
+    return false;
+}
+
 static FshStatus check_records(const FileCheck *check, FileReport *report, const Metadata *metadata,
-                               Hashing *hashing, FshError *found, FshError *error)
+                               Hashing *hashing, FshError *error)
 {
     const SplitFile *file = &report->file;
     FshStatus status = FSH_OK;
-    for (uint64_t i = 0; i < file->record_count && !status && !found->status; i++) {
+    for (uint64_t i = 0; i < file->record_count && !status; i++) {
         /* In a shard the hash runs ahead of the records, so that each byte comes from the disk once. */
         if (check->container == FSH_CONTAINER_SHARDS) {
             IndexRow row = fsh_index_row_load(file->rows + i * INDEX_ROW_BYTES);
-            status = hash_to(hashing, row.offset + row.record_bytes, found, error);
+            status = hash_to(hashing, row.offset + row.record_bytes, error);
         }
-        if (!status && !found->status)
-            status = fsh_container_is_foreign(check->container)
-                         ? check_foreign_record(report, i, error)
-                         : check_record(check, report, metadata, i, error);
+        if (status || (hashing->unreadable.status && !is_readable(report, i, &status, error)))
+            continue;
+        status = fsh_container_is_foreign(check->container) ? check_foreign_record(report, i, error)
+                                                            : check_record(check, report, metadata, i, error);
     }
     return status;
 }
@@ -362,7 +378,6 @@ static FshStatus check_contents(const FileCheck *check, FileReport *report, cons
     bool every_record = check->level >= FSH_CHECK_RECORDS;
     const size_t problems_before = report->problem_count;
     const FshHash128 *stored = in_shard ? &file->shard.hash : check->info ? &check->info->hash : NULL;
-    FshError found = {0};
     FshStatus status = FSH_OK;
     if (every_record) {
         report->keys = calloc(file->record_count + 1, sizeof *report->keys);
@@ -371,25 +386,30 @@ static FshStatus check_contents(const FileCheck *check, FileReport *report, cons
         if (!report->keys || (check->with_contents && !report->contents))
             return out_of_memory(error);
     }
-    for (size_t i = 0; i < fsh_split_file_mapping_count(file) && !in_shard && !status && !found.status; i++) {
-        *hashing = (Hashing){.mapping = fsh_split_file_mapping(file, i), .state = hashing->state};
-        status = hash_to(hashing, hashing->mapping->length, &found, error);
+    for (size_t i = 0; i < fsh_split_file_mapping_count(file) && !in_shard && !status; i++) {
+        hashing->mapping = fsh_split_file_mapping(file, i);
+        hashing->position = 0;
+        status = hash_to(hashing, hashing->mapping->length, error);
     }
-    if (every_record && !status && !found.status)
-        status = check_records(check, report, metadata, hashing, &found, error);
-    if (!status && !found.status && in_shard)
-        status = hash_to(hashing, file->shard.footer_offset, &found, error);
+    if (every_record && !status)
+        status = check_records(check, report, metadata, hashing, error);
+    if (!status && in_shard)
+        status = hash_to(hashing, file->shard.footer_offset, error);
+    if (!status && hashing->unreadable.status && !every_record)
+        status = check_records(check, report, metadata, hashing, error); /* tell which */
     if (status)
         return status;
-    if (found.status)
-        return add_found(report, -1, NULL, &found, error);
+    if (hashing->unreadable.status) /* a record's own message says more */
+        return report->problem_count > problems_before
+                   ? FSH_OK
+                   : add_found(report, -1, NULL, &hashing->unreadable, error);
     XXH128_canonical_t canonical;
     XXH128_canonicalFromHash(&canonical, XXH3_128bits_digest(hashing->state));
     memcpy(report->hash.bytes, canonical.digest, sizeof report->hash.bytes);
     if (!stored || fsh_hash_equal(&report->hash, stored))
         return FSH_OK;
     if (!every_record) /* tell which records, now that something is wrong */
-        status = check_records(check, report, metadata, hashing, &found, error);
+        status = check_records(check, report, metadata, hashing, error);
     if (status || report->problem_count > problems_before) /* a record's own message says more */
         return status;
     char computed[FSH_HASH_TEXT_BYTES], expected[FSH_HASH_TEXT_BYTES], reason[256];
@@ -398,6 +418,14 @@ static FshStatus check_contents(const FileCheck *check, FileReport *report, cons
     (void)snprintf(reason, sizeof reason, "XXH3-128 is %s, %s says %s: bytes were changed", computed,
                    in_shard ? "its footer" : "the manifest", expected);
     return fsh_report_add(report, FSH_ERR_CORRUPT, -1, NULL, reason, error);
+}
+
+/* A header, footer or index that could not be read: that is why anything else was wrong with it. */
+static FshStatus refuse_unread(FileReport *report, const FshError *found, FshError *error)
+{
+    drop_problems(report);
+    report->indexed = false;
+    return add_found(report, -1, NULL, found, error);
 }
 
 FshStatus fsh_check_file(const FileCheck *check, FileReport *report, FshError *error)
@@ -414,6 +442,10 @@ FshStatus fsh_check_file(const FileCheck *check, FileReport *report, FshError *e
         status = check->container == FSH_CONTAINER_LMDB
                      ? check_lmdb_structure(check, report, &metadata, error)
                      : check_shard_structure(check, report, &metadata, error);
+    if (!status && fsh_split_file_check_all_read(&report->file, &found)) {
+        status = refuse_unread(report, &found, error);
+        goto done;
+    }
     if (status || !report->indexed)
         goto done;
     if (check->info &&

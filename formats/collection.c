@@ -137,37 +137,64 @@ static bool is_in(const char *folder, const char *name)
     return file_join(path, sizeof path, folder, name, NULL) == FSH_OK && file_exists(path);
 }
 
+/* Maps a file that may be of any kind. Pipes and devices have nothing to look at: an empty mapping. */
+static FshStatus map_any(const char *path, FileMapping *mapping, FshError *error)
+{
+    FshStatus status = file_map(path, mapping, error);
+    return status == FSH_ERR_UNSUPPORTED ? FSH_OK : status;
+}
+
+/* Unmaps it, and says whether what was looked at was there. */
+static FshStatus unmap_read(const char *path, FileMapping *mapping, FshError *error)
+{
+    FshStatus status = file_mapping_check(mapping, 0, mapping->length, error);
+    file_unmap(mapping);
+    return status ? fsh_error_prepend(error, "%s", path) : FSH_OK;
+}
+
 /* An LMDB of folder2lmdb: a folder with data.mdb, or the file itself. */
-static bool is_folder2lmdb(const char *path)
+static FshStatus is_folder2lmdb(const char *path, bool *is_ret, FshError *error)
 {
     char data_path[PATH_MAX];
     FileMapping mapping;
-    if (fsh_lmdb_data_path(data_path, path, NULL) || !file_exists(data_path) ||
-        file_map(data_path, &mapping, NULL))
-        return false;
-    bool is =
-        fsh_lmdb_sniff(mapping.bytes, mapping.length) && fsh_folder2lmdb_sniff(mapping.bytes, mapping.length);
-    file_unmap(&mapping);
-    return is;
+    *is_ret = false;
+    if (fsh_lmdb_data_path(data_path, path, NULL) || !file_exists(data_path))
+        return FSH_OK;
+    FshStatus status = map_any(data_path, &mapping, error);
+    if (status)
+        return status;
+    *is_ret = mapping.bytes && fsh_lmdb_sniff(mapping.bytes, mapping.length) &&
+              fsh_folder2lmdb_sniff(mapping.bytes, mapping.length);
+    return unmap_read(data_path, &mapping, error);
 }
 
-/* What a single path is; 0: nothing of the kind. */
-static FshContainer sniff_path(const char *path)
+/* What a single path is; 0: nothing of the kind. A file that cannot be read may be anything: FSH_ERR_SYSTEM. */
+static FshStatus sniff_path(const char *path, FshContainer *container_ret, FshError *error)
 {
     FileMapping mapping;
+    bool is_tar = false, is_lmdb = false;
+    *container_ret = 0;
     if (file_is_folder(path)) {
+        if (is_in(path, LMDB_DATA_NAME) && is_in(path, BASICSR_META_NAME)) {
+            *container_ret = FSH_CONTAINER_BASICSR;
+            return FSH_OK;
+        }
         if (!is_in(path, LMDB_DATA_NAME))
-            return 0;
-        return is_in(path, BASICSR_META_NAME) ? FSH_CONTAINER_BASICSR
-               : is_folder2lmdb(path)         ? FSH_CONTAINER_FOLDER2LMDB
-                                              : 0;
+            return FSH_OK;
+    } else if (file_exists(path)) {
+        FshStatus status = map_any(path, &mapping, error);
+        if (status)
+            return status;
+        is_tar = mapping.bytes && (fsh_tar_sniff(mapping.bytes, mapping.length) ||
+                                   (has_suffix(path, ".tar") && mapping.bytes[0] == 0));
+        status = unmap_read(path, &mapping, error);
+        if (status)
+            return status;
     }
-    if (!file_exists(path) || file_map(path, &mapping, NULL))
-        return 0;
-    bool is_tar = fsh_tar_sniff(mapping.bytes, mapping.length) ||
-                  (has_suffix(path, ".tar") && mapping.length && mapping.bytes[0] == 0);
-    file_unmap(&mapping);
-    return is_tar ? FSH_CONTAINER_TAR : is_folder2lmdb(path) ? FSH_CONTAINER_FOLDER2LMDB : 0;
+    FshStatus status = is_tar ? FSH_OK : is_folder2lmdb(path, &is_lmdb, error);
+    if (!status)
+        *container_ret = is_tar ? FSH_CONTAINER_TAR : is_lmdb ? FSH_CONTAINER_FOLDER2LMDB : 0;
+    return status;
 }
 
 /* Names that tars have when they are packed, which nobody can read in place. */
@@ -192,15 +219,20 @@ static FshStatus gather(Collection *collection, const char *path, const char *su
     const struct dirent *entry;
     if (!folder)
         return fsh_error_system(error, errno, "%s: cannot be read", path);
-    while (!status && (entry = readdir(folder))) {
+    while (!status && (errno = 0, entry = readdir(folder))) {
         char inside[PATH_MAX];
         const char *name = entry->d_name;
+        FshContainer found = FSH_CONTAINER_TAR;
         if (name[0] == '.' || !has_suffix(name, suffix))
             continue;
         status = file_join(inside, sizeof inside, path, name, error);
-        if (!status && (container == FSH_CONTAINER_TAR || sniff_path(inside) == container))
+        if (!status && container != FSH_CONTAINER_TAR)
+            status = sniff_path(inside, &found, error);
+        if (!status && found == container)
             status = add_file(collection, path, name, error);
     }
+    if (!status && errno) /* readdir's: some of the files would be missing without a word */
+        status = fsh_error_system(error, errno, "%s: cannot be listed", path);
     (void)closedir(folder);
     if (collection->count)
         qsort(collection->files, collection->count, sizeof *collection->files, compare_files);
@@ -261,8 +293,9 @@ static FshStatus sniff_list(Collection *collection, const char *text, FshError *
         return status;
     if (fsh_shard_sniff(mapping.bytes, mapping.length))
         collection->container = FSH_CONTAINER_SHARDS;
+    status = file_mapping_check(&mapping, 0, mapping.length, error);
     file_unmap(&mapping);
-    return FSH_OK;
+    return status ? fsh_error_prepend(error, "%s", first) : FSH_OK;
 }
 
 static FshStatus find_list(Collection *collection, const char *text, FshError *error)
@@ -295,7 +328,11 @@ FshStatus fsh_collection_find(Collection *collection, const char *path, FshError
     /* Tars that fpack has not finished packing are no dataset of others. */
     if (is_folder && (is_in(path, FSH_MANIFEST_NAME) || is_in(path, FSH_UNFINISHED_NAME)))
         return FSH_OK;
-    collection->container = sniff_path(path);
+    status = sniff_path(path, &collection->container, error);
+    if (status) {
+        fsh_collection_free(collection);
+        return status;
+    }
     if (is_list) {
         status = find_list(collection, path, error);
     } else if (collection->container) {

@@ -9,6 +9,7 @@
 
 #include "common/cpu.h"
 #include "common/pool.h"
+#include "common/read_fault.h"
 #include "formats/bytes.h"
 #include "formats/internal.h"
 
@@ -340,7 +341,10 @@ static FshStatus open_file(FshDataset *dataset, const char *path, FshError *erro
          i < mapping.length && !is_json && memchr(beginnings, mapping.bytes[i], sizeof beginnings); i++) {
         is_json = mapping.bytes[i] == '{';
     }
+    status = file_mapping_check(&mapping, 0, mapping.length, error);
     file_unmap(&mapping);
+    if (status)
+        return fsh_error_prepend(error, "%s", path);
     char name[NAME_MAX + 1];
     status = split_path(path, &dataset->folder, name, error);
     if (status)
@@ -558,6 +562,20 @@ FshStatus fsh_split_fail_at_data(const FshSplit *split, const void *data, FshSta
     return status;
 }
 
+FshStatus fsh_split_check_read_data(const FshSplit *split, const void *data, size_t bytes, FshError *error)
+{
+    for (size_t i = 0; read_faults_any() && i < split->files->count; i++) {
+        const SplitFile *file = &split->files->files[i];
+        for (size_t j = 0; j < fsh_split_file_mapping_count(file); j++) {
+            const FileMapping *mapping = fsh_split_file_mapping(file, j);
+            const uintptr_t begin = (uintptr_t)mapping->bytes;
+            if ((uintptr_t)data >= begin && (uintptr_t)data < begin + mapping->length)
+                return file_mapping_check(mapping, (uintptr_t)data - begin, bytes, error);
+        }
+    }
+    return FSH_OK;
+}
+
 static uint64_t record_offset(const SplitFile *file, uint64_t record)
 {
     return fsh_index_row_load(file->rows + record * INDEX_ROW_BYTES).offset;
@@ -587,13 +605,14 @@ int64_t fsh_sample_label(const FshSplit *split, uint64_t index)
 {
     const SplitFile *file = find_file(split, index);
     IndexRow row = fsh_index_row_load(file->rows + (index - file->first) * INDEX_ROW_BYTES);
-    if (file->container != FSH_CONTAINER_LMDB) /* checked when it was opened */
-        return row.label;
-    if (row.record_bytes < RECORD_BYTES_MIN)
-        return FSH_NO_LABEL;
-    int64_t label = fsh_record_label(file->mapping.bytes + row.offset);
-    bool in_range = label >= 0 && label < (int64_t)split->files->manifest->class_count;
-    return in_range ? label : FSH_NO_LABEL;
+    int64_t label = row.label; /* checked when the file was opened */
+    if (file->container == FSH_CONTAINER_LMDB) {
+        label = row.record_bytes < RECORD_BYTES_MIN ? FSH_NO_LABEL
+                                                    : fsh_record_label(file->mapping.bytes + row.offset);
+        if (label < 0 || label >= (int64_t)split->files->manifest->class_count)
+            label = FSH_NO_LABEL;
+    }
+    return fsh_split_file_check_read(file, index - file->first, NULL) ? FSH_NO_LABEL : label;
 }
 
 void fsh_sample_prefetch(const FshSplit *split, uint64_t index, bool from_disk)
@@ -626,6 +645,21 @@ FshStatus fsh_sample_verify(const FshSplit *split, uint64_t index, FshError *err
         (void)fail_at(split, index, record_offset(file, index - file->first), status, error);
     }
     return status;
+}
+
+FshStatus fsh_sample_check_read(const FshSplit *split, const FshSample *sample, FshError *error)
+{
+    if (!read_faults_any() || sample->index >= split->sample_count)
+        return FSH_OK;
+    const SplitFile *file = find_file(split, sample->index);
+    const uint64_t record = sample->index - file->first;
+    FshStatus status = fsh_split_file_check_read(file, record, error);
+    return status ? fail_at(split, sample->index, record_offset(file, record), status, error) : FSH_OK;
+}
+
+void fsh_outlive_read_errors(void)
+{
+    read_fault_outlive();
 }
 
 /* ---- bulk ---- */

@@ -85,7 +85,7 @@ static FshStatus list_sides(const char *path, char *names[FSH_FIELDS_MAX], size_
     *count_ret = 0;
     if (!folder)
         return fsh_error_system(error, errno, "%s: cannot be read", path);
-    while (!status && (entry = readdir(folder))) {
+    while (!status && (errno = 0, entry = readdir(folder))) {
         if (entry->d_name[0] == '.' || !has_suffix(entry->d_name, ".lmdb"))
             continue;
         if (*count_ret == FSH_FIELDS_MAX) {
@@ -99,6 +99,8 @@ static FshStatus list_sides(const char *path, char *names[FSH_FIELDS_MAX], size_
         else
             (*count_ret)++;
     }
+    if (!status && errno)
+        status = fsh_error_system(error, errno, "%s: cannot be listed", path);
     (void)closedir(folder);
     qsort(names, *count_ret, sizeof *names, compare_text);
     return status;
@@ -186,6 +188,8 @@ FshStatus fsh_foreign_open(SplitFile *file, const char *path, FshContainer conta
         status = fsh_error_set(error, FSH_ERR_UNSUPPORTED, "%s: holds no sample with an image", path);
     if (!status)
         status = fsh_foreign_rows(file, error);
+    if (status != FSH_ERR_MEMORY && fsh_split_file_check_all_read(file, error))
+        status = fail_at_path(path, FSH_ERR_SYSTEM, error); /* why the rest was wrong */
     if (status)
         fsh_split_file_close(file);
     return status;

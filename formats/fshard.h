@@ -29,8 +29,8 @@
  * proof calls fsh_check (fverify does).
  *
  * Caveats.
- * - A file that is truncated by someone else while it is mapped gives SIGBUS.
- *   Fix: never write into a dataset; fpack writes to new names and renames.
+ * - A file that is truncated by someone else while it is mapped, or that the disk cannot read, gives SIGBUS.
+ *   Fix: fsh_outlive_read_errors makes failures of them. Never write into a dataset; fpack writes to new names and renames.
  * - Field data is 64-byte aligned in shards of aligned records only. Elsewhere it has no alignment.
  *   Fix: copy, or pack as shards without compression.
  * - A field's data may be compressed, whatever its codec.
@@ -222,6 +222,12 @@ FSH_API void fsh_manifest_free(FshManifest *manifest);
 
 typedef struct FshDataset FshDataset;
 
+/* Has the process outlive a disk that fails, or a file that somebody cuts short, under an open dataset: the bytes that are not
+ * there read as zeros, and every function here that has read them returns FSH_ERR_SYSTEM. Installs a handler for SIGBUS, which
+ * passes on what is not about files of ours to the handler that was there before; one that is installed later should do the same.
+ * Once for the process, before datasets are read; nothing here calls it by itself. */
+FSH_API void fsh_outlive_read_errors(void);
+
 /* Read-only view of one split; lives as long as its dataset. */
 typedef struct FshSplit {
     const FshDataset *dataset;
@@ -285,6 +291,11 @@ FSH_API void fsh_sample_prefetch(const FshSplit *split, uint64_t index, bool fro
 
 /* Recomputes the record's CRC32C. FSH_ERR_CORRUPT names file, record and key. */
 FSH_API FshStatus fsh_sample_verify(const FshSplit *split, uint64_t index, FshError *error);
+
+/* Whether all was there that was read of a sample since fsh_sample_get gave it, for whoever has used its bytes in place. In a
+ * program that has called fsh_outlive_read_errors; elsewhere always FSH_OK. FSH_ERR_SYSTEM names file, record and byte: what was
+ * read was zeros, and what was made of it is to be thrown away. Costs nothing where nothing has failed. */
+FSH_API FshStatus fsh_sample_check_read(const FshSplit *split, const FshSample *sample, FshError *error);
 
 /* Where a sample lies, for messages: "train-00000-of-00002.fshard record 17". Returns buffer. */
 FSH_API const char *fsh_sample_where(const FshSplit *split, uint64_t index, char *buffer,

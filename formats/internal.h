@@ -298,8 +298,14 @@ uint64_t fsh_split_file_bytes(const SplitFile *file);
  * Checks its structure. FSH_ERR_CORRUPT; the message names no place. */
 FshStatus fsh_split_file_sample(const SplitFile *file, uint64_t record, FshSample *sample, RecordHead *head,
                                 FshError *error);
-/* Checksums of that record; FSH_OK where the container has none. */
+/* Reads all of that record, and compares its checksums where the container has any. */
 FshStatus fsh_split_file_verify(const SplitFile *file, uint64_t record, FshError *error);
+/* Checks whether what was read of that record, or of the whole file, was there: FSH_ERR_SYSTEM where the disk failed, or the
+ * file was cut short (common/read_fault.h). The message names the byte. */
+FshStatus fsh_split_file_check_read(const SplitFile *file, uint64_t record, FshError *error);
+FshStatus fsh_split_file_check_all_read(const SplitFile *file, FshError *error);
+/* Reads that record into the page cache and maps it, as fsh_populate. */
+FshStatus fsh_split_file_populate(const SplitFile *file, uint64_t record, FshError *error);
 
 /* Opens a file of a foreign container, *file zeroed before, for fsh_split_file_open and collections. names: fields to
  * expect, or NULL. written_by_us: as in SplitFile. (foreign_file.c) */
@@ -358,10 +364,13 @@ struct FshSplitFiles {
 
 /* Puts file, record and byte offset of the record that holds data in front of a failure's message. Returns status. */
 FshStatus fsh_split_fail_at_data(const FshSplit *split, const void *data, FshStatus status, FshError *error);
+/* Checks whether these bytes of a mapping of the split were there: FSH_ERR_SYSTEM. */
+FshStatus fsh_split_check_read_data(const FshSplit *split, const void *data, size_t bytes, FshError *error);
 
-/* Reads a range of a mapping into the page cache and maps it. Where the kernel can (Linux 5.14), a disk that
- * fails is FSH_ERR_SYSTEM here instead of SIGBUS later. (residency.c) */
-FshStatus fsh_populate(const uint8_t *bytes, uint64_t length, FshError *error);
+/* Reads a range of a mapping into the page cache and maps it. A disk that fails is FSH_ERR_SYSTEM here instead of SIGBUS
+ * later: where the kernel can (Linux 5.14), or the program has called read_fault_outlive. The message names the byte where that
+ * is known, else the range's first. (residency.c) */
+FshStatus fsh_populate(const FileMapping *mapping, uint64_t offset, uint64_t length, FshError *error);
 
 /* ---- writing (writer.c) ---- */
 

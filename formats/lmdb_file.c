@@ -104,6 +104,8 @@ static FshStatus hash_file(const char *path, XXH3_state_t *hash, uint64_t *bytes
         return status;
     if (XXH3_128bits_update(hash, mapping.bytes, (size_t)mapping.length) == XXH_ERROR)
         status = fsh_error_set(error, FSH_ERR_LIBRARY, "%s: XXH3 failed", path);
+    if (!status && file_mapping_check(&mapping, 0, mapping.length, error))
+        status = fsh_error_prepend(error, "%s", path);
     *bytes_ret += mapping.length;
     file_unmap(&mapping);
     return status;

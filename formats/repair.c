@@ -52,17 +52,23 @@ static FshStatus out_of_memory(const Repair *repair, FshError *error)
 
 static void tell(Repair *repair, uint64_t begin, uint64_t end, const char *reason)
 {
+    const uint8_t *bytes = repair->mapping.bytes + begin;
     FshLoss loss = {.offset = begin, .bytes = end - begin, .reason = reason};
     FshSample sample;
     RecordHead head;
+    FshError unread = {0};
     /* A damaged payload leaves the record's own header readable: the key is a help, if no proof. */
-    if (fsh_record_parse(repair->mapping.bytes + begin, repair->end - begin, repair->view.record_form,
-                         &sample, &head, NULL) == FSH_OK) {
+    if (fsh_record_parse(bytes, repair->end - begin, repair->view.record_form, &sample, &head, NULL) ==
+            FSH_OK &&
+        file_mapping_check(&repair->mapping, begin,
+                           (uint64_t)((const uint8_t *)sample.fields[0].data - bytes), NULL) == FSH_OK) {
         loss.key = sample.key;
         loss.key_bytes = sample.key_bytes;
         loss.source = sample.fields[0].source;
         loss.source_bytes = sample.fields[0].source_bytes;
     }
+    if (file_mapping_check(&repair->mapping, begin, end - begin, &unread))
+        loss.reason = unread.message;
     if (repair->visit)
         repair->visit(&loss, repair->context);
     repair->report->lost_bytes += loss.bytes;
@@ -162,7 +168,11 @@ static FshStatus check_record(Repair *repair, uint64_t offset, uint64_t length, 
             crc_between(&repair->running, offset + RECORD_CRC_BEGIN, offset + head->record_bytes), error);
     else if (!status)
         status = fsh_record_verify(bytes, &sample, head, error);
-    return status ? status : fsh_record_fits(&sample, &repair->metadata, error);
+    if (!status)
+        status = fsh_record_fits(&sample, &repair->metadata, error);
+    if (!status && file_mapping_check(&repair->mapping, offset, head->record_bytes, error))
+        status = FSH_ERR_SYSTEM;
+    return status;
 }
 
 /* Header, and where records end as far as footer and index can still be believed. */
@@ -177,6 +187,9 @@ static FshStatus look_at_structure(Repair *repair, FshError *error)
     if (!status)
         status = fsh_dictionary_check(view->dictionary, view->dictionary_bytes, &repair->metadata.dictionary,
                                       &found);
+    if (file_mapping_check(&repair->mapping, 0, repair->mapping.length,
+                           &found)) /* nothing else was read yet */
+        status = FSH_ERR_SYSTEM;
     if (status)
         return fsh_error_set(error, status,
                              "%s: %s; without its header a shard cannot be repaired: pack it again",

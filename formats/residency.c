@@ -20,8 +20,22 @@ static size_t page_bytes(void)
     return (size_t)sysconf(_SC_PAGESIZE);
 }
 
-FshStatus fsh_populate(const uint8_t *bytes, uint64_t length, FshError *error)
+#ifdef MADV_POPULATE_READ
+/* The first byte of the range that cannot be read, page by page. */
+static uint64_t find_unreadable(const FileMapping *mapping, uint64_t offset, uint64_t length)
 {
+    const size_t page = page_bytes();
+    for (uint64_t at = offset - offset % page; at < offset + length; at += page) {
+        if (madvise((void *)(mapping->bytes + at), page, MADV_POPULATE_READ) && errno == EFAULT)
+            return at > offset ? at : offset;
+    }
+    return offset;
+}
+#endif
+
+FshStatus fsh_populate(const FileMapping *mapping, uint64_t offset, uint64_t length, FshError *error)
+{
+    const uint8_t *bytes = mapping->bytes + offset;
     size_t page = page_bytes();
     size_t before = (uintptr_t)bytes & (page - 1); /* madvise wants whole pages; the mapping begins at one */
     const uint8_t *begin = bytes - before, *end = bytes + length;
@@ -31,14 +45,15 @@ FshStatus fsh_populate(const uint8_t *bytes, uint64_t length, FshError *error)
 #ifdef MADV_POPULATE_READ
     for (;;) {
         if (madvise((void *)begin, span, MADV_POPULATE_READ) == 0)
-            return FSH_OK;
+            return file_mapping_check(mapping, offset, length,
+                                      error); /* zeros in place of a page are there */
         if (errno == EINTR)
             continue;
         if (errno == EINVAL) /* before Linux 5.14 */
             break;
         if (errno == EFAULT)
-            return fsh_error_set(error, FSH_ERR_SYSTEM,
-                                 "cannot be read: the disk fails, or the file was cut short meanwhile");
+            return fsh_error_set(error, FSH_ERR_SYSTEM, FILE_BYTE_UNREADABLE,
+                                 (unsigned long long)find_unreadable(mapping, offset, length));
         return fsh_error_system(error, errno, "cannot be read");
     }
 #endif
@@ -48,7 +63,7 @@ FshStatus fsh_populate(const uint8_t *bytes, uint64_t length, FshError *error)
         sink = *(const volatile uint8_t *)at;
     }
     (void)sink;
-    return FSH_OK;
+    return file_mapping_check(mapping, offset, length, error);
 }
 
 /* ---- a split ---- */
@@ -78,10 +93,9 @@ static FshStatus populate_chunk(uint64_t item, int thread, void *context, FshErr
     }
     uint64_t offset = item * POPULATE_BYTES;
     uint64_t length = mapping->length - offset < POPULATE_BYTES ? mapping->length - offset : POPULATE_BYTES;
-    FshStatus status = fsh_populate(mapping->bytes + offset, length, error);
+    FshStatus status = fsh_populate(mapping, offset, length, error);
     if (status)
-        (void)fsh_error_prepend(error, "%s at byte %" PRIu64,
-                                split->info->files[file - split->files->files].name, offset);
+        (void)fsh_error_prepend(error, "%s", split->info->files[file - split->files->files].name);
     return status;
 }
 

@@ -5,6 +5,8 @@
 #include <sys/mman.h>
 #include <stdlib.h>
 
+#include "common/read_fault.h"
+
 static FshStatus open_shard(SplitFile *file, const Metadata *expected, Metadata *metadata_ret,
                             FshError *error)
 {
@@ -92,6 +94,8 @@ FshStatus fsh_split_file_open(SplitFile *file, const char *path, FshContainer co
         return status;
     status = container == FSH_CONTAINER_LMDB ? open_lmdb(file, expected, &metadata, error)
                                              : open_shard(file, expected, &metadata, error);
+    if (status != FSH_ERR_MEMORY && fsh_split_file_check_all_read(file, error))
+        status = FSH_ERR_SYSTEM; /* why the rest was wrong */
     if (status) {
         (void)fsh_error_prepend(error, "%s", path);
         fsh_split_file_close(file);
@@ -177,8 +181,84 @@ static void find_sides(const SplitFile *file, const FileMapping *sides[FSH_FIELD
     }
 }
 
-FshStatus fsh_split_file_sample(const SplitFile *file, uint64_t record, FshSample *sample, RecordHead *head,
-                                FshError *error)
+/* ---- what was not there ---- */
+
+/* A part of a record. */
+typedef struct Stretch {
+    const FileMapping *mapping;
+    uint64_t offset, bytes;
+} Stretch;
+
+enum { STRETCHES_MAX = 2 * FSH_FIELDS_MAX };
+
+/* All of a record, and what is read with it: the note of a foreign one. Returns how many. */
+static size_t record_stretches(const SplitFile *file, uint64_t record, Stretch stretches[STRETCHES_MAX])
+{
+    size_t count = 0;
+    if (!fsh_container_is_foreign(file->container)) {
+        const IndexRow row = fsh_index_row_load(file->rows + record * INDEX_ROW_BYTES);
+        stretches[0] = (Stretch){&file->mapping, row.offset, row.record_bytes};
+        return 1;
+    }
+    const FileMapping *sides[FSH_FIELDS_MAX];
+    const SampleRow *row = fsh_table_row(&file->table, record);
+    const FieldRow *fields = fsh_table_fields(&file->table, record);
+    find_sides(file, sides);
+    for (unsigned i = 0; i < file->table.field_count; i++) {
+        stretches[count++] = (Stretch){sides[i], fields[i].offset, fields[i].bytes};
+        if (row->note_bytes)
+            stretches[count++] = (Stretch){sides[i], row->note_at, row->note_bytes};
+    }
+    return count;
+}
+
+/* Whether the index row of a record was there, where rows are used in the file. */
+static FshStatus check_row(const SplitFile *file, uint64_t record, FshError *error)
+{
+    const uint8_t *row = file->rows + record * INDEX_ROW_BYTES, *bytes = file->mapping.bytes;
+    const bool in_file =
+        (uintptr_t)row >= (uintptr_t)bytes && (uintptr_t)row - (uintptr_t)bytes < file->mapping.length;
+    return in_file && read_faults_any()
+               ? file_mapping_check(&file->mapping, (uint64_t)(row - bytes), INDEX_ROW_BYTES, error)
+               : FSH_OK;
+}
+
+FshStatus fsh_split_file_check_read(const SplitFile *file, uint64_t record, FshError *error)
+{
+    if (!read_faults_any())
+        return FSH_OK;
+    Stretch stretches[STRETCHES_MAX];
+    FshStatus status = check_row(file, record, error);
+    const size_t count = status ? 0 : record_stretches(file, record, stretches);
+    for (size_t i = 0; i < count && !status; i++)
+        status = file_mapping_check(stretches[i].mapping, stretches[i].offset, stretches[i].bytes, error);
+    return status;
+}
+
+FshStatus fsh_split_file_check_all_read(const SplitFile *file, FshError *error)
+{
+    FshStatus status = FSH_OK;
+    for (size_t i = 0; i < fsh_split_file_mapping_count(file) && read_faults_any() && !status; i++) {
+        const FileMapping *mapping = fsh_split_file_mapping(file, i);
+        status = file_mapping_check(mapping, 0, mapping->length, error);
+    }
+    return status;
+}
+
+FshStatus fsh_split_file_populate(const SplitFile *file, uint64_t record, FshError *error)
+{
+    Stretch stretches[STRETCHES_MAX];
+    FshStatus status = check_row(file, record, error);
+    const size_t count = status ? 0 : record_stretches(file, record, stretches);
+    for (size_t i = 0; i < count && !status; i++)
+        status = fsh_populate(stretches[i].mapping, stretches[i].offset, stretches[i].bytes, error);
+    return status;
+}
+
+/* ---- records ---- */
+
+static FshStatus read_record(const SplitFile *file, uint64_t record, FshSample *sample, RecordHead *head,
+                             FshError *error)
 {
     IndexRow row = fsh_index_row_load(file->rows + record * INDEX_ROW_BYTES);
     if (file->container == FSH_CONTAINER_FILES) {
@@ -205,17 +285,38 @@ FshStatus fsh_split_file_sample(const SplitFile *file, uint64_t record, FshSampl
     return status;
 }
 
-FshStatus fsh_split_file_verify(const SplitFile *file, uint64_t record, FshError *error)
+FshStatus fsh_split_file_sample(const SplitFile *file, uint64_t record, FshSample *sample, RecordHead *head,
+                                FshError *error)
 {
-    if (fsh_container_is_foreign(file->container)) {
-        const FileMapping *sides[FSH_FIELDS_MAX];
-        find_sides(file, sides);
-        bool must = file->written_by_us && file->container == FSH_CONTAINER_TAR;
-        return fsh_table_verify(&file->table, sides, record, must, error);
-    }
+    FshStatus status = read_record(file, record, sample, head, error);
+    return fsh_split_file_check_read(file, record, error) ? FSH_ERR_SYSTEM : status;
+}
+
+/* Where nothing tells a checksum, nobody has read all of it. */
+static FshStatus verify_foreign(const SplitFile *file, uint64_t record, FshError *error)
+{
+    const FileMapping *sides[FSH_FIELDS_MAX];
+    Stretch stretches[STRETCHES_MAX];
+    find_sides(file, sides);
+    const size_t count = record_stretches(file, record, stretches);
+    for (size_t i = 0; i < count; i++)
+        read_fault_touch(stretches[i].mapping->bytes + stretches[i].offset, (size_t)stretches[i].bytes);
+    const bool must = file->written_by_us && file->container == FSH_CONTAINER_TAR;
+    return fsh_table_verify(&file->table, sides, record, must, error);
+}
+
+static FshStatus verify_own(const SplitFile *file, uint64_t record, FshError *error)
+{
     FshSample sample = {0};
     RecordHead head = {0};
-    FshStatus status = fsh_split_file_sample(file, record, &sample, &head, error);
+    FshStatus status = read_record(file, record, &sample, &head, error);
     IndexRow row = fsh_index_row_load(file->rows + record * INDEX_ROW_BYTES);
     return status ? status : fsh_record_verify(file->mapping.bytes + row.offset, &sample, &head, error);
+}
+
+FshStatus fsh_split_file_verify(const SplitFile *file, uint64_t record, FshError *error)
+{
+    FshStatus status = fsh_container_is_foreign(file->container) ? verify_foreign(file, record, error)
+                                                                 : verify_own(file, record, error);
+    return fsh_split_file_check_read(file, record, error) ? FSH_ERR_SYSTEM : status;
 }

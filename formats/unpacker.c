@@ -97,6 +97,8 @@ FshStatus fsh_field_unpack(FshUnpacker *unpacker, const FshSplit *split, const F
         return read;
     }
     FshStatus status = unpack(unpacker, split->files->dictionary, field, error);
+    if (fsh_split_check_read_data(split, field->data, field->bytes, error))
+        status = FSH_ERR_SYSTEM; /* why the frame was wrong */
     if (status)
         return fsh_split_fail_at_data(split, field->data, status, error);
     *data_ret = unpacker->bytes.bytes;

@@ -86,6 +86,7 @@ typedef struct RunOptions {
     const char *
         stop_at; /* the end of a path: when that file gets its name, the program stops itself (see stop_at.c); not with
                           * limit_disk */
+    const char *bad_disk; /* what cannot be read: rules of bad_disk.c; not with the two above */
 } RunOptions;
 
 typedef struct RunResult {

@@ -96,16 +96,21 @@ static Strings make_environment(const RunOptions *options)
         add_string(&environment, "%s", *variable);
     for (const char *const *variable = options->environment; variable && *variable; variable++)
         set_variable(&environment, *variable);
-    if (options->limit_disk || options->stop_at) {
-        const char *library = getenv(options->stop_at ? "FSHARD_STOP" : "FSHARD_ENOSPC");
-        if (!library || (options->stop_at && options->limit_disk))
-            fail_msg("%s", library ? "a run has a full disk, or stops itself"
-                                   : "FSHARD_ENOSPC, FSHARD_STOP: not set: run the test through ctest");
+    if (options->limit_disk || options->stop_at || options->bad_disk) {
+        const char *library = getenv(options->bad_disk  ? "FSHARD_BAD"
+                                     : options->stop_at ? "FSHARD_STOP"
+                                                        : "FSHARD_ENOSPC");
+        if (!library || options->limit_disk + !!options->stop_at + !!options->bad_disk > 1)
+            fail_msg("%s",
+                     library ? "a run has a full disk, or a bad one, or stops itself"
+                             : "FSHARD_BAD, FSHARD_ENOSPC, FSHARD_STOP: not set: run the test through ctest");
         /* ASan wants to be the first library; enospc.c does not come between the two. */
         const char *asan = getenv("ASAN_OPTIONS");
         Strings more = {0};
         add_string(&more, "LD_PRELOAD=%s", library);
-        if (options->stop_at)
+        if (options->bad_disk)
+            add_string(&more, "FSHARD_BAD_DISK=%s", options->bad_disk);
+        else if (options->stop_at)
             add_string(&more, "FSHARD_STOP_AT=%s", options->stop_at);
         else
             add_string(&more, "FSHARD_ENOSPC_BYTES=%llu", (unsigned long long)options->disk_bytes);

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "common/read_fault.h"
 #include "tools/pack/jpeg_size.h"
 #include "tools/pack/source.h"
 #include "tools/resize/resize_names.h"
@@ -82,6 +83,24 @@ static FshStatus wrap_pixels(Buffer *file, IntakeBytes *taken, FshError *error)
     taken->bytes = file->length;
     taken->is_raw = false;
     return status;
+}
+
+FshStatus intake_check_read(const Plan *plan, const PlanSample *sample, FshError *error)
+{
+    const bool may_have_failed = plan->from.dataset && read_faults_any();
+    for (size_t field = 0; may_have_failed && field < plan->field_count; field++) {
+        FshSample record;
+        FshError failure = {0};
+        const FshSplit *split = NULL;
+        size_t at = 0;
+        FshStatus status =
+            plan_dataset_sample(plan, plan_item(plan, sample, field), &record, &at, &split, &failure);
+        if (!status)
+            status = fsh_sample_check_read(split, &record, &failure);
+        if (status == FSH_ERR_SYSTEM)
+            return fsh_error_set(error, status, "%s", failure.message);
+    }
+    return FSH_OK;
 }
 
 /* ---- either ---- */
@@ -249,5 +268,5 @@ FshStatus intake_probe(Intake *intake, ImageDecoder *decoder, const Plan *plan, 
     status = intake_original(intake, plan, options, sample, field, NULL, &taken, error);
     if (!status)
         status = probe_bytes(intake, decoder, plan, options, sample, field, &taken, info, error);
-    return status;
+    return intake_check_read(plan, sample, error) ? FSH_ERR_SYSTEM : status;
 }

@@ -50,6 +50,10 @@ FshStatus intake_original(Intake *intake, const Plan *plan, const PackOptions *o
                           const PlanSample *sample, size_t field, const Buffer *place, IntakeBytes *taken,
                           FshError *error);
 
+/* Checks whether what was read of the sample's record was there, after its bytes were used: FSH_ERR_SYSTEM. Of files nothing is
+ * mapped, so nothing can fail. */
+FshStatus intake_check_read(const Plan *plan, const PlanSample *sample, FshError *error);
+
 /* Size and channels of what intake_take would give, by the header: pixels as displayed. */
 FshStatus intake_probe(Intake *intake, ImageDecoder *decoder, const Plan *plan, const PackOptions *options,
                        const PlanSample *sample, size_t field, ImageInfo *info, FshError *error);

@@ -64,6 +64,8 @@ static FshStatus hash_sample(uint64_t item, int thread, void *context, FshError 
         (void)XXH3_128bits_update(state, shape, sizeof shape);
         (void)XXH3_128bits_update(state, taken.data, taken.bytes);
     }
+    if (!status)
+        status = intake_check_read(job->plan, sample, &failure);
     const XXH128_hash_t hash = XXH3_128bits_digest(state);
     (void)XXH3_freeState(state);
     content->known = !status;

@@ -249,6 +249,8 @@ FshStatus work_describe(Worker *worker, const Plan *plan, const PackOptions *opt
     field = status ? field - 1 : 0;
     if (!status)
         status = check_sizes(plan, description, &failure);
+    if (intake_check_read(plan, sample, &failure))
+        status = FSH_ERR_SYSTEM; /* whatever else seemed wrong */
     return status ? leave_out(plan, sample, field, &failure, result, error) : FSH_OK;
 }
 
@@ -333,6 +335,8 @@ FshStatus work_sample(Worker *worker, const Plan *plan, const PackOptions *optio
         status =
             fsh_record_build(&description, form, records->bytes + records->length, record_bytes, &failure);
     buffer_free(&before);
+    if (!status)
+        status = intake_check_read(plan, sample, &failure); /* the record has copied from the dataset */
     if (status)
         return leave_out(plan, sample, 0, &failure, result, error);
     result->record_offset = records->length;

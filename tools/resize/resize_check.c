@@ -158,6 +158,8 @@ static bool is_too_small(const Check *check, Thread *thread, const Slot *slot, c
     const size_t length = item->in_tar ? item->content.length : (size_t)mapping.length;
     FshStatus status = resize_image_plan(thread->worker, bytes, length, slot->format, &check->options->recipe,
                                          &image, reason);
+    if (file_mapping_check(&mapping, 0, mapping.length, reason))
+        status = FSH_ERR_SYSTEM;
     file_unmap(&mapping);
     return !status && image.action == RESIZE_TOO_SMALL;
 }

@@ -172,6 +172,8 @@ static void make_image(const ResizeJob *job, ResizeThread *thread, size_t side, 
     result->bytes_before = length;
     FshStatus status = (job->options->dry_run ? resize_image_plan : resize_image)(
         thread->workers[side], bytes, length, result->format, &job->options->recipe, image, &result->reason);
+    if (job->options->dry_run && file_mapping_check(&thread->mapping, 0, length, &result->reason))
+        status = FSH_ERR_SYSTEM;
     thread->stage_seconds[RESIZE_STAGE_DECODING] += image->decode_seconds;
     thread->stage_seconds[RESIZE_STAGE_RESAMPLING] += image->resample_seconds;
     thread->stage_seconds[RESIZE_STAGE_ENCODING] += image->encode_seconds;

@@ -255,21 +255,6 @@ static FshStatus extract_field(const Extraction *extraction, int thread, const F
     return status;
 }
 
-/* "shards/train-00000-of-00001.fshard record 3 at byte 960: key cat/3: …": a problem names these itself. */
-static void drop_place(const FshSplit *split, uint64_t index, const FshSample *sample, FshError *failure)
-{
-    char where[512];
-    const char *reason = strstr(failure->message, fsh_sample_where(split, index, where, sizeof where));
-    if (!reason || !(reason = strstr(reason + strlen(where), ": ")))
-        return;
-    reason += 2;
-    if (strlen(reason) > 4 + sample->key_bytes && strncmp(reason, "key ", 4) == 0 &&
-        strncmp(reason + 4, sample->key, sample->key_bytes) == 0 &&
-        strncmp(reason + 4 + sample->key_bytes, ": ", 2) == 0)
-        reason += 4 + sample->key_bytes + 2;
-    memmove(failure->message, reason, strlen(reason) + 1);
-}
-
 static FshStatus extract_sample(uint64_t item, int thread, void *slot, void *context, FshError *error)
 {
     const Extraction *extraction = context;
@@ -278,8 +263,8 @@ static FshStatus extract_sample(uint64_t item, int thread, void *slot, void *con
     FshError *failure = &extracted->failure;
     FshStatus status = fsh_sample_get(extraction->split, item, &extracted->sample, failure);
     extracted->readable = !status;
-    if (!status && (status = fsh_sample_verify(extraction->split, item, failure)) != FSH_OK)
-        drop_place(extraction->split, item, &extracted->sample, failure);
+    if (!status)
+        status = fsh_sample_verify(extraction->split, item, failure);
     for (unsigned i = 0; i < extracted->sample.field_count && !status; i++) {
         uint64_t bytes = 0;
         extracted->field = i;

@@ -80,6 +80,24 @@ bool verify_knows(const VerifyReport *report, const char *file, int64_t record)
            bsearch(&wanted, report->known, report->known_count, sizeof wanted, compare_known);
 }
 
+/* The reason of "shards/train-00000-of-00001.fshard record 3 at byte 960: key cat/3: …": a problem names the rest itself. */
+static const char *drop_place(const FshSplit *split, uint64_t index, const FshSample *sample,
+                              const char *message)
+{
+    static const char key[] = "key ";
+    char where[512];
+    const char *reason = strstr(message, fsh_sample_where(split, index, where, sizeof where));
+    if (!reason || !(reason = strstr(reason + strlen(where), ": ")))
+        return message;
+    reason += 2;
+    if (sample && strncmp(reason, key, strlen(key)) == 0 &&
+        strlen(reason) > strlen(key) + sample->key_bytes &&
+        strncmp(reason + strlen(key), sample->key, sample->key_bytes) == 0 &&
+        strncmp(reason + strlen(key) + sample->key_bytes, ": ", 2) == 0)
+        reason += strlen(key) + sample->key_bytes + 2;
+    return reason;
+}
+
 FshStatus verify_add_sample_problem(VerifyReport *report, const FshSplit *split, uint64_t index,
                                     const FshSample *sample, unsigned field, const FshError *failure,
                                     FshError *error)
@@ -104,7 +122,7 @@ FshStatus verify_add_sample_problem(VerifyReport *report, const FshSplit *split,
                                 .record = record,
                                 .key = key,
                                 .source = source,
-                                .reason = failure->message};
+                                .reason = drop_place(split, index, sample, failure->message)};
     FshStatus status = verify_add_problem(report, &problem, error);
     free(key);
     free(source);
@@ -281,6 +299,8 @@ static FshStatus check_record(uint64_t item, int thread, void *slot, void *conte
     found->readable = !status;
     for (unsigned i = 0; !status && i < found->sample.field_count; i++)
         status = check_field(job, own, i, found);
+    if (found->readable && fsh_sample_check_read(job->split, &found->sample, &found->failure))
+        status = FSH_ERR_SYSTEM; /* whatever else seemed wrong */
     if (!status && found->paired && !(found->likeness.likeness >= job->options->likeness_min))
         status = suspect(found, job->options->likeness_min);
     if (status == FSH_ERR_MEMORY)

@@ -54,6 +54,8 @@ static FshStatus make_thumb(uint64_t item, int thread, void *context, FshError *
     for (unsigned i = 0; i < thumb->sample.field_count && status != FSH_ERR_MEMORY; i++) {
         failure = (FshError){0};
         status = make_field(job, &job->readers[thread], thumb, i, &failure);
+        if (fsh_sample_check_read(thumb->split, &thumb->sample, &failure))
+            status = FSH_ERR_SYSTEM;
         if (status)
             thumb->images[i].width = 0;
         if (status && !thumb->reason[0])

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "common/progress.h"
+#include "common/read_fault.h"
 #include "imaging/decode.h"
 #include "trainer/data/jpeg_plain.h"
 #include "trainer/data/sample_recipe.h"
@@ -165,6 +166,15 @@ static FshStatus add_place(SampleLoader *loader, unsigned side, FshError *error)
                              (int)sample->key_bytes, sample->key, (int)field->source_bytes, field->source);
 }
 
+/* After the bytes of the sample were used where they lie. Zeros in the place of a page that cannot be read are why anything else
+ * was wrong. Returns status, or FSH_ERR_SYSTEM. */
+static FshStatus check_read(const SampleLoader *loader, FshStatus status, FshError *error)
+{
+    return loader->has_record && fsh_sample_check_read(loader->options.split, &loader->sample, error)
+               ? FSH_ERR_SYSTEM
+               : status;
+}
+
 static FshStatus unpack_field(SampleLoader *loader, unsigned side, FshError *error)
 {
     const FshField *stored = stored_field(loader, side);
@@ -250,7 +260,10 @@ FshStatus sample_loader_open(SampleLoader *loader, uint64_t epoch, uint64_t inde
     if (!status)
         status = check_sides(loader, error);
     if (status)
-        return add_place(loader, at, error);
+        (void)add_place(loader, at, error);
+    status = check_read(loader, status, error);
+    if (status)
+        return status;
     *info = (SampleInfo){
         .label = find_label(loader), .width = loader->fields[0].width, .height = loader->fields[0].height};
     sample_loader_stage(loader, SAMPLE_READ);
@@ -342,7 +355,11 @@ FshStatus sample_loader_image(SampleLoader *loader, unsigned side, uint32_t deco
     FshStatus status = field->codec == FSH_CODEC_RAW
                            ? raw_view(field, view, error)
                            : decode_field(loader, field, &whole, &all, view, &place, error);
-    return status ? add_place(loader, side, error) : FSH_OK;
+    if (status)
+        (void)add_place(loader, side, error);
+    else if (field->codec == FSH_CODEC_RAW && loader->has_record)
+        read_fault_touch(field->data, field->bytes); /* the caller reads them where they lie */
+    return check_read(loader, status, error);
 }
 
 FshStatus sample_loader_file(SampleLoader *loader, unsigned side, uint32_t decoded, PixelFile *file,
@@ -355,7 +372,8 @@ FshStatus sample_loader_file(SampleLoader *loader, unsigned side, uint32_t decod
         width == field->width && height == field->height) {
         *file =
             (PixelFile){.data = field->data, .bytes = field->bytes, .is_jpeg = true, .lasting = in_mapping};
-        return FSH_OK;
+        read_fault_touch(field->data, field->bytes); /* the backend reads them where they lie */
+        return check_read(loader, FSH_OK, error);
     }
     return sample_loader_pixels(loader, side, decoded, file, error);
 }
@@ -412,13 +430,15 @@ FshStatus sample_loader_render(SampleLoader *loader, const Augmentation *augment
     FshStatus status = sample_loader_draw(loader, augmentation, &recipe, error);
     if (status)
         return status;
-    status = render_side(loader, 0, augmentation, &recipe.crop, pixels, error);
+    unsigned side = 0;
+    status = render_side(loader, side, augmentation, &recipe.crop, pixels, error);
+    if (!status && loader->sides == 2)
+        status = render_side(loader, ++side, augmentation, &recipe.crop, target, error);
     if (status)
-        return add_place(loader, 0, error);
-    if (loader->sides == 2)
-        status = render_side(loader, 1, augmentation, &recipe.crop, target, error);
+        (void)add_place(loader, side, error);
+    status = check_read(loader, status, error);
     if (status)
-        return add_place(loader, 1, error);
+        return status;
     bool whole = augmentation->mode == CROP_WHOLE;
     if (!whole)
         width = height = augmentation->size;

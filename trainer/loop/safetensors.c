@@ -7,6 +7,7 @@
 #include <string.h>
 #include <xxhash.h>
 
+#include "common/read_fault.h"
 #include "common/file.h"
 
 /* Data is used as it lies in the file, which is little endian. */
@@ -325,6 +326,11 @@ FshStatus safetensors_open(Safetensors **file, const char *path, FshError *error
     if (!made)
         return fsh_error_set(error, FSH_ERR_MEMORY, "%s: out of memory", path);
     FshStatus status = file_map(path, &made->mapping, error);
+    if (!status) { /* all of it is read anyway: then rather before it is believed */
+        read_fault_touch(made->mapping.bytes, (size_t)made->mapping.length);
+        if (file_mapping_check(&made->mapping, 0, made->mapping.length, error))
+            status = fsh_error_prepend(error, "%s", path);
+    }
     if (status)
         goto done;
     uint64_t header_bytes = 0;
