@@ -5,7 +5,6 @@
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "common/interrupt.h"
 #include "formats/hash_set.h"
@@ -134,11 +133,6 @@ static FshStatus pass_file(Overlap *overlap, size_t file, bool store, FshError *
 
 /* ---- of one split ---- */
 
-static int compare_hashes(const void *a, const void *b)
-{
-    return memcmp(a, b, sizeof(FshHash128));
-}
-
 /* The known hashes of files begin to end - 1, sorted; owned by the caller. */
 static FshStatus sort_hashes(const Overlap *overlap, size_t begin, size_t end, FshHash128 **hashes_ret,
                              size_t *count_ret, FshError *error)
@@ -157,7 +151,7 @@ static FshStatus sort_hashes(const Overlap *overlap, size_t begin, size_t end, F
                 hashes[count++] = contents->hashes[j];
         }
     }
-    qsort(hashes, count, sizeof *hashes, compare_hashes);
+    qsort(hashes, count, sizeof *hashes, hash_compare);
     *hashes_ret = hashes;
     *count_ret = count;
     return FSH_OK;
@@ -189,7 +183,7 @@ static void find_repeat(const Overlap *overlap, size_t begin, size_t end, const 
         const FileContents *contents = &overlap->contents[i];
         for (uint64_t j = 0; contents->hashes && j < contents->record_count; j++) {
             const FshHash128 *hash = &contents->hashes[j];
-            if (!wanted && bsearch(hash, repeated, count, sizeof *hash, compare_hashes)) {
+            if (!wanted && bsearch(hash, repeated, count, sizeof *hash, hash_compare)) {
                 wanted = hash;
                 *first = (Place){i, j};
             } else if (wanted && fsh_hash_equal(hash, wanted)) {

@@ -4,22 +4,42 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "formats/internal.h"
+_Static_assert(sizeof(FshHash128) == 2 * sizeof(uint64_t), "a hash is two numbers");
+
+/* The hash as two numbers: there are some for every record, and a call of memcmp costs more than comparing them. */
+typedef struct Halves {
+    uint64_t first, second;
+} Halves;
+
+static Halves halves_of(const FshHash128 *hash)
+{
+    Halves halves;
+    memcpy(&halves, hash->bytes, sizeof halves);
+    return halves;
+}
 
 bool hash_is_known(const FshHash128 *hash)
 {
-    static const FshHash128 none;
-    return !fsh_hash_equal(hash, &none);
+    const Halves halves = halves_of(hash);
+    return halves.first | halves.second;
+}
+
+int hash_compare(const void *a, const void *b)
+{
+    const Halves left = halves_of(a), right = halves_of(b);
+    if (left.first != right.first)
+        return left.first < right.first ? -1 : 1;
+    return (left.second > right.second) - (left.second < right.second);
 }
 
 /* Its entry, or the free one where it would be. capacity is not 0. */
 static HashSetEntry *locate(const HashSet *set, const FshHash128 *hash)
 {
-    size_t start = 0;
-    memcpy(&start, hash->bytes, sizeof start);
-    for (size_t i = start & (set->capacity - 1);; i = (i + 1) & (set->capacity - 1)) {
+    const Halves wanted = halves_of(hash);
+    for (size_t i = (size_t)wanted.first & (set->capacity - 1);; i = (i + 1) & (set->capacity - 1)) {
         HashSetEntry *entry = &set->entries[i];
-        if (!hash_is_known(&entry->hash) || fsh_hash_equal(&entry->hash, hash))
+        const Halves found = halves_of(&entry->hash);
+        if (!(found.first | found.second) || (found.first == wanted.first && found.second == wanted.second))
             return entry;
     }
 }

@@ -19,6 +19,8 @@ typedef struct HashSet {
 
 /* Zero stands for "not known" wherever hashes are kept. */
 bool hash_is_known(const FshHash128 *hash);
+/* Compares two FshHash128, for qsort and bsearch: the same order on this machine, and no other sense in it. */
+int hash_compare(const void *a, const void *b);
 
 /* Room for so many more. FSH_ERR_MEMORY. */
 FshStatus hash_set_reserve(HashSet *set, uint64_t more, FshError *error);

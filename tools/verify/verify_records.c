@@ -151,8 +151,17 @@ typedef struct RecordFindings {
     PixelStatistics statistics;
 } RecordFindings;
 
+/* What a thread takes at a time: a few neighbours, since a record of a kilobyte costs less than handing it from thread to
+ * thread. */
+enum { CHUNK_RECORDS = 64, CHUNK_BYTES = 256 << 10 };
+
+typedef struct RecordChunk {
+    RecordFindings found[CHUNK_RECORDS];
+} RecordChunk;
+
 typedef struct RecordsJob {
     const FshSplit *split;
+    uint64_t chunk_records; /* at most CHUNK_RECORDS; the last chunk may have fewer */
     const FshManifest *manifest;
     const VerifyOptions *options;
     const Against *against;
@@ -285,11 +294,9 @@ static FshStatus suspect(RecordFindings *found, double least)
                          likeness->likeness, least);
 }
 
-static FshStatus check_record(uint64_t item, int thread, void *slot, void *context, FshError *error)
+static FshStatus check_record(const RecordsJob *job, uint64_t item, VerifyThread *own, RecordFindings *found,
+                              FshError *error)
 {
-    RecordsJob *job = context;
-    VerifyThread *own = &job->threads[thread];
-    RecordFindings *found = slot;
     found->failure.status = FSH_OK;
     found->field = found->decoded_count = found->compared_count = 0;
     found->paired = found->suspicious = false;
@@ -308,6 +315,26 @@ static FshStatus check_record(uint64_t item, int thread, void *slot, void *conte
                              found->failure.message);
     found->wrong = status != FSH_OK;
     return FSH_OK;
+}
+
+/* The records of a chunk: the first, and how many. */
+static uint64_t chunk_begin(const RecordsJob *job, uint64_t chunk, uint64_t *count_ret)
+{
+    const uint64_t first = chunk * job->chunk_records, left = job->split->sample_count - first;
+    *count_ret = left < job->chunk_records ? left : job->chunk_records;
+    return first;
+}
+
+static FshStatus check_chunk(uint64_t item, int thread, void *slot, void *context, FshError *error)
+{
+    const RecordsJob *job = context;
+    RecordChunk *chunk = slot;
+    uint64_t count = 0;
+    const uint64_t first = chunk_begin(job, item, &count);
+    FshStatus status = FSH_OK;
+    for (uint64_t i = 0; i < count && !status; i++)
+        status = check_record(job, first + i, &job->threads[thread], &chunk->found[i], error);
+    return status;
 }
 
 /* ---- gathering, in the order of the records ---- */
@@ -351,17 +378,16 @@ static FshStatus add_suspect(VerifyReport *report, uint64_t index, double likene
     return FSH_OK;
 }
 
-static FshStatus gather(uint64_t item, void *slot, void *context, FshError *error)
+/* Adds the bytes of its fields to *bytes. */
+static FshStatus gather_record(const RecordsJob *job, uint64_t item, const RecordFindings *found,
+                               uint64_t *bytes, FshError *error)
 {
-    RecordsJob *job = context;
-    const RecordFindings *found = slot;
     VerifyReport *report = job->report;
     FshStatus status = FSH_OK;
-    uint64_t bytes = 0;
     if (found->readable) {
         count_images(report, &found->sample);
         for (unsigned i = 0; i < found->sample.field_count; i++)
-            bytes += found->sample.fields[i].bytes;
+            *bytes += found->sample.fields[i].bytes;
     }
     report->decoded_count += found->decoded_count;
     stats_merge(&report->pixels, &found->statistics);
@@ -377,7 +403,6 @@ static FshStatus gather(uint64_t item, void *slot, void *context, FshError *erro
     for (unsigned i = 0; found->readable && job->against && i < found->sample.field_count && !status; i++)
         status = source_set_add(&report->sources, found->sample.fields[i].source,
                                 found->sample.fields[i].source_bytes, job->against->has_recipe, error);
-    progress_add(job->progress, 1, bytes, found->wrong);
     return status;
 }
 
@@ -390,10 +415,34 @@ static bool is_measured_split(const FshManifest *manifest, const char *name)
     return strcmp(measured, name) == 0;
 }
 
+static FshStatus gather(uint64_t item, void *slot, void *context, FshError *error)
+{
+    const RecordsJob *job = context;
+    const RecordChunk *chunk = slot;
+    uint64_t count = 0, bytes = 0, wrong = 0;
+    const uint64_t first = chunk_begin(job, item, &count);
+    FshStatus status = FSH_OK;
+    for (uint64_t i = 0; i < count && !status; i++) {
+        status = gather_record(job, first + i, &chunk->found[i], &bytes, error);
+        wrong += chunk->found[i].wrong;
+    }
+    progress_add(job->progress, count, bytes, wrong);
+    return status;
+}
+
+/* Large images one by one: then all threads end at about the same time. */
+static uint64_t records_in_chunk(const FshSplit *split)
+{
+    const uint64_t each = split->sample_count ? fsh_split_bytes(split) / split->sample_count + 1 : 1;
+    const uint64_t count = CHUNK_BYTES / each;
+    return count < 1 ? 1 : count > CHUNK_RECORDS ? CHUNK_RECORDS : count;
+}
+
 FshStatus verify_records(const FshSplit *split, const VerifyOptions *options, const Against *against,
                          Progress *progress, VerifyReport *report, FshError *error)
 {
     RecordsJob job = {.split = split,
+                      .chunk_records = records_in_chunk(split),
                       .manifest = fsh_manifest(split->dataset),
                       .options = options,
                       .against = against,
@@ -410,9 +459,10 @@ FshStatus verify_records(const FshSplit *split, const VerifyOptions *options, co
         if (!job.threads[thread].sides)
             status = fsh_error_set(error, FSH_ERR_MEMORY, "%s: out of memory", split->info->name);
     }
+    const uint64_t chunk_count = (split->sample_count + job.chunk_records - 1) / job.chunk_records;
     if (!status)
-        status = pool_run_ordered(options->jobs, split->sample_count, 0, sizeof(RecordFindings), check_record,
-                                  gather, NULL, &job, error);
+        status = pool_run_ordered(options->jobs, chunk_count, 0, sizeof(RecordChunk), check_chunk, gather,
+                                  NULL, &job, error);
     for (int thread = 0; thread < options->jobs; thread++) {
         against_reader_free(&job.threads[thread].reader);
         image_free(&job.threads[thread].thumbnail);
