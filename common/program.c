@@ -9,31 +9,24 @@
 
 #include "common/interrupt.h"
 #include "common/read_fault.h"
+#include "common/text.h"
 
 enum { EXIT_OK = 0, EXIT_FAILED = 1, EXIT_REQUEUE = 75, EXIT_SIGNALLED = 128 };
 
-/* Bytes of the control character that text begins with, or 0: C0 and DEL, and C1 in UTF-8 (0xC2 0x9B is "ESC ["). */
-static size_t control_bytes(const char *text)
-{
-    const unsigned char *bytes = (const unsigned char *)text;
-    if ((bytes[0] && bytes[0] < ' ') || bytes[0] == 0x7F)
-        return 1;
-    return bytes[0] == 0xC2 && bytes[1] >= 0x80 && bytes[1] <= 0x9F ? 2 : 0;
-}
-
 void program_print_text(FILE *stream, const char *text)
 {
-    while (*text) {
-        size_t length = 0;
-        while (text[length] && !control_bytes(text + length))
-            length++;
-        (void)fwrite(text, 1, length, stream);
-        text += length;
-        if (*text) {
-            (void)fputc('?', stream);
-            text += control_bytes(text);
-        }
+    const size_t length = strlen(text);
+    size_t written = 0; /* before here */
+    for (size_t at = 0, bytes = 0; at < length; at += bytes) {
+        bool control = false;
+        bytes = text_character(text + at, length - at, &control);
+        if (!control)
+            continue;
+        (void)fwrite(text + written, 1, at - written, stream);
+        (void)fputc('?', stream);
+        written = at + bytes;
     }
+    (void)fwrite(text + written, 1, length - written, stream);
 }
 
 static void print_error(const OptionTable *table, FshStatus status, const FshError *error)

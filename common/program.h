@@ -55,8 +55,8 @@ typedef struct ProgramContext {
 FshStatus program_take_paths(const ProgramContext *context, const char **source, const char **destination,
                              FshError *error);
 
-/* Prints text with control characters as "?". Names of files come from strangers: a terminal must not obey what is in
- * them. For all that a program prints for people and did not make itself. */
+/* Prints text with control characters (text_character) as "?". Names of files come from strangers: a terminal must not obey
+ * what is in them, nor show it in another order. For all that a program prints for people and did not make itself. */
 void program_print_text(FILE *stream, const char *text);
 
 /* Tells on stderr, quiet or not, of inputs left out: "fpack: PATH: REASON; left out". The first hundred, or all if

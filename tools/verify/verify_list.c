@@ -4,21 +4,24 @@
 #include <string.h>
 
 #include "common/interrupt.h"
+#include "common/text.h"
 
 static void print_escaped(FILE *stream, const char *text, size_t length)
 {
-    for (size_t i = 0; i < length; i++) {
+    for (size_t i = 0, bytes = 0; i < length; i += bytes) {
         const unsigned char byte = (unsigned char)text[i];
+        bool control = false;
+        bytes = text_character(text + i, length - i, &control);
         if (byte == '\\')
             (void)fputs("\\\\", stream);
         else if (byte == '\t')
             (void)fputs("\\t", stream);
         else if (byte == '\n')
             (void)fputs("\\n", stream);
-        else if (byte < 32 || byte == 127)
-            (void)fprintf(stream, "\\x%02X", byte);
-        else
-            (void)fputc(byte, stream);
+        else if (!control)
+            (void)fwrite(text + i, 1, bytes, stream);
+        for (size_t j = 0; control && byte != '\t' && byte != '\n' && j < bytes; j++)
+            (void)fprintf(stream, "\\x%02X", (unsigned char)text[i + j]);
     }
 }
 

@@ -6,6 +6,7 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
+#include "common/program.h"
 #include "common/progress.h"
 
 static const double draw_interval_seconds = 0.1;
@@ -26,9 +27,19 @@ void console_clear(Console *console)
 
 static void print_line(Console *console, const char *prefix, const char *format, va_list arguments)
 {
+    char text[4096]; /* messages are shorter; keys and paths in them are strangers' */
+    (void)vsnprintf(text, sizeof text, format, arguments);
     console_clear(console);
     (void)fputs(prefix, console->stream);
-    (void)vfprintf(console->stream, format, arguments);
+    for (char *part = text, *tab = NULL; part;
+         part = tab) { /* columns stand between tabs, which are harmless */
+        tab = strchr(part, '\t');
+        if (tab)
+            *tab++ = '\0';
+        program_print_text(console->stream, part);
+        if (tab)
+            (void)fputc('\t', console->stream);
+    }
     (void)fputc('\n', console->stream);
     (void)fflush(console->stream);
 }

@@ -1,0 +1,37 @@
+#include "common/text.h"
+
+#include <stdint.h>
+
+/* Bytes of the UTF-8 sequence that begins here, and its code point; 1 and the byte itself where there is none. */
+static size_t decode(const unsigned char *bytes, size_t length, uint32_t *code_ret)
+{
+    const unsigned char lead = bytes[0];
+    const size_t count = lead < 0x80   ? 1
+                         : lead < 0xC2 ? 0
+                         : lead < 0xE0 ? 2
+                         : lead < 0xF0 ? 3
+                         : lead < 0xF5 ? 4
+                                       : 0;
+    uint32_t code = count > 1 ? lead & (0x7FU >> count) : lead;
+    *code_ret = lead;
+    if (count < 2 || count > length)
+        return 1;
+    for (size_t i = 1; i < count; i++) {
+        if ((bytes[i] & 0xC0) != 0x80)
+            return 1;
+        code = code << 6 | (bytes[i] & 0x3F);
+    }
+    *code_ret = code;
+    return count;
+}
+
+size_t text_character(const char *text, size_t length, bool *control_ret)
+{
+    uint32_t code = 0;
+    const size_t bytes = decode((const unsigned char *)text, length, &code);
+    *control_ret = code < 0x20 || (code >= 0x7F && code <= 0x9F) /* C0, DEL, C1; bytes of C1 alone, too */
+                   || code == 0x061C || code == 0x200E || code == 0x200F /* marks of direction, */
+                   || (code >= 0x2028 && code <= 0x202E)  /* separators, embeddings, overrides, */
+                   || (code >= 0x2066 && code <= 0x2069); /* and isolates */
+    return bytes;
+}
