@@ -60,6 +60,7 @@ struct WalkCursor {
     bool looked_at;      /* status is that of the last entry */
     struct stat status;
     char reason[WALK_REASON_BYTES];
+    bool unread; /* as WalkEntry's */
     char full[WALK_FULL_BYTES];
 };
 
@@ -304,9 +305,15 @@ const char *walk_reason(char *buffer, const char *what, int system_errno)
     return buffer;
 }
 
+bool walk_is_passing(int system_errno)
+{
+    return system_errno && system_errno != ENAMETOOLONG && system_errno != ELOOP;
+}
+
 static void set_reason(WalkCursor *cursor, const char *what, int system_errno)
 {
     (void)walk_reason(cursor->reason, what, system_errno);
+    cursor->unread = walk_is_passing(system_errno);
 }
 
 static int compare_ids(const FolderId *a, const FolderId *b)
@@ -503,6 +510,7 @@ FshStatus walk_next(WalkCursor *cursor, WalkEntry *entry, FshError *error)
         if (found) {
             entry->path = cursor->full + cursor->root_length + 1;
             entry->reason = cursor->reason[0] ? cursor->reason : NULL;
+            entry->unread = entry->reason && cursor->unread;
             entry->looked_at = cursor->looked_at && !entry->reason;
             if (entry->looked_at) {
                 entry->bytes = (uint64_t)cursor->status.st_size;

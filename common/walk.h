@@ -33,6 +33,7 @@ typedef struct FileEntry {
 typedef struct WalkProblem {
     const char *path;   /* as FileEntry's; owned by the list */
     const char *reason; /* "link to nothing", "cannot be read: Permission denied"; owned by the list */
+    bool unread;        /* the system failed: there may be files, which another time can be read */
 } WalkProblem;
 
 typedef struct FileList {
@@ -74,6 +75,7 @@ typedef struct WalkCursor WalkCursor;
 typedef struct WalkEntry {
     const char *path;   /* relative to the root; the cursor's, until its next step; NULL: the end */
     const char *reason; /* NULL: a regular file; else why nothing can be read there, as WalkProblem's */
+    bool unread;        /* with reason; as WalkProblem's */
     bool looked_at;     /* the two below are known: it was a link, or the file system does not tell kinds */
     uint64_t bytes;
     int64_t modified_ns;

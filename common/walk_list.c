@@ -59,6 +59,7 @@ static size_t batch_entries(uint64_t batch)
 typedef struct BatchEntry {
     const char *path;
     const char *reason; /* the cursor's; NULL: a file */
+    bool unread;        /* with reason or what */
     const char *what;   /* wrong with the file, and how; NULL: nothing */
     int system_errno;
     bool looked_at; /* size and time are known */
@@ -110,6 +111,7 @@ static FshStatus take_batch(uint64_t item, void *slot, bool *end_ret, void *cont
                               .modified_ns = found.modified_ns};
         if (found.reason)
             entry->reason = batch_keep(batch, found.reason);
+        entry->unread = found.unread;
     }
     *end_ret = batch->count == 0;
     return FSH_OK;
@@ -156,6 +158,7 @@ static FshStatus look_at_batch(uint64_t item, int thread, void *slot, void *cont
         if (stat_in(&folder, listing->root, entry->path, &found)) {
             entry->what = "cannot be read";
             entry->system_errno = errno;
+            entry->unread = walk_is_passing(errno);
         } else if (!S_ISREG(found.st_mode)) { /* since it was listed */
             entry->what = "is no regular file";
         } else {
@@ -186,7 +189,8 @@ static FshStatus list_batch(uint64_t item, void *slot, void *context, FshError *
                    walk_grow((void **)&list->problems, (size_t)list->problem_count,
                              &listing->problems_capacity, sizeof *list->problems);
             if (kept)
-                list->problems[list->problem_count++] = (WalkProblem){.path = path, .reason = reason};
+                list->problems[list->problem_count++] =
+                    (WalkProblem){.path = path, .reason = reason, .unread = entry->unread};
         } else {
             kept = kept && walk_grow((void **)&list->files, (size_t)list->count, &listing->files_capacity,
                                      sizeof *list->files);

@@ -174,11 +174,14 @@ static FshStatus check_record(const FileCheck *check, FileReport *report, const 
     RecordHead head;
     FshError found = {0};
     if (fsh_record_parse(bytes, row.record_bytes, file->shard.record_form, &sample, &head, &found)) {
-        (void)fsh_error_prepend(&found, "at byte %" PRIu64, row.offset);
+        if (fsh_split_file_check_read(file, record, &found) == FSH_OK)
+            (void)fsh_error_prepend(&found, "at byte %" PRIu64, row.offset);
         return add_found(report, (int64_t)record, NULL, &found, error);
     }
-    if (fsh_record_verify(bytes, &sample, &head, &found))
+    if (fsh_record_verify(bytes, &sample, &head, &found)) {
+        (void)fsh_split_file_check_read(file, record, &found); /* meanwhile: why it was wrong */
         return add_found(report, (int64_t)record, &sample, &found, error);
+    }
     if (head.record_bytes != row.record_bytes ||
         (in_shard && (head.label != row.label || head.crc != row.crc)))
         (void)fsh_error_set(&found, FSH_ERR_CORRUPT,

@@ -121,6 +121,8 @@ FshStatus fsh_open_tar_files(FshDataset **dataset, const char *path,
         status = add_members(&file, wanted, context, error);
     if (file.mapping.length)
         (void)madvise((void *)file.mapping.bytes, (size_t)file.mapping.length, MADV_NORMAL);
+    if (status != FSH_ERR_MEMORY && fsh_split_file_check_all_read(&file, error))
+        status = FSH_ERR_SYSTEM; /* why the rest was wrong */
     if (!status)
         return open_alone(dataset, path, "", &file, error);
     fsh_split_file_close(&file);

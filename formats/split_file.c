@@ -228,8 +228,8 @@ FshStatus fsh_split_file_check_read(const SplitFile *file, uint64_t record, FshE
     if (!read_faults_any())
         return FSH_OK;
     Stretch stretches[STRETCHES_MAX];
+    const size_t count = record_stretches(file, record, stretches); /* first: this, too, reads the row */
     FshStatus status = check_row(file, record, error);
-    const size_t count = status ? 0 : record_stretches(file, record, stretches);
     for (size_t i = 0; i < count && !status; i++)
         status = file_mapping_check(stretches[i].mapping, stretches[i].offset, stretches[i].bytes, error);
     return status;
@@ -248,8 +248,8 @@ FshStatus fsh_split_file_check_all_read(const SplitFile *file, FshError *error)
 FshStatus fsh_split_file_populate(const SplitFile *file, uint64_t record, FshError *error)
 {
     Stretch stretches[STRETCHES_MAX];
+    const size_t count = record_stretches(file, record, stretches);
     FshStatus status = check_row(file, record, error);
-    const size_t count = status ? 0 : record_stretches(file, record, stretches);
     for (size_t i = 0; i < count && !status; i++)
         status = fsh_populate(stretches[i].mapping, stretches[i].offset, stretches[i].bytes, error);
     return status;

@@ -118,11 +118,11 @@ static void test_links_are_followed_and_loops_are_not(void **state)
         free(paths);
         assert_int_equal(list.total_bytes, 5);
         static const WalkProblem problems[] = {
-            {"a/itself", "leads back to a folder above it; not entered again"},
-            {"circle", "cannot be read: Too many levels of symbolic links"},
-            {"dangling: twice", "link to nothing"},
-            {"folder/up/outside", "leads back to a folder above it; not entered again"},
-            {"folder/up/root", "leads back to a folder above it; not entered again"},
+            {.path = "a/itself", .reason = "leads back to a folder above it; not entered again"},
+            {.path = "circle", .reason = "cannot be read: Too many levels of symbolic links"},
+            {.path = "dangling: twice", .reason = "link to nothing"},
+            {.path = "folder/up/outside", .reason = "leads back to a folder above it; not entered again"},
+            {.path = "folder/up/root", .reason = "leads back to a folder above it; not entered again"},
         };
         assert_int_equal(list.problem_count, sizeof problems / sizeof *problems);
         for (size_t i = 0; i < list.problem_count; i++) {

@@ -170,6 +170,8 @@ static FshStatus run(const ProgramContext *context, bool *partial_ret, FshError 
     if (!status && settings->program.dry_run)
         status = pack_preview(&plan, &options, &result, error);
     else if (!status)
+        status = plan_check_read(&plan, &options, error);
+    if (!status && !settings->program.dry_run)
         status = pack_run(&plan, &options, print_left_out, &notes, &result, error);
 
     result.seconds = progress_now_seconds() - begin;

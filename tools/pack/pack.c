@@ -50,6 +50,8 @@ typedef struct Run {
     size_t current;      /* of pending */
     FshWriter *writer;   /* of the current output; NULL between two */
     OutputResult output; /* likewise */
+    uint64_t unread_count,
+        all_unread_count; /* of its samples, which the system could not read; of all outputs, without skip_unread */
 
     Blueprint blueprint;
     PackResult *result;
@@ -128,9 +130,27 @@ static FshStatus count_output(Run *run, size_t index, OutputResult *output, FshE
     return status;
 }
 
+/* An output whose files could not all be read is left to the next run; what was left out is told. */
+static FshStatus drop_output(Run *run, FshError *error)
+{
+    FshStatus status = FSH_OK;
+    fsh_writer_close(&run->writer);
+    for (size_t i = 0; i < run->output.left_out.count && !status; i++) {
+        const Note *note = &run->output.left_out.items[i];
+        status = notes_add(&run->result->left_out, note->status, note->path, note->reason, error);
+    }
+    output_result_free(&run->output);
+    run->all_unread_count += run->unread_count;
+    run->unread_count = 0;
+    run->current++;
+    return status;
+}
+
 static FshStatus finish_output(Run *run, FshError *error)
 {
     const size_t index = run->pending[run->current];
+    if (run->unread_count)
+        return drop_output(run, error);
     FshStatus status = fsh_writer_finish(run->writer, &run->output.info, error);
     fsh_writer_close(&run->writer);
     if (!status)
@@ -157,12 +177,18 @@ static FshStatus note_left_out(Run *run, const PlanSample *sample, const WorkRes
     return status;
 }
 
+static bool is_unread(const Run *run, FshStatus failure)
+{
+    return failure == FSH_ERR_SYSTEM && !run->options->skip_unread;
+}
+
 static FshStatus deliver_sample(Run *run, const PlanSample *sample, const WorkResult *work_result,
                                 const Buffer *records, FshError *error)
 {
     FshStatus status = FSH_OK;
     if (work_result->failure) {
         status = note_left_out(run, sample, work_result, error);
+        run->unread_count += is_unread(run, work_result->failure);
     } else {
         status = fsh_writer_put_record(run->writer, records->bytes + work_result->record_offset,
                                        work_result->record_bytes, error);
@@ -301,6 +327,10 @@ static FshStatus find_pending_outputs(Run *run, uint64_t *sample_count_ret, FshE
             status = find_output(run, i, &output, &kept, error);
         if (status)
             break;
+        for (size_t n = 0; n < output.left_out.count && kept; n++)
+            kept = !is_unread(run, output.left_out.items[n].status);
+        if (!kept)
+            output_result_free(&output);
         if (kept) {
             for (size_t n = 0; n < output.left_out.count && run->left_out; n++)
                 run->left_out(&output.left_out.items[n], run->left_out_context);
@@ -317,6 +347,12 @@ static FshStatus find_pending_outputs(Run *run, uint64_t *sample_count_ret, FshE
 /* The last step of all: the manifest, or, for a part, nothing more than what lies there. */
 static FshStatus finish(Run *run, FshError *error)
 {
+    if (run->all_unread_count)
+        return fsh_error_set(
+            error, FSH_ERR_SYSTEM,
+            "%s: not finished: %" PRIu64 " sample%s could not be read; the same command goes on "
+            "with them, --on-error skip finishes without them",
+            run->options->destination, run->all_unread_count, run->all_unread_count == 1 ? "" : "s");
     if (run->options->part.count) {
         run->result->manifest = run->blueprint.manifest;
         run->blueprint.manifest = (FshManifest){0};

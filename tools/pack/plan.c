@@ -1,5 +1,6 @@
 #include "tools/pack/plan.h"
 
+#include <inttypes.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -254,9 +255,25 @@ static FshStatus note_walk_problems(Plan *plan, FshError *error)
     FshStatus status = FSH_OK;
     for (uint64_t i = 0; i < plan->files.problem_count && !status; i++) {
         const WalkProblem *problem = &plan->files.problems[i];
-        status = notes_add(&plan->left_out, FSH_ERR_SYSTEM, problem->path, problem->reason, error);
+        status = notes_add(&plan->left_out, problem->unread ? FSH_ERR_SYSTEM : FSH_ERR_UNSUPPORTED,
+                           problem->path, problem->reason, error);
     }
     return status;
+}
+
+FshStatus plan_check_read(const Plan *plan, const PackOptions *options, FshError *error)
+{
+    uint64_t count = 0;
+    for (size_t i = 0; i < plan->left_out.count; i++)
+        count += plan->left_out.items[i].status == FSH_ERR_SYSTEM;
+    if (options->skip_unread || count == 0)
+        return FSH_OK;
+    return fsh_error_set(
+        error, FSH_ERR_SYSTEM,
+        "%s: %" PRIu64 " of its files and folders, listed above, cannot be read, and more may lie in "
+        "them; nothing was packed: run the same command when they can be, or pack without them: "
+        "--on-error skip",
+        options->source, count);
 }
 
 /* fresize leaves its recipe in the tree it writes: it belongs in the provenance. A tree that it has not finished is packed

@@ -79,6 +79,7 @@ typedef struct PackOptions {
     const char *classes;     /* a file of class names: these and no others, in this order; NULL: all */
     bool dedupe;             /* of samples with the same content only the first */
     bool check;              /* decode every image in full */
+    bool skip_unread;        /* the dataset is finished without what the system could not read */
     bool force;
     uint64_t max_pixels; /* larger images are left out */
     Part part;           /* of the outputs; {0, 0}: all */
@@ -197,6 +198,9 @@ typedef struct Plan {
  * different classes. FSH_ERR_USAGE: options that contradict what is there. FSH_ERR_INTERRUPTED. On failure
  * only plan_free is allowed. */
 FshStatus plan_make(Plan *plan, const PackOptions *options, FshError *error);
+/* Refuses a plan that lacks files or folders because the system could not read them, unless options->skip_unread: another time
+ * they would make another dataset. FSH_ERR_SYSTEM. */
+FshStatus plan_check_read(const Plan *plan, const PackOptions *options, FshError *error);
 void plan_free(Plan *plan);
 
 /* What stands behind a field of a sample. A dataset's sample that cannot be got any more has no path and no bytes: the work

@@ -8,14 +8,34 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "common/file.h"
 #include "common/labels.h"
 #include "tools/pack/names.h"
 #include "tools/pack/plan.h"
 
+/* Adds the name if a folder has it. One that cannot be looked at may be a class: not with skip_unread. */
+static FshStatus add_folder(const char *path, const struct dirent *entry, bool skip_unread, NameList *list,
+                            FshError *error)
+{
+    struct stat found;
+    bool is_folder = entry->d_type == DT_DIR;
+    if (!is_folder && stat(path, &found)) {
+        const bool leads_nowhere = errno == ENOENT || errno == ELOOP;
+        return leads_nowhere || skip_unread
+                   ? FSH_OK
+                   : fsh_error_system(error, errno,
+                                      "%s: cannot be looked at, and may be a class; nothing was packed "
+                                      "(--on-error skip packs without it)",
+                                      path);
+    }
+    is_folder = is_folder || S_ISDIR(found.st_mode);
+    return is_folder ? names_add(list, entry->d_name, error) : FSH_OK;
+}
+
 /* The folders directly in `folder`, hidden ones left out, links followed: as walk_files sees them. */
-static FshStatus list_folders(const char *folder, NameList *list, FshError *error)
+static FshStatus list_folders(const char *folder, bool skip_unread, NameList *list, FshError *error)
 {
     FshStatus status = FSH_OK;
     DIR *stream = opendir(folder);
@@ -33,8 +53,8 @@ static FshStatus list_folders(const char *folder, NameList *list, FshError *erro
         if (entry->d_name[0] == '.' || entry->d_type == DT_REG)
             continue;
         status = file_join(path, sizeof path, folder, entry->d_name, error);
-        if (!status && file_is_folder(path))
-            status = names_add(list, entry->d_name, error);
+        if (!status)
+            status = add_folder(path, entry, skip_unread, list, error);
         if (status)
             break;
     }
@@ -68,11 +88,11 @@ typedef struct Layout {
 
 /* Fills the roots. Split folders are recognised by name and by having folders in them: a data set of vehicles
  * may have a class called train, whose folder holds images. */
-static FshStatus find_roots(const Plan *plan, Layout *layout, FshError *error)
+static FshStatus find_roots(const Plan *plan, bool skip_unread, Layout *layout, FshError *error)
 {
     NameList top = {0};
     size_t split_roots = 0, other_folders = 0;
-    FshStatus status = list_folders(plan->root, &top, error);
+    FshStatus status = list_folders(plan->root, skip_unread, &top, error);
     for (size_t i = 0; i < top.count && !status; i++) {
         PlanSplitIndex split = plan_split_by_name(top.names[i], strlen(top.names[i]));
         if (split == PLAN_SPLITS) {
@@ -85,7 +105,7 @@ static FshStatus find_roots(const Plan *plan, Layout *layout, FshError *error)
         (void)snprintf(root->name, sizeof root->name, "%s", top.names[i]);
         status = file_join(path, sizeof path, plan->root, root->name, error);
         if (!status)
-            status = list_folders(path, &root->classes, error);
+            status = list_folders(path, skip_unread, &root->classes, error);
         split_roots += root->classes.count > 0;
     }
     const bool flat_splits =
@@ -475,7 +495,7 @@ FshStatus plan_classes(Plan *plan, const PackOptions *options, FshError *error)
     Layout layout = {0};
     FshStatus status = options->labels ? labels_load(&layout.labels, options->labels, error) : FSH_OK;
     if (!status)
-        status = find_roots(plan, &layout, error);
+        status = find_roots(plan, options->skip_unread, &layout, error);
     if (!status)
         status = check_roots(plan, &layout, error);
     if (!status)

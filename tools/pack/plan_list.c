@@ -171,7 +171,8 @@ static FshStatus look(uint64_t item, int thread, void *context, FshError *error)
     if (list->failures[item])
         return FSH_OK;
     if (fstatat(job->plan->folder, file->path, &facts, 0)) {
-        list->failures[item] = FSH_ERR_NOT_FOUND;
+        const bool stays = errno == ENOENT || errno == ENOTDIR || errno == ENAMETOOLONG || errno == ELOOP;
+        list->failures[item] = stays ? FSH_ERR_NOT_FOUND : FSH_ERR_SYSTEM;
         list->errnos[item] = errno;
     } else if (!S_ISREG(facts.st_mode)) {
         list->failures[item] = FSH_ERR_UNSUPPORTED;

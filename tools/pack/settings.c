@@ -11,6 +11,7 @@
 const char *const settings_formats[] = {"shards", "lmdb", "tar", NULL};
 const char *const settings_layouts[] = {"fshard", "basicsr", NULL};
 const char *const settings_edges[] = {"short", "long", NULL};
+const char *const settings_on_error[] = {"stop", "skip", NULL};
 
 /* What goes together, and what does not. */
 static FshStatus check_usage(const Settings *settings, const PackOptions *options, FshError *error)
@@ -156,6 +157,7 @@ FshStatus settings_take(const ProgramContext *context, PackOptions *options, Fsh
         .shuffle_seed = (uint64_t)settings->shuffle,
         .limit = (uint64_t)settings->limit,
         .check = settings->check,
+        .skip_unread = strcmp(settings->on_error, "skip") == 0,
         .force = settings->force,
         .max_pixels = (uint64_t)settings->max_pixels,
         .jobs = cpu_jobs(settings->program.jobs),

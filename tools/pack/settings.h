@@ -10,7 +10,7 @@
 typedef struct Settings {
     ProgramOptions program;
     const char *source, *destination, *format, *store, *pairs, *fields, *report, *edge, *filter;
-    const char *files_from, *labels, *classes, *class_names;
+    const char *files_from, *labels, *classes, *class_names, *on_error;
     uint64_t shard_size, raw_under, budget, dictionary_size;
     double split;
     int64_t pair_scale, seed, shuffle, limit, max_pixels, max_size, quality, level;
@@ -22,7 +22,8 @@ typedef struct Settings {
 } Settings;
 
 /* What the choices of --format, --layout and --edge are; NULL behind the last. */
-extern const char *const settings_formats[], *const settings_layouts[], *const settings_edges[];
+extern const char *const settings_formats[], *const settings_layouts[], *const settings_edges[],
+                                                                            *const settings_on_error[];
 
 /* What fpack answers to peers' options and values that it does not have. (settings_hints.c) */
 extern const OptionForeign settings_foreign[], settings_answers[], settings_format_hints[],

@@ -20,6 +20,7 @@ void settings_init(Settings *settings)
         .check = true,
         .max_pixels = (int64_t)IMAGE_MAX_PIXELS_DEFAULT,
         .edge = settings_edges[0],
+        .on_error = settings_on_error[0],
         .filter = "lanczos",
         .quality = 90,
         .pair_scale = 1,
@@ -107,6 +108,14 @@ void settings_rows(Settings *settings, Option rows[SETTINGS_ROWS])
          .kind = OPTION_FLAG,
          .value = &settings->check,
          .help = "decode every image in full and leave out what is damaged"},
+        {.name = "on-error",
+         .kind = OPTION_CHOICE,
+         .value = &settings->on_error,
+         .argument = "WHAT",
+         .choices = settings_on_error,
+         .help = "what the system cannot read: stop before the dataset is finished, so that the same command "
+                 "goes on "
+                 "with it, or skip it"},
         {.name = "max-pixels",
          .kind = OPTION_INTEGER,
          .value = &settings->max_pixels,

@@ -1,0 +1,119 @@
+/* What the system cannot read today: a dataset without it is not finished, and the same command goes on with it. */
+#include <errno.h>
+#include <stdio.h>
+#include <unistd.h>
+
+#include "common/file.h"
+#include "tests/tools/sources.h"
+
+/* Two classes, one by a link; small shards: many outputs. */
+static const char *make_source(TestFolder *folder)
+{
+    const char *root = test_path(folder, "photos");
+    source_class(root, "cat", 9);
+    source_class(test_path(folder, "elsewhere"), "dog", 9);
+    assert_int_equal(symlink(test_path(folder, "elsewhere/dog"), test_path(folder, "photos/dog")), 0);
+    return root;
+}
+
+static RunResult pack(const char *bad_disk, const char *on_error, const char *source, const char *target)
+{
+    const RunOptions options = {.bad_disk = bad_disk};
+    const char *const arguments[] = {"--shard-size", "4K", "--on-error", on_error, source, target, NULL};
+    return run_program_arguments(&options, "fpack", arguments);
+}
+
+/* It ends with 1, names the path and the reason, and has finished nothing; the same command then packs all. */
+static void expect_unfinished(TestFolder *folder, const char *bad_disk, const char *named)
+{
+    const char *source = test_path(folder, "photos"), *target = test_path(folder, "shards");
+    const char *manifest = test_path(folder, "shards/dataset.json");
+    RunResult result = pack(bad_disk, "stop", source, target);
+    if (result.exit_status != 1 || file_exists(manifest))
+        fail_msg("%s: exit status %d, %s\n%s", bad_disk, result.exit_status,
+                 file_exists(manifest) ? "finished" : "not finished", result.err);
+    assert_contains(result.err, named);
+    run_result_free(&result);
+    result = pack(NULL, "stop", source, target);
+    if (result.exit_status)
+        fail_msg("%s, then again: exit status %d\n%s", bad_disk, result.exit_status, result.err);
+    run_result_free(&result);
+    assert_int_equal(packed_count(target, "train"), 18);
+    run_ok("fverify", "-q", target, NULL);
+    result = run_program(NULL, "/bin/rm", "-r", target, NULL);
+    run_result_free(&result);
+}
+
+static void test_files_that_cannot_be_read_leave_the_dataset_unfinished(void **state)
+{
+    (void)make_source(*state);
+    const struct {
+        const char *what;
+        int number;
+    } failures[] = {{"read", EIO},    {"read", ESTALE}, {"open", EACCES},
+                    {"open", ESTALE}, {"open", ENOMEM}, {"open", EMFILE}};
+    for (size_t i = 0; i < sizeof failures / sizeof *failures; i++) {
+        char rule[64];
+        (void)snprintf(rule, sizeof rule, "cat/4.jpg:%s:%d", failures[i].what, failures[i].number);
+        expect_unfinished(*state, rule, "cat/4.jpg");
+    }
+}
+
+static void test_folders_that_cannot_be_listed_leave_the_dataset_unfinished(void **state)
+{
+    (void)make_source(*state);
+    const struct {
+        const char *end, *what;
+        int number;
+    } failures[] = {{"/cat", "list", EIO},          {"/cat", "open", EACCES},       {"/cat", "open", ESTALE},
+                    {"photos/dog", "stat", ESTALE}, {"photos/dog", "stat", ENOMEM}, {"/dog", "list", ESTALE}};
+    for (size_t i = 0; i < sizeof failures / sizeof *failures; i++) {
+        char rule[64];
+        (void)snprintf(rule, sizeof rule, "%s:%s:%d", failures[i].end, failures[i].what, failures[i].number);
+        expect_unfinished(*state, rule, failures[i].end[1] == 'c' ? "cat" : "dog");
+    }
+}
+
+static void test_outputs_without_such_files_are_kept(void **state)
+{
+    const char *source = make_source(*state), *target = test_path(*state, "shards");
+    RunResult result = pack("dog/8.jpg:read:5", "stop", source, target);
+    assert_int_equal(result.exit_status, 1);
+    assert_contains(result.err, "not finished: 1 sample could not be read");
+    assert_contains(result.err, "--on-error skip");
+    run_result_free(&result);
+    result = pack(NULL, "stop", source, target);
+    assert_int_equal(result.exit_status, 0);
+    assert_contains(result.err, "kept");
+    run_result_free(&result);
+    assert_int_equal(packed_count(target, "train"), 18);
+}
+
+static void test_skip_finishes_without_them(void **state)
+{
+    const char *source = make_source(*state), *target = test_path(*state, "shards");
+    RunResult result = pack("cat/4.jpg:read:5", "skip", source, target);
+    assert_int_equal(result.exit_status, 1);
+    assert_contains(result.err, "cat/4.jpg: cannot read: Input/output error; left out");
+    run_result_free(&result);
+    assert_int_equal(packed_count(target, "train"), 17);
+    const char *without = test_path(*state, "without");
+    result = pack("/dog:list:5", "skip", source, without);
+    assert_int_equal(result.exit_status, 1);
+    assert_contains(result.err, "dog: cannot read the folder: Input/output error; left out");
+    run_result_free(&result);
+    assert_int_equal(packed_count(without, "train"), 9);
+}
+
+#define IN_FOLDER(test) cmocka_unit_test_setup_teardown(test, test_folder_setup, test_folder_teardown)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        IN_FOLDER(test_files_that_cannot_be_read_leave_the_dataset_unfinished),
+        IN_FOLDER(test_folders_that_cannot_be_listed_leave_the_dataset_unfinished),
+        IN_FOLDER(test_outputs_without_such_files_are_kept),
+        IN_FOLDER(test_skip_finishes_without_them),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
