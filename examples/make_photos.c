@@ -1,8 +1,9 @@
-/* make_photos.c - a small data set of rendered landscapes in class folders, for ./run demo and for the tests.
- */
+/* make_photos.c - small data sets of rendered pictures, for ./run demo: blossoms in class folders, and landscapes with a noisy copy of
+ * each. */
 #include <limits.h>
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "common/cpu.h"
 #include "common/file.h"
@@ -10,22 +11,34 @@
 #include "common/program.h"
 #include "common/progress.h"
 #include "examples/scenes.h"
+#include "examples/sensor_noise.h"
 #include "imaging/encode.h"
 
 typedef struct Settings {
     ProgramOptions program;
     int64_t count, edge_min, edge_max, seed;
+    const char *set;
 } Settings;
+
+static const char *const set_names[] = {"blossoms", "landscapes", "night", NULL};
+
+/* A set: its scenes, and whether each picture is a pair. */
+typedef struct PictureSet {
+    const Scene *scenes;
+    int scene_count;
+    bool pairs;
+} PictureSet;
 
 /* What a thread keeps from picture to picture. */
 typedef struct Worker {
-    Image image;
+    Image image, noisy;
     ImageEncoder *encoder;
     Buffer file;
 } Worker;
 
 typedef struct Job {
     const Settings *settings;
+    PictureSet set;
     const char *folder;
     Worker *workers;
     Progress progress;
@@ -42,39 +55,87 @@ static void draw_size(const Settings *settings, Random *random, uint32_t *width,
     *height = (uint32_t)lround(shape >= 1.0 ? edge : edge / shape);
 }
 
-static FshStatus make_one(uint64_t item, int thread, void *context, FshError *error)
+/* Encodes image as JPEG and writes it to FOLDER/name. */
+static FshStatus save(Job *job, Worker *worker, const Image *image, int quality, const char *name,
+                      FshError *error)
 {
-    Job *job = context;
-    Worker *worker = &job->workers[thread];
-    const Settings *settings = job->settings;
-    const Scene *scene = &scenes[item % (uint64_t)scene_count];
-    const uint64_t number = item / (uint64_t)scene_count;
-    const uint64_t seed = random_stream((uint64_t)settings->seed, item);
-
-    Random random;
-    random_start(&random, seed, 0);
-    uint32_t width = 0, height = 0;
-    draw_size(settings, &random, &width, &height);
-    /* As in ImageNet, one picture in fifty is gray. */
-    const uint32_t channels = random_below(&random, 50) == 0 ? 1 : 3;
-
-    char path[PATH_MAX], name[64];
-    (void)snprintf(name, sizeof name, "%s/%s_%04llu.jpg", scene->name, scene->name,
-                   (unsigned long long)number);
+    char path[PATH_MAX];
     FshStatus status = file_join(path, sizeof path, job->folder, name, error);
     if (!status)
-        status = scene_render(scene, seed, width, height, channels, &worker->image, error);
-    if (!status)
-        status = image_encode(worker->encoder, &worker->image,
+        status = image_encode(worker->encoder, image,
                               &(ImageEncodeOptions){.format = IMAGE_JPEG,
-                                                    .quality = 85 + (int)random_below(&random, 11),
-                                                    .subsampling = IMAGE_SUBSAMPLING_420},
+                                                    .quality = quality,
+                                                    .subsampling = job->set.pairs ? IMAGE_SUBSAMPLING_444
+                                                                                  : IMAGE_SUBSAMPLING_420},
                               &worker->file, error);
     if (!status)
         status = file_write_atomic(path, worker->file.bytes, worker->file.length, true, false, error);
     if (!status)
         progress_add(&job->progress, 1, worker->file.length, 0);
     return status;
+}
+
+/* Writes both sides of a pair: clean/NAME, and noisy/NAME, as a camera sees it at night. */
+static FshStatus save_pair(Job *job, Worker *worker, const char *file, Random *random, FshError *error)
+{
+    const int quality = 97;
+    char name[96];
+    (void)snprintf(name, sizeof name, "clean/%s", file);
+    FshStatus status = save(job, worker, &worker->image, quality, name, error);
+    if (!status)
+        status = sensor_noise(&worker->image, random, &worker->noisy, error);
+    (void)snprintf(name, sizeof name, "noisy/%s", file);
+    return status ? status : save(job, worker, &worker->noisy, quality, name, error);
+}
+
+static FshStatus make_one(uint64_t item, int thread, void *context, FshError *error)
+{
+    Job *job = context;
+    Worker *worker = &job->workers[thread];
+    const Settings *settings = job->settings;
+    const PictureSet *set = &job->set;
+    const Scene *scene = &set->scenes[item % (uint64_t)set->scene_count];
+    const uint64_t number = item / (uint64_t)set->scene_count;
+    const uint64_t seed = random_stream((uint64_t)settings->seed, item);
+
+    Random random;
+    random_start(&random, seed, 0);
+    uint32_t width = 0, height = 0;
+    draw_size(settings, &random, &width, &height);
+    /* As in ImageNet, one picture in fifty is gray; of pairs none. */
+    const bool gray = random_below(&random, 50) == 0 && !set->pairs;
+    FshStatus status =
+        scene_render(scene, seed, width, height, gray ? 1 : 3, !set->pairs, &worker->image, error);
+    char file[64], name[96];
+    (void)snprintf(file, sizeof file, "%s_%04llu.jpg", scene->name, (unsigned long long)number);
+    (void)snprintf(name, sizeof name, "%s/%s", scene->name, file);
+    if (status)
+        return status;
+    if (set->pairs)
+        return save_pair(job, worker, file, &random, error);
+    return save(job, worker, &worker->image, 85 + (int)random_below(&random, 11), name, error);
+}
+
+/* Makes the folders that the set's pictures go into. */
+static FshStatus make_folders(const Job *job, FshError *error)
+{
+    FshStatus status = FSH_OK;
+    const int count = job->set.pairs ? 2 : job->set.scene_count;
+    for (int i = 0; i < count && !status; i++) {
+        const char *name = job->set.pairs ? (i ? "noisy" : "clean") : job->set.scenes[i].name;
+        char folder[PATH_MAX];
+        status = file_join(folder, sizeof folder, job->folder, name, error);
+        if (!status)
+            status = file_make_folders(folder, error);
+    }
+    return status;
+}
+
+static PictureSet set_of(const char *name)
+{
+    if (strcmp(name, "blossoms") == 0)
+        return (PictureSet){blossoms, blossom_count, false};
+    return (PictureSet){landscapes, landscape_count, strcmp(name, "night") == 0};
 }
 
 static FshStatus run(const ProgramContext *context, bool *partial, FshError *error)
@@ -85,11 +146,11 @@ static FshStatus run(const ProgramContext *context, bool *partial, FshError *err
         return fsh_error_set(error, FSH_ERR_USAGE, "--edge-min: %lld is more than --edge-max %lld",
                              (long long)settings->edge_min, (long long)settings->edge_max);
     const int jobs = cpu_jobs(settings->program.jobs);
-    const uint64_t total = (uint64_t)settings->count * (uint64_t)scene_count;
-    Job job = {.settings = settings, .folder = context->arguments->items[0]};
+    Job job = {.settings = settings, .set = set_of(settings->set), .folder = context->arguments->items[0]};
+    const uint64_t total = (uint64_t)settings->count * (uint64_t)job.set.scene_count;
     if (settings->program.dry_run) {
-        fprintf(stderr, "would render %llu pictures in %d classes into %s\n", (unsigned long long)total,
-                scene_count, job.folder);
+        fprintf(stderr, "would render %llu %s of %d kinds into %s\n", (unsigned long long)total,
+                job.set.pairs ? "pairs" : "pictures", job.set.scene_count, job.folder);
         return FSH_OK;
     }
     FshStatus status = FSH_OK;
@@ -98,19 +159,17 @@ static FshStatus run(const ProgramContext *context, bool *partial, FshError *err
         return fsh_error_set(error, FSH_ERR_MEMORY, "%d workers: out of memory", jobs);
     for (int i = 0; i < jobs && !status; i++)
         status = image_encoder_new(&job.workers[i].encoder, error);
-    for (int i = 0; i < scene_count && !status; i++) {
-        char folder[PATH_MAX];
-        status = file_join(folder, sizeof folder, job.folder, scenes[i].name, error);
-        if (!status)
-            status = file_make_folders(folder, error);
-    }
+    if (!status)
+        status = make_folders(&job, error);
     if (!status) {
-        progress_start(&job.progress, stderr, "rendering", "pictures", total, settings->program.quiet);
+        progress_start(&job.progress, stderr, "rendering", "pictures", job.set.pairs ? 2 * total : total,
+                       settings->program.quiet);
         status = pool_run(jobs, total, make_one, &job, error);
         progress_finish(&job.progress);
     }
     for (int i = 0; i < jobs; i++) {
         image_free(&job.workers[i].image);
+        image_free(&job.workers[i].noisy);
         image_encoder_free(&job.workers[i].encoder);
         buffer_free(&job.workers[i].file);
     }
@@ -120,16 +179,22 @@ static FshStatus run(const ProgramContext *context, bool *partial, FshError *err
 
 int main(int argc, char **argv)
 {
-    Settings settings = {.count = 100, .edge_min = 180, .edge_max = 480, .seed = 1};
+    Settings settings = {.count = 100, .edge_min = 180, .edge_max = 480, .seed = 1, .set = "blossoms"};
     const Option options[] = {
+        {.name = "set",
+         .kind = OPTION_CHOICE,
+         .value = &settings.set,
+         .choices = set_names,
+         .argument = "SET",
+         .help = "six kinds of flowers, six kinds of landscapes, or landscapes as pairs, noisy and clean",
+         .group = "Pictures"},
         {.name = "count",
          .kind = OPTION_INTEGER,
          .value = &settings.count,
          .argument = "N",
-         .help = "pictures in each class",
+         .help = "pictures, or pairs, of each kind",
          .minimum = 1,
-         .maximum = 1e6,
-         .group = "Pictures"},
+         .maximum = 1e6},
         {.name = "edge-min",
          .kind = OPTION_INTEGER,
          .value = &settings.edge_min,
@@ -155,12 +220,14 @@ int main(int argc, char **argv)
     };
     const OptionTable table = {
         .program = "make-photos",
-        .summary = "Renders landscapes that look a little like photographs, as JPEG files of varied size in "
-                   "one folder\n"
-                   "for each class. The same options give the same files.",
+        .summary =
+            "Renders pictures that look a little like photographs, as JPEG files of varied size in one "
+            "folder\n"
+            "for each class, or for each side of a pair. The same options give the same files.",
         .usage = "[OPTIONS] DST",
         .options = options,
-        .examples = "  make-photos --count 100 photos/\n",
+        .examples = "  make-photos --count 100 photos/\n"
+                    "  make-photos --set night --count 20 pairs/\n",
         .arguments_min = 1,
         .arguments_max = 1,
     };
