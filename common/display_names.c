@@ -160,7 +160,8 @@ static FshStatus keep_name(const char *path, const Told *told, char **name, size
     return *name ? FSH_OK : fsh_error_set(error, FSH_ERR_MEMORY, "%s: out of memory", path);
 }
 
-/* Gives each class the name that its id has in the table. Entries of one class twice: the first in the file counts. */
+/* Gives each class the name that its id has in the table. Entries of one class twice: the first in the
+ * file counts. */
 static FshStatus name_by_id(const char *path, Table *table, char *const *ids, size_t count, char **names,
                             size_t *named, FshError *error)
 {

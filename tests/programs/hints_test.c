@@ -1,4 +1,5 @@
-/* Options of timm, torchvision, FFCV, BasicSR and img2dataset: every program says what does the job, or that nothing does. */
+/* Options of timm, torchvision, FFCV, BasicSR and img2dataset: every program says what does the job, or
+ * that nothing does. */
 #include <stdio.h>
 #include <string.h>
 

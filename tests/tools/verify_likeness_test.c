@@ -1,5 +1,6 @@
-/* Are the sides of a pair told apart from two scenes? Haze, darkness, noise and blur are made of photographs where
- * $FSHARD_DATA has some, else of scenes that are drawn; each test prints what likeness it found. */
+/* Are the sides of a pair told apart from two scenes? Haze, darkness, noise and blur are made of
+ * photographs where $FSHARD_DATA has some, else of scenes that are drawn; each test prints what likeness
+ * it found. */
 #include <dirent.h>
 #include <math.h>
 #include <stdio.h>
@@ -143,7 +144,8 @@ static float field_at(const Field *field, const Image *image, size_t x, size_t y
 
 typedef void Change(const Image *from, Image *to);
 
-/* Scattering: less of the scene and more of the sky's light the farther it is; what is above is far, as a rule. */
+/* Scattering: less of the scene and more of the sky's light the farther it is; what is above is far, as a
+ * rule. */
 static void add_haze(const Image *from, Image *to, float thickness)
 {
     Field field;

@@ -1,7 +1,9 @@
-/* plan_suffix.c - which ends of names would pair up what has no counterpart: 0001x2.png and 0001.png, a_blur.png and a_gt.png.
+/* plan_suffix.c - which ends of names would pair up what has no counterpart: 0001x2.png and 0001.png,
+ * a_blur.png and a_gt.png.
  *
- * The names of such a side all end alike. Of the ends that all of a side share ("_outdoor_hazy" and what is shorter), and
- * those of the other, each two are tried. It is told, not done: a name that ends alike by chance would be paired up wrongly. */
+ * The names of such a side all end alike. Of the ends that all of a side share ("_outdoor_hazy" and what
+ * is shorter), and those of the other, each two are tried. It is told, not done: a name that ends alike by
+ * chance would be paired up wrongly. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -67,7 +69,8 @@ static void find_shared(Side *side)
     }
 }
 
-/* Returns how many of a's first `most` images have a counterpart in b when each loses its end. key: room for one. */
+/* Returns how many of a's first `most` images have a counterpart in b when each loses its end. key: room
+ * for one. */
 static size_t count_pairs(const Side *a, const Side *b, size_t a_end, size_t b_end, size_t most, char *key)
 {
     const SideImage *example = b->images[0];
@@ -83,7 +86,8 @@ static size_t count_pairs(const Side *a, const Side *b, size_t a_end, size_t b_e
     return pairs;
 }
 
-/* Returns the ends that pair up most, and of those the shortest: longer ones would cut off what the names are about. */
+/* Returns the ends that pair up most, and of those the shortest: longer ones would cut off what the names
+ * are about. */
 static Ends find_ends(const Side sides[2], char *key)
 {
     Ends best = {0};

@@ -1,5 +1,5 @@
-/* settings_hints.c - what fpack answers to options of img2dataset, WebDataset's, FFCV's and MDS' writers, BasicSR's scripts and
- * torchvision's trainers that it does not have. */
+/* settings_hints.c - what fpack answers to options of img2dataset, WebDataset's, FFCV's and MDS' writers,
+ * BasicSR's scripts and torchvision's trainers that it does not have. */
 #include <stddef.h>
 
 #include "tools/pack/settings.h"

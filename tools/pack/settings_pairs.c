@@ -1,4 +1,5 @@
-/* settings_pairs.c - what --pairs, --fields and --pair-suffix name: the sides' folders below SRC, or folders anywhere.
+/* settings_pairs.c - what --pairs, --fields and --pair-suffix name: the sides' folders below SRC, or
+ * folders anywhere.
  *
  *   blur:sharp                    folders of these names below SRC, at any depth
  *   lq=/a/LR:gt=/b/HR             two folders anywhere; SRC is left out: it is the folder that both lie in
@@ -108,7 +109,8 @@ static size_t common_folder(const char *a, const char *b)
     return shared;
 }
 
-/* Cuts the sides' folders down to what is below the folder that all of them lie in, which becomes the source. */
+/* Cuts the sides' folders down to what is below the folder that all of them lie in, which becomes the
+ * source. */
 static FshStatus find_root(PackOptions *options, const char *what, FshError *error)
 {
     char *root = options->root;

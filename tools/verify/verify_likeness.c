@@ -3,7 +3,8 @@
 #include <math.h>
 #include <string.h>
 
-/* For each size: the deviation in pixels of the Gaussian neighbourhood that a gradient is normalised by, and what chance reaches. */
+/* For each size: the deviation in pixels of the Gaussian neighbourhood that a gradient is normalised by,
+ * and what chance reaches. */
 static const struct {
     double deviation, chance;
 } sizes[LIKENESS_SIZES] = {{4, 0.30}, {3, 0.40}, {1.5, 0.58}};
@@ -14,7 +15,8 @@ enum { RADIUS_MAX = 12 }; /* three deviations */
 #define GRADIENT_FLOOR 1.0F
 /* The mean square of all gradients, in levels, below which an image is of one colour. */
 #define FLAT_BELOW 0.0625
-/* So much better must gradients agree elsewhere: blur's ridges agree along themselves nearly as well as in place. */
+/* So much better must gradients agree elsewhere: blur's ridges agree along themselves nearly as well as in
+ * place. */
 #define SHIFT_MARGIN 1.3
 
 /* Returns the index that i, left or right of 0..count - 1, has in the mirror of its end. */
@@ -50,7 +52,8 @@ static void blur(float *values, float *other, int edge, int count, double deviat
     }
 }
 
-/* Fills side's gradients of one size from edge x edge luminances. Returns their mean square before they are normalised. */
+/* Fills side's gradients of one size from edge x edge luminances. Returns their mean square before they
+ * are normalised. */
 static double normalised_gradients(LikenessSide *side, int size, const float *luminance, int edge)
 {
     float *x = side->x[size], *y = side->y[size], *energy = side->scratch[1];
@@ -129,7 +132,8 @@ static double correlation(const LikenessSide *first, const LikenessSide *second,
     return strength > 0 ? sum / sqrt(strength) : 0;
 }
 
-/* Puts a correlation of one size on the scale of that at 32 x 32: what chance reaches becomes the same, and 1 stays 1. */
+/* Puts a correlation of one size on the scale of that at 32 x 32: what chance reaches becomes the same,
+ * and 1 stays 1. */
 static double on_scale(double value, int size)
 {
     return 1 - (1 - value) * (1 - sizes[1].chance) / (1 - sizes[size].chance);

@@ -1,10 +1,12 @@
-/* train_hints.h - what ftrain answers to options of timm, torchvision, FFCV, BasicSR and Lightning that it does not have. */
+/* train_hints.h - what ftrain answers to options of timm, torchvision, FFCV, BasicSR and Lightning that it
+ * does not have. */
 #ifndef FSHARD_TRAINER_LOOP_TRAIN_HINTS_H
 #define FSHARD_TRAINER_LOOP_TRAIN_HINTS_H
 
 #include "common/options.h"
 
-/* Options that ftrain has under another name, and options for which a sentence says what does the job, or that nothing does. */
+/* Options that ftrain has under another name, and options for which a sentence says what does the job, or
+ * that nothing does. */
 extern const OptionForeign train_foreign[], train_answers[];
 
 /* Values of options with choices, for Option.hints. */
