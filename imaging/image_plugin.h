@@ -14,7 +14,7 @@
 #include "imaging/image.h"
 
 #define IMAGE_PLUGIN_VERSION                                                                                 \
-    2 /* changes with any struct below, Image, ImageInfo, ImageMetadata, Buffer and FshError included */
+    3 /* changes with any struct below, ImageFormat, Image, ImageInfo, ImageMetadata, Buffer and FshError included */
 #define IMAGE_PLUGIN_SYMBOL "fshard_image_plugin"
 #define IMAGE_PLUGIN_FILE   "libfshard-vips.so"
 
