@@ -160,6 +160,10 @@ static FshStatus find_listed(Finder *finder, const char *root, FshError *error)
     enum { LIST_BYTES_MOST = 1 << 30 };
     Buffer list = {0};
     FshStatus status = file_read_stream(finder->options->files_from, LIST_BYTES_MOST, &list, error);
+    if (!status && memchr(list.bytes, '\0', list.length))
+        status = fsh_error_set(error, FSH_ERR_CORRUPT,
+                               "%s: is no text: a list has a path a line (find -print, not -print0)",
+                               finder->options->files_from);
     if (!status)
         status = buffer_append(&list, "\n", 2, error); /* the last line ends too, and so does the text */
     char *at = (char *)list.bytes;
