@@ -58,10 +58,26 @@ static void test_what_lies_at_a_cut_is_not_used(void **state)
         assert_int_equal(image[i], 100);
 }
 
+/* However little memory there is, two tiles overlap by a multiple and something is left of each. */
+static void test_the_smallest_tiles_have_room_to_overlap(void **state)
+{
+    (void)state;
+    for (uint32_t multiple = 16; multiple <= 256; multiple *= 2)
+        for (double pixels = 0; pixels < 1e8; pixels = 3 * pixels + 1) {
+            const uint32_t edge = tile_edge_for(pixels, multiple), least = tile_edge_least(multiple);
+            assert_int_equal(edge % multiple, 0);
+            assert_true(edge >= TILE_LEAST && edge <= TILE_MOST);
+            assert_true((edge / 2 + multiple - 1) / multiple * multiple < edge);
+            assert_true(edge == least || (double)edge * edge <= pixels);
+        }
+    assert_int_equal(tile_edge_for(1e5, 16), 304);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_tiles_make_the_image_again),
+        cmocka_unit_test(test_the_smallest_tiles_have_room_to_overlap),
         cmocka_unit_test(test_what_lies_at_a_cut_is_not_used),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

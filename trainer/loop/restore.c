@@ -7,14 +7,13 @@
 
 #include "common/cpu.h"
 #include "common/file.h"
+#include "common/interrupt.h"
 #include "common/path.h"
 #include "trainer/loop/image_writer.h"
 #include "trainer/loop/tiles.h"
 
 enum {
-    OVERLAP = 128,    /* the unet's outermost influence is 90 pixels away, and most of it far nearer */
-    TILE_LEAST = 128, /* where memory is short: smaller ones are all overlap */
-    TILE_MOST = 2048,
+    OVERLAP = 128, /* the unet's outermost influence is 90 pixels away, and most of it far nearer */
     /* Programs of so many sizes are kept (network.h), and what the loader and the writer hold comes on top.
      */
     MEMORY_PARTS = NETWORK_SIZES_KEPT + 2,
@@ -81,8 +80,7 @@ static uint32_t choose_tile(const Restorer *restorer, const Batch *batch)
         return round_up(restorer->options.tile, restorer->multiple);
     if ((double)batch->width * batch->height <= restorer->pixels_most)
         return 0;
-    const double edge = fmax(TILE_LEAST, fmin(TILE_MOST, sqrt(restorer->pixels_most)));
-    return (uint32_t)edge / restorer->multiple * restorer->multiple;
+    return tile_edge_for(restorer->pixels_most, restorer->multiple);
 }
 
 static FshStatus run(Restorer *restorer, const Batch *batch, const uint8_t **pixels_ret, FshError *error)
@@ -123,7 +121,10 @@ static FshStatus run_tiles(Restorer *restorer, const Batch *batch, uint32_t edge
     for (uint32_t row = 0; row < tile_count(&rows) && !status; row++)
         for (uint32_t column = 0; column < tile_count(&columns) && !status; column++) {
             const Tile tile = tile_at(&columns, &rows, column, row);
-            status = run_tile(restorer, batch, &columns, &rows, &tile, error);
+            if (interrupt_requested()) /* a large image takes minutes */
+                status = fsh_error_set(error, FSH_ERR_INTERRUPTED, "interrupted");
+            else
+                status = run_tile(restorer, batch, &columns, &rows, &tile, error);
         }
     *pixels_ret = restorer->canvas.bytes;
     return status;
@@ -140,7 +141,8 @@ static FshStatus restore(Restorer *restorer, const Batch *batch, const uint8_t *
         const FshStatus status = whole ? run(restorer, batch, pixels_ret, &failure)
                                        : run_tiles(restorer, batch, edge, pixels_ret, &failure);
         const double pixels = whole ? (double)batch->width * batch->height : (double)edge * edge;
-        if (status != FSH_ERR_MEMORY || restorer->options.tile || pixels <= (double)TILE_LEAST * TILE_LEAST) {
+        const double least = tile_edge_least(restorer->multiple);
+        if (status != FSH_ERR_MEMORY || restorer->options.tile || pixels <= least * least) {
             if (error)
                 *error = failure;
             return status;

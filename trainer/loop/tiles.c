@@ -1,7 +1,21 @@
 #include "trainer/loop/tiles.h"
 
+#include <math.h>
 #include <stdbool.h>
 #include <string.h>
+
+uint32_t tile_edge_least(uint32_t multiple)
+{
+    const uint32_t least = multiple > TILE_LEAST / 2 ? 2 * multiple : TILE_LEAST;
+    return (least + multiple - 1) / multiple * multiple;
+}
+
+uint32_t tile_edge_for(double pixels, uint32_t multiple)
+{
+    const uint32_t least = tile_edge_least(multiple);
+    const uint32_t edge = (uint32_t)fmin(TILE_MOST, sqrt(pixels)) / multiple * multiple;
+    return edge < least ? least : edge;
+}
 
 uint32_t tile_count(const TileAxis *axis)
 {
