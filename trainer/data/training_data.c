@@ -316,9 +316,12 @@ void training_data_take_images(TrainingData *data, FshDataset *images, FshKind k
     take_statistics(data);
 }
 
-/* Returns what the manifest calls a class, "" where it does not. */
-static const char *display_name(const FshManifest *manifest, const char *class_name)
+/* Returns what the manifest calls a class, "" where it does not. place: where it stands there as a rule. */
+static const char *display_name(const FshManifest *manifest, size_t place, const char *class_name)
 {
+    if (manifest->class_display_names && place < manifest->class_count &&
+        strcmp(manifest->class_names[place], class_name) == 0)
+        return manifest->class_display_names[place];
     for (size_t i = 0; manifest->class_display_names && i < manifest->class_count; i++) {
         if (strcmp(manifest->class_names[i], class_name) == 0)
             return manifest->class_display_names[i];
@@ -354,7 +357,7 @@ FshStatus training_data_name_classes(TrainingData *data, FshError *error)
     data->display_names = calloc(count + 1, sizeof *data->display_names);
     for (size_t i = 0; i < count && data->display_names && !status; i++) {
         const char *name = data->class_names[i];
-        data->display_names[i] = join_names(told ? told[i] : display_name(manifest, name), name);
+        data->display_names[i] = join_names(told ? told[i] : display_name(manifest, i, name), name);
         if (!data->display_names[i])
             status = fsh_error_set(error, FSH_ERR_MEMORY, "no memory for the names of classes");
     }

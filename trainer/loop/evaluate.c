@@ -28,7 +28,7 @@ static FshStatus print_json(const TrainOptions *options, const Session *session,
     if (object && class_counts_any(&session->class_counts))
         (void)json_object_set_new(
             object, "classes",
-            class_table_json(&session->class_counts, (const char *const *)session->data.class_names));
+            class_table_json(&session->class_counts, (const char *const *)session->data.display_names));
     return describe_print_json(object, error);
 }
 

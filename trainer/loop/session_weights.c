@@ -44,6 +44,8 @@ FshStatus session_take_images(Session *session, const TrainOptions *options, con
                               restores ? FSH_KIND_PAIRS : FSH_KIND_CLASSES, (int64_t)class_count,
                               origin->normalised ? origin->channels : COLOURS);
     options->images->dataset = NULL;
+    if (origin->classes.count)
+        session->data.class_names = origin->classes.names;
     return FSH_OK;
 }
 
