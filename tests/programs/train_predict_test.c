@@ -160,12 +160,39 @@ static void test_a_tar_a_list_and_an_image_are_predicted(void **state)
     assert_contains(text, "\nblue/000.jpg,");
     free(text);
 
+    static const char zero_bytes[] = "red/001.jpg\0blue/000.jpg"; /* find -print0 */
+    test_file_write(list, zero_bytes, sizeof zero_bytes);
+    SAYS(1, "list: is no text", "--weights", weights, "--export", test_path(folder, "z.csv"), "--files-from",
+         list, val);
+
     result = TRAIN(0, "--weights", weights, "--export", test_path(folder, "o.csv"),
                    test_path(folder, "images/val/red/000.jpg"));
     assert_contains(result.out, "images/val/red/000.jpg: ");
     assert_contains(result.out, " %, ");
     assert_contains(result.out, "1 image predicted");
     run_result_free(&result);
+}
+
+/* Of classes that have display names, every table has both. */
+static void test_display_names_stand_in_every_table(void **state)
+{
+    TestFolder *folder = *state;
+    const char *weights = train_colours(folder), *names = test_path(folder, "words.txt");
+    const char *const tables[] = {test_path(folder, "folder.csv"), test_path(folder, "packed.csv")};
+    const char *const images[] = {test_path(folder, "images/val"), test_path(folder, "shards")};
+    test_file_write_text(names, "green\tverdant, lush\nred\tcrimson\n");
+    assert_int_equal(setenv("FSHARD_CLASS_NAMES", names, 1), 0);
+    for (size_t i = 0; i < 2; i++) {
+        TRAINED("--weights", weights, "--export", tables[i], images[i]);
+        char *text = test_file_read(tables[i], NULL);
+        assert_contains(text, ",\"verdant, lush (green)\",");
+        assert_contains(text, ",crimson (red),");
+        free(text);
+    }
+    RunResult result = TRAIN(0, "--weights", weights, "--evaluate", "--json", images[1]);
+    assert_contains(result.out, "\"class\": \"crimson (red)\"");
+    run_result_free(&result);
+    assert_int_equal(unsetenv("FSHARD_CLASS_NAMES"), 0);
 }
 
 static void test_json_lines_tell_names_and_probabilities(void **state)
@@ -504,6 +531,7 @@ int main(void)
         IN_FOLDER(test_any_class_name_is_one_cell),
         IN_FOLDER(test_a_folder_is_predicted_as_the_packed_images_are),
         IN_FOLDER(test_a_tar_a_list_and_an_image_are_predicted),
+        IN_FOLDER(test_display_names_stand_in_every_table),
         IN_FOLDER(test_json_lines_tell_names_and_probabilities),
         IN_FOLDER(test_a_bad_image_is_named_and_left_out),
         IN_FOLDER(test_weights_of_others_want_their_network_named),

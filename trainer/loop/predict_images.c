@@ -139,13 +139,13 @@ static char *describe_identity(const TrainOptions *options)
         weights[0] = '\0';
     if (!realpath(options->shards ? options->shards : ".", images))
         images[0] = '\0';
-    json_t *object =
-        json_pack("{s:o, s:I, s:I, s:o, s:s, s:s, s:s, s:b, s:I, s:I, s:I}", "weights", json_text(weights),
-                  "bytes", (json_int_t)status.st_size, "modified", (json_int_t)file_time_ns(status.st_mtim),
-                  "images", json_text(images), "format", options->predict_format, "amp", options->amp,
-                  "model", options->model ? options->model : "", "flip_tta", options->flip_tta, "resize",
-                  (json_int_t)options->val_resize_size, "crop", (json_int_t)options->val_crop_size,
-                  "train_crop", (json_int_t)options->train_crop_size);
+    json_t *object = json_pack(
+        "{s:o, s:o, s:I, s:I, s:o, s:s, s:s, s:s, s:b, s:I, s:I, s:I}", "weights", json_text(weights), "list",
+        json_text(options->files_from), "bytes", (json_int_t)status.st_size, "modified",
+        (json_int_t)file_time_ns(status.st_mtim), "images", json_text(images), "format",
+        options->predict_format, "amp", options->amp, "model", options->model ? options->model : "",
+        "flip_tta", options->flip_tta, "resize", (json_int_t)options->val_resize_size, "crop",
+        (json_int_t)options->val_crop_size, "train_crop", (json_int_t)options->train_crop_size);
     text = object ? json_dumps(object, JSON_COMPACT) : NULL;
     json_decref(object);
     return text;
@@ -211,12 +211,16 @@ static void tell(void *context, const char *message)
     console_warning(&prediction->session.console, "%s; left out", message);
 }
 
+static int compare_names(const void *a, const void *b)
+{
+    return strcmp(a, b);
+}
+
 /* Returns false where an image before this one has its name. */
 static bool claim(Prediction *prediction, const char *path, const char *target)
 {
     char *copy = strdup(target);
-    char **found =
-        copy ? tsearch(copy, &prediction->targets, (int (*)(const void *, const void *))strcmp) : NULL;
+    char **found = copy ? tsearch(copy, &prediction->targets, compare_names) : NULL;
     if (!found)
         (void)fsh_error_set(&prediction->failure, FSH_ERR_MEMORY,
                             "out of memory for the names of the images");
@@ -306,6 +310,8 @@ static FshStatus open_session(Prediction *prediction, FshError *error)
     FshStatus status = session_open(&prediction->session, options, SESSION_EVALUATE, error);
     if (status)
         prediction->session.console = console;
+    else if (prediction->session.data.display_names)
+        prediction->rows.names = prediction->session.data.display_names;
     return status;
 }
 
@@ -411,6 +417,13 @@ static FshStatus restore_image(Prediction *prediction, const Batch *batch, FshEr
     return status;
 }
 
+/* Returns FSH_ERR_INTERRUPTED, and says how to go on: --force begins again each time. */
+static FshStatus tell_interrupted(const TrainOptions *options, FshError *error)
+{
+    return fsh_error_set(error, FSH_ERR_INTERRUPTED, "interrupted; the same command %s",
+                         options->force ? "begins again (--force)" : "goes on");
+}
+
 static FshStatus run(Prediction *prediction, FshError *error)
 {
     Session *session = &prediction->session;
@@ -423,7 +436,7 @@ static FshStatus run(Prediction *prediction, FshError *error)
     for (uint64_t step = 0; step < steps && !status; step++) {
         const Batch *batch = NULL;
         if (interrupt_requested())
-            status = fsh_error_set(error, FSH_ERR_INTERRUPTED, "interrupted; the same command goes on");
+            status = FSH_ERR_INTERRUPTED;
         if (!status)
             status = loader_next(session->evaluation, &batch, error);
         if (!status && batch->valid_count)
@@ -431,6 +444,8 @@ static FshStatus run(Prediction *prediction, FshError *error)
                                           : predict_classes(prediction, batch, error);
         tell_problems(prediction);
     }
+    if (status == FSH_ERR_INTERRUPTED)
+        status = tell_interrupted(&prediction->options, error);
     if (prediction->restores) { /* what is computed is written, whatever comes */
         FshError failure = {0};
         const FshStatus written = restorer_finish(prediction->restorer, &failure);
@@ -495,6 +510,8 @@ static FshStatus begin(Prediction *prediction, FshError *error)
         status = file_make_folders(options->predict, error);
     if (!status)
         status = folder_lock_take(&prediction->lock, options->predict, record_lock_name, "ftrain", error);
+    if (!status && !options->force) /* another may have begun and ended since the folder was looked at */
+        status = restore_origin_check(options->predict, options, error);
     return status ? status : restore_origin_write(options->predict, options, error);
 }
 
@@ -533,7 +550,7 @@ FshStatus predict_images(const TrainOptions *options, bool *partial_ret, FshErro
         status = name_classes(&prediction, model, error);
     if (!status)
         status = find_images(&prediction, error);
-    if (!status && prediction.restores && prediction.existing) /* only without --force */
+    if (!status && prediction.restores && !options->force)
         status = restore_origin_check(options->predict, options, error);
     const bool any = !status && prediction.source.wanted_count > 0;
     if (any)

@@ -1,5 +1,6 @@
 #include "trainer/loop/restore_origin.h"
 
+#include <dirent.h>
 #include <inttypes.h>
 #include <jansson.h>
 #include <limits.h>
@@ -41,12 +42,24 @@ static bool is_same(const json_t *a, const json_t *b)
     return same;
 }
 
+/* Returns whether the folder has more than hidden files. */
+static bool has_images(const char *folder)
+{
+    DIR *entries = opendir(folder);
+    const struct dirent *entry = NULL;
+    while (entries && (entry = readdir(entries)) && entry->d_name[0] == '.')
+        ;
+    if (entries)
+        (void)closedir(entries);
+    return entry != NULL;
+}
+
 FshStatus restore_origin_check(const char *folder, const TrainOptions *options, FshError *error)
 {
     char path[PATH_MAX];
     json_t *now = NULL, *before = NULL;
     FshStatus status = file_join(path, sizeof path, folder, name, error);
-    if (status || !file_exists(path))
+    if (status || !file_exists(path) || !has_images(folder))
         return status;
     status = make_origin(options, &now, error);
     if (!status)

@@ -8,7 +8,8 @@
 #include "trainer/loop/train_options.h"
 
 /* Compares what options give with what the folder was begun with. FSH_ERR_EXISTS: it is other weights or another way, and the message names
- * those weights. A folder without the file passes: nothing is known of its images. */
+ * those weights. A folder without the file passes: nothing is known of its images; so does one that has no
+ * image. */
 FshStatus restore_origin_check(const char *folder, const TrainOptions *options, FshError *error);
 
 /* Writes it: from here on the folder's images are of these weights. */
