@@ -201,6 +201,14 @@ static void test_sides_may_be_folders_anywhere(void **state)
     assert_string_equal(fsh_manifest(dataset)->field_names[1], "gt");
     fsh_close((FshDataset **)&dataset);
 
+    /* Folders whose names begin alike are two: "pairs" is not above "pairs_gt". */
+    make_pair(folder, "pairs/x/lq/1.jpg", "pairs_gt/gt/1.jpg", 40, 30);
+    run_ok("fpack", "--pairs", pairs_argument(folder, "pairs/x/lq", "pairs_gt/gt"),
+           test_path(folder, "alike"), NULL);
+    run_ok("fpack", "--pairs", pairs_argument(folder, "pairs_gt/gt", "pairs/x/lq"),
+           test_path(folder, "other"), NULL);
+    packed_assert_copies(test_path(folder, "alike"), folder->path);
+
     /* The second side as an argument gives the same dataset, and so do parts. */
     char *equals = strchr(pairs, ':');
     *equals = '\0';

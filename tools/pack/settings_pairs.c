@@ -103,7 +103,7 @@ static size_t common_folder(const char *a, const char *b)
 {
     size_t shared = 0;
     for (size_t i = 0; a[i] && a[i] == b[i]; i++) {
-        if (a[i + 1] == '/' || (a[i] == '/' && i == 0))
+        if ((a[i + 1] == '/' && b[i + 1] == '/') || i == 0)
             shared = i + 1;
     }
     return shared;
