@@ -488,7 +488,8 @@ static FshStatus call_for_reason(Call *call)
         return status;
     (void)pthread_rwlock_wrlock(&reasons_lock);
     notes_forget_failure();
-    *call->error = (FshError){0};
+    if (call->error)
+        *call->error = (FshError){0};
     status = call_safely(call);
     (void)pthread_rwlock_unlock(&reasons_lock);
     return status;
