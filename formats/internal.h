@@ -448,9 +448,11 @@ FshStatus fsh_manifest_check_seal(const char *text, size_t bytes, FshError *erro
 FshStatus fsh_manifest_parse_display_names(FshManifest *manifest, const json_t *object, FshError *error);
 /* Returns whether the member of a text, which is a JSON object, is what was written, whatever else was changed. */
 bool fsh_manifest_member_is_whole(const char *text, size_t bytes, const char *name);
-/* Makes a manifest of the files in folder, whatever its dataset.json says: of that, provenance is kept, and of tars and BasicSR
- * names, where they are as they were written. Statistics are zero. FSH_ERR_NOT_FOUND: no files, or one of a split is missing;
- * what opening them gives. On failure *manifest is empty. (rebuild.c) */
+/* Makes a manifest of the files in folder, whatever its dataset.json says: of that, provenance is kept, and what
+ * only it tells, where that is as it was written: the classes' display names, and of tars and BasicSR all names.
+ * Statistics are zero. FSH_ERR_NOT_FOUND: no files, or one of a split is missing; FSH_ERR_UNSUPPORTED: there is
+ * one that a list which is as it was written does not name; what opening them gives. On failure *manifest is
+ * empty. (rebuild.c) */
 FshStatus fsh_manifest_rebuild(FshManifest *manifest, const char *folder, FshError *error);
 /* Mixes bytes into an id, in place: other bytes give another id. */
 void fsh_id_mix(char id[FSH_ID_DIGITS + 1], const void *bytes, size_t length);

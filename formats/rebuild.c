@@ -388,23 +388,78 @@ static FshStatus add_split(Rebuild *rebuild, size_t begin, size_t end, FshError 
     return FSH_OK;
 }
 
-/* That no file which the old manifest lists is lost, where its list is as it was written. */
-static FshStatus check_listed(const Rebuild *rebuild, FshError *error)
+static int compare_strings(const void *a, const void *b)
 {
-    const json_t *splits = old_member(rebuild, "splits");
+    return strcmp(*(const char *const *)a, *(const char *const *)b);
+}
+
+/* Gathers the names of files that a list of splits tells, sorted. *names_ret is the caller's (free); the
+ * names are the list's. */
+static FshStatus gather_listed(const Rebuild *rebuild, const json_t *splits, const char ***names_ret,
+                               size_t *count_ret, FshError *error)
+{
+    size_t most = 0, count = 0;
+    for (size_t i = 0; i < json_array_size(splits); i++)
+        most += json_array_size(json_object_get(json_array_get(splits, i), "files"));
+    const char **names = *names_ret = calloc(most + 1, sizeof *names);
+    *count_ret = 0;
+    if (!names)
+        return out_of_memory(rebuild, error);
     for (size_t i = 0; i < json_array_size(splits); i++) {
         const json_t *files = json_object_get(json_array_get(splits, i), "files");
         for (size_t j = 0; j < json_array_size(files); j++) {
             const char *name = json_string_value(json_object_get(json_array_get(files, j), "name"));
-            bool found = !name;
-            for (size_t k = 0; k < rebuild->count && !found; k++)
-                found = strcmp(rebuild->parts[k].name, name) == 0;
-            if (!found)
-                return fsh_error_set(error, FSH_ERR_NOT_FOUND, "%s/%s: is missing; bring it back first",
-                                     rebuild->folder, name);
+            if (name)
+                names[count++] = name;
         }
     }
+    if (count)
+        qsort(names, count, sizeof *names, compare_strings);
+    *count_ret = count;
     return FSH_OK;
+}
+
+/* Refuses a folder in which a file of the old manifest is lost, or one is added, where its list is as it was
+ * written. Tars do not tell how many there are: what another run has left would become a part of the dataset.
+ * */
+static FshStatus check_listed(const Rebuild *rebuild, FshError *error)
+{
+    const json_t *splits = old_member(rebuild, "splits");
+    const char **names = NULL;
+    size_t count = 0;
+    FshStatus status = splits ? gather_listed(rebuild, splits, &names, &count, error) : FSH_OK;
+    for (size_t i = 0; i < count && !status; i++) {
+        const Part wanted = {.name = (char *)names[i]}; /* is only read */
+        if (!bsearch(&wanted, rebuild->parts, rebuild->count, sizeof wanted, compare_names))
+            status = fsh_error_set(error, FSH_ERR_NOT_FOUND, "%s/%s: is missing; bring it back first",
+                                   rebuild->folder, names[i]);
+    }
+    for (size_t i = 0; i < rebuild->count && count && !status; i++) {
+        const char *name = rebuild->parts[i].name;
+        if (!bsearch(&name, names, count, sizeof *names, compare_strings))
+            status = fsh_error_set(error, FSH_ERR_UNSUPPORTED,
+                                   "%s/%s: is not in the manifest's list of files, which is as it was "
+                                   "written; move it away first",
+                                   rebuild->folder, name);
+    }
+    free(names);
+    return status;
+}
+
+/* Copies the old manifest's provenance, whatever somebody wrote into it by hand: it is told and not read. But
+ * a recipe that is no object, with which no manifest is read, is left out. NULL: out of memory. */
+static char *copy_provenance(const Rebuild *rebuild)
+{
+    const json_t *provenance = json_object_get(rebuild->old, "provenance");
+    if (!json_is_object(provenance))
+        return strdup("{}");
+    json_t *copy = json_copy((json_t *)provenance); /* is only read */
+    const json_t *recipe = json_object_get(copy, "recipe");
+    if (recipe && !json_is_object(recipe))
+        (void)json_object_del(copy, "recipe");
+    char *text = copy ? json_dumps(copy, JSON_COMPACT | JSON_SORT_KEYS) : NULL;
+    json_decref(copy);
+    return text;
 }
 
 /* By which factor the sides of the first pair whose sizes are told differ. */
@@ -430,7 +485,6 @@ static uint32_t find_pair_scale(const Rebuild *rebuild)
 static FshStatus make_manifest(Rebuild *rebuild, FshError *error)
 {
     FshManifest *manifest = rebuild->manifest;
-    const json_t *provenance = json_object_get(rebuild->old, "provenance");
     FshStatus status = FSH_OK;
     manifest->container = rebuild->container;
     if (fsh_container_is_foreign(rebuild->container))
@@ -441,9 +495,7 @@ static FshStatus make_manifest(Rebuild *rebuild, FshError *error)
         return status;
     qsort(rebuild->parts, rebuild->count, sizeof *rebuild->parts, compare_parts);
     manifest->splits = calloc(rebuild->count, sizeof *manifest->splits);
-    /* It is told and not read, so what somebody wrote into it by hand may stay. */
-    manifest->provenance_json =
-        json_is_object(provenance) ? json_dumps(provenance, JSON_COMPACT | JSON_SORT_KEYS) : strdup("{}");
+    manifest->provenance_json = copy_provenance(rebuild);
     if (!manifest->splits || !manifest->provenance_json)
         return out_of_memory(rebuild, error);
     for (size_t begin = 0, end = 0; begin < rebuild->count && !status; begin = end) {

@@ -1,7 +1,9 @@
 /* fverify and fpack --repair-manifest: a manifest and what lies beside it are proved, and made again. */
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <unistd.h>
 
 #include "common/file.h"
@@ -206,6 +208,88 @@ static void test_no_manifest_is_made_of_what_is_not_whole(void **state)
     run_result_free(&result);
 }
 
+/* Runs fpack --repair-manifest, which is to fail and to say this. */
+static void expect_no_repair(const char *packed, const char *says)
+{
+    RunResult result = run_expecting(1, "fpack", "-q", "--repair-manifest", packed, NULL);
+    assert_contains(result.err, says);
+    run_result_free(&result);
+}
+
+/* Two programs that both write the manifest would mix it with files of another dataset. */
+static void test_no_manifest_is_replaced_while_fpack_writes(void **state)
+{
+    TestFolder *folder = *state;
+    const char *packed = pack_form(folder, &forms[0]), *mark = test_path(folder, "shards/.fpack-unfinished");
+    const char *words = test_path(folder, "words");
+    test_file_write_text(words, "a alpha\nb beta\n");
+    test_file_write_text(mark, "");
+    const int lock = open(mark, O_RDWR | O_CLOEXEC);
+    assert_true(lock >= 0);
+    assert_int_equal(flock(lock, LOCK_EX), 0);
+    expect_no_repair(packed, "another fpack is writing there");
+    RunResult result = run_expecting(1, "fverify", "--set-class-names", words, packed, NULL);
+    assert_contains(result.err, "another fpack is writing there");
+    run_result_free(&result);
+    (void)close(lock);
+    run_ok("fverify", "-q", "--set-class-names", words, packed, NULL);
+    assert_false(file_exists(mark));
+    run_ok("fpack", "-q", "--repair-manifest", packed, NULL);
+    assert_false(file_exists(mark));
+}
+
+/* What a stopped run has left is no dataset: its tars tell nothing of those to come. */
+static void test_no_manifest_is_made_of_what_is_unfinished(void **state)
+{
+    TestFolder *folder = *state;
+    const char *packed = pack_form(folder, &forms[2]), *mark = test_path(folder, "tar/.fpack-unfinished");
+    assert_int_equal(unlink(test_path(folder, "tar/dataset.json")), 0);
+    test_file_write_text(mark, "0123456789abcdef0123456789abcdef\n");
+    expect_no_repair(packed, "is unfinished: fpack was stopped");
+    RunResult result = run_expecting(1, "fpack", "-n", "--repair-manifest", packed, NULL);
+    assert_contains(result.err, "is unfinished: fpack was stopped");
+    run_result_free(&result);
+    assert_true(file_exists(mark));
+    assert_false(file_exists(test_path(folder, "tar/dataset.json")));
+}
+
+/* Tars do not tell how many there are; a list that is as it was written does. */
+static void test_a_tar_that_is_not_listed_gets_into_no_manifest(void **state)
+{
+    TestFolder *folder = *state;
+    const char *packed = pack_form(folder, &forms[2]);
+    FshManifest manifest;
+    size_t bytes = 0;
+    assert_ok(fsh_manifest_load(&manifest, packed, NULL), NULL);
+    const char *more = test_path(folder, "tar/train-%06zu.tar", manifest.splits[0].file_count);
+    char *tar = test_file_read(test_path(folder, "tar/%s", manifest.splits[0].files[0].name), &bytes);
+    fsh_manifest_free(&manifest);
+    test_file_write(more, tar, bytes);
+    free(tar);
+    expect_no_repair(packed, "is not in the manifest's list of files");
+    assert_int_equal(unlink(more), 0);
+    run_ok("fpack", "-q", "--repair-manifest", packed, NULL);
+    expect_verify(0, "--decode", packed, ": ok");
+}
+
+/* A recipe that is no object would make a manifest that nobody reads. */
+static void test_a_repaired_manifest_can_be_read(void **state)
+{
+    TestFolder *folder = *state;
+    const char *packed = pack_form(folder, &forms[0]), *path = test_path(folder, "shards/dataset.json");
+    json_t *manifest = packed_manifest(packed);
+    json_t *provenance = json_object_get(manifest, "provenance");
+    assert_int_equal(json_object_set_new(provenance, "recipe", json_string("by hand")), 0);
+    assert_int_equal(json_object_set_new(provenance, "note", json_string("mine")), 0);
+    assert_int_equal(json_dump_file(manifest, path, JSON_INDENT(2)), 0);
+    json_decref(manifest);
+    run_ok("fpack", "-q", "--repair-manifest", packed, NULL);
+    expect_verify(0, "--decode", packed, ": ok");
+    char *again = test_file_read(path, NULL);
+    assert_contains(again, "\"note\": \"mine\"");
+    free(again);
+}
+
 /* ---- what lies beside it ---- */
 
 static void test_every_file_of_our_kind_that_is_not_listed_is_named(void **state)
@@ -304,6 +388,10 @@ int main(void)
         in_folder(test_a_manifest_is_made_again_to_the_byte),
         in_folder(test_a_manifest_of_version_1_gets_a_checksum),
         in_folder(test_no_manifest_is_made_of_what_is_not_whole),
+        in_folder(test_no_manifest_is_replaced_while_fpack_writes),
+        in_folder(test_no_manifest_is_made_of_what_is_unfinished),
+        in_folder(test_a_tar_that_is_not_listed_gets_into_no_manifest),
+        in_folder(test_a_repaired_manifest_can_be_read),
         in_folder(test_every_file_of_our_kind_that_is_not_listed_is_named),
         in_folder(test_indexes_and_lists_of_tars_are_proved),
         in_folder(test_a_damaged_index_does_not_survive_a_run_that_goes_on),

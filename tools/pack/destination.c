@@ -135,8 +135,48 @@ static FshStatus lock_alone(const char *mark, const char *target, int *lock_ret,
 FshStatus destination_hold(const char *folder, int *lock_ret, FshError *error)
 {
     char mark[PATH_MAX];
+    *lock_ret = -1;
     FshStatus status = file_join(mark, sizeof mark, folder, CONTENTS_PARTIAL_NAME, error);
     return status ? status : lock_alone(mark, folder, lock_ret, error);
+}
+
+FshStatus destination_check_finished(const char *folder, FshError *error)
+{
+    char mark[PATH_MAX], manifest[PATH_MAX];
+    struct stat found;
+    FshStatus status = file_join(mark, sizeof mark, folder, CONTENTS_PARTIAL_NAME, error);
+    if (!status)
+        status = file_join(manifest, sizeof manifest, folder, FSH_MANIFEST_NAME, error);
+    /* A mark without an id is of a program that was killed while it replaced a manifest. */
+    if (!status && stat(mark, &found) == 0 && found.st_size > 0 && !file_exists(manifest))
+        status = fsh_error_set(error, FSH_ERR_EXISTS,
+                               "%s: is unfinished: fpack was stopped, or is at work; the same fpack command "
+                               "goes on",
+                               folder);
+    return status;
+}
+
+FshStatus destination_hold_dataset(const char *folder, int *lock_ret, FshError *error)
+{
+    FshStatus status = destination_hold(folder, lock_ret, error);
+    if (status)
+        return status;
+    status = destination_check_finished(folder, error);
+    if (status) { /* the mark is the run's, which goes on by it */
+        (void)close(*lock_ret);
+        *lock_ret = -1;
+    }
+    return status;
+}
+
+void destination_release(const char *folder, int lock)
+{
+    char mark[PATH_MAX];
+    if (lock < 0)
+        return;
+    if (file_join(mark, sizeof mark, folder, CONTENTS_PARTIAL_NAME, NULL) == FSH_OK)
+        (void)unlink(mark); /* before the lock goes: nobody else's is removed */
+    (void)close(lock);
 }
 
 /* A mark that has the id is left as it is: killed or out of space while it writes, fpack would leave outputs that nobody can

@@ -59,6 +59,16 @@ FshStatus destination_sibling(const char *path, char sibling[PATH_MAX], FshError
  * writes there. */
 FshStatus destination_hold(const char *folder, int *lock_ret, FshError *error);
 
+/* Keeps other programs from writing into the folder of a dataset whose manifest is to be replaced. *lock_ret
+ * is to be given to destination_release. FSH_ERR_EXISTS: another fpack writes there, or was stopped there
+ * before the dataset was finished. */
+FshStatus destination_hold_dataset(const char *folder, int *lock_ret, FshError *error);
+/* Lets go of what destination_hold_dataset took, and removes the mark; -1 is fine. */
+void destination_release(const char *folder, int lock);
+/* FSH_ERR_EXISTS: an fpack writes in folder, or was stopped there, before its dataset is finished. Changes
+ * nothing. */
+FshStatus destination_check_finished(const char *folder, FshError *error);
+
 /* To be called when dataset.json is in folder: puts it in the place of the dataset that it replaces, if it does, and
  * removes that, then the marks of work in progress. Closes. After a failure before the last step the next run with this id
  * goes on. */

@@ -9,6 +9,7 @@
 #include "common/pool.h"
 #include "common/progress.h"
 #include "imaging/decode.h"
+#include "tools/pack/destination.h"
 #include "tools/pack/stats.h"
 
 typedef struct RepairThread {
@@ -144,12 +145,9 @@ static FshStatus save_indexes(const RepairOptions *options, const FshManifest *m
     return status;
 }
 
-FshStatus repair_manifest(const RepairOptions *options, RepairResult *result, FshError *error)
+/* Does what repair_manifest does, while nobody else writes there. */
+static FshStatus repair(const RepairOptions *options, RepairResult *result, FshError *error)
 {
-    *result = (RepairResult){0};
-    if (!file_is_folder(options->folder))
-        return fsh_error_set(error, FSH_ERR_USAGE,
-                             "--repair-manifest: %s is no folder; name that of the dataset", options->folder);
     FshStatus status = fsh_open_without_manifest(&result->dataset, options->folder, error);
     if (!status)
         status = measure(options, result, error);
@@ -160,6 +158,21 @@ FshStatus repair_manifest(const RepairOptions *options, RepairResult *result, Fs
     if (manifest.container == FSH_CONTAINER_TAR)
         status = save_indexes(options, &manifest, error);
     return status ? status : fsh_manifest_save(&manifest, options->folder, true, error);
+}
+
+FshStatus repair_manifest(const RepairOptions *options, RepairResult *result, FshError *error)
+{
+    int lock = -1;
+    *result = (RepairResult){0};
+    if (!file_is_folder(options->folder))
+        return fsh_error_set(error, FSH_ERR_USAGE,
+                             "--repair-manifest: %s is no folder; name that of the dataset", options->folder);
+    FshStatus status = options->dry_run ? destination_check_finished(options->folder, error)
+                                        : destination_hold_dataset(options->folder, &lock, error);
+    if (!status)
+        status = repair(options, result, error);
+    destination_release(options->folder, lock);
+    return status;
 }
 
 void repair_result_free(RepairResult *result)

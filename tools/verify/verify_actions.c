@@ -13,6 +13,7 @@
 #include "common/program.h"
 #include "common/progress.h"
 #include "common/text.h"
+#include "tools/pack/destination.h"
 #include "tools/verify/verify_extract.h"
 #include "tools/verify/verify_list.h"
 #include "tools/verify/verify_report.h"
@@ -244,8 +245,10 @@ FshStatus action_repair(const ActionOptions *options, bool *partial_ret, FshErro
 
 /* ---- names of classes ---- */
 
-/* The folder of a finished dataset of classes, and its manifest. */
-static FshStatus load_classes(const char *path, FshManifest *manifest, char folder[PATH_MAX], FshError *error)
+/* Fills manifest with that of a finished dataset of classes and folder with its folder, in which nobody else
+ * writes until *lock_ret goes to destination_release. */
+static FshStatus load_classes(const char *path, FshManifest *manifest, char folder[PATH_MAX], int *lock_ret,
+                              FshError *error)
 {
     const size_t length = strlen(path), name = strlen(FSH_MANIFEST_NAME);
     const bool is_manifest =
@@ -256,7 +259,9 @@ static FshStatus load_classes(const char *path, FshManifest *manifest, char fold
     (void)snprintf(folder, PATH_MAX, "%.*s", (int)(is_manifest ? length - name : length), path);
     if (!*folder)
         (void)snprintf(folder, PATH_MAX, ".");
-    FshStatus status = fsh_manifest_load(manifest, folder, error);
+    FshStatus status = destination_hold_dataset(folder, lock_ret, error);
+    if (!status)
+        status = fsh_manifest_load(manifest, folder, error);
     if (!status && manifest->kind != FSH_KIND_CLASSES)
         status = fsh_error_set(error, FSH_ERR_MISMATCH, "%s: holds pairs, which have no classes", path);
     return status;
@@ -268,7 +273,8 @@ FshStatus action_name_classes(const ActionOptions *options, bool *partial_ret, F
     char folder[PATH_MAX], **names = NULL;
     const char *without = NULL;
     size_t named = 0;
-    FshStatus status = load_classes(options->path, &manifest, folder, error);
+    int lock = -1;
+    FshStatus status = load_classes(options->path, &manifest, folder, &lock, error);
     if (!status)
         status = display_names_read(options->target, manifest.class_names, manifest.class_count, true, &names,
                                     &named, error);
@@ -277,6 +283,7 @@ FshStatus action_name_classes(const ActionOptions *options, bool *partial_ret, F
         manifest.class_display_names = names;
         status = fsh_manifest_save(&manifest, folder, true, error);
     }
+    destination_release(folder, lock);
     for (size_t i = 0; !status && i < manifest.class_count && !without; i++)
         without = manifest.class_display_names[i][0] ? NULL : manifest.class_names[i];
     *partial_ret = *partial_ret || without;
