@@ -8,6 +8,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "common/program.h"
+
 enum { LINE_BYTES = 512 };
 static const uint64_t bar_interval_ns = 100 * UINT64_C(1000000);
 static const uint64_t line_interval_ns = 10 * UINT64_C(1000000000);
@@ -299,12 +301,14 @@ void progress_clear(Progress *progress)
 
 void progress_note(Progress *progress, const char *format, ...)
 {
-    flockfile(progress->stream);
-    progress_clear(progress);
+    char text[4096]; /* messages are shorter; paths in them are strangers' */
     va_list arguments;
     va_start(arguments, format);
-    (void)vfprintf(progress->stream, format, arguments);
+    (void)vsnprintf(text, sizeof text, format, arguments);
     va_end(arguments);
+    flockfile(progress->stream);
+    progress_clear(progress);
+    program_print_text(progress->stream, text);
     (void)fputc('\n', progress->stream);
     (void)fflush(progress->stream);
     funlockfile(progress->stream);

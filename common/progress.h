@@ -53,7 +53,8 @@ void progress_add_saved(Progress *progress, int64_t bytes);
  * hold flockfile(stream) from here to the end of the line, or use progress_note. */
 void progress_clear(Progress *progress);
 
-/* Prints a line on the stream above the bar, quiet or not; adds the line's end. Any thread. */
+/* Prints a line on the stream above the bar, quiet or not; adds the line's end. Control characters
+ * stand as "?" (program_print_text). Any thread. */
 void progress_note(Progress *progress, const char *format, ...) FSH_PRINTF(2, 3);
 
 /* Clears the bar; nothing else is printed: the summary is the program's. After all threads are done. */

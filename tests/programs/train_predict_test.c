@@ -229,12 +229,15 @@ static void test_a_bad_image_is_named_and_left_out(void **state)
     test_file_write_text(test_path(folder, "images/val/blue/bad.jpg"), "no picture at all");
     test_file_truncate(test_path(folder, "images/val/red/001.jpg"), -40);
     assert_int_equal(symlink("nowhere.jpg", test_path(folder, "images/val/green/link.jpg")), 0);
+    test_file_write_text(test_path(folder, "images/val/green/\033[31mred\xC2\x9B.jpg"), "no picture");
     RunResult result = TRAIN(1, "--weights", weights, "--predict", out, test_path(folder, "images/val"));
     assert_contains(result.err, "images/val/green/link.jpg: link to nothing");
     assert_contains(result.err, "images/val/blue/bad.jpg: not an image");
     assert_contains(result.err, "images/val/red/001.jpg: ");
     assert_contains(result.out, "8 images predicted");
-    assert_contains(result.out, "3 left out");
+    assert_contains(result.err,
+                    "images/val/green/?[31mred?.jpg: not an image"); /* a terminal obeys nothing of it */
+    assert_contains(result.out, "4 left out");
     run_result_free(&result);
     char *text = test_file_read(test_path(folder, "out/predictions.csv"), NULL);
     assert_int_equal(count_lines(text), 1 + 8);

@@ -11,6 +11,7 @@
 #include "common/folder_lock.h"
 #include "common/interrupt.h"
 #include "common/json_text.h"
+#include "common/program.h"
 #include "common/progress.h"
 #include "common/text.h"
 #include "trainer/data/image_source.h"
@@ -482,8 +483,12 @@ static void print_text(const Prediction *prediction)
 {
     const TrainOptions *options = &prediction->options;
     const char *into = prediction->restores ? options->predict : prediction->table_path;
-    if (*prediction->likeliest)
-        (void)printf("%s: %s\n", options->shards ? options->shards : "the image", prediction->likeliest);
+    if (*prediction->likeliest) {
+        program_print_text(stdout, options->shards ? options->shards : "the image");
+        (void)fputs(": ", stdout);
+        program_print_text(stdout, prediction->likeliest);
+        (void)fputc('\n', stdout);
+    }
     (void)printf("%" PRIu64 " image%s %s%s%s", prediction->done, prediction->done == 1 ? "" : "s",
                  prediction->restores ? "restored into " : "predicted, a row for each in ", into,
                  options->predict && options->export_path ? ", and in that of --export" : "");
