@@ -10,18 +10,6 @@
 #include "common/file.h"
 #include "imaging/encode.h"
 
-/* The target is the negative of the input: easy to learn, and the input is far from it. Sizes differ in evaluation. */
-static const DatasetSpec pairs = {.codec = FSH_CODEC_RAW,
-                                  .width = 32,
-                                  .height = 32,
-                                  .channels = 3,
-                                  .class_count = 4,
-                                  .train_count = 24,
-                                  .val_count = 5,
-                                  .shard_count = 2,
-                                  .kind = FSH_KIND_PAIRS,
-                                  .grow = 6};
-
 #define UNET "--model", "unet", "--width", "8"
 
 static void train_pairs(TestFolder *folder, const char *shards, const char *epochs)
@@ -44,7 +32,7 @@ static json_t *evaluate(TestFolder *folder, const char *shards, const char *opti
 static void test_pairs_come_out_better_than_they_went_in(void **state)
 {
     TestFolder *folder = *state;
-    const char *shards = make_set(folder, &pairs), *out = test_path(folder, "out");
+    const char *shards = make_set(folder, &train_negatives), *out = test_path(folder, "out");
     RunResult result =
         TRAIN(0, UNET, "--epochs", "12", "--batch-size", "4", "--lr", "0.004", "--json", shards, out);
     json_t *trained = read_json(result.out);
@@ -127,20 +115,20 @@ static void test_predictions_are_written_beside_their_inputs(void **state)
 {
     skip_without_png();
     TestFolder *folder = *state;
-    const char *shards = make_set(folder, &pairs), *images = test_path(folder, "images");
+    const char *shards = make_set(folder, &train_negatives), *images = test_path(folder, "images");
     const char *weights = test_path(folder, "out/last.safetensors");
     train_pairs(folder, shards, "2");
     TRAINED(UNET, "--weights", weights, "--predict", images, shards);
     assert_int_equal(test_count_files(images), 2 * 5 + 1);
-    for (uint64_t i = 0; i < pairs.val_count; i++) {
+    for (uint64_t i = 0; i < train_negatives.val_count; i++) {
         static const char *const kinds[] = {"restored", "input"};
         for (int k = 0; k < 2; k++) {
             uint32_t width = 0, height = 0;
             read_png_size(
                 test_path(folder, "images/class%02u/%06u.%s.png", (unsigned)(i % 4), (unsigned)i, kinds[k]),
                 &width, &height);
-            assert_int_equal(width, dataset_width(&pairs, i));
-            assert_int_equal(height, dataset_height(&pairs, i));
+            assert_int_equal(width, dataset_width(&train_negatives, i));
+            assert_int_equal(height, dataset_height(&train_negatives, i));
         }
     }
     /* Its table agrees with what is reported. */
@@ -158,7 +146,7 @@ static void test_predictions_replace_nothing_without_force(void **state)
 {
     skip_without_png();
     TestFolder *folder = *state;
-    const char *shards = make_set(folder, &pairs), *images = test_path(folder, "images");
+    const char *shards = make_set(folder, &train_negatives), *images = test_path(folder, "images");
     const char *weights = test_path(folder, "out/last.safetensors"), *csv = test_path(folder, "all.csv");
     const char *restored = test_path(folder, "images/class01/000001.restored.png");
     train_pairs(folder, shards, "1");
@@ -185,7 +173,7 @@ static void test_predictions_replace_nothing_without_force(void **state)
 static void test_how_pairs_are_measured_can_be_chosen(void **state)
 {
     TestFolder *folder = *state;
-    const char *shards = make_set(folder, &pairs);
+    const char *shards = make_set(folder, &train_negatives);
     train_pairs(folder, shards, "3");
     json_t *plain = evaluate(folder, shards, NULL, NULL);
     json_t *border = evaluate(folder, shards, "--crop-border", "4");
@@ -208,7 +196,7 @@ static void test_how_pairs_are_measured_can_be_chosen(void **state)
 
 static void test_pairs_without_val_are_trained_and_average(void **state)
 {
-    DatasetSpec spec = pairs;
+    DatasetSpec spec = train_negatives;
     spec.val_count = 0;
     TestFolder *folder = *state;
     const char *shards = make_set(folder, &spec), *out = test_path(folder, "out");
@@ -222,7 +210,7 @@ static void test_pairs_without_val_are_trained_and_average(void **state)
 static void test_what_pairs_cannot_do_is_refused(void **state)
 {
     TestFolder *folder = *state;
-    const char *shards = make_set(folder, &pairs), *out = test_path(folder, "out");
+    const char *shards = make_set(folder, &train_negatives), *out = test_path(folder, "out");
     REFUSED(1, "too small for a crop of 64 x 64", out, UNET, "--train-crop-size", "64", shards);
     REFUSED(2, "--loss: cross-entropy is for classes, and this dataset holds pairs", out, UNET, "--loss",
             "cross-entropy", shards);
@@ -234,7 +222,7 @@ static void test_what_pairs_cannot_do_is_refused(void **state)
         REFUSED(2, "does nothing here; it is for ", out, UNET, useless[i][0], useless[i][1], shards);
     REFUSED(1, "--crop-border: 11 leaves too little of images of 32 pixels; use 10 or less", out, UNET,
             "--crop-border", "11", shards);
-    DatasetSpec tiny = pairs;
+    DatasetSpec tiny = train_negatives;
     tiny.width = tiny.height = 10;
     tiny.grow = 0;
     dataset_make(test_path(folder, "tiny"), &tiny);
@@ -251,7 +239,7 @@ static void test_what_pairs_cannot_do_is_refused(void **state)
 
 static const char *make_heavy(TestFolder *folder)
 {
-    DatasetSpec spec = pairs;
+    DatasetSpec spec = train_negatives;
     spec.train_count = 8;
     spec.val_count = 80;
     return make_set(folder, &spec);
@@ -347,7 +335,7 @@ static void test_kept_epochs_were_evaluated(void **state)
 {
     enum { EPOCHS = 30, EVERY = 5 };
     TestFolder *folder = *state;
-    DatasetSpec spec = pairs;
+    DatasetSpec spec = train_negatives;
     spec.train_count = 8;
     TRAINED(UNET, "--epochs", "30", "--batch-size", "4", "--val-interval", "5", "--checkpoint-hist", "3",
             make_set(folder, &spec), test_path(folder, "out"));

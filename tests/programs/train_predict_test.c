@@ -275,21 +275,10 @@ static void test_weights_of_others_want_their_network_named(void **state)
 
 #define UNET "--model", "unet", "--width", "4"
 
-static const DatasetSpec pairs = {.codec = FSH_CODEC_RAW,
-                                  .width = 32,
-                                  .height = 32,
-                                  .channels = 3,
-                                  .class_count = 4,
-                                  .train_count = 24,
-                                  .val_count = 5,
-                                  .shard_count = 2,
-                                  .kind = FSH_KIND_PAIRS,
-                                  .grow = 6};
-
 /* Trains on FOLDER/set into FOLDER/u; returns its weights. */
 static const char *train_unet(TestFolder *folder)
 {
-    TRAINED(UNET, "--epochs", "3", "--batch-size", "4", "--lr", "0.004", make_set(folder, &pairs),
+    TRAINED(UNET, "--epochs", "3", "--batch-size", "4", "--lr", "0.004", make_set(folder, &train_negatives),
             test_path(folder, "u"));
     return test_path(folder, "u/last.safetensors");
 }
@@ -361,13 +350,13 @@ static void test_inputs_alone_are_restored_as_pairs_are(void **state)
     draw(&image, 8, 8, 1); /* skips where there is no PNG */
     write_pixels(test_path(folder, "in/z.png"), &image, IMAGE_PNG);
     TRAINED("--weights", weights, "--predict", packed, test_path(folder, "set"));
-    for (unsigned i = 0; i < pairs.val_count; i++) {
+    for (unsigned i = 0; i < train_negatives.val_count; i++) {
         read_pixels(test_path(folder, "packed/class%02u/%06u.input.png", i % 4, i), &image);
         write_pixels(test_path(folder, "in/class%02u/%06u.png", i % 4, i), &image, IMAGE_PNG);
     }
     TRAINED("--weights", weights, "--predict", out, in);
-    assert_int_equal(test_count_files(out), pairs.val_count + 2); /* z.png, .ftrain-restored */
-    for (unsigned i = 0; i < pairs.val_count; i++)
+    assert_int_equal(test_count_files(out), train_negatives.val_count + 2); /* z.png, .ftrain-restored */
+    for (unsigned i = 0; i < train_negatives.val_count; i++)
         assert_int_equal(difference(test_path(folder, "packed/class%02u/%06u.restored.png", i % 4, i),
                                     test_path(folder, "out/class%02u/%06u.png", i % 4, i)),
                          0);

@@ -66,6 +66,17 @@ const DatasetSpec train_plain = {.codec = FSH_CODEC_RAW,
                                  .val_count = 8,
                                  .shard_count = 2};
 
+const DatasetSpec train_negatives = {.codec = FSH_CODEC_RAW,
+                                     .width = 32,
+                                     .height = 32,
+                                     .channels = 3,
+                                     .class_count = 4,
+                                     .train_count = 24,
+                                     .val_count = 5,
+                                     .shard_count = 2,
+                                     .kind = FSH_KIND_PAIRS,
+                                     .grow = 6};
+
 const char *make_set(TestFolder *folder, const DatasetSpec *spec)
 {
     const char *path = test_path(folder, "set");

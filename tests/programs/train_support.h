@@ -31,6 +31,8 @@ const char *pack_named(TestFolder *folder, const char *const names[COLOURS], int
 
 /* 40 and 8 raw images of 32 x 32 pixels, 4 classes, two shards. */
 extern const DatasetSpec train_plain;
+/* Pairs whose target is the negative of the input: easy to learn, and the input is far from it. Sizes differ in evaluation. */
+extern const DatasetSpec train_negatives;
 /* Makes FOLDER/set and returns its path. */
 const char *make_set(TestFolder *folder, const DatasetSpec *spec);
 

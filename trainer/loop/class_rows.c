@@ -13,13 +13,19 @@
 
 /* ---- what is likely ---- */
 
+/* Returns whether the first logit ranks above the second; NaN is below every number, as in class_counts.h. */
+static bool is_above(float a, float b)
+{
+    return a > b || (isnan(b) && !isnan(a));
+}
+
 /* Finds the indices of the highest logits, falling; of equal ones the lower first. Returns how many. */
 static int find_likeliest(const float *logits, int64_t classes, int64_t likeliest[CLASS_ROWS_LIKELIEST])
 {
     int count = 0;
     for (int64_t c = 0; c < classes; c++) {
         int place = count;
-        while (place > 0 && logits[c] > logits[likeliest[place - 1]])
+        while (place > 0 && is_above(logits[c], logits[likeliest[place - 1]]))
             place--;
         if (place == CLASS_ROWS_LIKELIEST)
             continue;
@@ -30,11 +36,13 @@ static int find_likeliest(const float *logits, int64_t classes, int64_t likelies
     return count;
 }
 
+/* Returns the class's share of the softmax, in which NaN has none; NaN where nothing can be said. */
 static double probability_of(const float *logits, int64_t classes, int64_t chosen)
 {
-    double sum = 0;
+    double sum = isnan(logits[chosen]) ? NAN : 1;
     for (int64_t c = 0; c < classes; c++)
-        sum += exp((double)logits[c] - (double)logits[chosen]);
+        if (c != chosen && !isnan(logits[c]))
+            sum += exp((double)logits[c] - (double)logits[chosen]);
     return 1 / sum;
 }
 
@@ -95,8 +103,11 @@ static FshStatus add_csv(ClassRows *rows, const char *key, size_t key_bytes, int
         status = buffer_append(text, ",", 1, error);
         if (!status)
             status = add_cell(rows, name, strlen(name), text, error);
-        if (!status)
-            status = add(text, ",%.6f", error, probability_of(logits, rows->classes, likeliest[i]));
+        const double probability = probability_of(logits, rows->classes, likeliest[i]);
+        if (!status && isfinite(probability))
+            status = add(text, ",%.6f", error, probability);
+        else if (!status)
+            status = buffer_append(text, ",", 1, error);
     }
     return status ? status : buffer_append(text, "\n", 1, error);
 }

@@ -4,7 +4,7 @@
  *   JSON    {"key": "cat/1", "label": "cat", "top5": [{"class": "cat", "probability": 0.98}, …]}
  *
  * The likeliest classes come first, five of them, fewer where there are fewer classes. Probabilities are
- * those of a softmax. */
+ * those of a softmax; of a network that gives NaN the cell is empty, in JSON null. */
 #ifndef FSHARD_TRAINER_LOOP_CLASS_ROWS_H
 #define FSHARD_TRAINER_LOOP_CLASS_ROWS_H
 
