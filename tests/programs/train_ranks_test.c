@@ -345,12 +345,9 @@ static void test_a_failure_of_one_is_told_by_it(void **state)
     }
 }
 
-static void test_ranks_that_were_started_differently_do_not_train(void **state)
+/* Expects two ranks with these arguments to find out that they differ, and to write nothing into out. */
+static void expect_unlike(const char *const *first, const char *const *second, const char *out)
 {
-    TestFolder *folder = *state;
-    const char *shards = make_set(folder, &train_plain), *out = test_path(folder, "out");
-    const char *const first[] = {"--model", "conv8", "--seed", "1", shards, out, NULL};
-    const char *const second[] = {"--model", "conv8", "--seed", "2", shards, out, NULL};
     RunningProgram running[2] = {start_rank(0, 2, 70, NULL, first), start_rank(1, 2, 70, NULL, second)};
     RunResult a = run_wait(&running[0]), b = run_wait(&running[1]);
     assert_int_equal(a.exit_status, 2);
@@ -359,6 +356,15 @@ static void test_ranks_that_were_started_differently_do_not_train(void **state)
     assert_int_equal(test_count_files(out), 0);
     run_result_free(&a);
     run_result_free(&b);
+}
+
+static void test_ranks_that_were_started_differently_do_not_train(void **state)
+{
+    TestFolder *folder = *state;
+    const char *shards = make_set(folder, &train_plain), *out = test_path(folder, "out");
+    const char *const first[] = {"--model", "conv8", "--seed", "1", shards, out, NULL};
+    const char *const second[] = {"--model", "conv8", "--seed", "2", shards, out, NULL};
+    expect_unlike(first, second, out);
 }
 
 static void test_ranks_on_other_bytes_do_not_train(void **state)
@@ -371,14 +377,7 @@ static void test_ranks_on_other_bytes_do_not_train(void **state)
     dataset_make(other, &spec);
     const char *const first[] = {"--model", "conv8", shards, out, NULL};
     const char *const second[] = {"--model", "conv8", other, out, NULL};
-    RunningProgram running[2] = {start_rank(0, 2, 70, NULL, first), start_rank(1, 2, 70, NULL, second)};
-    RunResult a = run_wait(&running[0]), b = run_wait(&running[1]);
-    assert_int_equal(a.exit_status, 2);
-    assert_int_equal(b.exit_status, 2);
-    assert_contains(a.err, "the ranks were not started alike");
-    assert_int_equal(test_count_files(out), 0);
-    run_result_free(&a);
-    run_result_free(&b);
+    expect_unlike(first, second, out);
 }
 
 static void test_half_an_environment_is_refused(void **state)

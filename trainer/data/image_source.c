@@ -98,7 +98,7 @@ static bool is_wanted(Finder *finder, const char *path)
     return wanted;
 }
 
-/* The image that was counted is not kept. */
+/* Returns the failure, and takes back the count of an image that is not kept. */
 static FshStatus out_of_memory(Finder *finder, FshError *error)
 {
     finder->source->wanted_count--;
@@ -139,7 +139,7 @@ static FshStatus find_below(Finder *finder, const char *root, FshError *error)
     return status;
 }
 
-/* A line of the list: a path below root, or a whole one that leads there. */
+/* Keeps the image that a line of the list names: by a path below root, or a whole one that leads there. */
 static FshStatus keep_listed(Finder *finder, const char *root, char *line, FshError *error)
 {
     const char *path = line;
@@ -180,7 +180,7 @@ static FshStatus find_listed(Finder *finder, const char *root, FshError *error)
     return status;
 }
 
-/* Where the outputs lie below the root: from their real paths, for links lead anywhere. */
+/* Finds where the outputs lie below the root: by their real paths, for links lead anywhere. */
 static void find_outputs(Finder *finder, const char *root)
 {
     char real_root[PATH_MAX], real_outputs[PATH_MAX];

@@ -23,7 +23,7 @@ static const char *split_names(const FshManifest *manifest, char *buffer, size_t
     return buffer;
 }
 
-/* One class is enough for weights that know more of them. */
+/* Checks that there are enough classes: two to train; one for weights that know more of them. */
 static FshStatus check_classes(const FshManifest *manifest, const char *path, bool trains, FshError *error)
 {
     if (manifest->class_count < (trains ? 2 : 1))

@@ -114,7 +114,7 @@ static FshStatus add_csv(ClassRows *rows, const char *key, size_t key_bytes, int
 
 /* ---- JSON lines ---- */
 
-/* A new reference; NULL: no memory. */
+/* Returns the row as an object, a new reference; NULL: no memory. */
 static json_t *to_json(const ClassRows *rows, const char *key, int64_t label, const float *logits)
 {
     int64_t likeliest[CLASS_ROWS_LIKELIEST] = {0};

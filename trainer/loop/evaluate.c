@@ -45,7 +45,7 @@ static void print_text(const Metrics *metrics, int64_t classes, double seconds)
                  metrics->count, seconds);
 }
 
-/* What is for images that nobody has packed alone does nothing with a dataset. */
+/* Refuses options that do nothing with a dataset: they are for images that nobody has packed. */
 static FshStatus check_packed(const TrainOptions *options, const Session *session, FshError *error)
 {
     const bool classes = session->plan.model->task == TASK_CLASSIFICATION;

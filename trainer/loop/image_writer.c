@@ -40,7 +40,7 @@ struct ImageWriter {
 
 /* ---- the threads ---- */
 
-/* With the mutex held. NULL: there is none in this state. */
+/* Returns a job in this state, with the mutex held; NULL: there is none. */
 static Job *find_job(ImageWriter *writer, JobState state)
 {
     for (size_t i = 0; i < writer->job_count; i++)
@@ -62,7 +62,7 @@ static FshStatus write_job(const ImageWriter *writer, const Job *job, ImageEncod
                   : file_write_atomic(job->path, bytes->bytes, bytes->length, writer->force, false, error);
 }
 
-/* With the mutex held. */
+/* Keeps the first failure, with the mutex held. */
 static void note_failure(ImageWriter *writer, const FshError *error)
 {
     if (!writer->error.status)
@@ -105,7 +105,7 @@ static void *write_jobs(void *argument)
 
 /* ---- the one who puts ---- */
 
-/* With the mutex held. */
+/* Returns the first failure, if there is one, with the mutex held. */
 static FshStatus failure_of(const ImageWriter *writer, FshError *error)
 {
     if (writer->error.status && error)

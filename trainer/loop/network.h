@@ -120,7 +120,7 @@ typedef struct Evaluated {
     double psnr, ssim, input_psnr; /* pairs: of the image; 0 where the batch has no targets */
 } Evaluated;
 
-/* One step of evaluation; adds to metrics, but for pairs whose targets nobody knows (batch->target NULL). evaluated may be NULL. */
+/* Does one step of evaluation and adds to metrics, but for pairs whose targets nobody knows (batch->target NULL). evaluated may be NULL. */
 FshStatus network_evaluate(Network *network, NetworkWeights weights, const Batch *batch, Metrics *metrics,
                            Evaluated *evaluated, FshError *error);
 

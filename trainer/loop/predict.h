@@ -11,7 +11,7 @@
 
 typedef struct Predictor Predictor;
 
-/* folder (--predict): images, and predictions.csv; csv_path (--export): the table alone; either may be NULL. json: of classes, JSON lines,
+/* Begins what is to be written. folder (--predict): images, and predictions.csv; csv_path (--export): the table alone; either may be NULL. json: of classes, JSON lines,
  * predictions.jsonl. Makes folders; files of these names are replaced only with force. FSH_ERR_EXISTS: one is there, or
  * another ftrain writes into the folder. */
 FshStatus predictor_new(Predictor **predictor, const Session *session, const char *folder,

@@ -52,7 +52,7 @@ typedef struct Prediction {
 
 /* ---- what is asked for ---- */
 
-/* What the weights say, and the network that they are of: NULL where neither they nor the user says it. */
+/* Finds what the weights say, and *model_ret, the network that they are of: NULL where neither they nor the user says it. */
 static FshStatus find_model(const TrainOptions *options, WeightsOrigin *origin, const Model **model_ret,
                             FshError *error)
 {
@@ -83,7 +83,7 @@ static bool is_format(const Prediction *prediction, const char *name)
     return strcmp(prediction->options.predict_format, name) == 0;
 }
 
-/* What does nothing here is believed in by whoever gives it. */
+/* Refuses what does nothing here: whoever gives it believes in it. */
 static FshStatus check_options(const Prediction *prediction, FshError *error)
 {
     const TrainOptions *options = &prediction->options;
@@ -106,7 +106,7 @@ static FshStatus check_options(const Prediction *prediction, FshError *error)
 
 /* ---- tables ---- */
 
-/* The classes that the weights tell apart: by their names, else by their numbers. */
+/* Names the classes that the weights tell apart: by their names, else by their numbers. */
 static FshStatus name_classes(Prediction *prediction, const Model *model, FshError *error)
 {
     const TrainOptions *options = &prediction->options;
@@ -131,7 +131,7 @@ static FshStatus name_classes(Prediction *prediction, const Model *model, FshErr
     return FSH_OK;
 }
 
-/* What the rows depend on; free it. NULL: no memory. */
+/* Returns the text of what the rows depend on; free it. NULL: no memory. */
 static char *describe_identity(const TrainOptions *options)
 {
     char weights[PATH_MAX], images[PATH_MAX], *text = NULL;
@@ -234,7 +234,7 @@ static bool claim(Prediction *prediction, const char *path, const char *target)
     return false;
 }
 
-/* Whether an input is to be restored: what is there already is not. */
+/* Returns whether an input is to be restored: what is there already is not. */
 static bool is_to_be_restored(void *context, const char *path)
 {
     Prediction *prediction = context;

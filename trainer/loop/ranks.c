@@ -10,7 +10,7 @@
 
 const char ranks_told_elsewhere[] = "told by another rank";
 
-/* For messages that are compared. 0 stands for none. */
+/* Returns a hash of the message, by which ranks compare theirs; 0: there is none. */
 static uint64_t hash_of(const FshError *error)
 {
     return error ? XXH3_64bits(error->message, strlen(error->message)) | 1 : 0;

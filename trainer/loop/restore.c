@@ -73,7 +73,7 @@ static uint32_t find_overlap(const Restorer *restorer, uint32_t tile)
     return round_up(wanted < TILE_RAMP ? TILE_RAMP : wanted, restorer->multiple);
 }
 
-/* The largest that fits; 0: the image as a whole does. */
+/* Returns the edge of the largest tiles that fit; 0: the image as a whole does. */
 static uint32_t choose_tile(const Restorer *restorer, const Batch *batch)
 {
     if (restorer->options.tile)
@@ -130,7 +130,7 @@ static FshStatus run_tiles(Restorer *restorer, const Batch *batch, uint32_t edge
     return status;
 }
 
-/* Whole, or in tiles: in smaller ones where the device finds that it has no room for them. */
+/* Restores the image, *pixels_ret, whole or in tiles: in smaller ones where the device finds that it has no room for them. */
 static FshStatus restore(Restorer *restorer, const Batch *batch, const uint8_t **pixels_ret, FshError *error)
 {
     for (;;) {

@@ -15,7 +15,7 @@
 
 static const char name[] = ".ftrain-restored";
 
-/* A new object. */
+/* Makes *object_ret, what is written down of this run; a new reference. */
 static FshStatus make_origin(const TrainOptions *options, json_t **object_ret, FshError *error)
 {
     FileMapping weights = {0};

@@ -12,7 +12,7 @@
 
 typedef struct RunReport RunReport;
 
-/* session, record and state, which is where the run stands: borrowed. Writes config.json (classes). FSH_ERR_MEMORY. */
+/* Begins the report, and writes config.json (classes). session, record and state, which is where the run stands: borrowed. FSH_ERR_MEMORY. */
 FshStatus run_report_open(RunReport **report, Session *session, const Record *record,
                           const TrainOptions *options, const RunState *state, FshError *error);
 /* Frees and sets to NULL; NULL is fine, here and below: then nothing is shown. */

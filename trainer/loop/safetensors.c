@@ -490,7 +490,7 @@ static char *blank_checksums(size_t count)
     return text;
 }
 
-/* The header as text, its checksums blank, with spaces at the end that align what follows; NULL without memory. Free with free(). */
+/* Returns the header as text, its checksums blank, with spaces at the end that align what follows; NULL without memory. Free with free(). */
 static char *header_text(const SafetensorsTensor *tensors, const Placed *placed, size_t tensor_count,
                          const SafetensorsMetadata *metadata, size_t metadata_count)
 {

@@ -65,7 +65,7 @@ typedef struct SafetensorsEntry {
 
 typedef struct Safetensors Safetensors;
 
-/* FSH_ERR_NOT_FOUND, FSH_ERR_CORRUPT (also: the header does not match its checksum), FSH_ERR_UNSUPPORTED (a dtype or
+/* Opens a file and checks its header. FSH_ERR_NOT_FOUND, FSH_ERR_CORRUPT (also: the header does not match its checksum), FSH_ERR_UNSUPPORTED (a dtype or
  * rank that this reader does not know). */
 FshStatus safetensors_open(Safetensors **file, const char *path, FshError *error);
 /* Frees and sets to NULL; NULL is fine. */

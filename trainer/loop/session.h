@@ -71,7 +71,7 @@ typedef struct SessionVisitor {
     void *context;
 } SessionVisitor;
 
-/* The whole evaluation split once, in stored order: every sample counted once, those of classes in session->class_counts too. With several
+/* Evaluates the whole split once, in stored order: every sample counted once, those of classes in session->class_counts too. With several
  * ranks each takes its share, all have the metrics and counts of the whole, and visitor sees the samples of this rank. FSH_ERR_INTERRUPTED on a signal. */
 FshStatus session_evaluate(Session *session, NetworkWeights weights, const SessionVisitor *visitor,
                            Metrics *metrics, FshError *error);

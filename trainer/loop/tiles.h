@@ -29,9 +29,11 @@ typedef struct TileAxis {
     uint32_t length, edge, overlap;
 } TileAxis;
 
+/* Returns how many tiles there are along the side. */
 uint32_t tile_count(const TileAxis *axis);
-/* Where tile `index` begins, and how long it is. */
+/* Returns where tile `index` begins. */
 uint32_t tile_begin(const TileAxis *axis, uint32_t index);
+/* Returns how long tile `index` is. */
 uint32_t tile_length(const TileAxis *axis, uint32_t index);
 
 /* A tile of an image: columns x..x+width-1, rows y..y+height-1. */

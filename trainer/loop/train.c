@@ -216,7 +216,7 @@ static void look_at(Training *training, const EpochReport *report)
                             metrics_value(&report->evaluation, plan->early_stop_metric));
 }
 
-/* ", order 6be5…" for those who compare runs, ", 4:10 left" where there is more to come. */
+/* Writes the line of an epoch: with ", 4:10 left" where there is more to come, and ", order 6be5…" for those who compare runs. */
 static void tell_epoch(Training *training, const EpochReport *report)
 {
     const TrainPlan *plan = &training->session.plan;

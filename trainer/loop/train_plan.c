@@ -164,7 +164,8 @@ static FshStatus plan_cache(TrainPlan *plan, const TrainOptions *options, FshErr
     return FSH_OK;
 }
 
-/* What follows from evaluations by the number must not hang on how fast the machine is. */
+/* Returns the interval, 0: chosen later, by the clock; not where the number of evaluations decides, which must not hang on how fast the machine
+ * is. */
 static uint64_t plan_evaluation_interval(const TrainPlan *plan, const TrainOptions *options)
 {
     const bool counts = plan->uses_plateau || options->early_stop_patience > 0;

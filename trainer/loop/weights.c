@@ -223,7 +223,7 @@ static bool has_other_classes(const Safetensors *file, const Graph *graph, const
            entry->shape[1] == (uint64_t)weight->shape[1];
 }
 
-/* A graph for the names of its tensors, of whatever size. */
+/* Builds *graph_ret, a graph of whatever size, for the names of its tensors. */
 static FshStatus build_graph(const Model *model, const WeightsOrigin *origin, Graph **graph_ret,
                              FshError *error)
 {

@@ -45,7 +45,7 @@ typedef struct StepReport {
     double remaining_evaluation_seconds; /* as the last one took; 0 before the first */
 } StepReport;
 
-/* "Epoch: [2][ 50/156]  Time …  Data …  Loss …  Acc@1 …  Acc@5 …  ETA 2:05": a line of the log. */
+/* Writes a line of the log: "Epoch: [2][ 50/156]  Time …  Data …  Loss …  Acc@1 …  Acc@5 …  ETA 2:05". */
 void console_step(Console *console, const StepReport *report);
 /* Redraws the progress line, ten times a second at most; nothing off a terminal. */
 void console_progress(Console *console, const StepReport *report);

@@ -66,7 +66,7 @@ static void add_x_axis(HtmlPage *page, const HtmlAxis *x, const char *x_name)
     }
 }
 
-/* The line, thinned to means of neighbours where it is finer than the screen. */
+/* Adds the line, thinned to means of neighbours where it is finer than the screen. */
 static void add_line(HtmlPage *page, const ChartSeries *series, const HtmlAxis *x, const HtmlAxis *y)
 {
     const size_t group = (series->count + POINTS_MAX - 1) / POINTS_MAX;

@@ -120,7 +120,7 @@ typedef struct Confused {
     uint64_t label, prediction, count;
 } Confused;
 
-/* The pairs of classes that were taken for each other most often, most first; among equal ones the lower label. */
+/* Finds the pairs of classes that were taken for each other most often, most first; among equal ones the lower label. */
 static size_t find_confused(const uint64_t *counts, uint64_t classes, Confused rows[CONFUSED_ROWS])
 {
     size_t found = 0;
@@ -201,7 +201,7 @@ static void add_percent(HtmlPage *page, double value)
         html_add(page, "<td class=\"n\">");
 }
 
-/* The table that the script sorts. */
+/* Adds the table that the script sorts. */
 static void add_table(HtmlPage *page, const ClassCounts *counts, const char *const *names)
 {
     html_add(page,

@@ -54,7 +54,7 @@ bool record_has_lock(const char *folder);
 /* Returns how much of the disk the weights and checkpoints of an earlier run in the folder take: they are replaced. */
 uint64_t record_held_bytes(const char *folder);
 
-/* FSH_ERR_EXISTS: folder is there and not empty (the file of a lock aside), and force was not given (a file by that name: always). */
+/* Checks that a run may write there. FSH_ERR_EXISTS: folder is there and not empty (the file of a lock aside), and force was not given (a file by that name: always). */
 FshStatus record_check_folder(const char *folder, bool force, FshError *error);
 
 /* Makes the folder (mkdir -p), removes the files of an earlier run (with force), writes args.json (a JSON
