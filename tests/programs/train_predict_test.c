@@ -447,6 +447,15 @@ static void test_no_output_replaces_another_or_is_an_input(void **state)
     run_result_free(&result);
     assert_int_equal(test_count_files(in), 3 + 1); /* .ftrain-restored */
     SAYS(2, "holds the inputs; name another folder", "--weights", weights, "--predict", in, in);
+    /* Nor is an input that is given by itself, or that a link leads to. */
+    const char *input = test_path(folder, "in/a.png"), *copy = test_path(folder, "copy.png");
+    RunResult copied = run_program(NULL, "/bin/cp", input, copy, NULL);
+    run_result_free(&copied);
+    SAYS(2, "in/a.png is the input itself", "--weights", weights, "--predict", in, "--force", input);
+    assert_int_equal(symlink("in", test_path(folder, "linked")), 0);
+    SAYS(2, "a.png is the input itself", "--weights", weights, "--predict", test_path(folder, "linked"),
+         input);
+    assert_true(same_bytes(input, copy));
     image_free(&image);
 }
 

@@ -234,6 +234,21 @@ static bool claim(Prediction *prediction, const char *path, const char *target)
     return false;
 }
 
+/* Checks that a restored image would not take the place of its input: an image may be given by itself, and links lead anywhere. */
+static bool is_apart(Prediction *prediction, const char *path, const char *into)
+{
+    const char *root = prediction->options.shards ? prediction->options.shards : ".";
+    char input[PATH_MAX];
+    struct stat in, out;
+    const bool joined = !file_is_folder(root) || file_join(input, sizeof input, root, path, NULL) == FSH_OK;
+    if (!joined || stat(into, &out) || stat(file_is_folder(root) ? input : root, &in) ||
+        in.st_dev != out.st_dev || in.st_ino != out.st_ino)
+        return true;
+    (void)fsh_error_set(&prediction->failure, FSH_ERR_USAGE,
+                        "--predict: %s is the input itself; name another folder", into);
+    return false;
+}
+
 /* Returns whether an input is to be restored: what is there already is not. */
 static bool is_to_be_restored(void *context, const char *path)
 {
@@ -243,7 +258,7 @@ static bool is_to_be_restored(void *context, const char *path)
     FshError *failure = &prediction->failure;
     if (failure->status || restore_target(path, prediction->format, target, &format, failure) ||
         file_join(into, sizeof into, prediction->options.predict, target, failure) ||
-        !claim(prediction, path, target))
+        !claim(prediction, path, target) || !is_apart(prediction, path, into))
         return false;
     const bool exists = !prediction->options.force && file_exists(into);
     prediction->existing += exists;
