@@ -209,6 +209,17 @@ static void test_a_finished_run_has_nothing_left_to_do(void **state)
     free(rows_after);
 }
 
+/* 1 was the default once; what 0 comes to is the same run. */
+static void test_an_interval_that_comes_to_the_same_is_the_same(void **state)
+{
+    TestFolder *folder = *state;
+    const char *shards = make_set(folder, &train_plain), *out = test_path(folder, "out");
+    TRAINED("--model", "conv8", "--epochs", "2", "--val-interval", "1", shards, out);
+    SAYS(0, "nothing is left to do", "--model", "conv8", "--epochs", "2", "--resume", "auto", shards, out);
+    SAYS(1, "--val-interval 2 (was 1)", "--model", "conv8", "--epochs", "2", "--val-interval", "2",
+         "--resume", "auto", shards, out);
+}
+
 /* --force would empty the folder that the checkpoint was just read from. */
 static void test_a_run_goes_on_in_its_folder_by_whatever_path(void **state)
 {
@@ -344,6 +355,7 @@ int main(void)
         IN_FOLDER(test_a_full_disk_leaves_a_checkpoint_that_goes_on),
         IN_FOLDER(test_resume_auto_begins_where_nothing_was_saved),
         IN_FOLDER(test_a_run_begun_with_weights_goes_on),
+        IN_FOLDER(test_an_interval_that_comes_to_the_same_is_the_same),
         IN_FOLDER(test_a_finished_run_has_nothing_left_to_do),
         IN_FOLDER(test_a_run_goes_on_in_its_folder_by_whatever_path),
         IN_FOLDER(test_other_options_are_listed),

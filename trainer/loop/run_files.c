@@ -350,6 +350,11 @@ static FshStatus check_same_run(const char *path, const Session *session, const 
     json_t *now = deciding_options(options);
     if (!now)
         return fsh_error_set(error, FSH_ERR_MEMORY, "%s: out of memory", path);
+    /* 0 stands for 1 here; it was the default of earlier versions. */
+    json_t *interval = json_object_get(json_object_get(notes, "options"), "val_interval");
+    if (session->plan.evaluation_interval == 1 && json_is_integer(interval) &&
+        json_integer_value(interval) <= 1)
+        (void)json_object_set(now, "val_interval", interval);
     list_differences(now, json_object_get(notes, "options"), differences, sizeof differences);
     json_decref(now);
     if (differences[0])
