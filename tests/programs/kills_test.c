@@ -321,6 +321,15 @@ static void test_ftrain_says_where_nothing_keeps_a_second_run_out(void **state)
     assert_contains(result.err,
                     "unlocked: its file system knows no locks: nothing keeps a second run out of it");
     run_result_free(&result);
+    const Job predicts = {
+        .name = "predicted",
+        .program = "ftrain",
+        .arguments = {"--jobs", "1", "--weights", test_path(*state, "unlocked/last.safetensors"), job.source},
+        .source = "--predict"};
+    result = run_with("flock", "error=ENOLCK", 1, "/dev/null", &predicts, test_path(*state, "predicted"));
+    assert_int_equal(result.exit_status, 0);
+    assert_contains(result.err, "predicted: its file system knows no locks");
+    run_result_free(&result);
 }
 
 int main(void)

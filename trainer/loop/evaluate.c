@@ -7,6 +7,7 @@
 #include "common/progress.h"
 #include "trainer/loop/describe.h"
 #include "trainer/loop/predict.h"
+#include "trainer/loop/run_output.h"
 #include "trainer/loop/train.h"
 
 /* JSON knows no NaN: a network gone bad has a loss of null. */
@@ -83,6 +84,8 @@ FshStatus train_evaluate(const TrainOptions *options, bool *partial_ret, FshErro
     if (!status && (options->predict || options->export_path))
         status = predictor_new(&predictor, &session, options->predict, options->export_path,
                                strcmp(options->predict_format, "jsonl") == 0, options->force, error);
+    if (!status && predictor)
+        run_output_warn(&session.console, predictor_lock(predictor), options->predict);
     if (!status)
         status = session_cache(&session, error);
     const double start = progress_now_seconds();

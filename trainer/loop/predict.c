@@ -207,6 +207,11 @@ FshStatus predictor_finish(Predictor *predictor, FshError *error)
     return status;
 }
 
+const FolderLock *predictor_lock(const Predictor *predictor)
+{
+    return &predictor->lock;
+}
+
 uint64_t predictor_formula_count(const Predictor *predictor)
 {
     return predictor->classes.formulas;

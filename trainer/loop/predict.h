@@ -7,6 +7,7 @@
 #ifndef FSHARD_TRAINER_LOOP_PREDICT_H
 #define FSHARD_TRAINER_LOOP_PREDICT_H
 
+#include "common/folder_lock.h"
 #include "trainer/loop/session.h"
 
 typedef struct Predictor Predictor;
@@ -20,6 +21,8 @@ FshStatus predictor_new(Predictor **predictor, const Session *session, const cha
 FshStatus predictor_visit(void *context, const Batch *batch, const Evaluated *evaluated, FshError *error);
 /* Puts the CSV in its place. */
 FshStatus predictor_finish(Predictor *predictor, FshError *error);
+/* Returns the lock on the folder; FOLDER_LOCK_NONE without one. */
+const FolderLock *predictor_lock(const Predictor *predictor);
 /* Returns how many text cells of the CSV a spreadsheet would run as formulas (csv.h). */
 uint64_t predictor_formula_count(const Predictor *predictor);
 /* Frees; a CSV that is not finished is gone. NULL is fine. */

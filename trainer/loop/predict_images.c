@@ -20,6 +20,7 @@
 #include "trainer/loop/describe.h"
 #include "trainer/loop/restore.h"
 #include "trainer/loop/restore_origin.h"
+#include "trainer/loop/run_output.h"
 #include "trainer/report/run_record.h"
 
 enum { TOLD_MOST = 1000 };
@@ -530,6 +531,8 @@ static FshStatus begin(Prediction *prediction, FshError *error)
         status = file_make_folders(options->predict, error);
     if (!status)
         status = folder_lock_take(&prediction->lock, options->predict, record_lock_name, "ftrain", error);
+    if (!status)
+        run_output_warn(&prediction->session.console, &prediction->lock, options->predict);
     if (!status && !options->force) /* another may have begun and ended since the folder was looked at */
         status = restore_origin_check(options->predict, options, error);
     return status ? status : restore_origin_write(options->predict, options, error);

@@ -37,6 +37,13 @@ static FshStatus make_output(const TrainOptions *options, bool *made_ret, FshErr
     return status;
 }
 
+void run_output_warn(Console *console, const FolderLock *lock, const char *folder)
+{
+    if (lock->descriptor >= 0 && !lock->guards)
+        console_warning(console, "%s: its file system knows no locks: nothing keeps a second run out of it",
+                        folder);
+}
+
 FshStatus run_output_claim(FolderLock *lock, Console *console, const TrainOptions *options,
                            const char *checkpoint, bool *made_ret, FshError *error)
 {
@@ -52,8 +59,7 @@ FshStatus run_output_claim(FolderLock *lock, Console *console, const TrainOption
         if (!status)
             status = judge_output(options, checkpoint, error);
     }
-    if (!status && !lock->guards)
-        console_warning(console, "%s: its file system knows no locks: nothing keeps a second run out of it",
-                        options->output);
+    if (!status)
+        run_output_warn(console, lock, options->output);
     return status;
 }

@@ -14,6 +14,9 @@ bool run_output_goes_on(const TrainOptions *options, const char *checkpoint);
 /* Returns whether what is in the folder may go: what was asked for, or nothing that was learnt. */
 bool run_output_may_empty(const TrainOptions *options, const char *checkpoint);
 
+/* Warns where the folder's lock is held, but guards nothing: its file system knows no locks. */
+void run_output_warn(Console *console, const FolderLock *lock, const char *folder);
+
 /* Takes the output for this run, before what takes long: looks whether it may write there, makes it, locks it. FSH_ERR_EXISTS: a run is at
  * work there, which the message names whatever it has left so far; or what is there is not to be replaced. Nothing is made in a folder that is
  * refused. A file system without locks is a warning. *made_ret: the folder is there only now. */
