@@ -153,10 +153,16 @@ REPLACES ssize_t read(int descriptor, void *bytes, size_t length)
     return fails(path_of(descriptor, path), "read") ? -1 : syscall(SYS_read, descriptor, bytes, length);
 }
 
+typedef FILE *(*OpenFile)(const char *path, const char *mode);
 typedef DIR *(*OpenFolder)(const char *path);
 typedef struct dirent *(*ReadFolder)(DIR *folder);
 typedef int (*Stat)(const char *path, struct stat *status);
 typedef int (*StatAt)(int folder, const char *path, struct stat *status, int flags);
+
+REPLACES FILE *fopen(const char *path, const char *mode)
+{
+    return fails(path, "open") ? NULL : NEXT(OpenFile, "fopen")(path, mode);
+}
 
 REPLACES DIR *opendir(const char *path)
 {

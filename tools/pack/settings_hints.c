@@ -15,6 +15,8 @@ const OptionForeign settings_foreign[] = {
     {"num-threads", "jobs"},
     {"overwrite", "force"},
     {"exist-ok", "force"},
+    {"ignore-errors", "on-error skip"},
+    {"skip-errors", "on-error skip"},
     {"input", "src"},
     {"input-dir", "src"},
     {"input-folder", "src"},

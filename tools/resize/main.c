@@ -29,7 +29,7 @@ static const char *const formats[] = {"keep", "jpeg", "png", "webp", NULL};
 static const ImageFormat format_values[] = {IMAGE_UNKNOWN, IMAGE_JPEG, IMAGE_PNG, IMAGE_WEBP};
 static const char *const orients[] = {"apply", "ignore", NULL};
 static const char *const iccs[] = {"srgb", "ignore", NULL};
-static const char *const on_errors[] = {"skip", "fail", NULL};
+static const char *const on_errors[] = {"stop", "skip", "fail", NULL};
 
 /* What Pillow scripts, img2dataset, FFCV's writer, vipsthumbnail and mogrify call it. */
 static const OptionForeign foreign[] = {
@@ -83,6 +83,9 @@ static const OptionForeign foreign[] = {
     {"chroma-subsampling", "subsampling"},
     {"sampling-factor", "subsampling"},
     {"max-image-area", "max-pixels"},
+    {"ignore-errors", "on-error skip"},
+    {"skip-errors", "on-error skip"},
+    {"fail-fast", "on-error fail"},
     {0},
 };
 
@@ -175,8 +178,9 @@ static FshStatus resize(const ProgramContext *context, const ResizeOptions *opti
     const bool ran = (!status || resize_summary_images(&summary) > 0) && status != FSH_ERR_NOT_FOUND;
     if (ran && !settings->program.quiet)
         resize_summary_print(stderr, context->table->program, &summary, options->dry_run);
-    if (ran && settings->program.json && (!status || status == FSH_ERR_INTERRUPTED)) {
-        FshStatus printed = resize_summary_print_json(stdout, &summary, options->dry_run, error);
+    if (ran && settings->program.json && (!status || status == FSH_ERR_INTERRUPTED || summary.unread_count)) {
+        FshStatus printed =
+            resize_summary_print_json(stdout, &summary, options->dry_run, status ? NULL : error);
         status = status ? status : printed;
     }
     const bool has_old_tar =
@@ -291,6 +295,7 @@ static ResizeOptions options_of(const Settings *settings)
         .quiet = settings->program.quiet,
         .verbose = settings->program.verbose,
         .fail_on_error = is(settings->on_error, "fail"),
+        .skip_unread = is(settings->on_error, "skip"),
         .jobs = cpu_jobs(settings->program.jobs),
     };
 }
@@ -349,7 +354,7 @@ int main(int argc, char **argv)
         .format = "keep",
         .orient = "apply",
         .icc = "srgb",
-        .on_error = "skip",
+        .on_error = "stop",
         .max_size = 256,
         .quality = 90,
         .max_pixels = (int64_t)IMAGE_MAX_PIXELS_DEFAULT,
@@ -451,7 +456,9 @@ int main(int argc, char **argv)
          .kind = OPTION_CHOICE,
          .value = &settings.on_error,
          .argument = "WHAT",
-         .help = "leave an image out that cannot be read, or stop there",
+         .help = "what the system cannot read: stop before DST is finished, so that the same command goes on "
+                 "with "
+                 "it, or skip it; damaged images are left out in any case; fail: end at the first of both",
          .choices = on_errors,
          .group = "Bad input"},
         {.name = "max-pixels",

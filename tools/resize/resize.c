@@ -28,6 +28,7 @@ typedef struct Run {
     ResizeSource *source;
     NameClaims *claims;
     uint64_t ordinal, begin, end; /* items taken; those of this part */
+    uint64_t missed_count;        /* files and folders without which it is not finished */
     TarWriter *tar;
     char tar_path[PATH_MAX]; /* while it is written */
     uint64_t tar_offset;
@@ -167,10 +168,26 @@ static FshStatus report(Run *run, const ResizeResult *result, FshError *error)
     return !status && failed ? tell_failure(run, result, error) : status;
 }
 
+/* Whether this keeps the destination from being finished. */
+static bool is_missed(const Run *run, const ResizeResult *result)
+{
+    return result->is_unread && !run->options->skip_unread && !run->options->dry_run && !run->state.finished;
+}
+
+/* The next file of a tar would have the place of one that could not be read: the run ends. */
+static FshStatus stop_tar(const Run *run, const ResizeResult *result, FshError *error)
+{
+    return fsh_error_set(error, FSH_ERR_SYSTEM,
+                         "%s: not finished: %s is next in it and could not be read; the same command goes on "
+                         "with it, --on-error skip without it",
+                         run->options->destination, result->path);
+}
+
 static void count_result(Run *run, const ResizeResult *result)
 {
     ResizeSummary *summary = run->summary;
     summary->outcome_counts[result->outcome]++;
+    summary->unread_count += result->is_unread;
     for (unsigned bit = 0; bit < IMAGE_QUIRK_COUNT; bit++)
         summary->quirk_counts[bit] += result->image.info.quirks >> bit & 1;
     summary->unlinked_count += result->unlinked;
@@ -233,6 +250,9 @@ static FshStatus deliver(uint64_t index, void *memory, void *context, FshError *
             break;
         count_result(run, result);
         status = report(run, result, error);
+        if (!status && run->tar && is_missed(run, result))
+            status = stop_tar(run, result, error);
+        run->missed_count += is_missed(run, result);
     }
     run->summary->mixed_pairs_count += is_mixed_pair(slot);
     if (!status && run->state.ledger &&
@@ -335,6 +355,11 @@ static FshStatus close_destination(Run *run, FshError *error)
     FshStatus status = FSH_OK;
     if (run->state.finished)
         return FSH_OK;
+    if (run->missed_count)
+        return fsh_error_set(error, FSH_ERR_SYSTEM,
+                             "%s: not finished: %llu of its files and folders could not be read; the same "
+                             "command goes on with them, --on-error skip finishes without them",
+                             options->destination, (unsigned long long)run->missed_count);
     if (run->tar)
         status = tar_writer_finish(&run->tar, error);
     if (!status)
@@ -381,7 +406,7 @@ static FshStatus run_images(Run *run, FshError *error)
 static FshStatus refuse_nothing(const Run *run, FshError *error)
 {
     const ResizeOptions *options = run->options;
-    if (options->part.count) /* others may have found some */
+    if (options->part.count || run->missed_count) /* others, or the next run, may find some */
         return FSH_OK;
     if (places_all_missed(&run->places))
         return places_explain(&run->places, options, error);

@@ -46,6 +46,7 @@ typedef struct ResizeSummary {
     uint64_t bytes_before, bytes_after; /* of the images written in this run */
     uint64_t other_count;               /* files that are no images */
     uint64_t hidden_count;              /* names that begin with "." */
+    uint64_t unread_count;              /* failed, folders too, as the system could not read them */
     uint64_t untold_count;              /* failed, and on_failure was not called: see resize_run */
     uint64_t mixed_pairs_count;         /* pairs of one gray and one coloured side */
     uint64_t unlinked_count;            /* copied though a link was asked for: the file system refused */
@@ -59,7 +60,10 @@ uint64_t resize_summary_images(const ResizeSummary *summary); /* all outcomes */
 typedef void (*ResizeOnFailure)(const char *path, const char *reason, void *context);
 
 /* Runs. The summary counts what was done, also after a failure or an interrupt. FSH_ERR_INTERRUPTED: what is written is
- * whole, the same call goes on. FSH_ERR_NO_SPACE, FSH_ERR_SYSTEM: the destination cannot be written. Images that cannot be
+ * whole, the same call goes on. FSH_ERR_NO_SPACE, FSH_ERR_SYSTEM: the destination cannot be written.
+ * FSH_ERR_SYSTEM too where the system could not read something of the source, unless skip_unread: the
+ * destination is not finished, and the same call goes on with it; a tar, whose files have an order, ends before
+ * it. Other images that cannot be
  * read are no failure (see outcome_counts) unless fail_on_error. Of those that have no side, partner or label, on_failure
  * hears of the first three (verbose: of all). FSH_ERR_NOT_FOUND: there is no image in the source, or none of them has such
  * a place; nothing was made. */

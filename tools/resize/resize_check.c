@@ -206,13 +206,17 @@ static FshStatus look(uint64_t index, int thread_index, void *memory, void *cont
         status = file_join(target, sizeof target, check->options->destination, slot->target, error);
     if (status)
         return status;
-    slot->is_image = slot->is_image || slot->found ||
-                     (item->in_tar ? image_sniff(item->content.bytes, item->content.length) != IMAGE_UNKNOWN
-                                   : !item->reason[0] && resize_is_image_by_content(path));
+    slot->is_image =
+        slot->is_image || slot->found ||
+        (item->in_tar && image_sniff(item->content.bytes, item->content.length) != IMAGE_UNKNOWN);
+    FshError unread = {0};
+    if (!slot->is_image && !item->in_tar && !item->reason[0] &&
+        resize_is_image_by_content(path, &slot->is_image, &unread))
+        slot->is_image = true; /* it may be one */
     if (!slot->is_image)
         return FSH_OK;
-    if (item->reason[0]) {
-        find(slot, RESIZE_FINDING_MISSING, item->reason);
+    if (item->reason[0] || unread.status) {
+        find(slot, RESIZE_FINDING_MISSING, unread.status ? unread.message : item->reason);
         return FSH_OK;
     }
     if (!slot->found) {

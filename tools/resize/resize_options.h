@@ -19,6 +19,7 @@ typedef struct ResizeOptions {
     bool quiet;
     bool verbose;       /* tell of every image that is left out */
     bool fail_on_error; /* stop at the first image that cannot be read */
+    bool skip_unread;   /* the destination is finished without what the system could not read */
     int jobs;
 } ResizeOptions;
 

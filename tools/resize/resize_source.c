@@ -236,6 +236,7 @@ static FshStatus next_path(ResizeSource *source, ResizeItem *item, bool *end_ret
         *end_ret = !entry.path;
         if (!status && entry.path)
             set_path(item, entry.path, entry.reason);
+        item->is_unread = entry.unread;
         return status;
     }
     TarEntry entry = {0};
@@ -271,7 +272,7 @@ static void fill_name(const ResizeSource *source, ResizeItem *item)
 FshStatus resize_source_next(ResizeSource *source, ResizeItem *item, bool *end_ret, FshError *error)
 {
     item->path[0] = item->name[0] = item->partner[0] = item->reason[0] = '\0';
-    item->is_second_side = item->is_outside = item->is_unplaced = item->in_tar = false;
+    item->is_second_side = item->is_outside = item->is_unplaced = item->in_tar = item->is_unread = false;
     item->bytes = 0;
     *end_ret = false;
     FshStatus status = next_path(source, item, end_ret, error);
@@ -294,6 +295,7 @@ FshStatus resize_source_load(ResizeSource *source, ResizeItem *item, uint64_t mo
     }
     if (status)
         (void)snprintf(item->reason, sizeof item->reason, "%.*s", RESIZE_REASON_BYTES - 1, reason.message);
+    item->is_unread = status == FSH_ERR_SYSTEM;
     return FSH_OK;
 }
 

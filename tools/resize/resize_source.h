@@ -39,6 +39,7 @@ typedef struct ResizeItem {
     bool is_outside;    /* pairs: lies below no side, or several, as reason says; matters if it is an image */
     char
         reason[RESIZE_REASON_BYTES]; /* not "": there is nothing to read, and why; only path is set besides */
+    bool is_unread;                  /* with reason: the system failed; another time it can be read */
     bool in_tar;                     /* content has to be loaded; else SRC/path is a file to open */
     uint64_t bytes;                  /* in_tar */
     int64_t modified_ns;             /* in_tar */

@@ -1,6 +1,5 @@
 #include "tools/resize/resize_state.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <jansson.h>
@@ -13,6 +12,7 @@
 
 #include "common/file.h"
 #include "common/path.h"
+#include "tools/resize/resize_folder.h"
 #include "tools/resize/resize_report.h"
 #include "tools/resize/resize_state_recipe.h"
 
@@ -71,13 +71,15 @@ static FshStatus is_folder_empty(const char *path, bool *empty_ret, FshError *er
         return errno == ENOENT
                    ? FSH_OK
                    : fsh_error_system(error, errno, "%s: cannot be used as the destination", path);
-    for (const struct dirent *entry = readdir(folder); entry; entry = readdir(folder)) {
+    FshStatus status = FSH_OK;
+    for (const struct dirent *entry = folder_next(folder, path, &status, error); entry;
+         entry = folder_next(folder, path, &status, error)) {
         const char *name = entry->d_name;
         if (strcmp(name, ".") != 0 && strcmp(name, "..") != 0 && strcmp(name, RESIZE_STATE_FOLDER) != 0)
             *empty_ret = false;
     }
-    (void)closedir(folder);
-    return FSH_OK;
+    folder_close(folder);
+    return status;
 }
 
 static FshStatus refuse_places_in_each_other(ResizeState *state, const ResizeOptions *options,
@@ -142,16 +144,16 @@ static FshStatus refuse_links(const ResizeState *state, FshError *error)
     if (!S_ISDIR(kind.st_mode))
         return fsh_error_set(error, FSH_ERR_EXISTS,
                              "%s: is no folder, and fresize keeps its state there; remove it", state->folder);
-    DIR *folder = opendir(state->folder);
-    for (const struct dirent *entry = folder ? readdir(folder) : NULL; entry && !status;
-         entry = readdir(folder)) {
+    DIR *folder = NULL;
+    status = folder_open(state->folder, &folder, error);
+    for (const struct dirent *entry = folder_next(folder, state->folder, &status, error); entry;
+         entry = folder_next(folder, state->folder, &status, error)) {
         if (entry->d_name[0] != '.' && !fstatat(dirfd(folder), entry->d_name, &kind, AT_SYMLINK_NOFOLLOW) &&
             !S_ISREG(kind.st_mode))
             status = fsh_error_set(error, FSH_ERR_EXISTS, "%s/%s: is not a file that fresize made; remove it",
                                    state->folder, entry->d_name);
     }
-    if (folder)
-        (void)closedir(folder);
+    folder_close(folder);
     return status;
 }
 
@@ -188,34 +190,34 @@ static bool has_made_nothing(const ResizeState *state, const ResizeOptions *opti
     bool empty = options->part.count == 0;
     if (empty && !state->is_tar)
         empty = is_folder_empty(options->destination, &empty, NULL) == FSH_OK && empty;
-    DIR *folder = empty ? opendir(state->folder) : NULL;
-    for (const struct dirent *entry = folder ? readdir(folder) : NULL; entry && empty;
-         entry = readdir(folder)) {
+    DIR *folder = NULL;
+    FshStatus status = empty ? folder_open(state->folder, &folder, NULL) : FSH_OK;
+    for (const struct dirent *entry = folder_next(folder, state->folder, &status, NULL); entry && empty;
+         entry = folder_next(folder, state->folder, &status, NULL)) {
         if (has_ending(entry->d_name, LEDGER_ENDING))
             empty = file_join(path, sizeof path, state->folder, entry->d_name, NULL) == FSH_OK &&
                     ledger_is_blank(path);
     }
-    if (folder)
-        (void)closedir(folder);
-    return empty;
+    folder_close(folder);
+    return empty && !status;
 }
 
 /* Earlier versions kept their lists in LMDBs, which are not read any more: what they say is done would be done again. */
 static FshStatus refuse_old_ledgers(const ResizeState *state, FshError *error)
 {
     bool found = false;
-    DIR *folder = opendir(state->folder);
-    for (const struct dirent *entry = folder ? readdir(folder) : NULL; entry && !found;
-         entry = readdir(folder))
+    DIR *folder = NULL;
+    FshStatus status = folder_open(state->folder, &folder, error);
+    for (const struct dirent *entry = folder_next(folder, state->folder, &status, error); entry && !found;
+         entry = folder_next(folder, state->folder, &status, error))
         found = has_ending(entry->d_name, OLD_LEDGER_ENDING);
-    if (folder)
-        (void)closedir(folder);
+    folder_close(folder);
     return found ? fsh_error_set(error, FSH_ERR_EXISTS,
                                  "%s: an older fresize has made this, and its list of outputs is not read "
                                  "any more; --force "
                                  "makes the output anew",
                                  state->folder)
-                 : FSH_OK;
+                 : status;
 }
 
 /* What resize_state_check says; again under the locks, where it holds. */
@@ -324,15 +326,14 @@ static bool is_of_part(const char *name)
 
 static FshStatus remove_names(const ResizeState *state, bool (*is_chosen)(const char *name), FshError *error)
 {
-    FshStatus status = FSH_OK;
-    DIR *folder = opendir(state->folder);
-    for (const struct dirent *entry = folder ? readdir(folder) : NULL; entry && !status;
-         entry = readdir(folder)) {
+    DIR *folder = NULL;
+    FshStatus status = folder_open(state->folder, &folder, error);
+    for (const struct dirent *entry = folder_next(folder, state->folder, &status, error); entry;
+         entry = folder_next(folder, state->folder, &status, error)) {
         if (is_chosen(entry->d_name) && unlinkat(dirfd(folder), entry->d_name, 0) && errno != ENOENT)
             status = fsh_error_system(error, errno, "%s/%s: cannot remove", state->folder, entry->d_name);
     }
-    if (folder)
-        (void)closedir(folder);
+    folder_close(folder);
     return status;
 }
 
@@ -375,18 +376,17 @@ static FshStatus open_other(ResizeState *state, const char *path, FshError *erro
 static FshStatus open_parts(ResizeState *state, FshError *error)
 {
     char path[PATH_MAX];
-    FshStatus status = FSH_OK;
-    DIR *folder = opendir(state->folder);
-    for (const struct dirent *entry = folder ? readdir(folder) : NULL; entry && !status;
-         entry = readdir(folder)) {
+    DIR *folder = NULL;
+    FshStatus status = folder_open(state->folder, &folder, error);
+    for (const struct dirent *entry = folder_next(folder, state->folder, &status, error); entry;
+         entry = folder_next(folder, state->folder, &status, error)) {
         if (!is_of_part(entry->d_name) || !has_ending(entry->d_name, LEDGER_ENDING))
             continue;
         status = file_join(path, sizeof path, state->folder, entry->d_name, error);
         if (!status)
             status = open_other(state, path, error);
     }
-    if (folder)
-        (void)closedir(folder);
+    folder_close(folder);
     return status;
 }
 
@@ -532,9 +532,11 @@ FshStatus resize_state_note_part(const ResizeState *state, Part part, uint64_t i
     char name[64], path[PATH_MAX];
     (void)snprintf(name, sizeof name, "part-%u-of-%u.json", part.index, part.count);
     FshStatus status = write_part(state, name, images_count, images_bytes, error);
-    DIR *folder = opendir(state->folder);
-    for (const struct dirent *entry = folder ? readdir(folder) : NULL; entry && !status;
-         entry = readdir(folder)) {
+    DIR *folder = NULL;
+    if (!status)
+        status = folder_open(state->folder, &folder, error);
+    for (const struct dirent *entry = folder_next(folder, state->folder, &status, error); entry;
+         entry = folder_next(folder, state->folder, &status, error)) {
         unsigned index = 0, count = 0;
         json_t *theirs = NULL;
         if (!has_ending(entry->d_name, ".json") || strcmp(entry->d_name, name) == 0 ||
@@ -559,8 +561,7 @@ FshStatus resize_state_note_part(const ResizeState *state, Part part, uint64_t i
                 (unsigned long long)images_count, (unsigned long long)images_bytes);
         json_decref(theirs);
     }
-    if (folder)
-        (void)closedir(folder);
+    folder_close(folder);
     if (status && !file_join(path, sizeof path, state->folder, name, NULL))
         (void)unlink(path); /* it has done nothing */
     return status;

@@ -44,6 +44,16 @@ static void fail_result(ResizeResult *result, FshStatus status)
         (void)fsh_error_set(&result->reason, status, "%s", fsh_strerror(status));
 }
 
+/* Fails the result of an image that the system could not read, or for which it had no memory: another time it may.
+ * What is gone, or has a name that no file can have, stays so. */
+static void fail_reading(ResizeResult *result, FshStatus status)
+{
+    const int number = result->reason.system_errno;
+    result->is_unread =
+        status == FSH_ERR_MEMORY || (status == FSH_ERR_SYSTEM && number != ENAMETOOLONG && number != ELOOP);
+    fail_result(result, status);
+}
+
 /* A message that begins with the path, without it: the path is told apart. */
 static void drop_prefix(FshError *error, const char *path)
 {
@@ -112,10 +122,19 @@ FshStatus resize_result_begin(const ResizeJob *job, const char *path, const char
 static bool is_taken_by_source(const ResizeJob *job, ResizeResult *result)
 {
     char path[PATH_MAX];
+    struct stat found;
     if (!job->sorted || strcmp(result->path, result->target) == 0 ||
-        file_join(path, sizeof path, job->options->source.path, result->target, NULL) || !file_exists(path))
+        file_join(path, sizeof path, job->options->source.path, result->target, NULL))
         return false;
-    bool is_folder = file_is_folder(path);
+    if (stat(path, &found)) {
+        const bool is_gone = errno == ENOENT || errno == ENOTDIR || errno == ENAMETOOLONG || errno == ELOOP;
+        if (!is_gone)
+            fail_reading(result, fsh_error_system(&result->reason, errno,
+                                                  "would be written to %.400s, which cannot be looked at",
+                                                  result->target));
+        return !is_gone;
+    }
+    const bool is_folder = S_ISDIR(found.st_mode);
     (void)fsh_error_set(&result->reason, FSH_ERR_EXISTS,
                         "would be written to %.400s, %s%.400s%s; rename one of them", result->target,
                         is_folder ? "which is a folder" : "as ", is_folder ? "" : result->target,
@@ -148,14 +167,18 @@ static FshStatus read_file(const ResizeJob *job, ResizeThread *thread, size_t si
 }
 
 /* A name that promises no image may be anything: its first bytes tell. */
-bool resize_is_image_by_content(const char *path)
+FshStatus resize_is_image_by_content(const char *path, bool *is_image_ret, FshError *error)
 {
     uint8_t bytes[IMAGE_SNIFF_BYTES];
     FILE *file = fopen(path, "re");
     size_t length = file ? fread(bytes, 1, sizeof bytes, file) : 0;
+    const int failure = !file || ferror(file) ? errno : 0;
     if (file)
         (void)fclose(file);
-    return length && image_sniff(bytes, length) != IMAGE_UNKNOWN;
+    *is_image_ret = length && image_sniff(bytes, length) != IMAGE_UNKNOWN;
+    return failure && !length && failure != EISDIR
+               ? fsh_error_system(error, failure, "cannot be read, and may be an image")
+               : FSH_OK;
 }
 
 /* Bytes to an image in result, made by the thread's worker of this side. */
@@ -181,7 +204,7 @@ static void make_image(const ResizeJob *job, ResizeThread *thread, size_t side, 
     if (promised != IMAGE_UNKNOWN && image->info.format != IMAGE_UNKNOWN && promised != image->info.format)
         image->info.quirks |= IMAGE_QUIRK_EXTENSION;
     if (status)
-        fail_result(result, status);
+        fail_reading(result, status);
     else
         result->outcome = outcomes[image->action];
 }
@@ -205,7 +228,7 @@ static FshStatus prepare(const ResizeJob *job, ResizeThread *thread, size_t side
     }
     if (!item->in_tar) {
         if (stat(path, &source)) {
-            fail_result(result, fsh_error_system(&result->reason, errno, "cannot be read"));
+            fail_reading(result, fsh_error_system(&result->reason, errno, "cannot be read"));
             return FSH_OK;
         }
         result->bytes_before = (uint64_t)source.st_size;
@@ -220,8 +243,14 @@ static FshStatus prepare(const ResizeJob *job, ResizeThread *thread, size_t side
         }
     }
     bool promised = image_name_is_image(result->path);
-    result->is_other = !promised && (item->in_tar ? image_sniff(bytes, length) == IMAGE_UNKNOWN
-                                                  : !resize_is_image_by_content(path));
+    bool is_image = promised || (item->in_tar && image_sniff(bytes, length) != IMAGE_UNKNOWN);
+    if (!promised && !item->in_tar)
+        status = resize_is_image_by_content(path, &is_image, &result->reason);
+    if (status) {
+        fail_reading(result, status);
+        return FSH_OK;
+    }
+    result->is_other = !is_image;
     if (result->is_other || is_taken_by_source(job, result))
         return FSH_OK;
     if (!item->name[0]) {
@@ -240,7 +269,7 @@ static FshStatus prepare(const ResizeJob *job, ResizeThread *thread, size_t side
         status = read_file(job, thread, side, path, result, &bytes, &length);
     }
     if (status)
-        fail_result(result, status);
+        fail_reading(result, status);
     else
         make_image(job, thread, side, bytes, length, result);
     return FSH_OK;
@@ -354,7 +383,7 @@ static FshStatus work_on_pair(const ResizeJob *job, ResizeThread *thread, Resize
     if (status) {
         results[0].is_other = !image_name_is_image(item->path);
         results[0].is_unplaced = status == FSH_ERR_NOT_FOUND;
-        fail_result(&results[0], status);
+        fail_reading(&results[0], status);
         return FSH_OK;
     }
     slot->results_count = item->is_second_side ? 0 : 2;
@@ -402,6 +431,7 @@ FshStatus resize_work(const ResizeJob *job, ResizeThread *thread, ResizeSlot *sl
     if (item->reason[0]) {
         result->is_other = item->is_outside && !image_name_is_image(item->path);
         result->is_unplaced = item->is_unplaced;
+        result->is_unread = item->is_unread;
         fail_result(result, fsh_error_set(&result->reason, FSH_ERR_CORRUPT, "%s", item->reason));
         return FSH_OK;
     }

@@ -27,6 +27,7 @@ typedef struct ResizeResult {
     bool is_other;         /* no image, and its name did not say so: nothing to tell */
     ResizeOutcome outcome;
     bool is_unplaced;   /* FAILED, having no side, no partner or no label */
+    bool is_unread;     /* FAILED, as the system could not read it: another time it may */
     FshError reason;    /* FAILED */
     ResizedImage image; /* its bytes are gone when the thread goes on */
     uint64_t bytes_before;
@@ -69,8 +70,9 @@ FshStatus resize_is_done(const ResizeJob *job, const ResizeResult *result, uint6
 /* Whether there is, or in a dry run would be, something to write. */
 bool resize_has_output(const ResizeResult *result);
 
-/* Whether a file begins as an image does, whatever its name. */
-bool resize_is_image_by_content(const char *path);
+/* Tells whether a file begins as an image does, whatever its name. FSH_ERR_SYSTEM, FSH_ERR_MEMORY: it could not be
+ * read; messages do not name it. */
+FshStatus resize_is_image_by_content(const char *path, bool *is_image_ret, FshError *error);
 
 /* Does the slot's item, whose first result has begun. What is wrong with an image stands in its result; a failure that is
  * returned is the destination's. */
