@@ -172,7 +172,7 @@ static void test_a_repaired_manifest_keeps_names_that_nobody_changed(void **stat
     assert_manifest_names(packed, "none");
 }
 
-/* In the tables and the page of a training; weights and JSON keep the ids. */
+/* In the tables, the page and the JSON of a training; weights keep the ids. */
 static void test_training_shows_names(void **state)
 {
     TestFolder *folder = *state;
@@ -203,7 +203,7 @@ static void test_training_shows_names(void **state)
     free(bytes);
     RunResult result = run_expecting(0, "ftrain", "--device", "cpu", "--evaluate", "--json", "--weights",
                                      weights, packed, NULL);
-    assert_contains(result.out, "\"n02002724\"");
+    assert_contains(result.out, "\"black stork (n02002724)\"");
     run_result_free(&result);
 }
 
