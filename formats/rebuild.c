@@ -143,7 +143,7 @@ static FshStatus list_parts(Rebuild *rebuild, FshError *error)
 /* ---- what each says ---- */
 
 /* XXH3-128 over all mappings, as BasicSR's are hashed in turn. */
-static FshStatus hash_part(Part *part, FshError *error)
+static FshStatus hash_part(const Rebuild *rebuild, Part *part, FshError *error)
 {
     XXH3_state_t *state = XXH3_createState();
     XXH128_canonical_t canonical;
@@ -157,7 +157,10 @@ static FshStatus hash_part(Part *part, FshError *error)
     XXH128_canonicalFromHash(&canonical, XXH3_128bits_digest(state));
     memcpy(part->hash.bytes, canonical.digest, sizeof part->hash.bytes);
     (void)XXH3_freeState(state);
-    return FSH_OK;
+    /* Else zeros that stand for pages which the disk cannot read would be what the manifest tells. */
+    return fsh_split_file_check_all_read(&part->file, error)
+               ? fsh_error_prepend(error, "%s/%s", rebuild->folder, part->name)
+               : FSH_OK;
 }
 
 /* A shard or an LMDB, which must say the same of the dataset as the first does. */
@@ -183,7 +186,7 @@ static FshStatus open_own(Rebuild *rebuild, Part *part, const char *path, FshErr
     part->hash = shard->hash;
     if (!part->split)
         return out_of_memory(rebuild, error);
-    return is_shard ? FSH_OK : hash_part(part, error);
+    return is_shard ? FSH_OK : hash_part(rebuild, part, error);
 }
 
 /* SPLIT-000003.tar, SPLIT.basicsr. */
@@ -218,7 +221,7 @@ static FshStatus open_foreign(Rebuild *rebuild, Part *part, const char *path, Fs
     FshStatus status = read_name(rebuild, part, error);
     if (!status)
         status = fsh_foreign_open(&part->file, path, rebuild->container, names, name_count, ours, error);
-    return status ? status : hash_part(part, error);
+    return status ? status : hash_part(rebuild, part, error);
 }
 
 static FshStatus open_parts(Rebuild *rebuild, FshError *error)

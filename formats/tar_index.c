@@ -68,6 +68,8 @@ static FshStatus make_index(const char *tar_path, char index_path[PATH_MAX], Buf
     if (status)
         return status;
     status = append_members(&members, &tar, &samples, error);
+    if (!status) /* a page that cannot be read is one of zeros, which end a tar */
+        status = file_mapping_check(&tar, 0, tar.length, error);
     if (status)
         (void)fsh_error_prepend(error, "%s", tar_path);
     const int length = snprintf(first, sizeof first, "v1.2 %" PRIu64 "\n", samples);

@@ -5,6 +5,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "common/file.h"
 #include "tests/programs/train_support.h"
 
 enum { DIED = 128 }; /* exit statuses from here on are signals */
@@ -117,6 +118,38 @@ static void test_packing_leaves_out_what_cannot_be_read(void **state)
         assert_int_equal(result.exit_status, 0);
         assert_contains(result.out, "45 images decoded"); /* of 48 */
         run_result_free(&result);
+    }
+}
+
+/* Runs a program on a disk that is well. */
+static void ends_well(const char *program, const char *const *arguments)
+{
+    RunResult result = run_program_arguments(NULL, program, arguments);
+    if (result.exit_status)
+        fail_msg("%s: exit status %d\n%s%s", program, result.exit_status, result.out, result.err);
+    run_result_free(&result);
+}
+
+/* A manifest made of zeros that stand for what the disk cannot read would call them the dataset. */
+static void test_no_manifest_is_made_of_what_cannot_be_read(void **state)
+{
+    const char *set = make_plain(state, FSH_CODEC_RAW);
+    const struct {
+        const char *format, *bad_disk;
+    } cases[] = {{"shards", BAD_PAGE ":1"},
+                 {"lmdb", "train.lmdb/data.mdb:pages:16384:4096:1"},
+                 {"tar", "train-000000.tar:pages:16384:4096:1"}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const char *packed = i ? test_path(*state, "%s", cases[i].format) : set;
+        const char *manifest = test_path(*state, "%s/dataset.json", i ? cases[i].format : "set");
+        if (i)
+            ends_well("fpack", ARGUMENTS("-q", "--format", cases[i].format, set, packed));
+        assert_int_equal(unlink(manifest), 0);
+        says_on(cases[i].bad_disk, 1, PARTS("cannot be read"), "fpack",
+                ARGUMENTS("-q", "--repair-manifest", packed));
+        assert_false(file_exists(manifest));
+        ends_well("fpack", ARGUMENTS("-q", "--repair-manifest", packed));
+        ends_well("fverify", ARGUMENTS("-q", "--decode", "--no-overlap", packed));
     }
 }
 
@@ -278,6 +311,7 @@ int main(void)
         IN_FOLDER(test_extracting_leaves_out_what_cannot_be_read),
         IN_FOLDER(test_repairing_keeps_what_can_be_read),
         IN_FOLDER(test_packing_leaves_out_what_cannot_be_read),
+        IN_FOLDER(test_no_manifest_is_made_of_what_cannot_be_read),
         IN_FOLDER(test_training_names_the_sample_or_goes_on_without_it),
         IN_FOLDER(test_evaluation_names_the_sample),
         IN_FOLDER(test_no_program_dies_of_any_page),

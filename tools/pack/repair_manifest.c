@@ -78,11 +78,17 @@ static FshStatus work(uint64_t item, int thread, void *slot, void *context, FshE
     own->statistics = (PixelStatistics){0};
     own->failure.status = FSH_OK;
     FshStatus status = fsh_sample_get(repair->split, item, &sample, &own->failure);
+    sample.index = item; /* of one that cannot be told, too */
     (void)snprintf(own->key, sizeof own->key, "%.*s", (int)sample.key_bytes, sample.key ? sample.key : "");
     for (unsigned i = 0; i < sample.field_count && !status; i++)
         status = take_pixels(&repair->threads[thread], repair->split, &sample.fields[i], repair->sums_pixels,
                              &own->statistics, &own->failure);
-    return status == FSH_ERR_MEMORY ? fsh_error_set(error, status, "%s", own->failure.message) : FSH_OK;
+    /* What the disk cannot read says nothing of the images: no mean is made of the others. */
+    if (fsh_sample_check_read(repair->split, &sample, &own->failure))
+        status = FSH_ERR_SYSTEM;
+    return status == FSH_ERR_MEMORY || status == FSH_ERR_SYSTEM
+               ? fsh_error_set(error, status, "%s", own->failure.message)
+               : FSH_OK;
 }
 
 static FshStatus deliver(uint64_t item, void *slot, void *context, FshError *error)

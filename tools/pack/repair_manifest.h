@@ -20,8 +20,8 @@ typedef struct RepairResult {
 
 /* Opens the files without their manifest, decodes the training split's images for mean and deviation, and
  * writes dataset.json (and of tars their indexes and lists). Errors as fsh_open_without_manifest;
- * FSH_ERR_EXISTS: fpack is writing there, or was stopped before it had finished; FSH_ERR_INTERRUPTED: nothing
- * is written. The result is to be freed in every case. */
+ * FSH_ERR_EXISTS: fpack is writing there, or was stopped before it had finished; FSH_ERR_INTERRUPTED,
+ * and FSH_ERR_SYSTEM where the disk cannot read an image: nothing is written. The result is to be freed in every case. */
 FshStatus repair_manifest(const RepairOptions *options, RepairResult *result, FshError *error);
 void repair_result_free(RepairResult *result);
 
