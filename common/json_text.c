@@ -54,7 +54,7 @@ json_t *json_text_load(const char *text, size_t bytes, size_t flags, json_error_
     if (longest <= JSON_STRING_BYTES_MAX && !has_zero)
         return json_loadb(text, bytes, flags, where);
     *where = (json_error_t){.line = line};
-    if (has_zero) /* jansson passes over one behind a number */
+    if (has_zero) /* jansson passes over one after a number */
         (void)snprintf(where->text, sizeof where->text, "a zero byte: this is no text");
     else
         (void)snprintf(where->text, sizeof where->text, "a string of %zu bytes; at most %d are read", longest,

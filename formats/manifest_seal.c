@@ -72,15 +72,16 @@ FshStatus fsh_manifest_identify(FshManifest *manifest, FshError *error)
 /* Called for each member that has a checksum of its own; false ends the walk. */
 typedef bool (*VisitMember)(const char *name, const JsonSlice *value, void *context);
 
-/* Copies a member's name, behind `before` and a dot where there is one. A name that is too long is cut: none of ours is. */
+/* Copies a member's name, after `before` and a dot where there is one. A name that is too long is cut: none
+ * of ours is. */
 static void name_member(char name[MEMBER_NAME_BYTES], const char *before, const JsonSlice *slice)
 {
     (void)snprintf(name, MEMBER_NAME_BYTES, "%s%s%.*s", before, before[0] ? "." : "",
                    (int)(slice->bytes < 64 ? slice->bytes : 64), slice->text);
 }
 
-/* Walks over the members of a manifest: those of the whole, and in the place of "statistics" each of its own, so that a number
- * that changed is named and not only the object it stands in. False: visit ended the walk. */
+/* Walks over the members of a manifest: those of the whole, and in the place of "statistics" each of its own,
+ * so that a number that changed is named and not only the object it stands in. False: visit ended it. */
 static bool walk_members(const char *text, size_t bytes, const char *before, VisitMember visit, void *context)
 {
     JsonScan scan = fsh_json_scan(text, bytes);

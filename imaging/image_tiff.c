@@ -85,8 +85,8 @@ static int colours_of(uint16_t photometric)
     }
 }
 
-/* Whether the first folder says what the samples behind the colours are; libtiff makes that up where it does not. Not found
- * out of BigTIFF. */
+/* Whether the first folder says what the samples after the colours are; libtiff makes that up where it does
+ * not. Not found out of BigTIFF. */
 static bool tells_extra_samples(const Memory *memory)
 {
     TiffTags tags;
@@ -99,8 +99,8 @@ static bool tells_extra_samples(const Memory *memory)
     return false;
 }
 
-/* Whether the first sample behind the colours is alpha. Files that have one more and do not say what it is mean alpha, to
- * Pillow too; who says "unspecified" means anything else. */
+/* Whether the first sample after the colours is alpha. Files that have one more and do not say what it is
+ * mean alpha, to Pillow too; who says "unspecified" means anything else. */
 static bool has_alpha(TIFF *tiff, const Memory *memory, int extra_count)
 {
     uint16_t told_count = 0, *told = NULL;

@@ -1,7 +1,8 @@
 /* image_tiff.h - what libvips does not do for TIFFs, by libtiff itself. Internal to the plugin.
  *
- * libvips takes samples behind the colours for alpha whatever the file says of them (ExtraSamples), passes YCbCr on as if it
- * were RGB, and refuses subsampled YCbCr and tiles of separate planes. Source: TIFF 6.0, sections 18 and 21. */
+ * libvips takes samples after the colours for alpha whatever the file says of them (ExtraSamples), passes
+ * YCbCr on as if it were RGB, and refuses subsampled YCbCr and tiles of separate planes. Source: TIFF 6.0,
+ * sections 18 and 21. */
 #ifndef FSHARD_IMAGING_IMAGE_TIFF_H
 #define FSHARD_IMAGING_IMAGE_TIFF_H
 
@@ -21,8 +22,9 @@ typedef struct TiffFacts {
 /* Fills facts from the first folder; all zero if libtiff cannot open the file. */
 void tiff_describe(const void *bytes, size_t length, TiffFacts *facts);
 
-/* Opens a file that needs_libtiff as an image of 8-bit RGB, alpha laid over white, not turned, with orientation, profile and
- * XMP. with_pixels: decoded now; else they are black. strict: damage fails. FSH_ERR_CORRUPT, with the reason. */
+/* Opens a file that needs_libtiff as an image of 8-bit RGB, alpha laid over white, not turned, with
+ * orientation, profile and XMP. with_pixels: decoded now; else they are black. strict: damage fails.
+ * FSH_ERR_CORRUPT, with the reason. */
 FshStatus tiff_open(const void *bytes, size_t length, bool with_pixels, bool strict, VipsImage **image,
                     FshError *error);
 

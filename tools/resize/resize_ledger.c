@@ -46,7 +46,7 @@ struct Ledger {
     char *path;
     Slot *slots; /* open addressing, a power of two, at most two thirds full */
     uint64_t slots_count, count;
-    uint64_t end;         /* behind the last commit */
+    uint64_t end;         /* after the last commit */
     uint64_t settled_end; /* up to here rows are in order, each once */
     uint64_t tar_offset;
     Buffer kept_back; /* rows waiting, as they will be written */
@@ -81,7 +81,7 @@ static uint64_t hash_target(const char *target)
     return XXH3_64bits(target, strlen(target));
 }
 
-/* Length and kind, then, over all behind itself, the checksum. */
+/* Fills in length and kind and then the checksum, which is that of all after it. */
 static void seal_record(uint8_t *record, size_t length, uint64_t kind)
 {
     store_number(record + 8, (uint64_t)length | kind << 32);
@@ -96,7 +96,7 @@ typedef struct Record {
     uint64_t begin, tar_offset; /* of a commit */
 } Record;
 
-/* The record that begins there. False: none does, or it is not whole. */
+/* Fills record with the one that begins there. Returns false where none does, or it is not whole. */
 static bool read_record(const uint8_t *bytes, size_t length, Record *record)
 {
     if (length < RECORD_HEAD_BYTES)
@@ -150,7 +150,7 @@ static FshStatus damaged(const Ledger *ledger, uint64_t at, FshError *error)
                          ledger->path, (unsigned long long)at);
 }
 
-/* Bytes from there on, fewer where the file ends. False, with errno. */
+/* Reads bytes from there on; *taken_ret is fewer than length where the file ends. False: errno. */
 static bool read_at(int descriptor, uint64_t at, uint8_t *bytes, size_t length, size_t *taken_ret)
 {
     *taken_ret = 0;
@@ -208,7 +208,7 @@ static FshStatus look_at(const Ledger *ledger, Window *window, uint64_t at, cons
 
 /* ---- the index ---- */
 
-/* The slot of this hash, or the empty one where it would go. */
+/* Returns the slot of this hash, or the empty one where it would go. */
 static Slot *find_slot(Slot *slots, uint64_t slots_count, uint64_t hash)
 {
     uint64_t at = hash & (slots_count - 1);
@@ -234,8 +234,8 @@ static FshStatus grow_index(Ledger *ledger, FshError *error)
     return FSH_OK;
 }
 
-/* A later row takes the place of an earlier one. Of two targets with one hash (once in a million ledgers of ten million rows)
- * the earlier is forgotten, and made again. */
+/* Puts rows into the index, a later one in the place of an earlier one. Of two targets with one hash (once in
+ * a million ledgers of ten million rows) the earlier is forgotten, and made again. */
 static FshStatus index_rows(Ledger *ledger, const Slot *rows, size_t count, FshError *error)
 {
     FshStatus status = FSH_OK;
@@ -253,8 +253,9 @@ static FshStatus index_rows(Ledger *ledger, const Slot *rows, size_t count, FshE
 
 /* ---- open and close ---- */
 
-/* Whether a later commit follows: rows before it were on disk when its own were written, so that what cannot be read there
- * was lost later. A commit that reaches back over `at` may itself have been cut short by a power cut. */
+/* Sets *followed_ret to whether a later commit follows: rows before it were on disk when its own were
+ * written, so that what cannot be read there was lost later. A commit that reaches back over `at` may itself
+ * have been cut short by a power cut. */
 static FshStatus is_followed(const Ledger *ledger, Window *window, uint64_t at, bool *followed_ret,
                              FshError *error)
 {
@@ -272,7 +273,8 @@ static FshStatus is_followed(const Ledger *ledger, Window *window, uint64_t at, 
     return FSH_OK;
 }
 
-/* Notes where rows are, commit by commit. What stands behind the last one was being written when its run was stopped. */
+/* Notes where rows are, commit by commit. What stands after the last one was being written when its run was
+ * stopped. */
 static FshStatus read_rows(Ledger *ledger, FshError *error)
 {
     Window window = {0};
@@ -576,7 +578,7 @@ FshStatus ledger_commit(Ledger *ledger, uint64_t tar_offset, FshError *error)
     return status;
 }
 
-/* The rows in their order, behind the header of a new file. */
+/* Writes the rows in their order, after the header of a new file. */
 static FshStatus write_sorted(const Ledger *ledger, int descriptor, const Sorted *sorted, FshError *error)
 {
     uint8_t header[HEADER_BYTES], commit[COMMIT_BYTES];

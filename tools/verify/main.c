@@ -23,7 +23,7 @@ static FshStatus choose_action(const VerifySettings *settings, size_t path_count
         Action action;
     } actions[] = {{"list", settings->list ? "" : NULL, action_list},
                    {"extract", settings->extract, action_extract},
-                   {"sheet", settings->sheet, proves ? NULL : action_sheet}, /* behind the proof */
+                   {"sheet", settings->sheet, proves ? NULL : action_sheet}, /* after the proof */
                    {"repair", settings->repair, action_repair},
                    {"set-class-names", settings->class_names, action_name_classes},
                    {"html", settings->html, NULL}};
