@@ -188,7 +188,7 @@ def _find() -> tuple[str, Callable[[Bytes], str]]:
         import xxhash
 
         return "xxhash", xxhash.xxh3_128_hexdigest
-    except ImportError:
+    except (ImportError, AttributeError):  # before its version 2 it has none
         return "numpy", xxh3_128_numpy
 
 

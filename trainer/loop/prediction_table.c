@@ -100,7 +100,8 @@ static FshStatus take_rows(PredictionTable *table, const char *head, FshError *e
     Buffer text = {0};
     FshStatus status = file_read(table->part, &text, error);
     const char *begin = (const char *)text.bytes, *end = begin + text.length, *at = begin;
-    if (!status && text.length >= table->head_bytes && memcmp(begin, head, table->head_bytes) == 0)
+    if (!status && text.length && text.length >= table->head_bytes &&
+        memcmp(begin, head, table->head_bytes) == 0)
         at += table->head_bytes;
     else
         end = begin; /* begin anew */

@@ -83,8 +83,10 @@ void tile_join(uint8_t *image, const TileAxis *columns, const TileAxis *rows, co
         uint8_t *to = image + ((size_t)(tile->y + row) * columns->length + tile->x + across.begin) * channels;
         for (uint32_t column = across.begin; column < across.end; column++) {
             const uint32_t share = share_at(&down, row) * share_at(&across, column);
-            for (uint32_t c = 0; c < channels; c++, from++, to++)
-                *to = (uint8_t)((*to * (whole - share) + *from * share + whole / 2) / whole);
+            for (uint32_t c = 0; c < channels;
+                 c++, from++, to++) /* where no tile was, nothing is to be read */
+                *to = share == whole ? *from
+                                     : (uint8_t)((*to * (whole - share) + *from * share + whole / 2) / whole);
         }
     }
 }
