@@ -49,9 +49,10 @@ static bool has_images(const char *folder)
     const struct dirent *entry = NULL;
     while (entries && (entry = readdir(entries)) && entry->d_name[0] == '.')
         ;
+    const bool found = entry != NULL;
     if (entries)
         (void)closedir(entries);
-    return entry != NULL;
+    return found;
 }
 
 FshStatus restore_origin_check(const char *folder, const TrainOptions *options, FshError *error)
