@@ -1,6 +1,7 @@
 /* ftrain from outside: what a network makes of images, written down. */
 #include "tests/programs/train_support.h"
 
+#include <limits.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -170,6 +171,62 @@ static void test_a_tar_a_list_and_an_image_are_predicted(void **state)
     assert_contains(result.out, "images/val/red/000.jpg: ");
     assert_contains(result.out, " %, ");
     assert_contains(result.out, "1 image predicted");
+    run_result_free(&result);
+}
+
+/* As fpack takes them: below SHARDS, or in full, however SHARDS is written. */
+static void test_a_list_names_files_in_full_too(void **state)
+{
+    TestFolder *folder = *state;
+    const char *weights = train_colours(folder), *list = test_path(folder, "list");
+    char line[PATH_MAX + 1], real[PATH_MAX];
+    assert_non_null(realpath(test_path(folder, "images/val/red/001.jpg"), real));
+    (void)snprintf(line, sizeof line, "%s\n", real);
+    test_file_write_text(list, line);
+    const char *const relative[] = {"--weights",    weights, "--export",   "r.csv",
+                                    "--files-from", list,    "images/val", NULL};
+    RunResult result = expect_train(0, &(RunOptions){.folder = test_path(folder, ".")}, relative);
+    assert_contains(result.out, "red/001.jpg: ");
+    assert_contains(result.out, " %, ");
+    run_result_free(&result);
+    const char *const none[] = {"--weights", weights, "--export", "n.csv", "--files-from", list, NULL};
+    result = expect_train(0, &(RunOptions){.folder = test_path(folder, "images")}, none);
+    assert_contains(result.out, "val/red/001.jpg: ");
+    run_result_free(&result);
+    const char *const other[] = {"--weights",    weights, "--export",     "m.csv",
+                                 "--files-from", list,    "images/train", NULL};
+    result = expect_train(1, &(RunOptions){.folder = test_path(folder, ".")}, other);
+    assert_contains(result.err, "red/001.jpg: is not below /");
+    run_result_free(&result);
+}
+
+static void test_json_holds_the_prediction_of_an_image(void **state)
+{
+    TestFolder *folder = *state;
+    const char *weights = train_colours(folder), *out = test_path(folder, "out");
+    RunResult result = TRAIN(0, "--weights", weights, "--predict", out, "--json",
+                             test_path(folder, "images/val/red/000.jpg"));
+    json_t *object = json_loads(result.out, 0, NULL);
+    json_t *prediction = json_object_get(object, "prediction"), *top = json_object_get(prediction, "top5");
+    assert_string_equal(json_string_value(json_object_get(prediction, "file")), "000.jpg");
+    assert_int_equal(json_array_size(top), COLOURS);
+    double sum = 0;
+    for (size_t i = 0; i < COLOURS; i++) {
+        assert_non_null(json_string_value(json_object_get(json_array_get(top, i), "class")));
+        sum += json_real_value(json_object_get(json_array_get(top, i), "probability"));
+    }
+    assert_float_equal(sum, 1, 1e-5);
+    assert_string_equal(json_string_value(json_object_get(object, "table")),
+                        test_path(folder, "out/predictions.csv"));
+    json_decref(object);
+    run_result_free(&result);
+    /* Of many, the table alone has them. */
+    result = TRAIN(0, "--weights", weights, "--predict", test_path(folder, "many"), "--json",
+                   test_path(folder, "images/val"));
+    object = json_loads(result.out, 0, NULL);
+    assert_null(json_object_get(object, "prediction"));
+    assert_true(file_exists(json_string_value(json_object_get(object, "table"))));
+    json_decref(object);
     run_result_free(&result);
 }
 
@@ -532,6 +589,8 @@ int main(void)
         IN_FOLDER(test_any_class_name_is_one_cell),
         IN_FOLDER(test_a_folder_is_predicted_as_the_packed_images_are),
         IN_FOLDER(test_a_tar_a_list_and_an_image_are_predicted),
+        IN_FOLDER(test_a_list_names_files_in_full_too),
+        IN_FOLDER(test_json_holds_the_prediction_of_an_image),
         IN_FOLDER(test_display_names_stand_in_every_table),
         IN_FOLDER(test_json_lines_tell_names_and_probabilities),
         IN_FOLDER(test_a_bad_image_is_named_and_left_out),

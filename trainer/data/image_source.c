@@ -69,8 +69,9 @@ bool image_source_is_packed(const char *path, FshKind kind)
 typedef struct Finder {
     const ImageSourceOptions *options;
     ImageSource *source;
-    char outputs[PATH_MAX]; /* relative to the root; "": they lie elsewhere */
-    char **paths;           /* of the wanted ones; owned */
+    char outputs[PATH_MAX];   /* relative to the root; "": they lie elsewhere */
+    char real_root[PATH_MAX]; /* without links, for what a list names in full; "": not known */
+    char **paths;             /* of the wanted ones; owned */
     size_t capacity;
 } Finder;
 
@@ -139,15 +140,26 @@ static FshStatus find_below(Finder *finder, const char *root, FshError *error)
     return status;
 }
 
-/* Keeps the image that a line of the list names: by a path below root, or a whole one that leads there. */
+/* Returns what a path in full is called below folder; NULL where it does not lie there. */
+static const char *below(const char *path, const char *folder)
+{
+    size_t length = strlen(folder);
+    while (length && folder[length - 1] == '/')
+        length--;
+    const bool lies = *folder == '/' && strncmp(path, folder, length) == 0 && path[length] == '/';
+    return lies ? path + length + strspn(path + length, "/") : NULL;
+}
+
+/* Keeps the image that a line of the list names: by a path below root, or by one in full that leads there, as root is written or as
+ * its real path is. */
 static FshStatus keep_listed(Finder *finder, const char *root, char *line, FshError *error)
 {
-    const char *path = line;
-    if (*line == '/' && path_lies_in(line, root))
-        for (path = line + strlen(root); *path == '/';)
-            path++;
-    if (*path == '/' || path_goes_up(path)) {
-        tell(finder, "%s: is not below %s, though the list names it", line, root);
+    const char *path = *line == '/' ? below(line, root) : line;
+    if (!path)
+        path = below(line, finder->real_root);
+    if (!path || path_goes_up(path)) {
+        tell(finder, "%s: is not below %s, though the list names it", line,
+             *finder->real_root ? finder->real_root : root);
         return FSH_OK;
     }
     char *clean = line + (path - line);
@@ -196,6 +208,8 @@ static void find_outputs(Finder *finder, const char *root)
 static FshStatus open_folder(Finder *finder, const char *root, FshError *error)
 {
     ImageSource *source = finder->source;
+    if (!realpath(root, finder->real_root))
+        finder->real_root[0] = '\0';
     find_outputs(finder, root);
     FshStatus status =
         finder->options->files_from ? find_listed(finder, root, error) : find_below(finder, root, error);

@@ -114,8 +114,7 @@ static FshStatus add_csv(ClassRows *rows, const char *key, size_t key_bytes, int
 
 /* ---- JSON lines ---- */
 
-/* Returns the row as an object, a new reference; NULL: no memory. */
-static json_t *to_json(const ClassRows *rows, const char *key, int64_t label, const float *logits)
+json_t *class_rows_json(const ClassRows *rows, const char *key, int64_t label, const float *logits)
 {
     int64_t likeliest[CLASS_ROWS_LIKELIEST] = {0};
     const int count = find_likeliest(logits, rows->classes, likeliest);
@@ -142,7 +141,7 @@ static FshStatus add_json(const ClassRows *rows, const char *key, size_t key_byt
                           const float *logits, Buffer *text, FshError *error)
 {
     char *name = text_copy(key, key_bytes);
-    json_t *object = name ? to_json(rows, name, label, logits) : NULL;
+    json_t *object = name ? class_rows_json(rows, name, label, logits) : NULL;
     char *line = object ? json_dumps(object, JSON_COMPACT | JSON_REAL_PRECISION(7)) : NULL;
     FshStatus status = line ? buffer_append(text, line, strlen(line), error)
                             : fsh_error_set(error, FSH_ERR_MEMORY, "out of memory for a prediction");

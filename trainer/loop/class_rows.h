@@ -8,6 +8,7 @@
 #ifndef FSHARD_TRAINER_LOOP_CLASS_ROWS_H
 #define FSHARD_TRAINER_LOOP_CLASS_ROWS_H
 
+#include <jansson.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -31,6 +32,10 @@ FshStatus class_rows_head(const ClassRows *rows, Buffer *text, FshError *error);
  * `classes` logits. */
 FshStatus class_rows_add(ClassRows *rows, const char *key, size_t key_bytes, int64_t label,
                          const float *logits, Buffer *text, FshError *error);
+
+/* Returns the row of an image as an object, a new reference, whatever the table is written as; NULL: no
+ * memory. */
+json_t *class_rows_json(const ClassRows *rows, const char *key, int64_t label, const float *logits);
 
 /* Writes the likeliest classes for people: "tench 93.1 %, goldfish 4.2 %". Returns text. */
 const char *class_rows_tell(const ClassRows *rows, const float *logits, char *text, size_t text_bytes);

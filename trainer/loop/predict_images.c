@@ -1,6 +1,7 @@
 #include "trainer/loop/predict_images.h"
 
 #include <inttypes.h>
+#include <jansson.h>
 #include <search.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -48,7 +49,8 @@ typedef struct Prediction {
     PredictionTable *table;
     char table_path[PATH_MAX];
     Buffer row;
-    char likeliest[1024]; /* of the only image */
+    char likeliest[1024]; /* of the only image, for people */
+    json_t *only;         /* its row, for --json; NULL: there are more, or none */
 } Prediction;
 
 /* ---- what is asked for ---- */
@@ -372,6 +374,16 @@ static void tell_problems(Prediction *prediction)
     }
 }
 
+/* Keeps what is said of the only image: its result is more than that it was predicted. */
+static void keep_only(Prediction *prediction, const char *key, size_t key_bytes, const float *logits)
+{
+    char *name = text_copy(key, key_bytes);
+    (void)class_rows_tell(&prediction->rows, logits, prediction->likeliest, sizeof prediction->likeliest);
+    json_decref(prediction->only);
+    prediction->only = name ? class_rows_json(&prediction->rows, name, FSH_NO_LABEL, logits) : NULL;
+    free(name);
+}
+
 static FshStatus add_class(Prediction *prediction, const Batch *batch, const Evaluated *evaluated, int64_t i,
                            FshError *error)
 {
@@ -379,7 +391,7 @@ static FshStatus add_class(Prediction *prediction, const Batch *batch, const Eva
     const char *key = session_key(prediction->session.data.evaluation, batch->samples[i], &key_bytes);
     const float *logits = evaluated->output + i * prediction->rows.classes;
     if (prediction->source.image_count == 1)
-        (void)class_rows_tell(&prediction->rows, logits, prediction->likeliest, sizeof prediction->likeliest);
+        keep_only(prediction, key, key_bytes, logits);
     return class_rows_add(&prediction->rows, key, key_bytes, FSH_NO_LABEL, logits, &prediction->row, error);
 }
 
@@ -492,7 +504,22 @@ static FshStatus print_json(const Prediction *prediction, FshError *error)
         (json_int_t)prediction->source.image_count, prediction->restores ? "restored" : "predicted",
         (json_int_t)prediction->done, "existing", (json_int_t)prediction->existing, "left_out",
         (json_int_t)prediction->bad, "seconds", prediction->seconds, "images_per_second", rate(prediction));
+    if (object && !prediction->restores)
+        (void)json_object_set_new(object, "table", json_text(prediction->table_path));
+    if (object && prediction->only)
+        (void)json_object_set(object, "prediction", prediction->only);
     return describe_print_json(object, error);
+}
+
+/* Returns what the only image is called: as the command line names it, else as its row does. */
+static const char *only_name(const Prediction *prediction)
+{
+    const char *given = prediction->options.shards;
+    const char *file = json_string_value(json_object_get(prediction->only, "file"));
+    const size_t given_bytes = given ? strlen(given) : 0, file_bytes = file ? strlen(file) : 0;
+    const bool is_given =
+        given_bytes >= file_bytes && strcmp(given + given_bytes - file_bytes, file ? file : "") == 0;
+    return given && is_given ? given : file ? file : "the image";
 }
 
 static void print_text(const Prediction *prediction)
@@ -500,7 +527,7 @@ static void print_text(const Prediction *prediction)
     const TrainOptions *options = &prediction->options;
     const char *into = prediction->restores ? options->predict : prediction->table_path;
     if (*prediction->likeliest) {
-        program_print_text(stdout, options->shards ? options->shards : "the image");
+        program_print_text(stdout, only_name(prediction));
         (void)fputs(": ", stdout);
         program_print_text(stdout, prediction->likeliest);
         (void)fputc('\n', stdout);
@@ -548,6 +575,7 @@ static void free_prediction(Prediction *prediction)
     image_source_close(&prediction->source);
     tdestroy(prediction->targets, free);
     buffer_free(&prediction->row);
+    json_decref(prediction->only);
     free(prediction->names);
     free(prediction->numbers);
 }
