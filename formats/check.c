@@ -31,7 +31,8 @@ typedef struct Check {
     size_t file_count, file_capacity;
     char **field_names; /* owned: those of the first file without a manifest that has any; NULL for now */
     size_t field_count;
-    FileContents *contents; /* of each file delivered; NULL below FSH_CHECK_CONTENTS */
+    const FshCounting *counting; /* or NULL */
+    FileContents *contents;      /* of each file delivered; NULL below FSH_CHECK_CONTENTS */
     /* the split at hand */
     size_t split;
     HashSet keys;
@@ -101,6 +102,7 @@ static FshStatus add_file(Check *check, const char *name, FileCheck file, size_t
     check->files[i].path = check->paths[i];
     check->files[i].name = check->names[i];
     check->files[i].level = check->level;
+    check->files[i].counting = check->counting;
     check->file_count++;
     return FSH_OK;
 }
@@ -322,6 +324,8 @@ static FshStatus check_keys(Check *check, size_t file_index, FileReport *report,
         return FSH_OK;
     FshStatus status = hash_set_reserve(&check->keys, report->file.record_count, error);
     for (uint64_t i = 0; i < report->file.record_count && !status; i++) {
+        if (i + HASH_SET_AHEAD < report->file.record_count)
+            hash_set_prefetch(&check->keys, &report->keys[i + HASH_SET_AHEAD]);
         if (!hash_is_known(&report->keys[i]))
             continue;
         const HashSetEntry *seen = hash_set_meet(&check->keys, &report->keys[i], i, file_index);
@@ -406,6 +410,18 @@ static void end_split(Check *check)
     }
 }
 
+/* Hands on what was counted in a file that is whole. */
+static FshStatus end_counting(Check *check, size_t file_index, const FileReport *report, FshError *error)
+{
+    const FshFileInfo file = {.name = check->names[file_index],
+                              .bytes = fsh_split_file_bytes(&report->file),
+                              .sample_count = report->file.record_count};
+    return report->counted && !report->problem_count
+               ? check->counting->end(&file, report->class_counts, report->class_count, report->counted,
+                                      check->context, error)
+               : FSH_OK;
+}
+
 static FshStatus work(uint64_t item, int thread, void *slot, void *context, FshError *error)
 {
     (void)thread;
@@ -429,6 +445,8 @@ static FshStatus deliver(uint64_t item, void *slot, void *context, FshError *err
         status = check_copies(check, item, report, error);
     if (!status)
         status = check_fields(check, report, error);
+    if (!status)
+        status = end_counting(check, item, report, error);
     if (!report->class_counts || report->class_count != check->manifest.class_count)
         check->complete = false;
     for (size_t i = 0; check->complete && !status && i < report->class_count; i++) {
@@ -616,11 +634,19 @@ static void check_free(Check *check)
 FshStatus fsh_check(const char *path, FshCheckLevel level, int jobs, FshProblemVisit visit, void *context,
                     uint64_t *problem_count_ret, FshError *error)
 {
+    return fsh_check_counting(path, level, jobs, visit, NULL, context, problem_count_ret, error);
+}
+
+FshStatus fsh_check_counting(const char *path, FshCheckLevel level, int jobs, FshProblemVisit visit,
+                             const FshCounting *counting, void *context, uint64_t *problem_count_ret,
+                             FshError *error)
+{
     Check *check = calloc(1, sizeof *check);
     if (!check)
         return fsh_error_set(error, FSH_ERR_MEMORY, "%s: out of memory", path);
     check->level = level;
     check->visit = visit;
+    check->counting = counting;
     check->context = context;
     FshStatus status = list_path(check, path, error);
     const bool with_contents = level >= FSH_CHECK_CONTENTS;

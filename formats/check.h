@@ -13,7 +13,8 @@ typedef struct FileCheck {
     const Metadata *expected; /* NULL, with info, where there is no manifest */
     const FshFileInfo *info;
     size_t file_index, file_count;
-    bool with_contents; /* FileReport.contents is wanted */
+    bool with_contents;          /* FileReport.contents is wanted */
+    const FshCounting *counting; /* or NULL */
 } FileCheck;
 
 typedef struct FoundProblem {
@@ -34,6 +35,7 @@ typedef struct FileReport {
     FshHash128 *contents;   /* of each record's payloads; likewise; NULL unless asked for */
     uint64_t *class_counts; /* class_count of them, from the labels; NULL where they are not known */
     size_t class_count;
+    void *counted; /* as FshCounting says; NULL where nobody counts, or a sample wants a closer look */
 } FileReport;
 
 /* Fills report (emptied before). Fails only for want of memory or when interrupted; all else are problems. */

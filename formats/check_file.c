@@ -80,6 +80,7 @@ void fsh_report_empty(void *slot)
     free(report->keys);
     free(report->contents);
     free(report->class_counts);
+    free(report->counted);
     fsh_split_file_close(&report->file);
     *report = (FileReport){0};
 }
@@ -136,8 +137,12 @@ static FshHash128 hash_contents(const FshSample *sample)
     return sample->field_count == 1 ? hashes[0] : hash_bytes(hashes, sample->field_count * sizeof *hashes);
 }
 
-static void note_record(FileReport *report, uint64_t record, const FshSample *sample)
+static void note_record(const FileCheck *check, FileReport *report, uint64_t record, const FshSample *sample)
 {
+    if (report->counted && !check->counting->add(sample, report->counted)) {
+        free(report->counted);
+        report->counted = NULL;
+    }
     if (report->keys)
         report->keys[record] = hash_bytes(sample->key, sample->key_bytes);
     if (report->contents)
@@ -145,7 +150,8 @@ static void note_record(FileReport *report, uint64_t record, const FshSample *sa
 }
 
 /* A sample that is no record: its structure, and the CRCs that a .json of ours tells. */
-static FshStatus check_foreign_record(FileReport *report, uint64_t record, FshError *error)
+static FshStatus check_foreign_record(const FileCheck *check, FileReport *report, uint64_t record,
+                                      FshError *error)
 {
     const SplitFile *file = &report->file;
     FshSample sample;
@@ -155,7 +161,7 @@ static FshStatus check_foreign_record(FileReport *report, uint64_t record, FshEr
     if (readable)
         (void)fsh_split_file_verify(file, record, &found);
     if (!found.status) {
-        note_record(report, record, &sample);
+        note_record(check, report, record, &sample);
         return FSH_OK;
     }
     (void)fsh_error_prepend(&found, "at byte %" PRIu64,
@@ -172,7 +178,10 @@ static FshStatus check_record(const FileCheck *check, FileReport *report, const 
     bool in_shard = check->container == FSH_CONTAINER_SHARDS;
     FshSample sample;
     RecordHead head;
-    FshError found = {0};
+    FshError found; /* not cleared whole: that is a kilobyte for every record */
+    found.status = FSH_OK;
+    found.system_errno = 0;
+    found.message[0] = '\0';
     if (fsh_record_parse(bytes, row.record_bytes, file->shard.record_form, &sample, &head, &found)) {
         if (fsh_split_file_check_read(file, record, &found) == FSH_OK)
             (void)fsh_error_prepend(&found, "at byte %" PRIu64, row.offset);
@@ -192,7 +201,7 @@ static FshStatus check_record(const FileCheck *check, FileReport *report, const 
         (void)fsh_record_fits(&sample, metadata, &found);
     if (found.status)
         return add_found(report, (int64_t)record, &sample, &found, error);
-    note_record(report, record, &sample);
+    note_record(check, report, record, &sample);
     if (!in_shard && report->class_counts && head.label >= 0)
         report->class_counts[head.label]++;
     return FSH_OK;
@@ -225,7 +234,7 @@ static FshStatus check_records(const FileCheck *check, FileReport *report, const
         }
         if (status || (hashing->unreadable.status && !is_readable(report, i, &status, error)))
             continue;
-        status = fsh_container_is_foreign(check->container) ? check_foreign_record(report, i, error)
+        status = fsh_container_is_foreign(check->container) ? check_foreign_record(check, report, i, error)
                                                             : check_record(check, report, metadata, i, error);
     }
     return status;
@@ -390,7 +399,9 @@ static FshStatus check_contents(const FileCheck *check, FileReport *report, cons
         report->keys = calloc(file->record_count + 1, sizeof *report->keys);
         report->contents =
             check->with_contents ? calloc(file->record_count + 1, sizeof *report->contents) : NULL;
-        if (!report->keys || (check->with_contents && !report->contents))
+        const bool counts = check->counting && !fsh_container_is_foreign(check->container);
+        report->counted = counts ? calloc(1, check->counting->own_bytes) : NULL;
+        if (!report->keys || (check->with_contents && !report->contents) || (counts && !report->counted))
             return out_of_memory(error);
     }
     for (size_t i = 0; i < fsh_split_file_mapping_count(file) && !in_shard && !status; i++) {

@@ -133,7 +133,33 @@ static FshStatus pass_file(Overlap *overlap, size_t file, bool store, FshError *
 
 /* ---- of one split ---- */
 
-/* The known hashes of files begin to end - 1, sorted; owned by the caller. */
+/* Leaves the hashes that may be there more than once: those that share their lowest bits with another. Eight bits in a table
+ * for each hash leave a twelfth of those that are there once, so that nearly nothing is left to sort. */
+static FshStatus keep_likely(FshHash128 *hashes, size_t *count, FshError *error)
+{
+    size_t bits = 64, kept = 0;
+    while (bits < 8 * *count)
+        bits *= 2;
+    uint64_t *once = calloc(bits / 64, 2 * sizeof *once), *twice = once + (once ? bits / 64 : 0);
+    if (!once)
+        return fsh_error_set(error, FSH_ERR_MEMORY, "out of memory: hashes of %zu samples", *count);
+    for (size_t i = 0; i < *count; i++) {
+        const size_t bit = hash_low_bits(&hashes[i]) & (bits - 1);
+        const uint64_t mask = UINT64_C(1) << bit % 64;
+        twice[bit / 64] |= once[bit / 64] & mask;
+        once[bit / 64] |= mask;
+    }
+    for (size_t i = 0; i < *count; i++) {
+        const size_t bit = hash_low_bits(&hashes[i]) & (bits - 1);
+        if (twice[bit / 64] >> bit % 64 & 1)
+            hashes[kept++] = hashes[i];
+    }
+    *count = kept;
+    free(once);
+    return FSH_OK;
+}
+
+/* The known hashes of files begin to end - 1 that may be there more than once, sorted; owned by the caller. */
 static FshStatus sort_hashes(const Overlap *overlap, size_t begin, size_t end, FshHash128 **hashes_ret,
                              size_t *count_ret, FshError *error)
 {
@@ -151,10 +177,12 @@ static FshStatus sort_hashes(const Overlap *overlap, size_t begin, size_t end, F
                 hashes[count++] = contents->hashes[j];
         }
     }
-    qsort(hashes, count, sizeof *hashes, hash_compare);
+    FshStatus status = keep_likely(hashes, &count, error);
+    if (!status)
+        qsort(hashes, count, sizeof *hashes, hash_compare);
     *hashes_ret = hashes;
     *count_ret = count;
-    return FSH_OK;
+    return status;
 }
 
 /* Leaves one of each hash that is there more than once; returns how many are left over then, that repeat another. */

@@ -477,6 +477,18 @@ typedef struct FshProblem {
 
 typedef void (*FshProblemVisit)(const FshProblem *problem, void *context);
 
+/* Who wants to count samples while fsh_check has them at hand, instead of reading all of them again. add gets each sample that is
+ * whole, in the order of its file, from the thread that checks the file; false: this one wants a closer look. end comes file by
+ * file, in the order of the manifest, for those in which nothing is wrong and every add was true: what it is not called for is to
+ * be looked at by itself. Both get the same memory, own_bytes of it, zeroed before the first add. Containers of others are not
+ * counted. */
+typedef struct FshCounting {
+    size_t own_bytes;
+    bool (*add)(const FshSample *sample, void *own);
+    FshStatus (*end)(const FshFileInfo *file, const uint64_t *class_counts, size_t class_count,
+                     const void *own, void *context, FshError *error);
+} FshCounting;
+
 /* Checks a dataset, opened or not (one whose shards cannot be opened is the usual customer), file by file,
  * `jobs` at a time: visit is called for each problem, from one thread at a time, files in manifest order.
  * Everything is checked even after problems were found. path: as for fsh_open, and a folder whose manifest
@@ -489,6 +501,11 @@ typedef void (*FshProblemVisit)(const FshProblem *problem, void *context);
  * FSH_ERR_MEMORY. */
 FSH_API FshStatus fsh_check(const char *path, FshCheckLevel level, int jobs, FshProblemVisit visit,
                             void *context, uint64_t *problem_count_ret, FshError *error);
+/* Does the same and counts, from FSH_CHECK_RECORDS on. Of the file that end gets, name, bytes and sample_count are set;
+ * class_counts, by label, has as many entries as its metadata has classes. context is visit's and end's. */
+FSH_API FshStatus fsh_check_counting(const char *path, FshCheckLevel level, int jobs, FshProblemVisit visit,
+                                     const FshCounting *counting, void *context, uint64_t *problem_count_ret,
+                                     FshError *error);
 
 /* A part of a shard that is lost. */
 typedef struct FshLoss {

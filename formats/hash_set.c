@@ -24,6 +24,11 @@ bool hash_is_known(const FshHash128 *hash)
     return halves.first | halves.second;
 }
 
+size_t hash_low_bits(const FshHash128 *hash)
+{
+    return (size_t)halves_of(hash).first;
+}
+
 int hash_compare(const void *a, const void *b)
 {
     const Halves left = halves_of(a), right = halves_of(b);
@@ -81,6 +86,12 @@ const HashSetEntry *hash_set_find(const HashSet *set, const FshHash128 *hash)
         return NULL;
     const HashSetEntry *entry = locate(set, hash);
     return hash_is_known(&entry->hash) ? entry : NULL;
+}
+
+void hash_set_prefetch(const HashSet *set, const FshHash128 *hash)
+{
+    if (set->capacity)
+        __builtin_prefetch(&set->entries[(size_t)halves_of(hash).first & (set->capacity - 1)], 1);
 }
 
 void hash_set_free(HashSet *set)

@@ -12,12 +12,22 @@
 #include "tools/pack/contents.h"
 #include "tools/verify/verify_records.h"
 
+/* A file that fsh_check found whole, and has counted. */
+typedef struct CountedFile {
+    char *name;
+    uint64_t sample_count, bytes, *class_counts;
+    size_t class_count;
+    VerifyTally tally;
+} CountedFile;
+
 typedef struct Verification {
     const VerifyOptions *options;
     VerifyReport *report;
     char folder[PATH_MAX]; /* that the manifest's files are in */
     Progress progress;
-    Against against;        /* folder NULL: nothing is compared */
+    Against against;       /* folder NULL: nothing is compared */
+    CountedFile **counted; /* in the order of the manifest */
+    size_t counted_count, counted_capacity, counted_next;
     FshStatus visit_status; /* of noting what fsh_check found */
     FshError visit_error;
 } Verification;
@@ -35,6 +45,71 @@ static void visit(const FshProblem *problem, void *context)
     if (!verification->visit_status)
         verification->visit_status =
             verify_add_problem(verification->report, problem, &verification->visit_error);
+}
+
+/* ---- what fsh_check counted ---- */
+
+static void free_counted(CountedFile *file)
+{
+    if (file) {
+        free(file->name);
+        free(file->class_counts);
+        free(file);
+    }
+}
+
+/* Keeps what was counted of a file. FSH_ERR_MEMORY. */
+static FshStatus keep_counted(const FshFileInfo *info, const uint64_t *class_counts, size_t class_count,
+                              const void *own, void *context, FshError *error)
+{
+    Verification *verification = context;
+    const VerifyTally *tally = own;
+    CountedFile *file = calloc(1, sizeof *file);
+    if (verification->counted_count == verification->counted_capacity) {
+        const size_t larger = verification->counted_capacity ? 2 * verification->counted_capacity : 16;
+        CountedFile **grown = reallocarray(verification->counted, larger, sizeof(CountedFile *));
+        if (grown) {
+            verification->counted = grown;
+            verification->counted_capacity = larger;
+        }
+    }
+    if (file) {
+        *file = (CountedFile){.name = strdup(info->name),
+                              .sample_count = info->sample_count,
+                              .bytes = info->bytes,
+                              .class_counts = calloc(class_count + 1, sizeof *file->class_counts),
+                              .class_count = class_count,
+                              .tally = *tally};
+    }
+    if (!file || !file->name || !file->class_counts ||
+        verification->counted_count == verification->counted_capacity) {
+        free_counted(file);
+        return fsh_error_set(error, FSH_ERR_MEMORY, "%s: out of memory", info->name);
+    }
+    memcpy(file->class_counts, class_counts, class_count * sizeof *class_counts);
+    verification->counted[verification->counted_count++] = file;
+    progress_add(&verification->progress, info->sample_count, tally->images.bytes.sum, 0);
+    return FSH_OK;
+}
+
+/* Adds a file that was counted to its split and to the report. Returns false where it was not: then it is to be opened. */
+static bool add_counted(Verification *verification, const char *name, VerifySplit *split)
+{
+    const CountedFile *file = verification->counted_next < verification->counted_count
+                                  ? verification->counted[verification->counted_next]
+                                  : NULL;
+    const size_t class_count = verification->report->manifest.class_count;
+    if (!file || strcmp(file->name, name) != 0)
+        return false;
+    verification->counted_next++;
+    if (file->class_count != class_count || !verify_add_tally(verification->report, &file->tally))
+        return false;
+    split->file_count++;
+    split->sample_count += file->sample_count;
+    split->bytes += file->bytes;
+    for (size_t i = 0; i < class_count && split->class_counts; i++)
+        split->class_counts[i] += file->class_counts[i];
+    return true;
 }
 
 /* ---- what is at the path ---- */
@@ -140,6 +215,8 @@ static FshStatus verify_file(Verification *verification, const char *path, const
     VerifySplit *split = &report->splits[index];
     FshDataset *dataset = NULL;
     FshError failure = {0};
+    if (add_counted(verification, name, split))
+        return FSH_OK;
     FshStatus status = fsh_open(&dataset, path, &failure);
     if (status == FSH_ERR_MEMORY)
         return fsh_error_set(error, status, "%s", failure.message);
@@ -370,8 +447,12 @@ FshStatus verify_path(const char *path, const VerifyOptions *options, VerifyRepo
     progress_start(&verification.progress, stderr, "verifying", "samples",
                    is_dataset ? promised_samples(path) : 0, options->no_progress || !reads_records(options));
 
+    const FshCounting counting = {
+        .own_bytes = sizeof(VerifyTally), .add = verify_tally_sample, .end = keep_counted};
+    const bool counts = options->level == VERIFY_RECORDS && !options->against && !options->pairs;
     const FshStatus checked =
-        fsh_check(path, check_level(options), options->jobs, visit, &verification, &problem_count, &failure);
+        fsh_check_counting(path, check_level(options), options->jobs, visit, counts ? &counting : NULL,
+                           &verification, &problem_count, &failure);
     FshStatus status = FSH_OK;
     if (checked == FSH_ERR_MEMORY || checked == FSH_ERR_INTERRUPTED)
         status = fsh_error_set(error, checked, "%s", failure.message);
@@ -389,6 +470,9 @@ FshStatus verify_path(const char *path, const VerifyOptions *options, VerifyRepo
     if (!status && report->opened && options->against)
         status = missing_images_find(&report->sources, options->against, verification.against.has_recipe,
                                      options->jobs, &report->missing, error);
+    for (size_t i = 0; i < verification.counted_count; i++)
+        free_counted(verification.counted[i]);
+    free(verification.counted);
     if (report->suspect_count)
         qsort(report->suspects, report->suspect_count, sizeof *report->suspects, compare_suspects);
     progress_finish(&verification.progress);

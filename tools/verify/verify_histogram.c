@@ -15,12 +15,34 @@ uint64_t histogram_bin_begin(size_t bin)
     return half % 2 ? UINT64_C(24) << half / 2 : UINT64_C(16) << half / 2;
 }
 
+/* The bin whose beginning is the last that is not above the value. */
+static size_t bin_of(uint64_t value)
+{
+    if (value == 0)
+        return 0;
+    const unsigned power = 63 - (unsigned)__builtin_clzll(value);
+    const size_t bin =
+        power < SINGLE_BINS - 1 ? power + 1 : SINGLE_BINS + 2 * (power - 4) + (value >> (power - 1) & 1);
+    return bin < HISTOGRAM_BINS ? bin : HISTOGRAM_BINS - 1;
+}
+
+void histogram_merge(Histogram *histogram, const Histogram *other)
+{
+    if (other->count == 0)
+        return;
+    for (size_t i = 0; i < HISTOGRAM_BINS; i++)
+        histogram->counts[i] += other->counts[i];
+    if (histogram->count == 0 || other->minimum < histogram->minimum)
+        histogram->minimum = other->minimum;
+    if (other->maximum > histogram->maximum)
+        histogram->maximum = other->maximum;
+    histogram->sum += other->sum;
+    histogram->count += other->count;
+}
+
 void histogram_add(Histogram *histogram, uint64_t value)
 {
-    size_t bin = 0;
-    while (bin + 1 < HISTOGRAM_BINS && value >= histogram_bin_begin(bin + 1))
-        bin++;
-    histogram->counts[bin]++;
+    histogram->counts[bin_of(value)]++;
     if (histogram->count == 0 || value < histogram->minimum)
         histogram->minimum = value;
     if (value > histogram->maximum)

@@ -356,6 +356,53 @@ static void count_images(VerifyReport *report, const FshSample *sample)
     }
 }
 
+/* ---- counted while libfshard checks ---- */
+
+/* Asks what check_field asks of fields that are not decoded. */
+bool verify_tally_sample(const FshSample *sample, void *own)
+{
+    VerifyTally *tally = own;
+    const FshField *first = &sample->fields[0];
+    for (unsigned i = 0; i < sample->field_count; i++) {
+        const FshField *field = &sample->fields[i];
+        if ((field->channels != 1 && field->channels != 3) ||
+            (field->codec == FSH_CODEC_RAW && (field->width == 0 || field->height == 0)))
+            return false;
+        if (i == 0 || field->width == 0 || first->width == 0)
+            continue;
+        const uint32_t factor = field->width / first->width;
+        if (factor < 1 || field->width != (uint64_t)factor * first->width ||
+            field->height != (uint64_t)factor * first->height)
+            return false;
+        tally->factor_min = tally->factor_min && tally->factor_min < factor ? tally->factor_min : factor;
+        tally->factor_max = factor > tally->factor_max ? factor : tally->factor_max;
+    }
+    count_images(&tally->images, sample);
+    return true;
+}
+
+bool verify_add_tally(VerifyReport *report, const VerifyTally *tally)
+{
+    const VerifyReport *images = &tally->images;
+    const uint32_t scale = report->manifest.pair_scale ? report->manifest.pair_scale : 1;
+    const uint32_t least = report->from_manifest ? scale : 1;
+    const uint32_t most = report->from_manifest ? scale : FSH_PAIR_SCALE_MAX;
+    if (tally->factor_max && (tally->factor_min < least || tally->factor_max > most))
+        return false;
+    report->image_count += images->image_count;
+    histogram_merge(&report->widths, &images->widths);
+    histogram_merge(&report->heights, &images->heights);
+    histogram_merge(&report->bytes, &images->bytes);
+    report->gray_count += images->gray_count;
+    report->colour_count += images->colour_count;
+    for (size_t i = 0; i < VERIFY_CODECS; i++)
+        report->codec_counts[i] += images->codec_counts[i];
+    report->compressed_count += images->compressed_count;
+    return true;
+}
+
+/* ---- gathering, of the rest ---- */
+
 static void count_pair(VerifyReport *report, double likeness)
 {
     if (report->pair_count++ == 0 || likeness < report->likeness_least)

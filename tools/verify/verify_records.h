@@ -22,6 +22,19 @@ FshStatus verify_know_problems(VerifyReport *report, FshError *error);
  * have spoiled a million records. */
 bool verify_knows(const VerifyReport *report, const char *file, int64_t record);
 
+/* What the samples of one file hold, counted while libfshard has them at hand. */
+typedef struct VerifyTally {
+    VerifyReport images; /* of which only image counts and sizes are used */
+    uint32_t factor_min,
+        factor_max; /* how much larger the other sides of pairs are than the first; 0: no pair tells */
+} VerifyTally;
+
+/* Counts a sample in a VerifyTally, as FshCounting's add. Returns false where verify_records would find something wrong. */
+bool verify_tally_sample(const FshSample *sample, void *own);
+/* Adds to the report what verify_records would. Returns false, and adds nothing, where the sides of pairs do not have the sizes
+ * that the report's manifest says. */
+bool verify_add_tally(VerifyReport *report, const VerifyTally *tally);
+
 /* Checks all samples of split on options->jobs threads, and adds to the
  * report: image counts and sizes, problems in the order of the records, and suspects, whose
  * split is left at 0 and whose index counts from split's first sample. against: NULL, or the source tree. */
