@@ -49,6 +49,17 @@ static HashSetEntry *locate(const HashSet *set, const FshHash128 *hash)
     }
 }
 
+/* Returns zeroed entries, or NULL. Each page of a large table is written once: left alone, looking at it would be one fault and
+ * writing it another, and a fault costs as much as some keys. */
+static HashSetEntry *make_entries(size_t capacity)
+{
+    enum { PAGE_BYTES = 4096 };
+    HashSetEntry *entries = calloc(capacity, sizeof *entries);
+    for (size_t at = 0; entries && at < capacity; at += PAGE_BYTES / sizeof *entries)
+        ((volatile HashSetEntry *)entries)[at].record = 0;
+    return entries;
+}
+
 FshStatus hash_set_reserve(HashSet *set, uint64_t more, FshError *error)
 {
     size_t capacity = set->capacity ? set->capacity : 64;
@@ -56,8 +67,7 @@ FshStatus hash_set_reserve(HashSet *set, uint64_t more, FshError *error)
         capacity *= 2;
     if (capacity == set->capacity)
         return FSH_OK;
-    HashSet grown = {
-        .entries = calloc(capacity, sizeof *grown.entries), .capacity = capacity, .count = set->count};
+    HashSet grown = {.entries = make_entries(capacity), .capacity = capacity, .count = set->count};
     if (!grown.entries)
         return fsh_error_set(error, FSH_ERR_MEMORY, "out of memory: hashes of %" PRIu64 " samples",
                              set->count + more);
