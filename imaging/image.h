@@ -30,10 +30,10 @@ const char *image_format_name(ImageFormat format);
 const char *image_format_extension(ImageFormat format);
 
 /* Names that a dataset's images end in (.jpg .jpeg .jpe .jfif .png .webp .bmp .tif .tiff .gif .ppm .pgm .pnm
- * .pbm .heic .heif .avif .jp2 .tga, any case), so that a walk can tell images from notes. Content decides later
- * what they are. */
+ * .pbm .heic .heif .avif .jp2 .tga and more, any case), so that a walk can tell images from notes; those of formats that
+ * are not read here, such as .ico and .qoi, among them. Content decides later what they are. */
 bool image_name_is_image(const char *path);
-/* The format that such a name promises; IMAGE_UNKNOWN for any other name. */
+/* The format that such a name promises, IMAGE_OTHER of one without a name here; IMAGE_UNKNOWN for any other name. */
 ImageFormat image_name_format(const char *path);
 
 /* 8-bit pixels, HWC interleaved, rows without padding: pixels[(y * width + x) * channels + c]. 64-byte

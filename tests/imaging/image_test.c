@@ -69,6 +69,10 @@ static void test_names_of_images(void **state)
     assert_false(image_name_is_image("jpg"));
     assert_false(image_name_is_image("a/.png")); /* a hidden file, not an extension */
     assert_false(image_name_is_image("notes.txt"));
+    assert_int_equal(image_name_format("x.apng"), IMAGE_PNG);
+    assert_int_equal(image_name_format("x.mpo"), IMAGE_JPEG);
+    assert_int_equal(image_name_format("x.ICO"), IMAGE_OTHER); /* not read, and not to be passed over */
+    assert_int_equal(image_name_format("x.qoi"), IMAGE_OTHER);
 }
 
 static void test_quirks_have_names(void **state)

@@ -9,6 +9,25 @@
 
 static bool permissions_bind, png_is_readable;
 
+/* Formats that other programs read and these do not. */
+static void test_names_of_formats_that_are_not_read_are_no_notes(void **state)
+{
+    TestFolder *folder = *state;
+    source_jpeg(test_path(folder, "photos/a/1.jpg"), 20, 10, 3, 1);
+    test_file_write_text(test_path(folder, "photos/a/2.QOI"), "qoif");
+    test_file_write_text(test_path(folder, "photos/a/3.ico"), "icon");
+    test_file_write_text(test_path(folder, "photos/a/notes.txt"), "text");
+    static const char *const programs[] = {"fpack", "fresize"};
+    for (size_t i = 0; i < sizeof programs / sizeof *programs; i++) {
+        RunResult result = run_expecting(1, programs[i], test_path(folder, "photos"),
+                                         test_path(folder, "made-%s", programs[i]), NULL);
+        assert_contains(result.err, "2.QOI: not an image of a known format");
+        assert_contains(result.err, "3.ico: not an image of a known format");
+        assert_contains_not(result.err, "notes.txt");
+        run_result_free(&result);
+    }
+}
+
 static void test_content_says_what_a_file_is(void **state)
 {
     TestFolder *folder = *state;
@@ -497,6 +516,7 @@ int main(void)
     png_is_readable = source_png_is_readable();
     const struct CMUnitTest tests[] = {
         in_folder(test_content_says_what_a_file_is),
+        in_folder(test_names_of_formats_that_are_not_read_are_no_notes),
         in_folder(test_files_too_long_for_an_image_are_left_out_unread),
         in_folder(test_damaged_images_are_reported_and_left_out),
         cmocka_unit_test(test_options_of_other_packers_are_translated),

@@ -16,6 +16,8 @@ FshStatus resize_name_target(const char *path, ImageFormat format, char target[P
                              ImageFormat *format_ret, FshError *error)
 {
     ImageFormat promised = image_name_format(path);
+    if (promised == IMAGE_OTHER) /* its content says what it becomes, as where the name says nothing */
+        promised = IMAGE_UNKNOWN;
     *format_ret = format != IMAGE_UNKNOWN     ? format
                   : promised != IMAGE_UNKNOWN ? resize_format_for(promised)
                                               : IMAGE_UNKNOWN;
