@@ -157,6 +157,17 @@ static void change_manifest(const char *path, const char *text, const char *othe
     free(manifest);
 }
 
+/* Repairs the manifest and expects to hear, or not, that names of classes are gone, and what gives them again. */
+static void run_repair(const char *packed, bool names_lost)
+{
+    RunResult result = run_expecting(0, "fpack", "--repair-manifest", packed, NULL);
+    if (names_lost)
+        assert_contains(result.err, "are gone; fverify --set-class-names FILE ");
+    else
+        assert_contains_not(result.err, "--set-class-names");
+    run_result_free(&result);
+}
+
 static void test_a_repaired_manifest_keeps_names_that_nobody_changed(void **state)
 {
     TestFolder *folder = *state;
@@ -164,12 +175,15 @@ static void test_a_repaired_manifest_keeps_names_that_nobody_changed(void **stat
     const char *path = test_path(folder, "packed/dataset.json");
     run_ok("fpack", "--class-names", test_path(folder, "words.txt"), photos, packed, NULL);
     change_manifest(path, "\"kind\": \"classes\"", "\"kind\": \"clashes\"");
-    run_ok("fpack", "--repair-manifest", packed, NULL);
+    run_repair(packed, false);
     assert_manifest_names(packed, "tench, Tinca tinca|black stork");
     change_manifest(path, "black stork", "white stork");
     run_forget(run_expecting(1, "fverify", "--quick", packed, NULL));
-    run_ok("fpack", "--repair-manifest", packed, NULL);
+    run_repair(packed, true);
     assert_manifest_names(packed, "none");
+    run_repair(packed, false); /* it has none to lose */
+    assert_int_equal(remove(path), 0);
+    run_repair(packed, true);
 }
 
 /* In the tables, the page and the JSON of a training; weights keep the ids. */

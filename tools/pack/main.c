@@ -69,10 +69,10 @@ static FshStatus print_repaired_json(const RepairOptions *options, const RepairR
                                      FshError *error)
 {
     const FshManifest *manifest = fsh_manifest(result->dataset);
-    json_t *object =
-        json_pack("{s:s, s:b, s:o, s:s, s:b, s:I}", "program", "fpack", "ok", result->undecodable.count == 0,
-                  "destination", json_text(options->folder), "id", manifest->id, "dry_run", options->dry_run,
-                  "undecodable", (json_int_t)result->undecodable.count);
+    json_t *object = json_pack("{s:s, s:b, s:o, s:s, s:b, s:I, s:b}", "program", "fpack", "ok",
+                               result->undecodable.count == 0, "destination", json_text(options->folder),
+                               "id", manifest->id, "dry_run", options->dry_run, "undecodable",
+                               (json_int_t)result->undecodable.count, "class_names_lost", result->names_lost);
     const bool printed = object && json_dumpf(object, stdout, JSON_COMPACT | JSON_SORT_KEYS) == 0 &&
                          fputc('\n', stdout) != EOF;
     json_decref(object);
@@ -100,6 +100,13 @@ static void print_repaired(const RepairOptions *options, const RepairResult *res
     for (uint32_t i = 0; i < result->statistics.channels; i++)
         (void)fprintf(stderr, " %.3f", result->statistics.standard_deviation[i]);
     (void)fputc('\n', stderr);
+    if (result->names_lost) {
+        (void)fputs("fpack: warning: readable names of classes, if the old " FSH_MANIFEST_NAME
+                    " had any, are gone; fverify --set-class-names FILE ",
+                    stderr);
+        program_print_text(stderr, options->folder);
+        (void)fputs(" gives them again\n", stderr);
+    }
 }
 
 /* "--repair-manifest DST", or "--repair-manifest --dst DST". */

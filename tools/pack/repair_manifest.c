@@ -6,11 +6,14 @@
 #include <string.h>
 
 #include "common/file.h"
+#include "common/json_text.h"
 #include "common/pool.h"
 #include "common/progress.h"
 #include "imaging/decode.h"
 #include "tools/pack/destination.h"
 #include "tools/pack/stats.h"
+
+enum { OLD_MANIFEST_BYTES_MAX = 1 << 30 };
 
 typedef struct RepairThread {
     ImageDecoder *decoder;
@@ -151,12 +154,28 @@ static FshStatus save_indexes(const RepairOptions *options, const FshManifest *m
     return status;
 }
 
+/* Tells whether what people call the classes went with the old manifest of folder, or may have gone: one that is missing or is
+ * no JSON does not say whether it had any. To be called before manifest, the new one, takes its place. */
+static bool loses_names(const char *folder, const FshManifest *manifest)
+{
+    char path[PATH_MAX];
+    if (manifest->kind != FSH_KIND_CLASSES || manifest->class_display_names ||
+        file_join(path, sizeof path, folder, FSH_MANIFEST_NAME, NULL))
+        return false;
+    json_t *old = json_file_load(path, OLD_MANIFEST_BYTES_MAX);
+    const bool lost = !json_is_object(old) || json_object_get(old, "class_display_names");
+    json_decref(old);
+    return lost;
+}
+
 /* Does what repair_manifest does, while nobody else writes there. */
 static FshStatus repair(const RepairOptions *options, RepairResult *result, FshError *error)
 {
     FshStatus status = fsh_open_without_manifest(&result->dataset, options->folder, error);
     if (!status)
         status = measure(options, result, error);
+    if (!status)
+        result->names_lost = loses_names(options->folder, fsh_manifest(result->dataset));
     if (status || options->dry_run)
         return status;
     FshManifest manifest = *fsh_manifest(result->dataset); /* borrows */

@@ -16,6 +16,8 @@ typedef struct RepairResult {
     FshDataset *dataset;      /* the files, by what they say of themselves; NULL after a failure */
     FshStatistics statistics; /* of the images that decode */
     NoteList undecodable;     /* images of the training split */
+    bool
+        names_lost; /* what people call the classes: no file tells it, and the old manifest told it, or cannot be read */
 } RepairResult;
 
 /* Opens the files without their manifest, decodes the training split's images for mean and deviation, and
