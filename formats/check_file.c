@@ -139,7 +139,7 @@ static FshHash128 hash_contents(const FshSample *sample)
 
 static void note_record(const FileCheck *check, FileReport *report, uint64_t record, const FshSample *sample)
 {
-    if (report->counted && !check->counting->add(sample, report->counted)) {
+    if (report->counted && check->counting && !check->counting->add(sample, report->counted)) {
         free(report->counted);
         report->counted = NULL;
     }
