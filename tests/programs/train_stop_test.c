@@ -62,6 +62,21 @@ static void test_a_bad_sample_in_evaluation_does_not_cost_what_was_learnt(void *
     assert_true(test_file_size(test_path(folder, "out/last.safetensors")) > 1000);
 }
 
+static void test_an_epoch_without_samples_is_no_result(void **state)
+{
+    TestFolder *folder = *state;
+    const char *shards = make_set(folder, &train_plain), *out = test_path(folder, "out");
+    for (uint64_t i = 0; i < train_plain.train_count; i++)
+        spoil_sample(folder, "train", i);
+    RunResult result = TRAIN(1, "--model", "conv8", "--epochs", "2", "--batch-size", "20", "--on-error",
+                             "skip", shards, out);
+    assert_contains(result.err, "epoch 0: of the 40 samples that it took from split 'train' none could be");
+    assert_contains_not(result.err, "loss 0.0000, Acc");
+    assert_string_equal(result.out, "");
+    assert_false(file_exists(test_path(folder, "out/last.safetensors")));
+    run_result_free(&result);
+}
+
 static void test_an_evaluation_of_nothing_is_no_result(void **state)
 {
     DatasetSpec spec = train_plain;
@@ -225,6 +240,7 @@ int main(void)
         IN_FOLDER(test_a_record_gone_bad_stops_with_its_name_or_is_skipped),
         IN_FOLDER(test_a_record_whose_header_is_bad_is_skipped),
         IN_FOLDER(test_a_bad_sample_in_evaluation_does_not_cost_what_was_learnt),
+        IN_FOLDER(test_an_epoch_without_samples_is_no_result),
         IN_FOLDER(test_an_evaluation_of_nothing_is_no_result),
         IN_FOLDER(test_a_signal_ends_it_with_weights_on_disk),
         IN_FOLDER(test_a_signal_ends_training_without_evaluation_too),

@@ -264,6 +264,26 @@ static void say_verdict(const Training *training, char *text, size_t text_bytes)
                      text, text_bytes);
 }
 
+/* Fails where every sample of the epoch was left out: there is no loss to tell, and the next epoch has no more. */
+static FshStatus check_learnt(const Training *training, const Epoch *epoch, const Metrics *total,
+                              FshError *error)
+{
+    const Session *session = &training->session;
+    const FshSplit *split = session->data.train;
+    const uint64_t taken = epoch->steps * plan_total_batch(&session->plan);
+    uint64_t samples = epoch->samples;
+    if (total->count || !epoch->steps)
+        return FSH_OK;
+    FshStatus status = ranks_sum_count(session->communicator, &samples, error);
+    if (status || samples)
+        return status;
+    return fsh_error_set(error, FSH_ERR_CORRUPT,
+                         "epoch %" PRIu64 ": of the %" PRIu64 " samples that it took from split '%s' none "
+                         "could be read, so that nothing was learnt; fverify names what is wrong with them",
+                         training->state.epoch, taken < split->sample_count ? taken : split->sample_count,
+                         split->info->name);
+}
+
 static FshStatus run_epoch(Training *training, FshError *error)
 {
     Session *session = &training->session;
@@ -275,6 +295,8 @@ static FshStatus run_epoch(Training *training, FshError *error)
     Metrics total = state->metrics;
     if (!status)
         status = ranks_sum_metrics(session->communicator, &total, error);
+    if (!status)
+        status = check_learnt(training, &epoch, &total, error);
     if (status)
         return status;
     /* From here on there are weights in the folder: a run that is killed while the first of them are written goes on too. */

@@ -42,6 +42,7 @@ typedef struct Training {
 typedef struct Epoch {
     double learning_rate; /* of the last step */
     double gradient_norm;
+    uint64_t steps, samples; /* that this process has taken; what cannot be read is no sample */
 } Epoch;
 
 /* Memory for the notes; freed by training_close_steps, which takes zeroed ones too. */

@@ -181,6 +181,8 @@ static FshStatus end_step(Training *training, Epoch *epoch, FshError *error)
         return status;
     epoch->learning_rate = note->learning_rate;
     epoch->gradient_norm = result.gradient_norm;
+    epoch->steps++;
+    epoch->samples += note->valid_count;
     if (isfinite(result.loss))
         metrics_merge(&training->state.metrics, &now);
     note_step(training, epoch, note, &now);
