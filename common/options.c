@@ -400,6 +400,25 @@ static FshStatus refuse_missing(const Option *option, FshError *error)
                          option->name, option->argument, hint ? "; " : "", hint ? hint : "");
 }
 
+static bool is_plain_number(const char *text)
+{
+    char *end = NULL;
+    if (!text || !*text || strspn(text, "0123456789.eE+-") != strlen(text))
+        return false;
+    (void)strtod(text, &end);
+    return !*end;
+}
+
+/* Refuses the two words that timm and argparse's nargs=2 take for a pair: "--scale 0.08 1.0" for 0.08:1.0. */
+static FshStatus check_pair(const Option *option, const char *first, const char *second, FshError *error)
+{
+    const char *colon = option->argument ? strchr(option->argument, ':') : NULL;
+    if (!colon || strchr(colon + 1, ':') || !is_plain_number(first) || !is_plain_number(second))
+        return FSH_OK;
+    return fsh_error_set(error, FSH_ERR_USAGE, "--%s: %s %s is one value, %s: write --%s %s:%s", option->name,
+                         first, second, option->argument, option->name, first, second);
+}
+
 static FshStatus take_value(Cursor *cursor, Token *token, FshError *error)
 {
     const Option *option = token->option;
@@ -415,7 +434,7 @@ static FshStatus take_value(Cursor *cursor, Token *token, FshError *error)
                              option->name, next, option->name, next);
     token->text = next;
     cursor->next++;
-    return FSH_OK;
+    return check_pair(option, next, *cursor->next, error);
 }
 
 static FshStatus read_long(Cursor *cursor, const char *typed, Token *token, FshError *error)

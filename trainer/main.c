@@ -94,6 +94,11 @@ static FshStatus check_complete(const TrainOptions *options, FshError *error)
 {
     const char *what = options->predict ? "--predict" : options->export_path ? "--export" : "--evaluate";
     const bool predicts = options->predict || options->export_path;
+    if (!options->shards && !options->files_from && options->predict)
+        return fsh_error_set(error, FSH_ERR_USAGE,
+                             "'%s' is taken for the folder of --predict, and IMAGES (or SHARDS) are missing: "
+                             "--predict DIR IMAGES",
+                             options->predict);
     if (!options->shards && !(options->files_from && predicts))
         return fsh_error_set(error, FSH_ERR_USAGE, "SHARDS is missing: ftrain SHARDS OUTPUT");
     for (size_t i = 0; i < sizeof of_prediction / sizeof *of_prediction && !predicts; i++)
@@ -144,13 +149,26 @@ static FshStatus check_ranks(const TrainOptions *options, const RankPlace *place
     return FSH_OK;
 }
 
+/* Says of a file that is no dataset that it is no image either, where it could have been one. */
+static FshStatus tell_no_image(const TrainOptions *options, FshStatus status, FshError *error)
+{
+    char message[sizeof error->message];
+    const bool predicts = options->predict || options->export_path;
+    if (status != FSH_ERR_UNSUPPORTED || !predicts || !strstr(error->message, "is neither a shard nor a tar"))
+        return status;
+    memcpy(message, error->message, sizeof message);
+    return fsh_error_set(error, status, "%s, nor an image", message);
+}
+
 static FshStatus predict_or_evaluate(const TrainOptions *options, bool *partial_ret, FshError *error)
 {
     bool images = false;
     FshStatus status = predict_images_wanted(options, &images, error);
     if (status)
         return status;
-    return images ? predict_images(options, partial_ret, error) : train_evaluate(options, partial_ret, error);
+    if (images)
+        return predict_images(options, partial_ret, error);
+    return tell_no_image(options, train_evaluate(options, partial_ret, error), error);
 }
 
 static FshStatus do_what_is_asked(const TrainOptions *options, bool *partial_ret, FshError *error)

@@ -580,6 +580,12 @@ static void test_what_does_nothing_is_refused(void **state)
     test_file_write_text(test_path(folder, "none/notes.txt"), "no image");
     SAYS(1, "none: there are no images (1 other files)", "--weights", weights, "--predict", out,
          test_path(folder, "none"));
+    SAYS(1, "notes.txt: is neither a shard nor a tar nor a dataset.json, nor an image", "--weights", weights,
+         "--predict", out, test_path(folder, "none/notes.txt"));
+    SAYS(2, "--predict DIR IMAGES", "--weights", weights, "--predict", val);
+    SAYS(2, "write --scale 0.08:1.0", "--scale", "0.08", "1.0", shards, out);
+    SAYS(2, "write --ratio 0.75:1.33", "--ratio", "0.75", "1.33", shards, out);
+    SAYS(2, "write --opt-betas 0.9:0.95", "--opt-betas", "0.9", "0.95", shards, out);
     assert_false(file_exists(test_path(folder, "out/predictions.csv")));
 }
 
