@@ -1,6 +1,7 @@
 /* ftrain from outside: weights on datasets of other classes. */
 #include "tests/programs/train_support.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -48,6 +49,47 @@ static const char *without_metadata(TestFolder *folder, const char *weights)
         ;
     memset(metadata, ' ', (size_t)(end + 2 - metadata));
     test_file_write(path, bytes, length);
+    free(bytes);
+    return path;
+}
+
+/* Writes the weights as PyTorch would: each name with `prefix` before it, no metadata, and without the tensors of `dropped`. */
+static const char *rewritten(TestFolder *folder, const char *weights, const char *prefix, const char *dropped)
+{
+    const char *path = test_path(folder, "rewritten.safetensors"), *key;
+    size_t length = 0, data = 0;
+    char *bytes = test_file_read(weights, &length), name[256];
+    uint64_t header_bytes = 0;
+    memcpy(&header_bytes, bytes, sizeof header_bytes);
+    json_t *header = json_loadb(bytes + 8, header_bytes, 0, NULL), *made = json_object(), *value;
+    char *out = calloc(1, 2 * length + 65536), *tensors = calloc(1, length);
+    assert_true(header && made && out && tensors);
+    json_object_foreach(header, key, value)
+    {
+        if (strcmp(key, "__metadata__") == 0 || strncmp(key, dropped, strlen(dropped)) == 0)
+            continue;
+        json_t *offsets = json_object_get(value, "data_offsets");
+        const size_t begin = (size_t)json_integer_value(json_array_get(offsets, 0)),
+                     count = (size_t)json_integer_value(json_array_get(offsets, 1)) - begin;
+        memcpy(tensors + data, bytes + 8 + header_bytes + begin, count);
+        (void)snprintf(name, sizeof name, "%s%s", prefix, key);
+        (void)json_object_set_new(made, name,
+                                  json_pack("{s:O, s:O, s:[I, I]}", "dtype", json_object_get(value, "dtype"),
+                                            "shape", json_object_get(value, "shape"), "data_offsets",
+                                            (json_int_t)data, (json_int_t)(data + count)));
+        data += count;
+    }
+    char *text = json_dumps(made, JSON_COMPACT);
+    header_bytes = strlen(text);
+    memcpy(out, &header_bytes, sizeof header_bytes);
+    memcpy(out + 8, text, header_bytes);
+    memcpy(out + 8 + header_bytes, tensors, data);
+    test_file_write(path, out, 8 + header_bytes + data);
+    json_decref(header);
+    json_decref(made);
+    free(text);
+    free(tensors);
+    free(out);
     free(bytes);
     return path;
 }
@@ -180,6 +222,55 @@ static void test_weights_without_names_are_taken_and_the_log_says_that(void **st
          "--weights", plain, other, test_path(folder, "next"));
 }
 
+static void test_weights_of_a_wrapped_network_are_taken(void **state)
+{
+    static const char *const prefixes[] = {"module.", "_orig_mod."};
+    TestFolder *folder = *state;
+    const char *weights = train_four(folder);
+    for (size_t i = 0; i < 2; i++) {
+        RunResult result = TRAIN(0, "--json", "--evaluate", "--model", "conv8", "--weights",
+                                 rewritten(folder, weights, prefixes[i], "none"), test_path(folder, "set"));
+        assert_true(top1_of(&result) == 100);
+        run_result_free(&result);
+    }
+}
+
+/* To train from it; to evaluate it says nothing. */
+static void test_a_backbone_begins_a_new_last_layer(void **state)
+{
+    TestFolder *folder = *state;
+    const char *weights = train_four(folder), *set = test_path(folder, "set");
+    const char *backbone = rewritten(folder, weights, "", "model.33.");
+    SAYS(0, "model.33 begins anew", "--epochs", "1", "--lr", "1e-9", "--model", "conv8", "--weights",
+         backbone, set, test_path(folder, "next"));
+    SAYS(1, "has no tensor model.33.", "--evaluate", "--model", "conv8", "--weights", backbone, set);
+    SAYS(1, "has no tensor ", "--epochs", "1", "--model", "conv8", "--weights",
+         rewritten(folder, weights, "", "model.1"), set, test_path(folder, "other"));
+}
+
+static void test_a_folder_of_a_run_is_no_file_of_weights(void **state)
+{
+    TestFolder *folder = *state;
+    (void)train_four(folder);
+    SAYS(2, "/run is a folder; its weights are ", "--evaluate", "--weights", test_path(folder, "run"),
+         test_path(folder, "set"));
+    SAYS(2, "/run/model_best.safetensors", "--evaluate", "--weights", test_path(folder, "run"),
+         test_path(folder, "set"));
+    SAYS(2, "/set is a folder; name a file of weights", "--evaluate", "--weights", test_path(folder, "set"),
+         test_path(folder, "set"));
+}
+
+static void test_evaluation_of_the_trained_split_is_warned_of(void **state)
+{
+    TestFolder *folder = *state;
+    const char *set = make_set(folder, &four);
+    SAYS(0, "warning: split 'train' is trained on and evaluated", "--epochs", "1", "--model", "conv8",
+         "--val-split", "train", set, test_path(folder, "a"));
+    RunResult result = TRAIN(0, "--epochs", "1", "--model", "conv8", set, test_path(folder, "b"));
+    assert_contains_not(result.err, "is trained on and evaluated");
+    run_result_free(&result);
+}
+
 /* The sets that dataset_make makes have one id, as if somebody had renamed a class in the set. */
 static void test_a_run_does_not_go_on_with_other_classes(void **state)
 {
@@ -285,6 +376,10 @@ int main(void)
         IN_FOLDER(test_a_run_does_not_go_on_with_other_classes),
         IN_FOLDER(test_a_flipped_bit_in_a_file_of_a_run_is_told),
         IN_FOLDER(test_weights_of_another_network_name_it),
+        IN_FOLDER(test_weights_of_a_wrapped_network_are_taken),
+        IN_FOLDER(test_a_backbone_begins_a_new_last_layer),
+        IN_FOLDER(test_a_folder_of_a_run_is_no_file_of_weights),
+        IN_FOLDER(test_evaluation_of_the_trained_split_is_warned_of),
         IN_FOLDER(test_the_log_says_which_weights_were_loaded),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

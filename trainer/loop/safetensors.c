@@ -273,6 +273,20 @@ static FshStatus read_checksums(Safetensors *file, const char *path, FshError *e
     return FSH_OK;
 }
 
+/* Drops what wrappers of PyTorch put before every name, DistributedDataParallel and torch.compile. */
+static void drop_wrapper(Safetensors *file)
+{
+    static const char *const wrappers[] = {"module.", "_orig_mod."};
+    for (size_t w = 0; w < sizeof wrappers / sizeof *wrappers; w++) {
+        const size_t bytes = strlen(wrappers[w]);
+        size_t wrapped = 0;
+        while (wrapped < file->count && strncmp(file->entries[wrapped].name, wrappers[w], bytes) == 0)
+            wrapped++;
+        for (size_t i = 0; i < file->count && wrapped == file->count; i++)
+            file->entries[i].name += bytes;
+    }
+}
+
 static FshStatus read_header(Safetensors *file, const char *path, uint64_t header_bytes, FshError *error)
 {
     const uint8_t *data = file->mapping.bytes + LENGTH_BYTES + header_bytes;
@@ -304,6 +318,7 @@ static FshStatus read_header(Safetensors *file, const char *path, uint64_t heade
     }
     qsort(file->entries, file->count, sizeof *file->entries, by_offset);
     FshStatus status = check_coverage(file, path, data, data_bytes, error);
+    drop_wrapper(file);
     /* One of the two strings is enough: where a bit has changed in the key of the other, they are not a stranger's. */
     if (status || (!safetensors_metadata(file, header_checksum_key) &&
                    !safetensors_metadata(file, tensor_checksums_key)))

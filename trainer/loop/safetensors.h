@@ -53,7 +53,7 @@ const char *safetensors_type_name(SafetensorsType type);
 bool safetensors_type_is_float(SafetensorsType type);
 
 typedef struct SafetensorsEntry {
-    const char *name; /* owned by the file */
+    const char *name; /* owned by the file; without "module." or "_orig_mod.", where all begin with it */
     SafetensorsType type;
     int rank;
     uint64_t shape[SAFETENSORS_RANK_MAX];

@@ -335,6 +335,11 @@ void session_describe(Session *session)
     console_line(&session->console, "ftrain (fshard) %s", FSHARD_VERSION);
     if (!session->data.inputs_alone) /* of images there is less to say, and --predict says it */
         plan_describe(plan, &session->data, print_plan_line, &session->console);
+    if (session->data.train && session->data.train == session->data.evaluation)
+        console_warning(&session->console,
+                        "split '%s' is trained on and evaluated: the results say nothing of other images "
+                        "(--train-split, --val-split)",
+                        session->data.train->info->name);
     console_line(&session->console, "network: %s, %.2f M parameters, %.3g GFLOP an image forward",
                  plan->model->name, (double)graph_parameter_count(graph) / 1e6,
                  (double)graph_forward_flops(graph) / 1e9 / (double)spec->batch);

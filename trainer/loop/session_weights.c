@@ -158,9 +158,11 @@ static void describe_classes(Session *session)
     char difference[2 * NAMES_BYTES + 64];
     ClassNames dataset = {0};
     if (session->kept_head && !classes->count)
-        console_line(&session->console,
-                     "classes: the weights have another number of them and no names; %s begins anew",
-                     session->kept_head);
+        console_line(
+            &session->console,
+            "classes: the weights have no last layer, or one for another number of them, and no names; %s "
+            "begins anew",
+            session->kept_head);
     else if (!classes->count)
         console_line(&session->console,
                      "classes: the weights have no names of theirs; that they are these, in this order, was "

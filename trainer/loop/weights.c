@@ -1,12 +1,14 @@
 #include "trainer/loop/weights.h"
 
 #include <inttypes.h>
+#include <limits.h>
 #include <jansson.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/file.h"
 #include "trainer/loop/metrics.h"
 #include "trainer/loop/state_file.h"
 
@@ -162,10 +164,25 @@ static void read_training(const Safetensors *file, WeightsOrigin *origin)
     }
 }
 
+/* Refuses a folder, and names the weights in it where it is a run's. */
+static FshStatus refuse_folder(const char *path, FshError *error)
+{
+    static const char *const names[] = {"model_best.safetensors", "last.safetensors"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        char inside[PATH_MAX];
+        if (file_join(inside, sizeof inside, path, names[i], NULL) == FSH_OK && file_exists(inside))
+            return fsh_error_set(error, FSH_ERR_USAGE, "--weights: %s is a folder; its weights are %s", path,
+                                 inside);
+    }
+    return fsh_error_set(error, FSH_ERR_USAGE, "--weights: %s is a folder; name a file of weights", path);
+}
+
 FshStatus weights_origin(const char *path, WeightsOrigin *origin, FshError *error)
 {
     Safetensors *file = NULL;
     *origin = (WeightsOrigin){0};
+    if (file_is_folder(path))
+        return refuse_folder(path, error);
     FshStatus status = safetensors_open(&file, path, error);
     if (status)
         return status;
@@ -214,11 +231,14 @@ static size_t head_parts(const Graph *graph, const char *names[HEAD_TENSORS + 1]
     return count;
 }
 
-/* The file has the layer with as many inputs and another number of outputs. */
+/* The file has none of the layer, as a backbone, or it with as many inputs and another number of outputs. */
 static bool has_other_classes(const Safetensors *file, const Graph *graph, const Node *head)
 {
     const Tensor *weight = graph_tensor(graph, head->inputs[1]);
     const SafetensorsEntry *entry = safetensors_find(file, weight->name);
+    if (!entry)
+        return head->input_count < 3 || head->inputs[2] == TENSOR_NONE ||
+               !safetensors_find(file, graph_tensor(graph, head->inputs[2])->name);
     return entry && entry->rank == 2 && entry->shape[0] != (uint64_t)weight->shape[0] &&
            entry->shape[1] == (uint64_t)weight->shape[1];
 }

@@ -67,7 +67,7 @@ const Model *weights_recognise(const char *path);
 typedef struct WeightsHead {
     bool anew; /* it keeps what it has */
     bool
-        anew_if_other; /* the same where the file has it for another number of classes; else that is a mismatch */
+        anew_if_other; /* the same where the file has it for another number of classes, or has none; else that is a mismatch */
     const int32_t *rows; /* [the network's classes]: the file's row of each; borrowed; NULL: the same rows */
     uint64_t file_rows;  /* with rows: how many the file must have */
 } WeightsHead;
