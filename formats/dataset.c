@@ -487,6 +487,12 @@ const FshManifest *fsh_manifest(const FshDataset *dataset)
     return &dataset->manifest;
 }
 
+void fsh_set_class_display_names(FshDataset *dataset, char **names)
+{
+    fsh_names_free(dataset->manifest.class_display_names, dataset->manifest.class_count);
+    dataset->manifest.class_display_names = names;
+}
+
 const char *fsh_path(const FshDataset *dataset)
 {
     return dataset->path;

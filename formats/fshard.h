@@ -271,6 +271,9 @@ FSH_API FshStatus fsh_open_without_manifest(FshDataset **dataset, const char *fo
 FSH_API void fsh_close(FshDataset **dataset);
 
 FSH_API const FshManifest *fsh_manifest(const FshDataset *dataset);
+/* Gives the classes of an open dataset other display names for as long as it is open; its files stay as they are. names:
+ * class_count strings of malloc, of which the dataset frees each, and their array. */
+FSH_API void fsh_set_class_display_names(FshDataset *dataset, char **names);
 FSH_API const char *fsh_path(const FshDataset *dataset);
 /* NULL if there is no such split. */
 FSH_API const FshSplit *fsh_split(const FshDataset *dataset, const char *name);

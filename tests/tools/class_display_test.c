@@ -146,6 +146,50 @@ static void test_the_environment_names_a_file_once_for_all(void **state)
     run_result_free(&result);
 }
 
+static RunResult verify_with(const char *variable, const char *page, const char *packed)
+{
+    const char *const environment[] = {variable, NULL};
+    return run_program(&(RunOptions){.environment = environment}, "fverify", "--force", "--html", page,
+                       packed, NULL);
+}
+
+static void test_fverify_shows_the_names_of_the_environment(void **state)
+{
+    TestFolder *folder = *state;
+    const char *photos = make_sources(folder), *packed = test_path(folder, "packed");
+    const char *page = test_path(folder, "page.html");
+    const char *variable =
+        test_path(folder, "FSHARD_CLASS_NAMES=%s/words.txt", folder->path) + strlen(folder->path) + 1;
+    run_ok("fpack", photos, packed, NULL);
+    for (int alone = 0; alone < 2; alone++) {
+        RunResult result = verify_with(
+            variable, page, alone ? test_path(folder, "packed/train-00000-of-00001.fshard") : packed);
+        assert_int_equal(result.exit_status, 0);
+        assert_contains(result.out, "  black stork (n02002724) ");
+        run_result_free(&result);
+        char *text = test_file_read(page, NULL);
+        const char *first = strstr(text, "black stork (n02002724)");
+        assert_non_null(first);
+        assert_contains(first + 1, "<figcaption><b>black stork (n02002724)");
+        free(text);
+    }
+    assert_manifest_names(packed, "none");
+    for (int sheet = 0; sheet < 2; sheet++) {
+        static const char *const environment[] = {"FSHARD_CLASS_NAMES=/nowhere", NULL};
+        RunResult result =
+            run_program(&(RunOptions){.environment = environment}, "fverify", sheet ? "--sheet" : "--html",
+                        test_path(folder, sheet ? "x.jpg" : "x.html"), packed, NULL);
+        assert_int_equal(result.exit_status, 1);
+        assert_contains(result.err, "$FSHARD_CLASS_NAMES: /nowhere: ");
+        run_result_free(&result);
+    }
+    /* Its own names are not looked up. */
+    run_ok("fverify", "--set-class-names", test_path(folder, "words.txt"), packed, NULL);
+    RunResult result = verify_with("FSHARD_CLASS_NAMES=/nowhere", page, packed);
+    assert_int_equal(result.exit_status, 0);
+    run_result_free(&result);
+}
+
 /* Writes over the first place of text in the manifest; both are of one length. */
 static void change_manifest(const char *path, const char *text, const char *other)
 {
@@ -229,6 +273,7 @@ int main(void)
         in_folder(test_names_are_stored_beside_ids_and_shown),
         in_folder(test_a_finished_dataset_gets_names_and_keeps_its_id),
         in_folder(test_the_environment_names_a_file_once_for_all),
+        in_folder(test_fverify_shows_the_names_of_the_environment),
         in_folder(test_training_shows_names),
         in_folder(test_a_repaired_manifest_keeps_names_that_nobody_changed),
     };

@@ -7,6 +7,7 @@
 #include "imaging/decode.h"
 #include "tools/verify/verify_actions.h"
 #include "tools/verify/verify_html.h"
+#include "tools/verify/verify_names.h"
 #include "tools/verify/verify_report.h"
 #include "tools/verify/verify_settings.h"
 #include "tools/verify/verify_sheet.h"
@@ -106,7 +107,7 @@ static FshStatus write_pictures(const char *path, const VerifySettings *settings
     FshStatus status = FSH_OK;
     if (!settings->html && !settings->sheet)
         return FSH_OK;
-    (void)fsh_open(&dataset, path, NULL); /* why it cannot be is in the report */
+    (void)verify_open_named(&dataset, path, NULL); /* why it cannot be is in the report */
     if (settings->html)
         status = verify_write_html(report, options, dataset, settings->html, settings->force, error);
     else

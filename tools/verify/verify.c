@@ -10,6 +10,7 @@
 #include "common/file.h"
 #include "common/interrupt.h"
 #include "tools/pack/contents.h"
+#include "tools/verify/verify_names.h"
 #include "tools/verify/verify_records.h"
 
 /* A file that fsh_check found whole, and has counted. */
@@ -141,6 +142,15 @@ static FshStatus explain_missing(VerifyReport *report, const FshError *failure, 
     else if (strncmp(reason, report->path, length) == 0 && strncmp(reason + length, ": ", 2) == 0)
         reason += length + 2;
     return add_problem(report, failure->status, report->path, reason, error);
+}
+
+static FshStatus name_classes(FshManifest *manifest, FshError *error)
+{
+    char **names = NULL;
+    const FshStatus status = verify_names_read(manifest, &names, error);
+    if (names)
+        manifest->class_display_names = names;
+    return status;
 }
 
 /* ---- counts ---- */
@@ -365,6 +375,8 @@ static FshStatus verify_opened(Verification *verification, FshError *error)
     if (!report->opened && (!borrow_manifest(report, manifest) || !make_splits(report)))
         status = fsh_error_set(error, FSH_ERR_MEMORY, "%s: out of memory", report->path);
     if (!status && !report->opened)
+        status = name_classes(&report->manifest, error);
+    if (!status && !report->opened)
         open_against(verification);
     report->opened = !status;
     for (size_t i = 0; i < manifest->split_count && !status; i++) {
@@ -391,6 +403,9 @@ static FshStatus verify_dataset(Verification *verification, FshError *error)
     report->opened = report->from_manifest = true;
     if (!make_splits(report))
         return fsh_error_set(error, FSH_ERR_MEMORY, "%s: out of memory", report->path);
+    status = name_classes(&report->manifest, error);
+    if (status)
+        return status;
     open_against(verification);
     if (report->manifest.container > FSH_CONTAINER_LMDB) {
         status = verify_opened(verification, error);
@@ -444,6 +459,9 @@ FshStatus verify_path(const char *path, const VerifyOptions *options, VerifyRepo
     if (options->against && !file_is_folder(options->against))
         return fsh_error_set(error, FSH_ERR_NOT_FOUND, "--against: %s is no folder", options->against);
     const bool is_dataset = find_manifest(path, verification.folder);
+    FshStatus status = is_dataset ? verify_names_check(path, error) : FSH_OK;
+    if (status)
+        return status;
     progress_start(&verification.progress, stderr, "verifying", "samples",
                    is_dataset ? promised_samples(path) : 0, options->no_progress || !reads_records(options));
 
@@ -453,7 +471,6 @@ FshStatus verify_path(const char *path, const VerifyOptions *options, VerifyRepo
     const FshStatus checked =
         fsh_check_counting(path, check_level(options), options->jobs, visit, counts ? &counting : NULL,
                            &verification, &problem_count, &failure);
-    FshStatus status = FSH_OK;
     if (checked == FSH_ERR_MEMORY || checked == FSH_ERR_INTERRUPTED)
         status = fsh_error_set(error, checked, "%s", failure.message);
     else if (checked)

@@ -16,6 +16,7 @@
 #include "tools/pack/destination.h"
 #include "tools/verify/verify_extract.h"
 #include "tools/verify/verify_list.h"
+#include "tools/verify/verify_names.h"
 #include "tools/verify/verify_report.h"
 #include "tools/verify/verify_sheet.h"
 
@@ -132,7 +133,7 @@ FshStatus action_sheet(const ActionOptions *options, bool *partial_ret, FshError
     const ThumbOptions thumb_options = {.count = SHEET_SAMPLES, .edge = SHEET_EDGE_PX, .jobs = options->jobs};
     FshDataset *dataset = NULL;
     Thumbs thumbs = {0};
-    FshStatus status = fsh_open(&dataset, options->path, error);
+    FshStatus status = verify_open_named(&dataset, options->path, error);
     if (!status)
         status = thumbs_make(dataset, &thumb_options, &thumbs, error);
     if (!status)
