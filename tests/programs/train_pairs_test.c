@@ -253,6 +253,9 @@ static void assert_evaluated_every(const char *output, unsigned interval)
     (void)snprintf(path, sizeof path, "%s/summary.csv", output);
     char *text = test_file_read(path, NULL);
     unsigned epoch = 0;
+    assert_true(interval > 0);
+    if (interval == 0)
+        return; /* for the analyzer, which does not know that an assertion ends the test */
     (void)strtok_r(text, "\n", &rest); /* the head: epoch,time,train_loss,eval_loss,… */
     for (char *row = strtok_r(NULL, "\n", &rest); row; row = strtok_r(NULL, "\n", &rest), epoch++) {
         const bool due = epoch == 0 || (epoch + 1) % interval == 0 || epoch + 1 == EPOCHS;
@@ -277,7 +280,7 @@ static unsigned told_interval(const char *log)
         return 12;
     else if (sscanf(told, ": evaluated every %u epochs from here on, and after the last", &interval) != 1)
         fail_msg("%s", told);
-    assert_null(strstr(told + 1, ": evaluated ")); /* once */
+    assert_true(told && !strstr(told + 1, ": evaluated ")); /* once */
     assert_in_range(interval, 2, 11);
     return interval;
 }

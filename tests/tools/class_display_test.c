@@ -196,7 +196,8 @@ static void change_manifest(const char *path, const char *text, const char *othe
     size_t bytes = 0;
     char *manifest = test_file_read(path, &bytes), *at = strstr(manifest, text);
     assert_non_null(at);
-    memcpy(at, other, strlen(other));
+    for (size_t i = 0; other[i]; i++)
+        at[i] = other[i];
     test_file_write(path, manifest, bytes);
     free(manifest);
 }

@@ -32,7 +32,8 @@ static void test_evaluation_takes_at_most_a_fifth(void **state)
 {
     (void)state;
     for (uint64_t epochs = 1; epochs <= 300; epochs += 13)
-        for (double evaluation = 0; evaluation < 40; evaluation += 0.37) {
+        for (int hundredths = 0; hundredths < 4000; hundredths += 37) {
+            const double evaluation = hundredths / 100.0;
             const uint64_t interval = evaluation_interval_choose(1, evaluation, 0, epochs);
             assert_in_range(interval, 1, epochs);
             if (interval < epochs)

@@ -63,7 +63,8 @@ static void test_the_smallest_tiles_have_room_to_overlap(void **state)
 {
     (void)state;
     for (uint32_t multiple = 16; multiple <= 256; multiple *= 2)
-        for (double pixels = 0; pixels < 1e8; pixels = 3 * pixels + 1) {
+        for (uint64_t amount = 0; amount < 100000000; amount = 3 * amount + 1) {
+            const double pixels = (double)amount;
             const uint32_t edge = tile_edge_for(pixels, multiple), least = tile_edge_least(multiple);
             assert_int_equal(edge % multiple, 0);
             assert_true(edge >= TILE_LEAST && edge <= TILE_MOST);

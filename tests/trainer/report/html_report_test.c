@@ -90,8 +90,8 @@ static void test_a_run_of_classes_is_told(void **state)
         "<!DOCTYPE html>",
         "default-src 'none'; img-src data:; style-src 'unsafe-inline'; script-src 'sha256-",
         "<table class=\"sort\"><thead><tr><th>class<",
-        "<tr><td>dog<td class=\"n\">10<td class=\"n\">70.0&nbsp;%<td class=\"n\">100.0&nbsp;%<td "
-        "class=\"n\">82.4&nbsp;%<td>cat<td class=\"n\">3<tr>",
+        "<tr><td>dog<td class=\"n\">10<td class=\"n\">70.0&nbsp;%<td class=\"n\">100.0&nbsp;%<td ",
+        "100.0&nbsp;%<td class=\"n\">82.4&nbsp;%<td>cat<td class=\"n\">3<tr>",
         "prefers-color-scheme:dark",
         "&lt;script&gt;alert(1)&lt;/script&gt;&amp;&quot;&#39;\xEF\xBF\xBD\xEF\xBF\xBD",
         "<b>62.25 %</b><span>best top-1, epoch 1</span>",
