@@ -574,7 +574,8 @@ static FshStatus list_own(Check *check, const char *path, FshError *error)
     if (!status && check->file_count == 0)
         return fsh_error_set(error, FSH_ERR_NOT_FOUND, "%s: holds no " FSH_MANIFEST_NAME " and no shards",
                              path);
-    char reason[] = "missing: packing did not finish, or it was removed; each file is checked alone";
+    char reason[] = "missing: packing did not finish, or it was removed; each file is checked alone; "
+                    "fpack --repair-manifest makes it again";
     if (!status)
         tell_file(check, FSH_MANIFEST_NAME, FSH_ERR_NOT_FOUND, reason);
     return status;

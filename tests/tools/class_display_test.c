@@ -228,6 +228,9 @@ static void test_a_repaired_manifest_keeps_names_that_nobody_changed(void **stat
     assert_manifest_names(packed, "none");
     run_repair(packed, false); /* it has none to lose */
     assert_int_equal(remove(path), 0);
+    RunResult result = run_expecting(1, "fverify", packed, NULL);
+    assert_contains(result.out, "fpack --repair-manifest makes it again");
+    run_result_free(&result);
     run_repair(packed, true);
 }
 
