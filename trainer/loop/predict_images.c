@@ -516,10 +516,11 @@ static const char *only_name(const Prediction *prediction)
 {
     const char *given = prediction->options.shards;
     const char *file = json_string_value(json_object_get(prediction->only, "file"));
-    const size_t given_bytes = given ? strlen(given) : 0, file_bytes = file ? strlen(file) : 0;
-    const bool is_given =
-        given_bytes >= file_bytes && strcmp(given + given_bytes - file_bytes, file ? file : "") == 0;
-    return given && is_given ? given : file ? file : "the image";
+    if (!given || !file)
+        return file ? file : given ? given : "the image";
+    const size_t given_bytes = strlen(given), file_bytes = strlen(file);
+    const bool is_given = given_bytes >= file_bytes && strcmp(given + given_bytes - file_bytes, file) == 0;
+    return is_given ? given : file;
 }
 
 static void print_text(const Prediction *prediction)
