@@ -71,7 +71,6 @@ const OptionForeign train_foreign[] = {
     {"test-batch-size", "val-batch-size"},
     {"eval-interval", "val-interval"},
     {"eval-freq", "val-interval"},
-    {"val-freq", "val-interval"},
     {"check-val-every-n-epoch", "val-interval"},
     {"accumulation-steps", "grad-accum-steps"},
     {"accumulate-grad-batches", "grad-accum-steps"},
@@ -148,10 +147,6 @@ const OptionForeign train_foreign[] = {
     {"test", "evaluate"},
     {"validate", "evaluate"},
     {"auto-resume", "resume auto"},
-    {"save-freq", "checkpoint-interval"},
-    {"save-every", "checkpoint-interval"},
-    {"save-checkpoint-freq", "checkpoint-interval"},
-    {"recovery-interval", "checkpoint-interval"},
     {"save-top-k", "checkpoint-hist"},
     {"log-freq", "log-interval"},
     {"log-every-n-steps", "log-interval"},
@@ -170,6 +165,7 @@ const OptionForeign train_foreign[] = {
 #define DROPS      "none of the networks drops anything"
 #define STATISTICS "mean and deviation are measured by fpack and stand in the dataset's manifest"
 #define COMPILED   "the network is always planned as a whole"
+#define SAVED      "every epoch is saved; --checkpoint-interval N saves within one too, every N steps"
 #define NORMS      "norms have torchvision's momentum 0.1 and epsilon 1e-5, and see their own rank's batch"
 
 const OptionForeign train_answers[] = {
@@ -217,6 +213,11 @@ const OptionForeign train_answers[] = {
     {"use-multi-epochs-loader", "nothing needs it: the loader's threads live as long as the run"},
     {"worker-seeding", "nothing needs it: what is drawn follows --seed, epoch and sample alone"},
     {"drop-last", "the last batch of training that is not full is left out; evaluation sees every sample"},
+    {"save-freq", SAVED},
+    {"save-every", SAVED},
+    {"save-checkpoint-freq", SAVED},
+    {"recovery-interval", SAVED},
+    {"val-freq", "--val-interval counts epochs, not iterations"},
     {"save-images", "report.html shows images; fverify --sheet shows the dataset's"},
     /* network */
     {"pretrained",
