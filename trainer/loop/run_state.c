@@ -9,8 +9,8 @@ typedef enum FieldKind { FIELD_COUNT, FIELD_REAL, FIELD_FLAG } FieldKind;
 
 typedef struct Field {
     const char *name;
-    FieldKind kind;
     size_t offset;
+    FieldKind kind;
     bool may_miss; /* in checkpoints of runs before there was one: 0 then */
 } Field;
 
@@ -32,8 +32,8 @@ static const Field fields[] = {
     REAL(epoch_seconds),
     REAL(epoch_wait_seconds),
     FLAG(finished),
-    {"last_evaluation_seconds", FIELD_REAL, offsetof(RunState, last_evaluation_seconds), true},
-    {"evaluation_interval", FIELD_COUNT, offsetof(RunState, evaluation_interval), true},
+    {"last_evaluation_seconds", offsetof(RunState, last_evaluation_seconds), FIELD_REAL, true},
+    {"evaluation_interval", offsetof(RunState, evaluation_interval), FIELD_COUNT, true},
 };
 enum { FIELD_ROWS = sizeof fields / sizeof *fields };
 
