@@ -76,7 +76,7 @@ static const char *rewritten(TestFolder *folder, const char *weights, const char
         (void)json_object_set_new(made, name,
                                   json_pack("{s:O, s:O, s:[I, I]}", "dtype", json_object_get(value, "dtype"),
                                             "shape", json_object_get(value, "shape"), "data_offsets",
-                                            (json_int_t)data, (json_int_t)(data + count)));
+                                            (json_int_t)data, (json_int_t)data + (json_int_t)count));
         data += count;
     }
     char *text = json_dumps(made, JSON_COMPACT);

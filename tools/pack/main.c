@@ -171,9 +171,9 @@ static FshStatus run(const ProgramContext *context, bool *partial_ret, FshError 
     status = plan_make(&plan, &options, error);
     if (status == FSH_ERR_INTERRUPTED)
         status = fsh_error_set(error, status, "%s: interrupted before anything was written", options.source);
+    print_warnings(settings, &plan.warnings); /* first: they say what would mend a long list */
     for (size_t i = 0; i < plan.left_out.count; i++)
         print_left_out(&plan.left_out.items[i], &notes);
-    print_warnings(settings, &plan.warnings);
     if (!status && settings->program.dry_run)
         status = pack_preview(&plan, &options, &result, error);
     else if (!status)
