@@ -53,6 +53,8 @@ typedef struct FuzzFolder {
 } FuzzFolder;
 
 FuzzFolder fuzz_folder_open(const char *name, const uint8_t *bytes, size_t length);
+/* Writes the input into its file again with the right checksum (common/seal.h), where it is a JSON object: a mark is read only then. */
+void fuzz_folder_seal(const FuzzFolder *folder, const uint8_t *bytes, size_t length);
 /* Removes another file from it, if it is there. */
 void fuzz_folder_empty(const FuzzFolder *folder, const char *name);
 /* Removes the folder and all files in it. */

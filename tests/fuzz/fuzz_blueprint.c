@@ -1,8 +1,6 @@
 /* What fpack --merge takes from each part: the blueprint (.fpack-plan.json), and from it a manifest. */
 #include <string.h>
 
-#include "common/file.h"
-#include "common/seal.h"
 #include "tests/fuzz/fuzz.h"
 #include "tools/pack/blueprint.h"
 #include "tools/pack/contents.h"
@@ -24,22 +22,12 @@ static void finish(Blueprint *blueprint, const char *folder)
     }
 }
 
-/* What a mark says is read where its checksum is right: it is made right. */
-static void seal_again(const char *folder, const char *name, const uint8_t *bytes, size_t length)
-{
-    char path[PATH_MAX];
-    json_t *object = json_loadb((const char *)bytes, length, 0, NULL);
-    if (json_is_object(object) && file_join(path, sizeof path, folder, name, NULL) == FSH_OK)
-        (void)seal_write(path, object, JSON_COMPACT, NULL);
-    json_decref(object);
-}
-
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t length)
 {
     Blueprint blueprint;
     FshError error = {0};
     FuzzFolder folder = fuzz_folder_open(CONTENTS_BLUEPRINT_NAME, bytes, length);
-    seal_again(folder.path, CONTENTS_BLUEPRINT_NAME, bytes, length);
+    fuzz_folder_seal(&folder, bytes, length);
     if (blueprint_load(&blueprint, folder.path, &error) == FSH_OK) {
         finish(&blueprint, folder.path);
         blueprint_free(&blueprint);

@@ -1,19 +1,7 @@
 /* What a finished output left behind for a packing that goes on: .NAME.json. The output itself is not there, so all of it is
  * read and none of it is used. */
-#include "common/file.h"
-#include "common/seal.h"
 #include "tests/fuzz/fuzz.h"
 #include "tools/pack/resume.h"
-
-/* What a mark says is read where its checksum is right: it is made right. */
-static void seal_again(const char *folder, const char *name, const uint8_t *bytes, size_t length)
-{
-    char path[PATH_MAX];
-    json_t *object = json_loadb((const char *)bytes, length, 0, NULL);
-    if (json_is_object(object) && file_join(path, sizeof path, folder, name, NULL) == FSH_OK)
-        (void)seal_write(path, object, JSON_COMPACT, NULL);
-    json_decref(object);
-}
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t length)
 {
@@ -28,7 +16,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t length)
     FshError error = {0};
     bool kept = true;
     FuzzFolder folder = fuzz_folder_open(resume_name(hidden, sizeof hidden, name), bytes, length);
-    seal_again(folder.path, hidden, bytes, length);
+    fuzz_folder_seal(&folder, bytes, length);
     fuzz_expect_ok(resume_load(&key, folder.path, &result, &kept, &error), &error, "resume_load");
     fuzz_expect(!kept, "what is not there is not kept");
     fuzz_folder_close(&folder);

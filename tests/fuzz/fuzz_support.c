@@ -8,6 +8,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "common/seal.h"
 #include "tests/fuzz/fuzz.h"
 
 void(fuzz_expect)(bool holds, const char *what)
@@ -84,6 +85,14 @@ FuzzFolder fuzz_folder_open(const char *name, const uint8_t *bytes, size_t lengt
     write_all(descriptor, bytes, length);
     (void)close(descriptor);
     return folder;
+}
+
+void fuzz_folder_seal(const FuzzFolder *folder, const uint8_t *bytes, size_t length)
+{
+    json_t *object = json_loadb((const char *)bytes, length, 0, NULL);
+    if (json_is_object(object))
+        (void)seal_write(folder->file, object, JSON_COMPACT, NULL);
+    json_decref(object);
 }
 
 void fuzz_folder_empty(const FuzzFolder *folder, const char *name)
