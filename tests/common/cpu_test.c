@@ -7,9 +7,8 @@
 
 #include "tests/support/support.h"
 
-static void test_the_affinity_mask_is_honoured(void **state)
+TEST(test_the_affinity_mask_is_honoured)
 {
-    (void)state;
     cpu_set_t before, one;
     if (sched_getaffinity(0, sizeof before, &before))
         skip(); /* more than 1,024 cores */
@@ -28,26 +27,23 @@ static void test_the_affinity_mask_is_honoured(void **state)
     assert_int_equal(cpu_count_available(), available);
 }
 
-static void test_jobs_are_taken_as_given_but_for_zero(void **state)
+TEST(test_jobs_are_taken_as_given_but_for_zero)
 {
-    (void)state;
     assert_int_equal(cpu_jobs(0), cpu_count_available());
     assert_int_equal(cpu_jobs(1), 1);
     assert_int_equal(cpu_jobs(37), 37);
     assert_int_equal(cpu_jobs(INT64_MAX), INT_MAX);
 }
 
-static void test_memory_is_within_what_the_machine_has(void **state)
+TEST(test_memory_is_within_what_the_machine_has)
 {
-    (void)state;
     uint64_t machine = (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE);
     assert_in_range(cpu_memory_available(), UINT64_C(1) << 20, machine);
 }
 
 /* The system, and this process, have taken some of it. */
-static void test_free_memory_is_less_than_all_of_it(void **state)
+TEST(test_free_memory_is_less_than_all_of_it)
 {
-    (void)state;
     assert_in_range(cpu_free_memory_bytes(1), UINT64_C(1) << 20, cpu_memory_available() - 1);
     assert_int_equal(cpu_free_memory_bytes(UINT64_C(1) << 60), 0); /* of so many like this one */
 }
@@ -58,9 +54,8 @@ static CpuLimits limits_of(TestFolder *folder, const char *groups)
     return cpu_limits_read(test_path(folder, "groups"), folder->path);
 }
 
-static void test_limits_of_version_2_hold_along_the_path(void **state)
+TEST_IN_FOLDER(test_limits_of_version_2_hold_along_the_path, folder)
 {
-    TestFolder *folder = *state;
     test_file_write_text(test_path(folder, "cpu.max"), "max 100000\n");
     test_file_write_text(test_path(folder, "job/cpu.max"), "350000 100000\n");
     test_file_write_text(test_path(folder, "job/memory.max"), "4294967296\n");
@@ -78,9 +73,8 @@ static void test_limits_of_version_2_hold_along_the_path(void **state)
     assert_true(limits_of(folder, "0::/kubepods/pod1/abc\n").cores == 2);
 }
 
-static void test_limits_of_version_1_hold_too(void **state)
+TEST_IN_FOLDER(test_limits_of_version_1_hold_too, folder)
 {
-    TestFolder *folder = *state;
     test_file_write_text(test_path(folder, "cpu,cpuacct/slurm/cpu.cfs_quota_us"), "250000\n");
     test_file_write_text(test_path(folder, "cpu,cpuacct/slurm/cpu.cfs_period_us"), "100000\n");
     test_file_write_text(test_path(folder, "cpu,cpuacct/cpu.cfs_quota_us"), "-1\n");
@@ -97,9 +91,8 @@ static void test_limits_of_version_1_hold_too(void **state)
     assert_true(limits.memory_bytes == UINT64_MAX);
 }
 
-static void test_what_cannot_be_read_limits_nothing(void **state)
+TEST_IN_FOLDER(test_what_cannot_be_read_limits_nothing, folder)
 {
-    TestFolder *folder = *state;
     CpuLimits limits = cpu_limits_read(test_path(folder, "missing"), folder->path);
     assert_true(isinf(limits.cores));
     assert_true(limits.memory_bytes == UINT64_MAX);
@@ -113,20 +106,4 @@ static void test_what_cannot_be_read_limits_nothing(void **state)
         test_file_write_text(test_path(folder, "cpu.max"), contents[i]);
         assert_true(isinf(limits_of(folder, "0::/\n").cores));
     }
-}
-
-#define in_folder(test) cmocka_unit_test_setup_teardown(test, test_folder_setup, test_folder_teardown)
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_the_affinity_mask_is_honoured),
-        cmocka_unit_test(test_jobs_are_taken_as_given_but_for_zero),
-        cmocka_unit_test(test_memory_is_within_what_the_machine_has),
-        cmocka_unit_test(test_free_memory_is_less_than_all_of_it),
-        in_folder(test_limits_of_version_2_hold_along_the_path),
-        in_folder(test_limits_of_version_1_hold_too),
-        in_folder(test_what_cannot_be_read_limits_nothing),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -4,9 +4,8 @@
 
 #include "tests/support/support.h"
 
-static void test_text_is_quoted_where_it_has_to_be(void **state)
+TEST(test_text_is_quoted_where_it_has_to_be)
 {
-    (void)state;
     static const struct {
         const char *text, *expected;
     } rows[] = {
@@ -31,22 +30,12 @@ static void test_text_is_quoted_where_it_has_to_be(void **state)
     }
 }
 
-static void test_what_spreadsheets_run_is_known(void **state)
+TEST(test_what_spreadsheets_run_is_known)
 {
-    (void)state;
     static const char *const run[] = {"=1+1", "+1", "-1", "@SUM(1)", "\tx", "\rx"};
     static const char *const plain[] = {"", "a=1", "1-1", " =1", "'=1"};
     for (size_t i = 0; i < sizeof run / sizeof *run; i++)
         assert_true(csv_is_formula(run[i], strlen(run[i])));
     for (size_t i = 0; i < sizeof plain / sizeof *plain; i++)
         assert_false(csv_is_formula(plain[i], strlen(plain[i])));
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_text_is_quoted_where_it_has_to_be),
-        cmocka_unit_test(test_what_spreadsheets_run_is_known),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

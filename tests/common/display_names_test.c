@@ -31,7 +31,7 @@ static void assert_names(TestFolder *folder, const char *text, const char *const
 }
 
 /* Each is a form that people have on their disks. */
-static void test_every_form_of_the_field_is_read(void **state)
+TEST_IN_FOLDER(test_every_form_of_the_field_is_read, folder)
 {
     static const char *const all[CLASSES] = {"tench, Tinca tinca", "goldfish", "black stork"};
     static const char *const files[] = {
@@ -50,17 +50,17 @@ static void test_every_form_of_the_field_is_read(void **state)
         "{\"2\": \"black stork\", \"0\": \"tench, Tinca tinca\", \"1\": \"goldfish\"}",
     };
     for (size_t i = 0; i < sizeof files / sizeof *files; i++)
-        assert_names(*state, files[i], all);
+        assert_names(folder, files[i], all);
 }
 
-static void test_classes_that_a_file_does_not_know_stay_without_names(void **state)
+TEST_IN_FOLDER(test_classes_that_a_file_does_not_know_stay_without_names, folder)
 {
     static const char *const two[CLASSES] = {"tench", "", "black stork"};
-    assert_names(*state, "n02002724 black stork\nn01440764 tench\nn99999999 nobody\n", two);
-    assert_names(*state, "n02002724 black stork\nn01440764 tench\nn01440764 another\nn01443537\n", two);
+    assert_names(folder, "n02002724 black stork\nn01440764 tench\nn99999999 nobody\n", two);
+    assert_names(folder, "n02002724 black stork\nn01440764 tench\nn01440764 another\nn01443537\n", two);
 }
 
-static void test_a_file_that_knows_none_is_refused(void **state)
+TEST_IN_FOLDER(test_a_file_that_knows_none_is_refused, folder)
 {
     static const char *const files[][2] = {
         {"", "names none of the classes (n01440764, n01443537): no id of theirs is in it, and 0 entries are "
@@ -82,36 +82,23 @@ static void test_a_file_that_knows_none_is_refused(void **state)
         char **names = NULL;
         size_t named = 0;
         FshError error = {0};
-        assert_int_equal(read_text(*state, files[i][0], true, &names, &named, &error), FSH_ERR_CORRUPT);
+        assert_int_equal(read_text(folder, files[i][0], true, &names, &named, &error), FSH_ERR_CORRUPT);
         assert_contains(error.message, files[i][1]);
         assert_null(names);
     }
 }
 
 /* As $FSHARD_CLASS_NAMES is asked. */
-static void test_by_id_alone_a_list_says_nothing(void **state)
+TEST_IN_FOLDER(test_by_id_alone_a_list_says_nothing, folder)
 {
     char **names = NULL;
     size_t named = 7;
     FshError error = {0};
-    assert_ok(read_text(*state, "tench\ngoldfish\nblack stork\n", false, &names, &named, &error), &error);
+    assert_ok(read_text(folder, "tench\ngoldfish\nblack stork\n", false, &names, &named, &error), &error);
     assert_int_equal(named, 0);
     assert_string_equal(names[1], "");
     display_names_free(names, CLASSES);
     assert_int_equal(display_names_read("/nowhere", ids, CLASSES, false, &names, &named, &error),
                      FSH_ERR_NOT_FOUND);
     assert_null(names);
-}
-
-#define in_folder(test) cmocka_unit_test_setup_teardown(test, test_folder_setup, test_folder_teardown)
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        in_folder(test_every_form_of_the_field_is_read),
-        in_folder(test_classes_that_a_file_does_not_know_stay_without_names),
-        in_folder(test_a_file_that_knows_none_is_refused),
-        in_folder(test_by_id_alone_a_list_says_nothing),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

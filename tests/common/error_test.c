@@ -13,9 +13,8 @@ static const FshStatus all_failures[] = {
 };
 enum { FAILURES = sizeof all_failures / sizeof *all_failures };
 
-static void test_set_keeps_status_and_message(void **state)
+TEST(test_set_keeps_status_and_message)
 {
-    (void)state;
     FshError error = {.system_errno = 5};
     assert_int_equal(fsh_error_set(&error, FSH_ERR_CORRUPT, "%s: record %d", "a.fshard", 3), FSH_ERR_CORRUPT);
     assert_int_equal(error.status, FSH_ERR_CORRUPT);
@@ -23,9 +22,8 @@ static void test_set_keeps_status_and_message(void **state)
     assert_string_equal(error.message, "a.fshard: record 3");
 }
 
-static void test_system_errors_choose_their_status(void **state)
+TEST(test_system_errors_choose_their_status)
 {
-    (void)state;
     static const struct {
         int system_errno;
         FshStatus status;
@@ -46,9 +44,8 @@ static void test_system_errors_choose_their_status(void **state)
     }
 }
 
-static void test_context_goes_in_front(void **state)
+TEST(test_context_goes_in_front)
 {
-    (void)state;
     FshError error = {0};
     (void)fsh_error_system(&error, EIO, "record 7");
     assert_int_equal(fsh_error_prepend(&error, "train-%05d.fshard", 2), FSH_ERR_SYSTEM);
@@ -56,9 +53,8 @@ static void test_context_goes_in_front(void **state)
     assert_int_equal(error.system_errno, EIO);
 }
 
-static void test_long_messages_are_cut_and_stay_texts(void **state)
+TEST(test_long_messages_are_cut_and_stay_texts)
 {
-    (void)state;
     char text[3000];
     memset(text, 'x', sizeof text - 1);
     text[sizeof text - 1] = '\0';
@@ -74,17 +70,15 @@ static void test_long_messages_are_cut_and_stay_texts(void **state)
     assert_string_equal(error.message, "in: abc");
 }
 
-static void test_an_error_may_be_absent(void **state)
+TEST(test_an_error_may_be_absent)
 {
-    (void)state;
     assert_int_equal(fsh_error_set(NULL, FSH_ERR_CORRUPT, "x"), FSH_ERR_CORRUPT);
     assert_int_equal(fsh_error_system(NULL, ENOSPC, "x"), FSH_ERR_NO_SPACE);
     (void)fsh_error_prepend(NULL, "x");
 }
 
-static void test_every_status_has_its_own_words_and_is_no_errno(void **state)
+TEST(test_every_status_has_its_own_words_and_is_no_errno)
 {
-    (void)state;
     for (size_t i = 0; i < FAILURES; i++) {
         assert_true(all_failures[i] < -4095); /* the kernel's errno end there */
         assert_string_not_equal(fsh_strerror(all_failures[i]), "unknown status");
@@ -95,9 +89,8 @@ static void test_every_status_has_its_own_words_and_is_no_errno(void **state)
     assert_string_equal(fsh_strerror((FshStatus)-5), "unknown status");
 }
 
-static void test_exit_statuses(void **state)
+TEST(test_exit_statuses)
 {
-    (void)state;
     assert_int_equal(fsh_exit_status(FSH_OK), 0);
     for (size_t i = 0; i < FAILURES; i++) {
         int expected = all_failures[i] == FSH_ERR_USAGE         ? 2
@@ -105,18 +98,4 @@ static void test_exit_statuses(void **state)
                                                                 : 1;
         assert_int_equal(fsh_exit_status(all_failures[i]), expected);
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_set_keeps_status_and_message),
-        cmocka_unit_test(test_system_errors_choose_their_status),
-        cmocka_unit_test(test_context_goes_in_front),
-        cmocka_unit_test(test_long_messages_are_cut_and_stay_texts),
-        cmocka_unit_test(test_an_error_may_be_absent),
-        cmocka_unit_test(test_every_status_has_its_own_words_and_is_no_errno),
-        cmocka_unit_test(test_exit_statuses),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

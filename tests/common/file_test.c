@@ -15,9 +15,8 @@
 
 static bool permissions_bind;
 
-static void test_buffers_keep_what_they_have_and_stay_aligned(void **state)
+TEST(test_buffers_keep_what_they_have_and_stay_aligned)
 {
-    (void)state;
     Buffer buffer = {0};
     FshError error = {0};
     for (int i = 0; i < 5000; i++) {
@@ -43,7 +42,7 @@ static void test_buffers_keep_what_they_have_and_stay_aligned(void **state)
     buffer_free(&buffer);
 }
 
-static void test_read_and_map_give_the_whole_file(void **state)
+TEST_IN_FOLDER(test_read_and_map_give_the_whole_file, folder)
 {
     static const size_t lengths[] = {0, 1, 63, 64, 4096, 100001};
     uint8_t *bytes = malloc(300000);
@@ -52,7 +51,7 @@ static void test_read_and_map_give_the_whole_file(void **state)
     Buffer buffer = {0};
     FshError error = {0};
     for (size_t i = 0; i < sizeof lengths / sizeof *lengths; i++) {
-        const char *path = test_path(*state, "%zu.bin", lengths[i]);
+        const char *path = test_path(folder, "%zu.bin", lengths[i]);
         test_file_write(path, bytes, lengths[i]);
         assert_ok(file_read(path, &buffer, &error), &error);
         assert_int_equal(buffer.length, lengths[i]);
@@ -75,9 +74,8 @@ static void test_read_and_map_give_the_whole_file(void **state)
     free(bytes);
 }
 
-static void test_what_is_no_readable_file_is_refused_by_name(void **state)
+TEST_IN_FOLDER(test_what_is_no_readable_file_is_refused_by_name, folder)
 {
-    TestFolder *folder = *state;
     const char *missing = test_path(folder, "missing"), *fifo = test_path(folder, "fifo");
     const char *secret = test_path(folder, "secret");
     assert_int_equal(mkfifo(fifo, 0600), 0);
@@ -111,9 +109,8 @@ static void test_what_is_no_readable_file_is_refused_by_name(void **state)
     }
 }
 
-static void test_a_stream_is_read_to_its_end_and_no_further_than_the_bound(void **state)
+TEST_IN_FOLDER(test_a_stream_is_read_to_its_end_and_no_further_than_the_bound, folder)
 {
-    TestFolder *folder = *state;
     enum { BYTES = 200000 }; /* more than a pipe holds, and than a step of reading */
     Buffer buffer = {.length = 9};
     FshError error = {0};
@@ -148,9 +145,9 @@ static void test_a_stream_is_read_to_its_end_and_no_further_than_the_bound(void 
     buffer_free(&buffer);
 }
 
-static void test_a_file_above_the_bound_is_refused_before_memory_is_taken(void **state)
+TEST_IN_FOLDER(test_a_file_above_the_bound_is_refused_before_memory_is_taken, folder)
 {
-    const char *path = test_path(*state, "large.jpg");
+    const char *path = test_path(folder, "large.jpg");
     Buffer buffer = {0};
     FshError error = {0};
     test_file_write_text(path, "12345");
@@ -168,9 +165,8 @@ static void test_a_file_above_the_bound_is_refused_before_memory_is_taken(void *
     buffer_free(&buffer);
 }
 
-static void test_a_file_appears_only_when_it_is_committed(void **state)
+TEST_IN_FOLDER(test_a_file_appears_only_when_it_is_committed, folder)
 {
-    TestFolder *folder = *state;
     const char *path = test_path(folder, "a.bin");
     AtomicFile file;
     FshError error = {0};
@@ -188,9 +184,8 @@ static void test_a_file_appears_only_when_it_is_committed(void **state)
     assert_int_equal(test_count_files(folder->path), 1);
 }
 
-static void test_an_abandoned_file_leaves_nothing(void **state)
+TEST_IN_FOLDER(test_an_abandoned_file_leaves_nothing, folder)
 {
-    TestFolder *folder = *state;
     AtomicFile file, untouched = {0};
     FshError error = {0};
     assert_ok(atomic_file_open(&file, test_path(folder, "a.bin"), false, &error), &error);
@@ -203,9 +198,8 @@ static void test_an_abandoned_file_leaves_nothing(void **state)
     assert_true(fcntl(STDIN_FILENO, F_GETFD) >= 0);
 }
 
-static void test_only_force_replaces_a_file(void **state)
+TEST_IN_FOLDER(test_only_force_replaces_a_file, folder)
 {
-    TestFolder *folder = *state;
     const char *path = test_path(folder, "a.bin");
     char expected[PATH_MAX];
     (void)snprintf(expected, sizeof expected, "%s: exists already; --force replaces it", path);
@@ -237,9 +231,8 @@ static void test_only_force_replaces_a_file(void **state)
     assert_false(file_exists(dangling));
 }
 
-static void test_a_file_that_cannot_be_put_in_place_is_removed(void **state)
+TEST_IN_FOLDER(test_a_file_that_cannot_be_put_in_place_is_removed, folder)
 {
-    TestFolder *folder = *state;
     FshError error = {0};
     const char *path = test_path(folder, "taken");
     test_file_write_text(test_path(folder, "taken/by a folder"), "x");
@@ -251,9 +244,8 @@ static void test_a_file_that_cannot_be_put_in_place_is_removed(void **state)
     assert_contains(error.message, "no/such/a: cannot create: No such file or directory");
 }
 
-static void test_two_writers_of_one_name_do_not_share_a_temporary(void **state)
+TEST_IN_FOLDER(test_two_writers_of_one_name_do_not_share_a_temporary, folder)
 {
-    TestFolder *folder = *state;
     const char *path = test_path(folder, "a");
     FshError error = {0};
     AtomicFile first, second;
@@ -270,9 +262,8 @@ static void test_two_writers_of_one_name_do_not_share_a_temporary(void **state)
     assert_int_equal(test_count_files(folder->path), 1);
 }
 
-static void test_names_of_any_length_and_no_folder_work(void **state)
+TEST_IN_FOLDER(test_names_of_any_length_and_no_folder_work, folder)
 {
-    TestFolder *folder = *state;
     FshError error = {0};
     char name[256];
     memset(name, 'n', 255);
@@ -306,9 +297,8 @@ static pid_t start_writer(const char *path, bool stays)
     return process;
 }
 
-static void test_only_temporaries_of_dead_writers_are_removed(void **state)
+TEST_IN_FOLDER(test_only_temporaries_of_dead_writers_are_removed, folder)
 {
-    TestFolder *folder = *state;
     pid_t dead = start_writer(test_path(folder, "dead.bin"), false);
     int status = 0;
     assert_int_equal(waitpid(dead, &status, 0), dead);
@@ -343,9 +333,8 @@ static void test_only_temporaries_of_dead_writers_are_removed(void **state)
     assert_int_equal(file_remove_stale_temporaries(test_path(folder, "missing")), 0);
 }
 
-static void test_folders_are_made_with_all_above(void **state)
+TEST_IN_FOLDER(test_folders_are_made_with_all_above, folder)
 {
-    TestFolder *folder = *state;
     FshError error = {0};
     const char *deep = test_path(folder, "a/b//c/");
     assert_ok(file_make_folders(deep, &error), &error);
@@ -371,9 +360,8 @@ static void test_folders_are_made_with_all_above(void **state)
     }
 }
 
-static void test_join_puts_one_slash_and_refuses_what_does_not_fit(void **state)
+TEST(test_join_puts_one_slash_and_refuses_what_does_not_fit)
 {
-    (void)state;
     char buffer[8];
     FshError error = {0};
     assert_ok(file_join(buffer, sizeof buffer, "abc", "def", &error), &error);
@@ -390,9 +378,8 @@ static void test_join_puts_one_slash_and_refuses_what_does_not_fit(void **state)
 
 /* A device that is always full stands for the disk; what a whole program does then is tested by its own
  * tests. */
-static void test_a_full_disk_is_told(void **state)
+TEST(test_a_full_disk_is_told)
 {
-    (void)state;
     FshError error = {0};
     AtomicFile file = {.path = (char *)"a.bin", .descriptor = open("/dev/full", O_WRONLY | O_CLOEXEC)};
     assert_true(file.descriptor >= 0);
@@ -403,9 +390,8 @@ static void test_a_full_disk_is_told(void **state)
     (void)close(file.descriptor);
 }
 
-static void test_times_of_any_year_are_numbers_and_back(void **state)
+TEST(test_times_of_any_year_are_numbers_and_back)
 {
-    (void)state;
     static const struct {
         struct timespec time;
         int64_t time_ns;
@@ -428,28 +414,8 @@ static void test_times_of_any_year_are_numbers_and_back(void **state)
     assert_true(file_time_ns((struct timespec){.tv_sec = -99999999999, .tv_nsec = 5}) == INT64_MIN);
 }
 
-#define in_folder(test) cmocka_unit_test_setup_teardown(test, test_folder_setup, test_folder_teardown)
-
-int main(void)
+int test_program_begin(void)
 {
     permissions_bind = test_bind_to_permissions();
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_buffers_keep_what_they_have_and_stay_aligned),
-        in_folder(test_read_and_map_give_the_whole_file),
-        in_folder(test_what_is_no_readable_file_is_refused_by_name),
-        in_folder(test_a_stream_is_read_to_its_end_and_no_further_than_the_bound),
-        in_folder(test_a_file_above_the_bound_is_refused_before_memory_is_taken),
-        in_folder(test_a_file_appears_only_when_it_is_committed),
-        in_folder(test_an_abandoned_file_leaves_nothing),
-        in_folder(test_only_force_replaces_a_file),
-        in_folder(test_a_file_that_cannot_be_put_in_place_is_removed),
-        in_folder(test_two_writers_of_one_name_do_not_share_a_temporary),
-        in_folder(test_names_of_any_length_and_no_folder_work),
-        in_folder(test_only_temporaries_of_dead_writers_are_removed),
-        in_folder(test_folders_are_made_with_all_above),
-        cmocka_unit_test(test_join_puts_one_slash_and_refuses_what_does_not_fit),
-        cmocka_unit_test(test_a_full_disk_is_told),
-        cmocka_unit_test(test_times_of_any_year_are_numbers_and_back),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return TEST_RUN;
 }

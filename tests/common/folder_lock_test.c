@@ -12,9 +12,8 @@
 
 static const char name[] = ".tool-lock";
 
-static void test_the_second_is_told_who_writes(void **state)
+TEST_IN_FOLDER(test_the_second_is_told_who_writes, folder)
 {
-    TestFolder *folder = *state;
     FolderLock first = FOLDER_LOCK_NONE, second = FOLDER_LOCK_NONE;
     FshError error = {0};
     char who[128], host[65] = "";
@@ -36,9 +35,8 @@ static void test_the_second_is_told_who_writes(void **state)
     folder_lock_release(&second);
 }
 
-static void test_a_killed_holder_lets_go(void **state)
+TEST_IN_FOLDER(test_a_killed_holder_lets_go, folder)
 {
-    TestFolder *folder = *state;
     const char *path = test_path(folder, "%s", name);
     FolderLock lock = FOLDER_LOCK_NONE;
     FshError error = {0};
@@ -66,10 +64,9 @@ static void test_a_killed_holder_lets_go(void **state)
 }
 
 /* Many begin at once, let go and begin again: never two at a time. The holder's file is all that they share. */
-static void test_never_two_at_a_time(void **state)
+TEST_IN_FOLDER(test_never_two_at_a_time, folder)
 {
     enum { PROCESSES = 4, ROUNDS = 400 };
-    TestFolder *folder = *state;
     const char *inside = test_path(folder, "inside");
     pid_t children[PROCESSES];
     for (int i = 0; i < PROCESSES; i++) {
@@ -99,25 +96,11 @@ static void test_never_two_at_a_time(void **state)
     assert_int_equal(test_count_files(folder->path), 0);
 }
 
-static void test_a_folder_that_is_not_there_is_a_failure(void **state)
+TEST_IN_FOLDER(test_a_folder_that_is_not_there_is_a_failure, folder)
 {
     FolderLock lock = FOLDER_LOCK_NONE;
     FshError error = {0};
-    assert_int_not_equal(folder_lock_take(&lock, test_path(*state, "none"), name, "tool", &error), FSH_OK);
+    assert_int_not_equal(folder_lock_take(&lock, test_path(folder, "none"), name, "tool", &error), FSH_OK);
     assert_contains(error.message, "No such file");
     assert_int_equal(lock.descriptor, -1);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(test_the_second_is_told_who_writes, test_folder_setup,
-                                        test_folder_teardown),
-        cmocka_unit_test_setup_teardown(test_a_killed_holder_lets_go, test_folder_setup,
-                                        test_folder_teardown),
-        cmocka_unit_test_setup_teardown(test_never_two_at_a_time, test_folder_setup, test_folder_teardown),
-        cmocka_unit_test_setup_teardown(test_a_folder_that_is_not_there_is_a_failure, test_folder_setup,
-                                        test_folder_teardown),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -20,9 +20,8 @@ static char *escaped(const char *text, size_t length)
     return copy;
 }
 
-static void test_text_is_escaped(void **state)
+TEST(test_text_is_escaped)
 {
-    (void)state;
 #define MARK "\xEF\xBF\xBD"
     static const struct {
         const char *text, *expected;
@@ -43,9 +42,8 @@ static void test_text_is_escaped(void **state)
     }
 }
 
-static void test_base64_is_that_of_the_rfc(void **state)
+TEST(test_base64_is_that_of_the_rfc)
 {
-    (void)state;
     static const char *const expected[] = {"", "Zg==", "Zm8=", "Zm9v", "Zm9vYg==", "Zm9vYmE=", "Zm9vYmFy"};
     for (size_t i = 0; i < 7; i++) {
         HtmlPage page = {0};
@@ -57,9 +55,8 @@ static void test_base64_is_that_of_the_rfc(void **state)
     }
 }
 
-static void test_a_page_is_written_whole_or_not(void **state)
+TEST_IN_FOLDER(test_a_page_is_written_whole_or_not, folder)
 {
-    TestFolder *folder = *state;
     const char *path = test_path(folder, "page.html");
     FshError error = {0};
     HtmlPage page = {.error = &error};
@@ -85,9 +82,8 @@ static void test_a_page_is_written_whole_or_not(void **state)
     free(text);
 }
 
-static void test_after_a_failure_nothing_is_written(void **state)
+TEST_IN_FOLDER(test_after_a_failure_nothing_is_written, folder)
 {
-    TestFolder *folder = *state;
     HtmlPage page = {.status = FSH_ERR_MEMORY};
     html_begin(&page, "a", 0);
     html_add_string(&page, "b");
@@ -97,9 +93,8 @@ static void test_after_a_failure_nothing_is_written(void **state)
     assert_int_equal(test_count_files(folder->path), 0);
 }
 
-static void test_a_page_that_changes_is_loaded_again(void **state)
+TEST(test_a_page_that_changes_is_loaded_again)
 {
-    (void)state;
     HtmlPage page = {0};
     html_begin(&page, "a", 15);
     assert_int_equal(buffer_append(&page.text, "", 1, NULL), FSH_OK);
@@ -110,9 +105,8 @@ static void test_a_page_that_changes_is_loaded_again(void **state)
 }
 
 /* Browsers run the script only if the page's policy has its hash. */
-static void test_the_policy_knows_the_script(void **state)
+TEST_IN_FOLDER(test_the_policy_knows_the_script, folder)
 {
-    TestFolder *folder = *state;
     char hash[128] = "", command[1024];
     test_file_write_text(test_path(folder, "script"), html_script);
     (void)snprintf(
@@ -127,18 +121,4 @@ static void test_the_policy_knows_the_script(void **state)
     assert_string_equal(html_script_hash, hash);
     assert_null(strstr(html_script, "</"));
     assert_null(strstr(html_script, "innerHTML"));
-}
-
-int main(void)
-{
-#define IN_FOLDER(test) cmocka_unit_test_setup_teardown(test, test_folder_setup, test_folder_teardown)
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_text_is_escaped),
-        cmocka_unit_test(test_base64_is_that_of_the_rfc),
-        IN_FOLDER(test_a_page_is_written_whole_or_not),
-        IN_FOLDER(test_after_a_failure_nothing_is_written),
-        cmocka_unit_test(test_a_page_that_changes_is_loaded_again),
-        IN_FOLDER(test_the_policy_knows_the_script),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -28,7 +28,7 @@ static void assert_label(const Labels *labels, const char *path, const char *exp
 }
 
 /* Each line is one that people have on their disks. */
-static void test_every_form_of_the_field_is_read(void **state)
+TEST_IN_FOLDER(test_every_form_of_the_field_is_read, folder)
 {
     static const char *const files[] = {
         "ILSVRC2012_val_00000001.JPEG n01751748\nILSVRC2012_val_00000002.JPEG n09193705\n",
@@ -44,7 +44,7 @@ static void test_every_form_of_the_field_is_read(void **state)
         "# WordNet\nn01751748\n# another\nn09193705\n\n",
     };
     for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
-        Labels *labels = load(*state, files[i]);
+        Labels *labels = load(folder, files[i]);
         assert_int_equal(labels_count(labels), 2);
         assert_label(labels, "ILSVRC2012_val_00000001.JPEG", "n01751748");
         assert_label(labels, "./val/ILSVRC2012_val_00000002.JPEG", "n09193705");
@@ -57,10 +57,10 @@ static void test_every_form_of_the_field_is_read(void **state)
     }
 }
 
-static void test_the_whole_path_is_looked_for_before_the_name(void **state)
+TEST_IN_FOLDER(test_the_whole_path_is_looked_for_before_the_name, folder)
 {
     Labels *labels =
-        load(*state, "a/x.jpg left\nx.jpg both\n./b/x.jpg right\ny stem\na/z stem2\na/x.jpg left\n");
+        load(folder, "a/x.jpg left\nx.jpg both\n./b/x.jpg right\ny stem\na/z stem2\na/x.jpg left\n");
     assert_int_equal(labels_count(labels), 5);
     assert_label(labels, "a/x.jpg", "left");
     assert_label(labels, "b/x.jpg", "right");
@@ -73,9 +73,9 @@ static void test_the_whole_path_is_looked_for_before_the_name(void **state)
     labels_free(&labels);
 }
 
-static void test_labels_without_names_go_by_the_number(void **state)
+TEST_IN_FOLDER(test_labels_without_names_go_by_the_number, folder)
 {
-    Labels *labels = load(*state, "490\n361\n171\n");
+    Labels *labels = load(folder, "490\n361\n171\n");
     assert_int_equal(labels_count(labels), 3);
     assert_label(labels, "1.JPEG", "490");
     assert_label(labels, "2012_val_2", "361");
@@ -88,19 +88,19 @@ static void test_labels_without_names_go_by_the_number(void **state)
     labels_free(&labels);
 }
 
-static void test_columns_may_hold_spaces(void **state)
+TEST_IN_FOLDER(test_columns_may_hold_spaces, folder)
 {
-    Labels *labels = load(*state, "my photo 1.jpg\tgolden retriever\nmy photo 2.jpg\tgolden eagle\n");
+    Labels *labels = load(folder, "my photo 1.jpg\tgolden retriever\nmy photo 2.jpg\tgolden eagle\n");
     assert_label(labels, "my photo 1.jpg", "golden retriever");
     assert_label(labels, "my photo 2.jpg", "golden eagle");
     labels_free(&labels);
-    labels = load(*state, "id,breed\n\"a,b.jpg\",Cocker 2 Spaniel\n");
+    labels = load(folder, "id,breed\n\"a,b.jpg\",Cocker 2 Spaniel\n");
     assert_label(labels, "a,b.jpg", "Cocker 2 Spaniel"); /* two words after the first are no box */
     assert_label(labels, "id", NULL);
     labels_free(&labels);
 }
 
-static void test_what_is_wrong_is_told_with_its_line(void **state)
+TEST_IN_FOLDER(test_what_is_wrong_is_told_with_its_line, folder)
 {
     char long_line[400] = "a ";
     memset(long_line + 2, 'x', 256);
@@ -132,9 +132,9 @@ static void test_what_is_wrong_is_told_with_its_line(void **state)
         {"x\n\ny\n", "line 2 is empty, and labels without names"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        const char *path = test_path(*state, "labels-%zu", i);
+        const char *path = test_path(folder, "labels-%zu", i);
         test_file_write_text(path, cases[i].text);
-        Labels *labels = (Labels *)state;
+        Labels *labels = (Labels *)folder;
         FshError error = {0};
         if (labels_load(&labels, path, &error) != FSH_ERR_CORRUPT)
             fail_msg("%s is taken", cases[i].text);
@@ -144,9 +144,8 @@ static void test_what_is_wrong_is_told_with_its_line(void **state)
     }
 }
 
-static void test_what_is_no_text_is_refused(void **state)
+TEST_IN_FOLDER(test_what_is_no_text_is_refused, folder)
 {
-    TestFolder *folder = *state;
     Labels *labels = NULL;
     FshError error = {0};
     const char *path = test_path(folder, "binary");
@@ -159,7 +158,7 @@ static void test_what_is_no_text_is_refused(void **state)
 }
 
 /* ImageNet's validation set: every image has its label, found among 50,000. */
-static void test_fifty_thousand_names_are_found(void **state)
+TEST_IN_FOLDER(test_fifty_thousand_names_are_found, folder)
 {
     enum { COUNT = 50000 };
     size_t capacity = (size_t)COUNT * 64, length = 0;
@@ -170,7 +169,7 @@ static void test_fifty_thousand_names_are_found(void **state)
         length += (size_t)snprintf(text + length, capacity - length, "ILSVRC2012_val_%08u.JPEG n%08u\n",
                                    number, number * 31 % 1000);
     }
-    Labels *labels = load(*state, text);
+    Labels *labels = load(folder, text);
     free(text);
     assert_int_equal(labels_count(labels), COUNT);
     for (unsigned number = 1; number <= COUNT; number++) {
@@ -180,20 +179,4 @@ static void test_fifty_thousand_names_are_found(void **state)
         assert_label(labels, name, label);
     }
     labels_free(&labels);
-}
-
-#define with_folder(test) cmocka_unit_test_setup_teardown(test, test_folder_setup, test_folder_teardown)
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        with_folder(test_every_form_of_the_field_is_read),
-        with_folder(test_the_whole_path_is_looked_for_before_the_name),
-        with_folder(test_labels_without_names_go_by_the_number),
-        with_folder(test_columns_may_hold_spaces),
-        with_folder(test_what_is_wrong_is_told_with_its_line),
-        with_folder(test_what_is_no_text_is_refused),
-        with_folder(test_fifty_thousand_names_are_found),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -83,7 +83,7 @@ static FshStatus parse(Fixture *f, TestFolder *folder, const char *text, const c
     return options_parse(&f->table, 3 + !!word + !!second, argv, &f->arguments, &f->error);
 }
 
-static void test_toml_and_json_read_the_same(void **state)
+TEST_IN_FOLDER(test_toml_and_json_read_the_same, folder)
 {
     static const char *const texts[] = {
         "# a run\nsize = 4_2 # edge\r\nlearning_rate=1e-3\nflip = false\n\"model\" = \"a \\\"b\\\"\"\nmode = "
@@ -98,7 +98,7 @@ static void test_toml_and_json_read_the_same(void **state)
     };
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
         Fixture f;
-        assert_int_equal(parse(&f, *state, texts[i], NULL, NULL), FSH_OK);
+        assert_int_equal(parse(&f, folder, texts[i], NULL, NULL), FSH_OK);
         assert_int_equal(f.settings.size, 42);
         assert_true(f.settings.size_given);
         assert_true(f.settings.rate == 1e-3);
@@ -110,26 +110,26 @@ static void test_toml_and_json_read_the_same(void **state)
     }
 }
 
-static void test_the_command_line_wins(void **state)
+TEST_IN_FOLDER(test_the_command_line_wins, folder)
 {
     Fixture f;
-    assert_int_equal(parse(&f, *state, "size = 42\nflip = false\n", "--flip", "--size=9"), FSH_OK);
+    assert_int_equal(parse(&f, folder, "size = 42\nflip = false\n", "--flip", "--size=9"), FSH_OK);
     assert_int_equal(f.settings.size, 9);
     assert_true(f.settings.flip);
     options_arguments_free(&f.arguments);
 }
 
-static void test_null_leaves_an_option(void **state)
+TEST_IN_FOLDER(test_null_leaves_an_option, folder)
 {
     Fixture f;
-    assert_int_equal(parse(&f, *state, "{\"model\": null, \"size\": null}", NULL, NULL), FSH_OK);
+    assert_int_equal(parse(&f, folder, "{\"model\": null, \"size\": null}", NULL, NULL), FSH_OK);
     assert_null(f.settings.model);
     assert_int_equal(f.settings.size, 7);
     assert_false(f.settings.size_given);
     options_arguments_free(&f.arguments);
 }
 
-static void test_what_is_wrong_is_told_by_line(void **state)
+TEST_IN_FOLDER(test_what_is_wrong_is_told_by_line, folder)
 {
     static const struct {
         const char *text, *message;
@@ -161,25 +161,24 @@ static void test_what_is_wrong_is_told_by_line(void **state)
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         Fixture f;
-        assert_int_equal(parse(&f, *state, cases[i].text, NULL, NULL), FSH_ERR_USAGE);
+        assert_int_equal(parse(&f, folder, cases[i].text, NULL, NULL), FSH_ERR_USAGE);
         if (!strstr(f.error.message, cases[i].message))
             fail_msg("'%s' does not say '%s'", f.error.message, cases[i].message);
         assert_non_null(strstr(f.error.message, "values"));
     }
 }
 
-static void test_a_file_that_is_not_there_is_told(void **state)
+TEST_IN_FOLDER(test_a_file_that_is_not_there_is_told, folder)
 {
     Fixture f;
     char program[] = "test", option[] = "--config=/nonexistent/values";
     char *argv[] = {program, option, NULL};
-    (void)state;
     begin(&f);
     assert_int_equal(options_parse(&f.table, 2, argv, &f.arguments, &f.error), FSH_ERR_NOT_FOUND);
     assert_non_null(strstr(f.error.message, "/nonexistent/values"));
 }
 
-static void test_what_is_printed_reads_back(void **state)
+TEST_IN_FOLDER(test_what_is_printed_reads_back, folder)
 {
     char text[4096] = "";
     Fixture f, again;
@@ -193,7 +192,7 @@ static void test_what_is_printed_reads_back(void **state)
     assert_int_equal(fclose(file), 0);
     assert_non_null(strstr(text, "\n# Network\n# network\nmodel = "));
     assert_null(strstr(text, "force"));
-    assert_int_equal(parse(&again, *state, text, NULL, NULL), FSH_OK);
+    assert_int_equal(parse(&again, folder, text, NULL, NULL), FSH_OK);
     assert_string_equal(again.settings.model, f.settings.model);
     assert_true(again.settings.rate - f.settings.rate < 1e-15 &&
                 f.settings.rate - again.settings.rate < 1e-15);
@@ -203,11 +202,11 @@ static void test_what_is_printed_reads_back(void **state)
 }
 
 /* size says whether it was given, the others do not. */
-static void test_what_was_left_open_stays_open(void **state)
+TEST_IN_FOLDER(test_what_was_left_open_stays_open, folder)
 {
     char text[4096] = "";
     Fixture f, again;
-    assert_int_equal(parse(&f, *state, "rate = 1", NULL, NULL), FSH_ERR_USAGE);
+    assert_int_equal(parse(&f, folder, "rate = 1", NULL, NULL), FSH_ERR_USAGE);
     options_arguments_free(&f.arguments);
     begin(&f);
     FILE *file = fmemopen(text, sizeof text, "w");
@@ -215,7 +214,7 @@ static void test_what_was_left_open_stays_open(void **state)
     options_config_print(&f.table, skip, file);
     assert_int_equal(fclose(file), 0);
     assert_non_null(strstr(text, "\n# size = 7\n"));
-    assert_int_equal(parse(&again, *state, text, NULL, NULL), FSH_OK);
+    assert_int_equal(parse(&again, folder, text, NULL, NULL), FSH_OK);
     assert_false(again.settings.size_given);
     options_arguments_free(&again.arguments);
 
@@ -228,7 +227,7 @@ static void test_what_was_left_open_stays_open(void **state)
     assert_string_equal(json_string_value(json_array_get(given, 0)), "size");
     json_decref(given);
 
-    assert_int_equal(parse(&f, *state,
+    assert_int_equal(parse(&f, folder,
                            "{\"options\": {\"size\": 42, \"learning_rate\": 0.25}, \"given\": "
                            "[\"learning_rate\"]}",
                            NULL, NULL),
@@ -237,23 +236,4 @@ static void test_what_was_left_open_stays_open(void **state)
     assert_false(f.settings.size_given);
     assert_true(f.settings.rate == 0.25);
     options_arguments_free(&f.arguments);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(test_what_was_left_open_stays_open, test_folder_setup,
-                                        test_folder_teardown),
-        cmocka_unit_test_setup_teardown(test_toml_and_json_read_the_same, test_folder_setup,
-                                        test_folder_teardown),
-        cmocka_unit_test_setup_teardown(test_the_command_line_wins, test_folder_setup, test_folder_teardown),
-        cmocka_unit_test_setup_teardown(test_null_leaves_an_option, test_folder_setup, test_folder_teardown),
-        cmocka_unit_test_setup_teardown(test_what_is_wrong_is_told_by_line, test_folder_setup,
-                                        test_folder_teardown),
-        cmocka_unit_test_setup_teardown(test_a_file_that_is_not_there_is_told, test_folder_setup,
-                                        test_folder_teardown),
-        cmocka_unit_test_setup_teardown(test_what_is_printed_reads_back, test_folder_setup,
-                                        test_folder_teardown),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -135,9 +135,8 @@ static void assert_refused(const char *line, const char *message)
     tear_down(&fixture);
 }
 
-static void test_every_kind_of_value_is_read(void **state)
+TEST(test_every_kind_of_value_is_read)
 {
-    (void)state;
     Fixture fixture;
     parse(
         &fixture,
@@ -156,9 +155,8 @@ static void test_every_kind_of_value_is_read(void **state)
     tear_down(&fixture);
 }
 
-static void test_defaults_stay_when_nothing_is_given(void **state)
+TEST(test_defaults_stay_when_nothing_is_given)
 {
-    (void)state;
     Fixture fixture;
     parse(&fixture, "");
     assert_memory_equal(&fixture.settings, &defaults, sizeof defaults);
@@ -166,9 +164,8 @@ static void test_defaults_stay_when_nothing_is_given(void **state)
     tear_down(&fixture);
 }
 
-static void test_underscores_and_older_spellings_are_accepted(void **state)
+TEST(test_underscores_and_older_spellings_are_accepted)
 {
-    (void)state;
     Fixture fixture;
     parse(&fixture, "--max_size 99 --src=a=b --no_flip");
     assert_int_equal(fixture.settings.max_size, 99);
@@ -177,9 +174,8 @@ static void test_underscores_and_older_spellings_are_accepted(void **state)
     tear_down(&fixture);
 }
 
-static void test_letters_may_be_joined(void **state)
+TEST(test_letters_may_be_joined)
 {
-    (void)state;
     static const char *const lines[] = {"-fvs4", "-fvs 4", "-f -v -s4", "-vfs=4"};
     for (size_t i = 0; i < 3; i++) {
         Fixture fixture;
@@ -192,9 +188,8 @@ static void test_letters_may_be_joined(void **state)
     assert_refused(lines[3], "--seed: '=4' is not a whole number");
 }
 
-static void test_two_dashes_end_the_options(void **state)
+TEST(test_two_dashes_end_the_options)
 {
-    (void)state;
     Fixture fixture;
     parse(&fixture, "-f -- --verbose -");
     assert_true(fixture.settings.force);
@@ -209,9 +204,8 @@ static void test_two_dashes_end_the_options(void **state)
     tear_down(&fixture);
 }
 
-static void test_an_option_given_twice_is_refused(void **state)
+TEST(test_an_option_given_twice_is_refused)
 {
-    (void)state;
     assert_refused("--max-size 3 --max_size=3", "--max-size: given twice");
     assert_refused("--src a --source b", "--source: given twice");
     assert_refused("-ff", "--force: given twice");
@@ -221,9 +215,8 @@ static void test_an_option_given_twice_is_refused(void **state)
     assert_refused("--no-flip --no-flip", "--flip: given twice");
 }
 
-static void test_a_list_collects(void **state)
+TEST(test_a_list_collects)
 {
-    (void)state;
     Fixture fixture;
     parse(&fixture, "--pairs a:b -p c:d -pe:f --pairs=a:b");
     assert_int_equal(fixture.settings.pairs.count, 4);
@@ -234,9 +227,8 @@ static void test_a_list_collects(void **state)
     assert_null(fixture.settings.pairs.items);
 }
 
-static void test_flags_turn_off_only_what_is_on(void **state)
+TEST(test_flags_turn_off_only_what_is_on)
 {
-    (void)state;
     Fixture fixture;
     parse(&fixture, "--no-flip");
     assert_false(fixture.settings.flip);
@@ -250,9 +242,8 @@ static void test_flags_turn_off_only_what_is_on(void **state)
     assert_refused("--flip=yes", "--flip: takes no value, but got 'yes'");
 }
 
-static void test_numbers_are_checked_over_their_whole_text_and_range(void **state)
+TEST(test_numbers_are_checked_over_their_whole_text_and_range)
 {
-    (void)state;
     static const char *const wrong_integers[] = {"0",    "65501", "-1", "12px", "1.5", "1e3",
                                                  "0x10", "+5",    "~",  "--1",  "٣",   "9223372036854775808"};
     for (size_t i = 0; i < sizeof wrong_integers / sizeof *wrong_integers; i++) {
@@ -289,9 +280,8 @@ static void test_numbers_are_checked_over_their_whole_text_and_range(void **stat
     tear_down(&fixture);
 }
 
-static void test_sizes_take_suffixes_and_refuse_overflow(void **state)
+TEST(test_sizes_take_suffixes_and_refuse_overflow)
 {
-    (void)state;
     static const struct {
         const char *text;
         uint64_t bytes;
@@ -332,9 +322,8 @@ static void test_sizes_take_suffixes_and_refuse_overflow(void **state)
     assert_string_equal(text, "1000");
 }
 
-static void test_unknown_options_name_the_nearest(void **state)
+TEST(test_unknown_options_name_the_nearest)
 {
-    (void)state;
     assert_refused("--mxa-size 3", "--mxa-size: no such option; did you mean --max-size?");
     assert_refused("--MAX_SZIE=3", "--MAX_SZIE: no such option");
     assert_refused("--max_szie=3", "--max_szie: no such option; did you mean --max-size?");
@@ -347,18 +336,16 @@ static void test_unknown_options_name_the_nearest(void **state)
     assert_refused("-fx", "-x: no such option (in '-fx')");
 }
 
-static void test_names_of_other_programs_are_translated(void **state)
+TEST(test_names_of_other_programs_are_translated)
 {
-    (void)state;
     assert_refused("--workers 4", "--workers: no such option; fresize calls it --seed");
     assert_refused("--num_workers=4", "--num_workers: no such option; fresize calls it --seed");
     assert_refused("--num_worker=4", "--num_worker: no such option");
     assert_refused("--resume", "--resume: no such option; the same command goes on");
 }
 
-static void test_a_prefix_is_not_an_option(void **state)
+TEST(test_a_prefix_is_not_an_option)
 {
-    (void)state;
     assert_refused("--max 3", "--max: no such option");
     assert_refused("--verbos", "--verbos: no such option; did you mean --verbose?");
     assert_refused("--max-s 3",
@@ -366,9 +353,8 @@ static void test_a_prefix_is_not_an_option(void **state)
     assert_refused("--verb", "--verb: no such option; did you mean --verbose?");
 }
 
-static void test_a_missing_value_is_named(void **state)
+TEST(test_a_missing_value_is_named)
 {
-    (void)state;
     assert_refused("--max-size", "--max-size: a value is missing: --max-size N");
     assert_refused("-fs", "--seed: a value is missing: --seed N");
     assert_refused("--src --force",
@@ -383,9 +369,8 @@ static void test_a_missing_value_is_named(void **state)
     tear_down(&fixture);
 }
 
-static void test_choices_are_exact(void **state)
+TEST(test_choices_are_exact)
 {
-    (void)state;
     assert_refused("--filter Box",
                    "--filter: 'Box' is not one of: box, bicubic, lanczos3; did you mean box?");
     assert_refused("--filter bo", "--filter: 'bo' is not one of: box, bicubic, lanczos3; did you mean box?");
@@ -402,9 +387,8 @@ static void test_choices_are_exact(void **state)
     assert_refused("--filter :", "--filter: ':' is not one of: box, bicubic, lanczos3; take box for speed");
 }
 
-static void test_arguments_are_counted(void **state)
+TEST(test_arguments_are_counted)
 {
-    (void)state;
     assert_refused("a b c", "'c': one argument too many: fresize [OPTIONS] SRC DST");
     assert_refused("a ~", "argument 2 is empty: fresize [OPTIONS] SRC DST");
     Fixture fixture;
@@ -418,9 +402,8 @@ static void test_arguments_are_counted(void **state)
     tear_down(&fixture);
 }
 
-static void test_help_wins_over_all_else_and_stores_nothing(void **state)
+TEST(test_help_wins_over_all_else_and_stores_nothing)
 {
-    (void)state;
     static const char *const lines[] = {
         "--max-size 3 --help",     "-f -h",      "-fh",
         "--bogus --help",          "a b c d -h", "--max-size 0 --max-size --help",
@@ -454,9 +437,8 @@ static char *printed(void (*print)(const OptionTable *table, FILE *stream), cons
     return text;
 }
 
-static void test_help_lists_options_by_group_with_defaults_in_80_columns(void **state)
+TEST(test_help_lists_options_by_group_with_defaults_in_80_columns)
 {
-    (void)state;
     Fixture fixture;
     set_up(&fixture);
     char *help = printed(options_print_help, &fixture.table);
@@ -496,9 +478,8 @@ static void test_help_lists_options_by_group_with_defaults_in_80_columns(void **
     tear_down(&fixture);
 }
 
-static void test_the_list_has_one_spelling_a_line(void **state)
+TEST(test_the_list_has_one_spelling_a_line)
 {
-    (void)state;
     Fixture fixture;
     set_up(&fixture);
     char *list = printed(options_print_list, &fixture.table);
@@ -518,9 +499,8 @@ static void assert_split_refused(const char *text, const char *message)
     assert_string_equal(error.message, message);
 }
 
-static void test_colons_part_names(void **state)
+TEST(test_colons_part_names)
 {
-    (void)state;
     char parts[3][256], two[2][256];
     size_t count = 0;
     FshError error = {0};
@@ -546,31 +526,4 @@ static void test_colons_part_names(void **state)
     memcpy(text + 255, ":b", 3);
     assert_ok(options_split_colon("--pairs", text, two, 2, &count, &error), &error);
     assert_int_equal(strlen(two[0]), 255);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_every_kind_of_value_is_read),
-        cmocka_unit_test(test_defaults_stay_when_nothing_is_given),
-        cmocka_unit_test(test_underscores_and_older_spellings_are_accepted),
-        cmocka_unit_test(test_letters_may_be_joined),
-        cmocka_unit_test(test_two_dashes_end_the_options),
-        cmocka_unit_test(test_an_option_given_twice_is_refused),
-        cmocka_unit_test(test_a_list_collects),
-        cmocka_unit_test(test_flags_turn_off_only_what_is_on),
-        cmocka_unit_test(test_numbers_are_checked_over_their_whole_text_and_range),
-        cmocka_unit_test(test_sizes_take_suffixes_and_refuse_overflow),
-        cmocka_unit_test(test_unknown_options_name_the_nearest),
-        cmocka_unit_test(test_names_of_other_programs_are_translated),
-        cmocka_unit_test(test_a_prefix_is_not_an_option),
-        cmocka_unit_test(test_a_missing_value_is_named),
-        cmocka_unit_test(test_choices_are_exact),
-        cmocka_unit_test(test_arguments_are_counted),
-        cmocka_unit_test(test_help_wins_over_all_else_and_stores_nothing),
-        cmocka_unit_test(test_help_lists_options_by_group_with_defaults_in_80_columns),
-        cmocka_unit_test(test_the_list_has_one_spelling_a_line),
-        cmocka_unit_test(test_colons_part_names),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -9,9 +9,8 @@
 
 /* ---- which part ---- */
 
-static void test_a_part_is_read_as_index_and_count(void **state)
+TEST(test_a_part_is_read_as_index_and_count)
 {
-    (void)state;
     static const struct {
         const char *text;
         Part part;
@@ -29,9 +28,8 @@ static void test_a_part_is_read_as_index_and_count(void **state)
     }
 }
 
-static void test_anything_else_is_refused(void **state)
+TEST(test_anything_else_is_refused)
 {
-    (void)state;
     static const char *const texts[] = {"",
                                         "3",
                                         "/",
@@ -72,9 +70,8 @@ static void set_variables(const char *const values[5])
         assert_int_equal(values[i] ? setenv(names[i], values[i], 1) : unsetenv(names[i]), 0);
 }
 
-static void test_auto_is_the_task_of_a_slurm_array(void **state)
+TEST(test_auto_is_the_task_of_a_slurm_array)
 {
-    (void)state;
     static const struct {
         const char *values[5];
         Part part;
@@ -99,9 +96,8 @@ static void test_auto_is_the_task_of_a_slurm_array(void **state)
     set_variables((const char *const[5]){0});
 }
 
-static void test_auto_is_refused_where_the_array_is_none(void **state)
+TEST(test_auto_is_refused_where_the_array_is_none)
 {
-    (void)state;
     static const struct {
         const char *values[5];
         const char *message;
@@ -193,9 +189,8 @@ static uint64_t largest_run(const Items *items, uint64_t length)
     return most;
 }
 
-static void test_parts_are_disjoint_complete_and_balanced_within_an_item(void **state)
+TEST(test_parts_are_disjoint_complete_and_balanced_within_an_item)
 {
-    (void)state;
     static const uint32_t parts[] = {1, 2, 3, 7, 8, 64, 1000, 65536};
     Random random;
     random_start(&random, 9, 0);
@@ -212,9 +207,8 @@ static void test_parts_are_disjoint_complete_and_balanced_within_an_item(void **
     }
 }
 
-static void test_equal_items_are_dealt_out_evenly(void **state)
+TEST(test_equal_items_are_dealt_out_evenly)
 {
-    (void)state;
     uint64_t bytes[10] = {5, 5, 5, 5, 5, 5, 5, 5, 5, 5};
     const Items items = {bytes, 10};
     static const uint64_t ends[] = {3, 7, 10};
@@ -228,9 +222,8 @@ static void test_equal_items_are_dealt_out_evenly(void **state)
     free(scan);
 }
 
-static void test_of_two_borders_as_near_the_lower_is_taken(void **state)
+TEST(test_of_two_borders_as_near_the_lower_is_taken)
 {
-    (void)state;
     uint64_t bytes[3] = {2, 2, 2}, begin = 9, end = 9;
     const Items items = {bytes, 3};
     PartScan *scan = scanned(&items);
@@ -240,9 +233,8 @@ static void test_of_two_borders_as_near_the_lower_is_taken(void **state)
     free(scan);
 }
 
-static void test_one_giant_item_is_in_one_part_alone(void **state)
+TEST(test_one_giant_item_is_in_one_part_alone)
 {
-    (void)state;
     for (uint64_t giant = 0; giant < 100; giant++) {
         uint64_t bytes[100];
         const Items items = {bytes, 100};
@@ -265,9 +257,8 @@ static void test_one_giant_item_is_in_one_part_alone(void **state)
     }
 }
 
-static void test_empty_items_are_shared_out_too(void **state)
+TEST(test_empty_items_are_shared_out_too)
 {
-    (void)state;
     uint64_t bytes[800] = {0};
     const Items items = {bytes, 800};
     PartScan *scan = scanned(&items);
@@ -279,9 +270,8 @@ static void test_empty_items_are_shared_out_too(void **state)
     free(scan);
 }
 
-static void test_no_part_is_all_of_it_and_nothing_has_empty_parts(void **state)
+TEST(test_no_part_is_all_of_it_and_nothing_has_empty_parts)
 {
-    (void)state;
     uint64_t bytes[3] = {1, 2, 3}, begin = 9, end = 9;
     const Items items = {bytes, 3}, none = {bytes, 0};
     PartScan *scan = scanned(&items);
@@ -295,9 +285,8 @@ static void test_no_part_is_all_of_it_and_nothing_has_empty_parts(void **state)
 }
 
 /* Around each doubling of the stride, the scan holds what it would if it had known. */
-static void test_many_items_are_balanced_within_a_stride(void **state)
+TEST(test_many_items_are_balanced_within_a_stride)
 {
-    (void)state;
     static const uint64_t counts[] = {
         PART_SCAN_STEPS - 1, PART_SCAN_STEPS,         PART_SCAN_STEPS + 1,     2 * PART_SCAN_STEPS - 1,
         2 * PART_SCAN_STEPS, 2 * PART_SCAN_STEPS + 1, 5 * PART_SCAN_STEPS + 3, 16 * PART_SCAN_STEPS + 1};
@@ -327,9 +316,8 @@ static void test_many_items_are_balanced_within_a_stride(void **state)
     }
 }
 
-static void test_sizes_beyond_64_bits_in_all_lose_no_item(void **state)
+TEST(test_sizes_beyond_64_bits_in_all_lose_no_item)
 {
-    (void)state;
     uint64_t bytes[6] = {UINT64_MAX / 2, 5, UINT64_MAX / 2, UINT64_MAX, 7, UINT64_MAX};
     const Items items = {bytes, 6};
     PartScan *scan = scanned(&items);
@@ -343,23 +331,4 @@ static void test_sizes_beyond_64_bits_in_all_lose_no_item(void **state)
     }
     assert_int_equal(next, 6);
     free(scan);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_a_part_is_read_as_index_and_count),
-        cmocka_unit_test(test_anything_else_is_refused),
-        cmocka_unit_test(test_auto_is_the_task_of_a_slurm_array),
-        cmocka_unit_test(test_auto_is_refused_where_the_array_is_none),
-        cmocka_unit_test(test_parts_are_disjoint_complete_and_balanced_within_an_item),
-        cmocka_unit_test(test_equal_items_are_dealt_out_evenly),
-        cmocka_unit_test(test_of_two_borders_as_near_the_lower_is_taken),
-        cmocka_unit_test(test_one_giant_item_is_in_one_part_alone),
-        cmocka_unit_test(test_empty_items_are_shared_out_too),
-        cmocka_unit_test(test_no_part_is_all_of_it_and_nothing_has_empty_parts),
-        cmocka_unit_test(test_many_items_are_balanced_within_a_stride),
-        cmocka_unit_test(test_sizes_beyond_64_bits_in_all_lose_no_item),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

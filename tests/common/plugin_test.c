@@ -6,9 +6,8 @@
 
 #include "tests/support/support.h"
 
-static void test_a_plugin_that_is_nowhere_is_told_apart(void **state)
+TEST_IN_FOLDER(test_a_plugin_that_is_nowhere_is_told_apart, folder)
 {
-    TestFolder *folder = *state;
     FshError error = {0};
     const void *address = folder;
     (void)setenv("FSHARD_PLUGINS", folder->path, 1);
@@ -18,9 +17,8 @@ static void test_a_plugin_that_is_nowhere_is_told_apart(void **state)
     assert_null(address);
 }
 
-static void test_a_file_that_is_no_library_is_refused_by_path(void **state)
+TEST_IN_FOLDER(test_a_file_that_is_no_library_is_refused_by_path, folder)
 {
-    TestFolder *folder = *state;
     FshError error = {0};
     const void *address = folder;
     (void)setenv("FSHARD_PLUGINS", folder->path, 1);
@@ -31,12 +29,11 @@ static void test_a_file_that_is_no_library_is_refused_by_path(void **state)
 }
 
 /* The library that the tests of a full disk preload is one to load: it lies beside this program. */
-static void test_a_library_is_loaded_and_a_symbol_it_lacks_is_named(void **state)
+TEST(test_a_library_is_loaded_and_a_symbol_it_lacks_is_named)
 {
     FshError error = {0};
     const void *address = NULL;
     char *folder = realpath(getenv("FSHARD_ENOSPC"), NULL);
-    (void)state;
     assert_non_null(folder);
     *strrchr(folder, '/') = '\0';
     (void)setenv("FSHARD_PLUGINS", folder, 1);
@@ -46,16 +43,4 @@ static void test_a_library_is_loaded_and_a_symbol_it_lacks_is_named(void **state
                      FSH_ERR_UNSUPPORTED);
     assert_contains(error.message, "fshard_no_such_symbol");
     free(folder);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(test_a_plugin_that_is_nowhere_is_told_apart, test_folder_setup,
-                                        test_folder_teardown),
-        cmocka_unit_test_setup_teardown(test_a_file_that_is_no_library_is_refused_by_path, test_folder_setup,
-                                        test_folder_teardown),
-        cmocka_unit_test(test_a_library_is_loaded_and_a_symbol_it_lacks_is_named),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

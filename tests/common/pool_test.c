@@ -115,9 +115,8 @@ static FshStatus run_ordered(Trial *trial, int jobs, uint64_t count, size_t wind
                             error);
 }
 
-static void test_every_item_is_worked_on_once(void **state)
+TEST(test_every_item_is_worked_on_once)
 {
-    (void)state;
     static const int jobs[] = {1, 2, 3, 8, 16};
     static const uint64_t counts[] = {0, 1, 2, 7, 100};
     for (size_t i = 0; i < 25; i++) {
@@ -137,9 +136,8 @@ static void test_every_item_is_worked_on_once(void **state)
     }
 }
 
-static void test_threads_work_at_the_same_time(void **state)
+TEST(test_threads_work_at_the_same_time)
 {
-    (void)state;
     Trial trial;
     init_trial(&trial);
     trial.sleepy = true;
@@ -151,9 +149,8 @@ static void test_threads_work_at_the_same_time(void **state)
     assert_true(trial.working_most > 1);
 }
 
-static void test_the_lowest_failure_is_returned(void **state)
+TEST(test_the_lowest_failure_is_returned)
 {
-    (void)state;
     for (uint64_t i = 0; i < 60; i++) {
         Trial trial;
         FshError error = {0};
@@ -231,9 +228,8 @@ static uint64_t least(uint64_t a, uint64_t b)
 }
 
 /* As delivery_is_in_order, with an end that is found on the way, and three callbacks that can fail. */
-static void test_a_stream_is_taken_and_delivered_in_order_whatever_the_timing(void **state)
+TEST(test_a_stream_is_taken_and_delivered_in_order_whatever_the_timing)
 {
-    (void)state;
     Random random;
     random_start(&random, 2027, 0);
     for (int round = 0; round < 600; round++) {
@@ -280,9 +276,8 @@ static void test_a_stream_is_taken_and_delivered_in_order_whatever_the_timing(vo
     }
 }
 
-static void test_an_interrupted_stream_delivers_all_that_was_taken(void **state)
+TEST(test_an_interrupted_stream_delivers_all_that_was_taken)
 {
-    (void)state;
     for (uint64_t i = 0; i < 60; i++) {
         Trial trial;
         FshError error = {0};
@@ -304,9 +299,8 @@ static void test_an_interrupted_stream_delivers_all_that_was_taken(void **state)
     }
 }
 
-static void test_a_signal_that_comes_as_the_end_is_found_cuts_nothing_off(void **state)
+TEST(test_a_signal_that_comes_as_the_end_is_found_cuts_nothing_off)
 {
-    (void)state;
     for (int jobs = 1; jobs < 6; jobs++) {
         Trial trial;
         FshError error = {0};
@@ -337,9 +331,8 @@ static FshStatus counted_deliver(uint64_t item, void *memory, void *context, Fsh
     return status;
 }
 
-static void test_a_slow_take_does_not_hold_delivery_back(void **state)
+TEST(test_a_slow_take_does_not_hold_delivery_back)
 {
-    (void)state;
     Trial trial;
     init_trial(&trial);
     trial.end_at = 20;
@@ -364,18 +357,16 @@ static FshStatus fail_silently(uint64_t item, int thread, void *context, FshErro
     return item == 4 ? FSH_ERR_MISMATCH : FSH_OK;
 }
 
-static void test_a_failure_without_a_message_gets_one(void **state)
+TEST(test_a_failure_without_a_message_gets_one)
 {
-    (void)state;
     FshError error = {0};
     assert_int_equal(pool_run(2, 10, fail_silently, NULL, &error), FSH_ERR_MISMATCH);
     assert_string_equal(error.message, "item 4: does not fit the job");
 }
 
 /* Many shapes: threads, slots, sizes, failures of either callback, all with random sleeps. */
-static void test_delivery_is_in_order_whatever_the_timing(void **state)
+TEST(test_delivery_is_in_order_whatever_the_timing)
 {
-    (void)state;
     Random random;
     random_start(&random, 2026, 0);
     for (int round = 0; round < 400; round++) {
@@ -412,9 +403,8 @@ static void test_delivery_is_in_order_whatever_the_timing(void **state)
     }
 }
 
-static void test_slots_are_bounded_and_freed_once(void **state)
+TEST(test_slots_are_bounded_and_freed_once)
 {
-    (void)state;
     Trial trial;
     init_trial(&trial);
     trial.sleepy = true;
@@ -449,9 +439,8 @@ static FshStatus slow_head(uint64_t item, int thread, void *memory, void *contex
     return status;
 }
 
-static void test_a_slow_item_holds_the_others_back_without_loss(void **state)
+TEST(test_a_slow_item_holds_the_others_back_without_loss)
 {
-    (void)state;
     for (size_t window = 1; window < 12; window++) {
         Trial trial;
         init_trial(&trial);
@@ -470,9 +459,8 @@ static void test_a_slow_item_holds_the_others_back_without_loss(void **state)
     }
 }
 
-static void test_an_interrupt_stops_and_delivers_what_was_in_hand(void **state)
+TEST(test_an_interrupt_stops_and_delivers_what_was_in_hand)
 {
-    (void)state;
     for (uint64_t i = 0; i < 40; i++) {
         Trial trial;
         FshError error = {0};
@@ -495,9 +483,8 @@ static void test_an_interrupt_stops_and_delivers_what_was_in_hand(void **state)
     }
 }
 
-static void test_an_interrupt_before_the_start_runs_nothing(void **state)
+TEST(test_an_interrupt_before_the_start_runs_nothing)
 {
-    (void)state;
     Trial trial;
     init_trial(&trial);
     interrupt_simulate(SIGTERM);
@@ -521,9 +508,8 @@ static FshStatus nested(uint64_t item, int thread, void *context, FshError *erro
     return run_ordered(&trials[item], 4, 20, 0, error);
 }
 
-static void test_a_pool_inside_of_a_pool_still_finishes(void **state)
+TEST(test_a_pool_inside_of_a_pool_still_finishes)
 {
-    (void)state;
     static Trial trials[6];
     FshError error = {0};
     for (size_t i = 0; i < 6; i++)
@@ -531,25 +517,4 @@ static void test_a_pool_inside_of_a_pool_still_finishes(void **state)
     assert_ok(pool_run(3, 6, nested, trials, &error), &error);
     for (size_t i = 0; i < 6; i++)
         assert_int_equal(trials[i].delivered, 20);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_every_item_is_worked_on_once),
-        cmocka_unit_test(test_threads_work_at_the_same_time),
-        cmocka_unit_test(test_the_lowest_failure_is_returned),
-        cmocka_unit_test(test_a_failure_without_a_message_gets_one),
-        cmocka_unit_test(test_delivery_is_in_order_whatever_the_timing),
-        cmocka_unit_test(test_slots_are_bounded_and_freed_once),
-        cmocka_unit_test(test_a_slow_item_holds_the_others_back_without_loss),
-        cmocka_unit_test(test_an_interrupt_stops_and_delivers_what_was_in_hand),
-        cmocka_unit_test(test_an_interrupt_before_the_start_runs_nothing),
-        cmocka_unit_test(test_a_pool_inside_of_a_pool_still_finishes),
-        cmocka_unit_test(test_a_stream_is_taken_and_delivered_in_order_whatever_the_timing),
-        cmocka_unit_test(test_an_interrupted_stream_delivers_all_that_was_taken),
-        cmocka_unit_test(test_a_signal_that_comes_as_the_end_is_found_cuts_nothing_off),
-        cmocka_unit_test(test_a_slow_take_does_not_hold_delivery_back),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -17,9 +17,8 @@ static void assert_run(const char *const *arguments, int exit_status, const char
 
 #define ARGUMENTS(...) ((const char *const[]){__VA_ARGS__, NULL})
 
-static void test_exit_statuses_and_messages(void **state)
+TEST(test_exit_statuses_and_messages)
 {
-    (void)state;
     assert_run(ARGUMENTS("hello"), 0, "hello\n", "");
     assert_run(ARGUMENTS("--end=partial", "--list", "a", "--list=b"), 1, "", "");
     assert_run(ARGUMENTS("--end=corrupt"), 1, "", "fixture: a.fshard: torn\n");
@@ -27,9 +26,8 @@ static void test_exit_statuses_and_messages(void **state)
     assert_run(ARGUMENTS("--end=interrupted"), 130, "", "fixture: stopped\n");
 }
 
-static void test_wrong_usage_points_to_the_help(void **state)
+TEST(test_wrong_usage_points_to_the_help)
 {
-    (void)state;
     assert_run(ARGUMENTS("--ned=ok"), 2, "",
                "fixture: --ned: no such option; did you mean --end?\nTry 'fixture --help'.\n");
     assert_run(ARGUMENTS("a", "b"), 2, "",
@@ -38,9 +36,8 @@ static void test_wrong_usage_points_to_the_help(void **state)
                "fixture: --a and --b contradict each other\nTry 'fixture --help'.\n");
 }
 
-static void test_help_version_and_the_list_go_to_stdout(void **state)
+TEST(test_help_version_and_the_list_go_to_stdout)
 {
-    (void)state;
     RunResult help = run_program(NULL, PROGRAM_FIXTURE, "--bogus", "--help", NULL);
     assert_int_equal(help.exit_status, 0);
     assert_contains(help.out, "Does as it is told.\n\nUsage: fixture [OPTIONS] [WORD]\n");
@@ -55,9 +52,8 @@ static void test_help_version_and_the_list_go_to_stdout(void **state)
         "");
 }
 
-static void test_a_full_disk_under_stdout_is_a_failure(void **state)
+TEST(test_a_full_disk_under_stdout_is_a_failure)
 {
-    (void)state;
     const RunOptions full = {.stdout_path = "/dev/full"};
     static const char *const lines[] = {"--lines=1", "--lines=100000", "--help", "--version"};
     for (size_t i = 0; i < sizeof lines / sizeof *lines; i++) {
@@ -75,9 +71,8 @@ static void test_a_full_disk_under_stdout_is_a_failure(void **state)
     run_result_free(&result);
 }
 
-static void test_a_reader_that_leaves_is_a_failure_without_a_word(void **state)
+TEST(test_a_reader_that_leaves_is_a_failure_without_a_word)
 {
-    (void)state;
     /* More and less than a pipe and a buffer of stdio hold: the pipe breaks on an early write, or on the last. */
     static const char *const counts[] = {"1000000", "100"};
     for (size_t i = 0; i < sizeof counts / sizeof *counts; i++) {
@@ -91,9 +86,8 @@ static void test_a_reader_that_leaves_is_a_failure_without_a_word(void **state)
     }
 }
 
-static void test_a_missing_stdout_matters_only_when_it_is_written(void **state)
+TEST(test_a_missing_stdout_matters_only_when_it_is_written)
 {
-    (void)state;
     RunResult result = run_program(NULL, "/bin/sh", "-c", "exec >&-; \"$0\" || exit 9; \"$0\" --lines=1",
                                    PROGRAM_FIXTURE, NULL);
     assert_string_equal(result.err, "fixture: standard output: cannot write: Bad file descriptor\n");
@@ -119,29 +113,28 @@ static void assert_signalled(TestFolder *folder, const char *end, int first, int
     run_result_free(&result);
 }
 
-static void test_signals_end_a_run_with_their_status(void **state)
+TEST_IN_FOLDER(test_signals_end_a_run_with_their_status, folder)
 {
-    assert_signalled(*state, "wait", SIGINT, 0, 130, "fixture: stopped after 3 files\n");
-    assert_signalled(*state, "wait", SIGTERM, 0, 143, "fixture: stopped after 3 files\n");
+    assert_signalled(folder, "wait", SIGINT, 0, 130, "fixture: stopped after 3 files\n");
+    assert_signalled(folder, "wait", SIGTERM, 0, 143, "fixture: stopped after 3 files\n");
 }
 
-static void test_a_program_that_goes_on_later_leaves_with_75(void **state)
+TEST_IN_FOLDER(test_a_program_that_goes_on_later_leaves_with_75, folder)
 {
-    assert_signalled(*state, "requeue", SIGTERM, 0, 75, "fixture: stopped after 3 files\n");
-    assert_signalled(*state, "requeue", SIGUSR1, 0, 75, "fixture: stopped after 3 files\n");
-    assert_signalled(*state, "requeue", SIGINT, 0, 130, "fixture: stopped after 3 files\n");
+    assert_signalled(folder, "requeue", SIGTERM, 0, 75, "fixture: stopped after 3 files\n");
+    assert_signalled(folder, "requeue", SIGUSR1, 0, 75, "fixture: stopped after 3 files\n");
+    assert_signalled(folder, "requeue", SIGINT, 0, 130, "fixture: stopped after 3 files\n");
 }
 
-static void test_a_second_ctrl_c_ends_at_once(void **state)
+TEST_IN_FOLDER(test_a_second_ctrl_c_ends_at_once, folder)
 {
-    assert_signalled(*state, "ignore", SIGINT, SIGINT, 130, "");
-    assert_signalled(*state, "ignore", SIGTERM, SIGINT, 130, "");
+    assert_signalled(folder, "ignore", SIGINT, SIGINT, 130, "");
+    assert_signalled(folder, "ignore", SIGTERM, SIGINT, 130, "");
 }
 
 /* `nohup`-like starts ignore SIGINT on purpose; it stays ignored. */
-static void test_an_ignored_signal_stays_ignored(void **state)
+TEST_IN_FOLDER(test_an_ignored_signal_stays_ignored, folder)
 {
-    TestFolder *folder = *state;
     const char *ready = test_path(folder, "ready");
     RunningProgram running = run_start(
         NULL, "/bin/sh",
@@ -157,9 +150,8 @@ static void test_an_ignored_signal_stays_ignored(void **state)
 }
 
 /* The full disk of tests/support, on both ways of writing; and that a file is absent or complete. */
-static void test_a_full_disk_leaves_no_half_written_file(void **state)
+TEST_IN_FOLDER(test_a_full_disk_leaves_no_half_written_file, folder)
 {
-    TestFolder *folder = *state;
     const char *path = test_path(folder, "out.bin"), *log = test_path(folder, "log.txt");
     const RunOptions small = {.limit_disk = true, .disk_bytes = 5500},
                      enough = {.limit_disk = true, .disk_bytes = 6000};
@@ -186,24 +178,4 @@ static void test_a_full_disk_leaves_no_half_written_file(void **state)
     assert_int_equal(result.exit_status, 0);
     assert_int_equal(test_file_size(log), 6000);
     run_result_free(&result);
-}
-
-#define in_folder(test) cmocka_unit_test_setup_teardown(test, test_folder_setup, test_folder_teardown)
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_exit_statuses_and_messages),
-        cmocka_unit_test(test_wrong_usage_points_to_the_help),
-        cmocka_unit_test(test_help_version_and_the_list_go_to_stdout),
-        cmocka_unit_test(test_a_full_disk_under_stdout_is_a_failure),
-        cmocka_unit_test(test_a_reader_that_leaves_is_a_failure_without_a_word),
-        cmocka_unit_test(test_a_missing_stdout_matters_only_when_it_is_written),
-        in_folder(test_signals_end_a_run_with_their_status),
-        in_folder(test_a_program_that_goes_on_later_leaves_with_75),
-        in_folder(test_a_second_ctrl_c_ends_at_once),
-        in_folder(test_an_ignored_signal_stays_ignored),
-        in_folder(test_a_full_disk_leaves_no_half_written_file),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

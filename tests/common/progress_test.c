@@ -11,9 +11,8 @@
 #include "common/pool.h"
 #include "tests/support/support.h"
 
-static void test_bytes_have_three_digits_and_binary_units(void **state)
+TEST(test_bytes_have_three_digits_and_binary_units)
 {
-    (void)state;
     static const struct {
         uint64_t bytes;
         const char *text;
@@ -36,9 +35,8 @@ static void test_bytes_have_three_digits_and_binary_units(void **state)
     }
 }
 
-static void test_durations_read_as_clocks(void **state)
+TEST(test_durations_read_as_clocks)
 {
-    (void)state;
     static const struct {
         double seconds;
         const char *text;
@@ -62,9 +60,8 @@ static void test_durations_read_as_clocks(void **state)
     }
 }
 
-static void test_counts_have_commas(void **state)
+TEST(test_counts_have_commas)
 {
-    (void)state;
     static const struct {
         uint64_t count;
         const char *text;
@@ -87,9 +84,8 @@ static void make_due(Progress *progress)
     atomic_store(&progress->next_draw_ns, 0);
 }
 
-static void test_elsewhere_than_on_a_terminal_plain_lines_appear(void **state)
+TEST_IN_FOLDER(test_elsewhere_than_on_a_terminal_plain_lines_appear, folder)
 {
-    TestFolder *folder = *state;
     const char *path = test_path(folder, "log");
     FILE *stream = fopen(path, "we");
     assert_non_null(stream);
@@ -111,9 +107,8 @@ static void test_elsewhere_than_on_a_terminal_plain_lines_appear(void **state)
     assert_int_equal(progress.failed, 3);
 }
 
-static void test_an_unknown_total_gives_count_and_rate_only(void **state)
+TEST_IN_FOLDER(test_an_unknown_total_gives_count_and_rate_only, folder)
 {
-    TestFolder *folder = *state;
     const char *path = test_path(folder, "log");
     FILE *stream = fopen(path, "we");
     assert_non_null(stream);
@@ -140,17 +135,17 @@ static char *line_after(TestFolder *folder, Progress *progress)
     return test_file_read(path, NULL);
 }
 
-static void test_a_total_may_come_later(void **state)
+TEST_IN_FOLDER(test_a_total_may_come_later, folder)
 {
     Progress progress;
     progress_start(&progress, stdout, "resizing", "images", 0, false);
     progress_set_total(&progress, 100);
-    char *text = line_after(*state, &progress);
+    char *text = line_after(folder, &progress);
     assert_string_equal(text, "resizing: 25/100 images, 2.50 images/s, 0:30 left\n");
     free(text);
 }
 
-static void test_a_position_tells_the_time_left_until_a_total_does(void **state)
+TEST_IN_FOLDER(test_a_position_tells_the_time_left_until_a_total_does, folder)
 {
     static const struct {
         uint64_t total, position, extent;
@@ -167,13 +162,13 @@ static void test_a_position_tells_the_time_left_until_a_total_does(void **state)
         Progress progress;
         progress_start(&progress, stdout, "resizing", "images", cases[i].total, false);
         progress_set_position(&progress, cases[i].position, cases[i].extent);
-        char *text = line_after(*state, &progress);
+        char *text = line_after(folder, &progress);
         assert_string_equal(text, cases[i].text);
         free(text);
     }
 }
 
-static void test_saved_bytes_are_told_when_there_are_any(void **state)
+TEST_IN_FOLDER(test_saved_bytes_are_told_when_there_are_any, folder)
 {
     static const struct {
         int64_t first, second;
@@ -189,15 +184,14 @@ static void test_saved_bytes_are_told_when_there_are_any(void **state)
         progress_start(&progress, stdout, "resizing", "images", 0, false);
         progress_add_saved(&progress, cases[i].first);
         progress_add_saved(&progress, cases[i].second);
-        char *text = line_after(*state, &progress);
+        char *text = line_after(folder, &progress);
         assert_string_equal(text, cases[i].text);
         free(text);
     }
 }
 
-static void test_quiet_prints_notes_only(void **state)
+TEST_IN_FOLDER(test_quiet_prints_notes_only, folder)
 {
-    TestFolder *folder = *state;
     const char *path = test_path(folder, "log");
     FILE *stream = fopen(path, "we");
     assert_non_null(stream);
@@ -222,9 +216,8 @@ static FshStatus add_one(uint64_t item, int thread, void *context, FshError *err
     return FSH_OK;
 }
 
-static void test_threads_lose_no_count(void **state)
+TEST(test_threads_lose_no_count)
 {
-    (void)state;
     FILE *stream = fopen("/dev/null", "we");
     assert_non_null(stream);
     Progress progress;
@@ -288,9 +281,8 @@ static void look(const Terminal *terminal, char *text, size_t text_bytes)
 
 #define CLEAR "\r\033[K"
 
-static void test_on_a_terminal_a_bar_is_redrawn_and_cleared(void **state)
+TEST(test_on_a_terminal_a_bar_is_redrawn_and_cleared)
 {
-    (void)state;
     assert_int_equal(setenv("TERM", "xterm", 1), 0);
     Terminal terminal;
     Progress progress;
@@ -323,9 +315,8 @@ static void test_on_a_terminal_a_bar_is_redrawn_and_cleared(void **state)
     close_terminal(&terminal);
 }
 
-static void test_a_position_draws_a_bar(void **state)
+TEST(test_a_position_draws_a_bar)
 {
-    (void)state;
     assert_int_equal(setenv("TERM", "xterm", 1), 0);
     Terminal terminal;
     Progress progress;
@@ -344,9 +335,8 @@ static void test_a_position_draws_a_bar(void **state)
     close_terminal(&terminal);
 }
 
-static void test_a_bar_is_cut_to_the_width_of_the_terminal(void **state)
+TEST(test_a_bar_is_cut_to_the_width_of_the_terminal)
 {
-    (void)state;
     assert_int_equal(setenv("TERM", "xterm", 1), 0);
     Terminal terminal;
     Progress progress;
@@ -362,9 +352,8 @@ static void test_a_bar_is_cut_to_the_width_of_the_terminal(void **state)
 }
 
 /* The bar goes first, then bytes: what was cut off in 80 columns were the time that is left and the failures. */
-static void test_80_columns_hold_what_matters(void **state)
+TEST(test_80_columns_hold_what_matters)
 {
-    (void)state;
     assert_int_equal(setenv("TERM", "xterm", 1), 0);
     static const struct {
         uint64_t done, total, bytes, saved;
@@ -392,9 +381,8 @@ static void test_80_columns_hold_what_matters(void **state)
     }
 }
 
-static void test_a_dumb_terminal_gets_plain_lines(void **state)
+TEST(test_a_dumb_terminal_gets_plain_lines)
 {
-    (void)state;
     assert_int_equal(setenv("TERM", "dumb", 1), 0);
     Terminal terminal;
     Progress progress;
@@ -406,28 +394,4 @@ static void test_a_dumb_terminal_gets_plain_lines(void **state)
     look(&terminal, text, sizeof text);
     assert_string_equal(text, "packing: 100/200 images, 10 images/s, 0:10 left\n");
     close_terminal(&terminal);
-}
-
-#define in_folder(test) cmocka_unit_test_setup_teardown(test, test_folder_setup, test_folder_teardown)
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_bytes_have_three_digits_and_binary_units),
-        cmocka_unit_test(test_durations_read_as_clocks),
-        cmocka_unit_test(test_counts_have_commas),
-        in_folder(test_elsewhere_than_on_a_terminal_plain_lines_appear),
-        in_folder(test_an_unknown_total_gives_count_and_rate_only),
-        in_folder(test_a_total_may_come_later),
-        in_folder(test_a_position_tells_the_time_left_until_a_total_does),
-        in_folder(test_saved_bytes_are_told_when_there_are_any),
-        in_folder(test_quiet_prints_notes_only),
-        cmocka_unit_test(test_threads_lose_no_count),
-        cmocka_unit_test(test_on_a_terminal_a_bar_is_redrawn_and_cleared),
-        cmocka_unit_test(test_a_position_draws_a_bar),
-        cmocka_unit_test(test_a_bar_is_cut_to_the_width_of_the_terminal),
-        cmocka_unit_test(test_80_columns_hold_what_matters),
-        cmocka_unit_test(test_a_dumb_terminal_gets_plain_lines),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -7,9 +7,8 @@
 #include "tests/support/support.h"
 
 /* From Random123's examples/kat_vectors, "philox4x32 10". */
-static void test_philox_gives_the_known_answers(void **state)
+TEST(test_philox_gives_the_known_answers)
 {
-    (void)state;
     static const struct {
         uint32_t counter[4], key[2], expected[4];
     } vectors[] = {
@@ -28,9 +27,8 @@ static void test_philox_gives_the_known_answers(void **state)
     }
 }
 
-static void test_a_sequence_is_philox_over_position_and_stream(void **state)
+TEST(test_a_sequence_is_philox_over_position_and_stream)
 {
-    (void)state;
     const uint64_t seed = UINT64_C(0x0123456789abcdef), stream = UINT64_C(0xfedcba9876543210);
     Random random;
     random_start(&random, seed, stream);
@@ -43,9 +41,8 @@ static void test_a_sequence_is_philox_over_position_and_stream(void **state)
     }
 }
 
-static void test_seed_and_stream_choose_the_sequence(void **state)
+TEST(test_seed_and_stream_choose_the_sequence)
 {
-    (void)state;
     Random a, b;
     random_start(&a, 1, 2);
     random_start(&b, 1, 2);
@@ -64,9 +61,8 @@ static void test_seed_and_stream_choose_the_sequence(void **state)
 }
 
 /* The position has 64 bits: the carry into its high word. */
-static void test_a_sequence_does_not_repeat_after_2_to_the_34_values(void **state)
+TEST(test_a_sequence_does_not_repeat_after_2_to_the_34_values)
 {
-    (void)state;
     Random random;
     random_start(&random, 3, 4);
     random.counter[0] = UINT32_MAX;
@@ -94,9 +90,8 @@ static void assert_even(const unsigned *counts, size_t buckets, double draws)
     assert_true(chi_square(counts, buckets, draws) < freedom + 6 * sqrt(2 * freedom));
 }
 
-static void test_uniform_numbers_are_even_and_below_one(void **state)
+TEST(test_uniform_numbers_are_even_and_below_one)
 {
-    (void)state;
     enum { DRAWS = 100000, BUCKETS = 64 };
     unsigned single[BUCKETS] = {0}, whole[BUCKETS] = {0};
     Random random;
@@ -116,9 +111,8 @@ static void test_uniform_numbers_are_even_and_below_one(void **state)
     assert_true(random_uniform_double(&full) < 1);
 }
 
-static void test_below_is_even_for_any_bound(void **state)
+TEST(test_below_is_even_for_any_bound)
 {
-    (void)state;
     enum { DRAWS = 60000 };
     static const uint32_t bounds[] = {1, 2, 3, 6, 7, 100};
     for (size_t i = 0; i < sizeof bounds / sizeof *bounds; i++) {
@@ -143,9 +137,8 @@ static void test_below_is_even_for_any_bound(void **state)
     assert_even(residues, 3, DRAWS);
 }
 
-static void test_normal_numbers_have_mean_0_and_variance_1(void **state)
+TEST(test_normal_numbers_have_mean_0_and_variance_1)
 {
-    (void)state;
     enum { DRAWS = 200000 };
     double sum = 0, squares = 0, fourths = 0, neighbours = 0, before = 0;
     Random random;
@@ -165,9 +158,8 @@ static void test_normal_numbers_have_mean_0_and_variance_1(void **state)
     assert_true(fabs(neighbours / DRAWS) < 0.01);
 }
 
-static void test_permute_is_a_bijection(void **state)
+TEST(test_permute_is_a_bijection)
 {
-    (void)state;
     static const uint64_t counts[] = {1,  2,  3,  4,   5,   6,   7,   8,    9,    15,
                                       16, 17, 99, 100, 255, 256, 257, 1000, 4096, 65537};
     for (size_t i = 0; i < sizeof counts / sizeof *counts; i++) {
@@ -192,9 +184,8 @@ static void test_permute_is_a_bijection(void **state)
 }
 
 /* Every order of 3 and of 4 items comes up equally often over the streams (epochs). */
-static void test_permute_reaches_every_order_evenly(void **state)
+TEST(test_permute_reaches_every_order_evenly)
 {
-    (void)state;
     enum { STREAMS = 48000 };
     for (uint64_t count = 3; count <= 4; count++) {
         unsigned by_code[256] = {0}, orders[24] = {0};
@@ -213,9 +204,8 @@ static void test_permute_reaches_every_order_evenly(void **state)
     }
 }
 
-static void test_permute_spreads_every_item_evenly(void **state)
+TEST(test_permute_spreads_every_item_evenly)
 {
-    (void)state;
     enum { STREAMS = 30000, COUNT = 300 };
     static const uint64_t items[] = {0, 1, 17, COUNT - 1};
     for (size_t i = 0; i < sizeof items / sizeof *items; i++) {
@@ -231,21 +221,4 @@ static void test_permute_spreads_every_item_evenly(void **state)
                   COUNT]++;
     assert_int_equal(distances[0], 0);
     assert_even(distances + 1, COUNT - 1, STREAMS);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_philox_gives_the_known_answers),
-        cmocka_unit_test(test_a_sequence_is_philox_over_position_and_stream),
-        cmocka_unit_test(test_seed_and_stream_choose_the_sequence),
-        cmocka_unit_test(test_a_sequence_does_not_repeat_after_2_to_the_34_values),
-        cmocka_unit_test(test_uniform_numbers_are_even_and_below_one),
-        cmocka_unit_test(test_below_is_even_for_any_bound),
-        cmocka_unit_test(test_normal_numbers_have_mean_0_and_variance_1),
-        cmocka_unit_test(test_permute_is_a_bijection),
-        cmocka_unit_test(test_permute_reaches_every_order_evenly),
-        cmocka_unit_test(test_permute_spreads_every_item_evenly),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

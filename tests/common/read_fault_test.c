@@ -13,14 +13,6 @@
 
 enum { PAGES = 9, LAST_BYTES = 100 };
 
-/* cmocka puts a handler of its own in front of every test. */
-static struct sigaction ours;
-
-static void use_handler(void)
-{
-    assert_int_equal(sigaction(SIGBUS, &ours, NULL), 0);
-}
-
 static size_t page_bytes(void)
 {
     return (size_t)sysconf(_SC_PAGESIZE);
@@ -40,87 +32,7 @@ static FileMapping map_cut(TestFolder *folder, const char *name, size_t kept)
     return mapping;
 }
 
-static void test_bytes_that_are_gone_read_as_zeros_and_are_named(void **state)
-{
-    use_handler();
-    const size_t page = page_bytes();
-    FshError error = {0};
-    FileMapping mapping = map_cut(*state, "cut", 2 * page);
-    assert_int_equal(mapping.bytes[page], 'x');
-    assert_ok(file_mapping_check(&mapping, 0, mapping.length, &error), &error);
-    assert_int_equal(mapping.bytes[3 * page + 5], 0);
-    assert_int_equal(mapping.bytes[mapping.length - 1], 0);
-    assert_true(read_faults_any());
-    /* Only those that somebody has touched. */
-    assert_ok(file_mapping_check(&mapping, 0, 3 * page, &error), &error);
-    assert_ok(file_mapping_check(&mapping, 4 * page, 4 * page, &error), &error);
-    assert_ok(file_mapping_check(&mapping, 3 * page, 0, &error), &error);
-    assert_int_equal(file_mapping_check(&mapping, 0, mapping.length, &error), FSH_ERR_SYSTEM);
-    char text[64];
-    (void)snprintf(text, sizeof text, "byte %zu cannot be read", 3 * page);
-    assert_contains(error.message, text);
-    assert_int_equal(file_mapping_check(&mapping, 3 * page + 7, 1, &error), FSH_ERR_SYSTEM);
-    (void)snprintf(text, sizeof text, "byte %zu cannot be read", 3 * page + 7);
-    assert_contains(error.message, text);
-    file_unmap(&mapping);
-    /* The next mapping begins with nothing noted. */
-    mapping = map_cut(*state, "next", (PAGES - 1) * page + LAST_BYTES);
-    assert_int_equal(mapping.bytes[3 * page], 'x');
-    assert_ok(file_mapping_check(&mapping, 0, mapping.length, &error), &error);
-    file_unmap(&mapping);
-}
-
-typedef struct Readers {
-    FileMapping mappings[4];
-    atomic_int missed;
-} Readers;
-
-/* Who sees zeros finds the note. */
-static FshStatus read_page(uint64_t item, int thread, void *context, FshError *error)
-{
-    Readers *readers = context;
-    const FileMapping *mapping = &readers->mappings[item % 4];
-    const size_t page = page_bytes(), at = (size_t)(item / 8 % PAGES) * page + 3;
-    (void)thread;
-    (void)error;
-    const uint8_t byte = *(const volatile uint8_t *)(mapping->bytes + at);
-    const bool noted = file_mapping_check(mapping, at, 1, NULL) != FSH_OK;
-    if ((byte == 'x') == noted)
-        atomic_fetch_add(&readers->missed, 1);
-    return FSH_OK;
-}
-
-static void test_threads_that_meet_a_page_at_once_all_hear_of_it(void **state)
-{
-    use_handler();
-    for (int round = 0; round < 50; round++) {
-        Readers readers = {0};
-        FshError error = {0};
-        for (int i = 0; i < 4; i++) {
-            char name[16];
-            (void)snprintf(name, sizeof name, "file-%d", i);
-            readers.mappings[i] = map_cut(*state, name, (size_t)i * page_bytes());
-        }
-        assert_ok(pool_run(4, 8 * PAGES, read_page, &readers, &error), &error);
-        assert_int_equal(atomic_load(&readers.missed), 0);
-        for (int i = 0; i < 4; i++)
-            file_unmap(&readers.mappings[i]);
-    }
-}
-
-static void test_a_system_call_that_reads_there_fails_and_is_no_signal(void **state)
-{
-    use_handler();
-    FileMapping mapping = map_cut(*state, "cut", page_bytes());
-    int ends[2];
-    assert_int_equal(pipe(ends), 0);
-    assert_int_equal(write(ends[1], mapping.bytes + 2 * page_bytes(), 10), -1);
-    (void)close(ends[0]);
-    (void)close(ends[1]);
-    file_unmap(&mapping);
-}
-
-/* ---- what is not ours; each in a process of its own ---- */
+/* ---- what is not ours; first of all, for these tests want no handler of ours ---- */
 
 /* Reads a page that is gone and is in no FileMapping. */
 static void read_foreign_page(TestFolder *folder)
@@ -154,46 +66,116 @@ static int run_child(TestFolder *folder, bool with_handler, bool installed, bool
     return WIFSIGNALED(status) ? -WTERMSIG(status) : WEXITSTATUS(status);
 }
 
-static void test_other_faults_go_to_the_handler_before_or_end_the_process(void **state)
-{
-    /* First of all tests: the handler is not installed yet. */
-    assert_int_equal(run_child(*state, true, true, false), 41);
-    assert_int_equal(run_child(*state, false, true, false), -SIGBUS);
-    assert_int_equal(run_child(*state, true, true, true), 41);
-    assert_int_equal(run_child(*state, false, true, true), -SIGBUS);
-}
-
-static void test_nothing_is_installed_unasked(void **state)
+TEST_IN_FOLDER(test_nothing_is_installed_unasked, folder)
 {
     struct sigaction now;
     (void)signal(SIGBUS, leave);
-    FileMapping mapping = map_cut(*state, "cut", 0);
+    FileMapping mapping = map_cut(folder, "cut", 0);
     assert_int_equal(sigaction(SIGBUS, NULL, &now), 0);
     assert_true(now.sa_handler == leave);
     file_unmap(&mapping);
 }
 
-static int install(void **state)
+TEST_IN_FOLDER(test_other_faults_go_to_the_handler_before_or_end_the_process, folder)
 {
-    (void)state;
-    read_fault_outlive();
-    read_fault_outlive();
-    return sigaction(SIGBUS, NULL, &ours);
+    assert_int_equal(run_child(folder, true, true, false), 41);
+    assert_int_equal(run_child(folder, false, true, false), -SIGBUS);
+    assert_int_equal(run_child(folder, true, true, true), 41);
+    assert_int_equal(run_child(folder, false, true, true), -SIGBUS);
 }
 
-#define IN_FOLDER(test) cmocka_unit_test_setup_teardown(test, test_folder_setup, test_folder_teardown)
+/* ---- what is ours ---- */
 
-int main(void)
+/* Installs the handler at its first call; cmocka puts one of its own in front of every test. */
+static void use_handler(void)
 {
-    const struct CMUnitTest before[] = {
-        IN_FOLDER(test_nothing_is_installed_unasked),
-        IN_FOLDER(test_other_faults_go_to_the_handler_before_or_end_the_process),
-    };
-    const struct CMUnitTest tests[] = {
-        IN_FOLDER(test_bytes_that_are_gone_read_as_zeros_and_are_named),
-        IN_FOLDER(test_threads_that_meet_a_page_at_once_all_hear_of_it),
-        IN_FOLDER(test_a_system_call_that_reads_there_fails_and_is_no_signal),
-    };
-    const int failed = cmocka_run_group_tests_name("not installed", before, NULL, NULL);
-    return cmocka_run_group_tests_name("installed", tests, install, NULL) || failed;
+    static struct sigaction ours;
+    static bool installed;
+    if (!installed) {
+        read_fault_outlive();
+        read_fault_outlive();
+        assert_int_equal(sigaction(SIGBUS, NULL, &ours), 0);
+        installed = true;
+    }
+    assert_int_equal(sigaction(SIGBUS, &ours, NULL), 0);
+}
+
+TEST_IN_FOLDER(test_bytes_that_are_gone_read_as_zeros_and_are_named, folder)
+{
+    use_handler();
+    const size_t page = page_bytes();
+    FshError error = {0};
+    FileMapping mapping = map_cut(folder, "cut", 2 * page);
+    assert_int_equal(mapping.bytes[page], 'x');
+    assert_ok(file_mapping_check(&mapping, 0, mapping.length, &error), &error);
+    assert_int_equal(mapping.bytes[3 * page + 5], 0);
+    assert_int_equal(mapping.bytes[mapping.length - 1], 0);
+    assert_true(read_faults_any());
+    /* Only those that somebody has touched. */
+    assert_ok(file_mapping_check(&mapping, 0, 3 * page, &error), &error);
+    assert_ok(file_mapping_check(&mapping, 4 * page, 4 * page, &error), &error);
+    assert_ok(file_mapping_check(&mapping, 3 * page, 0, &error), &error);
+    assert_int_equal(file_mapping_check(&mapping, 0, mapping.length, &error), FSH_ERR_SYSTEM);
+    char text[64];
+    (void)snprintf(text, sizeof text, "byte %zu cannot be read", 3 * page);
+    assert_contains(error.message, text);
+    assert_int_equal(file_mapping_check(&mapping, 3 * page + 7, 1, &error), FSH_ERR_SYSTEM);
+    (void)snprintf(text, sizeof text, "byte %zu cannot be read", 3 * page + 7);
+    assert_contains(error.message, text);
+    file_unmap(&mapping);
+    /* The next mapping begins with nothing noted. */
+    mapping = map_cut(folder, "next", (PAGES - 1) * page + LAST_BYTES);
+    assert_int_equal(mapping.bytes[3 * page], 'x');
+    assert_ok(file_mapping_check(&mapping, 0, mapping.length, &error), &error);
+    file_unmap(&mapping);
+}
+
+typedef struct Readers {
+    FileMapping mappings[4];
+    atomic_int missed;
+} Readers;
+
+/* Who sees zeros finds the note. */
+static FshStatus read_page(uint64_t item, int thread, void *context, FshError *error)
+{
+    Readers *readers = context;
+    const FileMapping *mapping = &readers->mappings[item % 4];
+    const size_t page = page_bytes(), at = (size_t)(item / 8 % PAGES) * page + 3;
+    (void)thread;
+    (void)error;
+    const uint8_t byte = *(const volatile uint8_t *)(mapping->bytes + at);
+    const bool noted = file_mapping_check(mapping, at, 1, NULL) != FSH_OK;
+    if ((byte == 'x') == noted)
+        atomic_fetch_add(&readers->missed, 1);
+    return FSH_OK;
+}
+
+TEST_IN_FOLDER(test_threads_that_meet_a_page_at_once_all_hear_of_it, folder)
+{
+    use_handler();
+    for (int round = 0; round < 50; round++) {
+        Readers readers = {0};
+        FshError error = {0};
+        for (int i = 0; i < 4; i++) {
+            char name[16];
+            (void)snprintf(name, sizeof name, "file-%d", i);
+            readers.mappings[i] = map_cut(folder, name, (size_t)i * page_bytes());
+        }
+        assert_ok(pool_run(4, 8 * PAGES, read_page, &readers, &error), &error);
+        assert_int_equal(atomic_load(&readers.missed), 0);
+        for (int i = 0; i < 4; i++)
+            file_unmap(&readers.mappings[i]);
+    }
+}
+
+TEST_IN_FOLDER(test_a_system_call_that_reads_there_fails_and_is_no_signal, folder)
+{
+    use_handler();
+    FileMapping mapping = map_cut(folder, "cut", page_bytes());
+    int ends[2];
+    assert_int_equal(pipe(ends), 0);
+    assert_int_equal(write(ends[1], mapping.bytes + 2 * page_bytes(), 10), -1);
+    (void)close(ends[0]);
+    (void)close(ends[1]);
+    file_unmap(&mapping);
 }

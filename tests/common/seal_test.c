@@ -13,9 +13,9 @@ static json_t *make_mark(void)
                      "a\"b\\é");
 }
 
-static void test_what_was_written_is_read(void **state)
+TEST_IN_FOLDER(test_what_was_written_is_read, folder)
 {
-    const char *path = test_path(*state, "mark.json");
+    const char *path = test_path(folder, "mark.json");
     FshError error = {0};
     json_t *mark = make_mark(), *read = NULL;
     assert_ok(seal_write(path, mark, JSON_COMPACT, &error), &error);
@@ -27,14 +27,14 @@ static void test_what_was_written_is_read(void **state)
     json_decref(before);
     json_decref(read);
     assert_int_equal(seal_read(path, 20, true, &read, &error), FSH_ERR_MISMATCH);
-    assert_int_equal(seal_read(test_path(*state, "none"), 20, true, &read, &error), FSH_ERR_NOT_FOUND);
+    assert_int_equal(seal_read(test_path(folder, "none"), 20, true, &read, &error), FSH_ERR_NOT_FOUND);
     assert_null(read);
     json_decref(mark);
 }
 
-static void test_no_changed_byte_passes(void **state)
+TEST_IN_FOLDER(test_no_changed_byte_passes, folder)
 {
-    const char *path = test_path(*state, "mark.json");
+    const char *path = test_path(folder, "mark.json");
     FshError error = {0};
     json_t *mark = make_mark(), *read = NULL;
     size_t bytes = 0;
@@ -56,9 +56,9 @@ static void test_no_changed_byte_passes(void **state)
     free(text);
 }
 
-static void test_older_marks_are_read_where_they_may_be(void **state)
+TEST_IN_FOLDER(test_older_marks_are_read_where_they_may_be, folder)
 {
-    const char *path = test_path(*state, "mark.json");
+    const char *path = test_path(folder, "mark.json");
     FshError error = {0};
     json_t *read = NULL;
     test_file_write_text(path, "{\"size\": 160}");
@@ -70,16 +70,4 @@ static void test_older_marks_are_read_where_they_may_be(void **state)
     assert_int_equal(seal_read(path, 1 << 20, false, &read, &error), FSH_ERR_CORRUPT);
     test_file_write_text(path, "[160]");
     assert_int_equal(seal_read(path, 1 << 20, false, &read, &error), FSH_ERR_CORRUPT);
-}
-
-#define with_folder(test) cmocka_unit_test_setup_teardown(test, test_folder_setup, test_folder_teardown)
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        with_folder(test_what_was_written_is_read),
-        with_folder(test_no_changed_byte_passes),
-        with_folder(test_older_marks_are_read_where_they_may_be),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -12,9 +12,8 @@
 
 /* ---- hostile ones ---- */
 
-static void test_hostile_names_are_entries_with_a_reason(void **state)
+TEST_IN_FOLDER(test_hostile_names_are_entries_with_a_reason, folder)
 {
-    TestFolder *folder = *state;
     char long_name[5001];
     for (size_t i = 0; i < 5000; i++)
         long_name[i] = i % 100 == 99 ? '/' : 'l';
@@ -45,9 +44,8 @@ static void test_hostile_names_are_entries_with_a_reason(void **state)
     assert_tar_listing(path, expected);
 }
 
-static void test_what_is_no_file_is_never_followed(void **state)
+TEST_IN_FOLDER(test_what_is_no_file_is_never_followed, folder)
 {
-    TestFolder *folder = *state;
     run_shell(folder,
               "cd \"$0\"; mkdir in; cd in; echo x > file; ln -s /etc/passwd link; ln file link2; mkfifo "
               "pipe; mkdir d;"
@@ -76,9 +74,9 @@ static void test_what_is_no_file_is_never_followed(void **state)
     free(bytes);
 }
 
-static void test_more_than_is_allowed_is_refused_and_the_walk_goes_on(void **state)
+TEST_IN_FOLDER(test_more_than_is_allowed_is_refused_and_the_walk_goes_on, folder)
 {
-    const char *path = tar_write_small(*state, "a.tar");
+    const char *path = tar_write_small(folder, "a.tar");
     TarReader *reader = NULL;
     TarEntry entry;
     Buffer content = {0};
@@ -96,9 +94,8 @@ static void test_more_than_is_allowed_is_refused_and_the_walk_goes_on(void **sta
 }
 
 /* A header that claims 4 GB takes no memory for them. */
-static void test_a_claim_costs_no_memory(void **state)
+TEST_IN_FOLDER(test_a_claim_costs_no_memory, folder)
 {
-    TestFolder *folder = *state;
     size_t length = 0;
     const char *path = tar_write_small(folder, "a.tar");
     uint8_t *bytes = (uint8_t *)test_file_read(path, &length);
@@ -123,9 +120,8 @@ static void test_a_claim_costs_no_memory(void **state)
 
 /* ---- damaged ones ---- */
 
-static void test_a_cut_tar_tells_where(void **state)
+TEST_IN_FOLDER(test_a_cut_tar_tells_where, folder)
 {
-    TestFolder *folder = *state;
     const char *path = tar_write_small(folder, "a.tar");
     size_t length = 0;
     char *bytes = test_file_read(path, &length);
@@ -152,9 +148,8 @@ static void test_a_cut_tar_tells_where(void **state)
     free(bytes);
 }
 
-static void test_garbage_ends_the_walk_with_its_place(void **state)
+TEST_IN_FOLDER(test_garbage_ends_the_walk_with_its_place, folder)
 {
-    TestFolder *folder = *state;
     const char *path = tar_write_small(folder, "a.tar");
     size_t length = 0;
     uint8_t *bytes = (uint8_t *)test_file_read(path, &length);
@@ -167,9 +162,8 @@ static void test_garbage_ends_the_walk_with_its_place(void **state)
     free(bytes);
 }
 
-static void test_tars_one_behind_the_other_are_one(void **state)
+TEST_IN_FOLDER(test_tars_one_behind_the_other_are_one, folder)
 {
-    TestFolder *folder = *state;
     (void)tar_write_small(folder, "a.tar");
     run_shell(folder, "cd \"$0\"; dd if=/dev/zero bs=512 count=9 of=zeros 2>/dev/null; cat a.tar zeros a.tar "
                       "zeros > b.tar");
@@ -177,9 +171,8 @@ static void test_tars_one_behind_the_other_are_one(void **state)
                        "a (5)\nb/b (6)\nc (5000)\na (5)\nb/b (6)\nc (5000)\n0 hidden\n");
 }
 
-static void test_damage_in_an_inner_tar_leaves_the_others(void **state)
+TEST_IN_FOLDER(test_damage_in_an_inner_tar_leaves_the_others, folder)
 {
-    TestFolder *folder = *state;
     const char *good = tar_write_small(folder, "good.tar"), *path = test_path(folder, "a.tar");
     size_t length = 0;
     char *bytes = test_file_read(good, &length);
@@ -203,9 +196,8 @@ static void test_damage_in_an_inner_tar_leaves_the_others(void **state)
     }
 }
 
-static void test_a_damaged_compressed_tar_is_told(void **state)
+TEST_IN_FOLDER(test_a_damaged_compressed_tar_is_told, folder)
 {
-    TestFolder *folder = *state;
     enum { BYTES = 200000 };
     uint8_t *noise = malloc(BYTES);
     assert_non_null(noise);
@@ -238,9 +230,8 @@ static void test_a_damaged_compressed_tar_is_told(void **state)
 
 /* ---- what is none ---- */
 
-static void test_what_is_no_tar_is_refused(void **state)
+TEST_IN_FOLDER(test_what_is_no_tar_is_refused, folder)
 {
-    TestFolder *folder = *state;
     static const uint8_t zeros[4096] = {0};
     uint8_t noise[3 * 64 * 64];
     test_fill_noise(noise, 64, 64, 1);
@@ -258,7 +249,7 @@ static void test_what_is_no_tar_is_refused(void **state)
         "a.jpg", "seq.txt",   "seq.txt.gz", "d",        "f"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         const char *path = test_path(folder, "%s", names[i]);
-        TarReader *reader = (TarReader *)state;
+        TarReader *reader = (TarReader *)folder;
         FshError error = {0};
         if (tar_is_tar(path))
             fail_msg("%s is taken for a tar", names[i]);
@@ -276,10 +267,9 @@ static void test_what_is_no_tar_is_refused(void **state)
 }
 
 /* Nothing but an end comes of any bytes. Run under the sanitizers, too. */
-static void test_bytes_at_random_do_no_harm(void **state)
+TEST_IN_FOLDER(test_bytes_at_random_do_no_harm, folder)
 {
     enum { ROUNDS = 3000, MOST_ENTRIES = 1000 };
-    TestFolder *folder = *state;
     const char *inner = tar_write_small(folder, "inner.tar"), *path = test_path(folder, "a.tar");
     run_shell(folder,
               "cd \"$0\"; gzip -k inner.tar; mkdir in; cd in; echo x > file; ln -s file l; printf x > s; "
@@ -324,24 +314,4 @@ static void test_bytes_at_random_do_no_harm(void **state)
         tar_reader_close(&reader);
     }
     buffer_free(&content);
-}
-
-#define with_folder(test) cmocka_unit_test_setup_teardown(test, test_folder_setup, test_folder_teardown)
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        with_folder(test_hostile_names_are_entries_with_a_reason),
-        with_folder(test_what_is_no_file_is_never_followed),
-        with_folder(test_more_than_is_allowed_is_refused_and_the_walk_goes_on),
-        with_folder(test_a_claim_costs_no_memory),
-        with_folder(test_a_cut_tar_tells_where),
-        with_folder(test_garbage_ends_the_walk_with_its_place),
-        with_folder(test_tars_one_behind_the_other_are_one),
-        with_folder(test_damage_in_an_inner_tar_leaves_the_others),
-        with_folder(test_a_damaged_compressed_tar_is_told),
-        with_folder(test_what_is_no_tar_is_refused),
-        with_folder(test_bytes_at_random_do_no_harm),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -14,9 +14,9 @@ enum { MOST_BYTES = 1 << 24 };
 
 /* ---- good tars ---- */
 
-static void test_entries_come_in_order_with_content_and_time(void **state)
+TEST_IN_FOLDER(test_entries_come_in_order_with_content_and_time, folder)
 {
-    const char *path = tar_write_small(*state, "a.tar");
+    const char *path = tar_write_small(folder, "a.tar");
     static const struct {
         const char *path, *content;
         int64_t modified_ns;
@@ -52,7 +52,7 @@ static void test_entries_come_in_order_with_content_and_time(void **state)
 }
 
 /* What the writer writes, the reader reads: any name, any time, in any locale. */
-static void test_names_and_times_of_all_kinds_come_back(void **state)
+TEST_IN_FOLDER(test_names_and_times_of_all_kinds_come_back, folder)
 {
     char long_name[301], long_latin[201];
     memset(long_name, 'n', 300);
@@ -67,7 +67,6 @@ static void test_names_and_times_of_all_kinds_come_back(void **state)
         0, 1, 1500000000123456789, -86400000000000, 8589934592000000000, 999999999, 9223372036854775807};
     /* "latin1" is made here, where this machine can. */
     static const char *const locales[] = {"C", "C.UTF-8", "latin1"};
-    TestFolder *folder = *state;
     RunResult made = run_program(NULL, "/usr/bin/env", "localedef", "-i", "de_DE", "-f", "ISO-8859-1",
                                  test_path(folder, "latin1"), NULL);
     run_result_free(&made);
@@ -99,9 +98,8 @@ static void test_names_and_times_of_all_kinds_come_back(void **state)
 }
 
 /* By GNU tar: every format and filter of the field. */
-static void test_tars_of_gnu_tar_are_read(void **state)
+TEST_IN_FOLDER(test_tars_of_gnu_tar_are_read, folder)
 {
-    TestFolder *folder = *state;
     run_shell(folder, "cd \"$0\"; mkdir -p in/d; echo hello > in/d/$(printf '%0120d' 1); : > in/empty; cd in;"
                       "for f in v7 ustar oldgnu; do tar -c --format=$f -f ../$f.tar empty; done;"
                       "for f in gnu pax; do tar -c --format=$f -f ../$f.tar d empty; done;"
@@ -118,9 +116,8 @@ static void test_tars_of_gnu_tar_are_read(void **state)
     }
 }
 
-static void test_sparse_files_have_their_zeros(void **state)
+TEST_IN_FOLDER(test_sparse_files_have_their_zeros, folder)
 {
-    TestFolder *folder = *state;
     run_shell(
         folder,
         "cd \"$0\"; printf begin > s; truncate -s 100000 s; printf middle >> s; truncate -s 300000 s;"
@@ -152,9 +149,8 @@ static void test_sparse_files_have_their_zeros(void **state)
     buffer_free(&content);
 }
 
-static void test_a_tar_in_a_tar_is_a_folder(void **state)
+TEST_IN_FOLDER(test_a_tar_in_a_tar_is_a_folder, folder)
 {
-    TestFolder *folder = *state;
     const char *inner = tar_write_small(folder, "inner.tar"), *outer = test_path(folder, "outer.tar");
     const char *deep = test_path(folder, "deep.tar"), *empty = test_path(folder, "empty.tar");
     run_shell(
@@ -224,10 +220,9 @@ static uint64_t bytes_read_so_far(void)
     return bytes;
 }
 
-static void test_what_is_passed_over_is_not_read(void **state)
+TEST_IN_FOLDER(test_what_is_passed_over_is_not_read, folder)
 {
     enum { IMAGE_BYTES = 110000, IMAGES = 40, TARS = 3 };
-    TestFolder *folder = *state;
     uint8_t *image = calloc(1, IMAGE_BYTES);
     assert_non_null(image);
     const char *inner = test_path(folder, "inner.tar"), *outer = test_path(folder, "outer.tar");
@@ -252,19 +247,4 @@ static void test_what_is_passed_over_is_not_read(void **state)
     free(listing);
     if (read > all / 8)
         fail_msg("%" PRIu64 " of %" PRIu64 " bytes are read", read, all);
-}
-
-#define with_folder(test) cmocka_unit_test_setup_teardown(test, test_folder_setup, test_folder_teardown)
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        with_folder(test_entries_come_in_order_with_content_and_time),
-        with_folder(test_names_and_times_of_all_kinds_come_back),
-        with_folder(test_tars_of_gnu_tar_are_read),
-        with_folder(test_sparse_files_have_their_zeros),
-        with_folder(test_a_tar_in_a_tar_is_a_folder),
-        with_folder(test_what_is_passed_over_is_not_read),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -111,9 +111,8 @@ static void assert_same_file(const char *path, const char *expected, size_t expe
 
 /* ---- what others read ---- */
 
-static void test_gnu_tar_takes_it_out_again(void **state)
+TEST_IN_FOLDER(test_gnu_tar_takes_it_out_again, folder)
 {
-    TestFolder *folder = *state;
     Entry entries[ENTRY_COUNT];
     make_entries(entries);
     const char *path = test_path(folder, "a.tar"), *out = test_path(folder, "out");
@@ -146,9 +145,8 @@ static const char python_list[] = "import os, sys, tarfile\n"
                                   "    print(name.hex(), member.size, time, member.isreg(), "
                                   "oct(member.mode), member.uid, repr(member.uname))\n";
 
-static void test_python_reads_names_and_times(void **state)
+TEST_IN_FOLDER(test_python_reads_names_and_times, folder)
 {
-    TestFolder *folder = *state;
     Entry entries[ENTRY_COUNT];
     make_entries(entries);
     entries[20].modified_ns = -1500000000;
@@ -189,9 +187,8 @@ static void test_python_reads_names_and_times(void **state)
 
 /* ---- bytes ---- */
 
-static void test_plain_entries_take_a_header_their_bytes_and_no_more(void **state)
+TEST_IN_FOLDER(test_plain_entries_take_a_header_their_bytes_and_no_more, folder)
 {
-    TestFolder *folder = *state;
     const Entry entries[] = {{"a", 0, 0}, {"b", 1, 1500000000000000000}, {"c/d", 512, 0}, {"e", 513, 0}};
     uint64_t offsets[5];
     const char *path = test_path(folder, "a.tar");
@@ -211,9 +208,8 @@ static void test_plain_entries_take_a_header_their_bytes_and_no_more(void **stat
     free(bytes);
 }
 
-static void test_the_locale_changes_no_byte(void **state)
+TEST_IN_FOLDER(test_the_locale_changes_no_byte, folder)
 {
-    TestFolder *folder = *state;
     Entry entries[ENTRY_COUNT];
     make_entries(entries);
     if (!setlocale(LC_ALL, "C.UTF-8"))
@@ -227,9 +223,8 @@ static void test_the_locale_changes_no_byte(void **state)
     free(bytes);
 }
 
-static void test_a_cut_tar_goes_on_to_the_same_bytes(void **state)
+TEST_IN_FOLDER(test_a_cut_tar_goes_on_to_the_same_bytes, folder)
 {
-    TestFolder *folder = *state;
     Entry entries[ENTRY_COUNT];
     make_entries(entries);
     uint64_t offsets[ENTRY_COUNT + 1];
@@ -254,9 +249,8 @@ static void test_a_cut_tar_goes_on_to_the_same_bytes(void **state)
     free(whole);
 }
 
-static void test_every_entry_is_in_the_file_when_it_is_added(void **state)
+TEST_IN_FOLDER(test_every_entry_is_in_the_file_when_it_is_added, folder)
 {
-    TestFolder *folder = *state;
     Entry entries[ENTRY_COUNT];
     make_entries(entries);
     const char *path = test_path(folder, "a.tar");
@@ -275,9 +269,8 @@ static void test_every_entry_is_in_the_file_when_it_is_added(void **state)
 
 /* ---- what it refuses ---- */
 
-static void test_an_offset_that_is_not_there_is_refused(void **state)
+TEST_IN_FOLDER(test_an_offset_that_is_not_there_is_refused, folder)
 {
-    TestFolder *folder = *state;
     TarWriter *writer = NULL;
     FshError error = {0};
     const char *path = test_path(folder, "a.tar");
@@ -291,9 +284,8 @@ static void test_an_offset_that_is_not_there_is_refused(void **state)
     assert_int_equal(test_file_size(path), 2048);
 }
 
-static void test_what_cannot_be_a_tar_is_refused(void **state)
+TEST_IN_FOLDER(test_what_cannot_be_a_tar_is_refused, folder)
 {
-    TestFolder *folder = *state;
     TarWriter *writer = NULL;
     FshError error = {0};
     const char *fifo = test_path(folder, "fifo");
@@ -309,9 +301,8 @@ static void test_what_cannot_be_a_tar_is_refused(void **state)
     assert_int_equal(test_file_size(test_path(folder, "a.tar")), 0);
 }
 
-static void test_a_second_writer_is_refused(void **state)
+TEST_IN_FOLDER(test_a_second_writer_is_refused, folder)
 {
-    TestFolder *folder = *state;
     const char *path = test_path(folder, "a.tar");
     TarWriter *writer = NULL;
     open_writer(&writer, path, 0);
@@ -333,7 +324,7 @@ static void test_a_second_writer_is_refused(void **state)
     tar_writer_abandon(&writer);
 }
 
-/* ---- a full disk: main below, run again with "fill PATH", writes until that fails ---- */
+/* ---- a full disk: this program, run again with "fill PATH", writes until that fails ---- */
 
 static int fill(const char *path)
 {
@@ -352,9 +343,8 @@ static int fill(const char *path)
     return status == FSH_ERR_NO_SPACE ? 1 : status ? 3 : 0;
 }
 
-static void test_a_full_disk_is_told_and_leaves_whole_entries(void **state)
+TEST_IN_FOLDER(test_a_full_disk_is_told_and_leaves_whole_entries, folder)
 {
-    TestFolder *folder = *state;
     enum { ENTRY_BYTES = 1536, ALL_BYTES = 10 * ENTRY_BYTES + 1024 };
     char self[PATH_MAX] = {0};
     assert_true(readlink("/proc/self/exe", self, sizeof self - 1) > 0);
@@ -376,9 +366,8 @@ static void test_a_full_disk_is_told_and_leaves_whole_entries(void **state)
 }
 
 /* A write that is cut short, and then fails, leaves no part of an entry: RLIMIT_FSIZE does that to every file. */
-static void test_a_part_of_an_entry_is_cut_off_again(void **state)
+TEST_IN_FOLDER(test_a_part_of_an_entry_is_cut_off_again, folder)
 {
-    TestFolder *folder = *state;
     const char *path = test_path(folder, "a.tar");
     pid_t child = fork();
     if (child == 0) {
@@ -401,25 +390,9 @@ static void test_a_part_of_an_entry_is_cut_off_again(void **state)
     assert_int_equal(test_file_size(path), 1536 + 1024);
 }
 
-#define with_folder(test) cmocka_unit_test_setup_teardown(test, test_folder_setup, test_folder_teardown)
-
-int main(int argument_count, char **arguments)
+/* `tar_write_test fill PATH` is the program whose disk is full. */
+int test_program_arguments(int argc, char **argv)
 {
     test_fill_noise(noise, NOISE_WIDTH, NOISE_WIDTH, 1);
-    if (argument_count == 3 && strcmp(arguments[1], "fill") == 0)
-        return fill(arguments[2]);
-    const struct CMUnitTest tests[] = {
-        with_folder(test_gnu_tar_takes_it_out_again),
-        with_folder(test_python_reads_names_and_times),
-        with_folder(test_plain_entries_take_a_header_their_bytes_and_no_more),
-        with_folder(test_the_locale_changes_no_byte),
-        with_folder(test_a_cut_tar_goes_on_to_the_same_bytes),
-        with_folder(test_every_entry_is_in_the_file_when_it_is_added),
-        with_folder(test_an_offset_that_is_not_there_is_refused),
-        with_folder(test_what_cannot_be_a_tar_is_refused),
-        with_folder(test_a_second_writer_is_refused),
-        with_folder(test_a_part_of_an_entry_is_cut_off_again),
-        with_folder(test_a_full_disk_is_told_and_leaves_whole_entries),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return argc == 3 && strcmp(argv[1], "fill") == 0 ? fill(argv[2]) : test_take_pattern(argc, argv);
 }

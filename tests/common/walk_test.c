@@ -47,9 +47,8 @@ static void assert_paths(const char *root, const char *expected)
     }
 }
 
-static void test_paths_come_in_the_order_of_their_bytes(void **state)
+TEST_IN_FOLDER(test_paths_come_in_the_order_of_their_bytes, folder)
 {
-    TestFolder *folder = *state;
     static const char *const paths[] = {"b/x.jpg",   "a/z.jpg", "a/y/1.jpg",   "a.jpg",
                                         "a-b/x.jpg", "B/x.jpg", "é/x.jpg",     "a/Z.jpg",
                                         "10.jpg",    "9.jpg",   "a b/c d.jpg", "z\x7f/\xff.jpg"};
@@ -62,9 +61,8 @@ static void test_paths_come_in_the_order_of_their_bytes(void **state)
     assert_paths(test_path(folder, "a/"), "Z.jpg\ny/1.jpg\nz.jpg\n");
 }
 
-static void test_sizes_and_times_are_told(void **state)
+TEST_IN_FOLDER(test_sizes_and_times_are_told, folder)
 {
-    TestFolder *folder = *state;
     const char *path = test_path(folder, "a.bin");
     test_file_write(path, "12345", 5);
     test_file_write(test_path(folder, "b/empty"), "", 0);
@@ -82,9 +80,8 @@ static void test_sizes_and_times_are_told(void **state)
     file_list_free(&list);
 }
 
-static void test_hidden_names_are_skipped_and_counted(void **state)
+TEST_IN_FOLDER(test_hidden_names_are_skipped_and_counted, folder)
 {
-    TestFolder *folder = *state;
     static const char *const paths[] = {".root/a.jpg", ".root/.hidden", ".root/b/.DS_Store",
                                         ".root/.git/config", ".root/.git/x"};
     for (size_t i = 0; i < sizeof paths / sizeof *paths; i++)
@@ -98,9 +95,8 @@ static void test_hidden_names_are_skipped_and_counted(void **state)
     file_list_free(&list);
 }
 
-static void test_links_are_followed_and_loops_are_not(void **state)
+TEST_IN_FOLDER(test_links_are_followed_and_loops_are_not, folder)
 {
-    TestFolder *folder = *state;
     test_file_write_text(test_path(folder, "outside/o.jpg"), "xyz");
     test_file_write_text(test_path(folder, "root/a/x.jpg"), "x");
     assert_int_equal(symlink("../outside", test_path(folder, "root/folder")), 0);
@@ -133,9 +129,8 @@ static void test_links_are_followed_and_loops_are_not(void **state)
     }
 }
 
-static void test_only_regular_files_are_listed(void **state)
+TEST_IN_FOLDER(test_only_regular_files_are_listed, folder)
 {
-    TestFolder *folder = *state;
     test_file_write_text(test_path(folder, "a.jpg"), "x");
     assert_int_equal(mkdir(test_path(folder, "empty"), 0700), 0);
     assert_int_equal(mkfifo(test_path(folder, "fifo"), 0600), 0);
@@ -148,9 +143,8 @@ static void test_only_regular_files_are_listed(void **state)
     file_list_free(&list);
 }
 
-static void test_an_unreadable_folder_is_a_problem_and_an_unreadable_root_a_failure(void **state)
+TEST_IN_FOLDER(test_an_unreadable_folder_is_a_problem_and_an_unreadable_root_a_failure, folder)
 {
-    TestFolder *folder = *state;
     if (!permissions_bind)
         skip();
     test_file_write_text(test_path(folder, "a/x.jpg"), "x");
@@ -170,9 +164,8 @@ static void test_an_unreadable_folder_is_a_problem_and_an_unreadable_root_a_fail
     assert_null(list.files);
 }
 
-static void test_a_root_that_is_no_folder_is_refused(void **state)
+TEST_IN_FOLDER(test_a_root_that_is_no_folder_is_refused, folder)
 {
-    TestFolder *folder = *state;
     FileList list;
     FshError error = {0};
     assert_int_equal(walk_files(test_path(folder, "missing"), 2, &list, &error), FSH_ERR_NOT_FOUND);
@@ -188,9 +181,8 @@ static void test_a_root_that_is_no_folder_is_refused(void **state)
 
 /* More names than fit in one batch, in one flat folder and in many: the same list for any number of threads.
  */
-static void test_large_folders_are_complete_and_the_same_for_any_number_of_threads(void **state)
+TEST_IN_FOLDER(test_large_folders_are_complete_and_the_same_for_any_number_of_threads, folder)
 {
-    TestFolder *folder = *state;
     enum { FLAT = 3000, ALIKE = 1500, FOLDERS = 40, EACH = 25 };
     for (int i = 0; i < FLAT; i++) {
         const char *path =
@@ -228,9 +220,8 @@ static void test_large_folders_are_complete_and_the_same_for_any_number_of_threa
     file_list_free(&first);
 }
 
-static void test_paths_longer_than_the_system_takes_are_problems(void **state)
+TEST_IN_FOLDER(test_paths_longer_than_the_system_takes_are_problems, folder)
 {
-    TestFolder *folder = *state;
     char before[4096], name[201];
     assert_non_null(getcwd(before, sizeof before));
     memset(name, 'd', sizeof name - 1);
@@ -256,9 +247,8 @@ static void test_paths_longer_than_the_system_takes_are_problems(void **state)
     file_list_free(&list);
 }
 
-static void test_an_interrupt_ends_the_walk(void **state)
+TEST_IN_FOLDER(test_an_interrupt_ends_the_walk, folder)
 {
-    TestFolder *folder = *state;
     test_file_write_text(test_path(folder, "a/x.jpg"), "x");
     FileList list;
     FshError error = {0};
@@ -313,9 +303,8 @@ static void link_to(TestFolder *folder, const char *target, const char *path)
     assert_int_equal(symlink(target, test_path(folder, "%s", path)), 0);
 }
 
-static void test_the_cursor_gives_files_and_problems_in_one_order(void **state)
+TEST_IN_FOLDER(test_the_cursor_gives_files_and_problems_in_one_order, folder)
 {
-    TestFolder *folder = *state;
     static const char *const paths[] = {"r/a/x",   "r/a-b/x", "r/a.txt", "r/a0",         "r/a!/x",
                                         "r/l.txt", "r/l0",    "r/m.",    "r/\xff\xfe/x", "r/.hidden/x",
                                         "r/b/.x",  "o/.h",    "o/x",     "r/a/.-"};
@@ -356,9 +345,8 @@ static int compare_texts(const void *a, const void *b)
 }
 
 /* Trees of names that begin alike and end around '/'; the truth is what the test made, sorted as strings. */
-static void test_any_tree_comes_in_the_order_of_its_paths(void **state)
+TEST_IN_FOLDER(test_any_tree_comes_in_the_order_of_its_paths, folder)
 {
-    TestFolder *folder = *state;
     static const char *const parts[] = {"a", "a.", "a-", "a!", "a0", "a/", "aa", "\x01", "\xff", "a .b"};
     enum { PART_COUNT = sizeof parts / sizeof *parts, FILES = 200 };
     Random random;
@@ -402,9 +390,8 @@ static void test_any_tree_comes_in_the_order_of_its_paths(void **state)
     }
 }
 
-static void test_the_first_file_comes_before_the_rest_is_read(void **state)
+TEST_IN_FOLDER(test_the_first_file_comes_before_the_rest_is_read, folder)
 {
-    TestFolder *folder = *state;
     for (int i = 0; i < 50; i++)
         test_file_write_text(test_path(folder, "%02d/%d/x", i / 10, i), "x");
     WalkCursor *cursor = NULL;
@@ -430,9 +417,8 @@ static void test_the_first_file_comes_before_the_rest_is_read(void **state)
     assert_true(seen[0] && seen[1]);
 }
 
-static void test_the_cursor_holds_the_folders_on_its_way_only(void **state)
+TEST_IN_FOLDER(test_the_cursor_holds_the_folders_on_its_way_only, folder)
 {
-    TestFolder *folder = *state;
     enum { FOLDERS = 60, EACH = 200 };
     for (int i = 0; i < FOLDERS; i++) {
         test_file_write_text(test_path(folder, "%02d/first", i), "x");
@@ -464,9 +450,8 @@ static void test_the_cursor_holds_the_folders_on_its_way_only(void **state)
     assert_int_equal(mallinfo2().uordblks, before);
 }
 
-static void test_what_a_link_leads_to_is_told(void **state)
+TEST_IN_FOLDER(test_what_a_link_leads_to_is_told, folder)
 {
-    TestFolder *folder = *state;
     test_file_write_text(test_path(folder, "o/x"), "12345");
     assert_int_equal(mkdir(test_path(folder, "r"), 0700), 0);
     link_to(folder, "../o/x", "r/link");
@@ -485,9 +470,8 @@ static void test_what_a_link_leads_to_is_told(void **state)
 }
 
 /* Each folder has a file and a link to each folder: 12! paths without a bound. */
-static void test_a_web_of_links_comes_to_an_end(void **state)
+TEST_IN_FOLDER(test_a_web_of_links_comes_to_an_end, folder)
 {
-    TestFolder *folder = *state;
     enum { FOLDERS = 12 };
     for (int i = 0; i < FOLDERS; i++) {
         test_file_write_text(test_path(folder, "%02d/x", i), "x");
@@ -510,9 +494,8 @@ static void test_a_web_of_links_comes_to_an_end(void **state)
     file_list_free(&list);
 }
 
-static void test_a_folder_linked_many_times_is_entered_each_time(void **state)
+TEST_IN_FOLDER(test_a_folder_linked_many_times_is_entered_each_time, folder)
 {
-    TestFolder *folder = *state;
     test_file_write_text(test_path(folder, "pool/class/x"), "x");
     assert_int_equal(mkdir(test_path(folder, "r"), 0700), 0);
     link_to(folder, "../pool", "r/a"); /* class is no link there: it counts as often as pool does */
@@ -524,9 +507,8 @@ static void test_a_folder_linked_many_times_is_entered_each_time(void **state)
                   "b/same: a link in a linked folder, to one entered so before; not entered again\nc/x\n");
 }
 
-static void test_the_cursor_fails_as_the_list_does(void **state)
+TEST_IN_FOLDER(test_the_cursor_fails_as_the_list_does, folder)
 {
-    TestFolder *folder = *state;
     WalkCursor *cursor = NULL;
     WalkEntry entry;
     FshError error = {0};
@@ -554,9 +536,8 @@ static void test_the_cursor_fails_as_the_list_does(void **state)
     assert_null(cursor);
 }
 
-static void test_some_folders_are_listed_with_their_names(void **state)
+TEST_IN_FOLDER(test_some_folders_are_listed_with_their_names, folder)
 {
-    TestFolder *folder = *state;
     static const char *const folders[] = {"a/b-", "a/b", "z"};
     test_file_write_text(test_path(folder, "a/b/c/1.jpg"), "x");
     test_file_write_text(test_path(folder, "a/b-/2.jpg"), "xy");
@@ -576,31 +557,8 @@ static void test_some_folders_are_listed_with_their_names(void **state)
     assert_int_equal(list.count, 0);
 }
 
-#define in_folder(test) cmocka_unit_test_setup_teardown(test, test_folder_setup, test_folder_teardown)
-
-int main(void)
+int test_program_begin(void)
 {
     permissions_bind = test_bind_to_permissions();
-    const struct CMUnitTest tests[] = {
-        in_folder(test_paths_come_in_the_order_of_their_bytes),
-        in_folder(test_sizes_and_times_are_told),
-        in_folder(test_hidden_names_are_skipped_and_counted),
-        in_folder(test_links_are_followed_and_loops_are_not),
-        in_folder(test_only_regular_files_are_listed),
-        in_folder(test_an_unreadable_folder_is_a_problem_and_an_unreadable_root_a_failure),
-        in_folder(test_a_root_that_is_no_folder_is_refused),
-        in_folder(test_large_folders_are_complete_and_the_same_for_any_number_of_threads),
-        in_folder(test_paths_longer_than_the_system_takes_are_problems),
-        in_folder(test_an_interrupt_ends_the_walk),
-        in_folder(test_the_cursor_gives_files_and_problems_in_one_order),
-        in_folder(test_any_tree_comes_in_the_order_of_its_paths),
-        in_folder(test_the_first_file_comes_before_the_rest_is_read),
-        in_folder(test_the_cursor_holds_the_folders_on_its_way_only),
-        in_folder(test_what_a_link_leads_to_is_told),
-        in_folder(test_a_web_of_links_comes_to_an_end),
-        in_folder(test_a_folder_linked_many_times_is_entered_each_time),
-        in_folder(test_the_cursor_fails_as_the_list_does),
-        in_folder(test_some_folders_are_listed_with_their_names),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return TEST_RUN;
 }

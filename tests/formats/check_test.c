@@ -74,24 +74,23 @@ static int64_t find_bytes(const char *path, const void *bytes, size_t length)
 
 /* ---- what is whole ---- */
 
-static void test_a_whole_dataset_has_no_problem(void **state)
+TEST_IN_FOLDER(test_a_whole_dataset_has_no_problem, folder)
 {
-    const char *path = make(*state);
+    const char *path = make(folder);
     for (int level = FSH_CHECK_QUICK; level <= FSH_CHECK_RECORDS; level++) {
         Problems problems = check(path, (FshCheckLevel)level);
         assert_string_equal(problems.text, "");
-        problems = check(test_path(*state, "dataset.json"), (FshCheckLevel)level);
+        problems = check(test_path(folder, "dataset.json"), (FshCheckLevel)level);
         assert_string_equal(problems.text, "");
-        problems = check(test_path(*state, TRAIN(1)), (FshCheckLevel)level);
+        problems = check(test_path(folder, TRAIN(1)), (FshCheckLevel)level);
         assert_string_equal(problems.text, "");
     }
 }
 
 /* ---- damage within a file ---- */
 
-static void test_a_damaged_record_is_named(void **state)
+TEST_IN_FOLDER(test_a_damaged_record_is_named, folder)
 {
-    TestFolder *folder = *state;
     const char *path = make(folder), *shard = test_path(folder, TRAIN(1));
     MadeSample made;
     sample_make(&made, &plan, "train", 13);
@@ -113,9 +112,8 @@ static void test_a_damaged_record_is_named(void **state)
 }
 
 /* Every bit of every byte of a small shard, by either level. */
-static void test_every_changed_bit_is_found(void **state)
+TEST_IN_FOLDER(test_every_changed_bit_is_found, folder)
 {
-    TestFolder *folder = *state;
     static const DatasetPlan small = {.train_count = 2, .payload_bytes_max = 100};
     const char *path = test_path(folder, "train-00000-of-00001.fshard");
     size_t length = 0;
@@ -136,9 +134,8 @@ static void test_every_changed_bit_is_found(void **state)
     free(bytes);
 }
 
-static void test_every_damaged_file_is_listed_in_order(void **state)
+TEST_IN_FOLDER(test_every_damaged_file_is_listed_in_order, folder)
 {
-    TestFolder *folder = *state;
     const char *path = make(folder);
     test_file_flip_byte(test_path(folder, TRAIN(0)), 20);
     test_file_flip_byte(test_path(folder, TRAIN(2)), -100);
@@ -153,9 +150,8 @@ static void test_every_damaged_file_is_listed_in_order(void **state)
 }
 
 /* A writer of another kind could make a file whose sums are right and whose content is not. */
-static void test_an_index_that_lies_is_found(void **state)
+TEST_IN_FOLDER(test_an_index_that_lies_is_found, folder)
 {
-    TestFolder *folder = *state;
     const char *path = test_path(folder, "train-00000-of-00001.fshard");
     const DatasetPlan small = {.train_count = 3};
     size_t length = 0;
@@ -197,9 +193,8 @@ static void test_an_index_that_lies_is_found(void **state)
     free(text);
 }
 
-static void test_an_index_row_over_two_records_is_found(void **state)
+TEST_IN_FOLDER(test_an_index_row_over_two_records_is_found, folder)
 {
-    TestFolder *folder = *state;
     const char *path = test_path(folder, "train-00000-of-00001.fshard");
     const DatasetPlan small = {.train_count = 3};
     size_t length = 0;
@@ -233,9 +228,8 @@ static void test_an_index_row_over_two_records_is_found(void **state)
 
 /* ---- files that do not belong ---- */
 
-static void test_missing_truncated_and_left_over_files_are_named(void **state)
+TEST_IN_FOLDER(test_missing_truncated_and_left_over_files_are_named, folder)
 {
-    TestFolder *folder = *state;
     const char *path = make(folder);
     FshError error = {0};
     FshDataset *dataset = NULL;
@@ -252,9 +246,8 @@ static void test_missing_truncated_and_left_over_files_are_named(void **state)
     assert_contains(problems.text, "old-00000-of-00001.fshard|-1|||is not in the manifest");
 }
 
-static void test_swapped_shards_are_named(void **state)
+TEST_IN_FOLDER(test_swapped_shards_are_named, folder)
 {
-    TestFolder *folder = *state;
     const char *path = make(folder);
     FshError error = {0};
     FshDataset *dataset = NULL;
@@ -270,9 +263,8 @@ static void test_swapped_shards_are_named(void **state)
     assert_contains(error.message, "swapped");
 }
 
-static void test_a_shard_copied_over_another_is_named(void **state)
+TEST_IN_FOLDER(test_a_shard_copied_over_another_is_named, folder)
 {
-    TestFolder *folder = *state;
     const char *path = folder->path;
     samples_write_dataset(&(DatasetPlan){.train_count = 120, .shard_count = 3}, path);
     copy_file(test_path(folder, TRAIN(0)), test_path(folder, TRAIN(2)));
@@ -286,9 +278,8 @@ static void test_a_shard_copied_over_another_is_named(void **state)
     assert_contains(problems.text, "the same key as " TRAIN(0) " record 39\n");
 }
 
-static void test_a_shard_of_another_dataset_or_split_is_named(void **state)
+TEST_IN_FOLDER(test_a_shard_of_another_dataset_or_split_is_named, folder)
 {
-    TestFolder *folder = *state;
     const char *path = make(folder);
     FshError error = {0};
     FshDataset *dataset = NULL;
@@ -337,7 +328,7 @@ static void change_a_hash(FshManifest *manifest)
     manifest->splits[0].files[1].hash.bytes[7] ^= 1;
 }
 
-static void test_a_manifest_that_the_files_contradict_is_found(void **state)
+TEST_IN_FOLDER(test_a_manifest_that_the_files_contradict_is_found, folder)
 {
     static const struct {
         EditManifest edit;
@@ -353,7 +344,7 @@ static void test_a_manifest_that_the_files_contradict_is_found(void **state)
         {lengthen_a_file, 1, TRAIN(1) "|-1|||has ", false},
         {change_a_hash, 1, TRAIN(1) "|-1|||XXH3-128 in its footer is ", false},
     };
-    const char *path = make(*state);
+    const char *path = make(folder);
     for (size_t i = 0; i < sizeof edits / sizeof *edits; i++) {
         FshError error = {0};
         FshDataset *dataset = NULL;
@@ -376,9 +367,8 @@ static void test_a_manifest_that_the_files_contradict_is_found(void **state)
     }
 }
 
-static void test_keys_that_are_there_twice_are_named(void **state)
+TEST_IN_FOLDER(test_keys_that_are_there_twice_are_named, folder)
 {
-    TestFolder *folder = *state;
     const char *path = test_path(folder, "a.fshard");
     FshError error = {0};
     FshWriter *writer = NULL;
@@ -400,18 +390,17 @@ static void test_keys_that_are_there_twice_are_named(void **state)
 
 /* ---- manifests that cannot be used ---- */
 
-static void test_a_damaged_manifest_is_named_once(void **state)
+TEST_IN_FOLDER(test_a_damaged_manifest_is_named_once, folder)
 {
-    const char *path = make(*state);
-    test_file_write_text(test_path(*state, "dataset.json"), "{");
+    const char *path = make(folder);
+    test_file_write_text(test_path(folder, "dataset.json"), "{");
     Problems problems = check(path, FSH_CHECK_QUICK);
     assert_int_equal(problems.count, 1);
     assert_contains(problems.text, "dataset.json|-1|||line 1: ");
 }
 
-static void test_shards_are_checked_without_their_manifest(void **state)
+TEST_IN_FOLDER(test_shards_are_checked_without_their_manifest, folder)
 {
-    TestFolder *folder = *state;
     const char *path = make(folder);
     test_file_flip_byte(test_path(folder, TRAIN(1)), -1);
     test_file_write_text(test_path(folder, "dataset.json"), "{\"format\":");
@@ -426,9 +415,8 @@ static void test_shards_are_checked_without_their_manifest(void **state)
     assert_contains(problems.text, TRAIN(1) "|-1|||footer: CRC32C");
 }
 
-static void test_what_cannot_be_checked_is_an_error(void **state)
+TEST_IN_FOLDER(test_what_cannot_be_checked_is_an_error, folder)
 {
-    TestFolder *folder = *state;
     FshError error = {0};
     assert_int_equal(fsh_check(folder->path, FSH_CHECK_QUICK, 1, NULL, NULL, NULL, &error),
                      FSH_ERR_NOT_FOUND);
@@ -440,10 +428,10 @@ static void test_what_cannot_be_checked_is_an_error(void **state)
                      FSH_ERR_UNSUPPORTED);
 }
 
-static void test_an_interrupt_ends_the_check(void **state)
+TEST_IN_FOLDER(test_an_interrupt_ends_the_check, folder)
 {
     FshError error = {0};
-    const char *path = make(*state);
+    const char *path = make(folder);
     interrupt_simulate(SIGINT);
     FshStatus status = fsh_check(path, FSH_CHECK_RECORDS, 2, NULL, NULL, NULL, &error);
     interrupt_simulate(0);
@@ -452,9 +440,8 @@ static void test_an_interrupt_ends_the_check(void **state)
 
 /* ---- LMDB ---- */
 
-static void test_damage_in_an_lmdb_is_named(void **state)
+TEST_IN_FOLDER(test_damage_in_an_lmdb_is_named, folder)
 {
-    TestFolder *folder = *state;
     const DatasetPlan lmdb_plan = {.container = FSH_CONTAINER_LMDB, .train_count = 30, .val_count = 6};
     MadeSample made;
     samples_write_dataset(&lmdb_plan, folder->path);
@@ -497,30 +484,4 @@ static void test_damage_in_an_lmdb_is_named(void **state)
     problems = check(folder->path, FSH_CHECK_QUICK);
     assert_contains(problems.text, "train.lmdb|-1|||");
     assert_contains(problems.text, "val.lmdb|-1|||missing");
-}
-
-#define with_folder(test) cmocka_unit_test_setup_teardown(test, test_folder_setup, test_folder_teardown)
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        with_folder(test_a_whole_dataset_has_no_problem),
-        with_folder(test_a_damaged_record_is_named),
-        with_folder(test_every_changed_bit_is_found),
-        with_folder(test_every_damaged_file_is_listed_in_order),
-        with_folder(test_an_index_that_lies_is_found),
-        with_folder(test_an_index_row_over_two_records_is_found),
-        with_folder(test_missing_truncated_and_left_over_files_are_named),
-        with_folder(test_swapped_shards_are_named),
-        with_folder(test_a_shard_copied_over_another_is_named),
-        with_folder(test_a_shard_of_another_dataset_or_split_is_named),
-        with_folder(test_a_manifest_that_the_files_contradict_is_found),
-        with_folder(test_keys_that_are_there_twice_are_named),
-        with_folder(test_a_damaged_manifest_is_named_once),
-        with_folder(test_shards_are_checked_without_their_manifest),
-        with_folder(test_what_cannot_be_checked_is_an_error),
-        with_folder(test_an_interrupt_ends_the_check),
-        with_folder(test_damage_in_an_lmdb_is_named),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -55,9 +55,8 @@ static void assert_all_unpack(const char *path, const char *split_name, uint64_t
 
 /* ---- what was packed comes back ---- */
 
-static void test_fields_come_back_byte_for_byte(void **state)
+TEST_IN_FOLDER(test_fields_come_back_byte_for_byte, folder)
 {
-    TestFolder *folder = *state;
     const FshContainer containers[] = {FSH_CONTAINER_SHARDS, FSH_CONTAINER_LMDB, FSH_CONTAINER_SHARDS};
     for (size_t i = 0; i < 3; i++)
         for (int level = 0; level <= 9; level += 3)
@@ -81,9 +80,8 @@ static void test_fields_come_back_byte_for_byte(void **state)
                 }
 }
 
-static void test_a_file_by_itself_has_its_dictionary(void **state)
+TEST_IN_FOLDER(test_a_file_by_itself_has_its_dictionary, folder)
 {
-    TestFolder *folder = *state;
     const char *names[] = {"train-00001-of-00002.fshard", "train.lmdb"};
     for (size_t i = 0; i < 2; i++) {
         const CompressedPlan plan = {.container = i ? FSH_CONTAINER_LMDB : FSH_CONTAINER_SHARDS,
@@ -112,9 +110,8 @@ static void test_a_file_by_itself_has_its_dictionary(void **state)
     }
 }
 
-static void test_what_is_not_compressed_is_not_copied(void **state)
+TEST_IN_FOLDER(test_what_is_not_compressed_is_not_copied, folder)
 {
-    TestFolder *folder = *state;
     const CompressedPlan plan = {.train_count = 5, .dictionary = true};
     FshDataset *dataset = NULL;
     FshError error = {0};
@@ -140,9 +137,8 @@ static void test_what_is_not_compressed_is_not_copied(void **state)
     fsh_close(&dataset);
 }
 
-static void test_what_would_not_shrink_stays(void **state)
+TEST(test_what_would_not_shrink_stays)
 {
-    (void)state;
     static const uint8_t bytes[] = {0xFF, 0xD8, 3, 141, 59, 26, 53, 58, 97, 93, 23, 84};
     uint8_t zeros[1000] = {0};
     FshPacker *packer = NULL;
@@ -166,9 +162,8 @@ static void test_what_would_not_shrink_stays(void **state)
     assert_null(packer);
 }
 
-static void test_a_packer_gives_the_same_whatever_it_did_before(void **state)
+TEST(test_a_packer_gives_the_same_whatever_it_did_before)
 {
-    (void)state;
     const Buffer *dictionary = compressed_dictionary();
     FshError error = {0};
     FshPacker *old = NULL;
@@ -192,9 +187,8 @@ static void test_a_packer_gives_the_same_whatever_it_did_before(void **state)
 
 /* ---- dictionaries ---- */
 
-static void test_training_is_deterministic_and_says_when_it_cannot(void **state)
+TEST(test_training_is_deterministic_and_says_when_it_cannot)
 {
-    (void)state;
     enum { COUNT = 300 };
     Buffer images = {0};
     size_t sizes[COUNT];
@@ -230,9 +224,8 @@ static void test_training_is_deterministic_and_says_when_it_cannot(void **state)
     buffer_free(&images);
 }
 
-static void test_what_is_no_dictionary_is_refused(void **state)
+TEST_IN_FOLDER(test_what_is_no_dictionary_is_refused, folder)
 {
-    TestFolder *folder = *state;
     const Buffer *good = compressed_dictionary();
     uint8_t *bad = malloc(good->length);
     FshPacker *packer = NULL;
@@ -268,9 +261,8 @@ static void test_what_is_no_dictionary_is_refused(void **state)
     free(bad);
 }
 
-static void test_files_with_different_dictionaries_are_no_dataset(void **state)
+TEST_IN_FOLDER(test_files_with_different_dictionaries_are_no_dataset, folder)
 {
-    TestFolder *folder = *state;
     const char *names[] = {"train-00001-of-00002.fshard", "train.lmdb/data.mdb"};
     for (size_t i = 0; i < 2; i++) {
         CompressedPlan plan = {.container = i ? FSH_CONTAINER_LMDB : FSH_CONTAINER_SHARDS,
@@ -293,9 +285,8 @@ static void test_files_with_different_dictionaries_are_no_dataset(void **state)
     }
 }
 
-static void test_a_damaged_dictionary_is_found_at_opening(void **state)
+TEST_IN_FOLDER(test_a_damaged_dictionary_is_found_at_opening, folder)
 {
-    TestFolder *folder = *state;
     const char *names[] = {"train-00000-of-00001.fshard", "train.lmdb/data.mdb"};
     const Buffer *dictionary = compressed_dictionary();
     for (size_t i = 0; i < 2; i++) {
@@ -374,9 +365,8 @@ static void close_small(Opened *opened)
     fsh_close(&opened->dataset);
 }
 
-static void test_every_changed_byte_of_a_compressed_record_is_found(void **state)
+TEST_IN_FOLDER(test_every_changed_byte_of_a_compressed_record_is_found, folder)
 {
-    TestFolder *folder = *state;
     Opened opened;
     open_small(folder, &opened);
     IndexRow row = fsh_index_row_load(opened.split->files->files[0].rows);
@@ -397,10 +387,10 @@ static void test_every_changed_byte_of_a_compressed_record_is_found(void **state
 
 /* Without the CRC: zstd may take some of these, but never more or fewer bytes than the record says, and none that lie
  * outside (the sanitizers see to that). */
-static void test_a_changed_or_cut_frame_gives_exactly_its_length_or_nothing(void **state)
+TEST_IN_FOLDER(test_a_changed_or_cut_frame_gives_exactly_its_length_or_nothing, folder)
 {
     Opened opened;
-    open_small(*state, &opened);
+    open_small(folder, &opened);
     const FshField *field = &opened.sample.fields[0];
     uint8_t *frame = malloc(field->bytes + 8);
     FshError error = {0};
@@ -439,10 +429,10 @@ static void test_a_changed_or_cut_frame_gives_exactly_its_length_or_nothing(void
 }
 
 /* Heads of frames with a made-up size of their content. */
-static void test_a_frame_that_claims_gigabytes_takes_none(void **state)
+TEST_IN_FOLDER(test_a_frame_that_claims_gigabytes_takes_none, folder)
 {
     Opened opened;
-    open_small(*state, &opened);
+    open_small(folder, &opened);
     FshError error = {0};
     static const uint64_t claims[] = {UINT64_C(1) << 32, UINT64_MAX, UINT64_MAX - 1, UINT64_C(1) << 30};
     /* The greatest number is zstd's own for not knowing, the next one its for an error. */
@@ -468,10 +458,10 @@ static void test_a_frame_that_claims_gigabytes_takes_none(void **state)
     close_small(&opened);
 }
 
-static void test_other_frames_than_one_of_zstd_are_refused(void **state)
+TEST_IN_FOLDER(test_other_frames_than_one_of_zstd_are_refused, folder)
 {
     Opened opened;
-    open_small(*state, &opened);
+    open_small(folder, &opened);
     FshError error = {0};
     uint8_t two[256], skippable[256] = {0x50, 0x2A, 0x4D, 0x18, 4, 0, 0, 0, 1, 2, 3, 4};
     size_t one = ZSTD_compress(two, sizeof two, "abcdefgh", 8, 3);
@@ -489,10 +479,10 @@ static void test_other_frames_than_one_of_zstd_are_refused(void **state)
     close_small(&opened);
 }
 
-static void test_frames_made_without_the_dictionary_come_out_right(void **state)
+TEST_IN_FOLDER(test_frames_made_without_the_dictionary_come_out_right, folder)
 {
     Opened opened;
-    open_small(*state, &opened);
+    open_small(folder, &opened);
     FshError error = {0};
     for (uint64_t i = 0; i < 20; i++) {
         Buffer drawn = {0};
@@ -540,9 +530,8 @@ static void *read_all(void *context)
     return wrong ? context : NULL;
 }
 
-static void test_threads_share_the_dictionary(void **state)
+TEST_IN_FOLDER(test_threads_share_the_dictionary, folder)
 {
-    TestFolder *folder = *state;
     const CompressedPlan plan = {
         .train_count = THREAD_SAMPLES, .shard_count = 3, .level = 3, .dictionary = true};
     FshDataset *dataset = NULL;
@@ -560,28 +549,9 @@ static void test_threads_share_the_dictionary(void **state)
     fsh_close(&dataset);
 }
 
-#define IN_FOLDER(test) cmocka_unit_test_setup_teardown(test, test_folder_setup, test_folder_teardown)
-
-int main(void)
+int test_group_teardown(void **state)
 {
-    const struct CMUnitTest tests[] = {
-        IN_FOLDER(test_fields_come_back_byte_for_byte),
-        IN_FOLDER(test_a_file_by_itself_has_its_dictionary),
-        IN_FOLDER(test_what_is_not_compressed_is_not_copied),
-        cmocka_unit_test(test_what_would_not_shrink_stays),
-        cmocka_unit_test(test_a_packer_gives_the_same_whatever_it_did_before),
-        cmocka_unit_test(test_training_is_deterministic_and_says_when_it_cannot),
-        IN_FOLDER(test_what_is_no_dictionary_is_refused),
-        IN_FOLDER(test_files_with_different_dictionaries_are_no_dataset),
-        IN_FOLDER(test_a_damaged_dictionary_is_found_at_opening),
-        IN_FOLDER(test_every_changed_byte_of_a_compressed_record_is_found),
-        IN_FOLDER(test_a_changed_or_cut_frame_gives_exactly_its_length_or_nothing),
-        IN_FOLDER(test_a_frame_that_claims_gigabytes_takes_none),
-        IN_FOLDER(test_other_frames_than_one_of_zstd_are_refused),
-        IN_FOLDER(test_frames_made_without_the_dictionary_come_out_right),
-        IN_FOLDER(test_threads_share_the_dictionary),
-    };
-    int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    (void)state;
     compressed_forget();
-    return failed;
+    return 0;
 }

@@ -36,9 +36,8 @@ static uint32_t crc32c_bitwise(uint32_t crc, const uint8_t *bytes, size_t length
     return ~crc;
 }
 
-static void test_values_of_the_standard(void **state)
+TEST(test_values_of_the_standard)
 {
-    (void)state;
     uint8_t zeros[32] = {0}, ones[32], rising[32], falling[32];
     memset(ones, 0xFF, sizeof ones);
     for (uint8_t i = 0; i < 32; i++) {
@@ -58,9 +57,8 @@ static void test_values_of_the_standard(void **state)
     }
 }
 
-static void test_every_way_agrees_with_the_definition(void **state)
+TEST(test_every_way_agrees_with_the_definition)
 {
-    (void)state;
     /* Lengths around the block sizes of the fast way: 3 * 256 and 3 * 2048. */
     static const size_t lengths[] = {0,    1,    7,    8,    9,     63,    64,    255,   256,  767,  768,
                                      769,  775,  776,  777,  1535,  1536,  1537,  6143,  6144, 6145, 6911,
@@ -90,9 +88,8 @@ static void test_every_way_agrees_with_the_definition(void **state)
     free(bytes);
 }
 
-static void test_parts_join(void **state)
+TEST(test_parts_join)
 {
-    (void)state;
     uint8_t bytes[3000];
     Random random;
     random_start(&random, 3, 4);
@@ -108,9 +105,8 @@ static void test_parts_join(void **state)
     }
 }
 
-static void test_crcs_of_parts_join_and_come_apart(void **state)
+TEST(test_crcs_of_parts_join_and_come_apart)
 {
-    (void)state;
     enum { ROOM = 5000 };
     uint8_t bytes[ROOM];
     Random random;
@@ -137,15 +133,4 @@ static void test_crcs_of_parts_join_and_come_apart(void **state)
         fsh_crc32c_combine(fsh_crc32c_combine(start, zeros, UINT64_C(1) << 40), zeros, UINT64_C(1) << 40);
     uint32_t both = fsh_crc32c_combine(zeros, zeros, UINT64_C(1) << 40);
     assert_int_equal(twice, fsh_crc32c_combine(start, both, UINT64_C(1) << 41));
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_values_of_the_standard),
-        cmocka_unit_test(test_every_way_agrees_with_the_definition),
-        cmocka_unit_test(test_parts_join),
-        cmocka_unit_test(test_crcs_of_parts_join_and_come_apart),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

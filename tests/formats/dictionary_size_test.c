@@ -139,9 +139,8 @@ static double unpack(const Images *images, const char *path)
     return seconds;
 }
 
-static void test_small_jpegs_shrink_and_come_back(void **state)
+TEST_IN_FOLDER(test_small_jpegs_shrink_and_come_back, folder)
 {
-    TestFolder *folder = *state;
     const char *data = getenv("FSHARD_DATA");
     char source[512];
     Images images = {0};
@@ -171,11 +170,4 @@ static void test_small_jpegs_shrink_and_come_back(void **state)
         free(dictionary);
     }
     free_images(&images);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {cmocka_unit_test_setup_teardown(
-        test_small_jpegs_shrink_and_come_back, test_folder_setup, test_folder_teardown)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -35,26 +35,25 @@ static void assert_full_disk_is_reported(TestFolder *folder, const char *contain
     }
 }
 
-static void test_full_disk_leaves_no_shard_behind(void **state)
+TEST_IN_FOLDER(test_full_disk_leaves_no_shard_behind, folder)
 {
-    assert_full_disk_is_reported(*state, "shards", "train-00000-of-00003.fshard");
+    assert_full_disk_is_reported(folder, "shards", "train-00000-of-00003.fshard");
 }
 
-static void test_full_disk_leaves_no_lmdb_behind(void **state)
+TEST_IN_FOLDER(test_full_disk_leaves_no_lmdb_behind, folder)
 {
-    assert_full_disk_is_reported(*state, "lmdb", "train.lmdb");
+    assert_full_disk_is_reported(folder, "lmdb", "train.lmdb");
 }
 
 /* Its indexes for others (.idx, -wids.json) come after it. */
-static void test_full_disk_leaves_no_tar_behind(void **state)
+TEST_IN_FOLDER(test_full_disk_leaves_no_tar_behind, folder)
 {
-    assert_full_disk_is_reported(*state, "tar", "train-000000.tar");
+    assert_full_disk_is_reported(folder, "tar", "train-000000.tar");
 }
 
 /* A write that is cut short comes back from LMDB as an I/O error; the user must hear of the disk all the same. */
-static void test_full_disk_is_told_from_an_io_error(void **state)
+TEST_IN_FOLDER(test_full_disk_is_told_from_an_io_error, folder)
 {
-    TestFolder *folder = *state;
     FshError error = {0};
     uint64_t disk_bytes = 30000;
     bool done = false;
@@ -72,25 +71,10 @@ static void test_full_disk_is_told_from_an_io_error(void **state)
     assert_true(disk_bytes > 30061 && disk_bytes < 100000); /* the line was crossed on the way */
 }
 
-static void test_a_disk_with_room_is_enough(void **state)
+TEST_IN_FOLDER(test_a_disk_with_room_is_enough, folder)
 {
-    TestFolder *folder = *state;
     RunResult result = write_on_full_disk(folder->path, "shards", 64 << 20);
     assert_int_equal(result.exit_status, 0);
     assert_int_equal(test_count_files(folder->path), 5);
     run_result_free(&result);
-}
-
-#define with_folder(test) cmocka_unit_test_setup_teardown(test, test_folder_setup, test_folder_teardown)
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        with_folder(test_full_disk_leaves_no_shard_behind),
-        with_folder(test_full_disk_leaves_no_lmdb_behind),
-        with_folder(test_full_disk_leaves_no_tar_behind),
-        with_folder(test_full_disk_is_told_from_an_io_error),
-        with_folder(test_a_disk_with_room_is_enough),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -85,10 +85,9 @@ static void write_side(TestFolder *folder, const char *name, const char *const *
     test_file_write_text(test_path(folder, "%s.lmdb/meta_info.txt", name), meta);
 }
 
-static void test_sides_of_basicsr_are_pairs(void **state)
+TEST_IN_FOLDER(test_sides_of_basicsr_are_pairs, folder)
 {
     static const char *const keys[] = {"0001", "0002", "a/0003"};
-    TestFolder *folder = *state;
     FshSample sample;
     write_side(folder, "lq", keys, 3, "a/0003.png (4,5,3) 1\n0001.png (2,3,3) 1\n0002.png (2,3,1) 1\n");
     write_side(folder, "gt", keys, 3, "0002.png (6,9,3) 1\r\n\n0001.png (8,12,3) 1\na/0003.png");
@@ -118,7 +117,7 @@ static void test_sides_of_basicsr_are_pairs(void **state)
     fsh_close(&dataset);
 }
 
-static void test_orphans_of_basicsr_are_named(void **state)
+TEST(test_orphans_of_basicsr_are_named)
 {
     static const char *const keys[] = {"a", "b", "c"};
     static const struct {
@@ -145,7 +144,6 @@ static void test_orphans_of_basicsr_are_named(void **state)
         assert_refused(folder.path, rows[i].status, rows[i].part);
         test_folder_remove(&folder);
     }
-    (void)state;
 }
 
 static const char *const sides[] = {"blurry", "sharp"};
@@ -173,10 +171,9 @@ static FshWriterOptions basicsr_options(void)
                               .shard_count = 1};
 }
 
-static void test_what_is_written_for_basicsr_is_read(void **state)
+TEST_IN_FOLDER(test_what_is_written_for_basicsr_is_read, folder)
 {
     static const char *const keys[] = {"z/0001", "a.b/0%2", "sn\xC3\xB6w", "b"};
-    TestFolder *folder = *state;
     FshError error = {0};
     FshWriterOptions options = basicsr_options();
     FshWriter *writer = NULL;
@@ -228,9 +225,8 @@ static void test_what_is_written_for_basicsr_is_read(void **state)
     free(info.name);
 }
 
-static void test_what_basicsr_cannot_hold_is_refused(void **state)
+TEST_IN_FOLDER(test_what_basicsr_cannot_hold_is_refused, folder)
 {
-    TestFolder *folder = *state;
     for (int i = 0; i < 2; i++) {
         FshError error = {0};
         FshWriterOptions options = basicsr_options();
@@ -278,9 +274,8 @@ static const struct {
     {TEXT("\x80\x04\x8e\x03\0\0\0\0\0\0\0abc\x94K\0\x86\x94."), 0},
 };
 
-static void test_pickles_are_read(void **state)
+TEST(test_pickles_are_read)
 {
-    (void)state;
     for (size_t i = 0; i < sizeof pickles / sizeof *pickles; i++) {
         FshError error = {0};
         uint64_t at = 0, bytes = 0;
@@ -299,7 +294,7 @@ static void test_pickles_are_read(void **state)
     }
 }
 
-static void test_other_pickles_are_refused_by_name(void **state)
+TEST(test_other_pickles_are_refused_by_name)
 {
     static const struct {
         const char *bytes;
@@ -332,7 +327,6 @@ static void test_other_pickles_are_refused_by_name(void **state)
         {TEXT("\0\0\0\0\x01\0\0\0\0\0\0\0"), "pyarrow", FSH_ERR_UNSUPPORTED},
         {"", 0, "without an end", FSH_ERR_CORRUPT},
     };
-    (void)state;
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         FshError error = {0};
         uint64_t at = 0, bytes = 0;
@@ -345,9 +339,8 @@ static void test_other_pickles_are_refused_by_name(void **state)
     }
 }
 
-static void test_folder2lmdb_is_read_in_the_order_of_numbers(void **state)
+TEST_IN_FOLDER(test_folder2lmdb_is_read_in_the_order_of_numbers, folder)
 {
-    TestFolder *folder = *state;
     TestEntry entries[14] = {{"__keys__", "x", 1}, {"__len__", "x", 1}};
     char keys[12][8], values[12][16];
     for (int i = 0; i < 12; i++) { /* "10" comes before "2" in the LMDB */
@@ -392,9 +385,8 @@ static FshStatus count_entry(const LmdbEntry *entry, void *context, FshError *er
 }
 
 /* Two keys with one value: a file of many such would keep a reader busy for ever. */
-static void test_values_that_overlap_are_refused(void **state)
+TEST_IN_FOLDER(test_values_that_overlap_are_refused, folder)
 {
-    TestFolder *folder = *state;
     enum { PAGE_BYTES = 4096, PAGES = 40, VALUE_BYTES = PAGE_BYTES * PAGES - 16, NODE_PAGE = 9 };
     char *value = calloc(1, VALUE_BYTES);
     const TestEntry entries[] = {{"a", value, 10}, {"b", value, VALUE_BYTES}, {"c", value, 5000}};
@@ -418,20 +410,4 @@ static void test_values_that_overlap_are_refused(void **state)
     assert_contains(error.message, "values overlap");
     free(bytes);
     free(value);
-}
-
-int main(void)
-{
-#define with_folder(test) cmocka_unit_test_setup_teardown(test, test_folder_setup, test_folder_teardown)
-    const struct CMUnitTest tests[] = {
-        with_folder(test_sides_of_basicsr_are_pairs),
-        cmocka_unit_test(test_orphans_of_basicsr_are_named),
-        with_folder(test_what_is_written_for_basicsr_is_read),
-        with_folder(test_what_basicsr_cannot_hold_is_refused),
-        cmocka_unit_test(test_pickles_are_read),
-        cmocka_unit_test(test_other_pickles_are_refused_by_name),
-        with_folder(test_folder2lmdb_is_read_in_the_order_of_numbers),
-        with_folder(test_values_that_overlap_are_refused),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -6,7 +6,7 @@
 #include "formats/internal.h"
 #include "tests/support/support.h"
 
-static void test_braces_are_those_of_braceexpand(void **state)
+TEST(test_braces_are_those_of_braceexpand)
 {
     /* What python3 -c 'import braceexpand; print(*braceexpand.braceexpand("…"))' says. */
     static const struct {
@@ -26,7 +26,6 @@ static void test_braces_are_those_of_braceexpand(void **state)
         {"one{x}", "one{x}"},
         {"{}", "{}"},
     };
-    (void)state;
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         FshError error = {0};
         char **paths = NULL, joined[512] = "";
@@ -46,11 +45,10 @@ static void test_braces_are_those_of_braceexpand(void **state)
     assert_null(paths);
 }
 
-static void test_json_is_scanned(void **state)
+TEST(test_json_is_scanned)
 {
     static const char text[] =
         " {\"a\" : \"x\\\"y\\u00e9\\ud83d\\ude00\\udcff\", \"b\":[1,{\"c\":\"}\"}], \"n\" : -12 ,\"t\":true}";
-    (void)state;
     JsonScan scan = fsh_json_scan(text, sizeof text - 1);
     JsonSlice name, value;
     char plain[64];
@@ -83,9 +81,8 @@ static void test_json_is_scanned(void **state)
     }
 }
 
-static void test_npy_headers_are_read(void **state)
+TEST(test_npy_headers_are_read)
 {
-    (void)state;
     uint8_t bytes[NPY_HEADER_BYTES + 24];
     NpyArray array;
     fsh_npy_store_header(bytes, 2, 4, 3);
@@ -100,14 +97,4 @@ static void test_npy_headers_are_read(void **state)
     char *type = memmem(bytes, sizeof bytes, "|u1", 3);
     memcpy(type, "<f4", 3);
     assert_false(fsh_npy_parse(bytes, sizeof bytes, &array));
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_braces_are_those_of_braceexpand),
-        cmocka_unit_test(test_json_is_scanned),
-        cmocka_unit_test(test_npy_headers_are_read),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -28,9 +28,8 @@ static void assert_file(const FshSplit *split, uint64_t index, const char *key, 
     fsh_unpacker_free(&unpacker);
 }
 
-static void test_files_are_samples_in_their_order(void **state)
+TEST_IN_FOLDER(test_files_are_samples_in_their_order, folder)
 {
-    TestFolder *folder = *state;
     static const char *const paths[] = {"b/2.jpg", "a.png", "gone.jpg"};
     FshDataset *dataset = NULL;
     FshUnpacker *unpacker = NULL;
@@ -63,9 +62,8 @@ static bool is_wanted(void *context, const char *path)
     return strcmp(path, "notes.txt") != 0;
 }
 
-static void test_files_of_a_tar_keep_their_whole_names(void **state)
+TEST_IN_FOLDER(test_files_of_a_tar_keep_their_whole_names, folder)
 {
-    TestFolder *folder = *state;
     TestTar tar = {0};
     FshDataset *dataset = NULL;
     FshError error = {0};
@@ -86,15 +84,4 @@ static void test_files_of_a_tar_keep_their_whole_names(void **state)
     assert_int_equal(fsh_open_tar_files(&dataset, path, is_wanted, &asked, &error), FSH_ERR_CORRUPT);
     assert_contains(error.message, "images.tar");
     assert_null(dataset);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(test_files_are_samples_in_their_order, test_folder_setup,
-                                        test_folder_teardown),
-        cmocka_unit_test_setup_teardown(test_files_of_a_tar_keep_their_whole_names, test_folder_setup,
-                                        test_folder_teardown),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -17,11 +17,10 @@
 static const DatasetPlan small_plan = {.container = FSH_CONTAINER_LMDB, .train_count = 12};
 
 /* Appending fills each page before the next is begun: 89 %, for a record is never cut. Inserting leaves 83 %. */
-static void test_pages_are_filled_by_appending(void **state)
+TEST_IN_FOLDER(test_pages_are_filled_by_appending, folder)
 {
     const DatasetPlan plan = {
         .container = FSH_CONTAINER_LMDB, .train_count = 20000, .payload_bytes_max = 100};
-    TestFolder *folder = *state;
     MDB_env *environment = NULL;
     MDB_txn *transaction = NULL;
     MDB_dbi database = 0;
@@ -92,9 +91,8 @@ static void start_writing(const char *path)
         _exit(1);
 }
 
-static void test_a_killed_reader_or_writer_blocks_nobody(void **state)
+TEST_IN_FOLDER(test_a_killed_reader_or_writer_blocks_nobody, folder)
 {
-    TestFolder *folder = *state;
     FshError error = {0};
     FshDataset *dataset = NULL;
     FshWriter *writer = NULL;
@@ -139,11 +137,10 @@ static uint64_t cached_bytes(int descriptor)
 }
 
 /* On a disk (/var/tmp): which pages are in memory after opening a file of which none was. */
-static void test_opening_reads_the_tree_and_not_the_values(void **state)
+TEST(test_opening_reads_the_tree_and_not_the_values)
 {
     const DatasetPlan plan = {
         .container = FSH_CONTAINER_LMDB, .train_count = 400, .payload_bytes_max = 200000};
-    (void)state;
     char folder[] = "/var/tmp/fshard-test-XXXXXX";
     char path[64], data[96], manifest[64];
     FshResidency residency = {0};
@@ -178,16 +175,4 @@ static void test_opening_reads_the_tree_and_not_the_values(void **state)
     if (residency.resident_bytes > residency.bytes / 50)
         fail_msg("%llu of %llu bytes were read", (unsigned long long)residency.resident_bytes,
                  (unsigned long long)residency.bytes);
-}
-
-#define with_folder(test) cmocka_unit_test_setup_teardown(test, test_folder_setup, test_folder_teardown)
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        with_folder(test_pages_are_filled_by_appending),
-        with_folder(test_a_killed_reader_or_writer_blocks_nobody),
-        cmocka_unit_test(test_opening_reads_the_tree_and_not_the_values),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -29,7 +29,7 @@ static uint64_t count_problems(const char *path, FshCheckLevel level)
 
 /* ---- round trips ---- */
 
-static void test_what_is_written_is_read(void **state)
+TEST_IN_FOLDER(test_what_is_written_is_read, folder)
 {
     static const DatasetPlan plans[] = {
         {.container = FSH_CONTAINER_LMDB, .train_count = 700, .val_count = 9}, /* a tree of two levels */
@@ -37,7 +37,6 @@ static void test_what_is_written_is_read(void **state)
         {.container = FSH_CONTAINER_LMDB, .train_count = 1},
         {.container = FSH_CONTAINER_LMDB, .train_count = 0, .val_count = 1},
     };
-    TestFolder *folder = *state;
     for (size_t i = 0; i < sizeof plans / sizeof *plans; i++) {
         FshError error = {0};
         FshDataset *dataset = NULL;
@@ -59,9 +58,8 @@ static void test_what_is_written_is_read(void **state)
     }
 }
 
-static void test_records_are_those_of_shards(void **state)
+TEST_IN_FOLDER(test_records_are_those_of_shards, folder)
 {
-    TestFolder *folder = *state;
     DatasetPlan plan = {.train_count = 60};
     FshError error = {0};
     FshDataset *shards = NULL, *lmdb = NULL;
@@ -89,10 +87,9 @@ static void test_records_are_those_of_shards(void **state)
 }
 
 /* The library that everyone else reads it with, opened as fshard(5) says. */
-static void test_liblmdb_reads_the_same(void **state)
+TEST_IN_FOLDER(test_liblmdb_reads_the_same, folder)
 {
     const DatasetPlan plan = {.container = FSH_CONTAINER_LMDB, .train_count = 500, .payload_bytes_max = 9000};
-    TestFolder *folder = *state;
     FshError error = {0};
     FshDataset *dataset = NULL;
     const char *path = test_path(folder, "train.lmdb/");
@@ -132,12 +129,11 @@ static void test_liblmdb_reads_the_same(void **state)
     fsh_close(&dataset);
 }
 
-static void test_the_map_grows_as_needed(void **state)
+TEST_IN_FOLDER(test_the_map_grows_as_needed, folder)
 {
     /* 40 MiB and more than two batches, from a map of 1 MiB. */
     const DatasetPlan plan = {
         .container = FSH_CONTAINER_LMDB, .train_count = 83, .payload_bytes_max = 2000000};
-    TestFolder *folder = *state;
     FshError error = {0};
     FshDataset *dataset = NULL;
     const char *path = test_path(folder, "train.lmdb");
@@ -148,11 +144,10 @@ static void test_the_map_grows_as_needed(void **state)
     fsh_close(&dataset);
 }
 
-static void test_same_samples_give_same_bytes(void **state)
+TEST_IN_FOLDER(test_same_samples_give_same_bytes, folder)
 {
     const DatasetPlan plan = {
         .container = FSH_CONTAINER_LMDB, .train_count = 900, .payload_bytes_max = 60000};
-    TestFolder *folder = *state;
     FshFileInfo first, second;
     samples_write_file(&plan, "train", test_path(folder, "a.lmdb"), 0, 0, plan.train_count, &first);
     void *litter = malloc(5 << 20); /* what malloc gives next is not clean */
@@ -200,9 +195,8 @@ static void *read_at_random(void *argument)
     return NULL;
 }
 
-static void test_many_threads_read_at_once(void **state)
+TEST_IN_FOLDER(test_many_threads_read_at_once, folder)
 {
-    TestFolder *folder = *state;
     const DatasetPlan plan = {.container = FSH_CONTAINER_LMDB, .train_count = 300};
     FshError error = {0};
     FshDataset *dataset = NULL;
@@ -246,9 +240,8 @@ static void walk_exact(const char *bytes, size_t length)
     free(exact);
 }
 
-static void test_damaged_pages_are_refused_or_harmless(void **state)
+TEST_IN_FOLDER(test_damaged_pages_are_refused_or_harmless, folder)
 {
-    TestFolder *folder = *state;
     const DatasetPlan plan = {.container = FSH_CONTAINER_LMDB, .train_count = 250};
     size_t length = 0;
     samples_write_file(&plan, "train", test_path(folder, "train.lmdb"), 0, 0, plan.train_count, NULL);
@@ -282,10 +275,9 @@ static void test_damaged_pages_are_refused_or_harmless(void **state)
 }
 
 /* Each number of each node of the tree, set to what hurts. */
-static void test_hostile_nodes_are_refused_or_harmless(void **state)
+TEST_IN_FOLDER(test_hostile_nodes_are_refused_or_harmless, folder)
 {
     static const uint8_t values[] = {0, 1, 2, 0x7F, 0x80, 0xFF};
-    TestFolder *folder = *state;
     const DatasetPlan plan = {.container = FSH_CONTAINER_LMDB, .train_count = 40, .payload_bytes_max = 6000};
     size_t length = 0, in_overflow = 0;
     samples_write_file(&plan, "train", test_path(folder, "train.lmdb"), 0, 0, plan.train_count, NULL);
@@ -314,10 +306,9 @@ static void test_hostile_nodes_are_refused_or_harmless(void **state)
     free(text);
 }
 
-static void test_a_tree_that_is_not_what_its_meta_page_says_is_refused(void **state)
+TEST_IN_FOLDER(test_a_tree_that_is_not_what_its_meta_page_says_is_refused, folder)
 {
     static const size_t places[] = {94, 120, 121, 128, 135}; /* depth, entries, root */
-    TestFolder *folder = *state;
     size_t length = 0;
     write_small_lmdb(folder);
     char *bytes = test_file_read(test_path(folder, "train.lmdb/data.mdb"), &length);
@@ -332,9 +323,8 @@ static void test_a_tree_that_is_not_what_its_meta_page_says_is_refused(void **st
     free(bytes);
 }
 
-static void test_branches_in_a_circle_end(void **state)
+TEST_IN_FOLDER(test_branches_in_a_circle_end, folder)
 {
-    TestFolder *folder = *state;
     const DatasetPlan plan = {.container = FSH_CONTAINER_LMDB, .train_count = 250};
     FshError error = {0};
     LmdbView view;
@@ -359,9 +349,8 @@ static void test_branches_in_a_circle_end(void **state)
     free(text);
 }
 
-static void test_every_changed_byte_is_found_by_the_manifest(void **state)
+TEST_IN_FOLDER(test_every_changed_byte_is_found_by_the_manifest, folder)
 {
-    TestFolder *folder = *state;
     const DatasetPlan plan = {.container = FSH_CONTAINER_LMDB, .train_count = 2};
     samples_write_dataset(&plan, folder->path);
     const char *path = test_path(folder, "train.lmdb/data.mdb");
@@ -379,9 +368,8 @@ static void test_every_changed_byte_is_found_by_the_manifest(void **state)
 
 /* ---- writing, the other ways ---- */
 
-static void test_nothing_stays_without_finish(void **state)
+TEST_IN_FOLDER(test_nothing_stays_without_finish, folder)
 {
-    TestFolder *folder = *state;
     FshError error = {0};
     FshWriter *writer = NULL;
     FshWriterOptions options = samples_writer_options(&small_plan, "train", 0);
@@ -390,9 +378,8 @@ static void test_nothing_stays_without_finish(void **state)
     assert_false(file_exists(test_path(folder, "train.lmdb")));
 }
 
-static void test_force_replaces_and_failure_keeps_the_old(void **state)
+TEST_IN_FOLDER(test_force_replaces_and_failure_keeps_the_old, folder)
 {
-    TestFolder *folder = *state;
     FshError error = {0};
     FshWriter *writer = NULL;
     const char *path = write_small_lmdb(folder);
@@ -418,9 +405,8 @@ static void test_force_replaces_and_failure_keeps_the_old(void **state)
     assert_int_equal(test_count_files(path), 1);
 }
 
-static void test_a_file_in_the_way_is_refused(void **state)
+TEST_IN_FOLDER(test_a_file_in_the_way_is_refused, folder)
 {
-    TestFolder *folder = *state;
     FshError error = {0};
     FshWriter *writer = NULL;
     FshWriterOptions options = samples_writer_options(&small_plan, "train", 0);
@@ -432,9 +418,8 @@ static void test_a_file_in_the_way_is_refused(void **state)
     assert_int_equal(test_file_size(test_path(folder, "train.lmdb")), 6);
 }
 
-static void test_a_foreign_lmdb_is_refused(void **state)
+TEST_IN_FOLDER(test_a_foreign_lmdb_is_refused, folder)
 {
-    TestFolder *folder = *state;
     FshError error = {0};
     FshDataset *dataset = NULL;
     MDB_env *environment = NULL;
@@ -455,28 +440,4 @@ static void test_a_foreign_lmdb_is_refused(void **state)
     assert_int_equal(fsh_open(&dataset, test_path(folder, "other.lmdb/data.mdb"), &error),
                      FSH_ERR_UNSUPPORTED);
     assert_contains(error.message, "not written by fshard");
-}
-
-#define with_folder(test) cmocka_unit_test_setup_teardown(test, test_folder_setup, test_folder_teardown)
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        with_folder(test_what_is_written_is_read),
-        with_folder(test_records_are_those_of_shards),
-        with_folder(test_liblmdb_reads_the_same),
-        with_folder(test_the_map_grows_as_needed),
-        with_folder(test_same_samples_give_same_bytes),
-        with_folder(test_many_threads_read_at_once),
-        with_folder(test_damaged_pages_are_refused_or_harmless),
-        with_folder(test_hostile_nodes_are_refused_or_harmless),
-        with_folder(test_a_tree_that_is_not_what_its_meta_page_says_is_refused),
-        with_folder(test_branches_in_a_circle_end),
-        with_folder(test_every_changed_byte_is_found_by_the_manifest),
-        with_folder(test_nothing_stays_without_finish),
-        with_folder(test_force_replaces_and_failure_keeps_the_old),
-        with_folder(test_a_file_in_the_way_is_refused),
-        with_folder(test_a_foreign_lmdb_is_refused),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

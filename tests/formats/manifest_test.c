@@ -12,9 +12,8 @@
 
 static const DatasetPlan plan = {.train_count = 10, .val_count = 4, .shard_count = 2};
 
-static void test_what_is_saved_is_loaded(void **state)
+TEST_IN_FOLDER(test_what_is_saved_is_loaded, folder)
 {
-    TestFolder *folder = *state;
     FshError error = {0};
     FshManifest manifest;
     samples_write_dataset(&plan, folder->path);
@@ -59,9 +58,8 @@ static void test_what_is_saved_is_loaded(void **state)
     free(after);
 }
 
-static void test_the_hash_is_that_of_the_footer(void **state)
+TEST_IN_FOLDER(test_the_hash_is_that_of_the_footer, folder)
 {
-    TestFolder *folder = *state;
     FshError error = {0};
     FshManifest manifest;
     samples_write_dataset(&plan, folder->path);
@@ -219,9 +217,8 @@ static char *changed_text(const char *good, const Change *change, bool sealed)
     return text;
 }
 
-static void test_hostile_manifests_are_refused(void **state)
+TEST_IN_FOLDER(test_hostile_manifests_are_refused, folder)
 {
-    TestFolder *folder = *state;
     const char *path = test_path(folder, "dataset.json");
     samples_write_dataset(&plan, folder->path);
     char *good = test_file_read(path, NULL);
@@ -245,9 +242,8 @@ static void test_hostile_manifests_are_refused(void **state)
     free(good);
 }
 
-static void test_unknown_members_are_ignored(void **state)
+TEST_IN_FOLDER(test_unknown_members_are_ignored, folder)
 {
-    TestFolder *folder = *state;
     FshError error = {0};
     FshManifest manifest;
     samples_write_dataset(&plan, folder->path);
@@ -284,9 +280,8 @@ static void assert_refused(const char *text, size_t bytes, const char *what, siz
     assert_contains_not(error.message, "memory");
 }
 
-static void test_no_changed_byte_passes(void **state)
+TEST_IN_FOLDER(test_no_changed_byte_passes, folder)
 {
-    TestFolder *folder = *state;
     samples_write_dataset(&plan, folder->path);
     size_t bytes = 0;
     char *text = test_file_read(test_path(folder, "dataset.json"), &bytes);
@@ -325,7 +320,7 @@ static void replace(char *text, const char *after, const char *from, const char 
         at[i] = to[i];
 }
 
-static void test_what_was_changed_is_told_by_its_name(void **state)
+TEST_IN_FOLDER(test_what_was_changed_is_told_by_its_name, folder)
 {
     const struct {
         const char *after, *from, *to, *message;
@@ -341,7 +336,6 @@ static void test_what_was_changed_is_told_by_its_name(void **state)
         {"\"checksum\": ", "checksum", "shecksum", "\"checksum\" is missing"},
         {"{", "  ", " \n", "\"checksum\" or what stands between members"},
     };
-    TestFolder *folder = *state;
     samples_write_dataset(&plan, folder->path);
     char *good = test_file_read(test_path(folder, "dataset.json"), NULL);
     for (size_t i = 0; i < sizeof edits / sizeof *edits; i++) {
@@ -357,9 +351,8 @@ static void test_what_was_changed_is_told_by_its_name(void **state)
     free(good);
 }
 
-static void test_manifests_of_version_1_open(void **state)
+TEST_IN_FOLDER(test_manifests_of_version_1_open, folder)
 {
-    TestFolder *folder = *state;
     FshError error = {0};
     FshManifest manifest, older;
     FshDataset *dataset = NULL;
@@ -378,9 +371,8 @@ static void test_manifests_of_version_1_open(void **state)
     fsh_manifest_free(&older);
 }
 
-static void test_the_id_covers_the_hashes_of_files(void **state)
+TEST_IN_FOLDER(test_the_id_covers_the_hashes_of_files, folder)
 {
-    TestFolder *folder = *state;
     FshError error = {0};
     FshManifest manifest;
     samples_write_dataset(&plan, folder->path);
@@ -405,10 +397,9 @@ static void test_the_id_covers_the_hashes_of_files(void **state)
 }
 
 /* jansson takes 46 seconds and 880 MB for it. */
-static void test_a_string_of_300_megabytes_is_refused_at_once(void **state)
+TEST_IN_FOLDER(test_a_string_of_300_megabytes_is_refused_at_once, folder)
 {
     enum { STRING_BYTES = 40 << 20 };
-    TestFolder *folder = *state;
     FshError error = {0};
     FshManifest manifest;
     char *text = malloc(STRING_BYTES + 64);
@@ -429,9 +420,8 @@ static void test_a_string_of_300_megabytes_is_refused_at_once(void **state)
     assert_contains(error.message, "67108864");
 }
 
-static void test_text_that_is_no_manifest_is_refused(void **state)
+TEST_IN_FOLDER(test_text_that_is_no_manifest_is_refused, folder)
 {
-    TestFolder *folder = *state;
     FshError error = {0};
     FshManifest manifest;
     samples_write_dataset(&plan, folder->path);
@@ -451,9 +441,8 @@ static void test_text_that_is_no_manifest_is_refused(void **state)
     assert_int_equal(fsh_manifest_load(&manifest, test_path(folder, "none"), &error), FSH_ERR_NOT_FOUND);
 }
 
-static void test_a_manifest_that_contradicts_itself_is_not_saved(void **state)
+TEST_IN_FOLDER(test_a_manifest_that_contradicts_itself_is_not_saved, folder)
 {
-    TestFolder *folder = *state;
     FshError error = {0};
     FshManifest manifest;
     samples_write_dataset(&plan, folder->path);
@@ -483,24 +472,4 @@ static void test_a_manifest_that_contradicts_itself_is_not_saved(void **state)
     assert_int_equal(test_count_files(elsewhere), 0);
     assert_ok(fsh_manifest_save(&manifest, elsewhere, false, &error), &error);
     fsh_manifest_free(&manifest);
-}
-
-#define with_folder(test) cmocka_unit_test_setup_teardown(test, test_folder_setup, test_folder_teardown)
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        with_folder(test_what_is_saved_is_loaded),
-        with_folder(test_the_hash_is_that_of_the_footer),
-        with_folder(test_hostile_manifests_are_refused),
-        with_folder(test_unknown_members_are_ignored),
-        with_folder(test_no_changed_byte_passes),
-        with_folder(test_what_was_changed_is_told_by_its_name),
-        with_folder(test_manifests_of_version_1_open),
-        with_folder(test_the_id_covers_the_hashes_of_files),
-        with_folder(test_a_string_of_300_megabytes_is_refused_at_once),
-        with_folder(test_text_that_is_no_manifest_is_refused),
-        with_folder(test_a_manifest_that_contradicts_itself_is_not_saved),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

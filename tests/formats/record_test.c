@@ -38,9 +38,8 @@ static FshStatus parse_exact(const uint8_t *bytes, size_t length)
     return status;
 }
 
-static void test_hostile_lengths_in_a_record_are_refused(void **state)
+TEST(test_hostile_lengths_in_a_record_are_refused)
 {
-    (void)state;
     static const uint64_t values[] = {0,
                                       1,
                                       63,
@@ -105,9 +104,8 @@ static void test_hostile_lengths_in_a_record_are_refused(void **state)
 }
 
 /* A record whose payloads were put to their places beforehand, in memory that held something else, is the same. */
-static void test_payloads_that_lie_in_place_make_the_same_record(void **state)
+TEST(test_payloads_that_lie_in_place_make_the_same_record)
 {
-    (void)state;
     const DatasetPlan plan = {.kind = FSH_KIND_PAIRS};
     for (uint64_t index = 0; index < 8; index++) {
         MadeSample made;
@@ -134,9 +132,8 @@ static void test_payloads_that_lie_in_place_make_the_same_record(void **state)
 }
 
 /* Numbers that contradict each other only in a sum that wraps, or not at all but for the layout being tight. */
-static void test_forged_layouts_are_refused(void **state)
+TEST(test_forged_layouts_are_refused)
 {
-    (void)state;
     const DatasetPlan plan = {.kind = FSH_KIND_PAIRS};
     MadeSample made;
     FshError error = {0};
@@ -172,9 +169,8 @@ static void test_forged_layouts_are_refused(void **state)
     sample_free(&made);
 }
 
-static void test_reserved_bytes_are_of_a_later_version(void **state)
+TEST(test_reserved_bytes_are_of_a_later_version)
 {
-    (void)state;
     MadeSample made;
     FshError error = {0};
     FshSample sample;
@@ -198,9 +194,8 @@ static void test_reserved_bytes_are_of_a_later_version(void **state)
 }
 
 /* What stands in the padding is covered by the CRC, but a writer with the wrong idea could put anything there. */
-static void test_padding_that_is_not_zero_is_corrupt(void **state)
+TEST(test_padding_that_is_not_zero_is_corrupt)
 {
-    (void)state;
     const DatasetPlan plan = {.kind = FSH_KIND_PAIRS};
     MadeSample made;
     FshError error = {0};
@@ -244,9 +239,8 @@ static uint8_t *build_compact(const FshSample *sample, size_t *length)
 }
 
 /* What is read is what was written, and takes no more than what fshard(5) says. */
-static void test_a_compact_record_holds_all_of_a_sample(void **state)
+TEST(test_a_compact_record_holds_all_of_a_sample)
 {
-    (void)state;
     const DatasetPlan plans[] = {{.kind = FSH_KIND_CLASSES}, {.kind = FSH_KIND_PAIRS}};
     for (uint64_t index = 0; index < 20; index++) {
         MadeSample made;
@@ -291,9 +285,8 @@ static void test_a_compact_record_holds_all_of_a_sample(void **state)
 
 /* Every value of every byte, in memory of exactly that length; and what is taken can be built again to the same bytes: no
  * record has two forms. */
-static void test_no_byte_of_a_compact_record_leads_outside(void **state)
+TEST(test_no_byte_of_a_compact_record_leads_outside)
 {
-    (void)state;
     const DatasetPlan plan = {.kind = FSH_KIND_PAIRS, .payload_bytes_max = 40};
     for (uint64_t index = 0; index < 5; index++) {
         MadeSample made;
@@ -339,9 +332,8 @@ static void test_no_byte_of_a_compact_record_leads_outside(void **state)
     }
 }
 
-static void test_numbers_that_are_too_long_or_too_large_are_refused(void **state)
+TEST(test_numbers_that_are_too_long_or_too_large_are_refused)
 {
-    (void)state;
     static const struct {
         const char *
             numbers; /* after the checksum: label and fields, key_bytes, key_place, one field, key, payload */
@@ -380,9 +372,8 @@ static void test_numbers_that_are_too_long_or_too_large_are_refused(void **state
 }
 
 /* The key is looked for in the path; wherever it could stand twice there is one place for it. */
-static void test_a_key_elsewhere_than_where_a_writer_puts_it_is_corrupt(void **state)
+TEST(test_a_key_elsewhere_than_where_a_writer_puts_it_is_corrupt)
 {
-    (void)state;
     static const uint8_t payload[] = {1};
     FshSample sample = {.label = 0, .key = "ab", .key_bytes = 2, .field_count = 1};
     RecordHead head;
@@ -404,20 +395,4 @@ static void test_a_key_elsewhere_than_where_a_writer_puts_it_is_corrupt(void **s
     assert_int_equal(fsh_record_verify(record, &sample, &head, &error), FSH_ERR_CORRUPT);
     assert_contains(error.message, "key");
     free(record);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_hostile_lengths_in_a_record_are_refused),
-        cmocka_unit_test(test_payloads_that_lie_in_place_make_the_same_record),
-        cmocka_unit_test(test_forged_layouts_are_refused),
-        cmocka_unit_test(test_reserved_bytes_are_of_a_later_version),
-        cmocka_unit_test(test_padding_that_is_not_zero_is_corrupt),
-        cmocka_unit_test(test_a_compact_record_holds_all_of_a_sample),
-        cmocka_unit_test(test_no_byte_of_a_compact_record_leads_outside),
-        cmocka_unit_test(test_numbers_that_are_too_long_or_too_large_are_refused),
-        cmocka_unit_test(test_a_key_elsewhere_than_where_a_writer_puts_it_is_corrupt),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

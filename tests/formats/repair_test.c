@@ -95,9 +95,8 @@ static void expect_samples(const char *path, const bool *kept)
     fsh_close(&dataset);
 }
 
-static void test_a_shard_cut_anywhere_gives_back_every_record_before_the_cut(void **state)
+TEST_IN_FOLDER(test_a_shard_cut_anywhere_gives_back_every_record_before_the_cut, folder)
 {
-    TestFolder *folder = *state;
     Whole whole = make_whole(folder);
     const char *torn = test_path(folder, "torn.fshard"), *repaired = test_path(folder, "repaired.fshard");
     unsigned repaired_count = 0;
@@ -141,9 +140,8 @@ static void test_a_shard_cut_anywhere_gives_back_every_record_before_the_cut(voi
     free(whole.bytes);
 }
 
-static void test_damaged_records_are_left_out_by_the_index_and_named(void **state)
+TEST_IN_FOLDER(test_damaged_records_are_left_out_by_the_index_and_named, folder)
 {
-    TestFolder *folder = *state;
     Whole whole = make_whole(folder);
     const char *repaired = test_path(folder, "repaired.fshard");
     const bool kept[SAMPLES] = {true, true, false, true, true, false, true};
@@ -168,9 +166,8 @@ static void test_damaged_records_are_left_out_by_the_index_and_named(void **stat
 }
 
 /* Without an index the next record is found by looking for it; a length that lies does not lead astray. */
-static void test_records_are_found_behind_damage_without_an_index(void **state)
+TEST_IN_FOLDER(test_records_are_found_behind_damage_without_an_index, folder)
 {
-    TestFolder *folder = *state;
     Whole whole = make_whole(folder);
     const char *repaired = test_path(folder, "repaired.fshard");
     const bool kept[SAMPLES] = {false, true, true, true, false, false, true};
@@ -193,9 +190,8 @@ static void test_records_are_found_behind_damage_without_an_index(void **state)
 }
 
 /* Compact records begin anywhere, end without padding and have no length of their own. */
-static void test_compact_records_come_back_whatever_is_cut_or_damaged(void **state)
+TEST_IN_FOLDER(test_compact_records_come_back_whatever_is_cut_or_damaged, folder)
 {
-    TestFolder *folder = *state;
     Whole whole = make_whole_of(folder, FSH_RECORD_COMPACT);
     const char *torn = test_path(folder, "torn.fshard"), *repaired = test_path(folder, "repaired.fshard");
     unsigned complete = 0;
@@ -249,9 +245,8 @@ static void test_compact_records_come_back_whatever_is_cut_or_damaged(void **sta
     free(whole.bytes);
 }
 
-static void test_nothing_is_ever_written_in_place(void **state)
+TEST_IN_FOLDER(test_nothing_is_ever_written_in_place, folder)
 {
-    TestFolder *folder = *state;
     Whole whole = make_whole(folder);
     FshError error = {0};
     assert_int_equal(fsh_repair(whole.path, whole.path, NULL, NULL, NULL, &error), FSH_ERR_EXISTS);
@@ -271,9 +266,8 @@ static void test_nothing_is_ever_written_in_place(void **state)
     free(whole.bytes);
 }
 
-static void test_an_intact_shard_comes_back_as_it_is(void **state)
+TEST_IN_FOLDER(test_an_intact_shard_comes_back_as_it_is, folder)
 {
-    TestFolder *folder = *state;
     Whole whole = make_whole(folder);
     const char *repaired = test_path(folder, "repaired.fshard");
     FshRepairReport report;
@@ -364,9 +358,8 @@ static double repair_overlapping(TestFolder *folder, const Whole *whole, size_t 
 }
 
 /* Eight times the bytes take eight times as long, where each record's own CRC would take 64 times as long. */
-static void test_records_that_claim_all_the_rest_do_not_hold_up_the_search(void **state)
+TEST_IN_FOLDER(test_records_that_claim_all_the_rest_do_not_hold_up_the_search, folder)
 {
-    TestFolder *folder = *state;
     static const FshRecordForm forms[] = {FSH_RECORD_ALIGNED, FSH_RECORD_COMPACT};
     enum { SMALL_BYTES = 1 << 20, TIMES = 8, TIMES_MAX = 24 };
     for (size_t i = 0; i < sizeof forms / sizeof *forms; i++) {
@@ -379,20 +372,4 @@ static void test_records_that_claim_all_the_rest_do_not_hold_up_the_search(void 
         free(whole.bytes);
         assert_int_equal(remove(whole.path), 0);
     }
-}
-
-#define in_folder(test) cmocka_unit_test_setup_teardown(test, test_folder_setup, test_folder_teardown)
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        in_folder(test_a_shard_cut_anywhere_gives_back_every_record_before_the_cut),
-        in_folder(test_damaged_records_are_left_out_by_the_index_and_named),
-        in_folder(test_records_are_found_behind_damage_without_an_index),
-        in_folder(test_records_that_claim_all_the_rest_do_not_hold_up_the_search),
-        in_folder(test_compact_records_come_back_whatever_is_cut_or_damaged),
-        in_folder(test_nothing_is_ever_written_in_place),
-        in_folder(test_an_intact_shard_comes_back_as_it_is),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

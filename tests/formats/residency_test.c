@@ -82,9 +82,9 @@ static FshResidency residency_of(const FshDataset *dataset)
     return residency;
 }
 
-static void test_ram_brings_in_what_was_not_there(void **state)
+TEST_IN_FOLDER(test_ram_brings_in_what_was_not_there, folder)
 {
-    FshDataset *dataset = open_with_holes(*state);
+    FshDataset *dataset = open_with_holes(folder);
     const FshSplit *train = fsh_split(dataset, "train");
     FshError error = {0};
     uint64_t bytes = 0;
@@ -102,9 +102,8 @@ static void test_ram_brings_in_what_was_not_there(void **state)
 }
 
 /* Sizes that are no whole number of pages are counted to the byte. */
-static void test_small_files_are_counted_to_the_byte(void **state)
+TEST_IN_FOLDER(test_small_files_are_counted_to_the_byte, folder)
 {
-    TestFolder *folder = *state;
     const FshContainer containers[] = {FSH_CONTAINER_SHARDS, FSH_CONTAINER_LMDB};
     for (size_t i = 0; i < 2; i++) {
         const DatasetPlan plan = {
@@ -125,9 +124,8 @@ static void test_small_files_are_counted_to_the_byte(void **state)
     }
 }
 
-static void test_a_file_that_was_cut_short_is_a_failure(void **state)
+TEST_IN_FOLDER(test_a_file_that_was_cut_short_is_a_failure, folder)
 {
-    TestFolder *folder = *state;
     const DatasetPlan plan = {.train_count = 40, .shard_count = 3, .payload_bytes_max = 100000};
     FshError error = {0};
     FshDataset *dataset = NULL;
@@ -170,10 +168,10 @@ static uint64_t locked_bytes(void)
     return kilobytes * 1024;
 }
 
-static void test_lock_holds_the_pages_until_the_dataset_is_closed(void **state)
+TEST_IN_FOLDER(test_lock_holds_the_pages_until_the_dataset_is_closed, folder)
 {
     skip_without_mlock();
-    FshDataset *dataset = open_with_holes(*state);
+    FshDataset *dataset = open_with_holes(folder);
     FshError error = {0};
     struct rlimit limit;
     uint64_t bytes = residency_of(dataset).bytes;
@@ -213,10 +211,10 @@ static bool lock_is_refused(const FshDataset *dataset)
            strstr(error.message, "65536 bytes (ulimit -l)");
 }
 
-static void test_a_lock_that_is_not_allowed_says_how_much_is(void **state)
+TEST_IN_FOLDER(test_a_lock_that_is_not_allowed_says_how_much_is, folder)
 {
     skip_without_mlock();
-    FshDataset *dataset = open_with_holes(*state);
+    FshDataset *dataset = open_with_holes(folder);
     assert_true(check_as_nobody(lock_is_refused, dataset));
     fsh_close(&dataset);
 }
@@ -233,22 +231,20 @@ static bool residency_is_unknown(const FshDataset *dataset)
     return unknown;
 }
 
-static void test_files_of_others_are_not_told(void **state)
+TEST_IN_FOLDER(test_files_of_others_are_not_told, folder)
 {
     if (geteuid() != 0) {
         print_message("skipped: only root can become another user\n");
         skip();
     }
-    TestFolder *folder = *state;
     FshDataset *dataset = open_with_holes(folder);
     assert_int_equal(chmod(folder->path, 0755), 0);
     assert_true(check_as_nobody(residency_is_unknown, dataset));
     fsh_close(&dataset);
 }
 
-static void test_modes_have_names(void **state)
+TEST(test_modes_have_names)
 {
-    (void)state;
     FshCache cache = FSH_CACHE_NONE;
     assert_true(fsh_cache_from_name("ram", &cache));
     assert_int_equal(cache, FSH_CACHE_RAM);
@@ -260,9 +256,9 @@ static void test_modes_have_names(void **state)
 }
 
 /* Also what was touched: and samples are what they were. */
-static void test_dropping_forgets_what_was_read(void **state)
+TEST_IN_FOLDER(test_dropping_forgets_what_was_read, folder)
 {
-    FshDataset *dataset = open_with_holes(*state);
+    FshDataset *dataset = open_with_holes(folder);
     const FshSplit *split = fsh_split(dataset, "train");
     FshError error = {0};
     struct statfs system;
@@ -280,21 +276,4 @@ static void test_dropping_forgets_what_was_read(void **state)
     for (uint64_t i = 0; i < SHARDS; i++)
         assert_ok(fsh_sample_verify(split, i, &error), &error);
     fsh_close(&dataset);
-}
-
-#define IN_FOLDER(test) cmocka_unit_test_setup_teardown(test, test_folder_setup, test_folder_teardown)
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        IN_FOLDER(test_ram_brings_in_what_was_not_there),
-        IN_FOLDER(test_small_files_are_counted_to_the_byte),
-        IN_FOLDER(test_a_file_that_was_cut_short_is_a_failure),
-        IN_FOLDER(test_lock_holds_the_pages_until_the_dataset_is_closed),
-        IN_FOLDER(test_a_lock_that_is_not_allowed_says_how_much_is),
-        IN_FOLDER(test_files_of_others_are_not_told),
-        IN_FOLDER(test_dropping_forgets_what_was_read),
-        cmocka_unit_test(test_modes_have_names),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -35,7 +35,7 @@ static uint64_t count_problems(const char *path, FshCheckLevel level)
 
 /* ---- round trips ---- */
 
-static void test_what_is_written_is_read(void **state)
+TEST_IN_FOLDER(test_what_is_written_is_read, folder)
 {
     static const DatasetPlan plans[] = {
         {.train_count = 50, .val_count = 9, .shard_count = 4},
@@ -49,7 +49,6 @@ static void test_what_is_written_is_read(void **state)
         {.train_count = 3, .shard_count = 5, .form = FSH_RECORD_COMPACT},
         {.train_count = 40, .payload_bytes_max = 300000, .form = FSH_RECORD_COMPACT},
     };
-    TestFolder *folder = *state;
     for (size_t i = 0; i < sizeof plans / sizeof *plans; i++) {
         FshError error = {0};
         FshDataset *dataset = NULL;
@@ -70,11 +69,11 @@ static void test_what_is_written_is_read(void **state)
     }
 }
 
-static void test_a_shard_alone_knows_its_dataset(void **state)
+TEST_IN_FOLDER(test_a_shard_alone_knows_its_dataset, folder)
 {
     FshError error = {0};
     FshDataset *dataset = NULL;
-    assert_ok(fsh_open(&dataset, write_small_shard(*state), &error), &error);
+    assert_ok(fsh_open(&dataset, write_small_shard(folder), &error), &error);
     const FshManifest *manifest = fsh_manifest(dataset);
     assert_string_equal(manifest->files_id, SAMPLES_ID);
     assert_int_equal(manifest->kind, FSH_KIND_CLASSES);
@@ -91,9 +90,8 @@ static void test_a_shard_alone_knows_its_dataset(void **state)
 }
 
 /* Without their manifest, by a pattern: all of a split, or some of it. */
-static void test_shards_of_a_list_are_one_split(void **state)
+TEST_IN_FOLDER(test_shards_of_a_list_are_one_split, folder)
 {
-    TestFolder *folder = *state;
     const DatasetPlan plan = {.train_count = 30, .val_count = 4, .shard_count = 3};
     FshError error = {0};
     FshDataset *dataset = NULL;
@@ -126,9 +124,8 @@ static void test_shards_of_a_list_are_one_split(void **state)
     fsh_close(&dataset);
 }
 
-static void test_lists_that_are_no_split_are_refused(void **state)
+TEST_IN_FOLDER(test_lists_that_are_no_split_are_refused, folder)
 {
-    TestFolder *folder = *state;
     const DatasetPlan plan = {.train_count = 30, .val_count = 4, .shard_count = 3};
     static const struct {
         const char *list;
@@ -153,9 +150,8 @@ static void test_lists_that_are_no_split_are_refused(void **state)
     }
 }
 
-static void test_payloads_are_aligned(void **state)
+TEST_IN_FOLDER(test_payloads_are_aligned, folder)
 {
-    TestFolder *folder = *state;
     const DatasetPlan plan = {.kind = FSH_KIND_PAIRS, .train_count = 20};
     FshError error = {0};
     FshDataset *dataset = NULL;
@@ -173,9 +169,9 @@ static void test_payloads_are_aligned(void **state)
 
 /* ---- damage ---- */
 
-static void test_torn_shard_is_recognised(void **state)
+TEST_IN_FOLDER(test_torn_shard_is_recognised, folder)
 {
-    const char *path = write_small_shard(*state);
+    const char *path = write_small_shard(folder);
     size_t bytes = 0;
     char *whole = test_file_read(path, &bytes);
     for (size_t length = bytes; length-- > 0;) {
@@ -202,9 +198,9 @@ static void keep_reason(const FshProblem *problem, void *context)
     (void)snprintf(context, 1024, "%s", problem->reason);
 }
 
-static void test_intact_records_of_a_torn_shard_are_counted(void **state)
+TEST_IN_FOLDER(test_intact_records_of_a_torn_shard_are_counted, folder)
 {
-    const char *path = write_small_shard(*state);
+    const char *path = write_small_shard(folder);
     FshError error = {0};
     char reason[1024];
     FshDataset *dataset = NULL;
@@ -261,15 +257,14 @@ static void expect_every_changed_byte_is_found(TestFolder *folder, FshRecordForm
     assert_int_equal(remove(path), 0);
 }
 
-static void test_every_changed_byte_is_found(void **state)
+TEST_IN_FOLDER(test_every_changed_byte_is_found, folder)
 {
-    expect_every_changed_byte_is_found(*state, FSH_RECORD_ALIGNED);
-    expect_every_changed_byte_is_found(*state, FSH_RECORD_COMPACT);
+    expect_every_changed_byte_is_found(folder, FSH_RECORD_ALIGNED);
+    expect_every_changed_byte_is_found(folder, FSH_RECORD_COMPACT);
 }
 
-static void test_changed_record_fails_to_verify_by_name(void **state)
+TEST_IN_FOLDER(test_changed_record_fails_to_verify_by_name, folder)
 {
-    TestFolder *folder = *state;
     const char *path = write_small_shard(folder);
     FshError error = {0};
     FshDataset *dataset = NULL;
@@ -335,7 +330,7 @@ static void mend_sums(uint8_t *bytes, size_t length, size_t header_bytes, size_t
     store_le32(footer + 124, fsh_crc32c(0, footer, 124));
 }
 
-static void test_hostile_numbers_with_right_sums_are_refused(void **state)
+TEST_IN_FOLDER(test_hostile_numbers_with_right_sums_are_refused, folder)
 {
     static const uint64_t values[] = {0,
                                       1,
@@ -361,7 +356,7 @@ static void test_hostile_numbers_with_right_sums_are_refused(void **state)
                                       UINT64_MAX - 31,
                                       UINT64_MAX};
     size_t length = 0;
-    char *text = test_file_read(write_small_shard(*state), &length);
+    char *text = test_file_read(write_small_shard(folder), &length);
     const uint8_t *whole = (const uint8_t *)text;
     uint8_t *changed = malloc(length);
     size_t header_bytes = load_le32(whole + 12);
@@ -446,9 +441,8 @@ static void test_hostile_numbers_with_right_sums_are_refused(void **state)
 /* ---- large files ---- */
 
 /* A shard whose second record begins beyond 4 GiB; the first is a hole. */
-static void test_offsets_beyond_4_gib(void **state)
+TEST_IN_FOLDER(test_offsets_beyond_4_gib, folder)
 {
-    TestFolder *folder = *state;
     const char *path = test_path(folder, "train-00000-of-00001.fshard");
     FshError error = {0};
     Metadata metadata;
@@ -527,21 +521,20 @@ static void test_offsets_beyond_4_gib(void **state)
 
 /* ---- asking for what is not there ---- */
 
-static void test_sample_beyond_the_end_is_not_found(void **state)
+TEST_IN_FOLDER(test_sample_beyond_the_end_is_not_found, folder)
 {
     FshError error = {0};
     FshDataset *dataset = NULL;
     FshSample sample;
-    assert_ok(fsh_open(&dataset, write_small_shard(*state), &error), &error);
+    assert_ok(fsh_open(&dataset, write_small_shard(folder), &error), &error);
     assert_int_equal(fsh_sample_get(fsh_split(dataset, "train"), 5, &sample, &error), FSH_ERR_NOT_FOUND);
     assert_int_equal(fsh_sample_get(fsh_split(dataset, "train"), UINT64_MAX, &sample, &error),
                      FSH_ERR_NOT_FOUND);
     fsh_close(&dataset);
 }
 
-static void test_what_is_no_dataset_is_refused_by_kind(void **state)
+TEST_IN_FOLDER(test_what_is_no_dataset_is_refused_by_kind, folder)
 {
-    TestFolder *folder = *state;
     FshError error = {0};
     FshDataset *dataset = NULL;
     test_file_write_text(test_path(folder, "a.txt"), "hello");
@@ -552,26 +545,4 @@ static void test_what_is_no_dataset_is_refused_by_kind(void **state)
     assert_int_equal(fsh_open(&dataset, test_path(folder, "a.txt"), &error), FSH_ERR_UNSUPPORTED);
     assert_int_equal(fsh_open(&dataset, test_path(folder, "empty.fshard"), &error), FSH_ERR_UNSUPPORTED);
     assert_null(dataset);
-}
-
-#define with_folder(test) cmocka_unit_test_setup_teardown(test, test_folder_setup, test_folder_teardown)
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        with_folder(test_what_is_written_is_read),
-        with_folder(test_a_shard_alone_knows_its_dataset),
-        with_folder(test_shards_of_a_list_are_one_split),
-        with_folder(test_lists_that_are_no_split_are_refused),
-        with_folder(test_payloads_are_aligned),
-        with_folder(test_torn_shard_is_recognised),
-        with_folder(test_intact_records_of_a_torn_shard_are_counted),
-        with_folder(test_every_changed_byte_is_found),
-        with_folder(test_changed_record_fails_to_verify_by_name),
-        with_folder(test_hostile_numbers_with_right_sums_are_refused),
-        with_folder(test_offsets_beyond_4_gib),
-        with_folder(test_sample_beyond_the_end_is_not_found),
-        with_folder(test_what_is_no_dataset_is_refused_by_kind),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -11,10 +11,9 @@
 
 /* ---- the format ---- */
 
-static void test_long_names_and_all_formats_of_gnu_tar(void **state)
+TEST_IN_FOLDER(test_long_names_and_all_formats_of_gnu_tar, folder)
 {
     static const char *const formats[] = {"v7", "oldgnu", "gnu", "ustar", "pax"};
-    TestFolder *folder = *state;
     char name[200];
     memset(name, 'x', sizeof name);
     (void)snprintf(name + 120, sizeof name - 120, "/%s",
@@ -43,9 +42,8 @@ static void test_long_names_and_all_formats_of_gnu_tar(void **state)
     }
 }
 
-static void test_a_tar_without_its_end_is_read_and_a_cut_one_is_not(void **state)
+TEST_IN_FOLDER(test_a_tar_without_its_end_is_read_and_a_cut_one_is_not, folder)
 {
-    TestFolder *folder = *state;
     TestTar tar = {0};
     test_tar_add_text(&tar, "000.jpg", JPEG);
     test_tar_add_text(&tar, "001.jpg", JPEG);
@@ -60,9 +58,8 @@ static void test_a_tar_without_its_end_is_read_and_a_cut_one_is_not(void **state
     assert_open_refused(path, FSH_ERR_CORRUPT, "byte 1024: the file ends");
 }
 
-static void test_more_after_the_end_is_told(void **state)
+TEST_IN_FOLDER(test_more_after_the_end_is_told, folder)
 {
-    TestFolder *folder = *state;
     FshError error = {0};
     TestTar tar = {0};
     test_tar_add_text(&tar, "000.jpg", JPEG);
@@ -82,7 +79,7 @@ static void patch_header(uint8_t *header, size_t at, const void *field, size_t b
     (void)snprintf((char *)header + 148, 8, "%06o", sum);
 }
 
-static void test_hostile_headers_are_refused(void **state)
+TEST_IN_FOLDER(test_hostile_headers_are_refused, folder)
 {
     static const struct {
         size_t at, bytes;
@@ -99,7 +96,6 @@ static void test_hostile_headers_are_refused(void **state)
         {156, 1, "g", "wrong record", FSH_ERR_CORRUPT},
         {156, 1, "L", "byte 1024: header with a wrong checksum", FSH_ERR_CORRUPT}, /* a name, and no member */
     };
-    TestFolder *folder = *state;
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         TestTar tar = {0};
         FshError error = {0};
@@ -115,7 +111,7 @@ static void test_hostile_headers_are_refused(void **state)
     }
 }
 
-static void test_a_pax_header_is_checked(void **state)
+TEST_IN_FOLDER(test_a_pax_header_is_checked, folder)
 {
     static const struct {
         const char *records, *part;
@@ -130,7 +126,6 @@ static void test_a_pax_header_is_checked(void **state)
         {"29 size=18446744073709551615\n", "cut short", FSH_ERR_CORRUPT},
         {"22 GNU.sparse.major=1\n", "sparse", FSH_ERR_UNSUPPORTED},
     };
-    TestFolder *folder = *state;
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         TestTar tar = {0};
         FshError error = {0};
@@ -147,9 +142,8 @@ static void test_a_pax_header_is_checked(void **state)
 }
 
 /* Every byte of a small tar changed, and every length of it: an answer, and no crash. */
-static void test_no_byte_makes_it_read_outside(void **state)
+TEST(test_no_byte_makes_it_read_outside)
 {
-    (void)state;
     TestTar tar = {0};
     FshError error = {0};
     test_tar_add_text(&tar, "000.jpg", JPEG);
@@ -178,19 +172,4 @@ static void test_no_byte_makes_it_read_outside(void **state)
     }
     buffer_free(&tar.bytes);
     buffer_free(&tar.scratch);
-}
-
-#define with_folder(test) cmocka_unit_test_setup_teardown(test, test_folder_setup, test_folder_teardown)
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        with_folder(test_long_names_and_all_formats_of_gnu_tar),
-        with_folder(test_a_tar_without_its_end_is_read_and_a_cut_one_is_not),
-        with_folder(test_more_after_the_end_is_told),
-        with_folder(test_hostile_headers_are_refused),
-        with_folder(test_a_pax_header_is_checked),
-        cmocka_unit_test(test_no_byte_makes_it_read_outside),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -11,14 +11,13 @@
 
 /* ---- ours, written and read ---- */
 
-static void test_what_is_written_is_read(void **state)
+TEST_IN_FOLDER(test_what_is_written_is_read, folder)
 {
     static const DatasetPlan plans[] = {
         {.container = FSH_CONTAINER_TAR, .train_count = 700, .val_count = 9},
         {.container = FSH_CONTAINER_TAR, .kind = FSH_KIND_PAIRS, .train_count = 30, .val_count = 3},
         {.container = FSH_CONTAINER_TAR, .train_count = 1},
     };
-    TestFolder *folder = *state;
     for (size_t i = 0; i < sizeof plans / sizeof *plans; i++) {
         FshError error = {0};
         const char *path = test_path(folder, "%zu", i);
@@ -41,9 +40,8 @@ static void test_what_is_written_is_read(void **state)
     }
 }
 
-static void test_a_tar_of_ours_alone_tells_the_same(void **state)
+TEST_IN_FOLDER(test_a_tar_of_ours_alone_tells_the_same, folder)
 {
-    TestFolder *folder = *state;
     const DatasetPlan plan = {.container = FSH_CONTAINER_TAR, .train_count = 40};
     const char *path = test_path(folder, "train-000000.tar");
     samples_write_file(&plan, "train", path, 0, 0, plan.train_count, NULL);
@@ -72,12 +70,11 @@ static FshStatus put(FshWriter *writer, const char *key, const char *source, Fsh
     return fsh_writer_put(writer, &sample, error);
 }
 
-static void test_strange_names_come_back(void **state)
+TEST_IN_FOLDER(test_strange_names_come_back, folder)
 {
     static const char *const names[] = {
         "a.b/c.d.e",        "100%",      "two words", "__meta__", "quote\"d\\back", "latin\xE9/\xFF.",
         "snow\xE2\x98\x83", "tab\there", "a.b/c%2Ed", ".hidden"};
-    TestFolder *folder = *state;
     FshError error = {0};
     const DatasetPlan plan = {.container = FSH_CONTAINER_TAR};
     FshWriterOptions options = samples_writer_options(&plan, "train", 0);
@@ -100,10 +97,9 @@ static void test_strange_names_come_back(void **state)
     fsh_close(&dataset);
 }
 
-static void test_what_a_tar_cannot_tell_is_refused(void **state)
+TEST_IN_FOLDER(test_what_a_tar_cannot_tell_is_refused, folder)
 {
     static const char *const keys[] = {"../up", "/root", "folder/", "a/../b"};
-    TestFolder *folder = *state;
     const DatasetPlan plan = {.container = FSH_CONTAINER_TAR};
     FshWriterOptions options = samples_writer_options(&plan, "train", 0);
     for (size_t i = 0; i <= sizeof keys / sizeof *keys; i++) {
@@ -121,9 +117,8 @@ static void test_what_a_tar_cannot_tell_is_refused(void **state)
     }
 }
 
-static void test_the_same_samples_give_the_same_bytes(void **state)
+TEST_IN_FOLDER(test_the_same_samples_give_the_same_bytes, folder)
 {
-    TestFolder *folder = *state;
     const DatasetPlan plan = {.container = FSH_CONTAINER_TAR, .train_count = 50};
     FshFileInfo infos[2];
     for (int i = 0; i < 2; i++) {
@@ -139,9 +134,8 @@ static void test_the_same_samples_give_the_same_bytes(void **state)
     free(infos[1].name);
 }
 
-static void test_a_flipped_byte_is_found(void **state)
+TEST_IN_FOLDER(test_a_flipped_byte_is_found, folder)
 {
-    TestFolder *folder = *state;
     FshError error = {0};
     const DatasetPlan plan = {.container = FSH_CONTAINER_TAR, .train_count = 3};
     samples_write_dataset(&plan, folder->path);
@@ -172,9 +166,8 @@ static void test_a_flipped_byte_is_found(void **state)
     fsh_close(&dataset);
 }
 
-static void test_the_index_of_dali_leads_to_the_members(void **state)
+TEST_IN_FOLDER(test_the_index_of_dali_leads_to_the_members, folder)
 {
-    TestFolder *folder = *state;
     const DatasetPlan plan = {.container = FSH_CONTAINER_TAR, .train_count = 5};
     const char *path = test_path(folder, "train-000000.tar");
     samples_write_file(&plan, "train", path, 0, 0, 5, NULL);
@@ -206,9 +199,8 @@ static void test_the_index_of_dali_leads_to_the_members(void **state)
 
 /* ---- those of others ---- */
 
-static void test_every_tar_tells_names_of_classes(void **state)
+TEST_IN_FOLDER(test_every_tar_tells_names_of_classes, folder)
 {
-    TestFolder *folder = *state;
     static const char *const notes[] = {"{\"class_name\": \"bee\"}", "{\"class_name\": \"cat\"}"};
     assert_ok(file_make_folders(test_path(folder, "tars"), NULL), NULL);
     for (int i = 0; i < 2; i++) {
@@ -253,9 +245,8 @@ static void assert_class(const FshDataset *dataset, const char *split, uint64_t 
 }
 
 /* In one of the tars: numbers are names too then, in all of them. */
-static void test_a_cls_may_name_its_class(void **state)
+TEST_IN_FOLDER(test_a_cls_may_name_its_class, folder)
 {
-    TestFolder *folder = *state;
     static const char *const train_0[] = {"3", " cat\n", "bee", "cat", NULL, "03"};
     static const char *const train_1[] = {"7", "3"};
     static const char *const val[] = {"tabby cat", "ant", "cat"};
@@ -290,9 +281,8 @@ static void test_a_cls_may_name_its_class(void **state)
     assert_int_equal(problem_count, 0);
 }
 
-static void test_many_names_are_told_apart(void **state)
+TEST_IN_FOLDER(test_many_names_are_told_apart, folder)
 {
-    TestFolder *folder = *state;
     enum { COUNT = 500 };
     static char texts[COUNT][16];
     const char *classes[COUNT];
@@ -308,9 +298,8 @@ static void test_many_names_are_told_apart(void **state)
     fsh_close(&dataset);
 }
 
-static void test_neighbours_of_one_stem_are_a_sample(void **state)
+TEST_IN_FOLDER(test_neighbours_of_one_stem_are_a_sample, folder)
 {
-    TestFolder *folder = *state;
     TestTar tar = {0};
     test_tar_add_text(&tar, "README", "no dot: no sample");
     test_tar_add_text(&tar, "./a/000.JPG", JPEG);
@@ -349,9 +338,8 @@ static void test_neighbours_of_one_stem_are_a_sample(void **state)
     fsh_close(&dataset);
 }
 
-static void test_several_images_are_pairs(void **state)
+TEST_IN_FOLDER(test_several_images_are_pairs, folder)
 {
-    TestFolder *folder = *state;
     TestTar tar = {0};
     test_tar_add_text(&tar, "000.sharp.png", PNG);
     test_tar_add_text(&tar, "000.blurry.png", PNG "2");
@@ -381,9 +369,8 @@ static void save_one(TestFolder *folder, const char *name, const char *key)
     (void)test_tar_save(&tar, folder, name);
 }
 
-static void test_names_of_tars_tell_the_split(void **state)
+TEST_IN_FOLDER(test_names_of_tars_tell_the_split, folder)
 {
-    TestFolder *folder = *state;
     FshSample sample;
     save_one(folder, "imagenet-val-000000.tar", "v0");
     save_one(folder, "imagenet-train-000001.tar", "t1");
@@ -410,9 +397,8 @@ static void test_names_of_tars_tell_the_split(void **state)
     assert_contains(error.message, "more-000000.tar");
 }
 
-static void test_samples_that_contradict_are_named(void **state)
+TEST_IN_FOLDER(test_samples_that_contradict_are_named, folder)
 {
-    TestFolder *folder = *state;
     TestTar tar = {0};
     test_tar_add_text(&tar, "000.jpg", JPEG);
     test_tar_add_text(&tar, "000.cls", "\xFFthree");
@@ -481,9 +467,8 @@ static void assert_one_problem(const char *path, const char *file, FshStatus sta
     assert_contains(told.reason, part);
 }
 
-static void test_what_cannot_be_opened_is_a_problem(void **state)
+TEST_IN_FOLDER(test_what_cannot_be_opened_is_a_problem, folder)
 {
-    TestFolder *folder = *state;
     TestTar tar = {0};
     test_tar_add_text(&tar, "000.txt", "nothing but text");
     const char *path = test_tar_save(&tar, folder, "text.tar");
@@ -501,11 +486,10 @@ static void test_what_cannot_be_opened_is_a_problem(void **state)
 }
 
 /* Each of these tars is good by itself. */
-static void test_tars_of_other_images_are_told(void **state)
+TEST_IN_FOLDER(test_tars_of_other_images_are_told, folder)
 {
     static const char *const others[][2] = {
         {"000.left.jpg", "000.middle.jpg"}, {"000.left.jpg", NULL}, {"000.left.jpg", "000.jpg"}};
-    TestFolder *folder = *state;
     for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
         TestTar tar = {0};
         test_tar_add_text(&tar, "100.left.jpg", JPEG);
@@ -527,29 +511,4 @@ static void test_tars_of_other_images_are_told(void **state)
         assert_one_problem(folder->path, "train-000002.tar", FSH_ERR_MISMATCH, "those of the first file");
         assert_int_equal(remove(test_path(folder, "train-000002.tar")), 0);
     }
-}
-
-#define with_folder(test) cmocka_unit_test_setup_teardown(test, test_folder_setup, test_folder_teardown)
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        with_folder(test_what_is_written_is_read),
-        with_folder(test_a_tar_of_ours_alone_tells_the_same),
-        with_folder(test_strange_names_come_back),
-        with_folder(test_what_a_tar_cannot_tell_is_refused),
-        with_folder(test_the_same_samples_give_the_same_bytes),
-        with_folder(test_a_flipped_byte_is_found),
-        with_folder(test_the_index_of_dali_leads_to_the_members),
-        with_folder(test_every_tar_tells_names_of_classes),
-        with_folder(test_a_cls_may_name_its_class),
-        with_folder(test_many_names_are_told_apart),
-        with_folder(test_neighbours_of_one_stem_are_a_sample),
-        with_folder(test_several_images_are_pairs),
-        with_folder(test_names_of_tars_tell_the_split),
-        with_folder(test_samples_that_contradict_are_named),
-        with_folder(test_what_cannot_be_opened_is_a_problem),
-        with_folder(test_tars_of_other_images_are_told),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -52,25 +52,24 @@ static void write_both_ways(TestFolder *folder, const DatasetPlan *plan)
     free(b_text);
 }
 
-static void test_same_samples_give_same_bytes(void **state)
+TEST_IN_FOLDER(test_same_samples_give_same_bytes, folder)
 {
     const DatasetPlan compact = {.train_count = 5, .form = FSH_RECORD_COMPACT};
-    write_both_ways(*state, &small_plan);
-    write_both_ways(*state, &compact);
+    write_both_ways(folder, &small_plan);
+    write_both_ways(folder, &compact);
 }
 
 /* Large records are written by themselves, between small ones that gather. */
-static void test_large_records_between_small_ones_give_the_same_bytes(void **state)
+TEST_IN_FOLDER(test_large_records_between_small_ones_give_the_same_bytes, folder)
 {
     DatasetPlan plan = {.train_count = 60, .payload_bytes_max = 150000};
-    write_both_ways(*state, &plan);
+    write_both_ways(folder, &plan);
     plan.form = FSH_RECORD_COMPACT;
-    write_both_ways(*state, &plan);
+    write_both_ways(folder, &plan);
 }
 
-static void test_nothing_stays_without_finish(void **state)
+TEST_IN_FOLDER(test_nothing_stays_without_finish, folder)
 {
-    TestFolder *folder = *state;
     FshError error = {0};
     FshWriter *writer = NULL;
     FshWriterOptions options = samples_writer_options(&small_plan, "train", 0);
@@ -86,9 +85,8 @@ static void test_nothing_stays_without_finish(void **state)
     sample_free(&made);
 }
 
-static void test_existing_file_needs_force(void **state)
+TEST_IN_FOLDER(test_existing_file_needs_force, folder)
 {
-    TestFolder *folder = *state;
     const char *path = write_small_shard(folder);
     FshError error = {0};
     FshWriter *writer = NULL;
@@ -107,9 +105,8 @@ static void test_existing_file_needs_force(void **state)
     assert_int_equal(test_count_files(folder->path), 1);
 }
 
-static void test_samples_that_do_not_fit_are_refused_and_writing_goes_on(void **state)
+TEST_IN_FOLDER(test_samples_that_do_not_fit_are_refused_and_writing_goes_on, folder)
 {
-    TestFolder *folder = *state;
     const char *path = test_path(folder, "a.fshard");
     FshError error = {0};
     FshWriter *writer = NULL;
@@ -187,9 +184,8 @@ static void test_samples_that_do_not_fit_are_refused_and_writing_goes_on(void **
     fsh_close(&dataset);
 }
 
-static void test_writer_options_out_of_range_are_refused(void **state)
+TEST_IN_FOLDER(test_writer_options_out_of_range_are_refused, folder)
 {
-    TestFolder *folder = *state;
     for (int wrong = 0; wrong < 10; wrong++) {
         FshError error = {0};
         FshWriter *writer = NULL;
@@ -238,9 +234,8 @@ static void test_writer_options_out_of_range_are_refused(void **state)
 }
 
 /* An LMDB has no use for them; a record of the other form is none; what has no room in one is told. */
-static void test_compact_records_are_for_shards_and_of_one_form(void **state)
+TEST_IN_FOLDER(test_compact_records_are_for_shards_and_of_one_form, folder)
 {
-    TestFolder *folder = *state;
     const DatasetPlan lmdb = {.container = FSH_CONTAINER_LMDB, .form = FSH_RECORD_COMPACT},
                       compact = {.form = FSH_RECORD_COMPACT};
     const FshWriterOptions refused = samples_writer_options(&lmdb, "train", 0),
@@ -269,20 +264,4 @@ static void test_compact_records_are_for_shards_and_of_one_form(void **state)
     sample_free(&made);
     fsh_writer_close(&writer);
     assert_int_equal(test_count_files(folder->path), 0);
-}
-
-#define with_folder(test) cmocka_unit_test_setup_teardown(test, test_folder_setup, test_folder_teardown)
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        with_folder(test_same_samples_give_same_bytes),
-        with_folder(test_large_records_between_small_ones_give_the_same_bytes),
-        with_folder(test_compact_records_are_for_shards_and_of_one_form),
-        with_folder(test_nothing_stays_without_finish),
-        with_folder(test_existing_file_needs_force),
-        with_folder(test_samples_that_do_not_fit_are_refused_and_writing_goes_on),
-        with_folder(test_writer_options_out_of_range_are_refused),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -11,9 +11,8 @@
 
 /* ---- colours that need libvips ---- */
 
-static void test_cmyk_and_ycck_become_rgb(void **state)
+DECODE_TEST(test_cmyk_and_ycck_become_rgb, tools)
 {
-    DecodeTools *tools = *state;
     need_libvips();
     /* Adobe stores inks inverted: 255 is none. No ink, cyan, magenta, black. */
     static const uint8_t inks[4][4] = {
@@ -43,9 +42,8 @@ static void test_cmyk_and_ycck_become_rgb(void **state)
     assert_int_equal(decode_with(tools, &(ImageDecodeOptions){0}), FSH_ERR_CORRUPT);
 }
 
-static void test_profile_is_converted_when_asked(void **state)
+DECODE_TEST(test_profile_is_converted_when_asked, tools)
 {
-    DecodeTools *tools = *state;
     uint8_t icc[1024], pixels[32 * 32 * 3];
     for (size_t i = 0; i < sizeof pixels; i += 3)
         memcpy(pixels + i, (uint8_t[]){80, 180, 80}, 3);
@@ -91,9 +89,8 @@ static void test_profile_is_converted_when_asked(void **state)
 }
 
 /* Our own conversion against libvips', which is Little CMS'. */
-static void test_own_conversion_agrees_with_libvips(void **state)
+DECODE_TEST(test_own_conversion_agrees_with_libvips, tools)
 {
-    DecodeTools *tools = *state;
     need_libvips();
     const ImagePlugin *plugin = NULL;
     Image theirs = {0};
@@ -129,9 +126,8 @@ static void test_own_conversion_agrees_with_libvips(void **state)
     image_free(&theirs);
 }
 
-static void test_gray_profile_leaves_gray(void **state)
+DECODE_TEST(test_gray_profile_leaves_gray, tools)
 {
-    DecodeTools *tools = *state;
     uint8_t icc[1024], pixels[16 * 16];
     memset(pixels, 128, sizeof pixels);
     size_t length = make_icc(true, MAKE_CURVE_GAMMA, "Linear gray", icc);
@@ -150,9 +146,8 @@ static void test_gray_profile_leaves_gray(void **state)
     }
 }
 
-static void test_useless_profile_is_an_error_that_spares_the_pixels(void **state)
+DECODE_TEST(test_useless_profile_is_an_error_that_spares_the_pixels, tools)
 {
-    DecodeTools *tools = *state;
     need_libvips();
     uint8_t icc[1024];
     size_t length = make_icc(false, MAKE_CURVE_GAMMA, "Wide RGB", icc);
@@ -175,9 +170,8 @@ static void decode_png(DecodeTools *tools, const MakePng *options)
     assert_int_equal(tools->info.format, IMAGE_PNG);
 }
 
-static void test_palette_png_is_expanded(void **state)
+DECODE_TEST(test_palette_png_is_expanded, tools)
 {
-    DecodeTools *tools = *state;
     need_libvips();
     static const uint8_t palette[] = {10, 20, 30, 200, 100, 50, 1, 2, 3, 255, 255, 0};
     static const uint8_t rows[] = {0x1B, 0xE4}; /* 2 bits: 0 1 2 3, 3 2 1 0 */
@@ -203,9 +197,8 @@ static void test_palette_png_is_expanded(void **state)
     expect_near(tools->image.pixels + 6, 1, 2, 3, 0);
 }
 
-static void test_alpha_is_composited_over_white(void **state)
+DECODE_TEST(test_alpha_is_composited_over_white, tools)
 {
-    DecodeTools *tools = *state;
     need_libvips();
     static const uint8_t rows[] = {100, 50, 0, 255, 100, 50, 0, 0, 100, 50, 0, 129, 0, 0, 0, 1};
     static const uint8_t expected[] = {100, 50, 0, 255, 255, 255, 177, 151, 126, 254, 254, 254};
@@ -222,9 +215,8 @@ static void test_alpha_is_composited_over_white(void **state)
     assert_memory_equal(tools->image.pixels, gray_expected, sizeof gray_expected);
 }
 
-static void test_16_bits_are_rounded_to_8(void **state)
+DECODE_TEST(test_16_bits_are_rounded_to_8, tools)
 {
-    DecodeTools *tools = *state;
     need_libvips();
     /* v / 257: 128 is 0.498, 129 is 0.502, 65535 is 255 */
     static const uint8_t rows[] = {0, 128, 0, 129, 0x80, 0x80, 0xFF, 0xFF, 0xFF, 0x7E, 0xFF, 0x7F};
@@ -243,9 +235,8 @@ static void test_16_bits_are_rounded_to_8(void **state)
     expect_near(tools->image.pixels, 177, 152, 127, 0);
 }
 
-static void test_gray_and_bilevel_png_stay_gray(void **state)
+DECODE_TEST(test_gray_and_bilevel_png_stay_gray, tools)
 {
-    DecodeTools *tools = *state;
     need_libvips();
     static const uint8_t bits[] = {0xA0, 0x50};
     static const uint8_t expected[] = {255, 0, 255, 0, 0, 255, 0, 255};
@@ -257,9 +248,8 @@ static void test_gray_and_bilevel_png_stay_gray(void **state)
     expect_near(tools->image.pixels + 21, 255, 255, 255, 0);
 }
 
-static void test_png_orientation_is_applied(void **state)
+DECODE_TEST(test_png_orientation_is_applied, tools)
 {
-    DecodeTools *tools = *state;
     need_libvips();
     static const uint8_t rows[] = {1, 2, 3, 4, 5, 6};
     static const uint8_t turned[] = {4, 1, 5, 2, 6, 3};
@@ -280,9 +270,8 @@ static void test_png_orientation_is_applied(void **state)
     assert_memory_equal(tools->image.pixels, rows, 6);
 }
 
-static void test_damaged_png_fails(void **state)
+DECODE_TEST(test_damaged_png_fails, tools)
 {
-    DecodeTools *tools = *state;
     need_libvips();
     uint8_t *pixels = make_pixels(64, 64, 3);
     MakePng options = {.width = 64, .height = 64, .bit_depth = 8, .colour_type = 2, .rows = pixels};
@@ -304,9 +293,8 @@ static const uint8_t bmp[] = {'B', 'M', 62, 0, 0, 0, 0, 0,  0, 0, 54, 0, 0,  0, 
                               0,   0,   0,  0, 0, 0, 0, 0,  0, 0, 0,  0, 30, 20, 10, 64, 60, 50, 40, 9};
 
 /* A BMP of 32 bits whose fourth bytes are junk: they are no alpha, as its header has no mask for one. */
-static void test_fourth_byte_of_a_plain_bmp_is_no_alpha(void **state)
+DECODE_TEST(test_fourth_byte_of_a_plain_bmp_is_no_alpha, tools)
 {
-    DecodeTools *tools = *state;
     need_libvips();
     assert_int_equal(buffer_append(&tools->file, bmp, sizeof bmp, NULL), FSH_OK);
     FshStatus status = decode_with(tools, &(ImageDecodeOptions){0});
@@ -320,9 +308,8 @@ static void test_fourth_byte_of_a_plain_bmp_is_no_alpha(void **state)
 }
 
 /* ImageMagick, which reads BMP for libvips, aborts in OpenMP threads beyond the number of cores. */
-static void test_bmp_is_read_in_any_thread(void **state)
+DECODE_TEST(test_bmp_is_read_in_any_thread, folder)
 {
-    (void)state;
     need_libvips();
     atomic_uint decoded = 0, refused = 0;
     int threads = 3 * omp_get_num_procs();
@@ -343,34 +330,12 @@ static void test_bmp_is_read_in_any_thread(void **state)
     assert_int_equal(atomic_load(&decoded) + atomic_load(&refused), threads);
 }
 
-static void test_pnm_is_read(void **state)
+DECODE_TEST(test_pnm_is_read, tools)
 {
-    DecodeTools *tools = *state;
     need_libvips();
     assert_int_equal(buffer_append(&tools->file, "P6\n2 1\n255\n\1\2\3\4\5\6", 17, NULL), FSH_OK);
     decode_file(tools);
     expect_shape(tools, 2, 1, 3);
     assert_int_equal(tools->info.format, IMAGE_PNM);
     assert_memory_equal(tools->image.pixels, "\1\2\3\4\5\6", 6);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        DECODE_TEST(test_cmyk_and_ycck_become_rgb),
-        DECODE_TEST(test_profile_is_converted_when_asked),
-        DECODE_TEST(test_own_conversion_agrees_with_libvips),
-        DECODE_TEST(test_gray_profile_leaves_gray),
-        DECODE_TEST(test_useless_profile_is_an_error_that_spares_the_pixels),
-        DECODE_TEST(test_palette_png_is_expanded),
-        DECODE_TEST(test_alpha_is_composited_over_white),
-        DECODE_TEST(test_16_bits_are_rounded_to_8),
-        DECODE_TEST(test_gray_and_bilevel_png_stay_gray),
-        DECODE_TEST(test_png_orientation_is_applied),
-        DECODE_TEST(test_damaged_png_fails),
-        DECODE_TEST(test_fourth_byte_of_a_plain_bmp_is_no_alpha),
-        DECODE_TEST(test_bmp_is_read_in_any_thread),
-        DECODE_TEST(test_pnm_is_read),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -23,9 +23,8 @@ static void expect_damage(DecodeTools *tools)
 
 /* ---- PBM, PGM, PPM ---- */
 
-static void test_netpbm_samples_are_scaled_to_8_bits(void **state)
+DECODE_TEST(test_netpbm_samples_are_scaled_to_8_bits, tools)
 {
-    DecodeTools *tools = *state;
     static const struct {
         const char *file;
         size_t length;
@@ -54,9 +53,8 @@ static void test_netpbm_samples_are_scaled_to_8_bits(void **state)
     }
 }
 
-static void test_netpbm_that_lacks_samples_is_damaged(void **state)
+DECODE_TEST(test_netpbm_that_lacks_samples_is_damaged, tools)
 {
-    DecodeTools *tools = *state;
     static const struct {
         const char *file;
         size_t length, least; /* the shortest that is whole; below, all are damaged */
@@ -90,9 +88,8 @@ static void test_netpbm_that_lacks_samples_is_damaged(void **state)
 
 /* ---- GIF ---- */
 
-static void test_damaged_gif_codes_are_noticed(void **state)
+DECODE_TEST(test_damaged_gif_codes_are_noticed, tools)
 {
-    DecodeTools *tools = *state;
     enum { WIDTH = 40, HEIGHT = 30, BAD_CODE = 0xFF };
     uint8_t pixels[WIDTH * HEIGHT];
     size_t at = 0;
@@ -129,9 +126,8 @@ static void test_damaged_gif_codes_are_noticed(void **state)
 enum { MINISBLACK = 1, RGB = 2, SEPARATED = 5, YCBCR = 6, UNCOMPRESSED = 1, GROUP4 = 4, PACKBITS = 32773 };
 
 /* Samples that are not said to be alpha are none. */
-static void test_tiff_samples_without_a_meaning_are_left_out(void **state)
+DECODE_TEST(test_tiff_samples_without_a_meaning_are_left_out, tools)
 {
-    DecodeTools *tools = *state;
     need_libvips();
     static const struct {
         uint16_t samples, photometric, extra_count;
@@ -170,9 +166,8 @@ static void test_tiff_samples_without_a_meaning_are_left_out(void **state)
 }
 
 /* A block of across * down Y, one Cb and one Cr: a red that libtiff makes of 76, 85, 255. */
-static void test_ycbcr_tiff_becomes_rgb_whatever_its_sampling(void **state)
+DECODE_TEST(test_ycbcr_tiff_becomes_rgb_whatever_its_sampling, tools)
 {
-    DecodeTools *tools = *state;
     need_libvips();
     static const uint16_t samplings[][2] = {{1, 1}, {2, 1}, {1, 2}, {2, 2}, {4, 2}, {4, 4}};
     enum { EDGE = 8 };
@@ -205,9 +200,8 @@ static void test_ycbcr_tiff_becomes_rgb_whatever_its_sampling(void **state)
 }
 
 /* libvips hears of these from libtiff and goes on. */
-static void test_what_libtiff_calls_an_error_is_damage(void **state)
+DECODE_TEST(test_what_libtiff_calls_an_error_is_damage, tools)
 {
-    DecodeTools *tools = *state;
     need_libvips();
     /* "Bad code word at line 6"; runs of 64 and 100, where the strip has room for 128 */
     static const uint8_t fax[] = {0xF2, 0x13, 0x77, 1, 0xF2, 0x13, 0x77, 1}, runs[] = {0xC1, 7, 0x9D, 9};
@@ -258,9 +252,8 @@ static void make_odd_png(DecodeTools *tools)
              &tools->file);
 }
 
-static void test_png_chunks_with_a_bad_checksum(void **state)
+DECODE_TEST(test_png_chunks_with_a_bad_checksum, tools)
 {
-    DecodeTools *tools = *state;
     need_libvips();
     make_odd_png(tools);
     decode_file(tools);
@@ -279,9 +272,8 @@ static void test_png_chunks_with_a_bad_checksum(void **state)
 
 /* ---- TGA ---- */
 
-static void test_tga_is_read(void **state)
+DECODE_TEST(test_tga_is_read, tools)
 {
-    DecodeTools *tools = *state;
     need_libvips();
     static const uint8_t bgr[] = {1, 2, 3, 40, 50, 60}, gray[] = {9, 200}, runs[] = {0x81, 5, 6, 7};
     static const uint8_t bgra[] = {0, 0, 200, 255, 0, 0, 0, 0};
@@ -310,9 +302,8 @@ static void test_tga_is_read(void **state)
 
 /* ---- JPEG through libvips ---- */
 
-static void test_damaged_cmyk_jpeg_is_noticed(void **state)
+DECODE_TEST(test_damaged_cmyk_jpeg_is_noticed, tools)
 {
-    DecodeTools *tools = *state;
     need_libvips();
     make_plain_jpeg(tools, (MakeJpeg){.width = 200, .height = 160, .colours = MAKE_CMYK});
     decode_file(tools);
@@ -356,9 +347,8 @@ static void *collect_reasons(void *context)
 }
 
 /* libvips has one buffer of errors for all threads. */
-static void test_each_thread_hears_its_own_reason(void **state)
+DECODE_TEST(test_each_thread_hears_its_own_reason, tools)
 {
-    DecodeTools *tools = *state;
     Buffer files[REASON_FILES] = {{0}};
     FshError errors[REASON_FILES] = {{0}};
     pthread_t threads[REASON_THREADS];
@@ -392,21 +382,4 @@ static void test_each_thread_hears_its_own_reason(void **state)
     assert_int_equal(wrong_count, 0);
     for (size_t i = 0; i < REASON_FILES; i++)
         buffer_free(&files[i]);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        DECODE_TEST(test_netpbm_samples_are_scaled_to_8_bits),
-        DECODE_TEST(test_netpbm_that_lacks_samples_is_damaged),
-        DECODE_TEST(test_damaged_gif_codes_are_noticed),
-        DECODE_TEST(test_tiff_samples_without_a_meaning_are_left_out),
-        DECODE_TEST(test_ycbcr_tiff_becomes_rgb_whatever_its_sampling),
-        DECODE_TEST(test_what_libtiff_calls_an_error_is_damage),
-        DECODE_TEST(test_png_chunks_with_a_bad_checksum),
-        DECODE_TEST(test_tga_is_read),
-        DECODE_TEST(test_damaged_cmyk_jpeg_is_noticed),
-        DECODE_TEST(test_each_thread_hears_its_own_reason),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

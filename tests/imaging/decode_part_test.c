@@ -88,9 +88,8 @@ static bool check_parts(DecodeTools *tools, uint32_t width, uint32_t height, uin
     return good;
 }
 
-static void test_parts_are_those_of_the_whole(void **state)
+DECODE_TEST(test_parts_are_those_of_the_whole, tools)
 {
-    DecodeTools *tools = *state;
     static const MakeJpeg kinds[] = {
         {.colours = MAKE_RGB, .across = 2, .down = 2},
         {.colours = MAKE_RGB, .across = 2, .down = 1},
@@ -118,9 +117,8 @@ static void test_parts_are_those_of_the_whole(void **state)
 }
 
 /* A damaged scan below the part is not read; the same damage within it is. */
-static void test_what_lies_below_the_part_is_not_read(void **state)
+DECODE_TEST(test_what_lies_below_the_part_is_not_read, tools)
 {
-    DecodeTools *tools = *state;
     make_plain_jpeg(tools, (MakeJpeg){.width = 160, .height = 160, .colours = MAKE_RGB});
     tools->file.length /= 2;
     Image image = {0};
@@ -142,9 +140,8 @@ static void test_what_lies_below_the_part_is_not_read(void **state)
     image_free(&image);
 }
 
-static void test_a_turned_image_comes_whole(void **state)
+DECODE_TEST(test_a_turned_image_comes_whole, tools)
 {
-    DecodeTools *tools = *state;
     make_plain_jpeg(tools, (MakeJpeg){.width = 90, .height = 60, .colours = MAKE_RGB, .orientation = 6});
     decode_file(tools);
     expect_shape(tools, 60, 90, 3);
@@ -163,9 +160,8 @@ static void test_a_turned_image_comes_whole(void **state)
     image_free(&image);
 }
 
-static void test_a_part_of_another_size_is_refused(void **state)
+DECODE_TEST(test_a_part_of_another_size_is_refused, tools)
 {
-    DecodeTools *tools = *state;
     make_plain_jpeg(tools, (MakeJpeg){.width = 90, .height = 60, .colours = MAKE_RGB});
     Image image = {0};
     ImagePlace place;
@@ -183,9 +179,8 @@ static void test_a_part_of_another_size_is_refused(void **state)
 }
 
 /* $FSHARD_DATA/imagenet-sample/train: photographs as cameras and editors wrote them. */
-static void test_parts_of_photographs_are_those_of_the_whole(void **state)
+DECODE_TEST(test_parts_of_photographs_are_those_of_the_whole, tools)
 {
-    DecodeTools *tools = *state;
     const char *data = getenv("FSHARD_DATA");
     char folder[512], pattern[600];
     if (!data) {
@@ -218,16 +213,4 @@ static void test_parts_of_photographs_are_those_of_the_whole(void **state)
     (void)pclose(names);
     print_message("%d photographs\n", checked);
     assert_true(checked > 0);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        DECODE_TEST(test_parts_are_those_of_the_whole),
-        DECODE_TEST(test_what_lies_below_the_part_is_not_read),
-        DECODE_TEST(test_a_turned_image_comes_whole),
-        DECODE_TEST(test_a_part_of_another_size_is_refused),
-        DECODE_TEST(test_parts_of_photographs_are_those_of_the_whole),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

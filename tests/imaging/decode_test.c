@@ -7,9 +7,8 @@
 #include "imaging/orient.h"
 #include "tests/imaging/decode_tools.h"
 
-static void test_kinds_of_jpeg(void **state)
+DECODE_TEST(test_kinds_of_jpeg, tools)
 {
-    DecodeTools *tools = *state;
     static const struct {
         MakeJpeg options;
         uint32_t channels, quirks;
@@ -41,9 +40,8 @@ static void test_kinds_of_jpeg(void **state)
 
 /* Pixels come to the memory that was lent if they fit and nothing is done with them; and after a file for which the decoder
  * exchanged images, nobody writes to what was lent before, which is freed here. */
-static void test_pixels_go_to_memory_that_is_lent(void **state)
+DECODE_TEST(test_pixels_go_to_memory_that_is_lent, tools)
 {
-    DecodeTools *tools = *state;
     static const struct {
         MakeJpeg options;
         size_t bytes; /* lent */
@@ -78,9 +76,8 @@ static void test_pixels_go_to_memory_that_is_lent(void **state)
     }
 }
 
-static void test_channels_are_what_is_asked_for(void **state)
+DECODE_TEST(test_channels_are_what_is_asked_for, tools)
 {
-    DecodeTools *tools = *state;
     make_plain_jpeg(tools, (MakeJpeg){.width = 20, .height = 10, .colours = MAKE_GRAY});
     assert_ok(decode_with(tools, &(ImageDecodeOptions){.channels = 3}), &tools->error);
     expect_shape(tools, 20, 10, 3);
@@ -99,9 +96,8 @@ static void test_channels_are_what_is_asked_for(void **state)
 
 /* The picture is made so that each corner differs: orientation N of what is stored must look like the upright
  * one. */
-static void test_exif_orientation_is_applied(void **state)
+DECODE_TEST(test_exif_orientation_is_applied, tools)
 {
-    DecodeTools *tools = *state;
     Image upright = {0}, stored = {0};
     assert_ok(image_reserve(&stored, 48, 32, 3, NULL), &tools->error);
     uint8_t *pixels = make_pixels(48, 32, 3);
@@ -129,9 +125,8 @@ static void test_exif_orientation_is_applied(void **state)
     image_free(&stored);
 }
 
-static void test_corrupt_exif_is_a_warning(void **state)
+DECODE_TEST(test_corrupt_exif_is_a_warning, tools)
 {
-    DecodeTools *tools = *state;
     static const char blocks[][16] = {"Exif\0\0II*\0\xff\xff\xff\x7f", "Exif\0\0MM\0*\0\0\0\x08\xff",
                                       "Exif\0\0", "Exif\0\0XX*\0\x08\0\0\0"};
     for (size_t i = 0; i < sizeof blocks / sizeof blocks[0]; i++) {
@@ -147,9 +142,8 @@ static void test_corrupt_exif_is_a_warning(void **state)
     }
 }
 
-static void test_scaled_decode_keeps_enough_pixels(void **state)
+DECODE_TEST(test_scaled_decode_keeps_enough_pixels, tools)
 {
-    DecodeTools *tools = *state;
     static const struct {
         uint8_t orientation;
         uint32_t least_width, least_height, width, height;
@@ -177,9 +171,8 @@ static void test_scaled_decode_keeps_enough_pixels(void **state)
     free(small);
 }
 
-static void test_truncated_jpeg_fails_unless_allowed(void **state)
+DECODE_TEST(test_truncated_jpeg_fails_unless_allowed, tools)
 {
-    DecodeTools *tools = *state;
     for (int progressive = 0; progressive <= 1; progressive++) {
         uint8_t noise[200 * 160 * 3];
         test_fill_noise(noise, 200, 160, 1);
@@ -206,9 +199,8 @@ static void test_truncated_jpeg_fails_unless_allowed(void **state)
 }
 
 /* Cut anywhere, the header included: never a crash, never pixels that were not in the file. */
-static void test_every_cut_fails_cleanly(void **state)
+DECODE_TEST(test_every_cut_fails_cleanly, tools)
 {
-    DecodeTools *tools = *state;
     make_plain_jpeg(tools, (MakeJpeg){.width = 24, .height = 16, .colours = MAKE_RGB, .orientation = 6});
     size_t whole = tools->file.length;
     for (size_t length = 0; length < whole; length++) {
@@ -219,9 +211,8 @@ static void test_every_cut_fails_cleanly(void **state)
     decode_file(tools);
 }
 
-static void test_damaged_scan_fails_unless_allowed(void **state)
+DECODE_TEST(test_damaged_scan_fails_unless_allowed, tools)
 {
-    DecodeTools *tools = *state;
     make_plain_jpeg(tools, (MakeJpeg){.width = 200, .height = 160, .colours = MAKE_RGB});
     memset(tools->file.bytes + tools->file.length * 7 / 10, 0xFE, 64); /* all ones: no such Huffman code */
     assert_int_equal(decode_with(tools, &(ImageDecodeOptions){0}), FSH_ERR_CORRUPT);
@@ -243,9 +234,8 @@ static void cut_scans(DecodeTools *tools, size_t scans_count)
 }
 
 /* libjpeg warns of none of these, and makes the rest up. */
-static void test_missing_scans_are_damage(void **state)
+DECODE_TEST(test_missing_scans_are_damage, tools)
 {
-    DecodeTools *tools = *state;
     static const struct {
         MakeJpeg options;
         size_t scans_count;
@@ -270,9 +260,8 @@ static void test_missing_scans_are_damage(void **state)
 }
 
 /* Bytes behind a scan that its decoding did not need: it was out of step. Behind the last scan they may be padding. */
-static void test_scans_out_of_step_are_damage(void **state)
+DECODE_TEST(test_scans_out_of_step_are_damage, tools)
 {
-    DecodeTools *tools = *state;
     static const uint8_t junk[] = {1, 2, 3, 4, 5, 6, 7, 8};
     for (int is_last = 0; is_last <= 1; is_last++) {
         make_plain_jpeg(tools,
@@ -297,9 +286,8 @@ static void test_scans_out_of_step_are_damage(void **state)
 }
 
 /* 125,000 of them, before the block that counts, took minutes. */
-static void test_a_flood_of_markers_takes_no_time(void **state)
+DECODE_TEST(test_a_flood_of_markers_takes_no_time, tools)
 {
-    DecodeTools *tools = *state;
     enum { MARKERS_COUNT = 125000, MARKER_BYTES = 4 };
     static const uint8_t kinds[] = {0xE1, 0xE2, 0xE3, 0xE0, 0xEE, 0xFE}; /* APPn, COM */
     make_plain_jpeg(tools, (MakeJpeg){.width = 32, .height = 16, .colours = MAKE_RGB, .orientation = 6});
@@ -323,9 +311,8 @@ static void test_a_flood_of_markers_takes_no_time(void **state)
 }
 
 /* Junk between markers loses no pixel: ImageNet has such files, and every reader takes them. */
-static void test_extraneous_bytes_are_a_warning(void **state)
+DECODE_TEST(test_extraneous_bytes_are_a_warning, tools)
 {
-    DecodeTools *tools = *state;
     make_plain_jpeg(tools, (MakeJpeg){.width = 32, .height = 32, .colours = MAKE_RGB});
     /* behind SOI and APP0, which are 20 bytes */
     Buffer with_junk = {0};
@@ -339,9 +326,8 @@ static void test_extraneous_bytes_are_a_warning(void **state)
     assert_int_equal(tools->info.quirks, IMAGE_QUIRK_WARNING);
 }
 
-static void test_12_bit_jpeg_gives_a_clear_error(void **state)
+DECODE_TEST(test_12_bit_jpeg_gives_a_clear_error, tools)
 {
-    DecodeTools *tools = *state;
     make_plain_jpeg(tools, (MakeJpeg){.width = 16, .height = 16, .colours = MAKE_GRAY});
     uint8_t *sof = memmem(tools->file.bytes, tools->file.length, "\xff\xc0\0\x0b\x08", 5);
     assert_non_null(sof);
@@ -354,9 +340,8 @@ static void test_12_bit_jpeg_gives_a_clear_error(void **state)
     assert_contains(tools->error.message, "lossless");
 }
 
-static void test_bombs_are_refused_by_their_header(void **state)
+DECODE_TEST(test_bombs_are_refused_by_their_header, tools)
 {
-    DecodeTools *tools = *state;
     make_plain_jpeg(tools, (MakeJpeg){.width = 16, .height = 16, .colours = MAKE_RGB});
     patch_size(&tools->file, 60000, 60000);
     assert_int_equal(decode_with(tools, &(ImageDecodeOptions){0}), FSH_ERR_MISMATCH);
@@ -370,9 +355,8 @@ static void test_bombs_are_refused_by_their_header(void **state)
     assert_contains(tools->error.message, "500 scans");
 }
 
-static void test_what_is_no_image_is_named_so(void **state)
+DECODE_TEST(test_what_is_no_image_is_named_so, tools)
 {
-    DecodeTools *tools = *state;
     tools->file.length = 0;
     assert_int_equal(decode_with(tools, &(ImageDecodeOptions){0}), FSH_ERR_CORRUPT);
     assert_contains(tools->error.message, "empty");
@@ -386,9 +370,8 @@ static void test_what_is_no_image_is_named_so(void **state)
     assert_int_equal(decode_with(tools, &(ImageDecodeOptions){0}), FSH_ERR_CORRUPT);
 }
 
-static void test_probe_reads_the_header_only(void **state)
+DECODE_TEST(test_probe_reads_the_header_only, tools)
 {
-    DecodeTools *tools = *state;
     make_plain_jpeg(
         tools,
         (MakeJpeg){.width = 40, .height = 30, .colours = MAKE_RGB, .orientation = 8, .progressive = true});
@@ -401,9 +384,8 @@ static void test_probe_reads_the_header_only(void **state)
     assert_int_equal(tools->info.quirks, IMAGE_QUIRK_PROGRESSIVE | IMAGE_QUIRK_ORIENTATION);
 }
 
-static void test_missing_plugin_says_how_to_get_it(void **state)
+DECODE_TEST(test_missing_plugin_says_how_to_get_it, tools)
 {
-    DecodeTools *tools = *state;
     /* the plugin is found beside this program, if at all: a program elsewhere is what the resize test runs.
      * Here, a broken one in the folder that is asked first. */
     TestFolder folder;
@@ -425,36 +407,9 @@ static void test_missing_plugin_says_how_to_get_it(void **state)
     test_folder_remove(&folder);
 }
 
-static void test_versions_are_named(void **state)
+DECODE_TEST(test_versions_are_named, folder)
 {
-    (void)state;
     char text[128];
     assert_contains(image_library_versions(text, sizeof text), "libjpeg-turbo ");
     assert_contains(text, "libvips");
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        DECODE_TEST(test_kinds_of_jpeg),
-        DECODE_TEST(test_pixels_go_to_memory_that_is_lent),
-        DECODE_TEST(test_channels_are_what_is_asked_for),
-        DECODE_TEST(test_exif_orientation_is_applied),
-        DECODE_TEST(test_corrupt_exif_is_a_warning),
-        DECODE_TEST(test_scaled_decode_keeps_enough_pixels),
-        DECODE_TEST(test_truncated_jpeg_fails_unless_allowed),
-        DECODE_TEST(test_every_cut_fails_cleanly),
-        DECODE_TEST(test_damaged_scan_fails_unless_allowed),
-        DECODE_TEST(test_extraneous_bytes_are_a_warning),
-        DECODE_TEST(test_missing_scans_are_damage),
-        DECODE_TEST(test_scans_out_of_step_are_damage),
-        DECODE_TEST(test_a_flood_of_markers_takes_no_time),
-        DECODE_TEST(test_12_bit_jpeg_gives_a_clear_error),
-        DECODE_TEST(test_bombs_are_refused_by_their_header),
-        DECODE_TEST(test_what_is_no_image_is_named_so),
-        DECODE_TEST(test_probe_reads_the_header_only),
-        DECODE_TEST(test_missing_plugin_says_how_to_get_it),
-        DECODE_TEST(test_versions_are_named),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -17,7 +17,8 @@ typedef struct DecodeTools {
 /* *state is a DecodeTools *. */
 int decode_setup(void **state);
 int decode_teardown(void **state);
-#define DECODE_TEST(name) cmocka_unit_test_setup_teardown(name, decode_setup, decode_teardown)
+/* NOLINTNEXTLINE(bugprone-macro-parentheses) */
+#define DECODE_TEST(name, tools) TEST_WITH(name, decode_setup, decode_teardown, DecodeTools *tools)
 
 /* Skips the test, with a message, where the plugin is not there. */
 void need_libvips(void);

@@ -24,9 +24,8 @@ static Image black(uint32_t width, uint32_t height)
     return image;
 }
 
-static void test_letters_are_drawn_and_others_are_boxes(void **state)
+TEST(test_letters_are_drawn_and_others_are_boxes)
 {
-    (void)state;
     Image image = black(17, 7);
     draw_text(&image, 0, 0, 18, 1, white, "A1\xC3\xBC", 4); /* A, 1, u with two dots */
     static const char *const rows[] = {".###....#...#####", "#...#..##...#...#", "#...#...#...#...#",
@@ -36,9 +35,8 @@ static void test_letters_are_drawn_and_others_are_boxes(void **state)
     image_free(&image);
 }
 
-static void test_what_has_no_room_is_cut(void **state)
+TEST(test_what_has_no_room_is_cut)
 {
-    (void)state;
     Image image = black(18, 7), same = black(18, 7);
     draw_text(&image, 0, 0, 18, 1, white, "1234567", 7);
     draw_text(&same, 0, 0, 18, 1, white, "1..", 3);
@@ -47,13 +45,4 @@ static void test_what_has_no_room_is_cut(void **state)
     draw_text(&image, 0, 0, 0, 1, white, "none", 4);
     image_free(&image);
     image_free(&same);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_letters_are_drawn_and_others_are_boxes),
-        cmocka_unit_test(test_what_has_no_room_is_cut),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

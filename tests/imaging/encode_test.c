@@ -68,9 +68,8 @@ static double decode_back(Tools *tools)
     return psnr(image->pixels, tools->back.pixels, (size_t)image->width * image->height * image->channels);
 }
 
-static void test_jpeg_keeps_pixels_and_channels(void **state)
+TEST_WITH(test_jpeg_keeps_pixels_and_channels, setup, teardown, Tools *tools)
 {
-    Tools *tools = *state;
     static const uint32_t edges[][2] = {{1, 1}, {7, 5}, {16, 16}, {213, 160}};
     for (size_t i = 0; i < sizeof edges / sizeof edges[0]; i++) {
         for (uint32_t channels = 1; channels <= 3; channels += 2) {
@@ -91,9 +90,8 @@ static unsigned luma_factors(const Buffer *file)
     return sof[11];
 }
 
-static void test_subsampling_is_as_asked(void **state)
+TEST_WITH(test_subsampling_is_as_asked, setup, teardown, Tools *tools)
 {
-    Tools *tools = *state;
     fill(tools, 64, 48, 3);
     assert_ok(encode_jpeg(tools, 90, IMAGE_SUBSAMPLING_420), &tools->error);
     assert_int_equal(luma_factors(&tools->file), 0x22);
@@ -102,9 +100,8 @@ static void test_subsampling_is_as_asked(void **state)
 }
 
 /* Noise at quality 100 is larger than the first buffer: it grows while libjpeg writes. */
-static void test_large_file_makes_the_buffer_grow(void **state)
+TEST_WITH(test_large_file_makes_the_buffer_grow, setup, teardown, Tools *tools)
 {
-    Tools *tools = *state;
     assert_ok(image_reserve(&tools->image, 600, 500, 3, &tools->error), &tools->error);
     test_fill_noise(tools->image.pixels, 600, 500, 1);
     assert_ok(encode_jpeg(tools, 100, IMAGE_SUBSAMPLING_444), &tools->error);
@@ -117,19 +114,17 @@ static void test_large_file_makes_the_buffer_grow(void **state)
     assert_true(decode_back(tools) > 25);
 }
 
-static void test_too_long_an_edge_is_refused(void **state)
+TEST_WITH(test_too_long_an_edge_is_refused, setup, teardown, Tools *tools)
 {
-    Tools *tools = *state;
     assert_ok(image_reserve(&tools->image, 65501, 1, 1, &tools->error), &tools->error);
     memset(tools->image.pixels, 0, 65501);
     assert_int_equal(encode_jpeg(tools, 90, IMAGE_SUBSAMPLING_420), FSH_ERR_MISMATCH);
     assert_contains(tools->error.message, "65500");
-    test_jpeg_keeps_pixels_and_channels(state); /* the encoder lives on */
+    test_jpeg_keeps_pixels_and_channels(tools); /* the encoder lives on */
 }
 
-static void test_png_is_lossless(void **state)
+TEST_WITH(test_png_is_lossless, setup, teardown, Tools *tools)
 {
-    Tools *tools = *state;
     for (uint32_t channels = 1; channels <= 3; channels += 2) {
         fill(tools, 61, 47, channels);
         FshStatus status = encode(tools, (ImageEncodeOptions){.format = IMAGE_PNG});
@@ -144,9 +139,8 @@ static void test_png_is_lossless(void **state)
 }
 
 /* Lossy at every quality, gray as RGB, and nothing in the file but pixels. */
-static void test_webp_is_lossy_and_plain(void **state)
+TEST_WITH(test_webp_is_lossy_and_plain, setup, teardown, Tools *tools)
 {
-    Tools *tools = *state;
     static const int qualities[] = {30, 90, 100};
     size_t before = 0;
     for (size_t i = 0; i < sizeof qualities / sizeof qualities[0]; i++) {
@@ -178,24 +172,9 @@ static void test_webp_is_lossy_and_plain(void **state)
     assert_contains(tools->error.message, "16384 x 1 pixels: WebP holds at most 16383");
 }
 
-static void test_formats_without_a_writer_are_refused(void **state)
+TEST_WITH(test_formats_without_a_writer_are_refused, setup, teardown, Tools *tools)
 {
-    Tools *tools = *state;
     fill(tools, 8, 8, 3);
     assert_int_equal(encode(tools, (ImageEncodeOptions){.format = IMAGE_GIF}), FSH_ERR_UNSUPPORTED);
     assert_contains(tools->error.message, "no writer for gif");
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(test_jpeg_keeps_pixels_and_channels, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_subsampling_is_as_asked, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_large_file_makes_the_buffer_grow, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_too_long_an_edge_is_refused, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_png_is_lossless, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_webp_is_lossy_and_plain, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_formats_without_a_writer_are_refused, setup, teardown),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -11,9 +11,8 @@
 
 #define BYTES(text) text, sizeof(text) - 1
 
-static void test_formats_are_known_by_their_first_bytes(void **state)
+TEST(test_formats_are_known_by_their_first_bytes)
 {
-    (void)state;
     static const struct {
         const char *bytes;
         size_t length;
@@ -59,9 +58,8 @@ static void test_formats_are_known_by_their_first_bytes(void **state)
     }
 }
 
-static void test_names_of_images(void **state)
+TEST(test_names_of_images)
 {
-    (void)state;
     assert_true(image_name_is_image("a/b/n01440764_10026.JPEG"));
     assert_true(image_name_is_image("x.TiFf"));
     assert_int_equal(image_name_format("x.y/z.webp"), IMAGE_WEBP);
@@ -75,17 +73,15 @@ static void test_names_of_images(void **state)
     assert_int_equal(image_name_format("x.qoi"), IMAGE_OTHER);
 }
 
-static void test_quirks_have_names(void **state)
+TEST(test_quirks_have_names)
 {
-    (void)state;
     assert_string_equal(image_quirk_name(IMAGE_QUIRK_EXTENSION), "extension");
     assert_string_equal(image_quirk_name(IMAGE_QUIRK_WARNING), "warning");
     assert_string_equal(image_quirk_name((ImageQuirk)(1u << (IMAGE_QUIRK_COUNT - 1))), "animation");
 }
 
-static void test_impossible_size_is_refused(void **state)
+TEST(test_impossible_size_is_refused)
 {
-    (void)state;
     Image image = {0};
     FshError error = {0};
     assert_int_equal(image_reserve(&image, UINT32_MAX, UINT32_MAX, 3, &error), FSH_ERR_MEMORY);
@@ -97,9 +93,8 @@ static void test_impossible_size_is_refused(void **state)
 }
 
 /* A 3 x 2 image with pixels 1..6, and how a viewer shows it: EXIF 2.32, figure 6. */
-static void test_orientations_place_pixels(void **state)
+TEST(test_orientations_place_pixels)
 {
-    (void)state;
     static const uint8_t stored[] = {1, 2, 3, 4, 5, 6};
     static const struct {
         uint32_t width;
@@ -126,9 +121,8 @@ static void test_orientations_place_pixels(void **state)
     image_free(&target);
 }
 
-static void test_gray_and_rgb_become_each_other(void **state)
+TEST(test_gray_and_rgb_become_each_other)
 {
-    (void)state;
     static const uint8_t rgb[] = {255, 0, 0, 0, 255, 0, 0, 0, 255, 255, 255, 255, 10, 20, 30};
     static const uint8_t luma[] = {76, 150, 29, 255, 18};
     Image source = {0}, target = {0};
@@ -144,9 +138,8 @@ static void test_gray_and_rgb_become_each_other(void **state)
     image_free(&target);
 }
 
-static void test_exif_orientation_in_both_byte_orders(void **state)
+TEST(test_exif_orientation_in_both_byte_orders)
 {
-    (void)state;
     uint8_t bytes[64];
     for (int big = 0; big <= 1; big++) {
         for (uint8_t value = 1; value <= 8; value++) {
@@ -160,9 +153,8 @@ static void test_exif_orientation_in_both_byte_orders(void **state)
 
 /* Every prefix, every byte changed to every value: an answer from 1 to 8, and no read outside (ASan watches).
  */
-static void test_hostile_exif_is_harmless(void **state)
+TEST(test_hostile_exif_is_harmless)
 {
-    (void)state;
     uint8_t whole[64] = "Exif\0";
     size_t length = 6 + make_exif(6, false, whole + 6);
     for (size_t cut = 0; cut <= length; cut++) {
@@ -194,9 +186,8 @@ static void test_hostile_exif_is_harmless(void **state)
     assert_true(damaged);
 }
 
-static void test_profiles_say_what_they_are(void **state)
+TEST(test_profiles_say_what_they_are)
 {
-    (void)state;
     uint8_t bytes[1024];
     size_t length = make_icc(false, MAKE_CURVE_GAMMA, "Wide RGB", bytes);
     assert_true(icc_profile_matches(bytes, length, 3));
@@ -207,9 +198,8 @@ static void test_profiles_say_what_they_are(void **state)
     assert_true(icc_profile_is_srgb(bytes, length));
 }
 
-static void test_curve_longer_than_its_tag_is_refused(void **state)
+TEST(test_curve_longer_than_its_tag_is_refused)
 {
-    (void)state;
     IccConversion conversion = {0};
     uint8_t bytes[1024];
     size_t length = make_icc(false, MAKE_CURVE_TABLE, "Wide RGB", bytes);
@@ -221,9 +211,8 @@ static void test_curve_longer_than_its_tag_is_refused(void **state)
 }
 
 /* Cut anywhere, every byte changed to a few values: an answer, and no read outside (ASan watches). */
-static void test_hostile_profiles_are_harmless(void **state)
+TEST(test_hostile_profiles_are_harmless)
 {
-    (void)state;
     static const uint8_t values[] = {0x00, 0x01, 0x7F, 0x80, 0xFF};
     IccConversion conversion = {0};
     uint8_t whole[1024];
@@ -251,22 +240,4 @@ static void test_hostile_profiles_are_harmless(void **state)
             }
         }
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_formats_are_known_by_their_first_bytes),
-        cmocka_unit_test(test_names_of_images),
-        cmocka_unit_test(test_quirks_have_names),
-        cmocka_unit_test(test_impossible_size_is_refused),
-        cmocka_unit_test(test_orientations_place_pixels),
-        cmocka_unit_test(test_gray_and_rgb_become_each_other),
-        cmocka_unit_test(test_exif_orientation_in_both_byte_orders),
-        cmocka_unit_test(test_hostile_exif_is_harmless),
-        cmocka_unit_test(test_profiles_say_what_they_are),
-        cmocka_unit_test(test_curve_longer_than_its_tag_is_refused),
-        cmocka_unit_test(test_hostile_profiles_are_harmless),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

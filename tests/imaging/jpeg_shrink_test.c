@@ -292,24 +292,23 @@ static void check_kinds(Tools *tools, uint32_t margin, const uint32_t (*sizes)[4
     }
 }
 
-static void test_planes_are_resampled_as_the_formula_says(void **state)
+TEST_WITH(test_planes_are_resampled_as_the_formula_says, setup, teardown, Tools *tools)
 {
     static const uint32_t sizes[][4] = {{101, 67, 40, 27}, {64, 48, 31, 24}, {33, 90, 32, 88},
                                         {50, 50, 7, 9},    {17, 300, 5, 91}, {300, 8, 111, 3}};
-    check_kinds(*state, 0, sizes, sizeof sizes / sizeof sizes[0], 50);
+    check_kinds(tools, 0, sizes, sizeof sizes / sizeof sizes[0], 50);
 }
 
 /* Decoded at 1/2 to 1/8: another low pass, but of the same picture, in the same place. */
-static void test_scaled_decoding_keeps_the_picture(void **state)
+TEST_WITH(test_scaled_decoding_keeps_the_picture, setup, teardown, Tools *tools)
 {
     static const uint32_t sizes[][4] = {{203, 135, 40, 27}, {411, 300, 31, 24}, {333, 520, 16, 25}};
-    check_kinds(*state, 2, sizes, sizeof sizes / sizeof sizes[0], 42);
+    check_kinds(tools, 2, sizes, sizeof sizes / sizeof sizes[0], 42);
 }
 
 /* One pixel, thin strips, hardly smaller, far smaller: right sizes, and (box) no output without a source. */
-static void test_edges_of_one_and_extreme_shapes(void **state)
+TEST_WITH(test_edges_of_one_and_extreme_shapes, setup, teardown, Tools *tools)
 {
-    Tools *tools = *state;
     static const uint32_t sizes[][4] = {{2, 2, 1, 1},       {3, 3, 1, 1},       {1, 1, 1, 1},
                                         {1, 900, 1, 300},   {900, 1, 450, 1},   {9, 2000, 5, 1111},
                                         {1999, 7, 571, 2},  {100, 100, 99, 99}, {481, 33, 479, 33},
@@ -363,9 +362,8 @@ static void check_flat(Tools *tools, const Kind *kind, const JpegShrinkOptions *
 
 /* A flat colour stays that colour up to the last sample, whatever the edges: the weights are normalised there, and an
  * odd edge's halved sample, whose centre may lie behind the last one of a 4:1:1 file, has something to take. */
-static void test_flat_colour_reaches_the_edges(void **state)
+TEST_WITH(test_flat_colour_reaches_the_edges, setup, teardown, Tools *tools)
 {
-    Tools *tools = *state;
     static const uint8_t colour[3] = {0xD2, 0x3C, 0x64};
     enum { WIDTH = 24, HEIGHT = 37 }; /* 19 of 24: such a centre */
     for (size_t k = 2; k < KINDS_COUNT; k++) {
@@ -387,9 +385,8 @@ static void test_flat_colour_reaches_the_edges(void **state)
     }
 }
 
-static void test_every_kernel_writes_the_same_file(void **state)
+TEST_WITH(test_every_kernel_writes_the_same_file, setup, teardown, Tools *tools)
 {
-    Tools *tools = *state;
     Buffer expected = {0};
     Random random;
     random_start(&random, 7, 0);
@@ -421,9 +418,8 @@ static void test_every_kernel_writes_the_same_file(void **state)
     buffer_free(&expected);
 }
 
-static void test_truncated_file_is_corrupt_and_the_next_is_fine(void **state)
+TEST_WITH(test_truncated_file_is_corrupt_and_the_next_is_fine, setup, teardown, Tools *tools)
 {
-    Tools *tools = *state;
     JpegShrinkOptions options = {
         .width = 30, .height = 20, .margin = 2, .filter = RESAMPLE_LANCZOS, .quality = 90};
     for (size_t k = 0; k < KINDS_COUNT; k++) {
@@ -443,9 +439,8 @@ static void test_truncated_file_is_corrupt_and_the_next_is_fine(void **state)
 }
 
 /* Whatever is in the file: an error or a picture, no access outside (under ASan). */
-static void test_damaged_bytes_are_survived(void **state)
+TEST_WITH(test_damaged_bytes_are_survived, setup, teardown, Tools *tools)
 {
-    Tools *tools = *state;
     Random random;
     random_start(&random, 8, 0);
     unsigned refused = 0;
@@ -469,9 +464,8 @@ static void test_damaged_bytes_are_survived(void **state)
     assert_true(refused > 20);
 }
 
-static void test_files_without_such_planes_are_told(void **state)
+TEST_WITH(test_files_without_such_planes_are_told, setup, teardown, Tools *tools)
 {
-    Tools *tools = *state;
     JpegShrinkOptions options = {.width = 8, .height = 8, .filter = RESAMPLE_LANCZOS, .quality = 90};
     uint8_t *pixels = make_pixels(16, 16, 4);
     static const MakeColours colours[] = {MAKE_CMYK, MAKE_YCCK};
@@ -491,9 +485,8 @@ static void test_files_without_such_planes_are_told(void **state)
     assert_int_equal(shrink(tools, &options), FSH_ERR_MISMATCH);
 }
 
-static void test_scan_bomb_is_refused(void **state)
+TEST_WITH(test_scan_bomb_is_refused, setup, teardown, Tools *tools)
 {
-    Tools *tools = *state;
     uint8_t *pixels = make_pixels(64, 64, 1);
     make_jpeg(
         &(MakeJpeg){.width = 64, .height = 64, .colours = MAKE_GRAY, .pixels = pixels, .scan_bomb = true},
@@ -504,9 +497,8 @@ static void test_scan_bomb_is_refused(void **state)
     assert_contains(tools->error.message, "bomb");
 }
 
-static void test_metadata_goes_along(void **state)
+TEST_WITH(test_metadata_goes_along, setup, teardown, Tools *tools)
 {
-    Tools *tools = *state;
     uint8_t *pixels = make_pixels(64, 48, 3);
     make_jpeg(&(MakeJpeg){.width = 64, .height = 48, .colours = MAKE_RGB, .pixels = pixels, .orientation = 6},
               &tools->file);
@@ -537,22 +529,4 @@ static void test_metadata_goes_along(void **state)
     assert_int_equal(metadata.xmp.length, 12);
     assert_memory_equal(metadata.xmp.bytes, "<x:xmpmeta/>", 12);
     assert_null(metadata.icc.bytes);
-}
-
-int main(void)
-{
-#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
-    const struct CMUnitTest tests[] = {
-        TEST(test_planes_are_resampled_as_the_formula_says),
-        TEST(test_scaled_decoding_keeps_the_picture),
-        TEST(test_edges_of_one_and_extreme_shapes),
-        TEST(test_flat_colour_reaches_the_edges),
-        TEST(test_every_kernel_writes_the_same_file),
-        TEST(test_truncated_file_is_corrupt_and_the_next_is_fine),
-        TEST(test_damaged_bytes_are_survived),
-        TEST(test_files_without_such_planes_are_told),
-        TEST(test_scan_bomb_is_refused),
-        TEST(test_metadata_goes_along),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

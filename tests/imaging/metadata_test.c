@@ -10,9 +10,8 @@
 
 /* ---- EXIF and XMP that fit turned pixels ---- */
 
-static void test_exif_is_made_upright_in_both_byte_orders(void **state)
+TEST(test_exif_is_made_upright_in_both_byte_orders)
 {
-    (void)state;
     uint8_t block[70] = "Exif\0", expected[64];
     for (int big = 0; big <= 1; big++) {
         for (uint8_t value = 0; value <= 9; value++) { /* nonsense too */
@@ -36,9 +35,8 @@ static void test_exif_is_made_upright_in_both_byte_orders(void **state)
     }
 }
 
-static void test_exif_without_the_tag_stays_as_it_is(void **state)
+TEST(test_exif_without_the_tag_stays_as_it_is)
 {
-    (void)state;
     uint8_t block[64], same[64];
     size_t length = make_exif(6, true, block);
     block[11] = 0x0F; /* Make */
@@ -49,9 +47,8 @@ static void test_exif_without_the_tag_stays_as_it_is(void **state)
 
 /* Every prefix, every byte changed to every value: upright as our own reader sees it, or refused; nothing is touched
  * outside (ASan watches). */
-static void test_hostile_exif_is_upright_or_refused(void **state)
+TEST(test_hostile_exif_is_upright_or_refused)
 {
-    (void)state;
     uint8_t whole[70] = "Exif\0";
     size_t length = 6 + make_exif(6, false, whole + 6), refused_count = 0;
     for (size_t cut = 0; cut <= length; cut++) {
@@ -79,9 +76,8 @@ static void test_hostile_exif_is_upright_or_refused(void **state)
     assert_true(refused_count > 1000);
 }
 
-static void test_xmp_is_made_upright(void **state)
+TEST(test_xmp_is_made_upright)
 {
-    (void)state;
     static const struct {
         const char *before, *after;
     } rows[] = {
@@ -137,9 +133,8 @@ static void expect_block(const ImageBlock *block, const void *bytes, size_t leng
         assert_null(block->bytes);
 }
 
-static void test_every_format_carries_metadata_there_and_back(void **state)
+DECODE_TEST(test_every_format_carries_metadata_there_and_back, tools)
 {
-    DecodeTools *tools = *state;
     static const ImageFormat formats[] = {IMAGE_JPEG, IMAGE_PNG, IMAGE_WEBP};
     uint8_t exif[64], upright[64], icc[1024];
     size_t exif_length = make_exif(6, false, exif),
@@ -178,9 +173,8 @@ static void test_every_format_carries_metadata_there_and_back(void **state)
     }
 }
 
-static void test_each_block_alone_and_none(void **state)
+DECODE_TEST(test_each_block_alone_and_none, tools)
 {
-    DecodeTools *tools = *state;
     need_libvips();
     static const ImageFormat formats[] = {IMAGE_PNG, IMAGE_WEBP};
     uint8_t exif[64], icc[1024];
@@ -210,9 +204,8 @@ static void test_each_block_alone_and_none(void **state)
 }
 
 /* A profile beyond one stored block of zlib; its table is behind 64 kB of nothing. */
-static void test_long_profile_is_written_into_png(void **state)
+DECODE_TEST(test_long_profile_is_written_into_png, tools)
 {
-    DecodeTools *tools = *state;
     need_libvips();
     enum { LONG = 200000 };
     uint8_t *icc = calloc(1, LONG);
@@ -230,9 +223,8 @@ static void test_long_profile_is_written_into_png(void **state)
     free(icc);
 }
 
-static void test_profile_of_other_colours_is_left_out(void **state)
+DECODE_TEST(test_profile_of_other_colours_is_left_out, tools)
 {
-    DecodeTools *tools = *state;
     need_libvips();
     uint8_t icc[1024];
     size_t length = make_icc(true, MAKE_CURVE_GAMMA, "Gray", icc);
@@ -244,9 +236,8 @@ static void test_profile_of_other_colours_is_left_out(void **state)
     expect_block(&back.icc, NULL, 0);
 }
 
-static void test_damaged_exif_is_left_out_where_pixels_are_turned(void **state)
+DECODE_TEST(test_damaged_exif_is_left_out_where_pixels_are_turned, tools)
 {
-    DecodeTools *tools = *state;
     static const ImageDecodeOptions options[] = {{.keep_metadata = true},
                                                  {.keep_metadata = true, .ignore_orientation = true}};
     uint8_t exif[64];
@@ -263,9 +254,8 @@ static void test_damaged_exif_is_left_out_where_pixels_are_turned(void **state)
 }
 
 /* PNG allows one eXIf chunk, and libvips 8.14 wrote two. */
-static void test_each_block_is_written_once(void **state)
+DECODE_TEST(test_each_block_is_written_once, tools)
 {
-    DecodeTools *tools = *state;
     need_libvips();
     uint8_t exif[64];
     size_t length = make_exif(1, false, exif);
@@ -302,9 +292,8 @@ static size_t make_tiff(const Entry *entries, size_t count, uint8_t *bytes)
     return (size_t)(to + 4 - bytes);
 }
 
-static void test_camera_raw_is_told_from_tiff(void **state)
+DECODE_TEST(test_camera_raw_is_told_from_tiff, tools)
 {
-    DecodeTools *tools = *state;
     enum { SHORT = 3, LONG = 4, BYTE = 1, ASCII = 2 };
     static const struct {
         const char *name;
@@ -341,22 +330,4 @@ static void test_camera_raw_is_told_from_tiff(void **state)
     }
     assert_true(camera_raw_is("II*\0\x10\0\0\0CR\x02\0\0\0\0\0", 16));
     assert_false(camera_raw_is("II*\0\x10\0\0\0CREAM\0\0\0", 16));
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_exif_is_made_upright_in_both_byte_orders),
-        cmocka_unit_test(test_exif_without_the_tag_stays_as_it_is),
-        cmocka_unit_test(test_hostile_exif_is_upright_or_refused),
-        cmocka_unit_test(test_xmp_is_made_upright),
-        DECODE_TEST(test_every_format_carries_metadata_there_and_back),
-        DECODE_TEST(test_each_block_alone_and_none),
-        DECODE_TEST(test_long_profile_is_written_into_png),
-        DECODE_TEST(test_profile_of_other_colours_is_left_out),
-        DECODE_TEST(test_damaged_exif_is_left_out_where_pixels_are_turned),
-        DECODE_TEST(test_each_block_is_written_once),
-        DECODE_TEST(test_camera_raw_is_told_from_tiff),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -33,23 +33,12 @@ static void check_widths(MirrorRow mirror)
             check(mirror, width, channels);
 }
 
-static void test_portable_rows_are_reversed(void **state)
+TEST(test_portable_rows_are_reversed)
 {
-    (void)state;
     check_widths(image_mirror_row_portable);
 }
 
-static void test_the_chosen_kernel_reverses_rows(void **state)
+TEST(test_the_chosen_kernel_reverses_rows)
 {
-    (void)state;
     check_widths(image_mirror_row);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_portable_rows_are_reversed),
-        cmocka_unit_test(test_the_chosen_kernel_reverses_rows),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -23,9 +23,8 @@ static const struct {
     {IMAGE_WEBP, 2, 0, true},     {IMAGE_JPEG2000, 0, 2, true}, /* libvips before 8.16 */
 };
 
-static void test_odd_files_are_decoded_or_refused(void **state)
+TEST(test_odd_files_are_decoded_or_refused)
 {
-    (void)state;
     char folder[512];
     const char *data = getenv("FSHARD_DATA");
     FshError error = {0};
@@ -76,12 +75,4 @@ static void test_odd_files_are_decoded_or_refused(void **state)
     image_free(&image);
     buffer_free(&file);
     file_list_free(&list);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_odd_files_are_decoded_or_refused),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,5 +1,5 @@
-/* Every kernel against the portable one, on random and edge shapes: the same bytes, and none outside the target. With
- * --bench it also prints how fast each is. */
+/* Every kernel against the portable one, on random and edge shapes: the same bytes, and none outside the target.
+ * `resample_kernels_test time` prints how fast each is. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -97,9 +97,8 @@ static ResampleAxisKey random_key(Random *random)
     return key;
 }
 
-static void test_kernels_give_the_portable_bytes(void **state)
+TEST(test_kernels_give_the_portable_bytes)
 {
-    (void)state;
     for (const ResampleKernels *const *kernels = resample_kernels_all; *kernels; kernels++) {
         if (!(*kernels)->supported()) {
             print_message("%s: not supported here, not tested\n", (*kernels)->name);
@@ -121,9 +120,8 @@ static void test_kernels_give_the_portable_bytes(void **state)
 }
 
 /* The whole resampler on images without slack, of one pixel to a few: what kernels may read behind a row they get. */
-static void test_small_images_are_read_within_their_bounds(void **state)
+TEST(test_small_images_are_read_within_their_bounds)
 {
-    (void)state;
     Image source = {0}, expected = {0}, target = {0};
     Resampler *resampler = NULL, *portable = NULL;
     FshError error = {0};
@@ -161,9 +159,8 @@ static void test_small_images_are_read_within_their_bounds(void **state)
 }
 
 /* Hostile sizes: an axis here takes 3 MB, the cache of them no more than its limit and those in use. */
-static void test_cached_weights_stay_within_their_limit(void **state)
+TEST(test_cached_weights_stay_within_their_limit)
 {
-    (void)state;
     ResampleAxisCache cache = {0};
     const ResampleAxis *axes[RESAMPLE_CACHE_KEPT] = {0};
     FshError error = {0};
@@ -189,7 +186,7 @@ static void test_cached_weights_stay_within_their_limit(void **state)
 }
 
 /* 500 x 375 RGB to 213 x 160 by Lanczos: ImageNet's commonest size. */
-static void bench(void)
+static void time_kernels(void)
 {
     Image source = {0}, target = {0};
     Random random;
@@ -218,14 +215,10 @@ static void bench(void)
     image_free(&target);
 }
 
-int main(int argc, char **argv)
+int test_program_arguments(int argc, char **argv)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_kernels_give_the_portable_bytes),
-        cmocka_unit_test(test_cached_weights_stay_within_their_limit),
-        cmocka_unit_test(test_small_images_are_read_within_their_bounds),
-    };
-    if (argc == 2 && strcmp(argv[1], "--bench") == 0)
-        bench();
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    if (argc != 2 || strcmp(argv[1], "time") != 0)
+        return test_take_pattern(argc, argv);
+    time_kernels();
+    return 0;
 }

@@ -81,18 +81,16 @@ static void check_golden(const ResampleKernels *kernels)
     free(file);
 }
 
-static void test_pixels_are_pillows(void **state)
+TEST(test_pixels_are_pillows)
 {
-    (void)state;
     for (const ResampleKernels *const *kernels = resample_kernels_all; *kernels; kernels++) {
         if ((*kernels)->supported())
             check_golden(*kernels);
     }
 }
 
-static void test_short_edge_is_fitted_and_never_enlarged(void **state)
+TEST(test_short_edge_is_fitted_and_never_enlarged)
 {
-    (void)state;
     static const struct {
         uint32_t width, height, max_size;
         bool long_edge, changes;
@@ -127,9 +125,8 @@ static void test_short_edge_is_fitted_and_never_enlarged(void **state)
     }
 }
 
-static void test_box_outside_the_image_is_refused(void **state)
+TEST(test_box_outside_the_image_is_refused)
 {
-    (void)state;
     static const ResampleBox boxes[] = {
         {-1, 0, 4, 4}, {0, 0, 11, 4}, {0, 0, 4, 11}, {4, 0, 4, 4}, {0, 5, 4, 4}};
     Resampler *resampler = NULL;
@@ -150,9 +147,8 @@ static void test_box_outside_the_image_is_refused(void **state)
 }
 
 /* More sizes than the cache of weights holds, twice: what was thrown out is computed again, the same. */
-static void test_many_sizes_give_the_same_pixels_again(void **state)
+TEST(test_many_sizes_give_the_same_pixels_again)
 {
-    (void)state;
     enum { SIZES = 40 };
     Resampler *resampler = NULL;
     Image source = {0}, target = {0};
@@ -174,15 +170,4 @@ static void test_many_sizes_give_the_same_pixels_again(void **state)
     image_free(&source);
     image_free(&target);
     resampler_free(&resampler);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_pixels_are_pillows),
-        cmocka_unit_test(test_short_edge_is_fitted_and_never_enlarged),
-        cmocka_unit_test(test_box_outside_the_image_is_refused),
-        cmocka_unit_test(test_many_sizes_give_the_same_pixels_again),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

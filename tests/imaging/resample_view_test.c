@@ -64,9 +64,8 @@ static void check_view(ViewTools *tools, uint32_t whole_width, uint32_t whole_he
 }
 
 /* A window of the target: those pixels of the whole. */
-static void test_a_window_is_a_part_of_the_whole(void **state)
+TEST(test_a_window_is_a_part_of_the_whole)
 {
-    (void)state;
     enum { WIDTH = 90, HEIGHT = 70, TARGET_WIDTH = 61, TARGET_HEIGHT = 47 };
     Image source = {0}, whole = {0}, part = {0};
     FshError error = {0};
@@ -100,9 +99,8 @@ static void test_a_window_is_a_part_of_the_whole(void **state)
     resampler_free(&resampler);
 }
 
-static void test_a_view_gives_what_its_copy_gives(void **state)
+TEST(test_a_view_gives_what_its_copy_gives)
 {
-    (void)state;
     for (const ResampleKernels *const *kernels = resample_kernels_all; *kernels; kernels++) {
         if (!(*kernels)->supported())
             continue;
@@ -126,13 +124,4 @@ static void test_a_view_gives_what_its_copy_gives(void **state)
         free(tools.target);
         resampler_free(&tools.resampler);
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_a_window_is_a_part_of_the_whole),
-        cmocka_unit_test(test_a_view_gives_what_its_copy_gives),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -50,18 +50,18 @@ static void says_on(const char *bad_disk, int exit_status, const char *const *pa
     "--jobs", "1", "--device", "cpu", "--model", "toynet", "--batch-size", "8", "--workers", "1",            \
         "--train-crop-size", "32", "--val-crop-size", "32", "--epochs"
 
-static const char *make_plain(void **state, FshCodec codec)
+static const char *make_plain(TestFolder *folder, FshCodec codec)
 {
     DatasetSpec spec = train_plain;
     spec.codec = codec;
     if (codec == FSH_CODEC_JPEG)
         spec.width = spec.height = 96;
-    return make_set(*state, &spec);
+    return make_set(folder, &spec);
 }
 
-static void test_fverify_names_the_records_and_checks_the_others(void **state)
+TEST_IN_FOLDER(test_fverify_names_the_records_and_checks_the_others, folder)
 {
-    const char *set = make_plain(state, FSH_CODEC_RAW);
+    const char *set = make_plain(folder, FSH_CODEC_RAW);
     const char *const where[] = {shard, "record 4", "record 5", "byte 16384 cannot be read", NULL};
     says_on(BAD_PAGE ":1", 1, where, "fverify", ARGUMENTS("--decode", "--no-overlap", set));
     says_on(BAD_PAGE ":1", 1, where, "fverify", ARGUMENTS(set));
@@ -75,18 +75,18 @@ static void test_fverify_names_the_records_and_checks_the_others(void **state)
     run_result_free(&result);
 }
 
-static void test_extracting_leaves_out_what_cannot_be_read(void **state)
+TEST_IN_FOLDER(test_extracting_leaves_out_what_cannot_be_read, folder)
 {
-    const char *set = make_plain(state, FSH_CODEC_JPEG), *tree = test_path(*state, "tree");
+    const char *set = make_plain(folder, FSH_CODEC_JPEG), *tree = test_path(folder, "tree");
     says_on(BAD_PAGE ":1", 1, PARTS(shard, "cannot be read"), "fverify", ARGUMENTS("--extract", tree, set));
     const uint64_t count = test_count_files(tree);
     assert_true(count >= 40 && count < 48);
 }
 
-static void test_repairing_keeps_what_can_be_read(void **state)
+TEST_IN_FOLDER(test_repairing_keeps_what_can_be_read, folder)
 {
-    (void)make_plain(state, FSH_CODEC_RAW);
-    const char *path = test_path(*state, "set/%s", shard), *whole = test_path(*state, "whole.fshard");
+    (void)make_plain(folder, FSH_CODEC_RAW);
+    const char *path = test_path(folder, "set/%s", shard), *whole = test_path(folder, "whole.fshard");
     says_on(BAD_PAGE ":1", 1, PARTS("cannot be read"), "fverify", ARGUMENTS("--repair", whole, path));
     RunResult result = run_program(NULL, "fverify", whole, NULL);
     assert_int_equal(result.exit_status, 0);
@@ -94,7 +94,7 @@ static void test_repairing_keeps_what_can_be_read(void **state)
     run_result_free(&result);
     /* Without its index records are looked for. */
     test_file_truncate(path, -200);
-    const char *found = test_path(*state, "found.fshard");
+    const char *found = test_path(folder, "found.fshard");
     says_on(BAD_PAGE ":1", 1, PARTS("cannot be read"), "fverify", ARGUMENTS("--repair", found, path));
     result = run_program(NULL, "fverify", found, NULL);
     assert_int_equal(result.exit_status, 0);
@@ -102,12 +102,12 @@ static void test_repairing_keeps_what_can_be_read(void **state)
     run_result_free(&result);
 }
 
-static void test_packing_leaves_out_what_cannot_be_read(void **state)
+TEST_IN_FOLDER(test_packing_leaves_out_what_cannot_be_read, folder)
 {
-    const char *set = make_plain(state, FSH_CODEC_RAW);
+    const char *set = make_plain(folder, FSH_CODEC_RAW);
     const char *const packings[][4] = {{NULL}, {"--no-check"}, {"--store", "zstd"}, {"--format", "lmdb"}};
     for (size_t i = 0; i < sizeof packings / sizeof *packings; i++) {
-        const char *packed = test_path(*state, "packed-%zu", i), *arguments[8] = {"-q", "--on-error", "skip"};
+        const char *packed = test_path(folder, "packed-%zu", i), *arguments[8] = {"-q", "--on-error", "skip"};
         size_t count = 3;
         for (size_t j = 0; packings[i][j]; j++)
             arguments[count++] = packings[i][j];
@@ -131,17 +131,17 @@ static void ends_well(const char *program, const char *const *arguments)
 }
 
 /* A manifest made of zeros that stand for what the disk cannot read would call them the dataset. */
-static void test_no_manifest_is_made_of_what_cannot_be_read(void **state)
+TEST_IN_FOLDER(test_no_manifest_is_made_of_what_cannot_be_read, folder)
 {
-    const char *set = make_plain(state, FSH_CODEC_RAW);
+    const char *set = make_plain(folder, FSH_CODEC_RAW);
     const struct {
         const char *format, *bad_disk;
     } cases[] = {{"shards", BAD_PAGE ":1"},
                  {"lmdb", "train.lmdb/data.mdb:pages:16384:4096:1"},
                  {"tar", "train-000000.tar:pages:16384:4096:1"}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        const char *packed = i ? test_path(*state, "%s", cases[i].format) : set;
-        const char *manifest = test_path(*state, "%s/dataset.json", i ? cases[i].format : "set");
+        const char *packed = i ? test_path(folder, "%s", cases[i].format) : set;
+        const char *manifest = test_path(folder, "%s/dataset.json", i ? cases[i].format : "set");
         if (i)
             ends_well("fpack", ARGUMENTS("-q", "--format", cases[i].format, set, packed));
         assert_int_equal(unlink(manifest), 0);
@@ -153,36 +153,36 @@ static void test_no_manifest_is_made_of_what_cannot_be_read(void **state)
     }
 }
 
-static void test_training_names_the_sample_or_goes_on_without_it(void **state)
+TEST_IN_FOLDER(test_training_names_the_sample_or_goes_on_without_it, folder)
 {
     const FshCodec codecs[] = {FSH_CODEC_RAW, FSH_CODEC_JPEG};
     for (size_t i = 0; i < 2; i++) {
-        const char *set = make_plain(state, codecs[i]);
+        const char *set = make_plain(folder, codecs[i]);
         const char *const caches[] = {"none", "ram", "pixels"};
         for (size_t j = 0; j < (i ? 1 : 3); j++) {
-            const char *out = test_path(*state, "out-%zu-%zu", i, j);
+            const char *out = test_path(folder, "out-%zu-%zu", i, j);
             says_on(
                 BAD_PAGE ":1", 1, PARTS(shard, "cannot be read"), "ftrain",
-                ARGUMENTS(TRAINING, "2", "--cache", caches[j], set, test_path(*state, "no-%zu-%zu", i, j)));
+                ARGUMENTS(TRAINING, "2", "--cache", caches[j], set, test_path(folder, "no-%zu-%zu", i, j)));
             if (j != 1) /* the whole of the files is wanted in memory: no sample is to blame */
                 says_on(BAD_PAGE ":1", 1, PARTS(shard, "record", "cannot be read"), "ftrain",
                         ARGUMENTS(TRAINING, "2", "--cache", caches[j], "--on-error", "skip", set, out));
         }
-        test_folder_remove(*state);
-        test_folder_make(*state);
+        test_folder_remove(folder);
+        test_folder_make(folder);
     }
 }
 
-static void test_evaluation_names_the_sample(void **state)
+TEST_IN_FOLDER(test_evaluation_names_the_sample, folder)
 {
     static const char bad_val[] = "val-00000-of-00001.fshard:pages:16384:4096:1";
     DatasetSpec spec = train_plain;
     spec.shard_count = 1;
     spec.val_count = 20;
-    const char *set = make_set(*state, &spec), *out = test_path(*state, "out");
+    const char *set = make_set(folder, &spec), *out = test_path(folder, "out");
     TRAINED("--device", "cpu", "--model", "toynet", "--epochs", "1", "--batch-size", "8", "--train-crop-size",
             "32", "--val-crop-size", "32", set, out);
-    const char *weights = test_path(*state, "out/last.safetensors");
+    const char *weights = test_path(folder, "out/last.safetensors");
     says_on(bad_val, 1, PARTS("val-00000-of-00001.fshard record", "cannot be read"), "ftrain",
             ARGUMENTS("--evaluate", "--device", "cpu", "--weights", weights, "--val-crop-size", "32", set));
     /* So does a file of weights. */
@@ -192,27 +192,27 @@ static void test_evaluation_names_the_sample(void **state)
 }
 
 /* Headers, indexes, manifests' shards: every page of the shard in turn, from every mapping of it on. */
-static void test_no_program_dies_of_any_page(void **state)
+TEST_IN_FOLDER(test_no_program_dies_of_any_page, folder)
 {
-    const char *set = make_plain(state, FSH_CODEC_RAW);
-    const uint64_t bytes = test_file_size(test_path(*state, "set/%s", shard));
+    const char *set = make_plain(folder, FSH_CODEC_RAW);
+    const uint64_t bytes = test_file_size(test_path(folder, "set/%s", shard));
     for (uint64_t offset = 0, round = 0; offset < bytes; offset += 4096, round++) {
         if (round > 1 && offset + 2 * 4096 < bytes && round % 9) /* those in between are like each other */
             continue;
         for (int from = 1; from <= 2; from++) {
             char rule[128];
             (void)snprintf(rule, sizeof rule, "%s:pages:%llu:1:%d", shard, (unsigned long long)offset, from);
-            const char *tree = test_path(*state, "tree-%d-%d", (int)round, from);
+            const char *tree = test_path(folder, "tree-%d-%d", (int)round, from);
             RunResult results[] = {
                 run_on(rule, "fverify", ARGUMENTS("--decode", "--no-overlap", set)),
                 run_on(rule, "fverify", ARGUMENTS("--list", set)),
                 run_on(rule, "fverify", ARGUMENTS("--extract", tree, set)),
                 run_on(rule, "fpack",
                        ARGUMENTS("-q", "--on-error", "skip", set,
-                                 test_path(*state, "p-%d-%d", (int)round, from))),
+                                 test_path(folder, "p-%d-%d", (int)round, from))),
                 run_on(rule, "fverify",
-                       ARGUMENTS("--repair", test_path(*state, "r-%d-%d", (int)round, from),
-                                 test_path(*state, "set/%s", shard))),
+                       ARGUMENTS("--repair", test_path(folder, "r-%d-%d", (int)round, from),
+                                 test_path(folder, "set/%s", shard))),
             };
             for (size_t i = 0; i < sizeof results / sizeof *results; i++) {
                 if (from == 1 && results[i].exit_status != 1)
@@ -227,7 +227,7 @@ static void test_no_program_dies_of_any_page(void **state)
     }
 }
 
-static void test_no_program_dies_of_a_file_that_is_cut_short(void **state)
+TEST_IN_FOLDER(test_no_program_dies_of_a_file_that_is_cut_short, folder)
 {
     const int lengths[] = {0, 20000};
     for (size_t i = 0; i < 2; i++) {
@@ -236,14 +236,14 @@ static void test_no_program_dies_of_a_file_that_is_cut_short(void **state)
             (void)snprintf(rule, sizeof rule, "%s:cut:%d:%d", shard, lengths[i], from);
             const char *const runs[][8] = {
                 {"fverify", "--decode", "SET"},
-                {"fverify", "--extract", test_path(*state, "tree-%zu-%d", i, from), "SET"},
-                {"fverify", "--repair", test_path(*state, "r-%zu-%d", i, from), "SHARD"},
-                {"fpack", "-q", "--on-error", "skip", "SET", test_path(*state, "p-%zu-%d", i, from)}};
+                {"fverify", "--extract", test_path(folder, "tree-%zu-%d", i, from), "SET"},
+                {"fverify", "--repair", test_path(folder, "r-%zu-%d", i, from), "SHARD"},
+                {"fpack", "-q", "--on-error", "skip", "SET", test_path(folder, "p-%zu-%d", i, from)}};
             for (size_t j = 0; j < 4; j++) {
-                const char *set = make_plain(state, FSH_CODEC_RAW), *arguments[8] = {0};
+                const char *set = make_plain(folder, FSH_CODEC_RAW), *arguments[8] = {0};
                 for (size_t k = 1; runs[j][k]; k++)
                     arguments[k - 1] = strcmp(runs[j][k], "SET") == 0     ? set
-                                       : strcmp(runs[j][k], "SHARD") == 0 ? test_path(*state, "set/%s", shard)
+                                       : strcmp(runs[j][k], "SHARD") == 0 ? test_path(folder, "set/%s", shard)
                                                                           : runs[j][k];
                 RunResult result = run_on(rule, runs[j][0], arguments);
                 if (from == 1 && result.exit_status != 1)
@@ -257,31 +257,31 @@ static void test_no_program_dies_of_a_file_that_is_cut_short(void **state)
     }
 }
 
-static void test_ftrain_names_a_shard_that_is_cut_short_as_it_trains(void **state)
+TEST_IN_FOLDER(test_ftrain_names_a_shard_that_is_cut_short_as_it_trains, folder)
 {
     for (int i = 0; i < 2; i++) { /* the second goes on without */
-        const char *set = make_plain(state, FSH_CODEC_RAW), *out = test_path(*state, "out-%d", i);
+        const char *set = make_plain(folder, FSH_CODEC_RAW), *out = test_path(folder, "out-%d", i);
         const RunOptions options = {.timeout_seconds = 120};
         RunningProgram running =
             run_start(&options, "ftrain",
                       ARGUMENTS(TRAINING, i ? "30" : "3000", "--on-error", i ? "skip" : "stop", set, out));
-        assert_true(wait_for_file(test_path(*state, "out-%d/summary.csv", i), 60));
-        test_file_truncate(test_path(*state, "set/%s", shard), 8192);
+        assert_true(wait_for_file(test_path(folder, "out-%d/summary.csv", i), 60));
+        test_file_truncate(test_path(folder, "set/%s", shard), 8192);
         RunResult result = run_wait(&running);
         if (result.exit_status != 1)
             fail_msg("exit status %d\n%s%s", result.exit_status, result.out, result.err);
         assert_contains(result.err, shard);
         assert_contains(result.err, "cannot be read: the disk fails, or the file was cut short meanwhile");
         run_result_free(&result);
-        test_folder_remove(*state);
-        test_folder_make(*state);
+        test_folder_remove(folder);
+        test_folder_make(folder);
     }
 }
 
 /* The disk of one rank fails: it says what, and the others end with it. */
-static void test_a_rank_whose_disk_fails_says_so(void **state)
+TEST_IN_FOLDER(test_a_rank_whose_disk_fails_says_so, folder)
 {
-    const char *set = make_plain(state, FSH_CODEC_RAW), *out = test_path(*state, "out");
+    const char *set = make_plain(folder, FSH_CODEC_RAW), *out = test_path(folder, "out");
     RunningProgram running[2];
     char port[40], rank[2][16];
     (void)snprintf(port, sizeof port, "MASTER_PORT=%ld77", (long)getpid());
@@ -302,22 +302,4 @@ static void test_a_rank_whose_disk_fails_says_so(void **state)
     assert_contains(first.err, "another rank has failed, and says why");
     run_result_free(&first);
     run_result_free(&second);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        IN_FOLDER(test_fverify_names_the_records_and_checks_the_others),
-        IN_FOLDER(test_extracting_leaves_out_what_cannot_be_read),
-        IN_FOLDER(test_repairing_keeps_what_can_be_read),
-        IN_FOLDER(test_packing_leaves_out_what_cannot_be_read),
-        IN_FOLDER(test_no_manifest_is_made_of_what_cannot_be_read),
-        IN_FOLDER(test_training_names_the_sample_or_goes_on_without_it),
-        IN_FOLDER(test_evaluation_names_the_sample),
-        IN_FOLDER(test_no_program_dies_of_any_page),
-        IN_FOLDER(test_no_program_dies_of_a_file_that_is_cut_short),
-        IN_FOLDER(test_ftrain_names_a_shard_that_is_cut_short_as_it_trains),
-        IN_FOLDER(test_a_rank_whose_disk_fails_says_so),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -12,8 +12,6 @@
 #include "common/progress.h"
 #include "trainer/dist/launch.h"
 
-enum { LEFT_OUT = 77 };
-
 static const DatasetSpec pairs = {.codec = FSH_CODEC_RAW,
                                   .width = 32,
                                   .height = 32,
@@ -48,25 +46,24 @@ static void compare_with_one_gpu(TestFolder *folder, const char *amp, double bou
         fail_msg("--amp %s: PSNR %g and %g", amp, a, b);
 }
 
-static void test_two_gpus_train_as_one_with_twice_the_batch(void **state)
+TEST_IN_FOLDER(test_two_gpus_train_as_one_with_twice_the_batch, folder)
 {
-    compare_with_one_gpu(*state, "off", 5e-6);
+    compare_with_one_gpu(folder, "off", 5e-6);
 }
 
-static void test_two_gpus_train_as_one_in_bf16(void **state)
+TEST_IN_FOLDER(test_two_gpus_train_as_one_in_bf16, folder)
 {
-    compare_with_one_gpu(*state, "bf16", 2e-3);
+    compare_with_one_gpu(folder, "bf16", 2e-3);
 }
 
-static void test_two_gpus_train_as_one_in_fp16(void **state)
+TEST_IN_FOLDER(test_two_gpus_train_as_one_in_fp16, folder)
 {
-    compare_with_one_gpu(*state, "fp16", 5e-4);
+    compare_with_one_gpu(folder, "fp16", 5e-4);
 }
 
 /* A network with norms, which are each rank's own: nothing to compare with, but all parts of a run work. */
-static void test_a_network_with_norms_trains_on_two_gpus(void **state)
+TEST_IN_FOLDER(test_a_network_with_norms_trains_on_two_gpus, folder)
 {
-    TestFolder *folder = *state;
     DatasetSpec spec = train_plain;
     spec.train_count = 256;
     spec.val_count = 37;
@@ -108,9 +105,8 @@ static pid_t second_child(pid_t parent)
 }
 
 /* NCCL's kernel on the first GPU waits for the second, and is set free. */
-static void test_a_rank_that_is_killed_ends_the_run(void **state)
+TEST_IN_FOLDER(test_a_rank_that_is_killed_ends_the_run, folder)
 {
-    TestFolder *folder = *state;
     const char *const arguments[] = {LONG_RUN, make_set(folder, &train_plain), test_path(folder, "out"),
                                      NULL};
     const RunOptions options = {.timeout_seconds = 120};
@@ -132,9 +128,8 @@ static void test_a_rank_that_is_killed_ends_the_run(void **state)
     run_result_free(&result);
 }
 
-static void test_a_signal_stops_both_and_the_run_goes_on(void **state)
+TEST_IN_FOLDER(test_a_signal_stops_both_and_the_run_goes_on, folder)
 {
-    TestFolder *folder = *state;
     const char *shards = make_set(folder, &train_plain), *out = test_path(folder, "out");
     const char *const arguments[] = {LONG_RUN, shards, out, NULL};
     const RunOptions options = {.timeout_seconds = 120};
@@ -156,23 +151,14 @@ static void test_a_signal_stops_both_and_the_run_goes_on(void **state)
     run_result_free(&result);
 }
 
-int main(void)
+int test_program_begin(void)
 {
-    const struct CMUnitTest tests[] = {
-        IN_FOLDER(test_two_gpus_train_as_one_with_twice_the_batch),
-        IN_FOLDER(test_two_gpus_train_as_one_in_bf16),
-        IN_FOLDER(test_two_gpus_train_as_one_in_fp16),
-        IN_FOLDER(test_a_network_with_norms_trains_on_two_gpus),
-        IN_FOLDER(test_a_rank_that_is_killed_ends_the_run),
-        IN_FOLDER(test_a_signal_stops_both_and_the_run_goes_on),
-    };
     FshError error = {0};
     int count = 0;
     FshStatus status = launch_count_gpus(&count, &error);
-    if (status || count < 2) {
-        (void)printf("left out: two GPUs are wanted, %d are here%s%s\n", status ? 0 : count,
-                     status ? ": " : "", status ? error.message : "");
-        return LEFT_OUT;
-    }
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    if (!status && count >= 2)
+        return TEST_RUN;
+    (void)printf("left out: two GPUs are wanted, %d are here%s%s\n", status ? 0 : count, status ? ": " : "",
+                 status ? error.message : "");
+    return TEST_SKIP_ALL;
 }

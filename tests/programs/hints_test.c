@@ -24,9 +24,8 @@ static void expect_hint(const char *program, const char *line, const char *hint)
     run_result_free(&result);
 }
 
-static void test_options_of_trainers_are_answered(void **state)
+TEST(test_options_of_trainers_are_answered)
 {
-    (void)state;
     static const char *const hints[][2] = {
         {"--warmup 5 s o", "ftrain calls it --lr-warmup-epochs"},
         {"--warmup_iters 500 s o", "--lr-warmup-epochs X is the warm-up, in epochs"},
@@ -59,9 +58,8 @@ static void test_options_of_trainers_are_answered(void **state)
         expect_hint("ftrain", hints[i][0], hints[i][1]);
 }
 
-static void test_options_of_packers_are_answered(void **state)
+TEST(test_options_of_packers_are_answered)
 {
-    (void)state;
     static const char *const hints[][3] = {
         {"fpack", "--val-ratio 0.1 a b", "fpack calls it --split"},
         {"fpack", "--data-path a", "fpack calls it --src"},
@@ -144,9 +142,8 @@ static void check_texts(const OptionTable *table)
     }
 }
 
-static void test_every_hint_can_be_seen_and_names_options_that_exist(void **state)
+TEST(test_every_hint_can_be_seen_and_names_options_that_exist)
 {
-    (void)state;
     static Settings settings;
     static VerifySettings verify;
     TrainOptions train = train_options_default();
@@ -162,14 +159,4 @@ static void test_every_hint_can_be_seen_and_names_options_that_exist(void **stat
         check_hints(&tables[i]);
         check_texts(&tables[i]);
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_options_of_trainers_are_answered),
-        cmocka_unit_test(test_options_of_packers_are_answered),
-        cmocka_unit_test(test_every_hint_can_be_seen_and_names_options_that_exist),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

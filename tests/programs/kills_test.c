@@ -170,9 +170,9 @@ static const char *make_images(TestFolder *folder)
     return source;
 }
 
-static void test_fpack_goes_on_from_any_call(void **state)
+TEST_IN_FOLDER(test_fpack_goes_on_from_any_call, folder)
 {
-    const char *source = make_images(*state);
+    const char *source = make_images(folder);
     const Job jobs[] = {
         {"shards", "fpack", {"-j1", "--shard-size", "16K"}, source, 2, NULL},
         {"dictionary",
@@ -185,36 +185,35 @@ static void test_fpack_goes_on_from_any_call(void **state)
         {"tar", "fpack", {"-j1", "--format", "tar", "--shard-size", "16K"}, source, 2, NULL},
     };
     for (size_t i = 0; i < sizeof jobs / sizeof *jobs; i++)
-        kill_everywhere(*state, &jobs[i]);
+        kill_everywhere(folder, &jobs[i]);
 }
 
-static void test_fresize_goes_on_from_any_call(void **state)
+TEST_IN_FOLDER(test_fresize_goes_on_from_any_call, folder)
 {
-    const Job job = {"resized", "fresize", {"-j1", "--max-size", "40"}, make_images(*state), 2, NULL};
-    kill_everywhere(*state, &job);
+    const Job job = {"resized", "fresize", {"-j1", "--max-size", "40"}, make_images(folder), 2, NULL};
+    kill_everywhere(folder, &job);
 }
 
 #define TRAINING                                                                                             \
     "--jobs", "1", "--workers", "1", "--model", "conv8", "--epochs", "2", "--batch-size", "8",               \
         "--model-ema", "--resume", "auto"
 
-static void test_ftrain_goes_on_from_any_call(void **state)
+TEST_IN_FOLDER(test_ftrain_goes_on_from_any_call, folder)
 {
     const Job job = {.name = "trained",
                      .program = "ftrain",
                      .arguments = {TRAINING},
-                     .source = make_set(*state, &train_plain),
+                     .source = make_set(folder, &train_plain),
                      .stride = 41,
                      .expected = "last.safetensors model_best.safetensors model_ema.safetensors"};
-    kill_everywhere(*state, &job);
+    kill_everywhere(folder, &job);
 }
 
 /* A disk that fails once: the run says so, and afterwards, or once it has gone on, nothing is missing. */
-static void test_ftrain_makes_good_what_could_not_be_put_in_place(void **state)
+TEST_IN_FOLDER(test_ftrain_makes_good_what_could_not_be_put_in_place, folder)
 {
     static const char *const learnt[] = {"checkpoint", "last", "model_best", "model_ema"};
     enum { RENAMES = 14, TOLD_LEAST = 8 };
-    TestFolder *folder = *state;
     const Job job = {.name = "failed",
                      .program = "ftrain",
                      .arguments = {TRAINING},
@@ -300,23 +299,23 @@ static void lose_best_weights(TestFolder *folder, const char *shards, const char
 }
 
 /* Where it was the last epoch's, and one before. */
-static void test_ftrain_says_that_the_best_weights_are_lost(void **state)
+TEST_IN_FOLDER(test_ftrain_says_that_the_best_weights_are_lost, folder)
 {
     DatasetSpec spec = train_plain;
     spec.val_count = 97; /* so many that few epochs are equal */
-    const char *shards = make_set(*state, &spec);
-    lose_best_weights(*state, shards, "0.02");
-    lose_best_weights(*state, shards, "0.05");
+    const char *shards = make_set(folder, &spec);
+    lose_best_weights(folder, shards, "0.02");
+    lose_best_weights(folder, shards, "0.05");
 }
 
 /* The first flock of a run is that on its output. */
-static void test_ftrain_says_where_nothing_keeps_a_second_run_out(void **state)
+TEST_IN_FOLDER(test_ftrain_says_where_nothing_keeps_a_second_run_out, folder)
 {
     const Job job = {.name = "unlocked",
                      .program = "ftrain",
                      .arguments = {"--jobs", "1", "--model", "conv8", "--epochs", "1"},
-                     .source = make_set(*state, &train_plain)};
-    const char *output = test_path(*state, "unlocked");
+                     .source = make_set(folder, &train_plain)};
+    const char *output = test_path(folder, "unlocked");
     RunResult result = run_with("flock", "error=ENOLCK", 1, "/dev/null", &job, output);
     assert_int_equal(result.exit_status, 0);
     assert_contains(result.err,
@@ -325,27 +324,18 @@ static void test_ftrain_says_where_nothing_keeps_a_second_run_out(void **state)
     const Job predicts = {
         .name = "predicted",
         .program = "ftrain",
-        .arguments = {"--jobs", "1", "--weights", test_path(*state, "unlocked/last.safetensors"), job.source},
+        .arguments = {"--jobs", "1", "--weights", test_path(folder, "unlocked/last.safetensors"), job.source},
         .source = "--predict"};
-    result = run_with("flock", "error=ENOLCK", 1, "/dev/null", &predicts, test_path(*state, "predicted"));
+    result = run_with("flock", "error=ENOLCK", 1, "/dev/null", &predicts, test_path(folder, "predicted"));
     assert_int_equal(result.exit_status, 0);
     assert_contains(result.err, "predicted: its file system knows no locks");
     run_result_free(&result);
 }
 
-int main(void)
+int test_program_begin(void)
 {
-    if (!can_trace()) {
-        (void)printf("left out: strace is not there, or may not trace\n");
-        return 77;
-    }
-    const struct CMUnitTest tests[] = {
-        IN_FOLDER(test_fpack_goes_on_from_any_call),
-        IN_FOLDER(test_fresize_goes_on_from_any_call),
-        IN_FOLDER(test_ftrain_goes_on_from_any_call),
-        IN_FOLDER(test_ftrain_makes_good_what_could_not_be_put_in_place),
-        IN_FOLDER(test_ftrain_says_that_the_best_weights_are_lost),
-        IN_FOLDER(test_ftrain_says_where_nothing_keeps_a_second_run_out),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    if (can_trace())
+        return TEST_RUN;
+    (void)printf("left out: strace is not there, or may not trace\n");
+    return TEST_SKIP_ALL;
 }

@@ -107,27 +107,23 @@ static void check_program(const char *program)
     assert_int_equal(missing, 0);
 }
 
-static void test_fresize_1_lists_the_options_of_fresize(void **state)
+TEST(test_fresize_1_lists_the_options_of_fresize)
 {
-    (void)state;
     check_program("fresize");
 }
 
-static void test_fpack_1_lists_the_options_of_fpack(void **state)
+TEST(test_fpack_1_lists_the_options_of_fpack)
 {
-    (void)state;
     check_program("fpack");
 }
 
-static void test_fverify_1_lists_the_options_of_fverify(void **state)
+TEST(test_fverify_1_lists_the_options_of_fverify)
 {
-    (void)state;
     check_program("fverify");
 }
 
-static void test_ftrain_1_lists_the_options_of_ftrain(void **state)
+TEST(test_ftrain_1_lists_the_options_of_ftrain)
 {
-    (void)state;
     check_program("ftrain");
 }
 
@@ -148,9 +144,8 @@ static bool is_reference_to_ours(const char *line)
     return false;
 }
 
-static void test_pages_are_clean_under_mandoc_lint(void **state)
+TEST_IN_FOLDER(test_pages_are_clean_under_mandoc_lint, folder)
 {
-    (void)state;
     size_t complaints = 0;
     for (size_t i = 0; i < PAGE_COUNT; i++) {
         char path[512];
@@ -166,17 +161,4 @@ static void test_pages_are_clean_under_mandoc_lint(void **state)
         run_result_free(&result);
     }
     assert_int_equal(complaints, 0);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_fresize_1_lists_the_options_of_fresize),
-        cmocka_unit_test(test_fpack_1_lists_the_options_of_fpack),
-        cmocka_unit_test(test_fverify_1_lists_the_options_of_fverify),
-        cmocka_unit_test(test_ftrain_1_lists_the_options_of_ftrain),
-        cmocka_unit_test_setup_teardown(test_pages_are_clean_under_mandoc_lint, test_folder_setup,
-                                        test_folder_teardown),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

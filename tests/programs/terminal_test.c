@@ -40,9 +40,8 @@ static void run_harmless(int exit_status, const char *part, const char *program,
 #define ARGUMENTS(...) ((const char *const[]){__VA_ARGS__, NULL})
 #define SHOWN          "a?[31mb?31mc?d?e" /* what people see of it */
 
-static void test_no_program_lets_a_terminal_obey_names(void **state)
+TEST_IN_FOLDER(test_no_program_lets_a_terminal_obey_names, folder)
 {
-    TestFolder *folder = *state;
     const char *images = test_path(folder, "images"), *set = test_path(folder, "shards");
     (void)pack_colours(folder, 3, 2); /* for its images */
     for (int i = 0; i < 2; i++) {
@@ -81,9 +80,8 @@ static void test_no_program_lets_a_terminal_obey_names(void **state)
 }
 
 /* For scripts the name is exact: as JSON escapes it. */
-static void test_json_keeps_names_as_they_are(void **state)
+TEST_IN_FOLDER(test_json_keeps_names_as_they_are, folder)
 {
-    TestFolder *folder = *state;
     (void)pack_colours(folder, 1, 1);
     test_file_write_text(test_path(folder, "images/train/red/" NASTY ".jpg"), "\xff\xd8\xff no more");
     RunResult result =
@@ -96,9 +94,8 @@ static void test_json_keeps_names_as_they_are(void **state)
     run_result_free(&result);
 }
 
-static void test_characters_are_told_apart(void **state)
+TEST(test_characters_are_told_apart)
 {
-    (void)state;
     static const struct {
         const char *text;
         size_t bytes;
@@ -115,14 +112,4 @@ static void test_characters_are_told_apart(void **state)
         assert_int_equal(text_character(cases[i].text, strlen(cases[i].text), &control), cases[i].bytes);
         assert_int_equal(control, cases[i].control);
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_characters_are_told_apart),
-        IN_FOLDER(test_no_program_lets_a_terminal_obey_names),
-        IN_FOLDER(test_json_keeps_names_as_they_are),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

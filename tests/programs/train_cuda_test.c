@@ -75,10 +75,9 @@ static void free_jobs(Job *jobs, size_t count)
 /* ---- learning ---- */
 
 /* A class is a bright quarter of the image: a mirror image is one of another class. */
-static void test_the_loss_falls_in_every_precision(void **state)
+TEST_IN_FOLDER(test_the_loss_falls_in_every_precision, folder)
 {
     enum { MODELS = 3, PRECISIONS = 3 };
-    TestFolder *folder = *state;
     const char *shards = make_learnable(folder);
     static const char *const precisions[] = {"off", "bf16", "fp16"}, *const said[] = {"float32", "bf16",
                                                                                       "fp16"};
@@ -106,9 +105,8 @@ static void test_the_loss_falls_in_every_precision(void **state)
     free_jobs(jobs, MODELS * PRECISIONS);
 }
 
-static void test_precision_is_chosen_by_the_network(void **state)
+TEST_IN_FOLDER(test_precision_is_chosen_by_the_network, folder)
 {
-    TestFolder *folder = *state;
     const char *shards = make_learnable(folder);
     static const char *const said[] = {"precision fp16 (--amp off for float32), loss scale 65536",
                                        "precision float32 with TF32 products", "--tf32: does nothing here"};
@@ -124,14 +122,13 @@ static void test_precision_is_chosen_by_the_network(void **state)
 /* ---- memory ---- */
 
 /* The run without a GPU knows what the one with it has taken, but for scratch memory. */
-static void test_what_a_gpu_takes_is_foreseen_without_one(void **state)
+TEST_IN_FOLDER(test_what_a_gpu_takes_is_foreseen_without_one, folder)
 {
     enum { CASES = 3 };
     static const char *const kinds[] = {"weights", "weight_copies", "gradients", "activations",
                                         "inputs",  "results",       "pinned"};
     static const char *const models[CASES][2] = {
         {"resnet9", "fp16"}, {"toynet", "bf16"}, {"resnet18", "off"}};
-    TestFolder *folder = *state;
     const char *shards = make_learnable(folder);
     Job jobs[2 * CASES] = {{.environment = NULL}};
     for (size_t i = 0; i < 2 * (size_t)CASES; i++)
@@ -222,9 +219,8 @@ static void signal_behind_checkpoints(TestFolder *folder, const RunningProgram *
     }
 }
 
-static void test_a_stopped_run_goes_on_with_the_same_bits(void **state)
+TEST_IN_FOLDER(test_a_stopped_run_goes_on_with_the_same_bits, folder)
 {
-    TestFolder *folder = *state;
     const char *shards = make_learnable(folder);
     Job whole[RESUME_CASES], stopped[RESUME_CASES], resumed[RESUME_CASES];
     enum { STOPPED, WHOLE };
@@ -262,9 +258,8 @@ static void test_a_stopped_run_goes_on_with_the_same_bits(void **state)
 
 /* ---- what is told ---- */
 
-static void test_a_profile_has_rates_of_this_device(void **state)
+TEST_IN_FOLDER(test_a_profile_has_rates_of_this_device, folder)
 {
-    TestFolder *folder = *state;
     const char *shards = make_learnable(folder);
     size_t length = 0;
     TRAINED("--device", "cuda", "--model", "resnet9", "--epochs", "2", "-b", "32", "--profile", "5", shards,
@@ -276,9 +271,8 @@ static void test_a_profile_has_rates_of_this_device(void **state)
     free(text);
 }
 
-static void test_plans_of_layers_are_told(void **state)
+TEST_IN_FOLDER(test_plans_of_layers_are_told, folder)
 {
-    TestFolder *folder = *state;
     const char *shards = make_learnable(folder);
     Job jobs[] = {{.arguments = {"--model", "resnet9", "--dry-run", "-v", shards}},
                   {.arguments = {"--model", "resnet9", "--dry-run", shards}}};
@@ -292,9 +286,8 @@ static void test_plans_of_layers_are_told(void **state)
     free_jobs(jobs, 2);
 }
 
-static void test_fusions_can_be_left_out(void **state)
+TEST_IN_FOLDER(test_fusions_can_be_left_out, folder)
 {
-    TestFolder *folder = *state;
     const char *shards = make_learnable(folder), *out = test_path(folder, "out");
     Job jobs[] = {{.arguments = {"--model", "resnet9", "--epochs", "1", "--no-fuse",
                                  "norm-relu,gradient-add,bias-norm", shards, test_path(folder, "apart")}},
@@ -309,9 +302,8 @@ static void test_fusions_can_be_left_out(void **state)
 /* ---- files that the device's decoder refuses ---- */
 
 /* Its head is good, so the device gets it; with Huffman tables of impossible sizes neither decoder reads it. */
-static void test_a_file_that_no_decoder_reads_is_skipped_or_stops(void **state)
+TEST_IN_FOLDER(test_a_file_that_no_decoder_reads_is_skipped_or_stops, folder)
 {
-    TestFolder *folder = *state;
     DatasetSpec spec = learnable;
     spec.codec = FSH_CODEC_JPEG;
     spec.untabled = true;
@@ -363,9 +355,8 @@ static void assert_same_weights(const char *a_path, const char *b_path)
 }
 
 /* Steps behind it have begun when the loss is seen; with a checkpoint behind each step none has. */
-static void test_a_loss_that_is_no_number_stops_at_its_step(void **state)
+TEST_IN_FOLDER(test_a_loss_that_is_no_number_stops_at_its_step, folder)
 {
-    TestFolder *folder = *state;
     const char *shards = make_learnable(folder);
     const char *const outs[] = {test_path(folder, "ahead"), test_path(folder, "alone")};
     double steps[2] = {0, 1};
@@ -392,9 +383,8 @@ static void test_a_loss_that_is_no_number_stops_at_its_step(void **state)
 }
 
 /* Steps that only gather gradients stand between updates that are left out. */
-static void test_a_loss_scale_that_falls_for_ever_ends_a_run_that_accumulates(void **state)
+TEST_IN_FOLDER(test_a_loss_scale_that_falls_for_ever_ends_a_run_that_accumulates, folder)
 {
-    TestFolder *folder = *state;
     const char *shards = make_learnable(folder);
     RunResult result = TRAIN(1, "--device", "cuda", "--model", "conv8", "--amp", "fp16", "--grad-accum-steps",
                              "2", "--lr", "1e6", "--lr-warmup-epochs", "0", "--epochs", "50", "-b", "16",
@@ -403,9 +393,8 @@ static void test_a_loss_scale_that_falls_for_ever_ends_a_run_that_accumulates(vo
     run_result_free(&result);
 }
 
-static void test_a_batch_that_does_not_fit_is_told(void **state)
+TEST_IN_FOLDER(test_a_batch_that_does_not_fit_is_told, folder)
 {
-    TestFolder *folder = *state;
     DatasetSpec spec = learnable;
     spec.width = spec.height = 8;
     spec.train_count = 4096;
@@ -420,33 +409,31 @@ static void test_a_batch_that_does_not_fit_is_told(void **state)
     run_result_free(&result);
 }
 
-int main(void)
+static TestFolder cache;
+
+int test_program_begin(void)
 {
-    const struct CMUnitTest tests[] = {
-        IN_FOLDER(test_the_loss_falls_in_every_precision),
-        IN_FOLDER(test_precision_is_chosen_by_the_network),
-        IN_FOLDER(test_what_a_gpu_takes_is_foreseen_without_one),
-        IN_FOLDER(test_a_stopped_run_goes_on_with_the_same_bits),
-        IN_FOLDER(test_a_profile_has_rates_of_this_device),
-        IN_FOLDER(test_plans_of_layers_are_told),
-        IN_FOLDER(test_fusions_can_be_left_out),
-        IN_FOLDER(test_a_file_that_no_decoder_reads_is_skipped_or_stops),
-        IN_FOLDER(test_a_loss_that_is_no_number_stops_at_its_step),
-        IN_FOLDER(test_a_loss_scale_that_falls_for_ever_ends_a_run_that_accumulates),
-        IN_FOLDER(test_a_batch_that_does_not_fit_is_told),
-    };
-    TestFolder folder;
     Backend *backend = NULL;
     FshError error = {0};
     if (backend_open(&backend, "cuda", &(BackendOptions){0}, &error) == FSH_ERR_UNSUPPORTED) {
         print_message("left out: %s\n", error.message);
-        return 77;
+        return TEST_SKIP_ALL;
     }
     backend_close(&backend);
-    /* No plans of these tests in the user's cache; those that one test has timed are there for the next. */
-    test_folder_make(&folder);
-    (void)setenv("XDG_CACHE_HOME", test_path(&folder, "cache"), 1);
-    const int failed = cmocka_run_group_tests(tests, NULL, NULL);
-    test_folder_remove(&folder);
-    return failed;
+    return TEST_RUN;
+}
+
+/* No plans of these tests in the user's cache; those that one test has timed are there for the next. */
+int test_group_setup(void **state)
+{
+    (void)state;
+    test_folder_make(&cache);
+    return setenv("XDG_CACHE_HOME", test_path(&cache, "cache"), 1);
+}
+
+int test_group_teardown(void **state)
+{
+    (void)state;
+    test_folder_remove(&cache);
+    return 0;
 }

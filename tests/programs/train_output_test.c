@@ -47,11 +47,10 @@ static void refuse_a_second(const RunningProgram *first, const char *shards, con
     }
 }
 
-static void test_a_second_run_in_an_output_is_told_who_runs(void **state)
+TEST_IN_FOLDER(test_a_second_run_in_an_output_is_told_who_runs, folder)
 {
     static const char *const moments[] = {"args.json",
                                           "checkpoint.safetensors"}; /* nothing saved yet; something */
-    TestFolder *folder = *state;
     const char *shards = make_set(folder, &train_plain), *out = test_path(folder, "out");
     TRAINED(SHORT_RUN, shards, test_path(folder, "whole"));
     for (size_t i = 0; i < 2; i++) {
@@ -69,11 +68,10 @@ static void test_a_second_run_in_an_output_is_told_who_runs(void **state)
 }
 
 /* Whatever ends it, the output is free. */
-static void test_a_killed_run_holds_its_output_no_longer(void **state)
+TEST_IN_FOLDER(test_a_killed_run_holds_its_output_no_longer, folder)
 {
     static const int signals[] = {SIGKILL, SIGTERM, SIGSEGV};
     static const int statuses[] = {128 + SIGKILL, 75, 128 + SIGSEGV};
-    TestFolder *folder = *state;
     const char *shards = make_set(folder, &train_plain), *out = test_path(folder, "out");
     TRAINED(SHORT_RUN, shards, test_path(folder, "whole"));
     for (size_t i = 0; i < 3; i++) {
@@ -95,9 +93,8 @@ static void test_a_killed_run_holds_its_output_no_longer(void **state)
 }
 
 /* The first rank holds it; of a second run the first rank says who, and the others end with it. */
-static void test_two_runs_of_several_ranks_do_not_share_an_output(void **state)
+TEST_IN_FOLDER(test_two_runs_of_several_ranks_do_not_share_an_output, folder)
 {
-    TestFolder *folder = *state;
     const char *shards = make_set(folder, &train_plain), *out = test_path(folder, "out");
     const char *const arguments[] = {"--model", "conv8", "--epochs", "3", "--force", shards, out, NULL};
     RunningProgram first[2], second[2];
@@ -124,9 +121,8 @@ static void test_two_runs_of_several_ranks_do_not_share_an_output(void **state)
 }
 
 /* --predict has a folder of its own: two at a time with different weights would leave images of both. */
-static void test_two_do_not_predict_into_one_folder(void **state)
+TEST_IN_FOLDER(test_two_do_not_predict_into_one_folder, folder)
 {
-    TestFolder *folder = *state;
     DatasetSpec spec = train_plain;
     spec.kind = FSH_KIND_PAIRS;
     TRAINED("--model", "unet", "--width", "8", "--epochs", "1", make_set(folder, &spec),
@@ -152,9 +148,8 @@ static void test_two_do_not_predict_into_one_folder(void **state)
 }
 
 /* What is there already is not restored again: it must be what would come of it. */
-static void test_images_of_other_weights_are_not_gone_on_with(void **state)
+TEST_IN_FOLDER(test_images_of_other_weights_are_not_gone_on_with, folder)
 {
-    TestFolder *folder = *state;
     DatasetSpec spec = train_plain;
     spec.kind = FSH_KIND_PAIRS;
     const char *shards = make_set(folder, &spec);
@@ -191,9 +186,8 @@ static void test_images_of_other_weights_are_not_gone_on_with(void **state)
     TRAINED("--weights", a, "--predict", out, in); /* nothing is there to be mixed with */
 }
 
-static void test_a_refused_folder_gets_no_lock(void **state)
+TEST_IN_FOLDER(test_a_refused_folder_gets_no_lock, folder)
 {
-    TestFolder *folder = *state;
     const char *shards = make_set(folder, &train_plain), *out = test_path(folder, "out");
     test_file_write_text(test_path(folder, "out/note.txt"), "mine");
     SAYS(1, "out: exists and is not empty (note.txt)", SHORT_RUN, shards, out);
@@ -202,9 +196,8 @@ static void test_a_refused_folder_gets_no_lock(void **state)
 
 /* ---- what is there already ---- */
 
-static void test_an_output_with_a_run_names_resume(void **state)
+TEST_IN_FOLDER(test_an_output_with_a_run_names_resume, folder)
 {
-    TestFolder *folder = *state;
     const char *shards = make_set(folder, &train_plain), *out = test_path(folder, "out");
     RunningProgram running = start_and_stop(shards, out, "args.json");
     run_go_on(&running, SIGKILL);
@@ -237,9 +230,8 @@ static RunResult train_with_room(int exit_status, uint64_t free_bytes, const cha
     return expect_train(exit_status, &options, arguments);
 }
 
-static void test_a_disk_too_small_is_refused_before_anything_is_decoded(void **state)
+TEST_IN_FOLDER(test_a_disk_too_small_is_refused_before_anything_is_decoded, folder)
 {
-    TestFolder *folder = *state;
     const char *shards = make_set(folder, &train_plain), *out = test_path(folder, "out");
     const char *const arguments[] = {SHORT_RUN, "--cache", "pixels", "--model-ema", shards, out, NULL, NULL};
     RunResult result = train_with_room(1, 300000, arguments);
@@ -261,9 +253,8 @@ static void test_a_disk_too_small_is_refused_before_anything_is_decoded(void **s
 }
 
 /* What --dry-run tells is what a run takes: no less, and not much more. With a byte less it does not begin. */
-static void test_what_is_needed_is_what_is_written(void **state)
+TEST_IN_FOLDER(test_what_is_needed_is_what_is_written, folder)
 {
-    TestFolder *folder = *state;
     const char *shards = make_set(folder, &train_plain), *out = test_path(folder, "out");
     static const uint64_t tables = UINT64_C(2) << 20, slack = UINT64_C(700) << 10;
     RunResult result =
@@ -284,9 +275,8 @@ static void test_what_is_needed_is_what_is_written(void **state)
 }
 
 /* A run that goes on, or takes an earlier one's place, writes over what is there. */
-static void test_files_that_are_replaced_count_as_room(void **state)
+TEST_IN_FOLDER(test_files_that_are_replaced_count_as_room, folder)
 {
-    TestFolder *folder = *state;
     const char *shards = make_set(folder, &train_plain), *out = test_path(folder, "out");
     static const uint64_t tables = UINT64_C(2) << 20;
     RunningProgram running = start_and_stop(shards, out, "model_best.safetensors");
@@ -310,21 +300,4 @@ static void test_files_that_are_replaced_count_as_room(void **state)
     result = train_with_room(0, 1, arguments);
     assert_contains(result.err, "nothing is left to do");
     run_result_free(&result);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        IN_FOLDER(test_a_second_run_in_an_output_is_told_who_runs),
-        IN_FOLDER(test_a_killed_run_holds_its_output_no_longer),
-        IN_FOLDER(test_two_runs_of_several_ranks_do_not_share_an_output),
-        IN_FOLDER(test_two_do_not_predict_into_one_folder),
-        IN_FOLDER(test_images_of_other_weights_are_not_gone_on_with),
-        IN_FOLDER(test_a_refused_folder_gets_no_lock),
-        IN_FOLDER(test_an_output_with_a_run_names_resume),
-        IN_FOLDER(test_a_disk_too_small_is_refused_before_anything_is_decoded),
-        IN_FOLDER(test_what_is_needed_is_what_is_written),
-        IN_FOLDER(test_files_that_are_replaced_count_as_room),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

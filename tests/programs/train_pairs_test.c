@@ -29,9 +29,8 @@ static json_t *evaluate(TestFolder *folder, const char *shards, const char *opti
     return object;
 }
 
-static void test_pairs_come_out_better_than_they_went_in(void **state)
+TEST_IN_FOLDER(test_pairs_come_out_better_than_they_went_in, folder)
 {
-    TestFolder *folder = *state;
     const char *shards = make_set(folder, &train_negatives), *out = test_path(folder, "out");
     RunResult result =
         TRAIN(0, UNET, "--epochs", "12", "--batch-size", "4", "--lr", "0.004", "--json", shards, out);
@@ -111,10 +110,9 @@ static size_t read_csv(const char *path, const char *head, int number, double *m
     return rows;
 }
 
-static void test_predictions_are_written_beside_their_inputs(void **state)
+TEST_IN_FOLDER(test_predictions_are_written_beside_their_inputs, folder)
 {
     skip_without_png();
-    TestFolder *folder = *state;
     const char *shards = make_set(folder, &train_negatives), *images = test_path(folder, "images");
     const char *weights = test_path(folder, "out/last.safetensors");
     train_pairs(folder, shards, "2");
@@ -142,10 +140,9 @@ static void test_predictions_are_written_beside_their_inputs(void **state)
     json_decref(object);
 }
 
-static void test_predictions_replace_nothing_without_force(void **state)
+TEST_IN_FOLDER(test_predictions_replace_nothing_without_force, folder)
 {
     skip_without_png();
-    TestFolder *folder = *state;
     const char *shards = make_set(folder, &train_negatives), *images = test_path(folder, "images");
     const char *weights = test_path(folder, "out/last.safetensors"), *csv = test_path(folder, "all.csv");
     const char *restored = test_path(folder, "images/class01/000001.restored.png");
@@ -170,9 +167,8 @@ static void test_predictions_replace_nothing_without_force(void **state)
          test_path(folder, "other"));
 }
 
-static void test_how_pairs_are_measured_can_be_chosen(void **state)
+TEST_IN_FOLDER(test_how_pairs_are_measured_can_be_chosen, folder)
 {
-    TestFolder *folder = *state;
     const char *shards = make_set(folder, &train_negatives);
     train_pairs(folder, shards, "3");
     json_t *plain = evaluate(folder, shards, NULL, NULL);
@@ -194,11 +190,10 @@ static void test_how_pairs_are_measured_can_be_chosen(void **state)
     json_decref(twice);
 }
 
-static void test_pairs_without_val_are_trained_and_average(void **state)
+TEST_IN_FOLDER(test_pairs_without_val_are_trained_and_average, folder)
 {
     DatasetSpec spec = train_negatives;
     spec.val_count = 0;
-    TestFolder *folder = *state;
     const char *shards = make_set(folder, &spec), *out = test_path(folder, "out");
     SAYS(0, "training without evaluation", UNET, "--epochs", "2", "--model-ema", "--noise", "8", "--loss",
          "psnr", shards, out);
@@ -207,9 +202,8 @@ static void test_pairs_without_val_are_trained_and_average(void **state)
                             test_path(folder, "out/last.safetensors")));
 }
 
-static void test_what_pairs_cannot_do_is_refused(void **state)
+TEST_IN_FOLDER(test_what_pairs_cannot_do_is_refused, folder)
 {
-    TestFolder *folder = *state;
     const char *shards = make_set(folder, &train_negatives), *out = test_path(folder, "out");
     REFUSED(1, "too small for a crop of 64 x 64", out, UNET, "--train-crop-size", "64", shards);
     REFUSED(2, "--loss: cross-entropy is for classes, and this dataset holds pairs", out, UNET, "--loss",
@@ -285,9 +279,8 @@ static unsigned told_interval(const char *log)
     return interval;
 }
 
-static void test_an_evaluation_that_takes_long_becomes_seldom(void **state)
+TEST_IN_FOLDER(test_an_evaluation_that_takes_long_becomes_seldom, folder)
 {
-    TestFolder *folder = *state;
     const char *shards = make_heavy(folder), *out = test_path(folder, "out");
     RunResult result = TRAIN(0, HEAVY, shards, out);
     assert_evaluated_every(out, told_interval(result.err));
@@ -302,9 +295,8 @@ static void test_an_evaluation_that_takes_long_becomes_seldom(void **state)
 }
 
 /* What decides by the number of evaluations hangs on no clock. */
-static void test_early_stopping_has_every_epoch_evaluated(void **state)
+TEST_IN_FOLDER(test_early_stopping_has_every_epoch_evaluated, folder)
 {
-    TestFolder *folder = *state;
     RunResult result =
         TRAIN(0, HEAVY, "--early-stop-patience", "12", make_heavy(folder), test_path(folder, "out"));
     assert_contains_not(result.err, "from here on");
@@ -313,9 +305,8 @@ static void test_early_stopping_has_every_epoch_evaluated(void **state)
 }
 
 /* It is chosen once: a part of the run that goes on keeps it, and is silent. */
-static void test_a_run_that_goes_on_keeps_its_interval(void **state)
+TEST_IN_FOLDER(test_a_run_that_goes_on_keeps_its_interval, folder)
 {
-    TestFolder *folder = *state;
     const char *shards = make_heavy(folder), *out = test_path(folder, "out");
     const char *const arguments[] = {"--jobs", "1", HEAVY, shards, out, NULL};
     const RunOptions options = {.stop_at = "out/last.safetensors"}; /* after the first evaluation */
@@ -334,10 +325,9 @@ static void test_a_run_that_goes_on_keeps_its_interval(void **state)
 }
 
 /* Epochs of which nothing is known are not among the best, whatever their number. */
-static void test_kept_epochs_were_evaluated(void **state)
+TEST_IN_FOLDER(test_kept_epochs_were_evaluated, folder)
 {
     enum { EPOCHS = 30, EVERY = 5 };
-    TestFolder *folder = *state;
     DatasetSpec spec = train_negatives;
     spec.train_count = 8;
     TRAINED(UNET, "--epochs", "30", "--batch-size", "4", "--val-interval", "5", "--checkpoint-hist", "3",
@@ -351,21 +341,4 @@ static void test_kept_epochs_were_evaluated(void **state)
             fail_msg("checkpoint-%d.safetensors: that epoch was not evaluated", epoch);
     }
     assert_int_equal(kept, 3);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        IN_FOLDER(test_pairs_come_out_better_than_they_went_in),
-        IN_FOLDER(test_predictions_are_written_beside_their_inputs),
-        IN_FOLDER(test_predictions_replace_nothing_without_force),
-        IN_FOLDER(test_how_pairs_are_measured_can_be_chosen),
-        IN_FOLDER(test_pairs_without_val_are_trained_and_average),
-        IN_FOLDER(test_what_pairs_cannot_do_is_refused),
-        IN_FOLDER(test_an_evaluation_that_takes_long_becomes_seldom),
-        IN_FOLDER(test_early_stopping_has_every_epoch_evaluated),
-        IN_FOLDER(test_a_run_that_goes_on_keeps_its_interval),
-        IN_FOLDER(test_kept_epochs_were_evaluated),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

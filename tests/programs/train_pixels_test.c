@@ -30,9 +30,8 @@ static void assert_same_runs(TestFolder *folder)
     free(pixels);
 }
 
-static void test_classes_train_as_from_files(void **state)
+TEST_IN_FOLDER(test_classes_train_as_from_files, folder)
 {
-    TestFolder *folder = *state;
     const char *shards = make_set(folder, &jpegs), *weights = test_path(folder, "none/last.safetensors");
     TRAINED("--jobs", "2", CONV8, "--train-crop-mode", "rrc", "--batch-size", "8", "--color-jitter", "0.4",
             "--mixup-alpha", "0.2", shards, test_path(folder, "none"));
@@ -59,10 +58,9 @@ static void test_classes_train_as_from_files(void **state)
     free(said[1]);
 }
 
-static void test_pairs_train_as_from_files(void **state)
+TEST_IN_FOLDER(test_pairs_train_as_from_files, folder)
 {
     static const char *const hows[] = {"none", "pixels"};
-    TestFolder *folder = *state;
     DatasetSpec spec = jpegs;
     spec.kind = FSH_KIND_PAIRS;
     spec.grow = 6;
@@ -78,9 +76,8 @@ static void test_pairs_train_as_from_files(void **state)
     assert_same_runs(folder);
 }
 
-static void test_ranks_train_as_from_files(void **state)
+TEST_IN_FOLDER(test_ranks_train_as_from_files, folder)
 {
-    TestFolder *folder = *state;
     const char *shards = make_set(folder, &jpegs);
     RANKS_TRAINED(2, CONV8, "--batch-size", "4", shards, test_path(folder, "none"));
     RanksResult result =
@@ -90,9 +87,8 @@ static void test_ranks_train_as_from_files(void **state)
     assert_same_runs(folder);
 }
 
-static void test_a_bad_sample_stops_before_training_or_is_skipped(void **state)
+TEST_IN_FOLDER(test_a_bad_sample_stops_before_training_or_is_skipped, folder)
 {
-    TestFolder *folder = *state;
     DatasetSpec spec = jpegs;
     spec.untabled = true;
     spec.val_count = 4; /* that has no sample 5 */
@@ -109,9 +105,8 @@ static void test_a_bad_sample_stops_before_training_or_is_skipped(void **state)
     run_result_free(&result);
 }
 
-static void test_memory_and_the_loaders_speed_are_told(void **state)
+TEST_IN_FOLDER(test_memory_and_the_loaders_speed_are_told, folder)
 {
-    TestFolder *folder = *state;
     const char *shards = make_set(folder, &jpegs);
     RunResult result = TRAIN(0, "--dry-run", CONV8, "--cache", "pixels", shards);
     const char *row = strstr(result.out, "decoded images");
@@ -138,9 +133,9 @@ static void test_memory_and_the_loaders_speed_are_told(void **state)
 }
 
 /* The log's line, which every run begins with, and --dry-run's table. */
-static void test_the_log_and_the_table_of_memory_tell_one_sum(void **state)
+TEST_IN_FOLDER(test_the_log_and_the_table_of_memory_tell_one_sum, folder)
 {
-    const char *shards = make_set(*state, &jpegs);
+    const char *shards = make_set(folder, &jpegs);
     RunResult result = TRAIN(0, "--dry-run", CONV8, shards);
     char said[32] = "", unit[8] = "", sum[64];
     const char *line = strstr(result.err, "memory: "),
@@ -155,9 +150,8 @@ static void test_the_log_and_the_table_of_memory_tell_one_sum(void **state)
 }
 
 /* Terabytes, by what the records say. */
-static void test_images_that_do_not_fit_are_refused_before_one_is_decoded(void **state)
+TEST_IN_FOLDER(test_images_that_do_not_fit_are_refused_before_one_is_decoded, folder)
 {
-    TestFolder *folder = *state;
     DatasetSpec spec = jpegs;
     spec.claimed = 60000;
     spec.train_count = 4000;
@@ -179,18 +173,4 @@ static void test_images_that_do_not_fit_are_refused_before_one_is_decoded(void *
     assert_contains(ranks.of[0].err, "39.3 TiB in each of 2 ranks, and ");
     free_ranks(&ranks);
     assert_false(file_exists(test_path(folder, "two")));
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        IN_FOLDER(test_classes_train_as_from_files),
-        IN_FOLDER(test_pairs_train_as_from_files),
-        IN_FOLDER(test_ranks_train_as_from_files),
-        IN_FOLDER(test_a_bad_sample_stops_before_training_or_is_skipped),
-        IN_FOLDER(test_memory_and_the_loaders_speed_are_told),
-        IN_FOLDER(test_the_log_and_the_table_of_memory_tell_one_sum),
-        IN_FOLDER(test_images_that_do_not_fit_are_refused_before_one_is_decoded),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

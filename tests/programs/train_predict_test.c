@@ -51,10 +51,9 @@ static bool read_row(const char **text, CsvRow *row)
     return true;
 }
 
-static void test_any_class_name_is_one_cell(void **state)
+TEST_IN_FOLDER(test_any_class_name_is_one_cell, folder)
 {
     static const char *const names[COLOURS] = {"=1+1", "he said \"no\"\nand left", "tench, Tinca tinca"};
-    TestFolder *folder = *state;
     const char *shards = pack_named(folder, names, 8, 2), *csv = test_path(folder, "table.csv");
     const char *weights = test_path(folder, "a/last.safetensors");
     TRAINED(CONV8, "--epochs", "1", shards, test_path(folder, "a"));
@@ -106,9 +105,8 @@ static void assert_same_rows(const char *a, const char *b)
     free(texts[1]);
 }
 
-static void test_a_folder_is_predicted_as_the_packed_images_are(void **state)
+TEST_IN_FOLDER(test_a_folder_is_predicted_as_the_packed_images_are, folder)
 {
-    TestFolder *folder = *state;
     const char *weights = train_colours(folder), *packed = test_path(folder, "packed.csv");
     const char *out = test_path(folder, "out");
     TRAINED("--weights", weights, "--export", packed, test_path(folder, "shards"));
@@ -130,9 +128,8 @@ static void test_a_folder_is_predicted_as_the_packed_images_are(void **state)
          test_path(folder, "images/val"));
 }
 
-static void test_a_tar_a_list_and_an_image_are_predicted(void **state)
+TEST_IN_FOLDER(test_a_tar_a_list_and_an_image_are_predicted, folder)
 {
-    TestFolder *folder = *state;
     const char *weights = train_colours(folder), *list = test_path(folder, "list");
     const char *tar = test_path(folder, "val.tar"), *csv = test_path(folder, "t.csv");
     const char *packed = test_path(folder, "packed.csv"), *val = test_path(folder, "images/val");
@@ -175,9 +172,8 @@ static void test_a_tar_a_list_and_an_image_are_predicted(void **state)
 }
 
 /* As fpack takes them: below SHARDS, or in full, however SHARDS is written. */
-static void test_a_list_names_files_in_full_too(void **state)
+TEST_IN_FOLDER(test_a_list_names_files_in_full_too, folder)
 {
-    TestFolder *folder = *state;
     const char *weights = train_colours(folder), *list = test_path(folder, "list");
     char line[PATH_MAX + 1], real[PATH_MAX];
     assert_non_null(realpath(test_path(folder, "images/val/red/001.jpg"), real));
@@ -200,9 +196,8 @@ static void test_a_list_names_files_in_full_too(void **state)
     run_result_free(&result);
 }
 
-static void test_json_holds_the_prediction_of_an_image(void **state)
+TEST_IN_FOLDER(test_json_holds_the_prediction_of_an_image, folder)
 {
-    TestFolder *folder = *state;
     const char *weights = train_colours(folder), *out = test_path(folder, "out");
     RunResult result = TRAIN(0, "--weights", weights, "--predict", out, "--json",
                              test_path(folder, "images/val/red/000.jpg"));
@@ -231,9 +226,8 @@ static void test_json_holds_the_prediction_of_an_image(void **state)
 }
 
 /* Of classes that have display names, every table has both. */
-static void test_display_names_stand_in_every_table(void **state)
+TEST_IN_FOLDER(test_display_names_stand_in_every_table, folder)
 {
-    TestFolder *folder = *state;
     const char *weights = train_colours(folder), *names = test_path(folder, "words.txt");
     const char *const tables[] = {test_path(folder, "folder.csv"), test_path(folder, "packed.csv")};
     const char *const images[] = {test_path(folder, "images/val"), test_path(folder, "shards")};
@@ -252,9 +246,8 @@ static void test_display_names_stand_in_every_table(void **state)
     assert_int_equal(unsetenv("FSHARD_CLASS_NAMES"), 0);
 }
 
-static void test_json_lines_tell_names_and_probabilities(void **state)
+TEST_IN_FOLDER(test_json_lines_tell_names_and_probabilities, folder)
 {
-    TestFolder *folder = *state;
     const char *weights = train_colours(folder), *out = test_path(folder, "out");
     RunResult result = TRAIN(0, "--weights", weights, "--predict", out, "--predict-format", "jsonl", "--json",
                              test_path(folder, "images/val"));
@@ -279,9 +272,8 @@ static void test_json_lines_tell_names_and_probabilities(void **state)
     free(text);
 }
 
-static void test_a_bad_image_is_named_and_left_out(void **state)
+TEST_IN_FOLDER(test_a_bad_image_is_named_and_left_out, folder)
 {
-    TestFolder *folder = *state;
     const char *weights = train_colours(folder), *out = test_path(folder, "out");
     test_file_write_text(test_path(folder, "images/val/blue/bad.jpg"), "no picture at all");
     test_file_truncate(test_path(folder, "images/val/red/001.jpg"), -40);
@@ -303,9 +295,8 @@ static void test_a_bad_image_is_named_and_left_out(void **state)
 }
 
 /* Weights of PyTorch say nothing of themselves. */
-static void test_weights_of_others_want_their_network_named(void **state)
+TEST_IN_FOLDER(test_weights_of_others_want_their_network_named, folder)
 {
-    TestFolder *folder = *state;
     const char *weights = train_colours(folder), *val = test_path(folder, "images/val");
     const char *out = test_path(folder, "out"), *csv = test_path(folder, "out/predictions.csv");
     static const char *const members[][2] = {
@@ -398,9 +389,8 @@ static int difference(const char *a, const char *b)
     return most;
 }
 
-static void test_inputs_alone_are_restored_as_pairs_are(void **state)
+TEST_IN_FOLDER(test_inputs_alone_are_restored_as_pairs_are, folder)
 {
-    TestFolder *folder = *state;
     const char *weights = train_unet(folder), *packed = test_path(folder, "packed");
     const char *in = test_path(folder, "in"), *out = test_path(folder, "out");
     Image image = {0};
@@ -420,9 +410,8 @@ static void test_inputs_alone_are_restored_as_pairs_are(void **state)
     image_free(&image);
 }
 
-static void test_names_and_formats_are_those_of_the_inputs(void **state)
+TEST_IN_FOLDER(test_names_and_formats_are_those_of_the_inputs, folder)
 {
-    TestFolder *folder = *state;
     const char *weights = train_unet(folder), *in = test_path(folder, "in"), *out = test_path(folder, "out");
     Image image = {0};
     draw(&image, 40, 24, 2);
@@ -458,10 +447,9 @@ static void test_names_and_formats_are_those_of_the_inputs(void **state)
     image_free(&image);
 }
 
-static void test_a_killed_run_goes_on(void **state)
+TEST_IN_FOLDER(test_a_killed_run_goes_on, folder)
 {
     enum { IMAGES = 6 };
-    TestFolder *folder = *state;
     const char *weights = train_unet(folder), *in = test_path(folder, "in"), *out = test_path(folder, "out");
     Image image = {0};
     for (uint32_t i = 0; i < IMAGES; i++) {
@@ -487,9 +475,8 @@ static void test_a_killed_run_goes_on(void **state)
 }
 
 /* Two inputs of one name but for the extension; outputs below the inputs are none. */
-static void test_no_output_replaces_another_or_is_an_input(void **state)
+TEST_IN_FOLDER(test_no_output_replaces_another_or_is_an_input, folder)
 {
-    TestFolder *folder = *state;
     const char *weights = train_unet(folder), *in = test_path(folder, "in"),
                *out = test_path(folder, "in/out");
     Image image = {0};
@@ -516,9 +503,8 @@ static void test_no_output_replaces_another_or_is_an_input(void **state)
     image_free(&image);
 }
 
-static void test_tiles_give_the_whole_image(void **state)
+TEST_IN_FOLDER(test_tiles_give_the_whole_image, folder)
 {
-    TestFolder *folder = *state;
     const char *weights = train_unet(folder), *in = test_path(folder, "in/big.png");
     Image image = {0};
     draw(&image, 500, 403, 4);
@@ -540,9 +526,8 @@ static void test_tiles_give_the_whole_image(void **state)
     image_free(&image);
 }
 
-static void test_a_mirrored_image_is_restored_alike(void **state)
+TEST_IN_FOLDER(test_a_mirrored_image_is_restored_alike, folder)
 {
-    TestFolder *folder = *state;
     const char *weights = train_unet(folder);
     Image image = {0}, mirrored = {0};
     FshError error = {0};
@@ -566,9 +551,8 @@ static void test_a_mirrored_image_is_restored_alike(void **state)
     image_free(&mirrored);
 }
 
-static void test_what_does_nothing_is_refused(void **state)
+TEST_IN_FOLDER(test_what_does_nothing_is_refused, folder)
 {
-    TestFolder *folder = *state;
     const char *weights = train_colours(folder), *val = test_path(folder, "images/val");
     const char *out = test_path(folder, "out"), *shards = test_path(folder, "shards");
     SAYS(2, "--tile: is for networks that restore images", "--weights", weights, "--predict", out, "--tile",
@@ -587,27 +571,4 @@ static void test_what_does_nothing_is_refused(void **state)
     SAYS(2, "write --ratio 0.75:1.33", "--ratio", "0.75", "1.33", shards, out);
     SAYS(2, "write --opt-betas 0.9:0.95", "--opt-betas", "0.9", "0.95", shards, out);
     assert_false(file_exists(test_path(folder, "out/predictions.csv")));
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        IN_FOLDER(test_any_class_name_is_one_cell),
-        IN_FOLDER(test_a_folder_is_predicted_as_the_packed_images_are),
-        IN_FOLDER(test_a_tar_a_list_and_an_image_are_predicted),
-        IN_FOLDER(test_a_list_names_files_in_full_too),
-        IN_FOLDER(test_json_holds_the_prediction_of_an_image),
-        IN_FOLDER(test_display_names_stand_in_every_table),
-        IN_FOLDER(test_json_lines_tell_names_and_probabilities),
-        IN_FOLDER(test_a_bad_image_is_named_and_left_out),
-        IN_FOLDER(test_weights_of_others_want_their_network_named),
-        IN_FOLDER(test_inputs_alone_are_restored_as_pairs_are),
-        IN_FOLDER(test_names_and_formats_are_those_of_the_inputs),
-        IN_FOLDER(test_a_killed_run_goes_on),
-        IN_FOLDER(test_no_output_replaces_another_or_is_an_input),
-        IN_FOLDER(test_tiles_give_the_whole_image),
-        IN_FOLDER(test_a_mirrored_image_is_restored_alike),
-        IN_FOLDER(test_what_does_nothing_is_refused),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -4,9 +4,8 @@
 #include "tests/programs/train_support.h"
 
 /* Measured steps learn what the others do: on the CPU the same bits. */
-static void test_a_profile_is_written_and_changes_nothing(void **state)
+TEST_IN_FOLDER(test_a_profile_is_written_and_changes_nothing, folder)
 {
-    TestFolder *folder = *state;
     const char *shards = make_set(folder, &train_plain);
     TRAINED("--model", "conv8", "--epochs", "2", "-b", "8", shards, test_path(folder, "a"));
     RunResult result = TRAIN(0, "--model", "conv8", "--epochs", "2", "-b", "8", "--profile", "4", shards,
@@ -29,9 +28,8 @@ static void test_a_profile_is_written_and_changes_nothing(void **state)
     assert_int_equal(test_count_files(test_path(folder, "b")), test_count_files(test_path(folder, "a")));
 }
 
-static void test_a_profile_of_the_first_steps_and_of_all(void **state)
+TEST_IN_FOLDER(test_a_profile_of_the_first_steps_and_of_all, folder)
 {
-    TestFolder *folder = *state;
     const char *shards = make_set(folder, &train_plain);
     TRAINED("--model", "conv8", "--epochs", "1", "-b", "8", "--profile", "5", shards,
             test_path(folder, "out"));
@@ -42,9 +40,8 @@ static void test_a_profile_of_the_first_steps_and_of_all(void **state)
     free(text);
 }
 
-static void test_a_profile_that_cannot_be_is_refused(void **state)
+TEST_IN_FOLDER(test_a_profile_that_cannot_be_is_refused, folder)
 {
-    TestFolder *folder = *state;
     const char *shards = make_set(folder, &train_plain), *out = test_path(folder, "out");
     REFUSED(2, "--profile: 6 is more than the 5 steps of all epochs", out, "--model", "conv8", "--epochs",
             "1", "-b", "8", "--profile", "6", shards);
@@ -53,9 +50,8 @@ static void test_a_profile_that_cannot_be_is_refused(void **state)
 }
 
 /* Layers that are one with fusion are two without. */
-static void test_fusions_left_out_show_in_the_profile(void **state)
+TEST_IN_FOLDER(test_fusions_left_out_show_in_the_profile, folder)
 {
-    TestFolder *folder = *state;
     const char *shards = make_set(folder, &train_plain);
     static const char *const outs[] = {"fused", "apart"};
     for (int apart = 0; apart < 2; apart++) {
@@ -72,15 +68,4 @@ static void test_fusions_left_out_show_in_the_profile(void **state)
     }
     REFUSED(2, "--no-fuse: 'norm' is no fusion of the cpu backend; it has norm-relu",
             test_path(folder, "out"), "--device", "cpu", "--no-fuse", "norm", shards);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        IN_FOLDER(test_a_profile_is_written_and_changes_nothing),
-        IN_FOLDER(test_a_profile_of_the_first_steps_and_of_all),
-        IN_FOLDER(test_a_profile_that_cannot_be_is_refused),
-        IN_FOLDER(test_fusions_left_out_show_in_the_profile),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

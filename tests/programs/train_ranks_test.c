@@ -53,26 +53,25 @@ static void compare_with_one_process(TestFolder *folder, const char *amp, const 
     }
 }
 
-static void test_two_ranks_train_as_one_with_twice_the_batch(void **state)
+TEST_IN_FOLDER(test_two_ranks_train_as_one_with_twice_the_batch, folder)
 {
-    compare_with_one_process(*state, "off", "0", 2e-6);
+    compare_with_one_process(folder, "off", "0", 2e-6);
 }
 
-static void test_two_ranks_train_as_one_in_bf16(void **state)
+TEST_IN_FOLDER(test_two_ranks_train_as_one_in_bf16, folder)
 {
-    compare_with_one_process(*state, "bf16", "0", 2e-4);
+    compare_with_one_process(folder, "bf16", "0", 2e-4);
 }
 
 /* The norm that clips is that of the mean. */
-static void test_two_ranks_clip_as_one(void **state)
+TEST_IN_FOLDER(test_two_ranks_clip_as_one, folder)
 {
-    compare_with_one_process(*state, "off", "0.01", 2e-6);
+    compare_with_one_process(folder, "off", "0.01", 2e-6);
 }
 
 /* Gathered gradients, loss scaling's decisions and averages come out alike on all ranks: they end, with one result. */
-static void test_ranks_share_every_kind_of_update(void **state)
+TEST_IN_FOLDER(test_ranks_share_every_kind_of_update, folder)
 {
-    TestFolder *folder = *state;
     DatasetSpec spec = train_plain;
     const char *shards = make_set(folder, &spec);
     RANKS_TRAINED(3, "--model", "conv8", "--epochs", "2", "--batch-size", "2", "--grad-accum-steps", "2",
@@ -108,10 +107,9 @@ static json_t *evaluate_with(int ranks, const char *weights, const char *shards)
 }
 
 /* 23 samples in batches of 4: the last step of two ranks, and of three, has batches that are half full or empty. */
-static void test_evaluation_counts_every_sample_once(void **state)
+TEST_IN_FOLDER(test_evaluation_counts_every_sample_once, folder)
 {
     static const char *const names[] = {"samples", "top1", "top5", "loss"};
-    TestFolder *folder = *state;
     DatasetSpec spec = train_plain;
     spec.val_count = 23;
     spec.class_count = 7;
@@ -135,9 +133,8 @@ static void test_evaluation_counts_every_sample_once(void **state)
 }
 
 /* Each rank measures another time: they agree, or would wait for each other without end. */
-static void test_ranks_agree_on_how_often_to_evaluate(void **state)
+TEST_IN_FOLDER(test_ranks_agree_on_how_often_to_evaluate, folder)
 {
-    TestFolder *folder = *state;
     DatasetSpec spec = pairs;
     spec.train_count = 8;
     spec.val_count = 600;
@@ -155,9 +152,8 @@ static void test_ranks_agree_on_how_often_to_evaluate(void **state)
         "100000", "--checkpoint-interval", "3"
 
 /* A rank of a long run is killed: the others end soon, with a failure and its name. */
-static void test_a_rank_that_is_killed_ends_the_run(void **state)
+TEST_IN_FOLDER(test_a_rank_that_is_killed_ends_the_run, folder)
 {
-    TestFolder *folder = *state;
     const char *shards = make_set(folder, &train_plain);
     for (int victim = 0; victim < 2; victim++) {
         const char *out = test_path(folder, "out%d", victim);
@@ -220,19 +216,18 @@ static void stop_and_go_on(TestFolder *folder, int signal_number, int signalled)
     free(b);
 }
 
-static void test_a_signal_to_one_rank_stops_all_and_the_run_goes_on(void **state)
+TEST_IN_FOLDER(test_a_signal_to_one_rank_stops_all_and_the_run_goes_on, folder)
 {
-    stop_and_go_on(*state, SIGTERM, 1);
+    stop_and_go_on(folder, SIGTERM, 1);
 }
 
-static void test_a_signal_to_the_first_rank_stops_all(void **state)
+TEST_IN_FOLDER(test_a_signal_to_the_first_rank_stops_all, folder)
 {
-    stop_and_go_on(*state, SIGUSR1, 0);
+    stop_and_go_on(folder, SIGUSR1, 0);
 }
 
-static void test_another_number_of_ranks_does_not_go_on(void **state)
+TEST_IN_FOLDER(test_another_number_of_ranks_does_not_go_on, folder)
 {
-    TestFolder *folder = *state;
     const char *shards = make_set(folder, &train_plain), *out = test_path(folder, "out");
     RANKS_TRAINED(2, "--model", "conv8", "--epochs", "1", "--batch-size", "4", shards, out);
     SAYS(1, "the run had 2 ranks, this one has 1", "--device", "cpu", "--model", "conv8", "--epochs", "1",
@@ -242,9 +237,8 @@ static void test_another_number_of_ranks_does_not_go_on(void **state)
 /* ---- one voice ---- */
 
 /* Each rank names the samples that it skips; the first has the sum. */
-static void test_a_skipped_sample_is_told_by_the_rank_that_met_it(void **state)
+TEST_IN_FOLDER(test_a_skipped_sample_is_told_by_the_rank_that_met_it, folder)
 {
-    TestFolder *folder = *state;
     const char *shards = make_set(folder, &train_plain), *out = test_path(folder, "out");
     spoil_sample(folder, "train", 3);
     spoil_sample(folder, "val", 5);
@@ -263,9 +257,8 @@ static void test_a_skipped_sample_is_told_by_the_rank_that_met_it(void **state)
 }
 
 /* What no rank can do is said once. */
-static void test_a_failure_of_all_is_told_once(void **state)
+TEST_IN_FOLDER(test_a_failure_of_all_is_told_once, folder)
 {
-    TestFolder *folder = *state;
     RanksResult result =
         RANKS(2, 1, "--model", "conv8", test_path(folder, "nothing"), test_path(folder, "out"));
     assert_contains(result.of[0].err, "ftrain: rank 0: ");
@@ -273,9 +266,8 @@ static void test_a_failure_of_all_is_told_once(void **state)
 }
 
 /* Ranks have not met when their options are looked at: each tells what is wrong with its own. */
-static void test_what_is_wrong_with_a_ranks_options_is_told_by_it(void **state)
+TEST_IN_FOLDER(test_what_is_wrong_with_a_ranks_options_is_told_by_it, folder)
 {
-    TestFolder *folder = *state;
     const char *shards = make_set(folder, &train_plain), *out = test_path(folder, "out");
     const char *const uses[] = {"--predict", "x", "--weights", "y", shards, NULL};
     const char *const third[] = {"--model", "conv8", "--output", out, shards, "third", NULL};
@@ -295,9 +287,8 @@ static void test_what_is_wrong_with_a_ranks_options_is_told_by_it(void **state)
 }
 
 /* The first speaks for those that fail as it does, and for no others. */
-static void test_failures_that_differ_are_all_told(void **state)
+TEST_IN_FOLDER(test_failures_that_differ_are_all_told, folder)
 {
-    TestFolder *folder = *state;
     const char *out = test_path(folder, "out");
     const char *const a_arguments[] = {"--model", "conv8", test_path(folder, "here"), out, NULL};
     const char *const b_arguments[] = {"--model", "conv8", test_path(folder, "there"), out, NULL};
@@ -315,9 +306,8 @@ static void test_failures_that_differ_are_all_told(void **state)
 }
 
 /* The others cannot know. */
-static void test_a_failure_of_one_is_told_by_it(void **state)
+TEST_IN_FOLDER(test_a_failure_of_one_is_told_by_it, folder)
 {
-    TestFolder *folder = *state;
     const char *shards = make_set(folder, &train_plain), *out = test_path(folder, "out");
     const char *const well[] = {"--model", "conv8", "--cache", "pixels", shards, out, NULL};
     const char *const nowhere[] = {"--model", "conv8", "--cache", "pixels", test_path(folder, "nowhere"),
@@ -358,18 +348,16 @@ static void expect_unlike(const char *const *first, const char *const *second, c
     run_result_free(&b);
 }
 
-static void test_ranks_that_were_started_differently_do_not_train(void **state)
+TEST_IN_FOLDER(test_ranks_that_were_started_differently_do_not_train, folder)
 {
-    TestFolder *folder = *state;
     const char *shards = make_set(folder, &train_plain), *out = test_path(folder, "out");
     const char *const first[] = {"--model", "conv8", "--seed", "1", shards, out, NULL};
     const char *const second[] = {"--model", "conv8", "--seed", "2", shards, out, NULL};
     expect_unlike(first, second, out);
 }
 
-static void test_ranks_on_other_bytes_do_not_train(void **state)
+TEST_IN_FOLDER(test_ranks_on_other_bytes_do_not_train, folder)
 {
-    TestFolder *folder = *state;
     DatasetSpec spec = train_plain;
     const char *shards = make_set(folder, &spec), *out = test_path(folder, "out");
     const char *other = test_path(folder, "other");
@@ -380,9 +368,8 @@ static void test_ranks_on_other_bytes_do_not_train(void **state)
     expect_unlike(first, second, out);
 }
 
-static void test_half_an_environment_is_refused(void **state)
+TEST_IN_FOLDER(test_half_an_environment_is_refused, folder)
 {
-    TestFolder *folder = *state;
     const char *environment[] = {"WORLD_SIZE=2", NULL};
     const RunOptions options = {.environment = environment};
     RunResult result =
@@ -393,9 +380,8 @@ static void test_half_an_environment_is_refused(void **state)
 }
 
 /* Nobody else knows: rank 0 waits for a rank that never comes. */
-static void test_a_rank_that_cannot_be_is_told_by_itself(void **state)
+TEST_IN_FOLDER(test_a_rank_that_cannot_be_is_told_by_itself, folder)
 {
-    TestFolder *folder = *state;
     const char *const arguments[] = {"--model", "conv8", make_set(folder, &train_plain),
                                      test_path(folder, "out"), NULL};
     RunningProgram running = start_rank(3, 2, 99, NULL, arguments);
@@ -403,30 +389,4 @@ static void test_a_rank_that_cannot_be_is_told_by_itself(void **state)
     assert_int_equal(result.exit_status, 2);
     assert_contains(result.err, "RANK is 3, which is no rank of WORLD_SIZE 2");
     run_result_free(&result);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        IN_FOLDER(test_two_ranks_train_as_one_with_twice_the_batch),
-        IN_FOLDER(test_two_ranks_train_as_one_in_bf16),
-        IN_FOLDER(test_two_ranks_clip_as_one),
-        IN_FOLDER(test_ranks_share_every_kind_of_update),
-        IN_FOLDER(test_evaluation_counts_every_sample_once),
-        IN_FOLDER(test_ranks_agree_on_how_often_to_evaluate),
-        IN_FOLDER(test_a_rank_that_is_killed_ends_the_run),
-        IN_FOLDER(test_a_signal_to_one_rank_stops_all_and_the_run_goes_on),
-        IN_FOLDER(test_a_signal_to_the_first_rank_stops_all),
-        IN_FOLDER(test_another_number_of_ranks_does_not_go_on),
-        IN_FOLDER(test_a_skipped_sample_is_told_by_the_rank_that_met_it),
-        IN_FOLDER(test_a_failure_of_all_is_told_once),
-        IN_FOLDER(test_what_is_wrong_with_a_ranks_options_is_told_by_it),
-        IN_FOLDER(test_failures_that_differ_are_all_told),
-        IN_FOLDER(test_a_failure_of_one_is_told_by_it),
-        IN_FOLDER(test_ranks_that_were_started_differently_do_not_train),
-        IN_FOLDER(test_ranks_on_other_bytes_do_not_train),
-        IN_FOLDER(test_half_an_environment_is_refused),
-        IN_FOLDER(test_a_rank_that_cannot_be_is_told_by_itself),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -18,9 +18,8 @@ static void assert_near(double value, double wanted)
 
 /* ---- learning rate ---- */
 
-static void test_a_plateau_lowers_the_rate(void **state)
+TEST_IN_FOLDER(test_a_plateau_lowers_the_rate, folder)
 {
-    TestFolder *folder = *state;
     const char *shards = make_set(folder, &train_plain), *out = test_path(folder, "out");
     /* Nothing is better by 1000 %: every epoch behind the first is one without improvement. */
     SAYS(0, "top1 has stopped getting better: learning rate 0.005 from here on", CONV8, "--epochs", "5",
@@ -32,9 +31,8 @@ static void test_a_plateau_lowers_the_rate(void **state)
         assert_near(summary_number(out, i, "lr"), rates[i]);
 }
 
-static void test_schedules_reach_the_table(void **state)
+TEST_IN_FOLDER(test_schedules_reach_the_table, folder)
 {
-    TestFolder *folder = *state;
     const char *shards = make_set(folder, &train_plain);
     static const struct {
         const char *name;
@@ -73,9 +71,8 @@ static void test_schedules_reach_the_table(void **state)
         assert_near(summary_number(out, i, "lr"), rates[i]);
 }
 
-static void test_epochs_between_evaluations_are_left_out(void **state)
+TEST_IN_FOLDER(test_epochs_between_evaluations_are_left_out, folder)
 {
-    TestFolder *folder = *state;
     const char *out = test_path(folder, "out");
     TRAINED(CONV8, "--epochs", "5", "--val-interval", "2", make_set(folder, &train_plain), out);
     char *text = test_file_read(test_path(folder, "out/summary.csv"), NULL);
@@ -92,9 +89,8 @@ static void test_epochs_between_evaluations_are_left_out(void **state)
     free(text);
 }
 
-static void test_a_run_that_does_not_get_better_stops_early(void **state)
+TEST_IN_FOLDER(test_a_run_that_does_not_get_better_stops_early, folder)
 {
-    TestFolder *folder = *state;
     const char *shards = make_set(folder, &train_plain), *out = test_path(folder, "out");
 #define STOPS                                                                                                \
     CONV8, "--epochs", "20", "--early-stop-patience", "2", "--early-stop-min-delta", "101",                  \
@@ -116,9 +112,8 @@ static void test_a_run_that_does_not_get_better_stops_early(void **state)
 
 /* ---- optimizers and averages ---- */
 
-static void test_every_optimizer_learns_in_its_own_way(void **state)
+TEST_IN_FOLDER(test_every_optimizer_learns_in_its_own_way, folder)
 {
-    TestFolder *folder = *state;
     const char *shards = pack_colours(folder, 24, 4);
     static const char *const runs[][4] = {{"sgd", "0.02", "--clip-grad", "1"},
                                           {"adam", "0.005", "--lookahead", "3"},
@@ -146,9 +141,8 @@ static void test_every_optimizer_learns_in_its_own_way(void **state)
             "lars", "--nesterov", shards);
 }
 
-static void test_averages_are_evaluated_and_saved(void **state)
+TEST_IN_FOLDER(test_averages_are_evaluated_and_saved, folder)
 {
-    TestFolder *folder = *state;
     const char *shards = make_set(folder, &train_plain), *out = test_path(folder, "out");
     TRAINED(CONV8, "--epochs", "4", "--model-ema", "--model-ema-decay", "0.000001", shards, out);
     for (size_t i = 0; i < 4; i++) /* an average that forgets at once is the weights */
@@ -177,9 +171,8 @@ static void test_averages_are_evaluated_and_saved(void **state)
 
 /* ---- images ---- */
 
-static void test_sizes_grow_with_the_epochs(void **state)
+TEST_IN_FOLDER(test_sizes_grow_with_the_epochs, folder)
 {
-    TestFolder *folder = *state;
     const char *shards = make_set(folder, &train_plain), *out = test_path(folder, "out");
     TRAINED("--model", "resnet9", "--epochs", "6", "--batch-size", "20", "--progressive", "16:32", shards,
             out);
@@ -208,9 +201,8 @@ static void test_sizes_grow_with_the_epochs(void **state)
     REFUSED(1, "images of 16 x 16 pixels: conv8: ", none, CONV8, "--progressive", "16:32", shards);
 }
 
-static void test_mixed_samples_have_mixed_labels(void **state)
+TEST_IN_FOLDER(test_mixed_samples_have_mixed_labels, folder)
 {
-    TestFolder *folder = *state;
     const char *shards = pack_colours(folder, 24, 4);
     static const char *const names[] = {"plain", "never", "mixup", "cutmix"};
     static const char *const options[][4] = {{NULL, NULL, NULL, NULL},
@@ -241,9 +233,8 @@ static void test_mixed_samples_have_mixed_labels(void **state)
             "--no-aug", "--mixup-alpha", "0.2", shards);
 }
 
-static void test_a_mirror_image_is_evaluated_too(void **state)
+TEST_IN_FOLDER(test_a_mirror_image_is_evaluated_too, folder)
 {
-    TestFolder *folder = *state;
     const char *shards = make_set(folder, &train_plain), *weights = test_path(folder, "a/last.safetensors");
     TRAINED(CONV8, "--epochs", "3", "--no-aug", shards, test_path(folder, "a"));
     double loss[2];
@@ -260,9 +251,8 @@ static void test_a_mirror_image_is_evaluated_too(void **state)
 
 /* ---- predictions ---- */
 
-static void test_predicted_classes_are_a_table(void **state)
+TEST_IN_FOLDER(test_predicted_classes_are_a_table, folder)
 {
-    TestFolder *folder = *state;
     const char *shards = pack_colours(folder, 40, 3), *into = test_path(folder, "predicted");
     const char *weights = test_path(folder, "a/model_best.safetensors");
     const char *csv = test_path(folder, "more/deeper.csv");
@@ -295,9 +285,8 @@ static void test_predicted_classes_are_a_table(void **state)
     SAYS(1, "deeper.csv", "--weights", weights, "--export", csv, shards);
 }
 
-static void test_a_head_of_other_classes_begins_anew(void **state)
+TEST_IN_FOLDER(test_a_head_of_other_classes_begins_anew, folder)
 {
-    TestFolder *folder = *state;
     const char *four = make_set(folder, &train_plain), *three = pack_colours(folder, 8, 2);
     const char *weights = test_path(folder, "a/last.safetensors");
     TRAINED(CONV8, "--epochs", "1", four, test_path(folder, "a"));
@@ -311,9 +300,8 @@ static void test_a_head_of_other_classes_begins_anew(void **state)
 
 /* ---- options from a file ---- */
 
-static void test_a_file_of_options_gives_the_same_run(void **state)
+TEST_IN_FOLDER(test_a_file_of_options_gives_the_same_run, folder)
 {
-    TestFolder *folder = *state;
     DatasetSpec gray = train_plain;
     gray.channels = 1; /* which is not flipped unless it is said */
     const char *shards = make_set(folder, &gray), *toml = test_path(folder, "run.toml");
@@ -354,9 +342,8 @@ static void test_a_file_of_options_gives_the_same_run(void **state)
     SAYS(2, "--force is for the command line alone", "--config", toml, shards, test_path(folder, "none"));
 }
 
-static void test_options_that_would_do_nothing_are_refused(void **state)
+TEST_IN_FOLDER(test_options_that_would_do_nothing_are_refused, folder)
 {
-    TestFolder *folder = *state;
     const char *shards = make_set(folder, &train_plain), *out = test_path(folder, "out");
     static const char *const useless[][4] = {
         {"--lr-step-size", "3"},
@@ -401,24 +388,4 @@ static void test_options_that_would_do_nothing_are_refused(void **state)
     expect_refusal(2, "--lr-unit: does nothing here", out, constant);
     REFUSED(1, "--grad-accum-steps: 100 is more than the 10 steps of all epochs", out, CONV8, "--epochs", "2",
             "--grad-accum-steps", "100", shards);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        IN_FOLDER(test_a_plateau_lowers_the_rate),
-        IN_FOLDER(test_schedules_reach_the_table),
-        IN_FOLDER(test_epochs_between_evaluations_are_left_out),
-        IN_FOLDER(test_a_run_that_does_not_get_better_stops_early),
-        IN_FOLDER(test_every_optimizer_learns_in_its_own_way),
-        IN_FOLDER(test_averages_are_evaluated_and_saved),
-        IN_FOLDER(test_sizes_grow_with_the_epochs),
-        IN_FOLDER(test_mixed_samples_have_mixed_labels),
-        IN_FOLDER(test_a_mirror_image_is_evaluated_too),
-        IN_FOLDER(test_predicted_classes_are_a_table),
-        IN_FOLDER(test_a_head_of_other_classes_begins_anew),
-        IN_FOLDER(test_a_file_of_options_gives_the_same_run),
-        IN_FOLDER(test_options_that_would_do_nothing_are_refused),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -9,9 +9,8 @@
 
 static bool permissions_bind;
 
-static void test_weights_of_another_network_are_refused(void **state)
+TEST_IN_FOLDER(test_weights_of_another_network_are_refused, folder)
 {
-    TestFolder *folder = *state;
     const char *shards = pack_colours(folder, 8, 2), *out = test_path(folder, "b");
     RunResult result = TRAIN(0, "--model", "conv8", "--epochs", "1", shards, test_path(folder, "a"));
     run_result_free(&result);
@@ -28,9 +27,8 @@ static void test_weights_of_another_network_are_refused(void **state)
     REFUSED(1, "No such file", out, "--model", "conv8", "--weights", test_path(folder, "none"), shards);
 }
 
-static void test_weights_that_nearly_fit_are_refused(void **state)
+TEST_IN_FOLDER(test_weights_that_nearly_fit_are_refused, folder)
 {
-    TestFolder *folder = *state;
     const char *shards = pack_colours(folder, 8, 2), *out = test_path(folder, "b");
     RunResult result = TRAIN(0, "--model", "conv8", "--epochs", "1", shards, test_path(folder, "a"));
     run_result_free(&result);
@@ -50,49 +48,43 @@ static void test_weights_that_nearly_fit_are_refused(void **state)
             weights, shards);
 }
 
-static void test_a_missing_dataset_is_refused(void **state)
+TEST_IN_FOLDER(test_a_missing_dataset_is_refused, folder)
 {
-    TestFolder *folder = *state;
     REFUSED(1, "No such file", test_path(folder, "out"), test_path(folder, "none"));
 }
 
-static void test_pairs_for_a_classifier_are_refused(void **state)
+TEST_IN_FOLDER(test_pairs_for_a_classifier_are_refused, folder)
 {
     DatasetSpec pairs = train_plain;
     pairs.kind = FSH_KIND_PAIRS;
-    TestFolder *folder = *state;
     REFUSED(1, "holds pairs of images", test_path(folder, "out"), "--model", "resnet18",
             make_set(folder, &pairs));
 }
 
-static void test_classes_for_a_restorer_are_refused(void **state)
+TEST_IN_FOLDER(test_classes_for_a_restorer_are_refused, folder)
 {
-    TestFolder *folder = *state;
     REFUSED(1, "pairs", test_path(folder, "out"), "--model", "unet", make_set(folder, &train_plain));
 }
 
-static void test_one_class_is_refused(void **state)
+TEST_IN_FOLDER(test_one_class_is_refused, folder)
 {
     DatasetSpec spec = train_plain;
     spec.class_count = 1;
-    TestFolder *folder = *state;
     REFUSED(1, "at least two class folders", test_path(folder, "out"), make_set(folder, &spec));
 }
 
-static void test_splits_of_different_classes_are_refused(void **state)
+TEST_IN_FOLDER(test_splits_of_different_classes_are_refused, folder)
 {
     DatasetSpec spec = train_plain;
     spec.classes_apart = true;
-    TestFolder *folder = *state;
     REFUSED(1, "split 'val' has images of class 'class03', split 'train' has none", test_path(folder, "out"),
             make_set(folder, &spec));
 }
 
 /* In an LMDB: the labels of shards stand in their index, too, which fsh_open checks. */
-static void test_a_label_out_of_range_is_refused_with_its_place(void **state)
+TEST_IN_FOLDER(test_a_label_out_of_range_is_refused_with_its_place, folder)
 {
     enum { LABEL_AT = 16 }; /* in a record, fshard(5) */
-    TestFolder *folder = *state;
     (void)pack_colours(folder, 4, 2);
     const char *set = test_path(folder, "lmdb"), *file = test_path(folder, "lmdb/train.lmdb/data.mdb");
     RunResult result =
@@ -110,38 +102,33 @@ static void test_a_label_out_of_range_is_refused_with_its_place(void **state)
             set);
 }
 
-static void test_a_missing_split_is_refused_by_name(void **state)
+TEST_IN_FOLDER(test_a_missing_split_is_refused_by_name, folder)
 {
-    TestFolder *folder = *state;
     const char *shards = make_set(folder, &train_plain), *out = test_path(folder, "out");
     REFUSED(1, "has no split 'validation'; it has: train, val", out, "--val-split", "validation", shards);
     REFUSED(1, "has no split 'all'; it has: train, val", out, "--train-split", "all", shards);
 }
 
-static void test_fewer_samples_than_a_batch_are_refused(void **state)
+TEST_IN_FOLDER(test_fewer_samples_than_a_batch_are_refused, folder)
 {
-    TestFolder *folder = *state;
     REFUSED(1, "--batch-size: 41 is more than the 40 training samples; use 40 or less",
             test_path(folder, "out"), "--batch-size", "41", make_set(folder, &train_plain));
 }
 
-static void test_a_model_that_does_not_fit_the_images_is_refused(void **state)
+TEST_IN_FOLDER(test_a_model_that_does_not_fit_the_images_is_refused, folder)
 {
-    TestFolder *folder = *state;
     REFUSED(1, "ftrain: images of 2 x 2 pixels: conv8: model.", test_path(folder, "out"), "--model", "conv8",
             "--train-crop-size", "2", "--val-crop-size", "2", make_set(folder, &train_plain));
 }
 
-static void test_an_unknown_model_is_refused_with_the_known_ones(void **state)
+TEST_IN_FOLDER(test_an_unknown_model_is_refused_with_the_known_ones, folder)
 {
-    TestFolder *folder = *state;
     REFUSED(2, "--model: 'resnet19' is none of the networks: conv8, toynet, resnet9, resnet18",
             test_path(folder, "out"), "--model", "resnet19", make_set(folder, &train_plain));
 }
 
-static void test_options_that_contradict_are_usage_errors(void **state)
+TEST_IN_FOLDER(test_options_that_contradict_are_usage_errors, folder)
 {
-    TestFolder *folder = *state;
     const char *shards = make_set(folder, &train_plain), *out = test_path(folder, "out");
     REFUSED(2, "--lr-warmup-epochs: 3 leaves nothing of 3 epochs", out, "--epochs", "3", "--lr-warmup-epochs",
             "3", shards);
@@ -170,9 +157,8 @@ static void test_options_that_contradict_are_usage_errors(void **state)
     REFUSED(2, "--epochs: '0' is not a whole number", out, "--epochs", "0", shards);
 }
 
-static void test_cuda_on_a_machine_without_it_is_refused(void **state)
+TEST_IN_FOLDER(test_cuda_on_a_machine_without_it_is_refused, folder)
 {
-    TestFolder *folder = *state;
     const char *shards = make_set(folder, &train_plain), *out = test_path(folder, "out");
     RunResult result = run_program(NULL, "ftrain", "--model", "conv8", "--epochs", "1", "--device", "cuda",
                                    shards, out, NULL);
@@ -194,9 +180,8 @@ static void test_cuda_on_a_machine_without_it_is_refused(void **state)
         skip();
 }
 
-static void test_an_output_that_exists_is_refused_without_force(void **state)
+TEST_IN_FOLDER(test_an_output_that_exists_is_refused_without_force, folder)
 {
-    TestFolder *folder = *state;
     const char *shards = make_set(folder, &train_plain), *out = test_path(folder, "out");
     const char *note = test_path(folder, "out/note.txt"),
                *stale = test_path(folder, "out/model_best.safetensors");
@@ -221,9 +206,8 @@ static void test_an_output_that_exists_is_refused_without_force(void **state)
     run_result_free(&result);
 }
 
-static void test_the_dataset_is_checked_before_the_output(void **state)
+TEST_IN_FOLDER(test_the_dataset_is_checked_before_the_output, folder)
 {
-    TestFolder *folder = *state;
     const char *shards = make_set(folder, &train_plain), *out = test_path(folder, "out");
     test_file_write_text(test_path(folder, "out/note.txt"), "mine");
     RunResult result = TRAIN(1, "--model", "conv8", out, shards); /* swapped */
@@ -246,18 +230,16 @@ static void test_the_dataset_is_checked_before_the_output(void **state)
     run_result_free(&result);
 }
 
-static void test_a_torn_shard_is_refused(void **state)
+TEST_IN_FOLDER(test_a_torn_shard_is_refused, folder)
 {
-    TestFolder *folder = *state;
     const char *shards = make_set(folder, &train_plain);
     test_file_truncate(test_path(folder, "set/train-00001-of-00002.fshard"), -1000);
     REFUSED(1, "train-00001-of-00002.fshard", test_path(folder, "out"), shards);
 }
 
 /* Before anything is decoded. */
-static void test_an_output_that_cannot_be_written_to_is_refused(void **state)
+TEST_IN_FOLDER(test_an_output_that_cannot_be_written_to_is_refused, folder)
 {
-    TestFolder *folder = *state;
     const char *shards = make_set(folder, &train_plain), *out = test_path(folder, "out");
     if (!permissions_bind)
         skip();
@@ -269,28 +251,8 @@ static void test_an_output_that_cannot_be_written_to_is_refused(void **state)
     assert_true(file_exists(out));
 }
 
-int main(void)
+int test_program_begin(void)
 {
     permissions_bind = test_bind_to_permissions();
-    const struct CMUnitTest tests[] = {
-        IN_FOLDER(test_an_output_that_cannot_be_written_to_is_refused),
-        IN_FOLDER(test_weights_of_another_network_are_refused),
-        IN_FOLDER(test_weights_that_nearly_fit_are_refused),
-        IN_FOLDER(test_a_missing_dataset_is_refused),
-        IN_FOLDER(test_pairs_for_a_classifier_are_refused),
-        IN_FOLDER(test_classes_for_a_restorer_are_refused),
-        IN_FOLDER(test_one_class_is_refused),
-        IN_FOLDER(test_splits_of_different_classes_are_refused),
-        IN_FOLDER(test_a_label_out_of_range_is_refused_with_its_place),
-        IN_FOLDER(test_a_missing_split_is_refused_by_name),
-        IN_FOLDER(test_fewer_samples_than_a_batch_are_refused),
-        IN_FOLDER(test_a_model_that_does_not_fit_the_images_is_refused),
-        IN_FOLDER(test_an_unknown_model_is_refused_with_the_known_ones),
-        IN_FOLDER(test_options_that_contradict_are_usage_errors),
-        IN_FOLDER(test_cuda_on_a_machine_without_it_is_refused),
-        IN_FOLDER(test_an_output_that_exists_is_refused_without_force),
-        IN_FOLDER(test_the_dataset_is_checked_before_the_output),
-        IN_FOLDER(test_a_torn_shard_is_refused),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return TEST_RUN;
 }

@@ -55,19 +55,18 @@ static void stop_within_an_epoch(TestFolder *folder, int signal_number, int exit
     assert_same_run(folder, "whole", "stopped");
 }
 
-static void test_a_run_asked_to_stop_goes_on_bit_for_bit(void **state)
+TEST_IN_FOLDER(test_a_run_asked_to_stop_goes_on_bit_for_bit, folder)
 {
-    stop_within_an_epoch(*state, SIGUSR1, 75);
+    stop_within_an_epoch(folder, SIGUSR1, 75);
 }
 
-static void test_a_killed_run_goes_on_from_its_last_checkpoint_bit_for_bit(void **state)
+TEST_IN_FOLDER(test_a_killed_run_goes_on_from_its_last_checkpoint_bit_for_bit, folder)
 {
-    stop_within_an_epoch(*state, SIGKILL, 128 + SIGKILL);
+    stop_within_an_epoch(folder, SIGKILL, 128 + SIGKILL);
 }
 
-static void test_a_run_stopped_before_its_evaluation_goes_on_with_it(void **state)
+TEST_IN_FOLDER(test_a_run_stopped_before_its_evaluation_goes_on_with_it, folder)
 {
-    TestFolder *folder = *state;
     const char *shards = make_set(folder, &train_plain), *out = test_path(folder, "stopped");
     const char *shard = test_path(folder, "set/val-00000-of-00002.fshard");
     size_t length = 0;
@@ -83,9 +82,8 @@ static void test_a_run_stopped_before_its_evaluation_goes_on_with_it(void **stat
     assert_same_run(folder, "whole", "stopped");
 }
 
-static void test_a_bad_sample_in_training_does_not_cost_what_was_learnt(void **state)
+TEST_IN_FOLDER(test_a_bad_sample_in_training_does_not_cost_what_was_learnt, folder)
 {
-    TestFolder *folder = *state;
     const char *shards = make_set(folder, &train_plain), *out = test_path(folder, "stopped");
     const char *shard = test_path(folder, "set/train-00000-of-00002.fshard");
     size_t length = 0;
@@ -123,9 +121,8 @@ static void goes_on_from_a_full_disk(TestFolder *folder, const char *shards, con
     assert_same_run(folder, "whole", name);
 }
 
-static void test_a_full_disk_leaves_a_checkpoint_that_goes_on(void **state)
+TEST_IN_FOLDER(test_a_full_disk_leaves_a_checkpoint_that_goes_on, folder)
 {
-    TestFolder *folder = *state;
     const char *shards = make_set(folder, &train_plain);
     TRAINED("--model", "conv8", "--epochs", "4", "--model-ema", shards, test_path(folder, "whole"));
     const uint64_t weights = test_file_size(test_path(folder, "whole/last.safetensors")),
@@ -136,9 +133,8 @@ static void test_a_full_disk_leaves_a_checkpoint_that_goes_on(void **state)
     goes_on_from_a_full_disk(folder, shards, "first", 2 * weights + checkpoint);
 }
 
-static void test_resume_auto_begins_where_nothing_was_saved(void **state)
+TEST_IN_FOLDER(test_resume_auto_begins_where_nothing_was_saved, folder)
 {
-    TestFolder *folder = *state;
     const char *shards = make_set(folder, &train_plain), *out = test_path(folder, "out");
     RunResult result =
         TRAIN(0, "--model", "conv8", "--epochs", "2", "--resume", "auto", shards, test_path(folder, "none"));
@@ -171,9 +167,8 @@ static void test_resume_auto_begins_where_nothing_was_saved(void **state)
     assert_int_equal(test_count_files(test_path(folder, "timm")), 2);
 }
 
-static void test_a_run_begun_with_weights_goes_on(void **state)
+TEST_IN_FOLDER(test_a_run_begun_with_weights_goes_on, folder)
 {
-    TestFolder *folder = *state;
     const char *shards = make_set(folder, &train_plain), *weights = test_path(folder, "a/last.safetensors");
     const char *out = test_path(folder, "b");
     TRAINED("--model", "conv8", "--epochs", "1", shards, test_path(folder, "a"));
@@ -186,9 +181,8 @@ static void test_a_run_begun_with_weights_goes_on(void **state)
          test_path(folder, "c"));
 }
 
-static void test_a_finished_run_has_nothing_left_to_do(void **state)
+TEST_IN_FOLDER(test_a_finished_run_has_nothing_left_to_do, folder)
 {
-    TestFolder *folder = *state;
     const char *shards = make_set(folder, &train_plain), *out = test_path(folder, "out");
     TRAINED("--model", "conv8", "--epochs", "2", shards, out);
     const char *last = test_path(folder, "out/last.safetensors");
@@ -210,9 +204,8 @@ static void test_a_finished_run_has_nothing_left_to_do(void **state)
 }
 
 /* 1 was the default once; what 0 comes to is the same run. */
-static void test_an_interval_that_comes_to_the_same_is_the_same(void **state)
+TEST_IN_FOLDER(test_an_interval_that_comes_to_the_same_is_the_same, folder)
 {
-    TestFolder *folder = *state;
     const char *shards = make_set(folder, &train_plain), *out = test_path(folder, "out");
     TRAINED("--model", "conv8", "--epochs", "2", "--val-interval", "1", shards, out);
     SAYS(0, "nothing is left to do", "--model", "conv8", "--epochs", "2", "--resume", "auto", shards, out);
@@ -221,9 +214,8 @@ static void test_an_interval_that_comes_to_the_same_is_the_same(void **state)
 }
 
 /* --force would empty the folder that the checkpoint was just read from. */
-static void test_a_run_goes_on_in_its_folder_by_whatever_path(void **state)
+TEST_IN_FOLDER(test_a_run_goes_on_in_its_folder_by_whatever_path, folder)
 {
-    TestFolder *folder = *state;
     const char *shards = make_set(folder, &train_plain), *out = test_path(folder, "out");
     const char *last = test_path(folder, "out/last.safetensors");
     TRAINED("--model", "conv8", "--epochs", "2", shards, out);
@@ -237,9 +229,8 @@ static void test_a_run_goes_on_in_its_folder_by_whatever_path(void **state)
     assert_true(test_file_size(last) > 1000);
 }
 
-static void test_other_options_are_listed(void **state)
+TEST_IN_FOLDER(test_other_options_are_listed, folder)
 {
-    TestFolder *folder = *state;
     const char *shards = make_set(folder, &train_plain), *out = test_path(folder, "out");
     TRAINED("--model", "conv8", "--epochs", "2", shards, out);
     RunResult result = TRAIN(1, "--model", "conv8", "--epochs", "3", "--lr", "0.25", "--mixup-alpha", "0.5",
@@ -255,9 +246,8 @@ static void test_other_options_are_listed(void **state)
             "3", "--resume", "auto", shards, out);
 }
 
-static void test_a_checkpoint_of_something_else_is_refused(void **state)
+TEST_IN_FOLDER(test_a_checkpoint_of_something_else_is_refused, folder)
 {
-    TestFolder *folder = *state;
     const char *shards = make_set(folder, &train_plain), *out = test_path(folder, "b");
     const char *checkpoint = test_path(folder, "a/checkpoint.safetensors");
     TRAINED("--model", "conv8", "--epochs", "1", shards, test_path(folder, "a"));
@@ -288,9 +278,8 @@ static void test_a_checkpoint_of_something_else_is_refused(void **state)
             shards);
 }
 
-static void test_the_best_epochs_are_kept(void **state)
+TEST_IN_FOLDER(test_the_best_epochs_are_kept, folder)
 {
-    TestFolder *folder = *state;
     const char *shards = make_set(folder, &train_plain), *out = test_path(folder, "out");
     enum { EPOCHS = 8, KEPT = 3 };
     TRAINED("--model", "conv8", "--epochs", "8", "--lr", "0.02", "--checkpoint-hist", "3", shards, out);
@@ -314,9 +303,8 @@ static void test_the_best_epochs_are_kept(void **state)
 }
 
 /* Fewer are kept from where the run goes on: the others leave. */
-static void test_a_run_may_go_on_with_fewer_epochs_kept(void **state)
+TEST_IN_FOLDER(test_a_run_may_go_on_with_fewer_epochs_kept, folder)
 {
-    TestFolder *folder = *state;
     DatasetSpec spec = train_plain;
     spec.val_count = 0; /* the newest are the best */
     const char *shards = make_set(folder, &spec), *out = test_path(folder, "out");
@@ -343,25 +331,4 @@ static void test_a_run_may_go_on_with_fewer_epochs_kept(void **state)
     run_result_free(&result);
     assert_int_equal(test_count_files(out),
                      5 + 2 + REPORT_FILES + 1); /* tables, last, checkpoint; the two; two event files */
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        IN_FOLDER(test_a_run_asked_to_stop_goes_on_bit_for_bit),
-        IN_FOLDER(test_a_killed_run_goes_on_from_its_last_checkpoint_bit_for_bit),
-        IN_FOLDER(test_a_run_stopped_before_its_evaluation_goes_on_with_it),
-        IN_FOLDER(test_a_bad_sample_in_training_does_not_cost_what_was_learnt),
-        IN_FOLDER(test_a_full_disk_leaves_a_checkpoint_that_goes_on),
-        IN_FOLDER(test_resume_auto_begins_where_nothing_was_saved),
-        IN_FOLDER(test_a_run_begun_with_weights_goes_on),
-        IN_FOLDER(test_an_interval_that_comes_to_the_same_is_the_same),
-        IN_FOLDER(test_a_finished_run_has_nothing_left_to_do),
-        IN_FOLDER(test_a_run_goes_on_in_its_folder_by_whatever_path),
-        IN_FOLDER(test_other_options_are_listed),
-        IN_FOLDER(test_a_checkpoint_of_something_else_is_refused),
-        IN_FOLDER(test_the_best_epochs_are_kept),
-        IN_FOLDER(test_a_run_may_go_on_with_fewer_epochs_kept),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

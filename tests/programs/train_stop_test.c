@@ -10,9 +10,8 @@
 #include "common/file.h"
 #include "trainer/loop/safetensors.h"
 
-static void test_a_record_gone_bad_stops_with_its_name_or_is_skipped(void **state)
+TEST_IN_FOLDER(test_a_record_gone_bad_stops_with_its_name_or_is_skipped, folder)
 {
-    TestFolder *folder = *state;
     const char *shards = make_set(folder, &train_plain), *out = test_path(folder, "out");
     spoil_sample(folder, "train", 3);
     RunResult result = TRAIN(1, "--model", "conv8", "--epochs", "2", "--batch-size", "20", shards, out);
@@ -33,9 +32,8 @@ static void test_a_record_gone_bad_stops_with_its_name_or_is_skipped(void **stat
 }
 
 /* Looked at before training for its size, too. */
-static void test_a_record_whose_header_is_bad_is_skipped(void **state)
+TEST_IN_FOLDER(test_a_record_whose_header_is_bad_is_skipped, folder)
 {
-    TestFolder *folder = *state;
     const char *shards = make_set(folder, &train_plain), *out = test_path(folder, "out");
     const char *shard = test_path(folder, "set/train-00000-of-00002.fshard");
     size_t length = 0;
@@ -51,9 +49,8 @@ static void test_a_record_whose_header_is_bad_is_skipped(void **state)
     assert_true(test_file_size(test_path(folder, "out/last.safetensors")) > 1000);
 }
 
-static void test_a_bad_sample_in_evaluation_does_not_cost_what_was_learnt(void **state)
+TEST_IN_FOLDER(test_a_bad_sample_in_evaluation_does_not_cost_what_was_learnt, folder)
 {
-    TestFolder *folder = *state;
     const char *shards = make_set(folder, &train_plain), *out = test_path(folder, "out");
     spoil_sample(folder, "val", 3);
     RunResult result = TRAIN(1, "--model", "conv8", "--epochs", "2", shards, out);
@@ -62,9 +59,8 @@ static void test_a_bad_sample_in_evaluation_does_not_cost_what_was_learnt(void *
     assert_true(test_file_size(test_path(folder, "out/last.safetensors")) > 1000);
 }
 
-static void test_an_epoch_without_samples_is_no_result(void **state)
+TEST_IN_FOLDER(test_an_epoch_without_samples_is_no_result, folder)
 {
-    TestFolder *folder = *state;
     const char *shards = make_set(folder, &train_plain), *out = test_path(folder, "out");
     for (uint64_t i = 0; i < train_plain.train_count; i++)
         spoil_sample(folder, "train", i);
@@ -77,11 +73,10 @@ static void test_an_epoch_without_samples_is_no_result(void **state)
     run_result_free(&result);
 }
 
-static void test_an_evaluation_of_nothing_is_no_result(void **state)
+TEST_IN_FOLDER(test_an_evaluation_of_nothing_is_no_result, folder)
 {
     DatasetSpec spec = train_plain;
     spec.val_count = 2;
-    TestFolder *folder = *state;
     const char *shards = make_set(folder, &spec), *out = test_path(folder, "out");
     spoil_sample(folder, "val", 0);
     spoil_sample(folder, "val", 1);
@@ -140,21 +135,20 @@ static void stop_with(TestFolder *folder, const char *shards, int signal_number,
     free(page);
 }
 
-static void test_a_signal_ends_it_with_weights_on_disk(void **state)
+TEST_IN_FOLDER(test_a_signal_ends_it_with_weights_on_disk, folder)
 {
-    stop_with(*state, make_set(*state, &train_plain), SIGINT, 130, 7 + REPORT_FILES);
+    stop_with(folder, make_set(folder, &train_plain), SIGINT, 130, 7 + REPORT_FILES);
 }
 
-static void test_a_signal_ends_training_without_evaluation_too(void **state)
+TEST_IN_FOLDER(test_a_signal_ends_training_without_evaluation_too, folder)
 {
     DatasetSpec spec = train_plain;
     spec.val_count = 0;
-    stop_with(*state, make_set(*state, &spec), SIGTERM, 75, 5 + REPORT_FILES);
+    stop_with(folder, make_set(folder, &spec), SIGTERM, 75, 5 + REPORT_FILES);
 }
 
-static void test_a_full_disk_costs_a_warning_and_not_the_run(void **state)
+TEST_IN_FOLDER(test_a_full_disk_costs_a_warning_and_not_the_run, folder)
 {
-    TestFolder *folder = *state;
     const char *shards = make_set(folder, &train_plain), *out = test_path(folder, "out");
     /* Room for the tables, the first epoch's checkpoint and two or three times the 85 kB that conv8's weights take. */
     const RunOptions options = {.limit_disk = true, .disk_bytes = 420000};
@@ -173,9 +167,8 @@ static void test_a_full_disk_costs_a_warning_and_not_the_run(void **state)
     assert_true(test_count_files(out) <= 7 + REPORT_FILES);
 }
 
-static void test_a_disk_that_is_full_from_the_start_leaves_nothing(void **state)
+TEST_IN_FOLDER(test_a_disk_that_is_full_from_the_start_leaves_nothing, folder)
 {
-    TestFolder *folder = *state;
     const char *shards = make_set(folder, &train_plain), *out = test_path(folder, "out");
     RunResult result = TRAIN(0, "--model", "conv8", "--epochs", "1", shards, test_path(folder, "was"));
     run_result_free(&result);
@@ -191,9 +184,8 @@ static void test_a_disk_that_is_full_from_the_start_leaves_nothing(void **state)
     }
 }
 
-static void test_a_loss_that_is_no_number_stops_with_advice(void **state)
+TEST_IN_FOLDER(test_a_loss_that_is_no_number_stops_with_advice, folder)
 {
-    TestFolder *folder = *state;
     const char *shards = make_set(folder, &train_plain);
     RunResult result = TRAIN(1, "--model", "conv8", "--lr", "1e6", "--lr-warmup-epochs", "0", "--epochs",
                              "50", shards, test_path(folder, "out"));
@@ -219,9 +211,8 @@ static void test_a_loss_that_is_no_number_stops_with_advice(void **state)
     run_result_free(&result);
 }
 
-static void test_a_divergence_on_a_full_disk_does_not_say_that_it_is_saved(void **state)
+TEST_IN_FOLDER(test_a_divergence_on_a_full_disk_does_not_say_that_it_is_saved, folder)
 {
-    TestFolder *folder = *state;
     const char *shards = make_set(folder, &train_plain), *out = test_path(folder, "out");
     const RunOptions options = {.limit_disk = true, .disk_bytes = 60000}; /* the tables; not conv8's state */
     const char *const arguments[] = {
@@ -232,22 +223,4 @@ static void test_a_divergence_on_a_full_disk_does_not_say_that_it_is_saved(void 
     assert_contains(result.err, "the state could NOT be saved to ");
     assert_null(strstr(result.err, "holds the state"));
     run_result_free(&result);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        IN_FOLDER(test_a_record_gone_bad_stops_with_its_name_or_is_skipped),
-        IN_FOLDER(test_a_record_whose_header_is_bad_is_skipped),
-        IN_FOLDER(test_a_bad_sample_in_evaluation_does_not_cost_what_was_learnt),
-        IN_FOLDER(test_an_epoch_without_samples_is_no_result),
-        IN_FOLDER(test_an_evaluation_of_nothing_is_no_result),
-        IN_FOLDER(test_a_signal_ends_it_with_weights_on_disk),
-        IN_FOLDER(test_a_signal_ends_training_without_evaluation_too),
-        IN_FOLDER(test_a_full_disk_costs_a_warning_and_not_the_run),
-        IN_FOLDER(test_a_disk_that_is_full_from_the_start_leaves_nothing),
-        IN_FOLDER(test_a_loss_that_is_no_number_stops_with_advice),
-        IN_FOLDER(test_a_divergence_on_a_full_disk_does_not_say_that_it_is_saved),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

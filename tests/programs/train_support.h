@@ -1,6 +1,6 @@
 /* train_support.h - ftrain run from outside, and the small datasets that its tests run it on.
  *
- *   static void test_one_class_is_refused(void **state)
+ *   TEST_IN_FOLDER(test_one_class_is_refused, folder)
  *   {
  *       DatasetSpec spec = train_plain;
  *       spec.class_count = 1;
@@ -16,8 +16,6 @@
 
 #include "tests/support/support.h"
 #include "tests/trainer/dataset_support.h"
-
-#define IN_FOLDER(test) cmocka_unit_test_setup_teardown(test, test_folder_setup, test_folder_teardown)
 
 /* ---- datasets ---- */
 

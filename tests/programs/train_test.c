@@ -74,9 +74,8 @@ static int best_epoch_of(TestFolder *folder)
     return best;
 }
 
-static void test_folders_of_images_are_packed_and_learnt(void **state)
+TEST_IN_FOLDER(test_folders_of_images_are_packed_and_learnt, folder)
 {
-    TestFolder *folder = *state;
     const char *shards = pack_colours(folder, 60, 21), *output = test_path(folder, "out");
     RunResult result = TRAIN(0, "--model", "conv8", "--epochs", "8", "--json", shards, output);
     json_t *object = read_json(result.out);
@@ -116,9 +115,8 @@ static void test_folders_of_images_are_packed_and_learnt(void **state)
     assert_int_equal(test_count_files(output), 7 + REPORT_FILES); /* four tables, best, last, checkpoint */
 }
 
-static void test_resnet18_trains_and_leaves_torchvisions_names(void **state)
+TEST_IN_FOLDER(test_resnet18_trains_and_leaves_torchvisions_names, folder)
 {
-    TestFolder *folder = *state;
     const DatasetSpec spec = {.codec = FSH_CODEC_RAW,
                               .width = 32,
                               .height = 32,
@@ -153,9 +151,8 @@ static void test_resnet18_trains_and_leaves_torchvisions_names(void **state)
     safetensors_close(&file);
 }
 
-static void test_the_same_seed_gives_the_same_weights_whatever_the_workers(void **state)
+TEST_IN_FOLDER(test_the_same_seed_gives_the_same_weights_whatever_the_workers, folder)
 {
-    TestFolder *folder = *state;
     const char *shards = pack_colours(folder, 40, 8);
     static const char *const runs[][3] = {{"a", "7", "1"}, {"b", "7", "1"}, {"c", "7", "3"}, {"d", "8", "1"}};
     for (size_t i = 0; i < 4; i++) {
@@ -168,9 +165,8 @@ static void test_the_same_seed_gives_the_same_weights_whatever_the_workers(void 
     assert_same_file(folder, "a", "d", false);
 }
 
-static void test_cache_says_how_much_of_the_dataset_is_in_memory(void **state)
+TEST_IN_FOLDER(test_cache_says_how_much_of_the_dataset_is_in_memory, folder)
 {
-    TestFolder *folder = *state;
     const char *shards = make_set(folder, &train_plain);
     RunResult result = TRAIN(0, "--model", "conv8", "--epochs", "1", shards, test_path(folder, "none"));
     assert_contains_not(result.err, "resident");
@@ -200,9 +196,8 @@ static void test_cache_says_how_much_of_the_dataset_is_in_memory(void **state)
     }
 }
 
-static void test_pixels_for_a_gpu_without_one_are_refused(void **state)
+TEST_IN_FOLDER(test_pixels_for_a_gpu_without_one_are_refused, folder)
 {
-    TestFolder *folder = *state;
     const char *shards = make_set(folder, &train_plain), *out = test_path(folder, "out");
     REFUSED(2, "--cache gpu: keeps pixels in the memory of a GPU, and the device is cpu; use --device cuda",
             out, "--cache", "gpu", "--device", "cpu", shards);
@@ -220,9 +215,8 @@ static void test_pixels_for_a_gpu_without_one_are_refused(void **state)
          "--bench-loader", "--drop-caches", shards);
 }
 
-static void test_training_goes_on_from_given_weights(void **state)
+TEST_IN_FOLDER(test_training_goes_on_from_given_weights, folder)
 {
-    TestFolder *folder = *state;
     const char *shards = pack_colours(folder, 40, 8);
     RunResult result = TRAIN(0, "--model", "conv8", "--epochs", "8", shards, test_path(folder, "a"));
     run_result_free(&result);
@@ -235,9 +229,8 @@ static void test_training_goes_on_from_given_weights(void **state)
     run_result_free(&result);
 }
 
-static void test_evaluation_takes_the_network_that_the_weights_name(void **state)
+TEST_IN_FOLDER(test_evaluation_takes_the_network_that_the_weights_name, folder)
 {
-    TestFolder *folder = *state;
     const char *shards = pack_colours(folder, 8, 2), *weights = test_path(folder, "a/last.safetensors");
     RunResult result = TRAIN(0, "--model", "conv8", "--epochs", "1", shards, test_path(folder, "a"));
     run_result_free(&result);
@@ -249,9 +242,8 @@ static void test_evaluation_takes_the_network_that_the_weights_name(void **state
     run_result_free(&result);
 }
 
-static void test_a_network_gone_bad_has_a_loss_of_null(void **state)
+TEST_IN_FOLDER(test_a_network_gone_bad_has_a_loss_of_null, folder)
 {
-    TestFolder *folder = *state;
     const char *shards = make_set(folder, &train_plain), *weights = test_path(folder, "out/last.safetensors");
     RunResult result = TRAIN(0, "--model", "conv8", "--epochs", "1", shards, test_path(folder, "out"));
     run_result_free(&result);
@@ -269,9 +261,8 @@ static void test_a_network_gone_bad_has_a_loss_of_null(void **state)
     run_result_free(&result);
 }
 
-static void test_weights_are_evaluated_at_their_own_size(void **state)
+TEST_IN_FOLDER(test_weights_are_evaluated_at_their_own_size, folder)
 {
-    TestFolder *folder = *state;
     const char *shards = make_set(folder, &train_plain), *weights = test_path(folder, "out/last.safetensors");
     RunResult result = TRAIN(0, "--model", "conv8", "--epochs", "1", "--train-crop-size", "24",
                              "--val-resize-size", "28", shards, test_path(folder, "out"));
@@ -284,11 +275,10 @@ static void test_weights_are_evaluated_at_their_own_size(void **state)
     run_result_free(&result);
 }
 
-static void test_without_a_val_split_it_trains_and_says_so(void **state)
+TEST_IN_FOLDER(test_without_a_val_split_it_trains_and_says_so, folder)
 {
     DatasetSpec spec = train_plain;
     spec.val_count = 0;
-    TestFolder *folder = *state;
     RunResult result =
         TRAIN(0, "--model", "conv8", "--epochs", "1", make_set(folder, &spec), test_path(folder, "out"));
     assert_contains(result.err, "training without evaluation");
@@ -297,9 +287,8 @@ static void test_without_a_val_split_it_trains_and_says_so(void **state)
     run_result_free(&result);
 }
 
-static void test_a_dry_run_prints_the_network_and_writes_nothing(void **state)
+TEST_IN_FOLDER(test_a_dry_run_prints_the_network_and_writes_nothing, folder)
 {
-    TestFolder *folder = *state;
     const char *shards = make_set(folder, &train_plain), *out = test_path(folder, "out");
     RunResult result = TRAIN(0, "--dry-run", "--epochs", "3", shards, out);
     assert_contains(result.out, "layer4.1.conv2");
@@ -318,11 +307,10 @@ static void test_a_dry_run_prints_the_network_and_writes_nothing(void **state)
     run_result_free(&result);
 }
 
-static void test_the_memory_of_a_dry_run_adds_up(void **state)
+TEST_IN_FOLDER(test_the_memory_of_a_dry_run_adds_up, folder)
 {
     static const char *const kinds[] = {"weights", "weight_copies", "gradients",     "activations", "scratch",
                                         "inputs",  "results",       "device_images", "loader"};
-    TestFolder *folder = *state;
     RunResult result = TRAIN(0, "--device", "cpu", "--dry-run", "--json", "--model", "conv8", "--opt",
                              "adamw", "--batch-size", "8", make_set(folder, &train_plain));
     json_t *object = read_json(result.out), *memory = json_object_get(object, "memory");
@@ -343,9 +331,8 @@ static void test_the_memory_of_a_dry_run_adds_up(void **state)
 }
 
 /* With a GPU that is hidden, or where there is none. Beside one: train_cuda_test.c. */
-static void test_what_a_gpu_would_take_is_foreseen(void **state)
+TEST_IN_FOLDER(test_what_a_gpu_would_take_is_foreseen, folder)
 {
-    TestFolder *folder = *state;
     if (backend_foresee("cuda", NULL, NULL, NULL, NULL) == FSH_ERR_UNSUPPORTED)
         skip(); /* this build has no such backend */
     const char *const environment[] = {"CUDA_VISIBLE_DEVICES=-1", NULL};
@@ -378,15 +365,13 @@ static void test_what_a_gpu_would_take_is_foreseen(void **state)
     run_result_free(&result);
 }
 
-static void test_memory_is_told_at_the_start(void **state)
+TEST_IN_FOLDER(test_memory_is_told_at_the_start, folder)
 {
-    TestFolder *folder = *state;
     SAYS(0, "memory: ", "--model", "conv8", "--dry-run", make_set(folder, &train_plain));
 }
 
-static void test_list_models_gives_parameters_and_flops(void **state)
+TEST_IN_FOLDER(test_list_models_gives_parameters_and_flops, folder)
 {
-    (void)state;
     RunResult result = TRAIN(0, "--list-models");
     assert_contains(result.out, "conv8");
     assert_contains(result.out, "11.69 M"); /* resnet18 for ImageNet */
@@ -410,18 +395,17 @@ static void check_stand_in(TestFolder *folder, uint8_t channels, double mean, do
     run_result_free(&result);
 }
 
-static void test_a_dataset_without_mean_and_deviation_gets_imagenets(void **state)
+TEST_IN_FOLDER(test_a_dataset_without_mean_and_deviation_gets_imagenets, folder)
 {
-    check_stand_in(*state, 3, 0.485, 0.229);
-    check_stand_in(*state, 1, 0.449, 0.226);
-    RunResult result = TRAIN(0, "--dry-run", "--model", "conv8", make_set(*state, &train_plain));
+    check_stand_in(folder, 3, 0.485, 0.229);
+    check_stand_in(folder, 1, 0.449, 0.226);
+    RunResult result = TRAIN(0, "--dry-run", "--model", "conv8", make_set(folder, &train_plain));
     assert_null(strstr(result.err, "normalisation")); /* that of the dataset goes without saying */
     run_result_free(&result);
 }
 
-static void test_folders_can_be_given_by_name(void **state)
+TEST_IN_FOLDER(test_folders_can_be_given_by_name, folder)
 {
-    TestFolder *folder = *state;
     const char *shards = make_set(folder, &train_plain), *out = test_path(folder, "out");
     RunResult result =
         TRAIN(0, "--shards", shards, "--output", out, "--model", "conv8", "--epochs", "1", "--quiet");
@@ -466,15 +450,15 @@ static void assert_tells_top5(TestFolder *folder, int classes, bool tells)
     free(page);
 }
 
-static void test_top5_is_told_from_ten_classes_on(void **state)
+TEST_IN_FOLDER(test_top5_is_told_from_ten_classes_on, folder)
 {
-    assert_tells_top5(*state, 9, false);
-    assert_tells_top5(*state, 10, true);
+    assert_tells_top5(folder, 9, false);
+    assert_tells_top5(folder, 10, true);
 }
 
-static void test_a_log_tells_the_time_that_is_left_and_no_digests(void **state)
+TEST_IN_FOLDER(test_a_log_tells_the_time_that_is_left_and_no_digests, folder)
 {
-    RunResult result = train_classes(*state, 3, "--no-html");
+    RunResult result = train_classes(folder, 3, "--no-html");
     assert_contains(result.err, "\tETA ");
     assert_contains_not(result.err, ", order ");
     for (int epoch = 0; epoch < 3; epoch++) {
@@ -489,33 +473,7 @@ static void test_a_log_tells_the_time_that_is_left_and_no_digests(void **state)
             assert_contains_not(line, " left");
     }
     run_result_free(&result);
-    result = train_classes(*state, 3, "--verbose");
+    result = train_classes(folder, 3, "--verbose");
     assert_contains(result.err, ", order ");
     run_result_free(&result);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        IN_FOLDER(test_folders_of_images_are_packed_and_learnt),
-        IN_FOLDER(test_resnet18_trains_and_leaves_torchvisions_names),
-        IN_FOLDER(test_the_same_seed_gives_the_same_weights_whatever_the_workers),
-        IN_FOLDER(test_cache_says_how_much_of_the_dataset_is_in_memory),
-        IN_FOLDER(test_pixels_for_a_gpu_without_one_are_refused),
-        IN_FOLDER(test_training_goes_on_from_given_weights),
-        IN_FOLDER(test_evaluation_takes_the_network_that_the_weights_name),
-        IN_FOLDER(test_a_network_gone_bad_has_a_loss_of_null),
-        IN_FOLDER(test_weights_are_evaluated_at_their_own_size),
-        IN_FOLDER(test_without_a_val_split_it_trains_and_says_so),
-        IN_FOLDER(test_a_dry_run_prints_the_network_and_writes_nothing),
-        IN_FOLDER(test_the_memory_of_a_dry_run_adds_up),
-        IN_FOLDER(test_what_a_gpu_would_take_is_foreseen),
-        IN_FOLDER(test_memory_is_told_at_the_start),
-        IN_FOLDER(test_list_models_gives_parameters_and_flops),
-        IN_FOLDER(test_a_dataset_without_mean_and_deviation_gets_imagenets),
-        IN_FOLDER(test_folders_can_be_given_by_name),
-        IN_FOLDER(test_top5_is_told_from_ten_classes_on),
-        IN_FOLDER(test_a_log_tells_the_time_that_is_left_and_no_digests),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

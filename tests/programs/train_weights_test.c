@@ -102,9 +102,8 @@ static double top1_of(const RunResult *result)
     return top1;
 }
 
-static void test_weights_are_evaluated_by_the_names_of_classes(void **state)
+TEST_IN_FOLDER(test_weights_are_evaluated_by_the_names_of_classes, folder)
 {
-    TestFolder *folder = *state;
     DatasetSpec spec = four;
     const char *weights = train_four(folder);
     spec.backwards = true;
@@ -123,9 +122,8 @@ static void test_weights_are_evaluated_by_the_names_of_classes(void **state)
     run_result_free(&result);
 }
 
-static void test_a_part_of_the_classes_is_evaluated_among_all(void **state)
+TEST_IN_FOLDER(test_a_part_of_the_classes_is_evaluated_among_all, folder)
 {
-    TestFolder *folder = *state;
     DatasetSpec spec = four;
     const char *weights = train_four(folder), *csv = test_path(folder, "a.csv");
     spec.class_count = 3;
@@ -144,9 +142,8 @@ static void test_a_part_of_the_classes_is_evaluated_among_all(void **state)
     free(text);
 }
 
-static void test_classes_that_the_weights_do_not_know_are_refused(void **state)
+TEST_IN_FOLDER(test_classes_that_the_weights_do_not_know_are_refused, folder)
 {
-    TestFolder *folder = *state;
     DatasetSpec spec = four;
     const char *weights = train_four(folder);
     spec.renamed = "scorpion";
@@ -164,9 +161,8 @@ static void test_classes_that_the_weights_do_not_know_are_refused(void **state)
     assert_int_equal(access(csv, F_OK), -1);
 }
 
-static void test_training_on_the_same_classes_keeps_what_was_learnt(void **state)
+TEST_IN_FOLDER(test_training_on_the_same_classes_keeps_what_was_learnt, folder)
 {
-    TestFolder *folder = *state;
     DatasetSpec spec = four;
     const char *weights = train_four(folder), *next = test_path(folder, "next/last.safetensors");
     spec.backwards = true;
@@ -191,9 +187,8 @@ static void test_training_on_the_same_classes_keeps_what_was_learnt(void **state
     assert_true(summary_number(test_path(folder, "three"), 0, "eval_top1") == 100);
 }
 
-static void test_training_on_other_classes_begins_a_new_last_layer(void **state)
+TEST_IN_FOLDER(test_training_on_other_classes_begins_a_new_last_layer, folder)
 {
-    TestFolder *folder = *state;
     DatasetSpec spec = four;
     const char *weights = train_four(folder);
     spec.renamed = "scorpion";
@@ -206,9 +201,8 @@ static void test_training_on_other_classes_begins_a_new_last_layer(void **state)
     assert_true(summary_number(test_path(folder, "next"), 0, "eval_top1") < 100);
 }
 
-static void test_weights_without_names_are_taken_and_the_log_says_that(void **state)
+TEST_IN_FOLDER(test_weights_without_names_are_taken_and_the_log_says_that, folder)
 {
-    TestFolder *folder = *state;
     DatasetSpec spec = four;
     const char *plain = without_metadata(folder, train_four(folder));
     spec.renamed = "scorpion";
@@ -222,10 +216,9 @@ static void test_weights_without_names_are_taken_and_the_log_says_that(void **st
          "--weights", plain, other, test_path(folder, "next"));
 }
 
-static void test_weights_of_a_wrapped_network_are_taken(void **state)
+TEST_IN_FOLDER(test_weights_of_a_wrapped_network_are_taken, folder)
 {
     static const char *const prefixes[] = {"module.", "_orig_mod."};
-    TestFolder *folder = *state;
     const char *weights = train_four(folder);
     for (size_t i = 0; i < 2; i++) {
         RunResult result = TRAIN(0, "--json", "--evaluate", "--model", "conv8", "--weights",
@@ -236,9 +229,8 @@ static void test_weights_of_a_wrapped_network_are_taken(void **state)
 }
 
 /* To train from it; to evaluate it says nothing. */
-static void test_a_backbone_begins_a_new_last_layer(void **state)
+TEST_IN_FOLDER(test_a_backbone_begins_a_new_last_layer, folder)
 {
-    TestFolder *folder = *state;
     const char *weights = train_four(folder), *set = test_path(folder, "set");
     const char *backbone = rewritten(folder, weights, "", "model.33.");
     SAYS(0, "model.33 begins anew", "--epochs", "1", "--lr", "1e-9", "--model", "conv8", "--weights",
@@ -248,9 +240,8 @@ static void test_a_backbone_begins_a_new_last_layer(void **state)
          rewritten(folder, weights, "", "model.1"), set, test_path(folder, "other"));
 }
 
-static void test_a_folder_of_a_run_is_no_file_of_weights(void **state)
+TEST_IN_FOLDER(test_a_folder_of_a_run_is_no_file_of_weights, folder)
 {
-    TestFolder *folder = *state;
     (void)train_four(folder);
     SAYS(2, "/run is a folder; its weights are ", "--evaluate", "--weights", test_path(folder, "run"),
          test_path(folder, "set"));
@@ -260,9 +251,8 @@ static void test_a_folder_of_a_run_is_no_file_of_weights(void **state)
          test_path(folder, "set"));
 }
 
-static void test_evaluation_of_the_trained_split_is_warned_of(void **state)
+TEST_IN_FOLDER(test_evaluation_of_the_trained_split_is_warned_of, folder)
 {
-    TestFolder *folder = *state;
     const char *set = make_set(folder, &four);
     SAYS(0, "warning: split 'train' is trained on and evaluated", "--epochs", "1", "--model", "conv8",
          "--val-split", "train", set, test_path(folder, "a"));
@@ -272,9 +262,8 @@ static void test_evaluation_of_the_trained_split_is_warned_of(void **state)
 }
 
 /* The sets that dataset_make makes have one id, as if somebody had renamed a class in the set. */
-static void test_a_run_does_not_go_on_with_other_classes(void **state)
+TEST_IN_FOLDER(test_a_run_does_not_go_on_with_other_classes, folder)
 {
-    TestFolder *folder = *state;
     DatasetSpec spec = four;
     (void)train_four(folder);
     const char *run = test_path(folder, "run");
@@ -313,10 +302,9 @@ static void expect_told(const char *path, uint64_t turn, const char *const *argu
     free(bytes);
 }
 
-static void test_a_flipped_bit_in_a_file_of_a_run_is_told(void **state)
+TEST_IN_FOLDER(test_a_flipped_bit_in_a_file_of_a_run_is_told, folder)
 {
     enum { TURNS = 24 };
-    TestFolder *folder = *state;
     (void)train_four(folder);
     const char *set = test_path(folder, "set"), *run = test_path(folder, "run"),
                *next = test_path(folder, "next");
@@ -340,9 +328,8 @@ static void test_a_flipped_bit_in_a_file_of_a_run_is_told(void **state)
     TRAINED("--epochs", "1", "--model", "conv8", "--weights", last, set, next);
 }
 
-static void test_weights_of_another_network_name_it(void **state)
+TEST_IN_FOLDER(test_weights_of_another_network_name_it, folder)
 {
-    TestFolder *folder = *state;
     const char *weights = train_four(folder), *plain = without_metadata(folder, weights);
     const char *set = test_path(folder, "set"), *out = test_path(folder, "next");
     static const char told[] = ".safetensors: these are weights of conv8; say --model conv8";
@@ -354,33 +341,11 @@ static void test_weights_of_another_network_name_it(void **state)
     SAYS(1, told, "--evaluate", "--weights", plain, set);
 }
 
-static void test_the_log_says_which_weights_were_loaded(void **state)
+TEST_IN_FOLDER(test_the_log_says_which_weights_were_loaded, folder)
 {
-    TestFolder *folder = *state;
     const char *weights = train_four(folder), *set = test_path(folder, "set");
     SAYS(0, "run/last.safetensors: conv8, 4 classes, epoch 5, top1 100.00", "--evaluate", "--weights",
          weights, set);
     SAYS(0, "run/last.safetensors: conv8, 4 classes, epoch 5, top1 100.00", "--epochs", "1", "--model",
          "conv8", "--weights", weights, set, test_path(folder, "next"));
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        IN_FOLDER(test_weights_are_evaluated_by_the_names_of_classes),
-        IN_FOLDER(test_a_part_of_the_classes_is_evaluated_among_all),
-        IN_FOLDER(test_classes_that_the_weights_do_not_know_are_refused),
-        IN_FOLDER(test_training_on_the_same_classes_keeps_what_was_learnt),
-        IN_FOLDER(test_training_on_other_classes_begins_a_new_last_layer),
-        IN_FOLDER(test_weights_without_names_are_taken_and_the_log_says_that),
-        IN_FOLDER(test_a_run_does_not_go_on_with_other_classes),
-        IN_FOLDER(test_a_flipped_bit_in_a_file_of_a_run_is_told),
-        IN_FOLDER(test_weights_of_another_network_name_it),
-        IN_FOLDER(test_weights_of_a_wrapped_network_are_taken),
-        IN_FOLDER(test_a_backbone_begins_a_new_last_layer),
-        IN_FOLDER(test_a_folder_of_a_run_is_no_file_of_weights),
-        IN_FOLDER(test_evaluation_of_the_trained_split_is_warned_of),
-        IN_FOLDER(test_the_log_says_which_weights_were_loaded),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

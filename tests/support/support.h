@@ -1,15 +1,13 @@
 /* support.h - what many tests need: a folder that goes away, programs run and watched, files made and broken.
  *
- *   static void test_fverify_names_the_broken_record(void **state)
+ *   TEST_IN_FOLDER(test_fverify_names_the_broken_record, folder)
  *   {
- *       TestFolder *folder = *state;
  *       test_file_flip_byte(test_path(folder, "train-00000-of-00001.fshard"), 5000);
  *       RunResult result = run_program(NULL, "fverify", folder->path, NULL);
  *       assert_int_equal(result.exit_status, 1);
  *       assert_contains(result.err, "record 3");
  *       run_result_free(&result);
  *   }
- *   … cmocka_unit_test_setup_teardown(test_…, test_folder_setup, test_folder_teardown)
  *
  * Whatever cannot be done here fails the running test, with the file and the reason: callers check nothing.
  * Threads: one test, one thread. */
@@ -21,12 +19,8 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-/* cmocka.h wants these before it. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <cmocka.h>
-
 #include "common/error.h"
+#include "tests/support/test.h"
 
 /* ---- a folder for one test ---- */
 
@@ -40,7 +34,11 @@ void test_folder_make(TestFolder *folder);
 /* Removes it with all that is in it, folders without permissions included. */
 void test_folder_remove(TestFolder *folder);
 
-/* For cmocka_unit_test_setup_teardown: *state is the TestFolder *. The teardown runs after a failure too. */
+/* TEST_IN_FOLDER(name, folder) { … } defines a test whose parameter is a new TestFolder *folder. */
+/* NOLINTBEGIN(bugprone-macro-parentheses) */
+#define TEST_IN_FOLDER(name, folder)                                                                         \
+    TEST_WITH(name, test_folder_setup, test_folder_teardown, TestFolder *folder)
+/* NOLINTEND(bugprone-macro-parentheses) */
 int test_folder_setup(void **state);
 int test_folder_teardown(void **state);
 
@@ -67,7 +65,7 @@ uint64_t test_count_files(const char *path);
  * it. */
 char *test_tree_difference(const char *a, const char *b);
 
-/* Makes permissions hold for root too, for this thread and all that come from it: call it first in main,
+/* Makes permissions hold for root too, for this thread and all that come from it: call it first in test_program_begin,
  * before OpenMP starts threads. False: this machine does not allow it, and a test of unreadable files must
  * skip(). */
 bool test_bind_to_permissions(void);

@@ -35,9 +35,8 @@ static void assert_differ(TestFolder *folder, const char *words)
     free(back);
 }
 
-static void test_tree_difference_sees_every_difference(void **state)
+TEST_IN_FOLDER(test_tree_difference_sees_every_difference, folder)
 {
-    TestFolder *folder = *state;
     make_tree(folder, "one");
     make_tree(folder, "two");
     char *difference = test_tree_difference(test_path(folder, "one"), test_path(folder, "two"));
@@ -67,9 +66,8 @@ static void test_tree_difference_sees_every_difference(void **state)
     assert_differ(folder, "are not of one kind");
 }
 
-static void test_a_folder_without_permissions_is_removed_too(void **state)
+TEST(test_a_folder_without_permissions_is_removed_too)
 {
-    (void)state;
     TestFolder folder;
     test_folder_make(&folder);
     test_file_write_text(test_path(&folder, "a/b/c"), "x");
@@ -82,9 +80,8 @@ static void test_a_folder_without_permissions_is_removed_too(void **state)
     assert_int_equal(lstat(path, &status), -1);
 }
 
-static void test_pixels_are_the_same_everywhere(void **state)
+TEST(test_pixels_are_the_same_everywhere)
 {
-    (void)state;
     uint8_t gradient[7 * 5 * 3], again[7 * 5 * 3], noise[3 * 3 * 3];
     test_fill_gradient(gradient, 7, 5, 1);
     test_fill_gradient(again, 7, 5, 1);
@@ -101,9 +98,8 @@ static void test_pixels_are_the_same_everywhere(void **state)
 
 /* ---- programs ---- */
 
-static void test_programs_are_captured(void **state)
+TEST_IN_FOLDER(test_programs_are_captured, folder)
 {
-    TestFolder *folder = *state;
     const char *const environment[] = {"FSHARD_TEST_WORD=two words", "PATH=/usr/bin:/bin", NULL};
     const RunOptions options = {.environment = environment, .folder = folder->path};
     RunResult result =
@@ -225,9 +221,8 @@ static int write_until_full(const char *way, const char *path)
     return 0;
 }
 
-static void test_the_full_disk_stops_every_way_of_writing(void **state)
+TEST_IN_FOLDER(test_the_full_disk_stops_every_way_of_writing, folder)
 {
-    TestFolder *folder = *state;
     const RunOptions small = {.limit_disk = true, .disk_bytes = LIMIT};
     for (size_t i = 0; i < WAYS; i++) {
         const char *path = test_path(folder, "%s", ways[i].name);
@@ -245,9 +240,8 @@ static void test_the_full_disk_stops_every_way_of_writing(void **state)
     }
 }
 
-static void test_pipes_and_the_standard_streams_are_not_counted(void **state)
+TEST(test_pipes_and_the_standard_streams_are_not_counted)
 {
-    (void)state;
     const RunOptions none = {.limit_disk = true, .disk_bytes = 0};
     RunResult result =
         run_program(&none, "/bin/sh", "-c", "head -c 20000 /dev/zero | cat; head -c 100 /dev/zero >&2", NULL);
@@ -257,20 +251,13 @@ static void test_pipes_and_the_standard_streams_are_not_counted(void **state)
     run_result_free(&result);
 }
 
-#define in_folder(test) cmocka_unit_test_setup_teardown(test, test_folder_setup, test_folder_teardown)
-
-int main(int argc, char **argv)
+int test_program_arguments(int argc, char **argv)
 {
-    if (argc == 3)
-        return write_until_full(argv[1], argv[2]);
+    return argc == 3 ? write_until_full(argv[1], argv[2]) : test_take_pattern(argc, argv);
+}
+
+int test_program_begin(void)
+{
     (void)test_bind_to_permissions();
-    const struct CMUnitTest tests[] = {
-        in_folder(test_tree_difference_sees_every_difference),
-        cmocka_unit_test(test_a_folder_without_permissions_is_removed_too),
-        cmocka_unit_test(test_pixels_are_the_same_everywhere),
-        in_folder(test_programs_are_captured),
-        in_folder(test_the_full_disk_stops_every_way_of_writing),
-        cmocka_unit_test(test_pipes_and_the_standard_streams_are_not_counted),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return TEST_RUN;
 }

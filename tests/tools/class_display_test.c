@@ -36,9 +36,8 @@ static char *id_of(const char *packed)
     return id;
 }
 
-static void test_names_are_stored_beside_ids_and_shown(void **state)
+TEST_IN_FOLDER(test_names_are_stored_beside_ids_and_shown, folder)
 {
-    TestFolder *folder = *state;
     const char *photos = make_sources(folder), *packed = test_path(folder, "packed");
     run_ok("fpack", "--class-names", test_path(folder, "words.txt"), photos, packed, NULL);
     assert_manifest_names(packed, "tench, Tinca tinca|black stork");
@@ -72,9 +71,8 @@ static void test_names_are_stored_beside_ids_and_shown(void **state)
     assert_manifest_names(test_path(folder, "parts"), "tench, Tinca tinca|black stork");
 }
 
-static void test_a_finished_dataset_gets_names_and_keeps_its_id(void **state)
+TEST_IN_FOLDER(test_a_finished_dataset_gets_names_and_keeps_its_id, folder)
 {
-    TestFolder *folder = *state;
     const char *photos = make_sources(folder), *packed = test_path(folder, "packed");
     run_ok("fpack", photos, packed, NULL);
     assert_manifest_names(packed, "none");
@@ -122,9 +120,8 @@ static RunResult pack_with(const char *variable, const char *photos, const char 
     return run_program(&(RunOptions){.environment = environment}, "fpack", photos, packed, NULL);
 }
 
-static void test_the_environment_names_a_file_once_for_all(void **state)
+TEST_IN_FOLDER(test_the_environment_names_a_file_once_for_all, folder)
 {
-    TestFolder *folder = *state;
     const char *photos = make_sources(folder);
     const char *variable =
         test_path(folder, "FSHARD_CLASS_NAMES=%s/words.txt", folder->path) + strlen(folder->path) + 1;
@@ -153,9 +150,8 @@ static RunResult verify_with(const char *variable, const char *page, const char 
                        packed, NULL);
 }
 
-static void test_fverify_shows_the_names_of_the_environment(void **state)
+TEST_IN_FOLDER(test_fverify_shows_the_names_of_the_environment, folder)
 {
-    TestFolder *folder = *state;
     const char *photos = make_sources(folder), *packed = test_path(folder, "packed");
     const char *page = test_path(folder, "page.html");
     const char *variable =
@@ -213,9 +209,8 @@ static void run_repair(const char *packed, bool names_lost)
     run_result_free(&result);
 }
 
-static void test_a_repaired_manifest_keeps_names_that_nobody_changed(void **state)
+TEST_IN_FOLDER(test_a_repaired_manifest_keeps_names_that_nobody_changed, folder)
 {
-    TestFolder *folder = *state;
     const char *photos = make_sources(folder), *packed = test_path(folder, "packed");
     const char *path = test_path(folder, "packed/dataset.json");
     run_ok("fpack", "--class-names", test_path(folder, "words.txt"), photos, packed, NULL);
@@ -235,9 +230,8 @@ static void test_a_repaired_manifest_keeps_names_that_nobody_changed(void **stat
 }
 
 /* In the tables, the page and the JSON of a training; weights keep the ids. */
-static void test_training_shows_names(void **state)
+TEST_IN_FOLDER(test_training_shows_names, folder)
 {
-    TestFolder *folder = *state;
     (void)make_sources(folder);
     for (int val = 0; val < 2; val++) {
         const char *split = test_path(folder, val ? "set/val" : "set/train");
@@ -267,19 +261,4 @@ static void test_training_shows_names(void **state)
                                      weights, packed, NULL);
     assert_contains(result.out, "\"black stork (n02002724)\"");
     run_result_free(&result);
-}
-
-#define in_folder(test) cmocka_unit_test_setup_teardown(test, test_folder_setup, test_folder_teardown)
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        in_folder(test_names_are_stored_beside_ids_and_shown),
-        in_folder(test_a_finished_dataset_gets_names_and_keeps_its_id),
-        in_folder(test_the_environment_names_a_file_once_for_all),
-        in_folder(test_fverify_shows_the_names_of_the_environment),
-        in_folder(test_training_shows_names),
-        in_folder(test_a_repaired_manifest_keeps_names_that_nobody_changed),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

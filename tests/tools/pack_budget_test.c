@@ -62,9 +62,8 @@ static FshStatus run(Trial *trial, int jobs)
     return status;
 }
 
-static void test_no_more_is_in_hand_than_the_bound_and_one_item(void **state)
+TEST(test_no_more_is_in_hand_than_the_bound_and_one_item)
 {
-    (void)state;
     for (int jobs = 1; jobs <= 8; jobs++) {
         Trial trial = {.work_fails_at = UINT64_MAX, .deliver_fails_at = UINT64_MAX};
         assert_int_equal(run(&trial, jobs), FSH_OK);
@@ -74,9 +73,8 @@ static void test_no_more_is_in_hand_than_the_bound_and_one_item(void **state)
 }
 
 /* What waits behind a failure would wait for ever. */
-static void test_a_failure_holds_nobody_up(void **state)
+TEST(test_a_failure_holds_nobody_up)
 {
-    (void)state;
     for (uint64_t item = 0; item < 60; item++) {
         Trial trial = {.work_fails_at = item, .deliver_fails_at = UINT64_MAX};
         assert_int_equal(run(&trial, 4), FSH_ERR_MEMORY);
@@ -85,13 +83,4 @@ static void test_a_failure_holds_nobody_up(void **state)
         assert_int_equal(run(&trial, 4), FSH_ERR_NO_SPACE);
         assert_int_equal(trial.delivered, item);
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_no_more_is_in_hand_than_the_bound_and_one_item),
-        cmocka_unit_test(test_a_failure_holds_nobody_up),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -16,6 +16,47 @@
 #include "tests/tools/sources.h"
 #include "tools/pack/pack.h"
 
+/* ---- memory ---- */
+
+#if !defined(__SANITIZE_ADDRESS__)
+/* A folder of images with count links to one of width x height gray pixels without detail: few bytes of JPEG. */
+static void make_plain_class(const char *root, const char *class_name, unsigned count, uint32_t width,
+                             uint32_t height)
+{
+    Buffer file = {0};
+    char first[PATH_MAX], path[PATH_MAX];
+    uint8_t *pixels = calloc(width, height);
+    assert_non_null(pixels);
+    make_jpeg(&(MakeJpeg){.width = width, .height = height, .colours = MAKE_GRAY, .pixels = pixels}, &file);
+    (void)snprintf(first, sizeof first, "%s/%s/000.jpg", root, class_name);
+    test_file_write(first, file.bytes, file.length);
+    for (unsigned i = 1; i < count; i++) {
+        (void)snprintf(path, sizeof path, "%s/%s/%03u.jpg", root, class_name, i);
+        assert_int_equal(link(first, path), 0);
+    }
+    free(pixels);
+    buffer_free(&file);
+}
+#endif
+
+/* What is small on disk may be large decoded: 6 million pixels in 37,000 bytes. First of all tests: the number is that of
+ * the largest child so far. */
+TEST_IN_FOLDER(test_memory_is_bounded_by_jobs_and_not_by_what_images_become, folder)
+{
+#if defined(__SANITIZE_ADDRESS__)
+    skip(); /* it keeps what is freed */
+#else
+    struct rusage usage;
+    make_plain_class(test_path(folder, "photos"), "a", 60, 3000, 2000);
+    make_plain_class(test_path(folder, "photos"), "b", 60, 500, 400);
+    source_two_classes(test_path(folder, "photos")); /* with colours: 18 million bytes each */
+    run_ok("fpack", "-j2", "--store", "raw", test_path(folder, "photos"), test_path(folder, "out"), NULL);
+    assert_int_equal(getrusage(RUSAGE_CHILDREN, &usage), 0);
+    if (usage.ru_maxrss > 160 * 1024)
+        fail_msg("%ld KiB of memory for two jobs", usage.ru_maxrss);
+#endif
+}
+
 /* ---- renames that fail ---- */
 
 static struct {
@@ -94,9 +135,8 @@ static void assert_same(TestFolder *folder, const char *a, const char *b)
         fail_msg("%s", difference);
 }
 
-static void test_a_failed_exchange_leaves_the_old_dataset_and_the_same_command_goes_on(void **state)
+TEST_IN_FOLDER(test_a_failed_exchange_leaves_the_old_dataset_and_the_same_command_goes_on, folder)
 {
-    TestFolder *folder = *state;
     FshError error = {0};
     size_t kept = 0;
     const char *source = make_old_and_new(folder), *packed = test_path(folder, "out/shards");
@@ -111,9 +151,8 @@ static void test_a_failed_exchange_leaves_the_old_dataset_and_the_same_command_g
     assert_int_equal(test_count_files(test_path(folder, "out")), test_count_files(test_path(folder, "new")));
 }
 
-static void test_two_renames_of_which_the_second_fails_are_undone(void **state)
+TEST_IN_FOLDER(test_two_renames_of_which_the_second_fails_are_undone, folder)
 {
-    TestFolder *folder = *state;
     FshError error = {0};
     size_t kept = 0;
     const char *source = make_old_and_new(folder), *packed = test_path(folder, "out/shards");
@@ -134,9 +173,8 @@ static void test_two_renames_of_which_the_second_fails_are_undone(void **state)
 }
 
 /* Its size says little: LMDBs are made of pages. */
-static void test_an_lmdb_of_other_samples_is_not_kept(void **state)
+TEST_IN_FOLDER(test_an_lmdb_of_other_samples_is_not_kept, folder)
 {
-    TestFolder *folder = *state;
     FshError error = {0};
     size_t kept = 0;
     const char *source = make_old_and_new(folder), *packed = test_path(folder, "out/shards");
@@ -162,9 +200,8 @@ static void test_an_lmdb_of_other_samples_is_not_kept(void **state)
 
 /* ---- what is fpack's own ---- */
 
-static void test_an_lmdb_that_was_killed_half_way_is_cleared_by_force(void **state)
+TEST_IN_FOLDER(test_an_lmdb_that_was_killed_half_way_is_cleared_by_force, folder)
 {
-    TestFolder *folder = *state;
     const char *source = test_path(folder, "photos"), *packed = test_path(folder, "out");
     source_two_classes(test_path(folder, "photos/train"));
     source_class(test_path(folder, "photos/val"), "cat", 1);
@@ -180,9 +217,8 @@ static void test_an_lmdb_that_was_killed_half_way_is_cleared_by_force(void **sta
     assert_false(access(test_path(folder, "out/val.lmdb"), F_OK) == 0);
 }
 
-static void test_a_name_alone_does_not_make_a_file_fpacks(void **state)
+TEST_IN_FOLDER(test_a_name_alone_does_not_make_a_file_fpacks, folder)
 {
-    TestFolder *folder = *state;
     const char *source = test_path(folder, "photos");
     source_two_classes(source);
     /* Of other programs, or of people. */
@@ -213,9 +249,8 @@ static void test_a_name_alone_does_not_make_a_file_fpacks(void **state)
 }
 
 /* What the manifest does not list any more, or never did, is known by its first bytes. */
-static void test_shards_and_lmdbs_are_known_by_content(void **state)
+TEST_IN_FOLDER(test_shards_and_lmdbs_are_known_by_content, folder)
 {
-    TestFolder *folder = *state;
     const char *source = test_path(folder, "photos"), *packed = test_path(folder, "out");
     source_two_classes(source);
     run_ok("fpack", source, packed, NULL);
@@ -231,63 +266,4 @@ static void test_shards_and_lmdbs_are_known_by_content(void **state)
     run_ok("fpack", "--force", source, packed, NULL);
     run_ok("fverify", packed, NULL);
     assert_int_equal(test_count_files(packed), 2);
-}
-
-/* ---- memory ---- */
-
-#if !defined(__SANITIZE_ADDRESS__)
-/* A folder of images with count links to one of width x height gray pixels without detail: few bytes of JPEG. */
-static void make_plain_class(const char *root, const char *class_name, unsigned count, uint32_t width,
-                             uint32_t height)
-{
-    Buffer file = {0};
-    char first[PATH_MAX], path[PATH_MAX];
-    uint8_t *pixels = calloc(width, height);
-    assert_non_null(pixels);
-    make_jpeg(&(MakeJpeg){.width = width, .height = height, .colours = MAKE_GRAY, .pixels = pixels}, &file);
-    (void)snprintf(first, sizeof first, "%s/%s/000.jpg", root, class_name);
-    test_file_write(first, file.bytes, file.length);
-    for (unsigned i = 1; i < count; i++) {
-        (void)snprintf(path, sizeof path, "%s/%s/%03u.jpg", root, class_name, i);
-        assert_int_equal(link(first, path), 0);
-    }
-    free(pixels);
-    buffer_free(&file);
-}
-#endif
-
-/* What is small on disk may be large decoded: 6 million pixels in 37,000 bytes. First of all tests: the number is that of
- * the largest child so far. */
-static void test_memory_is_bounded_by_jobs_and_not_by_what_images_become(void **state)
-{
-#if defined(__SANITIZE_ADDRESS__)
-    (void)state;
-    skip(); /* it keeps what is freed */
-#else
-    TestFolder *folder = *state;
-    struct rusage usage;
-    make_plain_class(test_path(folder, "photos"), "a", 60, 3000, 2000);
-    make_plain_class(test_path(folder, "photos"), "b", 60, 500, 400);
-    source_two_classes(test_path(folder, "photos")); /* with colours: 18 million bytes each */
-    run_ok("fpack", "-j2", "--store", "raw", test_path(folder, "photos"), test_path(folder, "out"), NULL);
-    assert_int_equal(getrusage(RUSAGE_CHILDREN, &usage), 0);
-    if (usage.ru_maxrss > 160 * 1024)
-        fail_msg("%ld KiB of memory for two jobs", usage.ru_maxrss);
-#endif
-}
-
-#define in_folder(test) cmocka_unit_test_setup_teardown(test, test_folder_setup, test_folder_teardown)
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        in_folder(test_memory_is_bounded_by_jobs_and_not_by_what_images_become),
-        in_folder(test_a_failed_exchange_leaves_the_old_dataset_and_the_same_command_goes_on),
-        in_folder(test_two_renames_of_which_the_second_fails_are_undone),
-        in_folder(test_an_lmdb_of_other_samples_is_not_kept),
-        in_folder(test_an_lmdb_that_was_killed_half_way_is_cleared_by_force),
-        in_folder(test_a_name_alone_does_not_make_a_file_fpacks),
-        in_folder(test_shards_and_lmdbs_are_known_by_content),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -10,9 +10,8 @@
 static bool permissions_bind, png_is_readable;
 
 /* Formats that other programs read and these do not. */
-static void test_names_of_formats_that_are_not_read_are_no_notes(void **state)
+TEST_IN_FOLDER(test_names_of_formats_that_are_not_read_are_no_notes, folder)
 {
-    TestFolder *folder = *state;
     source_jpeg(test_path(folder, "photos/a/1.jpg"), 20, 10, 3, 1);
     test_file_write_text(test_path(folder, "photos/a/2.QOI"), "qoif");
     test_file_write_text(test_path(folder, "photos/a/3.ico"), "icon");
@@ -28,9 +27,8 @@ static void test_names_of_formats_that_are_not_read_are_no_notes(void **state)
     }
 }
 
-static void test_content_says_what_a_file_is(void **state)
+TEST_IN_FOLDER(test_content_says_what_a_file_is, folder)
 {
-    TestFolder *folder = *state;
     const char *source = test_path(folder, "photos"), *packed = test_path(folder, "shards");
     if (!png_is_readable)
         skip();
@@ -58,9 +56,8 @@ static void test_content_says_what_a_file_is(void **state)
 }
 
 /* Sparse files, of which one would have taken all memory, and the other ended the run. */
-static void test_files_too_long_for_an_image_are_left_out_unread(void **state)
+TEST_IN_FOLDER(test_files_too_long_for_an_image_are_left_out_unread, folder)
 {
-    TestFolder *folder = *state;
     const char *source = test_path(folder, "photos"), *packed = test_path(folder, "shards");
     source_two_classes(source);
     test_file_write_text(test_path(folder, "photos/cat/huge.jpg"), "");
@@ -85,9 +82,8 @@ static void test_files_too_long_for_an_image_are_left_out_unread(void **state)
     run_result_free(&result);
 }
 
-static void test_damaged_images_are_reported_and_left_out(void **state)
+TEST_IN_FOLDER(test_damaged_images_are_reported_and_left_out, folder)
 {
-    TestFolder *folder = *state;
     const char *source = test_path(folder, "photos"), *packed = test_path(folder, "shards");
     const char *report = test_path(folder, "bad.jsonl");
     source_two_classes(source);
@@ -122,9 +118,8 @@ static void test_damaged_images_are_reported_and_left_out(void **state)
     run_result_free(&result);
 }
 
-static void test_options_of_other_packers_are_translated(void **state)
+TEST(test_options_of_other_packers_are_translated)
 {
-    (void)state;
     static const char *const names[][2] = {{"--workers", "--jobs"},
                                            {"--num-workers", "--jobs"},
                                            {"--num_workers", "--jobs"},
@@ -139,9 +134,8 @@ static void test_options_of_other_packers_are_translated(void **state)
 }
 
 /* There, the next run would find a file that is not fpack's, and refuse. */
-static void test_a_report_in_the_dataset_is_refused(void **state)
+TEST_IN_FOLDER(test_a_report_in_the_dataset_is_refused, folder)
 {
-    TestFolder *folder = *state;
     const char *source = test_path(folder, "photos"), *packed = test_path(folder, "shards");
     source_two_classes(source);
     assert_int_equal(symlink("shards", test_path(folder, "link")), 0);
@@ -163,9 +157,8 @@ static void test_a_report_in_the_dataset_is_refused(void **state)
     run_ok("fpack", "--report", test_path(folder, "shards.jsonl"), "--force", source, packed, NULL);
 }
 
-static void test_split_0_is_none(void **state)
+TEST_IN_FOLDER(test_split_0_is_none, folder)
 {
-    TestFolder *folder = *state;
     const char *source = test_path(folder, "photos");
     source_two_classes(source);
     run_ok("fpack", "--split", "0", source, test_path(folder, "zero"), NULL);
@@ -174,9 +167,8 @@ static void test_split_0_is_none(void **state)
     assert_null(difference);
 }
 
-static void test_version_names_the_libraries_whatever_else_is_given(void **state)
+TEST(test_version_names_the_libraries_whatever_else_is_given)
 {
-    (void)state;
     static const char *const programs[] = {"fpack", "fverify", "fresize"};
     for (size_t i = 0; i < sizeof programs / sizeof programs[0]; i++) {
         RunResult result = run_expecting(0, programs[i], "--quiet", "--version", NULL);
@@ -185,9 +177,8 @@ static void test_version_names_the_libraries_whatever_else_is_given(void **state
     }
 }
 
-static void test_a_report_replaces_reports_only(void **state)
+TEST_IN_FOLDER(test_a_report_replaces_reports_only, folder)
 {
-    TestFolder *folder = *state;
     const char *source = test_path(folder, "photos"), *mine = test_path(folder, "thesis.tex");
     const char *report = test_path(folder, "bad.jsonl");
     source_two_classes(source);
@@ -213,9 +204,8 @@ static void test_a_report_replaces_reports_only(void **state)
     assert_null(difference);
 }
 
-static void test_names_that_are_no_utf8(void **state)
+TEST_IN_FOLDER(test_names_that_are_no_utf8, folder)
 {
-    TestFolder *folder = *state;
     const char *source = test_path(folder, "photos"), *packed = test_path(folder, "shards");
     source_two_classes(source);
     source_jpeg(test_path(folder, "photos/cat/caf\xe9.jpg"), 20, 10, 3, 1);
@@ -233,9 +223,8 @@ static void test_names_that_are_no_utf8(void **state)
     assert_int_equal(packed_count(packed, "train"), 6); /* the old dataset is as it was */
 }
 
-static void test_no_check_packs_what_has_a_header(void **state)
+TEST_IN_FOLDER(test_no_check_packs_what_has_a_header, folder)
 {
-    TestFolder *folder = *state;
     const char *source = test_path(folder, "photos"), *packed = test_path(folder, "shards");
     source_two_classes(source);
     test_file_truncate(test_path(folder, "photos/cat/1.jpg"), -200);
@@ -248,9 +237,8 @@ static void test_no_check_packs_what_has_a_header(void **state)
     json_decref(manifest);
 }
 
-static void test_images_above_max_pixels_are_left_out(void **state)
+TEST_IN_FOLDER(test_images_above_max_pixels_are_left_out, folder)
 {
-    TestFolder *folder = *state;
     const char *source = test_path(folder, "photos");
     source_jpeg(test_path(folder, "photos/a/small.jpg"), 20, 20, 3, 1);
     source_jpeg(test_path(folder, "photos/b/large.jpg"), 21, 20, 3, 1);
@@ -266,9 +254,8 @@ static void test_images_above_max_pixels_are_left_out(void **state)
     }
 }
 
-static void test_split_folders_and_their_aliases(void **state)
+TEST_IN_FOLDER(test_split_folders_and_their_aliases, folder)
 {
-    TestFolder *folder = *state;
     static const char *const aliases[] = {"val", "valid", "validation"};
     for (size_t i = 0; i < 3; i++) {
         const char *source = test_path(folder, "s%zu", i), *packed = test_path(folder, "p%zu", i);
@@ -295,9 +282,8 @@ static void test_split_folders_and_their_aliases(void **state)
     assert_false(access(test_path(folder, "never"), F_OK) == 0);
 }
 
-static void test_a_class_called_train_is_a_class(void **state)
+TEST_IN_FOLDER(test_a_class_called_train_is_a_class, folder)
 {
-    TestFolder *folder = *state;
     const char *source = test_path(folder, "vehicles"), *packed = test_path(folder, "shards");
     source_class(source, "car", 2);
     source_class(source, "train", 2);
@@ -307,9 +293,8 @@ static void test_a_class_called_train_is_a_class(void **state)
     free(list);
 }
 
-static void test_a_class_of_val_that_train_lacks_is_named(void **state)
+TEST_IN_FOLDER(test_a_class_of_val_that_train_lacks_is_named, folder)
 {
-    TestFolder *folder = *state;
     const char *source = test_path(folder, "photos"), *packed = test_path(folder, "shards");
     source_two_classes(test_path(folder, "photos/train"));
     source_class(test_path(folder, "photos/val"), "bird", 1);
@@ -320,9 +305,8 @@ static void test_a_class_of_val_that_train_lacks_is_named(void **state)
     assert_false(access(packed, F_OK) == 0);
 }
 
-static void test_images_without_a_class_are_left_out(void **state)
+TEST_IN_FOLDER(test_images_without_a_class_are_left_out, folder)
 {
-    TestFolder *folder = *state;
     const char *source = test_path(folder, "photos"), *packed = test_path(folder, "shards");
     source_two_classes(test_path(folder, "photos/train"));
     source_jpeg(test_path(folder, "photos/train/stray.jpg"), 20, 10, 3, 1);
@@ -339,9 +323,8 @@ static void test_images_without_a_class_are_left_out(void **state)
     run_result_free(&result);
 }
 
-static void test_empty_classes_and_single_classes_are_warned_about(void **state)
+TEST_IN_FOLDER(test_empty_classes_and_single_classes_are_warned_about, folder)
 {
-    TestFolder *folder = *state;
     const char *source = test_path(folder, "photos"), *packed = test_path(folder, "shards");
     source_two_classes(source);
     assert_int_equal(mkdir(test_path(folder, "photos/bird"), 0777), 0);
@@ -363,9 +346,8 @@ static void test_empty_classes_and_single_classes_are_warned_about(void **state)
     run_result_free(&result);
 }
 
-static void test_a_split_that_takes_nothing_is_warned_about(void **state)
+TEST_IN_FOLDER(test_a_split_that_takes_nothing_is_warned_about, folder)
 {
-    TestFolder *folder = *state;
     const char *source = test_path(folder, "photos"), *packed = test_path(folder, "shards");
     const char *warning = "no val split was made: every class has fewer than 2 images";
     source_jpeg(test_path(folder, "photos/cat/1.jpg"), 20, 10, 3, 1);
@@ -380,9 +362,8 @@ static void test_a_split_that_takes_nothing_is_warned_about(void **state)
     assert_int_equal(packed_count(packed, "val"), 1);
 }
 
-static void test_a_source_without_images_is_explained(void **state)
+TEST_IN_FOLDER(test_a_source_without_images_is_explained, folder)
 {
-    TestFolder *folder = *state;
     const char *packed = test_path(folder, "shards");
     RunResult result = run_expecting(1, "fpack", test_path(folder, "missing"), packed, NULL);
     assert_contains(result.err, "missing");
@@ -418,9 +399,8 @@ static void test_a_source_without_images_is_explained(void **state)
     assert_false(access(packed, F_OK) == 0); /* nothing was made in all this */
 }
 
-static void test_unreadable_files_are_reported_and_left_out(void **state)
+TEST_IN_FOLDER(test_unreadable_files_are_reported_and_left_out, folder)
 {
-    TestFolder *folder = *state;
     const char *source = test_path(folder, "photos"), *packed = test_path(folder, "shards");
     source_two_classes(source);
     assert_int_equal(symlink("nowhere.jpg", test_path(folder, "photos/cat/link.jpg")), 0);
@@ -437,9 +417,8 @@ static void test_unreadable_files_are_reported_and_left_out(void **state)
     run_result_free(&result);
 }
 
-static void test_a_file_that_changed_since_it_was_listed_is_refused(void **state)
+TEST_IN_FOLDER(test_a_file_that_changed_since_it_was_listed_is_refused, folder)
 {
-    TestFolder *folder = *state;
     Buffer buffer = {0};
     FshError error = {0};
     int opened = -1;
@@ -458,9 +437,8 @@ static void test_a_file_that_changed_since_it_was_listed_is_refused(void **state
     (void)close(opened);
 }
 
-static void test_wrong_usage_is_refused(void **state)
+TEST_IN_FOLDER(test_wrong_usage_is_refused, folder)
 {
-    TestFolder *folder = *state;
     const char *source = test_path(folder, "photos"), *packed = test_path(folder, "shards");
     source_two_classes(source);
     const char *const wrong[][5] = {
@@ -508,35 +486,9 @@ static void test_wrong_usage_is_refused(void **state)
     assert_null(difference);
 }
 
-#define in_folder(test) cmocka_unit_test_setup_teardown(test, test_folder_setup, test_folder_teardown)
-
-int main(void)
+int test_program_begin(void)
 {
     permissions_bind = test_bind_to_permissions();
     png_is_readable = source_png_is_readable();
-    const struct CMUnitTest tests[] = {
-        in_folder(test_content_says_what_a_file_is),
-        in_folder(test_names_of_formats_that_are_not_read_are_no_notes),
-        in_folder(test_files_too_long_for_an_image_are_left_out_unread),
-        in_folder(test_damaged_images_are_reported_and_left_out),
-        cmocka_unit_test(test_options_of_other_packers_are_translated),
-        in_folder(test_a_report_in_the_dataset_is_refused),
-        in_folder(test_split_0_is_none),
-        cmocka_unit_test(test_version_names_the_libraries_whatever_else_is_given),
-        in_folder(test_a_report_replaces_reports_only),
-        in_folder(test_names_that_are_no_utf8),
-        in_folder(test_no_check_packs_what_has_a_header),
-        in_folder(test_images_above_max_pixels_are_left_out),
-        in_folder(test_split_folders_and_their_aliases),
-        in_folder(test_a_class_called_train_is_a_class),
-        in_folder(test_a_class_of_val_that_train_lacks_is_named),
-        in_folder(test_images_without_a_class_are_left_out),
-        in_folder(test_empty_classes_and_single_classes_are_warned_about),
-        in_folder(test_a_split_that_takes_nothing_is_warned_about),
-        in_folder(test_a_source_without_images_is_explained),
-        in_folder(test_unreadable_files_are_reported_and_left_out),
-        in_folder(test_a_file_that_changed_since_it_was_listed_is_refused),
-        in_folder(test_wrong_usage_is_refused),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return TEST_RUN;
 }

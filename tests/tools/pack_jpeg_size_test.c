@@ -56,9 +56,8 @@ static const MakeJpeg plain[] = {
     {.width = 9, .height = 9, .colours = MAKE_RGB, .across = 1, .down = 1},
 };
 
-static void test_plain_jpegs_have_the_size_that_libjpeg_finds(void **state)
+TEST_WITH(test_plain_jpegs_have_the_size_that_libjpeg_finds, NULL, NULL, ImageDecoder *decoder)
 {
-    ImageDecoder *decoder = *state;
     for (size_t i = 0; i < sizeof plain / sizeof plain[0]; i++) {
         Buffer file = make(&plain[i]);
         assert_true(check(decoder, file.bytes, file.length));
@@ -66,9 +65,8 @@ static void test_plain_jpegs_have_the_size_that_libjpeg_finds(void **state)
     }
 }
 
-static void test_a_cut_header_is_not_known(void **state)
+TEST_WITH(test_a_cut_header_is_not_known, NULL, NULL, ImageDecoder *decoder)
 {
-    ImageDecoder *decoder = *state;
     Buffer file = make(&plain[0]);
     const size_t header_bytes = header_length(&file);
     for (size_t length = 0; length < header_bytes; length++)
@@ -78,9 +76,8 @@ static void test_a_cut_header_is_not_known(void **state)
 }
 
 /* Every value of every byte. */
-static void test_a_changed_header_is_known_only_where_libjpeg_reads_it_alike(void **state)
+TEST_WITH(test_a_changed_header_is_known_only_where_libjpeg_reads_it_alike, NULL, NULL, ImageDecoder *decoder)
 {
-    ImageDecoder *decoder = *state;
     for (size_t i = 0; i < sizeof plain / sizeof plain[0]; i++) {
         Buffer file = make(&plain[i]);
         size_t known_count = 0;
@@ -98,9 +95,8 @@ static void test_a_changed_header_is_known_only_where_libjpeg_reads_it_alike(voi
     }
 }
 
-static void test_what_is_not_plain_is_left_to_libjpeg(void **state)
+TEST_WITH(test_what_is_not_plain_is_left_to_libjpeg, NULL, NULL, ImageDecoder *decoder)
 {
-    ImageDecoder *decoder = *state;
     const MakeJpeg odd[] = {
         {.width = 30, .height = 20, .colours = MAKE_RGB, .orientation = 6},
         {.width = 30, .height = 20, .colours = MAKE_RGB, .icc = "profile", .icc_length = 7},
@@ -117,24 +113,13 @@ static void test_what_is_not_plain_is_left_to_libjpeg(void **state)
     }
 }
 
-static int setup(void **state)
+int test_group_setup(void **state)
 {
     return image_decoder_new((ImageDecoder **)state, NULL);
 }
 
-static int teardown(void **state)
+int test_group_teardown(void **state)
 {
     image_decoder_free((ImageDecoder **)state);
     return 0;
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_plain_jpegs_have_the_size_that_libjpeg_finds),
-        cmocka_unit_test(test_a_cut_header_is_not_known),
-        cmocka_unit_test(test_a_changed_header_is_known_only_where_libjpeg_reads_it_alike),
-        cmocka_unit_test(test_what_is_not_plain_is_left_to_libjpeg),
-    };
-    return cmocka_run_group_tests(tests, setup, teardown);
 }

@@ -45,9 +45,8 @@ static void source_flat_val(TestFolder *folder)
         source_jpeg(test_path(folder, "set/val/ILSVRC2012_val_%08u.JPEG", i), 30, 20, 3, i);
 }
 
-static void test_a_flat_val_gets_its_labels_from_a_file(void **state)
+TEST_IN_FOLDER(test_a_flat_val_gets_its_labels_from_a_file, folder)
 {
-    TestFolder *folder = *state;
     static const char *const files[] = {
         "ImageId,PredictionString\nILSVRC2012_val_00000001,dog 1 2 3 4\nILSVRC2012_val_00000003,dog 1 2 3 4\n"
         "ILSVRC2012_val_00000002,cat 1 2 3 4\n",
@@ -84,9 +83,8 @@ static void test_a_flat_val_gets_its_labels_from_a_file(void **state)
 }
 
 /* Tiny ImageNet: val/images/val_0.JPEG and val/val_annotations.txt. */
-static void test_a_flat_val_may_lie_in_one_folder(void **state)
+TEST_IN_FOLDER(test_a_flat_val_may_lie_in_one_folder, folder)
 {
-    TestFolder *folder = *state;
     source_two_classes(test_path(folder, "set/train"));
     source_jpeg(test_path(folder, "set/val/images/val_0.jpg"), 30, 20, 3, 1);
     test_file_write_text(test_path(folder, "set/val/val_annotations.txt"), "val_0.jpg\tdog\t0\t0\t63\t63\n");
@@ -99,9 +97,8 @@ static void test_a_flat_val_may_lie_in_one_folder(void **state)
     assert_list(test_path(folder, "shards"), "val", "images/val_0 1\n");
 }
 
-static void test_labels_alone_make_classes(void **state)
+TEST_IN_FOLDER(test_labels_alone_make_classes, folder)
 {
-    TestFolder *folder = *state;
     const char *labels = test_path(folder, "labels.txt");
     for (unsigned i = 0; i < 3; i++)
         source_jpeg(test_path(folder, "flat/%u.jpg", i), 30, 20, 3, i);
@@ -118,9 +115,8 @@ static void test_labels_alone_make_classes(void **state)
     assert_list(test_path(folder, "one"), "train", "images/0 2\n");
 }
 
-static void test_labels_that_do_not_fit_are_refused(void **state)
+TEST_IN_FOLDER(test_labels_that_do_not_fit_are_refused, folder)
 {
-    TestFolder *folder = *state;
     const char *labels = test_path(folder, "labels.txt"), *packed = test_path(folder, "shards");
     source_flat_val(folder);
     test_file_write_text(labels, "ILSVRC2012_val_00000001.JPEG fish\n");
@@ -139,9 +135,8 @@ static void test_labels_that_do_not_fit_are_refused(void **state)
     expect_error(2, "--labels", labels, test_path(folder, "dataset"), packed, "every sample has a label");
 }
 
-static void test_an_image_without_a_label_is_left_out(void **state)
+TEST_IN_FOLDER(test_an_image_without_a_label_is_left_out, folder)
 {
-    TestFolder *folder = *state;
     const char *labels = test_path(folder, "labels.txt"), *packed = test_path(folder, "shards");
     source_flat_val(folder);
     test_file_write_text(labels, "ILSVRC2012_val_00000001.JPEG cat\nILSVRC2012_val_00000003.JPEG cat\n");
@@ -153,9 +148,8 @@ static void test_an_image_without_a_label_is_left_out(void **state)
 
 /* ---- --files-from ---- */
 
-static void test_a_list_says_what_where_and_in_which_order(void **state)
+TEST_IN_FOLDER(test_a_list_says_what_where_and_in_which_order, folder)
 {
-    TestFolder *folder = *state;
     const char *list = test_path(folder, "list.tsv"), *packed = test_path(folder, "shards");
     source_two_classes(test_path(folder, "photos"));
     source_jpeg(test_path(folder, "photos/val/x.jpg"), 30, 20, 3, 1);
@@ -186,9 +180,8 @@ static void test_a_list_says_what_where_and_in_which_order(void **state)
     run_result_free(&result);
 }
 
-static void test_numbers_in_a_list_are_classes(void **state)
+TEST_IN_FOLDER(test_numbers_in_a_list_are_classes, folder)
 {
-    TestFolder *folder = *state;
     const char *list = test_path(folder, "list.tsv");
     source_two_classes(test_path(folder, "photos"));
     test_file_write_text(list, "dog/1.jpg\t3\ncat/0.jpg\t0\n");
@@ -210,9 +203,8 @@ static void test_numbers_in_a_list_are_classes(void **state)
     run_result_free(&result);
 }
 
-static void test_what_a_list_cannot_mean_is_told_and_left_out(void **state)
+TEST_IN_FOLDER(test_what_a_list_cannot_mean_is_told_and_left_out, folder)
 {
-    TestFolder *folder = *state;
     const char *list = test_path(folder, "list.tsv"), *packed = test_path(folder, "shards");
     source_two_classes(test_path(folder, "photos"));
     source_jpeg(test_path(folder, "outside.jpg"), 30, 20, 3, 1);
@@ -240,9 +232,8 @@ static void test_what_a_list_cannot_mean_is_told_and_left_out(void **state)
     assert_list(packed, "train", "cat/0 0\n");
 }
 
-static void test_a_list_that_is_none_is_refused(void **state)
+TEST_IN_FOLDER(test_a_list_that_is_none_is_refused, folder)
 {
-    TestFolder *folder = *state;
     const char *list = test_path(folder, "list.tsv"), *packed = test_path(folder, "shards");
     const char *photos = test_path(folder, "photos");
     static const char *const lists[][2] = {
@@ -271,9 +262,8 @@ static void test_a_list_that_is_none_is_refused(void **state)
 }
 
 /* Keys are paths without extension and split: valid/x and val/x would both be x. */
-static void test_keys_of_a_list_differ(void **state)
+TEST_IN_FOLDER(test_keys_of_a_list_differ, folder)
 {
-    TestFolder *folder = *state;
     const char *list = test_path(folder, "list.tsv"), *packed = test_path(folder, "shards");
     source_jpeg(test_path(folder, "photos/val/x.jpg"), 30, 20, 3, 1);
     source_jpeg(test_path(folder, "photos/valid/x.jpg"), 30, 20, 3, 2);
@@ -294,9 +284,8 @@ static void source_three_classes(const char *root)
     source_class(root, "eel", 2);
 }
 
-static void test_chosen_classes_come_in_the_order_of_the_file(void **state)
+TEST_IN_FOLDER(test_chosen_classes_come_in_the_order_of_the_file, folder)
 {
-    TestFolder *folder = *state;
     const char *classes = test_path(folder, "classes.txt"), *packed = test_path(folder, "shards");
     source_three_classes(test_path(folder, "set/train"));
     source_class(test_path(folder, "set/val"), "dog", 1);
@@ -318,9 +307,8 @@ static void test_chosen_classes_come_in_the_order_of_the_file(void **state)
     assert_list(test_path(folder, "some"), "train", "dog/0 2\ndog/1 2\neel/0 0\neel/1 0\n");
 }
 
-static void test_classes_choose_among_labels(void **state)
+TEST_IN_FOLDER(test_classes_choose_among_labels, folder)
 {
-    TestFolder *folder = *state;
     const char *classes = test_path(folder, "classes.txt"), *labels = test_path(folder, "labels.txt");
     source_flat_val(folder);
     test_file_write_text(classes, "dog\n");
@@ -334,9 +322,8 @@ static void test_classes_choose_among_labels(void **state)
     assert_list(test_path(folder, "shards"), "val", "ILSVRC2012_val_00000002 0\n");
 }
 
-static void test_a_list_of_classes_that_is_none_is_refused(void **state)
+TEST_IN_FOLDER(test_a_list_of_classes_that_is_none_is_refused, folder)
 {
-    TestFolder *folder = *state;
     const char *classes = test_path(folder, "classes.txt"), *packed = test_path(folder, "shards");
     static const char *const lists[][2] = {
         {"", "names no class"},
@@ -363,9 +350,8 @@ static void copy(const char *from, const char *to)
     free(bytes);
 }
 
-static void test_the_first_of_equal_images_stays(void **state)
+TEST_IN_FOLDER(test_the_first_of_equal_images_stays, folder)
 {
-    TestFolder *folder = *state;
     const char *packed = test_path(folder, "shards"), *report = test_path(folder, "twice.jsonl");
     source_two_classes(test_path(folder, "set/train"));
     source_class(test_path(folder, "set/test"), "cat", 1);
@@ -416,9 +402,8 @@ static void test_the_first_of_equal_images_stays(void **state)
                 "cat/0 0\ncat/1 0\ncat/2 0\ndog/0 1\ndog/1 1\ndog/like 1\nfish/0 2\n");
 }
 
-static void test_a_split_of_duplicates_alone_is_refused(void **state)
+TEST_IN_FOLDER(test_a_split_of_duplicates_alone_is_refused, folder)
 {
-    TestFolder *folder = *state;
     const char *packed = test_path(folder, "shards");
     source_two_classes(test_path(folder, "set/train"));
     source_class(test_path(folder, "set/val"), "cat", 0);
@@ -432,9 +417,8 @@ static void test_a_split_of_duplicates_alone_is_refused(void **state)
     run_result_free(&result);
 }
 
-static void test_dedupe_says_when_nothing_is_there_twice(void **state)
+TEST_IN_FOLDER(test_dedupe_says_when_nothing_is_there_twice, folder)
 {
-    TestFolder *folder = *state;
     source_two_classes(test_path(folder, "photos"));
     RunResult result =
         run_expecting(0, "fpack", "--dedupe", test_path(folder, "photos"), test_path(folder, "shards"), NULL);
@@ -443,9 +427,8 @@ static void test_dedupe_says_when_nothing_is_there_twice(void **state)
     run_result_free(&result);
 }
 
-static void test_pairs_are_equal_when_both_sides_are(void **state)
+TEST_IN_FOLDER(test_pairs_are_equal_when_both_sides_are, folder)
 {
-    TestFolder *folder = *state;
     const char *packed = test_path(folder, "shards");
     for (uint32_t i = 0; i < 3; i++) {
         source_jpeg(test_path(folder, "src/blur/%u.jpg", i), 40, 30, 3, 5);
@@ -458,9 +441,8 @@ static void test_pairs_are_equal_when_both_sides_are(void **state)
     assert_list(packed, "train", "0 -1\n2 -1\n");
 }
 
-static void test_dedupe_does_not_depend_on_threads(void **state)
+TEST_IN_FOLDER(test_dedupe_does_not_depend_on_threads, folder)
 {
-    TestFolder *folder = *state;
     source_slow_class(test_path(folder, "photos"), "a", 40, 20, 20);
     source_slow_class(test_path(folder, "photos"), "b", 40, 30, 20);
     run_ok("fpack", "-j", "1", "--dedupe", test_path(folder, "photos"), test_path(folder, "one"), NULL);
@@ -472,9 +454,8 @@ static void test_dedupe_does_not_depend_on_threads(void **state)
 
 /* ---- --pairs by name ---- */
 
-static void test_presets_name_the_sides(void **state)
+TEST_IN_FOLDER(test_presets_name_the_sides, folder)
 {
-    TestFolder *folder = *state;
     static const char *const presets[][3] = {
         {"gopro", "blur", "sharp"}, {"nafnet", "input", "target"}, {"basicsr", "lq", "gt"}};
     for (size_t i = 0; i < 3; i++) {
@@ -492,32 +473,4 @@ static void test_presets_name_the_sides(void **state)
                                      test_path(folder, "x"), NULL);
     assert_contains(result.err, "'sidd' is neither A:B nor one of gopro, nafnet, basicsr");
     run_result_free(&result);
-}
-
-#define in_folder(test) cmocka_unit_test_setup_teardown(test, test_folder_setup, test_folder_teardown)
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        in_folder(test_a_flat_val_gets_its_labels_from_a_file),
-        in_folder(test_a_flat_val_may_lie_in_one_folder),
-        in_folder(test_labels_alone_make_classes),
-        in_folder(test_labels_that_do_not_fit_are_refused),
-        in_folder(test_an_image_without_a_label_is_left_out),
-        in_folder(test_a_list_says_what_where_and_in_which_order),
-        in_folder(test_numbers_in_a_list_are_classes),
-        in_folder(test_what_a_list_cannot_mean_is_told_and_left_out),
-        in_folder(test_a_list_that_is_none_is_refused),
-        in_folder(test_keys_of_a_list_differ),
-        in_folder(test_chosen_classes_come_in_the_order_of_the_file),
-        in_folder(test_classes_choose_among_labels),
-        in_folder(test_a_list_of_classes_that_is_none_is_refused),
-        in_folder(test_the_first_of_equal_images_stays),
-        in_folder(test_a_split_of_duplicates_alone_is_refused),
-        in_folder(test_dedupe_says_when_nothing_is_there_twice),
-        in_folder(test_pairs_are_equal_when_both_sides_are),
-        in_folder(test_dedupe_does_not_depend_on_threads),
-        in_folder(test_presets_name_the_sides),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

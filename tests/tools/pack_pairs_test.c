@@ -12,9 +12,8 @@ static void make_pair(TestFolder *folder, const char *a, const char *b, uint32_t
     source_jpeg(test_path(folder, "%s", b), width, height, 3, 2);
 }
 
-static void test_pairs_match_by_path_at_any_depth(void **state)
+TEST_IN_FOLDER(test_pairs_match_by_path_at_any_depth, folder)
 {
-    TestFolder *folder = *state;
     const char *packed = test_path(folder, "shards");
     make_pair(folder, "src/train/blurry/seq01/x.jpg", "src/train/sharp/seq01/x.jpg", 40, 30);
     make_pair(folder, "src/train/seq02/blurry/y.jpeg", "src/train/seq02/sharp/y.jpg", 41, 30);
@@ -45,9 +44,8 @@ static void test_pairs_match_by_path_at_any_depth(void **state)
     run_ok("fverify", packed, NULL);
 }
 
-static void test_raw_pairs_in_lmdb(void **state)
+TEST_IN_FOLDER(test_raw_pairs_in_lmdb, folder)
 {
-    TestFolder *folder = *state;
     const char *packed = test_path(folder, "lmdb");
     make_pair(folder, "src/a/x.jpg", "src/b/x.jpg", 40, 30);
     make_pair(folder, "src/a/y.jpg", "src/b/y.jpg", 20, 50);
@@ -65,9 +63,8 @@ static void test_raw_pairs_in_lmdb(void **state)
     run_ok("fverify", packed, NULL);
 }
 
-static void test_orphans_and_unequal_pairs_are_listed_and_left_out(void **state)
+TEST_IN_FOLDER(test_orphans_and_unequal_pairs_are_listed_and_left_out, folder)
 {
-    TestFolder *folder = *state;
     const char *packed = test_path(folder, "shards");
     make_pair(folder, "src/a/good.jpg", "src/b/good.jpg", 40, 30);
     source_jpeg(test_path(folder, "src/a/only_a.jpg"), 40, 30, 3, 1);
@@ -93,9 +90,8 @@ static void test_orphans_and_unequal_pairs_are_listed_and_left_out(void **state)
 }
 
 /* Super-resolution: the second side is larger by a factor that the option tells, and the dataset keeps. */
-static void test_sides_may_differ_by_a_factor(void **state)
+TEST_IN_FOLDER(test_sides_may_differ_by_a_factor, folder)
 {
-    TestFolder *folder = *state;
     const char *packed = test_path(folder, "shards"), *again = test_path(folder, "again");
     source_jpeg(test_path(folder, "src/LR/1.jpg"), 20, 15, 3, 1);
     source_jpeg(test_path(folder, "src/HR/1.jpg"), 40, 30, 3, 1);
@@ -142,9 +138,8 @@ static void test_sides_may_differ_by_a_factor(void **state)
     run_result_free(&result);
 }
 
-static void test_sizes_that_differ_by_a_factor_name_the_option(void **state)
+TEST_IN_FOLDER(test_sizes_that_differ_by_a_factor_name_the_option, folder)
 {
-    TestFolder *folder = *state;
     source_jpeg(test_path(folder, "src/LR/1.jpg"), 160, 120, 3, 1);
     source_jpeg(test_path(folder, "src/HR/1.jpg"), 320, 240, 3, 1);
     source_jpeg(test_path(folder, "src/LR/2.jpg"), 100, 80, 3, 1);
@@ -176,9 +171,8 @@ static char *pairs_argument(TestFolder *folder, const char *lq, const char *gt)
            strlen(folder->path) + 1;
 }
 
-static void test_sides_may_be_folders_anywhere(void **state)
+TEST_IN_FOLDER(test_sides_may_be_folders_anywhere, folder)
 {
-    TestFolder *folder = *state;
     const char *packed = test_path(folder, "packed");
     make_pair(folder, "one/LR/train/1.jpg", "two/deep/HR/train/1.png.jpg", 40, 30);
     make_pair(folder, "one/LR/train/2.jpg", "two/deep/HR/train/2.jpg", 40, 30);
@@ -218,9 +212,8 @@ static void test_sides_may_be_folders_anywhere(void **state)
     assert_null(difference);
 }
 
-static void test_folders_that_are_no_sides_are_refused(void **state)
+TEST_IN_FOLDER(test_folders_that_are_no_sides_are_refused, folder)
 {
-    TestFolder *folder = *state;
     make_pair(folder, "a/1.jpg", "a/b/1.jpg", 40, 30);
     make_pair(folder, "c/1.jpg", "d/1.jpg", 40, 30);
     const struct {
@@ -256,9 +249,8 @@ static void test_folders_that_are_no_sides_are_refused(void **state)
     run_result_free(&result);
 }
 
-static void test_names_may_end_in_a_word_of_their_side(void **state)
+TEST_IN_FOLDER(test_names_may_end_in_a_word_of_their_side, folder)
 {
-    TestFolder *folder = *state;
     const char *packed = test_path(folder, "packed");
     for (int i = 1; i <= 4; i++) {
         source_jpeg(test_path(folder, "src/LR/%04dx2.jpg", i), 20, 15, 3, (uint32_t)i);
@@ -285,9 +277,8 @@ static void test_names_may_end_in_a_word_of_their_side(void **state)
     packed_assert_copies(packed, test_path(folder, "src"));
 }
 
-static void test_both_sides_may_end_in_words_and_lie_in_one_folder(void **state)
+TEST_IN_FOLDER(test_both_sides_may_end_in_words_and_lie_in_one_folder, folder)
 {
-    TestFolder *folder = *state;
     for (int i = 1; i <= 4; i++)
         make_pair(folder, test_path(folder, "o/%02d_outdoor_hazy.jpg", i) + strlen(folder->path) + 1,
                   test_path(folder, "o/%02d_outdoor_GT.jpg", i) + strlen(folder->path) + 1, 40, 30);
@@ -312,9 +303,8 @@ static void test_both_sides_may_end_in_words_and_lie_in_one_folder(void **state)
 }
 
 /* Names that have nothing to do with each other suggest nothing. */
-static void test_no_rule_is_named_where_none_fits(void **state)
+TEST_IN_FOLDER(test_no_rule_is_named_where_none_fits, folder)
 {
-    TestFolder *folder = *state;
     static const char *const names[] = {"cat", "dog", "fish", "bird", "toad"};
     for (size_t i = 0; i < 5; i++) {
         source_jpeg(test_path(folder, "src/a/%s.jpg", names[i]), 20, 15, 3, (uint32_t)i);
@@ -328,9 +318,8 @@ static void test_no_rule_is_named_where_none_fits(void **state)
 }
 
 /* Before anything is written, with what to do instead. */
-static void test_pixels_do_not_go_to_basicsr(void **state)
+TEST_IN_FOLDER(test_pixels_do_not_go_to_basicsr, folder)
 {
-    TestFolder *folder = *state;
     const char *packed = test_path(folder, "raw"), *out = test_path(folder, "out");
     make_pair(folder, "src/lq/1.jpg", "src/gt/1.jpg", 40, 30);
     run_ok("fpack", "--pairs", "basicsr", "--store", "raw", test_path(folder, "src"), packed, NULL);
@@ -350,9 +339,8 @@ static void test_pixels_do_not_go_to_basicsr(void **state)
     run_result_free(&result);
 }
 
-static void test_ambiguous_matches_are_listed_and_left_out(void **state)
+TEST_IN_FOLDER(test_ambiguous_matches_are_listed_and_left_out, folder)
 {
-    TestFolder *folder = *state;
     const char *packed = test_path(folder, "shards");
     make_pair(folder, "src/a/good.jpg", "src/b/good.jpg", 40, 30);
     make_pair(folder, "src/a/x.jpg", "src/b/x.jpg", 40, 30);
@@ -369,9 +357,8 @@ static void test_ambiguous_matches_are_listed_and_left_out(void **state)
     assert_int_equal(packed_count(packed, "train"), 1);
 }
 
-static void test_more_than_two_fields(void **state)
+TEST_IN_FOLDER(test_more_than_two_fields, folder)
 {
-    TestFolder *folder = *state;
     const char *packed = test_path(folder, "shards");
     make_pair(folder, "src/left/1.jpg", "src/right/1.jpg", 40, 30);
     source_jpeg(test_path(folder, "src/depth/1.jpg"), 40, 30, 1, 3);
@@ -389,9 +376,8 @@ static void test_more_than_two_fields(void **state)
     run_ok("fverify", packed, NULL);
 }
 
-static void test_no_pairs_at_all_is_explained(void **state)
+TEST_IN_FOLDER(test_no_pairs_at_all_is_explained, folder)
 {
-    TestFolder *folder = *state;
     source_jpeg(test_path(folder, "src/blur/1.jpg"), 40, 30, 3, 1);
     source_jpeg(test_path(folder, "src/sharp/2.jpg"), 40, 30, 3, 1);
     RunResult result = run_expecting(1, "fpack", "--pairs", "blur:sharp", test_path(folder, "src"),
@@ -401,9 +387,8 @@ static void test_no_pairs_at_all_is_explained(void **state)
     assert_false(access(test_path(folder, "shards"), F_OK) == 0);
 }
 
-static void test_a_side_that_is_nowhere_is_one_error(void **state)
+TEST_IN_FOLDER(test_a_side_that_is_nowhere_is_one_error, folder)
 {
-    TestFolder *folder = *state;
     make_pair(folder, "src/train/seq01/blurry/1.jpg", "src/train/seq01/sharp/1.jpg", 40, 30);
     make_pair(folder, "src/train/seq02/blurry/2.jpg", "src/train/seq02/sharp/2.jpg", 40, 30);
     make_pair(folder, "src/train/seq03/blurry/3.jpg", "src/train/seq03/sharp/3.jpg", 40, 30);
@@ -416,9 +401,8 @@ static void test_a_side_that_is_nowhere_is_one_error(void **state)
     assert_false(access(test_path(folder, "shards"), F_OK) == 0);
 }
 
-static void test_films_of_pairs_packed_as_classes_are_warned_about(void **state)
+TEST_IN_FOLDER(test_films_of_pairs_packed_as_classes_are_warned_about, folder)
 {
-    TestFolder *folder = *state;
     const char *source = test_path(folder, "src");
     for (unsigned i = 0; i < 3; i++) {
         char blurry[64], sharp[64];
@@ -447,9 +431,8 @@ static void test_films_of_pairs_packed_as_classes_are_warned_about(void **state)
     run_result_free(&result);
 }
 
-static void test_pairs_packed_as_classes_are_warned_about(void **state)
+TEST_IN_FOLDER(test_pairs_packed_as_classes_are_warned_about, folder)
 {
-    TestFolder *folder = *state;
     const char *source = test_path(folder, "src"), *packed = test_path(folder, "shards");
     make_pair(folder, "src/blurry/seq01/1.jpg", "src/sharp/seq01/1.jpg", 40, 30);
     make_pair(folder, "src/blurry/seq01/2.jpg", "src/sharp/seq01/2.jpeg", 40, 30);
@@ -464,9 +447,8 @@ static void test_pairs_packed_as_classes_are_warned_about(void **state)
     run_result_free(&result);
 }
 
-static void test_split_of_pairs(void **state)
+TEST_IN_FOLDER(test_split_of_pairs, folder)
 {
-    TestFolder *folder = *state;
     const char *packed = test_path(folder, "shards");
     for (int i = 0; i < 10; i++)
         make_pair(folder, test_path(folder, "src/a/%d.jpg", i) + strlen(folder->path) + 1,
@@ -477,9 +459,8 @@ static void test_split_of_pairs(void **state)
 }
 
 /* Which of two words is a side would be a guess; that they are sides is plain. */
-static void test_a_flat_folder_of_numbered_pairs_is_explained(void **state)
+TEST_IN_FOLDER(test_a_flat_folder_of_numbered_pairs_is_explained, folder)
 {
-    TestFolder *folder = *state;
     static const char *const names[][4] = {
         {"1_blur.jpg", "1_sharp.jpg", "2_blur.jpg", "2_sharp.jpg"},
         {"1.jpg", "1_gt.jpg", "2.jpg", "2_gt.jpg"},
@@ -510,9 +491,8 @@ static void test_a_flat_folder_of_numbered_pairs_is_explained(void **state)
 }
 
 /* LMDB takes keys of 511 bytes: a pair that lies too deep is left out, and the others are packed. */
-static void test_a_key_too_long_for_the_container_is_left_out(void **state)
+TEST_IN_FOLDER(test_a_key_too_long_for_the_container_is_left_out, folder)
 {
-    TestFolder *folder = *state;
     char deep[701];
     for (size_t i = 0; i < sizeof deep; i++)
         deep[i] = i % 100 == 99 ? '/' : 'd';
@@ -531,33 +511,4 @@ static void test_a_key_too_long_for_the_container_is_left_out(void **state)
     run_ok("fpack", "--force", "--pairs", "basicsr", "--format", "tar", test_path(folder, "pairs"), packed,
            NULL);
     assert_int_equal(packed_count(packed, "train"), 2);
-}
-
-#define in_folder(test) cmocka_unit_test_setup_teardown(test, test_folder_setup, test_folder_teardown)
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        in_folder(test_pairs_match_by_path_at_any_depth),
-        in_folder(test_raw_pairs_in_lmdb),
-        in_folder(test_orphans_and_unequal_pairs_are_listed_and_left_out),
-        in_folder(test_sides_may_differ_by_a_factor),
-        in_folder(test_sizes_that_differ_by_a_factor_name_the_option),
-        in_folder(test_sides_may_be_folders_anywhere),
-        in_folder(test_folders_that_are_no_sides_are_refused),
-        in_folder(test_names_may_end_in_a_word_of_their_side),
-        in_folder(test_both_sides_may_end_in_words_and_lie_in_one_folder),
-        in_folder(test_no_rule_is_named_where_none_fits),
-        in_folder(test_pixels_do_not_go_to_basicsr),
-        in_folder(test_ambiguous_matches_are_listed_and_left_out),
-        in_folder(test_more_than_two_fields),
-        in_folder(test_no_pairs_at_all_is_explained),
-        in_folder(test_a_side_that_is_nowhere_is_one_error),
-        in_folder(test_pairs_packed_as_classes_are_warned_about),
-        in_folder(test_films_of_pairs_packed_as_classes_are_warned_about),
-        in_folder(test_split_of_pairs),
-        in_folder(test_a_flat_folder_of_numbered_pairs_is_explained),
-        in_folder(test_a_key_too_long_for_the_container_is_left_out),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

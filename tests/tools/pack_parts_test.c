@@ -50,9 +50,8 @@ static void assert_same(const char *packed, const char *whole)
         fail_msg("%s", difference);
 }
 
-static void test_parts_in_one_folder_merge_to_what_one_machine_packs(void **state)
+TEST_IN_FOLDER(test_parts_in_one_folder_merge_to_what_one_machine_packs, folder)
 {
-    TestFolder *folder = *state;
     const char *source = make_source(folder), *whole = pack_whole(folder, source);
     for (unsigned count = 1; count <= 20; count += count < 4 ? 1 : 16) { /* 20: more than there are shards */
         const char *packed = test_path(folder, "of-%u", count);
@@ -66,9 +65,8 @@ static void test_parts_in_one_folder_merge_to_what_one_machine_packs(void **stat
     }
 }
 
-static void test_parts_in_folders_of_their_own_stay_as_they_are(void **state)
+TEST_IN_FOLDER(test_parts_in_folders_of_their_own_stay_as_they_are, folder)
 {
-    TestFolder *folder = *state;
     const char *source = make_source(folder), *whole = pack_whole(folder, source);
     const char *first = test_path(folder, "first"), *second = test_path(folder, "second");
     const char *packed = test_path(folder, "packed");
@@ -101,10 +99,9 @@ static void test_parts_in_folders_of_their_own_stay_as_they_are(void **state)
     assert_same(packed, whole);
 }
 
-static void test_lmdbs_and_tars_merge_too(void **state)
+TEST_IN_FOLDER(test_lmdbs_and_tars_merge_too, folder)
 {
     static const char *const formats[] = {"lmdb", "tar"};
-    TestFolder *folder = *state;
     const char *source = test_path(folder, "photos");
     source_two_classes(source);
     for (size_t i = 0; i < 2; i++) {
@@ -119,9 +116,8 @@ static void test_lmdbs_and_tars_merge_too(void **state)
 }
 
 /* BasicSR's layout: whole and by parts. */
-static void test_basicsr_merges_too(void **state)
+TEST_IN_FOLDER(test_basicsr_merges_too, folder)
 {
-    TestFolder *folder = *state;
     const char *source = test_path(folder, "pairs"), *whole = test_path(folder, "whole");
     const char *first = test_path(folder, "first"), *second = test_path(folder, "second");
     const char *packed = test_path(folder, "packed");
@@ -187,10 +183,9 @@ static void change_digit(const char *path, const char *after)
 }
 
 /* One digit in the sums of a mark gave a mean of 2e29. */
-static void test_a_changed_mark_is_no_mark(void **state)
+TEST_IN_FOLDER(test_a_changed_mark_is_no_mark, folder)
 {
     static const char *const places[] = {"\"bytes\":", "\"samples\":", "\"rgb\":[\"", "\"class_counts\":["};
-    TestFolder *folder = *state;
     const char *source = make_source(folder), *whole = pack_whole(folder, source);
     const char *packed = test_path(folder, "packed");
     pack_part(source, packed, 1, 1);
@@ -213,9 +208,8 @@ static void test_a_changed_mark_is_no_mark(void **state)
     assert_same(packed, whole);
 }
 
-static void test_a_run_without_part_goes_on_from_parts(void **state)
+TEST_IN_FOLDER(test_a_run_without_part_goes_on_from_parts, folder)
 {
-    TestFolder *folder = *state;
     const char *source = make_source(folder), *whole = pack_whole(folder, source);
     const char *packed = test_path(folder, "packed");
     pack_part(source, packed, 2, 3);
@@ -225,9 +219,8 @@ static void test_a_run_without_part_goes_on_from_parts(void **state)
     assert_same(packed, whole);
 }
 
-static void test_parts_of_different_datasets_do_not_merge(void **state)
+TEST_IN_FOLDER(test_parts_of_different_datasets_do_not_merge, folder)
 {
-    TestFolder *folder = *state;
     const char *source = make_source(folder);
     const char *first = test_path(folder, "first"), *second = test_path(folder, "second");
     pack_part(source, first, 1, 2);
@@ -242,9 +235,8 @@ static void test_parts_of_different_datasets_do_not_merge(void **state)
     run_result_free(&result);
 }
 
-static void test_merge_refuses_what_it_would_ignore(void **state)
+TEST_IN_FOLDER(test_merge_refuses_what_it_would_ignore, folder)
 {
-    TestFolder *folder = *state;
     const char *packed = test_path(folder, "packed");
     RunResult result = run_expecting(1, "fpack", "--merge", packed, NULL);
     assert_contains(result.err, "holds no part of a dataset");
@@ -271,10 +263,9 @@ static void test_merge_refuses_what_it_would_ignore(void **state)
 
 /* ---- at the same time ---- */
 
-static void test_parts_are_packed_at_once(void **state)
+TEST_IN_FOLDER(test_parts_are_packed_at_once, folder)
 {
     enum { PARTS = 6 };
-    TestFolder *folder = *state;
     const char *source = make_source(folder), *whole = pack_whole(folder, source);
     const char *packed = test_path(folder, "packed");
     RunningProgram running[PARTS];
@@ -303,9 +294,8 @@ static int hold(TestFolder *folder, const char *name, int operation)
     return lock;
 }
 
-static void test_one_part_has_one_writer_and_parts_exclude_the_whole(void **state)
+TEST_IN_FOLDER(test_one_part_has_one_writer_and_parts_exclude_the_whole, folder)
 {
-    TestFolder *folder = *state;
     const char *source = make_source(folder), *packed = test_path(folder, "packed");
     pack_part(source, packed, 1, 2);
 
@@ -337,9 +327,8 @@ static void test_one_part_has_one_writer_and_parts_exclude_the_whole(void **stat
     run_ok("fpack", "--merge", packed, NULL);
 }
 
-static void test_a_part_that_is_killed_goes_on(void **state)
+TEST_IN_FOLDER(test_a_part_that_is_killed_goes_on, folder)
 {
-    TestFolder *folder = *state;
     const char *source = test_path(folder, "photos"), *whole = test_path(folder, "whole");
     const char *packed = test_path(folder, "packed");
     source_slow_class(source, "a", 60, 640, 480);
@@ -366,24 +355,4 @@ static void test_a_part_that_is_killed_goes_on(void **state)
     run_ok("fpack", "--shard-size", "40K", "--part", "1/2", source, packed, NULL);
     run_ok("fpack", "--merge", packed, NULL);
     assert_same(packed, whole);
-}
-
-#define in_folder(test) cmocka_unit_test_setup_teardown(test, test_folder_setup, test_folder_teardown)
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        in_folder(test_parts_in_one_folder_merge_to_what_one_machine_packs),
-        in_folder(test_parts_in_folders_of_their_own_stay_as_they_are),
-        in_folder(test_lmdbs_and_tars_merge_too),
-        in_folder(test_basicsr_merges_too),
-        in_folder(test_a_changed_mark_is_no_mark),
-        in_folder(test_a_run_without_part_goes_on_from_parts),
-        in_folder(test_parts_of_different_datasets_do_not_merge),
-        in_folder(test_merge_refuses_what_it_would_ignore),
-        in_folder(test_parts_are_packed_at_once),
-        in_folder(test_one_part_has_one_writer_and_parts_exclude_the_whole),
-        in_folder(test_a_part_that_is_killed_goes_on),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -156,10 +156,10 @@ static void kill_often(TestFolder *folder, const Layout *layout)
                   unfinished, finished);
 }
 
-static void test_kills_leave_what_verifies_or_is_unfinished(void **state)
+TEST_IN_FOLDER(test_kills_leave_what_verifies_or_is_unfinished, folder)
 {
     for (size_t i = 0; i < LAYOUT_COUNT; i++)
-        kill_often(*state, &layouts[i]);
+        kill_often(folder, &layouts[i]);
 }
 
 /* ---- full disk ---- */
@@ -221,10 +221,10 @@ static void fill_disk(TestFolder *folder, const Layout *layout)
     assert_packed_is_whole(&scene);
 }
 
-static void test_a_full_disk_loses_nothing(void **state)
+TEST_IN_FOLDER(test_a_full_disk_loses_nothing, folder)
 {
     for (size_t i = 0; i < LAYOUT_COUNT; i++)
-        fill_disk(*state, &layouts[i]);
+        fill_disk(folder, &layouts[i]);
 }
 
 /* ---- a second writer ---- */
@@ -270,20 +270,8 @@ static void write_twice(TestFolder *folder, const Layout *layout)
         fail_msg("%s", difference);
 }
 
-static void test_a_second_writer_is_refused_whatever_the_layout(void **state)
+TEST_IN_FOLDER(test_a_second_writer_is_refused_whatever_the_layout, folder)
 {
     for (size_t i = 0; i < LAYOUT_COUNT; i++)
-        write_twice(*state, &layouts[i]);
-}
-
-#define in_folder(test) cmocka_unit_test_setup_teardown(test, test_folder_setup, test_folder_teardown)
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        in_folder(test_kills_leave_what_verifies_or_is_unfinished),
-        in_folder(test_a_full_disk_loses_nothing),
-        in_folder(test_a_second_writer_is_refused_whatever_the_layout),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+        write_twice(folder, &layouts[i]);
 }

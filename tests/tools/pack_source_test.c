@@ -73,9 +73,8 @@ static void source_two_splits(const char *root)
 
 /* ---- a dataset ---- */
 
-static void test_a_dataset_is_packed_again_with_all_that_it_has(void **state)
+TEST_IN_FOLDER(test_a_dataset_is_packed_again_with_all_that_it_has, folder)
 {
-    TestFolder *folder = *state;
     const char *first = test_path(folder, "first"), *lmdb = test_path(folder, "lmdb");
     const char *small = test_path(folder, "small");
     source_two_splits(test_path(folder, "photos"));
@@ -92,9 +91,8 @@ static void test_a_dataset_is_packed_again_with_all_that_it_has(void **state)
     free(shuffled);
 }
 
-static void test_a_single_file_of_a_dataset_is_a_dataset(void **state)
+TEST_IN_FOLDER(test_a_single_file_of_a_dataset_is_a_dataset, folder)
 {
-    TestFolder *folder = *state;
     source_two_splits(test_path(folder, "photos"));
     run_ok("fpack", test_path(folder, "photos"), test_path(folder, "first"), NULL);
     run_ok("fpack", "--format", "lmdb", test_path(folder, "photos"), test_path(folder, "lmdb"), NULL);
@@ -112,9 +110,8 @@ static void test_a_single_file_of_a_dataset_is_a_dataset(void **state)
     run_result_free(&result);
 }
 
-static void test_packing_again_does_not_depend_on_threads(void **state)
+TEST_IN_FOLDER(test_packing_again_does_not_depend_on_threads, folder)
 {
-    TestFolder *folder = *state;
     const char *one = test_path(folder, "one"), *four = test_path(folder, "four");
     source_two_splits(test_path(folder, "photos"));
     run_ok("fpack", test_path(folder, "photos"), test_path(folder, "first"), NULL);
@@ -124,9 +121,8 @@ static void test_packing_again_does_not_depend_on_threads(void **state)
     assert_null(difference);
 }
 
-static void test_split_draws_a_datasets_train_and_val_anew(void **state)
+TEST_IN_FOLDER(test_split_draws_a_datasets_train_and_val_anew, folder)
 {
-    TestFolder *folder = *state;
     const char *again = test_path(folder, "again");
     source_two_splits(test_path(folder, "photos"));
     run_ok("fpack", test_path(folder, "photos"), test_path(folder, "first"), NULL);
@@ -143,9 +139,8 @@ static void test_split_draws_a_datasets_train_and_val_anew(void **state)
     free(val);
 }
 
-static void test_raw_pixels_stay_pixels(void **state)
+TEST_IN_FOLDER(test_raw_pixels_stay_pixels, folder)
 {
-    TestFolder *folder = *state;
     const char *raw = test_path(folder, "raw"), *again = test_path(folder, "again");
     source_two_classes(test_path(folder, "photos"));
     run_ok("fpack", "--store", "raw", test_path(folder, "photos"), raw, NULL);
@@ -171,9 +166,8 @@ static uint64_t compressed_count(const char *path)
     return count;
 }
 
-static void test_compressed_fields_are_unpacked_on_the_way_in(void **state)
+TEST_IN_FOLDER(test_compressed_fields_are_unpacked_on_the_way_in, folder)
 {
-    TestFolder *folder = *state;
     const char *photos = test_path(folder, "photos");
     source_class(photos, "cat", 40);
     source_class(photos, "dog", 40);
@@ -191,9 +185,8 @@ static void test_compressed_fields_are_unpacked_on_the_way_in(void **state)
 }
 
 /* Gray pixels beside colours have three channels in a raw dataset, as gray files would; a copy keeps them gray. */
-static void test_gray_pixels_become_three_channels_beside_colours(void **state)
+TEST_IN_FOLDER(test_gray_pixels_become_three_channels_beside_colours, folder)
 {
-    TestFolder *folder = *state;
     static const uint8_t gray[2] = {7, 9}, colours[6] = {1, 2, 3, 4, 5, 6};
     static const uint8_t widened[6] = {7, 7, 7, 9, 9, 9};
     static const char *const names[] = {"image"}, *const classes[] = {"a"};
@@ -242,9 +235,8 @@ static void test_gray_pixels_become_three_channels_beside_colours(void **state)
     }
 }
 
-static void test_pairs_of_a_dataset_stay_pairs(void **state)
+TEST_IN_FOLDER(test_pairs_of_a_dataset_stay_pairs, folder)
 {
-    TestFolder *folder = *state;
     const char *first = test_path(folder, "first");
     for (uint32_t i = 0; i < 4; i++) {
         source_jpeg(test_path(folder, "src/blur/%u.jpg", i), 40, 30, 3, i);
@@ -270,9 +262,8 @@ static void test_pairs_of_a_dataset_stay_pairs(void **state)
     assert_false(access(test_path(folder, "x"), F_OK) == 0);
 }
 
-static void test_a_damaged_record_is_left_out(void **state)
+TEST_IN_FOLDER(test_a_damaged_record_is_left_out, folder)
 {
-    TestFolder *folder = *state;
     const char *first = test_path(folder, "first"), *again = test_path(folder, "again");
     const char *shard = test_path(folder, "first/train-00000-of-00001.fshard");
     source_two_classes(test_path(folder, "photos"));
@@ -295,9 +286,8 @@ static void test_a_damaged_record_is_left_out(void **state)
     assert_int_equal(packed_count(again, "train"), 4);
 }
 
-static void test_where_it_comes_from_stays_known(void **state)
+TEST_IN_FOLDER(test_where_it_comes_from_stays_known, folder)
 {
-    TestFolder *folder = *state;
     source_two_classes(test_path(folder, "photos"));
     run_ok("fresize", "--max-size", "20", test_path(folder, "photos"), test_path(folder, "resized"), NULL);
     run_ok("fpack", test_path(folder, "resized"), test_path(folder, "first"), NULL);
@@ -318,9 +308,8 @@ static void test_where_it_comes_from_stays_known(void **state)
     json_decref(manifest);
 }
 
-static void test_files_that_are_no_dataset_are_refused(void **state)
+TEST_IN_FOLDER(test_files_that_are_no_dataset_are_refused, folder)
 {
-    TestFolder *folder = *state;
     test_file_write_text(test_path(folder, "notes.txt"),
                          "this is no dataset, whatever it is called, and long "
                          "enough to be looked at for what it is");
@@ -336,9 +325,8 @@ static void test_files_that_are_no_dataset_are_refused(void **state)
 
 /* ---- smaller ---- */
 
-static void test_max_size_packs_what_fresize_would_have_written(void **state)
+TEST_IN_FOLDER(test_max_size_packs_what_fresize_would_have_written, folder)
 {
-    TestFolder *folder = *state;
     const char *photos = test_path(folder, "photos");
     static const char *const recipes[][5] = {
         {"--max-size", "48", NULL},
@@ -370,9 +358,8 @@ static void test_max_size_packs_what_fresize_would_have_written(void **state)
     }
 }
 
-static void test_max_size_takes_a_dataset_too(void **state)
+TEST_IN_FOLDER(test_max_size_takes_a_dataset_too, folder)
 {
-    TestFolder *folder = *state;
     source_class(test_path(folder, "photos"), "cat", 3);
     source_jpeg(test_path(folder, "photos/dog/large.jpg"), 200, 160, 3, 1);
     run_ok("fpack", test_path(folder, "photos"), test_path(folder, "files"), NULL);
@@ -395,9 +382,8 @@ static void test_max_size_takes_a_dataset_too(void **state)
     run_ok("fverify", test_path(folder, "small"), NULL);
 }
 
-static void test_pairs_of_two_sizes_do_not_become_equal(void **state)
+TEST_IN_FOLDER(test_pairs_of_two_sizes_do_not_become_equal, folder)
 {
-    TestFolder *folder = *state;
     source_jpeg(test_path(folder, "src/a/good.jpg"), 80, 60, 3, 1);
     source_jpeg(test_path(folder, "src/b/good.jpg"), 80, 60, 3, 2);
     source_jpeg(test_path(folder, "src/a/scaled.jpg"), 80, 60, 3, 1);
@@ -416,9 +402,8 @@ static void test_pairs_of_two_sizes_do_not_become_equal(void **state)
     fsh_close(&dataset);
 }
 
-static void test_damaged_images_are_not_made_smaller(void **state)
+TEST_IN_FOLDER(test_damaged_images_are_not_made_smaller, folder)
 {
-    TestFolder *folder = *state;
     source_two_classes(test_path(folder, "photos"));
     test_file_truncate(test_path(folder, "photos/cat/1.jpg"), -200);
     test_file_write_text(test_path(folder, "photos/dog/text.jpg"), "this is no photograph");
@@ -430,9 +415,8 @@ static void test_damaged_images_are_not_made_smaller(void **state)
     assert_int_equal(packed_count(test_path(folder, "shards"), "train"), 4);
 }
 
-static void test_how_is_no_use_without_how_small(void **state)
+TEST_IN_FOLDER(test_how_is_no_use_without_how_small, folder)
 {
-    TestFolder *folder = *state;
     source_two_classes(test_path(folder, "photos"));
     static const char *const options[] = {"--edge=long", "--filter=box", "--quality=80", "--exact"};
     for (size_t i = 0; i < 4; i++) {
@@ -441,29 +425,4 @@ static void test_how_is_no_use_without_how_small(void **state)
         assert_contains(result.err, "give --max-size too");
         run_result_free(&result);
     }
-}
-
-#define in_folder(test) cmocka_unit_test_setup_teardown(test, test_folder_setup, test_folder_teardown)
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        in_folder(test_a_dataset_is_packed_again_with_all_that_it_has),
-        in_folder(test_a_single_file_of_a_dataset_is_a_dataset),
-        in_folder(test_packing_again_does_not_depend_on_threads),
-        in_folder(test_split_draws_a_datasets_train_and_val_anew),
-        in_folder(test_raw_pixels_stay_pixels),
-        in_folder(test_compressed_fields_are_unpacked_on_the_way_in),
-        in_folder(test_gray_pixels_become_three_channels_beside_colours),
-        in_folder(test_pairs_of_a_dataset_stay_pairs),
-        in_folder(test_a_damaged_record_is_left_out),
-        in_folder(test_where_it_comes_from_stays_known),
-        in_folder(test_files_that_are_no_dataset_are_refused),
-        in_folder(test_max_size_packs_what_fresize_would_have_written),
-        in_folder(test_max_size_takes_a_dataset_too),
-        in_folder(test_pairs_of_two_sizes_do_not_become_equal),
-        in_folder(test_damaged_images_are_not_made_smaller),
-        in_folder(test_how_is_no_use_without_how_small),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -169,9 +169,8 @@ static const char *pack_twice(TestFolder *folder, const char *name, const char *
 
 /* ---- stores ---- */
 
-static void test_zstd_holds_the_pixels_of_raw_in_fewer_bytes(void **state)
+TEST_IN_FOLDER(test_zstd_holds_the_pixels_of_raw_in_fewer_bytes, folder)
 {
-    TestFolder *folder = *state;
     const char *source = test_path(folder, "flat");
     for (unsigned i = 0; i < 70; i++)
         flat_jpeg(test_path(folder, "flat/a/%02u.jpg", i), 40 + i % 9, (uint8_t)(3 * i));
@@ -189,9 +188,8 @@ static void test_zstd_holds_the_pixels_of_raw_in_fewer_bytes(void **state)
     assert_true(high.stored_bytes <= zstd.stored_bytes && high.sum == raw.sum);
 }
 
-static void test_jpeg_encodes_again_at_the_quality_asked_for(void **state)
+TEST_IN_FOLDER(test_jpeg_encodes_again_at_the_quality_asked_for, folder)
 {
-    TestFolder *folder = *state;
     const char *source = make_source(folder);
     source_jpeg(test_path(folder, "photos/train/cat/gray.jpg"), 50, 40, 1, 3);
     const Sums fine =
@@ -210,9 +208,8 @@ static void test_jpeg_encodes_again_at_the_quality_asked_for(void **state)
 }
 
 /* A JPEG that was made smaller here has the recipe's quality: encoding it a second time would only lose. */
-static void test_jpeg_made_smaller_is_not_encoded_twice(void **state)
+TEST_IN_FOLDER(test_jpeg_made_smaller_is_not_encoded_twice, folder)
 {
-    TestFolder *folder = *state;
     const char *source = make_source(folder);
     const Sums copy = sum_up(pack_twice(folder, "copy", source, OPTIONS("--max-size", "16")), NULL);
     const Sums jpeg =
@@ -221,17 +218,15 @@ static void test_jpeg_made_smaller_is_not_encoded_twice(void **state)
     assert_true(copy.sum == jpeg.sum);
 }
 
-static void test_unchecked_stores_decode_what_they_must(void **state)
+TEST_IN_FOLDER(test_unchecked_stores_decode_what_they_must, folder)
 {
-    TestFolder *folder = *state;
     const char *source = make_source(folder);
     (void)sum_up(pack_twice(folder, "zstd", source, OPTIONS("--store", "zstd", "--no-check")), NULL);
     (void)sum_up(pack_twice(folder, "jpeg", source, OPTIONS("--store", "jpeg", "--no-check")), NULL);
 }
 
-static void test_shards_of_compressed_samples_have_about_the_size_asked_for(void **state)
+TEST_IN_FOLDER(test_shards_of_compressed_samples_have_about_the_size_asked_for, folder)
 {
-    TestFolder *folder = *state;
     const char *source = test_path(folder, "flat");
     for (unsigned i = 0; i < 400; i++)
         flat_jpeg(test_path(folder, "flat/a/%03u.jpg", i), 128, (uint8_t)i);
@@ -250,9 +245,8 @@ static void test_shards_of_compressed_samples_have_about_the_size_asked_for(void
 
 /* ---- auto ---- */
 
-static void test_auto_takes_small_images_raw(void **state)
+TEST_IN_FOLDER(test_auto_takes_small_images_raw, folder)
 {
-    TestFolder *folder = *state;
     const char *source = test_path(folder, "photos");
     for (unsigned i = 0; i < 30; i++) /* 3 * 40 * w bytes: 12 of them at most 4800 */
         source_jpeg(test_path(folder, "photos/a/%02u.jpg", i), 29 + i, 40, 3, i);
@@ -287,9 +281,8 @@ static uint64_t records_bytes(const char *path)
     return bytes;
 }
 
-static void test_auto_keeps_to_the_budget_and_uses_it(void **state)
+TEST_IN_FOLDER(test_auto_keeps_to_the_budget_and_uses_it, folder)
 {
-    TestFolder *folder = *state;
     const char *source = make_source(folder);
     const uint64_t all_raw = records_bytes(pack_twice(folder, "raw", source, OPTIONS("--store", "raw")));
     const uint64_t all_copy = records_bytes(pack_twice(folder, "copy", source, OPTIONS("--store", "copy")));
@@ -316,9 +309,8 @@ static void test_auto_keeps_to_the_budget_and_uses_it(void **state)
     assert_int_equal(sum_up(test_path(folder, "little"), source).jpeg_count, 70);
 }
 
-static void test_options_that_would_do_nothing_are_refused(void **state)
+TEST_IN_FOLDER(test_options_that_would_do_nothing_are_refused, folder)
 {
-    TestFolder *folder = *state;
     const char *source = make_source(folder), *packed = test_path(folder, "packed");
     static const struct {
         const char *arguments[6], *message;
@@ -353,9 +345,8 @@ static void test_options_that_would_do_nothing_are_refused(void **state)
 
 /* ---- dictionaries ---- */
 
-static void test_a_dictionary_makes_small_files_small_and_gives_them_back(void **state)
+TEST_IN_FOLDER(test_a_dictionary_makes_small_files_small_and_gives_them_back, folder)
 {
-    TestFolder *folder = *state;
     const char *source = test_path(folder, "small");
     for (unsigned i = 0; i < 600; i++)
         source_jpeg(test_path(folder, "small/%c/%03u.jpg", 'a' + i % 3, i), 12 + i % 5, 12, 3, i);
@@ -384,9 +375,8 @@ static void test_a_dictionary_makes_small_files_small_and_gives_them_back(void *
     assert_same(parts, packed);
 }
 
-static void test_too_few_images_for_a_dictionary_are_told(void **state)
+TEST_IN_FOLDER(test_too_few_images_for_a_dictionary_are_told, folder)
 {
-    TestFolder *folder = *state;
     const char *source = test_path(folder, "photos"), *packed = test_path(folder, "packed");
     source_two_classes(source);
     RunResult result = run_expecting(1, "fpack", "--dictionary", source, packed, NULL);
@@ -411,9 +401,8 @@ static uint64_t shard_bytes(const char *packed)
 }
 
 /* To less than 1 / 2.5 of the JPEGs' own bytes, and so all the more of what a plain copy takes. */
-static void test_cifar10_in_copy_shrinks(void **state)
+TEST_IN_FOLDER(test_cifar10_in_copy_shrinks, folder)
 {
-    TestFolder *folder = *state;
     char source[512];
     const char *data = getenv("FSHARD_DATA");
     (void)snprintf(source, sizeof source, "%s/cifar10", data ? data : "");
@@ -445,7 +434,7 @@ static double run_whole(const char *const *arguments)
 
 /* kill -9 at random moments, a hundred times over all stores: what is there is unfinished or verifies, and the run that is
  * let through comes to the bytes of an undisturbed one. */
-static void test_a_hundred_kills_and_the_same_bytes(void **state)
+TEST_IN_FOLDER(test_a_hundred_kills_and_the_same_bytes, folder)
 {
     static const char *const stores[][6] = {
         {"--store", "copy"},
@@ -455,7 +444,6 @@ static void test_a_hundred_kills_and_the_same_bytes(void **state)
         {"--dictionary", "--dictionary-size", "2K"},
     };
     enum { STORES = sizeof stores / sizeof stores[0], KILLS = 20 };
-    TestFolder *folder = *state;
     const char *source = test_path(folder, "photos");
     for (unsigned i = 0; i < 300; i++)
         source_jpeg(test_path(folder, "photos/%c/%03u.jpg", 'a' + i % 3, i), 60 + i % 7, 60, 3, i);
@@ -502,25 +490,4 @@ static void test_a_hundred_kills_and_the_same_bytes(void **state)
     }
     if (killed < STORES * KILLS)
         fail_msg("only %u kills", killed);
-}
-
-#define in_folder(test) cmocka_unit_test_setup_teardown(test, test_folder_setup, test_folder_teardown)
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        in_folder(test_zstd_holds_the_pixels_of_raw_in_fewer_bytes),
-        in_folder(test_jpeg_encodes_again_at_the_quality_asked_for),
-        in_folder(test_jpeg_made_smaller_is_not_encoded_twice),
-        in_folder(test_unchecked_stores_decode_what_they_must),
-        in_folder(test_shards_of_compressed_samples_have_about_the_size_asked_for),
-        in_folder(test_auto_takes_small_images_raw),
-        in_folder(test_auto_keeps_to_the_budget_and_uses_it),
-        in_folder(test_options_that_would_do_nothing_are_refused),
-        in_folder(test_a_dictionary_makes_small_files_small_and_gives_them_back),
-        in_folder(test_too_few_images_for_a_dictionary_are_told),
-        in_folder(test_cifar10_in_copy_shrinks),
-        in_folder(test_a_hundred_kills_and_the_same_bytes),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -43,9 +43,8 @@ static void check_way(SumPixels sum_pixels)
     free(white);
 }
 
-static void test_each_way_gives_the_sums_of_each_lane(void **state)
+TEST(test_each_way_gives_the_sums_of_each_lane)
 {
-    (void)state;
     check_way(pixel_sums);
 #ifdef FSHARD_RESAMPLE_X86
     if (__builtin_cpu_supports("avx2"))
@@ -53,9 +52,8 @@ static void test_each_way_gives_the_sums_of_each_lane(void **state)
 #endif
 }
 
-static void test_the_definition_is_of_lanes_and_squares(void **state)
+TEST(test_the_definition_is_of_lanes_and_squares)
 {
-    (void)state;
     uint8_t bytes[3 * PIXEL_SUM_LANES];
     uint32_t sums[PIXEL_SUM_LANES], squares[PIXEL_SUM_LANES];
     for (size_t i = 0; i < sizeof bytes; i++)
@@ -70,13 +68,4 @@ static void test_the_definition_is_of_lanes_and_squares(void **state)
     memset(white, 0xFF, sizeof white);
     pixel_sums_portable(white, 1, sums, squares);
     assert_int_equal((uint64_t)squares[0] * PIXEL_SUM_BLOCKS_MAX >> 32, 0); /* the bound is one */
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_each_way_gives_the_sums_of_each_lane),
-        cmocka_unit_test(test_the_definition_is_of_lanes_and_squares),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

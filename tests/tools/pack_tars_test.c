@@ -28,9 +28,8 @@ static void source_tar(TestFolder *folder, const char *path, unsigned count, uns
     assert_ok(tar_writer_finish(&writer, &error), &error);
 }
 
-static void test_tars_are_packed(void **state)
+TEST_IN_FOLDER(test_tars_are_packed, folder)
 {
-    TestFolder *folder = *state;
     const char *tars = test_path(folder, "tars"), *packed = test_path(folder, "shards");
     test_file_write_text(test_path(folder, "tars/notes.txt"), "");
     source_tar(folder, test_path(folder, "tars/set-train-000000.tar"), 2, 0);
@@ -93,9 +92,8 @@ static void expect_a_new_start(TestFolder *folder, const char *source, const cha
         fail_msg("%s: %s", source, difference);
 }
 
-static void test_tars_that_were_written_again_are_packed_again(void **state)
+TEST_IN_FOLDER(test_tars_that_were_written_again_are_packed_again, folder)
 {
-    TestFolder *folder = *state;
     test_file_write_text(test_path(folder, "moving/notes.txt"), "");
     source_tar(folder, test_path(folder, "moving/set-train-000000.tar"), 6, 0);
     source_tar(folder, test_path(folder, "moving/set-train-000001.tar"), 6, 6);
@@ -106,9 +104,8 @@ static void test_tars_that_were_written_again_are_packed_again(void **state)
 }
 
 /* A dry run counted the classes of samples that have none. */
-static void test_a_dry_run_of_samples_without_labels(void **state)
+TEST_IN_FOLDER(test_a_dry_run_of_samples_without_labels, folder)
 {
-    TestFolder *folder = *state;
     const char *tar = test_path(folder, "some.tar");
     TarWriter *writer = NULL;
     FshError error = {0};
@@ -132,9 +129,8 @@ static void test_a_dry_run_of_samples_without_labels(void **state)
 }
 
 /* A tar that was forgotten beside class folders is no dataset. */
-static void test_a_tree_with_a_tar_in_it_is_a_tree(void **state)
+TEST_IN_FOLDER(test_a_tree_with_a_tar_in_it_is_a_tree, folder)
 {
-    TestFolder *folder = *state;
     source_two_classes(test_path(folder, "photos"));
     test_file_write_text(test_path(folder, "photos/images.tar"), "what was downloaded");
     run_ok("fpack", test_path(folder, "photos"), test_path(folder, "shards"), NULL);
@@ -183,9 +179,8 @@ static void expect_labelled(TestFolder *folder, int exit_status, const char *tar
     run_ok("fverify", "--decode", packed, NULL);
 }
 
-static void test_samples_of_a_tar_get_labels_from_a_file(void **state)
+TEST_IN_FOLDER(test_samples_of_a_tar_get_labels_from_a_file, folder)
 {
-    TestFolder *folder = *state;
     const char *none = source_unlabelled(folder, "none", "----");
     const char *some = source_unlabelled(folder, "some", "1-0-");
     const char *names = "a.jpg owl\nb.jpg cat\nc.jpg owl\nd.jpg cat\n";
@@ -209,12 +204,9 @@ static void test_samples_of_a_tar_get_labels_from_a_file(void **state)
     }
 }
 
-#define in_folder(test) cmocka_unit_test_setup_teardown(test, test_folder_setup, test_folder_teardown)
-
 /* What has neither label nor source, and what has sides of two sizes. */
-static void test_what_a_tar_does_not_tell_is_no_part_of_a_message(void **state)
+TEST_IN_FOLDER(test_what_a_tar_does_not_tell_is_no_part_of_a_message, folder)
 {
-    TestFolder *folder = *state;
     static const char *const names[][2] = {
         {"x.jpg", "y.jpg"}, {"cat/x.jpg", "dog/y.jpg"}, {"x.a.jpg", "x.b.jpg"}};
     static const char *const messages[] = {
@@ -239,17 +231,4 @@ static void test_what_a_tar_does_not_tell_is_no_part_of_a_message(void **state)
         assert_contains(result.err, messages[i]);
         run_result_free(&result);
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        in_folder(test_tars_are_packed),
-        in_folder(test_tars_that_were_written_again_are_packed_again),
-        in_folder(test_a_dry_run_of_samples_without_labels),
-        in_folder(test_a_tree_with_a_tar_in_it_is_a_tree),
-        in_folder(test_samples_of_a_tar_get_labels_from_a_file),
-        in_folder(test_what_a_tar_does_not_tell_is_no_part_of_a_message),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

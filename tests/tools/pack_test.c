@@ -7,9 +7,8 @@
 #include "imaging/decode.h"
 #include "tests/tools/sources.h"
 
-static void test_shards_hold_the_bytes_of_the_files(void **state)
+TEST_IN_FOLDER(test_shards_hold_the_bytes_of_the_files, folder)
 {
-    TestFolder *folder = *state;
     const char *source = test_path(folder, "photos"), *packed = test_path(folder, "shards");
     source_two_classes(source);
     source_jpeg(test_path(folder, "photos/dog/deep/down.jpeg"), 17, 23, 1, 5);
@@ -38,9 +37,8 @@ static void test_shards_hold_the_bytes_of_the_files(void **state)
     run_ok("fverify", packed, NULL);
 }
 
-static void test_lmdb_holds_the_same_samples_in_the_same_order(void **state)
+TEST_IN_FOLDER(test_lmdb_holds_the_same_samples_in_the_same_order, folder)
 {
-    TestFolder *folder = *state;
     const char *source = test_path(folder, "photos");
     const char *shards = test_path(folder, "shards"), *lmdb = test_path(folder, "lmdb");
     source_two_classes(test_path(folder, "photos/train"));
@@ -60,9 +58,8 @@ static void test_lmdb_holds_the_same_samples_in_the_same_order(void **state)
     run_ok("fverify", lmdb, NULL);
 }
 
-static void test_any_number_of_threads_gives_the_same_bytes(void **state)
+TEST_IN_FOLDER(test_any_number_of_threads_gives_the_same_bytes, folder)
 {
-    TestFolder *folder = *state;
     const char *source = test_path(folder, "photos");
     source_class(source, "cat", 40);
     source_class(source, "dog", 30);
@@ -87,9 +84,8 @@ static void test_any_number_of_threads_gives_the_same_bytes(void **state)
     assert_true(test_count_files(test_path(folder, "one0")) > 5);
 }
 
-static void test_raw_holds_the_pixels(void **state)
+TEST_IN_FOLDER(test_raw_holds_the_pixels, folder)
 {
-    TestFolder *folder = *state;
     const char *source = test_path(folder, "photos"), *packed = test_path(folder, "shards");
     source_two_classes(source);
     source_jpeg(test_path(folder, "photos/cat/gray.jpg"), 20, 10, 1, 3);
@@ -124,9 +120,8 @@ static void test_raw_holds_the_pixels(void **state)
     fsh_close(&dataset);
 }
 
-static void test_raw_stays_gray_where_every_image_is(void **state)
+TEST_IN_FOLDER(test_raw_stays_gray_where_every_image_is, folder)
 {
-    TestFolder *folder = *state;
     const char *source = test_path(folder, "digits"), *packed = test_path(folder, "shards");
     source_jpeg(test_path(folder, "digits/0/a.jpg"), 20, 10, 1, 3);
     source_jpeg(test_path(folder, "digits/1/b.jpg"), 20, 10, 1, 4);
@@ -140,9 +135,8 @@ static void test_raw_stays_gray_where_every_image_is(void **state)
     fsh_close(&dataset);
 }
 
-static void test_statistics_are_those_of_the_training_pixels(void **state)
+TEST_IN_FOLDER(test_statistics_are_those_of_the_training_pixels, folder)
 {
-    TestFolder *folder = *state;
     const char *source = test_path(folder, "photos"), *packed = test_path(folder, "raw");
     source_two_classes(test_path(folder, "photos/train"));
     source_jpeg(test_path(folder, "photos/train/cat/gray.jpg"), 33, 10, 1, 3);
@@ -179,9 +173,8 @@ static void test_statistics_are_those_of_the_training_pixels(void **state)
     fsh_close(&dataset);
 }
 
-static void test_sizes_are_as_displayed(void **state)
+TEST_IN_FOLDER(test_sizes_are_as_displayed, folder)
 {
-    TestFolder *folder = *state;
     const char *source = test_path(folder, "photos"), *packed = test_path(folder, "shards");
     source_jpeg_turned(test_path(folder, "photos/a/1.jpg"), 40, 30, 1, 3);
     source_jpeg_turned(test_path(folder, "photos/a/6.jpg"), 40, 30, 6, 3);
@@ -200,9 +193,8 @@ static void test_sizes_are_as_displayed(void **state)
     run_ok("fverify", packed, NULL);
 }
 
-static void test_the_recipe_of_fresize_is_kept(void **state)
+TEST_IN_FOLDER(test_the_recipe_of_fresize_is_kept, folder)
 {
-    TestFolder *folder = *state;
     const char *source = test_path(folder, "photos"), *packed = test_path(folder, "shards");
     source_two_classes(source);
     test_file_write_text(test_path(folder, "photos/.fresize/recipe.json"),
@@ -220,9 +212,8 @@ static void test_the_recipe_of_fresize_is_kept(void **state)
     run_result_free(&result);
 }
 
-static void test_keys_that_would_clash_keep_their_extension(void **state)
+TEST_IN_FOLDER(test_keys_that_would_clash_keep_their_extension, folder)
 {
-    TestFolder *folder = *state;
     const char *source = test_path(folder, "photos"), *packed = test_path(folder, "shards");
     source_class(source, "a", 1);
     source_jpeg(test_path(folder, "photos/b/x.jpg"), 20, 10, 3, 1);
@@ -243,9 +234,8 @@ static unsigned count_class(const char *list, const char *class_name)
     return count;
 }
 
-static void test_split_is_stratified_and_repeatable(void **state)
+TEST_IN_FOLDER(test_split_is_stratified_and_repeatable, folder)
 {
-    TestFolder *folder = *state;
     const char *source = test_path(folder, "photos");
     source_class(source, "many", 20);
     source_class(source, "few", 2);
@@ -272,9 +262,8 @@ static void test_split_is_stratified_and_repeatable(void **state)
     free(val);
 }
 
-static void test_split_of_a_source_that_has_val_is_refused(void **state)
+TEST_IN_FOLDER(test_split_of_a_source_that_has_val_is_refused, folder)
 {
-    TestFolder *folder = *state;
     source_two_classes(test_path(folder, "photos/train"));
     source_two_classes(test_path(folder, "photos/val"));
     RunResult result = run_expecting(2, "fpack", "--split", "0.1", test_path(folder, "photos"),
@@ -292,9 +281,8 @@ static char *id_of(const char *path)
     return id;
 }
 
-static void test_the_id_follows_input_and_options(void **state)
+TEST_IN_FOLDER(test_the_id_follows_input_and_options, folder)
 {
-    TestFolder *folder = *state;
     source_two_classes(test_path(folder, "photos"));
     source_two_classes(test_path(folder, "copy"));
     const char *source = test_path(folder, "photos");
@@ -330,7 +318,7 @@ static void write_padded_jpeg(const char *path, uint32_t seed, size_t bytes)
 }
 
 /* In 32 of 33 images, and in the last byte of one. */
-static void test_other_bytes_of_the_same_sizes_give_another_id(void **state)
+TEST_IN_FOLDER(test_other_bytes_of_the_same_sizes_give_another_id, folder)
 {
     static const char *const forms[][5] = {
         {"--format", "shards"},
@@ -339,7 +327,6 @@ static void test_other_bytes_of_the_same_sizes_give_another_id(void **state)
         {"--layout", "basicsr", "--pairs", "a:b"},
         {"--format", "shards", "--no-check"},
     };
-    TestFolder *folder = *state;
     enum { IMAGES = 33, SETS = 3, IMAGE_BYTES = 4096 };
     for (unsigned set = 0; set < SETS; set++) {
         for (unsigned i = 0; i < IMAGES; i++) {
@@ -377,9 +364,8 @@ static void test_other_bytes_of_the_same_sizes_give_another_id(void **state)
     }
 }
 
-static void test_limit_takes_from_all_classes(void **state)
+TEST_IN_FOLDER(test_limit_takes_from_all_classes, folder)
 {
-    TestFolder *folder = *state;
     source_class(test_path(folder, "photos/train"), "a-many", 10);
     source_class(test_path(folder, "photos/train"), "few", 2);
     source_class(test_path(folder, "photos/val"), "a-many", 3);
@@ -396,9 +382,8 @@ static int compare_lines(const void *a, const void *b)
     return strcmp(*(char *const *)a, *(char *const *)b);
 }
 
-static void test_shuffle_changes_the_order_and_nothing_else(void **state)
+TEST_IN_FOLDER(test_shuffle_changes_the_order_and_nothing_else, folder)
 {
-    TestFolder *folder = *state;
     const char *source = test_path(folder, "photos");
     source_class(source, "a", 10);
     source_class(source, "b", 10);
@@ -425,9 +410,8 @@ static void test_shuffle_changes_the_order_and_nothing_else(void **state)
         free(lists[list]);
 }
 
-static void test_dry_run_writes_nothing(void **state)
+TEST_IN_FOLDER(test_dry_run_writes_nothing, folder)
 {
-    TestFolder *folder = *state;
     const char *source = test_path(folder, "photos"), *packed = test_path(folder, "shards");
     source_two_classes(source);
     RunResult result = run_expecting(0, "fpack", "--dry-run", "--json", source, packed, NULL);
@@ -438,28 +422,4 @@ static void test_dry_run_writes_nothing(void **state)
     json_decref(json);
     run_result_free(&result);
     assert_false(access(packed, F_OK) == 0);
-}
-#define in_folder(test) cmocka_unit_test_setup_teardown(test, test_folder_setup, test_folder_teardown)
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        in_folder(test_shards_hold_the_bytes_of_the_files),
-        in_folder(test_lmdb_holds_the_same_samples_in_the_same_order),
-        in_folder(test_any_number_of_threads_gives_the_same_bytes),
-        in_folder(test_raw_holds_the_pixels),
-        in_folder(test_raw_stays_gray_where_every_image_is),
-        in_folder(test_statistics_are_those_of_the_training_pixels),
-        in_folder(test_sizes_are_as_displayed),
-        in_folder(test_the_recipe_of_fresize_is_kept),
-        in_folder(test_keys_that_would_clash_keep_their_extension),
-        in_folder(test_split_is_stratified_and_repeatable),
-        in_folder(test_split_of_a_source_that_has_val_is_refused),
-        in_folder(test_the_id_follows_input_and_options),
-        in_folder(test_other_bytes_of_the_same_sizes_give_another_id),
-        in_folder(test_limit_takes_from_all_classes),
-        in_folder(test_shuffle_changes_the_order_and_nothing_else),
-        in_folder(test_dry_run_writes_nothing),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

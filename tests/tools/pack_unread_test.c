@@ -44,9 +44,9 @@ static void expect_unfinished(TestFolder *folder, const char *bad_disk, const ch
     run_result_free(&result);
 }
 
-static void test_files_that_cannot_be_read_leave_the_dataset_unfinished(void **state)
+TEST_IN_FOLDER(test_files_that_cannot_be_read_leave_the_dataset_unfinished, folder)
 {
-    (void)make_source(*state);
+    (void)make_source(folder);
     const struct {
         const char *what;
         int number;
@@ -55,13 +55,13 @@ static void test_files_that_cannot_be_read_leave_the_dataset_unfinished(void **s
     for (size_t i = 0; i < sizeof failures / sizeof *failures; i++) {
         char rule[64];
         (void)snprintf(rule, sizeof rule, "cat/4.jpg:%s:%d", failures[i].what, failures[i].number);
-        expect_unfinished(*state, rule, "cat/4.jpg");
+        expect_unfinished(folder, rule, "cat/4.jpg");
     }
 }
 
-static void test_folders_that_cannot_be_listed_leave_the_dataset_unfinished(void **state)
+TEST_IN_FOLDER(test_folders_that_cannot_be_listed_leave_the_dataset_unfinished, folder)
 {
-    (void)make_source(*state);
+    (void)make_source(folder);
     const struct {
         const char *end, *what;
         int number;
@@ -70,13 +70,13 @@ static void test_folders_that_cannot_be_listed_leave_the_dataset_unfinished(void
     for (size_t i = 0; i < sizeof failures / sizeof *failures; i++) {
         char rule[64];
         (void)snprintf(rule, sizeof rule, "%s:%s:%d", failures[i].end, failures[i].what, failures[i].number);
-        expect_unfinished(*state, rule, failures[i].end[1] == 'c' ? "cat" : "dog");
+        expect_unfinished(folder, rule, failures[i].end[1] == 'c' ? "cat" : "dog");
     }
 }
 
-static void test_outputs_without_such_files_are_kept(void **state)
+TEST_IN_FOLDER(test_outputs_without_such_files_are_kept, folder)
 {
-    const char *source = make_source(*state), *target = test_path(*state, "shards");
+    const char *source = make_source(folder), *target = test_path(folder, "shards");
     RunResult result = pack("dog/8.jpg:read:5", "stop", source, target);
     assert_int_equal(result.exit_status, 1);
     assert_contains(result.err, "not finished: 1 sample could not be read");
@@ -89,31 +89,18 @@ static void test_outputs_without_such_files_are_kept(void **state)
     assert_int_equal(packed_count(target, "train"), 18);
 }
 
-static void test_skip_finishes_without_them(void **state)
+TEST_IN_FOLDER(test_skip_finishes_without_them, folder)
 {
-    const char *source = make_source(*state), *target = test_path(*state, "shards");
+    const char *source = make_source(folder), *target = test_path(folder, "shards");
     RunResult result = pack("cat/4.jpg:read:5", "skip", source, target);
     assert_int_equal(result.exit_status, 1);
     assert_contains(result.err, "cat/4.jpg: cannot read: Input/output error; left out");
     run_result_free(&result);
     assert_int_equal(packed_count(target, "train"), 17);
-    const char *without = test_path(*state, "without");
+    const char *without = test_path(folder, "without");
     result = pack("/dog:list:5", "skip", source, without);
     assert_int_equal(result.exit_status, 1);
     assert_contains(result.err, "dog: cannot read the folder: Input/output error; left out");
     run_result_free(&result);
     assert_int_equal(packed_count(without, "train"), 9);
-}
-
-#define IN_FOLDER(test) cmocka_unit_test_setup_teardown(test, test_folder_setup, test_folder_teardown)
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        IN_FOLDER(test_files_that_cannot_be_read_leave_the_dataset_unfinished),
-        IN_FOLDER(test_folders_that_cannot_be_listed_leave_the_dataset_unfinished),
-        IN_FOLDER(test_outputs_without_such_files_are_kept),
-        IN_FOLDER(test_skip_finishes_without_them),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -12,9 +12,8 @@
 
 /* ---- what is there already ---- */
 
-static void test_a_finished_dataset_is_replaced_only_by_force(void **state)
+TEST_IN_FOLDER(test_a_finished_dataset_is_replaced_only_by_force, folder)
 {
-    TestFolder *folder = *state;
     const char *source = test_path(folder, "photos"), *packed = test_path(folder, "out/shards");
     source_two_classes(source);
     run_ok("fpack", source, packed, NULL);
@@ -32,9 +31,8 @@ static void test_a_finished_dataset_is_replaced_only_by_force(void **state)
     assert_int_equal(test_count_files(test_path(folder, "out")), 2);
 }
 
-static void test_other_files_are_never_touched(void **state)
+TEST_IN_FOLDER(test_other_files_are_never_touched, folder)
 {
-    TestFolder *folder = *state;
     const char *source = test_path(folder, "photos"), *packed = test_path(folder, "shards");
     source_two_classes(source);
     test_file_write_text(test_path(folder, "shards/thesis.tex"), "years of work");
@@ -58,9 +56,8 @@ static void test_other_files_are_never_touched(void **state)
     assert_int_equal(test_count_files(packed), 3);
 }
 
-static void test_a_second_writer_is_refused(void **state)
+TEST_IN_FOLDER(test_a_second_writer_is_refused, folder)
 {
-    TestFolder *folder = *state;
     const char *source = test_path(folder, "photos"), *packed = test_path(folder, "shards");
     source_two_classes(source);
     test_file_write_text(test_path(folder, "shards/.fpack-unfinished"), "");
@@ -78,9 +75,8 @@ static void test_a_second_writer_is_refused(void **state)
 
 /* ---- full disk ---- */
 
-static void test_a_full_disk_leaves_whole_shards_or_nothing(void **state)
+TEST_IN_FOLDER(test_a_full_disk_leaves_whole_shards_or_nothing, folder)
 {
-    TestFolder *folder = *state;
     const char *source = test_path(folder, "photos"), *packed = test_path(folder, "shards");
     source_class(source, "cat", 30);
     source_class(source, "dog", 30);
@@ -112,9 +108,8 @@ static void test_a_full_disk_leaves_whole_shards_or_nothing(void **state)
     assert_null(difference);
 }
 
-static void test_a_full_disk_ends_an_lmdb_too(void **state)
+TEST_IN_FOLDER(test_a_full_disk_ends_an_lmdb_too, folder)
 {
-    TestFolder *folder = *state;
     const char *source = test_path(folder, "photos"), *packed = test_path(folder, "lmdb");
     source_class(source, "cat", 30);
     source_class(source, "dog", 30);
@@ -164,9 +159,8 @@ static const char *make_slow_whole(TestFolder *folder)
 }
 
 /* A train-000000.tar may be anybody's: only ours, by what is in it, is replaced. */
-static void test_tars_of_others_are_never_touched(void **state)
+TEST_IN_FOLDER(test_tars_of_others_are_never_touched, folder)
 {
-    TestFolder *folder = *state;
     const char *source = test_path(folder, "photos"), *packed = test_path(folder, "tars");
     source_two_classes(source);
     run_ok("fpack", "--format", "tar", source, packed, NULL);
@@ -190,9 +184,8 @@ static void test_tars_of_others_are_never_touched(void **state)
     assert_int_equal(test_count_files(test_path(folder, "others")), 1);
 }
 
-static void test_interrupt_finishes_cleanly_and_says_how_to_go_on(void **state)
+TEST_IN_FOLDER(test_interrupt_finishes_cleanly_and_says_how_to_go_on, folder)
 {
-    TestFolder *folder = *state;
     const char *whole = make_slow_whole(folder);
     const char *source = test_path(folder, "slow"), *packed = test_path(folder, "stopped");
     static const int signals[] = {SIGINT, SIGTERM};
@@ -241,9 +234,8 @@ static void stop_after_first_shard(TestFolder *folder, const char *packed, const
     run_result_free(&result);
 }
 
-static void test_changed_sources_and_damaged_shards_are_packed_again(void **state)
+TEST_IN_FOLDER(test_changed_sources_and_damaged_shards_are_packed_again, folder)
 {
-    TestFolder *folder = *state;
     const char *source = test_path(folder, "slow"), *packed = test_path(folder, "shards");
     source_slow_class(source, "a", 100, 640, 480);
     source_slow_class(source, "b", 2, 640, 480);
@@ -287,9 +279,8 @@ static void test_changed_sources_and_damaged_shards_are_packed_again(void **stat
     assert_int_equal(test_count_files(other), 2);
 }
 
-static void test_force_leaves_the_old_dataset_whole_until_the_new_one_is(void **state)
+TEST_IN_FOLDER(test_force_leaves_the_old_dataset_whole_until_the_new_one_is, folder)
 {
-    TestFolder *folder = *state;
     const char *whole = make_slow_whole(folder);
     const char *source = test_path(folder, "slow"), *packed = test_path(folder, "out/shards");
     source_two_classes(test_path(folder, "small"));
@@ -312,22 +303,4 @@ static void test_force_leaves_the_old_dataset_whole_until_the_new_one_is(void **
     difference = test_tree_difference(packed, whole);
     assert_null(difference);
     assert_int_equal(test_count_files(test_path(folder, "out")), test_count_files(whole));
-}
-
-#define in_folder(test) cmocka_unit_test_setup_teardown(test, test_folder_setup, test_folder_teardown)
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        in_folder(test_a_finished_dataset_is_replaced_only_by_force),
-        in_folder(test_other_files_are_never_touched),
-        in_folder(test_a_second_writer_is_refused),
-        in_folder(test_a_full_disk_leaves_whole_shards_or_nothing),
-        in_folder(test_a_full_disk_ends_an_lmdb_too),
-        in_folder(test_tars_of_others_are_never_touched),
-        in_folder(test_interrupt_finishes_cleanly_and_says_how_to_go_on),
-        in_folder(test_force_leaves_the_old_dataset_whole_until_the_new_one_is),
-        in_folder(test_changed_sources_and_damaged_shards_are_packed_again),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

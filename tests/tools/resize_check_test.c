@@ -31,9 +31,8 @@ static void assert_counts(const char *in, const char *out, json_int_t images, js
 
 /* ---- tars ---- */
 
-static void test_a_damaged_tar_is_not_good(void **state)
+TEST_IN_FOLDER(test_a_damaged_tar_is_not_good, folder)
 {
-    TestFolder *folder = *state;
     write_many(folder, "in", 10, 40);
     const char *in = test_path(folder, "in"), *tar = test_path(folder, "x.tar");
     fresize_ok("--max-size=20", in, tar, NULL);
@@ -66,9 +65,8 @@ static void test_a_damaged_tar_is_not_good(void **state)
     free(text);
 }
 
-static void test_what_others_put_into_a_tar_is_extra(void **state)
+TEST_IN_FOLDER(test_what_others_put_into_a_tar_is_extra, folder)
 {
-    TestFolder *folder = *state;
     write_many(folder, "in", 3, 40);
     const char *in = test_path(folder, "in"), *tar = test_path(folder, "x.tar");
     fresize_ok("--max-size=20", in, tar, NULL);
@@ -84,9 +82,8 @@ static void test_what_others_put_into_a_tar_is_extra(void **state)
 
 /* ---- two sources, one name ---- */
 
-static void test_a_row_is_that_of_its_own_source(void **state)
+TEST_IN_FOLDER(test_a_row_is_that_of_its_own_source, folder)
 {
-    TestFolder *folder = *state;
     if (!png_is_supported())
         return;
     write_png(test_path(folder, "in/a.png"), 40, 40);
@@ -110,9 +107,8 @@ static void test_a_row_is_that_of_its_own_source(void **state)
 
 /* ---- mending ---- */
 
-static void test_a_damaged_output_is_made_again(void **state)
+TEST_IN_FOLDER(test_a_damaged_output_is_made_again, folder)
 {
-    TestFolder *folder = *state;
     write_many(folder, "in", 4, 40);
     shell(folder, "touch -d '2020-02-03 04:05:06.789' in/*");
     const char *in = test_path(folder, "in"), *out = test_path(folder, "out");
@@ -144,9 +140,8 @@ static void test_a_damaged_output_is_made_again(void **state)
     run_result_free(&result);
 }
 
-static void test_a_damaged_tar_is_to_be_written_anew(void **state)
+TEST_IN_FOLDER(test_a_damaged_tar_is_to_be_written_anew, folder)
 {
-    TestFolder *folder = *state;
     write_many(folder, "in", 4, 40);
     const char *in = test_path(folder, "in"), *tar = test_path(folder, "x.tar");
     fresize_ok("--max-size=20", in, tar, NULL);
@@ -158,9 +153,8 @@ static void test_a_damaged_tar_is_to_be_written_anew(void **state)
 
 /* ---- the options of the run ---- */
 
-static void test_options_that_are_not_given_are_those_of_the_run(void **state)
+TEST_IN_FOLDER(test_options_that_are_not_given_are_those_of_the_run, folder)
 {
-    TestFolder *folder = *state;
     write_many(folder, "in/blur", 3, 60);
     write_many(folder, "in/sharp", 3, 60);
     const char *in = test_path(folder, "in");
@@ -190,9 +184,8 @@ static void test_options_that_are_not_given_are_those_of_the_run(void **state)
     }
 }
 
-static void test_an_option_that_differs_is_told_as_it_would_be_given(void **state)
+TEST_IN_FOLDER(test_an_option_that_differs_is_told_as_it_would_be_given, folder)
 {
-    TestFolder *folder = *state;
     write_many(folder, "in/blur", 3, 60);
     write_many(folder, "in/sharp", 3, 60);
     const char *in = test_path(folder, "in"), *out = test_path(folder, "out");
@@ -216,20 +209,4 @@ static void test_an_option_that_differs_is_told_as_it_would_be_given(void **stat
     fresize_ok("--labels", test_path(folder, "labels.txt"), test_path(folder, "in/blur"),
                test_path(folder, "labelled"), NULL);
     fresize_ok("--check", test_path(folder, "in/blur"), test_path(folder, "labelled"), NULL);
-}
-
-#define TEST(name) cmocka_unit_test_setup_teardown(name, test_folder_setup, test_folder_teardown)
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        TEST(test_a_damaged_tar_is_not_good),
-        TEST(test_what_others_put_into_a_tar_is_extra),
-        TEST(test_a_row_is_that_of_its_own_source),
-        TEST(test_a_damaged_output_is_made_again),
-        TEST(test_a_damaged_tar_is_to_be_written_anew),
-        TEST(test_options_that_are_not_given_are_those_of_the_run),
-        TEST(test_an_option_that_differs_is_told_as_it_would_be_given),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

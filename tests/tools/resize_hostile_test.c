@@ -13,9 +13,8 @@
 
 /* ---- names ---- */
 
-static void test_a_name_that_no_file_can_have_costs_its_image_only(void **state)
+TEST_IN_FOLDER(test_a_name_that_no_file_can_have_costs_its_image_only, folder)
 {
-    TestFolder *folder = *state;
     char name[252] = {0};
     memset(name, 'x', sizeof name - 1);
     write_size(test_path(folder, "in/%s.jpg", name), 40, 40);
@@ -38,9 +37,8 @@ static void test_a_name_that_no_file_can_have_costs_its_image_only(void **state)
     run_result_free(&result);
 }
 
-static void test_files_without_label_that_are_no_images_are_left_alone(void **state)
+TEST_IN_FOLDER(test_files_without_label_that_are_no_images_are_left_alone, folder)
 {
-    TestFolder *folder = *state;
     write_size(test_path(folder, "in/v_1.jpg"), 40, 40);
     test_file_write_text(test_path(folder, "in/LICENSE"), "text");
     test_file_write_text(test_path(folder, "in/README"), "text");
@@ -54,9 +52,8 @@ static void test_files_without_label_that_are_no_images_are_left_alone(void **st
     json_decref(summary);
 }
 
-static void test_a_list_does_not_reach_the_state(void **state)
+TEST_IN_FOLDER(test_a_list_does_not_reach_the_state, folder)
 {
-    TestFolder *folder = *state;
     write_size(test_path(folder, "in/.fresize/outputs.ledger"), 60, 60);
     write_size(test_path(folder, "in/a.jpg"), 60, 60);
     test_file_write_text(test_path(folder, "list"), ".fresize/outputs.ledger\na.jpg\n");
@@ -73,9 +70,8 @@ static void test_a_list_does_not_reach_the_state(void **state)
 
 /* ---- links ---- */
 
-static void test_a_link_is_of_the_file_that_a_symbolic_link_leads_to(void **state)
+TEST_IN_FOLDER(test_a_link_is_of_the_file_that_a_symbolic_link_leads_to, folder)
 {
-    TestFolder *folder = *state;
     write_size(test_path(folder, "real/a.jpg"), 20, 20);
     shell(folder, "mkdir in && ln -s ../real/a.jpg in/a.jpg");
     fresize_ok("--max-size=30", "--link", test_path(folder, "in"), test_path(folder, "deep/out"), NULL);
@@ -86,9 +82,8 @@ static void test_a_link_is_of_the_file_that_a_symbolic_link_leads_to(void **stat
 }
 
 /* An output that a link leads into the source would replace a photograph. */
-static void test_a_link_in_the_destination_does_not_lead_into_the_source(void **state)
+TEST_IN_FOLDER(test_a_link_in_the_destination_does_not_lead_into_the_source, folder)
 {
-    TestFolder *folder = *state;
     write_size(test_path(folder, "in/a/x.jpg"), 90, 90);
     write_size(test_path(folder, "in/b/x.jpg"), 80, 80);
     shell(folder, "mkdir out && ln -s ../in/b out/a");
@@ -99,9 +94,8 @@ static void test_a_link_in_the_destination_does_not_lead_into_the_source(void **
 }
 
 /* A link above the destination, one into it, and one to an output: each was resized again, and a level deeper each time. */
-static void test_a_link_in_the_source_does_not_lead_into_the_destination(void **state)
+TEST_IN_FOLDER(test_a_link_in_the_source_does_not_lead_into_the_destination, folder)
 {
-    TestFolder *folder = *state;
     static const char *const links[] = {"ln -s .. in/z", "ln -s ../out/a in/z",
                                         "ln -s ../out/a/x.jpg in/z.jpg"};
     for (size_t i = 0; i < sizeof links / sizeof links[0]; i++) {
@@ -122,9 +116,8 @@ static void test_a_link_in_the_source_does_not_lead_into_the_destination(void **
     }
 }
 
-static void test_the_summary_fits_80_columns(void **state)
+TEST_IN_FOLDER(test_the_summary_fits_80_columns, folder)
 {
-    (void)state;
     ResizeSummary summary = {.bytes_before = UINT64_C(150) << 30,
                              .bytes_after = UINT64_C(6) << 30,
                              .seconds = 1234,
@@ -152,9 +145,8 @@ static void test_the_summary_fits_80_columns(void **state)
     free(text);
 }
 
-static void test_links_in_place_of_the_state_are_refused(void **state)
+TEST_IN_FOLDER(test_links_in_place_of_the_state_are_refused, folder)
 {
-    TestFolder *folder = *state;
     const char *in = test_path(folder, "in"), *out = test_path(folder, "out");
     write_size(test_path(folder, "in/x.jpg"), 90, 90);
     test_file_write_text(test_path(folder, "mine/precious.json"), "{}");
@@ -175,13 +167,11 @@ static void test_links_in_place_of_the_state_are_refused(void **state)
 /* ---- the ledger ---- */
 
 /* LMDB took 16 GiB of addresses for it. Sanitizers take more themselves. */
-static void test_a_limit_of_addresses_leaves_room_for_the_ledger(void **state)
+TEST_IN_FOLDER(test_a_limit_of_addresses_leaves_room_for_the_ledger, folder)
 {
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-    (void)state;
     skip();
 #else
-    TestFolder *folder = *state;
     struct rlimit before, limit;
     write_size(test_path(folder, "in/a.jpg"), 60, 60);
     assert_int_equal(getrlimit(RLIMIT_AS, &before), 0);
@@ -195,9 +185,8 @@ static void test_a_limit_of_addresses_leaves_room_for_the_ledger(void **state)
 #endif
 }
 
-static void test_a_damaged_ledger_is_refused_and_an_old_one_named(void **state)
+TEST_IN_FOLDER(test_a_damaged_ledger_is_refused_and_an_old_one_named, folder)
 {
-    TestFolder *folder = *state;
     const char *in = test_path(folder, "in"), *out = test_path(folder, "out");
     write_size(test_path(folder, "in/a.jpg"), 60, 60);
     fresize_ok("--max-size=30", in, out, NULL);
@@ -221,9 +210,8 @@ static void test_a_damaged_ledger_is_refused_and_an_old_one_named(void **state)
 }
 
 /* A part that began anew by another recipe, and went on as its message says: what the whole did before is not done. */
-static void test_rows_of_an_earlier_recipe_are_not_taken_for_done(void **state)
+TEST_IN_FOLDER(test_rows_of_an_earlier_recipe_are_not_taken_for_done, folder)
 {
-    TestFolder *folder = *state;
     const char *in = test_path(folder, "in"), *out = test_path(folder, "out");
     write_many(folder, "in", 8, 60);
     fresize_ok("--max-size=40", in, out, NULL);
@@ -237,9 +225,8 @@ static void test_rows_of_an_earlier_recipe_are_not_taken_for_done(void **state)
 }
 
 /* Parts over a finished whole know more than it does. */
-static void test_check_believes_the_latest_row(void **state)
+TEST_IN_FOLDER(test_check_believes_the_latest_row, folder)
 {
-    TestFolder *folder = *state;
     const char *in = test_path(folder, "in"), *out = test_path(folder, "out");
     write_many(folder, "in", 4, 60);
     fresize_ok("--max-size=20", in, out, NULL);
@@ -253,9 +240,8 @@ static void test_check_believes_the_latest_row(void **state)
     fresize_ok("--max-size=20", "--check", in, out, NULL);
 }
 
-static void test_changed_labels_are_another_recipe(void **state)
+TEST_IN_FOLDER(test_changed_labels_are_another_recipe, folder)
 {
-    TestFolder *folder = *state;
     const char *in = test_path(folder, "in"), *out = test_path(folder, "out");
     const char *labels = test_path(folder, "labels");
     write_size(test_path(folder, "in/a.jpg"), 60, 60);
@@ -270,9 +256,8 @@ static void test_changed_labels_are_another_recipe(void **state)
 
 /* ---- parts and pairs ---- */
 
-static void test_one_name_for_images_of_two_parts_is_told(void **state)
+TEST_IN_FOLDER(test_one_name_for_images_of_two_parts_is_told, folder)
 {
-    TestFolder *folder = *state;
     const char *in = test_path(folder, "in"), *out = test_path(folder, "out");
     const char *list = test_path(folder, "list");
     write_many(folder, "in", 4, 60);
@@ -286,9 +271,8 @@ static void test_one_name_for_images_of_two_parts_is_told(void **state)
 }
 
 /* The second sides come all at the end of the source; an image without partner is told of once. */
-static void test_parts_of_pairs_are_of_one_size(void **state)
+TEST_IN_FOLDER(test_parts_of_pairs_are_of_one_size, folder)
 {
-    TestFolder *folder = *state;
     enum { PAIRS = 40, PARTS = 4 };
     const char *in = test_path(folder, "in"), *out = test_path(folder, "out");
     write_many(folder, "in/blur", PAIRS, 60);
@@ -309,9 +293,8 @@ static void test_parts_of_pairs_are_of_one_size(void **state)
     assert_int_equal(count_outputs(out), 2 * PAIRS);
 }
 
-static void test_a_side_that_changes_is_compared_again(void **state)
+TEST_IN_FOLDER(test_a_side_that_changes_is_compared_again, folder)
 {
-    TestFolder *folder = *state;
     const char *in = test_path(folder, "in"), *out = test_path(folder, "out");
     write_size(test_path(folder, "in/blur/1.jpg"), 60, 60);
     write_size(test_path(folder, "in/sharp/1.jpg"), 60, 60);
@@ -330,9 +313,8 @@ static void test_a_side_that_changes_is_compared_again(void **state)
     assert_image(test_path(folder, "out/sharp/1.jpg"), IMAGE_JPEG, 20, 20, 3);
 }
 
-static void test_a_folder_is_no_partner(void **state)
+TEST_IN_FOLDER(test_a_folder_is_no_partner, folder)
 {
-    TestFolder *folder = *state;
     write_size(test_path(folder, "in/sharp/1.jpg"), 60, 60);
     write_size(test_path(folder, "in/blur/1.jpg/notes.jpg"), 60, 60);
     RunResult result =
@@ -343,9 +325,8 @@ static void test_a_folder_is_no_partner(void **state)
 
 /* ---- what is said ---- */
 
-static void test_dry_run_knows_what_is_done(void **state)
+TEST_IN_FOLDER(test_dry_run_knows_what_is_done, folder)
 {
-    TestFolder *folder = *state;
     const char *in = test_path(folder, "in"), *out = test_path(folder, "out");
     write_many(folder, "in", 4, 60);
     fresize_ok("--max-size=20", "--part=1/2", in, out, NULL);
@@ -356,9 +337,8 @@ static void test_dry_run_knows_what_is_done(void **state)
     json_decref(summary);
 }
 
-static void test_reasons_of_libraries_are_in_words(void **state)
+TEST_IN_FOLDER(test_reasons_of_libraries_are_in_words, folder)
 {
-    TestFolder *folder = *state;
     if (!png_is_supported())
         skip();
     const char *png = test_path(folder, "in/a.png");
@@ -369,9 +349,8 @@ static void test_reasons_of_libraries_are_in_words(void **state)
     run_result_free(&result);
 }
 
-static void test_check_tells_why_an_image_has_no_output(void **state)
+TEST_IN_FOLDER(test_check_tells_why_an_image_has_no_output, folder)
 {
-    TestFolder *folder = *state;
     const char *in = test_path(folder, "in"), *out = test_path(folder, "out"),
                *tar = test_path(folder, "in.tar");
     write_size(test_path(folder, "in/a.jpg"), 60, 60);
@@ -387,9 +366,8 @@ static void test_check_tells_why_an_image_has_no_output(void **state)
     }
 }
 
-static void test_check_misses_images_whose_names_promise_none(void **state)
+TEST_IN_FOLDER(test_check_misses_images_whose_names_promise_none, folder)
 {
-    TestFolder *folder = *state;
     const char *out = test_path(folder, "out"), *from_tar = test_path(folder, "from-tar");
     write_size(test_path(folder, "in/a"), 60, 60);
     write_size(test_path(folder, "in/b.jpg"), 60, 60);
@@ -408,9 +386,8 @@ static void test_check_misses_images_whose_names_promise_none(void **state)
     run_result_free(&result);
 }
 
-static void test_a_report_of_nothing_is_not_left(void **state)
+TEST_IN_FOLDER(test_a_report_of_nothing_is_not_left, folder)
 {
-    TestFolder *folder = *state;
     const char *report = test_path(folder, "report.jsonl");
     shell(folder, "mkdir empty");
     RunResult result =
@@ -420,9 +397,8 @@ static void test_a_report_of_nothing_is_not_left(void **state)
     assert_false(exists(report));
 }
 
-static void test_a_second_writer_leaves_the_report_of_the_first(void **state)
+TEST_IN_FOLDER(test_a_second_writer_leaves_the_report_of_the_first, folder)
 {
-    TestFolder *folder = *state;
     const char *in = test_path(folder, "in"), *out = test_path(folder, "out");
     const char *report = test_path(folder, "report.jsonl");
     write_many(folder, "in", 2, 60);
@@ -435,36 +411,4 @@ static void test_a_second_writer_leaves_the_report_of_the_first(void **state)
     run_result_free(&result);
     assert_int_equal(test_file_size(report), bytes);
     (void)close(lock);
-}
-
-#define TEST(function) cmocka_unit_test_setup_teardown(function, test_folder_setup, test_folder_teardown)
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        TEST(test_a_name_that_no_file_can_have_costs_its_image_only),
-        TEST(test_files_without_label_that_are_no_images_are_left_alone),
-        TEST(test_a_list_does_not_reach_the_state),
-        TEST(test_a_link_is_of_the_file_that_a_symbolic_link_leads_to),
-        TEST(test_a_link_in_the_destination_does_not_lead_into_the_source),
-        TEST(test_a_link_in_the_source_does_not_lead_into_the_destination),
-        TEST(test_the_summary_fits_80_columns),
-        TEST(test_links_in_place_of_the_state_are_refused),
-        TEST(test_a_limit_of_addresses_leaves_room_for_the_ledger),
-        TEST(test_a_damaged_ledger_is_refused_and_an_old_one_named),
-        TEST(test_rows_of_an_earlier_recipe_are_not_taken_for_done),
-        TEST(test_check_believes_the_latest_row),
-        TEST(test_changed_labels_are_another_recipe),
-        TEST(test_one_name_for_images_of_two_parts_is_told),
-        TEST(test_parts_of_pairs_are_of_one_size),
-        TEST(test_a_side_that_changes_is_compared_again),
-        TEST(test_a_folder_is_no_partner),
-        TEST(test_dry_run_knows_what_is_done),
-        TEST(test_reasons_of_libraries_are_in_words),
-        TEST(test_check_tells_why_an_image_has_no_output),
-        TEST(test_check_misses_images_whose_names_promise_none),
-        TEST(test_a_report_of_nothing_is_not_left),
-        TEST(test_a_second_writer_leaves_the_report_of_the_first),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -10,9 +10,8 @@
 
 /* ---- lists ---- */
 
-static void test_a_list_names_the_images(void **state)
+TEST_IN_FOLDER(test_a_list_names_the_images, folder)
 {
-    TestFolder *folder = *state;
     write_many(folder, "in/a", 3, 40);
     write_many(folder, "in/b", 3, 40);
     test_file_write_text(
@@ -32,9 +31,8 @@ static void test_a_list_names_the_images(void **state)
     assert_image(test_path(folder, "out/a/000.jpg"), IMAGE_JPEG, 20, 20, 3);
 }
 
-static void test_a_list_may_come_from_find(void **state)
+TEST_IN_FOLDER(test_a_list_may_come_from_find, folder)
 {
-    TestFolder *folder = *state;
     write_size(test_path(folder, "in/a b\nc.jpg"), 40, 40);
     write_size(test_path(folder, "in/d.jpg"), 40, 40);
     shell(
@@ -57,9 +55,8 @@ static void test_a_list_may_come_from_find(void **state)
 
 /* ---- tars ---- */
 
-static void test_a_tar_gives_what_its_folder_gives(void **state)
+TEST_IN_FOLDER(test_a_tar_gives_what_its_folder_gives, folder)
 {
-    TestFolder *folder = *state;
     write_many(folder, "in/a", 5, 60);
     write_many(folder, "in/b/deep", 5, 30);
     test_file_write_text(test_path(folder, "in/README"), "words");
@@ -79,9 +76,8 @@ static void test_a_tar_gives_what_its_folder_gives(void **state)
     }
 }
 
-static void test_a_tar_of_tars_is_a_folder_of_folders(void **state)
+TEST_IN_FOLDER(test_a_tar_of_tars_is_a_folder_of_folders, folder)
 {
-    TestFolder *folder = *state;
     write_many(folder, "n01", 3, 60);
     write_many(folder, "n02", 2, 60);
     shell(folder, "tar cf n01.tar -C n01 . && tar cf n02.tar -C n02 000.jpg 001.jpg && tar cf train.tar "
@@ -100,9 +96,8 @@ static void test_a_tar_of_tars_is_a_folder_of_folders(void **state)
     json_decref(summary);
 }
 
-static void test_names_in_a_tar_cannot_leave_the_destination(void **state)
+TEST_IN_FOLDER(test_names_in_a_tar_cannot_leave_the_destination, folder)
 {
-    TestFolder *folder = *state;
     write_size(test_path(folder, "src/good.jpg"), 40, 40);
     write_size(test_path(folder, "src/evil.jpg"), 40, 40);
     shell(folder, "cd src && ln -s /etc link.jpg && ln good.jpg hard.jpg && "
@@ -122,9 +117,8 @@ static void test_names_in_a_tar_cannot_leave_the_destination(void **state)
     assert_false(exists("/tmp/fshard-evil.jpg"));
 }
 
-static void test_a_tar_that_ends_early_gives_what_is_there(void **state)
+TEST_IN_FOLDER(test_a_tar_that_ends_early_gives_what_is_there, folder)
 {
-    TestFolder *folder = *state;
     write_many(folder, "in", 4, 60);
     shell(folder, "tar cf a.tar -C in 000.jpg 001.jpg 002.jpg 003.jpg");
     test_file_truncate(test_path(folder, "a.tar"), (int64_t)test_file_size(test_path(folder, "a.tar")) / 2);
@@ -136,9 +130,8 @@ static void test_a_tar_that_ends_early_gives_what_is_there(void **state)
     assert_false(exists(test_path(folder, "out/003.jpg")));
 }
 
-static void test_validation_images_go_to_the_folders_of_their_labels(void **state)
+TEST_IN_FOLDER(test_validation_images_go_to_the_folders_of_their_labels, folder)
 {
-    TestFolder *folder = *state;
     for (unsigned i = 1; i <= 4; i++)
         write_size(test_path(folder, "in/ILSVRC2012_val_%08u.JPEG", i), 40, 40);
     shell(folder, "tar cf val.tar -C in .");
@@ -160,9 +153,8 @@ static void test_validation_images_go_to_the_folders_of_their_labels(void **stat
 
 /* ---- into a tar ---- */
 
-static void test_a_tar_holds_what_a_folder_would(void **state)
+TEST_IN_FOLDER(test_a_tar_holds_what_a_folder_would, folder)
 {
-    TestFolder *folder = *state;
     write_many(folder, "in/a", 30, 90);
     write_many(folder, "in/b", 30, 20);
     const char *in = test_path(folder, "in");
@@ -182,9 +174,8 @@ static void test_a_tar_holds_what_a_folder_would(void **state)
     assert_same_bytes(test_path(folder, "one.tar"), test_path(folder, "four.tar"));
 }
 
-static void test_a_tar_goes_on_after_kills_to_the_same_bytes(void **state)
+TEST_IN_FOLDER(test_a_tar_goes_on_after_kills_to_the_same_bytes, folder)
 {
-    TestFolder *folder = *state;
     enum { KILLS = 6 };
     write_many(folder, "in", 300, 500);
     const char *in = test_path(folder, "in"), *out = test_path(folder, "out.tar");
@@ -206,9 +197,8 @@ static void test_a_tar_goes_on_after_kills_to_the_same_bytes(void **state)
 }
 
 /* As find gives them, whole or with the name of the source in front. */
-static void test_a_list_may_name_the_source_in_its_paths(void **state)
+TEST_IN_FOLDER(test_a_list_may_name_the_source_in_its_paths, folder)
 {
-    TestFolder *folder = *state;
     write_many(folder, "in", 4, 60);
     write_size(test_path(folder, "in/in/003.jpg"), 50, 50);
     assert_int_equal(symlink("in", test_path(folder, "link")), 0);
@@ -242,9 +232,8 @@ static void test_a_list_may_name_the_source_in_its_paths(void **state)
 
 /* ---- pairs ---- */
 
-static void test_pairs_keep_one_geometry_or_are_left_out(void **state)
+TEST_IN_FOLDER(test_pairs_keep_one_geometry_or_are_left_out, folder)
 {
-    TestFolder *folder = *state;
     write_size(test_path(folder, "in/train/seq1/blur/000.jpg"), 90, 60);
     write_size(test_path(folder, "in/train/seq1/sharp/000.jpg"), 90, 60);
     write_size(test_path(folder, "in/train/seq1/blur/001.jpg"), 90, 60);
@@ -291,9 +280,8 @@ static void test_pairs_keep_one_geometry_or_are_left_out(void **state)
 }
 
 /* One line instead of a hundred, and the right command goes through afterwards. */
-static void test_mistyped_sides_and_labels_are_told_in_one_line_and_bind_nothing(void **state)
+TEST_IN_FOLDER(test_mistyped_sides_and_labels_are_told_in_one_line_and_bind_nothing, folder)
 {
-    TestFolder *folder = *state;
     write_many(folder, "in/train/blurry", 9, 60);
     write_many(folder, "in/train/sharp", 9, 60);
     const char *in = test_path(folder, "in"), *out = test_path(folder, "out");
@@ -333,9 +321,8 @@ static void test_mistyped_sides_and_labels_are_told_in_one_line_and_bind_nothing
     run_result_free(&result);
 }
 
-static void test_a_state_without_outputs_binds_nothing(void **state)
+TEST_IN_FOLDER(test_a_state_without_outputs_binds_nothing, folder)
 {
-    TestFolder *folder = *state;
     const char *in = test_path(folder, "in"), *out = test_path(folder, "out");
     test_file_write_text(test_path(folder, "in/a.jpg"), "no image");
     RunResult result = fresize_expecting(1, "--max-size=20", in, out, NULL);
@@ -351,9 +338,8 @@ static void test_a_state_without_outputs_binds_nothing(void **state)
 
 /* ---- links, sizes, formats ---- */
 
-static void test_small_images_become_links_where_asked(void **state)
+TEST_IN_FOLDER(test_small_images_become_links_where_asked, folder)
 {
-    TestFolder *folder = *state;
     write_size(test_path(folder, "in/a/small.jpg"), 20, 20);
     write_size(test_path(folder, "in/a/large.jpg"), 90, 90);
     const char *const arguments[] = {"--max-size=30", "--link", test_path(folder, "in"),
@@ -379,9 +365,8 @@ static void test_small_images_become_links_where_asked(void **state)
                  3); /* nothing was written through it */
 }
 
-static void test_too_small_images_are_left_out_and_told(void **state)
+TEST_IN_FOLDER(test_too_small_images_are_left_out_and_told, folder)
 {
-    TestFolder *folder = *state;
     write_size(test_path(folder, "in/a.jpg"), 20, 90);
     write_size(test_path(folder, "in/b.jpg"), 21, 90);
     const char *in = test_path(folder, "in"), *out = test_path(folder, "out"),
@@ -397,9 +382,8 @@ static void test_too_small_images_are_left_out_and_told(void **state)
     fresize_ok("--max-size=30", "--min-size=21", "--check", in, out, NULL);
 }
 
-static void test_everything_becomes_the_format_that_is_asked_for(void **state)
+TEST_IN_FOLDER(test_everything_becomes_the_format_that_is_asked_for, folder)
 {
-    TestFolder *folder = *state;
     if (!png_is_supported())
         skip();
     write_size(test_path(folder, "in/a.jpg"), 20, 20);
@@ -418,9 +402,8 @@ static void test_everything_becomes_the_format_that_is_asked_for(void **state)
     assert_image(test_path(folder, "keep/c.JPEG"), IMAGE_JPEG, 20, 20, 3); /* ImageNet's PNG named .JPEG */
 }
 
-static void test_one_name_for_two_images_is_told(void **state)
+TEST_IN_FOLDER(test_one_name_for_two_images_is_told, folder)
 {
-    TestFolder *folder = *state;
     if (!png_is_supported())
         skip();
     write_size(test_path(folder, "in/a.jpg"), 20, 20);
@@ -439,9 +422,8 @@ static void test_one_name_for_two_images_is_told(void **state)
     assert_same_bytes(test_path(folder, "out/a.jpg"), test_path(folder, "in/a.jpg"));
 }
 
-static void test_what_does_not_go_together_is_usage(void **state)
+TEST_IN_FOLDER(test_what_does_not_go_together_is_usage, folder)
 {
-    TestFolder *folder = *state;
     write_many(folder, "in", 1, 20);
     shell(folder, "tar cf in.tar in");
     const char *in = test_path(folder, "in"), *tar = test_path(folder, "in.tar"),
@@ -459,31 +441,4 @@ static void test_what_does_not_go_together_is_usage(void **state)
     RunResult result = fresize_expecting(1, "--check", in, out, NULL);
     assert_contains(result.err, "fresize has not made this");
     run_result_free(&result);
-}
-
-#define TEST(name) cmocka_unit_test_setup_teardown(name, test_folder_setup, test_folder_teardown)
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        TEST(test_a_list_names_the_images),
-        TEST(test_a_list_may_come_from_find),
-        TEST(test_a_tar_gives_what_its_folder_gives),
-        TEST(test_a_tar_of_tars_is_a_folder_of_folders),
-        TEST(test_names_in_a_tar_cannot_leave_the_destination),
-        TEST(test_a_tar_that_ends_early_gives_what_is_there),
-        TEST(test_validation_images_go_to_the_folders_of_their_labels),
-        TEST(test_a_tar_holds_what_a_folder_would),
-        TEST(test_a_tar_goes_on_after_kills_to_the_same_bytes),
-        TEST(test_a_list_may_name_the_source_in_its_paths),
-        TEST(test_pairs_keep_one_geometry_or_are_left_out),
-        TEST(test_mistyped_sides_and_labels_are_told_in_one_line_and_bind_nothing),
-        TEST(test_a_state_without_outputs_binds_nothing),
-        TEST(test_small_images_become_links_where_asked),
-        TEST(test_too_small_images_are_left_out_and_told),
-        TEST(test_everything_becomes_the_format_that_is_asked_for),
-        TEST(test_one_name_for_two_images_is_told),
-        TEST(test_what_does_not_go_together_is_usage),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -36,9 +36,8 @@ static bool has_row(Ledger *ledger, const char *target, uint64_t number)
            memcmp(row.hash, expected.hash, sizeof row.hash) == 0;
 }
 
-static void test_committed_rows_are_found_by_a_later_run(void **state)
+TEST_IN_FOLDER(test_committed_rows_are_found_by_a_later_run, folder)
 {
-    TestFolder *folder = *state;
     FshError error = {0};
     Ledger *ledger = open_ledger(folder, false);
     LedgerRow first = row_of(1), second = row_of(2), changed = row_of(3);
@@ -61,12 +60,12 @@ static void test_committed_rows_are_found_by_a_later_run(void **state)
     ledger_close(&ledger);
 }
 
-static void test_long_names_stay_apart(void **state)
+TEST_IN_FOLDER(test_long_names_stay_apart, folder)
 {
     enum { LENGTH = 2000 };
     char one[LENGTH + 1], other[LENGTH + 1];
     FshError error = {0};
-    Ledger *ledger = open_ledger(*state, false);
+    Ledger *ledger = open_ledger(folder, false);
     LedgerRow first = row_of(1), second = row_of(2);
     memset(one, 'x', LENGTH);
     one[LENGTH] = '\0';
@@ -96,10 +95,10 @@ static FshStatus see(const char *target, const char *source, const LedgerRow *ro
     return ++seen->count == 3 ? FSH_ERR_MISMATCH : FSH_OK;
 }
 
-static void test_rows_are_visited_in_order_until_a_visit_fails(void **state)
+TEST_IN_FOLDER(test_rows_are_visited_in_order_until_a_visit_fails, folder)
 {
     FshError error = {0};
-    Ledger *ledger = open_ledger(*state, false);
+    Ledger *ledger = open_ledger(folder, false);
     static const char *const names[] = {"d", "b", "a", "c"};
     for (unsigned i = 0; i < 4; i++) {
         LedgerRow row = row_of(i);
@@ -113,9 +112,8 @@ static void test_rows_are_visited_in_order_until_a_visit_fails(void **state)
     ledger_close(&ledger);
 }
 
-static void test_a_file_that_is_no_ledger_is_refused_with_the_way_out(void **state)
+TEST_IN_FOLDER(test_a_file_that_is_no_ledger_is_refused_with_the_way_out, folder)
 {
-    TestFolder *folder = *state;
     Ledger *ledger = NULL;
     FshError error = {0};
     char *text = malloc(20000);
@@ -129,9 +127,8 @@ static void test_a_file_that_is_no_ledger_is_refused_with_the_way_out(void **sta
     assert_null(ledger);
 }
 
-static void test_a_ledger_that_was_never_written_is_empty(void **state)
+TEST_IN_FOLDER(test_a_ledger_that_was_never_written_is_empty, folder)
 {
-    TestFolder *folder = *state;
     test_file_write_text(test_path(folder, "outputs.ledger"), "");
     Ledger *ledger = open_ledger(folder, true);
     assert_false(has_row(ledger, "a", 0));
@@ -139,9 +136,8 @@ static void test_a_ledger_that_was_never_written_is_empty(void **state)
     ledger_close(&ledger);
 }
 
-static void test_rows_of_another_recipe_are_none(void **state)
+TEST_IN_FOLDER(test_rows_of_another_recipe_are_none, folder)
 {
-    TestFolder *folder = *state;
     static const uint8_t other[LEDGER_RECIPE_BYTES] = {1, 2, 4};
     FshError error = {0};
     Ledger *ledger = open_ledger(folder, false);
@@ -183,9 +179,8 @@ static void fill(TestFolder *folder, bool settled)
 }
 
 /* A run that was killed, or lost power, while it wrote: whole commits count, and the next run goes on behind them. */
-static void test_what_was_cut_short_is_done_again(void **state)
+TEST_IN_FOLDER(test_what_was_cut_short_is_done_again, folder)
 {
-    TestFolder *folder = *state;
     const char *path = test_path(folder, "outputs.ledger");
     fill(folder, false);
     const int64_t whole = (int64_t)test_file_size(path);
@@ -220,9 +215,8 @@ static void test_what_was_cut_short_is_done_again(void **state)
 }
 
 /* liblmdb, which kept the rows before, ended the program by a signal for one byte in twenty. */
-static void test_every_damaged_byte_is_told_or_costs_what_is_behind_it(void **state)
+TEST_IN_FOLDER(test_every_damaged_byte_is_told_or_costs_what_is_behind_it, folder)
 {
-    TestFolder *folder = *state;
     for (int settled = 0; settled <= 1; settled++) {
         const char *path = test_path(folder, "outputs.ledger");
         (void)unlink(path);
@@ -252,9 +246,8 @@ static void test_every_damaged_byte_is_told_or_costs_what_is_behind_it(void **st
     }
 }
 
-static void test_settled_rows_do_not_tell_how_they_came(void **state)
+TEST_IN_FOLDER(test_settled_rows_do_not_tell_how_they_came, folder)
 {
-    TestFolder *folder = *state;
     Buffer one = {0}, other = {0};
     FshError error = {0};
     const char *path = test_path(folder, "outputs.ledger");
@@ -278,22 +271,4 @@ static void test_settled_rows_do_not_tell_how_they_came(void **state)
     assert_memory_equal(one.bytes, other.bytes, one.length);
     buffer_free(&one);
     buffer_free(&other);
-}
-
-#define TEST(function) cmocka_unit_test_setup_teardown(function, test_folder_setup, test_folder_teardown)
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        TEST(test_committed_rows_are_found_by_a_later_run),
-        TEST(test_long_names_stay_apart),
-        TEST(test_rows_are_visited_in_order_until_a_visit_fails),
-        TEST(test_a_file_that_is_no_ledger_is_refused_with_the_way_out),
-        TEST(test_a_ledger_that_was_never_written_is_empty),
-        TEST(test_rows_of_another_recipe_are_none),
-        TEST(test_what_was_cut_short_is_done_again),
-        TEST(test_every_damaged_byte_is_told_or_costs_what_is_behind_it),
-        TEST(test_settled_rows_do_not_tell_how_they_came),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

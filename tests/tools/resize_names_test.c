@@ -17,9 +17,8 @@ static void expect_target(const char *path, ImageFormat format, const char *expe
     assert_int_equal(given, expected_format);
 }
 
-static void test_kept_formats_keep_their_names(void **state)
+TEST(test_kept_formats_keep_their_names)
 {
-    (void)state;
     expect_target("a/b.JPEG", IMAGE_UNKNOWN, "a/b.JPEG", IMAGE_JPEG);
     expect_target("a/b.png", IMAGE_UNKNOWN, "a/b.png", IMAGE_PNG);
     expect_target("a/b.WebP", IMAGE_UNKNOWN, "a/b.WebP", IMAGE_WEBP);
@@ -29,9 +28,8 @@ static void test_kept_formats_keep_their_names(void **state)
     expect_target("a/b.txt", IMAGE_UNKNOWN, "a/b.txt", IMAGE_UNKNOWN);
 }
 
-static void test_one_format_changes_extensions_that_promise_another(void **state)
+TEST(test_one_format_changes_extensions_that_promise_another)
 {
-    (void)state;
     expect_target("a/b.JPEG", IMAGE_JPEG, "a/b.JPEG", IMAGE_JPEG);
     expect_target("a/b.png", IMAGE_JPEG, "a/b.jpg", IMAGE_JPEG);
     expect_target("a/b.jpg", IMAGE_WEBP, "a/b.webp", IMAGE_WEBP);
@@ -40,12 +38,11 @@ static void test_one_format_changes_extensions_that_promise_another(void **state
     expect_target(".hidden", IMAGE_PNG, ".hidden.png", IMAGE_PNG);
 }
 
-static void test_a_name_that_becomes_too_long_is_refused(void **state)
+TEST(test_a_name_that_becomes_too_long_is_refused)
 {
     char path[PATH_MAX], target[PATH_MAX];
     ImageFormat format;
     FshError error = {0};
-    (void)state;
     memset(path, 'x', sizeof path);
     path[PATH_MAX - 1] = '\0';
     assert_int_equal(resize_name_target(path, IMAGE_PNG, target, &format, &error), FSH_ERR_MEMORY);
@@ -75,7 +72,7 @@ static void expect_claims(bool sorted, const Claim *claims, size_t count)
     assert_null(given);
 }
 
-static void test_the_first_of_two_gets_the_name(void **state)
+TEST(test_the_first_of_two_gets_the_name)
 {
     static const Claim claims[] = {
         {"a.bmp", "a.png", false, NULL},
@@ -86,17 +83,15 @@ static void test_the_first_of_two_gets_the_name(void **state)
         {"b/a.gif", "b/a.png", false, NULL},
         {"b/a.tif", "b/a.png", true, "b/a.gif"},
     };
-    (void)state;
     expect_claims(true, claims, sizeof claims / sizeof claims[0]);
     expect_claims(false, claims, sizeof claims / sizeof claims[0]);
 }
 
-static void test_unsorted_names_are_remembered_for_good(void **state)
+TEST(test_unsorted_names_are_remembered_for_good)
 {
     enum { COUNT = 5000 }; /* the table grows several times */
     NameClaims *given = NULL;
     FshError error = {0};
-    (void)state;
     assert_ok(name_claims_new(&given, false, &error), &error);
     for (unsigned round = 0; round < 2; round++) {
         for (unsigned i = 0; i < COUNT; i++) {
@@ -109,16 +104,4 @@ static void test_unsorted_names_are_remembered_for_good(void **state)
         }
     }
     name_claims_free(&given);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_kept_formats_keep_their_names),
-        cmocka_unit_test(test_one_format_changes_extensions_that_promise_another),
-        cmocka_unit_test(test_a_name_that_becomes_too_long_is_refused),
-        cmocka_unit_test(test_the_first_of_two_gets_the_name),
-        cmocka_unit_test(test_unsorted_names_are_remembered_for_good),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

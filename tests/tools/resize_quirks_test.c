@@ -9,9 +9,8 @@
 
 /* ---- formats ---- */
 
-static void test_png_named_jpeg_becomes_a_jpeg(void **state)
+TEST_WITH(test_png_named_jpeg_becomes_a_jpeg, resize_tools_setup, resize_tools_teardown, ResizeTools *tools)
 {
-    ResizeTools *tools = *state;
     need_libvips();
     for (uint32_t size = 20; size <= 60; size += 40) { /* small enough, and not */
         take_png(tools, size, size);
@@ -32,9 +31,9 @@ static const uint8_t gif[] = {'G',  'I',  'F', '8', '9', 'a', 1,   0, 1,    0, 0
                               0x3B};
 enum { GIF_FRAME_BYTES = 23 };
 
-static void test_kept_formats_stay_and_others_become_what_can_be_written(void **state)
+TEST_WITH(test_kept_formats_stay_and_others_become_what_can_be_written, resize_tools_setup,
+          resize_tools_teardown, ResizeTools *tools)
 {
-    ResizeTools *tools = *state;
     need_libvips();
     static const ImageFormat ours[] = {IMAGE_JPEG, IMAGE_PNG, IMAGE_WEBP};
     for (size_t i = 0; i < 3; i++) {
@@ -57,9 +56,9 @@ static void test_kept_formats_stay_and_others_become_what_can_be_written(void **
 }
 
 /* Pillow refuses a file with a bad checksum wherever it is; what is copied must be readable to all. */
-static void test_a_png_with_a_damaged_chunk_is_written_anew(void **state)
+TEST_WITH(test_a_png_with_a_damaged_chunk_is_written_anew, resize_tools_setup, resize_tools_teardown,
+          ResizeTools *tools)
 {
-    ResizeTools *tools = *state;
     need_libvips();
     static const uint8_t rows[] = {1, 2, 3, 4, 5, 6}, exif[] = "II*\0\x08\0\0\0\0\0\0\0\0";
     const MakePng png = {.width = 2,
@@ -80,9 +79,9 @@ static void test_a_png_with_a_damaged_chunk_is_written_anew(void **state)
     assert_true(tools->resized.info.quirks & IMAGE_QUIRK_WARNING);
 }
 
-static void test_a_fixed_format_is_what_everything_becomes(void **state)
+TEST_WITH(test_a_fixed_format_is_what_everything_becomes, resize_tools_setup, resize_tools_teardown,
+          ResizeTools *tools)
 {
-    ResizeTools *tools = *state;
     need_libvips();
     static const ImageFormat ours[] = {IMAGE_JPEG, IMAGE_PNG, IMAGE_WEBP};
     for (size_t i = 0; i < 9; i++) {
@@ -97,9 +96,9 @@ static void test_a_fixed_format_is_what_everything_becomes(void **state)
     }
 }
 
-static void test_animations_give_their_first_frame_and_are_told(void **state)
+TEST_WITH(test_animations_give_their_first_frame_and_are_told, resize_tools_setup, resize_tools_teardown,
+          ResizeTools *tools)
 {
-    ResizeTools *tools = *state;
     need_libvips();
     take_bytes(tools, gif, sizeof gif);
     expect(tools, RESIZE_CONVERTED, IMAGE_PNG, 1, 1, 3);
@@ -148,9 +147,9 @@ static void test_animations_give_their_first_frame_and_are_told(void **state)
 
 /* ---- colours ---- */
 
-static void test_cmyk_and_ycck_lose_their_inversion(void **state)
+TEST_WITH(test_cmyk_and_ycck_lose_their_inversion, resize_tools_setup, resize_tools_teardown,
+          ResizeTools *tools)
 {
-    ResizeTools *tools = *state;
     need_libvips();
     uint8_t *pixels = malloc((size_t)64 * 64 * 4);
     assert_non_null(pixels);
@@ -174,9 +173,8 @@ static void test_cmyk_and_ycck_lose_their_inversion(void **state)
     free(pixels);
 }
 
-static void test_gray_stays_gray_but_in_webp(void **state)
+TEST_WITH(test_gray_stays_gray_but_in_webp, resize_tools_setup, resize_tools_teardown, ResizeTools *tools)
 {
-    ResizeTools *tools = *state;
     take_jpeg(tools, (MakeJpeg){.width = 60, .height = 40, .colours = MAKE_GRAY});
     expect(tools, RESIZE_RESIZED, IMAGE_JPEG, 45, 30, 1);
     need_libvips();
@@ -186,9 +184,9 @@ static void test_gray_stays_gray_but_in_webp(void **state)
     expect(tools, RESIZE_RESIZED, IMAGE_WEBP, 45, 30, 3);
 }
 
-static void test_16_bit_palette_and_alpha_become_8_bit_pixels(void **state)
+TEST_WITH(test_16_bit_palette_and_alpha_become_8_bit_pixels, resize_tools_setup, resize_tools_teardown,
+          ResizeTools *tools)
 {
-    ResizeTools *tools = *state;
     need_libvips();
     enum { EDGE = 60 };
     uint8_t *rows = malloc((size_t)EDGE * EDGE * 8);
@@ -237,9 +235,9 @@ static void test_16_bit_palette_and_alpha_become_8_bit_pixels(void **state)
     free(rows);
 }
 
-static void test_progressive_and_arithmetic_give_the_same_pixels(void **state)
+TEST_WITH(test_progressive_and_arithmetic_give_the_same_pixels, resize_tools_setup, resize_tools_teardown,
+          ResizeTools *tools)
 {
-    ResizeTools *tools = *state;
     Image baseline = {0};
     take_jpeg(tools, (MakeJpeg){.width = 90, .height = 60, .colours = MAKE_RGB});
     expect(tools, RESIZE_RESIZED, IMAGE_JPEG, 45, 30, 3);
@@ -271,9 +269,9 @@ static void fill_quarters(Image *image, uint32_t edge)
         memcpy(image->pixels + 3 * (size_t)i, colours[2 * (i / edge * 2 / edge) + i % edge * 2 / edge], 3);
 }
 
-static void test_each_orientation_is_applied_and_kept_metadata_says_so(void **state)
+TEST_WITH(test_each_orientation_is_applied_and_kept_metadata_says_so, resize_tools_setup,
+          resize_tools_teardown, ResizeTools *tools)
 {
-    ResizeTools *tools = *state;
     Image stored = {0}, shown = {0};
     tools->recipe.subsampling = IMAGE_SUBSAMPLING_444;
     for (unsigned i = 0; i < 8 * 4; i++) {
@@ -309,9 +307,9 @@ static void test_each_orientation_is_applied_and_kept_metadata_says_so(void **st
     image_free(&shown);
 }
 
-static void test_corrupt_exif_is_a_warning_and_is_not_passed_on(void **state)
+TEST_WITH(test_corrupt_exif_is_a_warning_and_is_not_passed_on, resize_tools_setup, resize_tools_teardown,
+          ResizeTools *tools)
 {
-    ResizeTools *tools = *state;
     static const char broken[] = "Exif\0\0MM\0*\0\0\0\x08\0\xff\x01\x12";
     tools->recipe.keep_metadata = true;
     take_jpeg(tools, (MakeJpeg){.width = 60,
@@ -327,9 +325,9 @@ static void test_corrupt_exif_is_a_warning_and_is_not_passed_on(void **state)
 
 /* ---- metadata ---- */
 
-static void test_metadata_is_kept_or_stripped_with_the_colours_it_means(void **state)
+TEST_WITH(test_metadata_is_kept_or_stripped_with_the_colours_it_means, resize_tools_setup,
+          resize_tools_teardown, ResizeTools *tools)
 {
-    ResizeTools *tools = *state;
     need_libvips();
     static const ImageFormat ours[] = {IMAGE_JPEG, IMAGE_PNG, IMAGE_WEBP};
     uint8_t exif[64], icc[1024];
@@ -368,9 +366,8 @@ static void test_metadata_is_kept_or_stripped_with_the_colours_it_means(void **s
 
 /* ---- sizes ---- */
 
-static void test_one_pixel_and_extreme_shapes(void **state)
+TEST_WITH(test_one_pixel_and_extreme_shapes, resize_tools_setup, resize_tools_teardown, ResizeTools *tools)
 {
-    ResizeTools *tools = *state;
     static const uint32_t shapes[][2] = {{1, 1}, {1, 20000}, {20000, 1}};
     for (size_t i = 0; i < 6; i++) {
         uint32_t width = shapes[i / 2][0], height = shapes[i / 2][1];
@@ -399,9 +396,9 @@ static void test_one_pixel_and_extreme_shapes(void **state)
     expect(tools, RESIZE_CONVERTED, IMAGE_WEBP, 1, 1, 3);
 }
 
-static void test_smaller_than_min_size_is_left_out_as_displayed(void **state)
+TEST_WITH(test_smaller_than_min_size_is_left_out_as_displayed, resize_tools_setup, resize_tools_teardown,
+          ResizeTools *tools)
 {
-    ResizeTools *tools = *state;
     tools->recipe.min_size = 21;
     take_jpeg(tools, (MakeJpeg){.width = 20, .height = 300, .colours = MAKE_RGB, .orientation = 6});
     assert_ok(resize_as(tools, IMAGE_UNKNOWN), &tools->error);
@@ -427,9 +424,9 @@ static uint64_t peak_memory_kb(void)
     return peak;
 }
 
-static void test_bombs_are_refused_before_memory_is_taken(void **state)
+TEST_WITH(test_bombs_are_refused_before_memory_is_taken, resize_tools_setup, resize_tools_teardown,
+          ResizeTools *tools)
 {
-    ResizeTools *tools = *state;
     need_libvips();
     take_png(tools, 40, 40); /* whatever the libraries take once */
     expect(tools, RESIZE_RESIZED, IMAGE_PNG, 30, 30, 3);
@@ -447,9 +444,9 @@ static void test_bombs_are_refused_before_memory_is_taken(void **state)
     }
 }
 
-static void test_the_longest_file_follows_from_the_pixels(void **state)
+TEST_WITH(test_the_longest_file_follows_from_the_pixels, resize_tools_setup, resize_tools_teardown,
+          ResizeTools *tools)
 {
-    (void)state;
     const ResizeRecipe none = {0}, small = {.max_pixels = 1000}, all = {.max_pixels = UINT64_MAX};
     assert_int_equal(resize_most_bytes(&small), 8000 + (64 << 20));
     assert_int_equal(resize_most_bytes(&none), 8 * IMAGE_MAX_PIXELS_DEFAULT + (64 << 20));
@@ -458,9 +455,9 @@ static void test_the_longest_file_follows_from_the_pixels(void **state)
 
 /* ---- what cannot be read ---- */
 
-static void test_truncated_files_fail_large_and_small(void **state)
+TEST_WITH(test_truncated_files_fail_large_and_small, resize_tools_setup, resize_tools_teardown,
+          ResizeTools *tools)
 {
-    ResizeTools *tools = *state;
     for (uint32_t size = 24; size <= 96; size += 72) {
         take_jpeg(tools, (MakeJpeg){.width = size, .height = size, .colours = MAKE_RGB});
         tools->file.length -= 100;
@@ -482,9 +479,9 @@ static void test_truncated_files_fail_large_and_small(void **state)
     expect_failure(tools, FSH_ERR_CORRUPT, "");
 }
 
-static void test_12_bit_jpeg_and_camera_raw_are_refused_with_a_reason(void **state)
+TEST_WITH(test_12_bit_jpeg_and_camera_raw_are_refused_with_a_reason, resize_tools_setup,
+          resize_tools_teardown, ResizeTools *tools)
 {
-    ResizeTools *tools = *state;
     take_jpeg(tools, (MakeJpeg){.width = 16, .height = 16, .colours = MAKE_GRAY});
     uint8_t *frame = memmem(tools->file.bytes, tools->file.length, "\xff\xc0\0\x0b\x08", 5);
     assert_non_null(frame);
@@ -495,9 +492,8 @@ static void test_12_bit_jpeg_and_camera_raw_are_refused_with_a_reason(void **sta
     expect_failure(tools, FSH_ERR_UNSUPPORTED, "a camera's raw file");
 }
 
-static void test_times_of_the_stages_are_told(void **state)
+TEST_WITH(test_times_of_the_stages_are_told, resize_tools_setup, resize_tools_teardown, ResizeTools *tools)
 {
-    ResizeTools *tools = *state;
     take_jpeg(tools, (MakeJpeg){.width = 900, .height = 700, .colours = MAKE_RGB});
     tools->recipe.exact = true;
     tools->recipe.max_size = 600;
@@ -507,31 +503,4 @@ static void test_times_of_the_stages_are_told(void **state)
     const ResizedImage *resized = &tools->resized;
     assert_true(resized->decode_seconds > 0 && resized->resample_seconds > 0 && resized->encode_seconds > 0);
     assert_true(resized->decode_seconds + resized->resample_seconds + resized->encode_seconds < taken);
-}
-
-int main(void)
-{
-#define QUIRK_TEST(name) cmocka_unit_test_setup_teardown(name, resize_tools_setup, resize_tools_teardown)
-    const struct CMUnitTest tests[] = {
-        QUIRK_TEST(test_png_named_jpeg_becomes_a_jpeg),
-        QUIRK_TEST(test_kept_formats_stay_and_others_become_what_can_be_written),
-        QUIRK_TEST(test_a_png_with_a_damaged_chunk_is_written_anew),
-        QUIRK_TEST(test_a_fixed_format_is_what_everything_becomes),
-        QUIRK_TEST(test_animations_give_their_first_frame_and_are_told),
-        QUIRK_TEST(test_cmyk_and_ycck_lose_their_inversion),
-        QUIRK_TEST(test_gray_stays_gray_but_in_webp),
-        QUIRK_TEST(test_16_bit_palette_and_alpha_become_8_bit_pixels),
-        QUIRK_TEST(test_progressive_and_arithmetic_give_the_same_pixels),
-        QUIRK_TEST(test_each_orientation_is_applied_and_kept_metadata_says_so),
-        QUIRK_TEST(test_corrupt_exif_is_a_warning_and_is_not_passed_on),
-        QUIRK_TEST(test_metadata_is_kept_or_stripped_with_the_colours_it_means),
-        QUIRK_TEST(test_one_pixel_and_extreme_shapes),
-        QUIRK_TEST(test_smaller_than_min_size_is_left_out_as_displayed),
-        QUIRK_TEST(test_bombs_are_refused_before_memory_is_taken),
-        QUIRK_TEST(test_the_longest_file_follows_from_the_pixels),
-        QUIRK_TEST(test_truncated_files_fail_large_and_small),
-        QUIRK_TEST(test_12_bit_jpeg_and_camera_raw_are_refused_with_a_reason),
-        QUIRK_TEST(test_times_of_the_stages_are_told),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

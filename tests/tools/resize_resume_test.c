@@ -27,9 +27,8 @@ static void write_tree(TestFolder *folder, unsigned count, uint32_t size)
 
 /* A hundred kills at random moments: what is there is whole at each, and the tree at the end, state included, is that of a
  * run that nobody killed. */
-static void test_a_hundred_kills_leave_no_trace(void **state)
+TEST_IN_FOLDER(test_a_hundred_kills_leave_no_trace, folder)
 {
-    TestFolder *folder = *state;
     enum { KILLS = 100, IMAGES = 120 };
     write_tree(folder, IMAGES, 320);
     const char *in = test_path(folder, "in"), *out = test_path(folder, "out");
@@ -60,9 +59,8 @@ static void test_a_hundred_kills_leave_no_trace(void **state)
 
 /* ---- what the ledger knows ---- */
 
-static void test_a_source_of_another_size_is_done_again_whatever_its_time(void **state)
+TEST_IN_FOLDER(test_a_source_of_another_size_is_done_again_whatever_its_time, folder)
 {
-    TestFolder *folder = *state;
     write_tree(folder, 4, 60);
     const char *const arguments[] = {"--max-size=20", test_path(folder, "in"), test_path(folder, "out"),
                                      NULL};
@@ -79,9 +77,8 @@ static void test_a_source_of_another_size_is_done_again_whatever_its_time(void *
     assert_image(test_path(folder, "out/1/001.jpg"), IMAGE_JPEG, 30, 20, 3);
 }
 
-static void test_check_tells_all_that_is_wrong(void **state)
+TEST_IN_FOLDER(test_check_tells_all_that_is_wrong, folder)
 {
-    TestFolder *folder = *state;
     write_tree(folder, 8, 60);
     const char *in = test_path(folder, "in"), *out = test_path(folder, "out");
     const char *const arguments[] = {"--max-size=20", "--check", in, out, NULL};
@@ -150,9 +147,8 @@ static void test_check_tells_all_that_is_wrong(void **state)
 
 /* ---- parts ---- */
 
-static void test_parts_are_disjoint_and_complete_and_become_one(void **state)
+TEST_IN_FOLDER(test_parts_are_disjoint_and_complete_and_become_one, folder)
 {
-    TestFolder *folder = *state;
     enum { IMAGES = 60, PARTS = 4 };
     write_tree(folder, IMAGES, 60);
     const char *in = test_path(folder, "in"), *out = test_path(folder, "out");
@@ -190,9 +186,8 @@ static void test_parts_are_disjoint_and_complete_and_become_one(void **state)
     assert_same_trees(out, test_path(folder, "alone"));
 }
 
-static void test_slurm_says_which_part(void **state)
+TEST_IN_FOLDER(test_slurm_says_which_part, folder)
 {
-    TestFolder *folder = *state;
     write_tree(folder, 9, 60);
     const char *in = test_path(folder, "in"), *out = test_path(folder, "out");
     const char *const arguments[] = {"--max-size=20", "--part=auto", in, out, NULL};
@@ -206,9 +201,8 @@ static void test_slurm_says_which_part(void **state)
     assert_int_equal(access(test_path(folder, "out/.fresize/part-2-of-3.ledger"), F_OK), 0);
 }
 
-static void test_parts_of_a_source_that_changes_are_refused(void **state)
+TEST_IN_FOLDER(test_parts_of_a_source_that_changes_are_refused, folder)
 {
-    TestFolder *folder = *state;
     write_tree(folder, 10, 60);
     const char *in = test_path(folder, "in"), *out = test_path(folder, "out");
     fresize_ok("--max-size=20", "--part=1/2", in, out, NULL);
@@ -227,9 +221,8 @@ static void test_parts_of_a_source_that_changes_are_refused(void **state)
 
 /* ---- two writers ---- */
 
-static void test_a_second_writer_is_refused(void **state)
+TEST_IN_FOLDER(test_a_second_writer_is_refused, folder)
 {
-    TestFolder *folder = *state;
     write_tree(folder, 4, 60);
     const char *in = test_path(folder, "in"), *out = test_path(folder, "out");
     fresize_ok("--max-size=20", "--part=1/2", in, out, NULL);
@@ -248,20 +241,4 @@ static void test_a_second_writer_is_refused(void **state)
     assert_contains(result.err, "out: another fresize is writing it");
     run_result_free(&result);
     (void)close(lock);
-}
-
-#define TEST(name) cmocka_unit_test_setup_teardown(name, test_folder_setup, test_folder_teardown)
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        TEST(test_a_hundred_kills_leave_no_trace),
-        TEST(test_a_source_of_another_size_is_done_again_whatever_its_time),
-        TEST(test_check_tells_all_that_is_wrong),
-        TEST(test_parts_are_disjoint_and_complete_and_become_one),
-        TEST(test_slurm_says_which_part),
-        TEST(test_parts_of_a_source_that_changes_are_refused),
-        TEST(test_a_second_writer_is_refused),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -9,9 +9,8 @@
 
 #include "tests/tools/resize_files.h"
 
-static void test_missing_and_empty_folders_are_errors(void **state)
+TEST_IN_FOLDER(test_missing_and_empty_folders_are_errors, folder)
 {
-    TestFolder *folder = *state;
     const char *out = test_path(folder, "out");
     RunResult result = fresize_expecting(1, test_path(folder, "nowhere"), out, NULL);
     assert_contains(result.err, "nowhere");
@@ -32,9 +31,8 @@ static void test_missing_and_empty_folders_are_errors(void **state)
     assert_int_not_equal(access(out, F_OK), 0); /* nothing was made */
 }
 
-static void test_wrong_usage_is_exit_2(void **state)
+TEST_IN_FOLDER(test_wrong_usage_is_exit_2, folder)
 {
-    TestFolder *folder = *state;
     write_many(folder, "in", 2, 40);
     const char *in = test_path(folder, "in"), *out = test_path(folder, "out"),
                *inside = test_path(folder, "in/out");
@@ -89,9 +87,8 @@ static void test_wrong_usage_is_exit_2(void **state)
     assert_int_equal(test_count_files(in), 2);
 }
 
-static void test_destination_of_others_is_refused_without_force(void **state)
+TEST_IN_FOLDER(test_destination_of_others_is_refused_without_force, folder)
 {
-    TestFolder *folder = *state;
     write_many(folder, "in", 2, 40);
     test_file_write_text(test_path(folder, "out/notes.txt"), "mine");
     test_file_write_text(test_path(folder, "out/000.jpg"), "mine, too");
@@ -115,9 +112,8 @@ static void test_destination_of_others_is_refused_without_force(void **state)
     run_result_free(&result);
 }
 
-static void test_other_recipe_is_refused_and_force_does_all_anew(void **state)
+TEST_IN_FOLDER(test_other_recipe_is_refused_and_force_does_all_anew, folder)
 {
-    TestFolder *folder = *state;
     write_many(folder, "in", 3, 60);
     write_many(folder, "other", 3, 60);
     const char *in = test_path(folder, "in"), *out = test_path(folder, "out");
@@ -160,9 +156,8 @@ static void test_other_recipe_is_refused_and_force_does_all_anew(void **state)
 }
 
 /* Files of the old recipe have their source's time, too. A forced run that stops must not have them taken for its own. */
-static void test_forced_run_that_stops_resumes_with_its_own_recipe(void **state)
+TEST_IN_FOLDER(test_forced_run_that_stops_resumes_with_its_own_recipe, folder)
 {
-    TestFolder *folder = *state;
     write_many(folder, "in", 6, 60);
     write_jpeg(test_path(folder, "in/000.jpg"), (MakeJpeg){.width = 50, .height = 60, .colours = MAKE_RGB});
     const char *in = test_path(folder, "in"), *out = test_path(folder, "out");
@@ -179,9 +174,8 @@ static void test_forced_run_that_stops_resumes_with_its_own_recipe(void **state)
         fail_msg("%s", difference);
 }
 
-static void test_finished_files_are_skipped_and_changed_ones_are_not(void **state)
+TEST_IN_FOLDER(test_finished_files_are_skipped_and_changed_ones_are_not, folder)
 {
-    TestFolder *folder = *state;
     write_many(folder, "in", 5, 60);
     const char *in = test_path(folder, "in"), *out = test_path(folder, "out"),
                *report = test_path(folder, "report");
@@ -214,9 +208,8 @@ static void test_finished_files_are_skipped_and_changed_ones_are_not(void **stat
 }
 
 /* Killed at many moments: what is there is whole, and going on gives the tree of a run that nobody killed. */
-static void test_killed_run_resumes_to_the_same_tree(void **state)
+TEST_IN_FOLDER(test_killed_run_resumes_to_the_same_tree, folder)
 {
-    TestFolder *folder = *state;
     enum { IMAGES = 60, KILLS = 12 };
     for (uint32_t i = 0; i < IMAGES; i++)
         write_jpeg(test_path(folder, "in/%u/%02u.jpg", i % 4, i),
@@ -249,9 +242,8 @@ static void test_killed_run_resumes_to_the_same_tree(void **state)
 }
 
 /* Killed before its state had its name: nothing of it counts, and nothing of it stays. */
-static void test_run_killed_at_its_start_is_no_obstacle(void **state)
+TEST_IN_FOLDER(test_run_killed_at_its_start_is_no_obstacle, folder)
 {
-    TestFolder *folder = *state;
     write_many(folder, "in", 2, 40);
     test_file_write_text(test_path(folder, "out/.fresize/.recipe.json.tmp-999999-0"), "half");
     test_file_write_text(test_path(folder, "out/.fresize/lock"), "");
@@ -260,9 +252,8 @@ static void test_run_killed_at_its_start_is_no_obstacle(void **state)
     assert_int_equal(test_count_files(test_path(folder, "out")), 5); /* recipe, ledger, lock */
 }
 
-static void test_interrupt_finishes_what_is_in_hand_and_says_how_to_go_on(void **state)
+TEST_IN_FOLDER(test_interrupt_finishes_what_is_in_hand_and_says_how_to_go_on, folder)
 {
-    TestFolder *folder = *state;
     write_many(folder, "in", 400, 700);
     const char *in = test_path(folder, "in"), *out = test_path(folder, "out");
     const char *const arguments[] = {"--max-size=300", in, out, NULL};
@@ -285,9 +276,8 @@ static void test_interrupt_finishes_what_is_in_hand_and_says_how_to_go_on(void *
     json_decref(summary);
 }
 
-static void test_full_disk_stops_with_the_path_and_tears_nothing(void **state)
+TEST_IN_FOLDER(test_full_disk_stops_with_the_path_and_tears_nothing, folder)
 {
-    TestFolder *folder = *state;
     write_many(folder, "in", 40, 200);
     const char *in = test_path(folder, "in"), *out = test_path(folder, "out");
     const char *const arguments[] = {"--max-size=100", "-j2", in, out, NULL};
@@ -314,9 +304,8 @@ static void test_full_disk_stops_with_the_path_and_tears_nothing(void **state)
     run_result_free(&result);
 }
 
-static void test_source_is_never_its_own_destination(void **state)
+TEST_IN_FOLDER(test_source_is_never_its_own_destination, folder)
 {
-    TestFolder *folder = *state;
     write_many(folder, "in", 2, 60);
     write_many(folder, "in/deep", 1, 60);
     write_many(folder, "before", 2, 60);
@@ -350,9 +339,8 @@ static void set_time(const char *path, time_t seconds, long nanoseconds)
     assert_int_equal(utimensat(AT_FDCWD, path, times, 0), 0);
 }
 
-static void test_images_of_any_age_are_written_and_known_again(void **state)
+TEST_IN_FOLDER(test_images_of_any_age_are_written_and_known_again, folder)
 {
-    TestFolder *folder = *state;
     write_many(folder, "in", 4, 60);
     const char *in = test_path(folder, "in"), *out = test_path(folder, "out");
     set_time(test_path(folder, "in/000.jpg"), -315619200, 500000000); /* 1960 */
@@ -374,9 +362,8 @@ static void test_images_of_any_age_are_written_and_known_again(void **state)
     json_decref(summary);
 }
 
-static void test_terminals_are_not_obeyed_by_names(void **state)
+TEST_IN_FOLDER(test_terminals_are_not_obeyed_by_names, folder)
 {
-    TestFolder *folder = *state;
     write_many(folder, "in", 1, 20);
     test_file_write_text(test_path(folder, "in/\33[2J\n\177фото.jpg"), "text");
     const char *in = test_path(folder, "in"), *out = test_path(folder, "out");
@@ -388,9 +375,8 @@ static void test_terminals_are_not_obeyed_by_names(void **state)
     run_result_free(&result);
 }
 
-static void test_closed_streams_do_not_write_into_files(void **state)
+TEST_IN_FOLDER(test_closed_streams_do_not_write_into_files, folder)
 {
-    TestFolder *folder = *state;
     write_many(folder, "in", 2, 20);
     test_file_write_text(test_path(folder, "in/text.jpg"), "text");
     test_file_write_text(test_path(folder, "in/a: b/text"), "text");
@@ -407,9 +393,8 @@ static void test_closed_streams_do_not_write_into_files(void **state)
     free(lines);
 }
 
-static void test_dry_run_writes_nothing(void **state)
+TEST_IN_FOLDER(test_dry_run_writes_nothing, folder)
 {
-    TestFolder *folder = *state;
     write_many(folder, "in", 3, 60);
     write_jpeg(test_path(folder, "in/small.jpg"), (MakeJpeg){.width = 8, .height = 9, .colours = MAKE_RGB});
     test_file_write_text(test_path(folder, "in/text.jpg"), "text");
@@ -434,9 +419,8 @@ static void test_dry_run_writes_nothing(void **state)
     run_result_free(&result);
 }
 
-static void test_report_of_others_is_refused_without_force(void **state)
+TEST_IN_FOLDER(test_report_of_others_is_refused_without_force, folder)
 {
-    TestFolder *folder = *state;
     write_many(folder, "in", 2, 20);
     const char *in = test_path(folder, "in"), *out = test_path(folder, "out"),
                *report = test_path(folder, "report");
@@ -466,9 +450,8 @@ static void test_report_of_others_is_refused_without_force(void **state)
     assert_int_equal(test_file_size(report), 9);
 }
 
-static void test_report_goes_down_a_pipe_and_not_into_the_destination(void **state)
+TEST_IN_FOLDER(test_report_goes_down_a_pipe_and_not_into_the_destination, folder)
 {
-    TestFolder *folder = *state;
     write_many(folder, "in", 2, 20);
     test_file_write_text(test_path(folder, "in/text.jpg"), "text");
     const char *in = test_path(folder, "in");
@@ -507,9 +490,8 @@ static void test_report_goes_down_a_pipe_and_not_into_the_destination(void **sta
     run_result_free(&result);
 }
 
-static void test_summary_claims_no_rate_of_nothing(void **state)
+TEST_IN_FOLDER(test_summary_claims_no_rate_of_nothing, folder)
 {
-    TestFolder *folder = *state;
     write_many(folder, "in", 2, 20);
     const char *in = test_path(folder, "in"), *out = test_path(folder, "out");
     RunResult result = fresize_expecting(0, "--part=2/2", in, out, NULL);
@@ -526,9 +508,8 @@ static void test_summary_claims_no_rate_of_nothing(void **state)
     run_result_free(&result);
 }
 
-static void test_summary_as_json_and_quiet(void **state)
+TEST_IN_FOLDER(test_summary_as_json_and_quiet, folder)
 {
-    TestFolder *folder = *state;
     write_many(folder, "in", 2, 40);
     test_file_write_text(test_path(folder, "in/notes.txt"), "words");
     const char *in = test_path(folder, "in");
@@ -554,9 +535,8 @@ static void test_summary_as_json_and_quiet(void **state)
     free(text);
 }
 
-static void test_build_without_the_plugin_says_what_is_missing(void **state)
+TEST_IN_FOLDER(test_build_without_the_plugin_says_what_is_missing, folder)
 {
-    TestFolder *folder = *state;
     write_png(test_path(folder, "in/a.png"), 40, 30);
     test_file_write_text(test_path(folder, "plugins/libfshard-vips.so"), "no library");
     char environment[512];
@@ -567,33 +547,4 @@ static void test_build_without_the_plugin_says_what_is_missing(void **state)
     assert_int_equal(result.exit_status, 1);
     assert_contains(result.err, "fresize: a.png: this needs the libvips plugin");
     run_result_free(&result);
-}
-
-#define TEST(name) cmocka_unit_test_setup_teardown(name, test_folder_setup, test_folder_teardown)
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        TEST(test_missing_and_empty_folders_are_errors),
-        TEST(test_wrong_usage_is_exit_2),
-        TEST(test_destination_of_others_is_refused_without_force),
-        TEST(test_other_recipe_is_refused_and_force_does_all_anew),
-        TEST(test_forced_run_that_stops_resumes_with_its_own_recipe),
-        TEST(test_finished_files_are_skipped_and_changed_ones_are_not),
-        TEST(test_killed_run_resumes_to_the_same_tree),
-        TEST(test_run_killed_at_its_start_is_no_obstacle),
-        TEST(test_interrupt_finishes_what_is_in_hand_and_says_how_to_go_on),
-        TEST(test_full_disk_stops_with_the_path_and_tears_nothing),
-        TEST(test_source_is_never_its_own_destination),
-        TEST(test_images_of_any_age_are_written_and_known_again),
-        TEST(test_terminals_are_not_obeyed_by_names),
-        TEST(test_closed_streams_do_not_write_into_files),
-        TEST(test_dry_run_writes_nothing),
-        TEST(test_report_of_others_is_refused_without_force),
-        TEST(test_report_goes_down_a_pipe_and_not_into_the_destination),
-        TEST(test_summary_claims_no_rate_of_nothing),
-        TEST(test_summary_as_json_and_quiet),
-        TEST(test_build_without_the_plugin_says_what_is_missing),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

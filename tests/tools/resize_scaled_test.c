@@ -38,9 +38,9 @@ static void check_against_exact(ResizeTools *tools, MakeJpeg options)
     free(fast);
 }
 
-static void test_scaled_decoding_moves_nothing_in_any_orientation(void **state)
+TEST_WITH(test_scaled_decoding_moves_nothing_in_any_orientation, resize_tools_setup, resize_tools_teardown,
+          ResizeTools *tools)
 {
-    ResizeTools *tools = *state;
     for (uint8_t orientation = 1; orientation <= 8; orientation++) {
         check_against_exact(
             tools,
@@ -52,13 +52,4 @@ static void test_scaled_decoding_moves_nothing_in_any_orientation(void **state)
                                               .quality = 98,
                                               .orientation = orientation});
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(test_scaled_decoding_moves_nothing_in_any_orientation,
-                                        resize_tools_setup, resize_tools_teardown),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

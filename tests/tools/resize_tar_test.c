@@ -7,9 +7,8 @@
 
 #include "tests/tools/resize_files.h"
 
-static void test_a_finished_tar_that_is_gone_is_made_anew(void **state)
+TEST_IN_FOLDER(test_a_finished_tar_that_is_gone_is_made_anew, folder)
 {
-    TestFolder *folder = *state;
     write_many(folder, "in", 8, 40);
     const char *in = test_path(folder, "in"), *tar = test_path(folder, "x.tar"),
                *moved = test_path(folder, "moved.tar");
@@ -27,9 +26,8 @@ static void test_a_finished_tar_that_is_gone_is_made_anew(void **state)
     fresize_ok("--max-size=30", "--check", in, tar, NULL);
 }
 
-static void test_a_finished_tar_is_done_before_until_its_source_changes(void **state)
+TEST_IN_FOLDER(test_a_finished_tar_is_done_before_until_its_source_changes, folder)
 {
-    TestFolder *folder = *state;
     write_many(folder, "in", 8, 40);
     const char *in = test_path(folder, "in"), *tar = test_path(folder, "x.tar"),
                *kept = test_path(folder, "kept.tar"), *report = test_path(folder, "report");
@@ -67,9 +65,8 @@ static void test_a_finished_tar_is_done_before_until_its_source_changes(void **s
     fresize_ok("--max-size=20", "--check", in, tar, NULL);
 }
 
-static void test_a_tar_of_others_is_not_taken_for_the_finished_one(void **state)
+TEST_IN_FOLDER(test_a_tar_of_others_is_not_taken_for_the_finished_one, folder)
 {
-    TestFolder *folder = *state;
     write_many(folder, "in", 4, 40);
     const char *in = test_path(folder, "in"), *tar = test_path(folder, "x.tar");
     test_file_write_text(tar, "mine");
@@ -89,9 +86,8 @@ static void test_a_tar_of_others_is_not_taken_for_the_finished_one(void **state)
     free(text);
 }
 
-static void test_a_forced_run_that_stops_leaves_the_finished_tar(void **state)
+TEST_IN_FOLDER(test_a_forced_run_that_stops_leaves_the_finished_tar, folder)
 {
-    TestFolder *folder = *state;
     write_many(folder, "in", 200, 500);
     const char *in = test_path(folder, "in"), *tar = test_path(folder, "x.tar");
     const char *const forced[] = {"--max-size=250", "--force", in, tar, NULL};
@@ -116,9 +112,8 @@ static void test_a_forced_run_that_stops_leaves_the_finished_tar(void **state)
 
 /* ---- parts ---- */
 
-static void test_each_part_has_a_tar_of_its_own(void **state)
+TEST_IN_FOLDER(test_each_part_has_a_tar_of_its_own, folder)
 {
-    TestFolder *folder = *state;
     enum { IMAGES = 30, PARTS = 3 };
     write_many(folder, "in", IMAGES, 40);
     const char *in = test_path(folder, "in"), *tar = test_path(folder, "x.tar");
@@ -156,9 +151,8 @@ static void test_each_part_has_a_tar_of_its_own(void **state)
     run_result_free(&result);
 }
 
-static void test_a_part_of_pairs_is_checked_with_both_sides(void **state)
+TEST_IN_FOLDER(test_a_part_of_pairs_is_checked_with_both_sides, folder)
 {
-    TestFolder *folder = *state;
     write_many(folder, "in/blur", 12, 40);
     write_many(folder, "in/sharp", 12, 40);
     const char *in = test_path(folder, "in"), *tar = test_path(folder, "x.tar");
@@ -177,19 +171,4 @@ static void test_a_part_of_pairs_is_checked_with_both_sides(void **state)
     }
     assert_int_equal(written, 24);
     assert_int_equal(good, 24);
-}
-
-#define TEST(name) cmocka_unit_test_setup_teardown(name, test_folder_setup, test_folder_teardown)
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        TEST(test_a_finished_tar_that_is_gone_is_made_anew),
-        TEST(test_a_finished_tar_is_done_before_until_its_source_changes),
-        TEST(test_a_tar_of_others_is_not_taken_for_the_finished_one),
-        TEST(test_a_forced_run_that_stops_leaves_the_finished_tar),
-        TEST(test_each_part_has_a_tar_of_its_own),
-        TEST(test_a_part_of_pairs_is_checked_with_both_sides),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

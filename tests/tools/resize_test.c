@@ -10,9 +10,8 @@
 #include "imaging/resample.h"
 #include "tests/tools/resize_files.h"
 
-static void test_tree_is_mirrored_with_the_short_edge_fitted(void **state)
+TEST_IN_FOLDER(test_tree_is_mirrored_with_the_short_edge_fitted, folder)
 {
-    TestFolder *folder = *state;
     write_jpeg(test_path(folder, "in/cat/a.jpg"),
                (MakeJpeg){.width = 200, .height = 150, .colours = MAKE_RGB});
     write_jpeg(test_path(folder, "in/cat/deep/er/b.JPEG"),
@@ -42,9 +41,8 @@ static void test_tree_is_mirrored_with_the_short_edge_fitted(void **state)
     assert_image(test_path(folder, "long/dog/thin.jpg"), IMAGE_JPEG, 1, 100, 3);
 }
 
-static void test_small_images_are_copied_byte_for_byte(void **state)
+TEST_IN_FOLDER(test_small_images_are_copied_byte_for_byte, folder)
 {
-    TestFolder *folder = *state;
     /* a quality and a marker that writing anew would lose */
     write_jpeg(
         test_path(folder, "in/exact.jpg"),
@@ -57,9 +55,8 @@ static void test_small_images_are_copied_byte_for_byte(void **state)
 }
 
 /* What is written must look like what a viewer shows of the source, whether or not it was made smaller. */
-static void test_orientation_is_applied_to_large_and_small(void **state)
+TEST_IN_FOLDER(test_orientation_is_applied_to_large_and_small, folder)
 {
-    TestFolder *folder = *state;
     for (uint8_t orientation = 2; orientation <= 8; orientation++) {
         MakeJpeg options = {.width = 80, .height = 40, .colours = MAKE_RGB, .orientation = orientation};
         write_jpeg(test_path(folder, "in/large%u.jpg", orientation), options);
@@ -100,9 +97,8 @@ static void test_orientation_is_applied_to_large_and_small(void **state)
     assert_same_bytes(test_path(folder, "ignored/small6.jpg"), test_path(folder, "in/small6.jpg"));
 }
 
-static void test_gray_stays_gray_and_kinds_of_jpeg_are_read(void **state)
+TEST_IN_FOLDER(test_gray_stays_gray_and_kinds_of_jpeg_are_read, folder)
 {
-    TestFolder *folder = *state;
     write_jpeg(test_path(folder, "in/gray.jpg"), (MakeJpeg){.width = 90, .height = 60, .colours = MAKE_GRAY});
     write_jpeg(test_path(folder, "in/progressive.jpg"),
                (MakeJpeg){.width = 90, .height = 60, .colours = MAKE_RGB, .progressive = true});
@@ -115,9 +111,8 @@ static void test_gray_stays_gray_and_kinds_of_jpeg_are_read(void **state)
 }
 
 /* Pixels are those of the resampler on a full decode, through one JPEG: quality, subsampling and filter as asked for. */
-static void test_exact_pixels_and_the_options_that_change_them(void **state)
+TEST_IN_FOLDER(test_exact_pixels_and_the_options_that_change_them, folder)
 {
-    TestFolder *folder = *state;
     write_jpeg(test_path(folder, "in/a.jpg"), (MakeJpeg){.width = 480, .height = 360, .colours = MAKE_RGB});
     const char *in = test_path(folder, "in");
     Image source = {0}, expected = {0}, read = {0};
@@ -150,9 +145,8 @@ static void test_exact_pixels_and_the_options_that_change_them(void **state)
     resampler_free(&resampler);
 }
 
-static void test_names_decide_formats(void **state)
+TEST_IN_FOLDER(test_names_decide_formats, folder)
 {
-    TestFolder *folder = *state;
     if (!png_is_supported())
         skip();
     write_png(test_path(folder, "in/large.png"), 90, 60);
@@ -186,9 +180,8 @@ static void test_names_decide_formats(void **state)
     free(lines);
 }
 
-static void test_two_sources_of_one_name_lose_nothing(void **state)
+TEST_IN_FOLDER(test_two_sources_of_one_name_lose_nothing, folder)
 {
-    TestFolder *folder = *state;
     if (!png_is_supported())
         skip();
     write_png(test_path(folder, "in/a.png"), 10, 8);
@@ -205,9 +198,8 @@ static void test_two_sources_of_one_name_lose_nothing(void **state)
     assert_image(test_path(folder, "out/b.png"), IMAGE_PNG, 1, 1, 1);
 }
 
-static void test_image_renamed_to_the_name_of_a_folder_is_left_out(void **state)
+TEST_IN_FOLDER(test_image_renamed_to_the_name_of_a_folder_is_left_out, folder)
 {
-    TestFolder *folder = *state;
     write_many(folder, "in/a.png", 2, 20);
     write_many(folder, "in/a.png-other", 1, 20);
     write_many(folder, "in/0", 1, 20);
@@ -218,9 +210,8 @@ static void test_image_renamed_to_the_name_of_a_folder_is_left_out(void **state)
     run_result_free(&result);
 }
 
-static void test_cmyk_and_profiles_become_srgb(void **state)
+TEST_IN_FOLDER(test_cmyk_and_profiles_become_srgb, folder)
 {
-    TestFolder *folder = *state;
     if (!png_is_supported())
         skip();
     uint8_t icc[1024];
@@ -256,9 +247,8 @@ static void test_cmyk_and_profiles_become_srgb(void **state)
     image_free(&useless);
 }
 
-static void test_bad_images_are_named_and_left_out(void **state)
+TEST_IN_FOLDER(test_bad_images_are_named_and_left_out, folder)
 {
-    TestFolder *folder = *state;
     write_jpeg(test_path(folder, "in/good.jpg"), (MakeJpeg){.width = 90, .height = 60, .colours = MAKE_RGB});
     write_jpeg(test_path(folder, "in/cut_large.jpg"),
                (MakeJpeg){.width = 90, .height = 60, .colours = MAKE_RGB});
@@ -293,9 +283,8 @@ static void test_bad_images_are_named_and_left_out(void **state)
     run_result_free(&result);
 }
 
-static void test_unreadable_files_are_named(void **state)
+TEST_IN_FOLDER(test_unreadable_files_are_named, folder)
 {
-    TestFolder *folder = *state;
     write_jpeg(test_path(folder, "in/good.jpg"), (MakeJpeg){.width = 9, .height = 6, .colours = MAKE_RGB});
     assert_int_equal(symlink("nowhere", test_path(folder, "in/dangling.jpg")), 0);
     RunResult result = fresize_expecting(1, test_path(folder, "in"), test_path(folder, "out"), NULL);
@@ -304,9 +293,25 @@ static void test_unreadable_files_are_named(void **state)
     run_result_free(&result);
 }
 
-static void test_file_without_permission_is_named(void **state)
+TEST_IN_FOLDER(test_number_of_threads_changes_no_byte, folder)
 {
-    TestFolder *folder = *state;
+    for (uint32_t i = 0; i < 24; i++)
+        write_jpeg(
+            test_path(folder, "in/%u/%u.jpg", i % 3, i),
+            (MakeJpeg){.width = 60 + 11 * i, .height = 50 + 7 * i, .colours = i % 5 ? MAKE_RGB : MAKE_GRAY});
+    fresize_ok("-j1", "--max-size=48", test_path(folder, "in"), test_path(folder, "one"), NULL);
+    fresize_ok("-j2", "--max-size=48", test_path(folder, "in"), test_path(folder, "two"), NULL);
+    fresize_ok("-j9", "--max-size=48", test_path(folder, "in"), test_path(folder, "nine"), NULL);
+    char *difference = test_tree_difference(test_path(folder, "one"), test_path(folder, "two"));
+    assert_null(difference);
+    difference = test_tree_difference(test_path(folder, "one"), test_path(folder, "nine"));
+    assert_null(difference);
+    assert_int_equal(count_outputs(test_path(folder, "one")), 24);
+}
+
+/* The last: permissions hold from here on. */
+TEST_IN_FOLDER(test_file_without_permission_is_named, folder)
+{
     if (!test_bind_to_permissions()) {
         print_message("skipped: permissions cannot be made to hold for root here\n");
         skip();
@@ -323,43 +328,4 @@ static void test_file_without_permission_is_named(void **state)
     assert_contains(result.err, "locked/out");
     assert_contains(result.err, "Permission denied");
     run_result_free(&result);
-}
-
-static void test_number_of_threads_changes_no_byte(void **state)
-{
-    TestFolder *folder = *state;
-    for (uint32_t i = 0; i < 24; i++)
-        write_jpeg(
-            test_path(folder, "in/%u/%u.jpg", i % 3, i),
-            (MakeJpeg){.width = 60 + 11 * i, .height = 50 + 7 * i, .colours = i % 5 ? MAKE_RGB : MAKE_GRAY});
-    fresize_ok("-j1", "--max-size=48", test_path(folder, "in"), test_path(folder, "one"), NULL);
-    fresize_ok("-j2", "--max-size=48", test_path(folder, "in"), test_path(folder, "two"), NULL);
-    fresize_ok("-j9", "--max-size=48", test_path(folder, "in"), test_path(folder, "nine"), NULL);
-    char *difference = test_tree_difference(test_path(folder, "one"), test_path(folder, "two"));
-    assert_null(difference);
-    difference = test_tree_difference(test_path(folder, "one"), test_path(folder, "nine"));
-    assert_null(difference);
-    assert_int_equal(count_outputs(test_path(folder, "one")), 24);
-}
-
-#define TEST(name) cmocka_unit_test_setup_teardown(name, test_folder_setup, test_folder_teardown)
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        TEST(test_tree_is_mirrored_with_the_short_edge_fitted),
-        TEST(test_small_images_are_copied_byte_for_byte),
-        TEST(test_orientation_is_applied_to_large_and_small),
-        TEST(test_gray_stays_gray_and_kinds_of_jpeg_are_read),
-        TEST(test_exact_pixels_and_the_options_that_change_them),
-        TEST(test_names_decide_formats),
-        TEST(test_two_sources_of_one_name_lose_nothing),
-        TEST(test_image_renamed_to_the_name_of_a_folder_is_left_out),
-        TEST(test_cmyk_and_profiles_become_srgb),
-        TEST(test_bad_images_are_named_and_left_out),
-        TEST(test_unreadable_files_are_named),
-        TEST(test_number_of_threads_changes_no_byte),
-        TEST(test_file_without_permission_is_named), /* the last: permissions hold from here on */
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

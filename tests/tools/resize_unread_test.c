@@ -71,9 +71,8 @@ static bool is_finished(const char *recipe)
     return finished;
 }
 
-static void test_a_folder_without_them_is_not_finished(void **state)
+TEST_IN_FOLDER(test_a_folder_without_them_is_not_finished, folder)
 {
-    TestFolder *folder = *state;
     const char *source = make_source(folder), *whole = test_path(folder, "whole");
     resize_ok(source, whole);
     for (size_t i = 0; i < FAILURES; i++) {
@@ -94,9 +93,8 @@ static void test_a_folder_without_them_is_not_finished(void **state)
     }
 }
 
-static void test_a_tar_without_them_is_not_put_in_place(void **state)
+TEST_IN_FOLDER(test_a_tar_without_them_is_not_put_in_place, folder)
 {
-    TestFolder *folder = *state;
     const char *source = make_source(folder), *whole = test_path(folder, "whole.tar");
     resize_ok(source, whole);
     for (size_t i = 0; i < FAILURES; i++) {
@@ -114,9 +112,8 @@ static void test_a_tar_without_them_is_not_put_in_place(void **state)
     }
 }
 
-static void test_skip_finishes_without_them(void **state)
+TEST_IN_FOLDER(test_skip_finishes_without_them, folder)
 {
-    TestFolder *folder = *state;
     const char *source = make_source(folder);
     for (size_t i = 0; i < FAILURES; i++) {
         char text[128];
@@ -134,9 +131,8 @@ static void test_skip_finishes_without_them(void **state)
     }
 }
 
-static void test_damaged_images_are_left_out_of_what_is_finished(void **state)
+TEST_IN_FOLDER(test_damaged_images_are_left_out_of_what_is_finished, folder)
 {
-    TestFolder *folder = *state;
     const char *source = make_source(folder), *target = test_path(folder, "small");
     test_file_write(test_path(folder, "photos/cat/004.jpg"), "no image", 8);
     RunResult result = resize(1, NULL, "--on-error", "stop", source, target);
@@ -146,9 +142,8 @@ static void test_damaged_images_are_left_out_of_what_is_finished(void **state)
     run_result_free(&result);
 }
 
-static void test_a_file_that_may_be_an_image_is_not_passed_over(void **state)
+TEST_IN_FOLDER(test_a_file_that_may_be_an_image_is_not_passed_over, folder)
 {
-    TestFolder *folder = *state;
     const char *source = make_source(folder), *target = test_path(folder, "small");
     assert_int_equal(rename(test_path(folder, "photos/cat/004.jpg"), test_path(folder, "photos/cat/four")),
                      0);
@@ -163,11 +158,10 @@ static void test_a_file_that_may_be_an_image_is_not_passed_over(void **state)
     assert_int_equal(count_outputs(target), IMAGES);
 }
 
-static void test_pairs_whose_partner_cannot_be_read_are_not_finished(void **state)
+TEST_IN_FOLDER(test_pairs_whose_partner_cannot_be_read_are_not_finished, folder)
 {
     static const Failure of_pairs[] = {
         {"photos/b/004.jpg", "stat", EIO}, {"photos/b/004.jpg", "read", EIO}, {"photos/b", "open", EACCES}};
-    TestFolder *folder = *state;
     write_many(folder, "photos/a", 7, 40);
     write_many(folder, "photos/b", 7, 40);
     const char *source = test_path(folder, "photos");
@@ -186,9 +180,8 @@ static void test_pairs_whose_partner_cannot_be_read_are_not_finished(void **stat
 }
 
 /* Parts that saw sources of other sizes would leave images out. */
-static void test_a_part_is_not_cut_without_them(void **state)
+TEST_IN_FOLDER(test_a_part_is_not_cut_without_them, folder)
 {
-    TestFolder *folder = *state;
     const char *source = make_source(folder);
     for (size_t i = 0; i < FAILURES; i++) {
         char text[128];
@@ -203,9 +196,8 @@ static void test_a_part_is_not_cut_without_them(void **state)
     }
 }
 
-static void test_the_state_of_a_destination_is_listed_to_its_end(void **state)
+TEST_IN_FOLDER(test_the_state_of_a_destination_is_listed_to_its_end, folder)
 {
-    TestFolder *folder = *state;
     const char *source = make_source(folder), *target = test_path(folder, "small");
     RunResult result = resize(0, NULL, "--part", "1/2", source, target);
     run_result_free(&result);
@@ -216,21 +208,4 @@ static void test_the_state_of_a_destination_is_listed_to_its_end(void **state)
     result = resize(0, NULL, "--on-error", "stop", source, target);
     assert_contains(result.err, "done before");
     run_result_free(&result);
-}
-
-#define IN_FOLDER(test) cmocka_unit_test_setup_teardown(test, test_folder_setup, test_folder_teardown)
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        IN_FOLDER(test_a_folder_without_them_is_not_finished),
-        IN_FOLDER(test_a_tar_without_them_is_not_put_in_place),
-        IN_FOLDER(test_skip_finishes_without_them),
-        IN_FOLDER(test_damaged_images_are_left_out_of_what_is_finished),
-        IN_FOLDER(test_a_file_that_may_be_an_image_is_not_passed_over),
-        IN_FOLDER(test_pairs_whose_partner_cannot_be_read_are_not_finished),
-        IN_FOLDER(test_a_part_is_not_cut_without_them),
-        IN_FOLDER(test_the_state_of_a_destination_is_listed_to_its_end),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -35,9 +35,8 @@ static const char *write_tar(TestFolder *folder, const char *name, unsigned firs
     return path;
 }
 
-static void test_tars_are_checked_as_one_dataset(void **state)
+TEST_IN_FOLDER(test_tars_are_checked_as_one_dataset, folder)
 {
-    TestFolder *folder = *state;
     const char *tars = test_path(folder, "tars"),
                *braces = test_path(folder, "tars/train-{000000..000001}.tar");
     const char *one = write_tar(folder, "tars/train-000000.tar", 0, 3);
@@ -63,9 +62,8 @@ static void test_tars_are_checked_as_one_dataset(void **state)
 }
 
 /* The name of the first sample that another split holds too comes from a tar, not from a record. */
-static void test_content_in_two_tars_is_listed_with_both_places(void **state)
+TEST_IN_FOLDER(test_content_in_two_tars_is_listed_with_both_places, folder)
 {
-    TestFolder *folder = *state;
     const char *photos = test_path(folder, "photos");
     (void)write_tar(folder, "tars/train-000000.tar", 0, 3);
     (void)write_tar(folder, "tars/val-000000.tar", 2, 2);
@@ -86,9 +84,8 @@ static void test_content_in_two_tars_is_listed_with_both_places(void **state)
 }
 
 /* Where every image of a tar was left out it is empty, and so may be the next. */
-static void test_tars_of_nothing_are_no_copies(void **state)
+TEST_IN_FOLDER(test_tars_of_nothing_are_no_copies, folder)
 {
-    TestFolder *folder = *state;
     const char *packed = test_path(folder, "packed");
     for (unsigned i = 0; i < 6; i++)
         source_jpeg(test_path(folder, "photos/cat/%u.jpg", i), i ? 90 : 40, 60, 3, i);
@@ -102,9 +99,8 @@ static void test_tars_of_nothing_are_no_copies(void **state)
     run_ok("fverify", "--decode", packed, NULL);
 }
 
-static void test_pairs_in_two_lmdbs_of_basicsr_are_listed(void **state)
+TEST_IN_FOLDER(test_pairs_in_two_lmdbs_of_basicsr_are_listed, folder)
 {
-    TestFolder *folder = *state;
     static const char *const sides[] = {"train/lq/1", "train/gt/1", "val/lq/9", "val/gt/9"};
     for (unsigned i = 0; i < 4; i++)
         source_jpeg(test_path(folder, "pairs/%s.jpg", sides[i]), 40, 30, 3, 1 + i % 2);
@@ -116,9 +112,8 @@ static void test_pairs_in_two_lmdbs_of_basicsr_are_listed(void **state)
     run_result_free(&result);
 }
 
-static void test_damage_in_a_tar_is_named(void **state)
+TEST_IN_FOLDER(test_damage_in_a_tar_is_named, folder)
 {
-    TestFolder *folder = *state;
     const char *tars = test_path(folder, "tars");
     (void)write_tar(folder, "tars/train-000000.tar", 0, 3);
     const char *second = write_tar(folder, "tars/train-000001.tar", 3, 2);
@@ -132,18 +127,4 @@ static void test_damage_in_a_tar_is_named(void **state)
     assert_contains(result.out, "train-000001.tar: ");
     assert_contains(result.out, "cut short");
     run_result_free(&result);
-}
-
-#define in_folder(test) cmocka_unit_test_setup_teardown(test, test_folder_setup, test_folder_teardown)
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        in_folder(test_tars_are_checked_as_one_dataset),
-        in_folder(test_content_in_two_tars_is_listed_with_both_places),
-        in_folder(test_tars_of_nothing_are_no_copies),
-        in_folder(test_pairs_in_two_lmdbs_of_basicsr_are_listed),
-        in_folder(test_damage_in_a_tar_is_named),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

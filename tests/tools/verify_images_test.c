@@ -17,9 +17,8 @@ static void copy_file(const char *from, const char *to)
     free(bytes);
 }
 
-static void test_an_image_in_two_splits_is_listed_with_both_places(void **state)
+TEST_IN_FOLDER(test_an_image_in_two_splits_is_listed_with_both_places, folder)
 {
-    TestFolder *folder = *state;
     const char *photos = test_path(folder, "photos"), *packed = test_path(folder, "packed");
     static const char *const jobs[] = {"-j1", "-j4"};
     source_two_classes(test_path(folder, "photos/train"));
@@ -52,9 +51,8 @@ static void test_an_image_in_two_splits_is_listed_with_both_places(void **state)
 }
 
 /* Neither depends on which split is the largest. */
-static void test_overlap_is_found_where_val_is_the_larger(void **state)
+TEST_IN_FOLDER(test_overlap_is_found_where_val_is_the_larger, folder)
 {
-    TestFolder *folder = *state;
     const char *photos = test_path(folder, "photos"), *packed = test_path(folder, "packed");
     source_class(test_path(folder, "photos/train"), "cat", 2);
     source_class(test_path(folder, "photos/val"), "cat", 9);
@@ -68,9 +66,8 @@ static void test_overlap_is_found_where_val_is_the_larger(void **state)
     run_result_free(&result);
 }
 
-static void test_samples_that_repeat_others_of_their_split_are_counted(void **state)
+TEST_IN_FOLDER(test_samples_that_repeat_others_of_their_split_are_counted, folder)
 {
-    TestFolder *folder = *state;
     const char *photos = test_path(folder, "photos"), *packed = test_path(folder, "packed");
     source_two_classes(photos);
     copy_file(test_path(folder, "photos/cat/1.jpg"), test_path(folder, "photos/cat/a.jpg"));
@@ -110,9 +107,8 @@ static RunResult against(int exit_status, const char *source, const char *packed
     return run_expecting(exit_status, "fverify", "--against", source, packed, NULL);
 }
 
-static void test_sources_are_compared_byte_for_byte(void **state)
+TEST_IN_FOLDER(test_sources_are_compared_byte_for_byte, folder)
 {
-    TestFolder *folder = *state;
     const char *photos = test_path(folder, "photos"), *packed = test_path(folder, "packed");
     source_two_classes(photos);
     run_ok("fpack", photos, packed, NULL);
@@ -134,9 +130,8 @@ static void test_sources_are_compared_byte_for_byte(void **state)
 }
 
 /* Left out for a reason or not: it is told, and is no problem. */
-static void test_images_that_no_record_holds_are_told(void **state)
+TEST_IN_FOLDER(test_images_that_no_record_holds_are_told, folder)
 {
-    TestFolder *folder = *state;
     const char *photos = test_path(folder, "photos"), *packed = test_path(folder, "packed");
     source_two_classes(photos);
     run_ok("fpack", photos, packed, NULL);
@@ -157,9 +152,8 @@ static void test_images_that_no_record_holds_are_told(void **state)
     run_result_free(&result);
 }
 
-static void test_raw_pixels_are_compared_with_the_source_decoded(void **state)
+TEST_IN_FOLDER(test_raw_pixels_are_compared_with_the_source_decoded, folder)
 {
-    TestFolder *folder = *state;
     const char *photos = test_path(folder, "photos"), *packed = test_path(folder, "packed");
     source_two_classes(photos);
     source_jpeg_turned(test_path(folder, "photos/dog/turned.jpg"), 40, 30, 6, 77);
@@ -175,9 +169,8 @@ static void test_raw_pixels_are_compared_with_the_source_decoded(void **state)
 
 /* The shards of a tree that fresize made stand against that tree, and against the originals by the recipe. */
 /* Noise in colour, which 4:2:0 changes more than one photograph differs from another. */
-static void test_images_encoded_again_are_compared_by_encoding_the_source(void **state)
+TEST_IN_FOLDER(test_images_encoded_again_are_compared_by_encoding_the_source, folder)
 {
-    TestFolder *folder = *state;
     if (!source_png_is_readable())
         skip();
     const char *photos = test_path(folder, "photos"), *packed = test_path(folder, "packed");
@@ -201,9 +194,8 @@ static void test_images_encoded_again_are_compared_by_encoding_the_source(void *
     run_result_free(&result);
 }
 
-static void test_resized_images_are_compared_by_recipe(void **state)
+TEST_IN_FOLDER(test_resized_images_are_compared_by_recipe, folder)
 {
-    TestFolder *folder = *state;
     const char *photos = test_path(folder, "photos"), *small = test_path(folder, "small");
     const char *packed = test_path(folder, "packed"), *raw = test_path(folder, "raw");
     const char *direct = test_path(folder, "direct");
@@ -235,9 +227,8 @@ static void make_pair(TestFolder *folder, unsigned number, uint32_t blurry_seed,
     source_jpeg(test_path(folder, "pairs/sharp/%u.jpg", number), 64, 48, 3, sharp_seed);
 }
 
-static void test_sides_that_do_not_look_alike_are_suspicious(void **state)
+TEST_IN_FOLDER(test_sides_that_do_not_look_alike_are_suspicious, folder)
 {
-    TestFolder *folder = *state;
     const char *pairs = test_path(folder, "pairs"), *packed = test_path(folder, "packed");
     for (unsigned i = 0; i < 4; i++)
         make_pair(folder, i, i, i);
@@ -284,10 +275,9 @@ static void link_side(TestFolder *folder, const char *source, const char *side, 
 }
 
 /* Photographs, where they are there: every pair passes, every exchanged one is found. */
-static void test_exchanged_photographs_are_found(void **state)
+TEST_IN_FOLDER(test_exchanged_photographs_are_found, folder)
 {
     enum { PAIRS_MAX = 500 };
-    TestFolder *folder = *state;
     const char *data = getenv("FSHARD_DATA");
     char source[512], keys[PAIRS_MAX][64], sizes[PAIRS_MAX][64];
     (void)snprintf(source, sizeof source, "%s/deblur-pairs", data ? data : "");
@@ -326,9 +316,8 @@ static void test_exchanged_photographs_are_found(void **state)
 
 /* ---- histograms ---- */
 
-static void test_every_value_is_in_the_bin_of_its_range(void **state)
+TEST(test_every_value_is_in_the_bin_of_its_range)
 {
-    (void)state;
     static const uint64_t values[] = {0, 1, 2, 3, 4, 7, 8, 15, 16, 23, 24, 31, 32, 500, 1u << 20, UINT64_MAX};
     for (size_t i = 0; i < sizeof values / sizeof *values; i++) {
         Histogram histogram = {0};
@@ -344,9 +333,8 @@ static void test_every_value_is_in_the_bin_of_its_range(void **state)
         assert_true(histogram_bin_begin(bin) > histogram_bin_begin(bin - 1));
 }
 
-static void test_sizes_are_told_as_a_histogram(void **state)
+TEST_IN_FOLDER(test_sizes_are_told_as_a_histogram, folder)
 {
-    TestFolder *folder = *state;
     source_jpeg(test_path(folder, "photos/cat/a.jpg"), 20, 40, 3, 1);
     source_jpeg(test_path(folder, "photos/cat/b.jpg"), 100, 40, 1, 2);
     run_ok("fpack", test_path(folder, "photos"), test_path(folder, "packed"), NULL);
@@ -364,25 +352,4 @@ static void test_sizes_are_told_as_a_histogram(void **state)
     assert_int_equal(json_integer_value(json_array_get(first, 1)), 1);
     json_decref(json);
     run_result_free(&result);
-}
-
-#define in_folder(test) cmocka_unit_test_setup_teardown(test, test_folder_setup, test_folder_teardown)
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        in_folder(test_an_image_in_two_splits_is_listed_with_both_places),
-        in_folder(test_overlap_is_found_where_val_is_the_larger),
-        in_folder(test_samples_that_repeat_others_of_their_split_are_counted),
-        in_folder(test_sources_are_compared_byte_for_byte),
-        in_folder(test_images_that_no_record_holds_are_told),
-        in_folder(test_raw_pixels_are_compared_with_the_source_decoded),
-        in_folder(test_images_encoded_again_are_compared_by_encoding_the_source),
-        in_folder(test_resized_images_are_compared_by_recipe),
-        in_folder(test_sides_that_do_not_look_alike_are_suspicious),
-        in_folder(test_exchanged_photographs_are_found),
-        cmocka_unit_test(test_every_value_is_in_the_bin_of_its_range),
-        in_folder(test_sizes_are_told_as_a_histogram),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

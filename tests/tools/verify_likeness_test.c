@@ -95,7 +95,7 @@ static void load_photographs(Scenes *scenes, const char *folder)
     image_decoder_free(&decoder);
 }
 
-static int setup(void **state)
+int test_group_setup(void **state)
 {
     Scenes *scenes = calloc(1, sizeof *scenes);
     const char *data = getenv("FSHARD_DATA");
@@ -110,7 +110,7 @@ static int setup(void **state)
     return 0;
 }
 
-static int teardown(void **state)
+int test_group_teardown(void **state)
 {
     Scenes *scenes = *state;
     for (size_t i = 0; i < SCENES_MAX; i++)
@@ -277,9 +277,8 @@ static void print_spread(const char *name, const char *what, Spread *found)
                   found->values[found->count - 1]);
 }
 
-static void test_changed_scenes_are_alike_and_exchanged_ones_are_not(void **state)
+TEST_WITH(test_changed_scenes_are_alike_and_exchanged_ones_are_not, NULL, NULL, const Scenes *scenes)
 {
-    const Scenes *scenes = *state;
     LikenessSide *clear[SCENES_MAX] = {0}, *changed[SCENES_MAX] = {0};
     Spread *alike = malloc(sizeof *alike), *exchanged = malloc(sizeof *exchanged);
     assert_true(alike && exchanged);
@@ -318,10 +317,9 @@ static void cut(const Image *from, uint32_t left, uint32_t top, uint32_t width, 
 }
 
 /* As a neighbouring frame, or a crop at another place: 4 to 20 % of the width and height apart. */
-static void test_another_crop_of_the_scene_is_not_alike(void **state)
+TEST_WITH(test_another_crop_of_the_scene_is_not_alike, NULL, NULL, const Scenes *scenes)
 {
     static const float shares[] = {0.04F, 0.05F, 0.07F, 0.1F, 0.2F};
-    const Scenes *scenes = *state;
     Spread *found = malloc(sizeof *found);
     assert_non_null(found);
     for (size_t kind = 0; kind < CHANGES; kind++) {
@@ -356,9 +354,8 @@ static void test_another_crop_of_the_scene_is_not_alike(void **state)
     free(found);
 }
 
-static void test_plain_sides_are_alike_with_each_other_only(void **state)
+TEST_WITH(test_plain_sides_are_alike_with_each_other_only, NULL, NULL, const Scenes *scenes)
 {
-    const Scenes *scenes = *state;
     Image plain = {0};
     FshError error;
     assert_int_equal(image_reserve(&plain, LIKENESS_EDGE, LIKENESS_EDGE, 1, &error), FSH_OK);
@@ -373,14 +370,4 @@ static void test_plain_sides_are_alike_with_each_other_only(void **state)
     free(scene);
     free(flat);
     image_free(&plain);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_changed_scenes_are_alike_and_exchanged_ones_are_not),
-        cmocka_unit_test(test_another_crop_of_the_scene_is_not_alike),
-        cmocka_unit_test(test_plain_sides_are_alike_with_each_other_only),
-    };
-    return cmocka_run_group_tests(tests, setup, teardown);
 }

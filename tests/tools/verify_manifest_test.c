@@ -62,9 +62,8 @@ static void save_statistics(const char *packed, const FshStatistics *statistics)
     fsh_manifest_free(&manifest);
 }
 
-static void test_statistics_are_computed_again(void **state)
+TEST_IN_FOLDER(test_statistics_are_computed_again, folder)
 {
-    TestFolder *folder = *state;
     for (size_t i = 0; i < FORMS; i++) {
         const char *packed = pack_form(folder, &forms[i]);
         FshError error = {0};
@@ -103,9 +102,8 @@ static void test_statistics_are_computed_again(void **state)
 
 /* ---- repair ---- */
 
-static void test_a_manifest_is_made_again_to_the_byte(void **state)
+TEST_IN_FOLDER(test_a_manifest_is_made_again_to_the_byte, folder)
 {
-    TestFolder *folder = *state;
     for (size_t i = 0; i < FORMS; i++) {
         const char *packed = pack_form(folder, &forms[i]);
         const char *path = test_path(folder, "%s/dataset.json", forms[i].name);
@@ -154,9 +152,8 @@ static void test_a_manifest_is_made_again_to_the_byte(void **state)
     }
 }
 
-static void test_a_manifest_of_version_1_gets_a_checksum(void **state)
+TEST_IN_FOLDER(test_a_manifest_of_version_1_gets_a_checksum, folder)
 {
-    TestFolder *folder = *state;
     const char *packed = pack_form(folder, &forms[0]), *path = test_path(folder, "shards/dataset.json");
     char *good = test_file_read(path, NULL);
     json_t *manifest = packed_manifest(packed);
@@ -176,9 +173,8 @@ static void test_a_manifest_of_version_1_gets_a_checksum(void **state)
     free(good);
 }
 
-static void test_no_manifest_is_made_of_what_is_not_whole(void **state)
+TEST_IN_FOLDER(test_no_manifest_is_made_of_what_is_not_whole, folder)
 {
-    TestFolder *folder = *state;
     const char *packed = pack_form(folder, &forms[0]), *path = test_path(folder, "shards/dataset.json");
     FshManifest manifest;
     assert_ok(fsh_manifest_load(&manifest, packed, NULL), NULL);
@@ -217,9 +213,8 @@ static void expect_no_repair(const char *packed, const char *says)
 }
 
 /* Two programs that both write the manifest would mix it with files of another dataset. */
-static void test_no_manifest_is_replaced_while_fpack_writes(void **state)
+TEST_IN_FOLDER(test_no_manifest_is_replaced_while_fpack_writes, folder)
 {
-    TestFolder *folder = *state;
     const char *packed = pack_form(folder, &forms[0]), *mark = test_path(folder, "shards/.fpack-unfinished");
     const char *words = test_path(folder, "words");
     test_file_write_text(words, "a alpha\nb beta\n");
@@ -239,9 +234,8 @@ static void test_no_manifest_is_replaced_while_fpack_writes(void **state)
 }
 
 /* What a stopped run has left is no dataset: its tars tell nothing of those to come. */
-static void test_no_manifest_is_made_of_what_is_unfinished(void **state)
+TEST_IN_FOLDER(test_no_manifest_is_made_of_what_is_unfinished, folder)
 {
-    TestFolder *folder = *state;
     const char *packed = pack_form(folder, &forms[2]), *mark = test_path(folder, "tar/.fpack-unfinished");
     assert_int_equal(unlink(test_path(folder, "tar/dataset.json")), 0);
     test_file_write_text(mark, "0123456789abcdef0123456789abcdef\n");
@@ -254,9 +248,8 @@ static void test_no_manifest_is_made_of_what_is_unfinished(void **state)
 }
 
 /* Tars do not tell how many there are; a list that is as it was written does. */
-static void test_a_tar_that_is_not_listed_gets_into_no_manifest(void **state)
+TEST_IN_FOLDER(test_a_tar_that_is_not_listed_gets_into_no_manifest, folder)
 {
-    TestFolder *folder = *state;
     const char *packed = pack_form(folder, &forms[2]);
     FshManifest manifest;
     size_t bytes = 0;
@@ -273,9 +266,8 @@ static void test_a_tar_that_is_not_listed_gets_into_no_manifest(void **state)
 }
 
 /* A recipe that is no object would make a manifest that nobody reads. */
-static void test_a_repaired_manifest_can_be_read(void **state)
+TEST_IN_FOLDER(test_a_repaired_manifest_can_be_read, folder)
 {
-    TestFolder *folder = *state;
     const char *packed = pack_form(folder, &forms[0]), *path = test_path(folder, "shards/dataset.json");
     json_t *manifest = packed_manifest(packed);
     json_t *provenance = json_object_get(manifest, "provenance");
@@ -292,7 +284,7 @@ static void test_a_repaired_manifest_can_be_read(void **state)
 
 /* ---- what lies beside it ---- */
 
-static void test_every_file_of_our_kind_that_is_not_listed_is_named(void **state)
+TEST_IN_FOLDER(test_every_file_of_our_kind_that_is_not_listed_is_named, folder)
 {
     static const char *const strays[] = {"train-00009-of-00010.fshard",
                                          "train-000009.tar",
@@ -300,7 +292,6 @@ static void test_every_file_of_our_kind_that_is_not_listed_is_named(void **state
                                          "test-wids.json",
                                          "test.basicsr/",
                                          "test.lmdb/"};
-    TestFolder *folder = *state;
     for (size_t i = 0; i < FORMS; i++) {
         const char *packed = pack_form(folder, &forms[i]);
         for (size_t s = 0; s < sizeof strays / sizeof strays[0]; s++) {
@@ -326,10 +317,9 @@ static void test_every_file_of_our_kind_that_is_not_listed_is_named(void **state
                   "train.basicsr: holds c.lmdb, which is not of it");
 }
 
-static void test_indexes_and_lists_of_tars_are_proved(void **state)
+TEST_IN_FOLDER(test_indexes_and_lists_of_tars_are_proved, folder)
 {
     static const char *const names[] = {"train-000000.idx", "train-wids.json"};
-    TestFolder *folder = *state;
     const char *packed = pack_form(folder, &forms[2]);
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
         const char *path = test_path(folder, "tar/%s", names[i]);
@@ -356,9 +346,8 @@ static void test_indexes_and_lists_of_tars_are_proved(void **state)
 }
 
 /* A part leaves its tars with indexes; one that was damaged since does not get into the dataset. */
-static void test_a_damaged_index_does_not_survive_a_run_that_goes_on(void **state)
+TEST_IN_FOLDER(test_a_damaged_index_does_not_survive_a_run_that_goes_on, folder)
 {
-    TestFolder *folder = *state;
     pack_form(folder, &forms[2]);
     const char *photos = test_path(folder, "photos"), *again = test_path(folder, "again");
     const char *index = test_path(folder, "again/train-000000.idx");
@@ -377,24 +366,4 @@ static void test_a_damaged_index_does_not_survive_a_run_that_goes_on(void **stat
     if (difference)
         fail_msg("%s", difference);
     expect_verify(0, "--decode", again, ": ok");
-}
-
-#define in_folder(test) cmocka_unit_test_setup_teardown(test, test_folder_setup, test_folder_teardown)
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        in_folder(test_statistics_are_computed_again),
-        in_folder(test_a_manifest_is_made_again_to_the_byte),
-        in_folder(test_a_manifest_of_version_1_gets_a_checksum),
-        in_folder(test_no_manifest_is_made_of_what_is_not_whole),
-        in_folder(test_no_manifest_is_replaced_while_fpack_writes),
-        in_folder(test_no_manifest_is_made_of_what_is_unfinished),
-        in_folder(test_a_tar_that_is_not_listed_gets_into_no_manifest),
-        in_folder(test_a_repaired_manifest_can_be_read),
-        in_folder(test_every_file_of_our_kind_that_is_not_listed_is_named),
-        in_folder(test_indexes_and_lists_of_tars_are_proved),
-        in_folder(test_a_damaged_index_does_not_survive_a_run_that_goes_on),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

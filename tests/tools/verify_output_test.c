@@ -71,9 +71,8 @@ static void expect_round_trip(TestFolder *folder, const char *source, const char
         fail_msg("%s", difference);
 }
 
-static void test_pack_then_extract_gives_identical_files(void **state)
+TEST_IN_FOLDER(test_pack_then_extract_gives_identical_files, folder)
 {
-    TestFolder *folder = *state;
     const char *photos = test_path(folder, "photos"), *pairs = test_path(folder, "pairs");
     static const char *const copy[] = {NULL}, *const lmdb[] = {"--format", "lmdb", NULL};
     static const char *const sides[] = {"--pairs", "blurry:sharp", NULL};
@@ -87,9 +86,8 @@ static void test_pack_then_extract_gives_identical_files(void **state)
     expect_round_trip(folder, pairs, sides);
 }
 
-static void test_raw_pixels_become_png(void **state)
+TEST_IN_FOLDER(test_raw_pixels_become_png, folder)
 {
-    TestFolder *folder = *state;
     if (!source_png_is_readable())
         skip();
     const char *photos = test_path(folder, "photos"), *raw = test_path(folder, "raw");
@@ -113,9 +111,8 @@ static void test_raw_pixels_become_png(void **state)
     fsh_close(&second);
 }
 
-static void test_raw_pixels_of_one_name_keep_their_extension(void **state)
+TEST_IN_FOLDER(test_raw_pixels_of_one_name_keep_their_extension, folder)
 {
-    TestFolder *folder = *state;
     if (!source_png_is_readable())
         skip();
     const char *raw = test_path(folder, "raw"), *out = test_path(folder, "out");
@@ -142,9 +139,8 @@ static void test_raw_pixels_of_one_name_keep_their_extension(void **state)
     fsh_close(&second);
 }
 
-static void test_extract_never_overwrites(void **state)
+TEST_IN_FOLDER(test_extract_never_overwrites, folder)
 {
-    TestFolder *folder = *state;
     const char *photos = test_path(folder, "photos"), *packed = test_path(folder, "packed");
     const char *out = test_path(folder, "out"), *there = test_path(folder, "out/cat/1.jpg");
     source_two_classes(photos);
@@ -161,9 +157,8 @@ static void test_extract_never_overwrites(void **state)
     assert_int_equal(test_count_files(out), 5); /* and no temporary file */
 }
 
-static void test_extract_writes_into_no_dataset(void **state)
+TEST_IN_FOLDER(test_extract_writes_into_no_dataset, folder)
 {
-    TestFolder *folder = *state;
     const char *packed = test_path(folder, "packed");
     const char *const inside[] = {packed, test_path(folder, "packed/"), test_path(folder, "packed/new/deep"),
                                   test_path(folder, "link/new")};
@@ -179,9 +174,8 @@ static void test_extract_writes_into_no_dataset(void **state)
     run_ok("fverify", "--extract", test_path(folder, "packed-too"), packed, NULL);
 }
 
-static void test_extract_never_leaves_its_folder(void **state)
+TEST_IN_FOLDER(test_extract_never_leaves_its_folder, folder)
 {
-    TestFolder *folder = *state;
     static const char *const sources[] = {"../escaped.jpg",
                                           "/tmp/fverify-escaped.jpg",
                                           "a/../../escaped.jpg",
@@ -209,9 +203,8 @@ static void test_extract_never_leaves_its_folder(void **state)
     assert_int_equal(access("/tmp/fverify-escaped.jpg", F_OK), -1);
 }
 
-static void test_extract_follows_no_link(void **state)
+TEST_IN_FOLDER(test_extract_follows_no_link, folder)
 {
-    TestFolder *folder = *state;
     const char *shard = write_named(folder, "x.fshard", "key", "cat/x.jpg");
     const char *outside = test_path(folder, "outside"), *out = test_path(folder, "out");
     assert_int_equal(mkdir(outside, 0777), 0);
@@ -231,9 +224,8 @@ static void test_extract_follows_no_link(void **state)
     assert_int_equal(test_count_files(outside), 0);
 }
 
-static void test_extract_leaves_damaged_records_out(void **state)
+TEST_IN_FOLDER(test_extract_leaves_damaged_records_out, folder)
 {
-    TestFolder *folder = *state;
     const char *shard = write_named(folder, "x.fshard", "key", "cat/x.jpg");
     test_file_flip_byte(shard, 900);
     RunResult result = run_expecting(1, "fverify", "--extract", test_path(folder, "out"), shard, NULL);
@@ -245,9 +237,8 @@ static void test_extract_leaves_damaged_records_out(void **state)
 
 /* ---- list ---- */
 
-static void test_list_has_a_line_of_nine_columns_for_each_sample(void **state)
+TEST_IN_FOLDER(test_list_has_a_line_of_nine_columns_for_each_sample, folder)
 {
-    TestFolder *folder = *state;
     const char *photos = test_path(folder, "photos"), *packed = test_path(folder, "packed");
     source_class(test_path(folder, "photos/train"), "cat", 2);
     source_class(test_path(folder, "photos/train"), "dog\there", 1);
@@ -270,9 +261,8 @@ static void test_list_has_a_line_of_nine_columns_for_each_sample(void **state)
     run_result_free(&result);
 }
 
-static void test_list_of_pairs_joins_the_sides(void **state)
+TEST_IN_FOLDER(test_list_of_pairs_joins_the_sides, folder)
 {
-    TestFolder *folder = *state;
     source_jpeg(test_path(folder, "pairs/blurry/1.jpg"), 40, 30, 3, 1);
     source_jpeg(test_path(folder, "pairs/sharp/1.jpg"), 40, 30, 3, 2);
     run_ok("fpack", "--pairs", "blurry:sharp", test_path(folder, "pairs"), test_path(folder, "packed"), NULL);
@@ -283,9 +273,8 @@ static void test_list_of_pairs_joins_the_sides(void **state)
 
 /* ---- repair ---- */
 
-static void test_repair_tells_what_is_lost_and_leaves_the_shard_alone(void **state)
+TEST_IN_FOLDER(test_repair_tells_what_is_lost_and_leaves_the_shard_alone, folder)
 {
-    TestFolder *folder = *state;
     const char *photos = test_path(folder, "photos"), *packed = test_path(folder, "packed");
     const char *shard = test_path(folder, "packed/train-00000-of-00001.fshard");
     const char *fixed = test_path(folder, "fixed.fshard");
@@ -319,9 +308,8 @@ static void test_repair_tells_what_is_lost_and_leaves_the_shard_alone(void **sta
 
 /* ---- sheet and page ---- */
 
-static void test_a_sheet_is_an_image_of_all_samples(void **state)
+TEST_IN_FOLDER(test_a_sheet_is_an_image_of_all_samples, folder)
 {
-    TestFolder *folder = *state;
     const char *photos = test_path(folder, "photos"), *packed = test_path(folder, "packed");
     const char *sheet = test_path(folder, "sheet.jpg");
     ImageDecoder *decoder = NULL;
@@ -349,9 +337,8 @@ static void test_a_sheet_is_an_image_of_all_samples(void **state)
     run_result_free(&result);
 }
 
-static void test_the_page_is_whole_and_needs_nothing_else(void **state)
+TEST_IN_FOLDER(test_the_page_is_whole_and_needs_nothing_else, folder)
 {
-    TestFolder *folder = *state;
     const char *photos = test_path(folder, "photos"), *packed = test_path(folder, "packed");
     const char *page = test_path(folder, "page.html");
     source_two_classes(photos);
@@ -381,9 +368,8 @@ static void test_the_page_is_whole_and_needs_nothing_else(void **state)
     free(text);
 }
 
-static void test_the_page_of_pairs_names_the_sides(void **state)
+TEST_IN_FOLDER(test_the_page_of_pairs_names_the_sides, folder)
 {
-    TestFolder *folder = *state;
     const char *page = test_path(folder, "page.html");
     source_jpeg(test_path(folder, "pairs/blurry/1.jpg"), 40, 30, 3, 1);
     source_jpeg(test_path(folder, "pairs/sharp/1.jpg"), 40, 30, 3, 2);
@@ -396,9 +382,8 @@ static void test_the_page_of_pairs_names_the_sides(void **state)
     free(text);
 }
 
-static void test_names_cannot_break_out_of_the_page(void **state)
+TEST_IN_FOLDER(test_names_cannot_break_out_of_the_page, folder)
 {
-    TestFolder *folder = *state;
     const char *shard = write_named(folder, "\"><img src=x onerror=alert(1)>.fshard",
                                     "\"><script>alert('2')</script>&amp;\xff\x1b[1m\xc2\x9b\xed\xa0\x80é",
                                     "</td><svg onload=alert(3)>.jpg");
@@ -422,9 +407,8 @@ static void test_names_cannot_break_out_of_the_page(void **state)
     free(text);
 }
 
-static void test_one_thing_at_a_time(void **state)
+TEST_IN_FOLDER(test_one_thing_at_a_time, folder)
 {
-    TestFolder *folder = *state;
     const char *shard = write_named(folder, "x.fshard", "key", "x.jpg");
     const struct {
         const char *a, *b, *c, *d;
@@ -443,9 +427,8 @@ static void test_one_thing_at_a_time(void **state)
     }
 }
 
-static void test_a_page_that_is_there_is_told_before_anything_is_checked(void **state)
+TEST_IN_FOLDER(test_a_page_that_is_there_is_told_before_anything_is_checked, folder)
 {
-    TestFolder *folder = *state;
     const char *shard = write_named(folder, "x.fshard", "key", "x.jpg"),
                *page = test_path(folder, "page.html");
     test_file_write_text(page, "mine");
@@ -460,38 +443,10 @@ static void test_a_page_that_is_there_is_told_before_anything_is_checked(void **
     run_result_free(&result);
 }
 
-static void test_pairs_are_missed_where_there_are_none(void **state)
+TEST_IN_FOLDER(test_pairs_are_missed_where_there_are_none, folder)
 {
-    TestFolder *folder = *state;
     const char *shard = write_named(folder, "x.fshard", "key", "x.jpg");
     RunResult result = run_expecting(1, "fverify", "--pairs", shard, NULL);
     assert_contains(result.out, "--pairs: its samples are single images");
     run_result_free(&result);
-}
-
-#define in_folder(test) cmocka_unit_test_setup_teardown(test, test_folder_setup, test_folder_teardown)
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        in_folder(test_pack_then_extract_gives_identical_files),
-        in_folder(test_raw_pixels_become_png),
-        in_folder(test_raw_pixels_of_one_name_keep_their_extension),
-        in_folder(test_extract_never_overwrites),
-        in_folder(test_extract_writes_into_no_dataset),
-        in_folder(test_extract_never_leaves_its_folder),
-        in_folder(test_extract_follows_no_link),
-        in_folder(test_extract_leaves_damaged_records_out),
-        in_folder(test_list_has_a_line_of_nine_columns_for_each_sample),
-        in_folder(test_list_of_pairs_joins_the_sides),
-        in_folder(test_repair_tells_what_is_lost_and_leaves_the_shard_alone),
-        in_folder(test_a_sheet_is_an_image_of_all_samples),
-        in_folder(test_the_page_is_whole_and_needs_nothing_else),
-        in_folder(test_the_page_of_pairs_names_the_sides),
-        in_folder(test_names_cannot_break_out_of_the_page),
-        in_folder(test_one_thing_at_a_time),
-        in_folder(test_a_page_that_is_there_is_told_before_anything_is_checked),
-        in_folder(test_pairs_are_missed_where_there_are_none),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

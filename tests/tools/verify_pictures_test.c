@@ -52,9 +52,8 @@ static const char *pack_pairs(TestFolder *folder)
     return packed;
 }
 
-static void test_suspicious_pairs_come_first_on_the_page(void **state)
+TEST_IN_FOLDER(test_suspicious_pairs_come_first_on_the_page, folder)
 {
-    TestFolder *folder = *state;
     const char *packed = pack_pairs(folder), *page = test_path(folder, "page.html");
     run_forget(run_expecting(1, "fverify", "--pairs", "--html", page, packed, NULL));
     char *text = test_file_read(page, NULL),
@@ -75,9 +74,8 @@ static void test_suspicious_pairs_come_first_on_the_page(void **state)
     free(text);
 }
 
-static void test_suspicious_pairs_come_first_in_the_sheet(void **state)
+TEST_IN_FOLDER(test_suspicious_pairs_come_first_in_the_sheet, folder)
 {
-    TestFolder *folder = *state;
     const char *packed = pack_pairs(folder), *sheet = test_path(folder, "sheet.jpg");
     run_ok("fverify", "--sheet", sheet, packed, NULL);
     expect_size(sheet, 2 * 2 * CELL + MARGIN, 2 * ROW + MARGIN); /* four pairs, two in a row */
@@ -98,9 +96,8 @@ static void test_suspicious_pairs_come_first_in_the_sheet(void **state)
 }
 
 /* One that does not decode, one whose checksum is wrong and that does, and one shard that is gone. */
-static void test_problems_are_pictures_or_say_why_there_is_none(void **state)
+TEST_IN_FOLDER(test_problems_are_pictures_or_say_why_there_is_none, folder)
 {
-    TestFolder *folder = *state;
     const char *page = test_path(folder, "page.html"), *packed = test_path(folder, "packed"),
                *sheet = test_path(folder, "sheet.png");
     const char *shard = test_path(folder, "packed/train-00000-of-00001.fshard");
@@ -131,9 +128,8 @@ static void test_problems_are_pictures_or_say_why_there_is_none(void **state)
 }
 
 /* Without one of its shards a dataset cannot be opened: each file is looked at by itself. */
-static void test_problems_are_shown_where_the_dataset_cannot_be_opened(void **state)
+TEST_IN_FOLDER(test_problems_are_shown_where_the_dataset_cannot_be_opened, folder)
 {
-    TestFolder *folder = *state;
     const char *page = test_path(folder, "page.html"), *packed = test_path(folder, "packed");
     source_two_classes(test_path(folder, "photos/train"));
     source_two_classes(test_path(folder, "photos/val"));
@@ -149,9 +145,8 @@ static void test_problems_are_shown_where_the_dataset_cannot_be_opened(void **st
 }
 
 /* Nor do suspicious pairs get lost there. */
-static void test_suspicious_pairs_are_shown_where_the_dataset_cannot_be_opened(void **state)
+TEST_IN_FOLDER(test_suspicious_pairs_are_shown_where_the_dataset_cannot_be_opened, folder)
 {
-    TestFolder *folder = *state;
     const char *page = test_path(folder, "page.html"), *packed = test_path(folder, "packed");
     for (unsigned i = 0; i < 2; i++) {
         source_jpeg(test_path(folder, "pairs/train/blurry/%u.jpg", i), 64, 48, 3, 2);
@@ -170,9 +165,8 @@ static void test_suspicious_pairs_are_shown_where_the_dataset_cannot_be_opened(v
     free(text);
 }
 
-static void test_charts_have_axes_with_round_numbers_and_units(void **state)
+TEST_IN_FOLDER(test_charts_have_axes_with_round_numbers_and_units, folder)
 {
-    TestFolder *folder = *state;
     const char *page = test_path(folder, "page.html"), *packed = test_path(folder, "packed");
     source_class(test_path(folder, "photos"), "cat", 9);
     source_jpeg(test_path(folder, "photos/dog/large.jpg"), 300, 90, 3, 1);
@@ -198,9 +192,8 @@ static void test_charts_have_axes_with_round_numbers_and_units(void **state)
     free(text);
 }
 
-static void test_many_classes_have_a_chart_and_a_table(void **state)
+TEST_IN_FOLDER(test_many_classes_have_a_chart_and_a_table, folder)
 {
-    TestFolder *folder = *state;
     const char *page = test_path(folder, "page.html"), *packed = test_path(folder, "packed");
     char name[32];
     for (unsigned i = 0; i < 60; i++) {
@@ -218,20 +211,4 @@ static void test_many_classes_have_a_chart_and_a_table(void **state)
     assert_contains(classes, "<tr><td>class00<td class=\"n\">1<td class=\"share\"><i style=\"width:20.0%\">");
     free(classes);
     free(text);
-}
-
-#define in_folder(test) cmocka_unit_test_setup_teardown(test, test_folder_setup, test_folder_teardown)
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        in_folder(test_suspicious_pairs_come_first_on_the_page),
-        in_folder(test_suspicious_pairs_come_first_in_the_sheet),
-        in_folder(test_problems_are_pictures_or_say_why_there_is_none),
-        in_folder(test_problems_are_shown_where_the_dataset_cannot_be_opened),
-        in_folder(test_suspicious_pairs_are_shown_where_the_dataset_cannot_be_opened),
-        in_folder(test_charts_have_axes_with_round_numbers_and_units),
-        in_folder(test_many_classes_have_a_chart_and_a_table),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -33,9 +33,8 @@ static int64_t payload_offset(const char *shard, uint64_t index)
     return offset;
 }
 
-static void test_a_good_dataset_passes_by_every_name(void **state)
+TEST_IN_FOLDER(test_a_good_dataset_passes_by_every_name, folder)
 {
-    TestFolder *folder = *state;
     const char *packed = make_dataset(folder);
     const char *const paths[] = {packed, test_path(folder, "shards/"),
                                  test_path(folder, "shards/dataset.json"),
@@ -83,9 +82,8 @@ static void test_a_good_dataset_passes_by_every_name(void **state)
 }
 
 /* A terminal would obey them: colours at best. ESC [ in one byte and two, and a line of its own. */
-static void test_control_characters_of_names_reach_no_terminal(void **state)
+TEST_IN_FOLDER(test_control_characters_of_names_reach_no_terminal, folder)
 {
-    TestFolder *folder = *state;
     const char *source = test_path(folder, "photos"), *packed = test_path(folder, "sha\x1b[1mrds");
     source_class(test_path(folder, "photos/train"), "cat\x1b[31m", 2);
     source_class(test_path(folder, "photos"), "out\nside\xc2\x9b", 1);
@@ -140,9 +138,8 @@ static void write_undecodable(const char *path, unsigned count)
 }
 
 /* A wrong column of a disk, say: a look through all problems for each problem would be 16 times the time here, not 4. */
-static void test_many_problems_take_no_more_time_each(void **state)
+TEST_IN_FOLDER(test_many_problems_take_no_more_time_each, folder)
 {
-    TestFolder *folder = *state;
     double seconds[2];
     for (unsigned i = 0; i < 2; i++) {
         const char *shard = test_path(folder, "train-00000-of-00001.fshard");
@@ -158,9 +155,8 @@ static void test_many_problems_take_no_more_time_each(void **state)
 }
 
 /* What could not be looked at has no counts. */
-static void test_nothing_is_claimed_of_what_cannot_be_opened(void **state)
+TEST_IN_FOLDER(test_nothing_is_claimed_of_what_cannot_be_opened, folder)
 {
-    TestFolder *folder = *state;
     const char *nowhere = test_path(folder, "nowhere");
     RunResult result = run_expecting(1, "fverify", nowhere, NULL);
     assert_contains(result.out, "nowhere: ");
@@ -170,9 +166,8 @@ static void test_nothing_is_claimed_of_what_cannot_be_opened(void **state)
     run_result_free(&result);
 }
 
-static void test_json_says_it_all(void **state)
+TEST_IN_FOLDER(test_json_says_it_all, folder)
 {
-    TestFolder *folder = *state;
     const char *packed = make_dataset(folder);
     RunResult result =
         run_expecting(1, "fverify", "--json", "--decode", packed, test_path(folder, "nowhere"), NULL);
@@ -194,9 +189,8 @@ static void test_json_says_it_all(void **state)
     run_result_free(&result);
 }
 
-static void test_a_flipped_byte_is_named_by_shard_record_key_and_source(void **state)
+TEST_IN_FOLDER(test_a_flipped_byte_is_named_by_shard_record_key_and_source, folder)
 {
-    TestFolder *folder = *state;
     const char *packed = make_dataset(folder);
     const char *shard = test_path(folder, "shards/train-00000-of-00001.fshard");
     test_file_flip_byte(shard, payload_offset(shard, 3) + 300);
@@ -227,9 +221,8 @@ static void test_a_flipped_byte_is_named_by_shard_record_key_and_source(void **s
     run_result_free(&result);
 }
 
-static void test_a_record_is_named_once_though_it_does_not_decode_either(void **state)
+TEST_IN_FOLDER(test_a_record_is_named_once_though_it_does_not_decode_either, folder)
 {
-    TestFolder *folder = *state;
     const char *packed = make_dataset(folder);
     const char *shard = test_path(folder, "shards/train-00000-of-00001.fshard");
     test_file_flip_byte(shard, payload_offset(shard, 2)); /* no JPEG any more */
@@ -240,9 +233,8 @@ static void test_a_record_is_named_once_though_it_does_not_decode_either(void **
     run_result_free(&result);
 }
 
-static void test_an_image_that_does_not_decode_is_found_though_its_checksum_is_right(void **state)
+TEST_IN_FOLDER(test_an_image_that_does_not_decode_is_found_though_its_checksum_is_right, folder)
 {
-    TestFolder *folder = *state;
     const char *packed = test_path(folder, "shards");
     source_two_classes(test_path(folder, "photos"));
     test_file_truncate(test_path(folder, "photos/cat/1.jpg"), -200);
@@ -287,9 +279,8 @@ static const char *write_record(TestFolder *folder, const char *name, const FshS
     return shard;
 }
 
-static void test_an_image_unlike_its_record_is_found(void **state)
+TEST_IN_FOLDER(test_an_image_unlike_its_record_is_found, folder)
 {
-    TestFolder *folder = *state;
     size_t length = 0;
     source_jpeg(test_path(folder, "x.jpg"), 40, 30, 3, 1);
     char *bytes = test_file_read(test_path(folder, "x.jpg"), &length);
@@ -335,9 +326,8 @@ static void test_an_image_unlike_its_record_is_found(void **state)
     free(bytes);
 }
 
-static void test_a_shard_cut_short_is_named_and_the_others_are_still_checked(void **state)
+TEST_IN_FOLDER(test_a_shard_cut_short_is_named_and_the_others_are_still_checked, folder)
 {
-    TestFolder *folder = *state;
     const char *packed = make_dataset(folder);
     const char *shard = test_path(folder, "shards/val-00000-of-00001.fshard");
     test_file_truncate(test_path(folder, "shards/train-00000-of-00001.fshard"), -1000);
@@ -353,9 +343,8 @@ static void test_a_shard_cut_short_is_named_and_the_others_are_still_checked(voi
     run_result_free(&result);
 }
 
-static void test_a_missing_shard_is_named(void **state)
+TEST_IN_FOLDER(test_a_missing_shard_is_named, folder)
 {
-    TestFolder *folder = *state;
     const char *packed = make_dataset(folder);
     assert_int_equal(unlink(test_path(folder, "shards/val-00000-of-00001.fshard")), 0);
     static const char *const levels[] = {"-v", "--quick"};
@@ -387,9 +376,8 @@ static void edit_manifest(TestFolder *folder, const char *from, const char *to)
     free(text);
 }
 
-static void test_an_edited_manifest_is_found(void **state)
+TEST_IN_FOLDER(test_an_edited_manifest_is_found, folder)
 {
-    TestFolder *folder = *state;
     const char *packed = make_dataset(folder);
     char *original = test_file_read(test_path(folder, "shards/dataset.json"), NULL);
     static const struct {
@@ -419,9 +407,8 @@ static void test_an_edited_manifest_is_found(void **state)
     free(original);
 }
 
-static void test_an_unfinished_dataset_is_called_so(void **state)
+TEST_IN_FOLDER(test_an_unfinished_dataset_is_called_so, folder)
 {
-    TestFolder *folder = *state;
     make_dataset(folder);
     test_file_write_text(test_path(folder, "begun/.fpack-unfinished"), "0");
     RunResult result = run_expecting(1, "fverify", test_path(folder, "begun"), NULL);
@@ -434,9 +421,8 @@ static void test_an_unfinished_dataset_is_called_so(void **state)
     run_result_free(&result);
 }
 
-static void test_what_is_no_dataset_is_a_problem(void **state)
+TEST_IN_FOLDER(test_what_is_no_dataset_is_a_problem, folder)
 {
-    TestFolder *folder = *state;
     test_file_write_text(test_path(folder, "text"), "text");
     test_file_write_text(test_path(folder, "text.fshard"), "text");
     test_file_write_text(test_path(folder, "some/file"), "text");
@@ -451,9 +437,8 @@ static void test_what_is_no_dataset_is_a_problem(void **state)
     }
 }
 
-static void test_wrong_usage_is_refused(void **state)
+TEST_IN_FOLDER(test_wrong_usage_is_refused, folder)
 {
-    TestFolder *folder = *state;
     const char *packed = make_dataset(folder);
     const char *const wrong[][3] = {
         {NULL}, {"--fast", packed}, {"-j", "-1", packed}, {"--quick=yes", packed}};
@@ -464,38 +449,12 @@ static void test_wrong_usage_is_refused(void **state)
     }
 }
 
-static void test_a_full_standard_output_is_a_failure(void **state)
+TEST_IN_FOLDER(test_a_full_standard_output_is_a_failure, folder)
 {
-    TestFolder *folder = *state;
     const char *packed = make_dataset(folder);
     const RunOptions options = {.stdout_path = "/dev/full"};
     RunResult result = run_program(&options, "fverify", packed, NULL);
     assert_int_equal(result.exit_status, 1);
     assert_contains(result.err, "standard output");
     run_result_free(&result);
-}
-
-#define in_folder(test) cmocka_unit_test_setup_teardown(test, test_folder_setup, test_folder_teardown)
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        in_folder(test_a_good_dataset_passes_by_every_name),
-        in_folder(test_control_characters_of_names_reach_no_terminal),
-        in_folder(test_many_problems_take_no_more_time_each),
-        in_folder(test_nothing_is_claimed_of_what_cannot_be_opened),
-        in_folder(test_json_says_it_all),
-        in_folder(test_a_flipped_byte_is_named_by_shard_record_key_and_source),
-        in_folder(test_a_record_is_named_once_though_it_does_not_decode_either),
-        in_folder(test_an_image_that_does_not_decode_is_found_though_its_checksum_is_right),
-        in_folder(test_an_image_unlike_its_record_is_found),
-        in_folder(test_a_shard_cut_short_is_named_and_the_others_are_still_checked),
-        in_folder(test_a_missing_shard_is_named),
-        in_folder(test_an_edited_manifest_is_found),
-        in_folder(test_an_unfinished_dataset_is_called_so),
-        in_folder(test_what_is_no_dataset_is_a_problem),
-        in_folder(test_wrong_usage_is_refused),
-        in_folder(test_a_full_standard_output_is_a_failure),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

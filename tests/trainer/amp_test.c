@@ -13,6 +13,13 @@
 /* bf16 has eight significant bits: what is rounded is wrong by 2^-9 at most, 1.1e-3 in the mean square. */
 static const double forward_tolerance = 1e-2, gradient_tolerance = 3e-2;
 
+/* Skips the test on a processor that oneDNN does not compute in bf16 on, or that is told to be one: there is nothing to compare. */
+static void need_bf16(void)
+{
+    if (dnn_check_type(DATA_BF16, NULL))
+        skip();
+}
+
 /* ---- layers ------------------------------------------------------------------------------------------------------------ */
 
 typedef struct Layer {
@@ -387,11 +394,11 @@ static bool layer_agrees(Backend *backend, const Layer *layer)
     return forward < forward_tolerance && backward < allowed;
 }
 
-static void test_layers_in_bf16_agree_with_f32(void **state)
+TEST(test_layers_in_bf16_agree_with_f32)
 {
+    need_bf16();
     Backend *backend = test_backend(2);
     int wrong = 0;
-    (void)state;
     for (size_t i = 0; i < sizeof layers / sizeof *layers; i++)
         wrong += !layer_agrees(backend, &layers[i]);
     backend_close(&backend);
@@ -443,8 +450,9 @@ static LayerRun start_network(Backend *backend, const char *model, int64_t batch
 /* Twenty layers forward and back, each of which rounds: gradients of the first ones differ much from f32's. So do those of PyTorch
  * 1.13 under autocast(dtype=bfloat16), on a batch like this: logits 0.040, fc 0.040, layer4.1.conv2 0.17, layer1.0.conv1 0.37,
  * conv1 0.37. */
-static void test_resnet18_step_in_bf16_agrees_with_f32(void **state)
+TEST(test_resnet18_step_in_bf16_agrees_with_f32)
 {
+    need_bf16();
     static const struct {
         const char *name;
         double tolerance;
@@ -460,7 +468,6 @@ static void test_resnet18_step_in_bf16_agrees_with_f32(void **state)
     LayerRun reference = start_network(backend, "resnet18", 16, 64, DATA_F32);
     LayerRun run = start_network(backend, "resnet18", 16, 64, DATA_BF16);
     int wrong = 0;
-    (void)state;
     test_run(reference.program);
     test_run(run.program);
     for (size_t i = 0; i < sizeof tensors / sizeof *tensors; i++) {
@@ -481,13 +488,13 @@ static uint64_t arena_of(const LayerRun *run)
     return use.bytes[MEMORY_ACTIVATIONS];
 }
 
-static void test_bf16_activations_take_half_the_memory(void **state)
+TEST(test_bf16_activations_take_half_the_memory)
 {
+    need_bf16();
     Backend *backend = test_backend(2);
     LayerRun wide = start_network(backend, "resnet18", 16, 64, DATA_F32);
     LayerRun narrow = start_network(backend, "resnet18", 16, 64, DATA_BF16);
     const double share = (double)arena_of(&narrow) / (double)arena_of(&wide);
-    (void)state;
     print_message("  bf16 takes %.2f of the activations' bytes\n", share);
     /* Half, but for the pools' indices, which are bytes in both. */
     assert_true(share > 0.5 && share < 0.56);
@@ -544,23 +551,23 @@ static double learn(Backend *backend, DataType type)
     return sum;
 }
 
-static void test_bf16_learns_as_f32_does(void **state)
+TEST(test_bf16_learns_as_f32_does)
 {
+    need_bf16();
     Backend *backend = test_backend(2);
     const double wide = learn(backend, DATA_F32), narrow = learn(backend, DATA_BF16);
-    (void)state;
     print_message("  loss after 60 steps: f32 %.3f, bf16 %.3f\n", wide, narrow);
     assert_true(wide < 0.8); /* of 2.3 at the beginning */
     assert_true(fabs(narrow - wide) < 0.25);
     backend_close(&backend);
 }
 
-static void test_same_bf16_run_gives_the_same_bits(void **state)
+TEST(test_same_bf16_run_gives_the_same_bits)
 {
+    need_bf16();
     Backend *backend = test_backend(2);
     float *first = NULL;
     size_t count = 0;
-    (void)state;
     for (int i = 0; i < 2; i++) {
         LayerRun run = start_network(backend, "resnet18", 16, 64, DATA_BF16);
         test_run(run.program);
@@ -578,13 +585,12 @@ static void test_same_bf16_run_gives_the_same_bits(void **state)
 
 /* ---- refusals ------------------------------------------------------------------------------------------------------------ */
 
-static void test_fp16_is_refused_with_what_to_do(void **state)
+TEST(test_fp16_is_refused_with_what_to_do)
 {
     Backend *backend = test_backend(1);
     Graph *graph = network_graph("conv8", 2, 20, DATA_F16, 0);
     State *parameters = NULL;
     FshError error = {0};
-    (void)state;
     assert_int_equal(state_new(&parameters, backend, graph, &error), FSH_ERR_UNSUPPORTED);
     assert_contains(error.message, "the CPU cannot compute in fp16 (oneDNN ");
     assert_contains(error.message, "use --amp bf16, or a GPU (--device cuda)");
@@ -601,9 +607,8 @@ static void assert_failure(Graph *graph, FshStatus status, const char *message)
     graph_free(&graph);
 }
 
-static void test_types_that_do_not_fit_are_refused(void **state)
+TEST(test_types_that_do_not_fit_are_refused)
 {
-    (void)state;
     Graph *graph = graph_new();
     graph_set_compute_type(graph, DATA_U8);
     assert_failure(graph, FSH_ERR_USAGE, "graph: a network computes in f32, bf16 or f16, not in u8");
@@ -614,38 +619,18 @@ static void test_types_that_do_not_fit_are_refused(void **state)
 }
 
 /* oneDNN keeps its instruction set from its first use on: amp_test_AVX2 runs this. */
-static void test_bf16_without_avx512_is_refused(void **state)
+TEST(test_bf16_without_avx512_is_refused)
 {
+    if (dnn_check_type(DATA_BF16, NULL) == FSH_OK)
+        skip();
     Backend *backend = test_backend(1);
     Graph *graph = network_graph("conv8", 2, 20, DATA_BF16, 0);
     State *parameters = NULL;
     FshError error = {0};
-    (void)state;
     assert_int_equal(state_new(&parameters, backend, graph, &error), FSH_ERR_UNSUPPORTED);
     assert_contains(error.message, "this CPU cannot compute in bf16 (oneDNN ");
     assert_contains(error.message, "use float32 (--amp off), or a GPU (--device cuda)");
     assert_null(parameters);
     graph_free(&graph);
     backend_close(&backend);
-}
-
-int main(void)
-{
-    const struct CMUnitTest refusals[] = {
-        cmocka_unit_test(test_bf16_without_avx512_is_refused),
-        cmocka_unit_test(test_fp16_is_refused_with_what_to_do),
-    };
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_layers_in_bf16_agree_with_f32),
-        cmocka_unit_test(test_resnet18_step_in_bf16_agrees_with_f32),
-        cmocka_unit_test(test_bf16_activations_take_half_the_memory),
-        cmocka_unit_test(test_bf16_learns_as_f32_does),
-        cmocka_unit_test(test_same_bf16_run_gives_the_same_bits),
-        cmocka_unit_test(test_fp16_is_refused_with_what_to_do),
-        cmocka_unit_test(test_types_that_do_not_fit_are_refused),
-    };
-    /* A processor without bf16 of oneDNN's, or one that is told to be: there is nothing to compare. */
-    if (dnn_check_type(DATA_BF16, NULL))
-        return cmocka_run_group_tests_name("refusals", refusals, NULL, NULL);
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -34,9 +34,8 @@ static CropPlan make_plan(const Augmentation *augmentation, uint32_t width, uint
 
 /* ---- plans ---- */
 
-static void test_every_box_lies_within_the_image(void **state)
+TEST(test_every_box_lies_within_the_image)
 {
-    (void)state;
     for (int mode = 0; mode < CROP_MODE_COUNT; mode++)
         for (size_t i = 0; i < SIZES; i++)
             for (uint64_t draw = 0; draw < DRAWS; draw++) {
@@ -52,9 +51,8 @@ static void test_every_box_lies_within_the_image(void **state)
             }
 }
 
-static void test_rounding_puts_no_edge_outside(void **state)
+TEST(test_rounding_puts_no_edge_outside)
 {
-    (void)state;
     for (uint32_t edge = 1; edge < 2000; edge++) {
         const Augmentation whole = {.mode = CROP_CENTER, .size = 28, .resize = 28, .channels = 3};
         CropPlan plan = make_plan(&whole, edge, edge, 0);
@@ -62,9 +60,8 @@ static void test_rounding_puts_no_edge_outside(void **state)
     }
 }
 
-static void test_random_parts_keep_scale_and_ratio(void **state)
+TEST(test_random_parts_keep_scale_and_ratio)
 {
-    (void)state;
     double smallest = 1, largest = 0, flattest = 10, tallest = 0;
     int flips = 0;
     for (uint64_t draw = 0; draw < 2000; draw++) {
@@ -85,9 +82,8 @@ static void test_random_parts_keep_scale_and_ratio(void **state)
     assert_true(flips > 900 && flips < 1100);
 }
 
-static void test_an_image_too_long_for_any_try_gives_its_centre(void **state)
+TEST(test_an_image_too_long_for_any_try_gives_its_centre)
 {
-    (void)state;
     Augmentation augmentation = resized;
     augmentation.scale_min = 1; /* the whole area, of which no ratio allowed is possible */
     CropPlan wide = make_plan(&augmentation, 1000, 30, 0), tall = make_plan(&augmentation, 30, 1000, 0);
@@ -95,9 +91,8 @@ static void test_an_image_too_long_for_any_try_gives_its_centre(void **state)
     assert_true(tall.box.left == 0 && tall.box.right == 30 && tall.box.top == 480 && tall.box.bottom == 520);
 }
 
-static void test_the_centre_is_torchvisions(void **state)
+TEST(test_the_centre_is_torchvisions)
 {
-    (void)state;
     /* Resize(256) of 500 x 375: int(256 * 500 / 375) = 341 x 256; CenterCrop(224): left round(58.5) = 58,
      * top 16. */
     const Augmentation center = {.mode = CROP_CENTER, .size = 224, .resize = 256, .channels = 3};
@@ -109,18 +104,16 @@ static void test_the_centre_is_torchvisions(void **state)
     assert_false(plan.flip);
 }
 
-static void test_plans_follow_from_their_stream_alone(void **state)
+TEST(test_plans_follow_from_their_stream_alone)
 {
-    (void)state;
     CropPlan first = make_plan(&resized, 640, 480, 5), again = make_plan(&resized, 640, 480, 5);
     CropPlan other = make_plan(&resized, 640, 480, 6);
     assert_memory_equal(&first.box, &again.box, sizeof first.box);
     assert_memory_not_equal(&first.box, &other.box, sizeof first.box);
 }
 
-static void test_the_least_size_still_gives_the_crop(void **state)
+TEST(test_the_least_size_still_gives_the_crop)
 {
-    (void)state;
     for (uint64_t draw = 0; draw < DRAWS; draw++) {
         CropPlan plan = make_plan(&resized, 640, 480, draw);
         uint32_t width, height;
@@ -181,9 +174,8 @@ static void render(Bench *bench, const Augmentation *augmentation, const CropPla
               &error);
 }
 
-static void test_an_image_of_the_right_size_is_copied(void **state)
+TEST_WITH(test_an_image_of_the_right_size_is_copied, make_bench, free_bench, Bench *bench)
 {
-    Bench *bench = *state;
     const Augmentation center = {.mode = CROP_CENTER, .size = SIZE, .resize = SIZE, .channels = 3};
     fill_image(bench, SIZE, SIZE, 3);
     CropPlan plan = make_plan(&center, SIZE, SIZE, 0);
@@ -191,9 +183,8 @@ static void test_an_image_of_the_right_size_is_copied(void **state)
     assert_memory_equal(bench->target, bench->image.pixels, sizeof bench->target);
 }
 
-static void test_a_flip_mirrors_each_row(void **state)
+TEST_WITH(test_a_flip_mirrors_each_row, make_bench, free_bench, Bench *bench)
 {
-    Bench *bench = *state;
     const Augmentation center = {
         .mode = CROP_CENTER, .size = SIZE, .resize = SIZE, .channels = 3, .flip_probability = 1};
     fill_image(bench, SIZE, SIZE, 3);
@@ -211,9 +202,8 @@ static size_t reflect(long at)
     return (size_t)(at < 0 ? -at : at >= SIZE ? 2 * SIZE - 2 - at : at);
 }
 
-static void test_a_moved_image_is_mirrored_at_its_edges(void **state)
+TEST_WITH(test_a_moved_image_is_mirrored_at_its_edges, make_bench, free_bench, Bench *bench)
 {
-    Bench *bench = *state;
     const Augmentation pad = {.mode = CROP_PADDED,
                               .size = SIZE,
                               .resize = SIZE,
@@ -236,9 +226,8 @@ static void test_a_moved_image_is_mirrored_at_its_edges(void **state)
     assert_true(corners[0] && corners[1] && corners[2] && corners[3]);
 }
 
-static void test_the_centre_crop_equals_resize_then_crop(void **state)
+TEST_WITH(test_the_centre_crop_equals_resize_then_crop, make_bench, free_bench, Bench *bench)
 {
-    Bench *bench = *state;
     const Augmentation center = {.mode = CROP_CENTER, .size = SIZE, .resize = 40, .channels = 3};
     fill_image(bench, 150, 100, 3);
     CropPlan plan = make_plan(&center, 150, 100, 0);
@@ -254,9 +243,8 @@ static void test_the_centre_crop_equals_resize_then_crop(void **state)
     resampler_free(&resampler);
 }
 
-static void test_a_scaled_decode_gives_nearly_the_same_pixels(void **state)
+TEST_WITH(test_a_scaled_decode_gives_nearly_the_same_pixels, make_bench, free_bench, Bench *bench)
 {
-    Bench *bench = *state;
     FshError error = {0};
     assert_ok(image_reserve(&bench->image, 256, 256, 3, &error), &error);
     test_fill_gradient(bench->image.pixels, 256, 256, 3);
@@ -279,9 +267,8 @@ static void test_a_scaled_decode_gives_nearly_the_same_pixels(void **state)
     resampler_free(&resampler);
 }
 
-static void test_gray_becomes_rgb_and_rgb_becomes_luma(void **state)
+TEST_WITH(test_gray_becomes_rgb_and_rgb_becomes_luma, make_bench, free_bench, Bench *bench)
 {
-    Bench *bench = *state;
     Augmentation center = {.mode = CROP_CENTER, .size = SIZE, .resize = SIZE, .channels = 3};
     fill_image(bench, SIZE, SIZE, 1);
     CropPlan plan = make_plan(&center, SIZE, SIZE, 0);
@@ -308,9 +295,8 @@ static const Augmentation anyhow = {.mode = CROP_RANDOM,
                                     .vertical_flip_probability = 0.5,
                                     .transpose_probability = 0.5};
 
-static void test_a_square_is_laid_all_eight_ways(void **state)
+TEST_WITH(test_a_square_is_laid_all_eight_ways, make_bench, free_bench, Bench *bench)
 {
-    Bench *bench = *state;
     int ways[8] = {0};
     fill_image(bench, 60, 45, 3);
     for (uint64_t draw = 0; draw < DRAWS; draw++) {
@@ -334,9 +320,8 @@ static void test_a_square_is_laid_all_eight_ways(void **state)
         assert_true(ways[i] > DRAWS / 8 / 2);
 }
 
-static void test_crops_come_from_everywhere(void **state)
+TEST(test_crops_come_from_everywhere)
 {
-    (void)state;
     bool left[60 - SIZE + 1] = {false}, top[45 - SIZE + 1] = {false};
     for (uint64_t draw = 0; draw < DRAWS; draw++) {
         CropPlan plan = make_plan(&anyhow, 60, 45, draw);
@@ -350,9 +335,8 @@ static void test_crops_come_from_everywhere(void **state)
 
 /* ---- sizes, noise ---- */
 
-static void test_another_size_scales_what_is_counted_in_pixels(void **state)
+TEST(test_another_size_scales_what_is_counted_in_pixels)
 {
-    (void)state;
     const Augmentation pad = {.mode = CROP_PADDED, .size = 32, .resize = 36, .padding = 4, .channels = 3};
     Augmentation half = augment_at_size(&pad, 16), same = augment_at_size(&pad, 32);
     assert_int_equal(half.size, 16);
@@ -364,9 +348,8 @@ static void test_another_size_scales_what_is_counted_in_pixels(void **state)
     assert_true(one.resize >= 1);
 }
 
-static void test_noise_has_the_deviation_asked_for(void **state)
+TEST(test_noise_has_the_deviation_asked_for)
 {
-    (void)state;
     enum { COUNT = 40000 };
     uint8_t *values = malloc(COUNT);
     assert_non_null(values);
@@ -386,30 +369,4 @@ static void test_noise_has_the_deviation_asked_for(void **state)
     for (int i = 0; i < COUNT; i++)
         assert_true(values[i] > 150);
     free(values);
-}
-
-#define WITH_BENCH(test) cmocka_unit_test_setup_teardown(test, make_bench, free_bench)
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_every_box_lies_within_the_image),
-        cmocka_unit_test(test_rounding_puts_no_edge_outside),
-        cmocka_unit_test(test_random_parts_keep_scale_and_ratio),
-        cmocka_unit_test(test_an_image_too_long_for_any_try_gives_its_centre),
-        cmocka_unit_test(test_the_centre_is_torchvisions),
-        cmocka_unit_test(test_plans_follow_from_their_stream_alone),
-        cmocka_unit_test(test_the_least_size_still_gives_the_crop),
-        WITH_BENCH(test_an_image_of_the_right_size_is_copied),
-        WITH_BENCH(test_a_flip_mirrors_each_row),
-        WITH_BENCH(test_a_moved_image_is_mirrored_at_its_edges),
-        WITH_BENCH(test_the_centre_crop_equals_resize_then_crop),
-        WITH_BENCH(test_a_scaled_decode_gives_nearly_the_same_pixels),
-        WITH_BENCH(test_gray_becomes_rgb_and_rgb_becomes_luma),
-        WITH_BENCH(test_a_square_is_laid_all_eight_ways),
-        cmocka_unit_test(test_crops_come_from_everywhere),
-        cmocka_unit_test(test_another_size_scales_what_is_counted_in_pixels),
-        cmocka_unit_test(test_noise_has_the_deviation_asked_for),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -11,20 +11,18 @@
 
 /* ---- opening ---------------------------------------------------------------------------------------------------------- */
 
-static void test_unknown_device_names_the_choices(void **state)
+TEST(test_unknown_device_names_the_choices)
 {
     Backend *backend = NULL;
     FshError error = {0};
-    (void)state;
     assert_int_equal(backend_open(&backend, "tpu", &(BackendOptions){0}, &error), FSH_ERR_USAGE);
     assert_string_equal(error.message, "device 'tpu': unknown; choose one of cpu, cuda");
     assert_null(backend);
     backend_close(&backend);
 }
 
-static void test_description_names_library_and_threads(void **state)
+TEST(test_description_names_library_and_threads)
 {
-    (void)state;
     Backend *backend = test_backend(2);
     assert_contains(backend_description(backend), "oneDNN");
     assert_contains(backend_description(backend), "2 threads");
@@ -34,9 +32,8 @@ static void test_description_names_library_and_threads(void **state)
 
 /* ---- state ------------------------------------------------------------------------------------------------------------ */
 
-static void test_state_gives_back_what_was_written(void **state)
+TEST(test_state_gives_back_what_was_written)
 {
-    (void)state;
     Backend *backend = test_backend(2);
     TestNetwork network = test_network(backend, "resnet18", 2, 64);
     FshError error = {0};
@@ -63,9 +60,8 @@ static void test_state_gives_back_what_was_written(void **state)
     backend_close(&backend);
 }
 
-static void test_initial_weights_follow_seed_and_initializer(void **state)
+TEST(test_initial_weights_follow_seed_and_initializer)
 {
-    (void)state;
     Backend *backend = test_backend(1);
     TestNetwork network = test_network(backend, "resnet18", 2, 64);
     FshError error = {0};
@@ -105,9 +101,8 @@ static void test_initial_weights_follow_seed_and_initializer(void **state)
     backend_close(&backend);
 }
 
-static void test_state_refuses_wrong_names_and_counts(void **state)
+TEST(test_state_refuses_wrong_names_and_counts)
 {
-    (void)state;
     Backend *backend = test_backend(1);
     TestNetwork network = test_network(backend, "conv8", 2, 28);
     FshError error = {0};
@@ -122,9 +117,8 @@ static void test_state_refuses_wrong_names_and_counts(void **state)
     backend_close(&backend);
 }
 
-static void test_program_of_another_network_is_refused(void **state)
+TEST(test_program_of_another_network_is_refused)
 {
-    (void)state;
     Backend *backend = test_backend(1);
     TestNetwork network = test_network(backend, "conv8", 2, 28);
     FshError error = {0};
@@ -156,9 +150,8 @@ static void test_program_of_another_network_is_refused(void **state)
 
 /* ---- programs ----------------------------------------------------------------------------------------------------------- */
 
-static void test_program_refuses_wrong_tensors_and_sizes(void **state)
+TEST(test_program_refuses_wrong_tensors_and_sizes)
 {
-    (void)state;
     Backend *backend = test_backend(1);
     TestNetwork network = test_network(backend, "conv8", 2, 28);
     FshError error = {0};
@@ -180,9 +173,8 @@ static void test_program_refuses_wrong_tensors_and_sizes(void **state)
     backend_close(&backend);
 }
 
-static void test_label_out_of_range_is_named(void **state)
+TEST(test_label_out_of_range_is_named)
 {
-    (void)state;
     Backend *backend = test_backend(1);
     TestNetwork network = test_network(backend, "conv8", 2, 28);
     FshError error = {0};
@@ -240,9 +232,8 @@ static float *train(const char *model, int threads, int64_t batch, int64_t size,
     return all;
 }
 
-static void test_two_runs_give_the_same_bits(void **state)
+TEST(test_two_runs_give_the_same_bits)
 {
-    (void)state;
     for (int i = 0; i < 2; i++) {
         const char *model = i ? "resnet18" : "conv8";
         size_t count;
@@ -253,9 +244,8 @@ static void test_two_runs_give_the_same_bits(void **state)
     }
 }
 
-static void test_no_step_reads_what_it_did_not_write(void **state)
+TEST(test_no_step_reads_what_it_did_not_write)
 {
-    (void)state;
     for (int i = 0; i < 2; i++) {
         const char *model = i ? "resnet18" : "conv8";
         size_t count;
@@ -267,9 +257,8 @@ static void test_no_step_reads_what_it_did_not_write(void **state)
     }
 }
 
-static void test_threads_change_results_by_rounding_only(void **state)
+TEST(test_threads_change_results_by_rounding_only)
 {
-    (void)state;
     size_t count;
     float *one = train("conv8", 1, 7, 33, false, &count);
     for (int threads = 2; threads <= 3; threads++) {
@@ -280,9 +269,8 @@ static void test_threads_change_results_by_rounding_only(void **state)
     free(one);
 }
 
-static void test_odd_sizes_and_single_images_train(void **state)
+TEST(test_odd_sizes_and_single_images_train)
 {
-    (void)state;
     static const struct {
         const char *model;
         int64_t batch, size;
@@ -298,9 +286,8 @@ static void test_odd_sizes_and_single_images_train(void **state)
     backend_close(&backend);
 }
 
-static void test_a_batch_is_learned_by_heart(void **state)
+TEST(test_a_batch_is_learned_by_heart)
 {
-    (void)state;
     Backend *backend = test_backend(2);
     TestNetwork network = test_network(backend, "resnet18", 8, 32);
     const float first = test_step(&network);
@@ -313,9 +300,8 @@ static void test_a_batch_is_learned_by_heart(void **state)
     backend_close(&backend);
 }
 
-static void test_training_and_evaluation_share_the_state(void **state)
+TEST(test_training_and_evaluation_share_the_state)
 {
-    (void)state;
     Backend *backend = test_backend(2);
     TestNetwork network = test_network(backend, "resnet18", 4, 64);
     FshError error = {0};
@@ -345,9 +331,8 @@ static void test_training_and_evaluation_share_the_state(void **state)
     backend_close(&backend);
 }
 
-static void test_a_batch_without_labels_changes_only_by_decay(void **state)
+TEST(test_a_batch_without_labels_changes_only_by_decay)
 {
-    (void)state;
     Backend *backend = test_backend(2);
     TestNetwork network = test_network(backend, "conv8", 2, 28);
     const int64_t none[2] = {-1, -1};
@@ -370,9 +355,8 @@ static void test_a_batch_without_labels_changes_only_by_decay(void **state)
     backend_close(&backend);
 }
 
-static void test_runs_leave_nothing_allocated(void **state)
+TEST(test_runs_leave_nothing_allocated)
 {
-    (void)state;
     Backend *backend = test_backend(2);
     TestNetwork network = test_network(backend, "resnet18", 2, 64);
     for (int i = 0; i < 2; i++)
@@ -387,9 +371,8 @@ static void test_runs_leave_nothing_allocated(void **state)
     backend_close(&backend);
 }
 
-static void test_profile_measures_every_node(void **state)
+TEST(test_profile_measures_every_node)
 {
-    (void)state;
     Backend *backend = test_backend(1);
     TestNetwork network = test_network(backend, "conv8", 2, 28);
     FshError error = {0};
@@ -442,9 +425,8 @@ static Graph *fused_graph(unsigned fusions)
     return graph;
 }
 
-static void test_fusion_does_not_change_results(void **state)
+TEST(test_fusion_does_not_change_results)
 {
-    (void)state;
     static const char *const names[] = {"logits",
                                         "conv1.weight.grad",
                                         "bn1.weight.grad",
@@ -482,29 +464,4 @@ static void test_fusion_does_not_change_results(void **state)
     for (int i = 0; i < 6; i++)
         free(reference[i]);
     backend_close(&backend);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_unknown_device_names_the_choices),
-        cmocka_unit_test(test_description_names_library_and_threads),
-        cmocka_unit_test(test_state_gives_back_what_was_written),
-        cmocka_unit_test(test_initial_weights_follow_seed_and_initializer),
-        cmocka_unit_test(test_state_refuses_wrong_names_and_counts),
-        cmocka_unit_test(test_program_of_another_network_is_refused),
-        cmocka_unit_test(test_program_refuses_wrong_tensors_and_sizes),
-        cmocka_unit_test(test_label_out_of_range_is_named),
-        cmocka_unit_test(test_two_runs_give_the_same_bits),
-        cmocka_unit_test(test_no_step_reads_what_it_did_not_write),
-        cmocka_unit_test(test_threads_change_results_by_rounding_only),
-        cmocka_unit_test(test_odd_sizes_and_single_images_train),
-        cmocka_unit_test(test_a_batch_is_learned_by_heart),
-        cmocka_unit_test(test_training_and_evaluation_share_the_state),
-        cmocka_unit_test(test_a_batch_without_labels_changes_only_by_decay),
-        cmocka_unit_test(test_runs_leave_nothing_allocated),
-        cmocka_unit_test(test_profile_measures_every_node),
-        cmocka_unit_test(test_fusion_does_not_change_results),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -17,9 +17,8 @@ static ClassNames make(const char *const *names, size_t count)
 #define NAMES(...)                                                                                           \
     make((const char *const[]){__VA_ARGS__}, sizeof(const char *const[]){__VA_ARGS__} / sizeof(char *))
 
-static void test_classes_are_found_by_name_in_any_order(void **state)
+TEST(test_classes_are_found_by_name_in_any_order)
 {
-    (void)state;
     ClassNames dataset = NAMES("dog", "cat, a", "bee"), weights = NAMES("ant", "bee", "cat, a", "dog");
     ClassMap map;
     FshError error = {0};
@@ -35,9 +34,8 @@ static void test_classes_are_found_by_name_in_any_order(void **state)
     class_names_free(&weights);
 }
 
-static void test_a_class_that_is_not_there_is_counted_and_named(void **state)
+TEST(test_a_class_that_is_not_there_is_counted_and_named)
 {
-    (void)state;
     ClassNames dataset = NAMES("scorpion", "bee", "wasp"), weights = NAMES("bee", "n01770393");
     ClassMap map;
     FshError error = {0};
@@ -54,9 +52,8 @@ static void test_a_class_that_is_not_there_is_counted_and_named(void **state)
     class_names_free(&weights);
 }
 
-static void test_equal_lists_are_the_same_even_with_a_name_twice(void **state)
+TEST(test_equal_lists_are_the_same_even_with_a_name_twice)
 {
-    (void)state;
     ClassNames dataset = NAMES("a", "b", "b"), weights = NAMES("a", "b", "b"), other = NAMES("b", "b", "a");
     ClassMap map;
     FshError error = {0};
@@ -71,12 +68,11 @@ static void test_equal_lists_are_the_same_even_with_a_name_twice(void **state)
     class_names_free(&other);
 }
 
-static void test_what_is_told_is_short_and_can_be_printed(void **state)
+TEST(test_what_is_told_is_short_and_can_be_printed)
 {
     enum { COUNT = 20000 };
     static char numbers[COUNT][8];
     static const char *list[COUNT];
-    (void)state;
     for (size_t i = 0; i < COUNT; i++) {
         (void)snprintf(numbers[i], sizeof numbers[i], "c%05zu", i);
         list[i] = numbers[i];
@@ -96,15 +92,4 @@ static void test_what_is_told_is_short_and_can_be_printed(void **state)
     assert_true(strlen(text) < sizeof text);
     assert_string_equal(class_names_only_in(&odd, &none, text, 30), "5");
     class_names_free(&odd);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_classes_are_found_by_name_in_any_order),
-        cmocka_unit_test(test_a_class_that_is_not_there_is_counted_and_named),
-        cmocka_unit_test(test_equal_lists_are_the_same_even_with_a_name_twice),
-        cmocka_unit_test(test_what_is_told_is_short_and_can_be_printed),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

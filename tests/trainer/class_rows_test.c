@@ -17,9 +17,8 @@ static void expect_row(ClassRows *rows, const float *logits, const char *expecte
     buffer_free(&text);
 }
 
-static void test_the_likeliest_class_comes_first(void **state)
+TEST(test_the_likeliest_class_comes_first)
 {
-    (void)state;
     ClassRows rows = {.key_name = "key", .labelled = true, .names = names, .classes = 3};
     expect_row(&rows, (const float[]){0, 1, 1},
                "a/1,\"bee, b\",\"bee, b\",0.422319,=cat,0.422319,ant,0.155362\n");
@@ -32,9 +31,8 @@ static void test_the_likeliest_class_comes_first(void **state)
 }
 
 /* A network gone bad is never sure of what it does not know. */
-static void test_what_is_no_number_is_least_likely(void **state)
+TEST(test_what_is_no_number_is_least_likely)
 {
-    (void)state;
     ClassRows rows = {.key_name = "file", .names = names, .classes = 3};
     expect_row(&rows, (const float[]){NAN, 2, 2}, "a/1,\"bee, b\",0.500000,=cat,0.500000,ant,\n");
     expect_row(&rows, (const float[]){NAN, NAN, NAN}, "a/1,ant,,\"bee, b\",,=cat,\n");
@@ -42,13 +40,4 @@ static void test_what_is_no_number_is_least_likely(void **state)
     rows.classes = 1;
     expect_row(&rows, (const float[]){NAN},
                "{\"file\":\"a/1\",\"top5\":[{\"class\":\"ant\",\"probability\":null}]}\n");
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_the_likeliest_class_comes_first),
-        cmocka_unit_test(test_what_is_no_number_is_least_likely),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -104,27 +104,23 @@ static void check_adjusted(const Case *tried)
     expect_result(tried, what, tried->picture, tried->bytes);
 }
 
-static void test_brightness_is_torchvisions(void **state)
+TEST(test_brightness_is_torchvisions)
 {
-    (void)state;
     check_cases("brightness", check_adjusted);
 }
 
-static void test_contrast_is_torchvisions(void **state)
+TEST(test_contrast_is_torchvisions)
 {
-    (void)state;
     check_cases("contrast", check_adjusted);
 }
 
-static void test_saturation_is_torchvisions(void **state)
+TEST(test_saturation_is_torchvisions)
 {
-    (void)state;
     check_cases("saturation", check_adjusted);
 }
 
-static void test_hue_is_torchvisions(void **state)
+TEST(test_hue_is_torchvisions)
 {
-    (void)state;
     check_cases("hue", check_adjusted);
 }
 
@@ -161,9 +157,8 @@ static void check_resized(const Case *tried)
     check_rendered(tried, &augmentation, &plan);
 }
 
-static void test_resized_crops_are_torchvisions(void **state)
+TEST(test_resized_crops_are_torchvisions)
 {
-    (void)state;
     check_cases("resized", check_resized);
 }
 
@@ -178,9 +173,8 @@ static void check_center(const Case *tried)
     check_rendered(tried, &augmentation, &plan);
 }
 
-static void test_centre_crops_are_torchvisions(void **state)
+TEST(test_centre_crops_are_torchvisions)
 {
-    (void)state;
     check_cases("center", check_center);
 }
 
@@ -192,22 +186,7 @@ static void check_mixed(const Case *tried)
     expect_result(tried, "mixup", tried->picture, 2 * tried->bytes);
 }
 
-static void test_mixup_is_timms(void **state)
+TEST(test_mixup_is_timms)
 {
-    (void)state;
     check_cases("mixup", check_mixed);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_brightness_is_torchvisions),
-        cmocka_unit_test(test_contrast_is_torchvisions),
-        cmocka_unit_test(test_saturation_is_torchvisions),
-        cmocka_unit_test(test_hue_is_torchvisions),
-        cmocka_unit_test(test_resized_crops_are_torchvisions),
-        cmocka_unit_test(test_centre_crops_are_torchvisions),
-        cmocka_unit_test(test_mixup_is_timms),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

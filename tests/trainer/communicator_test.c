@@ -104,9 +104,8 @@ static int sum(const RankPlace *place)
     return bad;
 }
 
-static void test_sums_are_over_all_ranks(void **state)
+TEST(test_sums_are_over_all_ranks)
 {
-    (void)state;
     for (uint64_t world_size = 2; world_size <= WORLD_MAX; world_size++)
         run_ranks(world_size, "sum", sum);
 }
@@ -128,9 +127,8 @@ static int sum_roundly(const RankPlace *place)
     return bad;
 }
 
-static void test_all_ranks_have_the_same_bits(void **state)
+TEST(test_all_ranks_have_the_same_bits)
 {
-    (void)state;
     run_ranks(3, "bits", sum_roundly);
 }
 
@@ -146,9 +144,8 @@ static int meet_often(const RankPlace *place)
     return bad;
 }
 
-static void test_thousands_of_small_sums(void **state)
+TEST(test_thousands_of_small_sums)
 {
-    (void)state;
     run_ranks(3, "often", meet_often);
 }
 
@@ -175,10 +172,9 @@ static int lose_rank_1(const RankPlace *place)
     return 0;
 }
 
-static void test_a_rank_that_is_killed_is_noticed(void **state)
+TEST(test_a_rank_that_is_killed_is_noticed)
 {
     pid_t children[3];
-    (void)state;
     for (uint64_t rank = 0; rank < 3; rank++) {
         const RankPlace place = place_of(rank, 3, "lose");
         children[rank] = start(&place, lose_rank_1);
@@ -207,9 +203,8 @@ static int leave_early(const RankPlace *place)
     return 0;
 }
 
-static void test_a_rank_that_leaves_is_not_waited_for(void **state)
+TEST(test_a_rank_that_leaves_is_not_waited_for)
 {
-    (void)state;
     run_ranks(2, "leave", leave_early);
 }
 
@@ -226,11 +221,10 @@ static int join(const RankPlace *place)
                                                                 : 1;
 }
 
-static void test_a_rank_that_is_there_twice_or_of_another_run_is_refused(void **state)
+TEST(test_a_rank_that_is_there_twice_or_of_another_run_is_refused)
 {
     char path[160];
     struct stat status;
-    (void)state;
     const RankPlace first = place_of(0, 2, "twice"), second = place_of(1, 2, "twice"),
                     other = place_of(2, 3, "twice");
     const pid_t waiting = start(&first, join);
@@ -244,10 +238,9 @@ static void test_a_rank_that_is_there_twice_or_of_another_run_is_refused(void **
 }
 
 /* What a killed run has left under the same name is in nobody's way. */
-static void test_a_file_that_was_left_over_is_made_anew(void **state)
+TEST(test_a_file_that_was_left_over_is_made_anew)
 {
     char path[160];
-    (void)state;
     const RankPlace place = place_of(0, 2, "left");
     const pid_t killed = start(&place, join);
     assert_true(wait_for_file(file_of(&place, path), 10));
@@ -274,10 +267,9 @@ static int join_with_hints(const RankPlace *place)
     return status ? 1 : 30 + hints;
 }
 
-static void test_the_first_rank_says_once_who_is_missing(void **state)
+TEST(test_the_first_rank_says_once_who_is_missing)
 {
     char path[160];
-    (void)state;
     const RankPlace first = place_of(0, 3, "hint"), second = place_of(1, 3, "hint"),
                     third = place_of(2, 3, "hint");
     const pid_t waiting = start(&first, join_with_hints);
@@ -296,11 +288,10 @@ static int join_until_stopped(const RankPlace *place)
     return join(place);
 }
 
-static void test_waiting_for_the_others_ends_with_a_signal(void **state)
+TEST(test_waiting_for_the_others_ends_with_a_signal)
 {
     char path[160];
     struct stat status;
-    (void)state;
     const RankPlace place = place_of(0, 2, "signal");
     const pid_t waiting = start(&place, join_until_stopped);
     assert_true(wait_for_file(file_of(&place, path), 10));
@@ -364,18 +355,16 @@ static int meet_a_stranger(const RankPlace *place)
     return hints + (status == FSH_ERR_INTERRUPTED ? 50 : strstr(error.message, "end that process") ? 40 : 60);
 }
 
-static void test_a_stranger_in_the_gate_is_named_and_not_waited_for_without_end(void **state)
+TEST(test_a_stranger_in_the_gate_is_named_and_not_waited_for_without_end)
 {
-    (void)state;
     const RankPlace place = place_of(0, 2, "stranger");
     const pid_t stranger = start_stranger(&place);
     assert_int_equal(end_of(start(&place, meet_a_stranger)), 41);
     end_stranger(stranger, &place);
 }
 
-static void test_waiting_at_the_gate_ends_with_a_signal(void **state)
+TEST(test_waiting_at_the_gate_ends_with_a_signal)
 {
-    (void)state;
     const RankPlace place = place_of(0, 2, "gate");
     const pid_t stranger = start_stranger(&place), waiting = start(&place, meet_a_stranger);
     sleep_seconds(1);
@@ -385,9 +374,8 @@ static void test_waiting_at_the_gate_ends_with_a_signal(void **state)
 }
 
 /* One that lets go in time is no failure. */
-static void test_a_gate_that_opens_is_passed(void **state)
+TEST(test_a_gate_that_opens_is_passed)
 {
-    (void)state;
     const RankPlace first = place_of(0, 2, "opens"), second = place_of(1, 2, "opens");
     const pid_t stranger = start_stranger(&first), waiting = start(&first, join),
                 other = start(&second, join);
@@ -396,23 +384,4 @@ static void test_a_gate_that_opens_is_passed(void **state)
     assert_int_equal(end_of(stranger), 128 + SIGKILL);
     assert_int_equal(end_of(waiting), 0);
     assert_int_equal(end_of(other), 0);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_sums_are_over_all_ranks),
-        cmocka_unit_test(test_all_ranks_have_the_same_bits),
-        cmocka_unit_test(test_thousands_of_small_sums),
-        cmocka_unit_test(test_a_rank_that_is_killed_is_noticed),
-        cmocka_unit_test(test_a_rank_that_leaves_is_not_waited_for),
-        cmocka_unit_test(test_a_rank_that_is_there_twice_or_of_another_run_is_refused),
-        cmocka_unit_test(test_a_file_that_was_left_over_is_made_anew),
-        cmocka_unit_test(test_the_first_rank_says_once_who_is_missing),
-        cmocka_unit_test(test_waiting_for_the_others_ends_with_a_signal),
-        cmocka_unit_test(test_a_stranger_in_the_gate_is_named_and_not_waited_for_without_end),
-        cmocka_unit_test(test_waiting_at_the_gate_ends_with_a_signal),
-        cmocka_unit_test(test_a_gate_that_opens_is_passed),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

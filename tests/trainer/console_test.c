@@ -50,9 +50,9 @@ static char *text_of(TestFolder *folder, int64_t classes, bool quiet)
     return test_file_read(path, NULL);
 }
 
-static void test_a_log_has_pytorchs_lines_and_no_progress(void **state)
+TEST_IN_FOLDER(test_a_log_has_pytorchs_lines_and_no_progress, folder)
 {
-    char *text = text_of(*state, 10, false);
+    char *text = text_of(folder, 10, false);
     assert_string_equal(
         text, "line 1\n"
               "Epoch: [3][ 50/156]\tTime  0.250 ( 0.500)\tData  0.001 ( 0.100)\t"
@@ -64,18 +64,18 @@ static void test_a_log_has_pytorchs_lines_and_no_progress(void **state)
 }
 
 /* A label among the five likeliest of nine is no news. */
-static void test_top5_is_shown_from_ten_classes_on(void **state)
+TEST_IN_FOLDER(test_top5_is_shown_from_ten_classes_on, folder)
 {
-    char *text = text_of(*state, 9, false);
+    char *text = text_of(folder, 9, false);
     assert_contains(text, "Acc@1  12.50 ( 33.25)\tETA 2:05\n");
     assert_contains(text, " *   Acc@1 52.300 Loss 1.9000 (best)\n");
     assert_contains_not(text, "Acc@5");
     free(text);
 }
 
-static void test_quiet_leaves_warnings_only(void **state)
+TEST_IN_FOLDER(test_quiet_leaves_warnings_only, folder)
 {
-    char *text = text_of(*state, 10, true);
+    char *text = text_of(folder, 10, true);
     assert_string_equal(text, "warning: out: disk full\n");
     free(text);
 }
@@ -119,9 +119,8 @@ static void close_terminal(Terminal *terminal, char *text, size_t text_bytes)
     assert_int_equal(close(terminal->master), 0);
 }
 
-static void test_a_terminal_gets_a_line_that_is_taken_away_again(void **state)
+TEST(test_a_terminal_gets_a_line_that_is_taken_away_again)
 {
-    (void)state;
     char text[1024];
     Terminal terminal = open_terminal(120);
     assert_true(terminal.console.terminal);
@@ -134,9 +133,8 @@ static void test_a_terminal_gets_a_line_that_is_taken_away_again(void **state)
               "\033[K\r\033[Kdone\r\n");
 }
 
-static void test_progress_is_cut_to_the_terminal(void **state)
+TEST(test_progress_is_cut_to_the_terminal)
 {
-    (void)state;
     char text[1024];
     Terminal terminal = open_terminal(30);
     console_progress(&terminal.console, &step);
@@ -149,9 +147,8 @@ static void test_progress_is_cut_to_the_terminal(void **state)
                         "\r3/10  50/156  Loss 2.25 Acc@1 33.25  lr 0.1  128 images/s  2:05  data 20 %\033[K");
 }
 
-static void test_progress_is_not_drawn_more_often_than_one_can_see(void **state)
+TEST(test_progress_is_not_drawn_more_often_than_one_can_see)
 {
-    (void)state;
     char text[4096];
     Terminal terminal = open_terminal(30);
     for (int i = 0; i < 1000; i++)
@@ -163,9 +160,8 @@ static void test_progress_is_not_drawn_more_often_than_one_can_see(void **state)
     assert_true(drawn >= 1 && drawn < 10);
 }
 
-static void test_a_dumb_terminal_gets_plain_lines(void **state)
+TEST(test_a_dumb_terminal_gets_plain_lines)
 {
-    (void)state;
     char text[1024];
     Terminal terminal = open_terminal(80);
     assert_int_equal(setenv("TERM", "dumb", 1), 0);
@@ -174,20 +170,4 @@ static void test_a_dumb_terminal_gets_plain_lines(void **state)
     console_line(&terminal.console, "done");
     close_terminal(&terminal, text, sizeof text);
     assert_string_equal(text, "done\r\n");
-}
-
-#define IN_FOLDER(test) cmocka_unit_test_setup_teardown(test, test_folder_setup, test_folder_teardown)
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        IN_FOLDER(test_a_log_has_pytorchs_lines_and_no_progress),
-        IN_FOLDER(test_top5_is_shown_from_ten_classes_on),
-        IN_FOLDER(test_quiet_leaves_warnings_only),
-        cmocka_unit_test(test_a_terminal_gets_a_line_that_is_taken_away_again),
-        cmocka_unit_test(test_progress_is_cut_to_the_terminal),
-        cmocka_unit_test(test_progress_is_not_drawn_more_often_than_one_can_see),
-        cmocka_unit_test(test_a_dumb_terminal_gets_plain_lines),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -309,29 +309,25 @@ static void compare_small(DataType type)
             compare_op(&ops[i], type, shapes[s]);
 }
 
-static void test_ops_in_f32_agree(void **state)
+CUDA_TEST(test_ops_in_f32_agree)
 {
-    (void)state;
     compare_small(DATA_F32);
 }
 
-static void test_ops_in_bf16_agree(void **state)
+CUDA_TEST(test_ops_in_bf16_agree)
 {
-    (void)state;
     compare_small(DATA_BF16);
 }
 
-static void test_ops_in_f16_agree(void **state)
+CUDA_TEST(test_ops_in_f16_agree)
 {
-    (void)state;
     compare_small(DATA_F16);
 }
 
 /* Each size of a group of lanes, pixels that a group does not hold, blocks that do not hold a row. */
-static void test_all_numbers_of_channels_agree(void **state)
+CUDA_TEST(test_all_numbers_of_channels_agree)
 {
     static const int64_t channels[] = {40, 70, 128, 136, 250, 256, 264, 512, 520, 1024, 1032, 1100, 2100};
-    (void)state;
     for (size_t type = 0; type < sizeof types / sizeof *types; type++)
         for (size_t i = 0; i < sizeof channels / sizeof *channels; i++)
             for (int op = 0; op < OPS; op++)
@@ -341,9 +337,8 @@ static void test_all_numbers_of_channels_agree(void **state)
 }
 
 /* Many strips, many rows for each thread, more than one round of the grid. */
-static void test_large_images_are_like_the_cpus(void **state)
+CUDA_TEST(test_large_images_are_like_the_cpus)
 {
-    (void)state;
     for (size_t type = 0; type < sizeof types / sizeof *types; type++)
         for (int op = 0; op < OPS; op++) {
             compare_op(&ops[op], types[type], (int64_t[]){2, 70, 66, 16});
@@ -377,30 +372,18 @@ static void compare_restoration(const char *name, int64_t batch, int64_t height,
     compare_graph(&comparison, backends[CUDA], graph, name, steps);
 }
 
-static void test_unet_trains_alike(void **state)
+CUDA_TEST(test_unet_trains_alike)
 {
-    (void)state;
     compare_restoration("unet", 2, 26, 37, 2);
 }
 
-static void test_nafnet_trains_alike(void **state)
+CUDA_TEST(test_nafnet_trains_alike)
 {
-    (void)state;
     compare_restoration("nafnet", 2, 26, 37, 3);
     compare_restoration("nafnet", 1, 16, 16, 2);
 }
 
-int main(int argc, char **argv)
+CUDA_TEST(test_every_op_was_compared)
 {
-    const struct CMUnitTest tests[] = {
-        CUDA_TEST(test_ops_in_f32_agree),
-        CUDA_TEST(test_ops_in_bf16_agree),
-        CUDA_TEST(test_ops_in_f16_agree),
-        CUDA_TEST(test_all_numbers_of_channels_agree),
-        CUDA_TEST(test_large_images_are_like_the_cpus),
-        CUDA_TEST(test_unet_trains_alike),
-        CUDA_TEST(test_nafnet_trains_alike),
-        CUDA_TEST(test_every_op_was_compared),
-    };
-    return cuda_run_tests(argc, argv, tests, sizeof tests / sizeof *tests);
+    expect_every_op_was_compared();
 }

@@ -32,12 +32,11 @@ static void compare_convolution(int64_t batch, int64_t height, int64_t width, in
 }
 
 /* Every pair of odd and padded channel counts would take minutes: each count is there once in and once out. */
-static void test_narrow_convolutions_agree(void **state)
+CUDA_TEST(test_narrow_convolutions_agree)
 {
     static const int64_t channels[][2] = {{3, 5}, {5, 13}, {13, 21}, {21, 3}, {8, 16}, {16, 8}, {1, 1}};
     static const int64_t kernels[][3] = {{1, 1, 0}, {1, 2, 0}, {3, 1, 1}, {3, 2, 1}, {3, 2, 0},
                                          {5, 1, 2}, {5, 2, 2}, {7, 1, 3}, {7, 2, 3}};
-    (void)state;
     for (size_t c = 0; c < sizeof channels / sizeof channels[0]; c++)
         for (size_t k = 0; k < sizeof kernels / sizeof kernels[0]; k++) {
             const Conv2d options = {.channels = channels[c][1],
@@ -51,7 +50,7 @@ static void test_narrow_convolutions_agree(void **state)
 
 /* What the kernels for few channels take without having been timed: all their widths, images smaller than the 16 pixels of a warp and
  * with an odd rest, pixels that no tap reads, a kernel that reaches beyond the image on both sides. */
-static void test_convolutions_of_few_channels_agree(void **state)
+CUDA_TEST(test_convolutions_of_few_channels_agree)
 {
     static const int64_t cases[][8] = {
         /* batch, height, width, in, out, kernel, stride, padding */
@@ -60,7 +59,6 @@ static void test_convolutions_of_few_channels_agree(void **state)
         {7, 4, 4, 16, 16, 3, 1, 0}, {2, 6, 7, 24, 8, 2, 2, 1},   {2, 7, 5, 8, 24, 4, 1, 3},
         {1, 2, 2, 5, 9, 5, 1, 2},   {2, 8, 7, 7, 3, 1, 2, 0},    {2, 9, 8, 16, 13, 5, 2, 2},
         {2, 6, 6, 9, 3, 4, 2, 1},   {64, 30, 30, 1, 3, 3, 2, 0}, {2, 31, 5, 3, 16, 2, 1, 0}};
-    (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         const int64_t *c = cases[i];
         const Conv2d options = {
@@ -69,9 +67,8 @@ static void test_convolutions_of_few_channels_agree(void **state)
     }
 }
 
-static void test_convolutions_of_few_channels_are_our_own(void **unused)
+CUDA_TEST(test_convolutions_of_few_channels_are_our_own)
 {
-    (void)unused;
     FshError error = {0};
     Graph *graph = graph_new();
     State *weights = NULL;
@@ -98,9 +95,8 @@ static void test_convolutions_of_few_channels_are_our_own(void **unused)
 }
 
 /* Even sizes at stride 2: a last row or column that no window reads, whose gradient is 0. */
-static void test_narrow_convolutions_of_even_images_agree(void **state)
+CUDA_TEST(test_narrow_convolutions_of_even_images_agree)
 {
-    (void)state;
     compare_convolution(2, 12, 8, 24, &(Conv2d){.channels = 40, .kernel = 3, .stride = 2, .padding = 1}, 1);
     compare_convolution(2, 12, 8, 24, &(Conv2d){.channels = 40, .kernel = 1, .stride = 2}, 1);
     compare_convolution(2, 12, 8, 24, &(Conv2d){.channels = 16, .kernel = 5, .stride = 2, .padding = 2}, 1);
@@ -108,9 +104,8 @@ static void test_narrow_convolutions_of_even_images_agree(void **state)
 }
 
 /* Up to four channels at stride 2 and kernel 5 or more are folded; with five they are not. */
-static void test_folded_stems_agree(void **state)
+CUDA_TEST(test_folded_stems_agree)
 {
-    (void)state;
     for (int64_t channels = 1; channels <= 5; channels++)
         for (int64_t kernel = 5; kernel <= 7; kernel++)
             for (int64_t padding = 0; padding <= 3; padding++) {
@@ -122,11 +117,10 @@ static void test_folded_stems_agree(void **state)
 }
 
 /* Slabs of channels, images smaller and larger than a tile, strips that do not come out even. */
-static void test_narrow_depthwise_convolutions_agree(void **state)
+CUDA_TEST(test_narrow_depthwise_convolutions_agree)
 {
     static const int64_t images[][4] = {
         {1, 9, 11, 5}, {2, 5, 3, 16}, {2, 17, 37, 24}, {1, 12, 70, 136}, {3, 8, 8, 320}};
-    (void)state;
     for (size_t i = 0; i < sizeof images / sizeof images[0]; i++)
         for (int64_t kernel = 3; kernel <= 7; kernel += 2)
             for (int64_t stride = 1; stride <= 2; stride++) {
@@ -153,7 +147,7 @@ static TensorId convolution_and_leaky_relu(Graph *graph, TensorId x)
 }
 
 /* In every way that a convolution goes: cuDNN's, folded, few channels, depthwise, in groups. */
-static void test_narrow_convolutions_with_relus_agree(void **state)
+CUDA_TEST(test_narrow_convolutions_with_relus_agree)
 {
     static const struct {
         int64_t image[4];
@@ -167,7 +161,6 @@ static void test_narrow_convolutions_with_relus_agree(void **state)
         {{2, 9, 11, 21}, {.channels = 21, .kernel = 3, .stride = 1, .padding = 1, .groups = 21}},
         {{2, 9, 11, 32}, {.channels = 32, .kernel = 3, .stride = 1, .padding = 1, .groups = 2}},
     };
-    (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         char name[64];
         current = cases[i].options;
@@ -189,9 +182,8 @@ static TensorId relus(Graph *graph, TensorId x)
     return graph_leaky_relu(graph, conv(graph, "out", x, 16, 1, 2, 0, true), 0.1F);
 }
 
-static void test_convolutions_with_relus_agree_in_f32(void **state)
+CUDA_TEST(test_convolutions_with_relus_agree_in_f32)
 {
-    (void)state;
     compare_layers(relus, "convolutions with ReLUs, fused", true);
 }
 
@@ -235,7 +227,7 @@ static const char *run_activated(Graph *graph, float *values, size_t count)
 }
 
 /* Where ways are timed cuDNN compiles leaky ReLUs, too. */
-static void test_relus_of_timed_convolutions_are_right(void **state)
+CUDA_TEST(test_relus_of_timed_convolutions_are_right)
 {
     static const struct {
         int64_t image[4], size_out;
@@ -244,7 +236,6 @@ static void test_relus_of_timed_convolutions_are_right(void **state)
                  {{4, 32, 32, 128}, 16, {.channels = 256, .kernel = 2, .stride = 2}},
                  {{4, 64, 64, 12}, 64, {.channels = 32, .kernel = 3, .stride = 1, .padding = 1}}};
     static const DataType types[] = {DATA_BF16, DATA_F16};
-    (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
         for (size_t t = 0; t < 2; t++)
             for (int leaky = 0; leaky < 2; leaky++) {
@@ -300,25 +291,22 @@ static TensorId groups(Graph *graph, TensorId x)
     return grouped(graph, "two", x, 6, 2, 3, 2);
 }
 
-static void test_convolutions_in_groups_agree_in_f32(void **state)
+CUDA_TEST(test_convolutions_in_groups_agree_in_f32)
 {
-    (void)state;
     compare_layers(depthwise, "depthwise", false);
     compare_layers(groups, "groups", false);
 }
 
-static void test_narrow_groups_of_whole_vectors_agree(void **state)
+CUDA_TEST(test_narrow_groups_of_whole_vectors_agree)
 {
-    (void)state;
     compare_convolution(2, 9, 11, 32,
                         &(Conv2d){.channels = 32, .kernel = 3, .stride = 1, .padding = 1, .groups = 2}, 1);
     compare_convolution(2, 9, 11, 64,
                         &(Conv2d){.channels = 32, .kernel = 3, .stride = 2, .padding = 1, .groups = 4}, 1);
 }
 
-static void test_narrow_groups_that_are_padded_inside_are_refused(void **unused)
+CUDA_TEST(test_narrow_groups_that_are_padded_inside_are_refused)
 {
-    (void)unused;
     FshError error = {0};
     Graph *graph = graph_new();
     State *weights = NULL;
@@ -400,12 +388,11 @@ static void compare_sums(const int64_t c[5], Backend *backend, const char *name)
 }
 
 /* Few channels, but for the last two, whose sums are left out. */
-static void test_sums_of_convolutions_agree(void **state)
+CUDA_TEST(test_sums_of_convolutions_agree)
 {
     static const int64_t cases[][5] = {{15, 16, 24, 3, 2}, {9, 5, 13, 1, 1}, {28, 1, 3, 3, 2},
                                        {37, 3, 8, 3, 1},   {8, 8, 32, 5, 1}, {16, 64, 64, 3, 1},
                                        {28, 32, 128, 1, 1}};
-    (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         compare_sums(cases[i], backends[CUDA], "");
         compare_sums(cases[i], backends[CUDA_TIMED], ", timed");
@@ -437,10 +424,9 @@ static void expect_sums(const int64_t c[5], Backend *backend, bool made)
 }
 
 /* By our own pass, and, where ways are timed, by cuDNN; the last one is folded. */
-static void test_sums_of_large_images_are_right(void **state)
+CUDA_TEST(test_sums_of_large_images_are_right)
 {
     static const int64_t cases[][5] = {{250, 64, 64, 3, 1}, {800, 3, 24, 7, 2}};
-    (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         compare_sums(cases[i], backends[CUDA], "");
         compare_sums(cases[i], backends[CUDA_TIMED], ", timed");
@@ -448,13 +434,12 @@ static void test_sums_of_large_images_are_right(void **state)
     }
 }
 
-static void test_sums_of_small_images_are_left_out(void **state)
+CUDA_TEST(test_sums_of_small_images_are_left_out)
 {
     static const struct {
         int64_t shape[5];
         bool made;
     } cases[] = {{{16, 64, 64, 3, 1}, false}, {{16, 8, 16, 3, 1}, true}};
-    (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
         expect_sums(cases[i].shape, backends[CUDA_TIMED], cases[i].made);
 }
@@ -497,9 +482,8 @@ static void train_a_step(const char *folder, float *loss)
     graph_free(&graph);
 }
 
-static void test_the_second_start_takes_the_plans_of_the_first(void **unused)
+CUDA_TEST(test_the_second_start_takes_the_plans_of_the_first)
 {
-    (void)unused;
     TestFolder folder;
     float losses[2] = {0, 1};
     test_folder_make(&folder);
@@ -513,26 +497,7 @@ static void test_the_second_start_takes_the_plans_of_the_first(void **unused)
     test_folder_remove(&folder);
 }
 
-int main(int argc, char **argv)
+CUDA_TEST(test_every_op_was_compared)
 {
-    const struct CMUnitTest tests[] = {
-        CUDA_TEST(test_narrow_convolutions_agree),
-        CUDA_TEST(test_convolutions_of_few_channels_agree),
-        CUDA_TEST(test_convolutions_of_few_channels_are_our_own),
-        CUDA_TEST(test_narrow_convolutions_of_even_images_agree),
-        CUDA_TEST(test_folded_stems_agree),
-        CUDA_TEST(test_narrow_depthwise_convolutions_agree),
-        CUDA_TEST(test_narrow_convolutions_with_relus_agree),
-        CUDA_TEST(test_convolutions_with_relus_agree_in_f32),
-        CUDA_TEST(test_relus_of_timed_convolutions_are_right),
-        CUDA_TEST(test_convolutions_in_groups_agree_in_f32),
-        CUDA_TEST(test_narrow_groups_of_whole_vectors_agree),
-        CUDA_TEST(test_narrow_groups_that_are_padded_inside_are_refused),
-        CUDA_TEST(test_sums_of_convolutions_agree),
-        CUDA_TEST(test_sums_of_large_images_are_right),
-        CUDA_TEST(test_sums_of_small_images_are_left_out),
-        CUDA_TEST(test_the_second_start_takes_the_plans_of_the_first),
-        CUDA_TEST(test_every_op_was_compared),
-    };
-    return cuda_run_tests(argc, argv, tests, sizeof tests / sizeof *tests);
+    expect_every_op_was_compared();
 }

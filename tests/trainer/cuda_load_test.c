@@ -22,9 +22,8 @@ static bool has_driver(void)
     return driver != NULL;
 }
 
-static void test_a_machine_without_a_driver_is_told(void **state)
+TEST(test_a_machine_without_a_driver_is_told)
 {
-    (void)state;
     FshError error = {0};
     if (has_driver())
         skip();
@@ -33,9 +32,8 @@ static void test_a_machine_without_a_driver_is_told(void **state)
     assert_contains(error.message, "--device cpu");
 }
 
-static void test_a_hidden_gpu_or_a_missing_plugin_is_told(void **state)
+TEST(test_a_hidden_gpu_or_a_missing_plugin_is_told)
 {
-    (void)state;
     FshError error = {0};
     if (!has_driver())
         skip();
@@ -43,13 +41,4 @@ static void test_a_hidden_gpu_or_a_missing_plugin_is_told(void **state)
     assert_int_equal(open_cuda(&error), FSH_ERR_UNSUPPORTED);
     assert_contains(error.message, "cuda: ");
     assert_contains(error.message, "--device cpu");
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_a_machine_without_a_driver_is_told),
-        cmocka_unit_test(test_a_hidden_gpu_or_a_missing_plugin_is_told),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -230,21 +230,18 @@ static void compare_classes(LossKind kind)
                                          .smoothing = smooth ? 0.1F : 0});
 }
 
-static void test_softmax_cross_entropies_agree(void **state)
+CUDA_TEST(test_softmax_cross_entropies_agree)
 {
-    (void)state;
     compare_classes(LOSS_CROSS_ENTROPY);
 }
 
-static void test_binary_cross_entropies_agree(void **state)
+CUDA_TEST(test_binary_cross_entropies_agree)
 {
-    (void)state;
     compare_classes(LOSS_BCE);
 }
 
-static void test_large_batches_of_classes_are_like_the_cpus(void **state)
+CUDA_TEST(test_large_batches_of_classes_are_like_the_cpus)
 {
-    (void)state;
     compare_loss(&(LossCase){.kind = LOSS_CROSS_ENTROPY, .rank = 2, .shape = {2048, 10}, .smoothing = 0.1F});
     compare_loss(&(LossCase){.kind = LOSS_CROSS_ENTROPY, .rank = 2, .shape = {512, 1000}, .beside = true});
     compare_loss(&(LossCase){.kind = LOSS_BCE, .rank = 2, .shape = {512, 1000}, .smoothing = 0.1F});
@@ -294,9 +291,8 @@ static void share_with_none(float *x, int64_t *labels, int64_t *others, float *s
     shares[0] = 0.5F;
 }
 
-static void test_a_batch_that_is_all_left_out_has_no_loss(void **state)
+CUDA_TEST(test_a_batch_that_is_all_left_out_has_no_loss)
 {
-    (void)state;
     for (int kind = LOSS_CROSS_ENTROPY; kind <= LOSS_BCE; kind++) {
         float loss, gradient[6];
         run_changed((LossKind)kind, &loss, gradient, leave_all_out);
@@ -306,9 +302,8 @@ static void test_a_batch_that_is_all_left_out_has_no_loss(void **state)
     }
 }
 
-static void test_shares_that_make_no_sense_make_the_loss_no_number(void **state)
+CUDA_TEST(test_shares_that_make_no_sense_make_the_loss_no_number)
 {
-    (void)state;
     for (int kind = LOSS_CROSS_ENTROPY; kind <= LOSS_BCE; kind++) {
         float loss, gradient[6];
         run_changed((LossKind)kind, &loss, gradient, share_too_much);
@@ -318,11 +313,10 @@ static void test_shares_that_make_no_sense_make_the_loss_no_number(void **state)
     }
 }
 
-static void test_labels_of_no_class_are_refused(void **state)
+CUDA_TEST(test_labels_of_no_class_are_refused)
 {
     static const char *const names[] = {"labels", "labels_mixed"};
     static const int64_t bad[2] = {0, 3};
-    (void)state;
     for (int kind = LOSS_CROSS_ENTROPY; kind <= LOSS_BCE; kind++)
         for (int i = 0; i < 2; i++) {
             FshError error = {0};
@@ -342,11 +336,10 @@ static void test_labels_of_no_class_are_refused(void **state)
 /* ---- images ---- */
 
 /* Of one value; of images whose values are a multiple of four, and not; cut into several pieces, with a rest. */
-static void test_losses_of_images_agree(void **state)
+CUDA_TEST(test_losses_of_images_agree)
 {
     static const int64_t shapes[][4] = {
         {1, 1, 1, 1}, {2, 5, 7, 3}, {6, 16, 16, 4}, {5, 40, 35, 3}, {17, 64, 66, 3}};
-    (void)state;
     for (int kind = LOSS_L1; kind < LOSS_KIND_COUNT; kind++)
         for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
             for (int weighted = 0; weighted < 2; weighted++) {
@@ -356,17 +349,7 @@ static void test_losses_of_images_agree(void **state)
             }
 }
 
-int main(int argc, char **argv)
+CUDA_TEST(test_every_op_was_compared)
 {
-    const struct CMUnitTest tests[] = {
-        CUDA_TEST(test_softmax_cross_entropies_agree),
-        CUDA_TEST(test_binary_cross_entropies_agree),
-        CUDA_TEST(test_large_batches_of_classes_are_like_the_cpus),
-        CUDA_TEST(test_a_batch_that_is_all_left_out_has_no_loss),
-        CUDA_TEST(test_shares_that_make_no_sense_make_the_loss_no_number),
-        CUDA_TEST(test_labels_of_no_class_are_refused),
-        CUDA_TEST(test_losses_of_images_agree),
-        CUDA_TEST(test_every_op_was_compared),
-    };
-    return cuda_run_tests(argc, argv, tests, sizeof tests / sizeof *tests);
+    expect_every_op_was_compared();
 }

@@ -76,32 +76,28 @@ static void compare_images(Layers layers, const char *name, double roundings)
 }
 
 /* What is a power of two times a rounded value is exact. */
-static void test_casts_of_rounded_values_agree(void **state)
+CUDA_TEST(test_casts_of_rounded_values_agree)
 {
-    (void)state;
     compare_images(halved, "cast", 1e-3);
 }
 
 /* A rounding is wrong by one epsilon at most, by 0.3 in the mean of many. */
-static void test_pointwise_layers_agree(void **state)
+CUDA_TEST(test_pointwise_layers_agree)
 {
-    (void)state;
     compare_images(scaled, "scale", 1);
     compare_images(rectified, "leaky ReLU", 1);
     compare_images(added, "add", 2);
     compare_narrow(added, "add", 4, large, 0.6);
 }
 
-static void test_flattened_images_agree(void **state)
+CUDA_TEST(test_flattened_images_agree)
 {
-    (void)state;
     compare_images(flattened, "flatten", 1e-3);
 }
 
-static void test_linear_layers_agree(void **state)
+CUDA_TEST(test_linear_layers_agree)
 {
     static const int64_t matrices[][2] = {{1, 1}, {1, 9}, {2, 16}, {7, 33}, {64, 40}, {33, 500}};
-    (void)state;
     for (size_t i = 0; i < sizeof matrices / sizeof *matrices; i++) {
         compare_narrow(classes, "linear", 2, matrices[i], 1);
         compare_narrow(hidden, "linear", 2, matrices[i], 1);
@@ -141,11 +137,10 @@ static float *normalized_values(Backend *backend, const Graph *graph, size_t cou
     return values;
 }
 
-static void test_normalized_images_agree(void **state)
+CUDA_TEST(test_normalized_images_agree)
 {
     static const int64_t shapes[][4] = {
         {1, 1, 1, 3}, {3, 5, 7, 1}, {2, 31, 33, 3}, {1, 32, 32, 4}, {5, 37, 41, 2}};
-    (void)state;
     for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
         for (int t = -1; t < NARROW_TYPES; t++) {
             const DataType type = t < 0 ? DATA_F32 : narrow_types[t];
@@ -164,7 +159,7 @@ static void test_normalized_images_agree(void **state)
 }
 
 /* What is kept is read in the graph's type, without padding: as the CPU backend does it. */
-static void test_kept_narrow_tensors_are_read_packed(void **unused)
+CUDA_TEST(test_kept_narrow_tensors_are_read_packed)
 {
     FshError error = {0};
     const int64_t shape[4] = {2, 3, 5, 3};
@@ -172,7 +167,6 @@ static void test_kept_narrow_tensors_are_read_packed(void **unused)
     Side side;
     uint16_t bits[90];
     float values[90];
-    (void)unused;
     side_start(&side, backends[CUDA], graph, &comparison);
     side_write_inputs(&side, graph, 0, &comparison);
     assert_ok(program_run(side.program, &error), &error);
@@ -243,9 +237,8 @@ static void rewrite_state(State *state, const Graph *graph, float factor)
     }
 }
 
-static void test_written_weights_are_seen_by_the_next_run(void **unused)
+CUDA_TEST(test_written_weights_are_seen_by_the_next_run)
 {
-    (void)unused;
     for (int t = 0; t < NARROW_TYPES; t++) {
         Graph *graph = classifier(narrow_types[t], false);
         Side side;
@@ -266,10 +259,9 @@ static void test_written_weights_are_seen_by_the_next_run(void **unused)
 
 /* What an evaluation computes after updates is what it computes from the masters. The other type's copies are those that no update
  * knows: its program is made after the training program. */
-static void test_evaluation_sees_what_the_update_left(void **unused)
+CUDA_TEST(test_evaluation_sees_what_the_update_left)
 {
     FshError error = {0};
-    (void)unused;
     for (int t = 0; t < NARROW_TYPES; t++) {
         Graph *train = classifier(narrow_types[t], true), *evaluate[2];
         Program *evaluators[2] = {NULL, NULL};
@@ -391,9 +383,8 @@ static void compare_network(const char *name, int64_t batch, int64_t size, int64
     graph_free(&reference);
 }
 
-static void test_networks_train_in_narrow_types_as_in_f32(void **state)
+CUDA_TEST(test_networks_train_in_narrow_types_as_in_f32)
 {
-    (void)state;
     compare_network("conv8", 16, 28, 1, 4);
     compare_network("toynet", 16, 28, 3, 8);
     compare_network("resnet9", 16, 32, 3, 8);
@@ -403,19 +394,7 @@ static void test_networks_train_in_narrow_types_as_in_f32(void **state)
     compare_network("unet", 2, 32, 3, 4);
 }
 
-int main(int argc, char **argv)
+CUDA_TEST(test_every_op_was_compared)
 {
-    const struct CMUnitTest tests[] = {
-        CUDA_TEST(test_casts_of_rounded_values_agree),
-        CUDA_TEST(test_pointwise_layers_agree),
-        CUDA_TEST(test_flattened_images_agree),
-        CUDA_TEST(test_linear_layers_agree),
-        CUDA_TEST(test_normalized_images_agree),
-        CUDA_TEST(test_kept_narrow_tensors_are_read_packed),
-        CUDA_TEST(test_written_weights_are_seen_by_the_next_run),
-        CUDA_TEST(test_evaluation_sees_what_the_update_left),
-        CUDA_TEST(test_networks_train_in_narrow_types_as_in_f32),
-        CUDA_TEST(test_every_op_was_compared),
-    };
-    return cuda_run_tests(argc, argv, tests, sizeof tests / sizeof *tests);
+    expect_every_op_was_compared();
 }

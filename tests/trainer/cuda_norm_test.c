@@ -42,7 +42,7 @@ static TensorId frozen_norm_relu(Graph *graph, TensorId x)
 }
 
 /* Results are rounded once, dx where it is a sum twice. */
-static void test_narrow_norms_agree(void **state)
+CUDA_TEST(test_narrow_norms_agree)
 {
     static const int64_t shapes[][4] = {{1, 9, 11, 7},    {1, 2, 3, 3},    {5, 17, 13, 12}, {3, 8, 8, 264},
                                         {32, 12, 12, 40}, {2, 5, 5, 2048}, {2, 2, 2, 8},    {64, 8, 8, 286}};
@@ -54,28 +54,25 @@ static void test_narrow_norms_agree(void **state)
                  {norm_add_leaky_relu, "norm, add, leaky relu"},
                  {norm_add, "norm, add"},
                  {frozen_norm_relu, "frozen norm, relu"}};
-    (void)state;
     for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++)
         for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
             compare_narrow(kinds[k].layers, kinds[k].name, 4, shapes[i], 2);
 }
 
-static void test_narrow_norms_of_matrices_agree(void **state)
+CUDA_TEST(test_narrow_norms_of_matrices_agree)
 {
     static const int64_t shapes[][2] = {{1024, 512}, {64, 19}, {7, 8}};
-    (void)state;
     for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
         compare_narrow(norm_relu, "norm of a matrix, relu", 2, shapes[i], 2);
 }
 
 /* Enough rows for every block of a sum to walk over several lines. The first is too large for one launch; of the others, some do not stay
  * in shared memory whole (rows_whole.cuh). */
-static void test_norms_of_many_rows(void **state)
+CUDA_TEST(test_norms_of_many_rows)
 {
     static const int64_t shapes[][4] = {
         {16, 104, 104, 88}, {16, 80, 80, 88}, {16, 80, 80, 64}, {64, 40, 40, 24}, {4, 64, 64, 256}};
     static const int64_t of_input[] = {16, 80, 80, 64}, large[] = {16, 96, 96, 96};
-    (void)state;
     for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
         compare_narrow(norm_relu, "norm, relu", 4, shapes[i], 2);
         compare_narrow(norm_add_leaky_relu, "norm, add, leaky relu", 4, shapes[i], 2);
@@ -84,9 +81,8 @@ static void test_norms_of_many_rows(void **state)
     compare_narrow(norm_alone, "norm", 4, large, 2);
 }
 
-static void test_fusions_change_no_result_agree(void **state)
+CUDA_TEST(test_fusions_change_no_result_agree)
 {
-    (void)state;
     for (unsigned fusion = 1; fusion <= FUSE_ALL; fusion *= 2)
         if (fusion & FUSE_ALL)
             compare_fusions(backends[CUDA], DATA_F32, fusion, 1e-4);
@@ -98,10 +94,9 @@ static void test_fusions_change_no_result_agree(void **state)
     compare_fusions(backends[CUDA], DATA_F32, FUSE_ALL | FUSE_PAD_ADD, 1e-4);
 }
 
-static void test_fusions_change_little_of_narrow_results_agree(void **state)
+CUDA_TEST(test_fusions_change_little_of_narrow_results_agree)
 {
     const unsigned all = backend_fusions(backends[CUDA]);
-    (void)state;
     for (unsigned fusion = 1; fusion <= all; fusion *= 2)
         if (fusion & all)
             compare_narrow_fusions(backends[CUDA], DATA_F16, fusion);
@@ -109,33 +104,21 @@ static void test_fusions_change_little_of_narrow_results_agree(void **state)
     compare_narrow_fusions(backends[CUDA], DATA_BF16, all);
 }
 
-static void test_what_is_no_number_passes_a_fused_relu(void **state)
+CUDA_TEST(test_what_is_no_number_passes_a_fused_relu)
 {
     static const DataType types[] = {DATA_F32, DATA_BF16, DATA_F16};
-    (void)state;
     for (size_t i = 0; i < sizeof types / sizeof *types; i++) {
         check_no_number_passes(backends[CUDA], types[i]);
         check_no_number_passes(backends[CUDA_TIMED], types[i]);
     }
 }
 
-static void test_images_made_again_give_the_same_bits(void **state)
+CUDA_TEST(test_images_made_again_give_the_same_bits)
 {
-    (void)state;
     compare_images_again(backends[CUDA], DATA_F16);
 }
 
-int main(int argc, char **argv)
+CUDA_TEST(test_every_op_was_compared)
 {
-    const struct CMUnitTest tests[] = {
-        CUDA_TEST(test_narrow_norms_agree),
-        CUDA_TEST(test_narrow_norms_of_matrices_agree),
-        CUDA_TEST(test_norms_of_many_rows),
-        CUDA_TEST(test_fusions_change_no_result_agree),
-        CUDA_TEST(test_fusions_change_little_of_narrow_results_agree),
-        CUDA_TEST(test_what_is_no_number_passes_a_fused_relu),
-        CUDA_TEST(test_images_made_again_give_the_same_bits),
-        CUDA_TEST(test_every_op_was_compared),
-    };
-    return cuda_run_tests(argc, argv, tests, sizeof tests / sizeof *tests);
+    expect_every_op_was_compared();
 }

@@ -86,9 +86,8 @@ static void compare_case(const PixelsCase *test)
 }
 
 /* Every case: modes, channels, sizes, colours, mixing. */
-static void test_pixels_agree(void **state)
+CUDA_TEST(test_pixels_agree)
 {
-    (void)state;
     PixelsCase test;
     for (unsigned number = 0; pixels_case_make(&test, comparison.seed, number); number++) {
         compare_case(&test);
@@ -103,9 +102,8 @@ static uint8_t byte_at(unsigned number, size_t i)
 }
 
 /* More pixels than a grid has threads: taken as they are, and mixed. */
-static void test_large_images_come_whole(void **state)
+CUDA_TEST(test_large_images_come_whole)
 {
-    (void)state;
     enum { WIDTH = 4096, HEIGHT = 4099, IMAGES = 2 };
     const size_t image_bytes = (size_t)WIDTH * HEIGHT, bytes = IMAGES * image_bytes;
     FshError error = {0};
@@ -173,9 +171,8 @@ static void *fill(void *context)
     return NULL;
 }
 
-static void test_threads_fill_a_store_together(void **state)
+CUDA_TEST(test_threads_fill_a_store_together)
 {
-    (void)state;
     enum { EDGE = 64 };
     FshError error = {0};
     PixelStore *store = NULL;
@@ -271,9 +268,8 @@ static void compare_resident(const FshSplit *split, FshKind kind, const Augmenta
     free(pixels);
 }
 
-static void test_a_split_in_the_gpus_memory_agrees(void **state)
+CUDA_TEST(test_a_split_in_the_gpus_memory_agrees)
 {
-    (void)state;
     const Augmentation views[2] = {{.mode = CROP_RESIZED,
                                     .size = RESIDENT_EDGE,
                                     .channels = 3,
@@ -364,9 +360,8 @@ static void make_files(uint32_t channels, Buffer files[FILES], PixelFile list[FI
     }
 }
 
-static void test_decoded_files_agree(void **state)
+CUDA_TEST(test_decoded_files_agree)
 {
-    (void)state;
     FshError error = {0};
     if (backend_decodes(backends[CUDA], &error)) {
         print_message("left out: %s\n", error.message);
@@ -434,9 +429,8 @@ static void test_decoded_files_agree(void **state)
 
 /* ---- what is refused ---- */
 
-static void test_a_recipe_beyond_the_store_is_refused(void **state)
+CUDA_TEST(test_a_recipe_beyond_the_store_is_refused)
 {
-    (void)state;
     FshError error = {0};
     PixelStore *store = NULL;
     check(pixel_store_new(&store, backends[CUDA], 100, &error), &error);
@@ -463,9 +457,8 @@ static void test_a_recipe_beyond_the_store_is_refused(void **state)
     pixel_store_free(&store);
 }
 
-static void test_a_store_that_does_not_fit_says_so(void **state)
+CUDA_TEST(test_a_store_that_does_not_fit_says_so)
 {
-    (void)state;
     FshError error = {0};
     PixelStore *store = NULL;
     uint64_t before = 0, after = 0;
@@ -477,18 +470,4 @@ static void test_a_store_that_does_not_fit_says_so(void **state)
     assert_null(store);
     check(backend_free_memory(backends[CUDA], &after, &error), &error);
     assert_true(after + (64 << 20) > before);
-}
-
-int main(int argc, char **argv)
-{
-    const struct CMUnitTest tests[] = {
-        CUDA_TEST(test_pixels_agree),
-        CUDA_TEST(test_large_images_come_whole),
-        CUDA_TEST(test_a_split_in_the_gpus_memory_agrees),
-        CUDA_TEST(test_decoded_files_agree),
-        CUDA_TEST(test_threads_fill_a_store_together),
-        CUDA_TEST(test_a_recipe_beyond_the_store_is_refused),
-        CUDA_TEST(test_a_store_that_does_not_fit_says_so),
-    };
-    return cuda_run_tests(argc, argv, tests, sizeof tests / sizeof *tests);
 }

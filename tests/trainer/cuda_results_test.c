@@ -83,10 +83,9 @@ static void run_one_by_one(float losses[RUNS], float logits[RUNS][BATCH * CLASSE
     close_job(&job);
 }
 
-static void test_runs_ahead_and_runs_one_by_one_agree(void **state)
+CUDA_TEST(test_runs_ahead_and_runs_one_by_one_agree)
 {
     static float losses[RUNS], logits[RUNS][BATCH * CLASSES];
-    (void)state;
     run_one_by_one(losses, logits);
     assert_true(losses[0] != losses[1]);
     assert_true(backend_runs_ahead(backends[CUDA]));
@@ -113,14 +112,13 @@ static void test_runs_ahead_and_runs_one_by_one_agree(void **state)
 }
 
 /* What is not written again stays. */
-static void test_inputs_stay_until_they_are_written(void **state)
+CUDA_TEST(test_inputs_stay_until_they_are_written)
 {
     Job job = open_job();
     FshError error = {0};
     const TensorId logits = graph_find(job.graph, "logits");
     const float none = 0;
     float first[BATCH * CLASSES], again[BATCH * CLASSES];
-    (void)state;
     write_run(&job, 0);
     check(program_write(job.program, graph_find(job.graph, "learning_rate"), &none, sizeof none, &error),
           &error);
@@ -162,7 +160,7 @@ static void name_parameters(const Job *job, const char **first, const char **las
     }
 }
 
-static void test_runs_behind_a_loss_that_is_no_number_change_nothing(void **state)
+CUDA_TEST(test_runs_behind_a_loss_that_is_no_number_change_nothing)
 {
     Job job = open_job();
     FshError error = {0};
@@ -170,7 +168,6 @@ static void test_runs_behind_a_loss_that_is_no_number_change_nothing(void **stat
     const float *value = NULL;
     const char *first = NULL, *last = NULL;
     size_t count, last_count;
-    (void)state;
     name_parameters(&job, &first, &last);
     float *bias = read_weights(&job, last, &last_count), *poisoned = calloc(last_count, sizeof *poisoned);
     assert_non_null(poisoned);
@@ -203,14 +200,4 @@ static void test_runs_behind_a_loss_that_is_no_number_change_nothing(void **stat
     free(bias);
     free(poisoned);
     close_job(&job);
-}
-
-int main(int argc, char **argv)
-{
-    const struct CMUnitTest tests[] = {
-        CUDA_TEST(test_runs_ahead_and_runs_one_by_one_agree),
-        CUDA_TEST(test_inputs_stay_until_they_are_written),
-        CUDA_TEST(test_runs_behind_a_loss_that_is_no_number_change_nothing),
-    };
-    return cuda_run_tests(argc, argv, tests, sizeof tests / sizeof *tests);
 }

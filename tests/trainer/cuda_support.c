@@ -1,12 +1,12 @@
 #include "tests/trainer/cuda_support.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 Backend *backends[BACKENDS];
 Comparison comparison = {.seed = 1};
-static const char *program_name;
 
 /* Which program compares an op. What stands here by no name is not lowered. */
 static const char *const compared_by[OP_KIND_COUNT] = {
@@ -73,18 +73,27 @@ int cuda_end_test(void **state)
     return comparison.mismatches ? -1 : 0;
 }
 
-void test_every_op_was_compared(void **state)
+void expect_every_op_was_compared(void)
 {
-    (void)state;
     for (int op = 0; op < OP_KIND_COUNT; op++) {
         if (comparison.ran[op] && !compared_by[op])
             fail_msg("%s is lowered, and has no row in compared_by", op_name((OpKind)op));
-        if (!comparison.ran[op] && compared_by[op] && strcmp(compared_by[op], program_name) == 0)
+        if (!comparison.ran[op] && compared_by[op] &&
+            strcmp(compared_by[op], program_invocation_short_name) == 0)
             fail_msg("no test ran %s", op_name((OpKind)op));
     }
 }
 
-int cuda_run_tests(int argc, char **argv, const struct CMUnitTest *tests, size_t count)
+int test_program_arguments(int argc, char **argv)
+{
+    if (argc > 1)
+        comparison.seed = strtoull(argv[1], NULL, 10);
+    if (argc > 2)
+        cmocka_set_test_filter(argv[2]);
+    return TEST_RUN;
+}
+
+int test_program_begin(void)
 {
     static const struct {
         const char *device;
@@ -92,18 +101,12 @@ int cuda_run_tests(int argc, char **argv, const struct CMUnitTest *tests, size_t
     } wanted[BACKENDS] = {[CUDA] = {"cuda", {.deterministic = true}},
                           [CPU] = {"cpu", {0}},
                           [CUDA_TIMED] = {"cuda", {.benchmark = true}}};
-    const char *slash = strrchr(argv[0], '/');
-    program_name = slash ? slash + 1 : argv[0];
-    if (argc > 1)
-        comparison.seed = strtoull(argv[1], NULL, 10);
-    if (argc > 2)
-        cmocka_set_test_filter(argv[2]);
     for (int i = 0; i < BACKENDS; i++) {
         FshError error = {0};
         FshStatus status = backend_open(&backends[i], wanted[i].device, &wanted[i].options, &error);
         if (i == CUDA && status == FSH_ERR_UNSUPPORTED) {
             printf("left out: %s\n", error.message);
-            return 77;
+            return TEST_SKIP_ALL;
         }
         if (status) {
             printf("%s\n", error.message);
@@ -112,10 +115,15 @@ int cuda_run_tests(int argc, char **argv, const struct CMUnitTest *tests, size_t
     }
     comparison.theirs = backends[CPU];
     printf("%s; seed %llu\n", backend_description(backends[CUDA]), (unsigned long long)comparison.seed);
-    int failed = _cmocka_run_group_tests(program_name, tests, count, NULL, NULL);
+    return TEST_RUN;
+}
+
+int test_group_teardown(void **state)
+{
+    (void)state;
     for (int i = 0; i < BACKENDS; i++)
         backend_close(&backends[i]);
-    return failed;
+    return 0;
 }
 
 /* ---- graphs ---- */

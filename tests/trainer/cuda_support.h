@@ -1,10 +1,9 @@
-/* cuda_support.h - what the tests of the CUDA backend share: its backends, graphs of a few layers, and a main that leaves with 77
+/* cuda_support.h - what the tests of the CUDA backend share: its backends, graphs of a few layers, and a program that leaves with 77
  * where there is no GPU.
  *
- *   int main(int argc, char **argv)
+ *   CUDA_TEST(test_gates_agree)
  *   {
- *       const struct CMUnitTest tests[] = {CUDA_TEST(test_gates_agree), CUDA_TEST(test_every_op_was_compared)};
- *       return cuda_run_tests(argc, argv, tests, sizeof tests / sizeof *tests);
+ *       compare_layers(gates, "gates", false);
  *   }
  *
  * usage of each: cuda_X_test [SEED [PATTERN]]     other inputs; only the tests whose name matches, as '*_agree'
@@ -24,13 +23,11 @@ extern Comparison comparison;
 /* A test that fails if comparison counted a mismatch, and says the largest difference it met. */
 int cuda_begin_test(void **state);
 int cuda_end_test(void **state);
-#define CUDA_TEST(function) cmocka_unit_test_setup_teardown(function, cuda_begin_test, cuda_end_test)
-/* Opens the backends, runs the tests. Returns what main shall: 77 without a GPU. */
-int cuda_run_tests(int argc, char **argv, const struct CMUnitTest *tests, size_t count);
+#define CUDA_TEST(name) TEST_WITH(name, cuda_begin_test, cuda_end_test, void *nothing)
 
-/* The last test of each program: every op that the table in cuda_support.c gives to this program was compared, and what was
+/* The last test of a program: every op that the table in cuda_support.c gives to this program was compared, and what was
  * compared stands in the table. */
-void test_every_op_was_compared(void **state);
+void expect_every_op_was_compared(void);
 
 typedef TensorId (*Layers)(Graph *graph, TensorId x);
 extern const Optimizer plain_sgd, nesterov_sgd;

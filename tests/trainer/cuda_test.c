@@ -84,83 +84,71 @@ static TensorId pads(Graph *graph, TensorId x)
     return graph_reflection_pad(graph, x, 3);
 }
 
-static void test_convolutions_agree(void **state)
+CUDA_TEST(test_convolutions_agree)
 {
-    (void)state;
     compare_layers(convolutions, "convolutions", false);
 }
 
-static void test_batch_norms_agree(void **state)
+CUDA_TEST(test_batch_norms_agree)
 {
-    (void)state;
     compare_layers(norms, "norms", false);
 }
 
-static void test_batch_norms_with_running_statistics_agree(void **state)
+CUDA_TEST(test_batch_norms_with_running_statistics_agree)
 {
-    (void)state;
     compare_layers(frozen_norms, "frozen norms", false);
     compare_layers(frozen_norms, "frozen norms, fused", true);
 }
 
-static void test_fused_batch_norms_agree(void **state)
+CUDA_TEST(test_fused_batch_norms_agree)
 {
-    (void)state;
     compare_layers(fused_norms, "fused norms", true);
 }
 
-static void test_activations_and_sums_agree(void **state)
+CUDA_TEST(test_activations_and_sums_agree)
 {
-    (void)state;
     compare_layers(activations, "activations", false);
 }
 
-static void test_max_pools_agree(void **state)
+CUDA_TEST(test_max_pools_agree)
 {
-    (void)state;
     compare_layers(max_pools, "max pools", false);
 }
 
-static void test_average_pools_agree(void **state)
+CUDA_TEST(test_average_pools_agree)
 {
-    (void)state;
     compare_layers(avg_pools, "average pools", false);
 }
 
-static void test_reflection_pads_agree(void **state)
+CUDA_TEST(test_reflection_pads_agree)
 {
-    (void)state;
     compare_layers(pads, "pads", false);
 }
 
 /* ---- whole networks ---- */
 
 /* resnet18 one step: in three of them, some of a million ReLUs nearly always lie within rounding. */
-static void test_networks_train_alike(void **state)
+CUDA_TEST(test_networks_train_alike)
 {
-    (void)state;
     compare_graph(&comparison, backends[CUDA], model("conv8", 16, 28, 1, true), "conv8", 3);
     compare_graph(&comparison, backends[CUDA], model("resnet18", 4, 40, 3, true), "resnet18", 1);
 }
 
-static void test_timed_convolutions_train_alike(void **state)
+CUDA_TEST(test_timed_convolutions_train_alike)
 {
-    (void)state;
     compare_graph(&comparison, backends[CUDA_TIMED], model("conv8", 16, 28, 1, true), "conv8, timed", 3);
     compare_graph(&comparison, backends[CUDA_TIMED], model("resnet18", 4, 40, 3, true), "resnet18, timed", 1);
 }
 
-static void test_networks_evaluate_alike(void **state)
+CUDA_TEST(test_networks_evaluate_alike)
 {
-    (void)state;
     compare_graph(&comparison, backends[CUDA], model("conv8", 5, 28, 1, false), "conv8", 1);
     compare_graph(&comparison, backends[CUDA], model("resnet18", 3, 48, 3, false), "resnet18", 1);
 }
 
 /* The evaluation graph reads what the training graph's program wrote. */
-static void test_training_and_evaluation_share_a_state(void **unused)
+CUDA_TEST(test_training_and_evaluation_share_a_state)
 {
-    (void)unused;
     FshError error = {0};
     Graph *train = model("conv8", 16, 28, 1, true), *evaluate = model("conv8", 4, 28, 1, false);
     Side sides[2];
@@ -193,9 +181,8 @@ static void test_training_and_evaluation_share_a_state(void **unused)
 
 /* ---- state, runs ---- */
 
-static void test_state_speaks_the_logical_layout(void **unused)
+CUDA_TEST(test_state_speaks_the_logical_layout)
 {
-    (void)unused;
     FshError error = {0};
     Graph *graph = network(convolutions, 2, 8, 8, 3, false, false, &plain_sgd);
     Side side;
@@ -271,30 +258,26 @@ static void assert_same_bits(bool profile, bool keep)
     free(second);
 }
 
-static void test_two_runs_give_the_same_bits(void **state)
+CUDA_TEST(test_two_runs_give_the_same_bits)
 {
-    (void)state;
     assert_same_bits(false, false);
 }
 
-static void test_measured_steps_give_the_same_bits(void **state)
+CUDA_TEST(test_measured_steps_give_the_same_bits)
 {
-    (void)state;
     assert_same_bits(true, false);
 }
 
 /* Tensors that share bytes, or are written in place, against tensors that all have their own. */
-static void test_sharing_memory_changes_no_bit(void **state)
+CUDA_TEST(test_sharing_memory_changes_no_bit)
 {
-    (void)state;
     assert_same_bits(false, true);
 }
 
 /* ---- errors ---- */
 
-static void test_a_network_that_does_not_fit_is_told(void **unused)
+CUDA_TEST(test_a_network_that_does_not_fit_is_told)
 {
-    (void)unused;
     const int64_t edge = INT64_C(1) << 20; /* 4 TiB of weights */
     FshError error = {0};
     State *state = NULL;
@@ -309,9 +292,8 @@ static void test_a_network_that_does_not_fit_is_told(void **unused)
     graph_free(&graph);
 }
 
-static void test_a_batch_that_does_not_fit_is_told(void **unused)
+CUDA_TEST(test_a_batch_that_does_not_fit_is_told)
 {
-    (void)unused;
     FshError error = {0};
     Graph *graph = network(convolutions, 8192, 1024, 1024, 1, false, false, &plain_sgd);
     Side side = {NULL, NULL};
@@ -327,9 +309,8 @@ static void test_a_batch_that_does_not_fit_is_told(void **unused)
                   1);
 }
 
-static void test_a_state_of_another_network_is_refused(void **unused)
+CUDA_TEST(test_a_state_of_another_network_is_refused)
 {
-    (void)unused;
     FshError error = {0};
     Graph *graph = model("conv8", 4, 28, 1, true), *other = model("conv8", 4, 28, 3, true);
     Side side = {NULL, NULL};
@@ -341,9 +322,8 @@ static void test_a_state_of_another_network_is_refused(void **unused)
     graph_free(&other);
 }
 
-static void test_a_label_out_of_range_is_refused(void **unused)
+CUDA_TEST(test_a_label_out_of_range_is_refused)
 {
-    (void)unused;
     FshError error = {0};
     Graph *graph = model("conv8", 4, 28, 1, true);
     const int64_t labels[4] = {0, -1, 10, 9};
@@ -356,30 +336,7 @@ static void test_a_label_out_of_range_is_refused(void **unused)
     graph_free(&graph);
 }
 
-int main(int argc, char **argv)
+CUDA_TEST(test_every_op_was_compared)
 {
-    const struct CMUnitTest tests[] = {
-        CUDA_TEST(test_convolutions_agree),
-        CUDA_TEST(test_batch_norms_agree),
-        CUDA_TEST(test_batch_norms_with_running_statistics_agree),
-        CUDA_TEST(test_fused_batch_norms_agree),
-        CUDA_TEST(test_activations_and_sums_agree),
-        CUDA_TEST(test_max_pools_agree),
-        CUDA_TEST(test_average_pools_agree),
-        CUDA_TEST(test_reflection_pads_agree),
-        CUDA_TEST(test_networks_train_alike),
-        CUDA_TEST(test_timed_convolutions_train_alike),
-        CUDA_TEST(test_networks_evaluate_alike),
-        CUDA_TEST(test_training_and_evaluation_share_a_state),
-        CUDA_TEST(test_state_speaks_the_logical_layout),
-        CUDA_TEST(test_two_runs_give_the_same_bits),
-        CUDA_TEST(test_measured_steps_give_the_same_bits),
-        CUDA_TEST(test_sharing_memory_changes_no_bit),
-        CUDA_TEST(test_a_network_that_does_not_fit_is_told),
-        CUDA_TEST(test_a_batch_that_does_not_fit_is_told),
-        CUDA_TEST(test_a_state_of_another_network_is_refused),
-        CUDA_TEST(test_a_label_out_of_range_is_refused),
-        CUDA_TEST(test_every_op_was_compared),
-    };
-    return cuda_run_tests(argc, argv, tests, sizeof tests / sizeof *tests);
+    expect_every_op_was_compared();
 }

@@ -240,57 +240,50 @@ static void compare_all(const Optimizer *around, const Events *events, const cha
 
 static const Events nothing_happens = {0};
 
-static void test_plain_updates_agree(void **state)
+CUDA_TEST(test_plain_updates_agree)
 {
-    (void)state;
     compare_all(&(Optimizer){0}, &nothing_happens, "plain");
 }
 
-static void test_clipped_updates_agree(void **state)
+CUDA_TEST(test_clipped_updates_agree)
 {
-    (void)state;
     compare_all(&(Optimizer){.clip_norm = 0.5}, &(Events){.gradient_zero = 1U << 3}, "clipped");
     compare_all(&(Optimizer){.clip_norm = 1e6}, &nothing_happens, "never clipped");
 }
 
-static void test_accumulated_updates_agree(void **state)
+CUDA_TEST(test_accumulated_updates_agree)
 {
-    (void)state;
     compare_all(&(Optimizer){.accumulation_steps = 3}, &nothing_happens, "accumulated");
     compare_all(&(Optimizer){.accumulation_steps = 2, .clip_norm = 0.5}, &nothing_happens,
                 "accumulated, clipped");
 }
 
-static void test_lookaheads_agree(void **state)
+CUDA_TEST(test_lookaheads_agree)
 {
-    (void)state;
     compare_all(&(Optimizer){.lookahead_steps = 2, .lookahead_alpha = 0.4}, &nothing_happens, "lookahead");
 }
 
-static void test_averages_of_weights_agree(void **state)
+CUDA_TEST(test_averages_of_weights_agree)
 {
-    (void)state;
     compare_all(&(Optimizer){.ema_decay = 0.6}, &nothing_happens, "average");
     compare_all(&(Optimizer){.ema_decay = 0.9, .ema_warmup = true, .accumulation_steps = 2}, &nothing_happens,
                 "average that warms up, accumulated");
 }
 
 /* The scale grows, and falls twice in a row at the start and once later. */
-static void test_loss_scales_agree(void **state)
+CUDA_TEST(test_loss_scales_agree)
 {
     const Optimizer scaled = {.loss_scaling = true,
                               .scale_init = 65536,
                               .scale_growth = 2,
                               .scale_backoff = 0.5,
                               .scale_interval = 2};
-    (void)state;
     compare_all(&scaled, &(Events){.overflows = 1U | 1U << 1 | 1U << 5}, "scaled");
 }
 
-static void test_lost_losses_agree(void **state)
+CUDA_TEST(test_lost_losses_agree)
 {
     const Events lost = {.loss_is_lost = 1U | 1U << 4};
-    (void)state;
     compare_all(&(Optimizer){0}, &lost, "lost loss");
     compare_all(&(Optimizer){.clip_norm = 0.5, .accumulation_steps = 2, .ema_decay = 0.9}, &lost,
                 "lost loss, clipped, accumulated, averaged");
@@ -308,27 +301,24 @@ static const Optimizer all_around = {.clip_norm = 0.3,
                                      .scale_backoff = 0.5,
                                      .scale_interval = 2};
 
-static void test_updates_with_everything_agree(void **state)
+CUDA_TEST(test_updates_with_everything_agree)
 {
-    (void)state;
     compare_all(&all_around, &(Events){.overflows = 1U << 3}, "everything");
 }
 
 /* A NaN loss is the gradient's affair then. */
-static void test_scaled_runs_with_lost_losses_agree(void **state)
+CUDA_TEST(test_scaled_runs_with_lost_losses_agree)
 {
-    (void)state;
     compare_all(&all_around, &(Events){.loss_is_lost = 1U << 2}, "everything, lost loss");
 }
 
 /* ---- what a checkpoint carries ---- */
 
 /* Run, save, load into another program, run on: the same bits as without. Also: the order of all sums is fixed. */
-static void test_a_run_goes_on_from_its_state_bit_for_bit(void **state)
+CUDA_TEST(test_a_run_goes_on_from_its_state_bit_for_bit)
 {
     enum { STOP = 3 };
     const Events events = {.overflows = 1U << 4};
-    (void)state;
     for (size_t i = 0; i < sizeof optimizers / sizeof *optimizers; i++) {
         FshError error = {0};
         Optimizer optimizer = all_around;
@@ -411,7 +401,7 @@ static float *read_weights(const Side *side, const Graph *graph)
 
 /* In f16, from a scale at which nothing fits: nothing moves but the scale, until gradients are finite; then the update is that of f32
  * to rounding. Inputs are the same in each run. */
-static void test_a_scale_that_is_too_large_falls_until_gradients_fit(void **state)
+CUDA_TEST(test_a_scale_that_is_too_large_falls_until_gradients_fit)
 {
     FshError error = {0};
     const double scale_init = 0x1p40;
@@ -419,7 +409,6 @@ static void test_a_scale_that_is_too_large_falls_until_gradients_fit(void **stat
     const size_t bytes = 19 * 90 * sizeof(float);
     Side ours, theirs;
     int overflows = 0;
-    (void)state;
     side_start(&ours, backends[CUDA], graph, &comparison);
     side_start(&theirs, backends[CPU], reference, &comparison);
     float *before = read_weights(&ours, graph);
@@ -459,21 +448,7 @@ static void test_a_scale_that_is_too_large_falls_until_gradients_fit(void **stat
     graph_free(&reference);
 }
 
-int main(int argc, char **argv)
+CUDA_TEST(test_every_op_was_compared)
 {
-    const struct CMUnitTest tests[] = {
-        CUDA_TEST(test_plain_updates_agree),
-        CUDA_TEST(test_clipped_updates_agree),
-        CUDA_TEST(test_accumulated_updates_agree),
-        CUDA_TEST(test_lookaheads_agree),
-        CUDA_TEST(test_averages_of_weights_agree),
-        CUDA_TEST(test_loss_scales_agree),
-        CUDA_TEST(test_lost_losses_agree),
-        CUDA_TEST(test_updates_with_everything_agree),
-        CUDA_TEST(test_scaled_runs_with_lost_losses_agree),
-        CUDA_TEST(test_a_run_goes_on_from_its_state_bit_for_bit),
-        CUDA_TEST(test_a_scale_that_is_too_large_falls_until_gradients_fit),
-        CUDA_TEST(test_every_op_was_compared),
-    };
-    return cuda_run_tests(argc, argv, tests, sizeof tests / sizeof *tests);
+    expect_every_op_was_compared();
 }

@@ -55,7 +55,7 @@ static TensorId max_pool_of_relu(Graph *graph, TensorId x)
     return max_pool_3_2_1(graph, graph_relu(graph, x));
 }
 
-static void test_narrow_windows_agree(void **state)
+CUDA_TEST(test_narrow_windows_agree)
 {
     static const int64_t shapes[][4] = {
         {1, 9, 11, 3}, {3, 8, 8, 16}, {5, 7, 13, 13}, {2, 12, 5, 40}, {2, 30, 35, 40}};
@@ -73,27 +73,20 @@ static void test_narrow_windows_agree(void **state)
                  {graph_global_avg_pool, "global pool"},
                  {pad_1, "pad 1"},
                  {pad_3, "pad 3"}};
-    (void)state;
     for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++)
         for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
             compare_narrow(kinds[k].layers, kinds[k].name, 4, shapes[i], 1);
 }
 
 /* So many pixels that an image is pooled in parts. */
-static void test_narrow_pools_of_few_large_images_agree(void **state)
+CUDA_TEST(test_narrow_pools_of_few_large_images_agree)
 {
     static const int64_t shapes[][4] = {{2, 64, 48, 13}, {1, 40, 37, 264}};
-    (void)state;
     for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
         compare_narrow(graph_global_avg_pool, "global pool", 4, shapes[i], 1);
 }
 
-int main(int argc, char **argv)
+CUDA_TEST(test_every_op_was_compared)
 {
-    const struct CMUnitTest tests[] = {
-        CUDA_TEST(test_narrow_windows_agree),
-        CUDA_TEST(test_narrow_pools_of_few_large_images_agree),
-        CUDA_TEST(test_every_op_was_compared),
-    };
-    return cuda_run_tests(argc, argv, tests, sizeof tests / sizeof *tests);
+    expect_every_op_was_compared();
 }

@@ -26,7 +26,7 @@ static void assert_counts(const CudnnCache *cache, uint64_t built, uint64_t load
     assert_int_equal(counts.shared, shared);
 }
 
-static void test_a_plan_is_built_once_and_loaded_by_the_next_start(void **state)
+TEST_WITH(test_a_plan_is_built_once_and_loaded_by_the_next_start, NULL, NULL, CudnnDevice *device)
 {
     TestFolder folder;
     FshError error = {0};
@@ -35,9 +35,9 @@ static void test_a_plan_is_built_once_and_loaded_by_the_next_start(void **state)
     test_folder_make(&folder);
     const char *path = test_path(&folder, "deeper/plans");
     assert_ok(cudnn_cache_new(&cache, "this machine", path, &error), &error);
-    assert_ok(get(cache, *state, CONVOLUTION_FORWARD, &first), &error);
-    assert_ok(get(cache, *state, CONVOLUTION_FORWARD, &again), &error);
-    assert_ok(get(cache, *state, CONVOLUTION_BACKWARD_DATA, &other), &error);
+    assert_ok(get(cache, device, CONVOLUTION_FORWARD, &first), &error);
+    assert_ok(get(cache, device, CONVOLUTION_FORWARD, &again), &error);
+    assert_ok(get(cache, device, CONVOLUTION_BACKWARD_DATA, &other), &error);
     assert_ptr_equal(first, again);
     assert_ptr_not_equal(first, other);
     assert_counts(cache, 2, 0, 1);
@@ -50,51 +50,50 @@ static void test_a_plan_is_built_once_and_loaded_by_the_next_start(void **state)
     cudnn_cache_free(&cache);
 
     assert_ok(cudnn_cache_new(&cache, "this machine", path, &error), &error);
-    assert_ok(get(cache, *state, CONVOLUTION_FORWARD, &first), &error);
-    assert_ok(get(cache, *state, CONVOLUTION_BACKWARD_DATA, &other), &error);
+    assert_ok(get(cache, device, CONVOLUTION_FORWARD, &first), &error);
+    assert_ok(get(cache, device, CONVOLUTION_BACKWARD_DATA, &other), &error);
     assert_counts(cache, 0, 2, 0);
     assert_int_equal(cudnn_plan_workspace_bytes(first), workspace_bytes);
     assert_string_equal(cudnn_plan_describe(first, told_again, sizeof told_again), told);
     cudnn_cache_free(&cache);
 
     assert_ok(cudnn_cache_new(&cache, "another machine", path, &error), &error);
-    assert_ok(get(cache, *state, CONVOLUTION_FORWARD, &first), &error);
+    assert_ok(get(cache, device, CONVOLUTION_FORWARD, &first), &error);
     assert_counts(cache, 1, 0, 0);
     assert_int_equal(test_count_files(path), 3);
     cudnn_cache_free(&cache);
     test_folder_remove(&folder);
 }
 
-static void test_plans_that_nobody_uses_are_forgotten_when_there_are_many(void **state)
+TEST_WITH(test_plans_that_nobody_uses_are_forgotten_when_there_are_many, NULL, NULL, CudnnDevice *device)
 {
     FshError error = {0};
     CudnnCache *cache = NULL;
     const CudnnPlan *forward, *data, *weight;
     assert_ok(cudnn_cache_new(&cache, "machine", NULL, &error), &error);
     cudnn_cache_set_kept(cache, 2);
-    assert_ok(get(cache, *state, CONVOLUTION_FORWARD, &forward), &error);
-    assert_ok(get(cache, *state, CONVOLUTION_BACKWARD_DATA, &data), &error);
+    assert_ok(get(cache, device, CONVOLUTION_FORWARD, &forward), &error);
+    assert_ok(get(cache, device, CONVOLUTION_BACKWARD_DATA, &data), &error);
     cudnn_cache_release(cache, data);
     assert_ok(cudnn_cache_build(cache, &error), &error); /* there are not more than two */
-    assert_ok(get(cache, *state, CONVOLUTION_BACKWARD_DATA, &data), &error);
+    assert_ok(get(cache, device, CONVOLUTION_BACKWARD_DATA, &data), &error);
     assert_counts(cache, 2, 0, 1);
     cudnn_cache_release(cache, data);
     assert_ok(cudnn_cache_build(cache, &error), &error);
-    assert_ok(get(cache, *state, CONVOLUTION_BACKWARD_WEIGHT, &weight), &error);
+    assert_ok(get(cache, device, CONVOLUTION_BACKWARD_WEIGHT, &weight), &error);
     assert_ok(cudnn_cache_build(cache, &error), &error); /* forgets the one in the middle */
-    assert_ok(get(cache, *state, CONVOLUTION_FORWARD, &forward), &error);
+    assert_ok(get(cache, device, CONVOLUTION_FORWARD, &forward), &error);
     assert_counts(cache, 3, 0, 2);
-    assert_ok(get(cache, *state, CONVOLUTION_BACKWARD_WEIGHT, &weight), &error);
+    assert_ok(get(cache, device, CONVOLUTION_BACKWARD_WEIGHT, &weight), &error);
     assert_counts(cache, 3, 0, 3);
-    assert_ok(get(cache, *state, CONVOLUTION_BACKWARD_DATA, &data), &error);
+    assert_ok(get(cache, device, CONVOLUTION_BACKWARD_DATA, &data), &error);
     assert_counts(cache, 4, 0, 3);
     cudnn_cache_free(&cache);
 }
 
 /* What competes with a plan is timed once, as the plan is; a time of something else, or of another machine, does not count. */
-static void test_a_time_is_kept_for_the_next_start(void **unused)
+TEST(test_a_time_is_kept_for_the_next_start)
 {
-    (void)unused;
     TestFolder folder;
     FshError error = {0};
     CudnnCache *cache = NULL;
@@ -124,7 +123,7 @@ static void test_a_time_is_kept_for_the_next_start(void **unused)
     test_folder_remove(&folder);
 }
 
-static void test_wanted_plans_are_built_on_several_threads(void **state)
+TEST_WITH(test_wanted_plans_are_built_on_several_threads, NULL, NULL, CudnnDevice *device)
 {
     FshError error = {0};
     CudnnCache *cache = NULL;
@@ -134,7 +133,7 @@ static void test_wanted_plans_are_built_on_several_threads(void **state)
     for (int round = 0; round < 2; round++) /* the second wants what is there */
         for (size_t i = 0; i < narrow_case_count; i++) {
             CudnnPlan *described = NULL;
-            assert_ok(case_describe_in(CUDNN_DATA_HALF, *state, &narrow_cases[i], CONVOLUTION_FORWARD,
+            assert_ok(case_describe_in(CUDNN_DATA_HALF, device, &narrow_cases[i], CONVOLUTION_FORWARD,
                                        &described, &error),
                       &error);
             assert_ok(cudnn_cache_want(cache, &described, &narrow_policy, false, &error), &error);
@@ -145,7 +144,7 @@ static void test_wanted_plans_are_built_on_several_threads(void **state)
     watch_leaks(true);
     for (size_t i = 0; i < narrow_case_count; i++) {
         CudnnPlan *described = NULL;
-        assert_ok(case_describe_in(CUDNN_DATA_HALF, *state, &narrow_cases[i], CONVOLUTION_FORWARD, &described,
+        assert_ok(case_describe_in(CUDNN_DATA_HALF, device, &narrow_cases[i], CONVOLUTION_FORWARD, &described,
                                    &error),
                   &error);
         assert_ok(cudnn_cache_get(cache, &described, &narrow_policy, NULL, &plan, &error), &error);
@@ -156,7 +155,8 @@ static void test_wanted_plans_are_built_on_several_threads(void **state)
 }
 
 /* Whoever asks is told, every time; who only wanted it is not. */
-static void test_a_wanted_plan_that_cannot_be_built_is_told_when_it_is_asked_for(void **state)
+TEST_WITH(test_a_wanted_plan_that_cannot_be_built_is_told_when_it_is_asked_for, NULL, NULL,
+          CudnnDevice *device)
 {
     FshError error = {0};
     CudnnCache *cache = NULL;
@@ -165,14 +165,14 @@ static void test_a_wanted_plan_that_cannot_be_built_is_told_when_it_is_asked_for
     none.refused_notes = UINT32_MAX;
     assert_ok(cudnn_cache_new(&cache, "machine", NULL, &error), &error);
     CudnnPlan *described = NULL;
-    assert_ok(case_describe(*state, &middle_case, CONVOLUTION_BACKWARD_DATA, &described, &error), &error);
+    assert_ok(case_describe(device, &middle_case, CONVOLUTION_BACKWARD_DATA, &described, &error), &error);
     none.workspace_limit_bytes = 0;
     assert_ok(cudnn_cache_want(cache, &described, &none, false, &error), &error);
     watch_leaks(false);
     assert_ok(cudnn_cache_build(cache, &error), &error);
     watch_leaks(true);
     for (int i = 0; i < 2; i++) {
-        assert_ok(case_describe(*state, &middle_case, CONVOLUTION_BACKWARD_DATA, &described, &error), &error);
+        assert_ok(case_describe(device, &middle_case, CONVOLUTION_BACKWARD_DATA, &described, &error), &error);
         assert_int_equal(cudnn_cache_get(cache, &described, &none, NULL, &plan, &error), FSH_ERR_LIBRARY);
         assert_contains(error.message, "has no engine for this");
         assert_null(plan);
@@ -194,7 +194,7 @@ static const char *only_file(TestFolder *folder)
     return test_path(folder, "%s", strrchr(line, '/') + 1);
 }
 
-static void test_a_damaged_file_is_replaced(void **state)
+TEST_WITH(test_a_damaged_file_is_replaced, NULL, NULL, CudnnDevice *device)
 {
     TestFolder folder;
     FshError error = {0};
@@ -204,12 +204,12 @@ static void test_a_damaged_file_is_replaced(void **state)
     for (int damage = 0; damage < 6; damage++) {
         CudnnCache *cache = NULL;
         assert_ok(cudnn_cache_new(&cache, "machine", folder.path, &error), &error);
-        assert_ok(get(cache, *state, CONVOLUTION_FORWARD, &plan), &error);
+        assert_ok(get(cache, device, CONVOLUTION_FORWARD, &plan), &error);
         assert_counts(cache, 1, 0, 0);
         cudnn_cache_free(&cache);
         /* what was put right is good */
         assert_ok(cudnn_cache_new(&cache, "machine", folder.path, &error), &error);
-        assert_ok(get(cache, *state, CONVOLUTION_FORWARD, &plan), &error);
+        assert_ok(get(cache, device, CONVOLUTION_FORWARD, &plan), &error);
         assert_counts(cache, 0, 1, 0);
         cudnn_cache_free(&cache);
         file = only_file(&folder);
@@ -237,7 +237,7 @@ static void test_a_damaged_file_is_replaced(void **state)
     test_folder_remove(&folder);
 }
 
-static void test_a_folder_that_cannot_be_written_is_told_and_does_no_harm(void **state)
+TEST_WITH(test_a_folder_that_cannot_be_written_is_told_and_does_no_harm, NULL, NULL, CudnnDevice *device)
 {
     TestFolder folder;
     FshError error = {0};
@@ -247,23 +247,10 @@ static void test_a_folder_that_cannot_be_written_is_told_and_does_no_harm(void *
     const char *path = test_path(&folder, "file");
     test_file_write_text(path, "not a folder");
     assert_ok(cudnn_cache_new(&cache, "machine", path, &error), &error);
-    assert_ok(get(cache, *state, CONVOLUTION_FORWARD, &plan), &error);
-    assert_ok(get(cache, *state, CONVOLUTION_BACKWARD_DATA, &plan), &error);
+    assert_ok(get(cache, device, CONVOLUTION_FORWARD, &plan), &error);
+    assert_ok(get(cache, device, CONVOLUTION_BACKWARD_DATA, &plan), &error);
     assert_counts(cache, 2, 0, 0);
     assert_contains(cudnn_cache_warning(cache), "are not kept for the next start: ");
     cudnn_cache_free(&cache);
     test_folder_remove(&folder);
-}
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_a_plan_is_built_once_and_loaded_by_the_next_start),
-        cmocka_unit_test(test_plans_that_nobody_uses_are_forgotten_when_there_are_many),
-        cmocka_unit_test(test_a_time_is_kept_for_the_next_start),
-        cmocka_unit_test(test_wanted_plans_are_built_on_several_threads),
-        cmocka_unit_test(test_a_wanted_plan_that_cannot_be_built_is_told_when_it_is_asked_for),
-        cmocka_unit_test(test_a_damaged_file_is_replaced),
-        cmocka_unit_test(test_a_folder_that_cannot_be_written_is_told_and_does_no_harm),
-    };
-    return cmocka_run_group_tests(tests, cudnn_test_setup, cudnn_test_teardown);
 }

@@ -3,7 +3,7 @@
 #include "tests/support/support.h"
 #include "tests/trainer/cudnn_support.h"
 
-static void test_every_convolution_of_the_networks_has_a_plain_f32_plan(void **state)
+TEST_WITH(test_every_convolution_of_the_networks_has_a_plain_f32_plan, NULL, NULL, CudnnDevice *device)
 {
     static const Case cases[] = {
         /* resnet18 at 160 px */
@@ -28,7 +28,7 @@ static void test_every_convolution_of_the_networks_has_a_plain_f32_plan(void **s
         for (int kind = CONVOLUTION_FORWARD; kind <= CONVOLUTION_BACKWARD_WEIGHT; kind++) {
             CudnnPlan *plan = NULL;
             FshError error = {0};
-            if (case_build(*state, &cases[i], (ConvolutionKind)kind, &plain_f32, &plan, &error))
+            if (case_build(device, &cases[i], (ConvolutionKind)kind, &plain_f32, &plan, &error))
                 fail_msg("case %zu, kind %d: %s", i, kind, error.message);
             assert_int_equal(cudnn_plan_candidates(plan), 1);
             assert_true(cudnn_plan_workspace_bytes(plan) <= plain_f32.workspace_limit_bytes);
@@ -36,33 +36,33 @@ static void test_every_convolution_of_the_networks_has_a_plain_f32_plan(void **s
         }
 }
 
-static void test_more_candidates_are_built_when_they_are_to_be_timed(void **state)
+TEST_WITH(test_more_candidates_are_built_when_they_are_to_be_timed, NULL, NULL, CudnnDevice *device)
 {
     CudnnPlan *plan = NULL;
     FshError error = {0};
     CudnnPolicy policy = plain_f32;
     policy.candidates = 8;
-    assert_ok(case_build(*state, &middle_case, CONVOLUTION_FORWARD, &policy, &plan, &error), &error);
+    assert_ok(case_build(device, &middle_case, CONVOLUTION_FORWARD, &policy, &plan, &error), &error);
     assert_true(cudnn_plan_candidates(plan) > 1);
     cudnn_plan_free(&plan);
 }
 
-static void test_a_workspace_limit_is_kept(void **state)
+TEST_WITH(test_a_workspace_limit_is_kept, NULL, NULL, CudnnDevice *device)
 {
     CudnnPlan *plan = NULL;
     FshError error = {0};
     CudnnPolicy policy = plain_f32;
-    assert_ok(case_build(*state, &middle_case, CONVOLUTION_FORWARD, &policy, &plan, &error), &error);
+    assert_ok(case_build(device, &middle_case, CONVOLUTION_FORWARD, &policy, &plan, &error), &error);
     const uint64_t wanted = cudnn_plan_workspace_bytes(plan);
     cudnn_plan_free(&plan);
     assert_true(wanted > 0); /* or the case says nothing */
     policy.workspace_limit_bytes = wanted - 1;
-    assert_ok(case_build(*state, &middle_case, CONVOLUTION_FORWARD, &policy, &plan, &error), &error);
+    assert_ok(case_build(device, &middle_case, CONVOLUTION_FORWARD, &policy, &plan, &error), &error);
     assert_true(cudnn_plan_workspace_bytes(plan) < wanted);
     cudnn_plan_free(&plan);
 }
 
-static void test_narrow_convolutions_have_plans(void **state)
+TEST_WITH(test_narrow_convolutions_have_plans, NULL, NULL, CudnnDevice *device)
 {
     static const cudnnDataType_t types[] = {CUDNN_DATA_HALF, CUDNN_DATA_BFLOAT16};
     for (size_t i = 0; i < narrow_case_count; i++)
@@ -70,7 +70,7 @@ static void test_narrow_convolutions_have_plans(void **state)
             for (int t = 0; t < 2; t++) {
                 CudnnPlan *plan = NULL;
                 FshError error = {0};
-                assert_ok(case_describe_in(types[t], *state, &narrow_cases[i], (ConvolutionKind)kind, &plan,
+                assert_ok(case_describe_in(types[t], device, &narrow_cases[i], (ConvolutionKind)kind, &plan,
                                            &error),
                           &error);
                 if (plan_build_unwatched(plan, &narrow_policy, &error))
@@ -81,7 +81,7 @@ static void test_narrow_convolutions_have_plans(void **state)
 }
 
 /* conv -> sums and sums of squares of each channel; in fp16, where these engines need no compiler. */
-static void test_convolutions_with_statistics_have_plans(void **state)
+TEST_WITH(test_convolutions_with_statistics_have_plans, NULL, NULL, CudnnDevice *device)
 {
     static const Case cases[] = {
         {512, 64, 64, 40, 3, 1, 1},   {512, 64, 256, 40, 1, 1, 0}, {512, 128, 128, 40, 3, 2, 1},
@@ -91,7 +91,7 @@ static void test_convolutions_with_statistics_have_plans(void **state)
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         CudnnPlan *plan = NULL;
         FshError error = {0};
-        assert_ok(case_describe_in(CUDNN_DATA_HALF, *state, &cases[i], CONVOLUTION_FORWARD, &plan, &error),
+        assert_ok(case_describe_in(CUDNN_DATA_HALF, device, &cases[i], CONVOLUTION_FORWARD, &plan, &error),
                   &error);
         int sum = cudnn_plan_tensor(plan, CUDNN_DATA_FLOAT, (int64_t[4]){1, cases[i].out, 1, 1});
         int square_sum = cudnn_plan_tensor(plan, CUDNN_DATA_FLOAT, (int64_t[4]){1, cases[i].out, 1, 1});
@@ -122,7 +122,7 @@ static FshStatus describe_biased(const CudnnDevice *device, const Case *c, cudnn
     return FSH_OK;
 }
 
-static void test_convolutions_with_bias_and_relu_have_plans(void **state)
+TEST_WITH(test_convolutions_with_bias_and_relu_have_plans, NULL, NULL, CudnnDevice *device)
 {
     static const Case cases[] = {
         {16, 64, 64, 64, 3, 1, 1}, {16, 128, 64, 64, 1, 1, 0}, {16, 16, 32, 64, 3, 2, 1}};
@@ -131,7 +131,7 @@ static void test_convolutions_with_bias_and_relu_have_plans(void **state)
         for (int t = 0; t < 2; t++) {
             CudnnPlan *plan = NULL;
             FshError error = {0};
-            assert_ok(describe_biased(*state, &cases[i], t ? CUDNN_DATA_BFLOAT16 : CUDNN_DATA_HALF, 0, &plan,
+            assert_ok(describe_biased(device, &cases[i], t ? CUDNN_DATA_BFLOAT16 : CUDNN_DATA_HALF, 0, &plan,
                                       &error),
                       &error);
             if (plan_build_unwatched(plan, &policy, &error))
@@ -141,7 +141,7 @@ static void test_convolutions_with_bias_and_relu_have_plans(void **state)
 }
 
 /* More channels in x than in the filters. */
-static void test_convolutions_in_groups_have_plans(void **state)
+TEST_WITH(test_convolutions_in_groups_have_plans, NULL, NULL, CudnnDevice *device)
 {
     static const struct {
         cudnnDataType_t type;
@@ -156,7 +156,7 @@ static void test_convolutions_in_groups_have_plans(void **state)
         for (int kind = CONVOLUTION_FORWARD; kind <= CONVOLUTION_BACKWARD_WEIGHT; kind++) {
             CudnnPlan *plan = NULL;
             FshError error = {0};
-            assert_ok(cudnn_plan_new(&plan, *state, &error), &error);
+            assert_ok(cudnn_plan_new(&plan, device, &error), &error);
             int x = cudnn_plan_tensor(plan, cases[i].type, (int64_t[4]){4, cases[i].in, 16, 16});
             int w = cudnn_plan_tensor(plan, cases[i].type,
                                       (int64_t[4]){cases[i].out, cases[i].in / cases[i].groups, 3, 3});
@@ -169,11 +169,11 @@ static void test_convolutions_in_groups_have_plans(void **state)
 }
 
 /* Weight gradients of 16-bit tensors come in 16 bits only: cuDNN proposes nothing (9.19) or what must be refused (9.14). */
-static void test_a_pattern_without_an_engine_is_told(void **state)
+TEST_WITH(test_a_pattern_without_an_engine_is_told, NULL, NULL, CudnnDevice *device)
 {
     CudnnPlan *plan = NULL;
     FshError error = {0};
-    assert_ok(cudnn_plan_new(&plan, *state, &error), &error);
+    assert_ok(cudnn_plan_new(&plan, device, &error), &error);
     int x = cudnn_plan_tensor(plan, CUDNN_DATA_HALF, (int64_t[4]){4, 64, 16, 16});
     int w = cudnn_plan_tensor(plan, CUDNN_DATA_FLOAT, (int64_t[4]){64, 64, 3, 3});
     int y = cudnn_plan_tensor(plan, CUDNN_DATA_HALF, (int64_t[4]){4, 64, 16, 16});
@@ -184,14 +184,14 @@ static void test_a_pattern_without_an_engine_is_told(void **state)
 }
 
 /* Of a forward convolution's proposals on this card most want the matrix units. */
-static void test_refused_numerics_are_counted(void **state)
+TEST_WITH(test_refused_numerics_are_counted, NULL, NULL, CudnnDevice *device)
 {
     CudnnPlan *plan = NULL;
     FshError error = {0};
     CudnnPolicy policy = plain_f32;
     policy.refused_notes = UINT32_MAX;
     policy.workspace_limit_bytes = 0;
-    assert_ok(case_describe(*state, &middle_case, CONVOLUTION_BACKWARD_DATA, &plan, &error), &error);
+    assert_ok(case_describe(device, &middle_case, CONVOLUTION_BACKWARD_DATA, &plan, &error), &error);
     assert_int_equal(plan_build_unwatched(plan, &policy, &error), FSH_ERR_LIBRARY);
     assert_contains(error.message, "refused numerics");
     assert_contains_not(error.message, " 0 have refused numerics");
@@ -199,11 +199,11 @@ static void test_refused_numerics_are_counted(void **state)
 }
 
 /* cuDNN's own words reach the caller, and calls after the first failure do nothing. */
-static void test_shapes_that_contradict_each_other_are_told(void **state)
+TEST_WITH(test_shapes_that_contradict_each_other_are_told, NULL, NULL, CudnnDevice *device)
 {
     CudnnPlan *plan = NULL;
     FshError error = {0};
-    assert_ok(cudnn_plan_new(&plan, *state, &error), &error);
+    assert_ok(cudnn_plan_new(&plan, device, &error), &error);
     int x = cudnn_plan_tensor(plan, CUDNN_DATA_FLOAT, (int64_t[4]){4, 8, 16, 16});
     int w = cudnn_plan_tensor(plan, CUDNN_DATA_FLOAT, (int64_t[4]){32, 8, 3, 3});
     int y = cudnn_plan_tensor(plan, CUDNN_DATA_FLOAT, (int64_t[4]){4, 31, 9, 9});
@@ -213,20 +213,4 @@ static void test_shapes_that_contradict_each_other_are_told(void **state)
     assert_int_equal(cudnn_plan_build(plan, &plain_f32, &error), FSH_ERR_LIBRARY);
     assert_contains(error.message, "CUDNN_STATUS_");
     cudnn_plan_free(&plan);
-}
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_every_convolution_of_the_networks_has_a_plain_f32_plan),
-        cmocka_unit_test(test_more_candidates_are_built_when_they_are_to_be_timed),
-        cmocka_unit_test(test_a_workspace_limit_is_kept),
-        cmocka_unit_test(test_narrow_convolutions_have_plans),
-        cmocka_unit_test(test_convolutions_with_statistics_have_plans),
-        cmocka_unit_test(test_convolutions_with_bias_and_relu_have_plans),
-        cmocka_unit_test(test_convolutions_in_groups_have_plans),
-        cmocka_unit_test(test_a_pattern_without_an_engine_is_told),
-        cmocka_unit_test(test_refused_numerics_are_counted),
-        cmocka_unit_test(test_shapes_that_contradict_each_other_are_told),
-    };
-    return cmocka_run_group_tests(tests, cudnn_test_setup, cudnn_test_teardown);
 }

@@ -75,7 +75,9 @@ FshStatus plan_build_unwatched(CudnnPlan *plan, const CudnnPolicy *policy, FshEr
     return status;
 }
 
-int cudnn_test_setup(void **state)
+/* Makes the device, the *state of all tests here, and a first plan: what cuDNN's libraries keep for good when they are loaded is not
+ * watched. */
+int test_group_setup(void **state)
 {
     static CudnnDevice device;
     FshError error = {0};
@@ -102,7 +104,7 @@ int cudnn_test_setup(void **state)
     return 0;
 }
 
-int cudnn_test_teardown(void **state)
+int test_group_teardown(void **state)
 {
     return (int)cudnnBackendDestroyDescriptor(((CudnnDevice *)*state)->properties);
 }

@@ -6,10 +6,6 @@
 
 #include "trainer/backend/cuda/cudnn_graph.h"
 
-/* cmocka's: makes the device (*state is its CudnnDevice), and a first plan: what cuDNN's libraries keep for good when they are loaded is
- * not watched. */
-int cudnn_test_setup(void **state);
-int cudnn_test_teardown(void **state);
 void watch_leaks(bool watch);
 
 /* A square convolution. */

@@ -19,13 +19,12 @@ static void check(const Graph *graph, const char *name, ElementType element, int
     assert_int_equal(device_tensor_count(&tensor), tensor_count(graph_tensor(graph, id)));
 }
 
-static void test_narrow_tensors_are_padded_to_eight_channels(void **state)
+TEST(test_narrow_tensors_are_padded_to_eight_channels)
 {
     static const struct {
         DataType type;
         ElementType element;
     } types[] = {{DATA_BF16, ELEMENT_BF16}, {DATA_F16, ELEMENT_F16}};
-    (void)state;
     for (size_t i = 0; i < 2; i++) {
         Graph *graph = odd_network(types[i].type, 3);
         check(graph, "image", ELEMENT_U8, 60, 3, 180);
@@ -34,10 +33,9 @@ static void test_narrow_tensors_are_padded_to_eight_channels(void **state)
     }
 }
 
-static void test_gradients_of_narrow_products_are_padded_in_both_channel_counts(void **state)
+TEST(test_gradients_of_narrow_products_are_padded_in_both_channel_counts)
 {
     Graph *graph = odd_network(DATA_BF16, 3);
-    (void)state;
     check(graph, "conv.weight.grad", ELEMENT_BF16, 16 * 9, 8, 16 * 9 * 8 * 2);
     check(graph, "linear.weight.grad", ELEMENT_BF16, 24, 16, 24 * 16 * 2);
     check(graph, "grouped.weight.grad", ELEMENT_F32, 81, 3, 81 * 3 * 4);
@@ -46,10 +44,9 @@ static void test_gradients_of_narrow_products_are_padded_in_both_channel_counts(
     graph_free(&graph);
 }
 
-static void test_masters_and_f32_networks_are_packed(void **state)
+TEST(test_masters_and_f32_networks_are_packed)
 {
     static const DataType types[] = {DATA_BF16, DATA_F32};
-    (void)state;
     for (size_t i = 0; i < 2; i++) {
         Graph *graph = odd_network(types[i], 3);
         check(graph, "conv.weight", ELEMENT_F32, 81, 3, 81 * 3 * 4);
@@ -64,23 +61,21 @@ static void test_masters_and_f32_networks_are_packed(void **state)
 }
 
 /* OIHW to the graph, OHWI here. */
-static void test_filters_have_their_input_channels_last(void **state)
+TEST(test_filters_have_their_input_channels_last)
 {
     Graph *graph = odd_network(DATA_BF16, 3);
     const DeviceTensor weight = device_tensor_describe(graph, graph_find(graph, "conv.weight"));
-    (void)state;
     assert_true(weight.is_filter);
     assert_memory_equal(weight.shape, ((int64_t[4]){9, 3, 3, 3}), sizeof weight.shape);
     assert_false(device_tensor_describe(graph, graph_find(graph, "linear.weight")).is_filter);
     graph_free(&graph);
 }
 
-static void test_narrow_copies_lie_as_the_gradients_do(void **state)
+TEST(test_narrow_copies_lie_as_the_gradients_do)
 {
     static const char *const names[][2] = {{"conv.weight", "conv.weight.grad"},
                                            {"linear.weight", "linear.weight.grad"}};
     Graph *graph = odd_network(DATA_BF16, 3);
-    (void)state;
     for (size_t i = 0; i < 2; i++) {
         const DeviceTensor weight = device_tensor_describe(graph, graph_find(graph, names[i][0]));
         const DeviceTensor gradient = device_tensor_describe(graph, graph_find(graph, names[i][1]));
@@ -95,16 +90,4 @@ static void test_narrow_copies_lie_as_the_gradients_do(void **state)
     assert_int_equal(copy.rows, 1);
     assert_int_equal(copy.pitch, 24);
     graph_free(&graph);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_narrow_tensors_are_padded_to_eight_channels),
-        cmocka_unit_test(test_gradients_of_narrow_products_are_padded_in_both_channel_counts),
-        cmocka_unit_test(test_masters_and_f32_networks_are_packed),
-        cmocka_unit_test(test_filters_have_their_input_channels_last),
-        cmocka_unit_test(test_narrow_copies_lie_as_the_gradients_do),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -22,65 +22,48 @@ static int stops_at(const EarlyStopOptions *options, const double *measures, int
     return -1;
 }
 
-static void test_patience_counts_measures_in_a_row(void **state)
+TEST(test_patience_counts_measures_in_a_row)
 {
     const double losses[] = {5, 4, 4.5, 4.2, 3.9, 4, 4, 4, 1};
-    (void)state;
     assert_int_equal(stops_at(&(EarlyStopOptions){.patience = 3}, losses, 9), 7);
     assert_int_equal(stops_at(&(EarlyStopOptions){.patience = 2}, losses, 9), 3);
     assert_int_equal(stops_at(&(EarlyStopOptions){.patience = 1}, losses, 9), 2);
     assert_int_equal(stops_at(&(EarlyStopOptions){.patience = 4}, losses, 9), -1);
 }
 
-static void test_higher_may_be_better(void **state)
+TEST(test_higher_may_be_better)
 {
     const double accuracies[] = {10, 20, 19, 20, 21, 20};
-    (void)state;
     assert_int_equal(stops_at(&(EarlyStopOptions){.higher_is_better = true, .patience = 2}, accuracies, 6),
                      3);
     assert_int_equal(stops_at(&(EarlyStopOptions){.higher_is_better = true, .patience = 3}, accuracies, 6),
                      -1);
 }
 
-static void test_better_by_less_than_min_delta_is_not_better(void **state)
+TEST(test_better_by_less_than_min_delta_is_not_better)
 {
     /* Each is a little better than the one before; from the best that counts it is 0.5 at the third. */
     const double losses[] = {5, 4.8, 4.6, 4.4, 4.2, 4.0};
-    (void)state;
     assert_int_equal(stops_at(&(EarlyStopOptions){.patience = 2, .min_delta = 0.5}, losses, 6), 2);
     assert_int_equal(stops_at(&(EarlyStopOptions){.patience = 3, .min_delta = 0.5}, losses, 6), -1);
     const double exactly[] = {5, 4.5, 4};
     assert_int_equal(stops_at(&(EarlyStopOptions){.patience = 1, .min_delta = 0.5}, exactly, 3), 1);
 }
 
-static void test_nan_is_not_better_and_infinite_can_be_saved(void **state)
+TEST(test_nan_is_not_better_and_infinite_can_be_saved)
 {
     const double measures[] = {NAN, NAN, INFINITY, NAN, INFINITY};
-    (void)state;
     assert_int_equal(stops_at(&(EarlyStopOptions){.patience = 2}, measures, 5), 1);
     assert_int_equal(stops_at(&(EarlyStopOptions){.higher_is_better = true, .patience = 2}, measures + 1, 4),
                      3);
 }
 
-static void test_broken_numbers_are_not_loaded(void **state)
+TEST(test_broken_numbers_are_not_loaded)
 {
     static const double bad[][EARLY_STOP_STATE] = {
         {NAN, 0, 0, 0}, {0, INFINITY, 0, 0}, {0, 0, -1, 0}, {0, 0, 1e300, 0}};
     EarlyStop stop = {.best = 7};
-    (void)state;
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
         assert_false(early_stop_load(&stop, bad[i]));
     assert_true(stop.best == 7);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_patience_counts_measures_in_a_row),
-        cmocka_unit_test(test_higher_may_be_better),
-        cmocka_unit_test(test_better_by_less_than_min_delta_is_not_better),
-        cmocka_unit_test(test_nan_is_not_better_and_infinite_can_be_saved),
-        cmocka_unit_test(test_broken_numbers_are_not_loaded),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -23,9 +23,8 @@ static ErasingPlan make_plan(const RandomErasing *options, uint64_t draw, Random
     return plan;
 }
 
-static void test_rectangles_keep_probability_scale_and_ratio(void **state)
+TEST(test_rectangles_keep_probability_scale_and_ratio)
 {
-    (void)state;
     int erased = 0;
     double smallest = 1, largest = 0, flattest = 10, tallest = 0;
     for (uint64_t draw = 0; draw < DRAWS; draw++) {
@@ -81,9 +80,8 @@ static void check_fill(ErasingFill fill, double *inside_mean, double *inside_dev
         assert_memory_equal(first, mean, 3);
 }
 
-static void test_fills_are_mean_colour_or_noise(void **state)
+TEST(test_fills_are_mean_colour_or_noise)
 {
-    (void)state;
     double inside_mean, deviation;
     bool one_colour;
     check_fill(ERASING_CONST, &inside_mean, &deviation, &one_colour);
@@ -95,23 +93,12 @@ static void test_fills_are_mean_colour_or_noise(void **state)
     assert_true(fabs(inside_mean - mean[0]) < 10 && fabs(deviation - 50) < 8);
 }
 
-static void test_no_probability_erases_nothing(void **state)
+TEST(test_no_probability_erases_nothing)
 {
-    (void)state;
     RandomErasing options = erasing;
     options.probability = 0;
     for (uint64_t draw = 0; draw < 100; draw++) {
         Random random;
         assert_int_equal(make_plan(&options, draw, &random).width, 0);
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_rectangles_keep_probability_scale_and_ratio),
-        cmocka_unit_test(test_fills_are_mean_colour_or_noise),
-        cmocka_unit_test(test_no_probability_erases_nothing),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -11,9 +11,8 @@ static uint64_t count_slowly(uint64_t interval, uint64_t from, uint64_t epochs)
     return count;
 }
 
-static void test_evaluations_are_counted_as_they_come(void **state)
+TEST(test_evaluations_are_counted_as_they_come)
 {
-    (void)state;
     for (uint64_t epochs = 1; epochs <= 24; epochs++)
         for (uint64_t interval = 0; interval <= epochs + 1; interval++)
             for (uint64_t from = 0; from <= epochs; from++)
@@ -28,9 +27,8 @@ static double share_of(double evaluation, uint64_t interval, uint64_t epochs)
     return seconds / (seconds + (double)epochs);
 }
 
-static void test_evaluation_takes_at_most_a_fifth(void **state)
+TEST(test_evaluation_takes_at_most_a_fifth)
 {
-    (void)state;
     for (uint64_t epochs = 1; epochs <= 300; epochs += 13)
         for (int hundredths = 0; hundredths < 4000; hundredths += 37) {
             const double evaluation = hundredths / 100.0;
@@ -43,9 +41,8 @@ static void test_evaluation_takes_at_most_a_fifth(void **state)
         }
 }
 
-static void test_examples(void **state)
+TEST(test_examples)
 {
-    (void)state;
     assert_int_equal(evaluation_interval_choose(10, 1, 0, 100), 1);
     assert_int_equal(evaluation_interval_choose(10, 2.5, 0, 100), 1); /* a fifth exactly */
     assert_int_equal(evaluation_interval_choose(8.5, 16, 0, 16),
@@ -53,14 +50,4 @@ static void test_examples(void **state)
     assert_int_equal(evaluation_interval_choose(0, 1, 0, 10), 10);
     assert_int_equal(evaluation_interval_choose(10, 4.9, 0, 100), 2);
     assert_int_equal(evaluation_interval_choose(10, 5, 0, 100), 3);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_evaluations_are_counted_as_they_come),
-        cmocka_unit_test(test_evaluation_takes_at_most_a_fifth),
-        cmocka_unit_test(test_examples),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

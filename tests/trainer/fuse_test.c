@@ -23,10 +23,9 @@ static size_t count_ops(const Graph *graph, OpKind op)
     return count;
 }
 
-static void test_fusion_leaves_alone_what_is_needed_elsewhere(void **state)
+TEST(test_fusion_leaves_alone_what_is_needed_elsewhere)
 {
     const BatchNorm norm = {.training = true};
-    (void)state;
     Graph *graph = graph_new();
     TensorId x = start(graph, 2, 4, 3), kept = graph_batch_norm(graph, "kept", x, &norm);
     graph_keep(graph, kept, "normalised");
@@ -43,9 +42,8 @@ static void test_fusion_leaves_alone_what_is_needed_elsewhere(void **state)
     graph_free(&graph);
 }
 
-static void test_fusions_can_be_chosen(void **state)
+TEST(test_fusions_can_be_chosen)
 {
-    (void)state;
     for (unsigned fusions = 0; fusions < FUSE_BIAS_NORM; fusions++) {
         const BatchNorm norm = {.training = true};
         Graph *graph = graph_new();
@@ -72,11 +70,10 @@ static const Node *norm_named(const Graph *graph, const char *name)
     return NULL;
 }
 
-static void test_a_bias_moves_into_the_norm_behind_it(void **state)
+TEST(test_a_bias_moves_into_the_norm_behind_it)
 {
     const BatchNorm trains = {.training = true}, frozen = {.training = false};
     const Conv2d with_bias = {.channels = 4, .kernel = 1, .stride = 1, .bias = true};
-    (void)state;
     Graph *graph = graph_new();
     TensorId x = start(graph, 2, 4, 3);
     x = graph_batch_norm(graph, "moves", graph_conv2d(graph, "a", x, &with_bias), &trains);
@@ -104,7 +101,7 @@ static void test_a_bias_moves_into_the_norm_behind_it(void **state)
     graph_free(&graph);
 }
 
-static void test_a_relu_joins_a_convolution_with_a_bias(void **state)
+TEST(test_a_relu_joins_a_convolution_with_a_bias)
 {
     static const struct {
         bool bias, keep, twice, joins;
@@ -114,7 +111,6 @@ static void test_a_relu_joins_a_convolution_with_a_bias(void **state)
                  {false, false, false, false, 0},
                  {true, true, false, false, 0},
                  {true, false, true, false, 0}};
-    (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         Graph *graph = graph_new();
         graph_set_compute_type(graph, DATA_F16);
@@ -145,10 +141,9 @@ static void test_a_relu_joins_a_convolution_with_a_bias(void **state)
     }
 }
 
-static void test_convolutions_in_f16_make_the_sums_of_the_norm(void **state)
+TEST(test_convolutions_in_f16_make_the_sums_of_the_norm)
 {
     static const DataType types[] = {DATA_F32, DATA_BF16, DATA_F16};
-    (void)state;
     for (size_t i = 0; i < 3; i++)
         for (int bias = 0; bias < 2; bias++) {
             Graph *graph = graph_new();
@@ -206,9 +201,8 @@ static int gradient_sums_left(bool relu, int readers, bool keeps)
     return left;
 }
 
-static void test_sums_of_gradients_join_the_norm(void **state)
+TEST(test_sums_of_gradients_join_the_norm)
 {
-    (void)state;
     assert_int_equal(gradient_sums_left(true, 1, false), 0);
     assert_int_equal(gradient_sums_left(true, 2, false), 0);
     assert_int_equal(gradient_sums_left(false, 2, false), 0);
@@ -216,9 +210,8 @@ static void test_sums_of_gradients_join_the_norm(void **state)
     assert_int_equal(gradient_sums_left(true, 2, true), 1);
 }
 
-static void test_fusing_is_refused_at_the_wrong_time(void **state)
+TEST(test_fusing_is_refused_at_the_wrong_time)
 {
-    (void)state;
     Graph *graph = graph_new();
     start(graph, 2, 4, 3);
     graph_fuse_backward(graph, FUSE_ALL);
@@ -227,7 +220,7 @@ static void test_fusing_is_refused_at_the_wrong_time(void **state)
 }
 
 /* Channels of padding that a sum adds nothing to are neither written nor cropped again; anything else is left alone. */
-static void test_padding_of_channels_is_part_of_the_sum(void **state)
+TEST(test_padding_of_channels_is_part_of_the_sum)
 {
     static const struct {
         int64_t size, channels;
@@ -239,7 +232,6 @@ static void test_padding_of_channels_is_part_of_the_sum(void **state)
                  {4, 6, false, true, false, 0, 1},
                  {4, 6, false, false, true, 1, 0}};
     const BatchNorm norm = {.training = true};
-    (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         Graph *graph = graph_new();
         TensorId label = graph_input(graph, "label", DATA_I64, 1, (int64_t[]){2});
@@ -269,9 +261,8 @@ static void test_padding_of_channels_is_part_of_the_sum(void **state)
 }
 
 /* "norm-add-relu" is not "norm-add", though it begins with it. */
-static void test_fusions_are_left_out_by_their_whole_names(void **state)
+TEST(test_fusions_are_left_out_by_their_whole_names)
 {
-    (void)state;
     FshError error = {0};
     unsigned fusions = FUSE_ALL;
     assert_ok(fusions_leave_out(&fusions, "norm-add-relu,gradient-add", "cpu", &error), &error);
@@ -324,38 +315,18 @@ static int count_normalized(int64_t batch, bool elsewhere, unsigned fusions)
     return count;
 }
 
-static void test_many_images_are_normalized_again_for_the_weight_gradient(void **state)
+TEST(test_many_images_are_normalized_again_for_the_weight_gradient)
 {
-    (void)state;
     assert_int_equal(count_normalized(86, false, FUSE_IMAGES_AGAIN), 2);
     assert_int_equal(count_normalized(85, false, FUSE_IMAGES_AGAIN), 1); /* fewer than 2^24 elements */
     assert_int_equal(count_normalized(86, true, FUSE_IMAGES_AGAIN), 1);
     assert_int_equal(count_normalized(86, false, FUSE_ALL), 1);
 }
 
-static void test_every_fusion_has_a_name(void **state)
+TEST(test_every_fusion_has_a_name)
 {
-    (void)state;
     unsigned known = 0;
     for (int i = 0; fusion_names[i]; i++)
         known |= 1U << i;
     assert_int_equal(known, FUSE_ALL | FUSE_CONV_STATISTICS | FUSE_PAD_ADD | FUSE_IMAGES_AGAIN);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_fusion_leaves_alone_what_is_needed_elsewhere),
-        cmocka_unit_test(test_fusions_can_be_chosen),
-        cmocka_unit_test(test_a_bias_moves_into_the_norm_behind_it),
-        cmocka_unit_test(test_a_relu_joins_a_convolution_with_a_bias),
-        cmocka_unit_test(test_convolutions_in_f16_make_the_sums_of_the_norm),
-        cmocka_unit_test(test_sums_of_gradients_join_the_norm),
-        cmocka_unit_test(test_fusing_is_refused_at_the_wrong_time),
-        cmocka_unit_test(test_padding_of_channels_is_part_of_the_sum),
-        cmocka_unit_test(test_fusions_are_left_out_by_their_whole_names),
-        cmocka_unit_test(test_many_images_are_normalized_again_for_the_weight_gradient),
-        cmocka_unit_test(test_every_fusion_has_a_name),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

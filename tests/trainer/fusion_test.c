@@ -7,9 +7,8 @@
 #include "tests/trainer/network_support.h"
 #include "trainer/backend/cpu/onednn.h"
 
-static void test_each_fusion_changes_no_result(void **state)
+TEST(test_each_fusion_changes_no_result)
 {
-    (void)state;
     Backend *backend = test_backend(2);
     for (unsigned fusion = 1; fusion <= FUSE_ALL; fusion *= 2)
         if (fusion & FUSE_ALL)
@@ -19,9 +18,8 @@ static void test_each_fusion_changes_no_result(void **state)
 }
 
 /* Alone where another would have changed the pattern first. */
-static void test_gradient_sums_join_fused_norms(void **state)
+TEST(test_gradient_sums_join_fused_norms)
 {
-    (void)state;
     Backend *backend = test_backend(1);
     for (unsigned norms = 0; norms < FUSE_BIAS_NORM; norms++)
         compare_fusions(backend, DATA_F32, FUSE_GRADIENT_ADD | norms, 1e-4);
@@ -38,9 +36,8 @@ static bool lacks_bf16(void)
 }
 
 /* A ReLU of what was rounded, or what is rounded of a ReLU: the same. A leaky one's values below 0 are rounded once less. */
-static void test_a_relu_behind_a_convolution_changes_little_in_bf16(void **state)
+TEST(test_a_relu_behind_a_convolution_changes_little_in_bf16)
 {
-    (void)state;
     if (lacks_bf16())
         return;
     Backend *backend = test_backend(1);
@@ -48,9 +45,8 @@ static void test_a_relu_behind_a_convolution_changes_little_in_bf16(void **state
     backend_close(&backend);
 }
 
-static void test_each_fusion_is_as_near_in_bf16(void **state)
+TEST(test_each_fusion_is_as_near_in_bf16)
 {
-    (void)state;
     if (lacks_bf16())
         return;
     Backend *backend = test_backend(1);
@@ -61,9 +57,8 @@ static void test_each_fusion_is_as_near_in_bf16(void **state)
     backend_close(&backend);
 }
 
-static void test_what_is_no_number_passes_a_fused_relu(void **state)
+TEST(test_what_is_no_number_passes_a_fused_relu)
 {
-    (void)state;
     Backend *backend = test_backend(1);
     check_no_number_passes(backend, DATA_F32);
     if (!lacks_bf16())
@@ -71,32 +66,16 @@ static void test_what_is_no_number_passes_a_fused_relu(void **state)
     backend_close(&backend);
 }
 
-static void test_images_made_again_give_the_same_bits(void **state)
+TEST(test_images_made_again_give_the_same_bits)
 {
-    (void)state;
     Backend *backend = test_backend(2);
     compare_images_again(backend, DATA_F32);
     backend_close(&backend);
 }
 
-static void test_the_backend_says_what_it_runs(void **state)
+TEST(test_the_backend_says_what_it_runs)
 {
-    (void)state;
     Backend *backend = test_backend(1);
     assert_int_equal(backend_fusions(backend), FUSE_ALL);
     backend_close(&backend);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_each_fusion_changes_no_result),
-        cmocka_unit_test(test_gradient_sums_join_fused_norms),
-        cmocka_unit_test(test_a_relu_behind_a_convolution_changes_little_in_bf16),
-        cmocka_unit_test(test_each_fusion_is_as_near_in_bf16),
-        cmocka_unit_test(test_what_is_no_number_passes_a_fused_relu),
-        cmocka_unit_test(test_images_made_again_give_the_same_bits),
-        cmocka_unit_test(test_the_backend_says_what_it_runs),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -156,30 +156,17 @@ static void gradients_agree(Graph *(*make)(bool training), bool training, int pa
     backend_close(&backend);
 }
 
-static void test_training_gradients_agree_with_finite_differences(void **state)
+TEST(test_training_gradients_agree_with_finite_differences)
 {
-    (void)state;
     gradients_agree(every_op, true, 13);
 }
 
-static void test_gradients_through_frozen_norms_agree_with_finite_differences(void **state)
+TEST(test_gradients_through_frozen_norms_agree_with_finite_differences)
 {
-    (void)state;
     gradients_agree(every_op, false, 13);
 }
 
-static void test_gradients_of_restoration_agree_with_finite_differences(void **state)
+TEST(test_gradients_of_restoration_agree_with_finite_differences)
 {
-    (void)state;
     gradients_agree(every_restoration_op, true, 16);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_training_gradients_agree_with_finite_differences),
-        cmocka_unit_test(test_gradients_through_frozen_norms_agree_with_finite_differences),
-        cmocka_unit_test(test_gradients_of_restoration_agree_with_finite_differences),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

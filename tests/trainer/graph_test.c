@@ -64,9 +64,8 @@ static Graph *model_or_fail(const char *name, int64_t batch, int64_t size, bool 
 
 /* ---- shapes and names ---------------------------------------------------------------------------------------------- */
 
-static void test_shapes_follow_pytorch(void **state)
+TEST(test_shapes_follow_pytorch)
 {
-    (void)state;
     Graph *graph = graph_new();
     TensorId x = start(graph, 2, 65, 3);
     x = graph_conv2d(graph, "conv", x, &(Conv2d){.channels = 8, .kernel = 7, .stride = 2, .padding = 3});
@@ -85,9 +84,8 @@ static void test_shapes_follow_pytorch(void **state)
     assert_null(graph);
 }
 
-static void test_resnet18_is_torchvisions(void **state)
+TEST(test_resnet18_is_torchvisions)
 {
-    (void)state;
     Graph *graph = model_or_fail("resnet18", 1, 224, true);
     /* torchvision's resnet18 has 11,689,512 parameters with 1000 classes, and 1.814 G multiply-adds. */
     assert_int_equal(graph_parameter_count(graph), 11689512 - 990 * 513);
@@ -114,9 +112,8 @@ static void test_resnet18_is_torchvisions(void **state)
     graph_free(&graph);
 }
 
-static void test_conv8_is_its_sources(void **state)
+TEST(test_conv8_is_its_sources)
 {
-    (void)state;
     Graph *graph = NULL;
     const ModelSpec spec = {
         .batch = 4, .height = 28, .width = 28, .channels = 1, .classes = 10, .training = true};
@@ -130,10 +127,9 @@ static void test_conv8_is_its_sources(void **state)
     graph_free(&graph);
 }
 
-static void test_models_are_found_by_name(void **state)
+TEST(test_models_are_found_by_name)
 {
     char names[256];
-    (void)state;
     assert_null(model_find("resnet19"));
     assert_string_equal(model_find("resnet18")->name, "resnet18");
     assert_contains(model_names(names, sizeof names), "conv8, toynet, resnet9, resnet18");
@@ -141,9 +137,8 @@ static void test_models_are_found_by_name(void **state)
 
 /* ---- failures -------------------------------------------------------------------------------------------------------- */
 
-static void test_kernel_that_does_not_fit_names_layer_and_shapes(void **state)
+TEST(test_kernel_that_does_not_fit_names_layer_and_shapes)
 {
-    (void)state;
     Graph *graph = graph_new();
     graph_conv2d(graph, "layer3.0.conv1", start(graph, 2, 1, 3),
                  &(Conv2d){.channels = 8, .kernel = 3, .stride = 1});
@@ -165,9 +160,8 @@ static void test_kernel_that_does_not_fit_names_layer_and_shapes(void **state)
                    "larger images");
 }
 
-static void test_first_failure_stays(void **state)
+TEST(test_first_failure_stays)
 {
-    (void)state;
     Graph *graph = graph_new();
     TensorId x = start(graph, 2, 8, 3);
     x = graph_conv2d(graph, "a", x, &(Conv2d){.channels = 0, .kernel = 3, .stride = 1});
@@ -179,9 +173,8 @@ static void test_first_failure_stays(void **state)
         "a: conv2d with 0 channels, kernel 3, stride 1, padding 0; all but the padding must be positive");
 }
 
-static void test_wrong_operands_are_refused(void **state)
+TEST(test_wrong_operands_are_refused)
 {
-    (void)state;
     Graph *graph = graph_new();
     graph_add(graph, start(graph, 2, 8, 3), graph_input(graph, "other", DATA_F32, 2, (int64_t[]){2, 8}));
     assert_failure(
@@ -222,9 +215,8 @@ static void test_wrong_operands_are_refused(void **state)
     assert_failure(graph, FSH_ERR_UNSUPPORTED, "image.normalize: max pool with kernel 16; at most 15");
 }
 
-static void test_restoration_layers_refuse_what_does_not_fit(void **state)
+TEST(test_restoration_layers_refuse_what_does_not_fit)
 {
-    (void)state;
     Graph *graph = graph_new();
     graph_crop(graph, start(graph, 2, 8, 3), 8, 9);
     assert_failure(graph, FSH_ERR_MISMATCH,
@@ -276,10 +268,9 @@ static void test_restoration_layers_refuse_what_does_not_fit(void **state)
     assert_failure(graph, FSH_ERR_USAGE, "norm: layer norm with epsilon 0; it must be positive");
 }
 
-static void test_names_are_unique(void **state)
+TEST(test_names_are_unique)
 {
     const Conv2d conv = {.channels = 4, .kernel = 1, .stride = 1};
-    (void)state;
     Graph *graph = graph_new();
     graph_conv2d(graph, "conv", graph_conv2d(graph, "conv", start(graph, 1, 2, 3), &conv), &conv);
     assert_failure(graph, FSH_ERR_USAGE, "conv.weight: the graph has a tensor of this name already");
@@ -294,9 +285,8 @@ static void test_names_are_unique(void **state)
     graph_free(&graph);
 }
 
-static void test_sizes_are_checked(void **state)
+TEST(test_sizes_are_checked)
 {
-    (void)state;
     Graph *graph = graph_new();
     graph_input(graph, "x", DATA_F32, 4, (int64_t[]){INT64_MAX / 2, 8, 8, 3});
     FshError error = {0};
@@ -308,10 +298,9 @@ static void test_sizes_are_checked(void **state)
     assert_failure(graph, FSH_ERR_MISMATCH, "x: shape 4 x 0 has a dimension below 1");
 }
 
-static void test_models_refuse_images_that_are_too_small(void **state)
+TEST(test_models_refuse_images_that_are_too_small)
 {
     FshError error = {0};
-    (void)state;
     assert_null(model("conv8", 8, 16, true, &error));
     assert_int_equal(error.status, FSH_ERR_MISMATCH);
     assert_string_equal(error.message,
@@ -325,9 +314,8 @@ static void test_models_refuse_images_that_are_too_small(void **state)
     assert_int_equal(error.status, FSH_ERR_USAGE);
 }
 
-static void test_only_a_trained_number_is_differentiated(void **state)
+TEST(test_only_a_trained_number_is_differentiated)
 {
-    (void)state;
     Graph *graph = graph_new();
     TensorId x = graph_conv2d(graph, "conv", start(graph, 2, 4, 3),
                               &(Conv2d){.channels = 4, .kernel = 1, .stride = 1});
@@ -351,9 +339,8 @@ static size_t count_ops(const Graph *graph, OpKind op)
     return count;
 }
 
-static void test_every_parameter_gets_a_gradient_like_it(void **state)
+TEST(test_every_parameter_gets_a_gradient_like_it)
 {
-    (void)state;
     Graph *graph = model_or_fail("resnet18", 2, 64, true);
     size_t parameters = 0;
     for (size_t i = 0; i < graph_tensor_count(graph); i++) {
@@ -376,9 +363,8 @@ static void test_every_parameter_gets_a_gradient_like_it(void **state)
 }
 
 /* What comes back beside a layer norm is an operand of its backward pass: no addition stands for it. */
-static void test_a_branchs_gradient_goes_through_its_layer_norm(void **state)
+TEST(test_a_branchs_gradient_goes_through_its_layer_norm)
 {
-    (void)state;
     FshError error = {0};
     Graph *graph = graph_new();
     TensorId label = graph_input(graph, "label", DATA_I64, 1, (int64_t[]){2});
@@ -397,9 +383,8 @@ static void test_a_branchs_gradient_goes_through_its_layer_norm(void **state)
     graph_free(&graph);
 }
 
-static void test_nodes_stand_in_execution_order(void **state)
+TEST(test_nodes_stand_in_execution_order)
 {
-    (void)state;
     Graph *graph = model_or_fail("resnet18", 2, 64, true);
     for (size_t i = 0; i < graph_node_count(graph); i++) {
         const Node *node = graph_node(graph, (NodeId)i);
@@ -411,9 +396,8 @@ static void test_nodes_stand_in_execution_order(void **state)
     graph_free(&graph);
 }
 
-static void test_norms_are_fused_with_what_follows(void **state)
+TEST(test_norms_are_fused_with_what_follows)
 {
-    (void)state;
     Graph *graph = model_or_fail("resnet18", 2, 64, true);
     /* 20 norms: the three of the shortcuts stand alone, since the block's second norm has taken the addition. */
     size_t fused = 0, with_addend = 0;
@@ -514,9 +498,8 @@ static void check_plan(const Graph *graph)
     memory_plan_free(&plan);
 }
 
-static void test_no_two_live_tensors_share_bytes(void **state)
+TEST(test_no_two_live_tensors_share_bytes)
 {
-    (void)state;
     static const struct {
         const char *name;
         int64_t batch, size;
@@ -533,9 +516,8 @@ static void test_no_two_live_tensors_share_bytes(void **state)
     }
 }
 
-static void test_inference_needs_little_memory(void **state)
+TEST(test_inference_needs_little_memory)
 {
-    (void)state;
     Graph *train = model_or_fail("resnet18", 8, 64, true),
           *evaluate = model_or_fail("resnet18", 8, 64, false);
     MemoryPlan of_train, of_evaluation;
@@ -550,29 +532,4 @@ static void test_inference_needs_little_memory(void **state)
     memory_plan_free(&of_evaluation);
     graph_free(&train);
     graph_free(&evaluate);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_shapes_follow_pytorch),
-        cmocka_unit_test(test_resnet18_is_torchvisions),
-        cmocka_unit_test(test_conv8_is_its_sources),
-        cmocka_unit_test(test_models_are_found_by_name),
-        cmocka_unit_test(test_kernel_that_does_not_fit_names_layer_and_shapes),
-        cmocka_unit_test(test_first_failure_stays),
-        cmocka_unit_test(test_wrong_operands_are_refused),
-        cmocka_unit_test(test_restoration_layers_refuse_what_does_not_fit),
-        cmocka_unit_test(test_names_are_unique),
-        cmocka_unit_test(test_sizes_are_checked),
-        cmocka_unit_test(test_models_refuse_images_that_are_too_small),
-        cmocka_unit_test(test_only_a_trained_number_is_differentiated),
-        cmocka_unit_test(test_every_parameter_gets_a_gradient_like_it),
-        cmocka_unit_test(test_a_branchs_gradient_goes_through_its_layer_norm),
-        cmocka_unit_test(test_nodes_stand_in_execution_order),
-        cmocka_unit_test(test_norms_are_fused_with_what_follows),
-        cmocka_unit_test(test_no_two_live_tensors_share_bytes),
-        cmocka_unit_test(test_inference_needs_little_memory),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -70,11 +70,10 @@ static double ssim_of(const Pair *pair, const ImageMetricOptions *options)
     return value;
 }
 
-static void test_metrics_agree_with_numpy(void **state)
+TEST(test_metrics_agree_with_numpy)
 {
     json_t *document = golden_load("image_metrics.json"), *c;
     size_t i;
-    (void)state;
     json_array_foreach(json_object_get(document, "cases"), i, c)
     {
         int64_t shape[4];
@@ -93,10 +92,9 @@ static void test_metrics_agree_with_numpy(void **state)
     json_decref(document);
 }
 
-static void test_equal_images_are_infinitely_near(void **state)
+TEST(test_equal_images_are_infinitely_near)
 {
     Pair pair = pair_new(20, 15, 3);
-    (void)state;
     memcpy(pair.b, pair.a, (size_t)20 * 15 * 3);
     for (int luma = 0; luma < 2; luma++) {
         const ImageMetricOptions options = {0, luma};
@@ -106,11 +104,10 @@ static void test_equal_images_are_infinitely_near(void **state)
     pair_free(&pair);
 }
 
-static void test_the_border_does_not_count(void **state)
+TEST(test_the_border_does_not_count)
 {
     Pair pair = pair_new(30, 30, 3);
     const ImageMetricOptions options = {3, false};
-    (void)state;
     const double psnr = psnr_of(&pair, &options), ssim = ssim_of(&pair, &options);
     for (size_t row = 0; row < 30; row++)
         for (size_t column = 0; column < 30; column++)
@@ -121,10 +118,9 @@ static void test_the_border_does_not_count(void **state)
     pair_free(&pair);
 }
 
-static void test_a_level_apart_is_48_decibels(void **state)
+TEST(test_a_level_apart_is_48_decibels)
 {
     Pair pair = pair_new(12, 12, 3);
-    (void)state;
     for (size_t i = 0; i < (size_t)12 * 12 * 3; i++) {
         pair.a[i] = 100;
         pair.b[i] = 101;
@@ -133,12 +129,11 @@ static void test_a_level_apart_is_48_decibels(void **state)
     pair_free(&pair);
 }
 
-static void test_images_too_small_are_refused(void **state)
+TEST(test_images_too_small_are_refused)
 {
     Pair pair = pair_new(18, 11, 3);
     FshError error = {0};
     double value = 7;
-    (void)state;
     const ImageMetricOptions one = {1, false}, six = {6, false}, largest = {UINT32_MAX, false};
     assert_int_equal(image_metrics_ssim(pair.a, pair.b, &pair.size, &one, &value, &error), FSH_ERR_MISMATCH);
     assert_string_equal(error.message,
@@ -166,18 +161,10 @@ static void time_metrics(void)
     pair_free(&pair);
 }
 
-int main(int argc, char **argv)
+int test_program_arguments(int argc, char **argv)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_metrics_agree_with_numpy),
-        cmocka_unit_test(test_equal_images_are_infinitely_near),
-        cmocka_unit_test(test_the_border_does_not_count),
-        cmocka_unit_test(test_a_level_apart_is_48_decibels),
-        cmocka_unit_test(test_images_too_small_are_refused),
-    };
-    if (argc > 1 && strcmp(argv[1], "time") == 0) {
-        time_metrics();
-        return 0;
-    }
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    if (argc != 2 || strcmp(argv[1], "time") != 0)
+        return test_take_pattern(argc, argv);
+    time_metrics();
+    return 0;
 }

@@ -34,9 +34,8 @@ static void check(MakeJpeg options, bool plain)
     buffer_free(&file);
 }
 
-static void test_baseline_files_are_plain(void **state)
+TEST(test_baseline_files_are_plain)
 {
-    (void)state;
     check((MakeJpeg){.colours = MAKE_GRAY}, true);
     check((MakeJpeg){.colours = MAKE_GRAY, .across = 1, .down = 1}, true);
     check((MakeJpeg){.colours = MAKE_RGB}, true);
@@ -46,9 +45,8 @@ static void test_baseline_files_are_plain(void **state)
     check((MakeJpeg){.colours = MAKE_RGB, .orientation = 1}, true);
 }
 
-static void test_others_are_not(void **state)
+TEST(test_others_are_not)
 {
-    (void)state;
     check((MakeJpeg){.colours = MAKE_RGB, .progressive = true}, false);
     check((MakeJpeg){.colours = MAKE_GRAY, .progressive = true}, false);
     check((MakeJpeg){.colours = MAKE_RGB, .arithmetic = true}, false);
@@ -62,9 +60,8 @@ static void test_others_are_not(void **state)
 }
 
 /* Its tables of quantisation have become comments. */
-static void test_a_file_without_its_tables_is_not(void **state)
+TEST(test_a_file_without_its_tables_is_not)
 {
-    (void)state;
     uint32_t width = 0, height = 0;
     size_t tables = 0;
     Buffer file = file_of((MakeJpeg){.colours = MAKE_RGB});
@@ -79,9 +76,8 @@ static void test_a_file_without_its_tables_is_not(void **state)
 }
 
 /* A component names a table that no file can have; its number ends in the bits of one that there is. */
-static void test_a_file_of_an_impossible_table_is_not(void **state)
+TEST(test_a_file_of_an_impossible_table_is_not)
 {
-    (void)state;
     enum { TABLE_OF_FIRST = 12 }; /* behind the marker of the frame: T.81, B.2.2 */
     uint32_t width = 0, height = 0;
     Buffer file = file_of((MakeJpeg){.colours = MAKE_RGB});
@@ -99,9 +95,8 @@ static void test_a_file_of_an_impossible_table_is_not(void **state)
 }
 
 /* From memory that ends where the file does: the sanitizer sees a byte too many. */
-static void test_a_file_cut_anywhere_or_damaged_is_safe(void **state)
+TEST(test_a_file_cut_anywhere_or_damaged_is_safe)
 {
-    (void)state;
     Buffer file = file_of((MakeJpeg){.colours = MAKE_RGB, .orientation = 1});
     uint32_t width = 0, height = 0;
     size_t header = 0;
@@ -124,16 +119,4 @@ static void test_a_file_cut_anywhere_or_damaged_is_safe(void **state)
             free(damaged);
         }
     buffer_free(&file);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_baseline_files_are_plain),
-        cmocka_unit_test(test_others_are_not),
-        cmocka_unit_test(test_a_file_without_its_tables_is_not),
-        cmocka_unit_test(test_a_file_of_an_impossible_table_is_not),
-        cmocka_unit_test(test_a_file_cut_anywhere_or_damaged_is_safe),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -59,9 +59,8 @@ static int compare_variants(DataType type)
     return compared;
 }
 
-static void test_variants_agree_to_the_bit(void **state)
+TEST(test_variants_agree_to_the_bit)
 {
-    (void)state;
     if (compare_variants(DATA_F32) + compare_variants(DATA_BF16) == 0)
         skip(); /* this machine runs the baseline only */
 }
@@ -89,10 +88,9 @@ static void compare_rounded(const Bench *wanted, const Bench *got, const Kernel 
     assert_memory_equal(wanted->sums, got->sums, 2 * WIDTH_MAX * sizeof *got->sums);
 }
 
-static void test_bf16_rounds_what_f32_computes(void **state)
+TEST(test_bf16_rounds_what_f32_computes)
 {
     Bench wanted = kernel_bench_new(DATA_F32), got = kernel_bench_new(DATA_BF16);
-    (void)state;
     for (int k = 0; k < kernel_count; k++)
         for (int i = 0; i < kernel_size_count; i++)
             for (int flags = 0; flags < kernels[k].variations; flags++) {
@@ -106,7 +104,7 @@ static void test_bf16_rounds_what_f32_computes(void **state)
     kernel_bench_free(&got);
 }
 
-static void test_bf16_rounds_to_even_and_keeps_nan_and_infinity(void **state)
+TEST(test_bf16_rounds_to_even_and_keeps_nan_and_infinity)
 {
     static const struct {
         uint32_t from;
@@ -121,7 +119,6 @@ static void test_bf16_rounds_to_even_and_keeps_nan_and_infinity(void **state)
         {0x7F800001, 0x7FC0},                       /* NaN with a payload that would be cut off */
         {0xFFFFFFFF, 0xFFFF},                       /* NaN that would be rounded to zero */
     };
-    (void)state;
     for (int v = 0; cpu_kernels_variant(DATA_BF16, v); v++)
         for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
             const float from = from_bits(cases[i].from);
@@ -133,11 +130,10 @@ static void test_bf16_rounds_to_even_and_keeps_nan_and_infinity(void **state)
 
 /* ---- what the baseline means -------------------------------------------------------------------------------------------- */
 
-static void test_relu_keeps_nan_and_zero(void **state)
+TEST(test_relu_keeps_nan_and_zero)
 {
     const float x[4] = {-1, 0, 2, NAN};
     float y[4];
-    (void)state;
     for (int v = 0; cpu_kernels_variant(DATA_F32, v); v++) {
         cpu_kernels_variant(DATA_F32, v)->relu(x, y, 4, 0);
         assert_true(y[0] == 0 && y[1] == 0 && y[2] == 2 && isnan(y[3]));
@@ -146,14 +142,13 @@ static void test_relu_keeps_nan_and_zero(void **state)
     }
 }
 
-static void test_max_pool_takes_the_first_of_equals_and_nan(void **state)
+TEST(test_max_pool_takes_the_first_of_equals_and_nan)
 {
     const PoolShape shape = {1, 2, 2, 1, 1, 2, 2, 0};
     const float equal[4] = {3, 3, 1, 3}, with_nan[4] = {3, NAN, 9, 1},
                 lowest[4] = {-INFINITY, -INFINITY, -INFINITY, -INFINITY};
     float y;
     uint8_t index;
-    (void)state;
     for (int v = 0; cpu_kernels_variant(DATA_F32, v); v++) {
         cpu_kernels_variant(DATA_F32, v)->max_pool(&shape, equal, 0, &y, &index);
         assert_true(y == 3 && index == 0);
@@ -164,14 +159,13 @@ static void test_max_pool_takes_the_first_of_equals_and_nan(void **state)
     }
 }
 
-static void test_sums_hold_where_the_mean_is_large(void **state)
+TEST(test_sums_hold_where_the_mean_is_large)
 {
     enum { COUNT = 4000 };
     static float x[COUNT];
     float block[2], shift = 10000;
     Random random;
     double sum = 0, square = 0;
-    (void)state;
     random_start(&random, 3, 0);
     for (int i = 0; i < COUNT; i++) {
         x[i] = 10000 + random_normal(&random);
@@ -185,11 +179,10 @@ static void test_sums_hold_where_the_mean_is_large(void **state)
     }
 }
 
-static void test_mean_holds_over_a_large_even_area(void **state)
+TEST(test_mean_holds_over_a_large_even_area)
 {
     enum { PIXELS = 1 << 16, CHANNELS = 3 };
     float *x = malloc(PIXELS * CHANNELS * sizeof *x), y[CHANNELS];
-    (void)state;
     assert_non_null(x);
     for (size_t i = 0; i < PIXELS * CHANNELS; i++)
         x[i] = 0.1F + 0.7F * (float)(i % CHANNELS);
@@ -201,10 +194,9 @@ static void test_mean_holds_over_a_large_even_area(void **state)
     free(x);
 }
 
-static void test_sum_of_squares_is_finite_where_every_value_is(void **state)
+TEST(test_sum_of_squares_is_finite_where_every_value_is)
 {
     float values[37];
-    (void)state;
     for (int v = 0; cpu_kernels_variant(DATA_F32, v); v++) {
         const CpuUpdateKernels *k = cpu_kernels_variant(DATA_F32, v)->update;
         for (int i = 0; i < 37; i++)
@@ -242,21 +234,10 @@ static void time_kernels(void)
     kernel_bench_free(&bench);
 }
 
-int main(int argc, char **argv)
+int test_program_arguments(int argc, char **argv)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_variants_agree_to_the_bit),
-        cmocka_unit_test(test_bf16_rounds_what_f32_computes),
-        cmocka_unit_test(test_bf16_rounds_to_even_and_keeps_nan_and_infinity),
-        cmocka_unit_test(test_relu_keeps_nan_and_zero),
-        cmocka_unit_test(test_max_pool_takes_the_first_of_equals_and_nan),
-        cmocka_unit_test(test_sums_hold_where_the_mean_is_large),
-        cmocka_unit_test(test_mean_holds_over_a_large_even_area),
-        cmocka_unit_test(test_sum_of_squares_is_finite_where_every_value_is),
-    };
-    if (argc > 1 && strcmp(argv[1], "time") == 0) {
-        time_kernels();
-        return 0;
-    }
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    if (argc != 2 || strcmp(argv[1], "time") != 0)
+        return test_take_pattern(argc, argv);
+    time_kernels();
+    return 0;
 }

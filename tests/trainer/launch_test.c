@@ -62,9 +62,8 @@ static int know_place(TestFolder *folder, const RankPlace *place)
            strcmp(place->launcher, "ftrain --gpus") != 0;
 }
 
-static void test_every_rank_knows_its_place(void **state)
+TEST_IN_FOLDER(test_every_rank_knows_its_place, folder)
 {
-    TestFolder *folder = *state;
     assert_int_equal(end_of(start_launcher(folder, know_place)), 0);
     assert_int_equal(test_count_files(folder->path), RANKS);
 }
@@ -78,9 +77,9 @@ static int fail_in_turn(TestFolder *folder, const RankPlace *place)
     return place->rank == 2 ? 4 : 0;
 }
 
-static void test_the_first_failure_is_the_status(void **state)
+TEST_IN_FOLDER(test_the_first_failure_is_the_status, folder)
 {
-    assert_int_equal(end_of(start_launcher(*state, fail_in_turn)), 3);
+    assert_int_equal(end_of(start_launcher(folder, fail_in_turn)), 3);
 }
 
 static int die_as_rank_1(TestFolder *folder, const RankPlace *place)
@@ -92,9 +91,9 @@ static int die_as_rank_1(TestFolder *folder, const RankPlace *place)
     return 1;
 }
 
-static void test_a_rank_that_was_killed_is_the_status(void **state)
+TEST_IN_FOLDER(test_a_rank_that_was_killed_is_the_status, folder)
 {
-    assert_int_equal(end_of(start_launcher(*state, die_as_rank_1)), 128 + SIGKILL);
+    assert_int_equal(end_of(start_launcher(folder, die_as_rank_1)), 128 + SIGKILL);
 }
 
 static int wait_for_signal(TestFolder *folder, const RankPlace *place)
@@ -113,33 +112,19 @@ static void wait_for_ranks(TestFolder *folder, const char *what)
         assert_true(wait_for_file(test_path(folder, "%s%d", what, rank), 20));
 }
 
-static void test_a_signal_is_passed_on(void **state)
+TEST_IN_FOLDER(test_a_signal_is_passed_on, folder)
 {
-    const pid_t launcher = start_launcher(*state, wait_for_signal);
-    wait_for_ranks(*state, "waits");
+    const pid_t launcher = start_launcher(folder, wait_for_signal);
+    wait_for_ranks(folder, "waits");
     assert_int_equal(kill(launcher, SIGTERM), 0);
     assert_int_equal(end_of(launcher), REQUEUED);
 }
 
-static void test_ranks_end_with_the_one_that_started_them(void **state)
+TEST_IN_FOLDER(test_ranks_end_with_the_one_that_started_them, folder)
 {
-    const pid_t launcher = start_launcher(*state, wait_for_signal);
-    wait_for_ranks(*state, "waits");
+    const pid_t launcher = start_launcher(folder, wait_for_signal);
+    wait_for_ranks(folder, "waits");
     assert_int_equal(kill(launcher, SIGKILL), 0);
     assert_int_equal(end_of(launcher), 128 + SIGKILL);
-    wait_for_ranks(*state, "ended");
-}
-
-#define IN_FOLDER(test) cmocka_unit_test_setup_teardown(test, test_folder_setup, test_folder_teardown)
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        IN_FOLDER(test_every_rank_knows_its_place),
-        IN_FOLDER(test_the_first_failure_is_the_status),
-        IN_FOLDER(test_a_rank_that_was_killed_is_the_status),
-        IN_FOLDER(test_a_signal_is_passed_on),
-        IN_FOLDER(test_ranks_end_with_the_one_that_started_them),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    wait_for_ranks(folder, "ended");
 }

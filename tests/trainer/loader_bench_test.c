@@ -54,9 +54,9 @@ static LoaderBenchOptions make_options(const FshDataset *dataset)
                                 .seconds = 0.05};
 }
 
-static void test_a_report_counts_samples_bytes_and_stages(void **state)
+TEST_IN_FOLDER(test_a_report_counts_samples_bytes_and_stages, folder)
 {
-    FshDataset *dataset = open_dataset(*state, &spec);
+    FshDataset *dataset = open_dataset(folder, &spec);
     const LoaderBenchOptions options = make_options(dataset);
     LoaderBenchReport report;
     FshError error = {0};
@@ -81,9 +81,9 @@ static void test_a_report_counts_samples_bytes_and_stages(void **state)
 }
 
 /* What the kernel has kept is told, and the pass is made all the same. */
-static void test_a_cold_pass_tells_what_was_in_memory(void **state)
+TEST_IN_FOLDER(test_a_cold_pass_tells_what_was_in_memory, folder)
 {
-    FshDataset *dataset = open_dataset(*state, &spec);
+    FshDataset *dataset = open_dataset(folder, &spec);
     LoaderBenchOptions options = make_options(dataset);
     options.drop_caches = true;
     LoaderBenchReport report;
@@ -105,9 +105,8 @@ static void test_a_cold_pass_tells_what_was_in_memory(void **state)
     fsh_close(&dataset);
 }
 
-static void test_the_bottleneck_is_named(void **state)
+TEST(test_the_bottleneck_is_named)
 {
-    (void)state;
     Lines lines = {0};
     LoaderBenchReport report = {.workers = 2, .memory_bytes_per_second = 1e9};
     report.warm = (LoaderBenchPass){.seconds = 1, .samples = 5, .bottleneck = BOTTLENECK_DISK};
@@ -118,11 +117,11 @@ static void test_the_bottleneck_is_named(void **state)
     assert_contains(lines.text, "warm: bottleneck: memory");
 }
 
-static void test_a_bad_sample_stops_it_or_is_counted(void **state)
+TEST_IN_FOLDER(test_a_bad_sample_stops_it_or_is_counted, folder)
 {
     DatasetSpec bad = spec;
     bad.garbage = true;
-    FshDataset *dataset = open_dataset(*state, &bad);
+    FshDataset *dataset = open_dataset(folder, &bad);
     LoaderBenchOptions options = make_options(dataset);
     LoaderBenchReport report;
     FshError error = {0};
@@ -135,17 +134,4 @@ static void test_a_bad_sample_stops_it_or_is_counted(void **state)
     assert_ok(loader_bench(&options, &report, &error), &error);
     assert_int_equal(report.problems, 1);
     fsh_close(&dataset);
-}
-
-#define IN_FOLDER(test) cmocka_unit_test_setup_teardown(test, test_folder_setup, test_folder_teardown)
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        IN_FOLDER(test_a_report_counts_samples_bytes_and_stages),
-        IN_FOLDER(test_a_cold_pass_tells_what_was_in_memory),
-        cmocka_unit_test(test_the_bottleneck_is_named),
-        IN_FOLDER(test_a_bad_sample_stops_it_or_is_counted),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

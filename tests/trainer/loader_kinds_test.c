@@ -150,18 +150,18 @@ static void check_independence(const LoaderOptions *options)
     free(other);
 }
 
-static void test_mixed_batches_do_not_depend_on_workers_or_ranks(void **state)
+TEST_IN_FOLDER(test_mixed_batches_do_not_depend_on_workers_or_ranks, folder)
 {
-    FshDataset *dataset = open_dataset(*state, &classes_spec);
+    FshDataset *dataset = open_dataset(folder, &classes_spec);
     LoaderOptions options = options_of(dataset, &classes_view);
     options.mixing = mixing;
     check_independence(&options);
     fsh_close(&dataset);
 }
 
-static void test_pairs_do_not_depend_on_workers_or_ranks(void **state)
+TEST_IN_FOLDER(test_pairs_do_not_depend_on_workers_or_ranks, folder)
 {
-    FshDataset *dataset = open_dataset(*state, &pairs_spec);
+    FshDataset *dataset = open_dataset(folder, &pairs_spec);
     LoaderOptions options = options_of(dataset, &pairs_view);
     options.augmentation.jitter = classes_view.jitter;
     options.augmentation.noise = 5;
@@ -171,9 +171,9 @@ static void test_pairs_do_not_depend_on_workers_or_ranks(void **state)
 
 /* ---- mixing ---- */
 
-static void test_mixing_is_between_neighbours(void **state)
+TEST_IN_FOLDER(test_mixing_is_between_neighbours, folder)
 {
-    FshDataset *dataset = open_dataset(*state, &classes_spec);
+    FshDataset *dataset = open_dataset(folder, &classes_spec);
     LoaderOptions options = options_of(dataset, &classes_view);
     enum { STEPS = 6, BYTES = EDGE * EDGE * 3 };
     Place *plain = calloc((size_t)STEPS * BATCH, sizeof *plain),
@@ -205,11 +205,11 @@ static void test_mixing_is_between_neighbours(void **state)
     fsh_close(&dataset);
 }
 
-static void test_a_skipped_sample_is_not_mixed_with(void **state)
+TEST_IN_FOLDER(test_a_skipped_sample_is_not_mixed_with, folder)
 {
     DatasetSpec spec = classes_spec;
     spec.garbage = true;
-    FshDataset *dataset = open_dataset(*state, &spec);
+    FshDataset *dataset = open_dataset(folder, &spec);
     LoaderOptions options = options_of(dataset, &classes_view);
     options.mixing = (Mixing){.mixup_alpha = 1, .probability = 1};
     options.skip_bad = true;
@@ -236,9 +236,9 @@ static void test_a_skipped_sample_is_not_mixed_with(void **state)
 /* ---- pairs ---- */
 
 /* Raw pairs whose target is the negative of the input: it stays that, wherever the crop is and however it is laid. */
-static void test_both_sides_of_a_pair_get_the_same_geometry(void **state)
+TEST_IN_FOLDER(test_both_sides_of_a_pair_get_the_same_geometry, folder)
 {
-    FshDataset *dataset = open_dataset(*state, &pairs_spec);
+    FshDataset *dataset = open_dataset(folder, &pairs_spec);
     const LoaderOptions options = options_of(dataset, &pairs_view);
     Loader *loader = open_loader(&options);
     loader_start(loader, 0, 9);
@@ -254,9 +254,9 @@ static void test_both_sides_of_a_pair_get_the_same_geometry(void **state)
     fsh_close(&dataset);
 }
 
-static void test_jitter_and_noise_leave_the_target_alone(void **state)
+TEST_IN_FOLDER(test_jitter_and_noise_leave_the_target_alone, folder)
 {
-    FshDataset *dataset = open_dataset(*state, &pairs_spec);
+    FshDataset *dataset = open_dataset(folder, &pairs_spec);
     LoaderOptions options = options_of(dataset, &pairs_view);
     enum { STEPS = 3 };
     Place *plain = calloc((size_t)STEPS * BATCH, sizeof *plain),
@@ -279,9 +279,9 @@ static void test_jitter_and_noise_leave_the_target_alone(void **state)
     fsh_close(&dataset);
 }
 
-static void test_whole_pairs_come_in_their_own_sizes(void **state)
+TEST_IN_FOLDER(test_whole_pairs_come_in_their_own_sizes, folder)
 {
-    FshDataset *dataset = open_dataset(*state, &pairs_spec);
+    FshDataset *dataset = open_dataset(folder, &pairs_spec);
     const LoaderOptions options = options_of(dataset, &whole_view);
     Loader *loader = open_loader(&options);
     uint8_t *expected = malloc((size_t)60 * 60 * 3);
@@ -306,12 +306,12 @@ static void test_whole_pairs_come_in_their_own_sizes(void **state)
     fsh_close(&dataset);
 }
 
-static void test_a_whole_image_that_is_skipped_has_no_size(void **state)
+TEST_IN_FOLDER(test_a_whole_image_that_is_skipped_has_no_size, folder)
 {
     DatasetSpec spec = pairs_spec;
     spec.codec = FSH_CODEC_JPEG;
     spec.garbage = true;
-    FshDataset *dataset = open_dataset(*state, &spec);
+    FshDataset *dataset = open_dataset(folder, &spec);
     LoaderOptions options = options_of(dataset, &whole_view);
     options.skip_bad = true;
     options.world_size = 2;
@@ -330,9 +330,9 @@ static void test_a_whole_image_that_is_skipped_has_no_size(void **state)
     fsh_close(&dataset);
 }
 
-static void test_a_crop_larger_than_a_pair_names_it(void **state)
+TEST_IN_FOLDER(test_a_crop_larger_than_a_pair_names_it, folder)
 {
-    FshDataset *dataset = open_dataset(*state, &pairs_spec);
+    FshDataset *dataset = open_dataset(folder, &pairs_spec);
     LoaderOptions options = options_of(dataset, &pairs_view);
     options.augmentation.size = 36;
     options.workers = 1;
@@ -348,11 +348,11 @@ static void test_a_crop_larger_than_a_pair_names_it(void **state)
     fsh_close(&dataset);
 }
 
-static void test_sides_of_different_sizes_name_the_pair(void **state)
+TEST_IN_FOLDER(test_sides_of_different_sizes_name_the_pair, folder)
 {
     DatasetSpec spec = pairs_spec;
     spec.uneven = true;
-    FshDataset *dataset = open_dataset(*state, &spec);
+    FshDataset *dataset = open_dataset(folder, &spec);
     const LoaderOptions options = options_of(dataset, &whole_view);
     Loader *loader = open_loader(&options);
     const Batch *batch;
@@ -367,9 +367,9 @@ static void test_sides_of_different_sizes_name_the_pair(void **state)
 
 /* ---- sizes ---- */
 
-static void test_the_crop_grows_with_the_epochs(void **state)
+TEST_IN_FOLDER(test_the_crop_grows_with_the_epochs, folder)
 {
-    FshDataset *dataset = open_dataset(*state, &classes_spec);
+    FshDataset *dataset = open_dataset(folder, &classes_spec);
     LoaderOptions options = options_of(dataset, &classes_view);
     const uint32_t sizes[] = {16, 20, 28};
     options.epoch_sizes = sizes;
@@ -407,9 +407,8 @@ static void test_the_crop_grows_with_the_epochs(void **state)
 
 /* ---- what is refused ---- */
 
-static void test_options_that_contradict_each_other_are_refused(void **state)
+TEST_IN_FOLDER(test_options_that_contradict_each_other_are_refused, folder)
 {
-    TestFolder *folder = *state;
     FshDataset *pairs = NULL, *classes = open_dataset(folder, &classes_spec);
     FshError error = {0};
     dataset_make(test_path(folder, "pairs"), &pairs_spec);
@@ -453,9 +452,9 @@ static void test_options_that_contradict_each_other_are_refused(void **state)
     fsh_close(&classes);
 }
 
-static void test_the_loader_counts_what_it_does(void **state)
+TEST_IN_FOLDER(test_the_loader_counts_what_it_does, folder)
 {
-    FshDataset *dataset = open_dataset(*state, &classes_spec);
+    FshDataset *dataset = open_dataset(folder, &classes_spec);
     LoaderOptions options = options_of(dataset, &classes_view);
     options.measure = true;
     Loader *loader = open_loader(&options);
@@ -476,26 +475,4 @@ static void test_the_loader_counts_what_it_does(void **state)
     assert_true(statistics.cpu_seconds > 0);
     loader_free(&loader);
     fsh_close(&dataset);
-}
-
-#define IN_FOLDER(test) cmocka_unit_test_setup_teardown(test, test_folder_setup, test_folder_teardown)
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        IN_FOLDER(test_mixed_batches_do_not_depend_on_workers_or_ranks),
-        IN_FOLDER(test_pairs_do_not_depend_on_workers_or_ranks),
-        IN_FOLDER(test_mixing_is_between_neighbours),
-        IN_FOLDER(test_a_skipped_sample_is_not_mixed_with),
-        IN_FOLDER(test_both_sides_of_a_pair_get_the_same_geometry),
-        IN_FOLDER(test_jitter_and_noise_leave_the_target_alone),
-        IN_FOLDER(test_whole_pairs_come_in_their_own_sizes),
-        IN_FOLDER(test_a_whole_image_that_is_skipped_has_no_size),
-        IN_FOLDER(test_a_crop_larger_than_a_pair_names_it),
-        IN_FOLDER(test_sides_of_different_sizes_name_the_pair),
-        IN_FOLDER(test_the_crop_grows_with_the_epochs),
-        IN_FOLDER(test_options_that_contradict_each_other_are_refused),
-        IN_FOLDER(test_the_loader_counts_what_it_does),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -53,9 +53,9 @@ static LoaderOptions make_options(const FshDataset *dataset, bool training)
                            .fill = {9, 8, 7}};
 }
 
-static void test_evaluation_gives_every_sample_once_and_pads_the_last_batch(void **state)
+TEST_IN_FOLDER(test_evaluation_gives_every_sample_once_and_pads_the_last_batch, folder)
 {
-    FshDataset *dataset = open_dataset(*state, &jpeg_spec);
+    FshDataset *dataset = open_dataset(folder, &jpeg_spec);
     const LoaderOptions options = make_options(dataset, false);
     Loader *loader = open_loader(&options);
     assert_int_equal(loader_step_count(loader), 4);
@@ -77,12 +77,12 @@ static void test_evaluation_gives_every_sample_once_and_pads_the_last_batch(void
     fsh_close(&dataset);
 }
 
-static void test_raw_samples_of_the_right_size_arrive_unchanged(void **state)
+TEST_IN_FOLDER(test_raw_samples_of_the_right_size_arrive_unchanged, folder)
 {
     DatasetSpec spec = jpeg_spec;
     spec.codec = FSH_CODEC_RAW;
     spec.width = spec.height = 24;
-    FshDataset *dataset = open_dataset(*state, &spec);
+    FshDataset *dataset = open_dataset(folder, &spec);
     LoaderOptions options = make_options(dataset, false);
     options.augmentation.resize = 24;
     Loader *loader = open_loader(&options);
@@ -130,9 +130,9 @@ static Recording record_batches(LoaderOptions options, int workers, size_t ahead
     return recording;
 }
 
-static void test_batches_do_not_depend_on_the_number_of_workers(void **state)
+TEST_IN_FOLDER(test_batches_do_not_depend_on_the_number_of_workers, folder)
 {
-    FshDataset *dataset = open_dataset(*state, &jpeg_spec);
+    FshDataset *dataset = open_dataset(folder, &jpeg_spec);
     const LoaderOptions options = make_options(dataset, true);
     enum { BATCHES = 3 * 6 };
     Recording one = record_batches(options, 1, 1, 0, BATCHES);
@@ -148,9 +148,8 @@ static void test_batches_do_not_depend_on_the_number_of_workers(void **state)
     fsh_close(&dataset);
 }
 
-static void test_compressed_samples_make_the_same_batches(void **state)
+TEST_IN_FOLDER(test_compressed_samples_make_the_same_batches, folder)
 {
-    TestFolder *folder = *state;
     enum { BATCHES = 6 };
     const FshCodec codecs[] = {FSH_CODEC_RAW, FSH_CODEC_JPEG};
     for (size_t i = 0; i < sizeof codecs / sizeof *codecs; i++) {
@@ -176,9 +175,9 @@ static void test_compressed_samples_make_the_same_batches(void **state)
     }
 }
 
-static void test_epochs_differ_in_order_and_in_augmentation(void **state)
+TEST_IN_FOLDER(test_epochs_differ_in_order_and_in_augmentation, folder)
 {
-    FshDataset *dataset = open_dataset(*state, &jpeg_spec);
+    FshDataset *dataset = open_dataset(folder, &jpeg_spec);
     Recording recording = record_batches(make_options(dataset, true), 2, 2, 0, 12);
     assert_memory_not_equal(recording.samples, recording.samples + 96, 96 * sizeof *recording.samples);
     /* The same sample in both epochs, if it is in both: other pixels. */
@@ -195,9 +194,9 @@ static void test_epochs_differ_in_order_and_in_augmentation(void **state)
     fsh_close(&dataset);
 }
 
-static void test_a_start_in_the_middle_gives_what_would_have_come(void **state)
+TEST_IN_FOLDER(test_a_start_in_the_middle_gives_what_would_have_come, folder)
 {
-    FshDataset *dataset = open_dataset(*state, &jpeg_spec);
+    FshDataset *dataset = open_dataset(folder, &jpeg_spec);
     const LoaderOptions options = make_options(dataset, true);
     Recording whole = record_batches(options, 2, 2, 0, 12), rest = record_batches(options, 2, 2, 4, 8);
     assert_memory_equal(rest.samples, whole.samples + 64, 128 * sizeof *rest.samples);
@@ -207,9 +206,9 @@ static void test_a_start_in_the_middle_gives_what_would_have_come(void **state)
     fsh_close(&dataset);
 }
 
-static void test_starting_again_drops_what_was_under_way(void **state)
+TEST_IN_FOLDER(test_starting_again_drops_what_was_under_way, folder)
 {
-    FshDataset *dataset = open_dataset(*state, &jpeg_spec);
+    FshDataset *dataset = open_dataset(folder, &jpeg_spec);
     const LoaderOptions options = make_options(dataset, true);
     Loader *loader = open_loader(&options);
     for (uint64_t round = 0; round < 20; round++) {
@@ -226,9 +225,9 @@ static void test_starting_again_drops_what_was_under_way(void **state)
     fsh_close(&dataset);
 }
 
-static void test_a_loader_can_be_freed_at_any_time(void **state)
+TEST_IN_FOLDER(test_a_loader_can_be_freed_at_any_time, folder)
 {
-    FshDataset *dataset = open_dataset(*state, &jpeg_spec);
+    FshDataset *dataset = open_dataset(folder, &jpeg_spec);
     const LoaderOptions options = make_options(dataset, true);
     for (uint64_t round = 0; round < 30; round++) {
         Loader *loader = open_loader(&options);
@@ -263,11 +262,11 @@ static FshStatus run_epochs(Loader *loader, uint64_t epochs, uint64_t *blank_ret
     return status;
 }
 
-static void test_a_sample_that_is_no_image_stops_with_its_place(void **state)
+TEST_IN_FOLDER(test_a_sample_that_is_no_image_stops_with_its_place, folder)
 {
     DatasetSpec spec = jpeg_spec;
     spec.garbage = true;
-    FshDataset *dataset = open_dataset(*state, &spec);
+    FshDataset *dataset = open_dataset(folder, &spec);
     LoaderOptions options = make_options(dataset, false);
     Loader *loader = open_loader(&options);
     FshError error = {0};
@@ -280,11 +279,11 @@ static void test_a_sample_that_is_no_image_stops_with_its_place(void **state)
     fsh_close(&dataset);
 }
 
-static void test_a_sample_that_is_no_frame_stops_with_its_place(void **state)
+TEST_IN_FOLDER(test_a_sample_that_is_no_frame_stops_with_its_place, folder)
 {
     DatasetSpec spec = jpeg_spec;
     spec.compressed = spec.broken_frame = true;
-    FshDataset *dataset = open_dataset(*state, &spec);
+    FshDataset *dataset = open_dataset(folder, &spec);
     LoaderOptions options = make_options(dataset, false);
     Loader *loader = open_loader(&options);
     FshError error = {0};
@@ -297,11 +296,11 @@ static void test_a_sample_that_is_no_frame_stops_with_its_place(void **state)
     fsh_close(&dataset);
 }
 
-static void test_a_skipped_sample_is_blank_and_named_once(void **state)
+TEST_IN_FOLDER(test_a_skipped_sample_is_blank_and_named_once, folder)
 {
     DatasetSpec spec = jpeg_spec;
     spec.garbage = true;
-    FshDataset *dataset = open_dataset(*state, &spec);
+    FshDataset *dataset = open_dataset(folder, &spec);
     LoaderOptions options = make_options(dataset, false);
     options.skip_bad = true;
     Loader *loader = open_loader(&options);
@@ -320,11 +319,10 @@ static void test_a_skipped_sample_is_blank_and_named_once(void **state)
     fsh_close(&dataset);
 }
 
-static void test_the_first_bad_sample_in_order_is_the_one_reported(void **state)
+TEST_IN_FOLDER(test_the_first_bad_sample_in_order_is_the_one_reported, folder)
 {
     DatasetSpec spec = jpeg_spec;
     spec.codec = FSH_CODEC_RAW;
-    TestFolder *folder = *state;
     FshDataset *dataset = open_dataset(folder, &spec);
     /* One byte in the pixels of every record of the last shard: all 18 are bad, the first of them is
      * number 35. */
@@ -360,12 +358,11 @@ static void test_the_first_bad_sample_in_order_is_the_one_reported(void **state)
 
 /* A flipped byte in raw pixels, which "decode" whatever they hold: only the checksum tells, in each epoch anew, and also
  * for a sample that the first epoch left over. */
-static void test_a_wrong_checksum_is_left_out_in_every_epoch(void **state)
+TEST_IN_FOLDER(test_a_wrong_checksum_is_left_out_in_every_epoch, folder)
 {
     enum { EPOCHS = 6, BAD = 24 };
     DatasetSpec spec = jpeg_spec;
     spec.codec = FSH_CODEC_RAW;
-    TestFolder *folder = *state;
     FshDataset *dataset = open_dataset(folder, &spec);
     const char *shard = test_path(folder, "set/train-00000-of-00003.fshard");
     size_t length = 0;
@@ -403,9 +400,9 @@ static void test_a_wrong_checksum_is_left_out_in_every_epoch(void **state)
     fsh_close(&dataset);
 }
 
-static void test_the_consumer_knows_how_long_it_waited(void **state)
+TEST_IN_FOLDER(test_the_consumer_knows_how_long_it_waited, folder)
 {
-    FshDataset *dataset = open_dataset(*state, &jpeg_spec);
+    FshDataset *dataset = open_dataset(folder, &jpeg_spec);
     const LoaderOptions options = make_options(dataset, true);
     Loader *loader = open_loader(&options);
     assert_true(loader_wait_seconds(loader) == 0);
@@ -415,27 +412,4 @@ static void test_the_consumer_knows_how_long_it_waited(void **state)
     assert_true(loader_wait_seconds(loader) > 0); /* nobody is faster than nothing */
     loader_free(&loader);
     fsh_close(&dataset);
-}
-
-#define IN_FOLDER(test) cmocka_unit_test_setup_teardown(test, test_folder_setup, test_folder_teardown)
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        IN_FOLDER(test_evaluation_gives_every_sample_once_and_pads_the_last_batch),
-        IN_FOLDER(test_raw_samples_of_the_right_size_arrive_unchanged),
-        IN_FOLDER(test_batches_do_not_depend_on_the_number_of_workers),
-        IN_FOLDER(test_compressed_samples_make_the_same_batches),
-        IN_FOLDER(test_epochs_differ_in_order_and_in_augmentation),
-        IN_FOLDER(test_a_start_in_the_middle_gives_what_would_have_come),
-        IN_FOLDER(test_starting_again_drops_what_was_under_way),
-        IN_FOLDER(test_a_loader_can_be_freed_at_any_time),
-        IN_FOLDER(test_a_sample_that_is_no_image_stops_with_its_place),
-        IN_FOLDER(test_a_sample_that_is_no_frame_stops_with_its_place),
-        IN_FOLDER(test_a_skipped_sample_is_blank_and_named_once),
-        IN_FOLDER(test_the_first_bad_sample_in_order_is_the_one_reported),
-        IN_FOLDER(test_a_wrong_checksum_is_left_out_in_every_epoch),
-        IN_FOLDER(test_the_consumer_knows_how_long_it_waited),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -171,12 +171,11 @@ static double case_error(json_t *c)
     return worst;
 }
 
-static void test_losses_agree_with_pytorch(void **state)
+TEST(test_losses_agree_with_pytorch)
 {
     json_t *document = golden_load("losses.json"), *c;
     double worst = 0;
     size_t i;
-    (void)state;
     json_array_foreach(json_object_get(document, "cases"), i, c)
     {
         const double relative = case_error(c);
@@ -191,13 +190,12 @@ static void test_losses_agree_with_pytorch(void **state)
 
 /* ---- what is left out ----------------------------------------------------------------------------------------------- */
 
-static void test_images_left_out_may_hold_anything(void **state)
+TEST(test_images_left_out_may_hold_anything)
 {
     enum { COUNT = 2 * 2 * 2 };
     const float valid[2] = {1, 0}, dy = 1, none[2] = {0, 0};
     float x[COUNT], target[COUNT] = {0};
     FshError error = {0};
-    (void)state;
     for (int i = 0; i < COUNT; i++)
         x[i] = i < COUNT / 2 ? 0.5F : NAN;
     for (LossKind kind = LOSS_L1; kind <= LOSS_PSNR; kind++) {
@@ -224,12 +222,11 @@ static void test_images_left_out_may_hold_anything(void **state)
     }
 }
 
-static void test_samples_left_out_may_hold_anything(void **state)
+TEST(test_samples_left_out_may_hold_anything)
 {
     const float x[4] = {0.5F, -0.5F, NAN, NAN}, dy = 1;
     const int64_t labels[2] = {1, -1};
     FshError error = {0};
-    (void)state;
     for (LossKind kind = LOSS_CROSS_ENTROPY; kind <= LOSS_BCE; kind++) {
         Loss loss = loss_new(kind, 2, (int64_t[]){2, 2}, false, 0);
         write_input(&loss, "x", x, sizeof x);
@@ -245,12 +242,11 @@ static void test_samples_left_out_may_hold_anything(void **state)
     }
 }
 
-static void test_large_logits_do_not_overflow(void **state)
+TEST(test_large_logits_do_not_overflow)
 {
     const float x[3] = {5000, -5000, 0}, dy = 1;
     const int64_t label = 1;
     FshError error = {0};
-    (void)state;
     for (LossKind kind = LOSS_CROSS_ENTROPY; kind <= LOSS_BCE; kind++) {
         Loss loss = loss_new(kind, 2, (int64_t[]){1, 3}, false, 0);
         write_input(&loss, "x", x, sizeof x);
@@ -267,7 +263,7 @@ static void test_large_logits_do_not_overflow(void **state)
 
 /* ---- mistakes ------------------------------------------------------------------------------------------------------- */
 
-static void test_labels_and_shares_out_of_range_are_named(void **state)
+TEST(test_labels_and_shares_out_of_range_are_named)
 {
     static const struct {
         int64_t labels[2], mixed[2];
@@ -282,7 +278,6 @@ static void test_labels_and_shares_out_of_range_are_named(void **state)
         {{0, 1}, {1, 0}, {NAN, 1}, "of sample 0's label; it must be 0 to 1"},
     };
     const float x[6] = {0}, dy = 1;
-    (void)state;
     for (LossKind kind = LOSS_CROSS_ENTROPY; kind <= LOSS_BCE; kind++)
         for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
             FshError error = {0};
@@ -298,10 +293,9 @@ static void test_labels_and_shares_out_of_range_are_named(void **state)
         }
 }
 
-static void test_shapes_that_do_not_fit_are_refused(void **state)
+TEST(test_shapes_that_do_not_fit_are_refused)
 {
     FshError error = {0};
-    (void)state;
     Graph *graph = graph_new();
     TensorId x = graph_input(graph, "x", DATA_F32, 4, (int64_t[]){2, 4, 4, 3});
     graph_pixel_loss(graph, x, graph_input(graph, "t", DATA_F32, 4, (int64_t[]){2, 4, 5, 3}), TENSOR_NONE,
@@ -331,17 +325,4 @@ static void test_shapes_that_do_not_fit_are_refused(void **state)
         error.message,
         "x: binary cross-entropy of mixed samples needs the other label i64 [N] and its share f32 [N]");
     graph_free(&graph);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_losses_agree_with_pytorch),
-        cmocka_unit_test(test_images_left_out_may_hold_anything),
-        cmocka_unit_test(test_samples_left_out_may_hold_anything),
-        cmocka_unit_test(test_large_logits_do_not_overflow),
-        cmocka_unit_test(test_labels_and_shares_out_of_range_are_named),
-        cmocka_unit_test(test_shapes_that_do_not_fit_are_refused),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -6,9 +6,8 @@
 #include "trainer/backend/cuda/memory_advice.h"
 
 /* Every tensor takes a multiple of 256 bytes; copies and gradients of weights are padded to 8 channels both ways. */
-static void test_each_kind_of_memory_is_foreseen(void **state)
+TEST(test_each_kind_of_memory_is_foreseen)
 {
-    (void)state;
     static const DataType types[] = {DATA_F32, DATA_F16};
     /* conv 16 x 3 x 3 x 8, its bias, linear 24 x 16, its bias; the depthwise one is read as it is */
     static const uint64_t copies[] = {0, 2304 + 256 + 768 + 256};
@@ -40,9 +39,8 @@ static void check_advice(int64_t batch, BatchRoom room, const char *message)
     assert_int_equal(memory_advise_batch(batch, &room, NULL), FSH_ERR_MEMORY);
 }
 
-static void test_the_batch_that_fits_is_told(void **state)
+TEST(test_the_batch_that_fits_is_told)
 {
-    (void)state;
     check_advice(512, (BatchRoom){1000, 0, 500},
                  "no memory; use a smaller batch: of 512 samples, about 256 fit");
     /* what is held would be taken anew */
@@ -55,13 +53,4 @@ static void test_the_batch_that_fits_is_told(void **state)
                  "no memory; a batch of 1 does not fit either: use smaller images");
     check_advice(1, (BatchRoom){1000, 0, 1}, "no memory");
     check_advice(8, (BatchRoom){0}, "no memory");
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_each_kind_of_memory_is_foreseen),
-        cmocka_unit_test(test_the_batch_that_fits_is_told),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

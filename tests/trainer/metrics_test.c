@@ -6,9 +6,8 @@
 
 enum { CLASSES = 7 };
 
-static void test_top1_and_top5_count_the_labels_rank(void **state)
+TEST(test_top1_and_top5_count_the_labels_rank)
 {
-    (void)state;
     const float logits[4 * CLASSES] = {
         1, 2, 9, 3, 4, 5, 6, /* label 2: first */
         1, 2, 9, 3, 4, 5, 6, /* label 3: fifth */
@@ -26,9 +25,8 @@ static void test_top1_and_top5_count_the_labels_rank(void **state)
     assert_true(fabs(metrics_value(&metrics, METRIC_LOSS) - 1.5) < 1e-9);
 }
 
-static void test_batches_weigh_by_their_samples(void **state)
+TEST(test_batches_weigh_by_their_samples)
 {
-    (void)state;
     const float logits[3 * CLASSES] = {0};
     const int64_t three[] = {0, 1, 2}, one[] = {-1, 0, -1};
     Metrics metrics = {0}, second = {0};
@@ -39,9 +37,8 @@ static void test_batches_weigh_by_their_samples(void **state)
     assert_true(fabs(metrics_value(&metrics, METRIC_LOSS) - 3) < 1e-9);
 }
 
-static void test_equal_logits_are_no_hit_for_all(void **state)
+TEST(test_equal_logits_are_no_hit_for_all)
 {
-    (void)state;
     const float logits[CLASSES] = {0};
     Metrics metrics = {0};
     for (int64_t label = 0; label < CLASSES; label++)
@@ -50,9 +47,8 @@ static void test_equal_logits_are_no_hit_for_all(void **state)
     assert_int_equal(metrics.sums[METRIC_TOP5], 5);
 }
 
-static void test_nan_is_never_right(void **state)
+TEST(test_nan_is_never_right)
 {
-    (void)state;
     const float all_nan[CLASSES] = {NAN, NAN, NAN, NAN, NAN, NAN, NAN}, one_nan[CLASSES] = {NAN, 5};
     const int64_t first = 0, second = 1;
     Metrics metrics = {0};
@@ -64,9 +60,8 @@ static void test_nan_is_never_right(void **state)
     assert_int_equal(metrics.sums[METRIC_TOP5], 1); /* with two classes, too */
 }
 
-static void test_nothing_seen_is_zero_not_nan(void **state)
+TEST(test_nothing_seen_is_zero_not_nan)
 {
-    (void)state;
     const float logits[CLASSES] = {0};
     const int64_t padding = -1;
     Metrics metrics = {0};
@@ -79,9 +74,8 @@ static void test_nothing_seen_is_zero_not_nan(void **state)
     assert_true(metrics_value(&metrics, METRIC_LOSS) == 2);
 }
 
-static void test_errors_of_pairs_are_decibels(void **state)
+TEST(test_errors_of_pairs_are_decibels)
 {
-    (void)state;
     const float errors[] = {0.01F, 0.001F, 5, 0}, valid[] = {1, 1, 0, 1};
     Metrics metrics = {0};
     metrics_add_errors(&metrics, errors, valid, 4, 0.25);
@@ -91,25 +85,10 @@ static void test_errors_of_pairs_are_decibels(void **state)
     assert_true(metrics_has(&metrics, METRIC_PSNR) && !metrics_has(&metrics, METRIC_TOP1));
 }
 
-static void test_names_are_found(void **state)
+TEST(test_names_are_found)
 {
-    (void)state;
     for (int i = 0; i < METRIC_COUNT; i++)
         assert_int_equal(metric_find(metric_names[i]), i);
     assert_int_equal(metric_find("top-1"), METRIC_COUNT);
     assert_true(metric_rises(METRIC_PSNR) && !metric_rises(METRIC_LOSS));
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_top1_and_top5_count_the_labels_rank),
-        cmocka_unit_test(test_batches_weigh_by_their_samples),
-        cmocka_unit_test(test_equal_logits_are_no_hit_for_all),
-        cmocka_unit_test(test_nan_is_never_right),
-        cmocka_unit_test(test_nothing_seen_is_zero_not_nan),
-        cmocka_unit_test(test_errors_of_pairs_are_decibels),
-        cmocka_unit_test(test_names_are_found),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

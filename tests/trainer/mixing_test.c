@@ -18,9 +18,8 @@ static MixPlan make_plan(const Mixing *mixing, uint64_t draw)
 }
 
 /* Beta(a, a) has mean 1/2 and variance 1 / (4 (2 a + 1)). */
-static void test_shares_are_beta_distributed(void **state)
+TEST(test_shares_are_beta_distributed)
 {
-    (void)state;
     const double alphas[] = {0.05, 0.2, 0.8, 1, 2, 8};
     for (size_t i = 0; i < sizeof alphas / sizeof *alphas; i++) {
         double sum = 0, squares = 0, fourths = 0, a = alphas[i];
@@ -40,9 +39,8 @@ static void test_shares_are_beta_distributed(void **state)
     }
 }
 
-static void test_a_tiny_alpha_leaves_images_as_they_are(void **state)
+TEST(test_a_tiny_alpha_leaves_images_as_they_are)
 {
-    (void)state;
     Random random;
     random_start(&random, 1, 1);
     int ones = 0;
@@ -54,9 +52,8 @@ static void test_a_tiny_alpha_leaves_images_as_they_are(void **state)
     assert_true(ones > 400 && ones < 600);
 }
 
-static void test_chances_decide_what_is_mixed(void **state)
+TEST(test_chances_decide_what_is_mixed)
 {
-    (void)state;
     const Mixing both = {
         .mixup_alpha = 0.8, .cutmix_alpha = 1, .probability = 0.6, .switch_probability = 0.3};
     int mixed = 0, cut = 0;
@@ -78,9 +75,8 @@ static void test_chances_decide_what_is_mixed(void **state)
 }
 
 /* Both images together hold what they held, and the share is the box's. */
-static void test_a_cut_exchanges_its_box(void **state)
+TEST(test_a_cut_exchanges_its_box)
 {
-    (void)state;
     const Mixing cutmix = {.cutmix_alpha = 1, .probability = 1};
     static uint8_t first[HEIGHT * WIDTH * 3], second[HEIGHT * WIDTH * 3];
     double sum = 0;
@@ -104,22 +100,9 @@ static void test_a_cut_exchanges_its_box(void **state)
     assert_true(sum / 500 > 0.5 && sum / 500 < 0.75); /* boxes lose what lies beyond the edges */
 }
 
-static void test_plans_follow_from_their_stream_alone(void **state)
+TEST(test_plans_follow_from_their_stream_alone)
 {
-    (void)state;
     const Mixing mixup = {.mixup_alpha = 0.2, .probability = 1};
     assert_true(make_plan(&mixup, 4).share == make_plan(&mixup, 4).share);
     assert_true(make_plan(&mixup, 4).share != make_plan(&mixup, 5).share);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_shares_are_beta_distributed),
-        cmocka_unit_test(test_a_tiny_alpha_leaves_images_as_they_are),
-        cmocka_unit_test(test_chances_decide_what_is_mixed),
-        cmocka_unit_test(test_a_cut_exchanges_its_box),
-        cmocka_unit_test(test_plans_follow_from_their_stream_alone),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

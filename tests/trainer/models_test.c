@@ -47,7 +47,7 @@ static void assert_refused(const char *name, const ModelSpec *spec, FshStatus st
 
 /* Parameters: counted by PyTorch, or the source's own word. Multiply-adds: torchvision's "GFLOPS" (resnets), NAFNet's paper (16 G);
  * a billion of them is 2 GFLOP here. */
-static void test_sizes_are_the_sources(void **state)
+TEST(test_sizes_are_the_sources)
 {
     static const struct {
         const char *name;
@@ -59,7 +59,6 @@ static void test_sizes_are_the_sources(void **state)
         {"pyramidnet", 32, 3, 10, 24253410, 0},      {"toynet", 28, 1, 10, 5752714, 0},
         {"resnet9", 32, 3, 10, 6573120, 0},          {"nafnet", 256, 3, 0, 17111907, 16.0},
     };
-    (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         const ModelSpec spec = {.batch = 2,
                                 .height = cases[i].size,
@@ -86,7 +85,7 @@ static void assert_tensor(const Graph *graph, const char *name, const char *shap
     assert_string_equal(tensor_shape_text(graph_tensor(graph, id), text, sizeof text), shape);
 }
 
-static void test_names_and_shapes_are_the_sources(void **state)
+TEST(test_names_and_shapes_are_the_sources)
 {
     static const struct {
         const char *model;
@@ -112,7 +111,6 @@ static void test_names_and_shapes_are_the_sources(void **state)
         {"nafnet", 64, "ending.bias", "3"},
         {"unet", 64, "middle.2.weight", "256 x 256 x 3 x 3"},
     };
-    (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         const ModelSpec spec = {.batch = 1,
                                 .height = cases[i].size,
@@ -125,10 +123,9 @@ static void test_names_and_shapes_are_the_sources(void **state)
     }
 }
 
-static void test_restored_images_have_the_size_of_theirs(void **state)
+TEST(test_restored_images_have_the_size_of_theirs)
 {
     static const int64_t sizes[][2] = {{64, 64}, {50, 34}, {33, 47}, {2, 2}, {16, 8}};
-    (void)state;
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
         for (int m = 0; m < 2; m++) {
             const ModelSpec spec = {
@@ -142,10 +139,9 @@ static void test_restored_images_have_the_size_of_theirs(void **state)
         }
 }
 
-static void test_options_shape_the_network(void **state)
+TEST(test_options_shape_the_network)
 {
     ModelSpec spec = {.batch = 1, .height = 32, .width = 32, .channels = 3, .classes = 10};
-    (void)state;
     spec.depth = 20;
     spec.alpha = 47; /* growth 47 / 9: rounded to 21, 26, 32, 37, 42, 47 */
     Graph *graph = make_or_fail("pyramidnet", &spec);
@@ -169,10 +165,9 @@ static void test_options_shape_the_network(void **state)
     graph_free(&graph);
 }
 
-static void test_what_does_not_fit_is_refused(void **state)
+TEST(test_what_does_not_fit_is_refused)
 {
     ModelSpec spec = {.batch = 1, .height = 32, .width = 32, .channels = 3, .classes = 10};
-    (void)state;
     spec.depth = 110;
     assert_refused("resnet50", &spec, FSH_ERR_USAGE, "resnet50: this network has no depth to choose");
     spec.depth = 100;
@@ -208,9 +203,8 @@ static void test_what_does_not_fit_is_refused(void **state)
                    "toynet: conv.10: kernel 3 with padding 0 does not fit a 2 x 2 input; use larger images");
 }
 
-static void test_every_network_computes_in_bf16(void **state)
+TEST(test_every_network_computes_in_bf16)
 {
-    (void)state;
     for (const Model *model = models; model->name; model++) {
         const bool classes = model->task == TASK_CLASSIFICATION;
         const ModelSpec spec = {.batch = 2,
@@ -240,10 +234,9 @@ static void test_every_network_computes_in_bf16(void **state)
     }
 }
 
-static void test_resnet9_takes_the_maximum_of_images_of_any_size(void **state)
+TEST(test_resnet9_takes_the_maximum_of_images_of_any_size)
 {
     static const int64_t sizes[][2] = {{32, 32}, {8, 8}, {28, 28}, {160, 160}, {300, 300}, {64, 32}};
-    (void)state;
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
         const ModelSpec spec = {
             .batch = 2, .height = sizes[i][0], .width = sizes[i][1], .channels = 3, .classes = 10};
@@ -251,18 +244,4 @@ static void test_resnet9_takes_the_maximum_of_images_of_any_size(void **state)
         assert_tensor(graph, "logits", "2 x 10");
         graph_free(&graph);
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_sizes_are_the_sources),
-        cmocka_unit_test(test_names_and_shapes_are_the_sources),
-        cmocka_unit_test(test_restored_images_have_the_size_of_theirs),
-        cmocka_unit_test(test_options_shape_the_network),
-        cmocka_unit_test(test_what_does_not_fit_is_refused),
-        cmocka_unit_test(test_every_network_computes_in_bf16),
-        cmocka_unit_test(test_resnet9_takes_the_maximum_of_images_of_any_size),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -131,7 +131,7 @@ static void assert_all_are_given(const Graph *graph, json_t *inputs)
 }
 
 /* state: the file's name, without .json. */
-static void test_steps_agree_with_pytorch(void **test_state)
+static void steps_agree_with_pytorch(void **test_state)
 {
     const char *name = *test_state;
     char file[64];
@@ -172,16 +172,17 @@ static void test_steps_agree_with_pytorch(void **test_state)
     assert_true(of_loss < GOLDEN_TOLERANCE && of_first < GOLDEN_TOLERANCE && of_last < GOLDEN_TOLERANCE);
 }
 
-int main(int argc, char **argv)
+int test_program_begin(void)
 {
     static char names[][24] = {"conv8",    "toynet",   "resnet9",         "resnet18",
                                "resnet34", "resnet50", "resnet101",       "pyramidnet",
                                "unet",     "nafnet",   "pyramidnet-38-47"};
     enum { COUNT = sizeof names / sizeof *names };
-    struct CMUnitTest tests[COUNT];
-    for (int i = 0; i < COUNT; i++)
-        tests[i] = (struct CMUnitTest){names[i], test_steps_agree_with_pytorch, NULL, NULL, names[i]};
-    if (argc > 1)
-        cmocka_set_test_filter(argv[1]);
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    static TestRecord records[COUNT];
+    for (int i = 0; i < COUNT; i++) {
+        records[i] = (TestRecord){
+            {names[i], steps_agree_with_pytorch, NULL, NULL, names[i]}, __FILE__, __LINE__, NULL};
+        test_register(&records[i]);
+    }
+    return TEST_RUN;
 }

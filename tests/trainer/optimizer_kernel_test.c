@@ -330,29 +330,22 @@ static void compare_optimizers(const Optimizer *around)
     }
 }
 
-static void test_narrow_gradients_update_as_dense_ones(void **state)
+TEST(test_narrow_gradients_update_as_dense_ones)
 {
-    (void)state;
     compare_optimizers(&plain);
 }
 
-static void test_narrow_gradients_update_as_dense_ones_with_everything_around(void **state)
+TEST(test_narrow_gradients_update_as_dense_ones_with_everything_around)
 {
-    (void)state;
     const Optimizer everything = with_everything();
     compare_optimizers(&everything);
 }
 
-int main(void)
+int test_program_begin(void)
 {
     int devices = 0;
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_narrow_gradients_update_as_dense_ones),
-        cmocka_unit_test(test_narrow_gradients_update_as_dense_ones_with_everything_around),
-    };
-    if (cudaGetDeviceCount(&devices) != cudaSuccess || devices == 0) {
-        printf("left out: no GPU\n");
-        return 77;
-    }
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    if (cudaGetDeviceCount(&devices) == cudaSuccess && devices > 0)
+        return TEST_RUN;
+    printf("left out: no GPU\n");
+    return TEST_SKIP_ALL;
 }

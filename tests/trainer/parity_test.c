@@ -292,23 +292,12 @@ static void layers_agree(bool fuse)
         fail_msg("worst relative error %.2e, allowed %.0e", worst, GOLDEN_TOLERANCE);
 }
 
-static void test_layers_agree_with_pytorch(void **state)
+TEST(test_layers_agree_with_pytorch)
 {
-    (void)state;
     layers_agree(false);
 }
 
-static void test_fused_layers_agree_with_pytorch(void **state)
+TEST(test_fused_layers_agree_with_pytorch)
 {
-    (void)state;
     layers_agree(true);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_layers_agree_with_pytorch),
-        cmocka_unit_test(test_fused_layers_agree_with_pytorch),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

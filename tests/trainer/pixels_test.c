@@ -7,9 +7,8 @@
 #include "tests/support/support.h"
 #include "tests/trainer/pixels_support.h"
 
-static void test_recipes_give_the_loaders_bytes(void **state)
+TEST(test_recipes_give_the_loaders_bytes)
 {
-    (void)state;
     for (uint64_t seed = 1; seed < 4; seed++) {
         PixelsCase test;
         for (unsigned number = 0; pixels_case_make(&test, seed, number); number++) {
@@ -29,9 +28,8 @@ static void test_recipes_give_the_loaders_bytes(void **state)
 
 /* ---- the interface on a backend that has none ---- */
 
-static void test_the_cpu_backend_has_no_store(void **state)
+TEST(test_the_cpu_backend_has_no_store)
 {
-    (void)state;
     Backend *backend = NULL;
     PixelStore *store = NULL;
     FshError error = {0};
@@ -43,13 +41,4 @@ static void test_the_cpu_backend_has_no_store(void **state)
     assert_int_equal(backend_free_memory(backend, &bytes, &error), FSH_ERR_UNSUPPORTED);
     pixel_store_free(&store);
     backend_close(&backend);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_recipes_give_the_loaders_bytes),
-        cmocka_unit_test(test_the_cpu_backend_has_no_store),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

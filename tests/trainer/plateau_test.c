@@ -45,12 +45,11 @@ static double case_error(const json_t *c, bool restarts)
     return worst;
 }
 
-static void test_every_rate_is_pytorchs(void **state)
+TEST(test_every_rate_is_pytorchs)
 {
     json_t *document = golden_load("schedules.json"), *c;
     double worst = 0;
     size_t i;
-    (void)state;
     json_array_foreach(json_object_get(document, "plateaus"), i, c)
     {
         for (int restarts = 0; restarts < 2; restarts++) {
@@ -65,11 +64,10 @@ static void test_every_rate_is_pytorchs(void **state)
     assert_true(worst < 1e-9);
 }
 
-static void test_nan_is_no_better(void **state)
+TEST(test_nan_is_no_better)
 {
     const PlateauOptions options = {.factor = 0.5, .patience = 1};
     Plateau plateau = plateau_start(1);
-    (void)state;
     assert_false(plateau_step(&plateau, &options, NAN));
     assert_true(plateau_step(&plateau, &options, NAN));
     assert_true(plateau.rate == 0.5 && !plateau.measured);
@@ -77,12 +75,11 @@ static void test_nan_is_no_better(void **state)
     assert_true(plateau.measured && plateau.best == 3);
 }
 
-static void test_an_infinite_measure_can_be_saved(void **state)
+TEST(test_an_infinite_measure_can_be_saved)
 {
     const PlateauOptions options = {.higher_is_better = true, .factor = 0.5}; /* PSNR of equal images */
     Plateau plateau = plateau_start(1);
     double values[PLATEAU_STATE];
-    (void)state;
     assert_false(plateau_step(&plateau, &options, INFINITY));
     plateau_save(&plateau, values);
     assert_true(values[1] == DBL_MAX);
@@ -90,7 +87,7 @@ static void test_an_infinite_measure_can_be_saved(void **state)
     assert_true(plateau_step(&plateau, &options, INFINITY));
 }
 
-static void test_broken_numbers_are_not_loaded(void **state)
+TEST(test_broken_numbers_are_not_loaded)
 {
     static const double bad[][PLATEAU_STATE] = {{NAN, 0, 0, 0, 0},
                                                 {0.1, INFINITY, 1, 0, 0},
@@ -98,19 +95,7 @@ static void test_broken_numbers_are_not_loaded(void **state)
                                                 {0.1, 0, 0, -1, 0},
                                                 {0.1, 0, 0, 0, 1e300}};
     Plateau plateau = plateau_start(0.25);
-    (void)state;
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
         assert_false(plateau_load(&plateau, bad[i]));
     assert_true(plateau.rate == 0.25);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_every_rate_is_pytorchs),
-        cmocka_unit_test(test_nan_is_no_better),
-        cmocka_unit_test(test_an_infinite_measure_can_be_saved),
-        cmocka_unit_test(test_broken_numbers_are_not_loaded),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

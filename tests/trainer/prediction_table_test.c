@@ -36,9 +36,8 @@ static void finish(TestFolder *folder, const PredictionTableOptions *options, co
     assert_int_equal(test_count_files(folder->path), 1);
 }
 
-static void test_rows_of_a_run_that_was_killed_stay(void **state)
+TEST_IN_FOLDER(test_rows_of_a_run_that_was_killed_stay, folder)
 {
-    TestFolder *folder = *state;
     PredictionTable *table = NULL;
     FshError error = {0};
     write_part(folder, &csv, "a.jpg,cat\n\"b, \"\"2\"\"\nc\",\"dog,\n\"\nd.jpg,ca");
@@ -52,9 +51,8 @@ static void test_rows_of_a_run_that_was_killed_stay(void **state)
     assert_null(table);
 }
 
-static void test_json_lines_go_on_too(void **state)
+TEST_IN_FOLDER(test_json_lines_go_on_too, folder)
 {
-    TestFolder *folder = *state;
     const PredictionTableOptions json = {.identity = "weights 1", .head = "", .json = true};
     PredictionTable *table = NULL;
     FshError error = {0};
@@ -67,9 +65,8 @@ static void test_json_lines_go_on_too(void **state)
 }
 
 /* Other weights, or --force: nothing of the old rows is taken. */
-static void test_another_table_begins_anew(void **state)
+TEST_IN_FOLDER(test_another_table_begins_anew, folder)
 {
-    TestFolder *folder = *state;
     PredictionTableOptions other = csv;
     PredictionTable *table = NULL;
     FshError error = {0};
@@ -84,9 +81,8 @@ static void test_another_table_begins_anew(void **state)
     finish(folder, &other, "b.jpg,dog\n", HEAD "b.jpg,dog\n");
 }
 
-static void test_two_runs_do_not_write_one_table(void **state)
+TEST_IN_FOLDER(test_two_runs_do_not_write_one_table, folder)
 {
-    TestFolder *folder = *state;
     PredictionTable *first = NULL, *second = NULL;
     FshError error = {0};
     assert_ok(prediction_table_open(&first, test_path(folder, "t.csv"), &csv, &error), &error);
@@ -95,18 +91,4 @@ static void test_two_runs_do_not_write_one_table(void **state)
     assert_contains(error.message, "another ftrain is writing it");
     assert_int_equal(test_count_files(folder->path), 1);
     prediction_table_close(&first);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(test_rows_of_a_run_that_was_killed_stay, test_folder_setup,
-                                        test_folder_teardown),
-        cmocka_unit_test_setup_teardown(test_json_lines_go_on_too, test_folder_setup, test_folder_teardown),
-        cmocka_unit_test_setup_teardown(test_another_table_begins_anew, test_folder_setup,
-                                        test_folder_teardown),
-        cmocka_unit_test_setup_teardown(test_two_runs_do_not_write_one_table, test_folder_setup,
-                                        test_folder_teardown),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

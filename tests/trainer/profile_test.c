@@ -41,9 +41,8 @@ static NodeId find_op(const Graph *graph, OpKind op)
     return 0;
 }
 
-static void test_a_node_moves_inputs_and_outputs_once(void **state)
+TEST(test_a_node_moves_inputs_and_outputs_once)
 {
-    (void)state;
     const double pixels = N * EDGE * EDGE, weights = OUT * IN * 9;
     const double parameters = weights + CLASSES * OUT;
     Graph *graph = small_network(DATA_F32);
@@ -59,9 +58,8 @@ static void test_a_node_moves_inputs_and_outputs_once(void **state)
     graph_free(&graph);
 }
 
-static void test_weights_of_narrow_products_are_narrow(void **state)
+TEST(test_weights_of_narrow_products_are_narrow)
 {
-    (void)state;
     const double pixels = N * EDGE * EDGE, weights = OUT * IN * 9;
     Graph *graph = small_network(DATA_BF16);
     assert_true(profile_node_bytes(graph, find_op(graph, OP_CONV2D)) ==
@@ -71,9 +69,8 @@ static void test_weights_of_narrow_products_are_narrow(void **state)
     graph_free(&graph);
 }
 
-static void test_gradients_cost_what_the_product_costs(void **state)
+TEST(test_gradients_cost_what_the_product_costs)
 {
-    (void)state;
     Graph *graph = small_network(DATA_F32);
     const double conv = 2.0 * N * EDGE * EDGE * OUT * IN * 9, linear = 2.0 * N * OUT * CLASSES;
     assert_true(profile_node_flops(graph, find_op(graph, OP_CONV2D)) == conv);
@@ -85,9 +82,8 @@ static void test_gradients_cost_what_the_product_costs(void **state)
     graph_free(&graph);
 }
 
-static void test_the_floor_is_the_longer_of_memory_and_products(void **state)
+TEST(test_the_floor_is_the_longer_of_memory_and_products)
 {
-    (void)state;
     Graph *graph = small_network(DATA_F32);
     FshError error = {0};
     Profile profile;
@@ -123,15 +119,4 @@ static void test_the_floor_is_the_longer_of_memory_and_products(void **state)
     profile_free(&profile);
     free(seconds);
     graph_free(&graph);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_a_node_moves_inputs_and_outputs_once),
-        cmocka_unit_test(test_weights_of_narrow_products_are_narrow),
-        cmocka_unit_test(test_gradients_cost_what_the_product_costs),
-        cmocka_unit_test(test_the_floor_is_the_longer_of_memory_and_products),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

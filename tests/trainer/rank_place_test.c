@@ -105,9 +105,8 @@ static const struct Case {
      NULL},
 };
 
-static void test_places_are_found_or_refused_by_name(void **state)
+TEST(test_places_are_found_or_refused_by_name)
 {
-    (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         const struct Case *wanted = &cases[i];
         RankPlace place;
@@ -138,14 +137,13 @@ static void job_of(const char *const *environment, char *job)
     memcpy(job, place.job, sizeof place.job);
 }
 
-static void test_ranks_of_a_job_share_its_name_and_jobs_do_not(void **state)
+TEST(test_ranks_of_a_job_share_its_name_and_jobs_do_not)
 {
     static const char *const first[] = {TORCH("0", "2", "0", "2"), NULL};
     static const char *const second[] = {TORCH("1", "2", "1", "2"), NULL};
     static const char *const again[] = {TORCH("0", "2", "0", "2"), "TORCHELASTIC_RESTART_COUNT=1", NULL};
     static const char *const step[] = {SRUN("0", "2", "1"), NULL};
     char names[4][RANK_JOB_MAX];
-    (void)state;
     job_of(first, names[0]);
     job_of(second, names[1]);
     job_of(again, names[2]);
@@ -153,13 +151,4 @@ static void test_ranks_of_a_job_share_its_name_and_jobs_do_not(void **state)
     assert_string_equal(names[0], names[1]);
     assert_string_not_equal(names[0], names[2]);
     assert_string_not_equal(names[0], names[3]);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_places_are_found_or_refused_by_name),
-        cmocka_unit_test(test_ranks_of_a_job_share_its_name_and_jobs_do_not),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

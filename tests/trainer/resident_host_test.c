@@ -135,40 +135,39 @@ static uint64_t compare_loaders(TestFolder *folder, const DatasetSpec *spec, con
 
 /* ---- batches ---- */
 
-static void test_training_crops_of_small_jpegs_are_the_same(void **state)
+TEST_IN_FOLDER(test_training_crops_of_small_jpegs_are_the_same, folder)
 {
-    assert_int_equal(compare_loaders(*state, &small_spec, &rrc_view, true, false), 0);
+    assert_int_equal(compare_loaders(folder, &small_spec, &rrc_view, true, false), 0);
 }
 
-static void test_evaluation_and_its_padding_are_the_same(void **state)
+TEST_IN_FOLDER(test_evaluation_and_its_padding_are_the_same, folder)
 {
-    assert_int_equal(compare_loaders(*state, &small_spec, &center_view, false, false), 0);
+    assert_int_equal(compare_loaders(folder, &small_spec, &center_view, false, false), 0);
 }
 
-static void test_evaluation_of_raw_images_is_the_same(void **state)
+TEST_IN_FOLDER(test_evaluation_of_raw_images_is_the_same, folder)
 {
     DatasetSpec spec = small_spec;
     spec.codec = FSH_CODEC_RAW;
     spec.channels = 1;
-    assert_int_equal(compare_loaders(*state, &spec, &center_view, false, false), 0);
+    assert_int_equal(compare_loaders(folder, &spec, &center_view, false, false), 0);
 }
 
-static void test_whole_pairs_are_the_same(void **state)
+TEST_IN_FOLDER(test_whole_pairs_are_the_same, folder)
 {
-    assert_int_equal(compare_loaders(*state, &pairs_spec, &whole_view, false, false), 0);
+    assert_int_equal(compare_loaders(folder, &pairs_spec, &whole_view, false, false), 0);
 }
 
-static void test_whole_raw_pairs_are_the_same(void **state)
+TEST_IN_FOLDER(test_whole_raw_pairs_are_the_same, folder)
 {
     DatasetSpec spec = pairs_spec;
     spec.codec = FSH_CODEC_RAW;
-    assert_int_equal(compare_loaders(*state, &spec, &whole_view, false, false), 0);
+    assert_int_equal(compare_loaders(folder, &spec, &whole_view, false, false), 0);
 }
 
 /* Records are no longer looked at: with their files overwritten by zeros the pixels are what they were. */
-static void test_batches_come_from_memory(void **state)
+TEST_IN_FOLDER(test_batches_come_from_memory, folder)
 {
-    TestFolder *folder = *state;
     FshDataset *dataset = open_dataset(folder, &small_spec);
     ResidentSplit decoded;
     LoaderOptions options = options_of(dataset, &rrc_view, true);
@@ -204,25 +203,25 @@ static void test_batches_come_from_memory(void **state)
 
 /* ---- samples that cannot be used ---- */
 
-static void test_a_bad_sample_is_left_out_of_batches(void **state)
+TEST_IN_FOLDER(test_a_bad_sample_is_left_out_of_batches, folder)
 {
     DatasetSpec spec = small_spec;
     spec.untabled = true; /* measures well, does not decode */
-    assert_int_equal(compare_loaders(*state, &spec, &rrc_view, true, true), 1);
+    assert_int_equal(compare_loaders(folder, &spec, &rrc_view, true, true), 1);
 }
 
-static void test_a_bad_whole_pair_is_left_out(void **state)
+TEST_IN_FOLDER(test_a_bad_whole_pair_is_left_out, folder)
 {
     DatasetSpec spec = pairs_spec;
     spec.uneven = true;
-    assert_int_equal(compare_loaders(*state, &spec, &whole_view, false, true), 1);
+    assert_int_equal(compare_loaders(folder, &spec, &whole_view, false, true), 1);
 }
 
-static void test_a_bad_sample_stops_the_load_by_name(void **state)
+TEST_IN_FOLDER(test_a_bad_sample_stops_the_load_by_name, folder)
 {
     DatasetSpec spec = small_spec;
     spec.untabled = true;
-    FshDataset *dataset = open_dataset(*state, &spec);
+    FshDataset *dataset = open_dataset(folder, &spec);
     ResidentSplit decoded;
     FshError error = {0};
     const ResidentOptions options = {
@@ -238,15 +237,15 @@ static void test_a_bad_sample_stops_the_load_by_name(void **state)
     fsh_close(&dataset);
 }
 
-static void test_nothing_but_bad_samples_is_an_empty_split(void **state)
+TEST_IN_FOLDER(test_nothing_but_bad_samples_is_an_empty_split, folder)
 {
     DatasetSpec spec = small_spec;
     spec.val_count = spec.shard_count = 1;
-    FshDataset *dataset = open_dataset(*state, &spec);
+    FshDataset *dataset = open_dataset(folder, &spec);
     ResidentSplit decoded;
     FshError error = {0};
     LoaderOptions options = options_of(dataset, &center_view, false);
-    const char *shard = test_path(*state, "set/val-00000-of-00001.fshard");
+    const char *shard = test_path(folder, "set/val-00000-of-00001.fshard");
     FshSample sample;
     size_t length = 0;
     assert_ok(fsh_sample_get(options.split, 0, &sample, &error), &error);
@@ -269,9 +268,9 @@ static void test_nothing_but_bad_samples_is_an_empty_split(void **state)
 }
 
 /* The message of a sample whose record nobody has opened says where it lies all the same. */
-static void test_a_crop_larger_than_a_pair_names_it(void **state)
+TEST_IN_FOLDER(test_a_crop_larger_than_a_pair_names_it, folder)
 {
-    FshDataset *dataset = open_dataset(*state, &pairs_spec);
+    FshDataset *dataset = open_dataset(folder, &pairs_spec);
     ResidentSplit decoded;
     FshError errors[2] = {{0}, {0}};
     LoaderOptions options = options_of(dataset, &random_view, true);
@@ -294,9 +293,9 @@ static void test_a_crop_larger_than_a_pair_names_it(void **state)
 
 /* ---- what is refused ---- */
 
-static void test_a_loader_wants_its_split_loaded(void **state)
+TEST_IN_FOLDER(test_a_loader_wants_its_split_loaded, folder)
 {
-    FshDataset *dataset = open_dataset(*state, &small_spec);
+    FshDataset *dataset = open_dataset(folder, &small_spec);
     ResidentSplit decoded;
     FshError error = {0};
     const Batch *batch;
@@ -318,10 +317,10 @@ static void test_a_loader_wants_its_split_loaded(void **state)
     fsh_close(&dataset);
 }
 
-static void test_room_is_that_of_all_ranks_with_some_left(void **state)
+TEST_IN_FOLDER(test_room_is_that_of_all_ranks_with_some_left, folder)
 {
     enum { MEGABYTE = 1 << 20 };
-    FshDataset *dataset = open_dataset(*state, &small_spec);
+    FshDataset *dataset = open_dataset(folder, &small_spec);
     const FshSplit *split = fsh_split(dataset, "train");
     FshError error = {0};
     assert_ok(resident_split_check_room(split, 4 * MEGABYTE, 1, 260 * MEGABYTE, &error), &error);
@@ -337,26 +336,4 @@ static void test_room_is_that_of_all_ranks_with_some_left(void **state)
     assert_ok(resident_split_check_room(split, 2 * MEGABYTE, 2, 260 * MEGABYTE, &error), &error);
     assert_int_equal(resident_split_check_room(split, 1, 1, 100, &error), FSH_ERR_MEMORY);
     fsh_close(&dataset);
-}
-
-#define IN_FOLDER(test) cmocka_unit_test_setup_teardown(test, test_folder_setup, test_folder_teardown)
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        IN_FOLDER(test_training_crops_of_small_jpegs_are_the_same),
-        IN_FOLDER(test_evaluation_and_its_padding_are_the_same),
-        IN_FOLDER(test_evaluation_of_raw_images_is_the_same),
-        IN_FOLDER(test_whole_pairs_are_the_same),
-        IN_FOLDER(test_whole_raw_pairs_are_the_same),
-        IN_FOLDER(test_batches_come_from_memory),
-        IN_FOLDER(test_a_bad_sample_is_left_out_of_batches),
-        IN_FOLDER(test_a_bad_whole_pair_is_left_out),
-        IN_FOLDER(test_a_bad_sample_stops_the_load_by_name),
-        IN_FOLDER(test_nothing_but_bad_samples_is_an_empty_split),
-        IN_FOLDER(test_a_crop_larger_than_a_pair_names_it),
-        IN_FOLDER(test_a_loader_wants_its_split_loaded),
-        IN_FOLDER(test_room_is_that_of_all_ranks_with_some_left),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

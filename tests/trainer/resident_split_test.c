@@ -275,9 +275,8 @@ static void compare_loaders(const DatasetSpec *spec, const LoaderOptions *wanted
     test_folder_remove(&folder);
 }
 
-static void test_raw_images_of_all_sizes(void **state)
+TEST(test_raw_images_of_all_sizes)
 {
-    (void)state;
     LoaderOptions options = {.augmentation = rrc_view};
     compare_loaders(&raw_spec, &options);
     const uint32_t sizes[] = {16, 20, 24};
@@ -286,17 +285,15 @@ static void test_raw_images_of_all_sizes(void **state)
     compare_loaders(&raw_spec, &options);
 }
 
-static void test_gray_images_for_a_network_of_colours(void **state)
+TEST(test_gray_images_for_a_network_of_colours)
 {
-    (void)state;
     DatasetSpec spec = raw_spec;
     spec.channels = 1;
     compare_loaders(&spec, &(LoaderOptions){.augmentation = rrc_view});
 }
 
-static void test_colours_and_mixing(void **state)
+TEST(test_colours_and_mixing)
 {
-    (void)state;
     LoaderOptions options = {
         .augmentation = rrc_view,
         .mixing = {.mixup_alpha = 0.8, .cutmix_alpha = 1, .probability = 0.8, .switch_probability = 0.5}};
@@ -316,9 +313,8 @@ static void test_colours_and_mixing(void **state)
     compare_loaders(&raw_spec, &options);
 }
 
-static void test_jpegs_in_full_size(void **state)
+TEST(test_jpegs_in_full_size)
 {
-    (void)state;
     DatasetSpec spec = raw_spec;
     spec.codec = FSH_CODEC_JPEG;
     Augmentation padded = rrc_view;
@@ -334,9 +330,8 @@ static void test_jpegs_in_full_size(void **state)
         &spec, &(LoaderOptions){.augmentation = padded, .mixing = {.mixup_alpha = 0.8, .probability = 0.8}});
 }
 
-static void test_pairs_in_all_eight_ways(void **state)
+TEST(test_pairs_in_all_eight_ways)
 {
-    (void)state;
     DatasetSpec spec = raw_spec;
     spec.kind = FSH_KIND_PAIRS;
     const Augmentation view = {.mode = CROP_RANDOM,
@@ -351,17 +346,15 @@ static void test_pairs_in_all_eight_ways(void **state)
     compare_loaders(&spec, &(LoaderOptions){.augmentation = view});
 }
 
-static void test_compressed_records(void **state)
+TEST(test_compressed_records)
 {
-    (void)state;
     DatasetSpec spec = raw_spec;
     spec.compressed = true;
     compare_loaders(&spec, &(LoaderOptions){.augmentation = rrc_view});
 }
 
-static void test_a_bad_sample_is_left_out_and_named(void **state)
+TEST(test_a_bad_sample_is_left_out_and_named)
 {
-    (void)state;
     DatasetSpec spec = raw_spec;
     spec.codec = FSH_CODEC_JPEG;
     spec.garbage = true;
@@ -429,16 +422,14 @@ static void check_untabled_file(bool skip_bad)
     test_folder_remove(&folder);
 }
 
-static void test_a_file_that_nobody_decodes_is_left_out_or_stops(void **state)
+TEST(test_a_file_that_nobody_decodes_is_left_out_or_stops)
 {
-    (void)state;
     check_untabled_file(true);
     check_untabled_file(false);
 }
 
-static void test_a_bad_sample_stops_the_load(void **state)
+TEST(test_a_bad_sample_stops_the_load)
 {
-    (void)state;
     TestFolder folder;
     FshDataset *dataset = NULL;
     const FshSplit *split = NULL;
@@ -460,9 +451,8 @@ static void test_a_bad_sample_stops_the_load(void **state)
 }
 
 /* Pictures larger than what threads copy at a time, alone and in pairs. */
-static void test_large_images(void **state)
+TEST(test_large_images)
 {
-    (void)state;
     DatasetSpec spec = raw_spec;
     spec.kind = FSH_KIND_PAIRS;
     spec.train_count = 16;
@@ -479,9 +469,8 @@ static void test_large_images(void **state)
                     &(LoaderOptions){.augmentation = {.mode = CROP_RANDOM, .size = EDGE, .channels = 1}});
 }
 
-static void test_what_does_not_fit_is_told_before_it_is_loaded(void **state)
+TEST(test_what_does_not_fit_is_told_before_it_is_loaded)
 {
-    (void)state;
     TestFolder folder;
     FshDataset *dataset = NULL;
     const FshSplit *split = NULL;
@@ -499,22 +488,4 @@ static void test_what_does_not_fit_is_told_before_it_is_loaded(void **state)
     resident_split_free(&resident);
     fsh_close(&dataset);
     test_folder_remove(&folder);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_raw_images_of_all_sizes),
-        cmocka_unit_test(test_gray_images_for_a_network_of_colours),
-        cmocka_unit_test(test_colours_and_mixing),
-        cmocka_unit_test(test_jpegs_in_full_size),
-        cmocka_unit_test(test_pairs_in_all_eight_ways),
-        cmocka_unit_test(test_compressed_records),
-        cmocka_unit_test(test_a_bad_sample_is_left_out_and_named),
-        cmocka_unit_test(test_a_file_that_nobody_decodes_is_left_out_or_stops),
-        cmocka_unit_test(test_a_bad_sample_stops_the_load),
-        cmocka_unit_test(test_large_images),
-        cmocka_unit_test(test_what_does_not_fit_is_told_before_it_is_loaded),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

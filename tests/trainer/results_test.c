@@ -21,13 +21,12 @@ static void close_network(TestNetwork *network, Backend **backend)
     backend_close(backend);
 }
 
-static void test_each_run_leaves_its_own_results(void **state)
+TEST(test_each_run_leaves_its_own_results)
 {
     Backend *backend = NULL;
     FshError error = {0};
     const float *values[2] = {NULL};
     float losses[RUNS], logits[RUNS][2 * TEST_CLASSES];
-    (void)state;
     TestNetwork network = open_network(&backend);
     const TensorId wanted[2] = {graph_find(network.graph, "logits"), graph_find(network.graph, "loss")};
     test_check(program_results(network.program, wanted, 2, DEPTH, &error), &error);
@@ -47,12 +46,11 @@ static void test_each_run_leaves_its_own_results(void **state)
     close_network(&network, &backend);
 }
 
-static void test_runs_that_were_not_made_or_are_gone_are_refused(void **state)
+TEST(test_runs_that_were_not_made_or_are_gone_are_refused)
 {
     Backend *backend = NULL;
     FshError error = {0};
     const float *values[1] = {NULL};
-    (void)state;
     TestNetwork network = open_network(&backend);
     const TensorId loss = graph_find(network.graph, "loss");
     test_run(network.program);
@@ -72,11 +70,10 @@ static void test_runs_that_were_not_made_or_are_gone_are_refused(void **state)
     close_network(&network, &backend);
 }
 
-static void test_what_cannot_be_collected_is_named(void **state)
+TEST(test_what_cannot_be_collected_is_named)
 {
     Backend *backend = NULL;
     FshError error = {0};
-    (void)state;
     TestNetwork network = open_network(&backend);
     const TensorId loss = graph_find(network.graph, "loss"), image = graph_find(network.graph, "image");
     const TensorId none = (TensorId)graph_tensor_count(network.graph);
@@ -93,14 +90,4 @@ static void test_what_cannot_be_collected_is_named(void **state)
                      FSH_ERR_USAGE);
     assert_false(backend_runs_ahead(backend));
     close_network(&network, &backend);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_each_run_leaves_its_own_results),
-        cmocka_unit_test(test_runs_that_were_not_made_or_are_gone_are_refused),
-        cmocka_unit_test(test_what_cannot_be_collected_is_named),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -27,9 +27,8 @@ static Record open_record(const char *folder, bool force)
     return record;
 }
 
-static void test_epochs_become_rows_of_both_tables(void **state)
+TEST_IN_FOLDER(test_epochs_become_rows_of_both_tables, folder)
 {
-    TestFolder *folder = *state;
     Record record = open_record(test_path(folder, "a/b/out"), false);
     FshError error = {0};
     EpochReport second = first;
@@ -60,9 +59,8 @@ static void test_epochs_become_rows_of_both_tables(void **state)
     free(text);
 }
 
-static void test_pairs_and_averages_have_columns_of_their_own(void **state)
+TEST_IN_FOLDER(test_pairs_and_averages_have_columns_of_their_own, folder)
 {
-    TestFolder *folder = *state;
     Record record = RECORD_NONE;
     FshError error = {0};
     const RecordShape shape = {.pairs = true, .averaged = true};
@@ -92,9 +90,8 @@ static void add_step(Record *record, uint64_t epoch, uint64_t step)
     assert_ok(record_step(record, &report, &error), &error);
 }
 
-static void test_a_run_that_goes_on_drops_what_came_after_its_checkpoint(void **state)
+TEST_IN_FOLDER(test_a_run_that_goes_on_drops_what_came_after_its_checkpoint, folder)
 {
-    TestFolder *folder = *state;
     const char *out = test_path(folder, "out");
     FshError error = {0};
     Record record = open_record(out, false);
@@ -128,9 +125,8 @@ static void test_a_run_that_goes_on_drops_what_came_after_its_checkpoint(void **
     free(text);
 }
 
-static void test_a_run_that_goes_on_without_tables_begins_them(void **state)
+TEST_IN_FOLDER(test_a_run_that_goes_on_without_tables_begins_them, folder)
 {
-    TestFolder *folder = *state;
     FshError error = {0};
     Record record = RECORD_NONE;
     assert_ok(record_resume(&record, test_path(folder, "out"), &classes, "{}", 3, 0, &error), &error);
@@ -140,9 +136,8 @@ static void test_a_run_that_goes_on_without_tables_begins_them(void **state)
     free(text);
 }
 
-static void test_steps_become_objects(void **state)
+TEST_IN_FOLDER(test_steps_become_objects, folder)
 {
-    TestFolder *folder = *state;
     Record record = open_record(test_path(folder, "out"), false);
     FshError error = {0};
     const StepReport report = {.epoch = 2,
@@ -164,9 +159,8 @@ static void test_steps_become_objects(void **state)
     free(text);
 }
 
-static void test_an_empty_folder_is_used_and_a_full_one_is_not(void **state)
+TEST_IN_FOLDER(test_an_empty_folder_is_used_and_a_full_one_is_not, folder)
 {
-    TestFolder *folder = *state;
     const char *out = test_path(folder, "out");
     FshError error = {0};
     assert_int_equal(mkdir(out, 0755), 0);
@@ -177,9 +171,8 @@ static void test_an_empty_folder_is_used_and_a_full_one_is_not(void **state)
     assert_int_equal(record_check_folder(test_path(folder, "out/.hidden"), true, &error), FSH_ERR_EXISTS);
 }
 
-static void test_force_removes_an_earlier_run_and_nothing_else(void **state)
+TEST_IN_FOLDER(test_force_removes_an_earlier_run_and_nothing_else, folder)
 {
-    TestFolder *folder = *state;
     const char *out = test_path(folder, "out");
     test_file_write_text(test_path(folder, "out/model_best.safetensors"), "old");
     test_file_write_text(test_path(folder, "out/summary.csv"), "old\n");
@@ -196,9 +189,8 @@ static void test_force_removes_an_earlier_run_and_nothing_else(void **state)
     assert_int_equal(test_count_files(out), 5);
 }
 
-static void test_a_folder_that_cannot_be_made_leaves_nothing(void **state)
+TEST_IN_FOLDER(test_a_folder_that_cannot_be_made_leaves_nothing, folder)
 {
-    TestFolder *folder = *state;
     test_file_write_text(test_path(folder, "file"), "");
     Record record = RECORD_NONE;
     FshError error = {0};
@@ -208,21 +200,4 @@ static void test_a_folder_that_cannot_be_made_leaves_nothing(void **state)
     assert_null(record.folder);
     record_close(&record);
     assert_int_equal(test_count_files(folder->path), 1);
-}
-
-#define IN_FOLDER(test) cmocka_unit_test_setup_teardown(test, test_folder_setup, test_folder_teardown)
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        IN_FOLDER(test_epochs_become_rows_of_both_tables),
-        IN_FOLDER(test_pairs_and_averages_have_columns_of_their_own),
-        IN_FOLDER(test_a_run_that_goes_on_drops_what_came_after_its_checkpoint),
-        IN_FOLDER(test_a_run_that_goes_on_without_tables_begins_them),
-        IN_FOLDER(test_steps_become_objects),
-        IN_FOLDER(test_an_empty_folder_is_used_and_a_full_one_is_not),
-        IN_FOLDER(test_force_removes_an_earlier_run_and_nothing_else),
-        IN_FOLDER(test_a_folder_that_cannot_be_made_leaves_nothing),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

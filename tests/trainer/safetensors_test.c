@@ -46,9 +46,9 @@ static void write_example(const char *path)
     assert_ok(safetensors_write(path, tensors, TENSORS, metadata, 2, give_tensor, NULL, &error), &error);
 }
 
-static void test_what_is_written_is_read_back(void **state)
+TEST_IN_FOLDER(test_what_is_written_is_read_back, folder)
 {
-    const char *path = test_path(*state, "a.safetensors");
+    const char *path = test_path(folder, "a.safetensors");
     write_example(path);
     Safetensors *file = NULL;
     FshError error = {0};
@@ -74,9 +74,9 @@ static void test_what_is_written_is_read_back(void **state)
     assert_null(file);
 }
 
-static void test_every_tensor_is_aligned_to_its_elements(void **state)
+TEST_IN_FOLDER(test_every_tensor_is_aligned_to_its_elements, folder)
 {
-    const char *path = test_path(*state, "a.safetensors");
+    const char *path = test_path(folder, "a.safetensors");
     write_example(path);
     Safetensors *file = NULL;
     FshError error = {0};
@@ -99,9 +99,9 @@ static FshStatus open_and_check(const char *path, FshError *error)
     return status;
 }
 
-static void test_every_flipped_bit_is_told(void **state)
+TEST_IN_FOLDER(test_every_flipped_bit_is_told, folder)
 {
-    const char *path = test_path(*state, "a.safetensors");
+    const char *path = test_path(folder, "a.safetensors");
     size_t length = 0;
     write_example(path);
     char *bytes = test_file_read(path, &length);
@@ -123,9 +123,9 @@ static void test_every_flipped_bit_is_told(void **state)
     free(bytes);
 }
 
-static void test_a_damaged_tensor_is_named(void **state)
+TEST_IN_FOLDER(test_a_damaged_tensor_is_named, folder)
 {
-    const char *path = test_path(*state, "a.safetensors");
+    const char *path = test_path(folder, "a.safetensors");
     FshError error = {0};
     write_example(path);
     test_file_flip_byte(path, -1); /* tensors lie in the order of the caller's list, wide elements first */
@@ -134,9 +134,9 @@ static void test_a_damaged_tensor_is_named(void **state)
 }
 
 /* As PyTorch's safetensors and older files are. */
-static void test_files_without_checksums_are_read(void **state)
+TEST_IN_FOLDER(test_files_without_checksums_are_read, folder)
 {
-    const char *path = test_path(*state, "a.safetensors");
+    const char *path = test_path(folder, "a.safetensors");
     static const char *const keys[] = {"fshard.header_xxh3", "fshard.tensors_xxh3"};
     size_t length = 0;
     write_example(path);
@@ -155,9 +155,9 @@ static void test_files_without_checksums_are_read(void **state)
     free(bytes);
 }
 
-static void test_a_wrong_count_or_type_is_refused(void **state)
+TEST_IN_FOLDER(test_a_wrong_count_or_type_is_refused, folder)
 {
-    const char *path = test_path(*state, "a.safetensors");
+    const char *path = test_path(folder, "a.safetensors");
     write_example(path);
     Safetensors *file = NULL;
     FshError error = {0};
@@ -172,9 +172,8 @@ static void test_a_wrong_count_or_type_is_refused(void **state)
     safetensors_close(&file);
 }
 
-static void test_a_failure_while_writing_leaves_the_old_file(void **state)
+TEST_IN_FOLDER(test_a_failure_while_writing_leaves_the_old_file, folder)
 {
-    TestFolder *folder = *state;
     const char *path = test_path(folder, "a.safetensors");
     write_example(path);
     size_t before_bytes = 0, after_bytes = 0;
@@ -224,30 +223,30 @@ static void assert_values(TestFolder *folder, const char *header, const void *da
     safetensors_close(&file);
 }
 
-static void test_half_precision_is_read(void **state)
+TEST_IN_FOLDER(test_half_precision_is_read, folder)
 {
     /* 1, -2, largest, smallest normal, smallest subnormal, -0, infinity */
     const uint16_t data[] = {0x3C00, 0xC000, 0x7BFF, 0x0400, 0x0001, 0x8000, 0x7C00};
     const float expected[] = {1, -2, 65504, 0x1p-14F, 0x1p-24F, -0.0F, INFINITY};
-    assert_values(*state, "{\"x\":{\"dtype\":\"F16\",\"shape\":[7],\"data_offsets\":[0,14]}}", data,
+    assert_values(folder, "{\"x\":{\"dtype\":\"F16\",\"shape\":[7],\"data_offsets\":[0,14]}}", data,
                   sizeof data, expected, 7);
 }
 
-static void test_bfloat16_and_double_are_read(void **state)
+TEST_IN_FOLDER(test_bfloat16_and_double_are_read, folder)
 {
     const uint16_t brain[] = {0x3F80, 0xC000, 0x7F80};
     const float brain_expected[] = {1, -2, INFINITY};
-    assert_values(*state, "{\"x\":{\"dtype\":\"BF16\",\"shape\":[3,1],\"data_offsets\":[0,6]}}", brain,
+    assert_values(folder, "{\"x\":{\"dtype\":\"BF16\",\"shape\":[3,1],\"data_offsets\":[0,6]}}", brain,
                   sizeof brain, brain_expected, 3);
     const double wide[] = {0.1, -1e300};
     const float wide_expected[] = {0.1F, -INFINITY};
-    assert_values(*state, "{\"x\":{\"dtype\":\"F64\",\"shape\":[2],\"data_offsets\":[0,16]}}", wide,
+    assert_values(folder, "{\"x\":{\"dtype\":\"F64\",\"shape\":[2],\"data_offsets\":[0,16]}}", wide,
                   sizeof wide, wide_expected, 2);
 }
 
 /* ---- hostile files ---- */
 
-static void test_hostile_headers_are_refused(void **state)
+TEST_IN_FOLDER(test_hostile_headers_are_refused, folder)
 {
     /* With 8 bytes of data each. */
     static const struct {
@@ -301,7 +300,7 @@ static void test_hostile_headers_are_refused(void **state)
         {"[1]", FSH_ERR_CORRUPT, "not a safetensors file"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        const char *path = write_raw(*state, cases[i].header, "12345678", 8);
+        const char *path = write_raw(folder, cases[i].header, "12345678", 8);
         Safetensors *file = NULL;
         FshError error = {0};
         FshStatus status = safetensors_open(&file, path, &error);
@@ -313,9 +312,9 @@ static void test_hostile_headers_are_refused(void **state)
     }
 }
 
-static void test_lengths_beyond_the_file_are_refused(void **state)
+TEST_IN_FOLDER(test_lengths_beyond_the_file_are_refused, folder)
 {
-    const char *path = test_path(*state, "short.safetensors");
+    const char *path = test_path(folder, "short.safetensors");
     const uint64_t lengths[] = {3, 1000, 100000001, UINT64_MAX, UINT64_MAX - 7};
     for (size_t i = 0; i < sizeof lengths / sizeof *lengths; i++) {
         uint8_t bytes[10] = {[8] = '{', [9] = '}'};
@@ -340,9 +339,9 @@ static void test_lengths_beyond_the_file_are_refused(void **state)
     assert_contains(error.message, "cut short");
 }
 
-static void test_a_file_cut_anywhere_is_refused(void **state)
+TEST_IN_FOLDER(test_a_file_cut_anywhere_is_refused, folder)
 {
-    const char *path = test_path(*state, "a.safetensors");
+    const char *path = test_path(folder, "a.safetensors");
     write_example(path);
     for (uint64_t length = test_file_size(path); length > 0; length--) {
         test_file_truncate(path, (int64_t)length - 1);
@@ -353,18 +352,17 @@ static void test_a_file_cut_anywhere_is_refused(void **state)
     }
 }
 
-static void test_a_missing_file_is_not_found(void **state)
+TEST_IN_FOLDER(test_a_missing_file_is_not_found, folder)
 {
     Safetensors *file = NULL;
     FshError error = {0};
-    assert_int_equal(safetensors_open(&file, test_path(*state, "none"), &error), FSH_ERR_NOT_FOUND);
+    assert_int_equal(safetensors_open(&file, test_path(folder, "none"), &error), FSH_ERR_NOT_FOUND);
 }
 
 /* ---- the format, as another program reads it ---- */
 
-static void test_numpy_reads_what_is_written(void **state)
+TEST_IN_FOLDER(test_numpy_reads_what_is_written, folder)
 {
-    TestFolder *folder = *state;
     const char *path = test_path(folder, "a.safetensors"), *script = test_path(folder, "read.py");
     write_example(path);
     test_file_write_text(
@@ -406,27 +404,4 @@ static void test_numpy_reads_what_is_written(void **state)
     if (exit_status == 77)
         skip();
     assert_int_equal(exit_status, 0);
-}
-
-#define IN_FOLDER(test) cmocka_unit_test_setup_teardown(test, test_folder_setup, test_folder_teardown)
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        IN_FOLDER(test_what_is_written_is_read_back),
-        IN_FOLDER(test_every_tensor_is_aligned_to_its_elements),
-        IN_FOLDER(test_every_flipped_bit_is_told),
-        IN_FOLDER(test_a_damaged_tensor_is_named),
-        IN_FOLDER(test_files_without_checksums_are_read),
-        IN_FOLDER(test_a_wrong_count_or_type_is_refused),
-        IN_FOLDER(test_a_failure_while_writing_leaves_the_old_file),
-        IN_FOLDER(test_half_precision_is_read),
-        IN_FOLDER(test_bfloat16_and_double_are_read),
-        IN_FOLDER(test_hostile_headers_are_refused),
-        IN_FOLDER(test_lengths_beyond_the_file_are_refused),
-        IN_FOLDER(test_a_file_cut_anywhere_is_refused),
-        IN_FOLDER(test_a_missing_file_is_not_found),
-        IN_FOLDER(test_numpy_reads_what_is_written),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -34,9 +34,8 @@ static uint64_t read_epoch(uint64_t batch, uint64_t world_size, bool training, u
     return count;
 }
 
-static void test_training_sees_each_sample_at_most_once(void **state)
+TEST(test_training_sees_each_sample_at_most_once)
 {
-    (void)state;
     uint64_t samples[SAMPLES];
     uint8_t seen[SAMPLES] = {0};
     uint64_t count = read_epoch(64, 1, true, 3, samples);
@@ -47,9 +46,8 @@ static void test_training_sees_each_sample_at_most_once(void **state)
     }
 }
 
-static void test_training_with_a_batch_that_divides_sees_every_sample(void **state)
+TEST(test_training_with_a_batch_that_divides_sees_every_sample)
 {
-    (void)state;
     uint64_t samples[SAMPLES];
     uint8_t seen[SAMPLES] = {0};
     assert_int_equal(read_epoch(50, 1, true, 0, samples), SAMPLES);
@@ -59,9 +57,8 @@ static void test_training_with_a_batch_that_divides_sees_every_sample(void **sta
         assert_int_equal(seen[i], 1);
 }
 
-static void test_order_is_the_same_for_every_world_size(void **state)
+TEST(test_order_is_the_same_for_every_world_size)
 {
-    (void)state;
     uint64_t one[SAMPLES], several[SAMPLES];
     uint64_t count = read_epoch(40, 1, true, 5, one);
     const uint64_t world_sizes[] = {2, 4, 5, 8};
@@ -71,9 +68,8 @@ static void test_order_is_the_same_for_every_world_size(void **state)
     }
 }
 
-static void test_order_differs_between_epochs_and_seeds(void **state)
+TEST(test_order_differs_between_epochs_and_seeds)
 {
-    (void)state;
     Sampler sampler = make_sampler(100, 1, 0, true);
     uint64_t digest = sampler_order_digest(&sampler, 0);
     assert_int_equal(digest, sampler_order_digest(&sampler, 0));
@@ -82,17 +78,15 @@ static void test_order_differs_between_epochs_and_seeds(void **state)
     assert_int_not_equal(digest, sampler_order_digest(&sampler, 0));
 }
 
-static void test_digest_does_not_depend_on_batch_or_world_size(void **state)
+TEST(test_digest_does_not_depend_on_batch_or_world_size)
 {
-    (void)state;
     const Sampler one = make_sampler(64, 1, 0, true), other = make_sampler(25, 4, 3, true);
     assert_int_equal(sampler_order_digest(&one, 2), sampler_order_digest(&other, 2));
 }
 
 /* Enough samples for several threads: what they add up is what one adds up. */
-static void test_digest_does_not_depend_on_threads(void **state)
+TEST(test_digest_does_not_depend_on_threads)
 {
-    (void)state;
     const Sampler large = {
         .sample_count = 300000, .batch = 64, .world_size = 1, .seed = SEED, .training = true};
     uint64_t digest = sampler_order_digest(&large, 1), expected = 0;
@@ -108,9 +102,8 @@ static void test_digest_does_not_depend_on_threads(void **state)
     assert_int_equal(digest, expected);
 }
 
-static void test_digest_notices_a_swap(void **state)
+TEST(test_digest_notices_a_swap)
 {
-    (void)state;
     /* Two samples, either order: with more seeds than orders, both must come up and give different digests.
      */
     uint64_t digests[2] = {0};
@@ -124,9 +117,8 @@ static void test_digest_notices_a_swap(void **state)
     assert_int_not_equal(digests[0], digests[1]);
 }
 
-static void test_evaluation_sees_every_sample_once_in_stored_order(void **state)
+TEST(test_evaluation_sees_every_sample_once_in_stored_order)
 {
-    (void)state;
     uint64_t samples[SAMPLES + 64];
     const uint64_t world_sizes[] = {1, 3};
     for (size_t w = 0; w < 2; w++) {
@@ -137,27 +129,10 @@ static void test_evaluation_sees_every_sample_once_in_stored_order(void **state)
     }
 }
 
-static void test_fewer_samples_than_a_step_give_no_training_step(void **state)
+TEST(test_fewer_samples_than_a_step_give_no_training_step)
 {
-    (void)state;
     const Sampler training = make_sampler(SAMPLES + 1, 1, 0, true),
                   evaluation = make_sampler(SAMPLES + 1, 1, 0, false);
     assert_int_equal(sampler_step_count(&training), 0);
     assert_int_equal(sampler_step_count(&evaluation), 1);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_training_sees_each_sample_at_most_once),
-        cmocka_unit_test(test_training_with_a_batch_that_divides_sees_every_sample),
-        cmocka_unit_test(test_order_is_the_same_for_every_world_size),
-        cmocka_unit_test(test_order_differs_between_epochs_and_seeds),
-        cmocka_unit_test(test_digest_does_not_depend_on_batch_or_world_size),
-        cmocka_unit_test(test_digest_does_not_depend_on_threads),
-        cmocka_unit_test(test_digest_notices_a_swap),
-        cmocka_unit_test(test_evaluation_sees_every_sample_once_in_stored_order),
-        cmocka_unit_test(test_fewer_samples_than_a_step_give_no_training_step),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

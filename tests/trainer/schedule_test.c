@@ -29,9 +29,8 @@ static void assert_near(double value, double expected)
         fail_msg("%.15g is not %.15g", value, expected);
 }
 
-static void test_every_kind_warms_up_along_a_line(void **state)
+TEST(test_every_kind_warms_up_along_a_line)
 {
-    (void)state;
     for (int kind = 0; kind < SCHEDULE_KIND_COUNT; kind++) {
         const Schedule schedule = with_kind((ScheduleKind)kind);
         assert_near(schedule_at(&schedule, 0), 0.004);
@@ -41,16 +40,14 @@ static void test_every_kind_warms_up_along_a_line(void **state)
     }
 }
 
-static void test_constant_stays(void **state)
+TEST(test_constant_stays)
 {
-    (void)state;
     const Schedule schedule = with_kind(SCHEDULE_CONSTANT);
     assert_near(schedule_at(&schedule, 199), 0.4);
 }
 
-static void test_step_drops_by_gamma(void **state)
+TEST(test_step_drops_by_gamma)
 {
-    (void)state;
     const Schedule schedule = with_kind(SCHEDULE_STEP);
     assert_near(schedule_at(&schedule, 99), 0.4);
     assert_near(schedule_at(&schedule, 100), 0.04);
@@ -60,9 +57,8 @@ static void test_step_drops_by_gamma(void **state)
 
 /* torch.optim.lr_scheduler.CosineAnnealingLR(SGD(lr=0.4), T_max=160, eta_min=0.004), printed after n steps.
  */
-static void test_cosine_is_pytorchs(void **state)
+TEST(test_cosine_is_pytorchs)
 {
-    (void)state;
     const Schedule schedule = with_kind(SCHEDULE_COSINE);
     const struct {
         uint64_t step;
@@ -105,12 +101,11 @@ static Schedule schedule_of(const json_t *s)
 }
 
 /* golden/make_golden_optim.py: PyTorch's schedulers, stepped. */
-static void test_every_step_is_pytorchs(void **state)
+TEST(test_every_step_is_pytorchs)
 {
     json_t *document = golden_load("schedules.json"), *c, *rate;
     double worst = 0;
     size_t i, step;
-    (void)state;
     json_array_foreach(json_object_get(document, "cases"), i, c)
     {
         const Schedule schedule = schedule_of(json_object_get(c, "schedule"));
@@ -132,17 +127,15 @@ static void test_every_step_is_pytorchs(void **state)
     assert_true(worst < 1e-9);
 }
 
-static void test_polynomial_falls_to_the_minimum(void **state)
+TEST(test_polynomial_falls_to_the_minimum)
 {
-    (void)state;
     const Schedule schedule = with_kind(SCHEDULE_POLYNOMIAL);
     assert_near(schedule_at(&schedule, 120), 0.004 + 0.25 * 0.396);
     assert_near(schedule_at(&schedule, 500), 0.004);
 }
 
-static void test_warmup_from_zero_begins_at_nothing(void **state)
+TEST(test_warmup_from_zero_begins_at_nothing)
 {
-    (void)state;
     for (int warmup = 0; warmup < WARMUP_KIND_COUNT; warmup++) {
         Schedule schedule = with_kind(SCHEDULE_CONSTANT);
         schedule.warmup_factor = 0;
@@ -154,9 +147,8 @@ static void test_warmup_from_zero_begins_at_nothing(void **state)
     }
 }
 
-static void test_a_warmup_may_end_within_an_epoch(void **state)
+TEST(test_a_warmup_may_end_within_an_epoch)
 {
-    (void)state;
     Schedule schedule = with_kind(SCHEDULE_LINEAR);
     schedule.warmup_steps = 30;
     schedule.hold_steps = schedule.warmup_hold_steps = 20;
@@ -166,34 +158,30 @@ static void test_a_warmup_may_end_within_an_epoch(void **state)
     assert_near(schedule_at(&schedule, 59), 0.4 - 0.396 * 10 / 170);
 }
 
-static void test_linear_falls_to_the_minimum(void **state)
+TEST(test_linear_falls_to_the_minimum)
 {
-    (void)state;
     const Schedule schedule = with_kind(SCHEDULE_LINEAR);
     assert_near(schedule_at(&schedule, 80), 0.004 + 0.75 * 0.396);
     assert_near(schedule_at(&schedule, 199), 0.004 + 0.396 / 160);
 }
 
-static void test_steps_behind_the_end_keep_its_rate(void **state)
+TEST(test_steps_behind_the_end_keep_its_rate)
 {
-    (void)state;
     const Schedule linear = with_kind(SCHEDULE_LINEAR), cosine = with_kind(SCHEDULE_COSINE);
     assert_near(schedule_at(&linear, 200), 0.004);
     assert_near(schedule_at(&linear, 1000), 0.004);
     assert_near(schedule_at(&cosine, 1000), 0.004);
 }
 
-static void test_without_warmup_the_first_step_has_the_full_rate(void **state)
+TEST(test_without_warmup_the_first_step_has_the_full_rate)
 {
-    (void)state;
     Schedule schedule = with_kind(SCHEDULE_COSINE);
     schedule.warmup_steps = 0;
     assert_near(schedule_at(&schedule, 0), 0.4);
 }
 
-static void test_names_lead_to_kinds(void **state)
+TEST(test_names_lead_to_kinds)
 {
-    (void)state;
     assert_int_equal(schedule_find("constant"), SCHEDULE_CONSTANT);
     assert_int_equal(schedule_find("step"), SCHEDULE_STEP);
     assert_int_equal(schedule_find("cosine"), SCHEDULE_COSINE);
@@ -201,23 +189,4 @@ static void test_names_lead_to_kinds(void **state)
     assert_int_equal(schedule_find("polynomial"), SCHEDULE_POLYNOMIAL);
     assert_int_equal(schedule_find("cosin"), SCHEDULE_KIND_COUNT);
     assert_null(schedule_names[SCHEDULE_KIND_COUNT]);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_every_kind_warms_up_along_a_line),
-        cmocka_unit_test(test_constant_stays),
-        cmocka_unit_test(test_step_drops_by_gamma),
-        cmocka_unit_test(test_cosine_is_pytorchs),
-        cmocka_unit_test(test_every_step_is_pytorchs),
-        cmocka_unit_test(test_polynomial_falls_to_the_minimum),
-        cmocka_unit_test(test_warmup_from_zero_begins_at_nothing),
-        cmocka_unit_test(test_a_warmup_may_end_within_an_epoch),
-        cmocka_unit_test(test_linear_falls_to_the_minimum),
-        cmocka_unit_test(test_steps_behind_the_end_keep_its_rate),
-        cmocka_unit_test(test_without_warmup_the_first_step_has_the_full_rate),
-        cmocka_unit_test(test_names_lead_to_kinds),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

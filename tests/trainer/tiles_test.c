@@ -6,9 +6,8 @@
 #include "tests/support/support.h"
 
 /* What is cut out and put together again is the image, whatever its size. */
-static void test_tiles_make_the_image_again(void **state)
+TEST(test_tiles_make_the_image_again)
 {
-    (void)state;
     static const uint32_t edges[] = {64, 96, 256}, overlaps[] = {16, 32, 48};
     for (uint32_t width = 1; width < 400; width += 23)
         for (size_t i = 0; i < sizeof edges / sizeof *edges; i++) {
@@ -36,9 +35,8 @@ static void test_tiles_make_the_image_again(void **state)
 }
 
 /* Of a tile nothing is used that is nearer to a cut than half of the overlap, less half of the ramp. */
-static void test_what_lies_at_a_cut_is_not_used(void **state)
+TEST(test_what_lies_at_a_cut_is_not_used)
 {
-    (void)state;
     enum { WIDTH = 300, HEIGHT = 270, EDGE = 128, OVERLAP = 64, MARGIN = (OVERLAP - TILE_RAMP) / 2 };
     const TileAxis columns = {WIDTH, EDGE, OVERLAP}, rows = {HEIGHT, EDGE, OVERLAP};
     static uint8_t image[WIDTH * HEIGHT], pixels[EDGE * EDGE];
@@ -59,9 +57,8 @@ static void test_what_lies_at_a_cut_is_not_used(void **state)
 }
 
 /* However little memory there is, two tiles overlap by a multiple and something is left of each. */
-static void test_the_smallest_tiles_have_room_to_overlap(void **state)
+TEST(test_the_smallest_tiles_have_room_to_overlap)
 {
-    (void)state;
     for (uint32_t multiple = 16; multiple <= 256; multiple *= 2)
         for (uint64_t amount = 0; amount < 100000000; amount = 3 * amount + 1) {
             const double pixels = (double)amount;
@@ -72,14 +69,4 @@ static void test_the_smallest_tiles_have_room_to_overlap(void **state)
             assert_true(edge == least || (double)edge * edge <= pixels);
         }
     assert_int_equal(tile_edge_for(1e5, 16), 304);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_tiles_make_the_image_again),
-        cmocka_unit_test(test_the_smallest_tiles_have_room_to_overlap),
-        cmocka_unit_test(test_what_lies_at_a_cut_is_not_used),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

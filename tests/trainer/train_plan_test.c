@@ -66,9 +66,8 @@ static void give(Case *made, const char *name)
     fail_msg("no option --%s", name);
 }
 
-static void test_image_sizes_follow_from_the_dataset(void **state)
+TEST(test_image_sizes_follow_from_the_dataset)
 {
-    (void)state;
     static const struct {
         Facts facts;
         uint32_t crop, resize;
@@ -97,9 +96,8 @@ static void test_image_sizes_follow_from_the_dataset(void **state)
     }
 }
 
-static void test_given_sizes_decide_the_others(void **state)
+TEST(test_given_sizes_decide_the_others)
 {
-    (void)state;
     static const struct {
         int64_t train_crop, val_resize, val_crop;
         uint32_t train, resize, val;
@@ -120,9 +118,8 @@ static void test_given_sizes_decide_the_others(void **state)
     }
 }
 
-static void test_gray_images_are_not_flipped_unless_told(void **state)
+TEST(test_gray_images_are_not_flipped_unless_told)
 {
-    (void)state;
     Case gray = make_case((Facts){28, 1, true, 1000, false}),
          colour = make_case((Facts){28, 3, true, 1000, false});
     assert_ok(plan_case(&gray), &gray.error);
@@ -134,9 +131,8 @@ static void test_gray_images_are_not_flipped_unless_told(void **state)
     assert_true(gray.plan.train_augmentation.flip_probability == 0.5);
 }
 
-static void test_without_augmentation_training_sees_what_evaluation_sees(void **state)
+TEST(test_without_augmentation_training_sees_what_evaluation_sees)
 {
-    (void)state;
     Case made = make_case((Facts){256, 3, false, 1000, false});
     made.options.augment = false;
     assert_ok(plan_case(&made), &made.error);
@@ -148,9 +144,8 @@ static void test_without_augmentation_training_sees_what_evaluation_sees(void **
     assert_true(train->flip_probability == 0);
 }
 
-static void test_small_splits_get_small_batches(void **state)
+TEST(test_small_splits_get_small_batches)
 {
-    (void)state;
     static const uint64_t cases[][2] = {{1000000, 64}, {1280, 64}, {1279, 32}, {400, 16}, {200, 8},
                                         {20, 8},       {8, 8},     {5, 5},     {1, 1}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
@@ -161,18 +156,16 @@ static void test_small_splits_get_small_batches(void **state)
     }
 }
 
-static void test_evaluation_has_a_step_for_every_sample(void **state)
+TEST(test_evaluation_has_a_step_for_every_sample)
 {
-    (void)state;
     Case made = make_case((Facts){32, 3, true, 1001, false});
     made.options.val_batch_size = 50;
     assert_ok(plan_case(&made), &made.error);
     assert_int_equal(made.plan.evaluation_steps, 21);
 }
 
-static void test_the_learning_rate_grows_with_the_batch(void **state)
+TEST(test_the_learning_rate_grows_with_the_batch)
 {
-    (void)state;
     Case made = make_case((Facts){32, 3, true, 100000, false});
     made.options.batch_size = 128;
     made.options.lr_base = 0.4;
@@ -189,9 +182,8 @@ static void test_the_learning_rate_grows_with_the_batch(void **state)
     assert_int_equal(made.plan.schedule.warmup_steps, 391);
 }
 
-static void test_a_least_learning_rate_above_the_highest_is_refused(void **state)
+TEST(test_a_least_learning_rate_above_the_highest_is_refused)
 {
-    (void)state;
     Case made = make_case((Facts){32, 3, true, 1000, false});
     made.options.lr = 0.1;
     made.options.lr_min = 0.1;
@@ -203,9 +195,8 @@ static void test_a_least_learning_rate_above_the_highest_is_refused(void **state
     assert_ok(plan_case(&made), &made.error);
 }
 
-static void test_a_step_at_least_is_behind_the_warm_up(void **state)
+TEST(test_a_step_at_least_is_behind_the_warm_up)
 {
-    (void)state;
     Case made = make_case((Facts){32, 3, true, 100, false});
     made.options.epochs = 1;
     made.options.batch_size = 50;
@@ -216,18 +207,16 @@ static void test_a_step_at_least_is_behind_the_warm_up(void **state)
     assert_int_equal(made.plan.schedule.warmup_steps, 1);
 }
 
-static void test_padding_shows_the_mean(void **state)
+TEST(test_padding_shows_the_mean)
 {
-    (void)state;
     Case made = make_case((Facts){32, 3, true, 1000, false});
     assert_ok(plan_case(&made), &made.error);
     const uint8_t expected[] = {128, 64, 255};
     assert_memory_equal(made.plan.fill, expected, sizeof expected);
 }
 
-static void test_gray_images_have_no_colours_to_change(void **state)
+TEST(test_gray_images_have_no_colours_to_change)
 {
-    (void)state;
     Case made = make_case((Facts){28, 1, true, 1000, false});
     made.options.color_jitter = "0.4:0.4:0.2";
     assert_int_equal(plan_case(&made), FSH_ERR_USAGE);
@@ -237,9 +226,8 @@ static void test_gray_images_have_no_colours_to_change(void **state)
     assert_true(made.plan.train_augmentation.jitter.contrast == 0.4);
 }
 
-static void test_images_grow_with_the_epochs(void **state)
+TEST(test_images_grow_with_the_epochs)
 {
-    (void)state;
     static const uint32_t edges[] = {128, 128, 128, 128, 160, 160, 192, 192, 192};
     Case made = make_case((Facts){256, 3, false, 1000, false});
     made.options.epochs = 9;
@@ -262,9 +250,8 @@ static void test_images_grow_with_the_epochs(void **state)
     assert_contains(made.error.message, "multiples of 32");
 }
 
-static void test_pairs_are_cropped_and_evaluated_whole(void **state)
+TEST(test_pairs_are_cropped_and_evaluated_whole)
 {
-    (void)state;
     Case made = make_case((Facts){321, 3, false, 60, true});
     assert_ok(plan_case(&made), &made.error);
     assert_string_equal(made.plan.model ? made.plan.model->name : "none", "unet");
@@ -279,9 +266,8 @@ static void test_pairs_are_cropped_and_evaluated_whole(void **state)
     assert_true(made.plan.recipe.mean[0] == 0 && made.plan.recipe.deviation[0] == 1);
 }
 
-static void test_options_that_would_do_nothing_are_refused(void **state)
+TEST(test_options_that_would_do_nothing_are_refused)
 {
-    (void)state;
     static const struct {
         const char *option, *message;
         bool pairs;
@@ -305,9 +291,8 @@ static void test_options_that_would_do_nothing_are_refused(void **state)
     }
 }
 
-static void test_options_of_evaluation_without_a_split_for_it_are_refused(void **state)
+TEST(test_options_of_evaluation_without_a_split_for_it_are_refused)
 {
-    (void)state;
     static const struct {
         const char *option;
         bool pairs;
@@ -327,9 +312,8 @@ static void test_options_of_evaluation_without_a_split_for_it_are_refused(void *
     }
 }
 
-static void test_what_does_not_fit_the_kind_of_data_is_refused(void **state)
+TEST(test_what_does_not_fit_the_kind_of_data_is_refused)
 {
-    (void)state;
     Case made = make_case((Facts){256, 3, false, 1000, false});
     made.options.loss = "l1";
     assert_int_equal(plan_case(&made), FSH_ERR_USAGE);
@@ -345,9 +329,8 @@ static void test_what_does_not_fit_the_kind_of_data_is_refused(void **state)
     assert_contains(made.error.message, "--batch-size: 33 is odd");
 }
 
-static void test_loader_threads_are_half_of_the_cores(void **state)
+TEST(test_loader_threads_are_half_of_the_cores)
 {
-    (void)state;
     Case made = make_case((Facts){32, 3, true, 1000, false});
     assert_ok(plan_case(&made), &made.error);
     assert_int_equal(made.plan.workers, 2);
@@ -360,9 +343,8 @@ static void test_loader_threads_are_half_of_the_cores(void **state)
     assert_int_equal(made.plan.workers, 5);
 }
 
-static void test_precision_follows_device_and_network(void **state)
+TEST(test_precision_follows_device_and_network)
 {
-    (void)state;
     static const struct {
         const char *device, *amp;
         DataType type;
@@ -384,9 +366,8 @@ static void test_precision_follows_device_and_network(void **state)
     }
 }
 
-static void test_options_of_a_gpu_are_taken_on_one(void **state)
+TEST(test_options_of_a_gpu_are_taken_on_one)
 {
-    (void)state;
     Case made = make_case((Facts){256, 3, false, 1000, false});
     made.options.device = "cuda";
     give(&made, "cudnn-benchmark");
@@ -400,9 +381,8 @@ static void test_options_of_a_gpu_are_taken_on_one(void **state)
 }
 
 /* Which plan wins where plans are timed is chance. */
-static void test_a_deterministic_run_times_no_plans_unless_told(void **state)
+TEST(test_a_deterministic_run_times_no_plans_unless_told)
 {
-    (void)state;
     PlanBackend backend;
     Case made = make_case((Facts){256, 3, false, 1000, false});
     assert_int_equal(setenv("XDG_CACHE_HOME", "/somewhere", 1), 0);
@@ -425,9 +405,8 @@ static void test_a_deterministic_run_times_no_plans_unless_told(void **state)
     assert_null(backend.options.plan_cache);
 }
 
-static void test_fusions_can_be_left_out_by_name(void **state)
+TEST(test_fusions_can_be_left_out_by_name)
 {
-    (void)state;
     const unsigned there = FUSE_NORM_RELU | FUSE_NORM_ADD_RELU | FUSE_GRADIENT_ADD;
     Case made = make_case((Facts){256, 3, false, 1000, false});
     made.options.device = "cpu";
@@ -455,9 +434,8 @@ static void test_fusions_can_be_left_out_by_name(void **state)
 }
 
 /* Batches are each rank's; steps, the samples left over and the learning rate follow from all of them. */
-static void test_steps_and_learning_rate_follow_from_the_batches_of_all_ranks(void **state)
+TEST(test_steps_and_learning_rate_follow_from_the_batches_of_all_ranks)
 {
-    (void)state;
     Case made = make_case((Facts){32, 3, true, 1000, false});
     made.options.place = (RankPlace){.rank = 2, .world_size = 3, .local_rank = 2, .local_world = 3};
     made.options.batch_size = 32;
@@ -474,33 +452,4 @@ static void test_steps_and_learning_rate_follow_from_the_batches_of_all_ranks(vo
     assert_int_equal(plan_case(&made), FSH_ERR_MISMATCH);
     assert_contains(made.error.message,
                     "334 on each of 3 ranks is more than the 1000 training samples; use 333");
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_image_sizes_follow_from_the_dataset),
-        cmocka_unit_test(test_given_sizes_decide_the_others),
-        cmocka_unit_test(test_gray_images_are_not_flipped_unless_told),
-        cmocka_unit_test(test_without_augmentation_training_sees_what_evaluation_sees),
-        cmocka_unit_test(test_small_splits_get_small_batches),
-        cmocka_unit_test(test_evaluation_has_a_step_for_every_sample),
-        cmocka_unit_test(test_the_learning_rate_grows_with_the_batch),
-        cmocka_unit_test(test_steps_and_learning_rate_follow_from_the_batches_of_all_ranks),
-        cmocka_unit_test(test_a_least_learning_rate_above_the_highest_is_refused),
-        cmocka_unit_test(test_a_step_at_least_is_behind_the_warm_up),
-        cmocka_unit_test(test_padding_shows_the_mean),
-        cmocka_unit_test(test_gray_images_have_no_colours_to_change),
-        cmocka_unit_test(test_images_grow_with_the_epochs),
-        cmocka_unit_test(test_pairs_are_cropped_and_evaluated_whole),
-        cmocka_unit_test(test_options_that_would_do_nothing_are_refused),
-        cmocka_unit_test(test_options_of_evaluation_without_a_split_for_it_are_refused),
-        cmocka_unit_test(test_what_does_not_fit_the_kind_of_data_is_refused),
-        cmocka_unit_test(test_loader_threads_are_half_of_the_cores),
-        cmocka_unit_test(test_precision_follows_device_and_network),
-        cmocka_unit_test(test_options_of_a_gpu_are_taken_on_one),
-        cmocka_unit_test(test_a_deterministic_run_times_no_plans_unless_told),
-        cmocka_unit_test(test_fusions_can_be_left_out_by_name),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -132,17 +132,8 @@ static void check_refusal_of(TestFolder *folder, int refuser)
     }
 }
 
-static void test_a_batch_that_one_rank_cannot_take_ends_all(void **state)
+TEST_IN_FOLDER(test_a_batch_that_one_rank_cannot_take_ends_all, folder)
 {
-    check_refusal_of(*state, 0);
-    check_refusal_of(*state, 1);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(test_a_batch_that_one_rank_cannot_take_ends_all, test_folder_setup,
-                                        test_folder_teardown),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    check_refusal_of(folder, 0);
+    check_refusal_of(folder, 1);
 }

@@ -33,11 +33,11 @@ static FshStatus open_data(TestFolder *folder, const DatasetSpec *spec, FshKind 
     return training_data_open(data, path, kind, "train", NULL, error);
 }
 
-static void test_classes_open_with_their_splits_and_sizes(void **state)
+TEST_IN_FOLDER(test_classes_open_with_their_splits_and_sizes, folder)
 {
     TrainingData data;
     FshError error = {0};
-    assert_ok(open_data(*state, &classes_spec, FSH_KIND_CLASSES, &data, &error), &error);
+    assert_ok(open_data(folder, &classes_spec, FSH_KIND_CLASSES, &data, &error), &error);
     assert_int_equal(data.kind, FSH_KIND_CLASSES);
     assert_int_equal(data.class_count, 4);
     assert_int_equal(data.train->sample_count, 30);
@@ -51,11 +51,11 @@ static void test_classes_open_with_their_splits_and_sizes(void **state)
     assert_null(data.dataset);
 }
 
-static void test_pairs_open_with_their_fields_and_sizes(void **state)
+TEST_IN_FOLDER(test_pairs_open_with_their_fields_and_sizes, folder)
 {
     TrainingData data;
     FshError error = {0};
-    assert_ok(open_data(*state, &pairs_spec, FSH_KIND_PAIRS, &data, &error), &error);
+    assert_ok(open_data(folder, &pairs_spec, FSH_KIND_PAIRS, &data, &error), &error);
     assert_int_equal(data.kind, FSH_KIND_PAIRS);
     assert_int_equal(data.class_count, 0);
     assert_int_equal(data.input_field, 0);
@@ -70,9 +70,8 @@ static void test_pairs_open_with_their_fields_and_sizes(void **state)
 }
 
 /* A shard by itself has no statistics: the images tell. */
-static void test_pairs_without_a_manifest_are_measured(void **state)
+TEST_IN_FOLDER(test_pairs_without_a_manifest_are_measured, folder)
 {
-    TestFolder *folder = *state;
     TrainingData data;
     FshError error = {0};
     dataset_make(test_path(folder, "set"), &pairs_spec);
@@ -87,9 +86,8 @@ static void test_pairs_without_a_manifest_are_measured(void **state)
     training_data_close(&data);
 }
 
-static void test_each_kind_refuses_the_other(void **state)
+TEST_IN_FOLDER(test_each_kind_refuses_the_other, folder)
 {
-    TestFolder *folder = *state;
     TrainingData data;
     FshError error = {0};
     dataset_make(test_path(folder, "classes"), &classes_spec);
@@ -110,9 +108,8 @@ static void test_each_kind_refuses_the_other(void **state)
     training_data_close(&data);
 }
 
-static void test_sides_of_super_resolution_are_refused(void **state)
+TEST_IN_FOLDER(test_sides_of_super_resolution_are_refused, folder)
 {
-    TestFolder *folder = *state;
     const char *path = test_path(folder, "set");
     FshManifest manifest;
     TrainingData data;
@@ -127,31 +124,31 @@ static void test_sides_of_super_resolution_are_refused(void **state)
     assert_contains(error.message, "its 'sharp' is 2 times as large as its 'blurry'");
 }
 
-static void test_one_class_is_refused(void **state)
+TEST_IN_FOLDER(test_one_class_is_refused, folder)
 {
     DatasetSpec spec = classes_spec;
     spec.class_count = 1;
     TrainingData data;
     FshError error = {0};
-    assert_int_equal(open_data(*state, &spec, FSH_KIND_CLASSES, &data, &error), FSH_ERR_MISMATCH);
+    assert_int_equal(open_data(folder, &spec, FSH_KIND_CLASSES, &data, &error), FSH_ERR_MISMATCH);
     assert_contains(error.message, "has 1 class; a classifier needs at least two");
 }
 
-static void test_splits_of_different_classes_are_refused(void **state)
+TEST_IN_FOLDER(test_splits_of_different_classes_are_refused, folder)
 {
     DatasetSpec spec = classes_spec;
     spec.classes_apart = true;
     TrainingData data;
     FshError error = {0};
-    assert_int_equal(open_data(*state, &spec, FSH_KIND_CLASSES, &data, &error), FSH_ERR_MISMATCH);
+    assert_int_equal(open_data(folder, &spec, FSH_KIND_CLASSES, &data, &error), FSH_ERR_MISMATCH);
     assert_contains(error.message, "split 'val' has images of class 'class03', split 'train' has none");
 }
 
-static void test_a_crop_larger_than_a_pair_names_the_pair(void **state)
+TEST_IN_FOLDER(test_a_crop_larger_than_a_pair_names_the_pair, folder)
 {
     TrainingData data;
     FshError error = {0};
-    assert_ok(open_data(*state, &pairs_spec, FSH_KIND_PAIRS, &data, &error), &error);
+    assert_ok(open_data(folder, &pairs_spec, FSH_KIND_PAIRS, &data, &error), &error);
     assert_ok(training_data_check_crop(&data, data.train, 20, &error), &error);
     assert_int_equal(training_data_check_crop(&data, data.train, 28, &error), FSH_ERR_MISMATCH);
     /* 0 is 24 x 20, 1 is 32 x 28: the first that allows 28; 3 is 24 x 28. Of six only 1 and 5 do. */
@@ -162,41 +159,21 @@ static void test_a_crop_larger_than_a_pair_names_the_pair(void **state)
     training_data_close(&data);
 }
 
-static void test_a_crop_larger_than_a_classs_image_is_no_matter(void **state)
+TEST_IN_FOLDER(test_a_crop_larger_than_a_classs_image_is_no_matter, folder)
 {
     TrainingData data;
     FshError error = {0};
-    assert_ok(open_data(*state, &classes_spec, FSH_KIND_CLASSES, &data, &error), &error);
+    assert_ok(open_data(folder, &classes_spec, FSH_KIND_CLASSES, &data, &error), &error);
     assert_ok(training_data_check_crop(&data, data.train, 224, &error), &error);
     training_data_close(&data);
 }
 
-static void test_a_split_that_is_not_there_is_named_with_those_that_are(void **state)
+TEST_IN_FOLDER(test_a_split_that_is_not_there_is_named_with_those_that_are, folder)
 {
-    TestFolder *folder = *state;
     TrainingData data;
     FshError error = {0};
     dataset_make(test_path(folder, "set"), &pairs_spec);
     assert_int_equal(training_data_open(&data, test_path(folder, "set"), 0, "training", NULL, &error),
                      FSH_ERR_NOT_FOUND);
     assert_contains(error.message, "has no split 'training'; it has: train, val");
-}
-
-#define IN_FOLDER(test) cmocka_unit_test_setup_teardown(test, test_folder_setup, test_folder_teardown)
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        IN_FOLDER(test_classes_open_with_their_splits_and_sizes),
-        IN_FOLDER(test_pairs_open_with_their_fields_and_sizes),
-        IN_FOLDER(test_pairs_without_a_manifest_are_measured),
-        IN_FOLDER(test_each_kind_refuses_the_other),
-        IN_FOLDER(test_sides_of_super_resolution_are_refused),
-        IN_FOLDER(test_one_class_is_refused),
-        IN_FOLDER(test_splits_of_different_classes_are_refused),
-        IN_FOLDER(test_a_crop_larger_than_a_pair_names_the_pair),
-        IN_FOLDER(test_a_crop_larger_than_a_classs_image_is_no_matter),
-        IN_FOLDER(test_a_split_that_is_not_there_is_named_with_those_that_are),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

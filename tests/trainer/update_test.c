@@ -246,12 +246,11 @@ static double case_error(const json_t *document, const json_t *c)
     return worst;
 }
 
-static void test_updates_agree_with_pytorch(void **state)
+TEST(test_updates_agree_with_pytorch)
 {
     json_t *document = golden_load("optimizers.json"), *c;
     double worst = 0;
     size_t i;
-    (void)state;
     json_array_foreach(json_object_get(document, "cases"), i, c)
     {
         const double relative = case_error(document, c);
@@ -327,11 +326,10 @@ static Optimizer everything(OptimizerKind kind)
                        .scale_interval = 2};
 }
 
-static void test_a_run_goes_on_from_its_state_bit_for_bit(void **state)
+TEST(test_a_run_goes_on_from_its_state_bit_for_bit)
 {
     enum { RUNS = 9, OVERFLOWING = 3 };
     json_t *document = golden_load("optimizers.json");
-    (void)state;
     for (int kind = 0; kind < OPTIMIZER_KIND_COUNT; kind++) {
         const Optimizer optimizer = everything((OptimizerKind)kind);
         Training whole = training_start(document, &optimizer, 2);
@@ -360,7 +358,7 @@ static void test_a_run_goes_on_from_its_state_bit_for_bit(void **state)
     json_decref(document);
 }
 
-static void test_a_loss_that_is_no_number_changes_nothing(void **state)
+TEST(test_a_loss_that_is_no_number_changes_nothing)
 {
     enum { FIRST_LAYER = 17 * 3 * 3 * 3 }; /* numbers of conv1.weight */
     json_t *document = golden_load("optimizers.json");
@@ -368,7 +366,6 @@ static void test_a_loss_that_is_no_number_changes_nothing(void **state)
         {.kind = OPTIMIZER_SGD, .momentum = 0.9},
         {.kind = OPTIMIZER_SGD, .clip_norm = 1},
         {.kind = OPTIMIZER_ADAMW, .beta1 = 0.9, .beta2 = 0.99, .epsilon = 1e-8, .accumulation_steps = 2}};
-    (void)state;
     for (size_t i = 0; i < sizeof optimizers / sizeof *optimizers; i++) {
         Training training = training_start(document, &optimizers[i], 2);
         size_t count, count_after;
@@ -443,9 +440,8 @@ static float *updated_weights(int threads, OptimizerKind kind, size_t *count_ret
     return values;
 }
 
-static void test_threads_do_not_change_a_bit(void **state)
+TEST(test_threads_do_not_change_a_bit)
 {
-    (void)state;
     for (int kind = 0; kind < OPTIMIZER_KIND_COUNT; kind++) {
         size_t count;
         float *one = updated_weights(1, (OptimizerKind)kind, &count);
@@ -478,9 +474,8 @@ static void assert_refused(Optimizer optimizer, bool scales, FshStatus status, c
     graph_free(&graph);
 }
 
-static void test_numbers_that_make_no_sense_are_refused(void **state)
+TEST(test_numbers_that_make_no_sense_are_refused)
 {
-    (void)state;
     assert_refused((Optimizer){.nesterov = true}, false, FSH_ERR_USAGE,
                    "sgd: momentum 0; it must be at least 0 and below 1 (above 0 for nesterov)");
     assert_refused((Optimizer){.kind = OPTIMIZER_LARS, .momentum = 1}, false, FSH_ERR_USAGE,
@@ -510,9 +505,8 @@ static void test_numbers_that_make_no_sense_are_refused(void **state)
                    "0, growth and interval at least 1, backoff between 0 and 1");
 }
 
-static void test_only_the_networks_tensors_are_weights(void **state)
+TEST(test_only_the_networks_tensors_are_weights)
 {
-    (void)state;
     const Optimizer optimizer = everything(OPTIMIZER_ADAM);
     Graph *graph = golden_graph((int64_t[]){2, 6, 5, 3}, &optimizer);
     int weights = 0, counters = 0;
@@ -630,19 +624,10 @@ static void time_updates(void)
     }
 }
 
-int main(int argc, char **argv)
+int test_program_arguments(int argc, char **argv)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_updates_agree_with_pytorch),
-        cmocka_unit_test(test_a_run_goes_on_from_its_state_bit_for_bit),
-        cmocka_unit_test(test_a_loss_that_is_no_number_changes_nothing),
-        cmocka_unit_test(test_threads_do_not_change_a_bit),
-        cmocka_unit_test(test_numbers_that_make_no_sense_are_refused),
-        cmocka_unit_test(test_only_the_networks_tensors_are_weights),
-    };
-    if (argc > 1 && strcmp(argv[1], "time") == 0) {
-        time_updates();
-        return 0;
-    }
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    if (argc != 2 || strcmp(argv[1], "time") != 0)
+        return test_take_pattern(argc, argv);
+    time_updates();
+    return 0;
 }

@@ -5,9 +5,8 @@
 
 #include "tests/support/support.h"
 
-static void test_advice_leaves_out_what_the_run_does_already(void **state)
+TEST(test_advice_leaves_out_what_the_run_does_already)
 {
-    (void)state;
     static const struct {
         SpeedFacts facts;
         const char *text;
@@ -59,9 +58,8 @@ static void test_advice_leaves_out_what_the_run_does_already(void **state)
     }
 }
 
-static void test_a_divergence_says_what_was_no_number_and_where_the_state_is(void **state)
+TEST(test_a_divergence_says_what_was_no_number_and_where_the_state_is)
 {
-    (void)state;
     char text[1024];
     DivergenceFacts facts = {.loss = (double)NAN,
                              .epoch = 3,
@@ -91,23 +89,12 @@ static void test_a_divergence_says_what_was_no_number_and_where_the_state_is(voi
     assert_null(strstr(text, "loss is"));
 }
 
-static void test_what_does_not_fit_is_cut(void **state)
+TEST(test_what_does_not_fit_is_cut)
 {
-    (void)state;
     char text[64];
     verdict_of_divergence(&(DivergenceFacts){.loss = 1, .samples = "a", .folder = "out", .saved = true}, text,
                           sizeof text);
     assert_int_equal(strlen(text), sizeof text - 1);
     verdict_of_speed(&(SpeedFacts){.waited_percent = 50, .cores = 2}, text, sizeof text);
     assert_int_equal(strlen(text), sizeof text - 1);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_advice_leaves_out_what_the_run_does_already),
-        cmocka_unit_test(test_a_divergence_says_what_was_no_number_and_where_the_state_is),
-        cmocka_unit_test(test_what_does_not_fit_is_cut),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

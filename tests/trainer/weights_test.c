@@ -44,9 +44,9 @@ static void save(const char *path, const char *model, const char *const *names, 
     backend_close(&backend);
 }
 
-static void test_names_of_classes_come_back_whatever_they_hold(void **state)
+TEST_IN_FOLDER(test_names_of_classes_come_back_whatever_they_hold, folder)
 {
-    const char *path = test_path(*state, "a.safetensors");
+    const char *path = test_path(folder, "a.safetensors");
     WeightsOrigin origin;
     FshError error = {0};
     save(path, "conv8", odd_names, TEST_CLASSES);
@@ -60,10 +60,10 @@ static void test_names_of_classes_come_back_whatever_they_hold(void **state)
 }
 
 /* The longest names that a folder may have, of characters that take most room in a string within a string. */
-static void test_twenty_thousand_long_names_fit(void **state)
+TEST_IN_FOLDER(test_twenty_thousand_long_names_fit, folder)
 {
     enum { COUNT = 20000, LONGEST = 255 };
-    const char *path = test_path(*state, "a.safetensors");
+    const char *path = test_path(folder, "a.safetensors");
     char(*names)[LONGEST + 1] = calloc(COUNT, sizeof *names);
     const char **list = calloc(COUNT, sizeof *list);
     WeightsOrigin origin;
@@ -86,10 +86,10 @@ static void test_twenty_thousand_long_names_fit(void **state)
     free(names);
 }
 
-static void test_the_number_of_classes_is_known_without_names(void **state)
+TEST_IN_FOLDER(test_the_number_of_classes_is_known_without_names, folder)
 {
     for (const Model *model = models; model->task == TASK_CLASSIFICATION && model->name; model++) {
-        const char *path = test_path(*state, "a.safetensors");
+        const char *path = test_path(folder, "a.safetensors");
         WeightsOrigin origin;
         FshError error = {0};
         uint64_t count = 1;
@@ -103,21 +103,21 @@ static void test_the_number_of_classes_is_known_without_names(void **state)
 }
 
 /* By their tensors alone, as those of other programs are. */
-static void test_weights_of_each_network_are_recognised(void **state)
+TEST_IN_FOLDER(test_weights_of_each_network_are_recognised, folder)
 {
-    const char *path = test_path(*state, "a.safetensors");
+    const char *path = test_path(folder, "a.safetensors");
     for (const Model *model = models; model->task == TASK_CLASSIFICATION && model->name; model++) {
         save(path, model->name, NULL, 0);
         const Model *found = weights_recognise(path);
         assert_non_null(found);
         assert_string_equal(found->name, model->name);
     }
-    assert_null(weights_recognise(test_path(*state, "none")));
+    assert_null(weights_recognise(test_path(folder, "none")));
 }
 
-static void test_names_that_are_no_list_are_refused(void **state)
+TEST_IN_FOLDER(test_names_that_are_no_list_are_refused, folder)
 {
-    const char *path = test_path(*state, "a.safetensors");
+    const char *path = test_path(folder, "a.safetensors");
     static const char *const bad[] = {"cat, dog", "{\"0\": \"cat\"}", "[\"cat\", 7]"};
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         const SafetensorsMetadata metadata[] = {{"class_names", bad[i]}};
@@ -128,18 +128,4 @@ static void test_names_that_are_no_list_are_refused(void **state)
         assert_contains(error.message, "a.safetensors: its name");
         weights_origin_free(&origin);
     }
-}
-
-#define IN_FOLDER(test) cmocka_unit_test_setup_teardown(test, test_folder_setup, test_folder_teardown)
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        IN_FOLDER(test_names_of_classes_come_back_whatever_they_hold),
-        IN_FOLDER(test_twenty_thousand_long_names_fit),
-        IN_FOLDER(test_the_number_of_classes_is_known_without_names),
-        IN_FOLDER(test_weights_of_each_network_are_recognised),
-        IN_FOLDER(test_names_that_are_no_list_are_refused),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -26,9 +26,8 @@ static ClassCounts small_counts(void)
     return counts;
 }
 
-static void test_samples_are_counted_by_label_and_prediction(void **state)
+TEST(test_samples_are_counted_by_label_and_prediction)
 {
-    (void)state;
     ClassCounts counts = small_counts();
     static const uint64_t confusion[] = {1, 0, 2, 0, 0, 0, 0, 1, 0};
     assert_memory_equal(counts.confusion, confusion, sizeof confusion);
@@ -47,17 +46,15 @@ static void test_samples_are_counted_by_label_and_prediction(void **state)
     class_counts_free(&counts);
 }
 
-static void test_the_highest_logit_names_the_class(void **state)
+TEST(test_the_highest_logit_names_the_class)
 {
-    (void)state;
     assert_int_equal(class_of_logits((const float[]){1, 3, 3, 2}, 4), 1);
     assert_int_equal(class_of_logits((const float[]){NAN, -INFINITY, NAN}, 3), 1);
     assert_int_equal(class_of_logits((const float[]){NAN, NAN}, 2), 0);
 }
 
-static void test_very_many_classes_have_no_table_of_confusion(void **state)
+TEST(test_very_many_classes_have_no_table_of_confusion)
 {
-    (void)state;
     ClassCounts counts = {0};
     FshError error = {0};
     assert_ok(class_counts_reset(&counts, CONFUSION_CLASSES_MAX + 1, &error), &error);
@@ -68,9 +65,8 @@ static void test_very_many_classes_have_no_table_of_confusion(void **state)
     class_counts_free(&counts);
 }
 
-static void test_the_table_keeps_its_columns_whatever_the_names(void **state)
+TEST_IN_FOLDER(test_the_table_keeps_its_columns_whatever_the_names, folder)
 {
-    TestFolder *folder = *state;
     static const char *const names[] = {"tench, \"Tinca tinca\"", "=1+1", "<script>"};
     ClassCounts counts = small_counts();
     FshError error = {0};
@@ -90,9 +86,8 @@ static void test_the_table_keeps_its_columns_whatever_the_names(void **state)
     class_counts_free(&counts);
 }
 
-static void test_what_is_not_known_is_null(void **state)
+TEST(test_what_is_not_known_is_null)
 {
-    (void)state;
     static const char *const names[] = {"cat", "dog", "fox"};
     ClassCounts counts = small_counts();
     json_t *array = class_table_json(&counts, names);
@@ -104,17 +99,4 @@ static void test_what_is_not_known_is_null(void **state)
     assert_true(json_is_null(json_object_get(dog, "confused_with")));
     json_decref(array);
     class_counts_free(&counts);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_samples_are_counted_by_label_and_prediction),
-        cmocka_unit_test(test_the_highest_logit_names_the_class),
-        cmocka_unit_test(test_very_many_classes_have_no_table_of_confusion),
-        cmocka_unit_test_setup_teardown(test_the_table_keeps_its_columns_whatever_the_names,
-                                        test_folder_setup, test_folder_teardown),
-        cmocka_unit_test(test_what_is_not_known_is_null),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -25,9 +25,8 @@ static void add_class(Findings *findings, const char *key, const ImageView *view
 static uint8_t grey[64 * 64];
 static const ImageView small = {grey, 64, 64, 64, 1};
 
-static void test_what_is_no_class_is_refused(void **state)
+TEST(test_what_is_no_class_is_refused)
 {
-    (void)state;
     Findings *findings = make((FindingsOptions){.classes = 3});
     add_class(findings, "no label", &small, -1, 1, 0.5);
     FshError error = {0};
@@ -38,9 +37,8 @@ static void test_what_is_no_class_is_refused(void **state)
     findings_free(&findings);
 }
 
-static void test_the_most_certain_mistakes_are_kept(void **state)
+TEST(test_the_most_certain_mistakes_are_kept)
 {
-    (void)state;
     static const double probabilities[] = {0.3, 0.9, 0.5, 0.9, 0.8, 0.1, NAN, 0.95};
     Findings *findings = make((FindingsOptions){.classes = 2, .examples = 4});
     for (size_t i = 0; i < 8; i++) {
@@ -61,9 +59,8 @@ static void test_the_most_certain_mistakes_are_kept(void **state)
     findings_free(&findings);
 }
 
-static void test_large_images_are_shrunk_and_cut_ones_kept(void **state)
+TEST(test_large_images_are_shrunk_and_cut_ones_kept)
 {
-    (void)state;
     static uint8_t pixels[100 * 50 * 3];
     test_fill_gradient(pixels, 100, 50, 0);
     const ImageView whole = {pixels, 300, 100, 50, 3}, part = image_view_part(&whole, 10, 10, 20, 20);
@@ -94,9 +91,8 @@ static void add_pair(Findings *findings, int pair, const ImageView *input, const
         &error);
 }
 
-static void test_pairs_are_spread_and_extreme(void **state)
+TEST(test_pairs_are_spread_and_extreme)
 {
-    (void)state;
     Findings *findings = make((FindingsOptions){.pairs = true, .samples = 40, .examples = 8});
     for (int i = 0; i < 40; i++)
         add_pair(findings, i, &small, &small);
@@ -116,9 +112,8 @@ static void test_pairs_are_spread_and_extreme(void **state)
     findings_free(&findings);
 }
 
-static void test_few_pairs_are_shown_once(void **state)
+TEST(test_few_pairs_are_shown_once)
 {
-    (void)state;
     Findings *findings = make((FindingsOptions){.pairs = true, .samples = 2});
     add_pair(findings, 0, &small, &small);
     add_pair(findings, 1, &small, &small);
@@ -129,9 +124,8 @@ static void test_few_pairs_are_shown_once(void **state)
     findings_free(&findings);
 }
 
-static void test_pairs_are_cut_where_they_differ(void **state)
+TEST(test_pairs_are_cut_where_they_differ)
 {
-    (void)state;
     static uint8_t input[200 * 120], target[200 * 120];
     for (size_t y = 100; y < 120; y++) /* the lower right corner */
         memset(target + y * 200 + 170, 255, 30);
@@ -150,9 +144,8 @@ static void test_pairs_are_cut_where_they_differ(void **state)
     findings_free(&findings);
 }
 
-static void test_the_prediction_is_the_highest_logit(void **state)
+TEST(test_the_prediction_is_the_highest_logit)
 {
-    (void)state;
     static const struct {
         float logits[3];
         int64_t prediction;
@@ -171,27 +164,11 @@ static void test_the_prediction_is_the_highest_logit(void **state)
     }
 }
 
-static void test_without_bounds_nothing_is_made(void **state)
+TEST(test_without_bounds_nothing_is_made)
 {
-    (void)state;
     Findings *findings = NULL;
     FshError error = {0};
     const FindingsOptions many = {.classes = 2, .examples = FINDINGS_EXAMPLES_MAX + 1};
     assert_int_equal(findings_new(&findings, &many, &error), FSH_ERR_USAGE);
     assert_null(findings);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_what_is_no_class_is_refused),
-        cmocka_unit_test(test_the_most_certain_mistakes_are_kept),
-        cmocka_unit_test(test_large_images_are_shrunk_and_cut_ones_kept),
-        cmocka_unit_test(test_pairs_are_spread_and_extreme),
-        cmocka_unit_test(test_few_pairs_are_shown_once),
-        cmocka_unit_test(test_pairs_are_cut_where_they_differ),
-        cmocka_unit_test(test_the_prediction_is_the_highest_logit),
-        cmocka_unit_test(test_without_bounds_nothing_is_made),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

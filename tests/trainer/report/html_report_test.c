@@ -67,14 +67,14 @@ static Findings *class_findings(ClassCounts *counts, uint64_t classes)
     return findings;
 }
 
-static void test_a_run_of_classes_is_told(void **state)
+TEST_IN_FOLDER(test_a_run_of_classes_is_told, folder)
 {
     static const char *const names[] = {"cat", "dog", hostile};
     const ReportFact facts[] = {{"--lr", "0.1"}, {hostile, hostile}};
     const ReportFacts tables[] = {{"Options", facts, 2}, {"Empty table", NULL, 0}};
     ClassCounts counts = {0};
     Findings *findings = class_findings(&counts, 3);
-    char *page = write_page(*state, classes_rows,
+    char *page = write_page(folder, classes_rows,
                             (HtmlReport){.title = hostile,
                                          .subtitle = hostile,
                                          .verdict = "loader bound: 62 %",
@@ -128,10 +128,10 @@ static void test_a_run_of_classes_is_told(void **state)
 }
 
 /* 300 images in the first second, 900 in the nine that followed. */
-static void test_the_rate_is_all_images_over_all_seconds(void **state)
+TEST_IN_FOLDER(test_the_rate_is_all_images_over_all_seconds, folder)
 {
     char *page =
-        write_page(*state,
+        write_page(folder,
                    "{\"event\":\"epoch\",\"epoch\":0,\"images_per_second\":300,\"step_seconds\":1}\n"
                    "{\"event\":\"epoch\",\"epoch\":1,\"images_per_second\":100,\"step_seconds\":9}\n",
                    (HtmlReport){.title = "out", .main_metric = "loss"});
@@ -140,10 +140,10 @@ static void test_the_rate_is_all_images_over_all_seconds(void **state)
 }
 
 /* As summary.csv, the log and the names of checkpoints do. */
-static void test_epochs_count_from_0_in_curves_tiles_and_tables(void **state)
+TEST_IN_FOLDER(test_epochs_count_from_0_in_curves_tiles_and_tables, folder)
 {
     char *page = write_page(
-        *state, classes_rows,
+        folder, classes_rows,
         (HtmlReport){.title = "out", .main_metric = "top1", .metric_rises = true, .steps_per_epoch = 5});
     static const char *const parts[] = {
         "best top-1, epoch 1</span>", "<tr class=\"best\"><td class=\"n\">1<", "<tr><td class=\"n\">0<",
@@ -157,7 +157,7 @@ static void test_epochs_count_from_0_in_curves_tiles_and_tables(void **state)
     free(page);
     /* Epoch 0 lies in one place, whatever a chart has beside epochs: at a third of -1 to 2. */
     page =
-        write_page(*state, classes_rows,
+        write_page(folder, classes_rows,
                    (HtmlReport){.title = "out", .main_metric = "top1", .metric_rises = true, .top5 = true});
     assert_contains(page, "x=\"194.7\" y=\"224\" text-anchor=\"middle\">0</text>");
     assert_contains_not(page, "x=\"58.0\" y=\"224\"");
@@ -165,13 +165,13 @@ static void test_epochs_count_from_0_in_curves_tiles_and_tables(void **state)
 }
 
 /* Beside the matrix there is room for a word or two. */
-static void test_long_names_are_cut_beside_the_matrix(void **state)
+TEST_IN_FOLDER(test_long_names_are_cut_beside_the_matrix, folder)
 {
     static const char *const names[] = {"cat", "black stork, Ciconia nigra (n02002724)",
                                         "scorpion (n01770393)"};
     ClassCounts counts = {0};
     Findings *findings = class_findings(&counts, 3);
-    char *page = write_page(*state, classes_rows,
+    char *page = write_page(folder, classes_rows,
                             (HtmlReport){.title = "out",
                                          .main_metric = "top1",
                                          .metric_rises = true,
@@ -185,7 +185,7 @@ static void test_long_names_are_cut_beside_the_matrix(void **state)
     free(page);
 }
 
-static void test_a_run_of_pairs_is_told(void **state)
+TEST_IN_FOLDER(test_a_run_of_pairs_is_told, folder)
 {
     const FindingsOptions options = {.pairs = true, .samples = 1};
     static uint8_t pixels[20 * 10];
@@ -195,7 +195,7 @@ static void test_a_run_of_pairs_is_told(void **state)
     assert_ok(findings_new(&findings, &options, &error), &error);
     assert_ok(findings_add_pair(findings, "p<1>", 4, &view, &view, &view, 28.5, 26.25, &error), &error);
     char *page = write_page(
-        *state, pairs_rows,
+        folder, pairs_rows,
         (HtmlReport){.title = "out", .main_metric = "psnr", .metric_rises = true, .findings = findings});
     static const char *const parts[] = {"<b>28.50 dB</b><span>best PSNR, epoch 0</span>",
                                         "<b>+2.25 dB</b><span>over the input&#39;s 26.25 dB</span>",
@@ -215,11 +215,11 @@ static void test_a_run_of_pairs_is_told(void **state)
     free(page);
 }
 
-static void test_many_classes_are_told_as_tables(void **state)
+TEST_IN_FOLDER(test_many_classes_are_told_as_tables, folder)
 {
     ClassCounts counts = {0};
     Findings *findings = class_findings(&counts, 50);
-    char *page = write_page(*state, classes_rows,
+    char *page = write_page(folder, classes_rows,
                             (HtmlReport){.title = "out",
                                          .main_metric = "top1",
                                          .metric_rises = true,
@@ -235,7 +235,7 @@ static void test_many_classes_are_told_as_tables(void **state)
 
 /* ---- where the run stands ---- */
 
-static void test_a_run_that_goes_on_says_where_and_is_loaded_again(void **state)
+TEST_IN_FOLDER(test_a_run_that_goes_on_says_where_and_is_loaded_again, folder)
 {
     HtmlReport report = {.title = "out",
                          .main_metric = "top1",
@@ -247,25 +247,25 @@ static void test_a_run_that_goes_on_says_where_and_is_loaded_again(void **state)
                                     .steps = 100,
                                     .remaining_seconds = 250,
                                     .written = 1700000000}};
-    char *page = write_page(*state, classes_rows, report);
+    char *page = write_page(folder, classes_rows, report);
     assert_contains(page, "<b>Running</b>: epoch 3 of 20, step 40 of 100, about <b>4:10</b> left");
     assert_contains(page, "data-written=\"1700000000\"");
     assert_contains(page, "<progress max=\"2000\" value=\"340\">");
     assert_contains(page, "<meta http-equiv=\"refresh\" content=\"15\">");
     free(page);
     report.status.remaining_seconds = NAN;
-    page = write_page(*state, classes_rows, report);
+    page = write_page(folder, classes_rows, report);
     assert_contains_not(page, " left");
     free(page);
 }
 
-static void test_a_run_that_has_ended_is_not_loaded_again(void **state)
+TEST_IN_FOLDER(test_a_run_that_has_ended_is_not_loaded_again, folder)
 {
     HtmlReport report = {.title = "out",
                          .main_metric = "top1",
                          .metric_rises = true,
                          .status = {.state = REPORT_FINISHED, .epoch = 20, .epochs = 20, .steps = 100}};
-    char *page = write_page(*state, classes_rows, report);
+    char *page = write_page(folder, classes_rows, report);
     assert_contains(page, "<b class=\"ok\">Finished</b>: 20 of 20 epochs</p>");
     assert_contains_not(page, "http-equiv=\"refresh\"");
     assert_contains_not(page, "<body data-refresh");
@@ -273,14 +273,14 @@ static void test_a_run_that_has_ended_is_not_loaded_again(void **state)
     free(page);
     report.status = (ReportStatus){
         .state = REPORT_STOPPED, .epoch = 3, .epochs = 20, .step = 7, .steps = 100, .why = "disk <full>"};
-    page = write_page(*state, classes_rows, report);
+    page = write_page(folder, classes_rows, report);
     assert_contains(page, "Stopped</b> in epoch 3 of 20, after 7 of 100 steps. disk &lt;full&gt;</p>");
     assert_contains_not(page, "http-equiv=\"refresh\"");
     free(page);
 }
 
 /* A thousand classes: all of them in a table that scrolls, nothing that grows with their square. */
-static void test_a_thousand_classes_stay_a_page(void **state)
+TEST_IN_FOLDER(test_a_thousand_classes_stay_a_page, folder)
 {
     ClassCounts counts = {0};
     FshError error = {0};
@@ -288,7 +288,7 @@ static void test_a_thousand_classes_stay_a_page(void **state)
     for (int64_t i = 0; i < 50000; i++)
         assert_ok(class_counts_add(&counts, i % 1000, i % 7 ? i % 1000 : (i * 13) % 1000, &error), &error);
     char *page = write_page(
-        *state, classes_rows,
+        folder, classes_rows,
         (HtmlReport){.title = "out", .main_metric = "top1", .metric_rises = true, .classes = &counts});
     assert_contains(page, "<div class=\"tall\"><table class=\"sort\">");
     assert_contains(page, "<tr><td>999<td class=\"n\">50<");
@@ -297,13 +297,13 @@ static void test_a_thousand_classes_stay_a_page(void **state)
     free(page);
 }
 
-static void test_a_run_without_an_epoch_is_a_page_too(void **state)
+TEST_IN_FOLDER(test_a_run_without_an_epoch_is_a_page_too, folder)
 {
-    char *page = write_page(*state, "", (HtmlReport){.title = "out", .main_metric = "loss"});
+    char *page = write_page(folder, "", (HtmlReport){.title = "out", .main_metric = "loss"});
     assert_contains(page, "<h1>out</h1>");
     assert_contains_not(page, "Curves");
     free(page);
-    page = write_page(*state,
+    page = write_page(folder,
                       "{\"event\":\"epoch\",\"epoch\":0,\"train_loss\":null,\"eval_loss\":null,\"time\":1}\n",
                       (HtmlReport){.title = "out", .main_metric = "loss"});
     assert_contains(page, "<b>1</b><span>epoch</span>");
@@ -312,14 +312,14 @@ static void test_a_run_without_an_epoch_is_a_page_too(void **state)
 }
 
 /* The lowest loss is the best one; a long table is folded up. */
-static void test_a_long_run_is_folded_and_thinned(void **state)
+TEST_IN_FOLDER(test_a_long_run_is_folded_and_thinned, folder)
 {
     char *rows = malloc(1000000), *at = rows;
     for (int i = 0; i < 3000; i++)
         at +=
             sprintf(at, "{\"event\":\"epoch\",\"epoch\":%d,\"time\":%d,\"train_loss\":%d,\"eval_loss\":%g}\n",
                     i, i, 3000 - i, 1 + 1e-3 * abs(i - 1234));
-    char *page = write_page(*state, rows, (HtmlReport){.title = "out", .main_metric = "loss"});
+    char *page = write_page(folder, rows, (HtmlReport){.title = "out", .main_metric = "loss"});
     free(rows);
     assert_contains(page, "<details><summary>3000 epochs</summary>");
     assert_contains(page, "best loss, epoch 1234");
@@ -328,23 +328,4 @@ static void test_a_long_run_is_folded_and_thinned(void **state)
     assert_true(strchr(line, '>') - line < 600 * 14);
     assert_contains_not(page, "<circle");
     free(page);
-}
-
-int main(void)
-{
-#define IN_FOLDER(test) cmocka_unit_test_setup_teardown(test, test_folder_setup, test_folder_teardown)
-    const struct CMUnitTest tests[] = {
-        IN_FOLDER(test_a_run_of_classes_is_told),
-        IN_FOLDER(test_the_rate_is_all_images_over_all_seconds),
-        IN_FOLDER(test_epochs_count_from_0_in_curves_tiles_and_tables),
-        IN_FOLDER(test_long_names_are_cut_beside_the_matrix),
-        IN_FOLDER(test_a_run_of_pairs_is_told),
-        IN_FOLDER(test_many_classes_are_told_as_tables),
-        IN_FOLDER(test_a_run_that_goes_on_says_where_and_is_loaded_again),
-        IN_FOLDER(test_a_run_that_has_ended_is_not_loaded_again),
-        IN_FOLDER(test_a_thousand_classes_stay_a_page),
-        IN_FOLDER(test_a_run_without_an_epoch_is_a_page_too),
-        IN_FOLDER(test_a_long_run_is_folded_and_thinned),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

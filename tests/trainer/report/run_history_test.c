@@ -17,10 +17,10 @@ static RunHistory read_text(TestFolder *folder, const char *text)
     return history;
 }
 
-static void test_epochs_and_steps_become_columns(void **state)
+TEST_IN_FOLDER(test_epochs_and_steps_become_columns, folder)
 {
     RunHistory history =
-        read_text(*state, "{\"event\":\"step\",\"epoch\":0,\"step\":3,\"loss\":2.5}\n"
+        read_text(folder, "{\"event\":\"step\",\"epoch\":0,\"step\":3,\"loss\":2.5}\n"
                           "{\"event\":\"epoch\",\"epoch\":0,\"train_loss\":2,\"note\":\"x\"}\n"
                           "{\"event\":\"other\",\"epoch\":0}\n"
                           "{\"event\":\"epoch\",\"epoch\":1,\"train_loss\":null,\"eval_top1\":50}\n");
@@ -37,20 +37,20 @@ static void test_epochs_and_steps_become_columns(void **state)
     assert_int_equal(history.epochs.row_count, 0);
 }
 
-static void test_a_row_cut_in_half_is_passed_over(void **state)
+TEST_IN_FOLDER(test_a_row_cut_in_half_is_passed_over, folder)
 {
     RunHistory history =
-        read_text(*state, "{\"event\":\"epoch\",\"epoch\":0}\n\n[1]\n{\"event\":\"epoch\",\"epo");
+        read_text(folder, "{\"event\":\"epoch\",\"epoch\":0}\n\n[1]\n{\"event\":\"epoch\",\"epo");
     assert_int_equal(history.epochs.row_count, 1);
     run_history_free(&history);
 }
 
-static void test_long_runs_and_many_columns_fit(void **state)
+TEST_IN_FOLDER(test_long_runs_and_many_columns_fit, folder)
 {
     char *text = malloc(200000), *at = text;
     for (int i = 0; i < 1000; i++)
         at += sprintf(at, "{\"event\":\"epoch\",\"epoch\":%d,\"c%d\":%d}\n", i, i % 100, i);
-    RunHistory history = read_text(*state, text);
+    RunHistory history = read_text(folder, text);
     free(text);
     assert_int_equal(history.epochs.row_count, 1000);
     assert_int_equal(history.epochs.column_count, RUN_COLUMNS_MAX);
@@ -63,22 +63,10 @@ static void test_long_runs_and_many_columns_fit(void **state)
     run_history_free(&history);
 }
 
-static void test_a_file_that_is_not_there_is_told(void **state)
+TEST_IN_FOLDER(test_a_file_that_is_not_there_is_told, folder)
 {
     RunHistory history;
     FshError error = {0};
-    assert_int_equal(run_history_read(&history, test_path(*state, "none"), &error), FSH_ERR_NOT_FOUND);
+    assert_int_equal(run_history_read(&history, test_path(folder, "none"), &error), FSH_ERR_NOT_FOUND);
     assert_int_equal(history.epochs.row_count, 0);
-}
-
-int main(void)
-{
-#define IN_FOLDER(test) cmocka_unit_test_setup_teardown(test, test_folder_setup, test_folder_teardown)
-    const struct CMUnitTest tests[] = {
-        IN_FOLDER(test_epochs_and_steps_become_columns),
-        IN_FOLDER(test_a_row_cut_in_half_is_passed_over),
-        IN_FOLDER(test_long_runs_and_many_columns_fit),
-        IN_FOLDER(test_a_file_that_is_not_there_is_told),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -115,9 +115,8 @@ static size_t list(TestFolder *folder, const char *names[8])
     return count;
 }
 
-static void test_a_curve_is_framed_events(void **state)
+TEST_IN_FOLDER(test_a_curve_is_framed_events, folder)
 {
-    TestFolder *folder = *state;
     TensorBoard *board = NULL;
     FshError error = {0};
     const char *names[8] = {0};
@@ -151,9 +150,8 @@ static void test_a_curve_is_framed_events(void **state)
     free(read.file);
 }
 
-static void test_an_image_is_a_jpeg_of_its_size(void **state)
+TEST_IN_FOLDER(test_an_image_is_a_jpeg_of_its_size, folder)
 {
-    TestFolder *folder = *state;
     TensorBoard *board = NULL;
     FshError error = {0};
     const char *names[8] = {0};
@@ -187,9 +185,8 @@ static void test_an_image_is_a_jpeg_of_its_size(void **state)
     free(read.file);
 }
 
-static void test_text_names_its_plugin(void **state)
+TEST_IN_FOLDER(test_text_names_its_plugin, folder)
 {
-    TestFolder *folder = *state;
     TensorBoard *board = NULL;
     FshError error = {0};
     const char *names[8] = {0};
@@ -204,9 +201,8 @@ static void test_text_names_its_plugin(void **state)
     free(read.file);
 }
 
-static void test_a_file_sorts_behind_the_earlier_ones(void **state)
+TEST_IN_FOLDER(test_a_file_sorts_behind_the_earlier_ones, folder)
 {
-    TestFolder *folder = *state;
     FshError error = {0};
     const char *names[8] = {0};
     test_file_write_text(test_path(folder, "events.out.tfevents.5000000000.host.1"), "");
@@ -225,9 +221,8 @@ static void test_a_file_sorts_behind_the_earlier_ones(void **state)
     }
 }
 
-static void test_a_folder_that_is_not_there_is_told(void **state)
+TEST_IN_FOLDER(test_a_folder_that_is_not_there_is_told, folder)
 {
-    TestFolder *folder = *state;
     TensorBoard *board = NULL;
     FshError error = {0};
     assert_int_equal(tensorboard_open(&board, test_path(folder, "nowhere"), 0, &error), FSH_ERR_NOT_FOUND);
@@ -235,9 +230,8 @@ static void test_a_folder_that_is_not_there_is_told(void **state)
     assert_contains(error.message, "nowhere/events.out.tfevents.");
 }
 
-static void test_a_full_disk_leaves_whole_records(void **state)
+TEST_IN_FOLDER(test_a_full_disk_leaves_whole_records, folder)
 {
-    TestFolder *folder = *state;
     const char *names[8] = {0};
     const RunOptions options = {.limit_disk = true, .disk_bytes = 20000};
     RunResult result = run_program(&options, WRITE_EVENTS, folder->path, "fill", NULL);
@@ -256,18 +250,4 @@ static void test_a_full_disk_leaves_whole_records(void **state)
     assert_int_equal(result.exit_status, 3);
     assert_int_equal(test_count_files(folder->path), 0);
     run_result_free(&result);
-}
-
-int main(void)
-{
-#define IN_FOLDER(test) cmocka_unit_test_setup_teardown(test, test_folder_setup, test_folder_teardown)
-    const struct CMUnitTest tests[] = {
-        IN_FOLDER(test_a_curve_is_framed_events),
-        IN_FOLDER(test_an_image_is_a_jpeg_of_its_size),
-        IN_FOLDER(test_text_names_its_plugin),
-        IN_FOLDER(test_a_file_sorts_behind_the_earlier_ones),
-        IN_FOLDER(test_a_full_disk_leaves_whole_records),
-        IN_FOLDER(test_a_folder_that_is_not_there_is_told),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -32,10 +32,10 @@ static TimmConfig example(void)
                         .deviation = deviation};
 }
 
-static void test_a_network_that_timm_has_is_told_in_full(void **state)
+TEST_IN_FOLDER(test_a_network_that_timm_has_is_told_in_full, folder)
 {
     const TimmConfig config = example();
-    json_t *object = write_and_read(*state, &config),
+    json_t *object = write_and_read(folder, &config),
            *expected = json_loads("{\"architecture\": \"resnet50\", \"num_classes\": 2, \"num_features\": "
                                   "2048, \"label_names\": [\"cat\", \"dog "
                                   "\\\"<b>\\\" ?\"], \"pretrained_cfg\": {\"input_size\": [3, 224, 224], "
@@ -50,7 +50,7 @@ static void test_a_network_that_timm_has_is_told_in_full(void **state)
     json_decref(expected);
 }
 
-static void test_others_are_told_without_what_is_not_known(void **state)
+TEST_IN_FOLDER(test_others_are_told_without_what_is_not_known, folder)
 {
     TimmConfig config = example();
     config.architecture = "unet";
@@ -58,7 +58,7 @@ static void test_others_are_told_without_what_is_not_known(void **state)
     config.class_names = NULL;
     config.channels = 1;
     config.resize_px = 0;
-    json_t *object = write_and_read(*state, &config);
+    json_t *object = write_and_read(folder, &config);
     const json_t *pretrained = json_object_get(object, "pretrained_cfg");
     assert_null(json_object_get(object, "num_features"));
     assert_null(json_object_get(object, "label_names"));
@@ -70,27 +70,16 @@ static void test_others_are_told_without_what_is_not_known(void **state)
 }
 
 /* timm computes floor(crop / crop_pct). */
-static void test_the_resize_edge_comes_back_exactly(void **state)
+TEST_IN_FOLDER(test_the_resize_edge_comes_back_exactly, folder)
 {
     TimmConfig config = example();
     for (uint32_t crop = 28; crop <= 224; crop += 28)
         for (config.resize_px = crop + 1; config.resize_px < crop + 60; config.resize_px++) {
             config.height = config.width = crop;
-            json_t *object = write_and_read(*state, &config);
+            json_t *object = write_and_read(folder, &config);
             const double part =
                 json_number_value(json_object_get(json_object_get(object, "pretrained_cfg"), "crop_pct"));
             assert_int_equal((int)floor(crop / part), config.resize_px);
             json_decref(object);
         }
-}
-
-int main(void)
-{
-#define IN_FOLDER(test) cmocka_unit_test_setup_teardown(test, test_folder_setup, test_folder_teardown)
-    const struct CMUnitTest tests[] = {
-        IN_FOLDER(test_a_network_that_timm_has_is_told_in_full),
-        IN_FOLDER(test_others_are_told_without_what_is_not_known),
-        IN_FOLDER(test_the_resize_edge_comes_back_exactly),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }
