@@ -443,6 +443,11 @@ const char *program_node_plan(const Program *program, NodeId node)
     return interface->program_node_plan ? interface->program_node_plan(program, node) : "";
 }
 
+const char *program_node_engine(const Program *program, NodeId node)
+{
+    return interface_of(program)->program_node_engine(program, node);
+}
+
 FshStatus program_profile(Program *program, bool enable, double *seconds, size_t node_count, FshError *error)
 {
     if (seconds && node_count != graph_node_count(program->graph))

@@ -89,6 +89,7 @@ struct CpuStep {
     /* Set by prepare. */
     uint64_t scratch_bytes;  /* what run may use of program->scratch */
     DnnPrimitive *primitive; /* or NULL; owned; its scratch memory is the program's */
+    const char *engine;      /* for program_node_engine; NULL: "onednn" with a primitive, else "loop" */
     void *plan;              /* what prepare worked out, malloc'd; or NULL; owned */
     FshStatus (*bind_scratch)(CpuStep *step, FshError *error); /* once program->scratch is there; or NULL */
     void (*release)(CpuStep *step); /* of what plan holds, before plan is freed; or NULL */
@@ -125,6 +126,7 @@ void cpu_program_free(Program *base);
 FshStatus cpu_program_write(Program *base, TensorId input, const void *values, size_t bytes, FshError *error);
 FshStatus cpu_program_run(Program *base, FshError *error);
 FshStatus cpu_program_read(Program *base, TensorId id, void *values, size_t bytes, FshError *error);
+const char *cpu_program_node_engine(const Program *base, NodeId node);
 FshStatus cpu_program_profile(Program *base, bool enable, double *seconds, size_t node_count,
                               FshError *error);
 FshStatus cpu_program_poison(Program *base, FshError *error);

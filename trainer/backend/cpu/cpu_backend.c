@@ -40,6 +40,7 @@ const BackendInterface backend_cpu = {
     .program_write = cpu_program_write,
     .program_run = cpu_program_run,
     .program_read = cpu_program_read,
+    .program_node_engine = cpu_program_node_engine,
     .program_profile = cpu_program_profile,
     .program_poison = cpu_program_poison,
     .join = cpu_join,

@@ -355,6 +355,12 @@ FshStatus cpu_program_read(Program *base, TensorId id, void *values, size_t byte
     return status ? fsh_error_prepend(error, "%s", tensor->name) : FSH_OK;
 }
 
+const char *cpu_program_node_engine(const Program *base, NodeId node)
+{
+    const CpuStep *step = &((const CpuProgram *)base)->steps[node];
+    return step->engine ? step->engine : step->primitive ? "onednn" : "loop";
+}
+
 FshStatus cpu_program_profile(Program *base, bool enable, double *seconds, size_t node_count, FshError *error)
 {
     CpuProgram *program = (CpuProgram *)base;

@@ -181,6 +181,7 @@ FshStatus cpu_side_by_side_prepare(CpuStep *step, const DnnConvolution *convolut
         return fsh_error_set(error, FSH_ERR_MEMORY, "cpu: no memory");
     plan_geometry(plan, convolution);
     step->run = run;
+    step->engine = "onednn side-by-side";
     step->bind_scratch = bind_scratch;
     step->release = release;
     switch (step->node->op) {

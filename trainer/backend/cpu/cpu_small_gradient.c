@@ -152,6 +152,7 @@ FshStatus cpu_small_gradient_prepare(CpuStep *step, const DnnConvolution *c, con
     plan->convolution = *c;
     plan->tap_count = taps;
     step->run = run;
+    step->engine = "onednn by-taps";
     step->bind_scratch = bind_scratch;
     step->release = release;
     FshStatus status = dnn_conversion_new(&plan->conversion, engine, c, weights, error);

@@ -361,6 +361,46 @@ static void try_direct(CudaBackend *backend, Step *step, ConvolutionPlan *plan)
 
 /* ---- the steps ---- */
 
+/* The passes of our own that the convolution's launch leaves to do: over y, or, for the gradient of the bias, over that of y. */
+typedef struct Passes {
+    bool bias, relu, sums, bias_gradient; /* bias: with the activation, if there is one */
+} Passes;
+
+/* Kernels for depthwise convolutions add the bias and make its gradient; those for few channels add the bias, activate and make the
+ * sums. */
+static Passes passes_left(const Step *step, const ConvolutionPlan *plan)
+{
+    const bool forward = step->node->op == OP_CONV2D, depthwise = plan->way == WAY_DEPTHWISE;
+    const bool direct = plan->way == WAY_DIRECT;
+    const bool added = plan->fused && adds_bias(&plan->possible);
+    const bool makes_sums = plan->fused && plan->possible.kind == EPILOGUE_SUMS;
+    return (Passes){.bias = forward && maybe_in(step, 2) && !depthwise && !direct && !added,
+                    .relu = forward && step->node->as.conv.relu && depthwise,
+                    .sums = forward && maybe_out(step, 1) && !direct && !makes_sums,
+                    .bias_gradient =
+                        step->node->op == OP_CONV2D_BACKWARD_WEIGHT && maybe_out(step, 1) && !depthwise};
+}
+
+static const char *const way_names[] = {[WAY_CUDNN] = "cudnn",
+                                        [WAY_FOLDED] = "folded-cudnn",
+                                        [WAY_DEPTHWISE] = "depthwise",
+                                        [WAY_DIRECT] = "direct"};
+static const char *const fused_names[] = {[EPILOGUE_NONE] = "",
+                                          [EPILOGUE_SUMS] = "+sums",
+                                          [EPILOGUE_BIAS] = "+bias",
+                                          [EPILOGUE_BIAS_RELU] = "+bias+relu"};
+
+/* Names what `convolution` enqueues, for program_node_engine. */
+static void name_engine(Step *step, const ConvolutionPlan *plan)
+{
+    const Passes left = passes_left(step, plan);
+    const bool cast = plan->own_weight && plan->way == WAY_CUDNN;
+    (void)snprintf(step->engine, sizeof step->engine, "%s%s%s%s%s%s%s", way_names[plan->way],
+                   fused_names[plan->fused ? plan->possible.kind : EPILOGUE_NONE], cast ? " cast" : "",
+                   left.bias ? " bias" : "", left.relu ? " relu" : "", left.sums ? " sums" : "",
+                   left.bias_gradient ? " bias-gradient" : "");
+}
+
 static FshStatus prepare_depthwise(Step *step, ConvolutionPlan *plan)
 {
     const Conv2d *conv = &step->node->as.conv.options;
@@ -369,6 +409,7 @@ static FshStatus prepare_depthwise(Step *step, ConvolutionPlan *plan)
     if (step->node->op == OP_CONV2D_BACKWARD_WEIGHT)
         want_scratch(step, kernel_depthwise_scratch_bytes(in(step, 0), &plan->depthwise));
     (void)snprintf(step->told, sizeof step->told, "own depthwise kernel");
+    name_engine(step, plan);
     return FSH_OK;
 }
 
@@ -451,9 +492,11 @@ static FshStatus convolution_prepare(const CudaProgram *program, Step *step, Fsh
     if (plan->way == WAY_DEPTHWISE)
         return FSH_OK;
     FshStatus status = choose_cudnn(backend, step, plan, error);
-    if (!status)
-        try_direct(backend, step, plan);
-    return status;
+    if (status)
+        return status;
+    try_direct(backend, step, plan);
+    name_engine(step, plan);
+    return FSH_OK;
 }
 
 static FshStatus convolution_bind(const CudaProgram *program, Step *step, FshError *error)
@@ -514,23 +557,20 @@ static FshStatus run_cudnn(const Step *step, const ConvolutionPlan *plan, cudaSt
 static FshStatus convolution(const Step *step, cudaStream_t stream, FshError *error)
 {
     const ConvolutionPlan *plan = step->plan;
-    const OpKind op = step->node->op;
-    const bool added = plan->fused && adds_bias(&plan->possible);
-    const bool makes_sums = plan->fused && plan->possible.kind == EPILOGUE_SUMS;
-    const bool own = plan->way == WAY_DEPTHWISE; /* whose kernels add the bias and make its gradient */
-    const bool direct = plan->way == WAY_DIRECT; /* whose kernels add the bias, activate and make the sums */
-    const bool relu = op == OP_CONV2D && step->node->as.conv.relu;
+    const Passes left = passes_left(step, plan);
     const float slope = step->node->as.conv.slope;
-    FshStatus status = own      ? run_depthwise(step, &plan->depthwise, stream, error)
-                       : direct ? direct_step_run(step, &plan->direct, step->scratch, stream, error)
-                                : run_cudnn(step, plan, stream, error);
-    if (!status && op == OP_CONV2D && maybe_in(step, 2) && !own && !direct && !added)
-        status = CUDA_TRY(kernel_add_bias(out(step, 0), in(step, 2), relu ? slope : 1, stream), error);
-    if (!status && relu && own)
+    FshStatus status = plan->way == WAY_DEPTHWISE ? run_depthwise(step, &plan->depthwise, stream, error)
+                       : plan->way == WAY_DIRECT
+                           ? direct_step_run(step, &plan->direct, step->scratch, stream, error)
+                           : run_cudnn(step, plan, stream, error);
+    if (!status && left.bias)
+        status = CUDA_TRY(
+            kernel_add_bias(out(step, 0), in(step, 2), step->node->as.conv.relu ? slope : 1, stream), error);
+    if (!status && left.relu)
         status = CUDA_TRY(kernel_relu(out(step, 0), slope, out(step, 0), stream), error);
-    if (!status && op == OP_CONV2D && maybe_out(step, 1) && !direct && !makes_sums)
+    if (!status && left.sums)
         status = CUDA_TRY(kernel_channel_sums(out(step, 0), out(step, 1), step->scratch, stream), error);
-    if (!status && op == OP_CONV2D_BACKWARD_WEIGHT && maybe_out(step, 1) && !own)
+    if (!status && left.bias_gradient)
         status = CUDA_TRY(kernel_column_sum(in(step, 0), out(step, 1), step->scratch, stream), error);
     return status;
 }

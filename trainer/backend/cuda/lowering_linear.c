@@ -1,4 +1,7 @@
 #include "trainer/backend/cuda/lowering.h"
+
+#include <stdio.h>
+
 #include "trainer/backend/cuda/kernels_norm.h"
 #include "trainer/backend/cuda/weight_copies.h"
 
@@ -46,6 +49,8 @@ static FshStatus linear_prepare(const CudaProgram *program, Step *step, FshError
     if (status)
         return status;
     step_own(step, plan, free_plan);
+    (void)snprintf(step->engine, sizeof step->engine, "cublaslt%s%s", shape.bias ? "+bias" : "",
+                   op == OP_LINEAR_BACKWARD_WEIGHT && maybe_out(step, 1) ? " bias-gradient" : "");
     want_scratch(step, matmul_plan_workspace_bytes(plan));
     return FSH_OK;
 }

@@ -48,6 +48,7 @@ static const BackendInterface interface = {
     .program_run = cuda_program_run,
     .program_read = cuda_program_read,
     .program_node_plan = cuda_program_node_plan,
+    .program_node_engine = cuda_program_node_engine,
     .program_profile = cuda_program_profile,
     .program_poison = cuda_program_poison,
     .pixels = &cuda_pixels,

@@ -409,6 +409,12 @@ const char *cuda_program_node_plan(const Program *program, NodeId node)
     return ((const CudaProgram *)program)->steps[node].told;
 }
 
+const char *cuda_program_node_engine(const Program *program, NodeId node)
+{
+    const char *engine = ((const CudaProgram *)program)->steps[node].engine;
+    return *engine ? engine : "kernel";
+}
+
 FshStatus cuda_program_profile(Program *program, bool enable, double *seconds, size_t node_count,
                                FshError *error)
 {

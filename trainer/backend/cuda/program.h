@@ -25,6 +25,7 @@ typedef struct Step {
     void *scratch; /* that much, shared by all steps */
     void *plan;    /* what prepare made and enqueue needs (step_own): of the op's own type; may be NULL */
     void (*plan_free)(void *plan);
+    char engine[48]; /* for program_node_engine, set by want or prepare; empty: own kernels, "kernel" */
     char told
         [112]; /* what prepare says of the plan, for people: "engine 47, 1.5 MiB workspace, 0.123 ms"; may be empty */
 } Step;
@@ -92,6 +93,7 @@ FshStatus cuda_program_write(Program *program, TensorId id, const void *values, 
 FshStatus cuda_program_run(Program *program, FshError *error);
 FshStatus cuda_program_read(Program *program, TensorId id, void *values, size_t bytes, FshError *error);
 const char *cuda_program_node_plan(const Program *program, NodeId node);
+const char *cuda_program_node_engine(const Program *program, NodeId node);
 FshStatus cuda_program_profile(Program *program, bool enable, double *seconds, size_t node_count,
                                FshError *error);
 FshStatus cuda_program_poison(Program *program, FshError *error);
