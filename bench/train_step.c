@@ -31,11 +31,11 @@
 #include "common/progress.h"
 #include "trainer/backend/backend.h"
 #include "trainer/backend/pixels.h"
-#include "trainer/dist/communicator.h"
-#include "trainer/dist/launch.h"
-#include "trainer/loop/profile.h"
-#include "trainer/loop/safetensors.h"
-#include "trainer/loop/weights.h"
+#include "trainer/ranks/communicator.h"
+#include "trainer/launch.h"
+#include "trainer/report/profile.h"
+#include "trainer/checkpoint/safetensors.h"
+#include "trainer/checkpoint/weights.h"
 #include "trainer/models/models.h"
 
 enum { WARM_UP = 3, WARM_UP_GPU = 10, ROUNDS_GPU = 5, COUNT_MAX = 1000, PATH_BYTES = 4096 };

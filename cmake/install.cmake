@@ -1,6 +1,6 @@
 # cmake --install build --prefix /usr/local: programs, the libvips plugin, libfshard with its header and pkg-config file, man pages, and
 # the Python package (PYTHONPATH=PREFIX/share/fshard/python, or `pip install PREFIX/share/fshard/python`).
-add_library(fshard_shared SHARED $<TARGET_OBJECTS:fshard> $<TARGET_OBJECTS:fshard_common>)
+add_library(fshard_shared SHARED $<TARGET_OBJECTS:fshard> $<TARGET_OBJECTS:fshard_tar> $<TARGET_OBJECTS:fshard_common>)
 target_link_libraries(fshard_shared PRIVATE PkgConfig::JANSSON PkgConfig::LMDB PkgConfig::XXHASH PkgConfig::ZSTD
                       OpenMP::OpenMP_C Threads::Threads m)
 set_target_properties(fshard_shared PROPERTIES OUTPUT_NAME fshard VERSION ${PROJECT_VERSION} SOVERSION 0)

@@ -43,3 +43,8 @@ size_t path_stem_bytes(const char *path)
     const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path, *dot = strrchr(name, '.');
     return dot && dot > name ? (size_t)(dot - path) : strlen(path);
 }
+
+bool path_names_several(const char *text)
+{
+    return strchr(text, '{') || strstr(text, "::");
+}

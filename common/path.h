@@ -18,4 +18,7 @@ void path_clean(char *path);
  * extension's. */
 size_t path_stem_bytes(const char *path);
 
+/* Returns whether a text that is no file's path names several files, as webdataset spells them: x-{000..127}.tar, a.tar::b.tar. */
+bool path_names_several(const char *text);
+
 #endif

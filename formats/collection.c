@@ -13,12 +13,10 @@
 
 /* ---- which split ---- */
 
-static const char *const split_names[] = {"train", "val", "test"};
-
 /* Words in file names, and the split they mean. */
 static const struct {
     const char *word;
-    int split; /* index in split_names */
+    int split; /* as fsh_split_name takes it */
 } split_words[] = {
     {"train", 0}, {"training", 0}, {"val", 1}, {"valid", 1}, {"validation", 1}, {"test", 2}, {"testing", 2},
 };
@@ -100,7 +98,7 @@ static FshStatus assign_splits(Collection *collection, FshError *error)
         CollectionFile *file = &collection->files[i];
         int split =
             find_split(fsh_path_name(file->path, &bytes), collection->container == FSH_CONTAINER_BASICSR);
-        file->split = split_names[split < 0 ? 0 : split];
+        file->split = fsh_split_name(split < 0 ? 0 : split);
         *(split < 0 ? &without : &with) = file;
     }
     if (with && without)
@@ -112,9 +110,9 @@ static FshStatus assign_splits(Collection *collection, FshError *error)
     if (!sorted)
         return out_of_memory(collection->files[0].path, error);
     size_t next = 0;
-    for (size_t split = 0; split < sizeof split_names / sizeof *split_names; split++) {
+    for (size_t split = 0; split < FSH_SPLIT_COUNT; split++) {
         for (size_t i = 0; i < collection->count; i++) {
-            if (collection->files[i].split == split_names[split])
+            if (collection->files[i].split == fsh_split_name(split))
                 sorted[next++] = collection->files[i];
         }
     }
@@ -509,11 +507,10 @@ FshStatus fsh_collection_manifest(FshManifest *manifest, const Collection *colle
                                   FshError *error)
 {
     const SampleTable *table = &files[0].table;
-    *manifest =
-        (FshManifest){.container = collection->container,
-                      .kind = table->field_count > 1 ? FSH_KIND_PAIRS : FSH_KIND_CLASSES,
-                      .provenance_json = strdup("{}"),
-                      .splits = calloc(sizeof split_names / sizeof *split_names, sizeof *manifest->splits)};
+    *manifest = (FshManifest){.container = collection->container,
+                              .kind = table->field_count > 1 ? FSH_KIND_PAIRS : FSH_KIND_CLASSES,
+                              .provenance_json = strdup("{}"),
+                              .splits = calloc(FSH_SPLIT_COUNT, sizeof *manifest->splits)};
     FshStatus status = FSH_OK;
     if (!manifest->provenance_json || !manifest->splits)
         status = fsh_error_set(error, FSH_ERR_MEMORY, "out of memory");

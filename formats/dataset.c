@@ -10,7 +10,7 @@
 #include "common/cpu.h"
 #include "common/pool.h"
 #include "common/read_fault.h"
-#include "formats/bytes.h"
+#include "common/bytes.h"
 #include "formats/internal.h"
 
 struct FshDataset {

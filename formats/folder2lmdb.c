@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "formats/bytes.h"
+#include "common/bytes.h"
 #include "formats/foreign.h"
 
 /* ---- pickle ---- */

@@ -5,8 +5,8 @@
 #include <string.h>
 
 #include "common/text.h"
-#include "formats/bytes.h"
-#include "formats/crc32c.h"
+#include "common/bytes.h"
+#include "common/crc32c.h"
 #include "formats/internal.h"
 
 /* ---- the table ---- */

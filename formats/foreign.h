@@ -13,6 +13,7 @@
 
 #include "common/file.h"
 #include "formats/fshard.h"
+#include "tar/tar_parse.h"
 
 /* ---- the table (foreign.c) ---- */
 
@@ -127,30 +128,6 @@ bool fsh_json_slice_integer(const JsonSlice *slice, int64_t *value_ret);
 bool fsh_json_slice_unescape(const JsonSlice *slice, char *out, size_t *bytes_ret);
 /* Appends bytes as a JSON text with its quotes, the other way of the above. */
 FshStatus fsh_json_append_text(Buffer *out, const char *bytes, size_t length, FshError *error);
-
-/* ---- tars (tar_parse.c) ---- */
-
-typedef struct TarCursor {
-    const uint8_t *bytes;
-    uint64_t length, offset; /* of the next header */
-    bool marked_end; /* there was an end marker; without one the tar may have been cut where a member ends */
-    Buffer path;     /* of the member, NUL-terminated; owned */
-} TarCursor;
-
-typedef struct TarMember {
-    const char *path; /* the cursor's, until its next step; NULL: the end */
-    size_t path_bytes;
-    bool regular;                           /* else a folder, link or device, of 0 bytes */
-    uint64_t header_offset, content, bytes; /* content: offset of its first byte */
-} TarMember;
-
-/* A first header whose checksum is right. */
-bool fsh_tar_sniff(const uint8_t *bytes, uint64_t length);
-/* ustar, pax and GNU long names, of which names and sizes are read. The end is the end marker, or the end of the file where a
- * member ends. FSH_ERR_CORRUPT: wrong checksum, a member that ends after the file, more data after the end marker;
- * FSH_ERR_UNSUPPORTED: a sparse member; FSH_ERR_MEMORY. */
-FshStatus fsh_tar_next(TarCursor *cursor, TarMember *member, FshError *error);
-void fsh_tar_free(TarCursor *cursor);
 
 /* ---- samples of a tar (tar_samples.c) ---- */
 

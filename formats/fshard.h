@@ -81,6 +81,10 @@ typedef enum FshCodec {
 /* "raw", "jpeg", …; "unknown" for a value not above. */
 FSH_API const char *fsh_codec_name(FshCodec codec);
 
+/* Returns the name of a split that programs make, of 0 to FSH_SPLIT_COUNT - 1: "train", "val", "test". */
+enum { FSH_SPLIT_COUNT = 3 };
+FSH_API const char *fsh_split_name(size_t index);
+
 /* How a field's bytes are kept. Values are on disk: never renumber. */
 typedef enum FshCompression {
     FSH_COMPRESSION_NONE = 0,

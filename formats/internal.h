@@ -19,6 +19,12 @@
 #include "formats/foreign.h"
 #include "formats/fshard.h"
 
+/* Returns the next multiple of FSH_ALIGNMENT; value at most 2^63. */
+static inline uint64_t align_up(uint64_t value)
+{
+    return (value + FSH_ALIGNMENT - 1) & ~(uint64_t)(FSH_ALIGNMENT - 1);
+}
+
 /* ---- names (names.c) ---- */
 
 enum { FSH_ID_DIGITS = 32, FSH_HASH_TEXT_BYTES = 33, FSH_FILE_NAME_BYTES = 128 };

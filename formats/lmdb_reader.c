@@ -10,7 +10,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "formats/bytes.h"
+#include "common/bytes.h"
 #include "formats/foreign.h"
 
 enum {

@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "common/seal.h"
-#include "formats/crc32c.h"
+#include "common/crc32c.h"
 #include "formats/xxh3.h"
 
 #define SEAL_NAME       "checksum"

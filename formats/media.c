@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "formats/bytes.h"
+#include "common/bytes.h"
 #include "formats/foreign.h"
 
 /* Signature at an offset; the first row that fits counts. */

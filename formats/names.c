@@ -167,3 +167,9 @@ const char *fsh_file_name(char *buffer, size_t buffer_bytes, FshContainer contai
                        shard_count);
     return buffer;
 }
+
+const char *fsh_split_name(size_t index)
+{
+    static const char *const names[FSH_SPLIT_COUNT] = {"train", "val", "test"};
+    return names[index];
+}

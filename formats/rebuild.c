@@ -10,7 +10,7 @@
 #include <string.h>
 
 #include "common/json_text.h"
-#include "formats/bytes.h"
+#include "common/bytes.h"
 #include "formats/xxh3.h"
 
 /* One file of the folder. */

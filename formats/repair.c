@@ -11,8 +11,8 @@
 #include <string.h>
 
 #include "common/interrupt.h"
-#include "formats/bytes.h"
-#include "formats/crc32c.h"
+#include "common/bytes.h"
+#include "common/crc32c.h"
 #include "formats/internal.h"
 #include "formats/xxh3.h"
 

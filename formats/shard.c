@@ -3,8 +3,8 @@
 #include <inttypes.h>
 #include <string.h>
 
-#include "formats/bytes.h"
-#include "formats/crc32c.h"
+#include "common/bytes.h"
+#include "common/crc32c.h"
 
 /* Offsets in header and footer; fshard(5). */
 enum {

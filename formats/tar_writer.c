@@ -9,8 +9,8 @@
 
 #include "formats/xxh3.h"
 
-#include "common/tar_write.h"
-#include "formats/crc32c.h"
+#include "tar/tar_write.h"
+#include "common/crc32c.h"
 #include "formats/foreign.h"
 #include "formats/internal.h"
 

@@ -10,7 +10,7 @@
 
 #include <zstd.h>
 
-#include "formats/bytes.h"
+#include "common/bytes.h"
 
 struct FshUnpacker {
     ZSTD_DCtx *context; /* made when first needed: most datasets never do */

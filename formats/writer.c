@@ -2,7 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "formats/bytes.h"
+#include "common/bytes.h"
 #include "formats/internal.h"
 
 enum { ALONE_BYTES = 64 << 10 };

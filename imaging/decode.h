@@ -21,7 +21,7 @@
 #define FSHARD_IMAGING_DECODE_H
 
 #include "imaging/image.h"
-#include "imaging/metadata.h"
+#include "imaging/image_metadata.h"
 
 typedef struct ImageDecoder ImageDecoder;
 typedef struct JpegDecoder JpegDecoder; /* jpeg_decode.h */

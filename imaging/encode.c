@@ -4,7 +4,7 @@
 
 #include "imaging/image_plugin.h"
 #include "imaging/jpeg_encode.h"
-#include "imaging/metadata_write.h"
+#include "imaging/image_metadata_write.h"
 
 struct ImageEncoder {
     JpegEncoder *jpeg;

@@ -4,7 +4,7 @@
 
 #include "common/file.h"
 #include "imaging/image.h"
-#include "imaging/metadata.h"
+#include "imaging/image_metadata.h"
 
 typedef struct ImageEncoder ImageEncoder;
 typedef struct JpegEncoder JpegEncoder; /* jpeg_encode.h */

@@ -288,3 +288,10 @@ bool image_is_tga(const void *bytes, size_t length)
         return has_size && (depth == 15 || depth == 16 || depth == 24 || depth == 32);
     return has_size && kind == GRAY && (depth == 8 || depth == 16);
 }
+
+uint32_t image_whole_factor(uint32_t width, uint32_t height, uint32_t other_width, uint32_t other_height)
+{
+    const uint32_t factor = width ? other_width / width : 0;
+    const bool whole = other_width == (uint64_t)factor * width && other_height == (uint64_t)factor * height;
+    return factor > 1 && whole ? factor : 0;
+}

@@ -112,4 +112,7 @@ ImageFormat image_sniff(const void *bytes, size_t length);
  * files that are images by their name; a few others would pass. */
 bool image_is_tga(const void *bytes, size_t length);
 
+/* Returns how many times as wide and as high as the first size the second is; 0: no whole number of times, or once. */
+uint32_t image_whole_factor(uint32_t width, uint32_t height, uint32_t other_width, uint32_t other_height);
+
 #endif

@@ -4,7 +4,7 @@
 #define FSHARD_IMAGING_JPEG_ENCODE_H
 
 #include "imaging/encode.h"
-#include "imaging/metadata.h"
+#include "imaging/image_metadata.h"
 
 typedef struct JpegEncoder JpegEncoder;
 

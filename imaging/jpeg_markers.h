@@ -14,7 +14,7 @@
 #include <jpeglib.h>
 
 #include "common/file.h"
-#include "imaging/metadata.h"
+#include "imaging/image_metadata.h"
 
 enum { JPEG_ICC_PARTS_MAX = 255 }; /* a part's number is one byte, from 1 on */
 

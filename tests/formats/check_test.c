@@ -5,8 +5,8 @@
 #include <unistd.h>
 
 #include "common/interrupt.h"
-#include "formats/bytes.h"
-#include "formats/crc32c.h"
+#include "common/bytes.h"
+#include "common/crc32c.h"
 #include "formats/internal.h"
 #include "tests/formats/samples.h"
 

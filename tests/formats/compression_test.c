@@ -6,7 +6,7 @@
 
 #include <zstd.h>
 
-#include "formats/bytes.h"
+#include "common/bytes.h"
 #include "formats/internal.h"
 #include "tests/formats/compressed.h"
 #include "tests/support/support.h"

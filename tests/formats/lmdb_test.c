@@ -6,7 +6,7 @@
 #include <lmdb.h>
 
 #include "common/random.h"
-#include "formats/bytes.h"
+#include "common/bytes.h"
 #include "formats/internal.h"
 #include "tests/formats/samples.h"
 

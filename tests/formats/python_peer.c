@@ -15,7 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "formats/crc32c.h"
+#include "common/crc32c.h"
 #include "formats/fshard.h"
 
 enum { CONTENT_BYTES_MAX = 2048, DICTIONARY_BYTES = 1024, LEVEL = 3 };

@@ -5,7 +5,7 @@
 #include <time.h>
 
 #include "common/interrupt.h"
-#include "formats/bytes.h"
+#include "common/bytes.h"
 #include "formats/internal.h"
 #include "tests/formats/samples.h"
 

@@ -3,8 +3,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "formats/bytes.h"
-#include "formats/crc32c.h"
+#include "common/bytes.h"
+#include "common/crc32c.h"
 #include "formats/internal.h"
 #include "tests/formats/samples.h"
 

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/tar_write.h"
+#include "tar/tar_write.h"
 #include "formats/internal.h"
 #include "tests/formats/samples.h"
 #include "tests/formats/test_tar.h"

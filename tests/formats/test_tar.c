@@ -2,7 +2,7 @@
 
 #include <string.h>
 
-#include "common/tar_write.h"
+#include "tar/tar_write.h"
 
 void test_tar_add(TestTar *tar, const char *path, const void *bytes, size_t length)
 {

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "formats/crc32c.h"
+#include "common/crc32c.h"
 #include "tests/formats/samples.h"
 
 static void list_split(const DatasetPlan *plan, const char *split, uint64_t count)

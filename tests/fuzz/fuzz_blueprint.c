@@ -3,7 +3,7 @@
 
 #include "tests/fuzz/fuzz.h"
 #include "tools/pack/blueprint.h"
-#include "tools/pack/contents.h"
+#include "tools/job/contents.h"
 
 static void finish(Blueprint *blueprint, const char *folder)
 {

@@ -5,7 +5,7 @@
 #include "imaging/camera_raw.h"
 #include "imaging/exif.h"
 #include "imaging/image.h"
-#include "imaging/metadata.h"
+#include "imaging/image_metadata.h"
 #include "tests/fuzz/fuzz.h"
 
 static void make_upright(uint8_t *copy, const uint8_t *bytes, size_t length)

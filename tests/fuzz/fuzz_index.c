@@ -1,7 +1,7 @@
 /* An index alone: 16 bytes say where the records end and how many classes there are, rows follow. A sound index covers the
  * records without gaps, and its labels are classes. */
-#include "formats/bytes.h"
-#include "formats/crc32c.h"
+#include "common/bytes.h"
+#include "common/crc32c.h"
 #include "formats/internal.h"
 #include "tests/fuzz/fuzz.h"
 

@@ -2,7 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/labels.h"
+#include "tools/job/labels.h"
 #include "tests/fuzz/fuzz.h"
 
 static void find_all(const Labels *labels, const uint8_t *bytes, size_t length)

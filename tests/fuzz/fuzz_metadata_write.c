@@ -1,6 +1,6 @@
 /* Metadata put into a PNG and a WebP. Three bytes say how much of what follows is EXIF, profile and XMP; the rest is the file,
  * as an encoder is said to have written it. */
-#include "imaging/metadata_write.h"
+#include "imaging/image_metadata_write.h"
 #include "tests/fuzz/fuzz.h"
 
 static ImageBlock take(const uint8_t **bytes, size_t *length, size_t wanted)

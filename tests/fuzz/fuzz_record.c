@@ -2,8 +2,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "formats/bytes.h"
-#include "formats/crc32c.h"
+#include "common/bytes.h"
+#include "common/crc32c.h"
 #include "formats/internal.h"
 #include "tests/fuzz/fuzz.h"
 

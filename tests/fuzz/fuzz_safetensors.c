@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "tests/fuzz/fuzz.h"
-#include "trainer/loop/safetensors.h"
+#include "trainer/checkpoint/safetensors.h"
 
 static void read_values(const SafetensorsEntry *entry)
 {

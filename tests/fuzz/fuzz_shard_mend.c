@@ -1,6 +1,6 @@
 /* fuzz_mend of targets whose input is a shard: checksums and lengths, from the inside out. */
-#include "formats/bytes.h"
-#include "formats/crc32c.h"
+#include "common/bytes.h"
+#include "common/crc32c.h"
 #include "formats/internal.h"
 #include "tests/fuzz/fuzz.h"
 

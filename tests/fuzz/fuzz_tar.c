@@ -1,7 +1,7 @@
-/* A tar, and the tars in it, through libarchive (common/tar_read.h). */
+/* A tar, and the tars in it, through libarchive (tar/tar_read.h). */
 #include <string.h>
 
-#include "common/tar_read.h"
+#include "tar/tar_read.h"
 #include "tests/fuzz/fuzz.h"
 
 enum { ENTRIES_MAX = 1000, CONTENT_BYTES_MAX = 1 << 16 };

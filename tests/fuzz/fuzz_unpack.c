@@ -5,7 +5,7 @@
 
 #include <zstd.h>
 
-#include "formats/bytes.h"
+#include "common/bytes.h"
 #include "formats/internal.h"
 #include "tests/fuzz/fuzz.h"
 #include "tests/fuzz/fuzz_dictionary.h"

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "formats/bytes.h"
+#include "common/bytes.h"
 #include "formats/internal.h"
 #include "tests/formats/samples.h"
 #include "tests/fuzz/fuzz_dictionary.h"

@@ -2,7 +2,7 @@
 
 #include <string.h>
 
-#include "formats/bytes.h"
+#include "common/bytes.h"
 #include "tests/fuzz/seeds.h"
 
 enum {

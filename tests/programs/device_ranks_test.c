@@ -10,7 +10,7 @@
 
 #include "common/file.h"
 #include "common/progress.h"
-#include "trainer/dist/launch.h"
+#include "trainer/launch.h"
 
 static const DatasetSpec pairs = {.codec = FSH_CODEC_RAW,
                                   .width = 32,

@@ -6,7 +6,7 @@
 #include "tests/support/support.h"
 #include "tools/pack/settings.h"
 #include "tools/verify/verify_settings.h"
-#include "trainer/loop/train_options.h"
+#include "trainer/plan/train_options.h"
 
 /* Expects `program arguments…`, a line of words, to be refused with the hint. */
 static void expect_hint(const char *program, const char *line, const char *hint)

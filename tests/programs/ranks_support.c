@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "trainer/loop/safetensors.h"
+#include "trainer/checkpoint/safetensors.h"
 
 enum { ARGUMENTS_MOST = 48 };
 

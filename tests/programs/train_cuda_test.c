@@ -10,7 +10,7 @@
 
 #include "common/file.h"
 #include "trainer/backend/backend.h"
-#include "trainer/loop/safetensors.h"
+#include "trainer/checkpoint/safetensors.h"
 
 static const DatasetSpec learnable = {.codec = FSH_CODEC_RAW,
                                       .width = 32,

@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "common/file.h"
-#include "trainer/loop/safetensors.h"
+#include "trainer/checkpoint/safetensors.h"
 
 TEST_IN_FOLDER(test_a_record_gone_bad_stops_with_its_name_or_is_skipped, folder)
 {

@@ -8,7 +8,7 @@
 
 #include "common/progress.h"
 #include "trainer/backend/backend.h"
-#include "trainer/loop/safetensors.h"
+#include "trainer/checkpoint/safetensors.h"
 
 static void check_records(TestFolder *folder, size_t epochs)
 {

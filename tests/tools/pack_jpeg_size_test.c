@@ -4,7 +4,7 @@
 
 #include "tests/imaging/make_images.h"
 #include "tests/support/support.h"
-#include "tools/pack/jpeg_size.h"
+#include "imaging/jpeg_size.h"
 
 static Buffer make(const MakeJpeg *options)
 {

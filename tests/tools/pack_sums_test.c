@@ -4,7 +4,7 @@
 
 #include "common/random.h"
 #include "tests/support/support.h"
-#include "tools/pack/pixel_sums.h"
+#include "imaging/pixel_sums.h"
 
 typedef void (*SumPixels)(const uint8_t *bytes, size_t block_count, uint32_t sums[PIXEL_SUM_LANES],
                           uint32_t squares[PIXEL_SUM_LANES]);

@@ -3,7 +3,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "common/tar_write.h"
+#include "tar/tar_write.h"
 #include "tests/tools/sources.h"
 
 /* A tar as webdataset.ShardWriter makes them, each counting from 0: count images, labels from first_label on. */

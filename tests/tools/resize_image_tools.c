@@ -6,7 +6,7 @@
 #include "imaging/encode.h"
 #include "imaging/image_plugin.h"
 
-const ResizeRecipe resize_usual_recipe = {
+const ShrinkRecipe resize_usual_recipe = {
     .max_size = 30, .filter = RESAMPLE_LANCZOS, .quality = 95, .max_pixels = IMAGE_MAX_PIXELS_DEFAULT};
 
 int resize_tools_setup(void **state)
@@ -15,14 +15,14 @@ int resize_tools_setup(void **state)
     *state = tools;
     if (tools)
         tools->recipe = resize_usual_recipe;
-    return !tools || resize_worker_new(&tools->worker, &tools->error) ||
+    return !tools || shrink_worker_new(&tools->worker, &tools->error) ||
            image_decoder_new(&tools->decoder, &tools->error);
 }
 
 int resize_tools_teardown(void **state)
 {
     ResizeTools *tools = *state;
-    resize_worker_free(&tools->worker);
+    shrink_worker_free(&tools->worker);
     image_decoder_free(&tools->decoder);
     buffer_free(&tools->file);
     image_free(&tools->image);
@@ -91,10 +91,10 @@ FshStatus resize_as(ResizeTools *tools, ImageFormat promised)
     assert_non_null(exact);
     memcpy(exact, tools->file.bytes, tools->file.length);
     tools->error = (FshError){0};
-    FshStatus status = resize_image(tools->worker, exact, tools->file.length, promised, &tools->recipe,
+    FshStatus status = shrink_image(tools->worker, exact, tools->file.length, promised, &tools->recipe,
                                     &tools->resized, &tools->error);
     assert_int_equal(status, tools->error.status);
-    if (!status && tools->resized.action != RESIZE_TOO_SMALL) {
+    if (!status && tools->resized.action != SHRINK_TOO_SMALL) {
         const ImageDecodeOptions options = {.ignore_orientation = true, .keep_metadata = true};
         assert_ok(image_decode(tools->decoder, tools->resized.bytes, tools->resized.length, &options,
                                &tools->image, &tools->info, &tools->error),
@@ -108,7 +108,7 @@ FshStatus resize_as(ResizeTools *tools, ImageFormat promised)
     return status;
 }
 
-void expect(ResizeTools *tools, ResizeAction action, ImageFormat format, uint32_t width, uint32_t height,
+void expect(ResizeTools *tools, ShrinkAction action, ImageFormat format, uint32_t width, uint32_t height,
             uint32_t channels)
 {
     assert_ok(resize_as(tools, IMAGE_UNKNOWN), &tools->error);

@@ -1,4 +1,4 @@
-/* resize_image_tools.h - what the tests of resize_image share: a file, what it became, and what that must be. Whatever cannot
+/* resize_image_tools.h - what the tests of shrink_image share: a file, what it became, and what that must be. Whatever cannot
  * be done fails the running test. */
 #ifndef FSHARD_TESTS_TOOLS_RESIZE_IMAGE_TOOLS_H
 #define FSHARD_TESTS_TOOLS_RESIZE_IMAGE_TOOLS_H
@@ -6,14 +6,14 @@
 #include "imaging/decode.h"
 #include "tests/imaging/make_images.h"
 #include "tests/support/support.h"
-#include "tools/resize/resize_image.h"
+#include "imaging/shrink.h"
 
 typedef struct ResizeTools {
-    ResizeWorker *worker;
+    ShrinkWorker *worker;
     ImageDecoder *decoder; /* of what came out */
-    ResizeRecipe recipe;
+    ShrinkRecipe recipe;
     Buffer file;
-    ResizedImage resized;
+    ShrunkImage resized;
     Image image; /* what came out, as it is stored */
     ImageInfo info;
     ImageMetadata metadata;
@@ -21,7 +21,7 @@ typedef struct ResizeTools {
 } ResizeTools;
 
 /* 30 pixels on the short edge, quality 95. */
-extern const ResizeRecipe resize_usual_recipe;
+extern const ShrinkRecipe resize_usual_recipe;
 
 /* *state is a ResizeTools *, with the usual recipe. */
 int resize_tools_setup(void **state);
@@ -38,10 +38,10 @@ void take_encoded(ResizeTools *tools, ImageFormat format, uint32_t width, uint32
                   const ImageMetadata *metadata);
 void take_bytes(ResizeTools *tools, const void *from, size_t length);
 
-/* resize_image of tools->file. What comes out is decoded as it is stored. */
+/* shrink_image of tools->file. What comes out is decoded as it is stored. */
 FshStatus resize_as(ResizeTools *tools, ImageFormat promised);
 /* The same, promising nothing; fails unless this comes out. */
-void expect(ResizeTools *tools, ResizeAction action, ImageFormat format, uint32_t width, uint32_t height,
+void expect(ResizeTools *tools, ShrinkAction action, ImageFormat format, uint32_t width, uint32_t height,
             uint32_t channels);
 void expect_failure(ResizeTools *tools, FshStatus status, const char *message);
 /* Of what came out, within 12 levels. */

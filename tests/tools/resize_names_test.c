@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "tests/support/support.h"
-#include "tools/resize/resize_names.h"
+#include "imaging/shrink_names.h"
 
 static void expect_target(const char *path, ImageFormat format, const char *expected,
                           ImageFormat expected_format)
@@ -12,7 +12,7 @@ static void expect_target(const char *path, ImageFormat format, const char *expe
     char target[PATH_MAX];
     ImageFormat given = IMAGE_OTHER;
     FshError error = {0};
-    assert_ok(resize_name_target(path, format, target, &given, &error), &error);
+    assert_ok(shrink_name_target(path, format, target, &given, &error), &error);
     assert_string_equal(target, expected);
     assert_int_equal(given, expected_format);
 }
@@ -45,7 +45,7 @@ TEST(test_a_name_that_becomes_too_long_is_refused)
     FshError error = {0};
     memset(path, 'x', sizeof path);
     path[PATH_MAX - 1] = '\0';
-    assert_int_equal(resize_name_target(path, IMAGE_PNG, target, &format, &error), FSH_ERR_MEMORY);
+    assert_int_equal(shrink_name_target(path, IMAGE_PNG, target, &format, &error), FSH_ERR_MEMORY);
 }
 
 typedef struct Claim {

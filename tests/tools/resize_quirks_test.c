@@ -1,4 +1,4 @@
-/* ImageNet's quirks and more: files made here, through resize_image, without the program. */
+/* ImageNet's quirks and more: files made here, through shrink_image, without the program. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -16,8 +16,8 @@ TEST_WITH(test_png_named_jpeg_becomes_a_jpeg, resize_tools_setup, resize_tools_t
         take_png(tools, size, size);
         assert_ok(resize_as(tools, IMAGE_JPEG), &tools->error);
         assert_int_equal(tools->info.format, IMAGE_JPEG);
-        assert_int_equal(tools->resized.action, size < 30 ? RESIZE_CONVERTED : RESIZE_RESIZED);
-        expect(tools, size < 30 ? RESIZE_COPIED : RESIZE_RESIZED, IMAGE_PNG, size / 30 ? 30 : size,
+        assert_int_equal(tools->resized.action, size < 30 ? SHRINK_CONVERTED : SHRINK_RESIZED);
+        expect(tools, size < 30 ? SHRINK_COPIED : SHRINK_RESIZED, IMAGE_PNG, size / 30 ? 30 : size,
                size / 30 ? 30 : size, 3); /* where no name promises anything, by content */
     }
 }
@@ -38,21 +38,21 @@ TEST_WITH(test_kept_formats_stay_and_others_become_what_can_be_written, resize_t
     static const ImageFormat ours[] = {IMAGE_JPEG, IMAGE_PNG, IMAGE_WEBP};
     for (size_t i = 0; i < 3; i++) {
         take_encoded(tools, ours[i], 60, 40, NULL);
-        expect(tools, RESIZE_RESIZED, ours[i], 45, 30, 3);
+        expect(tools, SHRINK_RESIZED, ours[i], 45, 30, 3);
         take_encoded(tools, ours[i], 20, 20, NULL);
-        expect(tools, RESIZE_COPIED, ours[i], 20, 20, 3);
+        expect(tools, SHRINK_COPIED, ours[i], 20, 20, 3);
         assert_int_equal(tools->resized.length, tools->file.length);
     }
     static const char pnm[] = "P6\n2 1\n255\n\1\2\3\4\5\6";
     take_bytes(tools, pnm, sizeof pnm - 1);
-    expect(tools, RESIZE_CONVERTED, IMAGE_PNG, 2, 1, 3);
+    expect(tools, SHRINK_CONVERTED, IMAGE_PNG, 2, 1, 3);
     take_bytes(tools, gif, sizeof gif);
-    expect(tools, RESIZE_CONVERTED, IMAGE_PNG, 1, 1, 3);
+    expect(tools, SHRINK_CONVERTED, IMAGE_PNG, 1, 1, 3);
     static const ImageFormat lossless[] = {IMAGE_GIF, IMAGE_BMP, IMAGE_TIFF, IMAGE_PNM};
     for (size_t i = 0; i < 4; i++)
-        assert_int_equal(resize_format_for(lossless[i]), IMAGE_PNG);
-    assert_int_equal(resize_format_for(IMAGE_HEIF), IMAGE_JPEG);
-    assert_int_equal(resize_format_for(IMAGE_JPEG2000), IMAGE_JPEG);
+        assert_int_equal(shrink_format_for(lossless[i]), IMAGE_PNG);
+    assert_int_equal(shrink_format_for(IMAGE_HEIF), IMAGE_JPEG);
+    assert_int_equal(shrink_format_for(IMAGE_JPEG2000), IMAGE_JPEG);
 }
 
 /* Pillow refuses a file with a bad checksum wherever it is; what is copied must be readable to all. */
@@ -69,12 +69,12 @@ TEST_WITH(test_a_png_with_a_damaged_chunk_is_written_anew, resize_tools_setup, r
                          .exif = exif,
                          .exif_length = sizeof exif};
     make_png(&png, &tools->file);
-    expect(tools, RESIZE_COPIED, IMAGE_PNG, 2, 1, 3);
+    expect(tools, SHRINK_COPIED, IMAGE_PNG, 2, 1, 3);
     make_png(&png, &tools->file);
     uint8_t *chunk = memmem(tools->file.bytes, tools->file.length, "eXIf", 4);
     assert_non_null(chunk);
     chunk[4 + sizeof exif] ^= 1; /* its checksum */
-    expect(tools, RESIZE_CONVERTED, IMAGE_PNG, 2, 1, 3);
+    expect(tools, SHRINK_CONVERTED, IMAGE_PNG, 2, 1, 3);
     expect_pixel(tools, 1, 0, 4, 5, 6);
     assert_true(tools->resized.info.quirks & IMAGE_QUIRK_WARNING);
 }
@@ -88,9 +88,9 @@ TEST_WITH(test_a_fixed_format_is_what_everything_becomes, resize_tools_setup, re
         ImageFormat from = ours[i / 3], to = ours[i % 3];
         tools->recipe.format = to;
         take_encoded(tools, from, 20, 10, NULL);
-        expect(tools, from == to ? RESIZE_COPIED : RESIZE_CONVERTED, to, 20, 10, 3);
+        expect(tools, from == to ? SHRINK_COPIED : SHRINK_CONVERTED, to, 20, 10, 3);
         take_encoded(tools, from, 60, 40, NULL);
-        expect(tools, RESIZE_RESIZED, to, 45, 30, 3);
+        expect(tools, SHRINK_RESIZED, to, 45, 30, 3);
         assert_ok(resize_as(tools, IMAGE_JPEG), &tools->error); /* whatever the name promises */
         assert_int_equal(tools->info.format, to);
     }
@@ -101,14 +101,14 @@ TEST_WITH(test_animations_give_their_first_frame_and_are_told, resize_tools_setu
 {
     need_libvips();
     take_bytes(tools, gif, sizeof gif);
-    expect(tools, RESIZE_CONVERTED, IMAGE_PNG, 1, 1, 3);
+    expect(tools, SHRINK_CONVERTED, IMAGE_PNG, 1, 1, 3);
     expect_pixel(tools, 0, 0, 255, 0, 0);
     assert_true(tools->resized.info.quirks & IMAGE_QUIRK_ANIMATION);
     uint8_t still[sizeof gif];
     memcpy(still, gif, sizeof gif);
     still[sizeof gif - 1 - GIF_FRAME_BYTES] = 0x3B; /* ends before the second frame */
     take_bytes(tools, still, sizeof gif - GIF_FRAME_BYTES);
-    expect(tools, RESIZE_CONVERTED, IMAGE_PNG, 1, 1, 3);
+    expect(tools, SHRINK_CONVERTED, IMAGE_PNG, 1, 1, 3);
     assert_false(tools->resized.info.quirks & IMAGE_QUIRK_ANIMATION);
 
     take_encoded(tools, IMAGE_WEBP, 40, 60, NULL);
@@ -127,7 +127,7 @@ TEST_WITH(test_animations_give_their_first_frame_and_are_told, resize_tools_setu
     }
     take_bytes(tools, animated.bytes, animated.length);
     buffer_free(&animated);
-    expect(tools, RESIZE_RESIZED, IMAGE_WEBP, 30, 45, 3);
+    expect(tools, SHRINK_RESIZED, IMAGE_WEBP, 30, 45, 3);
     assert_int_equal(tools->resized.info.quirks, IMAGE_QUIRK_ANIMATION);
     assert_int_equal(tools->info.quirks, 0); /* and what is written is none */
 
@@ -141,7 +141,7 @@ TEST_WITH(test_animations_give_their_first_frame_and_are_told, resize_tools_setu
               &tools->error);
     take_bytes(tools, animated.bytes, animated.length);
     buffer_free(&animated);
-    expect(tools, RESIZE_COPIED, IMAGE_PNG, 20, 20, 3);
+    expect(tools, SHRINK_COPIED, IMAGE_PNG, 20, 20, 3);
     assert_int_equal(tools->resized.info.quirks & IMAGE_QUIRK_ANIMATION, IMAGE_QUIRK_ANIMATION);
 }
 
@@ -164,7 +164,7 @@ TEST_WITH(test_cmyk_and_ycck_lose_their_inversion, resize_tools_setup, resize_to
                                         .height = 64,
                                         .colours = ycck ? MAKE_YCCK : MAKE_CMYK,
                                         .pixels = pixels});
-            expect(tools, max == 32 ? RESIZE_RESIZED : RESIZE_CONVERTED, IMAGE_JPEG, max, max, 3);
+            expect(tools, max == 32 ? SHRINK_RESIZED : SHRINK_CONVERTED, IMAGE_JPEG, max, max, 3);
             assert_true(tools->resized.info.quirks & IMAGE_QUIRK_CMYK);
             expect_pixel(tools, max / 2, max / 4, 255, 255, 255);
             expect_pixel(tools, max / 2, max * 3 / 4, 0, 160, 227); /* cyan in print, roughly */
@@ -176,12 +176,12 @@ TEST_WITH(test_cmyk_and_ycck_lose_their_inversion, resize_tools_setup, resize_to
 TEST_WITH(test_gray_stays_gray_but_in_webp, resize_tools_setup, resize_tools_teardown, ResizeTools *tools)
 {
     take_jpeg(tools, (MakeJpeg){.width = 60, .height = 40, .colours = MAKE_GRAY});
-    expect(tools, RESIZE_RESIZED, IMAGE_JPEG, 45, 30, 1);
+    expect(tools, SHRINK_RESIZED, IMAGE_JPEG, 45, 30, 1);
     need_libvips();
     tools->recipe.format = IMAGE_PNG;
-    expect(tools, RESIZE_RESIZED, IMAGE_PNG, 45, 30, 1);
+    expect(tools, SHRINK_RESIZED, IMAGE_PNG, 45, 30, 1);
     tools->recipe.format = IMAGE_WEBP;
-    expect(tools, RESIZE_RESIZED, IMAGE_WEBP, 45, 30, 3);
+    expect(tools, SHRINK_RESIZED, IMAGE_WEBP, 45, 30, 3);
 }
 
 TEST_WITH(test_16_bit_palette_and_alpha_become_8_bit_pixels, resize_tools_setup, resize_tools_teardown,
@@ -197,7 +197,7 @@ TEST_WITH(test_16_bit_palette_and_alpha_become_8_bit_pixels, resize_tools_setup,
     }
     make_png(&(MakePng){.width = EDGE, .height = EDGE, .bit_depth = 16, .colour_type = 2, .rows = rows},
              &tools->file);
-    expect(tools, RESIZE_RESIZED, IMAGE_PNG, 30, 30, 3);
+    expect(tools, SHRINK_RESIZED, IMAGE_PNG, 30, 30, 3);
     assert_int_equal(tools->resized.info.quirks, IMAGE_QUIRK_16BIT);
     assert_int_equal(tools->info.quirks, 0);
     expect_pixel(tools, 15, 15, 200, 100, 50);
@@ -213,14 +213,14 @@ TEST_WITH(test_16_bit_palette_and_alpha_become_8_bit_pixels, resize_tools_setup,
                        .palette = palette,
                        .palette_count = 2};
     make_png(&options, &tools->file);
-    expect(tools, RESIZE_RESIZED, IMAGE_PNG, 30, 30, 3);
+    expect(tools, SHRINK_RESIZED, IMAGE_PNG, 30, 30, 3);
     assert_int_equal(tools->resized.info.quirks, IMAGE_QUIRK_PALETTE);
     expect_pixel(tools, 15, 5, 200, 100, 50);
     expect_pixel(tools, 15, 25, 0, 0, 255);
     options.transparency = clear_second;
     options.transparency_length = 2;
     make_png(&options, &tools->file);
-    expect(tools, RESIZE_RESIZED, IMAGE_PNG, 30, 30, 3);
+    expect(tools, SHRINK_RESIZED, IMAGE_PNG, 30, 30, 3);
     assert_int_equal(tools->resized.info.quirks, IMAGE_QUIRK_PALETTE | IMAGE_QUIRK_ALPHA);
     expect_pixel(tools, 15, 25, 255, 255, 255);
 
@@ -229,7 +229,7 @@ TEST_WITH(test_16_bit_palette_and_alpha_become_8_bit_pixels, resize_tools_setup,
     make_png(&(MakePng){.width = EDGE, .height = EDGE, .bit_depth = 8, .colour_type = 6, .rows = rows},
              &tools->file);
     tools->recipe.format = IMAGE_WEBP;
-    expect(tools, RESIZE_RESIZED, IMAGE_WEBP, 30, 30, 3);
+    expect(tools, SHRINK_RESIZED, IMAGE_WEBP, 30, 30, 3);
     assert_int_equal(tools->resized.info.quirks, IMAGE_QUIRK_ALPHA);
     expect_pixel(tools, 15, 15, 127, 127, 127);
     free(rows);
@@ -240,7 +240,7 @@ TEST_WITH(test_progressive_and_arithmetic_give_the_same_pixels, resize_tools_set
 {
     Image baseline = {0};
     take_jpeg(tools, (MakeJpeg){.width = 90, .height = 60, .colours = MAKE_RGB});
-    expect(tools, RESIZE_RESIZED, IMAGE_JPEG, 45, 30, 3);
+    expect(tools, SHRINK_RESIZED, IMAGE_JPEG, 45, 30, 3);
     image_exchange(&baseline, &tools->image);
     for (int kind = 1; kind <= 3; kind++) {
         bool progressive = kind & 1, arithmetic = kind & 2;
@@ -249,7 +249,7 @@ TEST_WITH(test_progressive_and_arithmetic_give_the_same_pixels, resize_tools_set
                                     .colours = MAKE_RGB,
                                     .progressive = progressive,
                                     .arithmetic = arithmetic});
-        expect(tools, RESIZE_RESIZED, IMAGE_JPEG, 45, 30, 3);
+        expect(tools, SHRINK_RESIZED, IMAGE_JPEG, 45, 30, 3);
         assert_int_equal(tools->resized.info.quirks, (progressive ? IMAGE_QUIRK_PROGRESSIVE : 0) |
                                                          (arithmetic ? IMAGE_QUIRK_ARITHMETIC : 0));
         assert_int_equal(tools->info.quirks, 0);
@@ -288,9 +288,9 @@ TEST_WITH(test_each_orientation_is_applied_and_kept_metadata_says_so, resize_too
         tools->recipe.keep_metadata = true;
         tools->recipe.ignore_orientation = ignored;
         expect(tools,
-               large                         ? RESIZE_RESIZED
-               : ignored || orientation == 1 ? RESIZE_COPIED
-                                             : RESIZE_CONVERTED,
+               large                         ? SHRINK_RESIZED
+               : ignored || orientation == 1 ? SHRINK_COPIED
+                                             : SHRINK_CONVERTED,
                IMAGE_JPEG, new_edge, new_edge, 3);
         assert_ok(image_orient(&stored, ignored ? 1 : orientation, &shown, &tools->error), &tools->error);
         for (uint32_t quarter = 0; quarter < 4; quarter++) {
@@ -317,7 +317,7 @@ TEST_WITH(test_corrupt_exif_is_a_warning_and_is_not_passed_on, resize_tools_setu
                                 .colours = MAKE_RGB,
                                 .exif = broken,
                                 .exif_length = sizeof broken - 1});
-    expect(tools, RESIZE_RESIZED, IMAGE_JPEG, 45, 30, 3);
+    expect(tools, SHRINK_RESIZED, IMAGE_JPEG, 45, 30, 3);
     assert_int_equal(tools->resized.info.quirks, IMAGE_QUIRK_WARNING);
     assert_null(tools->metadata.exif.bytes);
     assert_int_equal(tools->info.quirks, 0);
@@ -341,7 +341,7 @@ TEST_WITH(test_metadata_is_kept_or_stripped_with_the_colours_it_means, resize_to
         take_encoded(tools, ours[i / 3], 60, 40, &metadata);
         tools->recipe.format = ours[i % 3];
         tools->recipe.keep_metadata = true;
-        expect(tools, RESIZE_RESIZED, ours[i % 3], 45, 30, 3);
+        expect(tools, SHRINK_RESIZED, ours[i % 3], 45, 30, 3);
         const ImageBlock *blocks[] = {&tools->metadata.exif, &tools->metadata.icc, &tools->metadata.xmp};
         const ImageBlock *wanted[] = {&metadata.exif, &metadata.icc, &metadata.xmp};
         for (size_t k = 0; k < 3; k++) {
@@ -350,14 +350,14 @@ TEST_WITH(test_metadata_is_kept_or_stripped_with_the_colours_it_means, resize_to
         }
         image_exchange(&kept, &tools->image);
         tools->recipe.keep_metadata = false;
-        expect(tools, RESIZE_RESIZED, ours[i % 3], 45, 30, 3);
+        expect(tools, SHRINK_RESIZED, ours[i % 3], 45, 30, 3);
         assert_null(tools->metadata.exif.bytes);
         assert_null(tools->metadata.icc.bytes);
         assert_null(tools->metadata.xmp.bytes);
         assert_int_equal(tools->info.quirks, 0);
         assert_true(psnr(kept.pixels, tools->image.pixels, (size_t)45 * 30 * 3) < 35); /* became sRGB */
         tools->recipe.ignore_icc = true;
-        expect(tools, RESIZE_RESIZED, ours[i % 3], 45, 30, 3);
+        expect(tools, SHRINK_RESIZED, ours[i % 3], 45, 30, 3);
         tools->recipe.ignore_icc = false;
         assert_true(psnr(kept.pixels, tools->image.pixels, (size_t)45 * 30 * 3) > 40); /* were left alone */
         image_free(&kept);
@@ -380,20 +380,20 @@ TEST_WITH(test_one_pixel_and_extreme_shapes, resize_tools_setup, resize_tools_te
             take_jpeg(tools, (MakeJpeg){.width = width, .height = height, .colours = MAKE_RGB});
         ImageFormat format = is_png ? IMAGE_PNG : IMAGE_JPEG;
         tools->recipe = resize_usual_recipe;
-        expect(tools, RESIZE_COPIED, format, width, height, 3); /* the short edge is 1 */
+        expect(tools, SHRINK_COPIED, format, width, height, 3); /* the short edge is 1 */
         tools->recipe.long_edge = true;
         tools->recipe.max_size = 100;
-        expect(tools, width + height > 2 ? RESIZE_RESIZED : RESIZE_COPIED, format, width > 100 ? 100 : 1,
+        expect(tools, width + height > 2 ? SHRINK_RESIZED : SHRINK_COPIED, format, width > 100 ? 100 : 1,
                height > 100 ? 100 : 1, 3);
         tools->recipe.exact = true;
-        expect(tools, width + height > 2 ? RESIZE_RESIZED : RESIZE_COPIED, format, width > 100 ? 100 : 1,
+        expect(tools, width + height > 2 ? SHRINK_RESIZED : SHRINK_COPIED, format, width > 100 ? 100 : 1,
                height > 100 ? 100 : 1, 3);
     }
     tools->recipe = resize_usual_recipe; /* 20000 x 1 from the last round */
     tools->recipe.format = IMAGE_WEBP;
     expect_failure(tools, FSH_ERR_MISMATCH, "20000 x 1 pixels: WebP holds at most 16383 on an edge");
     take_png(tools, 1, 1);
-    expect(tools, RESIZE_CONVERTED, IMAGE_WEBP, 1, 1, 3);
+    expect(tools, SHRINK_CONVERTED, IMAGE_WEBP, 1, 1, 3);
 }
 
 TEST_WITH(test_smaller_than_min_size_is_left_out_as_displayed, resize_tools_setup, resize_tools_teardown,
@@ -402,17 +402,17 @@ TEST_WITH(test_smaller_than_min_size_is_left_out_as_displayed, resize_tools_setu
     tools->recipe.min_size = 21;
     take_jpeg(tools, (MakeJpeg){.width = 20, .height = 300, .colours = MAKE_RGB, .orientation = 6});
     assert_ok(resize_as(tools, IMAGE_UNKNOWN), &tools->error);
-    assert_int_equal(tools->resized.action, RESIZE_TOO_SMALL);
+    assert_int_equal(tools->resized.action, SHRINK_TOO_SMALL);
     assert_null(tools->resized.bytes);
     assert_int_equal(tools->resized.length, 0);
     assert_int_equal(tools->resized.width, 300); /* turned */
     assert_int_equal(tools->resized.height, 20);
     tools->file.length /= 2; /* and is not decoded */
     assert_ok(resize_as(tools, IMAGE_UNKNOWN), &tools->error);
-    assert_int_equal(tools->resized.action, RESIZE_TOO_SMALL);
+    assert_int_equal(tools->resized.action, SHRINK_TOO_SMALL);
     tools->recipe.min_size = 20;
     take_jpeg(tools, (MakeJpeg){.width = 20, .height = 300, .colours = MAKE_RGB});
-    expect(tools, RESIZE_COPIED, IMAGE_JPEG, 20, 300, 3);
+    expect(tools, SHRINK_COPIED, IMAGE_JPEG, 20, 300, 3);
 }
 
 static uint64_t peak_memory_kb(void)
@@ -429,7 +429,7 @@ TEST_WITH(test_bombs_are_refused_before_memory_is_taken, resize_tools_setup, res
 {
     need_libvips();
     take_png(tools, 40, 40); /* whatever the libraries take once */
-    expect(tools, RESIZE_RESIZED, IMAGE_PNG, 30, 30, 3);
+    expect(tools, SHRINK_RESIZED, IMAGE_PNG, 30, 30, 3);
     for (int is_png = 0; is_png <= 1; is_png++) {
         if (is_png)
             take_png(tools, 40, 40);
@@ -447,10 +447,10 @@ TEST_WITH(test_bombs_are_refused_before_memory_is_taken, resize_tools_setup, res
 TEST_WITH(test_the_longest_file_follows_from_the_pixels, resize_tools_setup, resize_tools_teardown,
           ResizeTools *tools)
 {
-    const ResizeRecipe none = {0}, small = {.max_pixels = 1000}, all = {.max_pixels = UINT64_MAX};
-    assert_int_equal(resize_most_bytes(&small), 8000 + (64 << 20));
-    assert_int_equal(resize_most_bytes(&none), 8 * IMAGE_MAX_PIXELS_DEFAULT + (64 << 20));
-    assert_int_equal(resize_most_bytes(&all), UINT64_MAX);
+    const ShrinkRecipe none = {0}, small = {.max_pixels = 1000}, all = {.max_pixels = UINT64_MAX};
+    assert_int_equal(shrink_most_bytes(&small), 8000 + (64 << 20));
+    assert_int_equal(shrink_most_bytes(&none), 8 * IMAGE_MAX_PIXELS_DEFAULT + (64 << 20));
+    assert_int_equal(shrink_most_bytes(&all), UINT64_MAX);
 }
 
 /* ---- what cannot be read ---- */
@@ -498,9 +498,9 @@ TEST_WITH(test_times_of_the_stages_are_told, resize_tools_setup, resize_tools_te
     tools->recipe.exact = true;
     tools->recipe.max_size = 600;
     double start = progress_now_seconds();
-    expect(tools, RESIZE_RESIZED, IMAGE_JPEG, 771, 600, 3);
+    expect(tools, SHRINK_RESIZED, IMAGE_JPEG, 771, 600, 3);
     double taken = progress_now_seconds() - start;
-    const ResizedImage *resized = &tools->resized;
+    const ShrunkImage *resized = &tools->resized;
     assert_true(resized->decode_seconds > 0 && resized->resample_seconds > 0 && resized->encode_seconds > 0);
     assert_true(resized->decode_seconds + resized->resample_seconds + resized->encode_seconds < taken);
 }

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/tar_write.h"
+#include "tar/tar_write.h"
 #include "tests/tools/sources.h"
 
 static void add(TarWriter *writer, const char *name, const void *bytes, size_t length)

@@ -1,5 +1,5 @@
 /* Names of classes: from one list to another. */
-#include "trainer/loop/class_names.h"
+#include "trainer/checkpoint/class_names.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -1,5 +1,5 @@
 /* What a classifier makes of an image, as a row. */
-#include "trainer/loop/class_rows.h"
+#include "trainer/report/class_rows.h"
 
 #include <math.h>
 

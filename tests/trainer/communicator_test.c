@@ -1,6 +1,6 @@
 /* Ranks that talk through the host's memory: sums, and what happens when one of them goes. */
 #include "tests/support/support.h"
-#include "trainer/dist/communicator.h"
+#include "trainer/ranks/communicator.h"
 
 #include <fcntl.h>
 #include <signal.h>

@@ -7,8 +7,8 @@
 
 #include <cuda_runtime_api.h>
 
-#include "trainer/backend/cuda/kernels_norm.h"
-#include "trainer/backend/cuda/kernels_window.h"
+#include "trainer/backend/cuda/kernels/kernels_norm.h"
+#include "trainer/backend/cuda/kernels/kernels_window.h"
 
 static const double copy_tb_per_second = 4.29;
 enum {

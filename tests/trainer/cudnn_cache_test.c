@@ -1,5 +1,5 @@
 /* Plans of cuDNN's that are kept, in memory and on disk; for a GPU that need not be here. */
-#include "trainer/backend/cuda/cudnn_cache.h"
+#include "trainer/backend/cuda/device/cudnn_cache.h"
 
 #include <stdio.h>
 #include <string.h>

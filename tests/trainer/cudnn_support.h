@@ -4,7 +4,7 @@
 
 #include <stdbool.h>
 
-#include "trainer/backend/cuda/cudnn_graph.h"
+#include "trainer/backend/cuda/device/cudnn_graph.h"
 
 void watch_leaks(bool watch);
 

@@ -1,5 +1,5 @@
 /* How tensors lie in device memory: descriptions alone, for which no GPU need be here. */
-#include "trainer/backend/cuda/tensors.h"
+#include "trainer/backend/cuda/lowering/tensors.h"
 
 #include "tests/support/support.h"
 #include "tests/trainer/odd_network.h"

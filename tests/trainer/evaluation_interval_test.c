@@ -1,5 +1,5 @@
 /* Evaluation at most a fifth of the time, in as many epochs as that allows. */
-#include "trainer/loop/evaluation_interval.h"
+#include "trainer/plan/evaluation_interval.h"
 
 #include "tests/support/support.h"
 

@@ -1,5 +1,5 @@
 /* PSNR and SSIM against an implementation in NumPy that looks at each window by itself (golden/make_golden_optim.py). */
-#include "trainer/loop/image_metrics.h"
+#include "trainer/report/image_metrics.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -2,7 +2,7 @@
 #ifndef FSHARD_TESTS_TRAINER_KERNELS_SUPPORT_H
 #define FSHARD_TESTS_TRAINER_KERNELS_SUPPORT_H
 
-#include "trainer/backend/cpu/kernels.h"
+#include "trainer/backend/cpu/cpu_kernels.h"
 
 enum { ROWS = 70, WIDTH_MAX = 200, GUARD = 32, VALUES = ROWS * WIDTH_MAX, BUFFERS = 8 };
 #define GUARD_VALUE 12345.5F

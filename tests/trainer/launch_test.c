@@ -1,6 +1,6 @@
 /* Ranks as processes of this host: they know their places, end together, and the parent says how. */
 #include "tests/support/support.h"
-#include "trainer/dist/launch.h"
+#include "trainer/launch.h"
 
 #include <signal.h>
 #include <stdio.h>
@@ -11,7 +11,7 @@
 
 #include "common/interrupt.h"
 #include "common/progress.h"
-#include "trainer/dist/rank_place.h"
+#include "trainer/ranks/rank_place.h"
 
 enum { RANKS = 3, REQUEUED = 75 };
 

@@ -27,7 +27,7 @@
 
 #include "tests/support/support.h"
 #include "trainer/backend/backend.h"
-#include "trainer/loop/profile.h"
+#include "trainer/report/profile.h"
 #include "trainer/models/models.h"
 
 enum { LINE_BYTES = 768, LINES_MAX = 4096, PERIOD_MAX = 80, REPEATED_LEAST = 4, HEADING_BYTES = 128 };

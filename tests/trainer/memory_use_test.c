@@ -3,7 +3,7 @@
 
 #include "tests/support/support.h"
 #include "tests/trainer/odd_network.h"
-#include "trainer/backend/cuda/memory_advice.h"
+#include "trainer/backend/cuda/device/memory_advice.h"
 
 /* Every tensor takes a multiple of 256 bytes; copies and gradients of weights are padded to 8 channels both ways. */
 TEST(test_each_kind_of_memory_is_foreseen)

@@ -1,4 +1,4 @@
-#include "trainer/loop/metrics.h"
+#include "trainer/report/metrics.h"
 
 #include <math.h>
 

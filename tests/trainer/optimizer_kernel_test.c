@@ -10,7 +10,7 @@
 
 #include "common/random.h"
 #include "tests/support/support.h"
-#include "trainer/backend/cuda/kernels_update.h"
+#include "trainer/backend/cuda/kernels/kernels_update.h"
 
 static void *on_device(const void *values, size_t bytes)
 {

@@ -1,4 +1,4 @@
-#include "trainer/loop/prediction_table.h"
+#include "trainer/inference/prediction_table.h"
 
 #include <stdlib.h>
 #include <string.h>

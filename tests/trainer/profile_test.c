@@ -1,5 +1,5 @@
 /* The table of a profile: what a node moves and computes at least, and how times are held against that. */
-#include "trainer/loop/profile.h"
+#include "trainer/report/profile.h"
 
 #include <math.h>
 #include <stdlib.h>

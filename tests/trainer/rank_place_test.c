@@ -1,6 +1,6 @@
 /* Places of ranks, as launchers tell them by the environment. */
 #include "tests/support/support.h"
-#include "trainer/dist/rank_place.h"
+#include "trainer/ranks/rank_place.h"
 
 #include <string.h>
 

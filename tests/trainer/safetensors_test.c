@@ -1,4 +1,4 @@
-#include "trainer/loop/safetensors.h"
+#include "trainer/checkpoint/safetensors.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -1,4 +1,4 @@
-#include "trainer/loop/tiles.h"
+#include "trainer/inference/tiles.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,4 +1,4 @@
-#include "trainer/loop/train_plan.h"
+#include "trainer/plan/train_plan.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -8,7 +8,7 @@
 
 #include "tests/support/support.h"
 #include "tests/trainer/golden.h"
-#include "trainer/backend/cpu/cpu.h"
+#include "trainer/backend/cpu/cpu_internal.h"
 #include "trainer/graph/graph_internal.h"
 
 #define TOLERANCE 1e-4

@@ -1,4 +1,4 @@
-#include "trainer/loop/verdict.h"
+#include "trainer/report/verdict.h"
 
 #include <math.h>
 #include <string.h>

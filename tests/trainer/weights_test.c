@@ -1,5 +1,5 @@
 /* Weights in a file: what they say of themselves. */
-#include "trainer/loop/weights.h"
+#include "trainer/checkpoint/weights.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -7,7 +7,7 @@
 
 #include "tests/support/support.h"
 #include "tests/trainer/network_support.h"
-#include "trainer/loop/safetensors.h"
+#include "trainer/checkpoint/safetensors.h"
 
 static const char *const odd_names[TEST_CLASSES] = {"tench, Tinca tinca",
                                                     "a \"quoted\" one",

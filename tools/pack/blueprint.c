@@ -6,7 +6,7 @@
 
 #include "common/file.h"
 #include "common/seal.h"
-#include "tools/pack/contents.h"
+#include "tools/job/contents.h"
 #include "tools/pack/provenance.h"
 
 void blueprint_free(Blueprint *blueprint)
@@ -84,7 +84,7 @@ FshStatus blueprint_make(Blueprint *blueprint, const Plan *plan, const PackOptio
         for (size_t i = 0; i < plan->output_count; i++)
             file_count += plan->outputs[i].split == split;
         if (file_count)
-            complete = add_split(blueprint, plan_split_names[split], file_count);
+            complete = add_split(blueprint, fsh_split_name(split), file_count);
     }
     FshStatus status = complete ? FSH_OK : out_of_memory(error);
     if (!status && plan->dictionary)
@@ -221,7 +221,7 @@ static bool is_split_name(const char *name)
 {
     bool found = false;
     for (size_t i = 0; i < PLAN_SPLITS; i++)
-        found |= strcmp(name, plan_split_names[i]) == 0;
+        found |= strcmp(name, fsh_split_name(i)) == 0;
     return found;
 }
 

@@ -5,10 +5,9 @@
 #include <string.h>
 
 #include "common/read_fault.h"
-#include "tools/pack/jpeg_size.h"
+#include "imaging/jpeg_size.h"
 #include "tools/pack/source.h"
-#include "tools/resize/resize_names.h"
-#include "tools/resize/resize_pairs.h"
+#include "imaging/shrink_names.h"
 
 void intake_free(Intake *intake)
 {
@@ -17,7 +16,7 @@ void intake_free(Intake *intake)
         buffer_free(&intake->smaller[field]);
         fsh_unpacker_free(&intake->unpackers[field]);
     }
-    resize_worker_free(&intake->resizer);
+    shrink_worker_free(&intake->resizer);
     *intake = (Intake){0};
 }
 
@@ -135,14 +134,14 @@ static FshStatus format_by_name(const Plan *plan, const PlanSample *sample, size
         return FSH_OK;
     memcpy(name, source.path, source.path_bytes);
     name[source.path_bytes] = '\0';
-    return resize_name_target(name, IMAGE_UNKNOWN, target, format, error);
+    return shrink_name_target(name, IMAGE_UNKNOWN, target, format, error);
 }
 
 static FshStatus prepare_resizing(Intake *intake, const Plan *plan, const PlanSample *sample, size_t field,
                                   IntakeBytes *taken, ImageFormat *format, FshError *error)
 {
     const bool was_raw = taken->is_raw;
-    FshStatus status = intake->resizer ? FSH_OK : resize_worker_new(&intake->resizer, error);
+    FshStatus status = intake->resizer ? FSH_OK : shrink_worker_new(&intake->resizer, error);
     if (!status && was_raw)
         status = wrap_pixels(&intake->files[field], taken, error);
     *format = IMAGE_PNG; /* pixels have no loss behind them yet */
@@ -152,8 +151,8 @@ static FshStatus prepare_resizing(Intake *intake, const Plan *plan, const PlanSa
 const char *intake_hint_scale(uint32_t width, uint32_t height, uint32_t other_width, uint32_t other_height,
                               bool resizes, char hint[PAIR_SCALE_HINT_BYTES])
 {
-    const uint32_t up = pair_factor(width, height, other_width, other_height);
-    const uint32_t down = pair_factor(other_width, other_height, width, height);
+    const uint32_t up = image_whole_factor(width, height, other_width, other_height);
+    const uint32_t down = image_whole_factor(other_width, other_height, width, height);
     hint[0] = '\0';
     if (up && up <= FSH_PAIR_SCALE_MAX)
         (void)snprintf(hint, PAIR_SCALE_HINT_BYTES, "; %s--pair-scale %" PRIu32 " packs such pairs",
@@ -186,20 +185,20 @@ static FshStatus make_smaller(Intake *intake, const Plan *plan, const PackOption
 {
     const IntakeBytes original = *taken;
     ImageFormat format = IMAGE_UNKNOWN;
-    ResizedImage resized = {0};
+    ShrunkImage resized = {0};
     FshStatus status = prepare_resizing(intake, plan, sample, field, taken, &format, error);
     if (!status)
-        status = resize_image(intake->resizer, taken->data, taken->bytes, format, &options->resize, &resized,
+        status = shrink_image(intake->resizer, taken->data, taken->bytes, format, &options->resize, &resized,
                               error);
     if (!status)
         status = check_sizes(intake, plan, field, &resized.info, error);
     if (status)
         return status;
-    if (original.is_raw && resized.action != RESIZE_RESIZED) {
+    if (original.is_raw && resized.action != SHRINK_RESIZED) {
         *taken = original; /* small enough: its pixels as they are */
         return FSH_OK;
     }
-    if (resized.action == RESIZE_COPIED)
+    if (resized.action == SHRINK_COPIED)
         return FSH_OK;
     Buffer *smaller = &intake->smaller[field]; /* the worker's own is for one image at a time */
     smaller->length = 0;
@@ -229,11 +228,11 @@ static FshStatus probe_bytes(Intake *intake, ImageDecoder *decoder, const Plan *
         *info = (ImageInfo){.width = taken->width, .height = taken->height, .channels = taken->channels};
         return taken->is_raw ? FSH_OK : jpeg_size_or_probe(decoder, taken->data, taken->bytes, info, error);
     }
-    ResizedImage resized = {0};
+    ShrunkImage resized = {0};
     ImageFormat format = IMAGE_UNKNOWN;
     FshStatus status = prepare_resizing(intake, plan, sample, field, taken, &format, error);
     if (!status)
-        status = resize_image_plan(intake->resizer, taken->data, taken->bytes, format, &options->resize,
+        status = shrink_image_plan(intake->resizer, taken->data, taken->bytes, format, &options->resize,
                                    &resized, error);
     *info = resized.info;
     info->width = resized.width;

@@ -23,7 +23,7 @@ typedef struct Intake {
     Buffer smaller[FSH_FIELDS_MAX];         /* made smaller */
     FshUnpacker *unpackers[FSH_FIELDS_MAX]; /* made when a field is compressed */
     uint32_t widths[FSH_FIELDS_MAX], heights[FSH_FIELDS_MAX]; /* before that */
-    ResizeWorker *resizer;                                    /* made when it is needed */
+    ShrinkWorker *resizer;                                    /* made when it is needed */
 } Intake;
 
 void intake_free(Intake *intake);

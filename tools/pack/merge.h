@@ -4,7 +4,7 @@
  *   machine 2:  fpack --part 2/2 photos/ part2/
  *   then:       fpack --merge shards/ part1/ part2/    or:       fpack --merge shards/
  *
- * Every part makes the same plan and takes a run of whole shards from it, as equal in bytes as they allow (common/part.h). A
+ * Every part makes the same plan and takes a run of whole shards from it, as equal in bytes as they allow (tools/job/part.h). A
  * merge needs neither the source nor the plan: the blueprint (blueprint.h) and the progress file of each shard say all that
  * the manifest does, and the bytes are those that one machine alone would have come to. What lies in other folders is linked
  * or, on another file system, copied; those folders stay as they are. */

@@ -10,7 +10,7 @@
 #include "common/progress.h"
 #include "tools/pack/blueprint.h"
 #include "tools/pack/budget.h"
-#include "tools/pack/destination.h"
+#include "tools/job/destination.h"
 #include "tools/pack/work.h"
 
 /* What a thread takes at a time: a few neighbouring samples of one output, since a sample of a kilobyte costs less than
@@ -92,7 +92,7 @@ static FshStatus start_output(Run *run, FshError *error)
 {
     const Plan *plan = run->plan;
     const PlanOutput *output = &plan->outputs[run->pending[run->current]];
-    const char *split = plan_split_names[output->split];
+    const char *split = fsh_split_name(output->split);
     char name[NAME_MAX + 1], path[PATH_MAX];
     (void)fsh_file_name(name, sizeof name, run->options->container, split, output->shard_index,
                         output->shard_count);

@@ -7,7 +7,7 @@
 #define FSHARD_PACK_PACK_H
 
 #include "tools/pack/blueprint.h"
-#include "tools/pack/destination.h"
+#include "tools/job/destination.h"
 #include "tools/pack/plan.h"
 
 typedef struct PackResult {

@@ -153,7 +153,7 @@ static void print_duplicates(FILE *stream, const uint64_t *duplicates)
         if (!duplicates[split])
             continue;
         (void)fprintf(stream, "%s%s of %s", before,
-                      progress_format_count(count, sizeof count, duplicates[split]), plan_split_names[split]);
+                      progress_format_count(count, sizeof count, duplicates[split]), fsh_split_name(split));
         before = ", ";
     }
     (void)fputs(*before == 'l' ? "found nothing twice\n" : "\n", stream);
@@ -239,9 +239,9 @@ static json_t *left_out_to_json(const Report *report)
 /* {"train": 12, "val": 3, "test": 0} */
 static json_t *duplicates_to_json(const uint64_t *duplicates)
 {
-    return json_pack("{s:I, s:I, s:I}", plan_split_names[PLAN_TRAIN], (json_int_t)duplicates[PLAN_TRAIN],
-                     plan_split_names[PLAN_VAL], (json_int_t)duplicates[PLAN_VAL],
-                     plan_split_names[PLAN_TEST], (json_int_t)duplicates[PLAN_TEST]);
+    return json_pack("{s:I, s:I, s:I}", fsh_split_name(PLAN_TRAIN), (json_int_t)duplicates[PLAN_TRAIN],
+                     fsh_split_name(PLAN_VAL), (json_int_t)duplicates[PLAN_VAL], fsh_split_name(PLAN_TEST),
+                     (json_int_t)duplicates[PLAN_TEST]);
 }
 
 FshStatus report_print_json(FILE *stream, const Report *report, FshError *error)

@@ -23,9 +23,8 @@ typedef struct Report {
     uint64_t other_file_count;        /* files of the source that are no images */
     Part part;                        /* {0, 0}: all of it */
     bool dry_run, merged;
-    const uint64_t
-        *duplicates; /* that --dedupe left out, for each of plan_split_names; NULL: it was not given */
-    const PlanChosen *chosen; /* by --store auto, for the whole dataset; NULL: nothing was chosen */
+    const uint64_t *duplicates; /* that --dedupe left out, for each split; NULL: it was not given */
+    const PlanChosen *chosen;   /* by --store auto, for the whole dataset; NULL: nothing was chosen */
 } Report;
 
 /* The summary: a few lines for people. */

@@ -13,9 +13,7 @@
 #include "common/seal.h"
 #include "imaging/image.h"
 #include "tools/pack/source.h"
-#include "tools/resize/resize_recipe.h"
-
-const char *const plan_split_names[PLAN_SPLITS] = {"train", "val", "test"};
+#include "imaging/shrink.h"
 
 /* What researchers call their split folders. */
 static const struct {
@@ -103,14 +101,14 @@ static uint64_t payload_bytes(const Plan *plan, uint64_t item, const PlanSource 
         return source->bytes;
     memcpy(name, source->path, source->path_bytes);
     name[source->path_bytes] = '\0';
-    const ImageFormat format = resize_format_for(image_name_format(name));
+    const ImageFormat format = shrink_format_for(image_name_format(name));
     const uint64_t most = plan->smaller_bytes[format == IMAGE_PNG];
     return source->bytes < most ? source->bytes : most;
 }
 
 /* Bits of photographs at quality 90 for each pixel, and of graphics: guesses that decide no more than how many shards there
  * are. */
-static void guess_smaller_bytes(Plan *plan, const ResizeRecipe *recipe)
+static void guess_smaller_bytes(Plan *plan, const ShrinkRecipe *recipe)
 {
     const uint64_t size = recipe->max_size;
     const uint64_t pixels = recipe->long_edge ? size * size * 3 / 4 : size * size * 4 / 3;
@@ -405,7 +403,7 @@ static FshStatus take_own_recipe(Plan *plan, const PackOptions *options, FshErro
 {
     if (!options->resize.max_size)
         return FSH_OK;
-    json_t *recipe = resize_recipe_json(&options->resize, "fpack");
+    json_t *recipe = shrink_recipe_json(&options->resize, "fpack");
     if (recipe && plan->recipe && json_object_set(recipe, "before", plan->recipe)) {
         json_decref(recipe);
         recipe = NULL;
@@ -504,9 +502,9 @@ static FshStatus leave_out_duplicates(Plan *plan, const PackOptions *options, Fs
 
 FshStatus plan_make(Plan *plan, const PackOptions *options, FshError *error)
 {
-    const ResizeRecipe limits = {.max_pixels = options->max_pixels};
+    const ShrinkRecipe limits = {.max_pixels = options->max_pixels};
     *plan = (Plan){.root = options->source,
-                   .file_most_bytes = resize_most_bytes(&limits),
+                   .file_most_bytes = shrink_most_bytes(&limits),
                    .folder = -1,
                    .kind = options->field_count ? FSH_KIND_PAIRS : FSH_KIND_CLASSES,
                    .field_count = options->field_count ? options->field_count : 1,

@@ -32,12 +32,12 @@
 #include <jansson.h>
 
 #include "common/file.h"
-#include "common/part.h"
+#include "tools/job/part.h"
 #include "common/walk.h"
 #include "formats/fshard.h"
-#include "tools/pack/names.h"
-#include "tools/pack/notes.h"
-#include "tools/resize/resize_image.h"
+#include "tools/pack/name_list.h"
+#include "tools/job/notes.h"
+#include "imaging/shrink.h"
 
 typedef enum PackStore {
     PACK_STORE_COPY, /* the file's bytes as they are */
@@ -71,7 +71,7 @@ typedef struct PackOptions {
     bool shuffle;         /* order of the samples: shuffle_seed's instead of the paths' */
     uint64_t shuffle_seed;
     uint64_t limit;         /* samples of each split at most, spread over its classes; 0: all */
-    ResizeRecipe resize;    /* what is done to images on the way in; max_size 0: nothing */
+    ShrinkRecipe resize;    /* what is done to images on the way in; max_size 0: nothing */
     const char *files_from; /* a list of paths and labels, see plan_list.c; "-": standard input; NULL: none */
     const char *
         labels; /* a file that says what the images of flat folders, or a dataset's that have no label, are (labels.h); NULL: none */
@@ -87,10 +87,8 @@ typedef struct PackOptions {
     bool quiet;
 } PackOptions;
 
-typedef enum PlanSplitIndex { PLAN_TRAIN, PLAN_VAL, PLAN_TEST, PLAN_SPLITS } PlanSplitIndex;
-
-/* "train", "val", "test". */
-extern const char *const plan_split_names[PLAN_SPLITS];
+/* As fsh_split_name counts them. */
+typedef enum PlanSplitIndex { PLAN_TRAIN, PLAN_VAL, PLAN_TEST, PLAN_SPLITS = FSH_SPLIT_COUNT } PlanSplitIndex;
 
 typedef struct PlanSample {
     const char *key; /* key_bytes long, not NUL-terminated; owned by the plan */
@@ -178,7 +176,7 @@ typedef struct Plan {
     size_t dictionary_bytes;
     PlanChosen chosen;        /* PACK_STORE_AUTO */
     uint32_t raw_channels;    /* of raw pixels: 1 where every image is gray, else 3 */
-    uint64_t file_most_bytes; /* of a source's image: longer ones are left out unread (resize_most_bytes) */
+    uint64_t file_most_bytes; /* of a source's image: longer ones are left out unread (shrink_most_bytes) */
     uint64_t *payload_bytes;  /* for each item, where headers were read; else NULL */
     char id[33];
 
@@ -266,8 +264,6 @@ FshStatus plan_hint_suffix(Plan *plan, const SideImage *orphans, size_t count, F
 /* The samples of --files-from. */
 FshStatus plan_list(Plan *plan, const PackOptions *options, FshError *error);
 
-/* Whether the source is several files in one word: WebDataset's x-{000..127}.tar or a.tar::b.tar. */
-bool plan_names_files(const char *source);
 /* Whether the source is to be opened as a dataset: a file, several, or a folder in which a dataset, an LMDB, or tars, LMDBs
  * and shards without any other folder lie. */
 bool plan_is_dataset(const char *source);

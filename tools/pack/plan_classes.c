@@ -11,8 +11,8 @@
 #include <sys/stat.h>
 
 #include "common/file.h"
-#include "common/labels.h"
-#include "tools/pack/names.h"
+#include "tools/job/labels.h"
+#include "tools/pack/name_list.h"
 #include "tools/pack/plan.h"
 
 /* Adds the name if a folder has it. One that cannot be looked at may be a class: not with skip_unread. */
@@ -266,7 +266,7 @@ static FshStatus check_roots(const Plan *plan, Layout *layout, FshError *error)
             if (layout->roots[j].split == root->split)
                 return fsh_error_set(error, FSH_ERR_MISMATCH,
                                      "%s: both '%s' and '%s' are there; keep one as the %s split", plan->root,
-                                     layout->roots[j].name, root->name, plan_split_names[root->split]);
+                                     layout->roots[j].name, root->name, fsh_split_name(root->split));
         }
     }
     return FSH_OK;

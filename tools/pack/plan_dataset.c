@@ -10,8 +10,9 @@
 #include <xxhash.h>
 
 #include "common/file.h"
-#include "common/labels.h"
-#include "tools/pack/names.h"
+#include "common/path.h"
+#include "tools/job/labels.h"
+#include "tools/pack/name_list.h"
 #include "tools/pack/plan.h"
 
 /* ---- is it one? ---- */
@@ -48,12 +49,7 @@ bool plan_is_dataset(const char *source)
 {
     if (file_is_folder(source))
         return folder_is_dataset(source);
-    return file_exists(source) || plan_names_files(source);
-}
-
-bool plan_names_files(const char *source)
-{
-    return !file_exists(source) && (strchr(source, '{') || strstr(source, "::"));
+    return file_exists(source) || path_names_several(source);
 }
 
 /* ---- which of its parts ---- */

@@ -56,7 +56,7 @@ static FshStatus cut_split(Plan *plan, uint32_t split, const PackOptions *option
     if (shard_count > PLAN_SHARDS_MAX)
         return fsh_error_set(error, FSH_ERR_USAGE,
                              "--shard-size: %s would need %" PRIu64 " shards; choose a larger size",
-                             plan_split_names[split], shard_count);
+                             fsh_split_name(split), shard_count);
     PlanOutput *outputs = reallocarray(plan->outputs, plan->output_count + shard_count, sizeof *outputs);
     if (!outputs)
         return fsh_error_set(error, FSH_ERR_MEMORY, "%s: out of memory", plan->root);
@@ -105,7 +105,7 @@ static void hash_text(XXH3_state_t *state, const char *text, size_t length)
 /* The recipe of this run, not that of the source, and what decides how samples are stored. */
 static void hash_recipe(XXH3_state_t *state, const Plan *plan, const PackOptions *options)
 {
-    const ResizeRecipe *recipe = &options->resize;
+    const ShrinkRecipe *recipe = &options->resize;
     if (options->store == PACK_STORE_JPEG)
         hash_u64(state, (uint64_t)recipe->quality);
     if (options->store == PACK_STORE_ZSTD || plan->dictionary)

@@ -22,7 +22,7 @@ FshStatus plan_tally(PlanTally *tally, const Plan *plan, FshError *error)
 
 static FshStatus refuse_empty_split(const Plan *plan, uint32_t split, uint64_t before, FshError *error)
 {
-    const char *name = plan_split_names[split];
+    const char *name = fsh_split_name(split);
     return fsh_error_set(
         error, FSH_ERR_MISMATCH,
         "%s: --dedupe leaves nothing of %s: all of its %" PRIu64
@@ -48,7 +48,7 @@ static FshStatus warn_of_empty_classes(Plan *plan, const PlanTally *before, cons
         &plan->warnings, FSH_OK, error, "--dedupe",
         "leaves no sample of %zu class%s in %s, '%s' is the first; kept as classes with no sample "
         "there",
-        emptied, emptied == 1 ? "" : "es", plan_split_names[split], plan->class_names[first]);
+        emptied, emptied == 1 ? "" : "es", fsh_split_name(split), plan->class_names[first]);
 }
 
 FshStatus plan_tell_duplicates(Plan *plan, const PlanTally *before, FshError *error)

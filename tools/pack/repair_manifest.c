@@ -10,8 +10,8 @@
 #include "common/pool.h"
 #include "common/progress.h"
 #include "imaging/decode.h"
-#include "tools/pack/destination.h"
-#include "tools/pack/stats.h"
+#include "tools/job/destination.h"
+#include "tools/job/stats.h"
 
 enum { OLD_MANIFEST_BYTES_MAX = 1 << 30 };
 

@@ -4,7 +4,7 @@
 #define FSHARD_PACK_REPAIR_MANIFEST_H
 
 #include "formats/fshard.h"
-#include "tools/pack/notes.h"
+#include "tools/job/notes.h"
 
 typedef struct RepairOptions {
     const char *folder;

@@ -8,7 +8,7 @@
 #define FSHARD_PACK_RESUME_H
 
 #include "tools/pack/plan.h"
-#include "tools/pack/stats.h"
+#include "tools/job/stats.h"
 
 /* What came of one output. */
 typedef struct OutputResult {

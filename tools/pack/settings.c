@@ -6,7 +6,7 @@
 
 #include "common/cpu.h"
 #include "common/file.h"
-#include "tools/pack/destination.h"
+#include "tools/job/destination.h"
 
 const char *const settings_formats[] = {"shards", "lmdb", "tar", NULL};
 const char *const settings_layouts[] = {"fshard", "basicsr", NULL};
@@ -63,12 +63,12 @@ static FshStatus check_outside(const PackOptions *options, size_t field, FshErro
 }
 
 /* fresize's recipe, with its defaults where fpack has no option. */
-static FshStatus take_recipe(const Settings *settings, ResizeRecipe *recipe, FshError *error)
+static FshStatus take_recipe(const Settings *settings, ShrinkRecipe *recipe, FshError *error)
 {
     size_t filter = 0;
     while (strcmp(resample_filter_names[filter], settings->filter) != 0)
         filter++; /* the option table has checked that it is one of them */
-    *recipe = (ResizeRecipe){.max_size = (uint32_t)settings->max_size,
+    *recipe = (ShrinkRecipe){.max_size = (uint32_t)settings->max_size,
                              .long_edge = strcmp(settings->edge, "long") == 0,
                              .filter = (ResampleFilter)filter,
                              .format = IMAGE_UNKNOWN,

@@ -5,8 +5,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "tools/pack/codec.h"
-#include "tools/pack/jpeg_size.h"
+#include "tools/job/codec.h"
+#include "imaging/jpeg_size.h"
 
 void worker_free(Worker *worker)
 {

@@ -9,7 +9,7 @@
 
 #include "imaging/encode.h"
 #include "tools/pack/intake.h"
-#include "tools/pack/stats.h"
+#include "tools/job/stats.h"
 
 typedef struct Worker {
     ImageDecoder *decoder;

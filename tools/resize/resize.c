@@ -7,9 +7,9 @@
 
 #include "common/pool.h"
 #include "common/progress.h"
-#include "common/tar_write.h"
+#include "tar/tar_write.h"
 #include "common/walk.h"
-#include "tools/resize/resize_names.h"
+#include "imaging/shrink_names.h"
 #include "tools/resize/resize_output.h"
 #include "tools/resize/resize_range.h"
 #include "tools/resize/resize_places.h"
@@ -115,7 +115,7 @@ static FshStatus take(uint64_t index, void *memory, bool *end_ret, void *context
         result->modified_ns = item->modified_ns;
         status = resize_is_done(&run->job, result, item->bytes, &slot->done, error);
         if (!status && !slot->done)
-            status = resize_source_load(run->source, item, resize_most_bytes(&run->options->recipe), error);
+            status = resize_source_load(run->source, item, shrink_most_bytes(&run->options->recipe), error);
     }
     show_position(run);
     run->finding_seconds += progress_now_seconds() - begin;

@@ -9,9 +9,9 @@
 
 #include "common/pool.h"
 #include "common/progress.h"
-#include "common/tar_read.h"
+#include "tar/tar_read.h"
 #include "common/walk.h"
-#include "tools/resize/resize_names.h"
+#include "imaging/shrink_names.h"
 #include "tools/resize/resize_range.h"
 #include "tools/resize/resize_work.h"
 
@@ -22,7 +22,7 @@ const char *const resize_finding_names[RESIZE_FINDING_COUNT] = {
 };
 
 typedef struct Thread {
-    ResizeWorker *worker; /* why an image has no output */
+    ShrinkWorker *worker; /* why an image has no output */
     Buffer file;
 } Thread;
 
@@ -111,7 +111,7 @@ static FshStatus take_next(Check *check, Slot *slot, bool *wanted_ret, bool *end
     slot->bytes_read = 0;
     slot->is_image = image_name_is_image(item->path) || (item->reason[0] && !item->is_outside);
     status =
-        resize_name_target(item->name, check->options->recipe.format, slot->target, &slot->format, error);
+        shrink_name_target(item->name, check->options->recipe.format, slot->target, &slot->format, error);
     if (!status && !item->reason[0])
         status = find_row(check, slot, error);
     *wanted_ret = check->options->part.count && item->is_second_side
@@ -125,7 +125,7 @@ static FshStatus take(uint64_t index, void *memory, bool *end_ret, void *context
     Check *check = context;
     Slot *slot = memory;
     ResizeItem *item = &slot->item;
-    const ResizeRecipe *recipe = &check->options->recipe;
+    const ShrinkRecipe *recipe = &check->options->recipe;
     bool wanted = false;
     FshStatus status = FSH_OK;
     (void)index;
@@ -135,7 +135,7 @@ static FshStatus take(uint64_t index, void *memory, bool *end_ret, void *context
         return status;
     /* it may be too small, damaged, or an image by its content alone */
     if (item->in_tar && !slot->found && !item->reason[0])
-        status = resize_source_load(check->source, item, resize_most_bytes(recipe), error);
+        status = resize_source_load(check->source, item, shrink_most_bytes(recipe), error);
     return status;
 }
 
@@ -150,18 +150,18 @@ static bool is_too_small(const Check *check, Thread *thread, const Slot *slot, c
                          FshError *reason)
 {
     const ResizeItem *item = &slot->item;
-    ResizedImage image;
+    ShrunkImage image;
     FileMapping mapping = {0};
     if (!item->in_tar && file_map(path, &mapping, NULL))
         return false;
     const uint8_t *bytes = item->in_tar ? item->content.bytes : mapping.bytes;
     const size_t length = item->in_tar ? item->content.length : (size_t)mapping.length;
-    FshStatus status = resize_image_plan(thread->worker, bytes, length, slot->format, &check->options->recipe,
+    FshStatus status = shrink_image_plan(thread->worker, bytes, length, slot->format, &check->options->recipe,
                                          &image, reason);
     if (file_mapping_check(&mapping, 0, mapping.length, reason))
         status = FSH_ERR_SYSTEM;
     file_unmap(&mapping);
-    return !status && image.action == RESIZE_TOO_SMALL;
+    return !status && image.action == SHRINK_TOO_SMALL;
 }
 
 static void find_in_tar(const Check *check, Slot *slot)
@@ -274,7 +274,7 @@ static FshStatus check_images(Check *check, FshError *error)
     if (!check->threads)
         return fsh_error_set(error, FSH_ERR_MEMORY, "no memory for %d threads", options->jobs);
     for (int i = 0; i < options->jobs && !status; i++)
-        status = resize_worker_new(&check->threads[i].worker, error);
+        status = shrink_worker_new(&check->threads[i].worker, error);
     const PoolStream stream = {.take = take,
                                .work = look,
                                .deliver = deliver,
@@ -285,7 +285,7 @@ static FshStatus check_images(Check *check, FshError *error)
     if (!status)
         status = pool_run_stream(options->jobs, &stream, error);
     for (int i = 0; i < options->jobs; i++) {
-        resize_worker_free(&check->threads[i].worker);
+        shrink_worker_free(&check->threads[i].worker);
         buffer_free(&check->threads[i].file);
     }
     free(check->threads);

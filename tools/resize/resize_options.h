@@ -2,8 +2,8 @@
 #ifndef FSHARD_RESIZE_OPTIONS_H
 #define FSHARD_RESIZE_OPTIONS_H
 
-#include "common/part.h"
-#include "tools/resize/resize_image.h"
+#include "tools/job/part.h"
+#include "imaging/shrink.h"
 #include "tools/resize/resize_source.h"
 
 typedef struct ResizeOptions {
@@ -11,7 +11,7 @@ typedef struct ResizeOptions {
     const char *destination; /* a folder, or a tar if the name ends in ".tar" */
     const char *labels;      /* the file that source.labels came from; NULL: none */
     const char *report;      /* JSON lines; NULL: none */
-    ResizeRecipe recipe;
+    ShrinkRecipe recipe;
     Part part;
     bool link;  /* small enough images become hard links of their sources */
     bool force; /* write everything anew */

@@ -44,10 +44,3 @@ FshStatus pair_find_partner(const char *root, const ResizeItem *item, char partn
                                  "has several partners: %.300s and others of that name", partner)
                  : fsh_error_set(error, FSH_ERR_NOT_FOUND, "has no partner %.300s", item->partner);
 }
-
-uint32_t pair_factor(uint32_t width, uint32_t height, uint32_t other_width, uint32_t other_height)
-{
-    const uint32_t factor = width ? other_width / width : 0;
-    const bool whole = other_width == (uint64_t)factor * width && other_height == (uint64_t)factor * height;
-    return factor > 1 && whole ? factor : 0;
-}

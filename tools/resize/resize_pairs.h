@@ -9,7 +9,4 @@
 FshStatus pair_find_partner(const char *root, const ResizeItem *item, char partner[PATH_MAX],
                             FshError *error);
 
-/* Returns how many times as wide and as high as the first size the second is; 0: no whole number of times, or once. */
-uint32_t pair_factor(uint32_t width, uint32_t height, uint32_t other_width, uint32_t other_height);
-
 #endif

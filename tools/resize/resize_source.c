@@ -7,7 +7,7 @@
 #include <sys/stat.h>
 
 #include "common/interrupt.h"
-#include "common/tar_read.h"
+#include "tar/tar_read.h"
 #include "common/walk.h"
 #include "common/path.h"
 #include "imaging/image.h"

@@ -13,7 +13,7 @@
 #include <stdbool.h>
 
 #include "common/file.h"
-#include "common/labels.h"
+#include "tools/job/labels.h"
 
 enum { RESIZE_SIDE_BYTES = 256, RESIZE_REASON_BYTES = 256 };
 

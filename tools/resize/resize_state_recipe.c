@@ -12,7 +12,7 @@
 #include "common/json_text.h"
 #include "common/path.h"
 #include "common/seal.h"
-#include "tools/resize/resize_recipe.h"
+#include "imaging/shrink.h"
 
 enum { JSON_BYTES_MAX = 1 << 20 }; /* of a file of ours */
 
@@ -80,7 +80,7 @@ static json_t *recipe_json(const ResizeState *state, const ResizeOptions *option
     *error = (FshError){0};
     json_t *source = path_json(options->source.path, error), *labels = path_json(options->labels, error);
     json_t *labels_hash = hash_json(options->labels, error);
-    json_t *object = resize_recipe_json(&options->recipe, "fresize");
+    json_t *object = shrink_recipe_json(&options->recipe, "fresize");
     json_t *run = json_pack("{s:o, s:o, s:o, s:o, s:o, s:b}", "source", source, "labels", labels,
                             "labels_hash", labels_hash, "pairs", sides[0][0] ? json_text(pairs) : json_null(),
                             /* a folder's parts come together in it; a tar is of one part or of all */

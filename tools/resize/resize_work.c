@@ -6,22 +6,22 @@
 #include <sys/stat.h>
 
 #include "common/progress.h"
-#include "tools/resize/resize_names.h"
+#include "imaging/shrink_names.h"
 #include "tools/resize/resize_output.h"
 #include "tools/resize/resize_pairs.h"
 
 FshStatus resize_thread_init(ResizeThread *thread, bool pairs, FshError *error)
 {
-    FshStatus status = resize_worker_new(&thread->workers[0], error);
+    FshStatus status = shrink_worker_new(&thread->workers[0], error);
     if (!status && pairs)
-        status = resize_worker_new(&thread->workers[1], error);
+        status = shrink_worker_new(&thread->workers[1], error);
     return status;
 }
 
 void resize_thread_free(ResizeThread *thread)
 {
     for (size_t side = 0; side < 2; side++) {
-        resize_worker_free(&thread->workers[side]);
+        shrink_worker_free(&thread->workers[side]);
         buffer_free(&thread->files[side]);
     }
     file_unmap(&thread->mapping);
@@ -113,7 +113,7 @@ FshStatus resize_result_begin(const ResizeJob *job, const char *path, const char
     if (output.capacity > RESIZE_KEPT_BYTES)
         buffer_free(&output);
     *result = (ResizeResult){.path = path, .outcome = RESIZE_OUTCOME_FAILED, .output = output};
-    return resize_name_target(name, job->options->recipe.format, result->target, &result->format, error);
+    return shrink_name_target(name, job->options->recipe.format, result->target, &result->format, error);
 }
 
 /* ---- one image ---- */
@@ -157,7 +157,7 @@ static FshStatus read_file(const ResizeJob *job, ResizeThread *thread, size_t si
         Buffer *file = &thread->files[side];
         if (file->capacity > RESIZE_KEPT_BYTES)
             buffer_free(file);
-        status = file_read_most(path, resize_most_bytes(&job->options->recipe), file, &result->reason);
+        status = file_read_most(path, shrink_most_bytes(&job->options->recipe), file, &result->reason);
         *bytes_ret = file->bytes;
         *length_ret = file->length;
     }
@@ -186,14 +186,14 @@ static void make_image(const ResizeJob *job, ResizeThread *thread, size_t side, 
                        size_t length, ResizeResult *result)
 {
     static const ResizeOutcome outcomes[] = {
-        [RESIZE_COPIED] = RESIZE_OUTCOME_COPIED,
-        [RESIZE_CONVERTED] = RESIZE_OUTCOME_CONVERTED,
-        [RESIZE_RESIZED] = RESIZE_OUTCOME_RESIZED,
-        [RESIZE_TOO_SMALL] = RESIZE_OUTCOME_TOO_SMALL,
+        [SHRINK_COPIED] = RESIZE_OUTCOME_COPIED,
+        [SHRINK_CONVERTED] = RESIZE_OUTCOME_CONVERTED,
+        [SHRINK_RESIZED] = RESIZE_OUTCOME_RESIZED,
+        [SHRINK_TOO_SMALL] = RESIZE_OUTCOME_TOO_SMALL,
     };
-    ResizedImage *image = &result->image;
+    ShrunkImage *image = &result->image;
     result->bytes_before = length;
-    FshStatus status = (job->options->dry_run ? resize_image_plan : resize_image)(
+    FshStatus status = (job->options->dry_run ? shrink_image_plan : shrink_image)(
         thread->workers[side], bytes, length, result->format, &job->options->recipe, image, &result->reason);
     if (job->options->dry_run && file_mapping_check(&thread->mapping, 0, length, &result->reason))
         status = FSH_ERR_SYSTEM;
@@ -318,7 +318,7 @@ static FshStatus put(const ResizeJob *job, ResizeThread *thread, const ResizeIte
     if (!resize_has_output(result) || job->options->dry_run)
         return FSH_OK;
     double begin = progress_now_seconds();
-    const ResizedImage *image = &result->image;
+    const ShrunkImage *image = &result->image;
     result->is_new = true;
     result->row = (LedgerRow){.source_bytes = result->bytes_before,
                               .source_modified_ns = result->modified_ns,
@@ -364,8 +364,8 @@ static void compare_sides(const ResizeJob *job, ResizeResult results[2])
         return;
     if (memcmp(sizes[0], sizes[1], sizeof sizes[0]) == 0)
         return;
-    const bool scaled = pair_factor(sizes[0][0], sizes[0][1], sizes[1][0], sizes[1][1]) ||
-                        pair_factor(sizes[1][0], sizes[1][1], sizes[0][0], sizes[0][1]);
+    const bool scaled = image_whole_factor(sizes[0][0], sizes[0][1], sizes[1][0], sizes[1][1]) ||
+                        image_whole_factor(sizes[1][0], sizes[1][1], sizes[0][0], sizes[0][1]);
     for (size_t side = 0; side < 2; side++)
         fail_result(&results[side],
                     fsh_error_set(

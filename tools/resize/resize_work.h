@@ -10,7 +10,7 @@ enum { RESIZE_KEPT_BYTES = 4 << 20 }; /* a buffer that grew beyond is given back
 
 /* What one thread keeps from image to image; two of each for the two images of a pair. */
 typedef struct ResizeThread {
-    ResizeWorker *workers[2];
+    ShrinkWorker *workers[2];
     Buffer files[2];
     FileMapping mapping; /* dry runs: of a file, the header is enough */
     double stage_seconds[RESIZE_STAGE_COUNT];
@@ -26,10 +26,10 @@ typedef struct ResizeResult {
     ImageFormat format;    /* that target's name promises */
     bool is_other;         /* no image, and its name did not say so: nothing to tell */
     ResizeOutcome outcome;
-    bool is_unplaced;   /* FAILED, having no side, no partner or no label */
-    bool is_unread;     /* FAILED, as the system could not read it: another time it may */
-    FshError reason;    /* FAILED */
-    ResizedImage image; /* its bytes are gone when the thread goes on */
+    bool is_unplaced;  /* FAILED, having no side, no partner or no label */
+    bool is_unread;    /* FAILED, as the system could not read it: another time it may */
+    FshError reason;   /* FAILED */
+    ShrunkImage image; /* its bytes are gone when the thread goes on */
     uint64_t bytes_before;
     int64_t modified_ns;
     bool unlinked; /* copied though a link was asked for */

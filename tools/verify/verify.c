@@ -9,7 +9,7 @@
 
 #include "common/file.h"
 #include "common/interrupt.h"
-#include "tools/pack/contents.h"
+#include "tools/job/contents.h"
 #include "tools/verify/verify_names.h"
 #include "tools/verify/verify_records.h"
 

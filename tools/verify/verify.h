@@ -12,7 +12,7 @@
 #define FSHARD_VERIFY_VERIFY_H
 
 #include "formats/fshard.h"
-#include "tools/pack/stats.h"
+#include "tools/job/stats.h"
 #include "tools/verify/verify_histogram.h"
 #include "tools/verify/verify_missing.h"
 

@@ -13,7 +13,7 @@
 #include "common/program.h"
 #include "common/progress.h"
 #include "common/text.h"
-#include "tools/pack/destination.h"
+#include "tools/job/destination.h"
 #include "tools/verify/verify_extract.h"
 #include "tools/verify/verify_list.h"
 #include "tools/verify/verify_names.h"

@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "common/file.h"
-#include "tools/resize/resize_names.h"
+#include "imaging/shrink_names.h"
 
 /* Pixels of a photograph and of its encoding by another version of the library differ by this much at most, on average: JPEG
  * of quality 50 stays below 8 even on gray noise, another photograph is 40 or more away. */
@@ -42,7 +42,7 @@ static int find_name(const char *const *names, const char *text)
 }
 
 /* False: not all of it is there, or not as we know it. */
-static bool read_recipe(const json_t *from, ResizeRecipe *recipe)
+static bool read_recipe(const json_t *from, ShrinkRecipe *recipe)
 {
     static const char *const edges[] = {"short", "long", NULL};
     static const char *const subsamplings[] = {"420", "444", NULL};
@@ -63,7 +63,7 @@ static bool read_recipe(const json_t *from, ResizeRecipe *recipe)
     if (edge_index < 0 || filter_index < 0 || subsampling_index < 0 || format_index < 0 || orient_index < 0 ||
         icc_index < 0 || max_size < 1 || quality < 1 || quality > 100 || min_size < 0)
         return false;
-    *recipe = (ResizeRecipe){.max_size = (uint32_t)max_size,
+    *recipe = (ShrinkRecipe){.max_size = (uint32_t)max_size,
                              .long_edge = edge_index == 1,
                              .filter = (ResampleFilter)filter_index,
                              .format = format_values[format_index],
@@ -95,7 +95,7 @@ void against_open(Against *against, const char *folder, const FshManifest *manif
 void against_reader_free(AgainstReader *reader)
 {
     pixel_reader_free(&reader->pixels);
-    resize_worker_free(&reader->resizer);
+    shrink_worker_free(&reader->resizer);
     image_encoder_free(&reader->encoder);
     buffer_free(&reader->file);
     buffer_free(&reader->encoded);
@@ -106,10 +106,10 @@ void against_reader_free(AgainstReader *reader)
 static FshStatus read_file(const Against *against, AgainstReader *reader, const char *name, FshError *error)
 {
     char path[PATH_MAX];
-    const ResizeRecipe limits = {.max_pixels = IMAGE_MAX_PIXELS_DEFAULT};
+    const ShrinkRecipe limits = {.max_pixels = IMAGE_MAX_PIXELS_DEFAULT};
     FshStatus status = file_join(path, sizeof path, against->folder, name, error);
     return status ? status
-                  : file_read_most(path, resize_most_bytes(against->has_recipe ? &against->recipe : &limits),
+                  : file_read_most(path, shrink_most_bytes(against->has_recipe ? &against->recipe : &limits),
                                    &reader->file, error);
 }
 
@@ -135,17 +135,17 @@ static FshStatus read_source(const Against *against, AgainstReader *reader, cons
 
 /* What the recipe makes of the file in hand. */
 static FshStatus resize_file(const Against *against, AgainstReader *reader, const char *name,
-                             ResizedImage *resized, FshError *error)
+                             ShrunkImage *resized, FshError *error)
 {
     char target[PATH_MAX];
     ImageFormat format = IMAGE_UNKNOWN;
-    FshStatus status = reader->resizer ? FSH_OK : resize_worker_new(&reader->resizer, error);
+    FshStatus status = reader->resizer ? FSH_OK : shrink_worker_new(&reader->resizer, error);
     if (!status)
-        status = resize_name_target(name, IMAGE_UNKNOWN, target, &format, error);
+        status = shrink_name_target(name, IMAGE_UNKNOWN, target, &format, error);
     if (!status)
-        status = resize_image(reader->resizer, reader->file.bytes, reader->file.length, format,
+        status = shrink_image(reader->resizer, reader->file.bytes, reader->file.length, format,
                               &against->recipe, resized, error);
-    if (!status && resized->action == RESIZE_TOO_SMALL)
+    if (!status && resized->action == SHRINK_TOO_SMALL)
         status = fsh_error_set(error, FSH_ERR_MISMATCH, "the recipe leaves %s out: it is too small", name);
     return status;
 }
@@ -234,7 +234,7 @@ FshStatus against_compare(const Against *against, AgainstReader *reader, const F
         status = compare_bytes(against, reader, field, data, bytes, reader->file.bytes, reader->file.length,
                                &same, error);
     if (!status && !same && against->has_recipe) {
-        ResizedImage resized = {0};
+        ShrunkImage resized = {0};
         status = resize_file(against, reader, name, &resized, error);
         if (!status)
             status = compare_bytes(against, reader, field, data, bytes, resized.bytes, resized.length, &same,

@@ -10,7 +10,7 @@
 #define FSHARD_VERIFY_VERIFY_AGAINST_H
 
 #include "imaging/encode.h"
-#include "tools/resize/resize_image.h"
+#include "imaging/shrink.h"
 #include "tools/verify/verify_pixels.h"
 
 typedef struct Against {
@@ -18,7 +18,7 @@ typedef struct Against {
     bool has_recipe;    /* the recipe below was read from the provenance */
     bool encoded_again; /* --store jpeg, */
     int quality;        /* of this quality; 0: not told */
-    ResizeRecipe recipe;
+    ShrinkRecipe recipe;
 } Against;
 
 /* Reads the manifest's provenance; folder stays the caller's. */
@@ -26,7 +26,7 @@ void against_open(Against *against, const char *folder, const FshManifest *manif
 
 typedef struct AgainstReader {
     PixelReader pixels;
-    ResizeWorker *resizer;
+    ShrinkWorker *resizer;
     ImageEncoder *encoder;
     Buffer file, encoded;
 } AgainstReader;

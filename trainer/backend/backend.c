@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "common/random.h"
-#include "trainer/backend/cuda/load.h"
+#include "trainer/backend/cuda_load.h"
 
 enum { BACKEND_COUNT = 2 };
 static const BackendInterface *const backends[BACKEND_COUNT] = {&backend_cpu, &backend_cuda};

@@ -36,7 +36,7 @@
 
 #include "trainer/graph/graph.h"
 
-struct Communicator; /* trainer/dist/communicator.h */
+struct Communicator; /* trainer/ranks/communicator.h */
 typedef struct Backend Backend;
 typedef struct State State;
 typedef struct Program Program;

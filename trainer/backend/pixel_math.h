@@ -9,7 +9,7 @@
 
 #include "imaging/resample_weights.h"
 #include "trainer/backend/pixel_recipe.h"
-#include "trainer/data/colour_math.h"
+#include "trainer/backend/colour_math.h"
 
 enum { PIXEL_CHANNELS_MAX = 3 };
 

@@ -43,7 +43,7 @@ typedef struct PixelColours {
     double noise; /* deviation, grey levels; 0: none */
     PixelRandom noise_random, erasing_random;
     uint32_t step_count;
-    uint8_t steps[PIXEL_STEPS_MAX]; /* ColourStep (trainer/data/colour_math.h) */
+    uint8_t steps[PIXEL_STEPS_MAX]; /* ColourStep (trainer/backend/colour_math.h) */
     uint32_t erased_left, erased_top, erased_width, erased_height; /* width 0: nothing is erased */
     bool
         erased_noise; /* each value around erased_colour, by PixelBatch.erased_deviation; else the colour itself */

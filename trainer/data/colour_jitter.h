@@ -14,7 +14,7 @@
 #include <stdint.h>
 
 #include "common/random.h"
-#include "trainer/data/colour_math.h"
+#include "trainer/backend/colour_math.h"
 
 /* How far each may go: factors are drawn from max(0, 1 - x) to 1 + x, the hue's shift from -x to x (of the circle, at most
  * 0.5). 0: not touched. */

@@ -3,7 +3,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "trainer/data/colour_math.h"
+#include "trainer/backend/colour_math.h"
 
 /* Marsaglia and Tsang, "A simple method for generating gamma variables" (2000). Below 1 from alpha + 1, as they say. */
 static double draw_gamma(double alpha, Random *random)

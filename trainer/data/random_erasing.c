@@ -3,7 +3,7 @@
 #include <math.h>
 #include <stddef.h>
 
-#include "trainer/data/colour_math.h"
+#include "trainer/backend/colour_math.h"
 
 const char *const erasing_fill_names[] = {"const", "rand", "pixel", NULL};
 

@@ -2,7 +2,7 @@
 #include <stdlib.h>
 
 #include "trainer/data/loader_bench.h"
-#include "trainer/loop/describe.h"
+#include "trainer/session/describe.h"
 #include "trainer/loop/train.h"
 
 static const double pass_seconds = 5;

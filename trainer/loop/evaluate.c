@@ -5,7 +5,7 @@
 
 #include "common/json_text.h"
 #include "common/progress.h"
-#include "trainer/loop/describe.h"
+#include "trainer/session/describe.h"
 #include "trainer/loop/predict.h"
 #include "trainer/loop/run_output.h"
 #include "trainer/loop/train.h"

@@ -13,7 +13,7 @@
 #include "common/path.h"
 #include "common/text.h"
 #include "imaging/encode.h"
-#include "trainer/loop/class_rows.h"
+#include "trainer/report/class_rows.h"
 #include "trainer/report/run_record.h"
 
 enum { CSVS = 2 };

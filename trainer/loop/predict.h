@@ -8,7 +8,7 @@
 #define FSHARD_TRAINER_LOOP_PREDICT_H
 
 #include "common/folder_lock.h"
-#include "trainer/loop/session.h"
+#include "trainer/session/session.h"
 
 typedef struct Predictor Predictor;
 

@@ -13,9 +13,9 @@
 #include "common/file.h"
 #include "common/json_text.h"
 #include "common/options_config.h"
-#include "trainer/loop/checkpoint.h"
-#include "trainer/loop/session_weights.h"
-#include "trainer/loop/weights.h"
+#include "trainer/checkpoint/checkpoint.h"
+#include "trainer/session/session_weights.h"
+#include "trainer/checkpoint/weights.h"
 
 enum { CHECKPOINT_VERSION = 2 };
 

@@ -5,7 +5,7 @@
 #define FSHARD_TRAINER_LOOP_RUN_OUTPUT_H
 
 #include "common/folder_lock.h"
-#include "trainer/loop/train_options.h"
+#include "trainer/plan/train_options.h"
 #include "trainer/report/console.h"
 
 /* Returns whether the checkpoint lies in the output: the run in there goes on. */

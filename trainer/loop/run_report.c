@@ -12,7 +12,7 @@
 
 #include "common/options_config.h"
 #include "common/progress.h"
-#include "trainer/loop/evaluation_interval.h"
+#include "trainer/plan/evaluation_interval.h"
 #include "trainer/report/findings.h"
 #include "trainer/report/html_report.h"
 #include "trainer/report/tensorboard.h"

@@ -6,8 +6,8 @@
 #ifndef FSHARD_TRAINER_LOOP_RUN_REPORT_H
 #define FSHARD_TRAINER_LOOP_RUN_REPORT_H
 
-#include "trainer/loop/run_state.h"
-#include "trainer/loop/session.h"
+#include "trainer/checkpoint/run_state.h"
+#include "trainer/session/session.h"
 #include "trainer/report/run_record.h"
 
 typedef struct RunReport RunReport;

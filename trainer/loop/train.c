@@ -11,12 +11,12 @@
 #include "common/interrupt.h"
 #include "common/json_text.h"
 #include "common/progress.h"
-#include "trainer/loop/describe.h"
-#include "trainer/loop/evaluation_interval.h"
+#include "trainer/session/describe.h"
+#include "trainer/plan/evaluation_interval.h"
 #include "trainer/loop/run_output.h"
-#include "trainer/loop/run_space.h"
+#include "trainer/session/run_space.h"
 #include "trainer/loop/train_internal.h"
-#include "trainer/loop/verdict.h"
+#include "trainer/report/verdict.h"
 
 double training_seconds(const Training *training)
 {

@@ -4,7 +4,7 @@
 #ifndef FSHARD_TRAINER_LOOP_TRAIN_H
 #define FSHARD_TRAINER_LOOP_TRAIN_H
 
-#include "trainer/loop/train_options.h"
+#include "trainer/plan/train_options.h"
 
 /* Trains options->shards into the folder options->output: args.json, summary.csv, metrics.jsonl, and after each epoch
  * last.safetensors, checkpoint.safetensors, model_best.safetensors where evaluation is best, model_ema.safetensors. Nothing

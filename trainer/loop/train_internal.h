@@ -7,7 +7,7 @@
 #include "common/folder_lock.h"
 #include "trainer/loop/run_files.h"
 #include "trainer/loop/run_report.h"
-#include "trainer/loop/session.h"
+#include "trainer/session/session.h"
 
 /* A step that is under way: what must be known of it once its loss is. */
 typedef struct StepNote {

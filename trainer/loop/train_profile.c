@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "common/file.h"
-#include "trainer/loop/profile.h"
+#include "trainer/report/profile.h"
 
 void training_plan_profile(Training *training, uint64_t steps)
 {

@@ -11,7 +11,7 @@
 #include <string.h>
 
 #include "common/progress.h"
-#include "trainer/loop/verdict.h"
+#include "trainer/report/verdict.h"
 
 enum { KEYS_SHOWN = 4, SKIPPED_UPDATES_MAX = 100 };
 

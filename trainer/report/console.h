@@ -10,7 +10,7 @@
 #include <stdio.h>
 
 #include "common/error.h"
-#include "trainer/loop/metrics.h"
+#include "trainer/report/metrics.h"
 
 typedef struct Console {
     FILE *stream;

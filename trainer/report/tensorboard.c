@@ -11,8 +11,8 @@
 #include <unistd.h>
 
 #include "common/file.h"
-#include "formats/bytes.h"
-#include "formats/crc32c.h"
+#include "common/bytes.h"
+#include "common/crc32c.h"
 #include "imaging/encode.h"
 
 /* The numbers of fields in event.proto, summary.proto, tensor.proto and types.proto. */

@@ -7,8 +7,8 @@
 #include <time.h>
 
 #include "common/file.h"
-#include "formats/bytes.h"
-#include "formats/crc32c.h"
+#include "common/bytes.h"
+#include "common/crc32c.h"
 #include "imaging/decode.h"
 #include "tests/support/support.h"
 

@@ -1,4 +1,4 @@
-#include "trainer/backend/cpu/cpu.h"
+#include "trainer/backend/cpu/cpu_internal.h"
 
 DnnConvolution cpu_convolution_geometry(const Tensor *x, const Tensor *y, const Conv2d *conv)
 {

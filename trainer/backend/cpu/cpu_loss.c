@@ -1,4 +1,4 @@
-#include "trainer/backend/cpu/cpu.h"
+#include "trainer/backend/cpu/cpu_internal.h"
 
 #include <math.h>
 

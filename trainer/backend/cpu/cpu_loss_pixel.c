@@ -1,7 +1,7 @@
 /* Losses of images. Forward: each row of each image leaves two sums in double, that of the loss's own terms and that of the
  * squares, which are added in the rows' order: the same for any number of threads. 8 bytes read for a value; backward 8
  * read, 4 written. */
-#include "trainer/backend/cpu/cpu.h"
+#include "trainer/backend/cpu/cpu_internal.h"
 
 #include <math.h>
 

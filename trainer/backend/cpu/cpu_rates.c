@@ -1,5 +1,5 @@
 /* What this machine's memory moves, for --profile. */
-#include "trainer/backend/cpu/cpu.h"
+#include "trainer/backend/cpu/cpu_internal.h"
 
 #include <string.h>
 

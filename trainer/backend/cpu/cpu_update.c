@@ -7,8 +7,8 @@
  *   that only accumulates; average + 8; lookahead + 8 every so many updates.
  *
  * Norms are sums over chunks, in the chunks' order: the same for any number of threads. */
-#include "trainer/backend/cpu/cpu.h"
-#include "trainer/dist/communicator.h"
+#include "trainer/backend/cpu/cpu_internal.h"
+#include "trainer/ranks/communicator.h"
 
 #include <math.h>
 #include <stdlib.h>

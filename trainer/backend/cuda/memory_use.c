@@ -2,9 +2,9 @@
 
 #include <stdlib.h>
 
-#include "trainer/backend/cuda/program.h"
-#include "trainer/backend/cuda/state.h"
-#include "trainer/backend/cuda/weight_copies.h"
+#include "trainer/backend/cuda/lowering/cuda_program.h"
+#include "trainer/backend/cuda/lowering/state.h"
+#include "trainer/backend/cuda/lowering/weight_copies.h"
 
 enum { INPUT_COPIES = 2 }; /* program_inputs.h: block and staging, and two pinned ones */
 

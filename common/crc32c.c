@@ -1,0 +1,54 @@
+#include "common/crc32c.h"
+
+#include "common/bytes.h"
+#include "common/crc32c_table.h"
+
+/* Slicing by eight (Kounavis and Berry, "A systematic approach to building high performance software-based
+ * CRC generators", 2005): eight table look-ups, which do not wait for each other, move the CRC on by eight
+ * bytes. */
+uint32_t fsh_crc32c_portable(uint32_t crc, const void *bytes, size_t length)
+{
+    const uint8_t *next = bytes;
+    crc = ~crc;
+    for (; length >= 8; length -= 8, next += 8) {
+        uint32_t low = crc ^ load_le32(next), high = load_le32(next + 4);
+        crc = crc32c_table[7][low & 0xFF] ^ crc32c_table[6][low >> 8 & 0xFF] ^
+              crc32c_table[5][low >> 16 & 0xFF] ^ crc32c_table[4][low >> 24] ^ crc32c_table[3][high & 0xFF] ^
+              crc32c_table[2][high >> 8 & 0xFF] ^ crc32c_table[1][high >> 16 & 0xFF] ^
+              crc32c_table[0][high >> 24];
+    }
+    for (; length; length--, next++) {
+        crc = crc >> 8 ^ crc32c_table[0][(crc ^ *next) & 0xFF];
+    }
+    return ~crc;
+}
+
+uint32_t fsh_crc32c(uint32_t crc, const void *bytes, size_t length)
+{
+    return fsh_crc32c_sse42_available() ? fsh_crc32c_sse42(crc, bytes, length)
+                                        : fsh_crc32c_portable(crc, bytes, length);
+}
+
+/* a * b modulo the polynomial; both bit-reflected: the highest bit is the coefficient of x^0. */
+static uint32_t multiply(uint32_t a, uint32_t b)
+{
+    uint32_t product = 0;
+    for (; a; a <<= 1) {
+        product ^= b & (0U - (a >> 31));
+        b = b >> 1 ^ (0x82F63B78U & (0U - (b & 1)));
+    }
+    return product;
+}
+
+/* A CRC moves over n bytes by multiplication with x^(8n), which is a product of x^8, x^16, x^32, … The inversions before and
+ * behind cancel each other. */
+uint32_t fsh_crc32c_combine(uint32_t first, uint32_t second, uint64_t second_bytes)
+{
+    uint32_t power = 0x00800000U; /* x^8 */
+    for (; second_bytes; second_bytes >>= 1) {
+        if (second_bytes & 1)
+            first = multiply(power, first);
+        power = multiply(power, power);
+    }
+    return first ^ second;
+}

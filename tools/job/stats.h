@@ -1,0 +1,49 @@
+/* stats.h - mean and standard deviation of pixels, and the range of sizes, in exact integers.
+ *
+ * Sums of integers do not depend on the order they are added in, so any number of threads gives the same mean
+ * to the last bit. Sums are 128 bits wide: 10^15 pixels are far from overflow even in the product that the
+ * variance needs. A PixelStatistics belongs to one thread at a time; each sample has its own, and they are
+ * merged on delivery. */
+#ifndef FSHARD_TOOLS_JOB_STATS_H
+#define FSHARD_TOOLS_JOB_STATS_H
+
+#include <jansson.h>
+
+#include "formats/fshard.h"
+#include "imaging/image.h"
+
+enum { STATS_CHANNELS = 3 };
+
+__extension__ typedef unsigned __int128 WideSum;
+
+/* Over the pixels of images with one number of channels. */
+typedef struct PixelSums {
+    uint64_t pixel_count;
+    WideSum sum[STATS_CHANNELS], squares[STATS_CHANNELS];
+} PixelSums;
+
+typedef struct PixelStatistics {
+    PixelSums gray, rgb;
+    uint64_t image_count, rgb_count; /* images noted, and how many of them are not gray */
+    uint32_t width_min, width_max, height_min, height_max; /* 0 while image_count is 0 */
+} PixelStatistics;
+
+/* Notes an image's size and channels (1 or 3), not its pixels. */
+void stats_add_size(PixelStatistics *statistics, uint32_t width, uint32_t height, uint32_t channels);
+
+/* Adds an image's pixels (1 or 3 channels) to the sums, not its size. */
+void stats_add_pixels(PixelStatistics *statistics, const Image *image);
+
+void stats_merge(PixelStatistics *total, const PixelStatistics *part);
+
+/* Means and deviations in 0..1. channels is 3 as soon as one image is not gray; a gray pixel then counts as r
+ * = g = b. Mean and deviation are 0 where no pixels were added. */
+FshStatistics stats_finish(const PixelStatistics *statistics);
+
+/* The sums as JSON (new reference, NULL when out of memory) and back, for a packing that goes on after a
+ * stop. */
+json_t *stats_to_json(const PixelStatistics *statistics);
+/* False where the object is not what stats_to_json makes, or its sums are those of no pixels. */
+bool stats_from_json(const json_t *object, PixelStatistics *statistics);
+
+#endif

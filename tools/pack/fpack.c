@@ -1,0 +1,234 @@
+/* fpack - class folders, pairs of images, or another dataset into one dataset: shards or LMDB. The options are in
+ * settings.h, the work is in plan.h and pack.h. */
+#include <inttypes.h>
+#if defined(__GLIBC__)
+#include <malloc.h>
+#endif
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/cpu.h"
+#include "common/json_text.h"
+#include "common/program.h"
+#include "common/progress.h"
+#include "imaging/decode.h"
+#include "tools/job/destination.h"
+#include "tools/pack/merge.h"
+#include "tools/pack/pack_report.h"
+#include "tools/pack/repair_manifest.h"
+#include "tools/pack/settings.h"
+
+static void print_left_out(const Note *note, void *context)
+{
+    program_note_left_out(context, note->path, note->reason);
+}
+
+static void print_warnings(const Settings *settings, const NoteList *warnings)
+{
+    for (size_t i = 0; i < warnings->count && !settings->program.quiet; i++) {
+        (void)fputs("fpack: warning: ", stderr);
+        program_print_text(stderr, warnings->items[i].path);
+        (void)fputs(": ", stderr);
+        program_print_text(stderr, warnings->items[i].reason);
+        (void)fputc('\n', stderr);
+    }
+}
+
+/* "--merge DST PART…", or "--merge --dst DST PART…". */
+static FshStatus merge(const ProgramContext *context, FshError *error)
+{
+    const Settings *settings = context->settings;
+    const OptionArguments *arguments = context->arguments;
+    const size_t taken = settings->destination ? 0 : 1;
+    PackResult result = {0};
+    FshStatus status = settings_take_merge(context, error);
+    if (!status && arguments->count < taken)
+        status = fsh_error_set(error, FSH_ERR_USAGE,
+                               "DST, the folder to merge into, is missing; usage: fpack "
+                               "--merge DST [PART...]");
+    if (status)
+        return status;
+    const MergeOptions options = {.destination = taken ? arguments->items[0] : settings->destination,
+                                  .parts = arguments->items + taken,
+                                  .part_count = arguments->count - taken,
+                                  .force = settings->force,
+                                  .dry_run = settings->program.dry_run};
+    status = merge_run(&options, &result, error);
+    const Report report = {
+        .destination = options.destination, .result = &result, .merged = true, .dry_run = options.dry_run};
+    if (!status && !settings->program.quiet)
+        report_print(stderr, &report);
+    if (!status && settings->program.json)
+        status = report_print_json(stdout, &report, error);
+    pack_result_free(&result);
+    return status;
+}
+
+static FshStatus print_repaired_json(const RepairOptions *options, const RepairResult *result,
+                                     FshError *error)
+{
+    const FshManifest *manifest = fsh_manifest(result->dataset);
+    json_t *object = json_pack("{s:s, s:b, s:o, s:s, s:b, s:I, s:b}", "program", "fpack", "ok",
+                               result->undecodable.count == 0, "destination", json_text(options->folder),
+                               "id", manifest->id, "dry_run", options->dry_run, "undecodable",
+                               (json_int_t)result->undecodable.count, "class_names_lost", result->names_lost);
+    const bool printed = object && json_dumpf(object, stdout, JSON_COMPACT | JSON_SORT_KEYS) == 0 &&
+                         fputc('\n', stdout) != EOF;
+    json_decref(object);
+    return printed ? FSH_OK : fsh_error_set(error, FSH_ERR_MEMORY, "--json: the result cannot be written");
+}
+
+/* What the manifest says now, in a line. */
+static void print_repaired(const RepairOptions *options, const RepairResult *result)
+{
+    const FshManifest *manifest = fsh_manifest(result->dataset);
+    uint64_t files = 0, samples = 0;
+    for (size_t i = 0; i < manifest->split_count; i++) {
+        files += manifest->splits[i].file_count;
+        samples += manifest->splits[i].sample_count;
+    }
+    (void)fputs("fpack: ", stderr);
+    program_print_text(stderr, options->folder);
+    (void)fprintf(stderr,
+                  ": " FSH_MANIFEST_NAME " %s from %" PRIu64 " file%s, %" PRIu64 " samples; id %s; mean",
+                  options->dry_run ? "would be made again" : "made again", files, files == 1 ? "" : "s",
+                  samples, manifest->id);
+    for (uint32_t i = 0; i < result->statistics.channels; i++)
+        (void)fprintf(stderr, " %.3f", result->statistics.mean[i]);
+    (void)fputs(", std", stderr);
+    for (uint32_t i = 0; i < result->statistics.channels; i++)
+        (void)fprintf(stderr, " %.3f", result->statistics.standard_deviation[i]);
+    (void)fputc('\n', stderr);
+    if (result->names_lost) {
+        (void)fputs("fpack: warning: readable names of classes, if the old " FSH_MANIFEST_NAME
+                    " had any, are gone; fverify --set-class-names FILE ",
+                    stderr);
+        program_print_text(stderr, options->folder);
+        (void)fputs(" gives them again\n", stderr);
+    }
+}
+
+/* "--repair-manifest DST", or "--repair-manifest --dst DST". */
+static FshStatus repair(const ProgramContext *context, bool *partial_ret, FshError *error)
+{
+    const Settings *settings = context->settings;
+    const OptionArguments *arguments = context->arguments;
+    FshStatus status = settings_take_repair(context, error);
+    if (!status && arguments->count + (settings->destination != NULL) != 1)
+        status = fsh_error_set(error, FSH_ERR_USAGE,
+                               "--repair-manifest takes one folder, that of the dataset; usage: fpack "
+                               "--repair-manifest DST");
+    if (status)
+        return status;
+    const RepairOptions options = {.folder =
+                                       settings->destination ? settings->destination : arguments->items[0],
+                                   .jobs = cpu_jobs(settings->program.jobs),
+                                   .quiet = settings->program.quiet,
+                                   .dry_run = settings->program.dry_run};
+    RepairResult result;
+    status = repair_manifest(&options, &result, error);
+    for (size_t i = 0; i < result.undecodable.count; i++) {
+        const Note *note = &result.undecodable.items[i];
+        (void)fputs("fpack: ", stderr);
+        program_print_text(stderr, note->path);
+        (void)fputs(": ", stderr);
+        program_print_text(stderr, note->reason);
+        (void)fputs("; not counted in mean and deviation\n", stderr);
+    }
+    *partial_ret = result.undecodable.count > 0;
+    if (!status && !settings->program.quiet)
+        print_repaired(&options, &result);
+    if (!status && settings->program.json)
+        status = print_repaired_json(&options, &result, error);
+    repair_result_free(&result);
+    return status;
+}
+
+static FshStatus run(const ProgramContext *context, bool *partial_ret, FshError *error)
+{
+    const Settings *settings = context->settings;
+    PackOptions options;
+    Plan plan = {.folder = -1};
+    PackResult result = {0};
+    ProgramNotes notes = {.program = context->table->program, .verbose = settings->program.verbose};
+    const double begin = progress_now_seconds();
+    if (settings->merge && settings->repair_manifest)
+        return fsh_error_set(error, FSH_ERR_USAGE, "--merge and --repair-manifest: one at a time");
+    if (settings->repair_manifest)
+        return repair(context, partial_ret, error);
+    if (settings->merge)
+        return merge(context, error);
+    FshStatus status = settings_take(context, &options, error);
+    if (status)
+        return status;
+    if (settings->report)
+        status = destination_check_outside(options.destination, settings->report, error);
+    if (settings->report && !status)
+        status = report_check_path(settings->report, settings->force, error);
+    if (status)
+        return status;
+    status = plan_make(&plan, &options, error);
+    if (status == FSH_ERR_INTERRUPTED)
+        status = fsh_error_set(error, status, "%s: interrupted before anything was written", options.source);
+    print_warnings(settings, &plan.warnings); /* first: they say what would mend a long list */
+    for (size_t i = 0; i < plan.left_out.count; i++)
+        print_left_out(&plan.left_out.items[i], &notes);
+    if (!status && settings->program.dry_run)
+        status = pack_preview(&plan, &options, &result, error);
+    else if (!status)
+        status = plan_check_read(&plan, &options, error);
+    if (!status && !settings->program.dry_run)
+        status = pack_run(&plan, &options, print_left_out, &notes, &result, error);
+
+    result.seconds = progress_now_seconds() - begin;
+
+    /* Also after a stop: what was found by then is worth reading. */
+    if (settings->report && !settings->program.dry_run) {
+        FshError report_error = {0};
+        if (report_write_left_out(settings->report, &plan.left_out, &result.left_out, &report_error) &&
+            !status)
+            status = fsh_error_set(error, report_error.status, "--report: %s", report_error.message);
+    }
+    const Report report = {.destination = options.destination,
+                           .result = &result,
+                           .planned_left_out = &plan.left_out,
+                           .other_file_count = plan.other_file_count,
+                           .part = options.part,
+                           .dry_run = settings->program.dry_run,
+                           .duplicates = options.dedupe ? plan.duplicates : NULL,
+                           .chosen = options.store == PACK_STORE_AUTO ? &plan.chosen : NULL};
+    if (!status && !settings->program.quiet)
+        report_print(stderr, &report);
+    if (!status && settings->program.json)
+        status = report_print_json(stdout, &report, error);
+    *partial_ret = result.left_out.count > 0;
+    for (size_t i = 0; i < plan.left_out.count; i++)
+        *partial_ret = *partial_ret || plan.left_out.items[i].status; /* FSH_OK: left out as asked */
+    pack_result_free(&result);
+    plan_free(&plan);
+    return status;
+}
+
+/* Decoded photographs are given back to the system when they are freed. glibc's own threshold for that grows to the size
+ * of what was freed, up to 32 MiB, and its arenas then kept three times what is in use. */
+static void limit_kept_memory(void)
+{
+#ifdef M_MMAP_THRESHOLD
+    enum { KEPT_BYTES = 1 << 20 };
+    (void)mallopt(M_MMAP_THRESHOLD, KEPT_BYTES);
+#endif
+}
+
+int main(int argc, char **argv)
+{
+    limit_kept_memory();
+    Settings defaults, settings;
+    Option rows[SETTINGS_ROWS];
+    settings_init(&defaults);
+    settings = defaults;
+    settings.defaults = &defaults;
+    settings_rows(&settings, rows);
+    const OptionTable table = settings_table(rows);
+    return program_main(argc, argv, &table, &settings, image_library_versions, run);
+}

@@ -1,0 +1,204 @@
+/* cpu_internal.h - the CPU backend's own objects: what its files share.
+ *
+ * Files: cpu_backend.c (opening, threads, memory), cpu_state.c (parameters), cpu_program.c (a graph made runnable),
+ * cpu_convolution.c, cpu_small_gradient.c, cpu_side_by_side.c, cpu_norm.c, cpu_pointwise.c, cpu_window.c, cpu_box.c, cpu_channel.c, cpu_loss.c, cpu_loss_pixel.c, cpu_update.c (one pair of
+ * functions for each op), kernels*.c (loops), onednn*.c (convolution and matrix product). A new op is a row in cpu_program.c's table.
+ *
+ * Activations are packed NHWC and NC, in f32 or bf16 (DataType of the tensor): an op is one function for both (cpu_read,
+ * cpu_write, CpuStep.kernels; kernels_value.h). Results depend on the number of threads (it divides sums) and on the instruction
+ * set (through oneDNN), and on nothing else: the same run gives the same bits. */
+#ifndef FSHARD_TRAINER_BACKEND_CPU_CPU_INTERNAL_H
+#define FSHARD_TRAINER_BACKEND_CPU_CPU_INTERNAL_H
+
+#include "trainer/backend/backend.h"
+#include "trainer/backend/cpu/cpu_kernels.h"
+#include "trainer/backend/cpu/onednn.h"
+
+typedef struct CpuBackend {
+    Backend base;
+    int threads;
+    DnnEngine *dnn;
+    const CpuKernels *kernels;         /* for f32 */
+    const CpuKernels *kernels_bf16;    /* for activations in bf16 */
+    struct Communicator *communicator; /* borrowed; NULL: one rank */
+} CpuBackend;
+
+/* ---- threads and memory (cpu_backend.c) ----------------------------------------------------------------------------- */
+
+/* Items begin..end of a job, for the thread `part`. */
+typedef void (*CpuPart)(void *context, int part, int64_t begin, int64_t end);
+
+/* Divides items 0..count-1 over the threads: contiguous, equal to one item, always the same. */
+void cpu_parallel(const CpuBackend *backend, int64_t count, CpuPart work, void *context);
+
+/* oneDNN asks OpenMP how many threads to use, and OpenMP keeps that for each thread that calls: set on entry, set back on
+ * return, since the caller may have its own. */
+int cpu_threads_enter(const CpuBackend *backend);
+void cpu_threads_leave(int previous);
+
+/* Zeroed, aligned to 64 bytes or, where large, to 2 MiB and on huge pages if the system has some. NULL: no memory. */
+void *cpu_memory_new(uint64_t bytes);
+void cpu_memory_free(void *memory);
+
+/* cpu_rates.c */
+FshStatus cpu_rates(Backend *base, DataType type, BackendRates *rates, FshError *error);
+
+/* ---- state (cpu_state.c) -------------------------------------------------------------------------------------------- */
+
+/* A parameter, buffer or tensor of the optimizer. */
+typedef struct CpuVariable {
+    char name[GRAPH_NAME_MAX];
+    TensorRole role;
+    int rank;
+    int64_t shape[GRAPH_RANK_MAX];
+    DnnLayout *plain, *layout; /* as the graph speaks, and as it is stored; owned */
+    uint64_t offset_bytes;     /* in values; a parameter's gradient has the same in gradients */
+} CpuVariable;
+
+typedef struct CpuState {
+    State base;
+    CpuVariable *variables; /* parameters first, in the graph's order */
+    size_t variable_count;
+    char *values; /* all variables */
+    uint64_t parameter_bytes, value_bytes;
+    char *gradients; /* of parameter_bytes; made for the first program that has gradients, shared by all */
+} CpuState;
+
+FshStatus cpu_state_new(State **state, Backend *backend, const Graph *graph, FshError *error);
+void cpu_state_free(State *base);
+FshStatus cpu_state_read(State *base, const char *name, float *values, size_t count, FshError *error);
+FshStatus cpu_state_write(State *base, const char *name, const float *values, size_t count, FshError *error);
+/* NULL if there is none. */
+const CpuVariable *cpu_state_find(const CpuState *state, const char *name);
+
+/* ---- programs (cpu_program.c) --------------------------------------------------------------------------------------- */
+
+typedef struct CpuProgram CpuProgram;
+typedef struct CpuStep CpuStep;
+
+/* One node, ready to run. */
+struct CpuStep {
+    const Node *node;
+    CpuProgram *program;
+    /* Loops for activations of the type of output 0, or, where that is absent, of input 0. Most ops have one type of
+     * activations; one that reads another asks cpu_kernels for its loops. */
+    const CpuKernels *kernels;
+    FshStatus (*run)(CpuStep *step, FshError *error);
+    void *inputs[NODE_INPUTS_MAX]; /* NULL where the node's are absent */
+    void *outputs[NODE_OUTPUTS_MAX];
+    /* Set by prepare. */
+    uint64_t scratch_bytes;  /* what run may use of program->scratch */
+    DnnPrimitive *primitive; /* or NULL; owned; its scratch memory is the program's */
+    const char *engine;      /* for program_node_engine; NULL: "onednn" with a primitive, else "loop" */
+    void *plan;              /* what prepare worked out, malloc'd; or NULL; owned */
+    FshStatus (*bind_scratch)(CpuStep *step, FshError *error); /* once program->scratch is there; or NULL */
+    void (*release)(CpuStep *step); /* of what plan holds, before plan is freed; or NULL */
+};
+
+struct CpuProgram {
+    Program base;
+    const CpuBackend *backend;
+    CpuStep *steps; /* [node_count] */
+    char *arena, *scratch;
+    char *inputs; /* tensors of TENSOR_INPUT */
+    MemoryPlan plan;
+    uint64_t *input_offsets;       /* [tensor_count] in inputs */
+    const CpuVariable **variables; /* [tensor_count] of what lives in the State; a gradient's parameter's */
+    double *seconds;               /* [node_count] of measured runs */
+    bool measures, measured;
+};
+
+/* The graph's tensor that input or output k of the step is. */
+const Tensor *cpu_input(const CpuStep *step, int k);
+const Tensor *cpu_output(const CpuStep *step, int k);
+/* Where element `index` of input or output k lies, whatever its type; NULL if it is absent. So an op's part of the work is
+ *   step->kernels->relu(cpu_read(step, 0, begin), cpu_write(step, 0, begin), end - begin, slope);
+ * for f32 and bf16 alike. */
+const void *cpu_read(const CpuStep *step, int k, int64_t index);
+void *cpu_write(const CpuStep *step, int k, int64_t index);
+/* FSH_ERR_UNSUPPORTED where this processor cannot compute with a type of the graph's. */
+FshStatus cpu_check_types(const Graph *graph, FshError *error);
+/* The loops for activations of this type; those for f32 where no activation has it (u8, i64). */
+const CpuKernels *cpu_kernels(const CpuBackend *backend, DataType type);
+
+FshStatus cpu_program_new(Program **program, State *state, const Graph *graph, FshError *error);
+void cpu_program_free(Program *base);
+FshStatus cpu_program_write(Program *base, TensorId input, const void *values, size_t bytes, FshError *error);
+FshStatus cpu_program_run(Program *base, FshError *error);
+FshStatus cpu_program_read(Program *base, TensorId id, void *values, size_t bytes, FshError *error);
+const char *cpu_program_node_engine(const Program *base, NodeId node);
+FshStatus cpu_program_profile(Program *base, bool enable, double *seconds, size_t node_count,
+                              FshError *error);
+FshStatus cpu_program_poison(Program *base, FshError *error);
+
+/* ---- ops ------------------------------------------------------------------------------------------------------------ */
+
+/* cpu_convolution.c: the geometry of a convolution, from the tensors it reads and writes. */
+DnnConvolution cpu_convolution_geometry(const Tensor *x, const Tensor *y, const Conv2d *conv);
+
+/* prepare: fills plan, primitive and scratch_bytes once. run: the work. Pointers of the step are set before both. */
+FshStatus cpu_convolution_prepare(CpuStep *step, FshError *error);
+/* cpu_small_gradient.c: where it is the faster way to a convolution's weight gradient; it replaces step->run. */
+bool cpu_small_gradient_wins(const CpuStep *step, const DnnConvolution *convolution);
+FshStatus cpu_small_gradient_prepare(CpuStep *step, const DnnConvolution *convolution,
+                                     const DnnLayout *weights, FshError *error);
+/* cpu_side_by_side.c: where it is the faster way to a convolution or its gradients; it replaces step->run. */
+bool cpu_side_by_side_wins(const DnnConvolution *convolution);
+FshStatus cpu_side_by_side_prepare(CpuStep *step, const DnnConvolution *convolution, const DnnLayout *weights,
+                                   FshError *error);
+FshStatus cpu_linear_prepare(CpuStep *step, FshError *error);
+FshStatus cpu_primitive_run(CpuStep *step, FshError *error);
+/* Forward: the primitive, and cpu_convolution_activate. */
+FshStatus cpu_convolution_run(CpuStep *step, FshError *error);
+/* The part of a convolution's activation that its primitive leaves. */
+void cpu_convolution_activate(CpuStep *step);
+FshStatus cpu_batch_norm_prepare(CpuStep *step, FshError *error);
+FshStatus cpu_batch_norm_run(CpuStep *step, FshError *error);
+FshStatus cpu_batch_norm_backward_run(CpuStep *step, FshError *error);
+FshStatus cpu_normalize_prepare(CpuStep *step, FshError *error);
+FshStatus cpu_normalize_run(CpuStep *step, FshError *error);
+FshStatus cpu_fill_run(CpuStep *step, FshError *error);
+FshStatus cpu_cast_run(CpuStep *step, FshError *error);
+FshStatus cpu_relu_run(CpuStep *step, FshError *error);
+FshStatus cpu_relu_backward_run(CpuStep *step, FshError *error);
+FshStatus cpu_add_run(CpuStep *step, FshError *error);
+FshStatus cpu_flatten_run(CpuStep *step, FshError *error);
+FshStatus cpu_flatten_backward_run(CpuStep *step, FshError *error);
+FshStatus cpu_max_pool_run(CpuStep *step, FshError *error);
+FshStatus cpu_max_pool_backward_run(CpuStep *step, FshError *error);
+FshStatus cpu_avg_pool_run(CpuStep *step, FshError *error);
+FshStatus cpu_avg_pool_backward_run(CpuStep *step, FshError *error);
+FshStatus cpu_global_avg_pool_run(CpuStep *step, FshError *error);
+FshStatus cpu_global_avg_pool_backward_run(CpuStep *step, FshError *error);
+FshStatus cpu_reflection_pad_run(CpuStep *step, FshError *error);
+FshStatus cpu_reflection_pad_backward_run(CpuStep *step, FshError *error);
+/* cpu_box.c, cpu_channel.c */
+FshStatus cpu_zero_pad_run(CpuStep *step, FshError *error);
+FshStatus cpu_crop_run(CpuStep *step, FshError *error);
+FshStatus cpu_concat_run(CpuStep *step, FshError *error);
+FshStatus cpu_pixel_shuffle_run(CpuStep *step, FshError *error);
+FshStatus cpu_scale_run(CpuStep *step, FshError *error);
+FshStatus cpu_channel_scale_run(CpuStep *step, FshError *error);
+FshStatus cpu_channel_scale_backward_prepare(CpuStep *step, FshError *error);
+FshStatus cpu_channel_scale_backward_run(CpuStep *step, FshError *error);
+FshStatus cpu_channel_multiply_run(CpuStep *step, FshError *error);
+FshStatus cpu_channel_multiply_backward_prepare(CpuStep *step, FshError *error);
+FshStatus cpu_channel_multiply_backward_run(CpuStep *step, FshError *error);
+FshStatus cpu_gate_run(CpuStep *step, FshError *error);
+FshStatus cpu_gate_backward_run(CpuStep *step, FshError *error);
+FshStatus cpu_layer_norm_run(CpuStep *step, FshError *error);
+FshStatus cpu_layer_norm_backward_prepare(CpuStep *step, FshError *error);
+FshStatus cpu_layer_norm_backward_run(CpuStep *step, FshError *error);
+FshStatus cpu_class_loss_prepare(CpuStep *step, FshError *error);
+FshStatus cpu_softmax_cross_entropy_run(CpuStep *step, FshError *error);
+FshStatus cpu_softmax_cross_entropy_backward_run(CpuStep *step, FshError *error);
+FshStatus cpu_binary_cross_entropy_run(CpuStep *step, FshError *error);
+FshStatus cpu_binary_cross_entropy_backward_run(CpuStep *step, FshError *error);
+FshStatus cpu_pixel_loss_prepare(CpuStep *step, FshError *error);
+FshStatus cpu_pixel_loss_run(CpuStep *step, FshError *error);
+FshStatus cpu_pixel_loss_backward_prepare(CpuStep *step, FshError *error);
+FshStatus cpu_pixel_loss_backward_run(CpuStep *step, FshError *error);
+FshStatus cpu_update_prepare(CpuStep *step, FshError *error);
+FshStatus cpu_update_run(CpuStep *step, FshError *error);
+
+#endif

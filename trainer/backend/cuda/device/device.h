@@ -1,0 +1,61 @@
+/* device.h - one GPU as a Backend: its stream, its library handles, its memory, and how its errors are told.
+ *
+ * Every call of CUDA, cuDNN and cuBLASLt goes through one of three macros that give a status and, on failure,
+ * a message with the call's text: status = CUDA_TRY(cudaStreamSynchronize(stream), error); status =
+ * CUDNN_TRY(cudnnSetStream(cudnn, stream), error);       // cudnn_graph.h status =
+ * CUBLAS_TRY(cublasLtCreate(&cublas_lt), error); Who knows the layer and its shapes puts them in front
+ * (fsh_error_prepend): program.c does it for every node. */
+#ifndef FSHARD_TRAINER_BACKEND_CUDA_DEVICE_DEVICE_H
+#define FSHARD_TRAINER_BACKEND_CUDA_DEVICE_DEVICE_H
+
+#include <stdint.h>
+
+#include <cublasLt.h>
+#include <cuda_runtime_api.h>
+
+#include "common/error.h"
+#include "trainer/backend/backend.h"
+#include "trainer/backend/cuda/device/cudnn_cache.h"
+
+typedef struct DeviceRanks DeviceRanks; /* device_ranks.h */
+
+typedef struct CudaBackend {
+    Backend base;
+    bool benchmark, deterministic, tf32; /* BackendOptions */
+    char *plan_cache;                    /* owned; NULL: plans are not kept */
+    cudaStream_t stream;                 /* all work of all programs, in order */
+    CudnnDevice cudnn;
+    CudnnCache *plans; /* owned; all of cuDNN's */
+    cublasLtHandle_t cublas_lt;
+    DeviceRanks *ranks; /* left by the plugin (cuda_plugin.c) before it closes the device; NULL: one rank */
+    uint64_t program_count; /* made so far */
+} CudaBackend;
+
+/* FSH_OK; FSH_ERR_MEMORY for cudaErrorMemoryAllocation; FSH_ERR_LIBRARY for the rest, with the error's name
+ * and text. */
+FshStatus cuda_check(cudaError_t code, const char *call, FshError *error);
+FshStatus cublas_check(cublasStatus_t code, const char *call, FshError *error);
+#define CUDA_TRY(call, error)   cuda_check((call), #call, (error))
+#define CUBLAS_TRY(call, error) cublas_check((call), #call, (error))
+
+/* GPUs that the process sees. FSH_ERR_UNSUPPORTED as below. */
+FshStatus cuda_device_count(int *count_ret, FshError *error);
+/* The GPU of options->device_index, among those that CUDA_VISIBLE_DEVICES leaves; the only one, where a launcher has left one to each
+ * rank. FSH_ERR_UNSUPPORTED: no driver, a driver older than the runtime, no GPU, fewer than that, or one that is too old; the message
+ * says what was found and what to do. */
+FshStatus cuda_backend_open(Backend **backend, const BackendOptions *options, FshError *error);
+/* Waits for the work under way. NULL is fine. */
+void cuda_backend_close(Backend *backend);
+const char *cuda_backend_warning(const Backend *backend);
+
+/* Device memory, 256-byte aligned, uninitialised. FSH_ERR_MEMORY says what was asked for and what is free. 0
+ * bytes give NULL. */
+FshStatus cuda_memory_new(void **memory, uint64_t bytes, const char *what, FshError *error);
+void cuda_memory_free(void **memory);
+/* Bytes of the device that are free now; 0 where it does not say. */
+uint64_t cuda_memory_left(void);
+/* The same of the host, for the device to reach (pinned). FSH_ERR_MEMORY says what was asked for and what the host has left. */
+FshStatus cuda_pinned_new(void **memory, uint64_t bytes, const char *what, FshError *error);
+void cuda_pinned_free(void **memory);
+
+#endif

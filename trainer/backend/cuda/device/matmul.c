@@ -1,0 +1,159 @@
+#include "trainer/backend/cuda/device/matmul.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+
+/* What NVIDIA advises for Hopper; small products need far less. */
+static const uint64_t workspace_limit_bytes = UINT64_C(32) << 20;
+static const uint32_t alignment_bytes = 16;
+
+struct MatmulPlan {
+    cublasLtHandle_t cublas_lt;
+    MatmulShape shape;
+    cublasLtMatmulDesc_t operation;
+    /* cuBLASLt thinks in columns: a row-major matrix is to it the transposed one, so it is asked for
+     * result' = b' a', and its first operand is our b. */
+    cublasLtMatrixLayout_t b, a, result;
+    cublasLtMatmulAlgo_t algorithm;
+    size_t workspace_bytes;
+};
+
+static const cudaDataType_t cuda_types[ELEMENT_TYPE_COUNT] = {
+    [ELEMENT_F32] = CUDA_R_32F, [ELEMENT_BF16] = CUDA_R_16BF, [ELEMENT_F16] = CUDA_R_16F};
+
+/* A row-major [rows, columns] matrix. */
+static FshStatus make_layout(cublasLtMatrixLayout_t *layout, ElementType element, int64_t rows,
+                             int64_t columns, int64_t pitch, FshError *error)
+{
+    return CUBLAS_TRY(
+        cublasLtMatrixLayoutCreate(layout, cuda_types[element], (uint64_t)columns, (uint64_t)rows, pitch),
+        error);
+}
+
+static FshStatus set_operation(const MatmulPlan *plan, cublasLtMatmulDescAttributes_t name, const void *value,
+                               size_t bytes, FshError *error)
+{
+    return CUBLAS_TRY(cublasLtMatmulDescSetAttribute(plan->operation, name, value, bytes), error);
+}
+
+static FshStatus describe(MatmulPlan *plan, FshError *error)
+{
+    const MatmulShape *shape = &plan->shape;
+    const cublasOperation_t transposed = CUBLAS_OP_T;
+    const cublasLtEpilogue_t epilogue = CUBLASLT_EPILOGUE_BIAS;
+    const cublasComputeType_t compute =
+        shape->tf32 && shape->operands == ELEMENT_F32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F;
+    FshStatus status = CUBLAS_TRY(cublasLtMatmulDescCreate(&plan->operation, compute, CUDA_R_32F), error);
+    if (!status && shape->transpose_b)
+        status = set_operation(plan, CUBLASLT_MATMUL_DESC_TRANSA, &transposed, sizeof transposed, error);
+    if (!status && shape->transpose_a)
+        status = set_operation(plan, CUBLASLT_MATMUL_DESC_TRANSB, &transposed, sizeof transposed, error);
+    if (!status && shape->bias)
+        status = set_operation(plan, CUBLASLT_MATMUL_DESC_EPILOGUE, &epilogue, sizeof epilogue, error);
+    if (!status)
+        status = make_layout(&plan->a, shape->operands, shape->transpose_a ? shape->inner : shape->rows,
+                             shape->transpose_a ? shape->rows : shape->inner, shape->pitch_a, error);
+    if (!status)
+        status = make_layout(&plan->b, shape->operands, shape->transpose_b ? shape->columns : shape->inner,
+                             shape->transpose_b ? shape->inner : shape->columns, shape->pitch_b, error);
+    if (!status)
+        status = make_layout(&plan->result, shape->result, shape->rows, shape->columns, shape->pitch_result,
+                             error);
+    return status;
+}
+
+static FshStatus choose_algorithm(MatmulPlan *plan, FshError *error)
+{
+    const uint32_t reductions =
+        CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE; /* and none; not in place, whose order is chance */
+    static const cublasLtMatmulPreferenceAttributes_t alignments[] = {
+        CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
+        CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES};
+    cublasLtMatmulPreference_t preference = NULL;
+    cublasLtMatmulHeuristicResult_t proposal;
+    int count = 0;
+    FshStatus status = CUBLAS_TRY(cublasLtMatmulPreferenceCreate(&preference), error);
+    if (!status)
+        status = CUBLAS_TRY(
+            cublasLtMatmulPreferenceSetAttribute(preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES,
+                                                 &workspace_limit_bytes, sizeof workspace_limit_bytes),
+            error);
+    if (!status)
+        status = CUBLAS_TRY(cublasLtMatmulPreferenceSetAttribute(preference,
+                                                                 CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
+                                                                 &reductions, sizeof reductions),
+                            error);
+    for (size_t i = 0; i < sizeof alignments / sizeof alignments[0] && !status; i++)
+        status = CUBLAS_TRY(cublasLtMatmulPreferenceSetAttribute(preference, alignments[i], &alignment_bytes,
+                                                                 sizeof alignment_bytes),
+                            error);
+    if (!status)
+        status = CUBLAS_TRY(cublasLtMatmulAlgoGetHeuristic(plan->cublas_lt, plan->operation, plan->b, plan->a,
+                                                           plan->result, plan->result, preference, 1,
+                                                           &proposal, &count),
+                            error);
+    if (!status && count == 0)
+        status = fsh_error_set(error, FSH_ERR_LIBRARY, "cublasLtMatmulAlgoGetHeuristic: no algorithm");
+    if (!status) {
+        plan->algorithm = proposal.algo;
+        plan->workspace_bytes = proposal.workspaceSize;
+    }
+    if (preference)
+        (void)cublasLtMatmulPreferenceDestroy(preference);
+    return status;
+}
+
+FshStatus matmul_plan_new(MatmulPlan **plan, cublasLtHandle_t cublas_lt, const MatmulShape *shape,
+                          FshError *error)
+{
+    *plan = calloc(1, sizeof **plan);
+    if (!*plan)
+        return fsh_error_set(error, FSH_ERR_MEMORY, "no memory for a matrix product's plan");
+    (*plan)->cublas_lt = cublas_lt;
+    (*plan)->shape = *shape;
+    FshStatus status = describe(*plan, error);
+    if (!status)
+        status = choose_algorithm(*plan, error);
+    if (status) {
+        matmul_plan_free(plan);
+        return fsh_error_prepend(error, "product of %" PRId64 " x %" PRId64 " and %" PRId64 " x %" PRId64,
+                                 shape->rows, shape->inner, shape->inner, shape->columns);
+    }
+    return FSH_OK;
+}
+
+void matmul_plan_free(MatmulPlan **plan)
+{
+    if (!*plan)
+        return;
+    if ((*plan)->operation)
+        (void)cublasLtMatmulDescDestroy((*plan)->operation);
+    if ((*plan)->a)
+        (void)cublasLtMatrixLayoutDestroy((*plan)->a);
+    if ((*plan)->b)
+        (void)cublasLtMatrixLayoutDestroy((*plan)->b);
+    if ((*plan)->result)
+        (void)cublasLtMatrixLayoutDestroy((*plan)->result);
+    free(*plan);
+    *plan = NULL;
+}
+
+uint64_t matmul_plan_workspace_bytes(const MatmulPlan *plan)
+{
+    return plan->workspace_bytes;
+}
+
+FshStatus matmul_plan_run(const MatmulPlan *plan, const void *a, const void *b, const void *bias,
+                          void *result, void *workspace, cudaStream_t stream, FshError *error)
+{
+    const float one = 1, zero = 0;
+    FshStatus status = FSH_OK;
+    if (plan->shape.bias)
+        status = set_operation(plan, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &bias, sizeof bias, error);
+    if (!status)
+        status = CUBLAS_TRY(cublasLtMatmul(plan->cublas_lt, plan->operation, &one, b, plan->b, a, plan->a,
+                                           &zero, result, plan->result, result, plan->result,
+                                           &plan->algorithm, workspace, plan->workspace_bytes, stream),
+                            error);
+    return status;
+}

@@ -1,0 +1,33 @@
+/* matmul.h - products of row-major matrices through cuBLASLt, for linear layers.
+ *
+ * Float32 sums; of cuBLASLt's ways to join partial sums only those that give the same bits each time. Threads: a plan belongs to one
+ * thread. */
+#ifndef FSHARD_TRAINER_BACKEND_CUDA_DEVICE_MATMUL_H
+#define FSHARD_TRAINER_BACKEND_CUDA_DEVICE_MATMUL_H
+
+#include "trainer/backend/cuda/device/device.h"
+#include "trainer/backend/cuda/kernels/kernels.h"
+
+typedef struct MatmulPlan MatmulPlan;
+
+/* result [rows, columns] = a [rows, inner] b [inner, columns] (+ bias [columns] on every row). A transposed
+ * operand lies in memory the other way around: a as [inner, rows], b as [columns, inner]. */
+typedef struct MatmulShape {
+    int64_t rows, columns, inner;
+    int64_t pitch_a, pitch_b, pitch_result; /* elements from one row in memory to the next */
+    ElementType operands, result;           /* f32 and f32; bf16 or f16, and the same or f32 */
+    bool transpose_a, transpose_b;
+    bool bias; /* of the result's type */
+    bool tf32; /* f32 operands may be rounded to TF32 */
+} MatmulShape;
+
+/* cuBLASLt's first proposal. FSH_ERR_MEMORY, FSH_ERR_LIBRARY. */
+FshStatus matmul_plan_new(MatmulPlan **plan, cublasLtHandle_t cublas_lt, const MatmulShape *shape,
+                          FshError *error);
+void matmul_plan_free(MatmulPlan **plan);
+uint64_t matmul_plan_workspace_bytes(const MatmulPlan *plan);
+/* Device addresses, 16-byte aligned; bias is ignored where the shape has none. */
+FshStatus matmul_plan_run(const MatmulPlan *plan, const void *a, const void *b, const void *bias,
+                          void *result, void *workspace, cudaStream_t stream, FshError *error);
+
+#endif

@@ -1,0 +1,36 @@
+#include "trainer/backend/cuda/device/memory_advice.h"
+
+#include <stdio.h>
+
+FshStatus memory_advise(const char *advice, FshError *error)
+{
+    if (!error)
+        return FSH_ERR_MEMORY;
+    const FshError told = *error;
+    return fsh_error_set(error, FSH_ERR_MEMORY, "%s; %s", told.message, advice);
+}
+
+FshStatus memory_advise_batch(int64_t batch, const BatchRoom *room, FshError *error)
+{
+    char advice[128];
+    if (batch < 2 || room->needed_bytes == 0)
+        return FSH_ERR_MEMORY;
+    const double share = ((double)room->free_bytes + (double)room->held_bytes) / (double)room->needed_bytes;
+    /* It did not fit, whatever the numbers say: memory comes in pieces. */
+    const int64_t fits = share < 1 ? (int64_t)((double)batch * share) : batch - 1;
+    if (fits < 1)
+        return memory_advise("a batch of 1 does not fit either: use smaller images", error);
+    (void)snprintf(advice, sizeof advice, "use a smaller batch: of %lld samples, about %lld fit",
+                   (long long)batch, (long long)fits);
+    return memory_advise(advice, error);
+}
+
+int64_t memory_batch_of(const Graph *graph)
+{
+    for (size_t t = 0; t < graph_tensor_count(graph); t++) {
+        const Tensor *tensor = graph_tensor(graph, (TensorId)t);
+        if (tensor->role == TENSOR_INPUT && tensor->rank > 1)
+            return tensor->shape[0];
+    }
+    return 0;
+}

@@ -1,0 +1,25 @@
+/* memory_advice.h - what to do where memory is not there: put behind the message that says what was asked for and what is free. Names
+ * no CUDA.
+ *
+ * Threads: no state. */
+#ifndef FSHARD_TRAINER_BACKEND_CUDA_DEVICE_MEMORY_ADVICE_H
+#define FSHARD_TRAINER_BACKEND_CUDA_DEVICE_MEMORY_ADVICE_H
+
+#include "trainer/graph/graph.h"
+
+/* "; ADVICE" behind the message. error NULL is fine. Returns FSH_ERR_MEMORY, as all here. */
+FshStatus memory_advise(const char *advice, FshError *error);
+
+/* What grows with the batch, of one memory, the device's or the host's. */
+typedef struct BatchRoom {
+    uint64_t needed_bytes; /* of this batch, in all, as far as is known */
+    uint64_t held_bytes;   /* of them, taken already: a smaller batch would take less */
+    uint64_t free_bytes;
+} BatchRoom;
+/* "; use a smaller batch: of 512 samples, about 300 fit". batch < 2: nothing is said. */
+FshStatus memory_advise_batch(int64_t batch, const BatchRoom *room, FshError *error);
+
+/* Images of a batch; 0: the graph takes none. */
+int64_t memory_batch_of(const Graph *graph);
+
+#endif

@@ -1,0 +1,322 @@
+/* batch_norm.cu - sums over the rows of a [rows, channels] matrix, and batch norm, which is built of them.
+ *
+ * A sum takes two launches (rows.cuh): each block leaves a partial sum for its channels; then the partial sums are joined in float64,
+ * and what is to be done with the result is done there. Of small images sums and what follows are one launch (rows_whole.cuh), on cards
+ * that hold its blocks at once. No atomics: the same input gives the same bits, on any such card.
+ *
+ * Bytes of large images, in tensors of x's size, forward: statistics read 1; apply reads x (and the addend) and writes y, 2 or 3.
+ * Backward: the sums read dy and x, 2, and dx reads them again and is written, 3. With an addend the sums read dy, x and y and write g, 4
+ * (one more where dy comes in two parts), and dx needs g and x alone, 3. Of small images nothing that stays in shared memory is
+ * read twice. */
+#include <initializer_list>
+
+#include "trainer/backend/cuda/kernels/batch_norm_whole.cuh"
+#include "trainer/backend/cuda/kernels/kernels_norm.h"
+
+using namespace fshard;
+
+namespace
+{
+
+Norm norm_of(const NormTensors *tensors, const NormActivation *activation)
+{
+    Norm norm = {};
+    norm.weight = data_of<float>(tensors->weight);
+    norm.bias = data_of<float>(tensors->bias);
+    norm.mean = data_of<float>(tensors->mean);
+    norm.inverse_deviation = data_of<float>(tensors->inverse_deviation);
+    norm.slope = activation->relu ? activation->slope : 1;
+    return norm;
+}
+
+Moments moments_of(const NormTensors *tensors, const NormRunning *running)
+{
+    Moments moments = {};
+    const double rows = (double)device_tensor_rows(tensors->x);
+    moments.inverse_rows = 1 / rows;
+    moments.unbiasing = rows > 1 ? rows / (rows - 1) : 1;
+    moments.epsilon = running->epsilon;
+    moments.momentum = running->momentum;
+    moments.bias = running->bias ? data_of<float>(running->bias) : nullptr;
+    moments.mean = data_of<float>(tensors->mean);
+    moments.inverse_deviation = data_of<float>(tensors->inverse_deviation);
+    moments.running_mean = data_of<float>(running->mean);
+    moments.running_var = data_of<float>(running->var);
+    return moments;
+}
+
+/* Parameters and statistics of norms are float32 in every mode. */
+bool all_f32(std::initializer_list<const DeviceTensor *> tensors)
+{
+    for (const DeviceTensor *tensor : tensors)
+        if (tensor && tensor->element != ELEMENT_F32)
+            return false;
+    return true;
+}
+
+template <typename T> T *maybe_data(const DeviceTensor *tensor)
+{
+    return tensor ? data_of<T>(tensor) : nullptr;
+}
+
+unsigned blocks_for(int64_t threads)
+{
+    return (unsigned)((threads + block_threads - 1) / block_threads);
+}
+
+template <typename T, Addend kind, bool HasSums>
+Apply<T, kind, HasSums> apply_of(const NormTensors *tensors, const NormActivation *activation,
+                                 const DeviceTensor *addend, const DeviceTensor *y, const SumsOfX &sums)
+{
+    Apply<T, kind, HasSums> map = {};
+    map.norm = norm_of(tensors, activation);
+    map.x = data_of<T>(tensors->x);
+    map.addend = maybe_data<T>(addend);
+    map.addend_pitch = addend ? (int)addend->pitch : 0;
+    map.addend_channels = addend ? (int)device_tensor_channels(addend) : 0;
+    map.y = data_of<T>(y);
+    map.sums = sums;
+    return map;
+}
+
+template <typename T, Addend kind, bool HasSums>
+void apply(const NormTensors *tensors, const NormActivation *activation, const DeviceTensor *addend,
+           const DeviceTensor *y, const SumsOfX &sums, cudaStream_t stream)
+{
+    run_map<T, 4>(apply_of<T, kind, HasSums>(tensors, activation, addend, y, sums), y, stream);
+}
+
+template <typename T, Addend kind>
+void forward(const NormTensors *tensors, const NormRunning *running, const NormActivation *activation,
+             const DeviceTensor *addend, const DeviceTensor *y, void *scratch, cudaStream_t stream)
+{
+    const MomentsTerm<T> term = {data_of<T>(tensors->x)};
+    const auto map = apply_of<T, kind, false>(tensors, activation, addend, y, SumsOfX{});
+    const Moments moments = moments_of(tensors, running);
+    if (run_whole<T>(ForwardPass<T, kind>{term, map, moments}, tensors->x, scratch, stream))
+        return;
+    sum_rows<T>(term, FinishMoments<T>{data_of<T>(tensors->x), moments}, tensors->x, scratch, stream);
+    run_map<T, 4>(map, y, stream);
+}
+
+template <typename T, bool HasSums>
+void apply(const NormTensors *tensors, const NormActivation *activation, const DeviceTensor *addend,
+           const DeviceTensor *y, const SumsOfX &sums, cudaStream_t stream)
+{
+    if (!addend)
+        apply<T, Addend::none, HasSums>(tensors, activation, addend, y, sums, stream);
+    else if (device_tensor_channels(addend) == device_tensor_channels(y))
+        apply<T, Addend::like_x, HasSums>(tensors, activation, addend, y, sums, stream);
+    else
+        apply<T, Addend::narrower, HasSums>(tensors, activation, addend, y, sums, stream);
+}
+
+template <typename T, Gate gate>
+Backward<T, gate> backward_map(const NormGradient *gradient, const NormTensors *tensors, const Norm &norm)
+{
+    Backward<T, gate> map = {};
+    map.norm = norm;
+    if (gradient->g)
+        map.norm.slope = 1; /* g is through the activation already */
+    map.dy = data_of<T>(gradient->g ? gradient->g : gradient->dy);
+    map.x = data_of<T>(tensors->x);
+    map.y = maybe_data<T>(gradient->y);
+    map.dweight = data_of<float>(gradient->dweight);
+    map.dbias = data_of<float>(gradient->dbias);
+    map.inverse_rows = gradient->batch_statistics ? 1.0 / (double)device_tensor_rows(tensors->x) : 0;
+    map.dx = maybe_data<T>(gradient->dx);
+    return map;
+}
+
+template <typename T, Gate gate, Second second, bool Stores>
+void backward(const NormGradient *gradient, const NormTensors *tensors, const Norm &norm, void *scratch,
+              cudaStream_t stream)
+{
+    using Pass = BackwardPass<T, gate, second, Stores>;
+    Pass pass = {};
+    pass.term.norm = norm;
+    pass.term.dy = data_of<T>(gradient->dy);
+    pass.term.dy2 = maybe_data<T>(gradient->dy2);
+    pass.term.dy2_pitch = gradient->dy2 ? (int)gradient->dy2->pitch : 0;
+    pass.term.channels = (int)device_tensor_channels(tensors->x);
+    pass.term.x = data_of<T>(tensors->x);
+    pass.term.y = maybe_data<T>(gradient->y);
+    pass.term.g = maybe_data<T>(gradient->g);
+    pass.map = backward_map<T, Pass::map_gate>(gradient, tensors, norm);
+    pass.finish_first = {norm.inverse_deviation, data_of<float>(gradient->dweight),
+                         data_of<float>(gradient->dbias), maybe_data<float>(gradient->zero)};
+    if (gradient->dx && run_whole<T>(pass, tensors->x, scratch, stream))
+        return;
+    sum_rows<T>(pass.term, pass.finish_first, tensors->x, scratch, stream);
+    if (gradient->dx)
+        run_map<T, 4>(pass.map, tensors->x, stream);
+}
+
+template <typename T, Gate gate>
+void backward(const NormGradient *gradient, const NormTensors *tensors, const Norm &norm, void *scratch,
+              cudaStream_t stream)
+{
+    if (gradient->dy2 && device_tensor_channels(gradient->dy2) != device_tensor_channels(tensors->x))
+        backward<T, gate, Second::wider, true>(gradient, tensors, norm, scratch, stream);
+    else if (gradient->dy2)
+        backward<T, gate, Second::like_x, true>(gradient, tensors, norm, scratch, stream);
+    else if (gradient->g)
+        backward<T, gate, Second::none, true>(gradient, tensors, norm, scratch, stream);
+    else
+        backward<T, gate, Second::none, false>(gradient, tensors, norm, scratch, stream);
+}
+
+} // namespace
+
+extern "C" uint64_t kernel_column_scratch_bytes(const DeviceTensor *x)
+{
+    const int most_resident = 4;
+    int width = x->element == ELEMENT_F32 ? vector_width<float> : vector_width<__half>;
+    if (x->pitch % width)
+        width = 1;
+    /* deal_whole has fewer blocks: at least as many across, of at most as many columns, and one on a multiprocessor */
+    return 2 * (uint64_t)x->pitch * deal_sums(x, width, most_resident * multiprocessors, 1).blocks_y *
+           sizeof(float);
+}
+
+extern "C" cudaError_t kernel_column_sum(const DeviceTensor *x, const DeviceTensor *sum, void *scratch,
+                                         cudaStream_t stream)
+{
+    if (!all_f32({sum}))
+        return cudaErrorNotSupported;
+    return with_storage(x, [&](auto zero) {
+        using T = decltype(zero);
+        sum_rows<T>(SumTerm<T>{data_of<T>(x)}, FinishSum{data_of<float>(sum)}, x, scratch, stream);
+    });
+}
+
+extern "C" cudaError_t kernel_channel_sums(const DeviceTensor *x, const DeviceTensor *sums, void *scratch,
+                                           cudaStream_t stream)
+{
+    if (!all_f32({sums}) || sums->pitch < x->pitch)
+        return cudaErrorNotSupported;
+    return with_storage(x, [&](auto zero) {
+        using T = decltype(zero);
+        FinishChannelSums<T> finish = {};
+        finish.x = data_of<T>(x);
+        finish.rows = (double)device_tensor_rows(x);
+        finish.sum = data_of<float>(sums);
+        finish.squares = finish.sum + sums->pitch;
+        sum_rows<T>(MomentsTerm<T>{data_of<T>(x)}, finish, x, scratch, stream);
+    });
+}
+
+extern "C" cudaError_t kernel_add_bias(const DeviceTensor *y, const DeviceTensor *bias, float slope,
+                                       cudaStream_t stream)
+{
+    if (!all_f32({bias}))
+        return cudaErrorNotSupported;
+    return with_storage(y, [&](auto zero) {
+        using T = decltype(zero);
+        run_map<T, 4>(AddBias<T>{data_of<T>(y), data_of<float>(bias), slope}, y, stream);
+    });
+}
+
+extern "C" cudaError_t kernel_batch_norm_statistics(const NormTensors *tensors, const NormRunning *running,
+                                                    void *scratch, cudaStream_t stream)
+{
+    const DeviceTensor *x = tensors->x;
+    if (!all_f32({tensors->mean, tensors->inverse_deviation, running->mean, running->var, running->bias}))
+        return cudaErrorNotSupported;
+    return with_storage(x, [&](auto zero) {
+        using T = decltype(zero);
+        const FinishMoments<T> finish = {data_of<T>(x), moments_of(tensors, running)};
+        sum_rows<T>(MomentsTerm<T>{data_of<T>(x)}, finish, x, scratch, stream);
+    });
+}
+
+extern "C" cudaError_t kernel_batch_norm_running(const NormTensors *tensors, const NormRunning *running,
+                                                 cudaStream_t stream)
+{
+    const DeviceTensor *x = tensors->x;
+    if (!all_f32({tensors->mean, tensors->inverse_deviation, running->mean, running->var}))
+        return cudaErrorNotSupported;
+    running_statistics_kernel<<<blocks_for(x->pitch), block_threads, 0, stream>>>(
+        data_of<float>(running->mean), data_of<float>(running->var), running->epsilon, (int)x->pitch,
+        (int)device_tensor_channels(x), data_of<float>(tensors->mean),
+        data_of<float>(tensors->inverse_deviation));
+    return cudaGetLastError();
+}
+
+extern "C" bool kernel_batch_norm_is_whole(const DeviceTensor *x)
+{
+    bool whole = false;
+    const cudaError_t known = with_storage(x, [&](auto zero) {
+        Deal d = {};
+        whole = is_whole<decltype(zero)>(x, &d);
+    });
+    return known == cudaSuccess && whole;
+}
+
+extern "C" cudaError_t kernel_batch_norm_forward(const NormTensors *tensors, const NormRunning *running,
+                                                 const NormActivation *activation, const DeviceTensor *addend,
+                                                 const DeviceTensor *y, void *scratch, cudaStream_t stream)
+{
+    if (!all_f32({tensors->weight, tensors->bias, tensors->mean, tensors->inverse_deviation, running->mean,
+                  running->var, running->bias}))
+        return cudaErrorNotSupported;
+    return with_storage(y, [&](auto zero) {
+        using T = decltype(zero);
+        if (!addend)
+            forward<T, Addend::none>(tensors, running, activation, addend, y, scratch, stream);
+        else if (device_tensor_channels(addend) == device_tensor_channels(y))
+            forward<T, Addend::like_x>(tensors, running, activation, addend, y, scratch, stream);
+        else
+            forward<T, Addend::narrower>(tensors, running, activation, addend, y, scratch, stream);
+    });
+}
+
+extern "C" cudaError_t kernel_batch_norm_apply(const NormTensors *tensors, const NormActivation *activation,
+                                               const DeviceTensor *addend, const DeviceTensor *y,
+                                               cudaStream_t stream)
+{
+    if (!all_f32({tensors->weight, tensors->bias, tensors->mean, tensors->inverse_deviation}))
+        return cudaErrorNotSupported;
+    return with_storage(y, [&](auto zero) {
+        using T = decltype(zero);
+        apply<T, false>(tensors, activation, addend, y, SumsOfX{}, stream);
+    });
+}
+
+extern "C" cudaError_t kernel_batch_norm_apply_sums(const NormTensors *tensors, const NormRunning *running,
+                                                    const DeviceTensor *sums,
+                                                    const NormActivation *activation,
+                                                    const DeviceTensor *addend, const DeviceTensor *y,
+                                                    cudaStream_t stream)
+{
+    const DeviceTensor *x = tensors->x;
+    if (!all_f32({tensors->weight, tensors->bias, tensors->mean, tensors->inverse_deviation, running->mean,
+                  running->var, running->bias, sums}) ||
+        sums->pitch < x->pitch)
+        return cudaErrorNotSupported;
+    const float *sum = data_of<float>(sums);
+    const SumsOfX sums_of_x = {sum, sum + sums->pitch, (int)device_tensor_channels(x),
+                               moments_of(tensors, running)};
+    return with_storage(y, [&](auto zero) {
+        using T = decltype(zero);
+        apply<T, true>(tensors, activation, addend, y, sums_of_x, stream);
+    });
+}
+
+extern "C" cudaError_t kernel_batch_norm_backward(const NormGradient *gradient, const NormTensors *tensors,
+                                                  const NormActivation *activation, void *scratch,
+                                                  cudaStream_t stream)
+{
+    if (!all_f32({tensors->weight, tensors->bias, tensors->mean, tensors->inverse_deviation,
+                  gradient->dweight, gradient->dbias, gradient->zero}) ||
+        (gradient->dy2 && !gradient->g))
+        return cudaErrorNotSupported;
+    const Norm norm = norm_of(tensors, activation);
+    return with_storage(gradient->dy, [&](auto zero) {
+        using T = decltype(zero);
+        if (gradient->y && activation->relu)
+            backward<T, Gate::y>(gradient, tensors, norm, scratch, stream);
+        else
+            backward<T, Gate::x>(gradient, tensors, norm, scratch, stream);
+    });
+}

@@ -1,0 +1,488 @@
+/* batch_norm_passes.cuh - what batch_norm.cu computes for each element and each channel: terms of sums, what is done with the sums, and
+ * maps, in the form that rows.cuh runs over a matrix; batch_norm_whole.cuh joins them. For batch_norm.cu alone. */
+#ifndef FSHARD_TRAINER_BACKEND_CUDA_KERNELS_BATCH_NORM_PASSES_CUH
+#define FSHARD_TRAINER_BACKEND_CUDA_KERNELS_BATCH_NORM_PASSES_CUH
+
+#include "trainer/backend/cuda/kernels/rows.cuh"
+
+namespace fshard
+{
+
+/* ---- sums ---- */
+
+template <typename T> struct SumTerm {
+    static constexpr int sums = 1, unroll = 4, resident = 4;
+    const T *x;
+    template <int Width> struct Columns {
+        __device__ Columns(const SumTerm &, int)
+        {
+        }
+    };
+    template <int Width> struct Row {
+        Raw<T, Width> x;
+        template <typename Term> __device__ void read(const Term &term, const Spot &at)
+        {
+            x = fetch<T, Width>(term.x + at.element);
+        }
+    };
+    template <int Width>
+    __device__ void add(const Columns<Width> &, const Row<Width> &row, int64_t,
+                        float (&sum)[sums][Width]) const
+    {
+        float values[Width];
+        unpack(row.x, values);
+#pragma unroll
+        for (int k = 0; k < Width; k++)
+            sum[0][k] += values[k];
+    }
+};
+
+/* x - x[0, c] and its square: the shift by a value of the channel's own keeps the variance of values far from 0 exact. */
+template <typename T> struct MomentsTerm {
+    static constexpr int sums = 2, unroll = 4, resident = 4;
+    const T *x;
+    template <int Width> struct Columns {
+        float shift[Width];
+        __device__ explicit Columns(const float *shifts)
+        {
+            load(shifts, shift);
+        }
+        __device__ Columns(const MomentsTerm &term, int c)
+        {
+            unpack(fetch<T, Width>(term.x + c), shift);
+        }
+    };
+    template <int Width> using Row = typename SumTerm<T>::template Row<Width>;
+    template <int Width>
+    __device__ void add(const Columns<Width> &columns, const Row<Width> &row, int64_t,
+                        float (&sum)[sums][Width]) const
+    {
+        float values[Width];
+        unpack(row.x, values);
+#pragma unroll
+        for (int k = 0; k < Width; k++) {
+            const float value = values[k] - columns.shift[k];
+            sum[0][k] += value;
+            sum[1][k] = fmaf(value, value, sum[1][k]);
+        }
+    }
+};
+
+struct FinishSum {
+    float *sum;
+    __device__ void operator()(int c, const double *sums, bool) const
+    {
+        sum[c] = (float)sums[0];
+    }
+};
+
+/* What batch statistics leave behind; the running mean is that of x + bias where the layer in front has one that was left out. */
+struct Moments {
+    double inverse_rows, unbiasing, epsilon, momentum; /* unbiasing: rows / (rows - 1) */
+    const float *bias;                                 /* may be NULL */
+    float *mean, *inverse_deviation, *running_mean, *running_var;
+    /* What a channel had before. */
+    struct Before {
+        float mean, var, bias;
+    };
+    __device__ Before before(int c, bool is_channel) const
+    {
+        return is_channel ? Before{running_mean[c], running_var[c], bias ? bias[c] : 0} : Before{};
+    }
+    __device__ void set(int c, const Before &was, double batch_mean, double variance, float inverse,
+                        bool is_channel) const
+    {
+        mean[c] = (float)batch_mean;
+        inverse_deviation[c] = inverse;
+        if (!is_channel)
+            return;
+        const double moved = batch_mean + (double)was.bias;
+        running_mean[c] = (float)((1 - momentum) * (double)was.mean + momentum * moved);
+        running_var[c] = (float)((1 - momentum) * (double)was.var + momentum * variance * unbiasing);
+    }
+};
+
+/* Out of the sums about a shift. Returns the inverse of the deviation. */
+__device__ inline float moments_about(double shift, const double *sums, const Moments &moments,
+                                      bool is_channel, double *mean, double *variance)
+{
+    const double shifted = sums[0] * moments.inverse_rows;
+    *mean = shift + shifted;
+    *variance = fmax(sums[1] * moments.inverse_rows - shifted * shifted, 0.0);
+    return is_channel ? (float)rsqrt(*variance + moments.epsilon) : 0;
+}
+
+template <typename T> struct FinishMoments {
+    const T *x;
+    Moments moments;
+    __device__ void operator()(int c, const double *sums, bool is_channel) const
+    {
+        double mean, variance;
+        const float inverse = moments_about((double)(float)x[c], sums, moments, is_channel, &mean, &variance);
+        moments.set(c, moments.before(c, is_channel), mean, variance, inverse, is_channel);
+    }
+};
+
+/* Sums of x over its rows and of its square, and what is made of them. */
+struct SumsOfX {
+    const float *sum, *squares;
+    int channels;
+    Moments moments;
+};
+
+/* Sums of x and of its square out of those about the shift. */
+template <typename T> struct FinishChannelSums {
+    const T *x;
+    double rows;
+    float *sum, *squares;
+    __device__ void operator()(int c, const double *sums, bool) const
+    {
+        const double shift = (double)(float)x[c];
+        sum[c] = (float)(sums[0] + rows * shift);
+        squares[c] = (float)(sums[1] + 2 * shift * sums[0] + rows * shift * shift);
+    }
+};
+
+static __global__ void running_statistics_kernel(const float *running_mean, const float *running_var,
+                                                 double epsilon, int pitch, int channels, float *mean,
+                                                 float *inverse_deviation)
+{
+    const int c = (int)(blockIdx.x * blockDim.x + threadIdx.x);
+    if (c >= pitch)
+        return;
+    mean[c] = c < channels ? running_mean[c] : 0;
+    inverse_deviation[c] = c < channels ? (float)(1.0 / sqrt((double)running_var[c] + epsilon)) : 0;
+}
+
+/* ---- forward ---- */
+
+/* What apply and backward need of the channels. slope: 1 where there is no activation. */
+struct Norm {
+    const float *weight, *bias, *mean, *inverse_deviation;
+    float slope;
+};
+
+/* The norm of a channel as x * scale + shift. Both directions tell by the same bits where the activation is on. */
+__device__ inline void affine_of(float weight, float bias, float mean, float inverse, float *scale,
+                                 float *shift)
+{
+    *scale = weight * inverse;
+    *shift = (float)((double)bias - (double)mean * (double)*scale);
+}
+
+/* Of channels c..c + Width. */
+template <int Width> struct Affine {
+    float scale[Width], shift[Width];
+    __device__ Affine(const float *scales, const float *shifts)
+    {
+        load(scales, scale);
+        load(shifts, shift);
+    }
+    __device__ Affine(const Norm &norm, int c)
+    {
+        float mean[Width], inverse[Width];
+        load(norm.mean + c, mean);
+        load(norm.inverse_deviation + c, inverse);
+        set(norm, c, mean, inverse);
+    }
+    __device__ Affine(const Norm &norm, int c, const float (&mean)[Width], const float (&inverse)[Width])
+    {
+        set(norm, c, mean, inverse);
+    }
+    __device__ void set(const Norm &norm, int c, const float (&mean)[Width], const float (&inverse)[Width])
+    {
+        float weight[Width], bias[Width];
+        load(norm.weight + c, weight);
+        load(norm.bias + c, bias);
+#pragma unroll
+        for (int k = 0; k < Width; k++)
+            affine_of(weight[k], bias[k], mean[k], inverse[k], &scale[k], &shift[k]);
+    }
+    __device__ float of(float x, int k) const
+    {
+        return fmaf(x, scale[k], shift[k]);
+    }
+};
+
+/* Statistics of channels c..c + Width out of sums of x and of its square; every thread of a channel computes the same.
+ *
+ * Sums of squares in float32 lose digits where the mean is many deviations from 0. How far 1 / deviation is off, cuDNN's way imitated on
+ * the CPU (sums over 128 pixels, added up in float32 one by one), 819,200 values in f16, rms and worst of 24 channels:
+ *
+ *     mean / deviation                              3         10          30          100
+ *     cuDNN's sums                          2e-5 4e-5  1e-4 3e-4   2e-3 3e-3  1.3e-2 3e-2
+ *     own (direct.cu: joined in float64)         6e-7       5e-6        6e-5         5e-4
+ *     f16: rounding of one value, deviations     6e-4       2e-3        5e-3         2e-2
+ *
+ * So what f16 does to each value is more than what the sums do to all of them, up to 100 deviations. Without conv-statistics the sums
+ * are about a value of the channel's own (MomentsTerm), and exact. */
+template <int Width> struct FromSums {
+    float mean[Width], inverse[Width];
+    __device__ FromSums(const SumsOfX &sums, int c, bool first)
+    {
+        float sum[Width], squares[Width];
+        load(sums.sum + c, sum);
+        load(sums.squares + c, squares);
+#pragma unroll
+        for (int k = 0; k < Width; k++) {
+            const double exact = (double)sum[k] * sums.moments.inverse_rows;
+            const double variance = fmax((double)squares[k] * sums.moments.inverse_rows - exact * exact, 0.0);
+            mean[k] = (float)exact;
+            inverse[k] = c + k < sums.channels ? 1 / sqrtf((float)(variance + sums.moments.epsilon)) : 0;
+            if (first)
+                sums.moments.set(c + k, sums.moments.before(c + k, c + k < sums.channels), exact, variance,
+                                 inverse[k], c + k < sums.channels);
+        }
+    }
+};
+
+/* Narrower: of fewer channels than x, the others add 0. */
+enum class Addend { none, like_x, narrower };
+
+template <typename T, Addend kind, bool HasSums> struct Apply {
+    Norm norm;
+    const T *x, *addend;
+    int addend_pitch, addend_channels;
+    T *y;
+    SumsOfX sums; /* with HasSums: what makes norm.mean and norm.inverse_deviation */
+    template <int Width> struct Columns {
+        Affine<Width> affine;
+        __device__ explicit Columns(const Affine<Width> &known) : affine(known)
+        {
+        }
+        __device__ Columns(const Apply &map, int c, bool first) : affine(of(map, c, first))
+        {
+        }
+        static __device__ Affine<Width> of(const Apply &map, int c, bool first)
+        {
+            if constexpr (HasSums) {
+                const FromSums<Width> statistics(map.sums, c, first);
+                return Affine<Width>(map.norm, c, statistics.mean, statistics.inverse);
+            } else {
+                return Affine<Width>(map.norm, c);
+            }
+        }
+    };
+    template <int Width> struct Row {
+        Raw<T, Width> x, addend;
+        __device__ void read(const Apply &map, const Spot &at)
+        {
+            x = fetch_last<T, Width>(map.x + at.element);
+            if constexpr (kind == Addend::like_x)
+                addend = fetch_last<T, Width>(map.addend + at.element);
+            if constexpr (kind == Addend::narrower)
+                addend = fetch_part<T, Width>(map.addend + at.row * map.addend_pitch, map.addend_pitch,
+                                              map.addend_channels, at.c);
+        }
+    };
+    template <int Width>
+    __device__ void write(const Columns<Width> &columns, const Row<Width> &row, int64_t i) const
+    {
+        float values[Width], addends[Width];
+        unpack(row.x, values);
+        if constexpr (kind != Addend::none)
+            unpack(row.addend, addends);
+#pragma unroll
+        for (int k = 0; k < Width; k++) {
+            float value = columns.affine.of(values[k], k);
+            if constexpr (kind != Addend::none)
+                value += addends[k];
+            values[k] = value > 0 ? value : norm.slope * value;
+        }
+        put(y + i, values);
+    }
+};
+
+template <typename T> struct AddBias {
+    T *y;
+    const float *bias;
+    float slope; /* 1: no activation */
+    template <int Width> struct Columns {
+        float bias[Width];
+        __device__ Columns(const AddBias &map, int c, bool)
+        {
+            load(map.bias + c, bias);
+        }
+    };
+    template <int Width> struct Row {
+        Raw<T, Width> y;
+        __device__ void read(const AddBias &map, const Spot &at)
+        {
+            y = fetch_last<T, Width>(map.y + at.element);
+        }
+    };
+    template <int Width>
+    __device__ void write(const Columns<Width> &columns, const Row<Width> &row, int64_t i) const
+    {
+        float values[Width];
+        unpack(row.y, values);
+#pragma unroll
+        for (int k = 0; k < Width; k++) {
+            const float value = values[k] + columns.bias[k];
+            values[k] = value > 0 ? value : slope * value;
+        }
+        put(y + i, values);
+    }
+};
+
+/* ---- backward ---- */
+
+/* What tells where the activation was on. */
+enum class Gate { x, y };
+
+/* Wider: of more channels than x, which do not count. */
+enum class Second { none, like_x, wider };
+
+/* g and g * (x - mean), g = (dy + dy2) through the activation, which is left at g where Stores, and in the row. */
+template <typename T, Gate gate, Second second, bool Stores> struct BackwardTerm {
+    static constexpr int sums = 2, unroll = second != Second::none || gate == Gate::y ? 2 : 4, resident = 2;
+    Norm norm;
+    const T *dy, *dy2, *x, *y;
+    int dy2_pitch, channels;
+    T *g;
+    template <int Width> struct Columns {
+        float mean[Width];
+        Affine<Width> affine;
+        int channels; /* from c on */
+        __device__ Columns(const float *means, const Affine<Width> &known, int channels_left)
+            : affine(known), channels(channels_left)
+        {
+            load(means, mean);
+        }
+        __device__ Columns(const BackwardTerm &term, int c)
+            : affine(term.norm, c), channels(term.channels - c)
+        {
+            load(term.norm.mean + c, mean);
+        }
+    };
+    template <int Width> struct Row {
+        Raw<T, Width> dy, dy2, x, y;
+        __device__ void read(const BackwardTerm &term, const Spot &at)
+        {
+            /* With g nothing else is read again. */
+            dy = Stores ? fetch_last<T, Width>(term.dy + at.element) : fetch<T, Width>(term.dy + at.element);
+            x = fetch<T, Width>(term.x + at.element);
+            if constexpr (second == Second::like_x)
+                dy2 = fetch_last<T, Width>(term.dy2 + at.element);
+            if constexpr (second == Second::wider)
+                dy2 = fetch_part<T, Width>(term.dy2 + at.row * term.dy2_pitch, term.dy2_pitch, term.channels,
+                                           at.c);
+            if constexpr (gate == Gate::y)
+                y = Stores ? fetch_last<T, Width>(term.y + at.element) : fetch<T, Width>(term.y + at.element);
+        }
+    };
+    template <int Width>
+    __device__ void add(const Columns<Width> &columns, Row<Width> &row, int64_t i,
+                        float (&sum)[sums][Width]) const
+    {
+        float gradients[Width], values[Width], more[Width], results[Width];
+        unpack(row.dy, gradients);
+        unpack(row.x, values);
+        if constexpr (second != Second::none)
+            unpack(row.dy2, more);
+        if constexpr (gate == Gate::y)
+            unpack(row.y, results);
+#pragma unroll
+        for (int k = 0; k < Width; k++) {
+            if constexpr (second == Second::like_x)
+                gradients[k] += more[k];
+            if constexpr (second == Second::wider)
+                gradients[k] += k < columns.channels ? more[k] : 0;
+            const float result = gate == Gate::y ? results[k] : columns.affine.of(values[k], k);
+            gradients[k] = result > 0 ? gradients[k] : norm.slope * gradients[k];
+            sum[0][k] += gradients[k];
+            sum[1][k] = fmaf(gradients[k], values[k] - columns.mean[k], sum[1][k]);
+        }
+        if constexpr (Stores) {
+            row.dy = pack<T, Width>(gradients);
+            put(g + i, row.dy);
+        }
+    }
+};
+
+struct FinishBackward {
+    const float *inverse_deviation;
+    float *dweight, *dbias, *zero; /* zero: may be NULL */
+    __device__ void operator()(int c, const double *sums, bool) const
+    {
+        set(c, (float)(sums[1] * (double)inverse_deviation[c]), (float)sums[0]);
+    }
+    __device__ void set(int c, float of_weight, float of_bias) const
+    {
+        dweight[c] = of_weight;
+        dbias[c] = of_bias;
+        if (zero)
+            zero[c] = 0;
+    }
+};
+
+/* dx = from_g * g + from_x * x + constant, from_g being the norm's scale. inverse_rows: 0 where the statistics are not the batch's. */
+__device__ inline void gradient_of(float scale, float mean, float inverse, float dweight, float dbias,
+                                   double inverse_rows, float *from_x, float *constant)
+{
+    const double spread = -(double)scale * inverse_rows;
+    const double slope = spread * (double)inverse * (double)dweight;
+    *from_x = (float)slope;
+    *constant = (float)(spread * (double)dbias - slope * (double)mean);
+}
+
+template <typename T, Gate gate> struct Backward {
+    Norm norm;
+    const T *dy, *x, *y;
+    const float *dweight, *dbias;
+    double inverse_rows;
+    T *dx;
+    template <int Width> struct Columns {
+        Affine<Width> affine;
+        float from_x[Width], constant[Width];
+        __device__ Columns(const Affine<Width> &known, const float *from_xs, const float *constants)
+            : affine(known)
+        {
+            load(from_xs, from_x);
+            load(constants, constant);
+        }
+        __device__ Columns(const Backward &map, int c, bool) : affine(map.norm, c)
+        {
+            float mean[Width], inverse[Width], dweight[Width], dbias[Width];
+            load(map.norm.mean + c, mean);
+            load(map.norm.inverse_deviation + c, inverse);
+            load(map.dweight + c, dweight);
+            load(map.dbias + c, dbias);
+#pragma unroll
+            for (int k = 0; k < Width; k++)
+                gradient_of(affine.scale[k], mean[k], inverse[k], dweight[k], dbias[k], map.inverse_rows,
+                            &from_x[k], &constant[k]);
+        }
+    };
+    template <int Width> struct Row {
+        Raw<T, Width> dy, x, y;
+        __device__ void read(const Backward &map, const Spot &at)
+        {
+            dy = fetch_last<T, Width>(map.dy + at.element);
+            x = fetch_last<T, Width>(map.x + at.element);
+            if constexpr (gate == Gate::y)
+                y = fetch_last<T, Width>(map.y + at.element);
+        }
+    };
+    template <int Width>
+    __device__ void write(const Columns<Width> &columns, const Row<Width> &row, int64_t i) const
+    {
+        float gradients[Width], values[Width], results[Width];
+        unpack(row.dy, gradients);
+        unpack(row.x, values);
+        if constexpr (gate == Gate::y)
+            unpack(row.y, results);
+#pragma unroll
+        for (int k = 0; k < Width; k++) {
+            const float result = gate == Gate::y ? results[k] : columns.affine.of(values[k], k);
+            const float g = result > 0 ? gradients[k] : norm.slope * gradients[k];
+            gradients[k] =
+                fmaf(columns.affine.scale[k], g, fmaf(columns.from_x[k], values[k], columns.constant[k]));
+        }
+        put(dx + i, gradients);
+    }
+};
+
+} // namespace fshard
+
+#endif

@@ -1,0 +1,80 @@
+/* kernels_common.cuh - what the .cu files share: wide access, launch sizes, choice of the instance for a
+ * storage type. */
+#ifndef FSHARD_TRAINER_BACKEND_CUDA_KERNELS_KERNELS_COMMON_CUH
+#define FSHARD_TRAINER_BACKEND_CUDA_KERNELS_KERNELS_COMMON_CUH
+
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+
+#include "trainer/backend/cuda/kernels/kernels.h"
+
+namespace fshard
+{
+
+constexpr int block_threads = 256;
+/* Enough blocks to fill any card several times over; loops over the grid do the rest. */
+constexpr int64_t grid_blocks_max = 4096;
+
+inline unsigned grid_blocks(int64_t threads_wanted)
+{
+    int64_t blocks = (threads_wanted + block_threads - 1) / block_threads;
+    return (unsigned)(blocks < grid_blocks_max ? (blocks > 0 ? blocks : 1) : grid_blocks_max);
+}
+
+/* Width elements that one instruction loads: 16 bytes for four floats or eight narrow ones. */
+template <typename T, int Width> struct alignas(sizeof(T) * Width) Pack {
+    T values[Width];
+};
+
+template <int Width, typename T> __device__ void load(const T *from, float (&values)[Width])
+{
+    Pack<T, Width> pack = *reinterpret_cast<const Pack<T, Width> *>(from);
+#pragma unroll
+    for (int i = 0; i < Width; i++)
+        values[i] = (float)pack.values[i];
+}
+
+template <int Width, typename T> __device__ void store(T *to, const float (&values)[Width])
+{
+    Pack<T, Width> pack;
+#pragma unroll
+    for (int i = 0; i < Width; i++)
+        pack.values[i] = (T)values[i];
+    *reinterpret_cast<Pack<T, Width> *>(to) = pack;
+}
+
+/* Elements of T that one 16-byte access moves. */
+template <typename T> constexpr int vector_width = 16 / (int)sizeof(T);
+
+/* Calls launch(T{}) with the storage type's C++ type. A new type is a new line here. */
+template <typename Launch> cudaError_t with_storage(const DeviceTensor *tensor, Launch launch)
+{
+    switch (tensor->element) {
+    case ELEMENT_F32:
+        launch(float{});
+        return cudaGetLastError();
+    case ELEMENT_BF16:
+        launch(__nv_bfloat16{});
+        return cudaGetLastError();
+    case ELEMENT_F16:
+        launch(__half{});
+        return cudaGetLastError();
+    default:
+        return cudaErrorNotSupported;
+    }
+}
+
+template <typename T> T *data_of(const DeviceTensor *tensor)
+{
+    return static_cast<T *>(tensor->data);
+}
+
+/* Or absent. */
+inline bool is_f32(const DeviceTensor *tensor)
+{
+    return !tensor || tensor->element == ELEMENT_F32;
+}
+
+} // namespace fshard
+
+#endif

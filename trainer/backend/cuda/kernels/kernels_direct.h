@@ -1,0 +1,38 @@
+/* kernels_direct.h - convolutions of few channels, up to 32 in and out (direct.cu, direct_weight.cu): there cuDNN's kernels take some ten times what
+ * the memory needs. Rules: kernels.h. */
+#ifndef FSHARD_TRAINER_BACKEND_CUDA_KERNELS_KERNELS_DIRECT_H
+#define FSHARD_TRAINER_BACKEND_CUDA_KERNELS_KERNELS_DIRECT_H
+
+#include "trainer/backend/cuda/kernels/kernels.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+enum { DIRECT_CHANNELS_MAX = 32, DIRECT_KERNEL_MAX = 5 };
+
+/* y[n, h, w, o] = sum of x[n, h * stride - padding + i, w * stride - padding + j, c] * weight[o, i, j, c] */
+typedef struct Direct {
+    int64_t kernel, stride, padding;
+} Direct;
+
+/* x, y, weight (or their gradients): one narrow type, 8 to 32 padded channels, fewer than 2^31 elements; kernel 1 to 5 whose weights
+ * fit in 48 KiB; no groups. What does not fit yields cudaErrorNotSupported below. */
+bool kernel_direct_fits(const DeviceTensor *x, const DeviceTensor *weight, const DeviceTensor *y,
+                        const Direct *direct);
+/* y as above, + bias, then v > 0 ? v : slope * v; slope 1: no activation. bias: f32 [C of y], or NULL. sums: f32 [2, pitch of y], of y and
+ * of its squares, by way of scratch; or NULL, and scratch is not needed. */
+uint64_t kernel_direct_sums_scratch_bytes(const DeviceTensor *y);
+cudaError_t kernel_direct(const DeviceTensor *x, const DeviceTensor *weight, const DeviceTensor *bias,
+                          float slope, const Direct *direct, const DeviceTensor *y, const DeviceTensor *sums,
+                          void *scratch, cudaStream_t stream);
+cudaError_t kernel_direct_backward_data(const DeviceTensor *dy, const DeviceTensor *weight,
+                                        const Direct *direct, const DeviceTensor *dx, cudaStream_t stream);
+uint64_t kernel_direct_scratch_bytes(const DeviceTensor *dy, const DeviceTensor *x, const Direct *direct);
+cudaError_t kernel_direct_backward_weight(const DeviceTensor *dy, const DeviceTensor *x, const Direct *direct,
+                                          const DeviceTensor *dweight, void *scratch, cudaStream_t stream);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,225 @@
+/* loss.cu - cross-entropy of classes, softmax and binary. A warp for each sample, or a block where there are many classes; the
+ * samples' losses meet in the block that comes last, in a fixed order. Sums run in float64, as the CPU's: there are few of them. */
+#include <type_traits>
+
+#include "trainer/backend/cuda/kernels/kernels_loss.h"
+#include "trainer/backend/cuda/kernels/kernels_reduce.cuh"
+
+using namespace fshard;
+
+namespace
+{
+
+constexpr int64_t no_label = -1; /* a padded sample of a last batch */
+/* From so many classes on a block works on each sample. */
+constexpr int block_classes = 256;
+
+struct Targets {
+    const int64_t *labels, *labels_mixed;
+    const float *mix;
+    int64_t samples;
+    int classes;
+    double smoothing;
+};
+
+/* What the target of one sample is made of. */
+struct Sample {
+    bool counts, sound;
+    int label, other; /* other: -1 where the label's share is all */
+    double share;
+};
+
+__device__ Sample sample_of(const Targets &targets, int64_t n)
+{
+    int64_t label = targets.labels[n], other = targets.labels_mixed ? targets.labels_mixed[n] : no_label;
+    double share = targets.mix ? (double)targets.mix[n] : 1;
+    bool sound = share >= 0 && share <= 1 && label >= 0 && label < targets.classes &&
+                 (share == 1 || (other >= 0 && other < targets.classes));
+    return {label != no_label, sound, (int)label, share == 1 ? -1 : (int)other, share};
+}
+
+__device__ double target_at(const Targets &targets, const Sample &sample, int k)
+{
+    double target = k == sample.label ? sample.share : 0;
+    if (k == sample.other)
+        target += 1 - sample.share;
+    return target * (1 - targets.smoothing) + targets.smoothing / targets.classes;
+}
+
+template <int Threads, typename T> __device__ T row_sum(T value)
+{
+    return Threads == 32 ? warp_sum(value) : block_sum(value);
+}
+
+template <int Threads>
+__device__ double softmax_row(const Targets &targets, const Sample &sample, const float *x, float *p)
+{
+    const int lane = (int)threadIdx.x % Threads;
+    float greatest = -INFINITY;
+    for (int k = lane; k < targets.classes; k += Threads)
+        greatest = fmaxf(greatest, x[k]);
+    greatest = Threads == 32 ? warp_max(greatest) : block_max(greatest);
+    double sum = 0, sum_x = 0;
+    for (int k = lane; k < targets.classes; k += Threads) {
+        sum += (double)expf(x[k] - greatest);
+        sum_x += (double)(x[k] - greatest);
+    }
+    sum = row_sum<Threads>(sum);
+    sum_x = row_sum<Threads>(sum_x);
+    const double inverse = 1 / sum;
+    for (int k = lane; k < targets.classes; k += Threads)
+        p[k] = (float)((double)expf(x[k] - greatest) * inverse);
+    if (lane > 0 || !sample.counts)
+        return 0;
+    if (!sample.sound)
+        return NAN;
+    double of_labels = sample.share * (double)(x[sample.label] - greatest);
+    if (sample.other >= 0)
+        of_labels += (1 - sample.share) * (double)(x[sample.other] - greatest);
+    return log(sum) - (1 - targets.smoothing) * of_labels - targets.smoothing / targets.classes * sum_x;
+}
+
+/* max(x, 0) - x t + log(1 + exp(-|x|)), which overflows for no x. */
+template <int Threads>
+__device__ double binary_row(const Targets &targets, const Sample &sample, const float *x, float *p)
+{
+    const int lane = (int)threadIdx.x % Threads;
+    double sum = 0;
+    for (int k = lane; k < targets.classes; k += Threads) {
+        const float small = expf(-fabsf(x[k]));
+        p[k] = (x[k] < 0 ? small : 1) / (1 + small);
+        sum += (double)(x[k] < 0 ? 0 : x[k]) - (double)x[k] * target_at(targets, sample, k) +
+               (double)log1pf(small);
+    }
+    sum = row_sum<Threads>(sum);
+    return !sample.counts ? 0 : sample.sound ? sum : (double)NAN;
+}
+
+/* In every thread of the block. */
+__device__ int samples_that_count(const Targets &targets)
+{
+    int count = 0;
+    for (int64_t n = threadIdx.x; n < targets.samples; n += block_threads)
+        count += targets.labels[n] != no_label;
+    return block_sum(count);
+}
+
+template <int Threads, bool Binary>
+__global__ void class_loss_kernel(Targets targets, const float *logits, float *probabilities,
+                                  double *sample_losses, unsigned *arrivals, float *loss)
+{
+    const int64_t n = ((int64_t)blockIdx.x * block_threads + threadIdx.x) / Threads;
+    if (n < targets.samples) { /* all of a row's threads, or none */
+        const Sample sample = sample_of(targets, n);
+        const float *x = logits + n * targets.classes;
+        float *p = probabilities + n * targets.classes;
+        const double of_sample =
+            Binary ? binary_row<Threads>(targets, sample, x, p) : softmax_row<Threads>(targets, sample, x, p);
+        if (threadIdx.x % Threads == 0)
+            sample_losses[n] = of_sample;
+    }
+    if (!block_is_last(arrivals))
+        return;
+    double sum = 0;
+    for (int64_t i = threadIdx.x; i < targets.samples; i += block_threads)
+        sum += __ldcg(&sample_losses[i]);
+    sum = block_sum(sum);
+    const double terms = (double)samples_that_count(targets) * (Binary ? targets.classes : 1);
+    if (threadIdx.x == 0)
+        *loss = terms > 0 ? (float)(sum / terms) : 0;
+}
+
+template <int Threads, bool Binary>
+__global__ void class_loss_backward_kernel(Targets targets, const float *dloss, const float *probabilities,
+                                           float *dlogits)
+{
+    const double terms = (double)samples_that_count(targets) * (Binary ? targets.classes : 1);
+    const double factor = terms > 0 ? (double)*dloss / terms : 0;
+    const int64_t n = ((int64_t)blockIdx.x * block_threads + threadIdx.x) / Threads;
+    if (n >= targets.samples)
+        return;
+    const Sample sample = sample_of(targets, n);
+    const float *p = probabilities + n * targets.classes;
+    float *dx = dlogits + n * targets.classes;
+    for (int k = (int)threadIdx.x % Threads; k < targets.classes; k += Threads)
+        dx[k] = !sample.counts ? 0 /* one left out may hold anything, NaN too */
+                : sample.sound ? (float)(factor * ((double)p[k] - target_at(targets, sample, k)))
+                               : NAN;
+}
+
+bool is_labels(const DeviceTensor *tensor)
+{
+    return !tensor || tensor->element == ELEMENT_I64;
+}
+
+bool are_sound(const ClassTargets *targets)
+{
+    return is_labels(targets->labels) && is_labels(targets->labels_mixed) && is_f32(targets->mix);
+}
+
+Targets targets_of(const ClassTargets *targets, const DeviceTensor *scores)
+{
+    return {data_of<int64_t>(targets->labels),
+            targets->labels_mixed ? data_of<int64_t>(targets->labels_mixed) : nullptr,
+            targets->mix ? data_of<float>(targets->mix) : nullptr,
+            scores->shape[0],
+            (int)scores->shape[1],
+            targets->smoothing};
+}
+
+/* Calls launch(threads, binary) with both as constants. */
+template <typename Launch> void with_row(const ClassTargets *targets, int64_t classes, Launch launch)
+{
+    using std::integral_constant;
+    if (classes < block_classes && targets->binary)
+        launch(integral_constant<int, 32>{}, integral_constant<bool, true>{});
+    else if (classes < block_classes)
+        launch(integral_constant<int, 32>{}, integral_constant<bool, false>{});
+    else if (targets->binary)
+        launch(integral_constant<int, block_threads>{}, integral_constant<bool, true>{});
+    else
+        launch(integral_constant<int, block_threads>{}, integral_constant<bool, false>{});
+}
+
+unsigned row_blocks(int64_t samples, int threads)
+{
+    const int64_t rows = block_threads / threads;
+    return (unsigned)((samples + rows - 1) / rows);
+}
+
+} // namespace
+
+extern "C" uint64_t kernel_class_loss_scratch_bytes(const DeviceTensor *logits)
+{
+    return (uint64_t)logits->shape[0] * sizeof(double);
+}
+
+extern "C" cudaError_t kernel_class_loss(const ClassTargets *targets, const DeviceTensor *logits,
+                                         const DeviceTensor *loss, const DeviceTensor *probabilities,
+                                         void *scratch, unsigned *arrivals, cudaStream_t stream)
+{
+    if (!are_sound(targets) || !is_f32(logits) || !is_f32(loss) || !is_f32(probabilities))
+        return cudaErrorNotSupported;
+    with_row(targets, logits->shape[1], [&](auto threads, auto binary) {
+        class_loss_kernel<threads(), binary()>
+            <<<row_blocks(logits->shape[0], threads()), block_threads, 0, stream>>>(
+                targets_of(targets, logits), data_of<float>(logits), data_of<float>(probabilities),
+                static_cast<double *>(scratch), arrivals, data_of<float>(loss));
+    });
+    return cudaGetLastError();
+}
+
+extern "C" cudaError_t kernel_class_loss_backward(const ClassTargets *targets, const DeviceTensor *dloss,
+                                                  const DeviceTensor *probabilities,
+                                                  const DeviceTensor *dlogits, cudaStream_t stream)
+{
+    if (!are_sound(targets) || !is_f32(dloss) || !is_f32(probabilities) || !is_f32(dlogits))
+        return cudaErrorNotSupported;
+    with_row(targets, dlogits->shape[1], [&](auto threads, auto binary) {
+        class_loss_backward_kernel<threads(), binary()>
+            <<<row_blocks(dlogits->shape[0], threads()), block_threads, 0, stream>>>(
+                targets_of(targets, dlogits), data_of<float>(dloss), data_of<float>(probabilities),
+                data_of<float>(dlogits));
+    });
+    return cudaGetLastError();
+}

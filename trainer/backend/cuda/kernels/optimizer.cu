@@ -1,0 +1,524 @@
+/* optimizer.cu - the update of all parameters. They are cut into pieces of UPDATE_PIECE elements, a block for each, listed in a table
+ * in device memory: small tensors (biases, norms) cost a block, not a launch. What happens to an element happens while it is in
+ * registers: gradient unscaled, moments, weight, lookahead, average, narrow copies.
+ *
+ * The host knows nothing of a run. A first launch decides: whether the loss is a number, whether this run only accumulates, whether
+ * the gradient overflowed, what the scale becomes, by what the gradient is multiplied. Clipping, loss scaling and lars need the
+ * gradient's norm for that, so the launch is a pass over the gradient, and its last block decides; else it is one block. The second
+ * launch, the update, does as was decided, and takes the norm in passing where nobody needed it before. lamb needs norms in the
+ * middle: its update is two launches.
+ *
+ * Bytes for a parameter (gradient g bytes, narrow copy c): sgd 16 + g + c, adam 24 + g + c, clipping or scaling + g, lars + 4 + g,
+ * lamb 36 + g + c, accumulation + 4, average + 8, lookahead + 8 every so many updates.
+ *
+ * Order and precision are cpu_update.c's, but for multiplications and additions that the compiler joins. Norms: a sum of squares in
+ * float64 for each piece, added in the pieces' order. */
+#include "trainer/backend/cuda/kernels/kernels_reduce.cuh"
+#include "trainer/backend/cuda/kernels/optimizer_elements.cuh"
+
+using namespace fshard;
+
+namespace
+{
+
+/* On one multiprocessor, which bounds registers: 1,024 threads with three or four 16-byte loads each keep the memory busy. */
+constexpr int blocks_at_once = 4;
+
+/* ---- what happens to them -------------------------------------------------------------------------------------------- */
+
+struct Accumulate {
+    static constexpr bool reads_gradient = true;
+    static constexpr int vectors_at_once = 1;
+    template <int Width, typename G>
+    __device__ static void step(const Place &at, int i, double (&)[SUM_COUNT])
+    {
+        float g[Width];
+        if (at.decision.first_micro)
+            G::load_from(at, i, g);
+        else
+            load_sum<G>(at, i, g);
+        store_slot(at, SLOT_ACCUMULATED, i, g);
+    }
+};
+
+struct Measure {
+    static constexpr bool reads_gradient = true;
+    static constexpr int vectors_at_once = 4; /* it stores nothing that loads would have to wait for */
+    template <int Width, typename G>
+    __device__ static void step(const Place &at, int i, double (&sums)[SUM_COUNT])
+    {
+        float g[Width];
+        load_sum<G>(at, i, g);
+        add_squares(sums[OF_GRADIENT], g);
+        if (at.launch.optimizer.kind == OPTIMIZER_LARS) {
+            float w[Width];
+            load_values(at, i, w);
+            add_squares(sums[OF_WEIGHT], w);
+        }
+    }
+};
+
+/* The average of a buffer, which begins as what the first update's run left. */
+struct AverageBuffer {
+    static constexpr bool reads_gradient = false;
+    static constexpr int vectors_at_once = 1;
+    template <int Width, typename G>
+    __device__ static void step(const Place &at, int i, double (&)[SUM_COUNT])
+    {
+        float x[Width], mean[Width];
+        load_values(at, i, x);
+        load_follower(at, SLOT_EMA, i, x, mean);
+        if (!at.decision.begins)
+            average(mean, x, at.decision.ema_share);
+        store_slot(at, SLOT_EMA, i, mean);
+    }
+};
+
+struct Sgd {
+    static constexpr bool reads_gradient = true;
+    static constexpr int vectors_at_once = 1;
+    static constexpr bool is_first = true, is_last = true, trusts = false;
+    template <int Width, typename G>
+    __device__ static void step(const Place &at, int i, double (&sums)[SUM_COUNT])
+    {
+        const Constants &c = at.launch.constants;
+        const float decay = at.decay(), trust = (float)at.trust, rate = (float)at.decision.learning_rate;
+        float g[Width], v[Width], w[Width], old[Width];
+        take_gradient<G>(at, i, g);
+        load_values(at, i, w);
+        load_slot(at, SLOT_MOMENTUM_BUFFER, i, v);
+        if (at.launch.measures)
+            add_squares(sums[OF_GRADIENT], g);
+#pragma unroll
+        for (int k = 0; k < Width; k++) {
+            const float d = (g[k] + decay * w[k]) * trust;
+            old[k] = w[k];
+            v[k] = c.momentum * v[k] + d;
+            w[k] -= rate * (c.nesterov ? d + c.momentum * v[k] : v[k]);
+        }
+        store_slot(at, SLOT_MOMENTUM_BUFFER, i, v);
+        finish(at, i, old, w);
+    }
+};
+
+struct Adam {
+    static constexpr bool reads_gradient = true;
+    static constexpr int vectors_at_once = 1;
+    static constexpr bool is_first = true, is_last = true, trusts = false;
+    template <int Width, typename G>
+    __device__ static void step(const Place &at, int i, double (&sums)[SUM_COUNT])
+    {
+        const Constants &c = at.launch.constants;
+        const Decision &d = at.decision;
+        const float decay = at.decay(), shrink = at.tensor.decays ? d.shrink : 1;
+        float g[Width], m[Width], s[Width], w[Width], old[Width];
+        take_gradient<G>(at, i, g);
+        load_values(at, i, w);
+        load_slot(at, SLOT_EXP_AVG, i, m);
+        load_slot(at, SLOT_EXP_AVG_SQ, i, s);
+        if (at.launch.measures)
+            add_squares(sums[OF_GRADIENT], g);
+#pragma unroll
+        for (int k = 0; k < Width; k++) {
+            const float kept = w[k] * shrink, decayed = g[k] + decay * kept;
+            old[k] = w[k];
+            m[k] = c.beta1 * m[k] + c.one_minus_beta1 * decayed;
+            s[k] = c.beta2 * s[k] + c.one_minus_beta2 * (decayed * decayed);
+            w[k] = kept - d.rate * (m[k] / (sqrtf(s[k]) * d.inverse_root + c.epsilon));
+        }
+        store_slot(at, SLOT_EXP_AVG, i, m);
+        store_slot(at, SLOT_EXP_AVG_SQ, i, s);
+        finish(at, i, old, w);
+    }
+};
+
+__device__ float lamb_direction(const Place &at, float w, float m, float s)
+{
+    const Decision &d = at.decision;
+    return d.correction * m / (sqrtf(s) * d.inverse_root + at.launch.constants.epsilon) + at.decay() * w;
+}
+
+struct LambMoments {
+    static constexpr bool reads_gradient = true;
+    static constexpr int vectors_at_once = 1;
+    static constexpr bool is_first = true, is_last = false, trusts = true;
+    template <int Width, typename G>
+    __device__ static void step(const Place &at, int i, double (&sums)[SUM_COUNT])
+    {
+        const Constants &c = at.launch.constants;
+        float g[Width], m[Width], s[Width], w[Width], u[Width];
+        take_gradient<G>(at, i, g);
+        load_values(at, i, w);
+        load_slot(at, SLOT_EXP_AVG, i, m);
+        load_slot(at, SLOT_EXP_AVG_SQ, i, s);
+        if (at.launch.measures)
+            add_squares(sums[OF_GRADIENT], g);
+#pragma unroll
+        for (int k = 0; k < Width; k++) {
+            m[k] = c.beta1 * m[k] + c.one_minus_beta1 * g[k];
+            s[k] = c.beta2 * s[k] + c.one_minus_beta2 * (g[k] * g[k]);
+            u[k] = lamb_direction(at, w[k], m[k], s[k]);
+        }
+        add_squares(sums[OF_WEIGHT], w);
+        add_squares(sums[OF_DIRECTION], u);
+        store_slot(at, SLOT_EXP_AVG, i, m);
+        store_slot(at, SLOT_EXP_AVG_SQ, i, s);
+    }
+};
+
+struct LambApply {
+    static constexpr bool reads_gradient = false;
+    static constexpr int vectors_at_once = 1;
+    static constexpr bool is_first = false, is_last = true, trusts = false;
+    template <int Width, typename G>
+    __device__ static void step(const Place &at, int i, double (&)[SUM_COUNT])
+    {
+        const float rate = (float)(at.decision.learning_rate * at.trust);
+        float m[Width], s[Width], w[Width], old[Width];
+        load_values(at, i, w);
+        load_slot(at, SLOT_EXP_AVG, i, m);
+        load_slot(at, SLOT_EXP_AVG_SQ, i, s);
+#pragma unroll
+        for (int k = 0; k < Width; k++) {
+            old[k] = w[k];
+            w[k] -= rate * lamb_direction(at, w[k], m[k], s[k]);
+        }
+        finish(at, i, old, w);
+    }
+};
+
+/* The piece, in vectors of four: pieces begin at 16-byte boundaries; then what is left, one by one. */
+template <typename Work, typename G> __device__ void walk_with(const Place &at, double (&sums)[SUM_COUNT])
+{
+    const int whole = at.piece.count / 4 * 4, left = whole + (int)threadIdx.x;
+#pragma unroll Work::vectors_at_once
+    for (int i = 4 * (int)threadIdx.x; i < whole; i += 4 * block_threads)
+        Work::template step<4, G>(at, i, sums);
+    if (left < at.piece.count)
+        Work::template step<1, G>(at, left, sums);
+}
+
+/* What the gradient is stored in is chosen here, outside of the loop. */
+template <typename Work> __device__ void walk(const Place &at, double (&sums)[SUM_COUNT])
+{
+    const UpdateTensor &t = at.tensor;
+    const bool pitched = t.gradient_pitch != t.channels;
+    if (t.gradient_element == ELEMENT_F32 || !Work::reads_gradient)
+        walk_with<Work, Gradient<float, false>>(at, sums);
+    else if (t.gradient_element == ELEMENT_BF16 && pitched)
+        walk_with<Work, Gradient<__nv_bfloat16, true>>(at, sums);
+    else if (t.gradient_element == ELEMENT_BF16)
+        walk_with<Work, Gradient<__nv_bfloat16, false>>(at, sums);
+    else if (pitched)
+        walk_with<Work, Gradient<__half, true>>(at, sums);
+    else
+        walk_with<Work, Gradient<__half, false>>(at, sums);
+}
+
+/* ---- sums over pieces ------------------------------------------------------------------------------------------------ */
+
+__device__ void leave_sum(const Launch &launch, Sum which, double value)
+{
+    value = block_sum(value);
+    if (threadIdx.x == 0)
+        launch.sums[which * launch.table.parameter_pieces + blockIdx.x] = value;
+}
+
+/* By the last block; in every thread. */
+__device__ double gradient_square(const Launch &launch)
+{
+    double sum = 0;
+#pragma unroll 8
+    for (int64_t i = threadIdx.x; i < launch.table.parameter_pieces; i += block_threads)
+        sum += __ldcg(&launch.sums[OF_GRADIENT * launch.table.parameter_pieces + i]);
+    return block_sum(sum);
+}
+
+/* By one warp; in every lane. */
+__device__ double tensor_square(const Launch &launch, const UpdateTensor &tensor, Sum which)
+{
+    const double *sums = launch.sums + which * launch.table.parameter_pieces + tensor.first_piece;
+    double sum = 0;
+#pragma unroll 4
+    for (int i = (int)threadIdx.x % 32; i < tensor.piece_count; i += 32)
+        sum += __ldcg(&sums[i]);
+    return warp_sum(sum);
+}
+
+/* timm's: 1 where either norm is 0. */
+__device__ double trust_of(double numerator, double denominator)
+{
+    return numerator > 0 && denominator > 0 ? numerator / denominator : 1;
+}
+
+__device__ double lars_trust(const Launch &launch, const UpdateTensor &tensor, float factor)
+{
+    const Optimizer &o = launch.optimizer;
+    const double epsilon = 1e-8; /* timm's */
+    const double weight = sqrt(tensor_square(launch, tensor, OF_WEIGHT));
+    const double norm = sqrt(tensor_square(launch, tensor, OF_GRADIENT)) * (double)factor;
+    return norm > 0 ? trust_of(weight * o.trust_coefficient, norm + weight * o.weight_decay + epsilon) : 1;
+}
+
+__device__ double lamb_trust(const Launch &launch, const UpdateTensor &tensor)
+{
+    return trust_of(sqrt(tensor_square(launch, tensor, OF_WEIGHT)),
+                    sqrt(tensor_square(launch, tensor, OF_DIRECTION)));
+}
+
+/* By the last block, a warp for each tensor in turn. */
+template <bool Lars> __device__ void find_trusts(const Launch &launch, float factor)
+{
+    for (int64_t k = threadIdx.x / 32; k < launch.table.parameter_count; k += block_warps) {
+        const UpdateTensor &tensor = launch.table.tensors[k];
+        double trust = 1;
+        if (tensor.decays)
+            trust = Lars ? lars_trust(launch, tensor, factor) : lamb_trust(launch, tensor);
+        if (threadIdx.x % 32 == 0)
+            launch.trusts[k] = trust;
+    }
+}
+
+/* ---- what a run does ------------------------------------------------------------------------------------------------- */
+
+/* All numbers of a run, read before the first is written: they come together then. 0: absent. */
+struct Counters {
+    float learning_rate, loss, step, micro, scale, tracker;
+
+    __device__ explicit Counters(const UpdateNumbers &n)
+        : learning_rate(*n.learning_rate), loss(n.loss ? *n.loss : 0), step(*n.step),
+          micro(n.micro ? *n.micro : 0), scale(n.scale ? *n.scale : 1), tracker(n.tracker ? *n.tracker : 0)
+    {
+    }
+};
+
+/* GradScaler.update: torch/amp/grad_scaler.py, ATen's _amp_update_scale_. */
+__device__ void move_scale(const Launch &launch, const Counters &counters, bool overflowed)
+{
+    const Optimizer &o = launch.optimizer;
+    float scale = counters.scale, tracker = overflowed ? 0 : counters.tracker + 1;
+    if (overflowed) {
+        scale = (float)((double)scale * o.scale_backoff);
+    } else if (tracker >= (float)o.scale_interval) {
+        const float grown = (float)((double)scale * o.scale_growth);
+        scale = isfinite(grown) ? grown : scale;
+        tracker = 0;
+    }
+    *launch.numbers.scale = scale;
+    *launch.numbers.tracker = tracker;
+}
+
+__device__ float clip_factor(const Optimizer &o, double norm)
+{
+    const double factor = o.clip_norm / (norm + 1e-6); /* clip_grad_norm_'s epsilon */
+    return factor < 1 ? (float)factor : isnan(factor) ? NAN : 1;
+}
+
+__device__ double ema_decay_of(const Optimizer &o, int64_t updates_before)
+{
+    const double warm = (double)(1 + updates_before) / (double)(10 + updates_before);
+    return o.ema_warmup && warm < o.ema_decay ? warm : o.ema_decay;
+}
+
+/* With a loss scale the gradient tells, and the scale must learn of it. */
+__device__ bool loss_is_no_number(const Launch &launch, const Counters &counters)
+{
+    return !launch.numbers.scale && !isfinite(counters.loss);
+}
+
+__device__ bool only_accumulates(const Launch &launch, const Counters &counters)
+{
+    return launch.numbers.micro && counters.micro + 1 < (float)launch.optimizer.accumulation_steps;
+}
+
+__device__ void decide_rates(const Optimizer &o, Decision &decision, int64_t updates)
+{
+    if (o.kind == OPTIMIZER_SGD || o.kind == OPTIMIZER_LARS)
+        return;
+    const double t = (double)(updates + 1), of_first = 1 - pow(o.beta1, t), of_second = 1 - pow(o.beta2, t);
+    decision.rate = (float)(decision.learning_rate / of_first);
+    decision.inverse_root = (float)(1 / sqrt(of_second));
+    decision.correction = (float)(1 / of_first);
+    decision.shrink = o.kind == OPTIMIZER_ADAMW ? (float)(1 - decision.learning_rate * o.weight_decay) : 1;
+}
+
+/* By one thread; moves all counters. square: of the gradient before it is multiplied by the factor, where it was measured. */
+__device__ Decision decide(const Launch &launch, const Counters &counters, double square)
+{
+    const Optimizer &o = launch.optimizer;
+    const UpdateNumbers &n = launch.numbers;
+    const int64_t updates = (int64_t)counters.step;
+    Decision decision = {};
+    *n.gradient_norm = *n.updated = 0;
+    if (loss_is_no_number(launch, counters)) {
+        *n.gradient_norm = NAN;
+        return decision;
+    }
+    decision.first_micro = n.micro && counters.micro == 0;
+    if (only_accumulates(launch, counters)) {
+        *n.micro = counters.micro + 1;
+        decision.action = ACCUMULATE;
+        return decision;
+    }
+    if (n.micro)
+        *n.micro = 0;
+    const double micro_steps = o.accumulation_steps > 1 ? (double)o.accumulation_steps : 1;
+    decision.factor = (float)(1 / ((double)counters.scale * micro_steps));
+    if (!launch.measures) {
+        const double norm = sqrt(square) * (double)decision.factor;
+        *n.gradient_norm = (float)norm;
+        if (n.scale)
+            move_scale(launch, counters, !isfinite(norm));
+        if (n.scale && !isfinite(norm))
+            return decision;
+        if (o.clip_norm > 0)
+            decision.factor *= clip_factor(o, norm);
+    }
+    decision.action = UPDATE;
+    decision.begins = updates == 0;
+    decision.looks_ahead = o.lookahead_steps && (updates + 1) % o.lookahead_steps == 0;
+    decision.ema_share = (float)(1 - ema_decay_of(o, updates));
+    decision.learning_rate = (double)counters.learning_rate;
+    decide_rates(o, decision, updates);
+    *n.step = counters.step + 1;
+    *n.updated = 1;
+    return decision;
+}
+
+__global__ void decide_kernel(const __grid_constant__ Launch launch)
+{
+    launch.control->decision = decide(launch, Counters(launch.numbers), 0);
+}
+
+/* Over the pieces of parameters. Counters do not move before all blocks have read them. */
+__global__ void __launch_bounds__(block_threads, blocks_at_once)
+    measure_kernel(const __grid_constant__ Launch launch)
+{
+    __shared__ Decision decision;
+    const bool lars = launch.optimizer.kind == OPTIMIZER_LARS;
+    const Counters counters(launch.numbers);
+    const bool updates = !loss_is_no_number(launch, counters) && !only_accumulates(launch, counters);
+    if (updates) {
+        const UpdatePiece piece = launch.table.pieces[blockIdx.x];
+        const UpdateTensor tensor = launch.table.tensors[piece.tensor];
+        const Decision none = {};
+        double sums[SUM_COUNT] = {};
+        walk<Measure>({launch, none, tensor, piece, 1}, sums);
+        leave_sum(launch, OF_GRADIENT, sums[OF_GRADIENT]);
+        if (lars)
+            leave_sum(launch, OF_WEIGHT, sums[OF_WEIGHT]);
+    }
+    if (!block_is_last(&launch.control->arrivals))
+        return;
+    const double square = updates ? gradient_square(launch) : 0;
+    if (threadIdx.x == 0)
+        launch.control->decision = decision = decide(launch, counters, square);
+    __syncthreads();
+    if (lars && decision.action == UPDATE)
+        find_trusts<true>(launch, decision.factor);
+}
+
+/* Over the pieces of parameters; where Work is the last, over those of buffers too. */
+template <typename Work>
+__global__ void __launch_bounds__(block_threads, blocks_at_once)
+    update_kernel(const __grid_constant__ Launch launch)
+{
+    const Decision decision = launch.control->decision;
+    if (decision.action == NOTHING || (decision.action == ACCUMULATE && !Work::is_first))
+        return;
+    const UpdatePiece piece = launch.table.pieces[blockIdx.x];
+    const UpdateTensor tensor = launch.table.tensors[piece.tensor];
+    const bool trusted = launch.trusting && tensor.gradient && !Work::trusts;
+    const Place at = {launch, decision, tensor, piece, trusted ? launch.trusts[piece.tensor] : 1};
+    double sums[SUM_COUNT] = {};
+    if (decision.action == ACCUMULATE) {
+        if (tensor.gradient)
+            walk<Accumulate>(at, sums);
+        return;
+    }
+    if (tensor.gradient)
+        walk<Work>(at, sums);
+    else
+        walk<AverageBuffer>(at, sums);
+    const bool measures = launch.measures && Work::is_first;
+    if (!measures && !Work::trusts)
+        return;
+    if (tensor.gradient && measures)
+        leave_sum(launch, OF_GRADIENT, sums[OF_GRADIENT]);
+    if (tensor.gradient && Work::trusts) {
+        leave_sum(launch, OF_WEIGHT, sums[OF_WEIGHT]);
+        leave_sum(launch, OF_DIRECTION, sums[OF_DIRECTION]);
+    }
+    if (!block_is_last(&launch.control->arrivals))
+        return;
+    if (measures) {
+        const double square = gradient_square(launch);
+        if (threadIdx.x == 0)
+            *launch.numbers.gradient_norm = (float)sqrt(square);
+    }
+    if (Work::trusts)
+        find_trusts<false>(launch, 1);
+}
+
+Constants constants_of(const Optimizer *o)
+{
+    return {(float)o->momentum, o->kind == OPTIMIZER_ADAMW ? 0 : (float)o->weight_decay,
+            (float)o->beta1,    (float)(1 - o->beta1),
+            (float)o->beta2,    (float)(1 - o->beta2),
+            (float)o->epsilon,  (float)o->lookahead_alpha,
+            o->nesterov};
+}
+
+template <typename Work> void launch_update(const Launch &launch, cudaStream_t stream)
+{
+    const int64_t blocks = Work::is_last ? launch.table.piece_count : launch.table.parameter_pieces;
+    update_kernel<Work><<<(unsigned)blocks, block_threads, 0, stream>>>(launch);
+}
+
+} // namespace
+
+extern "C" uint64_t kernel_update_control_bytes(int64_t parameter_count)
+{
+    return control_bytes + (uint64_t)parameter_count * sizeof(double);
+}
+
+extern "C" uint64_t kernel_update_scratch_bytes(const UpdateTable *table)
+{
+    return SUM_COUNT * (uint64_t)table->parameter_pieces * sizeof(double);
+}
+
+extern "C" cudaError_t kernel_update(const Optimizer *optimizer, const UpdateTable *table,
+                                     const UpdateNumbers *numbers, void *scratch, cudaStream_t stream)
+{
+    Launch launch = {};
+    launch.optimizer = *optimizer;
+    launch.constants = constants_of(optimizer);
+    launch.table = *table;
+    launch.numbers = *numbers;
+    launch.control = static_cast<Control *>(table->control);
+    launch.trusts = reinterpret_cast<double *>(static_cast<char *>(table->control) + control_bytes);
+    launch.sums = static_cast<double *>(scratch);
+    launch.measures = optimizer->clip_norm == 0 && !numbers->scale && optimizer->kind != OPTIMIZER_LARS;
+    launch.trusting = optimizer->kind == OPTIMIZER_LARS || optimizer->kind == OPTIMIZER_LAMB;
+    if (launch.measures)
+        decide_kernel<<<1, 1, 0, stream>>>(launch);
+    else
+        measure_kernel<<<(unsigned)table->parameter_pieces, block_threads, 0, stream>>>(launch);
+    switch (optimizer->kind) {
+    case OPTIMIZER_SGD:
+    case OPTIMIZER_LARS:
+        launch_update<Sgd>(launch, stream);
+        break;
+    case OPTIMIZER_ADAM:
+    case OPTIMIZER_ADAMW:
+        launch_update<Adam>(launch, stream);
+        break;
+    case OPTIMIZER_LAMB:
+        launch_update<LambMoments>(launch, stream);
+        launch_update<LambApply>(launch, stream);
+        break;
+    default:
+        return cudaErrorNotSupported;
+    }
+    return cudaGetLastError();
+}

@@ -1,0 +1,224 @@
+/* optimizer_elements.cuh - what the launches of the update (optimizer.cu) are told, and how they read and write the elements of a
+ * piece. */
+#ifndef FSHARD_TRAINER_BACKEND_CUDA_KERNELS_OPTIMIZER_ELEMENTS_CUH
+#define FSHARD_TRAINER_BACKEND_CUDA_KERNELS_OPTIMIZER_ELEMENTS_CUH
+
+#include "trainer/backend/cuda/kernels/kernels_common.cuh"
+#include "trainer/backend/cuda/kernels/kernels_update.h"
+
+namespace fshard
+{
+
+/* Sums of squares that each piece leaves. */
+enum Sum { OF_GRADIENT, OF_WEIGHT, OF_DIRECTION, SUM_COUNT };
+
+enum Action { NOTHING, ACCUMULATE, UPDATE };
+
+/* What the first launch found, for the others. */
+struct Decision {
+    double learning_rate;
+    Action action;
+    bool first_micro; /* of a run that accumulates */
+    bool begins;      /* no update was made before */
+    bool looks_ahead; /* after this update */
+    float factor;     /* from what was accumulated to the gradient that the update takes */
+    float ema_share;  /* 1 - decay of this update */
+    /* adam, lamb: the learning rate / (1 - beta1^t), 1 / sqrt(1 - beta2^t), 1 / (1 - beta1^t); adamw: 1 - rate * decay */
+    float rate, inverse_root, correction, shrink;
+};
+
+struct Control {
+    Decision decision;
+    unsigned arrivals;
+};
+constexpr uint64_t control_bytes = (sizeof(Control) + 15) / 16 * 16;
+
+/* Of the optimizer, as the arithmetic wants them. */
+struct Constants {
+    float momentum, decay, beta1, one_minus_beta1, beta2, one_minus_beta2, epsilon, alpha;
+    bool nesterov;
+};
+
+/* The parameter of all launches. */
+struct Launch {
+    Optimizer optimizer;
+    Constants constants;
+    UpdateTable table;
+    UpdateNumbers numbers;
+    Control *control;
+    double *trusts; /* [parameter_count], of the run */
+    double *sums;   /* [SUM_COUNT][parameter_pieces] */
+    bool measures;  /* the gradient's norm is taken by the update */
+    bool trusting;  /* lars, lamb */
+};
+
+/* ---- elements -------------------------------------------------------------------------------------------------------- */
+
+/* One piece of a tensor, in an update. */
+struct Place {
+    const Launch &launch;
+    const Decision &decision;
+    const UpdateTensor &tensor;
+    const UpdatePiece &piece;
+    double trust;
+
+    __device__ float decay() const
+    {
+        return tensor.decays ? launch.constants.decay : 0;
+    }
+};
+
+/* Where elements i.. of the piece lie in rows of another pitch. */
+struct PitchedElement {
+    int64_t row;
+    int column, channels, pitch;
+
+    __device__ PitchedElement(const Place &at, int i, int pitch) : channels(at.tensor.channels), pitch(pitch)
+    {
+        const unsigned past = (unsigned)(at.piece.column + i), rows = past / (unsigned)channels;
+        row = at.piece.row + rows;
+        column = (int)(past - rows * (unsigned)channels);
+    }
+    __device__ int64_t next()
+    {
+        const int64_t index = row * pitch + column;
+        if (++column == channels) {
+            column = 0;
+            row++;
+        }
+        return index;
+    }
+};
+
+template <typename T, int Width>
+__device__ void store_rows(const Place &at, void *to, int pitch, int i, const float (&values)[Width])
+{
+    T *data = static_cast<T *>(to);
+    if (pitch == at.tensor.channels) {
+        store(data + at.piece.first + i, values);
+        return;
+    }
+    PitchedElement element(at, i, pitch);
+#pragma unroll
+    for (int k = 0; k < Width; k++)
+        data[element.next()] = (T)values[k];
+}
+
+/* How a gradient is read: its type, and whether its rows have a pitch of their own. */
+template <typename T, bool Pitched> struct Gradient {
+    template <int Width> __device__ static void load_from(const Place &at, int i, float (&g)[Width])
+    {
+        const T *data = static_cast<const T *>(at.tensor.gradient);
+        if (!Pitched) {
+            load(data + at.piece.first + i, g);
+            return;
+        }
+        PitchedElement element(at, i, at.tensor.gradient_pitch);
+#pragma unroll
+        for (int k = 0; k < Width; k++)
+            g[k] = (float)data[element.next()];
+    }
+};
+
+template <int Width> __device__ void load_slot(const Place &at, OptimizerSlot slot, int i, float (&x)[Width])
+{
+    load(at.tensor.slots[slot] + at.piece.first + i, x);
+}
+
+template <int Width>
+__device__ void store_slot(const Place &at, OptimizerSlot slot, int i, const float (&x)[Width])
+{
+    store(at.tensor.slots[slot] + at.piece.first + i, x);
+}
+
+template <int Width> __device__ void load_values(const Place &at, int i, float (&w)[Width])
+{
+    load(at.tensor.values + at.piece.first + i, w);
+}
+
+/* With what was accumulated before. */
+template <typename G, int Width> __device__ void load_sum(const Place &at, int i, float (&g)[Width])
+{
+    G::load_from(at, i, g);
+    if (!at.tensor.slots[SLOT_ACCUMULATED])
+        return;
+    float accumulated[Width];
+    load_slot(at, SLOT_ACCUMULATED, i, accumulated);
+#pragma unroll
+    for (int k = 0; k < Width; k++)
+        g[k] += accumulated[k];
+}
+
+/* What the update takes for the gradient. */
+template <typename G, int Width> __device__ void take_gradient(const Place &at, int i, float (&g)[Width])
+{
+    load_sum<G>(at, i, g);
+#pragma unroll
+    for (int k = 0; k < Width; k++)
+        g[k] *= at.decision.factor;
+}
+
+template <int Width> __device__ void add_squares(double &sum, const float (&x)[Width])
+{
+#pragma unroll
+    for (int k = 0; k < Width; k++)
+        sum += (double)x[k] * (double)x[k];
+}
+
+template <int Width> __device__ void average(float (&mean)[Width], const float (&w)[Width], float share)
+{
+#pragma unroll
+    for (int k = 0; k < Width; k++)
+        mean[k] += share * (w[k] - mean[k]);
+}
+
+/* slow or ema of the weights that were old and are w: before the first update it is what they were. */
+template <int Width>
+__device__ void load_follower(const Place &at, OptimizerSlot slot, int i, const float (&old)[Width],
+                              float (&x)[Width])
+{
+    if (!at.decision.begins) {
+        load_slot(at, slot, i, x);
+        return;
+    }
+#pragma unroll
+    for (int k = 0; k < Width; k++)
+        x[k] = old[k];
+}
+
+/* The weights, which were old, and what follows them. */
+template <int Width>
+__device__ void finish(const Place &at, int i, const float (&old)[Width], float (&w)[Width])
+{
+    const UpdateTensor &t = at.tensor;
+    float follower[Width];
+    if (t.slots[SLOT_SLOW] && (at.decision.looks_ahead || at.decision.begins)) {
+        load_follower(at, SLOT_SLOW, i, old, follower);
+        if (at.decision.looks_ahead) {
+            average(follower, w, at.launch.constants.alpha);
+#pragma unroll
+            for (int k = 0; k < Width; k++)
+                w[k] = follower[k];
+        }
+        store_slot(at, SLOT_SLOW, i, follower);
+    }
+    if (t.slots[SLOT_EMA]) {
+        load_follower(at, SLOT_EMA, i, old, follower);
+        average(follower, w, at.decision.ema_share);
+        store_slot(at, SLOT_EMA, i, follower);
+    }
+    store(t.values + at.piece.first + i, w);
+#pragma unroll
+    for (int k = 0; k < UPDATE_COPIES_MAX; k++) {
+        if (!t.copies[k])
+            continue;
+        if (t.copy_elements[k] == ELEMENT_BF16)
+            store_rows<__nv_bfloat16>(at, t.copies[k], t.copy_pitch, i, w);
+        else
+            store_rows<__half>(at, t.copies[k], t.copy_pitch, i, w);
+    }
+}
+
+} // namespace fshard
+
+#endif

@@ -1,0 +1,44 @@
+/* results.cu - a run's results in one place, and the guard behind a loss that is no number. */
+#include "trainer/backend/cuda/kernels/kernels_common.cuh"
+#include "trainer/backend/cuda/kernels/kernels_results.h"
+
+namespace
+{
+using namespace fshard;
+
+/* Bytes: twice the results', once for a batch: 4 MB for 512 times 1000 logits. */
+__global__ void gather_kernel(ResultSources sources, float *slot)
+{
+    const int64_t first = (int64_t)blockIdx.x * block_threads + threadIdx.x,
+                  stride = (int64_t)gridDim.x * block_threads;
+    for (int t = 0; t < sources.tensor_count; t++)
+        for (int64_t i = first; i < sources.count[t]; i += stride)
+            slot[sources.first[t] + i] = sources.from[t][i];
+}
+
+__global__ void guard_kernel(LossGuard *guard, float *loss)
+{
+    if (!guard->armed)
+        return;
+    if (guard->tripped)
+        *loss = NAN;
+    else if (!isfinite(*loss))
+        guard->tripped = 1;
+}
+
+} // namespace
+
+extern "C" cudaError_t kernel_gather_results(const ResultSources *sources, float *slot, cudaStream_t stream)
+{
+    int64_t most = 0;
+    for (int t = 0; t < sources->tensor_count; t++)
+        most = sources->count[t] > most ? sources->count[t] : most;
+    gather_kernel<<<grid_blocks(most), block_threads, 0, stream>>>(*sources, slot);
+    return cudaGetLastError();
+}
+
+extern "C" cudaError_t kernel_guard_loss(LossGuard *guard, float *loss, cudaStream_t stream)
+{
+    guard_kernel<<<1, 1, 0, stream>>>(guard, loss);
+    return cudaGetLastError();
+}

@@ -1,0 +1,331 @@
+/* rows_whole.cuh - sums over the rows of a matrix and the map that needs them, in one launch, for matrices so small that the launches
+ * take as long as the bytes do.
+ *
+ * All blocks run at the same time, one on each multiprocessor, and wait for each other between the two (a cooperative launch: it is
+ * refused where they do not fit, and then sums and map are launched one by one, rows.cuh). What the map reads is brought once, by
+ * copies that are all on their way at the same time, and stays in shared memory in between, as much of it as there is room for; each
+ * thread brings, sums and maps the same rows. Sums have one order, fixed by the shapes.
+ *
+ * Such a kernel is over in 6 to 20 us, and its code comes out of a cold instruction cache: loops are not unrolled, and what belongs to a
+ * channel is computed once, in shared memory. (pyramidnet at batch 64, 310 of these launches, ms a step, H200, 2026-11-21: what was read
+ * twice, 28 KB of code 12.2; kept, 105 to 166 KB 12.3; 20 KB 11.2; 14 KB 11.1; partial sums joined by vectors 10.7.) */
+#ifndef FSHARD_TRAINER_BACKEND_CUDA_KERNELS_ROWS_WHOLE_CUH
+#define FSHARD_TRAINER_BACKEND_CUDA_KERNELS_ROWS_WHOLE_CUH
+
+#include <cooperative_groups.h>
+
+#include "trainer/backend/cuda/kernels/async_copy.cuh"
+#include "trainer/backend/cuda/kernels/rows.cuh"
+
+namespace fshard
+{
+
+constexpr int whole_threads = 256, whole_columns_most = 16; /* of a block */
+/* Of a matrix: what the shared memory of all multiprocessors holds (resnet50 at batch 64: 4.90 ms a step; with 16 MiB 4.94). */
+constexpr int64_t whole_bytes_most = 28 << 20;
+constexpr int joined_at_once = 8; /* vectors of partial sums that a thread reads at once */
+
+/* Bytes that cost as much as a block's pieces of rows, read twice and written once, and the partial sums that it joins, with what could
+ * be moved while it waits for each batch of them. Whole rows cost their bytes; pieces of them also what else lies in the sectors that
+ * memory is read by: more where they do not begin with a sector. Fitted to stamps of the clock at 24 shapes
+ * (docs/measurements/2026-11-21-cuda.md). */
+inline int64_t cost_of_whole(const Deal &d, int width, int columns)
+{
+    constexpr int vector_bytes = 16, passes = 3, of_a_wait = 20 << 10;
+    const int across = (int)d.threads_x;
+    const int besides = d.blocks_x == 1 ? 0 : columns % 2 || across % 2 ? 72 : 20;
+    const int64_t rows = (d.lines + d.blocks_y - 1) / d.blocks_y * d.threads_y;
+    const int64_t joined = (int64_t)d.blocks_y * across * 2 * width * (int64_t)sizeof(float);
+    const int64_t at_once = (int64_t)joined_at_once * across * d.threads_y * vector_bytes;
+    return passes * rows * (across * vector_bytes + besides) + joined +
+           (joined + at_once - 1) / at_once * of_a_wait;
+}
+
+/* Of all widths of a block the one that costs least. */
+inline Deal deal_whole(const DeviceTensor *x, int width)
+{
+    Deal d = deal(x, width), best = {};
+    const int columns = (int)(x->pitch / width);
+    int64_t least = INT64_MAX;
+    for (int across = 1; across <= columns && across <= whole_columns_most; across++) {
+        const int blocks_x = (columns + across - 1) / across;
+        if (blocks_x > multiprocessors)
+            continue;
+        d.blocks_x = (unsigned)blocks_x;
+        d.threads_x = (unsigned)across;
+        d.threads_y = (unsigned)(whole_threads / across);
+        d.lines = (d.rows + d.threads_y - 1) / d.threads_y;
+        d.blocks_y = (unsigned)(multiprocessors / blocks_x < d.lines ? multiprocessors / blocks_x : d.lines);
+        const int64_t cost = cost_of_whole(d, width, columns);
+        if (cost < least) {
+            least = cost;
+            best = d;
+        }
+    }
+    return best;
+}
+
+/* Of one sum of half of a block's threads, and eight banks further for the next sum. */
+constexpr int whole_lanes = whole_threads / 2 + whole_columns_most + 24;
+
+/* What block_sums works in. */
+template <int Values> struct Lanes {
+    float halves[Values][whole_lanes], strips[whole_threads];
+};
+
+/* The sums of a block's threads, by channel, to partial [Sums, pitch]: the first `own` of each row. */
+template <int Width, int Sums>
+__device__ void block_sums(float (&sum)[Sums][Width], Lanes<Sums * Width> &lanes, const Deal &d,
+                           float *partial, int own)
+{
+    constexpr int values = Sums * Width;
+    const int across = (int)d.threads_x, down = (int)d.threads_y, half = (down + 1) / 2;
+    const int x = (int)threadIdx.x, y = (int)threadIdx.y, thread = y * across + x;
+    if (y >= half)
+#pragma unroll
+        for (int i = 0; i < values; i++)
+            lanes.halves[i][thread - half * across] = sum[i / Width][i % Width];
+    __syncthreads();
+    if (y + half < down)
+#pragma unroll
+        for (int i = 0; i < values; i++)
+            sum[i / Width][i % Width] += lanes.halves[i][thread];
+    if (y < half)
+#pragma unroll
+        for (int i = 0; i < values; i++)
+            lanes.halves[i][thread] = sum[i / Width][i % Width];
+    __syncthreads();
+    const int value = y % values, strip = y / values, strips = down / values;
+    float result = 0;
+    if (strip < strips)
+#pragma unroll 1
+        for (int row = strip; row < half; row += strips)
+            result += lanes.halves[value][row * across + x];
+    lanes.strips[thread] = result;
+    __syncthreads();
+    const int channel = x * Width + value % Width;
+    if (strip > 0 || channel >= own)
+        return;
+#pragma unroll 1
+    for (int other = 1; other < strips; other++)
+        result += lanes.strips[thread + other * values * across];
+    partial[value / Width * d.pitch + channel] = result;
+}
+
+/* Rows of a block's threads lie in shared memory in `stages` chunks of `lines` lines: piece v of the thread's row in line l of a stage at
+ * [stage][l][v][thread]. */
+struct Stages {
+    int lines;  /* of a chunk */
+    int chunks; /* that a block goes through; never fewer than stages, the last ones empty then */
+};
+constexpr int stages = 4;
+
+/* A Pass has a term, a map (rows.cuh), and Kept, what a block keeps of its channels in shared memory. fetch(c, c < channels, first) reads
+ * of channel c what is needed sooner or later, before anything is written (first: in one block for each channel); keep(kept, early, k)
+ * puts down what the sums need of it, c being the block's k-th, and finish(kept, early, k, c, sums, c < channels, first) what the map
+ * needs; term_columns(kept, k, c) and map_columns(kept, k) are the Columns of term and map for that channel and the next ones.
+ * Of each row `vectors` pieces are brought for the sums; the first `mapped` are what the map needs, again where they did not stay:
+ * source(v, spot, again) is where the v-th lies, NULL for zeros. term_row(slot, stride) is the term's row, piece v being
+ * slot[v * stride]; keep_row(row, slot) puts back what the sums changed; map_row(slot, stride) is the map's row.
+ * partial: [blocks_y, sums, pitch]. */
+template <int Width, typename Pass>
+__global__ void __launch_bounds__(whole_threads, 1)
+    whole_kernel(const Pass pass, const Deal d, const Stages staged, float *partial, int channels)
+{
+    using Term = decltype(pass.term);
+    using Piece = typename Pass::Piece;
+    constexpr int sums = Term::sums, channels_most = whole_columns_most * Width;
+    static_assert(whole_threads / whole_columns_most >= sums * Width && Width % 4 == 0 &&
+                      whole_threads - whole_columns_most >= channels_most,
+                  "a block has a thread for each sum, and for each channel");
+    extern __shared__ __align__(16) unsigned char room[];
+    __shared__ typename Pass::template Kept<channels_most> kept;
+    __shared__ union {
+        Lanes<sums * Width> lanes;
+        double strips[4 * whole_threads];
+    } shared;
+    const int threads = (int)(d.threads_x * d.threads_y);
+    const int thread = (int)(threadIdx.y * d.threads_x + threadIdx.x);
+    const int block = (int)blockIdx.y, first_channel = (int)(blockIdx.x * d.threads_x) * Width;
+    const int c = first_channel + (int)threadIdx.x * Width;
+    const int own = min((int)d.threads_x * Width, d.pitch - first_channel); /* channels of the block */
+    const int rows = c < d.pitch ? (int)d.rows : 0;
+    const int row_step = (int)(d.blocks_y * d.threads_y), slot_step = Pass::vectors * threads;
+    const int first_row = block * (int)d.threads_y + (int)threadIdx.y;
+    Piece *const slots = reinterpret_cast<Piece *>(room) + thread;
+    typename Pass::Early early = {};
+    if (thread < own)
+        early = pass.fetch(first_channel + thread, first_channel + thread < channels, block == 0);
+    /* Into places that the thread itself has read, and written, before. */
+    const auto bring = [&](int chunk, int place, int vectors, bool again) {
+        int row = first_row + chunk * staged.lines * row_step;
+        Piece *slot = slots + place * staged.lines * slot_step;
+#pragma unroll 1
+        for (int line = 0; line < staged.lines && row < rows; line++, row += row_step, slot += slot_step)
+#pragma unroll
+            for (int v = 0; v < Pass::vectors; v++)
+                if (v < vectors)
+                    copy_16(slot + v * threads, pass.source(v, spot(d, row, c), again));
+    };
+#pragma unroll 1
+    for (int chunk = 0; chunk < stages; chunk++) {
+        bring(chunk, chunk, Pass::vectors, false);
+        copies_close();
+    }
+    if (thread < own)
+        pass.keep(kept, early, thread);
+    float sum[sums][Width] = {};
+    __syncthreads();
+    const auto of_term = pass.term_columns(kept, (int)threadIdx.x * Width, c);
+#pragma unroll 1
+    for (int chunk = 0; chunk < staged.chunks; chunk++) {
+        int row = first_row + chunk * staged.lines * row_step;
+        Piece *slot = slots + chunk % stages * staged.lines * slot_step;
+        copies_wait<stages - 1>();
+#pragma unroll 1
+        for (int line = 0; line < staged.lines && row < rows; line++, row += row_step, slot += slot_step) {
+            auto read = pass.term_row(slot, threads);
+            pass.term.add(of_term, read, spot(d, row, c).element, sum);
+            pass.keep_row(read, slot);
+        }
+        if (chunk + stages < staged.chunks)
+            bring(chunk + stages, chunk % stages, Pass::vectors, false);
+        copies_close(); /* one group for each chunk, be it empty */
+    }
+    block_sums<Width, sums>(sum, shared.lanes, d, partial + (int64_t)block * sums * d.pitch + first_channel,
+                            own);
+    cooperative_groups::this_grid().sync();
+
+    /* Of the block's partial sums, [sums, Width] of each column, four at a time by each thread, a strip of blocks; then the strips. */
+    constexpr int quads = sums * Width / 4, quads_of_sum = Width / 4;
+    const int quad = (int)threadIdx.y % quads, strip = (int)threadIdx.y / quads,
+              strips = (int)d.threads_y / quads;
+    if (strip < strips && c < d.pitch) {
+        const float *from = partial + quad / quads_of_sum * d.pitch + c + quad % quads_of_sum * 4;
+        double joined[4] = {};
+#pragma unroll 1
+        for (int p = strip; p < (int)d.blocks_y; p += strips * joined_at_once) {
+            float4 values[joined_at_once];
+#pragma unroll
+            for (int u = 0; u < joined_at_once; u++)
+                values[u] =
+                    p + u * strips < (int)d.blocks_y
+                        ? __ldcg(reinterpret_cast<const float4 *>(from + (p + u * strips) * sums * d.pitch))
+                        : make_float4(0, 0, 0, 0);
+#pragma unroll
+            for (int u = 0; u < joined_at_once; u++) {
+                joined[0] += (double)values[u].x;
+                joined[1] += (double)values[u].y;
+                joined[2] += (double)values[u].z;
+                joined[3] += (double)values[u].w;
+            }
+        }
+        double *to = shared.strips + ((strip * (int)d.threads_x + (int)threadIdx.x) * quads + quad) * 4;
+#pragma unroll
+        for (int i = 0; i < 4; i++)
+            to[i] = joined[i];
+    }
+    __syncthreads();
+    if (thread < own) {
+        double joined[sums] = {};
+        const double *from = shared.strips + thread / Width * quads * 4 + thread % Width;
+#pragma unroll 2
+        for (int i = 0; i < strips; i++, from += (int)d.threads_x * quads * 4)
+#pragma unroll
+            for (int s = 0; s < sums; s++)
+                joined[s] += from[s * Width];
+        pass.finish(kept, early, thread, first_channel + thread, joined, first_channel + thread < channels,
+                    block == 0);
+    }
+    __syncthreads();
+    if (c >= d.pitch)
+        return;
+    const auto of_map = pass.map_columns(kept, (int)threadIdx.x * Width);
+    /* First the chunks that are there, the last ones of the sums; into the place of each comes one of those that are not. */
+#pragma unroll 1
+    for (int step = 0; step < staged.chunks; step++) {
+        const int absent = staged.chunks - stages;
+        const int chunk = step < stages ? absent + step : step - stages;
+        const int place = (absent + step) % stages;
+        int row = first_row + chunk * staged.lines * row_step;
+        const Piece *slot = slots + place * staged.lines * slot_step;
+        copies_wait<stages - 1>();
+#pragma unroll 1
+        for (int line = 0; line < staged.lines && row < rows; line++, row += row_step, slot += slot_step)
+            pass.map.write(of_map, pass.map_row(slot, threads), spot(d, row, c).element);
+        if (step < absent)
+            bring(step, place, Pass::mapped, true);
+        copies_close();
+    }
+}
+
+/* Whether matrix and card are fit for it; then *d says how. */
+template <typename T> bool is_whole(const DeviceTensor *x, Deal *d)
+{
+    constexpr int width = vector_width<T>;
+    int device = 0, there = 0, cooperates = 0;
+    if (width_for<T>(x) != width || device_tensor_stored(x) * (int64_t)sizeof(T) > whole_bytes_most)
+        return false;
+    *d = deal_whole(x, width);
+    return cudaGetDevice(&device) == cudaSuccess &&
+           cudaDeviceGetAttribute(&cooperates, cudaDevAttrCooperativeLaunch, device) == cudaSuccess &&
+           cudaDeviceGetAttribute(&there, cudaDevAttrMultiProcessorCount, device) == cudaSuccess &&
+           cooperates && d->blocks_y > 0 && (int64_t)there >= (int64_t)d->blocks_x * d->blocks_y;
+}
+
+/* As many lines at a time as there is room for. Allows the kernel all the shared memory that there is: what is allowed is the kernel's, for
+ * all its launches. False where the card has not enough. */
+inline bool stage(const void *kernel, const Deal &d, int vectors, Stages *staged, size_t *bytes)
+{
+    int device = 0, most = 0;
+    cudaFuncAttributes attributes = {};
+    if (cudaGetDevice(&device) != cudaSuccess || cudaFuncGetAttributes(&attributes, kernel) != cudaSuccess ||
+        cudaDeviceGetAttribute(&most, cudaDevAttrMaxSharedMemoryPerBlockOptin, device) != cudaSuccess)
+        return false;
+    most -= (int)attributes.sharedSizeBytes;
+    const int64_t chunk_line = (int64_t)stages * vectors * d.threads_x * d.threads_y * 16;
+    const int64_t lines = (d.lines + d.blocks_y - 1) / d.blocks_y, wanted = (lines + stages - 1) / stages;
+    const int64_t room = most / chunk_line;
+    if (room < 1)
+        return false;
+    staged->lines = (int)(room < wanted ? room : wanted);
+    staged->chunks = (int)((lines + staged->lines - 1) / staged->lines);
+    staged->chunks = staged->chunks > stages ? staged->chunks : stages;
+    *bytes = (size_t)(staged->lines * chunk_line);
+    return cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, most) == cudaSuccess;
+}
+
+/* True where it was launched; false where it cannot be: nothing was done then. scratch: as sum_rows. */
+template <typename T, typename Pass>
+bool run_whole(const Pass &pass, const DeviceTensor *x, void *scratch, cudaStream_t stream)
+{
+    if constexpr (Pass::fits) {
+        const auto kernel = whole_kernel<vector_width<T>, Pass>;
+        Deal d = {};
+        Stages staged = {};
+        size_t bytes = 0;
+        if (!is_whole<T>(x, &d))
+            return false;
+        cudaLaunchAttribute attribute = {};
+        attribute.id = cudaLaunchAttributeCooperative;
+        attribute.val.cooperative = 1;
+        cudaLaunchConfig_t config = {};
+        config.gridDim = dim3(d.blocks_x, d.blocks_y);
+        config.blockDim = dim3(d.threads_x, d.threads_y);
+        config.stream = stream;
+        config.attrs = &attribute;
+        config.numAttrs = 1;
+        if (stage(reinterpret_cast<const void *>(kernel), d, Pass::vectors, &staged, &bytes)) {
+            config.dynamicSmemBytes = bytes;
+            if (cudaLaunchKernelEx(&config, kernel, pass, d, staged, static_cast<float *>(scratch),
+                                   (int)device_tensor_channels(x)) == cudaSuccess)
+                return true;
+        }
+        (void)cudaGetLastError();
+    }
+    return false;
+}
+
+} // namespace fshard
+
+#endif

@@ -1,0 +1,462 @@
+#include "trainer/backend/cuda/lowering/cuda_program.h"
+
+#include "trainer/backend/cuda/lowering/device_ranks.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <nvtx3/nvToolsExt.h>
+
+#include "trainer/backend/cuda/kernels/kernels_wait.h"
+#include "trainer/backend/cuda/device/memory_advice.h"
+#include "trainer/backend/cuda/lowering/state.h"
+
+enum { MEASURED_HEAD_START_NS = 20000000 };
+
+/* ---- messages ---- */
+
+/* Puts the node and its shapes in front of a message: "conv1: conv2d [8 x 32 x 32 x 3], [16 x 3 x 3 x 3] ->
+ * [8 x 32 x 32 x 16]". */
+static FshStatus prepend_node(const CudaProgram *program, const Node *node, FshError *error)
+{
+    char shapes[512] = "", shape[96];
+    size_t used = 0;
+    for (int i = 0; i < node->input_count + node->output_count; i++) {
+        const bool is_output = i >= node->input_count;
+        const TensorId id = is_output ? node->outputs[i - node->input_count] : node->inputs[i];
+        const char *between = i == node->input_count ? " -> " : i ? ", " : " ";
+        if (id == TENSOR_NONE || used >= sizeof shapes)
+            continue;
+        int wrote = snprintf(shapes + used, sizeof shapes - used, "%s[%s]", between,
+                             tensor_shape_text(graph_tensor(program->base.graph, id), shape, sizeof shape));
+        used += wrote > 0 ? (size_t)wrote : 0;
+    }
+    return fsh_error_prepend(error, "%s: %s%s", node->name, op_name(node->op), shapes);
+}
+
+/* ---- memory ---- */
+
+static uint64_t arena_bytes_of(const Graph *graph, TensorId id, void *context)
+{
+    (void)graph;
+    const CudaProgram *program = context;
+    return device_tensor_room_bytes(&program->tensors[id]);
+}
+
+static FshStatus find_in_state(CudaProgram *program, TensorId id, FshError *error)
+{
+    const Tensor *tensor = graph_tensor(program->base.graph, id);
+    const DeviceTensor *held = cuda_state_tensor(program->base.state, tensor->name);
+    char shape[96];
+    if (!held || device_tensor_count(held) != tensor_count(tensor) ||
+        memcmp(held->shape, program->tensors[id].shape, sizeof held->shape) != 0)
+        return fsh_error_set(error, FSH_ERR_MISMATCH, "%s [%s]: the state's network has %s", tensor->name,
+                             tensor_shape_text(tensor, shape, sizeof shape),
+                             held ? "another shape for it" : "no such tensor");
+    program->tensors[id].data = held->data;
+    return FSH_OK;
+}
+
+/* The bucket of a parameter's gradient; GRADIENT_BUCKETS: not one. */
+static int bucket_of(const CudaProgram *program, size_t t)
+{
+    if (graph_tensor(program->base.graph, (TensorId)t)->role != TENSOR_GRADIENT)
+        return GRADIENT_BUCKETS;
+    return element_is_narrow(program->tensors[t].element) ? GRADIENTS_NARROW : GRADIENTS_F32;
+}
+
+/* Parameters' gradients live for all of a run: bucket by bucket they lie one behind the other from base on. Returns the end; NULL only
+ * counts. */
+static uint64_t place_fixed(CudaProgram *program, char *base)
+{
+    uint64_t offset = 0;
+    for (int b = 0; b < GRADIENT_BUCKETS; b++) {
+        GradientBucket *bucket = &program->gradients[b];
+        const uint64_t begin = offset;
+        for (size_t t = 0; t < graph_tensor_count(program->base.graph); t++) {
+            if (bucket_of(program, t) != b)
+                continue;
+            if (base)
+                program->tensors[t].data = base + offset;
+            bucket->element = program->tensors[t].element;
+            offset += device_tensor_room_bytes(&program->tensors[t]);
+        }
+        bucket->bytes = offset - begin;
+        bucket->data = base && bucket->bytes ? base + begin : NULL;
+    }
+    return offset;
+}
+
+/* Gradients of one narrow type: they are one bucket. */
+static FshStatus check_gradients(const CudaProgram *program, FshError *error)
+{
+    const DeviceTensor *first = NULL;
+    for (size_t t = 0; t < graph_tensor_count(program->base.graph); t++) {
+        const DeviceTensor *tensor = &program->tensors[t];
+        if (bucket_of(program, t) != GRADIENTS_NARROW)
+            continue;
+        if (first && first->element != tensor->element)
+            return fsh_error_set(error, FSH_ERR_UNSUPPORTED, "%s: the network computes in bf16 and in f16",
+                                 graph_tensor(program->base.graph, (TensorId)t)->name);
+        first = tensor;
+    }
+    return FSH_OK;
+}
+
+/* cuda_memory_new; where there is not enough, with the batch that would fit, from what grows with the batch: activations and, as far
+ * as it is known by then, scratch memory. */
+static FshStatus reserve(CudaProgram *program, void **memory, uint64_t bytes, const char *what,
+                         FshError *error)
+{
+    FshStatus status = cuda_memory_new(memory, bytes, what, error);
+    if (status != FSH_ERR_MEMORY)
+        return status;
+    const BatchRoom room = {.needed_bytes = program->base.arena_bytes + program->base.scratch_bytes,
+                            .held_bytes = program->arena ? program->base.arena_bytes : 0,
+                            .free_bytes = cuda_memory_left()};
+    return memory_advise_batch(memory_batch_of(program->base.graph), &room, error);
+}
+
+static FshStatus place_tensors(CudaProgram *program, FshError *error)
+{
+    const Graph *graph = program->base.graph;
+    MemoryPlan plan = {0};
+    FshStatus status = FSH_OK;
+    for (size_t t = 0; t < graph_tensor_count(graph) && !status; t++)
+        if (cuda_state_holds(graph_tensor(graph, (TensorId)t)->role))
+            status = find_in_state(program, (TensorId)t, error);
+    if (!status)
+        status = check_gradients(program, error);
+    if (!status)
+        status = memory_plan_make(graph, arena_bytes_of, program, &plan, error);
+    const uint64_t fixed_bytes = place_fixed(program, NULL);
+    if (!status) {
+        program->base.arena_bytes = plan.arena_bytes;
+        status = reserve(program, &program->fixed, fixed_bytes, "gradients", error);
+    }
+    /* a bucket's gaps between tensors travel with it */
+    if (!status && fixed_bytes > 0)
+        status = CUDA_TRY(cudaMemsetAsync(program->fixed, 0, fixed_bytes, program_backend(program)->stream),
+                          error);
+    if (!status)
+        (void)place_fixed(program, program->fixed);
+    if (!status)
+        status = reserve(program, &program->arena, plan.arena_bytes, "activations", error);
+    for (size_t t = 0; t < graph_tensor_count(graph) && !status; t++)
+        if (plan.offset_bytes[t] != UINT64_MAX)
+            program->tensors[t].data = (char *)program->arena + plan.offset_bytes[t];
+    memory_plan_free(&plan);
+    return status;
+}
+
+/* ---- steps ---- */
+
+static FshStatus make_steps(CudaProgram *program, FshError *error)
+{
+    const Graph *graph = program->base.graph;
+    FshStatus status = FSH_OK;
+    for (size_t n = 0; n < graph_node_count(graph) && !status; n++) {
+        const Node *node = graph_node(graph, (NodeId)n);
+        const Lowering *lowering = lowering_of(node->op);
+        Step *step = &program->steps[n];
+        step->node = node;
+        for (int i = 0; i < node->input_count; i++)
+            if (node->inputs[i] != TENSOR_NONE)
+                step->inputs[i] = program->tensors[node->inputs[i]];
+        for (int i = 0; i < node->output_count; i++)
+            if (node->outputs[i] != TENSOR_NONE)
+                step->outputs[i] = program->tensors[node->outputs[i]];
+        if (!lowering)
+            return fsh_error_set(error, FSH_ERR_UNSUPPORTED, "%s: the CUDA backend has no %s", node->name,
+                                 op_name(node->op));
+        if (lowering->want)
+            status = lowering->want(program, step, error);
+        if (status)
+            return prepend_node(program, node, error);
+    }
+    if (!status)
+        status = cudnn_cache_build(program_backend(program)->plans, error);
+    for (size_t n = 0; n < graph_node_count(graph) && !status; n++) {
+        const Node *node = graph_node(graph, (NodeId)n);
+        const Lowering *lowering = lowering_of(node->op);
+        Step *step = &program->steps[n];
+        if (lowering->prepare)
+            status = lowering->prepare(program, step, error);
+        if (status)
+            return prepend_node(program, node, error);
+        if (node->op == OP_UPDATE)
+            program->update = step;
+        if (step->scratch_bytes > program->base.scratch_bytes)
+            program->base.scratch_bytes = step->scratch_bytes;
+    }
+    if (!status)
+        status = reserve(program, &program->scratch, program->base.scratch_bytes, "scratch memory", error);
+    for (size_t n = 0; n < graph_node_count(graph) && !status; n++) {
+        Step *step = &program->steps[n];
+        step->scratch = program->scratch;
+        const Lowering *lowering = lowering_of(step->node->op);
+        if (lowering->bind)
+            status = lowering->bind(program, step, error);
+        if (status)
+            return prepend_node(program, step->node, error);
+    }
+    return status;
+}
+
+/* Means over the ranks, where there are several. */
+static FshStatus share_gradients(const CudaProgram *program, const Step *update, FshError *error)
+{
+    enum { UPDATE_LOSS = 5 }; /* graph.h, OP_UPDATE */
+    const CudaBackend *backend = program_backend(program);
+    return device_ranks_share(backend->ranks, program->gradients, update->inputs[UPDATE_LOSS].data,
+                              backend->stream, error);
+}
+
+static FshStatus enqueue_step(const CudaProgram *program, size_t n, FshError *error)
+{
+    const Step *step = &program->steps[n];
+    cudaStream_t stream = program_backend(program)->stream;
+    FshStatus status = step->node->op == OP_UPDATE ? share_gradients(program, step, error) : FSH_OK;
+    if (!status) /* behind that, so that it sees the loss of all ranks */
+        status = result_ring_guard(&program->ring, step->node, program->tensors, stream, error);
+    if (!status)
+        status = lowering_of(step->node->op)->enqueue(step, stream, error);
+    return status ? prepend_node(program, step->node, error) : FSH_OK;
+}
+
+/* Records the steps as one graph: a run is one launch. Relaxed, since libraries may load a kernel at its
+ * first use; one thread drives the backend, so no other thread's call can slip in. */
+static FshStatus record(CudaProgram *program, FshError *error)
+{
+    cudaStream_t stream = program_backend(program)->stream;
+    cudaGraph_t graph = NULL;
+    /* Once by itself: ranks connect in the first exchange of each kind, which is nothing to record. */
+    FshStatus status = program->update ? share_gradients(program, program->update, error) : FSH_OK;
+    if (status)
+        return status;
+    status = CUDA_TRY(cudaStreamBeginCapture(stream, cudaStreamCaptureModeRelaxed), error);
+    if (status)
+        return status;
+    for (size_t n = 0; n < graph_node_count(program->base.graph) && !status; n++)
+        status = enqueue_step(program, n, error);
+    /* always: it is what gives the stream back */
+    cudaError_t ended = cudaStreamEndCapture(stream, &graph);
+    if (!status)
+        status = cuda_check(ended, "cudaStreamEndCapture(stream, &graph)", error);
+    if (!status)
+        status = CUDA_TRY(cudaGraphInstantiate(&program->recorded, graph, 0), error);
+    if (!status)
+        status = CUDA_TRY(cudaGraphUpload(program->recorded, stream), error);
+    if (graph)
+        (void)cudaGraphDestroy(graph);
+    return status;
+}
+
+FshStatus cuda_program_new(Program **program, State *state, const Graph *graph, FshError *error)
+{
+    const size_t tensor_total = graph_tensor_count(graph), node_total = graph_node_count(graph);
+    FshStatus status = FSH_OK;
+    CudaProgram *cuda = calloc(1, sizeof *cuda);
+    if (cuda) {
+        cuda->base.state = state;
+        cuda->base.graph = graph;
+        cuda->tensors = calloc(tensor_total + 1, sizeof *cuda->tensors);
+        cuda->steps = calloc(node_total + 1, sizeof *cuda->steps);
+    }
+    if (!cuda || !cuda->tensors || !cuda->steps) {
+        cuda_program_free(cuda ? &cuda->base : NULL);
+        return fsh_error_set(error, FSH_ERR_MEMORY, "cuda: no memory for a program of %zu nodes", node_total);
+    }
+    program_backend(cuda)->program_count++;
+    for (size_t t = 0; t < tensor_total; t++)
+        cuda->tensors[t] = device_tensor_describe(graph, (TensorId)t);
+    status = place_tensors(cuda, error);
+    if (!status)
+        status = program_inputs_make(&cuda->inputs, graph, cuda->tensors, cuda->base.arena_bytes, error);
+    if (!status)
+        status = result_ring_make(&cuda->ring, graph, program_backend(cuda)->stream, error);
+    if (!status)
+        status = make_steps(cuda, error);
+    if (!status)
+        status = record(cuda, error);
+    if (status) {
+        cuda_program_free(&cuda->base);
+        return status;
+    }
+    *program = &cuda->base;
+    return FSH_OK;
+}
+
+static void free_marks(CudaProgram *program)
+{
+    for (size_t n = 0; program->marks && n <= graph_node_count(program->base.graph); n++)
+        if (program->marks[n])
+            (void)cudaEventDestroy(program->marks[n]);
+    free(program->marks);
+    free(program->seconds);
+    program->marks = NULL;
+    program->seconds = NULL;
+}
+
+void cuda_program_free(Program *program)
+{
+    CudaProgram *cuda = (CudaProgram *)program;
+    if (!cuda)
+        return;
+    (void)cudaStreamSynchronize(program_backend(cuda)->stream);
+    if (cuda->recorded)
+        (void)cudaGraphExecDestroy(cuda->recorded);
+    for (size_t n = 0; cuda->steps && n < graph_node_count(cuda->base.graph); n++)
+        if (cuda->steps[n].plan)
+            cuda->steps[n].plan_free(cuda->steps[n].plan);
+    program_inputs_free(&cuda->inputs);
+    result_ring_free(&cuda->ring);
+    free_marks(cuda);
+    cuda_memory_free(&cuda->arena);
+    cuda_memory_free(&cuda->fixed);
+    cuda_memory_free(&cuda->scratch);
+    free(cuda->tensors);
+    free(cuda->steps);
+    free(cuda);
+}
+
+/* ---- running ---- */
+
+FshStatus cuda_program_write(Program *program, TensorId id, const void *values, size_t bytes, FshError *error)
+{
+    return program_inputs_write(&((CudaProgram *)program)->inputs, program->graph, id, values, bytes, error);
+}
+
+/* Layers show by name in NVIDIA's profilers. */
+static FshStatus enqueue_named(const CudaProgram *program, size_t n, FshError *error)
+{
+    char name[GRAPH_NAME_MAX + 40];
+    const Node *node = program->steps[n].node;
+    (void)snprintf(name, sizeof name, "%s %s", node->name, op_name(node->op));
+    (void)nvtxRangePushA(name);
+    FshStatus status = enqueue_step(program, n, error);
+    (void)nvtxRangePop();
+    return status;
+}
+
+/* Step by step with marks between: a recorded graph cannot be looked into. The device waits until the host is ahead: else the time
+ * between two marks would be that of the calls. */
+static FshStatus run_measured(CudaProgram *program, FshError *error)
+{
+    const size_t node_total = graph_node_count(program->base.graph);
+    cudaStream_t stream = program_backend(program)->stream;
+    FshStatus status = CUDA_TRY(kernel_wait(MEASURED_HEAD_START_NS, stream), error);
+    if (!status)
+        status = CUDA_TRY(cudaEventRecord(program->marks[0], stream), error);
+    for (size_t n = 0; n < node_total && !status; n++) {
+        status = enqueue_named(program, n, error);
+        if (!status)
+            status = CUDA_TRY(cudaEventRecord(program->marks[n + 1], stream), error);
+    }
+    if (!status)
+        status = CUDA_TRY(cudaStreamSynchronize(stream), error);
+    for (size_t n = 0; n < node_total && !status; n++) {
+        float milliseconds = 0;
+        status =
+            CUDA_TRY(cudaEventElapsedTime(&milliseconds, program->marks[n], program->marks[n + 1]), error);
+        program->seconds[n] += (double)milliseconds / 1000;
+    }
+    program->measured_runs += status == FSH_OK;
+    return status;
+}
+
+FshStatus cuda_program_run(Program *program, FshError *error)
+{
+    CudaProgram *cuda = (CudaProgram *)program;
+    cudaStream_t stream = program_backend(cuda)->stream;
+    FshStatus status = cuda_state_refresh(program->state, error);
+    if (!status)
+        status = program_inputs_send(&cuda->inputs, stream, error);
+    if (!status)
+        status = cuda->profiling ? run_measured(cuda, error)
+                                 : CUDA_TRY(cudaGraphLaunch(cuda->recorded, stream), error);
+    if (cuda->update)
+        cuda_state_updated(program->state, cuda->update->narrow_known);
+    return status ? status : result_ring_send(&cuda->ring, program, stream, error);
+}
+
+FshStatus cuda_program_results(Program *program, FshError *error)
+{
+    CudaProgram *cuda = (CudaProgram *)program;
+    return result_ring_set(&cuda->ring, program, cuda->tensors, program_backend(cuda)->stream, error);
+}
+
+FshStatus cuda_program_collect(Program *program, size_t slot, const float **values, FshError *error)
+{
+    return result_ring_collect(&((CudaProgram *)program)->ring, program, slot, values, error);
+}
+
+FshStatus cuda_program_read(Program *program, TensorId id, void *values, size_t bytes, FshError *error)
+{
+    CudaProgram *cuda = (CudaProgram *)program;
+    const char *name = graph_tensor(program->graph, id)->name;
+    (void)bytes; /* held against the tensor by program_read */
+    if (!cuda->tensors[id].data)
+        return fsh_error_set(error, FSH_ERR_USAGE, "%s: no node of the program makes it", name);
+    FshStatus status = device_tensor_download(&cuda->tensors[id], graph_tensor(program->graph, id)->type,
+                                              values, program_backend(cuda)->stream, error);
+    return status ? fsh_error_prepend(error, "%s", name) : FSH_OK;
+}
+
+const char *cuda_program_node_plan(const Program *program, NodeId node)
+{
+    return ((const CudaProgram *)program)->steps[node].told;
+}
+
+const char *cuda_program_node_engine(const Program *program, NodeId node)
+{
+    const char *engine = ((const CudaProgram *)program)->steps[node].engine;
+    return *engine ? engine : "kernel";
+}
+
+FshStatus cuda_program_profile(Program *program, bool enable, double *seconds, size_t node_count,
+                               FshError *error)
+{
+    CudaProgram *cuda = (CudaProgram *)program;
+    const size_t node_total = graph_node_count(program->graph);
+    FshStatus status = FSH_OK;
+    if (enable && !cuda->seconds) {
+        cuda->seconds = calloc(node_total + 1, sizeof *cuda->seconds);
+        cuda->marks = calloc(node_total + 1, sizeof(cudaEvent_t));
+        if (!cuda->seconds || !cuda->marks)
+            status = fsh_error_set(error, FSH_ERR_MEMORY, "cuda: no memory to measure %zu nodes", node_total);
+        for (size_t n = 0; n <= node_total && !status; n++)
+            status = CUDA_TRY(cudaEventCreate(&cuda->marks[n]), error);
+        if (status) {
+            free_marks(cuda);
+            return status;
+        }
+    }
+    cuda->profiling = enable;
+    if (!seconds)
+        return FSH_OK;
+    (void)node_count; /* held against the graph by program_profile */
+    if (cuda->measured_runs == 0)
+        return fsh_error_set(error, FSH_ERR_UNSUPPORTED, "cuda: no run was measured");
+    memcpy(seconds, cuda->seconds, node_total * sizeof *seconds);
+    return FSH_OK;
+}
+
+FshStatus cuda_program_poison(Program *program, FshError *error)
+{
+    CudaProgram *cuda = (CudaProgram *)program;
+    cudaStream_t stream = program_backend(cuda)->stream;
+    const int nan_byte = 0xFF; /* of any float type */
+    FshStatus status = FSH_OK;
+    if (cuda->arena)
+        status = CUDA_TRY(cudaMemsetAsync(cuda->arena, nan_byte, program->arena_bytes, stream), error);
+    if (!status && cuda->scratch)
+        status = CUDA_TRY(cudaMemsetAsync(cuda->scratch, nan_byte, program->scratch_bytes, stream), error);
+    for (size_t t = 0; t < graph_tensor_count(program->graph) && !status; t++)
+        if (graph_tensor(program->graph, (TensorId)t)->role == TENSOR_GRADIENT)
+            status = CUDA_TRY(cudaMemsetAsync(cuda->tensors[t].data, nan_byte,
+                                              device_tensor_bytes(&cuda->tensors[t]), stream),
+                              error);
+    return status;
+}

@@ -1,0 +1,29 @@
+#include "trainer/backend/cuda/lowering/lowering.h"
+#include "trainer/backend/cuda/lowering/state.h"
+
+static const LoweringRow *const files[] = {
+    lowering_pointwise, lowering_channel, lowering_window, lowering_norm, lowering_convolution,
+    lowering_linear,    lowering_loss,    lowering_update, NULL,
+};
+
+const Lowering *lowering_of(OpKind op)
+{
+    for (const LoweringRow *const *file = files; *file; file++)
+        for (const LoweringRow *row = *file; row->op != OP_KIND_COUNT; row++)
+            if (row->op == op)
+                return &row->lowering;
+    return NULL;
+}
+
+FshStatus lowering_narrow_weight(const CudaProgram *program, Step *step, int i, FshError *error)
+{
+    const ElementType element = step->inputs[0].element;
+    if (!element_is_narrow(element))
+        return FSH_OK;
+    const Tensor *weight = graph_tensor(program->base.graph, step->node->inputs[i]);
+    const DeviceTensor *narrow = cuda_state_narrow(program->base.state, weight->name, element, error);
+    if (!narrow)
+        return error ? error->status : FSH_ERR_MEMORY;
+    step->inputs[i] = *narrow;
+    return FSH_OK;
+}

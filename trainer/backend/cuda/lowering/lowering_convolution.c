@@ -1,0 +1,589 @@
+/* Convolutions: cuDNN's plans (cudnn_cache.h), and own kernels around them or in their place.
+ *
+ * To cuDNN every dimension is what lies in memory: of narrow tensors the padded channels, whose zeros add nothing. */
+#include "trainer/backend/cuda/lowering/lowering.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "trainer/backend/cuda/lowering/direct_step.h"
+#include "trainer/backend/cuda/kernels/kernels_convolution.h"
+#include "trainer/backend/cuda/kernels/kernels_norm.h"
+#include "trainer/backend/cuda/kernels/kernels_pointwise.h"
+#include "trainer/backend/cuda/lowering/weight_copies.h"
+
+/* Stems of smaller kernels than FOLDED_KERNEL_MIN gain less from folding than the pass over the image costs. */
+enum { TIMED_CANDIDATES = 16, TIMED_PROGRAMS = 8, FOLDED_KERNEL_MIN = 5 };
+static const uint64_t convolution_workspace_limit_bytes = UINT64_C(2) << 30;
+/* Of a kernel that has next to nothing to do, between others of a graph. */
+static const double milliseconds_of_start = 0.003;
+
+static const cudnnDataType_t cudnn_types[] = {
+    [ELEMENT_F32] = CUDNN_DATA_FLOAT, [ELEMENT_BF16] = CUDNN_DATA_BFLOAT16, [ELEMENT_F16] = CUDNN_DATA_HALF};
+
+/* Which tensors are x, weight and y of the convolution y = x * weight; one of them is the result. */
+typedef struct Convolution {
+    ConvolutionKind kind;
+    DeviceTensor x, weight, y;
+    ConvolutionShape shape;
+} Convolution;
+
+typedef enum ConvolutionWay {
+    WAY_CUDNN,
+    WAY_FOLDED,    /* cuDNN on what kernel_fold_image makes of x */
+    WAY_DEPTHWISE, /* own kernels */
+    WAY_DIRECT,    /* own kernels for few channels */
+} ConvolutionWay;
+
+/* What cuDNN may do with y on its way to memory, in place of a pass of our own. */
+typedef struct Epilogue {
+    enum { EPILOGUE_NONE, EPILOGUE_SUMS, EPILOGUE_BIAS, EPILOGUE_BIAS_RELU } kind;
+    /* SUMS: [2, pitch of y] f32, the step's output 1, for a norm. BIAS, BIAS_RELU: the bias, of y's type. */
+    DeviceTensor tensor;
+    float slope; /* of the ReLU */
+} Epilogue;
+static const Epilogue no_epilogue = {EPILOGUE_NONE, {NULL}, 0};
+
+/* What a step keeps. */
+typedef struct ConvolutionPlan {
+    ConvolutionWay way;
+    Convolution convolution; /* as cuDNN sees it */
+    bool own_image,
+        own_weight; /* x, the weight lie in the step's scratch memory, in this order; workspace behind them */
+    Fold fold;
+    Depthwise depthwise;
+    Direct direct;
+    bool timed; /* plans are: the backend's benchmark, where it pays */
+    CudnnCache *plans;
+    const CudnnPlan *cudnn; /* of plans; released */
+    CudnnPack pack;         /* owned */
+    Epilogue possible;      /* what there may be a plan for */
+    bool fused;             /* cudnn does it */
+} ConvolutionPlan;
+
+static void free_plan(void *plan)
+{
+    ConvolutionPlan *owned = plan;
+    cudnn_pack_free(&owned->pack);
+    cudnn_cache_release(owned->plans, owned->cudnn);
+    free(owned);
+}
+
+static Convolution convolution_of(const Step *step)
+{
+    const Conv2d *conv = &step->node->as.conv.options;
+    const ConvolutionShape shape = {conv->stride, conv->padding};
+    switch (step->node->op) {
+    case OP_CONV2D_BACKWARD_DATA:
+        return (Convolution){CONVOLUTION_BACKWARD_DATA, *out(step, 0), *in(step, 1), *in(step, 0), shape};
+    case OP_CONV2D_BACKWARD_WEIGHT:
+        return (Convolution){CONVOLUTION_BACKWARD_WEIGHT, *in(step, 1), *out(step, 0), *in(step, 0), shape};
+    default:
+        return (Convolution){CONVOLUTION_FORWARD, *in(step, 0), *in(step, 1), *out(step, 0), shape};
+    }
+}
+
+/* ---- which way ---- */
+
+/* Channels of a group must lie where cuDNN looks for them: nothing is padded between groups. */
+static bool groups_fit(const Step *step, const Convolution *convolution)
+{
+    const int64_t groups = step->node->as.conv.options.groups, in_group = convolution->x.shape[3] / groups;
+    return !element_is_narrow(convolution->x.element) ||
+           (in_group % PADDED_CHANNELS == 0 && convolution->y.shape[3] % PADDED_CHANNELS == 0);
+}
+
+static bool is_stem(const Step *step, const Convolution *convolution)
+{
+    const Conv2d *conv = &step->node->as.conv.options;
+    return element_is_narrow(convolution->x.element) && convolution->kind != CONVOLUTION_BACKWARD_DATA &&
+           conv->groups <= 1 && conv->stride == 2 && conv->kernel >= FOLDED_KERNEL_MIN &&
+           convolution->x.shape[3] <= FOLD_CHANNELS_MAX;
+}
+
+/* A tensor of y's type whose channels need no padding. */
+static DeviceTensor loose_tensor(ElementType element, int64_t outermost, int64_t height, int64_t width,
+                                 int64_t channels)
+{
+    return (DeviceTensor){.element = element,
+                          .rank = 4,
+                          .shape = {outermost, height, width, channels},
+                          .pitch = channels,
+                          .rows = outermost * height * width};
+}
+
+/* The convolution that cuDNN is to do in place of the node's. */
+static void fold(ConvolutionPlan *plan, const Conv2d *conv)
+{
+    Convolution *convolution = &plan->convolution;
+    const DeviceTensor *y = &convolution->y;
+    plan->way = WAY_FOLDED;
+    plan->own_image = plan->own_weight = true;
+    plan->fold = fold_of(conv->kernel, conv->padding);
+    const int64_t taps = plan->fold.taps;
+    const int64_t channels = taps * FOLDED_CHANNELS;
+    convolution->x = loose_tensor(y->element, y->shape[0], y->shape[1] + taps - 1, y->shape[2], channels);
+    convolution->weight = loose_tensor(y->element, y->pitch, taps, 1, channels);
+    convolution->shape = (ConvolutionShape){.stride = 1, .padding = 0};
+}
+
+/* ---- cuDNN's plans ---- */
+
+/* NHWC and OHWI are N, C, H, W and K, C, R, S to cuDNN, with strides that say how they lie. */
+static int convolution_tensor(CudnnPlan *plan, const DeviceTensor *tensor)
+{
+    const int64_t pixels = tensor->shape[1] * tensor->shape[2];
+    return cudnn_plan_tensor(
+        plan, cudnn_types[tensor->element],
+        (int64_t[4]){tensor->rows / pixels, tensor->pitch, tensor->shape[1], tensor->shape[2]});
+}
+
+/* float32: TF32 only where it is allowed. Narrow types have the matrix units in any case. */
+static CudnnPolicy policy_of(const CudaBackend *backend, ElementType element, bool timed)
+{
+    uint32_t refused = CUDNN_NOTES_OF_TRANSFORMS;
+    if (!element_is_narrow(element) && !backend->tf32)
+        refused |= CUDNN_NOTES_OF_TF32;
+    if (backend->deterministic)
+        refused |= CUDNN_NOTES_OF_CHANCE;
+    return (CudnnPolicy){refused, timed ? TIMED_CANDIDATES : 1, convolution_workspace_limit_bytes};
+}
+
+enum { ADDRESSES = 5 };
+
+/* By the ids of describe's pattern. */
+static void addresses_of(const Convolution *convolution, const Epilogue *epilogue, void *addresses[ADDRESSES])
+{
+    const DeviceTensor *tensor = &epilogue->tensor;
+    addresses[0] = convolution->x.data;
+    addresses[1] = convolution->weight.data;
+    addresses[2] = convolution->y.data;
+    addresses[3] = tensor->data;
+    addresses[4] = epilogue->kind == EPILOGUE_SUMS ? (float *)tensor->data + tensor->pitch : NULL;
+}
+
+static bool adds_bias(const Epilogue *epilogue)
+{
+    return epilogue->kind == EPILOGUE_BIAS || epilogue->kind == EPILOGUE_BIAS_RELU;
+}
+
+static FshStatus describe(const CudaBackend *backend, const Convolution *convolution,
+                          const Epilogue *epilogue, CudnnPlan **plan, FshError *error)
+{
+    FshStatus status = cudnn_plan_new(plan, &backend->cudnn, error);
+    if (status)
+        return status;
+    CudnnPlan *described = *plan;
+    const DeviceTensor *of_y = &convolution->y;
+    const int64_t channels[4] = {1, of_y->pitch, 1, 1};
+    const int64_t image[4] = {of_y->shape[0], of_y->pitch, of_y->shape[1], of_y->shape[2]};
+    int x = convolution_tensor(described, &convolution->x);
+    int weight = convolution_tensor(described, &convolution->weight);
+    int y = convolution_tensor(described, of_y);
+    if (adds_bias(epilogue)) {
+        int bias = cudnn_plan_tensor(described, cudnn_types[epilogue->tensor.element], channels);
+        int products = cudnn_plan_virtual(described, CUDNN_DATA_FLOAT, image);
+        int sums =
+            epilogue->kind == EPILOGUE_BIAS ? y : cudnn_plan_virtual(described, CUDNN_DATA_FLOAT, image);
+        cudnn_plan_convolution(described, convolution->kind, x, weight, products, &convolution->shape);
+        cudnn_plan_bias(described, products, bias, sums);
+        if (epilogue->kind == EPILOGUE_BIAS_RELU)
+            cudnn_plan_relu(described, sums, epilogue->slope, y);
+        return FSH_OK;
+    }
+    cudnn_plan_convolution(described, convolution->kind, x, weight, y, &convolution->shape);
+    if (epilogue->kind == EPILOGUE_SUMS) {
+        int sum = cudnn_plan_tensor(described, CUDNN_DATA_FLOAT, channels);
+        int square_sum = cudnn_plan_tensor(described, CUDNN_DATA_FLOAT, channels);
+        cudnn_plan_statistics(described, y, sum, square_sum);
+    }
+    return FSH_OK;
+}
+
+static FshStatus want_plan(CudaBackend *backend, const Convolution *convolution, const Epilogue *epilogue,
+                           bool timed, FshError *error)
+{
+    CudnnPlan *described = NULL;
+    const CudnnPolicy policy = policy_of(backend, convolution->x.element, timed);
+    FshStatus status = describe(backend, convolution, epilogue, &described, error);
+    return status ? status : cudnn_cache_want(backend->plans, &described, &policy, timed, error);
+}
+
+/* trial: whether candidates are timed, on the tensors' addresses. */
+static FshStatus get_plan(CudaBackend *backend, const Convolution *convolution, const Epilogue *epilogue,
+                          bool trial, const CudnnPlan **plan, FshError *error)
+{
+    CudnnPlan *described = NULL;
+    void *addresses[ADDRESSES];
+    FshStatus status = describe(backend, convolution, epilogue, &described, error);
+    if (status)
+        return status;
+    addresses_of(convolution, epilogue, addresses);
+    const CudnnPolicy policy = policy_of(backend, convolution->x.element, trial);
+    const CudnnTrial on_these = {addresses, backend->stream};
+    return cudnn_cache_get(backend->plans, &described, &policy, trial ? &on_these : NULL, plan, error);
+}
+
+/* Milliseconds of our own pass over y: at the greater part of what the memory moves. writes: it does not only read. */
+static double milliseconds_of_pass(const DeviceTensor *y, bool writes)
+{
+    int device = 0, clock_kilohertz = 0, bus_bits = 0;
+    (void)cudaGetDevice(&device);
+    (void)cudaDeviceGetAttribute(&clock_kilohertz, cudaDevAttrMemoryClockRate, device);
+    (void)cudaDeviceGetAttribute(&bus_bits, cudaDevAttrGlobalMemoryBusWidth, device);
+    const double bytes_per_millisecond = 2.0 * clock_kilohertz * bus_bits / 8 * 0.8;
+    const double bytes = (double)device_tensor_bytes(y) * (writes ? 2 : 1);
+    return bytes_per_millisecond > 0 ? bytes / bytes_per_millisecond + milliseconds_of_start : 0;
+}
+
+/* cuDNN has epilogues for narrow types. It makes sums by atomics, in another order each time. It compiles kernels with a leaky ReLU when
+ * it is asked for them, 0.1 to 2 s for each, which pays where plans are timed and kept; those with a bias alone or
+ * a plain ReLU are there. */
+static FshStatus find_epilogue(const CudaProgram *program, Step *step, ConvolutionPlan *plan, FshError *error)
+{
+    const DeviceTensor *y = &plan->convolution.y, *sums = maybe_out(step, 1);
+    if (step->node->op != OP_CONV2D || !element_is_narrow(y->element))
+        return FSH_OK;
+    const bool relu = step->node->as.conv.relu;
+    const float slope = relu ? step->node->as.conv.slope : 0;
+    if (node_reads_copy(program->base.graph, step->node, 2) && (slope == 0 || plan->timed)) {
+        const DeviceTensor bias = *in(step, 2); /* our own pass would add the float32 one */
+        FshStatus status = lowering_narrow_weight(program, step, 2, error);
+        if (status)
+            return status;
+        plan->possible = (Epilogue){relu ? EPILOGUE_BIAS_RELU : EPILOGUE_BIAS, *in(step, 2), slope};
+        step->inputs[2] = bias;
+    } else if (sums && !maybe_in(step, 2) && !program_backend(program)->deterministic &&
+               sums->pitch == y->pitch) {
+        plan->possible = (Epilogue){EPILOGUE_SUMS, *sums, 0};
+    }
+    return FSH_OK;
+}
+
+/* The plan with the epilogue, if there is one and it does not cost more than a pass over y. */
+static void try_epilogue(CudaBackend *backend, ConvolutionPlan *plan, bool trial)
+{
+    const CudnnPlan *with_epilogue = NULL;
+    FshError ignored = {0};
+    if (get_plan(backend, &plan->convolution, &plan->possible, trial, &with_epilogue, &ignored))
+        return;
+    const double plain = cudnn_plan_milliseconds(plan->cudnn), fused = cudnn_plan_milliseconds(with_epilogue);
+    plan->fused = !(plain > 0 &&
+                    fused > plain + milliseconds_of_pass(&plan->convolution.y, adds_bias(&plan->possible)));
+    cudnn_cache_release(backend->plans, plan->fused ? plan->cudnn : with_epilogue);
+    if (plan->fused)
+        plan->cudnn = with_epilogue;
+}
+
+static uint64_t own_image_bytes(const ConvolutionPlan *plan)
+{
+    return plan->own_image ? device_tensor_room_bytes(&plan->convolution.x) : 0;
+}
+
+static uint64_t own_bytes(const ConvolutionPlan *plan)
+{
+    return own_image_bytes(plan) +
+           (plan->own_weight ? device_tensor_room_bytes(&plan->convolution.weight) : 0);
+}
+
+static void place_own(ConvolutionPlan *plan, void *memory)
+{
+    if (plan->own_image)
+        plan->convolution.x.data = memory;
+    if (plan->own_weight)
+        plan->convolution.weight.data = (char *)memory + own_image_bytes(plan);
+}
+
+static const char *const epilogue_names[] = {[EPILOGUE_NONE] = "",
+                                             [EPILOGUE_SUMS] = ", with sums",
+                                             [EPILOGUE_BIAS] = ", with bias",
+                                             [EPILOGUE_BIAS_RELU] = ", with bias and ReLU"};
+
+static FshStatus choose_cudnn(CudaBackend *backend, Step *step, ConvolutionPlan *plan, FshError *error)
+{
+    void *lent = NULL; /* scratch memory is not there yet, and candidates are timed */
+    const bool trial = plan->timed && !cuda_memory_new(&lent, own_bytes(plan), "a trial", error);
+    place_own(plan, lent);
+    FshStatus status = get_plan(backend, &plan->convolution, &no_epilogue, trial, &plan->cudnn, error);
+    if (!status && plan->possible.kind != EPILOGUE_NONE)
+        try_epilogue(backend, plan, trial);
+    cuda_memory_free(&lent);
+    if (status)
+        return status;
+    char text[80];
+    (void)snprintf(step->told, sizeof step->told, "%scuDNN %s%s", plan->way == WAY_FOLDED ? "folded, " : "",
+                   cudnn_plan_describe(plan->cudnn, text, sizeof text),
+                   epilogue_names[plan->fused ? plan->possible.kind : EPILOGUE_NONE]);
+    want_scratch(step, own_bytes(plan) + cudnn_plan_workspace_bytes(plan->cudnn));
+    return FSH_OK;
+}
+
+/* ---- or our own kernels for few channels ---- */
+
+/* Without times: cuDNN is far from the memory's speed at so few channels; at more nobody knows. */
+enum { DIRECT_CHANNEL_PAIRS = 256 };
+
+/* With what is left to do behind either of them. */
+static bool direct_is_faster(CudaBackend *backend, const Step *step, const ConvolutionPlan *plan,
+                             double *milliseconds)
+{
+    const DeviceTensor *y = &plan->convolution.y;
+    const bool forward = step->node->op == OP_CONV2D;
+    double theirs = cudnn_plan_milliseconds(plan->cudnn);
+    FshError ignored = {0};
+    if (!plan->timed || theirs <= 0)
+        return plan->convolution.x.pitch * y->pitch <= DIRECT_CHANNEL_PAIRS;
+    if (direct_step_milliseconds(backend, step, &plan->direct, cudnn_plan_text(plan->cudnn), milliseconds,
+                                 &ignored))
+        return false;
+    if (forward && maybe_in(step, 2) && !plan->fused)
+        theirs += milliseconds_of_pass(y, true);
+    if (forward && maybe_out(step, 1) && !plan->fused)
+        theirs += milliseconds_of_pass(y, false);
+    return *milliseconds < theirs;
+}
+
+static void try_direct(CudaBackend *backend, Step *step, ConvolutionPlan *plan)
+{
+    double milliseconds = 0;
+    if (plan->way != WAY_CUDNN || !direct_step_fits(step, &plan->direct) ||
+        !direct_is_faster(backend, step, plan, &milliseconds))
+        return;
+    plan->way = WAY_DIRECT;
+    plan->fused = false;
+    want_scratch(step, direct_step_scratch_bytes(step, &plan->direct));
+    if (milliseconds > 0)
+        (void)snprintf(step->told, sizeof step->told, "own kernel for few channels, %.3f ms; cuDNN %.3f ms",
+                       milliseconds, cudnn_plan_milliseconds(plan->cudnn));
+    else
+        (void)snprintf(step->told, sizeof step->told, "own kernel for few channels");
+}
+
+/* ---- the steps ---- */
+
+/* The passes of our own that the convolution's launch leaves to do: over y, or, for the gradient of the bias, over that of y. */
+typedef struct Passes {
+    bool bias, relu, sums, bias_gradient; /* bias: with the activation, if there is one */
+} Passes;
+
+/* Kernels for depthwise convolutions add the bias and make its gradient; those for few channels add the bias, activate and make the
+ * sums. */
+static Passes passes_left(const Step *step, const ConvolutionPlan *plan)
+{
+    const bool forward = step->node->op == OP_CONV2D, depthwise = plan->way == WAY_DEPTHWISE;
+    const bool direct = plan->way == WAY_DIRECT;
+    const bool added = plan->fused && adds_bias(&plan->possible);
+    const bool makes_sums = plan->fused && plan->possible.kind == EPILOGUE_SUMS;
+    return (Passes){.bias = forward && maybe_in(step, 2) && !depthwise && !direct && !added,
+                    .relu = forward && step->node->as.conv.relu && depthwise,
+                    .sums = forward && maybe_out(step, 1) && !direct && !makes_sums,
+                    .bias_gradient =
+                        step->node->op == OP_CONV2D_BACKWARD_WEIGHT && maybe_out(step, 1) && !depthwise};
+}
+
+static const char *const way_names[] = {[WAY_CUDNN] = "cudnn",
+                                        [WAY_FOLDED] = "folded-cudnn",
+                                        [WAY_DEPTHWISE] = "depthwise",
+                                        [WAY_DIRECT] = "direct"};
+static const char *const fused_names[] = {[EPILOGUE_NONE] = "",
+                                          [EPILOGUE_SUMS] = "+sums",
+                                          [EPILOGUE_BIAS] = "+bias",
+                                          [EPILOGUE_BIAS_RELU] = "+bias+relu"};
+
+/* Names what `convolution` enqueues, for program_node_engine. */
+static void name_engine(Step *step, const ConvolutionPlan *plan)
+{
+    const Passes left = passes_left(step, plan);
+    const bool cast = plan->own_weight && plan->way == WAY_CUDNN;
+    (void)snprintf(step->engine, sizeof step->engine, "%s%s%s%s%s%s%s", way_names[plan->way],
+                   fused_names[plan->fused ? plan->possible.kind : EPILOGUE_NONE], cast ? " cast" : "",
+                   left.bias ? " bias" : "", left.relu ? " relu" : "", left.sums ? " sums" : "",
+                   left.bias_gradient ? " bias-gradient" : "");
+}
+
+static FshStatus prepare_depthwise(Step *step, ConvolutionPlan *plan)
+{
+    const Conv2d *conv = &step->node->as.conv.options;
+    plan->way = WAY_DEPTHWISE;
+    plan->depthwise = (Depthwise){conv->kernel, conv->stride, conv->padding};
+    if (step->node->op == OP_CONV2D_BACKWARD_WEIGHT)
+        want_scratch(step, kernel_depthwise_scratch_bytes(in(step, 0), &plan->depthwise));
+    (void)snprintf(step->told, sizeof step->told, "own depthwise kernel");
+    name_engine(step, plan);
+    return FSH_OK;
+}
+
+/* Whole images are evaluated one at a time, each in its own size: behind the first sizes, to time ten ways for another one takes far
+ * longer than the best of them saves. */
+static bool pays_to_time(const CudaProgram *program, const Convolution *convolution)
+{
+    const Graph *graph = program->base.graph;
+    size_t n = 0;
+    while (n < graph_node_count(graph) && graph_node(graph, (NodeId)n)->op != OP_UPDATE)
+        n++;
+    return n < graph_node_count(graph) || convolution->y.shape[0] > 1 ||
+           program_backend(program)->program_count <= TIMED_PROGRAMS;
+}
+
+/* Where the norm behind makes statistics and result in one launch, it does so in less time than the sums cost the convolution:
+ * pyramidnet-110-270 at batch 64, whose norms all do, 5,158 images/s without any sums, 4,962 with; resnet50 at 160 px 11,867 and 11,576
+ * at batch 64, but 16,755 and 17,230 at 512 (H200, 2026-11-21). Kernels for few channels have their sums for nothing.
+ * Once the weight is narrow: whether these kernels take it is asked here. */
+static void leave_out_sums(Step *step)
+{
+    Direct direct;
+    if (step->node->op == OP_CONV2D && maybe_out(step, 1) && kernel_batch_norm_is_whole(out(step, 0)) &&
+        !direct_step_fits(step, &direct))
+        step->outputs[1].data = NULL; /* the norm's step looks here */
+}
+
+/* Decides the way, and wants cuDNN's plans. */
+static FshStatus convolution_want(const CudaProgram *program, Step *step, FshError *error)
+{
+    CudaBackend *backend = program_backend(program);
+    const Conv2d *conv = &step->node->as.conv.options;
+    ConvolutionPlan *plan = calloc(1, sizeof *plan);
+    if (!plan)
+        return fsh_error_set(error, FSH_ERR_MEMORY, "no memory for a convolution");
+    step_own(step, plan, free_plan);
+    plan->plans = backend->plans;
+    plan->convolution = convolution_of(step);
+    plan->timed = backend->benchmark && pays_to_time(program, &plan->convolution);
+    /* behind the convolution, on the same scratch memory */
+    if (step->node->op == OP_CONV2D_BACKWARD_WEIGHT && maybe_out(step, 1))
+        want_scratch(step, kernel_column_scratch_bytes(in(step, 0)));
+    if (node_is_depthwise(program->base.graph, step->node))
+        return prepare_depthwise(step, plan);
+    if (conv->groups > 1 && !groups_fit(step, &plan->convolution))
+        return fsh_error_set(error, FSH_ERR_UNSUPPORTED,
+                             "cuda has no convolution in 16 bits of %lld groups of %lld channels: channels "
+                             "of a group must be a "
+                             "multiple of %d; use --amp off",
+                             (long long)conv->groups,
+                             (long long)(plan->convolution.x.shape[3] / conv->groups), PADDED_CHANNELS);
+    if (node_reads_copy(program->base.graph, step->node, 1)) {
+        FshStatus status = lowering_narrow_weight(program, step, 1, error);
+        if (status)
+            return status;
+        plan->convolution.weight = *in(step, 1);
+    }
+    leave_out_sums(step);
+    if (step->node->op == OP_CONV2D && maybe_out(step, 1))
+        want_scratch(step, kernel_column_scratch_bytes(out(step, 0)));
+    if (is_stem(step, &plan->convolution)) {
+        fold(plan, conv);
+    } else if (plan->convolution.weight.element != plan->convolution.y.element) {
+        /* of groups, whose gradients are float32: cuDNN writes none from narrow images */
+        plan->own_weight = true;
+        plan->convolution.weight.element = plan->convolution.y.element;
+    }
+    FshStatus status = find_epilogue(program, step, plan, error);
+    if (!status)
+        status = want_plan(backend, &plan->convolution, &no_epilogue, plan->timed, error);
+    if (!status && plan->possible.kind != EPILOGUE_NONE)
+        status = want_plan(backend, &plan->convolution, &plan->possible, plan->timed, error);
+    return status;
+}
+
+static FshStatus convolution_prepare(const CudaProgram *program, Step *step, FshError *error)
+{
+    ConvolutionPlan *plan = step->plan;
+    CudaBackend *backend = program_backend(program);
+    if (plan->way == WAY_DEPTHWISE)
+        return FSH_OK;
+    FshStatus status = choose_cudnn(backend, step, plan, error);
+    if (status)
+        return status;
+    try_direct(backend, step, plan);
+    name_engine(step, plan);
+    return FSH_OK;
+}
+
+static FshStatus convolution_bind(const CudaProgram *program, Step *step, FshError *error)
+{
+    (void)program;
+    ConvolutionPlan *plan = step->plan;
+    void *addresses[ADDRESSES];
+    if (plan->way == WAY_DEPTHWISE || plan->way == WAY_DIRECT)
+        return FSH_OK;
+    place_own(plan, step->scratch);
+    addresses_of(&plan->convolution, plan->fused ? &plan->possible : &no_epilogue, addresses);
+    return cudnn_pack_new(&plan->pack, plan->cudnn, addresses, (char *)step->scratch + own_bytes(plan),
+                          error);
+}
+
+static FshStatus run_depthwise(const Step *step, const Depthwise *depthwise, cudaStream_t stream,
+                               FshError *error)
+{
+    switch (step->node->op) {
+    case OP_CONV2D_BACKWARD_DATA:
+        return CUDA_TRY(
+            kernel_depthwise_backward_data(in(step, 0), in(step, 1), depthwise, out(step, 0), stream), error);
+    case OP_CONV2D_BACKWARD_WEIGHT:
+        return CUDA_TRY(kernel_depthwise_backward_weight(in(step, 0), in(step, 1), depthwise, out(step, 0),
+                                                         maybe_out(step, 1), step->scratch, stream),
+                        error);
+    default:
+        return CUDA_TRY(
+            kernel_depthwise(in(step, 0), in(step, 1), maybe_in(step, 2), depthwise, out(step, 0), stream),
+            error);
+    }
+}
+
+/* cuDNN, with what goes into a stem and comes out of it. */
+static FshStatus run_cudnn(const Step *step, const ConvolutionPlan *plan, cudaStream_t stream,
+                           FshError *error)
+{
+    const Convolution *convolution = &plan->convolution;
+    const bool folded = plan->way == WAY_FOLDED, backward = step->node->op == OP_CONV2D_BACKWARD_WEIGHT;
+    FshStatus status = FSH_OK;
+    if (folded)
+        status = CUDA_TRY(
+            kernel_fold_image(backward ? in(step, 1) : in(step, 0), &plan->fold, &convolution->x, stream),
+            error);
+    if (!status && folded && !backward)
+        status = CUDA_TRY(kernel_fold_weight(in(step, 1), &plan->fold, &convolution->weight, stream), error);
+    if (!status)
+        status = cudnn_plan_run(plan->cudnn, plan->pack, error);
+    if (!status && folded && backward)
+        status =
+            CUDA_TRY(kernel_unfold_weight(&convolution->weight, &plan->fold, out(step, 0), stream), error);
+    if (!status && !folded && plan->own_weight)
+        status = CUDA_TRY(kernel_cast(&convolution->weight, out(step, 0), stream), error);
+    return status;
+}
+
+/* What cuDNN left: y's bias, activation and sums, or the gradient of the bias from that of y. */
+static FshStatus convolution(const Step *step, cudaStream_t stream, FshError *error)
+{
+    const ConvolutionPlan *plan = step->plan;
+    const Passes left = passes_left(step, plan);
+    const float slope = step->node->as.conv.slope;
+    FshStatus status = plan->way == WAY_DEPTHWISE ? run_depthwise(step, &plan->depthwise, stream, error)
+                       : plan->way == WAY_DIRECT
+                           ? direct_step_run(step, &plan->direct, step->scratch, stream, error)
+                           : run_cudnn(step, plan, stream, error);
+    if (!status && left.bias)
+        status = CUDA_TRY(
+            kernel_add_bias(out(step, 0), in(step, 2), step->node->as.conv.relu ? slope : 1, stream), error);
+    if (!status && left.relu)
+        status = CUDA_TRY(kernel_relu(out(step, 0), slope, out(step, 0), stream), error);
+    if (!status && left.sums)
+        status = CUDA_TRY(kernel_channel_sums(out(step, 0), out(step, 1), step->scratch, stream), error);
+    if (!status && left.bias_gradient)
+        status = CUDA_TRY(kernel_column_sum(in(step, 0), out(step, 1), step->scratch, stream), error);
+    return status;
+}
+
+/* The same for all: want decides. */
+#define CONVOLUTION_LOWERING                                                                                 \
+    {                                                                                                        \
+        convolution_want, convolution_prepare, convolution_bind, convolution                                 \
+    }
+
+const LoweringRow lowering_convolution[] = {
+    {OP_CONV2D, CONVOLUTION_LOWERING},
+    {OP_CONV2D_BACKWARD_DATA, CONVOLUTION_LOWERING},
+    {OP_CONV2D_BACKWARD_WEIGHT, CONVOLUTION_LOWERING},
+    {OP_KIND_COUNT, {NULL}},
+};

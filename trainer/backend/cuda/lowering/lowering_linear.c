@@ -1,0 +1,72 @@
+#include "trainer/backend/cuda/lowering/lowering.h"
+
+#include <stdio.h>
+
+#include "trainer/backend/cuda/kernels/kernels_norm.h"
+#include "trainer/backend/cuda/lowering/weight_copies.h"
+
+/* y [N, out] = x [N, in] weight' + bias.
+ *
+ * Padded channels are part of the product: what pads one operand is 0 and so is what it yields, so that narrow results need no pass of
+ * their own for their padding. A narrow bias is the State's narrow copy, since cuBLASLt adds one of the result's type. */
+
+static void free_plan(void *plan)
+{
+    MatmulPlan *owned = plan;
+    matmul_plan_free(&owned);
+}
+
+static FshStatus linear_prepare(const CudaProgram *program, Step *step, FshError *error)
+{
+    const OpKind op = step->node->op;
+    FshStatus status = FSH_OK;
+    for (int i = 1; i < step->node->input_count && !status; i++)
+        if (node_reads_copy(program->base.graph, step->node, i))
+            status = lowering_narrow_weight(program, step, i, error);
+    if (status)
+        return status;
+    const DeviceTensor *a = in(step, 0), *b = in(step, 1), *result = out(step, 0);
+    MatmulShape shape = {.rows = result->rows,
+                         .columns = result->pitch,
+                         .inner = a->pitch,
+                         .pitch_a = a->pitch,
+                         .pitch_b = b->pitch,
+                         .pitch_result = result->pitch,
+                         .operands = a->element,
+                         .result = result->element,
+                         .tf32 = program_backend(program)->tf32};
+    if (op == OP_LINEAR_BACKWARD_WEIGHT) { /* dweight = dy' x */
+        shape.inner = a->rows;
+        shape.transpose_a = true;
+        if (maybe_out(step, 1))
+            want_scratch(step, kernel_column_scratch_bytes(a));
+    } else if (op == OP_LINEAR) { /* else dx = dy weight */
+        shape.transpose_b = true;
+        shape.bias = maybe_in(step, 2) != NULL;
+    }
+    MatmulPlan *plan = NULL;
+    status = matmul_plan_new(&plan, program_backend(program)->cublas_lt, &shape, error);
+    if (status)
+        return status;
+    step_own(step, plan, free_plan);
+    (void)snprintf(step->engine, sizeof step->engine, "cublaslt%s%s", shape.bias ? "+bias" : "",
+                   op == OP_LINEAR_BACKWARD_WEIGHT && maybe_out(step, 1) ? " bias-gradient" : "");
+    want_scratch(step, matmul_plan_workspace_bytes(plan));
+    return FSH_OK;
+}
+
+static FshStatus linear(const Step *step, cudaStream_t stream, FshError *error)
+{
+    FshStatus status = matmul_plan_run(step->plan, in(step, 0)->data, in(step, 1)->data, step->inputs[2].data,
+                                       out(step, 0)->data, step->scratch, stream, error);
+    if (!status && step->node->op == OP_LINEAR_BACKWARD_WEIGHT && maybe_out(step, 1))
+        status = CUDA_TRY(kernel_column_sum(in(step, 0), out(step, 1), step->scratch, stream), error);
+    return status;
+}
+
+const LoweringRow lowering_linear[] = {
+    {OP_LINEAR, {.prepare = linear_prepare, .enqueue = linear}},
+    {OP_LINEAR_BACKWARD_DATA, {.prepare = linear_prepare, .enqueue = linear}},
+    {OP_LINEAR_BACKWARD_WEIGHT, {.prepare = linear_prepare, .enqueue = linear}},
+    {OP_KIND_COUNT, {NULL}},
+};

@@ -1,0 +1,84 @@
+#include "trainer/backend/cuda/lowering/lowering.h"
+#include "trainer/backend/cuda/kernels/kernels_loss.h"
+
+static void free_arrivals(void *arrivals)
+{
+    (void)cudaFree(arrivals);
+}
+
+/* What the blocks of a loss count themselves in: of the step alone, and 0 between runs. */
+static FshStatus own_arrivals(const CudaProgram *program, Step *step, FshError *error)
+{
+    void *arrivals = NULL;
+    FshStatus status = cuda_memory_new(&arrivals, sizeof(unsigned), "a loss", error);
+    if (status)
+        return status;
+    step_own(step, arrivals, free_arrivals);
+    return CUDA_TRY(cudaMemsetAsync(arrivals, 0, sizeof(unsigned), program_backend(program)->stream), error);
+}
+
+/* ---- classes ---- */
+
+/* first: of the labels among the inputs. */
+static ClassTargets targets_of(const Step *step, int first)
+{
+    const OpKind op = step->node->op;
+    return (ClassTargets){.labels = in(step, first),
+                          .labels_mixed = maybe_in(step, first + 1),
+                          .mix = maybe_in(step, first + 2),
+                          .smoothing = (double)step->node->as.loss.smoothing,
+                          .binary = op == OP_BINARY_CROSS_ENTROPY || op == OP_BINARY_CROSS_ENTROPY_BACKWARD};
+}
+
+static FshStatus class_loss_prepare(const CudaProgram *program, Step *step, FshError *error)
+{
+    want_scratch(step, kernel_class_loss_scratch_bytes(in(step, 0)));
+    return own_arrivals(program, step, error);
+}
+
+static FshStatus class_loss(const Step *step, cudaStream_t stream, FshError *error)
+{
+    const ClassTargets targets = targets_of(step, 1);
+    return CUDA_TRY(kernel_class_loss(&targets, in(step, 0), out(step, 0), out(step, 1), step->scratch,
+                                      step->plan, stream),
+                    error);
+}
+
+static FshStatus class_loss_backward(const Step *step, cudaStream_t stream, FshError *error)
+{
+    const ClassTargets targets = targets_of(step, 2);
+    return CUDA_TRY(kernel_class_loss_backward(&targets, in(step, 0), in(step, 1), out(step, 0), stream),
+                    error);
+}
+
+/* ---- images ---- */
+
+static FshStatus pixel_loss_prepare(const CudaProgram *program, Step *step, FshError *error)
+{
+    want_scratch(step, kernel_pixel_loss_scratch_bytes(in(step, 0)));
+    return own_arrivals(program, step, error);
+}
+
+static FshStatus pixel_loss(const Step *step, cudaStream_t stream, FshError *error)
+{
+    const PixelImages images = {in(step, 0), in(step, 1), maybe_in(step, 2), step->node->as.pixel_loss.kind};
+    return CUDA_TRY(kernel_pixel_loss(&images, out(step, 0), out(step, 1), step->scratch, step->plan, stream),
+                    error);
+}
+
+static FshStatus pixel_loss_backward(const Step *step, cudaStream_t stream, FshError *error)
+{
+    const PixelImages images = {in(step, 1), in(step, 2), maybe_in(step, 4), step->node->as.pixel_loss.kind};
+    return CUDA_TRY(kernel_pixel_loss_backward(&images, in(step, 0), in(step, 3), out(step, 0), stream),
+                    error);
+}
+
+const LoweringRow lowering_loss[] = {
+    {OP_SOFTMAX_CROSS_ENTROPY, {.prepare = class_loss_prepare, .enqueue = class_loss}},
+    {OP_SOFTMAX_CROSS_ENTROPY_BACKWARD, {.enqueue = class_loss_backward}},
+    {OP_BINARY_CROSS_ENTROPY, {.prepare = class_loss_prepare, .enqueue = class_loss}},
+    {OP_BINARY_CROSS_ENTROPY_BACKWARD, {.enqueue = class_loss_backward}},
+    {OP_PIXEL_LOSS, {.prepare = pixel_loss_prepare, .enqueue = pixel_loss}},
+    {OP_PIXEL_LOSS_BACKWARD, {.enqueue = pixel_loss_backward}},
+    {OP_KIND_COUNT, {NULL}},
+};

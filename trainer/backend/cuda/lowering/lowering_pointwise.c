@@ -1,0 +1,64 @@
+#include "trainer/backend/cuda/lowering/lowering.h"
+#include "trainer/backend/cuda/kernels/kernels_pointwise.h"
+
+static FshStatus fill(const Step *step, cudaStream_t stream, FshError *error)
+{
+    return CUDA_TRY(kernel_fill(out(step, 0), step->node->as.fill.value, stream), error);
+}
+
+static FshStatus cast(const Step *step, cudaStream_t stream, FshError *error)
+{
+    return CUDA_TRY(kernel_cast(in(step, 0), out(step, 0), stream), error);
+}
+
+static FshStatus scale(const Step *step, cudaStream_t stream, FshError *error)
+{
+    return CUDA_TRY(kernel_scale(in(step, 0), step->node->as.scale.factor, out(step, 0), stream), error);
+}
+
+static FshStatus normalize(const Step *step, cudaStream_t stream, FshError *error)
+{
+    return CUDA_TRY(kernel_normalize(in(step, 0), step->node->as.normalize.mean,
+                                     step->node->as.normalize.deviation, out(step, 0), stream),
+                    error);
+}
+
+static FshStatus relu(const Step *step, cudaStream_t stream, FshError *error)
+{
+    return CUDA_TRY(kernel_relu(in(step, 0), step->node->as.relu.slope, out(step, 0), stream), error);
+}
+
+static FshStatus relu_backward(const Step *step, cudaStream_t stream, FshError *error)
+{
+    return CUDA_TRY(
+        kernel_relu_backward(in(step, 0), in(step, 1), step->node->as.relu.slope, out(step, 0), stream),
+        error);
+}
+
+static FshStatus add(const Step *step, cudaStream_t stream, FshError *error)
+{
+    return CUDA_TRY(kernel_add(in(step, 0), in(step, 1), out(step, 0), stream), error);
+}
+
+static FshStatus flatten(const Step *step, cudaStream_t stream, FshError *error)
+{
+    return CUDA_TRY(kernel_flatten(in(step, 0), out(step, 0), stream), error);
+}
+
+static FshStatus flatten_backward(const Step *step, cudaStream_t stream, FshError *error)
+{
+    return CUDA_TRY(kernel_flatten_backward(in(step, 0), out(step, 0), stream), error);
+}
+
+const LoweringRow lowering_pointwise[] = {
+    {OP_FILL, {.enqueue = fill}},
+    {OP_CAST, {.enqueue = cast}},
+    {OP_NORMALIZE, {.enqueue = normalize}},
+    {OP_RELU, {.enqueue = relu}},
+    {OP_RELU_BACKWARD, {.enqueue = relu_backward}},
+    {OP_SCALE, {.enqueue = scale}},
+    {OP_ADD, {.enqueue = add}},
+    {OP_FLATTEN, {.enqueue = flatten}},
+    {OP_FLATTEN_BACKWARD, {.enqueue = flatten_backward}},
+    {OP_KIND_COUNT, {NULL}},
+};

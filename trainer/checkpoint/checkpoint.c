@@ -1,0 +1,52 @@
+#include "trainer/checkpoint/checkpoint.h"
+
+#include <stdlib.h>
+
+#include "trainer/checkpoint/state_file.h"
+
+static const char notes_key[] = "fshard.checkpoint";
+
+FshStatus checkpoint_save(const char *path, State *state, const Graph *graph, const json_t *notes,
+                          FshError *error)
+{
+    /* 17 digits: a double comes back as it was. */
+    char *text = json_dumps(notes, JSON_COMPACT | JSON_REAL_PRECISION(17));
+    if (!text)
+        return fsh_error_set(error, FSH_ERR_MEMORY, "%s: out of memory", path);
+    const SafetensorsMetadata metadata[] = {{"writer", "fshard " FSHARD_VERSION}, {notes_key, text}};
+    FshStatus status = state_file_write(path, state, graph, STATE_ALL, 0, metadata, 2, error);
+    free(text);
+    return status;
+}
+
+FshStatus checkpoint_notes(const char *path, json_t **notes_ret, FshError *error)
+{
+    Safetensors *file = NULL;
+    json_error_t where;
+    *notes_ret = NULL;
+    FshStatus status = safetensors_open(&file, path, error);
+    if (status)
+        return status;
+    const char *text = safetensors_metadata(file, notes_key);
+    if (!text)
+        status = fsh_error_set(error, FSH_ERR_MISMATCH,
+                               "%s: holds weights and no state of a run; a run goes on from its "
+                               "checkpoint.safetensors (--weights begins a new run with these)",
+                               path);
+    else if (!(*notes_ret = json_loads(text, JSON_REJECT_DUPLICATES, &where)))
+        status = fsh_error_set(error, FSH_ERR_CORRUPT, "%s: its notes are no JSON: %s", path, where.text);
+    safetensors_close(&file);
+    return status;
+}
+
+FshStatus checkpoint_load(const char *path, State *state, const Graph *graph, FshError *error)
+{
+    Safetensors *file = NULL;
+    FshStatus status = safetensors_open(&file, path, error);
+    if (!status)
+        status = state_file_check(path, file, graph, STATE_ALL, NULL, error);
+    if (!status)
+        status = state_file_read(path, file, state, graph, STATE_ALL, NULL, error);
+    safetensors_close(&file);
+    return status;
+}

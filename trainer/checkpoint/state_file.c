@@ -1,0 +1,240 @@
+#include "trainer/checkpoint/state_file.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const char batches_suffix[] = ".num_batches_tracked";
+
+static bool ends_with(const char *name, const char *suffix)
+{
+    const size_t length = strlen(name), suffix_length = strlen(suffix);
+    return length > suffix_length && strcmp(name + length - suffix_length, suffix) == 0;
+}
+
+bool state_part_has(StatePart part, const Tensor *tensor)
+{
+    const bool lasts =
+        tensor->role == TENSOR_PARAMETER || tensor->role == TENSOR_BUFFER || tensor->role == TENSOR_OPTIMIZER;
+    return part == STATE_ALL ? lasts : tensor_is_weight(tensor);
+}
+
+static bool is_left_out(const char *const *left_out, const char *name)
+{
+    for (; left_out && *left_out; left_out++)
+        if (strcmp(*left_out, name) == 0)
+            return true;
+    return false;
+}
+
+/* ---- writing ---- */
+
+typedef struct Writing {
+    State *state;
+    uint64_t batches;
+    SafetensorsTensor *tensors;
+    size_t count;
+    char (*counter_names)[GRAPH_NAME_MAX + sizeof batches_suffix];
+    size_t counter_count;
+} Writing;
+
+static void list_tensors(Writing *writing, const Graph *graph, StatePart part)
+{
+    static const char suffix[] = ".running_var";
+    for (size_t i = 0; i < graph_tensor_count(graph); i++) {
+        const Tensor *tensor = graph_tensor(graph, (TensorId)i);
+        if (!state_part_has(part, tensor))
+            continue;
+        SafetensorsTensor *listed = &writing->tensors[writing->count++];
+        *listed = (SafetensorsTensor){.name = tensor->name, .type = SAFETENSORS_F32, .rank = tensor->rank};
+        for (int d = 0; d < tensor->rank; d++)
+            listed->shape[d] = (uint64_t)tensor->shape[d];
+        if (tensor->role != TENSOR_BUFFER || !ends_with(tensor->name, suffix))
+            continue;
+        char *name = writing->counter_names[writing->counter_count++];
+        (void)snprintf(name, sizeof *writing->counter_names, "%.*s%s",
+                       (int)(strlen(tensor->name) - strlen(suffix)), tensor->name, batches_suffix);
+        writing->tensors[writing->count++] = (SafetensorsTensor){.name = name, .type = SAFETENSORS_I64};
+    }
+}
+
+static FshStatus write_tensor(size_t number, void *values, void *context, FshError *error)
+{
+    const Writing *writing = context;
+    const SafetensorsTensor *tensor = &writing->tensors[number];
+    if (tensor->type == SAFETENSORS_I64) {
+        const int64_t batches = (int64_t)writing->batches;
+        memcpy(values, &batches, sizeof batches);
+        return FSH_OK;
+    }
+    size_t count = 1;
+    for (int d = 0; d < tensor->rank; d++)
+        count *= (size_t)tensor->shape[d];
+    return state_read(writing->state, tensor->name, values, count, error);
+}
+
+FshStatus state_file_write(const char *path, State *state, const Graph *graph, StatePart part,
+                           uint64_t batches, const SafetensorsMetadata *metadata, size_t metadata_count,
+                           FshError *error)
+{
+    const size_t most = 2 * graph_tensor_count(graph) + 1;
+    FshStatus status;
+    Writing writing = {.state = state,
+                       .batches = batches,
+                       .tensors = calloc(most, sizeof *writing.tensors),
+                       .counter_names = calloc(most, sizeof *writing.counter_names)};
+    if (!writing.tensors || !writing.counter_names) {
+        status = fsh_error_set(error, FSH_ERR_MEMORY, "%s: out of memory", path);
+        goto done;
+    }
+    list_tensors(&writing, graph, part);
+    status = safetensors_write(path, writing.tensors, writing.count, metadata, metadata_count, write_tensor,
+                               &writing, error);
+done:
+    free(writing.tensors);
+    free(writing.counter_names);
+    return status;
+}
+
+uint64_t state_file_bytes(const Graph *graph, StatePart part)
+{
+    enum {
+        HEADER_BYTES = 65536,
+        ROW_BYTES = 2 * (GRAPH_NAME_MAX + 128)
+    }; /* the notes; a tensor, and its counter */
+    uint64_t bytes = HEADER_BYTES;
+    for (size_t i = 0; i < graph_tensor_count(graph); i++) {
+        const Tensor *tensor = graph_tensor(graph, (TensorId)i);
+        if (state_part_has(part, tensor))
+            bytes += (uint64_t)tensor_count(tensor) * sizeof(float) + ROW_BYTES;
+    }
+    return bytes;
+}
+
+/* ---- reading ---- */
+
+static const char *format_shape(char *buffer, size_t buffer_bytes, int rank, const int64_t *shape)
+{
+    size_t length = (size_t)snprintf(buffer, buffer_bytes, "[");
+    for (int d = 0; d < rank && length < buffer_bytes; d++)
+        length +=
+            (size_t)snprintf(buffer + length, buffer_bytes - length, "%s%" PRId64, d ? ", " : "", shape[d]);
+    if (length < buffer_bytes)
+        (void)snprintf(buffer + length, buffer_bytes - length, "]");
+    return buffer;
+}
+
+/* For "it holds …": the model that wrote the file, if it says. */
+static const char *held_network(const Safetensors *file)
+{
+    const char *model = safetensors_metadata(file, "model");
+    if (!model && safetensors_metadata(file, "fshard.checkpoint"))
+        return "the state of a run; last.safetensors beside it has weights";
+    return model ? model : "another network";
+}
+
+/* [1, C, 1, 1] and [C] hold the same numbers in the same order. */
+static bool same_but_ones(int rank, const int64_t *shape, int other_rank, const int64_t *other)
+{
+    int i = 0, k = 0;
+    for (;;) {
+        while (i < rank && shape[i] == 1)
+            i++;
+        while (k < other_rank && other[k] == 1)
+            k++;
+        if (i == rank || k == other_rank)
+            return i == rank && k == other_rank;
+        if (shape[i++] != other[k++])
+            return false;
+    }
+}
+
+static FshStatus check_tensor(const char *path, const Safetensors *file, const Tensor *tensor,
+                              FshError *error)
+{
+    const SafetensorsEntry *entry = safetensors_find(file, tensor->name);
+    if (!entry)
+        return fsh_error_set(error, FSH_ERR_MISMATCH, "%s: has no tensor %s; it holds %.64s", path,
+                             tensor->name, held_network(file));
+    if (!safetensors_type_is_float(entry->type))
+        return fsh_error_set(error, FSH_ERR_MISMATCH, "%s: %s is %s; weights are floating-point numbers",
+                             path, tensor->name, safetensors_type_name(entry->type));
+    int64_t stored[SAFETENSORS_RANK_MAX] = {0};
+    for (int d = 0; d < entry->rank; d++)
+        stored[d] = (int64_t)entry->shape[d];
+    if (same_but_ones(entry->rank, stored, tensor->rank, tensor->shape))
+        return FSH_OK;
+    char there[128], wanted[128];
+    return fsh_error_set(
+        error, FSH_ERR_MISMATCH,
+        "%s: %s is %s, the network has %s; it was trained with another model, width, image size or number of "
+        "classes",
+        path, tensor->name, format_shape(there, sizeof there, entry->rank, stored),
+        format_shape(wanted, sizeof wanted, tensor->rank, tensor->shape));
+}
+
+/* Returns the first tensor of the file that the part has not. NULL: there is none. */
+static const char *find_unknown(const Safetensors *file, const Graph *graph, StatePart part)
+{
+    for (size_t i = 0; i < safetensors_count(file); i++) {
+        const char *name = safetensors_entry(file, i)->name;
+        const TensorId tensor = graph_find(graph, name);
+        if (!ends_with(name, batches_suffix) &&
+            (tensor == TENSOR_NONE || !state_part_has(part, graph_tensor(graph, tensor))))
+            return name;
+    }
+    return NULL;
+}
+
+bool state_file_has_names(const Safetensors *file, const Graph *graph, StatePart part)
+{
+    for (size_t i = 0; i < graph_tensor_count(graph); i++) {
+        const Tensor *tensor = graph_tensor(graph, (TensorId)i);
+        if (state_part_has(part, tensor) && !safetensors_find(file, tensor->name))
+            return false;
+    }
+    return !find_unknown(file, graph, part);
+}
+
+FshStatus state_file_check(const char *path, const Safetensors *file, const Graph *graph, StatePart part,
+                           const char *const *left_out, FshError *error)
+{
+    FshStatus status = FSH_OK;
+    for (size_t i = 0; !status && i < graph_tensor_count(graph); i++) {
+        const Tensor *tensor = graph_tensor(graph, (TensorId)i);
+        if (state_part_has(part, tensor) && !is_left_out(left_out, tensor->name))
+            status = check_tensor(path, file, tensor, error);
+    }
+    const char *unknown = status ? NULL : find_unknown(file, graph, part);
+    if (unknown)
+        status = fsh_error_set(error, FSH_ERR_MISMATCH, "%s: the network has no tensor %s; it holds %.64s",
+                               path, unknown, held_network(file));
+    return status ? status : safetensors_check(file, path, error);
+}
+
+static FshStatus read_tensor(const char *path, const Safetensors *file, State *state, const Tensor *tensor,
+                             FshError *error)
+{
+    const size_t count = (size_t)tensor_count(tensor);
+    float *values = malloc(count * sizeof *values + 1);
+    if (!values)
+        return fsh_error_set(error, FSH_ERR_MEMORY, "%s: out of memory for %s", path, tensor->name);
+    FshStatus status = safetensors_read_f32(safetensors_find(file, tensor->name), values, count, error);
+    if (!status)
+        status = state_write(state, tensor->name, values, count, error);
+    free(values);
+    return status ? fsh_error_prepend(error, "%s", path) : FSH_OK;
+}
+
+FshStatus state_file_read(const char *path, const Safetensors *file, State *state, const Graph *graph,
+                          StatePart part, const char *const *left_out, FshError *error)
+{
+    FshStatus status = FSH_OK;
+    for (size_t i = 0; !status && i < graph_tensor_count(graph); i++) {
+        const Tensor *tensor = graph_tensor(graph, (TensorId)i);
+        if (state_part_has(part, tensor) && !is_left_out(left_out, tensor->name))
+            status = read_tensor(path, file, state, tensor, error);
+    }
+    return status;
+}

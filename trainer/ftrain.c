@@ -1,0 +1,330 @@
+/* ftrain: trains a network on a dataset that fpack made. */
+#include <errno.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "common/interrupt.h"
+#include "common/options_config.h"
+#include "common/program.h"
+#include "imaging/decode.h"
+#include "trainer/launch.h"
+#include "trainer/ranks/rank_place.h"
+#include "trainer/session/describe.h"
+#include "trainer/inference/predict_images.h"
+#include "trainer/session/ranks_agree.h"
+#include "trainer/plan/train_options.h"
+#include "trainer/loop/train.h"
+
+/* True where the text comes from --config: arguments on the command line win over it. */
+static bool is_from_file(const OptionArguments *arguments, const char *text)
+{
+    const char *key;
+    json_t *value;
+    json_object_foreach(arguments->config, key, value)
+    {
+        if (text && json_string_value(value) == text)
+            return true;
+    }
+    return false;
+}
+
+/* The option whose value stands at `value` counts as given: args.json then holds it. */
+static void note_given(const OptionTable *table, const void *value)
+{
+    for (const Option *option = table->options; option->name; option++)
+        if (option->value == value)
+            *option->given = true;
+}
+
+/* SHARDS and OUTPUT, given as arguments or as options, but not as both. */
+static FshStatus take_arguments(TrainOptions *options, const OptionTable *table,
+                                const OptionArguments *arguments, FshError *error)
+{
+    const char **const places[] = {&options->shards, &options->output};
+    size_t next = 0;
+    for (size_t i = 0; i < 2; i++)
+        if (next < arguments->count && (!*places[i] || is_from_file(arguments, *places[i]))) {
+            *places[i] = arguments->items[next++];
+            note_given(table, places[i]);
+        }
+    if (next < arguments->count)
+        return fsh_error_set(error, FSH_ERR_USAGE,
+                             "'%s': one argument too many: SHARDS and OUTPUT are known already",
+                             arguments->items[next]);
+    return FSH_OK;
+}
+
+static bool uses_weights(const TrainOptions *options)
+{
+    return options->evaluate || options->predict || options->export_path;
+}
+
+/* Each does one thing and leaves: of two, one would be believed in for nothing. */
+static FshStatus check_uses(const TrainOptions *options, FshError *error)
+{
+    const struct {
+        bool given;
+        const char *name;
+    } uses[] = {
+        {options->evaluate || options->predict || options->export_path, options->predict ? "--predict"
+                                                                        : options->export_path
+                                                                            ? "--export"
+                                                                            : "--evaluate"},
+        {options->bench_loader, "--bench-loader"},
+        {options->program.dry_run, "--dry-run"},
+    };
+    const char *first = NULL;
+    for (size_t i = 0; i < sizeof uses / sizeof *uses; i++) {
+        if (!uses[i].given)
+            continue;
+        if (first)
+            return fsh_error_set(error, FSH_ERR_USAGE, "%s: not together with %s; give one of them",
+                                 uses[i].name, first);
+        first = uses[i].name;
+    }
+    return FSH_OK;
+}
+
+static const char *const of_prediction[] = {"predict-format", "files-from", "tile", "tile-overlap"};
+
+static FshStatus check_complete(const TrainOptions *options, FshError *error)
+{
+    const char *what = options->predict ? "--predict" : options->export_path ? "--export" : "--evaluate";
+    const bool predicts = options->predict || options->export_path;
+    if (!options->shards && !options->files_from && options->predict)
+        return fsh_error_set(error, FSH_ERR_USAGE,
+                             "'%s' is taken for the folder of --predict, and IMAGES (or SHARDS) are missing: "
+                             "--predict DIR IMAGES",
+                             options->predict);
+    if (!options->shards && !(options->files_from && predicts))
+        return fsh_error_set(error, FSH_ERR_USAGE, "SHARDS is missing: ftrain SHARDS OUTPUT");
+    for (size_t i = 0; i < sizeof of_prediction / sizeof *of_prediction && !predicts; i++)
+        if (train_options_given(options, of_prediction[i]))
+            return fsh_error_set(error, FSH_ERR_USAGE, "--%s: does nothing here; it is for --predict%s",
+                                 of_prediction[i], i < 2 ? " and --export" : "");
+    if (uses_weights(options) && !options->weights)
+        return fsh_error_set(error, FSH_ERR_USAGE, "%s needs --weights FILE", what);
+    if ((uses_weights(options) || options->bench_loader) && options->output)
+        return fsh_error_set(error, FSH_ERR_USAGE, "'%s': %s trains nothing; leave OUTPUT out",
+                             options->output, options->bench_loader ? "--bench-loader" : what);
+    if ((uses_weights(options) || options->bench_loader) && options->resume)
+        return fsh_error_set(error, FSH_ERR_USAGE, "--resume: %s trains nothing",
+                             options->bench_loader ? "--bench-loader" : what);
+    if (options->profile && (uses_weights(options) || options->bench_loader || options->program.dry_run))
+        return fsh_error_set(error, FSH_ERR_USAGE, "--profile: %s trains nothing",
+                             options->bench_loader      ? "--bench-loader"
+                             : options->program.dry_run ? "--dry-run"
+                                                        : what);
+    if (options->resume && options->weights && strcmp(options->resume, "auto") != 0)
+        return fsh_error_set(
+            error, FSH_ERR_USAGE,
+            "--resume: --weights begins a new run; a run that goes on has its weights in its checkpoint");
+    if (!uses_weights(options) && !options->bench_loader && !options->program.dry_run && !options->output)
+        return fsh_error_set(error, FSH_ERR_USAGE, "OUTPUT is missing: ftrain SHARDS OUTPUT");
+    return FSH_OK;
+}
+
+/* What speaks of one process alone is for one process. */
+static FshStatus check_ranks(const TrainOptions *options, const RankPlace *place, FshError *error)
+{
+    const struct {
+        bool given;
+        const char *name;
+    } alone[] = {
+        {options->predict, "--predict"},
+        {options->export_path, "--export"},
+        {options->bench_loader, "--bench-loader"},
+        {options->program.dry_run, "--dry-run"},
+    };
+    for (size_t i = 0; i < sizeof alone / sizeof *alone; i++)
+        if (alone[i].given && place->world_size > 1)
+            return fsh_error_set(error, FSH_ERR_USAGE,
+                                 "%s: is for one process, and %s has started %llu; start it by itself",
+                                 alone[i].name, place->launcher, (unsigned long long)place->world_size);
+        else if (alone[i].given && options->gpus && strcmp(options->gpus, "1") != 0)
+            return fsh_error_set(error, FSH_ERR_USAGE, "%s: is for one process; use --gpus 1", alone[i].name);
+    return FSH_OK;
+}
+
+/* Says of a file that is no dataset that it is no image either, where it could have been one. */
+static FshStatus tell_no_image(const TrainOptions *options, FshStatus status, FshError *error)
+{
+    char message[sizeof error->message];
+    const bool predicts = options->predict || options->export_path;
+    if (status != FSH_ERR_UNSUPPORTED || !predicts || !strstr(error->message, "is neither a shard nor a tar"))
+        return status;
+    memcpy(message, error->message, sizeof message);
+    return fsh_error_set(error, status, "%s, nor an image", message);
+}
+
+static FshStatus predict_or_evaluate(const TrainOptions *options, bool *partial_ret, FshError *error)
+{
+    bool images = false;
+    FshStatus status = predict_images_wanted(options, &images, error);
+    if (status)
+        return status;
+    if (images)
+        return predict_images(options, partial_ret, error);
+    return tell_no_image(options, train_evaluate(options, partial_ret, error), error);
+}
+
+static FshStatus do_what_is_asked(const TrainOptions *options, bool *partial_ret, FshError *error)
+{
+    if (options->bench_loader)
+        return train_bench_loader(options, partial_ret, error);
+    if (uses_weights(options))
+        return predict_or_evaluate(options, partial_ret, error);
+    if (options->program.dry_run)
+        return describe_run(options, error);
+    return train_run(options, partial_ret, error);
+}
+
+/* Rank 0 speaks for all. The others print nothing but warnings and failures of their own, which name them. */
+static FshStatus run_as_rank(const TrainOptions *options, const RankPlace *place, bool *partial_ret,
+                             FshError *error)
+{
+    if (place->rank > 0 && !freopen("/dev/null", "w", stdout))
+        return fsh_error_system(error, errno, "/dev/null: cannot be opened");
+    return do_what_is_asked(options, partial_ret, error);
+}
+
+/* "all", or a number of GPUs that are there. */
+static FshStatus count_ranks(const char *text, int *count_ret, FshError *error)
+{
+    char *end = NULL;
+    const bool all = strcmp(text, "all") == 0;
+    const long wanted = all ? 0 : strtol(text, &end, 10);
+    int there = 0;
+    if (!all && (!*text || *end || wanted < 1 || wanted > RANKS_MAX))
+        return fsh_error_set(error, FSH_ERR_USAGE, "--gpus: '%s' is neither a number from 1 to %d nor all",
+                             text, RANKS_MAX);
+    FshStatus status = launch_count_gpus(&there, error);
+    if (!status && wanted > there)
+        status =
+            fsh_error_set(error, FSH_ERR_MISMATCH, "--gpus: %ld, and there %s %d that this process may use",
+                          wanted, there == 1 ? "is" : "are", there);
+    *count_ret = all ? there : (int)wanted;
+    return status;
+}
+
+/* Starts the ranks of --gpus. Only they return; the process that was started ends with their status. */
+static FshStatus start_ranks(TrainOptions *options, RankPlace *place, FshError *error)
+{
+    int count = 0, exit_status = 0;
+    bool is_parent = false;
+    if (place->world_size > 1)
+        return fsh_error_set(
+            error, FSH_ERR_USAGE,
+            "--gpus: starts processes, and %s has started %llu already; leave one of them out",
+            place->launcher, (unsigned long long)place->world_size);
+    if (strcmp(options->device, "cpu") == 0)
+        return fsh_error_set(error, FSH_ERR_USAGE,
+                             "--gpus: not with --device cpu; several processes on the CPU are for torchrun "
+                             "--no-python, mpirun or srun to start");
+    options->device = "cuda";
+    if (strcmp(options->gpus, "1") == 0) /* opening it says what is wrong with it */
+        return FSH_OK;
+    FshStatus status = check_ranks(options, place, error);
+    if (!status)
+        status = count_ranks(options->gpus, &count, error);
+    if (status || count == 1)
+        return status;
+    status = launch_ranks(count, &is_parent, &exit_status, error);
+    if (is_parent && !status)
+        exit(exit_status);
+    return status || is_parent ? status : rank_place_from_environment(place, error);
+}
+
+/* Ends this rank with its failure, which its message names it in, unless the table does; in silence where another rank tells the same.
+ * What is wrong with the options every rank tells, though all may have the same ones: they have not met yet, and one alone may have
+ * others. */
+static FshStatus tell_as_rank(FshStatus status, const OptionTable *table, const RankPlace *place,
+                              FshError *error)
+{
+    if (status && place->rank > 0 && strcmp(error->message, ranks_told_elsewhere) == 0)
+        (void)!freopen("/dev/null", "w", stderr);
+    else if (status && place->world_size > 1 && !table->speaker) /* one that --gpus has started */
+        (void)fsh_error_prepend(error, "rank %llu", (unsigned long long)place->rank);
+    return status;
+}
+
+static FshStatus check_and_run(const ProgramContext *context, RankPlace *place, bool *partial_ret,
+                               FshError *error)
+{
+    TrainOptions *options = context->settings;
+    FshStatus status = rank_place_from_environment(place, error);
+    if (!status)
+        status = check_uses(options, error);
+    if (!status)
+        status = check_complete(options, error);
+    if (!status && options->gpus)
+        status = start_ranks(options, place, error);
+    if (!status)
+        status = check_ranks(options, place, error);
+    if (!status) {
+        interrupt_install_requeue();
+        status = run_as_rank(options, place, partial_ret, error);
+    }
+    return tell_as_rank(status, context->table, place, error);
+}
+
+static FshStatus run(const ProgramContext *context, bool *partial_ret, FshError *error)
+{
+    TrainOptions *options = context->settings;
+    RankPlace place = {0};
+    FshStatus status = take_arguments(options, context->table, context->arguments, error);
+    if (status)
+        return status;
+    if (options->print_config) {
+        options_config_print(context->table, train_options_no_file, stdout);
+        return FSH_OK;
+    }
+    if (options->list_models)
+        return describe_models(options, error);
+    if (uses_weights(options) && is_from_file(context->arguments, options->output))
+        options->output = NULL; /* the file is that of the run that made the weights */
+    return check_and_run(context, &place, partial_ret, error);
+}
+
+/* Threads that wait at the end of a parallel region spin, by libgomp's default until the scheduler takes their core
+ * away. Where anything else runs on the cores (the loader's workers do), the thread they wait for is then the one
+ * that has none: an epoch of 10 s took 58 s beside a load of 10 on 2 cores. A short spin costs an idle machine nothing
+ * that can be measured. libgomp reads it from the environment before main, so the program starts itself once more;
+ * whoever has set either variable is left alone. */
+static void limit_spinning(char **argv)
+{
+    char program[PATH_MAX];
+    if (getenv("OMP_WAIT_POLICY") || getenv("GOMP_SPINCOUNT"))
+        return;
+    ssize_t length = readlink("/proc/self/exe", program, sizeof program - 1);
+    if (length <= 0 || setenv("GOMP_SPINCOUNT", "1000", 1))
+        return;
+    program[length] = '\0';
+    (void)execv(program, argv); /* where that fails, all goes on, only slower */
+}
+
+/* Writes who speaks where a launcher has started several ranks; false where it has not, or cannot have: that is a failure of its own. */
+static bool name_speaker(char *text, size_t text_bytes)
+{
+    RankPlace place = {0};
+    if (rank_place_from_environment(&place, NULL) || place.world_size < 2)
+        return false;
+    (void)snprintf(text, text_bytes, "ftrain: rank %llu", (unsigned long long)place.rank);
+    return true;
+}
+
+int main(int argc, char **argv)
+{
+    char speaker[48];
+    limit_spinning(argv);
+    TrainOptions options = train_options_default();
+    Option rows[TRAIN_OPTION_ROWS];
+    train_options_rows(&options, rows);
+    OptionTable table = train_options_table(rows);
+    if (name_speaker(speaker, sizeof speaker))
+        table.speaker = speaker;
+    return program_main(argc, argv, &table, &options, image_library_versions, run);
+}

@@ -1,0 +1,626 @@
+#include "trainer/inference/predict_images.h"
+
+#include <inttypes.h>
+#include <jansson.h>
+#include <search.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "common/file.h"
+#include "common/folder_lock.h"
+#include "common/interrupt.h"
+#include "common/json_text.h"
+#include "common/program.h"
+#include "common/progress.h"
+#include "common/text.h"
+#include "trainer/data/image_source.h"
+#include "trainer/report/class_rows.h"
+#include "trainer/inference/prediction_table.h"
+#include "trainer/session/describe.h"
+#include "trainer/inference/restore.h"
+#include "trainer/inference/restore_origin.h"
+#include "trainer/loop/run_output.h"
+#include "trainer/report/run_record.h"
+
+enum { TOLD_MOST = 1000 };
+
+typedef struct Prediction {
+    TrainOptions options; /* own: bad images are left out */
+    Session session;
+    ImageSource source;
+    Progress progress;
+    WeightsOrigin origin;
+    bool restores;
+    uint64_t done, bad, existing;
+    double seconds;
+    /* Restorers. */
+    FolderLock lock;    /* on the folder of outputs; a table has its own */
+    ImageFormat format; /* IMAGE_UNKNOWN: by the names of the inputs */
+    Restorer *restorer;
+    void *targets;    /* names that are given away, tsearch's tree; owned */
+    uint32_t tile;    /* told of */
+    FshError failure; /* of what finding the images calls */
+    /* Classifiers. */
+    ClassRows rows;
+    char (*numbers)[24]; /* names of classes that the weights do not name; owned */
+    char **names;        /* owned, what they point to is not */
+    PredictionTable *table;
+    char table_path[PATH_MAX];
+    Buffer row;
+    char likeliest[1024]; /* of the only image, for people */
+    json_t *only;         /* its row, for --json; NULL: there are more, or none */
+} Prediction;
+
+/* ---- what is asked for ---- */
+
+/* Finds what the weights say, and *model_ret, the network that they are of: NULL where neither they nor the user says it. */
+static FshStatus find_model(const TrainOptions *options, WeightsOrigin *origin, const Model **model_ret,
+                            FshError *error)
+{
+    FshStatus status = weights_origin(options->weights, origin, error);
+    *model_ret = status ? NULL : origin->model;
+    if (!status && !*model_ret && options->model)
+        status = plan_model(options, 0, model_ret, error);
+    return status;
+}
+
+FshStatus predict_images_wanted(const TrainOptions *options, bool *wanted_ret, FshError *error)
+{
+    const Model *model = NULL;
+    *wanted_ret = options->files_from != NULL;
+    if ((!options->predict && !options->export_path) || *wanted_ret)
+        return FSH_OK;
+    WeightsOrigin origin = {0};
+    FshStatus status = find_model(options, &origin, &model, error);
+    weights_origin_free(&origin);
+    const bool restores = model && model->task == TASK_RESTORATION;
+    *wanted_ret =
+        !status && !image_source_is_packed(options->shards, restores ? FSH_KIND_PAIRS : FSH_KIND_CLASSES);
+    return status;
+}
+
+static bool is_format(const Prediction *prediction, const char *name)
+{
+    return strcmp(prediction->options.predict_format, name) == 0;
+}
+
+/* Refuses what does nothing here: whoever gives it believes in it. */
+static FshStatus check_options(const Prediction *prediction, FshError *error)
+{
+    const TrainOptions *options = &prediction->options;
+    const bool images = is_format(prediction, "png") || is_format(prediction, "jpeg");
+    const bool tables = is_format(prediction, "csv") || is_format(prediction, "jsonl");
+    const char *tiles = options->tile ? "--tile" : options->tile_overlap ? "--tile-overlap" : NULL;
+    if (options->evaluate)
+        return fsh_error_set(error, FSH_ERR_USAGE,
+                             "--evaluate: nobody knows what is in these images; leave it out, or fpack them");
+    if (prediction->restores ? tables : images)
+        return fsh_error_set(error, FSH_ERR_USAGE, "--predict-format: '%s' is for networks that %s",
+                             options->predict_format, images ? "restore images" : "tell classes apart");
+    if (prediction->restores && options->export_path)
+        return fsh_error_set(error, FSH_ERR_USAGE,
+                             "--export: images without targets give no table; --predict DIR restores them");
+    if (!prediction->restores && tiles)
+        return fsh_error_set(error, FSH_ERR_USAGE, "%s: is for networks that restore images", tiles);
+    return FSH_OK;
+}
+
+/* ---- tables ---- */
+
+/* Names the classes that the weights tell apart: by their names, else by their numbers. */
+static FshStatus name_classes(Prediction *prediction, const Model *model, FshError *error)
+{
+    const TrainOptions *options = &prediction->options;
+    ClassNames *known = &prediction->origin.classes;
+    uint64_t count = 0;
+    FshStatus status = weights_class_count(options->weights, model, &prediction->origin, &count, error);
+    if (status)
+        return status;
+    prediction->names = calloc(count + 1, sizeof *prediction->names);
+    prediction->numbers = calloc(count + 1, sizeof *prediction->numbers);
+    if (!prediction->names || !prediction->numbers)
+        return fsh_error_set(error, FSH_ERR_MEMORY, "out of memory for the names of %" PRIu64 " classes",
+                             count);
+    for (size_t i = 0; i < count; i++) {
+        (void)snprintf(prediction->numbers[i], sizeof prediction->numbers[i], "%zu", i);
+        prediction->names[i] = i < known->count ? known->names[i] : prediction->numbers[i];
+    }
+    prediction->rows = (ClassRows){.key_name = "file",
+                                   .json = is_format(prediction, "jsonl"),
+                                   .names = prediction->names,
+                                   .classes = (int64_t)count};
+    return FSH_OK;
+}
+
+/* Returns the text of what the rows depend on; free it. NULL: no memory. */
+static char *describe_identity(const TrainOptions *options)
+{
+    char weights[PATH_MAX], images[PATH_MAX], *text = NULL;
+    struct stat status = {0};
+    if (!realpath(options->weights, weights) || stat(weights, &status))
+        weights[0] = '\0';
+    if (!realpath(options->shards ? options->shards : ".", images))
+        images[0] = '\0';
+    json_t *object = json_pack(
+        "{s:o, s:o, s:I, s:I, s:o, s:s, s:s, s:s, s:b, s:I, s:I, s:I}", "weights", json_text(weights), "list",
+        json_text(options->files_from), "bytes", (json_int_t)status.st_size, "modified",
+        (json_int_t)file_time_ns(status.st_mtim), "images", json_text(images), "format",
+        options->predict_format, "amp", options->amp, "model", options->model ? options->model : "",
+        "flip_tta", options->flip_tta, "resize", (json_int_t)options->val_resize_size, "crop",
+        (json_int_t)options->val_crop_size, "train_crop", (json_int_t)options->train_crop_size);
+    text = object ? json_dumps(object, JSON_COMPACT) : NULL;
+    json_decref(object);
+    return text;
+}
+
+static FshStatus open_table(Prediction *prediction, FshError *error)
+{
+    const TrainOptions *options = &prediction->options;
+    Buffer head = {0};
+    char *identity = describe_identity(options);
+    FshStatus status = identity ? FSH_OK : fsh_error_set(error, FSH_ERR_MEMORY, "out of memory for a table");
+    if (!status && options->predict)
+        status = file_join(prediction->table_path, PATH_MAX, options->predict,
+                           prediction->rows.json ? "predictions.jsonl" : "predictions.csv", error);
+    else if (!status)
+        (void)snprintf(prediction->table_path, PATH_MAX, "%s", options->export_path);
+    if (!status)
+        status = class_rows_head(&prediction->rows, &head, error);
+    if (!status)
+        status = buffer_append(&head, "", 1, error);
+    const PredictionTableOptions table = {.force = options->force,
+                                          .identity = identity,
+                                          .head = (const char *)head.bytes,
+                                          .json = prediction->rows.json};
+    if (!status && options->predict && options->export_path && !options->force &&
+        file_exists(options->export_path))
+        status =
+            fsh_error_set(error, FSH_ERR_EXISTS, "%s: exists; --force replaces it", options->export_path);
+    if (!status)
+        status = prediction_table_open(&prediction->table, prediction->table_path, &table, error);
+    buffer_free(&head);
+    free(identity);
+    return status;
+}
+
+static FshStatus finish_table(Prediction *prediction, FshError *error)
+{
+    const TrainOptions *options = &prediction->options;
+    Buffer text = {0};
+    FshStatus status = prediction_table_finish(prediction->table, error);
+    if (!status && options->predict && options->export_path) {
+        status = file_make_parent_folders(options->export_path, error);
+        if (!status)
+            status = file_read(prediction->table_path, &text, error);
+        if (!status)
+            status =
+                file_write_atomic(options->export_path, text.bytes, text.length, options->force, true, error);
+        buffer_free(&text);
+    }
+    if (!status && prediction->rows.formulas)
+        console_warning(&prediction->session.console,
+                        "%" PRIu64 " cells of the CSV begin with =, +, - or @, which spreadsheets run as "
+                        "formulas: import them there as text",
+                        prediction->rows.formulas);
+    return status;
+}
+
+/* ---- finding them ---- */
+
+static void tell(void *context, const char *message)
+{
+    Prediction *prediction = context;
+    console_warning(&prediction->session.console, "%s; left out", message);
+}
+
+static int compare_names(const void *a, const void *b)
+{
+    return strcmp(a, b);
+}
+
+/* Returns false where an image before this one has its name. */
+static bool claim(Prediction *prediction, const char *path, const char *target)
+{
+    char *copy = strdup(target);
+    char **found = copy ? tsearch(copy, &prediction->targets, compare_names) : NULL;
+    if (!found)
+        (void)fsh_error_set(&prediction->failure, FSH_ERR_MEMORY,
+                            "out of memory for the names of the images");
+    if (!found || *found == copy)
+        return found != NULL;
+    free(copy);
+    prediction->bad++;
+    console_warning(&prediction->session.console, "%s: another image is written to %s; left out", path,
+                    target);
+    return false;
+}
+
+/* Checks that a restored image would not take the place of its input: an image may be given by itself, and links lead anywhere. */
+static bool is_apart(Prediction *prediction, const char *path, const char *into)
+{
+    const char *root = prediction->options.shards ? prediction->options.shards : ".";
+    char input[PATH_MAX];
+    struct stat in, out;
+    const bool joined = !file_is_folder(root) || file_join(input, sizeof input, root, path, NULL) == FSH_OK;
+    if (!joined || stat(into, &out) || stat(file_is_folder(root) ? input : root, &in) ||
+        in.st_dev != out.st_dev || in.st_ino != out.st_ino)
+        return true;
+    (void)fsh_error_set(&prediction->failure, FSH_ERR_USAGE,
+                        "--predict: %s is the input itself; name another folder", into);
+    return false;
+}
+
+/* Returns whether an input is to be restored: what is there already is not. */
+static bool is_to_be_restored(void *context, const char *path)
+{
+    Prediction *prediction = context;
+    char target[PATH_MAX], into[PATH_MAX];
+    ImageFormat format = IMAGE_UNKNOWN;
+    FshError *failure = &prediction->failure;
+    if (failure->status || restore_target(path, prediction->format, target, &format, failure) ||
+        file_join(into, sizeof into, prediction->options.predict, target, failure) ||
+        !claim(prediction, path, target) || !is_apart(prediction, path, into))
+        return false;
+    const bool exists = !prediction->options.force && file_exists(into);
+    prediction->existing += exists;
+    return !exists;
+}
+
+static bool has_no_row(void *context, const char *path)
+{
+    Prediction *prediction = context;
+    const bool has = prediction_table_has(prediction->table, path);
+    prediction->existing += has;
+    return !has;
+}
+
+/* Inputs and outputs of one name would lie in one place. */
+static FshStatus check_folders(const Prediction *prediction, FshError *error)
+{
+    char in[PATH_MAX], out[PATH_MAX];
+    const char *root = prediction->options.shards ? prediction->options.shards : ".";
+    if (realpath(root, in) && realpath(prediction->options.predict, out) && strcmp(in, out) == 0)
+        return fsh_error_set(error, FSH_ERR_USAGE, "--predict: %s holds the inputs; name another folder",
+                             prediction->options.predict);
+    return FSH_OK;
+}
+
+static FshStatus find_images(Prediction *prediction, FshError *error)
+{
+    const TrainOptions *options = &prediction->options;
+    FshStatus status =
+        prediction->restores ? check_folders(prediction, error) : open_table(prediction, error);
+    const ImageSourceOptions wanted = {.path = options->shards,
+                                       .files_from = options->files_from,
+                                       .outputs = options->predict,
+                                       .wanted = prediction->restores ? is_to_be_restored : has_no_row,
+                                       .tell = tell,
+                                       .context = prediction};
+    if (!status)
+        status = image_source_open(&prediction->source, &wanted, error);
+    if (!status && prediction->failure.status) {
+        *error = prediction->failure;
+        status = error->status;
+    }
+    if (!status && prediction->source.image_count == 0)
+        status =
+            fsh_error_set(error, FSH_ERR_NOT_FOUND,
+                          "%s: there are no images (%" PRIu64 " other files); names of images end in .jpg, "
+                          ".png, .tif and the like",
+                          options->shards ? options->shards : ".", prediction->source.other_count);
+    prediction->bad += prediction->source.problem_count;
+    return status;
+}
+
+/* ---- the run ---- */
+
+static FshStatus open_session(Prediction *prediction, FshError *error)
+{
+    TrainOptions *options = &prediction->options;
+    Console console = prediction->session.console;
+    options->images = &prediction->source;
+    options->on_error = "skip";
+    /* What a run's args.json may say of its dataset: nothing is seen twice here. */
+    options->train_split = options->val_split = NULL;
+    options->cache = "none";
+    options->decode = "cpu";
+    FshStatus status = session_open(&prediction->session, options, SESSION_EVALUATE, error);
+    if (status)
+        prediction->session.console = console;
+    else if (prediction->session.data.display_names)
+        prediction->rows.names = prediction->session.data.display_names;
+    return status;
+}
+
+static void describe(Prediction *prediction)
+{
+    Session *session = &prediction->session;
+    const Augmentation *view = &session->plan.evaluation_augmentation;
+    const ImageSource *source = &prediction->source;
+    char existing[64] = "", others[64] = "";
+    if (prediction->existing)
+        (void)snprintf(existing, sizeof existing, ", %" PRIu64 " of them done already", prediction->existing);
+    if (source->other_count)
+        (void)snprintf(others, sizeof others, "; %" PRIu64 " other files are passed over",
+                       source->other_count);
+    session_describe(session);
+    console_line(&session->console, "images: %s: %" PRIu64 "%s%s", fsh_path(session->data.dataset),
+                 source->image_count, existing, others);
+    if (prediction->restores)
+        return;
+    if (!prediction->origin.classes.count)
+        console_line(&session->console, "classes: the weights name none, so numbers stand for them");
+    console_line(&session->console, "views: short edge %u pixels, centre crop of %u%s", view->resize,
+                 view->size, session->plan.flip_tta ? ", mirrored too" : "");
+}
+
+/* Names what the loader could not read. */
+static void tell_problems(Prediction *prediction)
+{
+    Session *session = &prediction->session;
+    const uint64_t count = loader_problem_count(session->evaluation);
+    char message[1024];
+    for (uint64_t n = session->told_of[1]; n < count; n++) {
+        session->told_of[1] = n + 1;
+        prediction->bad++;
+        progress_add(&prediction->progress, 1, 0, 1);
+        if (loader_problem(session->evaluation, n, message, sizeof message))
+            progress_note(&prediction->progress, "warning: %s; left out", message);
+        else if (n == TOLD_MOST)
+            progress_note(&prediction->progress,
+                          "warning: more images cannot be read, which are only counted");
+    }
+}
+
+/* Keeps what is said of the only image: its result is more than that it was predicted. */
+static void keep_only(Prediction *prediction, const char *key, size_t key_bytes, const float *logits)
+{
+    char *name = text_copy(key, key_bytes);
+    (void)class_rows_tell(&prediction->rows, logits, prediction->likeliest, sizeof prediction->likeliest);
+    json_decref(prediction->only);
+    prediction->only = name ? class_rows_json(&prediction->rows, name, FSH_NO_LABEL, logits) : NULL;
+    free(name);
+}
+
+static FshStatus add_class(Prediction *prediction, const Batch *batch, const Evaluated *evaluated, int64_t i,
+                           FshError *error)
+{
+    size_t key_bytes = 0;
+    const char *key = session_key(prediction->session.data.evaluation, batch->samples[i], &key_bytes);
+    const float *logits = evaluated->output + i * prediction->rows.classes;
+    if (prediction->source.image_count == 1)
+        keep_only(prediction, key, key_bytes, logits);
+    return class_rows_add(&prediction->rows, key, key_bytes, FSH_NO_LABEL, logits, &prediction->row, error);
+}
+
+static FshStatus predict_classes(Prediction *prediction, const Batch *batch, FshError *error)
+{
+    Metrics metrics = {0};
+    Evaluated evaluated = {0};
+    FshStatus status =
+        network_evaluate(&prediction->session.network, NETWORK_TRAINED, batch, &metrics, &evaluated, error);
+    for (int64_t i = 0; i < prediction->session.plan.evaluation_spec.batch && !status; i++)
+        if (batch->valid[i] > 0)
+            status = add_class(prediction, batch, &evaluated, i, error);
+    if (!status)
+        status =
+            prediction_table_write(prediction->table, prediction->row.bytes, prediction->row.length, error);
+    prediction->row.length = 0;
+    prediction->done += status ? 0 : batch->valid_count;
+    progress_add(&prediction->progress, status ? 0 : batch->valid_count, 0, 0);
+    return status;
+}
+
+static void tell_tile(Prediction *prediction, const char *path, const Batch *batch)
+{
+    const uint32_t tile = restorer_tile(prediction->restorer);
+    if (!tile || tile == prediction->tile || prediction->options.program.quiet)
+        return;
+    prediction->tile = tile;
+    progress_note(&prediction->progress, "%s: %u x %u pixels, in tiles of %u", path, batch->width,
+                  batch->height, tile);
+}
+
+static FshStatus restore_image(Prediction *prediction, const Batch *batch, FshError *error)
+{
+    size_t key_bytes = 0;
+    bool unfit = false;
+    const char *key = session_key(prediction->session.data.evaluation, batch->samples[0], &key_bytes);
+    char *path = text_copy(key, key_bytes);
+    if (!path)
+        return fsh_error_set(error, FSH_ERR_MEMORY, "out of memory");
+    FshStatus status = restorer_add(prediction->restorer, path, batch, &unfit, error);
+    if (!status)
+        tell_tile(prediction, path, batch);
+    if (unfit) {
+        progress_note(&prediction->progress, "warning: %s: %s; left out", path, error->message);
+        *error = (FshError){0};
+        status = FSH_OK;
+    }
+    prediction->bad += unfit;
+    prediction->done += !unfit && !status;
+    progress_add(&prediction->progress, !status, 0, unfit);
+    free(path);
+    return status;
+}
+
+/* Returns FSH_ERR_INTERRUPTED, and says how to go on: --force begins again each time. */
+static FshStatus tell_interrupted(const TrainOptions *options, FshError *error)
+{
+    return fsh_error_set(error, FSH_ERR_INTERRUPTED, "interrupted; the same command %s",
+                         options->force ? "begins again (--force)" : "goes on");
+}
+
+static FshStatus run(Prediction *prediction, FshError *error)
+{
+    Session *session = &prediction->session;
+    const uint64_t steps = session->plan.evaluation_steps;
+    FshStatus status = FSH_OK;
+    const double start = progress_now_seconds();
+    progress_start(&prediction->progress, stderr, prediction->restores ? "restoring" : "predicting", "images",
+                   session->data.evaluation->sample_count, prediction->options.program.quiet);
+    loader_start(session->evaluation, 0, steps);
+    for (uint64_t step = 0; step < steps && !status; step++) {
+        const Batch *batch = NULL;
+        if (interrupt_requested())
+            status = FSH_ERR_INTERRUPTED;
+        if (!status)
+            status = loader_next(session->evaluation, &batch, error);
+        if (!status && batch->valid_count)
+            status = prediction->restores ? restore_image(prediction, batch, error)
+                                          : predict_classes(prediction, batch, error);
+        tell_problems(prediction);
+    }
+    if (status == FSH_ERR_INTERRUPTED)
+        status = tell_interrupted(&prediction->options, error);
+    if (prediction->restores) { /* what is computed is written, whatever comes */
+        FshError failure = {0};
+        const FshStatus written = restorer_finish(prediction->restorer, &failure);
+        if (written && !status && error)
+            *error = failure;
+        status = status ? status : written;
+        prediction->done = restorer_count(prediction->restorer);
+    }
+    prediction->seconds = progress_now_seconds() - start;
+    progress_finish(&prediction->progress);
+    return status;
+}
+
+/* ---- what came of it ---- */
+
+static double rate(const Prediction *prediction)
+{
+    return prediction->seconds > 0 ? (double)prediction->done / prediction->seconds : 0;
+}
+
+static FshStatus print_json(const Prediction *prediction, FshError *error)
+{
+    const TrainOptions *options = &prediction->options;
+    json_t *object = json_pack(
+        "{s:o, s:o, s:I, s:I, s:I, s:I, s:f, s:f}", "weights", json_text(options->weights), "output",
+        json_text(options->predict ? options->predict : options->export_path), "images",
+        (json_int_t)prediction->source.image_count, prediction->restores ? "restored" : "predicted",
+        (json_int_t)prediction->done, "existing", (json_int_t)prediction->existing, "left_out",
+        (json_int_t)prediction->bad, "seconds", prediction->seconds, "images_per_second", rate(prediction));
+    if (object && !prediction->restores)
+        (void)json_object_set_new(object, "table", json_text(prediction->table_path));
+    if (object && prediction->only)
+        (void)json_object_set(object, "prediction", prediction->only);
+    return describe_print_json(object, error);
+}
+
+/* Returns what the only image is called: as the command line names it, else as its row does. */
+static const char *only_name(const Prediction *prediction)
+{
+    const char *given = prediction->options.shards;
+    const char *file = json_string_value(json_object_get(prediction->only, "file"));
+    if (!given || !file)
+        return file ? file : given ? given : "the image";
+    const size_t given_bytes = strlen(given), file_bytes = strlen(file);
+    const bool is_given = given_bytes >= file_bytes && strcmp(given + given_bytes - file_bytes, file) == 0;
+    return is_given ? given : file;
+}
+
+static void print_text(const Prediction *prediction)
+{
+    const TrainOptions *options = &prediction->options;
+    const char *into = prediction->restores ? options->predict : prediction->table_path;
+    if (*prediction->likeliest) {
+        program_print_text(stdout, only_name(prediction));
+        (void)fputs(": ", stdout);
+        program_print_text(stdout, prediction->likeliest);
+        (void)fputc('\n', stdout);
+    }
+    (void)printf("%" PRIu64 " image%s %s%s%s", prediction->done, prediction->done == 1 ? "" : "s",
+                 prediction->restores ? "restored into " : "predicted, a row for each in ", into,
+                 options->predict && options->export_path ? ", and in that of --export" : "");
+    if (prediction->existing)
+        (void)printf(", %" PRIu64 " were there already", prediction->existing);
+    if (prediction->bad)
+        (void)printf(", %" PRIu64 " left out", prediction->bad);
+    (void)printf("; %.1f s, %.4g images/s\n", prediction->seconds, rate(prediction));
+}
+
+/* Makes what writes. Two at a time in one folder would mix their images: the second is told who writes. */
+static FshStatus begin(Prediction *prediction, FshError *error)
+{
+    const TrainOptions *options = &prediction->options;
+    const RestoreOptions restoring = {.folder = options->predict,
+                                      .format = prediction->format,
+                                      .force = options->force,
+                                      .tile = (uint32_t)options->tile,
+                                      .overlap = (uint32_t)options->tile_overlap};
+    if (!prediction->restores)
+        return FSH_OK;
+    FshStatus status = restorer_new(&prediction->restorer, &prediction->session, &restoring, error);
+    if (!status)
+        status = file_make_folders(options->predict, error);
+    if (!status)
+        status = folder_lock_take(&prediction->lock, options->predict, record_lock_name, "ftrain", error);
+    if (!status)
+        run_output_warn(&prediction->session.console, &prediction->lock, options->predict);
+    if (!status && !options->force) /* another may have begun and ended since the folder was looked at */
+        status = restore_origin_check(options->predict, options, error);
+    return status ? status : restore_origin_write(options->predict, options, error);
+}
+
+static void free_prediction(Prediction *prediction)
+{
+    restorer_free(&prediction->restorer);
+    folder_lock_release(&prediction->lock);
+    prediction_table_close(&prediction->table);
+    weights_origin_free(&prediction->origin);
+    session_close(&prediction->session);
+    image_source_close(&prediction->source);
+    tdestroy(prediction->targets, free);
+    buffer_free(&prediction->row);
+    json_decref(prediction->only);
+    free(prediction->names);
+    free(prediction->numbers);
+}
+
+FshStatus predict_images(const TrainOptions *options, bool *partial_ret, FshError *error)
+{
+    Prediction prediction = {.options = *options, .lock = FOLDER_LOCK_NONE};
+    const Model *model = NULL;
+    console_open(&prediction.session.console, stderr, options->program.quiet);
+    FshStatus status = find_model(options, &prediction.origin, &model, error);
+    if (!status && !model)
+        status = fsh_error_set(error, FSH_ERR_USAGE,
+                               "%s: these weights do not name their network; name it with --model",
+                               options->weights);
+    if (status)
+        goto done;
+    prediction.restores = model->task == TASK_RESTORATION;
+    prediction.format = is_format(&prediction, "png")    ? IMAGE_PNG
+                        : is_format(&prediction, "jpeg") ? IMAGE_JPEG
+                                                         : IMAGE_UNKNOWN;
+    status = check_options(&prediction, error);
+    if (!status && !prediction.restores)
+        status = name_classes(&prediction, model, error);
+    if (!status)
+        status = find_images(&prediction, error);
+    if (!status && prediction.restores && !options->force)
+        status = restore_origin_check(options->predict, options, error);
+    const bool any = !status && prediction.source.wanted_count > 0;
+    if (any)
+        status = open_session(&prediction, error);
+    if (any && !status)
+        status = begin(&prediction, error);
+    if (any && !status) {
+        describe(&prediction);
+        status = run(&prediction, error);
+    }
+    if (!status && prediction.table)
+        status = finish_table(&prediction, error);
+    *partial_ret = prediction.bad > 0;
+    if (!status && options->program.json)
+        status = print_json(&prediction, error);
+    else if (!status)
+        print_text(&prediction);
+done:
+    free_prediction(&prediction);
+    return status;
+}

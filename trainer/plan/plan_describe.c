@@ -1,0 +1,212 @@
+/* What has been decided, in a few lines. */
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+
+#include "trainer/plan/train_plan.h"
+
+typedef struct Teller {
+    void (*print)(void *context, const char *line);
+    void *context;
+} Teller;
+
+/* A line that is put together piece by piece. */
+typedef struct Line {
+    char text[768];
+    size_t length;
+} Line;
+
+FSH_PRINTF(2, 3) static void say(Line *line, const char *format, ...);
+
+static void say(Line *line, const char *format, ...)
+{
+    va_list arguments;
+    if (line->length >= sizeof line->text)
+        return;
+    va_start(arguments, format);
+    const int wrote =
+        vsnprintf(line->text + line->length, sizeof line->text - line->length, format, arguments);
+    va_end(arguments);
+    line->length += wrote > 0 ? (size_t)wrote : 0;
+}
+
+static void tell(const Teller *teller, Line *line)
+{
+    teller->print(teller->context, line->text);
+    *line = (Line){0};
+}
+
+static bool is_pairs(const TrainPlan *plan)
+{
+    return plan->model->task == TASK_RESTORATION;
+}
+
+static void tell_dataset(const Teller *teller, const TrainPlan *plan, const TrainingData *data)
+{
+    Line line = {0};
+    say(&line, "dataset: %s, ", fsh_path(data->dataset));
+    if (is_pairs(plan))
+        say(&line, "pairs (%s to %s), ", data->input_name, data->target_name);
+    else
+        say(&line, "%zu classes, ", /* its own, whatever those of the weights are */
+            data->label_places ? fsh_manifest(data->dataset)->class_count : (size_t)data->class_count);
+    say(&line, "%s, short edge %s%u pixels", data->channels == 1 ? "gray" : "colour",
+        data->uniform ? "" : "about ", data->short_edge);
+    tell(teller, &line);
+    if (!data->measured && !is_pairs(plan)) {
+        say(&line,
+            "normalisation: ImageNet's mean and deviation, for the dataset has none (fpack --no-check)");
+        tell(teller, &line);
+    }
+}
+
+static void tell_splits(const Teller *teller, const TrainPlan *plan, const TrainingData *data)
+{
+    Line line = {0};
+    if (data->train) {
+        say(&line, "split %s: %" PRIu64 " samples, %" PRIu64 " steps of %" PRIu64, data->train->info->name,
+            plan->train_count, plan->steps_per_epoch, plan_total_batch(plan));
+        say(&line, " (%" PRIu64 " samples left out of each epoch)",
+            plan->train_count % plan_total_batch(plan));
+        if (plan->recipe.optimizer.accumulation_steps > 1)
+            say(&line, ", %lld steps for an update: %lld images",
+                (long long)plan->recipe.optimizer.accumulation_steps,
+                (long long)plan->recipe.optimizer.accumulation_steps * (long long)plan_total_batch(plan));
+        tell(teller, &line);
+    }
+    if (data->evaluation)
+        say(&line, "split %s: %" PRIu64 " samples, for evaluation", data->evaluation->info->name,
+            plan->evaluation_count);
+    else
+        say(&line, "no split 'val' or 'test': training without evaluation; fpack --split 0.1 makes one");
+    tell(teller, &line);
+}
+
+static void say_colours(Line *line, const TrainPlan *plan)
+{
+    const Augmentation *train = &plan->train_augmentation;
+    const ColourJitter *jitter = &train->jitter;
+    if (jitter->brightness > 0 || jitter->contrast > 0 || jitter->saturation > 0 || jitter->hue > 0)
+        say(line, ", colour jitter %g:%g:%g:%g", jitter->brightness, jitter->contrast, jitter->saturation,
+            jitter->hue);
+    if (train->noise > 0)
+        say(line, ", noise up to %g", train->noise);
+    if (train->erasing.probability > 0)
+        say(line, ", random erasing %g", train->erasing.probability);
+    if (plan->recipe.mixes && plan->mixing.mixup_alpha > 0)
+        say(line, ", mixup %g", plan->mixing.mixup_alpha);
+    if (plan->recipe.mixes && plan->mixing.cutmix_alpha > 0)
+        say(line, ", cutmix %g", plan->mixing.cutmix_alpha);
+}
+
+static void tell_views(const Teller *teller, const TrainPlan *plan)
+{
+    const Augmentation *train = &plan->train_augmentation;
+    const Progression *sizes = &plan->progression;
+    Line line = {0};
+    if (sizes->from == sizes->to)
+        say(&line, "images: %u pixels", train->size);
+    else
+        say(&line, "images: %u to %u pixels from epoch %g to %g", sizes->from, sizes->to, sizes->first,
+            sizes->last);
+    if (train->mode == CROP_RESIZED)
+        say(&line, ", random resized crop (scale %g to %g, ratio %.3g to %.3g)", train->scale_min,
+            train->scale_max, train->ratio_min, train->ratio_max);
+    else if (train->mode == CROP_PADDED)
+        say(&line, ", moved by up to %u pixels", train->padding);
+    else if (train->mode == CROP_RANDOM)
+        say(&line, ", cropped as they are");
+    else
+        say(&line, ", centre crop");
+    if (train->flip_probability > 0)
+        say(&line, ", flip %g", train->flip_probability);
+    else
+        say(&line, ", no flip");
+    if (train->vertical_flip_probability > 0 || train->transpose_probability > 0)
+        say(&line, ", upside down %g, quarter turns %g", train->vertical_flip_probability,
+            train->transpose_probability);
+    say_colours(&line, plan);
+    tell(teller, &line);
+}
+
+static void say_precision(Line *line, const TrainPlan *plan)
+{
+    const DataType type = plan->recipe.compute_type;
+    say(line, ", precision %s%s", type == DATA_F32 ? "float32" : plan_amp_name(type),
+        plan->tf32 ? " with TF32 products" : "");
+    if (plan->precision_chosen && type != DATA_F32)
+        say(line, " (--amp off for float32)");
+    if (plan->deterministic)
+        say(line, ", deterministic");
+}
+
+static void tell_evaluation(const Teller *teller, const TrainPlan *plan)
+{
+    const Augmentation *evaluation = &plan->evaluation_augmentation;
+    Line line = {0};
+    if (is_pairs(plan)) {
+        say(&line, "evaluation: whole images, PSNR and SSIM on %s", plan->y_channel ? "luma" : "RGB");
+        if (plan->crop_border)
+            say(&line, " without %u pixels at the edges", plan->crop_border);
+    } else {
+        say(&line, "evaluation: short edge to %u, centre %u pixels", evaluation->resize, evaluation->size);
+    }
+    if (plan->flip_tta)
+        say(&line, ", mean with the mirror image");
+    if (!plan->train_count)
+        say_precision(&line, plan);
+    tell(teller, &line);
+}
+
+static void say_optimizer(Line *line, const Optimizer *o)
+{
+    say(line, "%s", optimizer_names[o->kind]);
+    if (o->kind == OPTIMIZER_SGD || o->kind == OPTIMIZER_LARS)
+        say(line, " momentum %g%s", o->momentum, o->nesterov ? " (Nesterov)" : "");
+    else
+        say(line, " betas %g:%g", o->beta1, o->beta2);
+    say(line, ", weight decay %g", o->weight_decay);
+    if (o->clip_norm > 0)
+        say(line, ", gradients clipped at %g", o->clip_norm);
+    if (o->lookahead_steps > 0)
+        say(line, ", lookahead %lld:%g", (long long)o->lookahead_steps, o->lookahead_alpha);
+    if (o->ema_decay > 0)
+        say(line, ", average of weights %g%s", o->ema_decay, o->ema_warmup ? " (warm-up)" : "");
+}
+
+static void tell_training(const Teller *teller, const TrainPlan *plan)
+{
+    const ModelRecipe *recipe = &plan->recipe;
+    Line line = {0};
+    say(&line, "training: %" PRIu64 " epochs, %s", plan->epochs, loss_names[plan->recipe.loss]);
+    if (recipe->label_smoothing > 0)
+        say(&line, " (label smoothing %g)", (double)recipe->label_smoothing);
+    say(&line, ", ");
+    say_optimizer(&line, &recipe->optimizer);
+    tell(teller, &line);
+    say(&line, "learning rate: %.4g, %s", plan->schedule.base,
+        plan->uses_plateau ? "plateau" : schedule_names[plan->schedule.kind]);
+    if (plan->schedule.warmup_steps)
+        say(&line, ", warm-up %" PRIu64 " steps", plan->schedule.warmup_steps);
+    if (plan->early_stop.patience)
+        say(&line, "; stops after %lld epochs without better %s", (long long)plan->early_stop.patience,
+            metric_names[plan->early_stop_metric]);
+    say(&line, "; seed %" PRIu64, plan->seed);
+    say_precision(&line, plan);
+    if (recipe->optimizer.loss_scaling)
+        say(&line, ", loss scale %g", recipe->optimizer.scale_init);
+    tell(teller, &line);
+}
+
+void plan_describe(const TrainPlan *plan, const TrainingData *data,
+                   void (*print)(void *context, const char *line), void *context)
+{
+    const Teller teller = {print, context};
+    tell_dataset(&teller, plan, data);
+    tell_splits(&teller, plan, data);
+    if (data->train)
+        tell_views(&teller, plan);
+    tell_evaluation(&teller, plan);
+    if (data->train)
+        tell_training(&teller, plan);
+}

@@ -1,0 +1,69 @@
+/* The device: what it is asked for, and the precision that it computes in. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/cpu.h"
+#include "common/file.h"
+#include "trainer/plan/train_plan.h"
+
+/* $XDG_CACHE_HOME/fshard, or ~/.cache/fshard (XDG Base Directory Specification: a path that is not absolute counts as not given).
+ * False: this user has neither. */
+static bool find_cache(char *path, size_t path_bytes)
+{
+    const char *cache = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
+    if (cache && cache[0] == '/')
+        return file_join(path, path_bytes, cache, "fshard", NULL) == FSH_OK;
+    if (home && home[0] == '/')
+        return file_join(path, path_bytes, home, ".cache/fshard", NULL) == FSH_OK;
+    return false;
+}
+
+void plan_backend(PlanBackend *backend, const TrainOptions *options)
+{
+    /* Which of several ways is the fastest is chance. */
+    const bool benchmark = train_options_given(options, "cudnn-benchmark") || !options->deterministic
+                               ? options->cudnn_benchmark
+                               : false;
+    backend->options = (BackendOptions){.threads = plan_threads(options),
+                                        .benchmark = benchmark,
+                                        .deterministic = options->deterministic,
+                                        .tf32 = options->tf32,
+                                        .device_index = (int)options->place.local_rank};
+    if (find_cache(backend->plan_cache, sizeof backend->plan_cache))
+        backend->options.plan_cache = backend->plan_cache;
+}
+
+static const struct {
+    const char *name;
+    DataType type;
+} types[] = {{"off", DATA_F32}, {"bf16", DATA_BF16}, {"fp16", DATA_F16}};
+
+const char *plan_amp_name(DataType type)
+{
+    size_t i = 0;
+    while (types[i].type != type)
+        i++;
+    return types[i].name;
+}
+
+/* cuDNN's fused engines for batch norm are for fp16; where nothing normalises a batch, bf16 needs no loss scale. */
+void plan_precision(TrainPlan *plan, const TrainOptions *options)
+{
+    const bool automatic = strcmp(options->amp, "auto") == 0;
+    plan->recipe.compute_type = DATA_F32;
+    if (automatic && strcmp(plan->device, "cuda") == 0)
+        plan->recipe.compute_type = plan->model->batch_norm ? DATA_F16 : DATA_BF16;
+    for (size_t i = 0; i < sizeof types / sizeof *types; i++)
+        if (strcmp(options->amp, types[i].name) == 0)
+            plan->recipe.compute_type = types[i].type;
+    plan->tf32 = options->tf32;
+    plan->deterministic = options->deterministic;
+    plan->precision_chosen = automatic;
+}
+
+FshStatus plan_fusions(TrainPlan *plan, const TrainOptions *options, unsigned there, FshError *error)
+{
+    plan->recipe.fusions = there;
+    FshStatus status = fusions_leave_out(&plan->recipe.fusions, options->no_fuse, plan->device, error);
+    return status ? fsh_error_prepend(error, "--no-fuse") : FSH_OK;
+}

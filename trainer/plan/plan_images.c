@@ -1,0 +1,282 @@
+/* Sizes and augmentation. */
+#include <math.h>
+#include <string.h>
+
+#include "trainer/report/image_metrics.h"
+#include "trainer/plan/train_plan.h"
+
+enum {
+    CROP_USED_WHOLE = 64, /* images up to this edge are used as they are */
+    CROP_STEP = 32,       /* larger ones in multiples of what resnets halve */
+    CROP_LARGEST = 224,   /* torchvision's */
+    PAD_UP_TO = 40,       /* crops up to this edge: MNIST's and CIFAR's kind, where rrc cuts off too much */
+    PAIR_CROP = 128,      /* of pairs, where the images allow it */
+    PAIR_CROP_STEP = 16,
+    SMALL_STEP = 8, /* of a progression below CROP_USED_WHOLE */
+};
+
+static uint32_t minimum_u32(uint32_t a, uint32_t b)
+{
+    return a < b ? a : b;
+}
+
+/* ---- sizes ---- */
+
+static uint32_t choose_crop(const TrainingData *data)
+{
+    uint32_t edge = data->short_edge ? data->short_edge : 1;
+    if (edge > CROP_USED_WHOLE)
+        edge = minimum_u32(edge / CROP_STEP * CROP_STEP, CROP_LARGEST);
+    return edge;
+}
+
+/* Photographs lose a margin, as in torchvision's 256 to 224, but are not enlarged for it: small images are used whole. */
+static uint32_t choose_resize(const TrainingData *data, uint32_t crop)
+{
+    uint32_t wanted = (uint32_t)lround(crop * 8.0 / 7.0);
+    uint32_t available = data->short_edge > crop ? data->short_edge : crop;
+    return minimum_u32(wanted, available);
+}
+
+static FshStatus plan_class_sizes(TrainPlan *plan, const TrainOptions *options, const TrainingData *data,
+                                  FshError *error)
+{
+    uint32_t train_crop = plan->progression.to;
+    uint32_t crop = options->val_crop_size ? (uint32_t)options->val_crop_size : train_crop;
+    uint32_t resize = (uint32_t)options->val_resize_size;
+    if (!crop)
+        crop = resize ? minimum_u32(resize, choose_crop(data)) : choose_crop(data);
+    if (!train_crop)
+        train_crop = crop;
+    if (!resize)
+        resize = choose_resize(data, crop);
+    if (resize < crop)
+        return fsh_error_set(
+            error, FSH_ERR_USAGE,
+            "--val-resize-size: %u is less than the crop of %u pixels; lower --val-crop-size too", resize,
+            crop);
+    plan->evaluation_augmentation =
+        (Augmentation){.mode = CROP_CENTER, .size = crop, .resize = resize, .channels = data->channels};
+    plan->train_augmentation = (Augmentation){.mode = CROP_CENTER,
+                                              .size = train_crop,
+                                              .resize = (uint32_t)lround((double)train_crop * resize / crop),
+                                              .channels = data->channels};
+    return FSH_OK;
+}
+
+/* Known before an epoch is spent on it; a dataset that was packed without a look at its pixels has no least size. */
+static FshStatus check_border(const TrainOptions *options, const TrainingData *data, FshError *error)
+{
+    const uint32_t least = minimum_u32(data->width_min, data->height_min);
+    const uint32_t border = (uint32_t)options->crop_border;
+    if (!data->evaluation || !least || least >= IMAGE_METRICS_WINDOW + 2 * border)
+        return FSH_OK;
+    if (least < IMAGE_METRICS_WINDOW)
+        return fsh_error_set(error, FSH_ERR_MISMATCH,
+                             "%s: has images of %u pixels; SSIM, by which pairs are evaluated, wants %d",
+                             fsh_path(data->dataset), least, IMAGE_METRICS_WINDOW);
+    return fsh_error_set(error, FSH_ERR_MISMATCH,
+                         "--crop-border: %u leaves too little of images of %u pixels; use %u or less", border,
+                         least, (least - IMAGE_METRICS_WINDOW) / 2);
+}
+
+/* Pairs are cropped as they are and evaluated whole. */
+static FshStatus plan_pair_sizes(TrainPlan *plan, const TrainOptions *options, const TrainingData *data,
+                                 FshError *error)
+{
+    const uint32_t least = minimum_u32(data->width_min, data->height_min);
+    FshStatus status = check_border(options, data, error);
+    if (status)
+        return status;
+    uint32_t crop = plan->progression.to;
+    if (!crop)
+        crop = least && least < PAIR_CROP
+                   ? (least >= PAIR_CROP_STEP ? least / PAIR_CROP_STEP * PAIR_CROP_STEP : least)
+                   : PAIR_CROP;
+    plan->train_augmentation = (Augmentation){.mode = CROP_RANDOM, .size = crop, .channels = data->channels};
+    plan->evaluation_augmentation = (Augmentation){.mode = CROP_WHOLE, .channels = data->channels};
+    return data->train ? training_data_check_crop(data, data->train, crop, error) : FSH_OK;
+}
+
+/* ---- sizes over the epochs ---- */
+
+uint32_t plan_edge(const TrainPlan *plan, uint64_t epoch)
+{
+    const Progression *p = &plan->progression;
+    if ((double)epoch < p->first || p->to == p->from)
+        return p->to == p->from ? p->to : p->from;
+    if ((double)epoch >= p->last)
+        return p->to;
+    const double part = ((double)epoch - p->first) / (p->last - p->first);
+    const double edge = p->from + part * ((double)p->to - p->from);
+    return (uint32_t)lround(edge / p->step) * p->step;
+}
+
+static FshStatus plan_progression(TrainPlan *plan, const TrainOptions *options, FshError *error)
+{
+    Progression *p = &plan->progression;
+    double from = 0, to = 0;
+    *p = (Progression){.from = (uint32_t)options->train_crop_size, .to = (uint32_t)options->train_crop_size};
+    if (!options->progressive)
+        return FSH_OK;
+    if (options->train_crop_size)
+        return fsh_error_set(error, FSH_ERR_USAGE, "--train-crop-size: --progressive says the sizes already");
+    FshStatus status = train_options_range("progressive", options->progressive, 8, 4096, &from, &to, error);
+    if (status)
+        return status;
+    p->step = from < CROP_USED_WHOLE ? SMALL_STEP : CROP_STEP;
+    p->from = (uint32_t)from;
+    p->to = (uint32_t)to;
+    if (p->from != from || p->to != to || p->from % p->step || p->to % p->step || p->from == p->to)
+        return fsh_error_set(error, FSH_ERR_USAGE,
+                             "--progressive: '%s' is not FROM:TO, two different multiples of %u",
+                             options->progressive, p->step);
+    p->first = (double)options->epochs / 3;
+    p->last = 2 * (double)options->epochs / 3;
+    if (options->progressive_epochs)
+        status = train_options_range("progressive-epochs", options->progressive_epochs, 0,
+                                     (double)options->epochs, &p->first, &p->last, error);
+    return status;
+}
+
+static FshStatus list_edges(TrainPlan *plan, const TrainOptions *options, FshError *error)
+{
+    plan->edge_count = 0;
+    for (uint64_t epoch = 0; epoch < (uint64_t)options->epochs; epoch++) {
+        const uint32_t edge = plan_edge(plan, epoch);
+        if (plan->edge_count && plan->edges[plan->edge_count - 1] == edge)
+            continue;
+        if (plan->edge_count == PLAN_EDGES_MAX)
+            return fsh_error_set(error, FSH_ERR_USAGE, "--progressive: '%s' has more than %d sizes",
+                                 options->progressive, PLAN_EDGES_MAX);
+        plan->edges[plan->edge_count++] = edge;
+        if (plan->progression.from == plan->progression.to)
+            break;
+    }
+    if (options->progressive && plan->edge_count == 1)
+        return fsh_error_set(
+            error, FSH_ERR_USAGE,
+            "--progressive: '%s' is %u pixels in every epoch; give it more --epochs, or other "
+            "--progressive-epochs",
+            options->progressive, plan->edges[0]);
+    return FSH_OK;
+}
+
+/* ---- chance ---- */
+
+static CropMode choose_mode(const TrainOptions *options, uint32_t crop)
+{
+    if (strcmp(options->train_crop_mode, "rrc") == 0)
+        return CROP_RESIZED;
+    if (strcmp(options->train_crop_mode, "pad") == 0)
+        return CROP_PADDED;
+    if (strcmp(options->train_crop_mode, "center") == 0)
+        return CROP_CENTER;
+    return crop <= PAD_UP_TO ? CROP_PADDED : CROP_RESIZED;
+}
+
+/* "0.4" is for brightness, contrast and saturation. */
+static FshStatus plan_jitter(Augmentation *train, const TrainOptions *options, FshError *error)
+{
+    double numbers[4] = {0};
+    size_t count = 0;
+    if (!options->color_jitter)
+        return FSH_OK;
+    FshStatus status =
+        train_options_numbers("color-jitter", options->color_jitter, 0, 10, numbers, 4, &count, error);
+    if (status)
+        return status;
+    if (count == 1)
+        numbers[1] = numbers[2] = numbers[0];
+    if (numbers[3] > 0.5)
+        return fsh_error_set(error, FSH_ERR_USAGE,
+                             "--color-jitter: a hue of %g; it is at most 0.5, half the circle", numbers[3]);
+    if (train->channels == 1 && (numbers[3] > 0 || (count > 2 && numbers[2] > 0)))
+        return fsh_error_set(
+            error, FSH_ERR_USAGE,
+            "--color-jitter: '%s'; gray images have no saturation and no hue to change; give "
+            "BRIGHTNESS:CONTRAST",
+            options->color_jitter);
+    train->jitter = (ColourJitter){numbers[0], numbers[1], numbers[2], numbers[3]};
+    return FSH_OK;
+}
+
+static FshStatus plan_class_chance(TrainPlan *plan, const TrainOptions *options, const TrainingData *data,
+                                   FshError *error)
+{
+    Augmentation *train = &plan->train_augmentation;
+    FshStatus status =
+        train_options_range("scale", options->scale, 1e-3, 1, &train->scale_min, &train->scale_max, error);
+    if (!status)
+        status = train_options_range("ratio", options->ratio, 0.01, 100, &train->ratio_min, &train->ratio_max,
+                                     error);
+    if (status)
+        return status;
+    train->mode = choose_mode(options, train->size);
+    train->padding = options->crop_padding ? (uint32_t)options->crop_padding : train->size / 8;
+    /* Of the largest crop: smaller ones are moved by less in proportion (augment_at_size). */
+    if (train->mode == CROP_PADDED && train->padding >= train->size)
+        return fsh_error_set(error, FSH_ERR_USAGE,
+                             "--crop-padding: %u is not less than the crop of %u pixels", train->padding,
+                             train->size);
+    /* A mirrored 3 is no 3: gray sets are digits, letters and scans more often than not. */
+    const bool flips = train_options_given(options, "hflip-prob") || data->channels == 3;
+    train->flip_probability = flips ? options->hflip_prob : 0;
+    train->erasing = (RandomErasing){.probability = options->random_erase,
+                                     .scale_min = 0.02,
+                                     .scale_max = 0.33,
+                                     .ratio_min = 0.3,
+                                     .ratio_max = 3.3};
+    for (int fill = 0; fill < ERASING_FILL_COUNT; fill++)
+        if (strcmp(options->random_erase_mode, erasing_fill_names[fill]) == 0)
+            train->erasing.fill = (ErasingFill)fill;
+    for (uint32_t c = 0; c < data->channels; c++)
+        train->erasing.deviation[c] = data->standard_deviation[c] * 255;
+    if (plan->recipe.mixes)
+        plan->mixing = (Mixing){.mixup_alpha = options->mixup_alpha,
+                                .cutmix_alpha = options->cutmix_alpha,
+                                .probability = options->mixup_prob,
+                                .switch_probability = options->mixup_switch_prob};
+    if (plan->recipe.mixes && plan->train_spec.batch % 2)
+        return fsh_error_set(error, FSH_ERR_USAGE,
+                             "--batch-size: %lld is odd; mixup and cutmix mix two neighbours of a batch",
+                             (long long)plan->train_spec.batch);
+    return FSH_OK;
+}
+
+static void plan_pair_chance(TrainPlan *plan, const TrainOptions *options)
+{
+    Augmentation *train = &plan->train_augmentation;
+    train->flip_probability = options->hflip_prob;
+    train->vertical_flip_probability = options->vflip_prob;
+    train->transpose_probability = options->rotate_prob;
+    train->noise = options->noise;
+}
+
+FshStatus plan_images(TrainPlan *plan, const TrainOptions *options, const TrainingData *data, FshError *error)
+{
+    const bool pairs = plan->model->task == TASK_RESTORATION;
+    FshStatus status = plan_progression(plan, options, error);
+    if (!status)
+        status = pairs ? plan_pair_sizes(plan, options, data, error)
+                       : plan_class_sizes(plan, options, data, error);
+    if (status)
+        return status;
+    if (!options->progressive)
+        plan->progression.from = plan->progression.to = plan->train_augmentation.size;
+    plan->flip_tta = options->flip_tta;
+    plan->crop_border = (uint32_t)options->crop_border;
+    plan->y_channel = options->y_channel;
+    if (!data->train)
+        return FSH_OK;
+    status = list_edges(plan, options, error);
+    if (status || !options->augment)
+        return status;
+    if (pairs)
+        plan_pair_chance(plan, options);
+    else
+        status = plan_class_chance(plan, options, data, error);
+    if (!status)
+        status = plan_jitter(&plan->train_augmentation, options, error);
+    return status;
+}

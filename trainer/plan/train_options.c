@@ -1,0 +1,535 @@
+#include "trainer/plan/train_options.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "trainer/data/random_erasing.h"
+#include "trainer/checkpoint/run_state.h"
+#include "trainer/plan/train_hints.h"
+#include "trainer/models/models.h"
+#include "trainer/optim/schedule.h"
+
+static const char summary[] =
+    "Train a network on a dataset that fpack made, classes or pairs of images, or evaluate one. Every "
+    "default is meant "
+    "to work: the size of the images, the number of classes and how to normalise them come from the dataset.";
+
+static const char usage[] = "[OPTIONS] SHARDS [OUTPUT]";
+
+static const char examples[] =
+    "  ftrain shards/ out/                                   resnet18, defaults for all else\n"
+    "  ftrain --model resnet9 --amp bf16 --epochs 10 cifar10/ out/\n"
+    "  ftrain --gpus all --model resnet50 shards/ out/       on every GPU of this machine\n"
+    "  ftrain --model unet pairs/ out/                       blurry and sharp: PSNR, SSIM\n"
+    "  ftrain --dry-run shards/                              the network, its memory, the steps, the time\n"
+    "  ftrain --resume auto shards/ out/                     go on, or begin\n"
+    "  ftrain --evaluate --weights out/model_best.safetensors shards/\n"
+    "  ftrain --weights out/model_best.safetensors --predict classes/ photos/    any images, unpacked\n"
+    "  ftrain --weights out/model_best.safetensors --predict restored/ pairs/\n"
+    "  ftrain --print-config --model resnet50 > run.toml; ftrain --config run.toml shards/ out/\n"
+    "  ftrain --list-models\n";
+
+const char *const train_options_no_file[] = {"config",     "print-config", "list-models",  "evaluate",
+                                             "predict",    "export",       "bench-loader", "drop-caches",
+                                             "files-from", "tile",         "tile-overlap", "predict-format",
+                                             "resume",     "force",        "dry-run",      NULL};
+
+const char *const train_options_free[] = {"config",
+                                          "print-config",
+                                          "list-models",
+                                          "evaluate",
+                                          "predict",
+                                          "export",
+                                          "predict-format",
+                                          "files-from",
+                                          "tile",
+                                          "tile-overlap",
+                                          "bench-loader",
+                                          "drop-caches",
+                                          "weights", /* where it began; the checkpoint has its own */
+                                          "resume",
+                                          "force",
+                                          "dry-run",
+                                          "shards",
+                                          "output",
+                                          "workers",
+                                          "cache",
+                                          "device",
+                                          "cudnn-benchmark",
+                                          "gpus", /* how many ranks is noted by itself */
+                                          "log-interval",
+                                          "profile",
+                                          "checkpoint-interval",
+                                          "checkpoint-hist",
+                                          "tensorboard",
+                                          "html",
+                                          "verdict",
+                                          "jobs",
+                                          "quiet",
+                                          "verbose",
+                                          "json",
+                                          "on-error",
+                                          "val-batch-size",
+                                          NULL};
+
+TrainOptions train_options_default(void)
+{
+    return (TrainOptions){
+        .verdict = true,
+        .train_split = "train",
+        .on_error = "stop",
+        .cache = "none",
+        .decode = "cpu",
+        .device = "auto",
+        .amp = "auto",
+        .predict_format = "auto",
+        .cudnn_benchmark = true,
+        .epochs = 16,
+        .grad_accum_steps = 1,
+        .loss = "auto",
+        .optimizer = "auto",
+        .momentum = 0.9,
+        .nesterov = true,
+        .betas = "0.9:0.999",
+        .optimizer_epsilon = 1e-8,
+        .trust_coefficient = 0.001,
+        .weight_decay = 5e-4,
+        .label_smoothing = 0.1,
+        .lookahead_alpha = 0.5,
+        .model_ema_decay = 0.9998,
+        .model_ema_warmup = true,
+        .loss_scale = 65536,
+        .lr_base = 0.2,
+        .lr_scheduler = "cosine",
+        .lr_unit = "step",
+        .lr_warmup_epochs = 5,
+        .lr_warmup_method = "linear",
+        .lr_warmup_factor = 0.01,
+        .lr_step_size = 30,
+        .lr_gamma = 0.1,
+        .lr_power = 1,
+        .plateau_metric = "auto",
+        .plateau_factor = 0.1,
+        .plateau_patience = 10,
+        .plateau_threshold = 1e-4,
+        .plateau_threshold_mode = "rel",
+        .early_stop_metric = "auto",
+        .train_crop_mode = "auto",
+        .scale = "0.35:1",
+        .ratio = "0.75:1.3333",
+        .hflip_prob = 0.5,
+        .vflip_prob = 0.5,
+        .rotate_prob = 0.5,
+        .random_erase_mode = "const",
+        .mixup_prob = 1,
+        .mixup_switch_prob = 0.5,
+        .augment = true,
+        .log_interval = 50,
+        .tensorboard = true,
+        .html = true,
+    };
+}
+
+static const char *const on_error_choices[] = {"stop", "skip", NULL};
+static const char *const cache_choices[] = {"none", "ram", "lock", "pixels", "gpu", NULL};
+static const char *const decode_choices[] = {"cpu", "gpu", NULL};
+static const char *const predict_choices[] = {"auto", "csv", "jsonl", "png", "jpeg", NULL};
+static const char *const device_choices[] = {"auto", "cpu", "cuda", NULL};
+static const char *const amp_choices[] = {"auto", "off", "bf16", "fp16", NULL};
+static const char *const crop_mode_choices[] = {"auto", "rrc", "pad", "center", NULL};
+static const char *const loss_choices[] = {"auto",        "cross-entropy", "bce",  "l1",
+                                           "charbonnier", "mse",           "psnr", NULL};
+static const char *const optimizer_choices[] = {"auto", "sgd", "adam", "adamw", "lars", "lamb", NULL};
+static const char *const metric_choices[] = {"auto", "loss", "top1", "top5", "psnr", "ssim", NULL};
+static const char *const schedule_choices[] = {"constant",   "step",    "cosine", "linear",
+                                               "polynomial", "plateau", NULL};
+static const char *const schedule_unit_choices[] = {"step", "epoch", NULL};
+static const char *const threshold_mode_choices[] = {"rel", "abs", NULL};
+
+enum { EDGE_MAX = 4096, BATCH_MAX = 1 << 20, EPOCHS_MAX = 1000000 };
+
+/* One row is two lines: what it is, and its help. */
+/* clang-format off */
+void train_options_rows(TrainOptions *o, Option *rows)
+{
+    const Option table[] = {
+        {.name = "shards", .kind = OPTION_TEXT, .value = &o->shards, .argument = "DIR", .alias = "data-dir",
+         .group = "Data",
+         .help = "the dataset, if it is not the first argument"},
+        {.name = "output", .kind = OPTION_TEXT, .value = &o->output, .argument = "DIR", .alias = "output-dir",
+         .help = "where weights, tables and log go, if it is not the second argument"},
+        {.name = "force", .letter = 'f', .kind = OPTION_FLAG, .value = &o->force,
+         .help = "use an output folder that is not empty, and replace an earlier run's files in it"},
+        {.name = "config", .kind = OPTION_TEXT, .value = &o->config, .argument = "FILE",
+         .help = "values for options from a TOML or JSON file, args.json of a run too; the command line "
+                 "wins"},
+        {.name = "print-config", .kind = OPTION_FLAG, .value = &o->print_config,
+         .help = "print all options as they are in force, as such a file, and leave"},
+        {.name = "train-split", .kind = OPTION_TEXT, .value = &o->train_split, .argument = "NAME",
+         .help = "the split to learn from"},
+        {.name = "val-split", .kind = OPTION_TEXT, .value = &o->val_split, .argument = "NAME",
+         .help = "the split to evaluate on; val, else test, unless given"},
+        {.name = "on-error", .kind = OPTION_CHOICE, .value = &o->on_error, .argument = "WHAT",
+         .choices = on_error_choices,
+         .help = "when a sample cannot be read: stop, or skip it and name it (exit status 1)"},
+        {.name = "workers", .kind = OPTION_INTEGER, .value = &o->workers, .argument = "N", .maximum = 1024,
+         .help = "threads that decode and augment ahead of training; 0: half the cores"},
+        {.name = "cache", .kind = OPTION_CHOICE, .value = &o->cache, .argument = "HOW", .choices = cache_choices,
+         .help = "before the first step: none, bring the dataset into memory (ram), lock it there too (lock), or "
+                 "decode it into memory (pixels) or into the GPU's (gpu)"},
+        {.name = "decode", .kind = OPTION_CHOICE, .value = &o->decode, .argument = "WHERE", .choices = decode_choices,
+         .help = "who decodes the JPEG files of training: the loader's threads (cpu), or nvJPEG (gpu), whose pixels "
+                 "differ by a few levels"},
+        {.name = "bench-loader", .kind = OPTION_FLAG, .value = &o->bench_loader,
+         .help = "run the loader alone: images/s, MB/s, time by stage, and what bounds it"},
+        {.name = "drop-caches", .kind = OPTION_FLAG, .value = &o->drop_caches,
+         .help = "for --bench-loader: forget the files' pages first, so that the disk is measured too"},
+
+        {.name = "model", .letter = 'm', .kind = OPTION_TEXT, .value = &o->model, .argument = "NAME",
+         .alias = "arch", .group = "Network",
+         .help = "the network; see --list-models; resnet18, or unet for pairs, unless given; --evaluate "
+                 "takes the one that the weights name"},
+        {.name = "list-models", .kind = OPTION_FLAG, .value = &o->list_models,
+         .help = "list the networks with parameters and GFLOP, for SHARDS if given"},
+        {.name = "depth", .kind = OPTION_INTEGER, .value = &o->depth, .argument = "N", .maximum = 1202,
+         .help = "pyramidnet: layers, 2 more than a multiple of 6; 0: 110"},
+        {.name = "alpha", .kind = OPTION_INTEGER, .value = &o->alpha, .argument = "N", .maximum = 1000,
+         .help = "pyramidnet: channels added from the first block to the last; 0: 270"},
+        {.name = "width", .kind = OPTION_INTEGER, .value = &o->width, .argument = "N", .maximum = 1024,
+         .help = "unet, nafnet: channels of the first level; 0: 32"},
+        {.name = "encoder-blocks", .kind = OPTION_TEXT, .value = &o->encoder_blocks, .argument = "N,N,...",
+         .alias = "enc-blk-nums",
+         .help = "nafnet: blocks of each level on the way down; 1,1,1,28 unless given"},
+        {.name = "middle-blocks", .kind = OPTION_TEXT, .value = &o->middle_blocks, .argument = "N",
+         .alias = "middle-blk-num",
+         .help = "nafnet: blocks at the bottom; 1 unless given"},
+        {.name = "decoder-blocks", .kind = OPTION_TEXT, .value = &o->decoder_blocks, .argument = "N,N,...",
+         .alias = "dec-blk-nums",
+         .help = "nafnet: blocks of each level on the way up; 1,1,1,1 unless given"},
+        {.name = "weights", .kind = OPTION_TEXT, .value = &o->weights, .argument = "FILE",
+         .help = "start from, evaluate or predict with these weights (safetensors with the names of "
+                 "torchvision, timm, NAFNet)"},
+        {.name = "evaluate", .kind = OPTION_FLAG, .value = &o->evaluate, .alias = "test-only",
+         .help = "evaluate --weights and leave; writes nothing"},
+        {.name = "predict", .kind = OPTION_TEXT, .value = &o->predict, .argument = "DIR",
+         .help = "with --weights: predicted classes as a table, or restored images, into DIR; SHARDS may be a folder of "
+                 "images, a tar, or an image too"},
+        {.name = "export", .kind = OPTION_TEXT, .value = &o->export_path, .argument = "FILE",
+         .help = "with --weights: a table with a row for each sample of the evaluation split, or for each image"},
+        {.name = "predict-format", .kind = OPTION_CHOICE, .value = &o->predict_format, .argument = "FORMAT",
+         .choices = predict_choices,
+         .help = "tables as csv or jsonl (auto: csv), restored images as png or jpeg (auto: by the name of the input)"},
+        {.name = "files-from", .kind = OPTION_TEXT, .value = &o->files_from, .argument = "FILE",
+         .help = "predict the images below SHARDS (or here) that FILE lists, a path a line; -: standard input"},
+        {.name = "tile", .kind = OPTION_INTEGER, .value = &o->tile, .argument = "PX", .maximum = 16384,
+         .help = "restore images in squares of this edge; 0: whole, or in the largest that fit into memory"},
+        {.name = "tile-overlap", .kind = OPTION_INTEGER, .value = &o->tile_overlap, .argument = "PX",
+         .maximum = 4096,
+         .help = "pixels that neighbouring tiles share, so that no seam is seen; 0: 128, but half of a tile at most"},
+        {.name = "device", .kind = OPTION_CHOICE, .value = &o->device, .argument = "NAME",
+         .choices = device_choices, .hints = train_device_hints,
+         .help = "where to compute; cuda is the first GPU of CUDA_VISIBLE_DEVICES; auto: cuda if this build and this "
+                 "machine have it"},
+        {.name = "gpus", .kind = OPTION_TEXT, .value = &o->gpus, .argument = "N",
+         .help = "train on so many GPUs of this host, or all: a process for each, --batch-size images on each; "
+                 "torchrun --no-python, mpirun and srun start ranks too"},
+        {.name = "amp", .kind = OPTION_CHOICE, .value = &o->amp, .argument = "TYPE", .choices = amp_choices, .hints = train_amp_hints,
+         .help = "type of activations and products: off is float32; auto: on a GPU fp16, or bf16 for networks "
+                 "without batch norm, else off"},
+        {.name = "tf32", .kind = OPTION_FLAG, .value = &o->tf32, .alias = "allow-tf32",
+         .help = "on a GPU, with --amp off: products round what they multiply to TF32, which is much faster"},
+        {.name = "cudnn-benchmark", .kind = OPTION_FLAG, .value = &o->cudnn_benchmark,
+         .help = "on a GPU: time the ways to compute each convolution and keep the fastest; off with "
+                 "--deterministic unless given"},
+        {.name = "no-fuse", .kind = OPTION_TEXT, .value = &o->no_fuse, .argument = "NAME,NAME,...",
+         .help = "rewrites of the network to leave out, for measuring: norm-relu, norm-add-relu, norm-add, bias-norm, "
+                 "conv-statistics, gradient-add, pad-add, conv-bias-relu, images-again"},
+
+        {.name = "epochs", .kind = OPTION_INTEGER, .value = &o->epochs, .argument = "N", .minimum = 1,
+         .maximum = EPOCHS_MAX, .group = "Training",
+         .help = "passes over the training split"},
+        {.name = "batch-size", .letter = 'b', .kind = OPTION_INTEGER, .value = &o->batch_size, .argument = "N",
+         .maximum = BATCH_MAX,
+         .help = "images in a step; 0: 64 (16 for pairs), fewer where the split is small"},
+        {.name = "val-batch-size", .kind = OPTION_INTEGER, .value = &o->val_batch_size, .argument = "N",
+         .maximum = BATCH_MAX,
+         .help = "images in a step of evaluation; 0: as in training"},
+        {.name = "val-interval", .kind = OPTION_INTEGER, .value = &o->val_interval, .argument = "N",
+         .maximum = EPOCHS_MAX,
+         .help = "epochs between two evaluations; the last epoch is always evaluated; 0: 1, or, for pairs, as many as keep "
+                 "evaluation under a fifth of the time"},
+        {.name = "grad-accum-steps", .kind = OPTION_INTEGER, .value = &o->grad_accum_steps, .argument = "N",
+         .minimum = 1, .maximum = 65536,
+         .help = "batches whose gradients are averaged for one update"},
+        {.name = "loss", .kind = OPTION_CHOICE, .value = &o->loss, .argument = "NAME", .choices = loss_choices, .hints = train_loss_hints,
+         .help = "auto: cross-entropy, or for pairs charbonnier"},
+        {.name = "opt", .kind = OPTION_CHOICE, .value = &o->optimizer, .argument = "NAME", .alias = "optimizer",
+         .choices = optimizer_choices, .hints = train_optimizer_hints,
+         .help = "the optimizer; auto: sgd, or adamw for pairs"},
+        {.name = "momentum", .kind = OPTION_REAL, .value = &o->momentum, .argument = "X", .maximum = 0.9999,
+         .help = "of sgd and lars"},
+        {.name = "nesterov", .kind = OPTION_FLAG, .value = &o->nesterov,
+         .help = "Nesterov's form of momentum, for sgd"},
+        {.name = "opt-betas", .kind = OPTION_TEXT, .value = &o->betas, .argument = "B1:B2",
+         .help = "of adam, adamw and lamb"},
+        {.name = "opt-eps", .kind = OPTION_REAL, .value = &o->optimizer_epsilon, .argument = "X", .maximum = 1,
+         .help = "of adam, adamw and lamb"},
+        {.name = "trust-coefficient", .kind = OPTION_REAL, .value = &o->trust_coefficient, .argument = "X",
+         .maximum = 1,
+         .help = "of lars"},
+        {.name = "weight-decay", .kind = OPTION_REAL, .value = &o->weight_decay, .argument = "X", .maximum = 1,
+         .alias = "wd",
+         .help = "on weights; norms and biases have none; 0.0005, 0.05 with adamw, none for pairs, unless given"},
+        {.name = "label-smoothing", .kind = OPTION_REAL, .value = &o->label_smoothing, .argument = "X",
+         .maximum = 0.99, .alias = "smoothing",
+         .help = "part of each label that is spread over all classes"},
+        {.name = "clip-grad", .kind = OPTION_REAL, .value = &o->clip_grad, .argument = "X", .maximum = 1e9,
+         .alias = "clip-grad-norm",
+         .help = "longest gradient over all weights together; 0: any"},
+        {.name = "lookahead", .kind = OPTION_INTEGER, .value = &o->lookahead_steps, .argument = "N",
+         .maximum = 100000,
+         .help = "steps between two looks back of Lookahead around the optimizer; 0: none"},
+        {.name = "lookahead-alpha", .kind = OPTION_REAL, .value = &o->lookahead_alpha, .argument = "X",
+         .maximum = 1,
+         .help = "part of the way that Lookahead goes"},
+        {.name = "model-ema", .kind = OPTION_FLAG, .value = &o->model_ema,
+         .help = "average the weights over the steps too; evaluated and saved as model_ema.safetensors"},
+        {.name = "model-ema-decay", .kind = OPTION_REAL, .value = &o->model_ema_decay, .argument = "X",
+         .minimum = 1e-6, .maximum = 0.9999999,
+         .help = "part of the average that each step keeps"},
+        {.name = "model-ema-warmup", .kind = OPTION_FLAG, .value = &o->model_ema_warmup,
+         .help = "let the average follow faster in the first steps"},
+        {.name = "loss-scale", .kind = OPTION_REAL, .value = &o->loss_scale, .argument = "X", .maximum = 1e9,
+         .help = "for --amp fp16: the first scale of the loss, which adapts itself; 0: none"},
+        {.name = "seed", .kind = OPTION_INTEGER, .value = &o->seed, .argument = "N",
+         .maximum = 9007199254740992.0,
+         .help = "decides first weights, order and augmentation: the same seed gives the same result"},
+        {.name = "deterministic", .kind = OPTION_FLAG, .value = &o->deterministic,
+         .help = "the same bits in every run on this machine; the CPU does so always"},
+
+        {.name = "lr", .kind = OPTION_REAL, .value = &o->lr, .argument = "X", .maximum = 1e6,
+         .group = "Learning rate",
+         .help = "highest learning rate; 0: for sgd and lars --lr-base times batch size / 256, else 0.001"},
+        {.name = "lr-base", .kind = OPTION_REAL, .value = &o->lr_base, .argument = "X", .maximum = 1e6,
+         .help = "highest learning rate for a batch of 256 images"},
+        {.name = "lr-scheduler", .kind = OPTION_CHOICE, .value = &o->lr_scheduler, .argument = "NAME",
+         .alias = "sched", .choices = schedule_choices, .hints = train_schedule_hints,
+         .help = "what the learning rate does after the warm-up"},
+        {.name = "lr-unit", .kind = OPTION_CHOICE, .value = &o->lr_unit, .argument = "UNIT",
+         .choices = schedule_unit_choices,
+         .help = "the learning rate changes at each step, or at each epoch"},
+        {.name = "lr-warmup-epochs", .kind = OPTION_REAL, .value = &o->lr_warmup_epochs, .argument = "X",
+         .maximum = EPOCHS_MAX, .alias = "warmup-epochs",
+         .help = "epochs in which the learning rate rises to its highest; at most a fifth of all unless "
+                 "given"},
+        {.name = "lr-warmup-method", .kind = OPTION_CHOICE, .value = &o->lr_warmup_method, .argument = "NAME",
+         .choices = warmup_names,
+         .help = "how it rises"},
+        {.name = "lr-warmup-decay", .kind = OPTION_REAL, .value = &o->lr_warmup_factor, .argument = "X",
+         .maximum = 1,
+         .help = "where it begins to rise, as a part of the highest"},
+        {.name = "lr-step-size", .kind = OPTION_INTEGER, .value = &o->lr_step_size, .argument = "N", .minimum = 1,
+         .maximum = EPOCHS_MAX,
+         .help = "for step: epochs between two drops"},
+        {.name = "lr-gamma", .kind = OPTION_REAL, .value = &o->lr_gamma, .argument = "X", .maximum = 1,
+         .help = "for step: what each drop multiplies by"},
+        {.name = "lr-power", .kind = OPTION_REAL, .value = &o->lr_power, .argument = "X", .minimum = 0.01,
+         .maximum = 100,
+         .help = "for polynomial: the power"},
+        {.name = "lr-min", .kind = OPTION_REAL, .value = &o->lr_min, .argument = "X", .maximum = 1e6,
+         .help = "where cosine, linear, polynomial and plateau end"},
+        {.name = "plateau-metric", .kind = OPTION_CHOICE, .value = &o->plateau_metric, .argument = "NAME",
+         .choices = metric_choices,
+         .help = "for plateau: what must get better"},
+        {.name = "plateau-factor", .kind = OPTION_REAL, .value = &o->plateau_factor, .argument = "X",
+         .minimum = 1e-6, .maximum = 0.999999,
+         .help = "for plateau: what each drop multiplies by"},
+        {.name = "plateau-patience", .kind = OPTION_INTEGER, .value = &o->plateau_patience, .argument = "N",
+         .maximum = EPOCHS_MAX, .alias = "patience-epochs",
+         .help = "for plateau: evaluations in a row without improvement that are borne"},
+        {.name = "plateau-threshold", .kind = OPTION_REAL, .value = &o->plateau_threshold, .argument = "X",
+         .maximum = 1e6,
+         .help = "for plateau: by how much a measure must be better to count"},
+        {.name = "plateau-threshold-mode", .kind = OPTION_CHOICE, .value = &o->plateau_threshold_mode,
+         .argument = "MODE", .choices = threshold_mode_choices,
+         .help = "for plateau: the threshold is relative or absolute"},
+        {.name = "plateau-cooldown", .kind = OPTION_INTEGER, .value = &o->plateau_cooldown, .argument = "N",
+         .maximum = EPOCHS_MAX,
+         .help = "for plateau: evaluations after a drop that do not count"},
+        {.name = "early-stop-patience", .kind = OPTION_INTEGER, .value = &o->early_stop_patience, .argument = "N",
+         .maximum = EPOCHS_MAX,
+         .help = "stop after so many evaluations without improvement; 0: never"},
+        {.name = "early-stop-min-delta", .kind = OPTION_REAL, .value = &o->early_stop_min_delta, .argument = "X",
+         .maximum = 1e6,
+         .help = "by how much a measure must be better to count, for early stopping"},
+        {.name = "early-stop-metric", .kind = OPTION_CHOICE, .value = &o->early_stop_metric, .argument = "NAME",
+         .choices = metric_choices,
+         .help = "what must improve"},
+
+        {.name = "train-crop-size", .kind = OPTION_INTEGER, .value = &o->train_crop_size, .argument = "PX",
+         .maximum = EDGE_MAX, .group = "Images",
+         .help = "edge of the square that the network sees in training; 0: from the dataset"},
+        {.name = "progressive", .kind = OPTION_TEXT, .value = &o->progressive, .argument = "FROM:TO",
+         .help = "edge that grows with the epochs, in steps of 32 pixels (8 below 64)"},
+        {.name = "progressive-epochs", .kind = OPTION_TEXT, .value = &o->progressive_epochs,
+         .argument = "FIRST:LAST",
+         .help = "the epochs between which it grows; the second third unless given"},
+        {.name = "val-resize-size", .kind = OPTION_INTEGER, .value = &o->val_resize_size, .argument = "PX",
+         .maximum = EDGE_MAX,
+         .help = "short edge that images get before evaluation; 0: from the dataset"},
+        {.name = "val-crop-size", .kind = OPTION_INTEGER, .value = &o->val_crop_size, .argument = "PX",
+         .maximum = EDGE_MAX,
+         .help = "edge of the centre square that is evaluated; 0: as in training; pairs are evaluated "
+                 "whole"},
+        {.name = "train-crop-mode", .kind = OPTION_CHOICE, .value = &o->train_crop_mode, .argument = "MODE",
+         .choices = crop_mode_choices,
+         .help = "rrc: random part, resized; pad: the centre, moved; center: no chance; auto: pad up to "
+                 "40 pixels, else rrc"},
+        {.name = "scale", .kind = OPTION_TEXT, .value = &o->scale, .argument = "MIN:MAX", .alias = "rrc-scale",
+         .help = "for rrc: part of the image's area"},
+        {.name = "ratio", .kind = OPTION_TEXT, .value = &o->ratio, .argument = "MIN:MAX", .alias = "rrc-ratio",
+         .help = "for rrc: width / height of the part"},
+        {.name = "crop-padding", .kind = OPTION_INTEGER, .value = &o->crop_padding, .argument = "PX",
+         .maximum = EDGE_MAX,
+         .help = "for pad: how far images are moved; 0: an eighth of the crop"},
+        {.name = "hflip-prob", .kind = OPTION_REAL, .value = &o->hflip_prob, .argument = "P", .maximum = 1,
+         .alias = "hflip",
+         .help = "probability of a flip left to right; none on gray images (digits, scans) unless given"},
+        {.name = "vflip-prob", .kind = OPTION_REAL, .value = &o->vflip_prob, .argument = "P", .maximum = 1,
+         .alias = "vflip",
+         .help = "for pairs: probability of a flip upside down"},
+        {.name = "rotate-prob", .kind = OPTION_REAL, .value = &o->rotate_prob, .argument = "P", .maximum = 1,
+         .help = "for pairs: probability that rows and columns change places, which with the flips gives quarter turns"},
+        {.name = "color-jitter", .kind = OPTION_TEXT, .value = &o->color_jitter, .argument = "B:C:S:H",
+         .help = "brightness, contrast, saturation, hue as torchvision's ColorJitter; one number is for "
+                 "the first three"},
+        {.name = "random-erase", .kind = OPTION_REAL, .value = &o->random_erase, .argument = "P", .maximum = 1,
+         .alias = "reprob",
+         .help = "probability of a random box being erased"},
+        {.name = "random-erase-mode", .kind = OPTION_CHOICE, .value = &o->random_erase_mode, .argument = "HOW",
+         .alias = "remode", .choices = erasing_fill_names,
+         .help = "with the mean (const), one random colour (rand), random pixels (pixel)"},
+        {.name = "noise", .kind = OPTION_REAL, .value = &o->noise, .argument = "X", .maximum = 255,
+         .help = "for pairs: noise on the input alone, of a deviation drawn up to this, in grey levels of 255"},
+        {.name = "mixup-alpha", .kind = OPTION_REAL, .value = &o->mixup_alpha, .argument = "X", .maximum = 100,
+         .alias = "mixup",
+         .help = "mixup with a share drawn from beta(X, X), 0.2 for one; 0: none"},
+        {.name = "cutmix-alpha", .kind = OPTION_REAL, .value = &o->cutmix_alpha, .argument = "X", .maximum = 100,
+         .alias = "cutmix",
+         .help = "cutmix with a share drawn from beta(X, X), 1 for one; 0: none"},
+        {.name = "mixup-prob", .kind = OPTION_REAL, .value = &o->mixup_prob, .argument = "P", .maximum = 1,
+         .help = "probability that a pair of samples is mixed"},
+        {.name = "mixup-switch-prob", .kind = OPTION_REAL, .value = &o->mixup_switch_prob, .argument = "P",
+         .maximum = 1,
+         .help = "with mixup and cutmix: probability that it is cutmix"},
+        {.name = "aug", .kind = OPTION_FLAG, .value = &o->augment,
+         .help = "random crops, flips and all else in training; --no-aug sees each image as evaluation "
+                 "does"},
+        {.name = "flip-tta", .kind = OPTION_FLAG, .value = &o->flip_tta,
+         .help = "evaluate each image and its mirror image, and average"},
+        {.name = "crop-border", .kind = OPTION_INTEGER, .value = &o->crop_border, .argument = "PX",
+         .maximum = 1024,
+         .help = "pairs: pixels at each edge that PSNR and SSIM leave out"},
+        {.name = "y-channel", .kind = OPTION_FLAG, .value = &o->y_channel,
+         .help = "pairs: PSNR and SSIM of luma (ITU-R 601) alone"},
+
+        {.name = "log-interval", .kind = OPTION_INTEGER, .value = &o->log_interval, .argument = "N", .minimum = 1,
+         .maximum = 1e9, .alias = "print-freq", .group = "Run",
+         .help = "steps between two lines of the log"},
+        {.name = "profile", .kind = OPTION_INTEGER, .value = &o->profile, .argument = "N", .maximum = 1e6,
+         .help = "measure N steps in the middle of training layer by layer, into PROFILE.txt; 0: none"},
+        {.name = "resume", .kind = OPTION_TEXT, .value = &o->resume, .argument = "PATH",
+         .help = "go on from a checkpoint (file or output folder); auto: from the output's own if it has "
+                 "one"},
+        {.name = "checkpoint-interval", .kind = OPTION_INTEGER, .value = &o->checkpoint_interval, .argument = "N",
+         .maximum = 1e9,
+         .help = "steps between two checkpoints within an epoch; 0: at its end, and when stopped"},
+        {.name = "checkpoint-hist", .kind = OPTION_INTEGER, .value = &o->checkpoint_hist, .argument = "N",
+         .maximum = KEPT_EPOCHS_MAX,
+         .help = "keep the weights of the N best epochs too, as checkpoint-EPOCH.safetensors"},
+        {.name = "tensorboard", .kind = OPTION_FLAG, .value = &o->tensorboard,
+         .help = "write event files for TensorBoard"},
+        {.name = "html", .kind = OPTION_FLAG, .value = &o->html,
+         .help = "write report.html while the run goes on, and at its end"},
+        {.name = "verdict", .kind = OPTION_FLAG, .value = &o->verdict,
+         .help = "say at the end what bounded the speed, and what to do about it"},
+
+        PROGRAM_OPTIONS(&o->program),
+        {0},
+    };
+    _Static_assert(sizeof table / sizeof *table <= TRAIN_OPTION_ROWS, "TRAIN_OPTION_ROWS is too small");
+    memcpy(rows, table, sizeof table);
+    for (size_t i = 0; rows[i].name; i++)
+        rows[i].given = &o->given[i];
+}
+/* clang-format on */
+
+bool train_options_given(const TrainOptions *options, const char *name)
+{
+    TrainOptions copy = *options;
+    Option rows[TRAIN_OPTION_ROWS];
+    train_options_rows(&copy, rows);
+    for (size_t i = 0; rows[i].name; i++)
+        if (strcmp(rows[i].name, name) == 0)
+            return options->given[i];
+    return false;
+}
+
+OptionTable train_options_table(const Option *rows)
+{
+    return (OptionTable){.program = "ftrain",
+                         .summary = summary,
+                         .usage = usage,
+                         .options = rows,
+                         .foreign = train_foreign,
+                         .answers = train_answers,
+                         .examples = examples,
+                         .config = "config",
+                         .config_skip = train_options_no_file,
+                         .arguments_max = 2};
+}
+
+/* A plain number at *text, which moves behind it. */
+static bool read_number(const char **text, double *value_ret)
+{
+    char *stop = NULL;
+    *value_ret = strtod(*text, &stop);
+    const bool read = stop != *text && isfinite(*value_ret);
+    *text = stop;
+    return read;
+}
+
+FshStatus train_options_numbers(const char *name, const char *text, double low, double high, double *numbers,
+                                size_t most, size_t *count_ret, FshError *error)
+{
+    const char *at = text;
+    for (*count_ret = 0; *count_ret < most;) {
+        double number = 0;
+        if (!read_number(&at, &number) || number < low || number > high)
+            break;
+        numbers[(*count_ret)++] = number;
+        if (*at == '\0')
+            return FSH_OK;
+        if (*at != ',' && *at != ':')
+            break;
+        at++;
+    }
+    return fsh_error_set(error, FSH_ERR_USAGE,
+                         "--%s: '%s' is not a list of at most %zu numbers from %g to %g", name, text, most,
+                         low, high);
+}
+
+FshStatus train_options_range(const char *name, const char *text, double low, double high,
+                              double *minimum_ret, double *maximum_ret, FshError *error)
+{
+    double numbers[2];
+    size_t count = 0;
+    if (train_options_numbers(name, text, low, high, numbers, 2, &count, NULL) || count != 2 ||
+        numbers[0] > numbers[1])
+        return fsh_error_set(error, FSH_ERR_USAGE, "--%s: '%s' is not MIN:MAX with %g <= MIN <= MAX <= %g",
+                             name, text, low, high);
+    *minimum_ret = numbers[0];
+    *maximum_ret = numbers[1];
+    return FSH_OK;
+}

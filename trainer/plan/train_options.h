@@ -1,0 +1,133 @@
+/* train_options.h - what the user can say to ftrain: one struct with the defaults, and the table that fills it.
+ *
+ * A number of 0 means "chosen from the dataset or the machine" where the help says so; train_plan.h chooses. Names are
+ * those of torchvision's reference scripts and of timm, where either has the thing. */
+#ifndef FSHARD_TRAINER_PLAN_TRAIN_OPTIONS_H
+#define FSHARD_TRAINER_PLAN_TRAIN_OPTIONS_H
+
+#include "common/program.h"
+#include "trainer/ranks/rank_place.h"
+
+enum { TRAIN_OPTION_ROWS = 128 };
+
+/* By theme: there is one of it, its padding is nobody's loss. */
+/* NOLINTNEXTLINE(clang-analyzer-optin.performance.Padding) */
+typedef struct TrainOptions {
+    ProgramOptions program;
+    bool given[TRAIN_OPTION_ROWS]; /* by row: on the command line or in the file; see train_options_given */
+    RankPlace
+        place; /* not an option: this process among the ranks of the run; world_size 0: alone (session.h) */
+    struct ImageSource
+        *images;        /* not an option either: what --predict has found (image_source.h); NULL: a dataset */
+    const char *config; /* a file of values (options_config.h) */
+    bool print_config, force, list_models, evaluate, bench_loader, drop_caches, verdict;
+
+    /* Data */
+    const char *shards, *output;         /* given as options, or as arguments (main) */
+    const char *train_split, *val_split; /* val_split NULL: val, else test */
+    const char *on_error;                /* "stop", "skip" */
+    int64_t workers;                     /* loader threads; 0: chosen */
+    const char *decode;                  /* "cpu", "gpu": JPEG files */
+    const char *cache;                   /* "none", "ram", "lock", "pixels", "gpu" */
+
+    /* Network */
+    const char *model;   /* NULL: resnet18, or unet for pairs */
+    const char *weights; /* NULL: drawn from the seed */
+    const char *device;  /* "auto", "cpu", "cuda" */
+    const char *gpus;    /* a number, "all"; NULL: this process alone, or as a launcher says */
+    const char *amp;     /* "auto", "off", "bf16", "fp16" */
+    bool tf32, cudnn_benchmark;
+    const char *no_fuse; /* NAME,NAME; NULL: all that the backend has */
+    int64_t depth, alpha, width;
+    const char *encoder_blocks, *middle_blocks, *decoder_blocks;
+    const char *predict, *export_path;
+    const char *predict_format; /* "auto", "csv", "jsonl", "png", "jpeg" */
+    const char *files_from;     /* images that nobody has packed, a list of them; NULL: all */
+    int64_t tile, tile_overlap; /* pixels; tile 0: whole images where memory allows it */
+
+    /* Training */
+    int64_t epochs;
+    int64_t batch_size, val_batch_size; /* 0: chosen */
+    int64_t val_interval;               /* epochs; 0: chosen */
+    int64_t grad_accum_steps;
+    const char *loss;      /* "auto" or one of loss_names */
+    const char *optimizer; /* one of optimizer_names */
+    double momentum, weight_decay, label_smoothing, optimizer_epsilon, trust_coefficient, clip_grad;
+    bool nesterov;
+    const char *betas; /* BETA1:BETA2 */
+    int64_t lookahead_steps;
+    double lookahead_alpha;
+    bool model_ema, model_ema_warmup;
+    double model_ema_decay;
+    double loss_scale; /* fp16: the first; 0: none */
+    int64_t seed;
+    bool deterministic;
+
+    /* Learning rate */
+    double lr; /* 0: lr_base for each 256 images of the batch */
+    double lr_base;
+    const char *lr_scheduler, *lr_unit;
+    const char *lr_warmup_method;
+    double lr_warmup_epochs, lr_warmup_factor;
+    int64_t lr_step_size; /* epochs */
+    double lr_gamma, lr_min, lr_power;
+    const char *plateau_metric; /* "auto" or a metric's name */
+    const char *plateau_threshold_mode;
+    double plateau_factor, plateau_threshold;
+    int64_t plateau_patience, plateau_cooldown;
+    int64_t early_stop_patience; /* evaluations; 0: none */
+    double early_stop_min_delta;
+    const char *early_stop_metric;
+
+    /* Images */
+    int64_t train_crop_size, val_resize_size, val_crop_size; /* pixels; 0: chosen */
+    const char *progressive;                                 /* FROM:TO */
+    const char *progressive_epochs; /* FIRST:LAST; NULL: the first and the last third stay */
+    const char *train_crop_mode;    /* "auto" or one of crop_mode_names */
+    const char *scale, *ratio;      /* MIN:MAX */
+    int64_t crop_padding;           /* pixels; 0: an eighth of the crop */
+    double hflip_prob, vflip_prob, rotate_prob;
+    const char *color_jitter; /* BRIGHTNESS:CONTRAST:SATURATION:HUE, or one number for the first three */
+    double random_erase;
+    const char *random_erase_mode; /* one of erasing_fill_names */
+    double noise;                  /* pairs: deviation of noise on the input alone, of 255 */
+    double mixup_alpha, cutmix_alpha, mixup_prob, mixup_switch_prob;
+    bool augment, flip_tta;
+    int64_t crop_border;
+    bool y_channel;
+
+    /* Records */
+    int64_t log_interval;        /* steps */
+    int64_t profile;             /* steps that are measured; 0: none */
+    const char *resume;          /* "auto" or a path; NULL: begin anew */
+    int64_t checkpoint_hist;     /* weights of the best epochs that are kept */
+    int64_t checkpoint_interval; /* steps between two checkpoints within an epoch; 0: at its end alone */
+    bool tensorboard, html;
+} TrainOptions;
+
+/* The defaults. */
+TrainOptions train_options_default(void);
+
+/* The rows; the last is empty. Points into options. rows has room for TRAIN_OPTION_ROWS. */
+void train_options_rows(TrainOptions *options, Option *rows);
+
+/* True if the user has said the option of this name. */
+bool train_options_given(const TrainOptions *options, const char *name);
+
+/* The whole table but for its rows, which it points to. */
+OptionTable train_options_table(const Option *rows);
+
+/* Options that say how a run is shown or where it lies, and not what comes out of it: a run may go on with others.
+ * NULL-terminated, as options_config.h wants them. */
+extern const char *const train_options_free[];
+/* Options that no file may give. */
+extern const char *const train_options_no_file[];
+
+/* "0.25:1" as two numbers with low <= MIN <= MAX <= high. FSH_ERR_USAGE names the option. */
+FshStatus train_options_range(const char *name, const char *text, double low, double high,
+                              double *minimum_ret, double *maximum_ret, FshError *error);
+/* "1,1,1,28" or "0.4:0.4": numbers with one of : or , between them, each low..high. FSH_ERR_USAGE names the option. */
+FshStatus train_options_numbers(const char *name, const char *text, double low, double high, double *numbers,
+                                size_t most, size_t *count_ret, FshError *error);
+
+#endif

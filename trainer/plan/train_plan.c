@@ -1,0 +1,210 @@
+#include "trainer/plan/train_plan.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "common/cpu.h"
+
+enum {
+    BATCH_DEFAULT = 64,
+    BATCH_OF_PAIRS = 16,
+    BATCH_LEAST = 8,   /* batch norm wants a few images */
+    STEPS_WANTED = 20, /* in an epoch: with fewer, nothing is learnt in the default number of epochs */
+    BATCHES_AHEAD = 3,
+    BATCHES_AHEAD_SMALL =
+        8, /* a batch of small images is made so fast that workers would wait for their turn */
+    SMALL_EDGE = 96,
+};
+
+FshStatus plan_model(const TrainOptions *options, FshKind kind, const Model **model_ret, FshError *error)
+{
+    char names[512];
+    const char *name = options->model ? options->model : kind == FSH_KIND_PAIRS ? "unet" : "resnet18";
+    *model_ret = model_find(name);
+    if (!*model_ret)
+        return fsh_error_set(error, FSH_ERR_USAGE, "--model: '%s' is none of the networks: %s", name,
+                             model_names(names, sizeof names));
+    return FSH_OK;
+}
+
+/* ---- batches and steps ---- */
+
+uint64_t plan_total_batch(const TrainPlan *plan)
+{
+    return (uint64_t)plan->train_spec.batch * plan->world_size;
+}
+
+static FshStatus plan_batch(TrainPlan *plan, const TrainOptions *options, FshError *error)
+{
+    const bool pairs = plan->model->task == TASK_RESTORATION;
+    const uint64_t least = pairs ? 1 : BATCH_LEAST;
+    uint64_t batch = (uint64_t)options->batch_size;
+    const uint64_t ranks = plan->world_size, share = plan->train_count / ranks; /* of each rank */
+    if (plan->train_count && !share)
+        return fsh_error_set(error, FSH_ERR_MISMATCH,
+                             "%llu ranks and %llu training samples; start fewer ranks",
+                             (unsigned long long)ranks, (unsigned long long)plan->train_count);
+    if (batch > share && plan->train_count && ranks > 1)
+        return fsh_error_set(
+            error, FSH_ERR_MISMATCH,
+            "--batch-size: %llu on each of %llu ranks is more than the %llu training samples; use "
+            "%llu or less",
+            (unsigned long long)batch, (unsigned long long)ranks, (unsigned long long)plan->train_count,
+            (unsigned long long)share);
+    if (batch > share && plan->train_count)
+        return fsh_error_set(error, FSH_ERR_MISMATCH,
+                             "--batch-size: %llu is more than the %llu training samples; use %llu or less",
+                             (unsigned long long)batch, (unsigned long long)plan->train_count,
+                             (unsigned long long)plan->train_count);
+    if (!batch) {
+        batch = pairs ? BATCH_OF_PAIRS : BATCH_DEFAULT;
+        while (plan->train_count && batch > least && batch * STEPS_WANTED > share)
+            batch /= 2;
+        if (plan->train_count && batch > share)
+            batch = share;
+    }
+    uint64_t evaluation_batch = options->val_batch_size ? (uint64_t)options->val_batch_size : batch;
+    if (pairs)
+        evaluation_batch = 1; /* their sizes differ */
+    plan->train_spec.batch = (int64_t)batch;
+    plan->evaluation_spec.batch = (int64_t)evaluation_batch;
+    plan->steps_per_epoch = share / batch;
+    const uint64_t evaluated = evaluation_batch * ranks; /* in a step */
+    plan->evaluation_steps = (plan->evaluation_count + evaluated - 1) / evaluated;
+    if (plan->train_count &&
+        (uint64_t)options->grad_accum_steps > plan->steps_per_epoch * (uint64_t)options->epochs)
+        return fsh_error_set(error, FSH_ERR_MISMATCH,
+                             "--grad-accum-steps: %lld is more than the %llu steps of all epochs",
+                             (long long)options->grad_accum_steps,
+                             (unsigned long long)(plan->steps_per_epoch * (uint64_t)options->epochs));
+    return FSH_OK;
+}
+
+/* ---- the network ---- */
+
+static void plan_spec(const TrainOptions *options, const TrainingData *data, ModelSpec *spec)
+{
+    spec->channels = data->channels;
+    spec->classes = data->class_count;
+    spec->depth = options->depth;
+    spec->alpha = options->alpha;
+    spec->base_channels = options->width;
+    spec->encoder_blocks = options->encoder_blocks;
+    spec->middle_blocks = options->middle_blocks;
+    spec->decoder_blocks = options->decoder_blocks;
+}
+
+static void plan_network(TrainPlan *plan, const TrainOptions *options, const TrainingData *data)
+{
+    plan_spec(options, data, &plan->train_spec);
+    plan_spec(options, data, &plan->evaluation_spec);
+    plan->train_spec.training = true;
+    plan->train_spec.height = plan->train_spec.width = plan->train_augmentation.size;
+    plan->evaluation_spec.height = plan->evaluation_spec.width = plan->evaluation_augmentation.size;
+    if (plan->model->task == TASK_RESTORATION) { /* the largest, so that the memory that is told is enough */
+        const int64_t crop = plan->train_augmentation.size;
+        plan->evaluation_spec.height = data->height_max ? data->height_max : crop;
+        plan->evaluation_spec.width = data->width_max ? data->width_max : crop;
+    }
+    for (uint32_t c = 0; c < data->channels; c++) {
+        /* Pairs stay in 0..1: what is added to the input has its scale. */
+        const bool pairs = plan->model->task == TASK_RESTORATION;
+        plan->recipe.mean[c] = pairs ? 0 : data->mean[c];
+        plan->recipe.deviation[c] = pairs ? 1 : data->standard_deviation[c];
+        plan->fill[c] = (uint8_t)fmin(255, fmax(0, nearbyint(data->mean[c] * 255)));
+    }
+}
+
+/* A rank's share of this host's. */
+static int count_cores(const TrainOptions *options)
+{
+    const int cores = cpu_jobs(0), ranks = (int)options->place.local_world;
+    return ranks < 2 ? cores : cores > ranks ? cores / ranks : 1;
+}
+
+int plan_threads(const TrainOptions *options)
+{
+    return options->program.jobs ? cpu_jobs(options->program.jobs) : count_cores(options);
+}
+
+static FshStatus plan_cache(TrainPlan *plan, const TrainOptions *options, FshError *error)
+{
+    plan->cache_gpu = strcmp(options->cache, "gpu") == 0;
+    plan->cache_pixels = strcmp(options->cache, "pixels") == 0;
+    const bool decoded = plan->cache_gpu || plan->cache_pixels;
+    if (!decoded && !fsh_cache_from_name(options->cache, &plan->cache))
+        return fsh_error_set(error, FSH_ERR_USAGE, "--cache: '%s' is none of none, ram, lock, pixels, gpu",
+                             options->cache);
+    if (plan->cache_gpu && options->bench_loader)
+        return fsh_error_set(error, FSH_ERR_USAGE,
+                             "--cache gpu: leaves --bench-loader nothing to measure; use --cache ram");
+    plan->decode_gpu = strcmp(options->decode, "gpu") == 0;
+    if (plan->decode_gpu && decoded)
+        return fsh_error_set(
+            error, FSH_ERR_USAGE,
+            "--decode gpu: with --cache %s every image is decoded once, by the CPU; give one of the two",
+            options->cache);
+    if (plan->cache_pixels && options->drop_caches)
+        return fsh_error_set(error, FSH_ERR_USAGE,
+                             "--cache pixels: no file is read while the loader is measured, so "
+                             "--drop-caches does nothing; give one of the two");
+    if (plan->decode_gpu && options->bench_loader)
+        return fsh_error_set(error, FSH_ERR_USAGE,
+                             "--decode gpu: leaves --bench-loader nothing to measure; use --decode cpu");
+    if (plan->decode_gpu && strcmp(plan->device, "cuda") != 0)
+        return fsh_error_set(error, FSH_ERR_USAGE,
+                             "--decode gpu: decodes on a GPU, and the device is %s; use --device cuda, or "
+                             "--decode cpu",
+                             plan->device);
+    if (plan->cache_gpu && strcmp(plan->device, "cuda") != 0)
+        return fsh_error_set(error, FSH_ERR_USAGE,
+                             "--cache gpu: keeps pixels in the memory of a GPU, and the device is %s; use "
+                             "--device cuda, or --cache ram",
+                             plan->device);
+    return FSH_OK;
+}
+
+/* Returns the interval, 0: chosen later, by the clock; not where the number of evaluations decides, which must not hang on how fast the machine
+ * is. */
+static uint64_t plan_evaluation_interval(const TrainPlan *plan, const TrainOptions *options)
+{
+    const bool counts = plan->uses_plateau || options->early_stop_patience > 0;
+    const bool chosen_later = plan->model->task == TASK_RESTORATION && !counts;
+    return options->val_interval ? (uint64_t)options->val_interval : chosen_later ? 0 : 1;
+}
+
+FshStatus plan_make(TrainPlan *plan, const TrainOptions *options, const Model *model,
+                    const TrainingData *data, FshError *error)
+{
+    const RankPlace *place = &options->place;
+    *plan = (TrainPlan){
+        .model = model,
+        .rank = place->rank,
+        .world_size = place->world_size ? place->world_size : 1,
+        .device = options->device,
+        .train_count = data->train ? data->train->sample_count : 0,
+        .evaluation_count = data->evaluation ? data->evaluation->sample_count : 0,
+        .seed = (uint64_t)options->seed,
+        .threads = plan_threads(options),
+        .cores = count_cores(options),
+        .batches_ahead = BATCHES_AHEAD,
+        .skip_bad = strcmp(options->on_error, "skip") == 0,
+    };
+    int half = plan->threads / 2;
+    plan->workers = options->workers ? (int)options->workers : half < 1 ? 1 : half;
+    FshStatus status = plan_cache(plan, options, error);
+    if (!status)
+        status = plan_batch(plan, options, error);
+    if (!status)
+        status = plan_training(plan, options, error);
+    plan->evaluation_interval = plan_evaluation_interval(plan, options);
+    if (!status)
+        status = plan_images(plan, options, data, error);
+    if (!status && plan->train_augmentation.size <= SMALL_EDGE)
+        plan->batches_ahead = BATCHES_AHEAD_SMALL;
+    if (!status)
+        status = plan_check(plan, options, error);
+    if (!status)
+        plan_network(plan, options, data);
+    return status;
+}

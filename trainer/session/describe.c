@@ -1,0 +1,402 @@
+#include "trainer/session/describe.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/json_text.h"
+#include "common/options_config.h"
+#include "common/progress.h"
+#include "trainer/session/expect.h"
+#include "trainer/session/memory_table.h"
+#include "trainer/session/run_space.h"
+#include "trainer/report/run_record.h"
+
+/* ---- JSON ---- */
+
+FshStatus describe_print_json(json_t *object, FshError *error)
+{
+    char *text = object ? json_dumps(object, JSON_INDENT(2) | JSON_REAL_PRECISION(9)) : NULL;
+    json_decref(object);
+    if (!text)
+        return fsh_error_set(error, FSH_ERR_MEMORY, "out of memory for the result");
+    (void)puts(text); /* main checks that stdout arrived */
+    free(text);
+    return FSH_OK;
+}
+
+/* "options", by name as Python would spell it (train_crop_size), and "given", the names of those that the user has said. */
+static int set_options(json_t *object, const TrainOptions *options)
+{
+    TrainOptions copy = *options;
+    Option rows[TRAIN_OPTION_ROWS];
+    train_options_rows(&copy, rows);
+    const OptionTable table = train_options_table(rows);
+    const int failed =
+        json_object_set_new(object, "options", options_config_object(&table, train_options_no_file));
+    return json_object_set_new(object, "given", options_config_given(&table, train_options_no_file)) | failed;
+}
+
+static json_t *view_json(const Augmentation *view)
+{
+    static const char *const unnamed[] = {"random", "whole"};
+    const bool named = view->mode < CROP_MODE_COUNT;
+    json_t *object = json_pack("{s:s, s:i, s:i}", "crop_mode",
+                               named ? crop_mode_names[view->mode] : unnamed[view->mode - CROP_MODE_COUNT],
+                               "size", (int)view->size, "channels", (int)view->channels);
+    if (view->mode == CROP_RESIZED)
+        (void)json_object_update_new(object,
+                                     json_pack("{s:[f, f], s:[f, f]}", "scale", view->scale_min,
+                                               view->scale_max, "ratio", view->ratio_min, view->ratio_max));
+    else if (named)
+        (void)json_object_set_new(object, "resize", json_integer(view->resize));
+    if (view->mode == CROP_PADDED)
+        (void)json_object_set_new(object, "padding", json_integer(view->padding));
+    (void)json_object_set_new(object, "flip_probability", json_real(view->flip_probability));
+    return object;
+}
+
+/* What was chosen where the options left it open, and what it is trained on. */
+static json_t *plan_json(const Session *session)
+{
+    const TrainPlan *plan = &session->plan;
+    json_t *mean = json_array(), *deviation = json_array();
+    for (uint32_t c = 0; c < session->data.channels; c++) {
+        (void)json_array_append_new(mean, json_real(plan->recipe.mean[c]));
+        (void)json_array_append_new(deviation, json_real(plan->recipe.deviation[c]));
+    }
+    json_t *object = json_pack(
+        "{s:s, s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:f, s:I, s:i, s:i, s:o, s:o, s:o, s:o, s:I, s:I, s:s}",
+        "model", plan->model->name, "opt", optimizer_names[plan->recipe.optimizer.kind], "loss",
+        loss_names[plan->recipe.loss], "batch_size", (json_int_t)plan->train_spec.batch, "val_batch_size",
+        (json_int_t)plan->evaluation_spec.batch, "steps_per_epoch", (json_int_t)plan->steps_per_epoch,
+        "train_samples", (json_int_t)plan->train_count, "val_samples", (json_int_t)plan->evaluation_count,
+        "lr", plan->schedule.base, "warmup_steps", (json_int_t)plan->schedule.warmup_steps, "jobs",
+        plan->threads, "workers", plan->workers, "train", view_json(&plan->train_augmentation), "val",
+        view_json(&plan->evaluation_augmentation), "mean", mean, "std", deviation, "classes",
+        (json_int_t)session->data.class_count, "parameters",
+        (json_int_t)graph_parameter_count(network_graph(&session->network)), "dataset_id",
+        fsh_manifest(session->data.dataset)->id);
+    (void)json_object_set_new(object, "amp", json_string(plan_amp_name(plan->recipe.compute_type)));
+    if (plan->train_count)
+        (void)json_object_set_new(object, "weight_decay", json_real(plan->recipe.optimizer.weight_decay));
+    if (plan->world_size > 1)
+        (void)json_object_set_new(object, "ranks", json_integer((json_int_t)plan->world_size));
+    if (session->data.evaluation)
+        (void)json_object_set_new(object, "val_split", json_string(session->data.evaluation->info->name));
+    return object;
+}
+
+/* A text file ends with a line feed. */
+static FshStatus end_line(char **text, FshError *error)
+{
+    const size_t length = strlen(*text);
+    char *longer = realloc(*text, length + 2);
+    if (!longer) {
+        free(*text);
+        *text = NULL;
+        return fsh_error_set(error, FSH_ERR_MEMORY, "out of memory for args.json");
+    }
+    memcpy(longer + length, "\n", 2);
+    *text = longer;
+    return FSH_OK;
+}
+
+FshStatus describe_arguments(const TrainOptions *options, const Session *session, char **text_ret,
+                             FshError *error)
+{
+    json_t *object = json_object();
+    (void)json_object_set_new(object, "version", json_string(FSHARD_VERSION));
+    (void)json_object_set_new(object, "device", json_string(backend_description(session->network.backend)));
+    int failed = set_options(object, options);
+    failed |= json_object_set_new(object, "chosen", plan_json(session));
+    *text_ret = failed ? NULL : json_dumps(object, JSON_INDENT(2) | JSON_REAL_PRECISION(15));
+    json_decref(object);
+    return *text_ret ? end_line(text_ret, error)
+                     : fsh_error_set(error, FSH_ERR_MEMORY, "out of memory for args.json");
+}
+
+/* ---- the network ---- */
+
+static int64_t node_parameters(const Graph *graph, const Node *node)
+{
+    int64_t count = 0;
+    for (int i = 0; i < node->input_count; i++)
+        if (node->inputs[i] != TENSOR_NONE && graph_tensor(graph, node->inputs[i])->role == TENSOR_PARAMETER)
+            count += tensor_count(graph_tensor(graph, node->inputs[i]));
+    return count;
+}
+
+static void print_layer(const Graph *graph, NodeId id, double images, FILE *stream)
+{
+    const Node *node = graph_node(graph, id);
+    char shape[96] = "", parameters[24] = "", flops[24] = "";
+    if (node->output_count > 0)
+        (void)tensor_shape_text(graph_tensor(graph, node->outputs[0]), shape, sizeof shape);
+    int64_t count = node_parameters(graph, node);
+    if (count)
+        (void)snprintf(parameters, sizeof parameters, "%" PRId64, count);
+    double mega = (double)graph_node_flops(graph, id) / 1e6 / images;
+    if (mega > 0)
+        (void)snprintf(flops, sizeof flops, "%.3f", mega);
+    (void)fprintf(stream, "%-38s %-22s %-22s %12s %12s\n", node->name, op_name(node->op), shape, parameters,
+                  flops);
+}
+
+void describe_plans(const Session *session, FILE *stream)
+{
+    const Network *network = &session->network;
+    const size_t sizes = session->plan.edge_count;
+    const NetworkProgram *part =
+        sizes ? &network->train[sizes - 1] : &network->evaluation[NETWORK_TRAINED][0];
+    for (size_t n = 0; n < graph_node_count(part->graph); n++) {
+        const Node *node = graph_node(part->graph, (NodeId)n);
+        const char *plan = program_node_plan(part->program, (NodeId)n);
+        if (*plan)
+            (void)fprintf(stream, "%-38s %-22s %s\n", node->name, op_name(node->op), plan);
+    }
+}
+
+void describe_network(const Session *session, FILE *stream)
+{
+    const Graph *graph = network_graph(&session->network);
+    const TrainPlan *plan = &session->plan;
+    const ModelSpec *spec = plan->edge_count ? &plan->train_spec : &plan->evaluation_spec;
+    double images = (double)spec->batch;
+    (void)fprintf(stream, "%-38s %-22s %-22s %12s %12s\n", "layer", "operation", "output", "parameters",
+                  "MFLOP/image");
+    for (size_t i = 0; i < graph_node_count(graph); i++) {
+        print_layer(graph, (NodeId)i, images, stream);
+        if (graph_node(graph, (NodeId)i)->outputs[0] == graph_find(graph, "loss"))
+            break; /* what follows is backward */
+    }
+    (void)fprintf(stream, "%-38s %-22s %-22s %12" PRId64 " %12.3f\n\n", "total", "", "",
+                  graph_parameter_count(graph), (double)graph_forward_flops(graph) / 1e6 / images);
+
+    memory_table_print(session, stream);
+}
+
+/* expected: NULL where nothing can be timed. */
+static json_t *run_json(const TrainOptions *options, const Session *session, const ExpectedTime *expected)
+{
+    json_t *object = json_object();
+    (void)set_options(object, options);
+    (void)json_object_set_new(object, "memory", memory_table_json(session));
+    (void)json_object_set_new(object, "disk_bytes",
+                              json_integer((json_int_t)run_space_needed(session, options).total_bytes));
+    if (expected) {
+        (void)json_object_set_new(object, "step_seconds", json_real(expected->step_seconds));
+        (void)json_object_set_new(object, "expected_seconds",
+                                  json_real(expected->training_seconds + expected->evaluation_seconds));
+    }
+    if (json_object_set_new(object, "chosen", plan_json(session))) {
+        json_decref(object);
+        object = NULL;
+    }
+    return object;
+}
+
+static void print_steps(const Session *session, const TrainOptions *options)
+{
+    char bytes[32];
+    (void)printf("%-38s %12s\n", "on disk, at most",
+                 progress_format_bytes(bytes, sizeof bytes, run_space_needed(session, options).total_bytes));
+    (void)printf("\n%" PRIu64 " epochs of %" PRIu64 " steps: %" PRIu64 " steps in all; evaluation %" PRIu64
+                 " steps\n",
+                 session->plan.epochs, session->plan.steps_per_epoch, session->plan.schedule.total_steps,
+                 session->plan.evaluation_steps);
+}
+
+static void warn_of_folder(Session *session, const TrainOptions *options)
+{
+    FshError refusal = {0}; /* no error of a run that writes nothing */
+    if (options->output && !options->resume &&
+        record_check_folder(options->output, options->force, &refusal) != FSH_OK)
+        console_warning(&session->console, "%s", refusal.message);
+}
+
+/* Where the GPU is not here, but the backend is: on the host of a cluster on which runs are written, say. why: what session_open
+ * said. */
+static FshStatus describe_without_device(const TrainOptions *options, FshError *why)
+{
+    Session session;
+    unsigned fusions = 0;
+    const FshError without = *why;
+    FshStatus status = backend_foresee("cuda", NULL, &fusions, NULL, why);
+    if (status)
+        return status;
+    status = session_open(&session, options, SESSION_LOAD, why);
+    if (status)
+        return status;
+    status = plan_fusions(&session.plan, options, fusions, why);
+    if (!status)
+        status = network_foresee(&session.network, &session.plan, why);
+    if (!status) {
+        session_describe(&session);
+        console_warning(&session.console, "%s", without.message);
+        console_warning(&session.console, "foreseen without a GPU: scratch memory of its libraries, images "
+                                          "that lie there, and the time of a step are not known");
+        warn_of_folder(&session, options);
+    }
+    if (!status && options->program.json) {
+        status = describe_print_json(run_json(options, &session, NULL), why);
+    } else if (!status) {
+        describe_network(&session, stdout);
+        print_steps(&session, options);
+    }
+    session_close(&session);
+    return status;
+}
+
+static bool lacks_device(const TrainOptions *options, FshStatus status)
+{
+    int count = 0;
+    return status == FSH_ERR_UNSUPPORTED && strcmp(options->device, "cuda") == 0 &&
+           backend_device_count("cuda", &count, NULL) == FSH_ERR_UNSUPPORTED;
+}
+
+FshStatus describe_run(const TrainOptions *options, FshError *error)
+{
+    Session session;
+    FshStatus status = session_open(&session, options, SESSION_TRAIN, error);
+    if (lacks_device(options, status))
+        return describe_without_device(options, error);
+    if (status)
+        return status;
+    session_describe(&session);
+    warn_of_folder(&session, options);
+    ExpectedTime expected;
+    if (session.plan.cache_gpu || session.plan.cache_pixels) /* batches are made from it */
+        status = session_cache(&session, error);
+    if (!status)
+        status = expect_time(&session, &expected, error);
+    if (!status && options->program.json) {
+        status = describe_print_json(run_json(options, &session, &expected), error);
+    } else if (!status) {
+        char training[32], evaluation[32];
+        describe_network(&session, stdout);
+        if (options->program.verbose)
+            describe_plans(&session, stdout);
+        print_steps(&session, options);
+        (void)printf("a step takes %.3f s on this machine now: training about %s, evaluation about %s\n",
+                     expected.step_seconds,
+                     progress_format_duration(training, sizeof training, expected.training_seconds),
+                     progress_format_duration(evaluation, sizeof evaluation, expected.evaluation_seconds));
+    }
+    session_close(&session);
+    return status;
+}
+
+/* ---- --list-models ---- */
+
+/* One column of the list: images of this kind. */
+typedef struct ListedSize {
+    int64_t edge, channels, classes;
+    FshKind kind; /* 0: both */
+} ListedSize;
+
+typedef struct ListedCost {
+    bool fits;
+    double mega_parameters, giga_flops;
+} ListedCost;
+
+static ListedCost cost_of(const Model *model, const ListedSize *size)
+{
+    const ModelSpec spec = {.batch = 1,
+                            .height = size->edge,
+                            .width = size->edge,
+                            .channels = size->channels,
+                            .classes = size->classes};
+    const ModelRecipe recipe = {.deviation = {1, 1, 1, 1},
+                                .loss = model->task == TASK_RESTORATION ? LOSS_MSE : LOSS_CROSS_ENTROPY};
+    Graph *graph = NULL;
+    if (size->kind && (size->kind == FSH_KIND_PAIRS) != (model->task == TASK_RESTORATION))
+        return (ListedCost){0};
+    if (model_graph(model, &spec, &recipe, &graph, NULL) != FSH_OK)
+        return (ListedCost){0};
+    const ListedCost cost = {.fits = true,
+                             .mega_parameters = (double)graph_parameter_count(graph) / 1e6,
+                             .giga_flops = (double)graph_forward_flops(graph) / 1e9};
+    graph_free(&graph);
+    return cost;
+}
+
+static FshStatus listed_dataset(const TrainOptions *options, ListedSize *size, FshError *error)
+{
+    TrainingData data;
+    TrainPlan plan;
+    const Model *model = NULL;
+    FshStatus status =
+        training_data_open(&data, options->shards, 0, options->train_split, options->val_split, error);
+    if (status)
+        return status;
+    status = plan_model(options, data.kind, &model, error);
+    if (!status)
+        status = plan_make(&plan, options, model, &data, error);
+    if (!status)
+        *size = (ListedSize){plan.train_spec.height, plan.train_spec.channels, plan.train_spec.classes,
+                             data.kind};
+    training_data_close(&data);
+    return status;
+}
+
+static json_t *cost_json(const ListedSize *size, const ListedCost *cost)
+{
+    if (!cost->fits)
+        return json_null();
+    return json_pack("{s:I, s:I, s:I, s:f, s:f}", "size", (json_int_t)size->edge, "channels",
+                     (json_int_t)size->channels, "classes", (json_int_t)size->classes, "parameters",
+                     cost->mega_parameters * 1e6, "gflop", cost->giga_flops);
+}
+
+static FshStatus list_json(const ListedSize *sizes, size_t size_count, FshError *error)
+{
+    json_t *list = json_array();
+    for (const Model *model = models; model->name; model++) {
+        json_t *costs = json_array();
+        for (size_t i = 0; i < size_count; i++) {
+            const ListedCost cost = cost_of(model, &sizes[i]);
+            (void)json_array_append_new(costs, cost_json(&sizes[i], &cost));
+        }
+        (void)json_array_append_new(list, json_pack("{s:s, s:s, s:o}", "name", model->name, "summary",
+                                                    model->summary, "costs", costs));
+    }
+    return describe_print_json(list, error);
+}
+
+FshStatus describe_models(const TrainOptions *options, FshError *error)
+{
+    /* CIFAR's and ImageNet's, unless there is a dataset. */
+    ListedSize sizes[] = {{32, 3, 10, 0}, {224, 3, 1000, 0}};
+    size_t size_count = 2;
+    if (options->shards) {
+        FshStatus status = listed_dataset(options, &sizes[0], error);
+        if (status)
+            return status;
+        size_count = 1;
+    }
+    if (options->program.json)
+        return list_json(sizes, size_count, error);
+    (void)printf("%-12s", "");
+    for (size_t i = 0; i < size_count; i++)
+        (void)printf("  %8" PRId64 " px, %4" PRId64 " classes", sizes[i].edge, sizes[i].classes);
+    (void)printf("\n%-12s", "network");
+    for (size_t i = 0; i < size_count; i++)
+        (void)printf("  %12s %11s", "parameters", "GFLOP");
+    (void)printf("\n");
+    for (const Model *model = models; model->name; model++) {
+        (void)printf("%-12s", model->name);
+        for (size_t i = 0; i < size_count; i++) {
+            const ListedCost cost = cost_of(model, &sizes[i]);
+            if (cost.fits)
+                (void)printf("  %10.2f M %11.4f", cost.mega_parameters, cost.giga_flops);
+            else
+                (void)printf("  %12s %11s", "-", "-");
+        }
+        (void)printf("  %s\n", model->summary);
+    }
+    (void)printf(
+        "\nGFLOP: of the forward pass of one image, a multiply-add being two; torchvision's \"GFLOPS\" and "
+        "papers' GMACs count it as one.\n");
+    return FSH_OK;
+}

@@ -1,0 +1,184 @@
+/* Training: steps that are begun, and ended when their results are there. */
+#include "trainer/session/network.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- opening ---- */
+
+/* What a step leaves, in this order; TENSOR_NONE where the network has none. */
+enum { RESULT_LOSS, RESULT_OUTPUT, RESULT_NORM, RESULT_UPDATED, RESULT_COUNT };
+
+static void list_results(const NetworkProgram *part, TensorId results[RESULT_COUNT])
+{
+    results[RESULT_LOSS] = part->loss;
+    results[RESULT_OUTPUT] = part->label != TENSOR_NONE ? part->output : part->error;
+    results[RESULT_NORM] = part->gradient_norm;
+    results[RESULT_UPDATED] = part->updated;
+}
+
+static FshStatus ask_for_results(const Network *network, NetworkProgram *part, FshError *error)
+{
+    TensorId results[RESULT_COUNT], there[RESULT_COUNT];
+    size_t count = 0;
+    list_results(part, results);
+    for (int i = 0; i < RESULT_COUNT; i++)
+        if (results[i] != TENSOR_NONE)
+            there[count++] = results[i];
+    return program_results(part->program, there, count, network_steps_ahead(network), error);
+}
+
+uint64_t network_result_bytes(const NetworkProgram *part, size_t ahead)
+{
+    TensorId results[RESULT_COUNT];
+    uint64_t values = 0;
+    list_results(part, results);
+    for (int i = 0; i < RESULT_COUNT; i++)
+        if (results[i] != TENSOR_NONE)
+            values += (uint64_t)tensor_count(graph_tensor(part->graph, results[i]));
+    return ahead * values * sizeof(float);
+}
+
+size_t network_steps_ahead(const Network *network)
+{
+    return backend_runs_ahead(network->backend) ? NETWORK_STEPS_AHEAD : 1;
+}
+
+FshStatus network_open_steps(Network *network, FshError *error)
+{
+    const size_t batch = (size_t)network->plan->train_spec.batch;
+    FshStatus status = FSH_OK;
+    for (size_t i = 0; i < network->plan->edge_count && !status; i++)
+        status = ask_for_results(network, &network->train[i], error);
+    for (size_t i = 0; i < NETWORK_STEPS_AHEAD && !status; i++) {
+        NetworkStep *step = &network->steps[i];
+        step->labels = calloc(batch, sizeof *step->labels);
+        step->valid = calloc(batch, sizeof *step->valid);
+        if (!step->labels || !step->valid)
+            status =
+                fsh_error_set(error, FSH_ERR_MEMORY, "out of memory for the labels of a batch of %zu", batch);
+    }
+    return status;
+}
+
+void network_close_steps(Network *network)
+{
+    for (size_t i = 0; i < NETWORK_STEPS_AHEAD; i++) {
+        free(network->steps[i].labels);
+        free(network->steps[i].valid);
+        network->steps[i] = (NetworkStep){0};
+    }
+}
+
+/* ---- a step ---- */
+
+FshStatus network_write_input(NetworkProgram *part, TensorId input, const void *values, FshError *error)
+{
+    if (input == TENSOR_NONE)
+        return FSH_OK;
+    const Tensor *tensor = graph_tensor(part->graph, input);
+    return program_write(part->program, input, values,
+                         (size_t)tensor_count(tensor) * data_type_bytes(tensor->type), error);
+}
+
+/* The backend makes the pixels itself. */
+static FshStatus write_recipes(NetworkProgram *part, const Batch *batch, FshError *error)
+{
+    FshStatus status =
+        program_write_pixels(part->program, part->image, batch->store, 0, batch->recipes, error);
+    if (!status && part->target != TENSOR_NONE)
+        status = program_write_pixels(part->program, part->target, batch->store, 1, batch->recipes, error);
+    return status;
+}
+
+FshStatus network_write_batch(NetworkProgram *part, const Batch *batch, FshError *error)
+{
+    /* Where nobody knows the targets, the loss is of no interest. */
+    const uint8_t *target = batch->target ? batch->target : batch->pixels;
+    const struct {
+        TensorId tensor;
+        const void *values;
+    } inputs[] = {
+        {part->image, batch->pixels}, {part->label, batch->labels}, {part->label_mixed, batch->labels_mixed},
+        {part->mix, batch->mix},      {part->target, target},       {part->valid, batch->valid},
+    };
+    FshStatus status = FSH_OK;
+    for (size_t i = 0; !status && i < sizeof inputs / sizeof *inputs; i++)
+        if (inputs[i].values || !batch->recipes) /* pixels, of which the host has none */
+            status = network_write_input(part, inputs[i].tensor, inputs[i].values, error);
+    return !status && batch->recipes ? write_recipes(part, batch, error) : status;
+}
+
+static NetworkProgram *program_for(Network *network, const Batch *batch)
+{
+    size_t i = 0;
+    while (i + 1 < network->plan->edge_count && network->plan->edges[i] != batch->width)
+        i++;
+    return &network->train[i];
+}
+
+FshStatus network_write_step(Network *network, const Batch *batch, double learning_rate, FshError *error)
+{
+    NetworkProgram *part = program_for(network, batch);
+    const float rate = (float)learning_rate;
+    FshStatus status = network_write_input(part, part->learning_rate, &rate, error);
+    return status ? status : network_write_batch(part, batch, error);
+}
+
+FshStatus network_begin_step(Network *network, const Batch *batch, FshError *error)
+{
+    NetworkProgram *part = program_for(network, batch);
+    NetworkStep *step = &network->steps[network->steps_begun % NETWORK_STEPS_AHEAD];
+    const size_t count = (size_t)part->spec.batch;
+    FshStatus status = FSH_OK;
+    step->part = part;
+    step->run = program_run_count(part->program);
+    if (batch->labels)
+        memcpy(step->labels, batch->labels, count * sizeof *step->labels);
+    memcpy(step->valid, batch->valid, count * sizeof *step->valid);
+    if (network->measures || part->measured_runs)
+        status = program_profile(part->program, network->measures, NULL, 0, error);
+    if (!status)
+        status = program_run(part->program, error);
+    part->measured_runs += network->measures && !status;
+    network->steps_begun += !status;
+    return status;
+}
+
+/* NULL where the network has none. */
+static FshStatus collect(const NetworkStep *step, const float *values[RESULT_COUNT], FshError *error)
+{
+    TensorId results[RESULT_COUNT];
+    const float *there[RESULT_COUNT];
+    size_t count = 0;
+    FshStatus status = program_collect(step->part->program, step->run, there, error);
+    list_results(step->part, results);
+    for (int i = 0; i < RESULT_COUNT && !status; i++)
+        values[i] = results[i] != TENSOR_NONE ? there[count++] : NULL;
+    return status;
+}
+
+FshStatus network_end_step(Network *network, Metrics *metrics, StepResult *result, FshError *error)
+{
+    const NetworkStep *step = &network->steps[network->steps_ended % NETWORK_STEPS_AHEAD];
+    const ModelSpec *spec = &step->part->spec;
+    const uint64_t count = (uint64_t)spec->batch;
+    const float *values[RESULT_COUNT] = {NULL};
+    FshStatus status = collect(step, values, error);
+    network->steps_ended++;
+    if (status)
+        return status;
+    const double loss = (double)*values[RESULT_LOSS];
+    *result = (StepResult){
+        .loss = loss,
+        .gradient_norm = values[RESULT_NORM] ? (double)*values[RESULT_NORM] : (double)NAN,
+        .updated = !values[RESULT_UPDATED] || *values[RESULT_UPDATED] > 0,
+    };
+    if (step->part->label != TENSOR_NONE)
+        metrics_add_classes(metrics, values[RESULT_OUTPUT], step->labels, count, (uint64_t)spec->classes,
+                            loss);
+    else
+        metrics_add_errors(metrics, values[RESULT_OUTPUT], step->valid, count, loss);
+    return FSH_OK;
+}

@@ -1,0 +1,156 @@
+#include "trainer/session/ranks_agree.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <xxhash.h>
+
+#include "common/interrupt.h"
+
+const char ranks_told_elsewhere[] = "told by another rank";
+
+/* Returns a hash of the message, by which ranks compare theirs; 0: there is none. */
+static uint64_t hash_of(const FshError *error)
+{
+    return error ? XXH3_64bits(error->message, strlen(error->message)) | 1 : 0;
+}
+
+/* A rank that has this for its reason leaves the telling to the others, however often they agree. */
+static const char told_by_another[] = "another rank has failed, and says why; this one ends with it";
+
+/* What a rank says of itself; the greatest of all counts. A signal's number is less. */
+enum { WELL = 0, FAILED = 1000 };
+
+void ranks_leave_to_first(const Communicator *communicator, FshError *error)
+{
+    if (communicator && communicator_place(communicator)->rank > 0 && error)
+        (void)snprintf(error->message, sizeof error->message, "%s", ranks_told_elsewhere);
+}
+
+bool ranks_interrupted(const Communicator *communicator)
+{
+    return !communicator && interrupt_requested();
+}
+
+FshStatus ranks_agree(Communicator *communicator, FshStatus mine, FshError *error)
+{
+    if (!communicator)
+        return mine;
+    const uint64_t signal_here = (uint64_t)interrupt_signal();
+    const bool stops = mine == FSH_ERR_INTERRUPTED || (!mine && signal_here);
+    const uint64_t own = mine && !stops ? FAILED : stops ? (signal_here ? signal_here : 1) : WELL;
+    const bool tells = !(own == FAILED && error && strcmp(error->message, told_by_another) == 0);
+    const bool is_first = communicator_place(communicator)->rank == 0;
+    /* What rank 0 fails with, and whether it does. */
+    uint64_t said[3] = {own, is_first && tells ? own : WELL, is_first && own == FAILED ? hash_of(error) : 0};
+    FshError lost = {0};
+    FshStatus status = communicator_max_u64(communicator, said, 3, &lost);
+    if (own == FAILED) { /* with a message of its own, or with rank 0's */
+        if (!status && said[1] == FAILED && (!tells || said[2] == hash_of(error)))
+            ranks_leave_to_first(communicator, error);
+        return mine;
+    }
+    if (status)
+        return fsh_error_set(error, status, "%s", lost.message);
+    if (said[0] == FAILED)
+        return fsh_error_set(error, FSH_ERR_SYSTEM, "%s", told_by_another);
+    if (said[0] == WELL)
+        return FSH_OK;
+    if (!signal_here)
+        interrupt_simulate((int)said[0]);
+    return fsh_error_set(error, FSH_ERR_INTERRUPTED, "interrupted");
+}
+
+FshStatus ranks_check_there(Communicator *communicator, FshError *error)
+{
+    return communicator ? communicator_check_all_there(communicator, error) : FSH_OK;
+}
+
+void ranks_explain(Communicator *communicator, FshError *error)
+{
+    FshError lost = {0};
+    if (communicator && error && communicator_check(communicator, &lost) != FSH_OK)
+        (void)fsh_error_set(error, lost.status,
+                            "%s, and training ends with it; --resume auto goes on from the last checkpoint",
+                            lost.message);
+}
+
+FshStatus ranks_sum_metrics(Communicator *communicator, Metrics *metrics, FshError *error)
+{
+    double numbers[2 * METRIC_COUNT];
+    if (!communicator)
+        return FSH_OK;
+    for (int i = 0; i < METRIC_COUNT; i++) {
+        numbers[i] = metrics->sums[i];
+        numbers[METRIC_COUNT + i] = metrics_has(metrics, (Metric)i) ? 1 : 0;
+    }
+    FshStatus status = communicator_sum_f64(communicator, numbers, 2 * (size_t)METRIC_COUNT, error);
+    if (!status)
+        status = communicator_sum_u64(communicator, &metrics->count, 1, error);
+    for (int i = 0; i < METRIC_COUNT && !status; i++) {
+        metrics->sums[i] = numbers[i];
+        if (numbers[METRIC_COUNT + i] > 0)
+            metrics->measured |= 1U << i;
+    }
+    return status;
+}
+
+FshStatus ranks_sum_count(Communicator *communicator, uint64_t *count, FshError *error)
+{
+    return communicator ? communicator_sum_u64(communicator, count, 1, error) : FSH_OK;
+}
+
+FshStatus ranks_max_count(Communicator *communicator, uint64_t *count, FshError *error)
+{
+    return communicator ? communicator_max_u64(communicator, count, 1, error) : FSH_OK;
+}
+
+FshStatus ranks_check_same(Communicator *communicator, const char *text, FshError *error)
+{
+    if (!communicator)
+        return FSH_OK;
+    const uint64_t hash = XXH3_64bits(text, strlen(text));
+    uint64_t most[2] = {hash, ~hash}; /* the greatest, and the least */
+    FshStatus status = communicator_max_u64(communicator, most, 2, error);
+    if (!status && most[0] != ~most[1])
+        status = fsh_error_set(
+            error, FSH_ERR_USAGE,
+            "the ranks were not started alike: options, dataset or checkpoint differ; start all "
+            "with the same arguments");
+    return status;
+}
+
+static bool is_shared(const Tensor *tensor)
+{
+    return tensor->role == TENSOR_BUFFER && tensor_is_weight(tensor);
+}
+
+FshStatus ranks_share_buffers(Communicator *communicator, State *state, const Graph *graph, FshError *error)
+{
+    size_t most = 0;
+    FshStatus status = FSH_OK;
+    if (!communicator)
+        return FSH_OK;
+    for (size_t i = 0; i < graph_tensor_count(graph); i++) {
+        const Tensor *tensor = graph_tensor(graph, (TensorId)i);
+        if (is_shared(tensor) && (size_t)tensor_count(tensor) > most)
+            most = (size_t)tensor_count(tensor);
+    }
+    float *values = malloc((most + 1) * sizeof *values);
+    if (!values)
+        return fsh_error_set(error, FSH_ERR_MEMORY, "out of memory for %zu running statistics", most);
+    for (size_t i = 0; i < graph_tensor_count(graph) && !status; i++) {
+        const Tensor *tensor = graph_tensor(graph, (TensorId)i);
+        const size_t count = (size_t)tensor_count(tensor);
+        if (!is_shared(tensor))
+            continue;
+        status = state_read(state, tensor->name, values, count, error);
+        if (!status)
+            status = communicator_broadcast(communicator, 0, values, count * sizeof *values, error);
+        if (!status && communicator_place(communicator)->rank > 0)
+            status = state_write(state, tensor->name, values, count, error);
+    }
+    free(values);
+    return status;
+}

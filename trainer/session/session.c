@@ -1,0 +1,612 @@
+#include "trainer/session/session.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "common/cpu.h"
+#include "common/interrupt.h"
+#include "common/progress.h"
+#include "trainer/session/memory_table.h"
+#include "trainer/session/session_weights.h"
+
+enum { PROBLEMS_TOLD_MAX = 20 }; /* one by one; a broken disk would fill the log */
+
+/* The edge of each epoch's images, up to the last that differs from the one before. */
+static FshStatus list_sizes(const TrainPlan *plan, uint32_t **sizes_ret, size_t *count_ret, FshError *error)
+{
+    const size_t count = plan->edge_count > 1 ? (size_t)ceil(plan->progression.last) + 1 : 0;
+    *count_ret = count;
+    *sizes_ret = calloc(count + 1, sizeof **sizes_ret);
+    for (size_t epoch = 0; *sizes_ret && epoch < count; epoch++)
+        (*sizes_ret)[epoch] = plan_edge(plan, epoch);
+    return *sizes_ret ? FSH_OK
+                      : fsh_error_set(error, FSH_ERR_MEMORY, "out of memory for the sizes of the epochs");
+}
+
+FshStatus session_loader_options(const Session *session, bool training, LoaderOptions *options,
+                                 uint32_t **sizes_ret, FshError *error)
+{
+    const TrainPlan *plan = &session->plan;
+    *sizes_ret = NULL;
+    *options = (LoaderOptions){
+        .split = training ? session->data.train : session->data.evaluation,
+        .kind = session->data.kind,
+        .input_field = session->data.input_field,
+        .target_field = session->data.target_field,
+        .label_places = session->data.label_places,
+        .inputs_alone = session->data.inputs_alone,
+        .augmentation = training ? plan->train_augmentation : plan->evaluation_augmentation,
+        .batch = (uint64_t)(training ? plan->train_spec.batch : plan->evaluation_spec.batch),
+        .rank = plan->rank,
+        .world_size = plan->world_size,
+        .seed = plan->seed,
+        .training = training,
+        .workers = plan->workers,
+        .batches_ahead = plan->batches_ahead,
+        .skip_bad = plan->skip_bad,
+    };
+    memcpy(options->fill, plan->fill, sizeof options->fill);
+    const ResidentSplit *resident = &session->resident[training ? 0 : 1];
+    if (plan->cache_gpu && options->augmentation.mode != CROP_WHOLE)
+        options->resident = resident;
+    if (plan->cache_pixels)
+        options->decoded = resident;
+    if (!training)
+        return FSH_OK;
+    options->files_store = session->files_store;
+    options->mixing = plan->recipe.mixes ? plan->mixing : (Mixing){0};
+    FshStatus status = list_sizes(plan, sizes_ret, &options->epoch_size_count, error);
+    options->epoch_sizes = *sizes_ret;
+    return status;
+}
+
+static FshStatus open_loader(Session *session, bool training, Loader **loader, FshError *error)
+{
+    LoaderOptions options;
+    uint32_t *sizes = NULL;
+    FshStatus status = session_loader_options(session, training, &options, &sizes, error);
+    if (!status)
+        status = loader_new(loader, &options, error);
+    free(sizes);
+    return status;
+}
+
+/* 0: whatever the dataset holds. */
+static FshStatus wanted_kind(const TrainOptions *options, const Model *named, FshKind *kind_ret,
+                             FshError *error)
+{
+    const Model *model = named;
+    *kind_ret = 0;
+    if (!model && options->model) {
+        FshStatus status = plan_model(options, 0, &model, error);
+        if (status)
+            return status;
+    }
+    if (model)
+        *kind_ret = model->task == TASK_RESTORATION ? FSH_KIND_PAIRS : FSH_KIND_CLASSES;
+    return FSH_OK;
+}
+
+/* Weights were made for pixels normalised in their way, whatever this dataset's mean is. */
+static void take_normalisation(Session *session, const WeightsOrigin *origin)
+{
+    ModelRecipe *recipe = &session->plan.recipe;
+    if (!origin->normalised || origin->channels != session->data.channels)
+        return;
+    session->weights_normalise = true;
+    memcpy(recipe->mean, origin->mean, sizeof recipe->mean);
+    memcpy(recipe->deviation, origin->deviation, sizeof recipe->deviation);
+}
+
+/* The network that the weights are of has their depth, width and blocks, where the user says nothing else. */
+static void take_shape(TrainOptions *options, const WeightsOrigin *origin)
+{
+    const struct {
+        int64_t *option, value;
+    } numbers[] = {{&options->depth, origin->depth},
+                   {&options->alpha, origin->alpha},
+                   {&options->width, origin->base_channels}};
+    const struct {
+        const char **option, *value;
+    } texts[] = {{&options->encoder_blocks, origin->encoder_blocks},
+                 {&options->middle_blocks, origin->middle_blocks},
+                 {&options->decoder_blocks, origin->decoder_blocks}};
+    for (size_t i = 0; i < 3; i++) {
+        if (!*numbers[i].option)
+            *numbers[i].option = numbers[i].value;
+        if (!*texts[i].option && *texts[i].value)
+            *texts[i].option = texts[i].value;
+    }
+}
+
+/* Evaluation has the sizes that the weights were evaluated with, where the user says none. */
+static void take_sizes(TrainOptions *options, const WeightsOrigin *origin)
+{
+    enum { LARGEST = 4096 };
+    const bool told = options->train_crop_size || options->val_crop_size || options->val_resize_size ||
+                      options->progressive;
+    if (told || !origin->crop || origin->resize < origin->crop || origin->resize > LARGEST)
+        return;
+    options->val_crop_size = origin->crop;
+    options->val_resize_size = origin->resize;
+}
+
+/* The kernel's driver is loaded, and the user has not hidden the GPUs. */
+static bool expects_gpu(void)
+{
+    const char *shown = getenv("CUDA_VISIBLE_DEVICES");
+    return access("/dev/nvidiactl", F_OK) == 0 && !(shown && (!*shown || strcmp(shown, "-1") == 0));
+}
+
+/* auto: the best there is, on all ranks, and never a failure for want of a GPU; but whoever has one should know why it is left idle. */
+static FshStatus open_backend(Session *session, Backend **backend, const TrainOptions *options,
+                              FshError *error)
+{
+    Communicator *communicator = session->communicator;
+    PlanBackend wanted;
+    FshError why = {0};
+    plan_backend(&wanted, options);
+    if (strcmp(options->device, "auto") != 0)
+        return ranks_agree(communicator, backend_open(backend, options->device, &wanted.options, error),
+                           error);
+    const FshStatus status = backend_open(backend, "cuda", &wanted.options, &why);
+    if (ranks_agree(communicator, status, NULL) == FSH_OK)
+        return FSH_OK;
+    if (status && expects_gpu())
+        console_warning(&session->console, "the CPU computes, for the GPU cannot: %s", why.message);
+    backend_close(backend); /* that of a rank that could */
+    return backend_open(backend, "cpu", &wanted.options, error);
+}
+
+/* Opens the dataset that the options name, of the kind that the network takes. */
+static FshStatus open_dataset(Session *session, const TrainOptions *options, SessionUse use,
+                              const Model **model_ret, FshError *error)
+{
+    const bool evaluates = use == SESSION_EVALUATE;
+    const WeightsOrigin *origin = &session->origin;
+    FshKind kind = 0;
+    FshStatus status = wanted_kind(options, evaluates ? origin->model : NULL, &kind, error);
+    if (!status)
+        status = training_data_open(&session->data, options->shards, kind,
+                                    evaluates ? NULL : options->train_split, options->val_split, error);
+    if (status)
+        return status;
+    return session_choose_model(session, options, use, model_ret, error);
+}
+
+/* *backend: opened before the plan is made, which follows the device; NULL for SESSION_LOAD. */
+static FshStatus open_data(Session *session, const TrainOptions *options, SessionUse use, Backend **backend,
+                           FshError *error)
+{
+    WeightsOrigin *origin = &session->origin;
+    TrainOptions settled = *options;
+    const Model *model = NULL;
+    FshStatus status = options->weights ? weights_origin(options->weights, origin, error) : FSH_OK;
+    if (!status)
+        status = options->images ? session_take_images(session, options, &model, error)
+                                 : open_dataset(session, options, use, &model, error);
+    if (!status)
+        status = session_map_classes(session, options, use, error);
+    if (!status)
+        status = training_data_name_classes(&session->data, error);
+    if (!status && model == origin->model)
+        take_shape(&settled, origin);
+    if (!status && use == SESSION_EVALUATE && model->task == TASK_CLASSIFICATION)
+        take_sizes(&settled, origin);
+    if (session->communicator)
+        status = ranks_agree(session->communicator, status, error);
+    if (!status && use != SESSION_LOAD)
+        status = open_backend(session, backend, options, error);
+    if (!status && *backend)
+        settled.device = (*backend)->interface->device;
+    if (!status)
+        status = plan_make(&session->plan, &settled, model, &session->data, error);
+    if (!status && *backend)
+        status = plan_fusions(&session->plan, options, backend_fusions(*backend), error);
+    if (!status && use == SESSION_EVALUATE)
+        take_normalisation(session, origin);
+    return status;
+}
+
+static FshStatus open_network(Session *session, const TrainOptions *options, SessionUse use,
+                              Backend **backend, FshError *error)
+{
+    Network *network = &session->network;
+    FshStatus status = network_open(network, backend, &session->plan, error);
+    if (!status)
+        status = network_initialize(network, session->plan.seed, error);
+    if (!status && options->weights)
+        status = session_load_weights(session, use, error);
+    return status;
+}
+
+enum { MISSING_RANK_SECONDS = 10 }; /* until somebody may wonder */
+
+static void tell_who_is_missing(void *context, const char *text)
+{
+    Session *session = context;
+    console_warning(&session->console, "%s", text);
+}
+
+/* Loaders alone are one process's affair. */
+static FshStatus join_ranks(Session *session, TrainOptions *options, SessionUse use, FshError *error)
+{
+    const CommunicatorHint hint = {
+        .after_seconds = MISSING_RANK_SECONDS, .tell = tell_who_is_missing, .context = session};
+    FshStatus status = FSH_OK;
+    options->place = (RankPlace){.world_size = 1, .local_world = 1};
+    if (use != SESSION_LOAD)
+        status = rank_place_from_environment(&options->place, error);
+    if (!status && options->place.world_size > 1)
+        status = communicator_open(&session->communicator, &options->place, &hint, error);
+    if (!status && options->place.rank > 0)
+        console_set_rank(&session->console, options->place.rank);
+    return status;
+}
+
+/* What must be the same for the ranks to make the same steps. */
+static FshStatus check_alike(const Session *session, const TrainOptions *options, FshError *error)
+{
+    const TrainPlan *plan = &session->plan;
+    char text[512];
+    (void)snprintf(text, sizeof text,
+                   "%s %s %s %llu %llu batch %lld %lld epochs %llu seed %llu rate %.17g type %d evaluate %d "
+                   "gather %lld every %llu %lld %lld",
+                   FSHARD_VERSION, fsh_manifest(session->data.dataset)->id, plan->model->name,
+                   (unsigned long long)plan->train_count, (unsigned long long)plan->evaluation_count,
+                   (long long)plan->train_spec.batch, (long long)plan->evaluation_spec.batch,
+                   (unsigned long long)plan->epochs, (unsigned long long)plan->seed, plan->schedule.base,
+                   (int)plan->recipe.compute_type, options->evaluate, (long long)options->grad_accum_steps,
+                   (unsigned long long)plan->evaluation_interval, (long long)options->log_interval,
+                   (long long)options->checkpoint_interval);
+    return ranks_check_same(session->communicator, text, error);
+}
+
+/* Where images are while their batch is made. */
+static FshStatus open_files_store(Session *session, FshError *error)
+{
+    FshStatus status = backend_decodes(session->network.backend, error);
+    return status ? status : pixel_store_new(&session->files_store, session->network.backend, 0, error);
+}
+
+FshStatus session_open(Session *session, const TrainOptions *given, SessionUse use, FshError *error)
+{
+    TrainOptions own = *given;
+    const TrainOptions *options = &own;
+    *session = (Session){0};
+    console_open(&session->console, stderr, options->program.quiet);
+    Backend *backend = NULL;
+    FshStatus status = join_ranks(session, &own, use, error);
+    if (!status)
+        status = ranks_agree(session->communicator, open_data(session, options, use, &backend, error), error);
+    session->console.classes = session->data.class_count;
+    if (!status)
+        status = check_alike(session, options, error);
+    if (!status && session->communicator)
+        status = backend_join(backend, session->communicator, error);
+    if (!status && use != SESSION_LOAD)
+        status =
+            ranks_agree(session->communicator, open_network(session, options, use, &backend, error), error);
+    if (!status && session->plan.decode_gpu && session->data.train && use != SESSION_LOAD)
+        status = open_files_store(session, error);
+    if (!status && session->data.train && use != SESSION_LOAD)
+        status = open_loader(session, true, &session->train, error);
+    if (!status && session->data.evaluation && use != SESSION_LOAD)
+        status = open_loader(session, false, &session->evaluation, error);
+    if (session->communicator)
+        status = ranks_agree(session->communicator, status, error);
+    backend_close(&backend); /* the network has it, unless there is none */
+    if (status)
+        session_close(session);
+    return status;
+}
+
+void session_close(Session *session)
+{
+    console_clear(&session->console);
+    loader_free(&session->train);
+    loader_free(&session->evaluation);
+    pixel_store_free(&session->files_store);
+    resident_split_free(&session->resident[0]);
+    resident_split_free(&session->resident[1]);
+    network_close(&session->network);
+    training_data_close(&session->data);
+    communicator_close(&session->communicator);
+    weights_origin_free(&session->origin);
+    class_map_free(&session->classes);
+    class_counts_free(&session->class_counts);
+    *session = (Session){0};
+}
+
+static void print_plan_line(void *context, const char *line)
+{
+    console_line(context, "%s", line);
+}
+
+void session_describe(Session *session)
+{
+    const TrainPlan *plan = &session->plan;
+    const Graph *graph = network_graph(&session->network);
+    const ModelSpec *spec = plan->edge_count ? &plan->train_spec : &plan->evaluation_spec;
+    char memory[400];
+    console_line(&session->console, "ftrain (fshard) %s", FSHARD_VERSION);
+    if (!session->data.inputs_alone) /* of images there is less to say, and --predict says it */
+        plan_describe(plan, &session->data, print_plan_line, &session->console);
+    if (session->data.train && session->data.train == session->data.evaluation)
+        console_warning(&session->console,
+                        "split '%s' is trained on and evaluated: the results say nothing of other images "
+                        "(--train-split, --val-split)",
+                        session->data.train->info->name);
+    console_line(&session->console, "network: %s, %.2f M parameters, %.3g GFLOP an image forward",
+                 plan->model->name, (double)graph_parameter_count(graph) / 1e6,
+                 (double)graph_forward_flops(graph) / 1e9 / (double)spec->batch);
+    console_line(&session->console, "memory: %s", memory_table_line(session, memory, sizeof memory));
+    session_describe_weights(session);
+    if (session->weights_normalise)
+        console_line(&session->console, "normalisation: that of the weights");
+    if (plan->world_size > 1)
+        console_line(
+            &session->console,
+            "ranks: %llu (%s), one device each: %llu images in a step; the dataset is mapped once for all%s",
+            (unsigned long long)plan->world_size, communicator_place(session->communicator)->launcher,
+            (unsigned long long)plan_total_batch(plan), plan->cache_pixels ? ", and decoded by each" : "");
+    if (!session->network.backend) /* foreseen */
+        return;
+    console_line(&session->console, "device: %s; loader: %d thread%s, %zu batches ahead",
+                 backend_description(session->network.backend), plan->workers, plan->workers == 1 ? "" : "s",
+                 plan->batches_ahead);
+    const char *warning = backend_warning(session->network.backend);
+    if (warning)
+        console_warning(&session->console, "%s", warning);
+}
+
+static FshStatus cache_split(Session *session, const FshSplit *split, FshError *error)
+{
+    const TrainPlan *plan = &session->plan;
+    FshResidency residency;
+    char resident[32], whole[32];
+    FshStatus status = fsh_split_cache(split, plan->cache, plan->threads, error);
+    if (!status)
+        status = fsh_split_residency(split, &residency, error);
+    if (status)
+        return fsh_error_prepend(error, "%s: --cache", fsh_path(session->data.dataset));
+    const char *locked = plan->cache == FSH_CACHE_LOCK ? ", locked" : "";
+    (void)progress_format_bytes(whole, sizeof whole, residency.bytes);
+    if (residency.known)
+        console_line(&session->console, "%s: %s of %s resident%s", split->info->name,
+                     progress_format_bytes(resident, sizeof resident, residency.resident_bytes), whole,
+                     locked);
+    else
+        console_line(
+            &session->console,
+            "%s: %s read into memory%s; how much of it stays is not told, for the files are not yours",
+            split->info->name, whole, locked);
+    return FSH_OK;
+}
+
+/* A split that is decoded once: train, evaluation. */
+typedef struct Decoded {
+    ResidentSplit *resident; /* NULL: it is not */
+    ResidentOptions options;
+    double seconds; /* so far */
+} Decoded;
+
+/* Pairs are evaluated whole, each in its own size, which no GPU does: the loader has them. */
+static bool is_resident(const Session *session, bool training)
+{
+    return training ? session->data.train != NULL
+                    : session->evaluation &&
+                          (session->plan.cache_pixels || session->data.kind == FSH_KIND_CLASSES);
+}
+
+static FshStatus measure_resident(Session *session, bool training, Decoded *decoded, FshError *error)
+{
+    LoaderOptions loader;
+    uint32_t *sizes = NULL;
+    const double start = progress_now_seconds();
+    FshStatus status = session_loader_options(session, training, &loader, &sizes, error);
+    free(sizes);
+    if (status)
+        return status;
+    decoded->options = (ResidentOptions){.samples = {.split = loader.split,
+                                                     .kind = loader.kind,
+                                                     .input_field = loader.input_field,
+                                                     .target_field = loader.target_field,
+                                                     .label_places = loader.label_places},
+                                         .channels = loader.augmentation.channels,
+                                         .threads = session->plan.threads,
+                                         .skip_bad = loader.skip_bad};
+    decoded->resident = &session->resident[training ? 0 : 1];
+    status = resident_split_measure(decoded->resident, &decoded->options, error);
+    decoded->seconds = progress_now_seconds() - start;
+    return status;
+}
+
+static FshStatus load_resident(Session *session, Decoded *decoded, FshError *error)
+{
+    char bytes[32];
+    ResidentSplit *resident = decoded->resident;
+    const bool gpu = session->plan.cache_gpu;
+    const double start = progress_now_seconds();
+    FshStatus status = gpu ? resident_split_load(resident, session->network.backend, &decoded->options, error)
+                           : resident_split_load_host(resident, &decoded->options, error);
+    if (status)
+        return status;
+    console_line(&session->console, "%s: %" PRIu64 " samples, %s of pixels %s, in %.1f s",
+                 decoded->options.samples.split->info->name, resident->sample_count,
+                 progress_format_bytes(bytes, sizeof bytes, resident->bytes),
+                 gpu ? "on the GPU" : "in memory, decoded",
+                 decoded->seconds + progress_now_seconds() - start);
+    return FSH_OK;
+}
+
+/* The ranks of this host look at what is free when all know what they want and none has taken it. */
+static FshStatus check_room(const Session *session, FshError *error)
+{
+    const Communicator *communicator = session->communicator;
+    const FshSplit *split = session->data.train ? session->data.train : session->data.evaluation;
+    const uint64_t ranks = communicator ? communicator_place(communicator)->local_world : 1;
+    uint64_t bytes = 0;
+    if (__builtin_add_overflow(session->resident[0].bytes, session->resident[1].bytes, &bytes))
+        bytes = UINT64_MAX;
+    return resident_split_check_room(split, bytes, ranks, cpu_free_memory_bytes(ranks), error);
+}
+
+/* Behind each part the ranks agree, once: a rank that fails says why, the others that one has. */
+static FshStatus decode_splits(Session *session, FshError *error)
+{
+    Communicator *communicator = session->communicator;
+    Decoded decoded[2] = {0};
+    FshStatus status = FSH_OK;
+    for (int i = 0; i < 2 && !status; i++)
+        if (is_resident(session, i == 0))
+            status = measure_resident(session, i == 0, &decoded[i], error);
+    status = ranks_agree(communicator, status, error);
+    if (!status && session->plan.cache_pixels)
+        status = ranks_agree(communicator, check_room(session, error), error);
+    if (status)
+        return status;
+    for (int i = 0; i < 2 && !status; i++)
+        if (decoded[i].resident)
+            status = load_resident(session, &decoded[i], error);
+    return ranks_agree(communicator, status, error);
+}
+
+static FshStatus cache_splits(Session *session, FshError *error)
+{
+    const FshSplit *const splits[] = {session->data.train, session->data.evaluation};
+    FshStatus status = FSH_OK;
+    for (int i = 0; i < 2 && !status && session->plan.cache != FSH_CACHE_NONE; i++) {
+        if (splits[i])
+            status = cache_split(session, splits[i], error);
+    }
+    return status;
+}
+
+FshStatus session_cache(Session *session, FshError *error)
+{
+    return session->plan.cache_gpu || session->plan.cache_pixels
+               ? decode_splits(session, error)
+               : ranks_agree(session->communicator, cache_splits(session, error), error);
+}
+
+FshStatus session_write_step(Session *session, const Batch *batch, double learning_rate, FshError *error)
+{
+    FshStatus status = network_write_step(&session->network, batch, learning_rate, error);
+    size_t count = 0;
+    /* Once for each side of pairs: what was refused is pixels then. */
+    for (int side = 0; side < 2 && status && batch->recipes; side++) {
+        const uint64_t *refused = pixel_store_refused(batch->store, &count);
+        if (count == 0)
+            break;
+        status = loader_decode_refused(session->train, refused, count, error);
+        if (!status)
+            status = network_write_step(&session->network, batch, learning_rate, error);
+    }
+    return status;
+}
+
+static uint64_t problem_count(Loader *loader)
+{
+    return loader ? loader_problem_count(loader) : 0;
+}
+
+uint64_t session_problem_count(const Session *session)
+{
+    return problem_count(session->train) + problem_count(session->evaluation);
+}
+
+void session_tell_problems(Session *session)
+{
+    Loader *const loaders[] = {session->train, session->evaluation};
+    for (int i = 0; i < 2; i++) {
+        char message[1024];
+        for (uint64_t n = session->told_of[i]; n < problem_count(loaders[i]); n++) {
+            session->told_of[i] = n + 1;
+            if (session->problems_told++ < PROBLEMS_TOLD_MAX &&
+                loader_problem(loaders[i], n, message, sizeof message))
+                console_warning(&session->console, "%s; skipped", message);
+            else if (session->problems_told == PROBLEMS_TOLD_MAX + 1)
+                console_warning(&session->console,
+                                "more samples are skipped, which are only counted; see fverify");
+        }
+    }
+}
+
+const char *session_key(const FshSplit *split, uint64_t sample, size_t *bytes_ret)
+{
+    FshSample record;
+    *bytes_ret = 0;
+    if (sample >= split->sample_count || fsh_sample_get(split, sample, &record, NULL) != FSH_OK)
+        return "";
+    *bytes_ret = record.key_bytes;
+    return record.key;
+}
+
+/* Visitors look at pixels. */
+static FshStatus visit(Session *session, NetworkWeights weights, const SessionVisitor *visitor,
+                       const Batch *batch, const Evaluated *evaluated, FshError *error)
+{
+    Batch seen = *batch;
+    FshStatus status =
+        batch->recipes ? network_read_pixels(&session->network, weights, batch, &seen.pixels, error) : FSH_OK;
+    return status ? status : visitor->visit(visitor->context, &seen, evaluated, error);
+}
+
+/* Counts the samples of a batch by class and prediction. */
+static FshStatus count_classes(Session *session, const Batch *batch, const Evaluated *evaluated,
+                               FshError *error)
+{
+    const uint64_t classes = session->class_counts.classes;
+    FshStatus status = FSH_OK;
+    for (int64_t i = 0; i < session->plan.evaluation_spec.batch && classes && !status; i++) {
+        if (batch->labels[i] >= 0)
+            status =
+                class_counts_add(&session->class_counts, batch->labels[i],
+                                 class_of_logits(evaluated->output + (uint64_t)i * classes, classes), error);
+    }
+    return status;
+}
+
+FshStatus session_evaluate(Session *session, NetworkWeights weights, const SessionVisitor *visitor,
+                           Metrics *metrics, FshError *error)
+{
+    const uint64_t steps = session->plan.evaluation_steps;
+    FshStatus status = FSH_OK;
+    Communicator *communicator = session->communicator;
+    *metrics = (Metrics){0};
+    if (session->plan.model->task == TASK_CLASSIFICATION)
+        status = class_counts_reset(&session->class_counts, (uint64_t)session->plan.evaluation_spec.classes,
+                                    error);
+    loader_start(session->evaluation, 0, steps);
+    for (uint64_t step = 0; !status && step < steps; step++) {
+        const Batch *batch;
+        Evaluated evaluated = {0};
+        if (interrupt_requested()) /* this rank's share is over; all learn of it behind the last batch */
+            status = fsh_error_set(error, FSH_ERR_INTERRUPTED, "interrupted while evaluating");
+        if (!status)
+            status = loader_next(session->evaluation, &batch, error);
+        if (!status && batch->valid_count) /* of nothing but skipped samples there is nothing to say */
+            status = network_evaluate(&session->network, weights, batch, metrics, &evaluated, error);
+        if (!status && batch->valid_count)
+            status = count_classes(session, batch, &evaluated, error);
+        if (!status && batch->valid_count && visitor && visitor->visit)
+            status = visit(session, weights, visitor, batch, &evaluated, error);
+        session_tell_problems(session);
+        console_evaluating(&session->console, step, steps);
+    }
+    status = ranks_agree(communicator, status, error);
+    if (!status)
+        status = ranks_sum_metrics(communicator, metrics, error);
+    if (!status && communicator && session->class_counts.value_count)
+        status = communicator_sum_u64(communicator, session->class_counts.values,
+                                      session->class_counts.value_count, error);
+    if (!status && metrics->count == 0)
+        status =
+            fsh_error_set(error, FSH_ERR_CORRUPT, "%s: no sample of split '%s' could be read; see fverify",
+                          fsh_path(session->data.dataset), session->data.evaluation->info->name);
+    return status;
+}

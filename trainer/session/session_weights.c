@@ -1,0 +1,198 @@
+#include "trainer/session/session_weights.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+
+#include "trainer/data/image_source.h"
+
+enum { NAMES_BYTES = 320 }; /* of one list, in a message */
+
+/* ---- the network ---- */
+
+static FshStatus refuse_network(const char *weights, const Model *model, FshError *error)
+{
+    return fsh_error_set(error, FSH_ERR_MISMATCH, "%s: these are weights of %s; say --model %s", weights,
+                         model->name, model->name);
+}
+
+FshStatus session_choose_model(const Session *session, const TrainOptions *options, SessionUse use,
+                               const Model **model_ret, FshError *error)
+{
+    const Model *named = session->origin.model;
+    *model_ret = named;
+    if (use == SESSION_EVALUATE && named && !options->model)
+        return FSH_OK;
+    FshStatus status = plan_model(options, session->data.kind, model_ret, error);
+    return status || !named || named == *model_ret ? status : refuse_network(options->weights, named, error);
+}
+
+/* ---- images that nobody has packed ---- */
+
+FshStatus session_take_images(Session *session, const TrainOptions *options, const Model **model_ret,
+                              FshError *error)
+{
+    enum { COLOURS = 3 };
+    const WeightsOrigin *origin = &session->origin;
+    uint64_t class_count = 0;
+    FshStatus status = session_choose_model(session, options, SESSION_EVALUATE, model_ret, error);
+    if (!status)
+        status = weights_class_count(options->weights, *model_ret, origin, &class_count, error);
+    if (status)
+        return status;
+    const bool restores = (*model_ret)->task == TASK_RESTORATION;
+    training_data_take_images(&session->data, options->images->dataset,
+                              restores ? FSH_KIND_PAIRS : FSH_KIND_CLASSES, (int64_t)class_count,
+                              origin->normalised ? origin->channels : COLOURS);
+    options->images->dataset = NULL;
+    if (origin->classes.count)
+        session->data.class_names = origin->classes.names;
+    return FSH_OK;
+}
+
+/* ---- classes ---- */
+
+/* Lists the classes that differ: "'scorpion'; they alone know 'n01770393'". */
+static const char *list_difference(const ClassNames *dataset, const ClassNames *weights, char *text,
+                                   size_t text_bytes)
+{
+    char ours[NAMES_BYTES], theirs[NAMES_BYTES];
+    (void)snprintf(text, text_bytes, "%s; the weights alone know %s",
+                   class_names_only_in(dataset, weights, ours, sizeof ours),
+                   class_names_only_in(weights, dataset, theirs, sizeof theirs));
+    return text;
+}
+
+static FshStatus dataset_names(const Session *session, ClassNames *names, FshError *error)
+{
+    const FshManifest *manifest = fsh_manifest(session->data.dataset);
+    return class_names_copy(names, (const char *const *)manifest->class_names, manifest->class_count, error);
+}
+
+static FshStatus refuse_unknown(const Session *session, const TrainOptions *options,
+                                const ClassNames *dataset, FshError *error)
+{
+    char difference[2 * NAMES_BYTES + 64];
+    return fsh_error_set(
+        error, FSH_ERR_MISMATCH,
+        "%s: %zu of its %zu classes %s not among the %zu of %s: %s; rename the classes, or train for "
+        "these: ftrain --weights FILE SHARDS OUTPUT",
+        fsh_path(session->data.dataset), session->classes.missing, dataset->count,
+        session->classes.missing == 1 ? "is" : "are", session->origin.classes.count, options->weights,
+        list_difference(dataset, &session->origin.classes, difference, sizeof difference));
+}
+
+FshStatus session_map_classes(Session *session, const TrainOptions *options, SessionUse use, FshError *error)
+{
+    const ClassNames *weights = &session->origin.classes;
+    TrainingData *data = &session->data;
+    ClassNames dataset = {0};
+    session->weights = options->weights;
+    if (!weights->count || data->kind != FSH_KIND_CLASSES || data->inputs_alone)
+        return FSH_OK;
+    FshStatus status = dataset_names(session, &dataset, error);
+    if (!status)
+        status = class_map_make(&session->classes, &dataset, weights, error);
+    if (status)
+        status = fsh_error_prepend(error, "%s", options->weights);
+    else if (use == SESSION_EVALUATE && session->classes.missing)
+        status = refuse_unknown(session, options, &dataset, error);
+    if (!status && use == SESSION_EVALUATE && !session->classes.same) {
+        data->class_count = (int64_t)weights->count;
+        data->class_names = weights->names;
+        data->label_places = session->classes.places;
+    }
+    class_names_free(&dataset);
+    return status;
+}
+
+FshStatus session_load_weights(Session *session, SessionUse use, FshError *error)
+{
+    const ClassMap *classes = &session->classes;
+    WeightsHead head = {0};
+    if (use == SESSION_TRAIN && !classes->count)
+        head.anew_if_other = true;
+    else if (use == SESSION_TRAIN && classes->missing)
+        head.anew = true;
+    else if (use == SESSION_TRAIN && !classes->same) {
+        head.rows = classes->places;
+        head.file_rows = session->origin.classes.count;
+    }
+    const FshStatus status =
+        weights_load(session->weights, session->network.state, network_graph(&session->network), &head,
+                     &session->kept_head, error);
+    const Model *model =
+        status == FSH_ERR_MISMATCH && !session->origin.model ? weights_recognise(session->weights) : NULL;
+    return model && model != session->plan.model ? refuse_network(session->weights, model, error) : status;
+}
+
+FshStatus session_check_classes(const Session *session, const char *path, const char *text, FshError *error)
+{
+    char ours[NAMES_BYTES], theirs[NAMES_BYTES];
+    ClassNames run = {0}, dataset = {0};
+    ClassMap map = {0};
+    FshStatus status = class_names_parse(&run, text, error);
+    if (!status)
+        status = dataset_names(session, &dataset, error);
+    if (!status)
+        status = class_map_make(&map, &dataset, &run, error);
+    if (!status && !map.same)
+        status = fsh_error_set(error, FSH_ERR_MISMATCH,
+                               "is of a run on other classes than those of %s, which alone has %s; the run "
+                               "alone had %s%s; begin "
+                               "a new run with --weights, which finds classes by their names",
+                               fsh_path(session->data.dataset),
+                               class_names_only_in(&dataset, &run, ours, sizeof ours),
+                               class_names_only_in(&run, &dataset, theirs, sizeof theirs),
+                               map.missing ? "" : ": they stand in another order");
+    class_map_free(&map);
+    class_names_free(&run);
+    class_names_free(&dataset);
+    return status ? fsh_error_prepend(error, "%s", path) : FSH_OK;
+}
+
+/* Says what became of the classes, where that is not what it looks like. */
+static void describe_classes(Session *session)
+{
+    const ClassMap *classes = &session->classes;
+    const size_t known = session->origin.classes.count;
+    char difference[2 * NAMES_BYTES + 64];
+    ClassNames dataset = {0};
+    if (session->kept_head && !classes->count)
+        console_line(
+            &session->console,
+            "classes: the weights have no last layer, or one for another number of them, and no names; %s "
+            "begins anew",
+            session->kept_head);
+    else if (!classes->count)
+        console_line(&session->console,
+                     "classes: the weights have no names of theirs; that they are these, in this order, was "
+                     "not checked");
+    else if (session->kept_head && dataset_names(session, &dataset, NULL) == FSH_OK)
+        console_line(&session->console,
+                     "classes: %zu of %zu %s not among the %zu of the weights: %s; %s begins anew",
+                     classes->missing, classes->count, classes->missing == 1 ? "is" : "are", known,
+                     list_difference(&dataset, &session->origin.classes, difference, sizeof difference),
+                     session->kept_head);
+    else if (!classes->same)
+        console_line(&session->console, "classes: %zu, found by their names among the %zu of the weights",
+                     classes->count, known);
+    class_names_free(&dataset);
+}
+
+void session_describe_weights(Session *session)
+{
+    const WeightsOrigin *origin = &session->origin;
+    char classes[48] = "", epoch[40] = "", metric[64] = "";
+    if (!session->weights)
+        return;
+    if (origin->classes.count)
+        (void)snprintf(classes, sizeof classes, ", %zu classes", origin->classes.count);
+    if (origin->trained)
+        (void)snprintf(epoch, sizeof epoch, ", epoch %" PRIu64, origin->epoch);
+    if (origin->metric_name)
+        (void)snprintf(metric, sizeof metric, ", %s %.2f", origin->metric_name, origin->metric);
+    console_line(&session->console, "weights: %s: %s%s%s%s", session->weights,
+                 origin->model ? origin->model->name : "of another program", classes, epoch, metric);
+    if (session->data.kind == FSH_KIND_CLASSES && !session->data.inputs_alone)
+        describe_classes(session);
+}
