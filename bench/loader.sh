@@ -28,7 +28,7 @@ has_ffcv=1
     has_ffcv=
     echo "bench: $ffcv has no ffcv (pip install ffcv needs OpenCV's headers): left out" >&2
 }
-[ -n "${FSHARD_BENCH_BIN:-}" ] || cmake --build build --target loader_bench >/dev/null
+[ -n "${FSHARD_BENCH_BIN:-}" ] || cmake --build build --target loader_speed >/dev/null
 work=$(mktemp -d /dev/shm/fshard-bench-XXXXXX)
 trap 'rm -rf "$work"' EXIT
 
@@ -59,7 +59,7 @@ keep() {
         best[$name.$key]=$(awk "BEGIN { print ($value > $old) ? $value : $old }")
     done
 }
-ours() { "$bin/loader_bench" "$work/$1" "$2" "$3" "$workers" $batch "$seconds" 2>/dev/null; }
+ours() { "$bin/loader_speed" "$work/$1" "$2" "$3" "$workers" $batch "$seconds" 2>/dev/null; }
 rates=(images_per_s images_per_cpu_s)
 floors=(libjpeg_whole_per_cpu_s libjpeg_scaled_per_cpu_s pixels_mb_per_cpu_s memcpy_mb_per_cpu_s libjpeg_whole_per_s memcpy_mb_per_s pixels_mb_per_s)
 for ((round = 0; round < rounds; round++)); do

@@ -14,9 +14,9 @@ int cpu_jobs(int64_t jobs_option);
 /* Bytes this process may use: the smaller of MemTotal and the cgroup's limit. */
 uint64_t cpu_memory_available(void);
 
-/* Bytes that it and others could still fill without pushing anybody into swap or to death: the smaller of MemAvailable (the page cache
- * gives way) and what the cgroup's limit leaves beside `processes` (> 0) that hold as much as this one; what else the cgroup has is not
- * seen. */
+/* Bytes that it and others could still fill without pushing anybody into swap or to death: the smaller of
+ * MemAvailable (the page cache gives way) and what the cgroup's limit leaves beside `processes` (> 0) that
+ * hold as much as this one; what else the cgroup has is not seen. */
 uint64_t cpu_free_memory_bytes(uint64_t processes);
 
 /* What the control groups allow, for the functions above. */

@@ -40,8 +40,8 @@ static uint32_t multiply(uint32_t a, uint32_t b)
     return product;
 }
 
-/* A CRC moves over n bytes by multiplication with x^(8n), which is a product of x^8, x^16, x^32, … The inversions before and
- * behind cancel each other. */
+/* A CRC moves over n bytes by multiplication with x^(8n), which is a product of x^8, x^16, x^32, … The
+ * inversions before and behind cancel each other. */
 uint32_t fsh_crc32c_combine(uint32_t first, uint32_t second, uint64_t second_bytes)
 {
     uint32_t power = 0x00800000U; /* x^8 */

@@ -12,9 +12,9 @@
  * crc32c(crc32c(0, a, n), b, m) is the CRC of a and b joined. Takes the fastest way this processor has. */
 uint32_t fsh_crc32c(uint32_t crc, const void *bytes, size_t length);
 
-/* CRC of a and b joined, where first is that of a and second that of b, which has second_bytes bytes. It works backwards too:
- * with that of both joined for second, it gives that of b alone. About 3 us: it is for bytes that are too many to read again.
- * Mark Adler's crc32_combine (zlib), with this polynomial. */
+/* CRC of a and b joined, where first is that of a and second that of b, which has second_bytes bytes. It
+ * works backwards too: with that of both joined for second, it gives that of b alone. About 3 us: it is for
+ * bytes that are too many to read again. Mark Adler's crc32_combine (zlib), with this polynomial. */
 uint32_t fsh_crc32c_combine(uint32_t first, uint32_t second, uint64_t second_bytes);
 
 /* The ways, for tests and benchmarks. The portable one is the reference. */

@@ -30,14 +30,14 @@ FshStatus buffer_append(Buffer *buffer, const void *bytes, size_t length, FshErr
 void buffer_free(Buffer *buffer);
 
 /* Reads the whole regular file into buffer (length set). FSH_ERR_UNSUPPORTED: a folder, pipe or device.
- * FSH_ERR_MISMATCH: it is longer than most_bytes; found before memory is taken, and again while reading, for a file that
- * grows or does not tell its size. */
+ * FSH_ERR_MISMATCH: it is longer than most_bytes; found before memory is taken, and again while reading, for
+ * a file that grows or does not tell its size. */
 FshStatus file_read_most(const char *path, uint64_t most_bytes, Buffer *buffer, FshError *error);
 /* The same of any length: for files of our own making. What a user names is better read with a bound. */
 FshStatus file_read(const char *path, Buffer *buffer, FshError *error);
 
-/* As file_read_most, of a list that a user names: from a pipe, too, as a shell's <(command) is one, and for "-" from
- * standard input. FSH_ERR_UNSUPPORTED: a folder. */
+/* As file_read_most, of a list that a user names: from a pipe, too, as a shell's <(command) is one, and for
+ * "-" from standard input. FSH_ERR_UNSUPPORTED: a folder. */
 FshStatus file_read_stream(const char *path, uint64_t most_bytes, Buffer *buffer, FshError *error);
 
 /* A read-only mapping of a whole file. bytes is NULL for an empty file. */
@@ -49,8 +49,9 @@ typedef struct FileMapping {
 } FileMapping;
 FshStatus file_map(const char *path, FileMapping *mapping, FshError *error);
 void file_unmap(FileMapping *mapping);
-/* Checks whether these bytes of the mapping were all there for those who have read them: FSH_ERR_SYSTEM names the first that
- * was not. In a program that has called read_fault_outlive; elsewhere reading them was death. */
+/* Checks whether these bytes of the mapping were all there for those who have read them: FSH_ERR_SYSTEM names
+ * the first that was not. In a program that has called read_fault_outlive; elsewhere reading them was
+ * death. */
 FshStatus file_mapping_check(const FileMapping *mapping, uint64_t offset, uint64_t length, FshError *error);
 /* What such a byte is called, after a path; one argument, its place as unsigned long long. */
 #define FILE_BYTE_UNREADABLE "byte %llu cannot be read: the disk fails, or the file was cut short meanwhile"
@@ -83,10 +84,12 @@ FshStatus file_make_folders(const char *path, FshError *error);
 /* The folders above path, mkdir -p. */
 FshStatus file_make_parent_folders(const char *path, FshError *error);
 
-/* Whether there is a folder for path to be written into: before the long work whose result it is to hold. FSH_ERR_NOT_FOUND. */
+/* Whether there is a folder for path to be written into: before the long work whose result it is to hold.
+ * FSH_ERR_NOT_FOUND. */
 FshStatus file_check_parent_folder(const char *path, FshError *error);
 
-/* Waits until the disk has the names in the folder of path: a file that was synced can still lose its name. */
+/* Waits until the disk has the names in the folder of path: a file that was synced can still lose its
+ * name. */
 FshStatus file_sync_parent_folder(const char *path, FshError *error);
 
 /* a/b into buffer; FSH_ERR_MEMORY when it does not fit (PATH_MAX buffers are usual). */
@@ -96,8 +99,8 @@ FshStatus file_join(char *buffer, size_t buffer_bytes, const char *folder, const
  * system without locks (some Lustre mounts) keeps them all. */
 uint64_t file_remove_stale_temporaries(const char *folder);
 
-/* A file's time as nanoseconds since 1970, negative before; the years 1677 and 2262 stand for all beyond them, which file
- * systems know too. */
+/* A file's time as nanoseconds since 1970, negative before; the years 1677 and 2262 stand for all beyond
+ * them, which file systems know too. */
 int64_t file_time_ns(struct timespec time);
 /* The time that file_time_ns reads as this number. */
 struct timespec file_time_of_ns(int64_t time_ns);

@@ -10,8 +10,8 @@
 
 #include "common/file.h"
 
-/* Writes who holds the lock. A disk that is full has no room for it: then whoever finds the lock is not told a name, and what is
- * written to the folder next says that the disk is full. */
+/* Writes who holds the lock. A disk that is full has no room for it: then whoever finds the lock is not told
+ * a name, and what is written to the folder next says that the disk is full. */
 static void write_holder(int descriptor)
 {
     char host[HOST_NAME_MAX + 1] = "?", line[HOST_NAME_MAX + 64];
@@ -38,7 +38,8 @@ static void read_holder(int descriptor, char *text, size_t text_bytes)
         (void)snprintf(text, text_bytes, " (process %ld on %s, since %s %s)", process, host, date, clock);
 }
 
-/* Opens the file for writing; one that another user has left, for reading: that is enough for a lock of this host. */
+/* Opens the file for writing; one that another user has left, for reading: that is enough for a lock of this
+ * host. */
 static int open_file(const char *path)
 {
     const int descriptor = open(path, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0666);

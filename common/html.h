@@ -1,4 +1,5 @@
-/* html.h - pages that need nothing else: no network, no other file. One style and one script for all (html_style.h).
+/* html.h - pages that need nothing else: no network, no other file. One style and one script for all
+ * (html_style.h).
  *
  *   HtmlPage page = {.error = error};
  *   html_begin(&page, "fverify: photos", 0);
@@ -6,10 +7,12 @@
  *   html_add_string(&page, name);                    // escaped
  *   status = html_write(&page, "page.html", force);  // writes the end of it too, and frees the page
  *
- * Names come from strangers. All text is escaped, what is no UTF-8 or a control character becomes U+FFFD, and the page's own
- * policy lets it load nothing but its inline images and styles, and run no script but ours, which it knows by its hash.
+ * Names come from strangers. All text is escaped, what is no UTF-8 or a control character becomes U+FFFD, and
+ * the page's own policy lets it load nothing but its inline images and styles, and run no script but ours,
+ * which it knows by its hash.
  *
- * After a failure nothing more is added; callers look at the status once, at the end. Threads: one page, one thread. */
+ * After a failure nothing more is added; callers look at the status once, at the end. Threads: one page, one
+ * thread. */
 #ifndef FSHARD_COMMON_HTML_H
 #define FSHARD_COMMON_HTML_H
 
@@ -23,7 +26,8 @@ typedef struct HtmlPage {
     FshError *error;  /* borrowed; may be NULL */
 } HtmlPage;
 
-/* Adds all from the doctype to <body>; title is escaped. refresh_seconds: after how many a browser loads the page again; 0: never. */
+/* Adds all from the doctype to <body>; title is escaped. refresh_seconds: after how many a browser loads the
+ * page again; 0: never. */
 void html_begin(HtmlPage *page, const char *title, unsigned refresh_seconds);
 
 /* Markup of our own, with numbers; at most 1023 bytes. Never with text of others. */
@@ -41,7 +45,8 @@ void html_add_tile(HtmlPage *page, const char *value, const char *name);
 /* RFC 4648, with padding. */
 void html_add_base64(HtmlPage *page, const void *bytes, size_t length);
 
-/* Adds the script, ends the page and writes it atomically, unless it has failed; frees it in every case. FSH_ERR_EXISTS without force. */
+/* Adds the script, ends the page and writes it atomically, unless it has failed; frees it in every case.
+ * FSH_ERR_EXISTS without force. */
 FshStatus html_write(HtmlPage *page, const char *path, bool force);
 
 #endif

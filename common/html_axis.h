@@ -1,4 +1,5 @@
-/* html_axis.h - the axes of charts in a page of common/html.h: round numbers, and the lines and names at them. */
+/* html_axis.h - the axes of charts in a page of common/html.h: round numbers, and the lines and names at
+ * them. */
 #ifndef FSHARD_COMMON_HTML_AXIS_H
 #define FSHARD_COMMON_HTML_AXIS_H
 

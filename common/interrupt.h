@@ -11,9 +11,9 @@
 /* Installs the handlers (SIGINT, SIGTERM; SIGPIPE is ignored). Idempotent. */
 void interrupt_install(void);
 
-/* For programs that save their state and can go on: from now on SIGTERM and SIGUSR1 (what Slurm sends before the time is up,
- * `sbatch --signal=USR1@60`) ask for that, and the program leaves with status 75 (EX_TEMPFAIL), on which a job is queued
- * again. SIGINT stays what it is. After interrupt_install. */
+/* For programs that save their state and can go on: from now on SIGTERM and SIGUSR1 (what Slurm sends before
+ * the time is up, `sbatch --signal=USR1@60`) ask for that, and the program leaves with status 75
+ * (EX_TEMPFAIL), on which a job is queued again. SIGINT stays what it is. After interrupt_install. */
 void interrupt_install_requeue(void);
 /* True once such a signal has come. */
 bool interrupt_requeues(void);
@@ -24,7 +24,8 @@ bool interrupt_requested(void);
 /* The signal that came (SIGINT, SIGTERM), or 0. Exit status is 128 plus it, or 75. */
 int interrupt_signal(void);
 
-/* As if the signal had come (it came to another process of the same run), or, for tests only, never had (0). */
+/* As if the signal had come (it came to another process of the same run), or, for tests only, never had
+ * (0). */
 void interrupt_simulate(int signal_number);
 
 #endif

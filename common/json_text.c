@@ -23,8 +23,8 @@ json_t *json_text(const char *text)
     return string;
 }
 
-/* Returns the bytes of the longest run between two quotes that come one after the other, and the line it begins in. What
- * is no JSON may have any. */
+/* Returns the bytes of the longest run between two quotes that come one after the other, and the line it
+ * begins in. What is no JSON may have any. */
 static size_t longest_string(const char *text, size_t bytes, int *line_ret)
 {
     const char *at = text, *end = text + bytes, *counted = text;

@@ -9,8 +9,8 @@
  * text that is none, every byte above 127 becomes "?". NULL when out of memory. */
 json_t *json_text(const char *text);
 
-/* What a string of a file that is read may take, as it is written there: as much as a key or a source path. jansson takes
- * 150 ns and three bytes of memory for each byte of a string. */
+/* What a string of a file that is read may take, as it is written there: as much as a key or a source path.
+ * jansson takes 150 ns and three bytes of memory for each byte of a string. */
 enum { JSON_STRING_BYTES_MAX = 65535 };
 
 /* json_loadb, which is not called for a text with a zero byte, or with a string of more than

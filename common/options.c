@@ -192,8 +192,8 @@ static void fold(const char *text, char folded[NAME_MAX_LENGTH + 1])
     folded[length] = '\0';
 }
 
-/* What was meant, for the message: the same but for case and signs, or else a word with one letter off that is not the
- * first ("jpg", and not "422"; "gpu" is no "cpu"). NULL: nobody knows. */
+/* What was meant, for the message: the same but for case and signs, or else a word with one letter off that
+ * is not the first ("jpg", and not "422"; "gpu" is no "cpu"). NULL: nobody knows. */
 static const char *nearest_choice(const Option *option, const char *text)
 {
     char typed[NAME_MAX_LENGTH + 1], known[NAME_MAX_LENGTH + 1];

@@ -18,12 +18,11 @@
  *   default is on.
  * - A value that begins with `--` must be joined to its option by `=`: `--dst --force` is a forgotten value.
  *   Empty texts and empty arguments are refused: they come from unset shell variables.
- * - Numbers are checked over their whole text and range; sizes take K, M, G, T (powers of 1024; KB, KiB
- *   too), other numbers no suffix. The error names the option, the text given, and what is expected; an
- *   unknown option names the nearest known one, if at most a third of its letters and 3 of them are wrong, or if it is the
- *   beginning of that one alone.
- *   One that a peer has under another name (OptionTable.foreign) is named first. A choice that is only spelt
- *   otherwise ("jpg", "4:2:0", "Lanczos") is refused with ours.
+ * - Numbers are checked over their whole text and range; sizes take K, M, G, T (powers of 1024; KB, KiB too),
+ *   other numbers no suffix. The error names the option, the text given, and what is expected; an unknown
+ *   option names the nearest known one, if at most a third of its letters and 3 of them are wrong, or if it
+ *   is the beginning of that one alone. One that a peer has under another name (OptionTable.foreign) is named
+ *   first. A choice that is only spelt otherwise ("jpg", "4:2:0", "Lanczos") is refused with ours.
  * - Values may come from a file too (OptionTable.config); the command line wins.
  * - -h, --help and --version are not in the table: every program has them, and a row may not take the h.
  *
@@ -63,9 +62,9 @@ typedef struct Option {
     const char *help;           /* one sentence, lower case, no full stop; wrapped by --help */
     double minimum, maximum;    /* both 0: unchecked; maximum below minimum, or infinite: no upper bound */
     const char *const *choices; /* NULL-terminated, for OPTION_CHOICE */
-    const struct OptionForeign
-        *hints;        /* values that peers have, with a sentence as ours, and "" for where the value is
-                                          missing or no choice: told after the error; ended by a NULL name, or NULL */
+    /* Values that peers have, each with a sentence as ours, and "" for where the value is missing or no
+     * choice: told after the error. Ends with a NULL name; may be NULL. */
+    const struct OptionForeign *hints;
     const char *alias; /* an older spelling that works too ("src"), or NULL; not listed */
     const char *group; /* heading in --help; NULL: as the row before */
     bool *given;       /* set to true when the option was on the command line; may be NULL */
@@ -79,16 +78,16 @@ typedef struct OptionForeign {
 
 typedef struct OptionTable {
     const char *program; /* "fresize" */
-    const char *
-        speaker; /* of failures: "ftrain: rank 1", one of several processes that do the same; NULL: program */
+    /* of failures: "ftrain: rank 1", one of several processes that do the same; NULL: program */
+    const char *speaker;
     const char *summary; /* first lines of --help: what it does, in one or two sentences */
     const char *usage;   /* "[OPTIONS] SRC DST" */
     const Option *options;
     const OptionForeign *foreign; /* spellings that are refused with ours in the message; NULL: none */
     const OptionForeign *answers; /* what is no option here, with a sentence as ours; NULL: none */
     const char *examples;         /* printed verbatim at the end of --help; NULL: none */
-    /* The OPTION_TEXT row that names a file of values (options_config.h), read before the command line is stored, and
-     * names that no file may give, NULL-terminated. NULL: none. */
+    /* The OPTION_TEXT row that names a file of values (options_config.h), read before the command line is
+     * stored, and names that no file may give, NULL-terminated. NULL: none. */
     const char *config;
     const char *const *config_skip;
     size_t arguments_min, arguments_max;
@@ -107,8 +106,8 @@ typedef struct OptionArguments {
 FshStatus options_parse(const OptionTable *table, int argc, char **argv, OptionArguments *arguments,
                         FshError *error);
 
-/* Stores one value by the option's name or alias ("true" and "false" for flags), as the command line would, but a later one
- * replaces it. text must live as long as the option's value. FSH_ERR_USAGE. */
+/* Stores one value by the option's name or alias ("true" and "false" for flags), as the command line would,
+ * but a later one replaces it. text must live as long as the option's value. FSH_ERR_USAGE. */
 FshStatus options_store(const OptionTable *table, const char *name, const char *text, FshError *error);
 
 void options_arguments_free(OptionArguments *arguments);

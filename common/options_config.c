@@ -184,8 +184,8 @@ static FshStatus read_toml(const char *path, const char *text, size_t length, js
 
 /* ---- reading ---- */
 
-/* A new object of those members whose names the array has; NULL: no memory. The rest was left open: what follows from an
- * option's being given must not follow from its being written down. */
+/* A new object of those members whose names the array has; NULL: no memory. The rest was left open: what
+ * follows from an option's being given must not follow from its being written down. */
 static json_t *only_given(json_t *options, const json_t *given)
 {
     json_t *object = json_object(), *name;

@@ -5,11 +5,12 @@
  *   batch-size = 256          # the names are the options'; "_" for "-" as on the command line
  *   nesterov = true
  *
- * Two languages, told apart by the first character that is no blank: a JSON object (RFC 8259), which begins with "{", and
- * otherwise TOML 1.0 as far as options need it: one "key = value" a line, keys bare or quoted, basic and literal strings of
- * one line, integers (with "_" between digits), floats, booleans, comments. A table, an array or a date is refused by line.
- * A JSON object with a member "options" that is an object gives that: so the args.json of a run is such a file. Where it has
- * an array "given" beside it, only the options of those names are taken: the others were left open.
+ * Two languages, told apart by the first character that is no blank: a JSON object (RFC 8259), which begins
+ * with "{", and otherwise TOML 1.0 as far as options need it: one "key = value" a line, keys bare or quoted,
+ * basic and literal strings of one line, integers (with "_" between digits), floats, booleans, comments. A
+ * table, an array or a date is refused by line. A JSON object with a member "options" that is an object gives
+ * that: so the args.json of a run is such a file. Where it has an array "given" beside it, only the options
+ * of those names are taken: the others were left open.
  *
  * A JSON null is an option left as it is. An option twice in one file, in whatever spelling, is refused.
  *
@@ -24,19 +25,20 @@
 /* Reads path (at most a MiB) into a new object. FSH_ERR_USAGE: "run.toml:3: …". */
 FshStatus options_config_read(const char *path, json_t **object_ret, FshError *error);
 
-/* Stores every value into the table's options, as if it stood on the command line; the command line comes later and wins.
- * Texts point into object, which must live as long as the values. path names the file in messages. FSH_ERR_USAGE: no such
- * option, an option that no file may give (skip: NULL-terminated names), a value it does not take. */
+/* Stores every value into the table's options, as if it stood on the command line; the command line comes
+ * later and wins. Texts point into object, which must live as long as the values. path names the file in
+ * messages. FSH_ERR_USAGE: no such option, an option that no file may give (skip: NULL-terminated names), a
+ * value it does not take. */
 FshStatus options_config_apply(const OptionTable *table, const char *path, const json_t *object,
                                const char *const *skip, FshError *error);
 
-/* The options in force as such an object, by names with "_" for "-" (as Python spells them), in table order. NULL: no
- * memory. */
+/* The options in force as such an object, by names with "_" for "-" (as Python spells them), in table order.
+ * NULL: no memory. */
 json_t *options_config_object(const OptionTable *table, const char *const *skip);
 /* Names of those that were given, on the command line or in a file (Option.given). NULL: no memory. */
 json_t *options_config_given(const OptionTable *table, const char *const *skip);
-/* The same as TOML, with each option's help above it and headings: a file to begin from. What is unset (NULL) or was not
- * given is commented out: read back, it is as open as it was. */
+/* The same as TOML, with each option's help above it and headings: a file to begin from. What is unset (NULL)
+ * or was not given is commented out: read back, it is as open as it was. */
 void options_config_print(const OptionTable *table, const char *const *skip, FILE *stream);
 
 #endif

@@ -1,5 +1,5 @@
-/* philox.h - the arithmetic under random.h, written once for the processor and for CUDA kernels: numbers by their place in a
- * sequence, not by what was drawn before.
+/* philox.h - the arithmetic under random.h, written once for the processor and for CUDA kernels: numbers by
+ * their place in a sequence, not by what was drawn before.
  *
  * Philox4x32-10 (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", SC11). */
 #ifndef FSHARD_COMMON_PHILOX_H
@@ -15,7 +15,8 @@
 #define FSH_HOST_DEVICE
 #endif
 
-/* 128 bits for a 128-bit counter and a 64-bit key. Constants and rounds: the paper's table 2 and section 3.3. */
+/* 128 bits for a 128-bit counter and a 64-bit key. Constants and rounds: the paper's table 2 and section
+ * 3.3. */
 FSH_HOST_DEVICE static inline void philox_block(const uint32_t counter[4], const uint32_t key[2],
                                                 uint32_t out[4])
 {

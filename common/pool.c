@@ -43,9 +43,9 @@ static FshStatus report(const Failure *failure, bool interrupted, FshError *erro
     return FSH_OK;
 }
 
-/* Runs body on the calling thread and on threads - 1 others; fewer where the system grants no more. Not OpenMP's threads: GNU's
- * wait for each other, and for the next parallel region, by spinning for some 10 ms, which is a quarter of what packing 300
- * photographs takes, and time that others on the machine could use. */
+/* Runs body on the calling thread and on threads - 1 others; fewer where the system grants no more. Not
+ * OpenMP's threads: GNU's wait for each other, and for the next parallel region, by spinning for some 10 ms,
+ * which is a quarter of what packing 300 photographs takes, and time that others on the machine could use. */
 static void run_threads(int threads, void *(*body)(void *run), void *run)
 {
     size_t started = 0, wanted = (size_t)threads - 1;
@@ -120,9 +120,9 @@ FshStatus pool_run(int jobs, uint64_t count, PoolWork work, void *context, FshEr
  * Items head..next-1 each own the slot item % window. A thread that has nothing in hand looks, under the
  * lock, for the first of: the head to deliver, a reason to leave, an item to take and work on; it waits only
  * while another thread takes, or while every slot is used. In the second case the head is in the hands of
- * another thread, which will deliver it or find it delivered, and free its slot. Whoever makes a take possible,
- * by ending its own or by freeing a slot, wakes one that waits: there is always a thread that moves, with any
- * number of threads and slots. */
+ * another thread, which will deliver it or find it delivered, and free its slot. Whoever makes a take
+ * possible, by ending its own or by freeing a slot, wakes one that waits: there is always a thread that
+ * moves, with any number of threads and slots. */
 
 typedef struct OrderedRun {
     const PoolStream *stream; /* take may be NULL: items 0..count-1, with nothing to begin them with */

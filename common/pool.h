@@ -5,8 +5,8 @@
  * order, one call at a time. At most `window` slots exist, so memory is bounded by jobs and not by count.
  * This is how fpack writes the same bytes whatever the number of threads.
  * pool_run_stream: the same where nobody knows how many items there are (a walk, a tar): take() gives item
- * 0, 1, 2, … one call at a time, work() runs on any thread, deliver() in order, one call at a time. The thread
- * that takes an item works on it. take() and deliver() may run at the same time, on two threads.
+ * 0, 1, 2, … one call at a time, work() runs on any thread, deliver() in order, one call at a time. The
+ * thread that takes an item works on it. take() and deliver() may run at the same time, on two threads.
  *
  * All stop handing out items when interrupt_requested(), returning FSH_ERR_INTERRUPTED unless all were
  * handed out (its message says no more than "interrupted": how to go on is the program's to say), or when a
@@ -43,7 +43,8 @@ FshStatus pool_run_ordered(int jobs, uint64_t count, size_t window, size_t slot_
                            PoolDeliver deliver, void (*slot_free)(void *slot), void *context,
                            FshError *error);
 
-/* Fills the slot with the beginnings of the item, or sets *end_ret: there is none, and take is not called again. */
+/* Fills the slot with the beginnings of the item, or sets *end_ret: there is none, and take is not called
+ * again. */
 typedef FshStatus (*PoolTake)(uint64_t item, void *slot, bool *end_ret, void *context, FshError *error);
 
 typedef struct PoolStream {
@@ -55,9 +56,10 @@ typedef struct PoolStream {
     void *context;
 } PoolStream;
 
-/* An item whose take failed counts as failed: those below it are delivered. One that was taken is always worked on,
- * and delivered unless an item up to it failed: who counts in take may count on that. A signal that comes as take
- * finds the end has cut nothing off, and is no failure. About 0.1 microseconds an item on one thread. */
+/* An item whose take failed counts as failed: those below it are delivered. One that was taken is always
+ * worked on, and delivered unless an item up to it failed: who counts in take may count on that. A signal
+ * that comes as take finds the end has cut nothing off, and is no failure. About 0.1 microseconds an item on
+ * one thread. */
 FshStatus pool_run_stream(int jobs, const PoolStream *stream, FshError *error);
 
 #endif

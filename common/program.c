@@ -150,9 +150,9 @@ static int run_program(int argc, char **argv, const OptionTable *table, void *se
     return exit_status(status, partial);
 }
 
-/* A program may be started without standard streams (`2>&-`). The next file opened would take the free number, and what is
- * meant for stderr would be written into it. So a free one is filled with what cannot be used that way round: writing to
- * stdout still fails, and is told. */
+/* A program may be started without standard streams (`2>&-`). The next file opened would take the free
+ * number, and what is meant for stderr would be written into it. So a free one is filled with what cannot be
+ * used that way round: writing to stdout still fails, and is told. */
 static void fill_standard_streams(void)
 {
     for (int stream = STDIN_FILENO; stream <= STDERR_FILENO; stream++) {

@@ -2,11 +2,13 @@
  *
  *   int main(int argc, char **argv) { return program_main(argc, argv, &table, &settings, versions, run); }
  *
- * Sees to it that no file takes the place of a standard stream that is closed, parses, handles --help and --version,
- * installs the interrupt flag, calls run, prints the error once as "fpack: MESSAGE" on stderr (control characters, which
- * names of files may hold, as "?"; wrong usage gets "Try 'fpack --help'." too), checks that stdout could be written,
- * returns the exit status: 0 done; 1 finished, but inputs failed, or a failure; 2 usage; 128 + signal (130, 143)
- * interrupted, or 75 where the program can go on later (interrupt_install_requeue). `PROGRAM --help-options` prints one spelling of an option a line, for the test of the man pages. */
+ * Sees to it that no file takes the place of a standard stream that is closed, parses, handles --help and
+ * --version, installs the interrupt flag, calls run, prints the error once as "fpack: MESSAGE" on stderr
+ * (control characters, which names of files may hold, as "?"; wrong usage gets "Try 'fpack --help'." too),
+ * checks that stdout could be written, returns the exit status: 0 done; 1 finished, but inputs failed, or a
+ * failure; 2 usage; 128 + signal (130, 143) interrupted, or 75 where the program can go on later
+ * (interrupt_install_requeue). `PROGRAM --help-options` prints one spelling of an option a line, for the test
+ * of the man pages. */
 #ifndef FSHARD_COMMON_PROGRAM_H
 #define FSHARD_COMMON_PROGRAM_H
 
@@ -35,8 +37,8 @@ typedef struct ProgramOptions {
     {.name = "json", .kind = OPTION_FLAG, .value = &(p)->json,                                               \
      .help = "print the result as one JSON object on standard output"}
 
-/* For programs with SRC and DST as arguments: the same by name. PROGRAM_PATHS(&settings.source, &settings.destination),
- * each a const char *; program_take_paths puts both ways together. */
+/* For programs with SRC and DST as arguments: the same by name. PROGRAM_PATHS(&settings.source,
+ * &settings.destination), each a const char *; program_take_paths puts both ways together. */
 #define PROGRAM_PATHS(source, destination)                                                                   \
     {.name = "src", .kind = OPTION_TEXT, .value = (source), .argument = "PATH",                              \
      .help = "the same as SRC, for older scripts", .group = "Paths"},                                        \
@@ -50,17 +52,20 @@ typedef struct ProgramContext {
     const OptionArguments *arguments;
 } ProgramContext;
 
-/* SRC and DST come as arguments, or by the names that older scripts use: *source and *destination hold what --src and
- * --dst (PROGRAM_PATHS) gave, or NULL, and are filled from the arguments in their order. FSH_ERR_USAGE. */
+/* SRC and DST come as arguments, or by the names that older scripts use: *source and *destination hold what
+ * --src and --dst (PROGRAM_PATHS) gave, or NULL, and are filled from the arguments in their order.
+ * FSH_ERR_USAGE. */
 FshStatus program_take_paths(const ProgramContext *context, const char **source, const char **destination,
                              FshError *error);
 
-/* Prints text with control characters (text_character) as "?". Names of files come from strangers: a terminal must not obey
- * what is in them, nor show it in another order. For all that a program prints for people and did not make itself. */
+/* Prints text with control characters (text_character) as "?". Names of files come from strangers: a terminal
+ * must not obey what is in them, nor show it in another order. For all that a program prints for people and
+ * did not make itself. */
 void program_print_text(FILE *stream, const char *text);
 
-/* Tells on stderr, quiet or not, of inputs left out: "fpack: PATH: REASON; left out". The first hundred, or all if
- * verbose: a wrong folder gives thousands. Zeroed but for program and verbose; one thread at a time. */
+/* Tells on stderr, quiet or not, of inputs left out: "fpack: PATH: REASON; left out". The first hundred, or
+ * all if verbose: a wrong folder gives thousands. Zeroed but for program and verbose; one thread at a
+ * time. */
 typedef struct ProgramNotes {
     const char *program;
     bool verbose;
@@ -71,8 +76,8 @@ void program_note_left_out(ProgramNotes *notes, const char *path, const char *re
 /* run returns FSH_OK with *partial_ret true when all is done but some inputs failed (exit 1). */
 typedef FshStatus (*ProgramRun)(const ProgramContext *context, bool *partial_ret, FshError *error);
 
-/* One line on the libraries linked, "libjpeg-turbo 2.1.5, libvips 8.14.1", into buffer, which it returns. Called for
- * --version alone: naming a library may mean to load it. */
+/* One line on the libraries linked, "libjpeg-turbo 2.1.5, libvips 8.14.1", into buffer, which it returns.
+ * Called for --version alone: naming a library may mean to load it. */
 typedef const char *(*ProgramVersions)(char *buffer, size_t buffer_bytes);
 
 /* Closes stdout: call it last. Frees the table's lists (OPTION_LIST).

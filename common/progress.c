@@ -134,8 +134,8 @@ static void append_count(Line *line, const Snapshot *now, const char *unit)
     append(line, " %s", unit);
 }
 
-/* What a line tells, from all to the least, for terminals that are too narrow: 80 columns hold the time that is left and the
- * failures of any run. */
+/* What a line tells, from all to the least, for terminals that are too narrow: 80 columns hold the time that
+ * is left and the failures of any run. */
 typedef enum Detail { DETAIL_ALL, DETAIL_NO_BAR, DETAIL_NO_BYTES, DETAIL_LEAST } Detail;
 
 /* ", 3,456 images/s, 120 MiB/s, 0:07 left, 1.2 GiB saved, 3 failed": each as far as it is known. */
@@ -181,7 +181,8 @@ static size_t terminal_columns(FILE *stream)
     return 80;
 }
 
-/* A terminal's line of at most so many columns, without what controls it: all that has room, a shorter bar first. */
+/* A terminal's line of at most so many columns, without what controls it: all that has room, a shorter bar
+ * first. */
 static void fill_line(Line *line, const Progress *progress, const Snapshot *now, size_t columns)
 {
     static const struct {

@@ -40,13 +40,13 @@ void progress_add(Progress *progress, uint64_t count, uint64_t bytes, uint64_t f
 /* The total, once it is known; any thread. */
 void progress_set_total(Progress *progress, uint64_t total);
 
-/* How far into the whole, where items cannot be counted beforehand but their container's bytes can (a tar): bar and
- * time left come from position / extent, as long as there is no total; without a terminal the part is told too, as
- * ", 55 %". An extent of 0 takes it back. Any thread, one at a time. */
+/* How far into the whole, where items cannot be counted beforehand but their container's bytes can (a tar):
+ * bar and time left come from position / extent, as long as there is no total; without a terminal the part is
+ * told too, as ", 55 %". An extent of 0 takes it back. Any thread, one at a time. */
 void progress_set_position(Progress *progress, uint64_t position, uint64_t extent);
 
-/* Bytes that the output is smaller than its input, told as ", 1.2 GiB saved"; may be negative, then it is not told.
- * Adds up. Any thread. */
+/* Bytes that the output is smaller than its input, told as ", 1.2 GiB saved"; may be negative, then it is not
+ * told. Adds up. Any thread. */
 void progress_add_saved(Progress *progress, int64_t bytes);
 
 /* Clears the bar so that a line can be printed, then a later add draws it again. While other threads add,

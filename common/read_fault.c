@@ -1,4 +1,5 @@
-/* Mappings stand in a list that only grows: an entry is used again, never freed, so that the handler walks it without a lock. */
+/* Mappings stand in a list that only grows: an entry is used again, never freed, so that the handler walks it
+ * without a lock. */
 #include "common/read_fault.h"
 
 #include <errno.h>

@@ -2,7 +2,8 @@
 
 #include <stdint.h>
 
-/* Bytes of the UTF-8 sequence that begins here, and its code point; 1 and the byte itself where there is none. */
+/* Bytes of the UTF-8 sequence that begins here, and its code point; 1 and the byte itself where there is
+ * none. */
 static size_t decode(const unsigned char *bytes, size_t length, uint32_t *code_ret)
 {
     const unsigned char lead = bytes[0];

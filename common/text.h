@@ -17,9 +17,9 @@ static inline char *text_copy(const char *text, size_t bytes)
     return copy;
 }
 
-/* Returns the bytes of the UTF-8 character that text, which is not empty, begins with; 1 where it is none. *control_ret: a
- * terminal might obey it, or show what follows in another order: C0, DEL, C1 (as a byte alone, too), the separators of lines
- * and the marks that turn the direction of writing. */
+/* Returns the bytes of the UTF-8 character that text, which is not empty, begins with; 1 where it is none.
+ * *control_ret: a terminal might obey it, or show what follows in another order: C0, DEL, C1 (as a byte
+ * alone, too), the separators of lines and the marks that turn the direction of writing. */
 size_t text_character(const char *text, size_t length, bool *control_ret);
 
 #endif

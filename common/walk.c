@@ -14,8 +14,8 @@
 #include "common/path.h"
 #include "common/walk_internal.h"
 
-/* The cursor goes down depth first. A folder is read whole and sorted as it is entered, with its folders as "name/",
- * which is the byte order of whole paths: "a-b/x", "a.txt", "a/x". */
+/* The cursor goes down depth first. A folder is read whole and sorted as it is entered, with its folders as
+ * "name/", which is the byte order of whole paths: "a-b/x", "a.txt", "a/x". */
 
 /* ---- names of one folder ---- */
 
@@ -120,8 +120,8 @@ static int compare_names(const void *a, const void *b)
 
 enum { MANY_NAMES = 1000 }; /* fewer sort themselves */
 
-/* By keys alone, a byte at a time from the last, bytes that are the same in all left out: a folder of a million waits
- * for this before its first file comes. False: no memory for it. */
+/* By keys alone, a byte at a time from the last, bytes that are the same in all left out: a folder of a
+ * million waits for this before its first file comes. False: no memory for it. */
 static bool sort_by_keys(Name *names, size_t count)
 {
     enum { BYTES = sizeof names->key, VALUES = 256 };
@@ -213,9 +213,9 @@ static bool look(WalkCursor *cursor, Name *name)
     return true;
 }
 
-/* A link is followed when its turn comes, not before: a folder may have a million. Only those must be followed for
- * the order's sake behind which another name stands with theirs and a byte below '/': before "a-b", or behind it as
- * "a/"? */
+/* A link is followed when its turn comes, not before: a folder may have a million. Only those must be
+ * followed for the order's sake behind which another name stands with theirs and a byte below '/': before
+ * "a-b", or behind it as "a/"? */
 static void look_where_the_order_asks(WalkCursor *cursor, Level *level)
 {
     bool changed = false;
@@ -375,7 +375,8 @@ static bool may_enter(WalkCursor *cursor, const Level *level, bool by_link, cons
         *why = avoided_reason;
         return false;
     }
-    /* Folders full of links to each other have a path for each of their orders: without this, no end in sight. */
+    /* Folders full of links to each other have a path for each of their orders: without this, no end in
+     * sight. */
     if (by_link && level->above && level->above->linked) {
         *why = "a link in a linked folder, to one entered so before; not entered again";
         return add_entered(cursor, &(FolderId){level->device, level->inode}, failed);
@@ -383,8 +384,8 @@ static bool may_enter(WalkCursor *cursor, const Level *level, bool by_link, cons
     return true;
 }
 
-/* The folder at cursor->full becomes the top, or the reason is set; both, where its listing breaks off. *system_errno:
- * what went wrong, if that was it. */
+/* The folder at cursor->full becomes the top, or the reason is set; both, where its listing breaks off.
+ * *system_errno: what went wrong, if that was it. */
 static FshStatus enter(WalkCursor *cursor, bool by_link, int *system_errno, FshError *error)
 {
     FshStatus status = FSH_OK;
@@ -456,7 +457,8 @@ FshStatus walk_open(WalkCursor **cursor_ret, const char *root, FshError *error)
     return status;
 }
 
-/* The next file or problem in the top folder, or the folder that becomes the top: *found_ret is false then. */
+/* The next file or problem in the top folder, or the folder that becomes the top: *found_ret is false
+ * then. */
 static FshStatus step(WalkCursor *cursor, bool *found_ret, FshError *error)
 {
     Level *level = cursor->top;

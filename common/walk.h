@@ -5,15 +5,16 @@
  *   for (uint64_t i = 0; i < list.count; i++) use(list.files[i].path, list.files[i].bytes);
  *   file_list_free(&list);
  *
- * Files are looked at in parallel; the result is sorted by the bytes of the relative path, so it does not depend
- * on the file system or on threads. Names that begin with "." are skipped, files and folders, and reported only by
- * count; the root itself may have such a name. Only regular files are listed.
+ * Files are looked at in parallel; the result is sorted by the bytes of the relative path, so it does not
+ * depend on the file system or on threads. Names that begin with "." are skipped, files and folders, and
+ * reported only by count; the root itself may have such a name. Only regular files are listed.
  *
- * Links are followed, with two bounds. A folder met a second time on its own path (same device and inode among its
- * ancestors) is not entered again. And a link to a folder that is itself in a linked folder is followed once for each
- * folder it leads to: the first in the order is. So a link to a class folder works as often as there are such links,
- * while folders full of links to each other, which have more paths than there are files on earth, come to an end: at
- * most (links + folders) times folders are entered. What is not entered is a problem in the list. */
+ * Links are followed, with two bounds. A folder met a second time on its own path (same device and inode
+ * among its ancestors) is not entered again. And a link to a folder that is itself in a linked folder is
+ * followed once for each folder it leads to: the first in the order is. So a link to a class folder works as
+ * often as there are such links, while folders full of links to each other, which have more paths than there
+ * are files on earth, come to an end: at most (links + folders) times folders are entered. What is not
+ * entered is a problem in the list. */
 #ifndef FSHARD_COMMON_WALK_H
 #define FSHARD_COMMON_WALK_H
 
@@ -52,7 +53,8 @@ typedef struct FileList {
  * was looking for. FSH_ERR_INTERRUPTED after a signal. On failure the list is empty and needs no free. */
 FshStatus walk_files(const char *root, int jobs, FileList *list, FshError *error);
 
-/* The same of some folders below root alone, "a" or "a/b", in byte order and none in another; their paths begin with them. */
+/* The same of some folders below root alone, "a" or "a/b", in byte order and none in another; their paths
+ * begin with them. */
 FshStatus walk_folders(const char *root, const char *const *folders, size_t folder_count, int jobs,
                        FileList *list, FshError *error);
 
@@ -65,11 +67,11 @@ void file_list_free(FileList *list);
  *   while (!status && !(status = walk_next(cursor, &entry, &error)) && entry.path) use(entry.path);
  *   walk_close(&cursor);
  *
- * The order, what is skipped and what is a problem are those of walk_files, to the byte. Files are not looked at
- * (no stat), but for links and on file systems that do not tell kinds: a file that is gone, or may not be read, is
- * found out by who opens it. Memory: the names of the folders on the way down to the one in hand, and 20 bytes more
- * for each, 36 while they are sorted (300,000 files in one folder: 20 MB). No folder stays open, and none is read
- * before its turn. Threads: one at a time. */
+ * The order, what is skipped and what is a problem are those of walk_files, to the byte. Files are not looked
+ * at (no stat), but for links and on file systems that do not tell kinds: a file that is gone, or may not be
+ * read, is found out by who opens it. Memory: the names of the folders on the way down to the one in hand,
+ * and 20 bytes more for each, 36 while they are sorted (300,000 files in one folder: 20 MB). No folder stays
+ * open, and none is read before its turn. Threads: one at a time. */
 typedef struct WalkCursor WalkCursor;
 
 typedef struct WalkEntry {
@@ -83,8 +85,9 @@ typedef struct WalkEntry {
 
 /* As walk_files: FSH_ERR_NOT_FOUND, or an unreadable root. */
 FshStatus walk_open(WalkCursor **cursor, const char *root, FshError *error);
-/* Keeps the walk out of a folder to which a link below the root may lead, or above it: what lies in it is a problem in the
- * list. For who writes there while walking. It need not exist yet. folder stays the caller's, as long as the cursor. */
+/* Keeps the walk out of a folder to which a link below the root may lead, or above it: what lies in it is a
+ * problem in the list. For who writes there while walking. It need not exist yet. folder stays the caller's,
+ * as long as the cursor. */
 void walk_avoid(WalkCursor *cursor, const char *folder);
 /* FSH_ERR_INTERRUPTED after a signal; FSH_ERR_MEMORY. */
 FshStatus walk_next(WalkCursor *cursor, WalkEntry *entry, FshError *error);

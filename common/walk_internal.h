@@ -14,7 +14,8 @@ enum {
 /* Room for one more in a growing array; false: out of memory. */
 bool walk_grow(void **items, size_t count, size_t *capacity, size_t item_bytes);
 
-/* Whether a failure of the system may be over another time: a name that is too long, or links in a circle, stay so. */
+/* Whether a failure of the system may be over another time: a name that is too long, or links in a circle,
+ * stay so. */
 bool walk_is_passing(int system_errno);
 
 /* "cannot be read: Permission denied" (system_errno 0: what alone) into WALK_REASON_BYTES; returns buffer. */

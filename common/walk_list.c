@@ -12,8 +12,8 @@
 #include "common/walk.h"
 #include "common/walk_internal.h"
 
-/* walk_files: the cursor runs ahead, and the files are looked at (stat) a batch at a time on all threads, since each
- * look is a round trip on a network disk. */
+/* walk_files: the cursor runs ahead, and the files are looked at (stat) a batch at a time on all threads,
+ * since each look is a round trip on a network disk. */
 
 /* ---- the list's memory of paths: bump allocation, freed as a whole ---- */
 
@@ -46,8 +46,8 @@ static const char *arena_keep(WalkArena **arena, const char *prefix, const char 
 
 /* ---- the list ---- */
 
-/* Full batches let one thread list a folder while the others look at the files of the one before; but the first are
- * small, so that all threads share a small tree too. */
+/* Full batches let one thread list a folder while the others look at the files of the one before; but the
+ * first are small, so that all threads share a small tree too. */
 enum { BATCH_ENTRIES = 1024, FIRST_ENTRIES = 16, BATCHES_PER_SIZE = 16, BATCH_BYTES = 65536 };
 
 static size_t batch_entries(uint64_t batch)

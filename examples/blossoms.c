@@ -1,5 +1,6 @@
-/* blossoms.c - six kinds of flowers that differ in the number and the tips of their petals alone: colour, size, place, tilt, leaves in
- * front and the meadow are drawn from the same distributions for all. A network has to look closely, and takes some epochs. */
+/* blossoms.c - six kinds of flowers that differ in the number and the tips of their petals alone: colour,
+ * size, place, tilt, leaves in front and the meadow are drawn from the same distributions for all. A network
+ * has to look closely, and takes some epochs. */
 #include <math.h>
 
 #include "examples/scenes.h"
@@ -13,7 +14,8 @@ typedef struct Species {
     bool pointed;
 } Species;
 
-/* Returns how far out a petal reaches, 0..1, at `off` from its axis: 0 on the axis, 1 where it meets its neighbour. */
+/* Returns how far out a petal reaches, 0..1, at `off` from its axis: 0 on the axis, 1 where it meets its
+ * neighbour. */
 static float petal_reach(bool pointed, float off)
 {
     return pointed ? 1.0F - 0.55F * off : sqrtf(1.0F - 0.7F * off * off);

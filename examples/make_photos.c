@@ -1,5 +1,5 @@
-/* make_photos.c - small data sets of rendered pictures, for ./run demo: blossoms in class folders, and landscapes with a noisy copy of
- * each. */
+/* make_photos.c - small data sets of rendered pictures, for ./run demo: blossoms in class folders, and
+ * landscapes with a noisy copy of each. */
 #include <limits.h>
 #include <math.h>
 #include <stdlib.h>

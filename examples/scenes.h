@@ -1,8 +1,8 @@
 /* scenes.h - pictures with the look of photographs, drawn from nothing but a seed.
  *
- * Landscapes differ at a glance: gradients, fractal noise, a horizon. Blossoms differ in their petals alone. Then
- * comes a camera (exposure, vignette, sensor noise). The same (scene, seed) gives the same pixels on every machine: integer hashes and
- * IEEE arithmetic only. */
+ * Landscapes differ at a glance: gradients, fractal noise, a horizon. Blossoms differ in their petals alone.
+ * Then comes a camera (exposure, vignette, sensor noise). The same (scene, seed) gives the same pixels on
+ * every machine: integer hashes and IEEE arithmetic only. */
 #ifndef FSHARD_EXAMPLES_SCENES_H
 #define FSHARD_EXAMPLES_SCENES_H
 
@@ -34,7 +34,8 @@ typedef struct Scene {
 extern const Scene landscapes[], blossoms[];
 extern const int landscape_count, blossom_count;
 
-/* Renders width x height RGB pixels (channels 3), or their luma (channels 1), with the camera's noise or without. FSH_ERR_MEMORY. */
+/* Renders width x height RGB pixels (channels 3), or their luma (channels 1), with the camera's noise or
+ * without. FSH_ERR_MEMORY. */
 FshStatus scene_render(const Scene *scene, uint64_t seed, uint32_t width, uint32_t height, uint32_t channels,
                        bool noisy, Image *image, FshError *error);
 

@@ -5,8 +5,8 @@
 #include "common/random.h"
 #include "imaging/image.h"
 
-/* Writes to noisy a copy of clean (u8, 1 or 3 channels) with normal noise on every value, of one deviation of 15 to 30 levels that random
- * draws. FSH_ERR_MEMORY. */
+/* Writes to noisy a copy of clean (u8, 1 or 3 channels) with normal noise on every value, of one deviation of
+ * 15 to 30 levels that random draws. FSH_ERR_MEMORY. */
 FshStatus sensor_noise(const Image *clean, Random *random, Image *noisy, FshError *error);
 
 #endif

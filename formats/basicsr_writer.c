@@ -1,6 +1,6 @@
-/* BasicSR: SPLIT.basicsr/FIELD.lmdb, each with data.mdb and meta_info.txt. meta_info.txt comes last: an LMDB without it was
- * not finished. Keys are put as they come and not appended: the order of samples is that of meta_info.txt, and the keys'
- * may be another. */
+/* BasicSR: SPLIT.basicsr/FIELD.lmdb, each with data.mdb and meta_info.txt. meta_info.txt comes last: an LMDB
+ * without it was not finished. Keys are put as they come and not appended: the order of samples is that of
+ * meta_info.txt, and the keys' may be another. */
 #include <errno.h>
 #include <inttypes.h>
 #include <limits.h>

@@ -107,7 +107,8 @@ static FshStatus add_range(Paths *paths, int64_t first, int64_t last, int64_t st
     return status;
 }
 
-/* The brace that closes the one at text[0], and whether there is a comma between them on the first level. NULL: none. */
+/* The brace that closes the one at text[0], and whether there is a comma between them on the first level.
+ * NULL: none. */
 static const char *closing_brace(const char *text, const char *end, bool *has_comma)
 {
     size_t depth = 0;

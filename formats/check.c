@@ -261,8 +261,8 @@ static void check_inside(Check *check, const FileCheck *file)
     fsh_names_free(names, count);
 }
 
-/* With a manifest: files of a dataset that it does not list are a problem, others a remark, and so are fpack's hidden marks.
- * Without: they are what is checked. */
+/* With a manifest: files of a dataset that it does not list are a problem, others a remark, and so are
+ * fpack's hidden marks. Without: they are what is checked. */
 static FshStatus look_for_others(Check *check, FshError *error)
 {
     char **names = NULL, **listed = NULL;
@@ -363,7 +363,8 @@ static bool has_name(char *const *names, size_t count, const char *name)
     return false;
 }
 
-/* Without a manifest the first file says which images a sample has; a reader refuses others that do not have them too. */
+/* Without a manifest the first file says which images a sample has; a reader refuses others that do not have
+ * them too. */
 static FshStatus check_fields(Check *check, FileReport *report, FshError *error)
 {
     const SampleTable *table = &report->file.table;

@@ -87,8 +87,8 @@ void fsh_report_empty(void *slot)
 
 /* ---- hashing ---- */
 
-/* Read, hash, check, look for an interrupt, in pieces of this size: what was hashed is still in the second-level cache when
- * the CRC comes by. */
+/* Read, hash, check, look for an interrupt, in pieces of this size: what was hashed is still in the
+ * second-level cache when the CRC comes by. */
 enum { PIECE_BYTES = 512 << 10 };
 
 typedef struct Hashing {
@@ -98,7 +98,8 @@ typedef struct Hashing {
     FshError unreadable; /* FSH_ERR_SYSTEM: what the disk did not give; then there is no hash */
 } Hashing;
 
-/* Hashes up to `end`. What cannot be read is passed over: what of it is in a record, that record's problem tells. */
+/* Hashes up to `end`. What cannot be read is passed over: what of it is in a record, that record's problem
+ * tells. */
 static FshStatus hash_to(Hashing *hashing, uint64_t end, FshError *error)
 {
     while (hashing->position < end) {
@@ -223,8 +224,8 @@ static FshStatus check_records(const FileCheck *check, FileReport *report, const
     const SplitFile *file = &report->file;
     FshStatus status = FSH_OK;
     for (uint64_t i = 0; i < file->record_count && !status; i++) {
-        /* In a shard the hash runs ahead of the records, so that each byte comes from the disk once: by a piece at least, since
-         * a record of a kilobyte takes less time than asking for its page. */
+        /* In a shard the hash runs ahead of the records, so that each byte comes from the disk once: by a
+         * piece at least, since a record of a kilobyte takes less time than asking for its page. */
         if (check->container == FSH_CONTAINER_SHARDS) {
             IndexRow row = fsh_index_row_load(file->rows + i * INDEX_ROW_BYTES);
             const uint64_t end = row.offset + row.record_bytes, piece = hashing->position + PIECE_BYTES;

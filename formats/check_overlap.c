@@ -1,4 +1,5 @@
-/* The largest split, train as a rule, is only looked up and not stored: what is stored is the size of the others. */
+/* The largest split, train as a rule, is only looked up and not stored: what is stored is the size of the
+ * others. */
 #include "formats/check_overlap.h"
 
 #include <inttypes.h>
@@ -9,7 +10,8 @@
 #include "common/interrupt.h"
 #include "formats/hash_set.h"
 
-/* A file that was checked, opened again for keys and sources: of each pair of splits the last one asked for stays open. */
+/* A file that was checked, opened again for keys and sources: of each pair of splits the last one asked for
+ * stays open. */
 typedef struct OpenFile {
     SplitFile file;
     size_t index;
@@ -133,8 +135,9 @@ static FshStatus pass_file(Overlap *overlap, size_t file, bool store, FshError *
 
 /* ---- of one split ---- */
 
-/* Leaves the hashes that may be there more than once: those that share their lowest bits with another. Eight bits in a table
- * for each hash leave a twelfth of those that are there once, so that nearly nothing is left to sort. */
+/* Leaves the hashes that may be there more than once: those that share their lowest bits with another. Eight
+ * bits in a table for each hash leave a twelfth of those that are there once, so that nearly nothing is left
+ * to sort. */
 static FshStatus keep_likely(FshHash128 *hashes, size_t *count, FshError *error)
 {
     size_t bits = 64, kept = 0;
@@ -159,7 +162,8 @@ static FshStatus keep_likely(FshHash128 *hashes, size_t *count, FshError *error)
     return FSH_OK;
 }
 
-/* The known hashes of files begin to end - 1 that may be there more than once, sorted; owned by the caller. */
+/* The known hashes of files begin to end - 1 that may be there more than once, sorted; owned by the
+ * caller. */
 static FshStatus sort_hashes(const Overlap *overlap, size_t begin, size_t end, FshHash128 **hashes_ret,
                              size_t *count_ret, FshError *error)
 {
@@ -185,7 +189,8 @@ static FshStatus sort_hashes(const Overlap *overlap, size_t begin, size_t end, F
     return status;
 }
 
-/* Leaves one of each hash that is there more than once; returns how many are left over then, that repeat another. */
+/* Leaves one of each hash that is there more than once; returns how many are left over then, that repeat
+ * another. */
 static uint64_t keep_repeated(FshHash128 *hashes, size_t *count)
 {
     uint64_t repeats = 0;

@@ -21,8 +21,8 @@ static const struct {
     {"train", 0}, {"training", 0}, {"val", 1}, {"valid", 1}, {"validation", 1}, {"test", 2}, {"testing", 2},
 };
 
-/* The first word of letters in the name that means a split: "imagenet-val-000000.tar" is val. only_first: of a folder, whose
- * name is chosen for many reasons, only the whole name before a dot counts. -1: none. */
+/* The first word of letters in the name that means a split: "imagenet-val-000000.tar" is val. only_first: of
+ * a folder, whose name is chosen for many reasons, only the whole name before a dot counts. -1: none. */
 static int find_split(const char *name, bool only_first)
 {
     for (const char *at = name; *at;) {
@@ -166,7 +166,8 @@ static FshStatus is_folder2lmdb(const char *path, bool *is_ret, FshError *error)
     return unmap_read(data_path, &mapping, error);
 }
 
-/* What a single path is; 0: nothing of the kind. A file that cannot be read may be anything: FSH_ERR_SYSTEM. */
+/* What a single path is; 0: nothing of the kind. A file that cannot be read may be anything:
+ * FSH_ERR_SYSTEM. */
 static FshStatus sniff_path(const char *path, FshContainer *container_ret, FshError *error)
 {
     FileMapping mapping;
@@ -274,7 +275,8 @@ static FshStatus find_in_folder(Collection *collection, const char *path, FshErr
     return status;
 }
 
-/* By content what a list is of: all of it is taken for what its first file is. Tars where that tells nothing. */
+/* By content what a list is of: all of it is taken for what its first file is. Tars where that tells
+ * nothing. */
 static FshStatus sniff_list(Collection *collection, const char *text, FshError *error)
 {
     FileMapping mapping;
@@ -363,7 +365,8 @@ static int compare_text(const void *a, const void *b)
     return strcmp(*(const char *const *)a, *(const char *const *)b);
 }
 
-/* Names that the files tell for a class, where they agree and no two classes have one name; else its number. */
+/* Names that the files tell for a class, where they agree and no two classes have one name; else its
+ * number. */
 static FshStatus name_classes(FshManifest *manifest, const SplitFile *files, size_t file_count,
                               FshError *error)
 {
@@ -448,9 +451,9 @@ static FshStatus fill_split(FshSplitInfo *split, size_t class_count, const Colle
     return FSH_OK;
 }
 
-/* Appends what tells the samples of a file apart from others of the same sizes: the last bytes of each field. In a tar they
- * lie just before the header that opening it reads; in an LMDB each costs a page, so of BasicSR's at most EDGES_MAX samples
- * are looked at, evenly spread. */
+/* Appends what tells the samples of a file apart from others of the same sizes: the last bytes of each field.
+ * In a tar they lie just before the header that opening it reads; in an LMDB each costs a page, so of
+ * BasicSR's at most EDGES_MAX samples are looked at, evenly spread. */
 static FshStatus append_edges(Buffer *text, const SplitFile *file, FshError *error)
 {
     enum { EDGE_BYTES = 64, EDGES_MAX = 4096 };

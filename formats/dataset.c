@@ -108,8 +108,8 @@ static FshStatus make_manifest(FshDataset *dataset, const CollectionFile *list, 
     return status;
 }
 
-/* The id of files without a manifest: of shards by their footers' hashes. Nobody has hashed an LMDB: the sizes and CRC32Cs that
- * its records tell stand for what they hold. */
+/* The id of files without a manifest: of shards by their footers' hashes. Nobody has hashed an LMDB: the
+ * sizes and CRC32Cs that its records tell stand for what they hold. */
 static FshStatus identify_alone(FshDataset *dataset, FshContainer container, FshError *error)
 {
     Buffer sums = {0};
@@ -132,8 +132,8 @@ static FshStatus identify_alone(FshDataset *dataset, FshContainer container, Fsh
     return status;
 }
 
-/* A shard among others of its split, without a manifest that says how many there are: some may be left out, none may come
- * twice. */
+/* A shard among others of its split, without a manifest that says how many there are: some may be left out,
+ * none may come twice. */
 static FshStatus compare_neighbours(const SplitFile *file, const CollectionFile *before_name,
                                     const SplitFile *before, FshError *error)
 {

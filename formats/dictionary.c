@@ -16,8 +16,8 @@ FshStatus fsh_dictionary_describe(const void *dictionary, size_t bytes, FshDicti
         return fsh_error_set(error, FSH_ERR_USAGE, "a dictionary of %zu bytes; %d to %d are possible", bytes,
                              DICTIONARY_BYTES_MIN, FSH_DICTIONARY_BYTES_MAX);
     uint32_t id = ZDICT_getDictID(dictionary, bytes);
-    /* Zero for bytes without zstd's header too. Those could be used as mere content, but then nothing tells them from
-     * a file that was named by mistake. */
+    /* Zero for bytes without zstd's header too. Those could be used as mere content, but then nothing tells
+     * them from a file that was named by mistake. */
     if (id == 0)
         return fsh_error_set(
             error, FSH_ERR_USAGE,

@@ -1,5 +1,6 @@
-/* The LMDBs of folder2lmdb.py (https://github.com/Lyken17/Efficient-PyTorch, tools/folder2lmdb.py, and its many copies) whose
- * values are pickles. A pickle is a program: it is not run here. Its opcodes stand in CPython's pickletools.py. */
+/* The LMDBs of folder2lmdb.py (https://github.com/Lyken17/Efficient-PyTorch, tools/folder2lmdb.py, and its
+ * many copies) whose values are pickles. A pickle is a program: it is not run here. Its opcodes stand in
+ * CPython's pickletools.py. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -239,7 +240,8 @@ static bool perform(PickleReader *reader, const PickleOpcode *opcode)
     return false;
 }
 
-/* msgpack begins with an array, pyarrow with a count of small numbers; a pickle of a tuple begins with neither. */
+/* msgpack begins with an array, pyarrow with a count of small numbers; a pickle of a tuple begins with
+ * neither. */
 static const char *other_format(const uint8_t *bytes, size_t length)
 {
     if (length &&

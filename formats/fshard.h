@@ -30,7 +30,8 @@
  *
  * Caveats.
  * - A file that is truncated by someone else while it is mapped, or that the disk cannot read, gives SIGBUS.
- *   Fix: fsh_outlive_read_errors makes failures of them. Never write into a dataset; fpack writes to new names and renames.
+ *   Fix: fsh_outlive_read_errors makes failures of them. Never write into a dataset; fpack writes to new
+ *   names and renames.
  * - Field data is 64-byte aligned in shards of aligned records only. Elsewhere it has no alignment.
  *   Fix: copy, or pack as shards without compression.
  * - A field's data may be compressed, whatever its codec.
@@ -89,8 +90,8 @@ FSH_API const char *fsh_split_name(size_t index);
 typedef enum FshCompression {
     FSH_COMPRESSION_NONE = 0,
     FSH_COMPRESSION_ZSTD = 1, /* one zstd frame (RFC 8878), with the dataset's dictionary if it has one */
-    FSH_COMPRESSION_FILE =
-        256, /* never on disk: the bytes are in a file (fsh_open_files), which fsh_field_unpack reads */
+    /* never on disk: the bytes are in a file (fsh_open_files), which fsh_field_unpack reads */
+    FSH_COMPRESSION_FILE = 256,
 } FshCompression;
 
 /* "none", "zstd"; "unknown" for a value not above. */
@@ -99,9 +100,9 @@ FSH_API const char *fsh_compression_name(FshCompression compression);
 /* How a file lays out its records. Values are on disk: never renumber. */
 typedef enum FshRecordForm {
     FSH_RECORD_ALIGNED = 0, /* records and payloads at multiples of 64: raw pixels are used where they lie */
-    FSH_RECORD_COMPACT =
-        1, /* shards only: no padding, no alignment; for small fields that are compressed. Records are below
-                             * 2^32 bytes, labels below 2^29 - 1 */
+    /* shards only: no padding, no alignment; for small fields that are compressed. Records are below 2^32
+     * bytes, labels below 2^29 - 1 */
+    FSH_RECORD_COMPACT = 1,
 } FshRecordForm;
 
 typedef enum FshContainer {
@@ -122,8 +123,8 @@ typedef struct FshField {
     const void *data; /* what is stored, bytes long; borrowed */
     size_t bytes;
     size_t unpacked_bytes; /* == bytes where nothing is compressed; writers may leave it 0 then */
-    /* Pixels, as displayed (after EXIF orientation). 0: not known before decoding; so it is in containers of others, unless
-     * the pixels are raw. Writers of shards and LMDB want them. */
+    /* Pixels, as displayed (after EXIF orientation). 0: not known before decoding; so it is in containers of
+     * others, unless the pixels are raw. Writers of shards and LMDB want them. */
     uint32_t width, height;
     uint8_t channels; /* 1 or 3 once decoded; 0: not known */
     FshCodec codec;   /* of the unpacked bytes */
@@ -180,8 +181,8 @@ typedef struct FshDictionaryInfo {
 
 /* dataset.json in memory. All strings owned; free with fsh_manifest_free. */
 typedef struct FshManifest {
-    /* 32 hex digits: of what the files hold, made by fsh_manifest_identify. The same input and options give the same id, and
-     * one byte that differs gives another. */
+    /* 32 hex digits: of what the files hold, made by fsh_manifest_identify. The same input and options give
+     * the same id, and one byte that differs gives another. */
     char id[33];
     char files_id[33]; /* what each file says of itself as its dataset's id; "": what stands in id */
     uint32_t version;  /* of the dataset.json that was read: 1 has no checksum; 0: none was */
@@ -192,18 +193,19 @@ typedef struct FshManifest {
     char **class_names; /* in byte order of the folder names; NULL for pairs */
     size_t class_count;
     char **
-        class_display_names; /* what people call the classes: class_count, "" where it is not known; NULL: none is */
+        /* what people call the classes: class_count, "" where it is not known; NULL: none is */
+        class_display_names;
     FshSplitInfo *splits;
     size_t split_count;
     FshDictionaryInfo dictionary; /* what its files carry */
-    uint32_t
-        pair_scale; /* every field after the first is so many times as wide and high; 0 and 1: as large */
+    /* every field after the first is so many times as wide and high; 0 and 1: as large */
+    uint32_t pair_scale;
     FshStatistics statistics;
     char *provenance_json; /* a JSON object: tool, version, options, …; never NULL after load */
 } FshManifest;
 
-/* Writes how a class is shown, "tench, Tinca tinca (n01440764)", or its name alone where nothing else is known; cut to the
- * buffer. Returns buffer. class_index: below class_count. */
+/* Writes how a class is shown, "tench, Tinca tinca (n01440764)", or its name alone where nothing else is
+ * known; cut to the buffer. Returns buffer. class_index: below class_count. */
 FSH_API const char *fsh_class_display(const FshManifest *manifest, size_t class_index, char *buffer,
                                       size_t buffer_bytes);
 
@@ -211,13 +213,15 @@ FSH_API const char *fsh_class_display(const FshManifest *manifest, size_t class_
 /* While a dataset is being packed, or was stopped, this file stands in its folder instead. */
 #define FSH_UNFINISHED_NAME ".fpack-unfinished"
 
-/* Reads and checks dataset.json at path (the file, or the folder it is in), by its checksum too. FSH_ERR_CORRUPT names the
- * member that was changed or is out of its range. A manifest of version 1 has no checksum: only ranges and sums are checked. */
+/* Reads and checks dataset.json at path (the file, or the folder it is in), by its checksum too.
+ * FSH_ERR_CORRUPT names the member that was changed or is out of its range. A manifest of version 1 has no
+ * checksum: only ranges and sums are checked. */
 FSH_API FshStatus fsh_manifest_load(FshManifest *manifest, const char *path, FshError *error);
-/* Fills in id, over files_id and the name, size and hash of every file; files_id, where it is "", takes over what id was.
- * fsh_manifest_save writes the id that this gives. FSH_ERR_MEMORY. */
+/* Fills in id, over files_id and the name, size and hash of every file; files_id, where it is "", takes over
+ * what id was. fsh_manifest_save writes the id that this gives. FSH_ERR_MEMORY. */
 FSH_API FshStatus fsh_manifest_identify(FshManifest *manifest, FshError *error);
-/* Writes folder/dataset.json atomically, with its checksum. Deterministic: the same manifest gives the same bytes. */
+/* Writes folder/dataset.json atomically, with its checksum. Deterministic: the same manifest gives the same
+ * bytes. */
 FSH_API FshStatus fsh_manifest_save(const FshManifest *manifest, const char *folder, bool force,
                                     FshError *error);
 FSH_API void fsh_manifest_free(FshManifest *manifest);
@@ -226,10 +230,11 @@ FSH_API void fsh_manifest_free(FshManifest *manifest);
 
 typedef struct FshDataset FshDataset;
 
-/* Has the process outlive a disk that fails, or a file that somebody cuts short, under an open dataset: the bytes that are not
- * there read as zeros, and every function here that has read them returns FSH_ERR_SYSTEM. Installs a handler for SIGBUS, which
- * passes on what is not about files of ours to the handler that was there before; one that is installed later should do the same.
- * Once for the process, before datasets are read; nothing here calls it by itself. */
+/* Has the process outlive a disk that fails, or a file that somebody cuts short, under an open dataset: the
+ * bytes that are not there read as zeros, and every function here that has read them returns FSH_ERR_SYSTEM.
+ * Installs a handler for SIGBUS, which passes on what is not about files of ours to the handler that was
+ * there before; one that is installed later should do the same. Once for the process, before datasets are
+ * read; nothing here calls it by itself. */
 FSH_API void fsh_outlive_read_errors(void);
 
 /* Read-only view of one split; lives as long as its dataset. */
@@ -241,42 +246,46 @@ typedef struct FshSplit {
 } FshSplit;
 
 /* Opens a dataset folder, its dataset.json, a single .fshard file or a single .lmdb folder, or the one file
- * of that, under any name. A single one says itself what its fields and classes are; its split then has one file, statistics are zero, and so is
- * the hash of an LMDB. Sniffed by content. Headers, indexes and footers are checked, and against the
- * manifest; payloads are not read. FSH_ERR_NOT_FOUND: nothing there, or a file of the manifest is missing.
- * FSH_ERR_CORRUPT: torn or damaged headers, indexes or footers, or files that are not those of the
- * manifest; the message names the file. FSH_ERR_UNSUPPORTED: a newer format version, or an unknown kind of
- * file. On failure *dataset is NULL.
+ * of that, under any name. A single one says itself what its fields and classes are; its split then has one
+ * file, statistics are zero, and so is the hash of an LMDB. Sniffed by content. Headers, indexes and footers
+ * are checked, and against the manifest; payloads are not read. FSH_ERR_NOT_FOUND: nothing there, or a file
+ * of the manifest is missing. FSH_ERR_CORRUPT: torn or damaged headers, indexes or footers, or files that are
+ * not those of the manifest; the message names the file. FSH_ERR_UNSUPPORTED: a newer format version, or an
+ * unknown kind of file. On failure *dataset is NULL.
  *
- * Also opens what others have written: a tar of WebDataset, a folder of them, or a list as webdataset spells it
- * ("train-{000000..000127}.tar", "a.tar::b.tar"; also of .fshard files: those of one split, in order, some of them may be
- * left out); a folder of BasicSR's LMDBs, or one; LMDBs of folder2lmdb. fshard(5)
- * says what is read of them. They have no manifest: one is made up, with classes "0", "1", … or the names that a .json
- * tells (one class "unlabelled" where nothing has a label), statistics and hashes of zero, and an id from names, sizes,
- * counts and the last bytes of images. Fields of pairs may differ in size. Opening reads every header (tars) or value's edges (folder2lmdb). */
+ * Also opens what others have written: a tar of WebDataset, a folder of them, or a list as webdataset spells
+ * it ("train-{000000..000127}.tar", "a.tar::b.tar"; also of .fshard files: those of one split, in order, some
+ * of them may be left out); a folder of BasicSR's LMDBs, or one; LMDBs of folder2lmdb. fshard(5) says what is
+ * read of them. They have no manifest: one is made up, with classes "0", "1", … or the names that a .json
+ * tells (one class "unlabelled" where nothing has a label), statistics and hashes of zero, and an id from
+ * names, sizes, counts and the last bytes of images. Fields of pairs may differ in size. Opening reads every
+ * header (tars) or value's edges (folder2lmdb). */
 FSH_API FshStatus fsh_open(FshDataset **dataset, const char *path, FshError *error);
-/* Opens files that nobody has packed as a dataset of one split, "images": a sample without label for each path, in their order,
- * whose key and source are the path, and whose one field, "image", is the file: fsh_field_unpack reads it, then and not before, of at
- * most FSH_UNPACKED_BYTES_MAX. folder: what the paths are relative to. FSH_ERR_MISMATCH: no paths, or one that is empty or longer than
- * 65,535 bytes; FSH_ERR_MEMORY. On failure *dataset is NULL. */
+/* Opens files that nobody has packed as a dataset of one split, "images": a sample without label for each
+ * path, in their order, whose key and source are the path, and whose one field, "image", is the file:
+ * fsh_field_unpack reads it, then and not before, of at most FSH_UNPACKED_BYTES_MAX. folder: what the paths
+ * are relative to. FSH_ERR_MISMATCH: no paths, or one that is empty or longer than 65,535 bytes;
+ * FSH_ERR_MEMORY. On failure *dataset is NULL. */
 FSH_API FshStatus fsh_open_files(FshDataset **dataset, const char *folder, const char *const *paths,
                                  uint64_t count, FshError *error);
-/* Opens the files in a tar that is not compressed in the same way, each by its whole path: those that `wanted` returns true for. What has a
- * part that begins with "." is passed over. FSH_ERR_MISMATCH: there are none; FSH_ERR_CORRUPT, FSH_ERR_UNSUPPORTED as fsh_open. */
+/* Opens the files in a tar that is not compressed in the same way, each by its whole path: those that
+ * `wanted` returns true for. What has a part that begins with "." is passed over. FSH_ERR_MISMATCH: there are
+ * none; FSH_ERR_CORRUPT, FSH_ERR_UNSUPPORTED as fsh_open. */
 FSH_API FshStatus fsh_open_tar_files(FshDataset **dataset, const char *path,
                                      bool (*wanted)(void *context, const char *path), void *context,
                                      FshError *error);
-/* Opens the files of a dataset's folder by what they say of themselves, whatever its dataset.json says, damaged or missing: for
- * making that again. fsh_manifest tells what it ought to be, but for statistics, which are zero. Of the old one provenance is
- * kept, and of tars and BasicSR's LMDBs, which do not tell them, names of fields and classes that are as they were written.
- * FSH_ERR_NOT_FOUND: no files, or one of a split is missing. Else as fsh_open. */
+/* Opens the files of a dataset's folder by what they say of themselves, whatever its dataset.json says,
+ * damaged or missing: for making that again. fsh_manifest tells what it ought to be, but for statistics,
+ * which are zero. Of the old one provenance is kept, and of tars and BasicSR's LMDBs, which do not tell them,
+ * names of fields and classes that are as they were written. FSH_ERR_NOT_FOUND: no files, or one of a split
+ * is missing. Else as fsh_open. */
 FSH_API FshStatus fsh_open_without_manifest(FshDataset **dataset, const char *folder, FshError *error);
 /* Frees and sets to NULL; NULL is fine. Samples borrowed from it are gone. */
 FSH_API void fsh_close(FshDataset **dataset);
 
 FSH_API const FshManifest *fsh_manifest(const FshDataset *dataset);
-/* Gives the classes of an open dataset other display names for as long as it is open; its files stay as they are. names:
- * class_count strings of malloc, of which the dataset frees each, and their array. */
+/* Gives the classes of an open dataset other display names for as long as it is open; its files stay as they
+ * are. names: class_count strings of malloc, of which the dataset frees each, and their array. */
 FSH_API void fsh_set_class_display_names(FshDataset *dataset, char **names);
 FSH_API const char *fsh_path(const FshDataset *dataset);
 /* NULL if there is no such split. */
@@ -291,17 +300,19 @@ FSH_API FshStatus fsh_sample_get(const FshSplit *split, uint64_t index, FshSampl
  * FSH_NO_LABEL or a class of the manifest. index must be in range. */
 FSH_API int64_t fsh_sample_label(const FshSplit *split, uint64_t index);
 
-/* A sample that will be read soon: the beginning of its record comes into the processor's cache, and with from_disk the kernel is
- * asked to read what of the record is not in memory, while the caller does something else. A request, whose cost is some
- * nanoseconds, or a system call; of LMDBs and tars it does nothing. index must be in range. */
+/* A sample that will be read soon: the beginning of its record comes into the processor's cache, and with
+ * from_disk the kernel is asked to read what of the record is not in memory, while the caller does something
+ * else. A request, whose cost is some nanoseconds, or a system call; of LMDBs and tars it does nothing. index
+ * must be in range. */
 FSH_API void fsh_sample_prefetch(const FshSplit *split, uint64_t index, bool from_disk);
 
 /* Recomputes the record's CRC32C. FSH_ERR_CORRUPT names file, record and key. */
 FSH_API FshStatus fsh_sample_verify(const FshSplit *split, uint64_t index, FshError *error);
 
-/* Whether all was there that was read of a sample since fsh_sample_get gave it, for whoever has used its bytes in place. In a
- * program that has called fsh_outlive_read_errors; elsewhere always FSH_OK. FSH_ERR_SYSTEM names file, record and byte: what was
- * read was zeros, and what was made of it is to be thrown away. Costs nothing where nothing has failed. */
+/* Whether all was there that was read of a sample since fsh_sample_get gave it, for whoever has used its
+ * bytes in place. In a program that has called fsh_outlive_read_errors; elsewhere always FSH_OK.
+ * FSH_ERR_SYSTEM names file, record and byte: what was read was zeros, and what was made of it is to be
+ * thrown away. Costs nothing where nothing has failed. */
 FSH_API FshStatus fsh_sample_check_read(const FshSplit *split, const FshSample *sample, FshError *error);
 
 /* Where a sample lies, for messages: "train-00000-of-00002.fshard record 17". Returns buffer. */
@@ -311,7 +322,8 @@ FSH_API const char *fsh_sample_where(const FshSplit *split, uint64_t index, char
 /* Bytes of all records of the split. */
 FSH_API uint64_t fsh_split_bytes(const FshSplit *split);
 
-/* The dataset's dictionary, borrowed; *bytes_ret is 0 where it has none. For whoever packs its records again. */
+/* The dataset's dictionary, borrowed; *bytes_ret is 0 where it has none. For whoever packs its records
+ * again. */
 FSH_API const void *fsh_dictionary(const FshDataset *dataset, size_t *bytes_ret);
 
 /* ---- compressed fields ---- */
@@ -325,9 +337,9 @@ FSH_API FshStatus fsh_unpacker_new(FshUnpacker **unpacker, FshError *error);
 FSH_API void fsh_unpacker_free(FshUnpacker **unpacker);
 
 /* The codec's bytes of a field that fsh_sample_get gave for this split. Not compressed: the field's own data,
- * nothing is copied. Compressed: in the unpacker's buffer, 64-byte aligned, until its next call; whoever needs
- * several fields at a time takes an unpacker for each. FSH_ERR_CORRUPT: the frame is damaged or does not give
- * exactly unpacked_bytes; the message names file and record. FSH_ERR_MEMORY. */
+ * nothing is copied. Compressed: in the unpacker's buffer, 64-byte aligned, until its next call; whoever
+ * needs several fields at a time takes an unpacker for each. FSH_ERR_CORRUPT: the frame is damaged or does
+ * not give exactly unpacked_bytes; the message names file and record. FSH_ERR_MEMORY. */
 FSH_API FshStatus fsh_field_unpack(FshUnpacker *unpacker, const FshSplit *split, const FshField *field,
                                    const void **data_ret, size_t *bytes_ret, FshError *error);
 
@@ -390,8 +402,9 @@ typedef struct FshResidency {
 /* FSH_ERR_MEMORY, FSH_ERR_SYSTEM. */
 FSH_API FshStatus fsh_split_residency(const FshSplit *split, FshResidency *residency, FshError *error);
 
-/* Asks the kernel to forget what it holds in memory of the split's files, so that the next reading comes from the disk: for
- * measurements. It need not follow: what another process has mapped stays, and all of a tmpfs; fsh_split_residency tells. */
+/* Asks the kernel to forget what it holds in memory of the split's files, so that the next reading comes from
+ * the disk: for measurements. It need not follow: what another process has mapped stays, and all of a tmpfs;
+ * fsh_split_residency tells. */
 FSH_API void fsh_split_drop(const FshSplit *split);
 
 /* ---- writing ---- */
@@ -429,9 +442,9 @@ FSH_API FshStatus fsh_writer_put(FshWriter *writer, const FshSample *sample, Fsh
 /* The two halves of fsh_writer_put, so that threads build records in parallel and one thread appends them in
  * order. fsh_record_bytes: bytes the record takes, 0 if a length is out of range. fsh_record_build: writes
  * them to `record` (fsh_record_bytes long), CRC included. A record does not know its row: the index does.
- * fsh_record_payload_offset: where in an aligned record the payload of field `index` begins, by the sample's key, the
- * fields' sources and the bytes of the fields before it. Who reads or decodes to that place of `record`, and gives it as
- * the field's data, has fsh_record_build leave it there: nothing is copied. */
+ * fsh_record_payload_offset: where in an aligned record the payload of field `index` begins, by the sample's
+ * key, the fields' sources and the bytes of the fields before it. Who reads or decodes to that place of
+ * `record`, and gives it as the field's data, has fsh_record_build leave it there: nothing is copied. */
 FSH_API size_t fsh_record_payload_offset(const FshSample *sample, unsigned index);
 FSH_API size_t fsh_record_bytes(const FshSample *sample, FshRecordForm form);
 FSH_API FshStatus fsh_record_build(const FshSample *sample, FshRecordForm form, void *record,
@@ -447,17 +460,18 @@ FSH_API FshStatus fsh_writer_finish(FshWriter *writer, FshFileInfo *info_ret, Fs
 /* Frees and sets to NULL; without a successful finish nothing stays on disk. */
 FSH_API void fsh_writer_close(FshWriter **writer);
 
-/* Whether a container can hold a sample of this key, for whoever would rather leave a sample out than fail with its writer.
- * FSH_ERR_MISMATCH: BasicSR's LMDBs take keys of 511 bytes as they are written there, tars no path that leads up or ends in
- * '/'. FSH_ERR_MEMORY. Any thread. */
+/* Whether a container can hold a sample of this key, for whoever would rather leave a sample out than fail
+ * with its writer. FSH_ERR_MISMATCH: BasicSR's LMDBs take keys of 511 bytes as they are written there, tars
+ * no path that leads up or ends in '/'. FSH_ERR_MEMORY. Any thread. */
 FSH_API FshStatus fsh_key_fits(FshContainer container, const char *key, size_t key_bytes, FshError *error);
 
 /* "train-00003-of-00016.fshard" or "train.lmdb" into buffer; returns buffer. */
 FSH_API const char *fsh_file_name(char *buffer, size_t buffer_bytes, FshContainer container,
                                   const char *split, uint32_t shard_index, uint32_t shard_count);
 
-/* Proves the index that fpack writes beside a tar, NAME.idx beside NAME.tar. FSH_ERR_NOT_FOUND: there is none. FSH_ERR_CORRUPT: it
- * is not that of the tar, or the tar cannot be read. The message names the index, and not the tar. */
+/* Proves the index that fpack writes beside a tar, NAME.idx beside NAME.tar. FSH_ERR_NOT_FOUND: there is
+ * none. FSH_ERR_CORRUPT: it is not that of the tar, or the tar cannot be read. The message names the index,
+ * and not the tar. */
 FSH_API FshStatus fsh_tar_index_check(const char *tar_path, FshError *error);
 /* Writes it, atomically; what was there is replaced. */
 FSH_API FshStatus fsh_tar_index_save(const char *tar_path, FshError *error);
@@ -466,10 +480,12 @@ FSH_API FshStatus fsh_tar_index_save(const char *tar_path, FshError *error);
 
 typedef enum FshCheckLevel {
     FSH_CHECK_QUICK = 1, /* structure, footers, indexes, whole-file hashes against the manifest */
-    FSH_CHECK_RECORDS, /* and each record: structure and CRC32C, index row against record. Compressed fields are not
-                          * unpacked: the CRC covers them as they are, and whoever decodes them unpacks them */
-    FSH_CHECK_CONTENTS, /* and that no two splits hold a sample of the same content (stored bytes); how many samples of a split
-                         * repeat another's is a remark */
+    /* and each record: structure and CRC32C, index row against record. Compressed fields are not unpacked:
+     * the CRC covers them as they are, and whoever decodes them unpacks them */
+    FSH_CHECK_RECORDS,
+    /* and that no two splits hold a sample of the same content (stored bytes); how many samples of a split
+     * repeat another's is a remark */
+    FSH_CHECK_CONTENTS,
 } FshCheckLevel;
 
 /* One thing that is wrong; with status FSH_OK a remark: what is worth knowing, and counts as no problem. */
@@ -484,11 +500,11 @@ typedef struct FshProblem {
 
 typedef void (*FshProblemVisit)(const FshProblem *problem, void *context);
 
-/* Who wants to count samples while fsh_check has them at hand, instead of reading all of them again. add gets each sample that is
- * whole, in the order of its file, from the thread that checks the file; false: this one wants a closer look. end comes file by
- * file, in the order of the manifest, for those in which nothing is wrong and every add was true: what it is not called for is to
- * be looked at by itself. Both get the same memory, own_bytes of it, zeroed before the first add. Containers of others are not
- * counted. */
+/* Who wants to count samples while fsh_check has them at hand, instead of reading all of them again. add gets
+ * each sample that is whole, in the order of its file, from the thread that checks the file; false: this one
+ * wants a closer look. end comes file by file, in the order of the manifest, for those in which nothing is
+ * wrong and every add was true: what it is not called for is to be looked at by itself. Both get the same
+ * memory, own_bytes of it, zeroed before the first add. Containers of others are not counted. */
 typedef struct FshCounting {
     size_t own_bytes;
     bool (*add)(const FshSample *sample, void *own);
@@ -502,14 +518,15 @@ typedef struct FshCounting {
  * is missing or damaged, where each file is checked alone. *problem_count_ret (may be NULL) counts the
  * problems; visit may be NULL too. FSH_CHECK_QUICK reads each byte once; a file whose hash is wrong is then
  * searched for the records that are damaged. FSH_CHECK_RECORDS also finds keys that are there twice in a
- * split (16 to 96 bytes of memory for each sample). FSH_CHECK_CONTENTS takes 32 bytes more for each sample, and 64 to 128 for
- * each that is not in the largest split; what it finds is FSH_ERR_MISMATCH. FSH_OK means the check could be made, not that all is
- * well. FSH_ERR_NOT_FOUND, FSH_ERR_UNSUPPORTED: there is nothing to check at path. FSH_ERR_INTERRUPTED,
- * FSH_ERR_MEMORY. */
+ * split (16 to 96 bytes of memory for each sample). FSH_CHECK_CONTENTS takes 32 bytes more for each sample,
+ * and 64 to 128 for each that is not in the largest split; what it finds is FSH_ERR_MISMATCH. FSH_OK means
+ * the check could be made, not that all is well. FSH_ERR_NOT_FOUND, FSH_ERR_UNSUPPORTED: there is nothing to
+ * check at path. FSH_ERR_INTERRUPTED, FSH_ERR_MEMORY. */
 FSH_API FshStatus fsh_check(const char *path, FshCheckLevel level, int jobs, FshProblemVisit visit,
                             void *context, uint64_t *problem_count_ret, FshError *error);
-/* Does the same and counts, from FSH_CHECK_RECORDS on. Of the file that end gets, name, bytes and sample_count are set;
- * class_counts, by label, has as many entries as its metadata has classes. context is visit's and end's. */
+/* Does the same and counts, from FSH_CHECK_RECORDS on. Of the file that end gets, name, bytes and
+ * sample_count are set; class_counts, by label, has as many entries as its metadata has classes. context is
+ * visit's and end's. */
 FSH_API FshStatus fsh_check_counting(const char *path, FshCheckLevel level, int jobs, FshProblemVisit visit,
                                      const FshCounting *counting, void *context, uint64_t *problem_count_ret,
                                      FshError *error);
@@ -517,7 +534,8 @@ FSH_API FshStatus fsh_check_counting(const char *path, FshCheckLevel level, int 
 /* A part of a shard that is lost. */
 typedef struct FshLoss {
     uint64_t offset, bytes; /* in the torn shard */
-    /* What stands at its beginning, where that can still be read; not NUL-terminated; borrowed; NULL and 0. */
+    /* What stands at its beginning, where that can still be read; not NUL-terminated; borrowed; NULL and
+     * 0. */
     const char *key, *source;
     size_t key_bytes, source_bytes;
     const char *reason; /* "CRC32C is 1234abcd, stored 5678ef00", "no intact record" */
@@ -531,14 +549,14 @@ typedef struct FshRepairReport {
     bool indexed;                        /* the old index is whole: then each range is one record */
 } FshRepairReport;
 
-/* Writes the intact records of the shard at path, in their order, as a new shard: repaired_path, which must not
- * exist; it appears when it is whole, as with a writer. A record is intact whose magic, structure and CRC32C are
- * right; after a damaged one they are looked for wherever one may begin. Header and records are taken over byte
- * for byte, so a shard that lacks nothing but index and footer comes back as it was. visit (may be NULL) is called
- * for each part that is lost, from the front. report may be NULL. A repaired shard that lost records is not the
- * one its manifest lists: it is opened by itself. FSH_ERR_CORRUPT, FSH_ERR_UNSUPPORTED: the header is not
- * intact. FSH_ERR_NOT_FOUND, FSH_ERR_EXISTS, FSH_ERR_NO_SPACE, FSH_ERR_SYSTEM, FSH_ERR_MEMORY,
- * FSH_ERR_INTERRUPTED: nothing is written. */
+/* Writes the intact records of the shard at path, in their order, as a new shard: repaired_path, which must
+ * not exist; it appears when it is whole, as with a writer. A record is intact whose magic, structure and
+ * CRC32C are right; after a damaged one they are looked for wherever one may begin. Header and records are
+ * taken over byte for byte, so a shard that lacks nothing but index and footer comes back as it was. visit
+ * (may be NULL) is called for each part that is lost, from the front. report may be NULL. A repaired shard
+ * that lost records is not the one its manifest lists: it is opened by itself. FSH_ERR_CORRUPT,
+ * FSH_ERR_UNSUPPORTED: the header is not intact. FSH_ERR_NOT_FOUND, FSH_ERR_EXISTS, FSH_ERR_NO_SPACE,
+ * FSH_ERR_SYSTEM, FSH_ERR_MEMORY, FSH_ERR_INTERRUPTED: nothing is written. */
 FSH_API FshStatus fsh_repair(const char *path, const char *repaired_path, FshLossVisit visit, void *context,
                              FshRepairReport *report, FshError *error);
 

@@ -6,7 +6,8 @@
 
 _Static_assert(sizeof(FshHash128) == 2 * sizeof(uint64_t), "a hash is two numbers");
 
-/* The hash as two numbers: there are some for every record, and a call of memcmp costs more than comparing them. */
+/* The hash as two numbers: there are some for every record, and a call of memcmp costs more than comparing
+ * them. */
 typedef struct Halves {
     uint64_t first, second;
 } Halves;
@@ -49,8 +50,8 @@ static HashSetEntry *locate(const HashSet *set, const FshHash128 *hash)
     }
 }
 
-/* Returns zeroed entries, or NULL. Each page of a large table is written once: left alone, looking at it would be one fault and
- * writing it another, and a fault costs as much as some keys. */
+/* Returns zeroed entries, or NULL. Each page of a large table is written once: left alone, looking at it
+ * would be one fault and writing it another, and a fault costs as much as some keys. */
 static HashSetEntry *make_entries(size_t capacity)
 {
     enum { PAGE_BYTES = 4096 };

@@ -34,8 +34,8 @@ bool fsh_codec_known(unsigned codec);
 bool fsh_id_valid(const char *id);
 /* Letters, digits, '_' and '-', the first a letter or digit, at most 64: it becomes part of a file name. */
 bool fsh_split_name_valid(const char *name);
-/* The last part of path, slashes at its end left out: "b" of "a/b/"; *length_ret is its length. What stands before it
- * in path is its folder. */
+/* The last part of path, slashes at its end left out: "b" of "a/b/"; *length_ret is its length. What stands
+ * before it in path is its folder. */
 const char *fsh_path_name(const char *path, size_t *length_ret);
 /* A name in the manifest's own folder: no '/', not hidden, not empty, at most 255 bytes. */
 bool fsh_file_name_valid(const char *name);
@@ -51,8 +51,8 @@ bool fsh_hash_equal(const FshHash128 *a, const FshHash128 *b);
 
 /* ---- JSON (json.c) ---- */
 
-/* Checked members of an object. FSH_ERR_CORRUPT when a member is missing or of the wrong type; the caller prepends
- * which object it is. Strings and arrays are borrowed from object. */
+/* Checked members of an object. FSH_ERR_CORRUPT when a member is missing or of the wrong type; the caller
+ * prepends which object it is. Strings and arrays are borrowed from object. */
 FshStatus fsh_json_text(const json_t *object, const char *key, const char **text_ret, FshError *error);
 FshStatus fsh_json_count(const json_t *object, const char *key, uint64_t *count_ret, FshError *error);
 FshStatus fsh_json_array(const json_t *object, const char *key, const json_t **array_ret, FshError *error);
@@ -107,8 +107,9 @@ typedef struct Metadata {
 
 enum { METADATA_BYTES_MIN = 2, METADATA_BYTES_MAX = 64 << 20, METADATA_NO_COUNT = -1 };
 
-/* What the files of a manifest's split say: id, kind, fields, classes and dictionary are copied and checked, the rest of
- * the manifest is not looked at. FSH_ERR_USAGE for what fshard(5) does not allow. On failure *metadata is empty. */
+/* What the files of a manifest's split say: id, kind, fields, classes and dictionary are copied and checked,
+ * the rest of the manifest is not looked at. FSH_ERR_USAGE for what fshard(5) does not allow. On failure
+ * *metadata is empty. */
 FshStatus fsh_metadata_make(Metadata *metadata, const FshManifest *manifest, const char *split,
                             FshError *error);
 /* The JSON, *text_ret owned by the caller (free). count: METADATA_NO_COUNT for shards, the number of samples
@@ -136,8 +137,9 @@ typedef struct RecordHead {
     FshRecordForm form;
 } RecordHead;
 
-/* Structure of the record at bytes, of which available bytes may be read; padding and CRC are not looked at. A record of
- * another form is none. Fills sample (its index excepted) and head. FSH_ERR_CORRUPT, FSH_ERR_UNSUPPORTED. */
+/* Structure of the record at bytes, of which available bytes may be read; padding and CRC are not looked at.
+ * A record of another form is none. Fills sample (its index excepted) and head. FSH_ERR_CORRUPT,
+ * FSH_ERR_UNSUPPORTED. */
 FshStatus fsh_record_parse(const uint8_t *bytes, uint64_t available, FshRecordForm form, FshSample *sample,
                            RecordHead *head, FshError *error);
 /* The label of an aligned record of at least RECORD_BYTES_MIN bytes, unchecked. */
@@ -154,10 +156,12 @@ FshStatus fsh_record_verify_crc(const FshSample *sample, const RecordHead *head,
 /* Whether the sample may be in a split of this metadata. FSH_ERR_MISMATCH. */
 FshStatus fsh_record_fits(const FshSample *sample, const Metadata *metadata, FshError *error);
 
-/* Channels, codec, and whether raw bytes are width x height x channels. FSH_ERR_CORRUPT, FSH_ERR_UNSUPPORTED. */
+/* Channels, codec, and whether raw bytes are width x height x channels. FSH_ERR_CORRUPT,
+ * FSH_ERR_UNSUPPORTED. */
 FshStatus fsh_field_check_codec(const FshField *field, unsigned index, FshError *error);
 
-/* The compact form (record_compact.c), for record.c, which has checked the sample. FSH_ERR_MISMATCH: too large. */
+/* The compact form (record_compact.c), for record.c, which has checked the sample. FSH_ERR_MISMATCH: too
+ * large. */
 FshStatus fsh_compact_measure(const FshSample *sample, uint64_t *bytes_ret, FshError *error);
 /* Writes record_bytes, as measured. */
 void fsh_compact_store(const FshSample *sample, uint8_t *bytes, size_t record_bytes);
@@ -216,8 +220,8 @@ FshStatus fsh_shard_parse_footer(ShardView *view, bool *torn_ret, FshError *erro
  * NULL, is the row or -1. */
 FshStatus fsh_shard_check_index(const ShardView *view, uint64_t class_count, uint64_t *class_counts,
                                 int64_t *row_ret, FshError *error);
-/* After the index: its rows of INDEX_ROW_BYTES each, in the file or, of compact ones, in *own_rows (the caller's to free).
- * FSH_ERR_MEMORY. */
+/* After the index: its rows of INDEX_ROW_BYTES each, in the file or, of compact ones, in *own_rows (the
+ * caller's to free). FSH_ERR_MEMORY. */
 FshStatus fsh_shard_rows(const ShardView *view, Buffer *own_rows, const uint8_t **rows_ret, FshError *error);
 /* Brings rows of INDEX_ROW_BYTES into the form in which a shard has them, in place. Returns their bytes. */
 size_t fsh_shard_pack_rows(uint8_t *rows, uint64_t count, FshRecordForm form);
@@ -270,9 +274,9 @@ typedef struct SplitFile {
     size_t other_count;
     uint64_t first; /* index in the split of this file's first record */
     uint64_t record_count;
-    /* record_count index rows: of the shard (in own_rows where they are compact), or of lmdb, where they have no labels and
-     * CRCs; of foreign containers those in own_rows, with label, the first field's offset and the bytes of all fields,
-     * without CRC */
+    /* record_count index rows: of the shard (in own_rows where they are compact), or of lmdb, where they have
+     * no labels and CRCs; of foreign containers those in own_rows, with label, the first field's offset and
+     * the bytes of all fields, without CRC */
     const uint8_t *rows;
     ShardView shard;
     LmdbView lmdb;
@@ -294,33 +298,34 @@ FshStatus fsh_split_file_open(SplitFile *file, const char *path, FshContainer co
 FshStatus fsh_split_file_compare(const SplitFile *file, const FshFileInfo *info, size_t file_index,
                                  size_t file_count, FshError *error);
 void fsh_split_file_close(SplitFile *file);
-/* The file's mappings in the order in which they are hashed: of BasicSR data.mdb and meta_info.txt of each field, of
- * every other container one. */
+/* The file's mappings in the order in which they are hashed: of BasicSR data.mdb and meta_info.txt of each
+ * field, of every other container one. */
 size_t fsh_split_file_mapping_count(const SplitFile *file);
 const FileMapping *fsh_split_file_mapping(const SplitFile *file, size_t index);
 /* Bytes of all of them. */
 uint64_t fsh_split_file_bytes(const SplitFile *file);
-/* A record of the file, whatever the container: the sample (its index excepted) and what its record or index says.
- * Checks its structure. FSH_ERR_CORRUPT; the message names no place. */
+/* A record of the file, whatever the container: the sample (its index excepted) and what its record or index
+ * says. Checks its structure. FSH_ERR_CORRUPT; the message names no place. */
 FshStatus fsh_split_file_sample(const SplitFile *file, uint64_t record, FshSample *sample, RecordHead *head,
                                 FshError *error);
 /* Reads all of that record, and compares its checksums where the container has any. */
 FshStatus fsh_split_file_verify(const SplitFile *file, uint64_t record, FshError *error);
-/* Checks whether what was read of that record, or of the whole file, was there: FSH_ERR_SYSTEM where the disk failed, or the
- * file was cut short (common/read_fault.h). The message names the byte. */
+/* Checks whether what was read of that record, or of the whole file, was there: FSH_ERR_SYSTEM where the disk
+ * failed, or the file was cut short (common/read_fault.h). The message names the byte. */
 FshStatus fsh_split_file_check_read(const SplitFile *file, uint64_t record, FshError *error);
 FshStatus fsh_split_file_check_all_read(const SplitFile *file, FshError *error);
 /* Reads that record into the page cache and maps it, as fsh_populate. */
 FshStatus fsh_split_file_populate(const SplitFile *file, uint64_t record, FshError *error);
 
-/* Opens a file of a foreign container, *file zeroed before, for fsh_split_file_open and collections. names: fields to
- * expect, or NULL. written_by_us: as in SplitFile. (foreign_file.c) */
+/* Opens a file of a foreign container, *file zeroed before, for fsh_split_file_open and collections. names:
+ * fields to expect, or NULL. written_by_us: as in SplitFile. (foreign_file.c) */
 FshStatus fsh_foreign_open(SplitFile *file, const char *path, FshContainer container,
                            const char *const *names, size_t name_count, bool written_by_us, FshError *error);
 /* Makes the index rows of a file whose table is made. FSH_ERR_MEMORY. (foreign_file.c) */
 FshStatus fsh_foreign_rows(SplitFile *file, FshError *error);
-/* Where a .cls in one of the files is a name, in all of them: labels become places among the names of all files, in byte order, and
- * numbers are names too. The first table has the names. (tar_names.c) FSH_ERR_UNSUPPORTED: too many; FSH_ERR_MEMORY. */
+/* Where a .cls in one of the files is a name, in all of them: labels become places among the names of all
+ * files, in byte order, and numbers are names too. The first table has the names. (tar_names.c)
+ * FSH_ERR_UNSUPPORTED: too many; FSH_ERR_MEMORY. */
 FshStatus fsh_foreign_unite_classes(SplitFile *files, size_t count, FshError *error);
 
 /* ---- datasets without a manifest, of foreign containers (collection.c) ---- */
@@ -337,16 +342,18 @@ typedef struct Collection {
     char *folder; /* what the names are relative to; owned; "" for none */
 } Collection;
 
-/* What is at path: a tar, a folder of tars, LMDBs of others, a list with braces, of tars or of shards. *container of the result
- * is 0 where there is nothing of the kind. FSH_ERR_UNSUPPORTED, FSH_ERR_SYSTEM, FSH_ERR_MEMORY. */
+/* What is at path: a tar, a folder of tars, LMDBs of others, a list with braces, of tars or of shards.
+ * *container of the result is 0 where there is nothing of the kind. FSH_ERR_UNSUPPORTED, FSH_ERR_SYSTEM,
+ * FSH_ERR_MEMORY. */
 FshStatus fsh_collection_find(Collection *collection, const char *path, FshError *error);
-/* The manifest of its opened files (file i is collection file i): fields, classes, counts, an id that names, sizes, counts
- * and the last bytes of images give. */
+/* The manifest of its opened files (file i is collection file i): fields, classes, counts, an id that names,
+ * sizes, counts and the last bytes of images give. */
 FshStatus fsh_collection_manifest(FshManifest *manifest, const Collection *collection, const SplitFile *files,
                                   FshError *error);
 void fsh_collection_free(Collection *collection);
 
-/* Opens the dataset of one split that the collection's files are, opened: takes them over, whatever comes of it. (dataset.c) */
+/* Opens the dataset of one split that the collection's files are, opened: takes them over, whatever comes of
+ * it. (dataset.c) */
 FshStatus fsh_collection_open(FshDataset **dataset_ret, const char *path, const Collection *collection,
                               SplitFile *opened, FshError *error);
 
@@ -368,14 +375,15 @@ struct FshSplitFiles {
     const struct ZSTD_DDict_s *dictionary; /* the dataset's, or NULL */
 };
 
-/* Puts file, record and byte offset of the record that holds data in front of a failure's message. Returns status. */
+/* Puts file, record and byte offset of the record that holds data in front of a failure's message. Returns
+ * status. */
 FshStatus fsh_split_fail_at_data(const FshSplit *split, const void *data, FshStatus status, FshError *error);
 /* Checks whether these bytes of a mapping of the split were there: FSH_ERR_SYSTEM. */
 FshStatus fsh_split_check_read_data(const FshSplit *split, const void *data, size_t bytes, FshError *error);
 
-/* Reads a range of a mapping into the page cache and maps it. A disk that fails is FSH_ERR_SYSTEM here instead of SIGBUS
- * later: where the kernel can (Linux 5.14), or the program has called read_fault_outlive. The message names the byte where that
- * is known, else the range's first. (residency.c) */
+/* Reads a range of a mapping into the page cache and maps it. A disk that fails is FSH_ERR_SYSTEM here
+ * instead of SIGBUS later: where the kernel can (Linux 5.14), or the program has called read_fault_outlive.
+ * The message names the byte where that is known, else the range's first. (residency.c) */
 FshStatus fsh_populate(const FileMapping *mapping, uint64_t offset, uint64_t length, FshError *error);
 
 /* ---- writing (writer.c) ---- */
@@ -434,7 +442,8 @@ FshStatus fsh_wids_check(const FshManifest *manifest, const FshSplitInfo *split,
 
 /* Version 1 had no checksums, and its "id" did not cover what the files hold. */
 enum { MANIFEST_VERSION = 2, MANIFEST_VERSION_WITHOUT_SEAL = 1 };
-/* What is longer is no manifest: a hundred thousand shards and a million classes fit. jansson takes a second for 6 MB. */
+/* What is longer is no manifest: a hundred thousand shards and a million classes fit. jansson takes a second
+ * for 6 MB. */
 enum { MANIFEST_BYTES_MAX = 64 << 20 };
 /* What a user does about a manifest that is not what was written. */
 #define MANIFEST_REMEDY "fpack --repair-manifest makes it again from the files of its folder"
@@ -444,21 +453,23 @@ FshStatus fsh_manifest_parse(FshManifest *manifest, const char *text, size_t byt
 /* What is promised of every manifest: names, sums, counts. `status` is what a violation gives:
  * FSH_ERR_CORRUPT on reading, FSH_ERR_USAGE on writing. */
 FshStatus fsh_manifest_check(const FshManifest *manifest, FshStatus status, FshError *error);
-/* Makes dataset.json of its object: adds "checksum" to it. *text_ret is the caller's (free), *bytes_ret its bytes, with a
- * newline at the end and no NUL. FSH_ERR_MEMORY. (manifest_seal.c) */
+/* Makes dataset.json of its object: adds "checksum" to it. *text_ret is the caller's (free), *bytes_ret its
+ * bytes, with a newline at the end and no NUL. FSH_ERR_MEMORY. (manifest_seal.c) */
 FshStatus fsh_manifest_seal(json_t *object, char **text_ret, size_t *bytes_ret, FshError *error);
-/* Proves a text, which is a JSON object, by its "checksum". FSH_ERR_CORRUPT names the members that were changed. */
+/* Proves a text, which is a JSON object, by its "checksum". FSH_ERR_CORRUPT names the members that were
+ * changed. */
 FshStatus fsh_manifest_check_seal(const char *text, size_t bytes, FshError *error);
-/* Fills class_display_names from a manifest as JSON, one for each class of manifest, or NULL where there is no such member.
- * FSH_ERR_CORRUPT, FSH_ERR_MEMORY. */
+/* Fills class_display_names from a manifest as JSON, one for each class of manifest, or NULL where there is
+ * no such member. FSH_ERR_CORRUPT, FSH_ERR_MEMORY. */
 FshStatus fsh_manifest_parse_display_names(FshManifest *manifest, const json_t *object, FshError *error);
-/* Returns whether the member of a text, which is a JSON object, is what was written, whatever else was changed. */
+/* Returns whether the member of a text, which is a JSON object, is what was written, whatever else was
+ * changed. */
 bool fsh_manifest_member_is_whole(const char *text, size_t bytes, const char *name);
-/* Makes a manifest of the files in folder, whatever its dataset.json says: of that, provenance is kept, and what
- * only it tells, where that is as it was written: the classes' display names, and of tars and BasicSR all names.
- * Statistics are zero. FSH_ERR_NOT_FOUND: no files, or one of a split is missing; FSH_ERR_UNSUPPORTED: there is
- * one that a list which is as it was written does not name; what opening them gives. On failure *manifest is
- * empty. (rebuild.c) */
+/* Makes a manifest of the files in folder, whatever its dataset.json says: of that, provenance is kept, and
+ * what only it tells, where that is as it was written: the classes' display names, and of tars and BasicSR
+ * all names. Statistics are zero. FSH_ERR_NOT_FOUND: no files, or one of a split is missing;
+ * FSH_ERR_UNSUPPORTED: there is one that a list which is as it was written does not name; what opening them
+ * gives. On failure *manifest is empty. (rebuild.c) */
 FshStatus fsh_manifest_rebuild(FshManifest *manifest, const char *folder, FshError *error);
 /* Mixes bytes into an id, in place: other bytes give another id. */
 void fsh_id_mix(char id[FSH_ID_DIGITS + 1], const void *bytes, size_t length);

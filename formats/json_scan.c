@@ -1,5 +1,5 @@
-/* A scan over the members of one object. It is lenient about nested values, which nobody asks for, and strict about
- * the members themselves. */
+/* A scan over the members of one object. It is lenient about nested values, which nobody asks for, and strict
+ * about the members themselves. */
 #include <string.h>
 
 #include "formats/foreign.h"

@@ -59,8 +59,8 @@ static FshStatus open_environment(LmdbFile *file, FshError *error)
     int code = mdb_env_create(&file->environment);
     if (!code)
         code = mdb_env_set_mapsize(file->environment, file->map_bytes);
-    /* One writer, no reader, one sync at the end: no lock file, no syncs between. Nothing is read but the edge of the
-     * tree: no read-ahead. */
+    /* One writer, no reader, one sync at the end: no lock file, no syncs between. Nothing is read but the
+     * edge of the tree: no read-ahead. */
     if (!code)
         code = mdb_env_open(file->environment, file->file.temporary_path,
                             MDB_NOSUBDIR | MDB_NOLOCK | MDB_NOSYNC | MDB_NOMETASYNC | MDB_NORDAHEAD, 0666);

@@ -1,8 +1,8 @@
-/* lmdb_file.h - an LMDB that is being written: folder/data.mdb under a hidden name, renamed when it is whole, so that it is
- * the old one or the new one at every moment. For lmdb_writer.c and basicsr_writer.c.
+/* lmdb_file.h - an LMDB that is being written: folder/data.mdb under a hidden name, renamed when it is whole,
+ * so that it is the old one or the new one at every moment. For lmdb_writer.c and basicsr_writer.c.
  *
- * The size of the map is never guessed: it begins small, and a transaction that meets MDB_MAP_FULL is dropped and made again
- * in a map of twice the size. The result depends on the entries only. */
+ * The size of the map is never guessed: it begins small, and a transaction that meets MDB_MAP_FULL is dropped
+ * and made again in a map of twice the size. The result depends on the entries only. */
 #ifndef FSHARD_FORMATS_LMDB_FILE_H
 #define FSHARD_FORMATS_LMDB_FILE_H
 

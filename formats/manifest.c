@@ -104,9 +104,10 @@ static FshStatus check_unique(const FshManifest *manifest, FshStatus status, Fsh
     return found;
 }
 
-/* The deviation of values in 0..1 is at most 0.5, and less the nearer their mean is to an end: its square is at most
- * mean * (1 - mean). Of n pixels, one a step of 255 off, it is about 1 / (255 * sqrt(n)): below DEVIATION_MIN n is above 10^13,
- * more than any dataset has. Zero is that of one colour throughout, or of pixels that nobody looked at. */
+/* The deviation of values in 0..1 is at most 0.5, and less the nearer their mean is to an end: its square is
+ * at most mean * (1 - mean). Of n pixels, one a step of 255 off, it is about 1 / (255 * sqrt(n)): below
+ * DEVIATION_MIN n is above 10^13, more than any dataset has. Zero is that of one colour throughout, or of
+ * pixels that nobody looked at. */
 static FshStatus check_deviation(uint32_t channel, double mean, double deviation, FshStatus status,
                                  FshError *error)
 {

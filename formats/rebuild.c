@@ -1,5 +1,5 @@
-/* A manifest made again from the files of its folder: what each of them tells of itself, and of the old manifest what is still
- * as it was written. */
+/* A manifest made again from the files of its folder: what each of them tells of itself, and of the old
+ * manifest what is still as it was written. */
 #include "formats/internal.h"
 
 #include <dirent.h>

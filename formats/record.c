@@ -263,8 +263,8 @@ static FshStatus parse_row(const uint8_t *bytes, const uint8_t *row, unsigned in
     return fsh_field_check_codec(field, index, error);
 }
 
-/* Whether fields that are not there have a length. All eight are looked at, whatever field_count is: that is a handful of
- * instructions, while a loop of unknown length halves the speed of reading small records. */
+/* Whether fields that are not there have a length. All eight are looked at, whatever field_count is: that is
+ * a handful of instructions, while a loop of unknown length halves the speed of reading small records. */
 static bool has_unpacked_behind(const uint8_t *bytes, unsigned field_count)
 {
     uint32_t any = 0;
@@ -351,8 +351,8 @@ int64_t fsh_record_label(const uint8_t *bytes)
     return (int64_t)load_le64(bytes + AT_LABEL);
 }
 
-/* Padding lies between the parts; what a writer put there nobody would ever see. The texts stand one behind the other, and the
- * first zero byte ends the look: so nobody can make it long where records overlap. */
+/* Padding lies between the parts; what a writer put there nobody would ever see. The texts stand one behind
+ * the other, and the first zero byte ends the look: so nobody can make it long where records overlap. */
 static bool has_clean_texts(const FshSample *sample, FshRecordForm form)
 {
     const FshField *last = &sample->fields[sample->field_count - 1];

@@ -1,5 +1,6 @@
-/* Compact records: numbers of seven bits a byte, the key within the source path, nothing padded. They are for samples so small
- * that the 64-byte form's header and padding would be a third of them, and whose payloads are unpacked anyway. */
+/* Compact records: numbers of seven bits a byte, the key within the source path, nothing padded. They are for
+ * samples so small that the 64-byte form's header and padding would be a third of them, and whose payloads
+ * are unpacked anyway. */
 #include <inttypes.h>
 #include <string.h>
 
@@ -114,7 +115,8 @@ void fsh_compact_store(const FshSample *sample, uint8_t *bytes, size_t record_by
 
 /* ---- reading ---- */
 
-/* What is left to read. A number that is not whole, not in its shortest form or above 32 bits makes it bad, for good. */
+/* What is left to read. A number that is not whole, not in its shortest form or above 32 bits makes it bad,
+ * for good. */
 typedef struct Cursor {
     const uint8_t *at, *end;
     bool bad;
@@ -239,7 +241,8 @@ bool fsh_compact_has_key_in_place(const FshSample *sample)
 
 const uint8_t *fsh_compact_find(const uint8_t *bytes, uint64_t length)
 {
-    /* A piece at a time: a sanitizer's memmem looks at all it is given, however near the place is that it finds. */
+    /* A piece at a time: a sanitizer's memmem looks at all it is given, however near the place is that it
+     * finds. */
     enum { PIECE_BYTES = 4096 };
     const uint8_t *found = NULL;
     for (uint64_t at = 0; at < length && !found; at += PIECE_BYTES) {

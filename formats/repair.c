@@ -1,10 +1,12 @@
-/* A torn shard's records stand for themselves: each has a magic, its length and a CRC32C, and begins at a multiple of 64, or,
- * if it is compact, anywhere. So they are looked for from the front; where there is none, the next place is tried, until one
- * has all three. The header, which is the beginning of every intact shard, is taken over byte for byte, and so are the records.
+/* A torn shard's records stand for themselves: each has a magic, its length and a CRC32C, and begins at a
+ * multiple of 64, or, if it is compact, anywhere. So they are looked for from the front; where there is none,
+ * the next place is tried, until one has all three. The header, which is the beginning of every intact shard,
+ * is taken over byte for byte, and so are the records.
  *
- * Whoever wishes us ill lets a thousand records begin that all claim the rest of the file. So each byte goes through the CRC
- * once, from the front, and what it was on the way is kept at every CHECKPOINT_BYTES: the CRC of any stretch then comes of
- * those at its two ends (fsh_crc32c_combine), and of at most 2 * CHECKPOINT_BYTES bytes, however long it is. */
+ * Whoever wishes us ill lets a thousand records begin that all claim the rest of the file. So each byte goes
+ * through the CRC once, from the front, and what it was on the way is kept at every CHECKPOINT_BYTES: the CRC
+ * of any stretch then comes of those at its two ends (fsh_crc32c_combine), and of at most 2 *
+ * CHECKPOINT_BYTES bytes, however long it is. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,5 +1,5 @@
-/* Files in memory before they are needed, and how much of them is there. Readers know nothing of it: pages that are
- * there are faster, and that is all. */
+/* Files in memory before they are needed, and how much of them is there. Readers know nothing of it: pages
+ * that are there are faster, and that is all. */
 #include "formats/internal.h"
 
 #include <errno.h>
@@ -127,7 +127,8 @@ FshStatus fsh_split_cache(const FshSplit *split, FshCache cache, int jobs, FshEr
             const FileMapping *mapping = fsh_split_file_mapping(&files->files[i], j);
             items += chunk_count(mapping);
 #ifdef MADV_HUGEPAGE
-            /* A wish: tmpfs mounted with huge=advise fulfils it, and file systems with large folios need none. */
+            /* A wish: tmpfs mounted with huge=advise fulfils it, and file systems with large folios need
+             * none. */
             if (mapping->length)
                 (void)madvise((void *)mapping->bytes, (size_t)mapping->length, MADV_HUGEPAGE);
 #endif

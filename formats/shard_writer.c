@@ -8,7 +8,8 @@
 #include "formats/internal.h"
 #include "formats/xxh3.h"
 
-/* What is hashed and written at a time: the kernel copies from the second-level cache what the hash has just read. */
+/* What is hashed and written at a time: the kernel copies from the second-level cache what the hash has just
+ * read. */
 enum { PIECE_BYTES = 256 << 10 };
 
 static FshStatus write_hashed(FshWriter *writer, const uint8_t *bytes, size_t length, FshError *error)

@@ -34,9 +34,10 @@ static FshStatus open_shard(SplitFile *file, const Metadata *expected, Metadata 
     return status;
 }
 
-/* The pages of an LMDB's tree lie scattered among those of the values. Where the file is not in memory, reading around
- * each of them, as the kernel does for files that are mapped, would bring in most of it. What MDB_NORDAHEAD does, but
- * for the tree only: a value of many pages is read in one go, 4 times as fast as page by page. */
+/* The pages of an LMDB's tree lie scattered among those of the values. Where the file is not in memory,
+ * reading around each of them, as the kernel does for files that are mapped, would bring in most of it. What
+ * MDB_NORDAHEAD does, but for the tree only: a value of many pages is read in one go, 4 times as fast as page
+ * by page. */
 static void read_around(const FileMapping *mapping, bool wanted)
 {
     if (mapping->length)

@@ -1,5 +1,6 @@
-/* DALI's index beside a tar of ours (data/wds2idx of https://github.com/NVIDIA/DALI): "v1.2 SAMPLES", then a line for each sample,
- * "EXTENSION OFFSET BYTES PATH" for each of its members, with blanks between. Made from the tar it is the one that the writer made. */
+/* DALI's index beside a tar of ours (data/wds2idx of https://github.com/NVIDIA/DALI): "v1.2 SAMPLES", then a
+ * line for each sample, "EXTENSION OFFSET BYTES PATH" for each of its members, with blanks between. Made from
+ * the tar it is the one that the writer made. */
 #include <inttypes.h>
 #include <limits.h>
 #include <stdio.h>

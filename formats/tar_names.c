@@ -1,5 +1,5 @@
-/* Classes of tars whose .cls are names. Each tar has counted its own names; all of them together are sorted and counted anew, so
- * that neither the order of samples nor that of files has a say. */
+/* Classes of tars whose .cls are names. Each tar has counted its own names; all of them together are sorted
+ * and counted anew, so that neither the order of samples nor that of files has a say. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -36,7 +36,8 @@ static int compare_names(const void *a, const void *b)
     return strcmp(*(const char *const *)a, *(const char *const *)b);
 }
 
-/* All names of all tables, sorted, each once. Borrowed from the tables; the array is the caller's, also on failure. */
+/* All names of all tables, sorted, each once. Borrowed from the tables; the array is the caller's, also on
+ * failure. */
 static FshStatus gather_names(const SplitFile *files, size_t count, const char ***names_ret,
                               size_t *name_count_ret, FshError *error)
 {

@@ -1,4 +1,5 @@
-/* WebDataset's convention on top of a tar: https://github.com/webdataset/webdataset, "The WebDataset Format". */
+/* WebDataset's convention on top of a tar: https://github.com/webdataset/webdataset, "The WebDataset
+ * Format". */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,8 +13,8 @@
 
 /* ---- names ---- */
 
-/* A path as webdataset takes it apart: all up to the first dot of the last part, and what comes after. False: the
- * member belongs to no sample. */
+/* A path as webdataset takes it apart: all up to the first dot of the last part, and what comes after. False:
+ * the member belongs to no sample. */
 static bool split_member_path(const char *path, size_t bytes, size_t *key_bytes, const char **suffix)
 {
     const char *slash = memrchr(path, '/', bytes);
@@ -116,7 +117,8 @@ static FshStatus fail_sample(const Grouping *grouping, FshStatus status, FshErro
     return status;
 }
 
-/* The field's name is what stands before the extension: "left" of "left.png", and "image" where nothing does. */
+/* The field's name is what stands before the extension: "left" of "left.png", and "image" where nothing
+ * does. */
 static FshStatus find_field(Grouping *grouping, const char *name, size_t bytes, unsigned *field_ret,
                             FshError *error)
 {
@@ -494,8 +496,8 @@ static FshStatus add_member(Grouping *grouping, const TarMember *member, FshErro
     return status ? fail_sample(grouping, status, error) : FSH_OK;
 }
 
-/* One walk over the tar. *named: whether a .cls names its class; it becomes true, and the status is a failure, where the first one
- * is met that does. */
+/* One walk over the tar. *named: whether a .cls names its class; it becomes true, and the status is a
+ * failure, where the first one is met that does. */
 static FshStatus make_table(SampleTable *table, const uint8_t *bytes, uint64_t length,
                             const char *const *names, size_t name_count, bool with_class_names, bool *named,
                             FshError *error)

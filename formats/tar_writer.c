@@ -1,5 +1,5 @@
-/* WebDataset: KEY.jpg, KEY.cls and KEY.json for each sample, and beside each tar the index that DALI reads. Paths and
- * .json stand in fshard(5). The hash runs along with the writing. */
+/* WebDataset: KEY.jpg, KEY.cls and KEY.json for each sample, and beside each tar the index that DALI reads.
+ * Paths and .json stand in fshard(5). The hash runs along with the writing. */
 #include <inttypes.h>
 #include <limits.h>
 #include <stdio.h>

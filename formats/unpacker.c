@@ -1,8 +1,8 @@
 /* zstd frames back to the bytes of a codec.
  *
- * The frame is not trusted: how much it may give stands in the record, which has been bounded, and zstd is given a
- * buffer of exactly that. One call from buffer to buffer takes no window, so a frame that asks for a window of
- * gigabytes gets none. */
+ * The frame is not trusted: how much it may give stands in the record, which has been bounded, and zstd is
+ * given a buffer of exactly that. One call from buffer to buffer takes no window, so a frame that asks for a
+ * window of gigabytes gets none. */
 #include "formats/internal.h"
 
 #include <inttypes.h>
@@ -34,8 +34,9 @@ void fsh_unpacker_free(FshUnpacker **unpacker_ret)
     *unpacker_ret = NULL;
 }
 
-/* Exactly one frame, of the format that RFC 8878 describes, that does not contradict its record. zstd itself would
- * also take several, skippable ones among them, and those of its versions before 1.0, whose decoders are old. */
+/* Exactly one frame, of the format that RFC 8878 describes, that does not contradict its record. zstd itself
+ * would also take several, skippable ones among them, and those of its versions before 1.0, whose decoders
+ * are old. */
 static FshStatus check_frame(const uint8_t *frame, size_t bytes, size_t unpacked_bytes, FshError *error)
 {
     if (bytes < sizeof(uint32_t) || load_le32(frame) != ZSTD_MAGICNUMBER)

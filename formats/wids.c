@@ -1,5 +1,6 @@
-/* The shard list of webdataset's indexed reader (wids): https://github.com/webdataset/webdataset, wids/wids_specs.py. Its
- * md5sum is optional and left out: the manifest has an XXH3-128 of each tar, and MD5 runs at a tenth of the speed of all else. */
+/* The shard list of webdataset's indexed reader (wids): https://github.com/webdataset/webdataset,
+ * wids/wids_specs.py. Its md5sum is optional and left out: the manifest has an XXH3-128 of each tar, and MD5
+ * runs at a tenth of the speed of all else. */
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -182,7 +182,8 @@ FshStatus fsh_writer_put(FshWriter *writer, const FshSample *sample, FshError *e
     return FSH_OK;
 }
 
-/* A large record goes to the container as it lies, as a batch of its own: copying it together with others would only cost. */
+/* A large record goes to the container as it lies, as a batch of its own: copying it together with others
+ * would only cost. */
 static FshStatus put_alone(FshWriter *writer, const void *record, const RecordHead *head, FshError *error)
 {
     FshStatus status = reserve_record(writer, 0, (size_t)head->record_bytes, error);

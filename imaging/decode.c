@@ -229,7 +229,8 @@ FshStatus image_decode_part(ImageDecoder *decoder, const void *bytes, size_t len
     return decode_whole(decoder, bytes, length, &whole, image, &info, error);
 }
 
-/* The conversion of this profile, from the last file or made now; NULL in *conversion: it is one for libvips. */
+/* The conversion of this profile, from the last file or made now; NULL in *conversion: it is one for
+ * libvips. */
 static FshStatus find_conversion(ImageDecoder *decoder, const void *profile, size_t length, uint32_t channels,
                                  const IccConversion **conversion, FshError *error)
 {

@@ -1,9 +1,10 @@
 /* decode.h - image bytes to 8-bit pixels.
  *
- * JPEG goes straight through libjpeg-turbo, PBM, PGM and PPM are read here; everything else, CMYK and YCCK JPEGs, and colour profiles of
- * unusual kinds (icc.h) go through libvips, which is a plugin (libfshard-vips.so) loaded at the first such
- * image: programs start in a millisecond, and a machine without libvips still trains on JPEG and raw. Without
- * the plugin such an image is FSH_ERR_UNSUPPORTED, and the message says how to get it.
+ * JPEG goes straight through libjpeg-turbo, PBM, PGM and PPM are read here; everything else, CMYK and YCCK
+ * JPEGs, and colour profiles of unusual kinds (icc.h) go through libvips, which is a plugin
+ * (libfshard-vips.so) loaded at the first such image: programs start in a millisecond, and a machine without
+ * libvips still trains on JPEG and raw. Without the plugin such an image is FSH_ERR_UNSUPPORTED, and the
+ * message says how to get it.
  *
  * One rule of colours, for every format:
  *   gray stays gray (channels 1) unless RGB is asked for, then r = g = b; palette is expanded; CMYK and YCCK
@@ -14,9 +15,8 @@
  *
  * EXIF orientation is applied unless ignore_orientation: the result is what a viewer shows.
  *
- * Where the file is to be made smaller, image_convert_profile after the resampling has fewer pixels to do than
- * convert_icc.
- * Threads: one ImageDecoder per thread. */
+ * Where the file is to be made smaller, image_convert_profile after the resampling has fewer pixels to do
+ * than convert_icc. Threads: one ImageDecoder per thread. */
 #ifndef FSHARD_IMAGING_DECODE_H
 #define FSHARD_IMAGING_DECODE_H
 
@@ -57,8 +57,9 @@ FshStatus image_check_size(const ImageInfo *info, uint64_t max_pixels, FshError 
 
 /* Decodes into image (reserved here, kept by the caller for the next). info may be NULL; it is filled even
  * where decoding fails after the header. FSH_ERR_CORRUPT: truncated or damaged; FSH_ERR_UNSUPPORTED: no
- * image, 12-bit JPEG, a camera's raw file (camera_raw.h), or a format no decoder here reads; FSH_ERR_MISMATCH: more than max_pixels;
- * FSH_ERR_MEMORY. Messages do not name the file: the caller knows it and prepends. */
+ * image, 12-bit JPEG, a camera's raw file (camera_raw.h), or a format no decoder here reads;
+ * FSH_ERR_MISMATCH: more than max_pixels; FSH_ERR_MEMORY. Messages do not name the file: the caller knows it
+ * and prepends. */
 FshStatus image_decode(ImageDecoder *decoder, const void *bytes, size_t length,
                        const ImageDecodeOptions *options, Image *image, ImageInfo *info, FshError *error);
 
@@ -67,29 +68,33 @@ typedef struct ImagePart {
     uint32_t left, top, width, height;
 } ImagePart;
 
-/* Where the pixels of a decoded part lie: the first is pixel (left, top) of the image at eighths/8 of its size. */
+/* Where the pixels of a decoded part lie: the first is pixel (left, top) of the image at eighths/8 of its
+ * size. */
 typedef struct ImagePlace {
     uint32_t left, top, eighths;
 } ImagePlace;
 
-/* image_decode for one who needs no more than `part`: image holds that, and maybe more; place says where it lies. An upright
- * JPEG is transformed only there (in whole blocks), and not read behind the part's last row: damage further down is not seen.
- * Everything else is decoded whole, and in full size if it is not upright. Pixels are those of image_decode, bit for bit.
- * convert_icc and keep_metadata must not be set. FSH_ERR_MISMATCH also where the image is not width x height as displayed:
- * the part was chosen for another. */
+/* image_decode for one who needs no more than `part`: image holds that, and maybe more; place says where it
+ * lies. An upright JPEG is transformed only there (in whole blocks), and not read behind the part's last row:
+ * damage further down is not seen. Everything else is decoded whole, and in full size if it is not upright.
+ * Pixels are those of image_decode, bit for bit. convert_icc and keep_metadata must not be set.
+ * FSH_ERR_MISMATCH also where the image is not width x height as displayed: the part was chosen for
+ * another. */
 FshStatus image_decode_part(ImageDecoder *decoder, const void *bytes, size_t length,
                             const ImageDecodeOptions *options, uint32_t width, uint32_t height,
                             const ImagePart *part, Image *image, ImagePlace *place, FshError *error);
 
-/* What the image that was decoded last carries, after an image_decode with keep_metadata that succeeded: of JPEG, PNG,
- * WebP, HEIF; of TIFF profile and XMP, not its own tags of the camera. It fits the pixels that came out: EXIF and XMP say
- * orientation 1 unless ignore_orientation was set (in HEIF always: its pixels come turned), and an EXIF block too damaged
- * for that is left out; the profile is left out if convert_icc was set, and if the pixels are of other colours than the
- * file's (CMYK, Lab). Blocks are the decoder's, until its next image. */
+/* What the image that was decoded last carries, after an image_decode with keep_metadata that succeeded: of
+ * JPEG, PNG, WebP, HEIF; of TIFF profile and XMP, not its own tags of the camera. It fits the pixels that
+ * came out: EXIF and XMP say orientation 1 unless ignore_orientation was set (in HEIF always: its pixels come
+ * turned), and an EXIF block too damaged for that is left out; the profile is left out if convert_icc was
+ * set, and if the pixels are of other colours than the file's (CMYK, Lab). Blocks are the decoder's, until
+ * its next image. */
 void image_decoder_metadata(const ImageDecoder *decoder, ImageMetadata *metadata);
 
-/* Past image_decode: jpeg_shrink takes the planes of the JPEG whose header image_probe has read. The decoder of that, which
- * stays this one's; and what image_decoder_metadata is then to give, as after image_decode with these options. */
+/* Past image_decode: jpeg_shrink takes the planes of the JPEG whose header image_probe has read. The decoder
+ * of that, which stays this one's; and what image_decoder_metadata is then to give, as after image_decode
+ * with these options. */
 JpegDecoder *image_decoder_jpeg(ImageDecoder *decoder);
 FshStatus image_decoder_fit_metadata(ImageDecoder *decoder, const ImageDecodeOptions *options,
                                      const ImageInfo *info, FshError *error);

@@ -131,7 +131,8 @@ static bool read_curve(const void *profile, size_t length, const char *name, flo
 
 /* ---- conversion ---- */
 
-/* XYZ under D50 to linear sRGB: the inverse of the matrix in the sRGB profile (IEC 61966-2-1, Bradford-adapted). */
+/* XYZ under D50 to linear sRGB: the inverse of the matrix in the sRGB profile (IEC 61966-2-1,
+ * Bradford-adapted). */
 static const double srgb_from_xyz[3][3] = {{3.1338561, -1.6168667, -0.4906146},
                                            {-0.9787684, 1.9161415, 0.0334540},
                                            {0.0719453, -0.2289914, 1.4052427}};

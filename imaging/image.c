@@ -243,8 +243,9 @@ static bool is_pnm(const uint8_t *bytes, size_t length)
     return i > 2 && i < length && ((bytes[i] >= '0' && bytes[i] <= '9') || bytes[i] == '#');
 }
 
-/* A bare JPEG XL codestream. Its magic is two bytes, which a Latin-1 text may begin with too (y with diaeresis, end of
- * line): the bit-packed headers that follow are no text, so that control characters are among them. */
+/* A bare JPEG XL codestream. Its magic is two bytes, which a Latin-1 text may begin with too (y with
+ * diaeresis, end of line): the bit-packed headers that follow are no text, so that control characters are
+ * among them. */
 static bool is_jxl(const uint8_t *bytes, size_t length)
 {
     size_t most = length < IMAGE_SNIFF_BYTES ? length : IMAGE_SNIFF_BYTES;

@@ -30,10 +30,11 @@ const char *image_format_name(ImageFormat format);
 const char *image_format_extension(ImageFormat format);
 
 /* Names that a dataset's images end in (.jpg .jpeg .jpe .jfif .png .webp .bmp .tif .tiff .gif .ppm .pgm .pnm
- * .pbm .heic .heif .avif .jp2 .tga and more, any case), so that a walk can tell images from notes; those of formats that
- * are not read here, such as .ico and .qoi, among them. Content decides later what they are. */
+ * .pbm .heic .heif .avif .jp2 .tga and more, any case), so that a walk can tell images from notes; those of
+ * formats that are not read here, such as .ico and .qoi, among them. Content decides later what they are. */
 bool image_name_is_image(const char *path);
-/* The format that such a name promises, IMAGE_OTHER of one without a name here; IMAGE_UNKNOWN for any other name. */
+/* The format that such a name promises, IMAGE_OTHER of one without a name here; IMAGE_UNKNOWN for any other
+ * name. */
 ImageFormat image_name_format(const char *path);
 
 /* 8-bit pixels, HWC interleaved, rows without padding: pixels[(y * width + x) * channels + c]. 64-byte
@@ -49,14 +50,14 @@ typedef struct Image {
 /* Sets the shape and makes room; contents are undefined after. FSH_ERR_MEMORY on overflow or no memory. */
 FshStatus image_reserve(Image *image, uint32_t width, uint32_t height, uint32_t channels, FshError *error);
 void image_free(Image *image);
-/* Lets the image use memory that stays the lender's, 64-byte aligned, instead of its own, which is freed: what fits is
- * decoded there. An image that does not fit, or that must be turned or converted, ends in memory of its own, so pixels must
- * be compared with what was lent. image_free ends the loan. */
+/* Lets the image use memory that stays the lender's, 64-byte aligned, instead of its own, which is freed:
+ * what fits is decoded there. An image that does not fit, or that must be turned or converted, ends in memory
+ * of its own, so pixels must be compared with what was lent. image_free ends the loan. */
 void image_lend(Image *image, void *pixels, size_t capacity_bytes);
 void image_exchange(Image *a, Image *b);
 
-/* Pixels that someone else owns, laid out as an Image's but for rows that begin stride_bytes apart: a whole image, or a
- * part of one where it lies. */
+/* Pixels that someone else owns, laid out as an Image's but for rows that begin stride_bytes apart: a whole
+ * image, or a part of one where it lies. */
 typedef struct ImageView {
     const uint8_t *pixels;
     size_t stride_bytes;
@@ -75,8 +76,8 @@ FshStatus image_copy_view(Image *image, const ImageView *view, FshError *error);
 
 /* Things worth telling the user about a file; a set of bits. */
 typedef enum ImageQuirk {
-    IMAGE_QUIRK_EXTENSION =
-        1u << 0, /* content is not what the name's extension says (set by whoever knows the name) */
+    /* content is not what the name's extension says (set by whoever knows the name) */
+    IMAGE_QUIRK_EXTENSION = 1u << 0,
     IMAGE_QUIRK_GRAY = 1u << 1,
     IMAGE_QUIRK_CMYK = 1u << 2, /* CMYK or YCCK, Adobe-inverted or not */
     IMAGE_QUIRK_PALETTE = 1u << 3,
@@ -108,11 +109,12 @@ typedef struct ImageInfo {
 /* By magic bytes alone; IMAGE_UNKNOWN for text, empty files and what no decoder here could read. */
 ImageFormat image_sniff(const void *bytes, size_t length);
 
-/* Whether bytes that image_sniff does not know may be a TGA: its header has no magic, but its fields fit each other. Only for
- * files that are images by their name; a few others would pass. */
+/* Whether bytes that image_sniff does not know may be a TGA: its header has no magic, but its fields fit each
+ * other. Only for files that are images by their name; a few others would pass. */
 bool image_is_tga(const void *bytes, size_t length);
 
-/* Returns how many times as wide and as high as the first size the second is; 0: no whole number of times, or once. */
+/* Returns how many times as wide and as high as the first size the second is; 0: no whole number of times, or
+ * once. */
 uint32_t image_whole_factor(uint32_t width, uint32_t height, uint32_t other_width, uint32_t other_height);
 
 #endif

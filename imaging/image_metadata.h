@@ -19,9 +19,9 @@ typedef struct ImageMetadata {
     ImageBlock xmp;  /* the packet, without JPEG's "http://ns.adobe.com/xap/1.0/\0" */
 } ImageMetadata;
 
-/* Metadata for pixels that are turned already: copies of EXIF and XMP that say orientation 1 (exif_make_upright), in room;
- * a damaged EXIF block is left out. The profile is the same. Tags of the size and the thumbnail stay the source's.
- * upright may be metadata. FSH_ERR_MEMORY. */
+/* Metadata for pixels that are turned already: copies of EXIF and XMP that say orientation 1
+ * (exif_make_upright), in room; a damaged EXIF block is left out. The profile is the same. Tags of the size
+ * and the thumbnail stay the source's. upright may be metadata. FSH_ERR_MEMORY. */
 FshStatus image_metadata_upright(const ImageMetadata *metadata, Buffer *room, ImageMetadata *upright,
                                  FshError *error);
 

@@ -1,8 +1,8 @@
-/* image_plugin.h - the line between imaging and libvips, so that programs start in a millisecond and run without
- * it.
+/* image_plugin.h - the line between imaging and libvips, so that programs start in a millisecond and run
+ * without it.
  *
- * libfshard-vips.so exports one symbol, IMAGE_PLUGIN_SYMBOL, of type ImagePluginOpen. It is loaded (common/plugin.h says
- * from where) at the first image that libjpeg-turbo alone cannot do.
+ * libfshard-vips.so exports one symbol, IMAGE_PLUGIN_SYMBOL, of type ImagePluginOpen. It is loaded
+ * (common/plugin.h says from where) at the first image that libjpeg-turbo alone cannot do.
  *
  * All functions may be called from any thread. Messages do not name the file. */
 #ifndef FSHARD_IMAGING_IMAGE_PLUGIN_H
@@ -13,10 +13,10 @@
 #include "imaging/encode.h"
 #include "imaging/image.h"
 
-#define IMAGE_PLUGIN_VERSION                                                                                 \
-    3 /* changes with any struct below, ImageFormat, Image, ImageInfo, ImageMetadata, Buffer and FshError included */
-#define IMAGE_PLUGIN_SYMBOL "fshard_image_plugin"
-#define IMAGE_PLUGIN_FILE   "libfshard-vips.so"
+/* Changes with any struct below, and with ImageFormat, Image, ImageInfo, ImageMetadata, Buffer and FshError. */
+#define IMAGE_PLUGIN_VERSION 3
+#define IMAGE_PLUGIN_SYMBOL  "fshard_image_plugin"
+#define IMAGE_PLUGIN_FILE    "libfshard-vips.so"
 
 typedef struct ImagePlugin {
     uint32_t version;    /* IMAGE_PLUGIN_VERSION it was built with */

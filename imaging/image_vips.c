@@ -433,8 +433,9 @@ done:
     return status;
 }
 
-/* ---- ImageMagick, which reads BMP and TGA for libvips, takes OpenMP's thread number for an index into tables as long as the
- * machine has cores, and aborts if it is higher. In a thread that OpenMP does not know the number is 0. ---- */
+/* ---- ImageMagick, which reads BMP and TGA for libvips, takes OpenMP's thread number for an index into
+ * tables as long as the machine has cores, and aborts if it is higher. In a thread that OpenMP does not know
+ * the number is 0. ---- */
 
 typedef struct Call {
     const void *bytes;
@@ -477,8 +478,8 @@ static FshStatus call_safely(Call *call)
 /* Held to write by who is to be alone in libvips; waiting writers come first. */
 static pthread_rwlock_t reasons_lock = PTHREAD_RWLOCK_WRITER_NONRECURSIVE_INITIALIZER_NP;
 
-/* libvips keeps what went wrong in one buffer for all threads, whose lines do not say whose they are. What failed is done once
- * more with the buffer empty and nobody else about. */
+/* libvips keeps what went wrong in one buffer for all threads, whose lines do not say whose they are. What
+ * failed is done once more with the buffer empty and nobody else about. */
 static FshStatus call_for_reason(Call *call)
 {
     (void)pthread_rwlock_rdlock(&reasons_lock);

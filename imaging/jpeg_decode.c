@@ -15,12 +15,14 @@ enum {
      * all coefficients. Real files have about ten. libjpeg-turbo's own fuzzers stop at this number too. */
     MAX_SCANS = 500,
     MAX_ROWS_AT_ONCE = 4, /* libjpeg gives no more at a time */
-    /* On x86 libjpeg-turbo writes a row that begins at a multiple of 16 (SSE2) or 32 (AVX2) past the caches, to memory, and so
-     * waits for it: a small image takes 1.5 times as long as one whose rows begin elsewhere, and who looks at the pixels next
-     * waits again. Such rows go by way of one that begins here. */
+    /* On x86 libjpeg-turbo writes a row that begins at a multiple of 16 (SSE2) or 32 (AVX2) past the caches,
+     * to memory, and so waits for it: a small image takes 1.5 times as long as one whose rows begin
+     * elsewhere, and who looks at the pixels next waits again. Such rows go by way of one that begins
+     * here. */
     STREAMED_ALIGNMENT = 16,
     UNALIGNED = 8,
-    /* Colour planes are upsampled from neighbours; libjpeg takes a cut for the image's edge. So far from it, pixels are right. */
+    /* Colour planes are upsampled from neighbours; libjpeg takes a cut for the image's edge. So far from it,
+     * pixels are right. */
     CUT_MARGIN = 2,
 };
 
@@ -71,10 +73,11 @@ static void on_progress(j_common_ptr common)
                                   MAX_SCANS));
 }
 
-/* libjpeg scales all components alike (and subsampled ones less, to spare the upsampling). We want each plane at the
- * scale that its own resampling needs: half as large for colour that ends up subsampled. The scales may be set between
- * the computation of the output's dimensions and the choice of the inverse transforms; both lie in
- * jpeg_start_decompress, and of what it calls between the two, the request for memory is one that we may replace. */
+/* libjpeg scales all components alike (and subsampled ones less, to spare the upsampling). We want each plane
+ * at the scale that its own resampling needs: half as large for colour that ends up subsampled. The scales
+ * may be set between the computation of the output's dimensions and the choice of the inverse transforms;
+ * both lie in jpeg_start_decompress, and of what it calls between the two, the request for memory is one that
+ * we may replace. */
 static void on_realize(j_common_ptr common)
 {
     JpegDecoder *jpeg = common->client_data;
@@ -312,9 +315,9 @@ static void read_rows(JpegDecoder *jpeg, uint8_t *target, size_t row_bytes, JDIM
     }
 }
 
-/* Whether all of the image has come: each component in a scan, and in a progressive file each coefficient down to its last
- * bit. A file that was cut between two scans and then closed properly lacks some, of which libjpeg says nothing: it invents
- * them, smoothly, and each version otherwise. */
+/* Whether all of the image has come: each component in a scan, and in a progressive file each coefficient
+ * down to its last bit. A file that was cut between two scans and then closed properly lacks some, of which
+ * libjpeg says nothing: it invents them, smoothly, and each version otherwise. */
 static bool has_all_scans(const struct jpeg_decompress_struct *cinfo)
 {
     for (int i = 0; i < cinfo->num_components; i++) {

@@ -31,8 +31,8 @@ FshStatus jpeg_decoder_header(JpegDecoder *jpeg, const void *bytes, size_t lengt
 FshStatus jpeg_decoder_pixels(JpegDecoder *jpeg, uint32_t channels, uint32_t least_width,
                               uint32_t least_height, Image *image, ImageInfo *info, FshError *error);
 
-/* Reads the whole file and keeps nothing of it, after such a header or that of a CMYK file; then only a new header can follow.
- * FSH_ERR_CORRUPT, as pixels would be. */
+/* Reads the whole file and keeps nothing of it, after such a header or that of a CMYK file; then only a new
+ * header can follow. FSH_ERR_CORRUPT, as pixels would be. */
 FshStatus jpeg_decoder_check(JpegDecoder *jpeg, ImageInfo *info, FshError *error);
 
 /* jpeg_decoder_pixels for a part alone: see image_decode_part. */
@@ -59,12 +59,12 @@ typedef struct JpegPlane {
     /* Samples that the image covers. The last column and row may lie half beyond its edge. */
     double covered_width, covered_height;
     uint32_t row_bytes; /* room that a decoded row needs: whole blocks; at least width */
-    uint32_t
-        group_rows; /* rows for each jpeg_decoder_planes_next; the last group's may go on behind height */
+    /* rows for each jpeg_decoder_planes_next; the last group's may go on behind height */
+    uint32_t group_rows;
 } JpegPlane;
 
-/* After a header that succeeded: how many planes jpeg_decoder_planes_start would give. 1: gray; 3: Y, Cb and Cr; 0: no
- * such planes (RGB or CMYK inside), or the header's pixels are read already. */
+/* After a header that succeeded: how many planes jpeg_decoder_planes_start would give. 1: gray; 3: Y, Cb and
+ * Cr; 0: no such planes (RGB or CMYK inside), or the header's pixels are read already. */
 uint32_t jpeg_decoder_planes_count(const JpegDecoder *jpeg);
 
 /* The shape of plane index at eighths/8, eighths 1, 2, 4 or 8. */
@@ -77,9 +77,9 @@ uint32_t jpeg_decoder_groups_count(const JpegDecoder *jpeg);
 FshStatus jpeg_decoder_planes_start(JpegDecoder *jpeg, const uint32_t eighths[JPEG_PLANES_MAX], bool strict,
                                     FshError *error);
 
-/* The next rows of all planes: group_rows of plane i, from rows[i] on, strides[i] (at least row_bytes) apart. The last
- * group's call reads to the end of the file, and adds IMAGE_QUIRK_WARNING to *quirks if libjpeg warned. FSH_ERR_CORRUPT:
- * truncated or damaged; then, too, only a new header can follow. */
+/* The next rows of all planes: group_rows of plane i, from rows[i] on, strides[i] (at least row_bytes) apart.
+ * The last group's call reads to the end of the file, and adds IMAGE_QUIRK_WARNING to *quirks if libjpeg
+ * warned. FSH_ERR_CORRUPT: truncated or damaged; then, too, only a new header can follow. */
 FshStatus jpeg_decoder_planes_next(JpegDecoder *jpeg, uint8_t *const rows[JPEG_PLANES_MAX],
                                    const size_t strides[JPEG_PLANES_MAX], uint32_t *quirks, FshError *error);
 

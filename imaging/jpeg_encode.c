@@ -167,7 +167,8 @@ static void step_encode(void *context)
     jpeg_finish_compress(cinfo);
 }
 
-/* A group of rows at a time: eight or sixteen of Y, eight of the others. Behind the last row it is repeated. */
+/* A group of rows at a time: eight or sixteen of Y, eight of the others. Behind the last row it is
+ * repeated. */
 static void step_encode_planes(void *context)
 {
     JpegEncoder *jpeg = context;

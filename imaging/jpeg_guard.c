@@ -62,8 +62,8 @@ static void on_error(j_common_ptr cinfo)
     jpeg_guard_fail(guard, status);
 }
 
-/* Bytes left over from one scan of a progressive file before the marker of the next: the scan was read out of step. Before
- * the end of the image they may be padding, as some cameras write it. */
+/* Bytes left over from one scan of a progressive file before the marker of the next: the scan was read out of
+ * step. Before the end of the image they may be padding, as some cameras write it. */
 static bool is_scan_out_of_step(j_common_ptr cinfo)
 {
     enum { MARKER_PARAMETER = 1 };

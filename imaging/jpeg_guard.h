@@ -5,8 +5,8 @@
  * nothing leaks.
  *
  * Warnings of libjpeg fall into two kinds: those that lose or invent pixels (the file ends early, bad Huffman
- * codes, restarts or scans out of step), and those that do not (extraneous bytes between markers, odd JFIF versions).
- * In a strict decoder the first kind is an error at once. */
+ * codes, restarts or scans out of step), and those that do not (extraneous bytes between markers, odd JFIF
+ * versions). In a strict decoder the first kind is an error at once. */
 #ifndef FSHARD_IMAGING_JPEG_GUARD_H
 #define FSHARD_IMAGING_JPEG_GUARD_H
 
@@ -46,8 +46,8 @@ void jpeg_guard_reset(JpegGuard *guard, bool strict);
  */
 FshStatus jpeg_guard(JpegGuard *guard, void (*step)(void *context), void *context, FshError *error);
 
-/* For use inside a step: counts a warning of our own, of the first kind, which leaves a strict decoder's step with status and
- * message. */
+/* For use inside a step: counts a warning of our own, of the first kind, which leaves a strict decoder's step
+ * with status and message. */
 void jpeg_guard_warn(JpegGuard *guard, FshStatus status, const char *message);
 
 /* For use inside a step: leaves it with a status whose message is set already. Does not return. */

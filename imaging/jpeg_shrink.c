@@ -11,8 +11,8 @@ enum {
     ROW_ALIGNMENT = 64,
 };
 
-/* The vertical pass comes first: it runs along rows as they lie in memory, several times faster for each sample than the
- * horizontal one, which then has fewer rows to do. */
+/* The vertical pass comes first: it runs along rows as they lie in memory, several times faster for each
+ * sample than the horizontal one, which then has fewer rows to do. */
 typedef struct Plane {
     JpegPlane source;
     uint32_t width, height; /* of the target */

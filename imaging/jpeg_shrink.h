@@ -4,26 +4,29 @@
  *   if (!status && jpeg_decoder_planes_count(decoder))
  *       status = jpeg_shrink(shrinker, decoder, encoder, &options, &out, &report, &error);
  *
- * Decoding, resampling and encoding work on planes: Y, Cb and Cr each at the smallest DCT scale that its own target
- * needs, resampled with Pillow's weights straight to the size that the encoder wants. What the way over RGB does between
- * these (upsampling, conversion there and back, subsampling) is left out: it costs time, and rounds four times. Where the
- * source's colour is subsampled and the target's too, a colour sample is filtered once instead of three times.
+ * Decoding, resampling and encoding work on planes: Y, Cb and Cr each at the smallest DCT scale that its own
+ * target needs, resampled with Pillow's weights straight to the size that the encoder wants. What the way
+ * over RGB does between these (upsampling, conversion there and back, subsampling) is left out: it costs
+ * time, and rounds four times. Where the source's colour is subsampled and the target's too, a colour sample
+ * is filtered once instead of three times.
  *
- * Rows go through vertical and horizontal pass while they are in the first-level cache; of the source no more than the
- * filter's reach is held. Colour is sited in the centre, as libjpeg has it: a halved sample covers columns 2j and 2j + 1.
+ * Rows go through vertical and horizontal pass while they are in the first-level cache; of the source no more
+ * than the filter's reach is held. Colour is sited in the centre, as libjpeg has it: a halved sample covers
+ * columns 2j and 2j + 1.
  *
- * Measured on 286 ImageNet photographs (300 files for the rate), margin 2, against Pillow's full decoding and Lanczos:
+ * Measured on 286 ImageNet photographs (300 files for the rate), margin 2, against Pillow's full decoding and
+ * Lanczos:
  *
  *   short edge                            64 px          160 px          256 px
  *   quality 100, 4:4:4    planes    47.7 dB (41.4)   48.9 dB (39.6)   48.9 dB (41.7)     mean (worst)
  *                         over RGB  48.0 dB (42.0)   51.0 dB (46.2)   51.3 dB (47.0)
  *   quality 90, 4:2:0     planes    33.1 dB          34.9 dB          35.6 dB
  *                         over RGB  33.0 dB          34.8 dB          35.5 dB
- *   images/s of one core  planes                     845              (libjpeg's decode and encode alone: 840)
- *                         over RGB                   710
+ *   images/s of one core  planes                     845              (libjpeg's decode and encode alone:
+ *                         840) over RGB                   710
  *
- * What is lost at quality 100 is rounding (the passes come in another order than Pillow's) and, from 4:2:0 files, the
- * smoothing that libjpeg's upsampling does to colour. Both are far below what quality 90 takes.
+ * What is lost at quality 100 is rounding (the passes come in another order than Pillow's) and, from 4:2:0
+ * files, the smoothing that libjpeg's upsampling does to colour. Both are far below what quality 90 takes.
  *
  * Threads: one JpegShrinker per thread; it keeps weights and buffers from image to image. */
 #ifndef FSHARD_IMAGING_JPEG_SHRINK_H
@@ -55,9 +58,9 @@ typedef struct JpegShrinkReport {
     double decode_seconds, resample_seconds, encode_seconds;
 } JpegShrinkReport;
 
-/* The file whose header decoder has read, and that has planes, at options' size into out. report is filled after a
- * failure, too. Strict: FSH_ERR_CORRUPT for a truncated or damaged file; FSH_ERR_MISMATCH: an empty size, or an edge above
- * 65500; FSH_ERR_UNSUPPORTED: no planes, or no header waiting; FSH_ERR_MEMORY. */
+/* The file whose header decoder has read, and that has planes, at options' size into out. report is filled
+ * after a failure, too. Strict: FSH_ERR_CORRUPT for a truncated or damaged file; FSH_ERR_MISMATCH: an empty
+ * size, or an edge above 65500; FSH_ERR_UNSUPPORTED: no planes, or no header waiting; FSH_ERR_MEMORY. */
 FshStatus jpeg_shrink(JpegShrinker *shrinker, JpegDecoder *decoder, JpegEncoder *encoder,
                       const JpegShrinkOptions *options, Buffer *out, JpegShrinkReport *report,
                       FshError *error);

@@ -1,5 +1,5 @@
-/* Markers as ITU-T T.81 B.1 has them, each as closely as libjpeg's header reading looks at it. What is seldom is left to
- * libjpeg. */
+/* Markers as ITU-T T.81 B.1 has them, each as closely as libjpeg's header reading looks at it. What is seldom
+ * is left to libjpeg. */
 #include "imaging/jpeg_size.h"
 
 enum {

@@ -7,8 +7,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* target: width pixels of channels (1 or 3) bytes each, source's in reverse order. Nothing outside is read or written; the two
- * do not overlap. */
+/* target: width pixels of channels (1 or 3) bytes each, source's in reverse order. Nothing outside is read or
+ * written; the two do not overlap. */
 void image_mirror_row(const uint8_t *source, size_t width, uint32_t channels, uint8_t *target);
 
 /* The definition, which the fast one is held against. */

@@ -1,4 +1,5 @@
-/* pixel_sums.h - sums of bytes and of their squares, for mean and deviation: what fpack looks at each pixel with.
+/* pixel_sums.h - sums of bytes and of their squares, for mean and deviation: what fpack looks at each pixel
+ * with.
  *
  * Threads: no state. */
 #ifndef FSHARD_IMAGING_PIXEL_SUMS_H
@@ -8,8 +9,8 @@
 #include <stdint.h>
 
 enum {
-    /* A multiple of 1 and 3 channels and of a vector's width: lane i always holds channel i % channels, so there is no
-     * shuffle. */
+    /* A multiple of 1 and 3 channels and of a vector's width: lane i always holds channel i % channels, so
+     * there is no shuffle. */
     PIXEL_SUM_LANES = 48,
     /* More could overflow a lane of squares: 66051 * 255 * 255 < 2^32. */
     PIXEL_SUM_BLOCKS_MAX = 66051,

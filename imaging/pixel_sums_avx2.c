@@ -1,6 +1,7 @@
-/* Two blocks at a time: a byte of the one beside that of the other, as 16-bit numbers, is what the multiply-and-add of pairs
- * wants: with itself it gives the sum of two squares, with ones the sum of two bytes, each in the 32 bits of its lane. Six
- * times as fast as what the compiler makes of the portable loop. */
+/* Two blocks at a time: a byte of the one beside that of the other, as 16-bit numbers, is what the
+ * multiply-and-add of pairs wants: with itself it gives the sum of two squares, with ones the sum of two
+ * bytes, each in the 32 bits of its lane. Six times as fast as what the compiler makes of the portable
+ * loop. */
 #include <immintrin.h>
 
 #include "imaging/pixel_sums.h"

@@ -1,10 +1,10 @@
 /* resample.h - separable resampling with antialiasing, in Pillow's arithmetic.
  *
  * Coefficients, rounding (22-bit fixed point, 8-bit intermediate) and box handling are those of Pillow's
- * Image.resize up to version 12 (https://github.com/python-pillow/Pillow, src/libImaging/Resample.c describes the method;
- * 13 takes the vertical pass first where an image is more than twice as high as wide, which rounds differently there):
- * results are identical to it, bit for bit, for 8-bit gray and RGB. torchvision on PIL images gives the same
- * pixels.
+ * Image.resize up to version 12 (https://github.com/python-pillow/Pillow, src/libImaging/Resample.c describes
+ * the method; 13 takes the vertical pass first where an image is more than twice as high as wide, which
+ * rounds differently there): results are identical to it, bit for bit, for 8-bit gray and RGB. torchvision on
+ * PIL images gives the same pixels.
  *
  * Threads: one Resampler per thread; it keeps coefficients and scratch memory from image to image. */
 #ifndef FSHARD_IMAGING_RESAMPLE_H
@@ -42,16 +42,17 @@ typedef struct ResampleWindow {
     uint32_t left, top, width, height;
 } ResampleWindow;
 
-/* The same from pixels that lie anywhere, to memory of the caller. window (NULL: all): only this part of the width x height
- * pixels is computed, each as it would be in the whole. target: [height, width, channels] of the window. mirrored: what comes
- * out is flipped left to right, at no cost. */
+/* The same from pixels that lie anywhere, to memory of the caller. window (NULL: all): only this part of the
+ * width x height pixels is computed, each as it would be in the whole. target: [height, width, channels] of
+ * the window. mirrored: what comes out is flipped left to right, at no cost. */
 FshStatus resample_view(Resampler *resampler, const ImageView *source, const ResampleBox *box, uint32_t width,
                         uint32_t height, ResampleFilter filter, const ResampleWindow *window, bool mirrored,
                         uint8_t *target, FshError *error);
 
 /* The size an image of width x height gets when its short edge (long edge, if long_edge) is to be at most
- * max_size: never larger than it was, at least 1 x 1, the other edge rounded to the nearest pixel (a half to the even
- * number, as Python's round and so most scripts around Pillow). Returns false if the image fits already. */
+ * max_size: never larger than it was, at least 1 x 1, the other edge rounded to the nearest pixel (a half to
+ * the even number, as Python's round and so most scripts around Pillow). Returns false if the image fits
+ * already. */
 bool resample_fit(uint32_t width, uint32_t height, uint32_t max_size, bool long_edge, uint32_t *width_ret,
                   uint32_t *height_ret);
 

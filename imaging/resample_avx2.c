@@ -1,8 +1,8 @@
 /* resample_avx2.c - resampling with 256-bit vectors, the portable kernels' results bit for bit.
  *
- * AVX2 multiplies 32-bit numbers slowly, and 16-bit pairs fast (pmaddwd). So a weight is split into two 16-bit digits,
- * weight = high * 2^15 + low with 0 <= low < 2^15, sums are kept for each digit, and put together at the end. All is
- * modulo 2^32, as is the portable sum; nothing is rounded on the way.
+ * AVX2 multiplies 32-bit numbers slowly, and 16-bit pairs fast (pmaddwd). So a weight is split into two
+ * 16-bit digits, weight = high * 2^15 + low with 0 <= low < 2^15, sums are kept for each digit, and put
+ * together at the end. All is modulo 2^32, as is the portable sum; nothing is rounded on the way.
  *
  * Packed weights: for each 4 taps, 4 low digits, then 4 high ones, 16 bits each. */
 #include "imaging/resample_kernels.h"
@@ -61,8 +61,8 @@ static __m256i join(__m256i low, __m256i high)
 
 /* ---- horizontal ---- */
 
-/* rows is a constant where this is called: the loops over it vanish. The lower half of a vector holds taps 0 and 1, the
- * upper one taps 2 and 3, each as pairs for red, green, blue, nothing. */
+/* rows is a constant where this is called: the loops over it vanish. The lower half of a vector holds taps 0
+ * and 1, the upper one taps 2 and 3, each as pairs for red, green, blue, nothing. */
 static inline __attribute__((always_inline)) void rgb_rows(const ResampleAxis *axis, const uint8_t *source,
                                                            size_t source_stride_bytes, int rows,
                                                            uint8_t *target, size_t target_stride_bytes)
@@ -123,7 +123,8 @@ static void gray_row(const ResampleAxis *axis, const uint8_t *row, uint8_t *targ
     }
 }
 
-/* Two rows times four outputs: the sums of each output stay a vector until four are there to be added up together. */
+/* Two rows times four outputs: the sums of each output stay a vector until four are there to be added up
+ * together. */
 static void gray_block(const ResampleAxis *axis, uint32_t first_output, const uint8_t *source,
                        size_t source_stride_bytes, uint8_t *target, size_t target_stride_bytes)
 {
@@ -209,8 +210,8 @@ static __m256i broadcast_pair(const uint8_t *digits)
     return _mm256_set1_epi32(pair);
 }
 
-/* 32 columns. Two rows at a time are woven into pairs; unpacking and packing both stay within half a vector, so the order
- * comes out right. */
+/* 32 columns. Two rows at a time are woven into pairs; unpacking and packing both stay within half a vector,
+ * so the order comes out right. */
 static void vertical_block(const uint8_t *weights, uint32_t length, const uint8_t *source, size_t row_bytes,
                            uint8_t *target)
 {

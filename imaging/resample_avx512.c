@@ -1,13 +1,13 @@
 /* resample_avx512.c - resampling with AVX-512 VNNI, the portable kernels' results bit for bit.
  *
- * vpdpbusd multiplies four unsigned bytes with four signed ones and adds all four products to a 32-bit sum. Pixels are
- * unsigned bytes; a weight is written in three signed digits, weight = d2 * 2^16 + d1 * 2^8 + d0 with -128 <= d < 128,
- * which holds all weights below 1.98. So four taps take three instructions for 16 sums. Sums are kept for each digit and
- * put together at the end, modulo 2^32, as is the portable sum.
+ * vpdpbusd multiplies four unsigned bytes with four signed ones and adds all four products to a 32-bit sum.
+ * Pixels are unsigned bytes; a weight is written in three signed digits, weight = d2 * 2^16 + d1 * 2^8 + d0
+ * with -128 <= d < 128, which holds all weights below 1.98. So four taps take three instructions for 16 sums.
+ * Sums are kept for each digit and put together at the end, modulo 2^32, as is the portable sum.
  *
- * Vectors of 512 bits lower the clock of the whole core on some processors, which costs the Huffman decoding beside them
- * more than they save: resizing JPEGs by planes is 6 % faster with 256 bits. Only the horizontal pass over RGB, where four
- * rows at once halve the work, keeps 512.
+ * Vectors of 512 bits lower the clock of the whole core on some processors, which costs the Huffman decoding
+ * beside them more than they save: resizing JPEGs by planes is 6 % faster with 256 bits. Only the horizontal
+ * pass over RGB, where four rows at once halve the work, keeps 512.
  *
  * Packed weights: for each 4 taps, 4 digits d0, 4 digits d1, 4 digits d2, 4 zeros. */
 #include "imaging/resample_kernels.h"
@@ -103,8 +103,8 @@ static __m512i finish_512(const __m512i sums[DIGITS])
 
 /* ---- horizontal ---- */
 
-/* 16 bytes from the same place of four rows. Broadcasts under a mask come from the load ports; inserting would compete with
- * the shuffles. */
+/* 16 bytes from the same place of four rows. Broadcasts under a mask come from the load ports; inserting
+ * would compete with the shuffles. */
 static __m512i load_rows(const uint8_t *from, size_t stride_bytes)
 {
     __m512i rows = _mm512_broadcast_i32x4(load_16(from));
@@ -184,7 +184,8 @@ static void rgb_single_row(const ResampleAxis *axis, const uint8_t *row, uint8_t
     }
 }
 
-/* Sixteen taps at once: each four pixels meet their four digits d0, d1, d2 in the three sums of a quarter vector. */
+/* Sixteen taps at once: each four pixels meet their four digits d0, d1, d2 in the three sums of a quarter
+ * vector. */
 static void gray_row(const ResampleAxis *axis, const uint8_t *row, uint8_t *target)
 {
     enum { TAPS = 16 };
@@ -216,8 +217,8 @@ static __m256i load_two_rows(const uint8_t *from, size_t stride_bytes)
                                        load_16(from + stride_bytes));
 }
 
-/* Four rows times four outputs: half a vector holds a row's sixteen pixels, then the four sums of an output's digits,
- * then, added up across outputs, a row's four results. */
+/* Four rows times four outputs: half a vector holds a row's sixteen pixels, then the four sums of an output's
+ * digits, then, added up across outputs, a row's four results. */
 static void gray_block(const ResampleAxis *axis, uint32_t first_output, const uint8_t *source,
                        size_t source_stride_bytes, uint8_t *target, size_t target_stride_bytes)
 {
@@ -298,8 +299,8 @@ static void horizontal(const ResampleAxis *axis, const uint8_t *source, size_t s
 
 /* ---- vertical ---- */
 
-/* Up to 32 columns, those of the mask. Four rows at a time are woven so that a column's four bytes lie side by side;
- * unpacking and packing both stay within half a vector, so the order comes out right. */
+/* Up to 32 columns, those of the mask. Four rows at a time are woven so that a column's four bytes lie side
+ * by side; unpacking and packing both stay within half a vector, so the order comes out right. */
 static inline void vertical_block(const uint8_t *weights, uint32_t length, const uint8_t *source,
                                   size_t row_bytes, __mmask32 columns, uint8_t *target)
 {

@@ -35,9 +35,10 @@ static void fill_bicubic(double first, double centre, double step, uint32_t coun
     }
 }
 
-/* sinc(x) sinc(x / 3) = sin(pi x) sin(pi x / 3) * 3 / (pi x)^2 on -3 <= x < 3. Two sines for each weight made up 6 % of
- * the time of resizing a photograph. sin(pi x) follows from s = sin(pi x / 3) as 3 s - 4 s^3, and s turns from weight to
- * weight by a constant angle; what is lost, some 1e-16 for each step, is far below the weights' 22 bits. */
+/* sinc(x) sinc(x / 3) = sin(pi x) sin(pi x / 3) * 3 / (pi x)^2 on -3 <= x < 3. Two sines for each weight made
+ * up 6 % of the time of resizing a photograph. sin(pi x) follows from s = sin(pi x / 3) as 3 s - 4 s^3, and s
+ * turns from weight to weight by a constant angle; what is lost, some 1e-16 for each step, is far below the
+ * weights' 22 bits. */
 static void fill_lanczos(double first, double centre, double step, uint32_t count, double *values)
 {
     const double third = M_PI / 3;

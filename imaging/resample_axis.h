@@ -13,8 +13,8 @@ typedef struct ResampleAxisKey {
     bool mirrored;                        /* the last output comes first */
 } ResampleAxisKey;
 
-/* Data sets repeat a few sizes: half of ImageNet is 500x375, 500x333 or 375x500. An axis of such a photograph takes 30 kB,
- * one of a hostile header megabytes. */
+/* Data sets repeat a few sizes: half of ImageNet is 500x375, 500x333 or 375x500. An axis of such a photograph
+ * takes 30 kB, one of a hostile header megabytes. */
 enum {
     RESAMPLE_CACHE_COUNT = 64,
     RESAMPLE_CACHE_BYTES = 4 << 20, /* what is older than the axes in use is dropped above that */

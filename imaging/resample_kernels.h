@@ -24,8 +24,8 @@ enum {
 /* One axis: which source positions feed each output, and with what weights. */
 typedef struct ResampleAxis {
     uint32_t count; /* outputs */
-    uint32_t
-        stride; /* weights from one output's first to the next one's; a multiple of RESAMPLE_TAPS_MULTIPLE */
+    /* weights from one output's first to the next one's; a multiple of RESAMPLE_TAPS_MULTIPLE */
+    uint32_t stride;
     uint32_t *first;  /* [count] first source position */
     uint32_t *length; /* [count] weights that count, 1..stride; the others are 0 */
     int32_t *weights; /* [count][stride] */

@@ -1,7 +1,8 @@
-/* resample_weights.h - the arithmetic of one output's weights, written once for the processor and for CUDA kernels. Internal.
+/* resample_weights.h - the arithmetic of one output's weights, written once for the processor and for CUDA
+ * kernels. Internal.
  *
- * Pillow's precompute_coeffs and normalize_coeffs_8bpc: the order of operations decides the last bit, so whoever compiles this lets
- * no compiler join a product and a sum (nvcc: --fmad=false). */
+ * Pillow's precompute_coeffs and normalize_coeffs_8bpc: the order of operations decides the last bit, so
+ * whoever compiles this lets no compiler join a product and a sum (nvcc: --fmad=false). */
 #ifndef FSHARD_IMAGING_RESAMPLE_WEIGHTS_H
 #define FSHARD_IMAGING_RESAMPLE_WEIGHTS_H
 

@@ -6,9 +6,9 @@
 #include "imaging/decode.h"
 #include "imaging/jpeg_shrink.h"
 
-/* A JPEG decoded at 1/2, 1/4 or 1/8 of its size must keep at least this many times the wanted edges. Of 286 ImageNet
- * photographs at 160 px, against Pillow's full decoding: 1 gives 39.9 dB on average and 27.7 at worst, 2 48.9 and 39.6, 3 and
- * 4 the same within 0.03; 3 takes 7 % longer. */
+/* A JPEG decoded at 1/2, 1/4 or 1/8 of its size must keep at least this many times the wanted edges. Of 286
+ * ImageNet photographs at 160 px, against Pillow's full decoding: 1 gives 39.9 dB on average and 27.7 at
+ * worst, 2 48.9 and 39.6, 3 and 4 the same within 0.03; 3 takes 7 % longer. */
 enum { SCALED_DECODE_MARGIN = 2 };
 
 struct ShrinkWorker {
@@ -174,9 +174,9 @@ static FshStatus shrink(ShrinkWorker *worker, const ShrinkRecipe *recipe,
     return status;
 }
 
-/* The part of the decoded pixels that the image covers. libjpeg rounds a scaled size up: the last column and row (the first
- * ones, if they were turned there) may lie half behind the image's edge. Taken as whole ones they would move the picture;
- * at 64 px that costs 5 dB. */
+/* The part of the decoded pixels that the image covers. libjpeg rounds a scaled size up: the last column and
+ * row (the first ones, if they were turned there) may lie half behind the image's edge. Taken as whole ones
+ * they would move the picture; at 64 px that costs 5 dB. */
 static ResampleBox covered_box(const ImageInfo *info, bool ignore_orientation, const Image *decoded)
 {
     static const struct {

@@ -27,8 +27,9 @@ typedef struct ShrinkRecipe {
     ImageSubsampling subsampling; /* of JPEG; WebP has 4:2:0 only */
     bool ignore_orientation;
     bool ignore_icc; /* leave colours as they are, as Pillow does, instead of converting them to sRGB */
-    /* EXIF, XMP and profile are written too, and colours left as they are, which the profile explains (but CMYK becomes
-     * sRGB and loses it); else nothing but pixels is written. EXIF fits the pixels: see image_decoder_metadata. */
+    /* EXIF, XMP and profile are written too, and colours left as they are, which the profile explains (but
+     * CMYK becomes sRGB and loses it); else nothing but pixels is written. EXIF fits the pixels: see
+     * image_decoder_metadata. */
     bool keep_metadata;
     uint32_t min_size;   /* images whose short edge as displayed is below this are left out; 0: none are */
     bool exact;          /* decode in full; else a JPEG may be decoded at 1/2, 1/4 or 1/8 of its size */
@@ -66,17 +67,17 @@ void shrink_worker_free(ShrinkWorker **worker);
  * WebP is written lossy, from a lossless one too. */
 ImageFormat shrink_format_for(ImageFormat format);
 
-/* The longest file of max_pixels: 16-bit RGB with alpha, not compressed, and 64 MiB around it. Longer ones need not be read
- * (file_read_most). */
+/* The longest file of max_pixels: 16-bit RGB with alpha, not compressed, and 64 MiB around it. Longer ones
+ * need not be read (file_read_most). */
 uint64_t shrink_most_bytes(const ShrinkRecipe *recipe);
 
-/* format: what the output's name promises (JPEG, PNG or WebP: it wins over the content, so a PNG that is called .JPEG becomes
- * a JPEG); IMAGE_UNKNOWN: shrink_format_for its content. recipe->format, where it is set, wins over both.
- * Already small enough: copied byte for byte unless format, orientation or colours (CMYK) must change.
- * Alpha is composited over white, whatever is written; of an animation the first frame is taken, and the quirk told.
- * Every image is decoded, those that are copied too: what comes out can be read. FSH_ERR_CORRUPT, FSH_ERR_UNSUPPORTED,
- * FSH_ERR_MISMATCH (max_pixels, or too long an edge for WebP), FSH_ERR_MEMORY are about this image; messages do not name
- * it. */
+/* format: what the output's name promises (JPEG, PNG or WebP: it wins over the content, so a PNG that is
+ * called .JPEG becomes a JPEG); IMAGE_UNKNOWN: shrink_format_for its content. recipe->format, where it is
+ * set, wins over both. Already small enough: copied byte for byte unless format, orientation or colours
+ * (CMYK) must change. Alpha is composited over white, whatever is written; of an animation the first frame is
+ * taken, and the quirk told. Every image is decoded, those that are copied too: what comes out can be read.
+ * FSH_ERR_CORRUPT, FSH_ERR_UNSUPPORTED, FSH_ERR_MISMATCH (max_pixels, or too long an edge for WebP),
+ * FSH_ERR_MEMORY are about this image; messages do not name it. */
 FshStatus shrink_image(ShrinkWorker *worker, const void *bytes, size_t length, ImageFormat format,
                        const ShrinkRecipe *recipe, ShrunkImage *resized, FshError *error);
 
@@ -84,8 +85,8 @@ FshStatus shrink_image(ShrinkWorker *worker, const void *bytes, size_t length, I
 FshStatus shrink_image_plan(ShrinkWorker *worker, const void *bytes, size_t length, ImageFormat format,
                             const ShrinkRecipe *recipe, ShrunkImage *resized, FshError *error);
 
-/* Returns the recipe as JSON, as a destination or a dataset keeps it: a new reference, or NULL out of memory. tool: the program that
- * makes the images smaller, "fresize" or "fpack". */
+/* Returns the recipe as JSON, as a destination or a dataset keeps it: a new reference, or NULL out of memory.
+ * tool: the program that makes the images smaller, "fresize" or "fpack". */
 json_t *shrink_recipe_json(const ShrinkRecipe *recipe, const char *tool);
 
 #endif

@@ -1,5 +1,5 @@
-/* tiff_tags.h - the tags of a TIFF structure's first folder (IFD0): of an EXIF block, of a TIFF file. Bytes may be hostile;
- * nothing outside them is read. Internal to imaging. Source: TIFF 6.0, section 2. */
+/* tiff_tags.h - the tags of a TIFF structure's first folder (IFD0): of an EXIF block, of a TIFF file. Bytes
+ * may be hostile; nothing outside them is read. Internal to imaging. Source: TIFF 6.0, section 2. */
 #ifndef FSHARD_IMAGING_TIFF_TAGS_H
 #define FSHARD_IMAGING_TIFF_TAGS_H
 

@@ -23,8 +23,8 @@ static void note_damage(const char *text)
         (void)snprintf(notes.damage, sizeof notes.damage, "%s", text);
 }
 
-/* libvips warns by GLib's log, which would print: "error reading resolution". Of a PNG's chunks that libpng passes over, two
- * make its pixels: the transparent colours, and the palette. */
+/* libvips warns by GLib's log, which would print: "error reading resolution". Of a PNG's chunks that libpng
+ * passes over, two make its pixels: the transparent colours, and the palette. */
 static void on_log(const gchar *domain, GLogLevelFlags level, const gchar *message, gpointer context)
 {
     (void)domain;
@@ -41,8 +41,8 @@ static bool begins(const char *text, const char *with)
     return strncmp(text, with, strlen(with)) == 0;
 }
 
-/* libtiff names the function that it speaks of. What these meet in a file's tags does not stop it, and libvips neither; who
- * reads strips, tiles and their codes has lost pixels. */
+/* libtiff names the function that it speaks of. What these meet in a file's tags does not stop it, and
+ * libvips neither; who reads strips, tiles and their codes has lost pixels. */
 static bool is_about_tags(const char *module)
 {
     static const char *const parts[] = {"Directory", "SetField", "GetField", "Fetch",
@@ -109,7 +109,8 @@ bool notes_are_shared(void)
 
 /* ---- reasons ---- */
 
-/* ImageMagick's text without where in its source it was raised: "improper image header `' @ error/bmp.c/…". */
+/* ImageMagick's text without where in its source it was raised: "improper image header `' @
+ * error/bmp.c/…". */
 static size_t without_origin(const char *line, size_t length)
 {
     static const char *const tails[] = {" @ error/", " `'"};

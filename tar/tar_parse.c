@@ -1,8 +1,8 @@
 #include "tar/tar_parse.h"
 
-/* Members of a tar that lies in memory: a hop from header to header. Contents are not touched, so that opening a tar
- * of any size costs a page for each member. Layouts: POSIX.1-2008, pax, "ustar Interchange Format" and "pax Header";
- * GNU tar's manual, "Basic Tar Format". */
+/* Members of a tar that lies in memory: a hop from header to header. Contents are not touched, so that
+ * opening a tar of any size costs a page for each member. Layouts: POSIX.1-2008, pax, "ustar Interchange
+ * Format" and "pax Header"; GNU tar's manual, "Basic Tar Format". */
 #include <inttypes.h>
 #include <string.h>
 
@@ -23,7 +23,8 @@ enum {
     PATH_BYTES_MAX = 1 << 16,
 };
 
-/* Digits to base 8, blanks before them; GNU and star write larger numbers big endian behind a first bit of one. */
+/* Digits to base 8, blanks before them; GNU and star write larger numbers big endian behind a first bit of
+ * one. */
 static bool read_number(const uint8_t *field, size_t bytes, uint64_t *number_ret)
 {
     uint64_t number = 0;

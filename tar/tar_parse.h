@@ -1,6 +1,7 @@
 /* tar_parse.h - the members of a tar in memory: a pure function of its bytes, which may be hostile.
  *
- * Messages name the byte, and no file: the caller prepends it. Threads: one cursor belongs to one thread at a time. */
+ * Messages name the byte, and no file: the caller prepends it. Threads: one cursor belongs to one thread at a
+ * time. */
 #ifndef FSHARD_TAR_TAR_PARSE_H
 #define FSHARD_TAR_TAR_PARSE_H
 
@@ -27,9 +28,9 @@ typedef struct TarMember {
 
 /* A first header whose checksum is right. */
 bool fsh_tar_sniff(const uint8_t *bytes, uint64_t length);
-/* ustar, pax and GNU long names, of which names and sizes are read. The end is the end marker, or the end of the file where a
- * member ends. FSH_ERR_CORRUPT: wrong checksum, a member that ends after the file, more data after the end marker;
- * FSH_ERR_UNSUPPORTED: a sparse member; FSH_ERR_MEMORY. */
+/* ustar, pax and GNU long names, of which names and sizes are read. The end is the end marker, or the end of
+ * the file where a member ends. FSH_ERR_CORRUPT: wrong checksum, a member that ends after the file, more data
+ * after the end marker; FSH_ERR_UNSUPPORTED: a sparse member; FSH_ERR_MEMORY. */
 FshStatus fsh_tar_next(TarCursor *cursor, TarMember *member, FshError *error);
 void fsh_tar_free(TarCursor *cursor);
 

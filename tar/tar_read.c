@@ -127,8 +127,8 @@ static uint64_t entry_bytes(struct archive_entry *entry)
 
 typedef enum NameKind { NAME_FINE, NAME_HIDDEN, NAME_REFUSED } NameKind;
 
-/* Makes the reader's name of the entry's: the inner tar's stem before it, no "." parts, single slashes. A refused one is
- * as it stands. */
+/* Makes the reader's name of the entry's: the inner tar's stem before it, no "." parts, single slashes. A
+ * refused one is as it stands. */
 static FshStatus make_name(TarReader *reader, const char *raw, NameKind *kind_ret, FshError *error)
 {
     Buffer *name = &reader->name;
@@ -208,8 +208,8 @@ static uint64_t consumed_bytes(const Level *level)
     return bytes < 0 ? 0 : (uint64_t)bytes;
 }
 
-/* Where the header that was read last begins, good or not. After a fatal one libarchive does not say; it has used up
- * nothing of a header that is not whole. */
+/* Where the header that was read last begins, good or not. After a fatal one libarchive does not say; it has
+ * used up nothing of a header that is not whole. */
 static uint64_t header_offset(const Level *level)
 {
     la_int64_t offset = archive_read_header_position(level->archive);
@@ -245,7 +245,8 @@ static FshStatus give_damage(TarReader *reader, TarEntry *entry, uint64_t offset
 
 /* ---- tars in the tar ---- */
 
-/* The first bytes of the entry in hand; those that are taken from the archive for it are kept for who reads it. */
+/* The first bytes of the entry in hand; those that are taken from the archive for it are kept for who reads
+ * it. */
 static FshStatus peek(TarReader *reader, bool in_file, uint64_t bytes, FshError *error)
 {
     Level *level = reader->level;
@@ -279,8 +280,8 @@ static TarSource stretch_of(const TarSource *source, uint64_t begin, uint64_t by
                        .end = begin + (bytes < left ? bytes : left)};
 }
 
-/* Opens the entry in hand as a tar, if it is one; *opened_ret. A plain tar's entry is a stretch of the file, so that both
- * can leap; other content comes through the outer. */
+/* Opens the entry in hand as a tar, if it is one; *opened_ret. A plain tar's entry is a stretch of the file,
+ * so that both can leap; other content comes through the outer. */
 static FshStatus open_inner(TarReader *reader, bool *opened_ret, FshError *error)
 {
     Level *outer = &reader->levels[0], *inner = &reader->levels[1];

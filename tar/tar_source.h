@@ -1,4 +1,5 @@
-/* tar_source.h - where the bytes of a tar come from, and what tells that they are a tar's. Internal to fshard_tar.
+/* tar_source.h - where the bytes of a tar come from, and what tells that they are a tar's. Internal to
+ * fshard_tar.
  *
  * Threads: one source belongs to one thread at a time. */
 #ifndef FSHARD_TAR_TAR_SOURCE_H
@@ -27,17 +28,17 @@ typedef struct TarSource {
     bool outer_broke; /* so that it cannot go on */
 } TarSource;
 
-/* Opens the file and looks at its first bytes. FSH_ERR_NOT_FOUND, FSH_ERR_SYSTEM, FSH_ERR_MEMORY; FSH_ERR_UNSUPPORTED: no
- * tar, or no regular file. The descriptor is the caller's to close; -1 on failure. */
+/* Opens the file and looks at its first bytes. FSH_ERR_NOT_FOUND, FSH_ERR_SYSTEM, FSH_ERR_MEMORY;
+ * FSH_ERR_UNSUPPORTED: no tar, or no regular file. The descriptor is the caller's to close; -1 on failure. */
 FshStatus tar_source_open(const char *path, TarSource *source, FshError *error);
 
-/* Reads the source through libarchive; support_format: archive_read_support_format_tar or _raw. The source must stay where
- * it is for as long as the archive is open, and its bytes are to be freed after that. NULL: out of memory. What cannot be
- * read says so at its first header. */
+/* Reads the source through libarchive; support_format: archive_read_support_format_tar or _raw. The source
+ * must stay where it is for as long as the archive is open, and its bytes are to be freed after that. NULL:
+ * out of memory. What cannot be read says so at its first header. */
 struct archive *tar_source_archive(TarSource *source, int (*support_format)(struct archive *));
 
-/* Whether these first bytes (TAR_START_BYTES, or all there are) begin a tar: a header whose checksum is right, or two blocks
- * of zeros where the name says that it is a tar. */
+/* Whether these first bytes (TAR_START_BYTES, or all there are) begin a tar: a header whose checksum is
+ * right, or two blocks of zeros where the name says that it is a tar. */
 bool tar_source_is_start(const uint8_t *bytes, size_t length, bool named_tar);
 /* Whether they begin what gzip, bzip2, xz or zstd write. */
 bool tar_source_is_compressed(const uint8_t *bytes, size_t length);

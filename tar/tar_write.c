@@ -269,7 +269,8 @@ static void advance(struct iovec *parts, size_t count, size_t bytes)
     }
 }
 
-/* All parts, one behind the other, at the end of the whole entries; or none of them: what a full disk took is cut off. */
+/* All parts, one behind the other, at the end of the whole entries; or none of them: what a full disk took is
+ * cut off. */
 static FshStatus append(TarWriter *writer, struct iovec *parts, size_t count, FshError *error)
 {
     uint64_t left = 0, offset = writer->offset;

@@ -238,9 +238,9 @@ static FshStatus start_ranks(TrainOptions *options, RankPlace *place, FshError *
     return status || is_parent ? status : rank_place_from_environment(place, error);
 }
 
-/* Ends this rank with its failure, which its message names it in, unless the table does; in silence where another rank tells the same.
- * What is wrong with the options every rank tells, though all may have the same ones: they have not met yet, and one alone may have
- * others. */
+/* Ends this rank with its failure, which its message names it in, unless the table does; in silence where
+ * another rank tells the same. What is wrong with the options every rank tells, though all may have the same
+ * ones: they have not met yet, and one alone may have others. */
 static FshStatus tell_as_rank(FshStatus status, const OptionTable *table, const RankPlace *place,
                               FshError *error)
 {
@@ -289,11 +289,11 @@ static FshStatus run(const ProgramContext *context, bool *partial_ret, FshError 
     return check_and_run(context, &place, partial_ret, error);
 }
 
-/* Threads that wait at the end of a parallel region spin, by libgomp's default until the scheduler takes their core
- * away. Where anything else runs on the cores (the loader's workers do), the thread they wait for is then the one
- * that has none: an epoch of 10 s took 58 s beside a load of 10 on 2 cores. A short spin costs an idle machine nothing
- * that can be measured. libgomp reads it from the environment before main, so the program starts itself once more;
- * whoever has set either variable is left alone. */
+/* Threads that wait at the end of a parallel region spin, by libgomp's default until the scheduler takes
+ * their core away. Where anything else runs on the cores (the loader's workers do), the thread they wait for
+ * is then the one that has none: an epoch of 10 s took 58 s beside a load of 10 on 2 cores. A short spin
+ * costs an idle machine nothing that can be measured. libgomp reads it from the environment before main, so
+ * the program starts itself once more; whoever has set either variable is left alone. */
 static void limit_spinning(char **argv)
 {
     char program[PATH_MAX];
@@ -306,7 +306,8 @@ static void limit_spinning(char **argv)
     (void)execv(program, argv); /* where that fails, all goes on, only slower */
 }
 
-/* Writes who speaks where a launcher has started several ranks; false where it has not, or cannot have: that is a failure of its own. */
+/* Writes who speaks where a launcher has started several ranks; false where it has not, or cannot have: that
+ * is a failure of its own. */
 static bool name_speaker(char *text, size_t text_bytes)
 {
     RankPlace place = {0};

@@ -109,7 +109,8 @@ static void watch(Ranks *ranks, const sigset_t *watched)
     while (ranks->living > 0) {
         siginfo_t info;
         const int signal_number = sigtimedwait(watched, &info, &second);
-        /* SI_KERNEL: from the terminal, which has sent it to the ranks too; a second one would end them at once. */
+        /* SI_KERNEL: from the terminal, which has sent it to the ranks too; a second one would end them at
+         * once. */
         if (signal_number > 0 && signal_number != SIGCHLD &&
             !(signal_number == SIGINT && info.si_code == SI_KERNEL))
             send_all(ranks, signal_number);

@@ -85,8 +85,8 @@ static unsigned kind_of(const char *name)
     return ours ? CONTENTS_TEMPORARY : 0;
 }
 
-/* What an LMDB's folder may hold: lock.mdb is made by other readers, meta_info.txt is BasicSR's, temporaries are of a writer
- * that was killed. */
+/* What an LMDB's folder may hold: lock.mdb is made by other readers, meta_info.txt is BasicSR's, temporaries
+ * are of a writer that was killed. */
 static bool is_of_an_lmdb(const char *name)
 {
     return strcmp(name, "data.mdb") == 0 || strcmp(name, "lock.mdb") == 0 ||
@@ -165,7 +165,8 @@ static bool file_begins_with(const char *path, const char *text, size_t length)
     return got == length && memcmp(bytes, text, length) == 0;
 }
 
-/* By their first members: one of a sample is its .json, which says whose it is. A tar without members holds nothing. */
+/* By their first members: one of a sample is its .json, which says whose it is. A tar without members holds
+ * nothing. */
 static bool is_our_tar(const char *path)
 {
     enum {
@@ -223,8 +224,8 @@ static FshStatus visit_lmdb(const char *path, const char *name, void *context, F
     return FSH_OK;
 }
 
-/* An LMDB that was being written has no data.mdb yet: then there is nothing to lose. Nobody but fpack calls a folder
- * train.basicsr. */
+/* An LMDB that was being written has no data.mdb yet: then there is nothing to lose. Nobody but fpack calls a
+ * folder train.basicsr. */
 static FshStatus look_at_lmdb(Contents *contents, const char *path, const char *name, bool listed,
                               FshError *error)
 {

@@ -1,8 +1,9 @@
 /* contents.h - what lies in a dataset's folder, and which of it is fpack's.
  *
- * Names say what a file could be, content what it is. Its own are: a dataset.json of the format; what that lists; shards,
- * known by their first bytes; tars whose .json are ours, and their indexes; LMDBs that fsh_open reads; and the hidden names that nobody else gives (marks, progress,
- * temporaries). Everything else is foreign, a train.lmdb of another program too, and is never removed. */
+ * Names say what a file could be, content what it is. Its own are: a dataset.json of the format; what that
+ * lists; shards, known by their first bytes; tars whose .json are ours, and their indexes; LMDBs that
+ * fsh_open reads; and the hidden names that nobody else gives (marks, progress, temporaries). Everything else
+ * is foreign, a train.lmdb of another program too, and is never removed. */
 #ifndef FSHARD_TOOLS_JOB_CONTENTS_H
 #define FSHARD_TOOLS_JOB_CONTENTS_H
 
@@ -25,15 +26,16 @@ typedef struct Contents {
     char foreign[PATH_MAX]; /* a file that is not fpack's, relative to the folder, or "" */
 } Contents;
 
-/* A folder that does not exist is no failure. FSH_ERR_EXISTS: folder is a file. FSH_ERR_SYSTEM, FSH_ERR_MEMORY. */
+/* A folder that does not exist is no failure. FSH_ERR_EXISTS: folder is a file. FSH_ERR_SYSTEM,
+ * FSH_ERR_MEMORY. */
 FshStatus contents_look(const char *folder, Contents *contents, FshError *error);
 
 /* Sets of what can be removed. */
 enum {
     CONTENTS_MANIFEST = 1,
     CONTENTS_OUTPUTS = 2,
-    CONTENTS_PROGRESS =
-        4, /* .train-00000-of-00002.fshard.json: see resume.h; the blueprint; locks of parts */
+    /* .train-00000-of-00002.fshard.json: see resume.h; the blueprint; locks of parts */
+    CONTENTS_PROGRESS = 4,
     CONTENTS_TEMPORARY = 8, /* .train-00000-of-00002.fshard.tmp-4711-0 */
     CONTENTS_PARTIAL = 16,  /* .fpack-unfinished */
     CONTENTS_LISTS = 32,    /* train-wids.json, which is written with the manifest */
@@ -41,8 +43,8 @@ enum {
         CONTENTS_MANIFEST | CONTENTS_OUTPUTS | CONTENTS_PROGRESS | CONTENTS_TEMPORARY | CONTENTS_LISTS,
 };
 
-/* Removes what is in the set, the manifest first, so that a stop half-way leaves something that is seen to be unfinished.
- * Goes by names: to be called where contents_look has found nothing foreign. */
+/* Removes what is in the set, the manifest first, so that a stop half-way leaves something that is seen to be
+ * unfinished. Goes by names: to be called where contents_look has found nothing foreign. */
 FshStatus contents_remove(const char *folder, unsigned set, FshError *error);
 
 #endif

@@ -96,8 +96,8 @@ FshStatus destination_check(const char *path, const DestinationOptions *options,
 
 /* ---- locks ---- */
 
-/* Takes the lock on a mark: operation is LOCK_EX or LOCK_SH. Whoever finishes removes that file, so a lock counts only if the
- * name still leads to the file that was locked. FSH_ERR_EXISTS: somebody else has it. */
+/* Takes the lock on a mark: operation is LOCK_EX or LOCK_SH. Whoever finishes removes that file, so a lock
+ * counts only if the name still leads to the file that was locked. FSH_ERR_EXISTS: somebody else has it. */
 static FshStatus take_lock(const char *mark, int operation, const char *refusal, int *lock_ret,
                            FshError *error)
 {
@@ -178,8 +178,8 @@ void destination_release(const char *folder, int lock)
     (void)close(lock);
 }
 
-/* A mark that has the id is left as it is: killed or out of space while it writes, fpack would leave outputs that nobody can
- * tell apart from another dataset's. */
+/* A mark that has the id is left as it is: killed or out of space while it writes, fpack would leave outputs
+ * that nobody can tell apart from another dataset's. */
 static FshStatus write_id(const Destination *destination, const char *id, bool has_it, FshError *error)
 {
     char line[40];
@@ -233,8 +233,8 @@ static FshStatus choose_sibling(Destination *destination, FshError *error)
     return FSH_OK;
 }
 
-/* With the lock alone: looks once more, since what was seen before may have been another run's last moment, and makes the
- * folder one of this id. */
+/* With the lock alone: looks once more, since what was seen before may have been another run's last moment,
+ * and makes the folder one of this id. */
 static FshStatus take_folder(Destination *destination, const char *path, const DestinationOptions *options,
                              FshError *error)
 {
@@ -421,7 +421,8 @@ static FshStatus sync_folder(const char *folder, FshError *error)
     return status;
 }
 
-/* Removes a dataset that was replaced, and what an earlier replacement left, but nothing that is not fpack's. */
+/* Removes a dataset that was replaced, and what an earlier replacement left, but nothing that is not
+ * fpack's. */
 static FshStatus remove_replaced(const char *folder, FshError *error)
 {
     Contents contents;
@@ -470,8 +471,8 @@ FshStatus destination_finish(Destination *destination, FshError *error)
     int old_lock = -1;
     FshStatus status = sync_folder(destination->folder, error);
     if (!status && destination->replaces) {
-        /* A mark in what is replaced, locked, keeps another fpack from taking that folder over while it is removed: after
-         * the exchange it has the name under which the next replacement is packed. */
+        /* A mark in what is replaced, locked, keeps another fpack from taking that folder over while it is
+         * removed: after the exchange it has the name under which the next replacement is packed. */
         status = file_join(mark, sizeof mark, destination->target, CONTENTS_PARTIAL_NAME, error);
         if (!status)
             status = lock_alone(mark, destination->target, &old_lock, error);

@@ -3,13 +3,14 @@
  *
  * A dataset without dataset.json is unfinished. While fpack writes, the hidden file .fpack-unfinished holds
  * the dataset's id and, by a lock (flock), says that someone writes. A run that was stopped leaves it: the
- * next run with the same id goes on there, any other is refused. What is not fpack's own, by its content (contents.h), is
- * never removed, whatever the options: a folder with other files in it is refused.
+ * next run with the same id goes on there, any other is refused. What is not fpack's own, by its content
+ * (contents.h), is never removed, whatever the options: a folder with other files in it is refused.
  *
- * Many machines: fpack --part I/N holds that lock shared, and one of its own, in .fpack-part-I-of-N. So the parts of one
- * dataset may be at work at once in one folder, the same part only once, and neither beside a whole packing or a merge, which
- * hold the first lock alone. The part that comes first, alone then too, clears the folder. What parts finished is left for
- * --merge, or for a run without --part, which goes on from it.
+ * Many machines: fpack --part I/N holds that lock shared, and one of its own, in .fpack-part-I-of-N. So the
+ * parts of one dataset may be at work at once in one folder, the same part only once, and neither beside a
+ * whole packing or a merge, which hold the first lock alone. The part that comes first, alone then too,
+ * clears the folder. What parts finished is left for --merge, or for a run without --part, which goes on from
+ * it.
  *
  * With --force a finished dataset is replaced whole: the new one is packed into a hidden folder beside it,
  * and the two change names in one step (renameat2 with RENAME_EXCHANGE; where the file system lacks it, two
@@ -55,8 +56,8 @@ FshStatus destination_open(Destination *destination, const char *path, const Des
 /* The folder into which path, a finished dataset, is packed anew: PARENT/.NAME.fpack-new. */
 FshStatus destination_sibling(const char *path, char sibling[PATH_MAX], FshError *error);
 
-/* Keeps others from writing into a folder of parts that is only read: *lock_ret is to be closed. FSH_ERR_EXISTS: someone
- * writes there. */
+/* Keeps others from writing into a folder of parts that is only read: *lock_ret is to be closed.
+ * FSH_ERR_EXISTS: someone writes there. */
 FshStatus destination_hold(const char *folder, int *lock_ret, FshError *error);
 
 /* Keeps other programs from writing into the folder of a dataset whose manifest is to be replaced. *lock_ret
@@ -69,9 +70,9 @@ void destination_release(const char *folder, int lock);
  * nothing. */
 FshStatus destination_check_finished(const char *folder, FshError *error);
 
-/* To be called when dataset.json is in folder: puts it in the place of the dataset that it replaces, if it does, and
- * removes that, then the marks of work in progress. Closes. After a failure before the last step the next run with this id
- * goes on. */
+/* To be called when dataset.json is in folder: puts it in the place of the dataset that it replaces, if it
+ * does, and removes that, then the marks of work in progress. Closes. After a failure before the last step
+ * the next run with this id goes on. */
 FshStatus destination_finish(Destination *destination, FshError *error);
 
 /* For a part, when its outputs are complete: they stay, and the marks with them. Closes. */

@@ -70,7 +70,8 @@ static size_t count_words(const char *text)
     return count;
 }
 
-/* Cuts the first column off *rest; *rest is NULL behind the last. NULL: quotes that do not close or are doubled. */
+/* Cuts the first column off *rest; *rest is NULL behind the last. NULL: quotes that do not close or are
+ * doubled. */
 static char *next_column(char **rest, char separator)
 {
     char *column = *rest, *end = NULL;
@@ -87,8 +88,8 @@ static char *next_column(char **rest, char separator)
     return trim(column);
 }
 
-/* Length of the first word where the column is "WORD x y x y", once or more; 0 where it is not; *same_ret: all words are
- * the same. Kaggle's boxes: one for each object, in the validation set all of one class. */
+/* Length of the first word where the column is "WORD x y x y", once or more; 0 where it is not; *same_ret:
+ * all words are the same. Kaggle's boxes: one for each object, in the validation set all of one class. */
 static size_t length_before_boxes(const char *column, bool *same_ret)
 {
     enum { NUMBERS_OF_A_BOX = 4 };

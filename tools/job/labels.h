@@ -7,15 +7,17 @@
  *
  * A file of lines, in one of the forms that people have, told apart by its first line:
  *   NAME<tab>LABEL[<tab>…]  columns by tabs, the first two count: Tiny ImageNet's val_annotations.txt
- *   NAME,LABEL[,…]          columns by commas, in "quotes" or not; a header line is passed over whose first column is a
- *                           usual one (ImageId, filename, id …). "n03995372 85 1 499 272" (a label and a box, once or more)
- *                           is the label n03995372: Kaggle's LOC_val_solution.csv
+ *   NAME,LABEL[,…]          columns by commas, in "quotes" or not; a header line is passed over whose first
+ *                           column is a usual one (ImageId, filename, id …). "n03995372 85 1 499 272" (a
+ *                           label and a box, once or more) is the label n03995372: Kaggle's
+ *                           LOC_val_solution.csv
  *   NAME LABEL              two words: "ILSVRC2012_val_00000001.JPEG 65", Caffe's val.txt
- *   LABEL                   one word: the Nth label is of the image whose name ends in the number N before its extension:
- *                           ILSVRC2012_validation_ground_truth.txt
- * NAME may be a relative path ("./" before it is dropped); it may lack its extension. In columns a label may have spaces
- * ("golden retriever"). Empty lines and lines that begin with # are passed over, but an empty line between labels without
- * names is refused: whether it counts, nobody can know. CRLF line ends and a byte order mark are fine. */
+ *   LABEL                   one word: the Nth label is of the image whose name ends in the number N before
+ *                           its extension: ILSVRC2012_validation_ground_truth.txt
+ * NAME may be a relative path ("./" before it is dropped); it may lack its extension. In columns a label may
+ * have spaces ("golden retriever"). Empty lines and lines that begin with # are passed over, but an empty
+ * line between labels without names is refused: whether it counts, nobody can know. CRLF line ends and a byte
+ * order mark are fine. */
 #ifndef FSHARD_TOOLS_JOB_LABELS_H
 #define FSHARD_TOOLS_JOB_LABELS_H
 
@@ -26,18 +28,19 @@
 
 typedef struct Labels Labels;
 
-/* FSH_ERR_NOT_FOUND, FSH_ERR_SYSTEM, FSH_ERR_MEMORY, FSH_ERR_UNSUPPORTED (a folder); FSH_ERR_CORRUPT, with the line: a form
- * that changes on the way, a name given two different labels, a label that cannot be a class folder's name (empty, longer
- * than 255 bytes, begins with ".", holds "/" or control characters), no label at all. On failure *labels is NULL. */
+/* FSH_ERR_NOT_FOUND, FSH_ERR_SYSTEM, FSH_ERR_MEMORY, FSH_ERR_UNSUPPORTED (a folder); FSH_ERR_CORRUPT, with
+ * the line: a form that changes on the way, a name given two different labels, a label that cannot be a class
+ * folder's name (empty, longer than 255 bytes, begins with ".", holds "/" or control characters), no label at
+ * all. On failure *labels is NULL. */
 FshStatus labels_load(Labels **labels, const char *path, FshError *error);
 
-/* The label of this image (a path relative to the root of the set; its name alone is looked for after the whole, each
- * without the extension after that); NULL: it has none. The labels' own. Any thread. */
+/* The label of this image (a path relative to the root of the set; its name alone is looked for after the
+ * whole, each without the extension after that); NULL: it has none. The labels' own. Any thread. */
 const char *labels_find(const Labels *labels, const char *path);
 /* Names that have a label (lines that say the same twice count once), or labels where there are no names. */
 uint64_t labels_count(const Labels *labels);
-/* Whether each label has a name; else they are told apart by their line alone, as those of ILSVRC's ground truth, whose
- * numbers are not those of the class folders. */
+/* Whether each label has a name; else they are told apart by their line alone, as those of ILSVRC's ground
+ * truth, whose numbers are not those of the class folders. */
 bool labels_have_names(const Labels *labels);
 /* Frees and sets to NULL; NULL is fine. */
 void labels_free(Labels **labels);

@@ -125,8 +125,9 @@ void part_scan_add(PartScan *scan, uint64_t bytes)
     scan->bytes = bytes > UINT64_MAX - scan->bytes ? UINT64_MAX : scan->bytes + bytes;
 }
 
-/* Of the steps, and the end, that which lies nearest to part/count of all bytes; the lower of two. Since it never
- * goes back as part grows, and each part ends where the next begins, the parts are disjoint and complete. */
+/* Of the steps, and the end, that which lies nearest to part/count of all bytes; the lower of two. Since it
+ * never goes back as part grows, and each part ends where the next begins, the parts are disjoint and
+ * complete. */
 static uint64_t border(const PartScan *scan, uint32_t part, uint32_t count)
 {
     if (!part)

@@ -1,20 +1,21 @@
 /* part.h - "--part i/n": one of n machines does its share, by a rule that all of them come to alone.
  *
- * Items stand in an order that every machine sees alike (byte order of paths). Part i is a run of neighbours in that
- * order: the parts are disjoint, complete, and as equal in bytes as whole items allow. One pass over the items' sizes,
- * in order, is enough, in memory that does not grow with their number:
+ * Items stand in an order that every machine sees alike (byte order of paths). Part i is a run of neighbours
+ * in that order: the parts are disjoint, complete, and as equal in bytes as whole items allow. One pass over
+ * the items' sizes, in order, is enough, in memory that does not grow with their number:
  *
  *   PartScan scan;
  *   part_scan_init(&scan);
  *   for each item in order: part_scan_add(&scan, bytes);
  *   part_scan_range(&scan, part, &begin, &end);
  *
- * Each border is the nearest to its share that there is, so that a part differs from its share by at most one item's
- * bytes. Above PART_SCAN_STEPS items the borders lie on every 2nd, 4th, 8th … item (the stride): then it is that many
- * neighbours' bytes, one part in PART_SCAN_STEPS / 2 of the items. Where there are more parts than items, or an item
- * larger than a share, some parts are empty.
+ * Each border is the nearest to its share that there is, so that a part differs from its share by at most one
+ * item's bytes. Above PART_SCAN_STEPS items the borders lie on every 2nd, 4th, 8th … item (the stride): then
+ * it is that many neighbours' bytes, one part in PART_SCAN_STEPS / 2 of the items. Where there are more parts
+ * than items, or an item larger than a share, some parts are empty.
  *
- * Threads: nothing is shared; one scan belongs to one thread at a time. It is 128 KiB: not for a thread's stack. */
+ * Threads: nothing is shared; one scan belongs to one thread at a time. It is 128 KiB: not for a thread's
+ * stack. */
 #ifndef FSHARD_TOOLS_JOB_PART_H
 #define FSHARD_TOOLS_JOB_PART_H
 
@@ -26,11 +27,11 @@ typedef struct Part {
     uint32_t index, count; /* index 1..count; {0, 0}: no parts, all of it */
 } Part;
 
-/* "3/8", or "auto": from SLURM_ARRAY_TASK_ID, _MIN, _MAX, _STEP and _COUNT, which Slurm sets for each task of an array
- * (sbatch --array=1-8; man sbatch, "OUTPUT ENVIRONMENT VARIABLES"; without the last two: a step of 1, all of the
- * range). option names the option in messages. FSH_ERR_USAGE: anything else, 0/8, 9/8, more than 65536 parts, auto
- * outside of an array, or in one with gaps (--array=1,3,7), whose missing parts nobody would do. On failure part is
- * {0, 0}. */
+/* "3/8", or "auto": from SLURM_ARRAY_TASK_ID, _MIN, _MAX, _STEP and _COUNT, which Slurm sets for each task of
+ * an array (sbatch --array=1-8; man sbatch, "OUTPUT ENVIRONMENT VARIABLES"; without the last two: a step of
+ * 1, all of the range). option names the option in messages. FSH_ERR_USAGE: anything else, 0/8, 9/8, more
+ * than 65536 parts, auto outside of an array, or in one with gaps (--array=1,3,7), whose missing parts nobody
+ * would do. On failure part is {0, 0}. */
 FshStatus part_parse(const char *option, const char *text, Part *part, FshError *error);
 
 enum { PART_SCAN_STEPS = 1 << 14 };

@@ -1,8 +1,9 @@
-/* blueprint.h - the manifest in the making: what a plan says of the whole dataset, filled in output by output.
+/* blueprint.h - the manifest in the making: what a plan says of the whole dataset, filled in output by
+ * output.
  *
- * Where many machines pack one dataset, each leaves the blueprint in a hidden file beside its outputs, .fpack-plan.json:
- * the same bytes whoever wrote it. `fpack --merge` needs it, and not the source. One machine alone makes its manifest by
- * the same calls, so that both come to the same bytes.
+ * Where many machines pack one dataset, each leaves the blueprint in a hidden file beside its outputs,
+ * .fpack-plan.json: the same bytes whoever wrote it. `fpack --merge` needs it, and not the source. One
+ * machine alone makes its manifest by the same calls, so that both come to the same bytes.
  *
  * Threads: a Blueprint belongs to one thread at a time. */
 #ifndef FSHARD_PACK_BLUEPRINT_H
@@ -25,8 +26,8 @@ void blueprint_free(Blueprint *blueprint);
 /* Writes folder/.fpack-plan.json: of a blueprint to which nothing was added. */
 FshStatus blueprint_save(const Blueprint *blueprint, const char *folder, FshError *error);
 
-/* FSH_ERR_NOT_FOUND: there is none. FSH_ERR_CORRUPT: it is no blueprint, or of another version of fpack. On failure
- * *blueprint is empty. */
+/* FSH_ERR_NOT_FOUND: there is none. FSH_ERR_CORRUPT: it is no blueprint, or of another version of fpack. On
+ * failure *blueprint is empty. */
 FshStatus blueprint_load(Blueprint *blueprint, const char *folder, FshError *error);
 
 /* Split and file of an output; outputs count through the splits. index < output_count. */
@@ -35,7 +36,8 @@ FshFileInfo *blueprint_output(const Blueprint *blueprint, size_t index, FshSplit
 /* Takes a finished output in; its info moves over. */
 void blueprint_add(Blueprint *blueprint, size_t index, OutputResult *output);
 
-/* All are added: fills in statistics and provenance. After it blueprint->manifest can be saved. FSH_ERR_MEMORY. */
+/* All are added: fills in statistics and provenance. After it blueprint->manifest can be saved.
+ * FSH_ERR_MEMORY. */
 FshStatus blueprint_finish(Blueprint *blueprint, FshError *error);
 
 #endif

@@ -1,11 +1,11 @@
-/* budget.h - a bound in bytes on what threads have in hand, for pool_run_ordered: its window counts slots, and what a slot
- * holds may be a hundred bytes or a hundred million.
+/* budget.h - a bound in bytes on what threads have in hand, for pool_run_ordered: its window counts slots,
+ * and what a slot holds may be a hundred bytes or a hundred million.
  *
  *   work(item):    budget_take(&budget, item, bytes); … on failure: budget_open(&budget);
  *   deliver(item): … budget_give(&budget, item, bytes); on failure: budget_open(&budget);
  *
- * An item waits until its bytes fit beside those taken. The one that is to be delivered next never waits, however large:
- * the others wait for it. So at most `most` bytes are in hand, and one item.
+ * An item waits until its bytes fit beside those taken. The one that is to be delivered next never waits,
+ * however large: the others wait for it. So at most `most` bytes are in hand, and one item.
  *
  * Threads: all may be called from any. */
 #ifndef FSHARD_PACK_BUDGET_H
@@ -26,7 +26,8 @@ typedef struct Budget {
 void budget_init(Budget *budget, uint64_t most_bytes);
 void budget_destroy(Budget *budget);
 
-/* Items are taken in ascending order, as the pool hands them out, and each is given back once, in the same order. */
+/* Items are taken in ascending order, as the pool hands them out, and each is given back once, in the same
+ * order. */
 void budget_take(Budget *budget, uint64_t item, uint64_t bytes);
 void budget_give(Budget *budget, uint64_t item, uint64_t bytes);
 

@@ -1,5 +1,5 @@
-/* fpack - class folders, pairs of images, or another dataset into one dataset: shards or LMDB. The options are in
- * settings.h, the work is in plan.h and pack.h. */
+/* fpack - class folders, pairs of images, or another dataset into one dataset: shards or LMDB. The options
+ * are in settings.h, the work is in plan.h and pack.h. */
 #include <inttypes.h>
 #if defined(__GLIBC__)
 #include <malloc.h>
@@ -210,8 +210,8 @@ static FshStatus run(const ProgramContext *context, bool *partial_ret, FshError 
     return status;
 }
 
-/* Decoded photographs are given back to the system when they are freed. glibc's own threshold for that grows to the size
- * of what was freed, up to 32 MiB, and its arenas then kept three times what is in use. */
+/* Decoded photographs are given back to the system when they are freed. glibc's own threshold for that grows
+ * to the size of what was freed, up to 32 MiB, and its arenas then kept three times what is in use. */
 static void limit_kept_memory(void)
 {
 #ifdef M_MMAP_THRESHOLD

@@ -20,7 +20,8 @@ void intake_free(Intake *intake)
     *intake = (Intake){0};
 }
 
-/* A file that no image of --max-pixels pixels can be, sparse ones among them, is not read: it might not fit into memory. */
+/* A file that no image of --max-pixels pixels can be, sparse ones among them, is not read: it might not fit
+ * into memory. */
 static FshStatus check_length(const Plan *plan, uint64_t bytes, FshError *error)
 {
     if (bytes <= plan->file_most_bytes)
@@ -123,7 +124,8 @@ FshStatus intake_original(Intake *intake, const Plan *plan, const PackOptions *o
 
 /* ---- smaller ---- */
 
-/* What the name of the source promises, which is what fresize would write. Where it promises nothing, the content says. */
+/* What the name of the source promises, which is what fresize would write. Where it promises nothing, the
+ * content says. */
 static FshStatus format_by_name(const Plan *plan, const PlanSample *sample, size_t field, ImageFormat *format,
                                 FshError *error)
 {
@@ -243,8 +245,9 @@ static FshStatus probe_bytes(Intake *intake, ImageDecoder *decoder, const Plan *
 FshStatus intake_probe(Intake *intake, ImageDecoder *decoder, const Plan *plan, const PackOptions *options,
                        const PlanSample *sample, size_t field, ImageInfo *info, FshError *error)
 {
-    /* The first holds the header of most JPEGs, the second that of nearly every image; where it does not (a JPEG with a large
-     * thumbnail), the file is read whole. Others than JPEGs may have their orientation anywhere. */
+    /* The first holds the header of most JPEGs, the second that of nearly every image; where it does not (a
+     * JPEG with a large thumbnail), the file is read whole. Others than JPEGs may have their orientation
+     * anywhere. */
     static const size_t starts_bytes[] = {4 * 1024, 64 * 1024};
     IntakeBytes taken = {0};
     FshStatus status = FSH_OK;

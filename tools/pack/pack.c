@@ -13,12 +13,12 @@
 #include "tools/job/destination.h"
 #include "tools/pack/work.h"
 
-/* What a thread takes at a time: a few neighbouring samples of one output, since a sample of a kilobyte costs less than
- * handing it from thread to thread. */
+/* What a thread takes at a time: a few neighbouring samples of one output, since a sample of a kilobyte costs
+ * less than handing it from thread to thread. */
 enum { CHUNK_SAMPLES = 32, CHUNK_BYTES = 64 * 1024 };
 
-/* Records in hand, for each job; and between two chunks as much: a buffer larger than BUFFER_KEPT_BYTES, of which each job
- * has four, is not kept for the next. */
+/* Records in hand, for each job; and between two chunks as much: a buffer larger than BUFFER_KEPT_BYTES, of
+ * which each job has four, is not kept for the next. */
 enum { JOB_BYTES = 32 << 20, BUFFER_KEPT_BYTES = JOB_BYTES / 4 };
 
 typedef struct Chunk {
@@ -50,8 +50,8 @@ typedef struct Run {
     size_t current;      /* of pending */
     FshWriter *writer;   /* of the current output; NULL between two */
     OutputResult output; /* likewise */
-    uint64_t unread_count,
-        all_unread_count; /* of its samples, which the system could not read; of all outputs, without skip_unread */
+    /* of its samples, which the system could not read; of all outputs, without skip_unread */
+    uint64_t unread_count, all_unread_count;
 
     Blueprint blueprint;
     PackResult *result;
@@ -383,7 +383,8 @@ FshStatus pack_finish(Blueprint *blueprint, Destination *destination, PackResult
     return status;
 }
 
-/* The folder that is walked, in which the destination would be found as a class. A list finds nothing but what it names. */
+/* The folder that is walked, in which the destination would be found as a class. A list finds nothing but
+ * what it names. */
 static const char *walked_source(const PackOptions *options)
 {
     return options->files_from || options->root[0] ? NULL : options->source;

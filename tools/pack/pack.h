@@ -1,8 +1,8 @@
 /* pack.h - work and deliver: carries a plan out.
  *
  * Threads read, check and build records; one at a time delivers them in the plan's order to the writers, so
- * the bytes do not depend on the number of threads. At most 32 MiB of records for each job are in memory, or one record
- * that is larger, and for each job one file and its pixels. */
+ * the bytes do not depend on the number of threads. At most 32 MiB of records for each job are in memory, or
+ * one record that is larger, and for each job one file and its pixels. */
 #ifndef FSHARD_PACK_PACK_H
 #define FSHARD_PACK_PACK_H
 
@@ -11,8 +11,8 @@
 #include "tools/pack/plan.h"
 
 typedef struct PackResult {
-    FshManifest
-        manifest; /* as written to dataset.json; of a part: what it added to it; of a preview: counts only */
+    /* as written to dataset.json; of a part: what it added to it; of a preview: counts only */
+    FshManifest manifest;
     uint64_t sample_count;             /* in the dataset */
     uint64_t source_bytes;             /* of the samples' files */
     uint64_t written_bytes;            /* shards or LMDBs */
@@ -35,8 +35,8 @@ FshStatus pack_run(const Plan *plan, const PackOptions *options, PackLeftOut lef
                    PackResult *result, FshError *error);
 void pack_result_free(PackResult *result);
 
-/* What pack_run would do, for --dry-run: counts as planned, written_bytes about. Writes nothing. Errors of the destination as
- * pack_run's. */
+/* What pack_run would do, for --dry-run: counts as planned, written_bytes about. Writes nothing. Errors of
+ * the destination as pack_run's. */
 FshStatus pack_preview(const Plan *plan, const PackOptions *options, PackResult *result, FshError *error);
 
 /* ---- for merge.c, which ends as a packing does ---- */

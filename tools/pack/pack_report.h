@@ -6,8 +6,8 @@
 
 #include "tools/pack/pack.h"
 
-/* Whether a report may be written to path: to a new file or over an older report; over any other only with force.
- * FSH_ERR_EXISTS; FSH_ERR_NOT_FOUND: no folder to write it into. */
+/* Whether a report may be written to path: to a new file or over an older report; over any other only with
+ * force. FSH_ERR_EXISTS; FSH_ERR_NOT_FOUND: no folder to write it into. */
 FshStatus report_check_path(const char *path, bool force, FshError *error);
 
 /* One JSON object a line for everything left out, {"path", "reason", "kind"}, the plan's first. Replaces an

@@ -106,8 +106,8 @@ static uint64_t payload_bytes(const Plan *plan, uint64_t item, const PlanSource 
     return source->bytes < most ? source->bytes : most;
 }
 
-/* Bits of photographs at quality 90 for each pixel, and of graphics: guesses that decide no more than how many shards there
- * are. */
+/* Bits of photographs at quality 90 for each pixel, and of graphics: guesses that decide no more than how
+ * many shards there are. */
 static void guess_smaller_bytes(Plan *plan, const ShrinkRecipe *recipe)
 {
     const uint64_t size = recipe->max_size;
@@ -274,8 +274,8 @@ FshStatus plan_check_read(const Plan *plan, const PackOptions *options, FshError
         options->source, count);
 }
 
-/* fresize leaves its recipe in the tree it writes: it belongs in the provenance. A tree that it has not finished is packed
- * as it is, with a warning: images may be missing that nobody will miss later. */
+/* fresize leaves its recipe in the tree it writes: it belongs in the provenance. A tree that it has not
+ * finished is packed as it is, with a warning: images may be missing that nobody will miss later. */
 static FshStatus read_resize_recipe(Plan *plan, const PackOptions *options, FshError *error)
 {
     enum { RECIPE_BYTES_MAX = 1 << 20 };
@@ -454,8 +454,8 @@ static FshStatus keep_display_names(Plan *plan, FshError *error)
                                : fsh_error_set(error, FSH_ERR_MEMORY, "%s: out of memory", plan->root);
 }
 
-/* Reads what people call the classes: from --class-names, else from the dataset that is packed, else from the file that the
- * environment names, which may know none of them. */
+/* Reads what people call the classes: from --class-names, else from the dataset that is packed, else from the
+ * file that the environment names, which may know none of them. */
 static FshStatus name_classes(Plan *plan, const PackOptions *options, FshError *error)
 {
     const char *usual = getenv(DISPLAY_NAMES_VARIABLE);

@@ -1,7 +1,7 @@
 /* plan.h - every decision of a packing, made before a pixel is read: plan, then work, then deliver.
  *
  *   Plan plan = {.folder = -1};
- *   FshStatus status = plan_make(&plan, &options, &error); // which sample goes where, with which key and label
+ *   FshStatus status = plan_make(&plan, &options, &error); // which sample goes where
  *   if (!status)                                           // pack.h: reads, checks, writes
  *       status = pack_run(&plan, &options, left_out, context, &result, &error);
  *   plan_free(&plan);
@@ -60,8 +60,8 @@ typedef struct PackOptions {
     uint64_t dictionary_bytes;             /* what a dictionary may take at most; 0: none */
     char field_names[FSH_FIELDS_MAX][256]; /* the side folders */
     size_t field_count;                    /* 0: class folders */
-    char root
-        [PATH_MAX]; /* sides with folders of their own: source, the folder that all of them lie in; "": none */
+    /* sides with folders of their own: source, the folder that all of them lie in; "": none */
+    char root[PATH_MAX];
     char side_folders[FSH_FIELDS_MAX][PATH_MAX]; /* these folders, below root */
     char side_suffixes[FSH_FIELDS_MAX][64];      /* what the names of a side end in, besides; "": nothing */
     uint32_t pair_scale;  /* of pairs: fields after the first are so many times as large; 1: as large */
@@ -73,8 +73,9 @@ typedef struct PackOptions {
     uint64_t limit;         /* samples of each split at most, spread over its classes; 0: all */
     ShrinkRecipe resize;    /* what is done to images on the way in; max_size 0: nothing */
     const char *files_from; /* a list of paths and labels, see plan_list.c; "-": standard input; NULL: none */
-    const char *
-        labels; /* a file that says what the images of flat folders, or a dataset's that have no label, are (labels.h); NULL: none */
+    /* a file that says what the images of flat folders, or a dataset's that have no label, are (labels.h);
+     * NULL: none */
+    const char *labels;
     const char *class_names; /* a file of what people call the classes (display_names.h); NULL: none */
     const char *classes;     /* a file of class names: these and no others, in this order; NULL: all */
     bool dedupe;             /* of samples with the same content only the first */
@@ -98,8 +99,8 @@ typedef struct PlanSample {
     uint64_t first_source; /* sources[first_source + field] is the item of a field */
 } PlanSample;
 
-/* What one field of one sample is made from: an item. Of a tree of files it is the file, of a dataset a field of one of its
- * samples; intake.h reads either. */
+/* What one field of one sample is made from: an item. Of a tree of files it is the file, of a dataset a field
+ * of one of its samples; intake.h reads either. */
 typedef struct PlanSource {
     const char
         *path; /* of the file, relative to the source; what the dataset says it was; not NUL-terminated */
@@ -128,8 +129,8 @@ typedef struct PlanChosen {
     uint64_t raw_count, raw_bytes, copy_count, copy_bytes;
 } PlanChosen;
 
-/* A dataset as the source: anything that fsh_open opens. Item i is field i % field_count of the dataset's sample
- * i / field_count, counted through its splits. */
+/* A dataset as the source: anything that fsh_open opens. Item i is field i % field_count of the dataset's
+ * sample i / field_count, counted through its splits. */
 typedef struct PlanDataset {
     FshDataset *dataset; /* NULL: the source is a tree of files */
     const FshSplit *splits[PLAN_SPLITS];
@@ -152,8 +153,8 @@ typedef struct Plan {
 
     const char *field_names[FSH_FIELDS_MAX]; /* the options' or the dataset's; "image" for classes */
     size_t field_count;
-    uint32_t
-        pair_scale;     /* every field after the first is so many times as wide and high; 0 and 1: as large */
+    /* every field after the first is so many times as wide and high; 0 and 1: as large */
+    uint32_t pair_scale;
     char **class_names; /* byte order */
     size_t class_count;
     char **display_names; /* of the classes, as the manifest has them; NULL: none */
@@ -166,8 +167,8 @@ typedef struct Plan {
     uint64_t item_count; /* items are below this: all files, or all fields of the dataset */
     char *key_storage;   /* keys that are not part of a path */
     NameList made_keys;  /* keys that got a number */
-    uint64_t
-        smaller_bytes[2]; /* what an image made smaller takes, about: JPEG and WebP, others; 0: as they are */
+    /* what an image made smaller takes, about: JPEG and WebP, others; 0: as they are */
+    uint64_t smaller_bytes[2];
 
     PlanOutput *outputs;
     size_t output_count;
@@ -185,8 +186,8 @@ typedef struct Plan {
 
     uint64_t duplicates[PLAN_SPLITS]; /* samples that --dedupe left out of each split */
 
-    /* Inputs that go into no sample: orphans, images in no class, unreadable folders; with status FSH_OK what --dedupe left
-     * out, as asked. */
+    /* Inputs that go into no sample: orphans, images in no class, unreadable folders; with status FSH_OK what
+     * --dedupe left out, as asked. */
     NoteList left_out;
     NoteList warnings;   /* what is odd but no failure */
     char pair_hint[320]; /* the --pair-suffix by which images without counterpart would pair up; "": none */
@@ -196,36 +197,36 @@ typedef struct Plan {
  * different classes. FSH_ERR_USAGE: options that contradict what is there. FSH_ERR_INTERRUPTED. On failure
  * only plan_free is allowed. */
 FshStatus plan_make(Plan *plan, const PackOptions *options, FshError *error);
-/* Refuses a plan that lacks files or folders because the system could not read them, unless options->skip_unread: another time
- * they would make another dataset. FSH_ERR_SYSTEM. */
+/* Refuses a plan that lacks files or folders because the system could not read them, unless
+ * options->skip_unread: another time they would make another dataset. FSH_ERR_SYSTEM. */
 FshStatus plan_check_read(const Plan *plan, const PackOptions *options, FshError *error);
 void plan_free(Plan *plan);
 
-/* What stands behind a field of a sample. A dataset's sample that cannot be got any more has no path and no bytes: the work
- * tells why. */
+/* What stands behind a field of a sample. A dataset's sample that cannot be got any more has no path and no
+ * bytes: the work tells why. */
 PlanSource plan_source(const Plan *plan, const PlanSample *sample, size_t field);
 
 /* Its item. */
 uint64_t plan_item(const Plan *plan, const PlanSample *sample, size_t field);
 
-/* The dataset's sample behind an item, and which of its fields; where the source is a dataset. As fsh_sample_get. split_ret may be
- * NULL. */
+/* The dataset's sample behind an item, and which of its fields; where the source is a dataset. As
+ * fsh_sample_get. split_ret may be NULL. */
 FshStatus plan_dataset_sample(const Plan *plan, uint64_t item, FshSample *sample, size_t *field_ret,
                               const FshSplit **split_ret, FshError *error);
 
-/* What messages call that source: its path or, where it has none, the sample's key. Cut to PATH_MAX - 1 bytes. Returns
- * buffer. */
+/* What messages call that source: its path or, where it has none, the sample's key. Cut to PATH_MAX - 1
+ * bytes. Returns buffer. */
 const char *plan_source_name(const Plan *plan, const PlanSample *sample, size_t field, char buffer[PATH_MAX]);
 
-/* Payload bytes of a sample in its record, about: known for raw, the files' for copy, guessed for images that are made
- * smaller. */
+/* Payload bytes of a sample in its record, about: known for raw, the files' for copy, guessed for images that
+ * are made smaller. */
 uint64_t plan_sample_bytes(const Plan *plan, const PlanSample *sample);
 
 /* How it is stored: never PACK_STORE_AUTO. */
 PackStore plan_store_of(const Plan *plan, const PackOptions *options, const PlanSample *sample);
 
-/* Bytes of its record as planned: aligned, before compression, and before encoding again. 0: too large for a record, or unreadable; the
- * work leaves it out. */
+/* Bytes of its record as planned: aligned, before compression, and before encoding again. 0: too large for a
+ * record, or unreadable; the work leaves it out. */
 uint64_t plan_record_bytes(const Plan *plan, const PlanSample *sample);
 
 /* The sample as fsh_record_bytes wants it: key, label, sources, and the payload's length as planned. Data,
@@ -257,35 +258,38 @@ typedef struct SideImage {
     uint32_t split, field;
 } SideImage;
 
-/* Looks for ends of names by which most images without counterpart would pair up, those of two sides: count of them, in order of
- * split, key and field. Fills plan->pair_hint where there are. FSH_ERR_MEMORY. */
+/* Looks for ends of names by which most images without counterpart would pair up, those of two sides: count
+ * of them, in order of split, key and field. Fills plan->pair_hint where there are. FSH_ERR_MEMORY. */
 FshStatus plan_hint_suffix(Plan *plan, const SideImage *orphans, size_t count, FshError *error);
 
 /* The samples of --files-from. */
 FshStatus plan_list(Plan *plan, const PackOptions *options, FshError *error);
 
-/* Whether the source is to be opened as a dataset: a file, several, or a folder in which a dataset, an LMDB, or tars, LMDBs
- * and shards without any other folder lie. */
+/* Whether the source is to be opened as a dataset: a file, several, or a folder in which a dataset, an LMDB,
+ * or tars, LMDBs and shards without any other folder lie. */
 bool plan_is_dataset(const char *source);
 /* Opens it and takes its samples, classes, fields and splits as they are. */
 FshStatus plan_dataset(Plan *plan, const PackOptions *options, FshError *error);
 
-/* Makes keys differ within each split: those of files by their extensions, those of a dataset by a number, with a warning. */
+/* Makes keys differ within each split: those of files by their extensions, those of a dataset by a number,
+ * with a warning. */
 FshStatus plan_mend_keys(Plan *plan, FshError *error);
 
-/* Where plan_make fails for want of samples: adds to its message, if all images lie in one folder and their names pair
- * up. Returns status. */
+/* Where plan_make fails for want of samples: adds to its message, if all images lie in one folder and their
+ * names pair up. Returns status. */
 FshStatus plan_hint_flat_pairs(const Plan *plan, FshStatus status, FshError *error);
 
-/* "blur:sharp", or what else the folders are called in which more than half of a tree's images lie, if those are usual names
- * of the sides of pairs; NULL: they are not. Packed without --pairs, each film of such a set is a class. */
+/* "blur:sharp", or what else the folders are called in which more than half of a tree's images lie, if those
+ * are usual names of the sides of pairs; NULL: they are not. Packed without --pairs, each film of such a set
+ * is a class. */
 const char *plan_hint_sides(const Plan *plan);
 
-/* Names, one a line, what is behind a tab and empty lines passed over. FSH_ERR_NOT_FOUND, FSH_ERR_SYSTEM; FSH_ERR_CORRUPT: no text, no name, or one
- * name twice. */
+/* Names, one a line, what is behind a tab and empty lines passed over. FSH_ERR_NOT_FOUND, FSH_ERR_SYSTEM;
+ * FSH_ERR_CORRUPT: no text, no name, or one name twice. */
 FshStatus plan_read_class_list(const char *path, NameList *names, FshError *error);
-/* Gives every sample the class that its text names, and the plan its classes: the names in byte order or, if all texts are
- * numbers, what they count: the names in the file of --classes, else themselves. what: the file they come from. */
+/* Gives every sample the class that its text names, and the plan its classes: the names in byte order or, if
+ * all texts are numbers, what they count: the names in the file of --classes, else themselves. what: the file
+ * they come from. */
 FshStatus plan_label_by_texts(Plan *plan, const PackOptions *options, const char *const *texts,
                               const char *what, FshError *error);
 /* An image left out because its class is not one of --classes. */
@@ -304,8 +308,8 @@ typedef struct PlanTally {
 
 /* Counts what the plan has now; free(tally->classes). FSH_ERR_MEMORY. */
 FshStatus plan_tally(PlanTally *tally, const Plan *plan, FshError *error);
-/* Fills plan->duplicates with what --dedupe has taken since, and warns of classes that are empty now. FSH_ERR_MISMATCH: a split
- * is, so training or its measure would be of nothing. */
+/* Fills plan->duplicates with what --dedupe has taken since, and warns of classes that are empty now.
+ * FSH_ERR_MISMATCH: a split is, so training or its measure would be of nothing. */
 FshStatus plan_tell_duplicates(Plan *plan, const PlanTally *before, FshError *error);
 
 /* Apply --limit, then --split. Sample order is kept. */
@@ -326,8 +330,9 @@ typedef struct PlanShare {
     uint64_t numerator, denominator;
 } PlanShare;
 
-/* Where the planned sizes are not the stored ones: does the work for some samples of the training split, trains the dictionary
- * on them, and measures. Deterministic. FSH_ERR_MISMATCH: too few samples for a dictionary. */
+/* Where the planned sizes are not the stored ones: does the work for some samples of the training split,
+ * trains the dictionary on them, and measures. Deterministic. FSH_ERR_MISMATCH: too few samples for a
+ * dictionary. */
 FshStatus plan_trial(Plan *plan, const PackOptions *options, PlanShare *share, FshError *error);
 
 /* The split that statistics and dictionary come from: train, or the first that is there. */

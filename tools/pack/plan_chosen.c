@@ -71,7 +71,8 @@ FshStatus plan_read_class_list(const char *path, NameList *names, FshError *erro
 
 /* ---- choosing ---- */
 
-/* What each class of the plan becomes: its place in the list, or -1. Owned by the caller; NULL: out of memory. */
+/* What each class of the plan becomes: its place in the list, or -1. Owned by the caller; NULL: out of
+ * memory. */
 static int32_t *match_classes(const Plan *plan, const NameList *chosen)
 {
     int32_t *labels = calloc(plan->class_count + 1, sizeof *labels);

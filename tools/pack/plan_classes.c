@@ -1,4 +1,5 @@
-/* plan_classes.c - class folders to samples, and flat folders where a file of labels says what is in them (ImageNet's val).
+/* plan_classes.c - class folders to samples, and flat folders where a file of labels says what is in them
+ * (ImageNet's val).
  *
  * Folders, not files, say what the classes are: an empty class folder is a class with no samples, so that
  * training and validation sets made at different times keep the same class indexes. */
@@ -134,8 +135,8 @@ static bool share_nothing(const NameList *a, const NameList *b)
     return true;
 }
 
-/* The first root with classes, in the order of the splits; the flat ones. With a file of labels a single folder is one of
- * images (Tiny ImageNet's val/images), and so is one that is no class of train. */
+/* The first root with classes, in the order of the splits; the flat ones. With a file of labels a single
+ * folder is one of images (Tiny ImageNet's val/images), and so is one that is no class of train. */
 static FshStatus find_reference(const Plan *plan, const PackOptions *options, Layout *layout, FshError *error)
 {
     bool any_flat = false;
@@ -272,8 +273,9 @@ static FshStatus check_roots(const Plan *plan, Layout *layout, FshError *error)
     return FSH_OK;
 }
 
-/* The dataset's classes: those of the reference, which has all that the others have. Where --classes chooses, classes that
- * are not in all splits may be none of those: all are taken, and what is not chosen goes later. */
+/* The dataset's classes: those of the reference, which has all that the others have. Where --classes chooses,
+ * classes that are not in all splits may be none of those: all are taken, and what is not chosen goes
+ * later. */
 static FshStatus collect_classes(const Plan *plan, const PackOptions *options, Layout *layout,
                                  FshError *error)
 {
@@ -396,8 +398,8 @@ static FshStatus warn_sides(Plan *plan, FshError *error)
                : FSH_OK;
 }
 
-/* Pairs that are packed without --pairs look like two classes of the same names. Before plan_mend_keys: keys have
- * no extension yet. */
+/* Pairs that are packed without --pairs look like two classes of the same names. Before plan_mend_keys: keys
+ * have no extension yet. */
 static FshStatus warn_pairs(Plan *plan, const NameList *classes, FshError *error)
 {
     if (classes->count != 2)

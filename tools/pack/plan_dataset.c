@@ -1,5 +1,5 @@
-/* plan_dataset.c - a dataset as the source: its samples with the keys, labels, classes and splits that they have, to be put
- * into other shards, another container, another order or other splits.
+/* plan_dataset.c - a dataset as the source: its samples with the keys, labels, classes and splits that they
+ * have, to be put into other shards, another container, another order or other splits.
  *
  * Bytes and keys stay where they are, in the dataset's mapping. */
 #include <dirent.h>
@@ -229,8 +229,8 @@ static const char *find_text(const Labels *labels, const PlanSample *sample)
     return text;
 }
 
-/* --labels, of a dataset in which samples have none: they are looked for by key. Samples that have a label keep it, by the name
- * of its class. Fills texts, and removes samples that have no text either. */
+/* --labels, of a dataset in which samples have none: they are looked for by key. Samples that have a label
+ * keep it, by the name of its class. Fills texts, and removes samples that have no text either. */
 static FshStatus find_texts(Plan *plan, const PackOptions *options, const Labels *labels, const char **texts,
                             FshError *error)
 {
@@ -323,8 +323,8 @@ static uint64_t mix_times(uint64_t hash, uint64_t bytes, int64_t modified_ns)
     return XXH3_64bits(numbers, sizeof numbers);
 }
 
-/* Times and sizes of all files that are the dataset, in one number: a tar may be written again in its place, and the folder
- * knows nothing of it. */
+/* Times and sizes of all files that are the dataset, in one number: a tar may be written again in its place,
+ * and the folder knows nothing of it. */
 static FshStatus note_times(Plan *plan, const FshManifest *manifest, int jobs, FshError *error)
 {
     uint64_t hash = 0;

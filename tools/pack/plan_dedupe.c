@@ -1,8 +1,9 @@
-/* plan_dedupe.c - --dedupe: of samples with exactly the same content the first stays, in the order train, val, test and then
- * of the plan. So a validation image that training has seen goes, and training stays whole.
+/* plan_dedupe.c - --dedupe: of samples with exactly the same content the first stays, in the order train,
+ * val, test and then of the plan. So a validation image that training has seen goes, and training stays
+ * whole.
  *
- * Content is told by XXH3-128 over the bytes of all fields: the chance that two of a billion different images share it is
- * below 1 in 10^20. Only those are read whose size another sample has. */
+ * Content is told by XXH3-128 over the bytes of all fields: the chance that two of a billion different images
+ * share it is below 1 in 10^20. Only those are read whose size another sample has. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <xxhash.h>

@@ -1,5 +1,6 @@
-/* A folder of 0001_blur.png, 0001_sharp.png, 0002_blur.png …, or of blur_0001.png …, sharp_0001.png …, is pairs in a form
- * that fpack does not read by itself: which word is a side would be a guess. But whoever packs it is told what to do. */
+/* A folder of 0001_blur.png, 0001_sharp.png, 0002_blur.png …, or of blur_0001.png …, sharp_0001.png …, is
+ * pairs in a form that fpack does not read by itself: which word is a side would be a guess. But whoever
+ * packs it is told what to do. */
 #include <stddef.h>
 #include <stdio.h>
 #include <string.h>
@@ -24,7 +25,8 @@ static bool stems_equal(Stem a, Stem b)
     return a.length == b.length && memcmp(a.text, b.text, a.length) == 0;
 }
 
-/* What is left of two names when the end that they share is cut off, or the beginning. False: they share nothing. */
+/* What is left of two names when the end that they share is cut off, or the beginning. False: they share
+ * nothing. */
 static bool cut_shared(Stem *a, Stem *b, bool beginning)
 {
     const size_t most = a->length < b->length ? a->length : b->length;
@@ -69,9 +71,9 @@ static bool one_folder(const Plan *plan, uint64_t *count_ret)
     return true;
 }
 
-/* Whether image i and its other side differ in the same two words for every i. by_beginning: neighbours, told apart by
- * their ends; else a first half and a second half, told apart by their beginnings. Fills example with the first two paths and
- * words with how they differ. */
+/* Whether image i and its other side differ in the same two words for every i. by_beginning: neighbours, told
+ * apart by their ends; else a first half and a second half, told apart by their beginnings. Fills example
+ * with the first two paths and words with how they differ. */
 static bool all_pairs(const Plan *plan, uint64_t count, bool by_beginning, const char *example[2],
                       Stem words[2])
 {

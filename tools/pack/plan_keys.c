@@ -99,8 +99,8 @@ static FshStatus number_key(Plan *plan, KeyTable *table, PlanSample *sample, Fsh
     return FSH_OK;
 }
 
-/* What clashes still comes from two splits that became one, from tars that know no better, or from val/x and valid/x in a
- * list. */
+/* What clashes still comes from two splits that became one, from tars that know no better, or from val/x and
+ * valid/x in a list. */
 static FshStatus number_keys(Plan *plan, KeyTable *table, FshError *error)
 {
     memset(table->slots, 0, table->slot_count * sizeof *table->slots);

@@ -1,7 +1,7 @@
 /* plan_list.c - --files-from: a list of images and their labels, in the order that it has.
  *
- * A line is a path below the source, a tab, and a label: a name, or a number where all of them are. Further columns are
- * passed over. What stands in the list and cannot be used is told, and left out. */
+ * A line is a path below the source, a tab, and a label: a name, or a number where all of them are. Further
+ * columns are passed over. What stands in the list and cannot be used is told, and left out. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>

@@ -15,8 +15,8 @@ static uint64_t scale(uint64_t bytes, uint64_t numerator, uint64_t denominator)
     return (uint64_t)((Wide)bytes * numerator / denominator);
 }
 
-/* Bytes of a sample in its file as planned: of its record; in a tar, of its members .jpg, .cls and .json, each with a header
- * and filled up to blocks. */
+/* Bytes of a sample in its file as planned: of its record; in a tar, of its members .jpg, .cls and .json,
+ * each with a header and filled up to blocks. */
 static uint64_t planned_bytes(const Plan *plan, const PackOptions *options, const PlanSample *sample)
 {
     enum { BLOCK_BYTES = 512, JSON_BLOCKS = 2, CLASS_BLOCKS = 2 };
@@ -35,9 +35,10 @@ bool plan_is_cut(const PackOptions *options)
     return options->container == FSH_CONTAINER_SHARDS || options->container == FSH_CONTAINER_TAR;
 }
 
-/* Cuts a split into as many shards as its records, as they will be stored, have times shard_bytes; all about equal (a last
- * shard of a few records would make ranks wait for each other). Shard k starts with the first record at or past k / n of the
- * planned bytes: what is decided here is which samples a shard holds, and what they come to does not change it. */
+/* Cuts a split into as many shards as its records, as they will be stored, have times shard_bytes; all about
+ * equal (a last shard of a few records would make ranks wait for each other). Shard k starts with the first
+ * record at or past k / n of the planned bytes: what is decided here is which samples a shard holds, and what
+ * they come to does not change it. */
 static FshStatus cut_split(Plan *plan, uint32_t split, const PackOptions *options, const PlanShare *stored,
                            FshError *error)
 {

@@ -1,9 +1,9 @@
 /* plan_pairs.c - side folders to samples: one image for each field, matched by path.
  *
  * A side is a folder named like a field, at any depth. What is left of a path without that folder and without
- * the extension is the key; images with the same split and key are one sample. A side may also be a folder anywhere, and names
- * may end in a word of their side (--pair-suffix). Nothing is guessed: a key that
- * lacks a side, or has two images on one side, is listed and left out. */
+ * the extension is the key; images with the same split and key are one sample. A side may also be a folder
+ * anywhere, and names may end in a word of their side (--pair-suffix). Nothing is guessed: a key that lacks a
+ * side, or has two images on one side, is listed and left out. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -59,8 +59,9 @@ static bool ends_in(const char *text, size_t bytes, const char *end)
            memcmp(text + bytes - end_bytes, end, end_bytes) == 0;
 }
 
-/* Finds the side whose own folder path lies in; of several in one folder the one with the longest suffix that the name has.
- * Returns field_count where there is none: *below_ret tells whether it lies in a side's folder at all. */
+/* Finds the side whose own folder path lies in; of several in one folder the one with the longest suffix that
+ * the name has. Returns field_count where there is none: *below_ret tells whether it lies in a side's folder
+ * at all. */
 static uint32_t find_folder(const PackOptions *options, const char *path, bool *below_ret)
 {
     const size_t stem_bytes = plan_stem_bytes(path);
@@ -145,8 +146,8 @@ static FshStatus collect(Plan *plan, const PackOptions *options, SideImage *imag
     return status;
 }
 
-/* A run of images with one key: a sample if each side has exactly one, else a note for each image. *orphans_ret: it lacks a
- * side. */
+/* A run of images with one key: a sample if each side has exactly one, else a note for each image.
+ * *orphans_ret: it lacks a side. */
 static FshStatus add_group(Plan *plan, const SideImage *images, size_t count, bool *orphans_ret,
                            FshError *error)
 {

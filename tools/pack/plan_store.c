@@ -127,7 +127,8 @@ static int compare_candidates(const void *a, const void *b)
     return left->sample < right->sample ? -1 : left->sample > right->sample;
 }
 
-/* Record bytes of a sample, raw, or 0 where it cannot be: a header that nobody can read, an image above --raw-under. */
+/* Record bytes of a sample, raw, or 0 where it cannot be: a header that nobody can read, an image above
+ * --raw-under. */
 static uint64_t raw_record_bytes(const Plan *plan, const PackOptions *options, const PlanSample *sample,
                                  const uint64_t *payload_bytes)
 {
@@ -152,8 +153,9 @@ static FshStatus warn_over_budget(Plan *plan, const PackOptions *options, uint64
         progress_format_bytes(budget, sizeof budget, options->budget_bytes));
 }
 
-/* As many samples raw as the budget allows: those whose records grow least come first, which gives the largest number; of
- * equals the one that is packed first. payload_bytes: what each item takes raw; becomes what it takes as chosen. */
+/* As many samples raw as the budget allows: those whose records grow least come first, which gives the
+ * largest number; of equals the one that is packed first. payload_bytes: what each item takes raw; becomes
+ * what it takes as chosen. */
 static FshStatus choose(Plan *plan, const PackOptions *options, uint64_t *payload_bytes, FshError *error)
 {
     FshStatus status = FSH_OK;

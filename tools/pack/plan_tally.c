@@ -1,5 +1,5 @@
-/* plan_tally.c - what --dedupe has taken from whom. Each image left out is listed, but not what a list of thousands amounts to:
- * that nothing is left to validate on, or of a class. */
+/* plan_tally.c - what --dedupe has taken from whom. Each image left out is listed, but not what a list of
+ * thousands amounts to: that nothing is left to validate on, or of a class. */
 #include <inttypes.h>
 #include <stdlib.h>
 

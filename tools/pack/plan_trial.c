@@ -1,15 +1,16 @@
-/* plan_trial.c - some samples are worked on before the plan is finished: to train the dictionary on, and to know what
- * compressing and encoding make of the planned bytes, so that --shard-size comes out about right.
+/* plan_trial.c - some samples are worked on before the plan is finished: to train the dictionary on, and to
+ * know what compressing and encoding make of the planned bytes, so that --shard-size comes out about right.
  *
- * They are evenly spread over the training split in packing order, so that they are the same for any number of threads. */
+ * They are evenly spread over the training split in packing order, so that they are the same for any number
+ * of threads. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "common/pool.h"
 #include "tools/pack/work.h"
 
-/* To measure by; and to train on, whose bytes are bounded in the end. A hundred times the dictionary's bytes are what zstd
- * advises. */
+/* To measure by; and to train on, whose bytes are bounded in the end. A hundred times the dictionary's bytes
+ * are what zstd advises. */
 enum { MEASURED_SAMPLES = 128, TRAINED_SAMPLES_MAX = 1 << 17, TRAINED_TIMES = 100 };
 
 /* What came of a sample. */

@@ -98,8 +98,8 @@ static bool tar_agrees(const char *path, const FshFileInfo *info)
     return agrees && fsh_tar_index_check(path, NULL) == FSH_OK;
 }
 
-/* The output's own word: its id, split and count and, for a shard, the hash in its footer. An LMDB has none; its pages are
- * gone through by fsh_open. */
+/* The output's own word: its id, split and count and, for a shard, the hash in its footer. An LMDB has none;
+ * its pages are gone through by fsh_open. */
 static bool output_agrees(const ResumeKey *key, const char *folder, const FshFileInfo *info)
 {
     char path[PATH_MAX];

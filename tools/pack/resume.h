@@ -39,8 +39,8 @@ typedef struct ResumeKey {
 /* A hash over path, size and modification time of the output's sources, as hexadecimal digits into text. */
 void resume_sources(const Plan *plan, const PlanOutput *output, char text[RESUME_SOURCES_BYTES]);
 
-/* Fills *result if the output lies in folder and is what was asked for; *kept_ret says so. Only running out of memory is a
- * failure. */
+/* Fills *result if the output lies in folder and is what was asked for; *kept_ret says so. Only running out
+ * of memory is a failure. */
 FshStatus resume_load(const ResumeKey *key, const char *folder, OutputResult *result, bool *kept_ret,
                       FshError *error);
 

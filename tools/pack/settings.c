@@ -208,7 +208,8 @@ static size_t option_value_bytes(OptionKind kind)
     return sizeof(const char *);
 }
 
-/* Refuses options that say what goes into a dataset, where one is there already. mode: "merge", and its own options. */
+/* Refuses options that say what goes into a dataset, where one is there already. mode: "merge", and its own
+ * options. */
 static FshStatus refuse_others(const ProgramContext *context, const char *mode, const char *const *allowed,
                                const char *reason, FshError *error)
 {

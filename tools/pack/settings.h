@@ -1,6 +1,7 @@
 /* settings.h - fpack's options as they are on the command line, and what they mean: PackOptions.
  *
- * An option that would do nothing is refused, with what it goes with. The table of options is in settings_table.c. */
+ * An option that would do nothing is refused, with what it goes with. The table of options is in
+ * settings_table.c. */
 #ifndef FSHARD_PACK_SETTINGS_H
 #define FSHARD_PACK_SETTINGS_H
 
@@ -41,8 +42,9 @@ OptionTable settings_table(const Option *rows);
 /* Fills *options. FSH_ERR_USAGE. */
 FshStatus settings_take(const ProgramContext *context, PackOptions *options, FshError *error);
 
-/* Fills the sides of pairs, and where they have folders of their own the source. *used_ret: so many arguments, the first, are
- * sides. FSH_ERR_USAGE; FSH_ERR_NOT_FOUND: a folder is not there. (settings_pairs.c) */
+/* Fills the sides of pairs, and where they have folders of their own the source. *used_ret: so many
+ * arguments, the first, are sides. FSH_ERR_USAGE; FSH_ERR_NOT_FOUND: a folder is not there.
+ * (settings_pairs.c) */
 FshStatus settings_take_pairs(const ProgramContext *context, PackOptions *options, size_t *used_ret,
                               FshError *error);
 

@@ -11,8 +11,8 @@ FshStatus source_open(const char *root, int *descriptor_ret, FshError *error)
     return *descriptor_ret < 0 ? fsh_error_system(error, errno, "%s: cannot open the folder", root) : FSH_OK;
 }
 
-/* Reads until `most` bytes are there or the file ends. It has ended too when a read comes back short at exactly `expected`
- * bytes: asking again for nothing would be a fourth system call for each file. */
+/* Reads until `most` bytes are there or the file ends. It has ended too when a read comes back short at
+ * exactly `expected` bytes: asking again for nothing would be a fourth system call for each file. */
 static FshStatus read_up_to(int folder, const char *path, size_t most, uint64_t expected, Buffer *buffer,
                             FshError *error)
 {

@@ -73,7 +73,8 @@ static FshStatus take_image(Worker *worker, const PackOptions *options, const In
     return status;
 }
 
-/* Encodes the image again and, where its pixels will be summed, decodes what came of it: statistics are of what is stored. */
+/* Encodes the image again and, where its pixels will be summed, decodes what came of it: statistics are of
+ * what is stored. */
 static FshStatus encode_again(Worker *worker, const PackOptions *options, size_t field, bool sum_pixels,
                               FshField *description, FshError *failure)
 {
@@ -142,7 +143,8 @@ static FshStatus take_header(Worker *worker, const PackOptions *options, const I
     return FSH_OK;
 }
 
-/* Where in the record that is made in room the field's payload goes, with all that is free behind it; empty if nowhere. */
+/* Where in the record that is made in room the field's payload goes, with all that is free behind it; empty
+ * if nowhere. */
 static Buffer place_of(const Buffer *room, const FshSample *description, size_t field)
 {
     const size_t offset = room ? fsh_record_payload_offset(description, (unsigned)field) : 0;
@@ -190,8 +192,8 @@ static FshStatus take_field(Worker *worker, const Plan *plan, const PackOptions 
     return FSH_OK;
 }
 
-/* All sides of a pair show the same scene pixel for pixel, or so many pixels for each: sizes that differ otherwise mean that they
- * do not belong together. */
+/* All sides of a pair show the same scene pixel for pixel, or so many pixels for each: sizes that differ
+ * otherwise mean that they do not belong together. */
 static FshStatus check_sizes(const Plan *plan, const FshSample *description, FshError *failure)
 {
     const FshField *first = &description->fields[0];
@@ -265,8 +267,9 @@ FshRecordForm work_record_form(const Plan *plan, const PackOptions *options)
                                                                                         : FSH_RECORD_ALIGNED;
 }
 
-/* Room behind the records for this one as it was planned, and for the byte more by which a file shows that it has grown. No
- * room, which is no failure, where the record is made of other bytes than those that are taken. */
+/* Room behind the records for this one as it was planned, and for the byte more by which a file shows that it
+ * has grown. No room, which is no failure, where the record is made of other bytes than those that are
+ * taken. */
 static FshStatus reserve_room(const Plan *plan, const PackOptions *options, const PlanSample *sample,
                               Buffer *records, Buffer *room, FshError *error)
 {
@@ -284,7 +287,8 @@ static FshStatus reserve_room(const Plan *plan, const PackOptions *options, cons
     return status;
 }
 
-/* Room for more bytes behind the records. The old memory is the caller's to free: fields may still lie in it. */
+/* Room for more bytes behind the records. The old memory is the caller's to free: fields may still lie in
+ * it. */
 static FshStatus grow(Buffer *records, size_t more_bytes, Buffer *old, FshError *error)
 {
     Buffer grown = {0};

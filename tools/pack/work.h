@@ -1,6 +1,7 @@
 /* work.h - one sample from its source to its record: take (intake.h), check by decoding, build.
  *
- * Where a record is made of what is read or decoded as it is, files are read, and pixels decoded, to their place in it.
+ * Where a record is made of what is read or decoded as it is, files are read, and pixels decoded, to their
+ * place in it.
  *
  * Threads: one Worker per thread. A Worker keeps its decoder and buffers from sample to sample, so after the
  * first few samples nothing is allocated. */
@@ -38,9 +39,9 @@ typedef struct WorkResult {
 FshStatus work_sample(Worker *worker, const Plan *plan, const PackOptions *options, const PlanSample *sample,
                       bool sum_pixels, Buffer *records, WorkResult *result, FshError *error);
 
-/* The first half: the sample with its fields as they are stored, before compression. It borrows from worker and source until
- * the worker's next sample. Good only where result->failure is FSH_OK. room, which may be NULL: memory with place for the
- * aligned record, to which fields may then be read or decoded. */
+/* The first half: the sample with its fields as they are stored, before compression. It borrows from worker
+ * and source until the worker's next sample. Good only where result->failure is FSH_OK. room, which may be
+ * NULL: memory with place for the aligned record, to which fields may then be read or decoded. */
 FshStatus work_describe(Worker *worker, const Plan *plan, const PackOptions *options,
                         const PlanSample *sample, bool sum_pixels, const Buffer *room, WorkResult *result,
                         FshSample *description, FshError *error);
@@ -48,7 +49,8 @@ FshStatus work_describe(Worker *worker, const Plan *plan, const PackOptions *opt
 /* Whether fields are compressed then. */
 bool work_compresses(const Plan *plan, const PackOptions *options);
 
-/* How records are laid out: compact in shards whose fields are compressed, which nobody uses where they lie. */
+/* How records are laid out: compact in shards whose fields are compressed, which nobody uses where they
+ * lie. */
 FshRecordForm work_record_form(const Plan *plan, const PackOptions *options);
 
 #endif

@@ -1,4 +1,5 @@
-/* fresize - a folder or tar of photographs into another, smaller. The options are here, the work is in resize.h. */
+/* fresize - a folder or tar of photographs into another, smaller. The options are here, the work is in
+ * resize.h. */
 #include <stdio.h>
 #include <string.h>
 

@@ -77,7 +77,8 @@ static FshStatus begin_item(Run *run, ResizeSlot *slot, FshError *error)
     return status;
 }
 
-/* The next item of this part. Those before it take their names, too: so no name is given away in two parts. */
+/* The next item of this part. Those before it take their names, too: so no name is given away in two
+ * parts. */
 static FshStatus take_item(Run *run, ResizeSlot *slot, bool *end_ret, FshError *error)
 {
     FshStatus status = FSH_OK;
@@ -207,7 +208,8 @@ static bool is_mixed_pair(const ResizeSlot *slot)
            ((results[0].image.info.quirks ^ results[1].image.info.quirks) & IMAGE_QUIRK_GRAY);
 }
 
-/* The rows of the outputs that are there, about once a second; an output in a tar is there when the tar is on disk. */
+/* The rows of the outputs that are there, about once a second; an output in a tar is there when the tar is on
+ * disk. */
 static FshStatus commit(Run *run, FshError *error)
 {
     FshStatus status = run->tar ? tar_writer_sync(run->tar, error) : FSH_OK;

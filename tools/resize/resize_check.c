@@ -51,8 +51,8 @@ typedef struct Slot {
     bool is_image, found, good;
     bool is_in_tar, is_whole; /* the output, if the destination is a tar */
     LedgerRow row;
-    char
-        owner[PATH_MAX]; /* the source of the output that has the target's name; "": no other than this one */
+    /* the source of the output that has the target's name; "": no other than this one */
+    char owner[PATH_MAX];
     ResizeFinding finding;
     char reason[512];
     uint64_t bytes_read;
@@ -95,8 +95,8 @@ static FshStatus find_row(const Check *check, Slot *slot, FshError *error)
     return status;
 }
 
-/* The next image of the source; *wanted_ret: it is of the part, if there are parts. The second side of a pair is where the
- * first is, which may come long before: it is the part's that has a row of it. */
+/* The next image of the source; *wanted_ret: it is of the part, if there are parts. The second side of a pair
+ * is where the first is, which may come long before: it is the part's that has a row of it. */
 static FshStatus take_next(Check *check, Slot *slot, bool *wanted_ret, bool *end_ret, FshError *error)
 {
     ResizeItem *item = &slot->item;
@@ -145,7 +145,8 @@ static void find(Slot *slot, ResizeFinding finding, const char *reason)
     (void)snprintf(slot->reason, sizeof slot->reason, "%.*s", (int)sizeof slot->reason - 1, reason);
 }
 
-/* An image without a row may have been too small, or be one that cannot be read: reason tells, if its header does. */
+/* An image without a row may have been too small, or be one that cannot be read: reason tells, if its header
+ * does. */
 static bool is_too_small(const Check *check, Thread *thread, const Slot *slot, const char *path,
                          FshError *reason)
 {
@@ -314,7 +315,8 @@ static FshStatus check_folder(Check *check, FshError *error)
     return status;
 }
 
-/* One entry: what it is told of when the images of the source are looked up, or that none can have asked for it. */
+/* One entry: what it is told of when the images of the source are looked up, or that none can have asked for
+ * it. */
 static FshStatus check_entry(Check *check, TarReader *reader, const TarEntry *entry, Buffer *content,
                              FshError *error)
 {
@@ -364,7 +366,8 @@ static FshStatus check_tar(Check *check, FshError *error)
     return status;
 }
 
-/* Findings count images: a tar that ends early is told with those that it lacks, or alone where nothing else is wrong. */
+/* Findings count images: a tar that ends early is told with those that it lacks, or alone where nothing else
+ * is wrong. */
 static FshStatus tell_of_tar(Check *check)
 {
     const uint64_t *counts = check->summary->finding_counts;

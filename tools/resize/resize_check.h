@@ -1,9 +1,9 @@
 /* resize_check.h - does the destination hold what the source says now? Nothing is written.
  *
- * Each image of the source is looked up in the ledger: by size and time it must be the one that was read, and its output
- * must be there with the bytes that were written (XXH3-128). Then the other way round: what stands in the destination
- * without a row, and rows whose source is gone. A tar is read first: of each name in it a hash is kept, twice, 16 to 32
- * bytes each. Every image of the source is good, or has one finding. */
+ * Each image of the source is looked up in the ledger: by size and time it must be the one that was read, and
+ * its output must be there with the bytes that were written (XXH3-128). Then the other way round: what stands
+ * in the destination without a row, and rows whose source is gone. A tar is read first: of each name in it a
+ * hash is kept, twice, 16 to 32 bytes each. Every image of the source is good, or has one finding. */
 #ifndef FSHARD_RESIZE_CHECK_H
 #define FSHARD_RESIZE_CHECK_H
 
@@ -32,17 +32,17 @@ typedef struct ResizeCheckSummary {
     double seconds;
 } ResizeCheckSummary;
 
-/* One at a time: the source's images in their order, and what else stands in the destination: in a tar before them, in a
- * folder behind. path: the image's, or below DST. */
+/* One at a time: the source's images in their order, and what else stands in the destination: in a tar before
+ * them, in a folder behind. path: the image's, or below DST. */
 typedef void (*ResizeOnFinding)(ResizeFinding finding, const char *path, const char *reason, void *context);
 
-/* FSH_ERR_NOT_FOUND: fresize has not made the destination. FSH_ERR_EXISTS: by another recipe or source; or it is being
- * written. */
+/* FSH_ERR_NOT_FOUND: fresize has not made the destination. FSH_ERR_EXISTS: by another recipe or source; or it
+ * is being written. */
 FshStatus resize_check(const ResizeOptions *options, ResizeOnFinding on_finding, void *context,
                        ResizeCheckSummary *summary, FshError *error);
 
-/* A few lines, the last of them what to do, if there is anything; the members and the end of a JSON object that was begun,
- * and a newline. */
+/* A few lines, the last of them what to do, if there is anything; the members and the end of a JSON object
+ * that was begun, and a newline. */
 void resize_check_print(FILE *stream, const char *program, const ResizeCheckSummary *summary);
 FshStatus resize_check_print_json(FILE *stream, const ResizeCheckSummary *summary, FshError *error);
 

@@ -12,8 +12,8 @@
 
 /* Opens a folder; *folder_ret: NULL if there is none, or on failure. FSH_ERR_SYSTEM, FSH_ERR_MEMORY. */
 FshStatus folder_open(const char *path, DIR **folder_ret, FshError *error);
-/* Returns the next entry, the folder's until its next step; NULL: the end, or *status_ret is a failure, now or
- * before. */
+/* Returns the next entry, the folder's until its next step; NULL: the end, or *status_ret is a failure, now
+ * or before. */
 const struct dirent *folder_next(DIR *folder, const char *path, FshStatus *status_ret, FshError *error);
 /* Closes it; NULL is fine. */
 void folder_close(DIR *folder);

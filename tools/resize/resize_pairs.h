@@ -4,8 +4,9 @@
 
 #include "tools/resize/resize_source.h"
 
-/* The partner of an item of pairs, below root: the file item->partner names, else the one image in that folder whose name
- * is the same but for the extension. FSH_ERR_NOT_FOUND: there is none; FSH_ERR_MISMATCH: there are several. */
+/* The partner of an item of pairs, below root: the file item->partner names, else the one image in that
+ * folder whose name is the same but for the extension. FSH_ERR_NOT_FOUND: there is none; FSH_ERR_MISMATCH:
+ * there are several. */
 FshStatus pair_find_partner(const char *root, const ResizeItem *item, char partner[PATH_MAX],
                             FshError *error);
 

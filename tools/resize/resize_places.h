@@ -1,6 +1,6 @@
-/* resize_places.h - images that have no place: below neither side's folder, without a partner, or without a label. One is
- * worth a line; where all of them are, it was a name that was mistyped, and one line that tells so is worth more than a
- * hundred. Internal to resize.c.
+/* resize_places.h - images that have no place: below neither side's folder, without a partner, or without a
+ * label. One is worth a line; where all of them are, it was a name that was mistyped, and one line that tells
+ * so is worth more than a hundred. Internal to resize.c.
  *
  * Threads: one. */
 #ifndef FSHARD_RESIZE_PLACES_H

@@ -29,8 +29,8 @@ static FshStatus take_to_size(uint64_t index, void *memory, bool *end_ret, void 
     return resize_source_next(sizing->source, &((SizingSlot *)memory)->item, end_ret, error);
 }
 
-/* Returns a file's size; 0, and why in unread, if the system does not tell it. What is not there fails later, by
- * name. */
+/* Returns a file's size; 0, and why in unread, if the system does not tell it. What is not there fails later,
+ * by name. */
 static uint64_t file_bytes(const char *root, const char *path, FshError *unread)
 {
     char whole[PATH_MAX];

@@ -9,8 +9,8 @@ typedef struct ResizeRange {
     uint64_t source_count, source_bytes; /* of all items */
 } ResizeRange;
 
-/* Looks at the sizes of the whole source, in its order, for options->part. Failures are the source's as a whole;
- * FSH_ERR_MEMORY, FSH_ERR_INTERRUPTED. */
+/* Looks at the sizes of the whole source, in its order, for options->part. Failures are the source's as a
+ * whole; FSH_ERR_MEMORY, FSH_ERR_INTERRUPTED. */
 FshStatus resize_range_find(const ResizeOptions *options, ResizeRange *range, FshError *error);
 
 #endif

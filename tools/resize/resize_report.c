@@ -206,7 +206,8 @@ static const char *format_seconds(char *buffer, size_t buffer_bytes, double seco
     return buffer;
 }
 
-/* "decoding 71 %, encoding 14 %, …; bottleneck: decoding": what the threads' time went to, the largest first. */
+/* "decoding 71 %, encoding 14 %, …; bottleneck: decoding": what the threads' time went to, the largest
+ * first. */
 static void print_stages(FILE *stream, const char *program, const ResizeSummary *summary)
 {
     double all = 0;
@@ -315,7 +316,8 @@ static void print_summary(FILE *stream, const char *program, const ResizeSummary
                       plural(summary->other_count));
 }
 
-/* Prints a line, and goes on in another where it has more than 80 columns: after the program's name, at a space. */
+/* Prints a line, and goes on in another where it has more than 80 columns: after the program's name, at a
+ * space. */
 static void print_line(FILE *stream, const char *program, const char *line, size_t length)
 {
     enum { COLUMNS = 80 };

@@ -28,16 +28,17 @@ typedef struct ResizeReport {
 /* Whether this names standard output: "-", or "/dev/stdout". NULL does not. */
 bool resize_report_is_stdout(const char *path);
 
-/* Opens path for lines at its end, and changes nothing yet. What is no regular file, and standard output, takes them as they
- * come. A file that is there is continued when resume and it is a
- * report, emptied when force, else FSH_ERR_EXISTS. path NULL: a report that takes lines and drops them. */
+/* Opens path for lines at its end, and changes nothing yet. What is no regular file, and standard output,
+ * takes them as they come. A file that is there is continued when resume and it is a report, emptied when
+ * force, else FSH_ERR_EXISTS. path NULL: a report that takes lines and drops them. */
 FshStatus resize_report_open(ResizeReport *report, const char *path, bool resume, bool force,
                              FshError *error);
 /* Before the first line, when it is known that no other run is at the destination and its report. */
 FshStatus resize_report_begin(const ResizeReport *report, FshError *error);
 /* Nothing was done: a file that was not there goes again. To be closed all the same. */
 void resize_report_undo(const ResizeReport *report);
-/* One line in one write. Images done before are in an earlier run's report: they are left out unless it is new. */
+/* One line in one write. Images done before are in an earlier run's report: they are left out unless it is
+ * new. */
 FshStatus resize_report_add(const ResizeReport *report, const ResizeLine *line, FshError *error);
 /* The same for what --check finds. */
 FshStatus resize_report_add_finding(const ResizeReport *report, const char *path, const char *finding,

@@ -119,7 +119,8 @@ static const char *path_below(const char *path, const char *folder)
                : NULL;
 }
 
-/* `find SRC` and `find /data/SRC` give SRC with each path. Relative, it is that only if SRC/path is not there. */
+/* `find SRC` and `find /data/SRC` give SRC with each path. Relative, it is that only if SRC/path is not
+ * there. */
 static const char *drop_source(const ResizeSource *source, const char *path)
 {
     char whole[PATH_MAX];

@@ -1,6 +1,7 @@
 /* resize_source.h - where images come from, one after another, in an order that is the same each time.
  *
- *   a folder                every file below it, in byte order of the paths, found while the first ones are worked on
+ *   a folder                every file below it, in byte order of the paths, found while the first ones are
+ *                           worked on
  *   a folder and a list     the files that the list names, in its order (--files-from)
  *   a folder of pairs       each file of one side together with its partner (--pairs)
  *   a tar                   its files in its order, tars in it as folders (tar_read.h)
@@ -29,21 +30,21 @@ typedef struct ResizeSourceOptions {
 /* One image, or one pair; kept by the caller and filled anew. */
 typedef struct ResizeItem {
     char path[PATH_MAX]; /* in the source: what messages, report and parts call it */
-    char name
-        [PATH_MAX]; /* below the destination, extension as in path; usually path itself; "": it has no label,
-                               which matters if it is an image */
+    /* below the destination, extension as in path; usually path itself; "": it has no label, which matters if
+     * it is an image */
+    char name[PATH_MAX];
     char partner[PATH_MAX]; /* pairs: where the other side's image is if it has the same extension; else "" */
-    bool
-        is_second_side; /* of a pair that comes, or came, with its first: nothing to do if there is a first */
-    bool is_unplaced;   /* pairs: lies below no side; labels: has none */
-    bool is_outside;    /* pairs: lies below no side, or several, as reason says; matters if it is an image */
-    char
-        reason[RESIZE_REASON_BYTES]; /* not "": there is nothing to read, and why; only path is set besides */
-    bool is_unread;                  /* with reason: the system failed; another time it can be read */
-    bool in_tar;                     /* content has to be loaded; else SRC/path is a file to open */
-    uint64_t bytes;                  /* in_tar */
-    int64_t modified_ns;             /* in_tar */
-    Buffer content;                  /* in_tar, after resize_source_load; freed by the caller */
+    /* of a pair that comes, or came, with its first: nothing to do if there is a first */
+    bool is_second_side;
+    bool is_unplaced; /* pairs: lies below no side; labels: has none */
+    bool is_outside;  /* pairs: lies below no side, or several, as reason says; matters if it is an image */
+    /* not "": there is nothing to read, and why; only path is set besides */
+    char reason[RESIZE_REASON_BYTES];
+    bool is_unread;      /* with reason: the system failed; another time it can be read */
+    bool in_tar;         /* content has to be loaded; else SRC/path is a file to open */
+    uint64_t bytes;      /* in_tar */
+    int64_t modified_ns; /* in_tar */
+    Buffer content;      /* in_tar, after resize_source_load; freed by the caller */
 } ResizeItem;
 
 typedef struct ResizeSource ResizeSource;
@@ -51,14 +52,15 @@ typedef struct ResizeSource ResizeSource;
 /* Whether SRC is a tar rather than a folder. */
 bool resize_source_is_tar(const ResizeSourceOptions *options);
 
-/* FSH_ERR_NOT_FOUND, FSH_ERR_SYSTEM; FSH_ERR_UNSUPPORTED: neither folder nor tar; FSH_ERR_USAGE: pairs, or a list, of a
- * tar. options stay the caller's and must live as long. */
+/* FSH_ERR_NOT_FOUND, FSH_ERR_SYSTEM; FSH_ERR_UNSUPPORTED: neither folder nor tar; FSH_ERR_USAGE: pairs, or a
+ * list, of a tar. options stay the caller's and must live as long. */
 FshStatus resize_source_open(ResizeSource **source, const ResizeSourceOptions *options, FshError *error);
 
-/* *end_ret: there is no more. Failures are the source's as a whole; one that cannot be read is an item with a reason. */
+/* *end_ret: there is no more. Failures are the source's as a whole; one that cannot be read is an item with a
+ * reason. */
 FshStatus resize_source_next(ResizeSource *source, ResizeItem *item, bool *end_ret, FshError *error);
-/* The content of the item that came last, in_tar only; most: bytes. On failure the item gets a reason, and the source goes
- * on; what is returned is a failure of memory or the like. */
+/* The content of the item that came last, in_tar only; most: bytes. On failure the item gets a reason, and
+ * the source goes on; what is returned is a failure of memory or the like. */
 FshStatus resize_source_load(ResizeSource *source, ResizeItem *item, uint64_t most, FshError *error);
 
 /* Whether paths come in byte order. */

@@ -134,7 +134,8 @@ static FshStatus refuse_foreign(ResizeState *state, const ResizeOptions *options
     return status;
 }
 
-/* The state is files of ours in a folder of ours: a link that somebody put there would have others truncated or removed. */
+/* The state is files of ours in a folder of ours: a link that somebody put there would have others truncated
+ * or removed. */
 static FshStatus refuse_links(const ResizeState *state, FshError *error)
 {
     struct stat kind;
@@ -157,8 +158,8 @@ static FshStatus refuse_links(const ResizeState *state, FshError *error)
     return status;
 }
 
-/* A tar that has its name, one that is under way, both, or neither: what the recipe says of it holds only as far as it is
- * there. */
+/* A tar that has its name, one that is under way, both, or neither: what the recipe says of it holds only as
+ * far as it is there. */
 static FshStatus look_at_tar(ResizeState *state, const ResizeOptions *options, const json_t *recipe,
                              FshError *error)
 {
@@ -182,8 +183,8 @@ static FshStatus look_at_tar(ResizeState *state, const ResizeOptions *options, c
     return FSH_OK;
 }
 
-/* Whether the run that left this has made nothing that is known: a slip of the hand must not bind the next one. Parts may
- * run at this moment. */
+/* Whether the run that left this has made nothing that is known: a slip of the hand must not bind the next
+ * one. Parts may run at this moment. */
 static bool has_made_nothing(const ResizeState *state, const ResizeOptions *options)
 {
     char path[PATH_MAX];
@@ -202,7 +203,8 @@ static bool has_made_nothing(const ResizeState *state, const ResizeOptions *opti
     return empty && !status;
 }
 
-/* Earlier versions kept their lists in LMDBs, which are not read any more: what they say is done would be done again. */
+/* Earlier versions kept their lists in LMDBs, which are not read any more: what they say is done would be
+ * done again. */
 static FshStatus refuse_old_ledgers(const ResizeState *state, FshError *error)
 {
     bool found = false;
@@ -399,7 +401,8 @@ static FshStatus open_one(ResizeState *state, Part part, FshError *error)
     return status || !file_exists(path) ? status : open_other(state, path, error);
 }
 
-/* All that is to be read, later rows first: parts begin when the whole has ended, which takes over what they did. */
+/* All that is to be read, later rows first: parts begin when the whole has ended, which takes over what they
+ * did. */
 static FshStatus open_to_read(ResizeState *state, Part part, FshError *error)
 {
     static const Part whole = {0, 0};
@@ -449,7 +452,8 @@ static FshStatus open_ledgers(ResizeState *state, Part part, FshError *error)
     return part.count ? open_one(state, whole, error) : adopt_parts(state, error);
 }
 
-/* Whether the finished tar is the one that was written: its end marker is two blocks of zeros behind the last entry. */
+/* Whether the finished tar is the one that was written: its end marker is two blocks of zeros behind the last
+ * entry. */
 static FshStatus compare_length(const ResizeState *state, const ResizeOptions *options, FshError *error)
 {
     enum { END_MARKER_BYTES = 2 * 512 };

@@ -1,4 +1,5 @@
-/* resize_state.h - the destination's memory: by what recipe it was made, from what, and which outputs are done.
+/* resize_state.h - the destination's memory: by what recipe it was made, from what, and which outputs are
+ * done.
  *
  * A folder DST has it in DST/.fresize, a tar DIR/NAME.tar in DIR/.NAME.tar.fresize:
  *   recipe.json           recipe, source, and whether a run came to its end; there before the first output is
@@ -7,8 +8,8 @@
  *   lock, part-2-of-4.lock
  *   images.tar            a tar that is not finished
  *
- * One run writes a destination at a time, or several parts of it: a run without --part locks out all others, and a part
- * all runs of the same part and those without. */
+ * One run writes a destination at a time, or several parts of it: a run without --part locks out all others,
+ * and a part all runs of the same part and those without. */
 #ifndef FSHARD_RESIZE_STATE_H
 #define FSHARD_RESIZE_STATE_H
 
@@ -42,29 +43,30 @@ typedef struct ResizeState {
 /* Fills folder and is_tar of a zeroed state, and looks at nothing. FSH_ERR_USAGE: the path is too long. */
 FshStatus resize_state_place(ResizeState *state, const char *destination, FshError *error);
 
-/* Looks only: fills folder, is_tar, resume, fresh, finished. What is known of a tar that is gone, finished or not, binds
- * nothing: it is made from the beginning. FSH_ERR_USAGE: destination and source lie in each other. FSH_ERR_EXISTS: the
- * destination is a file, or a tar that is not known to be finished; or it holds files and no state, or another recipe's or
- * source's, and force is not set. */
+/* Looks only: fills folder, is_tar, resume, fresh, finished. What is known of a tar that is gone, finished or
+ * not, binds nothing: it is made from the beginning. FSH_ERR_USAGE: destination and source lie in each other.
+ * FSH_ERR_EXISTS: the destination is a file, or a tar that is not known to be finished; or it holds files and
+ * no state, or another recipe's or source's, and force is not set. */
 FshStatus resize_state_check(ResizeState *state, const ResizeOptions *options, FshError *error);
 
-/* A report in the destination would be taken for what fresize did not write, in its state for what it must not lose.
- * FSH_ERR_USAGE. */
+/* A report in the destination would be taken for what fresize did not write, in its state for what it must
+ * not lose. FSH_ERR_USAGE. */
 FshStatus resize_state_refuse_report(const ResizeOptions *options, FshError *error);
 
-/* After resize_state_check: makes the destination, its state and its locks, and looks again, now that nobody else writes.
- * A run of the whole takes over what parts before it have done. Of what is finished, nothing is written. FSH_ERR_EXISTS:
- * another process is at it; or the tar has not the length that was written. */
+/* After resize_state_check: makes the destination, its state and its locks, and looks again, now that nobody
+ * else writes. A run of the whole takes over what parts before it have done. Of what is finished, nothing is
+ * written. FSH_ERR_EXISTS: another process is at it; or the tar has not the length that was written. */
 FshStatus resize_state_begin(ResizeState *state, const ResizeOptions *options, FshError *error);
 
 /* After resize_state_check, for dry runs: opens what there is, to be read. FSH_ERR_EXISTS as above. */
 FshStatus resize_state_look(ResizeState *state, const ResizeOptions *options, FshError *error);
 
-/* Opens what a finished or stopped run left, to be read; for --check. FSH_ERR_NOT_FOUND: fresize has not made this. */
+/* Opens what a finished or stopped run left, to be read; for --check. FSH_ERR_NOT_FOUND: fresize has not made
+ * this. */
 FshStatus resize_state_open(ResizeState *state, const ResizeOptions *options, FshError *error);
 
-/* Notes what this part's scan of the source found, and compares it with the other parts': parts that saw another source
- * would leave images out, or do them twice. FSH_ERR_MISMATCH. */
+/* Notes what this part's scan of the source found, and compares it with the other parts': parts that saw
+ * another source would leave images out, or do them twice. FSH_ERR_MISMATCH. */
 FshStatus resize_state_note_part(const ResizeState *state, Part part, uint64_t images_count,
                                  uint64_t images_bytes, FshError *error);
 
@@ -85,7 +87,8 @@ bool resize_state_leads_to_source(const ResizeState *state, const char *output);
 /* All is written: waits for the disk, then notes that the output is complete. */
 FshStatus resize_state_finish(const ResizeState *state, const ResizeOptions *options, FshError *error);
 
-/* A destination that was made for nothing (the source had no image) goes again, if nothing but the state is in it. */
+/* A destination that was made for nothing (the source had no image) goes again, if nothing but the state is
+ * in it. */
 void resize_state_undo(ResizeState *state, const char *destination);
 
 /* Gives up locks and memory. Safe on a zeroed state, and twice. */

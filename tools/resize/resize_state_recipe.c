@@ -182,7 +182,8 @@ static const char *spell_value(const json_t *value, char *text, size_t text_byte
     return text;
 }
 
-/* "was made with --max-size 160, now 256", "was made without --exact, now with": separator is ", now " or ", not ". */
+/* "was made with --max-size 160, now 256", "was made without --exact, now with": separator is ", now " or ",
+ * not ". */
 static void spell_difference(const char *key, const json_t *before, const json_t *now, const char *separator,
                              char *text, size_t text_bytes)
 {

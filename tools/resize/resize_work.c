@@ -44,8 +44,8 @@ static void fail_result(ResizeResult *result, FshStatus status)
         (void)fsh_error_set(&result->reason, status, "%s", fsh_strerror(status));
 }
 
-/* Fails the result of an image that the system could not read, or for which it had no memory: another time it may.
- * What is gone, or has a name that no file can have, stays so. */
+/* Fails the result of an image that the system could not read, or for which it had no memory: another time it
+ * may. What is gone, or has a name that no file can have, stays so. */
 static void fail_reading(ResizeResult *result, FshStatus status)
 {
     const int number = result->reason.system_errno;
@@ -97,8 +97,8 @@ FshStatus resize_is_done(const ResizeJob *job, const ResizeResult *result, uint6
     }
     struct stat output;
     status = file_join(path, sizeof path, options->destination, result->target, error);
-    /* the size too: a file system may lose the bytes of a file at a power cut, and keep the name; and the time that it was
-     * given: who has written into it has changed that */
+    /* the size too: a file system may lose the bytes of a file at a power cut, and keep the name; and the
+     * time that it was given: who has written into it has changed that */
     *done_ret = !status && current && stat(path, &output) == 0 && S_ISREG(output.st_mode) &&
                 (uint64_t)output.st_size == row.bytes &&
                 is_same_time(file_time_ns(output.st_mtim), result->modified_ns);
@@ -209,8 +209,8 @@ static void make_image(const ResizeJob *job, ResizeThread *thread, size_t side, 
         result->outcome = outcomes[image->action];
 }
 
-/* From the source to an image ready to be written; what goes wrong with it stands in result. anew: also where it was done
- * before. A failure returned is the destination's and ends the run. */
+/* From the source to an image ready to be written; what goes wrong with it stands in result. anew: also where
+ * it was done before. A failure returned is the destination's and ends the run. */
 static FshStatus prepare(const ResizeJob *job, ResizeThread *thread, size_t side, const ResizeItem *item,
                          bool anew, ResizeResult *result, FshError *error)
 {
@@ -300,8 +300,8 @@ static FshStatus write_file(const ResizeJob *job, const ResizeItem *item, Resize
     return status;
 }
 
-/* Whether an output could not be written because no file can have its name, or a file has the name of its folder: the
- * next one can be. */
+/* Whether an output could not be written because no file can have its name, or a file has the name of its
+ * folder: the next one can be. */
 static bool is_about_name(const FshError *error)
 {
     static const int numbers[] = {ENAMETOOLONG, EISDIR, ENOTDIR, ELOOP, EILSEQ, EINVAL};

@@ -1,5 +1,5 @@
-/* resize_work.h - the middle of a run: one image, or one pair, from its source to bytes that are written or ready to be.
- * Internal to resize.c. */
+/* resize_work.h - the middle of a run: one image, or one pair, from its source to bytes that are written or
+ * ready to be. Internal to resize.c. */
 #ifndef FSHARD_RESIZE_WORK_H
 #define FSHARD_RESIZE_WORK_H
 
@@ -61,21 +61,20 @@ typedef struct ResizeJob {
 FshStatus resize_result_begin(const ResizeJob *job, const char *path, const char *name, ResizeResult *result,
                               FshError *error);
 
-/* Whether the output stands there, with the size and the time that it was given, made from a source of this size and
- * result's time. FSH_ERR_EXISTS: a tar holds it, made
- * from another. */
+/* Whether the output stands there, with the size and the time that it was given, made from a source of this
+ * size and result's time. FSH_ERR_EXISTS: a tar holds it, made from another. */
 FshStatus resize_is_done(const ResizeJob *job, const ResizeResult *result, uint64_t source_bytes,
                          bool *done_ret, FshError *error);
 
 /* Whether there is, or in a dry run would be, something to write. */
 bool resize_has_output(const ResizeResult *result);
 
-/* Tells whether a file begins as an image does, whatever its name. FSH_ERR_SYSTEM, FSH_ERR_MEMORY: it could not be
- * read; messages do not name it. */
+/* Tells whether a file begins as an image does, whatever its name. FSH_ERR_SYSTEM, FSH_ERR_MEMORY: it could
+ * not be read; messages do not name it. */
 FshStatus resize_is_image_by_content(const char *path, bool *is_image_ret, FshError *error);
 
-/* Does the slot's item, whose first result has begun. What is wrong with an image stands in its result; a failure that is
- * returned is the destination's. */
+/* Does the slot's item, whose first result has begun. What is wrong with an image stands in its result; a
+ * failure that is returned is the destination's. */
 FshStatus resize_work(const ResizeJob *job, ResizeThread *thread, ResizeSlot *slot, FshError *error);
 
 #endif

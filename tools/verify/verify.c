@@ -93,7 +93,8 @@ static FshStatus keep_counted(const FshFileInfo *info, const uint64_t *class_cou
     return FSH_OK;
 }
 
-/* Adds a file that was counted to its split and to the report. Returns false where it was not: then it is to be opened. */
+/* Adds a file that was counted to its split and to the report. Returns false where it was not: then it is to
+ * be opened. */
 static bool add_counted(Verification *verification, const char *name, VerifySplit *split)
 {
     const CountedFile *file = verification->counted_next < verification->counted_count
@@ -189,8 +190,8 @@ static bool reads_records(const VerifyOptions *options)
     return options->level > VERIFY_QUICK || options->against || options->pairs;
 }
 
-/* verify_records, and the place of the suspects that it finds: in split `index` of the report's manifest, after the
- * samples of its files before. */
+/* verify_records, and the place of the suspects that it finds: in split `index` of the report's manifest,
+ * after the samples of its files before. */
 static FshStatus look_at_records(Verification *verification, const FshSplit *own, size_t index,
                                  FshError *error)
 {
@@ -277,7 +278,8 @@ static FshStatus compare_channels(VerifyReport *report, FshError *error)
     return add_problem(report, FSH_ERR_MISMATCH, FSH_MANIFEST_NAME, reason, error);
 }
 
-/* An eighth of a step of 255: so much may lie between two decoders' pixels of the same file on average, and no more. */
+/* An eighth of a step of 255: so much may lie between two decoders' pixels of the same file on average, and
+ * no more. */
 #define PIXEL_TOLERANCE 0.0005
 
 static FshStatus compare_pixels(VerifyReport *report, FshError *error)
@@ -321,7 +323,8 @@ static FshStatus compare_pixels(VerifyReport *report, FshError *error)
     return status;
 }
 
-/* What dataset.json says of all images, against them. Only where nothing else is wrong: a missing shard explains the rest. */
+/* What dataset.json says of all images, against them. Only where nothing else is wrong: a missing shard
+ * explains the rest. */
 static FshStatus compare_statistics(VerifyReport *report, FshError *error)
 {
     if (report->problem_count)
@@ -362,7 +365,8 @@ static bool borrow_manifest(VerifyReport *report, const FshManifest *from)
     return true;
 }
 
-/* Whatever fsh_open opens, as a whole: one file, and containers of others, which only together make samples. */
+/* Whatever fsh_open opens, as a whole: one file, and containers of others, which only together make
+ * samples. */
 static FshStatus verify_opened(Verification *verification, FshError *error)
 {
     VerifyReport *report = verification->report;

@@ -5,9 +5,9 @@
  *   … report.problem_count == 0: all is well
  *   verify_report_free(&report);
  *
- * libfshard proves the bytes (structure, hashes, CRCs, labels, counts, content in two splits: fsh_check); this
- * adds what it cannot know: that every image decodes to what its record says, that their sizes are those of the manifest, that
- * they are those of the source tree, and that the sides of a pair look alike. */
+ * libfshard proves the bytes (structure, hashes, CRCs, labels, counts, content in two splits: fsh_check);
+ * this adds what it cannot know: that every image decodes to what its record says, that their sizes are those
+ * of the manifest, that they are those of the source tree, and that the sides of a pair look alike. */
 #ifndef FSHARD_VERIFY_VERIFY_H
 #define FSHARD_VERIFY_VERIFY_H
 

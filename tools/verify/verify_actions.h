@@ -1,5 +1,5 @@
-/* verify_actions.h - what fverify does with a dataset besides proving it: list, extract, sheet, repair. Each prints its
- * result on stdout; problems with the data set *partial_ret. */
+/* verify_actions.h - what fverify does with a dataset besides proving it: list, extract, sheet, repair. Each
+ * prints its result on stdout; problems with the data set *partial_ret. */
 #ifndef FSHARD_VERIFY_VERIFY_ACTIONS_H
 #define FSHARD_VERIFY_VERIFY_ACTIONS_H
 
@@ -7,8 +7,8 @@
 
 typedef struct ActionOptions {
     const char *path; /* the dataset, or the shard to repair */
-    const char *
-        target; /* what is written: the folder, the sheet, the new shard; the file of names; NULL for the list */
+    /* what is written: the folder, the sheet, the new shard; the file of names; NULL for the list */
+    const char *target;
     int jobs;
     bool quiet, verbose, json, force;
 } ActionOptions;
@@ -19,8 +19,8 @@ FshStatus action_list(const ActionOptions *options, bool *partial_ret, FshError 
 FshStatus action_extract(const ActionOptions *options, bool *partial_ret, FshError *error);
 FshStatus action_sheet(const ActionOptions *options, bool *partial_ret, FshError *error);
 FshStatus action_repair(const ActionOptions *options, bool *partial_ret, FshError *error);
-/* Writes the display names of classes that the file target tells into a finished dataset's manifest, which appears at once or
- * not at all. */
+/* Writes the display names of classes that the file target tells into a finished dataset's manifest, which
+ * appears at once or not at all. */
 FshStatus action_name_classes(const ActionOptions *options, bool *partial_ret, FshError *error);
 
 #endif

@@ -10,8 +10,8 @@
 #include "common/file.h"
 #include "imaging/shrink_names.h"
 
-/* Pixels of a photograph and of its encoding by another version of the library differ by this much at most, on average: JPEG
- * of quality 50 stays below 8 even on gray noise, another photograph is 40 or more away. */
+/* Pixels of a photograph and of its encoding by another version of the library differ by this much at most,
+ * on average: JPEG of quality 50 stays below 8 even on gray noise, another photograph is 40 or more away. */
 #define ENCODED_DIFFERENCE_MAX 16.0
 
 bool path_stays_inside(const char *path, size_t length)

@@ -1,9 +1,10 @@
 /* verify_against.h - a record against the file it was packed from.
  *
- * A file's bytes are the record's, or, where the dataset's provenance tells of a recipe (fresize, or fpack --max-size), what
- * the recipe makes of the file today: both have the same code, so the bytes must be the same. Raw pixels are compared with
- * the file decoded; images that were encoded again (--store jpeg) with the file encoded again or, where another version of the
- * library gives other bytes, by how far their pixels are from it.
+ * A file's bytes are the record's, or, where the dataset's provenance tells of a recipe (fresize, or fpack
+ * --max-size), what the recipe makes of the file today: both have the same code, so the bytes must be the
+ * same. Raw pixels are compared with the file decoded; images that were encoded again (--store jpeg) with the
+ * file encoded again or, where another version of the library gives other bytes, by how far their pixels are
+ * from it.
  *
  * Threads: an Against is read-only once opened; one AgainstReader per thread. */
 #ifndef FSHARD_VERIFY_VERIFY_AGAINST_H
@@ -33,7 +34,8 @@ typedef struct AgainstReader {
 
 void against_reader_free(AgainstReader *reader);
 
-/* data: the field's bytes, unpacked. FSH_ERR_MISMATCH, FSH_ERR_NOT_FOUND and others tell what is different; FSH_ERR_MEMORY. */
+/* data: the field's bytes, unpacked. FSH_ERR_MISMATCH, FSH_ERR_NOT_FOUND and others tell what is different;
+ * FSH_ERR_MEMORY. */
 FshStatus against_compare(const Against *against, AgainstReader *reader, const FshField *field,
                           const void *data, size_t bytes, FshError *error);
 

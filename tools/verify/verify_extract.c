@@ -79,8 +79,8 @@ static int name_by_source(const FshField *field, bool keeps_extension, char name
     return snprintf(name + stem, PATH_MAX - (size_t)stem, ".png") + stem;
 }
 
-/* x.jpg and x.png of one folder would both be x.png, as pixels: which names are wanted twice, in all of the dataset, so that
- * what a file is called depends on no order. */
+/* x.jpg and x.png of one folder would both be x.png, as pixels: which names are wanted twice, in all of the
+ * dataset, so that what a file is called depends on no order. */
 static FshStatus gather_names(Extraction *extraction, const FshDataset *dataset, FshError *error)
 {
     FshStatus status = FSH_OK;
@@ -144,7 +144,8 @@ static FshStatus make_name(const Extraction *extraction, const FshSample *sample
 
 /* ---- files ---- */
 
-/* The folder of name, made where it is missing; *last_ret is the name in it. The descriptor is the caller's. */
+/* The folder of name, made where it is missing; *last_ret is the name in it. The descriptor is the
+ * caller's. */
 static FshStatus open_parent(const Extraction *extraction, char *name, int *parent_ret, const char **last_ret,
                              FshError *error)
 {

@@ -34,7 +34,8 @@ static FshStatus make_suspects(const VerifyReport *report, const FshDataset *dat
 
 /* ---- problems ---- */
 
-/* Finds a record by its file's name and its number there. A file that was opened by itself need not be called so. */
+/* Finds a record by its file's name and its number there. A file that was opened by itself need not be called
+ * so. */
 static bool find_record(const FshDataset *dataset, const VerifyProblem *problem, Thumb *thumb)
 {
     const FshManifest *manifest = fsh_manifest(dataset);
@@ -77,7 +78,8 @@ static const FshDataset *open_file(Faults *faults, const VerifyReport *report, c
     return dataset;
 }
 
-/* Returns whether a problem has a picture of its own: one for each record. suspects: pairs that are suspicious have theirs. */
+/* Returns whether a problem has a picture of its own: one for each record. suspects: pairs that are
+ * suspicious have theirs. */
 static bool is_shown(const VerifyReport *report, size_t index, bool suspects)
 {
     const VerifyProblem *problem = &report->problems[index], *before = problem - 1;

@@ -1,4 +1,5 @@
-/* verify_faults.h - the samples that a report finds fault with, as small images: what is suspicious is to be looked at.
+/* verify_faults.h - the samples that a report finds fault with, as small images: what is suspicious is to be
+ * looked at.
  *
  * Threads: one. */
 #ifndef FSHARD_VERIFY_VERIFY_FAULTS_H
@@ -14,9 +15,9 @@ typedef struct Faults {
     size_t dataset_count;
 } Faults;
 
-/* Makes options->count thumbnails of each kind at most; note says what is wrong. dataset: the report's, or NULL where it cannot be
- * opened: then each file is, by itself. What cannot be read or decoded is there without its image. FSH_ERR_MEMORY,
- * FSH_ERR_INTERRUPTED; *faults is to be freed in every case. */
+/* Makes options->count thumbnails of each kind at most; note says what is wrong. dataset: the report's, or
+ * NULL where it cannot be opened: then each file is, by itself. What cannot be read or decoded is there
+ * without its image. FSH_ERR_MEMORY, FSH_ERR_INTERRUPTED; *faults is to be freed in every case. */
 FshStatus faults_make(const VerifyReport *report, const FshDataset *dataset, const ThumbOptions *options,
                       Faults *faults, FshError *error);
 void faults_free(Faults *faults);

@@ -13,7 +13,8 @@ typedef struct Histogram {
     uint64_t minimum, maximum, sum, count; /* of all values; minimum 0 while count is */
 } Histogram;
 
-/* Bin 0 is for 0; then one for 1, one for 2 to 3 … up to 15; then two for each doubling, and all above in the last. */
+/* Bin 0 is for 0; then one for 1, one for 2 to 3 … up to 15; then two for each doubling, and all above in the
+ * last. */
 void histogram_add(Histogram *histogram, uint64_t value);
 /* Adds all that the other one counts. */
 void histogram_merge(Histogram *histogram, const Histogram *other);

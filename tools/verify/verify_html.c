@@ -76,7 +76,8 @@ static void add_problems(HtmlPage *page, const VerifyProblem *problems, size_t c
         html_add(page, "<p class=\"note\">… and %zu more: --json lists them.</p>", count - PAGE_PROBLEMS);
 }
 
-/* Adds what is wrong: first what only the eye can judge, then the rest, as pictures where there is a record, and as a table. */
+/* Adds what is wrong: first what only the eye can judge, then the rest, as pictures where there is a record,
+ * and as a table. */
 static void add_faults(HtmlPage *page, const VerifyReport *report, const Faults *faults)
 {
     if (faults->suspects.count) {

@@ -109,7 +109,8 @@ static size_t tick_step(size_t count)
                 return digits[i] * power;
 }
 
-/* Adds the classes of a split from the largest to the smallest: how even they are. Neighbours share a bar where there are many. */
+/* Adds the classes of a split from the largest to the smallest: how even they are. Neighbours share a bar
+ * where there are many. */
 static void add_class_chart(HtmlPage *page, const VerifySplit *split, size_t class_count)
 {
     const size_t group = (class_count + CLASS_BARS - 1) / CLASS_BARS,

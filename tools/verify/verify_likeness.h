@@ -6,8 +6,8 @@
  * gradients recognisable, large blur coarse ones. The best of the three counts.
  *
  * Gradients of different scenes correlate, by chance, the more the fewer there are: over 8,100 exchanged
- * photographs they stay below 0.30 at 64 x 64 pixels, 0.40 at 32 x 32 and 0.58 at 16 x 16. The three correlations
- * are put on the scale of that at 32, on which these values are all 0.4, and equal images 1.
+ * photographs they stay below 0.30 at 64 x 64 pixels, 0.40 at 32 x 32 and 0.58 at 16 x 16. The three
+ * correlations are put on the scale of that at 32, on which these values are all 0.4, and equal images 1.
  *
  * A scene that is shifted (a neighbouring frame, another crop) agrees with itself at a coarse size. So
  * gradients at 64 x 64 are also compared at every shift of up to LIKENESS_SHIFT_MAX pixels; where they

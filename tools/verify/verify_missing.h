@@ -30,8 +30,8 @@ typedef struct MissingImages {
     char *names[MISSING_NAMES]; /* the first of them; owned */
 } MissingImages;
 
-/* Looks for every file below folder that is called like an image. Sorts set. FSH_ERR_MEMORY, FSH_ERR_INTERRUPTED and what
- * walk_files gives. */
+/* Looks for every file below folder that is called like an image. Sorts set. FSH_ERR_MEMORY,
+ * FSH_ERR_INTERRUPTED and what walk_files gives. */
 FshStatus missing_images_find(SourceSet *set, const char *folder, bool without_extension, int jobs,
                               MissingImages *missing, FshError *error);
 void missing_images_free(MissingImages *missing);

@@ -21,13 +21,14 @@ void pixel_reader_free(PixelReader *reader);
 FshStatus pixel_reader_bytes(PixelReader *reader, const FshSplit *split, const FshField *field,
                              const void **data_ret, size_t *bytes_ret, FshError *error);
 
-/* An image file or raw pixels of field's geometry, in memory, as pixels: reader->decoded. least_edge: a JPEG may be decoded
- * smaller, with no edge below this; 0: in full. info_ret may be NULL; of raw pixels it is left alone. */
+/* An image file or raw pixels of field's geometry, in memory, as pixels: reader->decoded. least_edge: a JPEG
+ * may be decoded smaller, with no edge below this; 0: in full. info_ret may be NULL; of raw pixels it is left
+ * alone. */
 FshStatus pixel_reader_decode(PixelReader *reader, const FshField *field, const void *data, size_t bytes,
                               uint32_t least_edge, ImageInfo *info_ret, FshError *error);
 
-/* The whole image in a box of edge x edge pixels: as large as fits, never enlarged; with stretch exactly that size, its
- * proportions given up. */
+/* The whole image in a box of edge x edge pixels: as large as fits, never enlarged; with stretch exactly that
+ * size, its proportions given up. */
 FshStatus pixel_reader_thumbnail(PixelReader *reader, const FshSplit *split, const FshField *field,
                                  uint32_t edge, bool stretch, Image *thumbnail, FshError *error);
 /* The same of reader->decoded. */

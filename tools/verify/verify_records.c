@@ -80,7 +80,8 @@ bool verify_knows(const VerifyReport *report, const char *file, int64_t record)
            bsearch(&wanted, report->known, report->known_count, sizeof wanted, compare_known);
 }
 
-/* The reason of "shards/train-00000-of-00001.fshard record 3 at byte 960: key cat/3: …": a problem names the rest itself. */
+/* The reason of "shards/train-00000-of-00001.fshard record 3 at byte 960: key cat/3: …": a problem names the
+ * rest itself. */
 static const char *drop_place(const FshSplit *split, uint64_t index, const FshSample *sample,
                               const char *message)
 {
@@ -151,8 +152,8 @@ typedef struct RecordFindings {
     PixelStatistics statistics;
 } RecordFindings;
 
-/* What a thread takes at a time: a few neighbours, since a record of a kilobyte costs less than handing it from thread to
- * thread. */
+/* What a thread takes at a time: a few neighbours, since a record of a kilobyte costs less than handing it
+ * from thread to thread. */
 enum { CHUNK_RECORDS = 64, CHUNK_BYTES = 256 << 10 };
 
 typedef struct RecordChunk {
@@ -171,7 +172,8 @@ typedef struct RecordsJob {
     bool sums_pixels; /* the manifest tells the mean of this split */
 } RecordsJob;
 
-/* Containers of others need not tell an image's size: then there is nothing that decoding could contradict. */
+/* Containers of others need not tell an image's size: then there is nothing that decoding could
+ * contradict. */
 static bool tells_size(const FshField *field, const FshManifest *manifest)
 {
     return manifest->container <= FSH_CONTAINER_LMDB || field->width || field->height || field->channels;

@@ -6,11 +6,12 @@
 #include "tools/verify/verify.h"
 #include "tools/verify/verify_against.h"
 
-/* Adds a problem or, with status FSH_OK, a remark; strings are copied, key and source may be NULL. FSH_ERR_MEMORY. */
+/* Adds a problem or, with status FSH_OK, a remark; strings are copied, key and source may be NULL.
+ * FSH_ERR_MEMORY. */
 FshStatus verify_add_problem(VerifyReport *report, const FshProblem *problem, FshError *error);
 
-/* The same of sample `index` of split: its place, its key, and the source of one of its fields. sample: NULL where it cannot
- * be read. Nothing is added where libfshard has found this record wrong: see verify_knows. */
+/* The same of sample `index` of split: its place, its key, and the source of one of its fields. sample: NULL
+ * where it cannot be read. Nothing is added where libfshard has found this record wrong: see verify_knows. */
 FshStatus verify_add_sample_problem(VerifyReport *report, const FshSplit *split, uint64_t index,
                                     const FshSample *sample, unsigned field, const FshError *failure,
                                     FshError *error);
@@ -18,21 +19,22 @@ FshStatus verify_add_sample_problem(VerifyReport *report, const FshSplit *split,
 /* To be called once, when libfshard has found what it finds. FSH_ERR_MEMORY. */
 FshStatus verify_know_problems(VerifyReport *report, FshError *error);
 
-/* Whether libfshard found something wrong with this record (-1: with the file as a whole). O(log problems): a disk may
- * have spoiled a million records. */
+/* Whether libfshard found something wrong with this record (-1: with the file as a whole). O(log problems): a
+ * disk may have spoiled a million records. */
 bool verify_knows(const VerifyReport *report, const char *file, int64_t record);
 
 /* What the samples of one file hold, counted while libfshard has them at hand. */
 typedef struct VerifyTally {
     VerifyReport images; /* of which only image counts and sizes are used */
-    uint32_t factor_min,
-        factor_max; /* how much larger the other sides of pairs are than the first; 0: no pair tells */
+    /* how much larger the other sides of pairs are than the first; 0: no pair tells */
+    uint32_t factor_min, factor_max;
 } VerifyTally;
 
-/* Counts a sample in a VerifyTally, as FshCounting's add. Returns false where verify_records would find something wrong. */
+/* Counts a sample in a VerifyTally, as FshCounting's add. Returns false where verify_records would find
+ * something wrong. */
 bool verify_tally_sample(const FshSample *sample, void *own);
-/* Adds to the report what verify_records would. Returns false, and adds nothing, where the sides of pairs do not have the sizes
- * that the report's manifest says. */
+/* Adds to the report what verify_records would. Returns false, and adds nothing, where the sides of pairs do
+ * not have the sizes that the report's manifest says. */
 bool verify_add_tally(VerifyReport *report, const VerifyTally *tally);
 
 /* Checks all samples of split on options->jobs threads, and adds to the

@@ -1,4 +1,5 @@
-/* verify_thumbs.h - a few samples of a dataset as small images, for people to look at: a contact sheet, a page. */
+/* verify_thumbs.h - a few samples of a dataset as small images, for people to look at: a contact sheet, a
+ * page. */
 #ifndef FSHARD_VERIFY_VERIFY_THUMBS_H
 #define FSHARD_VERIFY_VERIFY_THUMBS_H
 
@@ -22,17 +23,19 @@ typedef struct Thumbs {
 } Thumbs;
 
 typedef struct ThumbOptions {
-    size_t
-        count; /* at most so many samples, of each split in proportion, but at least one, evenly spread over it */
+    /* at most so many samples, of each split in proportion, but at least one, evenly spread over it */
+    size_t count;
     uint32_t edge; /* of the box a thumbnail fits in, px */
     bool with_crops;
     int jobs;
 } ThumbOptions;
 
-/* What cannot be decoded is no failure. FSH_ERR_MEMORY, FSH_ERR_INTERRUPTED; *thumbs is to be freed in every case. */
+/* What cannot be decoded is no failure. FSH_ERR_MEMORY, FSH_ERR_INTERRUPTED; *thumbs is to be freed in every
+ * case. */
 FshStatus thumbs_make(const FshDataset *dataset, const ThumbOptions *options, Thumbs *thumbs,
                       FshError *error);
-/* The same for items that name split and index, which are filled in; options->count is not looked at. where: for messages. */
+/* The same for items that name split and index, which are filled in; options->count is not looked at. where:
+ * for messages. */
 FshStatus thumbs_fill(Thumbs *thumbs, const ThumbOptions *options, const char *where, FshError *error);
 void thumbs_free(Thumbs *thumbs);
 

@@ -77,7 +77,7 @@ FshStatus backend_rates(Backend *backend, DataType type, BackendRates *rates, Fs
     return backend->interface->rates(backend, type, rates, error);
 }
 
-/* ---- memory ----------------------------------------------------------------------------------------------------- */
+/* ---- memory ---- */
 
 const char *const memory_kind_names[MEMORY_KINDS] = {"weights",     "weight_copies", "gradients",
                                                      "activations", "scratch",       "inputs",
@@ -140,7 +140,7 @@ FshStatus backend_foresee(const char *device, const Graph *graph, unsigned *fusi
     return status;
 }
 
-/* ---- state ------------------------------------------------------------------------------------------------------ */
+/* ---- state ---- */
 
 FshStatus state_new(State **state, Backend *backend, const Graph *graph, FshError *error)
 {
@@ -172,7 +172,8 @@ static bool lives_in_state(const Tensor *tensor)
            tensor->role == TENSOR_OPTIMIZER;
 }
 
-/* FNV-1a, 64 bits (Fowler, Noll, Vo): a stream of random numbers for each name, whatever the order of the tensors. */
+/* FNV-1a, 64 bits (Fowler, Noll, Vo): a stream of random numbers for each name, whatever the order of the
+ * tensors. */
 static uint64_t name_hash(const char *name)
 {
     uint64_t hash = UINT64_C(0xCBF29CE484222325);
@@ -257,7 +258,7 @@ FshStatus state_write(State *state, const char *name, const float *values, size_
     return status ? status : state->backend->interface->state_write(state, name, values, count, error);
 }
 
-/* ---- program ---------------------------------------------------------------------------------------------------- */
+/* ---- program ---- */
 
 FshStatus program_new(Program **program, State *state, const Graph *graph, FshError *error)
 {
@@ -307,7 +308,7 @@ FshStatus program_write(Program *program, TensorId input, const void *values, si
     return interface_of(program)->program_write(program, input, values, bytes, error);
 }
 
-/* ---- results ---------------------------------------------------------------------------------------------------- */
+/* ---- results ---- */
 
 bool backend_runs_ahead(const Backend *backend)
 {

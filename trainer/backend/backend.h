@@ -14,15 +14,15 @@
  *   program_run(train, &error);
  *   program_read(train, loss, …);
  *
- * A device works on its own: program_run enqueues, and what asks for a value waits for it. A loop that shall never leave the device
- * idle enqueues the next run before it looks at the last one's results:
+ * A device works on its own: program_run enqueues, and what asks for a value waits for it. A loop that shall
+ * never leave the device idle enqueues the next run before it looks at the last one's results:
  *
  *   program_results(train, (TensorId[]){loss, logits}, 2, 2, &error);  // two runs may be under way
  *   program_run(train, &error);                                        // run 0
  *   for (uint64_t run = 1; …; run++) {
  *       program_write(train, image, …);
  *       program_run(train, &error);                                    // run `run`, while
- *       program_collect(train, run - 1, values, &error);               // values[0]: the loss of the one before
+ *       program_collect(train, run - 1, values, &error); // values[0]: the loss of the one before
  *   }
  *
  * A State keeps parameters in whatever layout the backend's kernels prefer; state_read and state_write speak
@@ -44,11 +44,13 @@ typedef struct Program Program;
 typedef struct BackendOptions {
     /* Of the CPU backend; of the CUDA backend: those that build plans at the start. 0: all available. */
     int threads;
-    /* The others are the CUDA backend's; the CPU backend gives the same bits in every run, and has no TF32. */
-    /* Time the ways to compute each convolution, keep the fastest. Without it the libraries' first proposals are taken. */
+    /* The others are the CUDA backend's; the CPU backend gives the same bits in every run, and has no
+     * TF32. */
+    /* Time the ways to compute each convolution, keep the fastest. Without it the libraries' first proposals
+     * are taken. */
     bool benchmark;
-    /* Only ways whose sums have one order: the same plans give the same bits in every run. Which way wins when ways are timed is
-     * chance: for the same bits with benchmark, plans come from a plan_cache. */
+    /* Only ways whose sums have one order: the same plans give the same bits in every run. Which way wins
+     * when ways are timed is chance: for the same bits with benchmark, plans come from a plan_cache. */
     bool deterministic;
     /* Products of float32 may round what they multiply to TF32 (10 bits of mantissa; sums stay float32). */
     bool tf32;
@@ -62,17 +64,20 @@ typedef struct BackendOptions {
  * device; the message says how to get it. */
 FshStatus backend_open(Backend **backend, const char *device, const BackendOptions *options, FshError *error);
 void backend_close(Backend **backend);
-/* Devices of this kind that a process sees (cuda), or that it makes sense to speak of (cpu: 1). As backend_open where there is
- * none. It may bring the device's libraries in: whoever will fork asks in a process of its own. */
+/* Devices of this kind that a process sees (cuda), or that it makes sense to speak of (cpu: 1). As
+ * backend_open where there is none. It may bring the device's libraries in: whoever will fork asks in a
+ * process of its own. */
 FshStatus backend_device_count(const char *device, int *count_ret, FshError *error);
-/* From now on the update of every program made on this backend takes the mean, over the ranks, of the gradients, and of the loss,
- * which program_read gives then: what a program decides by them, all ranks decide alike. Every rank calls it, before it makes a
- * program, and then runs the same programs in the same order. communicator is borrowed and outlives the backend. What else the ranks
- * have (running statistics of norms) stays their own. FSH_ERR_UNSUPPORTED: this build cannot (no NCCL). */
+/* From now on the update of every program made on this backend takes the mean, over the ranks, of the
+ * gradients, and of the loss, which program_read gives then: what a program decides by them, all ranks decide
+ * alike. Every rank calls it, before it makes a program, and then runs the same programs in the same order.
+ * communicator is borrowed and outlives the backend. What else the ranks have (running statistics of norms)
+ * stays their own. FSH_ERR_UNSUPPORTED: this build cannot (no NCCL). */
 FshStatus backend_join(Backend *backend, struct Communicator *communicator, FshError *error);
 /* "oneDNN 2.6.3, avx512_core_amx, 2 threads"; static for the backend's life. */
 const char *backend_description(const Backend *backend);
-/* What went wrong and did no harm, for people, or NULL: plans that could not be kept, say. Good until the next call on the backend. */
+/* What went wrong and did no harm, for people, or NULL: plans that could not be kept, say. Good until the
+ * next call on the backend. */
 const char *backend_warning(const Backend *backend);
 /* The rewrites (GraphFusion bits) whose nodes it runs: for graph_fuse and graph_fuse_backward. */
 unsigned backend_fusions(const Backend *backend);
@@ -95,7 +100,8 @@ typedef enum MemoryKind {
     MEMORY_INPUTS, /* batches, once for each that may be under way */
     MEMORY_RESULTS,
     MEMORY_PIXELS, /* samples that batches are made from (pixels.h) */
-    MEMORY_PINNED, /* of the host, through which a device is reached; the others are where the backend computes */
+    /* of the host, through which a device is reached; the others are where the backend computes */
+    MEMORY_PINNED,
     MEMORY_KINDS
 } MemoryKind;
 /* "weights", "weight_copies", "gradients", … */
@@ -107,9 +113,10 @@ typedef struct MemoryUse {
 uint64_t memory_total(const MemoryUse *use);
 /* Bytes of all tensors of a role, as the graph has them. */
 uint64_t memory_of_role(const Graph *graph, TensorRole role);
-/* What a backend would do with a graph, without any device: its fusions, and what the graph's State and program would take; scratch
- * memory, which only a device's libraries know, and results, which are asked for later, are left 0. graph NULL: the fusions alone.
- * fusions_ret, use: either may be NULL. FSH_ERR_UNSUPPORTED: this build has no such backend. */
+/* What a backend would do with a graph, without any device: its fusions, and what the graph's State and
+ * program would take; scratch memory, which only a device's libraries know, and results, which are asked for
+ * later, are left 0. graph NULL: the fusions alone. fusions_ret, use: either may be NULL.
+ * FSH_ERR_UNSUPPORTED: this build has no such backend. */
 FshStatus backend_foresee(const char *device, const Graph *graph, unsigned *fusions_ret, MemoryUse *use,
                           FshError *error);
 
@@ -134,29 +141,32 @@ void program_free(Program **program);
 FshStatus program_write(Program *program, TensorId input, const void *values, size_t bytes, FshError *error);
 /* All nodes, once, in order. */
 FshStatus program_run(Program *program, FshError *error);
-/* Kept tensors (graph_keep), parameters' gradients too, in logical layout; inputs, as the last run had them. */
+/* Kept tensors (graph_keep), parameters' gradients too, in logical layout; inputs, as the last run had
+ * them. */
 FshStatus program_read(Program *program, TensorId tensor, void *values, size_t bytes, FshError *error);
 
 /* True where program_run returns before the run is done, so that it pays to have several under way. */
 bool backend_runs_ahead(const Backend *backend);
 enum { PROGRAM_RESULTS_MAX = 8, PROGRAM_DEPTH_MAX = 8 };
-/* From now on each run leaves these kept f32 tensors in host memory, for the last depth runs (1..PROGRAM_DEPTH_MAX); runs count from
- * 0 again. Waits for the runs under way. count 0: no more.
- * Where backend_runs_ahead, with depth > 1 and an update without loss scaling, runs behind one whose loss was no number change no parameter either, and their
- * loss is NaN: who collects that run finds the weights that led to it, whatever was enqueued since. That holds until program_results
- * is called again. (Running statistics of norms move in every run.) */
+/* From now on each run leaves these kept f32 tensors in host memory, for the last depth runs
+ * (1..PROGRAM_DEPTH_MAX); runs count from 0 again. Waits for the runs under way. count 0: no more. Where
+ * backend_runs_ahead, with depth > 1 and an update without loss scaling, runs behind one whose loss was no
+ * number change no parameter either, and their loss is NaN: who collects that run finds the weights that led
+ * to it, whatever was enqueued since. That holds until program_results is called again. (Running statistics
+ * of norms move in every run.) */
 FshStatus program_results(Program *program, const TensorId *tensors, size_t count, size_t depth,
                           FshError *error);
-/* Waits for that run, and no later one, and gives the tensors' values, in the order of program_results, in logical layout; good until
- * run + depth is begun. FSH_ERR_USAGE: there was no such run, or its place was taken by a later one. */
+/* Waits for that run, and no later one, and gives the tensors' values, in the order of program_results, in
+ * logical layout; good until run + depth is begun. FSH_ERR_USAGE: there was no such run, or its place was
+ * taken by a later one. */
 FshStatus program_collect(Program *program, uint64_t run, const float **values, FshError *error);
 /* Runs since program_results. */
 uint64_t program_run_count(const Program *program);
 
 /* Adds what it takes beside its State. */
 void program_memory(const Program *program, MemoryUse *use);
-/* How the program computes a node, for people: "cuDNN engine 47, 1.5 MiB workspace, 0.123 ms"; "" where there is nothing to choose, and
- * on the CPU. Good for the program's life. */
+/* How the program computes a node, for people: "cuDNN engine 47, 1.5 MiB workspace, 0.123 ms"; "" where there
+ * is nothing to choose, and on the CPU. Good for the program's life. */
 const char *program_node_plan(const Program *program, NodeId node);
 /* Returns the kinds of code that compute a node, in the order of their launches: "onednn" or "loop" on the CPU, "cudnn+bias+relu",
  * "cudnn sums", "direct" or "kernel" on a GPU; "+" joins what one launch does. Unlike program_node_plan it tells neither times nor

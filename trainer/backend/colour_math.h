@@ -1,7 +1,8 @@
-/* colour_math.h - the colours of one pixel, written once for the processor and for CUDA kernels: Pillow's arithmetic.
+/* colour_math.h - the colours of one pixel, written once for the processor and for CUDA kernels: Pillow's
+ * arithmetic.
  *
- * Which operations are in single and which in double precision decides the last bit; whoever compiles this lets no compiler join a
- * product and a sum (nvcc: --fmad=false). */
+ * Which operations are in single and which in double precision decides the last bit; whoever compiles this
+ * lets no compiler join a product and a sum (nvcc: --fmad=false). */
 #ifndef FSHARD_TRAINER_BACKEND_COLOUR_MATH_H
 #define FSHARD_TRAINER_BACKEND_COLOUR_MATH_H
 
@@ -51,7 +52,8 @@ FSH_HOST_DEVICE static inline uint8_t colour_clip(int value)
     return (uint8_t)(value < 0 ? 0 : value > 255 ? 255 : value);
 }
 
-/* Pillow's rgb2hsv_row, whose divisions are in single, whose last steps in double precision. 0: gray, which has no hue. */
+/* Pillow's rgb2hsv_row, whose divisions are in single, whose last steps in double precision. 0: gray, which
+ * has no hue. */
 FSH_HOST_DEVICE static inline int colour_hue_and_saturation(const uint8_t *rgb, uint8_t *hue,
                                                             uint8_t *saturation)
 {
@@ -132,7 +134,8 @@ FSH_HOST_DEVICE static inline uint8_t colour_hue_shift(double factor)
     return (uint8_t)(int)(factor * 255);
 }
 
-/* One step on one pixel of channels (1 or 3) values; mean: colour_mean of the image as it is before a COLOUR_CONTRAST. */
+/* One step on one pixel of channels (1 or 3) values; mean: colour_mean of the image as it is before a
+ * COLOUR_CONTRAST. */
 FSH_HOST_DEVICE static inline void colour_step_pixel(ColourStep step, double factor, int mean, uint8_t *pixel,
                                                      uint32_t channels)
 {
@@ -145,8 +148,9 @@ FSH_HOST_DEVICE static inline void colour_step_pixel(ColourStep step, double fac
         colour_turn(pixel, colour_hue_shift(factor));
 }
 
-/* Of timm's mixup, a * share + b * (1 - share): to the nearest whole number, half to even, of a value in 0..255: adding 1.5 * 2^23
- * leaves it in the lowest bits. The compiler makes vectors of this, and none of rintf. */
+/* Of timm's mixup, a * share + b * (1 - share): to the nearest whole number, half to even, of a value in
+ * 0..255: adding 1.5 * 2^23 leaves it in the lowest bits. The compiler makes vectors of this, and none of
+ * rintf. */
 FSH_HOST_DEVICE static inline uint8_t colour_nearest(float value)
 {
     const float shifted = value + 12582912.0F;

@@ -6,7 +6,8 @@
 #include "common/plugin.h"
 #include "trainer/backend/cuda_plugin.h"
 
-/* Without the driver nothing can work: told in a millisecond, before the plugin brings in half a gigabyte of libraries. */
+/* Without the driver nothing can work: told in a millisecond, before the plugin brings in half a gigabyte of
+ * libraries. */
 static FshStatus find_driver(FshError *error)
 {
     void *driver = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_LOCAL);

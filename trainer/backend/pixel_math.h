@@ -1,5 +1,5 @@
-/* pixel_math.h - one pixel of a recipe, written once: CUDA kernels call this for every pixel at a time, the CPU's test in a loop.
- * What it gives is held against trainer/data's rendering, byte for byte.
+/* pixel_math.h - one pixel of a recipe, written once: CUDA kernels call this for every pixel at a time, the
+ * CPU's test in a loop. What it gives is held against trainer/data's rendering, byte for byte.
  *
  * Compile without joining products and sums (nvcc: --fmad=false). */
 #ifndef FSHARD_TRAINER_BACKEND_PIXEL_MATH_H
@@ -98,8 +98,8 @@ FSH_HOST_DEVICE static inline void pixel_axis_fill(const PixelAxis *axis, uint32
     }
 }
 
-/* A pixel of channels values (a constant where it is called, so that the loops vanish), from the part that begins at `part`, rows
- * of stride bytes: across in fixed point, rounded to a byte, then down. */
+/* A pixel of channels values (a constant where it is called, so that the loops vanish), from the part that
+ * begins at `part`, rows of stride bytes: across in fixed point, rounded to a byte, then down. */
 FSH_HOST_DEVICE static inline void pixel_resample(const uint8_t *part, size_t stride, uint32_t channels,
                                                   const PixelAxis *columns, const PixelAxis *rows,
                                                   PixelPlace place, uint8_t *pixel)
@@ -124,8 +124,8 @@ FSH_HOST_DEVICE static inline void pixel_resample(const uint8_t *part, size_t st
         pixel[c] = resample_clamp(down[c]);
 }
 
-/* Pixel (x, y) of an image of the batch, in the batch's channels. image: where it lies. The axes may be empty unless
- * pixel_is_resampled. */
+/* Pixel (x, y) of an image of the batch, in the batch's channels. image: where it lies. The axes may be empty
+ * unless pixel_is_resampled. */
 FSH_HOST_DEVICE static inline void pixel_render(const PixelRecipe *recipe, const uint8_t *image,
                                                 uint32_t source_channels, uint32_t width, uint32_t height,
                                                 uint32_t channels, const PixelAxis *columns,

@@ -1,4 +1,5 @@
-/* pixel_recipe.h - what becomes of each image of a batch, as plain numbers: drawn by the loader, done by a backend (pixels.h).
+/* pixel_recipe.h - what becomes of each image of a batch, as plain numbers: drawn by the loader, done by a
+ * backend (pixels.h).
  *
  * Also read by CUDA kernels. */
 #ifndef FSHARD_TRAINER_BACKEND_PIXEL_RECIPE_H
@@ -13,17 +14,18 @@
 
 /* One image of a batch: geometry. The same for both sides of a pair. */
 typedef struct PixelRecipe {
-    uint64_t offset_bytes
-        [2]; /* where in the store the image begins, [height, width, channels] u8, rows without padding: the
-                                 input, the target; PIXELS_NONE */
+    /* where in the store the image begins, [height, width, channels] u8, rows without padding: the input, the
+     * target; PIXELS_NONE */
+    uint64_t offset_bytes[2];
     uint32_t width, height; /* of the stored image, pixels */
-    uint8_t channels
-        [2]; /* of the stored images: 1 or 3; made into those of the batch: gray to r = g = b, colour to luma */
+    /* of the stored images: 1 or 3; made into those of the batch: gray to r = g = b, colour to luma */
+    uint8_t channels[2];
     /* Within the part, which pixels outside have no influence on … */
     bool flip; /* left to right */
     bool vertical_flip, transpose;
     uint32_t part_left, part_top, part_width, part_height;
-    /* … resampled to this size (bilinear, antialiased; equal: taken as it is), the window that begins here is taken … */
+    /* … resampled to this size (bilinear, antialiased; equal: taken as it is), the window that begins here is
+     * taken … */
     uint32_t resized_width, resized_height, window_left, window_top;
     /* … moved by these, edges mirrored; then flipped, then upside down, then rows for columns. */
     int32_t shift_x, shift_y;
@@ -45,8 +47,8 @@ typedef struct PixelColours {
     uint32_t step_count;
     uint8_t steps[PIXEL_STEPS_MAX]; /* ColourStep (trainer/backend/colour_math.h) */
     uint32_t erased_left, erased_top, erased_width, erased_height; /* width 0: nothing is erased */
-    bool
-        erased_noise; /* each value around erased_colour, by PixelBatch.erased_deviation; else the colour itself */
+    /* each value around erased_colour, by PixelBatch.erased_deviation; else the colour itself */
+    bool erased_noise;
     uint8_t erased_colour[4];
     /* Mixing with the neighbour (place ^ 1); said in both, the same. */
     bool cut;
@@ -59,8 +61,8 @@ typedef struct PixelFile {
     const void *data; /* a JPEG file, or pixels [height, width, channels] */
     size_t bytes;
     bool is_jpeg; /* baseline, upright, gray or YCbCr (jpeg_plain.h): for the device to decode */
-    bool
-        lasting; /* data stays as it is for as long as the store lives; else until program_write_pixels returns */
+    /* data stays as it is for as long as the store lives; else until program_write_pixels returns */
+    bool lasting;
 } PixelFile;
 
 typedef struct PixelBatch {
@@ -68,8 +70,8 @@ typedef struct PixelBatch {
     uint32_t width, height, channels;
     const PixelRecipe *recipes;  /* [count] */
     const PixelColours *colours; /* [count], of side 0; NULL: no colour changes, nothing is mixed */
-    /* [count] of each side; NULL: pixels lie in the store. Else they come with the batch, take its place, stored_bytes long, and
-     * recipes say where in that. */
+    /* [count] of each side; NULL: pixels lie in the store. Else they come with the batch, take its place,
+     * stored_bytes long, and recipes say where in that. */
     const PixelFile *files[2];
     uint64_t stored_bytes;
     const uint64_t *samples; /* [count], of files: for messages */

@@ -1,17 +1,18 @@
-/* pixels.h - batches of pixels that a backend makes itself, in its own memory: samples lie there (or come there as JPEG files), and
- * what travels for each batch is a recipe of some hundred bytes for each sample.
+/* pixels.h - batches of pixels that a backend makes itself, in its own memory: samples lie there (or come
+ * there as JPEG files), and what travels for each batch is a recipe of some hundred bytes for each sample.
  *
  *   PixelStore *store;
  *   pixel_store_new(&store, backend, bytes, &error);      // FSH_ERR_UNSUPPORTED: this backend has none
  *   pixel_store_put(store, offset, pixels, count, &error); // any number of threads
  *   …
- *   PixelBatch batch = {.count = 512, .width = 160, .height = 160, .channels = 3, .recipes = recipes, .seed = seed};
+ *   PixelBatch batch = {.count = 512, .width = 160, .height = 160, .channels = 3, …};
  *   program_write_pixels(program, image, store, 0, &batch, &error);  // in place of program_write
  *   program_write_pixels(program, target, store, 1, &batch, &error); // of pairs
  *
- * Recipes are drawn by trainer/data (pixel_recipe.h) from the same numbers as the CPU's loader draws, and give the same bytes:
- * cropping, resampling (Pillow's fixed point), mirroring, colour jitter, constant erasing, mixing. Noise, and erasing with noise,
- * go through logarithm and sine of the device's library, and may differ in the last grey level of one value in millions.
+ * Recipes are drawn by trainer/data (pixel_recipe.h) from the same numbers as the CPU's loader draws, and
+ * give the same bytes: cropping, resampling (Pillow's fixed point), mirroring, colour jitter, constant
+ * erasing, mixing. Noise, and erasing with noise, go through logarithm and sine of the device's library, and
+ * may differ in the last grey level of one value in millions.
  *
  * Threads: pixel_store_put any; all else the thread that drives the backend. */
 #ifndef FSHARD_TRAINER_BACKEND_PIXELS_H
@@ -22,28 +23,31 @@
 
 typedef struct PixelStore PixelStore;
 
-/* Memory for bytes of pixels. FSH_ERR_UNSUPPORTED: this backend computes where the loader's memory is. FSH_ERR_MEMORY says what was
- * asked for and what is free. */
+/* Memory for bytes of pixels. FSH_ERR_UNSUPPORTED: this backend computes where the loader's memory is.
+ * FSH_ERR_MEMORY says what was asked for and what is free. */
 FshStatus pixel_store_new(PixelStore **store, Backend *backend, uint64_t bytes, FshError *error);
 /* Waits for what uses it. Before the backend is closed. NULL is fine. */
 void pixel_store_free(PixelStore **store);
-/* Adds what it takes: the pixels that stay, and as much for each batch that may be under way as the largest so far took. */
+/* Adds what it takes: the pixels that stay, and as much for each batch that may be under way as the largest
+ * so far took. */
 void pixel_store_memory(const PixelStore *store, MemoryUse *use);
 /* Copies bytes of pixels to offset; they may be forgotten when this returns. */
 FshStatus pixel_store_put(PixelStore *store, uint64_t offset_bytes, const void *pixels, size_t bytes,
                           FshError *error);
 
-/* The batch becomes the program's input: an u8 tensor [count, height, width, channels]. side: 0 the input, 1 the target of pairs.
- * Recipes are copied. FSH_ERR_CORRUPT: files that the device's decoder refuses (pixel_store_refused);
- * the first one's sample is named. FSH_ERR_MISMATCH: the tensor is of another shape, or a recipe goes beyond the store. */
+/* The batch becomes the program's input: an u8 tensor [count, height, width, channels]. side: 0 the input, 1
+ * the target of pairs. Recipes are copied. FSH_ERR_CORRUPT: files that the device's decoder refuses
+ * (pixel_store_refused); the first one's sample is named. FSH_ERR_MISMATCH: the tensor is of another shape,
+ * or a recipe goes beyond the store. */
 FshStatus program_write_pixels(Program *program, TensorId input, PixelStore *store, unsigned side,
                                const PixelBatch *batch, FshError *error);
 
-/* The places of the batch whose files the last program_write_pixels has refused; good until the next. Their files decoded elsewhere,
- * the batch can be written again. NULL, 0: it was something else. */
+/* The places of the batch whose files the last program_write_pixels has refused; good until the next. Their
+ * files decoded elsewhere, the batch can be written again. NULL, 0: it was something else. */
 const uint64_t *pixel_store_refused(const PixelStore *store, size_t *count_ret);
 
-/* FSH_OK: the backend decodes JPEG files (PixelBatch.files). FSH_ERR_UNSUPPORTED: this build, or this device, has no decoder. */
+/* FSH_OK: the backend decodes JPEG files (PixelBatch.files). FSH_ERR_UNSUPPORTED: this build, or this device,
+ * has no decoder. */
 FshStatus backend_decodes(Backend *backend, FshError *error);
 
 /* Memory of the device, bytes: to say beforehand what does not fit. FSH_ERR_UNSUPPORTED. */

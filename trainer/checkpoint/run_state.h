@@ -29,8 +29,8 @@ typedef struct BestEpoch {
 } BestEpoch;
 
 typedef struct RunState {
-    uint64_t epoch,
-        step; /* the next step: step of epoch; step may be that epoch's count (evaluation is due) */
+    /* the next step: step of epoch; step may be that epoch's count (evaluation is due) */
+    uint64_t epoch, step;
     uint64_t steps_done; /* over all epochs */
     uint64_t images;     /* trained */
     double seconds;      /* of the run so far, all its parts */
@@ -38,14 +38,14 @@ typedef struct RunState {
     double wait_seconds; /* of that, waiting for the loader */
     double evaluation_seconds;
     double last_evaluation_seconds; /* of the weights and of their average */
-    uint64_t
-        evaluation_interval; /* where the plan has none: chosen after the first evaluation, then kept; 0: not yet */
-    Metrics metrics;         /* of the epoch under way */
+    /* where the plan has none: chosen after the first evaluation, then kept; 0: not yet */
+    uint64_t evaluation_interval;
+    Metrics metrics;                          /* of the epoch under way */
     double epoch_seconds, epoch_wait_seconds; /* of the epoch under way */
     BestEpoch best, best_average;             /* of the weights, and of the averaged ones */
-    BestEpoch saved,
-        saved_average; /* of those whose weights could be saved: the same, but where a disk failed */
-    bool finished;     /* nothing is left to do */
+    /* of those whose weights could be saved: the same, but where a disk failed */
+    BestEpoch saved, saved_average;
+    bool finished; /* nothing is left to do */
     Plateau plateau;
     EarlyStop early_stop;
     size_t kept_count;

@@ -36,8 +36,8 @@ static void format_checksum(char digits[DIGITS + 1], uint64_t checksum)
     (void)snprintf(digits, DIGITS + 1, "%016" PRIx64, checksum);
 }
 
-/* Finds where in a header's text the value of a key of checksums begins. NULL: the text has no such key. The bytes that are looked
- * for can be nowhere else: within a string, quotes stand after a backslash. */
+/* Finds where in a header's text the value of a key of checksums begins. NULL: the text has no such key. The
+ * bytes that are looked for can be nowhere else: within a string, quotes stand after a backslash. */
 static const char *find_checksums(const char *text, size_t text_bytes, const char *key)
 {
     char pattern[64];
@@ -319,7 +319,8 @@ static FshStatus read_header(Safetensors *file, const char *path, uint64_t heade
     qsort(file->entries, file->count, sizeof *file->entries, by_offset);
     FshStatus status = check_coverage(file, path, data, data_bytes, error);
     drop_wrapper(file);
-    /* One of the two strings is enough: where a bit has changed in the key of the other, they are not a stranger's. */
+    /* One of the two strings is enough: where a bit has changed in the key of the other, they are not a
+     * stranger's. */
     if (status || (!safetensors_metadata(file, header_checksum_key) &&
                    !safetensors_metadata(file, tensor_checksums_key)))
         return status;
@@ -505,7 +506,8 @@ static char *blank_checksums(size_t count)
     return text;
 }
 
-/* Returns the header as text, its checksums blank, with spaces at the end that align what follows; NULL without memory. Free with free(). */
+/* Returns the header as text, its checksums blank, with spaces at the end that align what follows; NULL
+ * without memory. Free with free(). */
 static char *header_text(const SafetensorsTensor *tensors, const Placed *placed, size_t tensor_count,
                          const SafetensorsMetadata *metadata, size_t metadata_count)
 {

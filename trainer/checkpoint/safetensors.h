@@ -65,8 +65,8 @@ typedef struct SafetensorsEntry {
 
 typedef struct Safetensors Safetensors;
 
-/* Opens a file and checks its header. FSH_ERR_NOT_FOUND, FSH_ERR_CORRUPT (also: the header does not match its checksum), FSH_ERR_UNSUPPORTED (a dtype or
- * rank that this reader does not know). */
+/* Opens a file and checks its header. FSH_ERR_NOT_FOUND, FSH_ERR_CORRUPT (also: the header does not match its
+ * checksum), FSH_ERR_UNSUPPORTED (a dtype or rank that this reader does not know). */
 FshStatus safetensors_open(Safetensors **file, const char *path, FshError *error);
 /* Frees and sets to NULL; NULL is fine. */
 void safetensors_close(Safetensors **file);
@@ -81,8 +81,8 @@ const char *safetensors_metadata(const Safetensors *file, const char *key);
 
 /* Returns true if the file has checksums. */
 bool safetensors_has_checksums(const Safetensors *file);
-/* Reads every tensor and compares its checksum, where the file has them. path: for the message of FSH_ERR_CORRUPT, which
- * names the first tensor that does not match. */
+/* Reads every tensor and compares its checksum, where the file has them. path: for the message of
+ * FSH_ERR_CORRUPT, which names the first tensor that does not match. */
 FshStatus safetensors_check(const Safetensors *file, const char *path, FshError *error);
 
 /* Converts F64, F32, F16 and BF16. FSH_ERR_MISMATCH: another type, or count is not the entry's. */

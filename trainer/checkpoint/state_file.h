@@ -3,7 +3,8 @@
  * Parameters and buffers stand under their names, which are torchvision's. Beside each running_var stands
  * num_batches_tracked, as PyTorch's batch norm has it, so that
  * model.load_state_dict(safetensors.torch.load_file(path)) takes a file of STATE_NETWORK with strict=True.
- * A checkpoint (STATE_ALL) holds the optimizer's tensors too: "conv1.weight.momentum_buffer", "optimizer.step".
+ * A checkpoint (STATE_ALL) holds the optimizer's tensors too: "conv1.weight.momentum_buffer",
+ * "optimizer.step".
  *
  * Shapes are those of the graph. A file's may have ones more or fewer ([1, C, 1, 1] for [C]).
  *
@@ -27,12 +28,14 @@ FshStatus state_file_write(const char *path, State *state, const Graph *graph, S
                            uint64_t batches, const SafetensorsMetadata *metadata, size_t metadata_count,
                            FshError *error);
 
-/* Returns what a file of the part takes on disk, and a little more: headers are taken for longer than they are. */
+/* Returns what a file of the part takes on disk, and a little more: headers are taken for longer than they
+ * are. */
 uint64_t state_file_bytes(const Graph *graph, StatePart part);
 
-/* Checks that file holds every tensor of the part with its shape, as floating-point numbers, and nothing that the graph has
- * not; left_out: names (layers' tensors) that are not asked for, NULL-terminated, or NULL. FSH_ERR_MISMATCH names the first
- * that differs; FSH_ERR_CORRUPT the first whose bytes do not match their checksum. */
+/* Checks that file holds every tensor of the part with its shape, as floating-point numbers, and nothing that
+ * the graph has not; left_out: names (layers' tensors) that are not asked for, NULL-terminated, or NULL.
+ * FSH_ERR_MISMATCH names the first that differs; FSH_ERR_CORRUPT the first whose bytes do not match their
+ * checksum. */
 FshStatus state_file_check(const char *path, const Safetensors *file, const Graph *graph, StatePart part,
                            const char *const *left_out, FshError *error);
 /* Returns true if file and part have tensors of the same names. */

@@ -286,8 +286,8 @@ FshStatus weights_class_count(const char *path, const Model *model, const Weight
     return status;
 }
 
-/* True if the file has the network's tensors under their names, in its shapes too where the network leaves none open, whatever the
- * number of classes. */
+/* True if the file has the network's tensors under their names, in its shapes too where the network leaves
+ * none open, whatever the number of classes. */
 static bool has_network(const char *path, const Safetensors *file, const Model *model, uint32_t channels)
 {
     const WeightsOrigin origin = {.channels = channels};

@@ -1,5 +1,5 @@
-/* weights.h - a network's parameters and buffers in a safetensors file with torchvision's names (state_file.h), and what
- * is known about them in its metadata.
+/* weights.h - a network's parameters and buffers in a safetensors file with torchvision's names
+ * (state_file.h), and what is known about them in its metadata.
  *
  * Threads: one at a time on a State. */
 #ifndef FSHARD_TRAINER_CHECKPOINT_WEIGHTS_H
@@ -9,8 +9,9 @@
 #include "trainer/checkpoint/class_names.h"
 #include "trainer/models/models.h"
 
-/* What is known about weights, beside the numbers; in the file's metadata as "model", "dataset", "epoch", "steps", the
- * metric under its name, "mean" and "std" as "0.48,0.45,0.40", "class_names" as a JSON array of strings. */
+/* What is known about weights, beside the numbers; in the file's metadata as "model", "dataset", "epoch",
+ * "steps", the metric under its name, "mean" and "std" as "0.48,0.45,0.40", "class_names" as a JSON array of
+ * strings. */
 typedef struct WeightsInfo {
     const char *model;
     const ModelSpec
@@ -53,29 +54,29 @@ FshStatus weights_origin(const char *path, WeightsOrigin *origin, FshError *erro
 /* Frees what it owns and zeroes it; zeroed is fine. */
 void weights_origin_free(WeightsOrigin *origin);
 
-/* Finds the number of classes that the weights at path tell apart: that of their names, where they have them, else the rows of their
- * last linear layer. model: the network that they are of; origin: what they say (weights_origin). *class_count_ret: 0 for a restorer.
- * FSH_ERR_MISMATCH: they have no such layer. */
+/* Finds the number of classes that the weights at path tell apart: that of their names, where they have them,
+ * else the rows of their last linear layer. model: the network that they are of; origin: what they say
+ * (weights_origin). *class_count_ret: 0 for a restorer. FSH_ERR_MISMATCH: they have no such layer. */
 FshStatus weights_class_count(const char *path, const Model *model, const WeightsOrigin *origin,
                               uint64_t *class_count_ret, FshError *error);
 
-/* Finds the network whose tensors the weights at path have: those of other programs do not name it. NULL: none that is known here,
- * or they cannot be read. */
+/* Finds the network whose tensors the weights at path have: those of other programs do not name it. NULL:
+ * none that is known here, or they cannot be read. */
 const Model *weights_recognise(const char *path);
 
 /* What is to become of the last linear layer, which makes the logits. */
 typedef struct WeightsHead {
     bool anew; /* it keeps what it has */
-    bool
-        anew_if_other; /* the same where the file has it for another number of classes, or has none; else that is a mismatch */
+    /* the same where the file has it for another number of classes, or has none; else that is a mismatch */
+    bool anew_if_other;
     const int32_t *rows; /* [the network's classes]: the file's row of each; borrowed; NULL: the same rows */
     uint64_t file_rows;  /* with rows: how many the file must have */
 } WeightsHead;
 
-/* Sets every parameter and buffer of the graph from path. FSH_ERR_MISMATCH names the first tensor that is missing, has
- * another shape, or is in the file and not in the network. Nothing is changed in that case.
- * head: NULL: the whole file must fit. *kept_head_ret (may be NULL): NULL, or the name of the last linear layer where that
- * keeps what it has; it points into the graph. */
+/* Sets every parameter and buffer of the graph from path. FSH_ERR_MISMATCH names the first tensor that is
+ * missing, has another shape, or is in the file and not in the network. Nothing is changed in that case.
+ * head: NULL: the whole file must fit. *kept_head_ret (may be NULL): NULL, or the name of the last linear
+ * layer where that keeps what it has; it points into the graph. */
 FshStatus weights_load(const char *path, State *state, const Graph *graph, const WeightsHead *head,
                        const char **kept_head_ret, FshError *error);
 

@@ -209,8 +209,8 @@ static void copy_straight(const ImageView *source, bool flip, bool vertical_flip
     }
 }
 
-/* target: [width, height]: its row y is column y of the flipped source. Blocks, so that the lines that one column touches
- * serve the next ones too. */
+/* target: [width, height]: its row y is column y of the flipped source. Blocks, so that the lines that one
+ * column touches serve the next ones too. */
 static void copy_transposed(const ImageView *source, bool flip, bool vertical_flip, uint8_t *target)
 {
     enum { BLOCK = 16 };

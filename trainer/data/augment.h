@@ -4,13 +4,14 @@
  *   Random random;
  *   random_start(&random, seed, random_stream(epoch, sample));
  *   augment_plan(&augmentation, width, height, &random, &plan); // no pixels needed
- *   augment_part(&augmentation, &plan, width, height, &part);   // what of the image it takes: for the decoder
+ *   augment_part(&augmentation, &plan, width, height, &part); // what of the image it takes: for the decoder
  *   // pixels: [size, size, channels] u8
  *   augment_render(augmenter, &augmentation, &plan, &view, &place, pixels, &error);
  *
  * The plan is made from the image's size alone, so that a decoder can be told what will be used before it
- * decodes, and so that both sides of a pair get the same. Which thread does it, and in which order, cannot matter: all
- * chance comes from (seed, epoch, sample). What changes colours is in colour_jitter.h, random_erasing.h and mixing.h.
+ * decodes, and so that both sides of a pair get the same. Which thread does it, and in which order, cannot
+ * matter: all chance comes from (seed, epoch, sample). What changes colours is in colour_jitter.h,
+ * random_erasing.h and mixing.h.
  *
  * Threads: an Augmentation is constant; one Augmenter per thread. */
 #ifndef FSHARD_TRAINER_DATA_AUGMENT_H
@@ -33,7 +34,8 @@ typedef enum CropMode {
        evaluation. */
     CROP_CENTER,
     CROP_MODE_COUNT, /* of those for classes, which have a name */
-    /* Pairs: size x size pixels from anywhere, as they are: nothing is resized, for that would change what is to be undone. */
+    /* Pairs: size x size pixels from anywhere, as they are: nothing is resized, for that would change what is
+     * to be undone. */
     CROP_RANDOM = CROP_MODE_COUNT,
     /* Pairs: the whole image in its own size, for evaluation. */
     CROP_WHOLE,
@@ -51,8 +53,8 @@ typedef struct Augmentation {
     double scale_min, scale_max; /* CROP_RESIZED: part of the area */
     double ratio_min, ratio_max; /* CROP_RESIZED: width / height */
     double flip_probability;     /* mirrored left to right */
-    /* CROP_RANDOM: upside down, and rows for columns; with flip_probability all eight ways to lay a square (BasicSR's
-     * hflip, vflip and rot90). */
+    /* CROP_RANDOM: upside down, and rows for columns; with flip_probability all eight ways to lay a square
+     * (BasicSR's hflip, vflip and rot90). */
     double vertical_flip_probability, transpose_probability;
     ColourJitter jitter; /* of what goes into the network: in pairs of the input alone */
     double noise;        /* of what goes in: normal, of a deviation drawn from 0 up to this, in grey levels */
@@ -63,7 +65,8 @@ typedef struct Augmentation {
 typedef struct CropPlan {
     /* In pixels of the image as it is stored, within its edges; whole pixels but in the next two modes. */
     ResampleBox box;
-    /* CROP_PADDED, CROP_CENTER: the image becomes so large, and this part of it is taken: what box stands for, exactly. */
+    /* CROP_PADDED, CROP_CENTER: the image becomes so large, and this part of it is taken: what box stands
+     * for, exactly. */
     uint32_t resized_width, resized_height;
     ResampleWindow window;
     int32_t shift_x, shift_y;      /* then moved by these, edges mirrored */
@@ -74,7 +77,8 @@ typedef struct CropPlan {
 /* The same view at another size: what is counted in pixels grows with it. */
 Augmentation augment_at_size(const Augmentation *augmentation, uint32_t size);
 
-/* width, height > 0; CROP_RANDOM: at least size. Draws from random only what the mode needs, always in the same order. */
+/* width, height > 0; CROP_RANDOM: at least size. Draws from random only what the mode needs, always in the
+ * same order. */
 void augment_plan(const Augmentation *augmentation, uint32_t width, uint32_t height, Random *random,
                   CropPlan *plan);
 
@@ -83,8 +87,8 @@ void augment_part(const Augmentation *augmentation, const CropPlan *plan, uint32
                   ImagePart *part);
 
 /* The smallest decoded size of a width x height image that still gives the crop without enlarging: for a
- * decoder that can scale. Evaluation is decoded in full size, for its numbers are compared with those of others; so are
- * pairs: 0 x 0. */
+ * decoder that can scale. Evaluation is decoded in full size, for its numbers are compared with those of
+ * others; so are pairs: 0 x 0. */
 void augment_least_size(const Augmentation *augmentation, const CropPlan *plan, uint32_t width,
                         uint32_t height, uint32_t *least_width_ret, uint32_t *least_height_ret);
 
@@ -94,10 +98,10 @@ FshStatus augmenter_new(Augmenter **augmenter, FshError *error);
 /* Frees and sets to NULL; NULL is fine. */
 void augmenter_free(Augmenter **augmenter);
 
-/* Renders the plan from `image`, which lies at `place` of the image that the plan was made for (image_decode_part; all of it
- * in full size: {0, 0, 8}) and holds augment_part of it, to target [size, size, channels]; CROP_WHOLE: [height, width,
- * channels]. Where no resampling is needed, pixels are copied as they are; else bilinear with antialiasing, as torchvision does
- * it on PIL images. FSH_ERR_MEMORY. */
+/* Renders the plan from `image`, which lies at `place` of the image that the plan was made for
+ * (image_decode_part; all of it in full size: {0, 0, 8}) and holds augment_part of it, to target [size, size,
+ * channels]; CROP_WHOLE: [height, width, channels]. Where no resampling is needed, pixels are copied as they
+ * are; else bilinear with antialiasing, as torchvision does it on PIL images. FSH_ERR_MEMORY. */
 FshStatus augment_render(Augmenter *augmenter, const Augmentation *augmentation, const CropPlan *plan,
                          const ImageView *image, const ImagePlace *place, uint8_t *target, FshError *error);
 

@@ -1,6 +1,7 @@
 /* batch_slot.h - the memory of one batch of the loader's ring. Internal to the loader.
  *
- * Threads: places of one slot may be filled by several threads at a time, each its own; two that are mixed by one. */
+ * Threads: places of one slot may be filled by several threads at a time, each its own; two that are mixed by
+ * one. */
 #ifndef FSHARD_TRAINER_DATA_BATCH_SLOT_H
 #define FSHARD_TRAINER_DATA_BATCH_SLOT_H
 
@@ -56,8 +57,8 @@ void batch_slot_take(BatchSlot *slot, uint64_t place, int64_t label);
 /* Padding, or a sample that cannot be used: no label, not valid, pixels of the fill. */
 void batch_slot_leave_out(BatchSlot *slot, uint64_t place);
 
-/* Mixes places first and first + 1 as mixing and random want it, unless one was left out; labels_mixed and mix are set in any
- * case. */
+/* Mixes places first and first + 1 as mixing and random want it, unless one was left out; labels_mixed and
+ * mix are set in any case. */
 void batch_slot_mix(BatchSlot *slot, const Mixing *mixing, Random *random, uint64_t first);
 
 uint64_t batch_slot_bytes(const BatchSlot *slot);

@@ -1,9 +1,10 @@
 /* colour_jitter.h - brightness, contrast, saturation and hue, in torchvision's arithmetic.
  *
- * That of torchvision.transforms.ColorJitter on PIL images: Pillow's ImageEnhance (blends of 8-bit images, cut off, not
- * rounded) and its 8-bit HSV. tests/trainer/golden/make_augment.py holds the pixels against it.
+ * That of torchvision.transforms.ColorJitter on PIL images: Pillow's ImageEnhance (blends of 8-bit images,
+ * cut off, not rounded) and its 8-bit HSV. tests/trainer/golden/make_augment.py holds the pixels against it.
  *
- * Pixels are HWC u8, changed in place; channels 1 or 3. Gray has no saturation and no hue: these leave it alone.
+ * Pixels are HWC u8, changed in place; channels 1 or 3. Gray has no saturation and no hue: these leave it
+ * alone.
  *
  * Threads: no state. */
 #ifndef FSHARD_TRAINER_DATA_COLOUR_JITTER_H
@@ -16,8 +17,8 @@
 #include "common/random.h"
 #include "trainer/backend/colour_math.h"
 
-/* How far each may go: factors are drawn from max(0, 1 - x) to 1 + x, the hue's shift from -x to x (of the circle, at most
- * 0.5). 0: not touched. */
+/* How far each may go: factors are drawn from max(0, 1 - x) to 1 + x, the hue's shift from -x to x (of the
+ * circle, at most 0.5). 0: not touched. */
 typedef struct ColourJitter {
     double brightness, contrast, saturation, hue;
 } ColourJitter;

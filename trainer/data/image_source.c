@@ -150,8 +150,8 @@ static const char *below(const char *path, const char *folder)
     return lies ? path + length + strspn(path + length, "/") : NULL;
 }
 
-/* Keeps the image that a line of the list names: by a path below root, or by one in full that leads there, as root is written or as
- * its real path is. */
+/* Keeps the image that a line of the list names: by a path below root, or by one in full that leads there, as
+ * root is written or as its real path is. */
 static FshStatus keep_listed(Finder *finder, const char *root, char *line, FshError *error)
 {
     const char *path = *line == '/' ? below(line, root) : line;

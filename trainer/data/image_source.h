@@ -2,9 +2,9 @@
  * one.
  *
  *   ImageSource source = {0};
- *   if (image_source_is_packed("photos/", FSH_KIND_CLASSES)) …                    // a dataset: training_data.h
+ *   if (image_source_is_packed("photos/", FSH_KIND_CLASSES)) …  // a dataset: training_data.h
  *   image_source_open(&source, &(ImageSourceOptions){.path = "photos/"}, &error);
- *   training_data_take_images(&data, source.dataset, …);                          // and it is a dataset's from here on
+ *   training_data_take_images(&data, source.dataset, …); // and it is a dataset's from here on
  *
  *   a folder             every file below it whose name is that of an image, in byte order of the paths
  *   a folder and a list  the files that the list names, in its order, whatever their names (--files-from)

@@ -1,8 +1,8 @@
 /* jpeg_plain.h - is a file one that every JPEG decoder reads alike, the GPU's too?
  *
- * Baseline (SOF0), 8 bits, one scan of gray or of Y, Cb and Cr, chroma at most halved each way, upright. Anything else (progressive,
- * CMYK, RGB inside, 4:1:1, gray with sampling factors, turned by EXIF, without its tables of quantisation) is for the
- * decoder in imaging/, which knows it all.
+ * Baseline (SOF0), 8 bits, one scan of gray or of Y, Cb and Cr, chroma at most halved each way, upright.
+ * Anything else (progressive, CMYK, RGB inside, 4:1:1, gray with sampling factors, turned by EXIF, without
+ * its tables of quantisation) is for the decoder in imaging/, which knows it all.
  *
  * Threads: no state. Bytes may be hostile; nothing outside them is read. */
 #ifndef FSHARD_TRAINER_DATA_JPEG_PLAIN_H

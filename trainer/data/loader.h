@@ -19,13 +19,14 @@
  * Each record's checksum is tested until it has been right once, before the record is used: a JPEG with a
  * flipped byte may well decode. One that is wrong stays left out, in every epoch.
  *
- * Mixing (mixup, CutMix) is between places p and p ^ 1 of the total batch, drawn from the sample at the lower one: the same
- * for any number of ranks. A skipped sample is not mixed with.
+ * Mixing (mixup, CutMix) is between places p and p ^ 1 of the total batch, drawn from the sample at the lower
+ * one: the same for any number of ranks. A skipped sample is not mixed with.
  *
- * The crop's size may change from epoch to epoch. Whole images (CROP_WHOLE: evaluation of pairs) come one to a batch, each in
- * its own size, decoded in full.
+ * The crop's size may change from epoch to epoch. Whole images (CROP_WHOLE: evaluation of pairs) come one to
+ * a batch, each in its own size, decoded in full.
  *
- * All memory is taken by loader_new, but for what decoders need for an image larger than any before, and for whole images.
+ * All memory is taken by loader_new, but for what decoders need for an image larger than any before, and for
+ * whole images.
  *
  * Threads: one consumer. Workers sleep when the ring is full; nothing spins. */
 #ifndef FSHARD_TRAINER_DATA_LOADER_H
@@ -47,8 +48,8 @@ typedef struct LoaderOptions {
     bool inputs_alone;                  /* no sample has a label or a target: evaluation alone */
     Augmentation augmentation;          /* pairs: CROP_RANDOM or CROP_WHOLE */
     Mixing mixing;                      /* classes; wants an even batch */
-    /* The crop's edge in epoch e is epoch_sizes[e], in those behind the last one epoch_sizes[epoch_size_count - 1], the rest of
-     * the augmentation scaled with it; NULL and 0: augmentation.size in all. Copied. */
+    /* The crop's edge in epoch e is epoch_sizes[e], in those behind the last one epoch_sizes[epoch_size_count
+     * - 1], the rest of the augmentation scaled with it; NULL and 0: augmentation.size in all. Copied. */
     const uint32_t *epoch_sizes;
     size_t epoch_size_count;
     uint64_t batch;            /* samples, > 0; CROP_WHOLE: 1 */
@@ -58,32 +59,34 @@ typedef struct LoaderOptions {
     int workers;          /* > 0 */
     size_t batches_ahead; /* filled while the consumer has one; > 0 */
     bool skip_bad;        /* a sample that cannot be used: note it and go on, or fail */
-    uint8_t fill
-        [4]; /* channels values: the pixels of a skipped sample, of padding and of what is erased; the mean is kind
-                        to batch norm */
+    /* channels values: the pixels of a skipped sample, of padding and of what is erased; the mean is kind to
+     * batch norm */
+    uint8_t fill[4];
     bool measure; /* where the time goes, for loader_statistics */
-    /* Batches of recipes for pixels that lie in a backend's memory, in place of pixels. Borrowed, of the same split; may be loaded
-     * later, before loader_start. Not for CROP_WHOLE. NULL: pixels. */
+    /* Batches of recipes for pixels that lie in a backend's memory, in place of pixels. Borrowed, of the same
+     * split; may be loaded later, before loader_start. Not for CROP_WHOLE. NULL: pixels. */
     const ResidentSplit *resident;
-    /* Pixels rendered from images that lie decoded in RAM (resident_split_load_host). Borrowed, of the same split and for as many
-     * channels; may be loaded later, before loader_start. Not with resident. NULL: from records. */
+    /* Pixels rendered from images that lie decoded in RAM (resident_split_load_host). Borrowed, of the same
+     * split and for as many channels; may be loaded later, before loader_start. Not with resident. NULL: from
+     * records. */
     const ResidentSplit *decoded;
-    /* Batches of recipes and files, which the store's backend decodes. Borrowed. Not with resident or decoded, nor for CROP_WHOLE. */
+    /* Batches of recipes and files, which the store's backend decodes. Borrowed. Not with resident or
+     * decoded, nor for CROP_WHOLE. */
     PixelStore *files_store;
 } LoaderOptions;
 
 typedef struct Batch {
     uint64_t epoch, step;
-    uint32_t height,
-        width; /* of each image: the crop's edge in this epoch; CROP_WHOLE: the image's own, 0 if it was skipped */
+    /* of each image: the crop's edge in this epoch; CROP_WHOLE: the image's own, 0 if it was skipped */
+    uint32_t height, width;
     const uint8_t *pixels; /* [batch, height, width, channels] u8, 64-byte aligned; recipes: NULL */
     const uint8_t *target; /* pairs: the same for what shall come out; classes, inputs_alone, recipes: NULL */
-    const PixelBatch *
-        recipes; /* resident, files_store: what pixels and target are to be made from, with store; else NULL */
+    /* resident, files_store: what pixels and target are to be made from, with store; else NULL */
+    const PixelBatch *recipes;
     PixelStore *store;
     const int64_t *labels; /* [batch]; -1: padding, or a skipped sample; pairs: NULL */
-    /* With mixing, else NULL: the label of the sample at place p ^ 1, and the share of the image (0..1) that is labels'. What is
-     * not mixed has its own label in both, and share 1. */
+    /* With mixing, else NULL: the label of the sample at place p ^ 1, and the share of the image (0..1) that
+     * is labels'. What is not mixed has its own label in both, and share 1. */
     const int64_t *labels_mixed; /* [batch] */
     const float *mix;            /* [batch] */
     const float *valid;          /* [batch] 1, or 0: padding, or a skipped sample */
@@ -93,21 +96,23 @@ typedef struct Batch {
 
 typedef struct Loader Loader;
 
-/* FSH_ERR_MISMATCH: training with fewer samples than the total batch. FSH_ERR_USAGE: options that contradict each other (an odd
- * batch to mix, whole images in batches, a kind of crop that is not for this kind of data). FSH_ERR_MEMORY, FSH_ERR_SYSTEM.
- * On failure *loader is NULL. */
+/* FSH_ERR_MISMATCH: training with fewer samples than the total batch. FSH_ERR_USAGE: options that contradict
+ * each other (an odd batch to mix, whole images in batches, a kind of crop that is not for this kind of
+ * data). FSH_ERR_MEMORY, FSH_ERR_SYSTEM. On failure *loader is NULL. */
 FshStatus loader_new(Loader **loader, const LoaderOptions *options, FshError *error);
 /* Stops the workers where they are, frees, sets to NULL; NULL is fine. */
 void loader_free(Loader **loader);
 
-/* The image at a place of the batch in hand as the batch has it but for mixing: [height, width, channels], target too for pairs
- * (else NULL). For resident batches, of which the host has no pixels, a few at a time: it is rendered anew. */
+/* The image at a place of the batch in hand as the batch has it but for mixing: [height, width, channels],
+ * target too for pairs (else NULL). For resident batches, of which the host has no pixels, a few at a time:
+ * it is rendered anew. */
 FshStatus loader_image(Loader *loader, const Batch *batch, uint64_t place, uint8_t *pixels, uint8_t *target,
                        FshError *error);
 
-/* Of files_store: the files at these places of the batch in hand, which the store's backend has refused (pixel_store_refused), come as
- * pixels from now on, in this batch, which can be written again then, and whenever their samples come again. One that cannot be decoded
- * here either is left out with a problem, valid_count less by one (skip_bad), or is the failure, named. */
+/* Of files_store: the files at these places of the batch in hand, which the store's backend has refused
+ * (pixel_store_refused), come as pixels from now on, in this batch, which can be written again then, and
+ * whenever their samples come again. One that cannot be decoded here either is left out with a problem,
+ * valid_count less by one (skip_bad), or is the failure, named. */
 FshStatus loader_decode_refused(Loader *loader, const uint64_t *places, size_t count, FshError *error);
 
 /* Steps of one epoch, > 0. */

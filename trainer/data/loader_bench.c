@@ -44,8 +44,8 @@ static void *copy_main(void *argument)
     return NULL;
 }
 
-/* What `threads` memcpys copy, together; nothing if there is no memory to try it. Each is timed by itself and all are added
- * up: they do not begin quite at once. */
+/* What `threads` memcpys copy, together; nothing if there is no memory to try it. Each is timed by itself and
+ * all are added up: they do not begin quite at once. */
 static void measure_memory(int threads, LoaderBenchReport *report)
 {
     Copier *copiers = calloc((size_t)threads, sizeof *copiers);
@@ -90,8 +90,8 @@ static void subtract(LoaderStatistics *statistics, const LoaderStatistics *befor
     statistics->page_reads -= before->page_reads;
 }
 
-/* Takes batches until the time is over, and at least one. *steps: how many there are before they come again; a whole epoch is
- * followed by the next one. It becomes the number of different ones that were taken. */
+/* Takes batches until the time is over, and at least one. *steps: how many there are before they come again;
+ * a whole epoch is followed by the next one. It becomes the number of different ones that were taken. */
 static FshStatus run_pass(Loader *loader, const FshSplit *split, double seconds, uint64_t *steps,
                           LoaderBenchPass *pass, FshError *error)
 {
@@ -121,7 +121,8 @@ static FshStatus run_pass(Loader *loader, const FshSplit *split, double seconds,
     return status;
 }
 
-/* What holds it up: workers that wait for pages (disk), copies as fast as memory allows (memory), else work. */
+/* What holds it up: workers that wait for pages (disk), copies as fast as memory allows (memory), else
+ * work. */
 static void judge(LoaderBenchPass *pass, double memory_bytes_per_second)
 {
     const LoaderStatistics *work = &pass->work;

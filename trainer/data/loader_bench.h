@@ -1,7 +1,7 @@
 /* loader_bench.h - the loader alone: how fast it is, where its time goes, and what it waits for.
  *
  *   LoaderBenchReport report;
- *   loader_bench(&(LoaderBenchOptions){.loader = options, .seconds = 5, .drop_caches = true}, &report, &error);
+ *   loader_bench(&(LoaderBenchOptions){.loader = options, .seconds = 5}, &report, &error);
  *   loader_bench_tell(&report, print, context);
  *
  * Threads: runs the loader's workers; the caller takes the batches and does nothing with them. */
@@ -37,13 +37,14 @@ typedef struct LoaderBenchReport {
     uint64_t problems;              /* different samples that were skipped */
     double memory_bytes_per_second; /* of memcpy, by as many threads at a time */
     double
-        memory_bytes_per_cpu_second; /* the same by each second on a processor: where others work on the machine, too */
+        /* the same by each second on a processor: where others work on the machine, too */
+        memory_bytes_per_cpu_second;
 } LoaderBenchReport;
 
-/* cold: the kernel is asked to forget the split's files (fsh_split_drop), then a loader reads them from the disk, checksums
- * included. It keeps what another process has mapped, and all of a tmpfs: residency tells. warm: the same samples
- * again, as in a second epoch: pages in memory, checksums known.
- * Fails as loader_new and loader_next; FSH_ERR_INTERRUPTED on a signal. */
+/* cold: the kernel is asked to forget the split's files (fsh_split_drop), then a loader reads them from the
+ * disk, checksums included. It keeps what another process has mapped, and all of a tmpfs: residency tells.
+ * warm: the same samples again, as in a second epoch: pages in memory, checksums known. Fails as loader_new
+ * and loader_next; FSH_ERR_INTERRUPTED on a signal. */
 FshStatus loader_bench(const LoaderBenchOptions *options, LoaderBenchReport *report, FshError *error);
 
 /* As a few lines of text, without newlines. */

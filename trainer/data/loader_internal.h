@@ -1,4 +1,5 @@
-/* loader_internal.h - what loader.c (life, the consumer) and loader_worker.c (the threads that fill batches) share.
+/* loader_internal.h - what loader.c (life, the consumer) and loader_worker.c (the threads that fill batches)
+ * share.
  *
  * Threads: as at each member. */
 #ifndef FSHARD_TRAINER_DATA_LOADER_INTERNAL_H
@@ -47,8 +48,8 @@ struct Loader {
 
     pthread_mutex_t mutex; /* guards all below */
     pthread_cond_t work;   /* there is something to take, or it is time to stop */
-    pthread_cond_t
-        ready; /* a batch is whole, or the last chunk in flight is back while loader_start lets nobody take one */
+    /* a batch is whole, or the last chunk in flight is back while loader_start lets nobody take one */
+    pthread_cond_t ready;
     bool mutex_made, work_made, ready_made;
     bool stop;
     bool handed_out;                 /* the consumer has batch `consumed` - 1 */

@@ -10,9 +10,9 @@
 #include "trainer/data/sample_recipe.h"
 
 enum {
-    CHUNK_MAX =
-        16, /* samples that a worker takes at a time: the lock is cheap beside them, the tail is short. Even: pairs to mix
-               stay together */
+    /* samples that a worker takes at a time: the lock is cheap beside them, the tail is short. Even: pairs to
+     * mix stay together */
+    CHUNK_MAX = 16,
     RECIPES_CHUNK_MAX = 256 /* the same of recipes, which are a third of a microsecond each */
 };
 

@@ -5,7 +5,8 @@
 
 #include "trainer/backend/colour_math.h"
 
-/* Marsaglia and Tsang, "A simple method for generating gamma variables" (2000). Below 1 from alpha + 1, as they say. */
+/* Marsaglia and Tsang, "A simple method for generating gamma variables" (2000). Below 1 from alpha + 1, as
+ * they say. */
 static double draw_gamma(double alpha, Random *random)
 {
     double boost = 1;

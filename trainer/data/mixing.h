@@ -1,7 +1,9 @@
-/* mixing.h - two images become two mixtures: mixup (Zhang et al. 2017) and CutMix (Yun et al. 2019), by timm's rules.
+/* mixing.h - two images become two mixtures: mixup (Zhang et al. 2017) and CutMix (Yun et al. 2019), by
+ * timm's rules.
  *
- * Each of a pair gets the same share of itself: first = share * first + (1 - share) * second, second the other way round; the
- * labels go the same way. Arithmetic and rounding are those of timm's FastCollateMixup in "pair" mode, on finished u8 pixels.
+ * Each of a pair gets the same share of itself: first = share * first + (1 - share) * second, second the
+ * other way round; the labels go the same way. Arithmetic and rounding are those of timm's FastCollateMixup
+ * in "pair" mode, on finished u8 pixels.
  *
  * Threads: no state. */
 #ifndef FSHARD_TRAINER_DATA_MIXING_H

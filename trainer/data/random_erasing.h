@@ -1,7 +1,7 @@
 /* random_erasing.h - a rectangle of the image is lost (Zhong et al. 2017), as in torchvision and timm.
  *
- * They erase normalised pixels, with 0 as the usual value; that is the mean here, before normalisation. timm erases after
- * mixing images, we before.
+ * They erase normalised pixels, with 0 as the usual value; that is the mean here, before normalisation. timm
+ * erases after mixing images, we before.
  *
  * Threads: no state. */
 #ifndef FSHARD_TRAINER_DATA_RANDOM_ERASING_H

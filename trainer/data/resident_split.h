@@ -1,4 +1,5 @@
-/* resident_split.h - all pixels of a split, decoded once: in a backend's own memory (--cache gpu), or in RAM (--cache pixels).
+/* resident_split.h - all pixels of a split, decoded once: in a backend's own memory (--cache gpu), or in RAM
+ * (--cache pixels).
  *
  *   ResidentSplit resident;
  *   resident_split_measure(&resident, &options, &error);        // sizes and checksums: what it will take
@@ -9,11 +10,12 @@
  *   resident_split_load_host(&resident, &options, &error);      // the same into RAM
  *   … a loader with options.decoded = &resident, which renders the batches from there
  *
- * Raw pixels stay as they are, everything else is decoded in full size: a crop of a photograph that the loader would have decoded at a
- * half or a quarter of its size (augment_least_size) has other pixels here, those of the better decoding.
+ * Raw pixels stay as they are, everything else is decoded in full size: a crop of a photograph that the
+ * loader would have decoded at a half or a quarter of its size (augment_least_size) has other pixels here,
+ * those of the better decoding.
  *
- * A sample that cannot be used is noted and left out, or is the failure, as in the loader; but all of it is looked at, where crops in
- * training may not meet what is damaged.
+ * A sample that cannot be used is noted and left out, or is the failure, as in the loader; but all of it is
+ * looked at, where crops in training may not meet what is damaged.
  *
  * Threads: one; constant once loaded. */
 #ifndef FSHARD_TRAINER_DATA_RESIDENT_SPLIT_H
@@ -49,18 +51,18 @@ typedef struct ResidentSplit {
     uint8_t *pixels;   /* [bytes] rows without padding; NULL unless it is loaded into RAM */
 } ResidentSplit;
 
-/* Reads every record once. FSH_ERR_CORRUPT and such: the first bad sample, unless skip_bad. FSH_ERR_INTERRUPTED. On failure
- * nothing is held. */
+/* Reads every record once. FSH_ERR_CORRUPT and such: the first bad sample, unless skip_bad.
+ * FSH_ERR_INTERRUPTED. On failure nothing is held. */
 FshStatus resident_split_measure(ResidentSplit *resident, const ResidentOptions *options, FshError *error);
-/* FSH_ERR_MEMORY: says what it takes and what is free. FSH_ERR_UNSUPPORTED: the backend has no memory of its own. The split stays
- * measured on failure. */
+/* FSH_ERR_MEMORY: says what it takes and what is free. FSH_ERR_UNSUPPORTED: the backend has no memory of its
+ * own. The split stays measured on failure. */
 FshStatus resident_split_load(ResidentSplit *resident, Backend *backend, const ResidentOptions *options,
                               FshError *error);
-/* FSH_ERR_MEMORY: the system gives no such memory at all; what it cannot keep is for resident_split_check_room to say. The split
- * stays measured on failure. */
+/* FSH_ERR_MEMORY: the system gives no such memory at all; what it cannot keep is for
+ * resident_split_check_room to say. The split stays measured on failure. */
 FshStatus resident_split_load_host(ResidentSplit *resident, const ResidentOptions *options, FshError *error);
-/* FSH_ERR_MEMORY: `bytes` of pixels in each of so many processes of this host are more than the free_bytes that there are
- * (cpu_free_memory_bytes); the message says what to do. split: for its dataset's name. */
+/* FSH_ERR_MEMORY: `bytes` of pixels in each of so many processes of this host are more than the free_bytes
+ * that there are (cpu_free_memory_bytes); the message says what to do. split: for its dataset's name. */
 FshStatus resident_split_check_room(const FshSplit *split, uint64_t bytes, uint64_t processes,
                                     uint64_t free_bytes, FshError *error);
 /* Zeroed is fine. */
@@ -87,8 +89,8 @@ typedef struct ResidentDraw {
     uint64_t seed, epoch;
 } ResidentDraw;
 
-/* The recipe of a sample, its colours (NULL: not wanted) and its label (pairs: FSH_NO_LABEL). Fails as the sample did; a third of a
- * microsecond, any thread. */
+/* The recipe of a sample, its colours (NULL: not wanted) and its label (pairs: FSH_NO_LABEL). Fails as the
+ * sample did; a third of a microsecond, any thread. */
 FshStatus resident_split_draw(const ResidentSplit *resident, const ResidentDraw *draw, uint64_t sample,
                               PixelRecipe *recipe, PixelColours *colours, int64_t *label_ret,
                               FshError *error);

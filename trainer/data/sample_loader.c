@@ -166,8 +166,8 @@ static FshStatus add_place(SampleLoader *loader, unsigned side, FshError *error)
                              (int)sample->key_bytes, sample->key, (int)field->source_bytes, field->source);
 }
 
-/* After the bytes of the sample were used where they lie. Zeros in the place of a page that cannot be read are why anything else
- * was wrong. Returns status, or FSH_ERR_SYSTEM. */
+/* After the bytes of the sample were used where they lie. Zeros in the place of a page that cannot be read
+ * are why anything else was wrong. Returns status, or FSH_ERR_SYSTEM. */
 static FshStatus check_read(const SampleLoader *loader, FshStatus status, FshError *error)
 {
     return loader->has_record && fsh_sample_check_read(loader->options.split, &loader->sample, error)

@@ -1,11 +1,12 @@
-/* sample_loader.h - one sample of a split, from its record to finished pixels: found, tested, decoded, augmented.
+/* sample_loader.h - one sample of a split, from its record to finished pixels: found, tested, decoded,
+ * augmented.
  *
  *   sample_loader_open(loader, epoch, index, &info, &error);     // its label and its size
  *   sample_loader_render(loader, &augmentation, pixels, target, &error);
  *
- * Records are read in place from the mapping; raw pixels are cropped, resampled and flipped from there, into the batch. What
- * comes out follows from (seed, epoch, index) alone. Both sides of a pair get the same geometry; jitter and noise touch the
- * input alone.
+ * Records are read in place from the mapping; raw pixels are cropped, resampled and flipped from there, into
+ * the batch. What comes out follows from (seed, epoch, index) alone. Both sides of a pair get the same
+ * geometry; jitter and noise touch the input alone.
  *
  * Threads: one SampleLoader per thread; SampleChecksums are shared. */
 #ifndef FSHARD_TRAINER_DATA_SAMPLE_LOADER_H
@@ -17,7 +18,8 @@
 #include "trainer/data/augment.h"
 #include "trainer/data/sample_recipe.h"
 
-/* A bit for each sample of a split: its checksum is right. Two threads may test a sample twice; that is harmless. */
+/* A bit for each sample of a split: its checksum is right. Two threads may test a sample twice; that is
+ * harmless. */
 typedef struct SampleChecksums {
     atomic_uchar *right;
 } SampleChecksums;
@@ -66,36 +68,38 @@ FshStatus sample_loader_new(SampleLoader **loader, const SampleOptions *options,
 /* Frees and sets to NULL; NULL is fine. */
 void sample_loader_free(SampleLoader **loader);
 
-/* Sample index will be opened soon: it is asked for from the disk if it has not been read yet, from memory else. */
+/* Sample index will be opened soon: it is asked for from the disk if it has not been read yet, from memory
+ * else. */
 void sample_loader_expect(const SampleLoader *loader, uint64_t index);
 
-/* Finds sample index, and tests its checksum until it has been right once: a JPEG with a flipped byte may well decode. The
- * message of a failure names dataset, file, record, key, source and reason. */
+/* Finds sample index, and tests its checksum until it has been right once: a JPEG with a flipped byte may
+ * well decode. The message of a failure names dataset, file, record, key, source and reason. */
 FshStatus sample_loader_open(SampleLoader *loader, uint64_t epoch, uint64_t index, SampleInfo *info,
                              FshError *error);
 
-/* In its place, of a sample whose images are decoded already, whole and in full size: views of its sides, rows without padding, that
- * last. */
+/* In its place, of a sample whose images are decoded already, whole and in full size: views of its sides,
+ * rows without padding, that last. */
 void sample_loader_open_decoded(SampleLoader *loader, uint64_t epoch, uint64_t index, const ImageView *views);
 
-/* Renders the sample that was opened last. pixels: [size, size, channels], or the sample's own size (CROP_WHOLE); target: the
- * same for the other side of a pair; classes: not used. Messages as above; FSH_ERR_MISMATCH for a crop larger than the images of a
- * pair. */
+/* Renders the sample that was opened last. pixels: [size, size, channels], or the sample's own size
+ * (CROP_WHOLE); target: the same for the other side of a pair; classes: not used. Messages as above;
+ * FSH_ERR_MISMATCH for a crop larger than the images of a pair. */
 FshStatus sample_loader_render(SampleLoader *loader, const Augmentation *augmentation, uint8_t *pixels,
                                uint8_t *target, FshError *error);
 
-/* Channels of a side of that sample: as they are stored raw, else what it is decoded to, which is `decoded`. */
+/* Channels of a side of that sample: as they are stored raw, else what it is decoded to, which is
+ * `decoded`. */
 uint8_t sample_loader_channels(const SampleLoader *loader, unsigned side, uint32_t decoded);
-/* The whole image of a side of that sample in full size, in sample_loader_channels: in the mapping, or in the loader until its next
- * call. Messages as above. */
+/* The whole image of a side of that sample in full size, in sample_loader_channels: in the mapping, or in the
+ * loader until its next call. Messages as above. */
 FshStatus sample_loader_image(SampleLoader *loader, unsigned side, uint32_t decoded, ImageView *view,
                               FshError *error);
 
 /* That sample's recipe for an augmentation. FSH_ERR_MISMATCH as sample_loader_render. */
 FshStatus sample_loader_draw(SampleLoader *loader, const Augmentation *augmentation, SampleRecipe *recipe,
                              FshError *error);
-/* That image as a backend takes it: the JPEG file, if it is plain (jpeg_plain.h) and of the size that its record says; else
- * sample_loader_pixels. What does not last is the loader's until its next call. */
+/* That image as a backend takes it: the JPEG file, if it is plain (jpeg_plain.h) and of the size that its
+ * record says; else sample_loader_pixels. What does not last is the loader's until its next call. */
 FshStatus sample_loader_file(SampleLoader *loader, unsigned side, uint32_t decoded, PixelFile *file,
                              FshError *error);
 /* sample_loader_image for a backend, rows without padding. */

@@ -3,8 +3,8 @@
  *   SampleRecipe recipe;
  *   sample_recipe_draw(&recipe, &augmentation, seed, epoch, index, width, height);
  *
- * It follows from (seed, epoch, index) and the image's size alone. The CPU renders it (sample_loader.h); a backend with memory of
- * its own gets it as plain numbers (sample_recipe_pixels).
+ * It follows from (seed, epoch, index) and the image's size alone. The CPU renders it (sample_loader.h); a
+ * backend with memory of its own gets it as plain numbers (sample_recipe_pixels).
  *
  * Threads: no state. */
 #ifndef FSHARD_TRAINER_DATA_SAMPLE_RECIPE_H
@@ -33,8 +33,8 @@ void sample_mixing_random(uint64_t seed, uint64_t epoch, uint64_t index, Random 
 /* Any of the augmentation changes colours: pixels need sample_recipe_colours. */
 bool sample_recipe_has_colours(const Augmentation *augmentation);
 
-/* The geometry for a backend that holds the whole image, width x height pixels, in full size; places and channels are left for
- * the caller to fill in. */
+/* The geometry for a backend that holds the whole image, width x height pixels, in full size; places and
+ * channels are left for the caller to fill in. */
 void sample_recipe_pixels(const SampleRecipe *recipe, const Augmentation *augmentation, uint32_t width,
                           uint32_t height, PixelRecipe *pixels);
 /* The colours; nothing is mixed. fill: the mean. */

@@ -30,8 +30,8 @@ uint64_t sampler_at(const Sampler *sampler, uint64_t epoch, uint64_t step, uint6
     return sample_at_place(sampler, epoch, rank_batch * sampler->batch + slot);
 }
 
-/* A quarter of a microsecond for each sample: a thread for every 15 milliseconds of that, and no more than a few, for the
- * loader is at work beside. */
+/* A quarter of a microsecond for each sample: a thread for every 15 milliseconds of that, and no more than a
+ * few, for the loader is at work beside. */
 static int digest_threads(uint64_t sample_count)
 {
     enum { SAMPLES_FOR_A_THREAD = 1 << 16, THREADS_MAX = 4 };

@@ -165,8 +165,9 @@ static FshStatus probe_field(ImageDecoder *decoder, FshUnpacker *unpacker, const
     return FSH_OK;
 }
 
-/* Looks at images taken evenly from the split: the median of their short edges, and whether any has colours. Those that
- * cannot be read are the loader's matter, which may skip them; of nothing else there is nothing to learn. */
+/* Looks at images taken evenly from the split: the median of their short edges, and whether any has colours.
+ * Those that cannot be read are the loader's matter, which may skip them; of nothing else there is nothing to
+ * learn. */
 static FshStatus look_at_images(TrainingData *data, const FshSplit *split, ImageDecoder *decoder,
                                 FshUnpacker *unpacker, FshError *error)
 {
@@ -244,8 +245,8 @@ static void take_fields(TrainingData *data)
                     statistics->width_min == statistics->height_min && statistics->width_min > 0;
 }
 
-/* ImageNet's, as torchvision has them: what photographs are normalised by where nothing else is known. Gray is their mean over
- * the channels. */
+/* ImageNet's, as torchvision has them: what photographs are normalised by where nothing else is known. Gray
+ * is their mean over the channels. */
 static const FshStatistics colour = {.mean = {0.485, 0.456, 0.406},
                                      .standard_deviation = {0.229, 0.224, 0.225}},
                            gray = {.mean = {0.449}, .standard_deviation = {0.226}};

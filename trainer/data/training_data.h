@@ -16,14 +16,15 @@
 typedef struct TrainingData {
     FshDataset *dataset; /* owned */
     FshKind kind;
-    const FshSplit *train;       /* NULL where none was asked for */
-    const FshSplit *evaluation;  /* NULL: the dataset has none */
-    int64_t class_count;         /* classes: at least 2, to evaluate 1; pairs: 0 */
-    char *const *class_names;    /* [class_count], in the order of the network's logits; borrowed */
-    char **display_names;        /* [class_count]: how each is shown, "tench (n01440764)"; owned; NULL before
+    const FshSplit *train;      /* NULL where none was asked for */
+    const FshSplit *evaluation; /* NULL: the dataset has none */
+    int64_t class_count;        /* classes: at least 2, to evaluate 1; pairs: 0 */
+    char *const *class_names;   /* [class_count], in the order of the network's logits; borrowed */
+    char **display_names;       /* [class_count]: how each is shown, "tench (n01440764)"; owned; NULL before
                              training_data_name_classes */
-    const int32_t *label_places; /* of the manifest's classes among class_names; borrowed; NULL: the
-                                              same classes in the same order, as training_data_open leaves it */
+    /* of the manifest's classes among class_names; borrowed; NULL: the same classes in the same order, as
+     * training_data_open leaves it */
+    const int32_t *label_places;
     unsigned input_field, target_field;    /* classes: both 0 */
     const char *input_name, *target_name;  /* borrowed from the manifest: "blurry", "sharp" */
     uint32_t channels;                     /* 1 or 3 */
@@ -39,25 +40,29 @@ typedef struct TrainingData {
 /* Opens path (a dataset folder or its dataset.json; pairs also as others have written them: see fsh_open).
  * kind: what the network takes; 0: whatever the dataset holds. train_split: its name, or NULL to open none.
  * evaluation_split: its name; NULL: "val", else "test", else none.
- * FSH_ERR_NOT_FOUND: no such dataset or split. FSH_ERR_MISMATCH: the other kind, fewer than two classes (none at all without
- * train_split), a sample without a label or with one beyond the classes (named by shard, record and key), an evaluation class
- * that training has no sample of, fewer than two fields in pairs, an empty split. On failure nothing is held. */
+ * FSH_ERR_NOT_FOUND: no such dataset or split. FSH_ERR_MISMATCH: the other kind, fewer than two classes (none
+ * at all without train_split), a sample without a label or with one beyond the classes (named by shard,
+ * record and key), an evaluation class that training has no sample of, fewer than two fields in pairs, an
+ * empty split. On failure nothing is held. */
 FshStatus training_data_open(TrainingData *data, const char *path, FshKind kind, const char *train_split,
                              const char *evaluation_split, FshError *error);
-/* Takes over images that nobody has packed (image_source.h), their split as the one to evaluate: of class_count classes (FSH_KIND_CLASSES),
- * or inputs of pairs, with so many channels. Mean and deviation are ImageNet's. */
+/* Takes over images that nobody has packed (image_source.h), their split as the one to evaluate: of
+ * class_count classes (FSH_KIND_CLASSES), or inputs of pairs, with so many channels. Mean and deviation are
+ * ImageNet's. */
 void training_data_take_images(TrainingData *data, FshDataset *images, FshKind kind, int64_t class_count,
                                uint32_t channels);
-/* Fills display_names by the dataset's manifest or, where that knows none, by the file that $FSHARD_CLASS_NAMES names
- * (display_names.h). To be called once class_names are what they stay. FSH_ERR_MEMORY; what reading that file may fail with. */
+/* Fills display_names by the dataset's manifest or, where that knows none, by the file that
+ * $FSHARD_CLASS_NAMES names (display_names.h). To be called once class_names are what they stay.
+ * FSH_ERR_MEMORY; what reading that file may fail with. */
 FshStatus training_data_name_classes(TrainingData *data, FshError *error);
 /* Frees what it owns; zeroed is fine. */
 void training_data_close(TrainingData *data);
 
-/* Pairs are cropped as they are, never enlarged: FSH_ERR_MISMATCH if an image of split (of data's dataset) is smaller than
- * size x size; the message names the first one, its size, how many there are, and the largest crop that all allow. Reads
- * records' headers only where the manifest does not already say that all are large enough. Images whose size the container
- * does not know pass; the loader meets them. Classes always pass: their crops are resized. */
+/* Pairs are cropped as they are, never enlarged: FSH_ERR_MISMATCH if an image of split (of data's dataset) is
+ * smaller than size x size; the message names the first one, its size, how many there are, and the largest
+ * crop that all allow. Reads records' headers only where the manifest does not already say that all are large
+ * enough. Images whose size the container does not know pass; the loader meets them. Classes always pass:
+ * their crops are resized. */
 FshStatus training_data_check_crop(const TrainingData *data, const FshSplit *split, uint32_t size,
                                    FshError *error);
 

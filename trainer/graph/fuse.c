@@ -106,7 +106,7 @@ static void forget(Graph *graph, const Node *node)
     graph->tensors[node->outputs[0]].tensor.producer = NODE_NONE;
 }
 
-/* ---- convolutions ---------------------------------------------------------------------------------------- */
+/* ---- convolutions ---- */
 
 static void fuse_convolutions(Graph *graph, const GraphUses *uses)
 {
@@ -125,7 +125,7 @@ static void fuse_convolutions(Graph *graph, const GraphUses *uses)
     }
 }
 
-/* ---- batch norm and what follows it ---------------------------------------------------------------------- */
+/* ---- batch norm and what follows it ---- */
 
 /* The batch norm takes the place of the last node of its pattern, so that all it reads is made before it; the
  * nodes before it become empty and go at the end of the pass. add, relu: either may be NULL. */
@@ -199,7 +199,7 @@ static void add_without_padding(Graph *graph, const GraphUses *uses)
     }
 }
 
-/* ---- batch norm and what is in front of it --------------------------------------------------------------- */
+/* ---- batch norm and what is in front of it ---- */
 
 /* The layer that makes a training norm's x, with nothing but a bias behind its sums. */
 static Node *layer_before(Graph *graph, const Node *norm)

@@ -2,13 +2,15 @@
 
 #include <string.h>
 
-/* A sum of two gradients that a batch norm's backward node reads is made there. The node leaves what it read, through the activation,
- * as its output 3: where there was an addend, that is the addend's gradient anyhow; where not, the sum's tensor becomes it. */
+/* A sum of two gradients that a batch norm's backward node reads is made there. The node leaves what it read,
+ * through the activation, as its output 3: where there was an addend, that is the addend's gradient anyhow;
+ * where not, the sum's tensor becomes it. */
 static bool take_in_sum(Graph *graph, const GraphUses *uses, Node *add, Node *backward)
 {
     const TensorId sum = add->outputs[0];
     const bool has_g = backward->outputs[3] != TENSOR_NONE;
-    /* Others that read the sum get it from the backward node, if that does not change it on the way and stands in front of them. */
+    /* Others that read the sum get it from the backward node, if that does not change it on the way and
+     * stands in front of them. */
     if (graph->tensors[sum].tensor.keep || (uses->counts[sum] > 1 && (has_g || backward->as.norm.relu)))
         return false;
     for (const Node *other = add + 1; other < backward; other++)
@@ -71,7 +73,8 @@ static void add_before_cropping(Graph *graph, const GraphUses *uses)
 /* Fewer images are not worth a node. */
 enum { IMAGES_AGAIN_LEAST = 1 << 24 }; /* elements */
 
-/* The first node that reads the tensor for a weight gradient, where no others but convolutions read it; else node_count. */
+/* The first node that reads the tensor for a weight gradient, where no others but convolutions read it; else
+ * node_count. */
 static size_t find_weight_gradient(const Graph *graph, TensorId tensor)
 {
     size_t first = graph->node_count;

@@ -50,7 +50,8 @@ enum {
     GRAPH_CHANNELS_MAX = 4
 };
 
-/* bf16 and f16 are for activations alone: parameters, buffers, the optimizer's state, statistics and losses are f32. */
+/* bf16 and f16 are for activations alone: parameters, buffers, the optimizer's state, statistics and losses
+ * are f32. */
 typedef enum DataType { DATA_F32, DATA_U8, DATA_I64, DATA_BF16, DATA_F16 } DataType;
 size_t data_type_bytes(DataType type);
 const char *data_type_name(DataType type);
@@ -96,26 +97,28 @@ const char *tensor_shape_text(const Tensor *tensor, char *buffer, size_t buffer_
 bool tensor_is_weight(const Tensor *tensor);
 
 /* What each node reads and writes, in the order of Node.inputs and Node.outputs; `d` is "gradient of"; `?`
- * may be TENSOR_NONE. Activations have one float type in a node: that of its first input. Everything else is f32 unless
- * said; a convolution or matrix product in a narrower type reads its f32 weight rounded to it, and adds up in f32. */
+ * may be TENSOR_NONE. Activations have one float type in a node: that of its first input. Everything else is
+ * f32 unless said; a convolution or matrix product in a narrower type reads its f32 weight rounded to it, and
+ * adds up in f32. */
 typedef enum OpKind {
     OP_FILL,      /* () -> y: as.fill.value everywhere */
     OP_CAST,      /* (x) -> y of another float type */
     OP_NORMALIZE, /* (x u8) -> y */
-    /* (x, weight, bias?) -> y, sums? f32 [2, C up to STATISTICS_MULTIPLE]: of y over its pixels, and of its square.
-     * y = activation(x * weight + bias). */
+    /* (x, weight, bias?) -> y, sums? f32 [2, C up to STATISTICS_MULTIPLE]: of y over its pixels, and of its
+     * square. y = activation(x * weight + bias). */
     OP_CONV2D,
     OP_CONV2D_BACKWARD_DATA,   /* (dy, weight) -> dx */
     OP_CONV2D_BACKWARD_WEIGHT, /* (dy, x) -> dweight, dbias? */
-    /* (x, weight, bias, running_mean, running_var, addend?, sums?, layer_bias?) -> y, mean, inverse_deviation [C], and in
-     * training the buffers running_mean, running_var, written in place. mean and inverse_deviation are what y
-     * was made with: y = activation((x - mean) * inverse_deviation * weight + bias + addend). sums: of OP_CONV2D, of x.
-     * layer_bias: of the layer in front, left out there, by which only running_mean moves. addend may have fewer channels than x with
-     * FUSE_PAD_ADD. */
+    /* (x, weight, bias, running_mean, running_var, addend?, sums?, layer_bias?) -> y, mean, inverse_deviation
+     * [C], and in training the buffers running_mean, running_var, written in place. mean and
+     * inverse_deviation are what y was made with: y = activation((x - mean) * inverse_deviation * weight +
+     * bias + addend). sums: of OP_CONV2D, of x. layer_bias: of the layer in front, left out there, by which
+     * only running_mean moves. addend may have fewer channels than x with FUSE_PAD_ADD. */
     OP_BATCH_NORM,
-    /* (dy, x, weight, bias, mean, inverse_deviation, y?, dy2?) -> dx?, dweight, dbias, g?, dlayer_bias?. y is there when
-     * there was an addend and an activation: it tells where that was on. Without one, x tells. g: dy + dy2 through the
-     * activation, the gradient of the addend. dlayer_bias is 0. dy2 may have more channels than x with FUSE_PAD_ADD. */
+    /* (dy, x, weight, bias, mean, inverse_deviation, y?, dy2?) -> dx?, dweight, dbias, g?, dlayer_bias?. y is
+     * there when there was an addend and an activation: it tells where that was on. Without one, x tells. g:
+     * dy + dy2 through the activation, the gradient of the addend. dlayer_bias is 0. dy2 may have more
+     * channels than x with FUSE_PAD_ADD. */
     OP_BATCH_NORM_BACKWARD,
     OP_RELU,          /* (x) -> y; leaky where slope != 0 */
     OP_RELU_BACKWARD, /* (dy, y) -> dx */
@@ -134,7 +137,8 @@ typedef enum OpKind {
     OP_LINEAR,                   /* (x, weight, bias?) -> y */
     OP_LINEAR_BACKWARD_DATA,     /* (dy, weight) -> dx */
     OP_LINEAR_BACKWARD_WEIGHT,   /* (dy, x) -> dweight, dbias? */
-    /* Boxes of an image (as.box: size of the smaller tensor's place in the larger), each the other's gradient. */
+    /* Boxes of an image (as.box: size of the smaller tensor's place in the larger), each the other's
+     * gradient. */
     OP_ZERO_PAD, /* (x) -> y: x at the top left, its channels from first_channel on, zeros elsewhere */
     OP_CROP,     /* (x) -> y: that box of x */
     OP_CONCAT,   /* (a, b) -> y: the channels of a, then those of b */
@@ -148,10 +152,11 @@ typedef enum OpKind {
     OP_GATE_BACKWARD,             /* (dy, x) -> dx */
     /* (x, weight, bias) -> y, mean, inverse_deviation [N, H, W, 1]: over the channels of each pixel */
     OP_LAYER_NORM,
-    /* (dy, x, weight, mean, inverse_deviation, addend?) -> dx, dweight, dbias. addend, the gradient that x has from others by then, is
-     * part of dx. */
+    /* (dy, x, weight, mean, inverse_deviation, addend?) -> dx, dweight, dbias. addend, the gradient that x
+     * has from others by then, is part of dx. */
     OP_LAYER_NORM_BACKWARD,
-    /* as.shuffle.factor r, each the other's gradient: y[h * r + i, w * r + j, c] = x[h, w, (c * r + i) * r + j] */
+    /* as.shuffle.factor r, each the other's gradient: y[h * r + i, w * r + j, c] = x[h, w, (c * r + i) * r +
+     * j] */
     OP_PIXEL_SHUFFLE,   /* (x [N, H, W, C * r * r]) -> y [N, H * r, W * r, C] */
     OP_PIXEL_UNSHUFFLE, /* (x [N, H * r, W * r, C]) -> y [N, H, W, C * r * r] */
     /* (logits [N, K], labels i64 [N], labels_mixed i64 [N]?, mix [N]?) -> loss [1], probabilities [N, K] */
@@ -162,8 +167,8 @@ typedef enum OpKind {
     OP_PIXEL_LOSS,          /* (prediction, target [N, H, W, C], valid [N]?) -> loss [1], squared error [N] */
     OP_PIXEL_LOSS_BACKWARD, /* (dloss, prediction, target, squared error, valid?) -> dprediction */
     /* (learning_rate, step, micro?, scale?, tracker?, loss?) -> gradient_norm, updated; all [1]. Writes every
-     * parameter that has a gradient, all tensors of TENSOR_OPTIMIZER, and step, micro, scale, tracker in place:
-     * see Optimizer. */
+     * parameter that has a gradient, all tensors of TENSOR_OPTIMIZER, and step, micro, scale, tracker in
+     * place: see Optimizer. */
     OP_UPDATE,
     OP_KIND_COUNT
 } OpKind;
@@ -220,23 +225,25 @@ extern const char *const optimizer_names[]; /* "sgd", "adam", "adamw", "lars", "
  *   adam   g += decay w;  m = beta1 m + (1 - beta1) g;  s = beta2 s + (1 - beta2) g^2
  *          w -= lr m' / (sqrt(s') + epsilon),  m' = m / (1 - beta1^t),  s' likewise       torch.optim.Adam
  *   adamw  the same, with w *= 1 - lr decay in place of g += decay w                     torch.optim.AdamW
- *   lars   sgd's, with (g + decay w) * trust, trust = trust_coefficient ||w|| / (||g|| + decay ||w||), for each
- *          parameter by itself             You, Gitman, Ginsburg 2017; timm.optim.Lars (momentum behind trust)
- *   lamb   u = m' / (sqrt(s') + epsilon) + decay w;  w -= lr ||w|| / ||u|| u  You et al. 2019; timm.optim.Lamb
+ *   lars   sgd's, with (g + decay w) * trust, trust = trust_coefficient ||w|| / (||g|| + decay ||w||), for
+ *          each parameter by itself             You, Gitman, Ginsburg 2017; timm.optim.Lars (momentum behind
+ *          trust)
+ *   lamb   u = m' / (sqrt(s') + epsilon) + decay w;  w -= lr ||w|| / ||u|| u  You et al. 2019;
+ *          timm.optim.Lamb
  *
  * Parameters whose `decays` is off (norms, biases) get no weight decay, and trust 1 in lars and lamb.
  *
- * A run whose loss is no number changes nothing: what led to it can be looked at (gradient_norm is NaN then, updated 0).
- * In each other run, in this order: the gradient is added to those since the last update (accumulation_steps, whose
- * mean it becomes), divided by the loss scale, its norm taken over all parameters, clipped; then the update;
- * then lookahead; then the average. Before the first update, NAME.slow and NAME.ema become what the parameter
- * is then (the buffer's ema: what it is after the first update's run).
+ * A run whose loss is no number changes nothing: what led to it can be looked at (gradient_norm is NaN then,
+ * updated 0). In each other run, in this order: the gradient is added to those since the last update
+ * (accumulation_steps, whose mean it becomes), divided by the loss scale, its norm taken over all parameters,
+ * clipped; then the update; then lookahead; then the average. Before the first update, NAME.slow and NAME.ema
+ * become what the parameter is then (the buffer's ema: what it is after the first update's run).
  *
  * Lives in the State, so that a program decides by itself whether a run updates, and checkpoints carry it:
  * NAME.momentum_buffer; NAME.exp_avg, NAME.exp_avg_sq; NAME.slow; NAME.accumulated; NAME.ema (of buffers too;
- * role TENSOR_OPTIMIZER, `of` the parameter or buffer), and f32 [1] of TENSOR_BUFFER: "optimizer.step" (updates
- * made; always there), "optimizer.micro" (runs since the last one; with accumulation), "scaler.scale" and
- * "scaler.tracker" (updates since it changed; with loss scaling). */
+ * role TENSOR_OPTIMIZER, `of` the parameter or buffer), and f32 [1] of TENSOR_BUFFER: "optimizer.step"
+ * (updates made; always there), "optimizer.micro" (runs since the last one; with accumulation),
+ * "scaler.scale" and "scaler.tracker" (updates since it changed; with loss scaling). */
 typedef struct Optimizer {
     OptimizerKind kind;
     TensorId learning_rate;       /* an input [1] f32, written before each run */
@@ -249,11 +256,12 @@ typedef struct Optimizer {
     int64_t lookahead_steps;
     double lookahead_alpha;
     int64_t accumulation_steps; /* 0, 1: none */
-    /* ema = d ema + (1 - d) w after each update; 0: none. With ema_warmup d is at most (1 + t) / (10 + t), t the
-     * updates before this one. */
+    /* ema = d ema + (1 - d) w after each update; 0: none. With ema_warmup d is at most (1 + t) / (10 + t), t
+     * the updates before this one. */
     double ema_decay;
-    /* torch.cuda.amp.GradScaler's rule, with loss_scaling: where a gradient is not finite the update is left out
-     * and the scale multiplied by backoff, after interval updates in a row by growth. Wants graph_loss_scale. */
+    /* torch.cuda.amp.GradScaler's rule, with loss_scaling: where a gradient is not finite the update is left
+     * out and the scale multiplied by backoff, after interval updates in a row by growth. Wants
+     * graph_loss_scale. */
     double scale_init, scale_growth, scale_backoff;
     int64_t scale_interval;
     bool nesterov; /* sgd, lars */
@@ -332,18 +340,20 @@ typedef struct Graph Graph;
 
 Graph *graph_new(void); /* NULL: no memory */
 void graph_free(Graph **graph);
-/* Mixed precision: the type of activations and of their gradients, f32 (as a graph begins), bf16 or f16, of what is built
- * from here on: graph_normalize yields it and graph_conv2d and graph_linear compute in it, casting what they read; norms, pools
- * and the like keep the type they are given, with parameters and statistics in f32; losses cast to f32. */
+/* Mixed precision: the type of activations and of their gradients, f32 (as a graph begins), bf16 or f16, of
+ * what is built from here on: graph_normalize yields it and graph_conv2d and graph_linear compute in it,
+ * casting what they read; norms, pools and the like keep the type they are given, with parameters and
+ * statistics in f32; losses cast to f32. */
 void graph_set_compute_type(Graph *graph, DataType type);
 DataType graph_compute_type(const Graph *graph);
 
-/* ---- building: returns the result, TENSOR_NONE after a failure ----------------------------------------- */
+/* ---- building: returns the result, TENSOR_NONE after a failure ---- */
 
 TensorId graph_input(Graph *graph, const char *name, DataType type, int rank, const int64_t *shape);
 /* x as another float type; x itself if it has that type already. */
 TensorId graph_cast(Graph *graph, TensorId x, DataType type);
-/* [N, H, W, C] u8 -> compute type: (x - mean[c]) / deviation[c], mean and deviation in 0..1 of full scale, C values. */
+/* [N, H, W, C] u8 -> compute type: (x - mean[c]) / deviation[c], mean and deviation in 0..1 of full scale, C
+ * values. */
 TensorId graph_normalize(Graph *graph, TensorId x, const double *mean, const double *deviation);
 /* The same to a type of one's own: f32 for what a loss compares with. */
 TensorId graph_normalize_to(Graph *graph, TensorId x, const double *mean, const double *deviation,
@@ -373,7 +383,8 @@ TensorId graph_crop(Graph *graph, TensorId x, int64_t height, int64_t width);
 /* Images of one size, on channels. */
 TensorId graph_concat(Graph *graph, TensorId a, TensorId b);
 TensorId graph_scale(Graph *graph, TensorId x, float factor);
-/* x * LAYER.PARAMETER [1, C, 1, 1] + addend (TENSOR_NONE: without); the parameter begins as zeros, undecayed. */
+/* x * LAYER.PARAMETER [1, C, 1, 1] + addend (TENSOR_NONE: without); the parameter begins as zeros,
+ * undecayed. */
 TensorId graph_channel_scale(Graph *graph, const char *layer, const char *parameter, TensorId x,
                              TensorId addend);
 /* [N, H, W, C] times [N, C] */
@@ -388,16 +399,16 @@ TensorId graph_pixel_unshuffle(Graph *graph, TensorId x, int64_t factor);
 /* logits [N, K], labels [N] i64 -> mean [1] of -sum target log softmax over samples whose label is not -1 (a
  * padded sample of a last batch). The target is 1 - smoothing at the label, shared with labels_mixed where
  * there is one (mixup, cutmix): mix [N] f32 of it is the label's, the rest the other's; plus smoothing / K
- * everywhere, as PyTorch's label_smoothing. labels_mixed and mix: both or TENSOR_NONE; a label of labels_mixed
- * may be -1 where mix is 1. 0 <= smoothing < 1. */
+ * everywhere, as PyTorch's label_smoothing. labels_mixed and mix: both or TENSOR_NONE; a label of
+ * labels_mixed may be -1 where mix is 1. 0 <= smoothing < 1. */
 TensorId graph_softmax_cross_entropy(Graph *graph, TensorId logits, TensorId labels, TensorId labels_mixed,
                                      TensorId mix, float smoothing);
-/* The same target, each class by itself: the mean over samples and classes of binary cross-entropy with logits
- * (timm's BinaryCrossEntropy). */
+/* The same target, each class by itself: the mean over samples and classes of binary cross-entropy with
+ * logits (timm's BinaryCrossEntropy). */
 TensorId graph_binary_cross_entropy(Graph *graph, TensorId logits, TensorId labels, TensorId labels_mixed,
                                     TensorId mix, float smoothing);
-/* Images [N, H, W, C] f32, d = prediction - target -> the mean [1] over images, each weighted by valid [N] f32
- * (TENSOR_NONE: 1; 0 leaves a padded one out), of
+/* Images [N, H, W, C] f32, d = prediction - target -> the mean [1] over images, each weighted by valid [N]
+ * f32 (TENSOR_NONE: 1; 0 leaves a padded one out), of
  *   LOSS_L1 mean |d|;  LOSS_CHARBONNIER mean sqrt(d^2 + 1e-6);  LOSS_MSE mean d^2;
  *   LOSS_PSNR 10 / ln 10 * ln(mean d^2 + 1e-8)                               NAFNet's PSNRLoss
  * The node's second output, the mean of d^2 of each image, can be kept: graph_pixel_loss_error. */
@@ -405,7 +416,8 @@ TensorId graph_pixel_loss(Graph *graph, TensorId prediction, TensorId target, Te
 /* The squared error [N] beside a loss that graph_pixel_loss returned. */
 TensorId graph_pixel_loss_error(Graph *graph, TensorId loss);
 
-/* A model's own objection to its options or images: the graph fails with FSH_ERR_USAGE. Returns TENSOR_NONE. */
+/* A model's own objection to its options or images: the graph fails with FSH_ERR_USAGE. Returns
+ * TENSOR_NONE. */
 TensorId graph_refuse(Graph *graph, const char *format, ...) FSH_PRINTF(2, 3);
 
 /* Marks a tensor as readable after a run. name: of an activation, which has none of its own; NULL for the
@@ -421,42 +433,46 @@ typedef enum GraphFusion {
     FUSE_NORM_RELU = 1,     /* batch norm -> ReLU */
     FUSE_NORM_ADD_RELU = 2, /* batch norm -> add -> ReLU */
     FUSE_NORM_ADD = 4,      /* batch norm -> add */
-    /* The bias of a convolution or linear layer in front of a training batch norm is not added: the norm would take it away again.
-     * running_mean moves as if it had been; its gradient is 0. */
+    /* The bias of a convolution or linear layer in front of a training batch norm is not added: the norm
+     * would take it away again. running_mean moves as if it had been; its gradient is 0. */
     FUSE_BIAS_NORM = 8,
-    FUSE_CONV_STATISTICS =
-        16, /* a convolution in f16 makes the sums of which a training batch norm needs its statistics */
+    /* a convolution in f16 makes the sums of which a training batch norm needs its statistics */
+    FUSE_CONV_STATISTICS = 16,
     FUSE_GRADIENT_ADD = 32, /* backward: add -> batch norm's gradient */
-    /* The addend of a batch norm without an activation may have fewer channels than x, the others add 0: channels that were zero
-     * padding are not written. Backward: a second dy may have more channels than x, which do not count. */
+    /* The addend of a batch norm without an activation may have fewer channels than x, the others add 0:
+     * channels that were zero padding are not written. Backward: a second dy may have more channels than x,
+     * which do not count. */
     FUSE_PAD_ADD = 64,
     FUSE_CONV_BIAS_RELU = 128, /* convolution with a bias -> ReLU */
-    /* Backward: normalised images that nothing but convolutions reads are made a second time for the gradients of their weights,
-     * instead of being kept throughout, where they are many; from the input, which lies there anyhow. */
+    /* Backward: normalised images that nothing but convolutions reads are made a second time for the
+     * gradients of their weights, instead of being kept throughout, where they are many; from the input,
+     * which lies there anyhow. */
     FUSE_IMAGES_AGAIN = 256,
-    /* Those of them that every backend wants: all but FUSE_CONV_STATISTICS, FUSE_PAD_ADD, FUSE_IMAGES_AGAIN. */
+    /* Those of them that every backend wants: all but FUSE_CONV_STATISTICS, FUSE_PAD_ADD,
+     * FUSE_IMAGES_AGAIN. */
     FUSE_ALL = FUSE_NORM_RELU | FUSE_NORM_ADD_RELU | FUSE_NORM_ADD | FUSE_BIAS_NORM | FUSE_GRADIENT_ADD |
                FUSE_CONV_BIAS_RELU,
     FUSE_NONE = 1 << 30, /* no fusion; for where 0 stands for a default */
 } GraphFusion;
 /* Of bit 1 << i, for people: "norm-relu", …; ends with NULL. */
 extern const char *const fusion_names[];
-/* Takes those that names list ("norm-add,pad-add"; NULL and "": none) out of *fusions; FUSE_NONE where none is left. FSH_ERR_USAGE: a
- * name that is none of *fusions, which those of `device` are. */
+/* Takes those that names list ("norm-add,pad-add"; NULL and "": none) out of *fusions; FUSE_NONE where none
+ * is left. FSH_ERR_USAGE: a name that is none of *fusions, which those of `device` are. */
 FshStatus fusions_leave_out(unsigned *fusions, const char *names, const char *device, FshError *error);
 enum { STATISTICS_MULTIPLE = 8 };
 void graph_fuse(Graph *graph, unsigned fusions);
 
-/* Before graph_differentiate, for an update with loss scaling: gradients are those of loss * "scaler.scale", a
- * number in the State that the update moves and divides by. */
+/* Before graph_differentiate, for an update with loss scaling: gradients are those of loss * "scaler.scale",
+ * a number in the State that the update moves and divides by. */
 void graph_loss_scale(Graph *graph);
 /* Appends the backward nodes of loss for every parameter it depends on; gradients of a tensor used twice are
  * added. */
 void graph_differentiate(Graph *graph, TensorId loss);
-/* Rewrites of the backward graph, right after graph_differentiate; bits and promises as those of graph_fuse. */
+/* Rewrites of the backward graph, right after graph_differentiate; bits and promises as those of
+ * graph_fuse. */
 void graph_fuse_backward(Graph *graph, unsigned fusions);
-/* Appends the update of every parameter that has a gradient, last of all. Kept then: "gradient_norm" [1], of the
- * gradient after accumulation and unscaling and before clipping (0 in a run without an update that only
+/* Appends the update of every parameter that has a gradient, last of all. Kept then: "gradient_norm" [1], of
+ * the gradient after accumulation and unscaling and before clipping (0 in a run without an update that only
  * accumulates; inf or nan where one was left out), and "updated" [1]: 1 or 0. */
 void graph_update(Graph *graph, const Optimizer *optimizer);
 /* Of a tensor of TENSOR_OPTIMIZER. */
@@ -466,7 +482,7 @@ OptimizerSlot graph_optimizer_slot(const Graph *graph, TensorId tensor);
  * kernel 3 does not fit a 1 x 1 input; use larger images"), FSH_ERR_MEMORY. */
 FshStatus graph_check(const Graph *graph, FshError *error);
 
-/* ---- reading ------------------------------------------------------------------------------------------- */
+/* ---- reading ---- */
 
 /* Pointers are good until the graph is built further. */
 size_t graph_node_count(const Graph *graph);
@@ -489,7 +505,7 @@ const char *op_name(OpKind op);
  * the input for the last time before it writes the same element of the output. */
 bool node_may_overwrite(const Graph *graph, const Node *node, int output, int input);
 
-/* ---- the memory plan ----------------------------------------------------------------------------------- */
+/* ---- the memory plan ---- */
 
 /* Where each activation lies in one arena. Tensors whose lifetimes (first to last node that touches them; a
  * kept one's lasts to the end) do not overlap share bytes; and an output takes the bytes of an input that

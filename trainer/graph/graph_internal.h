@@ -50,7 +50,7 @@ typedef struct OpRow {
 
 extern const OpRow op_table[OP_KIND_COUNT];
 
-/* ---- for builder calls --------------------------------------------------------------------------------- */
+/* ---- for builder calls ---- */
 
 /* Records the first failure. Always returns TENSOR_NONE. */
 TensorId graph_fail(Graph *graph, FshStatus status, const char *format, ...) FSH_PRINTF(3, 4);
@@ -81,7 +81,7 @@ void node_name_after(Node *node, const Tensor *input);
 /* Copies at most GRAPH_NAME_MAX - 1 bytes; a longer name is a failure of the graph. */
 void graph_set_name(Graph *graph, char target[GRAPH_NAME_MAX], const char *name);
 
-/* ---- for differentiate --------------------------------------------------------------------------------- */
+/* ---- for differentiate ---- */
 
 /* Appends backward (op, inputs and attributes set; named here after forward). Output i becomes the gradient
  * of of[i] where that needs one; a node none of whose outputs is needed is left out. Gradients of a tensor
@@ -90,11 +90,11 @@ void graph_append_backward(Graph *graph, const Node *forward, Node *backward, co
                            int of_count);
 /* A gradient that exists already is (part of) that of `of`. */
 void graph_contribute_gradient(Graph *graph, TensorId of, TensorId gradient);
-/* The backward nodes of the first forward_count nodes, for every tensor that has a gradient by now. Tests start it from a
- * gradient of their own. */
+/* The backward nodes of the first forward_count nodes, for every tensor that has a gradient by now. Tests
+ * start it from a gradient of their own. */
 void graph_append_backward_pass(Graph *graph, size_t forward_count);
 
-/* ---- for rewrites (fuse*.c) ------------------------------------------------------------------------------ */
+/* ---- for rewrites (fuse*.c) ---- */
 
 /* How often each tensor is read, and by which node last. */
 typedef struct GraphUses {

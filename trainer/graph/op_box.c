@@ -1,6 +1,6 @@
 #include "trainer/graph/ops.h"
 
-/* ---- zero pad and crop ---------------------------------------------------------------------------------------------- */
+/* ---- zero pad and crop ---- */
 
 static TensorId append_box(Graph *graph, OpKind op, TensorId x, const int64_t size[3])
 {
@@ -69,7 +69,7 @@ void crop_differentiate(Graph *graph, const Node *node, TensorId output_gradient
     append_opposite(graph, node, OP_ZERO_PAD, 0, node->as.box.first_channel, output_gradient);
 }
 
-/* ---- concat --------------------------------------------------------------------------------------------------------- */
+/* ---- concat ---- */
 
 TensorId graph_concat(Graph *graph, TensorId a, TensorId b)
 {
@@ -105,7 +105,7 @@ void concat_differentiate(Graph *graph, const Node *node, TensorId output_gradie
     append_opposite(graph, node, OP_CROP, 1, channels, output_gradient);
 }
 
-/* ---- pixel shuffle -------------------------------------------------------------------------------------------------- */
+/* ---- pixel shuffle ---- */
 
 static TensorId append_shuffle(Graph *graph, OpKind op, TensorId x, int64_t factor)
 {

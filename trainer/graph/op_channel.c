@@ -2,7 +2,7 @@
 
 #include <string.h>
 
-/* ---- scale ---------------------------------------------------------------------------------------------------------- */
+/* ---- scale ---- */
 
 TensorId graph_scale(Graph *graph, TensorId x, float factor)
 {
@@ -25,7 +25,7 @@ void scale_differentiate(Graph *graph, const Node *node, TensorId output_gradien
     graph_append_backward(graph, node, &backward, &node->inputs[0], 1);
 }
 
-/* ---- channel scale -------------------------------------------------------------------------------------------------- */
+/* ---- channel scale ---- */
 
 TensorId graph_channel_scale(Graph *graph, const char *layer, const char *parameter, TensorId x,
                              TensorId addend)
@@ -62,7 +62,7 @@ void channel_scale_differentiate(Graph *graph, const Node *node, TensorId output
     graph_contribute_gradient(graph, node->inputs[2], output_gradient);
 }
 
-/* ---- channel multiply ----------------------------------------------------------------------------------------------- */
+/* ---- channel multiply ---- */
 
 TensorId graph_channel_multiply(Graph *graph, TensorId x, TensorId s)
 {
@@ -93,7 +93,7 @@ void channel_multiply_differentiate(Graph *graph, const Node *node, TensorId out
     graph_append_backward(graph, node, &backward, node->inputs, 2);
 }
 
-/* ---- gate ----------------------------------------------------------------------------------------------------------- */
+/* ---- gate ---- */
 
 TensorId graph_gate(Graph *graph, TensorId x)
 {
@@ -122,7 +122,7 @@ void gate_differentiate(Graph *graph, const Node *node, TensorId output_gradient
     graph_append_backward(graph, node, &backward, &node->inputs[0], 1);
 }
 
-/* ---- layer norm ----------------------------------------------------------------------------------------------------- */
+/* ---- layer norm ---- */
 
 TensorId graph_layer_norm(Graph *graph, const char *name, TensorId x, double epsilon)
 {
@@ -152,7 +152,8 @@ void layer_norm_infer(Graph *graph, Node *node)
 
 void layer_norm_differentiate(Graph *graph, const Node *node, TensorId output_gradient)
 {
-    /* A norm stands at the head of a branch whose input goes on beside it: what has come back there is added in the same pass. */
+    /* A norm stands at the head of a branch whose input goes on beside it: what has come back there is added
+     * in the same pass. */
     const TensorId x = node->inputs[0], addend = graph->tensors[x].gradient;
     Node backward = {
         .op = OP_LAYER_NORM_BACKWARD,

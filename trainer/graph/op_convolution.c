@@ -82,8 +82,8 @@ void conv2d_infer(Graph *graph, Node *node)
     graph_output(graph, node, 0, x->type, 4, (int64_t[]){x->shape[0], height, width, conv->channels});
 }
 
-/* From the gradient of the result to that of what stands in front of the activation. The tensor in between is gone, so the result
- * stands for it, and keeps its own gradient. */
+/* From the gradient of the result to that of what stands in front of the activation. The tensor in between is
+ * gone, so the result stands for it, and keeps its own gradient. */
 static TensorId through_activation(Graph *graph, const Node *node, TensorId output_gradient)
 {
     const TensorId y = node->outputs[0];

@@ -2,7 +2,7 @@
 
 const char *const loss_names[] = {"cross-entropy", "bce", "l1", "charbonnier", "mse", "psnr", NULL};
 
-/* ---- classes ------------------------------------------------------------------------------------------------------- */
+/* ---- classes ---- */
 
 /* An input [N] of this type beside the logits; without one, always. */
 static bool is_beside(const Tensor *scores, const Tensor *tensor, DataType type)
@@ -85,7 +85,7 @@ void class_loss_differentiate(Graph *graph, const Node *node, TensorId output_gr
     graph_append_backward(graph, node, &backward, &node->inputs[0], 1);
 }
 
-/* ---- images -------------------------------------------------------------------------------------------------------- */
+/* ---- images ---- */
 
 TensorId graph_pixel_loss(Graph *graph, TensorId prediction, TensorId target, TensorId valid, LossKind kind)
 {

@@ -56,7 +56,7 @@ OptimizerSlot graph_optimizer_slot(const Graph *graph, TensorId tensor)
     return (OptimizerSlot)slot;
 }
 
-/* ---- the optimizer's numbers --------------------------------------------------------------------------------------- */
+/* ---- the optimizer's numbers ---- */
 
 static bool is_share(double value)
 {
@@ -120,7 +120,7 @@ static bool refuse_learning_rate(Graph *graph, TensorId id)
     return !rate || graph->failure.status;
 }
 
-/* ---- its tensors --------------------------------------------------------------------------------------------------- */
+/* ---- its tensors ---- */
 
 /* NAME.SLOT of a parameter or buffer, shaped like it. */
 static void add_slot(Graph *graph, TensorId of, OptimizerSlot slot)

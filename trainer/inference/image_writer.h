@@ -15,7 +15,8 @@
 
 typedef struct ImageWriter ImageWriter;
 
-/* Starts the threads. force: files that exist are replaced. FSH_ERR_MEMORY, FSH_ERR_SYSTEM; *writer is NULL then. */
+/* Starts the threads. force: files that exist are replaced. FSH_ERR_MEMORY, FSH_ERR_SYSTEM; *writer is NULL
+ * then. */
 FshStatus image_writer_new(ImageWriter **writer, int threads, bool force, FshError *error);
 /* Takes a copy of path and pixels. IMAGE_PNG, or IMAGE_JPEG of quality 95 without subsampling. Makes
  * folders. A failure is that of an image put before; nothing is written after it: FSH_ERR_EXISTS,

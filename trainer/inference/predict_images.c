@@ -55,7 +55,8 @@ typedef struct Prediction {
 
 /* ---- what is asked for ---- */
 
-/* Finds what the weights say, and *model_ret, the network that they are of: NULL where neither they nor the user says it. */
+/* Finds what the weights say, and *model_ret, the network that they are of: NULL where neither they nor the
+ * user says it. */
 static FshStatus find_model(const TrainOptions *options, WeightsOrigin *origin, const Model **model_ret,
                             FshError *error)
 {
@@ -237,7 +238,8 @@ static bool claim(Prediction *prediction, const char *path, const char *target)
     return false;
 }
 
-/* Checks that a restored image would not take the place of its input: an image may be given by itself, and links lead anywhere. */
+/* Checks that a restored image would not take the place of its input: an image may be given by itself, and
+ * links lead anywhere. */
 static bool is_apart(Prediction *prediction, const char *path, const char *into)
 {
     const char *root = prediction->options.shards ? prediction->options.shards : ".";

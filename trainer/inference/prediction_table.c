@@ -67,7 +67,8 @@ static char *plain_cell(const char *cell, size_t bytes)
     return text;
 }
 
-/* Returns the end of the row at `at`, and in *file_ret the file that it is of, to be freed; NULL: it is cut off, or none of ours. */
+/* Returns the end of the row at `at`, and in *file_ret the file that it is of, to be freed; NULL: it is cut
+ * off, or none of ours. */
 static const char *take_row(const PredictionTable *table, const char *at, const char *end, char **file_ret)
 {
     size_t bytes = 0;

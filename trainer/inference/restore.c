@@ -130,7 +130,8 @@ static FshStatus run_tiles(Restorer *restorer, const Batch *batch, uint32_t edge
     return status;
 }
 
-/* Restores the image, *pixels_ret, whole or in tiles: in smaller ones where the device finds that it has no room for them. */
+/* Restores the image, *pixels_ret, whole or in tiles: in smaller ones where the device finds that it has no
+ * room for them. */
 static FshStatus restore(Restorer *restorer, const Batch *batch, const uint8_t **pixels_ret, FshError *error)
 {
     for (;;) {

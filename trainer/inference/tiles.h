@@ -20,8 +20,8 @@ enum {
 
 /* Returns the least edge of tiles that begin at multiples of `multiple`: two of them have room to overlap. */
 uint32_t tile_edge_least(uint32_t multiple);
-/* Returns the largest edge, a multiple of `multiple`, of tiles that have so many pixels at most; TILE_MOST at most, and
- * tile_edge_least at least, however few the pixels are. */
+/* Returns the largest edge, a multiple of `multiple`, of tiles that have so many pixels at most; TILE_MOST at
+ * most, and tile_edge_least at least, however few the pixels are. */
 uint32_t tile_edge_for(double pixels, uint32_t multiple);
 
 /* How an image is cut along one of its sides; overlap is less than edge. */

@@ -1,7 +1,7 @@
 /* predict.h - what a network makes of each sample of the evaluation split, written down.
  *
- * Classes: a CSV, a row of class_rows.h for each. Pairs: a CSV, "key,psnr,ssim,input_psnr", and in a folder for each sample
- * KEY.restored.png beside KEY.input.png, both as the network saw and gave them.
+ * Classes: a CSV, a row of class_rows.h for each. Pairs: a CSV, "key,psnr,ssim,input_psnr", and in a folder
+ * for each sample KEY.restored.png beside KEY.input.png, both as the network saw and gave them.
  *
  * The CSV appears when it is complete (rename). Threads: one. */
 #ifndef FSHARD_TRAINER_LOOP_PREDICT_H
@@ -12,9 +12,10 @@
 
 typedef struct Predictor Predictor;
 
-/* Begins what is to be written. folder (--predict): images, and predictions.csv; csv_path (--export): the table alone; either may be NULL. json: of classes, JSON lines,
- * predictions.jsonl. Makes folders; files of these names are replaced only with force. FSH_ERR_EXISTS: one is there, or
- * another ftrain writes into the folder. */
+/* Begins what is to be written. folder (--predict): images, and predictions.csv; csv_path (--export): the
+ * table alone; either may be NULL. json: of classes, JSON lines, predictions.jsonl. Makes folders; files of
+ * these names are replaced only with force. FSH_ERR_EXISTS: one is there, or another ftrain writes into the
+ * folder. */
 FshStatus predictor_new(Predictor **predictor, const Session *session, const char *folder,
                         const char *csv_path, bool json, bool force, FshError *error);
 /* For session_evaluate; context: the Predictor. */

@@ -17,9 +17,10 @@ bool run_output_may_empty(const TrainOptions *options, const char *checkpoint);
 /* Warns where the folder's lock is held, but guards nothing: its file system knows no locks. */
 void run_output_warn(Console *console, const FolderLock *lock, const char *folder);
 
-/* Takes the output for this run, before what takes long: looks whether it may write there, makes it, locks it. FSH_ERR_EXISTS: a run is at
- * work there, which the message names whatever it has left so far; or what is there is not to be replaced. Nothing is made in a folder that is
- * refused. A file system without locks is a warning. *made_ret: the folder is there only now. */
+/* Takes the output for this run, before what takes long: looks whether it may write there, makes it, locks
+ * it. FSH_ERR_EXISTS: a run is at work there, which the message names whatever it has left so far; or what is
+ * there is not to be replaced. Nothing is made in a folder that is refused. A file system without locks is a
+ * warning. *made_ret: the folder is there only now. */
 FshStatus run_output_claim(FolderLock *lock, Console *console, const TrainOptions *options,
                            const char *checkpoint, bool *made_ret, FshError *error);
 

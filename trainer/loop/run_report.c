@@ -137,7 +137,8 @@ static FshStatus list_changed(RunReport *report, FshError *error)
 
 /* ---- opening and closing ---- */
 
-/* timm looks for model.safetensors in a folder that it is given: a link to the best weights, which may come later. */
+/* timm looks for model.safetensors in a folder that it is given: a link to the best weights, which may come
+ * later. */
 static FshStatus write_config(RunReport *report, FshError *error)
 {
     const Session *session = report->session;
@@ -158,7 +159,8 @@ static FshStatus write_config(RunReport *report, FshError *error)
         status = timm_config_write(&config, path, error);
     if (!status)
         status = record_path(report->record, link_path, sizeof link_path, "model.safetensors", error);
-    if (!status) /* one that is there is of the part of the run before; a file system without links has none */
+    /* one that is there is of the part of the run before; a file system without links has none */
+    if (!status)
         (void)!symlink(plan->evaluation_count ? record_best_name : record_last_name, link_path);
     return status;
 }

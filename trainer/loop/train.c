@@ -93,8 +93,8 @@ static bool is_better(const Training *training, const Metrics *metrics, const Be
     return !than->any || value > other || (isnan(other) && !isnan(value));
 }
 
-/* Whether these are the best weights so far. They are saved where they are better than those on disk: where the best could not be
- * saved, a later epoch takes their place there. */
+/* Whether these are the best weights so far. They are saved where they are better than those on disk: where
+ * the best could not be saved, a later epoch takes their place there. */
 static bool save_if_best(Training *training, RunFile file, const Metrics *metrics, BestEpoch *best,
                          BestEpoch *saved)
 {
@@ -133,8 +133,8 @@ static FshStatus evaluate_weights(Training *training, NetworkWeights weights, Me
     return FSH_OK;
 }
 
-/* Chooses the interval from what the epoch and its evaluation have taken, for all ranks and for good: a run that goes on finds it in its
- * checkpoint. */
+/* Chooses the interval from what the epoch and its evaluation have taken, for all ranks and for good: a run
+ * that goes on finds it in its checkpoint. */
 static FshStatus choose_interval(Training *training, FshError *error)
 {
     Session *session = &training->session;
@@ -216,7 +216,8 @@ static void look_at(Training *training, const EpochReport *report)
                             metrics_value(&report->evaluation, plan->early_stop_metric));
 }
 
-/* Writes the line of an epoch: with ", 4:10 left" where there is more to come, and ", order 6be5…" for those who compare runs. */
+/* Writes the line of an epoch: with ", 4:10 left" where there is more to come, and ", order 6be5…" for those
+ * who compare runs. */
 static void tell_epoch(Training *training, const EpochReport *report)
 {
     const TrainPlan *plan = &training->session.plan;
@@ -264,7 +265,8 @@ static void say_verdict(const Training *training, char *text, size_t text_bytes)
                      text, text_bytes);
 }
 
-/* Fails where every sample of the epoch was left out: there is no loss to tell, and the next epoch has no more. */
+/* Fails where every sample of the epoch was left out: there is no loss to tell, and the next epoch has no
+ * more. */
 static FshStatus check_learnt(const Training *training, const Epoch *epoch, const Metrics *total,
                               FshError *error)
 {
@@ -299,7 +301,8 @@ static FshStatus run_epoch(Training *training, FshError *error)
         status = check_learnt(training, &epoch, &total, error);
     if (status)
         return status;
-    /* From here on there are weights in the folder: a run that is killed while the first of them are written goes on too. */
+    /* From here on there are weights in the folder: a run that is killed while the first of them are written
+     * goes on too. */
     if (!training->saved)
         training_save_checkpoint(training);
     RunState learnt = *state; /* evaluation is due */
@@ -528,7 +531,8 @@ static FshStatus open_session(Training *training, const TrainOptions *options, c
     return session_open(&training->session, &own, SESSION_TRAIN, error);
 }
 
-/* Goes to where the checkpoint stands, or to the beginning, and looks whether there is room for what is to come. */
+/* Goes to where the checkpoint stands, or to the beginning, and looks whether there is room for what is to
+ * come. */
 static FshStatus open_state(Training *training, const TrainOptions *options, const char *checkpoint,
                             FshError *error)
 {
@@ -593,8 +597,8 @@ FshStatus train_run(const TrainOptions *options, bool *partial_ret, FshError *er
     FshStatus status = run_files_find(options, checkpoint, sizeof checkpoint, error);
     if (!status)
         status = open_session(&training, options, checkpoint, error);
-    /* After the dataset: where the arguments are swapped, that is what to speak of. Before the checkpoint is read: a run at work has not
-     * written its last. */
+    /* After the dataset: where the arguments are swapped, that is what to speak of. Before the checkpoint is
+     * read: a run at work has not written its last. */
     const bool writes = training_writes(&training);
     if (!status && writes)
         status =

@@ -27,7 +27,8 @@ typedef struct Training {
     /* Steps that were begun behind state: the first is state.step, and note n of the ring is its. */
     StepNote notes[NETWORK_STEPS_AHEAD];
     size_t first_note, under_way;
-    /* --profile: its first step and how many, by the run's count; the steps in front of it in this part of the run. */
+    /* --profile: its first step and how many, by the run's count; the steps in front of it in this part of
+     * the run. */
     uint64_t profile_first, profile_count, profile_before_count;
     double profile_before; /* seconds of them */
     double lap_seconds;    /* when the last step ended, or the first one began */
@@ -48,8 +49,9 @@ typedef struct Epoch {
 /* Memory for the notes; freed by training_close_steps, which takes zeroed ones too. */
 FshStatus training_open_steps(Training *training, FshError *error);
 void training_close_steps(Training *training);
-/* The steps that are left of state.epoch; none is under way when it returns. On a signal, a sample that cannot be read, a loss that
- * is no number: what was learnt is saved as far as that makes sense, and the message says where. */
+/* The steps that are left of state.epoch; none is under way when it returns. On a signal, a sample that
+ * cannot be read, a loss that is no number: what was learnt is saved as far as that makes sense, and the
+ * message says where. */
 FshStatus training_steps(Training *training, Epoch *epoch, FshError *error);
 /* What the step after steps_done others learns with. */
 double training_learning_rate(const Training *training, uint64_t steps_done);
@@ -72,13 +74,14 @@ void training_end_profile(Training *training);
 /* ---- train.c ---- */
 
 double training_seconds(const Training *training);
-/* Returns the seconds that the evaluations to come will take, that of the epoch under way included, by the last one; 0 before the first. */
+/* Returns the seconds that the evaluations to come will take, that of the epoch under way included, by the
+ * last one; 0 before the first. */
 double training_evaluation_left(const Training *training);
 /* A record that cannot be written costs a warning. */
 void training_warn_of(Training *training, FshStatus status, const FshError *error);
 void training_save_checkpoint(Training *training);
-/* Before a stop that nobody has planned: a sample that cannot be read is no reason to lose what was learnt. False: the disk would
- * not have it. */
+/* Before a stop that nobody has planned: a sample that cannot be read is no reason to lose what was learnt.
+ * False: the disk would not have it. */
 bool training_keep_learnt(Training *training);
 /* The state is saved; FSH_ERR_INTERRUPTED, with where. */
 FshStatus training_stop_for_signal(Training *training, FshError *error);

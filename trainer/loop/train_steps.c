@@ -1,8 +1,8 @@
 /* Steps of training: begun in order, ended in order, as many under way at a time as the network takes.
  *
- * On a device that works on its own, step k + 1 is enqueued before step k's results are looked at. All that follows from a result
- * (metrics, the log, a loss that is no number) is of the step that has ended; RunState too, so a checkpoint is of that step: nothing
- * may be under way when it is written. */
+ * On a device that works on its own, step k + 1 is enqueued before step k's results are looked at. All that
+ * follows from a result (metrics, the log, a loss that is no number) is of the step that has ended; RunState
+ * too, so a checkpoint is of that step: nothing may be under way when it is written. */
 #include "trainer/loop/train_internal.h"
 
 #include <inttypes.h>
@@ -102,7 +102,8 @@ static FshStatus fail_diverged(Training *training, const StepNote *note, double 
     return fsh_error_set(error, FSH_ERR_MISMATCH, "%s", text);
 }
 
-/* With a loss scale a step that overflows is left out and the scale falls: that is no divergence unless it goes on. */
+/* With a loss scale a step that overflows is left out and the scale falls: that is no divergence unless it
+ * goes on. */
 static FshStatus check_loss(Training *training, const StepNote *note, const StepResult *result,
                             FshError *error)
 {
@@ -192,8 +193,8 @@ static FshStatus end_step(Training *training, Epoch *epoch, FshError *error)
     return FSH_OK;
 }
 
-/* No batch can be had, here or on another rank, or a signal has come. What was begun before is good, unless its loss is what to speak
- * of, or a rank has ended in the middle of it. */
+/* No batch can be had, here or on another rank, or a signal has come. What was begun before is good, unless
+ * its loss is what to speak of, or a rank has ended in the middle of it. */
 static FshStatus stop_for_failure(Training *training, Epoch *epoch, FshStatus failed, FshError *error)
 {
     FshError later = {0};
@@ -220,8 +221,8 @@ static StepNote *next_note(Training *training)
     return &training->notes[(training->first_note + training->under_way) % NETWORK_STEPS_AHEAD];
 }
 
-/* The next batch, written; nothing runs yet: all ranks have come this far, or none goes on, for a rank that runs a step waits for the
- * others' gradients. */
+/* The next batch, written; nothing runs yet: all ranks have come this far, or none goes on, for a rank that
+ * runs a step waits for the others' gradients. */
 static FshStatus take_batch(Training *training, uint64_t number, const Batch **batch_ret, StepNote *note,
                             FshError *error)
 {
@@ -231,7 +232,8 @@ static FshStatus take_batch(Training *training, uint64_t number, const Batch **b
     const Batch *batch = *batch_ret;
     note->data_seconds = loader_wait_seconds(session->train) - waited_before;
     note->learning_rate = training_learning_rate(training, number);
-    /* A batch of nothing but skipped samples has no mean loss; but other ranks may wait for this one's gradient. */
+    /* A batch of nothing but skipped samples has no mean loss; but other ranks may wait for this one's
+     * gradient. */
     if (!status && (batch->valid_count > 0 || session->communicator))
         status = session_write_step(session, batch, note->learning_rate, error);
     if (!status) {
@@ -266,8 +268,8 @@ static FshStatus begin_step(Training *training, Epoch *epoch, FshError *error)
 
 /* ---- the steps of an epoch ---- */
 
-/* True where the state is wanted as it is behind the last step that was begun; and where one update after the other is left out,
- * which may be the end: that must come at its step; and around a step that is measured. */
+/* True where the state is wanted as it is behind the last step that was begun; and where one update after the
+ * other is left out, which may be the end: that must come at its step; and around a step that is measured. */
 static bool holds_back(const Training *training)
 {
     const uint64_t interval = training->checkpoint_interval,

@@ -16,7 +16,8 @@ typedef struct ModelSpec {
     int64_t channels;      /* 1 or 3 */
     int64_t classes;       /* classification */
     bool training;         /* batch statistics in the norms */
-    /* What a network leaves open; 0 or NULL: its default. A network that does not have the option (Model.options) is refused. */
+    /* What a network leaves open; 0 or NULL: its default. A network that does not have the option
+     * (Model.options) is refused. */
     int64_t depth, alpha;       /* pyramidnet: 110, 270 */
     int64_t base_channels;      /* nafnet: channels at full resolution, unet: at half; --width; 32 */
     const char *encoder_blocks; /* nafnet: "1,1,1,28", blocks of each level from full resolution down */
@@ -33,8 +34,9 @@ typedef struct Model {
     TaskKind task;
     unsigned options; /* those of ModelSpec that it has */
     bool batch_norm;  /* it has batch norms */
-    /* Classification: x, normalised pixels [batch, height, width, channels] f32 -> logits [batch, classes]. Restoration: x, pixels
-     * in 0..1 -> the image restored, of the same shape. Options and sizes that do not fit fail the graph. */
+    /* Classification: x, normalised pixels [batch, height, width, channels] f32 -> logits [batch, classes].
+     * Restoration: x, pixels in 0..1 -> the image restored, of the same shape. Options and sizes that do not
+     * fit fail the graph. */
     TensorId (*build)(Graph *graph, TensorId x, const ModelSpec *spec);
 } Model;
 
@@ -46,9 +48,10 @@ const Model *model_find(const char *name);
 /* "conv8, resnet18" for messages. Returns buffer. */
 const char *model_names(char *buffer, size_t buffer_bytes);
 
-/* What training and evaluation need around a network. Inputs: "image" u8; of classes "label" i64 and, where mixes,
- * "label_mixed" i64 and "mix" f32; of pairs "target" u8 and "valid" f32; with spec->training "learning_rate". Kept: "logits", or
- * "restored" and each image's mean squared "error"; "loss"; with spec->training what graph_update keeps. */
+/* What training and evaluation need around a network. Inputs: "image" u8; of classes "label" i64 and, where
+ * mixes, "label_mixed" i64 and "mix" f32; of pairs "target" u8 and "valid" f32; with spec->training
+ * "learning_rate". Kept: "logits", or "restored" and each image's mean squared "error"; "loss"; with
+ * spec->training what graph_update keeps. */
 typedef struct ModelRecipe {
     double mean[4], deviation[4]; /* of full scale 0..1; for restoration 0 and 1 */
     LossKind loss;

@@ -50,7 +50,8 @@ static TensorId layer_norm(Graph *graph, const char *prefix, const char *suffix,
     return graph_layer_norm(graph, model_join(name, prefix, suffix), x, 1e-6);
 }
 
-/* NAFBlock: norm, 1x1, depthwise 3x3, gate, channel attention, 1x1; norm, 1x1, gate, 1x1; each half added to its input. */
+/* NAFBlock: norm, 1x1, depthwise 3x3, gate, channel attention, 1x1; norm, 1x1, gate, 1x1; each half added to
+ * its input. */
 static TensorId block(Graph *graph, const char *prefix, TensorId input, int64_t channels)
 {
     char name[GRAPH_NAME_MAX];

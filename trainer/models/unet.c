@@ -5,7 +5,8 @@
 
 enum { UNSHUFFLE = 2, DOWNS = 3, BASE_CHANNELS = 32, BASE_CHANNELS_MAX = 1024 };
 
-/* Leaky: without norms a step that is too long leaves plain ReLUs off for good (deblurring at a learning rate of 0.002 did). */
+/* Leaky: without norms a step that is too long leaves plain ReLUs off for good (deblurring at a learning rate
+ * of 0.002 did). */
 static const float slope = 0.2F;
 
 /* Two convolutions 3x3, each with a leaky ReLU: an nn.Sequential of conv, LeakyReLU, conv, LeakyReLU. */

@@ -1,5 +1,6 @@
-/* early_stop.h - an end to training that no longer gets anywhere: after `patience` measures in a row that are not better than
- * the best by more than min_delta (Keras' and Lightning's EarlyStopping). The state is four finite numbers. */
+/* early_stop.h - an end to training that no longer gets anywhere: after `patience` measures in a row that are
+ * not better than the best by more than min_delta (Keras' and Lightning's EarlyStopping). The state is four
+ * finite numbers. */
 #ifndef FSHARD_TRAINER_OPTIM_EARLY_STOP_H
 #define FSHARD_TRAINER_OPTIM_EARLY_STOP_H
 

@@ -1,10 +1,12 @@
-/* plateau.h - a learning rate that falls where a measure stops getting better: torch.optim.lr_scheduler.ReduceLROnPlateau.
+/* plateau.h - a learning rate that falls where a measure stops getting better:
+ * torch.optim.lr_scheduler.ReduceLROnPlateau.
  *
  *   Plateau plateau = plateau_start(0.1);
  *   for each epoch: …train at plateau.rate…; plateau_step(&plateau, &options, validation_loss);
  *
- * Behind a warm-up: the schedule's rate in its steps, plateau.rate after them, and plateau_step only after epochs that ended
- * behind it. The whole state is the Plateau, five finite numbers in a fixed order for a checkpoint. */
+ * Behind a warm-up: the schedule's rate in its steps, plateau.rate after them, and plateau_step only after
+ * epochs that ended behind it. The whole state is the Plateau, five finite numbers in a fixed order for a
+ * checkpoint. */
 #ifndef FSHARD_TRAINER_OPTIM_PLATEAU_H
 #define FSHARD_TRAINER_OPTIM_PLATEAU_H
 

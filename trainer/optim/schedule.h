@@ -8,12 +8,13 @@
  *   step        base * gamma ^ floor(s / step_size)                       torch.optim.lr_scheduler.StepLR
  *   cosine      min + (base - min) * (1 + cos(pi p)) / 2                  CosineAnnealingLR (Loshchilov and
  *                                                                         Hutter 2017)
- *   linear      base + (min - base) * p                                   with a warm-up from zero one cycle, as FFCV's
+ *   linear      base + (min - base) * p                                   with a warm-up from zero one cycle,
+ *               as FFCV's
  *   polynomial  min + (base - min) * (1 - p) ^ power                      PolynomialLR
  *
- * As in torchvision's reference scripts the schedule behind the warm-up starts anew where the warm-up ends. A schedule or
- * warm-up by epochs keeps for a whole epoch the rate of its first step, as a scheduler does that steps once an epoch.
- * A rate that follows what was measured is plateau.h's, behind a warm-up of this one.
+ * As in torchvision's reference scripts the schedule behind the warm-up starts anew where the warm-up ends. A
+ * schedule or warm-up by epochs keeps for a whole epoch the rate of its first step, as a scheduler does that
+ * steps once an epoch. A rate that follows what was measured is plateau.h's, behind a warm-up of this one.
  * Pure functions: any step at any time, which is what resuming needs. */
 #ifndef FSHARD_TRAINER_OPTIM_SCHEDULE_H
 #define FSHARD_TRAINER_OPTIM_SCHEDULE_H

@@ -6,8 +6,8 @@
 #include "common/file.h"
 #include "trainer/plan/train_plan.h"
 
-/* $XDG_CACHE_HOME/fshard, or ~/.cache/fshard (XDG Base Directory Specification: a path that is not absolute counts as not given).
- * False: this user has neither. */
+/* $XDG_CACHE_HOME/fshard, or ~/.cache/fshard (XDG Base Directory Specification: a path that is not absolute
+ * counts as not given). False: this user has neither. */
 static bool find_cache(char *path, size_t path_bytes)
 {
     const char *cache = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
@@ -46,7 +46,8 @@ const char *plan_amp_name(DataType type)
     return types[i].name;
 }
 
-/* cuDNN's fused engines for batch norm are for fp16; where nothing normalises a batch, bf16 needs no loss scale. */
+/* cuDNN's fused engines for batch norm are for fp16; where nothing normalises a batch, bf16 needs no loss
+ * scale. */
 void plan_precision(TrainPlan *plan, const TrainOptions *options)
 {
     const bool automatic = strcmp(options->amp, "auto") == 0;

@@ -30,7 +30,8 @@ static uint32_t choose_crop(const TrainingData *data)
     return edge;
 }
 
-/* Photographs lose a margin, as in torchvision's 256 to 224, but are not enlarged for it: small images are used whole. */
+/* Photographs lose a margin, as in torchvision's 256 to 224, but are not enlarged for it: small images are
+ * used whole. */
 static uint32_t choose_resize(const TrainingData *data, uint32_t crop)
 {
     uint32_t wanted = (uint32_t)lround(crop * 8.0 / 7.0);
@@ -64,7 +65,8 @@ static FshStatus plan_class_sizes(TrainPlan *plan, const TrainOptions *options, 
     return FSH_OK;
 }
 
-/* Known before an epoch is spent on it; a dataset that was packed without a look at its pixels has no least size. */
+/* Known before an epoch is spent on it; a dataset that was packed without a look at its pixels has no least
+ * size. */
 static FshStatus check_border(const TrainOptions *options, const TrainingData *data, FshError *error)
 {
     const uint32_t least = minimum_u32(data->width_min, data->height_min);

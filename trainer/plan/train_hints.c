@@ -160,7 +160,9 @@ const OptionForeign train_foreign[] = {
 #define AUGMENTATIONS "not there yet: --color-jitter, --random-erase, --mixup-alpha and --cutmix-alpha are"
 #define INTERPOLATION                                                                                        \
     "images are resized with an antialiased triangle (PIL's bilinear); fresize --filter has others"
-#define EPOCHS     "a run is so many --epochs long; an epoch has (images / batch size) steps, as --dry-run says"
+#define EPOCHS                                                                                               \
+    "a run is so many --epochs long; an epoch has (images / batch size) steps, as "                          \
+    "--dry-run says"
 #define CLASSES    "the number of classes and their names come from the dataset"
 #define DROPS      "none of the networks drops anything"
 #define STATISTICS "mean and deviation are measured by fpack and stand in the dataset's manifest"

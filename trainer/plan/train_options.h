@@ -1,7 +1,8 @@
-/* train_options.h - what the user can say to ftrain: one struct with the defaults, and the table that fills it.
+/* train_options.h - what the user can say to ftrain: one struct with the defaults, and the table that fills
+ * it.
  *
- * A number of 0 means "chosen from the dataset or the machine" where the help says so; train_plan.h chooses. Names are
- * those of torchvision's reference scripts and of timm, where either has the thing. */
+ * A number of 0 means "chosen from the dataset or the machine" where the help says so; train_plan.h chooses.
+ * Names are those of torchvision's reference scripts and of timm, where either has the thing. */
 #ifndef FSHARD_TRAINER_PLAN_TRAIN_OPTIONS_H
 #define FSHARD_TRAINER_PLAN_TRAIN_OPTIONS_H
 
@@ -15,8 +16,8 @@ enum { TRAIN_OPTION_ROWS = 128 };
 typedef struct TrainOptions {
     ProgramOptions program;
     bool given[TRAIN_OPTION_ROWS]; /* by row: on the command line or in the file; see train_options_given */
-    RankPlace
-        place; /* not an option: this process among the ranks of the run; world_size 0: alone (session.h) */
+    /* not an option: this process among the ranks of the run; world_size 0: alone (session.h) */
+    RankPlace place;
     struct ImageSource
         *images;        /* not an option either: what --predict has found (image_source.h); NULL: a dataset */
     const char *config; /* a file of values (options_config.h) */
@@ -117,8 +118,8 @@ bool train_options_given(const TrainOptions *options, const char *name);
 /* The whole table but for its rows, which it points to. */
 OptionTable train_options_table(const Option *rows);
 
-/* Options that say how a run is shown or where it lies, and not what comes out of it: a run may go on with others.
- * NULL-terminated, as options_config.h wants them. */
+/* Options that say how a run is shown or where it lies, and not what comes out of it: a run may go on with
+ * others. NULL-terminated, as options_config.h wants them. */
 extern const char *const train_options_free[];
 /* Options that no file may give. */
 extern const char *const train_options_no_file[];
@@ -126,7 +127,8 @@ extern const char *const train_options_no_file[];
 /* "0.25:1" as two numbers with low <= MIN <= MAX <= high. FSH_ERR_USAGE names the option. */
 FshStatus train_options_range(const char *name, const char *text, double low, double high,
                               double *minimum_ret, double *maximum_ret, FshError *error);
-/* "1,1,1,28" or "0.4:0.4": numbers with one of : or , between them, each low..high. FSH_ERR_USAGE names the option. */
+/* "1,1,1,28" or "0.4:0.4": numbers with one of : or , between them, each low..high. FSH_ERR_USAGE names the
+ * option. */
 FshStatus train_options_numbers(const char *name, const char *text, double low, double high, double *numbers,
                                 size_t most, size_t *count_ret, FshError *error);
 

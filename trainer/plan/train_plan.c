@@ -11,8 +11,8 @@ enum {
     BATCH_LEAST = 8,   /* batch norm wants a few images */
     STEPS_WANTED = 20, /* in an epoch: with fewer, nothing is learnt in the default number of epochs */
     BATCHES_AHEAD = 3,
-    BATCHES_AHEAD_SMALL =
-        8, /* a batch of small images is made so fast that workers would wait for their turn */
+    /* a batch of small images is made so fast that workers would wait for their turn */
+    BATCHES_AHEAD_SMALL = 8,
     SMALL_EDGE = 96,
 };
 
@@ -164,8 +164,8 @@ static FshStatus plan_cache(TrainPlan *plan, const TrainOptions *options, FshErr
     return FSH_OK;
 }
 
-/* Returns the interval, 0: chosen later, by the clock; not where the number of evaluations decides, which must not hang on how fast the machine
- * is. */
+/* Returns the interval, 0: chosen later, by the clock; not where the number of evaluations decides, which
+ * must not hang on how fast the machine is. */
 static uint64_t plan_evaluation_interval(const TrainPlan *plan, const TrainOptions *options)
 {
     const bool counts = plan->uses_plateau || options->early_stop_patience > 0;

@@ -1,12 +1,13 @@
-/* train_plan.h - everything that a run will do, decided before it begins: from the options, the dataset and the
- * machine.
+/* train_plan.h - everything that a run will do, decided before it begins: from the options, the dataset and
+ * the machine.
  *
- * What the user left open is chosen here, and told by plan_describe: image size, batch, optimizer, learning rate,
- * augmentation, loader threads. Nothing later looks at the options again. An option that would do nothing is refused, so
- * that nobody believes in it.
+ * What the user left open is chosen here, and told by plan_describe: image size, batch, optimizer, learning
+ * rate, augmentation, loader threads. Nothing later looks at the options again. An option that would do
+ * nothing is refused, so that nobody believes in it.
  *
- * Files: train_plan.c (network, batches, the whole), plan_device.c (backend, precision), plan_images.c (sizes, augmentation), plan_training.c (loss, optimizer,
- * schedule), plan_check.c (options that would do nothing), plan_describe.c. */
+ * Files: train_plan.c (network, batches, the whole), plan_device.c (backend, precision), plan_images.c
+ * (sizes, augmentation), plan_training.c (loss, optimizer, schedule), plan_check.c (options that would do
+ * nothing), plan_describe.c. */
 #ifndef FSHARD_TRAINER_PLAN_TRAIN_PLAN_H
 #define FSHARD_TRAINER_PLAN_TRAIN_PLAN_H
 
@@ -25,8 +26,8 @@
 
 enum { PLAN_EDGES_MAX = 64 };
 
-/* The edge of training images over the epochs: `from` up to epoch `first`, `to` from epoch `last` on, between them along a
- * line, in whole `step`s. */
+/* The edge of training images over the epochs: `from` up to epoch `first`, `to` from epoch `last` on, between
+ * them along a line, in whole `step`s. */
 typedef struct Progression {
     uint32_t from, to, step;
     double first, last;
@@ -34,7 +35,8 @@ typedef struct Progression {
 
 typedef struct TrainPlan {
     const Model *model;
-    /* Batch, size, channels, classes. Training's size is the largest; evaluation of pairs: one image, of the largest size. */
+    /* Batch, size, channels, classes. Training's size is the largest; evaluation of pairs: one image, of the
+     * largest size. */
     ModelSpec train_spec, evaluation_spec;
     ModelRecipe recipe;
     const char *device; /* "cpu", "cuda"; "auto" where nothing is computed */
@@ -44,8 +46,8 @@ typedef struct TrainPlan {
     uint32_t edges[PLAN_EDGES_MAX]; /* all that training sees, ascending; none without a training split */
     size_t edge_count;
     uint8_t fill[4]; /* the dataset's mean as a pixel: what padding and skipped samples show */
-    uint64_t rank,
-        world_size; /* of this process; batches of the specs are each rank's, steps are everybody's */
+    /* of this process; batches of the specs are each rank's, steps are everybody's */
+    uint64_t rank, world_size;
     uint64_t train_count, evaluation_count; /* samples; 0 where there is no such split */
     uint64_t epochs, steps_per_epoch, evaluation_steps;
     uint64_t evaluation_interval; /* epochs; 0: found by the first evaluation */
@@ -71,12 +73,14 @@ typedef struct TrainPlan {
     bool cache_pixels; /* the same in this process's */
 } TrainPlan;
 
-/* options->device is that of the backend that is open, or "auto". FSH_ERR_USAGE: options that contradict each other or would do
- * nothing. FSH_ERR_MISMATCH: fewer samples than a batch, images smaller than a crop. model: chosen by plan_model. */
+/* options->device is that of the backend that is open, or "auto". FSH_ERR_USAGE: options that contradict each
+ * other or would do nothing. FSH_ERR_MISMATCH: fewer samples than a batch, images smaller than a crop. model:
+ * chosen by plan_model. */
 FshStatus plan_make(TrainPlan *plan, const TrainOptions *options, const Model *model,
                     const TrainingData *data, FshError *error);
 
-/* The network that options name, or the default for the kind of dataset. FSH_ERR_USAGE: there is none of that name. */
+/* The network that options name, or the default for the kind of dataset. FSH_ERR_USAGE: there is none of that
+ * name. */
 FshStatus plan_model(const TrainOptions *options, FshKind kind, const Model **model_ret, FshError *error);
 
 /* --jobs, or the cores of this host, which its ranks share. */
@@ -88,7 +92,8 @@ typedef struct PlanBackend {
     char plan_cache[PATH_MAX]; /* the folder for the plans of CUDA's libraries */
 } PlanBackend;
 void plan_backend(PlanBackend *backend, const TrainOptions *options);
-/* recipe.fusions: `there`, those of the backend, less --no-fuse. FSH_ERR_USAGE: a name that is none of them. */
+/* recipe.fusions: `there`, those of the backend, less --no-fuse. FSH_ERR_USAGE: a name that is none of
+ * them. */
 FshStatus plan_fusions(TrainPlan *plan, const TrainOptions *options, unsigned there, FshError *error);
 /* "off", "bf16", "fp16" */
 const char *plan_amp_name(DataType type);

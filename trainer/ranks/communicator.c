@@ -1,13 +1,16 @@
-/* A file in /dev/shm, mapped by all ranks: a head with one cell for each, a slot of SLOT_BYTES for each, and one for results.
+/* A file in /dev/shm, mapped by all ranks: a head with one cell for each, a slot of SLOT_BYTES for each, and
+ * one for results.
  *
- * A reduction goes through the slots in pieces: every rank copies its piece into its slot; barrier; every rank adds up its share
- * of the piece over all slots into the result; barrier; every rank copies the result out. Two barriers are enough: a slot is
- * written anew only behind the second one, the result only behind the next first one. So whatever is written before a first
- * barrier goes into a slot, never into the result: others may still copy that out.
+ * A reduction goes through the slots in pieces: every rank copies its piece into its slot; barrier; every
+ * rank adds up its share of the piece over all slots into the result; barrier; every rank copies the result
+ * out. Two barriers are enough: a slot is written anew only behind the second one, the result only behind the
+ * next first one. So whatever is written before a first barrier goes into a slot, never into the result:
+ * others may still copy that out.
  *
- * Every rank holds a lock (fcntl) on its own byte of the file for as long as it lives: the kernel lets go of it however the
- * process ends, and it works across process id name spaces, where asking for a pid would not. Byte 0 is the gate: who holds it
- * may make the file anew or take a place in it. A file in which no place is held is left over from a run that was killed. */
+ * Every rank holds a lock (fcntl) on its own byte of the file for as long as it lives: the kernel lets go of
+ * it however the process ends, and it works across process id name spaces, where asking for a pid would not.
+ * Byte 0 is the gate: who holds it may make the file anew or take a place in it. A file in which no place is
+ * held is left over from a run that was killed. */
 #include "trainer/ranks/communicator.h"
 
 #include <errno.h>
@@ -126,8 +129,8 @@ static void leave_gate(const Communicator *communicator)
 
 /* ---- making and joining ---- */
 
-/* Opens the file and stands in its gate. One whose last name went in between belongs to a job that is complete. Nobody waits for
- * another user. */
+/* Opens the file and stands in its gate. One whose last name went in between belongs to a job that is
+ * complete. Nobody waits for another user. */
 static FshStatus open_file(Communicator *communicator, const CommunicatorHint *hint, struct stat *status_ret,
                            FshError *error)
 {
@@ -216,7 +219,8 @@ static FshStatus set_lost(Communicator *communicator, uint64_t rank, const char 
     return fsh_error_set(error, FSH_ERR_SYSTEM, "%s", communicator->loss);
 }
 
-/* The first rank that nobody need wait for. One that died comes before those that left, who may have left because of it. */
+/* The first rank that nobody need wait for. One that died comes before those that left, who may have left
+ * because of it. */
 static FshStatus look_for_losses(Communicator *communicator, FshError *error)
 {
     const RankPlace *place = &communicator->place;
@@ -282,7 +286,8 @@ static FshStatus wait_for_all(Communicator *communicator, const CommunicatorHint
     return FSH_OK;
 }
 
-/* The name is for finding each other alone. Only of the file that is open: another may have taken the name. */
+/* The name is for finding each other alone. Only of the file that is open: another may have taken the
+ * name. */
 static void remove_name(const Communicator *communicator)
 {
     struct stat file, named;

@@ -10,8 +10,8 @@
 
 enum { JOB_VARIABLES_MAX = 4 };
 
-/* What a launcher sets. Innermost first: torchrun may run under srun, mpirun starts its daemons by srun, and what is outside
- * stays in the environment. */
+/* What a launcher sets. Innermost first: torchrun may run under srun, mpirun starts its daemons by srun, and
+ * what is outside stays in the environment. */
 static const struct Launcher {
     const char *name;
     const char *rank, *world_size;

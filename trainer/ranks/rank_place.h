@@ -1,16 +1,19 @@
 /* rank_place.h - which of the processes that train together this one is.
  *
- * A run of several processes (ranks) is started by a launcher, which tells each of them its place by the environment. Known, in
- * the order in which they are asked, the innermost first:
+ * A run of several processes (ranks) is started by a launcher, which tells each of them its place by the
+ * environment. Known, in the order in which they are asked, the innermost first:
  *
  *   ftrain --gpus    as torchrun, with FSHARD_JOB
- *   torchrun         RANK WORLD_SIZE LOCAL_RANK LOCAL_WORLD_SIZE MASTER_PORT; TORCHELASTIC_RUN_ID, _RESTART_COUNT
- *   mpirun           OMPI_COMM_WORLD_RANK _SIZE _LOCAL_RANK _LOCAL_SIZE (Open MPI); PMI_RANK PMI_SIZE MPI_LOCALRANKID
- *                    MPI_LOCALNRANKS (MPICH, Intel MPI)
- *   srun             SLURM_PROCID SLURM_STEP_NUM_TASKS SLURM_LOCALID SLURM_STEP_NUM_NODES SLURM_JOB_ID SLURM_STEP_ID. The shell
- *                    of a batch script or of salloc is no step: what it runs is one process.
+ *   torchrun         RANK WORLD_SIZE LOCAL_RANK LOCAL_WORLD_SIZE MASTER_PORT; TORCHELASTIC_RUN_ID,
+ *                    _RESTART_COUNT
+ *   mpirun           OMPI_COMM_WORLD_RANK _SIZE _LOCAL_RANK _LOCAL_SIZE (Open MPI); PMI_RANK PMI_SIZE
+ *                    MPI_LOCALRANKID MPI_LOCALNRANKS (MPICH, Intel MPI)
+ *   srun             SLURM_PROCID SLURM_STEP_NUM_TASKS SLURM_LOCALID SLURM_STEP_NUM_NODES SLURM_JOB_ID
+ *                    SLURM_STEP_ID. The shell of a batch script or of salloc is no step: what it runs is one
+ *                    process.
  *
- * None of them: one process. All ranks on one host is what can be trained today; the struct has what several will need.
+ * None of them: one process. All ranks on one host is what can be trained today; the struct has what several
+ * will need.
  *
  * Threads: any. */
 #ifndef FSHARD_TRAINER_RANKS_RANK_PLACE_H
@@ -33,8 +36,9 @@ typedef struct RankPlace {
 /* The value of an environment variable; NULL: not set. */
 typedef const char *(*RankLookup)(void *context, const char *name);
 
-/* FSH_ERR_USAGE: a launcher's variables are incomplete, are no numbers, or contradict each other or another launcher's;
- * FSH_ERR_UNSUPPORTED: several hosts, or more than RANKS_MAX ranks. The message names the variables. */
+/* FSH_ERR_USAGE: a launcher's variables are incomplete, are no numbers, or contradict each other or another
+ * launcher's; FSH_ERR_UNSUPPORTED: several hosts, or more than RANKS_MAX ranks. The message names the
+ * variables. */
 FshStatus rank_place_find(RankPlace *place, RankLookup lookup, void *context, FshError *error);
 /* The same from this process's environment. */
 FshStatus rank_place_from_environment(RankPlace *place, FshError *error);

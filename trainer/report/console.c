@@ -146,8 +146,8 @@ static void draw(Console *console, const char *text)
     console->drawn = true;
 }
 
-/* Returns its length, which may be more than text has room for. `brief`: without the words that a narrow terminal has no
- * room for. */
+/* Returns its length, which may be more than text has room for. `brief`: without the words that a narrow
+ * terminal has no room for. */
 static size_t format_progress(const StepReport *report, bool brief, char *text, size_t text_bytes)
 {
     static const Metric shown[] = {METRIC_LOSS, METRIC_TOP1, METRIC_PSNR};

@@ -24,7 +24,8 @@ typedef struct Console {
 
 void console_open(Console *console, FILE *stream, bool quiet);
 
-/* From now on nothing but warnings, which name the rank: there are others, and the first of them speaks for all. */
+/* From now on nothing but warnings, which name the rank: there are others, and the first of them speaks for
+ * all. */
 void console_set_rank(Console *console, uint64_t rank);
 
 /* One line; nothing when quiet. */
@@ -51,7 +52,8 @@ void console_step(Console *console, const StepReport *report);
 void console_progress(Console *console, const StepReport *report);
 /* The same while evaluating. */
 void console_evaluating(Console *console, uint64_t step, uint64_t steps);
-/* " *   Acc@1 52.300 Acc@5 80.100 Loss 1.9300  note": the end of an evaluation, "EMA" behind the star where what names it. */
+/* " *   Acc@1 52.300 Acc@5 80.100 Loss 1.9300  note": the end of an evaluation, "EMA" behind the star where
+ * what names it. */
 void console_evaluated(Console *console, const char *what, const Metrics *metrics, const char *note);
 /* Takes the progress line away. */
 void console_clear(Console *console);

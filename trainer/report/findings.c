@@ -106,7 +106,8 @@ void findings_free(Findings **findings_ret)
 
 /* ---- examples ---- */
 
-/* The place for a new entry of this rank, or NULL: the list is full of higher ones. The entry that falls out gives its memory. */
+/* The place for a new entry of this rank, or NULL: the list is full of higher ones. The entry that falls out
+ * gives its memory. */
 static Entry *list_place(List *list, double rank)
 {
     size_t at = list->count;

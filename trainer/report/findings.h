@@ -3,16 +3,19 @@
  *   const FindingsOptions options = {.classes = 10, .samples = 10000};
  *   Findings *findings = NULL;
  *   if (!findings_new(&findings, &options, &error))
- *       … for each sample: findings_add_class(findings, key, key_bytes, &pixels, label, prediction, probability, &error);
+ *       … for each sample: findings_add_class(findings, key, key_bytes, &pixels, label, …);
  *   … = findings_examples(findings, examples);
  *   findings_free(&findings);
  *
- * Fed sample by sample, in the order of the split. Memory is bounded: `examples` samples with small images of their own. The same samples in the same order give the same findings.
+ * Fed sample by sample, in the order of the split. Memory is bounded: `examples` samples with small images of
+ * their own. The same samples in the same order give the same findings.
  *
  * Which examples are kept:
- *   classes  the wrong ones whose prediction had the highest probability, that first; each shrunk to fit edge_px.
- *   pairs    half of them evenly spread over the split; a quarter those that gained least (dB over the input), a quarter those
- *            that gained most. Of each a window of edge_px, pixel for pixel, where input and target differ most.
+ *   classes  the wrong ones whose prediction had the highest probability, that first; each shrunk to fit
+ *            edge_px.
+ *   pairs    half of them evenly spread over the split; a quarter those that gained least (dB over the
+ *            input), a quarter those that gained most. Of each a window of edge_px, pixel for pixel, where
+ *            input and target differ most.
  *
  * Threads: one. */
 #ifndef FSHARD_TRAINER_REPORT_FINDINGS_H
@@ -41,17 +44,18 @@ FshStatus findings_new(Findings **findings, const FindingsOptions *options, FshE
 /* Frees and sets to NULL; NULL is fine. */
 void findings_free(Findings **findings);
 
-/* The class with the highest of the logits and its probability (softmax); among equal ones the lower class, as in metrics.h.
- * classes is at least 1. */
+/* The class with the highest of the logits and its probability (softmax); among equal ones the lower class,
+ * as in metrics.h. classes is at least 1. */
 void findings_predict(const float *logits, uint64_t classes, int64_t *prediction_ret,
                       double *probability_ret);
 
-/* One sample. pixels: what the network saw; copied if the sample is kept. A label of -1 (no label) is left out.
- * FSH_ERR_MISMATCH: label or prediction is not among the classes. FSH_ERR_MEMORY. */
+/* One sample. pixels: what the network saw; copied if the sample is kept. A label of -1 (no label) is left
+ * out. FSH_ERR_MISMATCH: label or prediction is not among the classes. FSH_ERR_MEMORY. */
 FshStatus findings_add_class(Findings *findings, const char *key, size_t key_bytes, const ImageView *pixels,
                              int64_t label, int64_t prediction, double probability, FshError *error);
 
-/* One pair. The three are of one size and kind; copied as above. psnr of the output, input_psnr of the input, in dB. */
+/* One pair. The three are of one size and kind; copied as above. psnr of the output, input_psnr of the input,
+ * in dB. */
 FshStatus findings_add_pair(Findings *findings, const char *key, size_t key_bytes, const ImageView *input,
                             const ImageView *output, const ImageView *target, double psnr, double input_psnr,
                             FshError *error);
@@ -77,8 +81,9 @@ typedef struct Example {
     Image input, output, target; /* the same window of each */
 } Example;
 
-/* Puts what there is to show into examples, valid until the next add, and returns how many: wrong ones from the most certain
- * down; pairs evenly spread, then the least gain from the lowest up, then the most from the highest down, none twice. */
+/* Puts what there is to show into examples, valid until the next add, and returns how many: wrong ones from
+ * the most certain down; pairs evenly spread, then the least gain from the lowest up, then the most from the
+ * highest down, none twice. */
 size_t findings_examples(const Findings *findings, const Example *examples[FINDINGS_EXAMPLES_MAX]);
 
 #endif

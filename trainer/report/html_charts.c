@@ -31,8 +31,8 @@ static int compare_numbers(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* Widens low..high by the series' finite values; of single steps the outermost hundredth is left out: one wild loss would
- * flatten all that follows. */
+/* Widens low..high by the series' finite values; of single steps the outermost hundredth is left out: one
+ * wild loss would flatten all that follows. */
 static void widen(const ChartSeries *series, HtmlPage *page, double *low, double *high)
 {
     double *sorted = malloc((series->count ? series->count : 1) * sizeof *sorted);

@@ -1,5 +1,5 @@
-/* html_charts.h - curves and bars in a page of common/html.h, as inline SVG that takes its colours from the page's style
- * (common/html_style.h). Names are escaped. */
+/* html_charts.h - curves and bars in a page of common/html.h, as inline SVG that takes its colours from the
+ * page's style (common/html_style.h). Names are escaped. */
 #ifndef FSHARD_TRAINER_REPORT_HTML_CHARTS_H
 #define FSHARD_TRAINER_REPORT_HTML_CHARTS_H
 
@@ -36,7 +36,8 @@ typedef struct ChartPart {
     double seconds;
 } ChartPart;
 
-/* A bar of parts (four at most: p0 to p3 of the style) with a legend that gives each one's time and share; nothing where all are 0. */
+/* A bar of parts (four at most: p0 to p3 of the style) with a legend that gives each one's time and share;
+ * nothing where all are 0. */
 void html_add_parts(HtmlPage *page, const ChartPart *parts, size_t count);
 
 #endif

@@ -27,8 +27,8 @@ void html_add_class_name(HtmlPage *page, const char *const *names, uint64_t clas
         html_add(page, "%" PRIu64, class);
 }
 
-/* Adds the same, cut where it is too long for the matrix: before a synonym or the id, else at a character's end; the whole is in a
- * title. */
+/* Adds the same, cut where it is too long for the matrix: before a synonym or the id, else at a character's
+ * end; the whole is in a title. */
 static void add_short_name(HtmlPage *page, const char *const *names, uint64_t class)
 {
     const size_t length = names ? strlen(names[class]) : 0;
@@ -120,7 +120,8 @@ typedef struct Confused {
     uint64_t label, prediction, count;
 } Confused;
 
-/* Finds the pairs of classes that were taken for each other most often, most first; among equal ones the lower label. */
+/* Finds the pairs of classes that were taken for each other most often, most first; among equal ones the
+ * lower label. */
 static size_t find_confused(const uint64_t *counts, uint64_t classes, Confused rows[CONFUSED_ROWS])
 {
     size_t found = 0;

@@ -1,5 +1,5 @@
-/* html_classes.h - class_counts.h in a page of common/html.h: the table of confusion, the weakest classes, and all of them in a
- * table that sorts. Part of html_report.h. */
+/* html_classes.h - class_counts.h in a page of common/html.h: the table of confusion, the weakest classes,
+ * and all of them in a table that sorts. Part of html_report.h. */
 #ifndef FSHARD_TRAINER_REPORT_HTML_CLASSES_H
 #define FSHARD_TRAINER_REPORT_HTML_CLASSES_H
 

@@ -5,7 +5,8 @@
 #include "common/html.h"
 #include "trainer/report/findings.h"
 
-/* Adds mistakes, or restored images; class_names: [classes], or NULL: numbers. Nothing where there are none. */
+/* Adds mistakes, or restored images; class_names: [classes], or NULL: numbers. Nothing where there are
+ * none. */
 void html_add_findings(HtmlPage *page, const Findings *findings, const char *const *class_names);
 
 #endif

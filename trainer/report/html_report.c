@@ -13,7 +13,8 @@
 
 enum { ROWS_OPEN = 30 /* of epochs; a longer table is folded up */ };
 
-/* What is drawn: a chart is left out where the run has none of its columns. The last column of all is of logged steps. */
+/* What is drawn: a chart is left out where the run has none of its columns. The last column of all is of
+ * logged steps. */
 static const struct {
     const char *title, *unit;
     struct {
@@ -184,7 +185,8 @@ static void add_gain_tile(HtmlPage *page, const HtmlReport *report)
     html_add_tile(page, value, name);
 }
 
-/* Returns all images over all seconds of training steps, as the log's last line does; NaN where nothing is known. */
+/* Returns all images over all seconds of training steps, as the log's last line does; NaN where nothing is
+ * known. */
 static double training_rate(const HtmlReport *report)
 {
     const double *rates = column_of(report, "", "images_per_second"),
@@ -221,8 +223,8 @@ static void add_tiles(HtmlPage *page, const HtmlReport *report)
 
 /* ---- charts ---- */
 
-/* Where epochs and steps lie on the axis of epochs; owned. Epoch 3 lies at 3, as tables and the log call it: what is known at its
- * end. Its steps lie between 2 and 3, so those of the first epoch lie before 0. */
+/* Where epochs and steps lie on the axis of epochs; owned. Epoch 3 lies at 3, as tables and the log call it:
+ * what is known at its end. Its steps lie between 2 and 3, so those of the first epoch lie before 0. */
 typedef struct Places {
     double *epochs, *steps;
 } Places;

@@ -1,15 +1,16 @@
-/* html_report.h - a run as one page to look at, report.html: curves, where time went, what is confused with what, images.
+/* html_report.h - a run as one page to look at, report.html: curves, where time went, what is confused with
+ * what, images.
  *
  *   RunHistory history;
  *   if (!run_history_read(&history, "out/metrics.jsonl", &error)) {
- *       const HtmlReport report = {.title = "out", .history = &history, .main_metric = "top1", .metric_rises = true, …};
+ *       const HtmlReport report = {.title = "out", .history = &history, .main_metric = "top1", …};
  *       status = html_report_write(&report, "out/report.html", &error);
  *   }
  *
  * The page of a run that goes on loads itself again every REPORT_REFRESH_SECONDS.
  *
- * Self-contained (common/html.h): no network; light and dark as the reader's system says; from a telephone's width
- * up. What is not there (no evaluation, no findings) is left out. All names are escaped.
+ * Self-contained (common/html.h): no network; light and dark as the reader's system says; from a telephone's
+ * width up. What is not there (no evaluation, no findings) is left out. All names are escaped.
  *
  * Threads: one. */
 #ifndef FSHARD_TRAINER_REPORT_HTML_REPORT_H
@@ -40,9 +41,9 @@ typedef enum ReportState { REPORT_FINISHED, REPORT_RUNNING, REPORT_STOPPED } Rep
 /* Where the run stands. */
 typedef struct ReportStatus {
     ReportState state;
-    uint64_t epoch,
-        epochs;           /* the epoch under way, from 0; those that are to be. epochs 0: no status is told */
-    uint64_t step, steps; /* steps of it that are done; steps of an epoch */
+    /* the epoch under way, from 0; those that are to be. epochs 0: no status is told */
+    uint64_t epoch, epochs;
+    uint64_t step, steps;     /* steps of it that are done; steps of an epoch */
     double remaining_seconds; /* NaN: not known */
     int64_t written;          /* now, seconds since 1970 */
     const char *why;          /* it stopped, or finished before the last epoch; NULL: no more to say */

@@ -49,7 +49,7 @@ static void read_row(const Compared *compared, const uint8_t *image, size_t row,
         values[x] = pixels[x * compared->channels + plane];
 }
 
-/* ---- PSNR ----------------------------------------------------------------------------------------------------------- */
+/* ---- PSNR ---- */
 
 static uint64_t squares_of_bytes(const Compared *compared)
 {
@@ -95,7 +95,7 @@ FshStatus image_metrics_psnr(const uint8_t *a, const uint8_t *b, const ImageSize
     return FSH_OK;
 }
 
-/* ---- SSIM ----------------------------------------------------------------------------------------------------------- */
+/* ---- SSIM ---- */
 
 /* What is averaged over each window. */
 enum { OF_A, OF_B, OF_AA, OF_BB, OF_AB, MOMENTS };

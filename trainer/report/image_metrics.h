@@ -1,8 +1,9 @@
-/* image_metrics.h - how near a restored image is to what it should be: PSNR and SSIM as BasicSR and NAFNet report them
- * (basicsr/metrics/psnr_ssim.py), on 8-bit images [height, width, channels], in double.
+/* image_metrics.h - how near a restored image is to what it should be: PSNR and SSIM as BasicSR and NAFNet
+ * report them (basicsr/metrics/psnr_ssim.py), on 8-bit images [height, width, channels], in double.
  *
  *   crop_border   pixels that are cut off at each edge before anything else
- *   y_channel     of RGB images only the luma of ITU-R BT.601, 16 + (65.481 R + 128.553 G + 24.966 B) / 255, unrounded
+ *   y_channel     of RGB images only the luma of ITU-R BT.601, 16 + (65.481 R + 128.553 G + 24.966 B) / 255,
+ *                 unrounded
  *
  * Pure functions; any thread. */
 #ifndef FSHARD_TRAINER_REPORT_IMAGE_METRICS_H
@@ -31,9 +32,9 @@ FshStatus image_metrics_psnr(const uint8_t *a, const uint8_t *b, const ImageSize
 /* Edge of SSIM's window: images want as many pixels each way. */
 enum { IMAGE_METRICS_WINDOW = 11 };
 
-/* Structural similarity (Wang et al. 2004), -1 to 1: an 11 x 11 Gaussian window of deviation 1.5, where it lies wholly in the
- * image, k1 0.01, k2 0.03, the mean over windows and channels. FSH_ERR_MISMATCH: fewer than 11 pixels are left;
- * FSH_ERR_MEMORY. */
+/* Structural similarity (Wang et al. 2004), -1 to 1: an 11 x 11 Gaussian window of deviation 1.5, where it
+ * lies wholly in the image, k1 0.01, k2 0.03, the mean over windows and channels. FSH_ERR_MISMATCH: fewer
+ * than 11 pixels are left; FSH_ERR_MEMORY. */
 FshStatus image_metrics_ssim(const uint8_t *a, const uint8_t *b, const ImageSize *size,
                              const ImageMetricOptions *options, double *ssim_ret, FshError *error);
 

@@ -1,8 +1,9 @@
 /* profile.h - where the time of a training step goes, layer by layer, beside what each layer takes at least.
  *
- * The floor of a node is the longer of two times: its inputs and outputs once through memory, at the rate of a copy; its operations,
- * at the rate of a large product. An update moves its parameters, their state and their gradients. What is smaller than a cache can
- * be faster than its floor; what has no operations that count is held against memory alone.
+ * The floor of a node is the longer of two times: its inputs and outputs once through memory, at the rate of
+ * a copy; its operations, at the rate of a large product. An update moves its parameters, their state and
+ * their gradients. What is smaller than a cache can be faster than its floor; what has no operations that
+ * count is held against memory alone.
  *
  * Threads: any, each with its own. */
 #ifndef FSHARD_TRAINER_REPORT_PROFILE_H
@@ -34,7 +35,8 @@ void profile_free(Profile *profile);
 
 /* By kind of operation, then by layer. */
 void profile_print(const Profile *profile, FILE *stream);
-/* "33.0 ms, floor 12.1 ms (37 %); conv2d 12.3 ms, batch_norm 4.2 ms, …": the five kinds that take longest. Returns buffer. */
+/* "33.0 ms, floor 12.1 ms (37 %); conv2d 12.3 ms, batch_norm 4.2 ms, …": the five kinds that take longest.
+ * Returns buffer. */
 const char *profile_summary(const Profile *profile, char *buffer, size_t buffer_bytes);
 
 /* Of one node, for tests too. */

@@ -186,7 +186,8 @@ static FshStatus remove_file(const Record *record, const char *name, FshError *e
     return status;
 }
 
-/* So that an interrupted second run is never taken for a mixture of both. args.json goes last: it tells that what is left is a run's. */
+/* So that an interrupted second run is never taken for a mixture of both. args.json goes last: it tells that
+ * what is left is a run's. */
 static FshStatus remove_earlier(const Record *record, FshError *error)
 {
     FshStatus status = FSH_OK;

@@ -1,13 +1,13 @@
 /* run_record.h - what a run leaves in its output folder beside the weights, for programs to read.
  *
  *   args.json       options, what was chosen, dataset, device, versions: enough to repeat the run
- *   summary.csv     a row for each epoch, timm's columns: epoch,time,train_loss,eval_loss,eval_top1,eval_top5,lr
- *                   (pairs: eval_psnr,eval_ssim in their place; with an average of the weights its metrics behind
- *                   as ema_top1 …)
+ *   summary.csv     a row for each epoch, timm's columns:
+ *                   epoch,time,train_loss,eval_loss,eval_top1,eval_top5,lr (pairs: eval_psnr,eval_ssim in
+ *                   their place; with an average of the weights its metrics behind as ema_top1 …)
  *   metrics.jsonl   an object for each logged step and each epoch
  *
- * Rows are appended whole: where the disk is full, the file ends with the row before. A run that goes on from a checkpoint
- * drops the rows that were written after it. Threads: one. */
+ * Rows are appended whole: where the disk is full, the file ends with the row before. A run that goes on from
+ * a checkpoint drops the rows that were written after it. Threads: one. */
 #ifndef FSHARD_TRAINER_REPORT_RUN_RECORD_H
 #define FSHARD_TRAINER_REPORT_RUN_RECORD_H
 
@@ -44,25 +44,29 @@ typedef struct EpochReport {
     uint64_t order_digest; /* sampler_order_digest */
 } EpochReport;
 
-/* True if the folder holds tables of a run of ours, and no weights or checkpoint: it was stopped before there were any, and nothing is
- * lost where it begins again. What a killed run was writing at that moment is removed. */
+/* True if the folder holds tables of a run of ours, and no weights or checkpoint: it was stopped before there
+ * were any, and nothing is lost where it begins again. What a killed run was writing at that moment is
+ * removed. */
 bool record_has_only_begun(const char *folder);
 
-/* Returns whether a run is at work in the folder, or was when it was killed: the file of its lock is there. */
+/* Returns whether a run is at work in the folder, or was when it was killed: the file of its lock is
+ * there. */
 bool record_has_lock(const char *folder);
 
-/* Returns how much of the disk the weights and checkpoints of an earlier run in the folder take: they are replaced. */
+/* Returns how much of the disk the weights and checkpoints of an earlier run in the folder take: they are
+ * replaced. */
 uint64_t record_held_bytes(const char *folder);
 
-/* Checks that a run may write there. FSH_ERR_EXISTS: folder is there and not empty (the file of a lock aside), and force was not given (a file by that name: always). */
+/* Checks that a run may write there. FSH_ERR_EXISTS: folder is there and not empty (the file of a lock
+ * aside), and force was not given (a file by that name: always). */
 FshStatus record_check_folder(const char *folder, bool force, FshError *error);
 
 /* Makes the folder (mkdir -p), removes the files of an earlier run (with force), writes args.json (a JSON
  * text) and the first line of summary.csv. */
 FshStatus record_open(Record *record, const char *folder, bool force, const RecordShape *shape,
                       const char *arguments_json, FshError *error);
-/* Goes on in a folder that an earlier part of the run made: args.json is written anew, rows of epoch `epoch` and later and of
- * steps from `step` of that epoch on are dropped. */
+/* Goes on in a folder that an earlier part of the run made: args.json is written anew, rows of epoch `epoch`
+ * and later and of steps from `step` of that epoch on are dropped. */
 FshStatus record_resume(Record *record, const char *folder, const RecordShape *shape,
                         const char *arguments_json, uint64_t epoch, uint64_t step, FshError *error);
 /* Closes; a zeroed struct is NOT fine, RECORD_NONE is. */

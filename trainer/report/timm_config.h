@@ -2,12 +2,14 @@
  *
  * timm (1.0) then makes the network, with its preprocessing and the names of its classes, from the folder:
  *
- *   timm.create_model("local-dir:FOLDER", pretrained=True)                        # weights: FOLDER/model.safetensors
+ *   timm.create_model("local-dir:FOLDER", pretrained=True)                        # weights:
+ *                                                                                 FOLDER/model.safetensors
  *   timm.create_model(config["architecture"], num_classes=config["num_classes"],
- *                     pretrained_cfg=config["pretrained_cfg"], checkpoint_path="FOLDER/model_best.safetensors")
+ *                     pretrained_cfg=config["pretrained_cfg"],
+ *                     checkpoint_path="FOLDER/model_best.safetensors")
  *
- * if it has a network of that architecture: of ours resnet18, resnet34, resnet50 and resnet101, with the same names of tensors.
- * Of the others the file tells the same, for people and for programs that know them.
+ * if it has a network of that architecture: of ours resnet18, resnet34, resnet50 and resnet101, with the same
+ * names of tensors. Of the others the file tells the same, for people and for programs that know them.
  *
  * Source: timm/models/_hub.py, save_config_for_hf and _parse_model_cfg. */
 #ifndef FSHARD_TRAINER_REPORT_TIMM_CONFIG_H

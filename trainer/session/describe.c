@@ -25,7 +25,8 @@ FshStatus describe_print_json(json_t *object, FshError *error)
     return FSH_OK;
 }
 
-/* "options", by name as Python would spell it (train_crop_size), and "given", the names of those that the user has said. */
+/* "options", by name as Python would spell it (train_crop_size), and "given", the names of those that the
+ * user has said. */
 static int set_options(json_t *object, const TrainOptions *options)
 {
     TrainOptions copy = *options;
@@ -215,8 +216,8 @@ static void warn_of_folder(Session *session, const TrainOptions *options)
         console_warning(&session->console, "%s", refusal.message);
 }
 
-/* Where the GPU is not here, but the backend is: on the host of a cluster on which runs are written, say. why: what session_open
- * said. */
+/* Where the GPU is not here, but the backend is: on the host of a cluster on which runs are written, say.
+ * why: what session_open said. */
 static FshStatus describe_without_device(const TrainOptions *options, FshError *why)
 {
     Session session;

@@ -1,4 +1,5 @@
-/* describe.h - ftrain about itself: tables of networks and layers, and the run as JSON. memory_table.h: memory. */
+/* describe.h - ftrain about itself: tables of networks and layers, and the run as JSON. memory_table.h:
+ * memory. */
 #ifndef FSHARD_TRAINER_SESSION_DESCRIBE_H
 #define FSHARD_TRAINER_SESSION_DESCRIBE_H
 
@@ -10,11 +11,12 @@
 /* Prints a table: each layer with its output, parameters and GFLOP for one image; then where memory goes. */
 void describe_network(const Session *session, FILE *stream);
 
-/* How the backend computes each node of the largest training graph, or of evaluation's, as far as it had a choice. */
+/* How the backend computes each node of the largest training graph, or of evaluation's, as far as it had a
+ * choice. */
 void describe_plans(const Session *session, FILE *stream);
 
-/* --dry-run: what train_run would do, on stdout; nothing is written. With --device cuda where there is no GPU, but a build that knows
- * it: what can be foreseen. */
+/* --dry-run: what train_run would do, on stdout; nothing is written. With --device cuda where there is no
+ * GPU, but a build that knows it: what can be foreseen. */
 FshStatus describe_run(const TrainOptions *options, FshError *error);
 
 /* --list-models: a line for each network, on stdout: for the dataset options->shards, or for what the model

@@ -1,4 +1,5 @@
-/* expect.h - how long a run will take, from its first two steps, done for real in memory and forgotten. Threads: one. */
+/* expect.h - how long a run will take, from its first two steps, done for real in memory and forgotten.
+ * Threads: one. */
 #ifndef FSHARD_TRAINER_SESSION_EXPECT_H
 #define FSHARD_TRAINER_SESSION_EXPECT_H
 
@@ -10,8 +11,8 @@ typedef struct ExpectedTime {
     double evaluation_seconds; /* of all evaluations */
 } ExpectedTime;
 
-/* The second step of training and of evaluation is timed. Changes the session's weights: for a session that ends then. Fails as
- * the loader and the network do. */
+/* The second step of training and of evaluation is timed. Changes the session's weights: for a session that
+ * ends then. Fails as the loader and the network do. */
 FshStatus expect_time(Session *session, ExpectedTime *expected, FshError *error);
 
 #endif

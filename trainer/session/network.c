@@ -289,8 +289,8 @@ static bool forget_sizes(Network *network)
     return any;
 }
 
-/* The program for images of this size: one that is there, or a new one in place of the one that was used longest ago. The
- * first keeps its graph, from which the State was made. */
+/* The program for images of this size: one that is there, or a new one in place of the one that was used
+ * longest ago. The first keeps its graph, from which the State was made. */
 static FshStatus find_evaluation(Network *network, NetworkWeights weights, const Batch *batch,
                                  NetworkProgram **part_ret, FshError *error)
 {

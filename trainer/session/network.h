@@ -1,8 +1,9 @@
-/* network.h - one network ready to run: graphs and programs for every size that a run sees, and the State they share.
+/* network.h - one network ready to run: graphs and programs for every size that a run sees, and the State
+ * they share.
  *
- * A program is made for one size of image. Training has one for each edge that the plan schedules, all made at once, so that
- * what does not fit is known before the first step. Evaluation has one for classes; pairs are evaluated whole, so theirs are
- * made as sizes come, and the few last used are kept.
+ * A program is made for one size of image. Training has one for each edge that the plan schedules, all made
+ * at once, so that what does not fit is known before the first step. Evaluation has one for classes; pairs
+ * are evaluated whole, so theirs are made as sizes come, and the few last used are kept.
  *
  * With an average of the weights (EMA) there is a second State, for evaluation alone.
  *
@@ -30,8 +31,8 @@ typedef struct NetworkProgram {
     MemoryUse foreseen;     /* of network_foresee, where there is no program: State and program */
 } NetworkProgram;
 
-/* Steps of training that may be under way: while the device is in one, the host looks at the last one's results and writes the next
- * one's batch, and has a whole step for it. */
+/* Steps of training that may be under way: while the device is in one, the host looks at the last one's
+ * results and writes the next one's batch, and has a whole step for it. */
 enum { NETWORK_SIZES_KEPT = 4, NETWORK_STEPS_AHEAD = 3 };
 
 /* A step of training that was begun and not ended; what is known of its batch when that is gone. */
@@ -61,12 +62,13 @@ typedef struct Network {
     size_t pixels_bytes;
 } Network;
 
-/* Builds graphs and programs for the splits that the plan has. Takes *backend, in any case. Parameters are not set: network_initialize, weights_load or
- * checkpoint_load does that. FSH_ERR_MISMATCH: the model does not fit the images (layer and shapes named). On failure nothing
- * is held. */
+/* Builds graphs and programs for the splits that the plan has. Takes *backend, in any case. Parameters are
+ * not set: network_initialize, weights_load or checkpoint_load does that. FSH_ERR_MISMATCH: the model does
+ * not fit the images (layer and shapes named). On failure nothing is held. */
 FshStatus network_open(Network *network, Backend **backend, const TrainPlan *plan, FshError *error);
-/* Graphs alone, and the memory that plan->device would take for them: for what is to be known where that device is not. Nothing runs.
- * FSH_ERR_UNSUPPORTED: this build does not know the device. network_close frees it; on failure nothing is held. */
+/* Graphs alone, and the memory that plan->device would take for them: for what is to be known where that
+ * device is not. Nothing runs. FSH_ERR_UNSUPPORTED: this build does not know the device. network_close frees
+ * it; on failure nothing is held. */
 FshStatus network_foresee(Network *network, const TrainPlan *plan, FshError *error);
 /* Frees what it owns; zeroed is fine. */
 void network_close(Network *network);
@@ -74,8 +76,8 @@ void network_close(Network *network);
 /* Draws the parameters from the seed. */
 FshStatus network_initialize(Network *network, uint64_t seed, FshError *error);
 
-/* The graph whose parameters, buffers and, if it trains, optimizer's tensors are the network's: of the largest training size, or
- * of the first evaluation. */
+/* The graph whose parameters, buffers and, if it trains, optimizer's tensors are the network's: of the
+ * largest training size, or of the first evaluation. */
 const Graph *network_graph(const Network *network);
 
 typedef struct StepResult {
@@ -84,14 +86,14 @@ typedef struct StepResult {
     bool updated;         /* false: gradients are gathered still, or were not finite */
 } StepResult;
 
-/* One step of training, forward, backward, update, in two parts: what can fail for want of something good in the batch, and what ranks
- * must do together. Steps are ended in the order in which they were begun. */
-/* What the next step takes; nothing runs. Again, with another batch, it replaces what was written. The batch is free when
- * network_begin_step returns. */
+/* One step of training, forward, backward, update, in two parts: what can fail for want of something good in
+ * the batch, and what ranks must do together. Steps are ended in the order in which they were begun. */
+/* What the next step takes; nothing runs. Again, with another batch, it replaces what was written. The batch
+ * is free when network_begin_step returns. */
 FshStatus network_write_step(Network *network, const Batch *batch, double learning_rate, FshError *error);
-/* Runs the step that was written for this batch. At most network_steps_ahead steps may be under way; evaluation, reading and writing of
- * the State wait for them, but want them ended. Behind a step whose loss was no number, later ones that are under way change no parameter
- * (program_results). */
+/* Runs the step that was written for this batch. At most network_steps_ahead steps may be under way;
+ * evaluation, reading and writing of the State wait for them, but want them ended. Behind a step whose loss
+ * was no number, later ones that are under way change no parameter (program_results). */
 FshStatus network_begin_step(Network *network, const Batch *batch, FshError *error);
 /* Waits for the oldest step; adds to metrics. */
 FshStatus network_end_step(Network *network, Metrics *metrics, StepResult *result, FshError *error);
@@ -120,15 +122,17 @@ typedef struct Evaluated {
     double psnr, ssim, input_psnr; /* pairs: of the image; 0 where the batch has no targets */
 } Evaluated;
 
-/* Does one step of evaluation and adds to metrics, but for pairs whose targets nobody knows (batch->target NULL). evaluated may be NULL. */
+/* Does one step of evaluation and adds to metrics, but for pairs whose targets nobody knows (batch->target
+ * NULL). evaluated may be NULL. */
 FshStatus network_evaluate(Network *network, NetworkWeights weights, const Batch *batch, Metrics *metrics,
                            Evaluated *evaluated, FshError *error);
 
-/* Finds *bytes_ret, the memory that evaluation takes for each pixel of an image, of as many channels as the plan's. */
+/* Finds *bytes_ret, the memory that evaluation takes for each pixel of an image, of as many channels as the
+ * plan's. */
 FshStatus network_foresee_pixel(const Network *network, double *bytes_ret, FshError *error);
 
-/* The pixels of the batch that was evaluated last, where the backend made them (batch->recipes): [batch, height, width, channels];
- * valid until the next call. */
+/* The pixels of the batch that was evaluated last, where the backend made them (batch->recipes): [batch,
+ * height, width, channels]; valid until the next call. */
 FshStatus network_read_pixels(Network *network, NetworkWeights weights, const Batch *batch,
                               const uint8_t **pixels_ret, FshError *error);
 

@@ -141,7 +141,8 @@ static bool expects_gpu(void)
     return access("/dev/nvidiactl", F_OK) == 0 && !(shown && (!*shown || strcmp(shown, "-1") == 0));
 }
 
-/* auto: the best there is, on all ranks, and never a failure for want of a GPU; but whoever has one should know why it is left idle. */
+/* auto: the best there is, on all ranks, and never a failure for want of a GPU; but whoever has one should
+ * know why it is left idle. */
 static FshStatus open_backend(Session *session, Backend **backend, const TrainOptions *options,
                               FshError *error)
 {

@@ -38,9 +38,11 @@ typedef enum SessionUse {
     SESSION_LOAD,     /* neither network nor loaders: what loaders would be made from */
 } SessionUse;
 
-/* Opens everything that the options given name, with the other ranks where the environment says that there are some (rank_place.h): returns
- * when all have come this far, and fails on all where it fails on one. place is found here; given->shards is the dataset. Parameters are
- * drawn from the seed, then read from given->weights if given. On failure nothing is held. The session must not move: its parts point at each other. */
+/* Opens everything that the options given name, with the other ranks where the environment says that there
+ * are some (rank_place.h): returns when all have come this far, and fails on all where it fails on one. place
+ * is found here; given->shards is the dataset. Parameters are drawn from the seed, then read from
+ * given->weights if given. On failure nothing is held. The session must not move: its parts point at each
+ * other. */
 FshStatus session_open(Session *session, const TrainOptions *given, SessionUse use, FshError *error);
 /* Frees what it owns; zeroed is fine. */
 void session_close(Session *session);
@@ -52,13 +54,14 @@ FshStatus session_loader_options(const Session *session, bool training, LoaderOp
 /* Says what has been decided. */
 void session_describe(Session *session);
 
-/* Brings the splits into memory if the plan wants that, and says how much of them is there; before the first batch. FSH_ERR_SYSTEM:
- * the disk fails, or memory may not be locked. FSH_ERR_MEMORY: the GPU's or the host's is too small. FSH_ERR_INTERRUPTED. It fails on all
- * ranks or on none. */
+/* Brings the splits into memory if the plan wants that, and says how much of them is there; before the first
+ * batch. FSH_ERR_SYSTEM: the disk fails, or memory may not be locked. FSH_ERR_MEMORY: the GPU's or the host's
+ * is too small. FSH_ERR_INTERRUPTED. It fails on all ranks or on none. */
 FshStatus session_cache(Session *session, FshError *error);
 
-/* network_write_step with a batch of the training loader, the one in hand. Files that the device's decoder refuses are decoded here, and
- * what cannot be decoded here either is skipped (batch->valid_count is less then), or is the failure (plan.skip_bad). */
+/* network_write_step with a batch of the training loader, the one in hand. Files that the device's decoder
+ * refuses are decoded here, and what cannot be decoded here either is skipped (batch->valid_count is less
+ * then), or is the failure (plan.skip_bad). */
 FshStatus session_write_step(Session *session, const Batch *batch, double learning_rate, FshError *error);
 
 /* Warns of each sample that a loader has skipped since the last call. */
@@ -71,12 +74,14 @@ typedef struct SessionVisitor {
     void *context;
 } SessionVisitor;
 
-/* Evaluates the whole split once, in stored order: every sample counted once, those of classes in session->class_counts too. With several
- * ranks each takes its share, all have the metrics and counts of the whole, and visitor sees the samples of this rank. FSH_ERR_INTERRUPTED on a signal. */
+/* Evaluates the whole split once, in stored order: every sample counted once, those of classes in
+ * session->class_counts too. With several ranks each takes its share, all have the metrics and counts of the
+ * whole, and visitor sees the samples of this rank. FSH_ERR_INTERRUPTED on a signal. */
 FshStatus session_evaluate(Session *session, NetworkWeights weights, const SessionVisitor *visitor,
                            Metrics *metrics, FshError *error);
 
-/* The key of a sample of the split; points into the dataset, no NUL at its end. "" of no bytes where it cannot be read. */
+/* The key of a sample of the split; points into the dataset, no NUL at its end. "" of no bytes where it
+ * cannot be read. */
 const char *session_key(const FshSplit *split, uint64_t sample, size_t *bytes_ret);
 
 #endif

@@ -20,7 +20,7 @@ static void copy_pixels(char *to, size_t to_stride, const char *from, size_t fro
         memcpy(to, from, pixel_bytes);
 }
 
-/* ---- zero pad, crop, concat: one row of an image at a time ----------------------------------------------------------- */
+/* ---- zero pad, crop, concat: one row of an image at a time ---- */
 
 static void zero_pad_part(void *context, int part, int64_t begin, int64_t end)
 {
@@ -99,10 +99,10 @@ FshStatus cpu_concat_run(CpuStep *step, FshError *error)
     return FSH_OK;
 }
 
-/* ---- pixel shuffle: for one row of the small image ------------------------------------------------------------------- */
+/* ---- pixel shuffle: for one row of the small image ---- */
 
-/* One pixel of the small image, [channels, r * r], from or to its r x r pixels [channels] of the large one. stride: between rows
- * of the large image, in elements. */
+/* One pixel of the small image, [channels, r * r], from or to its r x r pixels [channels] of the large one.
+ * stride: between rows of the large image, in elements. */
 static void shuffle_u32(const uint32_t *from, uint32_t *to, int64_t channels, int64_t r, int64_t stride)
 {
     for (int64_t i = 0; i < r; i++)
@@ -146,7 +146,8 @@ static void shuffle_part(void *context, int part, int64_t begin, int64_t end)
     (void)part;
     for (int64_t row = begin; row < end; row++)
         for (int64_t column = 0; column < width; column++) {
-            /* Rows of all images follow each other: row `row` of the small ones is rows row * r, … of the large. */
+            /* Rows of all images follow each other: row `row` of the small ones is rows row * r, … of the
+             * large. */
             const size_t in_small = (size_t)((row * width + column) * small->shape[3]) * bytes;
             const size_t in_large = (size_t)(row * r * stride + column * r * channels) * bytes;
             const char *from = (const char *)step->inputs[0] + (forward ? in_small : in_large);

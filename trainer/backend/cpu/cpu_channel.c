@@ -19,9 +19,10 @@ static int64_t pixels_of(const Tensor *image)
     return tensor_count(image) / channels_of(image);
 }
 
-/* ---- sums over pixels ------------------------------------------------------------------------------------------------
- * Each part has in scratch `width` floats for a block of rows and `width` doubles for all of them; the parts are added in their
- * order. */
+/* ---- sums over pixels
+ * ------------------------------------------------------------------------------------------------ Each part
+ * has in scratch `width` floats for a block of rows and `width` doubles for all of them; the parts are added
+ * in their order. */
 
 typedef struct SumPlan {
     int64_t width; /* sums */
@@ -74,7 +75,7 @@ static void gather_sums(const CpuStep *step, int64_t begin, int64_t parts, int64
     }
 }
 
-/* ---- scale ---------------------------------------------------------------------------------------------------------- */
+/* ---- scale ---- */
 
 static void scale_part(void *context, int part, int64_t begin, int64_t end)
 {
@@ -91,7 +92,7 @@ FshStatus cpu_scale_run(CpuStep *step, FshError *error)
     return FSH_OK;
 }
 
-/* ---- channel scale -------------------------------------------------------------------------------------------------- */
+/* ---- channel scale ---- */
 
 static void channel_scale_part(void *context, int part, int64_t begin, int64_t end)
 {
@@ -133,7 +134,7 @@ FshStatus cpu_channel_scale_backward_run(CpuStep *step, FshError *error)
     return FSH_OK;
 }
 
-/* ---- channel multiply: a channel scale with factors of each sample --------------------------------------------------- */
+/* ---- channel multiply: a channel scale with factors of each sample ---- */
 
 /* Each image is summed in so many pieces, whatever the threads. */
 enum { PIECES = 8 };
@@ -204,7 +205,7 @@ FshStatus cpu_channel_multiply_backward_run(CpuStep *step, FshError *error)
     return FSH_OK;
 }
 
-/* ---- gate ----------------------------------------------------------------------------------------------------------- */
+/* ---- gate ---- */
 
 static void gate_part(void *context, int part, int64_t begin, int64_t end)
 {
@@ -239,7 +240,7 @@ FshStatus cpu_gate_backward_run(CpuStep *step, FshError *error)
     return FSH_OK;
 }
 
-/* ---- layer norm ----------------------------------------------------------------------------------------------------- */
+/* ---- layer norm ---- */
 
 static void layer_norm_part(void *context, int part, int64_t begin, int64_t end)
 {

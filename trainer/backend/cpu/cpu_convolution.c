@@ -24,7 +24,8 @@ static const DnnLayout *weight_layout(const CpuStep *step, TensorId weight)
     return step->program->variables[weight]->layout;
 }
 
-/* oneDNN's ReLU is a maximum, which makes 0 of NaN: a network that has diverged would go on. Its leaky one keeps NaN. */
+/* oneDNN's ReLU is a maximum, which makes 0 of NaN: a network that has diverged would go on. Its leaky one
+ * keeps NaN. */
 static bool is_plain_relu(const Node *node)
 {
     return node->as.conv.relu && node->as.conv.slope == 0;

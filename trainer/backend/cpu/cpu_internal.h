@@ -1,12 +1,15 @@
 /* cpu_internal.h - the CPU backend's own objects: what its files share.
  *
- * Files: cpu_backend.c (opening, threads, memory), cpu_state.c (parameters), cpu_program.c (a graph made runnable),
- * cpu_convolution.c, cpu_small_gradient.c, cpu_side_by_side.c, cpu_norm.c, cpu_pointwise.c, cpu_window.c, cpu_box.c, cpu_channel.c, cpu_loss.c, cpu_loss_pixel.c, cpu_update.c (one pair of
- * functions for each op), kernels*.c (loops), onednn*.c (convolution and matrix product). A new op is a row in cpu_program.c's table.
+ * Files: cpu_backend.c (opening, threads, memory), cpu_state.c (parameters), cpu_program.c (a graph made
+ * runnable), cpu_convolution.c, cpu_small_gradient.c, cpu_side_by_side.c, cpu_norm.c, cpu_pointwise.c,
+ * cpu_window.c, cpu_box.c, cpu_channel.c, cpu_loss.c, cpu_loss_pixel.c, cpu_update.c (one pair of functions
+ * for each op), kernels*.c (loops), onednn*.c (convolution and matrix product). A new op is a row in
+ * cpu_program.c's table.
  *
- * Activations are packed NHWC and NC, in f32 or bf16 (DataType of the tensor): an op is one function for both (cpu_read,
- * cpu_write, CpuStep.kernels; kernels_value.h). Results depend on the number of threads (it divides sums) and on the instruction
- * set (through oneDNN), and on nothing else: the same run gives the same bits. */
+ * Activations are packed NHWC and NC, in f32 or bf16 (DataType of the tensor): an op is one function for both
+ * (cpu_read, cpu_write, CpuStep.kernels; kernels_value.h). Results depend on the number of threads (it
+ * divides sums) and on the instruction set (through oneDNN), and on nothing else: the same run gives the same
+ * bits. */
 #ifndef FSHARD_TRAINER_BACKEND_CPU_CPU_INTERNAL_H
 #define FSHARD_TRAINER_BACKEND_CPU_CPU_INTERNAL_H
 
@@ -23,7 +26,7 @@ typedef struct CpuBackend {
     struct Communicator *communicator; /* borrowed; NULL: one rank */
 } CpuBackend;
 
-/* ---- threads and memory (cpu_backend.c) ----------------------------------------------------------------------------- */
+/* ---- threads and memory (cpu_backend.c) ---- */
 
 /* Items begin..end of a job, for the thread `part`. */
 typedef void (*CpuPart)(void *context, int part, int64_t begin, int64_t end);
@@ -31,19 +34,20 @@ typedef void (*CpuPart)(void *context, int part, int64_t begin, int64_t end);
 /* Divides items 0..count-1 over the threads: contiguous, equal to one item, always the same. */
 void cpu_parallel(const CpuBackend *backend, int64_t count, CpuPart work, void *context);
 
-/* oneDNN asks OpenMP how many threads to use, and OpenMP keeps that for each thread that calls: set on entry, set back on
- * return, since the caller may have its own. */
+/* oneDNN asks OpenMP how many threads to use, and OpenMP keeps that for each thread that calls: set on entry,
+ * set back on return, since the caller may have its own. */
 int cpu_threads_enter(const CpuBackend *backend);
 void cpu_threads_leave(int previous);
 
-/* Zeroed, aligned to 64 bytes or, where large, to 2 MiB and on huge pages if the system has some. NULL: no memory. */
+/* Zeroed, aligned to 64 bytes or, where large, to 2 MiB and on huge pages if the system has some. NULL: no
+ * memory. */
 void *cpu_memory_new(uint64_t bytes);
 void cpu_memory_free(void *memory);
 
 /* cpu_rates.c */
 FshStatus cpu_rates(Backend *base, DataType type, BackendRates *rates, FshError *error);
 
-/* ---- state (cpu_state.c) -------------------------------------------------------------------------------------------- */
+/* ---- state (cpu_state.c) ---- */
 
 /* A parameter, buffer or tensor of the optimizer. */
 typedef struct CpuVariable {
@@ -71,7 +75,7 @@ FshStatus cpu_state_write(State *base, const char *name, const float *values, si
 /* NULL if there is none. */
 const CpuVariable *cpu_state_find(const CpuState *state, const char *name);
 
-/* ---- programs (cpu_program.c) --------------------------------------------------------------------------------------- */
+/* ---- programs (cpu_program.c) ---- */
 
 typedef struct CpuProgram CpuProgram;
 typedef struct CpuStep CpuStep;
@@ -80,8 +84,8 @@ typedef struct CpuStep CpuStep;
 struct CpuStep {
     const Node *node;
     CpuProgram *program;
-    /* Loops for activations of the type of output 0, or, where that is absent, of input 0. Most ops have one type of
-     * activations; one that reads another asks cpu_kernels for its loops. */
+    /* Loops for activations of the type of output 0, or, where that is absent, of input 0. Most ops have one
+     * type of activations; one that reads another asks cpu_kernels for its loops. */
     const CpuKernels *kernels;
     FshStatus (*run)(CpuStep *step, FshError *error);
     void *inputs[NODE_INPUTS_MAX]; /* NULL where the node's are absent */
@@ -111,7 +115,8 @@ struct CpuProgram {
 /* The graph's tensor that input or output k of the step is. */
 const Tensor *cpu_input(const CpuStep *step, int k);
 const Tensor *cpu_output(const CpuStep *step, int k);
-/* Where element `index` of input or output k lies, whatever its type; NULL if it is absent. So an op's part of the work is
+/* Where element `index` of input or output k lies, whatever its type; NULL if it is absent. So an op's part
+ * of the work is
  *   step->kernels->relu(cpu_read(step, 0, begin), cpu_write(step, 0, begin), end - begin, slope);
  * for f32 and bf16 alike. */
 const void *cpu_read(const CpuStep *step, int k, int64_t index);
@@ -131,14 +136,16 @@ FshStatus cpu_program_profile(Program *base, bool enable, double *seconds, size_
                               FshError *error);
 FshStatus cpu_program_poison(Program *base, FshError *error);
 
-/* ---- ops ------------------------------------------------------------------------------------------------------------ */
+/* ---- ops ---- */
 
 /* cpu_convolution.c: the geometry of a convolution, from the tensors it reads and writes. */
 DnnConvolution cpu_convolution_geometry(const Tensor *x, const Tensor *y, const Conv2d *conv);
 
-/* prepare: fills plan, primitive and scratch_bytes once. run: the work. Pointers of the step are set before both. */
+/* prepare: fills plan, primitive and scratch_bytes once. run: the work. Pointers of the step are set before
+ * both. */
 FshStatus cpu_convolution_prepare(CpuStep *step, FshError *error);
-/* cpu_small_gradient.c: where it is the faster way to a convolution's weight gradient; it replaces step->run. */
+/* cpu_small_gradient.c: where it is the faster way to a convolution's weight gradient; it replaces
+ * step->run. */
 bool cpu_small_gradient_wins(const CpuStep *step, const DnnConvolution *convolution);
 FshStatus cpu_small_gradient_prepare(CpuStep *step, const DnnConvolution *convolution,
                                      const DnnLayout *weights, FshError *error);

@@ -1,5 +1,6 @@
-/* Compiled once for each instruction set and type of activations (kernels_value.h), with FSHARD_KERNELS the name of its
- * table and FSHARD_KERNELS_NAME its text. Loops carry `omp simd`: outputs may be an input's memory, element by element, which it allows. */
+/* Compiled once for each instruction set and type of activations (kernels_value.h), with FSHARD_KERNELS the
+ * name of its table and FSHARD_KERNELS_NAME its text. Loops carry `omp simd`: outputs may be an input's
+ * memory, element by element, which it allows. */
 #include "trainer/backend/cpu/cpu_kernels_tables.h"
 
 #include <float.h>
@@ -110,7 +111,7 @@ static void relu_backward(const void *gradient, const void *values, void *result
         dx[i] = load(y[i]) > 0 ? dy[i] : store(slope * load(dy[i]));
 }
 
-/* ---- batch norm --------------------------------------------------------------------------------------------------- */
+/* ---- batch norm ---- */
 
 static void flush(const float *block, int64_t width, double *sums)
 {
@@ -286,7 +287,7 @@ static void norm_backward_apply(const NormBackward *norm, int64_t first, int64_t
     }
 }
 
-/* ---- pools ---------------------------------------------------------------------------------------------------------- */
+/* ---- pools ---- */
 
 /* Input pixels first..end that window `out` covers along one axis. */
 static void window(int64_t out, int64_t in_size, const PoolShape *shape, int64_t *first, int64_t *end)
@@ -372,7 +373,8 @@ static void max_pool_backward(const PoolShape *s, const void *gradient, const ui
     }
 }
 
-/* y = share * the sum of pixels [row_first, row_end) x [column_first, column_end) of an image of `width` pixels a row. */
+/* y = share * the sum of pixels [row_first, row_end) x [column_first, column_end) of an image of `width`
+ * pixels a row. */
 static void window_sum(const Value *x, int64_t width, int64_t channels, int64_t row_first, int64_t row_end,
                        int64_t column_first, int64_t column_end, float share, Value *y)
 {
@@ -416,7 +418,8 @@ static void avg_pool_backward(const PoolShape *s, const void *dy, int64_t in_row
 
 static void row_mean(const void *values, int64_t rows, int64_t width, void *result)
 {
-    /* Blocks of rows in float, blocks in double: the sum of a large, even area in float alone is off by 1e-5. */
+    /* Blocks of rows in float, blocks in double: the sum of a large, even area in float alone is off by
+     * 1e-5. */
     const Value *x = values;
     Value *y = result;
     for (int64_t first = 0; first < width; first += CHANNEL_BLOCK) {

@@ -1,16 +1,19 @@
 /* cpu_kernels.h - the CPU backend's own loops, everything that is not a convolution or a matrix product.
  *
- * kernels.c is plain C and is compiled once for each instruction set (kernels_*: baseline, AVX2, AVX-512) and each type in
- * which activations are stored (f32, bf16: kernels_value.h shows how a loop is written for both); a table of its
- * functions is chosen at run time. Activations are void *, of the table's type; all else has its own. Every function works on a part of a tensor, on the calling thread; who splits the work over
- * threads is cpu_parallel (cpu.h). All variants give the same bits: they run over channels side by side and never
- * change the order in which one channel is summed, and the compiler may not contract a * b + c. The bf16 tables compute what
- * the f32 ones do, and round what they write.
+ * kernels.c is plain C and is compiled once for each instruction set (kernels_*: baseline, AVX2, AVX-512) and
+ * each type in which activations are stored (f32, bf16: kernels_value.h shows how a loop is written for
+ * both); a table of its functions is chosen at run time. Activations are void *, of the table's type; all
+ * else has its own. Every function works on a part of a tensor, on the calling thread; who splits the work
+ * over threads is cpu_parallel (cpu.h). All variants give the same bits: they run over channels side by side
+ * and never change the order in which one channel is summed, and the compiler may not contract a * b + c. The
+ * bf16 tables compute what the f32 ones do, and round what they write.
  *
- * A "matrix" here is rows x width, row-major, with one coefficient for each column: an NHWC image is [N * H * W, C]. Where C
- * is small, several pixels are taken as one row and the coefficients repeated (NormShape in cpu_norm.c).
+ * A "matrix" here is rows x width, row-major, with one coefficient for each column: an NHWC image is [N * H *
+ * W, C]. Where C is small, several pixels are taken as one row and the coefficients repeated (NormShape in
+ * cpu_norm.c).
  *
- * In place: an output may be the same memory as an input of the same type, unless said; it may not overlap otherwise. */
+ * In place: an output may be the same memory as an input of the same type, unless said; it may not overlap
+ * otherwise. */
 #ifndef FSHARD_TRAINER_BACKEND_CPU_CPU_KERNELS_H
 #define FSHARD_TRAINER_BACKEND_CPU_CPU_KERNELS_H
 
@@ -31,14 +34,14 @@ typedef struct NormForward {
     float slope;
 } NormForward;
 
-/* g = dy where the activation was on, slope * dy where it was off. It was on where y > 0, or, without y, where
- * (x - mean) * scale + bias > 0. */
+/* g = dy where the activation was on, slope * dy where it was off. It was on where y > 0, or, without y,
+ * where (x - mean) * scale + bias > 0. */
 typedef struct NormBackward {
     const void *dy, *x; /* [rows, width] */
     const void *dy2;    /* [rows, width] or NULL: added to dy; with it g has a place */
     const void *y;      /* [rows, width] or NULL */
-    void *
-        g; /* [rows, width] or NULL: where the first pass leaves g, and the second finds it; may be dy, dy2 or y */
+    /* [rows, width] or NULL: where the first pass leaves g, and the second finds it; may be dy, dy2 or y */
+    void *g;
     void *dx;                         /* [rows, width], of the second pass; may be any of the others but g */
     const float *mean, *scale, *bias; /* [width] */
     bool relu;
@@ -70,8 +73,8 @@ typedef struct CpuKernels {
     /* dx = y > 0 ? dy : slope * dy */
     void (*relu_backward)(const void *dy, const void *y, void *dx, int64_t count, float slope);
 
-    /* Adds to sums[0..width) the columns' sums of x - shift, to sums[width..2 width) those of its square. Sums 32 rows
-     * in float (block, 2 * width values of scratch), blocks in double. */
+    /* Adds to sums[0..width) the columns' sums of x - shift, to sums[width..2 width) those of its square.
+     * Sums 32 rows in float (block, 2 * width values of scratch), blocks in double. */
     void (*norm_sums)(const void *x, const float *shift, int64_t rows, int64_t width, float *block,
                       double *sums);
     /* Rows first..first + rows of the matrices. width: of a row in memory and of the coefficients. */

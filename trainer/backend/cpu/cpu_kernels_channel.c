@@ -1,4 +1,5 @@
-/* Compiled once for each instruction set and type of activations, with FSHARD_CHANNEL_KERNELS the name of its table. */
+/* Compiled once for each instruction set and type of activations, with FSHARD_CHANNEL_KERNELS the name of its
+ * table. */
 #include "trainer/backend/cpu/cpu_kernels_channel.h"
 
 #include <math.h>
@@ -8,8 +9,8 @@
 
 enum {
     BLOCK_ROWS = 32, /* summed in float before they join a double */
-    LANES =
-        16 /* partial sums along a row: the same for all instruction sets, so that they agree to the bit */
+    /* partial sums along a row: the same for all instruction sets, so that they agree to the bit */
+    LANES = 16
 };
 
 extern const CpuChannelKernels FSHARD_CHANNEL_KERNELS;
@@ -102,7 +103,7 @@ static void gate_backward(const void *gradients, const void *values, void *resul
     }
 }
 
-/* ---- layer norm ----------------------------------------------------------------------------------------------------- */
+/* ---- layer norm ---- */
 
 static float lanes_sum(const float lanes[LANES])
 {

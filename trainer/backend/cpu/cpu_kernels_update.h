@@ -1,9 +1,10 @@
-/* cpu_kernels_update.h - the loops of the update: what happens to a stretch of a parameter, its gradient and its optimizer's
- * state. cpu_update.c calls them one after the other on stretches that stay in the first-level cache, so that each array
- * crosses the memory bus once however many of them there are.
+/* cpu_kernels_update.h - the loops of the update: what happens to a stretch of a parameter, its gradient and
+ * its optimizer's state. cpu_update.c calls them one after the other on stretches that stay in the
+ * first-level cache, so that each array crosses the memory bus once however many of them there are.
  *
- * Compiled once for each instruction set like kernels.c, with the same promise: all variants give the same bits. Sums of
- * squares run in double over SQUARE_LANES sums side by side: they are finite exactly where every value is.
+ * Compiled once for each instruction set like kernels.c, with the same promise: all variants give the same
+ * bits. Sums of squares run in double over SQUARE_LANES sums side by side: they are finite exactly where
+ * every value is.
  *
  * In place: only what is named as changed; arrays do not overlap otherwise. */
 #ifndef FSHARD_TRAINER_BACKEND_CPU_CPU_KERNELS_UPDATE_H

@@ -1,7 +1,7 @@
 /* cpu_kernels_value.h - the type in which a kernel's activations are stored: for kernels*.c alone.
  *
- * A kernel file is compiled once for each instruction set and each type. Activations come as void *; a loop gives them
- * the type Value, reads each with load, computes in float, and writes with store:
+ * A kernel file is compiled once for each instruction set and each type. Activations come as void *; a loop
+ * gives them the type Value, reads each with load, computes in float, and writes with store:
  *
  *   static void add(const void *left, const void *right, void *sum, int64_t count)
  *   {
@@ -12,8 +12,8 @@
  *           y[i] = store(load(a[i]) + load(b[i]));
  *   }
  *
- * Coefficients, statistics, sums and all that is added up stay float or double: a value is rounded once, where it is
- * written. Parameters and what belongs to the optimizer are float in every compilation. */
+ * Coefficients, statistics, sums and all that is added up stay float or double: a value is rounded once,
+ * where it is written. Parameters and what belongs to the optimizer are float in every compilation. */
 #ifndef FSHARD_TRAINER_BACKEND_CPU_CPU_KERNELS_VALUE_H
 #define FSHARD_TRAINER_BACKEND_CPU_CPU_KERNELS_VALUE_H
 

@@ -2,8 +2,8 @@
 
 #include <math.h>
 
-/* Both losses of classes. A sample's target: mix (1 without) at its label, the rest at the other one, all of it times
- * 1 - smoothing; plus smoothing / K everywhere. */
+/* Both losses of classes. A sample's target: mix (1 without) at its label, the rest at the other one, all of
+ * it times 1 - smoothing; plus smoothing / K everywhere. */
 typedef struct ClassLoss {
     const CpuStep *step;
     const int64_t *labels, *labels_mixed;
@@ -94,7 +94,7 @@ static FshStatus run_class_loss(CpuStep *step, CpuPart part, double terms, FshEr
     return FSH_OK;
 }
 
-/* ---- softmax -------------------------------------------------------------------------------------------------------- */
+/* ---- softmax ---- */
 
 /* -sum target log p, with log p = x - largest - log sum exp(x - largest) and targets that sum to 1. */
 static double softmax_loss(const ClassLoss *loss, int64_t n, const float *x, float largest, double sum,
@@ -136,7 +136,7 @@ FshStatus cpu_softmax_cross_entropy_run(CpuStep *step, FshError *error)
     return run_class_loss(step, softmax_part, 1, error);
 }
 
-/* ---- binary --------------------------------------------------------------------------------------------------------- */
+/* ---- binary ---- */
 
 /* max(x, 0) - x t + log(1 + exp(-|x|)), which overflows for no x. */
 static void binary_part(void *context, int part, int64_t begin, int64_t end)
@@ -163,9 +163,10 @@ FshStatus cpu_binary_cross_entropy_run(CpuStep *step, FshError *error)
     return run_class_loss(step, binary_part, (double)cpu_input(step, 0)->shape[1], error);
 }
 
-/* ---- backward ------------------------------------------------------------------------------------------------------- */
+/* ---- backward ---- */
 
-/* dx = dloss / (samples that count * terms) * (p - target), 0 for samples that do not count. Both losses' gradients are that. */
+/* dx = dloss / (samples that count * terms) * (p - target), 0 for samples that do not count. Both losses'
+ * gradients are that. */
 static void backward_part(void *context, int part, int64_t begin, int64_t end)
 {
     const ClassLoss *loss = context;

@@ -1,6 +1,6 @@
-/* Losses of images. Forward: each row of each image leaves two sums in double, that of the loss's own terms and that of the
- * squares, which are added in the rows' order: the same for any number of threads. 8 bytes read for a value; backward 8
- * read, 4 written. */
+/* Losses of images. Forward: each row of each image leaves two sums in double, that of the loss's own terms
+ * and that of the squares, which are added in the rows' order: the same for any number of threads. 8 bytes
+ * read for a value; backward 8 read, 4 written. */
 #include "trainer/backend/cpu/cpu_internal.h"
 
 #include <math.h>
@@ -141,7 +141,7 @@ FshStatus cpu_pixel_loss_run(CpuStep *step, FshError *error)
     return FSH_OK;
 }
 
-/* ---- backward ------------------------------------------------------------------------------------------------------- */
+/* ---- backward ---- */
 
 /* d loss / d prediction = factor * d (mse, psnr), * sign d (l1), * d / sqrt(d^2 + e^2) (charbonnier). */
 static void backward_part(void *context, int part, int64_t begin, int64_t end)

@@ -4,19 +4,20 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Batch norm, each direction in two passes over the image: sums of each channel, then the result. Sums run over 32 rows in
- * float, over blocks of rows in double, over threads in the order of their parts.
+/* Batch norm, each direction in two passes over the image: sums of each channel, then the result. Sums run
+ * over 32 rows in float, over blocks of rows in double, over threads in the order of their parts.
  *
- * Forward sums are those of x - shift and its square, with a shift near the mean (the mean of some pixels spread over
- * the image), so that the variance does not vanish in rounding where the mean is large. */
+ * Forward sums are those of x - shift and its square, with a shift near the mean (the mean of some pixels
+ * spread over the image), so that the variance does not vanish in rounding where the mean is large. */
 
 enum {
-    WIDTH_MIN =
-        64, /* with fewer channels several pixels become one row, so that loops are long enough for vectors */
+    /* with fewer channels several pixels become one row, so that loops are long enough for vectors */
+    WIDTH_MIN = 64,
     SHIFT_PIXELS_MAX = 64 /* pixels that shift is the mean of */
 };
 
-/* The image as a matrix of rows x width, width = pixels in a row * channels, and a rest of less than one row. */
+/* The image as a matrix of rows x width, width = pixels in a row * channels, and a rest of less than one
+ * row. */
 typedef struct NormShape {
     int64_t pixels, channels, width, rows, rest_width;
     int64_t stride; /* width rounded up: from one vector in scratch to the next */
@@ -109,7 +110,7 @@ static double total(const CpuStep *step, int which, int64_t c)
     return sum;
 }
 
-/* ---- forward -------------------------------------------------------------------------------------------------------- */
+/* ---- forward ---- */
 
 static void choose_shift(const CpuStep *step, float *shift)
 {
@@ -237,7 +238,7 @@ FshStatus cpu_batch_norm_run(CpuStep *step, FshError *error)
     return FSH_OK;
 }
 
-/* ---- backward ------------------------------------------------------------------------------------------------------- */
+/* ---- backward ---- */
 
 static NormBackward backward_arguments(const CpuStep *step, int64_t offset)
 {
@@ -289,7 +290,8 @@ static void backward_apply_part(void *context, int part, int64_t begin, int64_t 
     step->kernels->norm_backward_apply(&last, 0, 1, shape->rest_width);
 }
 
-/* With g the gradient after the activation, n pixels, x' = (x - mean) * inverse_deviation (Ioffe and Szegedy 2015):
+/* With g the gradient after the activation, n pixels, x' = (x - mean) * inverse_deviation (Ioffe and Szegedy
+ * 2015):
  *   dbias = sum g;  dweight = sum g x';  dx = weight * inverse_deviation * (g - dbias / n - x' dweight / n)
  * and without the last two terms where mean and deviation are the running ones, which do not depend on x. */
 FshStatus cpu_batch_norm_backward_run(CpuStep *step, FshError *error)

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- fill --------------------------------------------------------------------------------------------------------- */
+/* ---- fill ---- */
 
 FshStatus cpu_fill_run(CpuStep *step, FshError *error)
 {
@@ -14,7 +14,7 @@ FshStatus cpu_fill_run(CpuStep *step, FshError *error)
     return FSH_OK;
 }
 
-/* ---- cast --------------------------------------------------------------------------------------------------------- */
+/* ---- cast ---- */
 
 /* From or to f32: between two narrower types there is no cast (graph_cast). */
 static void cast_part(void *context, int part, int64_t begin, int64_t end)
@@ -36,7 +36,7 @@ FshStatus cpu_cast_run(CpuStep *step, FshError *error)
     return FSH_OK;
 }
 
-/* ---- normalize: (x - mean) / deviation as x * scale + shift --------------------------------------------------------- */
+/* ---- normalize: (x - mean) / deviation as x * scale + shift ---- */
 
 enum { NORMALIZE_PIXELS = 16 }; /* taken as one row, so that three channels fill vectors */
 
@@ -80,7 +80,7 @@ FshStatus cpu_normalize_run(CpuStep *step, FshError *error)
     return FSH_OK;
 }
 
-/* ---- ReLU, add ------------------------------------------------------------------------------------------------------ */
+/* ---- ReLU, add ---- */
 
 static void relu_part(void *context, int part, int64_t begin, int64_t end)
 {
@@ -127,7 +127,7 @@ FshStatus cpu_add_run(CpuStep *step, FshError *error)
     return FSH_OK;
 }
 
-/* ---- flatten: [pixels, channels] of each sample transposed -------------------------------------------------------- */
+/* ---- flatten: [pixels, channels] of each sample transposed ---- */
 
 typedef struct Transposition {
     const CpuStep *step;

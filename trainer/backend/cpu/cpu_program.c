@@ -88,7 +88,7 @@ const CpuKernels *cpu_kernels(const CpuBackend *backend, DataType type)
     return type == DATA_BF16 ? backend->kernels_bf16 : backend->kernels;
 }
 
-/* ---- what the program shares with its State ----------------------------------------------------------------------- */
+/* ---- what the program shares with its State ---- */
 
 static bool same_shape(const CpuVariable *variable, const Tensor *tensor)
 {
@@ -148,7 +148,7 @@ FshStatus cpu_check_types(const Graph *graph, FshError *error)
     return FSH_OK;
 }
 
-/* ---- memory --------------------------------------------------------------------------------------------------------- */
+/* ---- memory ---- */
 
 static FshStatus allocate(CpuProgram *program, FshError *error)
 {
@@ -199,7 +199,7 @@ static void *address(const CpuProgram *program, TensorId id)
     return state->values + program->variables[id]->offset_bytes;
 }
 
-/* ---- making and running --------------------------------------------------------------------------------------------- */
+/* ---- making and running ---- */
 
 /* "layer1.0.conv1: conv2d of [64 x 16 x 16 x 64]: " in front of a message. */
 static FshStatus say_where(const CpuStep *step, FshError *error)

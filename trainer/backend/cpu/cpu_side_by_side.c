@@ -5,14 +5,16 @@
 
 /* A convolution over small images in bf16, with several images side by side in one.
  *
- * oneDNN takes image after image, and reads the weights (adds to their gradient) for each: 4.7 MB of 512 x 512 x 3 x 3 weights
- * for the 16 pixels of a 4 x 4 image. Here `images` of them become one wide image, with columns of zeros between that stand for
- * the padding: [batch, H, W, C] is copied to [batch / images, H, images * pitch, C]. The results between the images are left
- * behind; their gradient is zero, so that they add nothing to anybody's.
+ * oneDNN takes image after image, and reads the weights (adds to their gradient) for each: 4.7 MB of 512 x
+ * 512 x 3 x 3 weights for the 16 pixels of a 4 x 4 image. Here `images` of them become one wide image, with
+ * columns of zeros between that stand for the padding: [batch, H, W, C] is copied to [batch / images, H,
+ * images * pitch, C]. The results between the images are left behind; their gradient is zero, so that they
+ * add nothing to anybody's.
  *
- * One core with AMX, oneDNN 2.6.3, batch 128, 512 channels of 4 x 4 pixels, alone and so: forward 30 and 13 ms, data gradient 36
- * and 13 ms, weight gradient 82 and 15 ms; 256 to 512 channels of 8 x 8: 22 and 17, 25 and 17, 55 and 26 ms; 128 of 16 x 16
- * lose. In f32, where arithmetic takes longer than the weights, nothing is won (docs/measurements). */
+ * One core with AMX, oneDNN 2.6.3, batch 128, 512 channels of 4 x 4 pixels, alone and so: forward 30 and 13
+ * ms, data gradient 36 and 13 ms, weight gradient 82 and 15 ms; 256 to 512 channels of 8 x 8: 22 and 17, 25
+ * and 17, 55 and 26 ms; 128 of 16 x 16 lose. In f32, where arithmetic takes longer than the weights, nothing
+ * is won (docs/measurements). */
 
 enum { OUT_WIDTH_MAX = 8, CHANNELS_MIN = 64, IMAGES_MAX = 16 };
 
@@ -158,8 +160,8 @@ static void plan_geometry(SideBySide *plan, const DnnConvolution *c)
 {
     plan->one = plan->wide = *c;
     plan->images = images_of(c);
-    /* No window reaches from one image into the next: the last of one ends before width + padding. Whole strides, so that the
-     * windows of every image stand as those of the first. */
+    /* No window reaches from one image into the next: the last of one ends before width + padding. Whole
+     * strides, so that the windows of every image stand as those of the first. */
     plan->x_pitch = (c->in_width + c->padding + c->stride - 1) / c->stride * c->stride;
     plan->y_pitch = plan->x_pitch / c->stride;
     plan->wide.batch = c->batch / plan->images;

@@ -5,13 +5,14 @@
 
 /* The weight gradient of a convolution over small images, as one matrix product for each tap of the kernel.
  *
- * oneDNN adds each image's share to the whole gradient: for 512 x 512 x 3 x 3 weights that is 9.4 MB read and written for
- * the four pixels of a 2 x 2 image. Here, for each tap, the pixels of all images that it joins are gathered (a tap at the
- * kernel's edge meets padding in half of them and is left out there), and dweight[tap] = transpose(x gathered) * (dy
- * gathered), [in, out]. The taps make [kernel, kernel, in, out], which is converted to the weight's layout.
+ * oneDNN adds each image's share to the whole gradient: for 512 x 512 x 3 x 3 weights that is 9.4 MB read and
+ * written for the four pixels of a 2 x 2 image. Here, for each tap, the pixels of all images that it joins
+ * are gathered (a tap at the kernel's edge meets padding in half of them and is left out there), and
+ * dweight[tap] = transpose(x gathered) * (dy gathered), [in, out]. The taps make [kernel, kernel, in, out],
+ * which is converted to the weight's layout.
  *
- * resnet18, batch 64, one core, oneDNN 2.6.3 alone and so: 512 channels of 2 x 2 pixels 23.0 and 4.9 ms, of 3 x 3 pixels
- * 26.3 and 11.3 ms, 256 channels of 4 x 4 pixels 7.8 and 6.1 ms (docs/measurements). */
+ * resnet18, batch 64, one core, oneDNN 2.6.3 alone and so: 512 channels of 2 x 2 pixels 23.0 and 4.9 ms, of 3
+ * x 3 pixels 26.3 and 11.3 ms, 256 channels of 4 x 4 pixels 7.8 and 6.1 ms (docs/measurements). */
 
 enum { OUT_PIXELS_MAX = 16, CHANNELS_MIN = 64, VALUES_IN_LINE = 16 };
 

@@ -16,7 +16,8 @@ static const Node *convolution_of(const Graph *graph, TensorId parameter)
     return NULL;
 }
 
-/* How a variable is stored: as the convolution that reads it likes; the optimizer's like its parameter; else plain. */
+/* How a variable is stored: as the convolution that reads it likes; the optimizer's like its parameter; else
+ * plain. */
 static FshStatus choose_layout(CpuState *state, CpuVariable *variable, const Graph *graph, TensorId id,
                                FshError *error)
 {

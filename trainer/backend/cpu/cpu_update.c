@@ -1,9 +1,11 @@
-/* The update: all parameters, cut into chunks of CHUNK elements, which threads take one by one. Whatever happens to a chunk
- * (gradient scaled, moments, weights, lookahead, average) happens while it lies in the first-level cache, so each array
- * crosses the memory bus once in a pass; clipping, loss scaling and lars need a norm first, and read the gradient twice;
- * lamb needs one in the middle, and reads weights and moments twice. Floors, in bytes for a parameter:
+/* The update: all parameters, cut into chunks of CHUNK elements, which threads take one by one. Whatever
+ * happens to a chunk (gradient scaled, moments, weights, lookahead, average) happens while it lies in the
+ * first-level cache, so each array crosses the memory bus once in a pass; clipping, loss scaling and lars
+ * need a norm first, and read the gradient twice; lamb needs one in the middle, and reads weights and moments
+ * twice. Floors, in bytes for a parameter:
  *
- *   sgd 20, adam and adamw 28, lars 28, lamb 40; clipping or loss scaling + 4; accumulation + 4, and 8 to 12 in each run
+ *   sgd 20, adam and adamw 28, lars 28, lamb 40; clipping or loss scaling + 4; accumulation + 4, and 8 to 12
+ *   in each run
  *   that only accumulates; average + 8; lookahead + 8 every so many updates.
  *
  * Norms are sums over chunks, in the chunks' order: the same for any number of threads. */
@@ -62,7 +64,7 @@ typedef struct UpdateRun {
                  int64_t chunk, float *room);
 } UpdateRun;
 
-/* ---- preparing ------------------------------------------------------------------------------------------------------ */
+/* ---- preparing ---- */
 
 static float *variable_values(const CpuProgram *program, TensorId id)
 {
@@ -145,7 +147,7 @@ FshStatus cpu_update_prepare(CpuStep *step, FshError *error)
     return FSH_OK;
 }
 
-/* ---- passes over the chunks ----------------------------------------------------------------------------------------- */
+/* ---- passes over the chunks ---- */
 
 static void pass_part(void *context, int part, int64_t begin, int64_t end)
 {
@@ -320,7 +322,7 @@ static void lamb_apply_chunk(const UpdateRun *run, const Segment *s, int64_t fir
     end_chunk(run, s, first, count);
 }
 
-/* ---- the kinds ------------------------------------------------------------------------------------------------------ */
+/* ---- the kinds ---- */
 
 /* timm's: 1 where either norm is 0. */
 static double trust_of(double numerator, double denominator)
@@ -401,7 +403,7 @@ static void (*const updates[OPTIMIZER_KIND_COUNT])(UpdateRun *run) = {
     [OPTIMIZER_LARS] = update_lars, [OPTIMIZER_LAMB] = update_lamb,
 };
 
-/* ---- one run -------------------------------------------------------------------------------------------------------- */
+/* ---- one run ---- */
 
 /* GradScaler.update: torch/amp/grad_scaler.py, ATen's _amp_update_scale_. */
 static void move_scale(const Optimizer *o, bool overflowed, float *scale, float *tracker)
@@ -458,8 +460,8 @@ static bool only_accumulates(UpdateRun *run)
     return true;
 }
 
-/* With several ranks: gradients and loss become their means. All gradients lie in one piece, paddings of layouts included, which are
- * zeros everywhere. */
+/* With several ranks: gradients and loss become their means. All gradients lie in one piece, paddings of
+ * layouts included, which are zeros everywhere. */
 static FshStatus share_gradients(const CpuStep *step, FshError *error)
 {
     const CpuState *state = (const CpuState *)step->program->base.state;

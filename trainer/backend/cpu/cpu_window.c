@@ -2,7 +2,7 @@
 
 #include <string.h>
 
-/* ---- pools: rows of images, divided over the threads ---------------------------------------------------------------- */
+/* ---- pools: rows of images, divided over the threads ---- */
 
 /* in: the larger tensor, out: what the forward pool makes. */
 static PoolShape pool_shape(const CpuStep *step, const Tensor *in, const Tensor *out)
@@ -110,7 +110,7 @@ FshStatus cpu_avg_pool_backward_run(CpuStep *step, FshError *error)
     return FSH_OK;
 }
 
-/* ---- global average pool -------------------------------------------------------------------------------------------- */
+/* ---- global average pool ---- */
 
 static void global_avg_pool_part(void *context, int part, int64_t begin, int64_t end)
 {
@@ -150,7 +150,7 @@ FshStatus cpu_global_avg_pool_backward_run(CpuStep *step, FshError *error)
     return FSH_OK;
 }
 
-/* ---- reflection pad: the edge itself is not repeated ---------------------------------------------------------------- */
+/* ---- reflection pad: the edge itself is not repeated ---- */
 
 /* Where pixel `at` of the padded axis comes from: -1 is 1, size is size - 2. */
 static int64_t reflected(int64_t at, int64_t padding, int64_t size)

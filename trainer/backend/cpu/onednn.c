@@ -29,8 +29,8 @@ FshStatus dnn_check_type(DataType type, FshError *error)
             "the CPU cannot compute in fp16 (%s has no such convolutions); use --amp bf16, or a GPU "
             "(--device cuda)",
             library);
-    /* oneDNN's bf16 begins at AVX-512 (without its bf16 instructions it takes two f32 ones for each); a set of
-     * instructions includes those before it, and its number their bits. */
+    /* oneDNN's bf16 begins at AVX-512 (without its bf16 instructions it takes two f32 ones for each); a set
+     * of instructions includes those before it, and its number their bits. */
     if (type == DATA_BF16 &&
         (dnnl_get_effective_cpu_isa() & dnnl_cpu_isa_avx512_core) != dnnl_cpu_isa_avx512_core)
         return fsh_error_set(
@@ -41,7 +41,7 @@ FshStatus dnn_check_type(DataType type, FshError *error)
     return FSH_OK;
 }
 
-/* ---- engine and layouts --------------------------------------------------------------------------------------------- */
+/* ---- engine and layouts ---- */
 
 FshStatus dnn_engine_new(DnnEngine **engine_ret, FshError *error)
 {
@@ -151,7 +151,7 @@ done:
     return status;
 }
 
-/* ---- primitives ----------------------------------------------------------------------------------------------------- */
+/* ---- primitives ---- */
 
 void dnn_primitive_free(DnnPrimitive **primitive)
 {
@@ -178,7 +178,8 @@ static FshStatus bind(DnnPrimitive *primitive, const Binding *binding, FshError 
     return status;
 }
 
-/* Binds weights, converting them through scratch where the primitive wants another layout than they are stored in. */
+/* Binds weights, converting them through scratch where the primitive wants another layout than they are
+ * stored in. */
 static FshStatus bind_weight(DnnPrimitive *primitive, const_dnnl_primitive_desc_t description,
                              const WeightBinding *weight, FshError *error)
 {
@@ -287,11 +288,12 @@ FshStatus dnn_primitive_run(DnnPrimitive *primitive, FshError *error)
     return status ? status : DNN_CHECK(dnnl_stream_wait(primitive->engine->stream));
 }
 
-/* ---- matrix product ------------------------------------------------------------------------------------------------- */
+/* ---- matrix product ---- */
 
 typedef struct LinearDescriptions {
     dnnl_memory_desc_t x, y, bias; /* plain */
-    /* As it is stored, f32 and plain, and as the product reads it: the same for f32, of oneDNN's choice for bf16. */
+    /* As it is stored, f32 and plain, and as the product reads it: the same for f32, of oneDNN's choice for
+     * bf16. */
     dnnl_memory_desc_t stored, weight;
     dnnl_primitive_desc_t forward; /* owned */
 } LinearDescriptions;

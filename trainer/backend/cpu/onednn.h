@@ -1,18 +1,22 @@
-/* onednn.h - the only door to oneDNN: convolution and matrix product, and the layouts in which it likes its weights.
+/* onednn.h - the only door to oneDNN: convolution and matrix product, and the layouts in which it likes its
+ * weights.
  *
- * Everything oneDNN is in onednn*.c: 2.x (Debian 12's 2.6.3) describes operations by op descriptors, 3.x does not, and
- * nothing outside of that file should know. Activations are plain NHWC and NC everywhere; only convolution weights have
- * a layout of oneDNN's own choice, the same for forward pass and weight gradient, so that neither converts.
+ * Everything oneDNN is in onednn*.c: 2.x (Debian 12's 2.6.3) describes operations by op descriptors, 3.x does
+ * not, and nothing outside of that file should know. Activations are plain NHWC and NC everywhere; only
+ * convolution weights have a layout of oneDNN's own choice, the same for forward pass and weight gradient, so
+ * that neither converts.
  *
- * NHWC, because own kernels are then loops over channels, and it costs little: resnet18 at 64 px, batch 64, 2 cores,
- * forward + both gradients 166 ms, against 158 ms where oneDNN chooses blocked activations too (docs/measurements).
+ * NHWC, because own kernels are then loops over channels, and it costs little: resnet18 at 64 px, batch 64, 2
+ * cores, forward + both gradients 166 ms, against 158 ms where oneDNN chooses blocked activations too
+ * (docs/measurements).
  *
- * Types: activations and their gradients are f32 or bf16 (DataType of the convolution or matrices), weights, biases and their
- * gradients f32 always. A product of bf16 reads a copy of its weight in scratch, rounded and laid out as oneDNN likes it
- * before each run: forward pass and data gradient want two different layouts there, and each is used once in a step.
+ * Types: activations and their gradients are f32 or bf16 (DataType of the convolution or matrices), weights,
+ * biases and their gradients f32 always. A product of bf16 reads a copy of its weight in scratch, rounded and
+ * laid out as oneDNN likes it before each run: forward pass and data gradient want two different layouts
+ * there, and each is used once in a step.
  *
- * Threads: one thread at a time on an engine and its primitives; oneDNN's own threads are those of OpenMP. Nothing here
- * allocates tensors after *_new: intermediate memory is the caller's scratch. */
+ * Threads: one thread at a time on an engine and its primitives; oneDNN's own threads are those of OpenMP.
+ * Nothing here allocates tensors after *_new: intermediate memory is the caller's scratch. */
 #ifndef FSHARD_TRAINER_BACKEND_CPU_ONEDNN_H
 #define FSHARD_TRAINER_BACKEND_CPU_ONEDNN_H
 
@@ -31,8 +35,8 @@ void dnn_engine_free(DnnEngine **engine);
 /* "oneDNN 2.6.3, avx512_core" into buffer. */
 void dnn_engine_describe(char *buffer, uint64_t buffer_bytes);
 
-/* FSH_ERR_UNSUPPORTED where oneDNN cannot compute with activations of this type on this processor; the message says what
- * to do. */
+/* FSH_ERR_UNSUPPORTED where oneDNN cannot compute with activations of this type on this processor; the
+ * message says what to do. */
 FshStatus dnn_check_type(DataType type, FshError *error);
 
 typedef struct DnnConvolution {
@@ -46,10 +50,11 @@ typedef struct DnnConvolution {
     float slope;    /* of the activation, where its argument is not above 0 */
 } DnnConvolution;
 
-/* A plain row-major layout: OIHW, matrices, vectors; of a convolution in groups [groups, O / groups, I / groups, H, W]. */
+/* A plain row-major layout: OIHW, matrices, vectors; of a convolution in groups [groups, O / groups, I /
+ * groups, H, W]. */
 FshStatus dnn_layout_plain(DnnLayout **layout, int rank, const int64_t *shape, FshError *error);
-/* Weights of the convolution, f32: that of the first forward implementation whose layout the weight gradient is fast in, too; for
- * bf16, whose forward pass converts anyway, that of the weight gradient. */
+/* Weights of the convolution, f32: that of the first forward implementation whose layout the weight gradient
+ * is fast in, too; for bf16, whose forward pass converts anyway, that of the weight gradient. */
 FshStatus dnn_layout_convolution(DnnLayout **layout, DnnEngine *engine, const DnnConvolution *convolution,
                                  FshError *error);
 void dnn_layout_free(DnnLayout **layout);
@@ -58,7 +63,8 @@ uint64_t dnn_layout_bytes(const DnnLayout *layout);
 FshStatus dnn_layout_convert(DnnEngine *engine, const DnnLayout *from_layout, const float *from,
                              const DnnLayout *to_layout, float *to, FshError *error);
 
-/* Each of these makes a primitive bound to the given memory (activations NHWC; weights in `weights`' layout, bias plain or NULL). */
+/* Each of these makes a primitive bound to the given memory (activations NHWC; weights in `weights`' layout,
+ * bias plain or NULL). */
 
 /* y = activation(x * weight + bias) */
 FshStatus dnn_convolution_forward_new(DnnPrimitive **primitive, DnnEngine *engine,
@@ -90,8 +96,8 @@ FshStatus dnn_linear_backward_weight_new(DnnPrimitive **primitive, DnnEngine *en
                                          const void *dy, const void *x, float *dweight, float *dbias,
                                          FshError *error);
 
-/* c [rows, columns] = transpose(a) * b, with a [inner, rows] and b [inner, columns], all plain. Not bound: see
- * dnn_primitive_bind, in the order a, b, c. */
+/* c [rows, columns] = transpose(a) * b, with a [inner, rows] and b [inner, columns], all plain. Not bound:
+ * see dnn_primitive_bind, in the order a, b, c. */
 typedef struct DnnProduct {
     DataType type; /* of a and b; c is f32 */
     int64_t inner, rows, columns;

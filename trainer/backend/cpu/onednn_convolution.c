@@ -3,11 +3,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- descriptions of one convolution ---------------------------------------------------------------------------------- */
+/* ---- descriptions of one convolution ---- */
 
 typedef struct ConvolutionDescriptions {
     dnnl_memory_desc_t x, y, bias; /* activations NHWC */
-    /* Layouts of oneDNN's choice: of the weight that products read, of its gradient (f32). The same for f32. */
+    /* Layouts of oneDNN's choice: of the weight that products read, of its gradient (f32). The same for
+     * f32. */
     dnnl_memory_desc_t weight_any, gradient_any;
     dnnl_dims_t strides, padding;
     dnnl_primitive_attr_t attributes; /* NULL: the engine's; else owned */
@@ -100,8 +101,9 @@ static bool gradient_likes(const DnnEngine *engine, const ConvolutionDescription
     return likes;
 }
 
-/* For f32: with no layout that both like, the first stands, and the gradient is converted after each run. In 2.6 this passes
- * over "brgconv", whose weights nothing else can read; on small images it is slower than "jit", too. */
+/* For f32: with no layout that both like, the first stands, and the gradient is converted after each run. In
+ * 2.6 this passes over "brgconv", whose weights nothing else can read; on small images it is slower than
+ * "jit", too. */
 static FshStatus choose_common_layout(const DnnEngine *engine, const ConvolutionDescriptions *d,
                                       const_dnnl_primitive_desc_t hint, DnnLayout *layout, FshError *error)
 {
@@ -166,10 +168,10 @@ done:
     return status;
 }
 
-/* ---- convolution ---------------------------------------------------------------------------------------------------- */
+/* ---- convolution ---- */
 
-/* Describes the convolution for weights (their gradient) as they are stored, or, where that has only oneDNN's plain loops or
- * weights are of another type, for `any`, the layout it prefers. */
+/* Describes the convolution for weights (their gradient) as they are stored, or, where that has only oneDNN's
+ * plain loops or weights are of another type, for `any`, the layout it prefers. */
 static FshStatus describe_for(const DnnEngine *engine, DescribeConvolution describe,
                               const ConvolutionDescriptions *d, const DnnLayout *weights,
                               const dnnl_memory_desc_t *any, bool bias, const_dnnl_primitive_desc_t hint,

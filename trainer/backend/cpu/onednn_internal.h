@@ -24,8 +24,8 @@ struct DnnPrimitive {
     dnnl_memory_t scratchpad;
     dnnl_exec_arg_t arguments[ARGUMENTS_MAX + 1]; /* memories owned; the scratchpad is the last */
     int argument_count;
-    /* Where the primitive wants its weights in another layout than they are stored in: a copy in scratch, converted before
-     * (weights) or after (their gradient) each run. */
+    /* Where the primitive wants its weights in another layout than they are stored in: a copy in scratch,
+     * converted before (weights) or after (their gradient) each run. */
     dnnl_primitive_t conversion;
     dnnl_memory_t converted, stored;
     bool converts_after;

@@ -176,7 +176,9 @@ static FshStatus decode_listed(JpegBatch *jpegs, int way, size_t first, size_t c
         status = check(nvjpegDecodeBatched(decoder->handle, state->state, jpegs->data + first,
                                            jpegs->lengths + first, jpegs->targets + first, stream),
                        "nvjpegDecodeBatched", error);
-        if (status) { /* a failed batch wants a new beginning, and part of it may be under way: no event says when the state is free */
+        /* a failed batch wants a new beginning, and part of it may be under way: no event says when the state
+         * is free */
+        if (status) {
             state->count = 0;
             (void)cudaStreamSynchronize(stream);
         }
@@ -197,7 +199,8 @@ static FshStatus decode_either_way(JpegBatch *jpegs, size_t count, uint32_t chan
     return status;
 }
 
-/* Each by itself: the good ones are decoded, the others told. Where all are refused it is not the files, unless nvJPEG says so. */
+/* Each by itself: the good ones are decoded, the others told. Where all are refused it is not the files,
+ * unless nvJPEG says so. */
 static FshStatus decode_one_by_one(JpegBatch *jpegs, size_t count, uint32_t channels, cudaStream_t stream,
                                    bool *refused, FshStatus of_all, FshError *error)
 {

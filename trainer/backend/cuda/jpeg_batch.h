@@ -1,11 +1,13 @@
-/* jpeg_batch.h - nvJPEG: the JPEG files of a batch decoded in one call, on the decoding engine where the card has one.
+/* jpeg_batch.h - nvJPEG: the JPEG files of a batch decoded in one call, on the decoding engine where the card
+ * has one.
  *
  *   JpegBatch *jpegs;
  *   jpeg_batch_new(&jpegs, true, &error);
- *   jpeg_batch_decode(jpegs, files, count, 3, stream, refused, &error); // enqueued; host work on the calling thread
+ *   jpeg_batch_decode(jpegs, files, count, 3, stream, refused, &error); // enqueued
  *   jpeg_batch_free(&jpegs);
  *
- * Pixels differ from libjpeg-turbo's by a few levels where chroma is subsampled: nvJPEG repeats or interpolates it in another way.
+ * Pixels differ from libjpeg-turbo's by a few levels where chroma is subsampled: nvJPEG repeats or
+ * interpolates it in another way.
  *
  * Threads: one at a time. */
 #ifndef FSHARD_TRAINER_BACKEND_CUDA_JPEG_BATCH_H
@@ -29,14 +31,15 @@ typedef struct JpegFile {
     uint32_t width;
 } JpegFile;
 
-/* engine: the decoding engine may be taken, until it refuses a file that the kernels read. Its pixels need not be the kernels', and
- * which batch is the first that it refuses depends on where a run begins: without it the same files give the same pixels.
- * FSH_ERR_UNSUPPORTED: built without nvJPEG. */
+/* engine: the decoding engine may be taken, until it refuses a file that the kernels read. Its pixels need
+ * not be the kernels', and which batch is the first that it refuses depends on where a run begins: without it
+ * the same files give the same pixels. FSH_ERR_UNSUPPORTED: built without nvJPEG. */
 FshStatus jpeg_batch_new(JpegBatch **jpegs, bool engine, FshError *error);
 /* The stream must have passed. Frees and sets to NULL; NULL is fine. */
 void jpeg_batch_free(JpegBatch **jpegs);
 
-/* channels: 1 or 3, of all. FSH_ERR_CORRUPT: nvJPEG refuses some; refused[i] says whether file i is one, and the others are decoded. */
+/* channels: 1 or 3, of all. FSH_ERR_CORRUPT: nvJPEG refuses some; refused[i] says whether file i is one, and
+ * the others are decoded. */
 FshStatus jpeg_batch_decode(JpegBatch *jpegs, const JpegFile *files, size_t count, uint32_t channels,
                             cudaStream_t stream, bool *refused, FshError *error);
 

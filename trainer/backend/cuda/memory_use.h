@@ -1,5 +1,5 @@
-/* memory_use.h - what programs take of the device's memory, and what they would take, from the graph alone: layouts (tensors.h) need no
- * device. */
+/* memory_use.h - what programs take of the device's memory, and what they would take, from the graph alone:
+ * layouts (tensors.h) need no device. */
 #ifndef FSHARD_TRAINER_BACKEND_CUDA_MEMORY_USE_H
 #define FSHARD_TRAINER_BACKEND_CUDA_MEMORY_USE_H
 
@@ -8,7 +8,8 @@
 /* As program_memory. */
 void cuda_program_memory(const Program *program, MemoryUse *use);
 
-/* State and program of a graph (backend_foresee). Which weights have copies in 16 bits: weight_copies.h. FSH_ERR_MEMORY. */
+/* State and program of a graph (backend_foresee). Which weights have copies in 16 bits: weight_copies.h.
+ * FSH_ERR_MEMORY. */
 FshStatus cuda_foresee_memory(const Graph *graph, MemoryUse *use, FshError *error);
 
 #endif

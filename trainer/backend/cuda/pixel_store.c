@@ -33,7 +33,8 @@ typedef struct RingSlot {
     cudaEvent_t used; /* the batch is made */
 } RingSlot;
 
-/* Images that came with a batch: decoded or copied into memory, on a stream of their own, while the work goes on. */
+/* Images that came with a batch: decoded or copied into memory, on a stream of their own, while the work goes
+ * on. */
 typedef struct FilesSlot {
     void *memory, *pinned; /* pinned: what does not last, and pixels on their way */
     uint64_t bytes, pinned_bytes;
@@ -408,7 +409,8 @@ static FshStatus reserve_slot(RingSlot *slot, uint64_t bytes, FshError *error)
     return status;
 }
 
-/* Images differ in size, so batches differ in weights: a quarter more than asked for, and soon none asks again. */
+/* Images differ in size, so batches differ in weights: a quarter more than asked for, and soon none asks
+ * again. */
 static FshStatus reserve_axes(CudaPixelStore *store, uint64_t bytes, FshError *error)
 {
     if (store->axes_bytes >= bytes)

@@ -1,5 +1,6 @@
-/* pixel_store.h - pixels.h on CUDA: the store is one piece of device memory, filled through pinned memory; recipes go through a
- * ring of pinned buffers, and the batch is made on the stream of the work, straight where the steps read it. */
+/* pixel_store.h - pixels.h on CUDA: the store is one piece of device memory, filled through pinned memory;
+ * recipes go through a ring of pinned buffers, and the batch is made on the stream of the work, straight
+ * where the steps read it. */
 #ifndef FSHARD_TRAINER_BACKEND_CUDA_PIXEL_STORE_H
 #define FSHARD_TRAINER_BACKEND_CUDA_PIXEL_STORE_H
 

@@ -40,9 +40,9 @@ struct CudnnCache {
     int threads;
     cudaStream_t stream; /* of the handles below; NULL: no handles, all build with the device of their plan */
     int cuda_device;
-    CudnnDevice devices
-        [THREADS_MAX]; /* by thread; handles are made when they are needed, and owned. The first has none. */
-    size_t *wanted;    /* while building: indices of entries */
+    /* by thread; handles are made when they are needed, and owned. The first has none. */
+    CudnnDevice devices[THREADS_MAX];
+    size_t *wanted; /* while building: indices of entries */
     CudnnCacheCounts counts;
     FshError warning; /* status 0: none */
 };
@@ -121,7 +121,8 @@ static const uint8_t *line_end(const uint8_t *from, const uint8_t *end)
     return from < end ? memchr(from, '\n', (size_t)(end - from)) : NULL;
 }
 
-/* cuDNN may crash on JSON that it did not write: nothing is handed to it that is not whole and of this key. */
+/* cuDNN may crash on JSON that it did not write: nothing is handed to it that is not whole and of this
+ * key. */
 static bool parse_file(const Buffer *file, const char *key, Known *known_ret, const uint8_t **json_ret)
 {
     const uint8_t *end = file->bytes + file->length, *line = file->bytes, *starts[4];
@@ -243,7 +244,8 @@ static FshStatus make_room(CudnnCache *cache, FshError *error)
     return FSH_OK;
 }
 
-/* The pattern's entry: one that is there, or a new one, loaded from disk where it can be. Takes *described. */
+/* The pattern's entry: one that is there, or a new one, loaded from disk where it can be. Takes
+ * *described. */
 static FshStatus enter(CudnnCache *cache, CudnnPlan **described, const CudnnPolicy *policy, bool timed,
                        struct Entry **entry_ret, FshError *error)
 {
@@ -386,7 +388,8 @@ FshStatus cudnn_cache_build(CudnnCache *cache, FshError *error)
     return status;
 }
 
-/* Times the candidates in workspace of its own; where the GPU has not enough of it, those that need the most are left out. */
+/* Times the candidates in workspace of its own; where the GPU has not enough of it, those that need the most
+ * are left out. */
 static FshStatus choose(CudnnPlan *plan, const CudnnTrial *trial, FshError *error)
 {
     void *workspace = NULL;
@@ -415,7 +418,8 @@ FshStatus cudnn_cache_get(CudnnCache *cache, CudnnPlan **described, const CudnnP
         return status;
     if (entry->stage == WANTED)
         build_entry(entry);
-    /* One candidate, too: its time is held against those of other ways, and one that does not run is found out. */
+    /* One candidate, too: its time is held against those of other ways, and one that does not run is found
+     * out. */
     if (entry->stage == BUILT && trial && choose(entry->plan, trial, &entry->failure))
         entry->stage = FAILED;
     if (entry->stage == BUILT) {

@@ -1,20 +1,23 @@
-/* cudnn_cache.h - cuDNN plans that are built once: shared by the layers of one shape, and kept on disk for the next start.
+/* cudnn_cache.h - cuDNN plans that are built once: shared by the layers of one shape, and kept on disk for
+ * the next start.
  *
  *   CudnnPlan *described = …;                        // cudnn_graph.h, not built
  *   const CudnnPlan *plan;
  *   status = cudnn_cache_get(cache, &described, &policy, &trial, &plan, error);
  *   …                                                // plan is the cache's, good until cudnn_cache_release
  *
- * Plans that take long to build are built together: cudnn_cache_want for each, cudnn_cache_build on several threads, then
- * cudnn_cache_get as above, which finds them built; trials, which need the GPU for themselves, are made there, one at a time.
+ * Plans that take long to build are built together: cudnn_cache_want for each, cudnn_cache_build on several
+ * threads, then cudnn_cache_get as above, which finds them built; trials, which need the GPU for themselves,
+ * are made there, one at a time.
  *
- * A plan's key is one line of text: machine (library, driver's build and card), the pattern with its shapes and types, the policy. On disk
- * each plan is a file of its own, FOLDER/HASH-OF-KEY.cudnn: the key, the time of one run and the engine, a checksum, cuDNN's JSON. A
- * file that is torn, damaged or of another key counts as absent and is replaced; a folder that cannot be written is noted once
- * (cudnn_cache_warning) and does no harm. Any number of processes may share a folder.
+ * A plan's key is one line of text: machine (library, driver's build and card), the pattern with its shapes
+ * and types, the policy. On disk each plan is a file of its own, FOLDER/HASH-OF-KEY.cudnn: the key, the time
+ * of one run and the engine, a checksum, cuDNN's JSON. A file that is torn, damaged or of another key counts
+ * as absent and is replaced; a folder that cannot be written is noted once (cudnn_cache_warning) and does no
+ * harm. Any number of processes may share a folder.
  *
- * What nobody uses stays, for the next who asks, as long as there are not too many of them: evaluation of whole images meets sizes
- * without end.
+ * What nobody uses stays, for the next who asks, as long as there are not too many of them: evaluation of
+ * whole images meets sizes without end.
  *
  * Threads: one drives a cache; cudnn_cache_build has others of its own, each with a cuDNN handle. */
 #ifndef FSHARD_TRAINER_BACKEND_CUDA_DEVICE_CUDNN_CACHE_H
@@ -38,29 +41,30 @@ typedef struct CudnnTrial {
     cudaStream_t stream;
 } CudnnTrial;
 
-/* machine: without a line break. folder: NULL: plans live in memory alone; it is made when a plan is written. FSH_ERR_MEMORY. */
+/* machine: without a line break. folder: NULL: plans live in memory alone; it is made when a plan is written.
+ * FSH_ERR_MEMORY. */
 FshStatus cudnn_cache_new(CudnnCache **cache, const char *machine, const char *folder, FshError *error);
 void cudnn_cache_free(CudnnCache **cache);
-/* Threads that build, and what makes the cuDNN handles of all but the first: without the call there is one thread. stream: of the
- * handles. The current CUDA device must be the one that the plans are for. */
+/* Threads that build, and what makes the cuDNN handles of all but the first: without the call there is one
+ * thread. stream: of the handles. The current CUDA device must be the one that the plans are for. */
 void cudnn_cache_set_threads(CudnnCache *cache, int threads, cudaStream_t stream);
 /* Takes *described in any case. timed: whether cudnn_cache_get will bring a trial. */
 FshStatus cudnn_cache_want(CudnnCache *cache, CudnnPlan **described, const CudnnPolicy *policy, bool timed,
                            FshError *error);
 /* Builds what was wanted and is not there. A plan that cannot be built is told by cudnn_cache_get. */
 FshStatus cudnn_cache_build(CudnnCache *cache, FshError *error);
-/* Takes *described in any case. trial may be NULL: then the first candidate is taken. Each plan that is given is released once, or goes
- * with the cache. */
+/* Takes *described in any case. trial may be NULL: then the first candidate is taken. Each plan that is given
+ * is released once, or goes with the cache. */
 FshStatus cudnn_cache_get(CudnnCache *cache, CudnnPlan **described, const CudnnPolicy *policy,
                           const CudnnTrial *trial, const CudnnPlan **plan, FshError *error);
-/* The milliseconds of what competes with a plan, kept on disk as the plan's are, so that the next start chooses alike. what: one line,
- * all that the time depends on but the machine. false: it is not there. */
+/* The milliseconds of what competes with a plan, kept on disk as the plan's are, so that the next start
+ * chooses alike. what: one line, all that the time depends on but the machine. false: it is not there. */
 bool cudnn_cache_recall(const CudnnCache *cache, const char *what, double *milliseconds_ret);
 void cudnn_cache_remember(CudnnCache *cache, const char *what, double milliseconds);
 /* plan: of cudnn_cache_get; NULL is fine. */
 void cudnn_cache_release(CudnnCache *cache, const CudnnPlan *plan);
-/* Above so many plans cudnn_cache_build forgets those that nobody uses and nobody has asked for since the last one; 1,000 without the
- * call. */
+/* Above so many plans cudnn_cache_build forgets those that nobody uses and nobody has asked for since the
+ * last one; 1,000 without the call. */
 void cudnn_cache_set_kept(CudnnCache *cache, size_t most);
 CudnnCacheCounts cudnn_cache_counts(const CudnnCache *cache);
 /* Why plans are not kept on disk; NULL: they are, or no folder was given. */

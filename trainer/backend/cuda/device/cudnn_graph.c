@@ -209,7 +209,8 @@ void cudnn_plan_convolution(CudnnPlan *plan, ConvolutionKind kind, int x, int w,
     SET_INT64(plan, convolution, CUDNN_ATTR_CONVOLUTION_DILATIONS, 2, dilation);
     cudnn_finalize(plan, convolution, "finalize convolution");
 
-    /* Float, as the compute type is: a double is taken without complaint, and some engines then read half of it, which is 0. */
+    /* Float, as the compute type is: a double is taken without complaint, and some engines then read half of
+     * it, which is 0. */
     const float alpha = 1, beta = 0;
     Descriptor operation = add_operation(plan, convolution_operations[kind].type, "convolution operation");
     SET_DESCRIPTOR(plan, operation, convolution_operations[kind].x, plan->tensors[x]);

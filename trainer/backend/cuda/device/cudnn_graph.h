@@ -5,7 +5,7 @@
  *   status = cudnn_plan_new(&plan, &device, error);
  *   int x = cudnn_plan_tensor(plan, CUDNN_DATA_FLOAT, (int64_t[4]){n, c, h, w}); // ids count from 0
  *   int w = …, y = …;
- *   cudnn_plan_convolution(plan, CONVOLUTION_FORWARD, x, w, y, &(ConvolutionShape){.stride = 2, .padding = 1});
+ *   cudnn_plan_convolution(plan, CONVOLUTION_FORWARD, x, w, y, &shape);
  *   status = cudnn_plan_build(plan, &policy, error);   // engines that satisfy the policy
  *   … the caller finds cudnn_plan_workspace_bytes(plan) …
  *   status = cudnn_pack_new(&pack, plan, (void *[]){x_data, w_data, y_data}, workspace, error);
@@ -17,14 +17,14 @@
  * needed between. All tensors are NHWC in memory, filters KRSC; dimensions are given in cuDNN's order N, C,
  * H, W (filters: K, C, R, S). A convolution whose x has more channels than its filters is one in groups.
  *
- * A plan knows no addresses: one serves every layer of its shapes, each with a pack of its own (cudnn_cache.h shares them, and
- * keeps them on disk).
+ * A plan knows no addresses: one serves every layer of its shapes, each with a pack of its own (cudnn_cache.h
+ * shares them, and keeps them on disk).
  *
  * A CudnnDevice with properties instead of a handle builds plans for a GPU that this machine need not have
  * (cuDNN 9.8): that is how tests check the lowering where there is no GPU. Such plans cannot run.
  *
- * Threads: a plan, and a handle, belong to one thread at a time. Source: cuDNN's "Graph API" and "Backend descriptor types"
- * reference. */
+ * Threads: a plan, and a handle, belong to one thread at a time. Source: cuDNN's "Graph API" and "Backend
+ * descriptor types" reference. */
 #ifndef FSHARD_TRAINER_BACKEND_CUDA_DEVICE_CUDNN_GRAPH_H
 #define FSHARD_TRAINER_BACKEND_CUDA_DEVICE_CUDNN_GRAPH_H
 
@@ -96,17 +96,20 @@ void cudnn_plan_statistics(CudnnPlan *plan, int x, int sum, int square_sum);
 void cudnn_plan_bias(CudnnPlan *plan, int x, int bias, int y);
 /* y = x > 0 ? x : slope * x */
 void cudnn_plan_relu(CudnnPlan *plan, int x, float slope, int y);
-/* The pattern in one line, types, dimensions and operations: equal texts are equal patterns. Good for the plan's life. */
+/* The pattern in one line, types, dimensions and operations: equal texts are equal patterns. Good for the
+ * plan's life. */
 const char *cudnn_plan_text(const CudnnPlan *plan);
 
 /* ---- from a pattern to a plan: build or load ---- */
 
-/* Another one, of the same GPU, to build with and to run on: another thread's handle. Before building or loading. */
+/* Another one, of the same GPU, to build with and to run on: another thread's handle. Before building or
+ * loading. */
 void cudnn_plan_move(CudnnPlan *plan, const CudnnDevice *device);
 /* Builds up to policy->candidates plans. FSH_ERR_LIBRARY when no engine satisfies the policy (the message
  * counts why), or when a call failed. */
 FshStatus cudnn_plan_build(CudnnPlan *plan, const CudnnPolicy *policy, FshError *error);
-/* In place of building: the one plan that cudnn_plan_json gave, of the same pattern, device and library. FSH_ERR_LIBRARY. */
+/* In place of building: the one plan that cudnn_plan_json gave, of the same pattern, device and library.
+ * FSH_ERR_LIBRARY. */
 FshStatus cudnn_plan_load(CudnnPlan *plan, const void *json, size_t bytes, FshError *error);
 /* The first candidate, or the chosen one, as cuDNN writes it down (about 4 KB): appended to json. */
 FshStatus cudnn_plan_json(const CudnnPlan *plan, Buffer *json, FshError *error);
@@ -115,8 +118,9 @@ uint64_t cudnn_plan_workspace_bytes(const CudnnPlan *plan);
 int cudnn_plan_candidates(const CudnnPlan *plan);
 /* Forgets the candidates that need more; FSH_ERR_MEMORY when none is left. */
 FshStatus cudnn_plan_limit_workspace(CudnnPlan *plan, uint64_t most_bytes, FshError *error);
-/* Times every candidate on this memory (which the results overwrite) and keeps the fastest. data: device addresses by tensor
- * id, NULL for virtual ones. Synchronizes the stream. A candidate that does not run is left out. */
+/* Times every candidate on this memory (which the results overwrite) and keeps the fastest. data: device
+ * addresses by tensor id, NULL for virtual ones. Synchronizes the stream. A candidate that does not run is
+ * left out. */
 FshStatus cudnn_plan_choose(CudnnPlan *plan, void *const *data, void *workspace, cudaStream_t stream,
                             FshError *error);
 /* Of one run, as measured by cudnn_plan_choose, or as set; 0: it was not. */

@@ -19,8 +19,8 @@ typedef struct Candidate {
 struct CudnnPlan {
     const CudnnDevice *device;
     FshError failure; /* the first one of the describing calls */
-    Descriptor *
-        owned; /* every descriptor but the plans, freed in reverse: those made last refer to those made first */
+    /* every descriptor but the plans, freed in reverse: those made last refer to those made first */
+    Descriptor *owned;
     size_t owned_count, owned_capacity;
     Descriptor tensors[CUDNN_TENSORS_MAX], operations[CUDNN_OPERATIONS_MAX];
     bool is_virtual[CUDNN_TENSORS_MAX];

@@ -99,8 +99,9 @@ static FshStatus find_device(int index, struct cudaDeviceProp *properties, FshEr
     return CUDA_TRY(cudaSetDevice(index), error);
 }
 
-/* "570.124.06", its build, as the driver's own tools call it, from the kernel's module, which libcuda must be of the same build as (NVML
- * says the same and is one more library to link); empty where there is no such module, as under Windows. */
+/* "570.124.06", its build, as the driver's own tools call it, from the kernel's module, which libcuda must be
+ * of the same build as (NVML says the same and is one more library to link); empty where there is no such
+ * module, as under Windows. */
 static void read_driver_version(char text[32])
 {
     FILE *file = fopen("/sys/module/nvidia/version", "re");
@@ -130,8 +131,8 @@ static void describe(CudaBackend *backend, const struct cudaDeviceProp *properti
                    cudnn / 100 % 100, cudnn % 100, cublasLtGetVersion());
 }
 
-/* The card, the driver and the library stand in the plans' keys: another of them means other plans. CUDA's own driver version stays the same
- * over many builds. */
+/* The card, the driver and the library stand in the plans' keys: another of them means other plans. CUDA's
+ * own driver version stays the same over many builds. */
 static FshStatus open_plans(CudaBackend *cuda, const BackendOptions *options,
                             const struct cudaDeviceProp *properties, FshError *error)
 {

@@ -40,9 +40,9 @@ FshStatus cublas_check(cublasStatus_t code, const char *call, FshError *error);
 
 /* GPUs that the process sees. FSH_ERR_UNSUPPORTED as below. */
 FshStatus cuda_device_count(int *count_ret, FshError *error);
-/* The GPU of options->device_index, among those that CUDA_VISIBLE_DEVICES leaves; the only one, where a launcher has left one to each
- * rank. FSH_ERR_UNSUPPORTED: no driver, a driver older than the runtime, no GPU, fewer than that, or one that is too old; the message
- * says what was found and what to do. */
+/* The GPU of options->device_index, among those that CUDA_VISIBLE_DEVICES leaves; the only one, where a
+ * launcher has left one to each rank. FSH_ERR_UNSUPPORTED: no driver, a driver older than the runtime, no
+ * GPU, fewer than that, or one that is too old; the message says what was found and what to do. */
 FshStatus cuda_backend_open(Backend **backend, const BackendOptions *options, FshError *error);
 /* Waits for the work under way. NULL is fine. */
 void cuda_backend_close(Backend *backend);
@@ -54,7 +54,8 @@ FshStatus cuda_memory_new(void **memory, uint64_t bytes, const char *what, FshEr
 void cuda_memory_free(void **memory);
 /* Bytes of the device that are free now; 0 where it does not say. */
 uint64_t cuda_memory_left(void);
-/* The same of the host, for the device to reach (pinned). FSH_ERR_MEMORY says what was asked for and what the host has left. */
+/* The same of the host, for the device to reach (pinned). FSH_ERR_MEMORY says what was asked for and what the
+ * host has left. */
 FshStatus cuda_pinned_new(void **memory, uint64_t bytes, const char *what, FshError *error);
 void cuda_pinned_free(void **memory);
 

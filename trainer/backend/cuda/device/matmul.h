@@ -1,7 +1,7 @@
 /* matmul.h - products of row-major matrices through cuBLASLt, for linear layers.
  *
- * Float32 sums; of cuBLASLt's ways to join partial sums only those that give the same bits each time. Threads: a plan belongs to one
- * thread. */
+ * Float32 sums; of cuBLASLt's ways to join partial sums only those that give the same bits each time.
+ * Threads: a plan belongs to one thread. */
 #ifndef FSHARD_TRAINER_BACKEND_CUDA_DEVICE_MATMUL_H
 #define FSHARD_TRAINER_BACKEND_CUDA_DEVICE_MATMUL_H
 

@@ -1,5 +1,5 @@
-/* memory_advice.h - what to do where memory is not there: put behind the message that says what was asked for and what is free. Names
- * no CUDA.
+/* memory_advice.h - what to do where memory is not there: put behind the message that says what was asked for
+ * and what is free. Names no CUDA.
  *
  * Threads: no state. */
 #ifndef FSHARD_TRAINER_BACKEND_CUDA_DEVICE_MEMORY_ADVICE_H

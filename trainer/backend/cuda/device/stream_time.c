@@ -4,7 +4,8 @@
 
 enum { RUNS_IN_A_ROW = 4, ROUNDS = 3 };
 
-/* A few runs as one graph, as they will stand in the program's: launched one by one, small ones would measure the host. */
+/* A few runs as one graph, as they will stand in the program's: launched one by one, small ones would measure
+ * the host. */
 static FshStatus record_runs(const StreamWork *work, cudaStream_t stream, cudaGraphExec_t *recorded,
                              FshError *error)
 {
@@ -63,7 +64,9 @@ FshStatus stream_time(const StreamWork *work, cudaStream_t stream, double *milli
             (void)cudaEventDestroy(events[i]);
     if (recorded)
         (void)cudaGraphExecDestroy(recorded);
-    if (status) /* the runtime remembers a capture that was broken off, and the next kernel's launch would be blamed for it */
+    /* the runtime remembers a capture that was broken off, and the next kernel's launch would be blamed for
+     * it */
+    if (status)
         (void)cudaGetLastError();
     return status;
 }

@@ -1,6 +1,6 @@
-/* async_copy.cuh - copies from the device's memory to shared memory that are on their way while a thread does something else. They belong
- * to the thread that asks for them, in groups: copies_close() ends one, copies_wait<Open>() waits until all but its last `Open` groups
- * have landed. Source: PTX ISA, "cp.async". */
+/* async_copy.cuh - copies from the device's memory to shared memory that are on their way while a thread does
+ * something else. They belong to the thread that asks for them, in groups: copies_close() ends one,
+ * copies_wait<Open>() waits until all but its last `Open` groups have landed. Source: PTX ISA, "cp.async". */
 #ifndef FSHARD_TRAINER_BACKEND_CUDA_KERNELS_ASYNC_COPY_CUH
 #define FSHARD_TRAINER_BACKEND_CUDA_KERNELS_ASYNC_COPY_CUH
 

@@ -1,13 +1,14 @@
 /* batch_norm.cu - sums over the rows of a [rows, channels] matrix, and batch norm, which is built of them.
  *
- * A sum takes two launches (rows.cuh): each block leaves a partial sum for its channels; then the partial sums are joined in float64,
- * and what is to be done with the result is done there. Of small images sums and what follows are one launch (rows_whole.cuh), on cards
- * that hold its blocks at once. No atomics: the same input gives the same bits, on any such card.
+ * A sum takes two launches (rows.cuh): each block leaves a partial sum for its channels; then the partial
+ * sums are joined in float64, and what is to be done with the result is done there. Of small images sums and
+ * what follows are one launch (rows_whole.cuh), on cards that hold its blocks at once. No atomics: the same
+ * input gives the same bits, on any such card.
  *
- * Bytes of large images, in tensors of x's size, forward: statistics read 1; apply reads x (and the addend) and writes y, 2 or 3.
- * Backward: the sums read dy and x, 2, and dx reads them again and is written, 3. With an addend the sums read dy, x and y and write g, 4
- * (one more where dy comes in two parts), and dx needs g and x alone, 3. Of small images nothing that stays in shared memory is
- * read twice. */
+ * Bytes of large images, in tensors of x's size, forward: statistics read 1; apply reads x (and the addend)
+ * and writes y, 2 or 3. Backward: the sums read dy and x, 2, and dx reads them again and is written, 3. With
+ * an addend the sums read dy, x and y and write g, 4 (one more where dy comes in two parts), and dx needs g
+ * and x alone, 3. Of small images nothing that stays in shared memory is read twice. */
 #include <initializer_list>
 
 #include "trainer/backend/cuda/kernels/batch_norm_whole.cuh"
@@ -174,7 +175,8 @@ extern "C" uint64_t kernel_column_scratch_bytes(const DeviceTensor *x)
     int width = x->element == ELEMENT_F32 ? vector_width<float> : vector_width<__half>;
     if (x->pitch % width)
         width = 1;
-    /* deal_whole has fewer blocks: at least as many across, of at most as many columns, and one on a multiprocessor */
+    /* deal_whole has fewer blocks: at least as many across, of at most as many columns, and one on a
+     * multiprocessor */
     return 2 * (uint64_t)x->pitch * deal_sums(x, width, most_resident * multiprocessors, 1).blocks_y *
            sizeof(float);
 }

@@ -1,5 +1,6 @@
-/* batch_norm_passes.cuh - what batch_norm.cu computes for each element and each channel: terms of sums, what is done with the sums, and
- * maps, in the form that rows.cuh runs over a matrix; batch_norm_whole.cuh joins them. For batch_norm.cu alone. */
+/* batch_norm_passes.cuh - what batch_norm.cu computes for each element and each channel: terms of sums, what
+ * is done with the sums, and maps, in the form that rows.cuh runs over a matrix; batch_norm_whole.cuh joins
+ * them. For batch_norm.cu alone. */
 #ifndef FSHARD_TRAINER_BACKEND_CUDA_KERNELS_BATCH_NORM_PASSES_CUH
 #define FSHARD_TRAINER_BACKEND_CUDA_KERNELS_BATCH_NORM_PASSES_CUH
 
@@ -37,7 +38,8 @@ template <typename T> struct SumTerm {
     }
 };
 
-/* x - x[0, c] and its square: the shift by a value of the channel's own keeps the variance of values far from 0 exact. */
+/* x - x[0, c] and its square: the shift by a value of the channel's own keeps the variance of values far from
+ * 0 exact. */
 template <typename T> struct MomentsTerm {
     static constexpr int sums = 2, unroll = 4, resident = 4;
     const T *x;
@@ -76,7 +78,8 @@ struct FinishSum {
     }
 };
 
-/* What batch statistics leave behind; the running mean is that of x + bias where the layer in front has one that was left out. */
+/* What batch statistics leave behind; the running mean is that of x + bias where the layer in front has one
+ * that was left out. */
 struct Moments {
     double inverse_rows, unbiasing, epsilon, momentum; /* unbiasing: rows / (rows - 1) */
     const float *bias;                                 /* may be NULL */
@@ -162,7 +165,8 @@ struct Norm {
     float slope;
 };
 
-/* The norm of a channel as x * scale + shift. Both directions tell by the same bits where the activation is on. */
+/* The norm of a channel as x * scale + shift. Both directions tell by the same bits where the activation is
+ * on. */
 __device__ inline void affine_of(float weight, float bias, float mean, float inverse, float *scale,
                                  float *shift)
 {
@@ -204,18 +208,20 @@ template <int Width> struct Affine {
     }
 };
 
-/* Statistics of channels c..c + Width out of sums of x and of its square; every thread of a channel computes the same.
+/* Statistics of channels c..c + Width out of sums of x and of its square; every thread of a channel computes
+ * the same.
  *
- * Sums of squares in float32 lose digits where the mean is many deviations from 0. How far 1 / deviation is off, cuDNN's way imitated on
- * the CPU (sums over 128 pixels, added up in float32 one by one), 819,200 values in f16, rms and worst of 24 channels:
+ * Sums of squares in float32 lose digits where the mean is many deviations from 0. How far 1 / deviation is
+ * off, cuDNN's way imitated on the CPU (sums over 128 pixels, added up in float32 one by one), 819,200 values
+ * in f16, rms and worst of 24 channels:
  *
  *     mean / deviation                              3         10          30          100
  *     cuDNN's sums                          2e-5 4e-5  1e-4 3e-4   2e-3 3e-3  1.3e-2 3e-2
  *     own (direct.cu: joined in float64)         6e-7       5e-6        6e-5         5e-4
  *     f16: rounding of one value, deviations     6e-4       2e-3        5e-3         2e-2
  *
- * So what f16 does to each value is more than what the sums do to all of them, up to 100 deviations. Without conv-statistics the sums
- * are about a value of the channel's own (MomentsTerm), and exact. */
+ * So what f16 does to each value is more than what the sums do to all of them, up to 100 deviations. Without
+ * conv-statistics the sums are about a value of the channel's own (MomentsTerm), and exact. */
 template <int Width> struct FromSums {
     float mean[Width], inverse[Width];
     __device__ FromSums(const SumsOfX &sums, int c, bool first)
@@ -333,7 +339,8 @@ enum class Gate { x, y };
 /* Wider: of more channels than x, which do not count. */
 enum class Second { none, like_x, wider };
 
-/* g and g * (x - mean), g = (dy + dy2) through the activation, which is left at g where Stores, and in the row. */
+/* g and g * (x - mean), g = (dy + dy2) through the activation, which is left at g where Stores, and in the
+ * row. */
 template <typename T, Gate gate, Second second, bool Stores> struct BackwardTerm {
     static constexpr int sums = 2, unroll = second != Second::none || gate == Gate::y ? 2 : 4, resident = 2;
     Norm norm;
@@ -416,7 +423,8 @@ struct FinishBackward {
     }
 };
 
-/* dx = from_g * g + from_x * x + constant, from_g being the norm's scale. inverse_rows: 0 where the statistics are not the batch's. */
+/* dx = from_g * g + from_x * x + constant, from_g being the norm's scale. inverse_rows: 0 where the
+ * statistics are not the batch's. */
 __device__ inline void gradient_of(float scale, float mean, float inverse, float dweight, float dbias,
                                    double inverse_rows, float *from_x, float *constant)
 {

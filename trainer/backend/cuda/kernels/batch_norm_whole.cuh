@@ -1,5 +1,5 @@
-/* batch_norm_whole.cuh - batch norm of small images: its terms and maps (batch_norm_passes.cuh) as the passes that rows_whole.cuh runs, with
- * what goes from the one to the other. For batch_norm.cu alone. */
+/* batch_norm_whole.cuh - batch norm of small images: its terms and maps (batch_norm_passes.cuh) as the passes
+ * that rows_whole.cuh runs, with what goes from the one to the other. For batch_norm.cu alone. */
 #ifndef FSHARD_TRAINER_BACKEND_CUDA_KERNELS_BATCH_NORM_WHOLE_CUH
 #define FSHARD_TRAINER_BACKEND_CUDA_KERNELS_BATCH_NORM_WHOLE_CUH
 

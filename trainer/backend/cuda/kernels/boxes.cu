@@ -1,7 +1,9 @@
-/* boxes.cu - values that move and stay as they are: boxes of images, channels of two images side by side, pixels to channels and back.
+/* boxes.cu - values that move and stay as they are: boxes of images, channels of two images side by side,
+ * pixels to channels and back.
  *
- * Each thread makes one 16-byte vector of the result (a pixel shuffle by two: four), padding included; reads and writes once, bound by
- * memory. Where channels do not move between vectors, the vectors are read whole; else element by element, out of the cache. */
+ * Each thread makes one 16-byte vector of the result (a pixel shuffle by two: four), padding included; reads
+ * and writes once, bound by memory. Where channels do not move between vectors, the vectors are read whole;
+ * else element by element, out of the cache. */
 #include "trainer/backend/cuda/kernels/kernels_channel.h"
 #include "trainer/backend/cuda/kernels/kernels_common.cuh"
 
@@ -30,8 +32,8 @@ template <typename Bits> Image<Bits> image_of(const DeviceTensor *tensor)
             (unsigned)tensor->shape[3], (unsigned)tensor->pitch};
 }
 
-/* Calls launch(bits, width) with the type of an element's bits and the elements of one access: whole vectors in narrow images; in those
- * of f32 where `f32_fits`. */
+/* Calls launch(bits, width) with the type of an element's bits and the elements of one access: whole vectors
+ * in narrow images; in those of f32 where `f32_fits`. */
 template <typename Launch> cudaError_t with_bits(ElementType element, bool f32_fits, Launch launch)
 {
     if (element_is_narrow(element))
@@ -55,7 +57,8 @@ template <int Width, typename Bits> __device__ void store_pack(Bits *to, const P
     *reinterpret_cast<Pack<Bits, Width> *>(to) = pack;
 }
 
-/* Calls move.at<Width>(n, h, w, c) for each vector of the images' pixels, c its first channel: height x width x columns of them. */
+/* Calls move.at<Width>(n, h, w, c) for each vector of the images' pixels, c its first channel: height x width
+ * x columns of them. */
 template <int Width, typename Move>
 __global__ void __launch_bounds__(block_threads)
     move_kernel(unsigned images, unsigned height, unsigned width, unsigned columns,
@@ -80,7 +83,8 @@ void move_images(int64_t images, unsigned height, unsigned width, unsigned colum
     move_kernel<Width><<<grid, block_threads, 0, stream>>>((unsigned)images, height, width, columns, move);
 }
 
-/* y[n, h, w, c] = x[n, h, w, c + shift] where x has that, else 0. Whole: shift is a number of whole vectors. */
+/* y[n, h, w, c] = x[n, h, w, c + shift] where x has that, else 0. Whole: shift is a number of whole
+ * vectors. */
 template <bool Whole, typename Bits> struct Box {
     Image<Bits> x, y;
     int shift;
@@ -165,8 +169,9 @@ template <typename Bits> struct Unshuffle {
     }
 };
 
-/* By two, with whole vectors of channels in the large image: of a pixel of the small image a thread takes the 4 Width channels that are
- * one vector in each of four pixels of the large one. c counts the large image's channels. */
+/* By two, with whole vectors of channels in the large image: of a pixel of the small image a thread takes the
+ * 4 Width channels that are one vector in each of four pixels of the large one. c counts the large image's
+ * channels. */
 template <bool Forward, typename Bits> struct ShuffleByTwo {
     Image<Bits> small, large;
 

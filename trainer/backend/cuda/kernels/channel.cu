@@ -1,8 +1,8 @@
 /* channel.cu - gates, and images times one factor for each channel, forward and backward.
  *
- * All are bound by memory: a gate reads its input and writes its output once; a channel scale too, with its addend; backward reads dy and
- * x once and writes dx once, the sums over pixels leave in the same pass (channel_tiles.cuh) and a launch over the partial sums, some
- * hundred for each channel, ends it. */
+ * All are bound by memory: a gate reads its input and writes its output once; a channel scale too, with its
+ * addend; backward reads dy and x once and writes dx once, the sums over pixels leave in the same pass
+ * (channel_tiles.cuh) and a launch over the partial sums, some hundred for each channel, ends it. */
 #include "trainer/backend/cuda/kernels/channel_tiles.cuh"
 #include "trainer/backend/cuda/kernels/kernels_channel.h"
 
@@ -49,7 +49,8 @@ __global__ void __launch_bounds__(block_threads)
     }
 }
 
-/* A vector of dy for each thread, and its two of dx: each element of x is read by the thread that writes there. */
+/* A vector of dy for each thread, and its two of dx: each element of x is read by the thread that writes
+ * there. */
 template <int Width, bool Halves, typename T>
 __global__ void __launch_bounds__(block_threads)
     gate_backward_kernel(const T *dy, const T *x, T *dx, const __grid_constant__ GateShape shape)
@@ -101,7 +102,8 @@ bool gate_fits(const DeviceTensor *x, const DeviceTensor *y)
     return x->element == y->element && device_tensor_channels(x) == 2 * device_tensor_channels(y);
 }
 
-/* A gate at full speed needs more threads than grid_blocks gives: one access of each is on its way at a time. */
+/* A gate at full speed needs more threads than grid_blocks gives: one access of each is on its way at a
+ * time. */
 unsigned gate_blocks(int64_t vectors)
 {
     constexpr int64_t blocks_max = 1 << 24;

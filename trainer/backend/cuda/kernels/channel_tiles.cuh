@@ -1,10 +1,11 @@
-/* channel_tiles.cuh - work on the rows of [samples, rows, channels] that keeps each thread at the same channels: factors stay in
- * registers, and so do sums over rows.
+/* channel_tiles.cuh - work on the rows of [samples, rows, channels] that keeps each thread at the same
+ * channels: factors stay in registers, and so do sums over rows.
  *
- * A block takes some rows of one sample, a strip, and some vectors of channels (mostly all of a row): neighbouring threads take
- * neighbouring vectors, then the next row's. Sums over rows are joined in shared memory lane by lane; each strip leaves one partial sum
- * for each channel, and a second launch joins the strips in float64, a warp for each channel. Shapes alone decide the tiles: the same
- * input gives the same bits, on any card. */
+ * A block takes some rows of one sample, a strip, and some vectors of channels (mostly all of a row):
+ * neighbouring threads take neighbouring vectors, then the next row's. Sums over rows are joined in shared
+ * memory lane by lane; each strip leaves one partial sum for each channel, and a second launch joins the
+ * strips in float64, a warp for each channel. Shapes alone decide the tiles: the same input gives the same
+ * bits, on any card. */
 #ifndef FSHARD_TRAINER_BACKEND_CUDA_KERNELS_CHANNEL_TILES_CUH
 #define FSHARD_TRAINER_BACKEND_CUDA_KERNELS_CHANNEL_TILES_CUH
 
@@ -15,8 +16,8 @@
 namespace fshard
 {
 
-/* Calls launch(T{}, width) with the storage type and std::integral_constant<int>: the elements of one access. Narrow rows are padded to
- * whole vectors; those of f32 may not be: one at a time then. */
+/* Calls launch(T{}, width) with the storage type and std::integral_constant<int>: the elements of one access.
+ * Narrow rows are padded to whole vectors; those of f32 may not be: one at a time then. */
 template <typename Launch> cudaError_t with_vectors(const DeviceTensor *tensor, bool f32_fits, Launch launch)
 {
     return with_storage(tensor, [&](auto zero) {
@@ -69,7 +70,8 @@ inline dim3 channel_tiles_grid(const ChannelTiles &t)
     return dim3(t.strips * t.samples, t.column_blocks);
 }
 
-/* Where a thread works: rows first, first + lanes, … before end, of all samples counted on; first is end for a thread without work. */
+/* Where a thread works: rows first, first + lanes, … before end, of all samples counted on; first is end for
+ * a thread without work. */
 struct ChannelPlace {
     int64_t first, end;
     unsigned sample, strip;
@@ -96,8 +98,8 @@ inline int64_t channel_partial_count(const ChannelTiles &t, int sums, int64_t ch
     return (int64_t)t.samples * sums * channels * t.strips;
 }
 
-/* Adds up the lanes of the block: the first lane's threads that have a column get the sums and true. All threads of the block call
- * it. */
+/* Adds up the lanes of the block: the first lane's threads that have a column get the sums and true. All
+ * threads of the block call it. */
 template <int Sums, int Width>
 __device__ bool channel_sum_lanes(const ChannelTiles &t, const ChannelPlace &p, float (&sums)[Sums][Width])
 {
@@ -146,8 +148,8 @@ __device__ void channel_leave_partial(const ChannelTiles &t, const ChannelPlace 
         }
 }
 
-/* What partial [samples, Sums, channels, strips] is joined to: to[s] [samples, channels], NULL: not wanted; each sample's channels from
- * `channels` to `written` become 0. */
+/* What partial [samples, Sums, channels, strips] is joined to: to[s] [samples, channels], NULL: not wanted;
+ * each sample's channels from `channels` to `written` become 0. */
 template <int Sums> struct ChannelSums {
     float *to[Sums];
     int64_t samples;

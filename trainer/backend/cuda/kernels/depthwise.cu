@@ -1,6 +1,6 @@
-/* depthwise.cu - convolutions with one channel a group. Bound by memory: a pixel is read once from device memory by each block that
- * touches it, so a block covers 8 rows, and each thread a strip of pixels of one 16-byte vector of channels, whose rows it reads from
- * the cache. Products and sums are float32. */
+/* depthwise.cu - convolutions with one channel a group. Bound by memory: a pixel is read once from device
+ * memory by each block that touches it, so a block covers 8 rows, and each thread a strip of pixels of one
+ * 16-byte vector of channels, whose rows it reads from the cache. Products and sums are float32. */
 #include "trainer/backend/cuda/kernels/depthwise_layout.cuh"
 
 using namespace fshard;
@@ -41,8 +41,8 @@ __device__ Place place_in(int64_t tile, int task, const Layout &layout)
     return place;
 }
 
-/* y = x * weight + bias at stride S; bias may be NULL; a data gradient at stride 1, too, with flipped weights. Each pixel read serves
- * the up to K outputs of the strip that it is a neighbour of. */
+/* y = x * weight + bias at stride S; bias may be NULL; a data gradient at stride 1, too, with flipped
+ * weights. Each pixel read serves the up to K outputs of the strip that it is a neighbour of. */
 template <typename T, int Width, int K, int S, int R>
 __global__ void __launch_bounds__(256) depthwise_kernel(const T *x, const float *weight, const float *bias,
                                                         T *y, const __grid_constant__ Layout layout)
@@ -104,7 +104,8 @@ __global__ void __launch_bounds__(256) depthwise_kernel(const T *x, const float 
     }
 }
 
-/* dx at stride 2: a strip begins where column + padding is even, so which taps meet which column of dy is known to the compiler. */
+/* dx at stride 2: a strip begins where column + padding is even, so which taps meet which column of dy is
+ * known to the compiler. */
 template <typename T, int Width, int K, int R>
 __global__ void __launch_bounds__(256)
     depthwise_data_kernel(const T *dy, const float *weight, T *dx, const __grid_constant__ Layout layout)

@@ -1,4 +1,5 @@
-/* depthwise_layout.cuh - what depthwise.cu and depthwise_weight.cu share: how images are divided, and what they are called with. */
+/* depthwise_layout.cuh - what depthwise.cu and depthwise_weight.cu share: how images are divided, and what
+ * they are called with. */
 #ifndef FSHARD_TRAINER_BACKEND_CUDA_KERNELS_DEPTHWISE_LAYOUT_CUH
 #define FSHARD_TRAINER_BACKEND_CUDA_KERNELS_DEPTHWISE_LAYOUT_CUH
 
@@ -73,7 +74,8 @@ template <typename Launch> void with_kernel(int64_t kernel, Launch launch)
     }
 }
 
-/* Calls launch(T{}, width) with the storage type and the elements of one access: one where rows of channels are no whole vectors. */
+/* Calls launch(T{}, width) with the storage type and the elements of one access: one where rows of channels
+ * are no whole vectors. */
 template <typename Launch> cudaError_t with_vectors(const DeviceTensor *tensor, Launch launch)
 {
     if (tensor->element == ELEMENT_F32 && tensor->pitch % vector_width<float> != 0) {

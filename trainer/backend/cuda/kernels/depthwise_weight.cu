@@ -1,5 +1,5 @@
-/* depthwise_weight.cu - the gradients of the weights of convolutions with one channel a group: sums over runs of rows, one for each
- * block, joined in their order. */
+/* depthwise_weight.cu - the gradients of the weights of convolutions with one channel a group: sums over runs
+ * of rows, one for each block, joined in their order. */
 #include "trainer/backend/cuda/kernels/depthwise_layout.cuh"
 
 using namespace fshard;
@@ -11,7 +11,8 @@ namespace
 constexpr int64_t partial_sums_wanted = 1056; /* blocks of a weight gradient */
 constexpr int64_t rows_of_a_partial_sum = 4;  /* at least */
 
-/* The sum of the strips' values, in their order, from the threads of the first strip. joined: of the block. */
+/* The sum of the strips' values, in their order, from the threads of the first strip. joined: of the
+ * block. */
 template <int Width>
 __device__ void join_strips(float *joined, const float (&values)[Width], const Layout &layout,
                             int threads_of_a_strip, bool wanted, float *to)
@@ -33,8 +34,9 @@ __device__ void join_strips(float *joined, const float (&values)[Width], const L
     store(to, total);
 }
 
-/* Sums of dy * x over a run of rows of dy, one run for each block, and behind the taps of dy alone: partial[block][K * K + 1][pitch].
- * Threads: lanes, for each of K rows of taps, for each of `tasks` strips. in: x; out: dy. */
+/* Sums of dy * x over a run of rows of dy, one run for each block, and behind the taps of dy alone:
+ * partial[block][K * K + 1][pitch]. Threads: lanes, for each of K rows of taps, for each of `tasks` strips.
+ * in: x; out: dy. */
 template <typename T, int Width, int K, int S, int R>
 __global__ void __launch_bounds__(256)
     depthwise_weight_kernel(const T *dy, const T *x, float *partial, const __grid_constant__ Layout layout)
@@ -111,8 +113,9 @@ struct WeightWalk {
     int vectors, lanes, tasks, strips, segments, segment_rows;
 };
 
-/* The same sums as depthwise_weight_kernel's. Each row of x meets the last three rows of dy, which stay in registers, so that both are
- * read once but for the two columns beside a strip and the two rows behind a segment. */
+/* The same sums as depthwise_weight_kernel's. Each row of x meets the last three rows of dy, which stay in
+ * registers, so that both are read once but for the two columns beside a strip and the two rows behind a
+ * segment. */
 template <typename T, int Width>
 __global__ void __launch_bounds__(block_threads, 2)
     depthwise_weight_3x3_kernel(const T *dy, const T *x, float *partial,
@@ -236,7 +239,8 @@ int walk_width(const DeviceTensor *tensor)
 
 constexpr int join_columns = 32, join_rows = 32;
 
-/* dweight[c][tap] = sum of partial[..][tap][c]; dbias[c] the same of what lies behind the taps, up to the pitch. */
+/* dweight[c][tap] = sum of partial[..][tap][c]; dbias[c] the same of what lies behind the taps, up to the
+ * pitch. */
 __global__ void join_kernel(const float *partial, float *dweight, float *dbias, int64_t count, int taps,
                             int channels, int pitch)
 {

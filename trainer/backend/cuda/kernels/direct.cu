@@ -1,5 +1,6 @@
-/* direct.cu - convolutions of few channels and their data gradients on the matrix units, straight from device memory: what a layer
- * reads fits in the caches, and a tap's pixels lie one behind the other, so nothing is staged in shared memory but the weights. */
+/* direct.cu - convolutions of few channels and their data gradients on the matrix units, straight from device
+ * memory: what a layer reads fits in the caches, and a tap's pixels lie one behind the other, so nothing is
+ * staged in shared memory but the weights. */
 #include "trainer/backend/cuda/kernels/direct_layout.cuh"
 
 using namespace fshard;
@@ -8,7 +9,8 @@ using namespace fshard::direct;
 namespace
 {
 
-/* Two channels of a pixel that is there; and what was written counted in moments: sums, then sums of squares. */
+/* Two channels of a pixel that is there; and what was written counted in moments: sums, then sums of
+ * squares. */
 template <typename T>
 __device__ void write_two(T *here, const Place &place, int channel, float first, float second,
                           float (&moments)[4])
@@ -23,7 +25,8 @@ __device__ void write_two(T *here, const Place &place, int channel, float first,
     moments[3] += (float)b * (float)b;
 }
 
-/* The element of the weights where chunk s begins, for channel 0 of what is written; -1: there is no such chunk. */
+/* The element of the weights where chunk s begins, for channel 0 of what is written; -1: there is no such
+ * chunk. */
 __device__ int weight_begin(int s, int chunks, const Layout &layout, const Side &rows, const Side &columns)
 {
     const int each = layout.there_pitch / chunk, tap = s / each, first_channel = s % each * chunk;
@@ -99,8 +102,8 @@ __device__ void add_taps(const T *there, const Place &low, const Place &high, co
     }
 }
 
-/* A warp makes 16 pixels of all channels, N chunks. Of a data gradient at stride 2 a block has pixels of one of four classes, by what
- * is left of row and column: each class has taps of its own. */
+/* A warp makes 16 pixels of all channels, N chunks. Of a data gradient at stride 2 a block has pixels of one
+ * of four classes, by what is left of row and column: each class has taps of its own. */
 template <typename T, int N>
 __global__ void __launch_bounds__(block_threads)
     direct_kernel(const T *there, const T *weight, const float *bias, float slope, T *here,

@@ -1,8 +1,9 @@
-/* direct_layout.cuh - what the kernels of direct.cu and direct_weight.cu share: how pixels and taps are found, how parts are joined.
+/* direct_layout.cuh - what the kernels of direct.cu and direct_weight.cu share: how pixels and taps are
+ * found, how parts are joined.
  *
- * In units of 8 channels ("chunks"), a product of matrices 16 wide takes two chunks of neighbouring pixels. A lane finds its pixels'
- * place and which taps lie inside of the image (a bit each) once for all taps. Sums are float32 in the order of the chunks; those of
- * blocks are joined in their order. */
+ * In units of 8 channels ("chunks"), a product of matrices 16 wide takes two chunks of neighbouring pixels. A
+ * lane finds its pixels' place and which taps lie inside of the image (a bit each) once for all taps. Sums
+ * are float32 in the order of the chunks; those of blocks are joined in their order. */
 #ifndef FSHARD_TRAINER_BACKEND_CUDA_KERNELS_DIRECT_LAYOUT_CUH
 #define FSHARD_TRAINER_BACKEND_CUDA_KERNELS_DIRECT_LAYOUT_CUH
 
@@ -44,8 +45,8 @@ __device__ inline unsigned divide(unsigned x, const Divider &by)
     return (unsigned)(((uint64_t)x * by.multiplier) >> by.shift);
 }
 
-/* Taps along one side, as seen from the pixels that are written: pixel a * out_step + first_out reads in_step * a + first_in + u *
- * direction for each u < count, through tap first_tap + u * tap_step. */
+/* Taps along one side, as seen from the pixels that are written: pixel a * out_step + first_out reads in_step
+ * * a + first_in + u * direction for each u < count, through tap first_tap + u * tap_step. */
 struct Side {
     int first_out, first_in, first_tap, count;
     unsigned first_bits; /* where rows of `count` bits begin */
@@ -59,7 +60,8 @@ inline Side side_of(int first_out, int first_in, int first_tap, int count)
     return side;
 }
 
-/* One of two images is gone through pixel by pixel ("here"), of the other one each tap reads a pixel ("there"). */
+/* One of two images is gone through pixel by pixel ("here"), of the other one each tap reads a pixel
+ * ("there"). */
 struct Layout {
     int here_height, here_width, here_pitch;
     int there_height, there_width, there_pitch;

@@ -1,5 +1,6 @@
-/* direct_weight.cu - the gradients of the weights of convolutions of few channels: pixels are the long side of the product, so both its
- * matrices are turned in registers on their way from memory to the matrix units. */
+/* direct_weight.cu - the gradients of the weights of convolutions of few channels: pixels are the long side
+ * of the product, so both its matrices are turned in registers on their way from memory to the matrix
+ * units. */
 #include "trainer/backend/cuda/kernels/direct_layout.cuh"
 
 using namespace fshard;
@@ -9,7 +10,8 @@ namespace
 {
 
 constexpr int warp_tiles = 5; /* of a weight gradient: two chunks each, all that 9 taps of 8 channels need */
-/* Blocks of a weight gradient on a processor at a time, for N chunks of y: what their registers leave room for. */
+/* Blocks of a weight gradient on a processor at a time, for N chunks of y: what their registers leave room
+ * for. */
 template <int N> constexpr int weight_blocks = N == 1 ? 4 : 2;
 
 template <bool Inside, typename T>
@@ -27,8 +29,9 @@ __device__ void load_taps(const T *there, const Place &low, const Place &high, c
     }
 }
 
-/* Sums over pixels of x (there) by dy (here): 16 channels and taps by N chunks of y, warp_tiles such products in a warp. Blocks are
- * `parts` of the pixels for each of `groups` runs of taps; partial[part][group][tile][n][sum][lane]. */
+/* Sums over pixels of x (there) by dy (here): 16 channels and taps by N chunks of y, warp_tiles such products
+ * in a warp. Blocks are `parts` of the pixels for each of `groups` runs of taps;
+ * partial[part][group][tile][n][sum][lane]. */
 template <typename T, int N>
 __global__ void __launch_bounds__(block_threads, weight_blocks<N>)
     direct_weight_kernel(const T *here, const T *there, float *partial, unsigned groups,

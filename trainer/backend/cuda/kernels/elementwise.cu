@@ -1,5 +1,5 @@
-/* elementwise.cu - operations that read each element once and write each element once: bound by memory, so elements travel in
- * 16-byte accesses, four floats or eight narrow ones. */
+/* elementwise.cu - operations that read each element once and write each element once: bound by memory, so
+ * elements travel in 16-byte accesses, four floats or eight narrow ones. */
 #include "trainer/backend/cuda/kernels/kernels_common.cuh"
 #include "trainer/backend/cuda/kernels/kernels_pointwise.h"
 
@@ -31,9 +31,10 @@ extern "C" int64_t device_tensor_stored(const DeviceTensor *tensor)
 namespace
 {
 
-/* y[i] = function(a[i], b[i]) over all that is stored: 0 goes to 0, so padding stays. Loads in flight hide the memory's latency: each
- * thread has four of them before it computes, where there is work enough for all threads of a card. A block's part is read
- * before it is written, and is its own: y may be a or b. The last elements that fill no vector go to the first threads. */
+/* y[i] = function(a[i], b[i]) over all that is stored: 0 goes to 0, so padding stays. Loads in flight hide
+ * the memory's latency: each thread has four of them before it computes, where there is work enough for all
+ * threads of a card. A block's part is read before it is written, and is its own: y may be a or b. The last
+ * elements that fill no vector go to the first threads. */
 template <typename T, bool Binary, int Depth, typename Function>
 __global__ void map_kernel(const T *a, const T *b, T *y, int64_t count, Function function)
 {
@@ -112,7 +113,8 @@ __global__ void fill_kernel(T *y, int64_t stored, int64_t pitch, int64_t channel
         y[i] = (T)(i % pitch < channels ? value : 0.0F);
 }
 
-/* Eight channels of a row, from `channel` on; 0 behind the last. Rows of narrow tensors are whole vectors with zeros at the end. */
+/* Eight channels of a row, from `channel` on; 0 behind the last. Rows of narrow tensors are whole vectors
+ * with zeros at the end. */
 constexpr int row_width = 8;
 
 template <typename T> struct RowVector {
@@ -188,8 +190,8 @@ struct ChannelConstants {
 
 constexpr int normalize_pixels = 1024; /* of a block */
 
-/* The block's bytes go through shared memory: neither three bytes nor eight channels of two bytes are what 32 threads read and write in
- * one piece otherwise. */
+/* The block's bytes go through shared memory: neither three bytes nor eight channels of two bytes are what 32
+ * threads read and write in one piece otherwise. */
 template <typename T>
 __global__ void normalize_kernel(const uint8_t *x, T *y, int64_t pixels, int channels,
                                  const __grid_constant__ ChannelConstants constants)
@@ -222,7 +224,8 @@ __global__ void normalize_kernel(const uint8_t *x, T *y, int64_t pixels, int cha
     }
 }
 
-/* How the transposition of a sample's matrix [rows, columns] lies: elements from one row to the next, from one sample to the next. */
+/* How the transposition of a sample's matrix [rows, columns] lies: elements from one row to the next, from
+ * one sample to the next. */
 struct TransposeLayout {
     int rows, columns;
     int64_t x_pitch, x_sample, y_pitch, y_sample;
@@ -230,7 +233,8 @@ struct TransposeLayout {
     int tail;         /* zeros behind each sample of y */
 };
 
-/* Transposes each sample's matrix, a tile of 32 x 32 in a block at a time; the 33rd column keeps the banks of shared memory apart. */
+/* Transposes each sample's matrix, a tile of 32 x 32 in a block at a time; the 33rd column keeps the banks of
+ * shared memory apart. */
 template <typename T>
 __global__ void transpose_kernel(const T *x, T *y, int64_t samples, const TransposeLayout layout)
 {
@@ -265,8 +269,8 @@ cudaError_t transpose(const DeviceTensor *x, const DeviceTensor *y, int64_t samp
     });
 }
 
-/* Narrow images that are flattened: a block takes a group of a sample's channels, whose elements lie one behind the other in the
- * matrix and are turned in shared memory, so that both sides see 16-byte accesses. */
+/* Narrow images that are flattened: a block takes a group of a sample's channels, whose elements lie one
+ * behind the other in the matrix and are turned in shared memory, so that both sides see 16-byte accesses. */
 constexpr int flatten_elements = 8192;
 
 struct FlattenLayout {

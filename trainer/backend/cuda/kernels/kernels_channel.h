@@ -1,8 +1,9 @@
-/* kernels_channel.h - images moved about (boxes.cu), multiplied channel by channel (channel.cu), and normalised pixel by pixel
- * (layer_norm.cu): what restoration networks and pyramidnet are made of. Rules: kernels.h.
+/* kernels_channel.h - images moved about (boxes.cu), multiplied channel by channel (channel.cu), and
+ * normalised pixel by pixel (layer_norm.cu): what restoration networks and pyramidnet are made of. Rules:
+ * kernels.h.
  *
- * Images are [N, H, W, C] of one storage type in one call. Where the graph lets a result lie in the bytes of an operand (OpRow.overwrites),
- * these kernels may be called with the same address for both. */
+ * Images are [N, H, W, C] of one storage type in one call. Where the graph lets a result lie in the bytes of
+ * an operand (OpRow.overwrites), these kernels may be called with the same address for both. */
 #ifndef FSHARD_TRAINER_BACKEND_CUDA_KERNELS_KERNELS_CHANNEL_H
 #define FSHARD_TRAINER_BACKEND_CUDA_KERNELS_KERNELS_CHANNEL_H
 
@@ -41,7 +42,8 @@ cudaError_t kernel_gate_backward(const DeviceTensor *dy, const DeviceTensor *x, 
 /* y = x * factors + addend. factors f32: [C] for all images, or [N, C]. addend may be NULL. */
 cudaError_t kernel_channel_scale(const DeviceTensor *x, const DeviceTensor *factors,
                                  const DeviceTensor *addend, const DeviceTensor *y, cudaStream_t stream);
-/* dx = dy * factors; dfactors = the sums over pixels of dy * x, shaped like factors. Each may be NULL. dx may be dy or x. */
+/* dx = dy * factors; dfactors = the sums over pixels of dy * x, shaped like factors. Each may be NULL. dx may
+ * be dy or x. */
 cudaError_t kernel_channel_scale_backward(const DeviceTensor *dy, const DeviceTensor *x,
                                           const DeviceTensor *factors, const DeviceTensor *dx,
                                           const DeviceTensor *dfactors, void *scratch, cudaStream_t stream);
@@ -60,8 +62,8 @@ typedef struct LayerNormTensors {
 /* y = x^ * weight + bias, inverse_deviation = 1 / sqrt(variance + epsilon); bias [C] f32. y may be x. */
 cudaError_t kernel_layer_norm(const LayerNormTensors *tensors, const DeviceTensor *bias, float epsilon,
                               const DeviceTensor *y, cudaStream_t stream);
-/* With g = dy * weight: dx = inverse_deviation * (g - mean(g) - x^ * mean(g * x^)) + addend, dweight = sum of dy * x^, dbias = sum of
- * dy over pixels. Each may be NULL, and addend. dx may be dy, x or addend. */
+/* With g = dy * weight: dx = inverse_deviation * (g - mean(g) - x^ * mean(g * x^)) + addend, dweight = sum of
+ * dy * x^, dbias = sum of dy over pixels. Each may be NULL, and addend. dx may be dy, x or addend. */
 cudaError_t kernel_layer_norm_backward(const DeviceTensor *dy, const LayerNormTensors *tensors,
                                        const DeviceTensor *addend, const DeviceTensor *dx,
                                        const DeviceTensor *dweight, const DeviceTensor *dbias, void *scratch,

@@ -1,5 +1,5 @@
-/* kernels_convolution.h - convolutions that cuDNN does badly: few channels at stride 2 (stem.cu), one channel a group (depthwise.cu,
- * depthwise_weight.cu). Rules: kernels.h. */
+/* kernels_convolution.h - convolutions that cuDNN does badly: few channels at stride 2 (stem.cu), one channel
+ * a group (depthwise.cu, depthwise_weight.cu). Rules: kernels.h. */
 #ifndef FSHARD_TRAINER_BACKEND_CUDA_KERNELS_KERNELS_CONVOLUTION_H
 #define FSHARD_TRAINER_BACKEND_CUDA_KERNELS_KERNELS_CONVOLUTION_H
 
@@ -11,10 +11,11 @@ extern "C" {
 
 /* ---- the stem ----
  *
- * A convolution of stride 2 over images of at most 4 channels is one of stride 1 without padding over images of half the size, whose
- * 16 channels are squares of 2 x 2 pixels: ((row % 2) * 2 + column % 2) * 4 + channel. A front of an even number of zeros stands for
- * the padding, so the kernel begins with `lead` taps that are 0. Kernel 7, padding 3: front 4, lead 1, 4 taps. The squares that a row
- * of taps meets lie beside each other as channels, so the kernel is `taps` high and 1 wide. */
+ * A convolution of stride 2 over images of at most 4 channels is one of stride 1 without padding over images
+ * of half the size, whose 16 channels are squares of 2 x 2 pixels: ((row % 2) * 2 + column % 2) * 4 +
+ * channel. A front of an even number of zeros stands for the padding, so the kernel begins with `lead` taps
+ * that are 0. Kernel 7, padding 3: front 4, lead 1, 4 taps. The squares that a row of taps meets lie beside
+ * each other as channels, so the kernel is `taps` high and 1 wide. */
 enum { FOLD_CHANNELS_MAX = 4, FOLDED_CHANNELS = 16 };
 
 typedef struct Fold {
@@ -27,8 +28,9 @@ static inline Fold fold_of(int64_t kernel, int64_t padding)
     return (Fold){padding + lead, lead, (kernel + lead + 1) / 2};
 }
 
-/* folded [N, h, w, taps * 16] of x [N, H, W, at most 4], both narrow: pixel i, j holds squares j to j + taps - 1 of row i; square k of
- * it rows 2 i - front and the next one, columns 2 k - front and the next one; zeros where x has none. */
+/* folded [N, h, w, taps * 16] of x [N, H, W, at most 4], both narrow: pixel i, j holds squares j to j + taps
+ * - 1 of row i; square k of it rows 2 i - front and the next one, columns 2 k - front and the next one; zeros
+ * where x has none. */
 cudaError_t kernel_fold_image(const DeviceTensor *x, const Fold *fold, const DeviceTensor *folded,
                               cudaStream_t stream);
 /* folded [O, taps, 1, taps * 16] of weight [O, k, k, at most 4], both narrow and padded in O. */
@@ -40,8 +42,9 @@ cudaError_t kernel_unfold_weight(const DeviceTensor *folded, const Fold *fold, c
 
 /* ---- depthwise ----
  *
- * y[n, h, w, c] = sum of x[n, h * stride - padding + i, w * stride - padding + j, c] * weight[c, i, j], + bias[c] where there
- * is one. x, y: one type; weight and bias [C, k, k, 1], [C], and their gradients: float32. Kernels 3, 5, 7 at strides 1 and 2; else cudaErrorNotSupported. */
+ * y[n, h, w, c] = sum of x[n, h * stride - padding + i, w * stride - padding + j, c] * weight[c, i, j], +
+ * bias[c] where there is one. x, y: one type; weight and bias [C, k, k, 1], [C], and their gradients:
+ * float32. Kernels 3, 5, 7 at strides 1 and 2; else cudaErrorNotSupported. */
 typedef struct Depthwise {
     int64_t kernel, stride, padding;
 } Depthwise;

@@ -1,5 +1,5 @@
-/* kernels_direct.h - convolutions of few channels, up to 32 in and out (direct.cu, direct_weight.cu): there cuDNN's kernels take some ten times what
- * the memory needs. Rules: kernels.h. */
+/* kernels_direct.h - convolutions of few channels, up to 32 in and out (direct.cu, direct_weight.cu): there
+ * cuDNN's kernels take some ten times what the memory needs. Rules: kernels.h. */
 #ifndef FSHARD_TRAINER_BACKEND_CUDA_KERNELS_KERNELS_DIRECT_H
 #define FSHARD_TRAINER_BACKEND_CUDA_KERNELS_KERNELS_DIRECT_H
 
@@ -16,12 +16,13 @@ typedef struct Direct {
     int64_t kernel, stride, padding;
 } Direct;
 
-/* x, y, weight (or their gradients): one narrow type, 8 to 32 padded channels, fewer than 2^31 elements; kernel 1 to 5 whose weights
- * fit in 48 KiB; no groups. What does not fit yields cudaErrorNotSupported below. */
+/* x, y, weight (or their gradients): one narrow type, 8 to 32 padded channels, fewer than 2^31 elements;
+ * kernel 1 to 5 whose weights fit in 48 KiB; no groups. What does not fit yields cudaErrorNotSupported
+ * below. */
 bool kernel_direct_fits(const DeviceTensor *x, const DeviceTensor *weight, const DeviceTensor *y,
                         const Direct *direct);
-/* y as above, + bias, then v > 0 ? v : slope * v; slope 1: no activation. bias: f32 [C of y], or NULL. sums: f32 [2, pitch of y], of y and
- * of its squares, by way of scratch; or NULL, and scratch is not needed. */
+/* y as above, + bias, then v > 0 ? v : slope * v; slope 1: no activation. bias: f32 [C of y], or NULL. sums:
+ * f32 [2, pitch of y], of y and of its squares, by way of scratch; or NULL, and scratch is not needed. */
 uint64_t kernel_direct_sums_scratch_bytes(const DeviceTensor *y);
 cudaError_t kernel_direct(const DeviceTensor *x, const DeviceTensor *weight, const DeviceTensor *bias,
                           float slope, const Direct *direct, const DeviceTensor *y, const DeviceTensor *sums,

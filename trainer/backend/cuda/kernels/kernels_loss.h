@@ -1,6 +1,7 @@
 /* kernels_loss.h - losses (loss.cu, pixel_loss.cu). All tensors are float32 but labels. Rules: kernels.h.
  *
- * arrivals: one number in device memory, 0 before the first call; a call leaves it 0. Calls that may overlap need one each. */
+ * arrivals: one number in device memory, 0 before the first call; a call leaves it 0. Calls that may overlap
+ * need one each. */
 #ifndef FSHARD_TRAINER_BACKEND_CUDA_KERNELS_KERNELS_LOSS_H
 #define FSHARD_TRAINER_BACKEND_CUDA_KERNELS_KERNELS_LOSS_H
 
@@ -11,9 +12,10 @@
 extern "C" {
 #endif
 
-/* A sample's target: mix (1 without) at its label, the rest at the other one, all of it times 1 - smoothing; plus smoothing / K
- * everywhere. A sample whose label is -1 does not count. Where a label names no class, or a share is not within 0..1, loss and
- * gradient are NaN (program_write refuses such labels; nothing beside the logits is read). */
+/* A sample's target: mix (1 without) at its label, the rest at the other one, all of it times 1 - smoothing;
+ * plus smoothing / K everywhere. A sample whose label is -1 does not count. Where a label names no class, or
+ * a share is not within 0..1, loss and gradient are NaN (program_write refuses such labels; nothing beside
+ * the logits is read). */
 typedef struct ClassTargets {
     const DeviceTensor *labels, *labels_mixed; /* i64 [N] */
     const DeviceTensor *mix;                   /* f32 [N]; both NULL: samples are not mixed */
@@ -26,8 +28,8 @@ uint64_t kernel_class_loss_scratch_bytes(const DeviceTensor *logits);
 cudaError_t kernel_class_loss(const ClassTargets *targets, const DeviceTensor *logits,
                               const DeviceTensor *loss, const DeviceTensor *probabilities, void *scratch,
                               unsigned *arrivals, cudaStream_t stream);
-/* dlogits = dloss / (samples that count, binary: times classes) * (probabilities - target); 0 for the others. dlogits may be
- * probabilities. */
+/* dlogits = dloss / (samples that count, binary: times classes) * (probabilities - target); 0 for the others.
+ * dlogits may be probabilities. */
 cudaError_t kernel_class_loss_backward(const ClassTargets *targets, const DeviceTensor *dloss,
                                        const DeviceTensor *probabilities, const DeviceTensor *dlogits,
                                        cudaStream_t stream);

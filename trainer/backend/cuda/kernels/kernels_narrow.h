@@ -16,8 +16,8 @@ typedef struct NarrowCopy {
     ElementType element;
 } NarrowCopy;
 
-/* Rounds all of them in one launch, and writes zeros from channels to pitch; rows behind `rows` stay as they are. copies: in device
- * memory; count: at most 65535. */
+/* Rounds all of them in one launch, and writes zeros from channels to pitch; rows behind `rows` stay as they
+ * are. copies: in device memory; count: at most 65535. */
 cudaError_t kernel_narrow_copies(const NarrowCopy *copies, int64_t count, cudaStream_t stream);
 
 #ifdef __cplusplus

@@ -35,24 +35,25 @@ typedef struct NormActivation {
 /* Beside the batch's statistics: those over all batches, and what they are made with. */
 typedef struct NormRunning {
     const DeviceTensor *mean, *var; /* [C] f32 */
-    /* [C] f32 or NULL: the bias of the layer in front, left out of x, since the norm takes it away again: the running mean alone
-     * moves by it. */
+    /* [C] f32 or NULL: the bias of the layer in front, left out of x, since the norm takes it away again: the
+     * running mean alone moves by it. */
     const DeviceTensor *bias;
     double epsilon, momentum;
 } NormRunning;
 
-/* mean, inverse_deviation = 1 / sqrt(variance + epsilon), of the batch; moves the running statistics by momentum (with the unbiased
- * variance). */
+/* mean, inverse_deviation = 1 / sqrt(variance + epsilon), of the batch; moves the running statistics by
+ * momentum (with the unbiased variance). */
 cudaError_t kernel_batch_norm_statistics(const NormTensors *tensors, const NormRunning *running,
                                          void *scratch, cudaStream_t stream);
-/* sums [2, at least the pitch of x] f32, of x and of its square over its rows: what a convolution that cannot make them itself does for the norm behind it. */
+/* sums [2, at least the pitch of x] f32, of x and of its square over its rows: what a convolution that cannot
+ * make them itself does for the norm behind it. */
 cudaError_t kernel_channel_sums(const DeviceTensor *x, const DeviceTensor *sums, void *scratch,
                                 cudaStream_t stream);
 /* mean, inverse_deviation from the running statistics. */
 cudaError_t kernel_batch_norm_running(const NormTensors *tensors, const NormRunning *running,
                                       cudaStream_t stream);
-/* y = activation(x^ * weight + bias + addend), x^ = (x - mean) * inverse_deviation. addend may be NULL, and may have fewer channels
- * than x: the others add 0. */
+/* y = activation(x^ * weight + bias + addend), x^ = (x - mean) * inverse_deviation. addend may be NULL, and
+ * may have fewer channels than x: the others add 0. */
 cudaError_t kernel_batch_norm_apply(const NormTensors *tensors, const NormActivation *activation,
                                     const DeviceTensor *addend, const DeviceTensor *y, cudaStream_t stream);
 
@@ -61,20 +62,21 @@ cudaError_t kernel_batch_norm_forward(const NormTensors *tensors, const NormRunn
                                       const NormActivation *activation, const DeviceTensor *addend,
                                       const DeviceTensor *y, void *scratch, cudaStream_t stream);
 
-/* Whether that is one launch for an x of this shape, on the current device; but for narrower addends in f32, and where the device has less
- * shared memory than one line takes. */
+/* Whether that is one launch for an x of this shape, on the current device; but for narrower addends in f32,
+ * and where the device has less shared memory than one line takes. */
 bool kernel_batch_norm_is_whole(const DeviceTensor *x);
 
-/* Statistics and apply in one, where the sums of x are there already (of kernel_channel_sums, or of a convolution): makes mean and
- * inverse_deviation, and moves the running statistics. */
+/* Statistics and apply in one, where the sums of x are there already (of kernel_channel_sums, or of a
+ * convolution): makes mean and inverse_deviation, and moves the running statistics. */
 cudaError_t kernel_batch_norm_apply_sums(const NormTensors *tensors, const NormRunning *running,
                                          const DeviceTensor *sums, const NormActivation *activation,
                                          const DeviceTensor *addend, const DeviceTensor *y,
                                          cudaStream_t stream);
 
-/* What backward reads and makes, with g = dy + dy2 through the activation: dbias = sum g, dweight = sum g * x^, and, through the
- * batch's statistics (Ioffe and Szegedy 2015, section 3), dx = weight * inverse_deviation * (g - (dbias + x^ * dweight) / rows);
- * without batch_statistics, dx = weight * inverse_deviation * g. */
+/* What backward reads and makes, with g = dy + dy2 through the activation: dbias = sum g, dweight = sum g *
+ * x^, and, through the batch's statistics (Ioffe and Szegedy 2015, section 3), dx = weight *
+ * inverse_deviation * (g - (dbias + x^ * dweight) / rows); without batch_statistics, dx = weight *
+ * inverse_deviation * g. */
 typedef struct NormGradient {
     const DeviceTensor *dy;
     const DeviceTensor *dy2; /* or NULL; with it g must have a place; channels that x has not do not count */

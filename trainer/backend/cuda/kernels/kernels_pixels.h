@@ -1,7 +1,9 @@
-/* kernels_pixels.h - a batch of u8 pixels from recipes (pixels.h). kernels.h has the rules; pixel_math.h what becomes of a pixel.
+/* kernels_pixels.h - a batch of u8 pixels from recipes (pixels.h). kernels.h has the rules; pixel_math.h what
+ * becomes of a pixel.
  *
  *   pixels_fill_axes(&job, stream); pixels_render(&job, stream);          // in this order
- *   pixels_change_colours(&job, stream); pixels_mix(&job, stream);        // with job.colours, where the batch wants them */
+ *   pixels_change_colours(&job, stream); pixels_mix(&job, stream); // where the batch wants
+ * them */
 #ifndef FSHARD_TRAINER_BACKEND_CUDA_KERNELS_KERNELS_PIXELS_H
 #define FSHARD_TRAINER_BACKEND_CUDA_KERNELS_KERNELS_PIXELS_H
 

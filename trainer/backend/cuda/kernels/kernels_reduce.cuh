@@ -1,4 +1,5 @@
-/* kernels_reduce.cuh - sums over a warp and over a block, in an order that the sizes fix; and the block that comes last. */
+/* kernels_reduce.cuh - sums over a warp and over a block, in an order that the sizes fix; and the block that
+ * comes last. */
 #ifndef FSHARD_TRAINER_BACKEND_CUDA_KERNELS_KERNELS_REDUCE_CUH
 #define FSHARD_TRAINER_BACKEND_CUDA_KERNELS_KERNELS_REDUCE_CUH
 
@@ -57,8 +58,8 @@ __device__ inline float block_max(float value)
     return value;
 }
 
-/* True in all threads of the block that calls it last of the grid's: it sees what all blocks wrote before they called. *arrivals
- * is 0 before the launch, and again after it. */
+/* True in all threads of the block that calls it last of the grid's: it sees what all blocks wrote before
+ * they called. *arrivals is 0 before the launch, and again after it. */
 __device__ inline bool block_is_last(unsigned *arrivals)
 {
     __shared__ bool last;

@@ -22,7 +22,8 @@ cudaError_t kernel_gather_results(const ResultSources *sources, float *slot, cud
 typedef struct LossGuard {
     int32_t armed, tripped;
 } LossGuard;
-/* Armed, it remembers a loss [1] that was no number, and makes each later one NaN: an update that reads it changes nothing. */
+/* Armed, it remembers a loss [1] that was no number, and makes each later one NaN: an update that reads it
+ * changes nothing. */
 cudaError_t kernel_guard_loss(LossGuard *guard, float *loss, cudaStream_t stream);
 
 #ifdef __cplusplus

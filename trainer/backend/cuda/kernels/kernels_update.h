@@ -1,4 +1,5 @@
-/* kernels_update.h - the update of the parameters (optimizer.cu), as graph.h's Optimizer says. Rules: kernels.h. */
+/* kernels_update.h - the update of the parameters (optimizer.cu), as graph.h's Optimizer says. Rules:
+ * kernels.h. */
 #ifndef FSHARD_TRAINER_BACKEND_CUDA_KERNELS_KERNELS_UPDATE_H
 #define FSHARD_TRAINER_BACKEND_CUDA_KERNELS_KERNELS_UPDATE_H
 
@@ -9,9 +10,9 @@
 extern "C" {
 #endif
 
-/* A parameter with all that belongs to it, or a buffer with its average. Master, slots and float32 gradients are dense rows of
- * `channels` values; narrow gradients and copies have a pitch (kernels.h), and hold the same values at the same places in their
- * rows. */
+/* A parameter with all that belongs to it, or a buffer with its average. Master, slots and float32 gradients
+ * are dense rows of `channels` values; narrow gradients and copies have a pitch (kernels.h), and hold the
+ * same values at the same places in their rows. */
 enum { UPDATE_COPIES_MAX = 2 };
 typedef struct UpdateTensor {
     float *values;

@@ -1,10 +1,12 @@
 /* layer_norm.cu - layer norm over the channels of each pixel, forward and backward.
  *
- * A pixel belongs to a group of 4 to 32 lanes of a warp. Each lane holds one to four 16-byte vectors of it, so that forward reads x once
- * and writes y once, backward reads dy and x once (and what else is part of dx) and writes dx once; sums over the pixel are shuffles. A lane stays at its channels from
- * pixel to pixel: in backward it adds up its part of dweight and dbias in registers, blocks leave partial sums, and a launch over those
- * ends it (channel_join). Pixels that do not fit (f32 with channels that are not whole vectors, or more channels than the lanes hold) go
- * another way: a warp for each pixel that reads it again for each sum, and the sums over pixels by channel_tiles. */
+ * A pixel belongs to a group of 4 to 32 lanes of a warp. Each lane holds one to four 16-byte vectors of it,
+ * so that forward reads x once and writes y once, backward reads dy and x once (and what else is part of dx)
+ * and writes dx once; sums over the pixel are shuffles. A lane stays at its channels from pixel to pixel: in
+ * backward it adds up its part of dweight and dbias in registers, blocks leave partial sums, and a launch
+ * over those ends it (channel_join). Pixels that do not fit (f32 with channels that are not whole vectors, or
+ * more channels than the lanes hold) go another way: a warp for each pixel that reads it again for each sum,
+ * and the sums over pixels by channel_tiles. */
 #include "trainer/backend/cuda/kernels/channel_tiles.cuh"
 #include "trainer/backend/cuda/kernels/kernels_channel.h"
 
@@ -42,8 +44,8 @@ template <typename T> struct Backward {
     int channels;
 };
 
-/* How a group walks over pixels: `Rows` at a time, a grid apart. Groups of a warp go through the loop together, since they shuffle
- * together: one without a pixel left works on zeros. */
+/* How a group walks over pixels: `Rows` at a time, a grid apart. Groups of a warp go through the loop
+ * together, since they shuffle together: one without a pixel left works on zeros. */
 template <int Lanes> struct GroupPlace {
     int64_t row, rows_apart; /* of the first pixel; of two pixels in flight */
     int64_t warp_row;        /* of the warp's first group */
@@ -132,8 +134,8 @@ __global__ void __launch_bounds__(block_threads) layer_norm_kernel(const __grid_
     }
 }
 
-/* Leaves a block's sums over its pixels: values of all lanes of one vector, joined over the groups of the warp, then over the warps.
- * partial: of the sum's first channel, [channels, strips]. */
+/* Leaves a block's sums over its pixels: values of all lanes of one vector, joined over the groups of the
+ * warp, then over the warps. partial: of the sum's first channel, [channels, strips]. */
 template <int Width, int Lanes>
 __device__ void leave_sums(const float (&values)[Width], int first, int channels, float *partial)
 {
@@ -362,7 +364,8 @@ __global__ void __launch_bounds__(block_threads)
 
 /* ---- which way, and how many blocks ---- */
 
-/* Lanes and vectors for a row of so many vectors, as call(lanes, vectors, forward's rows in flight); false where it does not fit. */
+/* Lanes and vectors for a row of so many vectors, as call(lanes, vectors, forward's rows in flight); false
+ * where it does not fit. */
 template <typename Call> bool with_group(int64_t columns, Call call)
 {
 #define FSHARD_GROUP(lanes, vectors, rows)                                                                   \

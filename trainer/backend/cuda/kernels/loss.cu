@@ -1,5 +1,6 @@
-/* loss.cu - cross-entropy of classes, softmax and binary. A warp for each sample, or a block where there are many classes; the
- * samples' losses meet in the block that comes last, in a fixed order. Sums run in float64, as the CPU's: there are few of them. */
+/* loss.cu - cross-entropy of classes, softmax and binary. A warp for each sample, or a block where there are
+ * many classes; the samples' losses meet in the block that comes last, in a fixed order. Sums run in float64,
+ * as the CPU's: there are few of them. */
 #include <type_traits>
 
 #include "trainer/backend/cuda/kernels/kernels_loss.h"

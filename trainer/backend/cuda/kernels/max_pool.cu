@@ -124,8 +124,8 @@ __global__ void __launch_bounds__(block_threads)
     put(dx + in.element(p.n, p.h, p.w, c), sum);
 }
 
-/* The same where the shape is known when compiling: a thread makes Stride x Stride pixels out of the Windows x Windows windows that
- * hold any of them, all in flight at once. */
+/* The same where the shape is known when compiling: a thread makes Stride x Stride pixels out of the Windows
+ * x Windows windows that hold any of them, all in flight at once. */
 template <typename T, int Width, int Kernel, int Stride, int Padding>
 __global__ void __launch_bounds__(block_threads)
     max_pool_backward_tile_kernel(const T *dy, const uint8_t *index, int index_pitch, Image out, T *dx,

@@ -1,5 +1,5 @@
-/* narrow.cu - narrow copies of weights, all in one launch: a column of blocks for each, eight elements of a row for each thread. Run
- * when weights came from outside; the update writes the copies it knows itself. */
+/* narrow.cu - narrow copies of weights, all in one launch: a column of blocks for each, eight elements of a
+ * row for each thread. Run when weights came from outside; the update writes the copies it knows itself. */
 #include "trainer/backend/cuda/kernels/kernels_common.cuh"
 #include "trainer/backend/cuda/kernels/kernels_narrow.h"
 

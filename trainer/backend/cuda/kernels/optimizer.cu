@@ -1,18 +1,21 @@
-/* optimizer.cu - the update of all parameters. They are cut into pieces of UPDATE_PIECE elements, a block for each, listed in a table
- * in device memory: small tensors (biases, norms) cost a block, not a launch. What happens to an element happens while it is in
- * registers: gradient unscaled, moments, weight, lookahead, average, narrow copies.
+/* optimizer.cu - the update of all parameters. They are cut into pieces of UPDATE_PIECE elements, a block for
+ * each, listed in a table in device memory: small tensors (biases, norms) cost a block, not a launch. What
+ * happens to an element happens while it is in registers: gradient unscaled, moments, weight, lookahead,
+ * average, narrow copies.
  *
- * The host knows nothing of a run. A first launch decides: whether the loss is a number, whether this run only accumulates, whether
- * the gradient overflowed, what the scale becomes, by what the gradient is multiplied. Clipping, loss scaling and lars need the
- * gradient's norm for that, so the launch is a pass over the gradient, and its last block decides; else it is one block. The second
- * launch, the update, does as was decided, and takes the norm in passing where nobody needed it before. lamb needs norms in the
- * middle: its update is two launches.
+ * The host knows nothing of a run. A first launch decides: whether the loss is a number, whether this run
+ * only accumulates, whether the gradient overflowed, what the scale becomes, by what the gradient is
+ * multiplied. Clipping, loss scaling and lars need the gradient's norm for that, so the launch is a pass over
+ * the gradient, and its last block decides; else it is one block. The second launch, the update, does as was
+ * decided, and takes the norm in passing where nobody needed it before. lamb needs norms in the middle: its
+ * update is two launches.
  *
- * Bytes for a parameter (gradient g bytes, narrow copy c): sgd 16 + g + c, adam 24 + g + c, clipping or scaling + g, lars + 4 + g,
- * lamb 36 + g + c, accumulation + 4, average + 8, lookahead + 8 every so many updates.
+ * Bytes for a parameter (gradient g bytes, narrow copy c): sgd 16 + g + c, adam 24 + g + c, clipping or
+ * scaling + g, lars + 4 + g, lamb 36 + g + c, accumulation + 4, average + 8, lookahead + 8 every so many
+ * updates.
  *
- * Order and precision are cpu_update.c's, but for multiplications and additions that the compiler joins. Norms: a sum of squares in
- * float64 for each piece, added in the pieces' order. */
+ * Order and precision are cpu_update.c's, but for multiplications and additions that the compiler joins.
+ * Norms: a sum of squares in float64 for each piece, added in the pieces' order. */
 #include "trainer/backend/cuda/kernels/kernels_reduce.cuh"
 #include "trainer/backend/cuda/kernels/optimizer_elements.cuh"
 
@@ -21,10 +24,11 @@ using namespace fshard;
 namespace
 {
 
-/* On one multiprocessor, which bounds registers: 1,024 threads with three or four 16-byte loads each keep the memory busy. */
+/* On one multiprocessor, which bounds registers: 1,024 threads with three or four 16-byte loads each keep the
+ * memory busy. */
 constexpr int blocks_at_once = 4;
 
-/* ---- what happens to them -------------------------------------------------------------------------------------------- */
+/* ---- what happens to them ---- */
 
 struct Accumulate {
     static constexpr bool reads_gradient = true;
@@ -215,7 +219,7 @@ template <typename Work> __device__ void walk(const Place &at, double (&sums)[SU
         walk_with<Work, Gradient<__half, false>>(at, sums);
 }
 
-/* ---- sums over pieces ------------------------------------------------------------------------------------------------ */
+/* ---- sums over pieces ---- */
 
 __device__ void leave_sum(const Launch &launch, Sum which, double value)
 {
@@ -279,7 +283,7 @@ template <bool Lars> __device__ void find_trusts(const Launch &launch, float fac
     }
 }
 
-/* ---- what a run does ------------------------------------------------------------------------------------------------- */
+/* ---- what a run does ---- */
 
 /* All numbers of a run, read before the first is written: they come together then. 0: absent. */
 struct Counters {
@@ -342,7 +346,8 @@ __device__ void decide_rates(const Optimizer &o, Decision &decision, int64_t upd
     decision.shrink = o.kind == OPTIMIZER_ADAMW ? (float)(1 - decision.learning_rate * o.weight_decay) : 1;
 }
 
-/* By one thread; moves all counters. square: of the gradient before it is multiplied by the factor, where it was measured. */
+/* By one thread; moves all counters. square: of the gradient before it is multiplied by the factor, where it
+ * was measured. */
 __device__ Decision decide(const Launch &launch, const Counters &counters, double square)
 {
     const Optimizer &o = launch.optimizer;

@@ -1,5 +1,5 @@
-/* optimizer_elements.cuh - what the launches of the update (optimizer.cu) are told, and how they read and write the elements of a
- * piece. */
+/* optimizer_elements.cuh - what the launches of the update (optimizer.cu) are told, and how they read and
+ * write the elements of a piece. */
 #ifndef FSHARD_TRAINER_BACKEND_CUDA_KERNELS_OPTIMIZER_ELEMENTS_CUH
 #define FSHARD_TRAINER_BACKEND_CUDA_KERNELS_OPTIMIZER_ELEMENTS_CUH
 
@@ -23,7 +23,8 @@ struct Decision {
     bool looks_ahead; /* after this update */
     float factor;     /* from what was accumulated to the gradient that the update takes */
     float ema_share;  /* 1 - decay of this update */
-    /* adam, lamb: the learning rate / (1 - beta1^t), 1 / sqrt(1 - beta2^t), 1 / (1 - beta1^t); adamw: 1 - rate * decay */
+    /* adam, lamb: the learning rate / (1 - beta1^t), 1 / sqrt(1 - beta2^t), 1 / (1 - beta1^t); adamw: 1 -
+     * rate * decay */
     float rate, inverse_root, correction, shrink;
 };
 
@@ -52,7 +53,7 @@ struct Launch {
     bool trusting;  /* lars, lamb */
 };
 
-/* ---- elements -------------------------------------------------------------------------------------------------------- */
+/* ---- elements ---- */
 
 /* One piece of a tensor, in an update. */
 struct Place {

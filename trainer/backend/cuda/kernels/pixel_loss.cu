@@ -1,5 +1,6 @@
-/* pixel_loss.cu - losses of images. Each image is cut into pieces, a block for each; a piece leaves two sums in float64, that of
- * the loss's own terms and that of the squares, which the block that comes last adds in their order. */
+/* pixel_loss.cu - losses of images. Each image is cut into pieces, a block for each; a piece leaves two sums
+ * in float64, that of the loss's own terms and that of the squares, which the block that comes last adds in
+ * their order. */
 #include <type_traits>
 
 #include "trainer/backend/cuda/kernels/kernels_loss.h"

@@ -1,4 +1,5 @@
-/* pixels.cu - compiled with --fmad=false: pixel_math.h gives the CPU's bytes only where no product and sum are joined. */
+/* pixels.cu - compiled with --fmad=false: pixel_math.h gives the CPU's bytes only where no product and sum
+ * are joined. */
 #include "trainer/backend/cuda/kernels/kernels_pixels.h"
 
 #include "trainer/backend/cuda/kernels/kernels_common.cuh"
@@ -34,7 +35,8 @@ __global__ void fill_axes(PixelJob job)
     }
 }
 
-/* blockIdx.x: the image; a thread takes one of its pixels, and where there are not so many threads (grid_of) others behind it. */
+/* blockIdx.x: the image; a thread takes one of its pixels, and where there are not so many threads (grid_of)
+ * others behind it. */
 __global__ void render(PixelJob job)
 {
     const uint32_t pixel_count = job.width * job.height, threads = gridDim.y * blockDim.x;

@@ -1,11 +1,13 @@
-/* rows.cuh - passes over [rows, channels] matrices at the speed of memory: how a matrix is dealt out to threads.
+/* rows.cuh - passes over [rows, channels] matrices at the speed of memory: how a matrix is dealt out to
+ * threads.
  *
- * A thread owns `Width` neighbouring channels (16 bytes of them) and walks over rows; what belongs to its channels stays in registers.
- * A block is threads_x such columns of channels wide and threads_y rows high: a `line` of the matrix. Neighbouring threads lie side
- * by side in memory, then in the next row. Narrow rows are taken up to their pitch, so that pads are written as what 0 becomes.
+ * A thread owns `Width` neighbouring channels (16 bytes of them) and walks over rows; what belongs to its
+ * channels stays in registers. A block is threads_x such columns of channels wide and threads_y rows high: a
+ * `line` of the matrix. Neighbouring threads lie side by side in memory, then in the next row. Narrow rows
+ * are taken up to their pitch, so that pads are written as what 0 becomes.
  *
- * Each pass can run from the last line to the first: what the pass before left in the L2 cache is then read first.
- * Shapes alone decide how a matrix is dealt out, so results do not depend on the card. */
+ * Each pass can run from the last line to the first: what the pass before left in the L2 cache is then read
+ * first. Shapes alone decide how a matrix is dealt out, so results do not depend on the card. */
 #ifndef FSHARD_TRAINER_BACKEND_CUDA_KERNELS_ROWS_CUH
 #define FSHARD_TRAINER_BACKEND_CUDA_KERNELS_ROWS_CUH
 
@@ -44,8 +46,8 @@ template <typename T, int Width> __device__ Raw<T, Width> fetch_last(const T *fr
     return raw;
 }
 
-/* Of a row with its own number of channels, from c on; 0 behind the last. Of narrow rows what lies behind it may be read, up to the
- * pitch. */
+/* Of a row with its own number of channels, from c on; 0 behind the last. Of narrow rows what lies behind it
+ * may be read, up to the pitch. */
 template <typename T, int Width>
 __device__ Raw<T, Width> fetch_part(const T *row, int pitch, int channels, int c)
 {
@@ -134,7 +136,8 @@ constexpr int multiprocessors =
     132; /* of the cards that sizes are chosen for; nothing depends on it but speed */
 constexpr int columns_per_block = 32; /* 512 bytes of a row */
 
-/* Channels of a thread: 16 bytes, or one where rows of floats are not whole vectors; narrow ones always are. */
+/* Channels of a thread: 16 bytes, or one where rows of floats are not whole vectors; narrow ones always
+ * are. */
 template <typename T> int width_for(const DeviceTensor *x)
 {
     return sizeof(T) == 2 || x->pitch % vector_width<T> == 0 ? vector_width<T> : 1;
@@ -154,7 +157,8 @@ inline Deal deal(const DeviceTensor *x, int width)
     return d;
 }
 
-/* For sums: `resident` blocks that run at the same time, each taking every blocks_y-th line; `least` lines for each. */
+/* For sums: `resident` blocks that run at the same time, each taking every blocks_y-th line; `least` lines
+ * for each. */
 inline Deal deal_sums(const DeviceTensor *x, int width, int resident, int least)
 {
     Deal d = deal(x, width);
@@ -178,7 +182,8 @@ inline Deal deal_map(const DeviceTensor *x, int width)
 
 /* ---- maps ---- */
 
-/* Where something is read: row, first channel c, and the element that lies there in the matrix that is dealt out. */
+/* Where something is read: row, first channel c, and the element that lies there in the matrix that is dealt
+ * out. */
 struct Spot {
     int64_t row, element;
     int c;
@@ -189,10 +194,10 @@ __device__ inline Spot spot(const Deal &d, int64_t row, int c)
     return {row, row * d.pitch + c, c};
 }
 
-/* A Map has, for each Width: Columns, what it knows of channels c..c + Width (constructed from (map, c, first); first is true in one
- * thread for each channel of the matrix); Row, what it reads of one
- * row, with read(map, spot); and write(columns, row, i) for element i. What it writes at an element it has read before in the
- * same call, so results may lie in the bytes of operands. */
+/* A Map has, for each Width: Columns, what it knows of channels c..c + Width (constructed from (map, c,
+ * first); first is true in one thread for each channel of the matrix); Row, what it reads of one row, with
+ * read(map, spot); and write(columns, row, i) for element i. What it writes at an element it has read before
+ * in the same call, so results may lie in the bytes of operands. */
 template <int Width, int Unroll, typename Map>
 __global__ void __launch_bounds__(block_threads, 2) map_kernel(const Map map, const Deal d)
 {
@@ -233,9 +238,9 @@ void run_map(const Map &map, const DeviceTensor *x, cudaStream_t stream)
 
 /* ---- sums over rows ---- */
 
-/* A Term is a Map whose add(columns, row, i, sums) adds its `sums` terms of each channel instead of writing; `unroll` rows are in
- * flight in each thread, `resident` blocks on each multiprocessor. Leaves one partial sum for each block and channel:
- * partial [blocks_y, sums, pitch]. From the last line to the first. */
+/* A Term is a Map whose add(columns, row, i, sums) adds its `sums` terms of each channel instead of writing;
+ * `unroll` rows are in flight in each thread, `resident` blocks on each multiprocessor. Leaves one partial
+ * sum for each block and channel: partial [blocks_y, sums, pitch]. From the last line to the first. */
 template <int Width, typename Term>
 __global__ void __launch_bounds__(block_threads, Term::resident)
     partial_sums_kernel(const Term term, const Deal d, float *partial)
@@ -289,7 +294,8 @@ __global__ void __launch_bounds__(block_threads, Term::resident)
 
 constexpr int finish_channels = 16, finish_strips = 32;
 
-/* Joins the partial sums in float64 and calls finish(c, sums, c < channels) for every channel up to the pitch. */
+/* Joins the partial sums in float64 and calls finish(c, sums, c < channels) for every channel up to the
+ * pitch. */
 template <int Sums, typename Finish>
 __global__ void finish_sums_kernel(const float *partial, int partials, int pitch, int channels,
                                    const Finish finish)

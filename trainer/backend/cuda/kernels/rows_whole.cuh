@@ -1,14 +1,16 @@
-/* rows_whole.cuh - sums over the rows of a matrix and the map that needs them, in one launch, for matrices so small that the launches
- * take as long as the bytes do.
+/* rows_whole.cuh - sums over the rows of a matrix and the map that needs them, in one launch, for matrices so
+ * small that the launches take as long as the bytes do.
  *
- * All blocks run at the same time, one on each multiprocessor, and wait for each other between the two (a cooperative launch: it is
- * refused where they do not fit, and then sums and map are launched one by one, rows.cuh). What the map reads is brought once, by
- * copies that are all on their way at the same time, and stays in shared memory in between, as much of it as there is room for; each
- * thread brings, sums and maps the same rows. Sums have one order, fixed by the shapes.
+ * All blocks run at the same time, one on each multiprocessor, and wait for each other between the two (a
+ * cooperative launch: it is refused where they do not fit, and then sums and map are launched one by one,
+ * rows.cuh). What the map reads is brought once, by copies that are all on their way at the same time, and
+ * stays in shared memory in between, as much of it as there is room for; each thread brings, sums and maps
+ * the same rows. Sums have one order, fixed by the shapes.
  *
- * Such a kernel is over in 6 to 20 us, and its code comes out of a cold instruction cache: loops are not unrolled, and what belongs to a
- * channel is computed once, in shared memory. (pyramidnet at batch 64, 310 of these launches, ms a step, H200, 2026-11-21: what was read
- * twice, 28 KB of code 12.2; kept, 105 to 166 KB 12.3; 20 KB 11.2; 14 KB 11.1; partial sums joined by vectors 10.7.) */
+ * Such a kernel is over in 6 to 20 us, and its code comes out of a cold instruction cache: loops are not
+ * unrolled, and what belongs to a channel is computed once, in shared memory. (pyramidnet at batch 64, 310 of
+ * these launches, ms a step, H200, 2026-11-21: what was read twice, 28 KB of code 12.2; kept, 105 to 166 KB
+ * 12.3; 20 KB 11.2; 14 KB 11.1; partial sums joined by vectors 10.7.) */
 #ifndef FSHARD_TRAINER_BACKEND_CUDA_KERNELS_ROWS_WHOLE_CUH
 #define FSHARD_TRAINER_BACKEND_CUDA_KERNELS_ROWS_WHOLE_CUH
 
@@ -21,14 +23,15 @@ namespace fshard
 {
 
 constexpr int whole_threads = 256, whole_columns_most = 16; /* of a block */
-/* Of a matrix: what the shared memory of all multiprocessors holds (resnet50 at batch 64: 4.90 ms a step; with 16 MiB 4.94). */
+/* Of a matrix: what the shared memory of all multiprocessors holds (resnet50 at batch 64: 4.90 ms a step;
+ * with 16 MiB 4.94). */
 constexpr int64_t whole_bytes_most = 28 << 20;
 constexpr int joined_at_once = 8; /* vectors of partial sums that a thread reads at once */
 
-/* Bytes that cost as much as a block's pieces of rows, read twice and written once, and the partial sums that it joins, with what could
- * be moved while it waits for each batch of them. Whole rows cost their bytes; pieces of them also what else lies in the sectors that
- * memory is read by: more where they do not begin with a sector. Fitted to stamps of the clock at 24 shapes
- * (docs/measurements/2026-11-21-cuda.md). */
+/* Bytes that cost as much as a block's pieces of rows, read twice and written once, and the partial sums that
+ * it joins, with what could be moved while it waits for each batch of them. Whole rows cost their bytes;
+ * pieces of them also what else lies in the sectors that memory is read by: more where they do not begin with
+ * a sector. Fitted to stamps of the clock at 24 shapes (docs/measurements/2026-11-21-cuda.md). */
 inline int64_t cost_of_whole(const Deal &d, int width, int columns)
 {
     constexpr int vector_bytes = 16, passes = 3, of_a_wait = 20 << 10;
@@ -112,22 +115,23 @@ __device__ void block_sums(float (&sum)[Sums][Width], Lanes<Sums * Width> &lanes
     partial[value / Width * d.pitch + channel] = result;
 }
 
-/* Rows of a block's threads lie in shared memory in `stages` chunks of `lines` lines: piece v of the thread's row in line l of a stage at
- * [stage][l][v][thread]. */
+/* Rows of a block's threads lie in shared memory in `stages` chunks of `lines` lines: piece v of the thread's
+ * row in line l of a stage at [stage][l][v][thread]. */
 struct Stages {
     int lines;  /* of a chunk */
     int chunks; /* that a block goes through; never fewer than stages, the last ones empty then */
 };
 constexpr int stages = 4;
 
-/* A Pass has a term, a map (rows.cuh), and Kept, what a block keeps of its channels in shared memory. fetch(c, c < channels, first) reads
- * of channel c what is needed sooner or later, before anything is written (first: in one block for each channel); keep(kept, early, k)
- * puts down what the sums need of it, c being the block's k-th, and finish(kept, early, k, c, sums, c < channels, first) what the map
- * needs; term_columns(kept, k, c) and map_columns(kept, k) are the Columns of term and map for that channel and the next ones.
- * Of each row `vectors` pieces are brought for the sums; the first `mapped` are what the map needs, again where they did not stay:
- * source(v, spot, again) is where the v-th lies, NULL for zeros. term_row(slot, stride) is the term's row, piece v being
- * slot[v * stride]; keep_row(row, slot) puts back what the sums changed; map_row(slot, stride) is the map's row.
- * partial: [blocks_y, sums, pitch]. */
+/* A Pass has a term, a map (rows.cuh), and Kept, what a block keeps of its channels in shared memory.
+ * fetch(c, c < channels, first) reads of channel c what is needed sooner or later, before anything is written
+ * (first: in one block for each channel); keep(kept, early, k) puts down what the sums need of it, c being
+ * the block's k-th, and finish(kept, early, k, c, sums, c < channels, first) what the map needs;
+ * term_columns(kept, k, c) and map_columns(kept, k) are the Columns of term and map for that channel and the
+ * next ones. Of each row `vectors` pieces are brought for the sums; the first `mapped` are what the map
+ * needs, again where they did not stay: source(v, spot, again) is where the v-th lies, NULL for zeros.
+ * term_row(slot, stride) is the term's row, piece v being slot[v * stride]; keep_row(row, slot) puts back
+ * what the sums changed; map_row(slot, stride) is the map's row. partial: [blocks_y, sums, pitch]. */
 template <int Width, typename Pass>
 __global__ void __launch_bounds__(whole_threads, 1)
     whole_kernel(const Pass pass, const Deal d, const Stages staged, float *partial, int channels)
@@ -196,7 +200,8 @@ __global__ void __launch_bounds__(whole_threads, 1)
                             own);
     cooperative_groups::this_grid().sync();
 
-    /* Of the block's partial sums, [sums, Width] of each column, four at a time by each thread, a strip of blocks; then the strips. */
+    /* Of the block's partial sums, [sums, Width] of each column, four at a time by each thread, a strip of
+     * blocks; then the strips. */
     constexpr int quads = sums * Width / 4, quads_of_sum = Width / 4;
     const int quad = (int)threadIdx.y % quads, strip = (int)threadIdx.y / quads,
               strips = (int)d.threads_y / quads;
@@ -241,7 +246,8 @@ __global__ void __launch_bounds__(whole_threads, 1)
     if (c >= d.pitch)
         return;
     const auto of_map = pass.map_columns(kept, (int)threadIdx.x * Width);
-    /* First the chunks that are there, the last ones of the sums; into the place of each comes one of those that are not. */
+    /* First the chunks that are there, the last ones of the sums; into the place of each comes one of those
+     * that are not. */
 #pragma unroll 1
     for (int step = 0; step < staged.chunks; step++) {
         const int absent = staged.chunks - stages;
@@ -273,8 +279,8 @@ template <typename T> bool is_whole(const DeviceTensor *x, Deal *d)
            cooperates && d->blocks_y > 0 && (int64_t)there >= (int64_t)d->blocks_x * d->blocks_y;
 }
 
-/* As many lines at a time as there is room for. Allows the kernel all the shared memory that there is: what is allowed is the kernel's, for
- * all its launches. False where the card has not enough. */
+/* As many lines at a time as there is room for. Allows the kernel all the shared memory that there is: what
+ * is allowed is the kernel's, for all its launches. False where the card has not enough. */
 inline bool stage(const void *kernel, const Deal &d, int vectors, Stages *staged, size_t *bytes)
 {
     int device = 0, most = 0;

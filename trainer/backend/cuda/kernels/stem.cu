@@ -1,9 +1,12 @@
-/* stem.cu - a convolution of stride 2 over few channels made one of stride 1 over four times as many: see kernels_convolution.h.
+/* stem.cu - a convolution of stride 2 over few channels made one of stride 1 over four times as many: see
+ * kernels_convolution.h.
  *
- * resnet's stem, 7x7 over 3 channels: cuDNN does the plain form at 15 % of the roof, since 3 channels padded to 8 in 49 taps are five
- * eighths zeros; as 4 x 4 taps of 16 channels a quarter is. With 16 channels the forward step took 0.75 ms (H200, 160
- * px, batch 512, 2026-11-21), of which the pass over the image is about 0.1 by its bytes; so the taps of a row become channels, too: 4 x 1 taps of 64, for four times the memory. The image is
- * folded anew for the weight gradient: that costs one pass, and keeping it would cost its memory through the whole step. */
+ * resnet's stem, 7x7 over 3 channels: cuDNN does the plain form at 15 % of the roof, since 3 channels padded
+ * to 8 in 49 taps are five eighths zeros; as 4 x 4 taps of 16 channels a quarter is. With 16 channels the
+ * forward step took 0.75 ms (H200, 160 px, batch 512, 2026-11-21), of which the pass over the image is about
+ * 0.1 by its bytes; so the taps of a row become channels, too: 4 x 1 taps of 64, for four times the memory.
+ * The image is folded anew for the weight gradient: that costs one pass, and keeping it would cost its memory
+ * through the whole step. */
 #include "trainer/backend/cuda/kernels/kernels_common.cuh"
 #include "trainer/backend/cuda/kernels/kernels_convolution.h"
 
@@ -12,9 +15,9 @@ using namespace fshard;
 namespace
 {
 
-/* A block is 64 vectors wide and 4 rows high. A thread writes 16 bytes: two pixels beside each other, of four channels each; threads
- * beside each other take the two rows of one square, then the next square, so that a warp writes 512 bytes in a row. Eight bytes each
- * are copied as they are: narrow types do not matter. */
+/* A block is 64 vectors wide and 4 rows high. A thread writes 16 bytes: two pixels beside each other, of four
+ * channels each; threads beside each other take the two rows of one square, then the next square, so that a
+ * warp writes 512 bytes in a row. Eight bytes each are copied as they are: narrow types do not matter. */
 constexpr int fold_columns = 64, fold_rows = 4;
 
 __global__ void fold_image_kernel(const uint2 *x, uint4 *folded, int64_t rows, int height, int width,
@@ -43,7 +46,8 @@ __global__ void fold_image_kernel(const uint2 *x, uint4 *folded, int64_t rows, i
     }
 }
 
-/* Where element i of folded weights stands in the plain ones, of `kernel` taps and `pitch` channels; -1: nowhere, it is 0. */
+/* Where element i of folded weights stands in the plain ones, of `kernel` taps and `pitch` channels; -1:
+ * nowhere, it is 0. */
 __device__ int64_t plain_index(int64_t i, int taps, int lead, int kernel, int pitch)
 {
     const int channel = (int)(i % FOLD_CHANNELS_MAX), square = (int)(i / FOLD_CHANNELS_MAX % 4);

@@ -63,7 +63,8 @@ __global__ void __launch_bounds__(block_threads)
 
 constexpr int pool_rows_in_flight = 4;
 
-/* x [N, pixels, pitch] -> y [N, pitch] where a sample is one strip of pixels, else partial [N, pitch, strips]. */
+/* x [N, pixels, pitch] -> y [N, pitch] where a sample is one strip of pixels, else partial [N, pitch,
+ * strips]. */
 template <int Width, typename T>
 __global__ void __launch_bounds__(block_threads, 4)
     global_avg_pool_kernel(const T *x, T *y, float *partial, int pitch,
@@ -161,7 +162,8 @@ __global__ void __launch_bounds__(block_threads)
         fetch<T, Width>(x + in.element(p.n, h, w, c));
 }
 
-/* The positions of the padded axis that show position h: itself, and its images beyond either edge. Returns how many. */
+/* The positions of the padded axis that show position h: itself, and its images beyond either edge. Returns
+ * how many. */
 __device__ int reflections(int h, int padding, int count, int positions[3])
 {
     int found = 0;

@@ -1,7 +1,8 @@
-/* window_places.cuh - what max_pool.cu and window.cu share: each element of the result gathers what it is made of, the gradients too, so
- * nothing is added by atomics. A thread makes 16 bytes of channels of one pixel (of a small tile of pixels, where windows overlap);
- * neighbouring threads take neighbouring channels, then pixels, so that accesses are dense and what windows share is found in the
- * cache. Bytes: each operand once, from device memory. */
+/* window_places.cuh - what max_pool.cu and window.cu share: each element of the result gathers what it is
+ * made of, the gradients too, so nothing is added by atomics. A thread makes 16 bytes of channels of one
+ * pixel (of a small tile of pixels, where windows overlap); neighbouring threads take neighbouring channels,
+ * then pixels, so that accesses are dense and what windows share is found in the cache. Bytes: each operand
+ * once, from device memory. */
 #ifndef FSHARD_TRAINER_BACKEND_CUDA_KERNELS_WINDOW_PLACES_CUH
 #define FSHARD_TRAINER_BACKEND_CUDA_KERNELS_WINDOW_PLACES_CUH
 
@@ -28,7 +29,8 @@ struct Divider {
     }
 };
 
-/* What threads are dealt: `vectors` of 16 bytes (or single floats) for each of height x width places of each image. */
+/* What threads are dealt: `vectors` of 16 bytes (or single floats) for each of height x width places of each
+ * image. */
 struct Places {
     int height, width, vectors;
     Divider by_height, by_width, by_vectors;

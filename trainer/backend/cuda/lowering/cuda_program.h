@@ -4,8 +4,8 @@
  * plan, the optimizer's table. The rows of lowerings (lowering.h) say for each op how to prepare and how to
  * enqueue it; program.c owns memory, inputs, recording and timing, and knows no op.
  *
- * program_inputs.h: how batches come. program_results.h: how results go. So the host prepares a batch while the device works on the
- * last one, and waits only where it is two ahead. */
+ * program_inputs.h: how batches come. program_results.h: how results go. So the host prepares a batch while
+ * the device works on the last one, and waits only where it is two ahead. */
 #ifndef FSHARD_TRAINER_BACKEND_CUDA_LOWERING_CUDA_PROGRAM_H
 #define FSHARD_TRAINER_BACKEND_CUDA_LOWERING_CUDA_PROGRAM_H
 
@@ -19,19 +19,19 @@ typedef struct Step {
     DeviceTensor inputs[NODE_INPUTS_MAX],
         outputs[NODE_OUTPUTS_MAX]; /* data is NULL for an optional one that is absent */
     uint64_t scratch_bytes;        /* what prepare asks for */
-    /* Of OP_UPDATE, set by prepare: how many of the State's narrow copies it writes, cuda_state_narrow_count or 0; the others are made
-     * good before the next run. */
+    /* Of OP_UPDATE, set by prepare: how many of the State's narrow copies it writes, cuda_state_narrow_count
+     * or 0; the others are made good before the next run. */
     size_t narrow_known;
     void *scratch; /* that much, shared by all steps */
     void *plan;    /* what prepare made and enqueue needs (step_own): of the op's own type; may be NULL */
     void (*plan_free)(void *plan);
     char engine[48]; /* for program_node_engine, set by want or prepare; empty: own kernels, "kernel" */
-    char told
-        [112]; /* what prepare says of the plan, for people: "engine 47, 1.5 MiB workspace, 0.123 ms"; may be empty */
+    /* what prepare says of the plan, for people: "engine 47, 1.5 MiB workspace, 0.123 ms"; may be empty */
+    char told[112];
 } Step;
 
-/* Gradients of one type, one behind the other with gaps up to TENSOR_ALIGNMENT_BYTES that hold no NaN: what ranks add up in one piece.
- * bytes is 0 where there are none. */
+/* Gradients of one type, one behind the other with gaps up to TENSOR_ALIGNMENT_BYTES that hold no NaN: what
+ * ranks add up in one piece. bytes is 0 where there are none. */
 typedef struct GradientBucket {
     void *data;
     uint64_t bytes;
@@ -67,8 +67,8 @@ static inline void step_own(Step *step, void *plan, void (*plan_free)(void *plan
 
 /* How an op becomes device work. */
 typedef struct Lowering {
-    /* Before any step is prepared: says which of cuDNN's plans prepare will ask for, so that they are built together, on several
-     * threads (cudnn_cache_want). May be NULL. */
+    /* Before any step is prepared: says which of cuDNN's plans prepare will ask for, so that they are built
+     * together, on several threads (cudnn_cache_want). May be NULL. */
     FshStatus (*want)(const CudaProgram *program, Step *step, FshError *error);
     /* Makes plans, says scratch_bytes. Addresses are known, that of scratch is not. May be NULL. */
     FshStatus (*prepare)(const CudaProgram *program, Step *step, FshError *error);

@@ -130,8 +130,8 @@ static FshStatus check_devices(Communicator *communicator, FshError *error)
     return status;
 }
 
-/* A rank that is gone: its GPU answers no more. At the end of a run, when nothing is exchanged any more, ranks go one after the other;
- * then it makes no difference. */
+/* A rank that is gone: its GPU answers no more. At the end of a run, when nothing is exchanged any more,
+ * ranks go one after the other; then it makes no difference. */
 static void *look_after_others(void *context)
 {
     DeviceRanks *ranks = context;
@@ -205,8 +205,9 @@ FshStatus device_ranks_join(Backend *backend, Communicator *communicator, FshErr
     return FSH_OK;
 }
 
-/* Not ncclCommDestroy, which waits for the other ranks: one that ends for a reason of its own would wait for those that wait for it.
- * The pause lets the others' last kernel read what it still wants of this GPU's memory. */
+/* Not ncclCommDestroy, which waits for the other ranks: one that ends for a reason of its own would wait for
+ * those that wait for it. The pause lets the others' last kernel read what it still wants of this GPU's
+ * memory. */
 void device_ranks_leave(DeviceRanks *ranks)
 {
     const struct timespec pause = {.tv_nsec = 50000000};

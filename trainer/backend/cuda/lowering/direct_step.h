@@ -5,13 +5,14 @@
 #include "trainer/backend/cuda/kernels/kernels_direct.h"
 #include "trainer/backend/cuda/lowering/cuda_program.h"
 
-/* A convolution, forward with its bias, activation and sums, or one of its gradients without that of the bias. */
+/* A convolution, forward with its bias, activation and sums, or one of its gradients without that of the
+ * bias. */
 bool direct_step_fits(const Step *step, Direct *direct);
 uint64_t direct_step_scratch_bytes(const Step *step, const Direct *direct);
 FshStatus direct_step_run(const Step *step, const Direct *direct, void *scratch, cudaStream_t stream,
                           FshError *error);
-/* Of one run: timed, or as timed at an earlier start (the backend's plan cache keeps it, under the pattern of cuDNN's plan for the
- * same step). The step's tensors have addresses; its result is overwritten. */
+/* Of one run: timed, or as timed at an earlier start (the backend's plan cache keeps it, under the pattern of
+ * cuDNN's plan for the same step). The step's tensors have addresses; its result is overwritten. */
 FshStatus direct_step_milliseconds(CudaBackend *backend, const Step *step, const Direct *direct,
                                    const char *pattern, double *milliseconds_ret, FshError *error);
 

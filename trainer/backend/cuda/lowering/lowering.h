@@ -1,7 +1,8 @@
 /* lowering.h - how each op becomes device work: what the lowering_*.c files share.
  *
- * Each file lowers the ops of one topic and exports them as rows; lowering.c joins the files. A new op is a row in the file of
- * its topic. An op of which no file has a row is refused by name when a program is made. */
+ * Each file lowers the ops of one topic and exports them as rows; lowering.c joins the files. A new op is a
+ * row in the file of its topic. An op of which no file has a row is refused by name when a program is
+ * made. */
 #ifndef FSHARD_TRAINER_BACKEND_CUDA_LOWERING_LOWERING_H
 #define FSHARD_TRAINER_BACKEND_CUDA_LOWERING_LOWERING_H
 
@@ -12,15 +13,16 @@ typedef struct LoweringRow {
     Lowering lowering;
 } LoweringRow;
 
-/* In prepare of what computes in the type of its first input: where that is narrow, input i, a weight in the State, becomes its narrow
- * copy (state.h). FSH_ERR_MEMORY, FSH_ERR_LIBRARY. */
+/* In prepare of what computes in the type of its first input: where that is narrow, input i, a weight in the
+ * State, becomes its narrow copy (state.h). FSH_ERR_MEMORY, FSH_ERR_LIBRARY. */
 FshStatus lowering_narrow_weight(const CudaProgram *program, Step *step, int i, FshError *error);
 
 /* Each ends with OP_KIND_COUNT. */
 extern const LoweringRow lowering_pointwise[], lowering_channel[], lowering_window[], lowering_norm[],
     lowering_convolution[], lowering_linear[], lowering_loss[], lowering_update[];
 
-/* Tensors of the step; what the op table marks optional is asked for with maybe_, and NULL where it is absent. */
+/* Tensors of the step; what the op table marks optional is asked for with maybe_, and NULL where it is
+ * absent. */
 static inline const DeviceTensor *in(const Step *step, int i)
 {
     return &step->inputs[i];

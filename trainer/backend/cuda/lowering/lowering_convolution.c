@@ -1,6 +1,7 @@
 /* Convolutions: cuDNN's plans (cudnn_cache.h), and own kernels around them or in their place.
  *
- * To cuDNN every dimension is what lies in memory: of narrow tensors the padded channels, whose zeros add nothing. */
+ * To cuDNN every dimension is what lies in memory: of narrow tensors the padded channels, whose zeros add
+ * nothing. */
 #include "trainer/backend/cuda/lowering/lowering.h"
 
 #include <stdio.h>
@@ -12,7 +13,8 @@
 #include "trainer/backend/cuda/kernels/kernels_pointwise.h"
 #include "trainer/backend/cuda/lowering/weight_copies.h"
 
-/* Stems of smaller kernels than FOLDED_KERNEL_MIN gain less from folding than the pass over the image costs. */
+/* Stems of smaller kernels than FOLDED_KERNEL_MIN gain less from folding than the pass over the image
+ * costs. */
 enum { TIMED_CANDIDATES = 16, TIMED_PROGRAMS = 8, FOLDED_KERNEL_MIN = 5 };
 static const uint64_t convolution_workspace_limit_bytes = UINT64_C(2) << 30;
 /* Of a kernel that has next to nothing to do, between others of a graph. */
@@ -48,8 +50,8 @@ static const Epilogue no_epilogue = {EPILOGUE_NONE, {NULL}, 0};
 typedef struct ConvolutionPlan {
     ConvolutionWay way;
     Convolution convolution; /* as cuDNN sees it */
-    bool own_image,
-        own_weight; /* x, the weight lie in the step's scratch memory, in this order; workspace behind them */
+    /* x, the weight lie in the step's scratch memory, in this order; workspace behind them */
+    bool own_image, own_weight;
     Fold fold;
     Depthwise depthwise;
     Direct direct;
@@ -224,7 +226,8 @@ static FshStatus get_plan(CudaBackend *backend, const Convolution *convolution, 
     return cudnn_cache_get(backend->plans, &described, &policy, trial ? &on_these : NULL, plan, error);
 }
 
-/* Milliseconds of our own pass over y: at the greater part of what the memory moves. writes: it does not only read. */
+/* Milliseconds of our own pass over y: at the greater part of what the memory moves. writes: it does not only
+ * read. */
 static double milliseconds_of_pass(const DeviceTensor *y, bool writes)
 {
     int device = 0, clock_kilohertz = 0, bus_bits = 0;
@@ -236,9 +239,9 @@ static double milliseconds_of_pass(const DeviceTensor *y, bool writes)
     return bytes_per_millisecond > 0 ? bytes / bytes_per_millisecond + milliseconds_of_start : 0;
 }
 
-/* cuDNN has epilogues for narrow types. It makes sums by atomics, in another order each time. It compiles kernels with a leaky ReLU when
- * it is asked for them, 0.1 to 2 s for each, which pays where plans are timed and kept; those with a bias alone or
- * a plain ReLU are there. */
+/* cuDNN has epilogues for narrow types. It makes sums by atomics, in another order each time. It compiles
+ * kernels with a leaky ReLU when it is asked for them, 0.1 to 2 s for each, which pays where plans are timed
+ * and kept; those with a bias alone or a plain ReLU are there. */
 static FshStatus find_epilogue(const CudaProgram *program, Step *step, ConvolutionPlan *plan, FshError *error)
 {
     const DeviceTensor *y = &plan->convolution.y, *sums = maybe_out(step, 1);
@@ -413,8 +416,8 @@ static FshStatus prepare_depthwise(Step *step, ConvolutionPlan *plan)
     return FSH_OK;
 }
 
-/* Whole images are evaluated one at a time, each in its own size: behind the first sizes, to time ten ways for another one takes far
- * longer than the best of them saves. */
+/* Whole images are evaluated one at a time, each in its own size: behind the first sizes, to time ten ways
+ * for another one takes far longer than the best of them saves. */
 static bool pays_to_time(const CudaProgram *program, const Convolution *convolution)
 {
     const Graph *graph = program->base.graph;
@@ -425,10 +428,11 @@ static bool pays_to_time(const CudaProgram *program, const Convolution *convolut
            program_backend(program)->program_count <= TIMED_PROGRAMS;
 }
 
-/* Where the norm behind makes statistics and result in one launch, it does so in less time than the sums cost the convolution:
- * pyramidnet-110-270 at batch 64, whose norms all do, 5,158 images/s without any sums, 4,962 with; resnet50 at 160 px 11,867 and 11,576
- * at batch 64, but 16,755 and 17,230 at 512 (H200, 2026-11-21). Kernels for few channels have their sums for nothing.
- * Once the weight is narrow: whether these kernels take it is asked here. */
+/* Where the norm behind makes statistics and result in one launch, it does so in less time than the sums cost
+ * the convolution: pyramidnet-110-270 at batch 64, whose norms all do, 5,158 images/s without any sums, 4,962
+ * with; resnet50 at 160 px 11,867 and 11,576 at batch 64, but 16,755 and 17,230 at 512 (H200, 2026-11-21).
+ * Kernels for few channels have their sums for nothing. Once the weight is narrow: whether these kernels take
+ * it is asked here. */
 static void leave_out_sums(Step *step)
 {
     Direct direct;

@@ -7,8 +7,9 @@
 
 /* y [N, out] = x [N, in] weight' + bias.
  *
- * Padded channels are part of the product: what pads one operand is 0 and so is what it yields, so that narrow results need no pass of
- * their own for their padding. A narrow bias is the State's narrow copy, since cuBLASLt adds one of the result's type. */
+ * Padded channels are part of the product: what pads one operand is 0 and so is what it yields, so that
+ * narrow results need no pass of their own for their padding. A narrow bias is the State's narrow copy, since
+ * cuBLASLt adds one of the result's type. */
 
 static void free_plan(void *plan)
 {

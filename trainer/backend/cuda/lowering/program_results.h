@@ -1,7 +1,7 @@
 /* program_results.h - what runs leave for the host, without stopping the device.
  *
- * Behind each run one kernel gathers its results into a slot in device memory; a stream of its own brings the slot to pinned memory
- * while the next run computes; who wants it waits for that copy alone. */
+ * Behind each run one kernel gathers its results into a slot in device memory; a stream of its own brings the
+ * slot to pinned memory while the next run computes; who wants it waits for that copy alone. */
 #ifndef FSHARD_TRAINER_BACKEND_CUDA_LOWERING_PROGRAM_RESULTS_H
 #define FSHARD_TRAINER_BACKEND_CUDA_LOWERING_PROGRAM_RESULTS_H
 
@@ -13,8 +13,8 @@ typedef struct ResultRing {
     ResultSources sources;
     cudaStream_t stream; /* device to host */
     cudaEvent_t gathered[PROGRAM_DEPTH_MAX], landed[PROGRAM_DEPTH_MAX];
-    void *
-        guard; /* LossGuard in device memory; NULL: the program has no update that reads a loss, or it scales it */
+    /* LossGuard in device memory; NULL: the program has no update that reads a loss, or it scales it */
+    void *guard;
 } ResultRing;
 
 /* What a program needs from its beginning: the guard of its update. On failure: result_ring_free. */

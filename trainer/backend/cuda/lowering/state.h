@@ -1,11 +1,12 @@
-/* state.h - parameters, buffers and optimizer state of a network, in one piece of device memory, float32; and narrow copies of
- * weights for programs that compute in 16 bits.
+/* state.h - parameters, buffers and optimizer state of a network, in one piece of device memory, float32; and
+ * narrow copies of weights for programs that compute in 16 bits.
  *
- * A narrow copy is the weight rounded, padded in both channel counts: [O up to 8][h][w][I up to 8] or [O up to 8][I up to 8], zeros
- * in the pads; biases of linear layers, [O up to 8], have copies, too. It is made when the first program asks for it. After that the update writes it in the pass that moves the weight:
- * when OP_UPDATE is prepared, all copies of its program exist (cuda_state_narrow_copies), since their readers stand before it. What
- * else changes weights (cuda_state_write), and copies that an update did not know, are told here and made good before the
- * next run (cuda_state_refresh). */
+ * A narrow copy is the weight rounded, padded in both channel counts: [O up to 8][h][w][I up to 8] or [O up
+ * to 8][I up to 8], zeros in the pads; biases of linear layers, [O up to 8], have copies, too. It is made
+ * when the first program asks for it. After that the update writes it in the pass that moves the weight: when
+ * OP_UPDATE is prepared, all copies of its program exist (cuda_state_narrow_copies), since their readers
+ * stand before it. What else changes weights (cuda_state_write), and copies that an update did not know, are
+ * told here and made good before the next run (cuda_state_refresh). */
 #ifndef FSHARD_TRAINER_BACKEND_CUDA_LOWERING_STATE_H
 #define FSHARD_TRAINER_BACKEND_CUDA_LOWERING_STATE_H
 
@@ -24,18 +25,20 @@ bool cuda_state_holds(TensorRole role);
 /* The tensor called name; NULL if the state has none. Good for the state's life. */
 const DeviceTensor *cuda_state_tensor(const State *state, const char *name);
 
-/* The copy of weight `name` in element, ELEMENT_BF16 or ELEMENT_F16; made if it is not there yet. Its values are right from the next
- * run on. Good for the state's life. NULL: FSH_ERR_MEMORY, FSH_ERR_LIBRARY, FSH_ERR_NOT_FOUND. */
+/* The copy of weight `name` in element, ELEMENT_BF16 or ELEMENT_F16; made if it is not there yet. Its values
+ * are right from the next run on. Good for the state's life. NULL: FSH_ERR_MEMORY, FSH_ERR_LIBRARY,
+ * FSH_ERR_NOT_FOUND. */
 const DeviceTensor *cuda_state_narrow(State *state, const char *name, ElementType element, FshError *error);
 
-/* For the update: the copies of a parameter that there are, one for each type at most. Element [o, h, w, i] of the float32 weight,
- * at index row * channels + i, row = (o * kernel_h + h) * kernel_w + w, is element row * pitch + i of the copy. Returns their
- * number. */
+/* For the update: the copies of a parameter that there are, one for each type at most. Element [o, h, w, i]
+ * of the float32 weight, at index row * channels + i, row = (o * kernel_h + h) * kernel_w + w, is element row
+ * * pitch + i of the copy. Returns their number. */
 enum { NARROW_COPIES_MAX = 2 };
 int cuda_state_narrow_copies(const State *state, const char *name,
                              const DeviceTensor *copies[NARROW_COPIES_MAX]);
 
-/* The number of copies there are, of all weights: what an update that writes them all puts into Step.narrow_known. */
+/* The number of copies there are, of all weights: what an update that writes them all puts into
+ * Step.narrow_known. */
 size_t cuda_state_narrow_count(const State *state);
 /* An update that knows the first `known` copies is enqueued: the others are out of date. */
 void cuda_state_updated(State *state, size_t known);

@@ -83,8 +83,8 @@ uint64_t device_tensor_room_bytes(const DeviceTensor *tensor)
     return (device_tensor_bytes(tensor) + mask) & ~mask;
 }
 
-/* Where a row of memory stands in logical layout: its first element, and from one channel to the next. Rows of a filter are those of
- * [O, h, w]. */
+/* Where a row of memory stands in logical layout: its first element, and from one channel to the next. Rows
+ * of a filter are those of [O, h, w]. */
 typedef struct LogicalRow {
     int64_t first, step;
 } LogicalRow;

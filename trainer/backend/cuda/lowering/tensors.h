@@ -1,10 +1,11 @@
 /* tensors.h - how the graph's tensors lie in device memory, and how they travel between there and the graph's
  * logical layout.
  *
- * Activations lie as they are logically, NHWC; f32 ones packed, narrow ones with their channels padded (kernels.h). Convolution
- * weights, their gradients and their momentum are OIHW logically and OHWI in memory, which is what cuDNN calls KRSC and wants beside
- * NHWC. The gradient of a weight whose convolution or product computes in a narrow type is f32 to the graph and narrow in memory,
- * padded in O and I like the weight's narrow copy (state.h); those of grouped convolutions, biases and norms are f32. */
+ * Activations lie as they are logically, NHWC; f32 ones packed, narrow ones with their channels padded
+ * (kernels.h). Convolution weights, their gradients and their momentum are OIHW logically and OHWI in memory,
+ * which is what cuDNN calls KRSC and wants beside NHWC. The gradient of a weight whose convolution or product
+ * computes in a narrow type is f32 to the graph and narrow in memory, padded in O and I like the weight's
+ * narrow copy (state.h); those of grouped convolutions, biases and norms are f32. */
 #ifndef FSHARD_TRAINER_BACKEND_CUDA_LOWERING_TENSORS_H
 #define FSHARD_TRAINER_BACKEND_CUDA_LOWERING_TENSORS_H
 
@@ -22,7 +23,8 @@ uint64_t device_tensor_bytes(const DeviceTensor *tensor);
 /* device_tensor_bytes, rounded up to TENSOR_ALIGNMENT_BYTES. */
 uint64_t device_tensor_room_bytes(const DeviceTensor *tensor);
 
-/* Logical layout <-> device memory, in stream order; both return when it is done. FSH_ERR_MEMORY, FSH_ERR_LIBRARY. */
+/* Logical layout <-> device memory, in stream order; both return when it is done. FSH_ERR_MEMORY,
+ * FSH_ERR_LIBRARY. */
 /* values: of memory's type. Padding becomes 0. */
 FshStatus device_tensor_upload(const DeviceTensor *tensor, const void *values, cudaStream_t stream,
                                FshError *error);

@@ -1,6 +1,6 @@
-/* loader_bench - the trainer's loader alone, and what it is measured by.
+/* loader_speed - the trainer's loader alone, and what it is measured by.
  *
- *   loader_bench DATASET SIZE rrc|pad|center|random WORKERS BATCH SECONDS [cold]
+ *   loader_speed DATASET SIZE rrc|pad|center|random WORKERS BATCH SECONDS [cold]
  *
  * In turn, so that both meet the same machine: the loader (trainer/data/loader_bench.h) and, for JPEGs, libjpeg-turbo alone on
  * as many threads, decoding the split's images into memory: whole, and whole at the scale that each crop allows. stderr tells;
@@ -20,7 +20,7 @@ enum { ROUNDS = 3 };
 
 static _Noreturn void die(const char *what, const char *why)
 {
-    (void)fprintf(stderr, "loader_bench: %s: %s\n", what, why);
+    (void)fprintf(stderr, "loader_speed: %s: %s\n", what, why);
     exit(1);
 }
 
@@ -194,7 +194,7 @@ int main(int argument_count, char **arguments)
 {
     if (argument_count < 7) {
         (void)fprintf(
-            stderr, "usage: loader_bench DATASET SIZE rrc|pad|center|random WORKERS BATCH SECONDS [cold]\n");
+            stderr, "usage: loader_speed DATASET SIZE rrc|pad|center|random WORKERS BATCH SECONDS [cold]\n");
         return 2;
     }
     TrainingData data;
